@@ -434,6 +434,7 @@ static void a_wrong_command_line_is_named_and_ends_with_2(void **state)
     expect_error("replay tiny.ftext --policy", 2, "--policy needs a value");
     expect_error("replay tiny.ftext --device gpu", 2, "'gpu'");
     expect_error("replay tiny.ftext --lag soon", 2, "'soon'");
+    expect_error("replay tiny.ftext --lag=soon", 2, "--lag 'soon' is not a whole number from 0 to");
     expect_error("replay tiny.ftext --lag -1", 2, "'-1'");
     expect_error("replay tiny.ftext --lag 99999999999999999999", 2, "--lag");
     expect_error("replay tiny.ftext --limit 0", 2, "'0'");

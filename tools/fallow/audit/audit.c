@@ -57,9 +57,10 @@ struct order {
 
 /* ---- values */
 
-static bool parse_site(const char *text, uint64_t *out_id)
+static bool take_site(void *member, const char *text)
 {
     char *end = NULL;
+    uint64_t *out_id = member;
     *out_id = strtoull(text, &end, 16);
     if (strlen(text) != SITE_DIGITS || strspn(text, "0123456789abcdef") != SITE_DIGITS ||
         *out_id == 0) {
@@ -70,9 +71,10 @@ static bool parse_site(const char *text, uint64_t *out_id)
     return true;
 }
 
-static bool parse_bandwidth(const char *text, double *out)
+static bool take_bandwidth(void *member, const char *text)
 {
     char *end = NULL;
+    double *out = member;
     *out = strtod(text, &end);
     if (end == text || *end != '\0' || !(*out > 0) || *out > 1e9) {
         flw_complain("audit: --bandwidth '%s': it takes GB/s, such as 4800", text);
@@ -81,7 +83,7 @@ static bool parse_bandwidth(const char *text, double *out)
     return true;
 }
 
-static bool parse_poison(const char *text, unsigned *out)
+static bool take_poison(void *member, const char *text)
 {
     char *end = NULL;
     unsigned long value = strtoul(text, &end, 0);
@@ -89,81 +91,36 @@ static bool parse_poison(const char *text, unsigned *out)
         flw_complain("audit: --poison '%s': it takes a byte that is not zero, such as 0xff", text);
         return false;
     }
-    *out = (unsigned)value;
+    *(unsigned *)member = (unsigned)value;
     return true;
 }
 
-static bool put_mode(struct order *order, const char *text)
+static bool take_mode(void *member, const char *text)
 {
     static const char *const modes[] = {"audit", "cache", "strict", NULL};
     if (!flw_is_one_of(text, modes)) {
         flw_complain("audit: there is no mode '%s'; there are audit, cache and strict", text);
         return false;
     }
-    return flw_settings_put(&order->settings, "mode", text);
+    return flw_settings_put(member, "mode", text);
 }
 
-static bool put_any(struct order *order, const char *text)
-{
-    char key[32];
-    const char *colon = strchr(text, ':');
-    if (colon == NULL || colon == text || (size_t)(colon - text) >= sizeof key) {
-        flw_complain("audit: --set '%s': it takes a key, a colon and a value", text);
-        return false;
-    }
-    snprintf(key, sizeof key, "%.*s", (int)(colon - text), text);
-    return flw_settings_put(&order->settings, key, colon + 1);
-}
+#define OPTION(member) offsetof(struct order, member)
 
-/* ---- the command line */
-
-enum {
-    OPTION_TRIAL = 256,
-    OPTION_POISON,
-    OPTION_BANDWIDTH,
-    OPTION_MODE,
-    OPTION_JSON,
-    OPTION_SET,
-    OPTION_LIBRARY
-};
-
-static const struct option options[] = {{"trial", required_argument, NULL, OPTION_TRIAL},
-                                        {"poison", required_argument, NULL, OPTION_POISON},
-                                        {"bandwidth", required_argument, NULL, OPTION_BANDWIDTH},
-                                        {"mode", required_argument, NULL, OPTION_MODE},
-                                        {"json", no_argument, NULL, OPTION_JSON},
-                                        {"output", required_argument, NULL, 'o'},
-                                        {"set", required_argument, NULL, OPTION_SET},
-                                        {"library", required_argument, NULL, OPTION_LIBRARY},
-                                        {"help", no_argument, NULL, 'h'},
-                                        {NULL, 0, NULL, 0}};
-
-static bool take_option(struct order *order, int option, const char *text)
-{
-    switch (option) {
-    case OPTION_TRIAL:
-        return parse_site(text, &order->view.trial_id);
-    case OPTION_POISON:
-        return parse_poison(text, &order->view.poison);
-    case OPTION_BANDWIDTH:
-        return parse_bandwidth(text, &order->view.bandwidth_gbs);
-    case OPTION_MODE:
-        return put_mode(order, text);
-    case OPTION_JSON:
-        order->is_json = true;
-        return true;
-    case 'o':
-        order->output = text;
-        return true;
-    case OPTION_SET:
-        return put_any(order, text);
-    case OPTION_LIBRARY:
-        order->library = text;
-        return true;
-    default:
-        return false;
-    }
-}
+static const struct flw_option option_list[] = {
+    {.name = "trial", .kind = FLW_OPTION_TAKE, .offset = OPTION(view.trial_id), .take = take_site},
+    {.name = "poison", .kind = FLW_OPTION_TAKE, .offset = OPTION(view.poison), .take = take_poison},
+    {.name = "bandwidth",
+     .kind = FLW_OPTION_TAKE,
+     .offset = OPTION(view.bandwidth_gbs),
+     .take = take_bandwidth},
+    {.name = "mode", .kind = FLW_OPTION_TAKE, .offset = OPTION(settings), .take = take_mode},
+    {.name = "json", .kind = FLW_OPTION_SET, .offset = OPTION(is_json)},
+    {.name = "output", .kind = FLW_OPTION_TEXT, .offset = OPTION(output), .letter = 'o'},
+    {.name = "set", .kind = FLW_OPTION_TAKE, .offset = OPTION(settings), .take = flw_settings_take},
+    {.name = "library", .kind = FLW_OPTION_TEXT, .offset = OPTION(library)},
+    {.name = NULL}};
+#undef OPTION
 
 /* ---- the folder of the pages */
 
@@ -299,19 +256,12 @@ int flw_command_audit(int argc, char **argv)
         !flw_settings_put(&order.settings, "mode", "audit")) {
         return FLW_EXIT_USAGE;
     }
-    optind = 1;
-    for (int option; (option = getopt_long(argc, argv, "+:ho:", options, NULL)) != -1;) {
-        if (option == 'h') {
-            fputs(help, stdout);
-            return FLW_EXIT_OK;
-        }
-        if (option == '?' || option == ':') {
-            flw_complain_option("audit", argv, option);
-            return FLW_EXIT_USAGE;
-        }
-        if (!take_option(&order, option, optarg)) {
-            return FLW_EXIT_USAGE;
-        }
+    int code = flw_options_read(
+        &(struct flw_options){
+            .command = "audit", .help = help, .list = option_list, .ends_at_operand = true},
+        &order, argc, argv);
+    if (code != FLW_OPTIONS_READ) {
+        return code;
     }
     if (optind == argc) {
         flw_complain("audit: no command is given; it comes behind --");

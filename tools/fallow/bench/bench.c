@@ -5,15 +5,11 @@
 #include "bench/bench.h"
 
 #include "bench/kernels.h"
+#include "common/command.h"
 #include "common/options.h"
 
-#include <errno.h>
 #include <getopt.h>
-#include <inttypes.h>
-#include <limits.h>
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char help[] =
@@ -79,30 +75,7 @@ static const struct shape shapes[] = {
     {"staged", flw_bench_staged, 0, 1, 1},
 };
 
-/* Digits with an optional K, M or G (powers of 1,024). */
-static bool parse_number(const char *text, uint64_t max, uint64_t *out)
-{
-    char *end = NULL;
-    errno = 0;
-    unsigned long long value = strtoull(text, &end, 10);
-    if (end == text || *text == '-' || errno != 0) {
-        return false;
-    }
-    static const char suffixes[] = "KMG";
-    const char *suffix = *end == '\0' ? NULL : strchr(suffixes, *end);
-    if (suffix != NULL) {
-        unsigned shift = 10 * (unsigned)(suffix - suffixes + 1);
-        if (value > ULLONG_MAX >> shift) {
-            return false;
-        }
-        value <<= shift;
-        end++;
-    }
-    *out = value;
-    return *end == '\0' && value <= max;
-}
-
-static bool parse_size(struct flw_bench_options *options, const char *text)
+static bool take_size(void *member, const char *text)
 {
     static const struct {
         const char *name;
@@ -110,6 +83,7 @@ static bool parse_size(struct flw_bench_options *options, const char *text)
     } names[] = {{"small", FLW_BENCH_SIZE_SMALL},
                  {"mixed", FLW_BENCH_SIZE_MIXED},
                  {"log", FLW_BENCH_SIZE_LOG}};
+    struct flw_bench_options *options = member;
     uint64_t value = 0;
     options->size_name = text;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -119,140 +93,69 @@ static bool parse_size(struct flw_bench_options *options, const char *text)
         }
     }
     options->sizes = FLW_BENCH_SIZE_ONE;
-    bool is_number = parse_number(text, (uint64_t)1 << 40, &value);
-    options->size_bytes = value;
-    return is_number && value != 0;
-}
-
-static bool parse_policy(struct flw_bench_options *options, const char *text)
-{
-    options->policy = flw_bench_policy_find(text);
-    if (options->policy == NULL) {
-        fprintf(stderr, "fallow bench: no policy '%s' in this build: use one of %s\n", text,
-                flw_bench_policy_names());
-    }
-    return options->policy != NULL;
-}
-
-static bool parse_device(struct flw_bench_options *options, const char *text)
-{
-    uint64_t value = 0;
-    if (strcmp(text, "sim") == 0) {
-        options->device = -1;
-        return true;
-    }
-    bool is_number = parse_number(text, 1023, &value);
-    options->device = (int)value;
-    return is_number;
-}
-
-static bool parse_part(struct flw_bench_options *options, const char *text)
-{
-    options->part = strcmp(text, "hole") == 0     ? FLW_BENCH_HOLE
-                    : strcmp(text, "larger") == 0 ? FLW_BENCH_LARGER
-                                                  : FLW_BENCH_BOTH;
-    return options->part != FLW_BENCH_BOTH || strcmp(text, "both") == 0;
-}
-
-static const struct option long_options[] = {
-    {"size", required_argument, NULL, 's'},    {"count", required_argument, NULL, 'c'},
-    {"warm", required_argument, NULL, 'w'},    {"live", required_argument, NULL, 'l'},
-    {"streams", required_argument, NULL, 'S'}, {"threads", required_argument, NULL, 't'},
-    {"policy", required_argument, NULL, 'p'},  {"device", required_argument, NULL, 'd'},
-    {"seed", required_argument, NULL, 'e'},    {"part", required_argument, NULL, 'P'},
-    {"pair", no_argument, NULL, 'a'},          {"switch", no_argument, NULL, 'r'},
-    {"sized", no_argument, NULL, 'z'},         {"percentiles", no_argument, NULL, 'q'},
-    {"lockstep", no_argument, NULL, 'k'},      {"memory-first", no_argument, NULL, 'm'},
-    {"record", required_argument, NULL, 'o'},  {"json", no_argument, NULL, 'j'},
-    {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0},
-};
-
-static uint64_t number_min(int option)
-{
-    return strchr("cSt", option) != NULL;
-}
-
-static uint64_t number_max(int option)
-{
-    return option == 'l'                    ? (uint64_t)1 << 26
-           : option == 'S' || option == 't' ? 4096
-                                            : UINT64_MAX >> 8;
-}
-
-static bool apply_number(struct flw_bench_options *options, int option, const char *text)
-{
-    uint64_t value = 0;
-    if (!parse_number(text, number_max(option), &value) || value < number_min(option)) {
+    if (!flw_parse_bytes(text, &value) || value == 0 || value > (uint64_t)1 << 40) {
+        flw_complain("--size '%s' is none: give bytes from 1 to 1024G, small, mixed or log", text);
         return false;
     }
-    switch (option) {
-    case 'c':
-        options->count = value;
-        break;
-    case 'w':
-        options->warm_count = value;
-        break;
-    case 'l':
-        options->live_count = value;
-        break;
-    case 'S':
-        options->stream_count = (size_t)value;
-        break;
-    case 't':
-        options->thread_count = (size_t)value;
-        break;
-    default:
-        options->seed = value;
-        break;
+    options->size_bytes = value;
+    return true;
+}
+
+static bool take_policy(void *member, const char *text)
+{
+    const struct flw_bench_policy **policy = member;
+    *policy = flw_bench_policy_find(text);
+    if (*policy == NULL) {
+        flw_complain("bench: no policy '%s' in this build: use one of %s", text,
+                     flw_bench_policy_names());
+    }
+    return *policy != NULL;
+}
+
+static bool take_part(void *member, const char *text)
+{
+    enum flw_bench_part *part = member;
+    *part = strcmp(text, "hole") == 0     ? FLW_BENCH_HOLE
+            : strcmp(text, "larger") == 0 ? FLW_BENCH_LARGER
+                                          : FLW_BENCH_BOTH;
+    if (*part == FLW_BENCH_BOTH && strcmp(text, "both") != 0) {
+        flw_complain("--part '%s' is none: give hole, larger or both", text);
+        return false;
     }
     return true;
 }
 
-static bool apply(struct flw_bench_options *options, int option, const char *text)
-{
-    switch (option) {
-    case 's':
-        return parse_size(options, text);
-    case 'p':
-        return parse_policy(options, text);
-    case 'd':
-        return parse_device(options, text);
-    case 'P':
-        return parse_part(options, text);
-    case 'a':
-        return options->is_pair = true;
-    case 'r':
-        return options->is_random_switch = true;
-    case 'z':
-        return options->is_sized = true;
-    case 'q':
-        return options->has_percentiles = true;
-    case 'm':
-        return options->is_memory_first = true;
-    case 'k':
-        return options->is_lockstep = true;
-    case 'o':
-        options->record = text;
-        return true;
-    case 'j':
-        return options->is_json = true;
-    default:
-        return apply_number(options, option, text);
+#define OPTION(member) offsetof(struct flw_bench_options, member)
+#define NUMBER(word, member, low, high)                                                  \
+    {                                                                                    \
+        .name = word, .kind = FLW_OPTION_SCALED, .offset = OPTION(member), .least = low, \
+        .most = high                                                                     \
     }
-}
 
-/* What a value could have been. */
-static void complain_value(int option, const char *name, const char *text)
-{
-    char range[64];
-    snprintf(range, sizeof range, "a whole number from %" PRIu64 " to %" PRIu64, number_min(option),
-             number_max(option));
-    fprintf(stderr, "fallow bench: --%s '%s' is no value for it: give %s\n", name, text,
-            option == 's'   ? "bytes from 1 to 1024G, small, mixed or log"
-            : option == 'd' ? "sim or the number of a GPU"
-            : option == 'P' ? "hole, larger or both"
-                            : range);
-}
+static const struct flw_option option_list[] = {
+    {.name = "size", .kind = FLW_OPTION_TAKE, .offset = 0, .take = take_size},
+    NUMBER("count", count, 1, UINT64_MAX >> 8),
+    NUMBER("warm", warm_count, 0, UINT64_MAX >> 8),
+    NUMBER("live", live_count, 0, (uint64_t)1 << 26),
+    NUMBER("streams", stream_count, 1, 4096),
+    NUMBER("threads", thread_count, 1, 4096),
+    NUMBER("seed", seed, 0, UINT64_MAX >> 8),
+    {.name = "policy", .kind = FLW_OPTION_TAKE, .offset = OPTION(policy), .take = take_policy},
+    {.name = "device", .kind = FLW_OPTION_DEVICE, .offset = OPTION(device)},
+    {.name = "part", .kind = FLW_OPTION_TAKE, .offset = OPTION(part), .take = take_part},
+    {.name = "pair", .kind = FLW_OPTION_SET, .offset = OPTION(is_pair)},
+    {.name = "switch", .kind = FLW_OPTION_SET, .offset = OPTION(is_random_switch)},
+    {.name = "sized", .kind = FLW_OPTION_SET, .offset = OPTION(is_sized)},
+    {.name = "percentiles", .kind = FLW_OPTION_SET, .offset = OPTION(has_percentiles)},
+    {.name = "lockstep", .kind = FLW_OPTION_SET, .offset = OPTION(is_lockstep)},
+    {.name = "memory-first", .kind = FLW_OPTION_SET, .offset = OPTION(is_memory_first)},
+    {.name = "record", .kind = FLW_OPTION_TEXT, .offset = OPTION(record)},
+    {.name = "json", .kind = FLW_OPTION_SET, .offset = OPTION(is_json)},
+    {.name = NULL}};
+#undef NUMBER
+#undef OPTION
+
+_Static_assert(sizeof(size_t) == sizeof(uint64_t), "FLW_OPTION_SCALED sets counts of both kinds");
 
 static const struct shape *find_shape(const char *name)
 {
@@ -315,17 +218,16 @@ static const char *find_conflict(const struct flw_bench_options *options)
     return NULL;
 }
 
-/* 0: run; 1: help was shown; 2: a mistake was named. */
 static int parse(int argc, char **argv, struct flw_bench_options *options,
                  const struct shape **out_shape)
 {
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         fputs(help, argc < 2 ? stderr : stdout);
-        return argc < 2 ? 2 : 1;
+        return argc < 2 ? FLW_EXIT_USAGE : FLW_EXIT_OK;
     }
     const struct shape *shape = find_shape(argv[1]);
     if (shape == NULL) {
-        return 2;
+        return FLW_EXIT_USAGE;
     }
     *options = (struct flw_bench_options){.shape = shape->name,
                                           .size_bytes = 4096,
@@ -346,38 +248,27 @@ static int parse(int argc, char **argv, struct flw_bench_options *options,
         options->size_bytes = 1024;
         options->size_name = "1024";
     }
-    optind = 1;
-    int at = 0;
-    for (int option; (option = getopt_long(argc - 1, argv + 1, ":h", long_options, &at)) != -1;) {
-        if (option == 'h') {
-            fputs(help, stdout);
-            return 1;
-        }
-        if (option == '?' || option == ':') {
-            flw_complain_option("bench", argv + 1, option);
-            return 2;
-        }
-        if (!apply(options, option, optarg)) {
-            if (option != 'p') { /* it has said so itself */
-                complain_value(option, long_options[at].name, optarg);
-            }
-            return 2;
-        }
+    options->policy = flw_bench_policy_find("fallow");
+    int code = flw_options_read(
+        &(struct flw_options){.command = "bench", .help = help, .list = option_list}, options,
+        argc - 1, argv + 1);
+    if (code != FLW_OPTIONS_READ) {
+        return code;
     }
     if (optind < argc - 1) {
-        fprintf(stderr, "fallow bench: what is '%s'? see --help\n", argv[1 + optind]);
-        return 2;
+        flw_complain("bench: what is '%s'? see fallow bench --help", argv[1 + optind]);
+        return FLW_EXIT_USAGE;
     }
-    if (options->policy == NULL && !parse_policy(options, "fallow")) {
-        return 2;
+    if (options->policy == NULL && !take_policy(&options->policy, "fallow")) {
+        return FLW_EXIT_USAGE;
     }
     const char *conflict = find_conflict(options);
     if (conflict != NULL) {
-        fprintf(stderr, "fallow bench %s: %s\n", shape->name, conflict);
-        return 2;
+        flw_complain("bench %s: %s", shape->name, conflict);
+        return FLW_EXIT_USAGE;
     }
     *out_shape = shape;
-    return 0;
+    return FLW_OPTIONS_READ;
 }
 
 static void add_usage(const struct flw_bench_usage *before, const struct flw_bench_usage *after,
@@ -413,9 +304,9 @@ int flw_command_bench(int argc, char **argv)
         return flw_command_bench_kernels(argc - 1, argv + 1);
     }
 #endif
-    int parsed = parse(argc, argv, &options, &shape);
-    if (parsed != 0) {
-        return parsed == 1 ? 0 : 2;
+    int code = parse(argc, argv, &options, &shape);
+    if (code != FLW_OPTIONS_READ) {
+        return code;
     }
     if (!flw_bench_bed_open(&bed, &options, message)) {
         fprintf(stderr, "fallow bench: %s\n", message);

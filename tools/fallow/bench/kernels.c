@@ -5,10 +5,10 @@
 #include "bench/kernels.h"
 
 #include <getopt.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "bench/bench.h"
+#include "common/command.h"
 #include "common/options.h"
 #include "trace/jsonwriter.h"
 
@@ -71,58 +71,31 @@ static bool is_module(const char *name)
     return false;
 }
 
-static bool set_device(struct settings *settings, const char *text)
-{
-    char *end = NULL;
-    if (strcmp(text, "sim") == 0) {
-        settings->device = -1;
-        return true;
-    }
-    long value = strtol(text, &end, 10);
-    settings->device = (int)value;
-    return *text >= '0' && *text <= '9' && *end == '\0' && value <= 1023;
-}
+static const struct flw_option option_list[] = {
+    {.name = "only", .kind = FLW_OPTION_TEXT, .offset = offsetof(struct settings, only)},
+    {.name = "device", .kind = FLW_OPTION_DEVICE, .offset = offsetof(struct settings, device)},
+    {.name = "json", .kind = FLW_OPTION_SET, .offset = offsetof(struct settings, is_json)},
+    {.name = NULL}};
 
-/* 0: go on; 1: help was shown; 2: a mistake was named. */
 static int parse(int argc, char **argv, struct settings *settings)
 {
-    static const struct option options[] = {
-        {"only", required_argument, NULL, 'o'},
-        {"device", required_argument, NULL, 'd'},
-        {"json", no_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
-    };
-    *settings = (struct settings){.device = -1};
-    optind = 1;
-    for (int option; (option = getopt_long(argc, argv, ":h", options, NULL)) != -1;) {
-        if (option == 'h') {
-            fputs(help, stdout);
-            return 1;
-        }
-        if (option == '?' || option == ':') {
-            flw_complain_option("bench kernels", argv, option);
-            return 2;
-        }
-        if (option == 'j') {
-            settings->is_json = true;
-        } else if (option == 'o') {
-            settings->only = optarg;
-        } else if (!set_device(settings, optarg)) {
-            fprintf(stderr, "fallow bench kernels: --device '%s': a number or sim\n", optarg);
-            return 2;
-        }
+    static const struct flw_options command = {
+        .command = "bench kernels", .help = help, .list = option_list};
+    *settings = (struct settings){.device = FLW_OPTION_SIM};
+    int code = flw_options_read(&command, settings, argc, argv);
+    if (code != FLW_OPTIONS_READ) {
+        return code;
     }
     if (optind < argc) {
-        fprintf(stderr, "fallow bench kernels: what is '%s'? see --help\n", argv[optind]);
-        return 2;
+        flw_complain("bench kernels: what is '%s'? see fallow bench kernels --help", argv[optind]);
+        return USAGE;
     }
     if (settings->only != NULL && !is_module(settings->only)) {
-        fprintf(stderr, "fallow bench kernels: no module '%s'; without --only it lists them all\n",
-                settings->only);
-        return 2;
+        flw_complain("bench kernels: no module '%s'; without --only it lists them all",
+                     settings->only);
+        return USAGE;
     }
-    return 0;
+    return FLW_OPTIONS_READ;
 }
 
 /* ---- one case */
@@ -343,9 +316,9 @@ int flw_command_bench_kernels(int argc, char **argv)
     struct flw_kernel_bed bed;
     struct flw_json_writer json = {.file = stdout};
     bool is_absent = false;
-    int parsed = parse(argc, argv, &settings);
-    if (parsed != 0) {
-        return parsed == 1 ? RAN : USAGE;
+    int code = parse(argc, argv, &settings);
+    if (code != FLW_OPTIONS_READ) {
+        return code;
     }
     if (!flw_kernel_bed_open(&bed, settings.device, message, &is_absent)) {
         fprintf(stderr, "fallow bench kernels: %s\n", message);

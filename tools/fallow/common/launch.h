@@ -31,7 +31,10 @@ bool flw_settings_inherit(struct flw_settings_text *settings);
  * value, or no room. */
 bool flw_settings_put(struct flw_settings_text *settings, const char *key, const char *value);
 
-/* The same for a file, whose path is made absolute, since the command may go elsewhere. "-" stays. */
+/* For FLW_OPTION_TAKE, of a struct flw_settings_text: "KEY:VALUE". */
+bool flw_settings_take(void *member, const char *text);
+
+/* flw_settings_put for a file, whose path is made absolute, since the command may go elsewhere. "-" stays. */
 bool flw_settings_put_file(struct flw_settings_text *settings, const char *key, const char *path);
 
 struct flw_launch {

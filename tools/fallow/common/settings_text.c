@@ -92,3 +92,15 @@ bool flw_settings_put_file(struct flw_settings_text *settings, const char *key, 
     }
     return flw_settings_put(settings, key, whole);
 }
+
+bool flw_settings_take(void *member, const char *text)
+{
+    char key[32];
+    const char *colon = strchr(text, ':');
+    if (colon == NULL || colon == text || (size_t)(colon - text) >= sizeof key) {
+        flw_complain("--set '%s': it takes a key, a colon and a value", text);
+        return false;
+    }
+    snprintf(key, sizeof key, "%.*s", (int)(colon - text), text);
+    return flw_settings_put(member, key, colon + 1);
+}

@@ -6,6 +6,7 @@
 
 #include "common/command.h"
 #include "common/options.h"
+#include "common/tool_host.h"
 #include "fallow/fallow.h"
 
 #include <getopt.h>
@@ -29,79 +30,35 @@ static const char help[] =
     "\n"
     "example: fallow doctor --device sim\n";
 
+#define UNNAMED (-2) /* no device was asked for */
+
 struct settings {
     const char *driver; /* NULL: look for the real one, then show the simulated one */
-    int ordinal;
-    bool is_asked;    /* a driver or device was named: no fallback */
+    int device;
     bool is_stand_in; /* set by open_driver: the simulated device is shown for want of another */
     bool is_json;
 };
 
-static bool parse_device(struct settings *settings, const char *text)
-{
-    char *end = NULL;
-    settings->is_asked = true;
-    if (strcmp(text, "sim") == 0) {
-        settings->driver = "sim";
-        return true;
-    }
-    long value = strtol(text, &end, 10);
-    settings->ordinal = (int)value;
-    return end != text && *end == '\0' && value >= 0 && value < 1024;
-}
-
-/* 0: go on; 1: help was shown; 2: a mistake was named. */
-static int parse(int argc, char **argv, struct settings *settings)
-{
-    static const struct option options[] = {{"device", required_argument, NULL, 'd'},
-                                            {"driver", required_argument, NULL, 'D'},
-                                            {"json", no_argument, NULL, 'j'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
-    optind = 1;
-    for (int option; (option = getopt_long(argc, argv, ":h", options, NULL)) != -1;) {
-        switch (option) {
-        case 'h':
-            fputs(help, stdout);
-            return 1;
-        case 'D':
-            settings->driver = optarg;
-            settings->is_asked = true;
-            break;
-        case 'j':
-            settings->is_json = true;
-            break;
-        case 'd':
-            if (!parse_device(settings, optarg)) {
-                fprintf(stderr, "fallow doctor: '%s' is no device: use sim or a number\n", optarg);
-                return 2;
-            }
-            break;
-        default:
-            flw_complain_option("doctor", argv, option);
-            return 2;
-        }
-    }
-    if (optind < argc) {
-        fprintf(stderr, "fallow doctor: what is '%s'? see --help\n", argv[optind]);
-        return 2;
-    }
-    return 0;
-}
+static const struct flw_option option_list[] = {
+    {.name = "device", .kind = FLW_OPTION_DEVICE, .offset = offsetof(struct settings, device)},
+    {.name = "driver", .kind = FLW_OPTION_TEXT, .offset = offsetof(struct settings, driver)},
+    {.name = "json", .kind = FLW_OPTION_SET, .offset = offsetof(struct settings, is_json)},
+    {.name = NULL}};
 
 /* False: no driver at all; the advice says why, as it does of a stand-in. */
 static bool open_driver(struct flw_doctor_sheet *sheet, struct settings *settings,
                         struct flw_doctor_patient *patient)
 {
     char message[FLW_DRIVER_MESSAGE_BYTES];
-    patient->ordinal = settings->ordinal;
-    patient->driver_name = settings->driver;
-    patient->is_sim = settings->driver != NULL && strcmp(settings->driver, "sim") == 0;
-    if (flw_driver_open(&patient->driver, settings->driver, message) == FALLOW_OK) {
+    bool is_asked = settings->driver != NULL || settings->device != UNNAMED;
+    patient->ordinal = settings->device < 0 ? 0 : settings->device;
+    patient->driver_name = settings->device == FLW_OPTION_SIM ? "sim" : settings->driver;
+    patient->is_sim = patient->driver_name != NULL && strcmp(patient->driver_name, "sim") == 0;
+    if (flw_driver_open(&patient->driver, patient->driver_name, message) == FALLOW_OK) {
         return true;
     }
     flw_doctor_advise(sheet, "%s", message);
-    if (settings->is_asked) {
+    if (is_asked) {
         return false;
     }
     flw_doctor_begin(sheet, "driver wanted");
@@ -227,23 +184,25 @@ static bool examine(struct flw_doctor_sheet *sheet, struct flw_doctor_patient *p
 
 int flw_command_doctor(int argc, char **argv)
 {
-    struct settings settings = {0};
+    struct settings settings = {.device = UNNAMED};
     struct flw_doctor_patient patient = {0};
-    int parsed = parse(argc, argv, &settings);
-    if (parsed != 0) {
-        return parsed == 1 ? FLW_EXIT_OK : FLW_EXIT_USAGE;
+    int code = flw_options_read(
+        &(struct flw_options){.command = "doctor", .help = help, .list = option_list}, &settings,
+        argc, argv);
+    if (code != FLW_OPTIONS_READ) {
+        return code;
     }
-    struct flw_doctor_sheet *sheet = calloc(1, sizeof *sheet);
-    if (sheet == NULL) {
-        fprintf(stderr, "fallow doctor: the host is out of memory\n");
-        return FLW_EXIT_FAILED;
+    if (optind < argc) {
+        flw_complain("doctor: what is '%s'? see fallow doctor --help", argv[optind]);
+        return FLW_EXIT_USAGE;
     }
+    struct flw_doctor_sheet *sheet = flw_host_alloc(1, sizeof *sheet);
     flw_doctor_see_host(sheet);
     bool is_usable = open_driver(sheet, &settings, &patient) && examine(sheet, &patient);
     flw_doctor_print(sheet, settings.is_json);
     if (sheet->is_full) {
         fprintf(stderr, "fallow doctor: not every finding fitted on the sheet\n");
     }
-    free(sheet);
+    flw_host_free(sheet);
     return is_usable && !settings.is_stand_in ? FLW_EXIT_OK : FLW_EXIT_FAILED;
 }

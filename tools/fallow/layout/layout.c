@@ -68,85 +68,46 @@ static void print_help(void)
 
 /* ---- command line */
 
-enum {
-    OPTION_MODEL = 256,
-    OPTION_BANDWIDTH,
-    OPTION_PAD,
-    OPTION_QUANTISE,
-    OPTION_IN_PLACE,
-    OPTION_JSON,
-    OPTION_HELP,
-    OPTION_COUNT /* and the counts of the step from here */
-};
-
-/* Options that set one number of a step. */
-struct number {
-    const char *name;
-    size_t offset; /* in fallow_step */
-};
-
-static const struct number numbers[] = {
-    {"batch", offsetof(fallow_step, batch)},     {"tokens", offsetof(fallow_step, tokens)},
-    {"context", offsetof(fallow_step, context)}, {"page", offsetof(fallow_step, page_size)},
-    {"chunk", offsetof(fallow_step, chunk)},     {"draft", offsetof(fallow_step, draft_tokens)},
-    {"splits", offsetof(fallow_step, splits)},   {"sms", offsetof(fallow_step, sm_count)},
-    {"tp", offsetof(fallow_step, tensor_ranks)}, {"ep", offsetof(fallow_step, expert_ranks)},
-    {"block", offsetof(fallow_step, block_rows)}};
-#define NUMBER_COUNT (sizeof numbers / sizeof *numbers)
-
-static bool set_number(struct settings *settings, const struct number *number, const char *text)
+static bool take_model(void *member, const char *name)
 {
-    uint64_t value;
-    if (!flw_parse_count(text, &value) || value == 0) {
-        flw_complain("--%s '%s' is not a whole number above 0", number->name, text);
-        return false;
-    }
-    memcpy((char *)&settings->step + number->offset, &value, sizeof value);
-    return true;
-}
-
-static bool set_bandwidth(struct settings *settings, const char *text)
-{
-    if (!flw_parse_bytes(text, &settings->bandwidth) || settings->bandwidth == 0) {
-        flw_complain("--bandwidth '%s' is not a number of bytes above 0, such as 3350G", text);
-        return false;
-    }
-    return true;
-}
-
-static bool set_model(struct settings *settings, const char *name)
-{
-    settings->model = fallow_model_find(name);
-    if (settings->model == NULL) {
+    const fallow_model **model = member;
+    *model = fallow_model_find(name);
+    if (*model == NULL) {
         flw_complain("there is no model '%s'; fallow layout --help lists them", name);
     }
-    return settings->model != NULL;
+    return *model != NULL;
 }
 
-static bool apply(struct settings *settings, int option, const char *value)
-{
-    switch (option) {
-    case OPTION_MODEL:
-        return set_model(settings, value);
-    case OPTION_BANDWIDTH:
-        return set_bandwidth(settings, value);
-    case OPTION_PAD:
-        settings->step.pads_values = 1;
-        return true;
-    case OPTION_QUANTISE:
-        settings->step.quantises = 1;
-        return true;
-    case OPTION_IN_PLACE:
-        settings->step.activates_in_place = 1;
-        return true;
-    case OPTION_JSON:
-        settings->is_json = true;
-        return true;
-    default:
-        return option >= OPTION_COUNT &&
-               set_number(settings, &numbers[option - OPTION_COUNT], value);
+#define OPTION(member) offsetof(struct settings, member)
+#define NUMBER(word, member)                                                               \
+    {                                                                                      \
+        .name = word, .kind = FLW_OPTION_COUNT, .offset = OPTION(step.member), .least = 1, \
+        .most = UINT64_C(1) << 40                                                          \
     }
-}
+
+static const struct flw_option option_list[] = {
+    {.name = "model", .kind = FLW_OPTION_TAKE, .offset = OPTION(model), .take = take_model},
+    {.name = "bandwidth", .kind = FLW_OPTION_BYTES, .offset = OPTION(bandwidth)},
+    {.name = "pad-values", .kind = FLW_OPTION_SET, .offset = OPTION(step.pads_values)},
+    {.name = "quantise", .kind = FLW_OPTION_SET, .offset = OPTION(step.quantises)},
+    {.name = "in-place", .kind = FLW_OPTION_SET, .offset = OPTION(step.activates_in_place)},
+    {.name = "json", .kind = FLW_OPTION_SET, .offset = OPTION(is_json)},
+    NUMBER("batch", batch),
+    NUMBER("tokens", tokens),
+    NUMBER("context", context),
+    NUMBER("page", page_size),
+    NUMBER("chunk", chunk),
+    NUMBER("draft", draft_tokens),
+    NUMBER("splits", splits),
+    NUMBER("sms", sm_count),
+    NUMBER("tp", tensor_ranks),
+    NUMBER("ep", expert_ranks),
+    NUMBER("block", block_rows),
+    {.name = NULL}};
+#undef NUMBER
+#undef OPTION
+
+_Static_assert(sizeof(bool) == sizeof((fallow_step){0}.pads_values), "FLW_OPTION_SET sets them");
 
 static bool find_path(struct settings *settings, const char *name)
 {
@@ -160,51 +121,26 @@ static bool find_path(struct settings *settings, const char *name)
     return false;
 }
 
-/* 0: go on; 1: help was shown; 2: a mistake was named. */
 static int parse(int argc, char **argv, struct settings *settings)
 {
-    static const struct option words[] = {{"model", required_argument, NULL, OPTION_MODEL},
-                                          {"bandwidth", required_argument, NULL, OPTION_BANDWIDTH},
-                                          {"pad-values", no_argument, NULL, OPTION_PAD},
-                                          {"quantise", no_argument, NULL, OPTION_QUANTISE},
-                                          {"in-place", no_argument, NULL, OPTION_IN_PLACE},
-                                          {"json", no_argument, NULL, OPTION_JSON},
-                                          {"help", no_argument, NULL, OPTION_HELP}};
-    enum {
-        WORD_COUNT = sizeof words / sizeof *words
-    };
-    struct option options[WORD_COUNT + NUMBER_COUNT + 1] = {0};
-    memcpy(options, words, sizeof words);
-    for (size_t i = 0; i < NUMBER_COUNT; i++) {
-        options[WORD_COUNT + i] =
-            (struct option){numbers[i].name, required_argument, NULL, OPTION_COUNT + (int)i};
-    }
-    optind = 1;
-    for (int option; (option = getopt_long(argc, argv, ":", options, NULL)) != -1;) {
-        if (option == OPTION_HELP) {
-            print_help();
-            return 1;
-        }
-        if (option == '?' || option == ':') {
-            flw_complain_option("layout", argv, option);
-            return 2;
-        }
-        if (!apply(settings, option, optarg)) {
-            return 2;
-        }
+    static const struct flw_options command = {
+        .command = "layout", .print_help = print_help, .list = option_list};
+    int code = flw_options_read(&command, settings, argc, argv);
+    if (code != FLW_OPTIONS_READ) {
+        return code;
     }
     if (optind + 1 != argc) {
         flw_complain("fallow layout takes one path; see fallow layout --help");
-        return 2;
+        return FLW_EXIT_USAGE;
     }
     if (!find_path(settings, argv[optind])) {
-        return 2;
+        return FLW_EXIT_USAGE;
     }
     if (settings->model == NULL) {
         flw_complain("which model? --model NAME; fallow layout --help lists them");
-        return 2;
+        return FLW_EXIT_USAGE;
     }
-    return 0;
+    return FLW_OPTIONS_READ;
 }
 
 /* ---- what is shown */
@@ -357,9 +293,9 @@ int flw_command_layout(int argc, char **argv)
     struct settings settings = {.bandwidth = 4800000000000};
     fallow_layout *layout = NULL;
     fallow_step_init(&settings.step);
-    int parsed = parse(argc, argv, &settings);
-    if (parsed != 0) {
-        return parsed == 1 ? FLW_EXIT_OK : FLW_EXIT_USAGE;
+    int code = parse(argc, argv, &settings);
+    if (code != FLW_OPTIONS_READ) {
+        return code;
     }
     fallow_status status = settings.path->make(settings.model, &settings.step, &layout);
     if (status != FALLOW_OK) {

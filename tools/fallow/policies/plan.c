@@ -16,14 +16,15 @@
 void flw_plan_init(struct flw_plan *plan)
 {
     struct flw_plan_policies *policies = &plan->policies;
-    *plan = (struct flw_plan){.trace_device = -1};
+    *plan = (struct flw_plan){.lag_events = UINT64_MAX, .trace_device = -1};
     for (size_t i = 0; i < FLW_PLAN_POLICIES && flw_policy_get(i) != NULL; i++) {
         policies->list[policies->count++] = flw_policy_get(i);
     }
 }
 
-static bool parse_policies(struct flw_plan_policies *policies, const char *list)
+bool flw_plan_take_policies(void *member, const char *list)
 {
+    struct flw_plan_policies *policies = member;
     policies->count = 0;
     policies->are_named = true;
     for (const char *name = list;; name++) {
@@ -46,56 +47,6 @@ static bool parse_policies(struct flw_plan_policies *policies, const char *list)
     }
 }
 
-static bool parse_lag(const char *text, uint64_t *out_events)
-{
-    if (!flw_parse_count(text, out_events) || *out_events > UINT64_MAX / 4) {
-        flw_complain("--lag '%s' is not a whole number from 0 to %llu", text, UINT64_MAX / 4ull);
-        return false;
-    }
-    return true;
-}
-
-static bool parse_limit(const char *text, uint64_t *out_bytes)
-{
-    if (!flw_parse_bytes(text, out_bytes) || *out_bytes == 0) {
-        flw_complain("--limit '%s' is not a number of bytes above 0, such as 40G or 123456789",
-                     text);
-        return false;
-    }
-    return true;
-}
-
-static bool parse_device(const char *text, int *out_device)
-{
-    uint64_t number = 0;
-    bool is_number = flw_parse_count(text, &number) && number < 1024;
-    *out_device = (int)number;
-    if (!is_number) {
-        flw_complain("--trace-device '%s' is not the number of a device", text);
-    }
-    return is_number;
-}
-
-bool flw_plan_parse(struct flw_plan *plan, const char *option, const char *value, bool *out_is_own)
-{
-    *out_is_own = true;
-    if (strcmp(option, "--policy") == 0) {
-        return parse_policies(&plan->policies, value);
-    }
-    if (strcmp(option, "--lag") == 0) {
-        plan->has_lag = true;
-        return parse_lag(value, &plan->lag_events);
-    }
-    if (strcmp(option, "--limit") == 0) {
-        return parse_limit(value, &plan->limit_bytes);
-    }
-    if (strcmp(option, "--trace-device") == 0) {
-        return parse_device(value, &plan->trace_device);
-    }
-    *out_is_own = false;
-    return true;
-}
-
 uint64_t flw_plan_device_bytes(const struct flw_trace *trace)
 {
     uint64_t need_bytes = flw_max(trace->peak_requested_bytes, trace->recorded_peak_reserved_bytes);
@@ -108,10 +59,9 @@ uint64_t flw_plan_device_bytes(const struct flw_trace *trace)
 struct flw_plan_lag flw_plan_choose_lag(const struct flw_plan *plan, const struct flw_trace *trace,
                                         bool is_sim)
 {
-    struct flw_plan_lag lag = {.is_by_time = trace->has_times && !plan->has_lag && is_sim};
-    lag.units = plan->has_lag    ? plan->lag_events
-                : lag.is_by_time ? DEFAULT_LAG_NS
-                                 : FLW_PLAN_LAG_EVENTS;
+    bool has_lag = plan->lag_events != UINT64_MAX;
+    struct flw_plan_lag lag = {.is_by_time = trace->has_times && !has_lag && is_sim};
+    lag.units = has_lag ? plan->lag_events : lag.is_by_time ? DEFAULT_LAG_NS : FLW_PLAN_LAG_EVENTS;
     return lag;
 }
 

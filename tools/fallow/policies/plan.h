@@ -6,6 +6,7 @@
 #ifndef FLW_TOOL_PLAN_H
 #define FLW_TOOL_PLAN_H
 
+#include "common/options.h"
 #include "policies/policy.h"
 #include "policies/run.h"
 
@@ -23,16 +24,34 @@ struct flw_plan_policies {
 /* What --policy, --lag, --limit and --trace-device ask for. */
 struct flw_plan {
     struct flw_plan_policies policies;
-    uint64_t lag_events, limit_bytes; /* limit 0: none */
-    int trace_device;                 /* -1 = the one with the most events */
-    bool has_lag;
+    uint64_t lag_events;  /* UINT64_MAX: not asked for */
+    uint64_t limit_bytes; /* 0: none */
+    int trace_device;     /* -1 = the one with the most events */
 };
+
+/* The four, of a command whose settings have a struct flw_plan as `member`. */
+#define FLW_PLAN_OPTIONS(settings, member)                                                      \
+    {.name = "policy",                                                                          \
+     .kind = FLW_OPTION_TAKE,                                                                   \
+     .offset = offsetof(settings, member.policies),                                             \
+     .take = flw_plan_take_policies},                                                           \
+        {.name = "lag",                                                                         \
+         .kind = FLW_OPTION_COUNT,                                                              \
+         .offset = offsetof(settings, member.lag_events),                                       \
+         .most = UINT64_MAX / 4},                                                               \
+        {.name = "limit",                                                                       \
+         .kind = FLW_OPTION_BYTES,                                                              \
+         .offset = offsetof(settings, member.limit_bytes)},                                     \
+    {                                                                                           \
+        .name = "trace-device", .kind = FLW_OPTION_TAKE,                                        \
+        .offset = offsetof(settings, member.trace_device), .take = flw_option_take_trace_device \
+    }
 
 /* Nothing was asked for: every policy of this build. */
 void flw_plan_init(struct flw_plan *plan);
 
-/* An option with its value. *out_is_own: it is one of the four. False: complained. */
-bool flw_plan_parse(struct flw_plan *plan, const char *option, const char *value, bool *out_is_own);
+/* For FLW_OPTION_TAKE: the list of --policy, into a struct flw_plan_policies. */
+bool flw_plan_take_policies(void *member, const char *list);
 
 /* 80 GiB, more when the recording held more. */
 uint64_t flw_plan_device_bytes(const struct flw_trace *trace);

@@ -3,6 +3,7 @@
  * Owns: `fallow replay`: the command line, the order of things, exit codes.
  * Does not: run policies (run.c) or format results (report.c).
  */
+#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,8 +27,8 @@ struct options {
     const char *json_path;
     struct flw_plan plan;
     int device; /* FLW_DEVICE_SIM or a GPU's ordinal */
-    unsigned pass_count;
-    bool uses_threads, finds_limit, checks, times, wants_help;
+    uint64_t pass_count;
+    bool uses_threads, finds_limit, checks, times;
 };
 
 static void print_policies(void)
@@ -74,103 +75,42 @@ static void print_help(void)
 
 /* ---- command line ---- */
 
-static bool parse_device(const char *text, int *out_device)
-{
-    uint64_t ordinal = 0;
-    if (strcmp(text, "sim") == 0) {
-        *out_device = FLW_DEVICE_SIM;
-        return true;
-    }
-    if (!flw_parse_count(text, &ordinal) || ordinal > 1023) {
-        flw_complain("--device '%s' is neither 'sim' nor the number of a GPU", text);
-        return false;
-    }
-    *out_device = (int)ordinal;
-    return true;
-}
+static const struct flw_option option_list[] = {
+    FLW_PLAN_OPTIONS(struct options, plan),
+    {.name = "device", .kind = FLW_OPTION_DEVICE, .offset = offsetof(struct options, device)},
+    {.name = "repeat",
+     .kind = FLW_OPTION_COUNT,
+     .offset = offsetof(struct options, pass_count),
+     .least = 1,
+     .most = 100000},
+    {.name = "json", .kind = FLW_OPTION_TEXT, .offset = offsetof(struct options, json_path)},
+    {.name = "threads", .kind = FLW_OPTION_SET, .offset = offsetof(struct options, uses_threads)},
+    {.name = "find-limit", .kind = FLW_OPTION_SET, .offset = offsetof(struct options, finds_limit)},
+    {.name = "no-check", .kind = FLW_OPTION_CLEAR, .offset = offsetof(struct options, checks)},
+    {.name = "no-times", .kind = FLW_OPTION_CLEAR, .offset = offsetof(struct options, times)},
+    {.name = NULL}};
 
-/* Options that take a value. */
-static bool parse_valued(struct options *options, const char *name, const char *value)
+static int parse(struct options *options, int argc, char **argv)
 {
-    uint64_t number = 0;
-    bool is_of_plan = false;
-    bool is_good = flw_plan_parse(&options->plan, name, value, &is_of_plan);
-    if (is_of_plan) {
-        return is_good;
-    }
-    if (strcmp(name, "--device") == 0) {
-        return parse_device(value, &options->device);
-    }
-    if (strcmp(name, "--repeat") == 0) {
-        bool is_number = flw_parse_count(value, &number) && number >= 1 && number <= 100000;
-        options->pass_count = (unsigned)number;
-        if (!is_number) {
-            flw_complain("--repeat '%s' is not a number from 1 to 100000", value);
-        }
-        return is_number;
-    }
-    options->json_path = value; /* --json, the last of the list below */
-    return true;
-}
-
-static const char *const valued[] = {"--policy",       "--device", "--lag",  "--limit",
-                                     "--trace-device", "--repeat", "--json", NULL};
-
-static bool parse_flag(struct options *options, const char *name)
-{
-    if (strcmp(name, "--threads") == 0) {
-        options->uses_threads = true;
-    } else if (strcmp(name, "--find-limit") == 0) {
-        options->finds_limit = true;
-    } else if (strcmp(name, "--no-check") == 0) {
-        options->checks = false;
-    } else if (strcmp(name, "--no-times") == 0) {
-        options->times = false;
-    } else if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
-        options->wants_help = true;
-    } else {
-        flw_complain("replay has no option '%s'; see fallow replay --help", name);
-        return false;
-    }
-    return true;
-}
-
-static bool parse_one(struct options *options, int argc, char **argv, int *i)
-{
-    const char *argument = argv[*i];
-    if (argument[0] != '-' || argument[1] == '\0') {
-        if (options->trace_path != NULL) {
-            flw_complain("one trace at a time: '%s' and '%s'", options->trace_path, argument);
-            return false;
-        }
-        options->trace_path = argument;
-        return true;
-    }
-    if (!flw_is_one_of(argument, valued)) {
-        return parse_flag(options, argument);
-    }
-    if (*i + 1 >= argc) {
-        flw_complain("%s needs a value; see fallow replay --help", argument);
-        return false;
-    }
-    return parse_valued(options, argument, argv[++*i]);
-}
-
-static bool parse(struct options *options, int argc, char **argv)
-{
+    static const struct flw_options command = {
+        .command = "replay", .print_help = print_help, .list = option_list};
     *options =
         (struct options){.device = FLW_DEVICE_SIM, .pass_count = 1, .checks = true, .times = true};
     flw_plan_init(&options->plan);
-    for (int i = 1; i < argc; i++) {
-        if (!parse_one(options, argc, argv, &i)) {
-            return false;
-        }
+    int code = flw_options_read(&command, options, argc, argv);
+    if (code != FLW_OPTIONS_READ) {
+        return code;
     }
-    if (options->trace_path == NULL && !options->wants_help) {
+    if (argc - optind > 1) {
+        flw_complain("one trace at a time: '%s' and '%s'", argv[optind], argv[optind + 1]);
+        return FLW_EXIT_USAGE;
+    }
+    if (optind == argc) {
         flw_complain("replay needs a trace; see fallow replay --help");
-        return false;
+        return FLW_EXIT_USAGE;
     }
-    return true;
+    options->trace_path = argv[optind];
+    return FLW_OPTIONS_READ;
 }
 
 /* ---- the replay ---- */
@@ -258,7 +198,7 @@ static int replay_on(const struct options *options, const struct flw_trace *trac
                                       is_sim ? flw_plan_device_bytes(trace) : device->device_bytes,
                                   .limit_bytes = options->plan.limit_bytes,
                                   .lag_units = lag.units,
-                                  .pass_count = options->pass_count,
+                                  .pass_count = (unsigned)options->pass_count,
                                   .checks = options->checks && is_sim,
                                   .times = options->times,
                                   .uses_threads = options->uses_threads};
@@ -277,7 +217,7 @@ static int replay_on(const struct options *options, const struct flw_trace *trac
                                     .lag_units = lag.units,
                                     .device_bytes = setup.device_bytes,
                                     .limit_bytes = options->plan.limit_bytes,
-                                    .pass_count = options->pass_count,
+                                    .pass_count = (unsigned)options->pass_count,
                                     .finds_limit = options->finds_limit};
         int print_code = print_results(options, &report);
         code = code == FLW_EXIT_OK ? print_code : code;
@@ -293,12 +233,9 @@ int flw_command_replay(int argc, char **argv)
     struct flw_trace *trace = NULL;
     struct flw_device device = {0};
     char message[FLW_TRACE_MESSAGE_BYTES + FLW_DRIVER_MESSAGE_BYTES];
-    if (!parse(&options, argc, argv)) {
-        return FLW_EXIT_USAGE;
-    }
-    if (options.wants_help) {
-        print_help();
-        return FLW_EXIT_OK;
+    int code = parse(&options, argc, argv);
+    if (code != FLW_OPTIONS_READ) {
+        return code;
     }
     if (!flw_trace_read(flw_input_place(options.trace_path), options.plan.trace_device, &trace,
                         message)) {
@@ -308,7 +245,7 @@ int flw_command_replay(int argc, char **argv)
     if (trace->truncation != NULL) {
         flw_complain("%s: %s; what was read is replayed", options.trace_path, trace->truncation);
     }
-    int code = FLW_EXIT_FAILED;
+    code = FLW_EXIT_FAILED;
     bool has_device = needs_device(&options);
     if (has_device && !flw_device_open(&device, options.device, message)) {
         flw_complain("%s", message);

@@ -240,9 +240,7 @@ bool flw_report_is_within(const struct flw_report_options *options, const struct
     if (options->max_reserved_bytes != 0) {
         is_within &= is_below_reserved(options->max_reserved_bytes, sheets, count);
     }
-    if (options->limits_fragmentation) {
-        is_within &= is_below_fragmentation(options->max_fragmentation, sheets, count);
-    }
+    is_within &= is_below_fragmentation(options->max_fragmentation, sheets, count);
     if (options->baseline_path != NULL) {
         is_within &= is_below_baseline(options->baseline_path, sheets, count);
     }

@@ -10,13 +10,13 @@
 #include "report/sheet.h"
 
 struct flw_report_options {
-    const char **paths; /* traces and folders */
+    char *const *paths; /* traces and folders */
     size_t path_count;
     struct flw_plan plan;
     const char *json_path, *csv_path, *html_path, *baseline_path; /* NULL: not wanted */
     uint64_t max_reserved_bytes;                                  /* 0: no threshold */
-    double max_fragmentation;
-    bool limits_fragmentation, times, is_ascii, wants_help;
+    double max_fragmentation;                                     /* INFINITY: none */
+    bool times, is_ascii;
 };
 
 /* An enum flw_exit. */

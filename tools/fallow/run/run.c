@@ -64,11 +64,15 @@ static const char record_help[] =
 
 static const char *const modes[] = {"off", "trace", "cache", "strict", NULL};
 
+struct patterns {
+    unsigned bytes[2];
+    unsigned count;
+};
+
 struct order {
     const char *mode, *trace, *stats, *library;
     struct flw_settings_text settings;
-    unsigned patterns[2];
-    unsigned pattern_count;
+    struct patterns patterns;
     bool is_record, compares, replaces;
 };
 
@@ -87,16 +91,16 @@ static bool parse_byte(const char *text, const char **out_rest, unsigned *out)
     return value <= 0xFF;
 }
 
-static bool parse_poison(struct order *order, const char *text)
+static bool take_poison(void *member, const char *text)
 {
+    struct patterns *patterns = member;
     const char *rest = text;
-    order->pattern_count = 0;
-    bool is_right = parse_byte(text, &rest, &order->patterns[0]);
+    *patterns = (struct patterns){.count = 1};
+    bool is_right = parse_byte(text, &rest, &patterns->bytes[0]);
     if (is_right && *rest == ',') {
-        order->pattern_count = 1;
-        is_right = parse_byte(rest + 1, &rest, &order->patterns[1]);
+        patterns->count = 2;
+        is_right = parse_byte(rest + 1, &rest, &patterns->bytes[1]);
     }
-    order->pattern_count++;
     if (!is_right || *rest != '\0') {
         flw_complain("--poison '%s': it takes a byte, such as 0x5a, or two with --compare", text);
         return false;
@@ -104,7 +108,7 @@ static bool parse_poison(struct order *order, const char *text)
     return true;
 }
 
-static bool put_limit(struct order *order, const char *text)
+static bool take_limit(void *member, const char *text)
 {
     uint64_t bytes;
     char digits[24];
@@ -113,106 +117,53 @@ static bool put_limit(struct order *order, const char *text)
         return false;
     }
     snprintf(digits, sizeof digits, "%" PRIu64, bytes);
-    return flw_settings_put(&order->settings, "limit", digits);
-}
-
-static bool put_any(struct order *order, const char *text)
-{
-    char key[32];
-    const char *colon = strchr(text, ':');
-    if (colon == NULL || colon == text || (size_t)(colon - text) >= sizeof key) {
-        flw_complain("--set '%s': it takes a key, a colon and a value", text);
-        return false;
-    }
-    snprintf(key, sizeof key, "%.*s", (int)(colon - text), text);
-    return flw_settings_put(&order->settings, key, colon + 1);
+    return flw_settings_put(member, "limit", digits);
 }
 
 /* ---- the command line */
 
-enum {
-    OPTION_MODE = 256,
-    OPTION_TRACE,
-    OPTION_STATS,
-    OPTION_POISON,
-    OPTION_COMPARE,
-    OPTION_LIMIT,
-    OPTION_SET,
-    OPTION_EXEC,
-    OPTION_LIBRARY
-};
+#define OPTION(member) offsetof(struct order, member)
 
-static const struct option run_options[] = {{"mode", required_argument, NULL, OPTION_MODE},
-                                            {"trace", required_argument, NULL, OPTION_TRACE},
-                                            {"stats", required_argument, NULL, OPTION_STATS},
-                                            {"poison", required_argument, NULL, OPTION_POISON},
-                                            {"compare", no_argument, NULL, OPTION_COMPARE},
-                                            {"limit", required_argument, NULL, OPTION_LIMIT},
-                                            {"set", required_argument, NULL, OPTION_SET},
-                                            {"exec", no_argument, NULL, OPTION_EXEC},
-                                            {"library", required_argument, NULL, OPTION_LIBRARY},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
+static const struct flw_option run_options[] = {
+    {.name = "mode", .kind = FLW_OPTION_TEXT, .offset = OPTION(mode)},
+    {.name = "stats", .kind = FLW_OPTION_TEXT, .offset = OPTION(stats)},
+    {.name = "set", .kind = FLW_OPTION_TAKE, .offset = OPTION(settings), .take = flw_settings_take},
+    {.name = "exec", .kind = FLW_OPTION_SET, .offset = OPTION(replaces)},
+    {.name = "library", .kind = FLW_OPTION_TEXT, .offset = OPTION(library)},
+    {.name = "trace", .kind = FLW_OPTION_TEXT, .offset = OPTION(trace)},
+    {.name = "poison", .kind = FLW_OPTION_TAKE, .offset = OPTION(patterns), .take = take_poison},
+    {.name = "compare", .kind = FLW_OPTION_SET, .offset = OPTION(compares)},
+    {.name = "limit", .kind = FLW_OPTION_TAKE, .offset = OPTION(settings), .take = take_limit},
+    {.name = NULL}};
 
-static const struct option record_options[] = {{"output", required_argument, NULL, OPTION_TRACE},
-                                               {"mode", required_argument, NULL, OPTION_MODE},
-                                               {"stats", required_argument, NULL, OPTION_STATS},
-                                               {"set", required_argument, NULL, OPTION_SET},
-                                               {"exec", no_argument, NULL, OPTION_EXEC},
-                                               {"library", required_argument, NULL, OPTION_LIBRARY},
-                                               {"help", no_argument, NULL, 'h'},
-                                               {NULL, 0, NULL, 0}};
+static const struct flw_option record_options[] = {
+    {.name = "mode", .kind = FLW_OPTION_TEXT, .offset = OPTION(mode)},
+    {.name = "stats", .kind = FLW_OPTION_TEXT, .offset = OPTION(stats)},
+    {.name = "set", .kind = FLW_OPTION_TAKE, .offset = OPTION(settings), .take = flw_settings_take},
+    {.name = "exec", .kind = FLW_OPTION_SET, .offset = OPTION(replaces)},
+    {.name = "library", .kind = FLW_OPTION_TEXT, .offset = OPTION(library)},
+    {.name = "output", .kind = FLW_OPTION_TEXT, .offset = OPTION(trace), .letter = 'o'},
+    {.name = NULL}};
+#undef OPTION
 
-static bool take_mode(struct order *order, const char *text)
+static bool check_mode(const struct order *order)
 {
-    if (!flw_is_one_of(text, modes) || (order->is_record && strcmp(text, "off") == 0)) {
-        flw_complain("there is no mode '%s'; there are%s trace, cache and strict", text,
+    bool is_one = order->mode == NULL || (flw_is_one_of(order->mode, modes) &&
+                                          (!order->is_record || strcmp(order->mode, "off") != 0));
+    if (!is_one) {
+        flw_complain("there is no mode '%s'; there are%s trace, cache and strict", order->mode,
                      order->is_record ? "" : " off,");
-        return false;
     }
-    order->mode = text;
-    return true;
-}
-
-static bool take_option(struct order *order, int option, const char *text)
-{
-    switch (option) {
-    case OPTION_MODE:
-        return take_mode(order, text);
-    case 'o':
-    case OPTION_TRACE:
-        order->trace = text;
-        return true;
-    case OPTION_STATS:
-        order->stats = text;
-        return true;
-    case OPTION_POISON:
-        return parse_poison(order, text);
-    case OPTION_COMPARE:
-        order->compares = true;
-        return true;
-    case OPTION_LIMIT:
-        return put_limit(order, text);
-    case OPTION_SET:
-        return put_any(order, text);
-    case OPTION_EXEC:
-        order->replaces = true;
-        return true;
-    case OPTION_LIBRARY:
-        order->library = text;
-        return true;
-    default:
-        return false;
-    }
+    return is_one;
 }
 
 static bool check_order(const struct order *order, const char *name, bool has_command)
 {
     if (!has_command) {
         flw_complain("%s: no command is given; it comes behind --", name);
-    } else if (order->pattern_count == 2 && !order->compares) {
+    } else if (order->patterns.count == 2 && !order->compares) {
         flw_complain("run: two patterns of poison need --compare");
-    } else if (order->compares && order->pattern_count == 1) {
+    } else if (order->compares && order->patterns.count == 1) {
         flw_complain("run: --compare needs two patterns, such as --poison 0x00,0xff");
     } else if (order->compares &&
                (order->replaces || order->trace != NULL || order->stats != NULL)) {
@@ -233,12 +184,12 @@ static bool put_settings(struct order *order)
                         : order->is_record   ? "fallow.ftrace"
                                              : NULL;
     char byte[8];
-    snprintf(byte, sizeof byte, "0x%02x", order->patterns[0]);
+    snprintf(byte, sizeof byte, "0x%02x", order->patterns.bytes[0]);
     return (order->mode == NULL || flw_settings_put(&order->settings, "mode", order->mode)) &&
            (trace == NULL || flw_settings_put_file(&order->settings, "trace", trace)) &&
            (order->stats == NULL ||
             flw_settings_put_file(&order->settings, "stats", order->stats)) &&
-           (order->pattern_count != 1 || flw_settings_put(&order->settings, "poison", byte));
+           (order->patterns.count != 1 || flw_settings_put(&order->settings, "poison", byte));
 }
 
 /* ---- afterwards */
@@ -277,7 +228,7 @@ static int carry_out(const struct order *order, const char *name, char **command
     static const unsigned usual_patterns[2] = {0x00, 0xFF};
     if (order->compares) {
         return flw_compare_run(&launch,
-                               order->pattern_count == 2 ? order->patterns : usual_patterns);
+                               order->patterns.count == 2 ? order->patterns.bytes : usual_patterns);
     }
     int code = flw_launch(&launch, &outcome);
     if (code != 0) {
@@ -296,23 +247,15 @@ static int run(int argc, char **argv, bool is_record)
     if (!flw_settings_inherit(&order.settings)) {
         return FLW_EXIT_USAGE;
     }
-    optind = 1;
-    for (int option;
-         (option = getopt_long(argc, argv, is_record ? "+:ho:" : "+:h",
-                               is_record ? record_options : run_options, NULL)) != -1;) {
-        if (option == 'h') {
-            fputs(is_record ? record_help : run_help, stdout);
-            return FLW_EXIT_OK;
-        }
-        if (option == '?' || option == ':') {
-            flw_complain_option(name, argv, option);
-            return FLW_EXIT_USAGE;
-        }
-        if (!take_option(&order, option, optarg)) {
-            return FLW_EXIT_USAGE;
-        }
+    struct flw_options options = {.command = name,
+                                  .help = is_record ? record_help : run_help,
+                                  .list = is_record ? record_options : run_options,
+                                  .ends_at_operand = true};
+    int code = flw_options_read(&options, &order, argc, argv);
+    if (code != FLW_OPTIONS_READ) {
+        return code;
     }
-    if (!check_order(&order, name, optind < argc) || !put_settings(&order)) {
+    if (!check_mode(&order) || !check_order(&order, name, optind < argc) || !put_settings(&order)) {
         return FLW_EXIT_USAGE;
     }
     return carry_out(&order, name, argv + optind);

@@ -4,18 +4,25 @@
  */
 #include <errno.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/tool_host.h"
 #include "top/top.h"
 
 #define ANSWER_NS UINT64_C(2000000000)
 
-void flw_top_complain(const char *message)
+void flw_top_complain(const char *format, ...)
 {
-    fprintf(stderr, "fallow top: %s\n", message);
+    va_list arguments;
+    va_start(arguments, format);
+    fputs("fallow top: ", stderr);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+    va_end(arguments);
 }
 
 /* ---- one process */
@@ -150,11 +157,7 @@ bool flw_top_take(struct flw_top_look *look, const char *directory, pid_t proces
                  strerror(errno));
         return false;
     }
-    unsigned char *bytes = malloc(FLW_BOARD_BODY_BYTES);
-    if (bytes == NULL) {
-        snprintf(message, FLW_TOP_MESSAGE_BYTES, "the host is out of memory");
-        return false;
-    }
+    unsigned char *bytes = flw_host_alloc(FLW_BOARD_BODY_BYTES, 1);
     for (uint32_t i = 0; i < names.count; i++) {
         struct flw_board_reader reader;
         struct flw_bulletin bulletin;
@@ -171,7 +174,7 @@ bool flw_top_take(struct flw_top_look *look, const char *directory, pid_t proces
             break;
         }
     }
-    free(bytes);
+    flw_host_free(bytes);
     bool is_gone = state == FLW_BOARD_ABSENT || state == FLW_BOARD_STALE;
     if (is_any && (state == FLW_BOARD_OK || is_gone)) {
         return true;
@@ -247,21 +250,13 @@ static void keep_process(void *context, const struct flw_board_name *name)
         list->other_count++;
         return;
     }
-    for (uint32_t i = 0; i < list->count; i++) {
+    for (size_t i = 0; i < list->count; i++) {
         if (list->processes[i] == name->process) {
             return;
         }
     }
-    if (list->count == list->capacity) {
-        uint32_t capacity = 2 * list->capacity + 16;
-        pid_t *processes = realloc(list->processes, capacity * sizeof *processes);
-        if (processes == NULL) {
-            list->is_out_of_memory = true;
-            return;
-        }
-        list->processes = processes;
-        list->capacity = capacity;
-    }
+    list->processes =
+        flw_host_grow(list->processes, &list->capacity, list->count + 1, sizeof *list->processes);
     list->processes[list->count++] = name->process;
 }
 
@@ -285,6 +280,6 @@ bool flw_top_list_take(struct flw_top_list *list, const char *directory)
 
 void flw_top_list_drop(struct flw_top_list *list)
 {
-    free(list->processes);
+    flw_host_free(list->processes);
     *list = (struct flw_top_list){0};
 }

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "common/command.h"
+#include "common/tool_host.h"
 #include "top/top.h"
 
 #define FRAME_BYTES  (FLW_TOP_LINES * (FLW_TOP_LINE_BYTES + 32) + 256)
@@ -257,7 +258,7 @@ static int run(struct watching *watching)
     if (is_ended) {
         printf("process %d has ended\n", (int)watching->watch->process);
     } else if (watching->message[0] != '\0') {
-        flw_top_complain(watching->message);
+        flw_top_complain("%s", watching->message);
         return FLW_EXIT_FAILED;
     }
     return FLW_EXIT_OK;
@@ -269,19 +270,19 @@ int flw_top_watch_screen(const struct flw_top_watch *watch)
     int code = FLW_EXIT_FAILED;
     const char *no_color = getenv("NO_COLOR");
     if (!look_again(&watching, NULL)) {
-        flw_top_complain(watching.message);
+        flw_top_complain("%s", watching.message);
         return FLW_EXIT_FAILED;
     }
     watching.message[0] = '\0';
-    watching.screen = calloc(1, sizeof *watching.screen);
-    if (watching.screen == NULL || !watch_signals()) {
-        flw_top_complain("the host is out of memory or of descriptors");
+    watching.screen = flw_host_alloc(1, sizeof *watching.screen);
+    if (!watch_signals()) {
+        flw_top_complain("the host is out of descriptors");
     } else {
         watching.screen->has_color = no_color == NULL || no_color[0] == '\0';
         code = run(&watching);
         unwatch_signals();
     }
-    free(watching.screen);
+    flw_host_free(watching.screen);
     flw_top_drop(&watching.look);
     if (watching.has_before) {
         flw_top_drop(&watching.before);

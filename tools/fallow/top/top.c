@@ -15,6 +15,7 @@
 
 #include "common/command.h"
 #include "common/options.h"
+#include "common/tool_host.h"
 
 static const char help[] =
     "usage: fallow top [PID] [--once] [--json | --prometheus] [--interval S] [--directory DIR]\n"
@@ -54,86 +55,91 @@ struct settings {
 
 /* ---- command line */
 
-static bool parse_interval(const char *text, uint64_t *out_ns)
+static bool take_interval(void *member, const char *text)
 {
     char *end = NULL;
     double seconds = strtod(text, &end);
     if (end == text || *end != '\0' || !isfinite(seconds) || seconds < 0.1 || seconds > 3600) {
+        flw_top_complain("--interval '%.100s': give seconds, 0.1 to 3600", text);
         return false;
     }
-    *out_ns = (uint64_t)(seconds * 1e9);
+    *(uint64_t *)member = (uint64_t)(seconds * 1e9);
     return true;
 }
 
-static int mistake(const char *format, const char *text) __attribute__((format(printf, 1, 0)));
-
-static int mistake(const char *format, const char *text)
+static bool take_directory(void *member, const char *text)
 {
-    char line[512];
-    snprintf(line, sizeof line, format, text);
-    flw_top_complain(line);
-    return FLW_EXIT_USAGE;
-}
-
-static int parse_option(struct settings *settings, int option, char *const *argv)
-{
-    enum form form = option == 'j' ? FORM_JSON : FORM_PROMETHEUS;
-    switch (option) {
-    case 'h':
-        fputs(help, stdout);
-        return 1;
-    case 'o':
-        settings->is_once = true;
-        return 0;
-    case 'j':
-    case 'p':
-        if (settings->form != FORM_TEXT && settings->form != form) {
-            return mistake("--json or --prometheus, not both%s", "");
-        }
-        settings->form = form;
-        return 0;
-    case 'i':
-        return parse_interval(optarg, &settings->interval_ns)
-                   ? 0
-                   : mistake("--interval '%.100s': give seconds, 0.1 to 3600", optarg);
-    case 'd':
-        settings->directory = optarg;
-        return strlen(optarg) > 0 && strlen(optarg) < 400
-                   ? 0
-                   : mistake("--directory '%.100s': no folder is called that", optarg);
-    default:
-        flw_complain_option("top", argv, option);
-        return FLW_EXIT_USAGE;
+    *(const char **)member = text;
+    if (strlen(text) == 0 || strlen(text) >= 400) {
+        flw_top_complain("--directory '%.100s': no folder is called that", text);
+        return false;
     }
+    return true;
 }
 
-/* 0: go on; 1: help was shown; 2: a mistake was named. */
+static bool take_form(enum form *form, enum form wanted)
+{
+    if (*form != FORM_TEXT && *form != wanted) {
+        flw_top_complain("--json or --prometheus, not both");
+        return false;
+    }
+    *form = wanted;
+    return true;
+}
+
+static bool take_json(void *member, const char *value)
+{
+    (void)value;
+    return take_form(member, FORM_JSON);
+}
+
+static bool take_prometheus(void *member, const char *value)
+{
+    (void)value;
+    return take_form(member, FORM_PROMETHEUS);
+}
+
+#define OPTION(member) offsetof(struct settings, member)
+
+static const struct flw_option option_list[] = {
+    {.name = "once", .kind = FLW_OPTION_SET, .offset = OPTION(is_once)},
+    {.name = "json", .kind = FLW_OPTION_CALL, .offset = OPTION(form), .take = take_json},
+    {.name = "prometheus",
+     .kind = FLW_OPTION_CALL,
+     .offset = OPTION(form),
+     .take = take_prometheus},
+    {.name = "interval",
+     .kind = FLW_OPTION_TAKE,
+     .offset = OPTION(interval_ns),
+     .take = take_interval},
+    {.name = "directory",
+     .kind = FLW_OPTION_TAKE,
+     .offset = OPTION(directory),
+     .take = take_directory},
+    {.name = NULL}};
+#undef OPTION
+
 static int parse(int argc, char **argv, struct settings *settings)
 {
-    static const struct option options[] = {{"once", no_argument, NULL, 'o'},
-                                            {"json", no_argument, NULL, 'j'},
-                                            {"prometheus", no_argument, NULL, 'p'},
-                                            {"interval", required_argument, NULL, 'i'},
-                                            {"directory", required_argument, NULL, 'd'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
-    optind = 1;
-    for (int option; (option = getopt_long(argc, argv, ":h", options, NULL)) != -1;) {
-        int answer = parse_option(settings, option, argv);
-        if (answer != 0) {
-            return answer;
-        }
+    static const struct flw_options command = {.command = "top", .help = help, .list = option_list};
+    int code = flw_options_read(&command, settings, argc, argv);
+    if (code != FLW_OPTIONS_READ) {
+        return code;
     }
     if (optind < argc) {
         uint64_t number = 0;
         if (!flw_parse_count(argv[optind], &number) || number == 0 || number > INT_MAX) {
-            return mistake("'%.100s' is no process number", argv[optind]);
+            flw_top_complain("'%.100s' is no process number", argv[optind]);
+            return FLW_EXIT_USAGE;
         }
         settings->process = (pid_t)number;
         optind++;
     }
-    return optind < argc ? mistake("what is '%.100s'? one process number is enough", argv[optind])
-                         : 0;
+    if (optind < argc) {
+        flw_top_complain("what is '%.100s'? one process number is enough", argv[optind]);
+        return FLW_EXIT_USAGE;
+    }
+    return FLW_OPTIONS_READ;
 }
 
 /* ---- looks of all processes */
@@ -148,7 +154,7 @@ static void drop_looks(struct looks *all)
     for (size_t i = 0; i < all->count; i++) {
         flw_top_drop(&all->looks[i]);
     }
-    free(all->looks);
+    flw_host_free(all->looks);
 }
 
 /* Those that answer; who ended meanwhile is no mistake. False: see the message. */
@@ -160,24 +166,22 @@ static bool take_all(struct looks *all, const struct settings *settings, char *m
                  strerror(errno));
         return false;
     }
-    all->looks = calloc(list.count + 1, sizeof *all->looks);
-    bool is_ok = all->looks != NULL && !list.is_out_of_memory;
-    for (uint32_t i = 0; is_ok && i < list.count; i++) {
+    all->looks = flw_host_alloc(list.count, sizeof *all->looks);
+    for (size_t i = 0; i < list.count; i++) {
         bool is_ended = false;
         if (flw_top_take(&all->looks[all->count], settings->directory, list.processes[i], message,
                          &is_ended)) {
             all->count++;
         } else if (!is_ended) {
-            flw_top_complain(message);
+            flw_top_complain("%s", message);
         }
     }
-    if (is_ok && all->count == 0 && settings->form == FORM_TEXT) {
+    if (all->count == 0 && settings->form == FORM_TEXT) {
         printf("no process of this user shows pools in %s%s\n", settings->directory,
                list.other_count > 0 ? "; other users' do" : "");
     }
     flw_top_list_drop(&list);
-    snprintf(message, FLW_TOP_MESSAGE_BYTES, "the host is out of memory");
-    return is_ok;
+    return true;
 }
 
 /* False: see the message; *out_ended: because the process is gone. */
@@ -188,11 +192,7 @@ static bool take(struct looks *all, const struct settings *settings, char *messa
     if (settings->process == 0) {
         return take_all(all, settings, message);
     }
-    all->looks = calloc(1, sizeof *all->looks);
-    if (all->looks == NULL) {
-        snprintf(message, FLW_TOP_MESSAGE_BYTES, "the host is out of memory");
-        return false;
-    }
+    all->looks = flw_host_alloc(1, sizeof *all->looks);
     bool is_ok =
         flw_top_take(all->looks, settings->directory, settings->process, message, out_ended);
     all->count = is_ok;
@@ -208,15 +208,11 @@ static void print_page(const struct flw_top_page *page)
     }
 }
 
-static bool print_text(const struct looks *all, const struct looks *before,
+static void print_text(const struct looks *all, const struct looks *before,
                        const struct settings *settings)
 {
     const struct flw_top_look *earlier = before->count > 0 ? before->looks : NULL;
-    struct flw_top_page *page = calloc(1, sizeof *page);
-    if (page == NULL) {
-        flw_top_complain("the host is out of memory");
-        return false;
-    }
+    struct flw_top_page *page = flw_host_alloc(1, sizeof *page);
     page->width = 80;
     if (settings->process != 0) {
         flw_top_fill_overview(page, all->looks);
@@ -233,8 +229,7 @@ static bool print_text(const struct looks *all, const struct looks *before,
             print_page(page);
         }
     }
-    free(page);
-    return true;
+    flw_host_free(page);
 }
 
 static bool print(const struct looks *all, const struct looks *before,
@@ -251,9 +246,8 @@ static bool print(const struct looks *all, const struct looks *before,
         }
         break;
     case FORM_TEXT:
-        if (!print_text(all, before, settings)) {
-            return false;
-        }
+        print_text(all, before, settings);
+        break;
     }
     return fflush(stdout) == 0 && ferror(stdout) == 0;
 }
@@ -272,7 +266,7 @@ static int print_all(const struct settings *settings)
     char message[FLW_TOP_MESSAGE_BYTES];
     bool is_ended = false, is_ok = take(&now, settings, message, &is_ended);
     if (!is_ok) {
-        flw_top_complain(message);
+        flw_top_complain("%s", message);
     }
     bool goes_on = is_ok = is_ok && print(&now, &before, settings);
     while (goes_on && !settings->is_once && settings->process != 0) {
@@ -287,7 +281,7 @@ static int print_all(const struct settings *settings)
             }
             goes_on = is_ok = print(&now, &before, settings);
         } else if (!is_ok) {
-            flw_top_complain(message);
+            flw_top_complain("%s", message);
         }
     }
     drop_looks(&before);
@@ -298,9 +292,9 @@ static int print_all(const struct settings *settings)
 int flw_command_top(int argc, char **argv)
 {
     struct settings settings = {.interval_ns = 1000000000, .directory = FLW_BOARD_DIRECTORY};
-    int parsed = parse(argc, argv, &settings);
-    if (parsed != 0) {
-        return parsed == 1 ? FLW_EXIT_OK : FLW_EXIT_USAGE;
+    int code = parse(argc, argv, &settings);
+    if (code != FLW_OPTIONS_READ) {
+        return code;
     }
     settings.is_once |= settings.form == FORM_PROMETHEUS;
     if (settings.process != 0 && !settings.is_once && settings.form == FORM_TEXT &&

@@ -26,7 +26,7 @@ struct flw_top_look {
 };
 
 /* "fallow top: " and one line to standard error. */
-void flw_top_complain(const char *message);
+void flw_top_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Look at a process. False: the message is one line that says why there is nothing to see; *out_ended,
  * where not NULL: because it is gone. Nothing is held. */
@@ -47,9 +47,8 @@ const char *flw_top_kind(uint64_t kind);
 /* Every process that shows pools to this user: by number. False: the directory cannot be read. */
 struct flw_top_list {
     pid_t *processes;
-    uint32_t count, capacity;
+    size_t count, capacity;
     uint32_t other_count; /* boards of other users */
-    bool is_out_of_memory;
 };
 bool flw_top_list_take(struct flw_top_list *list, const char *directory);
 void flw_top_list_drop(struct flw_top_list *list);

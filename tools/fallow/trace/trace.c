@@ -3,6 +3,7 @@
  * Owns: `fallow trace`: its command line, and the verbs that read one form and write another.
  * Does not: know any form; src/trace does.
  */
+#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/command.h"
+#include "common/options.h"
 #include "facts.h"
 #include "verbs.h"
 
@@ -277,8 +279,11 @@ static void print_verbs(FILE *out)
     fprintf(out, "\n  fallow trace VERB --help   its options and an example\n");
 }
 
-static void print_verb(const struct verb *verb)
+static const struct verb *current; /* whose command line is read */
+
+static void print_verb(void)
 {
+    const struct verb *verb = current;
     printf("usage: fallow trace %s %s [OPTIONS]\n\n%s: %s.\n%s\n\n", verb->name, verb->arguments,
            verb->name, verb->summary, verb->text);
     if (verb->takes_out) {
@@ -299,82 +304,62 @@ static void print_verb(const struct verb *verb)
 
 /* ---- command line ---- */
 
-static bool parse_device(const char *text, int *out_device)
+static int parse(const struct verb *verb, int argc, char **argv, struct flw_verb_options *options)
 {
-    uint64_t number;
-    if (!flw_parse_count(text, &number) || number > INT32_MAX) {
-        flw_complain("--trace-device '%s' is not the number of a device", text);
-        return false;
-    }
-    *out_device = (int)number;
-    return true;
-}
-
-/* An option and, where it has one, its value. */
-static bool parse_option(const struct verb *verb, struct flw_verb_options *options, char **argv,
-                         int *i)
-{
-    const char *name = argv[*i];
-    const char *value = argv[*i + 1];
-    bool is_out = verb->takes_out && strcmp(name, "-o") == 0;
-    bool is_form = verb->takes_form && strcmp(name, "--to") == 0;
-    bool is_device = strcmp(name, "--trace-device") == 0;
-    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
-        options->wants_help = true;
-        return true;
-    }
-    if (verb->takes_json && strcmp(name, "--json") == 0) {
-        options->wants_json = true;
-        return true;
-    }
-    if (strcmp(name, "--damaged") == 0) {
-        options->goes_on = true;
-        return true;
-    }
-    if (!is_out && !is_form && !is_device) {
-        flw_complain("trace %s has no option '%s'; see fallow trace %s --help", verb->name, name,
-                     verb->name);
-        return false;
-    }
-    if (value == NULL) {
-        flw_complain("%s needs a value; see fallow trace %s --help", name, verb->name);
-        return false;
-    }
-    ++*i;
-    if (is_device) {
-        return parse_device(value, &options->device);
-    }
-    *(is_out ? &options->out_path : &options->form) = value;
-    return true;
-}
-
-/* The files are gathered at the front of argv. */
-static bool parse(const struct verb *verb, int argc, char **argv, struct flw_verb_options *options)
-{
-    *options = (struct flw_verb_options){.device = -1};
-    for (int i = 0; i < argc; i++) {
-        if (argv[i][0] == '-' && argv[i][1] != '\0') {
-            if (!parse_option(verb, options, argv, &i)) {
-                return false;
-            }
-        } else {
-            argv[options->path_count++] = argv[i];
+    const struct {
+        bool is_its;
+        struct flw_option option;
+    } all[] = {{verb->takes_out,
+                {.name = "output",
+                 .kind = FLW_OPTION_TEXT,
+                 .offset = offsetof(struct flw_verb_options, out_path),
+                 .letter = 'o'}},
+               {verb->takes_form,
+                {.name = "to",
+                 .kind = FLW_OPTION_TEXT,
+                 .offset = offsetof(struct flw_verb_options, form)}},
+               {verb->takes_json,
+                {.name = "json",
+                 .kind = FLW_OPTION_SET,
+                 .offset = offsetof(struct flw_verb_options, wants_json)}},
+               {true,
+                {.name = "damaged",
+                 .kind = FLW_OPTION_SET,
+                 .offset = offsetof(struct flw_verb_options, goes_on)}},
+               {true,
+                {.name = "trace-device",
+                 .kind = FLW_OPTION_TAKE,
+                 .offset = offsetof(struct flw_verb_options, device),
+                 .take = flw_option_take_trace_device}}};
+    struct flw_option list[sizeof all / sizeof *all + 1] = {0};
+    char name[32];
+    size_t count = 0;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        if (all[i].is_its) {
+            list[count++] = all[i].option;
         }
     }
-    options->paths = (const char *const *)argv;
-    if (options->wants_help) {
-        return true;
+    snprintf(name, sizeof name, "trace %s", verb->name);
+    current = verb;
+    *options = (struct flw_verb_options){.device = -1};
+    int code = flw_options_read(
+        &(struct flw_options){.command = name, .print_help = print_verb, .list = list}, options,
+        argc, argv);
+    if (code != FLW_OPTIONS_READ) {
+        return code;
     }
+    options->paths = (const char *const *)argv + optind;
+    options->path_count = (size_t)(argc - optind);
     if (options->path_count == 0 || (options->path_count > 1 && !verb->takes_many)) {
-        flw_complain("trace %s needs %s; see fallow trace %s --help", verb->name,
-                     options->path_count == 0 ? "a file" : "one file, not several", verb->name);
-        return false;
+        flw_complain("%s needs %s; see fallow %s --help", name,
+                     options->path_count == 0 ? "a file" : "one file, not several", name);
+        return FLW_EXIT_USAGE;
     }
     if (verb->needs_out && options->out_path == NULL) {
-        flw_complain("trace %s needs -o FILE; see fallow trace %s --help", verb->name, verb->name);
-        return false;
+        flw_complain("%s needs -o FILE; see fallow %s --help", name, name);
+        return FLW_EXIT_USAGE;
     }
-    return true;
+    return FLW_OPTIONS_READ;
 }
 
 int flw_command_trace(int argc, char **argv)
@@ -386,17 +371,10 @@ int flw_command_trace(int argc, char **argv)
         return FLW_EXIT_OK;
     }
     for (size_t i = 0; i < VERB_COUNT; i++) {
-        if (strcmp(verbs[i].name, name) != 0) {
-            continue;
+        if (strcmp(verbs[i].name, name) == 0) {
+            int code = parse(&verbs[i], argc - 1, argv + 1, &options);
+            return code == FLW_OPTIONS_READ ? verbs[i].run(&options) : code;
         }
-        if (!parse(&verbs[i], argc - 2, argv + 2, &options)) {
-            return FLW_EXIT_USAGE;
-        }
-        if (options.wants_help) {
-            print_verb(&verbs[i]);
-            return FLW_EXIT_OK;
-        }
-        return verbs[i].run(&options);
     }
     if (name[0] == '\0') {
         flw_complain("trace needs a verb; see fallow trace --help");

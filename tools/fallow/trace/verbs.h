@@ -18,7 +18,6 @@ struct flw_verb_options {
     int device;           /* -1 = the one with the most events */
     bool goes_on;         /* --damaged */
     bool wants_json;      /* --json */
-    bool wants_help;
 };
 
 /* Read a trace; a file that could only be read in part is complained about and read so far as it

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "common/options.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/command.h"
+
+#define OPTIONS 32  /* most that a command has */
+#define FIRST   256 /* what getopt_long calls the first: no letter */
+
+static bool has_value(const struct flw_option *option)
+{
+    return option->kind != FLW_OPTION_SET && option->kind != FLW_OPTION_CLEAR &&
+           option->kind != FLW_OPTION_CALL;
+}
+
+/* Of an option that getopt_long refused, with '?' or ':'. */
+static void complain(const char *command, char *const *argv, int answer)
+{
+    char letter[3] = {'-', (char)optopt, '\0'};
+    const char *refused = argv[optind - 1];
+    /* A letter that is none is known by itself only: others may follow it in the same word. */
+    if (strncmp(refused, "--", 2) != 0 && optopt > ' ' && optopt <= '~') {
+        refused = letter;
+    }
+    if (answer == ':') {
+        flw_complain("%s needs a value; see fallow %s --help", refused, command);
+    } else {
+        flw_complain("%s has no option '%s'; see fallow %s --help", command, refused, command);
+    }
+}
+
+static bool take_number(const struct flw_option *option, const char *text, uint64_t *out)
+{
+    bool is_number =
+        option->kind == FLW_OPTION_COUNT ? flw_parse_count(text, out) : flw_parse_bytes(text, out);
+    if (option->kind == FLW_OPTION_BYTES) {
+        if (!is_number || *out == 0) {
+            flw_complain("--%s '%s' is not a number of bytes above 0, such as 40G", option->name,
+                         text);
+            return false;
+        }
+    } else if (!is_number || *out < option->least || *out > option->most) {
+        flw_complain("--%s '%s' is not a whole number from %llu to %llu", option->name, text,
+                     (unsigned long long)option->least, (unsigned long long)option->most);
+        return false;
+    }
+    return true;
+}
+
+static bool take_device(const char *text, int *out)
+{
+    uint64_t number = 0;
+    if (strcmp(text, "sim") == 0) {
+        *out = FLW_OPTION_SIM;
+        return true;
+    }
+    if (!flw_parse_count(text, &number) || number > 1023) {
+        flw_complain("--device '%s' is neither 'sim' nor the number of a GPU", text);
+        return false;
+    }
+    *out = (int)number;
+    return true;
+}
+
+bool flw_option_take_trace_device(void *member, const char *value)
+{
+    uint64_t number = 0;
+    if (!flw_parse_count(value, &number) || number > INT32_MAX) {
+        flw_complain("--trace-device '%s' is not the number of a device", value);
+        return false;
+    }
+    *(int *)member = (int)number;
+    return true;
+}
+
+static bool take(const struct flw_option *option, void *settings, const char *value)
+{
+    void *member = (char *)settings + option->offset;
+    switch (option->kind) {
+    case FLW_OPTION_SET:
+    case FLW_OPTION_CLEAR:
+        *(bool *)member = option->kind == FLW_OPTION_SET;
+        return true;
+    case FLW_OPTION_TEXT:
+        *(const char **)member = value;
+        return true;
+    case FLW_OPTION_COUNT:
+    case FLW_OPTION_SCALED:
+    case FLW_OPTION_BYTES:
+        return take_number(option, value, member);
+    case FLW_OPTION_DEVICE:
+        return take_device(value, member);
+    case FLW_OPTION_TAKE:
+    case FLW_OPTION_CALL:
+        break;
+    }
+    return option->take(member, value);
+}
+
+/* The table as getopt_long takes it. */
+static void translate(const struct flw_options *options, struct option *words, char *letters)
+{
+    letters += sprintf(letters, options->ends_at_operand ? "+:h" : ":h");
+    words[0] = (struct option){.name = "help", .val = 'h'};
+    for (int i = 0; options->list[i].name != NULL; i++) {
+        const struct flw_option *option = &options->list[i];
+        words[i + 1] =
+            (struct option){.name = option->name, .has_arg = has_value(option), .val = FIRST + i};
+        if (option->letter != '\0') {
+            letters += sprintf(letters, has_value(option) ? "%c:" : "%c", option->letter);
+        }
+    }
+}
+
+static const struct flw_option *find(const struct flw_options *options, int answer)
+{
+    const struct flw_option *option = options->list;
+    while (answer < FIRST && option->letter != answer) {
+        option++;
+    }
+    return answer < FIRST ? option : &options->list[answer - FIRST];
+}
+
+int flw_options_read(const struct flw_options *options, void *settings, int argc, char **argv)
+{
+    struct option words[OPTIONS + 2] = {0};
+    char letters[2 * OPTIONS + 4];
+    translate(options, words, letters);
+    optind = 0; /* getopt starts anew */
+    for (int answer; (answer = getopt_long(argc, argv, letters, words, NULL)) != -1;) {
+        if (answer == '?' || answer == ':') {
+            complain(options->command, argv, answer);
+            return FLW_EXIT_USAGE;
+        }
+        if (answer == 'h') {
+            if (options->help != NULL) {
+                fputs(options->help, stdout);
+            } else {
+                options->print_help();
+            }
+            return FLW_EXIT_OK;
+        }
+        if (!take(find(options, answer), settings, optarg)) {
+            return FLW_EXIT_USAGE;
+        }
+    }
+    return FLW_OPTIONS_READ;
+}
