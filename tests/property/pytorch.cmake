@@ -8,5 +8,5 @@ endif()
 flw_add_test(property pytorch_policy INCLUDES ${tool} LIBRARIES flw_trace ENVIRONMENT ${recordings}
   SOURCES test_pytorch_policy.c ${tool}/common/lanes.c ${tool}/common/program.c ${tool}/common/tool_host.c
     ${tool}/policies/deferrals.c ${tool}/policies/pytorch.c ${tool}/policies/pytorch_expand.c
-    ${tool}/policies/pytorch_model.c ${tool}/policies/pytorch_ranges.c ${tool}/policies/pytorch_record.c
+    ${tool}/policies/pytorch_model.c ${tool}/policies/pytorch_ranges.c
     ${tool}/policies/segheap.c)

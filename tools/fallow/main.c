@@ -47,17 +47,13 @@ static const struct flw_subcommand subcommands[] = {
     {"run", "run a CUDA program on Fallow, as it is", flw_command_run, NULL},
     {"record", "run a CUDA program and record its allocations", flw_command_record, NULL},
     {"audit", "find zero-fills of a CUDA program that it may not need", flw_command_audit, NULL},
-#if defined(FLW_HAS_LIBRARY)
     {"layout", "show the workspace of a step: its regions, what they share, the least possible",
      flw_command_layout, NULL},
-#endif
     {"top", "watch the pools of a running process", flw_command_top, NULL},
 #if defined(FLW_HAS_BENCH)
     {"bench", "measure what an operation of the allocator costs", flw_command_bench, bench_word},
 #endif
-#if defined(FLW_HAS_DOCTOR)
     {"doctor", "look at the driver and the devices, and say what to set", flw_command_doctor, NULL},
-#endif
     {"help", "print the help of a subcommand, or its man page", flw_command_help, NULL},
 };
 

@@ -7,8 +7,6 @@
 
 #include <stdio.h>
 
-#if defined(FLW_HAS_LIBRARY)
-
 #include "fallow/arena.h"
 
 #define REGIONS 12
@@ -81,15 +79,3 @@ bool flw_bench_lease(const struct flw_bench_options *options, struct flw_bench_b
     fallow_layout_destroy(lease_bed.layout);
     return status == FALLOW_OK;
 }
-
-#else
-
-bool flw_bench_lease(const struct flw_bench_options *options, struct flw_bench_bed *bed,
-                     struct flw_bench_report *report, char *message)
-{
-    (void)options, (void)bed, (void)report;
-    snprintf(message, FLW_BENCH_MESSAGE_BYTES, "this build has no library to lease from");
-    return false;
-}
-
-#endif

@@ -123,7 +123,6 @@ static const struct flw_bench_policy null_policy = {
 
 /* ---- fallow ---- */
 
-#if defined(FLW_HAS_LIBRARY)
 static fallow_status pool_alloc(void *pool, size_t size_bytes, fallow_stream stream, void **out_ptr)
 {
     return fallow_alloc(pool, size_bytes, stream, out_ptr);
@@ -247,12 +246,9 @@ static const struct flw_bench_policy fallow_policy = {
     .get_usage = pool_get_usage,
     .stop_recording = pool_stop_recording,
 };
-#endif
 
 static const struct flw_bench_policy *const policies[] = {
-#if defined(FLW_HAS_LIBRARY)
     &fallow_policy,
-#endif
     &null_policy,
     &loop_policy,
 };

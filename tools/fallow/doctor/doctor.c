@@ -73,7 +73,6 @@ static bool open_driver(struct flw_doctor_sheet *sheet, struct settings *setting
     return true;
 }
 
-#if defined(FLW_HAS_LIBRARY)
 static char pool_message[FLW_DOCTOR_TEXT_BYTES];
 static unsigned line_count;
 
@@ -157,15 +156,6 @@ bool flw_doctor_see_pool(struct flw_doctor_sheet *sheet, struct flw_doctor_patie
     fallow_pool_destroy(pool);
     return status == FALLOW_OK;
 }
-#else
-bool flw_doctor_see_pool(struct flw_doctor_sheet *sheet, struct flw_doctor_patient *patient)
-{
-    (void)patient;
-    flw_doctor_begin(sheet, "pool");
-    flw_doctor_text(sheet, "library", "this build has none");
-    return true;
-}
-#endif
 
 static bool examine(struct flw_doctor_sheet *sheet, struct flw_doctor_patient *patient)
 {

@@ -5,9 +5,7 @@
 #include <string.h>
 
 static const struct flw_policy *const policies[] = {
-#if defined(FLW_HAS_LIBRARY)
     &flw_policy_fallow,   &flw_policy_fallow_memory_first,
-#endif
     &flw_policy_driver,   &flw_policy_async,
     &flw_policy_pytorch,  &flw_policy_pytorch_expandable,
     &flw_policy_cub,      &flw_policy_bfc,

@@ -24,7 +24,6 @@
 #include "policies/deferrals.h"
 #include "policies/pytorch_model.h"
 #include "policies/pytorch_ranges.h"
-#include "policies/pytorch_record.h"
 #include "policies/uses.h"
 
 /* Sorts after every real address and equals none. */
@@ -60,7 +59,7 @@ struct torch {
     struct flw_pytorch_ranges ranges;
     struct flw_pytorch_settings settings;
     const struct flw_trace *trace;
-    struct flw_pytorch_record record;
+    bool *are_late; /* by block: its recorded free took until later; NULL: none did */
     const struct flw_lanes *lanes; /* the program's */
     struct flw_pytorch_model *model;
     struct flw_segheap_block **blocks; /* by number */
@@ -313,7 +312,7 @@ static void finish(void *self)
     flw_pytorch_destroy(torch->model);
     flw_host_free(torch->blocks);
     flw_deferrals_finish(&torch->deferrals);
-    flw_pytorch_record_finish(&torch->record);
+    flw_host_free(torch->are_late);
     flw_uses_finish(&torch->uses);
     flw_host_free(torch);
 }
@@ -343,6 +342,29 @@ static void read_settings(const struct flw_policy_setup *setup, struct flw_pytor
     out->address_room_bytes = is_expandable ? address_room_bytes(setup->device) : 0;
 }
 
+/* Of blocks between whose recorded free and its end allocations passed; NULL: there are none. */
+static bool *find_late_frees(const struct flw_trace *trace)
+{
+    uint64_t *alloc_counts = flw_host_alloc(trace->block_count, sizeof *alloc_counts);
+    bool *are_late = flw_host_alloc(trace->block_count, sizeof *are_late), is_any_late = false;
+    uint64_t alloc_count = 0;
+    for (size_t i = 0; i < trace->event_count; i++) {
+        const struct flw_trace_event *event = &trace->events[i];
+        if (event->op == FLW_TRACE_ALLOC) {
+            alloc_count++;
+        } else if (event->op == FLW_TRACE_FREE) {
+            alloc_counts[event->block] = alloc_count;
+        } else if (event->op == FLW_TRACE_FREE_DONE && alloc_counts[event->block] != alloc_count) {
+            are_late[event->block] = is_any_late = true;
+        }
+    }
+    flw_host_free(alloc_counts);
+    if (!is_any_late) {
+        flw_host_free(are_late);
+    }
+    return is_any_late ? are_late : NULL;
+}
+
 static void *create(const struct flw_policy_setup *setup, char *message)
 {
     struct torch *torch = flw_host_alloc(1, sizeof *torch);
@@ -366,7 +388,7 @@ static void *create(const struct flw_policy_setup *setup, char *message)
         (struct flw_deferrals){.device = setup->device, .done = take_back, .context = torch};
     flw_uses_init(&torch->uses, setup->program);
     flw_deferrals_init(&torch->deferrals, setup->program);
-    flw_pytorch_record_init(&torch->record, setup->trace);
+    torch->are_late = find_late_frees(setup->trace);
     torch->settings.first_private = (uint16_t)torch->stream_count;
     make_model(torch);
     bool is_cold = setup->trace->initial_count == 0 && setup->trace->segment_count == 0;
@@ -409,7 +431,7 @@ static bool torch_alloc(void *self, const struct flw_op *op, uint64_t *out_addre
 /* The recorded free took until later, and no use on another stream says why. */
 static bool is_held(const struct torch *torch, uint32_t block)
 {
-    return torch->compares && flw_pytorch_record_is_late(&torch->record, block) &&
+    return torch->compares && torch->are_late != NULL && torch->are_late[block] &&
            flw_uses_get(&torch->uses, block, torch->trace->blocks[block].stream) == 0;
 }
 
