@@ -7,7 +7,6 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* A bench measures the host, and the pool must find its fences complete: nothing is given to the
@@ -44,13 +43,9 @@ static bool open_device(struct flw_bench_bed *bed, const struct flw_bench_option
                         char *message)
 {
     bed->is_sim = options->device < 0;
-    struct flw_driver *driver = calloc(1, sizeof *driver);
-    if (driver == NULL) {
-        snprintf(message, FLW_BENCH_MESSAGE_BYTES, "the host is out of memory");
-        return false;
-    }
+    struct flw_driver *driver = flw_host_alloc(1, sizeof *driver);
     if (flw_driver_open(driver, bed->is_sim ? "sim" : NULL, message) != FALLOW_OK) {
-        free(driver);
+        flw_host_free(driver);
         return false;
     }
     bed->driver = driver;
@@ -77,11 +72,7 @@ static bool open_device(struct flw_bench_bed *bed, const struct flw_bench_option
 
 static bool make_streams(struct flw_bench_bed *bed, size_t count, char *message)
 {
-    bed->streams = flw_machine_lines(count, sizeof *bed->streams);
-    if (bed->streams == NULL) {
-        snprintf(message, FLW_BENCH_MESSAGE_BYTES, "the host is out of memory");
-        return false;
-    }
+    bed->streams = flw_host_lines(count, sizeof *bed->streams);
     for (size_t i = 0; i < count; i++) {
         CUstream stream = NULL;
         if (bed->driver == NULL) { /* nothing looks at it */
@@ -124,7 +115,7 @@ void flw_bench_bed_close(struct flw_bench_bed *bed)
     for (size_t i = 0; i < bed->stream_count && bed->driver != NULL; i++) {
         bed->driver->cuStreamDestroy_v2(bed->streams[i]);
     }
-    free(bed->streams);
+    flw_host_free(bed->streams);
     if (bed->context != NULL && bed->driver != NULL) {
         CUdevice device = 0;
         if (bed->driver->cuCtxGetDevice(&device) == CUDA_SUCCESS) {
@@ -134,7 +125,7 @@ void flw_bench_bed_close(struct flw_bench_bed *bed)
     }
     if (bed->driver != NULL) {
         flw_driver_close(bed->driver);
-        free(bed->driver);
+        flw_host_free(bed->driver);
     }
     *bed = (struct flw_bench_bed){.policy = bed->policy};
 }

@@ -64,7 +64,7 @@ struct shape {
 static const struct shape shapes[] = {
     {"pair", flw_bench_pair, 0, 1, 1},
     {"replace", flw_bench_replace, 64, 1, 1},
-    {"grow", flw_bench_grow, 10000, 1, 1},
+    {"grow", flw_bench_replace, 10000, 1, 1},
     {"holes", flw_bench_holes, 10000, 1, 1},
     {"deferred", flw_bench_deferred, 10000, 3, 1},
     {"streams", flw_bench_streams, 0, 4, 1},
@@ -257,9 +257,6 @@ static int parse(int argc, char **argv, struct flw_bench_options *options,
     }
     if (optind < argc - 1) {
         flw_complain("bench: what is '%s'? see fallow bench --help", argv[1 + optind]);
-        return FLW_EXIT_USAGE;
-    }
-    if (options->policy == NULL && !take_policy(&options->policy, "fallow")) {
         return FLW_EXIT_USAGE;
     }
     const char *conflict = find_conflict(options);

@@ -21,6 +21,7 @@
 
 #include "common/machine.h"
 #include "common/median.h"
+#include "common/tool_host.h"
 
 struct flw_driver;
 
@@ -147,7 +148,7 @@ struct flw_bench_steps {
     uint64_t mask;
 };
 
-bool flw_bench_steps_init(struct flw_bench_steps *steps, const struct flw_bench_options *options,
+void flw_bench_steps_init(struct flw_bench_steps *steps, const struct flw_bench_options *options,
                           uint64_t slot_count, uint64_t seed);
 void flw_bench_steps_finish(struct flw_bench_steps *steps);
 
@@ -229,8 +230,6 @@ bool flw_bench_pair(const struct flw_bench_options *options, struct flw_bench_be
                     struct flw_bench_report *report, char *message);
 bool flw_bench_replace(const struct flw_bench_options *options, struct flw_bench_bed *bed,
                        struct flw_bench_report *report, char *message);
-bool flw_bench_grow(const struct flw_bench_options *options, struct flw_bench_bed *bed,
-                    struct flw_bench_report *report, char *message);
 bool flw_bench_holes(const struct flw_bench_options *options, struct flw_bench_bed *bed,
                      struct flw_bench_report *report, char *message);
 bool flw_bench_deferred(const struct flw_bench_options *options, struct flw_bench_bed *bed,

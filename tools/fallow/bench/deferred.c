@@ -14,7 +14,6 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 /* On the simulated device work is done when it is waited for, and the function runs then. */
 static void CUDA_CB wait_for_gate(void *is_open)
@@ -87,11 +86,7 @@ bool flw_bench_deferred(const struct flw_bench_options *options, struct flw_benc
                                   .size_bytes = options->size_bytes};
     fallow_stream held = bed->streams[1];
     atomic_bool is_open = false;
-    loop.slots = flw_machine_lines(options->live_count + 1, sizeof *loop.slots);
-    if (loop.slots == NULL) {
-        snprintf(message, FLW_BENCH_MESSAGE_BYTES, "the host is out of memory");
-        return false;
-    }
+    loop.slots = flw_host_lines(options->live_count + 1, sizeof *loop.slots);
     bool is_done = hold_back(bed, held, &is_open, message);
     if (is_done) {
         double defer_ns = 0;
@@ -110,6 +105,6 @@ bool flw_bench_deferred(const struct flw_bench_options *options, struct flw_benc
                                                       : (double)(flw_clock_fine_ns() - begin) /
                                                             (double)options->live_count);
     }
-    free(loop.slots);
+    flw_host_free(loop.slots);
     return is_done;
 }

@@ -22,7 +22,6 @@
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #define SPINS        16384 /* some ten microseconds: to yield is to be away for a time slice */
 #define STRETCH_MOST 32
@@ -40,9 +39,9 @@ struct queue {
     uint64_t mask;
     uint64_t stretch; /* blocks that change hands at once */
     bool is_lockstep;
-    sem_t filled, emptied;                                      /* lockstep: whose turn it is */
-    _Alignas(FLW_MACHINE_LINE_BYTES) atomic_uint_fast64_t tail; /* written by the producer */
-    _Alignas(FLW_MACHINE_LINE_BYTES) atomic_uint_fast64_t head; /* written by the consumer */
+    sem_t filled, emptied;                                   /* lockstep: whose turn it is */
+    _Alignas(FLW_HOST_LINE_BYTES) atomic_uint_fast64_t tail; /* written by the producer */
+    _Alignas(FLW_HOST_LINE_BYTES) atomic_uint_fast64_t head; /* written by the consumer */
 };
 
 /* What the two threads do next: `count` blocks through the queue. */
@@ -61,7 +60,7 @@ struct handoff {
     struct lap lap; /* written before `start` is posted */
     struct flw_bench_report *report;
     uint64_t alloc_failures;
-    _Alignas(FLW_MACHINE_LINE_BYTES) uint64_t free_failures;
+    _Alignas(FLW_HOST_LINE_BYTES) uint64_t free_failures;
     uint64_t consumer_switches; /* of its last lap; published with the last block's head */
 };
 
@@ -341,15 +340,10 @@ bool flw_bench_handoff(const struct flw_bench_options *options, struct flw_bench
                        struct flw_bench_report *report, char *message)
 {
     struct flw_bench_steps steps = {0};
-    struct handoff *handoff = flw_machine_lines(1, sizeof *handoff);
-    bool is_done = false;
+    struct handoff *handoff = flw_host_lines(1, sizeof *handoff);
     uint64_t places = 1;
     while (places < options->live_count) {
         places *= 2;
-    }
-    if (handoff == NULL) {
-        snprintf(message, FLW_BENCH_MESSAGE_BYTES, "the host is out of memory");
-        return false;
     }
     handoff->options = options;
     handoff->report = report;
@@ -358,19 +352,15 @@ bool flw_bench_handoff(const struct flw_bench_options *options, struct flw_bench
     handoff->free_stream = bed->streams[options->stream_count > 1 ? 1 : 0];
     sem_init(&handoff->start, 0, 0);
     init_queue(&handoff->queue, options, places);
-    handoff->queue.slots = flw_machine_lines(places, sizeof(void *));
-    if (handoff->queue.slots == NULL || !flw_bench_steps_init(&steps, options, 1, options->seed)) {
-        snprintf(message, FLW_BENCH_MESSAGE_BYTES, "the host is out of memory");
-        goto done;
-    }
-    is_done = run_both(handoff, message);
+    handoff->queue.slots = flw_host_lines(places, sizeof(void *));
+    flw_bench_steps_init(&steps, options, 1, options->seed);
+    bool is_done = run_both(handoff, message);
     add_held(bed, report);
-done:
     flw_bench_steps_finish(&steps);
     sem_destroy(&handoff->queue.filled);
     sem_destroy(&handoff->queue.emptied);
     sem_destroy(&handoff->start);
-    free(handoff->queue.slots);
-    free(handoff);
+    flw_host_free(handoff->queue.slots);
+    flw_host_free(handoff);
     return is_done;
 }

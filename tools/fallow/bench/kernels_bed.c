@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/tool_host.h"
 #include "fallow/simcuda.h"
 
 /* ---- bed */
@@ -214,12 +215,7 @@ int32_t *flw_kernel_integers(struct flw_kernel_call *call, int64_t count, flw_ke
     if (call->scale == FLW_KERNEL_SHAPES || call->is_broken) {
         return nowhere;
     }
-    int32_t *host = malloc((size_t)(count + 1) * sizeof *host);
-    if (host == NULL) {
-        call->is_broken = true;
-        snprintf(call->message, FLW_KERNEL_MESSAGE_BYTES, "the host is out of memory");
-        return nowhere;
-    }
+    int32_t *host = flw_host_alloc((size_t)count, sizeof *host);
     for (int64_t i = 0; i < count; i++) {
         host[i] = (int32_t)value(i, with);
     }
@@ -230,7 +226,7 @@ int32_t *flw_kernel_integers(struct flw_kernel_call *call, int64_t count, flw_ke
          !CHECK(call->bed, call->message, cuStreamSynchronize, call->bed->stream))) {
         call->is_broken = true;
     }
-    free(host);
+    flw_host_free(host);
     return buffer;
 }
 

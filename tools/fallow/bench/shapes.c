@@ -10,16 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/compare.h"
 #include "record/tsc.h"
 
 static const struct flw_bench_keys plain_keys = {"ns_per_op", "ns_per_op_min"};
-
-static bool refuse_memory(char *message)
-{
-    snprintf(message, FLW_BENCH_MESSAGE_BYTES,
-             "the host has no memory for the bench's own tables: ask for fewer live blocks");
-    return false;
-}
 
 static struct flw_bench_loop make_loop(const struct flw_bench_options *options,
                                        const struct flw_bench_bed *bed)
@@ -62,11 +56,9 @@ bool flw_bench_pair(const struct flw_bench_options *options, struct flw_bench_be
     struct flw_bench_steps steps = {0};
     struct flw_bench_loop loop = make_loop(options, bed);
     flw_bench_run run = pair_of(options);
+    (void)message;
     if (options->sizes != FLW_BENCH_SIZE_ONE) {
-        if (!flw_bench_steps_init(&steps, options, 1, options->seed)) {
-            snprintf(message, FLW_BENCH_MESSAGE_BYTES, "the host is out of memory");
-            return false;
-        }
+        flw_bench_steps_init(&steps, options, 1, options->seed);
         loop.steps = &steps;
         run = flw_bench_run_pair_drawn;
     }
@@ -83,12 +75,6 @@ bool flw_bench_pair(const struct flw_bench_options *options, struct flw_bench_be
 /* ---- latency of a call ---- */
 
 #define SAMPLES_MAX ((uint64_t)1 << 22)
-
-static int compare_ticks(const void *left, const void *right)
-{
-    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-    return (a > b) - (a < b);
-}
 
 /* What reading the counter twice costs: the smallest difference seen is never the machine's fault.
  */
@@ -125,21 +111,19 @@ static uint64_t sample_replacements(const struct flw_bench_loop *loop, uint64_t 
     return failures;
 }
 
-static bool add_percentiles(const struct flw_bench_loop *loop, uint64_t count,
-                            struct flw_bench_report *report, char *message)
+static void add_percentiles(const struct flw_bench_loop *loop, uint64_t count,
+                            struct flw_bench_report *report)
 {
     static const struct {
         const char *key;
         double quantile;
     } rows[] = {{"ns_p50", 0.5}, {"ns_p99", 0.99}, {"ns_p999", 0.999}, {"ns_max", 1.0}};
-    uint32_t *samples = calloc(count < SAMPLES_MAX ? count + 1 : SAMPLES_MAX + 1, sizeof *samples);
-    if (samples == NULL) {
-        return refuse_memory(message);
-    }
+    uint32_t *samples =
+        flw_host_alloc(count < SAMPLES_MAX ? count + 1 : SAMPLES_MAX + 1, sizeof *samples);
     uint64_t taken = 0;
     double ns_per_tick = flw_machine_ns_per_tick(), p50 = 0;
     report->failure_count += sample_replacements(loop, count, samples, &taken);
-    qsort(samples, taken, sizeof *samples, compare_ticks);
+    qsort(samples, taken, sizeof *samples, flw_compare_u32);
     for (size_t i = 0; i < sizeof rows / sizeof *rows && taken != 0; i++) {
         uint64_t at = (uint64_t)(rows[i].quantile * (double)(taken - 1) + 0.5);
         double ns = samples[at] * ns_per_tick;
@@ -152,11 +136,10 @@ static bool add_percentiles(const struct flw_bench_loop *loop, uint64_t count,
         }
     }
     flw_bench_report_add(report, "sample_count", (double)taken);
-    free(samples);
-    return true;
+    flw_host_free(samples);
 }
 
-/* ---- replace and grow ---- */
+/* ---- replace, and grow: the same with other sizes and counts ---- */
 
 /* Of the pool's own tables, while everything is live. */
 static void add_host_bytes(const struct flw_bench_bed *bed, struct flw_bench_report *report)
@@ -169,42 +152,27 @@ static void add_host_bytes(const struct flw_bench_bed *bed, struct flw_bench_rep
     }
 }
 
-static bool run_replacing(const struct flw_bench_options *options, struct flw_bench_bed *bed,
-                          struct flw_bench_report *report, char *message)
-{
-    struct flw_bench_steps steps = {0};
-    struct flw_bench_loop loop = make_loop(options, bed);
-    bool is_done = false;
-    loop.steps = &steps;
-    loop.slots = flw_machine_lines(options->live_count + 1, sizeof *loop.slots);
-    if (loop.slots == NULL ||
-        !flw_bench_steps_init(&steps, options, options->live_count, options->seed + 1)) {
-        refuse_memory(message);
-        goto done;
-    }
-    flw_bench_run run = options->is_pair ? pair_of(options) : flw_bench_run_replace;
-    report->failure_count += flw_bench_fill(&loop, options->live_count, options);
-    report->failure_count += run(&loop, (struct flw_bench_range){0, options->warm_count});
-    flw_bench_time(&loop, run, options->count, report, plain_keys);
-    is_done = !options->has_percentiles || add_percentiles(&loop, options->count, report, message);
-    add_host_bytes(bed, report);
-    report->failure_count += flw_bench_drain(&loop, options->live_count);
-done:
-    flw_bench_steps_finish(&steps);
-    free(loop.slots);
-    return is_done;
-}
-
 bool flw_bench_replace(const struct flw_bench_options *options, struct flw_bench_bed *bed,
                        struct flw_bench_report *report, char *message)
 {
-    return run_replacing(options, bed, report, message);
-}
-
-bool flw_bench_grow(const struct flw_bench_options *options, struct flw_bench_bed *bed,
-                    struct flw_bench_report *report, char *message)
-{
-    return run_replacing(options, bed, report, message);
+    struct flw_bench_steps steps = {0};
+    struct flw_bench_loop loop = make_loop(options, bed);
+    flw_bench_run run = options->is_pair ? pair_of(options) : flw_bench_run_replace;
+    (void)message;
+    loop.steps = &steps;
+    loop.slots = flw_host_lines(options->live_count + 1, sizeof *loop.slots);
+    flw_bench_steps_init(&steps, options, options->live_count, options->seed + 1);
+    report->failure_count += flw_bench_fill(&loop, options->live_count, options);
+    report->failure_count += run(&loop, (struct flw_bench_range){0, options->warm_count});
+    flw_bench_time(&loop, run, options->count, report, plain_keys);
+    if (options->has_percentiles) {
+        add_percentiles(&loop, options->count, report);
+    }
+    add_host_bytes(bed, report);
+    report->failure_count += flw_bench_drain(&loop, options->live_count);
+    flw_bench_steps_finish(&steps);
+    flw_host_free(loop.slots);
+    return true;
 }
 
 /* ---- holes ---- */
@@ -239,10 +207,8 @@ bool flw_bench_holes(const struct flw_bench_options *options, struct flw_bench_b
     bool is_one = options->sizes == FLW_BENCH_SIZE_ONE;
     size_t hole_bytes = is_one ? options->size_bytes : 32768;
     size_t larger_bytes = is_one ? 2 * options->size_bytes : 131072;
-    loop.slots = flw_machine_lines(2 * options->live_count + 1, sizeof *loop.slots);
-    if (loop.slots == NULL) {
-        return refuse_memory(message);
-    }
+    (void)message;
+    loop.slots = flw_host_lines(2 * options->live_count + 1, sizeof *loop.slots);
     report->failure_count += make_holes(&loop, options);
     struct flw_bench_range warm = {0, options->warm_count};
     if (options->part != FLW_BENCH_LARGER) {
@@ -258,7 +224,7 @@ bool flw_bench_holes(const struct flw_bench_options *options, struct flw_bench_b
                        (struct flw_bench_keys){"larger_ns_per_op", "larger_ns_per_op_min"});
     }
     report->failure_count += flw_bench_drain(&loop, 2 * options->live_count);
-    free(loop.slots);
+    flw_host_free(loop.slots);
     return true;
 }
 
@@ -282,13 +248,10 @@ bool flw_bench_streams(const struct flw_bench_options *options, struct flw_bench
     struct flw_bench_options one = *options;
     struct flw_bench_steps single = {0}, many = {0};
     struct flw_bench_loop loop = make_loop(options, bed);
-    bool is_done = false;
+    (void)message;
     one.stream_count = 1;
-    if (!flw_bench_steps_init(&single, &one, 1, options->seed) ||
-        !flw_bench_steps_init(&many, options, 1, options->seed)) {
-        refuse_memory(message);
-        goto done;
-    }
+    flw_bench_steps_init(&single, &one, 1, options->seed);
+    flw_bench_steps_init(&many, options, 1, options->seed);
     for (size_t i = 0; i < bed->stream_count; i++) { /* cached blocks in each */
         struct flw_bench_loop warm = loop;
         warm.stream = bed->streams[i];
@@ -305,9 +268,7 @@ bool flw_bench_streams(const struct flw_bench_options *options, struct flw_bench
     double rate = switches_per_op(&many);
     flw_bench_report_add(report, "switches_per_op", rate);
     flw_bench_report_add(report, "ns_per_switch", rate > 0 ? (ns - reference) / rate : NAN);
-    is_done = true;
-done:
     flw_bench_steps_finish(&single);
     flw_bench_steps_finish(&many);
-    return is_done;
+    return true;
 }

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/bench.h"
 
-#include <stdlib.h>
-
 #include "base/random.h"
 
 #define KIB ((uint64_t)1024)
@@ -52,7 +50,7 @@ uint64_t flw_bench_size_draw(const struct flw_bench_options *options, uint64_t *
     return options->size_bytes;
 }
 
-bool flw_bench_steps_init(struct flw_bench_steps *steps, const struct flw_bench_options *options,
+void flw_bench_steps_init(struct flw_bench_steps *steps, const struct flw_bench_options *options,
                           uint64_t slot_count, uint64_t seed)
 {
     uint64_t count = 8192;
@@ -60,10 +58,7 @@ bool flw_bench_steps_init(struct flw_bench_steps *steps, const struct flw_bench_
         count *= 2;
     }
     steps->mask = count - 1;
-    steps->steps = flw_machine_lines(count, sizeof *steps->steps);
-    if (steps->steps == NULL) {
-        return false;
-    }
+    steps->steps = flw_host_lines(count, sizeof *steps->steps);
     for (uint64_t i = 0; i < count; i++) {
         uint64_t random = flw_bench_random(&seed);
         uint64_t stream = options->is_random_switch ? (random >> 32) % options->stream_count
@@ -74,11 +69,10 @@ bool flw_bench_steps_init(struct flw_bench_steps *steps, const struct flw_bench_
             .stream = (uint32_t)stream,
         };
     }
-    return true;
 }
 
 void flw_bench_steps_finish(struct flw_bench_steps *steps)
 {
-    free(steps->steps);
+    flw_host_free(steps->steps);
     *steps = (struct flw_bench_steps){0};
 }

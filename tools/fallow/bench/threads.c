@@ -15,12 +15,11 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #define ROUNDS 7
 
 struct worker {
-    _Alignas(FLW_MACHINE_LINE_BYTES) struct flw_bench_loop loop;
+    _Alignas(FLW_HOST_LINE_BYTES) struct flw_bench_loop loop;
     struct flw_bench_steps steps;
     struct crew *crew;
     size_t index;
@@ -42,7 +41,7 @@ struct crew {
     size_t active; /* workers below this index run */
     uint64_t count;
     bool is_over;
-    _Alignas(FLW_MACHINE_LINE_BYTES) atomic_size_t ready_count; /* the active ones start together */
+    _Alignas(FLW_HOST_LINE_BYTES) atomic_size_t ready_count; /* the active ones start together */
 };
 
 static void start_together(struct crew *crew)
@@ -152,7 +151,7 @@ static void measure(struct crew *crew, struct worker *workers,
     flw_bench_report_add(report, "rounds", ROUNDS);
 }
 
-static bool equip(struct worker *worker, const struct flw_bench_options *options,
+static void equip(struct worker *worker, const struct flw_bench_options *options,
                   const struct flw_bench_bed *bed)
 {
     worker->loop = (struct flw_bench_loop){.policy = options->policy,
@@ -160,13 +159,10 @@ static bool equip(struct worker *worker, const struct flw_bench_options *options
                                            .stream = bed->streams[worker->index],
                                            .steps = &worker->steps,
                                            .size_bytes = options->size_bytes};
-    worker->loop.slots = flw_machine_lines(options->live_count + 1, sizeof(void *));
-    if (worker->loop.slots == NULL) {
-        return false;
-    }
+    worker->loop.slots = flw_host_lines(options->live_count + 1, sizeof(void *));
     worker->loop.slots[options->live_count] = worker->loop.slots; /* the end mark */
-    return flw_bench_steps_init(&worker->steps, options, options->live_count,
-                                options->seed + worker->index);
+    flw_bench_steps_init(&worker->steps, options, options->live_count,
+                         options->seed + worker->index);
 }
 
 static uint64_t run_and_return(const struct flw_bench_loop *loop, struct flw_bench_range range)
@@ -187,7 +183,8 @@ static bool start(struct crew *crew, struct worker *worker, const struct flw_ben
 {
     worker->crew = crew;
     worker->index = crew->started_count;
-    if (!equip(worker, options, bed) || pthread_create(&worker->thread, NULL, work, worker) != 0) {
+    equip(worker, options, bed);
+    if (pthread_create(&worker->thread, NULL, work, worker) != 0) {
         return false;
     }
     crew->started_count++;
@@ -213,11 +210,7 @@ bool flw_bench_threads(const struct flw_bench_options *options, struct flw_bench
                         .policy = options->policy,
                         .pool = bed->pool,
                         .count = options->count / ROUNDS / options->thread_count + 1};
-    struct worker *workers = flw_machine_lines(options->thread_count, sizeof *workers);
-    if (workers == NULL) {
-        snprintf(message, FLW_BENCH_MESSAGE_BYTES, "the host is out of memory");
-        return false;
-    }
+    struct worker *workers = flw_host_lines(options->thread_count, sizeof *workers);
     crew.run = options->is_pair || options->sizes == FLW_BENCH_SIZE_ONE ? flw_bench_run_pair
                                                                         : run_and_return;
     for (size_t i = 0; i < options->thread_count && is_ready; i++) {
@@ -227,14 +220,14 @@ bool flw_bench_threads(const struct flw_bench_options *options, struct flw_bench
         run_job(&crew, workers, options->thread_count); /* warm */
         measure(&crew, workers, options, bed, report);
     } else {
-        snprintf(message, FLW_BENCH_MESSAGE_BYTES, "the host refused thread or memory %zu of %zu",
+        snprintf(message, FLW_BENCH_MESSAGE_BYTES, "the host refused thread %zu of %zu",
                  crew.started_count + 1, options->thread_count);
     }
     dismiss(&crew, workers, report);
     for (size_t i = 0; i < options->thread_count; i++) {
         flw_bench_steps_finish(&workers[i].steps);
-        free(workers[i].loop.slots);
+        flw_host_free(workers[i].loop.slots);
     }
-    free(workers);
+    flw_host_free(workers);
     return is_ready;
 }

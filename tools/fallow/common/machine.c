@@ -5,7 +5,6 @@
 
 #include <sched.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -92,19 +91,4 @@ double flw_machine_ns_per_tick(void)
     } while (now - ns < 20000000); /* 20 ms: 0.1 % for a clock read of 20 us, far above any */
     uint64_t passed = flw_machine_ticks() - ticks;
     return passed == 0 ? 1.0 : (double)(now - ns) / (double)passed;
-}
-
-void *flw_machine_lines(size_t count, size_t bytes)
-{
-    size_t total;
-    if (__builtin_mul_overflow(count, bytes, &total) ||
-        __builtin_add_overflow(total, (size_t)2 * FLW_MACHINE_LINE_BYTES, &total)) {
-        return NULL;
-    }
-    total -= total % FLW_MACHINE_LINE_BYTES;
-    void *memory = aligned_alloc(FLW_MACHINE_LINE_BYTES, total);
-    if (memory != NULL) {
-        memset(memory, 0, total);
-    }
-    return memory;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the machine that a measurement runs on: what it is, the processor a thread is bound to, what
- * disturbs it, a counter of time, and memory on lines of its own. Does not: measure anything.
+ * disturbs it, and a counter of time. Does not: measure anything.
  */
 #ifndef FLW_TOOL_MACHINE_H
 #define FLW_TOOL_MACHINE_H
@@ -9,8 +9,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-#define FLW_MACHINE_LINE_BYTES 128 /* two lines: the adjacent one is prefetched */
 
 void flw_machine_cpu_name(char *name, size_t bytes);
 const char *flw_machine_compiler(void);
@@ -22,7 +20,5 @@ uint64_t flw_machine_switches(void);
 /* A cheap counter of time, and how many nanoseconds a tick of it lasts. */
 uint64_t flw_machine_ticks(void);
 double flw_machine_ns_per_tick(void);
-/* Zero-filled memory on lines of its own; NULL when refused. Free with free(). */
-void *flw_machine_lines(size_t count, size_t bytes);
 
 #endif

@@ -22,22 +22,35 @@ static _Noreturn void refuse(size_t count, size_t bytes)
     _Exit(1); /* other threads may still run */
 }
 
-void *flw_host_alloc(size_t count, size_t bytes)
+static void *get(size_t count, size_t bytes, size_t align_bytes)
 {
     size_t total = 0;
     void *memory = NULL;
     if (!__builtin_mul_overflow(count, bytes, &total) && total <= SIZE_MAX / 2) {
-        total = flw_max(total, 1);
+        total = flw_align_up(flw_max(total, 1), align_bytes);
 #if defined(FLW_USES_JEMALLOC)
-        memory = mallocx(total, MALLOCX_ZERO);
+        memory = mallocx(total, MALLOCX_ZERO | MALLOCX_ALIGN(align_bytes));
 #else
-        memory = calloc(1, total);
+        memory = align_bytes == 1 ? calloc(1, total) : aligned_alloc(align_bytes, total);
+        if (memory != NULL && align_bytes != 1) {
+            memset(memory, 0, total);
+        }
 #endif
     }
     if (memory == NULL) {
         refuse(count, bytes);
     }
     return memory;
+}
+
+void *flw_host_alloc(size_t count, size_t bytes)
+{
+    return get(count, bytes, 1);
+}
+
+void *flw_host_lines(size_t count, size_t bytes)
+{
+    return get(count, bytes, FLW_HOST_LINE_BYTES);
 }
 
 void *flw_host_grow(void *memory, size_t *capacity, size_t count, size_t bytes)

@@ -18,6 +18,11 @@ void *flw_host_alloc(size_t count, size_t bytes);
  * much, with what was there, and zeroes behind it. `memory` may be NULL with a capacity of 0. */
 void *flw_host_grow(void *memory, size_t *capacity, size_t count, size_t bytes);
 
+#define FLW_HOST_LINE_BYTES 128 /* two lines of the cache: the adjacent one is prefetched */
+
+/* The same on lines of its own. */
+void *flw_host_lines(size_t count, size_t bytes);
+
 /* NULL is allowed. */
 void flw_host_free(void *memory);
 
