@@ -66,9 +66,11 @@ extern const struct flw_kernel_case flw_kernel_cases_debug[];
 /* All tables, NULL behind the last. */
 extern const struct flw_kernel_case *const flw_kernel_tables[];
 
-/* Of the copy's speed, for what moves large buffers; of a launch in a graph, for what moves little. */
-#define FLW_KERNEL_GOAL_SHARE 0.85
-#define FLW_KERNEL_GOAL_US    3
+/* Goals of a row: of the copy's speed, for what moves large buffers; of a launch in a graph, for what
+ * moves little; of the number of launches. */
+#define FLW_KERNEL_COPY  .goal_share = 0.85
+#define FLW_KERNEL_QUICK .goal_us = 3
+#define FLW_KERNEL_ONCE  .launch_goal = 1
 
 /* ---- a bed: device, pool, stream, loaded kernels */
 

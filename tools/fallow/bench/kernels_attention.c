@@ -8,8 +8,6 @@
 
 static const int64_t lengths_of[] = {8192}; /* drawn below it */
 
-/* ---- cu_seqlens */
-
 FLW_KERNEL_ADAPT(attention, cu_seqlens)
 
 static void make_cu_seqlens(struct flw_kernel_call *call)
@@ -23,8 +21,6 @@ static void make_cu_seqlens(struct flw_kernel_call *call)
     params->lengths = flw_kernel_integers(call, count, flw_kernel_scatter, lengths_of);
     params->cu_seqlens = flw_kernel_output(call, (count + params->rows) * 4);
 }
-
-/* ---- merge_states */
 
 FLW_KERNEL_ADAPT(attention, merge_states)
 
@@ -46,8 +42,6 @@ static void make_merge_states(struct flw_kernel_call *call)
     params->b_lse = flw_kernel_filled(call, rows * 4, FLW_KERNEL_ONES_F32);
 }
 
-/* ---- neutral_rows */
-
 FLW_KERNEL_ADAPT(attention, neutral_rows)
 
 /* All of them, so that what the query says is moved. */
@@ -67,8 +61,6 @@ static void make_neutral_rows(struct flw_kernel_call *call)
     params->lse = flw_kernel_output(call, rows * 4);
 }
 
-/* ---- padded_copy */
-
 FLW_KERNEL_ADAPT(attention, padded_copy)
 
 static void make_padded_copy(struct flw_kernel_call *call)
@@ -82,8 +74,6 @@ static void make_padded_copy(struct flw_kernel_call *call)
     params->src = flw_kernel_integers(call, params->src_rows, flw_kernel_multiples, &one);
     params->dst = flw_kernel_output(call, params->rows * 4);
 }
-
-/* ---- fa3_schedule */
 
 FLW_KERNEL_ADAPT(attention, fa3_schedule)
 
@@ -110,8 +100,6 @@ static void make_fa3_schedule(struct flw_kernel_call *call)
         flw_kernel_output(call, (4 * (((int64_t)params->batch + 3) / 4 * 4) + 1) * 4);
 }
 
-/* ---- restore_counters */
-
 FLW_KERNEL_ADAPT(attention, restore_counters)
 
 static void make_restore_counters(struct flw_kernel_call *call)
@@ -122,8 +110,6 @@ static void make_restore_counters(struct flw_kernel_call *call)
     params->counters = flw_kernel_filled(call, (int64_t)params->consumers * params->count * 4, 1);
     params->restored = flw_kernel_output(call, params->consumers * 4);
 }
-
-/* ---- scale_padding */
 
 FLW_KERNEL_ADAPT(attention, scale_padding)
 
@@ -136,19 +122,18 @@ static void make_scale_padding(struct flw_kernel_call *call)
     params->scales = flw_kernel_output(call, tiles * 512);
 }
 
-#define COPY  .goal_share = FLW_KERNEL_GOAL_SHARE
-#define QUICK .goal_us = FLW_KERNEL_GOAL_US
-#define ONCE  .launch_goal = 1
-
 const struct flw_kernel_case flw_kernel_cases_attention[] = {
-    {FLW_KERNEL_ROW(cu_seqlens, "decode"), .sizes = {512, 1}, QUICK, ONCE},
-    {FLW_KERNEL_ROW(cu_seqlens, "chunks"), .sizes = {64, 16}, QUICK, ONCE},
-    {FLW_KERNEL_ROW(merge_states, "deepseek-v3"), .sizes = {8192, 128, 128}, COPY, ONCE},
-    {FLW_KERNEL_ROW(merge_states, "deepseek-v3, tp 8"), .sizes = {8192, 16, 128}, COPY, ONCE},
+    {FLW_KERNEL_ROW(cu_seqlens, "decode"), .sizes = {512, 1}, FLW_KERNEL_QUICK, FLW_KERNEL_ONCE},
+    {FLW_KERNEL_ROW(cu_seqlens, "chunks"), .sizes = {64, 16}, FLW_KERNEL_QUICK, FLW_KERNEL_ONCE},
+    {FLW_KERNEL_ROW(merge_states, "deepseek-v3"), .sizes = {8192, 128, 128}, FLW_KERNEL_COPY,
+     FLW_KERNEL_ONCE},
+    {FLW_KERNEL_ROW(merge_states, "deepseek-v3, tp 8"), .sizes = {8192, 16, 128}, FLW_KERNEL_COPY,
+     FLW_KERNEL_ONCE},
     {FLW_KERNEL_ROW(neutral_rows, "deepseek-v3"), .sizes = {8192, 128, 128}},
-    {FLW_KERNEL_ROW(padded_copy, "512 of 1,024"), .sizes = {1024}, QUICK, ONCE},
-    {FLW_KERNEL_ROW(fa3_schedule, "llama-3-70b"), .sizes = {512}, .goal_us = 10, ONCE},
-    {FLW_KERNEL_ROW(restore_counters, "8 consumers"), .sizes = {8, 1024}, QUICK},
-    {FLW_KERNEL_ROW(scale_padding, "nvfp4, one token"), .sizes = {1, 512}, QUICK},
+    {FLW_KERNEL_ROW(padded_copy, "512 of 1,024"), .sizes = {1024}, FLW_KERNEL_QUICK,
+     FLW_KERNEL_ONCE},
+    {FLW_KERNEL_ROW(fa3_schedule, "llama-3-70b"), .sizes = {512}, .goal_us = 10, FLW_KERNEL_ONCE},
+    {FLW_KERNEL_ROW(restore_counters, "8 consumers"), .sizes = {8, 1024}, FLW_KERNEL_QUICK},
+    {FLW_KERNEL_ROW(scale_padding, "nvfp4, one token"), .sizes = {1, 512}, FLW_KERNEL_QUICK},
     {.module = NULL},
 };

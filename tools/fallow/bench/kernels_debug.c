@@ -6,8 +6,6 @@
 
 #include "fallow/debug_kernels.h"
 
-/* ---- poison */
-
 FLW_KERNEL_ADAPT(debug, poison)
 
 static void make_poison(struct flw_kernel_call *call)
@@ -16,8 +14,6 @@ static void make_poison(struct flw_kernel_call *call)
     params->bytes = flw_kernel_size(call, "bytes", 65536);
     params->memory = flw_kernel_output(call, params->bytes);
 }
-
-/* ---- validate */
 
 FLW_KERNEL_ADAPT(debug, validate)
 
@@ -30,8 +26,6 @@ static void make_validate(struct flw_kernel_call *call)
     params->data = flw_kernel_filled(call, params->rows * params->width * 2, FLW_KERNEL_ONES_BF16);
     params->report = flw_kernel_filled(call, (int64_t)sizeof *params->report, 0);
 }
-
-/* ---- validate_ids */
 
 FLW_KERNEL_ADAPT(debug, validate_ids)
 

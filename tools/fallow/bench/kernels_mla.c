@@ -6,8 +6,6 @@
 
 #include "fallow/mla.h"
 
-/* ---- flashmla_schedule */
-
 FLW_KERNEL_ADAPT(mla, flashmla_schedule)
 
 static void make_flashmla_schedule(struct flw_kernel_call *call)
@@ -22,8 +20,6 @@ static void make_flashmla_schedule(struct flw_kernel_call *call)
     params->tile_metadata = flw_kernel_output(call, params->parts * 32);
     params->num_splits = flw_kernel_output(call, (params->batch + 1) * 4);
 }
-
-/* ---- gather_kv */
 
 FLW_KERNEL_ADAPT(mla, gather_kv)
 
@@ -59,8 +55,6 @@ static void make_gather_kv_flashmla(struct flw_kernel_call *call)
     gather_kv(call, FALLOW_KV_FLASHMLA, 656);
 }
 
-/* ---- chunk_plan */
-
 FLW_KERNEL_ADAPT(mla, chunk_plan)
 
 static void make_chunk_plan(struct flw_kernel_call *call)
@@ -85,8 +79,6 @@ static void make_chunk_plan(struct flw_kernel_call *call)
     params->chunk_count = flw_kernel_output(call, 4);
 }
 
-/* ---- concat_kv */
-
 FLW_KERNEL_ADAPT(mla, concat_kv)
 
 /* Keys alone: the values are read where they are. */
@@ -103,19 +95,17 @@ static void make_concat_kv(struct flw_kernel_call *call)
     params->k = flw_kernel_output(call, rows * 192 * 2);
 }
 
-#define COPY  .goal_share = FLW_KERNEL_GOAL_SHARE
-#define QUICK .goal_us = FLW_KERNEL_GOAL_US
-#define ONCE  .launch_goal = 1
-
 const struct flw_kernel_case flw_kernel_cases_mla[] = {
     {FLW_KERNEL_ROW(flashmla_schedule, "deepseek-v3"), .sizes = {512, 128, 132}, .goal_us = 10,
-     ONCE},
-    {FLW_KERNEL_ROW(gather_kv, "bf16"), .sizes = {65536, 8, 64}, COPY},
-    {FLW_KERNEL_MADE(gather_kv, make_gather_kv_e4m3, "e4m3"), .sizes = {65536, 8, 64}, COPY},
+     FLW_KERNEL_ONCE},
+    {FLW_KERNEL_ROW(gather_kv, "bf16"), .sizes = {65536, 8, 64}, FLW_KERNEL_COPY},
+    {FLW_KERNEL_MADE(gather_kv, make_gather_kv_e4m3, "e4m3"), .sizes = {65536, 8, 64},
+     FLW_KERNEL_COPY},
     {FLW_KERNEL_MADE(gather_kv, make_gather_kv_flashmla, "flashmla"), .sizes = {65536, 8, 64},
-     COPY},
-    {FLW_KERNEL_ROW(chunk_plan, "8 of 32,768"), .sizes = {8, 32768, 65536, 64}, QUICK, ONCE},
-    {FLW_KERNEL_ROW(concat_kv, "deepseek-v3"), .sizes = {65536, 128}, COPY},
-    {FLW_KERNEL_ROW(concat_kv, "deepseek-v3, tp 8"), .sizes = {65536, 16}, COPY},
+     FLW_KERNEL_COPY},
+    {FLW_KERNEL_ROW(chunk_plan, "8 of 32,768"), .sizes = {8, 32768, 65536, 64}, FLW_KERNEL_QUICK,
+     FLW_KERNEL_ONCE},
+    {FLW_KERNEL_ROW(concat_kv, "deepseek-v3"), .sizes = {65536, 128}, FLW_KERNEL_COPY},
+    {FLW_KERNEL_ROW(concat_kv, "deepseek-v3, tp 8"), .sizes = {65536, 16}, FLW_KERNEL_COPY},
     {.module = NULL},
 };

@@ -6,8 +6,6 @@
 
 #include "fallow/moe.h"
 
-/* ---- route */
-
 FLW_KERNEL_ADAPT(moe, route)
 
 static fallow_route_params *make_routing(struct flw_kernel_call *call)
@@ -43,8 +41,6 @@ static void make_route_grouped(struct flw_kernel_call *call)
     params->bias = flw_kernel_filled(call, (int64_t)params->experts * 4, 0);
 }
 
-/* ---- align_blocks */
-
 FLW_KERNEL_ADAPT(moe, align_blocks)
 
 static void make_align_blocks(struct flw_kernel_call *call)
@@ -66,8 +62,6 @@ static void make_align_blocks(struct flw_kernel_call *call)
     params->expert_ids = flw_kernel_output(call, (params->capacity + block - 1) / block * 4);
     params->padded_count = flw_kernel_output(call, 4);
 }
-
-/* ---- expert_counts */
 
 FLW_KERNEL_ADAPT(moe, expert_counts)
 
@@ -98,8 +92,6 @@ static void make_expert_counts(struct flw_kernel_call *call)
     params->problem_sizes_2 = flw_kernel_output(call, experts * 12);
 }
 
-/* ---- silu_and_mul */
-
 FLW_KERNEL_ADAPT(moe, silu_and_mul)
 
 /* In place: each element takes its gate's place. */
@@ -127,8 +119,6 @@ static void make_silu_and_mul_e4m3(struct flw_kernel_call *call)
     params->out = flw_kernel_output(call, params->rows * params->width);
     params->scales = flw_kernel_output(call, params->rows * (params->width / 128) * 4);
 }
-
-/* ---- permute */
 
 FLW_KERNEL_ADAPT(moe, permute)
 
@@ -162,8 +152,6 @@ static void make_permute_e4m3(struct flw_kernel_call *call)
     params->scales = flw_kernel_output(call, params->row_count * (params->width / 128) * 4);
 }
 
-/* ---- combine */
-
 FLW_KERNEL_ADAPT(moe, combine)
 
 static void make_combine(struct flw_kernel_call *call)
@@ -182,33 +170,33 @@ static void make_combine(struct flw_kernel_call *call)
     params->out = flw_kernel_output(call, params->tokens * params->width * 2);
 }
 
-#define COPY  .goal_share = FLW_KERNEL_GOAL_SHARE
-#define QUICK .goal_us = FLW_KERNEL_GOAL_US
-#define ONCE  .launch_goal = 1
-
 const struct flw_kernel_case flw_kernel_cases_moe[] = {
-    {FLW_KERNEL_ROW(route, "qwen3-30b-a3b, decode"), .sizes = {64, 128, 8}, QUICK, ONCE},
-    {FLW_KERNEL_ROW(route, "qwen3-30b-a3b"), .sizes = {8192, 128, 8}, ONCE},
-    {FLW_KERNEL_ROW(route, "mixtral-8x7b"), .sizes = {8192, 8, 2}, ONCE},
+    {FLW_KERNEL_ROW(route, "qwen3-30b-a3b, decode"), .sizes = {64, 128, 8}, FLW_KERNEL_QUICK,
+     FLW_KERNEL_ONCE},
+    {FLW_KERNEL_ROW(route, "qwen3-30b-a3b"), .sizes = {8192, 128, 8}, FLW_KERNEL_ONCE},
+    {FLW_KERNEL_ROW(route, "mixtral-8x7b"), .sizes = {8192, 8, 2}, FLW_KERNEL_ONCE},
     {FLW_KERNEL_MADE(route, make_route_grouped, "deepseek-v3, decode"), .sizes = {64, 256, 8},
-     QUICK, ONCE},
-    {FLW_KERNEL_MADE(route, make_route_grouped, "deepseek-v3"), .sizes = {8192, 256, 8}, ONCE},
-    {FLW_KERNEL_ROW(align_blocks, "deepseek-v3, decode"), .sizes = {64, 256, 8, 64}, QUICK, ONCE},
-    {FLW_KERNEL_ROW(align_blocks, "deepseek-v3"), .sizes = {8192, 256, 8, 64}, ONCE},
-    {FLW_KERNEL_ROW(expert_counts, "deepseek-v3, decode"), .sizes = {64, 256, 8, 128}, QUICK},
+     FLW_KERNEL_QUICK, FLW_KERNEL_ONCE},
+    {FLW_KERNEL_MADE(route, make_route_grouped, "deepseek-v3"), .sizes = {8192, 256, 8},
+     FLW_KERNEL_ONCE},
+    {FLW_KERNEL_ROW(align_blocks, "deepseek-v3, decode"), .sizes = {64, 256, 8, 64},
+     FLW_KERNEL_QUICK, FLW_KERNEL_ONCE},
+    {FLW_KERNEL_ROW(align_blocks, "deepseek-v3"), .sizes = {8192, 256, 8, 64}, FLW_KERNEL_ONCE},
+    {FLW_KERNEL_ROW(expert_counts, "deepseek-v3, decode"), .sizes = {64, 256, 8, 128},
+     FLW_KERNEL_QUICK},
     {FLW_KERNEL_ROW(expert_counts, "deepseek-v3"), .sizes = {8192, 256, 8, 128}},
-    {FLW_KERNEL_ROW(permute, "qwen3-30b-a3b"), .sizes = {8192, 2048, 8}, COPY},
-    {FLW_KERNEL_ROW(permute, "mixtral-8x7b"), .sizes = {8192, 4096, 2}, COPY},
-    {FLW_KERNEL_ROW(permute, "deepseek-v3"), .sizes = {8192, 7168, 8}, COPY},
+    {FLW_KERNEL_ROW(permute, "qwen3-30b-a3b"), .sizes = {8192, 2048, 8}, FLW_KERNEL_COPY},
+    {FLW_KERNEL_ROW(permute, "mixtral-8x7b"), .sizes = {8192, 4096, 2}, FLW_KERNEL_COPY},
+    {FLW_KERNEL_ROW(permute, "deepseek-v3"), .sizes = {8192, 7168, 8}, FLW_KERNEL_COPY},
     {FLW_KERNEL_MADE(permute, make_permute_e4m3, "deepseek-v3, e4m3"), .sizes = {8192, 7168, 8},
-     COPY},
-    {FLW_KERNEL_ROW(silu_and_mul, "qwen3-30b-a3b"), .sizes = {65536, 768}, COPY},
-    {FLW_KERNEL_ROW(silu_and_mul, "mixtral-8x7b"), .sizes = {16384, 14336}, COPY},
-    {FLW_KERNEL_ROW(silu_and_mul, "deepseek-v3"), .sizes = {65536, 2048}, COPY},
+     FLW_KERNEL_COPY},
+    {FLW_KERNEL_ROW(silu_and_mul, "qwen3-30b-a3b"), .sizes = {65536, 768}, FLW_KERNEL_COPY},
+    {FLW_KERNEL_ROW(silu_and_mul, "mixtral-8x7b"), .sizes = {16384, 14336}, FLW_KERNEL_COPY},
+    {FLW_KERNEL_ROW(silu_and_mul, "deepseek-v3"), .sizes = {65536, 2048}, FLW_KERNEL_COPY},
     {FLW_KERNEL_MADE(silu_and_mul, make_silu_and_mul_e4m3, "deepseek-v3, e4m3"),
-     .sizes = {65536, 2048}, COPY},
-    {FLW_KERNEL_ROW(combine, "qwen3-30b-a3b"), .sizes = {8192, 2048, 8}, COPY},
-    {FLW_KERNEL_ROW(combine, "mixtral-8x7b"), .sizes = {8192, 4096, 2}, COPY},
-    {FLW_KERNEL_ROW(combine, "deepseek-v3"), .sizes = {8192, 7168, 8}, COPY},
+     .sizes = {65536, 2048}, FLW_KERNEL_COPY},
+    {FLW_KERNEL_ROW(combine, "qwen3-30b-a3b"), .sizes = {8192, 2048, 8}, FLW_KERNEL_COPY},
+    {FLW_KERNEL_ROW(combine, "mixtral-8x7b"), .sizes = {8192, 4096, 2}, FLW_KERNEL_COPY},
+    {FLW_KERNEL_ROW(combine, "deepseek-v3"), .sizes = {8192, 7168, 8}, FLW_KERNEL_COPY},
     {.module = NULL},
 };

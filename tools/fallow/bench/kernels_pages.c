@@ -8,8 +8,6 @@
 
 static const int64_t one[] = {1};
 
-/* ---- page_table */
-
 FLW_KERNEL_ADAPT(attention, page_table)
 
 /* A decode step whose requests have all reached `context`, so that what the query says is moved. */
@@ -32,8 +30,6 @@ static void make_page_table(struct flw_kernel_call *call)
     params->cu_k = flw_kernel_output(call, (params->batch + 1) * 4);
     params->max_length = flw_kernel_output(call, 4);
 }
-
-/* ---- concat_pages */
 
 FLW_KERNEL_ADAPT(attention, concat_pages)
 
@@ -59,8 +55,6 @@ static void make_concat_pages(struct flw_kernel_call *call)
     params->max_length = flw_kernel_output(call, 4);
 }
 
-/* ---- verify_pages */
-
 FLW_KERNEL_ADAPT(attention, verify_pages)
 
 static void make_verify_pages(struct flw_kernel_call *call)
@@ -85,8 +79,6 @@ static void make_verify_pages(struct flw_kernel_call *call)
     params->max_length = flw_kernel_output(call, 4);
 }
 
-/* ---- local_attention */
-
 FLW_KERNEL_ADAPT(attention, local_attention)
 
 /* A decode step: one query a request, whose last chunk is attended. */
@@ -110,8 +102,6 @@ static void make_local_attention(struct flw_kernel_call *call)
     params->virtual_count = flw_kernel_output(call, 4);
 }
 
-/* ---- kv_indices */
-
 FLW_KERNEL_ADAPT(attention, kv_indices)
 
 static void make_kv_indices(struct flw_kernel_call *call)
@@ -129,16 +119,17 @@ static void make_kv_indices(struct flw_kernel_call *call)
     params->kv_indices = flw_kernel_output(call, params->capacity * 4);
 }
 
-#define QUICK .goal_us = FLW_KERNEL_GOAL_US
-#define ONCE  .launch_goal = 1
-
 const struct flw_kernel_case flw_kernel_cases_pages[] = {
-    {FLW_KERNEL_ROW(page_table, "decode"), .sizes = {64, 64, 8192}, QUICK, ONCE},
-    {FLW_KERNEL_ROW(page_table, "long, pages of 64"), .sizes = {512, 64, 131072}, ONCE},
-    {FLW_KERNEL_ROW(page_table, "long, pages of 1"), .sizes = {512, 1, 131072}, ONCE},
-    {FLW_KERNEL_ROW(concat_pages, "verify"), .sizes = {64, 8, 512}, QUICK, ONCE},
-    {FLW_KERNEL_ROW(verify_pages, "tree of 32"), .sizes = {64, 32, 8192}, QUICK, ONCE},
-    {FLW_KERNEL_ROW(local_attention, "decode"), .sizes = {512, 32768, 8192, 16}, QUICK, ONCE},
-    {FLW_KERNEL_ROW(kv_indices, "131,072 tokens"), .sizes = {512, 256}, QUICK},
+    {FLW_KERNEL_ROW(page_table, "decode"), .sizes = {64, 64, 8192}, FLW_KERNEL_QUICK,
+     FLW_KERNEL_ONCE},
+    {FLW_KERNEL_ROW(page_table, "long, pages of 64"), .sizes = {512, 64, 131072}, FLW_KERNEL_ONCE},
+    {FLW_KERNEL_ROW(page_table, "long, pages of 1"), .sizes = {512, 1, 131072}, FLW_KERNEL_ONCE},
+    {FLW_KERNEL_ROW(concat_pages, "verify"), .sizes = {64, 8, 512}, FLW_KERNEL_QUICK,
+     FLW_KERNEL_ONCE},
+    {FLW_KERNEL_ROW(verify_pages, "tree of 32"), .sizes = {64, 32, 8192}, FLW_KERNEL_QUICK,
+     FLW_KERNEL_ONCE},
+    {FLW_KERNEL_ROW(local_attention, "decode"), .sizes = {512, 32768, 8192, 16}, FLW_KERNEL_QUICK,
+     FLW_KERNEL_ONCE},
+    {FLW_KERNEL_ROW(kv_indices, "131,072 tokens"), .sizes = {512, 256}, FLW_KERNEL_QUICK},
     {.module = NULL},
 };
