@@ -67,7 +67,7 @@ static fallow_status tally_poll(void *pool)
     return FALLOW_OK;
 }
 
-static void tally_get_usage(void *pool, struct flw_bench_usage *out)
+static void tally_get_usage(void *pool, fallow_stats *out)
 {
     (void)pool;
     memset(out, 0xff, sizeof *out); /* knows nothing */
@@ -135,8 +135,6 @@ static void two_counts_differ_by_exactly_that_many_operations(void **state)
     expect_exact_counts(flw_bench_streams, options);
     options.is_random_switch = true;
     expect_exact_counts(flw_bench_streams, options);
-    expect_exact_counts(flw_bench_replace, options);
-    options.is_pair = true;
     expect_exact_counts(flw_bench_replace, options);
     options.part = FLW_BENCH_LARGER;
     expect_exact_counts(flw_bench_holes, options);
@@ -329,7 +327,6 @@ static void mistakes_on_the_command_line_are_refused(void **state)
         "threads --threads 100000",
         "replace --live 0",
         "replace --sized",
-        "grow --pair --size mixed",
         "holes --part middle",
         "deferred --streams 2",
         "deferred --size mixed",
@@ -359,7 +356,6 @@ static void every_shape_runs_on_the_empty_library(void **state)
         "replace --policy null --count 100 --size mixed",
         "replace --policy null --count 1000 --percentiles",
         "grow --policy null --count 100 --live 1000",
-        "grow --policy null --count 100 --live 1000 --pair --sized",
         "holes --policy null --count 100 --live 100",
         "holes --policy null --count 100 --live 0 --part hole",
         "deferred --policy null --count 100 --live 0",

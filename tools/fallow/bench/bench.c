@@ -21,7 +21,7 @@ static const char help[] =
     "shapes\n"
     "  pair      allocate and free one block of --size\n"
     "  replace   --live blocks of --size, replace a random one\n"
-    "  grow      the same with many small ones (--live 100 to 1000000; --pair: a pair beside them)\n"
+    "  grow      the same with many small ones (--live 100 to 1000000)\n"
     "  holes     --live free holes of 4 to 64 KiB between live blocks: a pair that fits one, and a\n"
     "            pair larger than each (--part hole|larger for one of the two)\n"
     "  deferred  --live freed blocks that a stream still uses, as announced: beside them a block is\n"
@@ -43,8 +43,8 @@ static const char help[] =
     "  --live N         live or deferred blocks, holes, queue (64; grow, holes, deferred: 10000)\n"
     "  --streams N      (1; streams: 4)                --threads N  (2)\n"
     "  --policy NAME    fallow, null (an empty shared library), loop (the loop alone)\n"
-    "  --sized          pair, grow: free_sized         --percentiles  replace: latency of each\n"
-    "  --memory-first   the pool's other economy       --seed N     (1)\n"
+    "  --sized          pair: free_sized               --percentiles  replace: latency of each\n"
+    "  --seed N         of what is drawn (1)\n"
     "  --record FILE    pair: into a trace file, or \"ring\", which keeps the last; and what reading\n"
     "                   the processor's counter alone costs\n"
     "  --device sim|N   (sim)                          --json       everything, one line\n"
@@ -143,12 +143,10 @@ static const struct flw_option option_list[] = {
     {.name = "policy", .kind = FLW_OPTION_TAKE, .offset = OPTION(policy), .take = take_policy},
     {.name = "device", .kind = FLW_OPTION_DEVICE, .offset = OPTION(device)},
     {.name = "part", .kind = FLW_OPTION_TAKE, .offset = OPTION(part), .take = take_part},
-    {.name = "pair", .kind = FLW_OPTION_SET, .offset = OPTION(is_pair)},
     {.name = "switch", .kind = FLW_OPTION_SET, .offset = OPTION(is_random_switch)},
     {.name = "sized", .kind = FLW_OPTION_SET, .offset = OPTION(is_sized)},
     {.name = "percentiles", .kind = FLW_OPTION_SET, .offset = OPTION(has_percentiles)},
     {.name = "lockstep", .kind = FLW_OPTION_SET, .offset = OPTION(is_lockstep)},
-    {.name = "memory-first", .kind = FLW_OPTION_SET, .offset = OPTION(is_memory_first)},
     {.name = "record", .kind = FLW_OPTION_TEXT, .offset = OPTION(record)},
     {.name = "json", .kind = FLW_OPTION_SET, .offset = OPTION(is_json)},
     {.name = NULL}};
@@ -184,9 +182,8 @@ static const char *find_conflict(const struct flw_bench_options *options)
     if (is_replacing && options->live_count == 0) {
         return "--live must be at least 1";
     }
-    if (options->is_sized && strcmp(shape, "pair") != 0 &&
-        !(strcmp(shape, "grow") == 0 && options->is_pair)) {
-        return "--sized is for pair and grow --pair";
+    if (options->is_sized && strcmp(shape, "pair") != 0) {
+        return "--sized is for pair";
     }
     if (options->record != NULL &&
         (strcmp(shape, "pair") != 0 || strcmp(options->policy->name, "fallow") != 0)) {
@@ -197,7 +194,7 @@ static const char *find_conflict(const struct flw_bench_options *options)
         strcmp(options->policy->name, "fallow") != 0) {
         return "lease, pinned and staged are for --policy fallow";
     }
-    if (options->has_percentiles && (strcmp(shape, "replace") != 0 || options->is_pair)) {
+    if (options->has_percentiles && strcmp(shape, "replace") != 0) {
         return "--percentiles is for replace";
     }
     if (options->is_lockstep && strcmp(shape, "handoff") != 0) {
@@ -212,8 +209,8 @@ static const char *find_conflict(const struct flw_bench_options *options)
     if (has_mixed_sizes && (is_pinned || is_deferred || strcmp(shape, "streams") == 0)) {
         return "this shape takes one --size in bytes";
     }
-    if (has_mixed_sizes && (options->is_pair || options->is_sized)) {
-        return "--pair and --sized take one --size in bytes";
+    if (has_mixed_sizes && options->is_sized) {
+        return "--sized takes one --size in bytes";
     }
     return NULL;
 }
@@ -268,7 +265,7 @@ static int parse(int argc, char **argv, struct flw_bench_options *options,
     return FLW_OPTIONS_READ;
 }
 
-static void add_usage(const struct flw_bench_usage *before, const struct flw_bench_usage *after,
+static void add_usage(const fallow_stats *before, const fallow_stats *after,
                       struct flw_bench_report *report)
 {
     if (after->alloc_count == UINT64_MAX) {
@@ -293,7 +290,7 @@ int flw_command_bench(int argc, char **argv)
     char message[FLW_BENCH_MESSAGE_BYTES] = "";
     struct flw_bench_options options;
     struct flw_bench_report report = {0};
-    struct flw_bench_usage before, after;
+    fallow_stats before, after;
     struct flw_bench_bed bed;
     const struct shape *shape = NULL;
 #if defined(FLW_HAS_KERNELS)

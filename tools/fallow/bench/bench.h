@@ -54,12 +54,10 @@ struct flw_bench_options {
     size_t thread_count;
     uint64_t seed;
     enum flw_bench_part part; /* holes: which request is timed */
-    bool is_pair;             /* grow, threads: a pair instead of a replacement */
     bool is_random_switch;    /* streams: a random stream per pair, else round-robin */
     bool is_sized;            /* fallow_free_sized */
     bool has_percentiles;
     bool is_json;
-    bool is_memory_first;
     bool is_lockstep;   /* handoff: the two threads by turns */
     const char *record; /* a trace file, or "ring": the flight recorder. NULL: not recorded */
     int device;         /* ordinal, or -1: simulated */
@@ -75,20 +73,6 @@ typedef fallow_status (*flw_bench_free_sized)(void *pool, void *ptr, size_t size
 typedef fallow_status (*flw_bench_record_use)(void *pool, void *ptr, fallow_stream stream);
 typedef fallow_status (*flw_bench_poll)(void *pool);
 
-/* What the policy says of itself; UINT64_MAX = it does not know. */
-struct flw_bench_usage {
-    uint64_t peak_reserved_bytes;
-    uint64_t peak_requested_bytes;
-    uint64_t live_count;
-    uint64_t alloc_count;
-    uint64_t hit_count;
-    uint64_t driver_call_count;
-    uint64_t event_count;
-    uint64_t grow_count;
-    uint64_t host_bytes;
-    bool uses_membarrier;
-};
-
 struct flw_bench_bed;
 
 struct flw_bench_policy {
@@ -103,7 +87,8 @@ struct flw_bench_policy {
     void *(*create)(const struct flw_bench_options *options, struct flw_bench_bed *bed,
                     char *message);
     void (*destroy)(void *pool);
-    void (*get_usage)(void *pool, struct flw_bench_usage *out);
+    /* What the policy says of itself; UINT64_MAX in alloc_count: nothing. */
+    void (*get_usage)(void *pool, fallow_stats *out);
     /* The end of a recording; NULL where none is made. False: the file is not whole, message says why. It
      * has to say something, too, of one that lacks events: they cost less than those that it has. */
     bool (*stop_recording)(char *message);

@@ -311,7 +311,7 @@ static bool run_both(struct handoff *handoff, char *message)
 
 static void add_held(const struct flw_bench_bed *bed, struct flw_bench_report *report)
 {
-    struct flw_bench_usage usage;
+    fallow_stats usage;
     bed->policy->get_usage(bed->pool, &usage);
     if (usage.peak_reserved_bytes == UINT64_MAX) {
         return;

@@ -14,11 +14,10 @@
 #include <stdio.h>
 #include <string.h>
 
-static void get_no_usage(void *pool, struct flw_bench_usage *out)
+static void get_no_usage(void *pool, fallow_stats *out)
 {
     (void)pool;
     memset(out, 0xff, sizeof *out);
-    out->uses_membarrier = false;
 }
 
 static void *create_nothing(const struct flw_bench_options *options, struct flw_bench_bed *bed,
@@ -189,7 +188,6 @@ static void *pool_create(const struct flw_bench_options *options, struct flw_ben
     fallow_pool_config_init(&config);
     config.driver = bed->is_sim ? "sim" : NULL;
     config.device = bed->is_sim ? 0 : options->device;
-    config.economy = options->is_memory_first ? FALLOW_MEMORY_FIRST : FALLOW_BALANCED;
     config.log = keep_line;
     fallow_status status = fallow_pool_create(&config, &pool);
     if (status != FALLOW_OK) {
@@ -212,24 +210,11 @@ static void pool_destroy(void *pool)
     fallow_pool_destroy(pool);
 }
 
-static void pool_get_usage(void *pool, struct flw_bench_usage *out)
+static void pool_get_usage(void *pool, fallow_stats *out)
 {
-    fallow_stats stats;
-    fallow_stats_init(&stats);
-    get_no_usage(pool, out);
-    if (fallow_pool_get_stats(pool, &stats) == FALLOW_OK) {
-        *out = (struct flw_bench_usage){
-            .peak_reserved_bytes = stats.peak_reserved_bytes,
-            .peak_requested_bytes = stats.peak_requested_bytes,
-            .live_count = stats.live_count,
-            .alloc_count = stats.alloc_count,
-            .hit_count = stats.hit_count,
-            .driver_call_count = stats.driver_call_count,
-            .event_count = stats.event_count,
-            .grow_count = stats.grow_count,
-            .host_bytes = stats.host_bytes,
-            .uses_membarrier = stats.uses_membarrier != 0,
-        };
+    fallow_stats_init(out);
+    if (fallow_pool_get_stats(pool, out) != FALLOW_OK) {
+        get_no_usage(pool, out);
     }
 }
 

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "base/compare.h"
+#include "common/ticks.h"
 #include "record/tsc.h"
 
 static const struct flw_bench_keys plain_keys = {"ns_per_op", "ns_per_op_min"};
@@ -23,11 +24,6 @@ static struct flw_bench_loop make_loop(const struct flw_bench_options *options,
                                    .stream = bed->streams[0],
                                    .streams = bed->streams,
                                    .size_bytes = options->size_bytes};
-}
-
-static flw_bench_run pair_of(const struct flw_bench_options *options)
-{
-    return options->is_sized ? flw_bench_run_pair_sized : flw_bench_run_pair;
 }
 
 /* What a recorded call's look at the clock costs by itself: the median of some loops. */
@@ -55,7 +51,7 @@ bool flw_bench_pair(const struct flw_bench_options *options, struct flw_bench_be
 {
     struct flw_bench_steps steps = {0};
     struct flw_bench_loop loop = make_loop(options, bed);
-    flw_bench_run run = pair_of(options);
+    flw_bench_run run = options->is_sized ? flw_bench_run_pair_sized : flw_bench_run_pair;
     (void)message;
     if (options->sizes != FLW_BENCH_SIZE_ONE) {
         flw_bench_steps_init(&steps, options, 1, options->seed);
@@ -76,34 +72,21 @@ bool flw_bench_pair(const struct flw_bench_options *options, struct flw_bench_be
 
 #define SAMPLES_MAX ((uint64_t)1 << 22)
 
-/* What reading the counter twice costs: the smallest difference seen is never the machine's fault.
- */
-static uint64_t empty_sample_ticks(void)
-{
-    uint64_t least = UINT64_MAX;
-    for (int i = 0; i < 1000; i++) {
-        uint64_t begin = flw_machine_ticks();
-        uint64_t passed = flw_machine_ticks() - begin;
-        least = passed < least ? passed : least;
-    }
-    return least;
-}
-
 /* Time every replacement by itself, or every n-th of a very long run. */
 static uint64_t sample_replacements(const struct flw_bench_loop *loop, uint64_t count,
                                     uint32_t *samples, uint64_t *out_count)
 {
     uint64_t every = count / SAMPLES_MAX + 1, failures = 0, taken = 0;
-    uint64_t overhead = empty_sample_ticks();
+    uint64_t overhead = flw_ticks_overhead();
     for (uint64_t i = 0; i < count; i++) {
         struct flw_bench_range one = {i, i + 1};
         if (i % every != 0) {
             failures += flw_bench_run_replace(loop, one);
             continue;
         }
-        uint64_t begin = flw_machine_ticks();
+        uint64_t begin = flw_ticks();
         failures += flw_bench_run_replace(loop, one);
-        uint64_t passed = flw_machine_ticks() - begin;
+        uint64_t passed = flw_ticks() - begin;
         passed = passed < overhead ? 0 : passed - overhead;
         samples[taken++] = passed > UINT32_MAX ? UINT32_MAX : (uint32_t)passed;
     }
@@ -121,8 +104,10 @@ static void add_percentiles(const struct flw_bench_loop *loop, uint64_t count,
     uint32_t *samples =
         flw_host_alloc(count < SAMPLES_MAX ? count + 1 : SAMPLES_MAX + 1, sizeof *samples);
     uint64_t taken = 0;
-    double ns_per_tick = flw_machine_ns_per_tick(), p50 = 0;
+    struct flw_tick_rate rate = flw_ticks_start();
+    double p50 = 0;
     report->failure_count += sample_replacements(loop, count, samples, &taken);
+    double ns_per_tick = flw_ticks_ns(&rate);
     qsort(samples, taken, sizeof *samples, flw_compare_u32);
     for (size_t i = 0; i < sizeof rows / sizeof *rows && taken != 0; i++) {
         uint64_t at = (uint64_t)(rows[i].quantile * (double)(taken - 1) + 0.5);
@@ -144,7 +129,7 @@ static void add_percentiles(const struct flw_bench_loop *loop, uint64_t count,
 /* Of the pool's own tables, while everything is live. */
 static void add_host_bytes(const struct flw_bench_bed *bed, struct flw_bench_report *report)
 {
-    struct flw_bench_usage usage;
+    fallow_stats usage;
     bed->policy->get_usage(bed->pool, &usage);
     if (usage.host_bytes != UINT64_MAX && usage.host_bytes != 0 && usage.live_count != 0) {
         flw_bench_report_add(report, "host_bytes_per_live_block",
@@ -157,14 +142,14 @@ bool flw_bench_replace(const struct flw_bench_options *options, struct flw_bench
 {
     struct flw_bench_steps steps = {0};
     struct flw_bench_loop loop = make_loop(options, bed);
-    flw_bench_run run = options->is_pair ? pair_of(options) : flw_bench_run_replace;
     (void)message;
     loop.steps = &steps;
     loop.slots = flw_host_lines(options->live_count + 1, sizeof *loop.slots);
     flw_bench_steps_init(&steps, options, options->live_count, options->seed + 1);
     report->failure_count += flw_bench_fill(&loop, options->live_count, options);
-    report->failure_count += run(&loop, (struct flw_bench_range){0, options->warm_count});
-    flw_bench_time(&loop, run, options->count, report, plain_keys);
+    report->failure_count +=
+        flw_bench_run_replace(&loop, (struct flw_bench_range){0, options->warm_count});
+    flw_bench_time(&loop, flw_bench_run_replace, options->count, report, plain_keys);
     if (options->has_percentiles) {
         add_percentiles(&loop, options->count, report);
     }

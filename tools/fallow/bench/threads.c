@@ -211,8 +211,7 @@ bool flw_bench_threads(const struct flw_bench_options *options, struct flw_bench
                         .pool = bed->pool,
                         .count = options->count / ROUNDS / options->thread_count + 1};
     struct worker *workers = flw_host_lines(options->thread_count, sizeof *workers);
-    crew.run = options->is_pair || options->sizes == FLW_BENCH_SIZE_ONE ? flw_bench_run_pair
-                                                                        : run_and_return;
+    crew.run = options->sizes == FLW_BENCH_SIZE_ONE ? flw_bench_run_pair : run_and_return;
     for (size_t i = 0; i < options->thread_count && is_ready; i++) {
         is_ready = start(&crew, &workers[i], options, bed);
     }

@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "common/machine.h"
 
-#include "base/clock.h"
-
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
-#if defined(__x86_64__)
-#include <x86intrin.h>
-#endif
 
 void flw_machine_cpu_name(char *name, size_t bytes)
 {
@@ -67,28 +62,4 @@ uint64_t flw_machine_switches(void)
 {
     struct rusage usage;
     return getrusage(RUSAGE_THREAD, &usage) == 0 ? (uint64_t)usage.ru_nivcsw : 0;
-}
-
-uint64_t flw_machine_ticks(void)
-{
-#if defined(__x86_64__)
-    unsigned ignored;
-    return __rdtscp(&ignored);
-#elif defined(__aarch64__)
-    uint64_t ticks;
-    __asm__ volatile("isb; mrs %0, cntvct_el0" : "=r"(ticks) : : "memory");
-    return ticks;
-#else
-    return flw_clock_fine_ns();
-#endif
-}
-
-double flw_machine_ns_per_tick(void)
-{
-    uint64_t ns = flw_clock_fine_ns(), ticks = flw_machine_ticks(), now;
-    do {
-        now = flw_clock_fine_ns();
-    } while (now - ns < 20000000); /* 20 ms: 0.1 % for a clock read of 20 us, far above any */
-    uint64_t passed = flw_machine_ticks() - ticks;
-    return passed == 0 ? 1.0 : (double)(now - ns) / (double)passed;
 }

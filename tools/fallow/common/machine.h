@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the machine that a measurement runs on: what it is, the processor a thread is bound to, what
- * disturbs it, and a counter of time. Does not: measure anything.
+ * Owns: the machine that a measurement runs on: what it is, the processor a thread is bound to, and
+ * what disturbs it. Does not: measure anything.
  */
 #ifndef FLW_TOOL_MACHINE_H
 #define FLW_TOOL_MACHINE_H
@@ -17,8 +17,5 @@ size_t flw_machine_cpu_count(void);
 bool flw_machine_pin(size_t n);
 /* How often the calling thread lost its processor to another. */
 uint64_t flw_machine_switches(void);
-/* A cheap counter of time, and how many nanoseconds a tick of it lasts. */
-uint64_t flw_machine_ticks(void);
-double flw_machine_ns_per_tick(void);
 
 #endif
