@@ -66,10 +66,11 @@ static void wrong_options_are_named_in_one_line(void **state)
     command_expect_error("\"$F\" gen random --foo 3", 2,
                          "no option '--foo'; see fallow gen random --help");
     command_expect_error("\"$F\" gen random --seed", 2, "--seed needs a value");
-    command_expect_error("\"$F\" gen random --seed -1", 2, "--seed '-1' is not a number from 0 to");
-    command_expect_error("\"$F\" gen random --count 0", 2, "--count '0' is not a number from 1 to");
-    command_expect_error("\"$F\" gen random --max 3Q", 2,
-                         "--max '3Q' is not a number of bytes, such as 64M");
+    command_expect_error("\"$F\" gen random --seed -1", 2,
+                         "--seed '-1' is not a whole number from 0 to");
+    command_expect_error("\"$F\" gen random --count 0", 2,
+                         "--count '0' is not a whole number from 1 to");
+    command_expect_error("\"$F\" gen random --max 3Q", 2, "--max '3Q' is not a whole number from");
     command_expect_error("\"$F\" gen adversarial nix", 2,
                          "--scenario has no 'nix'; fallow gen adversarial");
     command_expect_error("\"$F\" gen adversarial half-max comb-free", 2, "cannot use 'comb-free'");

@@ -3,6 +3,7 @@
  * Owns: `fallow gen`: the command line of the generators.
  * Does not: know what any of them does; each brings the list of its options.
  */
+#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,14 +11,17 @@
 #include "trace/gen.h"
 
 #include "common/command.h"
+#include "common/options.h"
 
 struct request {
     const struct flw_gen_kind *kind;
     struct flw_gen_values values;
-    const char *path; /* NULL: standard output */
-    bool has_word;    /* the first option was given as a bare word */
-    bool wants_help, wants_list;
+    const char *words[FLW_GEN_OPTIONS_MAX]; /* of the options that are a choice; NULL: not given */
+    const char *path;
+    bool wants_list;
 };
+
+static const struct flw_gen_kind *current; /* whose command line is read */
 
 /* ---- help ---- */
 
@@ -93,8 +97,9 @@ static void print_options(const struct flw_gen_kind *kind)
            "-o FILE");
 }
 
-static void print_generator(const struct flw_gen_kind *kind)
+static void print_generator(void)
 {
+    const struct flw_gen_kind *kind = current;
     bool has_words = kind->word_help != NULL;
     printf("usage: fallow gen %s%s [OPTIONS] [-o FILE]\n\n%s.\n\n", kind->name,
            has_words ? " [WORD]" : "", kind->summary);
@@ -111,8 +116,8 @@ static void print_generator(const struct flw_gen_kind *kind)
 
 /* ---- command line ---- */
 
-static bool parse_choice(const struct flw_gen_kind *kind, const struct flw_gen_option *option,
-                         const char *text, uint64_t *out_number)
+static bool choose(const struct flw_gen_kind *kind, const struct flw_gen_option *option,
+                   const char *text, uint64_t *out_number)
 {
     for (uint64_t i = 0; option->words[i] != NULL; i++) {
         if (strcmp(option->words[i], text) == 0) {
@@ -125,100 +130,72 @@ static bool parse_choice(const struct flw_gen_kind *kind, const struct flw_gen_o
     return false;
 }
 
-static bool parse_number(const struct flw_gen_option *option, const char *text,
-                         uint64_t *out_number)
+/* The generator's options as every command has them. */
+static void list_options(const struct flw_gen_kind *kind, struct flw_option *list)
 {
-    bool is_bytes = option->kind == FLW_GEN_BYTES;
-    bool is_number =
-        is_bytes ? flw_parse_bytes(text, out_number) : flw_parse_count(text, out_number);
-    if (is_number && *out_number >= option->low && *out_number <= option->high) {
-        return true;
+    *list++ = (struct flw_option){.name = "output",
+                                  .kind = FLW_OPTION_TEXT,
+                                  .offset = offsetof(struct request, path),
+                                  .letter = 'o'};
+    if (kind->word_help != NULL) {
+        *list++ = (struct flw_option){
+            .name = "list", .kind = FLW_OPTION_SET, .offset = offsetof(struct request, wants_list)};
     }
-    flw_complain("--%s '%s' is not a number%s from %" PRIu64 " to %" PRIu64, option->name, text,
-                 is_bytes ? " of bytes, such as 64M," : "", option->low, option->high);
-    return false;
-}
-
-static bool set_option(struct request *request, size_t index, const char *text)
-{
-    const struct flw_gen_option *option = &request->kind->options[index];
-    switch (option->kind) {
-    case FLW_GEN_CHOICE:
-        return parse_choice(request->kind, option, text, &request->values.numbers[index]);
-    case FLW_GEN_FILE:
-        request->values.paths[index] = text;
-        return true;
-    default:
-        return parse_number(option, text, &request->values.numbers[index]);
-    }
-}
-
-static bool parse_word(struct request *request, const char *word)
-{
-    const struct flw_gen_kind *kind = request->kind;
-    if (kind->word_help == NULL || request->has_word) {
-        flw_complain("gen %s cannot use '%s'; see fallow gen %s --help", kind->name, word,
-                     kind->name);
-        return false;
-    }
-    request->has_word = true;
-    return set_option(request, 0, word);
-}
-
-static bool is_one_of(const char *text, const char *first, const char *second)
-{
-    return strcmp(text, first) == 0 || strcmp(text, second) == 0;
-}
-
-static bool parse_one(struct request *request, int argc, char **argv, int *i)
-{
-    const char *word = argv[*i];
-    const struct flw_gen_kind *kind = request->kind;
-    if (is_one_of(word, "--help", "-h")) {
-        request->wants_help = true;
-        return true;
-    }
-    if (strcmp(word, "--list") == 0 && kind->word_help != NULL) {
-        request->wants_list = true;
-        return true;
-    }
-    if (word[0] != '-') {
-        return parse_word(request, word);
-    }
-    bool is_output = is_one_of(word, "-o", "--output");
-    size_t index =
-        strncmp(word, "--", 2) == 0 ? flw_gen_find_option(kind, word + 2) : kind->option_count;
-    if (!is_output && index == kind->option_count) {
-        flw_complain("gen %s has no option '%s'; see fallow gen %s --help", kind->name, word,
-                     kind->name);
-        return false;
-    }
-    if (*i + 1 >= argc) {
-        flw_complain("%s needs a value; see fallow gen %s --help", word, kind->name);
-        return false;
-    }
-    const char *value = argv[++*i];
-    if (is_output) {
-        request->path = value;
-        return true;
-    }
-    return set_option(request, index, value);
-}
-
-static bool parse(struct request *request, int argc, char **argv)
-{
-    *request = (struct request){.kind = flw_gen_find(argv[1]), .path = "-"};
-    if (request->kind == NULL) {
-        flw_complain("there is no generator '%s'; fallow gen --help lists them", argv[1]);
-        return false;
-    }
-    request->values = flw_gen_initial_values(request->kind);
-    for (int i = 2; i < argc; i++) {
-        if (!parse_one(request, argc, argv, &i)) {
-            return false;
+    for (size_t i = 0; i < kind->option_count; i++) {
+        const struct flw_gen_option *option = &kind->options[i];
+        struct flw_option *own = list++;
+        *own = (struct flw_option){.name = option->name,
+                                   .kind = FLW_OPTION_TEXT,
+                                   .least = option->low,
+                                   .most = option->high};
+        switch (option->kind) {
+        case FLW_GEN_CHOICE:
+            own->offset = offsetof(struct request, words) + i * sizeof(const char *);
+            break;
+        case FLW_GEN_FILE:
+            own->offset = offsetof(struct request, values.paths) + i * sizeof(const char *);
+            break;
+        default:
+            own->kind = option->kind == FLW_GEN_BYTES ? FLW_OPTION_SCALED : FLW_OPTION_COUNT;
+            own->offset = offsetof(struct request, values.numbers) + i * sizeof(uint64_t);
         }
     }
-    return true;
+}
+
+/* argv[0] is the generator. */
+static int parse(struct request *request, int argc, char **argv)
+{
+    const struct flw_gen_kind *kind = flw_gen_find(argv[0]);
+    struct flw_option list[FLW_GEN_OPTIONS_MAX + 3] = {0};
+    char name[32];
+    if (kind == NULL) {
+        flw_complain("there is no generator '%s'; fallow gen --help lists them", argv[0]);
+        return FLW_EXIT_USAGE;
+    }
+    *request = (struct request){.kind = kind, .values = flw_gen_initial_values(kind), .path = "-"};
+    current = kind;
+    list_options(kind, list);
+    snprintf(name, sizeof name, "gen %s", kind->name);
+    int code = flw_options_read(
+        &(struct flw_options){.command = name, .print_help = print_generator, .list = list},
+        request, argc, argv);
+    if (code != FLW_OPTIONS_READ) {
+        return code;
+    }
+    if (kind->word_help != NULL && optind < argc) { /* a bare word is the first option */
+        request->words[0] = argv[optind++];
+    }
+    if (optind < argc) {
+        flw_complain("%s cannot use '%s'; see fallow %s --help", name, argv[optind], name);
+        return FLW_EXIT_USAGE;
+    }
+    for (size_t i = 0; i < kind->option_count; i++) {
+        if (request->words[i] != NULL &&
+            !choose(kind, &kind->options[i], request->words[i], &request->values.numbers[i])) {
+            return FLW_EXIT_USAGE;
+        }
+    }
+    return FLW_OPTIONS_READ;
 }
 
 /* ---- together ---- */
@@ -263,16 +240,13 @@ static int generate(const struct request *request)
 int flw_command_gen(int argc, char **argv)
 {
     struct request request;
-    if (argc < 2 || is_one_of(argv[1], "--help", "-h")) {
+    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         print_generators(argc < 2 ? stderr : stdout);
         return argc < 2 ? FLW_EXIT_USAGE : FLW_EXIT_OK;
     }
-    if (!parse(&request, argc, argv)) {
-        return FLW_EXIT_USAGE;
-    }
-    if (request.wants_help) {
-        print_generator(request.kind);
-        return FLW_EXIT_OK;
+    int code = parse(&request, argc - 1, argv + 1);
+    if (code != FLW_OPTIONS_READ) {
+        return code;
     }
     if (request.wants_list) {
         for (size_t i = 0; request.kind->options[0].words[i] != NULL; i++) {
