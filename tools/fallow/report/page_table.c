@@ -1,16 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/page_table.h"
 
+#include <string.h>
+
 #include "report/svg.h"
 #include "trace/trace.h"
 
-static void begin_table(FILE *out, const char *const *headings, size_t count)
+/* The headings with a bar between two. */
+static void begin_table(FILE *out, const char *headings)
 {
     fputs("<div class=scroll tabindex=0><table><thead><tr>", out);
-    for (size_t i = 0; i < count; i++) {
-        fprintf(out, "<th scope=col>%s</th>", headings[i]);
+    for (size_t length; *headings != '\0'; headings += length + (headings[length] == '|')) {
+        length = strcspn(headings, "|");
+        fprintf(out, "<th scope=col>%.*s</th>", (int)length, headings);
     }
     fputs("</tr></thead><tbody>\n", out);
+}
+
+static void begin_row(FILE *out, const char *name)
+{
+    fputs("<tr><th scope=row>", out);
+    flw_svg_escape(out, name);
+    fputs("</th>", out);
 }
 
 static void end_table(FILE *out)
@@ -31,29 +42,14 @@ static void write_real_cell(FILE *out, enum flw_svg_unit unit, bool is_known, do
     fprintf(out, "<td>%s</td>", is_known ? flw_svg_format(number, unit, value) : "-");
 }
 
-static double ratio_of(const struct flw_run_result *result)
-{
-    bool is_known = result->has_run &&
-                    result->statistics.peak_reserved_bytes != FLW_NOT_APPLICABLE &&
-                    result->peak_requested_bytes != 0;
-    return is_known ? (double)result->statistics.peak_reserved_bytes /
-                          (double)result->peak_requested_bytes
-                    : 0;
-}
-
 void flw_page_table_policies(const struct flw_sheet *sheet, FILE *out)
 {
-    static const char *const headings[] = {
-        "policy",   "peak requested", "peak reserved", "ratio",  "fragmentation", "failed",
-        "grow ops", "driver calls",   "events",        "steals", "waits",         "p50",
-        "p99",      "p99.9"};
-    begin_table(out, headings, sizeof headings / sizeof *headings);
+    begin_table(out, "policy|peak requested|peak reserved|ratio|fragmentation|failed|grow ops|"
+                     "driver calls|events|steals|waits|p50|p99|p99.9");
     for (size_t i = 0; i < sheet->policy_count; i++) {
         const struct flw_sheet_policy *policy = &sheet->policies[i];
         const struct flw_run_result *result = policy->result;
-        fputs("<tr><th scope=row>", out);
-        flw_svg_escape(out, policy->label);
-        fputs("</th>", out);
+        begin_row(out, policy->label);
         if (!result->has_run) {
             fputs("<td colspan=13>", out);
             flw_svg_escape(out, result->message);
@@ -62,7 +58,7 @@ void flw_page_table_policies(const struct flw_sheet *sheet, FILE *out)
         }
         write_cell(out, FLW_SVG_BYTES, result->peak_requested_bytes);
         write_cell(out, FLW_SVG_BYTES, result->statistics.peak_reserved_bytes);
-        write_real_cell(out, FLW_SVG_RATIO, ratio_of(result) > 0, ratio_of(result));
+        write_real_cell(out, FLW_SVG_RATIO, flw_sheet_ratio(policy) > 0, flw_sheet_ratio(policy));
         write_real_cell(out, FLW_SVG_RATIO, policy->has_series && policy->frame_count != 0,
                         policy->fragmentation);
         write_cell(out, FLW_SVG_COUNT, result->failure_count);
@@ -135,18 +131,15 @@ static void write_time_cells(const struct flw_sheet_policy *policy, FILE *out)
 }
 
 /* A row a policy that ran. */
-static void write_more(const struct flw_sheet *sheet, const char *summary,
-                       const char *const *headings, size_t count,
+static void write_more(const struct flw_sheet *sheet, const char *summary, const char *headings,
                        void (*write_cells)(const struct flw_sheet_policy *, FILE *), FILE *out)
 {
     fprintf(out, "<details><summary>%s</summary>", summary);
-    begin_table(out, headings, count);
+    begin_table(out, headings);
     for (size_t i = 0; i < sheet->policy_count; i++) {
         const struct flw_sheet_policy *policy = &sheet->policies[i];
         if (policy->result->has_run) {
-            fputs("<tr><th scope=row>", out);
-            flw_svg_escape(out, policy->label);
-            fputs("</th>", out);
+            begin_row(out, policy->label);
             write_cells(policy, out);
             fputs("</tr>\n", out);
         }
@@ -157,30 +150,16 @@ static void write_more(const struct flw_sheet *sheet, const char *summary,
 
 void flw_page_table_more(const struct flw_sheet *sheet, FILE *out)
 {
-    static const char *const memory[] = {"policy",
-                                         "requested then",
-                                         "rounding then",
-                                         "free then",
-                                         "segments",
-                                         "blocks",
-                                         "holes",
-                                         "largest hole",
-                                         "sum of hole\302\262 / reserved\302\262",
-                                         "reserved at the end",
-                                         "mean ratio"};
-    static const char *const work[] = {"policy",      "taken from the driver",
-                                       "released",    "driver time (model)",
-                                       "cache hits",  "splits",
-                                       "merges",      "remaps",
-                                       "remap waits", "deferred"};
-    static const char *const times[] = {"policy", "alloc mean", "p50",       "p90", "p99",
-                                        "p99.9",  "max",        "free mean", "p50", "p90",
-                                        "p99",    "p99.9",      "max"};
-    write_more(sheet, "More of the memory at the peak of reserved", memory,
-               sizeof memory / sizeof *memory, write_memory_cells, out);
-    write_more(sheet, "More of the driver and of blocks", work, sizeof work / sizeof *work,
+    write_more(sheet, "More of the memory at the peak of reserved",
+               "policy|requested then|rounding then|free then|segments|blocks|holes|largest hole|"
+               "sum of hole\302\262 / reserved\302\262|reserved at the end|mean ratio",
+               write_memory_cells, out);
+    write_more(sheet, "More of the driver and of blocks",
+               "policy|taken from the driver|released|driver time (model)|cache hits|splits|"
+               "merges|remaps|remap waits|deferred",
                write_work_cells, out);
-    write_more(sheet, "Times of allocations and frees apart", times, sizeof times / sizeof *times,
+    write_more(sheet, "Times of allocations and frees apart",
+               "policy|alloc mean|p50|p90|p99|p99.9|max|free mean|p50|p90|p99|p99.9|max",
                write_time_cells, out);
 }
 
@@ -198,25 +177,13 @@ static void write_spread(FILE *out, enum flw_svg_unit unit, const struct flw_she
 
 void flw_page_table_owners(const struct flw_sheet *sheet, enum flw_sheet_kind kind, FILE *out)
 {
-    static const char *const headings[] = {"owner",
-                                           "bytes at the peak",
-                                           "blocks at the peak",
-                                           "blocks in all",
-                                           "size p50",
-                                           "p90",
-                                           "p99",
-                                           "max",
-                                           "life p50",
-                                           "p90",
-                                           "p99",
-                                           "max"};
     fputs("<details><summary>Numbers</summary>", out);
-    begin_table(out, headings, sizeof headings / sizeof *headings);
+    begin_table(out,
+                "owner|bytes at the peak|blocks at the peak|blocks in all|size p50|p90|p99|max|"
+                "life p50|p90|p99|max");
     for (size_t i = 0; i < sheet->category_count[kind]; i++) {
         const struct flw_sheet_category *category = &sheet->categories[kind][i];
-        fputs("<tr><th scope=row>", out);
-        flw_svg_escape(out, category->name);
-        fputs("</th>", out);
+        begin_row(out, category->name);
         write_cell(out, FLW_SVG_BYTES, category->at_peak_bytes);
         write_cell(out, FLW_SVG_COUNT, category->at_peak_count);
         write_cell(out, FLW_SVG_COUNT, category->sizes.count);
@@ -264,7 +231,7 @@ void flw_page_table_landing(const struct flw_sheet *sheets, size_t count, const 
             out, "requested",
             flw_svg_format(number, FLW_SVG_BYTES, (double)sheet->trace->peak_requested_bytes));
         for (size_t p = 0; p < sheet->policy_count; p++) {
-            double ratio = ratio_of(sheet->policies[p].result);
+            double ratio = flw_sheet_ratio(&sheet->policies[p]);
             const char *text = ratio > 0 ? flw_svg_format(number, FLW_SVG_RATIO, ratio) : "-";
             write_labelled_cell(out, sheet->policies[p].label, text);
         }

@@ -62,15 +62,23 @@ static int compare_begin(const void *a, const void *b)
                           (x->rectangle->block < y->rectangle->block);
 }
 
-/* The heaviest by size and lifetime, in order of their beginning. */
-static size_t choose_polygons(const struct flw_sheet_policy *policy, struct polygon *polygons)
+/* All of them, the heaviest by size and lifetime first; the caller frees it. */
+static const struct flw_sheet_rectangle **sort_by_weight(const struct flw_sheet_policy *policy)
 {
     size_t count = policy->rectangle_count;
-    const struct flw_sheet_rectangle **order = flw_host_alloc(count, sizeof(void *));
+    const struct flw_sheet_rectangle **order = flw_host_alloc(count, sizeof *order);
     for (size_t i = 0; i < count; i++) {
         order[i] = &policy->rectangles[i];
     }
-    qsort(order, count, sizeof(void *), compare_weight);
+    qsort(order, count, sizeof *order, compare_weight);
+    return order;
+}
+
+/* The heaviest, in order of their beginning. */
+static size_t choose_polygons(const struct flw_sheet_policy *policy, struct polygon *polygons)
+{
+    size_t count = policy->rectangle_count;
+    const struct flw_sheet_rectangle **order = sort_by_weight(policy);
     size_t chosen = flw_min(count, POLYGONS);
     for (size_t i = 0; i < chosen; i++) {
         polygons[i].rectangle = order[i];
@@ -405,11 +413,7 @@ void flw_picture_strip(const struct flw_sheet *sheet, const struct flw_sheet_pol
         fputs("<p class=none>This policy's addresses are not known.</p>\n", out);
         return;
     }
-    const struct flw_sheet_rectangle **order = flw_host_alloc(count, sizeof(void *));
-    for (size_t i = 0; i < count; i++) {
-        order[i] = &policy->rectangles[i];
-    }
-    qsort(order, count, sizeof(void *), compare_weight);
+    const struct flw_sheet_rectangle **order = sort_by_weight(policy);
     size_t shown = flw_min(count, STRIP_RECTANGLES);
     qsort(order, shown, sizeof(void *), compare_address);
     size_t island_count = find_islands(order, shown, islands);

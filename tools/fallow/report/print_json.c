@@ -4,15 +4,13 @@
 #include "trace/jsonwriter.h"
 #include "trace/trace.h"
 
-#include "report/verdict.h"
-
 /* --- one policy ----------------------------------------------------------------------------------
  */
 
 static void print_peaks(const struct flw_sheet_policy *policy, struct flw_json_writer *out)
 {
     const struct flw_run_result *result = policy->result;
-    double ratio = flw_verdict_ratio(policy);
+    double ratio = flw_sheet_ratio(policy);
     bool has_series = policy->peak_reserved_op != FLW_UNKNOWN;
     FLW_JSON_COUNTS(out, {"peak_requested_bytes", result->peak_requested_bytes},
                     {"peak_block_bytes", policy->peak_block_bytes},

@@ -7,7 +7,6 @@
 #include "trace/trace.h"
 
 #include "common/figures.h"
-#include "report/verdict.h"
 
 #define WIDTH      80
 #define NAME_WIDTH 24
@@ -35,7 +34,7 @@ static bool has_room(const struct flw_sheet *sheets, size_t count)
 
 static void print_cell(const struct flw_sheet_policy *policy, FILE *out)
 {
-    double ratio = flw_verdict_ratio(policy);
+    double ratio = flw_sheet_ratio(policy);
     bool has_failed = policy->result->policy->lends && policy->result->failure_count != 0;
     if (has_failed || ratio <= 0) {
         fprintf(out, " %5s", has_failed ? "!" : "-");

@@ -71,8 +71,8 @@ static void print_row(const struct flw_sheet *sheet, const struct flw_sheet_poli
     flw_format_bytes(result->statistics.peak_reserved_bytes, unit, reserved);
     flw_format_optional(result->failure_count, failed);
     flw_format_optional(result->statistics.driver_call_count, calls);
-    if (flw_verdict_ratio(policy) > 0) {
-        snprintf(ratio, sizeof ratio, "%.3f", flw_verdict_ratio(policy));
+    if (flw_sheet_ratio(policy) > 0) {
+        snprintf(ratio, sizeof ratio, "%.3f", flw_sheet_ratio(policy));
     }
     if (reference != NULL && result->statistics.peak_reserved_bytes != FLW_NOT_APPLICABLE &&
         policy != reference) {

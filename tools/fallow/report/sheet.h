@@ -251,6 +251,18 @@ static inline const struct flw_sheet_frame *flw_sheet_frame(const struct flw_she
     return NULL;
 }
 
+/* Reserved over requested at their peaks; 0 unknown. */
+static inline double flw_sheet_ratio(const struct flw_sheet_policy *policy)
+{
+    const struct flw_run_result *result = policy->result;
+    bool is_known = result->statistics.peak_reserved_bytes != FLW_NOT_APPLICABLE &&
+                    result->peak_requested_bytes != FLW_NOT_APPLICABLE &&
+                    result->peak_requested_bytes != 0;
+    return is_known ? (double)result->statistics.peak_reserved_bytes /
+                          (double)result->peak_requested_bytes
+                    : 0;
+}
+
 /* FLW_UNKNOWN where either is. */
 static inline uint64_t flw_sheet_subtract(uint64_t whole, uint64_t part)
 {

@@ -53,17 +53,6 @@ const struct flw_sheet_policy *flw_verdict_best(const struct flw_sheet *sheet)
     return best;
 }
 
-double flw_verdict_ratio(const struct flw_sheet_policy *policy)
-{
-    const struct flw_run_result *result = policy->result;
-    bool is_known = result->statistics.peak_reserved_bytes != FLW_NOT_APPLICABLE &&
-                    result->peak_requested_bytes != FLW_NOT_APPLICABLE &&
-                    result->peak_requested_bytes != 0;
-    return is_known ? (double)result->statistics.peak_reserved_bytes /
-                          (double)result->peak_requested_bytes
-                    : 0;
-}
-
 /* "PyTorch held", "the model of PyTorch's policy holds" */
 static void name_reference(const struct flw_sheet *sheet, const struct flw_sheet_policy *reference,
                            char *out, size_t room)

@@ -16,9 +16,6 @@ const struct flw_sheet_policy *flw_verdict_reference(const struct flw_sheet *she
  * Not the driver alone: it holds least by making every free wait. */
 const struct flw_sheet_policy *flw_verdict_best(const struct flw_sheet *sheet);
 
-/* Reserved over requested at their peaks; 0 unknown. */
-double flw_verdict_ratio(const struct flw_sheet_policy *policy);
-
 void flw_verdict_write(const struct flw_sheet *sheet, char *out, size_t room);
 
 #endif

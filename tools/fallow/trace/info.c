@@ -8,24 +8,15 @@
 #include <string.h>
 
 #include "common/command.h"
+#include "common/figures.h"
 #include "facts.h"
 #include "verbs.h"
 
 #define LISTED_MAX 12 /* streams, settings, header lines */
 
-/* 1234567 as 1,234,567; `text` has room for 32. */
 static const char *put_commas(uint64_t number, char *text)
 {
-    char digits[24];
-    int count = snprintf(digits, sizeof digits, "%" PRIu64, number);
-    char *out = text;
-    for (int i = 0; i < count; i++) {
-        if (i > 0 && (count - i) % 3 == 0) {
-            *out++ = ',';
-        }
-        *out++ = digits[i];
-    }
-    *out = '\0';
+    flw_format_count(number, text);
     return text;
 }
 
@@ -36,7 +27,7 @@ static void print_label(const char *label)
 
 static void print_count(const char *label, uint64_t number, const char *unit)
 {
-    char text[32];
+    char text[FLW_FIGURE_BYTES];
     print_label(label);
     printf("%s%s", put_commas(number, text), unit);
 }
@@ -58,7 +49,7 @@ static void print_peak(const char *label, uint64_t bytes)
     print_label(label);
     print_bytes(bytes);
     if (bytes >= 1024) {
-        char text[32];
+        char text[FLW_FIGURE_BYTES];
         printf(" (%s bytes)", put_commas(bytes, text));
     }
     printf("\n");
@@ -69,7 +60,7 @@ static void print_peak(const char *label, uint64_t bytes)
 /* ", N sizes from A to B" of the allocated blocks. */
 static void print_sizes(const struct flw_trace_facts *facts)
 {
-    char text[32];
+    char text[FLW_FIGURE_BYTES];
     if (facts->has_sizes) {
         printf(", %s size%s from ", put_commas(facts->distinct_sizes, text),
                facts->distinct_sizes == 1 ? "" : "s");
@@ -88,7 +79,7 @@ static void print_blocks(const struct flw_trace_facts *facts)
     print_count("at the start", trace->initial_count, " blocks, ");
     print_bytes(facts->start_bytes);
     if (trace->segment_count > 0) {
-        char text[32];
+        char text[FLW_FIGURE_BYTES];
         printf("; %s segment%s, ", put_commas(trace->segment_count, text),
                trace->segment_count == 1 ? "" : "s");
         print_bytes(trace->recorded_initial_reserved_bytes);
