@@ -95,7 +95,7 @@ static struct flw_bench_options make_options(uint64_t count)
                                       .seed = 1};
 }
 
-static struct tally run_shape(flw_bench_shape shape, const struct flw_bench_options *options,
+static struct tally run_shape(flw_bench_shape *shape, const struct flw_bench_options *options,
                               struct flw_bench_report *report, struct tally tally)
 {
     char message[FLW_BENCH_MESSAGE_BYTES] = "";
@@ -111,7 +111,7 @@ static struct tally run_shape(flw_bench_shape shape, const struct flw_bench_opti
 
 /* Everything but --count operations is the same, whatever the count: what makes two runs under
  * callgrind comparable. */
-static void expect_exact_counts(flw_bench_shape shape, struct flw_bench_options options)
+static void expect_exact_counts(flw_bench_shape *shape, struct flw_bench_options options)
 {
     struct flw_bench_report first = {0}, second = {0};
     options.count = 1003;

@@ -56,7 +56,7 @@ static const char help[] =
 
 struct shape {
     const char *name;
-    flw_bench_shape run;
+    flw_bench_shape *run;
     uint64_t live_count; /* default */
     size_t stream_count, thread_count;
 };

@@ -182,13 +182,9 @@ struct flw_bench_loop {
 };
 
 /* Each returns the number of failed calls. */
-typedef uint64_t (*flw_bench_run)(const struct flw_bench_loop *loop, struct flw_bench_range range);
-uint64_t flw_bench_run_pair(const struct flw_bench_loop *loop, struct flw_bench_range range);
-uint64_t flw_bench_run_pair_drawn(const struct flw_bench_loop *loop, struct flw_bench_range range);
-uint64_t flw_bench_run_pair_sized(const struct flw_bench_loop *loop, struct flw_bench_range range);
-uint64_t flw_bench_run_replace(const struct flw_bench_loop *loop, struct flw_bench_range range);
-uint64_t flw_bench_run_streams(const struct flw_bench_loop *loop, struct flw_bench_range range);
-uint64_t flw_bench_run_deferred(const struct flw_bench_loop *loop, struct flw_bench_range range);
+typedef uint64_t flw_bench_run(const struct flw_bench_loop *loop, struct flw_bench_range range);
+flw_bench_run flw_bench_run_pair, flw_bench_run_pair_drawn, flw_bench_run_pair_sized,
+    flw_bench_run_replace, flw_bench_run_streams, flw_bench_run_deferred;
 
 /* flw_bench_run_deferred polls after so many operations. */
 #define FLW_BENCH_POLL_EVERY 64
@@ -203,34 +199,17 @@ uint64_t flw_bench_drain(const struct flw_bench_loop *loop, uint64_t count);
 struct flw_bench_keys {
     const char *median, *min;
 };
-double flw_bench_time(const struct flw_bench_loop *loop, flw_bench_run run, uint64_t count,
+double flw_bench_time(const struct flw_bench_loop *loop, flw_bench_run *run, uint64_t count,
                       struct flw_bench_report *report, struct flw_bench_keys keys);
 
 /* ---- shapes ---- */
 
 /* Each measures and fills the report. False: message says what could not be set up. */
-typedef bool (*flw_bench_shape)(const struct flw_bench_options *options, struct flw_bench_bed *bed,
-                                struct flw_bench_report *report, char *message);
-bool flw_bench_pair(const struct flw_bench_options *options, struct flw_bench_bed *bed,
-                    struct flw_bench_report *report, char *message);
-bool flw_bench_replace(const struct flw_bench_options *options, struct flw_bench_bed *bed,
-                       struct flw_bench_report *report, char *message);
-bool flw_bench_holes(const struct flw_bench_options *options, struct flw_bench_bed *bed,
-                     struct flw_bench_report *report, char *message);
-bool flw_bench_deferred(const struct flw_bench_options *options, struct flw_bench_bed *bed,
-                        struct flw_bench_report *report, char *message);
-bool flw_bench_streams(const struct flw_bench_options *options, struct flw_bench_bed *bed,
-                       struct flw_bench_report *report, char *message);
-bool flw_bench_threads(const struct flw_bench_options *options, struct flw_bench_bed *bed,
-                       struct flw_bench_report *report, char *message);
-bool flw_bench_handoff(const struct flw_bench_options *options, struct flw_bench_bed *bed,
-                       struct flw_bench_report *report, char *message);
-bool flw_bench_lease(const struct flw_bench_options *options, struct flw_bench_bed *bed,
-                     struct flw_bench_report *report, char *message);
-bool flw_bench_pinned(const struct flw_bench_options *options, struct flw_bench_bed *bed,
-                      struct flw_bench_report *report, char *message);
-bool flw_bench_staged(const struct flw_bench_options *options, struct flw_bench_bed *bed,
-                      struct flw_bench_report *report, char *message);
+typedef bool flw_bench_shape(const struct flw_bench_options *options, struct flw_bench_bed *bed,
+                             struct flw_bench_report *report, char *message);
+flw_bench_shape flw_bench_pair, flw_bench_replace, flw_bench_holes, flw_bench_deferred,
+    flw_bench_streams, flw_bench_threads, flw_bench_handoff, flw_bench_lease, flw_bench_pinned,
+    flw_bench_staged;
 
 int flw_command_bench(int argc, char **argv);
 

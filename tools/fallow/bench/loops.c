@@ -129,7 +129,7 @@ uint64_t flw_bench_drain(const struct flw_bench_loop *loop, uint64_t count)
     return failures;
 }
 
-double flw_bench_time(const struct flw_bench_loop *loop, flw_bench_run run, uint64_t count,
+double flw_bench_time(const struct flw_bench_loop *loop, flw_bench_run *run, uint64_t count,
                       struct flw_bench_report *report, struct flw_bench_keys keys)
 {
     double ns[FLW_BENCH_BATCHES];

@@ -34,7 +34,7 @@ static uint64_t run_staged(const struct flw_bench_loop *loop, struct flw_bench_r
 }
 
 static bool bench(const struct flw_bench_options *options, struct flw_bench_bed *bed,
-                  struct flw_bench_report *report, char *message, flw_bench_run run)
+                  struct flw_bench_report *report, char *message, flw_bench_run *run)
 {
     fallow_host *host = NULL;
     fallow_host_stats before, after;

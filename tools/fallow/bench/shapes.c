@@ -51,7 +51,7 @@ bool flw_bench_pair(const struct flw_bench_options *options, struct flw_bench_be
 {
     struct flw_bench_steps steps = {0};
     struct flw_bench_loop loop = make_loop(options, bed);
-    flw_bench_run run = options->is_sized ? flw_bench_run_pair_sized : flw_bench_run_pair;
+    flw_bench_run *run = options->is_sized ? flw_bench_run_pair_sized : flw_bench_run_pair;
     (void)message;
     if (options->sizes != FLW_BENCH_SIZE_ONE) {
         flw_bench_steps_init(&steps, options, 1, options->seed);

@@ -37,7 +37,7 @@ struct crew {
     size_t started_count;
     const struct flw_bench_policy *policy;
     void *pool;
-    flw_bench_run run;
+    flw_bench_run *run;
     size_t active; /* workers below this index run */
     uint64_t count;
     bool is_over;
