@@ -166,45 +166,6 @@ static void count_distinct(struct flw_sheet *sheet, uint64_t *sizes)
     }
 }
 
-/* The n-th largest of `count` weights, n from 1; reorders them. */
-static uint64_t select_nth(uint64_t *weights, size_t count, size_t n)
-{
-    size_t low = 0;
-    size_t high = count - 1;
-    size_t place = count - n; /* in ascending order */
-    while (low < high) {
-        uint64_t pivot = weights[low + (high - low) / 2];
-        size_t i = low;
-        size_t j = high;
-        while (i <= j) {
-            while (weights[i] < pivot) {
-                i++;
-            }
-            while (weights[j] > pivot) {
-                j--;
-            }
-            if (i > j) {
-                break;
-            }
-            uint64_t kept = weights[i];
-            weights[i++] = weights[j];
-            weights[j] = kept;
-            if (j == 0) {
-                break;
-            }
-            j--;
-        }
-        if (place <= j) {
-            high = j;
-        } else if (place >= i) {
-            low = i;
-        } else {
-            break;
-        }
-    }
-    return weights[place];
-}
-
 static uint64_t weigh(const struct flw_op *op, uint64_t begin_op, uint64_t end_op)
 {
     uint64_t weight = 0;
@@ -225,7 +186,8 @@ static void select_blocks(const struct flw_sheet *sheet, uint64_t *weights, stru
         }
     }
     size_t kept_count = flw_min(count, FLW_SHEET_RECTANGLES);
-    uint64_t least = count > kept_count ? select_nth(weights, count, kept_count) : 0;
+    qsort(weights, count, sizeof *weights, flw_compare_u64);
+    uint64_t least = count > kept_count ? weights[count - kept_count] : 0;
     size_t tie_count = kept_count;
     for (size_t i = 0; i < count; i++) {
         tie_count -= weights[i] > least;

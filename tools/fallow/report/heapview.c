@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/compare.h"
 #include "trace/trace.h"
 
 #include "common/tool_host.h"
@@ -117,13 +118,6 @@ void flw_heapview_measure(const struct flw_heapview *view, struct flw_holes *out
 /* --- frames --------------------------------------------------------------------------------------
  */
 
-static int compare_sizes(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a;
-    uint64_t y = *(const uint64_t *)b;
-    return (x < y) - (x > y);
-}
-
 /* Blocks of at least so many bytes are shown; *out_tie_count of those with exactly so many. */
 static void find_threshold(const struct flw_heapview *view, uint64_t *out_bytes,
                            size_t *out_tie_count)
@@ -137,10 +131,11 @@ static void find_threshold(const struct flw_heapview *view, uint64_t *out_bytes,
     for (size_t i = 0; i < view->block_count; i++) {
         sizes[i] = taken_bytes(view, view->blocks[i].block);
     }
-    qsort(sizes, view->block_count, sizeof *sizes, compare_sizes);
-    *out_bytes = sizes[FLW_SHEET_RECTANGLES - 1];
+    qsort(sizes, view->block_count, sizeof *sizes, flw_compare_u64);
+    size_t first = view->block_count - FLW_SHEET_RECTANGLES;
+    *out_bytes = sizes[first];
     *out_tie_count = 0;
-    for (size_t i = FLW_SHEET_RECTANGLES; i > 0 && sizes[i - 1] == *out_bytes; i--) {
+    for (size_t i = first; i < view->block_count && sizes[i] == *out_bytes; i++) {
         (*out_tie_count)++;
     }
     flw_host_free(sizes);
