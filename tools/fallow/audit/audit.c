@@ -160,9 +160,7 @@ static void remove_folder(const char *folder)
 static bool write_report(const struct order *order, struct flw_findings *findings)
 {
     struct flw_draft draft;
-    if (!flw_draft_begin(&draft, "audit: ")) {
-        return false;
-    }
+    flw_draft_begin(&draft, "audit: ");
     (order->is_json ? flw_findings_print_json : flw_findings_print)(draft.file, findings,
                                                                     &order->view);
     return flw_draft_end(&draft, true, order->output);

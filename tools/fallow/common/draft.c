@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/command.h"
+#include "common/tool_host.h"
 
 #define MESSAGE_BYTES 512
 
@@ -96,14 +97,13 @@ static bool write_text(const char *path, const char *text, size_t length, char *
     return write_and_rename(path, text, length, message);
 }
 
-bool flw_draft_begin(struct flw_draft *draft, const char *prefix)
+void flw_draft_begin(struct flw_draft *draft, const char *prefix)
 {
     *draft = (struct flw_draft){.prefix = prefix};
     draft->file = open_memstream(&draft->text, &draft->length);
     if (draft->file == NULL) {
-        flw_complain("%sout of host memory", prefix);
+        flw_host_refuse(1, BUFSIZ);
     }
-    return draft->file != NULL;
 }
 
 bool flw_draft_end(struct flw_draft *draft, bool is_good, const char *path)

@@ -18,8 +18,7 @@ struct flw_draft {
     size_t length;
 };
 
-/* False: said, and nothing to end. */
-bool flw_draft_begin(struct flw_draft *draft, const char *prefix);
+void flw_draft_begin(struct flw_draft *draft, const char *prefix);
 
 /* False: said, and no text. `is_good`: all of it was printed. `path` NULL: the text alone is wanted, and
  * is the caller's to free. */

@@ -12,7 +12,7 @@
 #include <jemalloc/jemalloc.h>
 #endif
 
-static _Noreturn void refuse(size_t count, size_t bytes)
+void flw_host_refuse(size_t count, size_t bytes)
 {
     fflush(stdout);
     fprintf(stderr,
@@ -38,7 +38,7 @@ static void *get(size_t count, size_t bytes, size_t align_bytes)
 #endif
     }
     if (memory == NULL) {
-        refuse(count, bytes);
+        flw_host_refuse(count, bytes);
     }
     return memory;
 }

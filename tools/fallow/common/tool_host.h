@@ -23,6 +23,9 @@ void *flw_host_grow(void *memory, size_t *capacity, size_t count, size_t bytes);
 /* The same on lines of its own. */
 void *flw_host_lines(size_t count, size_t bytes);
 
+/* Says that the host refused so much, and ends the command. */
+_Noreturn void flw_host_refuse(size_t count, size_t bytes);
+
 /* NULL is allowed. */
 void flw_host_free(void *memory);
 

@@ -14,6 +14,7 @@
 #include "common/command.h"
 #include "common/draft.h"
 #include "common/subcommand.h"
+#include "common/tool_host.h"
 #include "help/manual.h"
 
 static const char help[] =
@@ -46,12 +47,11 @@ static int run_help(const struct flw_subcommand *subcommand, const char *word)
 static char *read_all(int file)
 {
     off_t length = lseek(file, 0, SEEK_END);
-    char *text = length < 0 ? NULL : malloc((size_t)length + 1);
-    if (text != NULL && pread(file, text, (size_t)length, 0) == length) {
-        text[length] = '\0';
+    char *text = flw_host_alloc(length < 0 ? 1 : (size_t)length + 1, 1);
+    if (length >= 0 && pread(file, text, (size_t)length, 0) == length) {
         return text;
     }
-    free(text);
+    flw_host_free(text);
     return NULL;
 }
 
@@ -86,16 +86,15 @@ static void page_name(const struct flw_subcommand *subcommand, char name[static 
 
 static bool add_own_help(FILE *out)
 {
-    char *text = NULL;
-    size_t length = 0;
-    FILE *memory = open_memstream(&text, &length);
-    if (memory == NULL) {
+    struct flw_draft draft;
+    flw_draft_begin(&draft, "help: ");
+    flw_subcommand_print_help(draft.file);
+    if (!flw_draft_end(&draft, true, NULL)) {
         return false;
     }
-    flw_subcommand_print_help(memory);
-    bool is_added = fclose(memory) == 0 && flw_manual_add(out, NULL, text);
-    free(text);
-    return is_added;
+    flw_manual_add(out, NULL, draft.text);
+    free(draft.text);
+    return true;
 }
 
 static bool add_help(FILE *out, const struct flw_subcommand *subcommand, const char *word)
@@ -103,9 +102,11 @@ static bool add_help(FILE *out, const struct flw_subcommand *subcommand, const c
     char heading[160];
     char *text = capture_help(subcommand, word);
     snprintf(heading, sizeof heading, "fallow %s %s", subcommand->name, word == NULL ? "" : word);
-    bool is_added = text != NULL && flw_manual_add(out, word == NULL ? NULL : heading, text);
-    free(text);
-    return is_added;
+    if (text != NULL) {
+        flw_manual_add(out, word == NULL ? NULL : heading, text);
+    }
+    flw_host_free(text);
+    return text != NULL;
 }
 
 /* All pages but the own. A subcommand's begin with fallow's. */
@@ -154,9 +155,7 @@ static bool print_page(FILE *out, const struct flw_subcommand *subcommand)
 static int write_page(const struct flw_subcommand *subcommand, const char *path)
 {
     struct flw_draft draft;
-    if (!flw_draft_begin(&draft, "help: ")) {
-        return FLW_EXIT_FAILED;
-    }
+    flw_draft_begin(&draft, "help: ");
     bool is_good = print_page(draft.file, subcommand);
     return flw_draft_end(&draft, is_good, path) ? FLW_EXIT_OK : FLW_EXIT_FAILED;
 }

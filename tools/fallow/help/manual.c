@@ -2,9 +2,10 @@
 #include "help/manual.h"
 
 #include <ctype.h>
-#include <stdlib.h>
+#include <stdbool.h>
 #include <string.h>
 
+#include "common/tool_host.h"
 #include "fallow/fallow.h"
 
 /* One help text on its way into the page. */
@@ -317,36 +318,27 @@ void flw_manual_begin(FILE *out, const char *name, const char *summary)
     put_line(out, summary, strlen(summary));
 }
 
-/* The lines of a text, which loses its ends of lines; false: out of host memory. */
-static bool cut_lines(char *text, struct manual *manual)
+/* The lines of a text, which loses its ends of lines. */
+static void cut_lines(char *text, struct manual *manual)
 {
-    size_t count = 1;
-    for (const char *at = text; (at = strchr(at, '\n')) != NULL; at++) {
-        count++;
-    }
-    manual->lines = calloc(count, sizeof *manual->lines);
-    if (manual->lines == NULL) {
-        return false;
-    }
-    for (char *line = text; line != NULL && *line != '\0';) {
-        char *end = strchr(line, '\n');
+    size_t capacity = 0;
+    for (char *end, *line = text; line != NULL && *line != '\0'; line = end) {
+        end = strchr(line, '\n');
+        manual->lines =
+            flw_host_grow(manual->lines, &capacity, manual->line_count + 1, sizeof *manual->lines);
         manual->lines[manual->line_count++] = line;
         if (end != NULL) {
             *end++ = '\0';
         }
-        line = end;
     }
-    return true;
 }
 
-bool flw_manual_add(FILE *out, const char *heading, const char *help)
+void flw_manual_add(FILE *out, const char *heading, const char *help)
 {
     struct manual manual = {.out = out};
-    char *text = strdup(help);
-    if (text == NULL || !cut_lines(text, &manual)) {
-        free(text);
-        return false;
-    }
+    char *text = flw_host_alloc(strlen(help) + 1, 1);
+    strcpy(text, help);
+    cut_lines(text, &manual);
     if (heading != NULL) {
         put_heading(&manual, heading);
         manual.is_part = true;
@@ -363,9 +355,8 @@ bool flw_manual_add(FILE *out, const char *heading, const char *help)
             i = line[0] == ' ' ? put_list(&manual, i) : put_paragraph(&manual, i);
         }
     }
-    free(manual.lines);
-    free(text);
-    return true;
+    flw_host_free(manual.lines);
+    flw_host_free(text);
 }
 
 static void put_reference(FILE *out, const char *name)

@@ -10,15 +10,13 @@
 #ifndef FLW_TOOL_MANUAL_H
 #define FLW_TOOL_MANUAL_H
 
-#include <stdbool.h>
 #include <stdio.h>
 
 /* The head of the page `name`, and its section NAME. */
 void flw_manual_begin(FILE *out, const char *name, const char *summary);
 
-/* A help text, as sections of the page; with a heading, as parts of a section of that name. False: out of
- * host memory, and nothing was printed. */
-bool flw_manual_add(FILE *out, const char *heading, const char *help);
+/* A help text, as sections of the page; with a heading, as parts of a section of that name. */
+void flw_manual_add(FILE *out, const char *heading, const char *help);
 
 /* The last section, SEE ALSO: names of other pages, one after the other, then the end. */
 void flw_manual_begin_references(FILE *out, const char *name);

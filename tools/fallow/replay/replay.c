@@ -161,9 +161,7 @@ static int run_policies(const struct options *options, const struct flw_run_setu
 static int print_json(const struct flw_report *report, const char *path)
 {
     struct flw_draft draft;
-    if (!flw_draft_begin(&draft, "")) {
-        return FLW_EXIT_FAILED;
-    }
+    flw_draft_begin(&draft, "");
     flw_report_print_json(report, draft.file);
     return flw_draft_end(&draft, true, path) ? FLW_EXIT_OK : FLW_EXIT_FAILED;
 }

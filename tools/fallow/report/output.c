@@ -43,8 +43,8 @@ static void name_page(const struct flw_report_options *options, const struct flw
 static bool write_page(const struct flw_sheet *sheet, const char *path)
 {
     struct flw_draft draft;
-    return flw_draft_begin(&draft, "") &&
-           flw_draft_end(&draft, flw_page_write(sheet, draft.file), path);
+    flw_draft_begin(&draft, "");
+    return flw_draft_end(&draft, flw_page_write(sheet, draft.file), path);
 }
 
 bool flw_report_write_one(const struct flw_report_options *options, const struct flw_sheet *sheet,
@@ -52,9 +52,7 @@ bool flw_report_write_one(const struct flw_report_options *options, const struct
 {
     struct flw_draft draft;
     if (options->csv_path != NULL) {
-        if (!flw_draft_begin(&draft, "")) {
-            return false;
-        }
+        flw_draft_begin(&draft, "");
         flw_print_csv(sheet, draft.file);
         if (!flw_draft_end(&draft, true, options->csv_path)) {
             return false;
@@ -89,11 +87,9 @@ static bool write_landing(const struct flw_report_options *options, const struct
         links[i] = flw_host_alloc(PATH_BYTES, 1);
         name_page(options, &sheets[i], i, links[i]);
     }
-    bool is_good =
-        flw_draft_begin(&draft, "") &&
-        flw_draft_end(&draft,
-                      flw_page_write_landing(sheets, count, (const char *const *)links, draft.file),
-                      options->html_path);
+    flw_draft_begin(&draft, "");
+    bool is_good = flw_page_write_landing(sheets, count, (const char *const *)links, draft.file);
+    is_good = flw_draft_end(&draft, is_good, options->html_path);
     for (size_t i = 0; i < count; i++) {
         flw_host_free(links[i]);
     }
@@ -115,19 +111,12 @@ static void print_screen(const struct flw_report_options *options, const struct 
     }
 }
 
-static bool is_stdout(const char *path)
-{
-    return path != NULL && strcmp(path, "-") == 0;
-}
-
 bool flw_report_write_all(const struct flw_report_options *options, const struct flw_sheet *sheets,
                           size_t count)
 {
     struct flw_draft draft;
     if (options->json_path != NULL) {
-        if (!flw_draft_begin(&draft, "")) {
-            return false;
-        }
+        flw_draft_begin(&draft, "");
         flw_print_json(sheets, count, draft.file);
         if (!flw_draft_end(&draft, true, options->json_path)) {
             return false;
@@ -136,8 +125,8 @@ bool flw_report_write_all(const struct flw_report_options *options, const struct
     if (options->html_path != NULL && count > 1 && !write_landing(options, sheets, count)) {
         return false;
     }
-    if (!is_stdout(options->json_path) && !is_stdout(options->csv_path) &&
-        !is_stdout(options->html_path)) {
+    if (!flw_report_is_stdout(options->json_path) && !flw_report_is_stdout(options->csv_path) &&
+        !flw_report_is_stdout(options->html_path)) {
         print_screen(options, sheets, count);
     }
     return true;
@@ -146,54 +135,59 @@ bool flw_report_write_all(const struct flw_report_options *options, const struct
 /* --- thresholds ----------------------------------------------------------------------------------
  */
 
-static bool is_measured(const struct flw_run_result *result)
+/* What a threshold is held to; less than any of them where the policy does not say. */
+static double reserved_of(const struct flw_sheet_policy *policy)
 {
-    return strcmp(result->policy->name, flw_policy_bound.name) != 0 &&
-           result->statistics.peak_reserved_bytes != FLW_NOT_APPLICABLE;
+    const struct flw_run_result *result = policy->result;
+    bool is_measured = strcmp(result->policy->name, flw_policy_bound.name) != 0 &&
+                       result->statistics.peak_reserved_bytes != FLW_NOT_APPLICABLE;
+    return is_measured ? (double)result->statistics.peak_reserved_bytes : -1;
 }
 
-/* The worst only: one line. */
-static bool is_below_reserved(uint64_t most_bytes, const struct flw_sheet *sheets, size_t count)
+static double fragmentation_of(const struct flw_sheet_policy *policy)
+{
+    return policy->fragmentation;
+}
+
+/* The policy that is worst of those above `most`, the first of equals; NULL: none is. */
+static const struct flw_sheet_policy *find_worst(const struct flw_sheet *sheets, size_t count,
+                                                 double most,
+                                                 double (*measure)(const struct flw_sheet_policy *),
+                                                 const struct flw_sheet **out_of)
 {
     const struct flw_sheet_policy *worst = NULL;
-    const struct flw_sheet *of = NULL;
     for (size_t i = 0; i < count; i++) {
         for (size_t p = 0; p < sheets[i].policy_count; p++) {
-            const struct flw_sheet_policy *policy = &sheets[i].policies[p];
-            uint64_t bytes =
-                is_measured(policy->result) ? policy->result->statistics.peak_reserved_bytes : 0;
-            if (bytes > most_bytes &&
-                (worst == NULL || bytes > worst->result->statistics.peak_reserved_bytes)) {
-                worst = policy;
-                of = &sheets[i];
+            if (measure(&sheets[i].policies[p]) > most) {
+                worst = &sheets[i].policies[p];
+                most = measure(worst);
+                *out_of = &sheets[i];
             }
         }
     }
+    return worst;
+}
+
+static bool is_below_reserved(uint64_t most_bytes, const struct flw_sheet *sheets, size_t count)
+{
+    const struct flw_sheet *of = NULL;
+    const struct flw_sheet_policy *worst =
+        find_worst(sheets, count, (double)most_bytes, reserved_of, &of);
     if (worst != NULL) {
-        char bytes[FLW_FIGURE_BYTES];
-        char above[FLW_FIGURE_BYTES];
-        flw_format_count(worst->result->statistics.peak_reserved_bytes, bytes);
-        flw_format_count(worst->result->statistics.peak_reserved_bytes - most_bytes, above);
+        uint64_t bytes = worst->result->statistics.peak_reserved_bytes;
+        char held[FLW_FIGURE_BYTES], above[FLW_FIGURE_BYTES];
+        flw_format_count(bytes, held);
+        flw_format_count(bytes - most_bytes, above);
         flw_complain("%s: policy %s holds %s bytes, %s more than --max-reserved allows", of->title,
-                     worst->result->policy->name, bytes, above);
+                     worst->result->policy->name, held, above);
     }
     return worst == NULL;
 }
 
 static bool is_below_fragmentation(double most, const struct flw_sheet *sheets, size_t count)
 {
-    const struct flw_sheet_policy *worst = NULL;
     const struct flw_sheet *of = NULL;
-    for (size_t i = 0; i < count; i++) {
-        for (size_t p = 0; p < sheets[i].policy_count; p++) {
-            const struct flw_sheet_policy *policy = &sheets[i].policies[p];
-            if (policy->fragmentation > most &&
-                (worst == NULL || policy->fragmentation > worst->fragmentation)) {
-                worst = policy;
-                of = &sheets[i];
-            }
-        }
-    }
+    const struct flw_sheet_policy *worst = find_worst(sheets, count, most, fragmentation_of, &of);
     if (worst != NULL) {
         flw_complain("%s: policy %s has a fragmentation of %.3f at its peak, %.3f more than "
                      "--max-fragmentation allows",
@@ -214,10 +208,7 @@ static bool is_below_baseline(const char *path, const struct flw_sheet *sheets, 
         flw_complain("%s", message);
         return false;
     }
-    if (!flw_draft_begin(&draft, "")) {
-        flw_baseline_finish(&then);
-        return false;
-    }
+    flw_draft_begin(&draft, "");
     flw_print_json(sheets, count, draft.file);
     is_kept = flw_draft_end(&draft, true, NULL);
     if (is_kept) {

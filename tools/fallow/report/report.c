@@ -69,11 +69,6 @@ static const struct flw_option option_list[] = {
     {.name = NULL}};
 #undef OPTION
 
-static bool is_stdout(const char *path)
-{
-    return path != NULL && strcmp(path, "-") == 0;
-}
-
 static int parse(struct flw_report_options *options, int argc, char **argv)
 {
     static const struct flw_options command = {
@@ -88,8 +83,8 @@ static int parse(struct flw_report_options *options, int argc, char **argv)
         flw_complain("report needs a trace or a folder of them; see fallow report --help");
         return FLW_EXIT_USAGE;
     }
-    if (is_stdout(options->html_path) + is_stdout(options->json_path) +
-            is_stdout(options->csv_path) >
+    if (flw_report_is_stdout(options->html_path) + flw_report_is_stdout(options->json_path) +
+            flw_report_is_stdout(options->csv_path) >
         1) {
         flw_complain("only one of --html, --json and --csv can go to standard output");
         return FLW_EXIT_USAGE;

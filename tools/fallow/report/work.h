@@ -6,6 +6,8 @@
 #ifndef FLW_TOOL_REPORT_WORK_H
 #define FLW_TOOL_REPORT_WORK_H
 
+#include <string.h>
+
 #include "policies/plan.h"
 #include "report/sheet.h"
 
@@ -18,6 +20,11 @@ struct flw_report_options {
     double max_fragmentation;                                     /* INFINITY: none */
     bool times, is_ascii;
 };
+
+static inline bool flw_report_is_stdout(const char *path)
+{
+    return path != NULL && strcmp(path, "-") == 0;
+}
 
 /* An enum flw_exit. */
 int flw_report_work(const struct flw_report_options *options);
