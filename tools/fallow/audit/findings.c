@@ -7,37 +7,22 @@
 #include <string.h>
 
 #include "audit/symbols.h"
+#include "common/tool_host.h"
 
-static bool make_room(void **array, size_t *room, size_t count, size_t item_bytes)
-{
-    if (count < *room) {
-        return true;
-    }
-    size_t wanted = *room == 0 ? 64 : 2 * *room;
-    void *larger = realloc(*array, wanted * item_bytes);
-    if (larger != NULL) {
-        *array = larger;
-        *room = wanted;
-    }
-    return larger != NULL;
-}
-
-/* Its number; SIZE_MAX: no memory. */
-static size_t add_module(struct flw_findings *findings, const char *path)
+/* Its number. */
+static uint32_t add_module(struct flw_findings *findings, const char *path)
 {
     for (size_t i = 0; i < findings->module_count; i++) {
         if (strcmp(findings->modules[i].path, path) == 0) {
-            return i;
+            return (uint32_t)i;
         }
     }
-    char *copy = strdup(path);
-    if (copy == NULL || !make_room((void **)&findings->modules, &findings->module_room,
-                                   findings->module_count, sizeof *findings->modules)) {
-        free(copy);
-        return SIZE_MAX;
-    }
-    findings->modules[findings->module_count] = (struct flw_module){.path = copy};
-    return findings->module_count++;
+    findings->modules = flw_host_grow(findings->modules, &findings->module_room,
+                                      findings->module_count + 1, sizeof *findings->modules);
+    struct flw_module *module = &findings->modules[findings->module_count];
+    *module = (struct flw_module){.path = flw_host_alloc(strlen(path) + 1, 1)};
+    strcpy(module->path, path);
+    return (uint32_t)findings->module_count++;
 }
 
 static struct flw_finding *find_site(const struct flw_findings *findings, uint64_t id)
@@ -55,7 +40,7 @@ const struct flw_finding *flw_findings_site(const struct flw_findings *findings,
     return find_site(findings, id);
 }
 
-static bool add_site(struct flw_findings *findings, const struct flw_auditpage *page,
+static void add_site(struct flw_findings *findings, const struct flw_auditpage *page,
                      const struct flw_audit_site *from)
 {
     struct flw_finding *finding = find_site(findings, from->id);
@@ -66,29 +51,22 @@ static bool add_site(struct flw_findings *findings, const struct flw_auditpage *
         site->unread_value_count += from->unread_value_count;
         site->unread_range_count += from->unread_range_count;
         site->poisoned_count += from->poisoned_count;
-        return true;
+        return;
     }
-    if (!make_room((void **)&findings->sites, &findings->site_room, findings->site_count,
-                   sizeof *findings->sites)) {
-        return false;
-    }
+    findings->sites = flw_host_grow(findings->sites, &findings->site_room, findings->site_count + 1,
+                                    sizeof *findings->sites);
     finding = &findings->sites[findings->site_count];
     *finding = (struct flw_finding){.site = *from};
     for (uint32_t i = 0; i < from->frame_count; i++) {
         uint32_t module = from->frames[i].module;
-        size_t number = module == FLW_AUDIT_NO_MODULE
-                            ? FLW_AUDIT_NO_MODULE
-                            : add_module(findings, page->modules[module].path);
-        if (number == SIZE_MAX) {
-            return false;
+        if (module != FLW_AUDIT_NO_MODULE) {
+            finding->site.frames[i].module = add_module(findings, page->modules[module].path);
         }
-        finding->site.frames[i].module = (uint32_t)number;
     }
     findings->site_count++;
-    return true;
 }
 
-bool flw_findings_add(struct flw_findings *findings, const struct flw_auditpage *page)
+void flw_findings_add(struct flw_findings *findings, const struct flw_auditpage *page)
 {
     findings->process_count++;
 #define ADD(name, sentence) findings->counts.name += page->counts.name;
@@ -96,35 +74,30 @@ bool flw_findings_add(struct flw_findings *findings, const struct flw_auditpage 
 #undef ADD
     uint32_t count = atomic_load_explicit(&page->site_count, memory_order_acquire);
     for (uint32_t i = 0; i < count; i++) {
-        if (!add_site(findings, page, &page->sites[i])) {
-            return false;
-        }
+        add_site(findings, page, &page->sites[i]);
     }
-    return true;
 }
 
-bool flw_findings_read(struct flw_findings *findings, const char *folder, const char *name)
+void flw_findings_read(struct flw_findings *findings, const char *folder, const char *name)
 {
     DIR *entries = opendir(folder);
-    struct flw_auditpage *page = malloc(sizeof *page);
-    bool is_done = page != NULL;
-    for (struct dirent *entry; is_done && entries != NULL && (entry = readdir(entries)) != NULL;) {
+    struct flw_auditpage *page = flw_host_alloc(1, sizeof *page);
+    for (struct dirent *entry; entries != NULL && (entry = readdir(entries)) != NULL;) {
         char path[PATH_MAX];
         int length = snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
         if (strncmp(entry->d_name, name, strlen(name)) != 0 || length >= (int)sizeof path) {
             continue;
         }
         if (flw_auditpage_read(path, page)) {
-            is_done = flw_findings_add(findings, page);
+            flw_findings_add(findings, page);
         } else {
             findings->unreadable_count++;
         }
     }
-    free(page);
+    flw_host_free(page);
     if (entries != NULL) {
         closedir(entries);
     }
-    return is_done;
 }
 
 /* ---- frames */
@@ -207,9 +180,9 @@ void flw_findings_finish(struct flw_findings *findings)
 {
     for (size_t i = 0; i < findings->module_count; i++) {
         flw_symbols_close(findings->modules[i].symbols);
-        free(findings->modules[i].path);
+        flw_host_free(findings->modules[i].path);
     }
-    free(findings->modules);
-    free(findings->sites);
+    flw_host_free(findings->modules);
+    flw_host_free(findings->sites);
     *findings = (struct flw_findings){0};
 }

@@ -43,9 +43,9 @@ struct flw_findings_view {
     int exit_code, signal; /* of the command; signal 0: it ended by itself */
 };
 
-/* Reads every page whose path begins with the prefix. False: the host is out of memory. */
-bool flw_findings_read(struct flw_findings *findings, const char *folder, const char *name);
-bool flw_findings_add(struct flw_findings *findings, const struct flw_auditpage *page);
+/* Reads every page whose path begins with the prefix. */
+void flw_findings_read(struct flw_findings *findings, const char *folder, const char *name);
+void flw_findings_add(struct flw_findings *findings, const struct flw_auditpage *page);
 void flw_findings_sort(struct flw_findings *findings);
 const struct flw_finding *flw_findings_site(const struct flw_findings *findings, uint64_t id);
 void flw_findings_finish(struct flw_findings *findings);

@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/tool_host.h"
+
 typedef ElfW(Ehdr) elf_header;
 typedef ElfW(Shdr) elf_section;
 typedef ElfW(Sym) elf_symbol;
@@ -100,8 +102,8 @@ static bool read_functions(struct flw_symbols *symbols)
     }
     size_t room = table.sh_size / sizeof(elf_symbol);
     const char *text = (const char *)symbols->file + names.sh_offset;
-    symbols->functions = calloc(room + 1, sizeof *symbols->functions);
-    if (symbols->functions == NULL || text[names.sh_size - 1] != '\0') {
+    symbols->functions = flw_host_alloc(room, sizeof *symbols->functions);
+    if (text[names.sh_size - 1] != '\0') {
         return false;
     }
     for (size_t i = 0; i < room; i++) {
@@ -120,10 +122,7 @@ static bool read_functions(struct flw_symbols *symbols)
 
 struct flw_symbols *flw_symbols_open(const char *path)
 {
-    struct flw_symbols *symbols = calloc(1, sizeof *symbols);
-    if (symbols == NULL) {
-        return NULL;
-    }
+    struct flw_symbols *symbols = flw_host_alloc(1, sizeof *symbols);
     symbols->file = MAP_FAILED;
     if (!map_file(symbols, path) || !read_functions(symbols)) {
         flw_symbols_close(symbols);
@@ -140,8 +139,8 @@ void flw_symbols_close(struct flw_symbols *symbols)
     if (symbols->file != MAP_FAILED) {
         munmap(symbols->file, symbols->file_bytes);
     }
-    free(symbols->functions);
-    free(symbols);
+    flw_host_free(symbols->functions);
+    flw_host_free(symbols);
 }
 
 const char *flw_symbols_find(const struct flw_symbols *symbols, uint64_t address,

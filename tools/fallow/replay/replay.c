@@ -203,19 +203,13 @@ static int replay_on(const struct options *options, const struct flw_trace *trac
     size_t result_count = 0;
     int code = run_policies(options, &setup, results, &result_count);
     if (result_count != 0) {
-        struct flw_report report = {.trace = trace,
-                                    .program = program,
+        struct flw_report report = {.setup = &setup,
                                     .results = results,
                                     .result_count = result_count,
                                     .device_name = is_sim ? "simulated device" : device->name,
                                     .has_device = needs_device(options),
                                     .is_sim = is_sim,
                                     .is_by_time = lag.is_by_time,
-                                    .checks = setup.checks,
-                                    .lag_units = lag.units,
-                                    .device_bytes = setup.device_bytes,
-                                    .limit_bytes = options->plan.limit_bytes,
-                                    .pass_count = (unsigned)options->pass_count,
                                     .finds_limit = options->finds_limit};
         int print_code = print_results(options, &report);
         code = code == FLW_EXIT_OK ? print_code : code;

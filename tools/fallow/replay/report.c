@@ -56,7 +56,7 @@ static const char *const headings[COLUMN_COUNT][2] = {
 
 static struct flw_unit choose_unit(const struct flw_report *report)
 {
-    return flw_unit_choose(report->trace->peak_requested_bytes);
+    return flw_unit_choose(report->setup->trace->peak_requested_bytes);
 }
 
 const char *flw_report_label(const struct flw_report *report, const struct flw_policy *policy)
@@ -175,8 +175,8 @@ static void print_header(const struct flw_report *report, FILE *out)
     char events[CELL_BYTES];
     char allocs[CELL_BYTES];
     char initial[CELL_BYTES];
-    const struct flw_trace *trace = report->trace;
-    size_t stream_count = report->program->stream_count;
+    const struct flw_trace *trace = report->setup->trace;
+    size_t stream_count = report->setup->program->stream_count;
     flw_format_count(trace->event_count, events);
     flw_format_count(trace->alloc_count, allocs);
     fprintf(out, "trace   %s: %s events, %s allocations, %zu stream%s",
@@ -197,13 +197,14 @@ static void print_device(const struct flw_report *report, FILE *out)
 {
     char text[CELL_BYTES];
     fprintf(out, "device  %s, %" PRIu64 " GiB, ", report->device_name,
-            (uint64_t)(report->device_bytes / FLW_GIB));
-    if (report->limit_bytes != 0) {
-        flw_format_count(flw_div_up(report->limit_bytes, FLW_MIB), text);
+            (uint64_t)(report->setup->device_bytes / FLW_GIB));
+    if (report->setup->limit_bytes != 0) {
+        flw_format_count(flw_div_up(report->setup->limit_bytes, FLW_MIB), text);
         fprintf(out, "limit %s MiB, ", text);
     }
-    flw_format_count(report->is_by_time ? report->lag_units / 1000 : report->lag_units, text);
-    if (report->lag_units == 0) {
+    flw_format_count(
+        report->is_by_time ? report->setup->lag_units / 1000 : report->setup->lag_units, text);
+    if (report->setup->lag_units == 0) {
         fprintf(out, "no device work");
     } else if (!report->is_sim) {
         fprintf(out, "one small memset a block and use, reserved as each policy counts it");
@@ -212,9 +213,9 @@ static void print_device(const struct flw_report *report, FILE *out)
                 report->is_by_time ? "us of trace time" : "events");
     }
     fprintf(out, "%s\n",
-            !report->is_sim  ? ""
-            : report->checks ? ", rule checker on"
-                             : ", rule checker off");
+            !report->is_sim         ? ""
+            : report->setup->checks ? ", rule checker on"
+                                    : ", rule checker off");
 }
 
 static void print_matches(const struct flw_report *report, FILE *out)
@@ -244,7 +245,7 @@ static void print_matches(const struct flw_report *report, FILE *out)
 static void print_pools(const struct flw_report *report, FILE *out)
 {
     char note[FLW_PLAN_NOTE_BYTES];
-    flw_plan_say_pools(report->program, report->results, report->result_count, note);
+    flw_plan_say_pools(report->setup->program, report->results, report->result_count, note);
     if (note[0] != '\0') {
         fprintf(out, "%s\n", note);
     }
@@ -256,7 +257,7 @@ static void print_last_passes(const struct flw_report *report, FILE *out)
     char calls[CELL_BYTES];
     char events[CELL_BYTES];
     char waits[CELL_BYTES];
-    for (size_t i = 0; report->pass_count > 1 && i < report->result_count; i++) {
+    for (size_t i = 0; report->setup->pass_count > 1 && i < report->result_count; i++) {
         const struct flw_run_result *result = &report->results[i];
         if (!result->policy->lends) {
             continue;
@@ -265,7 +266,8 @@ static void print_last_passes(const struct flw_report *report, FILE *out)
         flw_format_optional(result->last_event_count, events);
         flw_format_optional(result->last_remap_wait_count, waits);
         fprintf(out, "pass %u of %s: %s driver calls, %s events, %s remap waits\n",
-                report->pass_count, flw_report_label(report, result->policy), calls, events, waits);
+                report->setup->pass_count, flw_report_label(report, result->policy), calls, events,
+                waits);
     }
 }
 
@@ -317,15 +319,15 @@ static void print_verdict(const struct flw_report *report, FILE *out)
     flw_format_bytes(subject->statistics.peak_reserved_bytes, unit, text);
     fprintf(out, "%s holds %s %s", flw_report_label(report, subject->policy), text, unit.name);
     const char *lead = " where PyTorch held";
-    bool is_pytorch =
-        report->trace->format != NULL && strstr(report->trace->format, "pytorch") != NULL;
+    bool is_pytorch = report->setup->trace->format != NULL &&
+                      strstr(report->setup->trace->format, "pytorch") != NULL;
     if (!is_pytorch) {
         lead = " where the recorded allocator held";
     }
     bool has_other = print_comparison(subject, lead,
-                                      report->trace->recorded_peak_reserved_bytes == 0
+                                      report->setup->trace->recorded_peak_reserved_bytes == 0
                                           ? FLW_NOT_APPLICABLE
-                                          : report->trace->recorded_peak_reserved_bytes,
+                                          : report->setup->trace->recorded_peak_reserved_bytes,
                                       unit, out);
     const struct flw_run_result *model = find(report, "pytorch");
     if (model != NULL && model != subject) {

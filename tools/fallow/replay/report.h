@@ -14,19 +14,13 @@
 #include "policies/run.h"
 
 struct flw_report {
-    const struct flw_trace *trace;
-    const struct flw_program *program;
+    const struct flw_run_setup *setup; /* of all of them */
     const struct flw_run_result *results;
     size_t result_count;
     const char *device_name;
     bool has_device; /* false: no policy needed one */
     bool is_sim;
     bool is_by_time; /* the clock's unit is ns of the trace; else events */
-    bool checks;
-    uint64_t lag_units;
-    uint64_t device_bytes;
-    uint64_t limit_bytes;
-    unsigned pass_count;
     bool finds_limit;
 };
 

@@ -15,7 +15,7 @@ static void print_bool(struct flw_json_writer *out, const char *key, bool applie
 
 static void print_trace(const struct flw_report *report, struct flw_json_writer *out)
 {
-    const struct flw_trace *trace = report->trace;
+    const struct flw_trace *trace = report->setup->trace;
     flw_json_begin(out, "trace", '{');
     FLW_JSON_COUNTS(out, {"events", trace->event_count}, {"allocs", trace->alloc_count},
                     {"peak_requested_bytes", trace->peak_requested_bytes},
@@ -25,9 +25,9 @@ static void print_trace(const struct flw_report *report, struct flw_json_writer 
                     {"recorded_segment_calls",
                      trace->has_segments ? trace->recorded_segment_calls : FLW_NOT_APPLICABLE},
                     {"initial_blocks", trace->initial_count},
-                    {"streams", report->program->stream_count},
-                    {"private_pools", report->program->lanes.pool_count},
-                    {"zero_size_requests", report->program->zero_count},
+                    {"streams", report->setup->program->stream_count},
+                    {"private_pools", report->setup->program->lanes.pool_count},
+                    {"zero_size_requests", report->setup->program->zero_count},
                     {"unknown_frees", trace->unknown_free_count});
     flw_json_text(out, "source", trace->source);
     flw_json_text(out, "format", trace->format);
@@ -70,7 +70,7 @@ static void print_speed(const struct flw_report *report, const struct flw_run_re
         return;
     }
     double seconds = (double)result->wall_ns * 1e-9;
-    double event_count = (double)report->program->event_count * report->pass_count;
+    double event_count = (double)report->setup->program->event_count * report->setup->pass_count;
     flw_json_fixed(out, "wall_seconds", 6, seconds);
     flw_json_fixed(out, "events_per_second", 0, event_count / seconds);
     flw_json_number(out, "threads", result->thread_count);
@@ -79,15 +79,16 @@ static void print_speed(const struct flw_report *report, const struct flw_run_re
 static void print_last_pass(const struct flw_report *report, const struct flw_run_result *result,
                             struct flw_json_writer *out)
 {
-    if (report->pass_count == 1 || !result->policy->lends) {
+    if (report->setup->pass_count == 1 || !result->policy->lends) {
         flw_json_null(out, "last_pass");
         return;
     }
     flw_json_begin(out, "last_pass", '{');
-    FLW_JSON_COUNTS(
-        out, {"number", report->pass_count}, {"driver_calls", result->last_driver_call_count},
-        {"events_recorded", result->last_event_count}, {"steals", result->last_steal_count},
-        {"waits", result->last_wait_count}, {"remap_waits", result->last_remap_wait_count});
+    FLW_JSON_COUNTS(out, {"number", report->setup->pass_count},
+                    {"driver_calls", result->last_driver_call_count},
+                    {"events_recorded", result->last_event_count},
+                    {"steals", result->last_steal_count}, {"waits", result->last_wait_count},
+                    {"remap_waits", result->last_remap_wait_count});
     flw_json_end(out, '}');
 }
 
@@ -120,8 +121,8 @@ static void print_policy(const struct flw_report *report, const struct flw_run_r
          result->first_failure_bytes == 0 ? FLW_NOT_APPLICABLE : result->first_failure_bytes},
         {"remaps", result->statistics.remap_count}, {"hits", result->statistics.hit_count},
         {"added_stream_wait", result->stream_wait_units},
-        {"violations",
-         result->policy->lends && report->checks ? result->violation_count : FLW_NOT_APPLICABLE});
+        {"violations", result->policy->lends && report->setup->checks ? result->violation_count
+                                                                      : FLW_NOT_APPLICABLE});
     print_bool(out, "keeps_private_pools_apart", result->policy->lends,
                result->policy->keeps_pools_apart);
     print_last_pass(report, result, out);
@@ -137,13 +138,13 @@ void flw_report_print_json(const struct flw_report *report, FILE *file)
     out->line = " ";
     flw_json_text(out, "device", report->device_name);
     flw_json_bool(out, "simulated", report->is_sim);
-    FLW_JSON_COUNTS(
-        out, {"device_bytes", report->device_bytes},
-        {"limit_bytes", report->limit_bytes == 0 ? FLW_NOT_APPLICABLE : report->limit_bytes},
-        {"lag", report->is_sim ? report->lag_units : FLW_NOT_APPLICABLE});
+    FLW_JSON_COUNTS(out, {"device_bytes", report->setup->device_bytes},
+                    {"limit_bytes", report->setup->limit_bytes == 0 ? FLW_NOT_APPLICABLE
+                                                                    : report->setup->limit_bytes},
+                    {"lag", report->is_sim ? report->setup->lag_units : FLW_NOT_APPLICABLE});
     flw_json_text(out, "lag_unit", report->is_by_time ? "ns of trace time" : "events");
-    flw_json_bool(out, "device_work", report->lag_units != 0);
-    flw_json_bool(out, "checks", report->checks);
+    flw_json_bool(out, "device_work", report->setup->lag_units != 0);
+    flw_json_bool(out, "checks", report->setup->checks);
     out->line = " ";
     flw_json_begin(out, "policies", '[');
     for (size_t i = 0; i < report->result_count; i++) {

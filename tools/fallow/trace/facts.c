@@ -6,17 +6,17 @@
 
 #include "base/bits.h"
 #include "base/compare.h"
-
+#include "common/tool_host.h"
 #include "verbs.h"
 
 static void count_sizes(struct flw_trace_facts *facts)
 {
     const struct flw_trace *trace = facts->trace;
     size_t count = trace->block_count - trace->initial_count;
-    uint64_t *sizes = count > 0 ? malloc(count * sizeof *sizes) : NULL;
-    if (sizes == NULL) {
+    if (count == 0) {
         return;
     }
+    uint64_t *sizes = flw_host_alloc(count, sizeof *sizes);
     for (size_t i = 0; i < count; i++) {
         sizes[i] = trace->blocks[trace->initial_count + i].size_bytes;
     }
@@ -28,7 +28,7 @@ static void count_sizes(struct flw_trace_facts *facts)
     }
     facts->smallest_bytes = sizes[0];
     facts->largest_bytes = sizes[count - 1];
-    free(sizes);
+    flw_host_free(sizes);
 }
 
 /* Both sums are at most the peak. */
