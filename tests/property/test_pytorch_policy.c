@@ -307,25 +307,22 @@ static void a_full_device_gives_cached_segments_back_before_it_fails(void **stat
 
 static void a_seed_that_does_not_add_up_is_refused(void **state)
 {
-    uint64_t addresses[] = {1ull << 30, (1ull << 30) + 1024};
-    uint64_t sizes[] = {2048, 512};
+    struct flw_trace_block live[] = {{.address = 1ull << 30, .size_bytes = 2048},
+                                     {.address = (1ull << 30) + 1024, .size_bytes = 512}};
     struct flw_segheap_block *blocks[2];
     struct fake_device device = fake_device(FLW_GIB);
     struct flw_pytorch_source source = fake_source(&device);
-    struct flw_pytorch_seed seed = {.address = 1ull << 30,
-                                    .size_bytes = 2 * FLW_MIB,
-                                    .block_addresses = addresses,
-                                    .block_bytes = sizes,
-                                    .block_count = 2};
+    struct flw_pytorch_seed seed = {
+        .address = 1ull << 30, .size_bytes = 2 * FLW_MIB, .blocks = live, .block_count = 2};
     (void)state;
     struct flw_pytorch_model *model = flw_pytorch_create(&source, &flw_pytorch_standard);
     assert_false(flw_pytorch_seed(model, &seed, blocks)); /* they overlap */
     assert_int_equal(device.room_bytes, FLW_GIB);
-    sizes[0] = 600; /* 1,024 bytes, exactly up to the second */
+    live[0].size_bytes = 600; /* 1,024 bytes, exactly up to the second */
     assert_true(flw_pytorch_seed(model, &seed, blocks));
     assert_true(flw_pytorch_is_valid(model));
-    assert_int_equal(blocks[1]->address, addresses[1]);
-    assert_int_equal(flw_pytorch_alloc(model, 512, 0)->address, addresses[1] + 512);
+    assert_int_equal(blocks[1]->address, live[1].address);
+    assert_int_equal(flw_pytorch_alloc(model, 512, 0)->address, live[1].address + 512);
     flw_pytorch_destroy(model);
 }
 

@@ -222,16 +222,10 @@ static size_t first_block_at(const struct flw_trace *trace, uint64_t address)
     return low;
 }
 
-/* `addresses` and `sizes` are the initial blocks', in order. */
-struct seeding {
-    struct torch *torch;
-    const uint64_t *addresses, *sizes;
-};
-
 /* Of the i-th initial segment; *out_first is the number of its first block. */
-static struct flw_pytorch_seed seed_at(const struct seeding *seeding, size_t i, size_t *out_first)
+static struct flw_pytorch_seed seed_at(const struct torch *torch, size_t i, size_t *out_first)
 {
-    const struct flw_trace *trace = seeding->torch->trace;
+    const struct flw_trace *trace = torch->trace;
     const struct flw_trace_segment *segment = &trace->segments[i];
     size_t begin = first_block_at(trace, segment->address);
     size_t end = first_block_at(trace, segment->address + segment->size_bytes);
@@ -239,29 +233,27 @@ static struct flw_pytorch_seed seed_at(const struct seeding *seeding, size_t i, 
     return (struct flw_pytorch_seed){
         .address = segment->address,
         .size_bytes = segment->size_bytes,
-        .stream = flw_lanes_find(seeding->torch->lanes, segment->pool, segment->stream),
+        .stream = flw_lanes_find(torch->lanes, segment->pool, segment->stream),
         .is_large = segment->is_large,
-        .block_addresses = seeding->addresses + begin,
-        .block_bytes = seeding->sizes + begin,
+        .blocks = trace->blocks + begin,
         .block_count = end - begin};
 }
 
 /* Nothing is taken before all of it is known to fit. */
-static bool seed_segments(const struct seeding *seeding)
+static bool seed_segments(struct torch *torch)
 {
-    struct torch *torch = seeding->torch;
     const struct flw_trace *trace = torch->trace;
     size_t seeded_count = 0;
     size_t first = 0;
     for (size_t i = 0; i < trace->segment_count; i++) {
-        struct flw_pytorch_seed seed = seed_at(seeding, i, &first);
+        struct flw_pytorch_seed seed = seed_at(torch, i, &first);
         if (seed.stream == UINT16_MAX || !flw_pytorch_seed_fits(torch->model, &seed)) {
             return false;
         }
         seeded_count += seed.block_count;
     }
     for (size_t i = 0; seeded_count == trace->initial_count && i < trace->segment_count; i++) {
-        struct flw_pytorch_seed seed = seed_at(seeding, i, &first);
+        struct flw_pytorch_seed seed = seed_at(torch, i, &first);
         if (!flw_pytorch_seed(torch->model, &seed, torch->blocks + first)) {
             return false;
         }
@@ -285,18 +277,9 @@ static void make_model(struct torch *torch)
 /* A trace whose initial heap does not add up is replayed from an empty heap instead. */
 static void start_from_record(struct torch *torch)
 {
-    const struct flw_trace *trace = torch->trace;
-    uint64_t *addresses = flw_host_alloc(trace->initial_count, sizeof *addresses);
-    uint64_t *sizes = flw_host_alloc(trace->initial_count, sizeof *sizes);
-    for (size_t i = 0; i < trace->initial_count; i++) {
-        addresses[i] = trace->blocks[i].address;
-        sizes[i] = trace->blocks[i].size_bytes;
-    }
     torch->is_seeding = true;
-    torch->is_seeded = seed_segments(&(struct seeding){torch, addresses, sizes});
+    torch->is_seeded = seed_segments(torch);
     torch->is_seeding = false;
-    flw_host_free(addresses);
-    flw_host_free(sizes);
     if (!torch->is_seeded) {
         flw_pytorch_destroy(torch->model);
         make_model(torch);

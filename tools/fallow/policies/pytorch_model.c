@@ -298,13 +298,13 @@ void flw_pytorch_free(struct flw_pytorch_model *model, struct flw_segheap_block 
 static uint64_t seed_block_bytes(const struct flw_pytorch_model *model,
                                  const struct flw_pytorch_seed *seed, size_t i)
 {
-    uint64_t begin = seed->block_addresses[i];
-    uint64_t end =
-        i + 1 < seed->block_count ? seed->block_addresses[i + 1] : seed->address + seed->size_bytes;
-    if (begin < seed->address || end < begin || seed->block_bytes[i] > seed->size_bytes) {
+    const struct flw_trace_block *block = &seed->blocks[i];
+    uint64_t begin = block->address;
+    uint64_t end = i + 1 < seed->block_count ? block[1].address : seed->address + seed->size_bytes;
+    if (begin < seed->address || end < begin || block->size_bytes > seed->size_bytes) {
         return 0;
     }
-    uint64_t rounded_bytes = round_size(model, seed->block_bytes[i]);
+    uint64_t rounded_bytes = round_size(model, block->size_bytes);
     uint64_t room_bytes = end - begin;
     if (rounded_bytes > room_bytes) {
         return 0;
@@ -341,8 +341,8 @@ bool flw_pytorch_seed(struct flw_pytorch_model *model, const struct flw_pytorch_
     struct flw_segheap_block *rest = segment->first; /* behind the last block; NULL: nothing is */
     for (size_t i = 0; i < seed->block_count; i++) {
         struct flw_segheap_block *block = rest;
-        if (block != NULL && block->address < seed->block_addresses[i]) {
-            block = flw_segheap_cut(heap, rest, seed->block_addresses[i] - rest->address);
+        if (block != NULL && block->address < seed->blocks[i].address) {
+            block = flw_segheap_cut(heap, rest, seed->blocks[i].address - rest->address);
             (void)flw_segheap_put(heap, rest);
         }
         if (block == NULL) {

@@ -31,6 +31,7 @@
 #include <stdint.h>
 
 #include "policies/segheap.h"
+#include "record/event.h"
 
 struct flw_pytorch_settings {
     uint64_t max_split_bytes;    /* UINT64_MAX: blocks of any size are split */
@@ -70,8 +71,7 @@ struct flw_pytorch_seed {
     uint64_t size_bytes;
     uint16_t stream;
     bool is_large;
-    const uint64_t *block_addresses; /* live blocks, ascending */
-    const uint64_t *block_bytes;     /* as requested */
+    const struct flw_trace_block *blocks; /* live ones, by address */
     size_t block_count;
 };
 
