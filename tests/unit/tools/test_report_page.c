@@ -28,8 +28,7 @@ struct made {
     struct flw_sheet_range requested[FLW_SHEET_COLUMNS], block[FLW_SHEET_COLUMNS];
     struct flw_sheet_range reserved[FLW_SHEET_COLUMNS];
     uint64_t high[FLW_SHEET_CATEGORIES][FLW_SHEET_COLUMNS];
-    uint64_t holes[FLW_SHEET_HOLE_COLUMNS][FLW_SHEET_SIZE_BINS];
-    uint64_t largest[FLW_SHEET_HOLE_COLUMNS], request[FLW_SHEET_HOLE_COLUMNS];
+    struct flw_sheet_holes holes[FLW_SHEET_HOLE_COLUMNS];
     struct flw_sheet_segment segments[64];
     struct flw_sheet_block blocks[FLW_SHEET_RECTANGLES];
     struct flw_sheet_rectangle rectangles[FLW_SHEET_RECTANGLES];
@@ -64,9 +63,9 @@ static void make_series(struct made *made, uint64_t *random)
     }
     for (size_t c = 0; c < FLW_SHEET_HOLE_COLUMNS; c++) {
         for (size_t bin = 9; bin < 40; bin++) {
-            made->holes[c][bin] = next_random(random) % (100 * MIB);
+            made->holes[c].bytes[bin] = next_random(random) % (100 * MIB);
         }
-        made->request[c] = next_random(random) % (900 * MIB);
+        made->holes[c].largest_request = next_random(random) % (900 * MIB);
     }
 }
 
@@ -127,9 +126,7 @@ static void make_policies(struct made *made)
                                             .first_failure_bytes = 77 * MIB,
                                             .latency_count = FLW_SHEET_LATENCIES,
                                             .hole_column_count = FLW_SHEET_HOLE_COLUMNS,
-                                            .hole_bytes = made->holes,
-                                            .hole_largest = made->largest,
-                                            .hole_request = made->request,
+                                            .holes = made->holes,
                                             .frames = made->frames,
                                             .frame_count = FRAMES,
                                             .rectangles = made->rectangles,

@@ -30,7 +30,7 @@ struct bed {
     struct flw_sheet_frame frame;
     struct flw_sheet_segment segments[2];
     struct flw_sheet_block blocks[2];
-    uint64_t hole_bytes[1][FLW_SHEET_SIZE_BINS], hole_largest[1], hole_count[1], hole_request[1];
+    struct flw_sheet_holes holes[1];
     struct flw_sheet_mark mark;
 };
 
@@ -49,12 +49,10 @@ static void make_bed(struct bed *bed)
         .segments = {{.address = 4096, .bytes = 128}, {.address = 8192, .bytes = 64}},
         .blocks = {{.address = 4096, .requested_bytes = 100, .block_bytes = 112},
                    {.address = 8192, .requested_bytes = 50, .block_bytes = 56, .block = 1}},
-        .hole_largest = {16},
-        .hole_count = {2},
-        .hole_request = {100},
+        .holes = {{.largest_bytes = 16, .count = 2, .largest_request = 100}},
         .mark = {.name = "step", .begin_op = 1, .end_op = 4}};
-    bed->hole_bytes[0][3] = 8;
-    bed->hole_bytes[0][4] = 16;
+    bed->holes[0].bytes[3] = 8;
+    bed->holes[0].bytes[4] = 16;
     bed->trace.block_count = 2;
     bed->program.max_live_bytes = 150;
     bed->result.peak_requested_bytes = 150;
@@ -79,10 +77,7 @@ static void make_bed(struct bed *bed)
                                             .peak_reserved_op = 2,
                                             .peak_requested_op = 3,
                                             .hole_column_count = 1,
-                                            .hole_bytes = bed->hole_bytes,
-                                            .hole_largest = bed->hole_largest,
-                                            .hole_count = bed->hole_count,
-                                            .hole_request = bed->hole_request,
+                                            .holes = bed->holes,
                                             .frames = &bed->frame,
                                             .frame_count = 1,
                                             .rectangles = bed->rectangles,
@@ -161,10 +156,10 @@ static void every_breach_is_found(void **state)
     EXPECT_BREACH(bed.frame.op = 4);
     EXPECT_BREACH(bed.frame.largest_hole_bytes = 25);
     EXPECT_BREACH(bed.frame.hole_count = 0);
-    EXPECT_BREACH(bed.hole_largest[0] = 17);
-    EXPECT_BREACH(bed.hole_largest[0] = 8);
-    EXPECT_BREACH(bed.hole_count[0] = 0);
-    EXPECT_BREACH(bed.hole_bytes[0][4] = 193);
+    EXPECT_BREACH(bed.holes[0].largest_bytes = 17);
+    EXPECT_BREACH(bed.holes[0].largest_bytes = 8);
+    EXPECT_BREACH(bed.holes[0].count = 0);
+    EXPECT_BREACH(bed.holes[0].bytes[4] = 193);
     EXPECT_BREACH(bed.category_high[1] = 149);
     EXPECT_BREACH(bed.sheet.categories[0][0].at_peak_bytes = 149);
     EXPECT_BREACH(bed.sheet.life_count[0] = 2);
@@ -231,7 +226,7 @@ static void make_segments(struct heap *heap, struct flw_heapview *view)
 
 static void expect_same(const struct heap *heap, struct flw_heapview *view)
 {
-    struct flw_holes holes;
+    struct flw_sheet_holes holes;
     uint64_t count = 0, total = 0, largest = 0, run = 0;
     flw_heapview_look(view);
     flw_heapview_measure(view, &holes);

@@ -75,16 +75,9 @@ static void note_ledger(struct collector *collector, const struct flw_run *run, 
 
 static void count_calls(const struct flw_device *device, struct flw_sheet_policy *policy)
 {
-    static const char *const names[FLW_SHEET_CALL_COUNT] = {
-        [FLW_SHEET_ALLOCS] = "cuMemAlloc_v2",
-        [FLW_SHEET_FREES] = "cuMemFree_v2",
-        [FLW_SHEET_CREATES] = "cuMemCreate",
-        [FLW_SHEET_MAPS] = "cuMemMap",
-        [FLW_SHEET_UNMAPS] = "cuMemUnmap",
-        [FLW_SHEET_RELEASES] = "cuMemRelease",
-        [FLW_SHEET_ASYNC_ALLOCS] = "cuMemAllocAsync",
-        [FLW_SHEET_ASYNC_FREES] = "cuMemFreeAsync",
-        [FLW_SHEET_QUERIES] = "cuEventQuery"};
+#define X(key, symbol) symbol,
+    static const char *const names[FLW_SHEET_CALL_COUNT] = {FLW_SHEET_CALLS(X)};
+#undef X
     for (size_t i = 0; i < FLW_SHEET_CALL_COUNT; i++) {
         policy->calls[i] = device->call_count(names[i]);
     }

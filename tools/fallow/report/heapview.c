@@ -84,7 +84,7 @@ static uint64_t taken_bytes(const struct flw_heapview *view, uint32_t block)
 /* --- holes ---------------------------------------------------------------------------------------
  */
 
-static void add_hole(struct flw_holes *holes, uint64_t bytes)
+static void add_hole(struct flw_sheet_holes *holes, uint64_t bytes)
 {
     holes->bytes[flw_sheet_size_bin(bytes)] += bytes;
     holes->total_bytes += bytes;
@@ -93,9 +93,9 @@ static void add_hole(struct flw_holes *holes, uint64_t bytes)
     holes->square_sum += (double)bytes * (double)bytes;
 }
 
-void flw_heapview_measure(const struct flw_heapview *view, struct flw_holes *out)
+void flw_heapview_measure(const struct flw_heapview *view, struct flw_sheet_holes *out)
 {
-    *out = (struct flw_holes){0};
+    *out = (struct flw_sheet_holes){0};
     uint64_t taken_end = 0; /* of the blocks so far */
     size_t next = 0;
     for (size_t i = 0; i < view->segment_count; i++) {

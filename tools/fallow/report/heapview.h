@@ -33,12 +33,6 @@ struct flw_heapview {
     size_t segment_count, segment_capacity;
 };
 
-struct flw_holes {
-    uint64_t bytes[FLW_SHEET_SIZE_BINS]; /* in holes of that size */
-    uint64_t total_bytes, largest_bytes, count;
-    double square_sum;
-};
-
 void flw_heapview_lend(struct flw_heapview *view, uint32_t block);
 /* Room for so many segments, which there are now. */
 void flw_heapview_make_segments(struct flw_heapview *view, size_t count);
@@ -46,7 +40,7 @@ void flw_heapview_make_segments(struct flw_heapview *view, size_t count);
 void flw_heapview_look(struct flw_heapview *view);
 
 /* Of the last look and the present segments. */
-void flw_heapview_measure(const struct flw_heapview *view, struct flw_holes *out);
+void flw_heapview_measure(const struct flw_heapview *view, struct flw_sheet_holes *out);
 void flw_heapview_copy(const struct flw_heapview *view, struct flw_sheet_frame *frame);
 
 void flw_heapview_finish(struct flw_heapview *view);

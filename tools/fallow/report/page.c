@@ -18,6 +18,10 @@
 #define PHASE_NAMES   8  /* that are listed */
 #define FRAMES        12 /* page.css has so many choices */
 
+/* Where a picture is shown: over operations, or over time where the trace has times. */
+static const char *const views[] = {
+    [FLW_PICTURE_BY_OPS] = "<div class=by-ops>", [FLW_PICTURE_BY_TIME] = "<div class=by-time>"};
+
 static void begin_page(FILE *out, const char *title)
 {
     fputs("<!doctype html>\n<html lang=en><head><meta charset=utf-8>\n"
@@ -110,13 +114,10 @@ static void write_pools(const struct flw_sheet *sheet, FILE *out)
 
 static void write_overlay(const struct flw_sheet *sheet, FILE *out)
 {
-    fputs("<section><h2 id=policies>What each policy would have held</h2>\n<div class=by-ops>",
-          out);
-    flw_picture_overlay(sheet, FLW_PICTURE_BY_OPS, out);
-    fputs("</div>", out);
-    if (sheet->has_times) {
-        fputs("<div class=by-time>", out);
-        flw_picture_overlay(sheet, FLW_PICTURE_BY_TIME, out);
+    fputs("<section><h2 id=policies>What each policy would have held</h2>\n", out);
+    for (unsigned time = 0; time <= sheet->has_times; time++) {
+        fputs(views[time], out);
+        flw_picture_overlay(sheet, (enum flw_picture_time)time, out);
         fputs("</div>", out);
     }
     flw_page_table_policies(sheet, out);
@@ -206,12 +207,10 @@ static void write_timelines(const struct flw_sheet *sheet, FILE *out)
         }
         fputs("<h3>", out);
         flw_svg_escape(out, policy->label);
-        fputs("</h3><div class=by-ops>", out);
-        flw_picture_timeline(sheet, policy, FLW_PICTURE_BY_OPS, out);
-        fputs("</div>", out);
-        if (sheet->has_times) {
-            fputs("<div class=by-time>", out);
-            flw_picture_timeline(sheet, policy, FLW_PICTURE_BY_TIME, out);
+        fputs("</h3>", out);
+        for (unsigned time = 0; time <= sheet->has_times; time++) {
+            fputs(views[time], out);
+            flw_picture_timeline(sheet, policy, (enum flw_picture_time)time, out);
             fputs("</div>", out);
         }
     }
@@ -243,12 +242,10 @@ static void write_owners(const struct flw_sheet *sheet, FILE *out)
     }
     for (size_t i = 0; i < count; i++) {
         enum flw_sheet_kind kind = (enum flw_sheet_kind)shown[i];
-        fputs("<div class=option><div class=by-ops>", out);
-        flw_picture_categories(sheet, kind, FLW_PICTURE_BY_OPS, out);
-        fputs("</div>", out);
-        if (sheet->has_times) {
-            fputs("<div class=by-time>", out);
-            flw_picture_categories(sheet, kind, FLW_PICTURE_BY_TIME, out);
+        fputs("<div class=option>", out);
+        for (unsigned time = 0; time <= sheet->has_times; time++) {
+            fputs(views[time], out);
+            flw_picture_categories(sheet, kind, (enum flw_picture_time)time, out);
             fputs("</div>", out);
         }
         flw_page_table_owners(sheet, kind, out);

@@ -475,13 +475,14 @@ void flw_picture_holes(const struct flw_sheet *sheet, const struct flw_sheet_pol
     unsigned low = FLW_SHEET_SIZE_BINS, high = 0;
     for (size_t c = 0; c < columns; c++) {
         for (unsigned bin = 0; bin < FLW_SHEET_SIZE_BINS; bin++) {
-            uint64_t bytes = policy->hole_bytes[c][bin];
+            uint64_t bytes = policy->holes[c].bytes[bin];
             most = flw_max(most, bytes);
             low = bytes != 0 && bin < low ? bin : low;
             high = bytes != 0 && bin > high ? bin : high;
         }
-        unsigned largest = flw_min(FLW_SHEET_SIZE_BINS - 1,
-                                   64 - (unsigned)__builtin_clzll(policy->hole_request[c] | 1));
+        unsigned largest =
+            flw_min(FLW_SHEET_SIZE_BINS - 1,
+                    64 - (unsigned)__builtin_clzll(policy->holes[c].largest_request | 1));
         high = flw_max(high, largest);
     }
     if (columns == 0 || most == 0) {
@@ -506,7 +507,7 @@ void flw_picture_holes(const struct flw_sheet *sheet, const struct flw_sheet_pol
         fprintf(out, "<path class=s%u d=\"", shade);
         for (size_t c = 0; c < shown; c++) {
             for (unsigned bin = low; bin <= high; bin++) {
-                uint64_t bytes = policy->hole_bytes[c * columns / shown][bin];
+                uint64_t bytes = policy->holes[c * columns / shown].bytes[bin];
                 if (bytes != 0 && shade_of((double)bytes / (double)most) == shade) {
                     fprintf(out, "M%.1f %.1fh%.1fv%.1fh-%.1fz", svg.left + (double)c * width,
                             svg.top + (double)(high - bin) * height, width, height, width);
@@ -519,7 +520,7 @@ void flw_picture_holes(const struct flw_sheet *sheet, const struct flw_sheet_pol
     for (size_t c = 0; c < shown; c++) {
         uint64_t request = 1;
         for (size_t i = c * columns / shown; i < (c + 1) * columns / shown; i++) {
-            request = flw_max(request, policy->hole_request[i]);
+            request = flw_max(request, policy->holes[i].largest_request);
         }
         double y = flw_svg_y(&svg, (double)request);
         fprintf(out, c == 0 ? "M%.1f %.1f" : "H%.1fV%.1f", svg.left + (double)c * width, y);

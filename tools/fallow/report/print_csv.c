@@ -35,8 +35,8 @@ static void print_holes(FILE *out, const struct flw_sheet *sheet,
         return;
     }
     size_t last = look_count - 1;
-    fprintf(out, ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "\n", policy->hole_largest[last],
-            policy->hole_count[last],
+    fprintf(out, ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "\n", policy->holes[last].largest_bytes,
+            policy->holes[last].count,
             flw_sheet_hole_end(sheet, policy->hole_column_count, last) - 1);
 }
 

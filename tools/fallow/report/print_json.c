@@ -86,16 +86,9 @@ static void print_work(const struct flw_sheet *sheet, const struct flw_run_resul
 
 static void print_calls(const struct flw_sheet_policy *policy, struct flw_json_writer *out)
 {
-    static const char *const names[FLW_SHEET_CALL_COUNT] = {[FLW_SHEET_ALLOCS] = "alloc",
-                                                            [FLW_SHEET_FREES] = "free",
-                                                            [FLW_SHEET_CREATES] = "create",
-                                                            [FLW_SHEET_MAPS] = "map",
-                                                            [FLW_SHEET_UNMAPS] = "unmap",
-                                                            [FLW_SHEET_RELEASES] = "release",
-                                                            [FLW_SHEET_ASYNC_ALLOCS] =
-                                                                "alloc_async",
-                                                            [FLW_SHEET_ASYNC_FREES] = "free_async",
-                                                            [FLW_SHEET_QUERIES] = "event_query"};
+#define X(key, symbol) key,
+    static const char *const names[FLW_SHEET_CALL_COUNT] = {FLW_SHEET_CALLS(X)};
+#undef X
     if (!policy->has_calls) {
         flw_json_null(out, "calls");
         return;

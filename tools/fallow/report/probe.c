@@ -20,16 +20,6 @@ static struct flw_sheet_range *make_series(const struct flw_sheet *sheet)
     return series;
 }
 
-static void make_holes(const struct flw_sheet *sheet, struct flw_sheet_policy *policy)
-{
-    size_t count = (size_t)flw_min(sheet->op_count, FLW_SHEET_HOLE_COLUMNS);
-    policy->hole_column_count = count;
-    policy->hole_bytes = flw_host_alloc(count, sizeof *policy->hole_bytes);
-    policy->hole_largest = flw_host_alloc(count, sizeof *policy->hole_largest);
-    policy->hole_count = flw_host_alloc(count, sizeof *policy->hole_count);
-    policy->hole_request = flw_host_alloc(count, sizeof *policy->hole_request);
-}
-
 /* The frames that there will be; their ops are known from the scout. */
 static void make_frames(const struct flw_sheet *sheet, struct flw_sheet_policy *policy)
 {
@@ -77,7 +67,8 @@ static void make_pictures(struct flw_probe *probe)
     policy->rectangle_count = count; /* cut to those that were allocated at the end */
     policy->left_out_count = probe->facts->left_out_count;
     policy->low_address = UINT64_MAX;
-    make_holes(sheet, policy);
+    policy->hole_column_count = (size_t)flw_min(sheet->op_count, FLW_SHEET_HOLE_COLUMNS);
+    policy->holes = flw_host_alloc(policy->hole_column_count, sizeof *policy->holes);
     make_frames(sheet, policy);
 }
 
@@ -181,7 +172,7 @@ void flw_probe_take_back(struct flw_probe *probe, uint32_t block)
     }
 }
 
-static void look(struct flw_probe *probe, struct flw_holes *out_holes)
+static void look(struct flw_probe *probe, struct flw_sheet_holes *out_holes)
 {
     flw_heapview_look(&probe->view);
     probe->list_segments(probe, probe->context);
@@ -198,7 +189,7 @@ static void look(struct flw_probe *probe, struct flw_holes *out_holes)
 void flw_probe_fail(struct flw_probe *probe, size_t op, uint64_t request_bytes)
 {
     struct flw_sheet_policy *policy = probe->policy;
-    struct flw_holes holes;
+    struct flw_sheet_holes holes;
     probe->largest_request = flw_max(probe->largest_request, request_bytes);
     if (probe->is_scout && policy->first_failure_op == FLW_UNKNOWN) {
         policy->first_failure_op = op;
@@ -266,7 +257,7 @@ void flw_probe_note(struct flw_probe *probe, size_t op, uint64_t requested_bytes
  */
 
 static void fill_frame(struct flw_probe *probe, struct flw_sheet_frame *frame,
-                       const struct flw_holes *holes)
+                       const struct flw_sheet_holes *holes)
 {
     const struct flw_sheet *sheet = probe->sheet;
     frame->time_ns = sheet->has_times ? sheet->columns.time_ns[probe->column] : 0;
@@ -282,7 +273,7 @@ static void fill_frame(struct flw_probe *probe, struct flw_sheet_frame *frame,
 static void take_frames(struct flw_probe *probe, size_t op)
 {
     struct flw_sheet_policy *policy = probe->policy;
-    struct flw_holes holes;
+    struct flw_sheet_holes holes;
     bool has_looked = false;
     for (size_t i = 0; i < policy->frame_count; i++) {
         struct flw_sheet_frame *frame = &policy->frames[i];
@@ -308,18 +299,12 @@ static void take_frames(struct flw_probe *probe, size_t op)
 static void take_holes(struct flw_probe *probe, size_t op)
 {
     struct flw_sheet_policy *policy = probe->policy;
-    struct flw_holes holes;
     size_t h = probe->hole_column;
     if (op + 1 < flw_sheet_hole_end(probe->sheet, policy->hole_column_count, h)) {
         return;
     }
-    look(probe, &holes);
-    for (size_t bin = 0; bin < FLW_SHEET_SIZE_BINS; bin++) {
-        policy->hole_bytes[h][bin] = holes.bytes[bin];
-    }
-    policy->hole_largest[h] = holes.largest_bytes;
-    policy->hole_count[h] = holes.count;
-    policy->hole_request[h] = probe->largest_request;
+    look(probe, &policy->holes[h]);
+    policy->holes[h].largest_request = probe->largest_request;
     probe->largest_request = 0;
     probe->hole_column++;
 }

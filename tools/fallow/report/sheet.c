@@ -31,12 +31,8 @@ static void drop_pictures(struct flw_sheet_policy *policy)
     policy->requested = policy->block = policy->reserved = NULL;
     policy->has_series = false;
     empty_frames(policy);
-    flw_host_free(policy->hole_bytes);
-    flw_host_free(policy->hole_largest);
-    flw_host_free(policy->hole_count);
-    flw_host_free(policy->hole_request);
-    policy->hole_bytes = NULL;
-    policy->hole_largest = policy->hole_count = policy->hole_request = NULL;
+    flw_host_free(policy->holes);
+    policy->holes = NULL;
     policy->hole_column_count = 0;
     flw_host_free(policy->rectangles);
     policy->rectangles = NULL;
@@ -237,17 +233,18 @@ static bool are_holes_valid(const struct flw_sheet_policy *policy)
         return false;
     }
     for (size_t h = 0; h < policy->hole_column_count; h++) {
+        const struct flw_sheet_holes *holes = &policy->holes[h];
         uint64_t total_bytes = 0;
         size_t highest = 0;
         for (size_t bin = 0; bin < FLW_SHEET_SIZE_BINS; bin++) {
-            total_bytes += policy->hole_bytes[h][bin];
-            highest = policy->hole_bytes[h][bin] != 0 ? bin : highest;
+            total_bytes += holes->bytes[bin];
+            highest = holes->bytes[bin] != 0 ? bin : highest;
         }
-        uint64_t largest = policy->hole_largest[h];
+        uint64_t largest = holes->largest_bytes;
         bool is_in_bin =
             largest <= 1ull << highest && (highest == 0 || largest > 1ull << (highest - 1));
         if ((total_bytes == 0) != (largest == 0) || (largest != 0 && !is_in_bin) ||
-            (policy->hole_count[h] == 0) != (largest == 0) ||
+            (holes->count == 0) != (largest == 0) ||
             total_bytes > policy->result->statistics.peak_reserved_bytes) {
             return false;
         }

@@ -90,19 +90,27 @@ struct flw_sheet_rectangle {
     uint16_t stream;
 };
 
-/* Calls of the driver that take or give memory, and that order work. */
-enum flw_sheet_call {
-    FLW_SHEET_ALLOCS, /* cuMemAlloc, cuMemFree */
-    FLW_SHEET_FREES,
-    FLW_SHEET_CREATES, /* handles: made, mapped, unmapped, released */
-    FLW_SHEET_MAPS,
-    FLW_SHEET_UNMAPS,
-    FLW_SHEET_RELEASES,
-    FLW_SHEET_ASYNC_ALLOCS, /* the driver's stream-ordered pool */
-    FLW_SHEET_ASYNC_FREES,
-    FLW_SHEET_QUERIES, /* of events */
-    FLW_SHEET_CALL_COUNT
+/* The holes at one moment. */
+struct flw_sheet_holes {
+    uint64_t bytes[FLW_SHEET_SIZE_BINS]; /* in holes of that size */
+    uint64_t total_bytes, largest_bytes, count;
+    double square_sum;
+    uint64_t largest_request; /* of a hole column: made in it */
 };
+
+/* Calls of the driver that take or give memory (at once, as handles, of the stream-ordered pool) and
+ * that order work: key, entry point. */
+#define FLW_SHEET_CALLS(X)              \
+    X("alloc", "cuMemAlloc_v2")         \
+    X("free", "cuMemFree_v2")           \
+    X("create", "cuMemCreate")          \
+    X("map", "cuMemMap")                \
+    X("unmap", "cuMemUnmap")            \
+    X("release", "cuMemRelease")        \
+    X("alloc_async", "cuMemAllocAsync") \
+    X("free_async", "cuMemFreeAsync")   \
+    X("event_query", "cuEventQuery")
+#define FLW_SHEET_CALL_COUNT 9
 
 struct flw_sheet_policy {
     const struct flw_run_result *result;
@@ -131,11 +139,7 @@ struct flw_sheet_policy {
 
     /* Hole column h: ops below (h + 1) * op_count / hole_column_count, as its last op leaves them. */
     size_t hole_column_count; /* at most FLW_SHEET_HOLE_COLUMNS; 0: no addresses */
-    uint64_t (
-        *hole_bytes)[FLW_SHEET_SIZE_BINS]; /* by hole column, then size: bytes in such holes */
-    uint64_t *hole_largest;                /* by hole column */
-    uint64_t *hole_count;                  /* by hole column */
-    uint64_t *hole_request;                /* by hole column: the largest request made in it */
+    struct flw_sheet_holes *holes;
 
     struct flw_sheet_frame *frames; /* in the order of the names above */
     size_t frame_count;
