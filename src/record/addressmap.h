@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: a map from 64-bit keys (addresses, stream handles) to 32-bit numbers.
- * Does not: keep order. Open addressing with linear probing, at most half full.
+ * Does not: keep order. Open addressing with linear probing, at most half full. Not for those who may not
+ * take the program's host memory or move a whole table at once: a hit's index of caches, the pool's tables
+ * of uses and of debug checks, and a host pool's blocks (host/hostblock.h) keep tables of their own.
  *
  * INVARIANTS
  *   1. slot_count is 0 or a power of two; used_count <= slot_count / 2.
