@@ -82,7 +82,7 @@ static void say_why_not_loaded(char *message, const char *name, bool is_default)
 static const char *fill_table(struct flw_driver *driver)
 {
     const char *missing = NULL;
-#define X(need, symbol, parameters)                                   \
+#define X(need, symbol, since, before, parameters)                    \
     {                                                                 \
         void *address = dlsym(driver->object, #symbol);               \
         memcpy(&driver->symbol, &address, sizeof address);            \

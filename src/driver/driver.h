@@ -15,7 +15,7 @@
 #include "fallow/status.h"
 
 struct flw_driver {
-#define X(need, symbol, parameters) CUresult(*symbol) parameters;
+#define X(need, symbol, since, before, parameters) CUresult(*symbol) parameters;
     FLW_DRIVER_ENTRY_POINTS(X)
 #undef X
     void *object; /* from dlopen, open for as long as the process lives */

@@ -100,7 +100,7 @@ static fallow_status choose_node(struct flw_pin *pin, const fallow_host_config *
 static const char *fill_table(struct flw_pin *pin, fallow_pool *pool)
 {
     const char *missing = NULL;
-#define X(need, symbol, parameters)                                                   \
+#define X(need, symbol, since, before, parameters)                                    \
     {                                                                                 \
         void *address = fallow_pool_driver_entry(pool, #symbol);                      \
         memcpy(&pin->cu.symbol, &address, sizeof address);                            \

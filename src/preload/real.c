@@ -227,7 +227,7 @@ static uintptr_t find_next(void *driver, const char *symbol)
 static void fill_driver(void *driver)
 {
     flw_dlsym_function find = flw_dlsym_libc();
-#define X(need, symbol, parameters)                                                    \
+#define X(need, symbol, since, before, parameters)                                     \
     set_place(offsetof(struct flw_real, driver) + offsetof(struct flw_driver, symbol), \
               (uintptr_t)find(driver, #symbol));
     FLW_DRIVER_ENTRY_POINTS(X)
@@ -250,7 +250,7 @@ static const char *find_missing(void *driver)
             REQUIRED
         } need;
     } needs[] = {{"cuCtxGetId", REQUIRED}, /* contexts are told apart by it */
-#define X(need, symbol, parameters) {#symbol, need},
+#define X(need, symbol, since, before, parameters) {#symbol, need},
                  FLW_DRIVER_ENTRY_POINTS(X)
 #undef X
     };

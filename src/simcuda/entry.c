@@ -12,7 +12,7 @@ static const struct {
     const char *name;
     void (*function)(void);
 } entries[FLW_ENTRY_COUNT] = {
-#define X(need, symbol, parameters) {#symbol, (void (*)(void))symbol},
+#define X(need, symbol, since, before, parameters) {#symbol, (void (*)(void))symbol},
     FLW_DRIVER_ENTRY_POINTS(X)
 #undef X
 };

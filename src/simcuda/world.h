@@ -28,12 +28,13 @@
 
 /* Every entry point, declared from the list: a definition with other types does not compile, a
  * missing one does not link (entry.c takes every address). */
-#define X(need, symbol, parameters) FLW_SIM_EXPORT CUresult CUDAAPI symbol parameters;
+#define X(need, symbol, since, before, parameters) \
+    FLW_SIM_EXPORT CUresult CUDAAPI symbol parameters;
 FLW_DRIVER_ENTRY_POINTS(X)
 #undef X
 
 enum flw_entry {
-#define X(need, symbol, parameters) FLW_ENTRY_##symbol,
+#define X(need, symbol, since, before, parameters) FLW_ENTRY_##symbol,
     FLW_DRIVER_ENTRY_POINTS(X)
 #undef X
     FLW_ENTRY_COUNT

@@ -119,7 +119,8 @@ static bool use_host(void *library)
     return true;
 }
 
-#define X(need, symbol, parameters) typedef CUresult(CUDAAPI *type_##symbol) parameters;
+#define X(need, symbol, since, before, parameters) \
+    typedef CUresult(CUDAAPI *type_##symbol) parameters;
 FLW_DRIVER_ENTRY_POINTS(X)
 #undef X
 

@@ -24,7 +24,7 @@
 #endif
 
 /* An entry point jumps to wherever its place says: behind it a call looks as it did before it. */
-#define X(need, symbol, parameters)                                   \
+#define X(need, symbol, since, before, parameters)                    \
     __attribute__((used, visibility("hidden"))) void *front_##symbol; \
     __asm__(".pushsection .text\n"                                    \
             ".ifnc " #symbol ", " LEFT_OUT "\n"                       \
@@ -56,7 +56,8 @@ static void leave(void)
     void (*late)(void) = come_too_late;
     void *address;
     memcpy(&address, &late, sizeof address);
-#define X(need, symbol, parameters) __atomic_store_n(&front_##symbol, address, __ATOMIC_SEQ_CST);
+#define X(need, symbol, since, before, parameters) \
+    __atomic_store_n(&front_##symbol, address, __ATOMIC_SEQ_CST);
     FLW_DRIVER_ENTRY_POINTS(X)
 #undef X
     is_over = true;
@@ -79,7 +80,7 @@ __attribute__((constructor)) static void find_driver(void)
     if (object == NULL) {
         stop("front driver: no simulated driver\n");
     }
-#define X(need, symbol, parameters) front_##symbol = dlsym(object, #symbol);
+#define X(need, symbol, since, before, parameters) front_##symbol = dlsym(object, #symbol);
     FLW_DRIVER_ENTRY_POINTS(X)
 #undef X
     memcpy(&real_init, &front_cuInit, sizeof real_init);

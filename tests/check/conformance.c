@@ -49,7 +49,7 @@ struct tally {
 };
 
 static const char *const entry_names[] = {
-#define X(need, symbol, parameters) #symbol,
+#define X(need, symbol, since, before, parameters) #symbol,
     FLW_DRIVER_ENTRY_POINTS(X)
 #undef X
 };

@@ -198,7 +198,7 @@ static const struct {
     const char *name;
     size_t offset;
 } entries[] = {
-#define X(need, symbol, parameters) {#symbol, offsetof(struct flw_driver, symbol)},
+#define X(need, symbol, since, before, parameters) {#symbol, offsetof(struct flw_driver, symbol)},
     FLW_DRIVER_ENTRY_POINTS(X)
 #undef X
 };

@@ -12,7 +12,7 @@
 #include "fallow/extend.h"
 #include "kernel/bed.h"
 
-#define X(need, symbol, parameters) typedef CUresult(*symbol##_function) parameters;
+#define X(need, symbol, since, before, parameters) typedef CUresult(*symbol##_function) parameters;
 FLW_DRIVER_ENTRY_POINTS(X)
 #undef X
 

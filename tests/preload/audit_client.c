@@ -29,7 +29,7 @@
     "T0_T1_"
 
 static struct {
-#define X(need, symbol, parameters) CUresult(CUDAAPI *symbol) parameters;
+#define X(need, symbol, since, before, parameters) CUresult(CUDAAPI *symbol) parameters;
     FLW_DRIVER_ENTRY_POINTS(X)
 #undef X
     flw_sim_reset_function reset;
@@ -63,7 +63,7 @@ static void begin(void)
         fprintf(stderr, "audit_client: %s\n", dlerror());
         exit(3);
     }
-#define X(need, symbol, parameters) find(driver, #symbol, &cu.symbol);
+#define X(need, symbol, since, before, parameters) find(driver, #symbol, &cu.symbol);
     FLW_DRIVER_ENTRY_POINTS(X)
 #undef X
     find(driver, "flw_sim_reset", &cu.reset);

@@ -18,7 +18,7 @@
 #include "driver/entry_points.h"
 #include "fallow/simcuda.h"
 
-#define X(need, symbol, parameters) CUresult symbol parameters;
+#define X(need, symbol, since, before, parameters) CUresult symbol parameters;
 FLW_DRIVER_ENTRY_POINTS(X)
 #undef X
 CUresult cuMemAllocAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUstream stream);

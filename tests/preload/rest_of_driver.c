@@ -9,7 +9,7 @@
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
-#define X(need, symbol, parameters)                                                  \
+#define X(need, symbol, since, before, parameters)                                   \
     __attribute__((weak, visibility("default"))) CUresult CUDAAPI symbol parameters; \
     CUresult CUDAAPI symbol parameters                                               \
     {                                                                                \

@@ -5,7 +5,7 @@
 #include "driver/driver_types.h"
 #include "driver/entry_points.h"
 
-#define X(need, symbol, parameters)                                                  \
+#define X(need, symbol, since, before, parameters)                                   \
     __attribute__((weak, visibility("default"))) CUresult CUDAAPI symbol parameters; \
     __attribute__((weak, visibility("default"))) CUresult CUDAAPI symbol parameters  \
     {                                                                                \

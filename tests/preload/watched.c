@@ -11,7 +11,7 @@
 #include "driver/driver_types.h"
 #include "driver/entry_points.h"
 
-#define X(need, symbol, parameters) CUresult symbol parameters;
+#define X(need, symbol, since, before, parameters) CUresult symbol parameters;
 FLW_DRIVER_ENTRY_POINTS(X)
 #undef X
 

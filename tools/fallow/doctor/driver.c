@@ -56,7 +56,7 @@ static void see_library(struct flw_doctor_sheet *sheet, const struct flw_doctor_
                     patient->driver.version % 1000 / 10);
     see_profile(sheet, patient);
     char absent[FLW_DOCTOR_TEXT_BYTES] = "";
-#define X(need, symbol, parameters)                                                           \
+#define X(need, symbol, since, before, parameters)                                            \
     if (patient->driver.symbol == NULL) {                                                     \
         size_t used = strlen(absent);                                                         \
         snprintf(absent + used, sizeof absent - used, "%s%s", used == 0 ? "" : " ", #symbol); \
