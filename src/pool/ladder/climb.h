@@ -122,10 +122,11 @@ bool flw_rung_wait(struct flw_climb *climb);
 bool flw_rung_callback(struct flw_climb *climb);
 
 /* ---- oom.c */
-/* The host lacks memory: the answer, and a line that says why. `fail` is the ladder's last place. */
-fallow_status flw_climb_refuse_host(const struct flw_climb *climb, unsigned fail);
-/* A line that names the call, where the driver refused the growth that would have served: of the first,
- * second, fourth and so on such request in a row. */
-void flw_climb_tell_refusal(const struct flw_climb *climb);
+/* Nothing served: the answer, after what there is to report of it and to log. `fail` is the last place of the
+ * ladder; may_come (NULL: no) tells, under the heap lock, whether memory that serves may be free once the device
+ * has done more, which is WOULD_WAIT to a request that does not wait. */
+fallow_status flw_climb_fail(struct flw_climb *climb, unsigned fail,
+                             bool (*may_come)(const struct flw_heap *heap,
+                                              const struct flw_need *need));
 
 #endif

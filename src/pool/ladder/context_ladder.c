@@ -100,6 +100,11 @@ static uint64_t fitting_ticket(const struct flw_heap *heap, const struct flw_nee
     return ticket;
 }
 
+static bool has_fit(const struct flw_heap *heap, const struct flw_need *need)
+{
+    return fitting_ticket(heap, need) != 0;
+}
+
 #define WAIT_ROUNDS 64
 
 static bool rung_wait(struct flw_climb *climb)
@@ -233,18 +238,5 @@ fallow_status flw_context_climb(struct flw_pool *pool, struct flw_need *need)
             return FALLOW_DEVICE_LOST;
         }
     }
-    if (flw_climb_lacks_host(&climb)) {
-        return flw_climb_refuse_host(&climb, FLW_CONTEXT_FAIL);
-    }
-    if (climb.status == FALLOW_OUT_OF_MEMORY && (need->flags & FALLOW_REQUEST_NO_WAIT) != 0) {
-        flw_lock_acquire(&pool->heap.lock);
-        climb.status = fitting_ticket(&pool->heap, need) != 0 ? FALLOW_WOULD_WAIT : climb.status;
-        flw_lock_release(&pool->heap.lock);
-    }
-    if (climb.status == FALLOW_OUT_OF_MEMORY) {
-        flw_oom_report_fill(pool, need);
-    }
-    flw_climb_tell_refusal(&climb);
-    flw_climb_note_last(pool, need, FLW_CONTEXT_FAIL);
-    return climb.status;
+    return flw_climb_fail(&climb, FLW_CONTEXT_FAIL, has_fit);
 }

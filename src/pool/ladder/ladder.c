@@ -165,20 +165,5 @@ fallow_status flw_ladder_climb(struct flw_pool *pool, struct flw_need *need)
     }
     flw_climb_forget_rise(&climb);
     give_back_made(&climb);
-    if (flw_climb_lacks_host(&climb)) {
-        return flw_climb_refuse_host(&climb, FLW_RUNG_FAIL);
-    }
-    if (climb.status == FALLOW_OUT_OF_MEMORY && !is_hopeless &&
-        (need->flags & FALLOW_REQUEST_NO_WAIT) != 0) {
-        flw_lock_acquire(&pool->heap.lock);
-        bool may_come = has_incomplete(&pool->heap, need);
-        flw_lock_release(&pool->heap.lock);
-        climb.status = may_come ? FALLOW_WOULD_WAIT : FALLOW_OUT_OF_MEMORY;
-    }
-    if (climb.status == FALLOW_OUT_OF_MEMORY) {
-        flw_oom_report_fill(pool, need);
-    }
-    flw_climb_tell_refusal(&climb);
-    flw_climb_note_last(pool, need, FLW_RUNG_FAIL);
-    return climb.status;
+    return flw_climb_fail(&climb, FLW_RUNG_FAIL, is_hopeless ? NULL : has_incomplete);
 }

@@ -127,7 +127,8 @@ void flw_oom_report_fill(struct flw_pool *pool, const struct flw_need *need)
     }
 }
 
-fallow_status flw_climb_refuse_host(const struct flw_climb *climb, unsigned fail)
+/* The host has no memory for a table: a line that says why. */
+static void tell_host_refusal(const struct flw_climb *climb)
 {
     struct flw_pool *pool = climb->pool;
     const struct flw_heap *heap = climb->heap;
@@ -147,11 +148,11 @@ fallow_status flw_climb_refuse_host(const struct flw_climb *climb, unsigned fail
             "the container",
             asked);
     }
-    flw_climb_note_last(pool, climb->need, fail);
-    return FALLOW_OUT_OF_HOST_MEMORY;
 }
 
-void flw_climb_tell_refusal(const struct flw_climb *climb)
+/* A line that names the call, where the driver refused the growth that would have served: of the first,
+ * second, fourth and so on such request in a row. */
+static void tell_refusal(const struct flw_climb *climb)
 {
     const struct flw_heap *heap = climb->heap;
     const char *call = atomic_load(&heap->last_call);
@@ -168,6 +169,34 @@ void flw_climb_tell_refusal(const struct flw_climb *climb)
             flw_driver_error_name(&climb->pool->driver, (CUresult)atomic_load(&heap->last_error)),
             (unsigned long long)count);
     }
+}
+
+static void check_wait(struct flw_climb *climb,
+                       bool (*may_come)(const struct flw_heap *heap, const struct flw_need *need))
+{
+    if (may_come != NULL && (climb->need->flags & FALLOW_REQUEST_NO_WAIT) != 0) {
+        flw_lock_acquire(&climb->heap->lock);
+        climb->status = may_come(climb->heap, climb->need) ? FALLOW_WOULD_WAIT : climb->status;
+        flw_lock_release(&climb->heap->lock);
+    }
+}
+
+fallow_status flw_climb_fail(struct flw_climb *climb, unsigned fail,
+                             bool (*may_come)(const struct flw_heap *heap,
+                                              const struct flw_need *need))
+{
+    if (flw_climb_lacks_host(climb)) {
+        climb->status = FALLOW_OUT_OF_HOST_MEMORY;
+        tell_host_refusal(climb);
+    } else if (climb->status == FALLOW_OUT_OF_MEMORY) {
+        check_wait(climb, may_come);
+    }
+    if (climb->status == FALLOW_OUT_OF_MEMORY) {
+        flw_oom_report_fill(climb->pool, climb->need);
+    }
+    tell_refusal(climb);
+    flw_climb_note_last(climb->pool, climb->need, fail);
+    return climb->status;
 }
 
 fallow_status fallow_pool_get_oom_report(fallow_pool *handle, fallow_oom_report *out_report)
