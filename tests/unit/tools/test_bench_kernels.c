@@ -95,7 +95,7 @@ static void cases_at_full_size_move_the_bytes_of_their_shapes(void **state)
         {"combine", "mixtral-8x7b", 201457664},
         {"combine", "deepseek-v3", 1057488896},
     };
-    char message[FLW_KERNEL_MESSAGE_BYTES];
+    char message[FLW_BENCH_MESSAGE_BYTES];
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const struct flw_kernel_case *of = find_case(rows[i].module, rows[i].variant);
         struct flw_kernel_call call;
@@ -165,7 +165,7 @@ static void make_broken(struct flw_kernel_call *call)
 static void a_call_without_its_memory_is_broken_and_says_so(void **state)
 {
     (void)state;
-    char message[FLW_KERNEL_MESSAGE_BYTES] = "";
+    char message[FLW_BENCH_MESSAGE_BYTES] = "";
     const struct flw_kernel_case of = {
         .module = "broken", .variant = "-", .make = make_broken, .sizes = {(int64_t)1 << 40}};
     struct flw_kernel_bed bed;
@@ -189,7 +189,7 @@ static void a_call_without_its_memory_is_broken_and_says_so(void **state)
 static void a_call_that_reads_what_nobody_wrote_is_told(void **state)
 {
     (void)state;
-    char message[FLW_KERNEL_MESSAGE_BYTES] = "";
+    char message[FLW_BENCH_MESSAGE_BYTES] = "";
     const struct flw_kernel_case *of = find_case("cu_seqlens", "decode");
     struct flw_kernel_bed bed;
     struct flw_kernel_call call;

@@ -19,14 +19,12 @@
 
 #include "fallow/fallow.h"
 
+#include "bench/device.h"
 #include "common/machine.h"
 #include "common/median.h"
 #include "common/tool_host.h"
 
-struct flw_driver;
-
-#define FLW_BENCH_MESSAGE_BYTES 320
-#define FLW_BENCH_BATCHES       5
+#define FLW_BENCH_BATCHES 5
 
 enum flw_bench_sizes {
     FLW_BENCH_SIZE_ONE,   /* size_bytes */
@@ -103,12 +101,11 @@ const char *flw_bench_policy_names(void);
 /* ---- bed ---- */
 
 struct flw_bench_bed {
-    struct flw_driver *driver; /* NULL: the policy needs no device */
-    bool is_sim;
+    struct flw_bench_device device;
+    struct flw_driver *driver; /* the device's; NULL: the policy needs none */
     char device_name[128];
     fallow_stream *streams;
     size_t stream_count;
-    void *context; /* CUcontext */
     void *pool;
     const struct flw_bench_policy *policy;
 };

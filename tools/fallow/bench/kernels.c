@@ -54,7 +54,7 @@ struct result {
     uint64_t launches;
     struct flw_kernel_time time;
     bool is_ok;
-    char message[FLW_KERNEL_MESSAGE_BYTES];
+    char message[FLW_BENCH_MESSAGE_BYTES];
 };
 
 /* ---- command line */
@@ -106,7 +106,7 @@ static bool ask(struct flw_kernel_call *call, fallow_workspace_need *need)
     fallow_workspace_need_init(need);
     fallow_status status = call->of->query(call->params, need);
     if (status != FALLOW_OK) {
-        snprintf(call->message, FLW_KERNEL_MESSAGE_BYTES, "its query was refused: %s",
+        snprintf(call->message, FLW_BENCH_MESSAGE_BYTES, "its query was refused: %s",
                  fallow_status_name(status));
     }
     return status == FALLOW_OK;
@@ -155,7 +155,7 @@ static void run(const struct flw_kernel_case *of, struct flw_kernel_bed *bed, st
 {
     struct flw_kernel_call call = {0};
     fallow_workspace_need need;
-    enum flw_kernel_scale scale = bed->is_simulated ? FLW_KERNEL_SMALL : FLW_KERNEL_FULL;
+    enum flw_kernel_scale scale = bed->device.is_sim ? FLW_KERNEL_SMALL : FLW_KERNEL_FULL;
     *result = (struct result){0};
     if (!get_full_bytes(of, result)) {
         return;
@@ -181,13 +181,13 @@ static double copy_share(const struct result *result)
 
 static void print_head(const struct flw_kernel_bed *bed)
 {
-    printf("on %s\n", bed->device_name);
-    if (bed->is_simulated) {
+    printf("on %s\n", bed->device.name);
+    if (bed->device.is_sim) {
         printf("simulated device: byte and launch counts only\n");
     }
     printf("%-18s %-22s %15s %15s %8s %4s", "module", "case", "bytes read", "written", "launches",
            "goal");
-    if (!bed->is_simulated) {
+    if (!bed->device.is_sim) {
         printf(" %9s %9s %8s %9s %14s", "us", "copy us", "GB/s", "of copy", "goal");
     }
     printf("  sizes\n");
@@ -231,7 +231,7 @@ static void print_row(const struct flw_kernel_case *of, const struct flw_kernel_
     } else {
         printf(" %4s", "-");
     }
-    if (!bed->is_simulated) {
+    if (!bed->device.is_sim) {
         print_time(of, result);
     }
     printf("  ");
@@ -261,7 +261,7 @@ static void print_json_case(struct flw_json_writer *out, const struct flw_kernel
     } else if (of->goal_share > 0) {
         flw_json_general(out, "goal_of_copy", 6, of->goal_share);
     }
-    if (!bed->is_simulated && result->is_ok) {
+    if (!bed->device.is_sim && result->is_ok) {
         flw_json_fixed(out, "us", 4, result->time.us);
         flw_json_fixed(out, "gb_per_s", 1, moved_bytes(result) / result->time.us / 1e3);
         if (result->time.has_copy) {
@@ -278,11 +278,11 @@ static void print_json_head(struct flw_json_writer *out, const struct flw_kernel
 {
     flw_json_begin(out, NULL, '{');
     flw_json_text(out, "bench", "kernels");
-    flw_json_text(out, "device", bed->device_name);
-    flw_json_bool(out, "simulated", bed->is_simulated);
+    flw_json_text(out, "device", bed->device.name);
+    flw_json_bool(out, "simulated", bed->device.is_sim);
     flw_json_text(out, "note",
-                  bed->is_simulated ? "simulated device: byte and launch counts only"
-                                    : "times by events around graphs of many launches");
+                  bed->device.is_sim ? "simulated device: byte and launch counts only"
+                                     : "times by events around graphs of many launches");
     flw_json_begin(out, "cases", '[');
 }
 
@@ -311,7 +311,7 @@ static unsigned run_all(const struct settings *settings, struct flw_kernel_bed *
 
 int flw_command_bench_kernels(int argc, char **argv)
 {
-    char message[FLW_KERNEL_MESSAGE_BYTES] = "";
+    char message[FLW_BENCH_MESSAGE_BYTES] = "";
     struct settings settings;
     struct flw_kernel_bed bed;
     struct flw_json_writer json = {.file = stdout};

@@ -16,14 +16,13 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "driver/driver.h"
+#include "bench/device.h"
 #include "fallow/fallow.h"
 #include "fallow/kernels.h"
 
-#define FLW_KERNEL_SIZES         8
-#define FLW_KERNEL_PARAMS_BYTES  512
-#define FLW_KERNEL_BUFFERS       64
-#define FLW_KERNEL_MESSAGE_BYTES 320
+#define FLW_KERNEL_SIZES        8
+#define FLW_KERNEL_PARAMS_BYTES 512
+#define FLW_KERNEL_BUFFERS      64
 
 struct flw_kernel_call;
 
@@ -75,15 +74,11 @@ extern const struct flw_kernel_case *const flw_kernel_tables[];
 /* ---- a bed: device, pool, stream, loaded kernels */
 
 struct flw_kernel_bed {
-    struct flw_driver driver;
-    CUcontext context;
-    CUdevice device;
+    struct flw_bench_device device;
     CUstream stream;
     fallow_pool *pool;
     fallow_kernels *kernels;
     uint64_t violations_told; /* by the rule checker, of calls before */
-    bool has_driver, is_simulated;
-    char device_name[96];
 };
 
 /* device -1: simulated, in a world whose memory has contents and whose every access is checked. False:
@@ -119,7 +114,7 @@ struct flw_kernel_call {
     size_t buffer_count;
     _Alignas(16) unsigned char params[FLW_KERNEL_PARAMS_BYTES];
     bool is_broken; /* message says by what */
-    char *message;  /* FLW_KERNEL_MESSAGE_BYTES, the caller's */
+    char *message;  /* FLW_BENCH_MESSAGE_BYTES, the caller's */
 };
 
 bool flw_kernel_call_make(struct flw_kernel_call *call, const struct flw_kernel_case *of,

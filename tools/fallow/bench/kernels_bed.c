@@ -4,75 +4,33 @@
  */
 #include "bench/kernels.h"
 
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/tool_host.h"
-#include "fallow/simcuda.h"
 
 /* ---- bed */
 
-static bool check(struct flw_kernel_bed *bed, CUresult result, const char *call, char *message)
-{
-    if (result != CUDA_SUCCESS) {
-        snprintf(message, FLW_KERNEL_MESSAGE_BYTES, "%s failed with %s; `fallow doctor` says more",
-                 call, flw_driver_error_name(&bed->driver, result));
-    }
-    return result == CUDA_SUCCESS;
-}
-#define CHECK(bed, message, call, ...) check(bed, (bed)->driver.call(__VA_ARGS__), #call, message)
+#define CALL(bed, message, call, ...) FLW_BENCH_CALL(&(bed)->device, message, call, __VA_ARGS__)
 
-static void find_control(const struct flw_kernel_bed *bed, const char *name, void *out_function)
-{
-    void *address = dlsym(bed->driver.object, name);
-    memcpy(out_function, &address, sizeof address);
-}
-
-static bool reset_simulation(struct flw_kernel_bed *bed, char *message)
-{
-    flw_sim_reset_function reset;
-    find_control(bed, "flw_sim_reset", &reset);
-    if (reset == NULL) {
-        snprintf(message, FLW_KERNEL_MESSAGE_BYTES,
-                 "the simulated driver lacks flw_sim_reset: rebuild libfallow-simcuda.so");
-        return false;
-    }
-    flw_sim_config config = {.struct_size = sizeof config,
-                             .seed = 1,
-                             .backed = 1,
-                             .check = 1,
-                             .device_bytes = (uint64_t)8 << 30};
-    reset(&config);
-    return true;
-}
-
-static bool open_device(struct flw_kernel_bed *bed, int ordinal, char *message)
-{
-    return CHECK(bed, message, cuInit, 0) &&
-           CHECK(bed, message, cuDeviceGet, &bed->device, ordinal) &&
-           CHECK(bed, message, cuDeviceGetName, bed->device_name, (int)sizeof bed->device_name,
-                 bed->device) &&
-           CHECK(bed, message, cuDevicePrimaryCtxRetain, &bed->context, bed->device) &&
-           CHECK(bed, message, cuCtxSetCurrent, bed->context) &&
-           CHECK(bed, message, cuStreamCreate, &bed->stream, CU_STREAM_NON_BLOCKING);
-}
+static const flw_sim_config world = {.struct_size = sizeof world,
+                                     .seed = 1,
+                                     .backed = 1,
+                                     .check = 1,
+                                     .device_bytes = (uint64_t)8 << 30};
 
 bool flw_kernel_bed_open(struct flw_kernel_bed *bed, int device, char *message, bool *out_is_absent)
 {
-    *bed = (struct flw_kernel_bed){.is_simulated = device < 0};
-    int ordinal = device < 0 ? 0 : device;
+    *bed = (struct flw_kernel_bed){0};
     *out_is_absent = true;
-    bed->has_driver =
-        flw_driver_open(&bed->driver, bed->is_simulated ? "sim" : NULL, message) == FALLOW_OK;
-    if (!bed->has_driver || (bed->is_simulated && !reset_simulation(bed, message)) ||
-        !open_device(bed, ordinal, message)) {
+    if (!flw_bench_device_open(&bed->device, device, &world, message) ||
+        !CALL(bed, message, cuStreamCreate, &bed->stream, CU_STREAM_NON_BLOCKING)) {
         goto fail;
     }
     fallow_pool_config config;
     fallow_pool_config_init(&config);
-    config.device = ordinal;
-    config.driver = bed->is_simulated ? "sim" : NULL;
+    config.device = device < 0 ? 0 : device;
+    config.driver = bed->device.is_sim ? "sim" : NULL;
     fallow_status status = fallow_pool_create(&config, &bed->pool);
     if (status == FALLOW_OK) {
         status = fallow_kernels_create(bed->pool, &bed->kernels);
@@ -86,8 +44,8 @@ bool flw_kernel_bed_open(struct flw_kernel_bed *bed, int device, char *message, 
             fallow_kernels_last_error(bed->kernels, why, sizeof why);
         }
         *out_is_absent = status == FALLOW_NOT_SUPPORTED;
-        snprintf(message, FLW_KERNEL_MESSAGE_BYTES, "%s on %s: %s%s%s",
-                 bed->pool == NULL ? "no pool" : "no kernels", bed->device_name,
+        snprintf(message, FLW_BENCH_MESSAGE_BYTES, "%s on %s: %s%s%s",
+                 bed->pool == NULL ? "no pool" : "no kernels", bed->device.name,
                  fallow_status_name(status), why[0] == 0 ? "" : ": ", why);
         goto fail;
     }
@@ -107,16 +65,10 @@ void flw_kernel_bed_close(struct flw_kernel_bed *bed)
         fallow_pool_destroy(bed->pool);
     }
     if (bed->stream != NULL) {
-        bed->driver.cuStreamDestroy_v2(bed->stream);
+        bed->device.driver.cuStreamDestroy_v2(bed->stream);
     }
-    if (bed->context != NULL) {
-        bed->driver.cuCtxSetCurrent(NULL);
-        bed->driver.cuDevicePrimaryCtxRelease_v2(bed->device);
-    }
-    if (bed->has_driver) {
-        flw_driver_close(&bed->driver);
-    }
-    *bed = (struct flw_kernel_bed){.is_simulated = bed->is_simulated};
+    flw_bench_device_close(&bed->device);
+    *bed = (struct flw_kernel_bed){.device.is_sim = bed->device.is_sim};
 }
 
 bool flw_kernel_bed_settle(struct flw_kernel_bed *bed, char *message)
@@ -124,16 +76,16 @@ bool flw_kernel_bed_settle(struct flw_kernel_bed *bed, char *message)
     flw_sim_ledger ledger = {.struct_size = sizeof ledger};
     flw_sim_ledger_function get_ledger = NULL;
     flw_sim_violation_function violation = NULL;
-    if (!CHECK(bed, message, cuStreamSynchronize, bed->stream)) {
+    if (!CALL(bed, message, cuStreamSynchronize, bed->stream)) {
         return false;
     }
-    if (!bed->is_simulated) {
+    if (!bed->device.is_sim) {
         return true;
     }
-    find_control(bed, "flw_sim_get_ledger", &get_ledger);
-    find_control(bed, "flw_sim_violation", &violation);
+    flw_bench_device_find(&bed->device, "flw_sim_get_ledger", &get_ledger);
+    flw_bench_device_find(&bed->device, "flw_sim_violation", &violation);
     if (get_ledger == NULL || violation == NULL) {
-        snprintf(message, FLW_KERNEL_MESSAGE_BYTES,
+        snprintf(message, FLW_BENCH_MESSAGE_BYTES,
                  "the simulated driver lacks its controls: rebuild libfallow-simcuda.so");
         return false;
     }
@@ -141,7 +93,7 @@ bool flw_kernel_bed_settle(struct flw_kernel_bed *bed, char *message)
     bool is_clean = ledger.violation_count == bed->violations_told;
     if (!is_clean) {
         const char *sentence = violation(bed->violations_told);
-        snprintf(message, FLW_KERNEL_MESSAGE_BYTES, "%s",
+        snprintf(message, FLW_BENCH_MESSAGE_BYTES, "%s",
                  sentence != NULL ? sentence : "the rule checker found a violation");
     }
     bed->violations_told = ledger.violation_count;
@@ -157,7 +109,7 @@ int64_t flw_kernel_size(struct flw_kernel_call *call, const char *name, int64_t 
 {
     if (call->size_count == FLW_KERNEL_SIZES) {
         call->is_broken = true;
-        snprintf(call->message, FLW_KERNEL_MESSAGE_BYTES, "more sizes than %d", FLW_KERNEL_SIZES);
+        snprintf(call->message, FLW_BENCH_MESSAGE_BYTES, "more sizes than %d", FLW_KERNEL_SIZES);
         return 1;
     }
     int64_t value = call->of->sizes[call->size_count];
@@ -190,7 +142,7 @@ void *flw_kernel_output(struct flw_kernel_call *call, int64_t bytes)
     }
     if (status != FALLOW_OK) {
         call->is_broken = true;
-        snprintf(call->message, FLW_KERNEL_MESSAGE_BYTES, "no buffer of %zu bytes: %s", room,
+        snprintf(call->message, FLW_BENCH_MESSAGE_BYTES, "no buffer of %zu bytes: %s", room,
                  fallow_status_name(status));
         return nowhere;
     }
@@ -202,8 +154,8 @@ void *flw_kernel_filled(struct flw_kernel_call *call, int64_t bytes, uint32_t wo
 {
     void *buffer = flw_kernel_output(call, (bytes + 3) / 4 * 4);
     if (buffer != nowhere &&
-        !CHECK(call->bed, call->message, cuMemsetD32Async, (CUdeviceptr)(uintptr_t)buffer, word,
-               (size_t)(bytes + 3) / 4, call->bed->stream)) {
+        !CALL(call->bed, call->message, cuMemsetD32Async, (CUdeviceptr)(uintptr_t)buffer, word,
+              (size_t)(bytes + 3) / 4, call->bed->stream)) {
         call->is_broken = true;
     }
     return buffer;
@@ -221,9 +173,9 @@ int32_t *flw_kernel_integers(struct flw_kernel_call *call, int64_t count, flw_ke
     }
     int32_t *buffer = flw_kernel_output(call, count * 4);
     if (buffer != nowhere && count > 0 &&
-        (!CHECK(call->bed, call->message, cuMemcpyHtoDAsync_v2, (CUdeviceptr)(uintptr_t)buffer,
-                host, (size_t)count * 4, call->bed->stream) ||
-         !CHECK(call->bed, call->message, cuStreamSynchronize, call->bed->stream))) {
+        (!CALL(call->bed, call->message, cuMemcpyHtoDAsync_v2, (CUdeviceptr)(uintptr_t)buffer, host,
+               (size_t)count * 4, call->bed->stream) ||
+         !CALL(call->bed, call->message, cuStreamSynchronize, call->bed->stream))) {
         call->is_broken = true;
     }
     flw_host_free(host);

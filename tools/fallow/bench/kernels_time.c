@@ -26,8 +26,8 @@ struct given {
 static bool complain(struct flw_kernel_call *call, CUresult result, const char *what)
 {
     if (result != CUDA_SUCCESS) {
-        snprintf(call->message, FLW_KERNEL_MESSAGE_BYTES, "%s failed with %s", what,
-                 flw_driver_error_name(&call->bed->driver, result));
+        snprintf(call->message, FLW_BENCH_MESSAGE_BYTES, "%s failed with %s", what,
+                 flw_driver_error_name(&call->bed->device.driver, result));
     }
     return result == CUDA_SUCCESS;
 }
@@ -37,14 +37,14 @@ static bool give(const struct given *given)
     struct flw_kernel_call *call = given->call;
     struct flw_kernel_bed *bed = call->bed;
     if (given->to != 0) {
-        return complain(
-            call,
-            bed->driver.cuMemcpyDtoDAsync_v2(given->to, given->from, given->bytes, bed->stream),
-            "a copy");
+        return complain(call,
+                        bed->device.driver.cuMemcpyDtoDAsync_v2(given->to, given->from,
+                                                                given->bytes, bed->stream),
+                        "a copy");
     }
     fallow_status status = call->of->launch(bed->kernels, call->params, bed->stream);
     if (status != FALLOW_OK) {
-        fallow_kernels_last_error(bed->kernels, call->message, FLW_KERNEL_MESSAGE_BYTES);
+        fallow_kernels_last_error(bed->kernels, call->message, FLW_BENCH_MESSAGE_BYTES);
     }
     return status == FALLOW_OK;
 }
@@ -52,7 +52,7 @@ static bool give(const struct given *given)
 static bool capture(const struct given *given, unsigned count, CUgraph *out_graph)
 {
     struct flw_kernel_call *call = given->call;
-    const struct flw_driver *driver = &call->bed->driver;
+    const struct flw_driver *driver = &call->bed->device.driver;
     CUstream stream = call->bed->stream;
     if (!complain(call,
                   driver->cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
@@ -70,16 +70,16 @@ static bool capture(const struct given *given, unsigned count, CUgraph *out_grap
 /* Replay and read the events. On the simulated device once, and no time is read. */
 static bool replay(struct flw_kernel_call *call, CUgraphExec graph, unsigned count, double *out_us)
 {
-    const struct flw_driver *driver = &call->bed->driver;
+    const struct flw_driver *driver = &call->bed->device.driver;
     CUstream stream = call->bed->stream;
     CUevent begin = NULL, end = NULL;
     elapsed_function elapsed = NULL;
     double times[REPLAYS] = {0};
-    bool is_done = false, is_simulated = call->bed->is_simulated;
+    bool is_done = false, is_simulated = call->bed->device.is_sim;
     void *entry = flw_driver_entry(driver, "cuEventElapsedTime");
     memcpy(&elapsed, &entry, sizeof entry);
     if (!is_simulated && elapsed == NULL) {
-        snprintf(call->message, FLW_KERNEL_MESSAGE_BYTES, "the driver lacks cuEventElapsedTime");
+        snprintf(call->message, FLW_BENCH_MESSAGE_BYTES, "the driver lacks cuEventElapsedTime");
         return false;
     }
     if (!complain(call, driver->cuEventCreate(&begin, 0), "cuEventCreate") ||
@@ -116,12 +116,12 @@ out:
 static bool time_graph(const struct given *given, unsigned count, double *out_us)
 {
     struct flw_kernel_call *call = given->call;
-    const struct flw_driver *driver = &call->bed->driver;
+    const struct flw_driver *driver = &call->bed->device.driver;
     CUgraph graph = NULL;
     CUgraphExec executable = NULL;
     if (driver->cuGraphLaunch == NULL || driver->cuGraphInstantiateWithFlags == NULL ||
         driver->cuGraphExecDestroy == NULL || driver->cuGraphDestroy == NULL) {
-        snprintf(call->message, FLW_KERNEL_MESSAGE_BYTES, "the driver lacks graphs");
+        snprintf(call->message, FLW_BENCH_MESSAGE_BYTES, "the driver lacks graphs");
         return false;
     }
     bool is_done = capture(given, count, &graph) &&
@@ -141,7 +141,7 @@ bool flw_kernel_time(struct flw_kernel_call *call, const fallow_workspace_need *
                      struct flw_kernel_time *out_time)
 {
     uint64_t moved = need->read_bytes + need->write_bytes;
-    bool is_simulated = call->bed->is_simulated;
+    bool is_simulated = call->bed->device.is_sim;
     /* Enough that what a graph costs to start does not show. */
     unsigned count = is_simulated ? 2 : moved < (uint64_t)16 << 20 ? 200 : 10;
     struct given given = {.call = call};

@@ -186,8 +186,8 @@ static void *pool_create(const struct flw_bench_options *options, struct flw_ben
     fallow_pool *pool = NULL;
     fallow_pool_config config;
     fallow_pool_config_init(&config);
-    config.driver = bed->is_sim ? "sim" : NULL;
-    config.device = bed->is_sim ? 0 : options->device;
+    config.driver = bed->device.is_sim ? "sim" : NULL;
+    config.device = bed->device.is_sim ? 0 : options->device;
     config.log = keep_line;
     fallow_status status = fallow_pool_create(&config, &pool);
     if (status != FALLOW_OK) {
