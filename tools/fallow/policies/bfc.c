@@ -42,8 +42,7 @@ struct bfc {
     uint64_t grow_count, call_count;
 };
 
-/* --- regions -------------------------------------------------------------------------------------
- */
+/* ---- regions ---- */
 
 static uint64_t round_size(uint64_t bytes)
 {
@@ -131,8 +130,7 @@ static bool give_free_regions_back(struct bfc *bfc, uint64_t rounded_bytes)
     return true;
 }
 
-/* --- chunks --------------------------------------------------------------------------------------
- */
+/* ---- chunks ---- */
 
 static struct flw_segheap_block *take_chunk(struct bfc *bfc, uint64_t rounded_bytes)
 {
@@ -168,8 +166,7 @@ static void take_back(void *context, void *block)
     (void)flw_segheap_put(&bfc->heap, block);
 }
 
-/* --- the policy ----------------------------------------------------------------------------------
- */
+/* ---- the policy ---- */
 
 static void finish(void *self)
 {

@@ -68,8 +68,7 @@ struct cub {
     uint64_t grow_count, call_count, event_count, hit_count, steal_count;
 };
 
-/* --- blocks --------------------------------------------------------------------------------------
- */
+/* ---- blocks ---- */
 
 /* The smallest power of the growth that holds `size_bytes`. */
 static uint32_t bin_for(const struct cub *cub, uint64_t *size_bytes)
@@ -172,8 +171,7 @@ static struct cached *take_new(struct cub *cub, uint32_t bin, uint64_t size_byte
     return block;
 }
 
-/* --- the policy ----------------------------------------------------------------------------------
- */
+/* ---- the policy ---- */
 
 static void finish(void *self)
 {

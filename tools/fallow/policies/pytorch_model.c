@@ -249,7 +249,7 @@ static bool release_oversized(struct flw_pytorch_model *model, uint64_t rounded_
     return released_bytes >= wanted_bytes;
 }
 
-/* --- the policy ------------------------------------------------------------------------------ */
+/* ---- the policy ---- */
 
 static struct flw_segheap_block *grow(struct flw_pytorch_model *model, uint8_t pool,
                                       uint64_t rounded_bytes, uint16_t stream)

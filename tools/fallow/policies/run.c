@@ -213,11 +213,7 @@ static void clear_statistics(struct flw_policy_statistics *statistics)
 /* Until a ledger says otherwise. */
 static void forget_ledger(struct flw_run_result *result)
 {
-    result->modelled_ns = FLW_NOT_APPLICABLE;
-    result->frame_call_count = FLW_NOT_APPLICABLE;
-    result->stream_wait_units = FLW_NOT_APPLICABLE;
-    result->given_bytes = FLW_NOT_APPLICABLE;
-    result->returned_bytes = FLW_NOT_APPLICABLE;
+    memset(&result->account, 0xff, sizeof result->account);
     result->smallest_limit_bytes = FLW_NOT_APPLICABLE;
     result->leaked_bytes = 0;
 }
@@ -225,20 +221,15 @@ static void forget_ledger(struct flw_run_result *result)
 /* Where there is a ledger, it is believed and the policy is not. */
 static void take_account(const struct flw_run *run, struct flw_run_result *result)
 {
-    struct flw_device_account account;
+    struct flw_device_account *account = &result->account;
     if (!run->setup->device->is_sim) {
         return;
     }
-    flw_device_get_account(run->setup->device, &account);
+    flw_device_get_account(run->setup->device, account);
     result->is_reserved_from_ledger = true;
-    result->statistics.peak_reserved_bytes = account.peak_reserved_bytes;
-    result->statistics.driver_call_count = account.driver_call_count;
-    result->statistics.event_count = account.event_count;
-    result->given_bytes = account.given_bytes;
-    result->returned_bytes = account.returned_bytes;
-    result->modelled_ns = account.modelled_ns;
-    result->frame_call_count = account.frame_call_count;
-    result->stream_wait_units = account.stream_wait_units;
+    result->statistics.peak_reserved_bytes = account->peak_reserved_bytes;
+    result->statistics.driver_call_count = account->driver_call_count;
+    result->statistics.event_count = account->event_count;
 }
 
 /* After the policy has finished and nothing is pending. */

@@ -61,10 +61,8 @@ struct flw_run_result {
     uint64_t refused_count;       /* frees or announcements that the policy refused */
     /* What the policy counted; what the ledger knows better is the ledger's. */
     struct flw_policy_statistics statistics;
-    /* The ledger's alone. Bytes that the driver gave and that it got back, until the trace's
-     * end. */
-    uint64_t modelled_ns, stream_wait_units, given_bytes, returned_bytes;
-    uint64_t frame_call_count; /* the ledger's too; see struct flw_device_account */
+    /* The ledger's, until the trace's end; FLW_NOT_APPLICABLE where there is none. */
+    struct flw_device_account account;
     /* Of these, in the last pass alone; FLW_NOT_APPLICABLE with one pass. */
     uint64_t last_driver_call_count, last_event_count, last_steal_count, last_wait_count;
     uint64_t last_remap_wait_count;

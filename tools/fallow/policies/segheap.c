@@ -12,7 +12,7 @@ struct flw_segheap_chunk {
     struct flw_segheap_block blocks[CHUNK_COUNT];
 };
 
-/* --- free lists ------------------------------------------------------------------------------- */
+/* ---- free lists ---- */
 
 static bool is_before(const struct flw_segheap_entry *a, uint16_t stream, uint64_t size_bytes,
                       uint64_t address)

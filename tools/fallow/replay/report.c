@@ -81,16 +81,17 @@ static void fill_row(const struct flw_report *report, const struct flw_run_resul
     flw_format_optional(result->statistics.grow_count, cells[GROW]);
     flw_format_optional(result->statistics.driver_call_count, cells[CALLS]);
     strcpy(cells[DRIVER_TIME], "-");
-    if (result->modelled_ns != FLW_NOT_APPLICABLE) {
-        snprintf(cells[DRIVER_TIME], CELL_BYTES, "%.1f", (double)result->modelled_ns * 1e-6);
+    if (result->account.modelled_ns != FLW_NOT_APPLICABLE) {
+        snprintf(cells[DRIVER_TIME], CELL_BYTES, "%.1f",
+                 (double)result->account.modelled_ns * 1e-6);
     }
     flw_format_optional(result->statistics.event_count, cells[EVENTS]);
     flw_format_optional(result->statistics.steal_count, cells[STEALS]);
     flw_format_optional(result->statistics.wait_count, cells[WAITS]);
-    flw_format_optional(result->stream_wait_units, cells[STREAM_WAIT]);
-    if (report->is_by_time && result->stream_wait_units != FLW_NOT_APPLICABLE) {
+    flw_format_optional(result->account.stream_wait_units, cells[STREAM_WAIT]);
+    if (report->is_by_time && result->account.stream_wait_units != FLW_NOT_APPLICABLE) {
         snprintf(cells[STREAM_WAIT], CELL_BYTES, "%.1f ms",
-                 (double)result->stream_wait_units * 1e-6);
+                 (double)result->account.stream_wait_units * 1e-6);
     }
     flw_format_optional(result->statistics.remap_wait_count, cells[REMAP_WAITS]);
     const double times[] = {result->all_times.p50_ns, result->all_times.p99_ns,

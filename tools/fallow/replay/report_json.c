@@ -102,10 +102,10 @@ static void print_policy(const struct flw_report *report, const struct flw_run_r
                     {"peak_reserved_bytes", result->statistics.peak_reserved_bytes},
                     {"failures", result->failure_count},
                     {"driver_calls", result->statistics.driver_call_count},
-                    {"frame_calls", result->frame_call_count},
+                    {"frame_calls", result->account.frame_call_count},
                     {"grow_operations", result->statistics.grow_count});
-    flw_json_real(out, "modelled_driver_seconds", result->modelled_ns != FLW_NOT_APPLICABLE,
-                  (double)result->modelled_ns * 1e-9);
+    flw_json_real(out, "modelled_driver_seconds", result->account.modelled_ns != FLW_NOT_APPLICABLE,
+                  (double)result->account.modelled_ns * 1e-9);
     FLW_JSON_COUNTS(out, {"events_recorded", result->statistics.event_count},
                     {"steals", result->statistics.steal_count},
                     {"waits", result->statistics.wait_count},
@@ -120,7 +120,7 @@ static void print_policy(const struct flw_report *report, const struct flw_run_r
         {"first_failure_bytes",
          result->first_failure_bytes == 0 ? FLW_NOT_APPLICABLE : result->first_failure_bytes},
         {"remaps", result->statistics.remap_count}, {"hits", result->statistics.hit_count},
-        {"added_stream_wait", result->stream_wait_units},
+        {"added_stream_wait", result->account.stream_wait_units},
         {"violations", result->policy->lends && report->setup->checks ? result->violation_count
                                                                       : FLW_NOT_APPLICABLE});
     print_bool(out, "keeps_private_pools_apart", result->policy->lends,

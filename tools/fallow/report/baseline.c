@@ -20,8 +20,7 @@ struct reader {
     bool has_schema;
 };
 
-/* --- reading -------------------------------------------------------------------------------------
- */
+/* ---- reading ---- */
 
 static bool fail(struct reader *reader, const char *what)
 {
@@ -98,29 +97,32 @@ static bool read_object(struct reader *reader, const char *name_key, char *out_n
     return token == FLW_JSON_OBJECT_END;
 }
 
-static bool read_policies(struct reader *reader)
+/* A list of such objects. */
+static bool read_list(struct reader *reader, const char *name_key, char *out_name,
+                      const char *array, bool (*read_array)(struct reader *reader),
+                      const char *what)
 {
     enum flw_json_token token = flw_json_next(&reader->json);
     for (; token == FLW_JSON_OBJECT; token = flw_json_next(&reader->json)) {
-        if (!read_object(reader, "name", reader->now.policy, NULL, NULL)) {
+        if (!read_object(reader, name_key, out_name, array, read_array)) {
             return false;
         }
     }
+    return token == FLW_JSON_ARRAY_END || (token != FLW_JSON_FAILED && fail(reader, what));
+}
+
+static bool read_policies(struct reader *reader)
+{
+    bool is_read =
+        read_list(reader, "name", reader->now.policy, NULL, NULL, "a policy is no object");
     reader->now.policy[0] = '\0';
-    return token == FLW_JSON_ARRAY_END ||
-           (token != FLW_JSON_FAILED && fail(reader, "a policy is no object"));
+    return is_read;
 }
 
 static bool read_traces(struct reader *reader)
 {
-    enum flw_json_token token = flw_json_next(&reader->json);
-    for (; token == FLW_JSON_OBJECT; token = flw_json_next(&reader->json)) {
-        if (!read_object(reader, "title", reader->now.trace, "policies", read_policies)) {
-            return false;
-        }
-    }
-    return token == FLW_JSON_ARRAY_END ||
-           (token != FLW_JSON_FAILED && fail(reader, "a trace is no object"));
+    return read_list(reader, "title", reader->now.trace, "policies", read_policies,
+                     "a trace is no object");
 }
 
 static bool read_schema(struct reader *reader)
@@ -202,8 +204,7 @@ void flw_baseline_finish(struct flw_baseline *baseline)
     *baseline = (struct flw_baseline){0};
 }
 
-/* --- comparing -----------------------------------------------------------------------------------
- */
+/* ---- comparing ---- */
 
 static bool is_same_policy(const struct flw_baseline_number *a, const struct flw_baseline_number *b)
 {

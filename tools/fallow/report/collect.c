@@ -26,8 +26,7 @@ struct collector {
     size_t step, step_count;  /* runs done, runs to do */
 };
 
-/* --- what the device knows -----------------------------------------------------------------------
- */
+/* ---- what the device knows ---- */
 
 static void list_segments(struct flw_probe *probe, void *context)
 {
@@ -125,8 +124,7 @@ static void take_times(void *context, const struct flw_run *run, uint64_t overhe
     }
 }
 
-/* --- one policy ----------------------------------------------------------------------------------
- */
+/* ---- one policy ---- */
 
 /* The first run of a policy finds where the peaks lie and takes the times, so the rule checker is
  * not in its way; the second is looked at closely. */
@@ -240,8 +238,7 @@ static bool collect_policy(struct collector *collector, const struct flw_policy 
     return true;
 }
 
-/* --- the sheet -----------------------------------------------------------------------------------
- */
+/* ---- the sheet ---- */
 
 static const char *base_name(const char *path)
 {

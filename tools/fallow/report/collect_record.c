@@ -22,8 +22,7 @@ struct record {
     bool is_inconsistent; /* more live, or more in segments, than reserved: segments are missing */
 };
 
-/* --- segments ------------------------------------------------------------------------------------
- */
+/* ---- segments ---- */
 
 static void insert_segment(struct record *record, struct flw_sheet_segment segment)
 {
@@ -98,8 +97,7 @@ static void list_segments(struct flw_probe *probe, void *context)
     }
 }
 
-/* --- the walk ------------------------------------------------------------------------------------
- */
+/* ---- the walk ---- */
 
 static void note(struct record *record, size_t op)
 {
@@ -248,8 +246,7 @@ void flw_collect_record(struct flw_sheet *sheet, const struct flw_facts *facts,
     flw_host_free(record.segments);
 }
 
-/* --- the bound -----------------------------------------------------------------------------------
- */
+/* ---- the bound ---- */
 
 static void walk_program(struct flw_sheet *sheet, const struct flw_facts *facts,
                          struct flw_sheet_policy *policy, bool is_scout)

@@ -14,8 +14,7 @@
 
 #include "common/tool_host.h"
 
-/* --- columns -------------------------------------------------------------------------------------
- */
+/* ---- columns ---- */
 
 static void make_columns(struct flw_sheet *sheet)
 {
@@ -118,8 +117,7 @@ static void make_marks(struct flw_sheet *sheet)
     flw_host_free(is_open);
 }
 
-/* --- sizes and lives -----------------------------------------------------------------------------
- */
+/* ---- sizes and lives ---- */
 
 /* Where each block's life ends; op_count where it does not. */
 static void find_ends(const struct flw_sheet *sheet, uint64_t *end_ops)

@@ -25,8 +25,7 @@ struct owners {
     uint8_t *places;                    /* by owner: its category */
 };
 
-/* --- who owns a block ----------------------------------------------------------------------------
- */
+/* ---- who owns a block ---- */
 
 static uint32_t context_value(const struct flw_trace_context *context, enum flw_sheet_kind kind)
 {
@@ -127,8 +126,7 @@ static void name_owner(const struct owners *owners, uint32_t key, char *out)
     }
 }
 
-/* --- the walks -----------------------------------------------------------------------------------
- */
+/* ---- the walks ---- */
 
 static void step(struct owners *owners, const struct flw_op *op)
 {

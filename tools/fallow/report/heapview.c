@@ -16,8 +16,7 @@ size_t flw_sheet_size_bin(uint64_t bytes)
     return flw_min(bin, FLW_SHEET_SIZE_BINS - 1);
 }
 
-/* --- what is alive -------------------------------------------------------------------------------
- */
+/* ---- what is alive ---- */
 
 void flw_heapview_lend(struct flw_heapview *view, uint32_t block)
 {
@@ -81,8 +80,7 @@ static uint64_t taken_bytes(const struct flw_heapview *view, uint32_t block)
                                      : flw_max(view->block_bytes[block], requested_bytes);
 }
 
-/* --- holes ---------------------------------------------------------------------------------------
- */
+/* ---- holes ---- */
 
 static void add_hole(struct flw_sheet_holes *holes, uint64_t bytes)
 {
@@ -115,8 +113,7 @@ void flw_heapview_measure(const struct flw_heapview *view, struct flw_sheet_hole
     }
 }
 
-/* --- frames --------------------------------------------------------------------------------------
- */
+/* ---- frames ---- */
 
 /* Blocks of at least so many bytes are shown; *out_tie_count of those with exactly so many. */
 static void find_threshold(const struct flw_heapview *view, uint64_t *out_bytes,

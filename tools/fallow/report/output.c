@@ -20,8 +20,7 @@
 
 #define PATH_BYTES 4096
 
-/* --- files ---------------------------------------------------------------------------------------
- */
+/* ---- files ---- */
 
 /* "DIR/out.html" and the third trace: "out-3-NAME.html", beside it. */
 static void name_page(const struct flw_report_options *options, const struct flw_sheet *sheet,
@@ -74,8 +73,7 @@ bool flw_report_write_one(const struct flw_report_options *options, const struct
     return write_page(sheet, path);
 }
 
-/* --- all of them ---------------------------------------------------------------------------------
- */
+/* ---- all of them ---- */
 
 static bool write_landing(const struct flw_report_options *options, const struct flw_sheet *sheets,
                           size_t count)
@@ -132,8 +130,7 @@ bool flw_report_write_all(const struct flw_report_options *options, const struct
     return true;
 }
 
-/* --- thresholds ----------------------------------------------------------------------------------
- */
+/* ---- thresholds ---- */
 
 /* What a threshold is held to; less than any of them where the policy does not say. */
 static double reserved_of(const struct flw_sheet_policy *policy)

@@ -75,8 +75,7 @@ void flw_page_table_policies(const struct flw_sheet *sheet, FILE *out)
     end_table(out);
 }
 
-/* --- more numbers --------------------------------------------------------------------------------
- */
+/* ---- more numbers ---- */
 
 static void write_memory_cells(const struct flw_sheet_policy *policy, FILE *out)
 {
@@ -105,10 +104,9 @@ static void write_work_cells(const struct flw_sheet_policy *policy, FILE *out)
 {
     const struct flw_run_result *result = policy->result;
     const struct flw_policy_statistics *statistics = &result->statistics;
-    write_cell(out, FLW_SVG_BYTES, result->given_bytes);
-    write_cell(out, FLW_SVG_BYTES, result->returned_bytes);
-    write_real_cell(out, FLW_SVG_NS, result->modelled_ns != FLW_NOT_APPLICABLE,
-                    (double)result->modelled_ns);
+    write_cell(out, FLW_SVG_BYTES, result->account.given_bytes);
+    write_cell(out, FLW_SVG_BYTES, result->account.returned_bytes);
+    write_cell(out, FLW_SVG_NS, result->account.modelled_ns);
     write_cell(out, FLW_SVG_COUNT, statistics->hit_count);
     write_cell(out, FLW_SVG_COUNT, statistics->split_count);
     write_cell(out, FLW_SVG_COUNT, statistics->merge_count);
@@ -163,8 +161,7 @@ void flw_page_table_more(const struct flw_sheet *sheet, FILE *out)
                write_time_cells, out);
 }
 
-/* --- owners and traces ---------------------------------------------------------------------------
- */
+/* ---- owners and traces ---- */
 
 static void write_spread(FILE *out, enum flw_svg_unit unit, const struct flw_sheet_spread *spread)
 {

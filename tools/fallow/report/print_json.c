@@ -4,8 +4,7 @@
 #include "trace/jsonwriter.h"
 #include "trace/trace.h"
 
-/* --- one policy ----------------------------------------------------------------------------------
- */
+/* ---- one policy ---- */
 
 static void print_peaks(const struct flw_sheet_policy *policy, struct flw_json_writer *out)
 {
@@ -66,12 +65,12 @@ static void print_work(const struct flw_sheet *sheet, const struct flw_run_resul
     const struct flw_policy_statistics *statistics = &result->statistics;
     uint64_t alloc_count = sheet->program->alloc_count + sheet->program->initial_count;
     bool has_hits = statistics->hit_count != FLW_NOT_APPLICABLE && alloc_count != 0;
-    bool has_modelled = result->modelled_ns != FLW_NOT_APPLICABLE;
+    bool has_modelled = result->account.modelled_ns != FLW_NOT_APPLICABLE;
     FLW_JSON_COUNTS(out, {"driver_calls", statistics->driver_call_count},
-                    {"driver_given_bytes", result->given_bytes},
-                    {"driver_returned_bytes", result->returned_bytes});
+                    {"driver_given_bytes", result->account.given_bytes},
+                    {"driver_returned_bytes", result->account.returned_bytes});
     flw_json_real(out, "modelled_driver_seconds", has_modelled,
-                  has_modelled ? (double)result->modelled_ns * 1e-9 : 0);
+                  has_modelled ? (double)result->account.modelled_ns * 1e-9 : 0);
     FLW_JSON_COUNTS(out, {"grow_operations", statistics->grow_count},
                     {"hits", statistics->hit_count});
     flw_json_real(out, "hit_rate", has_hits,
@@ -80,7 +79,7 @@ static void print_work(const struct flw_sheet *sheet, const struct flw_run_resul
         out, {"splits", statistics->split_count}, {"merges", statistics->merge_count},
         {"deferred_bytes", statistics->deferred_bytes},
         {"events_recorded", statistics->event_count}, {"steals", statistics->steal_count},
-        {"waits", statistics->wait_count}, {"added_stream_wait", result->stream_wait_units},
+        {"waits", statistics->wait_count}, {"added_stream_wait", result->account.stream_wait_units},
         {"remaps", statistics->remap_count}, {"remap_waits", statistics->remap_wait_count});
 }
 
@@ -166,8 +165,7 @@ static void print_policy(const struct flw_sheet *sheet, const struct flw_sheet_p
     flw_json_end(out, '}');
 }
 
-/* --- one trace -----------------------------------------------------------------------------------
- */
+/* ---- one trace ---- */
 
 static void print_trace(const struct flw_sheet *sheet, struct flw_json_writer *out)
 {

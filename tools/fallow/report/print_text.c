@@ -15,8 +15,7 @@
 #define NAME_WIDTH 21
 #define ROWS_MOST  12 /* of the table, before the rest of the screen shrinks */
 
-/* --- head and table ------------------------------------------------------------------------------
- */
+/* ---- head and table ---- */
 
 static void print_head(const struct flw_sheet *sheet, FILE *out)
 {
@@ -103,8 +102,7 @@ static void print_table(const struct flw_sheet *sheet, FILE *out)
     }
 }
 
-/* --- sparkline -----------------------------------------------------------------------------------
- */
+/* ---- sparkline ---- */
 
 static void print_spark(const struct flw_sheet *sheet, const char *name,
                         const struct flw_sheet_range *series, uint64_t top_bytes, bool is_ascii,
@@ -146,8 +144,7 @@ static void print_sparks(const struct flw_sheet *sheet, const struct flw_sheet_p
     }
 }
 
-/* --- heap map ------------------------------------------------------------------------------------
- */
+/* ---- heap map ---- */
 
 /* Segments end to end, cut into cells: how many bytes of each cell are allocated. */
 static void fill_map(const struct flw_sheet_frame *frame, uint64_t cell_bytes, size_t cell_count,
@@ -206,8 +203,7 @@ static void print_map(const struct flw_sheet_policy *policy, size_t row_count, F
     }
 }
 
-/* --- the screen ----------------------------------------------------------------------------------
- */
+/* ---- the screen ---- */
 
 /* Breaks a sentence between words. */
 static void print_wrapped(const char *text, FILE *out)

@@ -8,8 +8,7 @@
 
 #include "common/tool_host.h"
 
-/* --- making room ---------------------------------------------------------------------------------
- */
+/* ---- making room ---- */
 
 static struct flw_sheet_range *make_series(const struct flw_sheet *sheet)
 {
@@ -119,8 +118,7 @@ void flw_probe_finish(struct flw_probe *probe)
     flw_heapview_finish(&probe->view);
 }
 
-/* --- blocks --------------------------------------------------------------------------------------
- */
+/* ---- blocks ---- */
 
 static void draw(struct flw_probe *probe, uint32_t block, uint64_t address, uint64_t bytes)
 {
@@ -202,8 +200,7 @@ void flw_probe_fail(struct flw_probe *probe, size_t op, uint64_t request_bytes)
     }
 }
 
-/* --- what is held --------------------------------------------------------------------------------
- */
+/* ---- what is held ---- */
 
 static void fold(struct flw_sheet_range *series, size_t column, uint64_t bytes)
 {
@@ -253,8 +250,7 @@ void flw_probe_note(struct flw_probe *probe, size_t op, uint64_t requested_bytes
     fold(policy->block, probe->column, probe->block_total_bytes);
 }
 
-/* --- moments -------------------------------------------------------------------------------------
- */
+/* ---- moments ---- */
 
 static void fill_frame(struct flw_probe *probe, struct flw_sheet_frame *frame,
                        const struct flw_sheet_holes *holes)

@@ -36,8 +36,7 @@ static const char help[] =
     "  --baseline FILE.json      a policy holds more, or fails more, than in an earlier --json\n\n"
     "example: fallow report snapshot.pickle --html report.html\n";
 
-/* --- command line --------------------------------------------------------------------------------
- */
+/* ---- command line ---- */
 
 static bool take_share(void *member, const char *text)
 {
@@ -94,8 +93,7 @@ static int parse(struct flw_report_options *options, int argc, char **argv)
     return FLW_OPTIONS_READ;
 }
 
-/* --- diff ----------------------------------------------------------------------------------------
- */
+/* ---- diff ---- */
 
 static int run_diff(int argc, char **argv)
 {

@@ -6,7 +6,7 @@
 
 #include "common/tool_host.h"
 
-/* --- freeing ------------------------------------------------------------------------------------ */
+/* ---- freeing ---- */
 
 /* What lies in the heap; how much stays: it is counted as left out. */
 static void empty_frames(struct flw_sheet_policy *policy)
@@ -78,8 +78,7 @@ void flw_sheet_finish(struct flw_sheet *sheet)
     *sheet = (struct flw_sheet){0};
 }
 
-/* --- looking up ----------------------------------------------------------------------------------
- */
+/* ---- looking up ---- */
 
 size_t flw_sheet_column(const struct flw_sheet_columns *columns, uint64_t op)
 {
@@ -101,8 +100,7 @@ uint64_t flw_sheet_hole_end(const struct flw_sheet *sheet, size_t count, size_t 
     return sheet->op_count * (h + 1) / count; /* ops are fewer than 2^33 */
 }
 
-/* --- invariants ----------------------------------------------------------------------------------
- */
+/* ---- invariants ---- */
 
 static bool are_columns_valid(const struct flw_sheet *sheet)
 {

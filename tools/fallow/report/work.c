@@ -38,8 +38,7 @@ struct work {
     int code;
 };
 
-/* --- which files ---------------------------------------------------------------------------------
- */
+/* ---- which files ---- */
 
 static void add_job(struct work *work, const char *folder, const char *name)
 {
@@ -94,8 +93,7 @@ static bool list_jobs(struct work *work)
     return true;
 }
 
-/* --- progress ------------------------------------------------------------------------------------
- */
+/* ---- progress ---- */
 
 static void show_progress(void *context, double share)
 {
@@ -120,8 +118,7 @@ static void hide_progress(struct work *work)
     }
 }
 
-/* --- one trace -----------------------------------------------------------------------------------
- */
+/* ---- one trace ---- */
 
 static bool collect(struct work *work, struct flw_device *device, const struct flw_trace *trace,
                     const struct flw_program *program, struct flw_sheet *out)
@@ -166,24 +163,18 @@ static void keep(struct work *work, const struct flw_trace *trace,
     struct flw_trace *kept = &work->traces[work->sheet_count];
     struct flw_program *kept_program = &work->programs[work->sheet_count];
     flw_sheet_shrink(sheet);
-    *kept = (struct flw_trace){.source = NULL,
-                               .format = trace->format == NULL ? NULL : strdup(trace->format),
-                               .device = trace->device,
-                               .event_count = trace->event_count,
-                               .block_count = trace->block_count,
-                               .initial_count = trace->initial_count,
-                               .stream_count = trace->stream_count,
-                               .has_times = trace->has_times,
-                               .has_addresses = trace->has_addresses,
-                               .has_segments = trace->has_segments,
-                               .alloc_count = trace->alloc_count,
-                               .peak_requested_bytes = trace->peak_requested_bytes,
-                               .recorded_peak_reserved_bytes = trace->recorded_peak_reserved_bytes,
-                               .recorded_initial_reserved_bytes =
-                                   trace->recorded_initial_reserved_bytes,
-                               .recorded_segment_calls = trace->recorded_segment_calls,
-                               .unknown_free_count = trace->unknown_free_count,
-                               .lost_free_count = trace->lost_free_count};
+    *kept = (struct flw_trace){
+        .source = NULL,
+        .format = trace->format == NULL ? NULL : strdup(trace->format),
+        .event_count = trace->event_count,
+        .initial_count = trace->initial_count,
+        .stream_count = trace->stream_count,
+        .has_segments = trace->has_segments,
+        .alloc_count = trace->alloc_count,
+        .peak_requested_bytes = trace->peak_requested_bytes,
+        .recorded_peak_reserved_bytes = trace->recorded_peak_reserved_bytes,
+        .unknown_free_count = trace->unknown_free_count,
+    };
     *kept_program = *program;
     kept_program->ops = NULL;
     kept_program->op_bits = NULL;
@@ -234,8 +225,7 @@ static bool do_job(struct work *work, struct flw_device *device, const struct jo
     return is_done;
 }
 
-/* --- all of them ---------------------------------------------------------------------------------
- */
+/* ---- all of them ---- */
 
 static void finish(struct work *work)
 {
