@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pool/calls/alloc.h"
 
+#include <errno.h>
+
 #include "pool/calls/free.h"
+#include "pool/calls/hit_context.h"
 #include "pool/ladder/ladder.h"
 #include "pool/state/account.h"
 #include "pool/state/extension.h"
 #include "pool/state/notes.h"
+#include "pool/state/table.h"
 #include "pool/streams/bounds.h"
 #include "pool/streams/cache.h"
 #include "pool/streams/capture.h"
@@ -347,4 +351,26 @@ fallow_status flw_pool_alloc_plain(struct flw_pool *pool, const fallow_request *
     }
     flw_pool_note_loss(pool);
     return flw_heap_is_lost(&pool->heap) && status != FALLOW_OK ? FALLOW_DEVICE_LOST : status;
+}
+
+fallow_status flw_entry_alloc(fallow_pool *handle, size_t size_bytes, size_t align_bytes,
+                              fallow_stream stream, void **out_ptr)
+{
+    int saved = errno;
+    struct flw_pool *pool = flw_pool_of(handle);
+    fallow_status status = FALLOW_INVALID_POOL;
+    if (out_ptr == NULL) {
+        return FALLOW_INVALID_ARGUMENT;
+    }
+    *out_ptr = NULL;
+    if (pool != NULL && flw_pool_has_epochs(pool) && align_bytes <= FLW_EPOCH_LEAST_BYTES &&
+        flw_context_alloc_of(pool, size_bytes, out_ptr)) {
+        status = FALLOW_OK;
+    } else if (pool != NULL) {
+        fallow_request request = {
+            .struct_size = sizeof request, .size_bytes = size_bytes, .align_bytes = align_bytes};
+        status = flw_pool_alloc(pool, &request, stream, out_ptr);
+    }
+    errno = saved;
+    return status;
 }

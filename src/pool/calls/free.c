@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pool/calls/free.h"
 
+#include <errno.h>
 #include <string.h>
 
+#include "pool/calls/hit_context.h"
 #include "pool/state/account.h"
 #include "pool/state/extension.h"
 #include "pool/state/notes.h"
+#include "pool/state/table.h"
 #include "pool/streams/bounds.h"
 #include "pool/streams/cache.h"
 #include "pool/streams/capture.h"
@@ -304,5 +307,17 @@ fallow_status flw_pool_free_plain(struct flw_pool *pool, void *ptr, fallow_strea
     }
     status = return_claimed(pool, cache, span, slot, state);
     flw_pool_keep_up(pool, cache, cache->fence_left_bytes < 0 && flw_pool_earns_fence(pool, cache));
+    return status;
+}
+
+fallow_status flw_entry_free(fallow_pool *handle, void *ptr, fallow_stream stream)
+{
+    int saved = errno;
+    struct flw_pool *pool = flw_pool_of(handle);
+    fallow_status status = pool == NULL ? FALLOW_INVALID_POOL
+                           : flw_pool_has_epochs(pool) && flw_context_free_to(pool, ptr)
+                               ? FALLOW_OK
+                               : flw_pool_free(pool, ptr, stream);
+    errno = saved;
     return status;
 }

@@ -118,7 +118,7 @@ bool flw_rung_fence(struct flw_climb *climb);
 bool flw_rung_remap_wait(struct flw_climb *climb);
 bool flw_rung_wait(struct flw_climb *climb);
 
-/* ---- callback.c, calls. The caller's callback, then idle memory of other pools of the device. */
+/* ---- oom.c, calls. The caller's callback, then idle memory of other pools of the device. */
 bool flw_rung_callback(struct flw_climb *climb);
 
 /* ---- oom.c */

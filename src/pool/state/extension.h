@@ -11,6 +11,7 @@
 #ifndef FLW_POOL_EXTENSION_H
 #define FLW_POOL_EXTENSION_H
 
+#include "base/check.h"
 #include "pool/state/pool.h"
 #include "record/ring.h"
 
@@ -85,7 +86,18 @@ struct flw_extension {
 extern const struct flw_extension *const flw_features[];
 
 /* From now on the row is the pool's; again: nothing. Lock-free. */
-void flw_pool_enlist(struct flw_pool *pool, const struct flw_extension *row);
+static inline void flw_pool_enlist(struct flw_pool *pool, const struct flw_extension *row)
+{
+    for (unsigned i = 0; i < FLW_EXTENSIONS_MOST; i++) {
+        const struct flw_extension *there = NULL;
+        if (__atomic_compare_exchange_n(&pool->extensions[i], &there, row, false, __ATOMIC_ACQ_REL,
+                                        __ATOMIC_ACQUIRE) ||
+            there == row) {
+            return;
+        }
+    }
+    FLW_ASSERT(false); /* more features than places */
+}
 
 /* The statement after it is run for each row of the pool that has the function. */
 #define FLW_EACH_EXTENSION(pool, row, function)                                   \

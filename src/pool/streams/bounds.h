@@ -7,10 +7,35 @@
 
 #include "pool/state/pool.h"
 
+static inline uint64_t flw_pool_cache_budget(const struct flw_pool *pool)
+{
+    uint64_t reserved = atomic_load_explicit(&pool->heap.reserved_bytes, memory_order_relaxed);
+    uint64_t own = flw_clamp(reserved / 64, 4 * FLW_MIB, 256 * FLW_MIB);
+    uint64_t all = pool->config.cache_bytes != 0 ? pool->config.cache_bytes
+                                                 : flw_max(reserved / 32, 8 * FLW_MIB);
+    return flw_min(own, all / (pool->cache_count == 0 ? 1 : pool->cache_count));
+}
+
 /* What a cache may hold in runs. */
-uint64_t flw_pool_run_limit(const struct flw_pool *pool);
+static inline uint64_t flw_pool_run_limit(const struct flw_pool *pool)
+{
+    uint64_t reserved = atomic_load_explicit(&pool->heap.reserved_bytes, memory_order_relaxed);
+    return flw_clamp(reserved / 2, 4 * FLW_MIB, 256 * FLW_MIB);
+}
+
 /* cache lock. Let the bin hold more, up to its room and the cache's budget. */
-void flw_pool_widen_bin(const struct flw_pool *pool, struct flw_tcache *cache, struct flw_bin *bin,
-                        unsigned class_index);
+static inline void flw_pool_widen_bin(const struct flw_pool *pool, struct flw_tcache *cache,
+                                      struct flw_bin *bin, unsigned class_index)
+{
+    uint64_t size = flw_class_bytes(class_index);
+    uint64_t most = flw_bin_most(class_index);
+    uint64_t wanted = flw_min(
+        bin->capacity == 0 ? flw_clamp(64 * FLW_KIB / size, 2, 16) : bin->capacity * 2, most);
+    uint64_t bytes = (wanted - bin->capacity) * size;
+    if (cache->bin_bytes + bytes <= flw_pool_cache_budget(pool) || bin->capacity == 0) {
+        cache->bin_bytes += bytes;
+        bin->capacity = wanted;
+    }
+}
 
 #endif
