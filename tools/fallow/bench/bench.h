@@ -137,9 +137,6 @@ void flw_bench_steps_finish(struct flw_bench_steps *steps);
 /* One size of the options' distribution. */
 uint64_t flw_bench_size_draw(const struct flw_bench_options *options, uint64_t *state);
 
-/* splitmix64. */
-uint64_t flw_bench_random(uint64_t *state);
-
 /* ---- report ---- */
 
 #define FLW_BENCH_VALUES 48

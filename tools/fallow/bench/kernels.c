@@ -33,13 +33,7 @@ const struct flw_kernel_case *const flw_kernel_tables[] = {
     flw_kernel_cases_attention, flw_kernel_cases_pages, flw_kernel_cases_mla,
     flw_kernel_cases_moe,       flw_kernel_cases_debug, NULL};
 
-/* Exit codes, as the help has them. */
-enum {
-    RAN = 0,
-    FAILED = 1,
-    USAGE = 2,
-    ABSENT = 77
-};
+#define EXIT_ABSENT 77 /* no such device, or no kernels for it */
 
 struct settings {
     const char *only;
@@ -88,12 +82,12 @@ static int parse(int argc, char **argv, struct settings *settings)
     }
     if (optind < argc) {
         flw_complain("bench kernels: what is '%s'? see fallow bench kernels --help", argv[optind]);
-        return USAGE;
+        return FLW_EXIT_USAGE;
     }
     if (settings->only != NULL && !is_module(settings->only)) {
         flw_complain("bench kernels: no module '%s'; without --only it lists them all",
                      settings->only);
-        return USAGE;
+        return FLW_EXIT_USAGE;
     }
     return FLW_OPTIONS_READ;
 }
@@ -322,7 +316,7 @@ int flw_command_bench_kernels(int argc, char **argv)
     }
     if (!flw_kernel_bed_open(&bed, settings.device, message, &is_absent)) {
         fprintf(stderr, "fallow bench kernels: %s\n", message);
-        return is_absent ? ABSENT : FAILED;
+        return is_absent ? EXIT_ABSENT : FLW_EXIT_FAILED;
     }
     if (settings.is_json) {
         print_json_head(&json, &bed);
@@ -339,5 +333,5 @@ int flw_command_bench_kernels(int argc, char **argv)
     if (failures > 0) {
         fprintf(stderr, "fallow bench kernels: %u cases failed\n", failures);
     }
-    return failures == 0 ? RAN : FAILED;
+    return failures == 0 ? FLW_EXIT_OK : FLW_EXIT_FAILED;
 }

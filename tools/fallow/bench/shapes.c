@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "base/compare.h"
+#include "base/random.h"
 #include "common/ticks.h"
 #include "record/tsc.h"
 
@@ -165,7 +166,7 @@ bool flw_bench_replace(const struct flw_bench_options *options, struct flw_bench
 /* 4 to 64 KiB in steps of 4 KiB, or the one size that was asked for. */
 static size_t hole_size(const struct flw_bench_options *options, uint64_t *state)
 {
-    uint64_t random = flw_bench_random(state);
+    uint64_t random = flw_random_next(state);
     return options->sizes == FLW_BENCH_SIZE_ONE ? options->size_bytes : (random % 16 + 1) * 4096;
 }
 

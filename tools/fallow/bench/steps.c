@@ -1,30 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/bench.h"
 
+#include "base/bits.h"
 #include "base/random.h"
-
-#define KIB ((uint64_t)1024)
-#define MIB ((uint64_t)1024 * 1024)
 
 /* What a host allocator is usually asked for, and what small tensors and biases are: 512 B to 32
  * KiB, two sizes a doubling. */
-static const uint64_t small_sizes[] = {512,      768,      1 * KIB, 1536,    2 * KIB,
-                                       3 * KIB,  4 * KIB,  6 * KIB, 8 * KIB, 12 * KIB,
-                                       16 * KIB, 24 * KIB, 32 * KIB};
+static const uint64_t small_sizes[] = {
+    512,         768,         1 * FLW_KIB,  1536,         2 * FLW_KIB,  3 * FLW_KIB, 4 * FLW_KIB,
+    6 * FLW_KIB, 8 * FLW_KIB, 12 * FLW_KIB, 16 * FLW_KIB, 24 * FLW_KIB, 32 * FLW_KIB};
 
 /* The tensors of a language model, 512 B to 64 MiB: 8 of the 19 (42 %) are above 2 MiB. 43 MiB is
  * 4,096 x 11,008 bytes, one feed-forward activation. */
-static const uint64_t mixed_sizes[] = {512,      2 * KIB,   8 * KIB,   16 * KIB,  32 * KIB,
-                                       64 * KIB, 128 * KIB, 256 * KIB, 512 * KIB, 1 * MIB,
-                                       2 * MIB,  3 * MIB,   5 * MIB,   8 * MIB,   12 * MIB,
-                                       20 * MIB, 32 * MIB,  43 * MIB,  64 * MIB};
+static const uint64_t mixed_sizes[] = {512,           2 * FLW_KIB,  8 * FLW_KIB,   16 * FLW_KIB,
+                                       32 * FLW_KIB,  64 * FLW_KIB, 128 * FLW_KIB, 256 * FLW_KIB,
+                                       512 * FLW_KIB, 1 * FLW_MIB,  2 * FLW_MIB,   3 * FLW_MIB,
+                                       5 * FLW_MIB,   8 * FLW_MIB,  12 * FLW_MIB,  20 * FLW_MIB,
+                                       32 * FLW_MIB,  43 * FLW_MIB, 64 * FLW_MIB};
 
 _Static_assert(sizeof mixed_sizes / sizeof *mixed_sizes == 19, "the figures are for 19 sizes");
-
-uint64_t flw_bench_random(uint64_t *state)
-{
-    return flw_random_next(state);
-}
 
 static uint64_t draw_log(uint64_t random)
 {
@@ -36,7 +30,7 @@ static uint64_t draw_log(uint64_t random)
 
 uint64_t flw_bench_size_draw(const struct flw_bench_options *options, uint64_t *state)
 {
-    uint64_t random = flw_bench_random(state);
+    uint64_t random = flw_random_next(state);
     switch (options->sizes) {
     case FLW_BENCH_SIZE_SMALL:
         return small_sizes[random % (sizeof small_sizes / sizeof *small_sizes)];
@@ -60,7 +54,7 @@ void flw_bench_steps_init(struct flw_bench_steps *steps, const struct flw_bench_
     steps->mask = count - 1;
     steps->steps = flw_host_lines(count, sizeof *steps->steps);
     for (uint64_t i = 0; i < count; i++) {
-        uint64_t random = flw_bench_random(&seed);
+        uint64_t random = flw_random_next(&seed);
         uint64_t stream = options->is_random_switch ? (random >> 32) % options->stream_count
                                                     : i % options->stream_count;
         steps->steps[i] = (struct flw_bench_step){

@@ -45,12 +45,7 @@ static bool write_in_place(const char *path, const char *text, size_t length, ch
         return say(message, path);
     }
     bool is_done = write_all(file, text, length);
-    int error = errno;
-    if (close(file) != 0 && is_done) {
-        return say(message, path);
-    }
-    errno = error;
-    return is_done || say(message, path);
+    return (close(file) == 0 && is_done) || say(message, path);
 }
 
 static bool write_and_rename(const char *path, const char *text, size_t length, char *message)
@@ -69,18 +64,12 @@ static bool write_and_rename(const char *path, const char *text, size_t length, 
     umask(mask);
     bool is_done =
         write_all(file, text, length) && fchmod(file, 0666 & ~mask) == 0 && fsync(file) == 0;
-    int error = errno;
-    if (close(file) != 0 && is_done) {
-        is_done = false;
-        error = errno;
+    is_done = close(file) == 0 && is_done && rename(temporary, path) == 0;
+    if (!is_done) {
+        say(message, path);
+        unlink(temporary);
     }
-    if (is_done && rename(temporary, path) == 0) {
-        return true;
-    }
-    errno = is_done ? errno : error;
-    say(message, path);
-    unlink(temporary);
-    return false;
+    return is_done;
 }
 
 /* False: the message names the file and what to do; the file is as it was before. */

@@ -15,10 +15,10 @@
 #include "policies/uses.h"
 
 struct async {
+    struct flw_uses uses; /* first, for flw_uses_announce */
     const struct flw_device *device;
     CUmemoryPool pool;
     CUevent event;
-    struct flw_uses uses;
     uint64_t threshold_bytes, sync_every;
     uint64_t op_count, call_count, event_count;
 };
@@ -156,14 +156,6 @@ static bool async_free(void *self, const struct flw_op *op, uint64_t address)
            synchronise_at_times(async, op);
 }
 
-static bool async_use(void *self, const struct flw_op *op, uint64_t address)
-{
-    struct async *async = self;
-    (void)address;
-    flw_uses_add(&async->uses, op->block, op->stream);
-    return true;
-}
-
 static uint64_t block_bytes(void *self, const struct flw_op *op, uint64_t address)
 {
     const struct async *async = self;
@@ -194,7 +186,7 @@ const struct flw_policy flw_policy_async = {
     .create = create,
     .alloc = async_alloc,
     .free = async_free,
-    .use = async_use,
+    .use = flw_uses_announce,
     .advance = async_advance,
     .block_bytes = block_bytes,
     .get_statistics = get_statistics,

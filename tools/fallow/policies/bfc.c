@@ -31,11 +31,11 @@
 #define MAX_WASTE_BYTES    (128 * FLW_MIB)
 
 struct bfc {
+    struct flw_uses uses; /* first, for flw_uses_announce */
     const struct flw_device *device;
     struct flw_segheap heap;           /* one stream, one pool */
     struct flw_segheap_block **blocks; /* by number */
     bool has_streams;                  /* more than one */
-    struct flw_uses uses;
     struct flw_deferrals deferrals;
     uint64_t region_bytes; /* of the next region */
     uint64_t peak_reserved_bytes;
@@ -233,14 +233,6 @@ static bool bfc_free(void *self, const struct flw_op *op, uint64_t address)
     return flw_deferrals_put(&bfc->deferrals, chunk, op->size_bytes, mask);
 }
 
-static bool bfc_use(void *self, const struct flw_op *op, uint64_t address)
-{
-    struct bfc *bfc = self;
-    (void)address;
-    flw_uses_add(&bfc->uses, op->block, op->stream);
-    return true;
-}
-
 static uint64_t chunk_bytes(void *self, const struct flw_op *op, uint64_t address)
 {
     const struct bfc *bfc = self;
@@ -270,7 +262,7 @@ const struct flw_policy flw_policy_bfc = {
     .create = create,
     .alloc = bfc_alloc,
     .free = bfc_free,
-    .use = bfc_use,
+    .use = flw_uses_announce,
     .block_bytes = chunk_bytes,
     .get_statistics = get_statistics,
     .finish = finish,

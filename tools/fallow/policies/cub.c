@@ -58,11 +58,11 @@ struct bin {
 };
 
 struct cub {
+    struct flw_uses uses; /* first, for flw_uses_announce */
     const struct flw_device *device;
     uint64_t bin_growth, min_bin, max_bin, max_cached_bytes;
     struct bin bins[64];
     struct cached **lent; /* by block number */
-    struct flw_uses uses;
     CUevent order_event;
     uint64_t cached_bytes, reserved_bytes, peak_reserved_bytes;
     uint64_t grow_count, call_count, event_count, hit_count, steal_count;
@@ -261,14 +261,6 @@ static bool cub_free(void *self, const struct flw_op *op, uint64_t address)
     return true;
 }
 
-static bool cub_use(void *self, const struct flw_op *op, uint64_t address)
-{
-    struct cub *cub = self;
-    (void)address;
-    flw_uses_add(&cub->uses, op->block, op->stream);
-    return true;
-}
-
 static uint64_t block_bytes(void *self, const struct flw_op *op, uint64_t address)
 {
     const struct cub *cub = self;
@@ -298,7 +290,7 @@ const struct flw_policy flw_policy_cub = {
     .create = create,
     .alloc = cub_alloc,
     .free = cub_free,
-    .use = cub_use,
+    .use = flw_uses_announce,
     .block_bytes = block_bytes,
     .get_statistics = get_statistics,
     .finish = finish,

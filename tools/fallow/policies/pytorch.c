@@ -55,6 +55,7 @@ static const struct flw_policy_setting settings[SETTING_COUNT] = {
 };
 
 struct torch {
+    struct flw_uses uses; /* first, for flw_uses_announce */
     const struct flw_device *device;
     struct flw_pytorch_ranges ranges;
     struct flw_pytorch_settings settings;
@@ -64,7 +65,6 @@ struct torch {
     struct flw_pytorch_model *model;
     struct flw_segheap_block **blocks; /* by number */
     size_t stream_count;
-    struct flw_uses uses;
     struct flw_deferrals deferrals;
     bool is_seeding, is_seeded;
     bool compares;     /* until the end of the first pass */
@@ -455,14 +455,6 @@ static void torch_advance(void *self, const struct flw_op *op)
     torch->segment_bytes = op->size_bytes;
 }
 
-static bool torch_use(void *self, const struct flw_op *op, uint64_t address)
-{
-    struct torch *torch = self;
-    (void)address;
-    flw_uses_add(&torch->uses, op->block, op->stream);
-    return true;
-}
-
 static uint64_t torch_block_bytes(void *self, const struct flw_op *op, uint64_t address)
 {
     const struct torch *torch = self;
@@ -494,10 +486,10 @@ static void get_statistics(void *self, struct flw_policy_statistics *out)
 }
 
 /* What the two have in common. */
-#define MODEL                                                                             \
-    .lends = true, .keeps_pools_apart = true, .limits_by_device = true, .create = create, \
-    .alloc = torch_alloc, .free = torch_free, .use = torch_use, .advance = torch_advance, \
-    .block_bytes = torch_block_bytes, .get_statistics = get_statistics, .finish = finish, \
+#define MODEL                                                                                     \
+    .lends = true, .keeps_pools_apart = true, .limits_by_device = true, .create = create,         \
+    .alloc = torch_alloc, .free = torch_free, .use = flw_uses_announce, .advance = torch_advance, \
+    .block_bytes = torch_block_bytes, .get_statistics = get_statistics, .finish = finish,         \
     .settings = settings
 
 const struct flw_policy flw_policy_pytorch = {.name = "pytorch",

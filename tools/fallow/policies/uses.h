@@ -33,9 +33,13 @@ static inline void flw_uses_finish(struct flw_uses *uses)
     flw_host_free(uses->masks);
 }
 
-static inline void flw_uses_add(struct flw_uses *uses, uint32_t block, uint16_t stream)
+/* The `use` of a policy whose state begins with its uses. */
+static inline bool flw_uses_announce(void *self, const struct flw_op *op, uint64_t address)
 {
-    uses->masks[block] |= 1ull << (stream % 64);
+    struct flw_uses *uses = self;
+    (void)address;
+    uses->masks[op->block] |= 1ull << (op->stream % 64);
+    return true;
 }
 
 /* The block's users other than `stream`, as a mask; 0 almost always. */

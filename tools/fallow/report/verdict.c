@@ -8,13 +8,17 @@
 
 #include "common/figures.h"
 
+static bool holds_anything(const struct flw_run_result *result)
+{
+    uint64_t bytes = result->statistics.peak_reserved_bytes;
+    return bytes != FLW_NOT_APPLICABLE && bytes != 0;
+}
+
 static const struct flw_sheet_policy *find(const struct flw_sheet *sheet, const char *name)
 {
     for (size_t i = 0; i < sheet->policy_count; i++) {
         const struct flw_run_result *result = sheet->policies[i].result;
-        if (strcmp(result->policy->name, name) == 0 &&
-            result->statistics.peak_reserved_bytes != FLW_NOT_APPLICABLE &&
-            result->statistics.peak_reserved_bytes != 0) {
+        if (strcmp(result->policy->name, name) == 0 && holds_anything(result)) {
             return &sheet->policies[i];
         }
     }
@@ -29,8 +33,7 @@ const struct flw_sheet_policy *flw_verdict_reference(const struct flw_sheet *she
     }
     for (size_t i = 0; reference == NULL && i < sheet->policy_count; i++) {
         const struct flw_run_result *result = sheet->policies[i].result;
-        if (result->policy->lends && result->statistics.peak_reserved_bytes != FLW_NOT_APPLICABLE &&
-            result->statistics.peak_reserved_bytes != 0) {
+        if (result->policy->lends && holds_anything(result)) {
             reference = &sheet->policies[i];
         }
     }
