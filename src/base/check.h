@@ -8,12 +8,19 @@
 #ifndef FLW_BASE_CHECK_H
 #define FLW_BASE_CHECK_H
 
+#include <stdio.h>
+#include <stdlib.h>
+
 #ifndef FLW_CHECK_LEVEL
 #define FLW_CHECK_LEVEL 0
 #endif
 
 /* Prints the broken invariant once and aborts: only check builds reach it. */
-_Noreturn void flw_check_failed(const char *file, int line, const char *expression);
+_Noreturn static inline void flw_check_failed(const char *file, int line, const char *expression)
+{
+    fprintf(stderr, "fallow: internal invariant broken at %s:%d: %s\n", file, line, expression);
+    abort();
+}
 
 #if FLW_CHECK_LEVEL >= 1
 #define FLW_ASSERT(x) ((x) ? (void)0 : flw_check_failed(__FILE__, __LINE__, #x))

@@ -67,7 +67,18 @@ static inline uint32_t flw_class_slab_units(unsigned class_index)
 /* Class for a request with an alignment: the smallest that is a multiple of it and holds the size.
  * FLW_CLASS_COUNT: none, use a run. Slots of such a class are so aligned when the slab's base is,
  * and a slab's base is aligned to a unit. */
-unsigned flw_class_of_aligned(uint64_t size_bytes, uint64_t align_bytes);
+static inline unsigned flw_class_of_aligned(uint64_t size_bytes, uint64_t align_bytes)
+{
+    if (size_bytes > FLW_CLASS_MAX_BYTES || align_bytes > FLW_UNIT_BYTES) {
+        return FLW_CLASS_COUNT;
+    }
+    for (unsigned i = flw_class_of(size_bytes); i < FLW_CLASS_COUNT; i++) {
+        if (flw_class_bytes(i) % align_bytes == 0) {
+            return i;
+        }
+    }
+    return FLW_CLASS_COUNT;
+}
 
 /* Largest request that a run or class turns into bytes without wrapping. */
 #define FLW_REQUEST_MAX (1ull << 46)

@@ -31,12 +31,6 @@ struct flw_address_table {
     struct flw_address at[FLW_ADDRESS_MAX];
 };
 
-/* Put a pair in. An address that is there keeps its wrapper: the later claim is left out. A pair with a
- * 0 in it, or whose address is a wrapper, is left out. */
-void flw_address_table_add(struct flw_address_table *table, struct flw_address pair);
-
-bool flw_address_table_is_valid(const struct flw_address_table *table);
-
 /* The pair of a real address; NULL: it is none. */
 static inline const struct flw_address *
 flw_address_table_find(const struct flw_address_table *table, uintptr_t real)
@@ -51,6 +45,54 @@ flw_address_table_find(const struct flw_address_table *table, uintptr_t real)
         }
     }
     return begin < table->count && table->at[begin].real == real ? &table->at[begin] : NULL;
+}
+
+static inline bool flw_address_is_a_wrapper(const struct flw_address_table *table,
+                                            uintptr_t address)
+{
+    for (unsigned i = 0; i < table->count; i++) {
+        if (table->at[i].wrapper == address) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Put a pair in. An address that is there keeps its wrapper: the later claim is left out. A pair with a
+ * 0 in it, or whose address is a wrapper, is left out. */
+static inline void flw_address_table_add(struct flw_address_table *table, struct flw_address pair)
+{
+    if (pair.real == 0 || pair.wrapper == 0 || pair.real == pair.wrapper ||
+        flw_address_is_a_wrapper(table, pair.real) ||
+        flw_address_table_find(table, pair.wrapper) != NULL || table->count == FLW_ADDRESS_MAX) {
+        return;
+    }
+    unsigned place = 0;
+    while (place < table->count && table->at[place].real < pair.real) {
+        place++;
+    }
+    if (place < table->count && table->at[place].real == pair.real) {
+        return;
+    }
+    for (unsigned i = table->count++; i > place; i--) {
+        table->at[i] = table->at[i - 1];
+    }
+    table->at[place] = pair;
+}
+
+static inline bool flw_address_table_is_valid(const struct flw_address_table *table)
+{
+    if (table->count > FLW_ADDRESS_MAX) {
+        return false;
+    }
+    for (unsigned i = 0; i < table->count; i++) {
+        if (table->at[i].real == 0 || table->at[i].wrapper == 0 ||
+            (i > 0 && table->at[i].real <= table->at[i - 1].real) ||
+            flw_address_is_a_wrapper(table, table->at[i].real)) {
+            return false;
+        }
+    }
+    return true;
 }
 
 #endif

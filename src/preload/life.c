@@ -5,14 +5,34 @@
 #include <stddef.h>
 #include <stdlib.h>
 
+#include "fallow/publish.h"
 #include "preload/dlsym.h"
-#include "preload/onlookers.h"
 #include "preload/reach.h"
 #include "preload/runplace.h"
 #include "preload/say.h"
 #include "preload/settings.h"
 
 _Atomic int flw_life;
+
+static void say_line(void *nothing, fallow_log_level level, const char *line)
+{
+    (void)nothing;
+    (void)level;
+    flw_say("%s", line);
+}
+
+/* The driver is used for the first time: show the pools that come, where the settings say so. What
+ * goes wrong is one line, and the program goes on. */
+static void admit_onlookers(void)
+{
+    fallow_publish_config config;
+    bool has_pools = flw_settings.mode == FLW_MODE_CACHE || flw_settings.mode == FLW_MODE_STRICT;
+    if (flw_settings.is_top && has_pools) {
+        fallow_publish_config_init(&config);
+        config.log = say_line;
+        (void)fallow_publish_start(&config);
+    }
+}
 
 static const struct flw_part *const parts[] = {
 #define X(name) &flw_part_##name,
@@ -27,7 +47,7 @@ void flw_life_use(void)
     int fresh = FLW_LIFE_FRESH;
     if (atomic_compare_exchange_strong_explicit(&flw_life, &fresh, FLW_LIFE_USED,
                                                 memory_order_relaxed, memory_order_relaxed)) {
-        flw_onlookers_admit();
+        admit_onlookers();
     }
 }
 

@@ -5,10 +5,15 @@
 #ifndef FLW_RECORD_BELL_H
 #define FLW_RECORD_BELL_H
 
+#include <errno.h>
+#include <linux/futex.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
-/* Counts how often it was called. All zero is a new one. */
+/* Counts how often it rang. All zero is a new one. */
 struct flw_bell {
     _Atomic uint32_t count;
 };
@@ -19,9 +24,20 @@ static inline uint32_t flw_bell_count(const struct flw_bell *bell)
 }
 
 /* A system call. */
-void flw_bell_ring(struct flw_bell *bell);
+static inline void flw_bell_ring(struct flw_bell *bell)
+{
+    int saved = errno;
+    atomic_fetch_add_explicit(&bell->count, 1, memory_order_release);
+    (void)syscall(SYS_futex, &bell->count, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    errno = saved;
+}
 
 /* Until the count is another than `heard`, or so many ns have passed, or sooner. */
-void flw_bell_wait(struct flw_bell *bell, uint32_t heard, uint64_t most_ns);
+static inline void flw_bell_wait(struct flw_bell *bell, uint32_t heard, uint64_t most_ns)
+{
+    struct timespec most = {.tv_sec = (time_t)(most_ns / UINT64_C(1000000000)),
+                            .tv_nsec = (long)(most_ns % UINT64_C(1000000000))};
+    (void)syscall(SYS_futex, &bell->count, FUTEX_WAIT_PRIVATE, heard, &most, NULL, 0);
+}
 
 #endif

@@ -17,4 +17,4 @@ flw_add_test(unit pytorch_model INCLUDES ${tool} LIBRARIES flw_base
 flw_add_test(unit policy_peers INCLUDES ${tool} LIBRARIES flw_driver flw_base
   SOURCES test_policy_peers.c ${tool}/common/command.c ${tool}/common/replay_device.c ${tool}/common/tool_host.c
     ${tool}/policies/bfc.c ${tool}/policies/cub.c ${tool}/policies/deferrals.c ${tool}/policies/segheap.c
-    ${tool}/policies/setting.c ${tool}/policies/uses.c)
+    ${tool}/policies/setting.c)

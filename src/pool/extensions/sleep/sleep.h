@@ -10,7 +10,7 @@
 /* Enlisted by the first sleep: its poll gives back what a failure has left of copies. */
 extern const struct flw_extension flw_sleep_extension;
 
-/* ---- watch.c */
+/* ---- sleep.c */
 
 /* Those that are there when a turn begins. */
 struct flw_sleep_watch {
