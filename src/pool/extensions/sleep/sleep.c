@@ -28,6 +28,97 @@
 
 FLW_DEFINE_INIT_SIZED(fallow_sleep_request)
 
+/* ---- who is asked before a sleep and told after a wake */
+
+/* Those that are there when a turn begins. */
+struct watch {
+    struct flw_sleep_watcher watchers[FLW_SLEEP_WATCHERS];
+    uint32_t count;
+};
+
+static bool is_watcher(const struct flw_sleep_watcher *watcher,
+                       const struct flw_sleep_watcher *other)
+{
+    return watcher->before_sleep == other->before_sleep &&
+           watcher->after_wake == other->after_wake && watcher->context == other->context;
+}
+
+fallow_status fallow_pool_watch_sleep(fallow_pool *handle,
+                                      fallow_before_sleep_function before_sleep,
+                                      fallow_after_wake_function after_wake, void *context)
+{
+    struct flw_pool *pool = flw_pool_of(handle);
+    if (pool == NULL) {
+        return FALLOW_INVALID_POOL;
+    }
+    if (before_sleep == NULL && after_wake == NULL) {
+        return FALLOW_INVALID_ARGUMENT;
+    }
+    struct flw_sleeper *sleeper = &pool->sleeper;
+    flw_lock_acquire(&sleeper->lock);
+    bool has_room = sleeper->watcher_count < FLW_SLEEP_WATCHERS;
+    if (has_room) {
+        sleeper->watchers[sleeper->watcher_count++] =
+            (struct flw_sleep_watcher){before_sleep, after_wake, context};
+    }
+    flw_lock_release(&sleeper->lock);
+    return has_room ? FALLOW_OK : FALLOW_BUSY;
+}
+
+fallow_status fallow_pool_unwatch_sleep(fallow_pool *handle,
+                                        fallow_before_sleep_function before_sleep,
+                                        fallow_after_wake_function after_wake, void *context)
+{
+    struct flw_pool *pool = flw_pool_of(handle);
+    struct flw_sleep_watcher gone = {before_sleep, after_wake, context};
+    if (pool == NULL) {
+        return FALLOW_INVALID_POOL;
+    }
+    struct flw_sleeper *sleeper = &pool->sleeper;
+    flw_lock_acquire(&sleeper->lock);
+    uint32_t i = 0, count = sleeper->watcher_count;
+    while (i < count && !is_watcher(&sleeper->watchers[i], &gone)) {
+        i++;
+    }
+    if (i < count) {
+        memmove(&sleeper->watchers[i], &sleeper->watchers[i + 1],
+                (count - i - 1) * sizeof sleeper->watchers[0]);
+        sleeper->watcher_count--;
+    }
+    flw_lock_release(&sleeper->lock);
+    return i < count ? FALLOW_OK : FALLOW_NOT_FOUND;
+}
+
+static void look_up(struct flw_sleeper *sleeper, struct watch *watch)
+{
+    flw_lock_acquire(&sleeper->lock);
+    memcpy(watch->watchers, sleeper->watchers, sizeof watch->watchers);
+    watch->count = sleeper->watcher_count;
+    flw_lock_release(&sleeper->lock);
+}
+
+/* True: nobody refused. Else those that were asked are told again by tell_awake. */
+static bool ask_watchers(struct watch *watch)
+{
+    for (uint32_t i = 0; i < watch->count; i++) {
+        const struct flw_sleep_watcher *watcher = &watch->watchers[i];
+        if (watcher->before_sleep != NULL && watcher->before_sleep(watcher->context) != 0) {
+            watch->count = i + 1;
+            return false;
+        }
+    }
+    return true;
+}
+
+static void tell_awake(const struct watch *watch)
+{
+    for (uint32_t i = watch->count; i-- > 0;) {
+        if (watch->watchers[i].after_wake != NULL) {
+            watch->watchers[i].after_wake(watch->watchers[i].context);
+        }
+    }
+}
+
 /* ---- running work */
 
 /* calls. NOT_READY: work of the context is under way. */
@@ -216,7 +307,7 @@ fallow_status fallow_pool_sleep(fallow_pool *handle, const fallow_sleep_request 
 {
     struct flw_pool *pool = flw_pool_of(handle);
     fallow_sleep_request request;
-    struct flw_sleep_watch watch;
+    struct watch watch;
     if (pool == NULL) {
         return FALLOW_INVALID_POOL;
     }
@@ -241,12 +332,12 @@ fallow_status fallow_pool_sleep(fallow_pool *handle, const fallow_sleep_request 
         return FALLOW_ASLEEP;
     }
     flw_pool_enlist(pool, &flw_sleep_extension);
-    flw_sleep_look_up(&pool->sleeper, &watch);
+    look_up(&pool->sleeper, &watch);
     status = flw_heap_is_lost(&pool->heap) ? FALLOW_DEVICE_LOST
-             : flw_sleep_ask(&watch)       ? fall_asleep(pool, &request)
+             : ask_watchers(&watch)        ? fall_asleep(pool, &request)
                                            : FALLOW_BUSY;
     if (status != FALLOW_OK && status != FALLOW_ASLEEP) {
-        flw_sleep_tell_awake(&watch);
+        tell_awake(&watch);
     }
     return end_turn(pool, status);
 }
@@ -288,7 +379,7 @@ static fallow_status wake_up(struct flw_pool *pool)
 fallow_status fallow_pool_wake(fallow_pool *handle)
 {
     struct flw_pool *pool = flw_pool_of(handle);
-    struct flw_sleep_watch watch;
+    struct watch watch;
     if (pool == NULL) {
         return FALLOW_INVALID_POOL;
     }
@@ -302,101 +393,17 @@ fallow_status fallow_pool_wake(fallow_pool *handle)
         flw_gate_end_turn(&pool->gate);
         return FALLOW_OK;
     }
-    flw_sleep_look_up(&pool->sleeper, &watch);
+    look_up(&pool->sleeper, &watch);
     flw_gate_set(&pool->gate, FLW_GATE_HELD);
     fallow_status status = wake_up(pool);
     if (status == FALLOW_OK) {
         flw_sleep_forget_saved(pool, flw_heap_is_lost(&pool->heap));
         open_up(pool);
-        flw_sleep_tell_awake(&watch);
+        tell_awake(&watch);
     } else { /* a lost pool is refused for that */
         bool is_lost = flw_heap_is_lost(&pool->heap);
         flw_gate_set(&pool->gate, is_lost ? FLW_GATE_OPEN : FLW_GATE_ASLEEP);
     }
     flw_pool_say_refusals(pool);
     return end_turn(pool, status);
-}
-
-/* ---- who is asked before a sleep and told after a wake */
-
-static bool is_watcher(const struct flw_sleep_watcher *watcher,
-                       const struct flw_sleep_watcher *other)
-{
-    return watcher->before_sleep == other->before_sleep &&
-           watcher->after_wake == other->after_wake && watcher->context == other->context;
-}
-
-fallow_status fallow_pool_watch_sleep(fallow_pool *handle,
-                                      fallow_before_sleep_function before_sleep,
-                                      fallow_after_wake_function after_wake, void *context)
-{
-    struct flw_pool *pool = flw_pool_of(handle);
-    if (pool == NULL) {
-        return FALLOW_INVALID_POOL;
-    }
-    if (before_sleep == NULL && after_wake == NULL) {
-        return FALLOW_INVALID_ARGUMENT;
-    }
-    struct flw_sleeper *sleeper = &pool->sleeper;
-    flw_lock_acquire(&sleeper->lock);
-    bool has_room = sleeper->watcher_count < FLW_SLEEP_WATCHERS;
-    if (has_room) {
-        sleeper->watchers[sleeper->watcher_count++] =
-            (struct flw_sleep_watcher){before_sleep, after_wake, context};
-    }
-    flw_lock_release(&sleeper->lock);
-    return has_room ? FALLOW_OK : FALLOW_BUSY;
-}
-
-fallow_status fallow_pool_unwatch_sleep(fallow_pool *handle,
-                                        fallow_before_sleep_function before_sleep,
-                                        fallow_after_wake_function after_wake, void *context)
-{
-    struct flw_pool *pool = flw_pool_of(handle);
-    struct flw_sleep_watcher gone = {before_sleep, after_wake, context};
-    if (pool == NULL) {
-        return FALLOW_INVALID_POOL;
-    }
-    struct flw_sleeper *sleeper = &pool->sleeper;
-    flw_lock_acquire(&sleeper->lock);
-    uint32_t i = 0, count = sleeper->watcher_count;
-    while (i < count && !is_watcher(&sleeper->watchers[i], &gone)) {
-        i++;
-    }
-    if (i < count) {
-        memmove(&sleeper->watchers[i], &sleeper->watchers[i + 1],
-                (count - i - 1) * sizeof sleeper->watchers[0]);
-        sleeper->watcher_count--;
-    }
-    flw_lock_release(&sleeper->lock);
-    return i < count ? FALLOW_OK : FALLOW_NOT_FOUND;
-}
-
-void flw_sleep_look_up(struct flw_sleeper *sleeper, struct flw_sleep_watch *watch)
-{
-    flw_lock_acquire(&sleeper->lock);
-    memcpy(watch->watchers, sleeper->watchers, sizeof watch->watchers);
-    watch->count = sleeper->watcher_count;
-    flw_lock_release(&sleeper->lock);
-}
-
-bool flw_sleep_ask(struct flw_sleep_watch *watch)
-{
-    for (uint32_t i = 0; i < watch->count; i++) {
-        const struct flw_sleep_watcher *watcher = &watch->watchers[i];
-        if (watcher->before_sleep != NULL && watcher->before_sleep(watcher->context) != 0) {
-            watch->count = i + 1;
-            return false;
-        }
-    }
-    return true;
-}
-
-void flw_sleep_tell_awake(const struct flw_sleep_watch *watch)
-{
-    for (uint32_t i = watch->count; i-- > 0;) {
-        if (watch->watchers[i].after_wake != NULL) {
-            watch->watchers[i].after_wake(watch->watchers[i].context);
-        }
-    }
 }

@@ -10,18 +10,6 @@
 /* Enlisted by the first sleep: its poll gives back what a failure has left of copies. */
 extern const struct flw_extension flw_sleep_extension;
 
-/* ---- sleep.c */
-
-/* Those that are there when a turn begins. */
-struct flw_sleep_watch {
-    struct flw_sleep_watcher watchers[FLW_SLEEP_WATCHERS];
-    uint32_t count;
-};
-void flw_sleep_look_up(struct flw_sleeper *sleeper, struct flw_sleep_watch *watch);
-/* True: nobody refused. Else those that were asked are told again by flw_sleep_tell_awake. */
-bool flw_sleep_ask(struct flw_sleep_watch *watch);
-void flw_sleep_tell_awake(const struct flw_sleep_watch *watch);
-
 /* ---- contents.c */
 
 /* Room for what a sleep by this request will note: taken before anything has happened. */
