@@ -140,7 +140,6 @@ int32_t *flw_kernel_integers(struct flw_kernel_call *call, int64_t count, flw_ke
 
 int64_t flw_kernel_same(int64_t index, const int64_t *with);      /* with[0] */
 int64_t flw_kernel_multiples(int64_t index, const int64_t *with); /* index * with[0] */
-int64_t flw_kernel_cycle(int64_t index, const int64_t *with);     /* index % with[0] */
 int64_t flw_kernel_shuffle(int64_t index,
                            const int64_t *with); /* permutes [0, with[0]), a power of 2 */
 int64_t flw_kernel_scatter(int64_t index, const int64_t *with); /* random in [0, with[0]) */

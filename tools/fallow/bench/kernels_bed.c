@@ -211,11 +211,6 @@ int64_t flw_kernel_multiples(int64_t index, const int64_t *with)
     return index * with[0];
 }
 
-int64_t flw_kernel_cycle(int64_t index, const int64_t *with)
-{
-    return index % with[0];
-}
-
 int64_t flw_kernel_shuffle(int64_t index, const int64_t *with)
 {
     return index * 40503 & (with[0] - 1); /* odd, so it has an inverse */

@@ -14,17 +14,18 @@ struct flw_unit flw_unit_choose(uint64_t peak_bytes)
     return peak_bytes < 4 * FLW_MIB ? kib : mib;
 }
 
-void flw_format_count(uint64_t value, char *out)
+const char *flw_format_count(uint64_t value, char *out)
 {
-    char digits[24];
+    char digits[24], *at = out;
     int length = snprintf(digits, sizeof digits, "%" PRIu64, value);
     for (int i = 0; i < length; i++) {
         if (i > 0 && (length - i) % 3 == 0) {
-            *out++ = ',';
+            *at++ = ',';
         }
-        *out++ = digits[i];
+        *at++ = digits[i];
     }
-    *out = '\0';
+    *at = '\0';
+    return out;
 }
 
 void flw_format_optional(uint64_t value, char *out)

@@ -20,8 +20,8 @@ struct flw_unit {
 /* MiB, or KiB where everything is small. */
 struct flw_unit flw_unit_choose(uint64_t peak_bytes);
 
-/* "12,345" */
-void flw_format_count(uint64_t value, char *out);
+/* "12,345", in `out`, which is returned. */
+const char *flw_format_count(uint64_t value, char *out);
 /* The same, or "-" for FLW_NOT_APPLICABLE. */
 void flw_format_optional(uint64_t value, char *out);
 /* Rounded to the nearest of the unit; without its name. */

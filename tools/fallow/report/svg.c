@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "common/figures.h"
+
 #define TOP        26.0
 #define TICK_ERROR 1e-9 /* of a step: a bound that is a tick, but for rounding */
 
@@ -53,20 +55,6 @@ void flw_svg_escape(FILE *out, const char *text)
     }
 }
 
-/* "12,345" */
-static void group_digits(char *out, double value)
-{
-    char digits[FLW_SVG_NUMBER_BYTES];
-    int length = snprintf(digits, sizeof digits, "%.0f", fmin(fabs(value), 1e15));
-    for (int i = 0; i < length; i++) {
-        if (i > 0 && (length - i) % 3 == 0) {
-            *out++ = ',';
-        }
-        *out++ = digits[i];
-    }
-    *out = '\0';
-}
-
 /* Three figures that matter, and the unit. */
 static void format_scaled(char *out, double value, double step, const char *const *units, int count)
 {
@@ -94,7 +82,7 @@ const char *flw_svg_format(char out[FLW_SVG_NUMBER_BYTES], enum flw_svg_unit uni
         snprintf(out, FLW_SVG_NUMBER_BYTES, "%.3f", value);
         break;
     default:
-        group_digits(out, value);
+        flw_format_count((uint64_t)llrint(fmin(fabs(value), 1e15)), out);
     }
     return out;
 }

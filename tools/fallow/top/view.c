@@ -31,12 +31,6 @@ static const char *bytes_text(char text[TEXT_BYTES], uint64_t bytes)
     return text;
 }
 
-static const char *count_text(char text[TEXT_BYTES], uint64_t count)
-{
-    flw_format_count(count, text);
-    return text;
-}
-
 /* Never 100 % where one missed. */
 static const char *share_text(char text[TEXT_BYTES], uint64_t part, uint64_t whole)
 {
@@ -119,7 +113,7 @@ static void add_memory(struct flw_top_page *page, const uint64_t *value)
     add_line(page, FLW_TOP_PLAIN, "live     %9s  asked %9s  in %s blocks  peak asked %s",
              bytes_text(a, value[FLW_VALUE_live_bytes]),
              bytes_text(b, value[FLW_VALUE_requested_bytes]),
-             count_text(c, value[FLW_VALUE_live_count]),
+             flw_format_count(value[FLW_VALUE_live_count], c),
              bytes_text(d, value[FLW_VALUE_peak_requested_bytes]));
     add_line(
         page, FLW_TOP_PLAIN, "free     %9s  cached %s  pending %s  idle %s",
@@ -129,7 +123,7 @@ static void add_memory(struct flw_top_page *page, const uint64_t *value)
         value[FLW_VALUE_captured_bytes] + value[FLW_VALUE_capture_count] != 0) {
         add_line(page, FLW_TOP_PLAIN, "captures %9s  %s under way  tables %s of host memory",
                  bytes_text(a, value[FLW_VALUE_captured_bytes]),
-                 count_text(b, value[FLW_VALUE_capture_count]),
+                 flw_format_count(value[FLW_VALUE_capture_count], b),
                  bytes_text(c, value[FLW_VALUE_host_bytes]));
     }
 }
@@ -144,30 +138,30 @@ static void add_traffic(struct flw_top_page *page, const struct change *change)
     if (change->before != NULL) {
         add_line(page, FLW_TOP_PLAIN, "hits     %9s  now %s  %s allocations, %s /s",
                  share_text(a, value[FLW_VALUE_hit_count], value[FLW_VALUE_alloc_count]),
-                 share_text(b, hits, allocs), count_text(c, value[FLW_VALUE_alloc_count]),
-                 count_text(d, (uint64_t)((double)allocs / each)));
-        add_line(
-            page, FLW_TOP_PLAIN, "events   %9s  recorded, %s queried  %s driver calls, %s /s",
-            count_text(a, value[FLW_VALUE_event_count]),
-            count_text(b, value[FLW_VALUE_query_count]),
-            count_text(c, value[FLW_VALUE_driver_call_count]),
-            count_text(d, (uint64_t)((double)grown(change, FLW_VALUE_driver_call_count) / each)));
+                 share_text(b, hits, allocs), flw_format_count(value[FLW_VALUE_alloc_count], c),
+                 flw_format_count((uint64_t)((double)allocs / each), d));
+        add_line(page, FLW_TOP_PLAIN, "events   %9s  recorded, %s queried  %s driver calls, %s /s",
+                 flw_format_count(value[FLW_VALUE_event_count], a),
+                 flw_format_count(value[FLW_VALUE_query_count], b),
+                 flw_format_count(value[FLW_VALUE_driver_call_count], c),
+                 flw_format_count(
+                     (uint64_t)((double)grown(change, FLW_VALUE_driver_call_count) / each), d));
     } else {
         add_line(page, FLW_TOP_PLAIN, "hits     %9s  %s allocations",
                  share_text(a, value[FLW_VALUE_hit_count], value[FLW_VALUE_alloc_count]),
-                 count_text(c, value[FLW_VALUE_alloc_count]));
+                 flw_format_count(value[FLW_VALUE_alloc_count], c));
         add_line(page, FLW_TOP_PLAIN, "events   %9s  recorded, %s queried  %s driver calls",
-                 count_text(a, value[FLW_VALUE_event_count]),
-                 count_text(b, value[FLW_VALUE_query_count]),
-                 count_text(c, value[FLW_VALUE_driver_call_count]));
+                 flw_format_count(value[FLW_VALUE_event_count], a),
+                 flw_format_count(value[FLW_VALUE_query_count], b),
+                 flw_format_count(value[FLW_VALUE_driver_call_count], c));
     }
     add_line(page, FLW_TOP_PLAIN,
              "waits    %9s  of the host, %s of streams  %s grows, %s moves, %s trims",
-             count_text(a, value[FLW_VALUE_wait_count]),
-             count_text(b, value[FLW_VALUE_stream_wait_count]),
-             count_text(c, value[FLW_VALUE_grow_count]),
-             count_text(d, value[FLW_VALUE_remap_count]),
-             count_text(e, value[FLW_VALUE_trim_count]));
+             flw_format_count(value[FLW_VALUE_wait_count], a),
+             flw_format_count(value[FLW_VALUE_stream_wait_count], b),
+             flw_format_count(value[FLW_VALUE_grow_count], c),
+             flw_format_count(value[FLW_VALUE_remap_count], d),
+             flw_format_count(value[FLW_VALUE_trim_count], e));
 }
 
 /* The last climb above the first stage; then every stage that was reached, over as many lines as it
@@ -187,7 +181,7 @@ static void add_ladder(struct flw_top_page *page, const struct flw_bulletin_pool
             continue;
         }
         snprintf(part, sizeof part, " %s %s ", flw_bulletin_rungs[i],
-                 count_text(text, pool->rung_count[i]));
+                 flw_format_count(pool->rung_count[i], text));
         if (strlen(line) + strlen(part) > width) {
             add_line(page, FLW_TOP_PLAIN, "%s", line);
             snprintf(line, sizeof line, "         ");
@@ -231,7 +225,7 @@ static void add_trouble(struct flw_top_page *page, const struct flw_bulletin_poo
         uint64_t count = pool->value[troubles[i].which];
         if (count != 0) {
             size_t used = strlen(line);
-            snprintf(line + used, sizeof line - used, "  %s %s", count_text(text, count),
+            snprintf(line + used, sizeof line - used, "  %s %s", flw_format_count(count, text),
                      troubles[i].text);
         }
     }
@@ -349,13 +343,14 @@ static void add_pool_line(struct flw_top_page *page, const struct flw_top_look *
         e[TEXT_BYTES];
     const struct flw_bulletin_pool *pool = flw_top_pool(look, index, label);
     const uint64_t *value = pool->value;
-    add_line(
-        page, is_chosen ? FLW_TOP_TITLE : FLW_TOP_PLAIN,
-        "%c %-5s %3" PRIu64 " %-16.16s %10s %10s %10s %7s %8s", is_chosen ? '>' : ' ', label,
-        value[FLW_VALUE_device], pool->driver[0] == '\0' ? "libcuda.so.1" : pool->driver,
-        bytes_text(a, value[FLW_VALUE_reserved_bytes]), bytes_text(b, value[FLW_VALUE_live_bytes]),
-        bytes_text(c, value[FLW_VALUE_cached_bytes]), count_text(d, value[FLW_VALUE_stream_count]),
-        share_text(e, value[FLW_VALUE_hit_count], value[FLW_VALUE_alloc_count]));
+    add_line(page, is_chosen ? FLW_TOP_TITLE : FLW_TOP_PLAIN,
+             "%c %-5s %3" PRIu64 " %-16.16s %10s %10s %10s %7s %8s", is_chosen ? '>' : ' ', label,
+             value[FLW_VALUE_device], pool->driver[0] == '\0' ? "libcuda.so.1" : pool->driver,
+             bytes_text(a, value[FLW_VALUE_reserved_bytes]),
+             bytes_text(b, value[FLW_VALUE_live_bytes]),
+             bytes_text(c, value[FLW_VALUE_cached_bytes]),
+             flw_format_count(value[FLW_VALUE_stream_count], d),
+             share_text(e, value[FLW_VALUE_hit_count], value[FLW_VALUE_alloc_count]));
 }
 
 /* At most `most`, the chosen one among them. */

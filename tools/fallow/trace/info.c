@@ -14,12 +14,6 @@
 
 #define LISTED_MAX 12 /* streams, settings, header lines */
 
-static const char *put_commas(uint64_t number, char *text)
-{
-    flw_format_count(number, text);
-    return text;
-}
-
 static void print_label(const char *label)
 {
     printf("  %-16s ", label);
@@ -29,7 +23,7 @@ static void print_count(const char *label, uint64_t number, const char *unit)
 {
     char text[FLW_FIGURE_BYTES];
     print_label(label);
-    printf("%s%s", put_commas(number, text), unit);
+    printf("%s%s", flw_format_count(number, text), unit);
 }
 
 static void print_bytes(uint64_t bytes)
@@ -50,7 +44,7 @@ static void print_peak(const char *label, uint64_t bytes)
     print_bytes(bytes);
     if (bytes >= 1024) {
         char text[FLW_FIGURE_BYTES];
-        printf(" (%s bytes)", put_commas(bytes, text));
+        printf(" (%s bytes)", flw_format_count(bytes, text));
     }
     printf("\n");
 }
@@ -62,7 +56,7 @@ static void print_sizes(const struct flw_trace_facts *facts)
 {
     char text[FLW_FIGURE_BYTES];
     if (facts->has_sizes) {
-        printf(", %s size%s from ", put_commas(facts->distinct_sizes, text),
+        printf(", %s size%s from ", flw_format_count(facts->distinct_sizes, text),
                facts->distinct_sizes == 1 ? "" : "s");
         print_bytes(facts->smallest_bytes);
         printf(" to ");
@@ -80,7 +74,7 @@ static void print_blocks(const struct flw_trace_facts *facts)
     print_bytes(facts->start_bytes);
     if (trace->segment_count > 0) {
         char text[FLW_FIGURE_BYTES];
-        printf("; %s segment%s, ", put_commas(trace->segment_count, text),
+        printf("; %s segment%s, ", flw_format_count(trace->segment_count, text),
                trace->segment_count == 1 ? "" : "s");
         print_bytes(trace->recorded_initial_reserved_bytes);
     }
