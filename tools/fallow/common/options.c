@@ -12,8 +12,7 @@
 
 static bool has_value(const struct flw_option *option)
 {
-    return option->kind != FLW_OPTION_SET && option->kind != FLW_OPTION_CLEAR &&
-           option->kind != FLW_OPTION_CALL;
+    return option->kind != FLW_OPTION_SET && option->kind != FLW_OPTION_CLEAR;
 }
 
 /* Of an option that getopt_long refused, with '?' or ':'. */
@@ -94,7 +93,6 @@ static bool take(const struct flw_option *option, void *settings, const char *va
     case FLW_OPTION_DEVICE:
         return take_device(value, member);
     case FLW_OPTION_TAKE:
-    case FLW_OPTION_CALL:
         break;
     }
     return option->take(member, value);

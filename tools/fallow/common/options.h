@@ -18,8 +18,7 @@ enum flw_option_kind {
     FLW_OPTION_SCALED, /* the same; K, M, G or T may stand behind it (powers of 1,024) */
     FLW_OPTION_BYTES,  /* uint64_t: above 0, K, M, G, T as well */
     FLW_OPTION_DEVICE, /* int: a GPU's number, or FLW_OPTION_SIM */
-    FLW_OPTION_TAKE,   /* what `take` makes of its value */
-    FLW_OPTION_CALL    /* the same, and it has none (NULL) */
+    FLW_OPTION_TAKE    /* what `take` makes of its value */
 };
 
 #define FLW_OPTION_SIM (-1)

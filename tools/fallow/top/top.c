@@ -47,7 +47,7 @@ enum form {
 
 struct settings {
     pid_t process; /* 0: none was named */
-    bool is_once;
+    bool is_once, is_json, is_prometheus;
     enum form form;
     uint64_t interval_ns;
     const char *directory;
@@ -77,37 +77,12 @@ static bool take_directory(void *member, const char *text)
     return true;
 }
 
-static bool take_form(enum form *form, enum form wanted)
-{
-    if (*form != FORM_TEXT && *form != wanted) {
-        flw_top_complain("--json or --prometheus, not both");
-        return false;
-    }
-    *form = wanted;
-    return true;
-}
-
-static bool take_json(void *member, const char *value)
-{
-    (void)value;
-    return take_form(member, FORM_JSON);
-}
-
-static bool take_prometheus(void *member, const char *value)
-{
-    (void)value;
-    return take_form(member, FORM_PROMETHEUS);
-}
-
 #define OPTION(member) offsetof(struct settings, member)
 
 static const struct flw_option option_list[] = {
     {.name = "once", .kind = FLW_OPTION_SET, .offset = OPTION(is_once)},
-    {.name = "json", .kind = FLW_OPTION_CALL, .offset = OPTION(form), .take = take_json},
-    {.name = "prometheus",
-     .kind = FLW_OPTION_CALL,
-     .offset = OPTION(form),
-     .take = take_prometheus},
+    {.name = "json", .kind = FLW_OPTION_SET, .offset = OPTION(is_json)},
+    {.name = "prometheus", .kind = FLW_OPTION_SET, .offset = OPTION(is_prometheus)},
     {.name = "interval",
      .kind = FLW_OPTION_TAKE,
      .offset = OPTION(interval_ns),
@@ -126,6 +101,13 @@ static int parse(int argc, char **argv, struct settings *settings)
     if (code != FLW_OPTIONS_READ) {
         return code;
     }
+    if (settings->is_json && settings->is_prometheus) {
+        flw_top_complain("--json or --prometheus, not both");
+        return FLW_EXIT_USAGE;
+    }
+    settings->form = settings->is_json         ? FORM_JSON
+                     : settings->is_prometheus ? FORM_PROMETHEUS
+                                               : FORM_TEXT;
     if (optind < argc) {
         uint64_t number = 0;
         if (!flw_parse_count(argv[optind], &number) || number == 0 || number > INT_MAX) {
