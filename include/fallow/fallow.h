@@ -443,10 +443,10 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_capture_release(fallow_capture 
 
 /** Where a block is on its way. */
 typedef enum fallow_block_state {
-    FALLOW_BLOCK_LIVE = 0,    /**< allocated */
-    FALLOW_BLOCK_FREE = 1,    /**< in a cache or a heap */
-    FALLOW_BLOCK_PENDING = 2, /**< freed, waits for an announced use or a capture's end */
-    FALLOW_BLOCK_CAPTURED = 3 /**< allocated inside a capture */
+    FALLOW_BLOCK_LIVE = 0,     /**< allocated */
+    FALLOW_BLOCK_FREE = 1,     /**< in a cache or a heap */
+    FALLOW_BLOCK_DEFERRED = 2, /**< freed, waits for an announced use or a capture's end */
+    FALLOW_BLOCK_CAPTURED = 3  /**< allocated inside a capture */
 } fallow_block_state;
 
 /** What is known of a block. */
@@ -505,7 +505,7 @@ typedef struct fallow_stats {
     uint64_t misuse_count;      /**< frees refused */
     uint64_t oom_count;         /**< allocations that failed after the whole ladder */
     uint64_t cached_bytes;      /**< in thread caches */
-    uint64_t pending_bytes;     /**< freed, waiting for a fence */
+    uint64_t deferred_bytes;    /**< freed, waiting for a fence */
     uint64_t captured_bytes;    /**< held by captures */
     uint64_t host_bytes;        /**< host memory of the pool's tables */
     uint64_t live_count;        /**< blocks */
@@ -564,13 +564,13 @@ typedef struct fallow_oom_report {
     uint64_t requested_bytes;    /**< live */
     uint64_t free_bytes;         /**< mapped and free, whoever's */
     uint64_t largest_free_bytes; /**< largest contiguous hole that the stream could have used */
-    uint64_t pending_bytes;      /**< waiting for fences */
+    uint64_t deferred_bytes;     /**< waiting for fences */
     uint64_t captured_bytes;     /**< held by captures */
     uint64_t device_free_bytes;  /**< what the driver said was left; UINT64_MAX: it did not say */
     double fragmentation;        /**< 1 - largest_free / free; 0 when nothing is free */
-    uint64_t rung_count[12];     /**< how often each stage of the ladder was reached, in its
+    uint64_t stage_count[12];    /**< how often each stage of the ladder was reached, in its
                                     order */
-    uint64_t rung_ns[12];        /**< time spent there */
+    uint64_t stage_ns[12];       /**< time spent there */
     uint32_t owner_count;        /**< of owners, that are filled */
     uint32_t reserved_0;
     fallow_oom_owner owners[FALLOW_OOM_OWNERS]; /**< largest first */

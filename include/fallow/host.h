@@ -149,7 +149,7 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_host_poll(fallow_host *host);
 typedef struct fallow_host_stats {
     size_t struct_size;            /**< set by fallow_host_stats_init */
     uint64_t requested_bytes;      /**< allocated, as asked */
-    uint64_t pending_bytes;        /**< freed, not known to be complete; as asked */
+    uint64_t deferred_bytes;       /**< freed, not known to be complete; as asked */
     uint64_t reserved_bytes;       /**< pinned */
     uint64_t peak_requested_bytes; /**< the most that requested_bytes was */
     uint64_t peak_used_bytes;      /**< most ever live or deferred, known when memory was wanted */

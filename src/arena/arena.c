@@ -95,7 +95,7 @@ fallow_status flw_arena_take(fallow_arena *arena, size_t bytes, size_t align_byt
 }
 
 /* On a stream that has a handle still, the other one announced; what cannot be named is waited for. */
-void flw_arena_give_back(fallow_arena *arena, void *block)
+void flw_arena_free_block(fallow_arena *arena, void *block)
 {
     fallow_stream stream = NULL;
     bool is_over = true;
@@ -128,7 +128,7 @@ void flw_arena_give_back(fallow_arena *arena, void *block)
 void flw_arena_free_scratch(fallow_arena *arena)
 {
     if (arena->scratch != NULL) {
-        flw_arena_give_back(arena, arena->scratch);
+        flw_arena_free_block(arena, arena->scratch);
         arena->scratch = NULL;
         arena->scratch_bytes = 0;
         atomic_store_explicit(&arena->held_scratch_bytes, 0, memory_order_relaxed);

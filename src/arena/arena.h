@@ -35,8 +35,8 @@ enum flw_arena_state {
 /* A stream whose work, up to its present end, may use the arena's memory. */
 struct flw_arena_mark {
     struct flw_domain *domain; /* NULL: none */
-    uint64_t lender;           /* the domain's: another's where its place was given away */
-    uint64_t ticket; /* of a fence that covers it already; 0: its end is now, whenever one asks */
+    uint64_t stream_number;    /* the domain's: another's where its place was given away */
+    uint64_t seq; /* of a fence that covers it already; 0: its end is now, whenever one asks */
     fallow_stream stream;
 };
 
@@ -149,7 +149,7 @@ void flw_arena_say(fallow_arena *arena, fallow_log_level level, const char *form
 fallow_status flw_arena_take(fallow_arena *arena, size_t bytes, size_t align_bytes,
                              fallow_stream stream, void **out_block);
 /* Back to the pool after everything that may use it. */
-void flw_arena_give_back(fallow_arena *arena, void *block);
+void flw_arena_free_block(fallow_arena *arena, void *block);
 void flw_arena_free_scratch(fallow_arena *arena);
 
 /* ---- arena_order.c */

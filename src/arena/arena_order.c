@@ -14,33 +14,34 @@ struct flw_arena_mark flw_arena_mark_of(fallow_arena *arena, fallow_stream strea
                                         fallow_status *status)
 {
     struct flw_domain *domain = flw_pool_domain(arena->pool, stream, status);
-    return (struct flw_arena_mark){
-        .domain = domain, .lender = domain == NULL ? 0 : domain->lender, .stream = stream};
+    return (struct flw_arena_mark){.domain = domain,
+                                   .stream_number = domain == NULL ? 0 : domain->stream_number,
+                                   .stream = stream};
 }
 
 /* heap lock. Its place was given away: all it ever did is complete. */
 static bool is_over(const struct flw_arena_mark *mark)
 {
     return mark->domain == NULL || mark->domain->ops != &flw_order_stream ||
-           mark->domain->lender != mark->lender;
+           mark->domain->stream_number != mark->stream_number;
 }
 
 /* The sequence number that covers the mark; 0: nothing of it is open. */
-static uint64_t ticket_of(fallow_arena *arena, const struct flw_arena_mark *mark)
+static uint64_t seq_of(fallow_arena *arena, const struct flw_arena_mark *mark)
 {
-    uint64_t ticket = mark->ticket;
+    uint64_t seq = mark->seq;
     flw_lock_acquire(&arena->pool->heap.lock);
     if (is_over(mark)) {
-        ticket = 0;
-    } else if (ticket == 0) {
-        ticket = flw_domain_stamp(mark->domain);
+        seq = 0;
+    } else if (seq == 0) {
+        seq = flw_domain_free_seq(mark->domain);
         flw_domain_want_fence(mark->domain, 1);
     }
-    if (ticket != 0 && mark->domain->completed >= ticket) {
-        ticket = 0;
+    if (seq != 0 && mark->domain->completed >= seq) {
+        seq = 0;
     }
     flw_lock_release(&arena->pool->heap.lock);
-    return ticket;
+    return seq;
 }
 
 bool flw_arena_can_name(fallow_arena *arena, const struct flw_arena_mark *mark)
@@ -53,12 +54,12 @@ bool flw_arena_can_name(fallow_arena *arena, const struct flw_arena_mark *mark)
     return can;
 }
 
-static bool is_complete(fallow_arena *arena, const struct flw_arena_mark *mark, uint64_t ticket,
+static bool is_complete(fallow_arena *arena, const struct flw_arena_mark *mark, uint64_t seq,
                         bool *is_captured)
 {
     struct flw_heap *heap = &arena->pool->heap;
     flw_lock_acquire(&heap->lock);
-    bool is_done = is_over(mark) || mark->domain->completed >= ticket;
+    bool is_done = is_over(mark) || mark->domain->completed >= seq;
     *is_captured = !is_done && mark->domain->captured_by != 0;
     flw_lock_release(&heap->lock);
     return is_done;
@@ -92,11 +93,11 @@ static fallow_status order_after(fallow_arena *arena, struct flw_domain *taker,
 {
     struct flw_heap *heap = &arena->pool->heap;
     bool is_captured = false;
-    uint64_t ticket = mark->domain == taker ? 0 : ticket_of(arena, mark);
-    if (ticket == 0 || FLW_MUTANT(ARENA_NOT_ORDERED)) {
+    uint64_t seq = mark->domain == taker ? 0 : seq_of(arena, mark);
+    if (seq == 0 || FLW_MUTANT(ARENA_NOT_ORDERED)) {
         return FALLOW_OK;
     }
-    fallow_status status = flw_domain_order_after(heap, taker, mark->domain, ticket, true);
+    fallow_status status = flw_domain_order_after(heap, taker, mark->domain, seq, true);
     if (status == FALLOW_OK) {
         atomic_fetch_add_explicit(&arena->wait_count, 1, memory_order_relaxed);
         return FALLOW_OK;
@@ -104,7 +105,7 @@ static fallow_status order_after(fallow_arena *arena, struct flw_domain *taker,
     if (flw_heap_is_lost(heap)) {
         return FALLOW_DEVICE_LOST;
     }
-    if (is_complete(arena, mark, ticket, &is_captured)) {
+    if (is_complete(arena, mark, seq, &is_captured)) {
         return FALLOW_OK;
     }
     return await_everything(arena, mark, is_captured);
@@ -168,11 +169,11 @@ fallow_status flw_arena_order_captured(fallow_arena *arena, fallow_stream stream
 void flw_arena_fence_now(fallow_arena *arena, struct flw_arena_mark *mark)
 {
     struct flw_driver_section section;
-    mark->ticket = 0;
-    uint64_t ticket = ticket_of(arena, mark);
-    if (ticket != 0 && flw_heap_enter_driver(&arena->pool->heap, &section)) {
+    mark->seq = 0;
+    uint64_t seq = seq_of(arena, mark);
+    if (seq != 0 && flw_heap_enter_driver(&arena->pool->heap, &section)) {
         if (flw_domain_fence_own(&arena->pool->heap, mark->domain) == FALLOW_OK) {
-            mark->ticket = ticket;
+            mark->seq = seq;
         }
         flw_heap_leave_driver(&arena->pool->heap, &section);
     }
@@ -184,11 +185,11 @@ bool flw_arena_await(fallow_arena *arena, const struct flw_arena_mark *mark)
 {
     struct flw_heap *heap = &arena->pool->heap;
     struct flw_driver_section section;
-    uint64_t ticket = ticket_of(arena, mark);
-    bool is_over = ticket == 0;
+    uint64_t seq = seq_of(arena, mark);
+    bool is_over = seq == 0;
     for (unsigned n = 0; !is_over && n < AWAIT_TRIES; n++) {
         if (flw_heap_enter_driver(heap, &section)) {
-            is_over = flw_domain_wait(heap, mark->domain, ticket, UINT64_MAX) == FALLOW_OK ||
+            is_over = flw_domain_wait(heap, mark->domain, seq, UINT64_MAX) == FALLOW_OK ||
                       flw_pool_await_all(arena->pool) != FALLOW_DRIVER;
             flw_heap_leave_driver(heap, &section);
         }
@@ -269,11 +270,11 @@ fallow_status flw_arena_pin(fallow_arena *arena, const fallow_capture *capture)
         return flw_arena_refuse(arena, FALLOW_OUT_OF_HOST_MEMORY, "no room to note a capture");
     }
     struct flw_domain *origin = flw_capture_origin(arena->pool, capture);
-    arena->pins[count] =
-        (struct flw_arena_pin){.capture = capture,
-                               .origin = {.domain = origin,
-                                          .lender = origin == NULL ? 0 : origin->lender,
-                                          .stream = origin == NULL ? NULL : origin->stream}};
+    arena->pins[count] = (struct flw_arena_pin){
+        .capture = capture,
+        .origin = {.domain = origin,
+                   .stream_number = origin == NULL ? 0 : origin->stream_number,
+                   .stream = origin == NULL ? NULL : origin->stream}};
     atomic_store_explicit(&arena->pin_count, count + 1, memory_order_relaxed);
     return FALLOW_OK;
 }

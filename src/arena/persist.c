@@ -33,10 +33,10 @@ static void drop_bindings(fallow_arena *arena)
     arena->last_layout_id = 0;
 }
 
-static void give_back(fallow_arena *arena, struct flw_persistent *persistent)
+static void free_persistent(fallow_arena *arena, struct flw_persistent *persistent)
 {
     if (persistent->address != NULL) {
-        flw_arena_give_back(arena, persistent->address);
+        flw_arena_free_block(arena, persistent->address);
         atomic_fetch_sub_explicit(&arena->held_persistent_bytes, persistent->region.size_bytes,
                                   memory_order_relaxed);
     }
@@ -48,7 +48,7 @@ void flw_arena_trim_persistent(fallow_arena *arena)
 {
     drop_bindings(arena);
     for (struct flw_persistent *each = arena->persistent; each != NULL; each = each->next) {
-        give_back(arena, each);
+        free_persistent(arena, each);
     }
 }
 
@@ -160,7 +160,7 @@ static fallow_status take(fallow_arena *arena, const fallow_region *region, fall
         return flw_arena_refuse(arena, status, "the pool did not allocate %zu bytes for '%s': %s",
                                 bytes, region->name, fallow_status_message(status));
     }
-    give_back(arena, persistent);
+    free_persistent(arena, persistent);
     if (!FLW_MUTANT(ARENA_STALE_BINDING)) {
         drop_bindings(arena);
     }

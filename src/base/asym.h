@@ -53,18 +53,18 @@ struct flw_asym {
     _Atomic uint64_t busy; /* 1: the owner is inside. Written by the owner only */
 #if defined(FLW_ASYM_FENCED)
     _Atomic uint64_t order; /* never changes; only the order of its writes matters */
-    bool is_nobodys;
+    bool is_unowned;
 #endif
 };
 
 /* Of a lock that many threads enter as owners and none ever drains: its key never matches. */
 #if defined(FLW_ASYM_FENCED)
-#define FLW_ASYM_NOBODYS   \
+#define FLW_ASYM_UNOWNED   \
     {                      \
-        .is_nobodys = true \
+        .is_unowned = true \
     }
 #else
-#define FLW_ASYM_NOBODYS \
+#define FLW_ASYM_UNOWNED \
     {                    \
         0                \
     }
@@ -74,7 +74,7 @@ static inline void flw_asym_enter(struct flw_asym *asym)
 {
 #if defined(FLW_ASYM_FENCED)
     atomic_store_explicit(&asym->busy, 1, memory_order_relaxed);
-    if (!asym->is_nobodys) {
+    if (!asym->is_unowned) {
         (void)atomic_fetch_add_explicit(&asym->order, 0, memory_order_acq_rel);
     }
 #else

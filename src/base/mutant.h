@@ -12,19 +12,19 @@
 
 /* clang-format off */
 #define FLW_MUTANT_LIST(X) \
-    X(STAMP_SLOTS_EARLY, "a batch is marked with a sequence number read before its last free") \
-    X(STAMP_RUN_EARLY, "a freed run is marked with a sequence number read before its free") \
-    X(STAMP_CACHED_RUN_EARLY, "a run in a cache is marked with a sequence number read before its free") \
-    X(TICKET_STANDS_STILL, "a fence takes a sequence number without advancing it: later frees look covered") \
+    X(SLOTS_MARKED_EARLY, "a batch is marked with a sequence number read before its last free") \
+    X(RUN_MARKED_EARLY, "a freed run is marked with a sequence number read before its free") \
+    X(CACHED_RUN_MARKED_EARLY, "a run in a cache is marked with a sequence number read before its free") \
+    X(SEQUENCE_STANDS_STILL, "a fence takes a sequence number without advancing it: later frees look covered") \
     X(FENCE_NOT_RECORDED, "a fence is published before it is recorded") \
     X(STEAL_WITHOUT_WAIT, "a steal does not make the taker wait") \
     X(STEAL_WAITS_FOR_OLDER, "a steal waits for a fence older than the point") \
     X(STEAL_VISIBLE_EARLY, "a stolen batch is the taker's before the wait was given, and stays so if it fails") \
     X(COMPLETES_TOO_MUCH, "a completed fence completes one sequence number too many") \
     X(NOT_READY_IS_DONE, "a fence that is not ready counts as complete") \
-    X(RUN_TO_NOBODY_EARLY, "a run becomes unowned one sequence number early") \
-    X(BATCH_TO_NOBODY_EARLY, "a batch becomes unowned one sequence number early") \
-    X(JOIN_DROPS_STAMP, "two runs that join keep the older point") \
+    X(RUN_UNOWNED_EARLY, "a run becomes unowned one sequence number early") \
+    X(BATCH_UNOWNED_EARLY, "a batch becomes unowned one sequence number early") \
+    X(JOIN_DROPS_POINT, "two runs that join keep the older point") \
     X(JOIN_ACROSS_OWNERS, "free runs join whoever owns them") \
     X(SLAB_FORGETS_JOIN, "a slab does not keep the points of what left it") \
     X(SLAB_FORGETS_OVERFLOW, "a slab with more streams than points forgets the last") \
@@ -37,9 +37,9 @@
     X(RETIRED_IS_RECORDED_ON, "a fence is recorded on the handle of a retired stream") \
     X(HELD_BLOCK_FORGETS_STREAM, "a held block of a retired stream waits for announced uses only") \
     X(USE_IGNORED, "an announced use is not noted") \
-    X(USE_STAMPED_EARLY, "an announced use is marked one sequence number early") \
+    X(USE_MARKED_EARLY, "an announced use is marked one sequence number early") \
     X(CAPTURE_NOT_DIVERTED, "caches go on serving a stream that is captured") \
-    X(CAPTURE_RELEASED_TO_NOBODY, "a released capture's memory is unowned before its last launch is done") \
+    X(CAPTURE_RELEASED_UNOWNED, "a released capture's memory is unowned before its last launch is done") \
     X(DRAIN_WITHOUT_POISON, "a cache is emptied while its owner uses it") \
     X(PAGE_MAP_NOT_CLEARED, "a slab's units still name it after it was dissolved") \
     X(CLASS_OFF_BY_ONE, "a size at the edge of a class gets the class below") \

@@ -12,7 +12,7 @@
 #include "heap/order/sync.h"
 #include "heap/physical/handle.h"
 #include "heap/physical/physical.h"
-#include "heap/space/pending.h"
+#include "heap/space/deferred.h"
 #include "heap/space/run.h"
 #include "heap/space/slab.h"
 #include "heap/state/thread.h"

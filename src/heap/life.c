@@ -31,7 +31,7 @@ static uint64_t object_bytes(unsigned shrink)
     return flw_max(OBJECT_ARENA_BYTES >> shrink, OBJECT_ARENA_LEAST);
 }
 
-uint64_t flw_tables_note_bytes(unsigned shrink)
+uint64_t flw_tables_side_record_bytes(unsigned shrink)
 {
     return flw_max(NOTE_ARENA_BYTES >> shrink, NOTE_ARENA_LEAST);
 }
@@ -47,7 +47,8 @@ static uint64_t fixed_bytes(const struct flw_heap *heap)
 
 static uint64_t shrinking_bytes(unsigned shrink)
 {
-    return flw_page_map_block_bytes(shrink) + object_bytes(shrink) + flw_tables_note_bytes(shrink);
+    return flw_page_map_block_bytes(shrink) + object_bytes(shrink) +
+           flw_tables_side_record_bytes(shrink);
 }
 
 uint64_t flw_tables_reserve_bytes(const struct flw_heap *heap, unsigned shrink)
@@ -261,7 +262,7 @@ static bool make_mixed(struct flw_heap *heap)
     if (heap->mixed != NULL) {
         heap->mixed->is_known = true;
         heap->mixed->is_retired = true;
-        heap->mixed->completed = heap->mixed->ticket++;
+        heap->mixed->completed = heap->mixed->seq++;
     }
     return heap->mixed != NULL;
 }
@@ -272,9 +273,9 @@ static bool make_context_order(struct flw_heap *heap)
     bool can_record = heap->driver->cuCtxRecordEvent != NULL;
     heap->context_order = flw_domain_create(
         heap, can_record ? &flw_order_context : &flw_order_unrecorded, NULL, heap->context, 0);
-    heap->whole = flw_domain_create(heap, &flw_order_mixed, NULL, NULL, 0);
-    heap->whole_bytes = FLW_WHOLE_BYTES;
-    return heap->context_order != NULL && heap->whole != NULL;
+    heap->dedicated = flw_domain_create(heap, &flw_order_mixed, NULL, NULL, 0);
+    heap->dedicated_bytes = FLW_DEDICATED_BYTES;
+    return heap->context_order != NULL && heap->dedicated != NULL;
 }
 
 static bool reserve_handles(struct flw_heap *heap)
@@ -295,7 +296,7 @@ static void release_tables(struct flw_heap *heap)
 {
     flw_page_map_finish(&heap->map);
     flw_meta_release(&heap->objects.meta);
-    flw_lenders_finish(&heap->lenders);
+    flw_stream_ids_finish(&heap->stream_ids);
     flw_meta_release(&heap->handle_meta);
     heap->page_handle = NULL;
 }
@@ -311,7 +312,7 @@ static bool make_tables(struct flw_heap *heap)
         if (flw_page_map_init(&heap->map, base, span_of_addresses(heap),
                               heap->slabs.bin_offsets[FLW_CLASS_COUNT], shrink) &&
             flw_meta_reserve(&heap->objects.meta, object_bytes(shrink)) &&
-            flw_lenders_init(&heap->lenders) && reserve_handles(heap)) {
+            flw_stream_ids_init(&heap->stream_ids) && reserve_handles(heap)) {
             return true;
         }
         release_tables(heap);
@@ -326,7 +327,7 @@ fallow_status flw_heap_init(struct flw_heap *heap, const struct flw_heap_config 
     heap->driver = config->driver;
     heap->context = config->context;
     heap->limit_bytes = config->limit_bytes;
-    heap->whole_units = heap->first_whole_units = UINT32_MAX;
+    heap->dedicated_units = heap->first_dedicated_units = UINT32_MAX;
     fallow_status status = settle_source(heap, config);
     if (status != FALLOW_OK) {
         return status;
@@ -338,13 +339,13 @@ fallow_status flw_heap_init(struct flw_heap *heap, const struct flw_heap_config 
         goto fail;
     }
     heap->base_unit = base >> FLW_UNIT_LOG2;
-    struct flw_domain *nobody = flw_domain_create(heap, &flw_order_capture, NULL, NULL, 0);
-    bool has_domains = nobody != NULL && (!config->keeps_owners || make_mixed(heap)) &&
+    struct flw_domain *unowned = flw_domain_create(heap, &flw_order_capture, NULL, NULL, 0);
+    bool has_domains = unowned != NULL && (!config->keeps_owners || make_mixed(heap)) &&
                        (!config->is_context_order || make_context_order(heap));
     if (!has_domains || (remaps && !make_address_run(heap))) {
         goto fail;
     }
-    nobody->completed = UINT64_MAX; /* what is nobody's is complete */
+    unowned->completed = UINT64_MAX; /* what is nobody's is complete */
     flw_lock_acquire(&heap->lock);
     flw_heap_adopt_left(heap);
     flw_lock_release(&heap->lock);
@@ -425,7 +426,7 @@ static struct leftover give_round(struct flw_heap *heap)
     for (struct flw_segment *segment = heap->segments.newest; segment != NULL;
          segment = segment->next) {
         if (segment->address != 0) {
-            CUresult result = heap->source.ops->give_back(&heap->source, segment->address);
+            CUresult result = heap->source.ops->release_segment(&heap->source, segment->address);
             if (note_given(heap, &left, result, "cuMemFree",
                            (uint64_t)segment->unit_count << FLW_UNIT_LOG2)) {
                 segment->address = 0;
@@ -439,7 +440,7 @@ static struct leftover give_round(struct flw_heap *heap)
     return left;
 }
 
-bool flw_heap_give_back(struct flw_heap *heap, uint64_t *out_kept_bytes)
+bool flw_heap_release_all(struct flw_heap *heap, uint64_t *out_kept_bytes)
 {
     struct leftover left = {.count = 1};
     (void)flw_heap_end_copies(heap);
@@ -454,7 +455,7 @@ void flw_heap_finish(struct flw_heap *heap, bool is_lost)
 {
     if (!is_lost) {
         uint64_t kept_bytes;
-        (void)flw_heap_give_back(heap, &kept_bytes);
+        (void)flw_heap_release_all(heap, &kept_bytes);
     }
     release_tables(heap);
 }

@@ -34,7 +34,7 @@ struct flw_heap_config {
 fallow_status flw_heap_init(struct flw_heap *heap, const struct flw_heap_config *config);
 /* calls. Everything back to the driver, which is asked again for what it refuses; the caller has waited for
  * the fences. False: it kept something, so many bytes of memory, or addresses or events alone. */
-bool flw_heap_give_back(struct flw_heap *heap, uint64_t *out_kept_bytes);
+bool flw_heap_release_all(struct flw_heap *heap, uint64_t *out_kept_bytes);
 /* The tables. `is_lost`: without giving back first. */
 void flw_heap_finish(struct flw_heap *heap, bool is_lost);
 
@@ -47,7 +47,7 @@ const char *flw_heap_broken_invariant(const struct flw_heap *heap);
 #define FLW_TABLE_SHRINK_MAX 12 /* from here on every table is as small as it can be */
 
 /* A pool's notes: announced uses, tags. */
-uint64_t flw_tables_note_bytes(unsigned shrink);
+uint64_t flw_tables_side_record_bytes(unsigned shrink);
 
 /* The address space of the tables of a heap, which has its source and its range by now. */
 uint64_t flw_tables_reserve_bytes(const struct flw_heap *heap, unsigned shrink);

@@ -9,18 +9,19 @@ static const char *check_indexes(const struct flw_heap *heap)
 {
     for (uint32_t i = 0; i < heap->domain_end; i++) {
         const struct flw_domain *domain = heap->domains[i];
-        if (!flw_run_index_is_valid(&domain->runs) || !flw_run_index_is_valid(&domain->wholes)) {
+        if (!flw_run_index_is_valid(&domain->runs) ||
+            !flw_run_index_is_valid(&domain->dedicated_runs)) {
             return "an index of free runs disagrees with its runs";
         }
-        if (i != FLW_NOBODY && domain->ops != NULL && domain->completed >= domain->ticket) {
+        if (i != FLW_UNOWNED && domain->ops != NULL && domain->completed >= domain->seq) {
             return "a domain's completed ticket is not below its next";
         }
         uint64_t last = domain->completed;
         for (const struct flw_fence *fence = domain->oldest; fence != NULL; fence = fence->next) {
-            if (fence->ticket <= last || fence->ticket >= domain->ticket) {
+            if (fence->seq <= last || fence->seq >= domain->seq) {
                 return "a fence's ticket is out of order";
             }
-            last = fence->ticket;
+            last = fence->seq;
         }
         if (domain->ops == &flw_order_stream && !domain->is_known &&
             flw_domain_has_uncleared(domain)) {
@@ -94,7 +95,7 @@ static const char *check_run(const struct flw_heap *heap, const struct flw_span 
                              struct totals *totals)
 {
     const struct flw_run_part *part = &run->u.run, *left = &part->left->u.run;
-    bool is_indexed = part->state == FLW_RUN_FREE || part->state == FLW_RUN_WHOLE ||
+    bool is_indexed = part->state == FLW_RUN_FREE || part->state == FLW_RUN_DEDICATED ||
                       part->state == FLW_RUN_UNMAPPED;
     totals->indexed += is_indexed;
     if (part->state == FLW_RUN_LIVE) {
@@ -110,7 +111,7 @@ static const char *check_run(const struct flw_heap *heap, const struct flw_span 
     if (is_stale(heap, run)) {
         return "a unit leads to a slab that was dissolved";
     }
-    if (is_indexed && left->state == part->state && part->state != FLW_RUN_WHOLE &&
+    if (is_indexed && left->state == part->state && part->state != FLW_RUN_DEDICATED &&
         (part->state == FLW_RUN_UNMAPPED || left->owner == part->owner)) {
         return "two neighbours of one owner were not joined";
     }
@@ -133,7 +134,7 @@ static const char *check_pages(const struct flw_heap *heap, const struct flw_spa
             break;
         }
     }
-    if (part->is_whole && part->state != FLW_RUN_BUSY) {
+    if (part->is_dedicated && part->state != FLW_RUN_BUSY) {
         const struct flw_handle *handle = heap->page_handle[part->begin_unit / heap->page_units];
         if (!is_mapped || handle->begin_unit != part->begin_unit ||
             handle->unit_count != part->unit_count) {
@@ -160,8 +161,8 @@ static const char *check_stretch(const struct flw_heap *heap, const struct flw_s
             broken = check_pages(heap, run);
         }
     }
-    bool is_whole = unit == end && edge->u.run.left == left;
-    return broken != NULL || is_whole ? broken : "the runs do not partition the address space";
+    bool is_covered = unit == end && edge->u.run.left == left;
+    return broken != NULL || is_covered ? broken : "the runs do not partition the address space";
 }
 
 static const char *check_runs(const struct flw_heap *heap)
@@ -170,7 +171,7 @@ static const char *check_runs(const struct flw_heap *heap)
     const char *broken = NULL;
     uint64_t indexed = heap->range.unmapped.run_count;
     for (uint32_t i = 0; i < heap->domain_end; i++) {
-        indexed += heap->domains[i]->runs.run_count + heap->domains[i]->wholes.run_count;
+        indexed += heap->domains[i]->runs.run_count + heap->domains[i]->dedicated_runs.run_count;
     }
     if (heap->range.edge != NULL) {
         broken =

@@ -86,7 +86,7 @@ struct flw_hostblock *flw_blocks_add(struct flw_blocks *blocks, void *base, uint
         }
     }
     struct flw_hostblock **bucket = &blocks->buckets[bucket_of(blocks, base)];
-    *block = (struct flw_hostblock){.base = base, .bytes = bytes, .next = *bucket, .is_lent = true};
+    *block = (struct flw_hostblock){.base = base, .bytes = bytes, .next = *bucket, .is_live = true};
     block->own.block = block;
     *bucket = block;
     if (++blocks->block_count > (1ull << blocks->level) + blocks->split) {

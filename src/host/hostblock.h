@@ -34,7 +34,7 @@ struct flw_hostblock {
     struct flw_hostuse own;     /* its free's */
     struct flw_hostuse *announced;
     uint32_t awaits;  /* uses in streams and fences */
-    bool is_lent;     /* else deferred */
+    bool is_live;     /* else deferred */
     bool is_small;    /* jemalloc's */
     bool is_returned; /* out of the table, on its way back */
 };

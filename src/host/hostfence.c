@@ -452,7 +452,7 @@ fallow_status flw_fences_wait(struct flw_hostpool *pool, uint64_t deadline_ns,
         bool any = poll_all(pool, waits);
         flw_lock_acquire(&pool->lock);
         bool is_others = is_any_busy(&pool->fences);
-        bool is_over = pool->pending_bytes == 0 || (is_enough != NULL && is_enough(pool, context));
+        bool is_over = pool->deferred_bytes == 0 || (is_enough != NULL && is_enough(pool, context));
         flw_lock_release(&pool->lock);
         if (is_over) {
             return FALLOW_OK;
@@ -520,7 +520,7 @@ const char *flw_fences_broken_invariant(struct flw_hostpool *pool)
 
 #define DESTROY_TRIES 3
 
-void flw_fences_give_back(struct flw_hostpool *pool)
+void flw_fences_release(struct flw_hostpool *pool)
 {
     struct flw_pin_section section;
     for (struct flw_hoststream *stream = pool->fences.streams; stream != NULL;

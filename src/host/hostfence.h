@@ -81,7 +81,7 @@ struct flw_hostfences {
 
 bool flw_fences_init(struct flw_hostfences *fences);
 /* Driver calls. The events; everything has been waited for. */
-void flw_fences_give_back(struct flw_hostpool *pool);
+void flw_fences_release(struct flw_hostpool *pool);
 void flw_fences_finish(struct flw_hostfences *fences);
 
 /* ---- hoststream.c */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the life of host pools: create, destroy, fork, handles; statistics, sentences, validation.
- * Does not: allocate (hostlend.c).
+ * Does not: allocate (hostalloc.c).
  */
 #include "host/hostpool.h"
 
@@ -234,7 +234,7 @@ static void give_chunk_back(struct flw_hostpool *pool, const struct flw_chunk *c
 {
     CUresult result = CUDA_ERROR_UNKNOWN;
     for (unsigned n = 0; n < GIVE_TRIES && result != CUDA_SUCCESS; n++) {
-        result = flw_pin_give_back(&pool->pin, chunk);
+        result = flw_pin_release(&pool->pin, chunk);
     }
     if (result != CUDA_SUCCESS) {
         flw_hostpool_log(pool, FALLOW_LOG_ERROR,
@@ -284,7 +284,7 @@ void fallow_host_destroy(fallow_host *host)
             "fallow_host_destroy: %llu blocks of %llu bytes are still allocated; they are gone now",
             (unsigned long long)pool->live_count, (unsigned long long)pool->requested_bytes);
     }
-    flw_fences_give_back(pool);
+    flw_fences_release(pool);
     give_chunks_back(pool);
     flw_pin_leave(&pool->pin, &section);
     finish(pool);
@@ -299,7 +299,7 @@ static void fill_stats(struct flw_hostpool *pool, fallow_host_stats *out)
 {
     flw_lock_acquire(&pool->lock);
     *out = (fallow_host_stats){.requested_bytes = pool->requested_bytes,
-                               .pending_bytes = pool->pending_bytes,
+                               .deferred_bytes = pool->deferred_bytes,
                                .reserved_bytes = pool->reserved_bytes,
                                .peak_requested_bytes = pool->peak_requested_bytes,
                                .peak_used_bytes = pool->peak_used_bytes,
@@ -344,17 +344,17 @@ fallow_status fallow_host_get_stats(fallow_host *host, fallow_host_stats *out_st
 }
 
 struct sums {
-    uint64_t lent_bytes, pending_bytes, lent_count;
+    uint64_t allocated_bytes, deferred_bytes, allocated_count;
     bool is_wrong;
 };
 
 static void add_block(void *context, const struct flw_hostblock *block)
 {
     struct sums *sums = context;
-    sums->lent_bytes += block->is_lent ? block->bytes : 0;
-    sums->lent_count += block->is_lent;
-    sums->pending_bytes += block->is_lent ? 0 : block->bytes;
-    sums->is_wrong |= !block->is_lent && block->awaits == 0;
+    sums->allocated_bytes += block->is_live ? block->bytes : 0;
+    sums->allocated_count += block->is_live;
+    sums->deferred_bytes += block->is_live ? 0 : block->bytes;
+    sums->is_wrong |= !block->is_live && block->awaits == 0;
 }
 
 /* lock */
@@ -368,10 +368,10 @@ static const char *broken_sums(struct flw_hostpool *pool)
         reserved_bytes += flw_chunk_bytes(chunk);
         bound_bytes += chunk->is_bound ? flw_chunk_bytes(chunk) : 0;
     }
-    if (sums.lent_bytes != pool->requested_bytes || sums.lent_count != pool->live_count) {
+    if (sums.allocated_bytes != pool->requested_bytes || sums.allocated_count != pool->live_count) {
         return "live blocks are miscounted";
     }
-    if (sums.pending_bytes != pool->pending_bytes || sums.is_wrong) {
+    if (sums.deferred_bytes != pool->deferred_bytes || sums.is_wrong) {
         return "deferred blocks are miscounted, or wait for nothing";
     }
     if (pool->moving_count == 0 &&

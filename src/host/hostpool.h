@@ -5,7 +5,7 @@
  * INVARIANTS (fallow_host_validate recomputes them)
  *   1. reserved_bytes is the sum over chunks, but for growths and releases under way; at most
  *      limit_bytes, always: it is raised before the driver is asked.
- *   2. requested_bytes and pending_bytes are the sums over allocated and over freed blocks.
+ *   2. requested_bytes and deferred_bytes are the sums over allocated and over freed blocks.
  * Synchronization: `lock`, but what is immutable after create. It is never held over a driver call.
  */
 #ifndef FLW_HOST_HOSTPOOL_H
@@ -32,7 +32,7 @@ struct flw_hostpool {
 
     uint64_t limit_bytes;
     uint64_t reserved_bytes, bound_bytes;
-    uint64_t requested_bytes, pending_bytes;
+    uint64_t requested_bytes, deferred_bytes;
     uint64_t peak_requested_bytes, peak_used_bytes, peak_reserved_bytes;
     uint64_t live_count, alloc_count, free_count;
     uint64_t grow_count, release_count;

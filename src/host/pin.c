@@ -258,7 +258,7 @@ CUresult flw_pin_acquire(struct flw_pin *pin, struct flw_chunk *chunk, const cha
     return allocate(pin, chunk);
 }
 
-CUresult flw_pin_give_back(struct flw_pin *pin, const struct flw_chunk *chunk)
+CUresult flw_pin_release(struct flw_pin *pin, const struct flw_chunk *chunk)
 {
     const struct flw_driver *cu = flw_pin_ask(pin);
     if (!chunk->is_registered) {

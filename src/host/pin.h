@@ -51,7 +51,7 @@ void flw_pin_hold(struct flw_pin *pin, struct flw_pin_section *section);
 
 /* Driver calls, inside a section. Fills base, is_registered, is_bound of a chunk. *out_call: what answered. */
 CUresult flw_pin_acquire(struct flw_pin *pin, struct flw_chunk *chunk, const char **out_call);
-CUresult flw_pin_give_back(struct flw_pin *pin, const struct flw_chunk *chunk);
+CUresult flw_pin_release(struct flw_pin *pin, const struct flw_chunk *chunk);
 
 /* An answer about the pool's own context (driver/answer.h): one that says so loses the device. */
 void flw_pin_heed(struct flw_pin *pin, CUresult result, const char *call);

@@ -78,7 +78,7 @@ bool flw_page_map_init(struct flw_page_map *map, uint64_t base, uint64_t bytes, 
     }
     nothing->bin = no_bin;
     /* -5 is "its word, live". In context order no bin is full, but no cache has room for so much. */
-    none->loan = ~0ull;
+    none->allocation = ~0ull;
     return true;
 fail:
     flw_page_map_finish(map);

@@ -182,9 +182,9 @@ static inline void flw_slot_set_word(struct flw_slot *slot, uint64_t word)
     __atomic_store_n(&slot->word, word, __ATOMIC_RELEASE);
 }
 
-static inline void flw_slot_set_loan(struct flw_slot *slot, uint64_t loan)
+static inline void flw_slot_set_allocation(struct flw_slot *slot, uint64_t allocation)
 {
-    __atomic_store_n(&slot->loan, loan, __ATOMIC_RELAXED);
+    __atomic_store_n(&slot->allocation, allocation, __ATOMIC_RELAXED);
 }
 
 /* The span of a live or free slot. */

@@ -57,7 +57,7 @@ struct flw_source_ops {
                          bool is_allowed);
     /* else: segments. */
     CUresult (*acquire)(struct flw_source *source, uint64_t bytes, uint64_t *out_address);
-    CUresult (*give_back)(struct flw_source *source, uint64_t address);
+    CUresult (*release_segment)(struct flw_source *source, uint64_t address);
 };
 
 #define FLW_SOURCE_DEVICES 17 /* its own and peers */

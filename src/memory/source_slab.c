@@ -18,7 +18,7 @@ static CUresult slab_acquire(struct flw_source *source, uint64_t bytes, uint64_t
     return result;
 }
 
-static CUresult slab_give_back(struct flw_source *source, uint64_t address)
+static CUresult slab_release_segment(struct flw_source *source, uint64_t address)
 {
     atomic_fetch_add_explicit(source->call_count, 1, memory_order_relaxed);
     return source->driver->cuMemFree_v2(address);
@@ -28,5 +28,5 @@ const struct flw_source_ops flw_source_slab = {
     .name = "cuMemAlloc segments",
     .remaps = false,
     .acquire = slab_acquire,
-    .give_back = slab_give_back,
+    .release_segment = slab_release_segment,
 };

@@ -47,27 +47,27 @@ enum flw_slot_state {
  * atomically. */
 struct flw_slot {
     uint64_t word;
-    /* requested bytes | number of the stream that allocated it (heap/state/lender.h) << 48 */
-    uint64_t loan;
+    /* requested bytes | number of the stream that allocated it (heap/state/stream_ids.h) << 48 */
+    uint64_t allocation;
 };
 
 /* FLW_REQUEST_MAX fits below. */
-#define FLW_LENDER_SHIFT 48
-#define FLW_LENDER_COUNT (1u << (64 - FLW_LENDER_SHIFT))
+#define FLW_STREAM_NUMBER_SHIFT 48
+#define FLW_STREAM_NUMBER_COUNT (1u << (64 - FLW_STREAM_NUMBER_SHIFT))
 
-static inline uint64_t flw_loan_bytes(uint64_t loan)
+static inline uint64_t flw_allocation_bytes(uint64_t allocation)
 {
-    return loan & ((1ull << FLW_LENDER_SHIFT) - 1);
+    return allocation & ((1ull << FLW_STREAM_NUMBER_SHIFT) - 1);
 }
 
 /* A point: what was freed before `seq` of an order domain was taken. Domain 0 = none. One word:
  * a fence a microsecond for a century fits. */
-struct flw_stamp {
+struct flw_point {
     uint64_t domain : 12;
-    uint64_t ticket : 52;
+    uint64_t seq : 52;
 };
 #define FLW_DOMAIN_COUNT 4096
-#define FLW_STAMPS_MAX   4
+#define FLW_POINTS_MAX   4
 
 enum flw_span_kind {
     FLW_SPAN_NONE,
@@ -76,16 +76,16 @@ enum flw_span_kind {
 };
 
 enum flw_run_state {
-    FLW_RUN_LIVE,  /* allocated, cached by a thread, or serving a slab */
-    FLW_RUN_FREE,  /* mapped, in the index of its owner (a domain, or FLW_UNOWNED) */
-    FLW_RUN_WHOLE, /* the same, all of one handle, in its owner's index of those: joins nothing */
+    FLW_RUN_LIVE,      /* allocated, cached by a thread, or serving a slab */
+    FLW_RUN_FREE,      /* mapped, in the index of its owner (a domain, or FLW_UNOWNED) */
+    FLW_RUN_DEDICATED, /* the same, all of one handle, in its owner's index of those: joins nothing */
     FLW_RUN_UNMAPPED, /* address space only */
-    FLW_RUN_PENDING,  /* free, but points of several domains are not complete */
+    FLW_RUN_DEFERRED, /* free, but points of several domains are not complete */
     FLW_RUN_BUSY      /* a growth or a move is working on it without the lock */
 };
 
 /* Owner of free memory whose work is complete. Real domains count from 1. */
-#define FLW_NOBODY 0u
+#define FLW_UNOWNED 0u
 
 struct flw_slab_part {
     struct flw_span *run;                     /* the run whose units it takes */
@@ -94,13 +94,13 @@ struct flw_slab_part {
     uint32_t slot_count;
     uint32_t carved_count;  /* slots that were ever handed out since the slab was made */
     uint32_t free_count;    /* slots in batches or uncarved; the rest is allocated or cached */
-    uint16_t stamp_count;   /* join of the points of everything that left it */
+    uint16_t point_count;   /* join of the points of everything that left it */
     uint16_t capture;       /* capture domain that owns it; 0 = none */
-    bool stamps_overflowed; /* more than FLW_STAMPS_MAX domains: all are asked */
+    bool points_overflowed; /* more than FLW_POINTS_MAX domains: all are asked */
     uint8_t class_index;
     uint8_t step_log2; /* units = smallest << step */
     uint32_t owner;    /* scratch: whose free slots all of it is, while empty slabs are looked at */
-    struct flw_stamp stamps[FLW_STAMPS_MAX];
+    struct flw_point points[FLW_POINTS_MAX];
 };
 
 struct flw_run_part {
@@ -109,12 +109,12 @@ struct flw_run_part {
     struct flw_span *age_next, *age_prev; /* in an index: oldest point first */
     struct flw_span *left, *right;        /* neighbours by address, or the edge of their stretch */
     struct flw_span *slab;                /* the slab it serves, or NULL */
-    uint64_t ticket; /* FREE, WHOLE of a domain: covered by its fence of this number */
+    uint64_t seq; /* FREE, WHOLE of a domain: covered by its fence of this number */
     uint32_t begin_unit, unit_count;
-    uint32_t owner; /* FREE, WHOLE: domain or FLW_NOBODY; LIVE in a capture: its domain */
-    uint8_t state;  /* enum flw_run_state */
-    bool is_whole;  /* all of a handle, or in context order of a driver allocation; never cut */
-    uint16_t bin;   /* FREE, WHOLE, UNMAPPED: the bin of its index that it is in */
+    uint32_t owner;    /* FREE, WHOLE: domain or FLW_UNOWNED; LIVE in a capture: its domain */
+    uint8_t state;     /* enum flw_run_state */
+    bool is_dedicated; /* all of a handle, or in context order of a driver allocation; never cut */
+    uint16_t bin;      /* FREE, WHOLE, UNMAPPED: the bin of its index that it is in */
 };
 
 /* Synchronization: bin and kind are read by look-ups of any pointer: written atomically. (magic, base

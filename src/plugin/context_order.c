@@ -7,7 +7,7 @@
 
 #include "plugin/default_pools.h"
 
-static void *lend(size_t size, int device)
+static void *allocate(size_t size, int device)
 {
     const struct flw_plugin_device *at = flw_plugin_device_of(device);
     fallow_pool *pool = at == NULL ? NULL : flw_plugin_pool_of(at, FALLOW_PLUGIN_CONTEXT);
@@ -22,19 +22,19 @@ static void *lend(size_t size, int device)
     }
     fallow_request_init(&request);
     request.size_bytes = size;
-    return flw_plugin_lend(device, FALLOW_PLUGIN_CONTEXT, &request, NULL, status);
+    return flw_plugin_alloc(device, FALLOW_PLUGIN_CONTEXT, &request, NULL, status);
 }
 
 void *fallow_cupy_malloc(void *param, size_t size, int device)
 {
     (void)param;
-    return lend(size, device);
+    return allocate(size, device);
 }
 
 void fallow_cupy_free(void *param, void *ptr, int device)
 {
     (void)param;
-    flw_plugin_return(device, FALLOW_PLUGIN_CONTEXT, ptr, NULL);
+    flw_plugin_free(device, FALLOW_PLUGIN_CONTEXT, ptr, NULL);
 }
 
 /* PyTorch's allocator says nothing of captures where it only takes segments from here, but one that it
@@ -55,7 +55,7 @@ static bool announce_if_captured(int device, fallow_stream stream)
 void *fallow_torch_segment_alloc(ssize_t size, int device, fallow_stream stream)
 {
     bool is_captured = announce_if_captured(device, stream);
-    void *ptr = lend((size_t)size, device);
+    void *ptr = allocate((size_t)size, device);
     if (is_captured) {
         fallow_context_capture_end();
     }
@@ -66,7 +66,7 @@ void fallow_torch_segment_free(void *ptr, ssize_t size, int device, fallow_strea
 {
     bool is_captured = announce_if_captured(device, stream);
     (void)size;
-    flw_plugin_return(device, FALLOW_PLUGIN_CONTEXT, ptr, NULL);
+    flw_plugin_free(device, FALLOW_PLUGIN_CONTEXT, ptr, NULL);
     if (is_captured) {
         fallow_context_capture_end();
     }

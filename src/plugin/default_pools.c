@@ -323,8 +323,8 @@ static void say_why_not(int device, fallow_pool *pool, size_t size_bytes, fallow
     }
 }
 
-void *flw_plugin_lend(int device, fallow_plugin_order order, const fallow_request *request,
-                      fallow_stream stream, fallow_status seen)
+void *flw_plugin_alloc(int device, fallow_plugin_order order, const fallow_request *request,
+                       fallow_stream stream, fallow_status seen)
 {
     void *ptr = NULL;
     fallow_status status = FALLOW_OK;
@@ -358,7 +358,7 @@ void *flw_plugin_lend(int device, fallow_plugin_order order, const fallow_reques
     return NULL;
 }
 
-void flw_plugin_return(int device, fallow_plugin_order order, void *ptr, fallow_stream stream)
+void flw_plugin_free(int device, fallow_plugin_order order, void *ptr, fallow_stream stream)
 {
     struct flw_plugin_device *at = flw_plugin_device_of(device);
     fallow_pool *pool = at == NULL ? NULL : flw_plugin_pool_of(at, order);

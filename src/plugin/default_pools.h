@@ -42,10 +42,10 @@ static inline fallow_pool *flw_plugin_pool_of(const struct flw_plugin_device *at
 
 /* Allocate, retry once after a trim, say why not. seen: how a first attempt ended, FALLOW_OK: there
  * was none. */
-void *flw_plugin_lend(int device, fallow_plugin_order order, const fallow_request *request,
-                      fallow_stream stream, fallow_status seen);
+void *flw_plugin_alloc(int device, fallow_plugin_order order, const fallow_request *request,
+                       fallow_stream stream, fallow_status seen);
 /* Return to the device's pool of that order. */
-void flw_plugin_return(int device, fallow_plugin_order order, void *ptr, fallow_stream stream);
+void flw_plugin_free(int device, fallow_plugin_order order, void *ptr, fallow_stream stream);
 
 /* Trim the default pools of a device, or, below 0, of all. */
 void flw_plugin_trim(int device);

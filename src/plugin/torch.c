@@ -5,13 +5,14 @@
 #include "plugin/default_pools.h"
 
 /* What a hit does not serve. */
-static void *lend(ssize_t size, int device, fallow_stream stream, uint32_t tag, fallow_status seen)
+static void *allocate(ssize_t size, int device, fallow_stream stream, uint32_t tag,
+                      fallow_status seen)
 {
     fallow_request request;
     fallow_request_init(&request);
     request.size_bytes = (size_t)size; /* a negative one is refused as absurd */
     request.tag = tag;
-    return flw_plugin_lend(device, FALLOW_PLUGIN_STREAM, &request, stream, seen);
+    return flw_plugin_alloc(device, FALLOW_PLUGIN_STREAM, &request, stream, seen);
 }
 
 void *fallow_torch_alloc(ssize_t size, int device, fallow_stream stream)
@@ -19,10 +20,10 @@ void *fallow_torch_alloc(ssize_t size, int device, fallow_stream stream)
     void *ptr = NULL;
     struct flw_plugin_device *at = flw_plugin_device_of(device);
     if (at == NULL) {
-        return lend(size, device, stream, 0, FALLOW_OK);
+        return allocate(size, device, stream, 0, FALLOW_OK);
     }
     if (atomic_load_explicit(&at->open_ids, memory_order_relaxed) != 0) {
-        return lend(size, device, stream, flw_graph_ids_announce(device, stream), FALLOW_OK);
+        return allocate(size, device, stream, flw_graph_ids_announce(device, stream), FALLOW_OK);
     }
     fallow_pool *pool = flw_plugin_pool_of(at, FALLOW_PLUGIN_STREAM);
     fallow_status status = FALLOW_OK;
@@ -32,7 +33,7 @@ void *fallow_torch_alloc(ssize_t size, int device, fallow_stream stream)
             return ptr;
         }
     }
-    return lend(size, device, stream, 0, status);
+    return allocate(size, device, stream, 0, status);
 }
 
 void fallow_torch_free(void *ptr, ssize_t size, int device, fallow_stream stream)
@@ -42,7 +43,7 @@ void fallow_torch_free(void *ptr, ssize_t size, int device, fallow_stream stream
     if (at != NULL && atomic_load_explicit(&at->open_ids, memory_order_relaxed) != 0) {
         (void)flw_graph_ids_announce(device, stream);
     }
-    flw_plugin_return(device, FALLOW_PLUGIN_STREAM, ptr, stream);
+    flw_plugin_free(device, FALLOW_PLUGIN_STREAM, ptr, stream);
 }
 
 void fallow_torch_reset(void)

@@ -111,7 +111,7 @@ static const struct flw_source_ops *source_of(const fallow_pool_config *config)
 /* Of the sizes tried, the least that costs recorded and generated workloads nothing (tests/README.md). */
 #define ONE_HANDLE_BYTES FLW_GIB
 
-static uint32_t whole_units(const fallow_pool_config *config)
+static uint32_t dedicated_units(const fallow_pool_config *config)
 {
     uint64_t bytes = config->one_handle_bytes == 0 ? ONE_HANDLE_BYTES : config->one_handle_bytes;
     return (uint32_t)flw_clamp(bytes >> FLW_UNIT_LOG2, (FLW_CLASS_MAX_BYTES >> FLW_UNIT_LOG2) + 1,
@@ -140,7 +140,8 @@ static fallow_status init_heap(struct flw_pool *pool)
         flw_pool_say_no_heap(pool, status);
         return status;
     }
-    if (!flw_meta_reserve(&pool->notes.meta, flw_tables_note_bytes(pool->heap.table_shrink))) {
+    if (!flw_meta_reserve(&pool->side_records.meta,
+                          flw_tables_side_record_bytes(pool->heap.table_shrink))) {
         flw_pool_say_no_tables(pool);
         flw_heap_finish(&pool->heap, false);
         return FALLOW_OUT_OF_HOST_MEMORY;
@@ -151,7 +152,8 @@ static fallow_status init_heap(struct flw_pool *pool)
     }
     pool->heap.streams_may_die = pool->config.streams_may_die != 0;
     if (pool->heap.source.ops->remaps) {
-        pool->heap.whole_units = pool->heap.first_whole_units = whole_units(&pool->config);
+        pool->heap.dedicated_units = pool->heap.first_dedicated_units =
+            dedicated_units(&pool->config);
     }
     return FALLOW_OK;
 }
@@ -197,7 +199,7 @@ static struct flw_pool *new_pool(const fallow_pool_config *config)
                  driver + (length > most ? length - most : 0));
         flw_lock_init(&pool->seizing, FLW_RANK_SEIZE);
         flw_lock_init(&pool->lock, FLW_RANK_POOL);
-        flw_lock_init(&pool->notes.lock, FLW_RANK_USES);
+        flw_lock_init(&pool->side_records.lock, FLW_RANK_USES);
         flw_lock_init(&pool->climbs.report_lock, FLW_RANK_META);
         flw_lock_init(&pool->sharing.lock, FLW_RANK_META);
         flw_lock_init(&pool->sleeper.lock, FLW_RANK_META);
@@ -216,9 +218,9 @@ static void join_contexts(struct flw_pool *pool, const struct flw_pool_place *pl
         if (place != NULL) {
             pool->context_id = place->context_id;
             pool->reserve_bytes = place->reserve_bytes;
-            pool->heap.whole_bytes = place->whole_bytes == 0
-                                         ? FLW_WHOLE_BYTES
-                                         : flw_min(place->whole_bytes, FLW_WHOLE_BYTES);
+            pool->heap.dedicated_bytes = place->dedicated_bytes == 0
+                                             ? FLW_DEDICATED_BYTES
+                                             : flw_min(place->dedicated_bytes, FLW_DEDICATED_BYTES);
         }
         (void)flw_contexts_add(&pool->driver, pool->heap.context);
     }
@@ -350,7 +352,7 @@ static fallow_status make_pool(struct flw_pool *pool, const struct flw_pool_plac
     if (status != FALLOW_OK) {
         finish_extensions(pool, false);
         flw_heap_finish(&pool->heap, false);
-        flw_meta_release(&pool->notes.meta);
+        flw_meta_release(&pool->side_records.meta);
     }
     return status;
 }
@@ -486,7 +488,7 @@ void fallow_pool_destroy(fallow_pool *handle)
     finish_extensions(pool, is_lost);
     if (!is_lost) {
         uint64_t kept_bytes;
-        if (!flw_heap_give_back(&pool->heap, &kept_bytes) && !flw_heap_is_lost(&pool->heap)) {
+        if (!flw_heap_release_all(&pool->heap, &kept_bytes) && !flw_heap_is_lost(&pool->heap)) {
             flw_pool_say_what_stays(pool, kept_bytes);
         }
         flw_heap_leave_driver(&pool->heap, &section);
@@ -499,7 +501,7 @@ void fallow_pool_destroy(fallow_pool *handle)
         flw_driver_close(&pool->driver);
     }
     flw_heap_finish(&pool->heap, true);
-    flw_meta_release(&pool->notes.meta);
+    flw_meta_release(&pool->side_records.meta);
     free(pool);
     flw_pool_table_free(handle);
 }

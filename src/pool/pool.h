@@ -21,7 +21,7 @@ struct flw_pool_place {
     const struct flw_driver *driver;
     uint64_t context_id;
     /* a request from here on is a driver allocation of its own; 0: the default, which is the most, too */
-    uint64_t whole_bytes;
+    uint64_t dedicated_bytes;
     uint64_t reserve_bytes; /* see flw_pool */
 };
 fallow_status flw_pool_create(const fallow_pool_config *config, const struct flw_pool_place *place,

@@ -373,7 +373,7 @@ static void make_pool(struct flw_home *home)
     config.log = say_error;
     struct flw_pool_place place = {.driver = &flw_real.driver,
                                    .context_id = home->id,
-                                   .whole_bytes =
+                                   .dedicated_bytes =
                                        flw_settings.is_ipc ? 1 : flw_settings.large_bytes,
                                    .reserve_bytes = flw_settings.reserve_bytes};
     if (flw_pool_create(&config, &place, &handle) != FALLOW_OK) {

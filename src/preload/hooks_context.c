@@ -5,7 +5,7 @@
  * Does not: allocate memory.
  */
 #include "heap/order/epoch.h"
-#include "preload/audit_lend.h"
+#include "preload/audit_alloc.h"
 #include "preload/captures.h"
 #include "preload/homes.h"
 #include "preload/hooks.h"
@@ -175,7 +175,7 @@ CUresult flw_hook_cuDevicePrimaryCtxRelease_v2(CUdevice device)
 
 struct quiet {
     const struct flw_pool *pool; /* NULL: none, or nothing to gain */
-    uint64_t ticket;
+    uint64_t seq;
 };
 
 static struct quiet expect_quiet(CUcontext context)
@@ -184,8 +184,8 @@ static struct quiet expect_quiet(CUcontext context)
     struct flw_home *home = flw_homes_serve() ? flw_home_enter_own(context) : NULL;
     if (home != NULL) {
         struct flw_pool *pool = atomic_load(&home->pool);
-        quiet.ticket = pool != NULL ? flw_epoch_expect_sync(pool) : 0;
-        quiet.pool = quiet.ticket != 0 ? pool : NULL;
+        quiet.seq = pool != NULL ? flw_epoch_expect_sync(pool) : 0;
+        quiet.pool = quiet.seq != 0 ? pool : NULL;
         flw_home_leave(home);
     }
     return quiet;
@@ -199,7 +199,7 @@ static CUresult note_quiet(CUresult result, CUcontext context, const struct quie
     if (home != NULL) {
         struct flw_pool *pool = atomic_load(&home->pool);
         if (pool == quiet->pool) {
-            flw_epoch_end_sync(&pool->heap, quiet->ticket);
+            flw_epoch_end_sync(&pool->heap, quiet->seq);
         }
         flw_home_leave(home);
     }

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "heap/order/epoch.h"
-#include "preload/audit_lend.h"
+#include "preload/audit_alloc.h"
 #include "preload/homes.h"
 #include "preload/hooks.h"
 #include "preload/inside.h"
@@ -30,7 +30,7 @@ static inline void *block_of(CUdeviceptr pointer)
 /* ---- allocate */
 
 /* Entered. False: the driver is to answer. */
-static bool lend_from(struct flw_home *home, CUdeviceptr *pointer, size_t bytes, CUresult *out)
+static bool allocate_from(struct flw_home *home, CUdeviceptr *pointer, size_t bytes, CUresult *out)
 {
     struct flw_pool *pool = atomic_load(&home->pool);
     void *block = NULL;
@@ -60,10 +60,10 @@ static FLW_NOINLINE CUresult alloc_missed(CUdeviceptr *pointer, size_t bytes)
     if (pointer != NULL && bytes != 0 && flw_homes_serve() && !is_native) {
         struct flw_home *home = flw_home_enter(NULL, true);
         if (home != NULL) {
-            is_done = lend_from(home, pointer, bytes, &result);
+            is_done = allocate_from(home, pointer, bytes, &result);
             /* What other contexts of the device have freed is the driver's again, natively. */
             if (is_done && result == CUDA_ERROR_OUT_OF_MEMORY && flw_homes_trim() != 0) {
-                is_done = lend_from(home, pointer, bytes, &result);
+                is_done = allocate_from(home, pointer, bytes, &result);
             }
             flw_home_leave(home);
         }
@@ -101,13 +101,13 @@ static CUresult synchronize(struct flw_home *home)
     const struct flw_driver *driver = &flw_real.driver;
     struct flw_pool *pool = atomic_load(&home->pool);
     struct flw_driver_section section;
-    uint64_t ticket = flw_epoch_expect_sync(pool);
+    uint64_t seq = flw_epoch_expect_sync(pool);
     CUresult result = flw_section_open(&section, driver, home->context, FLW_SECTION_CONTEXT, NULL);
     if (result == CUDA_SUCCESS) {
         result = flw_life_heed(driver->cuCtxSynchronize());
         (void)flw_section_close(&section);
     }
-    flw_epoch_end_sync(&pool->heap, result == CUDA_SUCCESS ? ticket : 0);
+    flw_epoch_end_sync(&pool->heap, result == CUDA_SUCCESS ? seq : 0);
     return result;
 }
 
@@ -252,7 +252,7 @@ CUresult flw_hook_cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 
 enum answer {
     FOREIGN, /* ask the driver */
-    LENT,
+    LIVE,
     FREED /* ours, but no live block holds it */
 };
 
@@ -262,9 +262,9 @@ static enum answer look_up(CUdeviceptr pointer, struct flw_epoch_block *out)
     if (home == NULL) {
         return FOREIGN;
     }
-    bool is_lent = flw_epoch_find(atomic_load(&home->pool), pointer, out);
+    bool is_live = flw_epoch_find(atomic_load(&home->pool), pointer, out);
     flw_home_leave(home);
-    return is_lent ? LENT : FREED;
+    return is_live ? LIVE : FREED;
 }
 
 CUresult flw_hook_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr pointer)
@@ -287,7 +287,7 @@ CUresult flw_hook_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUde
 }
 
 /* An address that no driver gives to anybody: what it says of this one it says of any it does not know. */
-#define NOBODYS_ADDRESS ((CUdeviceptr)4096)
+#define UNALLOCATED_ADDRESS ((CUdeviceptr)4096)
 
 /* The attributes in which a block differs from the driver allocation that it lies in. */
 static bool overwrite(void *data, CUpointer_attribute attribute,
@@ -310,9 +310,9 @@ CUresult flw_hook_cuPointerGetAttribute(void *data, CUpointer_attribute attribut
 {
     struct flw_epoch_block block;
     enum answer answer = look_up(pointer, &block);
-    CUdeviceptr asked = answer == FREED ? NOBODYS_ADDRESS : pointer;
+    CUdeviceptr asked = answer == FREED ? UNALLOCATED_ADDRESS : pointer;
     CUresult result = flw_real.cuPointerGetAttribute(data, attribute, asked);
-    if (answer == LENT && result == CUDA_SUCCESS) {
+    if (answer == LIVE && result == CUDA_SUCCESS) {
         (void)overwrite(data, attribute, &block);
     }
     return result;
@@ -323,9 +323,9 @@ CUresult flw_hook_cuPointerGetAttributes(unsigned count, CUpointer_attribute *at
 {
     struct flw_epoch_block block;
     enum answer answer = look_up(pointer, &block);
-    CUdeviceptr asked = answer == FREED ? NOBODYS_ADDRESS : pointer;
+    CUdeviceptr asked = answer == FREED ? UNALLOCATED_ADDRESS : pointer;
     CUresult result = flw_real.cuPointerGetAttributes(count, attributes, data, asked);
-    for (unsigned i = 0; answer == LENT && result == CUDA_SUCCESS && i < count; i++) {
+    for (unsigned i = 0; answer == LIVE && result == CUDA_SUCCESS && i < count; i++) {
         (void)overwrite(data[i], attributes[i], &block);
     }
     return result;
@@ -335,7 +335,7 @@ CUresult flw_hook_cuPointerSetAttribute(const void *value, CUpointer_attribute a
                                         CUdeviceptr pointer)
 {
     struct flw_epoch_block block;
-    CUdeviceptr asked = look_up(pointer, &block) == FREED ? NOBODYS_ADDRESS : pointer;
+    CUdeviceptr asked = look_up(pointer, &block) == FREED ? UNALLOCATED_ADDRESS : pointer;
     return flw_real.cuPointerSetAttribute(value, attribute, asked);
 }
 
@@ -351,7 +351,7 @@ static CUresult export_block(CUdeviceptr pointer)
         struct flw_pool *pool = atomic_load(&home->pool);
         if (!flw_epoch_find(pool, pointer, &block)) {
             result = CUDA_ERROR_INVALID_VALUE;
-        } else if (!block.is_whole || !flw_epoch_export(pool, block.base)) {
+        } else if (!block.is_dedicated || !flw_epoch_export(pool, block.base)) {
             result = CUDA_ERROR_NOT_SUPPORTED; /* FALLOW=ipc:1 makes every block whole */
         }
         flw_home_leave(home);

@@ -5,7 +5,7 @@
  * Does not: allocate memory of its own.
  */
 #include "heap/order/epoch.h"
-#include "preload/audit_lend.h"
+#include "preload/audit_alloc.h"
 #include "preload/homes.h"
 #include "preload/hooks.h"
 #include "preload/real.h"
@@ -32,15 +32,15 @@ static CUresult tried_again(CUresult result)
 /* ---- what each allocates, by its base name: told to the audit, in terms of the parameters in the
  * list */
 
-#define LENT_cuMemAllocPitch \
+#define ALLOCATED_cuMemAllocPitch \
     flw_audit_heed(result, pointer, result == CUDA_SUCCESS ? *pitch * height : 0)
-#define LENT_cuMemAllocManaged       result
-#define LENT_cuMemAllocAsync         flw_audit_heed(result, pointer, bytes)
-#define LENT_cuMemAllocFromPoolAsync flw_audit_heed(result, pointer, bytes)
-#define LENT_cuMemCreate             result
-#define LENT_cuArrayCreate           result
-#define LENT_cuArray3DCreate         result
-#define LENT_cuMipmappedArrayCreate  result
+#define ALLOCATED_cuMemAllocManaged       result
+#define ALLOCATED_cuMemAllocAsync         flw_audit_heed(result, pointer, bytes)
+#define ALLOCATED_cuMemAllocFromPoolAsync flw_audit_heed(result, pointer, bytes)
+#define ALLOCATED_cuMemCreate             result
+#define ALLOCATED_cuArrayCreate           result
+#define ALLOCATED_cuArray3DCreate         result
+#define ALLOCATED_cuMipmappedArrayCreate  result
 
 #define WRAP(symbol, base, since, parameters, arguments)     \
     CUresult flw_hook_##symbol parameters                    \
@@ -49,7 +49,7 @@ static CUresult tried_again(CUresult result)
         if (made_room(result)) {                             \
             result = tried_again(flw_real.symbol arguments); \
         }                                                    \
-        return LENT_##base;                                  \
+        return ALLOCATED_##base;                             \
     }
 FLW_HOOKS_RETRY(WRAP)
 #undef WRAP

@@ -98,22 +98,22 @@ static uint64_t label_of(CUstream stream, bool is_own_default)
 
 /* ---- what is told */
 
-static CUresult tell_lent(CUresult result, enum flw_tracer_kind kind, const CUdeviceptr *pointer,
-                          size_t bytes, uint64_t stream)
+static CUresult tell_allocated(CUresult result, enum flw_tracer_kind kind,
+                               const CUdeviceptr *pointer, size_t bytes, uint64_t stream)
 {
     if (result == CUDA_SUCCESS && pointer != NULL) {
-        flw_tracer_lent(place_here(), kind, *pointer, bytes, stream);
+        flw_tracer_allocated(place_here(), kind, *pointer, bytes, stream);
     } else if (result == CUDA_ERROR_OUT_OF_MEMORY) {
         flw_tracer_failed(place_here(), bytes, stream);
     }
     return result;
 }
 
-static CUresult tell_lent_host(CUresult result, void *const *pointer, size_t bytes)
+static CUresult tell_allocated_host(CUresult result, void *const *pointer, size_t bytes)
 {
     if (result == CUDA_SUCCESS && pointer != NULL) {
-        flw_tracer_lent(FLW_TRACER_HOST_PLACE, FLW_TRACER_HOST, (uint64_t)(uintptr_t)*pointer,
-                        bytes, 0);
+        flw_tracer_allocated(FLW_TRACER_HOST_PLACE, FLW_TRACER_HOST, (uint64_t)(uintptr_t)*pointer,
+                             bytes, 0);
     }
     return result;
 }
@@ -134,7 +134,7 @@ static CUresult trace_alloc(CUdeviceptr *pointer, size_t bytes)
     if (result == CUDA_SUCCESS && flw_poison_is_on()) {
         flw_poison_fill(*pointer, bytes);
     }
-    return tell_lent(result, FLW_TRACER_PLAIN, pointer, bytes, 0);
+    return tell_allocated(result, FLW_TRACER_PLAIN, pointer, bytes, 0);
 }
 
 /* With the pitch, which is what the block takes. */
@@ -146,7 +146,7 @@ static CUresult trace_alloc_pitch(CUdeviceptr *pointer, size_t *pitch, size_t wi
     if (result == CUDA_SUCCESS && flw_poison_is_on()) {
         flw_poison_fill(*pointer, bytes);
     }
-    return tell_lent(result, FLW_TRACER_PITCH, pointer, bytes, 0);
+    return tell_allocated(result, FLW_TRACER_PITCH, pointer, bytes, 0);
 }
 
 static CUresult trace_alloc_managed(CUdeviceptr *pointer, size_t bytes, unsigned flags)
@@ -155,53 +155,54 @@ static CUresult trace_alloc_managed(CUdeviceptr *pointer, size_t bytes, unsigned
     if (result == CUDA_SUCCESS && flw_poison_is_on()) {
         flw_poison_fill(*pointer, bytes);
     }
-    return tell_lent(result, FLW_TRACER_MANAGED, pointer, bytes, 0);
+    return tell_allocated(result, FLW_TRACER_MANAGED, pointer, bytes, 0);
 }
 
-static CUresult tell_lent_async(CUresult result, const CUdeviceptr *pointer, size_t bytes,
-                                CUstream stream, bool is_own_default)
+static CUresult tell_allocated_async(CUresult result, const CUdeviceptr *pointer, size_t bytes,
+                                     CUstream stream, bool is_own_default)
 {
     if (result == CUDA_SUCCESS && flw_poison_is_on()) {
         bool is_own = is_own_default && stream == NULL;
         flw_poison_fill_on(*pointer, bytes, is_own ? CU_STREAM_PER_THREAD : stream);
     }
-    return tell_lent(result, FLW_TRACER_ASYNC, pointer, bytes, label_of(stream, is_own_default));
+    return tell_allocated(result, FLW_TRACER_ASYNC, pointer, bytes,
+                          label_of(stream, is_own_default));
 }
 
 static CUresult trace_alloc_async(CUdeviceptr *pointer, size_t bytes, CUstream stream)
 {
-    return tell_lent_async(learnt()->alloc_async(pointer, bytes, stream), pointer, bytes, stream,
-                           false);
+    return tell_allocated_async(learnt()->alloc_async(pointer, bytes, stream), pointer, bytes,
+                                stream, false);
 }
 
 static CUresult trace_alloc_async_ptsz(CUdeviceptr *pointer, size_t bytes, CUstream stream)
 {
-    return tell_lent_async(learnt()->alloc_async_ptsz(pointer, bytes, stream), pointer, bytes,
-                           stream, true);
+    return tell_allocated_async(learnt()->alloc_async_ptsz(pointer, bytes, stream), pointer, bytes,
+                                stream, true);
 }
 
 static CUresult trace_alloc_from_pool(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool,
                                       CUstream stream)
 {
-    return tell_lent_async(learnt()->alloc_from_pool(pointer, bytes, pool, stream), pointer, bytes,
-                           stream, false);
+    return tell_allocated_async(learnt()->alloc_from_pool(pointer, bytes, pool, stream), pointer,
+                                bytes, stream, false);
 }
 
 static CUresult trace_alloc_from_pool_ptsz(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool,
                                            CUstream stream)
 {
-    return tell_lent_async(learnt()->alloc_from_pool_ptsz(pointer, bytes, pool, stream), pointer,
-                           bytes, stream, true);
+    return tell_allocated_async(learnt()->alloc_from_pool_ptsz(pointer, bytes, pool, stream),
+                                pointer, bytes, stream, true);
 }
 
 static CUresult trace_alloc_host(void **pointer, size_t bytes)
 {
-    return tell_lent_host(learnt()->alloc_host(pointer, bytes), pointer, bytes);
+    return tell_allocated_host(learnt()->alloc_host(pointer, bytes), pointer, bytes);
 }
 
 static CUresult trace_host_alloc(void **pointer, size_t bytes, unsigned flags)
 {
-    return tell_lent_host(learnt()->host_alloc(pointer, bytes, flags), pointer, bytes);
+    return tell_allocated_host(learnt()->host_alloc(pointer, bytes, flags), pointer, bytes);
 }
 
 static CUresult trace_free(CUdeviceptr pointer)
@@ -237,9 +238,9 @@ static CUresult trace_free_host(void *pointer)
 /* Is a hook's floor laid? Where pools serve, only to fill what passes them by. */
 static bool is_laid(uintptr_t layer)
 {
-    bool lends = flw_settings.mode == FLW_MODE_CACHE || flw_settings.mode == FLW_MODE_STRICT;
+    bool allocates = flw_settings.mode == FLW_MODE_CACHE || flw_settings.mode == FLW_MODE_STRICT;
     return flw_settings.mode == FLW_MODE_TRACE ||
-           (lends && flw_poison_is_on() &&
+           (allocates && flw_poison_is_on() &&
             (layer == (uintptr_t)trace_alloc_pitch || layer == (uintptr_t)trace_alloc_managed ||
              layer == (uintptr_t)trace_alloc_async || layer == (uintptr_t)trace_alloc_async_ptsz ||
              layer == (uintptr_t)trace_alloc_from_pool ||

@@ -101,9 +101,9 @@ static inline void flw_runpage_say(struct flw_runpage_place *place, enum flw_run
 /* Does this process write the run's file? The first that asks does; without a page everybody. */
 static inline bool flw_runpage_claim(struct flw_runpage *page, enum flw_runpage_file file)
 {
-    int32_t pid = (int32_t)getpid(), nobody = 0;
-    return page == NULL || atomic_compare_exchange_strong(&page->writers[file], &nobody, pid) ||
-           nobody == pid;
+    int32_t pid = (int32_t)getpid(), none = 0;
+    return page == NULL || atomic_compare_exchange_strong(&page->writers[file], &none, pid) ||
+           none == pid;
 }
 
 #endif

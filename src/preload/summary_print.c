@@ -91,8 +91,8 @@ static void put_counts(struct writer *writer, const struct flw_summary *summary)
             " \"trace\": {\"allocs\": %" PRIu64 ", \"frees\": %" PRIu64 ", \"failed\": %" PRIu64
             ", \"refused_frees\": %" PRIu64 ", \"allocated_bytes\": %" PRIu64
             ", \"files\": %" PRIu64 ", \"failed_files\": %" PRIu64 "},\n",
-            trace->lent_count, trace->freed_count, trace->failed_count, trace->refused_count,
-            trace->lent_bytes, trace->file_count, trace->failed_files);
+            trace->allocated_count, trace->freed_count, trace->failed_count, trace->refused_count,
+            trace->allocated_bytes, trace->file_count, trace->failed_files);
     }
     put(writer,
         " \"poison\": {\"blocks\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"left_out\": %" PRIu64 "}",
@@ -186,8 +186,9 @@ void flw_summary_print_line(const struct flw_summary *summary, char *out, size_t
     add(&line, "%s (%d), mode %s: ", summary->program, (int)getpid(), summary->mode);
     if (summary->is_trace) {
         const struct flw_tracer_counts *trace = &summary->trace;
-        add(&line, "%" PRIu64 " allocation%s, ", trace->lent_count, plural(trace->lent_count));
-        add_bytes(&line, trace->lent_bytes);
+        add(&line, "%" PRIu64 " allocation%s, ", trace->allocated_count,
+            plural(trace->allocated_count));
+        add_bytes(&line, trace->allocated_bytes);
         add(&line, " in all, %" PRIu64 " free%s", trace->freed_count, plural(trace->freed_count));
         add_optional(&line, trace->failed_count, "failed allocation");
         add_optional(&line, trace->refused_count, "refused free");

@@ -26,7 +26,7 @@ struct thread {
     struct flw_ring *ring;  /* NULL: no memory for one, or the recording is over */
     struct flw_recorder *recorder;
     uintptr_t token;
-    _Atomic uint64_t lent_count, lent_bytes, freed_count, refused_count, failed_count;
+    _Atomic uint64_t allocated_count, allocated_bytes, freed_count, refused_count, failed_count;
     struct thread *next;
 };
 
@@ -314,16 +314,16 @@ static inline struct thread *thread_here(void)
     return FLW_LIKELY(thread != NULL) ? thread : own_thread();
 }
 
-void flw_tracer_lent(unsigned place, enum flw_tracer_kind kind, uint64_t address, uint64_t bytes,
-                     uint64_t stream)
+void flw_tracer_allocated(unsigned place, enum flw_tracer_kind kind, uint64_t address,
+                          uint64_t bytes, uint64_t stream)
 {
     struct thread *thread = thread_here();
     if (thread != NULL) {
         struct flw_ring_entry entry = {address, flw_min(bytes, FLW_RING_SIZE_MAX),
                                        (uint64_t)kind << 32};
         put(thread, FLW_TRACE_ALLOC, place, &entry, stream);
-        count(&thread->lent_count, 1);
-        count(&thread->lent_bytes, bytes);
+        count(&thread->allocated_count, 1);
+        count(&thread->allocated_bytes, bytes);
     }
 }
 
@@ -414,8 +414,10 @@ void flw_tracer_sum(struct flw_tracer_counts *out)
     *out = (struct flw_tracer_counts){0};
     struct thread *thread = atomic_load_explicit(&tracer.threads, memory_order_acquire);
     for (; thread != NULL; thread = thread->next) {
-        out->lent_count += atomic_load_explicit(&thread->lent_count, memory_order_relaxed);
-        out->lent_bytes += atomic_load_explicit(&thread->lent_bytes, memory_order_relaxed);
+        out->allocated_count +=
+            atomic_load_explicit(&thread->allocated_count, memory_order_relaxed);
+        out->allocated_bytes +=
+            atomic_load_explicit(&thread->allocated_bytes, memory_order_relaxed);
         out->freed_count += atomic_load_explicit(&thread->freed_count, memory_order_relaxed);
         out->refused_count += atomic_load_explicit(&thread->refused_count, memory_order_relaxed);
         out->failed_count += atomic_load_explicit(&thread->failed_count, memory_order_relaxed);

@@ -45,9 +45,9 @@ struct flw_tracer_settings {
 };
 
 struct flw_tracer_counts {
-    uint64_t lent_count, freed_count, refused_count; /* refused: frees */
-    uint64_t failed_count;                           /* allocations without memory */
-    uint64_t lent_bytes;
+    uint64_t allocated_count, freed_count, refused_count; /* refused: frees */
+    uint64_t failed_count;                                /* allocations without memory */
+    uint64_t allocated_bytes;
     uint64_t file_count, failed_files; /* written so far; could not be made or written */
 };
 
@@ -56,8 +56,8 @@ void flw_tracer_begin(const struct flw_tracer_settings *settings);
 
 /* `place`: a device's ordinal, or FLW_TRACER_HOST_PLACE. `stream`: what tells it from others; 0: none
  * is named. Any thread, any time; errno is kept. */
-void flw_tracer_lent(unsigned place, enum flw_tracer_kind kind, uint64_t address, uint64_t bytes,
-                     uint64_t stream);
+void flw_tracer_allocated(unsigned place, enum flw_tracer_kind kind, uint64_t address,
+                          uint64_t bytes, uint64_t stream);
 void flw_tracer_freed(unsigned place, uint64_t address, uint64_t stream);
 void flw_tracer_refused(void); /* the last free */
 void flw_tracer_failed(unsigned place, uint64_t bytes, uint64_t stream);

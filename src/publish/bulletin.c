@@ -9,7 +9,7 @@
 
 #define HEAD_WORDS   6
 #define DRIVER_WORDS 4
-#define POOL_WORDS   (FLW_VALUE_COUNT + 2 * FLW_BULLETIN_RUNGS + DRIVER_WORDS)
+#define POOL_WORDS   (FLW_VALUE_COUNT + 2 * FLW_BULLETIN_STAGES + DRIVER_WORDS)
 #define CLASS_WORDS  (sizeof(struct flw_bulletin_class) / 8)
 #define STREAM_WORDS (sizeof(struct flw_bulletin_stream) / 8)
 #define MOST_POOLS   4096
@@ -17,7 +17,7 @@
 _Static_assert(sizeof(struct flw_bulletin_class) == 56, "words and nothing else");
 _Static_assert(sizeof(struct flw_bulletin_stream) == 104, "words and nothing else");
 
-const char *const flw_bulletin_rungs[FLW_BULLETIN_RUNGS] = {
+const char *const flw_bulletin_stages[FLW_BULLETIN_STAGES] = {
     "own",   "complete",   "own_caches", "caches",   "grow", "steal",
     "fence", "remap_wait", "limit",      "callback", "wait", "fail"};
 
@@ -67,8 +67,8 @@ void flw_bulletin_add(struct flw_bulletin_writer *writer, const struct flw_bulle
     }
     put_word(writer, POOL_WORDS);
     put_words(writer, pool->value, FLW_VALUE_COUNT);
-    put_words(writer, pool->rung_count, FLW_BULLETIN_RUNGS);
-    put_words(writer, pool->rung_ns, FLW_BULLETIN_RUNGS);
+    put_words(writer, pool->stage_count, FLW_BULLETIN_STAGES);
+    put_words(writer, pool->stage_ns, FLW_BULLETIN_STAGES);
     put_text(writer, pool->driver, DRIVER_WORDS);
     put_word(writer, classes);
     put_word(writer, CLASS_WORDS);
@@ -163,7 +163,7 @@ static uint32_t get_rows(struct source *source, void *rows, size_t row_words, ui
  * and everything after the values comes in as many words as we know. */
 static void get_pool(struct source *source, struct flw_bulletin_pool *pool)
 {
-    uint64_t tail[2 * FLW_BULLETIN_RUNGS + DRIVER_WORDS];
+    uint64_t tail[2 * FLW_BULLETIN_STAGES + DRIVER_WORDS];
     size_t tail_words = sizeof tail / sizeof *tail;
     uint64_t count = get_word(source);
     if (count < tail_words) {
@@ -172,9 +172,9 @@ static void get_pool(struct source *source, struct flw_bulletin_pool *pool)
     }
     get_words(source, count - tail_words, pool->value, FLW_VALUE_COUNT);
     get_words(source, tail_words, tail, tail_words);
-    memcpy(pool->rung_count, tail, sizeof pool->rung_count);
-    memcpy(pool->rung_ns, tail + FLW_BULLETIN_RUNGS, sizeof pool->rung_ns);
-    get_text(tail + 2 * (size_t)FLW_BULLETIN_RUNGS, DRIVER_WORDS, pool->driver);
+    memcpy(pool->stage_count, tail, sizeof pool->stage_count);
+    memcpy(pool->stage_ns, tail + FLW_BULLETIN_STAGES, sizeof pool->stage_ns);
+    get_text(tail + 2 * (size_t)FLW_BULLETIN_STAGES, DRIVER_WORDS, pool->driver);
     pool->class_count = get_rows(source, pool->classes, CLASS_WORDS, FLW_BULLETIN_CLASSES);
     pool->stream_count = get_rows(source, pool->streams, STREAM_WORDS, FLW_BULLETIN_STREAMS + 1);
 }

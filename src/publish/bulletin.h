@@ -19,7 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define FLW_BULLETIN_RUNGS   12
+#define FLW_BULLETIN_STAGES  12
 #define FLW_BULLETIN_CLASSES 74 /* the size classes, and all runs as one */
 #define FLW_BULLETIN_STREAMS 64 /* told of one by one; the rest as one more */
 
@@ -39,7 +39,7 @@
     X(cached_bytes, STATS, VALUE, "free, in thread caches")                                      \
     X(free_bytes, POOL, VALUE, "free and mapped, in the heap")                                   \
     X(idle_bytes, POOL, VALUE, "reserved and mapped nowhere")                                    \
-    X(pending_bytes, STATS, VALUE, "freed, waiting for a fence")                                 \
+    X(deferred_bytes, STATS, VALUE, "freed, waiting for a fence")                                \
     X(captured_bytes, STATS, VALUE, "held by captures")                                          \
     X(host_bytes, STATS, VALUE, "host memory of the pool's tables")                              \
     X(live_count, STATS, VALUE, "blocks allocated")                                              \
@@ -69,7 +69,7 @@
     X(uses_membarrier, STATS, VALUE, "0: no call is a hit")                                      \
     X(is_lost, POOL, VALUE, "1: the device is lost")                                             \
     X(is_recorded, POOL, VALUE, "1: a recorder is at it")                                        \
-    X(last_climb_rung, POOL, LABEL,                                                              \
+    X(last_climb_stage, POOL, LABEL,                                                             \
       "stage that served the last climb above the first, plus 1; 0 none")                        \
     X(last_climb_bytes, POOL, VALUE, "what that climb was for")                                  \
     X(is_asleep, STATS, VALUE, "1: the memory is released, the addresses are kept")              \
@@ -93,7 +93,7 @@ struct flw_bulletin_class {
     uint64_t reserved_bytes; /* its slabs; of runs: those that are not free */
     uint64_t live_count, live_bytes, requested_bytes;
     uint64_t cached_bytes; /* in thread caches */
-    uint64_t pending_bytes;
+    uint64_t deferred_bytes;
 };
 
 enum flw_bulletin_kind {
@@ -119,7 +119,7 @@ struct flw_bulletin_stream {
 
 struct flw_bulletin_pool {
     uint64_t value[FLW_VALUE_COUNT];
-    uint64_t rung_count[FLW_BULLETIN_RUNGS], rung_ns[FLW_BULLETIN_RUNGS];
+    uint64_t stage_count[FLW_BULLETIN_STAGES], stage_ns[FLW_BULLETIN_STAGES];
     char driver[32]; /* as in its config; "" = libcuda.so.1. Cut to fit */
     uint32_t class_count, stream_count;
     struct flw_bulletin_class classes[FLW_BULLETIN_CLASSES];      /* those with memory, ascending */
@@ -136,7 +136,7 @@ struct flw_bulletin {
 };
 
 /* Of the stages of the ladder, in its order. */
-extern const char *const flw_bulletin_rungs[FLW_BULLETIN_RUNGS];
+extern const char *const flw_bulletin_stages[FLW_BULLETIN_STAGES];
 
 /* ---- writing: head, pools, end */
 

@@ -8,22 +8,22 @@
 
 #define SLOTS_A_LOCK 4096 /* looked at before others get the heap's lock */
 
-_Static_assert(FLW_BULLETIN_RUNGS == FLW_STAGE_COUNT, "a stage, a number");
+_Static_assert(FLW_BULLETIN_STAGES == FLW_STAGE_COUNT, "a stage, a number");
 _Static_assert(FLW_BULLETIN_CLASSES == FLW_CLASS_COUNT + 1, "the classes, and runs");
 
 /* ---- rows: one for each stream number. Number 0 is what is of no one stream. */
 
 static struct flw_bulletin_stream *row_of(struct flw_collector *collector,
-                                          const struct flw_heap *heap, uint64_t lender)
+                                          const struct flw_heap *heap, uint64_t stream_number)
 {
-    uint32_t number = (uint32_t)(lender >> FLW_LENDER_SHIFT);
+    uint32_t number = (uint32_t)(stream_number >> FLW_STREAM_NUMBER_SHIFT);
     if (collector->row_of[number] == 0) {
         struct flw_bulletin_stream *row = &collector->rows[collector->row_count];
         collector->number_of[collector->row_count] = number;
         collector->row_of[number] = ++collector->row_count;
-        *row = (struct flw_bulletin_stream){.kind = number == 0 ? FLW_BULLETIN_SHARED
-                                                                : FLW_BULLETIN_GONE,
-                                            .id = flw_lenders_id(&heap->lenders, lender)};
+        *row = (struct flw_bulletin_stream){
+            .kind = number == 0 ? FLW_BULLETIN_SHARED : FLW_BULLETIN_GONE,
+            .id = flw_stream_ids_find(&heap->stream_ids, stream_number)};
     }
     return &collector->rows[collector->row_of[number] - 1];
 }
@@ -57,7 +57,7 @@ static void add_domain(struct flw_collector *collector, const struct flw_heap *h
 {
     uint64_t run_bytes = flw_domain_run_bytes(domain);
     struct flw_bulletin_stream *row =
-        row_of(collector, heap, domain->index == FLW_NOBODY ? 0 : domain->lender);
+        row_of(collector, heap, domain->index == FLW_UNOWNED ? 0 : domain->stream_number);
     collector->free_run_bytes += run_bytes;
     if (domain->capture != 0) {
         row->captured_bytes += domain->captured_bytes + run_bytes;
@@ -79,7 +79,7 @@ static void add_domains(struct flw_collector *collector, struct flw_heap *heap)
     for (uint32_t i = 0; !is_end; i++) {
         flw_lock_acquire(&heap->lock);
         is_end = i >= heap->domain_end;
-        if (!is_end && (heap->domains[i]->ops != NULL || i == FLW_NOBODY)) {
+        if (!is_end && (heap->domains[i]->ops != NULL || i == FLW_UNOWNED)) {
             add_domain(collector, heap, heap->domains[i]);
         }
         flw_lock_release(&heap->lock);
@@ -116,7 +116,7 @@ static void add_caches(struct flw_collector *collector, struct flw_pool *pool)
 {
     flw_lock_acquire(&pool->lock);
     for (struct flw_tcache *cache = pool->caches; cache != NULL; cache = cache->next) {
-        add_cache(collector, cache, row_of(collector, &pool->heap, cache->domain->lender));
+        add_cache(collector, cache, row_of(collector, &pool->heap, cache->domain->stream_number));
     }
     flw_lock_release(&pool->lock);
 }
@@ -131,17 +131,17 @@ static void add_slot(struct flw_collector *collector, const struct flw_heap *hea
         return;
     }
     if (state == FLW_SLOT_HELD) {
-        class->pending_bytes += bytes;
+        class->deferred_bytes += bytes;
         return;
     }
-    uint64_t loan = __atomic_load_n(&slot->loan, __ATOMIC_RELAXED);
-    struct flw_bulletin_stream *row = row_of(collector, heap, loan);
+    uint64_t allocation = __atomic_load_n(&slot->allocation, __ATOMIC_RELAXED);
+    struct flw_bulletin_stream *row = row_of(collector, heap, allocation);
     class->live_count++;
     class->live_bytes += bytes;
-    class->requested_bytes += flw_loan_bytes(loan);
+    class->requested_bytes += flw_allocation_bytes(allocation);
     row->live_count++;
     row->live_bytes += bytes;
-    row->requested_bytes += flw_loan_bytes(loan);
+    row->requested_bytes += flw_allocation_bytes(allocation);
 }
 
 /* heap lock. Returns how many slots were looked at. */
@@ -166,9 +166,9 @@ static void add_run(struct flw_collector *collector, const struct flw_heap *heap
                     const struct flw_span *run)
 {
     struct flw_bulletin_class *class = &collector->classes[FLW_CLASS_COUNT];
-    if (run->u.run.state == FLW_RUN_PENDING) {
+    if (run->u.run.state == FLW_RUN_DEFERRED) {
         class->reserved_bytes += flw_run_bytes(run);
-        class->pending_bytes += flw_run_bytes(run);
+        class->deferred_bytes += flw_run_bytes(run);
     } else if (run->u.run.state == FLW_RUN_LIVE && run->u.run.slab == NULL) {
         class->reserved_bytes += flw_run_bytes(run);
         add_slot(collector, heap, flw_span_slot(&heap->map, run, 0), class, flw_run_bytes(run));
@@ -225,13 +225,13 @@ static void copy_rest(struct flw_pool *pool, uint64_t *value)
     value[FLW_VALUE_stream_wait_count] = atomic_load(&heap->count.stream_waits);
     value[FLW_VALUE_is_lost] = flw_heap_is_lost(heap);
     value[FLW_VALUE_is_recorded] = atomic_load(&pool->recorder) != NULL;
-    value[FLW_VALUE_last_climb_rung] = climb & 255;
+    value[FLW_VALUE_last_climb_stage] = climb & 255;
     value[FLW_VALUE_last_climb_bytes] = climb >> 8;
 }
 
 static uint64_t free_bytes_of(const struct flw_bulletin_class *class)
 {
-    uint64_t used = class->live_bytes + class->cached_bytes + class->pending_bytes;
+    uint64_t used = class->live_bytes + class->cached_bytes + class->deferred_bytes;
     return class->reserved_bytes > used ? class->reserved_bytes - used : 0;
 }
 
@@ -322,8 +322,8 @@ void flw_collect_pool(struct flw_collector *collector, struct flw_pool *pool,
     copy_rest(pool, out_pool->value);
     memcpy(out_pool->driver, pool->driver_name, sizeof out_pool->driver);
     for (unsigned i = 0; i < FLW_STAGE_COUNT; i++) {
-        out_pool->rung_count[i] = atomic_load(&pool->climbs.count[i]);
-        out_pool->rung_ns[i] = atomic_load(&pool->climbs.ns[i]);
+        out_pool->stage_count[i] = atomic_load(&pool->climbs.count[i]);
+        out_pool->stage_ns[i] = atomic_load(&pool->climbs.ns[i]);
     }
     add_domains(collector, &pool->heap);
     add_caches(collector, pool);

@@ -10,11 +10,11 @@
 #include "pool/pool.h"
 #include "publish/bulletin.h"
 
-#define FLW_COLLECT_ROWS (FLW_LENDER_COUNT + 1)
+#define FLW_COLLECT_ROWS (FLW_STREAM_NUMBER_COUNT + 1)
 
 /* Room to work in; large, and used as far as there are streams. All zero is a new one. */
 struct flw_collector {
-    uint32_t row_of[FLW_LENDER_COUNT]; /* 1 + row of a stream's number; 0 none */
+    uint32_t row_of[FLW_STREAM_NUMBER_COUNT]; /* 1 + row of a stream's number; 0 none */
     uint32_t number_of[FLW_COLLECT_ROWS];
     uint32_t row_count;
     struct flw_bulletin_stream rows[FLW_COLLECT_ROWS];

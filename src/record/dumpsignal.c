@@ -25,7 +25,7 @@ static bool is_ours(const struct sigaction *action)
     return (action->sa_flags & SA_SIGINFO) == 0 && action->sa_handler == count_signal;
 }
 
-static bool is_nobodys(const struct sigaction *action)
+static bool is_default(const struct sigaction *action)
 {
     return (action->sa_flags & SA_SIGINFO) == 0 &&
            (action->sa_handler == SIG_DFL || action->sa_handler == SIG_IGN);
@@ -39,7 +39,7 @@ static fallow_status install(int number)
     if (sigaction(number, NULL, &before) != 0) {
         return FALLOW_INVALID_ARGUMENT;
     }
-    if (!is_nobodys(&before)) {
+    if (!is_default(&before)) {
         return FALLOW_BUSY;
     }
     if (sigaction(number, &action, NULL) != 0) {

@@ -46,14 +46,14 @@ void flw_ring_destroy(struct flw_ring *ring)
 
 /* False: there is no room for so many records. Then and where half of the ring is full, the bell has
  * been called, once for each time that it gets so far. */
-static bool look_for_room(struct flw_ring *ring, uint64_t wanted, bool *has_rung)
+static bool look_for_room(struct flw_ring *ring, uint64_t wanted, bool *has_called)
 {
     uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
     uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
     uint64_t used = head - tail, capacity = ring->mask + 1;
-    if (used >= ring->room && !*has_rung) {
+    if (used >= ring->room && !*has_called) {
         flw_bell_ring(ring->bell);
-        *has_rung = true;
+        *has_called = true;
     }
     if (capacity - used < wanted) {
         return false;
@@ -86,8 +86,8 @@ bool flw_ring_make_room(struct flw_ring *ring)
         return true;
     }
     uint64_t lost = atomic_load_explicit(&ring->lost, memory_order_relaxed);
-    bool has_rung = lost > 0;
-    while (!look_for_room(ring, lost > 0 ? 2 : 1, &has_rung)) {
+    bool has_called = lost > 0;
+    while (!look_for_room(ring, lost > 0 ? 2 : 1, &has_called)) {
         bool counts = atomic_load_explicit(ring->stage, memory_order_relaxed) == FLW_RING_RUNNING;
         if (!ring->waits || !counts) {
             atomic_store_explicit(&ring->lost, lost + counts, memory_order_relaxed);

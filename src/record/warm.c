@@ -34,17 +34,17 @@ void flw_warm_tell(struct flw_warm *warm, const struct flw_merge_record *record)
     if (record->op != FLW_TRACE_ALLOC && record->op != FLW_TRACE_FREE) {
         return;
     }
-    bool is_lent_now = record->op == FLW_TRACE_ALLOC;
+    bool is_live_now = record->op == FLW_TRACE_ALLOC;
     uint32_t number = flw_addressmap_find(&warm->numbers, record->address);
     if (number == FLW_ADDRESSMAP_ABSENT) {
         flw_warm_add(warm, &(struct flw_warm_block){.address = record->address,
                                                     .size_bytes = record->size_bytes,
                                                     .stream = record->stream,
                                                     .is_told = true,
-                                                    .is_not_one = is_lent_now});
+                                                    .is_not_one = is_live_now});
     } else if (!warm->blocks[number].is_told) {
         warm->blocks[number].is_told = true;
-        warm->blocks[number].is_not_one = is_lent_now;
+        warm->blocks[number].is_not_one = is_live_now;
     }
 }
 

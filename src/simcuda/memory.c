@@ -303,7 +303,7 @@ static struct flw_region *live_allocation(uint64_t address)
     return is_it ? region : NULL;
 }
 
-static CUresult give_back(struct flw_call *call, CUdeviceptr pointer)
+static CUresult free_memory(struct flw_call *call, CUdeviceptr pointer)
 {
     if (pointer == 0) {
         return CUDA_SUCCESS;
@@ -360,7 +360,7 @@ void flw_memory_collect(void)
 CUresult CUDAAPI cuMemFree_v2(CUdeviceptr pointer)
 {
     FLW_CALL(cuMemFree_v2, FLW_CALL_CONTEXT | FLW_CALL_UNSAFE);
-    return give_back(&call, pointer);
+    return free_memory(&call, pointer);
 }
 
 /* ---- memory at real host addresses ---- */

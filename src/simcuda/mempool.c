@@ -23,7 +23,7 @@ struct block {
     struct flw_tree_node node;
     struct flw_tree_node free_node; /* of the pool's free blocks, while free: no addresses, keys */
     struct flw_region *chunk;
-    bool is_lent, is_graphs;
+    bool is_live, is_graphs;
     struct flw_position freed; /* sequence 0: done long ago */
     struct flw_order_clock freed_clock;
 };
@@ -90,7 +90,7 @@ static bool is_done(const struct block *block)
 
 static bool can_merge(const struct block *a, const struct block *b)
 {
-    if (a->is_lent || b->is_lent || a->chunk != b->chunk) {
+    if (a->is_live || b->is_live || a->chunk != b->chunk) {
         return false;
     }
     return (is_done(a) && is_done(b)) ||
@@ -121,7 +121,7 @@ static void merge_around(struct flw_memory_pool *pool, struct block *block)
 {
     merge_right(pool, block);
     struct flw_tree_node *node = flw_tree_find(&pool->blocks, block->node.begin - 1);
-    if (node != NULL && !FLW_CONTAINER(node, struct block, node)->is_lent) {
+    if (node != NULL && !FLW_CONTAINER(node, struct block, node)->is_live) {
         merge_right(pool, FLW_CONTAINER(node, struct block, node));
     }
 }
@@ -174,7 +174,7 @@ static void trim(struct flw_memory_pool *pool, uint64_t keep_bytes)
     while (node != NULL && pool->reserved_bytes > keep_bytes) {
         struct block *block = FLW_CONTAINER(node, struct block, node);
         uint64_t end = node->end;
-        if (!block->is_lent && is_done(block)) {
+        if (!block->is_live && is_done(block)) {
             uint64_t before;
             do {
                 before = block->node.end;
@@ -231,7 +231,7 @@ static struct block *best_fit(struct flw_memory_pool *pool, const struct flw_str
     return NULL;
 }
 
-static void lend(struct flw_memory_pool *pool, struct block *block, uint64_t bytes)
+static void give_out(struct flw_memory_pool *pool, struct block *block, uint64_t bytes)
 {
     leave_free(pool, block);
     if (block->node.end - block->node.begin > bytes) {
@@ -242,7 +242,7 @@ static void lend(struct flw_memory_pool *pool, struct block *block, uint64_t byt
         flw_clock_copy(&rest->freed_clock, &block->freed_clock);
         enter_free(pool, rest);
     }
-    block->is_lent = true;
+    block->is_live = true;
     pool->used_bytes += bytes;
     refresh_high(pool);
 }
@@ -307,7 +307,7 @@ static CUresult allocate(struct flw_memory_pool *pool, struct flw_stream *stream
     if (flw_check_is_on()) {
         flw_clock_join(&stream->clock, &block->freed_clock); /* reuse is allowed: it was ordered */
     }
-    lend(pool, block, bytes);
+    give_out(pool, block, bytes);
     error = mark(stream, block, flw_check_allocates, NULL);
     if (program != NULL && error == CUDA_SUCCESS) {
         /* "the allocation is owned by the graph instead of the memory pool" */
@@ -321,7 +321,7 @@ static CUresult allocate(struct flw_memory_pool *pool, struct flw_stream *stream
 static void take_back(struct flw_memory_pool *pool, struct block *block)
 {
     pool->used_bytes -= block->node.end - block->node.begin;
-    block->is_lent = false;
+    block->is_live = false;
     block->is_graphs = false;
     enter_free(pool, block);
     merge_around(pool, block);
@@ -330,15 +330,15 @@ static void take_back(struct flw_memory_pool *pool, struct block *block)
     }
 }
 
-static struct block *lent_block(uint64_t address)
+static struct block *live_block_at(uint64_t address)
 {
     struct block *block = find_block(address);
-    return block != NULL && block->is_lent && block->node.begin == address ? block : NULL;
+    return block != NULL && block->is_live && block->node.begin == address ? block : NULL;
 }
 
-static CUresult give_back(struct flw_stream *stream, CUdeviceptr pointer)
+static CUresult free_block(struct flw_stream *stream, CUdeviceptr pointer)
 {
-    struct block *block = lent_block(pointer);
+    struct block *block = live_block_at(pointer);
     FLW_REFUSE_IF(block == NULL, CUDA_ERROR_INVALID_VALUE);
     if (stream->capture != NULL) {
         /* "must therefore be passed the address of a graph allocation" */
@@ -369,7 +369,7 @@ bool flw_pool_owns(uint64_t address)
 bool flw_pool_block_at(uint64_t address, uint64_t *begin, uint64_t *end)
 {
     struct block *block = find_block(address);
-    if (block == NULL || !block->is_lent) {
+    if (block == NULL || !block->is_live) {
         return false;
     }
     *begin = block->node.begin;
@@ -379,7 +379,7 @@ bool flw_pool_block_at(uint64_t address, uint64_t *begin, uint64_t *end)
 
 CUresult flw_pool_free_now(uint64_t address)
 {
-    struct block *block = lent_block(address);
+    struct block *block = live_block_at(address);
     FLW_REFUSE_IF(block == NULL, CUDA_ERROR_INVALID_VALUE);
     /* "Callers must ensure that all accesses to these pointer have completed before cuMemFree." */
     flw_check_takes_away(block->node.begin, block->node.end, "cuMemFree of pool memory");
@@ -393,7 +393,7 @@ CUresult flw_pool_free_now(uint64_t address)
  */
 void flw_pool_free_of_graph(uint64_t address)
 {
-    struct block *block = lent_block(address);
+    struct block *block = live_block_at(address);
     if (block != NULL) {
         flw_check_forget(block->node.begin, block->node.end);
         block->freed = (struct flw_position){0};
@@ -457,6 +457,6 @@ CUresult CUDAAPI cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes,
 CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr pointer, CUstream handle)
 {
     FLW_CALL_ON_STREAM(cuMemFreeAsync, FLW_CALL_POOLS, handle);
-    return flw_pool_owns(pointer) ? give_back(call.stream, pointer)
+    return flw_pool_owns(pointer) ? free_block(call.stream, pointer)
                                   : flw_memory_free_in_order(call.stream, pointer);
 }

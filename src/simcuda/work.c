@@ -141,9 +141,9 @@ static void feed_shadow(const struct flw_work *work, uint64_t sequence)
                                 (unsigned long long)(range->address + offset), name);
         }
         if (work->kind == FLW_WORK_TOUCH && range->is_write) {
-            bool is_lent = (range->flags & FLW_RANGE_OWNERSHIP) != 0;
+            bool is_live = (range->flags & FLW_RANGE_OWNERSHIP) != 0;
             flw_shadow_set(range->address, range->bytes,
-                           is_lent ? FLW_SHADOW_UNWRITTEN : flw_shadow_mark(sequence));
+                           is_live ? FLW_SHADOW_UNWRITTEN : flw_shadow_mark(sequence));
         }
     }
 }

@@ -17,7 +17,7 @@
 #define DICT_NAME     2
 
 enum stage {
-    STAGE_LENT,
+    STAGE_LIVE,
     STAGE_FREED,
     STAGE_DONE
 };
@@ -154,7 +154,7 @@ static bool add_block(struct flw_ftracereader *r, const struct flw_record *recor
     if (!FLW_ARRAY_FITS(r->stages, number, r->stage_room)) {
         return flw_ftracereader_fail_memory(r);
     }
-    r->stages[number] = STAGE_LENT;
+    r->stages[number] = STAGE_LIVE;
     r->block_count++;
     return flw_build_add_block(&r->build, &block) || flw_ftracereader_fail_memory(r);
 }
@@ -170,13 +170,13 @@ static bool step_block(struct flw_ftracereader *r, const struct flw_record *reco
         return true;
     }
     uint8_t *stage = &r->stages[*out_block];
-    if (op == FLW_TRACE_FREE_DONE && *stage == STAGE_LENT && r->hole_count > 0) {
+    if (op == FLW_TRACE_FREE_DONE && *stage == STAGE_LIVE && r->hole_count > 0) {
         op = FLW_TRACE_FREE; /* the request was lost with a chunk: this stands for both */
     }
-    if (*stage != (op == FLW_TRACE_FREE_DONE ? STAGE_FREED : STAGE_LENT)) {
+    if (*stage != (op == FLW_TRACE_FREE_DONE ? STAGE_FREED : STAGE_LIVE)) {
         return flw_ftracereader_stop(r, "event %" PRIu64 ": block %" PRIu64 " is %s",
                                      r->event_count, record->block,
-                                     *stage == STAGE_LENT ? "not freed yet" : "already freed");
+                                     *stage == STAGE_LIVE ? "not freed yet" : "already freed");
     }
     *stage = op == FLW_TRACE_FREE_DONE           ? STAGE_DONE
              : record->op == FLW_TRACE_FREE_DONE ? STAGE_DONE

@@ -12,7 +12,7 @@
 /* Where a block is in its life; has_done says whether a FREE_DONE is to come. */
 enum stage {
     STAGE_UNBORN,
-    STAGE_LENT,
+    STAGE_LIVE,
     STAGE_FREED,
     STAGE_DONE
 };
@@ -65,10 +65,10 @@ static const char *step_life(struct life *life, const struct flw_trace_event *ev
         if (life->stage != STAGE_UNBORN) {
             return "a block is allocated twice";
         }
-        life->stage = STAGE_LENT;
+        life->stage = STAGE_LIVE;
         return NULL;
     case FLW_TRACE_FREE:
-        if (life->stage != STAGE_LENT) {
+        if (life->stage != STAGE_LIVE) {
             return "a block is freed that is not allocated";
         }
         life->stage = STAGE_FREED;
@@ -81,7 +81,7 @@ static const char *step_life(struct life *life, const struct flw_trace_event *ev
         life->has_done = true;
         return NULL;
     default:
-        return life->stage == STAGE_LENT ? NULL : "a stream uses a block that is not allocated";
+        return life->stage == STAGE_LIVE ? NULL : "a stream uses a block that is not allocated";
     }
 }
 
@@ -120,7 +120,7 @@ static bool add(uint64_t *total, uint64_t *peak, uint64_t bytes)
 }
 
 /* Recordings whose first events are lost may release more than they took. */
-static void give_back(uint64_t *total, uint64_t bytes)
+static void subtract(uint64_t *total, uint64_t bytes)
 {
     *total -= bytes < *total ? bytes : *total;
 }
@@ -162,7 +162,7 @@ static bool add_event(const struct flw_trace_event *event, const struct life *li
     case FLW_TRACE_SEGMENT_FREE:
     case FLW_TRACE_SEGMENT_UNMAP:
         t->segment_calls++;
-        give_back(&t->reserved_bytes, bytes);
+        subtract(&t->reserved_bytes, bytes);
         return true;
     default:
         return true;
@@ -216,7 +216,7 @@ static const char *compute(const struct flw_trace *trace, struct life **out_live
     }
     const char *wrong = check_initial(trace);
     for (size_t i = 0; wrong == NULL && i < trace->initial_count; i++) {
-        lives[i].stage = STAGE_LENT;
+        lives[i].stage = STAGE_LIVE;
     }
     if (wrong == NULL) {
         wrong = check_order(trace, lives);

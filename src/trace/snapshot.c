@@ -237,9 +237,9 @@ static void put_sums(struct writer *w, const struct flw_trace_segment *segment)
     for (size_t at = flw_remains_find(&w->remains, segment->address);
          at < w->remains.block_count && w->remains.blocks[at].address < end; at++) {
         struct extent extent = extent_of(w, at, end);
-        bool is_lent = extent.state == WORD_ACTIVE_ALLOCATED;
-        allocated += is_lent ? extent.bytes : 0;
-        requested += is_lent ? extent.requested_bytes : 0;
+        bool is_live = extent.state == WORD_ACTIVE_ALLOCATED;
+        allocated += is_live ? extent.bytes : 0;
+        requested += is_live ? extent.requested_bytes : 0;
         active += extent.bytes;
     }
     put_pair(w, WORD_TOTAL_SIZE, segment->size_bytes);

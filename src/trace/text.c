@@ -15,7 +15,7 @@
 #include "trace/sidetable.h"
 
 enum stage {
-    STAGE_LENT,
+    STAGE_LIVE,
     STAGE_FREED,
     STAGE_DONE
 };
@@ -234,7 +234,7 @@ static bool take_block(struct reader *r, struct flw_trace_block *block)
     if (!FLW_ARRAY_FITS(r->stages, number, r->stage_room)) {
         return fail_memory(r);
     }
-    r->stages[number] = STAGE_LENT;
+    r->stages[number] = STAGE_LIVE;
     return flw_build_add_block(&r->build, block) || fail_memory(r);
 }
 
@@ -295,10 +295,10 @@ static bool read_alloc(struct reader *r)
 
 static bool step_stage(struct reader *r, uint64_t id, uint8_t op)
 {
-    uint8_t wanted = op == FLW_TRACE_FREE_DONE ? STAGE_FREED : STAGE_LENT;
+    uint8_t wanted = op == FLW_TRACE_FREE_DONE ? STAGE_FREED : STAGE_LIVE;
     if (r->stages[id] != wanted) {
         return flw_line_fail(&r->line, "block %" PRIu64 " is %s", id,
-                             r->stages[id] == STAGE_LENT    ? "not freed yet"
+                             r->stages[id] == STAGE_LIVE    ? "not freed yet"
                              : r->stages[id] == STAGE_FREED ? "already freed"
                                                             : "already freed and reused");
     }

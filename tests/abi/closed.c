@@ -61,7 +61,7 @@ static bool make_pool(void *library, fallow_pool **out_pool)
     return true;
 }
 
-static bool lend_and_return(void *library, fallow_pool *pool)
+static bool alloc_and_free(void *library, fallow_pool *pool)
 {
     static const size_t sizes[] = {64, 40000, 3u << 20};
     FIND(library, fallow_alloc)
@@ -78,7 +78,7 @@ static bool use_pool(void *library)
 {
     fallow_pool *pool = NULL;
     FIND(library, fallow_pool_destroy)
-    EXPECT(make_pool(library, &pool) && lend_and_return(library, pool))
+    EXPECT(make_pool(library, &pool) && alloc_and_free(library, pool))
     p_fallow_pool_destroy(pool);
     return true;
 }
@@ -90,7 +90,7 @@ static bool use_kernels(void *library)
     FIND(library, fallow_pool_destroy)
     FIND(library, fallow_kernels_create)
     FIND(library, fallow_kernels_destroy)
-    EXPECT(make_pool(library, &pool) && lend_and_return(library, pool))
+    EXPECT(make_pool(library, &pool) && alloc_and_free(library, pool))
     EXPECT(p_fallow_kernels_create(pool, &kernels) == FALLOW_OK)
     p_fallow_kernels_destroy(kernels);
     p_fallow_pool_destroy(pool);
@@ -107,7 +107,7 @@ static bool use_host(void *library)
     FIND(library, fallow_host_alloc)
     FIND(library, fallow_host_free)
     FIND(library, fallow_host_destroy)
-    EXPECT(make_pool(library, &pool) && lend_and_return(library, pool))
+    EXPECT(make_pool(library, &pool) && alloc_and_free(library, pool))
     EXPECT(p_fallow_host_create(pool, NULL, &host) == FALLOW_OK)
     for (int i = 0; i < 2; i++) { /* one of jemalloc's arena, one of whole pages */
         EXPECT(p_fallow_host_alloc(host, i == 0 ? 512 : 100000, &blocks[i]) == FALLOW_OK)

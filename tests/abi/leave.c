@@ -34,7 +34,7 @@ static fallow_pool *make_pool(const char *driver, bool has_helper)
     return fallow_pool_create(&config, &pool) == FALLOW_OK ? pool : NULL;
 }
 
-static bool lend_and_return(fallow_pool *pool)
+static bool alloc_and_free(fallow_pool *pool)
 {
     void *block = NULL;
     return fallow_alloc(pool, 64 * MIB, NULL, &block) == FALLOW_OK &&
@@ -46,7 +46,7 @@ static bool close_driver(const char *driver)
 {
     for (int i = 0; i < 2; i++) {
         fallow_pool *pool = make_pool(driver, false);
-        if (pool == NULL || !lend_and_return(pool)) {
+        if (pool == NULL || !alloc_and_free(pool)) {
             return false;
         }
         fallow_pool_destroy(pool);
@@ -69,7 +69,7 @@ static uint64_t driver_calls(fallow_pool *pool)
 static bool leave_helper(const char *driver, bool is_abandoned)
 {
     fallow_pool *pool = make_pool(driver, true);
-    if (pool == NULL || !lend_and_return(pool)) {
+    if (pool == NULL || !alloc_and_free(pool)) {
         return false;
     }
     uint64_t before = driver_calls(pool);

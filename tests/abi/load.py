@@ -46,7 +46,7 @@ fallow.fallow_pool_destroy.argtypes, fallow.fallow_pool_destroy.restype = [ctype
 failures = []
 
 
-def lend_and_return():
+def alloc_and_free():
     block = ctypes.c_void_p()
     for size in (1, 4096, 1 << 21):
         if fallow.fallow_alloc(pool, size, None, ctypes.byref(block)) != 0 or not block.value:
@@ -55,12 +55,12 @@ def lend_and_return():
             failures.append("fallow_free of %d" % size)
 
 
-threads = [threading.Thread(target=lend_and_return) for _ in range(3)]  # threads born before and after
+threads = [threading.Thread(target=alloc_and_free) for _ in range(3)]  # threads born before and after
 for thread in threads:
     thread.start()
 for thread in threads:
     thread.join()
-lend_and_return()
+alloc_and_free()
 fallow.fallow_pool_destroy(pool)
 assert not failures, failures
 print("loaded after %d libraries, allocated on 4 threads" % (1 + len(others)))

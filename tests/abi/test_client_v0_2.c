@@ -21,7 +21,7 @@ static fallow_pool *new_pool(void)
     return pool;
 }
 
-static void lends_and_takes_back(void **state)
+static void allocates_and_frees(void **state)
 {
     (void)state;
     fallow_pool *pool = new_pool();
@@ -95,7 +95,7 @@ static void keeps_every_status(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lends_and_takes_back),
+        cmocka_unit_test(allocates_and_frees),
         cmocka_unit_test(reads_what_the_pool_says),
         cmocka_unit_test(keeps_every_status),
     };

@@ -424,7 +424,7 @@ static void done_but_not_seen_does_not_order(struct bed *b)
     expect_violations(b, true);
 }
 
-static void an_unlent_address_is_found(struct bed *b)
+static void a_free_address_is_found(struct bed *b)
 {
     struct field f;
     plough(b, &f);
@@ -519,7 +519,7 @@ static const struct conformance_case cases[] = {
     OURS(reads_may_be_unordered),
     OURS(a_query_seen_complete_orders),
     OURS(done_but_not_seen_does_not_order),
-    OURS(an_unlent_address_is_found),
+    OURS(a_free_address_is_found),
     OURS(unmapping_under_work_is_found),
     OURS(unwritten_bytes_are_found),
     OURS(a_named_range_is_named_in_the_sentence),

@@ -332,11 +332,11 @@ void flw_bed_capture(struct flw_bed *bed, unsigned stream)
     bool captures = flw_bed_device_works(bed) &&
                     cu->cuStreamBeginCapture_v2(bed->streams[stream],
                                                 CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS;
-    unsigned lent = bed->count;
+    unsigned allocated = bed->count;
     bed->is_capturing = true;
     flw_bed_alloc(bed, 5000, stream);
     flw_bed_alloc(bed, 3 << 20, stream);
-    flw_bed_free(bed, lent);
+    flw_bed_free(bed, allocated);
     bed->is_capturing = false;
     if (captures && flw_bed_device_works(bed) &&
         cu->cuStreamEndCapture(bed->streams[stream], &graph) != CUDA_SUCCESS) {
@@ -347,7 +347,7 @@ void flw_bed_capture(struct flw_bed *bed, unsigned stream)
         launch_once(bed, graph, stream);
     }
     plain_call(bed, "capture_release", call_capture_release, 0);
-    flw_bed_free(bed, lent);
+    flw_bed_free(bed, allocated);
 }
 
 /* What a pool that was not lost must still be. */

@@ -99,7 +99,7 @@ static void judge(struct run *run, const char *what, fallow_status status, bool 
 
 /* ---- verbs */
 
-static void lend(struct run *run, unsigned index, size_t bytes)
+static void allocate(struct run *run, unsigned index, size_t bytes)
 {
     void *block = NULL;
     uint64_t before;
@@ -127,7 +127,7 @@ static void use(struct run *run, unsigned index, unsigned stream, bool is_write)
     }
 }
 
-static void give_back(struct run *run, unsigned index, unsigned stream)
+static void free_block(struct run *run, unsigned index, unsigned stream)
 {
     unsigned char *block = run->blocks[index];
     if (block == NULL) {
@@ -190,29 +190,29 @@ static fallow_status announce(struct run *run)
 static void play(struct run *run)
 {
     for (unsigned i = 0; i < 40; i++) {
-        lend(run, i, i % 4 == 0 ? (i + 1) * 30000 : (i + 1) * 100);
+        allocate(run, i, i % 4 == 0 ? (i + 1) * 30000 : (i + 1) * 100);
     }
     for (unsigned i = 0; i < 40; i += 2) {
-        give_back(run, i, i / 2 % 2);
+        free_block(run, i, i / 2 % 2);
     }
     verb(run, "poll", poll_host);
     use(run, 1, 0, false);
     verb(run, "record_use", announce);
-    give_back(run, 1, 1);
-    lend(run, 0, 9 * MIB);
-    give_back(run, 0, 0);
-    lend(run, 2, 12 * MIB);
-    lend(run, 4, 14 * MIB); /* within the limit only when the first is freed, or is done */
-    give_back(run, 2, 1);
+    free_block(run, 1, 1);
+    allocate(run, 0, 9 * MIB);
+    free_block(run, 0, 0);
+    allocate(run, 2, 12 * MIB);
+    allocate(run, 4, 14 * MIB); /* within the limit only when the first is freed, or is done */
+    free_block(run, 2, 1);
     verb(run, "trim some", trim_some);
-    lend(run, 6, 11 * MIB);
+    allocate(run, 6, 11 * MIB);
     verb(run, "retire", retire_first);
     for (unsigned i = 0; i < 40; i++) {
-        give_back(run, i, 1);
+        free_block(run, i, 1);
     }
     verb(run, "trim", trim_all);
-    lend(run, 3, 300);
-    give_back(run, 3, 0);
+    allocate(run, 3, 300);
+    free_block(run, 3, 0);
     verb(run, "poll", poll_host); /* a free does not say that the device is lost */
 }
 
@@ -222,15 +222,15 @@ static void check_service(struct run *run)
     fallow_host_stats stats;
     run->has_recovered = true;
     verb(run, "poll after it", poll_host);
-    lend(run, 5, 9 * MIB);
+    allocate(run, 5, 9 * MIB);
     if (run->blocks[5] == NULL) {
         complain(run, "the driver serves again, and the pool does not", FALLOW_OK);
     }
-    give_back(run, 5, 0);
+    free_block(run, 5, 0);
     verb(run, "trim after it", trim_all);
     fallow_host_stats_init(&stats);
     if (fallow_host_get_stats(run->host, &stats) != FALLOW_OK || stats.reserved_bytes != 0 ||
-        stats.pending_bytes != 0) {
+        stats.deferred_bytes != 0) {
         complain(run, "memory stays that nobody uses", FALLOW_OK);
     }
 }

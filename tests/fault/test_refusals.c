@@ -72,7 +72,7 @@ static void judge(struct run *run, const char *what, fallow_status status)
     }
 }
 
-static void lend(struct run *run, unsigned i, size_t bytes)
+static void allocate(struct run *run, unsigned i, size_t bytes)
 {
     void *block = NULL;
     fallow_status status = fallow_alloc(run->pool, bytes, run->streams[i % 2], &block);
@@ -88,7 +88,7 @@ static void lend(struct run *run, unsigned i, size_t bytes)
     }
 }
 
-static void give_back(struct run *run, unsigned i)
+static void free_block(struct run *run, unsigned i)
 {
     static unsigned char copy[12 * MIB];
     unsigned char *block = run->blocks[i];
@@ -108,11 +108,11 @@ static void give_back(struct run *run, unsigned i)
 }
 
 /* What was just released is allocated again, whatever the driver refuses. */
-static void lend_again(struct run *run, unsigned i)
+static void alloc_again(struct run *run, unsigned i)
 {
     bool is_held = run->blocks[i] != NULL;
-    give_back(run, i);
-    lend(run, i, run->bytes[i]);
+    free_block(run, i);
+    allocate(run, i, run->bytes[i]);
     if (is_held && run->blocks[i] == NULL) {
         complain(run, "a block that lay idle was not allocated again", FALLOW_OK);
     }
@@ -120,23 +120,23 @@ static void lend_again(struct run *run, unsigned i)
 
 static void live(struct run *run)
 {
-    lend(run, 0, 4096);
-    lend(run, 1, 2 * MIB);
-    lend(run, 2, 8 * MIB);
-    lend_again(run, 2);
-    lend(run, 3, 5 * MIB);
-    lend(run, 4, 700);
-    give_back(run, 2);
+    allocate(run, 0, 4096);
+    allocate(run, 1, 2 * MIB);
+    allocate(run, 2, 8 * MIB);
+    alloc_again(run, 2);
+    allocate(run, 3, 5 * MIB);
+    allocate(run, 4, 700);
+    free_block(run, 2);
     judge(run, "trim", flw_test_trim(run->pool, 0));
-    lend(run, 5, 9 * MIB); /* more than what is left idle */
-    lend(run, 6, 3 * MIB);
-    give_back(run, 5);
-    lend(run, 7, 12 * MIB);
-    lend_again(run, 0);
-    lend_again(run, 1);
-    lend_again(run, 3);
+    allocate(run, 5, 9 * MIB); /* more than what is left idle */
+    allocate(run, 6, 3 * MIB);
+    free_block(run, 5);
+    allocate(run, 7, 12 * MIB);
+    alloc_again(run, 0);
+    alloc_again(run, 1);
+    alloc_again(run, 3);
     for (unsigned i = 0; i < BLOCKS; i++) {
-        give_back(run, i);
+        free_block(run, i);
     }
     judge(run, "the last trim", flw_test_trim(run->pool, 0));
     fallow_status status = fallow_pool_validate(run->pool);

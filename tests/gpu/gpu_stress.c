@@ -124,7 +124,7 @@ static void *work(void *argument)
     }
     pthread_rwlock_rdlock(&world->quiet);
     while (run->count > 0) {
-        give_back(run, run->count - 1);
+        free_block(run, run->count - 1);
     }
     compare(run);
     pthread_rwlock_unlock(&world->quiet);

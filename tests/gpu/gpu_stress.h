@@ -75,8 +75,8 @@ void fill(struct run *run, const struct block *block, CUstream stream);
 /* A word is asked back and must be `value`; compare() looks. There is room for CHECKS. */
 void read_word(struct run *run, CUdeviceptr address, uint32_t value, CUstream stream);
 /* A block of a drawn size, not filled; false: out of memory. */
-bool lend(struct run *run, unsigned stream, struct block *block);
-void give_back(struct run *run, unsigned index);
+bool allocate(struct run *run, unsigned stream, struct block *block);
+void free_block(struct run *run, unsigned index);
 /* One operation of the random program. */
 void step(struct run *run);
 

@@ -24,13 +24,13 @@ void capture_round(struct run *run)
     CUstream stream = run->stream[0];
     for (unsigned i = run->count; i-- > 0;) {
         if (run->block[i].home == 0) {
-            give_back(run, i);
+            free_block(run, i);
         }
     }
     compare(run);
     MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
     must_status(run, fallow_capture_begin(run->pool, stream, &capture), "fallow_capture_begin");
-    if (!lend(run, 0, &kept) || !lend(run, 0, &passing)) {
+    if (!allocate(run, 0, &kept) || !allocate(run, 0, &passing)) {
         fprintf(stderr, "gpu_stress: no room for a capture\n");
         exit(1);
     }

@@ -92,7 +92,7 @@ static size_t pick_bytes(struct run *run)
     return run->world->sleeps ? bytes / 4 * 4 : bytes;
 }
 
-bool lend(struct run *run, unsigned stream, struct block *block)
+bool allocate(struct run *run, unsigned stream, struct block *block)
 {
     void *ptr = NULL;
     *block = (struct block){
@@ -108,7 +108,7 @@ bool lend(struct run *run, unsigned stream, struct block *block)
     return true;
 }
 
-void give_back(struct run *run, unsigned index)
+void free_block(struct run *run, unsigned index)
 {
     struct block block = run->block[index];
     unsigned to = below(run, 3) == 0 ? (unsigned)below(run, STREAMS) : block.home;
@@ -166,13 +166,13 @@ void step(struct run *run)
         move_home(run, &run->block[below(run, run->count)]);
     } else if ((kind < 560 && run->count < BLOCKS / run->world->thread_count) || run->count == 0) {
         struct block *block = &run->block[run->count];
-        if (lend(run, (unsigned)below(run, STREAMS), block)) {
+        if (allocate(run, (unsigned)below(run, STREAMS), block)) {
             fill(run, block, run->stream[block->home]);
             run->count++;
         } else if (run->count > 0) {
-            give_back(run, (unsigned)below(run, run->count));
+            free_block(run, (unsigned)below(run, run->count));
         }
     } else {
-        give_back(run, (unsigned)below(run, run->count));
+        free_block(run, (unsigned)below(run, run->count));
     }
 }

@@ -2,7 +2,7 @@
 # The audit of fills: the tracker and the findings by themselves; `fallow audit` over a program, with the
 # simulated driver under the driver's name. Address and thread sanitizers have no preload library.
 flw_add_test(preload audit SOURCES test_audit.c LIBRARIES flw_audit flw_base)
-flw_add_test(preload lentblocks SOURCES test_lentblocks.c LIBRARIES flw_audit flw_base)
+flw_add_test(preload liveblocks SOURCES test_liveblocks.c LIBRARIES flw_audit flw_base)
 if(TARGET fallow)
   flw_add_test(preload findings SOURCES test_findings.c LIBRARIES flw_findings flw_audit flw_base)
 endif()

@@ -78,7 +78,7 @@ static void begin(void)
     MUST(cuCtxSetCurrent(context));
 }
 
-static CUdeviceptr lend(void)
+static CUdeviceptr allocate(void)
 {
     CUdeviceptr pointer = 0;
     MUST(cuMemAlloc_v2(&pointer, BYTES));
@@ -178,13 +178,13 @@ static bool do_two(void)
 {
     volatile int count = 3;
     CUfunction add = add_kernel(true);
-    CUdeviceptr sum = lend();
+    CUdeviceptr sum = allocate();
     zero_for_the_sum(sum);
     launch_add(add, sum, 5);
     launch_add(add, sum, 6);
     bool is_right = holds(sum, 11, 0);
     for (int i = 0; i < count; i++) {
-        CUdeviceptr block = lend();
+        CUdeviceptr block = allocate();
         zero_for_nothing(block);
         upload(block, 1, 1);
         is_right &= holds(block, 1, 1);
@@ -198,14 +198,14 @@ static bool do_two(void)
 static bool do_touched(void)
 {
     CUfunction add = add_kernel(true);
-    CUdeviceptr block = lend(), other = lend();
+    CUdeviceptr block = allocate(), other = allocate();
     upload(block, 3, 0);
     zero_for_the_sum(block);
     bool is_right = holds(block, 0, 0);
     MUST(cuMemsetD8_v2(other, 1, BYTES));
     zero_for_the_sum(other);
     MUST(cuMemFree_v2(other));
-    other = lend();
+    other = allocate();
     launch_add(add, other, 1);
     zero_for_the_sum(other);
     return is_right && holds(other, 0, 0);
@@ -215,7 +215,7 @@ static PLACE bool do_kernel(void)
 {
     static const size_t bytes[] = {4, 4, 8};
     CUfunction fill = kernel(FILL_KERNEL, fill_twin, bytes, 3);
-    CUdeviceptr block = lend();
+    CUdeviceptr block = allocate();
     int count = WORDS;
     float value = 0.0f;
     void *parameters[] = {&count, &value, &block};
@@ -228,10 +228,10 @@ static PLACE bool do_kernel(void)
 static bool do_unreadable(void)
 {
     CUfunction add = add_kernel(false);
-    CUdeviceptr block = lend(), other = lend();
+    CUdeviceptr block = allocate(), other = allocate();
     launch_add(add, other, 1);
     zero_for_the_sum(block);
-    CUdeviceptr later = lend();
+    CUdeviceptr later = allocate();
     zero_for_nothing(later);
     return holds(block, 0, 0) && holds(later, 0, 0);
 }
@@ -239,7 +239,7 @@ static bool do_unreadable(void)
 static bool do_buffer(void)
 {
     CUfunction add = add_kernel(true);
-    CUdeviceptr block = lend(), other = lend();
+    CUdeviceptr block = allocate(), other = allocate();
     struct {
         CUdeviceptr to;
         uint32_t value;
@@ -258,7 +258,7 @@ static bool do_graph(void)
     CUgraph graph = NULL;
     CUgraphExec executable = NULL;
     CUstream stream = NULL;
-    CUdeviceptr block = lend(), other = lend(), unlaunched = lend();
+    CUdeviceptr block = allocate(), other = allocate(), unlaunched = allocate();
     CUfunction add = add_kernel(true);
     uint32_t value = 4;
     void *parameters[] = {&unlaunched, &value};
@@ -272,7 +272,7 @@ static bool do_graph(void)
     MUST(cuGraphLaunch(executable, stream));
     MUST(cuStreamSynchronize(stream));
     zero_for_the_sum(other);
-    CUdeviceptr later = lend();
+    CUdeviceptr later = allocate();
     zero_for_nothing(later);
     return holds(block, 0, 0) && holds(other, 0, 0) && holds(unlaunched, 4, 0);
 }
@@ -281,13 +281,13 @@ static bool do_graph(void)
 static bool do_context(void)
 {
     CUcontext other = NULL, first = NULL;
-    CUdeviceptr block = lend();
+    CUdeviceptr block = allocate();
     MUST(cuCtxGetCurrent(&first));
     MUST(cuCtxCreate_v2(&other, 0, 0));
     MUST(cuCtxDestroy_v2(other));
     MUST(cuCtxSetCurrent(first));
     zero_for_the_sum(block);
-    zero_for_nothing(lend());
+    zero_for_nothing(allocate());
     return holds(block, 0, 0);
 }
 
@@ -296,7 +296,7 @@ static void *fill_in_a_thread(void *context)
     MUST(cuCtxSetCurrent(context));
     volatile int count = 100;
     for (int i = 0; i < count; i++) {
-        CUdeviceptr block = lend();
+        CUdeviceptr block = allocate();
         zero_for_nothing(block);
         zero_for_the_sum(block);
         MUST(cuMemFree_v2(block));
@@ -322,7 +322,7 @@ static bool do_threads(void)
 
 static bool do_killed(void)
 {
-    zero_for_nothing(lend());
+    zero_for_nothing(allocate());
     raise(SIGKILL);
     return false;
 }
@@ -332,7 +332,7 @@ static bool do_processes(void)
 {
     pid_t child = fork();
     begin();
-    zero_for_nothing(lend());
+    zero_for_nothing(allocate());
     int status = 0;
     if (child == 0) {
         _exit(0);
@@ -343,14 +343,14 @@ static bool do_processes(void)
 /* The child of a program that has used the device uses it no more; its parent goes on. */
 static bool do_forked(void)
 {
-    zero_for_nothing(lend());
+    zero_for_nothing(allocate());
     pid_t child = fork();
     int status = 0;
     if (child == 0) {
         exit(0);
     }
     waitpid(child, &status, 0);
-    zero_for_the_sum(lend());
+    zero_for_the_sum(allocate());
     return status == 0;
 }
 

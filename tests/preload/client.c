@@ -142,7 +142,7 @@ static int fork_and_use(bool is_after)
     }
     if (is_after) {
         client_begin(&driver);
-        client_lend(&driver);
+        client_alloc(&driver);
     }
     fflush(stdout);
     pid_t child = fork();
@@ -151,7 +151,7 @@ static int fork_and_use(bool is_after)
         if (!is_after) {
             client_begin(&driver);
         }
-        client_lend(&driver);
+        client_alloc(&driver);
         fflush(stdout);
         _exit(0);
     }
@@ -161,7 +161,7 @@ static int fork_and_use(bool is_after)
     if (!is_after) {
         client_begin(&driver);
     }
-    client_lend(&driver);
+    client_alloc(&driver);
     return 0;
 }
 

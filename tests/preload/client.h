@@ -74,7 +74,7 @@ static inline void client_begin(const struct client_driver *driver)
     printf("set current %d\n", (int)driver->set_current(context));
 }
 
-static inline void client_lend(const struct client_driver *driver)
+static inline void client_alloc(const struct client_driver *driver)
 {
     CUdeviceptr block = 0;
     printf("alloc %d\n", (int)driver->alloc(&block, 3u << 20));
@@ -92,7 +92,7 @@ static inline int client_run(client_find find, void *context)
         return 3;
     }
     client_begin(&driver);
-    client_lend(&driver);
+    client_alloc(&driver);
     return 0;
 }
 

@@ -18,7 +18,7 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream);
 
 static CUdeviceptr kept;
 
-__attribute__((destructor)) static void give_back(void)
+__attribute__((destructor)) static void free_block(void)
 {
     printf("free at exit %d\n", (int)cuMemFree_v2(kept));
 }

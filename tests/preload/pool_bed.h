@@ -54,14 +54,14 @@ static inline void begin(void)
     begin_world(&config);
 }
 
-static inline CUdeviceptr lend(size_t bytes)
+static inline CUdeviceptr allocate(size_t bytes)
 {
     CUdeviceptr pointer = 0;
     MUST(sim.cu.cuMemAlloc_v2(&pointer, bytes));
     return pointer;
 }
 
-static inline void give_back(CUdeviceptr pointer)
+static inline void free_block(CUdeviceptr pointer)
 {
     MUST(sim.cu.cuMemFree_v2(pointer));
 }
@@ -87,10 +87,10 @@ static inline void free_many(size_t bytes, size_t count)
 {
     static CUdeviceptr blocks[4096];
     for (size_t i = 0; i < count; i++) {
-        blocks[i] = lend(bytes);
+        blocks[i] = allocate(bytes);
     }
     for (size_t i = 0; i < count; i++) {
-        give_back(blocks[i]);
+        free_block(blocks[i]);
     }
 }
 
@@ -98,7 +98,7 @@ static inline bool comes_again(CUdeviceptr pointer, size_t bytes, size_t count)
 {
     bool is_met = false;
     for (size_t i = 0; i < count && !is_met; i++) {
-        is_met = lend(bytes) == pointer;
+        is_met = allocate(bytes) == pointer;
     }
     return is_met;
 }

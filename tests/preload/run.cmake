@@ -16,20 +16,20 @@ if(TARGET fallow)
       "STATIC_EXIT=$<TARGET_FILE:static_exit>")
 endif()
 if(TARGET fallow AND TARGET fallow-preload)
-  add_executable(preload_lender lender.c)
-  flw_target(preload_lender)
-  target_link_libraries(preload_lender PRIVATE simcuda-libcuda ${CMAKE_DL_LIBS})
-  target_link_options(preload_lender PRIVATE -Wl,-z,lazy) # the empty driver has little
-  set_target_properties(preload_lender PROPERTIES BUILD_WITH_INSTALL_RPATH ON) # LD_LIBRARY_PATH says where
+  add_executable(preload_alloc_client alloc_client.c)
+  flw_target(preload_alloc_client)
+  target_link_libraries(preload_alloc_client PRIVATE simcuda-libcuda ${CMAKE_DL_LIBS})
+  target_link_options(preload_alloc_client PRIVATE -Wl,-z,lazy) # the empty driver has little
+  set_target_properties(preload_alloc_client PROPERTIES BUILD_WITH_INSTALL_RPATH ON) # LD_LIBRARY_PATH says where
   add_library(preload_empty_driver SHARED empty_driver.c)
   flw_target(preload_empty_driver)
   set_target_properties(preload_empty_driver PROPERTIES OUTPUT_NAME cuda SOVERSION 1
     LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/empty-driver)
   foreach(module trace summary)
     flw_add_test(preload ${module} SOURCES test_${module}.c LIBRARIES flw_trace flw_core
-      DEPENDS fallow fallow-simcuda fallow-preload preload_lender preload_rival_exports simcuda-libcuda
+      DEPENDS fallow fallow-simcuda fallow-preload preload_alloc_client preload_rival_exports simcuda-libcuda
         preload_empty_driver
-      ENVIRONMENT "FALLOW_COMMAND=$<TARGET_FILE:fallow>" "LENDER=$<TARGET_FILE:preload_lender>"
+      ENVIRONMENT "FALLOW_COMMAND=$<TARGET_FILE:fallow>" "ALLOC_CLIENT=$<TARGET_FILE:preload_alloc_client>"
         "DRIVER_FOLDER=$<TARGET_FILE_DIR:simcuda-libcuda>" "RIVAL=$<TARGET_FILE:preload_rival_exports>")
   endforeach()
 endif()

@@ -149,13 +149,13 @@ static void launch_of(const char *name, const struct flw_parameter *parameters, 
 
 static void fills_in_order(void)
 {
-    flw_audit_lend(BASE, MIB);
+    flw_audit_alloc(BASE, MIB);
     MUST(fill(BASE, MIB / 2, true).verdict == FLW_AUDIT_CANDIDATE);
     MUST(fill(BASE + MIB / 2, MIB / 2, true).verdict == FLW_AUDIT_CANDIDATE); /* the other half */
     MUST(fill(BASE, 16, true).verdict == FLW_AUDIT_REUSED);                   /* filled before */
-    flw_audit_return(BASE);
+    flw_audit_free(BASE);
     MUST(fill(BASE, 16, true).verdict == FLW_AUDIT_FOREIGN);
-    flw_audit_lend(BASE, MIB);
+    flw_audit_alloc(BASE, MIB);
     MUST(fill(BASE, 16, false).verdict == FLW_AUDIT_NONZERO);
     MUST(fill(BASE + 8, 16, true).verdict == FLW_AUDIT_REUSED); /* what is not zero is a use */
     MUST(fill(BASE + 64, 16, true).verdict == FLW_AUDIT_CANDIDATE);
@@ -199,7 +199,7 @@ static void launches_in_order(void)
     struct flw_parameter fill_and_read[] = {PARAMETER(count), PARAMETER(other), PARAMETER(pointer)};
     struct flw_audit_judgement judgement;
     for (uint64_t i = 0; i < 3; i++) {
-        flw_audit_lend(BASE + 2 * i * MIB, MIB);
+        flw_audit_alloc(BASE + 2 * i * MIB, MIB);
     }
     launch_of("any_kernel", uses, 2, &judgement); /* the address is inside a struct */
     MUST(judgement.verdict == FLW_AUDIT_NO_FILL);
@@ -210,19 +210,19 @@ static void launches_in_order(void)
     launch_of(TORCH_STRIDED_FILL, fill_and_read, 3, &judgement); /* two blocks: not only a fill */
     MUST(judgement.verdict == FLW_AUDIT_NO_FILL);
     MUST(fill(other, MIB, true).verdict == FLW_AUDIT_REUSED);
-    flw_audit_lend(BASE + 6 * MIB, MIB);
+    flw_audit_alloc(BASE + 6 * MIB, MIB);
     uint64_t last = BASE + 6 * MIB;
     struct flw_parameter strided[] = {PARAMETER(count), PARAMETER(last)};
     launch_of(TORCH_STRIDED_FILL, strided, 2, &judgement);
     MUST(judgement.verdict == FLW_AUDIT_CANDIDATE && judgement.bytes == MIB);
     MUST(!judgement.is_value_read && !judgement.is_range_read);
-    flw_audit_lend(BASE + 8 * MIB, MIB);
-    flw_audit_lend(BASE + 10 * MIB, MIB);
+    flw_audit_alloc(BASE + 8 * MIB, MIB);
+    flw_audit_alloc(BASE + 10 * MIB, MIB);
     launch_of("any_kernel", NULL, 0, &judgement); /* not readable: every block counts as touched */
     MUST(fill(BASE + 8 * MIB, MIB, true).verdict == FLW_AUDIT_REUSED);
-    flw_audit_lend(BASE + 12 * MIB, MIB); /* but not what is allocated later */
+    flw_audit_alloc(BASE + 12 * MIB, MIB); /* but not what is allocated later */
     MUST(fill(BASE + 12 * MIB, MIB, true).verdict == FLW_AUDIT_CANDIDATE);
-    flw_audit_lend(BASE + 14 * MIB, MIB);
+    flw_audit_alloc(BASE + 14 * MIB, MIB);
     flw_audit_touch_all(FLW_AUDIT_GRAPH);
     MUST(fill(BASE + 14 * MIB, MIB, true).verdict == FLW_AUDIT_REUSED);
 }
@@ -253,7 +253,7 @@ static void captured_fills(void)
                                         .is_zero = true,
                                         .is_captured = true,
                                         .call = "x"};
-    flw_audit_lend(BASE, MIB);
+    flw_audit_alloc(BASE, MIB);
     flw_audit_judge_fill(&fill_later, &judgement);
     flw_audit_count(&judgement, false);
     MUST(judgement.verdict == FLW_AUDIT_CAPTURED);
@@ -270,14 +270,14 @@ static void a_fill_in_a_capture_is_no_candidate_and_touches(void **state)
 
 static __attribute__((noinline)) void fill_here(int i)
 {
-    flw_audit_lend(BASE, MIB);
+    flw_audit_alloc(BASE, MIB);
     fill(BASE, MIB, true);
     (void)i;
 }
 
 static __attribute__((noinline)) void fill_there(int i)
 {
-    flw_audit_lend(BASE, MIB);
+    flw_audit_alloc(BASE, MIB);
     fill(BASE, MIB / 2, true); /* not the same code as above */
     (void)i;
 }
@@ -320,11 +320,11 @@ static void *fill_from_a_thread(void *argument)
 {
     uint64_t base = BASE + (uint64_t)(uintptr_t)argument * 64 * MIB;
     for (int i = 0; i < 500; i++) {
-        flw_audit_lend(base, MIB);
+        flw_audit_alloc(base, MIB);
         MUST(fill(base, MIB, true).verdict == FLW_AUDIT_CANDIDATE);
         flw_audit_touch(base + 77);
         MUST(fill(base, MIB, true).verdict == FLW_AUDIT_REUSED);
-        flw_audit_return(base);
+        flw_audit_free(base);
     }
     return NULL;
 }

@@ -15,20 +15,20 @@ static void a_warm_pair_asks_the_driver_for_no_memory(void)
     free_many(4 * KIB, 1000);
     uint64_t allocs = calls("cuMemAlloc_v2"), frees = calls("cuMemFree_v2");
     for (int i = 0; i < 10000; i++) {
-        give_back(lend(4 * KIB));
+        free_block(allocate(4 * KIB));
     }
     EXPECT(calls("cuMemAlloc_v2") == allocs && calls("cuMemFree_v2") == frees);
     EXPECT(calls("cuCtxRecordEvent") <= 11000 / 256 + 2);
 }
 
-static void a_block_waits_for_streams_that_nobody_knows(void)
+static void a_block_waits_for_unknown_streams(void)
 {
     begin();
     CUstream stream = hidden_stream();
-    CUdeviceptr small = lend(3000), large = lend(5 * MIB);
+    CUdeviceptr small = allocate(3000), large = allocate(5 * MIB);
     give_work(stream);
-    give_back(small);
-    give_back(large);
+    free_block(small);
+    free_block(large);
     free_many(3000, 256);
     free_many(5 * MIB, 16);
     EXPECT(!comes_again(small, 3000, 500));
@@ -41,7 +41,7 @@ static void a_block_waits_for_streams_that_nobody_knows(void)
 static void questions_are_answered_about_the_block(void)
 {
     begin();
-    CUdeviceptr small = lend(3000), large = lend(3 * MIB + 1), base = 0, start = 0;
+    CUdeviceptr small = allocate(3000), large = allocate(3 * MIB + 1), base = 0, start = 0;
     size_t bytes = 0, size = 0;
     MUST(sim.cu.cuMemGetAddressRange_v2(&base, &bytes, small + 2999));
     EXPECT(base == small && bytes == 3000);
@@ -51,24 +51,24 @@ static void questions_are_answered_about_the_block(void)
     MUST(sim.cu.cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, small + 7));
     EXPECT(start == small && size == 3000);
     EXPECT(sim.cu.cuMemGetAddressRange_v2(&base, &bytes, small + 3000) != CUDA_SUCCESS);
-    give_back(small);
+    free_block(small);
     EXPECT(sim.cu.cuMemGetAddressRange_v2(&base, &bytes, small) != CUDA_SUCCESS);
     EXPECT(sim.cu.cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, small) !=
            CUDA_SUCCESS);
     unsigned type = 0;
     MUST(sim.cu.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, large));
     EXPECT(type == CU_MEMORYTYPE_DEVICE);
-    EXPECT(small % 512 == 0 && lend(1) % 512 == 0 && large % (2 * MIB) == 0);
+    EXPECT(small % 512 == 0 && allocate(1) % 512 == 0 && large % (2 * MIB) == 0);
 }
 
 static void wrong_frees_are_answered_as_by_the_driver(void)
 {
     begin();
-    CUdeviceptr small = lend(3000), large = lend(3 * MIB);
+    CUdeviceptr small = allocate(3000), large = allocate(3 * MIB);
     EXPECT(sim.cu.cuMemFree_v2(small + 512) == CUDA_ERROR_INVALID_VALUE);
     EXPECT(sim.cu.cuMemFree_v2(large + 2 * MIB) == CUDA_ERROR_INVALID_VALUE);
-    give_back(small);
-    give_back(large);
+    free_block(small);
+    free_block(large);
     EXPECT(sim.cu.cuMemFree_v2(small) == CUDA_ERROR_INVALID_VALUE);
     EXPECT(sim.cu.cuMemFree_v2(large) == CUDA_ERROR_INVALID_VALUE);
     EXPECT(sim.cu.cuMemFree_v2(12345) == CUDA_ERROR_INVALID_VALUE);
@@ -84,15 +84,15 @@ static void memory_of_other_calls_is_the_drivers(void)
     CUdeviceptr managed = 0, pitched = 0, async = 0;
     size_t pitch = 0;
     CUstream stream = hidden_stream();
-    (void)lend(100);
+    (void)allocate(100);
     MUST(sim.cu.cuMemAllocManaged(&managed, MIB, CU_MEM_ATTACH_GLOBAL));
     MUST(sim.cu.cuMemAllocPitch_v2(&pitched, &pitch, 1000, 100, 4));
     MUST(sim.cu.cuMemAllocAsync(&async, 10000, stream));
     sim.step(UINT64_MAX);
     uint64_t frees = calls("cuMemFree_v2");
-    give_back(managed);
-    give_back(pitched);
-    give_back(async);
+    free_block(managed);
+    free_block(pitched);
+    free_block(async);
     EXPECT(calls("cuMemFree_v2") == frees + 3);
 }
 
@@ -104,7 +104,7 @@ static void either_call_frees_what_either_gave(void)
     begin();
     CUstream stream = hidden_stream();
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        CUdeviceptr plain[2] = {lend(sizes[i]), lend(sizes[i])}, async[2] = {0, 0};
+        CUdeviceptr plain[2] = {allocate(sizes[i]), allocate(sizes[i])}, async[2] = {0, 0};
         MUST(sim.cu.cuMemAllocAsync(&async[0], sizes[i], stream));
         MUST(sim.cu.cuMemAllocAsync(&async[1], sizes[i], stream));
         give_work(stream);
@@ -114,8 +114,8 @@ static void either_call_frees_what_either_gave(void)
         EXPECT(sim.cu.cuMemFreeAsync(plain[0], stream) == CUDA_ERROR_INVALID_VALUE);
         EXPECT(sim.cu.cuMemFree_v2(plain[0]) == CUDA_ERROR_INVALID_VALUE);
         MUST(sim.cu.cuStreamSynchronize(stream));
-        give_back(plain[1]);
-        give_back(async[1]);
+        free_block(plain[1]);
+        free_block(async[1]);
         EXPECT(sim.cu.cuMemFreeAsync(plain[1], stream) == CUDA_ERROR_INVALID_VALUE);
         EXPECT(sim.cu.cuMemFreeAsync(async[1], stream) == CUDA_ERROR_INVALID_VALUE);
     }
@@ -127,7 +127,7 @@ static void a_free_in_a_capture_takes_no_plain_memory(void)
     begin();
     CUstream stream = hidden_stream(), gone = hidden_stream();
     CUgraph graph = NULL;
-    CUdeviceptr small = lend(3000), large = lend(3 * MIB);
+    CUdeviceptr small = allocate(3000), large = allocate(3 * MIB);
     MUST(sim.cu.cuStreamDestroy_v2(gone));
     EXPECT(sim.cu.cuMemFreeAsync(small, gone) != CUDA_SUCCESS);
     MUST(sim.cu.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
@@ -136,15 +136,15 @@ static void a_free_in_a_capture_takes_no_plain_memory(void)
     EXPECT(sim.cu.cuMemFreeAsync(large, stream) == CUDA_ERROR_INVALID_VALUE);
     MUST(sim.cu.cuStreamEndCapture(stream, &graph));
     EXPECT(graph != NULL);
-    give_back(small);
-    give_back(large);
+    free_block(small);
+    free_block(large);
 }
 
 static void a_block_freed_in_order_waits_for_its_stream(void)
 {
     begin();
     CUstream stream = hidden_stream();
-    CUdeviceptr small = lend(3000), large = lend(5 * MIB);
+    CUdeviceptr small = allocate(3000), large = allocate(5 * MIB);
     give_work(stream);
     MUST(sim.cu.cuMemFreeAsync(small, stream));
     MUST(sim.cu.cuMemFreeAsync(large, stream));
@@ -162,10 +162,10 @@ static void a_capture_lives_through_allocations(void)
     begin();
     CUstream stream = hidden_stream();
     CUgraph graph = NULL;
-    CUdeviceptr before = lend(3000);
+    CUdeviceptr before = allocate(3000);
     MUST(sim.cu.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
     give_work(stream);
-    give_back(before);
+    free_block(before);
     free_many(3000, 2000);
     free_many(20 * MIB, 5);
     EXPECT(!comes_again(before, 3000, 2000));
@@ -202,13 +202,13 @@ static void idle_memory_counts_as_free(void)
     size_t free_bytes = 0, total_bytes = 0, before = 0;
     begin();
     MUST(sim.cu.cuMemGetInfo_v2(&before, &total_bytes));
-    CUdeviceptr live = lend(10 * MIB);
+    CUdeviceptr live = allocate(10 * MIB);
     free_many(16 * MIB, 10);
     MUST(sim.cu.cuMemGetInfo_v2(&free_bytes, &total_bytes));
     EXPECT(flw_sim_read_ledger(&sim).given_bytes >= 160 * MIB);
     EXPECT(free_bytes >= before - 12 * MIB && free_bytes < before);
     EXPECT(total_bytes == 4 * GIB);
-    give_back(live);
+    free_block(live);
 }
 
 static void a_full_device_serves_everybody_from_what_idles(void)
@@ -221,17 +221,17 @@ static void a_full_device_serves_everybody_from_what_idles(void)
     properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     CUdeviceptr blocks[6];
     for (int i = 0; i < 6; i++) {
-        blocks[i] = lend(640 * MIB);
+        blocks[i] = allocate(640 * MIB);
     }
     for (int i = 0; i < 6; i++) {
-        give_back(blocks[i]);
+        free_block(blocks[i]);
     }
     MUST(sim.cu.cuMemAllocManaged(&managed, GIB, CU_MEM_ATTACH_GLOBAL));
-    CUdeviceptr most = lend(2800 * MIB);
+    CUdeviceptr most = allocate(2800 * MIB);
     EXPECT(most != 0);
-    give_back(most);
+    free_block(most);
     MUST(sim.cu.cuMemAllocPitch_v2(&pitched, &pitch, MIB, 2000, 4));
-    give_back(lend(500 * MIB));
+    free_block(allocate(500 * MIB));
     MUST(sim.cu.cuMemCreate(&handle, 900 * MIB, &properties, 0));
     CUdeviceptr none = 0;
     EXPECT(sim.cu.cuMemAlloc_v2(&none, 900 * MIB) == CUDA_ERROR_OUT_OF_MEMORY);
@@ -245,20 +245,20 @@ static void what_idles_leaves_the_reserve_alone(void)
     begin_world(&config);
     free_many(16 * MIB, 20);
     EXPECT(flw_sim_read_ledger(&sim).given_bytes >= 320 * MIB);
-    CUdeviceptr large = lend(210 * MIB); /* would leave less than the default of 512 MiB */
+    CUdeviceptr large = allocate(210 * MIB); /* would leave less than the default of 512 MiB */
     EXPECT(flw_sim_read_ledger(&sim).given_bytes <= 512 * MIB);
-    give_back(large);
-    give_back(lend(900 * MIB)); /* what the program itself wants it gets */
+    free_block(large);
+    free_block(allocate(900 * MIB)); /* what the program itself wants it gets */
 }
 
 static void a_synchronisation_makes_what_was_freed_ready(void)
 {
     begin();
-    CUdeviceptr pointer = lend(5 * MIB);
+    CUdeviceptr pointer = allocate(5 * MIB);
     give_work(hidden_stream());
-    give_back(pointer);
+    free_block(pointer);
     MUST(sim.cu.cuCtxSynchronize());
-    EXPECT(lend(5 * MIB) == pointer);
+    EXPECT(allocate(5 * MIB) == pointer);
     EXPECT(calls("cuCtxRecordEvent") == 0 && calls("cuEventQuery") == 0);
 }
 
@@ -269,15 +269,15 @@ static void only_blocks_of_their_own_are_exported(void)
     begin();
     void *address = flw_driver_entry(&sim.cu, "cuIpcGetMemHandle");
     memcpy(&get_handle, &address, sizeof address);
-    CUdeviceptr small = lend(3000), large = lend(4 * MIB);
+    CUdeviceptr small = allocate(3000), large = allocate(4 * MIB);
     bool is_ipc = getenv("FALLOW") != NULL && strstr(getenv("FALLOW"), "ipc:1") != NULL;
     EXPECT(get_handle(&handle, small) == (is_ipc ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED));
     MUST(get_handle(&handle, large));
     uint64_t frees = calls("cuMemFree_v2");
-    give_back(large); /* not kept: its next owner is to have another handle */
+    free_block(large); /* not kept: its next owner is to have another handle */
     EXPECT(calls("cuMemFree_v2") == frees + 1);
     EXPECT(sim.cu.cuMemFree_v2(large) == CUDA_ERROR_INVALID_VALUE);
-    large = lend(4 * MIB);
+    large = allocate(4 * MIB);
     MUST(get_handle(&other, large));
     EXPECT(memcmp(&handle, &other, sizeof handle) != 0);
     EXPECT(get_handle(&handle, 12345) == CUDA_ERROR_INVALID_VALUE);
@@ -289,14 +289,14 @@ static void strict_frees_wait_for_the_device(void)
     CUstream stream = hidden_stream();
     CUevent event = NULL;
     CUgraph graph = NULL;
-    CUdeviceptr pointer = lend(5 * MIB);
+    CUdeviceptr pointer = allocate(5 * MIB);
     give_work(stream);
     MUST(sim.cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     MUST(sim.cu.cuEventRecord(event, stream));
     EXPECT(sim.cu.cuEventQuery(event) == CUDA_ERROR_NOT_READY);
-    give_back(pointer);
+    free_block(pointer);
     MUST(sim.cu.cuEventQuery(event));
-    give_back(lend(5 * MIB)); /* whose wait covers the first */
+    free_block(allocate(5 * MIB)); /* whose wait covers the first */
     EXPECT(comes_again(pointer, 5 * MIB, 2) && calls("cuCtxRecordEvent") == 0);
     MUST(sim.cu.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
     EXPECT(sim.cu.cuMemAlloc_v2(&pointer, 5 * MIB) != CUDA_SUCCESS); /* and is lost, as natively */
@@ -307,7 +307,7 @@ int main(int argc, char **argv)
 {
     static const struct pool_case cases[] = {
         CASE("cache", a_warm_pair_asks_the_driver_for_no_memory),
-        CASE("cache", a_block_waits_for_streams_that_nobody_knows),
+        CASE("cache", a_block_waits_for_unknown_streams),
         CASE("cache", questions_are_answered_about_the_block),
         CASE("cache", wrong_frees_are_answered_as_by_the_driver),
         CASE("cache", memory_of_other_calls_is_the_drivers),

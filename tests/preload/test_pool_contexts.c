@@ -14,10 +14,10 @@ static void a_context_takes_its_memory_along(void)
 {
     CUcontext second = NULL, third = NULL;
     begin();
-    CUdeviceptr first = lend(3000);
+    CUdeviceptr first = allocate(3000);
     MUST(sim.cu.cuCtxCreate_v2(&second, 0, 0));
-    CUdeviceptr gone = lend(3000), idle = lend(3000), large = lend(4 * MIB);
-    give_back(idle);
+    CUdeviceptr gone = allocate(3000), idle = allocate(3000), large = allocate(4 * MIB);
+    free_block(idle);
     uint64_t given = flw_sim_read_ledger(&sim).given_bytes;
     MUST(sim.cu.cuCtxDestroy_v2(second));
     EXPECT(flw_sim_read_ledger(&sim).given_bytes < given);
@@ -25,17 +25,17 @@ static void a_context_takes_its_memory_along(void)
     EXPECT(sim.cu.cuMemFree_v2(gone) != CUDA_SUCCESS); /* the driver's own answer */
     EXPECT(sim.cu.cuMemFree_v2(large) != CUDA_SUCCESS);
     MUST(sim.cu.cuCtxCreate_v2(&third, 0, 0)); /* the handle comes again, and the addresses */
-    CUdeviceptr again = lend(3000);
-    give_back(again);
+    CUdeviceptr again = allocate(3000);
+    free_block(again);
     EXPECT(sim.cu.cuMemFree_v2(again) == CUDA_ERROR_INVALID_VALUE);
-    give_back(first); /* of another context than the present one */
+    free_block(first); /* of another context than the present one */
     MUST(sim.cu.cuCtxDestroy_v2(third));
 }
 
 static void a_primary_context_that_is_reset_begins_anew(void)
 {
     begin();
-    CUdeviceptr block = lend(3000);
+    CUdeviceptr block = allocate(3000);
     free_many(3000, 300);
     MUST(sim.cu.cuDevicePrimaryCtxReset_v2(0));
     EXPECT(flw_sim_read_ledger(&sim).given_bytes == 0);
@@ -43,7 +43,7 @@ static void a_primary_context_that_is_reset_begins_anew(void)
     CUcontext again = NULL;
     MUST(sim.cu.cuDevicePrimaryCtxRetain(&again, 0));
     MUST(sim.cu.cuCtxSetCurrent(again));
-    give_back(lend(3000));
+    free_block(allocate(3000));
     MUST(sim.cu.cuDevicePrimaryCtxRelease_v2(0)); /* flw_sim_begin's share, or the last */
     MUST(sim.cu.cuCtxSetCurrent(NULL));
 }
@@ -56,8 +56,8 @@ static void an_epoch_covers_both_contexts(void)
     CUstream stream = hidden_stream();
     give_work(stream);
     MUST(sim.cu.cuCtxPopCurrent_v2(&popped));
-    CUdeviceptr pointer = lend(3000);
-    give_back(pointer);
+    CUdeviceptr pointer = allocate(3000);
+    free_block(pointer);
     free_many(3000, 256);
     EXPECT(!comes_again(pointer, 3000, 1000));
     sim.step(UINT64_MAX);
@@ -71,17 +71,17 @@ static void a_driver_without_ids_is_served_by_handles(void)
     config.schedule = FLW_SIM_HELD;
     config.without_ids = 1;
     begin_world(&config);
-    CUdeviceptr first = lend(3000);
+    CUdeviceptr first = allocate(3000);
     free_many(3000, 1000);
     uint64_t allocs = calls("cuMemAlloc_v2");
     free_many(3000, 1000);
     EXPECT(calls("cuMemAlloc_v2") == allocs);
     MUST(sim.cu.cuCtxCreate_v2(&second, 0, 0));
-    CUdeviceptr gone = lend(3000);
+    CUdeviceptr gone = allocate(3000);
     MUST(sim.cu.cuCtxDestroy_v2(second));
     MUST(sim.cu.cuCtxSetCurrent(context));
     EXPECT(sim.cu.cuMemFree_v2(gone) != CUDA_SUCCESS);
-    give_back(first);
+    free_block(first);
     EXPECT(sim.cu.cuMemFree_v2(first) == CUDA_ERROR_INVALID_VALUE);
 }
 
@@ -92,17 +92,17 @@ static void what_another_context_has_freed_is_there_for_all(void)
     begin();
     MUST(sim.cu.cuCtxCreate_v2(&second, 0, 0));
     for (int i = 0; i < 40; i++) { /* most of the device, in a cache and in limbo */
-        blocks[i] = lend(80 * MIB);
+        blocks[i] = allocate(80 * MIB);
     }
     give_work(hidden_stream());
     for (int i = 0; i < 40; i++) {
-        give_back(blocks[i]);
+        free_block(blocks[i]);
     }
     free_many(700 * KIB, 100);
     MUST(sim.cu.cuCtxSetCurrent(context));
-    give_back(lend(3900 * MIB));
+    free_block(allocate(3900 * MIB));
     MUST(sim.cu.cuCtxSetCurrent(second));
-    give_back(lend(3900 * MIB));
+    free_block(allocate(3900 * MIB));
 }
 
 /* ---- green contexts */
@@ -161,7 +161,7 @@ static void a_green_contexts_memory_outlives_it(void)
 {
     begin();
     CUgreenCtx green = begin_green();
-    CUdeviceptr small = lend(3000), large = lend(4 * MIB), kept = lend(3000), base = 0;
+    CUdeviceptr small = allocate(3000), large = allocate(4 * MIB), kept = allocate(3000), base = 0;
     size_t bytes = 0;
     MUST(sim.cu.cuMemGetAddressRange_v2(&base, &bytes, small + 10));
     EXPECT(base == small && bytes == 3000);
@@ -169,8 +169,8 @@ static void a_green_contexts_memory_outlives_it(void)
     MUST(greens.destroy(green));
     MUST(sim.cu.cuCtxSetCurrent(context));
     EXPECT(flw_sim_read_ledger(&sim).given_bytes == given);
-    give_back(small);
-    give_back(large);
+    free_block(small);
+    free_block(large);
     EXPECT(sim.cu.cuMemFree_v2(small) == CUDA_ERROR_INVALID_VALUE);
     sim.step(UINT64_MAX);
     MUST(sim.cu.cuCtxSynchronize());
@@ -181,39 +181,39 @@ static void a_green_contexts_memory_outlives_it(void)
     for (int i = 0; i < 300;
          i++) { /* homes of green contexts go with them: there is room for 256 */
         green = begin_green();
-        give_back(lend(3000));
+        free_block(allocate(3000));
         MUST(greens.destroy(green));
         MUST(sim.cu.cuCtxSetCurrent(context));
     }
-    give_back(kept);
+    free_block(kept);
 }
 
 static void a_block_waits_for_streams_of_green_contexts(void)
 {
     begin();
     CUgreenCtx green = begin_green();
-    CUdeviceptr lent_green = lend(3000);
+    CUdeviceptr allocated_green = allocate(3000);
     give_work(green_stream(green));
     MUST(sim.cu.cuCtxSetCurrent(context));
-    CUdeviceptr lent_main = lend(5000);
-    give_back(lent_green);
-    give_back(lent_main);
+    CUdeviceptr allocated_main = allocate(5000);
+    free_block(allocated_green);
+    free_block(allocated_main);
     free_many(3000, 256);
     free_many(5000, 256);
-    EXPECT(!comes_again(lent_green, 3000, 500));
-    EXPECT(!comes_again(lent_main, 5000, 500));
+    EXPECT(!comes_again(allocated_green, 3000, 500));
+    EXPECT(!comes_again(allocated_main, 5000, 500));
     sim.step(UINT64_MAX);
-    EXPECT(comes_again(lent_green, 3000, 10000));
-    EXPECT(comes_again(lent_main, 5000, 10000));
+    EXPECT(comes_again(allocated_green, 3000, 10000));
+    EXPECT(comes_again(allocated_main, 5000, 10000));
 }
 
 static void a_green_synchronisation_covers_no_other_work(void)
 {
     begin();
-    CUdeviceptr pointer = lend(3000);
+    CUdeviceptr pointer = allocate(3000);
     give_work(hidden_stream());
     CUgreenCtx green = begin_green();
-    give_back(pointer);
+    free_block(pointer);
     free_many(3000, 256);
     MUST(sim.cu.cuCtxSynchronize());
     EXPECT(!comes_again(pointer, 3000, 1000));
@@ -229,24 +229,24 @@ static void the_last_green_context_takes_the_primary_along(void)
     CUcontext again = NULL;
     begin();
     CUgreenCtx green = begin_green();
-    CUdeviceptr pointer = lend(3000);
+    CUdeviceptr pointer = allocate(3000);
     MUST(sim.cu.cuDevicePrimaryCtxRelease_v2(0));
-    give_back(lend(3000));
+    free_block(allocate(3000));
     MUST(greens.destroy(green));
     EXPECT(flw_sim_read_ledger(&sim).given_bytes == 0);
     MUST(sim.cu.cuDevicePrimaryCtxRetain(&again, 0));
     MUST(sim.cu.cuCtxSetCurrent(again));
     EXPECT(sim.cu.cuMemFree_v2(pointer) != CUDA_SUCCESS);
-    give_back(lend(3000));
+    free_block(allocate(3000));
     green = begin_green();
-    give_back(lend(3000));
+    free_block(allocate(3000));
     MUST(sim.cu.cuDevicePrimaryCtxReset_v2(0)); /* with its green context */
     EXPECT(flw_sim_read_ledger(&sim).given_bytes == 0);
 }
 
 static void *free_without_context(void *pointer)
 {
-    give_back(*(CUdeviceptr *)pointer);
+    free_block(*(CUdeviceptr *)pointer);
     return NULL;
 }
 
@@ -254,7 +254,7 @@ static void a_thread_without_a_context_may_free(void)
 {
     pthread_t thread;
     begin();
-    CUdeviceptr small = lend(3000), large = lend(3 * MIB);
+    CUdeviceptr small = allocate(3000), large = allocate(3 * MIB);
     MUST((CUresult)pthread_create(&thread, NULL, free_without_context, &small));
     MUST((CUresult)pthread_join(thread, NULL));
     MUST((CUresult)pthread_create(&thread, NULL, free_without_context, &large));
@@ -270,7 +270,7 @@ static void the_child_of_a_fork_gets_the_drivers_own_answers(void)
 {
     begin();
     free_many(3000, 300);
-    CUdeviceptr block = lend(3000);
+    CUdeviceptr block = allocate(3000);
     pid_t child = fork();
     if (child == 0) {
         CUdeviceptr pointer = 0;
@@ -281,13 +281,13 @@ static void the_child_of_a_fork_gets_the_drivers_own_answers(void)
     }
     int status = 1;
     EXPECT(waitpid(child, &status, 0) == child && status == 0);
-    give_back(block);
+    free_block(block);
 }
 
 static void a_lasting_error_reaches_the_program(void)
 {
     begin();
-    CUdeviceptr block = lend(3000), pointer = 0;
+    CUdeviceptr block = allocate(3000), pointer = 0;
     EXPECT(sim.fail("cuCtxRecordEvent", 1, CUDA_ERROR_ILLEGAL_ADDRESS, 1));
     for (int i = 0; i < 300 && sim.cu.cuMemAlloc_v2(&pointer, 3000) == CUDA_SUCCESS; i++) {
         (void)sim.cu.cuMemFree_v2(pointer);
@@ -299,12 +299,12 @@ static void a_lasting_error_reaches_the_program(void)
 static void frees_succeed_when_the_driver_is_gone(void)
 {
     begin();
-    CUdeviceptr small = lend(3000), large = lend(3 * MIB), managed = 0, none = 0;
+    CUdeviceptr small = allocate(3000), large = allocate(3 * MIB), managed = 0, none = 0;
     MUST(sim.cu.cuMemAllocManaged(&managed, MIB, CU_MEM_ATTACH_GLOBAL));
     EXPECT(sim.fail("cuMemAlloc_v2", 1, CUDA_ERROR_DEINITIALIZED, 1));
     EXPECT(sim.cu.cuMemAlloc_v2(&none, 30 * MIB) == CUDA_ERROR_DEINITIALIZED);
-    give_back(large);
-    give_back(small);
+    free_block(large);
+    free_block(small);
     EXPECT(sim.cu.cuMemFree_v2(managed) == CUDA_ERROR_DEINITIALIZED);
 }
 
@@ -318,10 +318,10 @@ static void *churn(void *argument)
         state = state * 6364136223846793005ull + 1442695040888963407ull;
         CUdeviceptr *block = &blocks[(state >> 33) % 64];
         if (*block != 0) {
-            give_back(*block);
+            free_block(*block);
             *block = 0;
         } else {
-            *block = lend((state >> 40) % 8 == 0 ? 3 * MIB : 100 + (state >> 44) % 30000);
+            *block = allocate((state >> 40) % 8 == 0 ? 3 * MIB : 100 + (state >> 44) % 30000);
         }
     }
     for (int i = 0; i < 64; i++) {
@@ -336,9 +336,9 @@ static void *come_and_go(void *argument)
     for (int i = 0; i < 30; i++) {
         CUcontext second = NULL;
         MUST(sim.cu.cuCtxCreate_v2(&second, 0, 1));
-        CUdeviceptr left = lend(5000);
+        CUdeviceptr left = allocate(5000);
         for (int n = 0; n < 300; n++) {
-            give_back(lend(7000));
+            free_block(allocate(7000));
         }
         EXPECT(left != 0);
         MUST(sim.cu.cuCtxDestroy_v2(second));
@@ -369,7 +369,7 @@ static void *allocate_first(void *unused)
 {
     MUST(sim.cu.cuCtxSetCurrent(context));
     (void)pthread_barrier_wait(&together);
-    give_back(lend(3000));
+    free_block(allocate(3000));
     return unused;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What is said at the end of a process, as a line and as JSON, of what the program `lender` did, and
- * that it is said once, whole or not at all. FALLOW_COMMAND, LENDER, DRIVER_FOLDER as for mode trace; RIVAL
+ * that it is said once, whole or not at all. FALLOW_COMMAND, ALLOC_CLIENT, DRIVER_FOLDER as for mode trace; RIVAL
  * is another interposer.
  */
 #include "support/test_command.h"
@@ -12,7 +12,7 @@ static int run(const char *line)
     char whole[1600];
     snprintf(
         whole, sizeof whole,
-        "unset FALLOW LD_PRELOAD; export LD_LIBRARY_PATH=$DRIVER_FOLDER L=$LENDER; R=\"$F run\"; %s",
+        "unset FALLOW LD_PRELOAD; export LD_LIBRARY_PATH=$DRIVER_FOLDER L=$ALLOC_CLIENT; R=\"$F run\"; %s",
         line);
     return command_run(whole);
 }
@@ -50,7 +50,7 @@ static void json_says_the_same(void **state)
     }
 }
 
-static void pools_say_what_they_lent(void **state)
+static void pools_say_what_they_allocated(void **state)
 {
     (void)state;
     assert_int_equal(run("$R --stats s.json -- $L many 1000 && cat s.json"), 0);
@@ -148,7 +148,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_line_says_what_mode_trace_saw),
         cmocka_unit_test(json_says_the_same),
-        cmocka_unit_test(pools_say_what_they_lent),
+        cmocka_unit_test(pools_say_what_they_allocated),
         cmocka_unit_test(pools_whose_context_has_ended_are_counted),
         cmocka_unit_test(a_program_name_may_be_anything),
         cmocka_unit_test(each_process_that_used_the_driver_says_it),

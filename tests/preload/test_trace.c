@@ -2,7 +2,7 @@
  *
  * Mode trace from outside: a program on the simulated driver runs as without Fallow, and what it
  * allocated and freed is in the file, which the other subcommands open. FALLOW_COMMAND names the
- * command, LENDER the program, DRIVER_FOLDER where it finds its driver.
+ * command, ALLOC_CLIENT the program, DRIVER_FOLDER where it finds its driver.
  */
 #include "support/test_command.h"
 
@@ -14,7 +14,7 @@ static int run(const char *line)
     char whole[1600];
     snprintf(whole, sizeof whole,
              "unset FALLOW LD_PRELOAD; export LD_LIBRARY_PATH=$DRIVER_FOLDER; O=\"$F record\"; "
-             "R=\"$F run\"; L=$LENDER; %s",
+             "R=\"$F run\"; L=$ALLOC_CLIENT; %s",
              line);
     return command_run(whole);
 }
@@ -103,7 +103,7 @@ static void each_device_has_its_file(void **state)
 static void a_killed_program_leaves_all_but_the_last_chunk(void **state)
 {
     (void)state;
-    assert_int_equal(run("export LENDER_FILE=die.ftrace; $O -o die.ftrace -- $L die 20000"),
+    assert_int_equal(run("export ALLOC_CLIENT_FILE=die.ftrace; $O -o die.ftrace -- $L die 20000"),
                      128 + 9);
     struct flw_trace *trace = flw_recording_read(folder, "die.ftrace");
     assert_in_range(flw_recording_count(trace, FLW_TRACE_ALLOC), 20000, 20010);
@@ -191,7 +191,8 @@ static void pools_are_recorded_in_mode_cache(void **state)
     flw_trace_destroy(one);
     flw_trace_destroy(other);
     assert_int_equal(
-        run("export LENDER_FILE=g.ftrace; $O --mode cache -o g.ftrace -- $L die 20000"), 128 + 9);
+        run("export ALLOC_CLIENT_FILE=g.ftrace; $O --mode cache -o g.ftrace -- $L die 20000"),
+        128 + 9);
     one = flw_recording_read(folder, "g.ftrace");
     assert_in_range(flw_recording_count(one, FLW_TRACE_ALLOC), 20000, 20010);
     flw_trace_destroy(one);
@@ -199,7 +200,7 @@ static void pools_are_recorded_in_mode_cache(void **state)
     flw_test_expect_in(error_text, "No space left on device\n");
 }
 
-static void poison_is_what_nobody_wrote(void **state)
+static void poison_is_what_was_never_written(void **state)
 {
     (void)state;
     assert_int_equal(run("$R --mode trace --poison 0xa5 -- $L unwritten"), 0);
@@ -228,7 +229,7 @@ int main(void)
         cmocka_unit_test(a_file_that_cannot_be_written_is_one_line),
         cmocka_unit_test(mode_off_and_trace_without_a_file_change_nothing),
         cmocka_unit_test(pools_are_recorded_in_mode_cache),
-        cmocka_unit_test(poison_is_what_nobody_wrote),
+        cmocka_unit_test(poison_is_what_was_never_written),
     };
     return cmocka_run_group_tests(tests, command_make_folder, command_remove_folder);
 }

@@ -67,7 +67,7 @@ static void *hand_over(void *argument)
 {
     (void)argument;
     for (uint64_t i = 0; i < 1000; i++) {
-        flw_tracer_lent(0, FLW_TRACER_ASYNC, 0x90000000 + i * 512, 512, STREAM_B);
+        flw_tracer_allocated(0, FLW_TRACER_ASYNC, 0x90000000 + i * 512, 512, STREAM_B);
     }
     return NULL;
 }
@@ -76,9 +76,9 @@ static int record_two_threads(void)
 {
     pthread_t other;
     begin("two.ftrace");
-    flw_tracer_lent(0, FLW_TRACER_PLAIN, 0x10000000, 1000, 0);
-    flw_tracer_lent(0, FLW_TRACER_PITCH, 0x20000000, 4096, 0);
-    flw_tracer_lent(0, FLW_TRACER_MANAGED, 0x30000000, 8192, 0);
+    flw_tracer_allocated(0, FLW_TRACER_PLAIN, 0x10000000, 1000, 0);
+    flw_tracer_allocated(0, FLW_TRACER_PITCH, 0x20000000, 4096, 0);
+    flw_tracer_allocated(0, FLW_TRACER_MANAGED, 0x30000000, 8192, 0);
     flw_tracer_failed(0, 1ull << 50, STREAM_A);
     if (pthread_create(&other, NULL, hand_over, NULL) != 0 || pthread_join(other, NULL) != 0) {
         return 1;
@@ -88,12 +88,13 @@ static int record_two_threads(void)
     }
     flw_tracer_freed(0, 0x10000000, 0);
     flw_tracer_finish();
-    flw_tracer_lent(0, FLW_TRACER_PLAIN, 0x40000000, 1, 0); /* too late, and harmless */
+    flw_tracer_allocated(0, FLW_TRACER_PLAIN, 0x40000000, 1, 0); /* too late, and harmless */
     struct flw_tracer_counts counts;
     flw_tracer_sum(&counts);
-    return counts.lent_count >= 1003 && counts.freed_count == 1001 && counts.failed_count == 1 &&
-                   counts.lent_bytes >= 1000 + 4096 + 8192 + 512000 && counts.file_count == 1 &&
-                   counts.failed_files == 0
+    return counts.allocated_count >= 1003 && counts.freed_count == 1001 &&
+                   counts.failed_count == 1 &&
+                   counts.allocated_bytes >= 1000 + 4096 + 8192 + 512000 &&
+                   counts.file_count == 1 && counts.failed_files == 0
                ? 0
                : 2;
 }
@@ -126,10 +127,10 @@ static void two_threads_kinds_and_streams_are_on_record(void **state)
 static int record_places(void)
 {
     begin("many.ftrace");
-    flw_tracer_lent(3, FLW_TRACER_PLAIN, 0x1000, 256, 0);
-    flw_tracer_lent(5, FLW_TRACER_PLAIN, 0x2000, 256, 0);
-    flw_tracer_lent(FLW_TRACER_HOST_PLACE, FLW_TRACER_HOST, 0x3000, 256, 0);
-    flw_tracer_lent(3, FLW_TRACER_PLAIN, 0x4000, 256, 0);
+    flw_tracer_allocated(3, FLW_TRACER_PLAIN, 0x1000, 256, 0);
+    flw_tracer_allocated(5, FLW_TRACER_PLAIN, 0x2000, 256, 0);
+    flw_tracer_allocated(FLW_TRACER_HOST_PLACE, FLW_TRACER_HOST, 0x3000, 256, 0);
+    flw_tracer_allocated(3, FLW_TRACER_PLAIN, 0x4000, 256, 0);
     flw_tracer_freed(5, 0x2000, 0);
     flw_tracer_finish();
     return 0;
@@ -227,7 +228,7 @@ static int record_beside(void)
     int ends[2];
     char beside[64], byte = 0;
     begin("both.ftrace");
-    flw_tracer_lent(0, FLW_TRACER_PLAIN, 0x1000, 256, 0);
+    flw_tracer_allocated(0, FLW_TRACER_PLAIN, 0x1000, 256, 0);
     if (pipe(ends) != 0) {
         return 1;
     }
@@ -235,8 +236,8 @@ static int record_beside(void)
     if (child == 0) {
         flw_tracer_forget();
         begin("both.ftrace");
-        flw_tracer_lent(0, FLW_TRACER_PLAIN, 0x2000, 512, 0);
-        flw_tracer_lent(0, FLW_TRACER_PLAIN, 0x3000, 512, 0);
+        flw_tracer_allocated(0, FLW_TRACER_PLAIN, 0x2000, 512, 0);
+        flw_tracer_allocated(0, FLW_TRACER_PLAIN, 0x3000, 512, 0);
         flw_tracer_finish();
         _exit(write(ends[1], &byte, 1) == 1 ? 0 : 1);
     }
@@ -280,7 +281,7 @@ static int record_and_die(void)
     struct stat facts;
     begin("killed.ftrace");
     for (uint64_t i = 0; i < BEFORE_KILL; i++) {
-        flw_tracer_lent(0, FLW_TRACER_PLAIN, 0x10000 + i * 4096, 4096, 0);
+        flw_tracer_allocated(0, FLW_TRACER_PLAIN, 0x10000 + i * 4096, 4096, 0);
     }
     for (off_t before = -1; stat("killed.ftrace", &facts) == 0; before = facts.st_size) {
         if (facts.st_size > 2000 && facts.st_size == before) {
@@ -289,7 +290,7 @@ static int record_and_die(void)
         nanosleep(&(struct timespec){.tv_nsec = 999999999}, NULL);
     }
     for (uint64_t i = 0; i < AT_KILL; i++) {
-        flw_tracer_lent(0, FLW_TRACER_PLAIN, 0x90000000 + i * 4096, 4096, 0);
+        flw_tracer_allocated(0, FLW_TRACER_PLAIN, 0x90000000 + i * 4096, 4096, 0);
     }
     (void)kill(getpid(), SIGKILL);
     return 0;
@@ -314,7 +315,7 @@ static void *turn_between_places(void *argument)
     uint64_t base = (uint64_t)(uintptr_t)argument << 32;
     for (uint64_t i = 1; i <= 20000; i++) {
         unsigned place = (unsigned)(i / 16 % 3);
-        flw_tracer_lent(place, FLW_TRACER_PLAIN, base + i * 4096, 4096, i / 64 % 5);
+        flw_tracer_allocated(place, FLW_TRACER_PLAIN, base + i * 4096, 4096, i / 64 % 5);
         flw_tracer_freed(place, base + i * 4096, 0);
     }
     return NULL;
@@ -330,7 +331,7 @@ static int record_turning(void)
         return 1;
     }
     begin("turn.ftrace");
-    flw_tracer_lent(0, FLW_TRACER_PLAIN, 4096, 4096, 0);
+    flw_tracer_allocated(0, FLW_TRACER_PLAIN, 4096, 4096, 0);
     for (uintptr_t i = 0; i < TURNING; i++) {
         if (pthread_create(&threads[i], NULL, turn_between_places, (void *)(i + 1)) != 0) {
             return 2;
@@ -342,7 +343,9 @@ static int record_turning(void)
         (void)pthread_join(threads[i], NULL);
     }
     flw_tracer_sum(&counts);
-    return counts.failed_files == 1 && counts.file_count == 2 && counts.lent_count >= 20001 ? 0 : 3;
+    return counts.failed_files == 1 && counts.file_count == 2 && counts.allocated_count >= 20001
+               ? 0
+               : 3;
 }
 
 static void threads_may_turn_while_files_fail_and_end(void **state)
@@ -370,7 +373,7 @@ static int record_to(const char *path, const char *line)
     begin(path);
     errno = 77;
     for (uint64_t i = 0; i < 300000; i++) { /* more than a ring holds */
-        flw_tracer_lent(0, FLW_TRACER_PLAIN, 0x10000 + i * 4096, 4096, 0);
+        flw_tracer_allocated(0, FLW_TRACER_PLAIN, 0x10000 + i * 4096, 4096, 0);
     }
     bool keeps_errno = errno == 77;
     flw_tracer_finish();
@@ -385,7 +388,7 @@ static int record_to(const char *path, const char *line)
         fprintf(stderr, "'%s' is not in: %s\n", line, text);
         return 2;
     }
-    return keeps_errno && counts.failed_files == 1 && counts.lent_count == 300000 ? 0 : 3;
+    return keeps_errno && counts.failed_files == 1 && counts.allocated_count == 300000 ? 0 : 3;
 }
 
 static int record_to_full_disk(void)

@@ -68,12 +68,12 @@ struct workload {
     struct rounded rounded;
     uint64_t shapes[SHAPES];
     uint64_t random, now_ns, lag_ns, step;
-    uint64_t lent_bytes, used_bytes, peak_lent_bytes, peak_used_bytes, rounded_bytes,
+    uint64_t allocated_bytes, used_bytes, peak_allocated_bytes, peak_used_bytes, rounded_bytes,
         peak_rounded_bytes, class_bytes, peak_class_bytes;
 };
 
 struct figures {
-    double over_lent, over_used, rounded_over_used, rounding;
+    double over_allocated, over_used, rounded_over_used, rounding;
     uint64_t peak_used_bytes;
 };
 
@@ -130,7 +130,7 @@ static void advance(struct workload *w, uint64_t ns)
 
 /* ---- blocks */
 
-static void lend(struct workload *w, uint64_t bytes, uint64_t steps, enum stream_name stream)
+static void allocate(struct workload *w, uint64_t bytes, uint64_t steps, enum stream_name stream)
 {
     static unsigned next;
     while (w->slots[next % SLOTS].block != NULL) {
@@ -138,9 +138,10 @@ static void lend(struct workload *w, uint64_t bytes, uint64_t steps, enum stream
     }
     struct slot *slot = &w->slots[next % SLOTS];
     *slot = (struct slot){.bytes = bytes, .until = w->step + steps, .stream = stream};
-    w->lent_bytes += bytes;
+    w->allocated_bytes += bytes;
     w->used_bytes += bytes; /* now: the call may wait for the device */
-    w->peak_lent_bytes = w->lent_bytes > w->peak_lent_bytes ? w->lent_bytes : w->peak_lent_bytes;
+    w->peak_allocated_bytes =
+        w->allocated_bytes > w->peak_allocated_bytes ? w->allocated_bytes : w->peak_allocated_bytes;
     w->peak_used_bytes = w->used_bytes > w->peak_used_bytes ? w->used_bytes : w->peak_used_bytes;
     assert_int_equal(fallow_host_alloc(w->host, bytes, &slot->block), FALLOW_OK);
     unsigned power = log2_up(bytes);
@@ -160,12 +161,12 @@ static void lend(struct workload *w, uint64_t bytes, uint64_t steps, enum stream
 }
 
 /* The copy is given to its stream, and right after it the block is freed. */
-static void give_back(struct workload *w, struct slot *slot)
+static void free_block(struct workload *w, struct slot *slot)
 {
     flw_sim_range range = {.address = (uintptr_t)slot->block, .bytes = slot->bytes};
     assert_int_equal(w->sim.touch(w->streams[slot->stream], &range, 1), 0);
     assert_int_equal(fallow_host_free(w->host, slot->block, w->streams[slot->stream]), FALLOW_OK);
-    w->lent_bytes -= slot->bytes;
+    w->allocated_bytes -= slot->bytes;
     w->rounded_bytes -= 1ull << log2_up(slot->bytes);
     w->class_bytes -= class_of(slot->bytes);
     w->queue[w->queue_end++] =
@@ -177,7 +178,7 @@ static void give_due_back(struct workload *w)
 {
     for (unsigned i = 0; i < SLOTS; i++) {
         if (w->slots[i].block != NULL && w->slots[i].until <= w->step) {
-            give_back(w, &w->slots[i]);
+            free_block(w, &w->slots[i]);
         }
     }
 }
@@ -188,13 +189,13 @@ static void one_step(struct workload *w)
 {
     uint64_t layer = w->step % 1000;
     for (uint64_t n = between(w, 6, 20); n > 0; n--) {
-        lend(w, spread(w, 1 * KIB, 64 * KIB), 0, INPUT);
+        allocate(w, spread(w, 1 * KIB, 64 * KIB), 0, INPUT);
     }
-    lend(w, between(w, 2 * KIB, 256 * KIB), 1, INPUT);
+    allocate(w, between(w, 2 * KIB, 256 * KIB), 1, INPUT);
     if (between(w, 0, 9) < 4) { /* a sequence leaves the device for a while */
         uint64_t bytes = spread(w, 64 * KIB, 4 * MIB), steps = between(w, 5, 120);
         for (uint64_t n = between(w, 1, 12); n > 0; n--) {
-            lend(w, bytes, steps, between(w, 0, 1) ? SWAP_OUT : SWAP_IN);
+            allocate(w, bytes, steps, between(w, 0, 1) ? SWAP_OUT : SWAP_IN);
         }
     }
     if (layer == 0) { /* another model: sizes of its own, the same in each layer */
@@ -203,7 +204,7 @@ static void one_step(struct workload *w)
         }
     }
     if (layer < LAYERS) { /* three chunks at a time */
-        lend(w, w->shapes[layer % SHAPES], 2, WEIGHTS);
+        allocate(w, w->shapes[layer % SHAPES], 2, WEIGHTS);
     }
     give_due_back(w);
     advance(w, STEP_NS);
@@ -241,22 +242,22 @@ static struct figures run(uint64_t lag_ns, uint32_t slack_percent)
     fallow_host_stats_init(&stats);
     assert_int_equal(fallow_host_validate(w->host), FALLOW_OK);
     assert_int_equal(fallow_host_get_stats(w->host, &stats), FALLOW_OK);
-    assert_int_equal(stats.peak_requested_bytes, w->peak_lent_bytes);
+    assert_int_equal(stats.peak_requested_bytes, w->peak_allocated_bytes);
     struct figures figures = {
-        .over_lent = (double)stats.peak_reserved_bytes / (double)w->peak_lent_bytes,
+        .over_allocated = (double)stats.peak_reserved_bytes / (double)w->peak_allocated_bytes,
         .over_used = (double)stats.peak_reserved_bytes / (double)w->peak_used_bytes,
         .rounded_over_used = (double)w->rounded.made_bytes / (double)w->peak_used_bytes,
-        .rounding = (double)w->peak_rounded_bytes / (double)w->peak_lent_bytes,
+        .rounding = (double)w->peak_rounded_bytes / (double)w->peak_allocated_bytes,
         .peak_used_bytes = w->peak_used_bytes};
     char slack[16];
     snprintf(slack, sizeof slack, slack_percent == UINT32_MAX ? "any" : "10");
     print_message("%6.1f %6s %9.0f %9.0f %9.0f %7.3f %7.3f %9.3f %7.3f %8.3f %6" PRIu64 " %6" PRIu64
                   " %7" PRIu64 " %8" PRIu64 "\n",
-                  (double)lag_ns / 1e6, slack, (double)w->peak_lent_bytes / (double)MIB,
+                  (double)lag_ns / 1e6, slack, (double)w->peak_allocated_bytes / (double)MIB,
                   (double)w->peak_used_bytes / (double)MIB,
-                  (double)stats.peak_reserved_bytes / (double)MIB, figures.over_lent,
+                  (double)stats.peak_reserved_bytes / (double)MIB, figures.over_allocated,
                   figures.over_used, figures.rounded_over_used, figures.rounding,
-                  (double)w->peak_class_bytes / (double)w->peak_lent_bytes, stats.grow_count,
+                  (double)w->peak_class_bytes / (double)w->peak_allocated_bytes, stats.grow_count,
                   stats.release_count, stats.event_count, stats.alloc_count);
     fallow_host_destroy(w->host);
     fallow_pool_destroy(pool);
@@ -276,7 +277,7 @@ static void a_mixed_workload_wastes_little(void **state)
         struct figures figures = run(lags_ns[i], 0);
         assert_true(figures.over_used <= MOST_RATIO);
         /* Where work is done before the next step, nothing but what is allocated need be held. */
-        assert_true(lags_ns[i] >= STEP_NS || figures.over_lent <= MOST_RATIO);
+        assert_true(lags_ns[i] >= STEP_NS || figures.over_allocated <= MOST_RATIO);
     }
     (void)run(2500000, UINT32_MAX);
 }

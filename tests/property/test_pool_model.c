@@ -293,7 +293,7 @@ static void step_drain(struct flw_model *model)
         fprintf(stderr,
                 "left: reserved %llu, live %llu, cached %llu, pending %llu, captured %llu\n",
                 (unsigned long long)stats.reserved_bytes, (unsigned long long)stats.live_bytes,
-                (unsigned long long)stats.cached_bytes, (unsigned long long)stats.pending_bytes,
+                (unsigned long long)stats.cached_bytes, (unsigned long long)stats.deferred_bytes,
                 (unsigned long long)stats.captured_bytes);
     }
     flw_model_expect(model, stats.reserved_bytes == 0, "trim of an idle pool leaves nothing",

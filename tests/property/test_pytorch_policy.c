@@ -272,7 +272,7 @@ static void run_random_program(const struct flw_pytorch_settings *settings, uint
     assert_int_equal(device.region_count, 0);
 }
 
-static void random_programs_keep_the_invariants_and_lend_no_byte_twice(void **state)
+static void random_programs_keep_the_invariants_and_give_no_byte_twice(void **state)
 {
     uint64_t seed = flw_test_seed("pytorch_policy");
     struct flw_pytorch_settings settings = flw_pytorch_standard;
@@ -329,7 +329,7 @@ static void a_seed_that_does_not_add_up_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest always[] = {
-        cmocka_unit_test(random_programs_keep_the_invariants_and_lend_no_byte_twice),
+        cmocka_unit_test(random_programs_keep_the_invariants_and_give_no_byte_twice),
         cmocka_unit_test(a_full_device_gives_cached_segments_back_before_it_fails),
         cmocka_unit_test(a_seed_that_does_not_add_up_is_refused),
         cmocka_unit_test(a_block_is_free_when_its_recorded_free_is_complete),

@@ -32,8 +32,8 @@ static void make_file(char *path)
     close(fd);
 }
 
-static void lend(struct player *player, const struct flw_trace_block *block, uint32_t number,
-                 uint32_t tag)
+static void allocate(struct player *player, const struct flw_trace_block *block, uint32_t number,
+                     uint32_t tag)
 {
     fallow_request request;
     CUstream stream = player->streams[block->stream];
@@ -57,7 +57,7 @@ static void play(struct player *player, const struct flw_trace *trace)
         uint32_t tag = flw_trace_walk_context(trace, &walk, trace->initial_count + i)->tag;
         CUstream stream = player->streams[event->stream];
         if (event->op == FLW_TRACE_ALLOC) {
-            lend(player, &trace->blocks[event->block], event->block, tag);
+            allocate(player, &trace->blocks[event->block], event->block, tag);
         } else if (event->op == FLW_TRACE_FREE) {
             assert_int_equal(fallow_free(player->api.pool, player->blocks[event->block], stream),
                              FALLOW_OK);
@@ -193,7 +193,7 @@ static void begin_player(struct player *player, const struct flw_trace *played)
     player->blocks = calloc(played->block_count, sizeof *player->blocks);
     assert_non_null(player->blocks);
     for (uint32_t i = 0; i < played->initial_count; i++) {
-        lend(player, &played->blocks[i], i, 0);
+        allocate(player, &played->blocks[i], i, 0);
     }
 }
 

@@ -91,7 +91,7 @@ static void check_contents(struct program *p, const struct block *block)
            FALLOW_OK);
 }
 
-static void step_lend(struct program *p)
+static void step_alloc(struct program *p)
 {
     static const size_t sizes[] = {300, 5000, 70000, 400000, MIB + 1, 2 * MIB, 5 * MIB};
     fallow_request request;
@@ -294,7 +294,7 @@ static void step(struct program *p)
         step_free(p);
         break;
     default:
-        step_lend(p);
+        step_alloc(p);
         break;
     }
 }

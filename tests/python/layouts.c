@@ -68,7 +68,7 @@ static void print_stats(void)
     FIELD(fallow_stats, misuse_count);
     FIELD(fallow_stats, oom_count);
     FIELD(fallow_stats, cached_bytes);
-    FIELD(fallow_stats, pending_bytes);
+    FIELD(fallow_stats, deferred_bytes);
     FIELD(fallow_stats, captured_bytes);
     FIELD(fallow_stats, host_bytes);
     FIELD(fallow_stats, live_count);
@@ -103,12 +103,12 @@ static void print_report(void)
     FIELD(fallow_oom_report, requested_bytes);
     FIELD(fallow_oom_report, free_bytes);
     FIELD(fallow_oom_report, largest_free_bytes);
-    FIELD(fallow_oom_report, pending_bytes);
+    FIELD(fallow_oom_report, deferred_bytes);
     FIELD(fallow_oom_report, captured_bytes);
     FIELD(fallow_oom_report, device_free_bytes);
     FIELD(fallow_oom_report, fragmentation);
-    FIELD(fallow_oom_report, rung_count);
-    FIELD(fallow_oom_report, rung_ns);
+    FIELD(fallow_oom_report, stage_count);
+    FIELD(fallow_oom_report, stage_ns);
     FIELD(fallow_oom_report, owner_count);
     FIELD(fallow_oom_report, reserved_0);
     FIELD(fallow_oom_report, owners);

@@ -21,7 +21,7 @@ def setUpModule():
 
 
 class Torch(unittest.TestCase):
-    def test_the_pair_lends_and_every_hook_is_set(self):
+    def test_the_pair_allocates_and_every_hook_is_set(self):
         fake = fakes.torch()
         with fakes.installed(torch=fake):
             allocator = fallow.enable_torch()
@@ -99,7 +99,7 @@ class Torch(unittest.TestCase):
 
 
 class Cupy(unittest.TestCase):
-    def test_the_allocator_lends_and_raises_on_null(self):
+    def test_the_allocator_allocates_and_raises_on_null(self):
         fake = fakes.cupy()
         with fakes.installed(cupy=fake):
             malloc = fallow.enable_cupy()
@@ -127,7 +127,7 @@ class Cupy(unittest.TestCase):
 
 
 class Numba(unittest.TestCase):
-    def test_the_manager_lends_by_both_bindings(self):
+    def test_the_manager_allocates_by_both_bindings(self):
         for uses_binding in (False, True):
             package, cuda, cudadrv, driver = fakes.numba(uses_binding)
             with fakes.installed(numba=package, numba__cuda=cuda, numba__cuda__cudadrv=cudadrv,
@@ -169,7 +169,7 @@ class Numba(unittest.TestCase):
 
 
 class Rmm(unittest.TestCase):
-    def test_the_resource_lends_on_the_stream(self):
+    def test_the_resource_allocates_on_the_stream(self):
         fake = fakes.rmm()
         with fakes.installed(rmm=fake):
             resource = fallow.enable_rmm()

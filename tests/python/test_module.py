@@ -115,7 +115,7 @@ class Pools(unittest.TestCase):
     def setUpClass(cls):
         fallow.configure(driver="sim", limit="256M")
 
-    def test_lent_returned_counted_and_reported(self):
+    def test_allocated_freed_counted_and_reported(self):
         lib = fallow._lib()
         before = fallow.stats().get("alloc_count", 0)
         address = lib.fallow_torch_alloc(5000, 0, None)

@@ -58,7 +58,7 @@ static void expect(bool holds, const char *what)
 #define EXPECT(expression) expect((expression), #expression)
 
 /* Sizes that miss: growth, trimming, new streams, and so driver calls. */
-static void *lend_and_return(void *argument)
+static void *alloc_and_free(void *argument)
 {
     unsigned random = *(const unsigned *)argument;
     while (!atomic_load(&stops)) {
@@ -169,7 +169,7 @@ int main(int argc, char **argv)
     begin();
     for (unsigned i = 0; i < POOL_THREADS; i++) {
         seeds[i] = i + 1;
-        EXPECT(pthread_create(&threads[count++], NULL, lend_and_return, &seeds[i]) == 0);
+        EXPECT(pthread_create(&threads[count++], NULL, alloc_and_free, &seeds[i]) == 0);
     }
     for (unsigned i = 0; i < CALL_THREADS; i++) {
         EXPECT(pthread_create(&threads[count++], NULL, call_driver, NULL) == 0);

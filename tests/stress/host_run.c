@@ -62,7 +62,7 @@ static size_t any_size(struct worker *worker)
 }
 
 /* The CPU writes a block when it has it: the ends say whose it is. */
-static void lend(struct worker *worker, struct held *held)
+static void allocate(struct worker *worker, struct held *held)
 {
     void *block = NULL;
     size_t bytes = any_size(worker);
@@ -88,7 +88,7 @@ static void use(struct worker *worker, const struct held *held, CUstream stream,
     }
 }
 
-static void give_back(struct worker *worker, struct held *held)
+static void free_block(struct worker *worker, struct held *held)
 {
     struct shared *shared = worker->shared;
     uint64_t r = next_random(worker);
@@ -138,14 +138,14 @@ static void *work(void *argument)
         if (next_random(worker) % 64 == 0) {
             upkeep(worker);
         } else if (held->block == NULL) {
-            lend(worker, held);
+            allocate(worker, held);
         } else {
-            give_back(worker, held);
+            free_block(worker, held);
         }
     }
     for (unsigned i = 0; i < HELD; i++) {
         if (worker->held[i].block != NULL) {
-            give_back(worker, &worker->held[i]);
+            free_block(worker, &worker->held[i]);
         }
     }
     return NULL;
@@ -197,7 +197,7 @@ struct flw_host_result flw_host_run(struct flw_sim *sim, const struct flw_host_r
     expect(&workers[0], status, "the last trim");
     expect(&workers[0], fallow_host_validate(shared.host), "the last validate");
     expect(&workers[0], fallow_host_get_stats(shared.host, &stats), "stats");
-    result.refused_count += stats.reserved_bytes != 0 || stats.pending_bytes != 0 ||
+    result.refused_count += stats.reserved_bytes != 0 || stats.deferred_bytes != 0 ||
                             stats.peak_reserved_bytes > LIMIT_BYTES;
     fallow_host_destroy(shared.host);
     flw_sim_ledger ledger = flw_sim_read_ledger(sim);

@@ -26,7 +26,7 @@ static void must(bool holds)
     }
 }
 
-static void *lend(fallow_pool *pool)
+static void *allocate(fallow_pool *pool)
 {
     void *ptr = NULL;
     must(fallow_alloc(pool, BLOCK, NULL, &ptr) == FALLOW_OK);
@@ -51,16 +51,16 @@ static bool comes_too_early(fallow_pool *pool, const char *sentence)
 {
     static void *blocks[MANY];
     bool is_early = false;
-    void *warm = lend(pool), *ptr = lend(pool);
+    void *warm = allocate(pool), *ptr = allocate(pool);
     for (unsigned i = 0; i < MANY; i++) {
-        blocks[i] = lend(pool);
+        blocks[i] = allocate(pool);
     }
     must(fallow_free(pool, warm, NULL) == FALLOW_OK && fallow_free(pool, ptr, NULL) == FALLOW_OK);
     for (unsigned i = 0; i < MANY; i++) {
         must(fallow_free(pool, blocks[i], NULL) == FALLOW_OK);
     }
     for (unsigned i = 0; i < MORE && !is_early; i++) {
-        is_early = lend(pool) == ptr;
+        is_early = allocate(pool) == ptr;
     }
     if (is_early) {
         fprintf(stderr, "scenario: %s\n", sentence);

@@ -45,7 +45,7 @@ static fallow_pool *make_pool(size_t limit_bytes)
     return pool;
 }
 
-static void *lend(fallow_pool *pool, size_t bytes, fallow_stream stream)
+static void *allocate(fallow_pool *pool, size_t bytes, fallow_stream stream)
 {
     void *ptr = NULL;
     expect(fallow_alloc(pool, bytes, stream, &ptr) == FALLOW_OK && ptr != NULL,
@@ -55,7 +55,7 @@ static void *lend(fallow_pool *pool, size_t bytes, fallow_stream stream)
 
 static void free_twice(fallow_pool *pool, size_t bytes, fallow_stream stream)
 {
-    void *warm = lend(pool, bytes, stream), *ptr = lend(pool, bytes, stream);
+    void *warm = allocate(pool, bytes, stream), *ptr = allocate(pool, bytes, stream);
     expect(fallow_free(pool, warm, stream) == FALLOW_OK, "a free is refused");
     expect(fallow_free(pool, ptr, stream) == FALLOW_OK, "a free is refused");
     expect(fallow_free(pool, ptr, stream) == FALLOW_INVALID_POINTER, "a double free is accepted");
@@ -65,16 +65,16 @@ static void free_twice(fallow_pool *pool, size_t bytes, fallow_stream stream)
 
 static void check_sizes(fallow_pool *pool, fallow_stream stream)
 {
-    void *warm = lend(pool, 4096, stream);
+    void *warm = allocate(pool, 4096, stream);
     expect(fallow_free(pool, warm, stream) == FALLOW_OK, "a free is refused");
-    void *ptr = lend(pool, 4096, stream);
+    void *ptr = allocate(pool, 4096, stream);
     expect(fallow_free_sized(pool, ptr, 100000, stream) == FALLOW_INVALID_ARGUMENT,
            "a sized free accepts a wrong size");
     expect(fallow_free_sized(pool, ptr, 4096, stream) == FALLOW_OK, "a sized free is refused");
     for (size_t bytes = 1; bytes <= 70000; bytes += bytes < 5000 ? 1 : 251) {
         fallow_block block;
         fallow_block_init(&block);
-        ptr = lend(pool, bytes, stream);
+        ptr = allocate(pool, bytes, stream);
         expect(fallow_block_info(pool, ptr, &block) == FALLOW_OK && block.usable_bytes >= bytes,
                "a block is smaller than what was asked for");
         expect(fallow_free(pool, ptr, stream) == FALLOW_OK, "a free is refused");
@@ -170,7 +170,7 @@ static void check_slab_of_many_streams(const struct flw_sim *sim)
         void *ptr[STREAMS];
         plough(&bed, sim);
         for (int i = 0; i < STREAMS; i++) {
-            ptr[i] = lend(bed.pool, SLOT, bed.stream[0]);
+            ptr[i] = allocate(bed.pool, SLOT, bed.stream[0]);
         }
         for (int i = 0; i < STREAMS; i++) {
             touch(&bed, bed.stream[i], ptr[i], SLOT);
@@ -194,7 +194,7 @@ static void check_held_block_of_retired_stream(const struct flw_sim *sim)
 {
     struct bed bed;
     plough(&bed, sim);
-    void *ptr = lend(bed.pool, RUN, bed.stream[0]);
+    void *ptr = allocate(bed.pool, RUN, bed.stream[0]);
     touch(&bed, bed.stream[0], ptr, RUN);
     order(&bed, bed.stream[0], bed.stream[2]); /* used elsewhere too, before both */
     expect(fallow_record_use(bed.pool, ptr, bed.stream[1]) == FALLOW_OK, "a use is refused");
@@ -219,11 +219,11 @@ static void check_capture_beside_cache(const struct flw_sim *sim)
     CUgraph graph = NULL;
     plough(&bed, sim);
     CUstream stream = bed.stream[0];
-    void *cached = lend(bed.pool, 4096, stream);
+    void *cached = allocate(bed.pool, 4096, stream);
     expect(fallow_free(bed.pool, cached, stream) == FALLOW_OK, "a free is refused");
     must(bed.cu->cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     expect(fallow_capture_begin(bed.pool, stream, &capture) == FALLOW_OK, "a begin is refused");
-    void *captured = lend(bed.pool, 4096, stream);
+    void *captured = allocate(bed.pool, 4096, stream);
     expect(captured != cached, "a capture is given a block of the stream's");
     expect(fallow_free(bed.pool, captured, stream) == FALLOW_OK, "a free is refused");
     must(bed.cu->cuStreamEndCapture(stream, &graph));
@@ -246,7 +246,7 @@ static void check_release_after_retire(const struct flw_sim *sim)
     CUstream captured = bed.stream[0], again = NULL;
     must(bed.cu->cuStreamBeginCapture_v2(captured, CU_STREAM_CAPTURE_MODE_RELAXED));
     expect(fallow_capture_begin(bed.pool, captured, &capture) == FALLOW_OK, "a begin is refused");
-    void *ptr = lend(bed.pool, RUN, captured);
+    void *ptr = allocate(bed.pool, RUN, captured);
     touch(&bed, captured, ptr, RUN);
     expect(fallow_free(bed.pool, ptr, captured) == FALLOW_OK, "a free is refused");
     must(bed.cu->cuStreamEndCapture(captured, &graph));
@@ -304,7 +304,7 @@ static void check_drain_beside_owner(const struct flw_sim *sim)
     }
     for (unsigned turn = 0; turn < DRAIN_TURNS && !is_wrong; turn++) {
         for (unsigned i = 0; i < HELD; i++) {
-            held[i] = lend(bed.pool, i % 4 == 3 ? RUN : 4096, stream);
+            held[i] = allocate(bed.pool, i % 4 == 3 ? RUN : 4096, stream);
             for (unsigned k = 0; k < i; k++) {
                 expect(held[k] != held[i], "a block is allocated twice");
             }

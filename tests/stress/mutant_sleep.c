@@ -54,7 +54,7 @@ static fallow_pool *make_pool(const struct flw_sim *sim, CUstream *out_stream)
     return pool;
 }
 
-static void *lend(fallow_pool *pool, size_t bytes, uint32_t flags, CUstream stream)
+static void *allocate(fallow_pool *pool, size_t bytes, uint32_t flags, CUstream stream)
 {
     fallow_request request;
     void *ptr = NULL;
@@ -71,11 +71,11 @@ static void check_exported_memory(const struct flw_sim *sim)
     fallow_pool *pool = make_pool(sim, &stream);
     fallow_share share;
     fallow_share_init(&share);
-    char *shared = lend(pool, BLOCK_BYTES, FALLOW_REQUEST_EXPORT_FD, stream);
+    char *shared = allocate(pool, BLOCK_BYTES, FALLOW_REQUEST_EXPORT_FD, stream);
     expect(fallow_export(pool, shared, FALLOW_HANDLE_FD, &share) == FALLOW_OK,
            "an export is refused");
     expect(fallow_free(pool, shared, stream) == FALLOW_OK, "a free is refused");
-    char *next = lend(pool, BLOCK_BYTES, 0, stream);
+    char *next = allocate(pool, BLOCK_BYTES, 0, stream);
     expect(next + BLOCK_BYTES <= shared || shared + share.handle_bytes <= next,
            "memory that importers may have is allocated again");
     close(share.descriptor);
@@ -88,7 +88,7 @@ static void check_hits_asleep(const struct flw_sim *sim)
 {
     CUstream stream;
     fallow_pool *pool = make_pool(sim, &stream);
-    void *kept = lend(pool, 4096, 0, stream), *ptr = NULL;
+    void *kept = allocate(pool, 4096, 0, stream), *ptr = NULL;
     for (int i = 0; i < 2; i++) { /* the next one would be a hit */
         expect(fallow_alloc(pool, 4096, stream, &ptr) == FALLOW_OK, "a block is refused");
         expect(fallow_free(pool, ptr, stream) == FALLOW_OK, "a free is refused");
@@ -108,7 +108,7 @@ static void check_contents(const struct flw_sim *sim)
     fallow_pool *pool = make_pool(sim, &stream);
     fallow_sleep_request request;
     unsigned word = 0x5eed;
-    void *ptr = lend(pool, sizeof word, 0, stream);
+    void *ptr = allocate(pool, sizeof word, 0, stream);
     CUdeviceptr at = (CUdeviceptr)(uintptr_t)ptr;
     must(sim->cu.cuMemcpyHtoD_v2(at, &word, sizeof word));
     fallow_sleep_request_init(&request);

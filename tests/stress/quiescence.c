@@ -74,7 +74,7 @@ static void must(CUresult result, const char *call)
 
 /* ---- the two ways */
 
-static bool lend(struct worker *worker, uint64_t bytes, uint64_t *out)
+static bool take_block(struct worker *worker, uint64_t bytes, uint64_t *out)
 {
     CUdeviceptr pointer = 0;
     void *block = NULL;
@@ -88,7 +88,7 @@ static bool lend(struct worker *worker, uint64_t bytes, uint64_t *out)
     return result == CUDA_SUCCESS;
 }
 
-static void give_back(const struct block *block)
+static void free_block(const struct block *block)
 {
     bool is_done = run.through_pool ? fallow_free(run.pools[block->context],
                                                   (void *)(uintptr_t)block->base, NULL) == FALLOW_OK
@@ -115,11 +115,11 @@ static void allocate(struct worker *worker)
 {
     uint64_t bytes = pick_size(worker), base = 0;
     pthread_rwlock_rdlock(&run.device);
-    bool is_lent = lend(worker, bytes, &base);
+    bool is_live = take_block(worker, bytes, &base);
     pthread_mutex_lock(&run.model.lock);
-    if (!is_lent) {
+    if (!is_live) {
         run.refused++;
-    } else if (!model_lend(&run.model, base, bytes)) {
+    } else if (!model_alloc(&run.model, base, bytes)) {
         run.is_broken = true;
     } else {
         run.blocks[run.block_count++] =
@@ -141,7 +141,7 @@ static void free_one(struct worker *worker)
     }
     pthread_mutex_unlock(&run.model.lock);
     if (block.base != 0) {
-        give_back(&block);
+        free_block(&block);
     }
 }
 
@@ -251,7 +251,7 @@ static void visit_context(struct worker *worker)
     MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     must((CUresult)run.sim.touch(stream, NULL, 0), "work in a new context");
     for (uint64_t n = draw(worker, 400); n > 0; n--) {
-        if (lend(worker, pick_size(worker), &base) && draw(worker, 8) != 0) {
+        if (take_block(worker, pick_size(worker), &base) && draw(worker, 8) != 0) {
             MUST(cuMemFree_v2(base));
         }
     }
@@ -375,7 +375,7 @@ static void begin(void)
 static void end(void)
 {
     for (unsigned i = 0; i < run.block_count; i++) {
-        give_back(&run.blocks[i]);
+        free_block(&run.blocks[i]);
     }
     for (unsigned i = 0; i < run.context_count && run.through_pool; i++) {
         if (fallow_pool_validate(run.pools[i]) != FALLOW_OK) {
@@ -434,7 +434,7 @@ int stress_quiescence(int count, char **words)
     end();
     printf("%llu operations, %llu blocks allocated, %llu stretches of freed ones among them, %llu "
            "refused, %llu graph launches, %llu captures, %llu contexts ended: %s\n",
-           (unsigned long long)run.ops, (unsigned long long)run.model.lent_count,
+           (unsigned long long)run.ops, (unsigned long long)run.model.allocated_count,
            (unsigned long long)run.model.reused_count, (unsigned long long)run.refused,
            (unsigned long long)run.launches, (unsigned long long)run.captures,
            (unsigned long long)run.contexts_ended, run.is_broken ? "BROKEN" : "no rule broken");

@@ -108,7 +108,7 @@ static bool report(struct model *model, const struct model_node *node, uint64_t 
     fprintf(stderr, "quiescence: [0x%llx, +%llu) is allocated while [0x%llx, 0x%llx) of it %s\n",
             (unsigned long long)base, (unsigned long long)bytes, (unsigned long long)node->begin,
             (unsigned long long)node->end,
-            node->is_lent ? "is given to somebody else"
+            node->is_live ? "is given to somebody else"
                           : "may still be used by work given before it was freed");
     model->broken_count++;
     return false;
@@ -120,7 +120,7 @@ static bool check_page(struct model *model, uint64_t page, uint64_t base, uint64
     for (struct model_node **link = page_of(model, page); *link != NULL;) {
         struct model_node *node = *link;
         bool is_touched = node->begin < base + bytes && base < node->end;
-        bool is_over = !node->is_lent && is_done(model, node);
+        bool is_over = !node->is_live && is_done(model, node);
         if (is_touched && !is_over) {
             return report(model, node, base, bytes);
         }
@@ -134,7 +134,7 @@ static bool check_page(struct model *model, uint64_t page, uint64_t base, uint64
     return true;
 }
 
-bool model_lend(struct model *model, uint64_t base, uint64_t bytes)
+bool model_alloc(struct model *model, uint64_t base, uint64_t bytes)
 {
     uint64_t last = (base + bytes - 1) >> PAGE_LOG2;
     for (uint64_t page = base >> PAGE_LOG2; page <= last; page++) {
@@ -148,11 +148,11 @@ bool model_lend(struct model *model, uint64_t base, uint64_t bytes)
         node->base = base;
         node->begin = base > begin ? base : begin;
         node->end = base + bytes < end ? base + bytes : end;
-        node->is_lent = true;
+        node->is_live = true;
         node->next = *head;
         *head = node;
     }
-    model->lent_count++;
+    model->allocated_count++;
     return true;
 }
 
@@ -162,11 +162,11 @@ void model_free(struct model *model, uint64_t base, uint64_t bytes)
     for (uint64_t page = base >> PAGE_LOG2; page <= last; page++) {
         struct model_node *node = *page_of(model, page);
         uint64_t begin = page << PAGE_LOG2;
-        while (!node->is_lent || node->base != base || node->begin < begin ||
+        while (!node->is_live || node->base != base || node->begin < begin ||
                node->begin >= begin + (1ull << PAGE_LOG2)) {
             node = node->next;
         }
-        node->is_lent = false;
+        node->is_live = false;
         for (unsigned i = 0; i < model->stream_count; i++) {
             node->awaits[i] = model->streams[i].given;
         }

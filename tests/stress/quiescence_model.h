@@ -33,7 +33,7 @@ struct model_stream {
 struct model_node {
     struct model_node *next;
     uint64_t begin, end, base;
-    bool is_lent;
+    bool is_live;
     uint64_t awaits[MODEL_STREAMS];
 };
 
@@ -43,14 +43,14 @@ struct model {
     struct model_stream streams[MODEL_STREAMS];
     unsigned stream_count;
     struct model_node *pages[MODEL_PAGES], *unused;
-    uint64_t lent_count, reused_count, broken_count;
+    uint64_t allocated_count, reused_count, broken_count;
 };
 
 /* A piece of work for a stream: an operation, or (graph not NULL) the launch of a graph. False: as much
  * as may be under way is. */
 bool model_give(struct model *model, unsigned stream, CUgraphExec graph);
 /* A block was allocated. False: a rule is broken, and was told. */
-bool model_lend(struct model *model, uint64_t base, uint64_t bytes);
+bool model_alloc(struct model *model, uint64_t base, uint64_t bytes);
 /* A block is about to be freed. */
 void model_free(struct model *model, uint64_t base, uint64_t bytes);
 

@@ -230,16 +230,16 @@ void stress_step(struct worker *worker)
     uint64_t live = settings->live, kind = flw_client_below(client, 1000);
     bool has_more_to_do = settings->sleep || settings->share || settings->foreign;
     bool is_full = client->count >= live || client->count + 8 > client->capacity;
-    bool lends = client->count == 0 || (kind >= 100 && kind < 555 && !is_full);
+    bool allocates = client->count == 0 || (kind >= 100 && kind < 555 && !is_full);
     if (kind < (has_more_to_do ? 6u : 3u)) {
         stress_rare(worker);
     } else if (kind < 10) {
         let_the_device_work(worker);
     } else if (kind < 30) {
         receive_block(worker);
-    } else if (lends && kind >= 100 && kind < 110 && client->put.ops->alloc_batch != NULL) {
+    } else if (allocates && kind >= 100 && kind < 110 && client->put.ops->alloc_batch != NULL) {
         alloc_batch(worker);
-    } else if (lends) {
+    } else if (allocates) {
         alloc_one(worker);
     } else if (kind < 50) {
         send_block(worker);

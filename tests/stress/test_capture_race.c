@@ -17,24 +17,24 @@
 #include "support/pool_under_test.h"
 #include "support/sim.h"
 
-#define LENDERS 2
-#define HELD    16
-#define LEAST   100  /* allocations that have met a capture before the race may end */
-#define MOST    1000 /* times the rounds asked for, where the machine is busy elsewhere */
+#define ALLOCATORS 2
+#define HELD       16
+#define LEAST      100  /* allocations that have met a capture before the race may end */
+#define MOST       1000 /* times the rounds asked for, where the machine is busy elsewhere */
 
 static struct race {
     struct flw_sim sim;
     CUcontext context;
-    CUstream streams[LENDERS];
-    struct flw_overlap *lent;
+    CUstream streams[ALLOCATORS];
+    struct flw_overlap *live;
     const struct flw_put_ops *ops;
     void *pool;
     uint64_t rounds, seed;
     atomic_bool is_over;
-    atomic_uint_least64_t captured_count, lent_count;
+    atomic_uint_least64_t captured_count, allocated_count;
 } race;
 
-struct lender {
+struct allocator {
     pthread_t thread;
     unsigned index;
     uint64_t random;
@@ -60,44 +60,45 @@ static uint64_t next_random(uint64_t *state)
     return *state;
 }
 
-static void give_back(struct lender *lender, unsigned i)
+static void free_block(struct allocator *allocator, unsigned i)
 {
-    if (lender->held[i].ptr != NULL) {
-        flw_overlap_release(race.lent, (uint64_t)(uintptr_t)lender->held[i].ptr,
-                            lender->held[i].bytes);
-        require(race.ops->free(race.pool, lender->held[i].ptr, race.streams[lender->index]) ==
+    if (allocator->held[i].ptr != NULL) {
+        flw_overlap_release(race.live, (uint64_t)(uintptr_t)allocator->held[i].ptr,
+                            allocator->held[i].bytes);
+        require(race.ops->free(race.pool, allocator->held[i].ptr, race.streams[allocator->index]) ==
                     FALLOW_OK,
                 "a free was refused");
-        lender->held[i].ptr = NULL;
+        allocator->held[i].ptr = NULL;
     }
 }
 
-static void *lend(void *context)
+static void *allocate(void *context)
 {
     static const size_t sizes[] = {300, 5000, 60000, 900000, 3 << 20};
-    struct lender *lender = context;
+    struct allocator *allocator = context;
     fallow_block info;
     memset(&info, 0, sizeof info);
     info.struct_size = sizeof info;
     require(race.sim.cu.cuCtxSetCurrent(race.context) == CUDA_SUCCESS, "no context");
     while (!atomic_load(&race.is_over)) {
-        uint64_t random = next_random(&lender->random);
+        uint64_t random = next_random(&allocator->random);
         unsigned i = random % HELD;
         size_t bytes = sizes[(random >> 8) % (sizeof sizes / sizeof *sizes)];
         void *ptr = NULL;
-        give_back(lender, i);
-        require(race.ops->alloc(race.pool, bytes, race.streams[lender->index], &ptr) == FALLOW_OK,
+        free_block(allocator, i);
+        require(race.ops->alloc(race.pool, bytes, race.streams[allocator->index], &ptr) ==
+                    FALLOW_OK,
                 "no block");
-        require(flw_overlap_claim(race.lent, (uint64_t)(uintptr_t)ptr, bytes), "an overlap");
+        require(flw_overlap_claim(race.live, (uint64_t)(uintptr_t)ptr, bytes), "an overlap");
         require(race.ops->block_info(race.pool, ptr, &info) == FALLOW_OK, "a block is not known");
         require(info.requested_bytes == bytes, "a block is another's");
         atomic_fetch_add(&race.captured_count, info.state == FALLOW_BLOCK_CAPTURED);
-        atomic_fetch_add(&race.lent_count, 1);
-        lender->held[i].ptr = ptr;
-        lender->held[i].bytes = bytes;
+        atomic_fetch_add(&race.allocated_count, 1);
+        allocator->held[i].ptr = ptr;
+        allocator->held[i].bytes = bytes;
     }
     for (unsigned i = 0; i < HELD; i++) {
-        give_back(lender, i);
+        free_block(allocator, i);
     }
     return NULL;
 }
@@ -111,13 +112,13 @@ static void pause_a_while(uint64_t random)
 
 static void run(void)
 {
-    struct lender lenders[LENDERS];
+    struct allocator lenders[ALLOCATORS];
     uint64_t random = race.seed * 2 + 1;
     memset(lenders, 0, sizeof lenders);
-    for (unsigned i = 0; i < LENDERS; i++) {
+    for (unsigned i = 0; i < ALLOCATORS; i++) {
         lenders[i].index = i;
         lenders[i].random = random + 77 * (i + 1);
-        require(pthread_create(&lenders[i].thread, NULL, lend, &lenders[i]) == 0, "no thread");
+        require(pthread_create(&lenders[i].thread, NULL, allocate, &lenders[i]) == 0, "no thread");
     }
     for (uint64_t round = 0; round < race.rounds || (atomic_load(&race.captured_count) < LEAST &&
                                                      round < race.rounds * MOST);
@@ -132,7 +133,7 @@ static void run(void)
         pause_a_while(next_random(&random));
     }
     atomic_store(&race.is_over, true);
-    for (unsigned i = 0; i < LENDERS; i++) {
+    for (unsigned i = 0; i < ALLOCATORS; i++) {
         pthread_join(lenders[i].thread, NULL);
     }
 }
@@ -153,11 +154,11 @@ int main(int count, char **words)
     config.limit_bytes = 8ull << 30; /* a capture can take nothing that a stream still orders */
     stats.struct_size = sizeof stats;
     race.ops = &flw_put_fallow;
-    race.lent = flw_overlap_create();
-    require(race.ops != NULL && race.lent != NULL && flw_sim_open(&race.sim), "no bed");
+    race.live = flw_overlap_create();
+    require(race.ops != NULL && race.live != NULL && flw_sim_open(&race.sim), "no bed");
     race.context = flw_sim_begin(&race.sim, NULL);
     require(race.ops->create(&race.sim.cu, &config, &race.pool) == FALLOW_OK, "no pool");
-    for (unsigned i = 0; i < LENDERS; i++) {
+    for (unsigned i = 0; i < ALLOCATORS; i++) {
         require(race.sim.cu.cuStreamCreate(&race.streams[i], CU_STREAM_NON_BLOCKING) ==
                     CUDA_SUCCESS,
                 "no stream");
@@ -168,13 +169,13 @@ int main(int count, char **words)
     require(stats.live_count == 0 && stats.captured_bytes == 0,
             "something is left allocated or captured");
     printf("%llu captures or more under %llu allocations, %llu of them captured\n",
-           (unsigned long long)race.rounds, (unsigned long long)atomic_load(&race.lent_count),
+           (unsigned long long)race.rounds, (unsigned long long)atomic_load(&race.allocated_count),
            (unsigned long long)atomic_load(&race.captured_count));
     require(atomic_load(&race.captured_count) >= LEAST, "too few allocations met a capture");
     race.ops->destroy(race.pool);
     flw_sim_ledger ledger = flw_sim_read_ledger(&race.sim);
     require(ledger.given_bytes == 0 && ledger.event_count == 0, "the device has something left");
-    flw_overlap_destroy(race.lent);
+    flw_overlap_destroy(race.live);
     flw_sim_close(&race.sim);
     return 0;
 }

@@ -18,7 +18,7 @@
 
 #define STRANGERS  2
 #define REMEMBERED 64 /* handles that a stranger keeps */
-#define LENDS \
+#define ALLOCATES \
     64             /* one of so many captures allocates: what it takes comes back late. The other
                          capture lasts as long */
 #define LEAST   20 /* joins of strangers before the race may end */
@@ -71,7 +71,7 @@ static void *own(void *context)
         require(is_one_of(race.ops->capture_join(capture, race.streams[1]), FALLOW_INVALID_CAPTURE,
                           FALLOW_OK),
                 "the owner's second stream");
-        if (i % LENDS == 0) {
+        if (i % ALLOCATES == 0) {
             require(race.ops->alloc(race.pool, 5000, race.streams[0], &ptr) == FALLOW_OK,
                     "no block");
             require(race.ops->free(race.pool, ptr, race.streams[0]) == FALLOW_OK, "no free");
@@ -108,7 +108,7 @@ static void *interfere(void *argument)
                     "an old handle's release");
             atomic_fetch_add(&race.refused_count, status == FALLOW_INVALID_CAPTURE);
         }
-        unsigned turn = atomic_load(&race.round) / LENDS;
+        unsigned turn = atomic_load(&race.round) / ALLOCATES;
         if (turn < REMEMBERED && remembered[turn] == NULL) {
             remembered[turn] = present; /* for good: it gets as old as the race */
         }
@@ -130,7 +130,7 @@ static void *keep_one_open(void *argument)
         require(race.ops->block_info(race.pool, ptr, &info) == FALLOW_OK, "an unknown block");
         require(info.state == FALLOW_BLOCK_CAPTURED, "a stranger ended the other capture");
         require(race.ops->free(race.pool, ptr, stream) == FALLOW_OK, "no captured free");
-        while (!atomic_load(&race.is_over) && atomic_load(&race.round) / LENDS <= i) {
+        while (!atomic_load(&race.is_over) && atomic_load(&race.round) / ALLOCATES <= i) {
             sched_yield();
         }
         require(race.ops->capture_end(capture) == FALLOW_OK, "the other capture had ended");

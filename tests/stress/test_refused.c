@@ -34,7 +34,7 @@
 static struct {
     struct flw_sim sim;
     fallow_pool *pool;
-    struct flw_overlap *lent;
+    struct flw_overlap *live;
     CUcontext context;
     CUstream streams[OWNERS];
     atomic_bool is_over;
@@ -60,10 +60,10 @@ static void hear(void *context, fallow_log_level level, const char *message)
     }
 }
 
-static void give_back(void *block, uint64_t bytes, CUstream stream)
+static void free_block(void *block, uint64_t bytes, CUstream stream)
 {
     if (block != NULL) {
-        flw_overlap_release(bed.lent, (uint64_t)(uintptr_t)block, bytes);
+        flw_overlap_release(bed.live, (uint64_t)(uintptr_t)block, bytes);
         expect(fallow_free(bed.pool, block, stream) == FALLOW_OK, "a free was refused");
     }
 }
@@ -77,19 +77,19 @@ static void *trade(void *argument)
     expect(bed.sim.cu.cuCtxSetCurrent(bed.context) == CUDA_SUCCESS, "no context");
     while (!atomic_load_explicit(&bed.is_over, memory_order_relaxed)) {
         uint64_t draw = flw_random_next(&random), i = draw % KEPT;
-        give_back(kept[i], bytes[i], stream);
+        free_block(kept[i], bytes[i], stream);
         kept[i] = NULL;
         bytes[i] = (draw >> 8) % 4 != 0 ? 1 + (draw >> 16) % 3000 : 1 + (draw >> 16) % (6u << 20);
         fallow_status status = fallow_alloc(bed.pool, bytes[i], stream, &kept[i]);
         expect(status == FALLOW_OK, "an allocation failed");
         if (status == FALLOW_OK) {
-            expect(flw_overlap_claim(bed.lent, (uint64_t)(uintptr_t)kept[i], bytes[i]),
+            expect(flw_overlap_claim(bed.live, (uint64_t)(uintptr_t)kept[i], bytes[i]),
                    "two blocks overlap");
         }
         atomic_fetch_add_explicit(&bed.trades, 1, memory_order_relaxed);
     }
     for (unsigned i = 0; i < KEPT; i++) {
-        give_back(kept[i], bytes[i], stream);
+        free_block(kept[i], bytes[i], stream);
     }
     return NULL;
 }
@@ -131,8 +131,8 @@ static fallow_stats read_stats(void)
 static bool begin(void)
 {
     fallow_pool_config config;
-    bed.lent = flw_overlap_create();
-    if (bed.lent == NULL || !flw_sim_open(&bed.sim)) {
+    bed.live = flw_overlap_create();
+    if (bed.live == NULL || !flw_sim_open(&bed.sim)) {
         return false;
     }
     bed.context = flw_sim_begin(&bed.sim, NULL);
@@ -194,6 +194,6 @@ int main(int count, char **words)
     fallow_pool_destroy(bed.pool);
     printf("%llu trades, %u failures\n", (unsigned long long)atomic_load(&bed.trades),
            atomic_load(&bed.failures));
-    flw_overlap_destroy(bed.lent);
+    flw_overlap_destroy(bed.live);
     return atomic_load(&bed.failures) == 0 ? 0 : 1;
 }

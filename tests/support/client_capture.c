@@ -24,7 +24,7 @@ static bool is_expected(const struct flw_client *client, fallow_status status, c
     return true;
 }
 
-static fallow_status lend(struct flw_client *client, struct flw_client_block *block)
+static fallow_status allocate(struct flw_client *client, struct flw_client_block *block)
 {
     const struct flw_put *put = &client->put;
     CUstream stream = client->streams[block->home];
@@ -56,7 +56,7 @@ static fallow_status work(struct flw_client *client, const struct flw_client_cap
     for (unsigned i = 0; i < steps && client->count < client->capacity; i++) {
         struct flw_client_block block = {.home = stream, .is_captured = true};
         block.size_bytes = 1 + flw_client_below(client, how->most_bytes);
-        fallow_status status = lend(client, &block);
+        fallow_status status = allocate(client, &block);
         if (status != FALLOW_OK) {
             return status;
         }

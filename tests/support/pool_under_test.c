@@ -37,7 +37,7 @@ static fallow_status alloc_aligned(void *pool, size_t size, size_t align, fallow
     return fallow_alloc_aligned(pool, size, align, stream, out_ptr);
 }
 
-static fallow_status give_back(void *pool, void *ptr, fallow_stream stream)
+static fallow_status free_block(void *pool, void *ptr, fallow_stream stream)
 {
     return fallow_free(pool, ptr, stream);
 }
@@ -172,7 +172,7 @@ const struct flw_put_ops flw_put_fallow = {
     .destroy = destroy,
     .alloc = alloc,
     .alloc_aligned = alloc_aligned,
-    .free = give_back,
+    .free = free_block,
     .free_sized = free_sized,
     .record_use = record_use,
     .retire = retire,

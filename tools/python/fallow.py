@@ -105,7 +105,7 @@ class Stats(ctypes.Structure):
             "requested_bytes live_bytes reserved_bytes peak_requested_bytes peak_live_bytes "
             "peak_reserved_bytes alloc_count free_count zero_size_count hit_count event_count "
             "steal_count wait_count driver_call_count remap_count remap_wait_count grow_count "
-            "trim_count lost_streams misuse_count oom_count cached_bytes pending_bytes "
+            "trim_count lost_streams misuse_count oom_count cached_bytes deferred_bytes "
             "captured_bytes host_bytes live_count"
         ).split()
     ] + [("stream_count", ctypes.c_uint32), ("uses_vmm", ctypes.c_uint8), ("uses_membarrier", ctypes.c_uint8),
@@ -136,13 +136,13 @@ class OomReport(ctypes.Structure):
             (name, ctypes.c_uint64)
             for name in (
                 "size_bytes limit_bytes reserved_bytes requested_bytes free_bytes largest_free_bytes "
-                "pending_bytes captured_bytes device_free_bytes"
+                "deferred_bytes captured_bytes device_free_bytes"
             ).split()
         ]
         + [
             ("fragmentation", ctypes.c_double),
-            ("rung_count", ctypes.c_uint64 * 12),
-            ("rung_ns", ctypes.c_uint64 * 12),
+            ("stage_count", ctypes.c_uint64 * 12),
+            ("stage_ns", ctypes.c_uint64 * 12),
             ("owner_count", ctypes.c_uint32),
             ("reserved_0", ctypes.c_uint32),
             ("owners", Owner * 8),
@@ -460,7 +460,7 @@ def report(device=None):
                     "  last failure: %s of %s; in use %s, largest hole %s, waiting %s, graphs %s"
                     % (
                         _mib(oom.size_bytes), _mib(oom.limit_bytes), _mib(oom.requested_bytes),
-                        _mib(oom.largest_free_bytes), _mib(oom.pending_bytes), _mib(oom.captured_bytes),
+                        _mib(oom.largest_free_bytes), _mib(oom.deferred_bytes), _mib(oom.captured_bytes),
                     )
                 )
                 for owner in oom.owners[: oom.owner_count]:

@@ -138,7 +138,7 @@ void flw_tcache_bind(struct flw_tcache *cache, struct flw_heap *heap, struct flw
 {
     cache->domain = domain;
     cache->hot.stream = domain->stream;
-    cache->hot.lender = domain->lender;
+    cache->hot.stream_number = domain->stream_number;
     cache->hot.mask = heap->map.mask;
     cache->hot.units = heap->map.units;
     cache->hot.spans = heap->map.spans;
@@ -275,22 +275,22 @@ struct flw_span *flw_tcache_withdraw_run(struct flw_tcache *cache, struct flw_he
 }
 
 /* All of them whole runs: one, too. */
-static bool is_limbo_of_one_class(const struct flw_tcache *cache)
+static bool are_open_frees_of_one_class(const struct flw_tcache *cache)
 {
     uint32_t differ = 0;
-    for (uint64_t i = 1; i < cache->limbo_count; i++) {
-        differ |= (uint32_t)cache->limbo_bins[i] ^ cache->limbo_bins[0];
+    for (uint64_t i = 1; i < cache->open_free_count; i++) {
+        differ |= (uint32_t)cache->open_free_bins[i] ^ cache->open_free_bins[0];
     }
     return differ == 0;
 }
 
-static void put_limbo_sorted(struct flw_tcache *cache, struct flw_heap *heap)
+static void put_open_frees_sorted(struct flw_tcache *cache, struct flw_heap *heap)
 {
-    struct flw_slot *slots[FLW_LIMBO_SLOTS];
-    uint8_t classes[FLW_LIMBO_SLOTS];
-    uint32_t ends[FLW_CLASS_COUNT + 1] = {0}, count = (uint32_t)cache->limbo_count;
+    struct flw_slot *slots[FLW_OPEN_FREE_SLOTS];
+    uint8_t classes[FLW_OPEN_FREE_SLOTS];
+    uint32_t ends[FLW_CLASS_COUNT + 1] = {0}, count = (uint32_t)cache->open_free_count;
     for (uint32_t i = 0; i < count; i++) {
-        const struct flw_span *span = flw_slot_span(&heap->map, cache->limbo[i]);
+        const struct flw_span *span = flw_slot_span(&heap->map, cache->open_frees[i]);
         bool is_slab = span->kind == FLW_SPAN_SLAB;
         classes[i] = is_slab ? span->u.slab.class_index : FLW_CLASS_COUNT;
         ends[classes[i]]++;
@@ -299,7 +299,7 @@ static void put_limbo_sorted(struct flw_tcache *cache, struct flw_heap *heap)
         ends[c] += ends[c - 1];
     }
     for (uint32_t i = count; i-- > 0;) {
-        slots[--ends[classes[i]]] = cache->limbo[i]; /* now where the class begins */
+        slots[--ends[classes[i]]] = cache->open_frees[i]; /* now where the class begins */
     }
     for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
         if (ends[c + 1] > ends[c]) {
@@ -307,41 +307,42 @@ static void put_limbo_sorted(struct flw_tcache *cache, struct flw_heap *heap)
         }
     }
     for (uint32_t i = ends[FLW_CLASS_COUNT]; i < count; i++) {
-        flw_heap_put_whole(heap, cache->domain, flw_slot_span(&heap->map, slots[i]));
+        flw_heap_put_dedicated(heap, cache->domain, flw_slot_span(&heap->map, slots[i]));
     }
 }
 
 /* Slots of one class go together. */
-bool flw_tcache_flush_limbo(struct flw_tcache *cache, struct flw_heap *heap)
+bool flw_tcache_flush_open_frees(struct flw_tcache *cache, struct flw_heap *heap)
 {
-    if (cache->limbo_count == 0) {
+    if (cache->open_free_count == 0) {
         return false;
     }
-    bool is_of_one = is_limbo_of_one_class(cache);
-    if (is_of_one && cache->limbo_bins[0] == flw_bin_offset(FLW_CLASS_COUNT)) {
-        for (uint64_t i = 0; i < cache->limbo_count; i++) {
-            flw_heap_put_whole(heap, cache->domain, flw_slot_span(&heap->map, cache->limbo[i]));
+    bool is_of_one = are_open_frees_of_one_class(cache);
+    if (is_of_one && cache->open_free_bins[0] == flw_bin_offset(FLW_CLASS_COUNT)) {
+        for (uint64_t i = 0; i < cache->open_free_count; i++) {
+            flw_heap_put_dedicated(heap, cache->domain,
+                                   flw_slot_span(&heap->map, cache->open_frees[i]));
         }
     } else if (is_of_one) {
-        const struct flw_span *slab = flw_slot_span(&heap->map, cache->limbo[0]);
-        flw_heap_put_slots(heap, cache->domain, slab->u.slab.class_index, cache->limbo,
-                           (uint32_t)cache->limbo_count);
+        const struct flw_span *slab = flw_slot_span(&heap->map, cache->open_frees[0]);
+        flw_heap_put_slots(heap, cache->domain, slab->u.slab.class_index, cache->open_frees,
+                           (uint32_t)cache->open_free_count);
     } else {
-        put_limbo_sorted(cache, heap);
+        put_open_frees_sorted(cache, heap);
     }
-    heap->open_blocks += cache->limbo_count;
-    heap->open_bytes += (uint64_t)(FLW_LIMBO_BYTES - cache->limbo_left_bytes);
-    cache->limbo_count = 0;
-    cache->limbo_left_bytes = FLW_LIMBO_BYTES;
+    heap->open_blocks += cache->open_free_count;
+    heap->open_bytes += (uint64_t)(FLW_OPEN_FREE_BYTES - cache->open_free_left_bytes);
+    cache->open_free_count = 0;
+    cache->open_free_left_bytes = FLW_OPEN_FREE_BYTES;
     return true;
 }
 
 bool flw_tcache_flush(struct flw_tcache *cache, struct flw_heap *heap)
 {
     bool any = flush_runs(cache, heap);
-    struct flw_domain *owner = flw_tcache_lends_of(cache, heap);
+    struct flw_domain *owner = flw_tcache_allocs_of(cache, heap);
     if (cache->context_id != 0) {
-        any |= flw_tcache_flush_limbo(cache, heap);
+        any |= flw_tcache_flush_open_frees(cache, heap);
     }
     for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
         struct flw_bin *bin = flw_tcache_bin(cache, c);

@@ -64,7 +64,7 @@ struct flw_tcache_hot {
     uint64_t slots_mask;
     const uint16_t *bin_of_size; /* (size - 1) >> 8 -> byte offset of the class's bin */
     struct flw_account *account;
-    uint64_t lender; /* of the domain, as in a loan */
+    uint64_t stream_number; /* of the domain, as in a loan */
 };
 
 struct flw_pool;
@@ -72,8 +72,8 @@ struct flw_ring;
 
 /* What an epoch is closed for at the latest, of one thread or of all: 64 MiB as requested, or so many
  * blocks. */
-#define FLW_LIMBO_SLOTS 256
-#define FLW_LIMBO_BYTES ((int64_t)(64 * FLW_MIB))
+#define FLW_OPEN_FREE_SLOTS 256
+#define FLW_OPEN_FREE_BYTES ((int64_t)(64 * FLW_MIB))
 
 struct flw_tcache {
     struct flw_tcache_hot hot;
@@ -96,15 +96,16 @@ struct flw_tcache {
     /* frees of runs until a look whether a fence is worth recording, of how many (pool/calls/free.c) */
     int64_t fence_left_bytes, fence_step_bytes;
     uint64_t fence_grow_count, fence_credits;
-    uint64_t bin_bytes;   /* sum of capacity * size: the budget that bins have been given */
-    uint64_t occupied;    /* bit i clear: run_sets[i] is empty */
-    uint64_t context_id;  /* context order: of the pool; 0 elsewhere */
-    uint64_t whole_bytes; /* context order: heap.whole_bytes */
-    uint64_t limbo_count;
-    int64_t limbo_left_bytes; /* so much more, as requested, and it goes to the heap */
+    uint64_t bin_bytes;       /* sum of capacity * size: the budget that bins have been given */
+    uint64_t occupied;        /* bit i clear: run_sets[i] is empty */
+    uint64_t context_id;      /* context order: of the pool; 0 elsewhere */
+    uint64_t dedicated_bytes; /* context order: heap.whole_bytes */
+    uint64_t open_free_count;
+    int64_t open_free_left_bytes; /* so much more, as requested, and it goes to the heap */
     _Alignas(64) struct flw_run_set run_sets[FLW_RUN_SETS];
-    struct flw_slot *limbo[FLW_LIMBO_SLOTS];
-    uint16_t limbo_bins[FLW_LIMBO_SLOTS]; /* offsets of their bins: which are of one class */
+    struct flw_slot *open_frees[FLW_OPEN_FREE_SLOTS];
+    uint16_t
+        open_free_bins[FLW_OPEN_FREE_SLOTS]; /* offsets of their bins: which are of one class */
     /* bins follow, each of its own size; see flw_bin_offset */
 };
 
@@ -146,15 +147,15 @@ void flw_tcache_set_open(struct flw_tcache *cache, bool is_open);
 /* lock. Everything in it goes to its domain, stamped. True if there was anything. */
 bool flw_tcache_flush(struct flw_tcache *cache, struct flw_heap *heap);
 /* Whose memory it lends: in context order nobody's. */
-static inline struct flw_domain *flw_tcache_lends_of(const struct flw_tcache *cache,
-                                                     const struct flw_heap *heap)
+static inline struct flw_domain *flw_tcache_allocs_of(const struct flw_tcache *cache,
+                                                      const struct flw_heap *heap)
 {
-    return FLW_UNLIKELY(cache->context_id != 0) ? heap->domains[FLW_NOBODY] : cache->domain;
+    return FLW_UNLIKELY(cache->context_id != 0) ? heap->domains[FLW_UNOWNED] : cache->domain;
 }
 
 /* Owner, inside or under lock, or a drainer; heap lock. What is in limbo goes to its domain, stamped.
  * True if there was anything. */
-bool flw_tcache_flush_limbo(struct flw_tcache *cache, struct flw_heap *heap);
+bool flw_tcache_flush_open_frees(struct flw_tcache *cache, struct flw_heap *heap);
 
 /* Owner, inside or under lock; heap lock. No run is in it afterwards: where other threads share the
  * domain they go into the depot, for the one that lends what this one takes back; else to the heap.
@@ -228,8 +229,8 @@ static inline bool flw_tcache_push_run(struct flw_tcache *cache, struct flw_span
             return false;
         }
     }
-    run->u.run.ticket = atomic_load_explicit(&cache->domain->ticket, memory_order_relaxed) -
-                        FLW_MUTANT(STAMP_CACHED_RUN_EARLY);
+    run->u.run.seq = atomic_load_explicit(&cache->domain->seq, memory_order_relaxed) -
+                     FLW_MUTANT(CACHED_RUN_MARKED_EARLY);
     set->runs[place] = run;
     set->key++;
     cache->run_bytes = run_bytes;

@@ -23,14 +23,14 @@ struct flw_thread {
 
 /* What a thread without a cache uses: a key that no pool has. Written (busy) by every such thread,
  * read by none. */
-static struct flw_tcache_hot no_cache = {.asym = FLW_ASYM_NOBODYS, .key = &flw_no_pool};
+static struct flw_tcache_hot no_cache = {.asym = FLW_ASYM_UNOWNED, .key = &flw_no_pool};
 
 _Thread_local struct flw_tcache_hot *flw_tls_cache __attribute__((tls_model("initial-exec"))) =
     &no_cache;
 /* The table of a thread without caches: every stream leads to the cache that never matches. */
-static struct flw_thread nobody = {.board = {.multiplier = 0, .places = {&no_cache}}};
+static struct flw_thread no_thread = {.board = {.multiplier = 0, .places = {&no_cache}}};
 _Thread_local struct flw_switchboard *flw_tls_board __attribute__((tls_model("initial-exec"))) =
-    &nobody.board;
+    &no_thread.board;
 
 static struct flw_thread *own_thread(void)
 {
@@ -45,7 +45,7 @@ static void on_thread_exit(void *argument)
 {
     struct flw_thread *thread = argument;
     flw_tls_cache = &no_cache;
-    flw_tls_board = &nobody.board;
+    flw_tls_board = &no_thread.board;
     for (uint32_t i = 0; i < 1u << (32 - thread->shift); i++) {
         if (thread->entries[i].cache != NULL) {
             __atomic_load_n(&flw_thread_on_exit, __ATOMIC_ACQUIRE)(thread->entries[i].cache);
@@ -191,7 +191,7 @@ bool flw_thread_add(struct flw_tcache *cache)
 {
     struct flw_thread *thread = own_thread();
     pthread_once(&exit_once, make_exit_key);
-    if (thread == &nobody) {
+    if (thread == &no_thread) {
         thread = calloc(1, sizeof *thread);
         if (thread == NULL || !rebuild(thread, 32 - 6) ||
             pthread_setspecific(exit_key, thread) != 0) {

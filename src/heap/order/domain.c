@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "heap/order/domain.h"
 #include "base/mutant.h"
-#include "heap/space/pending.h"
+#include "heap/space/deferred.h"
 #include "heap/space/run.h"
 #include "heap/space/slab.h"
 #include "heap/state/run_index_inl.h"
@@ -43,10 +43,10 @@ struct flw_domain *flw_domain_create(struct flw_heap *heap, const struct flw_ord
         return NULL;
     }
     struct flw_domain *domain = heap->domains[index];
-    struct flw_pending *waiting = NULL;
-    uint64_t ticket = 1;
+    struct flw_deferred *waiting = NULL;
+    uint64_t seq = 1;
     if (domain != NULL) {
-        ticket = domain->ticket; /* stamps of the place's last owner stay complete */
+        seq = domain->seq; /* stamps of the place's last owner stay complete */
         waiting = domain->waiting;
     } else {
         domain = flw_meta_extend(&heap->objects.meta, sizeof *domain, FLW_LINE_PAIR);
@@ -59,8 +59,8 @@ struct flw_domain *flw_domain_create(struct flw_heap *heap, const struct flw_ord
                                   .stream = stream,
                                   .context = context,
                                   .id = id,
-                                  .ticket = ticket,
-                                  .completed = ticket - 1,
+                                  .seq = seq,
+                                  .completed = seq - 1,
                                   .waiting = waiting};
     while (waiting != NULL) {
         domain->waiting_last = waiting;
@@ -98,40 +98,40 @@ struct flw_domain *flw_domain_next(struct flw_heap *heap, uint32_t *cursor)
 /* ---- completion */
 
 /* Memory that was the domain's and is covered by its completed ticket goes to nobody. */
-static void hand_to_nobody(struct flw_heap *heap, struct flw_domain *domain)
+static void make_unowned(struct flw_heap *heap, struct flw_domain *domain)
 {
-    struct flw_domain *nobody = heap->domains[FLW_NOBODY];
-    if (flw_domain_keeps(heap, domain) || domain == heap->whole) {
+    struct flw_domain *unowned = heap->domains[FLW_UNOWNED];
+    if (flw_domain_keeps(heap, domain) || domain == heap->dedicated) {
         return;
     }
     for (struct flw_span *run; (run = domain->runs.oldest) != NULL;) {
-        if (run->u.run.ticket > domain->completed + FLW_MUTANT(RUN_TO_NOBODY_EARLY)) {
+        if (run->u.run.seq > domain->completed + FLW_MUTANT(RUN_UNOWNED_EARLY)) {
             break;
         }
-        if (flw_run_is_whole(run)) { /* joins nothing; all there have ticket 0 */
-            run->u.run.owner = heap->whole->index;
-            flw_run_index_pass_oldest(&domain->runs, &heap->whole->runs, 0);
+        if (flw_run_is_dedicated(run)) { /* joins nothing; all there have ticket 0 */
+            run->u.run.owner = heap->dedicated->index;
+            flw_run_index_pass_oldest(&domain->runs, &heap->dedicated->runs, 0);
         } else {
             flw_run_index_remove(&domain->runs, run);
-            run->u.run.ticket = 0;
-            run->u.run.owner = FLW_NOBODY;
+            run->u.run.seq = 0;
+            run->u.run.owner = FLW_UNOWNED;
             flw_run_index_by_state(heap, flw_run_join(heap, run));
         }
     }
-    for (struct flw_span *run; (run = domain->wholes.oldest) != NULL;) {
-        if (run->u.run.ticket > domain->completed) {
+    for (struct flw_span *run; (run = domain->dedicated_runs.oldest) != NULL;) {
+        if (run->u.run.seq > domain->completed) {
             break;
         }
-        run->u.run.owner = FLW_NOBODY;
-        flw_run_index_pass_oldest(&domain->wholes, &nobody->wholes, 0);
+        run->u.run.owner = FLW_UNOWNED;
+        flw_run_index_pass_oldest(&domain->dedicated_runs, &unowned->dedicated_runs, 0);
     }
     for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
         for (struct flw_batch *batch; (batch = domain->batches[c].tail) != NULL;) {
-            if (batch->ticket > domain->completed + FLW_MUTANT(BATCH_TO_NOBODY_EARLY)) {
+            if (batch->seq > domain->completed + FLW_MUTANT(BATCH_UNOWNED_EARLY)) {
                 break;
             }
             flw_batch_remove(&domain->batches[c], batch);
-            flw_batch_push(&nobody->batches[c], batch);
+            flw_batch_push(&unowned->batches[c], batch);
         }
     }
 }
@@ -139,12 +139,12 @@ static void hand_to_nobody(struct flw_heap *heap, struct flw_domain *domain)
 void flw_domain_free_place(struct flw_heap *heap, struct flw_domain *domain)
 {
     if (heap->mixed != NULL && domain->ops == &flw_order_stream) {
-        hand_to_nobody(heap, domain); /* what it kept while it was known */
+        make_unowned(heap, domain); /* what it kept while it was known */
     }
     /* Uses of live blocks may name a lost stream: only a synchronisation covers those, or, where
      * streams may die, the fence of each. */
     bool is_over = !domain->is_lost || heap->streams_may_die ||
-                   (domain->sync_ticket != 0 && domain->sync_ticket == domain->completed);
+                   (domain->sync_seq != 0 && domain->sync_seq == domain->completed);
     bool is_done = domain->ops == &flw_order_stream && !domain->is_known && is_over &&
                    domain->capture == 0 && domain->newest == NULL && !domain->is_recording &&
                    domain->naming_count == 0 && domain->unfenced_bytes == 0 &&
@@ -154,19 +154,18 @@ void flw_domain_free_place(struct flw_heap *heap, struct flw_domain *domain)
     }
     if (is_done && domain->cache_count == 0) {
         domain->ops = NULL;
-        domain->completed = domain->ticket++;
+        domain->completed = domain->seq++;
     }
 }
 
-bool flw_domain_complete_unsettled(struct flw_heap *heap, struct flw_domain *domain,
-                                   uint64_t ticket)
+bool flw_domain_complete_unsettled(struct flw_heap *heap, struct flw_domain *domain, uint64_t seq)
 {
-    if (ticket <= domain->completed) {
+    if (seq <= domain->completed) {
         return false;
     }
-    domain->completed = ticket;
+    domain->completed = seq;
     domain->refuses_fences = false;
-    while (domain->oldest != NULL && domain->oldest->ticket <= ticket) {
+    while (domain->oldest != NULL && domain->oldest->seq <= seq) {
         struct flw_fence *fence = domain->oldest;
         domain->oldest = fence->next;
         if (domain->oldest == NULL) {
@@ -177,63 +176,63 @@ bool flw_domain_complete_unsettled(struct flw_heap *heap, struct flw_domain *dom
             flw_fence_drop(heap, fence);
         }
     }
-    hand_to_nobody(heap, domain);
+    make_unowned(heap, domain);
     flw_domain_free_place(heap, domain);
-    return heap->pending_count > 0;
+    return heap->deferred_count > 0;
 }
 
-static void settle(struct flw_heap *heap, struct flw_pending *pending)
+static void settle(struct flw_heap *heap, struct flw_deferred *deferred)
 {
-    struct flw_domain *domain = heap->domains[pending->domain];
-    bool is_complete = pending->own_ticket != 0 && pending->own_ticket <= domain->completed;
+    struct flw_domain *domain = heap->domains[deferred->domain];
+    bool is_complete = deferred->own_seq != 0 && deferred->own_seq <= domain->completed;
     if (!domain->is_known || (is_complete && !flw_domain_keeps(heap, domain))) {
-        domain = heap->domains[FLW_NOBODY];
+        domain = heap->domains[FLW_UNOWNED];
     }
-    heap->pending_bytes -= pending->bytes;
-    heap->pending_count--;
-    if (pending->run != NULL) {
-        flw_heap_put_run_stamped(heap, domain->index, flw_domain_stamp(domain), pending->run);
+    heap->deferred_bytes -= deferred->bytes;
+    heap->deferred_count--;
+    if (deferred->run != NULL) {
+        flw_heap_put_run_at_point(heap, domain->index, flw_domain_free_seq(domain), deferred->run);
     } else {
-        flw_heap_put_block(heap, domain, pending->slot);
+        flw_heap_put_block(heap, domain, deferred->slot);
     }
-    flw_heap_drop_pending(heap, pending);
+    flw_heap_drop_deferred(heap, deferred);
 }
 
 /* Look at one that may be done. True: it was. */
-static bool look_at(struct flw_heap *heap, struct flw_pending *pending)
+static bool look_at(struct flw_heap *heap, struct flw_deferred *deferred)
 {
-    bool is_done = !flw_heap_await_pending(heap, pending);
+    bool is_done = !flw_heap_await_deferred(heap, deferred);
     if (is_done) {
-        settle(heap, pending);
+        settle(heap, deferred);
     }
     return is_done;
 }
 
-bool flw_heap_settle_pendings(struct flw_heap *heap)
+bool flw_heap_settle_deferred(struct flw_heap *heap)
 {
     bool any = false;
     for (uint32_t i = 1; i < heap->domain_end; i++) {
         struct flw_domain *domain = heap->domains[i];
-        while (domain->waiting != NULL && domain->waiting->awaits.ticket <= domain->completed) {
-            struct flw_pending *pending = domain->waiting;
-            domain->waiting = pending->next;
-            any |= look_at(heap, pending);
+        while (domain->waiting != NULL && domain->waiting->awaits.seq <= domain->completed) {
+            struct flw_deferred *deferred = domain->waiting;
+            domain->waiting = deferred->next;
+            any |= look_at(heap, deferred);
         }
     }
-    struct flw_domain *nobody = heap->domains[FLW_NOBODY];
-    struct flw_pending *rest = nobody->waiting;
-    nobody->waiting = NULL;
-    for (struct flw_pending *next; rest != NULL; rest = next) {
+    struct flw_domain *unowned = heap->domains[FLW_UNOWNED];
+    struct flw_deferred *rest = unowned->waiting;
+    unowned->waiting = NULL;
+    for (struct flw_deferred *next; rest != NULL; rest = next) {
         next = rest->next;
         any |= look_at(heap, rest);
     }
     return any;
 }
 
-void flw_domain_complete(struct flw_heap *heap, struct flw_domain *domain, uint64_t ticket)
+void flw_domain_complete(struct flw_heap *heap, struct flw_domain *domain, uint64_t seq)
 {
-    if (flw_domain_complete_unsettled(heap, domain, ticket)) {
-        (void)flw_heap_settle_pendings(heap);
+    if (flw_domain_complete_unsettled(heap, domain, seq)) {
+        (void)flw_heap_settle_deferred(heap);
     }
 }
 
@@ -282,7 +281,7 @@ fallow_status flw_domain_ask_capture(struct flw_heap *heap, struct flw_domain *d
     CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
     CUcontext context = domain->is_foreign ? domain->context : heap->context;
     flw_lock_acquire(&heap->lock);
-    uint64_t recorded = domain->newest != NULL ? domain->newest->ticket : 0;
+    uint64_t recorded = domain->newest != NULL ? domain->newest->seq : 0;
     flw_lock_release(&heap->lock);
     CUresult result = enter_and_ask(heap, domain, context, &capturing);
     if (flw_heap_enter_instead(heap, &section, context, result)) {
@@ -314,9 +313,9 @@ void flw_domain_lose_quietly(struct flw_heap *heap, struct flw_domain *domain)
         atomic_fetch_sub_explicit(&heap->stream_count, 1, memory_order_relaxed);
         atomic_fetch_add_explicit(&heap->count.gone_streams, 1, memory_order_release);
     }
-    domain->cleared = domain->ticket; /* nobody can ask it, and no capture outlives its streams */
+    domain->cleared = domain->seq; /* nobody can ask it, and no capture outlives its streams */
     if (heap->mixed != NULL) {
-        hand_to_nobody(heap, domain); /* what it kept and is complete needs no synchronisation */
+        make_unowned(heap, domain); /* what it kept and is complete needs no synchronisation */
     }
 }
 

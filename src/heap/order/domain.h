@@ -29,14 +29,14 @@ fallow_status flw_domain_ask_capture(struct flw_heap *heap, struct flw_domain *d
 
 /* lock. The domain has done everything up to ticket: its old memory becomes nobody's, and pendings that wait
  * for nothing else go to their owners. */
-void flw_domain_complete(struct flw_heap *heap, struct flw_domain *domain, uint64_t ticket);
-/* lock. The same for one of several, which are settled together. True: flw_heap_settle_pendings is to follow
+void flw_domain_complete(struct flw_heap *heap, struct flw_domain *domain, uint64_t seq);
+/* lock. The same for one of several, which are settled together. True: flw_heap_settle_deferred is to follow
  * the last of them. */
 FALLOW_NODISCARD bool flw_domain_complete_unsettled(struct flw_heap *heap,
-                                                    struct flw_domain *domain, uint64_t ticket);
+                                                    struct flw_domain *domain, uint64_t seq);
 /* Pendings whose stamps are complete go to their owners. True if any did. Cost: one look a domain,
  * and those that may be done. */
-bool flw_heap_settle_pendings(struct flw_heap *heap);
+bool flw_heap_settle_deferred(struct flw_heap *heap);
 
 /* lock. Free the place of a stream's domain that is forgotten and owns nothing any more. */
 void flw_domain_free_place(struct flw_heap *heap, struct flw_domain *domain);

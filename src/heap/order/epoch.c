@@ -250,24 +250,24 @@ CUresult flw_epoch_ask_others(struct flw_heap *heap, const struct flw_fence *fen
 
 uint64_t flw_epoch_begin_sync(struct flw_heap *heap)
 {
-    uint64_t ticket = 0;
+    uint64_t seq = 0;
     if (flw_contexts_count(heap->driver) > 1 || flw_captures_are_open()) {
         return 0;
     }
     flw_lock_acquire(&heap->lock);
     struct flw_domain *domain = heap->context_order;
     if (domain->unfenced_bytes > 0 || domain->newest != NULL) {
-        ticket = domain->ticket++;
+        seq = domain->seq++;
     }
     flw_lock_release(&heap->lock);
-    return ticket;
+    return seq;
 }
 
-void flw_epoch_end_sync(struct flw_heap *heap, uint64_t ticket)
+void flw_epoch_end_sync(struct flw_heap *heap, uint64_t seq)
 {
-    if (ticket != 0) {
+    if (seq != 0) {
         flw_lock_acquire(&heap->lock);
-        flw_domain_complete(heap, heap->context_order, ticket);
+        flw_domain_complete(heap, heap->context_order, seq);
         flw_lock_release(&heap->lock);
     }
 }
@@ -290,7 +290,7 @@ fallow_status flw_epoch_sync(struct flw_heap *heap)
 {
     CUresult result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     flw_lock_acquire(&heap->lock);
-    uint64_t ticket = heap->context_order->ticket++;
+    uint64_t seq = heap->context_order->seq++;
     flw_lock_release(&heap->lock);
     (void)pthread_rwlock_rdlock(&captures.lock);
     (void)pthread_rwlock_rdlock(&contexts.lock);
@@ -307,7 +307,7 @@ fallow_status flw_epoch_sync(struct flw_heap *heap)
     (void)pthread_rwlock_unlock(&contexts.lock);
     (void)pthread_rwlock_unlock(&captures.lock);
     if (result == CUDA_SUCCESS) {
-        flw_epoch_end_sync(heap, ticket);
+        flw_epoch_end_sync(heap, seq);
         return FALLOW_OK;
     }
     return flw_result_is_capture_refusal(result)

@@ -59,7 +59,7 @@ fallow_status flw_epoch_sync(struct flw_heap *heap);
 /* A synchronisation of the context that the caller is about to make covers what was freed before:
  * its ticket; 0: it covers nothing, since other contexts are alive. Takes the lock. */
 uint64_t flw_epoch_begin_sync(struct flw_heap *heap);
-void flw_epoch_end_sync(struct flw_heap *heap, uint64_t ticket);
+void flw_epoch_end_sync(struct flw_heap *heap, uint64_t seq);
 
 /* ---- after a fork: in the child nobody holds anything */
 void flw_epoch_renew_locks(void);

@@ -55,7 +55,7 @@ static bool is_asked_later(const struct flw_heap *heap, const struct flw_domain 
 /* What a fence takes along from its domain, which gets it back if the record fails. */
 struct taken {
     struct flw_fence *fence;
-    uint64_t ticket, unfenced_bytes;
+    uint64_t seq, unfenced_bytes;
     bool has_open_use;
     bool is_asked_later;
 };
@@ -159,7 +159,7 @@ static bool begin_fence(struct flw_heap *heap, struct flw_domain *domain, struct
     if (taken->fence == NULL) {
         return false;
     }
-    taken->ticket = FLW_MUTANT(TICKET_STANDS_STILL) ? domain->ticket : domain->ticket++;
+    taken->seq = FLW_MUTANT(SEQUENCE_STANDS_STILL) ? domain->seq : domain->seq++;
     taken->unfenced_bytes = domain->unfenced_bytes;
     taken->has_open_use = domain->has_open_use;
     taken->is_asked_later = is_asked_later(heap, domain);
@@ -186,19 +186,19 @@ static fallow_status publish_fence(struct flw_heap *heap, struct flw_domain *dom
 {
     struct flw_fence *fence = taken->fence;
     domain->is_recording = false;
-    if (result == CUDA_SUCCESS && taken->ticket <= domain->completed) {
+    if (result == CUDA_SUCCESS && taken->seq <= domain->completed) {
         flw_fence_drop(heap, fence); /* a synchronisation of the context was faster */
         flw_domain_free_place(heap, domain);
         return FALLOW_OK;
     }
     if (result == CUDA_SUCCESS) {
-        fence->ticket = taken->ticket;
+        fence->seq = taken->seq;
         fence->next = NULL;
         *(domain->newest != NULL ? &domain->newest->next : &domain->oldest) = fence;
         domain->newest = fence;
         domain->refuses_fences = false;
         if (!taken->is_asked_later) {
-            domain->cleared = flw_max(domain->cleared, taken->ticket);
+            domain->cleared = flw_max(domain->cleared, taken->seq);
         }
         return FALLOW_OK;
     }

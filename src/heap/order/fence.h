@@ -28,16 +28,16 @@ fallow_status flw_domain_clear(struct flw_heap *heap, struct flw_domain *domain)
 bool flw_heap_poll(struct flw_heap *heap);
 
 /* calls. Wait on the host until `ticket` of the domain is complete; fences first if need be. */
-fallow_status flw_domain_wait(struct flw_heap *heap, struct flw_domain *domain, uint64_t ticket,
+fallow_status flw_domain_wait(struct flw_heap *heap, struct flw_domain *domain, uint64_t seq,
                               uint64_t deadline_ns);
 
 /* calls. Order `taker` after ticket of `donor`, fencing it first if `may_record`. */
 fallow_status flw_domain_order_after(struct flw_heap *heap, struct flw_domain *taker,
-                                     struct flw_domain *donor, uint64_t ticket, bool may_record);
+                                     struct flw_domain *donor, uint64_t seq, bool may_record);
 
 /* lock. Has the taker been ordered after that ticket of the donor's already? */
 bool flw_domain_is_after(const struct flw_domain *taker, const struct flw_domain *donor,
-                         uint64_t ticket);
+                         uint64_t seq);
 
 /* An answer about an event in the pool's own context: only with that can it have gone. */
 fallow_status flw_fence_refuse(struct flw_heap *heap, CUresult result, const char *call);

@@ -6,7 +6,7 @@
 
 #include "heap/order/domain.h"
 #include "heap/order/epoch.h"
-#include "heap/space/pending.h"
+#include "heap/space/deferred.h"
 
 /* ---- what must not happen at once */
 
@@ -159,7 +159,7 @@ static CUresult sync_lost_foreign(struct flw_heap *heap)
          result == CUDA_SUCCESS && (domain = flw_domain_next(heap, &cursor)) != NULL;) {
         flw_lock_acquire(&heap->lock);
         CUcontext context = domain->context;
-        bool is_wanted = domain->sync_ticket != 0 && domain->is_foreign && domain->is_lost;
+        bool is_wanted = domain->sync_seq != 0 && domain->is_foreign && domain->is_lost;
         flw_lock_release(&heap->lock);
         if (is_wanted) {
             result = sync_other(heap, context);
@@ -177,12 +177,10 @@ static fallow_status sync_all(struct flw_heap *heap)
         bool is_covered = domain->ops != NULL && domain->ops != &flw_order_capture &&
                           domain != heap->withheld && (!domain->is_foreign || domain->is_lost);
         /* What reaches a retired stream is stamped with its last fence's ticket: that one stays. */
-        domain->sync_ticket = !is_covered          ? 0
-                              : domain->is_retired ? domain->ticket - 1
-                                                   : domain->ticket++;
+        domain->sync_seq = !is_covered ? 0 : domain->is_retired ? domain->seq - 1 : domain->seq++;
         domain->unfenced_bytes = is_covered ? 0 : domain->unfenced_bytes;
     }
-    flw_heap_begin_sync_of_pendings(heap);
+    flw_heap_begin_sync_of_deferred(heap);
     flw_lock_release(&heap->lock);
     CUresult result = sync_present(heap);
     if (result == CUDA_SUCCESS) {
@@ -191,7 +189,7 @@ static fallow_status sync_all(struct flw_heap *heap)
     if (result != CUDA_SUCCESS) {
         flw_lock_acquire(&heap->lock);
         for (uint32_t i = 1; i < heap->domain_end; i++) {
-            if (heap->domains[i]->sync_ticket != 0) {
+            if (heap->domains[i]->sync_seq != 0) {
                 flw_domain_want_fence(heap->domains[i], 1); /* still, and for all of it */
             }
         }
@@ -199,16 +197,16 @@ static fallow_status sync_all(struct flw_heap *heap)
         return flw_heap_refuse(heap, result, "cuCtxSynchronize");
     }
     flw_lock_acquire(&heap->lock);
-    bool settles = heap->pending_count > 0; /* those too that nothing else completes */
+    bool settles = heap->deferred_count > 0; /* those too that nothing else completes */
     for (uint32_t i = 1; i < heap->domain_end; i++) {
         struct flw_domain *domain = heap->domains[i];
-        if (domain->ops != NULL && domain->sync_ticket > domain->completed) {
-            settles |= flw_domain_complete_unsettled(heap, domain, domain->sync_ticket);
+        if (domain->ops != NULL && domain->sync_seq > domain->completed) {
+            settles |= flw_domain_complete_unsettled(heap, domain, domain->sync_seq);
         }
     }
-    flw_heap_end_sync_of_pendings(heap);
+    flw_heap_end_sync_of_deferred(heap);
     if (settles) {
-        (void)flw_heap_settle_pendings(heap);
+        (void)flw_heap_settle_deferred(heap);
     }
     atomic_store(&heap->has_open_copies, false);
     flw_lock_release(&heap->lock);

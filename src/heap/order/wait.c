@@ -129,7 +129,7 @@ static bool ask_fence(struct flw_heap *heap, struct flw_domain *domain, struct f
                       bool *settles)
 {
     /* lock held on entry and exit, not in between */
-    uint64_t ticket = fence->ticket;
+    uint64_t seq = fence->seq;
     CUevent event = fence->event;
     fence->use_count++;
     flw_lock_release(&heap->lock);
@@ -153,7 +153,7 @@ static bool ask_fence(struct flw_heap *heap, struct flw_domain *domain, struct f
     }
     if (result == CUDA_SUCCESS && settles != NULL) {
         *settles |=
-            flw_domain_complete_unsettled(heap, domain, ticket + FLW_MUTANT(COMPLETES_TOO_MUCH));
+            flw_domain_complete_unsettled(heap, domain, seq + FLW_MUTANT(COMPLETES_TOO_MUCH));
     } else if (result == CUDA_ERROR_CAPTURED_EVENT) {
         void_fence(domain, fence);
     }
@@ -169,7 +169,7 @@ static struct flw_fence *newest_cleared(struct flw_domain *domain)
     if (!flw_domain_has_uncleared(domain)) {
         return domain->newest;
     }
-    for (struct flw_fence *at = domain->oldest; at != NULL && at->ticket <= domain->cleared;
+    for (struct flw_fence *at = domain->oldest; at != NULL && at->seq <= domain->cleared;
          at = at->next) {
         newest = at;
     }
@@ -190,11 +190,11 @@ static bool clear_rest(struct flw_heap *heap, struct flw_domain *domain)
 }
 
 /* As many of the oldest, before that ticket's, as are done. True: any. */
-static bool ask_oldest(struct flw_heap *heap, struct flw_domain *domain, uint64_t ticket,
+static bool ask_oldest(struct flw_heap *heap, struct flw_domain *domain, uint64_t seq,
                        bool *settles)
 {
     unsigned n = 0;
-    while (n < 16 && domain->oldest != NULL && domain->oldest->ticket < ticket &&
+    while (n < 16 && domain->oldest != NULL && domain->oldest->seq < seq &&
            ask_fence(heap, domain, domain->oldest, settles)) {
         n++;
     }
@@ -218,9 +218,9 @@ static bool poll_domain(struct flw_heap *heap, struct flw_domain *domain, bool *
     if (newest == NULL) {
         return false;
     }
-    uint64_t ticket = newest->ticket;
+    uint64_t seq = newest->seq;
     return (may_be_done && ask_fence(heap, domain, newest, settles)) ||
-           ask_oldest(heap, domain, ticket, settles);
+           ask_oldest(heap, domain, seq, settles);
 }
 
 bool flw_heap_poll(struct flw_heap *heap)
@@ -234,17 +234,17 @@ bool flw_heap_poll(struct flw_heap *heap)
             any |= poll_domain(heap, domain, &settles);
         }
     }
-    settles |= heap->pending_count > 0; /* some wait to be looked at */
-    any |= settles && flw_heap_settle_pendings(heap);
+    settles |= heap->deferred_count > 0; /* some wait to be looked at */
+    any |= settles && flw_heap_settle_deferred(heap);
     flw_lock_release(&heap->lock);
     return any;
 }
 
 /* lock. The oldest published fence that covers ticket, held; NULL. */
-static struct flw_fence *hold_fence(struct flw_domain *domain, uint64_t ticket)
+static struct flw_fence *hold_fence(struct flw_domain *domain, uint64_t seq)
 {
     struct flw_fence *fence = domain->oldest;
-    while (fence != NULL && fence->ticket < ticket) {
+    while (fence != NULL && fence->seq < seq) {
         fence = fence->next;
     }
     if (fence != NULL) {
@@ -259,11 +259,11 @@ static struct flw_fence *clear_fence(struct flw_heap *heap, struct flw_domain *d
                                      struct flw_fence *fence, fallow_status *status)
 {
     flw_lock_acquire(&heap->lock);
-    bool is_clear = fence->ticket <= domain->cleared;
+    bool is_clear = fence->seq <= domain->cleared;
     flw_lock_release(&heap->lock);
     *status = is_clear ? FALLOW_OK : flw_domain_clear(heap, domain);
     flw_lock_acquire(&heap->lock);
-    is_clear = *status == FALLOW_OK && fence->ticket <= domain->cleared;
+    is_clear = *status == FALLOW_OK && fence->seq <= domain->cleared;
     if (!is_clear) {
         release_fence(heap, fence);
     }
@@ -274,16 +274,16 @@ static struct flw_fence *clear_fence(struct flw_heap *heap, struct flw_domain *d
 
 /* The same, cleared, and recorded by this thread if need be; where another is at it, its fence is awaited:
  * to record takes a driver call, to go on without the memory may take a growth. */
-static struct flw_fence *find_fence(struct flw_heap *heap, struct flw_domain *domain,
-                                    uint64_t ticket, bool may_record, fallow_status *status)
+static struct flw_fence *find_fence(struct flw_heap *heap, struct flw_domain *domain, uint64_t seq,
+                                    bool may_record, fallow_status *status)
 {
     struct flw_fence *fence = NULL;
     *status = FALLOW_OK;
     struct flw_backoff backoff = {0};
     for (unsigned tries = 0; fence == NULL && *status == FALLOW_OK;) {
         flw_lock_acquire(&heap->lock);
-        fence = hold_fence(domain, ticket);
-        bool is_recording = domain->is_recording, is_done = ticket <= domain->completed;
+        fence = hold_fence(domain, seq);
+        bool is_recording = domain->is_recording, is_done = seq <= domain->completed;
         flw_lock_release(&heap->lock);
         if (fence != NULL || is_done || !may_record) {
             break;
@@ -322,7 +322,7 @@ static CUresult wait_for_event(struct flw_heap *heap, CUevent event, uint64_t de
     }
 }
 
-fallow_status flw_domain_wait(struct flw_heap *heap, struct flw_domain *domain, uint64_t ticket,
+fallow_status flw_domain_wait(struct flw_heap *heap, struct flw_domain *domain, uint64_t seq,
                               uint64_t deadline_ns)
 {
     fallow_status status;
@@ -331,10 +331,10 @@ fallow_status flw_domain_wait(struct flw_heap *heap, struct flw_domain *domain, 
         return FALLOW_WOULD_WAIT;
     }
     while (result == CUDA_ERROR_CAPTURED_EVENT) { /* each time one fence less, or a new one */
-        struct flw_fence *fence = find_fence(heap, domain, ticket, true, &status);
+        struct flw_fence *fence = find_fence(heap, domain, seq, true, &status);
         if (fence == NULL) {
             flw_lock_acquire(&heap->lock);
-            bool is_done = ticket <= domain->completed;
+            bool is_done = seq <= domain->completed;
             flw_lock_release(&heap->lock);
             return is_done ? FALLOW_OK : status;
         }
@@ -352,7 +352,7 @@ fallow_status flw_domain_wait(struct flw_heap *heap, struct flw_domain *domain, 
             forget_events(heap, fence);
         }
         if (result == CUDA_SUCCESS) {
-            flw_domain_complete(heap, domain, fence->ticket);
+            flw_domain_complete(heap, domain, fence->seq);
         } else if (result == CUDA_ERROR_CAPTURED_EVENT) {
             void_fence(domain, fence);
         }
@@ -371,10 +371,10 @@ fallow_status flw_domain_wait(struct flw_heap *heap, struct flw_domain *domain, 
 /* ---- order among domains */
 
 bool flw_domain_is_after(const struct flw_domain *taker, const struct flw_domain *donor,
-                         uint64_t ticket)
+                         uint64_t seq)
 {
-    for (uint32_t i = 0; i < FLW_STAMPS_MAX; i++) {
-        if (taker->after[i].domain == donor->index && taker->after[i].ticket >= ticket) {
+    for (uint32_t i = 0; i < FLW_POINTS_MAX; i++) {
+        if (taker->after[i].domain == donor->index && taker->after[i].seq >= seq) {
             return true;
         }
     }
@@ -382,18 +382,18 @@ bool flw_domain_is_after(const struct flw_domain *taker, const struct flw_domain
 }
 
 /* lock. A place of the donor's, else the oldest. */
-static void note_after(struct flw_domain *taker, const struct flw_domain *donor, uint64_t ticket)
+static void note_after(struct flw_domain *taker, const struct flw_domain *donor, uint64_t seq)
 {
     uint32_t i = 0;
-    while (i < FLW_STAMPS_MAX && taker->after[i].domain != donor->index) {
+    while (i < FLW_POINTS_MAX && taker->after[i].domain != donor->index) {
         i++;
     }
-    if (i == FLW_STAMPS_MAX) {
-        i = taker->after_next++ % FLW_STAMPS_MAX;
-    } else if (taker->after[i].ticket >= ticket) {
+    if (i == FLW_POINTS_MAX) {
+        i = taker->after_next++ % FLW_POINTS_MAX;
+    } else if (taker->after[i].seq >= seq) {
         return;
     }
-    taker->after[i] = (struct flw_stamp){.domain = donor->index, .ticket = ticket};
+    taker->after[i] = (struct flw_point){.domain = donor->index, .seq = seq};
 }
 
 /* Driver calls. By the stream's own context, as a record; see record_fence. */
@@ -418,10 +418,10 @@ static CUresult make_wait(struct flw_heap *heap, const struct flw_domain *taker,
 }
 
 fallow_status flw_domain_order_after(struct flw_heap *heap, struct flw_domain *taker,
-                                     struct flw_domain *donor, uint64_t ticket, bool may_record)
+                                     struct flw_domain *donor, uint64_t seq, bool may_record)
 {
     fallow_status status;
-    struct flw_fence *fence = find_fence(heap, donor, ticket, may_record, &status);
+    struct flw_fence *fence = find_fence(heap, donor, seq, may_record, &status);
     if (fence == NULL) {
         return status;
     }
@@ -429,7 +429,7 @@ fallow_status flw_domain_order_after(struct flw_heap *heap, struct flw_domain *t
         FLW_MUTANT(STEAL_WITHOUT_WAIT) ? CUDA_SUCCESS : make_wait(heap, taker, fence->event);
     flw_lock_acquire(&heap->lock);
     if (result == CUDA_SUCCESS) {
-        note_after(taker, donor, fence->ticket);
+        note_after(taker, donor, fence->seq);
     }
     release_fence(heap, fence);
     flw_lock_release(&heap->lock);

@@ -55,7 +55,7 @@ static bool add_new(struct flw_heap *heap, struct stock *stock, uint64_t units,
     return true;
 }
 
-static void return_stock(struct flw_heap *heap, struct stock *stock)
+static void put_back_stock(struct flw_heap *heap, struct stock *stock)
 {
     for (struct flw_handle *handle = stock->handles, *next; handle != NULL; handle = next) {
         next = handle->next;
@@ -176,9 +176,9 @@ static void keep_mapped(struct flw_heap *heap, struct stock *stock, struct flw_s
         bool is_cut = rest != NULL || units == hole->u.run.unit_count;
         struct flw_domain *withheld = handle != NULL ? flw_heap_withheld(heap) : NULL;
         if (is_cut && handle == NULL) {
-            flw_run_return_unmapped(heap, hole);
+            flw_run_put_back_unmapped(heap, hole);
         } else if (is_cut && withheld != NULL) {
-            flw_heap_put_run_stamped(heap, withheld->index, flw_domain_stamp(withheld), hole);
+            flw_heap_put_run_at_point(heap, withheld->index, flw_domain_free_seq(withheld), hole);
         }
         hole = rest;
     }
@@ -320,7 +320,7 @@ static fallow_status grow_remapping(struct flw_heap *heap, const struct flw_grow
     bool is_spared = is_planned && is_allowed && !request->insists &&
                      flw_refusal_spares(&heap->refused, asked_bytes);
     if (!is_planned || !is_allowed || is_spared || !flw_place_set_aside(heap, &place)) {
-        return_stock(heap, &stock);
+        put_back_stock(heap, &stock);
         flw_lock_release(&heap->lock);
         return is_spared    ? FALLOW_WOULD_WAIT
                : is_allowed ? FALLOW_OUT_OF_HOST_MEMORY
@@ -346,8 +346,8 @@ static fallow_status grow_remapping(struct flw_heap *heap, const struct flw_grow
         flw_heap_note_peak(heap);
         publish_stock(heap, &stock, place.map_begin);
         *out_run = flw_place_settle(heap, &place);
-        if (request->is_whole && *out_run != NULL) {
-            (*out_run)->u.run.is_whole = true;
+        if (request->is_dedicated && *out_run != NULL) {
+            (*out_run)->u.run.is_dedicated = true;
         }
         atomic_fetch_add(&heap->count.grows, 1);
     } else {
@@ -358,7 +358,7 @@ static fallow_status grow_remapping(struct flw_heap *heap, const struct flw_grow
         flw_heap_lower_reserved(heap, missing);
         flw_heap_note_peak(heap); /* what was made before the failure is kept, idle */
         keep_mapped(heap, &stock, place.hole);
-        return_stock(heap, &stock);
+        put_back_stock(heap, &stock);
         flw_run_put_back(heap, place.left);
         flw_run_put_back(heap, place.right);
     }
@@ -401,15 +401,15 @@ static struct flw_span *publish_segment(struct flw_heap *heap, struct flw_segmen
 {
     run->u.run.begin_unit = segment->begin_unit;
     run->u.run.unit_count = segment->unit_count;
-    run->u.run.is_whole = request->is_whole;
+    run->u.run.is_dedicated = request->is_dedicated;
     run->u.run.state = FLW_RUN_BUSY;
     flw_run_open_stretch(segment->edge, run);
     flw_segment_link(heap, segment, run);
-    flw_heap_put_run_stamped(heap, FLW_NOBODY, 0, run); /* joins nothing: it stays this run */
-    if (flw_run_is_whole(run)) {
+    flw_heap_put_run_at_point(heap, FLW_UNOWNED, 0, run); /* joins nothing: it stays this run */
+    if (flw_run_is_dedicated(run)) {
         uint64_t address = flw_run_address(heap, run);
         bool fits = address == segment->address && run->u.run.unit_count >= request->unit_count;
-        return fits ? flw_heap_take_whole(heap, run->u.run.unit_count, run->u.run.unit_count)
+        return fits ? flw_heap_take_dedicated(heap, run->u.run.unit_count, run->u.run.unit_count)
                     : NULL;
     }
     uint64_t gap = flw_run_align_gap(run, request->align_units, heap->base_unit);
@@ -426,7 +426,7 @@ static CUresult acquire_segment(struct flw_heap *heap, uint64_t bytes, uint64_t 
     CUresult result = heap->source.ops->acquire(&heap->source, bytes, out_address);
     if (result == CUDA_SUCCESS &&
         *out_address + bytes - 1 > heap->map.mask) { /* beyond the tables */
-        CUresult kept = heap->source.ops->give_back(&heap->source, *out_address);
+        CUresult kept = heap->source.ops->release_segment(&heap->source, *out_address);
         (void)flw_heap_refuse(heap, kept, "cuMemFree");
         result = CUDA_ERROR_OUT_OF_MEMORY;
     }

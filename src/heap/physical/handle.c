@@ -86,7 +86,7 @@ struct flw_domain *flw_heap_withheld(struct flw_heap *heap)
         if (heap->withheld != NULL) {
             heap->withheld->is_known = true;
             heap->withheld->is_retired = true;
-            heap->withheld->ticket++;
+            heap->withheld->seq++;
         }
     }
     return heap->withheld;

@@ -23,7 +23,7 @@ struct flw_grow_request {
     uint64_t beyond_bytes; /* and so much more than is missing */
     uint32_t handle_types; /* exportable: one handle of its own */
     bool is_single_handle; /* a handle or segment of its own, all of it */
-    bool is_whole;         /* with is_single_handle, or in context order: a whole run */
+    bool is_dedicated;     /* with is_single_handle, or in context order: a whole run */
     bool is_exact;         /* no more than the need */
     bool insists;          /* the driver is asked, whatever it refused before */
 };

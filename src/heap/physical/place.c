@@ -6,7 +6,7 @@
 static struct flw_span *usable(const struct flw_domain *domain, struct flw_span *run)
 {
     bool is_usable = run->u.run.state == FLW_RUN_FREE &&
-                     (run->u.run.owner == FLW_NOBODY ||
+                     (run->u.run.owner == FLW_UNOWNED ||
                       (run->u.run.owner == domain->index && domain->ops->reuses_at_once));
     return is_usable ? run : NULL;
 }
@@ -104,12 +104,12 @@ void flw_run_set_busy(struct flw_heap *heap, struct flw_span *run)
     run->u.run.state = FLW_RUN_BUSY;
 }
 
-void flw_run_return_unmapped(struct flw_heap *heap, struct flw_span *run)
+void flw_run_put_back_unmapped(struct flw_heap *heap, struct flw_span *run)
 {
     run->u.run.state = FLW_RUN_UNMAPPED;
-    run->u.run.ticket = 0;
-    run->u.run.owner = FLW_NOBODY;
-    run->u.run.is_whole = false;
+    run->u.run.seq = 0;
+    run->u.run.owner = FLW_UNOWNED;
+    run->u.run.is_dedicated = false;
     flw_run_index_by_state(heap, flw_run_join(heap, run));
 }
 
@@ -120,18 +120,18 @@ bool flw_place_set_aside(struct flw_heap *heap, struct flw_placement *place)
     if (place->map_end < flw_run_end(hole)) {
         rest = flw_run_split(heap, hole, (uint32_t)(place->map_end - flw_run_begin(hole)));
         if (rest == NULL) {
-            flw_run_return_unmapped(heap, hole);
+            flw_run_put_back_unmapped(heap, hole);
             return false;
         }
-        flw_run_return_unmapped(heap, rest);
+        flw_run_put_back_unmapped(heap, rest);
     }
     if (place->map_begin > flw_run_begin(hole)) {
         rest = flw_run_split(heap, hole, (uint32_t)(place->map_begin - flw_run_begin(hole)));
         if (rest == NULL) {
-            flw_run_return_unmapped(heap, hole);
+            flw_run_put_back_unmapped(heap, hole);
             return false;
         }
-        flw_run_return_unmapped(heap, hole);
+        flw_run_put_back_unmapped(heap, hole);
         place->hole = rest;
     }
     if (place->left != NULL) {
@@ -146,7 +146,7 @@ bool flw_place_set_aside(struct flw_heap *heap, struct flw_placement *place)
 void flw_run_put_back(struct flw_heap *heap, struct flw_span *run)
 {
     if (run != NULL) {
-        flw_heap_put_run_stamped(heap, run->u.run.owner, run->u.run.ticket, run);
+        flw_heap_put_run_at_point(heap, run->u.run.owner, run->u.run.seq, run);
     }
 }
 
@@ -162,32 +162,32 @@ struct flw_span *flw_run_absorb(struct flw_heap *heap, struct flw_span *run, str
 
 struct flw_span *flw_place_settle(struct flw_heap *heap, const struct flw_placement *place)
 {
-    uint32_t front_owner = place->left != NULL ? place->left->u.run.owner : FLW_NOBODY;
-    uint64_t front_ticket = place->left != NULL ? place->left->u.run.ticket : 0;
-    uint32_t back_owner = place->right != NULL ? place->right->u.run.owner : FLW_NOBODY;
-    uint64_t back_ticket = place->right != NULL ? place->right->u.run.ticket : 0;
+    uint32_t front_owner = place->left != NULL ? place->left->u.run.owner : FLW_UNOWNED;
+    uint64_t front_seq = place->left != NULL ? place->left->u.run.seq : 0;
+    uint32_t back_owner = place->right != NULL ? place->right->u.run.owner : FLW_UNOWNED;
+    uint64_t back_seq = place->right != NULL ? place->right->u.run.seq : 0;
     struct flw_span *run =
         flw_run_absorb(heap, flw_run_absorb(heap, place->left, place->hole), place->right);
     struct flw_span *rest;
     if (flw_run_end(run) > place->end) {
         rest = flw_run_split(heap, run, (uint32_t)(place->end - flw_run_begin(run)));
         if (rest != NULL) {
-            flw_heap_put_run_stamped(heap, back_owner, back_ticket, rest);
+            flw_heap_put_run_at_point(heap, back_owner, back_seq, rest);
         } /* else the run is larger than asked for: harmless */
     }
     if (flw_run_begin(run) < place->begin) {
         rest = flw_run_split(heap, run, (uint32_t)(place->begin - flw_run_begin(run)));
         if (rest == NULL) { /* it would begin too early: all of it is the taker's, or nobody's */
-            uint32_t owner = front_owner != FLW_NOBODY ? front_owner : back_owner;
-            flw_heap_put_run_stamped(heap, owner, flw_max(front_ticket, back_ticket), run);
+            uint32_t owner = front_owner != FLW_UNOWNED ? front_owner : back_owner;
+            flw_heap_put_run_at_point(heap, owner, flw_max(front_seq, back_seq), run);
             return NULL;
         }
-        flw_heap_put_run_stamped(heap, front_owner, front_ticket, run);
+        flw_heap_put_run_at_point(heap, front_owner, front_seq, run);
         run = rest;
     }
     run->u.run.state = FLW_RUN_LIVE;
-    run->u.run.owner = FLW_NOBODY;
-    run->u.run.ticket = flw_max(front_ticket, back_ticket); /* of the taker, where not complete */
+    run->u.run.owner = FLW_UNOWNED;
+    run->u.run.seq = flw_max(front_seq, back_seq); /* of the taker, where not complete */
     heap->live_run_bytes += flw_run_bytes(run);
     flw_run_arm_slot(heap, run);
     flw_page_map_set_run(&heap->map, run);

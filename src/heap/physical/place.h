@@ -11,7 +11,7 @@
 /* Out of its index, for a growth or a move at work without the lock. */
 void flw_run_set_busy(struct flw_heap *heap, struct flw_span *run);
 /* Address space only, back to the index. */
-void flw_run_return_unmapped(struct flw_heap *heap, struct flw_span *run);
+void flw_run_put_back_unmapped(struct flw_heap *heap, struct flw_span *run);
 /* As free as it was before it was set aside. NULL: nothing. */
 void flw_run_put_back(struct flw_heap *heap, struct flw_span *run);
 /* Two neighbours as one; either may be NULL. */

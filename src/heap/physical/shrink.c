@@ -53,18 +53,18 @@ static struct flw_span *cut_range(struct flw_heap *heap, struct flw_span *run, u
     return middle;
 }
 
-static bool is_complete_whole(const struct flw_heap *heap, const struct flw_span *run)
+static bool is_complete_dedicated(const struct flw_heap *heap, const struct flw_span *run)
 {
-    return heap->whole != NULL && run->u.run.owner == heap->whole->index;
+    return heap->dedicated != NULL && run->u.run.owner == heap->dedicated->index;
 }
 
 static bool is_idle(const struct flw_heap *heap, const struct flw_span *run)
 {
     const struct flw_domain *owner = heap->domains[run->u.run.owner];
-    return (run->u.run.state == FLW_RUN_FREE || run->u.run.state == FLW_RUN_WHOLE) &&
+    return (run->u.run.state == FLW_RUN_FREE || run->u.run.state == FLW_RUN_DEDICATED) &&
            owner != heap->withheld &&
-           (run->u.run.owner == FLW_NOBODY || is_complete_whole(heap, run) ||
-            (flw_domain_keeps(heap, owner) && run->u.run.ticket <= owner->completed));
+           (run->u.run.owner == FLW_UNOWNED || is_complete_dedicated(heap, run) ||
+            (flw_domain_keeps(heap, owner) && run->u.run.seq <= owner->completed));
 }
 
 /* lock. Is all memory idle from the run on to the unit? */
@@ -92,7 +92,7 @@ static struct flw_span *cut_shared(struct flw_heap *heap, struct flw_span *part,
         }
         if (whole != NULL) {
             whole->u.run.owner = heap->mixed->index;
-            whole->u.run.ticket = heap->mixed->completed;
+            whole->u.run.seq = heap->mixed->completed;
         }
         whole = flw_run_absorb(heap, whole, part);
     }
@@ -111,7 +111,7 @@ struct cuts {
 static void add_cut(struct cuts *cuts, struct flw_span *run)
 {
     cuts->bytes += flw_run_bytes(run);
-    cuts->whole_count += flw_run_is_whole(run);
+    cuts->whole_count += flw_run_is_dedicated(run);
     cuts->runs[cuts->count++] = run;
 }
 
@@ -137,7 +137,7 @@ static void cut_idle(struct flw_heap *heap, const struct flw_domain *domain, uin
         }
         run = next;
     }
-    while ((run = domain->wholes.oldest) != NULL && cuts->count < UNMAP_BATCH &&
+    while ((run = domain->dedicated_runs.oldest) != NULL && cuts->count < UNMAP_BATCH &&
            cuts->bytes < want_bytes) {
         flw_run_set_busy(heap, run);
         add_cut(cuts, run);
@@ -169,13 +169,13 @@ static void cut_idle_shared(struct flw_heap *heap, uint64_t want_bytes, struct c
 /* lock. What is withheld; nobody's memory; where complete memory keeps its owner, then theirs. */
 static void plan_cuts(struct flw_heap *heap, uint64_t want_bytes, struct cuts *cuts)
 {
-    uint32_t nobody = FLW_MUTANT(UNMAPS_BUSY_HANDLE) ? heap->domain_end - 1 : FLW_NOBODY;
+    uint32_t unowned = FLW_MUTANT(UNMAPS_BUSY_HANDLE) ? heap->domain_end - 1 : FLW_UNOWNED;
     cuts->count = cuts->whole_count = 0;
     cuts->bytes = cuts->given_bytes = 0;
     if (heap->withheld != NULL) {
         cut_idle(heap, heap->withheld, want_bytes, cuts);
     }
-    cut_idle(heap, heap->domains[nobody], want_bytes, cuts);
+    cut_idle(heap, heap->domains[unowned], want_bytes, cuts);
     if (heap->mixed != NULL) {
         cut_idle_shared(heap, want_bytes, cuts);
     }
@@ -275,14 +275,14 @@ static uint64_t unmap_cuts(struct flw_heap *heap, struct cuts *cuts)
         if (is_unmapped[i]) {
             struct flw_handle *handle = detach_handle(heap, run);
             handle->is_mapped = false;
-            bool is_unwanted = flw_run_is_whole(run) && !heap->refused.is_refused;
+            bool is_unwanted = flw_run_is_dedicated(run) && !heap->refused.is_refused;
             given = handle->is_exported || is_unwanted ? handle : NULL;
             if (given == NULL) {
                 flw_handle_link_idle(heap, handle);
             }
             atomic_fetch_add(&heap->count.remaps, 1);
             done_bytes += flw_run_bytes(run);
-            flw_run_return_unmapped(heap, run);
+            flw_run_put_back_unmapped(heap, run);
         } else {
             flw_run_put_back(heap, run);
         }
@@ -322,7 +322,7 @@ uint64_t flw_heap_unmap_idle(struct flw_heap *heap, uint64_t want_bytes)
 {
     uint32_t whole_count;
     uint64_t given_bytes, done_bytes = unmap_idle(heap, want_bytes, &whole_count, &given_bytes);
-    atomic_fetch_add(&heap->given_wholes, whole_count);
+    atomic_fetch_add(&heap->released_dedicated, whole_count);
     return done_bytes;
 }
 
@@ -332,7 +332,7 @@ void flw_heap_forget_idle(struct flw_heap *heap)
     flw_lock_acquire(&heap->lock);
     while (cuts.count > 0) {
         cuts = (struct cuts){0};
-        cut_idle(heap, heap->domains[FLW_NOBODY], UINT64_MAX, &cuts);
+        cut_idle(heap, heap->domains[FLW_UNOWNED], UINT64_MAX, &cuts);
         if (heap->mixed != NULL) {
             cut_idle_shared(heap, UINT64_MAX, &cuts);
         }
@@ -345,7 +345,7 @@ void flw_heap_forget_idle(struct flw_heap *heap)
             } else {
                 flw_heap_drop_handle(heap, handle);
             }
-            flw_run_return_unmapped(heap, cuts.runs[i]);
+            flw_run_put_back_unmapped(heap, cuts.runs[i]);
         }
     }
     flw_lock_release(&heap->lock);
@@ -452,7 +452,7 @@ static uint64_t give_segment_back(struct flw_heap *heap, struct flw_segment *seg
 {
     uint64_t bytes = flw_align_up((uint64_t)segment->unit_count << FLW_UNIT_LOG2,
                                   heap->source.granularity_bytes);
-    CUresult result = heap->source.ops->give_back(&heap->source, segment->address);
+    CUresult result = heap->source.ops->release_segment(&heap->source, segment->address);
     bool is_taken = flw_heap_refuse(heap, result, "cuMemFree") == FALLOW_OK;
     flw_lock_acquire(&heap->lock);
     if (is_taken) {
@@ -487,7 +487,7 @@ static uint64_t release_one_segment(struct flw_heap *heap)
 }
 
 /* lock. The segment of a LIVE whole run, which is free memory from now on, set aside, and nobody's. */
-static struct flw_segment *withhold_whole(struct flw_heap *heap, struct flw_span *run)
+static struct flw_segment *withhold_dedicated(struct flw_heap *heap, struct flw_span *run)
 {
     struct flw_segment *segment = heap->segments.newest;
     while (segment->begin_unit != run->u.run.begin_unit) {
@@ -497,7 +497,7 @@ static struct flw_segment *withhold_whole(struct flw_heap *heap, struct flw_span
     flw_slot_set_word(flw_span_slot(&heap->map, run, 0), 0);
     run->u.run.state = FLW_RUN_BUSY;
     run->u.run.owner = heap->withheld->index;
-    run->u.run.ticket = flw_domain_stamp(heap->withheld);
+    run->u.run.seq = flw_domain_free_seq(heap->withheld);
     return segment;
 }
 
@@ -506,7 +506,7 @@ bool flw_heap_evict(struct flw_heap *heap, struct flw_span *run)
     struct flw_driver_section section;
     bool is_inside = flw_heap_enter_driver(heap, &section);
     flw_lock_acquire(&heap->lock);
-    struct flw_segment *segment = withhold_whole(heap, run);
+    struct flw_segment *segment = withhold_dedicated(heap, run);
     if (is_inside) {
         unlink_segment(heap, segment);
     } else {

@@ -24,7 +24,7 @@ void flw_run_arm_slot(struct flw_heap *heap, struct flw_span *run)
 {
     struct flw_slot *slot = flw_span_slot(&heap->map, run, 0);
     run->base = (uint64_t)run->u.run.begin_unit << FLW_UNIT_LOG2;
-    flw_slot_set_loan(slot, 0);
+    flw_slot_set_allocation(slot, 0);
     flw_slot_set_word(slot, heap->map.base + run->base);
 }
 
@@ -34,17 +34,17 @@ static struct flw_run_index *index_of(const struct flw_heap *heap, const struct 
     return &heap->domains[run->u.run.owner]->runs;
 }
 
-static struct flw_run_index *wholes_of(const struct flw_heap *heap, const struct flw_span *run)
+static struct flw_run_index *dedicated_of(const struct flw_heap *heap, const struct flw_span *run)
 {
-    return &heap->domains[run->u.run.owner]->wholes;
+    return &heap->domains[run->u.run.owner]->dedicated_runs;
 }
 
 void flw_run_unindex(struct flw_heap *heap, struct flw_span *run)
 {
     if (run->u.run.state == FLW_RUN_FREE) {
         flw_run_index_remove(index_of(heap, run), run);
-    } else if (run->u.run.state == FLW_RUN_WHOLE) {
-        flw_run_index_remove(wholes_of(heap, run), run);
+    } else if (run->u.run.state == FLW_RUN_DEDICATED) {
+        flw_run_index_remove(dedicated_of(heap, run), run);
     } else {
         FLW_ASSERT(run->u.run.state == FLW_RUN_UNMAPPED);
         flw_run_index_remove(&heap->range.unmapped, run);
@@ -87,7 +87,7 @@ static inline bool may_join(const struct flw_heap *heap, const struct flw_span *
     }
     /* With one stream "nobody's" and "its own" are the same to it: keeping them apart only
      * splinters. */
-    return heap->absorbs_nobody && neighbour->u.run.owner == FLW_NOBODY &&
+    return heap->absorbs_unowned && neighbour->u.run.owner == FLW_UNOWNED &&
            flw_domain_is_stream(heap->domains[run->u.run.owner]);
 }
 
@@ -98,15 +98,14 @@ struct flw_span *flw_run_join(struct flw_heap *heap, struct flw_span *run)
     if (may_join(heap, run, right)) {
         flw_run_unindex(heap, right);
         run->u.run.unit_count += right->u.run.unit_count;
-        run->u.run.ticket = flw_max(run->u.run.ticket, right->u.run.ticket);
+        run->u.run.seq = flw_max(run->u.run.seq, right->u.run.seq);
         flw_run_merge(heap, right);
     }
     if (may_join(heap, run, left)) {
         flw_run_unindex(heap, left);
         left->u.run.unit_count += run->u.run.unit_count;
-        left->u.run.ticket = FLW_MUTANT(JOIN_DROPS_STAMP)
-                                 ? flw_min(run->u.run.ticket, left->u.run.ticket)
-                                 : flw_max(run->u.run.ticket, left->u.run.ticket);
+        left->u.run.seq = FLW_MUTANT(JOIN_DROPS_POINT) ? flw_min(run->u.run.seq, left->u.run.seq)
+                                                       : flw_max(run->u.run.seq, left->u.run.seq);
         left->u.run.owner = run->u.run.owner;
         flw_run_merge(heap, run);
         run = left;
@@ -116,8 +115,7 @@ struct flw_span *flw_run_join(struct flw_heap *heap, struct flw_span *run)
 
 static inline bool is_alike(const struct flw_run_part *run, const struct flw_run_part *other)
 {
-    return other->state == FLW_RUN_FREE && other->owner == run->owner &&
-           other->ticket == run->ticket;
+    return other->state == FLW_RUN_FREE && other->owner == run->owner && other->seq == run->seq;
 }
 
 /* A free run goes into its owner's index with its neighbours. One that has the same stamp keeps its
@@ -151,54 +149,55 @@ static inline void index_joined(struct flw_heap *heap, struct flw_span *run)
 }
 
 /* One that is never cut; in context order it is alone in its stretch. */
-static FLW_NOINLINE void index_whole(struct flw_heap *heap, struct flw_span *run)
+static FLW_NOINLINE void index_dedicated(struct flw_heap *heap, struct flw_span *run)
 {
-    bool is_of_handle = heap->whole == NULL;
-    run->u.run.state = is_of_handle ? FLW_RUN_WHOLE : FLW_RUN_FREE;
-    flw_run_index_insert(is_of_handle ? wholes_of(heap, run) : index_of(heap, run), run);
+    bool is_of_handle = heap->dedicated == NULL;
+    run->u.run.state = is_of_handle ? FLW_RUN_DEDICATED : FLW_RUN_FREE;
+    flw_run_index_insert(is_of_handle ? dedicated_of(heap, run) : index_of(heap, run), run);
 }
 
-static inline void put_stamped(struct flw_heap *heap, struct flw_domain *domain, uint64_t ticket,
-                               struct flw_span *run)
+static inline void put_run_at_point(struct flw_heap *heap, struct flw_domain *domain, uint64_t seq,
+                                    struct flw_span *run)
 {
     struct flw_run_part *part = &run->u.run;
-    FLW_ASSERT(part->state != FLW_RUN_FREE && part->state != FLW_RUN_WHOLE);
+    FLW_ASSERT(part->state != FLW_RUN_FREE && part->state != FLW_RUN_DEDICATED);
     uint32_t owner = domain->index;
-    if (ticket <= domain->completed && !flw_domain_keeps(heap, domain)) { /* nobody's own too */
-        owner = flw_run_is_whole(run) && heap->whole != NULL ? heap->whole->index : FLW_NOBODY;
-        ticket = 0;
-    } else if (ticket == domain->ticket) { /* an open stamp: the next fence is wanted */
+    if (seq <= domain->completed && !flw_domain_keeps(heap, domain)) { /* nobody's own too */
+        owner = flw_run_is_dedicated(run) && heap->dedicated != NULL ? heap->dedicated->index
+                                                                     : FLW_UNOWNED;
+        seq = 0;
+    } else if (seq == domain->seq) { /* an open stamp: the next fence is wanted */
         atomic_fetch_add_explicit(&domain->unfenced_bytes, flw_run_bytes(run),
                                   memory_order_relaxed);
     }
     flw_slot_set_word(flw_span_slot(&heap->map, run, 0), 0);
     part->state = FLW_RUN_FREE;
     part->owner = owner;
-    part->ticket = ticket;
+    part->seq = seq;
     part->slab = NULL;
-    if (FLW_UNLIKELY(part->is_whole)) {
-        index_whole(heap, run);
+    if (FLW_UNLIKELY(part->is_dedicated)) {
+        index_dedicated(heap, run);
     } else {
         index_joined(heap, run);
     }
 }
 
-void flw_heap_put_run_stamped(struct flw_heap *heap, uint32_t owner, uint64_t ticket,
-                              struct flw_span *run)
+void flw_heap_put_run_at_point(struct flw_heap *heap, uint32_t owner, uint64_t seq,
+                               struct flw_span *run)
 {
-    put_stamped(heap, heap->domains[owner], ticket, run);
+    put_run_at_point(heap, heap->domains[owner], seq, run);
 }
 
 void flw_heap_put_run(struct flw_heap *heap, struct flw_domain *domain, struct flw_span *run)
 {
     heap->live_run_bytes -= flw_run_bytes(run);
-    put_stamped(heap, domain, flw_domain_stamp(domain) - FLW_MUTANT(STAMP_RUN_EARLY), run);
+    put_run_at_point(heap, domain, flw_domain_free_seq(domain) - FLW_MUTANT(RUN_MARKED_EARLY), run);
 }
 
 void flw_heap_put_run_at(struct flw_heap *heap, struct flw_domain *domain, struct flw_span *run)
 {
     heap->live_run_bytes -= flw_run_bytes(run);
-    put_stamped(heap, domain, run->u.run.ticket, run);
+    put_run_at_point(heap, domain, run->u.run.seq, run);
 }
 
 /* Exact fit of one's own, else the tighter of own and nobody's. */
@@ -206,7 +205,7 @@ static FLW_INLINE struct flw_span *find_run(const struct flw_heap *heap,
                                             const struct flw_domain *domain, uint32_t unit_count,
                                             uint32_t align_units)
 {
-    const struct flw_run_index *nobody = &heap->domains[FLW_NOBODY]->runs;
+    const struct flw_run_index *unowned = &heap->domains[FLW_UNOWNED]->runs;
     struct flw_span *own = NULL;
     if (domain->ops->reuses_at_once) {
         own = FLW_LIKELY(align_units == 1)
@@ -216,10 +215,10 @@ static FLW_INLINE struct flw_span *find_run(const struct flw_heap *heap,
             return own;
         }
     }
-    if (nobody->first_bits == 0) {
+    if (unowned->first_bits == 0) {
         return own;
     }
-    struct flw_span *other = flw_run_index_find(nobody, unit_count, align_units, heap->base_unit);
+    struct flw_span *other = flw_run_index_find(unowned, unit_count, align_units, heap->base_unit);
     if (own == NULL || other == NULL) {
         return own != NULL ? own : other;
     }
@@ -252,7 +251,7 @@ static FLW_INLINE struct flw_span *cut_run(struct flw_heap *heap, struct flw_spa
     struct flw_run_part *part = &run->u.run;
     if (part->unit_count == unit_count) {
         flw_run_index_remove(index, run);
-        part->owner = FLW_NOBODY;
+        part->owner = FLW_UNOWNED;
         part->state = FLW_RUN_LIVE;
         return run;
     }
@@ -263,11 +262,11 @@ static FLW_INLINE struct flw_span *cut_run(struct flw_heap *heap, struct flw_spa
     uint32_t begin = part->begin_unit;
     front->u.run.begin_unit = begin;
     front->u.run.unit_count = unit_count;
-    front->u.run.ticket = part->ticket;
-    front->u.run.owner = FLW_NOBODY;
+    front->u.run.seq = part->seq;
+    front->u.run.owner = FLW_UNOWNED;
     front->u.run.slab = NULL;
     front->u.run.state = FLW_RUN_LIVE;
-    front->u.run.is_whole = false;
+    front->u.run.is_dedicated = false;
     link_before(front, run);
     flw_run_index_resize(index, run, begin + unit_count, part->unit_count - unit_count);
     return front;
@@ -319,32 +318,35 @@ static FLW_INLINE struct flw_span *take_from(struct flw_heap *heap, struct flw_s
 /* A handle that serves such a run serves no other: a small block in its rest would keep all of it in place,
  * which nothing that moves could use. So it is as large as the run, and little may be over when it is lent
  * again. Whoever wants something else has it given back and smaller ones created. */
-static uint32_t most_whole_units(uint32_t unit_count)
+static uint32_t most_dedicated_units(uint32_t unit_count)
 {
     return unit_count + unit_count / 64;
 }
 
-struct flw_span *flw_heap_find_whole(const struct flw_heap *heap,
-                                     const struct flw_run_index *wholes, uint32_t unit_count,
-                                     uint32_t align_units)
+struct flw_span *flw_heap_find_dedicated(const struct flw_heap *heap,
+                                         const struct flw_run_index *dedicated_runs,
+                                         uint32_t unit_count, uint32_t align_units)
 {
     uint32_t units = (uint32_t)flw_align_up(unit_count, heap->page_units);
-    struct flw_span *run = wholes->run_count > 0
-                               ? flw_run_index_find(wholes, units, align_units, heap->base_unit)
-                               : NULL;
-    bool fits = run != NULL && run->u.run.unit_count <= most_whole_units(units) &&
+    struct flw_span *run =
+        dedicated_runs->run_count > 0
+            ? flw_run_index_find(dedicated_runs, units, align_units, heap->base_unit)
+            : NULL;
+    bool fits = run != NULL && run->u.run.unit_count <= most_dedicated_units(units) &&
                 flw_run_align_gap(run, align_units, heap->base_unit) == 0;
     return fits ? run : NULL;
 }
 
-static FLW_NOINLINE struct flw_span *take_whole(struct flw_heap *heap, struct flw_domain *domain,
-                                                uint32_t unit_count, uint32_t align_units)
+static FLW_NOINLINE struct flw_span *take_dedicated(struct flw_heap *heap,
+                                                    struct flw_domain *domain, uint32_t unit_count,
+                                                    uint32_t align_units)
 {
-    struct flw_span *own = domain->ops->reuses_at_once
-                               ? flw_heap_find_whole(heap, &domain->wholes, unit_count, align_units)
-                               : NULL;
-    struct flw_span *run =
-        flw_heap_find_whole(heap, &heap->domains[FLW_NOBODY]->wholes, unit_count, align_units);
+    struct flw_span *own =
+        domain->ops->reuses_at_once
+            ? flw_heap_find_dedicated(heap, &domain->dedicated_runs, unit_count, align_units)
+            : NULL;
+    struct flw_span *run = flw_heap_find_dedicated(
+        heap, &heap->domains[FLW_UNOWNED]->dedicated_runs, unit_count, align_units);
     if (own != NULL && (run == NULL || own->u.run.unit_count <= run->u.run.unit_count)) {
         run = own;
     }
@@ -352,7 +354,7 @@ static FLW_NOINLINE struct flw_span *take_whole(struct flw_heap *heap, struct fl
         return NULL;
     }
     flw_run_unindex(heap, run);
-    run->u.run.owner = FLW_NOBODY;
+    run->u.run.owner = FLW_UNOWNED;
     run->u.run.state = FLW_RUN_LIVE;
     return arm(heap, run);
 }
@@ -367,12 +369,13 @@ struct flw_span *flw_heap_take_divided(struct flw_heap *heap, struct flw_domain 
 struct flw_span *flw_heap_take_run(struct flw_heap *heap, struct flw_domain *domain,
                                    uint32_t unit_count, uint32_t align_units)
 {
-    if (FLW_UNLIKELY(unit_count >= heap->whole_units)) {
-        return take_whole(heap, domain, unit_count, align_units);
+    if (FLW_UNLIKELY(unit_count >= heap->dedicated_units)) {
+        return take_dedicated(heap, domain, unit_count, align_units);
     }
     struct flw_span *run = find_run(heap, domain, unit_count, align_units);
-    if (FLW_UNLIKELY(run == NULL && unit_count >= heap->first_whole_units)) {
-        return take_whole(heap, domain, unit_count, align_units); /* from before whole_units rose */
+    if (FLW_UNLIKELY(run == NULL && unit_count >= heap->first_dedicated_units)) {
+        return take_dedicated(heap, domain, unit_count,
+                              align_units); /* from before dedicated_units rose */
     }
     return run != NULL ? take_from(heap, run, unit_count, align_units) : NULL;
 }
@@ -383,16 +386,16 @@ struct flw_span *flw_heap_take_from(struct flw_heap *heap, struct flw_span *run,
     return take_from(heap, run, unit_count, align_units);
 }
 
-struct flw_span *flw_heap_take_whole(struct flw_heap *heap, uint32_t unit_count,
-                                     uint32_t most_units)
+struct flw_span *flw_heap_take_dedicated(struct flw_heap *heap, uint32_t unit_count,
+                                         uint32_t most_units)
 {
-    struct flw_run_index *index = &heap->whole->runs;
+    struct flw_run_index *index = &heap->dedicated->runs;
     struct flw_span *run = flw_run_index_fit(index, unit_count);
     if (run == NULL || run->u.run.unit_count > most_units) {
         return NULL;
     }
     flw_run_index_remove(index, run);
-    run->u.run.owner = FLW_NOBODY;
+    run->u.run.owner = FLW_UNOWNED;
     run->u.run.state = FLW_RUN_LIVE;
     heap->live_run_bytes += flw_run_bytes(run);
     flw_run_arm_slot(heap, run);
@@ -400,15 +403,15 @@ struct flw_span *flw_heap_take_whole(struct flw_heap *heap, uint32_t unit_count,
 }
 
 /* As flw_heap_put_run, for a run that has no neighbours. */
-void flw_heap_put_whole(struct flw_heap *heap, struct flw_domain *domain, struct flw_span *run)
+void flw_heap_put_dedicated(struct flw_heap *heap, struct flw_domain *domain, struct flw_span *run)
 {
     struct flw_run_part *part = &run->u.run;
-    FLW_ASSERT(flw_run_is_whole(run) && part->state != FLW_RUN_FREE);
+    FLW_ASSERT(flw_run_is_dedicated(run) && part->state != FLW_RUN_FREE);
     heap->live_run_bytes -= flw_run_bytes(run);
     flw_slot_set_word(flw_span_slot(&heap->map, run, 0), 0);
     part->state = FLW_RUN_FREE;
     part->owner = domain->index;
-    part->ticket = flw_domain_stamp(domain) - FLW_MUTANT(STAMP_RUN_EARLY);
+    part->seq = flw_domain_free_seq(domain) - FLW_MUTANT(RUN_MARKED_EARLY);
     part->slab = NULL;
     flw_run_index_insert(&domain->runs, run);
     flw_domain_want_fence(domain, flw_run_bytes(run));

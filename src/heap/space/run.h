@@ -8,7 +8,7 @@
 
 #include "heap/state/state.h"
 
-/* A free mapped run of the domain or nobody, cut to unit_count, LIVE; from whole_units on all of one
+/* A free mapped run of the domain or nobody, cut to unit_count, LIVE; from dedicated_units on all of one
  * handle, of little more. NULL: none, or host memory. */
 struct flw_span *flw_heap_take_run(struct flw_heap *heap, struct flw_domain *domain,
                                    uint32_t unit_count, uint32_t align_units);
@@ -16,9 +16,9 @@ struct flw_span *flw_heap_take_run(struct flw_heap *heap, struct flw_domain *dom
 struct flw_span *flw_heap_take_divided(struct flw_heap *heap, struct flw_domain *domain,
                                        uint32_t unit_count, uint32_t align_units);
 /* A run of domain.wholes for so many units; NULL: none. */
-struct flw_span *flw_heap_find_whole(const struct flw_heap *heap,
-                                     const struct flw_run_index *wholes, uint32_t unit_count,
-                                     uint32_t align_units);
+struct flw_span *flw_heap_find_dedicated(const struct flw_heap *heap,
+                                         const struct flw_run_index *dedicated_runs,
+                                         uint32_t unit_count, uint32_t align_units);
 /* The same out of this free run, which is large enough. */
 struct flw_span *flw_heap_take_from(struct flw_heap *heap, struct flw_span *run,
                                     uint32_t unit_count, uint32_t align_units);
@@ -27,8 +27,8 @@ void flw_heap_put_run(struct flw_heap *heap, struct flw_domain *domain, struct f
 /* The same for a run that a cache kept: stamped with the ticket of its own free. */
 void flw_heap_put_run_at(struct flw_heap *heap, struct flw_domain *domain, struct flw_span *run);
 /* The same with a given stamp. */
-void flw_heap_put_run_stamped(struct flw_heap *heap, uint32_t owner, uint64_t ticket,
-                              struct flw_span *run);
+void flw_heap_put_run_at_point(struct flw_heap *heap, uint32_t owner, uint64_t seq,
+                               struct flw_span *run);
 /* Cut a run in two at `unit_count` from its begin; the run keeps the front, the rest is returned
  * with the same state, in no index. NULL: host memory, run unchanged. */
 struct flw_span *flw_run_split(struct flw_heap *heap, struct flw_span *run, uint32_t unit_count);
@@ -65,18 +65,18 @@ static inline uint64_t flw_run_address(const struct flw_heap *heap, const struct
 /* Set a LIVE run's slot to its address, free. (A whole run is known to the map for good.) */
 void flw_run_arm_slot(struct flw_heap *heap, struct flw_span *run);
 /* Context order: a complete whole run of unit_count to most_units, LIVE. NULL: none. */
-struct flw_span *flw_heap_take_whole(struct flw_heap *heap, uint32_t unit_count,
-                                     uint32_t most_units);
+struct flw_span *flw_heap_take_dedicated(struct flw_heap *heap, uint32_t unit_count,
+                                         uint32_t most_units);
 /* A LIVE whole run becomes free memory of the domain in context order, stamped now. */
-void flw_heap_put_whole(struct flw_heap *heap, struct flw_domain *domain, struct flw_span *run);
+void flw_heap_put_dedicated(struct flw_heap *heap, struct flw_domain *domain, struct flw_span *run);
 /* What is lent for a request of so many: an eighth more at most. */
-static inline uint32_t flw_whole_most_units(uint32_t unit_count)
+static inline uint32_t flw_dedicated_most_units(uint32_t unit_count)
 {
     return unit_count + unit_count / 8;
 }
-static inline bool flw_run_is_whole(const struct flw_span *run)
+static inline bool flw_run_is_dedicated(const struct flw_span *run)
 {
-    return run->u.run.is_whole;
+    return run->u.run.is_dedicated;
 }
 static inline uint64_t flw_run_begin(const struct flw_span *run)
 {

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/mutant.h"
-#include "heap/space/pending.h"
+#include "heap/space/deferred.h"
 #include "heap/space/run.h"
 #include "heap/space/slab.h"
 
@@ -47,25 +47,25 @@ static void count_in(struct flw_heap *heap, struct flw_span *slab)
 }
 
 /* The join: everything that ever left the slab must be complete before its memory is another's. */
-static void join_stamp(const struct flw_heap *heap, struct flw_slab_part *slab,
-                       struct flw_stamp stamp)
+static void join_point(const struct flw_heap *heap, struct flw_slab_part *slab,
+                       struct flw_point point)
 {
-    uint32_t at = slab->stamp_count;
-    for (uint32_t i = 0; i < slab->stamp_count; i++) {
-        if (slab->stamps[i].domain == stamp.domain) {
-            slab->stamps[i].ticket = flw_max(slab->stamps[i].ticket, stamp.ticket);
+    uint32_t at = slab->point_count;
+    for (uint32_t i = 0; i < slab->point_count; i++) {
+        if (slab->points[i].domain == point.domain) {
+            slab->points[i].seq = flw_max(slab->points[i].seq, point.seq);
             return;
         }
-        if (flw_stamp_is_complete(heap, &slab->stamps[i])) {
+        if (flw_point_is_complete(heap, &slab->points[i])) {
             at = i; /* its place is free */
         }
     }
-    if (at == FLW_STAMPS_MAX) {
-        slab->stamps_overflowed = !FLW_MUTANT(SLAB_FORGETS_OVERFLOW);
+    if (at == FLW_POINTS_MAX) {
+        slab->points_overflowed = !FLW_MUTANT(SLAB_FORGETS_OVERFLOW);
         return;
     }
-    slab->stamp_count += at == slab->stamp_count;
-    slab->stamps[at] = stamp;
+    slab->point_count += at == slab->point_count;
+    slab->points[at] = point;
 }
 
 /* ---- counting: what slabs know of batches */
@@ -90,13 +90,13 @@ static void unhide(struct flw_heap *heap, struct flw_batch *batch)
 
 static void join_batch(struct flw_heap *heap, const struct flw_batch *batch)
 {
-    struct flw_stamp stamp = {.domain = batch->domain, .ticket = batch->ticket};
-    if (batch->domain == FLW_NOBODY || flw_stamp_is_complete(heap, &stamp) ||
+    struct flw_point point = {.domain = batch->domain, .seq = batch->seq};
+    if (batch->domain == FLW_UNOWNED || flw_point_is_complete(heap, &point) ||
         FLW_MUTANT(SLAB_FORGETS_JOIN)) {
         return;
     }
     for (uint32_t i = 0; i < batch->count; i++) {
-        join_stamp(heap, &flw_slot_span(&heap->map, batch->slots[i])->u.slab, stamp);
+        join_point(heap, &flw_slot_span(&heap->map, batch->slots[i])->u.slab, point);
     }
 }
 
@@ -157,7 +157,7 @@ static uint32_t carve(struct flw_heap *heap, struct flw_domain *domain, unsigned
     for (uint32_t i = 0; i < count; i++, part->carved_count++) {
         struct flw_slot *slot = flw_span_slot(&heap->map, slab, part->carved_count);
         flw_slot_set_word(slot, heap->map.base + slab->base + part->carved_count * size);
-        flw_slot_set_loan(slot, 0);
+        flw_slot_set_allocation(slot, 0);
         out[i] = slot;
     }
     if (part->carved_count == part->slot_count) {
@@ -183,9 +183,9 @@ uint32_t flw_heap_take_slots(struct flw_heap *heap, struct flw_domain *domain, u
         taken = take_from_list(heap, &domain->batches[class_index], want, out);
     }
     if (taken < want) {
-        struct flw_batch_list *nobody = &heap->domains[FLW_NOBODY]->batches[class_index];
+        struct flw_batch_list *unowned = &heap->domains[FLW_UNOWNED]->batches[class_index];
         if (domain->capture == 0) {
-            taken += take_from_list(heap, nobody, want - taken, out + taken);
+            taken += take_from_list(heap, unowned, want - taken, out + taken);
         }
     }
     return taken < want ? taken + carve(heap, domain, class_index, want - taken, out + taken)
@@ -195,21 +195,21 @@ uint32_t flw_heap_take_slots(struct flw_heap *heap, struct flw_domain *domain, u
 void flw_heap_put_slots(struct flw_heap *heap, struct flw_domain *domain, unsigned class_index,
                         struct flw_slot *const *slots, uint32_t count)
 {
-    uint64_t stamp = flw_domain_stamp(domain);
-    if (stamp <= domain->completed) { /* a retired stream that is done */
-        domain = heap->domains[FLW_NOBODY];
+    uint64_t seq = flw_domain_free_seq(domain);
+    if (seq <= domain->completed) { /* a retired stream that is done */
+        domain = heap->domains[FLW_UNOWNED];
     }
     struct flw_batch_list *list = &domain->batches[class_index];
     struct flw_batch *batch = list->head;
     for (uint32_t done = 0, part; done < count; done += part) {
         if (batch == NULL || batch->is_counted || batch->count == FLW_BATCH_SLOTS ||
-            batch->ticket != stamp || batch->domain != domain->index) {
+            batch->seq != seq || batch->domain != domain->index) {
             batch = flw_heap_new_batch(heap);
             if (batch == NULL) {
                 return; /* the slots stay unused until the pool goes: memory is lost, nothing breaks
                          */
             }
-            batch->ticket = stamp - FLW_MUTANT(STAMP_SLOTS_EARLY);
+            batch->seq = seq - FLW_MUTANT(SLOTS_MARKED_EARLY);
             batch->domain = domain->index;
             batch->class_index = class_index;
             batch->count = 0;
@@ -291,7 +291,7 @@ struct flw_span *flw_heap_take_crowded(struct flw_heap *heap, struct flw_domain 
                                        uint32_t unit_count)
 {
     struct crowd best = {0};
-    look_for_crowd(heap, &heap->domains[FLW_NOBODY]->runs, unit_count, &best);
+    look_for_crowd(heap, &heap->domains[FLW_UNOWNED]->runs, unit_count, &best);
     if (domain->ops->reuses_at_once) {
         look_for_crowd(heap, &domain->runs, unit_count, &best);
     }
@@ -314,11 +314,11 @@ void flw_heap_open_slab(const struct flw_heap *heap, struct flw_span *slab)
 
 void flw_heap_adopt_batch(struct flw_heap *heap, struct flw_domain *domain, struct flw_batch *batch)
 {
-    uint64_t stamp = flw_domain_stamp(domain);
-    if (stamp <= domain->completed) { /* a retired stream that is done */
-        domain = heap->domains[FLW_NOBODY];
+    uint64_t seq = flw_domain_free_seq(domain);
+    if (seq <= domain->completed) { /* a retired stream that is done */
+        domain = heap->domains[FLW_UNOWNED];
     }
-    batch->ticket = stamp;
+    batch->seq = seq;
     batch->domain = domain->index;
     for (uint32_t i = 0; i < batch->count; i++) {
         flw_heap_open_slab(heap, flw_slot_span(&heap->map, batch->slots[i]));
@@ -354,8 +354,8 @@ bool flw_heap_adopt_slab(struct flw_heap *heap, struct flw_domain *domain, unsig
     part->capture = (uint16_t)domain->capture;
     part->domain = domain->index;
     /* The run may come from the domain's own memory: then its stamp joins from the start. */
-    part->stamps[0] = (struct flw_stamp){.domain = domain->index, .ticket = run->u.run.ticket};
-    part->stamp_count = run->u.run.ticket > domain->completed;
+    part->points[0] = (struct flw_point){.domain = domain->index, .seq = run->u.run.seq};
+    part->point_count = run->u.run.seq > domain->completed;
     slab->base = (uint64_t)run->u.run.begin_unit << FLW_UNIT_LOG2;
     flw_slot_set_word(flw_span_slot(&heap->map, run, 0), 0);
     run->u.run.slab = slab;
@@ -418,14 +418,14 @@ static void note_owners(struct flw_heap *heap, unsigned class_index)
     struct flw_span *slab = heap->slabs.empty[class_index];
     for (; slab != NULL; slab = slab->u.slab.empty_next) {
         struct flw_slab_part *part = &slab->u.slab;
-        part->owner = part->carved_count < part->slot_count ? part->domain : FLW_NOBODY;
+        part->owner = part->carved_count < part->slot_count ? part->domain : FLW_UNOWNED;
     }
     for (uint32_t d = 1; d < heap->domain_end; d++) {
         const struct flw_batch *batch = heap->domains[d]->batches[class_index].head;
         for (; batch != NULL; batch = batch->next) {
             for (uint32_t i = 0; i < batch->count; i++) {
                 uint32_t *owner = &flw_slot_span(&heap->map, batch->slots[i])->u.slab.owner;
-                *owner = *owner == FLW_NOBODY || *owner == d ? d : heap->mixed->index;
+                *owner = *owner == FLW_UNOWNED || *owner == d ? d : heap->mixed->index;
             }
         }
     }
@@ -434,16 +434,16 @@ static void note_owners(struct flw_heap *heap, unsigned class_index)
 static uint32_t owner_of(const struct flw_heap *heap, const struct flw_slab_part *part)
 {
     return heap->mixed != NULL      ? part->owner
-           : part->stamp_count == 1 ? part->stamps[0].domain
-                                    : FLW_NOBODY;
+           : part->point_count == 1 ? part->points[0].domain
+                                    : FLW_UNOWNED;
 }
 
 /* What waits for several domains waits for a fence of each. */
 static void want_fences(struct flw_heap *heap, const struct flw_slab_part *part)
 {
-    for (uint32_t i = 0; i < part->stamp_count; i++) {
-        struct flw_domain *domain = heap->domains[part->stamps[i].domain];
-        if (part->stamps[i].ticket == domain->ticket) { /* open */
+    for (uint32_t i = 0; i < part->point_count; i++) {
+        struct flw_domain *domain = heap->domains[part->points[i].domain];
+        if (part->points[i].seq == domain->seq) { /* open */
             domain->unfenced_bytes++;
             domain->has_open_use = true;
         }
@@ -455,18 +455,18 @@ static bool release_slab(struct flw_heap *heap, struct flw_span *slab)
 {
     struct flw_slab_part *part = &slab->u.slab;
     struct flw_span *run = part->run;
-    struct flw_pending *pending = NULL;
+    struct flw_deferred *deferred = NULL;
     uint32_t live = 0;
-    for (uint32_t i = 0; i < part->stamp_count; i++) {
-        if (!flw_stamp_is_complete(heap, &part->stamps[i])) {
-            part->stamps[live++] = part->stamps[i];
+    for (uint32_t i = 0; i < part->point_count; i++) {
+        if (!flw_point_is_complete(heap, &part->points[i])) {
+            part->points[live++] = part->points[i];
         }
     }
-    part->stamp_count = (uint16_t)live;
-    uint32_t owner = owner_of(heap, part), kept = heap->mixed != NULL ? owner : FLW_NOBODY;
-    if (live > 1 || part->stamps_overflowed || (live == 1 && part->stamps[0].domain != owner)) {
-        pending = flw_heap_new_pending(heap);
-        if (pending == NULL) {
+    part->point_count = (uint16_t)live;
+    uint32_t owner = owner_of(heap, part), kept = heap->mixed != NULL ? owner : FLW_UNOWNED;
+    if (live > 1 || part->points_overflowed || (live == 1 && part->points[0].domain != owner)) {
+        deferred = flw_heap_new_deferred(heap);
+        if (deferred == NULL) {
             return false;
         }
         want_fences(heap, part);
@@ -481,18 +481,18 @@ static bool release_slab(struct flw_heap *heap, struct flw_span *slab)
     }
     heap->slabs.bytes -= flw_run_bytes(run);
     heap->live_run_bytes -= flw_run_bytes(run);
-    if (pending != NULL) {
-        run->u.run.state = FLW_RUN_PENDING;
-        *pending = (struct flw_pending){.run = run,
-                                        .bytes = flw_run_bytes(run),
-                                        .domain = kept,
-                                        .sweep_next = part->stamps_overflowed,
-                                        .stamp_count = live};
-        memcpy(pending->stamps, part->stamps, live * sizeof *part->stamps);
-        flw_heap_hold_pending(heap, pending);
+    if (deferred != NULL) {
+        run->u.run.state = FLW_RUN_DEFERRED;
+        *deferred = (struct flw_deferred){.run = run,
+                                          .bytes = flw_run_bytes(run),
+                                          .domain = kept,
+                                          .sweep_next = part->points_overflowed,
+                                          .point_count = live};
+        memcpy(deferred->points, part->points, live * sizeof *part->points);
+        flw_heap_hold_deferred(heap, deferred);
     } else {
-        uint64_t ticket = live == 1 ? part->stamps[0].ticket : heap->domains[owner]->completed;
-        flw_heap_put_run_stamped(heap, owner, ticket, run);
+        uint64_t seq = live == 1 ? part->points[0].seq : heap->domains[owner]->completed;
+        flw_heap_put_run_at_point(heap, owner, seq, run);
     }
     flw_page_map_drop_slab(&heap->map, slab);
     return true;

@@ -17,7 +17,7 @@
 struct flw_batch {
     struct flw_batch *next, *prev; /* head of a list: newest stamp */
     struct flw_batch *uncounted_next, *uncounted_prev;
-    uint64_t ticket; /* of `domain` */
+    uint64_t seq;    /* of `domain` */
     uint32_t domain; /* the owner, or in nobody's lists the last one: its stamp is complete */
     uint32_t count;
     uint32_t class_index;

@@ -24,7 +24,7 @@
 struct flw_domain;
 struct flw_fence;
 struct flw_heap;
-struct flw_pending;
+struct flw_deferred;
 
 struct flw_order_ops {
     const char *name;
@@ -59,7 +59,7 @@ struct flw_fence {
     CUcontext context;
     uint64_t
         context_id; /* its domain's: a handle may be another's by the time an event is used again */
-    uint64_t ticket;
+    uint64_t seq;
     uint32_t use_count; /* callers that query or wait on it without the lock */
     bool is_unlinked;   /* complete or void: unused as soon as nobody holds it */
 };
@@ -77,18 +77,18 @@ struct flw_domain {
     uint32_t index;
     CUstream stream;
     CUcontext context;
-    uint64_t context_id;     /* cuCtxGetId of a foreign one; 0 the pool's own, or unknown */
-    uint64_t id;             /* cuStreamGetId; 0 unknown */
-    uint64_t lender;         /* its number, as in a loan (lender.h); a capture's: its stream's */
-    bool is_known;           /* the handle finds it (false once retired or lost) */
-    bool is_lost;            /* destroyed without retire: cannot be fenced */
-    bool is_retired;         /* its last fence is recorded and covers all it will ever own */
-    bool own_thread_only;    /* CU_STREAM_PER_THREAD: only its thread may record on it */
-    bool is_foreign;         /* another context's stream, only ever an announced user */
-    uintptr_t thread;        /* own_thread_only: its token (thread.h) */
-    uint32_t cache_count;    /* thread caches that name it */
-    uint64_t sync_ticket;    /* scratch of a context synchronisation under way */
-    uint32_t capture;        /* a capture's domain: 1 + the capture's place */
+    uint64_t context_id;    /* cuCtxGetId of a foreign one; 0 the pool's own, or unknown */
+    uint64_t id;            /* cuStreamGetId; 0 unknown */
+    uint64_t stream_number; /* its number, as in a loan (stream_ids.h); a capture's: its stream's */
+    bool is_known;          /* the handle finds it (false once retired or lost) */
+    bool is_lost;           /* destroyed without retire: cannot be fenced */
+    bool is_retired;        /* its last fence is recorded and covers all it will ever own */
+    bool own_thread_only;   /* CU_STREAM_PER_THREAD: only its thread may record on it */
+    bool is_foreign;        /* another context's stream, only ever an announced user */
+    uintptr_t thread;       /* own_thread_only: its token (thread.h) */
+    uint32_t cache_count;   /* thread caches that name it */
+    uint64_t sync_seq;      /* scratch of a context synchronisation under way */
+    uint32_t capture;       /* a capture's domain: 1 + the capture's place */
     uint64_t captured_bytes; /* a capture's domain: its slabs and the runs it has lent */
     uint64_t captured_live;  /* a capture's domain: blocks lent */
     uint32_t captured_by;    /* a stream's domain: capture under way on it, 0 none. Atomic */
@@ -97,7 +97,7 @@ struct flw_domain {
      * consistent increment *before* the fence is recorded, so that an owner who reads an older
      * value without the lock has freed before that record: a cached run keeps the ticket of its own
      * free. */
-    _Atomic uint64_t ticket;
+    _Atomic uint64_t seq;
     uint64_t completed;
     _Atomic uint64_t unfenced_bytes; /* freed since the last fence was taken: > 0 where any stamp
                                         is open, that is, equal to ticket */
@@ -110,10 +110,10 @@ struct flw_domain {
     uint32_t naming_count; /* threads that ask the driver about the stream right now */
     struct flw_fence *oldest, *newest;
 
-    struct flw_stamp after[FLW_STAMPS_MAX]; /* others that it has been made to wait for, and their
+    struct flw_point after[FLW_POINTS_MAX]; /* others that it has been made to wait for, and their
                                                tickets: all up to these comes before its next work */
     uint32_t after_next;                    /* whose place the next one gets */
-    struct flw_pending *waiting, *waiting_last; /* for a ticket of it, ascending; last: if any */
+    struct flw_deferred *waiting, *waiting_last; /* for a ticket of it, ascending; last: if any */
     bool has_open_use; /* one of them waits for a fence that nobody has recorded */
 
     struct flw_batch_list batches[FLW_CLASS_COUNT];
@@ -121,20 +121,20 @@ struct flw_domain {
     uint32_t slab_count[FLW_CLASS_COUNT];      /* slabs made for it: slabs grow with demand */
     uint32_t slab_units[FLW_CLASS_COUNT];      /* and what they take */
     struct flw_run_index runs;
-    struct flw_run_index wholes; /* free memory, too: runs that are each all of a handle */
+    struct flw_run_index dedicated_runs; /* free memory, too: runs that are each all of a handle */
 };
 
 /* lock. Are there fences that nobody may ask for before the stream was asked for a capture? */
 static inline bool flw_domain_has_uncleared(const struct flw_domain *domain)
 {
-    return domain->newest != NULL && domain->newest->ticket > domain->cleared;
+    return domain->newest != NULL && domain->newest->seq > domain->cleared;
 }
 
 /* lock. The stamp of what comes back now. A retired stream takes no fence any more: what reaches it
  * late was given to the device before its last one. */
-static inline uint64_t flw_domain_stamp(const struct flw_domain *domain)
+static inline uint64_t flw_domain_free_seq(const struct flw_domain *domain)
 {
-    return domain->ticket - (domain->is_retired && !FLW_MUTANT(RETIRED_IS_RECORDED_ON));
+    return domain->seq - (domain->is_retired && !FLW_MUTANT(RETIRED_IS_RECORDED_ON));
 }
 
 /* lock. Memory has got that stamp: where it is open, the next fence is wanted. */
@@ -154,13 +154,14 @@ static inline bool flw_domain_is_stream(const struct flw_domain *domain)
 /* lock */
 static inline bool flw_domain_has_runs(const struct flw_domain *domain)
 {
-    return domain->runs.run_count > 0 || domain->wholes.run_count > 0;
+    return domain->runs.run_count > 0 || domain->dedicated_runs.run_count > 0;
 }
 
 /* lock */
 static inline uint64_t flw_domain_run_bytes(const struct flw_domain *domain)
 {
-    return (domain->runs.unit_count_total + domain->wholes.unit_count_total) << FLW_UNIT_LOG2;
+    return (domain->runs.unit_count_total + domain->dedicated_runs.unit_count_total)
+           << FLW_UNIT_LOG2;
 }
 
 #endif

@@ -8,7 +8,7 @@ void flw_run_index_insert(struct flw_run_index *index, struct flw_span *run)
     flw_run_bin_link(index, run, flw_run_bin(part->unit_count));
     index->unit_count_total += part->unit_count;
     /* Nearly always the newest: only memory that comes back with an old stamp walks. */
-    while (older != NULL && older->u.run.ticket > part->ticket) {
+    while (older != NULL && older->u.run.seq > part->seq) {
         older = older->u.run.age_prev;
     }
     part->age_prev = older;
@@ -79,7 +79,7 @@ uint32_t flw_run_index_largest(const struct flw_run_index *index)
 
 bool flw_run_index_is_valid(const struct flw_run_index *index)
 {
-    uint64_t units = 0, runs = 0, aged = 0, ticket = 0;
+    uint64_t units = 0, runs = 0, aged = 0, seq = 0;
     for (unsigned word = 0; word < 64; word++) {
         bool is_used = word < FLW_INDEX_WORDS && index->second_bits[word] != 0;
         if (((index->first_bits >> word) & 1) != is_used) {
@@ -99,10 +99,10 @@ bool flw_run_index_is_valid(const struct flw_run_index *index)
         }
     }
     for (const struct flw_span *run = index->oldest; run != NULL; run = run->u.run.age_next) {
-        if (run->u.run.ticket < ticket) {
+        if (run->u.run.seq < seq) {
             return false;
         }
-        ticket = run->u.run.ticket;
+        seq = run->u.run.seq;
         aged++;
     }
     return units == index->unit_count_total && runs == index->run_count && aged == runs;

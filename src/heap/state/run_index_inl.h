@@ -78,7 +78,7 @@ static inline void flw_run_index_remove(struct flw_run_index *index, const struc
 /* The oldest of one index goes to another, whose newest must not have a later ticket than `ticket`,
  * which it gets. As remove and insert, in a third of the instructions. */
 static inline void flw_run_index_pass_oldest(struct flw_run_index *from, struct flw_run_index *to,
-                                             uint64_t ticket)
+                                             uint64_t seq)
 {
     struct flw_span *run = from->oldest, *newest = to->newest;
     struct flw_run_part *part = &run->u.run;
@@ -87,7 +87,7 @@ static inline void flw_run_index_pass_oldest(struct flw_run_index *from, struct 
     *(part->age_next != NULL ? &part->age_next->u.run.age_prev : &from->newest) = NULL;
     from->unit_count_total -= part->unit_count;
     from->run_count--;
-    part->ticket = ticket;
+    part->seq = seq;
     flw_run_bin_link(to, run, part->bin);
     part->age_prev = newest;
     part->age_next = NULL;

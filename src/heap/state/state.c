@@ -21,7 +21,7 @@
     }
 
 DEFINE_OBJECT(batch, unused_batches)
-DEFINE_OBJECT(pending, unused_pendings)
+DEFINE_OBJECT(deferred, unused_deferred)
 DEFINE_OBJECT(handle, unused_handles)
 DEFINE_OBJECT(segment, unused_segments)
 #undef DEFINE_OBJECT

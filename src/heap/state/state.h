@@ -28,9 +28,9 @@
 #include "base/lock.h"
 #include "driver/answer.h"
 #include "driver/section.h"
-#include "heap/state/lender.h"
 #include "heap/state/order.h"
 #include "heap/state/refusal.h"
+#include "heap/state/stream_ids.h"
 #include "memory/page_map.h"
 
 /* Physical memory. Synchronization: the heap lock. */
@@ -47,19 +47,19 @@ struct flw_handle {
 };
 
 /* Free memory whose stamps are of several domains, or a block held back for announced uses. */
-struct flw_pending {
-    struct flw_pending *next;
+struct flw_deferred {
+    struct flw_deferred *next;
     struct flw_span *run;    /* a whole run, or NULL */
     struct flw_slot *slot;   /* else a slot */
-    struct flw_stamp awaits; /* whose queue it is in, and until when */
-    uint32_t domain;         /* who gets it; FLW_NOBODY: nobody */
-    uint64_t own_ticket;     /* of that domain when the block was freed */
-    uint32_t stamp_count;
+    struct flw_point awaits; /* whose queue it is in, and until when */
+    uint32_t domain;         /* who gets it; FLW_UNOWNED: nobody */
+    uint64_t own_seq;        /* of that domain when the block was freed */
+    uint32_t point_count;
     uint32_t sweep_next;     /* the next domain to get a stamp of, where too many came for all to be
                                 kept; 0: none */
     bool needs_context_sync; /* no fence can cover it: a stream was lost */
     bool is_in_sync;         /* scratch of a context synchronisation under way */
-    struct flw_stamp stamps[FLW_STAMPS_MAX + 4];
+    struct flw_point points[FLW_POINTS_MAX + 4];
     uint64_t bytes;
 };
 
@@ -72,7 +72,7 @@ struct flw_segment {
 };
 
 /* In context order a request from here on, at the latest, is a driver allocation of its own. */
-#define FLW_WHOLE_BYTES FLW_MIB
+#define FLW_DEDICATED_BYTES FLW_MIB
 
 #define FLW_RUN_SETS_LOG2 6
 #define FLW_RUN_SETS      (1u << FLW_RUN_SETS_LOG2)
@@ -103,7 +103,7 @@ struct flw_heap_counters {
 struct flw_objects {
     struct flw_meta meta; /* batches, fences, pendings, handles, segments, domains */
     struct flw_batch *unused_batches;
-    struct flw_pending *unused_pendings;
+    struct flw_deferred *unused_deferred;
     struct flw_handle *unused_handles;
     struct flw_segment *unused_segments;
     struct flw_fence *unused_fences;
@@ -152,9 +152,9 @@ struct flw_heap {
     uint32_t domain_end;                          /* one past the highest ever used */
     atomic_uint stream_count;                     /* domains that are known streams */
     bool streams_may_die;                         /* a stored handle is never named to the driver */
-    bool absorbs_nobody; /* one stream only: its runs join nobody's neighbours */
-    struct flw_lenders lenders;
-    uint64_t pending_bytes, pending_count;
+    bool absorbs_unowned; /* one stream only: its runs join nobody's neighbours */
+    struct flw_stream_ids stream_ids;
+    uint64_t deferred_bytes, deferred_count;
     _Atomic uint64_t unfenced_use_bytes, unfenced_use_count; /* announced uses not fenced yet */
     struct flw_domain *mixed; /* NULL: complete memory is nobody's. Else it stays with its stream
                                     while that lives; what blocks of several streams had shared is
@@ -165,8 +165,8 @@ struct flw_heap {
     struct flw_domain *withheld;
     /* Context order (NULL, 0 elsewhere): its domain; the owner of whole runs that are complete; from
      * how many bytes on a request is a whole run; what was freed since the last epoch was closed. */
-    struct flw_domain *context_order, *whole;
-    uint64_t whole_bytes;
+    struct flw_domain *context_order, *dedicated;
+    uint64_t dedicated_bytes;
     uint64_t open_blocks, open_bytes;
 
     /* Free memory. */
@@ -174,9 +174,9 @@ struct flw_heap {
     struct flw_run_depot depot;
     uint64_t live_run_bytes; /* runs lent or cached, slabs included */
     /* A run for so many or more is all of one handle; UINT32_MAX: none has to. */
-    _Atomic uint32_t whole_units;
-    uint32_t first_whole_units;    /* at first */
-    _Atomic uint32_t given_wholes; /* given back for a growth, since whole_units rose */
+    _Atomic uint32_t dedicated_units;
+    uint32_t first_dedicated_units;      /* at first */
+    _Atomic uint32_t released_dedicated; /* given back for a growth, since dedicated_units rose */
 
     /* Physical memory. */
     struct flw_range range;
@@ -206,8 +206,8 @@ struct flw_heap {
 
 struct flw_batch *flw_heap_new_batch(struct flw_heap *heap);
 void flw_heap_drop_batch(struct flw_heap *heap, struct flw_batch *batch);
-struct flw_pending *flw_heap_new_pending(struct flw_heap *heap);
-void flw_heap_drop_pending(struct flw_heap *heap, struct flw_pending *pending);
+struct flw_deferred *flw_heap_new_deferred(struct flw_heap *heap);
+void flw_heap_drop_deferred(struct flw_heap *heap, struct flw_deferred *deferred);
 struct flw_segment *flw_heap_new_segment(struct flw_heap *heap);
 void flw_heap_drop_segment(struct flw_heap *heap, struct flw_segment *segment);
 struct flw_handle *flw_heap_new_handle(struct flw_heap *heap);
@@ -230,9 +230,9 @@ static inline bool flw_domain_keeps(const struct flw_heap *heap, const struct fl
     return FLW_UNLIKELY(heap->mixed != NULL) && domain->is_known;
 }
 
-static inline bool flw_stamp_is_complete(const struct flw_heap *heap, const struct flw_stamp *stamp)
+static inline bool flw_point_is_complete(const struct flw_heap *heap, const struct flw_point *point)
 {
-    return stamp->ticket <= heap->domains[stamp->domain]->completed;
+    return point->seq <= heap->domains[point->domain]->completed;
 }
 
 /* ---- driver calls */

@@ -8,7 +8,7 @@
 #include "pool/ladder/ladder.h"
 #include "pool/state/account.h"
 #include "pool/state/extension.h"
-#include "pool/state/notes.h"
+#include "pool/state/side_records.h"
 #include "pool/state/table.h"
 #include "pool/streams/bounds.h"
 #include "pool/streams/cache.h"
@@ -21,19 +21,19 @@ static fallow_status climb(struct flw_pool *pool, struct flw_need *need)
     return flw_pool_has_epochs(pool) ? flw_context_climb(pool, need) : flw_ladder_climb(pool, need);
 }
 
-static void lend_slot(const struct flw_domain *domain, struct flw_slot *slot, uint64_t size_bytes,
+static void give_slot(const struct flw_domain *domain, struct flw_slot *slot, uint64_t size_bytes,
                       enum flw_slot_state state, void **out_ptr)
 {
     uint64_t address = flw_slot_address(slot);
-    flw_slot_set_loan(slot, domain->lender + size_bytes);
+    flw_slot_set_allocation(slot, domain->stream_number + size_bytes);
     __atomic_store_n(&slot->word, address + state, __ATOMIC_RELEASE);
     *out_ptr = (void *)(uintptr_t)address;
 }
 
-static void lend_missed(struct flw_tcache *cache, struct flw_slot *slot, uint64_t size_bytes,
+static void give_missed(struct flw_tcache *cache, struct flw_slot *slot, uint64_t size_bytes,
                         void **out_ptr)
 {
-    lend_slot(cache->domain, slot, size_bytes, FLW_SLOT_LIVE, out_ptr);
+    give_slot(cache->domain, slot, size_bytes, FLW_SLOT_LIVE, out_ptr);
     cache->misses++;
     flw_pool_account(cache->hot.account, (int64_t)size_bytes);
 }
@@ -63,8 +63,8 @@ static void refill(struct flw_pool *pool, struct flw_tcache *cache, unsigned cla
     bin->moved_in += kept;
     if (kept < count) {
         flw_lock_acquire(&pool->heap.lock);
-        flw_heap_put_slots(&pool->heap, flw_tcache_lends_of(cache, &pool->heap), class_index, slots,
-                           count - kept);
+        flw_heap_put_slots(&pool->heap, flw_tcache_allocs_of(cache, &pool->heap), class_index,
+                           slots, count - kept);
         flw_lock_release(&pool->heap.lock);
     }
 }
@@ -79,7 +79,7 @@ static fallow_status alloc_slot(struct flw_pool *pool, struct flw_tcache *cache,
     if (bin->count > 0) {
         slot = bin->slots[--bin->count];
         bin->pops++;
-        lend_missed(cache, slot, request->size_bytes, out_ptr);
+        give_missed(cache, slot, request->size_bytes, out_ptr);
     } else {
         flw_pool_widen_bin(pool, cache, bin, class_index);
     }
@@ -103,7 +103,7 @@ static fallow_status alloc_slot(struct flw_pool *pool, struct flw_tcache *cache,
     bin->moved_in++;
     bin->pops++;
     refill(pool, cache, class_index, slots, need.count - 1);
-    lend_missed(cache, slots[need.count - 1], request->size_bytes, out_ptr);
+    give_missed(cache, slots[need.count - 1], request->size_bytes, out_ptr);
     flw_lock_release(&cache->lock);
     flw_pool_settle(pool, cache->hot.account);
     return FALLOW_OK;
@@ -147,7 +147,7 @@ static fallow_status alloc_run(struct flw_pool *pool, struct flw_tcache *cache,
     if (cache->context_id != 0) {
         flw_epoch_fill_runs(pool, cache, need.run->u.run.unit_count);
     }
-    lend_missed(cache, slot, request->size_bytes, out_ptr);
+    give_missed(cache, slot, request->size_bytes, out_ptr);
     flw_lock_release(&cache->lock);
     flw_pool_settle(pool, cache->hot.account);
     return FALLOW_OK;
@@ -184,7 +184,7 @@ static fallow_status alloc_captured(struct flw_pool *pool, struct flw_tcache *ca
         pool->heap.domains[flw_slot_span(&pool->heap.map, slot)->u.slab.domain]->captured_live++;
     }
     flw_lock_release(&pool->heap.lock);
-    lend_slot(domain, slot, request->size_bytes, FLW_SLOT_LIVE_CAPTURED, out_ptr);
+    give_slot(domain, slot, request->size_bytes, FLW_SLOT_LIVE_CAPTURED, out_ptr);
     flw_pool_note_special(pool, cache->hot.account, (int64_t)request->size_bytes, (int64_t)usable);
     return FALLOW_OK;
 }
@@ -213,7 +213,7 @@ static fallow_status check_request(const struct flw_pool *pool, const fallow_req
 
 static unsigned class_for(const struct flw_pool *pool, const fallow_request *request)
 {
-    if (flw_pool_has_epochs(pool) && request->size_bytes >= pool->heap.whole_bytes) {
+    if (flw_pool_has_epochs(pool) && request->size_bytes >= pool->heap.dedicated_bytes) {
         return FLW_CLASS_COUNT;
     }
     uint64_t size_bytes = request->size_bytes;
@@ -250,14 +250,14 @@ static fallow_status zero_fill(struct flw_pool *pool, void *ptr, uint64_t bytes,
 static fallow_status attach_tag(struct flw_pool *pool, const fallow_request *request, void *ptr)
 {
     uint64_t address = (uint64_t)(uintptr_t)ptr;
-    flw_lock_acquire(&pool->notes.lock);
-    struct flw_note *note = flw_note_make(pool, address);
-    if (note != NULL) {
-        note->tag = request->tag;
-        note->flags = request->flags;
+    flw_lock_acquire(&pool->side_records.lock);
+    struct flw_side_record *side = flw_side_record_make(pool, address);
+    if (side != NULL) {
+        side->tag = request->tag;
+        side->flags = request->flags;
     }
-    flw_lock_release(&pool->notes.lock);
-    if (note == NULL) {
+    flw_lock_release(&pool->side_records.lock);
+    if (side == NULL) {
         return FALLOW_OUT_OF_HOST_MEMORY;
     }
     uint64_t offset = flw_page_map_offset(&pool->heap.map, address);
@@ -269,8 +269,8 @@ static fallow_status attach_tag(struct flw_pool *pool, const fallow_request *req
     return FALLOW_OK;
 }
 
-static fallow_status lend_block(struct flw_pool *pool, const fallow_request *request,
-                                fallow_stream stream, void **out_ptr)
+static fallow_status allocate_block(struct flw_pool *pool, const fallow_request *request,
+                                    fallow_stream stream, void **out_ptr)
 {
     fallow_status status;
     struct flw_tcache *cache = flw_pool_cache(pool, stream, &status);
@@ -338,7 +338,7 @@ fallow_status flw_pool_alloc_plain(struct flw_pool *pool, const fallow_request *
         atomic_fetch_add_explicit(&pool->usage.zero_sizes, 1, memory_order_relaxed);
         return FALLOW_OK;
     }
-    status = lend_block(pool, request, stream, out_ptr);
+    status = allocate_block(pool, request, stream, out_ptr);
     if (status == FALLOW_OK && (request->tag != 0)) {
         status = attach_tag(pool, request, *out_ptr);
     }

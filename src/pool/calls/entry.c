@@ -64,7 +64,8 @@ static FLW_INLINE fallow_status release(fallow_pool *pool, void *ptr, size_t siz
     if (FLW_LIKELY(serves(hot, pool, stream, kind))) {
         struct flw_span *span;
         struct flw_slot *slot = flw_slot_of(hot, ptr, &span);
-        if (FLW_LIKELY(!is_sized || flw_loan_bytes(FLW_LOAD(slot->loan)) == size_bytes ||
+        if (FLW_LIKELY(!is_sized ||
+                       flw_allocation_bytes(FLW_LOAD(slot->allocation)) == size_bytes ||
                        FLW_MUTANT(SIZE_NOT_VERIFIED)) &&
             FLW_LIKELY(flw_hit_push(hot, span, slot, ptr, kind))) {
             flw_asym_leave(&hot->asym);
@@ -252,7 +253,7 @@ static fallow_status free_sized_missed(fallow_pool *handle, void *ptr, size_t si
                                                   : flw_run_bytes(span);
     bool fits = size_bytes != 0 && size_bytes <= FLW_REQUEST_MAX &&
                 (flw_request_usable_bytes(size_bytes) == usable ||
-                 flw_loan_bytes(slot->loan) == size_bytes);
+                 flw_allocation_bytes(slot->allocation) == size_bytes);
     return fits ? fallow_free((fallow_pool *)(uintptr_t)pool->handle, ptr, stream)
                 : FALLOW_INVALID_ARGUMENT;
 }

@@ -7,7 +7,7 @@
 #include "pool/calls/hit_context.h"
 #include "pool/state/account.h"
 #include "pool/state/extension.h"
-#include "pool/state/notes.h"
+#include "pool/state/side_records.h"
 #include "pool/state/table.h"
 #include "pool/streams/bounds.h"
 #include "pool/streams/cache.h"
@@ -42,8 +42,8 @@ static void make_room(struct flw_pool *pool, struct flw_tcache *cache, struct fl
     memmove(bin->slots, bin->slots + out, bin->count * sizeof *bin->slots);
 }
 
-static void return_slot(struct flw_pool *pool, struct flw_tcache *cache, struct flw_span *slab,
-                        struct flw_slot *slot)
+static void free_slot(struct flw_pool *pool, struct flw_tcache *cache, struct flw_span *slab,
+                      struct flw_slot *slot)
 {
     unsigned class_index = slab->u.slab.class_index;
     struct flw_bin *bin = flw_tcache_bin(cache, class_index);
@@ -51,17 +51,17 @@ static void return_slot(struct flw_pool *pool, struct flw_tcache *cache, struct 
     if (bin->count >= bin->capacity) {
         make_room(pool, cache, bin, class_index);
     }
-    flw_pool_account(cache->hot.account, -(int64_t)flw_loan_bytes(slot->loan));
+    flw_pool_account(cache->hot.account, -(int64_t)flw_allocation_bytes(slot->allocation));
     bin->slots[bin->count++] = slot;
     flw_lock_release(&cache->lock);
     flw_pool_settle(pool, cache->hot.account);
 }
 
-static void return_run(struct flw_pool *pool, struct flw_tcache *cache, struct flw_span *run,
-                       const struct flw_slot *slot)
+static void free_run(struct flw_pool *pool, struct flw_tcache *cache, struct flw_span *run,
+                     const struct flw_slot *slot)
 {
     flw_lock_acquire(&cache->lock);
-    flw_pool_account(cache->hot.account, -(int64_t)flw_loan_bytes(slot->loan));
+    flw_pool_account(cache->hot.account, -(int64_t)flw_allocation_bytes(slot->allocation));
     cache->run_pushes++;
     cache->fence_left_bytes -= (int64_t)flw_run_bytes(run);
     cache->run_limit_bytes = flw_pool_run_limit(pool);
@@ -83,10 +83,10 @@ static void return_run(struct flw_pool *pool, struct flw_tcache *cache, struct f
 
 /* What other streams use still, or what was freed inside a capture, is nobody's to lend for now. */
 static fallow_status hold_back(struct flw_pool *pool, struct flw_domain *domain,
-                               struct flw_slot *slot, const struct flw_note *note)
+                               struct flw_slot *slot, const struct flw_side_record *side)
 {
-    return flw_note_has_uses(note) ? flw_uses_free(pool, domain, slot, note)
-                                   : flw_capture_park(pool, domain, slot);
+    return flw_side_record_has_uses(side) ? flw_uses_free(pool, domain, slot, side)
+                                          : flw_capture_park(pool, domain, slot);
 }
 
 /* heap lock. A captured block comes back: to whom? To its capture; to the freeing stream once that is
@@ -104,7 +104,7 @@ static struct flw_domain *leave_capture(struct flw_pool *pool, struct flw_domain
     } else {
         if (domain->captured_live == 0) {
             domain->ops = NULL;
-            domain->completed = domain->ticket++;
+            domain->completed = domain->seq++;
         }
         domain = freeing;
     }
@@ -115,21 +115,21 @@ static struct flw_domain *leave_capture(struct flw_pool *pool, struct flw_domain
 }
 
 /* Its word is HELD. */
-static fallow_status return_captured(struct flw_pool *pool, struct flw_tcache *cache,
-                                     struct flw_span *span, struct flw_slot *slot,
-                                     const struct flw_note *note)
+static fallow_status free_captured(struct flw_pool *pool, struct flw_tcache *cache,
+                                   struct flw_span *span, struct flw_slot *slot,
+                                   const struct flw_side_record *side)
 {
     struct flw_heap *heap = &pool->heap;
-    bool has_uses = flw_note_has_uses(note);
+    bool has_uses = flw_side_record_has_uses(side);
     uint64_t usable = flw_span_usable_bytes(span);
-    flw_pool_note_special(pool, cache->hot.account, -(int64_t)flw_loan_bytes(slot->loan),
-                          -(int64_t)usable);
+    flw_pool_note_special(pool, cache->hot.account,
+                          -(int64_t)flw_allocation_bytes(slot->allocation), -(int64_t)usable);
     flw_lock_acquire(&heap->lock);
     struct flw_domain *domain = leave_capture(pool, cache->domain, span, has_uses);
     bool is_ordinary = domain == cache->domain;
     if (is_ordinary && (has_uses || flw_capture_is_on(domain))) {
         flw_lock_release(&heap->lock);
-        return hold_back(pool, domain, slot, note);
+        return hold_back(pool, domain, slot, side);
     }
     if (domain != NULL) {
         flw_heap_put_block(heap, domain, slot);
@@ -216,20 +216,20 @@ static fallow_status misuse(struct flw_pool *pool)
 }
 
 /* The block is the caller's: its word went from live to `held`. */
-static fallow_status return_claimed(struct flw_pool *pool, struct flw_tcache *cache,
-                                    struct flw_span *span, struct flw_slot *slot,
-                                    enum flw_slot_state was)
+static fallow_status free_claimed(struct flw_pool *pool, struct flw_tcache *cache,
+                                  struct flw_span *span, struct flw_slot *slot,
+                                  enum flw_slot_state was)
 {
-    struct flw_note note = {0};
+    struct flw_side_record side = {0};
     if (was != FLW_SLOT_LIVE) {
-        (void)flw_note_take(pool, flw_slot_address(slot), &note);
+        (void)flw_side_record_take(pool, flw_slot_address(slot), &side);
     }
     if (was == FLW_SLOT_LIVE_CAPTURED) {
-        return return_captured(pool, cache, span, slot, &note);
+        return free_captured(pool, cache, span, slot, &side);
     }
     bool is_exported =
         was != FLW_SLOT_LIVE && flw_uses_is_exported(pool, span) && !FLW_MUTANT(EXPORTED_IS_REUSED);
-    if (is_exported || flw_note_has_uses(&note) || flw_capture_is_on(cache->domain)) {
+    if (is_exported || flw_side_record_has_uses(&side) || flw_capture_is_on(cache->domain)) {
         bool is_slab = span->kind == FLW_SPAN_SLAB;
         uint64_t usable = flw_span_usable_bytes(span);
         flw_lock_acquire(&cache->lock);
@@ -239,13 +239,13 @@ static fallow_status return_claimed(struct flw_pool *pool, struct flw_tcache *ca
             cache->run_pushes++;
             cache->run_out_bytes -= usable;
         }
-        flw_pool_account(cache->hot.account, -(int64_t)flw_loan_bytes(slot->loan));
+        flw_pool_account(cache->hot.account, -(int64_t)flw_allocation_bytes(slot->allocation));
         flw_lock_release(&cache->lock);
         flw_pool_settle(pool, cache->hot.account);
         if (!is_exported) {
-            return hold_back(pool, cache->domain, slot, &note);
+            return hold_back(pool, cache->domain, slot, &side);
         }
-        (void)flw_uses_free(pool, cache->domain, slot, &note);
+        (void)flw_uses_free(pool, cache->domain, slot, &side);
         FLW_EACH_EXTENSION (pool, row, poll) {
             row->poll(pool);
         }
@@ -256,11 +256,11 @@ static fallow_status return_claimed(struct flw_pool *pool, struct flw_tcache *ca
         return flw_epoch_evict(pool, cache, span, slot);
     }
     if (cache->context_id != 0) {
-        flw_epoch_return(pool, cache, span, slot);
+        flw_epoch_free(pool, cache, span, slot);
     } else if (span->kind == FLW_SPAN_SLAB) {
-        return_slot(pool, cache, span, slot);
+        free_slot(pool, cache, span, slot);
     } else {
-        return_run(pool, cache, span, slot);
+        free_run(pool, cache, span, slot);
     }
     return FALLOW_OK;
 }
@@ -301,11 +301,11 @@ fallow_status flw_pool_free_plain(struct flw_pool *pool, void *ptr, fallow_strea
         return misuse(pool);
     }
     if (flw_pool_front(pool) == NULL) {
-        flw_pool_tell(
-            pool, FLW_TRACE_FREE, cache->domain,
-            (struct flw_event){.address = address, .size_bytes = flw_loan_bytes(slot->loan)});
+        flw_pool_tell(pool, FLW_TRACE_FREE, cache->domain,
+                      (struct flw_event){.address = address,
+                                         .size_bytes = flw_allocation_bytes(slot->allocation)});
     }
-    status = return_claimed(pool, cache, span, slot, state);
+    status = free_claimed(pool, cache, span, slot, state);
     flw_pool_keep_up(pool, cache, cache->fence_left_bytes < 0 && flw_pool_earns_fence(pool, cache));
     return status;
 }

@@ -100,7 +100,7 @@ static FLW_INLINE void flw_hit_give(struct flw_tcache_hot *hot, struct flw_slot 
                                     bool is_ordered)
 {
     uint64_t address = slot->word;
-    FLW_STORE(slot->loan, hot->lender + size_bytes);
+    FLW_STORE(slot->allocation, hot->stream_number + size_bytes);
     flw_slot_set_word(slot, address + FLW_SLOT_LIVE); /* after the loan, for who looks on */
     flw_account_add(hot->account, size_bytes);
     *out_ptr = (void *)(uintptr_t)address;
@@ -149,8 +149,8 @@ static FLW_INLINE bool flw_hit_take_back(struct flw_tcache_hot *hot, struct flw_
         FLW_UNLIKELY(!flw_slot_claim(slot, address + FLW_SLOT_LIVE, address))) {
         return false;
     }
-    uint64_t size_bytes = flw_loan_bytes(slot->loan); /* nobody else's by now */
-    if (kind == FLW_HIT_RECORDED) {                   /* before anybody else can have it */
+    uint64_t size_bytes = flw_allocation_bytes(slot->allocation); /* nobody else's by now */
+    if (kind == FLW_HIT_RECORDED) { /* before anybody else can have it */
         flw_recording_hit(hot, FLW_TRACE_FREE, address, size_bytes, true);
     }
     flw_account_subtract(hot->account, size_bytes);

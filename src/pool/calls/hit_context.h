@@ -17,7 +17,7 @@ static FLW_INLINE bool flw_context_alloc_inside(struct flw_tcache *cache, uint64
                                                 void **out_ptr, enum flw_hit_kind kind)
 {
     struct flw_slot *slot;
-    if (FLW_LIKELY(size_bytes - 1 < cache->whole_bytes - 1)) {
+    if (FLW_LIKELY(size_bytes - 1 < cache->dedicated_bytes - 1)) {
         uint64_t step = flw_hit_step(size_bytes);
         if (!flw_hit_pop(&cache->hot, step + (step == 0), &slot)) {
             return false;
@@ -42,8 +42,10 @@ static FLW_INLINE bool flw_context_free_inside(struct flw_tcache *cache, const v
     if (FLW_UNLIKELY(!flw_slot_is_live(slot, (uint64_t)(uintptr_t)ptr))) {
         return false;
     }
-    int64_t left_bytes = cache->limbo_left_bytes - (int64_t)flw_loan_bytes(FLW_LOAD(slot->loan));
-    if (FLW_UNLIKELY(left_bytes <= 0) || FLW_UNLIKELY(cache->limbo_count == FLW_LIMBO_SLOTS) ||
+    int64_t left_bytes =
+        cache->open_free_left_bytes - (int64_t)flw_allocation_bytes(FLW_LOAD(slot->allocation));
+    if (FLW_UNLIKELY(left_bytes <= 0) ||
+        FLW_UNLIKELY(cache->open_free_count == FLW_OPEN_FREE_SLOTS) ||
         FLW_UNLIKELY(!flw_hit_take_back(hot, slot, ptr, kind))) {
         return false;
     }
@@ -57,9 +59,9 @@ static FLW_INLINE bool flw_context_free_inside(struct flw_tcache *cache, const v
         cache->run_pushes++;
         cache->run_out_bytes -= flw_run_bytes(span);
     }
-    cache->limbo_bins[cache->limbo_count] = (uint16_t)span->bin;
-    cache->limbo[cache->limbo_count++] = slot;
-    cache->limbo_left_bytes = left_bytes;
+    cache->open_free_bins[cache->open_free_count] = (uint16_t)span->bin;
+    cache->open_frees[cache->open_free_count++] = slot;
+    cache->open_free_left_bytes = left_bytes;
     return true;
 }
 

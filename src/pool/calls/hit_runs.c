@@ -59,7 +59,7 @@ static FLW_INLINE fallow_status take_and(size_t size_bytes, void **out_ptr,
                  size_bytes, out_ptr, kind, true);
     struct flw_account *account = cache->hot.account;
     flw_asym_leave(&cache->hot.asym);
-    atomic_fetch_add_explicit(&pool->climbs.count[FLW_RUNG_OWN], 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&pool->climbs.count[FLW_STAGE_OWN], 1, memory_order_relaxed);
     if (FLW_UNLIKELY(has_moved_far(account) || raises_peak(pool, account))) {
         flw_pool_settle(pool, account);
     }

@@ -4,8 +4,8 @@
  */
 #include "base/sized.h"
 #include "pool/state/extension.h"
-#include "pool/state/notes.h"
 #include "pool/state/settings.h"
+#include "pool/state/side_records.h"
 #include "pool/state/table.h"
 
 FLW_DEFINE_INIT_SIZED(fallow_block)
@@ -20,7 +20,7 @@ static enum fallow_block_state state_of(uint64_t word)
     case FLW_SLOT_LIVE_CAPTURED:
         return FALLOW_BLOCK_CAPTURED;
     case FLW_SLOT_HELD:
-        return FALLOW_BLOCK_PENDING;
+        return FALLOW_BLOCK_DEFERRED;
     case FLW_SLOT_FREE:
         break;
     }
@@ -135,9 +135,9 @@ fallow_status fallow_block_info(fallow_pool *handle, const void *ptr, fallow_blo
     if (is_known) {
         const struct flw_handle *physical = flw_heap_handle_at(heap, base - heap->map.base);
         block.base = (void *)(uintptr_t)base;
-        uint64_t loan = __atomic_load_n(&slot->loan, __ATOMIC_RELAXED);
-        block.requested_bytes = flw_loan_bytes(loan);
-        block.stream_id = flw_lenders_id(&heap->lenders, loan);
+        uint64_t allocation = __atomic_load_n(&slot->allocation, __ATOMIC_RELAXED);
+        block.requested_bytes = flw_allocation_bytes(allocation);
+        block.stream_id = flw_stream_ids_find(&heap->stream_ids, allocation);
         block.state = state_of(word);
         if (physical != NULL) {
             block.handle = physical->id;
@@ -154,9 +154,9 @@ fallow_status fallow_block_info(fallow_pool *handle, const void *ptr, fallow_blo
     if (!is_known) {
         return FALLOW_INVALID_POINTER;
     }
-    flw_lock_acquire(&pool->notes.lock);
-    const struct flw_note *note = flw_note_find(pool, base);
-    block.tag = note != NULL ? note->tag : 0;
-    flw_lock_release(&pool->notes.lock);
+    flw_lock_acquire(&pool->side_records.lock);
+    const struct flw_side_record *side = flw_side_record_find(pool, base);
+    block.tag = side != NULL ? side->tag : 0;
+    flw_lock_release(&pool->side_records.lock);
     return flw_struct_answer(out_block, &block, sizeof block);
 }

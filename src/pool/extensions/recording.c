@@ -55,11 +55,11 @@ static const struct recording *enter_of(struct flw_pool *pool, const fallow_reco
 /* ---- what was there */
 
 struct look {
-    struct flw_lent_block *blocks;
+    struct flw_live_block *blocks;
     size_t count, room; /* more were counted than there was room for: again */
 };
 
-static void see(void *context, const struct flw_lent_block *block)
+static void see(void *context, const struct flw_live_block *block)
 {
     struct look *look = context;
     if (look->count < look->room) {
@@ -120,7 +120,7 @@ static void look_up(void *context, struct flw_warm *warm, struct flw_names *name
     }
     await_hits(pool);
     for (size_t i = 0; i < look.count; i++) {
-        const struct flw_lent_block *block = &look.blocks[i];
+        const struct flw_live_block *block = &look.blocks[i];
         flw_warm_add(warm,
                      &(struct flw_warm_block){.address = block->address,
                                               .size_bytes = block->size_bytes,
@@ -327,12 +327,12 @@ static fallow_status begin(struct flw_pool *pool, const fallow_record_config *co
 static fallow_status start(struct flw_pool *pool, const fallow_record_config *config,
                            fallow_recorder **out_recorder)
 {
-    fallow_recorder *handle = flw_handles_take(&table), *nobody = NULL;
+    fallow_recorder *handle = flw_handles_take(&table), *none = NULL;
     if (handle == NULL) {
         return FALLOW_OUT_OF_HOST_MEMORY;
     }
     flw_pool_enlist(pool, &flw_recording_extension);
-    if (!atomic_compare_exchange_strong(&pool->recorder, &nobody, handle)) {
+    if (!atomic_compare_exchange_strong(&pool->recorder, &none, handle)) {
         flw_handles_free(&table, handle);
         return FALLOW_BUSY;
     }

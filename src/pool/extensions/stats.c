@@ -57,16 +57,16 @@ void flw_pool_read_stats(struct flw_pool *pool, fallow_stats *out_stats)
     stats.is_asleep = flw_gate_is_asleep(&pool->gate);
     stats.asleep_bytes = atomic_load(&heap->asleep_bytes);
     stats.exported_bytes = atomic_load(&heap->exported_bytes);
-    flw_lock_acquire(&pool->notes.lock);
-    uint64_t note_bytes = pool->notes.meta.used_bytes;
-    flw_lock_release(&pool->notes.lock);
+    flw_lock_acquire(&pool->side_records.lock);
+    uint64_t side_record_bytes = pool->side_records.meta.used_bytes;
+    flw_lock_release(&pool->side_records.lock);
     flw_lock_acquire(&heap->lock);
-    stats.pending_bytes = heap->pending_bytes;
+    stats.deferred_bytes = heap->deferred_bytes;
     stats.captured_bytes = flw_pool_captured_bytes(pool);
     stats.host_bytes =
         flw_page_map_host_bytes(&heap->map, heap->mapped_page_end * heap->page_units) +
-        heap->objects.meta.used_bytes + flw_lenders_host_bytes(&heap->lenders) + note_bytes +
-        heap->mapped_page_end * sizeof *heap->page_handle;
+        heap->objects.meta.used_bytes + flw_stream_ids_host_bytes(&heap->stream_ids) +
+        side_record_bytes + heap->mapped_page_end * sizeof *heap->page_handle;
     flw_lock_release(&heap->lock);
     FLW_EACH_EXTENSION (pool, row, read_stats) {
         row->read_stats(pool, &stats);

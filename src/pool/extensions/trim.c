@@ -24,11 +24,11 @@ static void complete_what_is(struct flw_pool *pool)
 
 /* heap lock. The next domain from *cursor on that has a fence, and its newest; NULL. */
 static struct flw_domain *next_fenced(const struct flw_heap *heap, uint32_t *cursor,
-                                      uint64_t *out_ticket)
+                                      uint64_t *out_seq)
 {
     while (++*cursor < heap->domain_end) {
         if (heap->domains[*cursor]->newest != NULL) {
-            *out_ticket = heap->domains[*cursor]->newest->ticket;
+            *out_seq = heap->domains[*cursor]->newest->seq;
             return heap->domains[*cursor];
         }
     }
@@ -43,14 +43,14 @@ static bool wait_for_one(struct flw_pool *pool, uint64_t deadline_ns, bool *out_
     struct flw_driver_section section;
     fallow_status status = FALLOW_WOULD_WAIT;
     for (uint32_t cursor = 0; status == FALLOW_WOULD_WAIT;) {
-        uint64_t ticket = 0;
+        uint64_t seq = 0;
         flw_lock_acquire(&heap->lock);
-        struct flw_domain *domain = next_fenced(heap, &cursor, &ticket);
+        struct flw_domain *domain = next_fenced(heap, &cursor, &seq);
         flw_lock_release(&heap->lock);
         if (domain == NULL || !flw_heap_enter_driver(heap, &section)) {
             return false;
         }
-        status = flw_domain_wait(heap, domain, ticket, deadline_ns);
+        status = flw_domain_wait(heap, domain, seq, deadline_ns);
         flw_heap_leave_driver(heap, &section);
     }
     *out_timed_out = status == FALLOW_TIMEOUT;
@@ -73,8 +73,9 @@ fallow_status fallow_pool_trim(fallow_pool *handle, size_t keep_bytes, uint64_t 
     if (flw_gate_enter(&pool->gate, deadline_ns != 0) != FALLOW_OK) {
         return FALLOW_OK; /* asleep: there is nothing left to give back */
     }
-    atomic_store(&pool->heap.whole_units, pool->heap.first_whole_units); /* another phase begins */
-    atomic_store(&pool->heap.given_wholes, 0);
+    atomic_store(&pool->heap.dedicated_units,
+                 pool->heap.first_dedicated_units); /* another phase begins */
+    atomic_store(&pool->heap.released_dedicated, 0);
     uint64_t now = flw_clock_fine_ns(), released = 0;
     uint64_t until = deadline_ns > UINT64_MAX - 1 - now ? UINT64_MAX - 1 : now + deadline_ns;
     bool has_timed_out = false;

@@ -187,7 +187,7 @@ bool flw_climb_grow_within(struct flw_climb *climb, uint64_t budget_bytes)
     uint64_t growth = growth_size(climb);
     uint64_t ahead_bytes = flw_max(growth, settled_growth(climb, budget_bytes));
     uint64_t after = atomic_load(&climb->heap->reserved_bytes) + climb->need_bytes;
-    bool is_whole = flw_need_is_whole(climb->heap, need);
+    bool is_dedicated = flw_need_is_dedicated(climb->heap, need);
     struct flw_grow_request request = {
         .domain = need->domain,
         .unit_count = need->unit_count,
@@ -197,9 +197,9 @@ bool flw_climb_grow_within(struct flw_climb *climb, uint64_t budget_bytes)
         .ahead_bytes = ahead_bytes,
         .beyond_bytes = beyond_size(climb, budget_bytes),
         .handle_types = need->handle_types,
-        .is_single_handle = flw_need_is_single(need) || is_whole,
-        .is_whole =
-            is_whole || (climb->heap->whole != NULL && need->class_index == FLW_CLASS_COUNT),
+        .is_single_handle = flw_need_is_single(need) || is_dedicated,
+        .is_dedicated = is_dedicated ||
+                        (climb->heap->dedicated != NULL && need->class_index == FLW_CLASS_COUNT),
         .insists = climb->insists};
     if (!may_grow(climb)) {
         return false;
@@ -256,18 +256,18 @@ static bool replace_segments(struct flw_climb *climb, uint64_t budget_bytes)
 /* Where large blocks come and go each has its handle made for it and given back for what comes next, which
  * costs more than it is worth to anybody. In automatic mode a pool that had to do so this often gives only
  * blocks twice as large one, until it is trimmed: then another phase begins. */
-#define WHOLES_GIVEN_MOST 3
+#define DEDICATED_RELEASED_MOST 3
 
-static void spare_wholes(const struct flw_climb *climb)
+static void spare_dedicated(const struct flw_climb *climb)
 {
     struct flw_heap *heap = climb->heap;
     if (climb->pool->config.one_handle_bytes != 0 ||
-        atomic_load(&heap->given_wholes) < WHOLES_GIVEN_MOST) {
+        atomic_load(&heap->released_dedicated) < DEDICATED_RELEASED_MOST) {
         return;
     }
-    uint64_t units = 2 * (uint64_t)atomic_load(&heap->whole_units);
-    atomic_store(&heap->whole_units, (uint32_t)flw_min(units, UINT32_MAX));
-    atomic_store(&heap->given_wholes, 0);
+    uint64_t units = 2 * (uint64_t)atomic_load(&heap->dedicated_units);
+    atomic_store(&heap->dedicated_units, (uint32_t)flw_min(units, UINT32_MAX));
+    atomic_store(&heap->released_dedicated, 0);
     flw_pool_log(climb->pool, FALLOW_LOG_INFO,
                  "large blocks come and go: one lies in one handle from %llu MiB on now, until the "
                  "pool is trimmed (one_handle_bytes names a size that stays)",
@@ -287,7 +287,7 @@ static bool move_within(struct flw_climb *climb, uint64_t budget_bytes)
         return false; /* nor would it come again */
     }
     uint64_t unmapped = flw_heap_unmap_idle(climb->heap, climb->need_bytes);
-    spare_wholes(climb);
+    spare_dedicated(climb);
     if (unmapped > 0 && flw_climb_grow_within(climb, budget_bytes)) {
         return true;
     }
@@ -311,7 +311,8 @@ bool flw_climb_grow_or_move(struct flw_climb *climb, uint64_t budget_bytes)
 /* The driver may have small handles where it has no large one; who named a size insists on it. */
 static bool may_divide(const struct flw_climb *climb)
 {
-    return climb->pool->config.one_handle_bytes == 0 && flw_need_is_whole(climb->heap, climb->need);
+    return climb->pool->config.one_handle_bytes == 0 &&
+           flw_need_is_dedicated(climb->heap, climb->need);
 }
 
 /* A slab that does not fit the limit any more is made as small as it can be. */
@@ -341,7 +342,7 @@ bool flw_climb_grow_to_limit(struct flw_climb *climb)
 }
 
 /* Without more memory the request fails from here on, or waits. */
-bool flw_rung_limit(struct flw_climb *climb)
+bool flw_stage_limit(struct flw_climb *climb)
 {
     climb->insists = true;
     bool is_grown = flw_climb_grow_to_limit(climb);
@@ -408,7 +409,7 @@ static bool grow_or_move(struct flw_climb *climb)
     return move_within(climb, tight);
 }
 
-bool flw_rung_grow(struct flw_climb *climb)
+bool flw_stage_grow(struct flw_climb *climb)
 {
     if (!grow_or_move(climb)) {
         return false;

@@ -38,10 +38,10 @@ static inline bool flw_need_is_single(const struct flw_need *need)
 }
 
 /* It is to have all of a handle, which is free memory as a whole when it comes back. */
-static inline bool flw_need_is_whole(const struct flw_heap *heap, const struct flw_need *need)
+static inline bool flw_need_is_dedicated(const struct flw_heap *heap, const struct flw_need *need)
 {
     return need->class_index == FLW_CLASS_COUNT && !flw_need_is_single(need) && !need->is_divided &&
-           need->unit_count >= heap->whole_units;
+           need->unit_count >= heap->dedicated_units;
 }
 
 /* The host has no memory for a table. Then what is there may serve, another thread's or stream's; no growth
@@ -54,23 +54,23 @@ static inline bool flw_climb_lacks_host(const struct flw_climb *climb)
 
 /* What served the need, for who looks on (publish/). One word: never half of another climb. */
 static inline void flw_climb_note_last(struct flw_pool *pool, const struct flw_need *need,
-                                       unsigned rung)
+                                       unsigned stage)
 {
-    atomic_store_explicit(&pool->climbs.last, need->size_bytes << 8 | ((uint64_t)rung + 1),
+    atomic_store_explicit(&pool->climbs.last, need->size_bytes << 8 | ((uint64_t)stage + 1),
                           memory_order_relaxed);
 }
 
 /* Try one rung, counted and timed by its place. */
-static inline bool flw_climb_try(struct flw_climb *climb, unsigned rung,
+static inline bool flw_climb_try(struct flw_climb *climb, unsigned stage,
                                  bool (*attempt)(struct flw_climb *climb))
 {
     uint64_t begin = flw_clock_fine_ns();
     bool is_done = attempt(climb);
-    atomic_fetch_add_explicit(&climb->pool->climbs.count[rung], 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&climb->pool->climbs.ns[rung], flw_clock_fine_ns() - begin,
+    atomic_fetch_add_explicit(&climb->pool->climbs.count[stage], 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&climb->pool->climbs.ns[stage], flw_clock_fine_ns() - begin,
                               memory_order_relaxed);
     if (is_done) {
-        flw_climb_note_last(climb->pool, climb->need, rung);
+        flw_climb_note_last(climb->pool, climb->need, stage);
     }
     return is_done;
 }
@@ -85,9 +85,9 @@ bool flw_climb_take_run(struct flw_heap *heap, struct flw_need *need);
 bool flw_climb_reclaim(struct flw_climb *climb);
 bool flw_climb_own_cache(struct flw_climb *climb);
 /* The first rung: what lies ready, unless tidying is due first. */
-bool flw_rung_own(struct flw_climb *climb);
+bool flw_stage_own(struct flw_climb *climb);
 /* Out of other threads' caches. */
-bool flw_rung_caches(struct flw_climb *climb);
+bool flw_stage_caches(struct flw_climb *climb);
 
 /* ---- budget.c */
 uint64_t flw_climb_tight_budget(const struct flw_climb *climb);
@@ -104,22 +104,22 @@ bool flw_climb_grow_to_limit(struct flw_climb *climb);
  * has no memory for? Not where it would refuse that: what idled would not come again. Whoever insists tries
  * it all the same, before ever more have gone without (heap/refusal.h). */
 bool flw_climb_may_exchange(struct flw_climb *climb);
-bool flw_rung_grow(struct flw_climb *climb);
+bool flw_stage_grow(struct flw_climb *climb);
 /* Without more memory the request fails from here on, or waits. */
-bool flw_rung_limit(struct flw_climb *climb);
+bool flw_stage_limit(struct flw_climb *climb);
 /* Nothing served: the peak has not risen. */
 void flw_climb_forget_rise(const struct flw_climb *climb);
 
 /* ---- steal.c: with the fences that there are; with one recorded for it. */
-bool flw_rung_steal(struct flw_climb *climb);
-bool flw_rung_fence(struct flw_climb *climb);
+bool flw_stage_steal(struct flw_climb *climb);
+bool flw_stage_fence(struct flw_climb *climb);
 
 /* ---- wait.c */
-bool flw_rung_remap_wait(struct flw_climb *climb);
-bool flw_rung_wait(struct flw_climb *climb);
+bool flw_stage_remap_wait(struct flw_climb *climb);
+bool flw_stage_wait(struct flw_climb *climb);
 
 /* ---- oom.c, calls. The caller's callback, then idle memory of other pools of the device. */
-bool flw_rung_callback(struct flw_climb *climb);
+bool flw_stage_callback(struct flw_climb *climb);
 
 /* ---- oom.c */
 /* Nothing served: the answer, after what there is to report of it and to log. `fail` is the last place of the

@@ -19,7 +19,7 @@ static bool may_grow(const struct flw_climb *climb)
 }
 
 /* The caller's own limbo comes first: whatever the thread needs next is what it has just freed. */
-static bool rung_complete(struct flw_climb *climb)
+static bool stage_complete(struct flw_climb *climb)
 {
     struct flw_tcache *cache = climb->need->cache;
     flw_lock_acquire(&cache->lock);
@@ -34,7 +34,7 @@ static uint64_t bound_of(const struct flw_climb *climb)
 }
 
 /* Enough is open: one event for all of it. */
-static bool rung_close(struct flw_climb *climb)
+static bool stage_close(struct flw_climb *climb)
 {
     flw_lock_acquire(&climb->heap->lock);
     bool is_wanted = flw_epoch_is_due(climb->heap);
@@ -62,13 +62,13 @@ static bool eats_the_reserve(const struct flw_climb *climb)
     return result == CUDA_SUCCESS && free_bytes < climb->need_bytes + climb->pool->reserve_bytes;
 }
 
-static bool rung_grow(struct flw_climb *climb)
+static bool stage_grow(struct flw_climb *climb)
 {
     return !eats_the_reserve(climb) && flw_climb_grow_within(climb, bound_of(climb));
 }
 
 /* Growth would pass the bound: whatever any thread has freed, and every slab without a block out. */
-static bool rung_caches(struct flw_climb *climb)
+static bool stage_caches(struct flw_climb *climb)
 {
     (void)flw_pool_drain(climb->pool, climb->need->cache, NULL);
     if (flw_climb_own_cache(climb)) {
@@ -80,40 +80,40 @@ static bool rung_caches(struct flw_climb *climb)
 #define LOOK_MOST 4096
 
 /* heap lock. The ticket of the oldest memory in limbo that would serve the need; 0: none would. */
-static uint64_t fitting_ticket(const struct flw_heap *heap, const struct flw_need *need)
+static uint64_t fitting_seq(const struct flw_heap *heap, const struct flw_need *need)
 {
     const struct flw_domain *domain = heap->context_order;
     bool is_run = need->class_index == FLW_CLASS_COUNT;
     uint32_t least = is_run ? need->unit_count : flw_class_slab_units(need->class_index);
-    uint32_t most = is_run ? flw_whole_most_units(least) : UINT32_MAX;
-    uint64_t ticket = 0;
+    uint32_t most = is_run ? flw_dedicated_most_units(least) : UINT32_MAX;
+    uint64_t seq = 0;
     if (!is_run && domain->batches[need->class_index].tail != NULL) {
-        ticket = domain->batches[need->class_index].tail->ticket;
+        seq = domain->batches[need->class_index].tail->seq;
     }
     const struct flw_span *run = domain->runs.oldest;
     for (uint32_t i = 0; run != NULL && i < LOOK_MOST; i++, run = run->u.run.age_next) {
         if (run->u.run.unit_count >= least && run->u.run.unit_count <= most &&
-            flw_run_is_whole(run) == is_run) {
-            return ticket == 0 ? run->u.run.ticket : flw_min(ticket, run->u.run.ticket);
+            flw_run_is_dedicated(run) == is_run) {
+            return seq == 0 ? run->u.run.seq : flw_min(seq, run->u.run.seq);
         }
     }
-    return ticket;
+    return seq;
 }
 
 static bool has_fit(const struct flw_heap *heap, const struct flw_need *need)
 {
-    return fitting_ticket(heap, need) != 0;
+    return fitting_seq(heap, need) != 0;
 }
 
 #define WAIT_ROUNDS 64
 
-static bool rung_wait(struct flw_climb *climb)
+static bool stage_wait(struct flw_climb *climb)
 {
     for (unsigned rounds = 0; rounds < WAIT_ROUNDS && may_wait(climb); rounds++) {
         flw_lock_acquire(&climb->heap->lock);
-        uint64_t ticket = fitting_ticket(climb->heap, climb->need);
+        uint64_t seq = fitting_seq(climb->heap, climb->need);
         flw_lock_release(&climb->heap->lock);
-        if (ticket == 0 || !flw_epoch_wait(climb->heap, ticket)) {
+        if (seq == 0 || !flw_epoch_wait(climb->heap, seq)) {
             return false;
         }
         if (flw_climb_reclaim(climb)) {
@@ -124,7 +124,7 @@ static bool rung_wait(struct flw_climb *climb)
 }
 
 /* Nothing in limbo fits. What does not, complete or not, makes room for what does. */
-static bool rung_exchange(struct flw_climb *climb)
+static bool stage_exchange(struct flw_climb *climb)
 {
     struct flw_heap *heap = climb->heap;
     if (may_wait(climb) && flw_epoch_wait_all(heap) && flw_climb_reclaim(climb)) {
@@ -158,7 +158,7 @@ static bool grow_to_limit(struct flw_climb *climb)
     return false;
 }
 
-static bool rung_limit(struct flw_climb *climb)
+static bool stage_limit(struct flw_climb *climb)
 {
     climb->insists = true;
     bool is_grown = grow_to_limit(climb);
@@ -167,7 +167,7 @@ static bool rung_limit(struct flw_climb *climb)
 }
 
 /* The driver has nothing: everything that idles here goes to it first. */
-static bool rung_trim(struct flw_climb *climb)
+static bool stage_trim(struct flw_climb *climb)
 {
     climb->insists = true;
     bool is_grown = may_grow(climb) && flw_climb_may_exchange(climb) &&
@@ -176,16 +176,16 @@ static bool rung_trim(struct flw_climb *climb)
     return is_grown;
 }
 
-static bool (*const rungs[FLW_CONTEXT_FAIL])(struct flw_climb *climb) = {
-    [FLW_CONTEXT_COMPLETE] = rung_complete,
-    [FLW_CONTEXT_CLOSE] = rung_close,
-    [FLW_CONTEXT_GROW] = rung_grow,
-    [FLW_CONTEXT_CACHES] = rung_caches,
-    [FLW_CONTEXT_WAIT] = rung_wait,
-    [FLW_CONTEXT_EXCHANGE] = rung_exchange,
-    [FLW_CONTEXT_LIMIT] = rung_limit,
-    [FLW_CONTEXT_TRIM] = rung_trim,
-    [FLW_CONTEXT_CALLBACK] = flw_rung_callback,
+static bool (*const stages[FLW_CONTEXT_FAIL])(struct flw_climb *climb) = {
+    [FLW_CONTEXT_COMPLETE] = stage_complete,
+    [FLW_CONTEXT_CLOSE] = stage_close,
+    [FLW_CONTEXT_GROW] = stage_grow,
+    [FLW_CONTEXT_CACHES] = stage_caches,
+    [FLW_CONTEXT_WAIT] = stage_wait,
+    [FLW_CONTEXT_EXCHANGE] = stage_exchange,
+    [FLW_CONTEXT_LIMIT] = stage_limit,
+    [FLW_CONTEXT_TRIM] = stage_trim,
+    [FLW_CONTEXT_CALLBACK] = flw_stage_callback,
 };
 
 static void plan(struct flw_climb *climb)
@@ -205,10 +205,10 @@ static void plan(struct flw_climb *climb)
     flw_climb_want_units(climb, unit_count);
 }
 
-static bool is_futile(const struct flw_climb *climb, unsigned rung)
+static bool is_futile(const struct flw_climb *climb, unsigned stage)
 {
-    return flw_climb_lacks_host(climb) && rung != FLW_CONTEXT_COMPLETE &&
-           rung != FLW_CONTEXT_CLOSE && rung != FLW_CONTEXT_CACHES;
+    return flw_climb_lacks_host(climb) && stage != FLW_CONTEXT_COMPLETE &&
+           stage != FLW_CONTEXT_CLOSE && stage != FLW_CONTEXT_CACHES;
 }
 
 fallow_status flw_context_climb(struct flw_pool *pool, struct flw_need *need)
@@ -231,7 +231,7 @@ fallow_status flw_context_climb(struct flw_pool *pool, struct flw_need *need)
         if (is_futile(&climb, i)) {
             continue;
         }
-        if (flw_climb_try(&climb, i, rungs[i])) {
+        if (flw_climb_try(&climb, i, stages[i])) {
             return FALLOW_OK;
         }
         if (flw_heap_is_lost(&pool->heap)) {

@@ -15,7 +15,7 @@
 static bool has_fences(struct flw_heap *heap)
 {
     flw_lock_acquire(&heap->lock);
-    bool has_any = heap->pending_count > 0;
+    bool has_any = heap->deferred_count > 0;
     for (uint32_t i = 1; i < heap->domain_end && !has_any; i++) {
         has_any = heap->domains[i]->newest != NULL;
     }
@@ -23,7 +23,7 @@ static bool has_fences(struct flw_heap *heap)
     return has_any;
 }
 
-static bool rung_complete(struct flw_climb *climb)
+static bool stage_complete(struct flw_climb *climb)
 {
     struct flw_driver_section section;
     struct flw_heap *heap = climb->heap;
@@ -36,26 +36,26 @@ static bool rung_complete(struct flw_climb *climb)
     return any && flw_climb_take(heap, climb->need);
 }
 
-static bool (*const rungs[FLW_RUNG_FAIL])(struct flw_climb *climb) = {
-    [FLW_RUNG_OWN] = flw_rung_own,
-    [FLW_RUNG_COMPLETE] = rung_complete,
-    [FLW_RUNG_OWN_CACHE] = flw_climb_own_cache,
-    [FLW_RUNG_CACHES] = flw_rung_caches,
-    [FLW_RUNG_GROW] = flw_rung_grow,
-    [FLW_RUNG_STEAL] = flw_rung_steal,
-    [FLW_RUNG_FENCE] = flw_rung_fence,
-    [FLW_RUNG_REMAP_WAIT] = flw_rung_remap_wait,
-    [FLW_RUNG_LIMIT] = flw_rung_limit,
-    [FLW_RUNG_CALLBACK] = flw_rung_callback,
-    [FLW_RUNG_WAIT] = flw_rung_wait,
+static bool (*const stages[FLW_STAGE_FAIL])(struct flw_climb *climb) = {
+    [FLW_STAGE_OWN] = flw_stage_own,
+    [FLW_STAGE_COMPLETE] = stage_complete,
+    [FLW_STAGE_OWN_CACHE] = flw_climb_own_cache,
+    [FLW_STAGE_CACHES] = flw_stage_caches,
+    [FLW_STAGE_GROW] = flw_stage_grow,
+    [FLW_STAGE_STEAL] = flw_stage_steal,
+    [FLW_STAGE_FENCE] = flw_stage_fence,
+    [FLW_STAGE_REMAP_WAIT] = flw_stage_remap_wait,
+    [FLW_STAGE_LIMIT] = flw_stage_limit,
+    [FLW_STAGE_CALLBACK] = flw_stage_callback,
+    [FLW_STAGE_WAIT] = flw_stage_wait,
 };
 
 /* Nothing that these do helps a host without memory (flw_climb_lacks_host). */
-static bool is_futile(const struct flw_climb *climb, unsigned rung)
+static bool is_futile(const struct flw_climb *climb, unsigned stage)
 {
     return flw_climb_lacks_host(climb) &&
-           (rung == FLW_RUNG_GROW || rung == FLW_RUNG_REMAP_WAIT || rung == FLW_RUNG_LIMIT ||
-            rung == FLW_RUNG_CALLBACK || rung == FLW_RUNG_WAIT);
+           (stage == FLW_STAGE_GROW || stage == FLW_STAGE_REMAP_WAIT || stage == FLW_STAGE_LIMIT ||
+            stage == FLW_STAGE_CALLBACK || stage == FLW_STAGE_WAIT);
 }
 
 /* What extensions keep back gives way before anybody is asked for memory and before the request counts as
@@ -97,7 +97,7 @@ static void plan(struct flw_climb *climb)
 /* heap lock. Is there memory that serves the need, perhaps, once the device has done more? */
 static bool has_incomplete(const struct flw_heap *heap, const struct flw_need *need)
 {
-    bool has_any = heap->pending_count > 0;
+    bool has_any = heap->deferred_count > 0;
     for (uint32_t i = 1; i < heap->domain_end; i++) {
         const struct flw_domain *domain = heap->domains[i];
         has_any |= flw_domain_has_runs(domain);
@@ -109,7 +109,7 @@ static bool has_incomplete(const struct flw_heap *heap, const struct flw_need *n
 
 /* The handles that the driver gave before it refused the rest of a growth: a later rung finds them, but
  * the pool has no claim to them where none served. */
-static void give_back_made(const struct flw_climb *climb)
+static void release_made(const struct flw_climb *climb)
 {
     struct flw_heap *heap = climb->heap;
     uint64_t idle_bytes = heap->idle_bytes, reserved = atomic_load(&heap->reserved_bytes);
@@ -123,14 +123,15 @@ fallow_status flw_ladder_climb(struct flw_pool *pool, struct flw_need *need)
 {
     struct flw_climb climb = {.pool = pool, .heap = &pool->heap, .need = need};
     need->spares_waits = pool->config.economy == FALLOW_MEMORY_FIRST;
-    if (flw_rung_own(&climb)) {
-        atomic_fetch_add_explicit(&pool->climbs.count[FLW_RUNG_OWN], 1, memory_order_relaxed);
+    if (flw_stage_own(&climb)) {
+        atomic_fetch_add_explicit(&pool->climbs.count[FLW_STAGE_OWN], 1, memory_order_relaxed);
         return FALLOW_OK;
     }
     /* With nothing to complete the thread's own caches come before the first driver call. */
     if (!has_fences(&pool->heap) && flw_climb_own_cache(&climb)) {
-        atomic_fetch_add_explicit(&pool->climbs.count[FLW_RUNG_OWN_CACHE], 1, memory_order_relaxed);
-        flw_climb_note_last(pool, need, FLW_RUNG_OWN_CACHE);
+        atomic_fetch_add_explicit(&pool->climbs.count[FLW_STAGE_OWN_CACHE], 1,
+                                  memory_order_relaxed);
+        flw_climb_note_last(pool, need, FLW_STAGE_OWN_CACHE);
         return FALLOW_OK;
     }
     fallow_status status = flw_capture_check(pool, need->domain);
@@ -145,15 +146,15 @@ fallow_status flw_ladder_climb(struct flw_pool *pool, struct flw_need *need)
     /* What can never fit moves nothing and waits for nobody. */
     bool is_hopeless =
         climb.need_bytes > pool->heap.limit_bytes && need->class_index == FLW_CLASS_COUNT;
-    unsigned first = is_hopeless ? FLW_RUNG_FAIL : FLW_RUNG_COMPLETE;
-    for (unsigned i = first; i < FLW_RUNG_FAIL; i++) {
-        if (i == FLW_RUNG_CALLBACK && release_kept(&climb)) {
-            i = FLW_RUNG_COMPLETE;
+    unsigned first = is_hopeless ? FLW_STAGE_FAIL : FLW_STAGE_COMPLETE;
+    for (unsigned i = first; i < FLW_STAGE_FAIL; i++) {
+        if (i == FLW_STAGE_CALLBACK && release_kept(&climb)) {
+            i = FLW_STAGE_COMPLETE;
         }
         if (is_futile(&climb, i)) {
             continue;
         }
-        if (flw_climb_try(&climb, i, rungs[i])) {
+        if (flw_climb_try(&climb, i, stages[i])) {
             return FALLOW_OK;
         }
         if (flw_heap_is_lost(&pool->heap)) {
@@ -164,6 +165,6 @@ fallow_status flw_ladder_climb(struct flw_pool *pool, struct flw_need *need)
         }
     }
     flw_climb_forget_rise(&climb);
-    give_back_made(&climb);
-    return flw_climb_fail(&climb, FLW_RUNG_FAIL, is_hopeless ? NULL : has_incomplete);
+    release_made(&climb);
+    return flw_climb_fail(&climb, FLW_STAGE_FAIL, is_hopeless ? NULL : has_incomplete);
 }

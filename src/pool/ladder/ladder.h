@@ -10,23 +10,23 @@
 #include "pool/state/pool.h"
 
 /* The ladder of a pool in the order of streams. */
-enum flw_rung {
-    FLW_RUNG_OWN,        /* own stream's heap and nobody's */
-    FLW_RUNG_COMPLETE,   /* blocks whose fence has completed */
-    FLW_RUNG_OWN_CACHE,  /* the thread's own caches, empty slabs */
-    FLW_RUNG_CACHES,     /* other threads' caches */
-    FLW_RUNG_GROW,       /* idle handles, then new ones up to the soft target */
-    FLW_RUNG_STEAL,      /* another stream's, a fence already recorded */
-    FLW_RUNG_FENCE,      /* another stream's, a fence recorded now */
-    FLW_RUNG_REMAP_WAIT, /* wait for the device, then move handles */
-    FLW_RUNG_LIMIT,      /* grow to the limit */
-    FLW_RUNG_CALLBACK,   /* the user's callback, other pools of the device */
-    FLW_RUNG_WAIT,       /* bounded wait for what is pending */
-    FLW_RUNG_FAIL
+enum flw_stage {
+    FLW_STAGE_OWN,        /* own stream's heap and nobody's */
+    FLW_STAGE_COMPLETE,   /* blocks whose fence has completed */
+    FLW_STAGE_OWN_CACHE,  /* the thread's own caches, empty slabs */
+    FLW_STAGE_CACHES,     /* other threads' caches */
+    FLW_STAGE_GROW,       /* idle handles, then new ones up to the soft target */
+    FLW_STAGE_STEAL,      /* another stream's, a fence already recorded */
+    FLW_STAGE_FENCE,      /* another stream's, a fence recorded now */
+    FLW_STAGE_REMAP_WAIT, /* wait for the device, then move handles */
+    FLW_STAGE_LIMIT,      /* grow to the limit */
+    FLW_STAGE_CALLBACK,   /* the user's callback, other pools of the device */
+    FLW_STAGE_WAIT,       /* bounded wait for what is pending */
+    FLW_STAGE_FAIL
 };
 
 /* The ladder of a pool in context order. */
-enum flw_context_rung {
+enum flw_context_stage {
     FLW_CONTEXT_READY,    /* what lies ready */
     FLW_CONTEXT_COMPLETE, /* blocks whose epoch has completed */
     FLW_CONTEXT_CLOSE,    /* an epoch over what is open, if that is worth an event */

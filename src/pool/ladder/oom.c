@@ -26,7 +26,7 @@ static void trim_other(struct flw_pool *other, void *context)
     }
 }
 
-bool flw_rung_callback(struct flw_climb *climb)
+bool flw_stage_callback(struct flw_climb *climb)
 {
     struct flw_pool *pool = climb->pool;
     bool any = false;
@@ -42,8 +42,8 @@ bool flw_rung_callback(struct flw_climb *climb)
             return false;
         }
     }
-    if (any && (flw_climb_own_cache(climb) || flw_rung_caches(climb) || flw_climb_reclaim(climb) ||
-                flw_rung_limit(climb))) {
+    if (any && (flw_climb_own_cache(climb) || flw_stage_caches(climb) || flw_climb_reclaim(climb) ||
+                flw_stage_limit(climb))) {
         return true;
     }
     if ((climb->need->flags & FALLOW_REQUEST_NO_GROW) != 0 || climb->is_refused) {
@@ -99,21 +99,22 @@ static void sort_owners(struct owner_sum *sum)
     }
 }
 
-static void add_lent(void *context, const struct flw_lent_block *block)
+static void add_live(void *context, const struct flw_live_block *block)
 {
     add_block(context, block->tag, block->stream_id, block->usable_bytes);
 }
 
 static void sum_owners(struct flw_pool *pool, struct owner_sum *sum)
 {
-    flw_blocks_each(pool, add_lent, sum);
+    flw_blocks_each(pool, add_live, sum);
     sort_owners(sum);
 }
 
 /* heap lock. In units. */
 static uint64_t largest_run(const struct flw_domain *domain)
 {
-    return flw_max(flw_run_index_largest(&domain->runs), flw_run_index_largest(&domain->wholes));
+    return flw_max(flw_run_index_largest(&domain->runs),
+                   flw_run_index_largest(&domain->dedicated_runs));
 }
 
 void flw_oom_report_fill(struct flw_pool *pool, const struct flw_need *need)
@@ -137,13 +138,13 @@ void flw_oom_report_fill(struct flw_pool *pool, const struct flw_need *need)
     sum_owners(pool, &sum);
     flw_lock_acquire(&heap->lock);
     report.reserved_bytes = atomic_load(&heap->reserved_bytes);
-    uint64_t own = largest_run(need->domain), nobody = largest_run(heap->domains[FLW_NOBODY]);
-    report.largest_free_bytes = flw_max(own, nobody) << FLW_UNIT_LOG2;
+    uint64_t own = largest_run(need->domain), unowned = largest_run(heap->domains[FLW_UNOWNED]);
+    report.largest_free_bytes = flw_max(own, unowned) << FLW_UNIT_LOG2;
     report.free_bytes = heap->idle_bytes;
     for (uint32_t i = 0; i < heap->domain_end; i++) {
         report.free_bytes += flw_domain_run_bytes(heap->domains[i]);
     }
-    report.pending_bytes = heap->pending_bytes;
+    report.deferred_bytes = heap->deferred_bytes;
     report.captured_bytes = flw_pool_captured_bytes(pool);
     flw_lock_release(&heap->lock);
     report.fragmentation = report.free_bytes == 0 ? 0
@@ -152,8 +153,8 @@ void flw_oom_report_fill(struct flw_pool *pool, const struct flw_need *need)
     report.owner_count = (uint32_t)flw_min(sum.count, FALLOW_OOM_OWNERS);
     memcpy(report.owners, sum.owners, sizeof report.owners);
     for (unsigned i = 0; i < FLW_STAGE_COUNT; i++) {
-        report.rung_count[i] = atomic_load(&pool->climbs.count[i]);
-        report.rung_ns[i] = atomic_load(&pool->climbs.ns[i]);
+        report.stage_count[i] = atomic_load(&pool->climbs.count[i]);
+        report.stage_ns[i] = atomic_load(&pool->climbs.ns[i]);
     }
     flw_lock_acquire(&pool->climbs.report_lock);
     pool->climbs.report = report;
@@ -164,7 +165,7 @@ void flw_oom_report_fill(struct flw_pool *pool, const struct flw_need *need)
                  (unsigned long long)report.size_bytes, (unsigned long long)report.reserved_bytes,
                  (unsigned long long)report.limit_bytes,
                  (unsigned long long)report.largest_free_bytes,
-                 (unsigned long long)report.pending_bytes);
+                 (unsigned long long)report.deferred_bytes);
     FLW_EACH_EXTENSION (pool, row, failed) {
         row->failed(pool, need->domain, &report);
     }

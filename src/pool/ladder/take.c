@@ -55,9 +55,9 @@ bool flw_climb_take(struct flw_heap *heap, struct flw_need *need)
     bool is_taken = false;
     if (need->class_index < FLW_CLASS_COUNT) {
         is_taken = flw_climb_take_slots(heap, need);
-    } else if (heap->whole != NULL) {
-        need->run =
-            flw_heap_take_whole(heap, need->unit_count, flw_whole_most_units(need->unit_count));
+    } else if (heap->dedicated != NULL) {
+        need->run = flw_heap_take_dedicated(heap, need->unit_count,
+                                            flw_dedicated_most_units(need->unit_count));
         is_taken = need->run != NULL;
     } else {
         is_taken = flw_climb_take_run(heap, need);
@@ -122,7 +122,7 @@ static bool may_tidy(struct flw_pool *pool)
     return true;
 }
 
-bool flw_rung_own(struct flw_climb *climb)
+bool flw_stage_own(struct flw_climb *climb)
 {
     struct flw_heap *heap = climb->heap;
     struct flw_need *need = climb->need;
@@ -137,7 +137,7 @@ bool flw_rung_own(struct flw_climb *climb)
     return is_tidy ? is_taken : flw_climb_own_cache(climb);
 }
 
-bool flw_rung_caches(struct flw_climb *climb)
+bool flw_stage_caches(struct flw_climb *climb)
 {
     struct flw_pool *pool = climb->pool;
     uint64_t after = atomic_load(&climb->heap->reserved_bytes) + climb->need_bytes;

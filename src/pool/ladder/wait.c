@@ -9,7 +9,7 @@
 /* heap lock. Any domain with a fence: its oldest fence's ticket, or, where that has gone on for
  * long, its newest's. Else any with unfenced free memory. */
 static struct flw_domain *next_to_wait(const struct flw_heap *heap, const struct flw_need *need,
-                                       bool is_patient, uint64_t *out_ticket)
+                                       bool is_patient, uint64_t *out_seq)
 {
     struct flw_domain *unfenced = NULL;
     for (uint32_t i = 1; i < heap->domain_end; i++) {
@@ -18,17 +18,17 @@ static struct flw_domain *next_to_wait(const struct flw_heap *heap, const struct
             continue;
         }
         if (domain->oldest != NULL) {
-            *out_ticket = is_patient ? domain->oldest->ticket : domain->newest->ticket;
+            *out_seq = is_patient ? domain->oldest->seq : domain->newest->seq;
             return domain;
         }
         bool has_memory = domain->unfenced_bytes > 0 &&
-                          (flw_domain_has_runs(domain) || heap->pending_count > 0) &&
+                          (flw_domain_has_runs(domain) || heap->deferred_count > 0) &&
                           flw_domain_can_fence(heap, domain, domain == need->domain);
         if (has_memory && (unfenced == NULL || domain == need->domain)) {
             unfenced = domain;
         }
     }
-    *out_ticket = unfenced != NULL ? unfenced->ticket : 0;
+    *out_seq = unfenced != NULL ? unfenced->seq : 0;
     return unfenced;
 }
 
@@ -43,10 +43,9 @@ static bool wait_and(struct flw_climb *climb, uint64_t deadline_ns,
     struct flw_heap *heap = climb->heap;
     for (unsigned rounds = 0; rounds < MOST_ROUNDS && !flw_heap_is_lost(heap); rounds++) {
         struct flw_driver_section section;
-        uint64_t ticket = 0;
+        uint64_t seq = 0;
         flw_lock_acquire(&heap->lock);
-        struct flw_domain *domain =
-            next_to_wait(heap, climb->need, rounds < PATIENT_ROUNDS, &ticket);
+        struct flw_domain *domain = next_to_wait(heap, climb->need, rounds < PATIENT_ROUNDS, &seq);
         flw_lock_release(&heap->lock);
         if (domain == NULL) { /* other threads may have waited, and freed, meanwhile */
             return climb->pool->cache_count > 1 && then(climb);
@@ -54,7 +53,7 @@ static bool wait_and(struct flw_climb *climb, uint64_t deadline_ns,
         if (!flw_heap_enter_mode(heap, &section)) {
             return false;
         }
-        fallow_status status = flw_domain_wait(heap, domain, ticket, deadline_ns);
+        fallow_status status = flw_domain_wait(heap, domain, seq, deadline_ns);
         flw_heap_leave_driver(heap, &section);
         if (status != FALLOW_OK) {
             return false;
@@ -89,7 +88,7 @@ static bool may_wait(const struct flw_climb *climb)
            climb->need->domain->ops != &flw_order_capture;
 }
 
-bool flw_rung_remap_wait(struct flw_climb *climb)
+bool flw_stage_remap_wait(struct flw_climb *climb)
 {
     if (!may_wait(climb) || !wait_and(climb, UINT64_MAX, take_or_move)) {
         return false;
@@ -103,7 +102,7 @@ static bool take_or_grow(struct flw_climb *climb)
     return flw_climb_reclaim(climb) || flw_climb_grow_to_limit(climb);
 }
 
-bool flw_rung_wait(struct flw_climb *climb)
+bool flw_stage_wait(struct flw_climb *climb)
 {
     if (!may_wait(climb)) {
         return false;

@@ -7,7 +7,7 @@
 
 #include "pool/state/pool.h"
 
-struct flw_lent_block {
+struct flw_live_block {
     uint64_t address, size_bytes; /* as lent and asked for; red zones count as asked for */
     uint64_t usable_bytes;
     uint64_t stream_id; /* of the stream that it was lent on; 0 unknown */
@@ -17,7 +17,7 @@ struct flw_lent_block {
 
 /* `visit` runs under the locks of the uses and of the heap. */
 void flw_blocks_each(struct flw_pool *pool,
-                     void (*visit)(void *context, const struct flw_lent_block *block),
+                     void (*visit)(void *context, const struct flw_live_block *block),
                      void *context);
 
 #endif

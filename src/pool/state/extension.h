@@ -15,7 +15,7 @@
 #include "pool/state/pool.h"
 #include "record/ring.h"
 
-struct flw_lent_block;
+struct flw_live_block;
 
 /* What has happened to a block, or, where all is 0, to a stream or the pool. */
 struct flw_event {
@@ -54,7 +54,7 @@ struct flw_extension {
     bool (*view_raw)(struct flw_pool *pool, uint64_t raw, struct flw_view *out_view);
     /* Every block that a caller holds. `visit` runs under a lock. */
     void (*each)(struct flw_pool *pool,
-                 void (*visit)(void *context, const struct flw_lent_block *block), void *context);
+                 void (*visit)(void *context, const struct flw_live_block *block), void *context);
 
     /* It has happened: ALLOC, FREE (before the block is in anybody's reach), USE, POOL_BEGIN, POOL_END on a domain's
      * stream; EMPTY_CACHE, without a domain. */

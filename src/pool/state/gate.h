@@ -69,8 +69,8 @@ static inline bool flw_gate_is_asleep(const struct flw_gate *gate)
 /* False: another thread is at a turn, or this one, in a callback. */
 static inline bool flw_gate_begin_turn(struct flw_gate *gate)
 {
-    uintptr_t nobody = 0;
-    return atomic_compare_exchange_strong(&gate->turner, &nobody, flw_thread_token());
+    uintptr_t none = 0;
+    return atomic_compare_exchange_strong(&gate->turner, &none, flw_thread_token());
 }
 
 /* The same, after other threads' turns. False: it is this one's, which is in a callback of it. */

@@ -46,12 +46,12 @@ struct flw_demand {
     _Atomic uint64_t window_ns, decay_ns;
 };
 
-/* Announced uses and tags (state/notes.c). */
-struct flw_notes {
-    struct flw_lock lock;      /* FLW_RANK_USES: all of it */
-    struct flw_note **buckets; /* 1 << log2, of at most one note each, on average */
-    uint32_t log2;             /* 0: no note yet */
-    struct flw_note *unused;
+/* Announced uses and tags (state/side_records.c). */
+struct flw_side_records {
+    struct flw_lock lock;             /* FLW_RANK_USES: all of it */
+    struct flw_side_record **buckets; /* 1 << log2, of at most one note each, on average */
+    uint32_t log2;                    /* 0: no note yet */
+    struct flw_side_record *unused;
     struct flw_meta meta; /* accounts lie here, too */
     uint64_t count;
 };
@@ -129,7 +129,7 @@ struct flw_pool {
 
     struct flw_usage usage;
     struct flw_demand demand;
-    struct flw_notes notes;
+    struct flw_side_records side_records;
     struct flw_gate gate;
     struct flw_budget budget;
     struct flw_climbs climbs;

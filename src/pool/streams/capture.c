@@ -132,7 +132,7 @@ static struct flw_domain *make_domain(struct flw_heap *heap, const struct flw_ca
         flw_domain_create(heap, &flw_order_capture, like->stream, like->context, like->id);
     if (domain != NULL) {
         domain->capture = capture->index;
-        domain->lender = like->lender;
+        domain->stream_number = like->stream_number;
     }
     return domain;
 }
@@ -349,20 +349,20 @@ fallow_status flw_capture_park(struct flw_pool *pool, struct flw_domain *domain,
 {
     struct flw_span *span = flw_slot_span(&pool->heap.map, slot);
     flw_lock_acquire(&pool->heap.lock);
-    struct flw_pending *parked = flw_heap_new_pending(&pool->heap);
+    struct flw_deferred *parked = flw_heap_new_deferred(&pool->heap);
     uint32_t index = domain->captured_by;
     if (parked != NULL) {
-        *parked = (struct flw_pending){
+        *parked = (struct flw_deferred){
             .slot = slot, .domain = domain->index, .bytes = flw_span_usable_bytes(span)};
-        pool->heap.pending_bytes += parked->bytes;
-        pool->heap.pending_count++;
+        pool->heap.deferred_bytes += parked->bytes;
+        pool->heap.deferred_count++;
         if (index != 0) {
             parked->next = capture_at(index)->parked;
             capture_at(index)->parked = parked;
         } else { /* another thread has just ended the capture */
-            parked->own_ticket = domain->ticket;
-            flw_heap_queue_pending(&pool->heap, parked);
-            (void)flw_heap_settle_pendings(&pool->heap);
+            parked->own_seq = domain->seq;
+            flw_heap_queue_deferred(&pool->heap, parked);
+            (void)flw_heap_settle_deferred(&pool->heap);
         }
     }
     flw_lock_release(&pool->heap.lock);
@@ -388,12 +388,12 @@ static fallow_status end(struct flw_capture *capture)
     }
     /* Parked blocks carry no stamps: settling gives them to their streams, stamped now. */
     while (capture->parked != NULL) {
-        struct flw_pending *parked = capture->parked;
+        struct flw_deferred *parked = capture->parked;
         capture->parked = parked->next;
-        parked->own_ticket = pool->heap.domains[parked->domain]->ticket;
-        flw_heap_queue_pending(&pool->heap, parked);
+        parked->own_seq = pool->heap.domains[parked->domain]->seq;
+        flw_heap_queue_deferred(&pool->heap, parked);
     }
-    (void)flw_heap_settle_pendings(&pool->heap);
+    (void)flw_heap_settle_deferred(&pool->heap);
     flw_lock_release(&pool->heap.lock);
     for (uint32_t i = 0; i < capture->stream_count; i++) {
         if ((joined >> i & 1) != 0) {
@@ -425,17 +425,18 @@ static void release_domain(struct flw_heap *heap, struct flw_domain *from, struc
     }
     flw_heap_move_slots(heap, from, to);
     for (struct flw_span *run;
-         (run = from->runs.oldest != NULL ? from->runs.oldest : from->wholes.oldest) != NULL;) {
+         (run = from->runs.oldest != NULL ? from->runs.oldest : from->dedicated_runs.oldest) !=
+         NULL;) {
         flw_run_unindex(heap, run);
         run->u.run.state = FLW_RUN_BUSY;
-        flw_heap_put_run_stamped(heap, to->index, flw_domain_stamp(to), run);
+        flw_heap_put_run_at_point(heap, to->index, flw_domain_free_seq(to), run);
     }
     flw_domain_want_fence(to, 1);
     from->capture = 0;
     from->ops = from->captured_live > 0 ? &flw_order_released : NULL;
     /* What bears its stamps bears the new owner's too. An open stamp would let memory back into
      * a place that is given to another domain when the last captured block returns. */
-    from->completed = from->ticket++;
+    from->completed = from->seq++;
 }
 
 /* heap lock. */
@@ -443,9 +444,10 @@ static void release_memory(struct flw_heap *heap, const struct flw_capture *capt
 {
     struct flw_domain *to = capture->stream_domains[0];
     /* Its place is nobody's, or another's: the stream was retired, its last fence is complete. */
-    bool is_gone = to->ops != &flw_order_stream || to->lender != capture->domains[0]->lender;
-    if (is_gone || FLW_MUTANT(CAPTURE_RELEASED_TO_NOBODY)) {
-        to = heap->domains[FLW_NOBODY];
+    bool is_gone =
+        to->ops != &flw_order_stream || to->stream_number != capture->domains[0]->stream_number;
+    if (is_gone || FLW_MUTANT(CAPTURE_RELEASED_UNOWNED)) {
+        to = heap->domains[FLW_UNOWNED];
     }
     for (uint32_t i = 0; i < capture->stream_count; i++) {
         release_domain(heap, capture->domains[i], to);

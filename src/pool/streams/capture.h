@@ -30,7 +30,7 @@ struct flw_capture {
     struct flw_domain *domains[FLW_CAPTURE_STREAMS];        /* the capture's, one for each */
     struct flw_domain *kept; /* a domain that nobody is lent from: captured blocks whose next use no
                                 stream of the capture orders; NULL: none yet */
-    struct flw_pending *parked; /* ordinary blocks freed on its streams, until its end */
+    struct flw_deferred *parked; /* ordinary blocks freed on its streams, until its end */
 };
 
 /* The capture that a stream is in; NULL: none, which is one load while nothing is captured. */

@@ -15,9 +15,9 @@ static struct flw_account *find_account(struct flw_pool *pool)
         account = account->next;
     }
     if (account == NULL) {
-        flw_lock_acquire(&pool->notes.lock);
-        account = flw_meta_extend(&pool->notes.meta, FLW_LINE_PAIR, FLW_LINE_PAIR);
-        flw_lock_release(&pool->notes.lock);
+        flw_lock_acquire(&pool->side_records.lock);
+        account = flw_meta_extend(&pool->side_records.meta, FLW_LINE_PAIR, FLW_LINE_PAIR);
+        flw_lock_release(&pool->side_records.lock);
         if (account != NULL) {
             *account = (struct flw_account){.thread = self, .next = pool->accounts};
             pool->accounts = account;
@@ -49,8 +49,8 @@ static struct flw_tcache *make_cache(struct flw_pool *pool, fallow_stream stream
     cache->run_limit_bytes = 16 * FLW_MIB;
     cache->hot.stream = stream;
     cache->context_id = pool->context_id;
-    cache->whole_bytes = pool->heap.whole_bytes;
-    cache->limbo_left_bytes = FLW_LIMBO_BYTES;
+    cache->dedicated_bytes = pool->heap.dedicated_bytes;
+    cache->open_free_left_bytes = FLW_OPEN_FREE_BYTES;
     flw_lock_acquire(&pool->lock);
     cache->hot.account = find_account(pool);
     flw_lock_release(&pool->lock);

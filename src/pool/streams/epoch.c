@@ -10,16 +10,16 @@
 void flw_epoch_flush(struct flw_pool *pool, struct flw_tcache *cache)
 {
     flw_lock_acquire(&pool->heap.lock);
-    (void)flw_tcache_flush_limbo(cache, &pool->heap);
+    (void)flw_tcache_flush_open_frees(cache, &pool->heap);
     flw_lock_release(&pool->heap.lock);
 }
 
-void flw_epoch_return(struct flw_pool *pool, struct flw_tcache *cache, struct flw_span *span,
-                      struct flw_slot *slot)
+void flw_epoch_free(struct flw_pool *pool, struct flw_tcache *cache, struct flw_span *span,
+                    struct flw_slot *slot)
 {
-    int64_t bytes = (int64_t)flw_loan_bytes(slot->loan);
+    int64_t bytes = (int64_t)flw_allocation_bytes(slot->allocation);
     flw_lock_acquire(&cache->lock);
-    if (cache->limbo_count == FLW_LIMBO_SLOTS) {
+    if (cache->open_free_count == FLW_OPEN_FREE_SLOTS) {
         flw_epoch_flush(pool, cache);
     }
     flw_pool_account(cache->hot.account, -bytes);
@@ -29,10 +29,10 @@ void flw_epoch_return(struct flw_pool *pool, struct flw_tcache *cache, struct fl
         cache->run_pushes++;
         cache->run_out_bytes -= flw_run_bytes(span);
     }
-    cache->limbo_bins[cache->limbo_count] = (uint16_t)span->bin;
-    cache->limbo[cache->limbo_count++] = slot;
-    cache->limbo_left_bytes -= bytes;
-    if (cache->limbo_count == FLW_LIMBO_SLOTS || cache->limbo_left_bytes <= 0) {
+    cache->open_free_bins[cache->open_free_count] = (uint16_t)span->bin;
+    cache->open_frees[cache->open_free_count++] = slot;
+    cache->open_free_left_bytes -= bytes;
+    if (cache->open_free_count == FLW_OPEN_FREE_SLOTS || cache->open_free_left_bytes <= 0) {
         flw_epoch_flush(pool, cache);
     }
     flw_lock_release(&cache->lock);
@@ -88,7 +88,7 @@ bool flw_epoch_poll(struct flw_heap *heap)
 
 /* Wait until the ticket is complete. Without a record of contexts, or where the driver refuses one, all of
  * them are synchronised. */
-bool flw_epoch_wait(struct flw_heap *heap, uint64_t ticket)
+bool flw_epoch_wait(struct flw_heap *heap, uint64_t seq)
 {
     struct flw_driver_section section;
     if (flw_captures_are_open() || !flw_heap_enter_driver(heap, &section)) {
@@ -96,7 +96,7 @@ bool flw_epoch_wait(struct flw_heap *heap, uint64_t ticket)
     }
     bool can_record = heap->context_order->ops->record != NULL;
     fallow_status status =
-        can_record ? flw_domain_wait(heap, heap->context_order, ticket, UINT64_MAX) : FALLOW_DRIVER;
+        can_record ? flw_domain_wait(heap, heap->context_order, seq, UINT64_MAX) : FALLOW_DRIVER;
     flw_lock_acquire(&heap->lock);
     bool is_refused = !can_record || heap->context_order->refuses_fences;
     flw_lock_release(&heap->lock);
@@ -112,10 +112,10 @@ bool flw_epoch_wait_all(struct flw_heap *heap)
 {
     flw_lock_acquire(&heap->lock);
     const struct flw_domain *domain = heap->context_order;
-    uint64_t ticket = domain->ticket - (domain->unfenced_bytes == 0);
-    bool is_done = ticket <= domain->completed;
+    uint64_t seq = domain->seq - (domain->unfenced_bytes == 0);
+    bool is_done = seq <= domain->completed;
     flw_lock_release(&heap->lock);
-    return is_done || flw_epoch_wait(heap, ticket);
+    return is_done || flw_epoch_wait(heap, seq);
 }
 
 /* ---- allocate: runs of one size */
@@ -130,12 +130,12 @@ void flw_epoch_fill_runs(struct flw_pool *pool, struct flw_tcache *cache, uint32
     flw_lock_acquire(&heap->lock);
     uint64_t most = flw_min(FILL_MOST, FILL_BYTES / ((uint64_t)unit_count << FLW_UNIT_LOG2));
     for (uint64_t n = 0; n < most && cache->is_open; n++) {
-        struct flw_span *run = flw_heap_take_whole(heap, unit_count, unit_count);
+        struct flw_span *run = flw_heap_take_dedicated(heap, unit_count, unit_count);
         if (run == NULL) {
             break;
         }
         bool is_cached = flw_tcache_push_run(cache, run);
-        run->u.run.ticket = 0; /* complete, unlike what a cache of a stream keeps */
+        run->u.run.seq = 0; /* complete, unlike what a cache of a stream keeps */
         if (!is_cached) {
             flw_heap_put_run_at(heap, cache->domain, run);
             break;
@@ -213,15 +213,16 @@ FLW_SNAPSHOT bool flw_epoch_find(const struct flw_pool *pool, uint64_t address,
     const struct flw_slot *slot = slot_around(pool, address, &span, &bytes);
     uint64_t word = __atomic_load_n(&slot->word, __ATOMIC_ACQUIRE);
     uint64_t state = word & FLW_SLOT_STATE_MASK, base = word - state;
-    uint64_t loan = __atomic_load_n(&slot->loan, __ATOMIC_ACQUIRE); /* before the second look */
-    uint64_t size_bytes = flw_loan_bytes(loan);
-    bool is_lent =
+    uint64_t allocation =
+        __atomic_load_n(&slot->allocation, __ATOMIC_ACQUIRE); /* before the second look */
+    uint64_t size_bytes = flw_allocation_bytes(allocation);
+    bool is_live =
         state == FLW_SLOT_LIVE || state == FLW_SLOT_LIVE_SPECIAL || state == FLW_SLOT_LIVE_USED;
     *out = (struct flw_epoch_block){.base = base,
                                     .size_bytes = size_bytes,
-                                    .is_whole = span->kind == FLW_SPAN_RUN,
+                                    .is_dedicated = span->kind == FLW_SPAN_RUN,
                                     .is_exported = state == FLW_SLOT_LIVE_USED};
-    return is_lent && address >= base && address - base < flw_min(size_bytes, bytes) &&
+    return is_live && address >= base && address - base < flw_min(size_bytes, bytes) &&
            __atomic_load_n(&slot->word, __ATOMIC_ACQUIRE) == word;
 }
 
@@ -250,7 +251,7 @@ fallow_status flw_epoch_evict(struct flw_pool *pool, struct flw_tcache *cache,
                               struct flw_span *span, struct flw_slot *slot)
 {
     flw_lock_acquire(&cache->lock);
-    flw_pool_account(cache->hot.account, -(int64_t)flw_loan_bytes(slot->loan));
+    flw_pool_account(cache->hot.account, -(int64_t)flw_allocation_bytes(slot->allocation));
     cache->run_pushes++;
     cache->run_out_bytes -= flw_run_bytes(span);
     flw_lock_release(&cache->lock);

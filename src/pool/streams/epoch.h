@@ -20,8 +20,8 @@
 #define FLW_EPOCH_LEAST_BYTES 512ull
 
 /* Takes the cache lock. A block that was claimed goes to limbo, whose older content goes to the heap if need be. */
-void flw_epoch_return(struct flw_pool *pool, struct flw_tcache *cache, struct flw_span *span,
-                      struct flw_slot *slot);
+void flw_epoch_free(struct flw_pool *pool, struct flw_tcache *cache, struct flw_span *span,
+                    struct flw_slot *slot);
 /* cache lock. A few complete whole runs of a size that has just been lent. */
 void flw_epoch_fill_runs(struct flw_pool *pool, struct flw_tcache *cache, uint32_t unit_count);
 /* Driver calls: where enough was freed since the last one. */
@@ -31,14 +31,15 @@ bool flw_epoch_close(struct flw_pool *pool);
 /* heap lock. Is enough open for an event? */
 static inline bool flw_epoch_is_due(const struct flw_heap *heap)
 {
-    return heap->open_blocks >= FLW_LIMBO_SLOTS || heap->open_bytes >= (uint64_t)FLW_LIMBO_BYTES;
+    return heap->open_blocks >= FLW_OPEN_FREE_SLOTS ||
+           heap->open_bytes >= (uint64_t)FLW_OPEN_FREE_BYTES;
 }
 /* cache lock. What the cache has in limbo goes to the heap. */
 void flw_epoch_flush(struct flw_pool *pool, struct flw_tcache *cache);
 /* Driver calls. Ask for the epochs that are closed; true: something is complete. */
 bool flw_epoch_poll(struct flw_heap *heap);
 /* Driver calls. Wait until the ticket is complete; until everything is that was ever freed. */
-bool flw_epoch_wait(struct flw_heap *heap, uint64_t ticket);
+bool flw_epoch_wait(struct flw_heap *heap, uint64_t seq);
 bool flw_epoch_wait_all(struct flw_heap *heap);
 /* The caller is about to synchronise the pool's context: flw_epoch_begin_sync (heap/order/epoch.h) that covers
  * what the calling thread has freed, too. */
@@ -52,7 +53,7 @@ bool flw_epoch_owns(const struct flw_pool *pool, uint64_t address);
 /* The block that is lent and holds the address, as it was asked for. False: none. No lock. */
 struct flw_epoch_block {
     uint64_t base, size_bytes;
-    bool is_whole;
+    bool is_dedicated;
     bool is_exported;
 };
 bool flw_epoch_find(const struct flw_pool *pool, uint64_t address, struct flw_epoch_block *out);

@@ -62,7 +62,7 @@ fallow_status flw_pool_ask_captures(struct flw_pool *pool)
  * not survive. */
 static bool has_uncoverable(const struct flw_heap *heap, bool wants_place)
 {
-    bool has_memory = flw_heap_has_lost_pending(heap);
+    bool has_memory = flw_heap_has_lost_deferred(heap);
     for (uint32_t i = 1; i < heap->domain_end; i++) {
         const struct flw_domain *domain = heap->domains[i];
         bool is_owed = domain->unfenced_bytes > 0;
@@ -111,9 +111,10 @@ static CUresult sync_users_abroad(struct flw_pool *pool, bool has_unfenced)
     struct flw_heap *heap = &pool->heap;
     CUresult result = CUDA_SUCCESS;
     uint32_t cursor = 0;
-    flw_lock_acquire(&pool->notes.lock);
-    bool has_uses = (pool->notes.count > 0 || has_unfenced) && !FLW_MUTANT(SLEEP_IGNORES_OTHERS);
-    flw_lock_release(&pool->notes.lock);
+    flw_lock_acquire(&pool->side_records.lock);
+    bool has_uses =
+        (pool->side_records.count > 0 || has_unfenced) && !FLW_MUTANT(SLEEP_IGNORES_OTHERS);
+    flw_lock_release(&pool->side_records.lock);
     for (struct flw_domain *domain;
          has_uses && result == CUDA_SUCCESS && (domain = flw_domain_next(heap, &cursor)) != NULL;) {
         struct flw_driver_section section;
@@ -147,10 +148,10 @@ fallow_status flw_pool_await_device(struct flw_pool *pool)
     for (struct flw_domain *domain; (domain = flw_domain_next(heap, &cursor)) != NULL;) {
         flw_lock_acquire(&heap->lock);
         bool is_awaited = domain->is_foreign && !domain->is_lost;
-        uint64_t ticket = domain->ticket - (domain->unfenced_bytes == 0);
+        uint64_t seq = domain->seq - (domain->unfenced_bytes == 0);
         flw_lock_release(&heap->lock);
         if (is_awaited) {
-            has_unfenced |= flw_domain_wait(heap, domain, ticket, UINT64_MAX) != FALLOW_OK;
+            has_unfenced |= flw_domain_wait(heap, domain, seq, UINT64_MAX) != FALLOW_OK;
         }
     }
     CUresult result = sync_users_abroad(pool, has_unfenced);
@@ -171,11 +172,11 @@ static bool await_streams(struct flw_pool *pool)
         if (is_stream && !is_lost && !heap->streams_may_die) {
             flw_domain_want_fence(domain, 1);
         }
-        uint64_t ticket = flw_domain_stamp(domain) -
-                          (heap->streams_may_die && is_stream && domain->unfenced_bytes == 0);
+        uint64_t seq = flw_domain_free_seq(domain) -
+                       (heap->streams_may_die && is_stream && domain->unfenced_bytes == 0);
         flw_lock_release(&heap->lock);
-        is_all &= !is_stream ||
-                  (!is_lost && flw_domain_wait(heap, domain, ticket, UINT64_MAX) == FALLOW_OK);
+        is_all &=
+            !is_stream || (!is_lost && flw_domain_wait(heap, domain, seq, UINT64_MAX) == FALLOW_OK);
     }
     return is_all;
 }

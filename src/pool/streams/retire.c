@@ -13,7 +13,7 @@
 static void forget_stream(struct flw_heap *heap, struct flw_domain *domain, bool is_covered)
 {
     if (FLW_MUTANT(RETIRE_WITHOUT_FENCE)) {
-        flw_domain_complete(heap, domain, domain->ticket++);
+        flw_domain_complete(heap, domain, domain->seq++);
     }
     if (!is_covered && !domain->is_lost) {
         flw_domain_lose_quietly(heap, domain); /* nothing covers it: a context sync will */

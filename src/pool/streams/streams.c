@@ -63,9 +63,9 @@ static fallow_status identify(struct flw_pool *pool, fallow_stream stream, struc
     if (result == CUDA_SUCCESS) {
         out->context_id = id_of_context(pool, out->context);
     }
-    bool is_nobodys = flw_result_is_stale(result) || is_of_other(pool, result);
+    bool is_gone = flw_result_is_stale(result) || is_of_other(pool, result);
     flw_heap_leave_driver(heap, &section);
-    return is_nobodys ? FALLOW_INVALID_STREAM : flw_heap_refuse(heap, result, call);
+    return is_gone ? FALLOW_INVALID_STREAM : flw_heap_refuse(heap, result, call);
 }
 
 /* heap lock. A known stream under another of its names: NULL and 1 are one stream. */
@@ -127,13 +127,13 @@ static struct flw_domain *find_domain(struct flw_pool *pool, fallow_stream strea
         domain = flw_domain_create(heap, &flw_order_stream, stream, identity.context, identity.id);
         if (domain != NULL) {
             domain->is_known = true;
-            domain->lender = flw_lenders_name(&heap->lenders, identity.id);
+            domain->stream_number = flw_stream_ids_add(&heap->stream_ids, identity.id);
             domain->is_foreign = identity.context != heap->context;
             domain->context_id = identity.context_id;
             domain->own_thread_only = stream == CU_STREAM_PER_THREAD;
             domain->thread = flw_thread_token();
             unsigned known = atomic_fetch_add(&heap->stream_count, 1) + 1;
-            heap->absorbs_nobody = known == 1;
+            heap->absorbs_unowned = known == 1;
         } else {
             *status = FALLOW_OUT_OF_HOST_MEMORY;
         }

@@ -3,26 +3,26 @@
 
 #include "base/mutant.h"
 #include "pool/state/extension.h"
-#include "pool/state/notes.h"
+#include "pool/state/side_records.h"
 #include "pool/state/table.h"
 #include "pool/streams/cache.h"
 #include "pool/streams/current.h"
 #include "pool/streams/epoch.h"
 #include "pool/streams/streams.h"
 
-static void add_use(struct flw_note *note, uint32_t domain)
+static void add_use(struct flw_side_record *side, uint32_t domain)
 {
     uint32_t i = 0;
-    while (i < note->stamp_count && note->domains[i] != domain) {
+    while (i < side->point_count && side->domains[i] != domain) {
         i++;
     }
-    if (i < note->stamp_count || FLW_MUTANT(USE_IGNORED)) {
+    if (i < side->point_count || FLW_MUTANT(USE_IGNORED)) {
         return;
     }
-    if (note->stamp_count == FLW_STAMPS_MAX) {
-        note->overflowed = true;
+    if (side->point_count == FLW_POINTS_MAX) {
+        side->overflowed = true;
     } else {
-        note->domains[note->stamp_count++] = domain;
+        side->domains[side->point_count++] = domain;
     }
 }
 
@@ -37,17 +37,17 @@ fallow_status flw_uses_announce(struct flw_pool *pool, uint64_t address, uint32_
 {
     struct flw_slot *slot = slot_of(pool, address);
     fallow_status status = FALLOW_OK;
-    flw_lock_acquire(&pool->notes.lock);
+    flw_lock_acquire(&pool->side_records.lock);
     uint64_t word = __atomic_load_n(&slot->word, __ATOMIC_ACQUIRE);
     uint64_t state = word & FLW_SLOT_STATE_MASK;
     if (word - state != address || state == FLW_SLOT_FREE || state == FLW_SLOT_HELD) {
         status = FALLOW_INVALID_POINTER;
     } else {
-        struct flw_note *note = flw_note_make(pool, address);
-        if (note != NULL) {
-            add_use(note, domain);
+        struct flw_side_record *side = flw_side_record_make(pool, address);
+        if (side != NULL) {
+            add_use(side, domain);
         }
-        if (note == NULL) {
+        if (side == NULL) {
             status = FALLOW_OUT_OF_HOST_MEMORY;
         } else if (state == FLW_SLOT_LIVE &&
                    !__atomic_compare_exchange_n(&slot->word, &word, address + FLW_SLOT_LIVE_USED,
@@ -55,16 +55,16 @@ fallow_status flw_uses_announce(struct flw_pool *pool, uint64_t address, uint32_
             status = FALLOW_INVALID_POINTER; /* freed by another thread meanwhile */
         }
     }
-    flw_lock_release(&pool->notes.lock);
+    flw_lock_release(&pool->side_records.lock);
     return status;
 }
 
 bool flw_uses_has(struct flw_pool *pool, uint64_t address)
 {
-    flw_lock_acquire(&pool->notes.lock);
-    const struct flw_note *note = flw_note_find(pool, address);
-    bool has_uses = note != NULL && flw_note_has_uses(note);
-    flw_lock_release(&pool->notes.lock);
+    flw_lock_acquire(&pool->side_records.lock);
+    const struct flw_side_record *side = flw_side_record_find(pool, address);
+    bool has_uses = side != NULL && flw_side_record_has_uses(side);
+    flw_lock_release(&pool->side_records.lock);
     return has_uses;
 }
 
@@ -112,9 +112,9 @@ fallow_status fallow_record_use(fallow_pool *handle, void *ptr, fallow_stream st
     }
     if (flw_pool_has_epochs(pool)) {
         struct flw_epoch_block block;
-        bool is_lent = flw_epoch_find(pool, (uint64_t)(uintptr_t)ptr, &block) &&
+        bool is_live = flw_epoch_find(pool, (uint64_t)(uintptr_t)ptr, &block) &&
                        block.base == (uint64_t)(uintptr_t)ptr;
-        return is_lent ? FALLOW_OK : FALLOW_INVALID_POINTER;
+        return is_live ? FALLOW_OK : FALLOW_INVALID_POINTER;
     }
     fallow_status status;
     struct flw_domain *domain = user_domain(pool, stream, &status);
@@ -155,45 +155,46 @@ bool flw_uses_is_exported(struct flw_pool *pool, const struct flw_span *span)
 
 /* heap lock. What was exported does not come back to its stream, whose order would cover the free: it
  * waits for it, and goes. */
-static void await_own(struct flw_heap *heap, struct flw_pending *pending, struct flw_domain *domain)
+static void await_own(struct flw_heap *heap, struct flw_deferred *deferred,
+                      struct flw_domain *domain)
 {
-    pending->domain = heap->withheld->index;
-    pending->own_ticket = 0;
-    pending->needs_context_sync = domain->is_lost;
-    pending->stamps[pending->stamp_count++] =
-        (struct flw_stamp){.domain = domain->index, .ticket = flw_domain_stamp(domain)};
+    deferred->domain = heap->withheld->index;
+    deferred->own_seq = 0;
+    deferred->needs_context_sync = domain->is_lost;
+    deferred->points[deferred->point_count++] =
+        (struct flw_point){.domain = domain->index, .seq = flw_domain_free_seq(domain)};
     domain->has_open_use = true;
 }
 
 fallow_status flw_uses_free(struct flw_pool *pool, struct flw_domain *domain, struct flw_slot *slot,
-                            const struct flw_note *note)
+                            const struct flw_side_record *side)
 {
     struct flw_heap *heap = &pool->heap;
     struct flw_span *span = flw_slot_span(&heap->map, slot);
     uint64_t bytes = flw_span_usable_bytes(span);
     bool is_exported = flw_uses_is_exported(pool, span);
     flw_lock_acquire(&heap->lock);
-    struct flw_pending *pending = flw_heap_new_pending(heap);
-    if (pending != NULL) {
-        *pending = (struct flw_pending){.slot = slot,
-                                        .bytes = bytes,
-                                        .domain = domain->index,
-                                        .own_ticket = domain->ticket,
-                                        .sweep_next = note->overflowed};
+    struct flw_deferred *deferred = flw_heap_new_deferred(heap);
+    if (deferred != NULL) {
+        *deferred = (struct flw_deferred){.slot = slot,
+                                          .bytes = bytes,
+                                          .domain = domain->index,
+                                          .own_seq = domain->seq,
+                                          .sweep_next = side->overflowed};
         domain->unfenced_bytes += bytes; /* a retire must fence it */
         if (is_exported) {
-            await_own(heap, pending, domain);
+            await_own(heap, deferred, domain);
         }
-        for (uint32_t i = 0; i < note->stamp_count; i++) {
-            struct flw_domain *user = heap->domains[note->domains[i]];
+        for (uint32_t i = 0; i < side->point_count; i++) {
+            struct flw_domain *user = heap->domains[side->domains[i]];
             if (user->ops == NULL || user == domain) {
                 continue; /* gone and complete, or ordered by the free itself */
             }
             bool is_fenced = heap->streams_may_die && user->unfenced_bytes == 0;
-            pending->needs_context_sync |= user->is_lost && !is_fenced;
-            pending->stamps[pending->stamp_count++] = (struct flw_stamp){
+            deferred->needs_context_sync |= user->is_lost && !is_fenced;
+            deferred->points[deferred->point_count++] = (struct flw_point){
                 .domain = user->index,
-                .ticket = flw_domain_stamp(user) - is_fenced - FLW_MUTANT(USE_STAMPED_EARLY)};
+                .seq = flw_domain_free_seq(user) - is_fenced - FLW_MUTANT(USE_MARKED_EARLY)};
             if (!is_fenced) {
                 flw_domain_want_fence(user, bytes);
                 user->has_open_use = true;
@@ -201,7 +202,7 @@ fallow_status flw_uses_free(struct flw_pool *pool, struct flw_domain *domain, st
         }
         heap->unfenced_use_bytes += bytes;
         heap->unfenced_use_count++;
-        flw_heap_hold_pending(heap, pending);
+        flw_heap_hold_deferred(heap, deferred);
     } /* else the block stays out of reach until the pool goes: lost, not broken */
     flw_lock_release(&heap->lock);
     return FALLOW_OK;

@@ -5,11 +5,11 @@
 #ifndef FLW_POOL_STREAMS_USES_H
 #define FLW_POOL_STREAMS_USES_H
 
-#include "pool/state/notes.h"
+#include "pool/state/side_records.h"
 
 /* Free a block that has announced uses: pending until they are complete. */
 fallow_status flw_uses_free(struct flw_pool *pool, struct flw_domain *domain, struct flw_slot *slot,
-                            const struct flw_note *note);
+                            const struct flw_side_record *side);
 /* Announce a use of a live (raw) block on a domain's stream. INVALID_POINTER: it is not live. */
 fallow_status flw_uses_announce(struct flw_pool *pool, uint64_t address, uint32_t domain);
 /* Were uses of a live block announced? */

@@ -8,7 +8,7 @@
 #include "base/lock.h"
 #include "preload/audit/auditpage.h"
 #include "preload/audit/callsite.h"
-#include "preload/audit/lentblocks.h"
+#include "preload/audit/liveblocks.h"
 
 #define WAIT_MOMENTS 10000 /* of a millisecond */
 
@@ -18,7 +18,7 @@ static struct {
     struct flw_audit_config config; /* written before the audit is on */
     struct flw_lock lock;           /* guards what follows */
     struct flw_auditpage *page;
-    struct flw_lentblocks blocks;
+    struct flw_liveblocks blocks;
 } audit;
 
 void flw_audit_ask(const struct flw_audit_config *config)
@@ -30,14 +30,14 @@ void flw_audit_ask(const struct flw_audit_config *config)
 static bool start(void)
 {
     flw_lock_init(&audit.lock, FLW_RANK_AUDIT);
-    if (!flw_lentblocks_init(&audit.blocks)) {
+    if (!flw_liveblocks_init(&audit.blocks)) {
         errno = ENOMEM;
         return false;
     }
     audit.page = flw_auditpage_create(audit.config.prefix);
     if (audit.page == NULL) {
         int error = errno;
-        flw_lentblocks_finish(&audit.blocks);
+        flw_liveblocks_finish(&audit.blocks);
         errno = error;
         return false;
     }
@@ -91,25 +91,25 @@ unsigned char flw_audit_poison(void)
     return audit.config.poison;
 }
 
-void flw_audit_lend(uint64_t address, uint64_t bytes)
+void flw_audit_alloc(uint64_t address, uint64_t bytes)
 {
     flw_lock_acquire(&audit.lock);
-    bool is_followed = flw_lentblocks_add(&audit.blocks, address, bytes);
+    bool is_followed = flw_liveblocks_add(&audit.blocks, address, bytes);
     audit.page->counts.blocks++;
     audit.page->counts.unfollowed_blocks += !is_followed;
     flw_lock_release(&audit.lock);
 }
 
-void flw_audit_return(uint64_t address)
+void flw_audit_free(uint64_t address)
 {
     flw_lock_acquire(&audit.lock);
-    flw_lentblocks_remove(&audit.blocks, address);
+    flw_liveblocks_remove(&audit.blocks, address);
     flw_lock_release(&audit.lock);
 }
 
 static void touch(uint64_t address)
 {
-    struct flw_lentblock *block = flw_lentblocks_find(&audit.blocks, address);
+    struct flw_liveblock *block = flw_liveblocks_find(&audit.blocks, address);
     if (block != NULL) {
         block->is_touched = true;
     }
@@ -125,7 +125,7 @@ void flw_audit_touch(uint64_t address)
 void flw_audit_touch_all(enum flw_audit_hidden what)
 {
     flw_lock_acquire(&audit.lock);
-    flw_lentblocks_touch_all(&audit.blocks);
+    flw_liveblocks_touch_all(&audit.blocks);
     *(what == FLW_AUDIT_GRAPH ? &audit.page->counts.graph_launches
                               : &audit.page->counts.hidden_work) += 1;
     flw_lock_release(&audit.lock);
@@ -136,7 +136,7 @@ void flw_audit_touch_all(enum flw_audit_hidden what)
 static enum flw_audit_verdict look(struct flw_audit_judgement *judgement, uint64_t span,
                                    bool is_zero, bool is_captured)
 {
-    struct flw_lentblock *block = flw_lentblocks_find(&audit.blocks, judgement->address);
+    struct flw_liveblock *block = flw_liveblocks_find(&audit.blocks, judgement->address);
     if (block == NULL) {
         return FLW_AUDIT_FOREIGN;
     }
@@ -146,12 +146,12 @@ static enum flw_audit_verdict look(struct flw_audit_judgement *judgement, uint64
         judgement->bytes = span = room;
     }
     bool is_fresh =
-        flw_lentblock_is_fresh(&audit.blocks, block, judgement->address, judgement->address + span);
+        flw_liveblock_is_fresh(&audit.blocks, block, judgement->address, judgement->address + span);
     if (is_captured) {
         block->is_touched = true;
         return FLW_AUDIT_CAPTURED;
     }
-    flw_lentblock_fill(block, judgement->address, judgement->address + span);
+    flw_liveblock_fill(block, judgement->address, judgement->address + span);
     if (!judgement->is_range_read) {
         block->is_touched = true;
     }
@@ -199,7 +199,7 @@ static uint32_t find_blocks(const struct flw_audit_launch *launch, bool is_touch
         for (size_t at = 0; at + sizeof(uint64_t) <= parameter->bytes; at += sizeof(uint64_t)) {
             uint64_t word;
             memcpy(&word, parameter->at + at, sizeof word);
-            struct flw_lentblock *block = flw_lentblocks_find(&audit.blocks, word);
+            struct flw_liveblock *block = flw_liveblocks_find(&audit.blocks, word);
             if (block == NULL) {
                 continue;
             }
@@ -246,7 +246,7 @@ void flw_audit_judge_launch(const struct flw_audit_launch *launch, struct flw_au
     audit.page->counts.launches++;
     if (!launch->is_read && !launch->is_captured) {
         audit.page->counts.unread_launches++;
-        flw_lentblocks_touch_all(&audit.blocks);
+        flw_liveblocks_touch_all(&audit.blocks);
     } else if (kernel != NULL) {
         judge_fill_kernel(kernel, launch, out);
     } else {

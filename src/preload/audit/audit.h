@@ -53,8 +53,8 @@ static inline bool flw_audit_is_on(void)
 }
 
 /* Device memory was allocated, is about to be freed. */
-void flw_audit_lend(uint64_t address, uint64_t bytes);
-void flw_audit_return(uint64_t address);
+void flw_audit_alloc(uint64_t address, uint64_t bytes);
+void flw_audit_free(uint64_t address);
 
 /* Something uses memory there. Does nothing where no block is. */
 void flw_audit_touch(uint64_t address);

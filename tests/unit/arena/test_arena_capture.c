@@ -338,7 +338,7 @@ static void a_capture_of_the_last_stream_is_not_drawn_into_the_order(void **stat
     api_end(&api);
 }
 
-static void a_capture_nobody_announced_is_found_when_order_is_to_be_made(void **state)
+static void an_unannounced_capture_is_found_when_order_is_to_be_made(void **state)
 {
     (void)state;
     struct api api;
@@ -356,7 +356,7 @@ static void a_capture_nobody_announced_is_found_when_order_is_to_be_made(void **
     api_end(&api);
 }
 
-static void a_capture_of_the_last_stream_survives_though_nobody_announced_it(void **state)
+static void an_unannounced_capture_of_the_last_stream_survives(void **state)
 {
     (void)state;
     struct api api;
@@ -466,8 +466,8 @@ int main(void)
         cmocka_unit_test(the_guard_restores_what_a_sleep_lost_before_a_graph_runs),
         cmocka_unit_test(a_lease_is_not_carried_into_a_capture_but_may_outlast_one),
         cmocka_unit_test(a_capture_of_the_last_stream_is_not_drawn_into_the_order),
-        cmocka_unit_test(a_capture_nobody_announced_is_found_when_order_is_to_be_made),
-        cmocka_unit_test(a_capture_of_the_last_stream_survives_though_nobody_announced_it),
+        cmocka_unit_test(an_unannounced_capture_is_found_when_order_is_to_be_made),
+        cmocka_unit_test(an_unannounced_capture_of_the_last_stream_survives),
         cmocka_unit_test(another_streams_capture_is_named_where_it_stands_in_the_way),
         cmocka_unit_test(the_legacy_stream_is_refused_beside_a_blocking_streams_capture),
     };

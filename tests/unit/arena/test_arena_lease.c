@@ -7,7 +7,7 @@
 
 #include <pthread.h>
 
-static void a_lease_lends_all_regions_or_none(void **state)
+static void a_lease_has_all_regions_or_none(void **state)
 {
     (void)state;
     struct api api;
@@ -399,7 +399,7 @@ static void an_arena_outlived_by_its_handle_only_says_invalid_pool(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_lease_lends_all_regions_or_none),
+        cmocka_unit_test(a_lease_has_all_regions_or_none),
         cmocka_unit_test(a_second_begin_is_busy_from_any_thread),
         cmocka_unit_test(a_lease_that_has_ended_is_told_from_thousands_that_follow),
         cmocka_unit_test(steady_state_makes_no_driver_call_and_no_pool_call),

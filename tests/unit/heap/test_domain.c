@@ -126,7 +126,7 @@ static void check_two_epochs(void)
     assert_true(got != NULL && flw_run_address(&bed.heap, got) == first_address);
     assert_null(bed_take(&bed, context, UNITS));
 
-    assert_int_equal(flw_domain_wait(&bed.heap, context, context->ticket, UINT64_MAX), FALLOW_OK);
+    assert_int_equal(flw_domain_wait(&bed.heap, context, context->seq, UINT64_MAX), FALLOW_OK);
     assert_non_null(bed_take(&bed, context, UNITS));
     assert_non_null(wall);
 }
@@ -153,8 +153,7 @@ static void check_streams(void)
     bed_put(&bed, donor, run);
 
     /* The taker waits on the device: one event, one stream wait, nothing on the host. */
-    assert_int_equal(flw_domain_order_after(&bed.heap, taker, donor, donor->ticket, true),
-                     FALLOW_OK);
+    assert_int_equal(flw_domain_order_after(&bed.heap, taker, donor, donor->seq, true), FALLOW_OK);
     assert_true(atomic_load(&bed.heap.count.events) == 1);
     assert_true(atomic_load(&bed.heap.count.stream_waits) == 1);
     assert_true(atomic_load(&bed.heap.count.waits) == 0);
@@ -198,15 +197,15 @@ static void memory_of_a_lost_stream_waits_for_the_whole_context(void **state)
     each_source(check_lost_stream);
 }
 
-static void a_place_that_is_used_again_keeps_its_old_stamps_complete(void **state)
+static void a_place_that_is_used_again_keeps_its_old_points_complete(void **state)
 {
     (void)state;
     bed_begin(&bed, BED_VMM, FLW_GIB / 2);
     struct flw_domain *domain = bed_domain(&bed, &flw_order_stream, bed.stream);
     struct flw_span *run = bed_obtain(&bed, domain, UNITS);
     bed_put(&bed, domain, run);
-    struct flw_stamp stamp = {.domain = domain->index, .ticket = domain->ticket};
-    assert_int_equal(flw_domain_wait(&bed.heap, domain, domain->ticket, UINT64_MAX), FALLOW_OK);
+    struct flw_point point = {.domain = domain->index, .seq = domain->seq};
+    assert_int_equal(flw_domain_wait(&bed.heap, domain, domain->seq, UINT64_MAX), FALLOW_OK);
     flw_lock_acquire(&bed.heap.lock);
     domain->is_known = false;
     atomic_fetch_sub(&bed.heap.stream_count, 1);
@@ -215,8 +214,8 @@ static void a_place_that_is_used_again_keeps_its_old_stamps_complete(void **stat
     assert_null(domain->ops);
     struct flw_domain *next = bed_domain(&bed, &flw_order_context, NULL);
     assert_ptr_equal(next, domain);
-    assert_true(flw_stamp_is_complete(&bed.heap, &stamp));
-    assert_true(next->ticket > stamp.ticket && next->completed < next->ticket);
+    assert_true(flw_point_is_complete(&bed.heap, &point));
+    assert_true(next->seq > point.seq && next->completed < next->seq);
     bed_check(&bed);
     bed_end(&bed);
 }
@@ -247,7 +246,7 @@ static void use_beside_capture(struct flw_domain *donor, bool by_stream)
     assert_int_equal(bed.sim.cu.cuStreamCreate(&handle, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
     struct flw_domain *taker = bed_domain(&bed, &flw_order_stream, handle);
     if (by_stream) {
-        assert_int_equal(flw_domain_order_after(&bed.heap, taker, donor, donor->ticket - 1, false),
+        assert_int_equal(flw_domain_order_after(&bed.heap, taker, donor, donor->seq - 1, false),
                          FALLOW_WOULD_WAIT);
     }
     assert_false(flw_heap_poll(&bed.heap));
@@ -280,7 +279,7 @@ static void check_captured_fence(bool goes_on, bool by_stream)
     assert_null(donor->newest); /* found void */
     assert_null(bed_take(&bed, context, UNITS));
     /* The next fence covers it. */
-    assert_int_equal(flw_domain_wait(&bed.heap, donor, donor->ticket - 1, UINT64_MAX), FALLOW_OK);
+    assert_int_equal(flw_domain_wait(&bed.heap, donor, donor->seq - 1, UINT64_MAX), FALLOW_OK);
     assert_non_null(bed_take(&bed, context, UNITS));
     assert_int_equal(atomic_load(&bed.heap.lost_error), 0);
     bed_check(&bed);
@@ -299,7 +298,7 @@ static void check_many_streams_on_a_slab(void)
 {
     enum {
         CLASS = 20,
-        STREAMS = FLW_STAMPS_MAX + 7 /* more than a slab and a pending keep stamps of */
+        STREAMS = FLW_POINTS_MAX + 7 /* more than a slab and a pending keep stamps of */
     };
     struct flw_slot *slots[512];
     struct flw_domain *domains[STREAMS];
@@ -319,7 +318,7 @@ static void check_many_streams_on_a_slab(void)
     }
     assert_true(flw_heap_reclaim_slabs(&bed.heap));
     flw_lock_release(&bed.heap.lock);
-    assert_int_equal(bed.heap.pending_count, 1);
+    assert_int_equal(bed.heap.deferred_count, 1);
     assert_null(bed_take(&bed, domains[0], 1));
 
     /* All but the last stream may be done as often as they like. */
@@ -334,7 +333,7 @@ static void check_many_streams_on_a_slab(void)
     assert_int_equal(flw_domain_fence(&bed.heap, domains[STREAMS - 1]), FALLOW_OK);
     bed_finish_work(&bed);
     assert_true(flw_heap_poll(&bed.heap));
-    assert_int_equal(bed.heap.pending_count, 0);
+    assert_int_equal(bed.heap.deferred_count, 0);
     assert_non_null(bed_take(&bed, domains[0], flw_class_slab_units(CLASS)));
     for (unsigned i = 0; i < STREAMS; i++) {
         assert_int_equal(bed.sim.cu.cuStreamDestroy_v2(handles[i]), CUDA_SUCCESS);
@@ -361,7 +360,7 @@ static void check_slab_handed_over(void)
     flw_heap_put_slots(&bed.heap, domains[1], CLASS, slots, count);
     assert_true(flw_heap_reclaim_slabs(&bed.heap));
     flw_lock_release(&bed.heap.lock);
-    assert_int_equal(bed.heap.pending_count, 0); /* one stamp: the second stream's */
+    assert_int_equal(bed.heap.deferred_count, 0); /* one stamp: the second stream's */
     assert_null(bed_take(&bed, domains[0], 1));
     assert_int_equal(flw_domain_fence(&bed.heap, domains[1]), FALLOW_OK);
     bed_finish_work(&bed);
@@ -372,13 +371,13 @@ static void check_slab_handed_over(void)
     }
 }
 
-static void a_slab_that_one_stream_lent_and_another_took_back_waits_for_the_latter(void **state)
+static void a_slab_whose_blocks_another_stream_freed_waits_for_the_latter(void **state)
 {
     (void)state;
     each_source(check_slab_handed_over);
 }
 
-static void a_slab_of_more_streams_than_stamps_waits_for_all_of_them(void **state)
+static void a_slab_of_more_streams_than_points_waits_for_all_of_them(void **state)
 {
     (void)state;
     each_source(check_many_streams_on_a_slab);
@@ -520,12 +519,12 @@ int main(void)
         cmocka_unit_test(a_stream_reuses_its_own_at_once_and_others_only_when_complete),
         cmocka_unit_test(memory_of_a_lost_stream_waits_for_the_whole_context),
         cmocka_unit_test(a_fence_that_a_capture_took_covers_nothing),
-        cmocka_unit_test(a_slab_that_one_stream_lent_and_another_took_back_waits_for_the_latter),
-        cmocka_unit_test(a_slab_of_more_streams_than_stamps_waits_for_all_of_them),
+        cmocka_unit_test(a_slab_whose_blocks_another_stream_freed_waits_for_the_latter),
+        cmocka_unit_test(a_slab_of_more_streams_than_points_waits_for_all_of_them),
         cmocka_unit_test(what_reaches_a_retired_stream_late_is_covered_by_its_last_fence),
         cmocka_unit_test(a_fence_that_a_synchronisation_overtakes_is_not_listed),
         cmocka_unit_test(a_synchronisation_completes_nothing_that_came_after_it_began),
-        cmocka_unit_test(a_place_that_is_used_again_keeps_its_old_stamps_complete),
+        cmocka_unit_test(a_place_that_is_used_again_keeps_its_old_points_complete),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,7 +37,7 @@ static void check_disjoint(const struct block *block)
     }
 }
 
-static void lend_run(struct block *block)
+static void allocate_run(struct block *block)
 {
     uint32_t units = 17 + (uint32_t)(flw_test_random(&bed.seed) % 60);
     struct flw_span *run = bed_take(&bed, program.domain, units);
@@ -49,7 +49,7 @@ static void lend_run(struct block *block)
         .run = run, .address = flw_run_address(&bed.heap, run), .bytes = flw_run_bytes(run)};
 }
 
-static void lend_slot(struct block *block)
+static void give_slot(struct block *block)
 {
     unsigned class_index = 1 + (unsigned)(flw_test_random(&bed.seed) % 6) * 12;
     struct flw_slot *slot = NULL;
@@ -95,7 +95,7 @@ static void step(unsigned n)
     if (block->bytes != 0) {
         take_back(block);
     } else {
-        (r >> 40) % 2 == 0 ? lend_run(block) : lend_slot(block);
+        (r >> 40) % 2 == 0 ? allocate_run(block) : give_slot(block);
         check_disjoint(block);
         assert_true(block->address % 512 == 0);
     }

@@ -48,7 +48,7 @@ static inline CUresult pinned_give_back(struct flw_source *source, uint64_t addr
 }
 
 static const struct flw_source_ops pinned_source = {
-    .name = "pinned host memory", .acquire = pinned_acquire, .give_back = pinned_give_back};
+    .name = "pinned host memory", .acquire = pinned_acquire, .release_segment = pinned_give_back};
 
 /* ---- begin, end */
 

@@ -99,9 +99,9 @@ static CUresult this_granularity(size_t *out_bytes, const CUmemAllocationProp *p
 }
 
 static const struct flw_source_ops odd_source = {
-    .name = "odd", .acquire = odd_acquire, .give_back = odd_give_back};
+    .name = "odd", .acquire = odd_acquire, .release_segment = odd_give_back};
 static const struct flw_source_ops far_source = {
-    .name = "far", .acquire = far_acquire, .give_back = far_give_back};
+    .name = "far", .acquire = far_acquire, .release_segment = far_give_back};
 static const struct flw_source_ops airy_source = {.name = "airy",
                                                   .remaps = true,
                                                   .reserve = airy_reserve,
@@ -181,13 +181,13 @@ static void fill_with_holes(struct flw_domain *domain, struct flw_span *live[2])
 {
     static const uint32_t units[] = {100, 8, 100, 8, 40};
     struct flw_span *runs[5], *all = bed_obtain(&bed, domain, 256);
-    bed_put(&bed, bed.heap.domains[FLW_NOBODY], all);
+    bed_put(&bed, bed.heap.domains[FLW_UNOWNED], all);
     for (unsigned i = 0; i < 5; i++) {
         runs[i] = bed_take(&bed, domain, units[i]);
         assert_non_null(runs[i]);
     }
     for (unsigned i = 0; i < 5; i += 2) {
-        bed_put(&bed, bed.heap.domains[FLW_NOBODY], runs[i]);
+        bed_put(&bed, bed.heap.domains[FLW_UNOWNED], runs[i]);
     }
     live[0] = runs[1];
     live[1] = runs[3];
@@ -226,7 +226,7 @@ static void a_segment_without_host_memory_leaves_nothing_behind(void **state)
     bed_begin(&bed, BED_SEGMENTS, LIMIT);
     struct flw_domain *domain = bed_domain(&bed, &flw_order_stream, bed.stream);
     run = bed_obtain(&bed, domain, 20);
-    bed_put(&bed, bed.heap.domains[FLW_NOBODY], run);
+    bed_put(&bed, bed.heap.domains[FLW_UNOWNED], run);
     assert_true(flw_heap_release_idle(&bed.heap, 0) > 0); /* one segment is unused now */
     uint64_t objects = bed.heap.objects.meta.used_bytes;
     for (unsigned i = 0; i < 8; i++) {
@@ -254,7 +254,7 @@ static void a_growth_without_host_memory_is_aligned_or_refused(void **state)
         struct flw_span *run = NULL;
         bed_begin(&bed, BED_VMM, LIMIT);
         struct flw_domain *domain = bed_domain(&bed, &flw_order_stream, bed.stream);
-        bed_put(&bed, bed.heap.domains[FLW_NOBODY], bed_obtain(&bed, domain, 96));
+        bed_put(&bed, bed.heap.domains[FLW_UNOWNED], bed_obtain(&bed, domain, 96));
         (void)flw_heap_release_idle(&bed.heap, 0); /* some handles' objects are unused now */
         struct flw_span *first = bed_obtain(&bed, domain, 12);
         struct flw_grow_request request = {
@@ -281,7 +281,7 @@ static void a_growth_without_host_memory_is_aligned_or_refused(void **state)
 
 /* ---- addresses */
 
-static void a_segment_at_any_address_lends_no_more_than_it_is(void **state)
+static void a_segment_at_any_address_serves_no_more_than_it_is(void **state)
 {
     (void)state;
     struct flw_span *runs[12];
@@ -306,7 +306,7 @@ static void a_segment_at_any_address_lends_no_more_than_it_is(void **state)
         check_heap();
     }
     for (unsigned i = 1; i < 12; i++) {
-        bed_put(&bed, bed.heap.domains[FLW_NOBODY], runs[i]);
+        bed_put(&bed, bed.heap.domains[FLW_UNOWNED], runs[i]);
     }
     check_heap();
     assert_true(flw_heap_release_idle(&bed.heap, 0) > 0);
@@ -339,7 +339,7 @@ static void release_to(uint64_t keep_bytes, uint64_t left_bytes)
     assert_true(atomic_load(&bed.heap.reserved_bytes) == left_bytes);
 }
 
-static void what_idles_among_what_is_lent_goes_back(void **state)
+static void what_idles_among_what_is_allocated_goes_back(void **state)
 {
     (void)state;
     const uint64_t each = 2 * FLW_MIB;
@@ -352,14 +352,14 @@ static void what_idles_among_what_is_lent_goes_back(void **state)
         }
         release_to(0, 12 * each); /* all is lent */
         for (unsigned i = 0; i < 12; i += 3) {
-            bed_put(&bed, bed.heap.domains[FLW_NOBODY], runs[i]);
+            bed_put(&bed, bed.heap.domains[FLW_UNOWNED], runs[i]);
         }
         release_to(12 * each, 12 * each);
         release_to(11 * each, 11 * each);
         release_to(0, 8 * each);
         for (unsigned i = 0; i < 12; i++) {
             if (i % 3 != 0) {
-                bed_put(&bed, bed.heap.domains[FLW_NOBODY], runs[i]);
+                bed_put(&bed, bed.heap.domains[FLW_UNOWNED], runs[i]);
             }
         }
         (void)flw_heap_unmap_idle(&bed.heap, 3 * each);
@@ -381,14 +381,14 @@ struct block {
 };
 
 static struct block blocks[BLOCKS];
-static struct flw_domain *lender;
+static struct flw_domain *owner;
 
 static struct flw_span *obtain(uint32_t units, uint32_t align_units)
 {
     struct flw_grow_request request = {
-        .domain = lender, .unit_count = units, .align_units = align_units, .budget_bytes = LIMIT};
+        .domain = owner, .unit_count = units, .align_units = align_units, .budget_bytes = LIMIT};
     flw_lock_acquire(&bed.heap.lock);
-    struct flw_span *run = flw_heap_take_run(&bed.heap, lender, units, align_units);
+    struct flw_span *run = flw_heap_take_run(&bed.heap, owner, units, align_units);
     flw_lock_release(&bed.heap.lock);
     if (run == NULL) {
         (void)flw_heap_grow(&bed.heap, &request, &run);
@@ -396,7 +396,7 @@ static struct flw_span *obtain(uint32_t units, uint32_t align_units)
     return run;
 }
 
-static void lend(struct block *block)
+static void allocate(struct block *block)
 {
     uint64_t r = flw_test_random(&bed.seed);
     block->class_index = (unsigned)(r % (FLW_CLASS_COUNT + 24));
@@ -411,13 +411,13 @@ static void lend(struct block *block)
     }
     for (unsigned i = 0; i < 2 && block->slot == NULL; i++) {
         flw_lock_acquire(&bed.heap.lock);
-        (void)flw_heap_take_slots(&bed.heap, lender, block->class_index, 1, &block->slot);
+        (void)flw_heap_take_slots(&bed.heap, owner, block->class_index, 1, &block->slot);
         flw_lock_release(&bed.heap.lock);
         struct flw_span *run =
             block->slot == NULL ? obtain(flw_class_slab_units(block->class_index), 1) : NULL;
         if (run != NULL) {
             flw_lock_acquire(&bed.heap.lock);
-            assert_true(flw_heap_adopt_slab(&bed.heap, lender, block->class_index, run));
+            assert_true(flw_heap_adopt_slab(&bed.heap, owner, block->class_index, run));
             flw_lock_release(&bed.heap.lock);
         }
     }
@@ -427,9 +427,9 @@ static void take_back(struct block *block)
 {
     flw_lock_acquire(&bed.heap.lock);
     if (block->run != NULL) {
-        flw_heap_put_run(&bed.heap, lender, block->run);
+        flw_heap_put_run(&bed.heap, owner, block->run);
     } else if (block->slot != NULL) {
-        flw_heap_put_slots(&bed.heap, lender, block->class_index, &block->slot, 1);
+        flw_heap_put_slots(&bed.heap, owner, block->class_index, &block->slot, 1);
     }
     flw_lock_release(&bed.heap.lock);
     *block = (struct block){0};
@@ -458,12 +458,12 @@ static void check_found(const struct block *block)
     }
 }
 
-static void lend_and_take_back(unsigned steps)
+static void alloc_and_free(unsigned steps)
 {
     for (unsigned n = 0; n < steps; n++) {
         uint64_t r = flw_test_random(&bed.seed);
         struct block *block = &blocks[r % BLOCKS];
-        block->run != NULL || block->slot != NULL ? take_back(block) : lend(block);
+        block->run != NULL || block->slot != NULL ? take_back(block) : allocate(block);
         if (n % 500 == 499) {
             flw_lock_acquire(&bed.heap.lock);
             (void)flw_heap_reclaim_slabs(&bed.heap);
@@ -496,8 +496,8 @@ static void every_block_is_found_whatever_a_cell_holds(void **state)
                                          .limit_bytes = LIMIT};
         assert_int_equal(flw_heap_init(&bed.heap, &config), FALLOW_OK);
         assert_true(bed.heap.page_units == granularity / FLW_UNIT_BYTES);
-        lender = bed_domain(&bed, &flw_order_stream, bed.stream);
-        lend_and_take_back(granularity == FLW_UNIT_BYTES ? 12000 : 3000);
+        owner = bed_domain(&bed, &flw_order_stream, bed.stream);
+        alloc_and_free(granularity == FLW_UNIT_BYTES ? 12000 : 3000);
         for (unsigned i = 0; i < BLOCKS; i++) {
             take_back(&blocks[i]);
         }
@@ -527,9 +527,9 @@ int main(void)
         cmocka_unit_test(idle_memory_that_cannot_be_cut_stays_as_it_is),
         cmocka_unit_test(a_growth_without_host_memory_is_aligned_or_refused),
         cmocka_unit_test(a_segment_without_host_memory_leaves_nothing_behind),
-        cmocka_unit_test(a_segment_at_any_address_lends_no_more_than_it_is),
+        cmocka_unit_test(a_segment_at_any_address_serves_no_more_than_it_is),
         cmocka_unit_test(a_segment_beyond_the_tables_goes_back),
-        cmocka_unit_test(what_idles_among_what_is_lent_goes_back),
+        cmocka_unit_test(what_idles_among_what_is_allocated_goes_back),
         cmocka_unit_test(every_block_is_found_whatever_a_cell_holds),
     };
     return cmocka_run_group_tests(tests, begin, end);

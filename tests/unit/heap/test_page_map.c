@@ -34,7 +34,7 @@ static uint64_t *place_of(uint64_t address)
     return &bed.table[at];
 }
 
-static uint64_t lend(fallow_pool *pool, uint64_t size)
+static uint64_t allocate(fallow_pool *pool, uint64_t size)
 {
     void *ptr = NULL;
     assert_int_equal(fallow_alloc(pool, size, bed.stream, &ptr), FALLOW_OK);
@@ -48,11 +48,11 @@ static void fill_pools(void)
         uint64_t r = flw_test_random(&bed.seed);
         uint64_t log2 = 4 + r % 18;
         bed.size[i] = (1ull << log2) + (r >> 8) % (1ull << log2);
-        bed.stale[i] = lend(bed.pool, bed.size[i]);
-        bed.live[i] = lend(bed.pool, bed.size[i]);
+        bed.stale[i] = allocate(bed.pool, bed.size[i]);
+        bed.live[i] = allocate(bed.pool, bed.size[i]);
     }
     for (unsigned i = 0; i < 64; i++) {
-        bed.foreign[i] = lend(bed.other, 1ull << (8 + i % 16));
+        bed.foreign[i] = allocate(bed.other, 1ull << (8 + i % 16));
     }
     for (unsigned i = 0; i < BLOCKS; i++) {
         void *ptr = (void *)(uintptr_t)bed.stale[i];

@@ -23,7 +23,7 @@ static int begin(void **state)
 {
     (void)state;
     memset(spans, 0, sizeof spans);
-    domain.ticket = 1;
+    domain.seq = 1;
     cache = flw_tcache_create();
     assert_non_null(cache);
     cache->domain = &domain;
@@ -44,12 +44,12 @@ static bool push(unsigned span, uint32_t unit_count)
     return flw_tcache_push_run(cache, &spans[span]);
 }
 
-static void a_run_serves_its_exact_size_with_the_ticket_of_its_free(void **state)
+static void a_run_serves_its_exact_size_with_the_sequence_number_of_its_free(void **state)
 {
     (void)state;
-    domain.ticket = 41;
+    domain.seq = 41;
     assert_true(push(0, 40));
-    domain.ticket = 42;
+    domain.seq = 42;
     assert_true(push(1, 40));
     assert_true(cache->run_bytes == 80 * FLW_UNIT_BYTES);
     assert_null(flw_tcache_pop_run(cache, 39));
@@ -57,7 +57,7 @@ static void a_run_serves_its_exact_size_with_the_ticket_of_its_free(void **state
     assert_ptr_equal(flw_tcache_pop_run(cache, 40), &spans[1]);
     assert_ptr_equal(flw_tcache_pop_run(cache, 40), &spans[0]);
     assert_null(flw_tcache_pop_run(cache, 40));
-    assert_true(spans[0].u.run.ticket == 41 && spans[1].u.run.ticket == 42);
+    assert_true(spans[0].u.run.seq == 41 && spans[1].u.run.seq == 42);
     assert_true(cache->run_bytes == 0);
 }
 
@@ -66,9 +66,9 @@ static void the_limit_and_a_full_set_refuse_and_change_nothing(void **state)
     (void)state;
     cache->run_limit_bytes = 100 * FLW_UNIT_BYTES;
     assert_true(push(0, 60));
-    spans[1].u.run.ticket = 7;
+    spans[1].u.run.seq = 7;
     assert_false(push(1, 41));
-    assert_true(spans[1].u.run.ticket == 7 && cache->run_bytes == 60 * FLW_UNIT_BYTES);
+    assert_true(spans[1].u.run.seq == 7 && cache->run_bytes == 60 * FLW_UNIT_BYTES);
     assert_null(flw_tcache_pop_run(cache, 41));
     assert_true(push(1, 40)); /* to the byte */
     cache->run_limit_bytes = UINT64_MAX;
@@ -257,7 +257,7 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
     const struct CMUnitTest tests[] = {
-        TEST(a_run_serves_its_exact_size_with_the_ticket_of_its_free),
+        TEST(a_run_serves_its_exact_size_with_the_sequence_number_of_its_free),
         TEST(the_limit_and_a_full_set_refuse_and_change_nothing),
         TEST(three_sizes_of_one_set_have_two_places),
         TEST(random_programs_agree_with_a_list),

@@ -16,7 +16,7 @@ struct bed {
     struct flw_run_index index;
     struct flw_span spans[RUNS];
     bool is_in[RUNS];
-    uint64_t seed, next_ticket;
+    uint64_t seed, next_seq;
 };
 
 static struct bed bed;
@@ -86,10 +86,10 @@ static void check_all(void)
     assert_true(bed.index.unit_count_total == units && bed.index.run_count == runs);
     assert_int_equal(flw_run_index_largest(&bed.index), largest);
     /* Every run is met once by age, oldest ticket first. */
-    uint64_t met = 0, ticket = 0;
+    uint64_t met = 0, seq = 0;
     for (const struct flw_span *run = bed.index.oldest; run != NULL; run = run->u.run.age_next) {
-        assert_true(bed.is_in[run - bed.spans] && run->u.run.ticket >= ticket);
-        ticket = run->u.run.ticket;
+        assert_true(bed.is_in[run - bed.spans] && run->u.run.seq >= seq);
+        seq = run->u.run.seq;
         met++;
     }
     assert_true(met == runs);
@@ -118,10 +118,10 @@ static void insert(unsigned i, bool is_crowded)
 {
     uint64_t r = flw_test_random(&bed.seed);
     struct flw_run_part *part = &bed.spans[i].u.run;
-    bed.next_ticket += r % 3 == 0;
+    bed.next_seq += r % 3 == 0;
     part->unit_count = random_units(is_crowded);
     part->begin_unit = (uint32_t)((r >> 8) % (1u << 20));
-    part->ticket = (r >> 40) % 8 == 0 ? bed.next_ticket / 2 : bed.next_ticket; /* some come late */
+    part->seq = (r >> 40) % 8 == 0 ? bed.next_seq / 2 : bed.next_seq; /* some come late */
     flw_run_index_insert(&bed.index, &bed.spans[i]);
     bed.is_in[i] = true;
 }

@@ -17,14 +17,14 @@ static fallow_host *make_host(struct bed *bed)
     return host;
 }
 
-static void *lend(struct bed *bed, fallow_host *host, size_t bytes)
+static void *allocate(struct bed *bed, fallow_host *host, size_t bytes)
 {
     void *block = NULL;
     WORKS(bed, fallow_host_alloc(host, bytes, &block));
     return block;
 }
 
-static void pinned_memory_is_lent_and_returns(enum flw_beside_place place)
+static void pinned_memory_is_allocated_and_freed(enum flw_beside_place place)
 {
     struct bed bed;
     fallow_host_stats stats;
@@ -34,13 +34,13 @@ static void pinned_memory_is_lent_and_returns(enum flw_beside_place place)
     fallow_host *host = make_host(&bed);
     CUstream stream = bed.api.stream, other = bed.api.other;
     for (unsigned i = 0; i < 100; i++) { /* more than a fence's worth */
-        void *block = lend(&bed, host, i % 7 == 0 ? MIB : 3000);
+        void *block = allocate(&bed, host, i % 7 == 0 ? MIB : 3000);
         if (i % 3 == 0) {
             WORKS(&bed, fallow_host_record_use(host, block, other));
         }
         WORKS(&bed, fallow_host_free(host, block, stream));
     }
-    WORKS(&bed, fallow_host_free_idle(host, lend(&bed, host, 5000)));
+    WORKS(&bed, fallow_host_free_idle(host, allocate(&bed, host, 5000)));
     WORKS(&bed, fallow_host_poll(host));
     WORKS(&bed, fallow_host_validate(host));
     fallow_host_stats_init(&stats);
@@ -75,7 +75,7 @@ static void a_full_host_pool_climbs_to_the_end(enum flw_beside_place place)
 
 int main(void)
 {
-    static const struct group groups[] = {GROUP(pinned_memory_is_lent_and_returns),
+    static const struct group groups[] = {GROUP(pinned_memory_is_allocated_and_freed),
                                           GROUP(a_full_host_pool_climbs_to_the_end)};
     return run_groups(groups, sizeof groups / sizeof *groups);
 }

@@ -29,7 +29,7 @@ static void blocks_of_all_sizes_lie_apart_and_can_be_written(void **state)
     (void)state;
     host_begin(&bed);
     for (unsigned i = 0; i < COUNT; i++) {
-        block[i] = host_lend(&bed, sizes[i]);
+        block[i] = host_alloc(&bed, sizes[i]);
         assert_int_equal((uintptr_t)block[i] % (sizes[i] > 14336 ? 4096 : 64), 0);
         memset(block[i], (int)i + 1, sizes[i]);
     }
@@ -42,7 +42,7 @@ static void blocks_of_all_sizes_lie_apart_and_can_be_written(void **state)
     }
     bed.sim.step(UINT64_MAX);
     assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK);
-    assert_int_equal(host_stats(&bed).pending_bytes, 0);
+    assert_int_equal(host_stats(&bed).deferred_bytes, 0);
     host_check(&bed);
     host_end(&bed);
 }
@@ -54,37 +54,37 @@ static void a_block_comes_back_only_when_its_copy_is_done(void **state)
     (void)state;
     host_begin(&bed);
     for (unsigned i = 0; i < 3; i++) {
-        unsigned char *first = host_lend(&bed, sizes[i]), *second;
+        unsigned char *first = host_alloc(&bed, sizes[i]), *second;
         memset(first, 0x5a, sizes[i]);
         host_copy(&bed, first, sizes[i], bed.stream);
         host_free(&bed, first, bed.stream);
         for (unsigned n = 0; n < 5; n++) { /* though it asks again and again */
             assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK);
-            second = host_lend(&bed, sizes[i]);
+            second = host_alloc(&bed, sizes[i]);
             assert_true(second >= first + sizes[i] || second + sizes[i] <= first);
             memset(second, 0, sizes[i]);
             assert_int_equal(fallow_host_free_idle(bed.host, second), FALLOW_OK);
         }
-        assert_int_equal(host_stats(&bed).pending_bytes, sizes[i]);
+        assert_int_equal(host_stats(&bed).deferred_bytes, sizes[i]);
         assert_int_equal(host_read_back(&bed, sizes[i] - 1, bed.stream), 0x5a);
         assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK);
-        assert_int_equal(host_stats(&bed).pending_bytes, 0);
+        assert_int_equal(host_stats(&bed).deferred_bytes, 0);
         host_check(&bed);
     }
     host_end(&bed);
 }
 
-static void an_idle_block_is_lent_again_at_once(void **state)
+static void an_idle_block_is_allocated_again_at_once(void **state)
 {
     struct host_bed bed;
     (void)state;
     host_begin(&bed);
     for (unsigned i = 0; i < 3; i++) {
         size_t bytes = i == 0 ? 512 : i == 1 ? 200 * KIB : 20 * MIB;
-        void *first = host_lend(&bed, bytes);
+        void *first = host_alloc(&bed, bytes);
         assert_int_equal(fallow_host_free_idle(bed.host, first), FALLOW_OK);
         uint64_t calls = host_stats(&bed).driver_call_count;
-        assert_ptr_equal(host_lend(&bed, bytes), first);
+        assert_ptr_equal(host_alloc(&bed, bytes), first);
         assert_int_equal(host_stats(&bed).driver_call_count, calls); /* a hit */
         assert_int_equal(fallow_host_free_idle(bed.host, first), FALLOW_OK);
     }
@@ -97,17 +97,17 @@ static void an_announced_use_holds_a_block_back(void **state)
     struct host_bed bed;
     (void)state;
     host_begin(&bed);
-    void *block = host_lend(&bed, 2 * MIB);
+    void *block = host_alloc(&bed, 2 * MIB);
     host_copy(&bed, block, 2 * MIB, bed.other);
     assert_int_equal(fallow_host_record_use(bed.host, block, bed.other), FALLOW_OK);
     assert_int_equal(fallow_host_record_use(bed.host, block, bed.other), FALLOW_OK); /* once more */
     assert_int_equal(fallow_host_free_idle(bed.host, block), FALLOW_OK);
     assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK);
-    assert_int_equal(host_stats(&bed).pending_bytes, 2 * MIB);
+    assert_int_equal(host_stats(&bed).deferred_bytes, 2 * MIB);
     host_check(&bed);
     bed.sim.step(UINT64_MAX);
     assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK);
-    assert_int_equal(host_stats(&bed).pending_bytes, 0);
+    assert_int_equal(host_stats(&bed).deferred_bytes, 0);
     host_end(&bed);
 }
 
@@ -116,7 +116,7 @@ static void both_streams_must_be_done(void **state)
     struct host_bed bed;
     (void)state;
     host_begin(&bed);
-    void *block = host_lend(&bed, 300);
+    void *block = host_alloc(&bed, 300);
     host_copy(&bed, block, 300, bed.other);
     assert_int_equal(fallow_host_record_use(bed.host, block, bed.other), FALLOW_OK);
     host_free(&bed, block, bed.stream);
@@ -124,10 +124,10 @@ static void both_streams_must_be_done(void **state)
     assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK); /* records */
     assert_int_equal(bed.sim.cu.cuStreamSynchronize(bed.stream), 0);
     assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK);
-    assert_int_equal(host_stats(&bed).pending_bytes, 300);
+    assert_int_equal(host_stats(&bed).deferred_bytes, 300);
     assert_int_equal(bed.sim.cu.cuStreamSynchronize(bed.other), 0);
     assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK);
-    assert_int_equal(host_stats(&bed).pending_bytes, 0);
+    assert_int_equal(host_stats(&bed).deferred_bytes, 0);
     host_end(&bed);
 }
 
@@ -138,7 +138,7 @@ static void frees_share_events(void **state)
     (void)state;
     host_begin(&bed);
     for (unsigned i = 0; i < 256; i++) {
-        block[i] = host_lend(&bed, 1024);
+        block[i] = host_alloc(&bed, 1024);
     }
     for (unsigned i = 0; i < 256; i++) {
         host_free(&bed, block[i], bed.stream);
@@ -159,7 +159,7 @@ static void the_limit_is_kept_and_the_sentence_says_what_to_do(void **state)
     fallow_host_config config = host_config(&bed);
     config.limit_bytes = 20 * MIB;
     host_create(&bed, &config);
-    held = host_lend(&bed, 15 * MIB);
+    held = host_alloc(&bed, 15 * MIB);
     assert_int_equal(fallow_host_alloc(bed.host, 6 * MIB, &block), FALLOW_OUT_OF_PINNED_MEMORY);
     assert_null(block);
     assert_true(host_says(&bed, "raise limit_bytes"));
@@ -171,10 +171,10 @@ static void the_limit_is_kept_and_the_sentence_says_what_to_do(void **state)
     assert_int_equal(fallow_host_alloc(bed.host, 19 * MIB, &block), FALLOW_OUT_OF_PINNED_MEMORY);
     assert_true(host_says(&bed, "15728640 wait for copies"));
     bed.sim.step(UINT64_MAX);
-    block = host_lend(&bed, 19 * MIB); /* the chunk of 15 MiB went for it */
+    block = host_alloc(&bed, 19 * MIB); /* the chunk of 15 MiB went for it */
     assert_true(host_stats(&bed).reserved_bytes <= 20 * MIB);
     assert_int_equal(fallow_host_free_idle(bed.host, block), FALLOW_OK);
-    block = host_lend(&bed, 100); /* and that one for this */
+    block = host_alloc(&bed, 100); /* and that one for this */
     assert_int_equal(fallow_host_free_idle(bed.host, block), FALLOW_OK);
     host_check(&bed);
     host_end(&bed);
@@ -194,7 +194,7 @@ static void at_the_limit_an_allocation_waits_for_copies(void **state)
     config.wait_ms = 60000;
     host_create(&bed, &config);
     for (unsigned i = 0; i < 40; i++) {
-        void *block = host_lend(&bed, 9 * MIB);
+        void *block = host_alloc(&bed, 9 * MIB);
         host_copy(&bed, block, 9 * MIB, i % 2 ? bed.stream : bed.other);
         host_free(&bed, block, i % 2 ? bed.stream : bed.other);
     }
@@ -211,18 +211,18 @@ static void trim_gives_everything_idle_back(void **state)
     (void)state;
     host_begin(&bed);
     for (unsigned i = 0; i < 100; i++) {
-        block[i] = host_lend(&bed, (i % 5 + 1) * (i % 3 ? 3000 : 400 * KIB));
+        block[i] = host_alloc(&bed, (i % 5 + 1) * (i % 3 ? 3000 : 400 * KIB));
     }
-    void *kept = host_lend(&bed, 100);
+    void *kept = host_alloc(&bed, 100);
     uint64_t before = host_stats(&bed).reserved_bytes;
     for (unsigned i = 0; i < 100; i++) {
         host_copy(&bed, block[i], 64, bed.stream);
         host_free(&bed, block[i], bed.stream);
     }
     assert_int_equal(fallow_host_trim(bed.host, 0, 0, &released), FALLOW_OK); /* not done yet */
-    assert_true(before - released >= host_stats(&bed).pending_bytes);
+    assert_true(before - released >= host_stats(&bed).deferred_bytes);
     assert_int_equal(fallow_host_trim(bed.host, 0, UINT64_MAX, NULL), FALLOW_OK);
-    assert_int_equal(host_stats(&bed).pending_bytes, 0);
+    assert_int_equal(host_stats(&bed).deferred_bytes, 0);
     assert_true(host_stats(&bed).reserved_bytes > 0); /* the block that is still allocated */
     host_check(&bed);
     assert_int_equal(fallow_host_free_idle(bed.host, kept), FALLOW_OK);
@@ -239,7 +239,7 @@ static void trim_keeps_what_it_was_asked_to(void **state)
     (void)state;
     host_begin(&bed);
     for (unsigned i = 0; i < 8; i++) {
-        block[i] = host_lend(&bed, 8 * MIB);
+        block[i] = host_alloc(&bed, 8 * MIB);
     }
     for (unsigned i = 0; i < 8; i++) {
         assert_int_equal(fallow_host_free_idle(bed.host, block[i]), FALLOW_OK);
@@ -258,8 +258,8 @@ static void other_pointers_are_answered(void **state)
     char *small, *large;
     (void)state;
     host_begin(&bed);
-    small = host_lend(&bed, 100);
-    large = host_lend(&bed, 1 * MIB);
+    small = host_alloc(&bed, 100);
+    large = host_alloc(&bed, 1 * MIB);
     assert_int_equal(fallow_host_free(bed.host, small + 64, bed.stream), FALLOW_INVALID_POINTER);
     assert_int_equal(fallow_host_free(bed.host, large + 4096, bed.stream), FALLOW_INVALID_POINTER);
     assert_int_equal(fallow_host_free(bed.host, &local, bed.stream), FALLOW_INVALID_POINTER);
@@ -310,8 +310,8 @@ static void live_blocks_are_reported_at_the_end(void **state)
     struct host_bed bed;
     (void)state;
     host_begin(&bed);
-    (void)host_lend(&bed, 1000);
-    (void)host_lend(&bed, 1 * MIB);
+    (void)host_alloc(&bed, 1000);
+    (void)host_alloc(&bed, 1 * MIB);
     fallow_host_destroy(bed.host);
     assert_non_null(strstr(bed.log, "2 blocks of 1049576 bytes"));
     host_end(&bed);
@@ -333,7 +333,7 @@ static void memory_bound_to_a_node_is_registered(void **state)
         host_end(&bed);
         skip();
     }
-    unsigned char *block = host_lend(&bed, 1 * MIB);
+    unsigned char *block = host_alloc(&bed, 1 * MIB);
     memset(block, 0x21, 1 * MIB);
     assert_int_equal(host_stats(&bed).bound_bytes, host_stats(&bed).reserved_bytes);
     assert_int_equal(host_stats(&bed).numa_node, 0);
@@ -375,7 +375,7 @@ static void a_forked_child_has_no_pools(void **state)
     struct host_bed bed;
     (void)state;
     host_begin(&bed);
-    void *block = host_lend(&bed, 1 * MIB);
+    void *block = host_alloc(&bed, 1 * MIB);
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
@@ -401,8 +401,8 @@ static void a_program_may_exit_with_a_pool(void **state)
     if (child == 0) {
         struct host_bed bed;
         host_begin(&bed);
-        host_free(&bed, host_lend(&bed, 1 * MIB), bed.stream);
-        (void)host_lend(&bed, 100);
+        host_free(&bed, host_alloc(&bed, 1 * MIB), bed.stream);
+        (void)host_alloc(&bed, 100);
         fallow_pool_destroy(bed.pool); /* only for the leak checker's sake */
         exit(9); /* handlers run; nothing of the pool's makes a driver call or waits */
     }
@@ -421,7 +421,7 @@ static void a_context_that_is_gone_ends_in_device_lost(void **state)
     fallow_pool_config config = {.struct_size = sizeof config, .driver = "sim", .context = context};
     assert_int_equal(fallow_pool_create(&config, &pool), FALLOW_OK);
     assert_int_equal(fallow_host_create(pool, NULL, &bed.host), FALLOW_OK);
-    void *held = host_lend(&bed, 1 * MIB);
+    void *held = host_alloc(&bed, 1 * MIB);
     assert_int_equal(bed.sim.cu.cuCtxDestroy_v2(context), 0);
     assert_int_equal(fallow_host_alloc(bed.host, 64 * MIB, &block), FALLOW_DEVICE_LOST);
     assert_true(host_says(&bed, "destroy the host pool and make another"));
@@ -437,7 +437,7 @@ static void errno_is_the_callers(void **state)
     (void)state;
     host_begin(&bed);
     errno = 1234;
-    void *block = host_lend(&bed, 50 * MIB);
+    void *block = host_alloc(&bed, 50 * MIB);
     host_free(&bed, block, bed.stream);
     assert_int_equal(errno, 1234);
     host_end(&bed);
@@ -449,7 +449,7 @@ int main(void)
         cmocka_unit_test(a_program_may_exit_with_a_pool), /* first: it forks a world of its own */
         cmocka_unit_test(blocks_of_all_sizes_lie_apart_and_can_be_written),
         cmocka_unit_test(a_block_comes_back_only_when_its_copy_is_done),
-        cmocka_unit_test(an_idle_block_is_lent_again_at_once),
+        cmocka_unit_test(an_idle_block_is_allocated_again_at_once),
         cmocka_unit_test(an_announced_use_holds_a_block_back),
         cmocka_unit_test(both_streams_must_be_done),
         cmocka_unit_test(frees_share_events),

@@ -110,7 +110,7 @@ static inline void host_check(struct host_bed *bed)
     assert_int_equal(flw_sim_read_ledger(&bed->sim).pinned_bytes, host_stats(bed).reserved_bytes);
 }
 
-static inline void *host_lend(struct host_bed *bed, size_t bytes)
+static inline void *host_alloc(struct host_bed *bed, size_t bytes)
 {
     void *block = NULL;
     fallow_status status = fallow_host_alloc(bed->host, bytes, &block);

@@ -36,37 +36,37 @@ static void the_end_of_another_context_completes_its_work(void **state)
         CUstream foreign = NULL;
         host_begin(&bed);
         CUcontext context = begin_context(&bed, &foreign);
-        void *block = host_lend(&bed, 1 * MIB);
+        void *block = host_alloc(&bed, 1 * MIB);
         use_in(&bed, context, foreign, block, 1 * MIB);
         if (i == 1) { /* the free is not enough for an event */
             assert_int_equal(fallow_host_free_idle(bed.host, block), FALLOW_OK);
-            block = host_lend(&bed, 1000);
+            block = host_alloc(&bed, 1000);
         }
         host_free(&bed, block, foreign);
         if (i >= 2) {
             assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK);
-            assert_int_equal(host_stats(&bed).pending_bytes, 1 * MIB);
+            assert_int_equal(host_stats(&bed).deferred_bytes, 1 * MIB);
         }
         if (i == 3) {
             assert_int_equal(fallow_host_stream_retire(bed.host, foreign), FALLOW_OK);
         }
         assert_int_equal(bed.sim.cu.cuCtxDestroy_v2(context), 0);
         assert_int_equal(fallow_host_trim(bed.host, SIZE_MAX, UINT64_MAX, NULL), FALLOW_OK);
-        assert_int_equal(host_stats(&bed).pending_bytes, 0);
+        assert_int_equal(host_stats(&bed).deferred_bytes, 0);
         host_check(&bed);
         if (i < 3) { /* a new stream with its handle would be taken for it, and be lost */
             host_end(&bed);
             continue;
         }
         CUcontext heir = begin_context(&bed, &foreign);
-        block = host_lend(&bed, 1 * MIB);
+        block = host_alloc(&bed, 1 * MIB);
         use_in(&bed, heir, foreign, block, 1 * MIB);
         host_free(&bed, block, foreign);
         assert_int_equal(fallow_host_stream_retire(bed.host, foreign), FALLOW_OK);
-        assert_int_equal(host_stats(&bed).pending_bytes, 1 * MIB);
+        assert_int_equal(host_stats(&bed).deferred_bytes, 1 * MIB);
         bed.sim.step(UINT64_MAX);
         assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK);
-        assert_int_equal(host_stats(&bed).pending_bytes, 0);
+        assert_int_equal(host_stats(&bed).deferred_bytes, 0);
         fallow_host_destroy(bed.host);
         assert_int_equal(bed.sim.cu.cuCtxDestroy_v2(heir), 0);
         host_end(&bed);
@@ -85,7 +85,7 @@ static void a_handle_that_another_context_has_now_waits_for_that_too(void **stat
     (void)state;
     host_begin(&bed);
     CUcontext old = begin_context(&bed, &foreign);
-    void *block = host_lend(&bed, 1000);
+    void *block = host_alloc(&bed, 1000);
     use_in(&bed, old, foreign, block, 1000);
     host_free(&bed, block, foreign);
     assert_int_equal(bed.sim.cu.cuCtxDestroy_v2(old), 0);
@@ -99,7 +99,7 @@ static void a_handle_that_another_context_has_now_waits_for_that_too(void **stat
     }
     assert_ptr_equal(heir, foreign);
     assert_ptr_not_equal(context, old);
-    unsigned char *bytes = host_lend(&bed, 2000);
+    unsigned char *bytes = host_alloc(&bed, 2000);
     memset(bytes, 0x5a, 2000);
     assert_int_equal(bed.sim.cu.cuCtxPushCurrent_v2(context), 0);
     assert_int_equal(bed.sim.cu.cuMemAlloc_v2(&device, MIB), 0);
@@ -132,7 +132,7 @@ struct attempt {
     void *block;
 };
 
-static void CUDA_CB try_to_lend(void *context)
+static void CUDA_CB try_to_allocate(void *context)
 {
     struct attempt *attempt = context;
     attempt->status = fallow_host_alloc(attempt->host, SMALL_BYTES, &attempt->block);
@@ -147,22 +147,22 @@ static void a_host_function_gets_nothing_that_is_in_use(void **state)
     config.limit_bytes = SMALL_BYTES;
     config.wait_ms = 20;
     host_create(&bed, &config);
-    void *block = host_lend(&bed, SMALL_BYTES);
+    void *block = host_alloc(&bed, SMALL_BYTES);
     memset(block, 0x5a, SMALL_BYTES);
     host_copy(&bed, block, SMALL_BYTES, bed.stream);
     host_free(&bed, block, bed.stream);
     struct attempt attempt = {.host = bed.host};
-    assert_int_equal(bed.sim.cu.cuLaunchHostFunc(bed.other, try_to_lend, &attempt), 0);
+    assert_int_equal(bed.sim.cu.cuLaunchHostFunc(bed.other, try_to_allocate, &attempt), 0);
     assert_int_equal(bed.sim.cu.cuStreamSynchronize(bed.other), 0);
     assert_int_equal(attempt.status, FALLOW_OUT_OF_PINNED_MEMORY);
     assert_null(attempt.block);
     assert_int_equal(host_stats(&bed).lost_streams, 0);
-    assert_int_equal(host_stats(&bed).pending_bytes, SMALL_BYTES);
+    assert_int_equal(host_stats(&bed).deferred_bytes, SMALL_BYTES);
     host_check(&bed);
     assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK); /* records, from here */
     bed.sim.step(UINT64_MAX);
     assert_int_equal(host_read_back(&bed, SMALL_BYTES - 1, bed.stream), 0x5a);
-    block = host_lend(&bed, SMALL_BYTES);
+    block = host_alloc(&bed, SMALL_BYTES);
     assert_int_equal(fallow_host_free_idle(bed.host, block), FALLOW_OK);
     host_end(&bed);
 }
@@ -175,7 +175,7 @@ struct relay {
     sem_t first_is_ready, first_may_go_on, first_is_done, second_may_begin, second_is_done;
     pthread_t first, second;
     fallow_status status;
-    uint64_t pending_bytes; /* as the second thread sees it */
+    uint64_t deferred_bytes; /* as the second thread sees it */
 };
 
 static void CUDA_CB pause_for_first(void *context)
@@ -199,8 +199,8 @@ static void *free_and_end(void *context)
     struct host_bed *bed = &relay->bed;
     relay->first = pthread_self();
     (void)bed->sim.cu.cuCtxSetCurrent(relay->context);
-    void *block = host_lend(bed, 1 * MIB);
-    relay->held = host_lend(bed, 100 * KIB);
+    void *block = host_alloc(bed, 1 * MIB);
+    relay->held = host_alloc(bed, 100 * KIB);
     (void)bed->sim.cu.cuLaunchHostFunc(CU_STREAM_PER_THREAD, pause_for_first, relay);
     (void)fallow_host_free(bed->host, block, CU_STREAM_PER_THREAD);
     sem_post(&relay->first_is_ready);
@@ -218,11 +218,11 @@ static void *follow(void *context)
     struct host_bed *bed = &relay->bed;
     relay->second = pthread_self();
     (void)bed->sim.cu.cuCtxSetCurrent(relay->context);
-    void *block = host_lend(bed, 64 * KIB);
+    void *block = host_alloc(bed, 64 * KIB);
     (void)fallow_host_free(bed->host, block, CU_STREAM_PER_THREAD);
     (void)bed->sim.cu.cuStreamSynchronize(CU_STREAM_PER_THREAD);
     relay->status = fallow_host_poll(bed->host);
-    relay->pending_bytes = host_stats(bed).pending_bytes;
+    relay->deferred_bytes = host_stats(bed).deferred_bytes;
     return NULL;
 }
 
@@ -245,7 +245,7 @@ static void a_new_thread_does_not_answer_for_one_that_has_ended(void **state)
     }
     host_begin(bed);
     assert_int_equal(bed->sim.cu.cuCtxGetCurrent(&relay.context), 0);
-    void *block = host_lend(bed, 2 * MIB); /* of the stream that is polled last */
+    void *block = host_alloc(bed, 2 * MIB); /* of the stream that is polled last */
     assert_int_equal(bed->sim.cu.cuLaunchHostFunc(bed->other, pause_for_second, &relay), 0);
     host_free(bed, block, bed->other);
     assert_int_equal(pthread_create(&first, NULL, free_and_end, &relay), 0);
@@ -261,8 +261,8 @@ static void a_new_thread_does_not_answer_for_one_that_has_ended(void **state)
         print_message("the threads had numbers of their own: nothing was shown\n");
     }
     assert_int_equal(relay.status, FALLOW_OK);
-    assert_int_equal(relay.pending_bytes, 2 * MIB + 100 * KIB);
-    assert_int_equal(host_stats(bed).pending_bytes, 0);
+    assert_int_equal(relay.deferred_bytes, 2 * MIB + 100 * KIB);
+    assert_int_equal(host_stats(bed).deferred_bytes, 0);
     host_check(bed);
     host_end(bed);
 }
@@ -282,10 +282,10 @@ static void short_runs_do_not_hide_one_that_fits(void **state)
         config.slack_percent = UINT32_MAX;
         config.limit_bytes = 40 * MIB;
         host_create(&bed, &config);
-        large = host_lend(&bed, (size_t)pages * 4096);
+        large = host_alloc(&bed, (size_t)pages * 4096);
         for (unsigned i = 0; i < SHORT; i++) {
-            (void)host_lend(&bed, 5 * 4096); /* a post */
-            shorts[i] = host_lend(&bed, (size_t)33 * 4096);
+            (void)host_alloc(&bed, 5 * 4096); /* a post */
+            shorts[i] = host_alloc(&bed, (size_t)33 * 4096);
         }
         void *rest[4096];
         unsigned count = 0;
@@ -297,7 +297,7 @@ static void short_runs_do_not_hide_one_that_fits(void **state)
         for (unsigned i = 0; i < SHORT; i++) {
             assert_int_equal(fallow_host_free_idle(bed.host, shorts[i]), FALLOW_OK);
         }
-        (void)host_lend(&bed, (size_t)38 * 4096);
+        (void)host_alloc(&bed, (size_t)38 * 4096);
         host_check(&bed);
         host_end(&bed);
     }

@@ -150,10 +150,10 @@ static void a_segment_is_one_allocation(void **state)
     uint64_t address = 0;
     assert_int_equal(source.ops->acquire(&source, 2 * FLW_MIB, &address), CUDA_SUCCESS);
     assert_true(address != 0 && flw_sim_read_ledger(&sim).given_bytes == 2 * FLW_MIB);
-    assert_int_equal(source.ops->give_back(&source, address), CUDA_SUCCESS);
+    assert_int_equal(source.ops->release_segment(&source, address), CUDA_SUCCESS);
     assert_true(flw_sim_read_ledger(&sim).given_bytes == 0);
     assert_true(atomic_load(&calls) == 2);
-    assert_int_equal(source.ops->give_back(&source, address), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(source.ops->release_segment(&source, address), CUDA_ERROR_INVALID_VALUE);
 }
 
 /* ---- the public API without virtual memory management */
@@ -178,7 +178,7 @@ static uint64_t reserved_bytes(void)
     return stats.reserved_bytes;
 }
 
-static void lend(unsigned i)
+static void allocate(unsigned i)
 {
     uint64_t r = flw_test_random(&seed), log2 = r % 24;
     client.homes[i] = (unsigned)(r >> 8) % 2;
@@ -198,7 +198,7 @@ static void take_back(unsigned i)
     client.ptrs[i] = NULL;
 }
 
-static void a_pool_without_vmm_lends_returns_trims_and_keeps_nothing(void **state)
+static void a_pool_without_vmm_allocates_frees_trims_and_keeps_nothing(void **state)
 {
     (void)state;
     flw_sim_config sim_config = flw_sim_config_default(seed);
@@ -216,7 +216,7 @@ static void a_pool_without_vmm_lends_returns_trims_and_keeps_nothing(void **stat
     }
     for (unsigned n = 0; n < 6000; n++) {
         unsigned i = (unsigned)(flw_test_random(&seed) % LIVE);
-        client.ptrs[i] == NULL ? lend(i) : take_back(i);
+        client.ptrs[i] == NULL ? allocate(i) : take_back(i);
         if (n % 32 == 0) {
             assert_true(reserved_bytes() == flw_sim_read_ledger(&sim).given_bytes);
         }
@@ -271,7 +271,7 @@ static void the_limit_holds_without_vmm_too(void **state)
 }
 
 /* With handles: never the handle of another block. Without: a segment of its own. */
-static void dedicated_blocks_share_with_nobody(bool without_vmm)
+static void dedicated_blocks_share_nothing(bool without_vmm)
 {
     begin_world(without_vmm);
     fallow_pool_config config;
@@ -316,16 +316,16 @@ static void dedicated_blocks_share_with_nobody(bool without_vmm)
     assert_true(flw_sim_read_ledger(&sim).given_bytes == 0);
 }
 
-static void a_dedicated_block_shares_its_handle_with_nobody(void **state)
+static void a_dedicated_block_has_its_handle_alone(void **state)
 {
     (void)state;
-    dedicated_blocks_share_with_nobody(false);
+    dedicated_blocks_share_nothing(false);
 }
 
-static void a_dedicated_block_shares_its_segment_with_nobody(void **state)
+static void a_dedicated_block_has_its_segment_alone(void **state)
 {
     (void)state;
-    dedicated_blocks_share_with_nobody(true);
+    dedicated_blocks_share_nothing(true);
 }
 
 int main(void)
@@ -340,10 +340,10 @@ int main(void)
         cmocka_unit_test(the_remapping_source_counts_its_calls_and_undoes_them),
         cmocka_unit_test(a_row_of_mappings_is_unmapped_by_one_call),
         cmocka_unit_test(a_segment_is_one_allocation),
-        cmocka_unit_test(a_pool_without_vmm_lends_returns_trims_and_keeps_nothing),
+        cmocka_unit_test(a_pool_without_vmm_allocates_frees_trims_and_keeps_nothing),
         cmocka_unit_test(the_limit_holds_without_vmm_too),
-        cmocka_unit_test(a_dedicated_block_shares_its_handle_with_nobody),
-        cmocka_unit_test(a_dedicated_block_shares_its_segment_with_nobody),
+        cmocka_unit_test(a_dedicated_block_has_its_handle_alone),
+        cmocka_unit_test(a_dedicated_block_has_its_segment_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -141,7 +141,7 @@ static void a_capture_that_breaks_off_ends(void **state)
     assert_int_equal(stats_of(0, FALLOW_PLUGIN_STREAM).captured_bytes, 0);
 }
 
-static void a_capture_nobody_announced_is_told_what_to_do(void **state)
+static void an_unannounced_capture_is_told_what_to_do(void **state)
 {
     (void)state;
     begin_capture(stream);
@@ -176,7 +176,7 @@ int main(void)
         cmocka_unit_test(two_captures_keep_apart_and_a_release_waits_for_both),
         cmocka_unit_test(a_pool_without_a_capture_is_a_tag),
         cmocka_unit_test(a_capture_that_breaks_off_ends),
-        cmocka_unit_test(a_capture_nobody_announced_is_told_what_to_do),
+        cmocka_unit_test(an_unannounced_capture_is_told_what_to_do),
     };
     return cmocka_run_group_tests(tests, begin_configured_world, end_world);
 }

@@ -440,7 +440,7 @@ static void a_stream_destroyed_without_retire_is_noticed_where_streams_may_die(v
     api_end(&api);
 }
 
-static void a_block_names_the_stream_that_lent_it_and_so_does_the_report(void **state)
+static void a_block_names_the_stream_that_allocated_it_and_so_does_the_report(void **state)
 {
     (void)state;
     struct api api;
@@ -549,7 +549,7 @@ int main(void)
         cmocka_unit_test(an_exportable_block_lies_in_one_handle),
         cmocka_unit_test(a_retired_streams_handle_can_be_a_new_stream),
         cmocka_unit_test(a_stream_destroyed_without_retire_is_noticed_where_streams_may_die),
-        cmocka_unit_test(a_block_names_the_stream_that_lent_it_and_so_does_the_report),
+        cmocka_unit_test(a_block_names_the_stream_that_allocated_it_and_so_does_the_report),
         cmocka_unit_test(the_report_names_the_largest_owners_small_blocks_and_large),
         cmocka_unit_test(every_status_has_a_name_and_a_sentence),
     };

@@ -126,7 +126,7 @@ static inline void *api_alloc(struct api *api, size_t size, CUstream stream)
 }
 
 /* A block with a tag and flags. */
-static inline void *api_lend(struct api *api, size_t size, uint32_t tag, uint32_t flags)
+static inline void *api_must_alloc(struct api *api, size_t size, uint32_t tag, uint32_t flags)
 {
     fallow_request request;
     void *ptr = NULL;

@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-static void a_capture_nobody_announced_is_refused_and_survives(void **state)
+static void an_unannounced_capture_is_refused_and_survives(void **state)
 {
     (void)state;
     struct api api;
@@ -321,9 +321,9 @@ static void outlive(size_t bytes, bool announces, bool is_captured_again)
     assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_INVALID_POINTER);
     if (is_captured_again &&
         !announces) { /* parked: in no other stream's order, nor in the graph's */
-        assert_true(api_stats(&api).pending_bytes >= bytes);
+        assert_true(api_stats(&api).deferred_bytes >= bytes);
         assert_int_equal(fallow_capture_end(next), FALLOW_OK);
-        assert_int_equal(api_stats(&api).pending_bytes, 0);
+        assert_int_equal(api_stats(&api).deferred_bytes, 0);
     } else {
         void *again = api_alloc(&api, bytes, api.stream);
         assert_ptr_not_equal(again, ptr);
@@ -476,7 +476,7 @@ static void a_pool_is_destroyed_beside_another_pools_capture(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_capture_nobody_announced_is_refused_and_survives),
+        cmocka_unit_test(an_unannounced_capture_is_refused_and_survives),
         cmocka_unit_test(a_trim_waits_for_the_streams_that_are_not_captured),
         cmocka_unit_test(an_allocation_waits_for_the_streams_that_are_not_captured),
         cmocka_unit_test(captured_memory_keeps_its_address_until_release),

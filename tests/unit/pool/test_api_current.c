@@ -79,8 +79,8 @@ static void expect(struct api *api, enum current current, fallow_status status, 
 }
 
 /* The program's work is given with the pool's context current. */
-static void lend_and_free(struct api *api, CUcontext home, enum current current, size_t bytes,
-                          CUstream stream)
+static void alloc_and_free(struct api *api, CUcontext home, enum current current, size_t bytes,
+                           CUstream stream)
 {
     void *ptr = NULL;
     EXPECT(fallow_alloc(api->pool, bytes, stream, &ptr));
@@ -96,9 +96,9 @@ static void live(struct api *api, CUcontext home, enum current current)
     void *ptr = NULL;
     CUstream streams[] = {api->stream, api->other, NULL, CU_STREAM_PER_THREAD};
     for (size_t i = 0; i < sizeof streams / sizeof *streams; i++) {
-        lend_and_free(api, home, current, 300, streams[i]);
-        lend_and_free(api, home, current, 40 * MIB, streams[i]);
-        lend_and_free(api, home, current, 90 * MIB, streams[i]);
+        alloc_and_free(api, home, current, 300, streams[i]);
+        alloc_and_free(api, home, current, 40 * MIB, streams[i]);
+        alloc_and_free(api, home, current, 90 * MIB, streams[i]);
         EXPECT(fallow_pool_poll(api->pool));
     }
     EXPECT(fallow_alloc(api->pool, 50 * MIB, api->stream, &ptr));
@@ -107,7 +107,7 @@ static void live(struct api *api, CUcontext home, enum current current)
     EXPECT(fallow_pool_trim(api->pool, 0, 0, NULL));
     api->sim.step(UINT64_MAX);
     EXPECT(fallow_pool_trim(api->pool, 0, UINT64_MAX, NULL));
-    lend_and_free(api, home, current, 30 * MIB, api->other);
+    alloc_and_free(api, home, current, 30 * MIB, api->other);
     EXPECT(fallow_pool_trim(api->pool, 0, 1000000000, NULL));
     EXPECT(fallow_pool_validate(api->pool));
 }
@@ -135,8 +135,8 @@ static void live_rarely(struct api *api, CUcontext home, enum current current)
     EXPECT(fallow_export(api->pool, ptr, FALLOW_HANDLE_FD, &share));
     assert_int_equal(close(share.descriptor), 0);
     EXPECT(fallow_free(api->pool, ptr, api->stream));
-    lend_and_free(api, home, current, 300 * MIB, api->stream);
-    lend_and_free(api, home, current, 300 * MIB, api->other);
+    alloc_and_free(api, home, current, 300 * MIB, api->stream);
+    alloc_and_free(api, home, current, 300 * MIB, api->other);
     sleep.flags = FALLOW_SLEEP_WAIT;
     EXPECT(fallow_alloc(api->pool, 300 * MIB, api->stream, &ptr));
     EXPECT(fallow_pool_sleep(api->pool, &sleep));

@@ -41,7 +41,7 @@ static void read_back(struct api *api, void *to, const void *from, size_t bytes)
     assert_int_equal(api->sim.cu.cuMemcpyDtoH_v2(to, (CUdeviceptr)(uintptr_t)from, bytes), 0);
 }
 
-static void lend_use_and_free(struct api *api, CUstream stream)
+static void alloc_use_and_free(struct api *api, CUstream stream)
 {
     void *ptr = api_alloc(api, 3 * MIB, stream);
     api_use(api, ptr, 3 * MIB, stream);
@@ -191,7 +191,7 @@ static void a_free_on_another_stream_is_checked_too(void **state)
     api_end(&api);
 }
 
-static void the_lending_stream_may_be_gone_at_the_free(void **state)
+static void the_allocating_stream_may_be_gone_at_the_free(void **state)
 {
     (void)state;
     struct api api;
@@ -202,7 +202,7 @@ static void the_lending_stream_may_be_gone_at_the_free(void **state)
         assert_int_equal(api.sim.cu.cuStreamDestroy_v2(api.stream), 0);
         assert_int_equal(api.sim.cu.cuStreamCreate(&api.stream, CU_STREAM_NON_BLOCKING), 0);
         assert_int_equal(fallow_free(api.pool, ptr, api.other), FALLOW_OK);
-        lend_use_and_free(&api, api.other);
+        alloc_use_and_free(&api, api.other);
     }
     assert_int_equal(damages(&api), 0);
     assert_true(api_stats(&api).unchecked_count > 0);
@@ -320,7 +320,7 @@ static void what_a_thread_freed_on_its_default_stream_stays_in_its_order(void **
     void *good = NULL;
     fallow_stream mine = (fallow_stream)CU_STREAM_PER_THREAD;
     begin_with_checks(&api, FALLOW_CHECK_QUARANTINE);
-    lend_use_and_free(&api, mine);
+    alloc_use_and_free(&api, mine);
     assert_int_equal(pthread_create(&thread, NULL, trim_and_take, &api), 0);
     assert_int_equal(pthread_join(thread, &good), 0);
     assert_ptr_equal(good, &api);
@@ -333,7 +333,7 @@ static void recycle_a_handle_in_quarantine(const fallow_pool_config *config, str
 {
     assert_int_equal(fallow_pool_create(config, &api->pool), FALLOW_OK);
     CUstream first = api->other;
-    lend_use_and_free(api, first);
+    alloc_use_and_free(api, first);
     assert_int_equal(api->sim.cu.cuStreamDestroy_v2(first), 0);
     assert_int_equal(api->sim.cu.cuStreamCreate(&api->other, CU_STREAM_NON_BLOCKING), 0);
     assert_ptr_equal(api->other, first);
@@ -365,7 +365,7 @@ static void a_stream_that_may_die_takes_nothing_out_of_quarantine(void **state)
     config.streams_may_die = 1;
     recycle_a_handle_in_quarantine(&config, &api);
     assert_int_equal(fallow_pool_trim(api.pool, SIZE_MAX, 0, NULL), FALLOW_OK);
-    lend_use_and_free(&api, api.other);
+    alloc_use_and_free(&api, api.other);
     assert_int_equal(damages(&api), 0);
     api_end(&api);
 }
@@ -380,7 +380,7 @@ static void a_recycled_handle_takes_nothing_out_of_quarantine(void **state)
     recycle_a_handle_in_quarantine(&config, &api);
     take_out_elsewhere(&api);
     assert_non_null(strstr(api.log, "without fallow_stream_retire"));
-    lend_use_and_free(&api, api.other);
+    alloc_use_and_free(&api, api.other);
     assert_int_equal(flw_sim_print_violations(&api.sim), 0);
     assert_int_equal(damages(&api), 0);
     api_end(&api);
@@ -607,7 +607,7 @@ int main(void)
         cmocka_unit_test(a_check_that_the_driver_refuses_to_answer_for_is_counted),
         cmocka_unit_test(zones_keep_alignment_and_every_size_of_block),
         cmocka_unit_test(a_free_on_another_stream_is_checked_too),
-        cmocka_unit_test(the_lending_stream_may_be_gone_at_the_free),
+        cmocka_unit_test(the_allocating_stream_may_be_gone_at_the_free),
         cmocka_unit_test(a_write_after_the_free_is_found_when_quarantine_ends),
         cmocka_unit_test(a_stale_free_is_refused_while_the_block_is_in_quarantine),
         cmocka_unit_test(a_freed_block_written_at_both_ends_counts_once),

@@ -283,7 +283,7 @@ static void a_lasting_refusal_costs_each_request_one_question(void **state)
 }
 
 /* What a pool gave back to make room for something else would not come again. */
-static void a_refused_pool_lends_what_it_has(void **state)
+static void a_refused_pool_allocates_what_it_has(void **state)
 {
     (void)state;
     for (size_t i = 0; i < LASTING; i++) {
@@ -308,7 +308,7 @@ static void a_handle_that_was_moved_in_vain_serves_what_is_smaller(void **state)
     (void)state;
     struct api api;
     api_begin_with_pool(&api);
-    void *ptr = api_lend(&api, IDLE_BYTES, 0, FALLOW_REQUEST_DEDICATED);
+    void *ptr = api_must_alloc(&api, IDLE_BYTES, 0, FALLOW_REQUEST_DEDICATED);
     assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
     refuse_from_now_on(&api, "cuMemCreate", CUDA_ERROR_NOT_PERMITTED);
     for (unsigned n = 0; n < 3; n++) {
@@ -338,7 +338,7 @@ static const struct {
 #define PIECE_BYTES (10 * MIB)
 #define PIECES      6
 
-static fallow_status lend_over(struct api *api, size_t i, size_t bytes, void **out_ptr)
+static fallow_status alloc_over(struct api *api, size_t i, size_t bytes, void **out_ptr)
 {
     fallow_request request;
     fallow_request_init(&request);
@@ -361,10 +361,10 @@ static void begin_over(struct api *api, size_t i, size_t limit_bytes, void **pie
     assert_int_equal(fallow_pool_create(&config, &api->pool), FALLOW_OK);
     bool is_segment = over[i].flags == 0;
     refuse_from_now_on(api, is_segment ? "cuMemAlloc_v2" : "cuMemCreate", CUDA_ERROR_UNKNOWN);
-    assert_int_equal(lend_over(api, i, 40 * MIB, pieces), FALLOW_DRIVER);
+    assert_int_equal(alloc_over(api, i, 40 * MIB, pieces), FALLOW_DRIVER);
     (void)(api->sim.fail)(NULL, 0, 0, 0);
     for (size_t n = 0; n < count; n++) {
-        assert_int_equal(lend_over(api, i, PIECE_BYTES, &pieces[n]), FALLOW_OK);
+        assert_int_equal(alloc_over(api, i, PIECE_BYTES, &pieces[n]), FALLOW_OK);
     }
 }
 
@@ -380,9 +380,9 @@ static void what_was_refused_once_is_exchanged_for_what_idles(void **state)
         for (size_t k = 0; k < PIECES; k++) {
             assert_int_equal(fallow_free(api.pool, pieces[k], api.stream), FALLOW_OK);
         }
-        fallow_status status = lend_over(&api, n % OVER, sizes[n / OVER], &ptr);
+        fallow_status status = alloc_over(&api, n % OVER, sizes[n / OVER], &ptr);
         if (status == FALLOW_OUT_OF_MEMORY && n >= OVER) {
-            status = lend_over(&api, n % OVER, sizes[n / OVER], &ptr);
+            status = alloc_over(&api, n % OVER, sizes[n / OVER], &ptr);
         }
         assert_int_equal(status, FALLOW_OK);
         assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
@@ -428,7 +428,7 @@ static void what_idles_in_another_pool_serves_one_that_was_refused(void **state)
         assert_int_equal(fallow_pool_trim(other, SIZE_MAX, 0, NULL), FALLOW_OK); /* fences it */
         assert_int_equal(api.sim.cu.cuCtxSynchronize(), 0);
         assert_int_equal(fallow_pool_poll(other), FALLOW_OK);
-        assert_int_equal(lend_over(&api, i, 35 * MIB, &ptr), FALLOW_OK);
+        assert_int_equal(alloc_over(&api, i, 35 * MIB, &ptr), FALLOW_OK);
         fallow_pool_destroy(other);
         api_end(&api);
     }
@@ -535,7 +535,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_refused_growth_costs_the_request_and_names_the_call),
         cmocka_unit_test(a_lasting_refusal_costs_each_request_one_question),
-        cmocka_unit_test(a_refused_pool_lends_what_it_has),
+        cmocka_unit_test(a_refused_pool_allocates_what_it_has),
         cmocka_unit_test(a_handle_that_was_moved_in_vain_serves_what_is_smaller),
         cmocka_unit_test(what_was_refused_once_is_exchanged_for_what_idles),
         cmocka_unit_test(a_block_without_a_handle_of_its_own_asks_for_several),

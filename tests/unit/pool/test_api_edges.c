@@ -180,11 +180,11 @@ static void a_request_that_the_device_refuses_leaves_its_memory_to_others(void *
 }
 
 /* A pool of 4 GiB, whose growths are of 16 MiB or more, on a device that others have filled. */
-static void lend_what_the_device_has_left(uint8_t economy, uint8_t without_vmm, size_t size)
+static void allocate_what_the_device_has_left(uint8_t economy, uint8_t without_vmm, size_t size)
 {
     struct api api;
     flw_sim_config world = flw_sim_config_default(7);
-    size_t free_bytes, total_bytes, lent_bytes = 0;
+    size_t free_bytes, total_bytes, allocated_bytes = 0;
     CUdeviceptr others = 0;
     void *ptr = NULL;
     world.device_bytes = (size_t)8 << 30;
@@ -202,20 +202,20 @@ static void lend_what_the_device_has_left(uint8_t economy, uint8_t without_vmm, 
     assert_int_equal(api.sim.cu.cuMemGetInfo_v2(&free_bytes, &total_bytes), 0);
     assert_int_equal(api.sim.cu.cuMemAlloc_v2(&others, free_bytes - 10 * MIB), 0);
     while (fallow_alloc(api.pool, size, api.stream, &ptr) == FALLOW_OK) {
-        lent_bytes += size;
+        allocated_bytes += size;
     }
-    assert_int_equal(lent_bytes, 10 * MIB);
+    assert_int_equal(allocated_bytes, 10 * MIB);
     assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
     assert_int_equal(api.sim.cu.cuMemFree_v2(others), 0);
     api_end(&api);
 }
 
-static void what_a_full_device_has_left_is_lent_however_little(void **state)
+static void what_a_full_device_has_left_is_allocated_however_little(void **state)
 {
     (void)state;
-    lend_what_the_device_has_left(FALLOW_BALANCED, 0, 2 * MIB);
-    lend_what_the_device_has_left(FALLOW_MEMORY_FIRST, 0, 2 * MIB);
-    lend_what_the_device_has_left(FALLOW_BALANCED, 1, MIB / 2);
+    allocate_what_the_device_has_left(FALLOW_BALANCED, 0, 2 * MIB);
+    allocate_what_the_device_has_left(FALLOW_MEMORY_FIRST, 0, 2 * MIB);
+    allocate_what_the_device_has_left(FALLOW_BALANCED, 1, MIB / 2);
 }
 
 static void a_capture_outlives_the_retired_stream_that_it_began_on(void **state)
@@ -251,7 +251,7 @@ static void a_capture_outlives_the_retired_stream_that_it_began_on(void **state)
 }
 
 /* A slab whose every slot is lent at the release is in no list then. */
-static void what_a_released_capture_had_lent_is_no_captures_memory(void **state)
+static void what_a_released_capture_had_allocated_is_no_captures_memory(void **state)
 {
     (void)state;
     struct api api;
@@ -326,7 +326,7 @@ static void a_trim_past_its_deadline_synchronises_nothing(void **state)
 
 /* ---- threads and contexts that come and go */
 
-static void *lend_and_end(void *argument)
+static void *alloc_and_end(void *argument)
 {
     struct api *api = argument;
     void *ptr = NULL;
@@ -366,7 +366,7 @@ static void default_streams_of_any_number_of_threads_are_served(void **state)
     struct api api;
     api_begin_with_pool(&api);
     for (unsigned i = 0; i < MORE_THAN_PLACES; i++) {
-        assert_int_equal(in_a_thread(lend_and_end, &api), FALLOW_OK);
+        assert_int_equal(in_a_thread(alloc_and_end, &api), FALLOW_OK);
     }
     assert_int_equal(api_stats(&api).lost_streams, 0);
     api_end(&api);
@@ -383,7 +383,7 @@ static void a_use_by_a_thread_that_has_ended_ends(void **state)
     assert_int_equal(flw_test_trim(api.pool, 0), FALLOW_OK);
     api.sim.step(UINT64_MAX);
     assert_int_equal(flw_test_trim(api.pool, 0), FALLOW_OK);
-    assert_int_equal(api_stats(&api).pending_bytes, 0);
+    assert_int_equal(api_stats(&api).deferred_bytes, 0);
     assert_int_equal(api_stats(&api).reserved_bytes, 0);
     api_end(&api);
 }
@@ -495,7 +495,7 @@ struct race {
     unsigned rounds;
 };
 
-static void *lend_and_end_at_once(void *argument)
+static void *allocate_and_end_at_once(void *argument)
 {
     struct race *race = argument;
     void *ptr = NULL;
@@ -515,7 +515,7 @@ static void a_thread_may_end_while_its_stream_is_retired(void **state)
         pthread_t threads[3];
         (void)pthread_barrier_init(&race.barrier, NULL, 4);
         for (unsigned t = 0; t < 3; t++) {
-            assert_int_equal(pthread_create(&threads[t], NULL, lend_and_end_at_once, &race), 0);
+            assert_int_equal(pthread_create(&threads[t], NULL, allocate_and_end_at_once, &race), 0);
         }
         (void)pthread_barrier_wait(&race.barrier);
         assert_int_equal(fallow_stream_retire(api.pool, api.stream), FALLOW_OK);
@@ -566,7 +566,7 @@ static void a_block_may_be_freed_while_a_capture_ends(void **state)
     assert_int_equal(pthread_join(thread, &result), 0);
     assert_int_equal((int)(uintptr_t)result, FALLOW_OK);
     assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
-    assert_int_equal(api_stats(&api).pending_bytes, 0);
+    assert_int_equal(api_stats(&api).deferred_bytes, 0);
     api_end(&api);
 }
 int main(void)
@@ -578,7 +578,7 @@ int main(void)
         cmocka_unit_test(an_exportable_block_of_a_capture_has_a_handle_of_its_own),
         cmocka_unit_test(a_request_that_may_not_grow_takes_nothing_from_the_pool_either),
         cmocka_unit_test(a_request_above_the_limit_leaves_the_pool_as_it_was),
-        cmocka_unit_test(what_a_released_capture_had_lent_is_no_captures_memory),
+        cmocka_unit_test(what_a_released_capture_had_allocated_is_no_captures_memory),
         cmocka_unit_test(lost_memory_comes_back_after_a_refused_synchronisation),
         cmocka_unit_test(a_trim_past_its_deadline_synchronises_nothing),
         cmocka_unit_test(a_use_by_a_thread_that_has_ended_ends),
@@ -587,7 +587,7 @@ int main(void)
         cmocka_unit_test(a_thread_keeps_nothing_for_streams_that_are_gone),
         cmocka_unit_test(retired_streams_make_room_for_as_many_again),
         cmocka_unit_test(a_request_that_the_device_refuses_leaves_its_memory_to_others),
-        cmocka_unit_test(what_a_full_device_has_left_is_lent_however_little),
+        cmocka_unit_test(what_a_full_device_has_left_is_allocated_however_little),
         cmocka_unit_test(a_capture_outlives_the_retired_stream_that_it_began_on),
         cmocka_unit_test(a_thread_may_end_while_its_stream_is_retired),
         cmocka_unit_test(a_block_may_be_freed_while_a_capture_ends),

@@ -91,9 +91,9 @@ static void without_memory(fallow_order order, fallow_reuse_policy reuse)
     config.reuse_policy = reuse;
     config.on_oom = count_callback;
     assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
-    void *pending = api_alloc(&api, 32 * MIB, api.other);
-    api_use(&api, pending, 32 * MIB, api.other); /* what a wait would be for */
-    assert_int_equal(fallow_free(api.pool, pending, api.other), FALLOW_OK);
+    void *deferred = api_alloc(&api, 32 * MIB, api.other);
+    api_use(&api, deferred, 32 * MIB, api.other); /* what a wait would be for */
+    assert_int_equal(fallow_free(api.pool, deferred, api.other), FALLOW_OK);
     fill_program_heap();
     set_limit(RLIMIT_DATA, status_bytes("VmData:"));
     size_t count = fill(&api, FALLOW_OUT_OF_HOST_MEMORY);

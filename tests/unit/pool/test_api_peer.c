@@ -25,7 +25,7 @@ static void peers_come_and_go_at_run_time(void **state)
     void *seen = NULL;
     begin_sharing(&api, FALLOW_HANDLE_FD);
     void *before = api_alloc(&api, 5 * MIB, api.stream), *small = api_alloc(&api, 700, api.other);
-    void *shared = api_lend(&api, 5000, 0, FALLOW_REQUEST_EXPORT_FD);
+    void *shared = api_must_alloc(&api, 5000, 0, FALLOW_REQUEST_EXPORT_FD);
     fallow_share share = exported(&api, shared, FALLOW_HANDLE_FD);
     assert_int_equal(fallow_import(api.pool, &share, &seen), FALLOW_OK);
     close(share.descriptor);
@@ -99,7 +99,7 @@ static void a_change_of_peers_that_fails_changes_nothing(void **state)
     begin_sharing(&api, 0);
     void *blocks[4];
     for (size_t i = 0; i < 4; i++) {
-        blocks[i] = api_lend(&api, 5000, 0, FALLOW_REQUEST_DEDICATED);
+        blocks[i] = api_must_alloc(&api, 5000, 0, FALLOW_REQUEST_DEDICATED);
     }
     for (uint64_t n = 1; n <= 4; n++) {
         (api.sim.fail)("cuMemSetAccess", n, CUDA_ERROR_UNKNOWN, 0);
@@ -140,7 +140,7 @@ static void an_import_that_stays_is_seen_by_every_change_of_peers(void **state)
     pthread_t thread;
     unsigned missed = 0;
     begin_sharing(&api, FALLOW_HANDLE_FD);
-    void *ptr = api_lend(&api, 5000, 0, FALLOW_REQUEST_EXPORT_FD);
+    void *ptr = api_must_alloc(&api, 5000, 0, FALLOW_REQUEST_EXPORT_FD);
     fallow_share share = exported(&api, ptr, FALLOW_HANDLE_FD);
     assert_int_equal(fallow_import(api.pool, &share, &refused.seen), FALLOW_OK);
     close(share.descriptor);

@@ -16,7 +16,7 @@ struct sums {
     uint64_t requested, live, peak_requested, allocs, blocks;
 };
 
-static void lend(struct api *api, struct sums *sums, size_t bytes, void **out_ptr)
+static void allocate(struct api *api, struct sums *sums, size_t bytes, void **out_ptr)
 {
     assert_int_equal(fallow_alloc(api->pool, bytes, api->stream, out_ptr), FALLOW_OK);
     sums->requested += bytes;
@@ -68,7 +68,7 @@ static void runs_are_counted_alike_whoever_serves_them(void **state)
         size_t pick = flw_test_random(&seed) % 10;
         sizes[i] =
             pick < 8 ? (pick + 1) * 3 * MIB / 2 : MIB + 1 + flw_test_random(&seed) % (30 * MIB);
-        lend(&api, &sums, sizes[i], &blocks[i]);
+        allocate(&api, &sums, sizes[i], &blocks[i]);
         if (step % 100 == 99) {
             check(&api, &sums);
         }

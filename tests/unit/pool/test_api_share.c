@@ -142,9 +142,9 @@ static void share_with_another_process(uint32_t type)
     int sockets[2], result = -1;
     char told;
     begin_sharing(&api, FALLOW_HANDLE_FD | FALLOW_HANDLE_FABRIC);
-    void *ptr = api_lend(&api, BLOCK_BYTES, 0,
-                         type == FALLOW_HANDLE_FD ? FALLOW_REQUEST_EXPORT_FD
-                                                  : FALLOW_REQUEST_EXPORT_FABRIC);
+    void *ptr = api_must_alloc(&api, BLOCK_BYTES, 0,
+                               type == FALLOW_HANDLE_FD ? FALLOW_REQUEST_EXPORT_FD
+                                                        : FALLOW_REQUEST_EXPORT_FABRIC);
     poke(&api, ptr, 8, WORD_OUT);
     poke(&api, ptr, BLOCK_BYTES - 4, WORD_OUT);
     fallow_share share = exported(&api, ptr, type);
@@ -196,7 +196,7 @@ static void an_import_of_ones_own_export_is_the_same_memory(void **state)
     void *seen[2] = {NULL, NULL};
     begin_sharing(&api, FALLOW_HANDLE_FD);
     importer = api_create(&api);
-    void *ptr = api_lend(&api, 5000, 0, FALLOW_REQUEST_EXPORT_FD);
+    void *ptr = api_must_alloc(&api, 5000, 0, FALLOW_REQUEST_EXPORT_FD);
     fallow_share first = exported(&api, ptr, FALLOW_HANDLE_FD);
     fallow_share second = exported(&api, ptr, FALLOW_HANDLE_FD); /* as often as one likes */
     assert_int_equal(api_stats(&api).exported_bytes, first.handle_bytes);
@@ -228,7 +228,7 @@ static void an_import_that_is_not_given_up_is_told_and_holds_no_handle(void **st
         void *seen = NULL;
         begin_sharing(&api, FALLOW_HANDLE_FD);
         fallow_pool *importer = api_create(&api);
-        void *ptr = api_lend(&api, 5000, 0, FALLOW_REQUEST_EXPORT_FD);
+        void *ptr = api_must_alloc(&api, 5000, 0, FALLOW_REQUEST_EXPORT_FD);
         fallow_share share = exported(&api, ptr, FALLOW_HANDLE_FD);
         assert_int_equal(fallow_import(importer, &share, &seen), FALLOW_OK);
         close(share.descriptor);
@@ -253,7 +253,7 @@ static void an_unimport_waits_for_work_and_leaves_captures_alone(void **state)
     struct api api;
     void *seen = NULL;
     begin_sharing(&api, FALLOW_HANDLE_FD);
-    void *ptr = api_lend(&api, 5000, 0, FALLOW_REQUEST_EXPORT_FD);
+    void *ptr = api_must_alloc(&api, 5000, 0, FALLOW_REQUEST_EXPORT_FD);
     fallow_share share = exported(&api, ptr, FALLOW_HANDLE_FD);
     assert_int_equal(fallow_import(api.pool, &share, &seen), FALLOW_OK);
     assert_int_equal(api_stats(&api).imported_bytes, share.handle_bytes);
@@ -274,7 +274,7 @@ static void exported_memory_goes_when_its_work_is_complete(void **state)
     (void)state;
     struct api api;
     begin_sharing(&api, FALLOW_HANDLE_FD);
-    void *ptr = api_lend(&api, BLOCK_BYTES, 0, FALLOW_REQUEST_EXPORT_FD);
+    void *ptr = api_must_alloc(&api, BLOCK_BYTES, 0, FALLOW_REQUEST_EXPORT_FD);
     fallow_share share = exported(&api, ptr, FALLOW_HANDLE_FD);
     api_use(&api, ptr, BLOCK_BYTES, api.stream);
     assert_int_equal(fallow_record_use(api.pool, ptr, api.other), FALLOW_OK);
@@ -302,7 +302,7 @@ static void a_growth_takes_what_exports_have_left(void **state)
     (void)state;
     struct api api;
     begin_sharing(&api, FALLOW_HANDLE_FD);
-    void *ptr = api_lend(&api, 150 * MIB, 0, FALLOW_REQUEST_EXPORT_FD);
+    void *ptr = api_must_alloc(&api, 150 * MIB, 0, FALLOW_REQUEST_EXPORT_FD);
     fallow_share share = exported(&api, ptr, FALLOW_HANDLE_FD);
     close(share.descriptor);
     api_use(&api, ptr, 150 * MIB, api.stream);
@@ -321,7 +321,7 @@ static void what_cannot_be_exported_is_refused_by_name(void **state)
     begin_sharing(&api, FALLOW_HANDLE_FD);
     fallow_share_init(&share);
     void *plain = api_alloc(&api, 5000, api.stream), *large = api_alloc(&api, 3 * MIB, api.stream);
-    void *good = api_lend(&api, 5000, 0, FALLOW_REQUEST_EXPORT_FD);
+    void *good = api_must_alloc(&api, 5000, 0, FALLOW_REQUEST_EXPORT_FD);
     assert_int_equal(fallow_export(api.pool, plain, FALLOW_HANDLE_FD, &share),
                      FALLOW_INVALID_ARGUMENT);
     assert_non_null(strstr(api.log, "FALLOW_REQUEST_EXPORT_FD"));
@@ -353,7 +353,7 @@ static void what_cannot_be_imported_leaves_nothing(void **state)
     static const char *const calls[] = {"cuMemImportFromShareableHandle", "cuMemAddressReserve",
                                         "cuMemMap", "cuMemSetAccess"};
     begin_sharing(&api, FALLOW_HANDLE_FD);
-    void *ptr = api_lend(&api, 5000, 0, FALLOW_REQUEST_EXPORT_FD), *seen = &api;
+    void *ptr = api_must_alloc(&api, 5000, 0, FALLOW_REQUEST_EXPORT_FD), *seen = &api;
     fallow_share good = exported(&api, ptr, FALLOW_HANDLE_FD), bad = good;
     bad.type = FALLOW_HANDLE_FD | FALLOW_HANDLE_FABRIC;
     assert_int_equal(fallow_import(api.pool, &bad, &seen), FALLOW_INVALID_ARGUMENT);
@@ -424,7 +424,7 @@ static void an_unimport_leaves_captures_of_other_pools_alone(void **state)
     void *seen = NULL;
     begin_sharing(&api, FALLOW_HANDLE_FD);
     importer = api_create(&api);
-    void *ptr = api_lend(&api, 5000, 0, FALLOW_REQUEST_EXPORT_FD);
+    void *ptr = api_must_alloc(&api, 5000, 0, FALLOW_REQUEST_EXPORT_FD);
     fallow_share share = exported(&api, ptr, FALLOW_HANDLE_FD);
     assert_int_equal(fallow_import(importer, &share, &seen), FALLOW_OK);
     assert_int_equal(fallow_capture_begin(api.pool, api.stream, &capture), FALLOW_OK);
@@ -447,7 +447,7 @@ static void a_sleeping_pool_imports_and_unimports(void **state)
     void *seen[2] = {NULL, NULL};
     begin_sharing(&api, FALLOW_HANDLE_FD);
     importer = api_create(&api);
-    void *ptr = api_lend(&api, 5000, 0, FALLOW_REQUEST_EXPORT_FD);
+    void *ptr = api_must_alloc(&api, 5000, 0, FALLOW_REQUEST_EXPORT_FD);
     fallow_share share = exported(&api, ptr, FALLOW_HANDLE_FD);
     poke(&api, ptr, 0, 5);
     assert_int_equal(fallow_import(importer, &share, &seen[0]), FALLOW_OK);
@@ -533,7 +533,7 @@ static void an_export_that_fails_takes_none_away_from_another(void **state)
     for (unsigned i = 0; i < 400; i++) {
         struct racer racers[2] = {{.api = &api, .start = &start}, {.api = &api, .start = &start}};
         pthread_t thread;
-        racers[0].ptr = racers[1].ptr = api_lend(&api, 5000, 0, FALLOW_REQUEST_EXPORT_FD);
+        racers[0].ptr = racers[1].ptr = api_must_alloc(&api, 5000, 0, FALLOW_REQUEST_EXPORT_FD);
         fallow_share_init(&racers[0].share);
         fallow_share_init(&racers[1].share);
         (api.sim.fail)("cuMemExportToShareableHandle", 1, CUDA_ERROR_UNKNOWN, 0);

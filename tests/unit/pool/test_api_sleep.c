@@ -160,12 +160,12 @@ static void contents_are_saved_by_tag(void **state)
     begin_backed(&api);
     for (int i = 0; i < 40; i++) { /* of several chunks and of one */
         size_t size = i < 2 ? 40 * MIB : 1000 + 500 * (size_t)i;
-        weights[i] = api_lend(&api, size, 7, 0);
+        weights[i] = api_must_alloc(&api, size, 7, 0);
         fill(&api, weights[i], size, (unsigned char)(i + 1));
     }
     plain = api_alloc(&api, 3 * MIB, api.stream);
     fill(&api, plain, 3 * MIB, 0x77);
-    cache = api_lend(&api, 2 * MIB, 9, 0);
+    cache = api_must_alloc(&api, 2 * MIB, 9, 0);
     fill(&api, cache, 2 * MIB, 0x99);
     fallow_sleep_request_init(&request);
     request.saved_tags = tags;
@@ -194,7 +194,7 @@ static void everything_may_be_saved(void **state)
     struct api api;
     fallow_sleep_request request;
     begin_backed(&api);
-    void *tagged = api_lend(&api, 5000, 3, 0), *plain = api_alloc(&api, 5000, api.stream);
+    void *tagged = api_must_alloc(&api, 5000, 3, 0), *plain = api_alloc(&api, 5000, api.stream);
     fill(&api, tagged, 5000, 1);
     fill(&api, plain, 5000, 2);
     fallow_sleep_request_init(&request);
@@ -299,7 +299,7 @@ static void graphs_replay_after_the_wake(void **state)
     api_end(&api);
 }
 
-static void a_capture_that_nobody_announced_is_left_alone(void **state)
+static void an_unannounced_capture_is_left_alone(void **state)
 {
     (void)state;
     struct api api;
@@ -344,7 +344,7 @@ static void exported_memory_stays_awake(void **state)
     struct api api;
     fallow_share share;
     begin_backed(&api);
-    void *shared = api_lend(&api, 3 * MIB, 0, FALLOW_REQUEST_EXPORT_FD);
+    void *shared = api_must_alloc(&api, 3 * MIB, 0, FALLOW_REQUEST_EXPORT_FD);
     void *own = api_alloc(&api, 20 * MIB, api.stream);
     fill(&api, shared, 3 * MIB, 0x33);
     fill(&api, own, 20 * MIB, 0x55);
@@ -385,7 +385,7 @@ int main(void)
         cmocka_unit_test(running_work_is_refused_or_waited_for),
         cmocka_unit_test(work_of_another_context_is_waited_for_without_a_fence),
         cmocka_unit_test(graphs_replay_after_the_wake),
-        cmocka_unit_test(a_capture_that_nobody_announced_is_left_alone),
+        cmocka_unit_test(an_unannounced_capture_is_left_alone),
         cmocka_unit_test(a_sleeping_pool_is_destroyed_or_abandoned),
         cmocka_unit_test(exported_memory_stays_awake),
     };

@@ -18,7 +18,7 @@ static void a_wake_without_memory_stays_asleep_and_may_be_repeated(void **state)
     fallow_sleep_request request;
     fallow_oom_report report;
     begin_backed(&api);
-    void *ptr = api_lend(&api, 100 * MIB, 5, 0);
+    void *ptr = api_must_alloc(&api, 100 * MIB, 5, 0);
     fill(&api, ptr, 100 * MIB, 0x5A);
     fallow_sleep_request_init(&request);
     request.saved_tags = &tag;
@@ -233,10 +233,10 @@ static void a_callback_without_room_keeps_no_sleep_waiting(void **state)
 struct crowd {
     struct api *api;
     atomic_bool is_over;
-    atomic_uint refused, lent;
+    atomic_uint refused, allocated;
 };
 
-static void *lend_and_return(void *argument)
+static void *alloc_and_free(void *argument)
 {
     struct crowd *crowd = argument;
     CUstream stream;
@@ -258,7 +258,7 @@ static void *lend_and_return(void *argument)
                 crowd->is_over |= status != FALLOW_ASLEEP;
                 break;
             }
-            crowd->lent++;
+            crowd->allocated++;
         }
         while (count > 0) {
             if (fallow_free(crowd->api->pool, held[--count], stream) != FALLOW_OK) {
@@ -270,7 +270,7 @@ static void *lend_and_return(void *argument)
     return NULL;
 }
 
-static void threads_lend_and_return_around_a_sleep(void **state)
+static void threads_allocate_and_free_around_a_sleep(void **state)
 {
     (void)state;
     struct api api;
@@ -282,10 +282,10 @@ static void threads_lend_and_return_around_a_sleep(void **state)
     request.flags = FALLOW_SLEEP_WAIT;
     void *kept = api_alloc(&api, 10 * MIB, api.stream);
     for (size_t i = 0; i < 3; i++) {
-        assert_int_equal(pthread_create(&threads[i], NULL, lend_and_return, &crowd), 0);
+        assert_int_equal(pthread_create(&threads[i], NULL, alloc_and_free, &crowd), 0);
     }
     for (unsigned i = 0; i < 30 && !crowd.is_over; i++) {
-        unsigned lent = crowd.lent;
+        unsigned allocated = crowd.allocated;
         assert_int_equal(fallow_pool_sleep(api.pool, i % 3 == 0 ? NULL : &request) & ~FALLOW_BUSY,
                          FALLOW_OK);
         if (api_stats(&api).is_asleep) {
@@ -294,11 +294,11 @@ static void threads_lend_and_return_around_a_sleep(void **state)
             while (crowd.refused == refused && !crowd.is_over) {
                 sched_yield();
             }
-            lent = crowd.lent;
+            allocated = crowd.allocated;
             assert_int_equal(api_stats(&api).is_asleep, 1);
             assert_int_equal(fallow_pool_wake(api.pool), FALLOW_OK);
         }
-        while (crowd.lent < lent + 20 && !crowd.is_over) {
+        while (crowd.allocated < allocated + 20 && !crowd.is_over) {
             sched_yield();
         }
     }
@@ -321,7 +321,7 @@ int main(void)
         cmocka_unit_test(watchers_are_told_before_and_after),
         cmocka_unit_test(what_cannot_sleep_says_so),
         cmocka_unit_test(a_callback_without_room_keeps_no_sleep_waiting),
-        cmocka_unit_test(threads_lend_and_return_around_a_sleep),
+        cmocka_unit_test(threads_allocate_and_free_around_a_sleep),
     };
     return cmocka_run_group_tests_name("api_sleep_others", tests, NULL, NULL);
 }

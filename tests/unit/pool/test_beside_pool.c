@@ -13,7 +13,7 @@
 #include "fallow/trace.h"
 #include "support/trim.h"
 
-static void *lend(struct bed *bed, size_t bytes, CUstream stream)
+static void *allocate(struct bed *bed, size_t bytes, CUstream stream)
 {
     void *ptr = NULL;
     WORKS(bed, fallow_alloc(bed->api.pool, bytes, stream, &ptr));
@@ -45,7 +45,7 @@ static void pools_come_and_go(enum flw_beside_place place)
     fallow_oom_report report;
     const char *call = NULL;
     begin_usual(&bed, place);
-    give(&bed, lend(&bed, 5 * MIB, bed.api.stream), bed.api.stream);
+    give(&bed, allocate(&bed, 5 * MIB, bed.api.stream), bed.api.stream);
     fallow_stats_init(&stats);
     WORKS(&bed, fallow_pool_get_stats(bed.api.pool, &stats));
     fallow_oom_report_init(&report);
@@ -65,7 +65,7 @@ static void try_settings(struct bed *bed, const fallow_pool_config *config, CUst
     fallow_pool *pool = NULL, *usual = bed->api.pool;
     WORKS(bed, fallow_pool_create(config, &pool));
     bed->api.pool = pool;
-    void *blocks[] = {lend(bed, 700, stream), lend(bed, 3 * MIB, stream)};
+    void *blocks[] = {allocate(bed, 700, stream), allocate(bed, 3 * MIB, stream)};
     give(bed, blocks[0], stream);
     give(bed, blocks[1], stream);
     WORKS(bed, fallow_pool_poll(pool));
@@ -160,7 +160,7 @@ static void a_pool_is_abandoned(enum flw_beside_place place)
 
 /* ---- lend, return */
 
-static void blocks_are_lent_and_return(enum flw_beside_place place)
+static void blocks_are_allocated_and_freed(enum flw_beside_place place)
 {
     struct bed bed;
     const size_t sizes[] = {300, 70000, 3 * MIB};
@@ -169,7 +169,7 @@ static void blocks_are_lent_and_return(enum flw_beside_place place)
     fallow_block info;
     begin_usual(&bed, place);
     CUstream stream = bed.api.stream, other = bed.api.other;
-    void *first = lend(&bed, 3 * MIB, stream), *second = lend(&bed, 700, other);
+    void *first = allocate(&bed, 3 * MIB, stream), *second = allocate(&bed, 700, other);
     fallow_block_init(&info);
     WORKS(&bed, fallow_block_info(bed.api.pool, first, &info));
     WORKS(&bed, fallow_record_use(bed.api.pool, first, other));
@@ -266,8 +266,8 @@ static void memory_goes_back(enum flw_beside_place place)
     struct bed bed;
     size_t released = 0, sum = 0;
     begin_usual(&bed, place);
-    void *blocks[] = {lend(&bed, 20 * MIB, bed.api.stream), lend(&bed, 30 * MIB, bed.api.other),
-                      lend(&bed, 300, bed.api.stream)};
+    void *blocks[] = {allocate(&bed, 20 * MIB, bed.api.stream),
+                      allocate(&bed, 30 * MIB, bed.api.other), allocate(&bed, 300, bed.api.stream)};
     give(&bed, blocks[0], bed.api.stream);
     give(&bed, blocks[1], bed.api.other);
     WORKS(&bed, fallow_pool_poll(bed.api.pool));
@@ -279,7 +279,7 @@ static void memory_goes_back(enum flw_beside_place place)
         sum += released;
     }
     assert_true(sum >= 45 * MIB); /* a page may be shared with what is kept */
-    give(&bed, lend(&bed, 20 * MIB, bed.api.stream), bed.api.stream);
+    give(&bed, allocate(&bed, 20 * MIB, bed.api.stream), bed.api.stream);
     WORKS(&bed, flw_test_trim(bed.api.pool, 0)); /* waits for wait_ms */
     WORKS(&bed, fallow_stream_retire(bed.api.pool, bed.api.other));
     give(&bed, blocks[2], bed.api.stream);
@@ -294,7 +294,7 @@ static void a_lost_stream_waits_for_the_capture(enum flw_beside_place place)
     begin_bed(&bed, place);
     fallow_pool_config config = api_config(&bed.api);
     begin_capture_and_pool(&bed, &config);
-    give(&bed, lend(&bed, 30 * MIB, bed.api.other), bed.api.other);
+    give(&bed, allocate(&bed, 30 * MIB, bed.api.other), bed.api.other);
     assert_int_equal(bed.api.sim.cu.cuStreamDestroy_v2(bed.api.other), 0);
     assert_int_equal(bed.api.sim.cu.cuStreamCreate(&bed.api.other, CU_STREAM_NON_BLOCKING), 0);
     if (place == FLW_BESIDE_STREAM) { /* which nothing else could know of */
@@ -327,7 +327,7 @@ static void a_capture_of_ours_goes_on_too(enum flw_beside_place place)
     WORKS(&bed, fallow_capture_begin(bed.api.pool, stream, &capture));
     WORKS(&bed, fallow_capture_join(capture, other));
     assert_int_equal(cu->cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED), 0);
-    void *captured = lend(&bed, 3 * MIB, stream), *small = lend(&bed, 300, stream);
+    void *captured = allocate(&bed, 3 * MIB, stream), *small = allocate(&bed, 300, stream);
     give(&bed, captured, stream);
     WORKS(&bed, fallow_pool_poll(bed.api.pool));
     api_drop_captured(&bed.api, stream);
@@ -347,7 +347,8 @@ static void context_order_needs_the_word(enum flw_beside_place place)
         fallow_context_capture_begin();
     }
     begin_capture_and_pool(&bed, &config);
-    void *blocks[] = {lend(&bed, 5 * MIB, NULL), lend(&bed, 900, NULL), lend(&bed, 80 * MIB, NULL)};
+    void *blocks[] = {allocate(&bed, 5 * MIB, NULL), allocate(&bed, 900, NULL),
+                      allocate(&bed, 80 * MIB, NULL)};
     for (size_t i = 0; i < 3; i++) {
         WORKS(&bed, fallow_record_use(bed.api.pool, blocks[i], bed.api.other));
         give(&bed, blocks[i], NULL);
@@ -355,7 +356,7 @@ static void context_order_needs_the_word(enum flw_beside_place place)
     WORKS(&bed, fallow_pool_poll(bed.api.pool));
     WORKS(&bed, flw_test_trim(bed.api.pool, 0));
     for (unsigned i = 0; i < 300; i++) { /* more than an epoch */
-        give(&bed, lend(&bed, 600 + i, NULL), NULL);
+        give(&bed, allocate(&bed, 600 + i, NULL), NULL);
     }
     fallow_pool *pool = bed.api.pool;
     bed.api.pool = NULL;
@@ -375,7 +376,7 @@ static void memory_is_shared(enum flw_beside_place place)
     fallow_share share;
     void *seen = NULL;
     begin_usual(&bed, place);
-    void *block = api_lend(&bed.api, 5000, 0, FALLOW_REQUEST_EXPORT_FD);
+    void *block = api_must_alloc(&bed.api, 5000, 0, FALLOW_REQUEST_EXPORT_FD);
     fallow_share_init(&share);
     WORKS(&bed, fallow_export(bed.api.pool, block, FALLOW_HANDLE_FD, &share));
     WORKS(&bed, fallow_import(bed.api.pool, &share, &seen));
@@ -418,7 +419,7 @@ static void a_pool_sleeps_or_says_why_not(enum flw_beside_place place)
     struct bed bed;
     fallow_sleep_request request;
     begin_usual(&bed, place);
-    void *block = lend(&bed, 5 * MIB, bed.api.stream);
+    void *block = allocate(&bed, 5 * MIB, bed.api.stream);
     if (place == FLW_BESIDE_STREAM) { /* which nothing else could know of */
         DO(&bed, fallow_context_capture_begin());
     }
@@ -455,7 +456,7 @@ static void a_pool_is_recorded(enum flw_beside_place place)
     config.path = path;
     WORKS(&bed, fallow_record_start(bed.api.pool, &config, &recorder));
     WORKS(&bed, fallow_record_phase_begin(recorder, "step"));
-    give(&bed, lend(&bed, 5000, bed.api.stream), bed.api.stream);
+    give(&bed, allocate(&bed, 5000, bed.api.stream), bed.api.stream);
     WORKS(&bed, fallow_record_mark(recorder, "here"));
     WORKS(&bed, fallow_record_phase_end(recorder, "step"));
     ANSWERS(&bed, fallow_record_dump(recorder, other), FALLOW_INVALID_ARGUMENT);
@@ -472,7 +473,7 @@ int main(void)
                                           GROUP(a_first_pool_of_a_device_is_made),
                                           GROUP(a_pool_that_cannot_be_made_leaves_nothing),
                                           GROUP(a_pool_is_abandoned),
-                                          GROUP(blocks_are_lent_and_return),
+                                          GROUP(blocks_are_allocated_and_freed),
                                           GROUP(a_full_pool_climbs_to_the_end),
                                           GROUP(a_captured_stream_is_refused),
                                           GROUP(memory_goes_back),

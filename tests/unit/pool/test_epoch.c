@@ -40,12 +40,12 @@ static void begin(void)
     begin_with(NULL, 0);
 }
 
-static void *lend(size_t size)
+static void *allocate(size_t size)
 {
     return api_alloc(&api, size, NULL);
 }
 
-static void give_back(void *ptr)
+static void free_block(void *ptr)
 {
     assert_int_equal(fallow_free(api.pool, ptr, NULL), FALLOW_OK);
 }
@@ -66,7 +66,7 @@ static bool comes_again(const void *ptr, size_t size, size_t count)
 {
     bool is_met = false;
     for (size_t i = 0; i < count && !is_met; i++) {
-        is_met = lend(size) == ptr;
+        is_met = allocate(size) == ptr;
     }
     return is_met;
 }
@@ -75,19 +75,19 @@ static void free_many(size_t size, size_t count)
 {
     static void *blocks[4096];
     for (size_t i = 0; i < count; i++) {
-        blocks[i] = lend(size);
+        blocks[i] = allocate(size);
     }
     for (size_t i = 0; i < count; i++) {
-        give_back(blocks[i]);
+        free_block(blocks[i]);
     }
 }
 
 static void check_not_reused_before_complete(size_t size, size_t count)
 {
     begin();
-    void *ptr = lend(size);
+    void *ptr = allocate(size);
     give_work(api.stream);
-    give_back(ptr);
+    free_block(ptr);
     free_many(size, count); /* enough for an epoch, whose event waits for the work */
     assert_false(comes_again(ptr, size, 2 * count));
     api.sim.step(UINT64_MAX);
@@ -96,7 +96,8 @@ static void check_not_reused_before_complete(size_t size, size_t count)
     api_end(&api);
 }
 
-static void a_block_is_lent_again_only_when_earlier_work_of_every_stream_is_complete(void **state)
+static void
+a_block_is_allocated_again_only_when_earlier_work_of_every_stream_is_complete(void **state)
 {
     (void)state;
     check_not_reused_before_complete(300, 256);
@@ -112,12 +113,12 @@ static void a_block_of_a_mebibyte_is_a_driver_allocation_of_its_own(void **state
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         CUdeviceptr base = 0;
         size_t bytes = 0;
-        void *ptr = lend(sizes[i]);
+        void *ptr = allocate(sizes[i]);
         assert_int_equal(
             api.sim.cu.cuMemGetAddressRange_v2(&base, &bytes, (CUdeviceptr)(uintptr_t)ptr), 0);
         assert_true(base == (CUdeviceptr)(uintptr_t)ptr && bytes >= sizes[i]);
     }
-    assert_true((uintptr_t)lend(1) % 512 == 0 && (uintptr_t)lend(256) % 512 == 0);
+    assert_true((uintptr_t)allocate(1) % 512 == 0 && (uintptr_t)allocate(256) % 512 == 0);
     api_end(&api);
 }
 
@@ -125,12 +126,12 @@ static void check_pairs(size_t size, size_t pairs)
 {
     begin();
     for (size_t i = 0; i < 16 * pairs; i++) {
-        give_back(lend(size));
+        free_block(allocate(size));
     }
     uint64_t records = calls("cuCtxRecordEvent"), queries = calls("cuEventQuery");
     uint64_t grows = calls("cuMemAlloc_v2"), waits = calls("cuEventSynchronize");
     for (size_t i = 0; i < 16 * pairs; i++) {
-        give_back(lend(size));
+        free_block(allocate(size));
     }
     assert_in_range(calls("cuCtxRecordEvent") - records, 1, 17);
     assert_in_range(calls("cuEventQuery") - queries, 1, 34);
@@ -154,7 +155,7 @@ static void a_busy_device_is_not_waited_for_within_the_bound(void **state)
     begin();
     give_work(api.other);
     for (size_t i = 0; i < 60; i++) { /* 240 MiB of blocks that stay in limbo */
-        give_back(lend(4 * MIB));
+        free_block(allocate(4 * MIB));
     }
     fallow_stats stats = api_stats(&api);
     assert_int_equal(stats.wait_count, 0);
@@ -162,7 +163,7 @@ static void a_busy_device_is_not_waited_for_within_the_bound(void **state)
     assert_true(stats.reserved_bytes >= 240 * MIB && stats.reserved_bytes <= stats.bound_bytes);
     assert_int_equal(stats.bound_bytes, 256 * MIB);
     for (size_t i = 0; i < 60; i++) {
-        give_back(lend(4 * MIB));
+        free_block(allocate(4 * MIB));
     }
     assert_true(api_stats(&api).peak_reserved_bytes <= 260 * MIB); /* what is lent and the slack */
     assert_true(api_stats(&api).wait_count > 0);
@@ -175,7 +176,7 @@ static void a_size_that_nothing_freed_fits_makes_room_for_itself(void **state)
     begin();
     for (size_t mib = 2; mib < 120; mib += 2) {
         give_work(api.stream);
-        give_back(lend(mib * MIB));
+        free_block(allocate(mib * MIB));
         fallow_stats stats = api_stats(&api);
         assert_true(stats.reserved_bytes <= 256 * MIB + mib * MIB);
     }
@@ -186,14 +187,14 @@ static void nothing_is_recorded_asked_or_given_back_while_something_is_captured(
 {
     (void)state;
     begin();
-    void *before = lend(4 * KIB);
+    void *before = allocate(4 * KIB);
     fallow_context_capture_begin();
     CUgraph graph = NULL;
     assert_int_equal(api.sim.cu.cuStreamBeginCapture_v2(api.stream, CU_STREAM_CAPTURE_MODE_GLOBAL),
                      0);
     give_work(api.stream);
     uint64_t given = flw_sim_read_ledger(&api.sim).given_bytes;
-    give_back(before);
+    free_block(before);
     free_many(4 * KIB, 1000);
     free_many(30 * MIB, 8); /* takes new memory from the driver */
     assert_int_equal(flw_test_trim(api.pool, 0), FALLOW_OK);
@@ -220,7 +221,7 @@ static void without_a_record_of_contexts_memory_comes_back_by_synchronising(void
     begin_with(&driver, 0);
     give_work(api.stream);
     for (size_t i = 0; i < 200; i++) {
-        give_back(lend(16 * MIB));
+        free_block(allocate(16 * MIB));
     }
     assert_true(calls("cuCtxSynchronize") > 0);
     assert_true(api_stats(&api).peak_reserved_bytes <= 272 * MIB);
@@ -238,8 +239,8 @@ static void an_epoch_covers_the_work_of_every_live_context(void **state)
     assert_true(flw_contexts_add(&api.sim.cu, second));
     give_work(hidden);
     assert_int_equal(api.sim.cu.cuCtxPopCurrent_v2(&popped), 0);
-    void *ptr = lend(4 * KIB);
-    give_back(ptr);
+    void *ptr = allocate(4 * KIB);
+    free_block(ptr);
     free_many(4 * KIB, 256);
     assert_true(calls("cuCtxRecordEvent") >= 2);
     assert_false(comes_again(ptr, 4 * KIB, 1000));
@@ -327,8 +328,8 @@ static void a_refusal_by_another_context_completes_nothing(void **state)
     give_work(hidden);
     assert_int_equal(api.sim.cu.cuCtxPopCurrent_v2(&popped), 0);
     assert_true(flw_contexts_add(&api.sim.cu, second));
-    void *ptr = lend(4 * KIB);
-    give_back(ptr);
+    void *ptr = allocate(4 * KIB);
+    free_block(ptr);
     free_many(4 * KIB, 256);
     assert_false(comes_again(ptr, 4 * KIB, 1000));
     api.sim.step(UINT64_MAX);
@@ -364,13 +365,13 @@ static void a_refused_synchronisation_completes_nothing(void **state)
     assert_int_equal(api.sim.cu.cuCtxPopCurrent_v2(&popped), 0);
     assert_true(flw_contexts_add(&api.sim.cu, capturing));
     for (size_t i = 0; i < 8; i++) {
-        blocks[i] = lend(32 * MIB);
+        blocks[i] = allocate(32 * MIB);
     }
-    give_back(blocks[0]);
+    free_block(blocks[0]);
     assert_int_equal(fallow_alloc(api.pool, 32 * MIB, NULL, &none), FALLOW_OUT_OF_MEMORY);
     flw_contexts_remove(&api.sim.cu, capturing);
     capturing = NULL;
-    assert_ptr_equal(lend(32 * MIB), blocks[0]);
+    assert_ptr_equal(allocate(32 * MIB), blocks[0]);
     api_end(&api);
 }
 
@@ -379,15 +380,15 @@ static void a_synchronisation_of_the_context_makes_what_was_freed_before_ready(v
     (void)state;
     begin();
     struct flw_pool *pool = flw_pool_of(api.pool);
-    void *ptr = lend(6 * MIB);
+    void *ptr = allocate(6 * MIB);
     give_work(api.stream);
-    give_back(ptr);
+    free_block(ptr);
     free_many(6 * MIB, 20); /* in the heap, behind an epoch */
-    uint64_t ticket = flw_epoch_begin_sync(&pool->heap);
-    void *late = lend(6 * MIB);
+    uint64_t seq = flw_epoch_begin_sync(&pool->heap);
+    void *late = allocate(6 * MIB);
     give_work(api.stream);
-    give_back(late);
-    flw_epoch_end_sync(&pool->heap, ticket);
+    free_block(late);
+    flw_epoch_end_sync(&pool->heap, seq);
     uint64_t queries = calls("cuEventQuery");
     assert_true(comes_again(ptr, 6 * MIB, 12));
     assert_true(calls("cuEventQuery") == queries);
@@ -398,9 +399,10 @@ static void wrong_frees_are_refused_and_counted(void **state)
 {
     (void)state;
     begin();
-    char *small = lend(5000), *large = lend(3 * MIB), *freed = lend(5000), *gone = lend(3 * MIB);
-    give_back(freed);
-    give_back(gone);
+    char *small = allocate(5000), *large = allocate(3 * MIB), *freed = allocate(5000),
+         *gone = allocate(3 * MIB);
+    free_block(freed);
+    free_block(gone);
     assert_int_equal(fallow_free(api.pool, freed, NULL), FALLOW_INVALID_POINTER);
     assert_int_equal(fallow_free(api.pool, gone, NULL), FALLOW_INVALID_POINTER);
     assert_int_equal(fallow_free(api.pool, small + 512, NULL), FALLOW_INVALID_POINTER);
@@ -419,7 +421,7 @@ static void *free_all(void *blocks)
 {
     void **list = blocks;
     for (size_t i = 0; list[i] != NULL; i++) {
-        give_back(list[i]);
+        free_block(list[i]);
     }
     return NULL;
 }
@@ -431,7 +433,7 @@ static void blocks_freed_by_a_thread_that_ends_come_back(void **state)
     pthread_t thread;
     begin();
     for (size_t i = 0; i < 100; i++) {
-        blocks[i] = lend(i % 2 == 0 ? 2000 : 2 * MIB);
+        blocks[i] = allocate(i % 2 == 0 ? 2000 : 2 * MIB);
     }
     assert_int_equal(pthread_create(&thread, NULL, free_all, blocks), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
@@ -455,12 +457,12 @@ static void a_full_device_is_emptied_before_an_allocation_fails(void **state)
     give_work(api.stream);
     free_many(4 * MIB, 50);
     free_many(30 * KIB, 1000);
-    void *most = lend(200 * MIB); /* not there unless all of that goes back to the driver */
+    void *most = allocate(200 * MIB); /* not there unless all of that goes back to the driver */
     void *ptr = NULL;
     assert_int_equal(fallow_alloc(api.pool, 200 * MIB, NULL, &ptr), FALLOW_OUT_OF_MEMORY);
     assert_null(ptr);
-    give_back(most);
-    assert_non_null(lend(240 * MIB));
+    free_block(most);
+    assert_non_null(allocate(240 * MIB));
     assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
     api_end(&api);
 }
@@ -475,9 +477,9 @@ static void what_served_the_last_climb_is_noted(void **state)
     begin_with(NULL, 64 * MIB);
     const struct flw_pool *pool = flw_pool_of(api.pool);
     assert_int_equal(pool->climbs.last, 0);
-    ptr = lend(2 * MIB);
+    ptr = allocate(2 * MIB);
     assert_int_equal(pool->climbs.last, 2 * MIB << 8 | (FLW_CONTEXT_GROW + 1));
-    give_back(ptr);
+    free_block(ptr);
     assert_int_equal(fallow_alloc(api.pool, 80 * MIB, NULL, &ptr), FALLOW_OUT_OF_MEMORY);
     assert_int_equal(pool->climbs.last, 80 * MIB << 8 | (FLW_CONTEXT_FAIL + 1));
     api_end(&api);
@@ -504,11 +506,11 @@ static void a_request_that_may_not_grow_gives_nothing_away(void **state)
     api_end(&api);
 }
 
-static void a_lost_device_lends_nothing_and_takes_everything_back(void **state)
+static void a_lost_device_allocates_nothing_and_frees_everything(void **state)
 {
     (void)state;
     begin();
-    void *ptr = lend(10000), *none = NULL;
+    void *ptr = allocate(10000), *none = NULL;
     assert_true((api.sim.fail)("cuCtxRecordEvent", 1, CUDA_ERROR_ILLEGAL_ADDRESS, 1));
     free_many(300, 256);
     assert_int_equal(fallow_alloc(api.pool, 3 * MIB, NULL, &none), FALLOW_DEVICE_LOST);
@@ -538,7 +540,7 @@ static void settings_for_streams_are_refused(void **state)
     assert_int_equal(fallow_pool_create(&config, &pool), FALLOW_INVALID_ARGUMENT);
     fallow_capture *capture = NULL;
     assert_int_equal(fallow_capture_begin(api.pool, api.stream, &capture), FALLOW_NOT_SUPPORTED);
-    void *ptr = lend(100);
+    void *ptr = allocate(100);
     assert_int_equal(fallow_record_use(api.pool, ptr, api.other), FALLOW_OK);
     assert_int_equal(fallow_stream_retire(api.pool, api.other), FALLOW_OK);
     assert_int_equal(fallow_free(api.pool, ptr, api.other), FALLOW_OK);
@@ -549,7 +551,8 @@ static void settings_for_streams_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_block_is_lent_again_only_when_earlier_work_of_every_stream_is_complete),
+        cmocka_unit_test(
+            a_block_is_allocated_again_only_when_earlier_work_of_every_stream_is_complete),
         cmocka_unit_test(a_block_of_a_mebibyte_is_a_driver_allocation_of_its_own),
         cmocka_unit_test(warm_pairs_share_one_record_and_two_queries),
         cmocka_unit_test(a_busy_device_is_not_waited_for_within_the_bound),
@@ -566,7 +569,7 @@ int main(void)
         cmocka_unit_test(a_full_device_is_emptied_before_an_allocation_fails),
         cmocka_unit_test(what_served_the_last_climb_is_noted),
         cmocka_unit_test(a_request_that_may_not_grow_gives_nothing_away),
-        cmocka_unit_test(a_lost_device_lends_nothing_and_takes_everything_back),
+        cmocka_unit_test(a_lost_device_allocates_nothing_and_frees_everything),
         cmocka_unit_test(settings_for_streams_are_refused),
     };
     return cmocka_run_group_tests_name("epoch", tests, NULL, NULL);

@@ -69,7 +69,7 @@ static void *free_and_trim(void *unused)
 }
 
 /* It may be destroyed, and its handle be another stream's, as soon as the retire returns. */
-static void nobody_records_on_a_stream_that_has_been_retired(void **state)
+static void no_thread_records_on_a_stream_that_has_been_retired(void **state)
 {
     (void)state;
     void *end = NULL;
@@ -173,7 +173,7 @@ static void retire_while_a_sleep_asks(bool is_query)
     api_end(&bed.api);
 }
 
-static void nobody_asks_about_a_stream_that_has_been_retired(void **state)
+static void no_thread_asks_about_a_stream_that_has_been_retired(void **state)
 {
     (void)state;
     retire_while_a_sleep_asks(false);
@@ -192,7 +192,7 @@ static CUresult query_but_dead(CUstream stream)
     return bed.cu->cuStreamQuery(stream);
 }
 
-static void nobody_asks_about_a_stream_that_may_have_died(void **state)
+static void no_thread_asks_about_a_stream_that_may_have_died(void **state)
 {
     (void)state;
     api_begin(&bed.api, NULL);
@@ -264,7 +264,7 @@ static void *trim(void *unused)
     return good ? unused : NULL;
 }
 
-static void nobody_frees_on_a_stream_that_has_been_retired(void **state)
+static void no_thread_frees_on_a_stream_that_has_been_retired(void **state)
 {
     (void)state;
     void *end = NULL;
@@ -337,11 +337,11 @@ static void a_retired_and_destroyed_streams_handle_is_refused_by_every_call(void
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nobody_records_on_a_stream_that_has_been_retired),
-        cmocka_unit_test(nobody_asks_about_a_stream_that_has_been_retired),
-        cmocka_unit_test(nobody_asks_about_a_stream_that_may_have_died),
+        cmocka_unit_test(no_thread_records_on_a_stream_that_has_been_retired),
+        cmocka_unit_test(no_thread_asks_about_a_stream_that_has_been_retired),
+        cmocka_unit_test(no_thread_asks_about_a_stream_that_may_have_died),
         cmocka_unit_test(a_retire_by_the_handle_of_a_stream_that_vanished_covers_nothing_of_it),
-        cmocka_unit_test(nobody_frees_on_a_stream_that_has_been_retired),
+        cmocka_unit_test(no_thread_frees_on_a_stream_that_has_been_retired),
         cmocka_unit_test(a_retired_and_destroyed_streams_handle_is_refused_by_every_call),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

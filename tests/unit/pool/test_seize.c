@@ -199,7 +199,7 @@ static bool passes_soon(struct crowd *crowd)
     return result == 0;
 }
 
-static void nobody_waits_for_one_who_waits_for_an_owner(void **state)
+static void no_thread_waits_for_one_that_waits_for_an_owner(void **state)
 {
     struct bed bed;
     fallow_pool_config config;
@@ -346,7 +346,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_barrier_serves_all_caches),
         cmocka_unit_test(caches_that_are_closed_need_none),
-        cmocka_unit_test(nobody_waits_for_one_who_waits_for_an_owner),
+        cmocka_unit_test(no_thread_waits_for_one_that_waits_for_an_owner),
         cmocka_unit_test(a_cancelled_thread_ends_when_its_call_has),
         cmocka_unit_test(a_refused_barrier_ends_all_hits),
         cmocka_unit_test(a_recording_goes_on_without_barriers),

@@ -28,7 +28,7 @@ static CUresult copy_and_free(void *to, CUdeviceptr from, size_t bytes, CUstream
 }
 
 /* The sleep has counted the block among what it saves, and gives up its memory as idle. */
-static void a_saved_block_that_is_freed_meanwhile_keeps_nobody_from_waking(void **state)
+static void a_saved_block_that_is_freed_meanwhile_keeps_no_pool_from_waking(void **state)
 {
     (void)state;
     fallow_sleep_request request = {.struct_size = sizeof request};
@@ -57,7 +57,7 @@ static void a_saved_block_that_is_freed_meanwhile_keeps_nobody_from_waking(void 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_saved_block_that_is_freed_meanwhile_keeps_nobody_from_waking),
+        cmocka_unit_test(a_saved_block_that_is_freed_meanwhile_keeps_no_pool_from_waking),
     };
     return cmocka_run_group_tests_name("sleep_races", tests, NULL, NULL);
 }

@@ -18,15 +18,15 @@ static struct flw_bulletin_pool pool_of(uint64_t *random)
     for (unsigned i = 0; i < FLW_VALUE_COUNT; i++) {
         pool.value[i] = flw_test_random(random);
     }
-    for (unsigned i = 0; i < FLW_BULLETIN_RUNGS; i++) {
-        pool.rung_count[i] = flw_test_random(random);
-        pool.rung_ns[i] = flw_test_random(random);
+    for (unsigned i = 0; i < FLW_BULLETIN_STAGES; i++) {
+        pool.stage_count[i] = flw_test_random(random);
+        pool.stage_ns[i] = flw_test_random(random);
     }
     pool.class_count = (uint32_t)(flw_test_random(random) % (FLW_BULLETIN_CLASSES + 1));
     pool.stream_count = (uint32_t)(flw_test_random(random) % (FLW_BULLETIN_STREAMS + 2));
     for (uint32_t i = 0; i < pool.class_count; i++) {
         pool.classes[i] =
-            (struct flw_bulletin_class){.size_bytes = i, .pending_bytes = flw_test_random(random)};
+            (struct flw_bulletin_class){.size_bytes = i, .deferred_bytes = flw_test_random(random)};
     }
     for (uint32_t i = 0; i < pool.stream_count; i++) {
         pool.streams[i] =
@@ -99,7 +99,7 @@ static void records_of_a_later_version_are_skipped_at_their_end(void **state)
     struct flw_bulletin_pool pool = {.class_count = 2, .stream_count = 1};
     struct flw_bulletin bulletin;
     uint64_t *words = (uint64_t *)(void *)scratch, *at = words;
-    uint64_t tail = 2 * FLW_BULLETIN_RUNGS + 4;
+    uint64_t tail = 2 * FLW_BULLETIN_STAGES + 4;
     *at++ = 7; /* head */
     for (uint64_t i = 0; i < 4; i++) {
         *at++ = i == 0 ? 99 : 0;
@@ -113,7 +113,7 @@ static void records_of_a_later_version_are_skipped_at_their_end(void **state)
     }
     *at++ = 12345;
     for (uint64_t i = 0; i < tail; i++) {
-        *at++ = i < FLW_BULLETIN_RUNGS ? 50 + i : 0;
+        *at++ = i < FLW_BULLETIN_STAGES ? 50 + i : 0;
     }
     *at++ = 2; /* classes, of 8 words */
     *at++ = 8;
@@ -128,7 +128,7 @@ static void records_of_a_later_version_are_skipped_at_their_end(void **state)
     assert_true(flw_bulletin_read(&bulletin, words, (size_t)(at - words) * 8));
     assert_int_equal(bulletin.process, 99);
     assert_memory_equal(bulletin.pools->value, pool.value, sizeof pool.value);
-    assert_int_equal(bulletin.pools->rung_count[11], 61);
+    assert_int_equal(bulletin.pools->stage_count[11], 61);
     assert_int_equal(bulletin.pools->classes[0].size_bytes, 100);
     assert_int_equal(bulletin.pools->classes[1].size_bytes, 108);
     assert_int_equal(bulletin.pools->streams[0].handle, 32);

@@ -121,7 +121,7 @@ static void expect_stats(const struct flw_bulletin_pool *pool, fallow_pool *hand
     EQUAL(misuse_count);
     EQUAL(oom_count);
     EQUAL(cached_bytes);
-    EQUAL(pending_bytes);
+    EQUAL(deferred_bytes);
     EQUAL(captured_bytes);
     EQUAL(host_bytes);
     EQUAL(live_count);
@@ -147,7 +147,7 @@ static void expect_sums(const struct flw_bulletin_pool *pool)
     struct flw_bulletin_stream streams = {0};
     for (uint32_t i = 0; i < pool->class_count; i++) {
         const struct flw_bulletin_class *row = &pool->classes[i];
-        assert_true(row->live_bytes + row->cached_bytes + row->pending_bytes <=
+        assert_true(row->live_bytes + row->cached_bytes + row->deferred_bytes <=
                     row->reserved_bytes);
         assert_true(row->requested_bytes <= row->live_bytes);
         assert_true(row->size_bytes == 0 || row->live_bytes == row->live_count * row->size_bytes);
@@ -155,7 +155,7 @@ static void expect_sums(const struct flw_bulletin_pool *pool)
         classes.live_bytes += row->live_bytes;
         classes.requested_bytes += row->requested_bytes;
         classes.cached_bytes += row->cached_bytes;
-        classes.pending_bytes += row->pending_bytes;
+        classes.deferred_bytes += row->deferred_bytes;
     }
     for (uint32_t i = 0; i < pool->stream_count; i++) {
         const struct flw_bulletin_stream *row = &pool->streams[i];
@@ -174,7 +174,7 @@ static void expect_sums(const struct flw_bulletin_pool *pool)
     assert_int_equal(streams.cached_bytes, value[FLW_VALUE_cached_bytes]);
     assert_int_equal(value[FLW_VALUE_live_bytes] + value[FLW_VALUE_cached_bytes] +
                          value[FLW_VALUE_free_bytes] + value[FLW_VALUE_idle_bytes] +
-                         classes.pending_bytes,
+                         classes.deferred_bytes,
                      value[FLW_VALUE_reserved_bytes]);
 }
 
@@ -216,7 +216,7 @@ static void a_quiet_pool_is_told_of_exactly(void **state)
     assert_int_equal(bulletin.pool_count, 1);
     expect_stats(bulletin.pools, bed.pool);
     assert_int_equal(bulletin.pools->class_count, 0);
-    assert_int_equal(bulletin.pools->value[FLW_VALUE_last_climb_rung], 0);
+    assert_int_equal(bulletin.pools->value[FLW_VALUE_last_climb_stage], 0);
     assert_string_equal(bulletin.pools->driver, "sim");
     flw_bulletin_drop(&bulletin);
     for (unsigned i = 0; i < 40; i++) {
@@ -229,7 +229,7 @@ static void a_quiet_pool_is_told_of_exactly(void **state)
     look(&bulletin);
     expect_stats(bulletin.pools, bed.pool);
     expect_sums(bulletin.pools);
-    assert_true(bulletin.pools->value[FLW_VALUE_last_climb_rung] > 1);
+    assert_true(bulletin.pools->value[FLW_VALUE_last_climb_stage] > 1);
     const struct flw_bulletin_stream *stream = find_stream(bulletin.pools, bed.other);
     assert_int_equal(stream->live_count, 20);
     assert_int_equal(stream->alloc_count, 20);
@@ -294,7 +294,7 @@ static void captures_uses_and_gone_streams_are_told_of(void **state)
     assert_true(is_told); /* its block is still allocated */
     const struct flw_bulletin_class *class = find_class(bulletin.pools, 9216);
     assert_int_equal(class->live_count, 0); /* freed, and waits for the announced use */
-    assert_int_equal(class->pending_bytes, 9216);
+    assert_int_equal(class->deferred_bytes, 9216);
     flw_bulletin_drop(&bulletin);
     api_free(&bed, kept, bed.stream);
     fallow_publish_stop();

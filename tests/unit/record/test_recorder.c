@@ -29,7 +29,7 @@ static void every_size_and_both_streams_are_on_record_in_order(void **state)
         }
         for (size_t i = 0; i < 2 * COUNT; i++) {
             if (round % 2 == 0) {
-                give_back(&bed, blocks[i % 2][i / 2], streams[i % 2]);
+                free_block(&bed, blocks[i % 2][i / 2], streams[i % 2]);
             } else {
                 assert_int_equal(fallow_free_sized(bed.api.pool, blocks[i % 2][i / 2], sizes[i / 2],
                                                    streams[i % 2]),
@@ -71,9 +71,9 @@ static void blocks_from_before_are_the_start_of_the_trace(void **state)
     request.tag = 9;
     void *tagged = NULL;
     assert_int_equal(fallow_alloc_request(bed.api.pool, &request, bed.api.stream, &tagged), 0);
-    give_back(&bed, gone, bed.api.stream);
+    free_block(&bed, gone, bed.api.stream);
     start(&bed, 0, 0);
-    give_back(&bed, goes, bed.api.other);
+    free_block(&bed, goes, bed.api.other);
     struct flw_trace *trace = stop_and_read(&bed);
     assert_int_equal(trace->initial_count, 3);
     assert_int_equal(trace->event_count, 1);
@@ -88,8 +88,8 @@ static void blocks_from_before_are_the_start_of_the_trace(void **state)
     }
     assert_int_equal(trace->blocks[trace->events[0].block].size_bytes, 5 * MIB);
     flw_trace_destroy(trace);
-    give_back(&bed, stays, bed.api.stream);
-    give_back(&bed, tagged, bed.api.stream);
+    free_block(&bed, stays, bed.api.stream);
+    free_block(&bed, tagged, bed.api.stream);
     end_bed(&bed);
 }
 
@@ -108,7 +108,7 @@ static void tags_uses_trims_and_phases_are_on_record(void **state)
     assert_int_equal(fallow_record_phase_begin(bed.recorder, "prefill"), FALLOW_OK);
     assert_int_equal(fallow_alloc_request(bed.api.pool, &request, bed.api.stream, &ptr), 0);
     assert_int_equal(fallow_record_use(bed.api.pool, ptr, bed.api.other), FALLOW_OK);
-    give_back(&bed, ptr, bed.api.stream);
+    free_block(&bed, ptr, bed.api.stream);
     assert_int_equal(fallow_record_phase_end(bed.recorder, "prefill"), FALLOW_OK);
     assert_int_equal(fallow_record_mark(bed.recorder, "now"), FALLOW_OK);
     assert_int_equal(fallow_record_mark(bed.recorder, "now"), FALLOW_OK);
@@ -147,11 +147,11 @@ static void a_capture_is_on_record_with_its_blocks(void **state)
     start(&bed, 0, 0);
     assert_int_equal(fallow_capture_begin(bed.api.pool, bed.api.stream, &capture), FALLOW_OK);
     void *captured = api_alloc(&bed.api, 70000, bed.api.stream);
-    give_back(&bed, captured, bed.api.stream);
+    free_block(&bed, captured, bed.api.stream);
     assert_int_equal(fallow_capture_end(capture), FALLOW_OK);
     void *plain = api_alloc(&bed.api, 70000, bed.api.stream);
     assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
-    give_back(&bed, plain, bed.api.stream);
+    free_block(&bed, plain, bed.api.stream);
     struct flw_trace *trace = stop_and_read(&bed);
     struct flw_trace_walk walk = {0};
     assert_int_equal(trace->event_count, 6);
@@ -182,11 +182,11 @@ static void a_pool_with_debug_checks_is_recorded_as_its_user_sees_it(void **stat
     assert_int_equal(fallow_pool_create(&config, &bed.api.pool), FALLOW_OK);
     void *before = api_alloc(&bed.api, 1000, bed.api.stream);
     void *freed = api_alloc(&bed.api, 1000, bed.api.stream);
-    give_back(&bed, freed, bed.api.stream); /* in quarantine: not allocated */
+    free_block(&bed, freed, bed.api.stream); /* in quarantine: not allocated */
     start(&bed, 0, 0);
     void *ptr = api_alloc(&bed.api, 4096, bed.api.stream);
-    give_back(&bed, before, bed.api.stream);
-    give_back(&bed, ptr, bed.api.stream);
+    free_block(&bed, before, bed.api.stream);
+    free_block(&bed, ptr, bed.api.stream);
     struct flw_trace *trace = stop_and_read(&bed);
     assert_int_equal(trace->initial_count, 1);
     assert_int_equal(trace->event_count, 3);
@@ -233,15 +233,15 @@ static void a_failure_is_on_record_and_dumps_the_flight_recorder(void **state)
     trace = flw_recording_read_file(bed.path);
     assert_true(trace->details[trace->detail_count - 1].free_bytes == FLW_TRACE_UNKNOWN);
     flw_trace_destroy(trace);
-    give_back(&bed, stays, bed.api.stream);
-    give_back(&bed, more, bed.api.stream);
+    free_block(&bed, stays, bed.api.stream);
+    free_block(&bed, more, bed.api.stream);
     assert_int_equal(fallow_record_stop(bed.recorder), FALLOW_OK);
     end_bed(&bed);
 }
 
 /* ---- the flight recorder */
 
-static void a_dump_has_the_last_records_and_what_was_lent_before_them(void **state)
+static void a_dump_has_the_last_records_and_what_was_allocated_before_them(void **state)
 {
     (void)state;
     enum {
@@ -255,10 +255,10 @@ static void a_dump_has_the_last_records_and_what_was_lent_before_them(void **sta
         blocks[i] = api_alloc(&bed.api, 1000 + (size_t)i, bed.api.stream);
     }
     for (int i = 0; i < 10 * KEPT; i++) {
-        give_back(&bed, blocks[i % 5], bed.api.stream);
+        free_block(&bed, blocks[i % 5], bed.api.stream);
         blocks[i % 5] = api_alloc(&bed.api, 2000, bed.api.stream);
     }
-    give_back(&bed, blocks[7], bed.api.stream);
+    free_block(&bed, blocks[7], bed.api.stream);
     assert_int_equal(fallow_record_dump(bed.recorder, NULL), FALLOW_OK);
     struct flw_trace *trace = flw_recording_read_file(bed.path);
     assert_null(trace->truncation);
@@ -310,7 +310,7 @@ static void a_signal_dumps_the_flight_recorder(void **state)
     struct sigaction after;
     assert_int_equal(sigaction(SIGUSR2, NULL, &after), 0);
     assert_true(after.sa_handler == before.sa_handler);
-    give_back(&bed, ptr, bed.api.stream);
+    free_block(&bed, ptr, bed.api.stream);
     end_bed(&bed);
 }
 
@@ -327,7 +327,7 @@ static void a_full_ring_says_how_many_records_were_lost(void **state)
     begin_bed(&bed);
     start(&bed, 0, 1); /* 128 records: they come faster than any flusher */
     for (int i = 0; i < PAIRS; i++) {
-        give_back(&bed, api_alloc(&bed.api, 1000, bed.api.stream), bed.api.stream);
+        free_block(&bed, api_alloc(&bed.api, 1000, bed.api.stream), bed.api.stream);
     }
     bed.api.log[0] = '\0';
     assert_int_equal(fallow_record_stop(bed.recorder), FALLOW_RECORDS_LOST);
@@ -363,7 +363,7 @@ static void a_thread_that_waits_for_room_loses_nothing(void **state)
     begin_bed(&bed);
     start(&bed, FALLOW_RECORD_BLOCK_WHEN_FULL, 1);
     for (int i = 0; i < PAIRS; i++) {
-        give_back(&bed, api_alloc(&bed.api, 1000, bed.api.stream), bed.api.stream);
+        free_block(&bed, api_alloc(&bed.api, 1000, bed.api.stream), bed.api.stream);
     }
     struct flw_trace *trace = stop_and_read(&bed);
     assert_int_equal(trace->event_count, 2 * PAIRS);
@@ -380,7 +380,7 @@ int main(void)
         cmocka_unit_test(a_capture_is_on_record_with_its_blocks),
         cmocka_unit_test(a_pool_with_debug_checks_is_recorded_as_its_user_sees_it),
         cmocka_unit_test(a_failure_is_on_record_and_dumps_the_flight_recorder),
-        cmocka_unit_test(a_dump_has_the_last_records_and_what_was_lent_before_them),
+        cmocka_unit_test(a_dump_has_the_last_records_and_what_was_allocated_before_them),
         cmocka_unit_test(a_signal_dumps_the_flight_recorder),
         cmocka_unit_test(a_full_ring_says_how_many_records_were_lost),
         cmocka_unit_test(a_thread_that_waits_for_room_loses_nothing),

@@ -92,7 +92,7 @@ static inline const struct flw_trace_event *event_of(const struct flw_trace *tra
     return NULL;
 }
 
-static inline void give_back(struct bed *bed, void *ptr, CUstream stream)
+static inline void free_block(struct bed *bed, void *ptr, CUstream stream)
 {
     assert_int_equal(fallow_free(bed->api.pool, ptr, stream), FALLOW_OK);
 }

@@ -24,14 +24,14 @@ static void a_full_disk_ends_the_recording_and_not_the_pool(void **state)
     if (status == FALLOW_OK) { /* what is written first is small: it may stay behind a little */
         void *ptr = api_alloc(&bed.api, 5000, bed.api.stream);
         assert_int_equal(fallow_record_dump(bed.recorder, NULL), FALLOW_IO);
-        give_back(&bed, ptr, bed.api.stream);
+        free_block(&bed, ptr, bed.api.stream);
         assert_int_equal(fallow_record_stop(bed.recorder), FALLOW_IO);
     } else {
         assert_int_equal(status, FALLOW_IO);
     }
     assert_non_null(strstr(bed.api.log, "/dev/full"));
     assert_non_null(strstr(bed.api.log, "No space left"));
-    give_back(&bed, api_alloc(&bed.api, 5000, bed.api.stream), bed.api.stream);
+    free_block(&bed, api_alloc(&bed.api, 5000, bed.api.stream), bed.api.stream);
     start(&bed, 0, 0); /* it can be recorded anew */
     flw_trace_destroy(stop_and_read(&bed));
     end_bed(&bed);
@@ -105,7 +105,7 @@ static int start_into_pipe(struct bed *bed)
     assert_true(fcntl(fd, F_SETPIPE_SZ, 4096) > 0);
     start(bed, 0, 0);
     for (int i = 0; i < 20000; i++) {
-        give_back(bed, api_alloc(&bed->api, 5000, bed->api.stream), bed->api.stream);
+        free_block(bed, api_alloc(&bed->api, 5000, bed->api.stream), bed->api.stream);
     }
     return fd;
 }
@@ -155,7 +155,7 @@ static void the_end_of_the_pool_ends_its_recording(void **state)
     struct bed bed;
     begin_bed(&bed);
     start(&bed, 0, 0);
-    give_back(&bed, api_alloc(&bed.api, 5000, bed.api.stream), bed.api.stream);
+    free_block(&bed, api_alloc(&bed.api, 5000, bed.api.stream), bed.api.stream);
     fallow_pool_destroy(bed.api.pool);
     bed.api.pool = NULL;
     assert_int_equal(fallow_record_stop(bed.recorder), FALLOW_INVALID_RECORDER);
@@ -204,7 +204,7 @@ static void the_child_of_a_fork_leaves_the_file_to_its_parent(void **state)
     int status = -1;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
-    give_back(&bed, ptr, bed.api.stream);
+    free_block(&bed, ptr, bed.api.stream);
     struct flw_trace *trace = stop_and_read(&bed);
     assert_int_equal(trace->event_count, 2);
     flw_trace_destroy(trace);
@@ -223,7 +223,7 @@ static void record_until_killed(struct bed *bed, _Atomic uint64_t *flushed)
     start(bed, FALLOW_RECORD_BLOCK_WHEN_FULL, 0);
     for (uint64_t count = 0;;) {
         for (int i = 0; i < PAIRS; i++, count += 2) {
-            give_back(bed, api_alloc(&bed->api, 3000, bed->api.stream), bed->api.stream);
+            free_block(bed, api_alloc(&bed->api, 3000, bed->api.stream), bed->api.stream);
         }
         assert_int_equal(fallow_record_dump(bed->recorder, NULL), FALLOW_OK);
         atomic_store(flushed, count);
@@ -277,7 +277,7 @@ static void what_a_killed_program_did_some_time_before_is_there(void **state)
         api_begin_with_pool(&bed.api);
         start(&bed, 0, 0);
         for (int i = 0;; i++) {
-            give_back(&bed, api_alloc(&bed.api, 3000, bed.api.stream), bed.api.stream);
+            free_block(&bed, api_alloc(&bed.api, 3000, bed.api.stream), bed.api.stream);
             if (i >= PAIRS) {
                 usleep(100);
             }
@@ -311,7 +311,7 @@ struct worker {
     atomic_bool *is_over;
     CUstream stream;
     _Atomic(void *) *exchange; /* blocks that go from thread to thread */
-    atomic_uint_least64_t lent;
+    atomic_uint_least64_t allocated;
     unsigned seed;
 };
 
@@ -328,7 +328,7 @@ static void *work(void *argument)
         if (fallow_alloc(pool, size, worker->stream, &ptr) != FALLOW_OK) {
             break;
         }
-        atomic_fetch_add_explicit(&worker->lent, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&worker->allocated, 1, memory_order_relaxed);
         ptr = atomic_exchange(&worker->exchange[r / 16 % EXCHANGES], ptr);
         if (fallow_free(pool, ptr, worker->stream) != FALLOW_OK) {
             break;
@@ -337,11 +337,11 @@ static void *work(void *argument)
     return NULL;
 }
 
-static uint64_t count_lent(struct worker *workers, int count)
+static uint64_t count_allocated(struct worker *workers, int count)
 {
     uint64_t sum = 0;
     for (int i = 0; i < count; i++) {
-        sum += atomic_load(&workers[i].lent);
+        sum += atomic_load(&workers[i].allocated);
     }
     return sum;
 }
@@ -349,10 +349,10 @@ static uint64_t count_lent(struct worker *workers, int count)
 /* 3 ms, and longer where the machine is busy elsewhere: until some of them have got on. */
 static void let_them_work(struct worker *workers, int count)
 {
-    uint64_t before = count_lent(workers, count);
+    uint64_t before = count_allocated(workers, count);
     do {
         usleep(3000);
-    } while (count_lent(workers, count) < before + 100);
+    } while (count_allocated(workers, count) < before + 100);
 }
 
 /* Threads hand blocks to one another while recordings begin and end. */
@@ -403,7 +403,7 @@ static void recordings_begin_and_end_while_threads_work(void **state)
         assert_int_equal(pthread_join(threads[i], NULL), 0);
     }
     for (int i = 0; i < EXCHANGES; i++) {
-        give_back(&bed, exchange[i], bed.api.stream);
+        free_block(&bed, exchange[i], bed.api.stream);
     }
     assert_int_equal(fallow_pool_validate(bed.api.pool), FALLOW_OK);
     assert_int_equal(api_stats(&bed.api).live_count, 0);

@@ -419,7 +419,7 @@ static double handoff_holds(size_t stream_count)
     return held;
 }
 
-static void what_one_thread_lends_and_another_takes_back_holds_at_most_twice_the_live(void **state)
+static void what_one_thread_allocates_and_another_frees_holds_at_most_twice_the_live(void **state)
 {
     (void)state;
     for (size_t streams = 1; streams <= 2; streams++) {
@@ -496,7 +496,7 @@ int main(void)
         cmocka_unit_test(a_report_that_overflows_fails),
         cmocka_unit_test(mistakes_on_the_command_line_are_refused),
         cmocka_unit_test(every_shape_runs_on_the_empty_library),
-        cmocka_unit_test(what_one_thread_lends_and_another_takes_back_holds_at_most_twice_the_live),
+        cmocka_unit_test(what_one_thread_allocates_and_another_frees_holds_at_most_twice_the_live),
         cmocka_unit_test(a_lease_makes_no_driver_call_and_no_pool_call),
         cmocka_unit_test(every_shape_runs_on_the_pool),
         cmocka_unit_test(a_recorded_pair_is_measured_beside_the_clock),

@@ -186,7 +186,7 @@ static void a_call_without_its_memory_is_broken_and_says_so(void **state)
 }
 
 /* An input that was never written: the rule checker sees the read, and the bed says it. */
-static void a_call_that_reads_what_nobody_wrote_is_told(void **state)
+static void a_call_that_reads_unwritten_bytes_is_told(void **state)
 {
     (void)state;
     char message[FLW_BENCH_MESSAGE_BYTES] = "";
@@ -220,7 +220,7 @@ int main(void)
         cmocka_unit_test(the_json_is_one_object_with_every_size),
         cmocka_unit_test(mistakes_on_the_command_line_are_refused),
         cmocka_unit_test(a_call_without_its_memory_is_broken_and_says_so),
-        cmocka_unit_test(a_call_that_reads_what_nobody_wrote_is_told),
+        cmocka_unit_test(a_call_that_reads_unwritten_bytes_is_told),
     };
     return cmocka_run_group_tests(tests, command_make_folder, command_remove_folder);
 }

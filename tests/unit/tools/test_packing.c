@@ -24,7 +24,7 @@ static void begin(void)
     bed = (struct bed){.program = {.ops = bed.ops}};
 }
 
-static uint32_t lend(uint64_t size_bytes)
+static uint32_t allocate(uint64_t size_bytes)
 {
     uint32_t block = (uint32_t)bed.program.block_count++;
     bed.ops[bed.program.op_count++] =
@@ -61,9 +61,9 @@ static void blocks_that_never_meet_share_their_bytes(void **state)
 {
     (void)state;
     begin();
-    take_back(lend(100), 100);
-    take_back(lend(300), 300);
-    take_back(lend(200), 200);
+    take_back(allocate(100), 100);
+    take_back(allocate(300), 300);
+    take_back(allocate(200), 200);
     assert_int_equal(measure(), 300);
 }
 
@@ -73,10 +73,10 @@ static void a_planner_leaves_room_for_what_comes(void **state)
 {
     (void)state;
     begin();
-    uint32_t goes = lend(2);
-    uint32_t stays = lend(2);
+    uint32_t goes = allocate(2);
+    uint32_t stays = allocate(2);
     take_back(goes, 2);
-    uint32_t comes = lend(4);
+    uint32_t comes = allocate(4);
     take_back(stays, 2);
     take_back(comes, 4);
     assert_int_equal(measure(), 6);
@@ -95,7 +95,7 @@ static void a_packing_lies_between_the_most_live_and_all_bytes(void **state)
             uint64_t drawn = flw_test_random(&random);
             if ((drawn >> 33) % 5 < 3 || first == bed.program.block_count) {
                 sizes[bed.program.block_count] = 1 + drawn % 5000;
-                lend(sizes[bed.program.block_count]);
+                allocate(sizes[bed.program.block_count]);
             } else if (bed.program.block_count > first) {
                 take_back((uint32_t)first, sizes[first]);
                 first++;
@@ -114,12 +114,12 @@ static void too_many_blocks_at_once_are_not_packed(void **state)
     (void)state;
     begin();
     for (uint64_t i = 0; i < MOST_BLOCKS; i++) {
-        lend(i + 1);
+        allocate(i + 1);
     }
     assert_true(measure() == UINT64_MAX);
     begin();
-    lend(UINT64_MAX - 1);
-    lend(UINT64_MAX - 1);
+    allocate(UINT64_MAX - 1);
+    allocate(UINT64_MAX - 1);
     assert_true(measure() == UINT64_MAX);
 }
 

@@ -144,7 +144,7 @@ static void stop(uint64_t expected_room_bytes)
     assert_int_equal(alloc_count, free_count);
 }
 
-static bool try_lend(uint64_t bytes, uint16_t stream, uint32_t *out_block)
+static bool try_alloc(uint64_t bytes, uint16_t stream, uint32_t *out_block)
 {
     struct flw_op op = {
         .kind = FLW_OP_ALLOC, .size_bytes = bytes, .stream = stream, .block = next_block};
@@ -159,10 +159,10 @@ static bool try_lend(uint64_t bytes, uint16_t stream, uint32_t *out_block)
     return true;
 }
 
-static uint32_t lend(uint64_t bytes, uint16_t stream)
+static uint32_t allocate(uint64_t bytes, uint16_t stream)
 {
     uint32_t block = 0;
-    assert_true(try_lend(bytes, stream, &block));
+    assert_true(try_alloc(bytes, stream, &block));
     return block;
 }
 
@@ -198,7 +198,7 @@ static void cub_rounds_to_powers_of_eight_up_to_two_mebibytes(void **state)
     room_bytes = FLW_GIB;
     start(&flw_policy_cub, "", 1);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        assert_int_equal(lend(cases[i][0], 0), i);
+        assert_int_equal(allocate(cases[i][0], 0), i);
         assert_int_equal(last_bytes, cases[i][1]);
         assert_int_equal(held_bytes((uint32_t)i), cases[i][1]);
         assert_int_equal(alloc_count, i + 1);
@@ -217,11 +217,11 @@ static void cub_reuses_within_a_bin_and_never_across(void **state)
     (void)state;
     room_bytes = FLW_GIB;
     start(&flw_policy_cub, "", 1);
-    uint32_t first = lend(600, 0);
+    uint32_t first = allocate(600, 0);
     give(first);
-    uint32_t small = lend(100, 0); /* 4,096 B lie idle, and are no 512 */
+    uint32_t small = allocate(100, 0); /* 4,096 B lie idle, and are no 512 */
     assert_int_equal(alloc_count, 2);
-    uint32_t again = lend(4000, 0);
+    uint32_t again = allocate(4000, 0);
     assert_int_equal(alloc_count, 2);
     assert_int_equal(addresses[again], addresses[first]);
     assert_int_equal(query_count, 0);
@@ -230,19 +230,19 @@ static void cub_reuses_within_a_bin_and_never_across(void **state)
     stop(FLW_GIB);
 }
 
-static void cub_lends_to_another_stream_when_the_event_is_done(void **state)
+static void cub_gives_to_another_stream_when_the_event_is_done(void **state)
 {
     (void)state;
     room_bytes = FLW_GIB;
     start(&flw_policy_cub, "", 2);
-    uint32_t first = lend(4096, 0);
+    uint32_t first = allocate(4096, 0);
     give(first);
     assert_int_equal(record_count, 1); /* at every free that is cached */
-    uint32_t second = lend(4096, 1);
+    uint32_t second = allocate(4096, 1);
     assert_int_not_equal(addresses[second], addresses[first]);
     assert_int_equal(query_count, 1);
     are_events_done = true;
-    uint32_t third = lend(4096, 1);
+    uint32_t third = allocate(4096, 1);
     assert_int_equal(addresses[third], addresses[first]);
     give(second);
     give(third);
@@ -256,14 +256,14 @@ static void cub_takes_the_longest_cached_of_several(void **state)
     start(&flw_policy_cub, "", 1);
     uint32_t blocks[3];
     for (size_t i = 0; i < 3; i++) {
-        blocks[i] = lend(512, 0);
+        blocks[i] = allocate(512, 0);
     }
     give(blocks[1]);
     give(blocks[2]);
     give(blocks[0]);
-    assert_int_equal(addresses[lend(512, 0)], addresses[blocks[1]]);
-    assert_int_equal(addresses[lend(512, 0)], addresses[blocks[2]]);
-    assert_int_equal(addresses[lend(512, 0)], addresses[blocks[0]]);
+    assert_int_equal(addresses[allocate(512, 0)], addresses[blocks[1]]);
+    assert_int_equal(addresses[allocate(512, 0)], addresses[blocks[2]]);
+    assert_int_equal(addresses[allocate(512, 0)], addresses[blocks[0]]);
     for (uint32_t i = 3; i < 6; i++) {
         give(i);
     }
@@ -276,7 +276,7 @@ static void cub_caches_three_of_the_largest_bin_less_a_byte(void **state)
     room_bytes = FLW_GIB;
     start(&flw_policy_cub, "", 1);
     for (uint32_t i = 0; i < 3; i++) {
-        lend(2 * FLW_MIB, 0);
+        allocate(2 * FLW_MIB, 0);
     }
     give(0);
     give(1);
@@ -292,11 +292,11 @@ static void cub_empties_its_cache_before_it_fails(void **state)
     (void)state;
     room_bytes = 10 * FLW_MIB;
     start(&flw_policy_cub, "bin_growth=2,max_bin=40,max_cached_bytes=max", 1);
-    uint32_t first = lend(8 * FLW_MIB, 0);
-    assert_false(try_lend(4 * FLW_MIB, 0, &block));
+    uint32_t first = allocate(8 * FLW_MIB, 0);
+    assert_false(try_alloc(4 * FLW_MIB, 0, &block));
     give(first);
     assert_int_equal(free_count, 0);
-    block = lend(3 * FLW_MIB, 0);
+    block = allocate(3 * FLW_MIB, 0);
     assert_int_equal(last_bytes, 4 * FLW_MIB);
     assert_int_equal(free_count, 1);
     give(block);
@@ -308,11 +308,11 @@ static void cub_waits_for_the_users_of_a_block_before_its_free(void **state)
     (void)state;
     room_bytes = FLW_GIB;
     start(&flw_policy_cub, "", 2);
-    uint32_t block = lend(512, 0);
+    uint32_t block = allocate(512, 0);
     use(block, 0);
     give(block);
     assert_int_equal(wait_count, 0); /* its own stream */
-    block = lend(512, 0);
+    block = allocate(512, 0);
     use(block, 1);
     give(block);
     assert_int_equal(wait_count, 1);
@@ -337,18 +337,18 @@ static void bfc_takes_regions_of_twice_the_size_each_time(void **state)
     (void)state;
     room_bytes = FLW_GIB;
     start(&flw_policy_bfc, "", 1);
-    lend(1, 0);
+    allocate(1, 0);
     assert_int_equal(last_bytes, 2 * FLW_MIB);
-    assert_int_equal(addresses[lend(300, 0)] - addresses[0], 256);
-    assert_int_equal(addresses[lend(1, 0)] - addresses[0], 256 + 512);
+    assert_int_equal(addresses[allocate(300, 0)] - addresses[0], 256);
+    assert_int_equal(addresses[allocate(1, 0)] - addresses[0], 256 + 512);
     assert_int_equal(alloc_count, 1);
-    lend(3 * FLW_MIB, 0);
+    allocate(3 * FLW_MIB, 0);
     assert_int_equal(last_bytes, 4 * FLW_MIB);
-    lend(20 * FLW_MIB, 0); /* 8, 16, 32 */
+    allocate(20 * FLW_MIB, 0); /* 8, 16, 32 */
     assert_int_equal(last_bytes, 32 * FLW_MIB);
-    lend(30 * FLW_MIB, 0); /* the last one was doubled for its request: as much once more */
+    allocate(30 * FLW_MIB, 0); /* the last one was doubled for its request: as much once more */
     assert_int_equal(last_bytes, 32 * FLW_MIB);
-    lend(40 * FLW_MIB, 0);
+    allocate(40 * FLW_MIB, 0);
     assert_int_equal(last_bytes, 64 * FLW_MIB);
     assert_int_equal(alloc_count, 5);
     stop(FLW_GIB);
@@ -359,12 +359,12 @@ static void bfc_splits_a_chunk_of_twice_the_request_and_no_less(void **state)
     (void)state;
     room_bytes = FLW_GIB;
     start(&flw_policy_bfc, "", 1);
-    lend(FLW_MIB + 256, 0); /* all of 2 MiB */
+    allocate(FLW_MIB + 256, 0); /* all of 2 MiB */
     assert_int_equal(held_bytes(0), 2 * FLW_MIB);
-    lend(256, 0);
+    allocate(256, 0);
     assert_int_equal(alloc_count, 2);
-    lend(FLW_MIB, 0); /* 4 MiB less 256 B are 2, 1 and a rest */
-    lend(FLW_MIB, 0);
+    allocate(FLW_MIB, 0); /* 4 MiB less 256 B are 2, 1 and a rest */
+    allocate(FLW_MIB, 0);
     assert_int_equal(alloc_count, 2);
     assert_int_equal(addresses[3] - addresses[2], FLW_MIB);
     stop(FLW_GIB);
@@ -375,9 +375,9 @@ static void bfc_splits_where_128_mebibytes_would_be_left(void **state)
     (void)state;
     room_bytes = 4 * FLW_GIB;
     start(&flw_policy_bfc, "", 1);
-    lend(300 * FLW_MIB, 0); /* of 512: less than twice, and 212 are left */
+    allocate(300 * FLW_MIB, 0); /* of 512: less than twice, and 212 are left */
     assert_int_equal(last_bytes, 512 * FLW_MIB);
-    assert_int_equal(addresses[lend(200 * FLW_MIB, 0)] - addresses[0], 300 * FLW_MIB);
+    assert_int_equal(addresses[allocate(200 * FLW_MIB, 0)] - addresses[0], 300 * FLW_MIB);
     assert_int_equal(alloc_count, 1);
     stop(4 * FLW_GIB);
 }
@@ -389,18 +389,18 @@ static void bfc_joins_free_neighbours_and_takes_the_best_fit(void **state)
     start(&flw_policy_bfc, "", 1);
     uint32_t blocks[4];
     for (size_t i = 0; i < 4; i++) {
-        blocks[i] = lend(FLW_MIB / 2, 0);
+        blocks[i] = allocate(FLW_MIB / 2, 0);
     }
     assert_int_equal(alloc_count, 1);
     give(blocks[0]);
     give(blocks[2]);
     give(blocks[1]); /* 1.5 MiB in one piece */
-    uint32_t joined = lend(3 * FLW_MIB / 2, 0);
+    uint32_t joined = allocate(3 * FLW_MIB / 2, 0);
     assert_int_equal(addresses[joined], addresses[blocks[0]]);
     give(joined);
-    uint32_t front = lend(600 * KIB, 0); /* leaves 936 KiB */
-    give(blocks[3]);                     /* 936 and 512 are one */
-    uint32_t rest = lend(1448 * KIB, 0);
+    uint32_t front = allocate(600 * KIB, 0); /* leaves 936 KiB */
+    give(blocks[3]);                         /* 936 and 512 are one */
+    uint32_t rest = allocate(1448 * KIB, 0);
     assert_int_equal(addresses[rest], addresses[front] + 600 * KIB);
     assert_int_equal(alloc_count, 1);
     stop(FLW_GIB);
@@ -413,11 +413,11 @@ static void bfc_takes_less_where_the_device_has_less(void **state)
     room_bytes = FLW_GIB;
     start(&flw_policy_bfc, "", 1);
     room_bytes = 5 * FLW_MIB; /* somebody else's */
-    lend(3 * FLW_MIB, 0);
+    allocate(3 * FLW_MIB, 0);
     assert_int_equal(last_bytes, 4 * FLW_MIB);
-    lend(FLW_MIB / 2, 0);
+    allocate(FLW_MIB / 2, 0);
     assert_in_range(last_bytes, 9 * FLW_MIB / 10, FLW_MIB); /* nine tenths at a time */
-    assert_false(try_lend(FLW_MIB, 0, &block));
+    assert_false(try_alloc(FLW_MIB, 0, &block));
     stop(5 * FLW_MIB);
 }
 
@@ -426,11 +426,11 @@ static void bfc_gives_free_regions_back_for_a_request_that_needs_them(void **sta
     (void)state;
     room_bytes = 16 * FLW_MIB;
     start(&flw_policy_bfc, "", 1);
-    uint32_t first = lend(2 * FLW_MIB, 0);
-    uint32_t second = lend(4 * FLW_MIB, 0);
+    uint32_t first = allocate(2 * FLW_MIB, 0);
+    uint32_t second = allocate(4 * FLW_MIB, 0);
     give(first);
     give(second);
-    lend(12 * FLW_MIB, 0); /* 10 MiB are left, 6 are free */
+    allocate(12 * FLW_MIB, 0); /* 10 MiB are left, 6 are free */
     assert_int_equal(free_count, 2);
     assert_int_equal(last_bytes, 16 * FLW_MIB);
     stop(16 * FLW_MIB);
@@ -441,19 +441,19 @@ static void bfc_defers_frees_where_there_are_several_streams(void **state)
     (void)state;
     room_bytes = 2 * FLW_MIB;
     start(&flw_policy_bfc, "", 2);
-    uint32_t first = lend(FLW_MIB, 0);
+    uint32_t first = allocate(FLW_MIB, 0);
     use(first, 1);
     give(first);
     assert_int_equal(record_count, 2); /* the freeing stream's and the user's */
-    uint32_t second = lend(FLW_MIB, 0);
+    uint32_t second = allocate(FLW_MIB, 0);
     assert_int_not_equal(addresses[second], addresses[first]);
     assert_int_equal(sync_count, 0);
-    uint32_t third = lend(FLW_MIB, 0); /* nothing else is left: it waits */
+    uint32_t third = allocate(FLW_MIB, 0); /* nothing else is left: it waits */
     assert_int_equal(addresses[third], addresses[first]);
     assert_int_equal(sync_count, 2);
     give(second);
     are_events_done = true;
-    assert_int_equal(addresses[lend(256, 1)], addresses[second]);
+    assert_int_equal(addresses[allocate(256, 1)], addresses[second]);
     assert_int_equal(sync_count, 2);
     stop(2 * FLW_MIB);
 }
@@ -464,15 +464,15 @@ static void a_pending_free_is_of_the_chunk_and_not_of_its_number(void **state)
     (void)state;
     room_bytes = 2 * FLW_MIB;
     start(&flw_policy_bfc, "", 2);
-    uint64_t first_address = addresses[lend(FLW_MIB / 2, 0)];
+    uint64_t first_address = addresses[allocate(FLW_MIB / 2, 0)];
     give(0);
     next_block = 0;
-    uint64_t again_address = addresses[lend(FLW_MIB / 2, 0)];
+    uint64_t again_address = addresses[allocate(FLW_MIB / 2, 0)];
     assert_int_not_equal(again_address, first_address);
     are_events_done = true;
-    assert_int_equal(addresses[lend(FLW_MIB / 2, 0)], first_address);
-    assert_int_not_equal(addresses[lend(FLW_MIB / 2, 0)], again_address);
-    assert_int_not_equal(addresses[lend(FLW_MIB / 2, 0)], again_address);
+    assert_int_equal(addresses[allocate(FLW_MIB / 2, 0)], first_address);
+    assert_int_not_equal(addresses[allocate(FLW_MIB / 2, 0)], again_address);
+    assert_int_not_equal(addresses[allocate(FLW_MIB / 2, 0)], again_address);
     stop(2 * FLW_MIB);
 }
 
@@ -481,9 +481,9 @@ static void bfc_reuses_at_once_on_a_single_stream(void **state)
     (void)state;
     room_bytes = FLW_GIB;
     start(&flw_policy_bfc, "", 1);
-    uint32_t first = lend(FLW_MIB, 0);
+    uint32_t first = allocate(FLW_MIB, 0);
     give(first);
-    assert_int_equal(addresses[lend(FLW_MIB, 0)], addresses[first]);
+    assert_int_equal(addresses[allocate(FLW_MIB, 0)], addresses[first]);
     assert_int_equal(record_count, 0);
     stop(FLW_GIB);
 }
@@ -493,7 +493,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cub_rounds_to_powers_of_eight_up_to_two_mebibytes),
         cmocka_unit_test(cub_reuses_within_a_bin_and_never_across),
-        cmocka_unit_test(cub_lends_to_another_stream_when_the_event_is_done),
+        cmocka_unit_test(cub_gives_to_another_stream_when_the_event_is_done),
         cmocka_unit_test(cub_takes_the_longest_cached_of_several),
         cmocka_unit_test(cub_caches_three_of_the_largest_bin_less_a_byte),
         cmocka_unit_test(cub_empties_its_cache_before_it_fails),

@@ -33,7 +33,7 @@ static struct flw_pytorch_settings expandable(void)
     return settings;
 }
 
-static struct flw_segheap_block *lend(uint64_t bytes, uint16_t stream)
+static struct flw_segheap_block *allocate(uint64_t bytes, uint16_t stream)
 {
     struct flw_segheap_block *block = flw_pytorch_alloc(model, bytes, stream);
     assert_non_null(block);
@@ -52,13 +52,13 @@ static void a_segment_grows_by_granules_behind_its_free_end(void **state)
 {
     (void)state;
     start(FLW_GIB, expandable());
-    struct flw_segheap_block *first = lend(3 * FLW_MIB, 0);
+    struct flw_segheap_block *first = allocate(3 * FLW_MIB, 0);
     expect_reserved(20);
-    struct flw_segheap_block *second = lend(30 * FLW_MIB, 0); /* 17 MiB are there, 13 are not */
+    struct flw_segheap_block *second = allocate(30 * FLW_MIB, 0); /* 17 MiB are there, 13 are not */
     expect_reserved(40);
     assert_int_equal(second->address, first->address + 3 * FLW_MIB);
     assert_int_equal(second->size_bytes, 30 * FLW_MIB);
-    lend(7 * FLW_MIB, 0); /* the end, exactly */
+    allocate(7 * FLW_MIB, 0); /* the end, exactly */
     expect_reserved(40);
     assert_int_equal(device.region_count, 1);
     stop(FLW_GIB);
@@ -68,15 +68,15 @@ static void small_blocks_and_other_streams_have_segments_of_their_own(void **sta
 {
     (void)state;
     start(FLW_GIB, expandable());
-    lend(512, 0);
+    allocate(512, 0);
     expect_reserved(2);
-    lend(2 * FLW_MIB, 0);
+    allocate(2 * FLW_MIB, 0);
     expect_reserved(22);
-    lend(512, 1);
+    allocate(512, 1);
     expect_reserved(24);
     assert_int_equal(device.region_count, 3);
-    lend(FLW_MIB, 0); /* 1.0 MiB of the first granule */
-    lend(FLW_MIB, 0); /* 0.99 MiB are left of it: a second one */
+    allocate(FLW_MIB, 0); /* 1.0 MiB of the first granule */
+    allocate(FLW_MIB, 0); /* 0.99 MiB are left of it: a second one */
     expect_reserved(26);
     stop(FLW_GIB);
 }
@@ -85,9 +85,9 @@ static void whole_granules_without_a_live_byte_go_back(void **state)
 {
     (void)state;
     start(FLW_GIB, expandable());
-    struct flw_segheap_block *first = lend(15 * FLW_MIB, 0);
-    struct flw_segheap_block *middle = lend(50 * FLW_MIB, 0); /* 15 to 65 */
-    lend(10 * FLW_MIB, 0);                                    /* 65 to 75, of 80 */
+    struct flw_segheap_block *first = allocate(15 * FLW_MIB, 0);
+    struct flw_segheap_block *middle = allocate(50 * FLW_MIB, 0); /* 15 to 65 */
+    allocate(10 * FLW_MIB, 0);                                    /* 65 to 75, of 80 */
     uint64_t base = first->address;
     expect_reserved(80);
     flw_pytorch_free(model, middle);
@@ -95,9 +95,10 @@ static void whole_granules_without_a_live_byte_go_back(void **state)
     flw_pytorch_release_cached(model); /* 20 to 60 */
     assert_true(flw_pytorch_is_valid(model));
     expect_reserved(40);
-    assert_int_equal(lend(5 * FLW_MIB, 0)->address, base + 60 * FLW_MIB); /* cannot grow */
+    assert_int_equal(allocate(5 * FLW_MIB, 0)->address, base + 60 * FLW_MIB); /* cannot grow */
     expect_reserved(40);
-    assert_int_equal(lend(45 * FLW_MIB, 0)->address, base + 15 * FLW_MIB); /* 15 to 20 was mapped */
+    assert_int_equal(allocate(45 * FLW_MIB, 0)->address,
+                     base + 15 * FLW_MIB); /* 15 to 20 was mapped */
     expect_reserved(80);
     stop(FLW_GIB);
 }
@@ -106,16 +107,17 @@ static void a_hole_that_is_too_small_is_left_for_the_end(void **state)
 {
     (void)state;
     start(FLW_GIB, expandable());
-    uint64_t base = lend(20 * FLW_MIB, 0)->address;
-    struct flw_segheap_block *middle = lend(20 * FLW_MIB, 0);
-    lend(20 * FLW_MIB, 0);
+    uint64_t base = allocate(20 * FLW_MIB, 0)->address;
+    struct flw_segheap_block *middle = allocate(20 * FLW_MIB, 0);
+    allocate(20 * FLW_MIB, 0);
     flw_pytorch_free(model, middle);
     flw_pytorch_release_cached(model);
     expect_reserved(40);
-    assert_int_equal(lend(25 * FLW_MIB, 0)->address, base + 60 * FLW_MIB);
+    assert_int_equal(allocate(25 * FLW_MIB, 0)->address, base + 60 * FLW_MIB);
     expect_reserved(80);
-    assert_int_equal(lend(12 * FLW_MIB, 0)->address, base + 85 * FLW_MIB); /* 15 are free there */
-    assert_int_equal(lend(12 * FLW_MIB, 0)->address, base + 20 * FLW_MIB);
+    assert_int_equal(allocate(12 * FLW_MIB, 0)->address,
+                     base + 85 * FLW_MIB); /* 15 are free there */
+    assert_int_equal(allocate(12 * FLW_MIB, 0)->address, base + 20 * FLW_MIB);
     expect_reserved(100);
     stop(FLW_GIB);
 }
@@ -124,11 +126,11 @@ static void the_growing_end_is_kept_for_what_fits_nowhere_else(void **state)
 {
     (void)state;
     start(FLW_GIB, expandable());
-    uint64_t base = lend(6 * FLW_MIB, 0)->address;
-    struct flw_segheap_block *hole = lend(9 * FLW_MIB, 0);
-    lend(3 * FLW_MIB, 0); /* 2 MiB are left at the end */
+    uint64_t base = allocate(6 * FLW_MIB, 0)->address;
+    struct flw_segheap_block *hole = allocate(9 * FLW_MIB, 0);
+    allocate(3 * FLW_MIB, 0); /* 2 MiB are left at the end */
     flw_pytorch_free(model, hole);
-    assert_int_equal(lend(2 * FLW_MIB, 0)->address, base + 6 * FLW_MIB);
+    assert_int_equal(allocate(2 * FLW_MIB, 0)->address, base + 6 * FLW_MIB);
     stop(FLW_GIB);
 }
 
@@ -136,7 +138,7 @@ static void an_empty_segment_gives_its_addresses_back_too(void **state)
 {
     (void)state;
     start(FLW_GIB, expandable());
-    struct flw_segheap_block *block = lend(100 * FLW_MIB, 0);
+    struct flw_segheap_block *block = allocate(100 * FLW_MIB, 0);
     flw_pytorch_free(model, block);
     flw_pytorch_release_cached(model);
     expect_reserved(0);
@@ -148,11 +150,11 @@ static void a_full_device_unmaps_what_another_stream_left(void **state)
 {
     (void)state;
     start(100 * FLW_MIB, expandable());
-    struct flw_segheap_block *block = lend(80 * FLW_MIB, 0);
+    struct flw_segheap_block *block = allocate(80 * FLW_MIB, 0);
     assert_null(flw_pytorch_alloc(model, 30 * FLW_MIB, 1));
     assert_true(flw_pytorch_is_valid(model));
     flw_pytorch_free(model, block);
-    lend(90 * FLW_MIB, 1);
+    allocate(90 * FLW_MIB, 1);
     expect_reserved(100);
     stop(100 * FLW_MIB);
 }
@@ -166,14 +168,14 @@ static void a_private_pool_gives_nothing_back(void **state)
     for (size_t i = 0; i < 2; i++) {
         both[i].first_private = 1;
         start(FLW_GIB, both[i]);
-        struct flw_segheap_block *common = lend(20 * FLW_MIB, 0);
-        struct flw_segheap_block *private = lend(20 * FLW_MIB, 1);
+        struct flw_segheap_block *common = allocate(20 * FLW_MIB, 0);
+        struct flw_segheap_block *private = allocate(20 * FLW_MIB, 1);
         uint64_t address = private->address;
         flw_pytorch_free(model, common);
         flw_pytorch_free(model, private);
         flw_pytorch_release_cached(model);
         expect_reserved(20);
-        assert_int_equal(lend(20 * FLW_MIB, 1)->address, address);
+        assert_int_equal(allocate(20 * FLW_MIB, 1)->address, address);
         stop(FLW_GIB);
     }
 }
@@ -184,15 +186,15 @@ static void blocks_above_the_largest_size_to_split_serve_their_like_only(void **
     (void)state;
     settings.max_split_bytes = 32 * FLW_MIB;
     start(FLW_GIB, settings);
-    struct flw_segheap_block *large = lend(64 * FLW_MIB, 0);
+    struct flw_segheap_block *large = allocate(64 * FLW_MIB, 0);
     flw_pytorch_free(model, large);
-    lend(5 * FLW_MIB, 0); /* not from the large one: a segment of 20 MiB */
+    allocate(5 * FLW_MIB, 0); /* not from the large one: a segment of 20 MiB */
     expect_reserved(84);
-    large = lend(60 * FLW_MIB, 0); /* less than 20 MiB to spare: all of it */
+    large = allocate(60 * FLW_MIB, 0); /* less than 20 MiB to spare: all of it */
     assert_int_equal(large->size_bytes, 64 * FLW_MIB);
     expect_reserved(84);
     flw_pytorch_free(model, large);
-    lend(44 * FLW_MIB, 0); /* 20 MiB to spare */
+    allocate(44 * FLW_MIB, 0); /* 20 MiB to spare */
     expect_reserved(128);
     stop(FLW_GIB);
 }
@@ -203,14 +205,14 @@ static void a_full_device_gives_unsplit_blocks_back_before_the_rest(void **state
     (void)state;
     settings.max_split_bytes = 32 * FLW_MIB;
     start(140 * FLW_MIB, settings);
-    struct flw_segheap_block *small = lend(20 * FLW_MIB, 0);
-    struct flw_segheap_block *large = lend(60 * FLW_MIB, 0);
-    struct flw_segheap_block *larger = lend(40 * FLW_MIB, 0);
+    struct flw_segheap_block *small = allocate(20 * FLW_MIB, 0);
+    struct flw_segheap_block *large = allocate(60 * FLW_MIB, 0);
+    struct flw_segheap_block *larger = allocate(40 * FLW_MIB, 0);
     flw_pytorch_free(model, small);
     flw_pytorch_free(model, large);
     flw_pytorch_free(model, larger);
     expect_reserved(120);
-    lend(90 * FLW_MIB, 0); /* neither 40 nor 60 suffices: both go, the small one stays */
+    allocate(90 * FLW_MIB, 0); /* neither 40 nor 60 suffices: both go, the small one stays */
     expect_reserved(110);
     stop(140 * FLW_MIB);
 }
@@ -227,7 +229,7 @@ static void sizes_round_up_to_divisions_of_powers_of_two(void **state)
         struct flw_pytorch_settings settings = expandable(); /* every tail is split off */
         settings.roundup_divisions = cases[i].divisions;
         start(FLW_GIB, settings);
-        assert_int_equal(lend(cases[i].bytes, 0)->size_bytes, cases[i].rounded_bytes);
+        assert_int_equal(allocate(cases[i].bytes, 0)->size_bytes, cases[i].rounded_bytes);
         stop(FLW_GIB);
     }
 }
@@ -239,17 +241,17 @@ static void garbage_older_than_the_average_goes_before_a_segment_is_taken(void *
     (void)state;
     settings.collect_bytes = 100 * FLW_MIB;
     start(FLW_GIB, settings);
-    struct flw_segheap_block *old = lend(30 * FLW_MIB, 0);
-    struct flw_segheap_block *young = lend(40 * FLW_MIB, 0);
-    struct flw_segheap_block *last = lend(26 * FLW_MIB, 0);
+    struct flw_segheap_block *old = allocate(30 * FLW_MIB, 0);
+    struct flw_segheap_block *young = allocate(40 * FLW_MIB, 0);
+    struct flw_segheap_block *last = allocate(26 * FLW_MIB, 0);
     flw_pytorch_free(model, old);
-    lend(10 * FLW_MIB, 1); /* 96 MiB before, which is not above 100 */
+    allocate(10 * FLW_MIB, 1); /* 96 MiB before, which is not above 100 */
     expect_reserved(106);
     flw_pytorch_free(model, young);
     flw_pytorch_free(model, last);
-    lend(50 * FLW_MIB, 0); /* ages 2, 1, 1: the first suffices */
+    allocate(50 * FLW_MIB, 0); /* ages 2, 1, 1: the first suffices */
     expect_reserved(106 - 30 + 50);
-    lend(60 * FLW_MIB, 0); /* ages 2, 2: nobody is below the average */
+    allocate(60 * FLW_MIB, 0); /* ages 2, 2: nobody is below the average */
     expect_reserved(126 - 40 - 26 + 60);
     stop(FLW_GIB);
 }

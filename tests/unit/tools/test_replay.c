@@ -211,9 +211,9 @@ static uint64_t get_count(const char *policy, const char *key)
     return strncmp(at, "null", 4) == 0 ? UINT64_MAX : strtoull(at, NULL, 10);
 }
 
-static const char *const lenders[] = {"fallow",  "fallow-memory-first", "driver", "async",
-                                      "pytorch", "pytorch-expandable",  "cub",    "bfc"};
-#define LENDER_COUNT (sizeof lenders / sizeof *lenders)
+static const char *const allocating[] = {"fallow",  "fallow-memory-first", "driver", "async",
+                                         "pytorch", "pytorch-expandable",  "cub",    "bfc"};
+#define ALLOCATING_COUNT (sizeof allocating / sizeof *allocating)
 
 static void every_policy_serves_the_tiny_trace_within_its_own_figures(void **state)
 {
@@ -222,11 +222,11 @@ static void every_policy_serves_the_tiny_trace_within_its_own_figures(void **sta
     assert_string_equal(error_text, "");
     expect_json(out_text);
     assert_non_null(strstr(out_text, "\"label\": \"async (model)\""));
-    for (size_t i = 0; i < LENDER_COUNT; i++) {
-        assert_int_equal(get_count(lenders[i], "failures"), 0);
-        assert_int_equal(get_count(lenders[i], "peak_requested_bytes"), 8 << 20);
-        assert_true(get_count(lenders[i], "peak_reserved_bytes") >= 8 << 20);
-        assert_true(get_count(lenders[i], "driver_calls") > 0);
+    for (size_t i = 0; i < ALLOCATING_COUNT; i++) {
+        assert_int_equal(get_count(allocating[i], "failures"), 0);
+        assert_int_equal(get_count(allocating[i], "peak_requested_bytes"), 8 << 20);
+        assert_true(get_count(allocating[i], "peak_reserved_bytes") >= 8 << 20);
+        assert_true(get_count(allocating[i], "driver_calls") > 0);
     }
     /* Two streams: 20 MiB each, and 2 MiB for the one small request. */
     assert_int_equal(get_count("pytorch", "peak_reserved_bytes"), 42 << 20);
@@ -245,10 +245,10 @@ static void the_demo_breaks_no_rule_at_any_lag(void **state)
         snprintf(arguments, sizeof arguments, "replay '%s' --json - --lag %s",
                  getenv("FALLOW_DEMO"), lags[i]);
         assert_int_equal(run(arguments), 0);
-        for (size_t j = 0; j < LENDER_COUNT; j++) {
-            assert_int_equal(get_count(lenders[j], "failures"), 0);
-            assert_int_equal(get_count(lenders[j], "violations"), 0);
-            assert_true(get_count(lenders[j], "peak_reserved_bytes") >=
+        for (size_t j = 0; j < ALLOCATING_COUNT; j++) {
+            assert_int_equal(get_count(allocating[j], "failures"), 0);
+            assert_int_equal(get_count(allocating[j], "violations"), 0);
+            assert_true(get_count(allocating[j], "peak_reserved_bytes") >=
                         get_count("bound", "peak_reserved_bytes"));
         }
     }
@@ -264,8 +264,8 @@ static void memory_of_private_pools_is_kept_apart(void **state)
                      0);
     assert_non_null(strstr(out_text, "\"private_pools\": 1,"));
     for (size_t i = 0; i < 2; i++) {
-        assert_int_equal(get_count(lenders[i], "failures"), 0);
-        assert_int_equal(get_count(lenders[i], "violations"), 0);
+        assert_int_equal(get_count(allocating[i], "failures"), 0);
+        assert_int_equal(get_count(allocating[i], "violations"), 0);
     }
     assert_int_equal(command_run("printf '#fallow-trace 1\\ndevice 0\\nstream 0\\nfields none\\n"
                                  "A 0 0 67108864 0 pool=1\\nF 0 0 0\\nA 0 1 67108864 0\\nF 0 1 0\\n"
@@ -275,7 +275,7 @@ static void memory_of_private_pools_is_kept_apart(void **state)
                          "--policy fallow,fallow-memory-first,pytorch,cub"),
                      0);
     for (size_t i = 0; i < 2; i++) {
-        uint64_t reserved_bytes = get_count(lenders[i], "peak_reserved_bytes");
+        uint64_t reserved_bytes = get_count(allocating[i], "peak_reserved_bytes");
         assert_true(reserved_bytes >= 128 << 20 && reserved_bytes < 136 << 20);
     }
     assert_int_equal(get_count("pytorch", "peak_reserved_bytes"), 128 << 20);
@@ -514,8 +514,8 @@ static void help_and_version_say_what_there_is(void **state)
     assert_non_null(strstr(out_text, "replay"));
     assert_int_equal(run("replay --help"), 0);
     assert_non_null(strstr(out_text, "--find-limit"));
-    for (size_t i = 0; i < LENDER_COUNT; i++) {
-        snprintf(line, sizeof line, "\n  %s ", lenders[i]);
+    for (size_t i = 0; i < ALLOCATING_COUNT; i++) {
+        snprintf(line, sizeof line, "\n  %s ", allocating[i]);
         assert_non_null(strstr(out_text, line));
     }
     assert_non_null(strstr(out_text, "release_threshold: a number of bytes"));

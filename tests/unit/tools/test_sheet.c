@@ -179,11 +179,11 @@ struct heap {
     struct flw_trace_block blocks[HEAP_BLOCKS];
     uint64_t addresses[HEAP_BLOCKS];
     uint8_t owned[HEAP_BYTES]; /* 0 no segment, 1 free, 2 allocated */
-    size_t lent_count;         /* blocks ever allocated */
+    size_t allocated_count;    /* blocks ever allocated */
 };
 
 /* First fit, byte by byte. */
-static void lend(struct heap *heap, struct flw_heapview *view, uint64_t bytes)
+static void allocate(struct heap *heap, struct flw_heapview *view, uint64_t bytes)
 {
     for (size_t at = 0; at + bytes <= HEAP_BYTES; at++) {
         size_t length = 0;
@@ -191,11 +191,11 @@ static void lend(struct heap *heap, struct flw_heapview *view, uint64_t bytes)
             length++;
         }
         if (length == bytes) {
-            size_t block = heap->lent_count++;
+            size_t block = heap->allocated_count++;
             memset(heap->owned + at, 2, bytes);
             heap->blocks[block].size_bytes = bytes;
             heap->addresses[block] = HEAP_BEGIN + at;
-            flw_heapview_lend(view, (uint32_t)block);
+            flw_heapview_add(view, (uint32_t)block);
             return;
         }
     }
@@ -242,7 +242,7 @@ static void expect_same(const struct heap *heap, struct flw_heapview *view)
     assert_int_equal(holes.total_bytes, total);
     assert_int_equal(holes.largest_bytes, largest);
     size_t live_count = 0;
-    for (size_t i = 0; i < heap->lent_count; i++) {
+    for (size_t i = 0; i < heap->allocated_count; i++) {
         live_count += heap->addresses[i] != 0;
     }
     assert_int_equal(view->block_count, live_count);
@@ -261,19 +261,19 @@ static void holes_are_those_of_a_byte_by_byte_count(void **state)
     struct flw_trace trace = {.blocks = heap.blocks, .block_count = HEAP_BLOCKS};
     struct flw_heapview view = {.trace = &trace, .addresses = heap.addresses};
     make_segments(&heap, &view);
-    for (size_t step = 0; step < HEAP_STEPS && heap.lent_count < HEAP_BLOCKS; step++) {
+    for (size_t step = 0; step < HEAP_STEPS && heap.allocated_count < HEAP_BLOCKS; step++) {
         uint64_t dice = flw_random_next(&seed);
         if (dice % 8 < 5) {
-            lend(&heap, &view, 1 + (dice >> 8) % 300);
-        } else if (heap.lent_count != 0) {
-            take_back(&heap, (dice >> 8) % heap.lent_count);
+            allocate(&heap, &view, 1 + (dice >> 8) % 300);
+        } else if (heap.allocated_count != 0) {
+            take_back(&heap, (dice >> 8) % heap.allocated_count);
         }
         if ((dice >> 40) % 4 == 0) {
             expect_same(&heap, &view);
         }
     }
     expect_same(&heap, &view);
-    assert_true(heap.lent_count > 100);
+    assert_true(heap.allocated_count > 100);
     flw_heapview_finish(&view);
 }
 
@@ -290,7 +290,7 @@ static void a_frame_keeps_the_largest_blocks(void **state)
     for (size_t i = 0; i < count; i++) {
         blocks[i].size_bytes = 1 + i % 100;
         addresses[i] = HEAP_BEGIN + i * 128;
-        flw_heapview_lend(&view, (uint32_t)i);
+        flw_heapview_add(&view, (uint32_t)i);
     }
     flw_heapview_look(&view);
     struct flw_sheet_frame frame = {0};

@@ -134,7 +134,7 @@ static void print_stats(void)
         PUT(misuse_count);
         PUT(oom_count);
         PUT(cached_bytes);
-        PUT(pending_bytes);
+        PUT(deferred_bytes);
         PUT(captured_bytes);
         PUT(host_bytes);
         PUT(live_count);

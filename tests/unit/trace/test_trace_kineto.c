@@ -98,7 +98,7 @@ static void events_of_two_threads_come_in_the_order_of_their_times(void **state)
     flw_trace_destroy(trace);
 }
 
-static void what_was_lent_before_and_never_freed_is_one_block(void **state)
+static void what_was_allocated_before_and_never_freed_is_one_block(void **state)
 {
     (void)state;
     struct flw_trace *trace = read_text("[" EVENT("1", "0", "4096", "512", "5632", "0") "," EVENT(
@@ -259,7 +259,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(events_of_two_threads_come_in_the_order_of_their_times),
-        cmocka_unit_test(what_was_lent_before_and_never_freed_is_one_block),
+        cmocka_unit_test(what_was_allocated_before_and_never_freed_is_one_block),
         cmocka_unit_test(several_devices_are_told_apart),
         cmocka_unit_test(totals_and_gaps_that_do_not_fit_are_counted),
         cmocka_unit_test(numbers_up_to_64_bits_are_kept),

@@ -165,7 +165,7 @@ static void equip(struct worker *worker, const struct flw_bench_options *options
                          options->seed + worker->index);
 }
 
-static uint64_t run_and_return(const struct flw_bench_loop *loop, struct flw_bench_range range)
+static uint64_t run_and_free(const struct flw_bench_loop *loop, struct flw_bench_range range)
 {
     /* Slots start empty (free(NULL) succeeds) and end empty, so policies can take turns. The drain
      * is at most 64 calls, against a count of many thousands. */
@@ -211,7 +211,7 @@ bool flw_bench_threads(const struct flw_bench_options *options, struct flw_bench
                         .pool = bed->pool,
                         .count = options->count / ROUNDS / options->thread_count + 1};
     struct worker *workers = flw_host_lines(options->thread_count, sizeof *workers);
-    crew.run = options->sizes == FLW_BENCH_SIZE_ONE ? flw_bench_run_pair : run_and_return;
+    crew.run = options->sizes == FLW_BENCH_SIZE_ONE ? flw_bench_run_pair : run_and_free;
     for (size_t i = 0; i < options->thread_count && is_ready; i++) {
         is_ready = start(&crew, &workers[i], options, bed);
     }

@@ -257,7 +257,7 @@ static void get_statistics(void *self, struct flw_policy_statistics *out)
 const struct flw_policy flw_policy_bfc = {
     .name = "bfc",
     .summary = "TensorFlow's best fit with coalescing, as a model",
-    .lends = true,
+    .allocates = true,
     .limits_by_device = true,
     .create = create,
     .alloc = bfc_alloc,

@@ -62,7 +62,7 @@ struct cub {
     const struct flw_device *device;
     uint64_t bin_growth, min_bin, max_bin, max_cached_bytes;
     struct bin bins[64];
-    struct cached **lent; /* by block number */
+    struct cached **live; /* by block number */
     CUevent order_event;
     uint64_t cached_bytes, reserved_bytes, peak_reserved_bytes;
     uint64_t grow_count, call_count, event_count, hit_count, steal_count;
@@ -86,7 +86,7 @@ static uint32_t bin_for(const struct cub *cub, uint64_t *size_bytes)
     return bin;
 }
 
-static void give_back(struct cub *cub, struct cached *block)
+static void release_block(struct cub *cub, struct cached *block)
 {
     cub->call_count += 2;
     cub->device->driver.cuMemFree_v2(block->pointer);
@@ -95,13 +95,13 @@ static void give_back(struct cub *cub, struct cached *block)
     flw_host_free(block);
 }
 
-static void give_cache_back(struct cub *cub)
+static void release_cache(struct cub *cub)
 {
     for (size_t i = 0; i < sizeof cub->bins / sizeof *cub->bins; i++) {
         while (cub->bins[i].first != NULL) {
             struct cached *block = cub->bins[i].first;
             cub->bins[i].first = block->next;
-            give_back(cub, block);
+            release_block(cub, block);
         }
         cub->bins[i].end = &cub->bins[i].first;
     }
@@ -143,7 +143,7 @@ static bool take_from_device(struct cub *cub, struct cached *block)
     const struct flw_driver *driver = &cub->device->driver;
     cub->call_count++;
     if (driver->cuMemAlloc_v2(&block->pointer, block->size_bytes) != CUDA_SUCCESS) {
-        give_cache_back(cub);
+        release_cache(cub);
         cub->call_count++;
         if (driver->cuMemAlloc_v2(&block->pointer, block->size_bytes) != CUDA_SUCCESS) {
             return false;
@@ -176,12 +176,12 @@ static struct cached *take_new(struct cub *cub, uint32_t bin, uint64_t size_byte
 static void finish(void *self)
 {
     struct cub *cub = self;
-    give_cache_back(cub);
+    release_cache(cub);
     if (cub->order_event != NULL) {
         cub->device->driver.cuEventDestroy_v2(cub->order_event);
     }
     flw_uses_finish(&cub->uses);
-    flw_host_free(cub->lent);
+    flw_host_free(cub->live);
     flw_host_free(cub);
 }
 
@@ -193,8 +193,8 @@ static void *create(const struct flw_policy_setup *setup, char *message)
     cub->min_bin = flw_policy_value(setup->policy, MIN_BIN);
     cub->max_bin = flw_policy_value(setup->policy, MAX_BIN);
     cub->max_cached_bytes = flw_policy_value(setup->policy, MAX_CACHED_BYTES);
-    give_cache_back(cub); /* none yet: the lists get their ends */
-    cub->lent = flw_host_alloc(setup->program->block_count, sizeof(struct cached *));
+    release_cache(cub); /* none yet: the lists get their ends */
+    cub->live = flw_host_alloc(setup->program->block_count, sizeof(struct cached *));
     flw_uses_init(&cub->uses, setup->program);
     if (cub->max_bin < cub->min_bin) {
         snprintf(message, FLW_POLICY_MESSAGE_BYTES,
@@ -224,7 +224,7 @@ static bool cub_alloc(void *self, const struct flw_op *op, uint64_t *out_address
     if (block == NULL) {
         return false;
     }
-    cub->lent[op->block] = block;
+    cub->live[op->block] = block;
     *out_address = block->pointer;
     return true;
 }
@@ -232,7 +232,7 @@ static bool cub_alloc(void *self, const struct flw_op *op, uint64_t *out_address
 static bool cub_free(void *self, const struct flw_op *op, uint64_t address)
 {
     struct cub *cub = self;
-    struct cached *block = cub->lent[op->block];
+    struct cached *block = cub->live[op->block];
     uint64_t wait_count = 0;
     (void)address;
     bool is_ordered =
@@ -244,7 +244,7 @@ static bool cub_free(void *self, const struct flw_op *op, uint64_t address)
     }
     if (block->bin == NO_BIN || block->size_bytes > cub->max_cached_bytes ||
         cub->cached_bytes > cub->max_cached_bytes - block->size_bytes) {
-        give_back(cub, block);
+        release_block(cub, block);
         return true;
     }
     cub->call_count++;
@@ -265,7 +265,7 @@ static uint64_t block_bytes(void *self, const struct flw_op *op, uint64_t addres
 {
     const struct cub *cub = self;
     (void)address;
-    return cub->lent[op->block]->size_bytes;
+    return cub->live[op->block]->size_bytes;
 }
 
 static void get_statistics(void *self, struct flw_policy_statistics *out)
@@ -285,7 +285,7 @@ static void get_statistics(void *self, struct flw_policy_statistics *out)
 const struct flw_policy flw_policy_cub = {
     .name = "cub",
     .summary = "CUB's caching allocator, as a model",
-    .lends = true,
+    .allocates = true,
     .limits_by_device = true,
     .create = create,
     .alloc = cub_alloc,

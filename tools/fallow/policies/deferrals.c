@@ -4,8 +4,8 @@
 #include "common/tool_host.h"
 
 /* A freed block. */
-struct flw_deferred {
-    struct flw_deferred *next; /* of the lost */
+struct flw_deferred_block {
+    struct flw_deferred_block *next; /* of the lost */
     void *block;
     size_t wait_count;
 };
@@ -13,7 +13,7 @@ struct flw_deferred {
 /* One event of one. */
 struct deferral {
     struct deferral *next;
-    struct flw_deferred *of;
+    struct flw_deferred_block *of;
     CUevent event;
 };
 
@@ -30,7 +30,7 @@ void flw_deferrals_init(struct flw_deferrals *deferrals, const struct flw_progra
 void flw_deferrals_finish(struct flw_deferrals *deferrals)
 {
     while (deferrals->lost != NULL) {
-        struct flw_deferred *next = deferrals->lost->next;
+        struct flw_deferred_block *next = deferrals->lost->next;
         flw_host_free(deferrals->lost);
         deferrals->lost = next;
     }
@@ -50,7 +50,7 @@ static bool record(const struct flw_deferrals *deferrals, CUevent *event, size_t
     return true;
 }
 
-static bool add(struct flw_deferrals *deferrals, struct flw_deferred *deferred, size_t stream)
+static bool add(struct flw_deferrals *deferrals, struct flw_deferred_block *deferred, size_t stream)
 {
     struct deferral *deferral = flw_host_alloc(1, sizeof *deferral);
     if (!record(deferrals, &deferral->event, stream)) {
@@ -74,7 +74,7 @@ static bool add(struct flw_deferrals *deferrals, struct flw_deferred *deferred, 
 bool flw_deferrals_put(struct flw_deferrals *deferrals, void *block, uint64_t bytes,
                        uint64_t stream_mask)
 {
-    struct flw_deferred *deferred = flw_host_alloc(1, sizeof *deferred);
+    struct flw_deferred_block *deferred = flw_host_alloc(1, sizeof *deferred);
     deferred->block = block;
     deferrals->has_any = true;
     deferrals->deferred_bytes += bytes;
@@ -93,7 +93,7 @@ bool flw_deferrals_put(struct flw_deferrals *deferrals, void *block, uint64_t by
 static void complete(struct flw_deferrals *deferrals, struct flw_deferral_queue *queue)
 {
     struct deferral *deferral = queue->first;
-    struct flw_deferred *deferred = deferral->of;
+    struct flw_deferred_block *deferred = deferral->of;
     queue->first = deferral->next;
     deferrals->device->driver.cuEventDestroy_v2(deferral->event);
     flw_host_free(deferral);

@@ -15,7 +15,7 @@
 #include "common/replay_device.h"
 
 struct flw_deferral_queue;
-struct flw_deferred;
+struct flw_deferred_block;
 
 struct flw_deferrals {
     const struct flw_device *device;
@@ -23,8 +23,8 @@ struct flw_deferrals {
     void *context;
     struct flw_deferral_queue *queues; /* a stream */
     size_t stream_count;
-    struct flw_deferred *lost; /* blocks that a refused event keeps from coming back */
-    bool has_any;              /* ever */
+    struct flw_deferred_block *lost; /* blocks that a refused event keeps from coming back */
+    bool has_any;                    /* ever */
     uint64_t call_count, event_count, wait_count;
     uint64_t deferred_bytes; /* of all blocks ever put */
 };

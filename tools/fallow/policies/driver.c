@@ -73,7 +73,7 @@ static void finish(void *self)
 const struct flw_policy flw_policy_driver = {
     .name = "driver",
     .summary = "a driver call for every request, no cache",
-    .lends = true,
+    .allocates = true,
     .limits_by_device = true,
     .create = create,
     .alloc = plain_alloc,

@@ -73,7 +73,7 @@ static size_t list_names(const struct flw_run_result *results, size_t count, boo
     out[0] = '\0';
     for (size_t i = 0; i < count; i++) {
         const struct flw_policy *policy = results[i].policy;
-        if (policy->lends && policy->keeps_pools_apart == keeps_apart && length < room) {
+        if (policy->allocates && policy->keeps_pools_apart == keeps_apart && length < room) {
             length += (size_t)snprintf(out + length, room - length, "%s%s", length == 0 ? "" : ", ",
                                        policy->name);
         }

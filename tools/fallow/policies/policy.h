@@ -80,7 +80,7 @@ struct flw_policy {
     const char *name;       /* with the settings as given */
     const char *summary;    /* a line for the help */
     const char *sim_label;  /* shown on the simulated device; NULL = name */
-    bool lends;             /* false: says numbers of the trace, runs nothing */
+    bool allocates;         /* false: says numbers of the trace, runs nothing */
     bool is_thread_safe;    /* alloc, free and use from several threads */
     bool keeps_pools_apart; /* memory of private pools of the recording is given to no one else */
     bool limits_by_device;  /* a limit is the device's size, not a setting */

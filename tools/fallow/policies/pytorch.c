@@ -487,7 +487,7 @@ static void get_statistics(void *self, struct flw_policy_statistics *out)
 
 /* What the two have in common. */
 #define MODEL                                                                                     \
-    .lends = true, .keeps_pools_apart = true, .limits_by_device = true, .create = create,         \
+    .allocates = true, .keeps_pools_apart = true, .limits_by_device = true, .create = create,     \
     .alloc = torch_alloc, .free = torch_free, .use = flw_uses_announce, .advance = torch_advance, \
     .block_bytes = torch_block_bytes, .get_statistics = get_statistics, .finish = finish,         \
     .settings = settings

@@ -45,11 +45,11 @@ static void do_alloc(struct flw_run *run, const struct flw_op *op, bool is_timed
 {
     uint64_t address = 0;
     uint64_t begin = is_timed ? flw_ticks() : 0;
-    bool is_lent = run->policy->alloc(run->self, op, &address);
+    bool is_live = run->policy->alloc(run->self, op, &address);
     if (is_timed) {
         record_sample(run, begin, false);
     }
-    if (FLW_UNLIKELY(!is_lent)) {
+    if (FLW_UNLIKELY(!is_live)) {
         run->first_failure_bytes =
             run->failure_count == 0 ? op->size_bytes : run->first_failure_bytes;
         run->failure_count++;
@@ -405,8 +405,8 @@ bool flw_run_policy(const struct flw_run_setup *setup, const struct flw_policy *
                     struct flw_run_result *result)
 {
     *result = (struct flw_run_result){.policy = policy};
-    result->has_run =
-        policy->lends ? run_on_device(setup, policy, result) : ask_the_trace(setup, policy, result);
+    result->has_run = policy->allocates ? run_on_device(setup, policy, result)
+                                        : ask_the_trace(setup, policy, result);
     return result->has_run;
 }
 
@@ -431,7 +431,7 @@ static bool completes(const struct flw_run_setup *setup, const struct flw_policy
 uint64_t flw_run_find_limit(const struct flw_run_setup *setup, const struct flw_policy *policy,
                             const struct flw_run_result *unlimited)
 {
-    if (!policy->lends) {
+    if (!policy->allocates) {
         return policy == &flw_policy_bound ? unlimited->statistics.peak_reserved_bytes
                                            : FLW_NOT_APPLICABLE;
     }

@@ -22,8 +22,8 @@
 
 #define WINDOW       4096
 #define LOOK_EVERY   64 /* ops between two looks at the others' positions */
-#define STATE_UNLENT 0
-#define STATE_LENT   1
+#define STATE_UNBORN 0
+#define STATE_LIVE   1
 #define STATE_FAILED 2
 #define SPINS        64
 
@@ -62,18 +62,18 @@ static void pause_a_moment(unsigned *spins)
     }
 }
 
-static uint8_t wait_until_lent(struct crew *crew, uint32_t block)
+static uint8_t wait_until_allocated(struct crew *crew, uint32_t block)
 {
     unsigned spins = 0;
     uint8_t state;
     while ((state = atomic_load_explicit(&crew->block_states[block], memory_order_acquire)) ==
-           STATE_UNLENT) {
+           STATE_UNBORN) {
         pause_a_moment(&spins);
     }
     return state;
 }
 
-static void lend(struct crew *crew, const struct flw_op *op)
+static void allocate(struct crew *crew, const struct flw_op *op)
 {
     struct flw_run *run = crew->run;
     const struct flw_device *device = run->setup->device;
@@ -90,13 +90,13 @@ static void lend(struct crew *crew, const struct flw_op *op)
         atomic_store_explicit(&crew->has_lost_device, true, memory_order_relaxed);
     }
     run->addresses[op->block] = address;
-    atomic_store_explicit(&crew->block_states[op->block], STATE_LENT, memory_order_release);
+    atomic_store_explicit(&crew->block_states[op->block], STATE_LIVE, memory_order_release);
 }
 
 static void use(struct crew *crew, const struct flw_op *op)
 {
     struct flw_run *run = crew->run;
-    if (wait_until_lent(crew, op->block) == STATE_LENT) {
+    if (wait_until_allocated(crew, op->block) == STATE_LIVE) {
         uint64_t address = run->addresses[op->block];
         if (!flw_run_put_use(run, op, address)) {
             atomic_store_explicit(&crew->has_lost_device, true, memory_order_relaxed);
@@ -116,12 +116,12 @@ static void take_back(struct crew *crew, const struct flw_op *op)
 {
     struct flw_run *run = crew->run;
     unsigned spins = 0;
-    bool is_lent = wait_until_lent(crew, op->block) == STATE_LENT;
+    bool is_live = wait_until_allocated(crew, op->block) == STATE_LIVE;
     while (atomic_load_explicit(&crew->use_counts[op->block], memory_order_acquire) <
            op->use_count) {
         pause_a_moment(&spins);
     }
-    if (is_lent) {
+    if (is_live) {
         uint64_t address = run->addresses[op->block];
         run->addresses[op->block] = 0;
         if (op->kind == FLW_OP_FREE_ELSEWHERE && !flw_run_order_free(run, op)) {
@@ -188,7 +188,7 @@ static void *work(void *argument)
             device->advance(op->advance_units);
         }
         if (op->kind == FLW_OP_ALLOC) {
-            lend(crew, op);
+            allocate(crew, op);
         } else if (op->kind == FLW_OP_FREE || op->kind == FLW_OP_FREE_ELSEWHERE) {
             take_back(crew, op);
         } else if (op->kind == FLW_OP_USE) {

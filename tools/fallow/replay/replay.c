@@ -118,7 +118,7 @@ static int parse(struct options *options, int argc, char **argv)
 static bool needs_device(const struct options *options)
 {
     for (size_t i = 0; i < options->plan.policies.count; i++) {
-        if (options->plan.policies.list[i]->lends) {
+        if (options->plan.policies.list[i]->allocates) {
             return true;
         }
     }

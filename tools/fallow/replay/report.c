@@ -226,7 +226,7 @@ static void print_matches(const struct flw_report *report, FILE *out)
     for (size_t i = 0; i < report->result_count; i++) {
         const struct flw_policy_statistics *statistics = &report->results[i].statistics;
         uint64_t compare_count = statistics->compare_count;
-        if (!report->results[i].policy->lends || compare_count == FLW_NOT_APPLICABLE ||
+        if (!report->results[i].policy->allocates || compare_count == FLW_NOT_APPLICABLE ||
             compare_count == 0) {
             continue;
         }
@@ -260,7 +260,7 @@ static void print_last_passes(const struct flw_report *report, FILE *out)
     char waits[CELL_BYTES];
     for (size_t i = 0; report->setup->pass_count > 1 && i < report->result_count; i++) {
         const struct flw_run_result *result = &report->results[i];
-        if (!result->policy->lends) {
+        if (!result->policy->allocates) {
             continue;
         }
         flw_format_optional(result->last_driver_call_count, calls);
@@ -288,7 +288,7 @@ static const struct flw_run_result *find_subject(const struct flw_report *report
     const struct flw_run_result *subject = find(report, "fallow");
     for (size_t i = 0; subject == NULL && i < report->result_count; i++) {
         const char *name = report->results[i].policy->name;
-        if (report->results[i].policy->lends && strcmp(name, "pytorch") != 0) {
+        if (report->results[i].policy->allocates && strcmp(name, "pytorch") != 0) {
             subject = &report->results[i];
         }
     }
@@ -339,7 +339,7 @@ static void print_verdict(const struct flw_report *report, FILE *out)
     }
     for (size_t i = 0; !report->is_sim && i < report->result_count; i++) {
         const struct flw_run_result *other = &report->results[i];
-        if (other != subject && other != model && other->policy->lends) {
+        if (other != subject && other != model && other->policy->allocates) {
             char also[64];
             snprintf(also, sizeof also, ", %s", other->policy->name);
             print_comparison(subject, also, other->statistics.peak_reserved_bytes, unit, out);

@@ -63,7 +63,7 @@ static void print_times(const struct flw_run_result *result, struct flw_json_wri
 static void print_speed(const struct flw_report *report, const struct flw_run_result *result,
                         struct flw_json_writer *out)
 {
-    if (!result->policy->lends || result->wall_ns == 0) {
+    if (!result->policy->allocates || result->wall_ns == 0) {
         flw_json_null(out, "wall_seconds");
         flw_json_null(out, "events_per_second");
         flw_json_null(out, "threads");
@@ -79,7 +79,7 @@ static void print_speed(const struct flw_report *report, const struct flw_run_re
 static void print_last_pass(const struct flw_report *report, const struct flw_run_result *result,
                             struct flw_json_writer *out)
 {
-    if (report->setup->pass_count == 1 || !result->policy->lends) {
+    if (report->setup->pass_count == 1 || !result->policy->allocates) {
         flw_json_null(out, "last_pass");
         return;
     }
@@ -114,16 +114,17 @@ static void print_policy(const struct flw_report *report, const struct flw_run_r
     flw_json_count(out, "smallest_limit_bytes", result->smallest_limit_bytes);
     print_times(result, out);
     flw_json_text(out, "label", flw_report_label(report, result->policy));
-    print_bool(out, "reserved_from_ledger", result->policy->lends, result->is_reserved_from_ledger);
+    print_bool(out, "reserved_from_ledger", result->policy->allocates,
+               result->is_reserved_from_ledger);
     FLW_JSON_COUNTS(
         out,
         {"first_failure_bytes",
          result->first_failure_bytes == 0 ? FLW_NOT_APPLICABLE : result->first_failure_bytes},
         {"remaps", result->statistics.remap_count}, {"hits", result->statistics.hit_count},
         {"added_stream_wait", result->account.stream_wait_units},
-        {"violations", result->policy->lends && report->setup->checks ? result->violation_count
-                                                                      : FLW_NOT_APPLICABLE});
-    print_bool(out, "keeps_private_pools_apart", result->policy->lends,
+        {"violations", result->policy->allocates && report->setup->checks ? result->violation_count
+                                                                          : FLW_NOT_APPLICABLE});
+    print_bool(out, "keeps_private_pools_apart", result->policy->allocates,
                result->policy->keeps_pools_apart);
     print_last_pass(report, result, out);
     print_speed(report, result, out);

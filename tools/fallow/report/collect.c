@@ -95,8 +95,8 @@ static void after_op(void *context, const struct flw_run *run, size_t i)
             flw_probe_fail(probe, i, op->size_bytes);
         } else {
             bool asks = probe->knows_blocks && !probe->is_scout;
-            flw_probe_lend(probe, i, address,
-                           asks ? run->policy->block_bytes(run->self, op, address) : 0);
+            flw_probe_alloc(probe, i, address,
+                            asks ? run->policy->block_bytes(run->self, op, address) : 0);
         }
     } else if (op->kind == FLW_OP_FREE || op->kind == FLW_OP_FREE_ELSEWHERE) {
         flw_probe_take_back(probe, op->block);
@@ -223,7 +223,7 @@ static bool collect_policy(struct collector *collector, const struct flw_policy 
     policy->result = result;
     snprintf(policy->label, sizeof policy->label, "%s", label);
     collector->probe.policy = policy;
-    if (which->lends) {
+    if (which->allocates) {
         return run_policy(collector, result);
     }
     if (!flw_run_policy(collector->setup->run, which, result)) {

@@ -106,12 +106,12 @@ static void note(struct record *record, size_t op)
     flw_probe_note(&record->probe, op, record->live_bytes, record->reserved_bytes);
 }
 
-static void lend(struct record *record, size_t op, uint32_t block)
+static void allocate(struct record *record, size_t op, uint32_t block)
 {
-    const struct flw_trace_block *lent = &record->trace->blocks[block];
-    record->live_bytes += lent->size_bytes;
-    record->addresses[block] = lent->address;
-    flw_probe_lend(&record->probe, op, lent->address, 0);
+    const struct flw_trace_block *block_op = &record->trace->blocks[block];
+    record->live_bytes += block_op->size_bytes;
+    record->addresses[block] = block_op->address;
+    flw_probe_alloc(&record->probe, op, block_op->address, 0);
 }
 
 static void drop(struct record *record, uint32_t block)
@@ -126,7 +126,7 @@ static void pass_event(struct record *record, const struct flw_trace_event *even
     switch (event->op) {
     case FLW_TRACE_ALLOC:
         if (event->size_bytes != 0) {
-            lend(record, op, event->block);
+            allocate(record, op, event->block);
         }
         break;
     case FLW_TRACE_FREE:
@@ -174,7 +174,7 @@ static void walk(struct record *record)
     begin_with_segments(record);
     for (size_t i = 0; i < trace->initial_count; i++) {
         if (trace->blocks[i].size_bytes != 0) {
-            lend(record, op, (uint32_t)i);
+            allocate(record, op, (uint32_t)i);
             note(record, op);
             flw_probe_end_op(probe, op++);
         }

@@ -18,7 +18,7 @@ size_t flw_sheet_size_bin(uint64_t bytes)
 
 /* ---- what is alive ---- */
 
-void flw_heapview_lend(struct flw_heapview *view, uint32_t block)
+void flw_heapview_add(struct flw_heapview *view, uint32_t block)
 {
     view->fresh = flw_host_grow(view->fresh, &view->fresh_capacity, view->fresh_count + 1,
                                 sizeof *view->fresh);

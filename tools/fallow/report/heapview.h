@@ -33,7 +33,7 @@ struct flw_heapview {
     size_t segment_count, segment_capacity;
 };
 
-void flw_heapview_lend(struct flw_heapview *view, uint32_t block);
+void flw_heapview_add(struct flw_heapview *view, uint32_t block);
 /* Room for so many segments, which there are now. */
 void flw_heapview_make_segments(struct flw_heapview *view, size_t count);
 /* What is alive now, in order. */

@@ -152,7 +152,7 @@ static void print_policy(const struct flw_sheet *sheet, const struct flw_sheet_p
     flw_json_begin(out, NULL, '{');
     flw_json_text(out, "name", result->policy->name);
     flw_json_text(out, "label", policy->label);
-    flw_json_bool(out, "allocates", result->policy->lends);
+    flw_json_bool(out, "allocates", result->policy->allocates);
     print_peaks(policy, out);
     out->line = "    ";
     flw_json_bool(out, "reserved_from_ledger", result->is_reserved_from_ledger);

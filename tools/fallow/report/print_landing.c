@@ -35,7 +35,7 @@ static bool has_room(const struct flw_sheet *sheets, size_t count)
 static void print_cell(const struct flw_sheet_policy *policy, FILE *out)
 {
     double ratio = flw_sheet_ratio(policy);
-    bool has_failed = policy->result->policy->lends && policy->result->failure_count != 0;
+    bool has_failed = policy->result->policy->allocates && policy->result->failure_count != 0;
     if (has_failed || ratio <= 0) {
         fprintf(out, " %5s", has_failed ? "!" : "-");
     } else {

@@ -148,7 +148,7 @@ static void print_sparks(const struct flw_sheet *sheet, const struct flw_sheet_p
 
 /* Segments end to end, cut into cells: how many bytes of each cell are allocated. */
 static void fill_map(const struct flw_sheet_frame *frame, uint64_t cell_bytes, size_t cell_count,
-                     uint64_t *lent_bytes)
+                     uint64_t *allocated_bytes)
 {
     uint64_t offset = 0; /* of the segment, end to end */
     size_t next = 0;
@@ -164,7 +164,7 @@ static void fill_map(const struct flw_sheet_frame *frame, uint64_t cell_bytes, s
             uint64_t left = flw_min(block->block_bytes, end - block->address);
             while (left != 0 && at / cell_bytes < cell_count) {
                 uint64_t part = flw_min(left, cell_bytes - at % cell_bytes);
-                lent_bytes[at / cell_bytes] += part;
+                allocated_bytes[at / cell_bytes] += part;
                 at += part;
                 left -= part;
             }
@@ -176,7 +176,7 @@ static void fill_map(const struct flw_sheet_frame *frame, uint64_t cell_bytes, s
 static void print_map(const struct flw_sheet_policy *policy, size_t row_count, FILE *out)
 {
     const struct flw_sheet_frame *frame = flw_sheet_frame(policy, "peak reserved");
-    uint64_t lent_bytes[3 * MAP_WIDTH] = {0};
+    uint64_t allocated_bytes[3 * MAP_WIDTH] = {0};
     uint64_t total_bytes = 0;
     char cell[FLW_FIGURE_BYTES];
     for (size_t i = 0; i < frame->segment_count; i++) {
@@ -188,15 +188,18 @@ static void print_map(const struct flw_sheet_policy *policy, size_t row_count, F
     size_t cell_count = row_count * MAP_WIDTH;
     uint64_t cell_bytes = flw_div_up(total_bytes, cell_count);
     cell_count = (size_t)flw_div_up(total_bytes, cell_bytes);
-    fill_map(frame, cell_bytes, cell_count, lent_bytes);
+    fill_map(frame, cell_bytes, cell_count, allocated_bytes);
     struct flw_unit unit = flw_unit_choose(cell_bytes);
     flw_format_bytes(cell_bytes, unit, cell);
     fprintf(out, "%.20s at its peak: a cell is %s %s, . empty, 1-9 tenths, # full\n", policy->label,
             cell, unit.name);
     for (size_t i = 0; i < cell_count; i++) {
         uint64_t whole = flw_min(cell_bytes, total_bytes - i * cell_bytes);
-        uint64_t tenths = flw_min(9, flw_max(1, lent_bytes[i] * 10 / whole));
-        fputc(lent_bytes[i] == 0 ? '.' : lent_bytes[i] >= whole ? '#' : (char)('0' + tenths), out);
+        uint64_t tenths = flw_min(9, flw_max(1, allocated_bytes[i] * 10 / whole));
+        fputc(allocated_bytes[i] == 0       ? '.'
+              : allocated_bytes[i] >= whole ? '#'
+                                            : (char)('0' + tenths),
+              out);
         if ((i + 1) % MAP_WIDTH == 0 || i + 1 == cell_count) {
             fputc('\n', out);
         }

@@ -144,21 +144,21 @@ static void draw(struct flw_probe *probe, uint32_t block, uint64_t address, uint
     policy->high_address = flw_max(policy->high_address, address + bytes);
 }
 
-void flw_probe_lend(struct flw_probe *probe, size_t op, uint64_t address, uint64_t taken_bytes)
+void flw_probe_alloc(struct flw_probe *probe, size_t op, uint64_t address, uint64_t taken_bytes)
 {
-    const struct flw_op *lent = &probe->sheet->program->ops[op];
-    probe->largest_request = flw_max(probe->largest_request, lent->size_bytes);
+    const struct flw_op *block_op = &probe->sheet->program->ops[op];
+    probe->largest_request = flw_max(probe->largest_request, block_op->size_bytes);
     if (probe->is_scout) {
         return;
     }
-    uint64_t bytes = flw_max(taken_bytes, lent->size_bytes);
+    uint64_t bytes = flw_max(taken_bytes, block_op->size_bytes);
     if (probe->knows_blocks) {
-        probe->block_bytes[lent->block] = bytes;
+        probe->block_bytes[block_op->block] = bytes;
         probe->block_total_bytes += bytes;
     }
     if (probe->list_segments != NULL) {
-        flw_heapview_lend(&probe->view, lent->block);
-        draw(probe, lent->block, address, bytes);
+        flw_heapview_add(&probe->view, block_op->block);
+        draw(probe, block_op->block, address, bytes);
     }
 }
 

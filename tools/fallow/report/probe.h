@@ -37,7 +37,7 @@ void flw_probe_init(struct flw_probe *probe);
 void flw_probe_finish(struct flw_probe *probe);
 
 /* The op allocated a block; `taken_bytes` 0: unknown. */
-void flw_probe_lend(struct flw_probe *probe, size_t op, uint64_t address, uint64_t taken_bytes);
+void flw_probe_alloc(struct flw_probe *probe, size_t op, uint64_t address, uint64_t taken_bytes);
 void flw_probe_take_back(struct flw_probe *probe, uint32_t block);
 /* The op's request failed. */
 void flw_probe_fail(struct flw_probe *probe, size_t op, uint64_t request_bytes);

@@ -33,7 +33,7 @@ const struct flw_sheet_policy *flw_verdict_reference(const struct flw_sheet *she
     }
     for (size_t i = 0; reference == NULL && i < sheet->policy_count; i++) {
         const struct flw_run_result *result = sheet->policies[i].result;
-        if (result->policy->lends && holds_anything(result)) {
+        if (result->policy->allocates && holds_anything(result)) {
             reference = &sheet->policies[i];
         }
     }
@@ -45,7 +45,7 @@ const struct flw_sheet_policy *flw_verdict_best(const struct flw_sheet *sheet)
     const struct flw_sheet_policy *best = NULL;
     for (size_t i = 0; i < sheet->policy_count; i++) {
         const struct flw_run_result *result = sheet->policies[i].result;
-        bool counts = result->policy->lends && result->failure_count == 0 &&
+        bool counts = result->policy->allocates && result->failure_count == 0 &&
                       strcmp(result->policy->name, flw_policy_driver.name) != 0 &&
                       result->statistics.peak_reserved_bytes != FLW_NOT_APPLICABLE;
         if (counts && (best == NULL || result->statistics.peak_reserved_bytes <
@@ -62,7 +62,7 @@ static void name_reference(const struct flw_sheet *sheet, const struct flw_sheet
 {
     const char *format = sheet->trace->format;
     bool is_pytorch = format != NULL && strstr(format, "pytorch") != NULL;
-    if (reference->result->policy->lends) {
+    if (reference->result->policy->allocates) {
         snprintf(out, room, "%s holds", reference->label);
     } else {
         snprintf(out, room, "%s held", is_pytorch ? "PyTorch" : "the recorded allocator");
@@ -74,7 +74,7 @@ static void say_failures(const struct flw_sheet *sheet, char *out, size_t room)
     char bytes[FLW_FIGURE_BYTES];
     for (size_t i = 0; i < sheet->policy_count; i++) {
         const struct flw_sheet_policy *policy = &sheet->policies[i];
-        if (policy->result->policy->lends && policy->result->failure_count != 0) {
+        if (policy->result->policy->allocates && policy->result->failure_count != 0) {
             flw_format_count(policy->first_failure_bytes, bytes);
             snprintf(out, room,
                      "every policy failed a request; the first that %s could not serve was of %s "

@@ -15,21 +15,21 @@ static const char *const value_names[] = {
 
 static void put_ladder(struct flw_json_writer *out, const struct flw_bulletin_pool *pool)
 {
-    uint64_t last = pool->value[FLW_VALUE_last_climb_rung];
+    uint64_t last = pool->value[FLW_VALUE_last_climb_stage];
     flw_json_begin(out, "stages", '[');
-    for (unsigned i = 0; i < FLW_BULLETIN_RUNGS; i++) {
+    for (unsigned i = 0; i < FLW_BULLETIN_STAGES; i++) {
         flw_json_begin(out, NULL, '{');
-        flw_json_text(out, "stage", flw_bulletin_rungs[i]);
-        FLW_JSON_NUMBERS(out, {"count", pool->rung_count[i]}, {"ns", pool->rung_ns[i]});
+        flw_json_text(out, "stage", flw_bulletin_stages[i]);
+        FLW_JSON_NUMBERS(out, {"count", pool->stage_count[i]}, {"ns", pool->stage_ns[i]});
         flw_json_end(out, '}');
     }
     flw_json_end(out, ']');
-    if (last == 0 || last > FLW_BULLETIN_RUNGS) {
+    if (last == 0 || last > FLW_BULLETIN_STAGES) {
         flw_json_null(out, "last_climb");
         return;
     }
     flw_json_begin(out, "last_climb", '{');
-    flw_json_text(out, "stage", flw_bulletin_rungs[last - 1]);
+    flw_json_text(out, "stage", flw_bulletin_stages[last - 1]);
     flw_json_number(out, "bytes", pool->value[FLW_VALUE_last_climb_bytes]);
     flw_json_end(out, '}');
 }
@@ -41,7 +41,7 @@ static void put_class(struct flw_json_writer *out, const struct flw_bulletin_cla
     FLW_JSON_NUMBERS(
         out, {"reserved_bytes", class->reserved_bytes}, {"live_count", class->live_count},
         {"live_bytes", class->live_bytes}, {"requested_bytes", class->requested_bytes},
-        {"cached_bytes", class->cached_bytes}, {"pending_bytes", class->pending_bytes});
+        {"cached_bytes", class->cached_bytes}, {"deferred_bytes", class->deferred_bytes});
     flw_json_end(out, '}');
 }
 
@@ -69,7 +69,7 @@ static void put_pool(struct flw_json_writer *out, const struct flw_bulletin_pool
     flw_json_text(out, "pool", label);
     flw_json_text(out, "driver", pool->driver[0] == '\0' ? "libcuda.so.1" : pool->driver);
     for (unsigned i = 0; i < FLW_VALUE_COUNT; i++) {
-        if (i != FLW_VALUE_number && i != FLW_VALUE_last_climb_rung &&
+        if (i != FLW_VALUE_number && i != FLW_VALUE_last_climb_stage &&
             i != FLW_VALUE_last_climb_bytes) {
             flw_json_number(out, value_names[i], pool->value[i]);
         }

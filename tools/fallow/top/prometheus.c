@@ -136,13 +136,13 @@ static void put_info(FILE *out, const char *metric, const struct flw_top_look *l
 static void put_climbs(FILE *out, const char *metric, const struct flw_top_look *look,
                        const struct flw_bulletin_pool *pool, const char *label, unsigned which)
 {
-    for (unsigned i = 0; i < FLW_BULLETIN_RUNGS; i++) {
+    for (unsigned i = 0; i < FLW_BULLETIN_STAGES; i++) {
         put_sample(out, metric, look, pool, label);
-        fprintf(out, ",stage=\"%s\"} ", flw_bulletin_rungs[i]);
+        fprintf(out, ",stage=\"%s\"} ", flw_bulletin_stages[i]);
         if (which == 0) {
-            fprintf(out, "%" PRIu64 "\n", pool->rung_count[i]);
+            fprintf(out, "%" PRIu64 "\n", pool->stage_count[i]);
         } else {
-            fprintf(out, "%.9f\n", (double)pool->rung_ns[i] / 1e9);
+            fprintf(out, "%.9f\n", (double)pool->stage_ns[i] / 1e9);
         }
     }
 }
@@ -164,7 +164,7 @@ static const struct column class_columns[] = {
     COLUMN(flw_bulletin_class, live_bytes, "live_bytes", "live blocks, as given"),
     COLUMN(flw_bulletin_class, requested_bytes, "requested_bytes", "live blocks, as asked"),
     COLUMN(flw_bulletin_class, cached_bytes, "cached_bytes", "free, in thread caches"),
-    COLUMN(flw_bulletin_class, pending_bytes, "pending_bytes", "freed, not yet reusable"),
+    COLUMN(flw_bulletin_class, deferred_bytes, "deferred_bytes", "freed, not yet reusable"),
     COLUMN(flw_bulletin_class, live_count, "live_blocks", "blocks allocated"),
 };
 

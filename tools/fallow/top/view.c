@@ -118,7 +118,7 @@ static void add_memory(struct flw_top_page *page, const uint64_t *value)
     add_line(
         page, FLW_TOP_PLAIN, "free     %9s  cached %s  pending %s  idle %s",
         bytes_text(a, value[FLW_VALUE_free_bytes]), bytes_text(b, value[FLW_VALUE_cached_bytes]),
-        bytes_text(c, value[FLW_VALUE_pending_bytes]), bytes_text(d, value[FLW_VALUE_idle_bytes]));
+        bytes_text(c, value[FLW_VALUE_deferred_bytes]), bytes_text(d, value[FLW_VALUE_idle_bytes]));
     if (page->height == 0 ||
         value[FLW_VALUE_captured_bytes] + value[FLW_VALUE_capture_count] != 0) {
         add_line(page, FLW_TOP_PLAIN, "captures %9s  %s under way  tables %s of host memory",
@@ -169,19 +169,19 @@ static void add_traffic(struct flw_top_page *page, const struct change *change)
 static void add_ladder(struct flw_top_page *page, const struct flw_bulletin_pool *pool)
 {
     char line[FLW_TOP_LINE_BYTES], part[80], text[TEXT_BYTES];
-    uint64_t last = pool->value[FLW_VALUE_last_climb_rung];
+    uint64_t last = pool->value[FLW_VALUE_last_climb_stage];
     size_t width = page->width < sizeof line ? page->width : sizeof line - 1;
     snprintf(line, sizeof line, "ladder   ");
-    if (last != 0 && last <= FLW_BULLETIN_RUNGS) {
-        snprintf(line, sizeof line, "ladder   last %s for %s ", flw_bulletin_rungs[last - 1],
+    if (last != 0 && last <= FLW_BULLETIN_STAGES) {
+        snprintf(line, sizeof line, "ladder   last %s for %s ", flw_bulletin_stages[last - 1],
                  bytes_text(text, pool->value[FLW_VALUE_last_climb_bytes]));
     }
-    for (unsigned i = 0; i < FLW_BULLETIN_RUNGS; i++) {
-        if (pool->rung_count[i] == 0) {
+    for (unsigned i = 0; i < FLW_BULLETIN_STAGES; i++) {
+        if (pool->stage_count[i] == 0) {
             continue;
         }
-        snprintf(part, sizeof part, " %s %s ", flw_bulletin_rungs[i],
-                 flw_format_count(pool->rung_count[i], text));
+        snprintf(part, sizeof part, " %s %s ", flw_bulletin_stages[i],
+                 flw_format_count(pool->stage_count[i], text));
         if (strlen(line) + strlen(part) > width) {
             add_line(page, FLW_TOP_PLAIN, "%s", line);
             snprintf(line, sizeof line, "         ");

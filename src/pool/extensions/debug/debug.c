@@ -12,7 +12,7 @@
 #include "pool/streams/current.h"
 #include "pool/streams/uses.h"
 
-#define LENT_PATTERN 0xA5A5A5A5u /* and its complement, on alternate lends */
+#define FILL_PATTERN 0xA5A5A5A5u /* and its complement, on alternate lends */
 
 /* ---- writing (driver calls inside a section) */
 
@@ -66,16 +66,16 @@ static CUresult fill_new(struct flw_pool *pool, struct flw_guard *guard, uint32_
         return CUDA_SUCCESS;
     }
     flw_lock_acquire(&debug->lock);
-    bool is_odd = (++debug->lend_count & 1) != 0;
+    bool is_odd = (++debug->fill_count & 1) != 0;
     flw_lock_release(&debug->lock);
-    return fill32(pool, guard->user, guard->size_bytes, is_odd ? LENT_PATTERN : ~LENT_PATTERN,
+    return fill32(pool, guard->user, guard->size_bytes, is_odd ? FILL_PATTERN : ~FILL_PATTERN,
                   stream);
 }
 
 /* ---- lend */
 
-static fallow_status lend_raw(struct flw_pool *pool, const fallow_request *request,
-                              fallow_stream stream, struct flw_guard *guard)
+static fallow_status allocate_raw(struct flw_pool *pool, const fallow_request *request,
+                                  fallow_stream stream, struct flw_guard *guard)
 {
     struct flw_debug *debug = pool->debug;
     fallow_request raw = *request;
@@ -109,7 +109,7 @@ static fallow_status alloc(struct flw_pool *pool, const fallow_request *request,
     if (guard == NULL) {
         return FALLOW_OUT_OF_HOST_MEMORY;
     }
-    fallow_status status = lend_raw(pool, request, stream, guard);
+    fallow_status status = allocate_raw(pool, request, stream, guard);
     if (status != FALLOW_OK) {
         flw_guard_drop(debug, guard);
         return status;
@@ -160,21 +160,21 @@ static bool order_after_fill(struct flw_pool *pool, const struct flw_guard *guar
         return true;
     }
     flw_lock_acquire(&heap->lock);
-    struct flw_domain *lender = heap->domains[guard->domain];
-    bool is_there = lender->ops == &flw_order_stream && lender->id == guard->stream_id;
-    bool can_record = is_there && lender->is_known && !lender->is_retired;
-    uint64_t ticket = flw_domain_stamp(lender);
+    struct flw_domain *origin = heap->domains[guard->domain];
+    bool is_there = origin->ops == &flw_order_stream && origin->id == guard->stream_id;
+    bool can_record = is_there && origin->is_known && !origin->is_retired;
+    uint64_t seq = flw_domain_free_seq(origin);
     if (can_record) {
-        flw_domain_want_fence(lender, 1);
+        flw_domain_want_fence(origin, 1);
     }
     flw_lock_release(&heap->lock);
     if (!is_there) {
         return true; /* gone, and complete */
     }
-    if (can_record && flw_domain_order_after(heap, taker, lender, ticket, true) == FALLOW_OK) {
+    if (can_record && flw_domain_order_after(heap, taker, origin, seq, true) == FALLOW_OK) {
         return true;
     }
-    flw_uses_announce(pool, guard->raw, lender->index);
+    flw_uses_announce(pool, guard->raw, origin->index);
     return false;
 }
 

@@ -107,13 +107,13 @@ bool flw_guard_view_raw(struct flw_pool *pool, uint64_t raw, struct flw_view *ou
 }
 
 void flw_guard_each(struct flw_pool *pool,
-                    void (*visit)(void *context, const struct flw_lent_block *block), void *context)
+                    void (*visit)(void *context, const struct flw_live_block *block), void *context)
 {
     struct flw_debug *debug = pool->debug;
     flw_lock_acquire(&debug->lock);
     for (unsigned i = 0; i < FLW_DEBUG_BUCKETS; i++) {
         for (const struct flw_guard *guard = debug->live[i]; guard != NULL; guard = guard->next) {
-            visit(context, &(struct flw_lent_block){.address = guard->user,
+            visit(context, &(struct flw_live_block){.address = guard->user,
                                                     .size_bytes = guard->size_bytes,
                                                     .usable_bytes = guard->size_bytes,
                                                     .stream_id = guard->stream_id,

@@ -59,7 +59,7 @@ struct flw_debug {
     unsigned char *ring_bytes;
     uint64_t ring_head, ring_tail;
     bool is_polling;
-    uint64_t lend_count;
+    uint64_t fill_count;
     uint64_t damaged_count, left_out_count;
 };
 
@@ -78,7 +78,7 @@ void flw_guard_drop(struct flw_debug *debug, struct flw_guard *guard);
 bool flw_guard_view(struct flw_pool *pool, uint64_t user, struct flw_view *out_view);
 bool flw_guard_view_raw(struct flw_pool *pool, uint64_t raw, struct flw_view *out_view);
 void flw_guard_each(struct flw_pool *pool,
-                    void (*visit)(void *context, const struct flw_lent_block *block),
+                    void (*visit)(void *context, const struct flw_live_block *block),
                     void *context);
 void flw_guard_read_stats(struct flw_pool *pool, fallow_stats *stats);
 /* A check was not to be had. */

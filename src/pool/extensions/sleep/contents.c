@@ -85,7 +85,7 @@ struct harvest {
 };
 
 /* Heap and uses lock. What lies in an exported handle stays where it is. */
-static void see(void *context, const struct flw_lent_block *block)
+static void see(void *context, const struct flw_live_block *block)
 {
     struct harvest *harvest = context;
     const struct flw_heap *heap = &harvest->pool->heap;

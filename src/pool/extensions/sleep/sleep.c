@@ -365,7 +365,7 @@ static fallow_status wake_up(struct flw_pool *pool)
         status = flw_heap_wake(heap);
     }
     if (status == FALLOW_OUT_OF_MEMORY) {
-        struct flw_need need = {.domain = heap->domains[FLW_NOBODY], .size_bytes = missing};
+        struct flw_need need = {.domain = heap->domains[FLW_UNOWNED], .size_bytes = missing};
         flw_oom_report_fill(pool, &need);
     }
     if (status != FALLOW_OK) {

@@ -4,8 +4,8 @@
  * one load and a branch.
  * Does not: know what is behind them: a block of the pool and one of the driver are the same here.
  */
-#ifndef FLW_PRELOAD_AUDIT_LEND_H
-#define FLW_PRELOAD_AUDIT_LEND_H
+#ifndef FLW_PRELOAD_AUDIT_ALLOC_H
+#define FLW_PRELOAD_AUDIT_ALLOC_H
 
 #include "driver/driver_types.h"
 #include "preload/audit/audit.h"
@@ -14,7 +14,7 @@
 static inline CUresult flw_audit_heed(CUresult result, const CUdeviceptr *pointer, uint64_t bytes)
 {
     if (result == CUDA_SUCCESS && pointer != NULL && flw_audit_is_on()) {
-        flw_audit_lend(*pointer, bytes);
+        flw_audit_alloc(*pointer, bytes);
     }
     return result;
 }
@@ -23,7 +23,7 @@ static inline CUresult flw_audit_heed(CUresult result, const CUdeviceptr *pointe
 static inline void flw_audit_forget(CUdeviceptr pointer)
 {
     if (flw_audit_is_on()) {
-        flw_audit_return(pointer);
+        flw_audit_free(pointer);
     }
 }
 

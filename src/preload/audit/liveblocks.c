@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "preload/audit/lentblocks.h"
+#include "preload/audit/liveblocks.h"
 
 #include "base/bits.h"
 
@@ -13,29 +13,29 @@ static uint32_t hash(uint64_t address)
     return (uint32_t)(address >> 8);
 }
 
-bool flw_lentblocks_init(struct flw_lentblocks *blocks)
+bool flw_liveblocks_init(struct flw_liveblocks *blocks)
 {
-    *blocks = (struct flw_lentblocks){0};
+    *blocks = (struct flw_liveblocks){0};
     if (!flw_meta_reserve(&blocks->memory, NODE_BYTES_MAX)) {
         return false;
     }
     blocks->nodes = flw_meta_extend(&blocks->memory, sizeof *blocks->nodes, 8);
     blocks->made_count = 1;
     if (blocks->nodes == NULL) {
-        flw_lentblocks_finish(blocks);
+        flw_liveblocks_finish(blocks);
         return false;
     }
     return true;
 }
 
-void flw_lentblocks_finish(struct flw_lentblocks *blocks)
+void flw_liveblocks_finish(struct flw_liveblocks *blocks)
 {
     flw_meta_release(&blocks->memory);
-    *blocks = (struct flw_lentblocks){0};
+    *blocks = (struct flw_liveblocks){0};
 }
 
 /* 0: no memory. */
-static uint32_t make_node(struct flw_lentblocks *blocks)
+static uint32_t make_node(struct flw_liveblocks *blocks)
 {
     uint32_t node = blocks->unused;
     if (node != 0) {
@@ -47,11 +47,11 @@ static uint32_t make_node(struct flw_lentblocks *blocks)
 }
 
 /* Below `address` to the left, the others to the right. */
-static void split(struct flw_lentblocks *blocks, uint32_t tree, uint64_t address,
+static void split(struct flw_liveblocks *blocks, uint32_t tree, uint64_t address,
                   uint32_t *out_left, uint32_t *out_right)
 {
     while (tree != 0) {
-        struct flw_lentblock *node = &blocks->nodes[tree];
+        struct flw_liveblock *node = &blocks->nodes[tree];
         if (node->begin < address) {
             *out_left = tree;
             out_left = &node->right;
@@ -67,12 +67,12 @@ static void split(struct flw_lentblocks *blocks, uint32_t tree, uint64_t address
 }
 
 /* All of `left` lies below all of `right`. */
-static uint32_t merge(struct flw_lentblocks *blocks, uint32_t left, uint32_t right)
+static uint32_t merge(struct flw_liveblocks *blocks, uint32_t left, uint32_t right)
 {
     uint32_t root = 0;
     uint32_t *place = &root;
     while (left != 0 && right != 0) {
-        struct flw_lentblock *low = &blocks->nodes[left], *high = &blocks->nodes[right];
+        struct flw_liveblock *low = &blocks->nodes[left], *high = &blocks->nodes[right];
         if (low->weight >= high->weight) {
             *place = left;
             place = &low->right;
@@ -88,7 +88,7 @@ static uint32_t merge(struct flw_lentblocks *blocks, uint32_t left, uint32_t rig
 }
 
 /* The last block that begins at or below the address; 0: none. */
-static uint32_t find_floor(const struct flw_lentblocks *blocks, uint64_t address)
+static uint32_t find_floor(const struct flw_liveblocks *blocks, uint64_t address)
 {
     uint32_t found = 0;
     for (uint32_t node = blocks->root; node != 0;) {
@@ -102,17 +102,17 @@ static uint32_t find_floor(const struct flw_lentblocks *blocks, uint64_t address
     return found;
 }
 
-struct flw_lentblock *flw_lentblocks_find(struct flw_lentblocks *blocks, uint64_t address)
+struct flw_liveblock *flw_liveblocks_find(struct flw_liveblocks *blocks, uint64_t address)
 {
     uint32_t node = find_floor(blocks, address);
     return node != 0 && address < blocks->nodes[node].end ? &blocks->nodes[node] : NULL;
 }
 
-void flw_lentblocks_remove(struct flw_lentblocks *blocks, uint64_t address)
+void flw_liveblocks_remove(struct flw_liveblocks *blocks, uint64_t address)
 {
     uint32_t *place = &blocks->root;
     while (*place != 0 && blocks->nodes[*place].begin != address) {
-        struct flw_lentblock *node = &blocks->nodes[*place];
+        struct flw_liveblock *node = &blocks->nodes[*place];
         place = node->begin < address ? &node->right : &node->left;
     }
     uint32_t node = *place;
@@ -124,18 +124,18 @@ void flw_lentblocks_remove(struct flw_lentblocks *blocks, uint64_t address)
     }
 }
 
-static void remove_overlapping(struct flw_lentblocks *blocks, uint64_t begin, uint64_t end)
+static void remove_overlapping(struct flw_liveblocks *blocks, uint64_t begin, uint64_t end)
 {
     for (;;) {
         uint32_t node = find_floor(blocks, end - 1);
         if (node == 0 || blocks->nodes[node].end <= begin) {
             return;
         }
-        flw_lentblocks_remove(blocks, blocks->nodes[node].begin);
+        flw_liveblocks_remove(blocks, blocks->nodes[node].begin);
     }
 }
 
-bool flw_lentblocks_add(struct flw_lentblocks *blocks, uint64_t address, uint64_t bytes)
+bool flw_liveblocks_add(struct flw_liveblocks *blocks, uint64_t address, uint64_t bytes)
 {
     if (bytes == 0 || bytes > UINT64_MAX - address) {
         return false;
@@ -145,7 +145,7 @@ bool flw_lentblocks_add(struct flw_lentblocks *blocks, uint64_t address, uint64_
     if (node == 0) {
         return false;
     }
-    blocks->nodes[node] = (struct flw_lentblock){
+    blocks->nodes[node] = (struct flw_liveblock){
         .begin = address, .end = address + bytes, .epoch = blocks->epoch, .weight = hash(address)};
     uint32_t left, right;
     split(blocks, blocks->root, address, &left, &right);
@@ -154,21 +154,21 @@ bool flw_lentblocks_add(struct flw_lentblocks *blocks, uint64_t address, uint64_
     return true;
 }
 
-void flw_lentblocks_touch_all(struct flw_lentblocks *blocks)
+void flw_liveblocks_touch_all(struct flw_liveblocks *blocks)
 {
     blocks->epoch++;
 }
 
-bool flw_lentblock_is_touched(const struct flw_lentblocks *blocks,
-                              const struct flw_lentblock *block)
+bool flw_liveblock_is_touched(const struct flw_liveblocks *blocks,
+                              const struct flw_liveblock *block)
 {
     return block->is_touched || block->epoch != blocks->epoch;
 }
 
-bool flw_lentblock_is_fresh(const struct flw_lentblocks *blocks, const struct flw_lentblock *block,
+bool flw_liveblock_is_fresh(const struct flw_liveblocks *blocks, const struct flw_liveblock *block,
                             uint64_t begin, uint64_t end)
 {
-    if (flw_lentblock_is_touched(blocks, block)) {
+    if (flw_liveblock_is_touched(blocks, block)) {
         return false;
     }
     for (unsigned i = 0; i < block->fill_count; i++) {
@@ -179,25 +179,25 @@ bool flw_lentblock_is_fresh(const struct flw_lentblocks *blocks, const struct fl
     return true;
 }
 
-void flw_lentblock_fill(struct flw_lentblock *block, uint64_t begin, uint64_t end)
+void flw_liveblock_fill(struct flw_liveblock *block, uint64_t begin, uint64_t end)
 {
     for (unsigned i = 0; i < block->fill_count; i++) {
         struct flw_stretch *fill = &block->fills[i];
         if (begin <= fill->end && fill->begin <= end) { /* joined; may meet another one */
             struct flw_stretch joined = {flw_min(begin, fill->begin), flw_max(end, fill->end)};
             *fill = block->fills[--block->fill_count];
-            flw_lentblock_fill(block, joined.begin, joined.end);
+            flw_liveblock_fill(block, joined.begin, joined.end);
             return;
         }
     }
-    if (block->fill_count == FLW_LENTBLOCK_FILLS) {
+    if (block->fill_count == FLW_LIVEBLOCK_FILLS) {
         block->is_touched = true;
         return;
     }
     block->fills[block->fill_count++] = (struct flw_stretch){begin, end};
 }
 
-static bool is_block_valid(const struct flw_lentblock *block)
+static bool is_block_valid(const struct flw_liveblock *block)
 {
     for (unsigned i = 0; i < block->fill_count; i++) {
         const struct flw_stretch *fill = &block->fills[i];
@@ -210,17 +210,17 @@ static bool is_block_valid(const struct flw_lentblock *block)
             }
         }
     }
-    return block->begin < block->end && block->fill_count <= FLW_LENTBLOCK_FILLS;
+    return block->begin < block->end && block->fill_count <= FLW_LIVEBLOCK_FILLS;
 }
 
 /* In order: each begins where the one before it has ended or later. */
-static bool is_tree_valid(const struct flw_lentblocks *blocks, uint32_t tree, uint64_t *end,
+static bool is_tree_valid(const struct flw_liveblocks *blocks, uint32_t tree, uint64_t *end,
                           uint64_t *count)
 {
     if (tree == 0) {
         return true;
     }
-    const struct flw_lentblock *node = &blocks->nodes[tree];
+    const struct flw_liveblock *node = &blocks->nodes[tree];
     if ((node->left != 0 && blocks->nodes[node->left].weight > node->weight) ||
         (node->right != 0 && blocks->nodes[node->right].weight > node->weight) ||
         !is_tree_valid(blocks, node->left, end, count) || node->begin < *end ||
@@ -232,7 +232,7 @@ static bool is_tree_valid(const struct flw_lentblocks *blocks, uint32_t tree, ui
     return is_tree_valid(blocks, node->right, end, count);
 }
 
-bool flw_lentblocks_is_valid(const struct flw_lentblocks *blocks)
+bool flw_liveblocks_is_valid(const struct flw_liveblocks *blocks)
 {
     uint64_t end = 0, count = 0;
     return is_tree_valid(blocks, blocks->root, &end, &count) && count == blocks->count;

@@ -33,7 +33,7 @@ static void return_chain(struct flw_hostpool *pool, struct flw_hostblock *chain)
 static void retire_block(struct flw_hostpool *pool, struct flw_hostblock *block,
                          struct flw_hostblock **chain)
 {
-    pool->pending_bytes -= block->bytes;
+    pool->deferred_bytes -= block->bytes;
     flw_blocks_remove(&pool->blocks, block);
     if (block->is_small) {
         block->next = *chain;
@@ -54,7 +54,7 @@ static struct flw_hostuse *settle(struct flw_hostpool *pool, struct flw_hostuse 
         struct flw_hostblock *block = use->block;
         uses = use->next;
         flw_blocks_drop_use(&pool->blocks, use);
-        if (--block->awaits == 0 && !block->is_lent) {
+        if (--block->awaits == 0 && !block->is_live) {
             retire_block(pool, block, chain);
         }
     }
@@ -100,11 +100,11 @@ static fallow_status refuse_stream(struct flw_hostpool *pool, const char *call,
 }
 
 /* lock. From live to deferred; its announced uses begin to count. */
-static void begin_pending(struct flw_hostpool *pool, struct flw_hostblock *block)
+static void defer(struct flw_hostpool *pool, struct flw_hostblock *block)
 {
-    block->is_lent = false;
+    block->is_live = false;
     pool->requested_bytes -= block->bytes;
-    pool->pending_bytes += block->bytes;
+    pool->deferred_bytes += block->bytes;
     pool->live_count--;
     pool->free_count++;
     while (block->announced != NULL) {
@@ -131,7 +131,7 @@ static struct flw_hostblock *find_both(struct flw_hostpool *pool, const char *ca
         return NULL;
     }
     struct flw_hostblock *block = flw_blocks_find(&pool->blocks, ptr);
-    if (block != NULL && block->is_lent) {
+    if (block != NULL && block->is_live) {
         return block;
     }
     flw_lock_release(&pool->lock);
@@ -148,7 +148,7 @@ static fallow_status take_back(struct flw_hostpool *pool, void *ptr, fallow_stre
     if (block == NULL) {
         return status;
     }
-    begin_pending(pool, block);
+    defer(pool, block);
     flw_fences_add(pool, stream, &block->own);
     bool is_due = flw_fences_is_due(stream);
     flw_lock_release(&pool->lock);
@@ -189,16 +189,16 @@ fallow_status fallow_host_free_idle(fallow_host *host, void *ptr)
     }
     flw_lock_acquire(&pool->lock);
     struct flw_hostblock *block = flw_blocks_find(&pool->blocks, ptr);
-    bool is_lent = block != NULL && block->is_lent;
-    if (is_lent) {
-        begin_pending(pool, block);
+    bool is_live = block != NULL && block->is_live;
+    if (is_live) {
+        defer(pool, block);
         if (block->awaits == 0) {
             retire_block(pool, block, &chain);
         }
     }
     flw_lock_release(&pool->lock);
     return_chain(pool, chain);
-    return is_lent ? FALLOW_OK : refuse_pointer(pool, "fallow_host_free_idle", ptr);
+    return is_live ? FALLOW_OK : refuse_pointer(pool, "fallow_host_free_idle", ptr);
 }
 
 /* ---- uses, streams */

@@ -60,7 +60,7 @@ static void begin_world(const flw_sim_config *config)
 }
 
 /* One block of every kind, each of another size, returned in the order in which they came. */
-static void lend_kinds(uint64_t number)
+static void alloc_kinds(uint64_t number)
 {
     CUdeviceptr blocks[6];
     CUmemoryPool pool;
@@ -101,7 +101,7 @@ static void misuse(uint64_t number)
 }
 
 /* Device 1 allocates, then device 0; both are returned while device 0 is current. */
-static void lend_on_two(uint64_t number)
+static void alloc_on_two(uint64_t number)
 {
     CUdeviceptr blocks[2];
     (void)number;
@@ -114,7 +114,7 @@ static void lend_on_two(uint64_t number)
     OK(cuMemFree_v2(blocks[1]));
 }
 
-static void lend_many(uint64_t number)
+static void alloc_many(uint64_t number)
 {
     static CUdeviceptr blocks[64];
     for (uint64_t i = 0; i < number; i++) {
@@ -128,29 +128,29 @@ static void lend_many(uint64_t number)
 
 #define STILL_NS 999999999
 
-/* Waits until the file LENDER_FILE has something in it and grows no more, does a little more and dies. */
-static void lend_and_die(uint64_t number)
+/* Waits until the file ALLOC_CLIENT_FILE has something in it and grows no more, does a little more and dies. */
+static void alloc_and_die(uint64_t number)
 {
     struct stat facts = {0};
-    const char *path = getenv("LENDER_FILE");
-    lend_many(number);
+    const char *path = getenv("ALLOC_CLIENT_FILE");
+    alloc_many(number);
     for (off_t before = -1; path != NULL && (facts.st_size < 2000 || facts.st_size != before);) {
         before = facts.st_size;
         nanosleep(&(struct timespec){.tv_nsec = STILL_NS}, NULL);
         failures += stat(path, &facts) != 0;
     }
-    lend_many(10);
+    alloc_many(10);
     (void)kill(getpid(), SIGKILL);
 }
 
-static void lend_and_leave(uint64_t number)
+static void alloc_and_leave(uint64_t number)
 {
-    lend_many(number);
+    alloc_many(number);
     _exit(0);
 }
 
 /* A child of a process that has used the driver can do nothing with it. */
-static void lend_beside_child(uint64_t number)
+static void alloc_beside_child(uint64_t number)
 {
     CUdeviceptr block;
     int status;
@@ -216,7 +216,7 @@ static void time_pairs(uint64_t number)
 }
 
 /* A context ends, and what it had allocated with it; another one allocates. */
-static void lend_around_reset(uint64_t number)
+static void alloc_around_reset(uint64_t number)
 {
     CUdeviceptr block = 0;
     for (uint64_t i = 0; i < number; i++) {
@@ -233,12 +233,12 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(uint64_t number);
-    } scenarios[] = {{"kinds", lend_kinds},        {"misuse", misuse},
-                     {"two", lend_on_two},         {"many", lend_many},
-                     {"die", lend_and_die},        {"leave", lend_and_leave},
-                     {"fork", lend_beside_child},  {"unwritten", read_unwritten},
+    } scenarios[] = {{"kinds", alloc_kinds},       {"misuse", misuse},
+                     {"two", alloc_on_two},        {"many", alloc_many},
+                     {"die", alloc_and_die},       {"leave", alloc_and_leave},
+                     {"fork", alloc_beside_child}, {"unwritten", read_unwritten},
                      {"written", write_then_read}, {"time", time_pairs},
-                     {"reset", lend_around_reset}};
+                     {"reset", alloc_around_reset}};
     uint64_t number = argc > 2 ? strtoull(argv[2], NULL, 10) : MANY;
     for (size_t i = 0; argc > 1 && i < sizeof scenarios / sizeof *scenarios; i++) {
         if (strcmp(argv[1], scenarios[i].name) == 0) {

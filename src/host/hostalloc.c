@@ -93,7 +93,7 @@ static void *take(struct flw_hostpool *pool, const struct need *need, fallow_sta
 /* lock. The most that may be pinned without giving anything back first. */
 static uint64_t budget_of(struct flw_hostpool *pool, const struct need *need)
 {
-    uint64_t used = pool->requested_bytes + pool->pending_bytes + need->bytes;
+    uint64_t used = pool->requested_bytes + pool->deferred_bytes + need->bytes;
     if (used > pool->peak_used_bytes) {
         pool->peak_used_bytes = used;
     }
@@ -184,7 +184,7 @@ static fallow_status release_one(struct flw_hostpool *pool, uint64_t *out_bytes)
     bool is_inside = flw_pin_enter(&pool->pin, &section, NULL);
     CUresult result = section.refusal;
     if (is_inside) {
-        result = flw_pin_give_back(&pool->pin, chunk);
+        result = flw_pin_release(&pool->pin, chunk);
         flw_pin_leave(&pool->pin, &section);
         flw_pin_heed(&pool->pin, result, "cuMemFreeHost");
     }
@@ -262,14 +262,14 @@ static bool grow_to_limit(struct flw_hostpool *pool, struct need *need)
 
 static void *climb(struct flw_hostpool *pool, struct need *need, fallow_status *status)
 {
-    static bool (*const rungs[])(struct flw_hostpool *, struct need *) = {
+    static bool (*const stages[])(struct flw_hostpool *, struct need *) = {
         poll_fences, flush_smalls, grow_in_budget, make_room, grow_in_budget, grow_to_limit};
     struct flw_pin_section section;
     void *base = take(pool, need, status);
     flw_pin_hold(&pool->pin, &section);
-    for (size_t i = 0; base == NULL && *status == FALLOW_OK && i < sizeof rungs / sizeof *rungs;
+    for (size_t i = 0; base == NULL && *status == FALLOW_OK && i < sizeof stages / sizeof *stages;
          i++) {
-        if (rungs[i](pool, need)) {
+        if (stages[i](pool, need)) {
             base = take(pool, need, status);
         }
     }
@@ -285,9 +285,9 @@ static void *climb(struct flw_hostpool *pool, struct need *need, fallow_status *
 }
 
 /* lock. Has anything been reclaimed since? */
-static bool is_less_pending(struct flw_hostpool *pool, void *context)
+static bool is_less_deferred(struct flw_hostpool *pool, void *context)
 {
-    return pool->pending_bytes < *(uint64_t *)context;
+    return pool->deferred_bytes < *(uint64_t *)context;
 }
 
 static fallow_status refuse_need(struct flw_hostpool *pool, const struct need *need)
@@ -311,14 +311,14 @@ static fallow_status refuse_need(struct flw_hostpool *pool, const struct need *n
         pool, FALLOW_OUT_OF_PINNED_MEMORY,
         "no pinned memory for %llu bytes: %llu allocated, %llu wait for copies, %llu pinned of %llu; %s%s",
         (unsigned long long)need->bytes, (unsigned long long)stats.requested_bytes,
-        (unsigned long long)stats.pending_bytes, (unsigned long long)stats.reserved_bytes,
+        (unsigned long long)stats.deferred_bytes, (unsigned long long)stats.reserved_bytes,
         (unsigned long long)stats.limit_bytes,
         is_driver ? "free blocks, or give the machine more memory; the driver answered "
                   : "free blocks, or raise limit_bytes",
         is_driver ? flw_pin_error_name(&pool->pin, need->refusal) : "");
 }
 
-static fallow_status lend(struct flw_hostpool *pool, uint64_t bytes, void **out_ptr)
+static fallow_status allocate(struct flw_hostpool *pool, uint64_t bytes, void **out_ptr)
 {
     struct need need = need_of(pool, bytes);
     fallow_status status = FALLOW_OK;
@@ -333,15 +333,15 @@ static fallow_status lend(struct flw_hostpool *pool, uint64_t bytes, void **out_
             break;
         }
         flw_lock_acquire(&pool->lock);
-        uint64_t pending = pool->pending_bytes;
+        uint64_t deferred = pool->deferred_bytes;
         flw_lock_release(&pool->lock);
         uint64_t now_ns = flw_clock_fine_ns();
         if (deadline_ns == 0) {
             deadline_ns =
                 pool->config.wait_ms != UINT32_MAX ? now_ns + pool->config.wait_ms * 1000000ull : 1;
         }
-        if (pending == 0 || bytes > pool->limit_bytes || now_ns >= deadline_ns ||
-            flw_fences_wait(pool, deadline_ns, is_less_pending, &pending) != FALLOW_OK) {
+        if (deferred == 0 || bytes > pool->limit_bytes || now_ns >= deadline_ns ||
+            flw_fences_wait(pool, deadline_ns, is_less_deferred, &deferred) != FALLOW_OK) {
             return flw_pin_is_lost(&pool->pin) ? flw_hostpool_refuse_lost(pool)
                                                : refuse_need(pool, &need);
         }
@@ -376,7 +376,7 @@ fallow_status fallow_host_alloc(fallow_host *host, size_t size_bytes, void **out
     if (flw_pin_is_lost(&pool->pin)) {
         return flw_hostpool_refuse_lost(pool);
     }
-    fallow_status status = lend(pool, size_bytes, out_ptr);
+    fallow_status status = allocate(pool, size_bytes, out_ptr);
     errno = saved;
     return status;
 }

@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-#include "preload/audit/lentblocks.h"
+#include "preload/audit/liveblocks.h"
 
 #define BASE         0x7f0000000000ull
 #define MODEL_BLOCKS 64
@@ -47,29 +47,29 @@ static void blocks_are_found_by_any_address_inside_as_in_a_plain_list(void **sta
 {
     (void)state;
     uint64_t seed = flw_test_seed("audit blocks");
-    struct flw_lentblocks blocks;
+    struct flw_liveblocks blocks;
     struct model model[MODEL_BLOCKS] = {0};
-    assert_true(flw_lentblocks_init(&blocks));
+    assert_true(flw_liveblocks_init(&blocks));
     for (int step = 0; step < 20000; step++) {
         uint64_t address = 4096 + flw_test_random(&seed) % 3000;
         uint64_t bytes = 50 + flw_test_random(&seed) % 200;
-        struct flw_lentblock *found = flw_lentblocks_find(&blocks, address);
+        struct flw_liveblock *found = flw_liveblocks_find(&blocks, address);
         struct model *expected = model_find(model, address);
         assert_int_equal(found != NULL, expected != NULL);
         if (expected != NULL && found != NULL) {
             assert_true(found->begin == expected->begin && found->end == expected->end);
-            assert_int_equal(flw_lentblock_is_touched(&blocks, found), expected->is_touched);
+            assert_int_equal(flw_liveblock_is_touched(&blocks, found), expected->is_touched);
         }
         switch (flw_test_random(&seed) % 8) {
         case 0:
-            flw_lentblocks_touch_all(&blocks);
+            flw_liveblocks_touch_all(&blocks);
             for (int i = 0; i < MODEL_BLOCKS; i++) {
                 model[i].is_touched = true;
             }
             break;
         case 1:
         case 2:
-            flw_lentblocks_remove(&blocks, expected != NULL ? expected->begin : address);
+            flw_liveblocks_remove(&blocks, expected != NULL ? expected->begin : address);
             if (expected != NULL) {
                 *expected = (struct model){0};
             }
@@ -80,40 +80,40 @@ static void blocks_are_found_by_any_address_inside_as_in_a_plain_list(void **sta
             }
             break;
         default:
-            assert_true(flw_lentblocks_add(&blocks, address, bytes));
+            assert_true(flw_liveblocks_add(&blocks, address, bytes));
             model_add(model, address, address + bytes);
         }
         if (step % 100 == 0) {
-            assert_true(flw_lentblocks_is_valid(&blocks));
+            assert_true(flw_liveblocks_is_valid(&blocks));
         }
     }
-    assert_false(flw_lentblocks_add(&blocks, BASE, 0));
-    assert_false(flw_lentblocks_add(&blocks, UINT64_MAX - 3, 8));
-    flw_lentblocks_finish(&blocks);
+    assert_false(flw_liveblocks_add(&blocks, BASE, 0));
+    assert_false(flw_liveblocks_add(&blocks, UINT64_MAX - 3, 8));
+    flw_liveblocks_finish(&blocks);
 }
 
 static void filled_stretches_join_and_too_many_count_as_a_touch(void **state)
 {
     (void)state;
-    struct flw_lentblocks blocks;
-    assert_true(flw_lentblocks_init(&blocks));
-    assert_true(flw_lentblocks_add(&blocks, BASE, 1000));
-    struct flw_lentblock *block = flw_lentblocks_find(&blocks, BASE + 999);
-    flw_lentblock_fill(block, BASE, BASE + 100);
-    flw_lentblock_fill(block, BASE + 200, BASE + 300);
+    struct flw_liveblocks blocks;
+    assert_true(flw_liveblocks_init(&blocks));
+    assert_true(flw_liveblocks_add(&blocks, BASE, 1000));
+    struct flw_liveblock *block = flw_liveblocks_find(&blocks, BASE + 999);
+    flw_liveblock_fill(block, BASE, BASE + 100);
+    flw_liveblock_fill(block, BASE + 200, BASE + 300);
     assert_int_equal(block->fill_count, 2);
-    assert_true(flw_lentblock_is_fresh(&blocks, block, BASE + 100, BASE + 200));
-    assert_false(flw_lentblock_is_fresh(&blocks, block, BASE + 99, BASE + 200));
-    assert_false(flw_lentblock_is_fresh(&blocks, block, BASE + 100, BASE + 201));
-    flw_lentblock_fill(block, BASE + 100, BASE + 200); /* meets both */
+    assert_true(flw_liveblock_is_fresh(&blocks, block, BASE + 100, BASE + 200));
+    assert_false(flw_liveblock_is_fresh(&blocks, block, BASE + 99, BASE + 200));
+    assert_false(flw_liveblock_is_fresh(&blocks, block, BASE + 100, BASE + 201));
+    flw_liveblock_fill(block, BASE + 100, BASE + 200); /* meets both */
     assert_int_equal(block->fill_count, 1);
-    assert_true(flw_lentblocks_is_valid(&blocks));
+    assert_true(flw_liveblocks_is_valid(&blocks));
     for (uint64_t i = 4; i < 10; i++) {
-        flw_lentblock_fill(block, BASE + 100 * i, BASE + 100 * i + 50);
+        flw_liveblock_fill(block, BASE + 100 * i, BASE + 100 * i + 50);
     }
-    assert_false(flw_lentblock_is_fresh(&blocks, block, BASE + 360, BASE + 370));
-    assert_true(flw_lentblocks_is_valid(&blocks));
-    flw_lentblocks_finish(&blocks);
+    assert_false(flw_liveblock_is_fresh(&blocks, block, BASE + 360, BASE + 370));
+    assert_true(flw_liveblocks_is_valid(&blocks));
+    flw_liveblocks_finish(&blocks);
 }
 
 int main(void)
