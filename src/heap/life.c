@@ -25,7 +25,7 @@ static uint64_t span_of_addresses(const struct flw_heap *heap)
     return heap->source.ops->remaps ? heap->range.bytes : 1ull << ADDRESS_BITS;
 }
 
-/* Batches, fences, pendings, handles, domains. */
+/* Batches, fences, deferred frees, handles, domains. */
 static uint64_t object_bytes(unsigned shrink)
 {
     return flw_max(OBJECT_ARENA_BYTES >> shrink, OBJECT_ARENA_LEAST);
@@ -267,7 +267,7 @@ static bool make_mixed(struct flw_heap *heap)
     return heap->mixed != NULL;
 }
 
-/* One order for all, that of the context, and the owner of the whole runs that are complete. */
+/* One order for all, that of the context, and the owner of the dedicated runs that are complete. */
 static bool make_context_order(struct flw_heap *heap)
 {
     bool can_record = heap->driver->cuCtxRecordEvent != NULL;
@@ -345,7 +345,7 @@ fallow_status flw_heap_init(struct flw_heap *heap, const struct flw_heap_config 
     if (!has_domains || (remaps && !make_address_run(heap))) {
         goto fail;
     }
-    unowned->completed = UINT64_MAX; /* what is nobody's is complete */
+    unowned->completed = UINT64_MAX; /* what is unowned is complete */
     flw_lock_acquire(&heap->lock);
     flw_heap_adopt_left(heap);
     flw_lock_release(&heap->lock);
@@ -368,7 +368,7 @@ static bool has_event(struct flw_heap *heap, const struct flw_fence *fence)
     return heap->driver->cuCtxGetId(fence->context, &id) == CUDA_SUCCESS && id == fence->context_id;
 }
 
-/* What one round of giving back was refused. */
+/* What one round of releasing was refused. */
 struct leftover {
     uint64_t bytes;
     uint32_t count; /* of calls */

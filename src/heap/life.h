@@ -5,9 +5,9 @@
  *
  * Tables are reserved for all that the device could hold; only what is used takes memory. Addresses cost
  * nothing, but where the process may map only so many (ulimit -v). Names of units and cells are as many as
- * the addresses that they cover. The tables whose size says how many blocks, free batches and notes there may
- * be are halved, there, until all of them together take a quarter of what the limit leaves, or are as small
- * as they can be. The rest is the program's.
+ * the addresses that they cover. The tables whose size says how many blocks, free batches and side
+ * records there may be are halved, there, until all of them together take a quarter of what the
+ * limit leaves, or are as small as they can be. The rest is the program's.
  */
 #ifndef FLW_HEAP_LIFE_H
 #define FLW_HEAP_LIFE_H
@@ -35,18 +35,18 @@ fallow_status flw_heap_init(struct flw_heap *heap, const struct flw_heap_config 
 /* calls. Everything back to the driver, which is asked again for what it refuses; the caller has waited for
  * the fences. False: it kept something, so many bytes of memory, or addresses or events alone. */
 bool flw_heap_release_all(struct flw_heap *heap, uint64_t *out_kept_bytes);
-/* The tables. `is_lost`: without giving back first. */
+/* The tables. `is_lost`: without releasing first. */
 void flw_heap_finish(struct flw_heap *heap, bool is_lost);
 
-/* Stops nobody: the caller holds the lock and knows that no growth is under way. NULL: valid, else
- * the sentence that is broken. */
+/* Stops no thread: the caller holds the lock and knows that no growth is under way. NULL: valid,
+ * else the sentence that is broken. */
 const char *flw_heap_broken_invariant(const struct flw_heap *heap);
 
 /* ---- tables */
 
 #define FLW_TABLE_SHRINK_MAX 12 /* from here on every table is as small as it can be */
 
-/* A pool's notes: announced uses, tags. */
+/* A pool's side records: announced uses, tags. */
 uint64_t flw_tables_side_record_bytes(unsigned shrink);
 
 /* The address space of the tables of a heap, which has its source and its range by now. */

@@ -14,18 +14,18 @@ static const char *check_indexes(const struct flw_heap *heap)
             return "an index of free runs disagrees with its runs";
         }
         if (i != FLW_UNOWNED && domain->ops != NULL && domain->completed >= domain->seq) {
-            return "a domain's completed ticket is not below its next";
+            return "a domain's completed sequence number is not below its next";
         }
         uint64_t last = domain->completed;
         for (const struct flw_fence *fence = domain->oldest; fence != NULL; fence = fence->next) {
             if (fence->seq <= last || fence->seq >= domain->seq) {
-                return "a fence's ticket is out of order";
+                return "a fence's sequence number is out of order";
             }
             last = fence->seq;
         }
         if (domain->ops == &flw_order_stream && !domain->is_known &&
             flw_domain_has_uncleared(domain)) {
-            return "a fence stands that nobody can clear";
+            return "a fence stands that cannot be cleared";
         }
     }
     return flw_run_index_is_valid(&heap->range.unmapped) ? NULL
@@ -52,7 +52,7 @@ struct totals {
     uint64_t slots;   /* of slabs, in counted batches */
 };
 
-/* Does the map lead from the beginning of each block of a live run to who lends it? */
+/* Does the map lead from the beginning of each block of a live run to who allocates it? */
 static bool is_found(const struct flw_heap *heap, const struct flw_span *run)
 {
     const struct flw_span *slab = run->u.run.slab;
@@ -138,7 +138,7 @@ static const char *check_pages(const struct flw_heap *heap, const struct flw_spa
         const struct flw_handle *handle = heap->page_handle[part->begin_unit / heap->page_units];
         if (!is_mapped || handle->begin_unit != part->begin_unit ||
             handle->unit_count != part->unit_count) {
-            return "a whole run is not all of one handle";
+            return "a dedicated run is not all of one handle";
         }
     }
     return NULL;

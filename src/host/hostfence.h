@@ -108,7 +108,7 @@ fallow_status flw_fences_record(struct flw_hostpool *pool, struct flw_hoststream
 /* Driver calls. Reclaims what is complete of one stream, of all (recording first). True: any. */
 bool flw_fences_poll(struct flw_hostpool *pool, struct flw_hoststream *stream);
 bool flw_fences_poll_all(struct flw_hostpool *pool);
-/* Driver calls. Polls until nothing is pending, `is_enough` says so (with the lock held; may be
+/* Driver calls. Polls until nothing is deferred, `is_enough` says so (with the lock held; may be
  * NULL), or the deadline (flw_clock_fine_ns; UINT64_MAX: none) is over: TIMEOUT. */
 fallow_status flw_fences_wait(struct flw_hostpool *pool, uint64_t deadline_ns,
                               bool (*is_enough)(struct flw_hostpool *pool, void *context),

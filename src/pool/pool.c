@@ -207,7 +207,7 @@ static struct flw_pool *new_pool(const fallow_pool_config *config)
     return pool;
 }
 
-/* What nobody who knows its context asks for: such a pool is reached by its handle. */
+/* What a caller that knows its context does not ask for: such a pool is reached by its handle. */
 #define NO_CONTEXT_ID UINT64_MAX
 
 /* From now on epochs of every pool cover this context. */
@@ -447,7 +447,7 @@ static void report_leaks(struct flw_pool *pool)
 {
     struct flw_pool_totals totals;
     uint64_t live = flw_pool_live(pool, &totals);
-    /* Of a lost device frees do nothing: what was given back since then cannot be told. */
+    /* Of a lost device frees do nothing: what was freed since then cannot be told. */
     if (totals.allocs != totals.frees && !flw_heap_is_lost(&pool->heap)) {
         flw_pool_log(pool, FALLOW_LOG_WARNING, "%llu blocks (%llu bytes) were never freed",
                      (unsigned long long)(totals.allocs - totals.frees), (unsigned long long)live);

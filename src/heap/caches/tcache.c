@@ -122,7 +122,7 @@ static void set_key(struct flw_tcache *cache, const void *key)
     __atomic_store_n(&cache->hot.key, key, __ATOMIC_RELEASE);
 }
 
-/* What nobody but the two ways of a hit compares with. */
+/* What only the two ways of a hit compare with. */
 static const void *own_key(const struct flw_tcache *cache)
 {
     if (!cache->is_open || cache->is_seized) {
@@ -180,7 +180,7 @@ void flw_tcache_set_open(struct flw_tcache *cache, bool is_open)
     set_key(cache, own_key(cache));
 }
 
-/* heap lock. Everything in the sets becomes free memory, each run at its own ticket. */
+/* heap lock. Everything in the sets becomes free memory, each run at its own sequence number. */
 static void put_sets(struct flw_heap *heap, struct flw_domain *domain, struct flw_run_set *sets,
                      uint64_t occupied)
 {
@@ -226,7 +226,7 @@ void flw_tcache_clear_runs(struct flw_tcache *cache, struct flw_heap *heap)
         (void)flush_runs(cache, heap);
         return;
     }
-    (void)empty_depot(heap); /* what nobody has come for joins its neighbours */
+    (void)empty_depot(heap); /* what no thread has come for joins its neighbours */
     depot->domain = cache->domain;
     depot->occupied = cache->occupied;
     for (uint64_t bits = cache->occupied; bits != 0; bits &= bits - 1) {
@@ -274,7 +274,7 @@ struct flw_span *flw_tcache_withdraw_run(struct flw_tcache *cache, struct flw_he
     return run;
 }
 
-/* All of them whole runs: one, too. */
+/* All of them dedicated runs: one, too. */
 static bool are_open_frees_of_one_class(const struct flw_tcache *cache)
 {
     uint32_t differ = 0;

@@ -12,13 +12,14 @@
  *      moved_out.
  *   2. Every slot of a bin has state FREE and is counted as out of its slab.
  *   3. run_bytes is the sum over the run sets; runs in them are LIVE to the heap. run_out_bytes -
- *      run_bytes are lent.
+ *      run_bytes are allocated.
  *   4. key is the pool's handle, or the cache's own address if it has a ring, or one of the two
  *      addresses after it in context order, only while is_open and not is_seized. It was poisoned, and
  *      the owner waited for, before is_open became false.
- *   5. Context order: bins and run sets hold nobody's memory, to be lent. What came back is in limbo,
- *      which lends nothing: free slots, counted as out of their slabs, and the slots of runs that are
- *      LIVE to the heap. They get the context's ticket when they go to the heap.
+ *   5. Context order: bins and run sets hold unowned memory, to be allocated. What was
+ *      freed is among the open frees, which serve nothing: free slots, counted as out of their
+ *      slabs, and the slots of runs that are LIVE to the heap. They get the context's sequence
+ *      number when they go to the heap.
  *
  * Synchronization: hot fields and bins by the owner between enter and leave while the key matches;
  * else, holding `lock`, by the owner or by whoever has seized the cache (pool/streams/seize.h).
@@ -37,16 +38,16 @@
 struct flw_bin {
     uint64_t count, capacity;
     uint64_t pops, moved_in, moved_out;
-    uint32_t seen_pushes; /* at its last refill: none since means that it only lends */
+    uint32_t seen_pushes; /* at its last refill: none since means that it only allocates */
     uint32_t seen_pops;   /* when it was last full: none since means that it only takes back */
     struct flw_slot *slots[];
 };
 
-/* What one thread has lent and taken back of one pool, over all its streams: so that the peak is
+/* What one thread has allocated and freed of one pool, over all its streams: so that the peak is
  * exact with one thread. Lives as long as the pool. Synchronization: written by its thread; read by
  * anyone. */
 struct flw_account {
-    int64_t requested_bytes;      /* lent minus returned since the last settlement */
+    int64_t requested_bytes;      /* allocated minus freed since the last settlement */
     int64_t peak_requested_bytes; /* its maximum since then */
     uintptr_t thread;
     struct flw_account *next;
@@ -64,7 +65,7 @@ struct flw_tcache_hot {
     uint64_t slots_mask;
     const uint16_t *bin_of_size; /* (size - 1) >> 8 -> byte offset of the class's bin */
     struct flw_account *account;
-    uint64_t stream_number; /* of the domain, as in a loan */
+    uint64_t stream_number; /* of the domain, as in `allocation` */
 };
 
 struct flw_pool;
@@ -83,14 +84,14 @@ struct flw_tcache {
     struct flw_domain *domain;
     struct flw_tcache *next, *prev; /* in the pool's list */
     uintptr_t thread;
-    bool is_open;   /* hits are allowed when nobody has seized it */
+    bool is_open;   /* hits are allowed when no thread has seized it */
     bool is_seized; /* one at a time has (pool/streams/seize.h) */
     struct flw_tcache *next_seized;
     struct flw_ring *ring;         /* of its thread in the pool's recording; NULL: not recorded */
     uint32_t recorded_stream;      /* its number there */
     bool is_detached;              /* pool NULL: in no list, its thread may drop it at any time */
     uint64_t misses;               /* allocations that were no hit */
-    uint64_t run_pops, run_pushes; /* lent and taken back through this cache */
+    uint64_t run_pops, run_pushes; /* allocated and freed through this cache */
     uint64_t run_out_bytes;        /* taken from the heap less put back; those in it included */
     uint64_t run_bytes, run_limit_bytes;
     /* frees of runs until a look whether a fence is worth recording, of how many (pool/calls/free.c) */
@@ -99,7 +100,7 @@ struct flw_tcache {
     uint64_t bin_bytes;       /* sum of capacity * size: the budget that bins have been given */
     uint64_t occupied;        /* bit i clear: run_sets[i] is empty */
     uint64_t context_id;      /* context order: of the pool; 0 elsewhere */
-    uint64_t dedicated_bytes; /* context order: heap.whole_bytes */
+    uint64_t dedicated_bytes; /* context order: heap.dedicated_bytes */
     uint64_t open_free_count;
     int64_t open_free_left_bytes; /* so much more, as requested, and it goes to the heap */
     _Alignas(64) struct flw_run_set run_sets[FLW_RUN_SETS];
@@ -140,25 +141,26 @@ void flw_tcache_bind(struct flw_tcache *cache, struct flw_heap *heap, struct flw
 bool flw_tcache_poison(struct flw_tcache *cache);
 void flw_tcache_await(struct flw_tcache *cache);
 void flw_tcache_release(struct flw_tcache *cache);
-/* lock. Let the owner in, or no more, from when nobody has seized the cache. To close one that is not
- * seized takes a barrier and a wait afterwards. */
+/* lock. Let the owner in, or no more, from when no thread has seized the cache. To close one that
+ * is not seized takes a barrier and a wait afterwards. */
 void flw_tcache_set_open(struct flw_tcache *cache, bool is_open);
 
-/* lock. Everything in it goes to its domain, stamped. True if there was anything. */
+/* lock. Everything in it goes to its domain, marked. True if there was anything. */
 bool flw_tcache_flush(struct flw_tcache *cache, struct flw_heap *heap);
-/* Whose memory it lends: in context order nobody's. */
+/* The domain whose memory the cache allocates: in context order FLW_UNOWNED. */
 static inline struct flw_domain *flw_tcache_allocs_of(const struct flw_tcache *cache,
                                                       const struct flw_heap *heap)
 {
     return FLW_UNLIKELY(cache->context_id != 0) ? heap->domains[FLW_UNOWNED] : cache->domain;
 }
 
-/* Owner, inside or under lock, or a drainer; heap lock. What is in limbo goes to its domain, stamped.
+/* Owner, inside or under lock, or a drainer; heap lock. The open frees go to their domain, marked.
  * True if there was anything. */
 bool flw_tcache_flush_open_frees(struct flw_tcache *cache, struct flw_heap *heap);
 
-/* Owner, inside or under lock; heap lock. No run is in it afterwards: where other threads share the
- * domain they go into the depot, for the one that lends what this one takes back; else to the heap.
+/* Owner, inside or under lock; heap lock. Moves all runs out of the cache: into the depot where
+ * other threads share the domain, for a thread that allocates what this one frees; else to the
+ * heap.
  */
 void flw_tcache_clear_runs(struct flw_tcache *cache, struct flw_heap *heap);
 /* The same. A run of the size out of the depot, NULL: none; more of them into the cache. */

@@ -17,7 +17,7 @@ struct entry {
 /* Kept at most an eighth full, so that a lookup nearly always looks once. */
 struct flw_thread {
     struct flw_switchboard board; /* first: flw_tls_board points at it */
-    struct entry *entries;        /* NULL: nobody's */
+    struct entry *entries;        /* NULL: no thread's */
     uint32_t count, shift;        /* 1 << (32 - shift) entries */
 };
 
@@ -96,7 +96,7 @@ static void insert(struct flw_thread *thread, const struct entry *entry)
     thread->count++;
 }
 
-/* Put every cache on the board with one multiplier; how many found their place taken. */
+/* Rebuild the switchboard with this hash multiplier. Returns the number of collisions. */
 static uint32_t fill_board(struct flw_thread *thread, uint64_t multiplier)
 {
     struct flw_switchboard *board = &thread->board;

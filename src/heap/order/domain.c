@@ -46,7 +46,7 @@ struct flw_domain *flw_domain_create(struct flw_heap *heap, const struct flw_ord
     struct flw_deferred *waiting = NULL;
     uint64_t seq = 1;
     if (domain != NULL) {
-        seq = domain->seq; /* stamps of the place's last owner stay complete */
+        seq = domain->seq; /* points of the place's last owner stay complete */
         waiting = domain->waiting;
     } else {
         domain = flw_meta_extend(&heap->objects.meta, sizeof *domain, FLW_LINE_PAIR);
@@ -97,7 +97,7 @@ struct flw_domain *flw_domain_next(struct flw_heap *heap, uint32_t *cursor)
 
 /* ---- completion */
 
-/* Memory that was the domain's and is covered by its completed ticket goes to nobody. */
+/* Memory that was the domain's and is covered by its completed number becomes unowned. */
 static void make_unowned(struct flw_heap *heap, struct flw_domain *domain)
 {
     struct flw_domain *unowned = heap->domains[FLW_UNOWNED];
@@ -108,7 +108,7 @@ static void make_unowned(struct flw_heap *heap, struct flw_domain *domain)
         if (run->u.run.seq > domain->completed + FLW_MUTANT(RUN_UNOWNED_EARLY)) {
             break;
         }
-        if (flw_run_is_dedicated(run)) { /* joins nothing; all there have ticket 0 */
+        if (flw_run_is_dedicated(run)) { /* joins nothing; all there have sequence number 0 */
             run->u.run.owner = heap->dedicated->index;
             flw_run_index_pass_oldest(&domain->runs, &heap->dedicated->runs, 0);
         } else {
@@ -313,7 +313,8 @@ void flw_domain_lose_quietly(struct flw_heap *heap, struct flw_domain *domain)
         atomic_fetch_sub_explicit(&heap->stream_count, 1, memory_order_relaxed);
         atomic_fetch_add_explicit(&heap->count.gone_streams, 1, memory_order_release);
     }
-    domain->cleared = domain->seq; /* nobody can ask it, and no capture outlives its streams */
+    domain->cleared = domain->seq; /* it cannot be asked any more, and no capture outlives its
+                                      streams */
     if (heap->mixed != NULL) {
         make_unowned(heap, domain); /* what it kept and is complete needs no synchronisation */
     }

@@ -15,7 +15,7 @@ struct flw_domain *flw_domain_create(struct flw_heap *heap, const struct flw_ord
 /* lock. The known stream domain of a handle (and id, where both are known); NULL. */
 struct flw_domain *flw_domain_find(const struct flw_heap *heap, CUstream stream);
 
-/* takes the lock. The next domain in use from *cursor on (begin with 0, nobody is left out); NULL
+/* takes the lock. The next domain in use from *cursor on (begin with 0, which is left out); NULL
  * at the end. What it says of itself may have changed when the caller looks. */
 struct flw_domain *flw_domain_next(struct flw_heap *heap, uint32_t *cursor);
 
@@ -27,15 +27,15 @@ void flw_domain_end_naming(struct flw_heap *heap, struct flw_domain *domain);
  * CAPTURING, INVALID_STREAM, DRIVER, DEVICE_LOST. */
 fallow_status flw_domain_ask_capture(struct flw_heap *heap, struct flw_domain *domain);
 
-/* lock. The domain has done everything up to ticket: its old memory becomes nobody's, and pendings that wait
- * for nothing else go to their owners. */
+/* lock. The domain has done everything up to `seq`: its old memory becomes unowned, and deferred
+ * frees that wait for nothing else go to their owners. */
 void flw_domain_complete(struct flw_heap *heap, struct flw_domain *domain, uint64_t seq);
 /* lock. The same for one of several, which are settled together. True: flw_heap_settle_deferred is to follow
  * the last of them. */
 FALLOW_NODISCARD bool flw_domain_complete_unsettled(struct flw_heap *heap,
                                                     struct flw_domain *domain, uint64_t seq);
-/* Pendings whose stamps are complete go to their owners. True if any did. Cost: one look a domain,
- * and those that may be done. */
+/* Deferred frees whose points are complete go to their owners. True if any did. Cost: one look a
+ * domain, and those that may be done. */
 bool flw_heap_settle_deferred(struct flw_heap *heap);
 
 /* lock. Free the place of a stream's domain that is forgotten and owns nothing any more. */

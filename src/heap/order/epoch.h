@@ -7,7 +7,7 @@
  *
  * An *epoch* is a fence of the domain in context order: one event a live context. It is complete when
  * all of them are. While a *capture* is open no epoch is closed and none is asked for, so that nothing
- * that was freed inside of it is lent again before its end.
+ * that was freed inside of it is allocated again before its end.
  *
  * Two locks of the system, neither taken with a ranked lock held: that of the captures is held over
  * the record and over the driver call that begins a capture, that of the contexts over records,
@@ -57,11 +57,11 @@ CUresult flw_epoch_ask_others(struct flw_heap *heap, const struct flw_fence *fen
 fallow_status flw_epoch_sync(struct flw_heap *heap);
 
 /* A synchronisation of the context that the caller is about to make covers what was freed before:
- * its ticket; 0: it covers nothing, since other contexts are alive. Takes the lock. */
+ * its sequence number; 0: it covers nothing, since other contexts are alive. Takes the lock. */
 uint64_t flw_epoch_begin_sync(struct flw_heap *heap);
 void flw_epoch_end_sync(struct flw_heap *heap, uint64_t seq);
 
-/* ---- after a fork: in the child nobody holds anything */
+/* ---- after a fork: in the child no thread holds anything */
 void flw_epoch_renew_locks(void);
 
 #endif

@@ -3,10 +3,10 @@
  * Owns: how fences are recorded. Does not: ask for them or wait for them (wait.c). The protocol, each step with
  * its reason:
  *
- *   stamp     under the lock, after the batch's last free, with the ticket read there: a fence that
- *             carries this ticket or a later one is recorded after the free was
- *   fence     t = ticket++ under the lock; record without it; publish (t, event) under it
- *   complete  the largest t seen complete covers every stamp up to it
+ *   mark      under the lock, after the batch's last free, with the sequence number read there: a
+ *             fence that carries this sequence number or a later one is recorded after the free was
+ *   fence     t = seq++ under the lock; record without it; publish (t, event) under it
+ *   complete  the largest t seen complete covers every point up to it
  *
  * A fence that is being queried or waited on without the lock is held by use_count: its event is
  * not recorded again before the last user is done.
@@ -152,7 +152,7 @@ bool flw_domain_can_fence(const struct flw_heap *heap, const struct flw_domain *
            (!domain->own_thread_only || domain->thread == flw_thread_token());
 }
 
-/* lock. From now on stamps are covered by a later fence. False: host memory. */
+/* lock. What is marked from now on is covered by a later fence. False: host memory. */
 static bool begin_fence(struct flw_heap *heap, struct flw_domain *domain, struct taken *taken)
 {
     taken->fence = flw_fence_new(heap, domain->context, domain->context_id);

@@ -11,9 +11,9 @@
 bool flw_domain_can_fence(const struct flw_heap *heap, const struct flw_domain *domain,
                           bool is_own);
 
-/* calls. Make an event cover every ticket so far. OK also when another thread is at it or nothing
- * was stamped since the last one. INVALID_STREAM: it is gone, the domain is now lost. WOULD_WAIT: not
- * now, or not by this thread. DRIVER: refused (domain.refuses_fences). */
+/* calls. Make an event cover every sequence number so far. OK also when another thread is at it or
+ * nothing was marked since the last one. INVALID_STREAM: it is gone, the domain is now lost.
+ * WOULD_WAIT: not now, or not by this thread. DRIVER: refused (domain.refuses_fences). */
 fallow_status flw_domain_fence(struct flw_heap *heap, struct flw_domain *domain);
 /* The same inside a call on the domain's own stream: where streams may die without notice, only then
  * is its handle good for a record. */
@@ -23,19 +23,19 @@ fallow_status flw_domain_fence_own(struct flw_heap *heap, struct flw_domain *dom
  * then, and WOULD_WAIT says so. */
 fallow_status flw_domain_clear(struct flw_heap *heap, struct flw_domain *domain);
 
-/* calls. Ask the newest fences of every domain; hand what is complete to nobody. True if anything
+/* calls. Ask the newest fences of every domain; make what is complete unowned. True if anything
  * completed. */
 bool flw_heap_poll(struct flw_heap *heap);
 
-/* calls. Wait on the host until `ticket` of the domain is complete; fences first if need be. */
+/* calls. Wait on the host until `seq` of the domain is complete; fences first if need be. */
 fallow_status flw_domain_wait(struct flw_heap *heap, struct flw_domain *domain, uint64_t seq,
                               uint64_t deadline_ns);
 
-/* calls. Order `taker` after ticket of `donor`, fencing it first if `may_record`. */
+/* calls. Order `taker` after `seq` of `donor`, fencing it first if `may_record`. */
 fallow_status flw_domain_order_after(struct flw_heap *heap, struct flw_domain *taker,
                                      struct flw_domain *donor, uint64_t seq, bool may_record);
 
-/* lock. Has the taker been ordered after that ticket of the donor's already? */
+/* lock. Has the taker been ordered after that sequence number of the donor's already? */
 bool flw_domain_is_after(const struct flw_domain *taker, const struct flw_domain *donor,
                          uint64_t seq);
 

@@ -45,8 +45,8 @@ static struct place *find(const struct flw_driver *driver, CUcontext context)
     return unused;
 }
 
-/* mutex. The place once nobody synchronises there. Who is cancelled ends after the call: here it would
- * take the mutex with it. */
+/* mutex. The place once no thread synchronises there. Who is cancelled ends after the call: here it
+ * would take the mutex with it. */
 static struct place *await(const struct flw_driver *driver, CUcontext context)
 {
     struct place *place = find(driver, context);
@@ -168,7 +168,7 @@ static CUresult sync_lost_foreign(struct flw_heap *heap)
     return result;
 }
 
-/* Alone in the context: the tickets are those of one synchronisation. */
+/* Alone in the context: the sequence numbers are those of one synchronisation. */
 static fallow_status sync_all(struct flw_heap *heap)
 {
     flw_lock_acquire(&heap->lock);
@@ -176,7 +176,7 @@ static fallow_status sync_all(struct flw_heap *heap)
         struct flw_domain *domain = heap->domains[i];
         bool is_covered = domain->ops != NULL && domain->ops != &flw_order_capture &&
                           domain != heap->withheld && (!domain->is_foreign || domain->is_lost);
-        /* What reaches a retired stream is stamped with its last fence's ticket: that one stays. */
+        /* What reaches a retired stream is marked with its last fence's number: that one stays. */
         domain->sync_seq = !is_covered ? 0 : domain->is_retired ? domain->seq - 1 : domain->seq++;
         domain->unfenced_bytes = is_covered ? 0 : domain->unfenced_bytes;
     }

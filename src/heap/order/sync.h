@@ -3,7 +3,7 @@
  * Owns: the synchronisation of a context. Some of it must not happen at once, whichever pools of the process
  * are at it: a synchronisation kills the captures of its context, and completes what it found when it began,
  * so two of them are one after the other, and neither begins while a capture is announced.
- * Does not: know of captures that nobody has announced, or of contexts beyond the first 64 (there
+ * Does not: know of unannounced captures, or of contexts beyond the first 64 (there
  * nothing is kept apart).
  *
  * flw_ctxsync_*: synchronization internal; a mutex of the system, taken last. No ranked lock is held by who

@@ -97,7 +97,7 @@ static bool is_refusal(CUresult result)
            !flw_result_is_capture_refusal(result);
 }
 
-/* lock. The fence's context has ended: its event is nobody's, like those that were kept for later. */
+/* lock. The fence's context has ended: its event is unused, like those that were kept for later. */
 static void forget_events(struct flw_heap *heap, struct flw_fence *fence)
 {
     fence->event = NULL;
@@ -123,8 +123,8 @@ static CUresult ask_event(struct flw_heap *heap, CUevent event, CUresult (*ask)(
     return result;
 }
 
-/* Query one fence. True: complete; the domain is told, and *settles says whether pendings are to be settled.
- * NULL: the domain is not told. */
+/* Query one fence. True: complete; the domain is told, and *settles says whether deferred frees are
+ * to be settled. NULL: the domain is not told. */
 static bool ask_fence(struct flw_heap *heap, struct flw_domain *domain, struct flw_fence *fence,
                       bool *settles)
 {
@@ -189,7 +189,7 @@ static bool clear_rest(struct flw_heap *heap, struct flw_domain *domain)
     return status == FALLOW_OK;
 }
 
-/* As many of the oldest, before that ticket's, as are done. True: any. */
+/* As many of the oldest, before that sequence number's, as are done. True: any. */
 static bool ask_oldest(struct flw_heap *heap, struct flw_domain *domain, uint64_t seq,
                        bool *settles)
 {
@@ -240,7 +240,7 @@ bool flw_heap_poll(struct flw_heap *heap)
     return any;
 }
 
-/* lock. The oldest published fence that covers ticket, held; NULL. */
+/* lock. The oldest published fence that covers `seq`, held; NULL. */
 static struct flw_fence *hold_fence(struct flw_domain *domain, uint64_t seq)
 {
     struct flw_fence *fence = domain->oldest;

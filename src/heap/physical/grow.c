@@ -149,8 +149,9 @@ static void publish_stock(struct flw_heap *heap, const struct stock *stock, uint
 }
 
 /* lock. After a growth that came to nothing: handles that the driver refused to unmap stay known where
- * they are, and nobody's before it does. Without host memory for that their stretch stays set aside until
- * the pool goes. The rest of the hole is address space again, the rest of the stock is left. */
+ * they are, and unowned before it does. Without host memory for that their stretch stays set aside
+ * until the pool goes. The rest of the hole is address space again, the rest of the stock is
+ * left. */
 static void keep_mapped(struct flw_heap *heap, struct stock *stock, struct flw_span *hole)
 {
     uint64_t unit = flw_run_begin(hole);
@@ -517,7 +518,7 @@ fallow_status flw_heap_grow(struct flw_heap *heap, const struct flw_grow_request
     struct flw_grow_request whole = *request;
     bool had_extra = false;
     *out_run = NULL;
-    if (whole.is_single_handle) { /* all of it: the rest would be lent to others */
+    if (whole.is_single_handle) { /* all of it: the rest would be allocated to others */
         whole.unit_count = (uint32_t)flw_align_up(whole.unit_count, heap->page_units);
     }
     fallow_status status = grow(heap, &whole, out_run, &had_extra);

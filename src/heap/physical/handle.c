@@ -76,12 +76,12 @@ void flw_segment_link(struct flw_heap *heap, struct flw_segment *segment, struct
     heap->segments.newest = segment;
 }
 
-/* ---- what nobody may get */
+/* ---- what is withheld */
 
 struct flw_domain *flw_heap_withheld(struct flw_heap *heap)
 {
     if (heap->withheld ==
-        NULL) { /* what comes to it is complete; it never is, so nobody gets that */
+        NULL) { /* what comes to it is complete; it never is, so no domain gets that */
         heap->withheld = flw_domain_create(heap, &flw_order_mixed, NULL, NULL, 0);
         if (heap->withheld != NULL) {
             heap->withheld->is_known = true;

@@ -25,7 +25,7 @@ void flw_heap_note_peak(struct flw_heap *heap);
 /* Among the others; in context order its units lead to the run, which is all of it. */
 void flw_segment_link(struct flw_heap *heap, struct flw_segment *segment, struct flw_span *run);
 
-/* ---- what nobody may get */
+/* ---- what is withheld */
 
 /* lock. The domain heap.withheld, made if it is not there. NULL: host memory. */
 struct flw_domain *flw_heap_withheld(struct flw_heap *heap);

@@ -23,12 +23,12 @@ struct flw_grow_request {
     uint64_t beyond_bytes; /* and so much more than is missing */
     uint32_t handle_types; /* exportable: one handle of its own */
     bool is_single_handle; /* a handle or segment of its own, all of it */
-    bool is_dedicated;     /* with is_single_handle, or in context order: a whole run */
+    bool is_dedicated;     /* with is_single_handle, or in context order: a dedicated run */
     bool is_exact;         /* no more than the need */
     bool insists;          /* the driver is asked, whatever it refused before */
 };
-/* lock; nobody else has the heap yet. What the probe could not take back is the heap's: to be unmapped, lent
- * or given back when the driver lets it. */
+/* lock; no other thread has the heap yet. What the probe could not take back is the heap's: to be
+ * unmapped, allocated or released when the driver lets it. */
 void flw_heap_adopt_left(struct flw_heap *heap);
 /* Make a mapped run: address space with the fewest missing pages, idle handles, new handles. Where the
  * driver has no memory for more than the need, it is asked for that alone.
@@ -45,17 +45,17 @@ bool flw_heap_spares(struct flw_heap *heap, uint64_t bytes);
 /* takes the lock. Things have changed: the next growth asks. */
 void flw_heap_forget_refusal(struct flw_heap *heap);
 
-/* ---- giving back */
+/* ---- releasing */
 
 /* Unmap complete, idle memory (oldest first) until want_bytes are idle handles, or back at the driver, where
- * they were whole runs' or exported; returns what was. What the driver refuses to unmap stays mapped, and
- * free. */
+ * they were dedicated runs' or exported; returns what was. What the driver refuses to unmap stays
+ * mapped, and free. */
 uint64_t flw_heap_unmap_idle(struct flw_heap *heap, uint64_t want_bytes);
-/* Give idle handles or segments back until reserved <= keep_bytes. Returns what was given back; what the
- * driver refuses stays the pool's. */
+/* Release idle handles or segments until reserved <= keep_bytes. Returns what was released; what
+ * the driver refuses stays the pool's. */
 uint64_t flw_heap_release_idle(struct flw_heap *heap, uint64_t keep_bytes);
-/* A LIVE whole run goes to the driver, now; nobody may use it any more. Where that is refused it is
- * withheld, whose domain there is. False: the device is lost. */
+/* A LIVE dedicated run goes to the driver, now; no work may use it any more. Where that is refused
+ * it is withheld, whose domain there is. False: the device is lost. */
 bool flw_heap_evict(struct flw_heap *heap, struct flw_span *run);
 /* calls. Handles that were exported and whose blocks are freed and complete go back; what the driver
  * refuses stays for the next time. */
@@ -63,9 +63,9 @@ void flw_heap_release_exported(struct flw_heap *heap);
 /* takes the lock. After a sleep: idle stretches that nothing is mapped behind become address space only. */
 void flw_heap_forget_idle(struct flw_heap *heap);
 
-/* ---- sleep. Nobody else gets, maps or gives back memory meanwhile; blocks may be freed. */
+/* ---- sleep. No other thread gets, maps or releases memory meanwhile; blocks may be freed. */
 
-/* Unmap and give back everything but what was exported; the addresses stay set aside. DRIVER: as
+/* Unmap and release everything but what was exported; the addresses stay set aside. DRIVER: as
  * before, contents too. ASLEEP: nor was that to be had; asleep with all of its memory, contents too. */
 fallow_status flw_heap_sleep(struct flw_heap *heap);
 /* In a driver section. Unmap all handles, those that were exported or not; addresses and handles stay. What

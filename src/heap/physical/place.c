@@ -177,7 +177,7 @@ struct flw_span *flw_place_settle(struct flw_heap *heap, const struct flw_placem
     }
     if (flw_run_begin(run) < place->begin) {
         rest = flw_run_split(heap, run, (uint32_t)(place->begin - flw_run_begin(run)));
-        if (rest == NULL) { /* it would begin too early: all of it is the taker's, or nobody's */
+        if (rest == NULL) { /* it would begin too early: all of it is the taker's, or unowned */
             uint32_t owner = front_owner != FLW_UNOWNED ? front_owner : back_owner;
             flw_heap_put_run_at_point(heap, owner, flw_max(front_seq, back_seq), run);
             return NULL;

@@ -166,7 +166,7 @@ static void cut_idle_shared(struct flw_heap *heap, uint64_t want_bytes, struct c
     }
 }
 
-/* lock. What is withheld; nobody's memory; where complete memory keeps its owner, then theirs. */
+/* lock. What is withheld; unowned memory; where complete memory keeps its owner, then theirs. */
 static void plan_cuts(struct flw_heap *heap, uint64_t want_bytes, struct cuts *cuts)
 {
     uint32_t unowned = FLW_MUTANT(UNMAPS_BUSY_HANDLE) ? heap->domain_end - 1 : FLW_UNOWNED;
@@ -193,7 +193,7 @@ static struct flw_handle *detach_handle(struct flw_heap *heap, const struct flw_
 }
 
 /* In a driver section. The handle is in no list; one that the driver does not take back is idle, exported
- * or not. What was given back. */
+ * or not. What was released. */
 static uint64_t release_handle(struct flw_heap *heap, struct flw_handle *handle)
 {
     uint64_t bytes = flw_handle_bytes(handle);
@@ -257,9 +257,9 @@ static void unmap_rows(struct flw_heap *heap, const struct cuts *cuts,
     }
 }
 
-/* In a driver section. What was exported goes back to the driver, and so does the handle of a whole run, whose
- * size nobody else wants, unless the driver may make no other; all else is idle then. What the driver refuses
- * to unmap is as free as before. */
+/* In a driver section. What was exported goes back to the driver, and so does the handle of a
+ * dedicated run, whose size nothing else wants, unless the driver may make no other; all else is
+ * idle then. What the driver refuses to unmap is as free as before. */
 static uint64_t unmap_cuts(struct flw_heap *heap, struct cuts *cuts)
 {
     bool is_unmapped[UNMAP_BATCH] = {false};
@@ -294,7 +294,8 @@ static uint64_t unmap_cuts(struct flw_heap *heap, struct cuts *cuts)
     return done_bytes;
 }
 
-/* *whole_count: of whole runs; *given_bytes: of what was unmapped, went back to the driver at once. */
+/* *whole_count: of dedicated runs; *given_bytes: of what was unmapped, went back to the driver at
+ * once. */
 static uint64_t unmap_idle(struct flw_heap *heap, uint64_t want_bytes, uint32_t *whole_count,
                            uint64_t *given_bytes)
 {
@@ -397,7 +398,7 @@ void flw_heap_release_exported(struct flw_heap *heap)
     flw_heap_leave_driver(heap, &section);
 }
 
-/* What was given back; 0: nothing idle. */
+/* What was released; 0: nothing idle. */
 static uint64_t release_one_handle(struct flw_heap *heap)
 {
     flw_lock_acquire(&heap->lock);
@@ -486,7 +487,8 @@ static uint64_t release_one_segment(struct flw_heap *heap)
     return run == NULL ? 0 : give_segment_back(heap, segment, run);
 }
 
-/* lock. The segment of a LIVE whole run, which is free memory from now on, set aside, and nobody's. */
+/* lock. The segment of a LIVE dedicated run, which is free memory from now on, set aside, and
+ * unowned. */
 static struct flw_segment *withhold_dedicated(struct flw_heap *heap, struct flw_span *run)
 {
     struct flw_segment *segment = heap->segments.newest;

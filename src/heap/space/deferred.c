@@ -2,8 +2,8 @@
 #include "heap/space/deferred.h"
 #include "base/mutant.h"
 
-/* Stamps of the next few domains. Those of now are later than those that had no room: safe, and
- * enough, since they are all met in the end. */
+/* Take the current point of the next few domains. A newer point than the one that
+ * we had no room to store is conservative: waiting for it covers the old one too. */
 static void sweep(struct flw_heap *heap, struct flw_deferred *deferred)
 {
     uint32_t room = sizeof deferred->points / sizeof *deferred->points;
@@ -34,8 +34,8 @@ static void drop_complete_points(const struct flw_heap *heap, struct flw_deferre
     }
 }
 
-/* What it waits for next; false: nothing. Nobody's queue is for what no ticket tells: it is looked
- * through every time. */
+/* What it waits for next; false: nothing. The queue of FLW_UNOWNED is for what no sequence number
+ * tells: it is looked through every time. */
 static bool find_await(struct flw_heap *heap, struct flw_deferred *deferred)
 {
     drop_complete_points(heap, deferred);
@@ -62,7 +62,7 @@ static bool find_await(struct flw_heap *heap, struct flw_deferred *deferred)
     return !is_ordered;
 }
 
-/* Tickets ascend in a queue; nearly always the newest comes last. */
+/* Sequence numbers ascend in a queue; nearly always the newest comes last. */
 static void enqueue(struct flw_heap *heap, struct flw_deferred *deferred)
 {
     struct flw_domain *domain = heap->domains[deferred->awaits.domain];

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: memory that more than its own stream orders: blocks with announced uses, runs of slabs that several
- * streams used. A pending waits in the queue of one domain at a time, for one ticket of it, so that what is not
- * complete costs nothing to leave alone. Does not: say who gets it (domain.h). All of it under the heap lock.
+ * streams used. A deferred free waits in the queue of one domain at a time, for one sequence number
+ * of it, so that what is not complete costs nothing to leave alone. Does not: say who gets it
+ * (domain.h). All of it under the heap lock.
  */
 #ifndef FLW_HEAP_SPACE_DEFERRED_H
 #define FLW_HEAP_SPACE_DEFERRED_H

@@ -28,7 +28,7 @@ void flw_run_arm_slot(struct flw_heap *heap, struct flw_span *run)
     flw_slot_set_word(slot, heap->map.base + run->base);
 }
 
-/* Of a FREE run; of one that is WHOLE. */
+/* Of a FREE run; of a DEDICATED one. */
 static struct flw_run_index *index_of(const struct flw_heap *heap, const struct flw_span *run)
 {
     return &heap->domains[run->u.run.owner]->runs;
@@ -85,7 +85,7 @@ static inline bool may_join(const struct flw_heap *heap, const struct flw_span *
         FLW_MUTANT(JOIN_ACROSS_OWNERS)) {
         return true;
     }
-    /* With one stream "nobody's" and "its own" are the same to it: keeping them apart only
+    /* With one stream unowned memory and its own are the same to it: keeping them apart only
      * splinters. */
     return heap->absorbs_unowned && neighbour->u.run.owner == FLW_UNOWNED &&
            flw_domain_is_stream(heap->domains[run->u.run.owner]);
@@ -118,8 +118,8 @@ static inline bool is_alike(const struct flw_run_part *run, const struct flw_run
     return other->state == FLW_RUN_FREE && other->owner == run->owner && other->seq == run->seq;
 }
 
-/* A free run goes into its owner's index with its neighbours. One that has the same stamp keeps its
- * place by age and only changes its size; anything else is the general join's. */
+/* A free run goes into its owner's index with its neighbours. One that has the same number keeps
+ * its place by age and only changes its size; anything else is the general join's. */
 static inline void index_joined(struct flw_heap *heap, struct flw_span *run)
 {
     struct flw_run_part *part = &run->u.run;
@@ -162,11 +162,12 @@ static inline void put_run_at_point(struct flw_heap *heap, struct flw_domain *do
     struct flw_run_part *part = &run->u.run;
     FLW_ASSERT(part->state != FLW_RUN_FREE && part->state != FLW_RUN_DEDICATED);
     uint32_t owner = domain->index;
-    if (seq <= domain->completed && !flw_domain_keeps(heap, domain)) { /* nobody's own too */
+    if (seq <= domain->completed && !flw_domain_keeps(heap, domain)) { /* what is unowned already,
+                                                                          too */
         owner = flw_run_is_dedicated(run) && heap->dedicated != NULL ? heap->dedicated->index
                                                                      : FLW_UNOWNED;
         seq = 0;
-    } else if (seq == domain->seq) { /* an open stamp: the next fence is wanted */
+    } else if (seq == domain->seq) { /* an open point: the next fence is wanted */
         atomic_fetch_add_explicit(&domain->unfenced_bytes, flw_run_bytes(run),
                                   memory_order_relaxed);
     }
@@ -200,7 +201,7 @@ void flw_heap_put_run_at(struct flw_heap *heap, struct flw_domain *domain, struc
     put_run_at_point(heap, domain, run->u.run.seq, run);
 }
 
-/* Exact fit of one's own, else the tighter of own and nobody's. */
+/* Exact fit of one's own, else the tighter of own and unowned. */
 static FLW_INLINE struct flw_span *find_run(const struct flw_heap *heap,
                                             const struct flw_domain *domain, uint32_t unit_count,
                                             uint32_t align_units)
@@ -294,7 +295,7 @@ static FLW_NOINLINE struct flw_span *cut_aligned(struct flw_heap *heap, struct f
     return cut_behind(heap, run, skip, unit_count);
 }
 
-/* A run that was cut is lent. */
+/* A run that was cut is allocated. */
 static FLW_INLINE struct flw_span *arm(struct flw_heap *heap, struct flw_span *run)
 {
     if (run == NULL) {
@@ -316,8 +317,8 @@ static FLW_INLINE struct flw_span *take_from(struct flw_heap *heap, struct flw_s
 /* ---- runs that are all of one handle */
 
 /* A handle that serves such a run serves no other: a small block in its rest would keep all of it in place,
- * which nothing that moves could use. So it is as large as the run, and little may be over when it is lent
- * again. Whoever wants something else has it given back and smaller ones created. */
+ * which nothing that moves could use. So it is as large as the run, and little may be over when it
+ * is allocated again. Whoever wants something else has it released and smaller ones created. */
 static uint32_t most_dedicated_units(uint32_t unit_count)
 {
     return unit_count + unit_count / 64;

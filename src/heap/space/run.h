@@ -1,32 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the life of runs: search, cut, join. See state.h for the invariants. Does not: get or give back memory.
- * All of it under the heap lock.
+ * Owns: the life of runs: search, cut, join. See state.h for the invariants. Does not: get or
+ * release memory. All of it under the heap lock.
  */
 #ifndef FLW_HEAP_SPACE_RUN_H
 #define FLW_HEAP_SPACE_RUN_H
 
 #include "heap/state/state.h"
 
-/* A free mapped run of the domain or nobody, cut to unit_count, LIVE; from dedicated_units on all of one
- * handle, of little more. NULL: none, or host memory. */
+/* A free mapped run, the domain's or unowned, cut to unit_count, LIVE; from dedicated_units on all
+ * of one handle, of little more. NULL: none, or host memory. */
 struct flw_span *flw_heap_take_run(struct flw_heap *heap, struct flw_domain *domain,
                                    uint32_t unit_count, uint32_t align_units);
 /* The same, however many: out of as many handles as it comes. */
 struct flw_span *flw_heap_take_divided(struct flw_heap *heap, struct flw_domain *domain,
                                        uint32_t unit_count, uint32_t align_units);
-/* A run of domain.wholes for so many units; NULL: none. */
+/* A run of domain.dedicated_runs for so many units; NULL: none. */
 struct flw_span *flw_heap_find_dedicated(const struct flw_heap *heap,
                                          const struct flw_run_index *dedicated_runs,
                                          uint32_t unit_count, uint32_t align_units);
 /* The same out of this free run, which is large enough. */
 struct flw_span *flw_heap_take_from(struct flw_heap *heap, struct flw_span *run,
                                     uint32_t unit_count, uint32_t align_units);
-/* A LIVE run becomes free memory of the domain, stamped now, and joins its neighbours. */
+/* A LIVE run becomes free memory of the domain, marked now, and joins its neighbours. */
 void flw_heap_put_run(struct flw_heap *heap, struct flw_domain *domain, struct flw_span *run);
-/* The same for a run that a cache kept: stamped with the ticket of its own free. */
+/* The same for a run that a cache kept: marked with the sequence number of its own free. */
 void flw_heap_put_run_at(struct flw_heap *heap, struct flw_domain *domain, struct flw_span *run);
-/* The same with a given stamp. */
+/* The same with a given point. */
 void flw_heap_put_run_at_point(struct flw_heap *heap, uint32_t owner, uint64_t seq,
                                struct flw_span *run);
 /* Cut a run in two at `unit_count` from its begin; the run keeps the front, the rest is returned
@@ -35,7 +35,7 @@ struct flw_span *flw_run_split(struct flw_heap *heap, struct flw_span *run, uint
 /* Join an unindexed run with free neighbours of the same owner and state; returns the run to index.
  */
 struct flw_span *flw_run_join(struct flw_heap *heap, struct flw_span *run);
-/* A stretch of addresses with one run: its edge, a header that is nobody's memory and stands left of
+/* A stretch of addresses with one run: its edge, a header that is no memory and stands left of
  * its first run and right of its last, so that every run has neighbours. */
 void flw_run_open_stretch(struct flw_span *edge, struct flw_span *run);
 /* It is part of a neighbour now: its own neighbours become each other's. */
@@ -62,14 +62,14 @@ static inline uint64_t flw_run_address(const struct flw_heap *heap, const struct
 {
     return heap->map.base + (uint64_t)run->u.run.begin_unit * FLW_UNIT_BYTES;
 }
-/* Set a LIVE run's slot to its address, free. (A whole run is known to the map for good.) */
+/* Set a LIVE run's slot to its address, free. (A dedicated run is known to the map for good.) */
 void flw_run_arm_slot(struct flw_heap *heap, struct flw_span *run);
-/* Context order: a complete whole run of unit_count to most_units, LIVE. NULL: none. */
+/* Context order: a complete dedicated run of unit_count to most_units, LIVE. NULL: none. */
 struct flw_span *flw_heap_take_dedicated(struct flw_heap *heap, uint32_t unit_count,
                                          uint32_t most_units);
-/* A LIVE whole run becomes free memory of the domain in context order, stamped now. */
+/* A LIVE dedicated run becomes free memory of the domain in context order, marked now. */
 void flw_heap_put_dedicated(struct flw_heap *heap, struct flw_domain *domain, struct flw_span *run);
-/* What is lent for a request of so many: an eighth more at most. */
+/* What is allocated for a request of so many: an eighth more at most. */
 static inline uint32_t flw_dedicated_most_units(uint32_t unit_count)
 {
     return unit_count + unit_count / 8;

@@ -353,7 +353,7 @@ bool flw_heap_adopt_slab(struct flw_heap *heap, struct flw_domain *domain, unsig
     part->run = run;
     part->capture = (uint16_t)domain->capture;
     part->domain = domain->index;
-    /* The run may come from the domain's own memory: then its stamp joins from the start. */
+    /* The run may come from the domain's own memory: then its point joins from the start. */
     part->points[0] = (struct flw_point){.domain = domain->index, .seq = run->u.run.seq};
     part->point_count = run->u.run.seq > domain->completed;
     slab->base = (uint64_t)run->u.run.begin_unit << FLW_UNIT_LOG2;
@@ -450,7 +450,7 @@ static void want_fences(struct flw_heap *heap, const struct flw_slab_part *part)
     }
 }
 
-/* The slab's run becomes free memory: of one domain, of nobody, or pending on several. */
+/* The slab's run becomes free memory: of one domain, unowned, or deferred on several. */
 static bool release_slab(struct flw_heap *heap, struct flw_span *slab)
 {
     struct flw_slab_part *part = &slab->u.slab;

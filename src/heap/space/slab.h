@@ -7,11 +7,11 @@
 
 #include "heap/state/state.h"
 
-/* Up to want free slots of a class for the domain: its own batches, nobody's, uncarved ones. Their
- * words are FREE. 0: none without a new slab. */
+/* Up to want free slots of a class for the domain: its own batches, unowned ones, uncarved ones.
+ * Their words are FREE. 0: none without a new slab. */
 uint32_t flw_heap_take_slots(struct flw_heap *heap, struct flw_domain *domain, unsigned class_index,
                              uint32_t want, struct flw_slot **out);
-/* Return slots, stamped now. */
+/* Put back slots, marked now. */
 void flw_heap_put_slots(struct flw_heap *heap, struct flw_domain *domain, unsigned class_index,
                         struct flw_slot *const *slots, uint32_t count);
 /* Make a slab of the class from a LIVE run; one that is no slab's size, or when the class has a
@@ -36,16 +36,16 @@ unsigned flw_heap_slab_step(const struct flw_domain *domain, unsigned class_inde
 struct flw_span *flw_heap_take_slab_run(struct flw_heap *heap, struct flw_domain *domain,
                                         unsigned class_index);
 /* The same for a small pool, of exactly so many units and where slabs are already. A slab stays for as long
- * as one block of it is lent, and with it every page that it touches; there a page is much. */
+ * as one block of it is allocated, and with it every page that it touches; there a page is much. */
 struct flw_span *flw_heap_take_crowded(struct flw_heap *heap, struct flw_domain *domain,
                                        uint32_t unit_count);
 /* Make the uncarved slots of its current slab a batch, so that they can change hands. */
 void flw_heap_carve_rest(struct flw_heap *heap, struct flw_domain *domain, unsigned class_index);
 /* Turn slabs with no slot out into free runs. True if any was. */
 bool flw_heap_reclaim_slabs(struct flw_heap *heap);
-/* Make all batches of `from` the property of `to` with to's present ticket. */
+/* Make all batches of `from` the property of `to` with to's present sequence number. */
 void flw_heap_move_slots(struct flw_heap *heap, struct flw_domain *from, struct flw_domain *to);
-/* A block that no cache takes is free memory of the domain, stamped now. */
+/* A block that no cache takes is free memory of the domain, marked now. */
 void flw_heap_put_block(struct flw_heap *heap, struct flw_domain *domain, struct flw_slot *slot);
 
 #endif

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: order domains: what "everything given before" means for a piece of freed memory. The heap
- * knows three verbs only: *stamp* (a ticket, under the lock), *fence* (make an event cover every
- * ticket so far), *completed* (the largest ticket seen complete).
+ * knows three verbs only: *mark* (with the domain's sequence number, under the lock), *fence* (make
+ * an event cover every sequence number so far), *completed* (the largest sequence number seen
+ * complete).
  *
  *   stream    a CUDA stream: the next work on it comes after all earlier work, so its own memory is
  *             reused at once and never fenced
  *   capture   one stream inside one graph capture: as a stream, but never fenced
  *   context   everything in a context: memory is reusable only when its epoch's event is complete. A
- *             heap in context order has one such domain (epoch.h), and *whole* runs: driver
+ *             heap in context order has one such domain (epoch.h), and *dedicated* runs: driver
  *             allocations of their own, never cut and never joined
  *
- * Tickets count up and never restart, so a stamp of a domain whose place was reused stays complete.
+ * Sequence numbers count up and never restart, so a point of a domain whose place was reused stays
+ * complete.
  */
 #ifndef FLW_HEAP_STATE_ORDER_H
 #define FLW_HEAP_STATE_ORDER_H
@@ -41,7 +43,7 @@ struct flw_order_ops {
 
 extern const struct flw_order_ops flw_order_stream;
 extern const struct flw_order_ops flw_order_capture;
-/* A capture's, released, with blocks still lent. */
+/* A capture's, released, with blocks still allocated. */
 extern const struct flw_order_ops flw_order_released;
 extern const struct flw_order_ops flw_order_context;
 /* The same where the driver cannot record a context: only a synchronisation completes. */
@@ -49,7 +51,7 @@ extern const struct flw_order_ops flw_order_unrecorded;
 /* Of no stream: heap.mixed. */
 extern const struct flw_order_ops flw_order_mixed;
 
-/* A recorded event and the tickets it covers. Synchronization: the heap lock. */
+/* A recorded event and the sequence numbers it covers. Synchronization: the heap lock. */
 struct flw_fence {
     struct flw_fence *next; /* older to newer within a domain, or unused, or one of `others` */
     /* Context order: of the other live contexts; the fence is complete when all are (epoch.h). */
@@ -61,15 +63,15 @@ struct flw_fence {
         context_id; /* its domain's: a handle may be another's by the time an event is used again */
     uint64_t seq;
     uint32_t use_count; /* callers that query or wait on it without the lock */
-    bool is_unlinked;   /* complete or void: unused as soon as nobody holds it */
+    bool is_unlinked;   /* complete or void: unused as soon as no caller holds it */
 };
 
 /* INVARIANTS
- *   1. completed < ticket; every fence's ticket is in (completed, ticket) unless complete; fences
+ *   1. completed < seq; every fence's seq is in (completed, seq) unless complete; fences
  *      ascend.
- *   2. Batches and runs of the domain carry tickets in (0, ticket].
- *   3. Domain 0 is nobody: no fences; everything in its lists is complete.
- *   4. A place is free (ops NULL) only when every stamp that names it is complete.
+ *   2. Batches and runs of the domain carry numbers in (0, seq].
+ *   3. Domain 0 owns what is unowned: no fences; everything in its lists is complete.
+ *   4. A place is free (ops NULL) only when every point that names it is complete.
  *   5. The fences of a stream that is not known any more are all cleared.
  * Synchronization: the heap lock, but ops, index, context, stream, id: immutable while it lives. */
 struct flw_domain {
@@ -77,44 +79,47 @@ struct flw_domain {
     uint32_t index;
     CUstream stream;
     CUcontext context;
-    uint64_t context_id;    /* cuCtxGetId of a foreign one; 0 the pool's own, or unknown */
-    uint64_t id;            /* cuStreamGetId; 0 unknown */
-    uint64_t stream_number; /* its number, as in a loan (stream_ids.h); a capture's: its stream's */
-    bool is_known;          /* the handle finds it (false once retired or lost) */
-    bool is_lost;           /* destroyed without retire: cannot be fenced */
-    bool is_retired;        /* its last fence is recorded and covers all it will ever own */
-    bool own_thread_only;   /* CU_STREAM_PER_THREAD: only its thread may record on it */
-    bool is_foreign;        /* another context's stream, only ever an announced user */
-    uintptr_t thread;       /* own_thread_only: its token (thread.h) */
-    uint32_t cache_count;   /* thread caches that name it */
-    uint64_t sync_seq;      /* scratch of a context synchronisation under way */
-    uint32_t capture;       /* a capture's domain: 1 + the capture's place */
-    uint64_t captured_bytes; /* a capture's domain: its slabs and the runs it has lent */
-    uint64_t captured_live;  /* a capture's domain: blocks lent */
+    uint64_t context_id;     /* cuCtxGetId of a foreign one; 0 the pool's own, or unknown */
+    uint64_t id;             /* cuStreamGetId; 0 unknown */
+    uint64_t stream_number;  /* its number, as in `allocation` (stream_ids.h); a capture's: its
+                               stream's */
+    bool is_known;           /* the handle finds it (false once retired or lost) */
+    bool is_lost;            /* destroyed without retire: cannot be fenced */
+    bool is_retired;         /* its last fence is recorded and covers all it will ever own */
+    bool own_thread_only;    /* CU_STREAM_PER_THREAD: only its thread may record on it */
+    bool is_foreign;         /* another context's stream, only ever an announced user */
+    uintptr_t thread;        /* own_thread_only: its token (thread.h) */
+    uint32_t cache_count;    /* thread caches that name it */
+    uint64_t sync_seq;       /* scratch of a context synchronisation under way */
+    uint32_t capture;        /* a capture's domain: 1 + the capture's place */
+    uint64_t captured_bytes; /* a capture's domain: its slabs and the runs it has allocated */
+    uint64_t captured_live;  /* a capture's domain: blocks allocated */
     uint32_t captured_by;    /* a stream's domain: capture under way on it, 0 none. Atomic */
 
     /* What the next fence will carry; starts at 1. Raised under the lock by a sequentially
      * consistent increment *before* the fence is recorded, so that an owner who reads an older
-     * value without the lock has freed before that record: a cached run keeps the ticket of its own
-     * free. */
+     * value without the lock has freed before that record: a cached run keeps the sequence number
+     * of its own free. */
     _Atomic uint64_t seq;
     uint64_t completed;
-    _Atomic uint64_t unfenced_bytes; /* freed since the last fence was taken: > 0 where any stamp
-                                        is open, that is, equal to ticket */
+    _Atomic uint64_t unfenced_bytes; /* freed since the last fence was taken: > 0 where any
+                                        point is open, that is, equal to seq */
     bool is_recording;               /* a fence has been taken and is not published yet */
-    /* Its fences up to this ticket are in no capture that goes on: the stream has said so since they were
-     * recorded. Only these are asked for and waited for; asking for the others might end a capture. */
+    /* Its fences up to this sequence number are in no capture that goes on: the stream has said so
+     * since they were recorded. Only these are asked for and waited for; asking for the others
+     * might end a capture. */
     uint64_t cleared;
     bool refuses_fences; /* the driver refused to record one, or to ask for one, and has not done it
                             since: a synchronisation of the context completes what it owns */
     uint32_t naming_count; /* threads that ask the driver about the stream right now */
     struct flw_fence *oldest, *newest;
 
-    struct flw_point after[FLW_POINTS_MAX]; /* others that it has been made to wait for, and their
-                                               tickets: all up to these comes before its next work */
-    uint32_t after_next;                    /* whose place the next one gets */
-    struct flw_deferred *waiting, *waiting_last; /* for a ticket of it, ascending; last: if any */
-    bool has_open_use; /* one of them waits for a fence that nobody has recorded */
+    struct flw_point after[FLW_POINTS_MAX];      /* what it has been made to wait for: work
+                                               up to these points comes before its next work */
+    uint32_t after_next;                         /* whose place the next one gets */
+    struct flw_deferred *waiting, *waiting_last; /* deferred frees that wait for its fences, by
+                                                    ascending number; last: if any */
+    bool has_open_use; /* one of them waits for a fence that was not recorded yet */
 
     struct flw_batch_list batches[FLW_CLASS_COUNT];
     struct flw_span *current[FLW_CLASS_COUNT]; /* slab with uncarved slots, or NULL */
@@ -124,20 +129,20 @@ struct flw_domain {
     struct flw_run_index dedicated_runs; /* free memory, too: runs that are each all of a handle */
 };
 
-/* lock. Are there fences that nobody may ask for before the stream was asked for a capture? */
+/* lock. Are there fences that must not be asked for before the stream was asked for a capture? */
 static inline bool flw_domain_has_uncleared(const struct flw_domain *domain)
 {
     return domain->newest != NULL && domain->newest->seq > domain->cleared;
 }
 
-/* lock. The stamp of what comes back now. A retired stream takes no fence any more: what reaches it
- * late was given to the device before its last one. */
+/* lock. The sequence number of what is freed now. A retired stream takes no fence any more: what
+ * reaches it late was given to the device before its last one. */
 static inline uint64_t flw_domain_free_seq(const struct flw_domain *domain)
 {
     return domain->seq - (domain->is_retired && !FLW_MUTANT(RETIRED_IS_RECORDED_ON));
 }
 
-/* lock. Memory has got that stamp: where it is open, the next fence is wanted. */
+/* lock. Memory has got that number: where it is open, the next fence is wanted. */
 static inline void flw_domain_want_fence(struct flw_domain *domain, uint64_t bytes)
 {
     if (!domain->is_retired || FLW_MUTANT(RETIRED_IS_RECORDED_ON)) {

@@ -3,11 +3,11 @@
  * Owns: what a heap remembers of a growth that the driver refused. Does not: call the driver, or know of
  * memory that it has not.
  *
- * A refusal lasts, as a rule (a permission, a kind of machine), and to find that out anew costs every request
- * calls. So the like of what was refused is not asked for again before ever more growths have gone without:
- * none after the first refusal, then 1, 3, 7 and so on. Whoever would fail without an answer insists on one,
- * and any other answer ends the memory of it. Only where something has to go back to the driver before it can
- * be asked, and may not come again, such requests take their turn among the others.
+ * A refusal usually lasts (a permission, a kind of machine), and asking again costs every request
+ * driver calls. So a growth like the refused one backs off: 0 growths go without asking after the
+ * first refusal, then 1, 3, 7 and so on. A caller that would fail without an answer insists on one;
+ * any other answer ends the back-off. Only where something has to go back to the driver before it
+ * can be asked, and may not come again, such requests take their turn among the others.
  */
 #ifndef FLW_HEAP_STATE_REFUSAL_H
 #define FLW_HEAP_STATE_REFUSAL_H
@@ -23,7 +23,7 @@ struct flw_refused_growth {
     uint64_t
         bytes; /* of the smallest new handle or segment that was; 0: nothing is mapped either */
     uint32_t spared; /* growths that went without since */
-    uint32_t spares; /* how many are to */
+    uint32_t spares; /* how many are to go without */
 };
 
 /* Is a new handle or segment of so many bytes (0: none, but what is at hand mapped) like what was refused? */
@@ -40,7 +40,7 @@ static inline bool flw_refusal_spares(struct flw_refused_growth *refused, uint64
     return is_spared;
 }
 
-/* The driver refused it. What somebody insisted on leaves the order of the others as it is. */
+/* The driver refused it. A growth that insisted does not lengthen the back-off of the others. */
 static inline void flw_refusal_note(struct flw_refused_growth *refused, uint64_t bytes,
                                     bool is_insisted)
 {

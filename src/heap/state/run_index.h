@@ -9,7 +9,7 @@
  * next bin that is not empty: a measured 2.6-fold fewer moves than starting at the next bin.
  *
  * INVARIANTS  bit set <=> bin not empty; every run of a bin has a count of that bin; ages ascend by
- * ticket; unit_count_total is the sum over all runs.
+ * sequence number; unit_count_total is the sum over all runs.
  */
 #ifndef FLW_HEAP_STATE_RUN_INDEX_H
 #define FLW_HEAP_STATE_RUN_INDEX_H

@@ -75,8 +75,8 @@ static inline void flw_run_index_remove(struct flw_run_index *index, const struc
     index->run_count--;
 }
 
-/* The oldest of one index goes to another, whose newest must not have a later ticket than `ticket`,
- * which it gets. As remove and insert, in a third of the instructions. */
+/* The oldest of one index goes to another, whose newest must not have a later sequence number than
+ * `seq`, which it gets. As remove and insert, in a third of the instructions. */
 static inline void flw_run_index_pass_oldest(struct flw_run_index *from, struct flw_run_index *to,
                                              uint64_t seq)
 {

@@ -4,7 +4,7 @@
  * handles), its small objects, and the frame around driver calls.
  * Does not: cache for threads (tcache.h), climb the ladder or speak to callers (pool).
  *
- * One lock. Everything here is the slow path of a slow path: thread caches take and return whole
+ * One lock. Everything here is the slow path of a slow path: thread caches take and put back whole
  * batches, so a lock a batch is nothing, and one lock lets neighbours of different owners meet. It
  * is never held over a driver call: a function either needs it held (`lock` in its comment) or
  * makes driver calls and takes it itself (`calls`).
@@ -16,8 +16,8 @@
  *   3. A page (granularity) has a handle <=> its run is not unmapped. Handles that are created add
  *      up to reserved_bytes while no growth is under way; those that sleep, to asleep_bytes.
  *   4. reserved_bytes <= limit_bytes, always: it is raised before the driver is asked.
- *   5. Of every slab: slots in counted batches + uncarved = free_count <= slot_count, and its stamps
- *      are the join of theirs.
+ *   5. Of every slab: slots in counted batches + uncarved = free_count <= slot_count, and its
+ *      points are the join of theirs.
  */
 #ifndef FLW_HEAP_STATE_STATE_H
 #define FLW_HEAP_STATE_STATE_H
@@ -46,16 +46,16 @@ struct flw_handle {
     bool is_exported; /* importers may have it: it serves this one block and goes */
 };
 
-/* Free memory whose stamps are of several domains, or a block held back for announced uses. */
+/* Free memory with points of several domains, or a block held back for announced uses. */
 struct flw_deferred {
     struct flw_deferred *next;
-    struct flw_span *run;    /* a whole run, or NULL */
+    struct flw_span *run;    /* a dedicated run, or NULL */
     struct flw_slot *slot;   /* else a slot */
     struct flw_point awaits; /* whose queue it is in, and until when */
-    uint32_t domain;         /* who gets it; FLW_UNOWNED: nobody */
+    uint32_t domain;         /* who gets it; FLW_UNOWNED: no domain */
     uint64_t own_seq;        /* of that domain when the block was freed */
     uint32_t point_count;
-    uint32_t sweep_next;     /* the next domain to get a stamp of, where too many came for all to be
+    uint32_t sweep_next;     /* the next domain to get a point of, where too many came for all to be
                                 kept; 0: none */
     bool needs_context_sync; /* no fence can cover it: a stream was lost */
     bool is_in_sync;         /* scratch of a context synchronisation under way */
@@ -101,7 +101,7 @@ struct flw_heap_counters {
 
 /* Small objects, recycled within their kind (state.c). */
 struct flw_objects {
-    struct flw_meta meta; /* batches, fences, pendings, handles, segments, domains */
+    struct flw_meta meta; /* batches, fences, deferred frees, handles, segments, domains */
     struct flw_batch *unused_batches;
     struct flw_deferred *unused_deferred;
     struct flw_handle *unused_handles;
@@ -148,23 +148,25 @@ struct flw_heap {
     struct flw_objects objects;
 
     /* Order. */
-    struct flw_domain *domains[FLW_DOMAIN_COUNT]; /* [0]: nobody */
+    struct flw_domain *domains[FLW_DOMAIN_COUNT]; /* [0]: FLW_UNOWNED */
     uint32_t domain_end;                          /* one past the highest ever used */
     atomic_uint stream_count;                     /* domains that are known streams */
     bool streams_may_die;                         /* a stored handle is never named to the driver */
-    bool absorbs_unowned; /* one stream only: its runs join nobody's neighbours */
+    bool absorbs_unowned; /* one stream only: its runs join unowned neighbours */
     struct flw_stream_ids stream_ids;
     uint64_t deferred_bytes, deferred_count;
     _Atomic uint64_t unfenced_use_bytes, unfenced_use_count; /* announced uses not fenced yet */
-    struct flw_domain *mixed; /* NULL: complete memory is nobody's. Else it stays with its stream
+    struct flw_domain *mixed; /* NULL: complete memory is unowned. Else it stays with its stream
                                     while that lives; what blocks of several streams had shared is
-                                    this domain's, which lends nothing. Only unmapped does either
+                                    this domain's, which serves nothing. Only unmapped does either
                                     come to another stream */
-    /* Owns what nobody may get before it is unmapped; lends nothing. What was exported, freed and
-     * complete; what is mapped without access, since the driver refused to unmap it. NULL: nothing yet. */
+    /* Owns what no domain may get before it is unmapped; serves nothing. What was exported, freed
+     * and complete; what is mapped without access, since the driver refused to unmap it. NULL:
+     * nothing yet. */
     struct flw_domain *withheld;
-    /* Context order (NULL, 0 elsewhere): its domain; the owner of whole runs that are complete; from
-     * how many bytes on a request is a whole run; what was freed since the last epoch was closed. */
+    /* Context order (NULL, 0 elsewhere): its domain; the owner of dedicated runs that are complete;
+     * from how many bytes on a request is a dedicated run; what was freed since the last epoch was
+     * closed. */
     struct flw_domain *context_order, *dedicated;
     uint64_t dedicated_bytes;
     uint64_t open_blocks, open_bytes;
@@ -172,11 +174,11 @@ struct flw_heap {
     /* Free memory. */
     struct flw_slabs slabs;
     struct flw_run_depot depot;
-    uint64_t live_run_bytes; /* runs lent or cached, slabs included */
+    uint64_t live_run_bytes; /* runs allocated or cached, slabs included */
     /* A run for so many or more is all of one handle; UINT32_MAX: none has to. */
     _Atomic uint32_t dedicated_units;
     uint32_t first_dedicated_units;      /* at first */
-    _Atomic uint32_t released_dedicated; /* given back for a growth, since dedicated_units rose */
+    _Atomic uint32_t released_dedicated; /* released for a growth, since dedicated_units rose */
 
     /* Physical memory. */
     struct flw_range range;
@@ -218,8 +220,9 @@ struct flw_fence *flw_fence_new(struct flw_heap *heap, CUcontext context, uint64
 void flw_fence_drop(struct flw_heap *heap, struct flw_fence *fence);
 /* calls, the fence's context current. It has an event; NOT_READY: the driver has no memory for one. */
 CUresult flw_fence_make_event(struct flw_heap *heap, struct flw_fence *fence);
-/* calls, in a whole section of the pool's own context, which an event takes: so as many more as it has made
- * so far, within reason, lie ready for the next fences. */
+/* calls, in a whole section of the pool's own context, which creating an event needs. Creates spare
+ * events for the next fences, about as many as it has made so far, so that those need no such
+ * section. */
 void flw_fence_make_spares(struct flw_heap *heap);
 
 /* ---- what the fields say */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: who lent a block: streams get numbers short enough for the upper bits of a slot's loan, and
- * keep their ids here when they are gone. Does not: order anything.
+ * Owns: who allocated a block: streams get numbers short enough for the upper bits of a slot's
+ * `allocation`, and keep their ids here when they are gone. Does not: order anything.
  *
- * INVARIANT  ids[n] is the id of the stream that got number n last; 0 is nobody's number, id 0.
+ * INVARIANT  ids[n] is the id of the stream that got number n last; 0 is no stream's number, id 0.
  *
  * Synchronization: naming under the heap lock; asked by anyone.
  */
@@ -37,9 +37,9 @@ static inline void flw_stream_ids_finish(struct flw_stream_ids *stream_ids)
     stream_ids->ids = NULL;
 }
 
-/* The next number, for a stream with this id, in its place in a loan. After 65,535 streams the
- * oldest numbers are given again: a block that has lived through all of them then names a younger
- * stream. */
+/* The next number, for a stream with this id, in its place in `allocation`. After 65,535 streams
+ * the oldest numbers are given again: a block that has lived through all of them then names a
+ * younger stream. */
 static inline uint64_t flw_stream_ids_add(struct flw_stream_ids *stream_ids, uint64_t stream_id)
 {
     uint64_t number = 1 + stream_ids->named_count++ % (FLW_STREAM_NUMBER_COUNT - 1);
@@ -47,7 +47,7 @@ static inline uint64_t flw_stream_ids_add(struct flw_stream_ids *stream_ids, uin
     return number << FLW_STREAM_NUMBER_SHIFT;
 }
 
-/* cuStreamGetId of the stream that a loan came from; 0 unknown. */
+/* cuStreamGetId of the stream that an `allocation` names; 0 unknown. */
 static inline uint64_t flw_stream_ids_find(const struct flw_stream_ids *stream_ids,
                                            uint64_t allocation)
 {

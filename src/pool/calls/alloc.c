@@ -180,7 +180,7 @@ static fallow_status alloc_captured(struct flw_pool *pool, struct flw_tcache *ca
         need.run->u.run.owner = domain->index;
         domain->captured_live++;
         domain->captured_bytes += usable;
-    } else { /* a slot's maker counts it, whichever stream of the capture lends it next */
+    } else { /* a slot's maker counts it, whichever stream of the capture allocates it next */
         pool->heap.domains[flw_slot_span(&pool->heap.map, slot)->u.slab.domain]->captured_live++;
     }
     flw_lock_release(&pool->heap.lock);
@@ -246,7 +246,7 @@ static fallow_status zero_fill(struct flw_pool *pool, void *ptr, uint64_t bytes,
     return flw_heap_refuse(&pool->heap, result, "cuMemsetD8Async");
 }
 
-/* A tag needs a note; a small block that carries one is returned the slow way. */
+/* A tag needs a side record; a small block that carries one is freed the slow way. */
 static fallow_status attach_tag(struct flw_pool *pool, const fallow_request *request, void *ptr)
 {
     uint64_t address = (uint64_t)(uintptr_t)ptr;

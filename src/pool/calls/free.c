@@ -16,8 +16,8 @@
 #include "pool/streams/epoch.h"
 #include "pool/streams/uses.h"
 
-/* How many leave a full bin: half, so that it has room and something to lend; all of it where nothing
- * is lent from it because another thread lends. */
+/* How many leave a full bin: half, so that it has room and something to allocate; all of it where
+ * nothing is allocated from it because another thread allocates. */
 static uint64_t flush_count(struct flw_bin *bin)
 {
     uint64_t count = (uint32_t)bin->pops == bin->seen_pops ? bin->count : (bin->count + 1) / 2;
@@ -81,7 +81,8 @@ static void free_run(struct flw_pool *pool, struct flw_tcache *cache, struct flw
     flw_pool_settle(pool, cache->hot.account);
 }
 
-/* What other streams use still, or what was freed inside a capture, is nobody's to lend for now. */
+/* What other streams use still, or what was freed inside a capture, must not be allocated for
+ * now. */
 static fallow_status hold_back(struct flw_pool *pool, struct flw_domain *domain,
                                struct flw_slot *slot, const struct flw_side_record *side)
 {
@@ -186,7 +187,7 @@ static void fence_after_growth(struct flw_pool *pool, struct flw_tcache *cache)
     }
     cache->fence_credits--;
     flw_lock_acquire(&pool->heap.lock);
-    cache->domain->unfenced_bytes++; /* cached runs carry the present ticket too */
+    cache->domain->unfenced_bytes++; /* cached runs carry the present sequence number too */
     flw_lock_release(&pool->heap.lock);
     (void)flw_domain_fence_own(&pool->heap, cache->domain);
 }

@@ -101,7 +101,7 @@ static FLW_INLINE void flw_hit_give(struct flw_tcache_hot *hot, struct flw_slot 
 {
     uint64_t address = slot->word;
     FLW_STORE(slot->allocation, hot->stream_number + size_bytes);
-    flw_slot_set_word(slot, address + FLW_SLOT_LIVE); /* after the loan, for who looks on */
+    flw_slot_set_word(slot, address + FLW_SLOT_LIVE); /* after the allocation, for who looks on */
     flw_account_add(hot->account, size_bytes);
     *out_ptr = (void *)(uintptr_t)address;
     if (kind == FLW_HIT_RECORDED) {
@@ -149,7 +149,7 @@ static FLW_INLINE bool flw_hit_take_back(struct flw_tcache_hot *hot, struct flw_
         FLW_UNLIKELY(!flw_slot_claim(slot, address + FLW_SLOT_LIVE, address))) {
         return false;
     }
-    uint64_t size_bytes = flw_allocation_bytes(slot->allocation); /* nobody else's by now */
+    uint64_t size_bytes = flw_allocation_bytes(slot->allocation); /* no other thread's by now */
     if (kind == FLW_HIT_RECORDED) { /* before anybody else can have it */
         flw_recording_hit(hot, FLW_TRACE_FREE, address, size_bytes, true);
     }
@@ -181,7 +181,8 @@ static FLW_INLINE bool flw_hit_is_run(const struct flw_span *span)
 
 /* ---- from hit to miss */
 
-/* The call as a cache cannot serve it: checked, counted, by the ladder. Not inside. */
+/* What a call does that no cache can serve: it is checked, counted, and climbs the ladder. Not
+ * inside. */
 fallow_status flw_entry_alloc(fallow_pool *handle, size_t size_bytes, size_t align_bytes,
                               fallow_stream stream, void **out_ptr);
 fallow_status flw_entry_free(fallow_pool *handle, void *ptr, fallow_stream stream);

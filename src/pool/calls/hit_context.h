@@ -2,7 +2,7 @@
  *
  * Owns: the hits of a pool in context order, out of the calling thread's cache. A block that was freed may
  * not be the next one allocated: what is given out comes from bins and run sets that only the heap fills,
- * and what is freed goes to limbo.
+ * and what is freed joins the open frees.
  *
  * Inlined into the hooks, which know the context and whose calls have no pool and no stream.
  */
@@ -54,7 +54,7 @@ static FLW_INLINE bool flw_context_free_inside(struct flw_tcache *cache, const v
         bin->slots[bin->count++] = slot;
         return true;
     }
-    bin->moved_out++; /* of a run, that of the bin that nobody looks at */
+    bin->moved_out++; /* of a run, that of the bin that is not looked at */
     if (FLW_UNLIKELY(span->kind == FLW_SPAN_RUN)) {
         cache->run_pushes++;
         cache->run_out_bytes -= flw_run_bytes(span);

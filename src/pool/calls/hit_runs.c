@@ -133,7 +133,7 @@ static FLW_NOINLINE fallow_status keep_up(struct flw_tcache *cache, bool earns_f
     return FALLOW_OK;
 }
 
-/* Inside. So much has been returned that it is time to look whether the pool has grown. */
+/* Inside. So much was freed that it is time to look whether the pool has grown. */
 static FLW_NOINLINE fallow_status look_for_growth(struct flw_tcache *cache)
 {
     uint64_t grows = atomic_load_explicit(&cache->pool->heap.count.grows, memory_order_relaxed);

@@ -78,7 +78,7 @@ static const struct flw_span *run_of_cells(const struct flw_heap *heap, uint64_t
     return NULL;
 }
 
-/* heap lock. The slab or run that contains an offset; NULL: none that anything is lent of. */
+/* heap lock. The slab or run that contains an offset; NULL: none that blocks come from. */
 static const struct flw_span *span_containing(const struct flw_heap *heap, uint64_t offset)
 {
     uint64_t unit = offset >> FLW_UNIT_LOG2;

@@ -11,7 +11,7 @@
  * started. */
 bool flw_pool_start_helper(struct flw_pool *pool);
 void flw_pool_stop_helper(struct flw_pool *pool); /* none: nothing */
-/* The same: it ends by itself, and nobody joins it. */
+/* The same: it ends by itself, and is not joined. */
 void flw_pool_leave_helper(struct flw_pool *pool);
 void flw_helpers_forget_all(void); /* in the child of a fork */
 

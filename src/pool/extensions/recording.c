@@ -287,7 +287,7 @@ static fallow_status make_recorder(struct flw_pool *pool, const fallow_record_co
     return flw_recorder_create(&settings, out_recorder);
 }
 
-/* The handle has been dropped: nobody new comes. Its place is free afterwards. */
+/* The handle has been dropped: no new visitor comes. Its place is free afterwards. */
 static fallow_status end(const struct recording *recording, const fallow_recorder *handle)
 {
     struct flw_pool *pool = recording->pool;

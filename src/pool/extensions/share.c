@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: blocks that other processes have, and what other processes lend: export, import, the end of
- * both.
+ * Owns: blocks that other processes have, and the blocks of other processes that are here: export,
+ * import, the end of both.
  *
  * An exported handle serves the block that it was made for and no other: importers may hold it for as
- * long as they like, and nobody tells. When that block is freed and complete, its run comes to the
- * domain `heap.withheld`, which lends nothing, and is unmapped; the driver keeps the memory for those
- * who still have it.
+ * long as they like, and the pool is not told. When that block is freed and complete, its run comes
+ * to the domain `heap.withheld`, which serves nothing, and is unmapped; the driver keeps the memory
+ * for those who still have it.
  */
 #include "pool/extensions/share.h"
 
@@ -139,9 +139,10 @@ static fallow_status share_block(struct flw_pool *pool, const void *ptr, fallow_
         return FALLOW_INVALID_POINTER;
     }
     if (block.state == FALLOW_BLOCK_CAPTURED) {
-        flw_pool_log(pool, FALLOW_LOG_ERROR,
-                     "block %p was lent inside a capture, whose graphs keep it: lend it before",
-                     block.base);
+        flw_pool_log(
+            pool, FALLOW_LOG_ERROR,
+            "block %p was allocated inside a capture, whose graphs keep it: allocate it before",
+            block.base);
         return FALLOW_INVALID_ARGUMENT;
     }
     status = claim_handle(pool, &block, share->type, &handle, &first);

@@ -107,7 +107,7 @@ int fallow_pool_last_driver_error(fallow_pool *handle, const char **out_call)
     return error;
 }
 
-/* As a turn of its own: what another thread is getting from the driver, or giving back, is counted
+/* As a turn of its own: what another thread is getting from the driver, or releasing, is counted
  * before it is there. */
 static const char *find_broken_invariant(struct flw_pool *pool)
 {

@@ -71,7 +71,7 @@ fallow_status fallow_pool_trim(fallow_pool *handle, size_t keep_bytes, uint64_t 
         return FALLOW_DEVICE_LOST;
     }
     if (flw_gate_enter(&pool->gate, deadline_ns != 0) != FALLOW_OK) {
-        return FALLOW_OK; /* asleep: there is nothing left to give back */
+        return FALLOW_OK; /* asleep: there is nothing left to release */
     }
     atomic_store(&pool->heap.dedicated_units,
                  pool->heap.first_dedicated_units); /* another phase begins */

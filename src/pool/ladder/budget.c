@@ -253,9 +253,9 @@ static bool replace_segments(struct flw_climb *climb, uint64_t budget_bytes)
            flw_climb_grow_within(climb, budget_bytes);
 }
 
-/* Where large blocks come and go each has its handle made for it and given back for what comes next, which
- * costs more than it is worth to anybody. In automatic mode a pool that had to do so this often gives only
- * blocks twice as large one, until it is trimmed: then another phase begins. */
+/* Where large blocks come and go each has its handle made for it and released for what comes next,
+ * which costs more than it is worth to anybody. In automatic mode a pool that had to do so this
+ * often gives only blocks twice as large one, until it is trimmed: then another phase begins. */
 #define DEDICATED_RELEASED_MOST 3
 
 static void spare_dedicated(const struct flw_climb *climb)
@@ -274,7 +274,7 @@ static void spare_dedicated(const struct flw_climb *climb)
                  (unsigned long long)(units >> (20 - FLW_UNIT_LOG2)));
 }
 
-/* Within the budget by moving what is idle; by giving back what does not fit. */
+/* Within the budget by moving what is idle; by releasing what does not fit. */
 static bool move_within(struct flw_climb *climb, uint64_t budget_bytes)
 {
     if (!may_grow(climb)) {
@@ -359,10 +359,11 @@ static void fence_own(struct flw_climb *climb)
     }
 }
 
-/* A pool is settled when it has lent as many blocks since its peak last rose as before. What it does
- * repeats, then, and so would every move: balanced rather grows, ahead too, until there is room for all
- * of it at once. And nothing is made ready for a next growth. (Replacing one of 48 to 96 blocks of 512 B
- * to 64 MiB at random, which does not repeat, takes an eighth of the driver calls so, too.) */
+/* A pool is settled when it has allocated as many blocks since its peak last rose as before. What
+ * it does repeats, then, and so would every move: balanced rather grows, ahead too, until there is
+ * room for all of it at once. And nothing is made ready for a next growth. (Replacing one of 48 to
+ * 96 blocks of 512 B to 64 MiB at random, which does not repeat, takes an eighth of the driver
+ * calls so, too.) */
 static bool is_settled(struct flw_climb *climb)
 {
     struct flw_pool *pool = climb->pool;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the files of the ladders share: one climb, and what its rungs are made of. Does not: show
- * anything of it to the rest of the pool, which climbs (ladder.h).
+ * Owns: what the files of the ladders share: one climb, and what its stages are made of. Does not:
+ * show anything of it to the rest of the pool, which climbs (ladder.h).
  */
 #ifndef FLW_POOL_LADDER_CLIMB_H
 #define FLW_POOL_LADDER_CLIMB_H
@@ -11,7 +11,7 @@
 /* To this size what is pinned without need is a large part of a pool. */
 #define FLW_SMALL_POOL_BYTES (512 * FLW_MIB)
 
-/* What the rungs share. */
+/* What the stages share. */
 struct flw_climb {
     bool is_settled; /* see budget.c; false: not, or not known yet */
     struct flw_pool *pool;
@@ -37,22 +37,23 @@ static inline bool flw_need_is_single(const struct flw_need *need)
                            FALLOW_REQUEST_DEDICATED)) != 0;
 }
 
-/* It is to have all of a handle, which is free memory as a whole when it comes back. */
+/* It gets all of a handle. Once freed, the run serves only such requests. */
 static inline bool flw_need_is_dedicated(const struct flw_heap *heap, const struct flw_need *need)
 {
     return need->class_index == FLW_CLASS_COUNT && !flw_need_is_single(need) && !need->is_divided &&
            need->unit_count >= heap->dedicated_units;
 }
 
-/* The host has no memory for a table. Then what is there may serve, another thread's or stream's; no growth
- * does, and what the device is waited for, or a callback gives back, is device memory, which is not what is
- * missing. */
+/* The host has no memory for a table. Free memory of other threads or streams may still serve.
+ * Growing cannot, nor can waiting for the device or a callback: these yield device memory, and host
+ * memory is what is missing. */
 static inline bool flw_climb_lacks_host(const struct flw_climb *climb)
 {
     return climb->is_headless || climb->need->lacks_host;
 }
 
-/* What served the need, for who looks on (publish/). One word: never half of another climb. */
+/* What served the need, for readers in publish/. One atomic word, so that a reader never sees
+ * halves of two climbs. */
 static inline void flw_climb_note_last(struct flw_pool *pool, const struct flw_need *need,
                                        unsigned stage)
 {
@@ -60,7 +61,7 @@ static inline void flw_climb_note_last(struct flw_pool *pool, const struct flw_n
                           memory_order_relaxed);
 }
 
-/* Try one rung, counted and timed by its place. */
+/* Try one stage, counted and timed by its place. */
 static inline bool flw_climb_try(struct flw_climb *climb, unsigned stage,
                                  bool (*attempt)(struct flw_climb *climb))
 {
@@ -75,8 +76,8 @@ static inline bool flw_climb_try(struct flw_climb *climb, unsigned stage,
     return is_done;
 }
 
-/* ---- take.c: what lies ready for the stream, its own or nobody's. take takes the heap lock; take_slots
- * and take_run need it. */
+/* ---- take.c: what lies ready for the stream, its own or unowned. take takes the heap lock;
+ * take_slots and take_run need it. */
 bool flw_climb_take(struct flw_heap *heap, struct flw_need *need);
 bool flw_climb_take_slots(struct flw_heap *heap, struct flw_need *need);
 bool flw_climb_take_run(struct flw_heap *heap, struct flw_need *need);
@@ -84,7 +85,7 @@ bool flw_climb_take_run(struct flw_heap *heap, struct flw_need *need);
  * hold has gone to the heap, too. */
 bool flw_climb_reclaim(struct flw_climb *climb);
 bool flw_climb_own_cache(struct flw_climb *climb);
-/* The first rung: what lies ready, unless tidying is due first. */
+/* The first stage: what lies ready, unless tidying is due first. */
 bool flw_stage_own(struct flw_climb *climb);
 /* Out of other threads' caches. */
 bool flw_stage_caches(struct flw_climb *climb);

@@ -18,7 +18,8 @@ static bool may_grow(const struct flw_climb *climb)
     return (climb->need->flags & FALLOW_REQUEST_NO_GROW) == 0 && !climb->is_headless;
 }
 
-/* The caller's own limbo comes first: whatever the thread needs next is what it has just freed. */
+/* The caller's own open frees come first: whatever the thread needs next is what it has just
+ * freed. */
 static bool stage_complete(struct flw_climb *climb)
 {
     struct flw_tcache *cache = climb->need->cache;
@@ -79,7 +80,8 @@ static bool stage_caches(struct flw_climb *climb)
 
 #define LOOK_MOST 4096
 
-/* heap lock. The ticket of the oldest memory in limbo that would serve the need; 0: none would. */
+/* heap lock. The sequence number of the oldest open free that would serve the need; 0: none
+ * would. */
 static uint64_t fitting_seq(const struct flw_heap *heap, const struct flw_need *need)
 {
     const struct flw_domain *domain = heap->context_order;
@@ -123,7 +125,7 @@ static bool stage_wait(struct flw_climb *climb)
     return false;
 }
 
-/* Nothing in limbo fits. What does not, complete or not, makes room for what does. */
+/* No open free fits. What does not, complete or not, makes room for what does. */
 static bool stage_exchange(struct flw_climb *climb)
 {
     struct flw_heap *heap = climb->heap;

@@ -59,7 +59,7 @@ static bool is_futile(const struct flw_climb *climb, unsigned stage)
 }
 
 /* What extensions keep back gives way before anybody is asked for memory and before the request counts as
- * failed. True: there was some, and the rungs are worth another climb. */
+ * failed. True: there was some, and the stages are worth another climb. */
 static bool release_kept(struct flw_climb *climb)
 {
     bool any = false;
@@ -107,8 +107,8 @@ static bool has_incomplete(const struct flw_heap *heap, const struct flw_need *n
     return has_any;
 }
 
-/* The handles that the driver gave before it refused the rest of a growth: a later rung finds them, but
- * the pool has no claim to them where none served. */
+/* The handles that the driver gave before it refused the rest of a growth: a later stage finds
+ * them, but the pool has no claim to them where none served. */
 static void release_made(const struct flw_climb *climb)
 {
     struct flw_heap *heap = climb->heap;
@@ -143,7 +143,7 @@ fallow_status flw_ladder_climb(struct flw_pool *pool, struct flw_need *need)
         flw_pool_settle(pool, need->cache->hot.account); /* the plan is made from the peak */
     }
     plan(&climb);
-    /* What can never fit moves nothing and waits for nobody. */
+    /* What can never fit moves nothing and waits for no thread. */
     bool is_hopeless =
         climb.need_bytes > pool->heap.limit_bytes && need->class_index == FLW_CLASS_COUNT;
     unsigned first = is_hopeless ? FLW_STAGE_FAIL : FLW_STAGE_COMPLETE;

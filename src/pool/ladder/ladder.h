@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the two ladders that an allocation climbs when its cache has nothing: what is tried, and in what order. A
- * rung satisfies the need or leaves everything as it was; each is counted and timed, by its place, for the
- * out-of-memory report.
+ * stage satisfies the need or leaves everything as it was; each is counted and timed, by its place,
+ * for the out-of-memory report.
  */
 #ifndef FLW_POOL_LADDER_LADDER_H
 #define FLW_POOL_LADDER_LADDER_H
@@ -11,7 +11,7 @@
 
 /* The ladder of a pool in the order of streams. */
 enum flw_stage {
-    FLW_STAGE_OWN,        /* own stream's heap and nobody's */
+    FLW_STAGE_OWN,        /* own stream's heap and what is unowned */
     FLW_STAGE_COMPLETE,   /* blocks whose fence has completed */
     FLW_STAGE_OWN_CACHE,  /* the thread's own caches, empty slabs */
     FLW_STAGE_CACHES,     /* other threads' caches */
@@ -21,7 +21,7 @@ enum flw_stage {
     FLW_STAGE_REMAP_WAIT, /* wait for the device, then move handles */
     FLW_STAGE_LIMIT,      /* grow to the limit */
     FLW_STAGE_CALLBACK,   /* the user's callback, other pools of the device */
-    FLW_STAGE_WAIT,       /* bounded wait for what is pending */
+    FLW_STAGE_WAIT,       /* bounded wait for what is deferred */
     FLW_STAGE_FAIL
 };
 

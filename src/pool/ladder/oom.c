@@ -31,7 +31,7 @@ bool flw_stage_callback(struct flw_climb *climb)
     struct flw_pool *pool = climb->pool;
     bool any = false;
     if (pool->config.on_oom != NULL && !atomic_flag_test_and_set(&pool->climbs.in_callback)) {
-        flw_gate_leave(&pool->gate); /* nobody waits for a callback, which may wait for a turn */
+        flw_gate_leave(&pool->gate); /* no thread waits for a callback, which may wait for a turn */
         struct flw_driver_section *paused = flw_section_pause();
         any = pool->config.on_oom(pool->config.oom_context, climb->need->size_bytes,
                                   (fallow_stream)climb->need->domain->stream) != 0;

@@ -34,7 +34,7 @@ static struct flw_span *donor_run(const struct flw_heap *heap, const struct flw_
                                              heap->base_unit);
 }
 
-/* heap lock. The donor's memory that fits: its ticket, or 0. */
+/* heap lock. The donor's memory that fits: its sequence number, or 0. */
 static uint64_t donor_seq(const struct flw_heap *heap, const struct flw_domain *donor,
                           const struct flw_need *need)
 {
@@ -49,7 +49,7 @@ static uint64_t donor_seq(const struct flw_heap *heap, const struct flw_domain *
     return run != NULL ? run->u.run.seq : 0;
 }
 
-/* heap lock. Make the donor's batch or run, if it is covered by `ticket`, the taker's. */
+/* heap lock. Make the donor's batch or run, if it is covered by `seq`, the taker's. */
 static bool move_from(struct flw_heap *heap, struct flw_domain *donor, uint64_t seq,
                       struct flw_need *need)
 {
@@ -79,7 +79,7 @@ static bool move_from(struct flw_heap *heap, struct flw_domain *donor, uint64_t 
     return flw_climb_take_run(heap, need);
 }
 
-/* Driver calls. Order the taker after the donor's *ticket, which becomes all that is covered then.
+/* Driver calls. Order the taker after the donor's *out_seq, which becomes all that is covered then.
  * Memory first waits for everything the donor has freed: what comes next needs no other wait. A
  * donor that cannot be asked now has its newest fence. */
 static fallow_status wait_for_donor(struct flw_climb *climb, struct flw_domain *donor,
@@ -127,8 +127,8 @@ static bool steal(struct flw_climb *climb, struct flw_domain *donor, uint64_t se
     fallow_status status = wait_for_donor(climb, donor, &seq, may_record);
     flw_heap_leave_driver(heap, &section);
     if (status == FALLOW_WOULD_WAIT && !is_moved) {
-        return flw_climb_take(
-            heap, climb->need); /* another thread has seen it complete: it is nobody's */
+        return flw_climb_take(heap,
+                              climb->need); /* another thread has seen it complete: it is unowned */
     }
     if (status != FALLOW_OK || is_moved) {
         return is_moved;

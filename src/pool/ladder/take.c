@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: taking what is there: free memory of the stream and nobody's, empty slabs, what caches hold.
+ * Owns: taking what is there: the stream's and unowned free memory, empty slabs, what caches hold.
  */
 #include "pool/ladder/climb.h"
 #include "pool/streams/cache.h"
@@ -98,9 +98,10 @@ bool flw_climb_own_cache(struct flw_climb *climb)
  * two threads that hand little memory to and fro would stop each other at every refill. */
 #define DRAIN_FROM_BYTES (16 * FLW_MIB)
 
-/* A slab stays where it is for as long as one block of it is lent, and keeps the runs around it apart.
- * So while a small pool still grows, what caches and slabs hold free makes room before a new slab is
- * made. Only so often after each growth: a step that repeats does not grow, and pays nothing. */
+/* A slab stays where it is for as long as one block of it is allocated, and keeps the runs around
+ * it apart. So while a small pool still grows, what caches and slabs hold free makes room before a
+ * new slab is made. Only so often after each growth: a step that repeats does not grow, and pays
+ * nothing. */
 #define TIDIES_AFTER_GROWTH 1024
 
 /* heap lock */

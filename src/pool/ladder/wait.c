@@ -6,8 +6,8 @@
 #include "pool/streams/quiesce.h"
 #include "pool/streams/uses.h"
 
-/* heap lock. Any domain with a fence: its oldest fence's ticket, or, where that has gone on for
- * long, its newest's. Else any with unfenced free memory. */
+/* heap lock. Any domain with a fence: its oldest fence's sequence number, or, where that has gone
+ * on for long, its newest's. Else any with unfenced free memory. */
 static struct flw_domain *next_to_wait(const struct flw_heap *heap, const struct flw_need *need,
                                        bool is_patient, uint64_t *out_seq)
 {

@@ -29,7 +29,7 @@ void flw_pool_settle(struct flw_pool *pool, struct flw_account *account)
     if (base + peak <= atomic_load(&pool->usage.peak_requested_bytes)) {
         return;
     }
-    /* Others may have given back what they have not settled yet: the sum over all knows. */
+    /* Others may have freed what they have not settled yet: the sum over all knows. */
     int64_t highest = flw_pool_requested(pool) + (peak - delta);
     if (highest <= atomic_load(&pool->usage.peak_requested_bytes)) {
         return;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the gate of a pool: who is inside a call that gets, maps, fills or gives back physical memory,
- * and the *turns* (a sleep, a wake, a change of peers, a validation) that need nobody to be there.
- * Does not: concern hits, frees or anything else that leaves physical memory alone. A sleep closes the
- * caches besides.
+ * Owns: the gate of a pool: who is inside a call that gets, maps, fills or releases physical
+ * memory, and the *turns* (a sleep, a wake, a change of peers, a validation) that need every thread
+ * to be outside. Does not: concern hits, frees or anything else that leaves physical memory alone.
+ * A sleep closes the caches besides.
  *
  * A caller counts itself inside, then looks at the state; a turn sets the state, then looks at the
- * count: one of the two sees the other. Nobody who is inside enters again, or calls back a user: that
- * one may be waited for by the turn, and wait for it.
+ * count: one of the two sees the other. No thread that is inside enters again, or calls back a
+ * user: that one may be waited for by the turn, and wait for it.
  */
 #ifndef FLW_POOL_GATE_H
 #define FLW_POOL_GATE_H
@@ -29,7 +29,7 @@ enum flw_gate_state {
 struct flw_gate {
     _Alignas(FLW_LINE_PAIR) atomic_int state;
     atomic_uint inside;
-    _Atomic uintptr_t turner; /* whose turn it is, callbacks of a sleep included; 0: nobody's */
+    _Atomic uintptr_t turner; /* whose turn it is, callbacks of a sleep included; 0: no thread's */
     atomic_bool closes_hits;  /* caches that are made meanwhile are closed too */
 };
 
@@ -81,7 +81,7 @@ static inline void flw_gate_end_turn(struct flw_gate *gate)
     atomic_store(&gate->turner, 0);
 }
 
-/* The turn's owner. From now on nobody comes in. */
+/* The turn's owner. From now on no thread comes in. */
 static inline void flw_gate_set(struct flw_gate *gate, enum flw_gate_state state)
 {
     atomic_store(&gate->state, (int)state);
@@ -90,8 +90,8 @@ static inline void flw_gate_set(struct flw_gate *gate, enum flw_gate_state state
 /* The same: wait for those that are inside. False: there are some, and it may not wait. */
 bool flw_gate_await(struct flw_gate *gate, bool may_wait);
 
-/* The same for a short turn: from here to flw_gate_let_in nobody is inside. A pool that sleeps goes on
- * refusing, and saying that it sleeps. */
+/* The same for a short turn: from here to flw_gate_let_in no thread is inside. A pool that sleeps
+ * goes on refusing, and saying that it sleeps. */
 void flw_gate_hold(struct flw_gate *gate);
 void flw_gate_let_in(struct flw_gate *gate);
 

@@ -49,8 +49,8 @@ struct flw_demand {
 /* Announced uses and tags (state/side_records.c). */
 struct flw_side_records {
     struct flw_lock lock;             /* FLW_RANK_USES: all of it */
-    struct flw_side_record **buckets; /* 1 << log2, of at most one note each, on average */
-    uint32_t log2;                    /* 0: no note yet */
+    struct flw_side_record **buckets; /* 1 << log2, of at most one record each, on average */
+    uint32_t log2;                    /* 0: no record yet */
     struct flw_side_record *unused;
     struct flw_meta meta; /* accounts lie here, too */
     uint64_t count;
@@ -107,8 +107,8 @@ struct flw_pool {
     bool retains_primary;
     uint64_t device_bytes;
     uint64_t context_id; /* context order: what its caches are found by; 0 elsewhere */
-    /* Context order: bytes of device memory to leave for others. Before it grows past this the pool gives back its
-     * own idle memory. */
+    /* Context order: bytes of device memory to leave for others. Before it grows past this the pool
+     * releases its own idle memory. */
     uint64_t reserve_bytes;
 
     struct flw_lock

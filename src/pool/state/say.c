@@ -116,7 +116,7 @@ void flw_pool_say_small_tables(const struct flw_pool *pool)
     flw_pool_log(
         pool, FALLOW_LOG_WARNING,
         "the address space is limited: the pool's tables take %llu MiB of it, not %llu MiB, "
-        "and have room for about %llu million blocks, lent and free; one more answers %s "
+        "and have room for about %llu million blocks, allocated and free; one more answers %s "
         "(ulimit -v unlimited lifts it)",
         MIB_OF(flw_tables_reserve_bytes(heap, heap->table_shrink)),
         MIB_OF(flw_tables_reserve_bytes(heap, 0)),

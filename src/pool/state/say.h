@@ -7,7 +7,8 @@
 
 #include "pool/state/pool.h"
 
-/* What the driver has refused and nobody insisted on: a line each, once. Cheap where nothing is new. */
+/* What the driver has refused and was not insisted on: a line each, once. Cheap where nothing is
+ * new. */
 void flw_pool_say_refusals(struct flw_pool *pool);
 /* A growth was refused: if it asked for kinds of handles that were insisted on, a line, once. */
 void flw_pool_say_insisted(struct flw_pool *pool);

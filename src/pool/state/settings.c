@@ -66,7 +66,7 @@ static const char *refused_in_context_order(const fallow_pool_config *config)
                ? "streams_may_die: FALLOW_ORDER_CONTEXT looks at no stream"
            : config->handle_types != 0 ? "handle_types: FALLOW_ORDER_CONTEXT exports none"
            : config->page_source == FALLOW_PAGES_HANDLES
-               ? "page_source: FALLOW_ORDER_CONTEXT lends cuMemAlloc memory, no FALLOW_PAGES_HANDLES"
+               ? "page_source: FALLOW_ORDER_CONTEXT allocates cuMemAlloc memory, no FALLOW_PAGES_HANDLES"
            : config->peer_device_count != 0 ? "peer_devices: FALLOW_ORDER_CONTEXT takes none, use "
                                               "cuCtxEnablePeerAccess"
                                             : NULL;

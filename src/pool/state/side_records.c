@@ -13,8 +13,8 @@ static struct flw_side_record **bucket_of(const struct flw_pool *pool, uint64_t 
 }
 
 /* Twice the buckets; the old ones are lost until the pool goes, no more memory than the new.
- * Without host memory it stays as it is, and only gets slower. All notes are moved under the lock:
- * one announcement among as many as there are notes makes others wait. */
+ * Without host memory it stays as it is, and only gets slower. All side records are moved under the
+ * lock: one announcement among as many as there are records makes others wait. */
 static void widen(struct flw_pool *pool)
 {
     uint32_t log2 = pool->side_records.log2 == 0 ? FIRST_BUCKETS_LOG2 : pool->side_records.log2 + 1;

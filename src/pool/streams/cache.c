@@ -114,7 +114,7 @@ static void detach(struct flw_pool *pool, struct flw_tcache *cache, bool ends_th
     uint32_t left = --cache->domain->cache_count;
     if (ends_thread && cache->domain->own_thread_only && left == 0) {
         flw_domain_lose_quietly(&pool->heap,
-                                cache->domain); /* nobody can name that stream any more */
+                                cache->domain); /* that stream cannot be named any more */
     }
     flw_lock_release(&pool->heap.lock);
     flw_pool_keep_totals(pool, cache);
@@ -148,7 +148,7 @@ void flw_pool_detach_caches(struct flw_pool *pool)
     flw_lock_release(&lifecycle);
 }
 
-/* A thread ends: its blocks go to their domains, stamped; no driver call, and no barrier: it is the
+/* A thread ends: its blocks go to their domains, marked; no driver call, and no barrier: it is the
  * owner, and not inside. */
 void flw_pool_cache_exit(struct flw_tcache *cache)
 {
@@ -201,11 +201,11 @@ void flw_pool_note_loss(struct flw_pool *pool)
         return;
     }
     int error = atomic_load(&pool->heap.lost_error);
-    flw_pool_log(pool, error == CUDA_ERROR_DEINITIALIZED ? FALLOW_LOG_INFO : FALLOW_LOG_ERROR,
-                 "the device is lost: %s answered %s; nothing more is lent, free and destroy do "
-                 "nothing on the device",
-                 atomic_load(&pool->heap.lost_call),
-                 flw_driver_error_name(&pool->driver, (CUresult)error));
+    flw_pool_log(
+        pool, error == CUDA_ERROR_DEINITIALIZED ? FALLOW_LOG_INFO : FALLOW_LOG_ERROR,
+        "the device is lost: %s answered %s; nothing more is allocated, free and destroy do "
+        "nothing on the device",
+        atomic_load(&pool->heap.lost_call), flw_driver_error_name(&pool->driver, (CUresult)error));
     flw_lock_acquire(&pool->lock);
     pool->divert_all = true;
     flw_lock_release(&pool->lock);

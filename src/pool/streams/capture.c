@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: graph captures. A capture is announced, never guessed. Each of its streams has an order
- * domain of the capture's own, fed with memory that is nobody's or new: a graph runs later, perhaps
+ * domain of the capture's own, fed with memory that is unowned or new: a graph runs later, perhaps
  * elsewhere, so nothing that a stream still orders may go into it, and nothing of it may come out
  * before release.
  */
@@ -124,7 +124,7 @@ static uint32_t place_in(const struct flw_capture *capture, const struct flw_dom
     return i;
 }
 
-/* heap lock. One more domain of the capture, lent from as `like`. NULL: host memory. */
+/* heap lock. One more domain of the capture, allocated from as `like`. NULL: host memory. */
 static struct flw_domain *make_domain(struct flw_heap *heap, const struct flw_capture *capture,
                                       const struct flw_domain *like)
 {
@@ -194,7 +194,7 @@ static fallow_status join(struct flw_capture *capture, fallow_stream stream)
     return FALLOW_OK;
 }
 
-/* From here on nobody synchronises the context, whichever pool of the process would. */
+/* From here on no thread synchronises the context, whichever pool of the process would. */
 static void open_one(struct flw_pool *pool)
 {
     atomic_fetch_add(&pool->open_captures, 1);
@@ -333,7 +333,7 @@ struct flw_domain *flw_capture_home_of(struct flw_pool *pool, struct flw_domain 
         return freeing; /* while an allocation is still inside */
     }
     if (!capture->is_capturing) {
-        return domain; /* over: nobody new is lent from it any more */
+        return domain; /* over: nothing new is allocated from it any more */
     }
     if (!has_uses && freeing->captured_by == capture->index) {
         return domain_in(capture, freeing);
@@ -386,7 +386,7 @@ static fallow_status end(struct flw_capture *capture)
             joined |= 1u << i;
         }
     }
-    /* Parked blocks carry no stamps: settling gives them to their streams, stamped now. */
+    /* Parked blocks carry no points: settling gives them to their streams, marked now. */
     while (capture->parked != NULL) {
         struct flw_deferred *parked = capture->parked;
         capture->parked = parked->next;
@@ -434,7 +434,7 @@ static void release_domain(struct flw_heap *heap, struct flw_domain *from, struc
     flw_domain_want_fence(to, 1);
     from->capture = 0;
     from->ops = from->captured_live > 0 ? &flw_order_released : NULL;
-    /* What bears its stamps bears the new owner's too. An open stamp would let memory back into
+    /* What bears its points bears the new owner's too. An open point would let memory back into
      * a place that is given to another domain when the last captured block returns. */
     from->completed = from->seq++;
 }
@@ -443,7 +443,7 @@ static void release_domain(struct flw_heap *heap, struct flw_domain *from, struc
 static void release_memory(struct flw_heap *heap, const struct flw_capture *capture)
 {
     struct flw_domain *to = capture->stream_domains[0];
-    /* Its place is nobody's, or another's: the stream was retired, its last fence is complete. */
+    /* Its place is free, or another's: the stream was retired, its last fence is complete. */
     bool is_gone =
         to->ops != &flw_order_stream || to->stream_number != capture->domains[0]->stream_number;
     if (is_gone || FLW_MUTANT(CAPTURE_RELEASED_UNOWNED)) {
@@ -457,7 +457,7 @@ static void release_memory(struct flw_heap *heap, const struct flw_capture *capt
     }
 }
 
-/* heap lock. Its handle is refused before its place can be free. True: nobody is inside. */
+/* heap lock. Its handle is refused before its place can be free. True: no thread is inside. */
 static bool begin_release(struct flw_capture *capture)
 {
     (void)flw_handles_drop(&table, capture->handle);

@@ -23,12 +23,13 @@ struct flw_capture {
     fallow_capture *handle;
     uint32_t index;        /* 1 + place */
     bool is_capturing;     /* between begin and end */
-    bool is_released;      /* its handle is gone; its memory and place too, once nobody is inside */
+    bool is_released;      /* its handle is gone; its memory and place too, once no thread is
+                              inside */
     uint32_t inside_count; /* allocations under way from its memory */
     uint32_t stream_count;
     struct flw_domain *stream_domains[FLW_CAPTURE_STREAMS]; /* the streams' own domains */
     struct flw_domain *domains[FLW_CAPTURE_STREAMS];        /* the capture's, one for each */
-    struct flw_domain *kept; /* a domain that nobody is lent from: captured blocks whose next use no
+    struct flw_domain *kept; /* a domain that serves no request: captured blocks whose next use no
                                 stream of the capture orders; NULL: none yet */
     struct flw_deferred *parked; /* ordinary blocks freed on its streams, until its end */
 };
@@ -45,7 +46,7 @@ bool flw_capture_lives(const fallow_capture *handle);
 struct flw_domain *flw_capture_enter(struct flw_pool *pool, const struct flw_domain *stream_domain);
 void flw_capture_leave(struct flw_pool *pool, const struct flw_domain *domain);
 /* heap lock. Who gets a captured block of `domain` that is freed on another stream: the domain of
- * that stream in the same capture, whose order the free is in, or one that lends nothing before
+ * that stream in the same capture, whose order the free is in, or one that serves nothing before
  * release; the stream itself once the capture is released. NULL: host memory. */
 struct flw_domain *flw_capture_home_of(struct flw_pool *pool, struct flw_domain *domain,
                                        struct flw_domain *freeing, bool has_uses);
@@ -55,7 +56,7 @@ fallow_status flw_capture_park(struct flw_pool *pool, struct flw_domain *domain,
 /* Capture again into what an ended capture has: its free memory serves the streams that join it. The
  * caller sees to it that the graphs are never launched at once. BUSY: it is capturing. */
 fallow_status flw_capture_resume(fallow_capture *handle, fallow_stream stream);
-/* The pool ends, or is abandoned: handles of its captures are refused. Waits for nobody. */
+/* The pool ends, or is abandoned: handles of its captures are refused. Waits for no thread. */
 void flw_captures_forget(struct flw_pool *pool);
 void flw_captures_forget_all(void); /* in the child of a fork */
 /* CAPTURING if the stream is being captured and was not announced. Driver call. */

@@ -5,7 +5,7 @@
 #include "pool/state/account.h"
 #include "pool/streams/cache.h"
 
-/* ---- limbo */
+/* ---- open frees */
 
 void flw_epoch_flush(struct flw_pool *pool, struct flw_tcache *cache)
 {
@@ -86,8 +86,8 @@ bool flw_epoch_poll(struct flw_heap *heap)
     return any;
 }
 
-/* Wait until the ticket is complete. Without a record of contexts, or where the driver refuses one, all of
- * them are synchronised. */
+/* Wait until the sequence number is complete. Without a record of contexts, or where the driver
+ * refuses one, all of them are synchronised. */
 bool flw_epoch_wait(struct flw_heap *heap, uint64_t seq)
 {
     struct flw_driver_section section;
@@ -145,7 +145,7 @@ void flw_epoch_fill_runs(struct flw_pool *pool, struct flw_tcache *cache, uint32
     flw_lock_release(&heap->lock);
 }
 
-/* ---- giving back, captures */
+/* ---- releasing, captures */
 
 uint64_t flw_epoch_expect_sync(struct flw_pool *pool)
 {

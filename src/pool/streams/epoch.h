@@ -3,9 +3,10 @@
  * Owns: a pool in context order: where what is freed goes, when an epoch is closed, what is known of one address.
  * Does not: record or ask for events (heap/order/fence.h, heap/order/epoch.h), or climb (ladder/context_ladder.c).
  *
- *   ready    nobody's memory and complete whole runs: lent at once. Thread caches lend of it only.
- *   limbo    freed; first in the freeing thread's cache, then in the heap with the context's ticket.
- *            Ready when the epoch that closed over it is complete.
+ *   ready    unowned memory and complete dedicated runs: allocated at once. Thread caches allocate
+ *            of it only.
+ *   open     freed; first in the freeing thread's cache, then in the heap with the context's
+ *            sequence number. Ready when the epoch that closed over it is complete.
  *
  * An epoch is closed when 256 blocks or 64 MiB have been freed, or when an allocation would otherwise
  * exceed the bound (flw_epoch_bound) or wait. Until then a miss grows: within the bound memory costs
@@ -19,10 +20,11 @@
 /* What a smaller request takes: the second class, whose blocks are 512 B aligned. */
 #define FLW_EPOCH_LEAST_BYTES 512ull
 
-/* Takes the cache lock. A block that was claimed goes to limbo, whose older content goes to the heap if need be. */
+/* Takes the cache lock. A block that was claimed joins the open frees, the older of which go to the
+ * heap if need be. */
 void flw_epoch_free(struct flw_pool *pool, struct flw_tcache *cache, struct flw_span *span,
                     struct flw_slot *slot);
-/* cache lock. A few complete whole runs of a size that has just been lent. */
+/* cache lock. A few complete dedicated runs of a size that has just been allocated. */
 void flw_epoch_fill_runs(struct flw_pool *pool, struct flw_tcache *cache, uint32_t unit_count);
 /* Driver calls: where enough was freed since the last one. */
 void flw_epoch_close_if_due(struct flw_pool *pool);
@@ -34,37 +36,39 @@ static inline bool flw_epoch_is_due(const struct flw_heap *heap)
     return heap->open_blocks >= FLW_OPEN_FREE_SLOTS ||
            heap->open_bytes >= (uint64_t)FLW_OPEN_FREE_BYTES;
 }
-/* cache lock. What the cache has in limbo goes to the heap. */
+/* cache lock. The cache's open frees go to the heap. */
 void flw_epoch_flush(struct flw_pool *pool, struct flw_tcache *cache);
 /* Driver calls. Ask for the epochs that are closed; true: something is complete. */
 bool flw_epoch_poll(struct flw_heap *heap);
-/* Driver calls. Wait until the ticket is complete; until everything is that was ever freed. */
+/* Driver calls. Wait until the sequence number is complete; until everything is that was ever
+ * freed. */
 bool flw_epoch_wait(struct flw_heap *heap, uint64_t seq);
 bool flw_epoch_wait_all(struct flw_heap *heap);
 /* The caller is about to synchronise the pool's context: flw_epoch_begin_sync (heap/order/epoch.h) that covers
  * what the calling thread has freed, too. */
 uint64_t flw_epoch_expect_sync(struct flw_pool *pool);
-/* Driver calls. Give back to the driver what is idle: caches emptied, the device waited for (not while
- * something is captured). What came back. */
+/* Driver calls. Release to the driver what is idle: caches emptied, the device waited for (not
+ * while something is captured). What came back. */
 uint64_t flw_epoch_trim(struct flw_pool *pool);
 
-/* Does the pool's memory hold the address, lent or not? No lock. */
+/* Does the pool's memory hold the address, allocated or not? No lock. */
 bool flw_epoch_owns(const struct flw_pool *pool, uint64_t address);
-/* The block that is lent and holds the address, as it was asked for. False: none. No lock. */
+/* The block that is allocated and holds the address, as it was asked for. False: none. No lock. */
 struct flw_epoch_block {
     uint64_t base, size_bytes;
     bool is_dedicated;
     bool is_exported;
 };
 bool flw_epoch_find(const struct flw_pool *pool, uint64_t address, struct flw_epoch_block *out);
-/* Somebody outside the process may map the whole block at `base`: when it is freed it goes to the driver
- * at once. False: it is not whole, or was freed meanwhile. */
+/* Another process may map the whole block at `base`: when it is freed it goes to the driver
+ * at once. False: it is not dedicated, or was freed meanwhile. */
 bool flw_epoch_export(struct flw_pool *pool, uint64_t base);
 /* Such a block, claimed, comes back. */
 fallow_status flw_epoch_evict(struct flw_pool *pool, struct flw_tcache *cache,
                               struct flw_span *span, struct flw_slot *slot);
 
-/* The most that may be held with so many bytes lent, before an allocation waits for the device. */
+/* The most that may be held with so many bytes allocated, before an allocation waits for the
+ * device. */
 static inline uint64_t flw_epoch_bound(uint64_t live_bytes)
 {
     return live_bytes + flw_max(256 * FLW_MIB, live_bytes / 4);

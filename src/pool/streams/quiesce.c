@@ -103,9 +103,9 @@ static bool is_abroad_first(const struct flw_heap *heap, const struct flw_domain
            domain->is_known;
 }
 
-/* calls. Uses of blocks that are still lent have no ticket yet; those of other contexts are covered by
- * synchronising these, and so is what no fence could be had for. One that is gone has nothing left to wait
- * for. */
+/* calls. Uses of blocks that are still allocated have no sequence number yet; those of other
+ * contexts are covered by synchronising these, and so is what no fence could be had for. One that
+ * is gone has nothing left to wait for. */
 static CUresult sync_users_abroad(struct flw_pool *pool, bool has_unfenced)
 {
     struct flw_heap *heap = &pool->heap;
@@ -214,8 +214,8 @@ static bool await_by_free(struct flw_pool *pool)
     return result == CUDA_SUCCESS;
 }
 
-/* Is nobody to use the pool's memory any more but work that it was told of? What is lent, or imported, may be
- * used on any stream. */
+/* Is the pool's memory used by no other work than it was told of? What is allocated, or imported,
+ * may be used on any stream. */
 static bool is_all_told(struct flw_pool *pool)
 {
     FLW_EACH_EXTENSION (pool, row, is_used_untold) {

@@ -26,7 +26,7 @@ fallow_status flw_pool_await_device(struct flw_pool *pool);
  * recorded on, and where blocks are in use still. CAPTURING: something was not waited for. */
 fallow_status flw_pool_await_all(struct flw_pool *pool);
 /* calls. The same for a pool that ends; a driver that refuses is asked again. False: work may be under way,
- * and nothing may be given back. */
+ * and nothing may be released. */
 bool flw_pool_await_last(struct flw_pool *pool);
 
 #endif

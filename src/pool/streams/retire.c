@@ -9,7 +9,7 @@
 #include "pool/streams/cache.h"
 #include "pool/streams/streams.h"
 
-/* lock. From here on nobody records on the stream. */
+/* lock. From here on no thread records on the stream. */
 static void forget_stream(struct flw_heap *heap, struct flw_domain *domain, bool is_covered)
 {
     if (FLW_MUTANT(RETIRE_WITHOUT_FENCE)) {
@@ -28,8 +28,8 @@ static void forget_stream(struct flw_heap *heap, struct flw_domain *domain, bool
 }
 
 /* The last fence. Again while another thread records: its fence may be older than the last frees. The
- * caller may destroy the stream at once, so the lock under which nobody records on it, or asks about
- * it, is the one under which nobody can begin to. */
+ * caller may destroy the stream at once, so the lock under which no thread records on it, or asks
+ * about it, is the one under which no thread can begin to. */
 static fallow_status close_stream(struct flw_heap *heap, struct flw_domain *domain)
 {
     struct flw_driver_section section;
@@ -41,7 +41,8 @@ static fallow_status close_stream(struct flw_heap *heap, struct flw_domain *doma
             status = flw_domain_fence_own(heap, domain);
         }
         if (is_inside && status == FALLOW_OK) {
-            status = flw_domain_clear(heap, domain); /* nobody can ask the stream any more, later */
+            status = flw_domain_clear(heap, domain); /* the stream cannot be asked any more,
+                                                        later */
         }
         flw_lock_acquire(&heap->lock);
         is_open = domain->is_recording || domain->naming_count > 0 ||

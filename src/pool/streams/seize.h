@@ -5,9 +5,9 @@
  * Does not: know what is done to a cache that is seized (cache.c, recording.c).
  *
  * One thread at a time seizes caches of a pool: pool->seizing, the one lock that is held over a
- * membarrier and over a wait. It is kept for that: nobody else needs it, but a thread that ends, to
- * take its caches out of the pool's list, which therefore stays as it is behind its first. Neither the
- * pool's lock nor a cache's is held meanwhile: owners go on, by the slow path.
+ * membarrier and over a wait. It is kept for that: no other thread needs it, but a thread that
+ * ends, to take its caches out of the pool's list, which therefore stays as it is behind its first.
+ * Neither the pool's lock nor a cache's is held meanwhile: owners go on, by the slow path.
  *
  * An owner may take the heap's lock inside a cache, and wait there for room in its ring: nothing that
  * these wait for is kept from going on by pool->seizing.
@@ -25,7 +25,7 @@
  * this rank or above; it holds pool->seizing until flw_seize_end. */
 struct flw_tcache *flw_seize(struct flw_pool *pool, const struct flw_domain *domain,
                              const struct flw_tcache *but);
-/* Those of them that still are the pool's are given back to their owners; the rest must not be in
+/* Those of them that still are the pool's go back to their owners; the rest must not be in
  * `seized` any more. */
 void flw_seize_end(struct flw_pool *pool, struct flw_tcache *seized);
 

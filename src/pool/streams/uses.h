@@ -7,7 +7,7 @@
 
 #include "pool/state/side_records.h"
 
-/* Free a block that has announced uses: pending until they are complete. */
+/* Free a block that has announced uses: deferred until they are complete. */
 fallow_status flw_uses_free(struct flw_pool *pool, struct flw_domain *domain, struct flw_slot *slot,
                             const struct flw_side_record *side);
 /* Announce a use of a live (raw) block on a domain's stream. INVALID_POINTER: it is not live. */

@@ -13,7 +13,7 @@
 
 static struct heap_bed bed;
 
-/* Take everything that is free and anybody's, so that what comes next is what was given back. */
+/* Take everything that is free and anybody's, so that what comes next is what was released. */
 static void use_up(struct flw_domain *domain)
 {
     struct flw_span *run = NULL;
@@ -448,7 +448,7 @@ static void a_fence_that_a_synchronisation_overtakes_is_not_listed(void **state)
 
 static struct {
     struct flw_domain *domain;
-    struct flw_span *late; /* given back when the first synchronisation has seen all it will see */
+    struct flw_span *late; /* released when the first synchronisation has seen all it will see */
     pthread_t second;
     sem_t is_first_over;
     atomic_uint calls;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the proof that one heap serves every pair of an order domain and a page source: random
- * programs keep its invariants and the ledger, no memory is lent twice, a limit is a limit, and
- * everything goes back. Does not: go through the public API (test_source.c does).
+ * programs keep its invariants and the ledger, no memory is allocated twice, a limit is a limit,
+ * and everything goes back. Does not: go through the public API (test_source.c does).
  */
 #include "test_heap_bed.h"
 
@@ -32,7 +32,7 @@ static void check_disjoint(const struct block *block)
         const struct block *other = &program.blocks[i];
         if (other != block && other->bytes != 0 && block->address < other->address + other->bytes &&
             other->address < block->address + block->bytes) {
-            fail_msg("0x%llx is lent twice", (unsigned long long)block->address);
+            fail_msg("0x%llx is allocated twice", (unsigned long long)block->address);
         }
     }
 }

@@ -330,7 +330,7 @@ static void a_segment_beyond_the_tables_goes_back(void **state)
     bed_end(&bed);
 }
 
-/* ---- giving back */
+/* ---- releasing */
 
 static void release_to(uint64_t keep_bytes, uint64_t left_bytes)
 {
@@ -350,7 +350,7 @@ static void what_idles_among_what_is_allocated_goes_back(void **state)
         for (unsigned i = 0; i < 12; i++) {
             runs[i] = bed_obtain(&bed, domain, 32);
         }
-        release_to(0, 12 * each); /* all is lent */
+        release_to(0, 12 * each); /* all is allocated */
         for (unsigned i = 0; i < 12; i += 3) {
             bed_put(&bed, bed.heap.domains[FLW_UNOWNED], runs[i]);
         }

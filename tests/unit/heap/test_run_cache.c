@@ -140,7 +140,7 @@ static void random_programs_agree_with_a_list(void **state)
     }
 }
 
-/* Two caches of one domain, and runs that were lent by the first and freed into it. */
+/* Two caches of one domain, and runs that were allocated by the first and freed into it. */
 struct two {
     struct heap_bed bed;
     struct flw_domain *domain;

@@ -85,7 +85,7 @@ static void check_all(void)
     assert_true(flw_run_index_is_valid(&bed.index));
     assert_true(bed.index.unit_count_total == units && bed.index.run_count == runs);
     assert_int_equal(flw_run_index_largest(&bed.index), largest);
-    /* Every run is met once by age, oldest ticket first. */
+    /* Every run is met once by age, oldest sequence number first. */
     uint64_t met = 0, seq = 0;
     for (const struct flw_span *run = bed.index.oldest; run != NULL; run = run->u.run.age_next) {
         assert_true(bed.is_in[run - bed.spans] && run->u.run.seq >= seq);

@@ -172,7 +172,7 @@ static void reuse_policies_forbid_what_they_name(void **state)
     }
 }
 
-/* All that was freed so far is known complete; nothing is given back. */
+/* All that was freed so far is known complete; nothing is released. */
 static void complete_everything(struct api *api)
 {
     assert_int_equal(fallow_pool_trim(api->pool, SIZE_MAX, 0, NULL), FALLOW_OK); /* fences */

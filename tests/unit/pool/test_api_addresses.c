@@ -221,7 +221,7 @@ static uint64_t creates(struct api *api)
     return api->sim.call_count("cuMemCreate");
 }
 
-/* Each block has what libraries see of it, and its handle is lent again at once. */
+/* Each block has what libraries see of it, and its handle is allocated again at once. */
 static void large_blocks_are_seen_whole_in_automatic_mode(void **state)
 {
     (void)state;
@@ -252,7 +252,8 @@ static void large_blocks_are_seen_whole_in_automatic_mode(void **state)
     api_end(&api);
 }
 
-/* What is wanted in parts is made anew: nothing smaller is ever lent out of a large block's handle. */
+/* What is wanted in parts is made anew: nothing smaller is ever given out of a large block's
+ * handle. */
 static void a_large_handle_serves_nothing_else(void **state)
 {
     (void)state;
@@ -265,7 +266,7 @@ static void a_large_handle_serves_nothing_else(void **state)
     for (unsigned i = 0; i < 32; i++) {
         smalls[i] = api_alloc(&api, 16 * MIB, api.stream);
     }
-    /* Its memory was given back for them: the pool may hold 1.15 of its peak and 16 MiB, not both. */
+    /* Its memory was released for them: the pool may hold 1.15 of its peak and 16 MiB, not both. */
     assert_true(api_stats(&api).reserved_bytes <= 752 * MIB);
     for (unsigned i = 0; i < 32; i += 2) { /* half of it, in pieces that nothing large fits into */
         give(&api, smalls[i]);
@@ -389,7 +390,7 @@ static void large_blocks_sleep_and_are_exported(void **state)
     assert_int_equal(close(share.descriptor), 0);
     give(&api, kept);
     assert_int_equal(fallow_pool_poll(api.pool), FALLOW_OK);
-    assert_int_equal(api_stats(&api).exported_bytes, 0); /* it went: never lent again */
+    assert_int_equal(api_stats(&api).exported_bytes, 0); /* it went: never allocated again */
     api_end(&api);
 }
 

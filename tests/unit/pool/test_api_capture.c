@@ -141,7 +141,7 @@ static void ordinary_memory_freed_inside_a_capture_waits_for_its_end(void **stat
     api_drop_captured(&api, api.stream);
     assert_int_equal(fallow_capture_end(capture), FALLOW_OK);
     assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
-    api_end(&api); /* 64 blocks are still lent: destroy takes them back */
+    api_end(&api); /* 64 blocks are still allocated: destroy takes them back */
 }
 
 static void a_joined_stream_is_served_from_the_capture(void **state)
@@ -434,7 +434,7 @@ static void end_inside_an_allocation(size_t bytes, bool takes_place)
     assert_int_equal(fallow_free(api.pool, next, midway.third), FALLOW_OK);
     assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
     assert_int_equal(api_stats(&api).captured_bytes, 0);
-    /* Nothing of the capture is left behind: all of it can be had again, and given back. */
+    /* Nothing of the capture is left behind: all of it can be had again, and released. */
     assert_int_equal(flw_test_trim(api.pool, 0), FALLOW_OK);
     api.sim.step(UINT64_MAX);
     assert_int_equal(flw_test_trim(api.pool, 0), FALLOW_OK);

@@ -164,7 +164,7 @@ static const CUresult refusals[] = {CUDA_ERROR_NOT_PERMITTED, CUDA_ERROR_NOT_SUP
                                     CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OPERATING_SYSTEM,
                                     CUDA_ERROR_UNKNOWN};
 
-/* A pool whose device is well lends what fits, and gives all of it back. */
+/* A pool whose device is well allocates what fits, and frees all of it. */
 static void expect_service(struct api *api)
 {
     fallow_stats stats;
@@ -282,7 +282,7 @@ static void a_lasting_refusal_costs_each_request_one_question(void **state)
     }
 }
 
-/* What a pool gave back to make room for something else would not come again. */
+/* What a pool released to make room for something else would not come again. */
 static void a_refused_pool_allocates_what_it_has(void **state)
 {
     (void)state;
@@ -325,7 +325,7 @@ static void a_handle_that_was_moved_in_vain_serves_what_is_smaller(void **state)
 }
 
 /* ---- a refusal that is over, while the pool is as large as it may be, or the device full: nothing asks the
- * driver before something was given back to it */
+ * driver before something was released to it */
 
 static const struct {
     fallow_page_source source;
@@ -347,7 +347,7 @@ static fallow_status alloc_over(struct api *api, size_t i, size_t bytes, void **
     return fallow_alloc_request(api->pool, &request, api->stream, out_ptr);
 }
 
-/* It was refused 40 MiB; then it lent so many pieces of 10. */
+/* It was refused 40 MiB; then it allocated so many pieces of 10. */
 static void begin_over(struct api *api, size_t i, size_t limit_bytes, void **pieces, size_t count)
 {
     flw_sim_config world = flw_sim_config_default(7);

@@ -129,7 +129,7 @@ static void a_request_that_may_not_grow_takes_nothing_from_the_pool_either(void 
     api_end(&api);
 }
 
-/* What can never fit moves and gives back nothing on the way to its refusal. */
+/* What can never fit moves and releases nothing on the way to its refusal. */
 static void a_request_above_the_limit_leaves_the_pool_as_it_was(void **state)
 {
     (void)state;
@@ -250,7 +250,7 @@ static void a_capture_outlives_the_retired_stream_that_it_began_on(void **state)
     api_end(&api);
 }
 
-/* A slab whose every slot is lent at the release is in no list then. */
+/* A slab whose every slot is allocated at the release is in no list then. */
 static void what_a_released_capture_had_allocated_is_no_captures_memory(void **state)
 {
     (void)state;
@@ -425,7 +425,7 @@ static size_t resident_bytes(void)
     return resident * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* All places are taken, then all their streams end by the rules: nobody asks for their fences before
+/* All places are taken, then all their streams end by the rules: not asked for their fences before
  * the next stream comes. Announced as users, since that makes a place and nothing else. */
 static void retired_streams_make_room_for_as_many_again(void **state)
 {

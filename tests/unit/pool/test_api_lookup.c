@@ -101,7 +101,7 @@ static void every_byte_of_a_block_leads_to_it(void **state)
     api_end(&api);
 }
 
-/* Freed memory, alone and between what is lent, is no block's from any of its addresses. */
+/* Freed memory, alone and between what is allocated, is no block's from any of its addresses. */
 static void what_is_freed_leads_nowhere(void **state)
 {
     (void)state;

@@ -72,7 +72,7 @@ static void a_driver_that_is_none_is_named(void **state)
     api_end(&api);
 }
 
-/* Lend 64 MiB, use it, give it back, let the device finish. */
+/* Allocate 64 MiB, use it, give it back, let the device finish. */
 static void fill_and_empty(struct api *api)
 {
     void *ptrs[8];

@@ -121,7 +121,7 @@ static pid_t start_importer(int socket)
     return child;
 }
 
-/* The importer's memory outlives the exporter's block, and nothing of it is lent again. */
+/* The importer's memory outlives the exporter's block, and nothing of it is allocated again. */
 static void free_beside_importer(struct api *api, void *ptr, const fallow_share *share)
 {
     assert_int_equal(fallow_free(api->pool, ptr, api->stream), FALLOW_OK);
@@ -268,7 +268,7 @@ static void an_unimport_waits_for_work_and_leaves_captures_alone(void **state)
     api_end(&api);
 }
 
-/* Freed under running work, on another stream than it was lent on, announced elsewhere too. */
+/* Freed under running work, on another stream than it was allocated on, announced elsewhere too. */
 static void exported_memory_goes_when_its_work_is_complete(void **state)
 {
     (void)state;
@@ -282,7 +282,7 @@ static void exported_memory_goes_when_its_work_is_complete(void **state)
     assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_INVALID_POINTER);
     assert_int_equal(api_stats(&api).live_count, 0);
     assert_int_equal(api_stats(&api).exported_bytes, share.handle_bytes);
-    for (int i = 0; i < 4; i++) { /* in the stream's own order nothing of it is lent either */
+    for (int i = 0; i < 4; i++) { /* in the stream's own order nothing of it is allocated either */
         void *other = api_alloc(&api, BLOCK_BYTES, api.stream);
         assert_true((char *)other + BLOCK_BYTES <= (char *)ptr ||
                     (char *)ptr + share.handle_bytes <= (char *)other);
@@ -453,7 +453,7 @@ static void a_sleeping_pool_imports_and_unimports(void **state)
     assert_int_equal(fallow_import(importer, &share, &seen[0]), FALLOW_OK);
     assert_int_equal(api.sim.cu.cuCtxSynchronize(), 0);
     assert_int_equal(fallow_pool_sleep(importer, NULL), FALLOW_OK);
-    assert_int_equal(peek(&api, seen[0], 0), 5); /* an import is not the pool's to give back */
+    assert_int_equal(peek(&api, seen[0], 0), 5); /* an import is not the pool's to release */
     assert_int_equal(fallow_import(importer, &share, &seen[1]), FALLOW_OK);
     assert_int_equal(peek(&api, seen[1], 0), 5);
     assert_int_equal(fallow_unimport(importer, seen[0]), FALLOW_OK);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: sleep and wake: what is given back and kept, contents by tag, graphs over a sleep, running
+ * Owns: sleep and wake: what is released and kept, contents by tag, graphs over a sleep, running
  * work that is refused or waited for.
  */
 #include "unit/pool/test_api_sleep.h"
@@ -257,7 +257,7 @@ static void work_of_another_context_is_waited_for_without_a_fence(void **state)
     api_end(&api);
 }
 
-/* A fill of a captured block and one of a block that was lent before. */
+/* A fill of a captured block and one of a block that was allocated before. */
 static void graphs_replay_after_the_wake(void **state)
 {
     (void)state;

@@ -75,7 +75,7 @@ static int before_sleep(void *context)
 {
     struct watcher *watcher = context;
     strncat(watcher->order, &watcher->before, 1);
-    if (watcher->frees != NULL) { /* it may use the pool, which still lends */
+    if (watcher->frees != NULL) { /* it may use the pool, which still allocates */
         void *ptr = api_alloc(watcher->api, 3000, watcher->api->stream);
         assert_int_equal(fallow_free(watcher->api->pool, ptr, watcher->api->stream), FALLOW_OK);
         assert_int_equal(fallow_free(watcher->api->pool, watcher->frees, watcher->api->stream),

@@ -61,7 +61,7 @@ static void refuse_nothing(struct api *api)
     assert_int_equal((api->sim.fail)(NULL, 0, 0, 0), 1);
 }
 
-/* It lends from growth, gives back, and validates. */
+/* It allocates from growth, releases, and validates. */
 static void use_pool(struct api *api)
 {
     void *small = api_alloc(api, 5000, api->stream), *large = api_alloc(api, 40 * MIB, api->stream);

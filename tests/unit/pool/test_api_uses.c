@@ -168,7 +168,7 @@ static void the_events_of_a_context_are_gone_with_it(void **state)
     api_end(&api);
 }
 
-/* The block is still lent: no free has stamped the use. */
+/* The block is still allocated: no free has stamped the use. */
 static void *use_abroad(struct api *api, CUcontext *context, CUstream *foreign)
 {
     CUcontext popped;

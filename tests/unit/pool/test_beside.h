@@ -21,7 +21,7 @@
 struct bed {
     struct api api;
     CUcontext context;
-    CUstream known; /* the pool has lent on it; in FLW_BESIDE_KNOWN it is captured */
+    CUstream known; /* the pool has allocated on it; in FLW_BESIDE_KNOWN it is captured */
     struct flw_beside beside;
 };
 

@@ -158,7 +158,7 @@ static void a_pool_is_abandoned(enum flw_beside_place place)
     flw_sim_close(&bed.api.sim); /* the memory goes with the world */
 }
 
-/* ---- lend, return */
+/* ---- allocate, free */
 
 static void blocks_are_allocated_and_freed(enum flw_beside_place place)
 {
@@ -209,7 +209,8 @@ static int refuse_more(void *context, size_t size_bytes, fallow_stream stream)
     return 0;
 }
 
-/* All rungs of the ladder: growth, moves, another stream's memory, the callback, waits, the report. */
+/* All stages of the ladder: growth, moves, another stream's memory, the callback, waits, the
+ * report. */
 static void a_full_pool_climbs_to_the_end(enum flw_beside_place place)
 {
     struct bed bed;

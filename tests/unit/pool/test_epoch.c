@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Proves: a pool in context order lends a freed block again only when everything that any stream of
- * any live context had been given before the free is complete, with few events, without waiting for a
- * busy device within its bound, and never while something is captured. The streams of these tests are
- * known to the driver alone.
+ * Proves: a pool in context order allocates a freed block again only when everything that any
+ * stream of any live context had been given before the free is complete, with few events, without
+ * waiting for a busy device within its bound, and never while something is captured. The streams of
+ * these tests are known to the driver alone.
  */
 #include "test_api.h"
 
@@ -61,7 +61,7 @@ static uint64_t calls(const char *entry)
     return api.sim.call_count(entry);
 }
 
-/* Everything that the pool may lend of a size without growing, for good: does it hold `ptr`? */
+/* Everything that the pool may allocate of a size without growing, for good: does it hold `ptr`? */
 static bool comes_again(const void *ptr, size_t size, size_t count)
 {
     bool is_met = false;
@@ -165,7 +165,8 @@ static void a_busy_device_is_not_waited_for_within_the_bound(void **state)
     for (size_t i = 0; i < 60; i++) {
         free_block(allocate(4 * MIB));
     }
-    assert_true(api_stats(&api).peak_reserved_bytes <= 260 * MIB); /* what is lent and the slack */
+    assert_true(api_stats(&api).peak_reserved_bytes <= 260 * MIB); /* what is allocated and the
+                                                                      slack */
     assert_true(api_stats(&api).wait_count > 0);
     api_end(&api);
 }

@@ -2,7 +2,7 @@
  *
  * Owns: the end of a stream seen from inside: what other threads may still do with its handle while
  * and after it is retired. Its driver calls stop the threads where they are wanted.
- * Does not: test what a retire gives back (test_api_edges.c, test_domain.c).
+ * Does not: test what a retire releases (test_api_edges.c, test_domain.c).
  */
 #include "test_api.h"
 

@@ -116,7 +116,7 @@ static void add_memory(struct flw_top_page *page, const uint64_t *value)
              flw_format_count(value[FLW_VALUE_live_count], c),
              bytes_text(d, value[FLW_VALUE_peak_requested_bytes]));
     add_line(
-        page, FLW_TOP_PLAIN, "free     %9s  cached %s  pending %s  idle %s",
+        page, FLW_TOP_PLAIN, "free     %9s  cached %s  deferred %s  idle %s",
         bytes_text(a, value[FLW_VALUE_free_bytes]), bytes_text(b, value[FLW_VALUE_cached_bytes]),
         bytes_text(c, value[FLW_VALUE_deferred_bytes]), bytes_text(d, value[FLW_VALUE_idle_bytes]));
     if (page->height == 0 ||

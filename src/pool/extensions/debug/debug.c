@@ -12,7 +12,7 @@
 #include "pool/streams/current.h"
 #include "pool/streams/uses.h"
 
-#define FILL_PATTERN 0xA5A5A5A5u /* and its complement, on alternate lends */
+#define FILL_PATTERN 0xA5A5A5A5u /* and its complement, on alternate allocations */
 
 /* ---- writing (driver calls inside a section) */
 
@@ -72,7 +72,7 @@ static CUresult fill_new(struct flw_pool *pool, struct flw_guard *guard, uint32_
                   stream);
 }
 
-/* ---- lend */
+/* ---- allocate */
 
 static fallow_status allocate_raw(struct flw_pool *pool, const fallow_request *request,
                                   fallow_stream stream, struct flw_guard *guard)
@@ -147,11 +147,11 @@ static fallow_status alloc(struct flw_pool *pool, const fallow_request *request,
     return FALLOW_OK;
 }
 
-/* ---- take back */
+/* ---- free */
 
-/* What was filled at the lend comes before `stream` goes on: the caller need not have ordered the
- * two, if it never used the block. False: the other stream cannot be asked any more; then the fill
- * is announced as a use, so that the block waits for it. Driver calls. */
+/* What was filled at the allocation comes before `stream` goes on: the caller need not have ordered
+ * the two, if it never used the block. False: the other stream cannot be asked any more; then the
+ * fill is announced as a use, so that the block waits for it. Driver calls. */
 static bool order_after_fill(struct flw_pool *pool, const struct flw_guard *guard,
                              struct flw_domain *taker)
 {

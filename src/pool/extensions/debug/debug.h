@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the pair of calls that lend and take back where debug checks are on: poison, red zones,
+ * Owns: the pair of calls that allocate and free where debug checks are on: poison, red zones,
  * quarantine, the list of leaks. They stand before the ordinary slow pair and use nothing but it.
  *
  *   raw block    | front zone | what the caller gets, size bytes | back zone |
  *
- * Zones and poison are written on the stream that a block is lent on. At its free the zones are
- * copied to a pinned ring on the stream that it is freed on, and compared by a later call that finds
- * the copy complete. Nothing is done inside a capture: that is counted as a check left out.
+ * Zones and poison are written on the stream that a block is allocated on. At its free the zones
+ * are copied to a pinned ring on the stream that it is freed on, and compared by a later call that
+ * finds the copy complete. Nothing is done inside a capture: that is counted as a check left out.
  */
 #ifndef FLW_POOL_DEBUG_H
 #define FLW_POOL_DEBUG_H

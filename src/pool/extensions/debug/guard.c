@@ -150,7 +150,7 @@ void flw_guard_list_leaks(struct flw_pool *pool)
     }
     for (unsigned i = 0; i < LEAKS_LISTED && largest[i] != NULL; i++) {
         flw_pool_log(pool, FALLOW_LOG_WARNING,
-                     "never freed: block %#llx of %llu bytes (tag %u, lent on stream id %llu)",
+                     "never freed: block %#llx of %llu bytes (tag %u, allocated on stream id %llu)",
                      (unsigned long long)largest[i]->user,
                      (unsigned long long)largest[i]->size_bytes, largest[i]->tag,
                      (unsigned long long)largest[i]->stream_id);

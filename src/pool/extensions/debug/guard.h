@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the debug checks keep, shared by their files and nobody else: a guard a block
+ * Owns: what the debug checks keep, shared by their files alone: a guard a block
  * (guard.c), those in quarantine (quarantine.c), copies on their way to be compared
- * (ring.c). Does not: know when a block is lent or taken back (debug.c).
+ * (ring.c). Does not: know when a block is allocated or freed (debug.c).
  */
 #ifndef FLW_POOL_DEBUG_GUARD_H
 #define FLW_POOL_DEBUG_GUARD_H
@@ -24,7 +24,7 @@ struct flw_guard {
     struct flw_guard *next;
     uint64_t user, raw, size_bytes;
     uint64_t stream_id;
-    uint32_t domain; /* lent on */
+    uint32_t domain; /* allocated on */
     uint32_t tag;
     fallow_stream freed_on; /* in quarantine */
     uint64_t freed_on_id;   /* its handle may be another stream's later */
@@ -89,8 +89,8 @@ void flw_guard_free_all(struct flw_debug *debug);
 
 /* ---- quarantine.c */
 
-/* Driver calls. A filled block that nobody holds stays out of use for a while; as many leave as there
- * are too many. */
+/* Driver calls. A filled block that no caller holds stays out of use for a while; as many leave as
+ * there are too many. */
 void flw_debug_quarantine(struct flw_pool *pool, struct flw_guard *guard, fallow_stream stream,
                           const struct flw_domain *domain);
 /* Out of quarantine: all; or what was freed on one stream, which no thread names when this returns. True if
@@ -109,7 +109,7 @@ void flw_debug_poll(struct flw_pool *pool);
 void flw_debug_give_check(struct flw_pool *pool, const struct flw_guard *guard,
                           bool is_freed_poison, fallow_stream stream);
 
-/* Driver calls, inside a section. What was made before a failure flw_debug_drop_ring gives back. */
+/* Driver calls, inside a section. What was made before a failure flw_debug_drop_ring releases. */
 fallow_status flw_debug_make_ring(struct flw_pool *pool, struct flw_debug *debug);
 void flw_debug_drop_ring(struct flw_pool *pool, struct flw_debug *debug, bool is_lost);
 

@@ -45,15 +45,16 @@ static void report(struct flw_pool *pool, const struct flw_check *check, int64_t
     flw_lock_acquire(&pool->debug->lock);
     pool->debug->damaged_count++;
     flw_lock_release(&pool->debug->lock);
-    flw_pool_log(pool, FALLOW_LOG_ERROR,
-                 "%s: block %#llx of %llu bytes (tag %u, lent on stream id %llu) was written at "
-                 "offset %lld: look for what writes %s",
-                 check->is_freed_poison ? "write after free" : "red zone damaged",
-                 (unsigned long long)guard->user, (unsigned long long)guard->size_bytes, guard->tag,
-                 (unsigned long long)guard->stream_id, (long long)offset,
-                 check->is_freed_poison ? "through a stale pointer"
-                 : offset < 0           ? "before its buffer"
-                                        : "past its buffer's end");
+    flw_pool_log(
+        pool, FALLOW_LOG_ERROR,
+        "%s: block %#llx of %llu bytes (tag %u, allocated on stream id %llu) was written at "
+        "offset %lld: look for what writes %s",
+        check->is_freed_poison ? "write after free" : "red zone damaged",
+        (unsigned long long)guard->user, (unsigned long long)guard->size_bytes, guard->tag,
+        (unsigned long long)guard->stream_id, (long long)offset,
+        check->is_freed_poison ? "through a stale pointer"
+        : offset < 0           ? "before its buffer"
+                               : "past its buffer's end");
 }
 
 /* Both zones of a block: each was written by something. Of a freed block the first damage. */

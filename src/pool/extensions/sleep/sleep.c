@@ -4,7 +4,7 @@
  * Does not: unmap or map (heap/physical/sleep.c), save or put back (contents.c).
  *
  *   sleep   watchers · the gate is held, caches closed and emptied, those inside waited for · the
- *           device waited for · contents saved · memory given back · the gate refuses
+ *           device waited for · contents saved · memory released · the gate refuses
  *   wake    memory got and mapped · contents put back · caches and gate opened · watchers
  *
  * A step that fails undoes those before it. Where the driver refuses that, too, the pool is asleep and has
@@ -97,7 +97,7 @@ static void look_up(struct flw_sleeper *sleeper, struct watch *watch)
     flw_lock_release(&sleeper->lock);
 }
 
-/* True: nobody refused. Else those that were asked are told again by tell_awake. */
+/* True: none refused. Else those that were asked are told again by tell_awake. */
 static bool ask_watchers(struct watch *watch)
 {
     for (uint32_t i = 0; i < watch->count; i++) {
@@ -295,7 +295,7 @@ static fallow_status fall_asleep(struct flw_pool *pool, const fallow_sleep_reque
     if (status == FALLOW_ASLEEP) {
         flw_pool_log(
             pool, FALLOW_LOG_WARNING,
-            "asleep, and nothing given back: the driver refused to unmap the pool's memory "
+            "asleep, and nothing released: the driver refused to unmap the pool's memory "
             "and to map it again (%s answered %s last); a wake tries again",
             atomic_load(&pool->heap.last_call),
             flw_driver_error_name(&pool->driver, (CUresult)atomic_load(&pool->heap.last_error)));

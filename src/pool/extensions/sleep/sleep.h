@@ -7,7 +7,7 @@
 
 #include "pool/state/extension.h"
 
-/* Enlisted by the first sleep: its poll gives back what a failure has left of copies. */
+/* Enlisted by the first sleep: its poll releases what a failure has left of copies. */
 extern const struct flw_extension flw_sleep_extension;
 
 /* ---- contents.c */
@@ -18,7 +18,7 @@ struct flw_kept_tag *flw_sleep_make_kept(const fallow_sleep_request *request);
 void flw_sleep_note_kept(struct flw_sleeper *sleeper, const fallow_sleep_request *request,
                          struct flw_kept_tag *kept);
 /* Driver calls, the turn held, all work complete. Copy out what the request wants kept; and back. What
- * was taken before a failure flw_sleep_forget_saved gives back. */
+ * was taken before a failure flw_sleep_forget_saved releases. */
 fallow_status flw_sleep_save(struct flw_pool *pool, const fallow_sleep_request *request);
 fallow_status flw_sleep_restore(struct flw_pool *pool);
 /* Driver calls, but `is_lost`. Whatever of the copies there is; what may be written still, or the driver
