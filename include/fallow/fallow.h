@@ -568,8 +568,8 @@ typedef struct fallow_oom_report {
     uint64_t captured_bytes;     /**< held by captures */
     uint64_t device_free_bytes;  /**< what the driver said was left; UINT64_MAX: it did not say */
     double fragmentation;        /**< 1 - largest_free / free; 0 when nothing is free */
-    uint64_t stage_count[12];    /**< how often each stage of the ladder was reached, in its
-                                    order */
+    uint64_t stage_count[12];    /**< how often each stage of the pool's ladder (one for each
+                                    order) was reached, the last one being failure */
     uint64_t stage_ns[12];       /**< time spent there */
     uint32_t owner_count;        /**< of owners, that are filled */
     uint32_t reserved_0;

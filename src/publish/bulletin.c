@@ -17,9 +17,16 @@
 _Static_assert(sizeof(struct flw_bulletin_class) == 56, "words and nothing else");
 _Static_assert(sizeof(struct flw_bulletin_stream) == 104, "words and nothing else");
 
-const char *const flw_bulletin_stages[FLW_BULLETIN_STAGES] = {
-    "own",   "complete",   "own_caches", "caches",   "grow", "steal",
-    "fence", "remap_wait", "limit",      "callback", "wait", "fail"};
+const char *flw_bulletin_stage(const struct flw_bulletin_pool *pool, uint64_t stage)
+{
+    static const char *const names[2][FLW_BULLETIN_STAGES] = {
+        {"own", "complete", "own_caches", "caches", "grow", "steal", "fence", "remap_wait", "limit",
+         "callback", "wait", "fail"},
+        {"ready", "complete", "close", "grow", "caches", "wait", "exchange", "limit", "trim",
+         "callback", "fail"}};
+    return stage < FLW_BULLETIN_STAGES ? names[pool->value[FLW_VALUE_has_context_order] != 0][stage]
+                                       : NULL;
+}
 
 /* ---- writing */
 

@@ -77,7 +77,9 @@
     X(saved_bytes, STATS, VALUE, "contents in pinned host memory while asleep")                  \
     X(exported_bytes, STATS, VALUE, "handles that were exported")                                \
     X(imported_bytes, STATS, VALUE, "handles of others that are mapped here")                    \
-    X(lost_membarrier, STATS, VALUE, "1: the kernel has refused membarrier since the pool was made")
+    X(lost_membarrier, STATS, VALUE,                                                             \
+      "1: the kernel has refused membarrier since the pool was made")                            \
+    X(has_context_order, POOL, VALUE, "1: its callers name no stream")
 
 enum flw_bulletin_value {
 #define X(name, source, kind, help) FLW_VALUE_##name,
@@ -135,8 +137,8 @@ struct flw_bulletin {
     struct flw_bulletin_pool *pools;
 };
 
-/* Of the stages of the ladder, in its order. */
-extern const char *const flw_bulletin_stages[FLW_BULLETIN_STAGES];
+/* The name of a stage of the pool's ladder, in its order; NULL: that ladder has no such stage. */
+const char *flw_bulletin_stage(const struct flw_bulletin_pool *pool, uint64_t stage);
 
 /* ---- writing: head, pools, end */
 

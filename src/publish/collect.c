@@ -227,6 +227,7 @@ static void copy_rest(struct flw_pool *pool, uint64_t *value)
     value[FLW_VALUE_is_recorded] = atomic_load(&pool->recorder) != NULL;
     value[FLW_VALUE_last_climb_stage] = climb & 255;
     value[FLW_VALUE_last_climb_bytes] = climb >> 8;
+    value[FLW_VALUE_has_context_order] = flw_pool_has_epochs(pool);
 }
 
 static uint64_t free_bytes_of(const struct flw_bulletin_class *class)

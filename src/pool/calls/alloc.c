@@ -353,6 +353,24 @@ fallow_status flw_pool_alloc_plain(struct flw_pool *pool, const fallow_request *
     return flw_heap_is_lost(&pool->heap) && status != FALLOW_OK ? FALLOW_DEVICE_LOST : status;
 }
 
+/* A hit of a pool in context order, for a call on its handle. */
+static bool hit_in_context(struct flw_pool *pool, uint64_t size_bytes, void **out_ptr)
+{
+    struct flw_tcache *cache = flw_context_cache(pool);
+    bool is_done = false;
+    if (cache == NULL) {
+        return false;
+    }
+    flw_asym_enter(&cache->hot.asym);
+    if (flw_context_is_open(cache, false)) {
+        is_done = flw_context_alloc_inside(cache, size_bytes, out_ptr, FLW_HIT_PLAIN);
+    } else if (flw_context_is_open(cache, true)) {
+        is_done = flw_context_alloc_inside(cache, size_bytes, out_ptr, FLW_HIT_RECORDED);
+    }
+    flw_asym_leave(&cache->hot.asym);
+    return is_done;
+}
+
 fallow_status flw_entry_alloc(fallow_pool *handle, size_t size_bytes, size_t align_bytes,
                               fallow_stream stream, void **out_ptr)
 {
@@ -364,7 +382,7 @@ fallow_status flw_entry_alloc(fallow_pool *handle, size_t size_bytes, size_t ali
     }
     *out_ptr = NULL;
     if (pool != NULL && flw_pool_has_epochs(pool) && align_bytes <= FLW_EPOCH_LEAST_BYTES &&
-        flw_context_alloc_of(pool, size_bytes, out_ptr)) {
+        hit_in_context(pool, size_bytes, out_ptr)) {
         status = FALLOW_OK;
     } else if (pool != NULL) {
         fallow_request request = {

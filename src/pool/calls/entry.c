@@ -323,23 +323,7 @@ fallow_status fallow_alloc_batch(fallow_pool *pool, const size_t *sizes, size_t 
     return status;
 }
 
-/* ---- context order: calls on its handle, and recorded hits */
-
-/* The thread's cache of the pool, current, or NULL. */
-static struct flw_tcache *find_cache(struct flw_pool *pool)
-{
-    struct flw_tcache *cache = flw_thread_find(pool->handle, NULL);
-    if (cache == NULL || __atomic_load_n(&cache->pool, __ATOMIC_ACQUIRE) != pool) {
-        return NULL;
-    }
-    flw_thread_select(cache);
-    return cache;
-}
-
-static bool is_key(const struct flw_tcache *cache, bool is_recorded)
-{
-    return flw_asym_key_is(&cache->hot.key, flw_context_key(&cache->hot, is_recorded));
-}
+/* ---- context order: hits of a recorded pool */
 
 bool flw_context_alloc_recorded(uint64_t context_id, uint64_t size_bytes, void **out_ptr)
 {
@@ -349,38 +333,4 @@ bool flw_context_alloc_recorded(uint64_t context_id, uint64_t size_bytes, void *
 bool flw_context_free_recorded(const void *ptr)
 {
     return flw_context_free(ptr, FLW_HIT_RECORDED);
-}
-
-bool flw_context_alloc_of(struct flw_pool *pool, uint64_t size_bytes, void **out_ptr)
-{
-    struct flw_tcache *cache = find_cache(pool);
-    bool is_done = false;
-    if (cache == NULL) {
-        return false;
-    }
-    flw_asym_enter(&cache->hot.asym);
-    if (is_key(cache, false)) {
-        is_done = flw_context_alloc_inside(cache, size_bytes, out_ptr, FLW_HIT_PLAIN);
-    } else if (is_key(cache, true)) {
-        is_done = flw_context_alloc_inside(cache, size_bytes, out_ptr, FLW_HIT_RECORDED);
-    }
-    flw_asym_leave(&cache->hot.asym);
-    return is_done;
-}
-
-bool flw_context_free_to(struct flw_pool *pool, const void *ptr)
-{
-    struct flw_tcache *cache = find_cache(pool);
-    bool is_done = false;
-    if (cache == NULL) {
-        return false;
-    }
-    flw_asym_enter(&cache->hot.asym);
-    if (is_key(cache, false)) {
-        is_done = flw_context_free_inside(cache, ptr, FLW_HIT_PLAIN);
-    } else if (is_key(cache, true)) {
-        is_done = flw_context_free_inside(cache, ptr, FLW_HIT_RECORDED);
-    }
-    flw_asym_leave(&cache->hot.asym);
-    return is_done;
 }

@@ -311,12 +311,30 @@ fallow_status flw_pool_free_plain(struct flw_pool *pool, void *ptr, fallow_strea
     return status;
 }
 
+/* A hit of a pool in context order, for a call on its handle. */
+static bool hit_in_context(struct flw_pool *pool, const void *ptr)
+{
+    struct flw_tcache *cache = flw_context_cache(pool);
+    bool is_done = false;
+    if (cache == NULL) {
+        return false;
+    }
+    flw_asym_enter(&cache->hot.asym);
+    if (flw_context_is_open(cache, false)) {
+        is_done = flw_context_free_inside(cache, ptr, FLW_HIT_PLAIN);
+    } else if (flw_context_is_open(cache, true)) {
+        is_done = flw_context_free_inside(cache, ptr, FLW_HIT_RECORDED);
+    }
+    flw_asym_leave(&cache->hot.asym);
+    return is_done;
+}
+
 fallow_status flw_entry_free(fallow_pool *handle, void *ptr, fallow_stream stream)
 {
     int saved = errno;
     struct flw_pool *pool = flw_pool_of(handle);
     fallow_status status = pool == NULL ? FALLOW_INVALID_POOL
-                           : flw_pool_has_epochs(pool) && flw_context_free_to(pool, ptr)
+                           : flw_pool_has_epochs(pool) && hit_in_context(pool, ptr)
                                ? FALLOW_OK
                                : flw_pool_free(pool, ptr, stream);
     errno = saved;

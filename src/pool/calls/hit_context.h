@@ -99,9 +99,21 @@ static FLW_INLINE bool flw_context_free(const void *ptr, enum flw_hit_kind kind)
 bool flw_context_alloc_recorded(uint64_t context_id, uint64_t size_bytes, void **out_ptr);
 bool flw_context_free_recorded(const void *ptr);
 
-/* The same by the pool, recorded or not, whichever of its caches the thread used last: what a call on
- * the pool's handle tries first. */
-bool flw_context_alloc_of(struct flw_pool *pool, uint64_t size_bytes, void **out_ptr);
-bool flw_context_free_to(struct flw_pool *pool, const void *ptr);
+/* The thread's cache of a pool in context order, current, or NULL: for calls on its handle. */
+static inline struct flw_tcache *flw_context_cache(struct flw_pool *pool)
+{
+    struct flw_tcache *cache = flw_thread_find(pool->handle, NULL);
+    if (cache == NULL || __atomic_load_n(&cache->pool, __ATOMIC_ACQUIRE) != pool) {
+        return NULL;
+    }
+    flw_thread_select(cache);
+    return cache;
+}
+
+/* Inside: may the cache serve, as one that is recorded or is not? */
+static inline bool flw_context_is_open(const struct flw_tcache *cache, bool is_recorded)
+{
+    return flw_asym_key_is(&cache->hot.key, flw_context_key(&cache->hot, is_recorded));
+}
 
 #endif

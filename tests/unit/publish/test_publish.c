@@ -203,6 +203,31 @@ static const struct flw_bulletin_class *find_class(const struct flw_bulletin_poo
     return NULL;
 }
 
+static void a_pool_in_context_order_has_the_stages_of_its_own_ladder(void **state)
+{
+    (void)state;
+    struct api bed;
+    struct flw_bulletin bulletin;
+    api_begin(&bed, NULL);
+    fallow_pool_config config = api_config(&bed);
+    config.order = FALLOW_ORDER_CONTEXT;
+    assert_int_equal(fallow_pool_create(&config, &bed.pool), FALLOW_OK);
+    publish();
+    void *block = api_alloc(&bed, (size_t)3 << 20, NULL);
+    look(&bulletin);
+    const struct flw_bulletin_pool *pool = bulletin.pools;
+    uint64_t last = pool->value[FLW_VALUE_last_climb_stage];
+    assert_string_equal(flw_bulletin_stage(pool, last - 1), "grow");
+    assert_string_equal(flw_bulletin_stage(pool, 2), "close");
+    assert_int_equal(pool->stage_count[last - 1], 1);
+    assert_null(flw_bulletin_stage(pool, FLW_BULLETIN_STAGES - 1));
+    assert_null(flw_bulletin_stage(pool, UINT64_MAX));
+    flw_bulletin_drop(&bulletin);
+    api_free(&bed, block, NULL);
+    fallow_publish_stop();
+    api_end(&bed);
+}
+
 static void a_quiet_pool_is_told_of_exactly(void **state)
 {
     (void)state;
@@ -536,6 +561,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_quiet_pool_is_told_of_exactly),
+        cmocka_unit_test(a_pool_in_context_order_has_the_stages_of_its_own_ladder),
         cmocka_unit_test(captures_uses_and_gone_streams_are_told_of),
         cmocka_unit_test(a_pool_that_sleeps_is_told_of_as_that),
         cmocka_unit_test(starts_are_counted_and_the_last_stop_removes_the_file),

@@ -17,19 +17,19 @@ static void put_ladder(struct flw_json_writer *out, const struct flw_bulletin_po
 {
     uint64_t last = pool->value[FLW_VALUE_last_climb_stage];
     flw_json_begin(out, "stages", '[');
-    for (unsigned i = 0; i < FLW_BULLETIN_STAGES; i++) {
+    for (unsigned i = 0; i < FLW_BULLETIN_STAGES && flw_bulletin_stage(pool, i) != NULL; i++) {
         flw_json_begin(out, NULL, '{');
-        flw_json_text(out, "stage", flw_bulletin_stages[i]);
+        flw_json_text(out, "stage", flw_bulletin_stage(pool, i));
         FLW_JSON_NUMBERS(out, {"count", pool->stage_count[i]}, {"ns", pool->stage_ns[i]});
         flw_json_end(out, '}');
     }
     flw_json_end(out, ']');
-    if (last == 0 || last > FLW_BULLETIN_STAGES) {
+    if (last == 0 || flw_bulletin_stage(pool, last - 1) == NULL) {
         flw_json_null(out, "last_climb");
         return;
     }
     flw_json_begin(out, "last_climb", '{');
-    flw_json_text(out, "stage", flw_bulletin_stages[last - 1]);
+    flw_json_text(out, "stage", flw_bulletin_stage(pool, last - 1));
     flw_json_number(out, "bytes", pool->value[FLW_VALUE_last_climb_bytes]);
     flw_json_end(out, '}');
 }

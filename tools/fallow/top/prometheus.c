@@ -137,8 +137,12 @@ static void put_climbs(FILE *out, const char *metric, const struct flw_top_look 
                        const struct flw_bulletin_pool *pool, const char *label, unsigned which)
 {
     for (unsigned i = 0; i < FLW_BULLETIN_STAGES; i++) {
+        const char *stage = flw_bulletin_stage(pool, i);
+        if (stage == NULL) {
+            continue;
+        }
         put_sample(out, metric, look, pool, label);
-        fprintf(out, ",stage=\"%s\"} ", flw_bulletin_stages[i]);
+        fprintf(out, ",stage=\"%s\"} ", stage);
         if (which == 0) {
             fprintf(out, "%" PRIu64 "\n", pool->stage_count[i]);
         } else {

@@ -172,16 +172,17 @@ static void add_ladder(struct flw_top_page *page, const struct flw_bulletin_pool
     uint64_t last = pool->value[FLW_VALUE_last_climb_stage];
     size_t width = page->width < sizeof line ? page->width : sizeof line - 1;
     snprintf(line, sizeof line, "ladder   ");
-    if (last != 0 && last <= FLW_BULLETIN_STAGES) {
-        snprintf(line, sizeof line, "ladder   last %s for %s ", flw_bulletin_stages[last - 1],
+    const char *served = last == 0 ? NULL : flw_bulletin_stage(pool, last - 1);
+    if (served != NULL) {
+        snprintf(line, sizeof line, "ladder   last %s for %s ", served,
                  bytes_text(text, pool->value[FLW_VALUE_last_climb_bytes]));
     }
     for (unsigned i = 0; i < FLW_BULLETIN_STAGES; i++) {
-        if (pool->stage_count[i] == 0) {
+        const char *stage = flw_bulletin_stage(pool, i);
+        if (stage == NULL || pool->stage_count[i] == 0) {
             continue;
         }
-        snprintf(part, sizeof part, " %s %s ", flw_bulletin_stages[i],
-                 flw_format_count(pool->stage_count[i], text));
+        snprintf(part, sizeof part, " %s %s ", stage, flw_format_count(pool->stage_count[i], text));
         if (strlen(line) + strlen(part) > width) {
             add_line(page, FLW_TOP_PLAIN, "%s", line);
             snprintf(line, sizeof line, "         ");
