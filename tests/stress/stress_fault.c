@@ -20,10 +20,12 @@ static const char *const cheap[] = {"cuMemCreate",
 /* Answered anything by which a driver refuses, which costs the call. Not cuMemFreeHost: what it refuses
  * stays, which the log says. */
 static const char *const dear[] = {
-    "cuMemCreate",       "cuMemUnmap",      "cuMemRelease",
-    "cuMemFree_v2",      "cuEventRecord",   "cuEventQuery",
-    "cuStreamWaitEvent", "cuStreamGetId",   "cuStreamIsCapturing",
-    "cuCtxSynchronize",  "cuMemcpyDtoH_v2", "cuThreadExchangeStreamCaptureMode"};
+    "cuMemCreate",     "cuMemUnmap",    "cuMemRelease",        "cuMemFree_v2",
+    "cuEventRecord",   "cuEventQuery",  "cuStreamWaitEvent",   "cuCtxSynchronize",
+    "cuMemcpyDtoH_v2", "cuStreamGetId", "cuStreamIsCapturing", "cuThreadExchangeStreamCaptureMode"};
+/* Behind the first nine they ask about one stream, or about the thread: where the device is well otherwise, an
+ * answer that something is gone is about that stream's context, or the thread's, and loses no device. */
+#define LOSING 9
 
 /* The world has room for a few: those for calls that nobody makes give way. */
 static void plan(struct run *run, const char *entry, uint64_t n, int error)
@@ -54,7 +56,7 @@ static bool plan_loss(struct worker *worker)
         return false;
     }
     atomic_store(&run->is_gone, true);
-    plan(run, dear[flw_client_below(client, sizeof dear / sizeof *dear)], 1, answer);
+    plan(run, dear[flw_client_below(client, LOSING)], 1, answer);
     return true;
 }
 
