@@ -21,8 +21,8 @@ for options in -O2 '-O2 -march=armv8.3-a+rcpc' -O3; do
     # shellcheck disable=SC2086 # several options
     if ! code=$("$compiler" ${root:+"$root"} -std=c11 $options -fPIC -D_GNU_SOURCE -DNDEBUG -DFLW_CHECK_LEVEL=0 \
         -fno-strict-aliasing -fno-semantic-interposition -I"$source/include" -I"$source/src" \
-        -S -o - "$source/src/pool/entry.c"); then
-        echo "FAILED: '$compiler $options' does not compile src/pool/entry.c" >&2
+        -S -o - "$source/src/pool/calls/entry.c"); then
+        echo "FAILED: '$compiler $options' does not compile src/pool/calls/entry.c" >&2
         exit 1
     fi
     for function in fallow_alloc fallow_free fallow_free_sized; do
