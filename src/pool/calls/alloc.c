@@ -356,18 +356,12 @@ fallow_status flw_pool_alloc_plain(struct flw_pool *pool, const fallow_request *
 /* A hit of a pool in context order, for a call on its handle. */
 static bool hit_in_context(struct flw_pool *pool, uint64_t size_bytes, void **out_ptr)
 {
-    struct flw_tcache *cache = flw_context_cache(pool);
-    bool is_done = false;
-    if (cache == NULL) {
-        return false;
+    enum flw_hit_kind kind;
+    struct flw_tcache *cache = flw_context_enter(pool, &kind);
+    bool is_done = cache != NULL && flw_context_alloc_inside(cache, size_bytes, out_ptr, kind);
+    if (cache != NULL) {
+        flw_asym_leave(&cache->hot.asym);
     }
-    flw_asym_enter(&cache->hot.asym);
-    if (flw_context_is_open(cache, false)) {
-        is_done = flw_context_alloc_inside(cache, size_bytes, out_ptr, FLW_HIT_PLAIN);
-    } else if (flw_context_is_open(cache, true)) {
-        is_done = flw_context_alloc_inside(cache, size_bytes, out_ptr, FLW_HIT_RECORDED);
-    }
-    flw_asym_leave(&cache->hot.asym);
     return is_done;
 }
 

@@ -247,8 +247,8 @@ static fallow_status free_claimed(struct flw_pool *pool, struct flw_tcache *cach
             return hold_back(pool, cache->domain, slot, &side);
         }
         (void)flw_uses_free(pool, cache->domain, slot, &side);
-        FLW_EACH_EXTENSION (pool, row, poll) {
-            row->poll(pool);
+        FLW_EACH_EXTENSION (pool, row, exported_freed) {
+            row->exported_freed(pool);
         }
         return FALLOW_OK;
     }
@@ -314,18 +314,12 @@ fallow_status flw_pool_free_plain(struct flw_pool *pool, void *ptr, fallow_strea
 /* A hit of a pool in context order, for a call on its handle. */
 static bool hit_in_context(struct flw_pool *pool, const void *ptr)
 {
-    struct flw_tcache *cache = flw_context_cache(pool);
-    bool is_done = false;
-    if (cache == NULL) {
-        return false;
+    enum flw_hit_kind kind;
+    struct flw_tcache *cache = flw_context_enter(pool, &kind);
+    bool is_done = cache != NULL && flw_context_free_inside(cache, ptr, kind);
+    if (cache != NULL) {
+        flw_asym_leave(&cache->hot.asym);
     }
-    flw_asym_enter(&cache->hot.asym);
-    if (flw_context_is_open(cache, false)) {
-        is_done = flw_context_free_inside(cache, ptr, FLW_HIT_PLAIN);
-    } else if (flw_context_is_open(cache, true)) {
-        is_done = flw_context_free_inside(cache, ptr, FLW_HIT_RECORDED);
-    }
-    flw_asym_leave(&cache->hot.asym);
     return is_done;
 }
 

@@ -99,21 +99,24 @@ static FLW_INLINE bool flw_context_free(const void *ptr, enum flw_hit_kind kind)
 bool flw_context_alloc_recorded(uint64_t context_id, uint64_t size_bytes, void **out_ptr);
 bool flw_context_free_recorded(const void *ptr);
 
-/* The thread's cache of a pool in context order, current, or NULL: for calls on its handle. */
-static inline struct flw_tcache *flw_context_cache(struct flw_pool *pool)
+/* For calls on the handle of a pool in context order: inside the thread's cache of it, which is current then, until
+ * flw_asym_leave; *out_kind is what it is. NULL, and not inside: there is none, or it is closed. */
+static inline struct flw_tcache *flw_context_enter(struct flw_pool *pool,
+                                                   enum flw_hit_kind *out_kind)
 {
     struct flw_tcache *cache = flw_thread_find(pool->handle, NULL);
     if (cache == NULL || __atomic_load_n(&cache->pool, __ATOMIC_ACQUIRE) != pool) {
         return NULL;
     }
     flw_thread_select(cache);
-    return cache;
-}
-
-/* Inside: may the cache serve, as one that is recorded or is not? */
-static inline bool flw_context_is_open(const struct flw_tcache *cache, bool is_recorded)
-{
-    return flw_asym_key_is(&cache->hot.key, flw_context_key(&cache->hot, is_recorded));
+    flw_asym_enter(&cache->hot.asym);
+    bool is_recorded = flw_asym_key_is(&cache->hot.key, flw_context_key(&cache->hot, true));
+    *out_kind = is_recorded ? FLW_HIT_RECORDED : FLW_HIT_PLAIN;
+    if (is_recorded || flw_asym_key_is(&cache->hot.key, flw_context_key(&cache->hot, false))) {
+        return cache;
+    }
+    flw_asym_leave(&cache->hot.asym);
+    return NULL;
 }
 
 #endif

@@ -536,5 +536,6 @@ static void read_stats(struct flw_pool *pool, fallow_stats *stats)
 const struct flw_extension flw_share_extension = {.finish = finish,
                                                   .is_used_untold = is_used_untold,
                                                   .each_stretch = each_import,
+                                                  .exported_freed = collect,
                                                   .poll = collect,
                                                   .read_stats = read_stats};

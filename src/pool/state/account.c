@@ -155,6 +155,8 @@ uint64_t flw_pool_note_demand(struct flw_pool *pool, int64_t live, uint64_t now)
     while (requested > most &&
            !atomic_compare_exchange_weak(&pool->demand.window_bytes, &most, requested)) {
     }
-    (void)atomic_compare_exchange_strong(&pool->demand.decay_ns, &none, now);
+    if (FLW_UNLIKELY(atomic_load_explicit(&pool->demand.decay_ns, memory_order_relaxed) == 0)) {
+        (void)atomic_compare_exchange_strong(&pool->demand.decay_ns, &none, now);
+    }
     return flw_max(flw_max(requested, most), atomic_load(&pool->demand.before_bytes));
 }

@@ -77,7 +77,10 @@ struct flw_extension {
      * before it are set back. */
     CUresult (*each_stretch)(struct flw_pool *pool, flw_heap_stretch_function set,
                              flw_heap_stretch_function set_back, const void *context);
-    /* What is complete by now. Never waits. Driver calls. */
+    /* A block that others may map has been freed. Never waits. Driver calls, not inside the gate. */
+    void (*exported_freed)(struct flw_pool *pool);
+    /* The pool is polled: what is complete by now, and what a failure has left, for which it may wait. Driver
+     * calls, not inside the gate. */
     void (*poll)(struct flw_pool *pool);
     void (*read_stats)(struct flw_pool *pool, fallow_stats *stats);
 };

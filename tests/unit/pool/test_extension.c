@@ -5,6 +5,9 @@
  */
 #include "test_api.h"
 
+#include <unistd.h>
+
+#include "fallow/share.h"
 #include "pool/pool.h"
 #include "pool/state/extension.h"
 
@@ -216,6 +219,31 @@ static void a_pool_where_it_is_not_enlisted_tells_a_feature_nothing(void **state
     end();
 }
 
+/* Whoever frees waits for nothing: a poll may have to, for what a sleep that failed has left. */
+static void the_free_of_an_exported_block_is_no_poll(void **state)
+{
+    (void)state;
+    memset(&told, 0, sizeof told);
+    api_begin(&api, NULL);
+    fallow_pool_config config = api_config(&api);
+    config.handle_types = FALLOW_HANDLE_FD;
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    flw_pool_enlist(flw_pool_of(api.pool), &feature);
+    fallow_request request;
+    fallow_request_init(&request);
+    request.size_bytes = 3 * MIB;
+    request.flags = FALLOW_REQUEST_EXPORT_FD;
+    void *block;
+    fallow_share share;
+    fallow_share_init(&share);
+    assert_int_equal(fallow_alloc_request(api.pool, &request, api.stream, &block), FALLOW_OK);
+    assert_int_equal(fallow_export(api.pool, block, FALLOW_HANDLE_FD, &share), FALLOW_OK);
+    assert_int_equal(close(share.descriptor), 0);
+    assert_int_equal(fallow_free(api.pool, block, api.stream), FALLOW_OK);
+    assert_int_equal(told.polls, 0);
+    end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -223,6 +251,7 @@ int main(void)
         cmocka_unit_test(what_a_feature_keeps_gives_way_before_the_callback_is_asked),
         cmocka_unit_test(a_cache_that_a_feature_refuses_is_not_made),
         cmocka_unit_test(a_pool_where_it_is_not_enlisted_tells_a_feature_nothing),
+        cmocka_unit_test(the_free_of_an_exported_block_is_no_poll),
     };
     return cmocka_run_group_tests_name("pool features", tests, NULL, NULL);
 }
