@@ -117,19 +117,6 @@ void flw_train_backward_layer(struct flw_train *t, struct flw_train_micro *m, si
 /* Free what the forward pass of a layer kept beside its input. */
 void flw_train_forget_layer(struct flw_train *t, struct flw_train_micro *m, size_t layer);
 
-/* ---- gen_train_head.c -------------------------------------------------------------------------
- */
-
-/* Of a microbatch that begins here: the embedding, or what the stage before sends. */
-void flw_train_forward_embedding(struct flw_train *t, struct flw_train_micro *m);
-void flw_train_backward_embedding(struct flw_train *t, struct flw_train_micro *m);
-/* The loss and the gradient of the residual, or the way to and from the next stage. */
-void flw_train_forward_head(struct flw_train *t, struct flw_train_micro *m);
-void flw_train_backward_head(struct flw_train *t, struct flw_train_micro *m);
-
-/* ---- gen_train_norm.c -------------------------------------------------------------------------
- */
-
 uint32_t flw_train_forward_norm(struct flw_train *t, const struct flw_train_micro *m,
                                 struct flw_train_norm *norm);
 /* `upstream`, the norm and its input are freed; m->gradient is made, or added to where it is there. */
@@ -143,6 +130,16 @@ void flw_train_keep_gradient(struct flw_train *t, uint32_t made, uint64_t values
                              uint32_t *gradient);
 /* A gradient made in bf16, in the residual's type: it is *sum, or is added to what is there. */
 void flw_train_widen(struct flw_train *t, struct flw_train_micro *m, uint32_t made, uint32_t *sum);
+
+/* ---- gen_train_head.c -------------------------------------------------------------------------
+ */
+
+/* Of a microbatch that begins here: the embedding, or what the stage before sends. */
+void flw_train_forward_embedding(struct flw_train *t, struct flw_train_micro *m);
+void flw_train_backward_embedding(struct flw_train *t, struct flw_train_micro *m);
+/* The loss and the gradient of the residual, or the way to and from the next stage. */
+void flw_train_forward_head(struct flw_train *t, struct flw_train_micro *m);
+void flw_train_backward_head(struct flw_train *t, struct flw_train_micro *m);
 
 /* ---- gen_train_state.c ------------------------------------------------------------------------
  */
