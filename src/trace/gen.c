@@ -16,7 +16,8 @@
 #define LAUNCH_NS 2000
 
 static const struct flw_gen_kind *const kinds[] = {&flw_gen_serve_kind, &flw_gen_train_kind,
-                                                   &flw_gen_random_kind, &flw_gen_adversarial};
+                                                   &flw_gen_streams_kind, &flw_gen_random_kind,
+                                                   &flw_gen_adversarial};
 
 #define KIND_COUNT (sizeof(kinds) / sizeof(kinds[0]))
 

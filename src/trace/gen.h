@@ -140,5 +140,6 @@ extern const struct flw_gen_kind flw_gen_adversarial;
 extern const struct flw_gen_kind flw_gen_random_kind;
 extern const struct flw_gen_kind flw_gen_train_kind;
 extern const struct flw_gen_kind flw_gen_serve_kind;
+extern const struct flw_gen_kind flw_gen_streams_kind;
 
 #endif

@@ -16,6 +16,7 @@ static void help_has_an_example_of_each_generator_that_works(void **state)
         0);
     assert_non_null(strstr(out_text, "serve\n"));
     assert_non_null(strstr(out_text, "train\n"));
+    assert_non_null(strstr(out_text, "streams\n"));
     assert_non_null(strstr(out_text, "random\n"));
     assert_non_null(strstr(out_text, "adversarial\n"));
     assert_string_equal(error_text, "");
@@ -76,6 +77,15 @@ static void wrong_options_are_named_in_one_line(void **state)
     command_expect_error("\"$F\" gen adversarial half-max comb-free", 2, "cannot use 'comb-free'");
     command_expect_error("\"$F\" gen random multi-stream --count 3 --threads 64", 1,
                          "--count 3 is not one block for each of 64 threads");
+    command_expect_error("\"$F\" gen streams nix", 2, "--workload has no 'nix'");
+    command_expect_error("\"$F\" gen streams --bytes 1M", 2,
+                         "--bytes '1M' is not a whole number from");
+    command_expect_error("\"$F\" gen streams images --streams 65", 2,
+                         "--streams '65' is not a whole");
+    command_expect_error("\"$F\" gen streams --steps 0", 2, "--steps '0' is not a whole number");
+    command_expect_error("\"$F\" gen streams shard --streams 4", 1,
+                         "gen streams: --streams 4: shard has 3; leave it out");
+    command_expect_error("\"$F\" gen streams offload --streams 2", 1, "offload needs 3 to 64");
     command_expect_error("\"$F\" gen random --cap 1", 1, "these options leave no allocation");
     command_expect_error("\"$F\" gen random -o /nowhere/at/all", 1, "/nowhere/at/all");
     command_expect_error("\"$F\" gen random >/dev/full", 1, "cannot write");
@@ -100,6 +110,11 @@ static const char *const generated[] = {
     "adversarial alternating-streams --cycles 4",
     "adversarial half-max --cycles 4",
     "adversarial batch-size-change --cycles 9",
+    "streams serving --steps 20",
+    "streams offload --steps 4 --streams 5",
+    "streams shard --steps 4",
+    "streams images --steps 30",
+    "streams experts --steps 4 --bytes 1G",
     "train --layers 2 --steps 2",
     "serve llama-3-8b --steps 10",
     "serve llama-3-8b --steps 10 --mode graph --max-seqs 16 --kv pages",
