@@ -317,7 +317,7 @@ static uint32_t fetch_layer(struct workload *w)
 
 static void step_offload(struct workload *w)
 {
-    uint32_t weights[OFFLOAD_LAYERS];
+    uint32_t weights[OFFLOAD_LAYERS] = {0};
     size_t fetched = 0;
     uint64_t hidden_bytes = draw_octaves(w, 256, 4) * token_bytes(w);
     uint32_t hidden = take(w, hidden_bytes, OFFLOAD_COMPUTE);
