@@ -342,6 +342,43 @@ static void lag_zero_is_labelled(void **state)
     assert_non_null(strstr(out_text, "no device work"));
 }
 
+/* Two blocks with a time between them: what the lag is says whether the device has come so far. */
+static const char timed[] = "#fallow-trace 1\ndevice 0\nstream 0\nstream 1\nfields times\n"
+                            "A 1000 0 4194304 0\nF 2000 0 0\n"
+                            "A 5000000 1 4194304 1\nF 5001000 1 1\n";
+
+static void a_lag_is_of_events_or_of_times(void **state)
+{
+    static const struct {
+        const char *option, *says, *json, *unit;
+    } lags[] = {
+        {"2", "work done 2 events after it was given", "\"lag\": 2,", "events"},
+        {"200us", "work done 200 us of trace time after", "\"lag\": 200000,", "ns of trace time"},
+        {"5ms", "work done 5,000 us of trace time after", "\"lag\": 5000000,", "ns of trace time"},
+        {"1s", "work done 1,000,000 us of trace time", "\"lag\": 1000000000,", "ns of trace time"},
+        {"0ms", "no device work", "\"lag\": 0,", "events"}};
+    char line[128], unit[64];
+    (void)state;
+    command_write("timed.ftext", timed, sizeof timed - 1);
+    for (size_t i = 0; i < sizeof lags / sizeof *lags; i++) {
+        snprintf(line, sizeof line, "replay timed.ftext --policy driver --lag %s", lags[i].option);
+        assert_int_equal(run(line), 0);
+        flw_test_expect_in(out_text, lags[i].says);
+        strcat(line, " --json -");
+        assert_int_equal(run(line), 0);
+        flw_test_expect_in(out_text, lags[i].json);
+        snprintf(unit, sizeof unit, "\"lag_unit\": \"%s\"", lags[i].unit);
+        flw_test_expect_in(out_text, unit);
+    }
+    assert_int_equal(run("report timed.ftext --policy bound --lag 200us"), 0);
+    flw_test_expect_in(out_text, "work 200 us late");
+    /* tiny.ftext has no times; none are needed for no work at all */
+    expect_error("replay tiny.ftext --policy driver --lag 5ms", 1,
+                 "tiny.ftext has no times, so that no lag can be in times; give it in events");
+    expect_error("report tiny.ftext --policy driver --lag 5ms", 1, "give it in events: --lag 2000");
+    assert_int_equal(run("replay tiny.ftext --policy driver --lag 0s"), 0);
+}
+
 static void threads_serve_the_demo_without_breaking_a_rule(void **state)
 {
     char arguments[512];
@@ -434,9 +471,14 @@ static void a_wrong_command_line_is_named_and_ends_with_2(void **state)
     expect_error("replay tiny.ftext --policy", 2, "--policy needs a value");
     expect_error("replay tiny.ftext --device gpu", 2, "'gpu'");
     expect_error("replay tiny.ftext --lag soon", 2, "'soon'");
-    expect_error("replay tiny.ftext --lag=soon", 2, "--lag 'soon' is not a whole number from 0 to");
+    expect_error("replay tiny.ftext --lag=soon", 2, "--lag 'soon' is neither a number of events");
     expect_error("replay tiny.ftext --lag -1", 2, "'-1'");
     expect_error("replay tiny.ftext --lag 99999999999999999999", 2, "--lag");
+    expect_error("replay tiny.ftext --lag 4611686018427387904", 2, "--lag");
+    expect_error("replay tiny.ftext --lag 4611686019s", 2, "--lag");
+    expect_error("replay tiny.ftext --lag us", 2, "'us'");
+    expect_error("replay tiny.ftext --lag 5mss", 2, "nor a time, such as 200us, 5ms or 1s");
+    expect_error("replay tiny.ftext --lag 5m", 2, "'5m'");
     expect_error("replay tiny.ftext --limit 0", 2, "'0'");
     expect_error("replay tiny.ftext --limit 4X", 2, "'4X'");
     expect_error("replay tiny.ftext --limit 99999999T", 2, "'99999999T'");
@@ -545,6 +587,7 @@ int main(void)
         cmocka_unit_test(a_release_threshold_gives_back_what_is_idle),
         cmocka_unit_test(every_setting_of_pytorch_serves_the_demo_by_the_rules),
         cmocka_unit_test(lag_zero_is_labelled),
+        cmocka_unit_test(a_lag_is_of_events_or_of_times),
         cmocka_unit_test(threads_serve_the_demo_without_breaking_a_rule),
         cmocka_unit_test(a_limit_that_is_too_small_shows_and_the_smallest_is_found),
         cmocka_unit_test(a_second_pass_is_counted_apart),

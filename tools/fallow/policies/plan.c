@@ -5,18 +5,20 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/setting.h"
 #include "trace/trace.h"
 
 #include "common/command.h"
 #include "common/replay_device.h"
 
 #define DEFAULT_LAG_NS 5000000ull
+#define LAG_MOST       (UINT64_MAX / 4) /* what the device's clock has room for */
 #define DEFAULT_DEVICE (80 * FLW_GIB)
 
 void flw_plan_init(struct flw_plan *plan)
 {
     struct flw_plan_policies *policies = &plan->policies;
-    *plan = (struct flw_plan){.lag_events = UINT64_MAX, .trace_device = -1};
+    *plan = (struct flw_plan){.trace_device = -1};
     for (size_t i = 0; i < FLW_PLAN_POLICIES && flw_policy_get(i) != NULL; i++) {
         policies->list[policies->count++] = flw_policy_get(i);
     }
@@ -56,13 +58,46 @@ uint64_t flw_plan_device_bytes(const struct flw_trace *trace)
     return flw_align_up(need_bytes + need_bytes / 4, FLW_GIB);
 }
 
-struct flw_plan_lag flw_plan_choose_lag(const struct flw_plan *plan, const struct flw_trace *trace,
-                                        bool is_sim)
+/* Nanoseconds of the unit; 0: it is none. */
+static uint64_t unit_ns(const char *text)
 {
-    bool has_lag = plan->lag_events != UINT64_MAX;
-    struct flw_plan_lag lag = {.is_by_time = trace->has_times && !has_lag && is_sim};
-    lag.units = has_lag ? plan->lag_events : lag.is_by_time ? DEFAULT_LAG_NS : FLW_PLAN_LAG_EVENTS;
-    return lag;
+    return strcmp(text, "us") == 0   ? 1000
+           : strcmp(text, "ms") == 0 ? 1000000
+           : strcmp(text, "s") == 0  ? 1000000000
+                                     : 0;
+}
+
+bool flw_plan_take_lag(void *member, const char *text)
+{
+    struct flw_plan_lag lag = {.is_given = true};
+    const char *unit = flw_number_read(text, 10, &lag.units);
+    uint64_t scale = unit == NULL ? 0 : *unit == '\0' ? 1 : unit_ns(unit);
+    if (scale == 0 || lag.units > LAG_MOST / scale) {
+        flw_complain("--lag '%s' is neither a number of events, such as 2000, nor a time, such as "
+                     "200us, 5ms or 1s",
+                     text);
+        return false;
+    }
+    lag.units *= scale;
+    lag.is_by_time = *unit != '\0' && lag.units != 0;
+    *(struct flw_plan_lag *)member = lag;
+    return true;
+}
+
+bool flw_plan_choose_lag(const struct flw_plan *plan, const struct flw_trace *trace, bool is_sim,
+                         struct flw_plan_lag *out)
+{
+    *out = plan->lag;
+    if (!out->is_given) {
+        out->is_by_time = trace->has_times && is_sim;
+        out->units = out->is_by_time ? DEFAULT_LAG_NS : FLW_PLAN_LAG_EVENTS;
+    }
+    if (out->is_by_time && !trace->has_times) {
+        flw_complain("%s has no times, so that no lag can be in times; give it in events: --lag %d",
+                     trace->source == NULL ? "the trace" : trace->source, FLW_PLAN_LAG_EVENTS);
+        return false;
+    }
+    return true;
 }
 
 /* Names of the policies that do, or do not, keep pools apart. */

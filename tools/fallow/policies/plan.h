@@ -21,10 +21,17 @@ struct flw_plan_policies {
     bool are_named; /* not the default list */
 };
 
+/* How much later than it was given work is done. */
+struct flw_plan_lag {
+    uint64_t units;  /* 0: no device work */
+    bool is_by_time; /* in ns of the trace; else in events */
+    bool is_given;   /* by --lag */
+};
+
 /* What --policy, --lag, --limit and --trace-device ask for. */
 struct flw_plan {
     struct flw_plan_policies policies;
-    uint64_t lag_events;  /* UINT64_MAX: not asked for */
+    struct flw_plan_lag lag;
     uint64_t limit_bytes; /* 0: none */
     int trace_device;     /* -1 = the one with the most events */
 };
@@ -36,9 +43,9 @@ struct flw_plan {
      .offset = offsetof(settings, member.policies),                                             \
      .take = flw_plan_take_policies},                                                           \
         {.name = "lag",                                                                         \
-         .kind = FLW_OPTION_COUNT,                                                              \
-         .offset = offsetof(settings, member.lag_events),                                       \
-         .most = UINT64_MAX / 4},                                                               \
+         .kind = FLW_OPTION_TAKE,                                                               \
+         .offset = offsetof(settings, member.lag),                                              \
+         .take = flw_plan_take_lag},                                                            \
         {.name = "limit",                                                                       \
          .kind = FLW_OPTION_BYTES,                                                              \
          .offset = offsetof(settings, member.limit_bytes)},                                     \
@@ -53,16 +60,16 @@ void flw_plan_init(struct flw_plan *plan);
 /* For FLW_OPTION_TAKE: the list of --policy, into a struct flw_plan_policies. */
 bool flw_plan_take_policies(void *member, const char *list);
 
+/* For FLW_OPTION_TAKE: events, or a time with its unit, into a struct flw_plan_lag. */
+bool flw_plan_take_lag(void *member, const char *text);
+
 /* 80 GiB, more when the recording held more. */
 uint64_t flw_plan_device_bytes(const struct flw_trace *trace);
 
-struct flw_plan_lag {
-    bool is_by_time; /* in ns of the trace; else in events */
-    uint64_t units;
-};
-
-struct flw_plan_lag flw_plan_choose_lag(const struct flw_plan *plan, const struct flw_trace *trace,
-                                        bool is_sim);
+/* What was asked for, else the default. False: a lag in times was asked for, the trace has none,
+ * and that was said. */
+bool flw_plan_choose_lag(const struct flw_plan *plan, const struct flw_trace *trace, bool is_sim,
+                         struct flw_plan_lag *out);
 
 #define FLW_PLAN_NOTE_BYTES 512
 

@@ -54,8 +54,9 @@ static void print_help(void)
         "  --policy A,B        which policies, each alone or as NAME:SETTING=VALUE,SETTING=VALUE;\n"
         "                      default all; they are listed below\n"
         "  --device sim|N      the simulated device (default) or GPU N\n"
-        "  --lag N             work is done N events after it was given; default %d events, or\n"
-        "                      5 ms of trace time where times are known; 0: no device work\n"
+        "  --lag N|TIME        work is done N events, or TIME (200us, 5ms, 1s) of trace time, after it\n"
+        "                      was given; default 5ms where times are known, else %d events; 0: no\n"
+        "                      device work\n"
         "  --limit BYTES       most that a policy may hold (K, M, G, T allowed)\n"
         "  --find-limit        search the smallest limit at which the trace completes\n"
         "  --threads           one thread a stream, for policies that allow it\n"
@@ -68,8 +69,8 @@ static void print_help(void)
     print_policies();
     printf(
         "\nexit status 0: replayed; what a policy could not serve is counted as failed; 1: the trace cannot\n"
-        "be read, there is no such device, an output cannot be written, or a rule was broken; 2: the\n"
-        "command line is wrong\n");
+        "be read or has no times for a lag in times, there is no such device, an output cannot be\n"
+        "written, or a rule was broken; 2: the command line is wrong\n");
     printf("\nexample: fallow replay snapshot.pickle --policy fallow,async:release_threshold=0\n");
 }
 
@@ -180,8 +181,10 @@ static int print_results(const struct options *options, const struct flw_report 
 static int replay_on(const struct options *options, const struct flw_trace *trace,
                      struct flw_device *device)
 {
-    struct flw_plan_lag lag =
-        flw_plan_choose_lag(&options->plan, trace, options->device == FLW_DEVICE_SIM);
+    struct flw_plan_lag lag;
+    if (!flw_plan_choose_lag(&options->plan, trace, options->device == FLW_DEVICE_SIM, &lag)) {
+        return FLW_EXIT_FAILED;
+    }
     struct flw_program *program = flw_program_create(trace, lag.is_by_time);
     if (program == NULL) {
         flw_complain("the trace has more private pools and streams than can be told apart");

@@ -121,24 +121,24 @@ static void hide_progress(struct work *work)
 /* ---- one trace ---- */
 
 static bool collect(struct work *work, struct flw_device *device, const struct flw_trace *trace,
-                    const struct flw_program *program, struct flw_sheet *out)
+                    const struct flw_program *program, const struct flw_plan_lag *lag,
+                    struct flw_sheet *out)
 {
     const struct flw_report_options *options = work->options;
     char message[FLW_RUN_MESSAGE_BYTES];
-    struct flw_plan_lag lag = flw_plan_choose_lag(&options->plan, trace, true);
     struct flw_run_setup run = {.device = device,
                                 .trace = trace,
                                 .program = program,
                                 .device_bytes = flw_plan_device_bytes(trace),
                                 .limit_bytes = options->plan.limit_bytes,
-                                .lag_units = lag.units,
+                                .lag_units = lag->units,
                                 .pass_count = 1,
                                 .checks = true,
                                 .times = options->times};
     struct flw_sheet_setup setup = {.run = &run,
                                     .policies = options->plan.policies.list,
                                     .policy_count = options->plan.policies.count,
-                                    .is_by_time = lag.is_by_time,
+                                    .is_by_time = lag->is_by_time,
                                     .on_progress = show_progress,
                                     .context = work};
     bool is_done = flw_sheet_collect(&setup, out, message);
@@ -188,13 +188,16 @@ static bool report_trace(struct work *work, struct flw_device *device,
                          const struct flw_trace *trace)
 {
     struct flw_sheet *sheet = &work->sheets[work->sheet_count];
-    struct flw_plan_lag lag = flw_plan_choose_lag(&work->options->plan, trace, true);
+    struct flw_plan_lag lag;
+    if (!flw_plan_choose_lag(&work->options->plan, trace, true, &lag)) {
+        return false;
+    }
     struct flw_program *program = flw_program_create(trace, lag.is_by_time);
     if (program == NULL) {
         flw_complain("the trace has more private pools and streams than can be told apart");
         return false;
     }
-    bool is_done = collect(work, device, trace, program, sheet);
+    bool is_done = collect(work, device, trace, program, &lag, sheet);
     if (is_done) {
         bool has_several = work->job_count > 1;
         is_done = flw_report_write_one(work->options, sheet, has_several, work->sheet_count);
