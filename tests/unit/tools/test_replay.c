@@ -42,16 +42,24 @@ static void the_table_of_a_tiny_trace_is_as_written_here(void **state)
     assert_string_equal(
         out_text,
         "trace   tiny.ftext: 7 events, 3 allocations, 2 streams, 1 block alive at the start\n"
+        "device  simulated device, 80 GiB, work done 2,000 events after it was given, rule checker "
+        "on\n"
         "\n"
-        "          requested  reserved  reserved/  failed  grow  driver  driver  events  steals  "
-        "waits  stream  remap  p50  p99  p99.9\n"
-        "policy          MiB       MiB  requested           ops   calls      ms                  "
-        "         wait  waits   ns   ns     ns\n"
-        "recorded          8         -          -       0     -       -       -       -       -  "
-        "    -       -      -    -    -      -\n"
-        "bound             8         8      1.000       0     -       -       -       -       -  "
-        "    -       -      -    -    -      -\n"
+        "                requested  reserved  reserved/  failed  grow  driver  driver  events  steals "
+        " waits  stream  remap  p50  p99  p99.9\n"
+        "policy                MiB       MiB  requested           ops   calls      ms                 "
+        "          wait  waits   ns   ns     ns\n"
+        "recorded                8         -          -       0     -       -       -       -       - "
+        "     -       -      -    -    -      -\n"
+        "bound                   8         8      1.000       0     -       -       -       -       - "
+        "     -       -      -    -    -      -\n"
+        /* 2 MiB are freed on stream 0 while stream 7 uses them, before 4 more are asked for */
+        "bound, no wait          8        10      1.250       0     -       -       -       -       - "
+        "     -       -      -    -    -      -\n"
         "\n");
+    assert_int_equal(run("replay tiny.ftext --policy recorded,bound --lag 0"), 0);
+    assert_null(strstr(out_text, "no wait"));
+    assert_null(strstr(out_text, "device "));
 }
 
 /* --- JSON --- */
@@ -150,6 +158,7 @@ static void json_has_every_promised_key(void **state)
         "\"remap_waits\": null",
         "\"address_matches\": null",
         "\"smallest_limit_bytes\": null",
+        "\"without_wait_bytes\": 10485760",
         "\"ns_per_op\": null"};
     (void)state;
     assert_int_equal(run("replay tiny.ftext --policy bound --lag 17 --json -"), 0);
@@ -370,6 +379,10 @@ static void a_lag_is_of_events_or_of_times(void **state)
         snprintf(unit, sizeof unit, "\"lag_unit\": \"%s\"", lags[i].unit);
         flw_test_expect_in(out_text, unit);
     }
+    assert_int_equal(run("replay timed.ftext --policy bound --lag 4999us --json -"), 0);
+    assert_int_equal(get_count("bound", "without_wait_bytes"), 4 << 20);
+    assert_int_equal(run("replay timed.ftext --policy bound --lag 5ms --json -"), 0);
+    assert_int_equal(get_count("bound", "without_wait_bytes"), 8 << 20);
     assert_int_equal(run("report timed.ftext --policy bound --lag 200us"), 0);
     flw_test_expect_in(out_text, "work 200 us late");
     /* tiny.ftext has no times; none are needed for no work at all */

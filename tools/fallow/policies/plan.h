@@ -71,6 +71,15 @@ uint64_t flw_plan_device_bytes(const struct flw_trace *trace);
 bool flw_plan_choose_lag(const struct flw_plan *plan, const struct flw_trace *trace, bool is_sim,
                          struct flw_plan_lag *out);
 
+/* What the tables call the bound of allocators that make no one wait (flw_bound_without_wait) ... */
+#define FLW_PLAN_WITHOUT_WAIT "bound, no wait"
+
+/* ... and whether it can be above the bound: with one stream, or no work, there is nothing to wait for. */
+static inline bool flw_plan_may_wait(const struct flw_program *program, uint64_t lag_units)
+{
+    return program->stream_count > 1 && lag_units != 0;
+}
+
 #define FLW_PLAN_NOTE_BYTES 512
 
 /* One sentence on the trace's private pools: who kept their memory apart. Empty where there are

@@ -50,6 +50,7 @@ struct flw_policy_setup {
     const struct flw_trace *trace;
     const struct flw_program *program;
     uint64_t limit_bytes; /* 0 = what the device has */
+    uint64_t lag_units;   /* of the simulated device; 0 = no device work */
 };
 
 /* Fill with FLW_NOT_APPLICABLE first. What the device's ledger knows better is put in by the run. */
@@ -66,11 +67,12 @@ struct flw_policy_statistics {
     uint64_t remap_wait_count;
     uint64_t hit_count;
     uint64_t split_count, merge_count; /* blocks cut in two, neighbours joined */
-    uint64_t deferred_bytes; /* freed, and given to no one until events of other streams were
+    uint64_t deferred_bytes;     /* freed, and given to no one until events of other streams were
                                 done */
-    uint64_t match_count;    /* addresses equal to the recorded ones ... */
-    uint64_t compare_count;  /* ... of so many compared */
-    uint64_t segment_count;  /* taken since the first event */
+    uint64_t without_wait_bytes; /* the bound: flw_bound_without_wait */
+    uint64_t match_count;        /* addresses equal to the recorded ones ... */
+    uint64_t compare_count;      /* ... of so many compared */
+    uint64_t segment_count;      /* taken since the first event */
     uint64_t recorded_segment_count;
     bool has_same_segments; /* sizes and order equal to the recorded ones */
     bool is_seeded;         /* started from the recorded initial segments */
@@ -130,6 +132,17 @@ const struct flw_policy *flw_policy_find(const char *name, size_t length);
  * that names what is wrong and what is allowed. */
 bool flw_policy_choose(const char *text, size_t length, struct flw_policy_choice *out,
                        char *message);
+
+/* --- recorded.c --- */
+
+/* The least that an allocator can hold that makes neither the host nor a stream wait, where work is done
+ * one lag after it was given, as on the simulated device: unfinished work keeps what it may touch. A
+ * block's bytes count from its allocation to its free. From then on the stream of the free may take
+ * them, since its work comes after what it has been given before; all others may when that is done.
+ * What other streams have used is taken by none before their uses are done. Bytes have no place:
+ * nothing is lost to fragments. Private pools and the recorded host's waits count for nothing. From
+ * max_live_bytes on; that with one stream, or with a lag of 0. Of one pass. O((n + streams) log n). */
+uint64_t flw_bound_without_wait(const struct flw_program *program, uint64_t lag_units);
 
 /* --- setting.c --- */
 

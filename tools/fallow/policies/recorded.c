@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: two policies that run nothing: `recorded`, what the trace says that its own allocator held,
- * and `bound`, the most bytes that were ever live, below which no policy can go.
+ * and `bound`, the most bytes that were ever live, below which no policy can go, with the least that makes
+ * no one wait beside it.
  */
 #include "policies/policy.h"
 
+#include "base/bits.h"
 #include "trace/trace.h"
+
+#include "common/tool_host.h"
 
 /* The setup's trace outlives the policy, so the policy is the setup itself. */
 static void *create(const struct flw_policy_setup *setup, char *message)
@@ -42,11 +46,220 @@ static void get_recorded(void *self, struct flw_policy_statistics *out)
     }
 }
 
+/* ---- without a wait ---- */
+
+/* When work is done is counted in ops: an op's *moment* is its index + 1, and it is reached when the work
+ * that the op gave is done, one lag later; 0 has always been reached. Ops come in the order of the
+ * clock, so moments are reached in their order. */
+
+/* Freed bytes of which work is not done. */
+struct freed {
+    size_t done;  /* the moment from which on everybody may take them */
+    size_t ready; /* before: from which on `stream` may take them, in stream order */
+    uint64_t bytes;
+    uint16_t stream;
+};
+
+/* A binary heap. */
+struct freed_heap {
+    struct freed *list;
+    size_t count, capacity;
+    bool is_by_ready; /* the first is the one that is ready first; else the one that is done last */
+};
+
+static bool comes_before(const struct freed_heap *heap, size_t a, size_t b)
+{
+    return heap->is_by_ready ? heap->list[a].ready < heap->list[b].ready
+                             : heap->list[a].done > heap->list[b].done;
+}
+
+static void swap(struct freed_heap *heap, size_t a, size_t b)
+{
+    struct freed kept = heap->list[a];
+    heap->list[a] = heap->list[b];
+    heap->list[b] = kept;
+}
+
+static void push(struct freed_heap *heap, const struct freed *freed)
+{
+    heap->list = flw_host_grow(heap->list, &heap->capacity, heap->count + 1, sizeof *heap->list);
+    size_t i = heap->count++;
+    heap->list[i] = *freed;
+    for (; i > 0 && comes_before(heap, i, (i - 1) / 2); i = (i - 1) / 2) {
+        swap(heap, i, (i - 1) / 2);
+    }
+}
+
+static void pop(struct freed_heap *heap)
+{
+    heap->list[0] = heap->list[--heap->count];
+    for (size_t i = 0, first;; i = first) {
+        first = i;
+        for (size_t child = 2 * i + 1; child <= 2 * i + 2 && child < heap->count; child++) {
+            first = comes_before(heap, child, first) ? child : first;
+        }
+        if (first == i) {
+            return;
+        }
+        swap(heap, i, first);
+    }
+}
+
+/* Who has worked on a live block. */
+struct worked {
+    uint16_t home;        /* where it was allocated */
+    uint16_t user;        /* the other stream that used it last, */
+    size_t use;           /* when; 0: none did */
+    size_t use_of_others; /* the last use by a third stream */
+};
+
+struct walk {
+    const struct flw_program *program;
+    uint64_t lag_units, now_units;
+    size_t reached;          /* moments up to here are */
+    uint64_t reached_units;  /* the clock at the op behind them */
+    uint64_t *due_bytes;     /* by moment: what is everybody's from there on */
+    uint64_t free_bytes;     /* everybody's */
+    uint64_t held_bytes;     /* taken of the driver so far */
+    struct freed_heap *own;  /* by stream: what it may take and others may not, and what is
+                                everybody's by now, which is dropped when it comes first */
+    struct freed_heap ahead; /* not even its stream may take it: other streams use it */
+    size_t *last;            /* by stream: the moment of its last work */
+    struct worked *blocks;
+};
+
+static void advance(struct walk *walk, size_t i)
+{
+    const struct flw_op *ops = walk->program->ops;
+    walk->now_units += ops[i].advance_units;
+    while (walk->reached < i && walk->now_units - walk->reached_units >= walk->lag_units) {
+        walk->free_bytes += walk->due_bytes[++walk->reached];
+        walk->reached_units += ops[walk->reached].advance_units;
+    }
+    while (walk->ahead.count != 0 && walk->ahead.list[0].ready <= walk->reached) {
+        const struct freed *first = &walk->ahead.list[0];
+        if (first->done > walk->reached) {
+            push(&walk->own[first->stream], first);
+        }
+        pop(&walk->ahead);
+    }
+}
+
+/* What this takes decides what is left, and leaves the best. Of two free bytes one is better if whoever
+ * may take the other, now or later, may take it too: what is everybody's is better than what is one
+ * stream's own, and of a stream's own what is done earlier. So a stream takes of its own what is done
+ * last, then of everybody's, and only then is more held. No other way holds less: where one takes the
+ * better byte of two, let the two change places from there on. It is served as before, since wherever
+ * it takes the worse one later it may take the better one. */
+static void take(struct walk *walk, uint16_t stream, uint64_t bytes)
+{
+    struct freed_heap *own = &walk->own[stream];
+    while (bytes != 0 && own->count != 0 && own->list[0].done > walk->reached) {
+        struct freed *last = &own->list[0];
+        uint64_t part = flw_min(bytes, last->bytes);
+        bytes -= part;
+        last->bytes -= part;
+        walk->due_bytes[last->done] -= part;
+        if (last->bytes == 0) {
+            pop(own);
+        }
+    }
+    if (own->count != 0 && own->list[0].done <= walk->reached) {
+        own->count = 0; /* the last is done: all are */
+    }
+    uint64_t part = flw_min(bytes, walk->free_bytes);
+    walk->free_bytes -= part;
+    walk->held_bytes += bytes - part;
+}
+
+static void allocate(struct walk *walk, const struct flw_op *op, size_t moment)
+{
+    take(walk, op->stream, op->size_bytes);
+    walk->blocks[op->block] = (struct worked){.home = op->stream};
+    walk->last[op->stream] = moment;
+}
+
+/* The replay lets the user's stream come after the block's own. */
+static void use(struct walk *walk, const struct flw_op *op, size_t moment)
+{
+    struct worked *block = &walk->blocks[op->block];
+    walk->last[op->stream] = moment;
+    if (op->stream == block->home) {
+        return;
+    }
+    if (op->stream != block->user) {
+        block->use_of_others = block->use;
+        block->user = op->stream;
+    }
+    block->use = moment;
+}
+
+/* A free elsewhere comes after the block's own stream, so of other streams only uses are ahead. */
+static void give_back(struct walk *walk, const struct flw_op *op)
+{
+    const struct worked *block = &walk->blocks[op->block];
+    size_t *last = &walk->last[op->stream];
+    *last = flw_max(*last, walk->last[block->home]);
+    struct freed freed = {.ready = op->stream == block->user ? block->use_of_others : block->use,
+                          .bytes = op->size_bytes,
+                          .stream = op->stream};
+    freed.done = flw_max(*last, freed.ready);
+    if (freed.done <= walk->reached) {
+        walk->free_bytes += freed.bytes;
+        return;
+    }
+    walk->due_bytes[freed.done] += freed.bytes;
+    if (freed.ready <= walk->reached) {
+        push(&walk->own[op->stream], &freed);
+    } else if (freed.ready < freed.done) {
+        push(&walk->ahead, &freed);
+    }
+}
+
+static void finish_walk(struct walk *walk)
+{
+    for (size_t i = 0; i < walk->program->stream_count; i++) {
+        flw_host_free(walk->own[i].list);
+    }
+    flw_host_free(walk->own);
+    flw_host_free(walk->ahead.list);
+    flw_host_free(walk->due_bytes);
+    flw_host_free(walk->last);
+    flw_host_free(walk->blocks);
+}
+
+uint64_t flw_bound_without_wait(const struct flw_program *program, uint64_t lag_units)
+{
+    struct walk walk = {.program = program, .lag_units = lag_units};
+    walk.due_bytes = flw_host_alloc(program->op_count + 1, sizeof *walk.due_bytes);
+    walk.own = flw_host_alloc(program->stream_count, sizeof *walk.own);
+    walk.last = flw_host_alloc(program->stream_count, sizeof *walk.last);
+    walk.blocks = flw_host_alloc(program->block_count, sizeof *walk.blocks);
+    walk.ahead.is_by_ready = true;
+    walk.reached_units = program->ops[0].advance_units;
+    for (size_t i = 0; i < program->op_count; i++) {
+        const struct flw_op *op = &program->ops[i];
+        advance(&walk, i);
+        if (op->kind == FLW_OP_ALLOC) {
+            allocate(&walk, op, i + 1);
+        } else if (op->kind == FLW_OP_USE) {
+            use(&walk, op, i + 1);
+        } else if (op->kind == FLW_OP_FREE || op->kind == FLW_OP_FREE_ELSEWHERE) {
+            give_back(&walk, op);
+        }
+    }
+    finish_walk(&walk);
+    return walk.held_bytes;
+}
+
+/* ---- the bound ---- */
+
 static void get_bound(void *self, struct flw_policy_statistics *out)
 {
     const struct flw_policy_setup *setup = self;
     out->peak_requested_bytes = setup->program->max_live_bytes;
     out->peak_reserved_bytes = setup->program->max_live_bytes;
+    out->without_wait_bytes = flw_bound_without_wait(setup->program, setup->lag_units);
     out->failure_count = 0;
 }
 
@@ -60,7 +273,7 @@ const struct flw_policy flw_policy_recorded = {
 
 const struct flw_policy flw_policy_bound = {
     .name = "bound",
-    .summary = "the most bytes that were live: none can hold less",
+    .summary = "the most bytes that were live: none can hold less; and the least without a wait",
     .create = create,
     .get_statistics = get_bound,
     .finish = finish,

@@ -349,7 +349,8 @@ static bool run_on_device(const struct flw_run_setup *setup, const struct flw_po
                                             .device = setup->device,
                                             .trace = setup->trace,
                                             .program = setup->program,
-                                            .limit_bytes = setup->limit_bytes};
+                                            .limit_bytes = setup->limit_bytes,
+                                            .lag_units = setup->lag_units};
     bool is_done = false;
     if (is_limited_here && !setup->device->is_sim) {
         snprintf(result->message, sizeof result->message,
@@ -385,8 +386,10 @@ done:
 static bool ask_the_trace(const struct flw_run_setup *setup, const struct flw_policy *policy,
                           struct flw_run_result *result)
 {
-    struct flw_policy_setup policy_setup = {
-        .policy = policy, .trace = setup->trace, .program = setup->program};
+    struct flw_policy_setup policy_setup = {.policy = policy,
+                                            .trace = setup->trace,
+                                            .program = setup->program,
+                                            .lag_units = setup->lag_units};
     void *self = policy->create(&policy_setup, result->message);
     if (self == NULL) {
         return false;

@@ -8,6 +8,7 @@
 #include "trace/trace.h"
 
 #include "common/figures.h"
+#include "common/tool_host.h"
 #include "policies/plan.h"
 
 #define CELL_BYTES 96
@@ -64,9 +65,17 @@ const char *flw_report_label(const struct flw_report *report, const struct flw_p
     return report->is_sim && policy->sim_label != NULL ? policy->sim_label : policy->name;
 }
 
+struct row {
+    char cells[COLUMN_COUNT][CELL_BYTES];
+    bool is_bad, is_ours;
+};
+
 static void fill_row(const struct flw_report *report, const struct flw_run_result *result,
-                     struct flw_unit unit, char cells[COLUMN_COUNT][CELL_BYTES])
+                     struct flw_unit unit, struct row *row)
 {
+    char(*cells)[CELL_BYTES] = row->cells;
+    row->is_bad = result->failure_count != 0 && result->failure_count != FLW_NOT_APPLICABLE;
+    row->is_ours = strncmp(result->policy->name, "fallow", 6) == 0;
     snprintf(cells[NAME], CELL_BYTES, "%s", flw_report_label(report, result->policy));
     flw_format_bytes(result->peak_requested_bytes, unit, cells[REQUESTED]);
     flw_format_bytes(result->statistics.peak_reserved_bytes, unit, cells[RESERVED]);
@@ -103,6 +112,29 @@ static void fill_row(const struct flw_report *report, const struct flw_run_resul
         }
     }
     flw_format_bytes(result->smallest_limit_bytes, unit, cells[LIMIT]);
+}
+
+/* The bound of those that make no one wait is a line below the bound, where the two may differ. */
+static bool has_without_wait(const struct flw_report *report, const struct flw_run_result *result)
+{
+    return report->is_sim && result->statistics.without_wait_bytes != FLW_NOT_APPLICABLE &&
+           flw_plan_may_wait(report->setup->program, report->setup->lag_units);
+}
+
+static size_t fill_rows(const struct flw_report *report, struct flw_unit unit, struct row *rows)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < report->result_count; i++) {
+        struct flw_run_result result = report->results[i];
+        fill_row(report, &result, unit, &rows[count++]);
+        if (has_without_wait(report, &result)) {
+            result.statistics.peak_reserved_bytes = result.statistics.without_wait_bytes;
+            result.smallest_limit_bytes = FLW_NOT_APPLICABLE;
+            fill_row(report, &result, unit, &rows[count]);
+            snprintf(rows[count++].cells[NAME], CELL_BYTES, FLW_PLAN_WITHOUT_WAIT);
+        }
+    }
+    return count;
 }
 
 static void print_line(FILE *out, char cells[COLUMN_COUNT][CELL_BYTES], const size_t *widths,
@@ -144,29 +176,28 @@ static void print_rows(const struct flw_report *report, FILE *out, bool uses_col
     struct flw_unit unit = choose_unit(report);
     size_t widths[COLUMN_COUNT] = {0};
     size_t column_count = report->finds_limit ? COLUMN_COUNT : COLUMN_COUNT - 1;
+    struct row *rows = flw_host_alloc(2 * report->result_count, sizeof *rows);
+    size_t row_count = fill_rows(report, unit, rows);
     char cells[COLUMN_COUNT][CELL_BYTES];
     for (int line = 0; line < 2; line++) {
         fill_headings(unit, line, cells);
         widen(widths, cells);
     }
-    for (size_t i = 0; i < report->result_count; i++) {
-        fill_row(report, &report->results[i], unit, cells);
-        widen(widths, cells);
+    for (size_t i = 0; i < row_count; i++) {
+        widen(widths, rows[i].cells);
     }
     for (int line = 0; line < 2; line++) {
         fill_headings(unit, line, cells);
         print_line(out, cells, widths, column_count);
         fputc('\n', out);
     }
-    for (size_t i = 0; i < report->result_count; i++) {
-        const struct flw_run_result *result = &report->results[i];
-        bool is_bad = result->failure_count != 0 && result->failure_count != FLW_NOT_APPLICABLE;
-        bool is_ours = strncmp(result->policy->name, "fallow", 6) == 0;
-        fill_row(report, result, unit, cells);
+    for (size_t i = 0; i < row_count; i++) {
+        bool is_bad = rows[i].is_bad, is_ours = rows[i].is_ours;
         fputs(!uses_colour ? "" : is_bad ? "\033[31m" : is_ours ? "\033[1m" : "", out);
-        print_line(out, cells, widths, column_count);
+        print_line(out, rows[i].cells, widths, column_count);
         fputs(uses_colour && (is_bad || is_ours) ? "\033[0m\n" : "\n", out);
     }
+    flw_host_free(rows);
 }
 
 /* ---- header, match and verdict ---- */
@@ -355,7 +386,11 @@ static void print_verdict(const struct flw_report *report, FILE *out)
 void flw_report_print_table(const struct flw_report *report, FILE *out, bool uses_colour)
 {
     print_header(report, out);
-    if (report->has_device) {
+    bool is_of_device = report->has_device;
+    for (size_t i = 0; i < report->result_count; i++) {
+        is_of_device |= has_without_wait(report, &report->results[i]); /* with its lag */
+    }
+    if (is_of_device) {
         print_device(report, out);
     }
     fputc('\n', out);

@@ -112,6 +112,8 @@ static void print_policy(const struct flw_report *report, const struct flw_run_r
                     {"remap_waits", result->statistics.remap_wait_count});
     print_match(result, out);
     flw_json_count(out, "smallest_limit_bytes", result->smallest_limit_bytes);
+    flw_json_count(out, "without_wait_bytes",
+                   report->is_sim ? result->statistics.without_wait_bytes : FLW_NOT_APPLICABLE);
     print_times(result, out);
     flw_json_text(out, "label", flw_report_label(report, result->policy));
     print_bool(out, "reserved_from_ledger", result->policy->allocates,

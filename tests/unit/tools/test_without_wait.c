@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The least that an allocator can hold which makes no one wait (flw_bound_without_wait): small programs
+ * worked out by hand, every choice tried on tiny drawn ones, and what it lies between on longer ones.
+ */
+#include "support/test.h"
+
+#include <string.h>
+
+#include "base/bits.h"
+#include "policies/policy.h"
+
+#define OPS     512
+#define BLOCKS  256
+#define STREAMS 4
+
+static struct flw_op ops[OPS];
+static struct flw_program program;
+static uint16_t homes[BLOCKS];
+static uint64_t sizes[BLOCKS], now_units, live_bytes;
+
+static uint64_t random_state;
+
+static uint64_t draw_number(void)
+{
+    return flw_test_random(&random_state);
+}
+
+static void start(size_t stream_count)
+{
+    program = (struct flw_program){.ops = ops, .block_count = BLOCKS, .stream_count = stream_count};
+    now_units = 0;
+    live_bytes = 0;
+}
+
+static void add(uint64_t units, enum flw_op_kind kind, uint32_t block, uint16_t stream)
+{
+    assert_true(program.op_count < OPS && units >= now_units);
+    ops[program.op_count++] = (struct flw_op){.size_bytes = sizes[block],
+                                              .advance_units = units - now_units,
+                                              .block = block,
+                                              .stream = stream,
+                                              .kind = (uint8_t)kind};
+    now_units = units;
+}
+
+static void allocate(uint64_t units, uint32_t block, uint16_t stream, uint64_t bytes)
+{
+    sizes[block] = bytes;
+    homes[block] = stream;
+    live_bytes += bytes;
+    program.max_live_bytes = flw_max(program.max_live_bytes, live_bytes);
+    add(units, FLW_OP_ALLOC, block, stream);
+}
+
+static void use(uint64_t units, uint32_t block, uint16_t stream)
+{
+    add(units, FLW_OP_USE, block, stream);
+}
+
+static void give_back(uint64_t units, uint32_t block, uint16_t stream)
+{
+    live_bytes -= sizes[block];
+    add(units, stream == homes[block] ? FLW_OP_FREE : FLW_OP_FREE_ELSEWHERE, block, stream);
+}
+
+static void expect(uint64_t lag_units, uint64_t bytes)
+{
+    assert_int_equal(flw_bound_without_wait(&program, lag_units), bytes);
+}
+
+/* ---- by hand ---- */
+
+static void nothing_is_needed_for_nothing(void **state)
+{
+    (void)state;
+    start(1);
+    add(0, FLW_OP_PASS, 0, 0);
+    expect(100, 0);
+}
+
+static void one_stream_needs_the_bound(void **state)
+{
+    (void)state;
+    start(1);
+    allocate(0, 0, 0, 100);
+    allocate(1, 1, 0, 50);
+    give_back(2, 0, 0);
+    allocate(3, 2, 0, 90); /* in stream order */
+    give_back(4, 1, 0);
+    allocate(5, 3, 0, 60);
+    assert_int_equal(program.max_live_bytes, 150);
+    for (uint64_t lag = 0; lag < 8; lag++) {
+        expect(lag, 150);
+    }
+}
+
+static void what_goes_from_stream_to_stream_is_held_twice_until_its_work_is_done(void **state)
+{
+    (void)state;
+    start(2);
+    for (uint32_t i = 0; i < 10; i++) {
+        allocate(20 * i, i, i % 2, 100);
+        give_back(20 * i + 10, i, i % 2);
+    }
+    expect(0, 100);
+    expect(20, 100); /* done when the other stream asks */
+    expect(21, 200);
+    expect(1000000, 200); /* each goes on with its own */
+}
+
+static void announced_uses_keep_bytes_from_their_own_stream_too(void **state)
+{
+    (void)state;
+    start(2);
+    allocate(0, 0, 0, 100);
+    use(10, 0, 1);
+    give_back(20, 0, 0);
+    allocate(30, 1, 0, 100);
+    expect(20, 100); /* the use is done at 30 */
+    expect(21, 200);
+}
+
+static void who_frees_need_not_wait_for_its_own_use_but_others_must(void **state)
+{
+    (void)state;
+    for (uint16_t stream = 0; stream < 2; stream++) {
+        start(2);
+        allocate(0, 0, 0, 100);
+        use(10, 0, 1);
+        give_back(20, 0, 1); /* which by the contract of a free comes after stream 0 */
+        allocate(30, 1, stream, 100);
+        expect(20, 100);
+        expect(21, stream == 1 ? 100 : 200);
+    }
+}
+
+static void who_frees_waits_for_the_use_of_a_third_stream(void **state)
+{
+    (void)state;
+    for (unsigned is_later = 0; is_later < 2; is_later++) {
+        start(3);
+        allocate(0, 0, 0, 100);
+        use(8, 0, 2);
+        use(10, 0, 1);
+        if (is_later) {
+            use(12, 0, 2);
+        }
+        give_back(20, 0, 1);
+        allocate(30, 1, 1, 100);
+        expect(is_later ? 18 : 22, 100);
+        expect(is_later ? 19 : 23, 200);
+    }
+}
+
+static void a_stream_leaves_to_others_what_is_done_first(void **state)
+{
+    (void)state;
+    start(2);
+    allocate(0, 0, 0, 100);
+    allocate(0, 1, 0, 100);
+    give_back(1, 0, 0);      /* done at 100 */
+    allocate(50, 2, 0, 50);  /* half of that */
+    give_back(51, 1, 0);     /* done at 150, with block 2's work */
+    allocate(60, 3, 0, 50);  /* of the latter */
+    allocate(110, 4, 1, 50); /* the other half of the former */
+    expect(100, 200);
+}
+
+static void a_stream_leaves_to_others_what_everybody_may_take(void **state)
+{
+    (void)state;
+    start(2);
+    allocate(0, 0, 0, 100);
+    allocate(0, 1, 0, 100);
+    give_back(1, 0, 0);       /* everybody's at 100 */
+    allocate(90, 2, 0, 1);    /* of that, and stream 0 is busy until 190 */
+    give_back(110, 1, 0);     /* its own until then */
+    allocate(120, 3, 0, 100); /* of its own */
+    allocate(130, 4, 1, 99);  /* of everybody's */
+    expect(100, 200);
+}
+
+static void a_long_lag_and_a_late_clock_do_not_overflow(void **state)
+{
+    (void)state;
+    start(2);
+    allocate(UINT64_MAX / 2, 0, 0, 100);
+    give_back(UINT64_MAX / 2 + 1, 0, 0);
+    allocate(UINT64_MAX / 2 + 5, 1, 1, 100);
+    expect(UINT64_MAX / 4, 200);
+    expect(5, 100);
+}
+
+/* ---- every choice ---- */
+
+/* The same by times in the place of moments, byte by byte, each choice tried. */
+
+struct byte {
+    uint64_t ready_units, done_units; /* for its stream, for all */
+    uint32_t block;                   /* BLOCKS: free */
+    uint16_t stream;
+};
+
+struct trial {
+    struct byte bytes[16];
+    size_t count;
+    uint64_t stream_done[STREAMS];
+    uint64_t use_done[BLOCKS][STREAMS];
+};
+
+static uint64_t lag, best;
+
+static void try_from(const struct trial *from, size_t i, uint64_t units);
+
+/* The block takes `left` more bytes, each any that it may. */
+static void try_bytes(const struct trial *trial, size_t i, uint64_t units, uint64_t left,
+                      size_t first)
+{
+    const struct flw_op *op = &ops[i];
+    if (trial->count >= best) {
+        return;
+    }
+    if (left == 0) {
+        struct trial next = *trial;
+        next.stream_done[op->stream] = units + lag;
+        try_from(&next, i + 1, units);
+        return;
+    }
+    for (size_t k = first; k <= trial->count && k < 16; k++) {
+        const struct byte *byte = &trial->bytes[k];
+        if (k < trial->count && (byte->block != BLOCKS ||
+                                 !(byte->done_units <= units ||
+                                   (byte->stream == op->stream && byte->ready_units <= units)))) {
+            continue;
+        }
+        struct trial next = *trial;
+        next.count += k == trial->count;
+        next.bytes[k].block = op->block;
+        try_bytes(&next, i, units, left - 1, k + 1);
+    }
+}
+
+static void try_free(struct trial *trial, const struct flw_op *op)
+{
+    uint64_t *done = &trial->stream_done[op->stream];
+    uint64_t ready = 0;
+    *done = flw_max(*done, trial->stream_done[homes[op->block]]);
+    for (uint16_t s = 0; s < program.stream_count; s++) {
+        if (s != op->stream && s != homes[op->block]) {
+            ready = flw_max(ready, trial->use_done[op->block][s]);
+        }
+    }
+    for (size_t k = 0; k < trial->count; k++) {
+        if (trial->bytes[k].block == op->block) {
+            trial->bytes[k] = (struct byte){ready, flw_max(ready, *done), BLOCKS, op->stream};
+        }
+    }
+}
+
+static void try_from(const struct trial *from, size_t i, uint64_t units)
+{
+    struct trial trial = *from;
+    for (; i < program.op_count; i++) {
+        const struct flw_op *op = &ops[i];
+        units += op->advance_units;
+        if (op->kind == FLW_OP_ALLOC) {
+            try_bytes(&trial, i, units, op->size_bytes, 0);
+            return;
+        }
+        if (op->kind == FLW_OP_USE) {
+            trial.stream_done[op->stream] = units + lag;
+            trial.use_done[op->block][op->stream] = units + lag;
+        } else {
+            try_free(&trial, op);
+        }
+    }
+    best = flw_min(best, trial.count);
+}
+
+/* Drawn: up to `block_count` blocks of 1 to `most_bytes`, used and freed on any stream. */
+static void draw(size_t block_count, uint64_t most_bytes, size_t most_alive)
+{
+    uint32_t alive[BLOCKS];
+    size_t alive_count = 0;
+    uint32_t block = 0;
+    uint64_t units = 0;
+    start(2 + draw_number() % (STREAMS - 1));
+    while (block < block_count || alive_count != 0) {
+        uint64_t dice = draw_number() % 8;
+        uint16_t stream = (uint16_t)(draw_number() % program.stream_count);
+        size_t which = alive_count == 0 ? 0 : draw_number() % alive_count;
+        units += draw_number() % 4;
+        if (block < block_count && alive_count < most_alive && (alive_count == 0 || dice < 4)) {
+            alive[alive_count++] = block;
+            allocate(units, block++, stream, 1 + draw_number() % most_bytes);
+        } else if (dice % 4 == 0 && program.op_count + alive_count + block_count < OPS - BLOCKS) {
+            use(units, alive[which], stream);
+        } else {
+            give_back(units, alive[which], dice < 6 ? homes[alive[which]] : stream);
+            alive[which] = alive[--alive_count];
+        }
+    }
+}
+
+static void no_choice_of_bytes_holds_less(void **state)
+{
+    static const struct trial nothing;
+    size_t above_count = 0;
+    (void)state;
+    for (unsigned round = 0; round < 2000; round++) {
+        draw(7, 2, 3);
+        lag = 1 + draw_number() % 20;
+        best = 15;
+        try_from(&nothing, 0, 0);
+        assert_true(best < 15);
+        expect(lag, best);
+        above_count += best > program.max_live_bytes;
+    }
+    assert_true(above_count > 200); /* and it was not always the bound */
+}
+
+/* ---- between ---- */
+
+/* A pool a stream: what it holds where nothing goes to another stream, and a block's bytes come back when
+ * its own stream may have them. */
+static uint64_t apart(uint64_t lag_units)
+{
+    uint64_t held[STREAMS] = {0}, peaks[STREAMS] = {0}, back_units[BLOCKS];
+    uint64_t stream_done[STREAMS] = {0}, use_done[BLOCKS] = {0}, units = 0, sum = 0;
+    bool is_out[BLOCKS] = {false};
+    memset(back_units, 0xff, sizeof back_units);
+    for (size_t i = 0; i < program.op_count; i++) {
+        const struct flw_op *op = &ops[i];
+        uint16_t home = homes[op->block];
+        units += op->advance_units;
+        for (uint32_t b = 0; b < BLOCKS; b++) {
+            if (is_out[b] && back_units[b] <= units) {
+                is_out[b] = false;
+                held[homes[b]] -= sizes[b];
+            }
+        }
+        if (op->kind == FLW_OP_ALLOC || op->kind == FLW_OP_USE) {
+            stream_done[op->stream] = units + lag_units;
+        }
+        if (op->kind == FLW_OP_ALLOC) {
+            is_out[op->block] = true;
+            held[home] += op->size_bytes;
+            peaks[home] = flw_max(peaks[home], held[home]);
+        } else if (op->kind == FLW_OP_USE && op->stream != home) {
+            use_done[op->block] = units + lag_units;
+        } else if (op->kind == FLW_OP_FREE) {
+            back_units[op->block] = flw_max(units, use_done[op->block]);
+        } else if (op->kind == FLW_OP_FREE_ELSEWHERE) {
+            uint64_t *done = &stream_done[op->stream];
+            *done = flw_max(*done, stream_done[home]);
+            back_units[op->block] = flw_max(flw_max(units, use_done[op->block]), *done);
+        }
+        if (op->kind == FLW_OP_FREE || op->kind == FLW_OP_FREE_ELSEWHERE) {
+            if (back_units[op->block] <= units) {
+                is_out[op->block] = false;
+                held[home] -= op->size_bytes;
+            }
+        }
+    }
+    for (size_t s = 0; s < STREAMS; s++) {
+        sum += peaks[s];
+    }
+    return sum;
+}
+
+static void it_lies_between_the_bound_and_a_pool_a_stream_and_grows_with_the_lag(void **state)
+{
+    size_t above_count = 0, below_count = 0;
+    (void)state;
+    for (unsigned round = 0; round < 500; round++) {
+        draw(100, 1000, 20);
+        uint64_t before_bytes = program.max_live_bytes;
+        for (uint64_t lag_units = 0; lag_units < 4000; lag_units = 2 * lag_units + 1) {
+            uint64_t bytes = flw_bound_without_wait(&program, lag_units);
+            uint64_t most_bytes = apart(lag_units);
+            assert_true(lag_units != 0 || bytes == before_bytes);
+            assert_true(bytes >= before_bytes);
+            assert_true(bytes <= most_bytes);
+            above_count += bytes > program.max_live_bytes;
+            below_count += bytes < most_bytes;
+            before_bytes = bytes;
+        }
+    }
+    assert_true(above_count > 1000 && below_count > 1000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_is_needed_for_nothing),
+        cmocka_unit_test(one_stream_needs_the_bound),
+        cmocka_unit_test(what_goes_from_stream_to_stream_is_held_twice_until_its_work_is_done),
+        cmocka_unit_test(announced_uses_keep_bytes_from_their_own_stream_too),
+        cmocka_unit_test(who_frees_need_not_wait_for_its_own_use_but_others_must),
+        cmocka_unit_test(who_frees_waits_for_the_use_of_a_third_stream),
+        cmocka_unit_test(a_stream_leaves_to_others_what_is_done_first),
+        cmocka_unit_test(a_stream_leaves_to_others_what_everybody_may_take),
+        cmocka_unit_test(a_long_lag_and_a_late_clock_do_not_overflow),
+        cmocka_unit_test(no_choice_of_bytes_holds_less),
+        cmocka_unit_test(it_lies_between_the_bound_and_a_pool_a_stream_and_grows_with_the_lag),
+    };
+    random_state = flw_test_seed("without_wait");
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
