@@ -49,7 +49,7 @@ static void the_numbers_of_a_known_trace_are_the_known_ones(void **state)
     assert_int_equal(
         command_run("\"$F\" report tiny.ftext --no-times --policy driver,bound --json -"), 0);
     flw_test_expect_in(out_text, "\"ops\": 9, \"allocs\": 3, \"frees\": 3, \"initial_blocks\": 1");
-    flw_test_expect_in(out_text, "\"bound_bytes\": 8388608");
+    flw_test_expect_in(out_text, "\"bound_bytes\": 8388608, \"without_wait_bytes\": 10485760");
     flw_test_expect_in(out_text,
                        "{\"name\": \"driver\", \"label\": \"driver\", \"allocates\": true, "
                        "\"peak_requested_bytes\": 8388608");
@@ -60,6 +60,9 @@ static void the_numbers_of_a_known_trace_are_the_known_ones(void **state)
     flw_test_expect_in(out_text, "\"internal_waste_bytes\": 2097152, \"external_waste_bytes\": 0");
     flw_test_expect_in(out_text, "\"calls\": {\"alloc\": 4, \"free\": 3, \"create\": 0");
     flw_test_expect_in(out_text, "\"ns_per_op\": null");
+    assert_int_equal(command_run("\"$F\" report tiny.ftext --policy bound --html - | "
+                                 "grep -o 'of the bound[^(]*wait can hold less than 10 MiB'"),
+                     0);
 }
 
 static void the_recorded_heap_is_the_traces_own(void **state)
@@ -86,7 +89,8 @@ static void a_failure_is_told_with_the_largest_hole(void **state)
     flw_test_expect_in(out_text,
                        "\"failures\": 1, \"first_failure\": {\"op\": 5, \"bytes\": 4194304, "
                        "\"largest_hole_bytes\": 0, \"hole_bytes\": 0}");
-    flw_test_expect_in(out_text, "\"bound_bytes\": 8388608, \"packed_bytes\": 8388608");
+    flw_test_expect_in(out_text, "\"bound_bytes\": 8388608, \"without_wait_bytes\": 8388608, "
+                                 "\"packed_bytes\": 8388608");
     flw_test_expect_in(out_text, "every policy failed a request");
 }
 
@@ -122,14 +126,21 @@ static void text_json_and_csv_are_the_golden_ones(void **state)
 
 static void the_screen_is_24_lines_of_80_columns(void **state)
 {
+    static const char *const traces[] = {"pin.ftext", "\"$FALLOW_DEMO\""}; /* one stream, and two */
+    char line[512];
     (void)state;
-    assert_int_equal(command_run("\"$F\" report pin.ftext --ascii >screen; wc -l screen; "
-                                 "LC_ALL=C awk 'length > 80' screen; "
-                                 "LC_ALL=C grep -c '[^ -~]' screen; true"),
-                     0);
-    int lines = atoi(out_text);
-    assert_in_range(lines, 12, 24);
-    assert_string_equal(strchr(out_text, ' '), " screen\n0\n"); /* no long line, all of ASCII */
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(line, sizeof line,
+                 "\"$F\" report %s --ascii >screen; wc -l screen; "
+                 "LC_ALL=C awk 'length > 80' screen; LC_ALL=C grep -c '[^ -~]' screen; true",
+                 traces[i]);
+        assert_int_equal(command_run(line), 0);
+        int lines = atoi(out_text);
+        assert_in_range(lines, 12, 24);
+        assert_string_equal(strchr(out_text, ' '), " screen\n0\n"); /* no long line, all of ASCII */
+    }
+    assert_int_equal(command_run("grep '^bound' screen"), 0);
+    flw_test_expect_in(out_text, "\nbound, no wait            13,321   1.000 ");
 }
 
 /* Colour where a terminal is, unless NO_COLOR says no. `script` makes the terminal. */

@@ -258,6 +258,7 @@ static void fill_head(const struct flw_sheet_setup *setup, struct flw_sheet *she
     sheet->lag_units = run->lag_units;
     sheet->limit_bytes = run->limit_bytes;
     sheet->is_by_time = setup->is_by_time;
+    sheet->without_wait_bytes = flw_bound_without_wait(run->program, run->lag_units);
     sheet->op_count = run->program->op_count;
     sheet->initial_op_count = run->program->initial_count;
     sheet->has_times = run->trace->has_times;

@@ -90,6 +90,10 @@ static void write_floor(const struct flw_sheet *sheet, FILE *out)
     char number[FLW_SVG_NUMBER_BYTES];
     fprintf(out, "<p class=hint>No allocator can hold less than the %s of the bound. ",
             flw_svg_format(number, FLW_SVG_BYTES, (double)sheet->program->max_live_bytes));
+    if (flw_plan_may_wait(sheet->program, sheet->lag_units)) {
+        fprintf(out, "None that makes neither the host nor a stream wait can hold less than %s. ",
+                flw_svg_format(number, FLW_SVG_BYTES, (double)sheet->without_wait_bytes));
+    }
     if (sheet->packed_bytes == FLW_UNKNOWN) {
         fputs("The trace has too many blocks to be packed by a planner.</p>\n", out);
     } else {

@@ -186,6 +186,7 @@ static void print_trace(const struct flw_sheet *sheet, struct flw_json_writer *o
                     {"recorded_peak_reserved_bytes",
                      trace->has_segments ? trace->recorded_peak_reserved_bytes : FLW_UNKNOWN},
                     {"bound_bytes", sheet->program->max_live_bytes},
+                    {"without_wait_bytes", sheet->without_wait_bytes},
                     {"packed_bytes", sheet->packed_bytes});
 }
 

@@ -13,7 +13,6 @@
 #define SPARKS     66
 #define MAP_WIDTH  78
 #define NAME_WIDTH 21
-#define ROWS_MOST  12 /* of the table, before the rest of the screen shrinks */
 
 /* ---- head and table ---- */
 
@@ -54,6 +53,35 @@ static void format_share(double share, char *out)
     snprintf(out, FLW_FIGURE_BYTES, "%.1f", 100.0 * share);
 }
 
+/* The difference in per cent to the policy that is compared with. */
+static void format_against(const struct flw_sheet_policy *reference, uint64_t reserved_bytes,
+                           char *out)
+{
+    if (reference != NULL && reserved_bytes != FLW_NOT_APPLICABLE) {
+        snprintf(out, FLW_FIGURE_BYTES, "%+.1f",
+                 100.0 * ((double)reserved_bytes /
+                              (double)reference->result->statistics.peak_reserved_bytes -
+                          1.0));
+    }
+}
+
+/* The bound of those that make no one wait, below the bound, where the two may differ. */
+static void print_without_wait(const struct flw_sheet *sheet, FILE *out)
+{
+    struct flw_unit unit = flw_unit_choose(sheet->trace->peak_requested_bytes);
+    char reserved[FLW_FIGURE_BYTES];
+    char ratio[FLW_FIGURE_BYTES] = "-";
+    char against[FLW_FIGURE_BYTES] = "-";
+    flw_format_bytes(sheet->without_wait_bytes, unit, reserved);
+    format_against(flw_verdict_reference(sheet), sheet->without_wait_bytes, against);
+    if (sheet->program->max_live_bytes != 0) {
+        snprintf(ratio, sizeof ratio, "%.3f",
+                 (double)sheet->without_wait_bytes / (double)sheet->program->max_live_bytes);
+    }
+    fprintf(out, "%-*s %10s %7s %7s %7s %6s %9s %6s\n", NAME_WIDTH, FLW_PLAN_WITHOUT_WAIT, reserved,
+            ratio, against, "-", "-", "-", "-");
+}
+
 static void print_row(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy,
                       FILE *out)
 {
@@ -73,12 +101,8 @@ static void print_row(const struct flw_sheet *sheet, const struct flw_sheet_poli
     if (flw_sheet_ratio(policy) > 0) {
         snprintf(ratio, sizeof ratio, "%.3f", flw_sheet_ratio(policy));
     }
-    if (reference != NULL && result->statistics.peak_reserved_bytes != FLW_NOT_APPLICABLE &&
-        policy != reference) {
-        snprintf(against, sizeof against, "%+.1f",
-                 100.0 * ((double)result->statistics.peak_reserved_bytes /
-                              (double)reference->result->statistics.peak_reserved_bytes -
-                          1.0));
+    if (policy != reference) {
+        format_against(reference, result->statistics.peak_reserved_bytes, against);
     }
     if (flw_sheet_frame(policy, "peak reserved") != NULL) {
         format_share(policy->fragmentation, holes);
@@ -90,8 +114,10 @@ static void print_row(const struct flw_sheet *sheet, const struct flw_sheet_poli
             reserved, ratio, against, holes, failed, calls, time);
 }
 
-static void print_table(const struct flw_sheet *sheet, FILE *out)
+/* The rows printed. */
+static size_t print_table(const struct flw_sheet *sheet, FILE *out)
 {
+    size_t row_count = 0;
     struct flw_unit unit = flw_unit_choose(sheet->trace->peak_requested_bytes);
     char heading[FLW_FIGURE_BYTES];
     snprintf(heading, sizeof heading, "held %s", unit.name);
@@ -99,7 +125,14 @@ static void print_table(const struct flw_sheet *sheet, FILE *out)
             "diff %", "frag %", "failed", "calls", "ns");
     for (size_t i = 0; i < sheet->policy_count; i++) {
         print_row(sheet, &sheet->policies[i], out);
+        row_count++;
+        if (sheet->policies[i].result->statistics.without_wait_bytes != FLW_NOT_APPLICABLE &&
+            flw_plan_may_wait(sheet->program, sheet->lag_units)) {
+            print_without_wait(sheet, out);
+            row_count++;
+        }
     }
+    return row_count;
 }
 
 /* ---- sparkline ---- */
@@ -228,10 +261,10 @@ void flw_print_text(const struct flw_sheet *sheet, const struct flw_print_style 
     const struct flw_sheet_policy *reference = flw_verdict_reference(sheet);
     const struct flw_sheet_policy *best = flw_verdict_best(sheet);
     const struct flw_sheet_policy *mapped = reference;
-    size_t map_rows = sheet->policy_count < 9 ? 3 : sheet->policy_count < 11 ? 2 : 1;
     print_head(sheet, out);
     fputc('\n', out);
-    print_table(sheet, out);
+    size_t row_count = print_table(sheet, out);
+    size_t map_rows = row_count < 9 ? 3 : row_count < 11 ? 2 : 1;
     fputc('\n', out);
     if (reference != NULL) {
         print_sparks(sheet, reference, best, style->is_ascii, out);

@@ -184,8 +184,9 @@ struct flw_sheet {
     uint64_t lag_units, limit_bytes;
     bool is_by_time; /* the lag's unit is ns; else ops */
     uint64_t op_count;
-    uint64_t packed_bytes;     /* packing.h; FLW_UNKNOWN: too many blocks */
-    uint64_t initial_op_count; /* of these, the blocks of the start */
+    uint64_t packed_bytes;       /* packing.h; FLW_UNKNOWN: too many blocks */
+    uint64_t without_wait_bytes; /* flw_bound_without_wait */
+    uint64_t initial_op_count;   /* of these, the blocks of the start */
     bool has_times;
 
     struct flw_sheet_columns columns;
