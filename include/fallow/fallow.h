@@ -69,11 +69,16 @@ typedef struct fallow_capture fallow_capture;
 
 /** How much idle memory a pool may hold. */
 typedef enum fallow_economy {
-    FALLOW_BALANCED =
-        0, /**< rather than wait for the device, grow to 1.15 times the peak and 16 MiB; in a step that
-                repeats 1.16, rather than make driver calls */
-    FALLOW_MEMORY_FIRST =
-        1 /**< hold as little as possible; moving memory may wait for the device */
+    /** Rather than wait for the device, grow to 1.15 times the peak and 16 MiB; in a step that repeats 1.16, rather
+     * than make driver calls. With several streams 1.17 times the peak, or what they need to be without waits, up to
+     * 1.45; beyond that the stream that takes memory waits, the host only where memory must be moved. They share at
+     * least 256 MiB, or a 256th of the device. */
+    FALLOW_BALANCED = 0,
+    /** Hold as little as possible: 1.05 times the peak and 16 MiB, with three streams and more 1.10. Streams wait, and
+     * the host where memory must be moved. */
+    FALLOW_MEMORY_FIRST = 1,
+    /** Grow to the limit rather than wait: neither the host nor a stream does below it. */
+    FALLOW_SPEED_FIRST = 2
 } fallow_economy;
 
 /** Whose memory an allocation may take. */

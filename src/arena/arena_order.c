@@ -35,7 +35,7 @@ static uint64_t seq_of(fallow_arena *arena, const struct flw_arena_mark *mark)
         seq = 0;
     } else if (seq == 0) {
         seq = flw_domain_free_seq(mark->domain);
-        flw_domain_want_fence(mark->domain, 1);
+        flw_domain_want_fence(&arena->pool->heap, mark->domain, 1);
     }
     if (seq != 0 && mark->domain->completed >= seq) {
         seq = 0;

@@ -103,12 +103,15 @@ struct flw_slab_part {
     struct flw_point points[FLW_POINTS_MAX];
 };
 
+struct flw_deferred;
+
 struct flw_run_part {
     struct flw_span *index_next,
         *index_prev; /* in its owner's index (FREE), in the pool's list (others) */
     struct flw_span *age_next, *age_prev; /* in an index: oldest point first */
     struct flw_span *left, *right;        /* neighbours by address, or the edge of their stretch */
     struct flw_span *slab;                /* the slab it serves, or NULL */
+    struct flw_deferred *deferred;        /* DEFERRED: what holds it back */
     uint64_t seq; /* FREE, WHOLE of a domain: covered by its fence of this number */
     uint32_t begin_unit, unit_count;
     uint32_t owner;    /* FREE, WHOLE: domain or FLW_UNOWNED; LIVE in a capture: its domain */

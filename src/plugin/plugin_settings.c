@@ -8,8 +8,10 @@
 #include "base/setting.h"
 #include "plugin/default_pools.h"
 
-static const struct flw_setting_word economies[] = {
-    {"balanced", FALLOW_BALANCED}, {"memory_first", FALLOW_MEMORY_FIRST}, {NULL, 0}};
+static const struct flw_setting_word economies[] = {{"balanced", FALLOW_BALANCED},
+                                                    {"memory_first", FALLOW_MEMORY_FIRST},
+                                                    {"speed_first", FALLOW_SPEED_FIRST},
+                                                    {NULL, 0}};
 static const struct flw_setting_word reuses[] = {{"wait", FALLOW_REUSE_WAIT},
                                                  {"completed", FALLOW_REUSE_COMPLETED},
                                                  {"same_stream", FALLOW_REUSE_SAME_STREAM},

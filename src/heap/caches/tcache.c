@@ -344,7 +344,7 @@ bool flw_tcache_flush(struct flw_tcache *cache, struct flw_heap *heap)
     if (cache->context_id != 0) {
         any |= flw_tcache_flush_open_frees(cache, heap);
     }
-    for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
+    for (unsigned c = 0; c < FLW_CLASS_COUNT && cache->bin_bytes != 0; c++) {
         struct flw_bin *bin = flw_tcache_bin(cache, c);
         if (bin->count > 0) {
             flw_heap_put_slots(heap, owner, c, bin->slots, (uint32_t)bin->count);

@@ -153,6 +153,7 @@ void flw_domain_free_place(struct flw_heap *heap, struct flw_domain *domain)
         is_done = domain->batches[c].head == NULL && domain->current[c] == NULL;
     }
     if (is_done && domain->cache_count == 0) {
+        flw_domain_owe_nothing(heap, domain);
         domain->ops = NULL;
         domain->completed = domain->seq++;
     }
@@ -167,11 +168,7 @@ bool flw_domain_complete_unsettled(struct flw_heap *heap, struct flw_domain *dom
     domain->refuses_fences = false;
     while (domain->oldest != NULL && domain->oldest->seq <= seq) {
         struct flw_fence *fence = domain->oldest;
-        domain->oldest = fence->next;
-        if (domain->oldest == NULL) {
-            domain->newest = NULL;
-        }
-        fence->is_unlinked = true;
+        flw_fence_unlink(heap, domain, fence);
         if (fence->use_count == 0) {
             flw_fence_drop(heap, fence);
         }
@@ -208,17 +205,21 @@ static bool look_at(struct flw_heap *heap, struct flw_deferred *deferred)
     return is_done;
 }
 
-bool flw_heap_settle_deferred(struct flw_heap *heap)
+static bool settle_waiting(struct flw_heap *heap, struct flw_domain *domain)
 {
     bool any = false;
-    for (uint32_t i = 1; i < heap->domain_end; i++) {
-        struct flw_domain *domain = heap->domains[i];
-        while (domain->waiting != NULL && domain->waiting->awaits.seq <= domain->completed) {
-            struct flw_deferred *deferred = domain->waiting;
-            domain->waiting = deferred->next;
-            any |= look_at(heap, deferred);
-        }
+    while (domain->waiting != NULL && domain->waiting->awaits.seq <= domain->completed) {
+        struct flw_deferred *deferred = domain->waiting;
+        domain->waiting = deferred->next;
+        any |= look_at(heap, deferred);
     }
+    return any;
+}
+
+/* Those that no sequence number tells of. */
+static bool settle_untold(struct flw_heap *heap)
+{
+    bool any = false;
     struct flw_domain *unowned = heap->domains[FLW_UNOWNED];
     struct flw_deferred *rest = unowned->waiting;
     unowned->waiting = NULL;
@@ -227,6 +228,21 @@ bool flw_heap_settle_deferred(struct flw_heap *heap)
         any |= look_at(heap, rest);
     }
     return any;
+}
+
+bool flw_domain_settle_deferred(struct flw_heap *heap, struct flw_domain *domain)
+{
+    bool any = settle_waiting(heap, domain);
+    return settle_untold(heap) || any;
+}
+
+bool flw_heap_settle_deferred(struct flw_heap *heap)
+{
+    bool any = false;
+    for (uint32_t i = 1; i < heap->domain_end; i++) {
+        any |= settle_waiting(heap, heap->domains[i]);
+    }
+    return settle_untold(heap) || any;
 }
 
 void flw_domain_complete(struct flw_heap *heap, struct flw_domain *domain, uint64_t seq)
@@ -308,6 +324,7 @@ fallow_status flw_domain_ask_capture(struct flw_heap *heap, struct flw_domain *d
 void flw_domain_lose_quietly(struct flw_heap *heap, struct flw_domain *domain)
 {
     domain->is_lost = true;
+    flw_domain_owe_nothing(heap, domain);
     if (domain->is_known) {
         domain->is_known = false;
         atomic_fetch_sub_explicit(&heap->stream_count, 1, memory_order_relaxed);

@@ -37,6 +37,8 @@ FALLOW_NODISCARD bool flw_domain_complete_unsettled(struct flw_heap *heap,
 /* Deferred frees whose points are complete go to their owners. True if any did. Cost: one look a
  * domain, and those that may be done. */
 bool flw_heap_settle_deferred(struct flw_heap *heap);
+/* The same after one domain has completed something. Cost: those that may be done. */
+bool flw_domain_settle_deferred(struct flw_heap *heap, struct flw_domain *domain);
 
 /* lock. Free the place of a stream's domain that is forgotten and owns nothing any more. */
 void flw_domain_free_place(struct flw_heap *heap, struct flw_domain *domain);

@@ -165,6 +165,7 @@ static bool begin_fence(struct flw_heap *heap, struct flw_domain *domain, struct
     taken->is_asked_later = is_asked_later(heap, domain);
     domain->unfenced_bytes = 0;
     domain->has_open_use = false;
+    flw_domain_owe_nothing(heap, domain);
     domain->is_recording = true;
     heap->open_blocks = 0; /* of the domain in context order, the only one there is then */
     heap->open_bytes = 0;
@@ -193,9 +194,7 @@ static fallow_status publish_fence(struct flw_heap *heap, struct flw_domain *dom
     }
     if (result == CUDA_SUCCESS) {
         fence->seq = taken->seq;
-        fence->next = NULL;
-        *(domain->newest != NULL ? &domain->newest->next : &domain->oldest) = fence;
-        domain->newest = fence;
+        flw_fence_link(heap, domain, fence);
         domain->refuses_fences = false;
         if (!taken->is_asked_later) {
             domain->cleared = flw_max(domain->cleared, taken->seq);
@@ -204,6 +203,7 @@ static fallow_status publish_fence(struct flw_heap *heap, struct flw_domain *dom
     }
     domain->unfenced_bytes += taken->unfenced_bytes;
     domain->has_open_use |= taken->has_open_use;
+    flw_domain_owe(heap, domain);
     flw_fence_drop(heap, fence);
     bool is_over =
         flw_result_is_stale(result) || (domain->is_foreign && flw_result_is_gone(result));
@@ -239,6 +239,28 @@ static fallow_status take_fence(struct flw_heap *heap, struct flw_domain *domain
     fallow_status status = publish_fence(heap, domain, &taken, result);
     flw_lock_release(&heap->lock);
     return status;
+}
+
+/* lock. */
+static struct flw_domain *next_owing(struct flw_heap *heap, const struct flw_domain *taker)
+{
+    struct flw_domain *domain = heap->owing.first;
+    return domain == taker && domain != NULL ? domain->owing_behind : domain;
+}
+
+struct flw_domain *flw_heap_take_owing(struct flw_heap *heap, const struct flw_domain *taker)
+{
+    flw_lock_acquire(&heap->lock);
+    struct flw_domain *domain = next_owing(heap, taker);
+    for (; domain != NULL && !flw_domain_can_fence(heap, domain, false);
+         domain = next_owing(heap, taker)) {
+        flw_domain_owe_nothing(heap, domain); /* until it gets something more */
+    }
+    if (domain != NULL) {
+        flw_domain_owe_nothing(heap, domain);
+    }
+    flw_lock_release(&heap->lock);
+    return domain;
 }
 
 fallow_status flw_domain_fence(struct flw_heap *heap, struct flw_domain *domain)

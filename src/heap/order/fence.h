@@ -27,6 +27,15 @@ fallow_status flw_domain_clear(struct flw_heap *heap, struct flw_domain *domain)
  * completed. */
 bool flw_heap_poll(struct flw_heap *heap);
 
+/* calls. Ask one fence, whichever was recorded first, or, by turns, another; what it covers is unowned if it is
+ * complete. The place of its domain then, and the next may be complete, too; else NULL. Cost: one query, whatever
+ * the number of streams, and one question for a capture for each fence that stands. */
+struct flw_domain *flw_heap_ask_one(struct flw_heap *heap);
+/* takes the lock. The stream, but for `taker`, that has owed a fence for longest and can have one recorded by this
+ * thread; it owes none then, so the caller records it. NULL: none. Those that cannot do not owe any more, until
+ * they get something. */
+struct flw_domain *flw_heap_take_owing(struct flw_heap *heap, const struct flw_domain *taker);
+
 /* calls. Wait on the host until `seq` of the domain is complete; fences first if need be. */
 fallow_status flw_domain_wait(struct flw_heap *heap, struct flw_domain *domain, uint64_t seq,
                               uint64_t deadline_ns);

@@ -190,7 +190,7 @@ static fallow_status sync_all(struct flw_heap *heap)
         flw_lock_acquire(&heap->lock);
         for (uint32_t i = 1; i < heap->domain_end; i++) {
             if (heap->domains[i]->sync_seq != 0) {
-                flw_domain_want_fence(heap->domains[i], 1); /* still, and for all of it */
+                flw_domain_want_fence(heap, heap->domains[i], 1); /* still, and for all of it */
             }
         }
         flw_lock_release(&heap->lock);

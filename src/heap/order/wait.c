@@ -28,18 +28,13 @@ static inline CUresult ask_others(struct flw_heap *heap, const struct flw_fence 
 }
 
 /* lock. A capture took the event: it covers nothing. A later fence covers what it should have. */
-static void void_fence(struct flw_domain *domain, struct flw_fence *fence)
+static void void_fence(struct flw_heap *heap, struct flw_domain *domain, struct flw_fence *fence)
 {
-    struct flw_fence *before = NULL;
-    for (struct flw_fence *at = domain->oldest; at != NULL && at != fence; at = at->next) {
-        before = at;
-    }
     if (!fence->is_unlinked) {
-        *(before != NULL ? &before->next : &domain->oldest) = fence->next;
-        domain->newest = domain->newest == fence ? before : domain->newest;
-        fence->is_unlinked = true;
+        flw_fence_unlink(heap, domain, fence);
         domain->unfenced_bytes++;
         domain->has_open_use = true;
+        flw_domain_owe(heap, domain);
     }
 }
 
@@ -49,7 +44,7 @@ static void void_uncleared(struct flw_heap *heap, struct flw_domain *domain)
     while (flw_domain_has_uncleared(domain)) {
         struct flw_fence *fence = domain->newest;
         fence->use_count++;
-        void_fence(domain, fence);
+        void_fence(heap, domain, fence);
         release_fence(heap, fence);
     }
 }
@@ -155,7 +150,7 @@ static bool ask_fence(struct flw_heap *heap, struct flw_domain *domain, struct f
         *settles |=
             flw_domain_complete_unsettled(heap, domain, seq + FLW_MUTANT(COMPLETES_TOO_MUCH));
     } else if (result == CUDA_ERROR_CAPTURED_EVENT) {
-        void_fence(domain, fence);
+        void_fence(heap, domain, fence);
     }
     domain->refuses_fences |= is_refused;
     release_fence(heap, fence);
@@ -238,6 +233,51 @@ bool flw_heap_poll(struct flw_heap *heap)
     any |= settles && flw_heap_settle_deferred(heap);
     flw_lock_release(&heap->lock);
     return any;
+}
+
+/* lock. Whom to ask: the oldest of all; by turns with it, the next of the others, since a stream that is at
+ * something long must not hide what others have finished. NULL: none stands. */
+static struct flw_fence *fence_to_ask(struct flw_heap *heap)
+{
+    struct flw_standing *standing = &heap->standing;
+    struct flw_fence *fence = standing->oldest;
+    if (standing->is_turn_of_next && standing->next != NULL) {
+        fence = standing->next;
+    }
+    return fence;
+}
+
+/* lock. It is not done, or could not be asked. */
+static void note_answer(struct flw_heap *heap, const struct flw_fence *asked)
+{
+    struct flw_standing *standing = &heap->standing;
+    standing->is_turn_of_next = !standing->is_turn_of_next;
+    if (asked != standing->oldest || standing->next == NULL) {
+        standing->next = asked->behind != NULL ? asked->behind : standing->oldest->behind;
+    }
+}
+
+struct flw_domain *flw_heap_ask_one(struct flw_heap *heap)
+{
+    struct flw_domain *domain = NULL;
+    bool is_done = false, settles = false;
+    flw_lock_acquire(&heap->lock);
+    struct flw_fence *fence = flw_heap_is_lost(heap) ? NULL : fence_to_ask(heap);
+    if (fence != NULL) {
+        domain = fence->domain;
+        fence->use_count++;
+        bool is_clear = fence->seq <= domain->cleared || clear_rest(heap, domain);
+        is_done = is_clear && !fence->is_unlinked && ask_fence(heap, domain, fence, &settles);
+        if (!fence->is_unlinked) {
+            note_answer(heap, fence);
+        }
+        release_fence(heap, fence);
+    }
+    if (settles) {
+        (void)flw_domain_settle_deferred(heap, domain);
+    }
+    flw_lock_release(&heap->lock);
+    return is_done ? domain : NULL;
 }
 
 /* lock. The oldest published fence that covers `seq`, held; NULL. */
@@ -354,7 +394,7 @@ fallow_status flw_domain_wait(struct flw_heap *heap, struct flw_domain *domain, 
         if (result == CUDA_SUCCESS) {
             flw_domain_complete(heap, domain, fence->seq);
         } else if (result == CUDA_ERROR_CAPTURED_EVENT) {
-            void_fence(domain, fence);
+            void_fence(heap, domain, fence);
         }
         domain->refuses_fences |= is_refusal(result);
         release_fence(heap, fence);

@@ -17,7 +17,7 @@ static void sweep(struct flw_heap *heap, struct flw_deferred *deferred)
         } else {
             deferred->points[deferred->point_count++] =
                 (struct flw_point){.domain = domain->index, .seq = flw_domain_free_seq(domain)};
-            flw_domain_want_fence(domain, 1);
+            flw_domain_want_fence(heap, domain, 1);
             domain->has_open_use = true;
         }
     }
@@ -95,6 +95,15 @@ void flw_heap_queue_deferred(struct flw_heap *heap, struct flw_deferred *deferre
     enqueue(heap, deferred); /* what waits for nothing waits to be looked at */
 }
 
+void flw_heap_defer_run(struct flw_heap *heap, struct flw_deferred *deferred, struct flw_span *run)
+{
+    heap->live_run_bytes -= (uint64_t)run->u.run.unit_count << FLW_UNIT_LOG2;
+    run->u.run.state = FLW_RUN_DEFERRED;
+    run->u.run.deferred = deferred;
+    deferred->run = run;
+    deferred->slot = NULL;
+}
+
 void flw_heap_hold_deferred(struct flw_heap *heap, struct flw_deferred *deferred)
 {
     if (deferred->sweep_next != 0) {
@@ -103,6 +112,17 @@ void flw_heap_hold_deferred(struct flw_heap *heap, struct flw_deferred *deferred
     heap->deferred_bytes += deferred->bytes;
     heap->deferred_count++;
     flw_heap_queue_deferred(heap, deferred);
+}
+
+void flw_heap_withdraw_deferred(struct flw_heap *heap, struct flw_deferred *deferred)
+{
+    struct flw_domain *domain = heap->domains[deferred->awaits.domain];
+    struct flw_deferred *before = NULL;
+    for (struct flw_deferred *at = domain->waiting; at != deferred; at = at->next) {
+        before = at;
+    }
+    *(before != NULL ? &before->next : &domain->waiting) = deferred->next;
+    domain->waiting_last = domain->waiting_last == deferred ? before : domain->waiting_last;
 }
 
 bool flw_heap_has_lost_deferred(const struct flw_heap *heap)

@@ -10,9 +10,13 @@
 
 #include "heap/state/state.h"
 
+/* A LIVE run is what is deferred. */
+void flw_heap_defer_run(struct flw_heap *heap, struct flw_deferred *deferred, struct flw_span *run);
 void flw_heap_hold_deferred(struct flw_heap *heap, struct flw_deferred *deferred);
 /* The same for one that is counted already. */
 void flw_heap_queue_deferred(struct flw_heap *heap, struct flw_deferred *deferred);
+/* Out of its queue, for who takes it as it is. Cost: those before it there. */
+void flw_heap_withdraw_deferred(struct flw_heap *heap, struct flw_deferred *deferred);
 /* Is there one that only a synchronisation of the context completes? */
 bool flw_heap_has_lost_deferred(const struct flw_heap *heap);
 /* Those that are there when a synchronisation begins are done when it ends. */

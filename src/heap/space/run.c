@@ -170,6 +170,7 @@ static inline void put_run_at_point(struct flw_heap *heap, struct flw_domain *do
     } else if (seq == domain->seq) { /* an open point: the next fence is wanted */
         atomic_fetch_add_explicit(&domain->unfenced_bytes, flw_run_bytes(run),
                                   memory_order_relaxed);
+        flw_domain_owe(heap, domain);
     }
     flw_slot_set_word(flw_span_slot(&heap->map, run, 0), 0);
     part->state = FLW_RUN_FREE;
@@ -415,5 +416,5 @@ void flw_heap_put_dedicated(struct flw_heap *heap, struct flw_domain *domain, st
     part->seq = flw_domain_free_seq(domain) - FLW_MUTANT(RUN_MARKED_EARLY);
     part->slab = NULL;
     flw_run_index_insert(&domain->runs, run);
-    flw_domain_want_fence(domain, flw_run_bytes(run));
+    flw_domain_want_fence(heap, domain, flw_run_bytes(run));
 }

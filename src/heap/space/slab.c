@@ -220,7 +220,7 @@ void flw_heap_put_slots(struct flw_heap *heap, struct flw_domain *domain, unsign
         memcpy(&batch->slots[batch->count], slots + done, part * sizeof(struct flw_slot *));
         batch->count += part;
     }
-    flw_domain_want_fence(domain, count * flw_class_bytes(class_index));
+    flw_domain_want_fence(heap, domain, count * flw_class_bytes(class_index));
 }
 
 unsigned flw_heap_slab_step(const struct flw_domain *domain, unsigned class_index,
@@ -326,7 +326,7 @@ void flw_heap_adopt_batch(struct flw_heap *heap, struct flw_domain *domain, stru
     if (batch->is_counted) {
         join_batch(heap, batch);
     }
-    flw_domain_want_fence(domain, batch->count * flw_class_bytes(batch->class_index));
+    flw_domain_want_fence(heap, domain, batch->count * flw_class_bytes(batch->class_index));
     flw_batch_push(&domain->batches[batch->class_index], batch);
 }
 
@@ -446,6 +446,7 @@ static void want_fences(struct flw_heap *heap, const struct flw_slab_part *part)
         if (part->points[i].seq == domain->seq) { /* open */
             domain->unfenced_bytes++;
             domain->has_open_use = true;
+            flw_domain_owe(heap, domain);
         }
     }
 }
@@ -483,6 +484,7 @@ static bool release_slab(struct flw_heap *heap, struct flw_span *slab)
     heap->live_run_bytes -= flw_run_bytes(run);
     if (deferred != NULL) {
         run->u.run.state = FLW_RUN_DEFERRED;
+        run->u.run.deferred = deferred;
         *deferred = (struct flw_deferred){.run = run,
                                           .bytes = flw_run_bytes(run),
                                           .domain = kept,

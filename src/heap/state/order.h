@@ -53,10 +53,13 @@ extern const struct flw_order_ops flw_order_mixed;
 
 /* A recorded event and the sequence numbers it covers. Synchronization: the heap lock. */
 struct flw_fence {
-    struct flw_fence *next; /* older to newer within a domain, or unused, or one of `others` */
+    struct flw_fence *next;     /* older to newer within a domain, or unused, or one of `others` */
+    struct flw_fence *previous; /* within a domain */
     /* Context order: of the other live contexts; the fence is complete when all are (epoch.h). */
     struct flw_fence *others;
-    struct flw_fence *older_made; /* of all that the heap has ever made */
+    struct flw_fence *older_made;      /* of all that the heap has ever made */
+    struct flw_fence *before, *behind; /* of all that stand, in the order of their records */
+    struct flw_domain *domain;
     CUevent event;
     CUcontext context;
     uint64_t
@@ -120,6 +123,8 @@ struct flw_domain {
     struct flw_deferred *waiting, *waiting_last; /* deferred frees that wait for its fences, by
                                                     ascending number; last: if any */
     bool has_open_use; /* one of them waits for a fence that was not recorded yet */
+    bool is_owing;     /* in heap.owing */
+    struct flw_domain *owing_before, *owing_behind;
 
     struct flw_batch_list batches[FLW_CLASS_COUNT];
     struct flw_span *current[FLW_CLASS_COUNT]; /* slab with uncarved slots, or NULL */
@@ -140,14 +145,6 @@ static inline bool flw_domain_has_uncleared(const struct flw_domain *domain)
 static inline uint64_t flw_domain_free_seq(const struct flw_domain *domain)
 {
     return domain->seq - (domain->is_retired && !FLW_MUTANT(RETIRED_IS_RECORDED_ON));
-}
-
-/* lock. Memory has got that number: where it is open, the next fence is wanted. */
-static inline void flw_domain_want_fence(struct flw_domain *domain, uint64_t bytes)
-{
-    if (!domain->is_retired || FLW_MUTANT(RETIRED_IS_RECORDED_ON)) {
-        domain->unfenced_bytes += bytes;
-    }
 }
 
 /* lock. False, too, of a place that is unused. */

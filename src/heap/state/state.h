@@ -137,6 +137,19 @@ struct flw_segments {
     bool has_odd; /* one began at no multiple of a unit: all are longer now */
 };
 
+/* The fences of all domains, in the order in which they were published: what was freed first is asked for first. */
+struct flw_standing {
+    struct flw_fence *oldest, *newest;
+    struct flw_fence *next; /* asked by turns with the oldest; NULL: none */
+    bool is_turn_of_next;
+};
+
+/* Streams with memory that no fence covers yet, whichever has had any for longest first: in the heap, or perhaps
+ * in caches. */
+struct flw_owing {
+    struct flw_domain *first, *last;
+};
+
 struct flw_heap {
     struct flw_lock lock;
     const struct flw_driver *driver;
@@ -154,6 +167,8 @@ struct flw_heap {
     bool streams_may_die;                         /* a stored handle is never named to the driver */
     bool absorbs_unowned; /* one stream only: its runs join unowned neighbours */
     struct flw_stream_ids stream_ids;
+    struct flw_standing standing;
+    struct flw_owing owing;
     uint64_t deferred_bytes, deferred_count;
     _Atomic uint64_t unfenced_use_bytes, unfenced_use_count; /* announced uses not fenced yet */
     struct flw_domain *mixed; /* NULL: complete memory is unowned. Else it stays with its stream
@@ -224,6 +239,78 @@ CUresult flw_fence_make_event(struct flw_heap *heap, struct flw_fence *fence);
  * events for the next fences, about as many as it has made so far, so that those need no such
  * section. */
 void flw_fence_make_spares(struct flw_heap *heap);
+
+/* lock. A fence stands from now on: the newest of its domain and of all. */
+static inline void flw_fence_link(struct flw_heap *heap, struct flw_domain *domain,
+                                  struct flw_fence *fence)
+{
+    struct flw_fence *before = heap->standing.newest;
+    fence->domain = domain;
+    fence->next = NULL;
+    fence->previous = domain->newest;
+    *(domain->newest != NULL ? &domain->newest->next : &domain->oldest) = fence;
+    domain->newest = fence;
+    fence->before = before;
+    fence->behind = NULL;
+    *(before != NULL ? &before->behind : &heap->standing.oldest) = fence;
+    heap->standing.newest = fence;
+}
+
+/* lock. It is complete or void. */
+static inline void flw_fence_unlink(struct flw_heap *heap, struct flw_domain *domain,
+                                    struct flw_fence *fence)
+{
+    struct flw_fence *next = fence->next, *previous = fence->previous;
+    *(previous != NULL ? &previous->next : &domain->oldest) = next;
+    *(next != NULL ? &next->previous : &domain->newest) = previous;
+    *(fence->before != NULL ? &fence->before->behind : &heap->standing.oldest) = fence->behind;
+    *(fence->behind != NULL ? &fence->behind->before : &heap->standing.newest) = fence->before;
+    if (heap->standing.next == fence) {
+        heap->standing.next = fence->behind;
+    }
+    fence->is_unlinked = true;
+}
+
+/* lock. To the end of those that owe a fence. */
+static inline void flw_owing_add(struct flw_heap *heap, struct flw_domain *domain)
+{
+    struct flw_domain *last = heap->owing.last;
+    domain->is_owing = true;
+    domain->owing_before = last;
+    domain->owing_behind = NULL;
+    *(last != NULL ? &last->owing_behind : &heap->owing.first) = domain;
+    heap->owing.last = domain;
+}
+
+/* lock. A fence is about to cover it all, or none ever will. */
+static inline void flw_domain_owe_nothing(struct flw_heap *heap, struct flw_domain *domain)
+{
+    struct flw_domain *before = domain->owing_before, *behind = domain->owing_behind;
+    if (!domain->is_owing) {
+        return;
+    }
+    domain->is_owing = false;
+    *(before != NULL ? &before->owing_behind : &heap->owing.first) = behind;
+    *(behind != NULL ? &behind->owing_before : &heap->owing.last) = before;
+}
+
+/* lock. A later fence of the domain has something to cover. */
+static inline void flw_domain_owe(struct flw_heap *heap, struct flw_domain *domain)
+{
+    if (FLW_UNLIKELY(!domain->is_owing) && domain->ops->is_stream) {
+        flw_owing_add(heap, domain);
+    }
+}
+
+/* lock. Memory has got the domain's present number: where that is open, the next fence is wanted. */
+static inline void flw_domain_want_fence(struct flw_heap *heap, struct flw_domain *domain,
+                                         uint64_t bytes)
+{
+    if (!domain->is_retired || FLW_MUTANT(RETIRED_IS_RECORDED_ON)) {
+        domain->unfenced_bytes += bytes;
+        flw_domain_owe(heap, domain);
+    }
+}
 
 /* ---- what the fields say */
 

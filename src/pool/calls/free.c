@@ -66,6 +66,7 @@ static void free_run(struct flw_pool *pool, struct flw_tcache *cache, struct flw
     cache->fence_left_bytes -= (int64_t)flw_run_bytes(run);
     cache->run_limit_bytes = flw_pool_run_limit(pool);
     flw_lock_acquire(&pool->heap.lock);
+    flw_domain_owe(&pool->heap, cache->domain);
     bool may_cache = cache->is_open;
     bool is_cached = may_cache && flw_tcache_push_run(cache, run);
     if (may_cache && !is_cached) {
@@ -150,7 +151,8 @@ static void fence_if_due(struct flw_pool *pool, struct flw_domain *domain)
     }
     if (flw_pool_is_use_fence_due(pool) && !flw_heap_is_lost(&pool->heap)) {
         flw_uses_fence(pool);
-        if (flw_heap_enter_mode(&pool->heap, &section)) {
+        bool is_one = atomic_load_explicit(&pool->heap.stream_count, memory_order_relaxed) < 2;
+        if (is_one && flw_heap_enter_mode(&pool->heap, &section)) {
             (void)flw_heap_poll(&pool->heap);
             flw_heap_leave_driver(&pool->heap, &section);
         }

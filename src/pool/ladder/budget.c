@@ -31,9 +31,9 @@ static uint64_t widened_slack(const struct flw_climb *climb, uint64_t slack)
     if (level <= STRAIN_LET_PASS || peak <= FLW_SMALL_POOL_BYTES || peak >= limit) {
         return slack;
     }
-    uint32_t per_mille = atomic_load(&climb->heap->stream_count) > 2 ? 95 : 44;
-    uint64_t most =
-        flw_min(peak * per_mille / 1000 + 14 * FLW_MIB, (limit - peak) / WIDE_SHARE_LEFT);
+    uint64_t most = atomic_load(&climb->heap->stream_count) > 2 ? peak / 10 - 4 * FLW_MIB
+                                                                : peak * 44 / 1000 + 14 * FLW_MIB;
+    most = flw_min(most, (limit - peak) / WIDE_SHARE_LEFT);
     uint64_t more = most > slack ? most - slack : 0;
     return slack + more * (level - STRAIN_LET_PASS) / (STRAIN_LEVEL_MAX - STRAIN_LET_PASS);
 }
@@ -42,6 +42,20 @@ uint64_t flw_climb_tight_budget(const struct flw_climb *climb)
 {
     uint64_t slack = flw_min(climb->peak_bytes * 3 / 100 + 14 * FLW_MIB, 112 * FLW_MIB);
     return climb->peak_bytes + widened_slack(climb, slack);
+}
+
+/* What streams keep for themselves costs waits to take away, so with several of them a pool has at least this. */
+#define SHARED_FLOOR_BYTES (256 * FLW_MIB)
+#define SHARED_FLOOR_SHARE 256 /* of the device */
+
+uint64_t flw_climb_first_budget(const struct flw_climb *climb)
+{
+    uint64_t tight = flw_climb_tight_budget(climb), peak = climb->peak_bytes;
+    uint64_t floor = flw_min(SHARED_FLOOR_BYTES, climb->pool->device_bytes / SHARED_FLOOR_SHARE);
+    if (!flw_climb_has_others(climb) || climb->pool->config.economy == FALLOW_MEMORY_FIRST) {
+        return tight;
+    }
+    return flw_max(flw_max(tight, floor), peak + flw_min(floor, peak * 17 / 100));
 }
 
 /* The tight budget did not serve. */
@@ -104,6 +118,10 @@ static uint64_t usual_growth(const struct flw_climb *climb)
     least = splits ? flw_min(least, reserved / 32) : least;
     uint64_t most = is_tight ? 32 * FLW_MIB : 64 * FLW_MIB;
     uint64_t wanted = flw_clamp(is_tight ? reserved / 1024 : reserved / 256, least, most);
+    if (splits && !is_tight) {
+        wanted =
+            flw_clamp(flw_max(reserved / 1024, climb->need_bytes / 16), 2 * FLW_MIB, 64 * FLW_MIB);
+    }
     wanted >>= atomic_load_explicit(&climb->pool->budget.handle_halvings, memory_order_relaxed);
     return is_limited(climb) ? flw_min(wanted, LIMITED_HANDLE_BYTES) : wanted;
 }
@@ -393,10 +411,66 @@ void flw_climb_forget_rise(const struct flw_climb *climb)
     flw_lock_release(&climb->heap->lock);
 }
 
+/* heap lock not needed: an estimate. All but what this stream could have at once is in use, or not complete: a pool
+ * without waits holds that and the need. The most that was ever so. */
+static uint64_t note_waitless(const struct flw_climb *climb)
+{
+    const struct flw_heap *heap = climb->heap;
+    struct flw_budget *budget = &climb->pool->budget;
+    uint64_t reserved = atomic_load(&heap->reserved_bytes);
+    uint64_t free_bytes = atomic_load(&heap->idle_bytes) +
+                          flw_domain_run_bytes(heap->domains[FLW_UNOWNED]) +
+                          flw_domain_run_bytes(climb->need->domain);
+    uint64_t bytes = reserved - flw_min(reserved, free_bytes) + climb->need_bytes;
+    uint64_t most = atomic_load_explicit(&budget->waitless_bytes, memory_order_relaxed);
+    if (bytes > most) {
+        atomic_store_explicit(&budget->waitless_bytes, bytes, memory_order_relaxed);
+    }
+    return flw_max(bytes, most);
+}
+
+/* Several streams, balanced: rather than wait. */
+static bool grow_shared(struct flw_climb *climb)
+{
+    uint64_t peak = climb->peak_bytes;
+    uint64_t most = flw_max(peak * 117 / 100, flw_min(peak * 145 / 100, note_waitless(climb)));
+    climb->shared_bytes = flw_max(climb->first_bytes, most);
+    return flw_climb_grow_within(climb, climb->first_bytes) ||
+           (most > climb->first_bytes && flw_climb_grow_within(climb, most));
+}
+
+/* Without a wait: all that is complete, wherever it is; in pieces, moved; and what that lacks, where the pieces
+ * cannot be. */
+bool flw_climb_move_finished(struct flw_climb *climb)
+{
+    return flw_climb_grow_or_move(climb, climb->shared_bytes) ||
+           flw_climb_grow_within(climb, climb->peak_bytes * 145 / 100);
+}
+
+/* Several streams, speed first: what is complete moves, and what that lacks is asked for. */
+static bool grow_freely(struct flw_climb *climb)
+{
+    if (flw_climb_grow_within(climb, climb->first_bytes)) {
+        return true;
+    }
+    if (flw_climb_take_complete(climb)) {
+        return true;
+    }
+    if (climb->heap->source.ops->remaps && may_grow(climb)) {
+        (void)flw_heap_unmap_idle(climb->heap, climb->need_bytes);
+    }
+    return flw_climb_grow_within(climb, climb->heap->limit_bytes);
+}
+
 static bool grow_or_move(struct flw_climb *climb)
 {
     uint64_t tight = flw_climb_tight_budget(climb);
-    if (climb->pool->config.economy == FALLOW_BALANCED) {
+    bool is_tight = climb->pool->config.economy == FALLOW_MEMORY_FIRST;
+    if (!is_tight && flw_climb_has_others(climb)) {
+        return climb->pool->config.economy == FALLOW_SPEED_FIRST ? grow_freely(climb)
+                                                                 : grow_shared(climb);
+    }
+    if (!is_tight) {
         climb->is_settled = is_settled(climb);
         uint64_t loose = flw_climb_loose_budget(climb);
         return climb->is_settled
@@ -415,7 +489,7 @@ bool flw_stage_grow(struct flw_climb *climb)
     if (!grow_or_move(climb)) {
         return false;
     }
-    if (!climb->is_settled) {
+    if (!climb->is_settled && !flw_climb_has_others(climb)) {
         fence_own(climb);
     }
     return true;

@@ -17,7 +17,11 @@ struct flw_climb {
     struct flw_pool *pool;
     struct flw_heap *heap;
     struct flw_need *need;
-    uint64_t peak_bytes;                     /* P */
+    uint64_t peak_bytes; /* P */
+    uint64_t
+        first_bytes; /* to this much the pool grows before it looks for what other streams keep in caches */
+    uint64_t
+        shared_bytes; /* balanced, several streams: to this much rather than wait; 0: not known yet, or not so */
     uint64_t need_bytes;                     /* what a growth has to map */
     uint64_t held_bytes;                     /* reserved before it */
     uint64_t risen_peak_bytes, risen_allocs; /* has_risen: the pool's before it */
@@ -42,6 +46,12 @@ static inline bool flw_need_is_dedicated(const struct flw_heap *heap, const stru
 {
     return need->class_index == FLW_CLASS_COUNT && !flw_need_is_single(need) && !need->is_divided &&
            need->unit_count >= heap->dedicated_units;
+}
+
+/* Are there several streams, so that what one of them frees may serve another? */
+static inline bool flw_climb_has_others(const struct flw_climb *climb)
+{
+    return atomic_load_explicit(&climb->heap->stream_count, memory_order_relaxed) > 1;
 }
 
 /* The host has no memory for a table. Free memory of other threads or streams may still serve.
@@ -85,6 +95,8 @@ bool flw_climb_take_run(struct flw_heap *heap, struct flw_need *need);
  * hold has gone to the heap, too. */
 bool flw_climb_reclaim(struct flw_climb *climb);
 bool flw_climb_own_cache(struct flw_climb *climb);
+/* Of all its streams, where there are several and one served the need before. */
+bool flw_climb_own_caches(struct flw_climb *climb);
 /* The first stage: what lies ready, unless tidying is due first. */
 bool flw_stage_own(struct flw_climb *climb);
 /* Out of other threads' caches. */
@@ -93,12 +105,15 @@ bool flw_stage_caches(struct flw_climb *climb);
 /* ---- budget.c */
 uint64_t flw_climb_tight_budget(const struct flw_climb *climb);
 uint64_t flw_climb_loose_budget(const struct flw_climb *climb);
+uint64_t flw_climb_first_budget(const struct flw_climb *climb);
 /* How much a growth has to map for the need. */
 void flw_climb_want_units(struct flw_climb *climb, uint32_t unit_count);
 /* calls. Grow within the budget; a new slab or run is the need's. */
 bool flw_climb_grow_within(struct flw_climb *climb, uint64_t budget_bytes);
 /* calls. Grow within the budget by moving what is idle, if it has to be. */
 bool flw_climb_grow_or_move(struct flw_climb *climb, uint64_t budget_bytes);
+/* calls. Several streams, balanced: what is complete moves, without a wait. */
+bool flw_climb_move_finished(struct flw_climb *climb);
 /* calls. To the limit. */
 bool flw_climb_grow_to_limit(struct flw_climb *climb);
 /* takes the heap lock. May what idles go back to the driver for what is needed, which it was not asked for, or
@@ -111,9 +126,29 @@ bool flw_stage_limit(struct flw_climb *climb);
 /* Nothing served: the peak has not risen. */
 void flw_climb_forget_rise(const struct flw_climb *climb);
 
-/* ---- steal.c: with the fences that there are; with one recorded for it. */
+/* ---- steal.c, calls, but may_steal: what other streams have freed. */
+
+/* What they have finished with, the first freed first. */
+bool flw_climb_take_finished(struct flw_climb *climb);
+/* The same of all there is: every cache of the thread, every fence. Cost: grows with the number of streams. */
+bool flw_climb_take_complete(struct flw_climb *climb);
+/* The need was served without a look at other streams: after enough such, one. */
+void flw_climb_keep_up(struct flw_climb *climb);
+/* May the taker wait for another stream? */
+bool flw_climb_may_steal(const struct flw_climb *climb);
+/* Of the streams whose fences have stood for longest. */
 bool flw_stage_steal(struct flw_climb *climb);
-bool flw_stage_fence(struct flw_climb *climb);
+/* Of any. Cost: grows with the number of streams. */
+bool flw_climb_steal_any(struct flw_climb *climb);
+/* heap lock. May its memory change hands? */
+bool flw_climb_is_donor(const struct flw_domain *donor, const struct flw_need *need);
+/* heap lock. The streams whose fences have stood for longest; how many. */
+#define FLW_DONORS_MOST 8
+uint32_t flw_climb_oldest_donors(const struct flw_heap *heap, const struct flw_need *need,
+                                 struct flw_domain *donors[FLW_DONORS_MOST]);
+
+/* ---- several.c, calls: what was freed while other streams used it; neighbours of several owners. */
+bool flw_climb_take_several(struct flw_climb *climb);
 
 /* ---- wait.c */
 bool flw_stage_remap_wait(struct flw_climb *climb);

@@ -15,25 +15,35 @@
 static bool has_fences(struct flw_heap *heap)
 {
     flw_lock_acquire(&heap->lock);
-    bool has_any = heap->deferred_count > 0;
-    for (uint32_t i = 1; i < heap->domain_end && !has_any; i++) {
-        has_any = heap->domains[i]->newest != NULL;
-    }
+    bool has_any = heap->deferred_count > 0 || heap->standing.oldest != NULL;
     flw_lock_release(&heap->lock);
     return has_any;
+}
+
+/* With one stream only announced uses, and what streams that are gone have left, wait for anything. */
+static bool poll_all(struct flw_climb *climb)
+{
+    flw_uses_fence(climb->pool);
+    return flw_heap_poll(climb->heap) && flw_climb_take(climb->heap, climb->need);
 }
 
 static bool stage_complete(struct flw_climb *climb)
 {
     struct flw_driver_section section;
     struct flw_heap *heap = climb->heap;
-    if (!has_fences(heap) || !flw_heap_enter_mode(heap, &section)) {
+    bool has_others = flw_climb_has_others(climb);
+    if ((!has_others && !has_fences(heap)) || !flw_heap_enter_mode(heap, &section)) {
         return false;
     }
-    flw_uses_fence(climb->pool);
-    bool any = flw_heap_poll(heap);
+    bool is_done = has_others ? flw_climb_take_finished(climb) : poll_all(climb);
     flw_heap_leave_driver(heap, &section);
-    return any && flw_climb_take(heap, climb->need);
+    return is_done;
+}
+
+static bool stage_fence(struct flw_climb *climb)
+{
+    return flw_climb_may_steal(climb) &&
+           (flw_climb_steal_any(climb) || flw_climb_take_several(climb));
 }
 
 static bool (*const stages[FLW_STAGE_FAIL])(struct flw_climb *climb) = {
@@ -43,7 +53,7 @@ static bool (*const stages[FLW_STAGE_FAIL])(struct flw_climb *climb) = {
     [FLW_STAGE_CACHES] = flw_stage_caches,
     [FLW_STAGE_GROW] = flw_stage_grow,
     [FLW_STAGE_STEAL] = flw_stage_steal,
-    [FLW_STAGE_FENCE] = flw_stage_fence,
+    [FLW_STAGE_FENCE] = stage_fence,
     [FLW_STAGE_REMAP_WAIT] = flw_stage_remap_wait,
     [FLW_STAGE_LIMIT] = flw_stage_limit,
     [FLW_STAGE_CALLBACK] = flw_stage_callback,
@@ -92,6 +102,7 @@ static void plan(struct flw_climb *climb)
         need->align_units = 1;
     }
     flw_climb_want_units(climb, unit_count);
+    climb->first_bytes = flw_climb_first_budget(climb);
 }
 
 /* heap lock. Is there memory that serves the need, perhaps, once the device has done more? */
@@ -125,10 +136,11 @@ fallow_status flw_ladder_climb(struct flw_pool *pool, struct flw_need *need)
     need->spares_waits = pool->config.economy == FALLOW_MEMORY_FIRST;
     if (flw_stage_own(&climb)) {
         atomic_fetch_add_explicit(&pool->climbs.count[FLW_STAGE_OWN], 1, memory_order_relaxed);
+        flw_climb_keep_up(&climb);
         return FALLOW_OK;
     }
     /* With nothing to complete the thread's own caches come before the first driver call. */
-    if (!has_fences(&pool->heap) && flw_climb_own_cache(&climb)) {
+    if ((flw_climb_has_others(&climb) || !has_fences(&pool->heap)) && flw_climb_own_cache(&climb)) {
         atomic_fetch_add_explicit(&pool->climbs.count[FLW_STAGE_OWN_CACHE], 1,
                                   memory_order_relaxed);
         flw_climb_note_last(pool, need, FLW_STAGE_OWN_CACHE);

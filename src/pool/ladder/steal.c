@@ -1,9 +1,141 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: taking free memory from other streams, which the taker then waits for on the device.
+ * Owns: taking what other streams have freed: first what is complete, else what the taker then waits for on the
+ * device. No number of streams changes what that costs: what was freed first is asked for first, and whoever asks
+ * has one more fence recorded, which a later one asks for.
  */
 #include "base/mutant.h"
 #include "pool/ladder/climb.h"
+#include "pool/streams/cache.h"
+
+/* ---- what is complete */
+
+/* The thread's cache of the stream; NULL: none, or the taker's. */
+static struct flw_tcache *cache_of(const struct flw_climb *climb, const struct flw_domain *domain)
+{
+    struct flw_tcache *cache = flw_thread_find(climb->pool->handle, domain->stream);
+    return cache == NULL || cache->domain != domain || cache == climb->need->cache ? NULL : cache;
+}
+
+/* The next run that it frees is no hit, and the stream owes again. */
+static void close_runs(const struct flw_climb *climb, const struct flw_domain *domain)
+{
+    struct flw_tcache *cache = cache_of(climb, domain);
+    if (cache != NULL) {
+        flw_lock_acquire(&cache->lock);
+        cache->run_limit_bytes = 0;
+        flw_lock_release(&cache->lock);
+    }
+}
+
+/* On the stream that has owed a fence for longest. */
+static void fence_owing(struct flw_climb *climb)
+{
+    struct flw_heap *heap = climb->heap;
+    struct flw_domain *domain = flw_heap_take_owing(heap, climb->need->domain);
+    if (domain != NULL) {
+        close_runs(climb, domain);
+        flw_lock_acquire(&heap->lock);
+        domain->unfenced_bytes +=
+            domain->unfenced_bytes == 0; /* what is in caches counts nowhere yet */
+        flw_lock_release(&heap->lock);
+        (void)flw_domain_fence(heap, domain);
+    }
+}
+
+/* What the thread's cache keeps for that stream goes to the heap. */
+static void cede(struct flw_climb *climb, const struct flw_domain *domain)
+{
+    struct flw_tcache *cache = cache_of(climb, domain);
+    if (cache == NULL) {
+        return;
+    }
+    flw_lock_acquire(&cache->lock);
+    flw_lock_acquire(&climb->heap->lock);
+    (void)flw_tcache_flush(cache, climb->heap);
+    flw_lock_release(&climb->heap->lock);
+    flw_lock_release(&cache->lock);
+}
+
+/* Beyond the first budget caches give way, too: what they keep has the numbers of its frees. */
+bool flw_climb_take_finished(struct flw_climb *climb)
+{
+    struct flw_heap *heap = climb->heap;
+    uint64_t after = atomic_load(&heap->reserved_bytes) + climb->need_bytes;
+    bool cedes = after > climb->first_bytes;
+    fence_owing(climb);
+    for (struct flw_domain *domain; (domain = flw_heap_ask_one(heap)) != NULL;) {
+        if (cedes) {
+            cede(climb, domain);
+        }
+        if (flw_climb_take(heap, climb->need)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What streams have done with is known complete by the time it is needed, if enough of it is asked for in time. */
+#define KEEP_UP_BYTES (2 * FLW_MIB)
+
+void flw_climb_keep_up(struct flw_climb *climb)
+{
+    struct flw_heap *heap = climb->heap;
+    struct flw_driver_section section;
+    uint64_t bytes = climb->need->size_bytes;
+    if (!flw_climb_has_others(climb) ||
+        atomic_fetch_add_explicit(&climb->pool->budget.quiet_bytes, bytes, memory_order_relaxed) +
+                bytes <
+            KEEP_UP_BYTES ||
+        !flw_heap_enter_mode(heap, &section)) {
+        return;
+    }
+    atomic_store_explicit(&climb->pool->budget.quiet_bytes, 0, memory_order_relaxed);
+    fence_owing(climb);
+    (void)flw_heap_ask_one(heap);
+    flw_heap_leave_driver(heap, &section);
+}
+
+bool flw_climb_take_complete(struct flw_climb *climb)
+{
+    struct flw_driver_section section;
+    if (flw_climb_own_caches(climb)) {
+        return true;
+    }
+    if (!flw_heap_enter_mode(climb->heap, &section)) {
+        return false;
+    }
+    bool any = flw_heap_poll(climb->heap);
+    flw_heap_leave_driver(climb->heap, &section);
+    return any && flw_climb_reclaim(climb);
+}
+
+bool flw_climb_is_donor(const struct flw_domain *donor, const struct flw_need *need)
+{
+    return donor->ops == &flw_order_stream && donor != need->domain && !donor->is_lost &&
+           !donor->is_foreign;
+}
+
+uint32_t flw_climb_oldest_donors(const struct flw_heap *heap, const struct flw_need *need,
+                                 struct flw_domain *donors[FLW_DONORS_MOST])
+{
+    uint32_t count = 0;
+    const struct flw_fence *fence = heap->standing.oldest;
+    for (unsigned looks = 0;
+         fence != NULL && looks < 4 * FLW_DONORS_MOST && count < FLW_DONORS_MOST;
+         looks++, fence = fence->behind) {
+        bool is_new = flw_climb_is_donor(fence->domain, need);
+        for (uint32_t i = 0; i < count; i++) {
+            is_new &= donors[i] != fence->domain;
+        }
+        if (is_new) {
+            donors[count++] = fence->domain;
+        }
+    }
+    return count;
+}
+
+/* ---- what is not */
 
 /* heap lock. The donor's run to take: the tightest; memory first, the tightest of those that the
  * taker is ordered after already, if the oldest have one: fewer waits for looser fits, which moves
@@ -142,13 +274,6 @@ static bool steal(struct flw_climb *climb, struct flw_domain *donor, uint64_t se
     return is_moved;
 }
 
-/* heap lock. May its memory change hands? */
-static bool is_donor(const struct flw_domain *donor, const struct flw_need *need)
-{
-    return donor->ops == &flw_order_stream && donor != need->domain && !donor->is_lost &&
-           !donor->is_foreign;
-}
-
 /* heap lock. The donor with most free memory, since one wait covers it all; then the next: *rank is of
  * the last one, begin with UINT64_MAX. Its memory that fits has *out_seq. NULL: no more. */
 static struct flw_domain *next_donor(const struct flw_heap *heap, const struct flw_need *need,
@@ -159,7 +284,7 @@ static struct flw_domain *next_donor(const struct flw_heap *heap, const struct f
     for (uint32_t i = 1; i < heap->domain_end; i++) {
         struct flw_domain *donor = heap->domains[i];
         uint64_t own_rank = (donor->runs.unit_count_total + 1) * FLW_DOMAIN_COUNT - i;
-        if (own_rank > best_rank && own_rank < *rank && is_donor(donor, need)) {
+        if (own_rank > best_rank && own_rank < *rank && flw_climb_is_donor(donor, need)) {
             uint64_t seq = donor_seq(heap, donor, need);
             if (seq != 0) {
                 best = donor;
@@ -172,22 +297,47 @@ static struct flw_domain *next_donor(const struct flw_heap *heap, const struct f
     return best;
 }
 
-static bool steal_from_any(struct flw_climb *climb, bool may_record)
+bool flw_climb_may_steal(const struct flw_climb *climb)
+{
+    const struct flw_need *need = climb->need;
+    return climb->pool->config.reuse_policy == FALLOW_REUSE_WAIT &&
+           need->domain->ops->wait != NULL && !flw_need_is_single(need) &&
+           (need->flags & FALLOW_REQUEST_NO_WAIT) == 0;
+}
+
+static bool steal_from_any(struct flw_climb *climb)
 {
     struct flw_heap *heap = climb->heap;
-    struct flw_need *need = climb->need;
-    bool is_forbidden = climb->pool->config.reuse_policy != FALLOW_REUSE_WAIT ||
-                        need->domain->ops->wait == NULL || flw_need_is_single(need) ||
-                        (need->flags & FALLOW_REQUEST_NO_WAIT) != 0;
     uint64_t rank = UINT64_MAX, seq = 0;
-    while (!is_forbidden) {
+    for (;;) {
         flw_lock_acquire(&heap->lock);
-        struct flw_domain *donor = next_donor(heap, need, &rank, &seq);
+        struct flw_domain *donor = next_donor(heap, climb->need, &rank, &seq);
         flw_lock_release(&heap->lock);
         if (donor == NULL) {
-            break;
+            return false;
         }
-        if (steal(climb, donor, seq, may_record)) {
+        if (steal(climb, donor, seq, true)) {
+            return true;
+        }
+    }
+}
+
+/* What was freed first is taken first. */
+static bool steal_oldest(struct flw_climb *climb)
+{
+    struct flw_heap *heap = climb->heap;
+    struct flw_domain *donors[FLW_DONORS_MOST];
+    flw_lock_acquire(&heap->lock);
+    uint32_t count = flw_climb_oldest_donors(heap, climb->need, donors);
+    flw_lock_release(&heap->lock);
+    for (uint32_t i = 0; i < count; i++) {
+        cede(climb, donors[i]);
+        flw_lock_acquire(&heap->lock);
+        uint64_t seq = flw_climb_is_donor(donors[i], climb->need)
+                           ? donor_seq(heap, donors[i], climb->need)
+                           : 0;
+        flw_lock_release(&heap->lock);
+        if (seq != 0 && steal(climb, donors[i], seq, true)) {
             return true;
         }
     }
@@ -196,10 +346,11 @@ static bool steal_from_any(struct flw_climb *climb, bool may_record)
 
 bool flw_stage_steal(struct flw_climb *climb)
 {
-    return steal_from_any(climb, false);
+    return flw_climb_may_steal(climb) && steal_oldest(climb);
 }
 
-bool flw_stage_fence(struct flw_climb *climb)
+/* Rare: whatever any stream has, one after the other. */
+bool flw_climb_steal_any(struct flw_climb *climb)
 {
-    return steal_from_any(climb, true);
+    return (flw_climb_has_others(climb) && flw_climb_own_caches(climb)) || steal_from_any(climb);
 }

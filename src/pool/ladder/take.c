@@ -75,8 +75,24 @@ bool flw_climb_reclaim(struct flw_climb *climb)
     return flw_climb_take(climb->heap, climb->need);
 }
 
-/* Growth comes next: what this thread holds back must not be the reason for it. */
+/* Growth comes next: what this thread holds back must not be the reason for it. Of its other streams it is not:
+ * what they may use at once the taker may not. */
 bool flw_climb_own_cache(struct flw_climb *climb)
+{
+    struct flw_tcache *cache = climb->need->cache;
+    if (!flw_climb_has_others(climb) || cache == NULL) {
+        return flw_climb_own_caches(climb);
+    }
+    flw_lock_acquire(&cache->lock);
+    flw_lock_acquire(&climb->heap->lock);
+    (void)flw_tcache_flush(cache, climb->heap);
+    flw_domain_owe(climb->heap, cache->domain); /* it is about to get something */
+    flw_lock_release(&climb->heap->lock);
+    flw_lock_release(&cache->lock);
+    return flw_climb_reclaim(climb);
+}
+
+bool flw_climb_own_caches(struct flw_climb *climb)
 {
     struct flw_pool *pool = climb->pool;
     uintptr_t self = flw_thread_token();
@@ -146,6 +162,7 @@ bool flw_stage_caches(struct flw_climb *climb)
         (climb->need->flags & FALLOW_REQUEST_NO_GROW) == 0 && !flw_climb_lacks_host(climb)) {
         return false;
     }
-    return pool->cache_count > 1 && flw_pool_drain(pool, climb->need->cache, NULL) &&
+    bool has_other_threads = pool->accounts != NULL && pool->accounts->next != NULL;
+    return has_other_threads && flw_pool_drain(pool, climb->need->cache, NULL) &&
            flw_climb_reclaim(climb);
 }

@@ -32,6 +32,25 @@ static struct flw_domain *next_to_wait(const struct flw_heap *heap, const struct
     return unfenced;
 }
 
+/* heap lock. With several streams: of all fences that stand the oldest, then one that is four times as far behind it
+ * with every round, so that the host stops a few times at most, however many streams there are. */
+#define LEAP_LOG2_MOST 10
+
+static struct flw_domain *leap_to_wait(const struct flw_heap *heap, unsigned round,
+                                       uint64_t *out_seq)
+{
+    const struct flw_fence *fence = heap->standing.oldest;
+    uint64_t leap = (1ull << flw_min(2 * round, LEAP_LOG2_MOST)) - 1;
+    for (uint64_t i = 0; i < leap && fence != NULL && fence->behind != NULL; i++) {
+        fence = fence->behind;
+    }
+    if (fence == NULL || fence->domain->is_lost) {
+        return NULL;
+    }
+    *out_seq = fence->seq;
+    return fence->domain;
+}
+
 /* Wait for the oldest fence until what it frees is enough to take or to move. A request that these
  * do not serve soon is large: then it waits for all that there is, a domain at a time. */
 #define PATIENT_ROUNDS 64
@@ -45,7 +64,11 @@ static bool wait_and(struct flw_climb *climb, uint64_t deadline_ns,
         struct flw_driver_section section;
         uint64_t seq = 0;
         flw_lock_acquire(&heap->lock);
-        struct flw_domain *domain = next_to_wait(heap, climb->need, rounds < PATIENT_ROUNDS, &seq);
+        struct flw_domain *domain =
+            flw_climb_has_others(climb) ? leap_to_wait(heap, rounds, &seq) : NULL;
+        if (domain == NULL) {
+            domain = next_to_wait(heap, climb->need, rounds < PATIENT_ROUNDS, &seq);
+        }
         flw_lock_release(&heap->lock);
         if (domain == NULL) { /* other threads may have waited, and freed, meanwhile */
             return climb->pool->cache_count > 1 && then(climb);
@@ -54,6 +77,9 @@ static bool wait_and(struct flw_climb *climb, uint64_t deadline_ns,
             return false;
         }
         fallow_status status = flw_domain_wait(heap, domain, seq, deadline_ns);
+        while (status == FALLOW_OK && flw_climb_has_others(climb) &&
+               flw_heap_ask_one(heap) != NULL) {
+        }
         flw_heap_leave_driver(heap, &section);
         if (status != FALLOW_OK) {
             return false;
@@ -73,7 +99,9 @@ static bool take_or_move(struct flw_climb *climb)
     bool is_tight = climb->pool->config.economy == FALLOW_MEMORY_FIRST;
     return flw_climb_reclaim(climb) ||
            flw_climb_grow_or_move(climb, is_tight ? flw_climb_tight_budget(climb)
-                                                  : flw_climb_loose_budget(climb));
+                                         : climb->shared_bytes != 0
+                                             ? climb->shared_bytes
+                                             : flw_climb_loose_budget(climb));
 }
 
 static uint64_t wait_deadline(const struct flw_climb *climb)
@@ -90,6 +118,10 @@ static bool may_wait(const struct flw_climb *climb)
 
 bool flw_stage_remap_wait(struct flw_climb *climb)
 {
+    if (climb->shared_bytes != 0 &&
+        (flw_climb_take_complete(climb) || flw_climb_move_finished(climb))) {
+        return true;
+    }
     if (!may_wait(climb) || !wait_and(climb, UINT64_MAX, take_or_move)) {
         return false;
     }

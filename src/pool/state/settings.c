@@ -75,8 +75,8 @@ static const char *refused_in_context_order(const fallow_pool_config *config)
 static const char *find_invalid(const fallow_pool_config *config)
 {
     return config->device < 0 ? "device: an ordinal, 0 or more"
-           : (unsigned)config->economy > FALLOW_MEMORY_FIRST
-               ? "economy: FALLOW_BALANCED or FALLOW_MEMORY_FIRST"
+           : (unsigned)config->economy > FALLOW_SPEED_FIRST
+               ? "economy: FALLOW_BALANCED, FALLOW_MEMORY_FIRST or FALLOW_SPEED_FIRST"
            : (unsigned)config->reuse_policy > FALLOW_REUSE_SAME_STREAM
                ? "reuse_policy: one of the FALLOW_REUSE_ values"
            : (config->checks & ~(unsigned)KNOWN_CHECKS) != 0

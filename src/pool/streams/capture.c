@@ -431,7 +431,7 @@ static void release_domain(struct flw_heap *heap, struct flw_domain *from, struc
         run->u.run.state = FLW_RUN_BUSY;
         flw_heap_put_run_at_point(heap, to->index, flw_domain_free_seq(to), run);
     }
-    flw_domain_want_fence(to, 1);
+    flw_domain_want_fence(heap, to, 1);
     from->capture = 0;
     from->ops = from->captured_live > 0 ? &flw_order_released : NULL;
     /* What bears its points bears the new owner's too. An open point would let memory back into

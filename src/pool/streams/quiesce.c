@@ -170,7 +170,7 @@ static bool await_streams(struct flw_pool *pool)
         flw_lock_acquire(&heap->lock);
         bool is_stream = domain->ops == &flw_order_stream, is_lost = domain->is_lost;
         if (is_stream && !is_lost && !heap->streams_may_die) {
-            flw_domain_want_fence(domain, 1);
+            flw_domain_want_fence(heap, domain, 1);
         }
         uint64_t seq = flw_domain_free_seq(domain) -
                        (heap->streams_may_die && is_stream && domain->unfenced_bytes == 0);

@@ -73,7 +73,7 @@ static void fence_use(struct flw_pool *pool, struct flw_domain *domain)
 {
     struct flw_driver_section section;
     flw_lock_acquire(&pool->heap.lock);
-    flw_domain_want_fence(domain, 1);
+    flw_domain_want_fence(&pool->heap, domain, 1);
     flw_lock_release(&pool->heap.lock);
     if (flw_heap_enter_driver(&pool->heap, &section)) {
         (void)flw_domain_fence_own(&pool->heap, domain);
@@ -181,9 +181,12 @@ fallow_status flw_uses_free(struct flw_pool *pool, struct flw_domain *domain, st
                                           .domain = domain->index,
                                           .own_seq = domain->seq,
                                           .sweep_next = side->overflowed};
-        domain->unfenced_bytes += bytes; /* a retire must fence it */
+        flw_domain_want_fence(heap, domain, bytes); /* a retire must fence it */
         if (is_exported) {
             await_own(heap, deferred, domain);
+        }
+        if (span->kind == FLW_SPAN_RUN) {
+            flw_heap_defer_run(heap, deferred, span);
         }
         for (uint32_t i = 0; i < side->point_count; i++) {
             struct flw_domain *user = heap->domains[side->domains[i]];
@@ -196,7 +199,7 @@ fallow_status flw_uses_free(struct flw_pool *pool, struct flw_domain *domain, st
                 .domain = user->index,
                 .seq = flw_domain_free_seq(user) - is_fenced - FLW_MUTANT(USE_MARKED_EARLY)};
             if (!is_fenced) {
-                flw_domain_want_fence(user, bytes);
+                flw_domain_want_fence(heap, user, bytes);
                 user->has_open_use = true;
             }
         }

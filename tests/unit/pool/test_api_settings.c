@@ -30,7 +30,8 @@ static void a_setting_that_is_none_is_named(void **state)
         assert_string_equal(api.log, "invalid setting: " line);                            \
     } while (0)
     EXPECT(config.device = -1, "device: an ordinal, 0 or more");
-    EXPECT(config.economy = 2, "economy: FALLOW_BALANCED or FALLOW_MEMORY_FIRST");
+    EXPECT(config.economy = 3,
+           "economy: FALLOW_BALANCED, FALLOW_MEMORY_FIRST or FALLOW_SPEED_FIRST");
     EXPECT(config.reuse_policy = 3, "reuse_policy: one of the FALLOW_REUSE_ values");
     EXPECT(config.checks = 1u << 9, "checks: FALLOW_CHECK_ bits, no others");
     EXPECT(config.checks = 1u << 0, "checks: FALLOW_CHECK_ bits, no others"); /* was the fast one */

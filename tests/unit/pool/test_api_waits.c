@@ -89,6 +89,7 @@ static void another_threads_default_stream_does_not_end_a_wait(void **state)
     api_begin(&api, NULL);
     assert_int_equal(api.sim.cu.cuCtxGetCurrent(&thread.context), 0);
     fallow_pool_config config = api_config(&api);
+    config.economy = FALLOW_MEMORY_FIRST;
     config.reuse_policy = FALLOW_REUSE_COMPLETED;
     assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
     assert_int_equal(pthread_barrier_init(&thread.barrier, NULL, 2), 0);

@@ -109,6 +109,11 @@ static void *create_memory_first(const struct flw_policy_setup *setup, char *mes
     return create_with(setup, FALLOW_MEMORY_FIRST, message);
 }
 
+static void *create_speed_first(const struct flw_policy_setup *setup, char *message)
+{
+    return create_with(setup, FALLOW_SPEED_FIRST, message);
+}
+
 /* The capture's memory goes back, and its stream is an ordinary one. The stream comes after what
  * used the memory, as it does after a graph's last launch. */
 static bool release(struct subject *subject)
@@ -233,7 +238,7 @@ static void finish(void *self)
     drop(subject);
 }
 
-/* What the two policies have in common. */
+/* What the three policies have in common. */
 #define SUBJECT                                                                              \
     .allocates = true, .keeps_pools_apart = true, .is_thread_safe = true, .alloc = allocate, \
     .free = take_back, .use = announce, .advance = advance, .block_bytes = block_bytes,      \
@@ -247,4 +252,8 @@ const struct flw_policy flw_policy_fallow_memory_first = {.name = "fallow-memory
                                                           .summary = "this library, memory first",
                                                           .create = create_memory_first,
                                                           SUBJECT};
+const struct flw_policy flw_policy_fallow_speed_first = {.name = "fallow-speed-first",
+                                                         .summary = "this library, speed first",
+                                                         .create = create_speed_first,
+                                                         SUBJECT};
 #undef SUBJECT

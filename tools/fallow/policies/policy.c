@@ -5,11 +5,17 @@
 #include <string.h>
 
 static const struct flw_policy *const policies[] = {
-    &flw_policy_fallow,   &flw_policy_fallow_memory_first,
-    &flw_policy_driver,   &flw_policy_async,
-    &flw_policy_pytorch,  &flw_policy_pytorch_expandable,
-    &flw_policy_cub,      &flw_policy_bfc,
-    &flw_policy_recorded, &flw_policy_bound,
+    &flw_policy_fallow,
+    &flw_policy_fallow_memory_first,
+    &flw_policy_fallow_speed_first,
+    &flw_policy_driver,
+    &flw_policy_async,
+    &flw_policy_pytorch,
+    &flw_policy_pytorch_expandable,
+    &flw_policy_cub,
+    &flw_policy_bfc,
+    &flw_policy_recorded,
+    &flw_policy_bound,
 };
 
 const struct flw_policy *flw_policy_get(size_t i)

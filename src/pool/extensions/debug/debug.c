@@ -165,7 +165,7 @@ static bool order_after_fill(struct flw_pool *pool, const struct flw_guard *guar
     bool can_record = is_there && origin->is_known && !origin->is_retired;
     uint64_t seq = flw_domain_free_seq(origin);
     if (can_record) {
-        flw_domain_want_fence(origin, 1);
+        flw_domain_want_fence(heap, origin, 1);
     }
     flw_lock_release(&heap->lock);
     if (!is_there) {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the remapping source: cuMemCreate, cuMemMap, cuMemSetAccess, cuMemUnmap, cuMemRelease.
+ * Owns: the two page sources: one that remaps (cuMemCreate, cuMemMap, cuMemSetAccess, cuMemUnmap, cuMemRelease), and
+ * one of whole segments (cuMemAlloc, cuMemFree), for devices without virtual memory management, and for memory that
+ * must be what cudaMalloc would have given.
  */
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -490,3 +492,27 @@ CUresult flw_source_vmm_probe(struct flw_source *source, uint64_t address, bool 
     }
     return is_gone ? trial.answer : CUDA_SUCCESS;
 }
+
+/* ---- segments */
+
+static CUresult slab_acquire(struct flw_source *source, uint64_t bytes, uint64_t *out_address)
+{
+    CUdeviceptr address = 0;
+    count_call(source);
+    CUresult result = source->driver->cuMemAlloc_v2(&address, bytes);
+    *out_address = address;
+    return result;
+}
+
+static CUresult slab_release_segment(struct flw_source *source, uint64_t address)
+{
+    count_call(source);
+    return source->driver->cuMemFree_v2(address);
+}
+
+const struct flw_source_ops flw_source_slab = {
+    .name = "cuMemAlloc segments",
+    .remaps = false,
+    .acquire = slab_acquire,
+    .release_segment = slab_release_segment,
+};
