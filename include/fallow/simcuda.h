@@ -120,6 +120,10 @@ typedef struct flw_sim_ledger {
     uint64_t stream_wait_ns;    /**< FLW_SIM_CLOCK: time that cuStreamWaitEvent added to streams */
     uint64_t violation_count;   /**< found by the rule checker */
     uint64_t total_given_bytes; /**< ever given; less given_bytes: what came back */
+    uint64_t
+        host_wait_count;   /**< FLW_SIM_CLOCK: calls in which the host stopped until work was done,
+                                     and runs of questions that did; what was done already stops none */
+    uint64_t host_wait_ns; /**< FLW_SIM_CLOCK: how long it did */
 } flw_sim_ledger;
 
 /** Where a stretch of given memory comes from. */

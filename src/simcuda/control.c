@@ -30,6 +30,7 @@ void flw_sim_advance(uint64_t ns)
 {
     pthread_mutex_lock(&flw_world.lock);
     flw_world_make_ready();
+    flw_world.asked_count = 0; /* time passes without patience */
     flw_order_advance(flw_thread_get(), flw_world.clock_ns + ns);
     pthread_mutex_unlock(&flw_world.lock);
 }
@@ -79,6 +80,7 @@ int flw_sim_touch(struct CUstream_st *stream, const flw_sim_range *ranges, size_
         if (flw_world.active_count != 0) {
             flw_order_drift(thread, false);
         }
+        flw_world.asked_count = 0; /* who gives work between two questions does not wait */
         result = touch(thread, stream, ranges, count);
     }
     pthread_mutex_unlock(&flw_world.lock);
@@ -105,6 +107,8 @@ static void read_ledger(const struct flw_device *device, flw_sim_ledger *out)
     out->clock_ns = w->clock_ns;
     out->stream_wait_ns = w->stream_wait_ns;
     out->violation_count = w->violation_count;
+    out->host_wait_count = w->host_wait_count;
+    out->host_wait_ns = w->host_wait_ns;
 }
 
 void flw_sim_get_ledger(int device, flw_sim_ledger *out)

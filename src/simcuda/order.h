@@ -159,7 +159,7 @@ uint64_t flw_order_step(struct flw_thread *thread, uint64_t n, bool with_host_fu
 void flw_order_drift(struct flw_thread *thread, bool with_host_functions);
 /* "Not ready" was the answer for an event or a stream: a host that asks on and on lets time pass.
  * FLW_SIM_RANDOM: something may complete. FLW_SIM_CLOCK: from the 33rd time in a row on the clock
- * moves, twice as far each time. */
+ * moves, twice as far each time. In a row: with no call, no touch and no advance in between. */
 void flw_order_asked(struct flw_thread *thread, const void *handle);
 void flw_order_advance(struct flw_thread *thread, uint64_t to_ns);
 /* With the lock dropped; driver calls from inside fail. */

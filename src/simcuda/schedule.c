@@ -303,6 +303,18 @@ void flw_order_drift(struct flw_thread *thread, bool with_host_functions)
     }
 }
 
+/* The host stops until then, in a call that may wait for several things. */
+static void stop_host(struct flw_thread *thread, uint64_t until_ns)
+{
+    struct flw_world *w = &flw_world;
+    if (until_ns > w->clock_ns) {
+        w->host_wait_count += w->waited_at_call != w->call_count;
+        w->waited_at_call = w->call_count;
+        w->host_wait_ns += until_ns - w->clock_ns;
+    }
+    flw_order_advance(thread, until_ns);
+}
+
 #define PATIENT_ASKS 32
 
 void flw_order_asked(struct flw_thread *thread, const void *handle)
@@ -318,7 +330,10 @@ void flw_order_asked(struct flw_thread *thread, const void *handle)
     w->asked_at_call = w->call_count;
     if (w->asked_count > PATIENT_ASKS) {
         uint64_t doublings = flw_min(w->asked_count - PATIENT_ASKS, 40);
-        flw_order_advance(thread, w->clock_ns + (1ull << doublings));
+        if (w->asked_count > PATIENT_ASKS + 1) {
+            w->waited_at_call = w->call_count; /* the same wait */
+        }
+        stop_host(thread, w->clock_ns + (1ull << doublings));
     }
 }
 
@@ -371,7 +386,7 @@ void flw_order_run_until(struct flw_thread *thread, const struct flw_position *p
 void flw_order_wait(struct flw_thread *thread, const struct flw_position *position)
 {
     if (flw_world_runs_on_clock()) {
-        flw_order_advance(thread, position->done_ns);
+        stop_host(thread, position->done_ns);
     } else {
         flw_order_run_until(thread, position);
     }
@@ -422,7 +437,7 @@ void flw_order_wait_context(struct flw_thread *thread, struct flw_context *conte
         }
     }
     if (flw_world_runs_on_clock()) {
-        flw_order_advance(thread, context->max_done_ns);
+        stop_host(thread, context->max_done_ns);
     } else {
         wait_queues(thread, context, NULL);
     }
@@ -433,7 +448,7 @@ void flw_order_wait_context(struct flw_thread *thread, struct flw_context *conte
 void flw_order_wait_device(struct flw_thread *thread, struct flw_device *device)
 {
     if (flw_world_runs_on_clock()) {
-        flw_order_advance(thread, device->max_done_ns);
+        stop_host(thread, device->max_done_ns);
     } else {
         wait_queues(thread, NULL, device);
     }

@@ -129,6 +129,8 @@ struct flw_world {
     uint64_t generation;
     uint64_t clock_ns, random, next_id;
     uint64_t asked_handle, asked_at_call, asked_count; /* "not ready" in a row for one handle */
+    uint64_t host_wait_count, host_wait_ns,
+        waited_at_call; /* FLW_SIM_CLOCK; the last that waited */
     struct flw_device device[FLW_DEVICE_MAX];
     struct flw_context *contexts;
     struct flw_thread *threads;

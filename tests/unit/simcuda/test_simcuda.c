@@ -335,6 +335,75 @@ static void the_clock_completes_work_after_its_lag_and_counts_waits(void **state
     ASSERT_OK(sim.cu.cuStreamQuery(a));
 }
 
+static void expect_host_waits(uint64_t count, uint64_t ns)
+{
+    flw_sim_ledger ledger = flw_sim_read_ledger(&sim);
+    assert_int_equal(ledger.host_wait_count, count);
+    assert_int_equal(ledger.host_wait_ns, ns);
+}
+
+static void the_ledger_counts_where_the_host_stops(void **state)
+{
+    CUdeviceptr memory;
+    unsigned word;
+    (void)state;
+    begin(1, FLW_SIM_CLOCK, false);
+    CUstream a = make_stream();
+    CUstream b = make_stream();
+    CUevent event = make_event();
+    ASSERT_OK(sim.cu.cuMemAlloc_v2(&memory, 4096));
+    ASSERT_OK(sim.cu.cuCtxSynchronize()); /* nothing is under way */
+    expect_host_waits(0, 0);
+    ASSERT_OK(sim.touch(a, NULL, 0));
+    ASSERT_OK(sim.cu.cuEventRecord(event, a));
+    sim.advance(300);
+    ASSERT_OK(sim.cu.cuEventSynchronize(event));
+    expect_host_waits(1, 700);
+    ASSERT_OK(sim.cu.cuEventSynchronize(event));
+    ASSERT_OK(sim.cu.cuStreamSynchronize(a));
+    expect_host_waits(1, 700); /* it is done */
+    ASSERT_OK(sim.touch(a, NULL, 0));
+    ASSERT_OK(sim.touch(b, NULL, 0));
+    ASSERT_OK(sim.cu.cuStreamSynchronize(b));
+    expect_host_waits(2, 1700);
+    ASSERT_OK(sim.touch(a, NULL, 0));
+    ASSERT_OK(sim.cu.cuMemFree_v2(memory)); /* waits for all of the device */
+    expect_host_waits(3, 2700);
+    ASSERT_OK(sim.cu.cuMemAlloc_v2(&memory, 4096));
+    ASSERT_OK(sim.touch(a, NULL, 0));
+    ASSERT_OK(sim.cu.cuMemcpyDtoH_v2(&word, memory, sizeof word));
+    assert_int_equal(flw_sim_read_ledger(&sim).host_wait_count, 4);
+    sim.advance(10000);
+    uint64_t waited_ns = flw_sim_read_ledger(&sim).host_wait_ns;
+    ASSERT_OK(sim.touch(b, NULL, 0));
+    while (sim.cu.cuStreamQuery(b) == CUDA_ERROR_NOT_READY) {
+    }
+    assert_int_equal(flw_sim_read_ledger(&sim).host_wait_count, 5); /* all the questions are one */
+    assert_true(flw_sim_read_ledger(&sim).host_wait_ns >= waited_ns + 1000);
+}
+
+/* An allocator that asks for its oldest event at each request is no host that waits. */
+static void questions_with_work_or_time_between_them_do_not_move_the_clock(void **state)
+{
+    (void)state;
+    for (unsigned is_time = 0; is_time < 2; is_time++) {
+        begin(1, FLW_SIM_CLOCK, false);
+        CUstream a = make_stream();
+        CUstream b = make_stream();
+        ASSERT_OK(sim.touch(a, NULL, 0));
+        for (unsigned i = 0; i < 100; i++) {
+            ASSERT_CU(sim.cu.cuStreamQuery(a), CUDA_ERROR_NOT_READY);
+            if (is_time) {
+                sim.advance(1);
+            } else {
+                ASSERT_OK(sim.touch(b, NULL, 0));
+            }
+        }
+        assert_int_equal(flw_sim_read_ledger(&sim).clock_ns, is_time ? 100 : 0);
+        expect_host_waits(0, 0);
+    }
+}
+
 static void a_host_that_asks_on_and_on_lets_the_clock_move(void **state)
 {
     (void)state;
@@ -432,6 +501,8 @@ int main(void)
         cmocka_unit_test(planned_faults_strike_the_nth_call_and_sticky_ones_stay),
         cmocka_unit_test(a_driver_may_want_a_context_where_none_is_needed),
         cmocka_unit_test(the_clock_completes_work_after_its_lag_and_counts_waits),
+        cmocka_unit_test(the_ledger_counts_where_the_host_stops),
+        cmocka_unit_test(questions_with_work_or_time_between_them_do_not_move_the_clock),
         cmocka_unit_test(a_host_that_asks_on_and_on_lets_the_clock_move),
         cmocka_unit_test(a_fork_in_a_host_function_or_a_kernel_returns_in_both),
     };
