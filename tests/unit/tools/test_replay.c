@@ -434,6 +434,72 @@ static void a_second_pass_is_counted_apart(void **state)
     assert_int_equal(get_count("driver", "grow_operations"), 12);
 }
 
+/* Ten blocks, one after the other, each freed 1 us after it was asked for, 99 us before the next. The driver
+ * takes each back when its work is done. */
+static void waits_are_counted_where_the_host_stops(void **state)
+{
+    char text[1024] = "#fallow-trace 1\ndevice 0\nstream 0\nfields times\n";
+    (void)state;
+    for (unsigned i = 0; i < 10; i++) {
+        size_t length = strlen(text);
+        snprintf(text + length, sizeof text - length, "A %u %u 4096 0\nF %u %u 0\n", 100000 * i, i,
+                 100000 * i + 1000, i);
+    }
+    command_write("ten.ftext", text, strlen(text));
+    assert_int_equal(run("replay ten.ftext --policy driver,fallow --lag 50us --json - --repeat 2"),
+                     0);
+    assert_int_equal(get_count("driver", "waits"), 20);
+    assert_int_equal(get_count("driver", "host_wait"), 20 * 49000);
+    assert_int_equal(get_count("driver", "stream_waits"), 0);
+    assert_int_equal(get_count("driver", "synchronising_calls"), 0);
+    assert_int_equal(get_count("driver", "allocations"), 20);
+    flw_test_expect_in(out_text,
+                       "\"last_pass\": {\"number\": 2, \"driver_calls\": 20, "
+                       "\"events_recorded\": 0, \"steals\": null, \"waits\": 10, "
+                       "\"remap_waits\": null, \"stream_waits\": 0, \"allocations\": 10}");
+    flw_test_expect_in(out_text, "\"last_quarter\": {\"driver_calls\": 4, "
+                                 "\"events_recorded\": 0, \"steals\": null, \"waits\": 2, "
+                                 "\"remap_waits\": null, \"stream_waits\": 0, \"allocations\": 2}");
+    assert_int_equal(get_count("fallow", "waits"),
+                     0); /* nor does it wait for the trial of the device */
+    assert_int_equal(run("replay ten.ftext --policy driver,fallow --lag 50us --no-times"), 0);
+    flw_test_expect_in(out_text,
+                       "\ndriver         1,000           0.0         2,000         1,000           "
+                       "0.0         2,000\n");
+    assert_int_equal(run("replay ten.ftext --policy driver,fallow --lag 1us --json -"), 0);
+    assert_int_equal(get_count("driver", "waits"), 0); /* all is done when the driver is asked */
+    assert_int_equal(run("replay ten.ftext --policy driver,fallow --lag 1us"), 0);
+    assert_null(strstr(out_text, "host waits"));
+    assert_int_equal(run("replay tiny.ftext --policy driver,fallow --threads --json -"), 0);
+    flw_test_expect_in(out_text, "\"last_quarter\": null"); /* threads have no common moment */
+}
+
+/* What the bound without a wait is worth: whoever held less has waited. */
+static void who_holds_less_than_without_a_wait_has_waited(void **state)
+{
+    static const char *const lags[] = {"20us", "500us", "5ms", "50ms"};
+    size_t held_count = 0;
+    (void)state;
+    assert_int_equal(
+        run("gen random multi-stream --count 600 --shared 20 --max 64M --cap 1G --streams 3 "
+            "-o several.ftext"),
+        0);
+    for (size_t i = 0; i < sizeof lags / sizeof *lags; i++) {
+        char line[128];
+        snprintf(line, sizeof line, "replay several.ftext --no-times --json - --lag %s", lags[i]);
+        assert_int_equal(run(line), 0);
+        uint64_t least_bytes = get_count("bound", "without_wait_bytes");
+        assert_true(least_bytes > get_count("bound", "peak_reserved_bytes"));
+        for (size_t j = 0; j < ALLOCATING_COUNT; j++) {
+            if (get_count(allocating[j], "waits") + get_count(allocating[j], "stream_waits") == 0) {
+                assert_true(get_count(allocating[j], "peak_reserved_bytes") >= least_bytes);
+                held_count++;
+            }
+        }
+    }
+    assert_true(held_count > 4);
+}
+
 /* The way to a GPU, to a driver that has none of the simulated one's controls: here it is that one, under
  * the name libcuda.so.1. Nothing is read off a ledger. */
 static void a_gpus_driver_is_asked_for_nothing_but_its_own_calls(void **state)
@@ -604,6 +670,8 @@ int main(void)
         cmocka_unit_test(threads_serve_the_demo_without_breaking_a_rule),
         cmocka_unit_test(a_limit_that_is_too_small_shows_and_the_smallest_is_found),
         cmocka_unit_test(a_second_pass_is_counted_apart),
+        cmocka_unit_test(waits_are_counted_where_the_host_stops),
+        cmocka_unit_test(who_holds_less_than_without_a_wait_has_waited),
         cmocka_unit_test(a_gpu_that_is_not_there_is_named),
         cmocka_unit_test(a_gpus_driver_is_asked_for_nothing_but_its_own_calls),
         cmocka_unit_test(a_recording_without_room_fails_the_bench),

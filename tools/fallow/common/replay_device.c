@@ -143,36 +143,37 @@ static CUresult make_order_events(struct flw_device *device)
     return result;
 }
 
-static uint64_t count_frame_calls(const struct flw_device *device)
+static const char *const frame_calls[] = {"cuCtxPushCurrent_v2",
+                                          "cuCtxPopCurrent_v2",
+                                          "cuCtxGetCurrent",
+                                          "cuCtxSetCurrent",
+                                          "cuThreadExchangeStreamCaptureMode",
+                                          "cuStreamIsCapturing",
+                                          "cuStreamGetCaptureInfo_v2",
+                                          NULL};
+static const char *const sync_calls[] = {"cuEventSynchronize", "cuStreamSynchronize",
+                                         "cuCtxSynchronize", NULL};
+
+static uint64_t count_calls(const struct flw_device *device, const char *const *names)
 {
-    static const char *const calls[] = {"cuCtxPushCurrent_v2",
-                                        "cuCtxPopCurrent_v2",
-                                        "cuCtxGetCurrent",
-                                        "cuCtxSetCurrent",
-                                        "cuThreadExchangeStreamCaptureMode",
-                                        "cuStreamIsCapturing",
-                                        "cuStreamGetCaptureInfo_v2"};
     uint64_t count = 0;
-    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
-        count += device->call_count(calls[i]);
+    for (; *names != NULL; names++) {
+        count += device->call_count(*names);
     }
     return count;
 }
 
 static void remember_start(struct flw_device *device)
 {
-    struct flw_sim_ledger ledger = {.struct_size = sizeof ledger};
     if (!device->is_sim) {
         return;
     }
-    device->get_ledger(0, &ledger);
-    device->first_call_count = ledger.call_count;
-    device->first_modelled_ns = ledger.modelled_host_ns;
-    device->first_given_bytes = ledger.given_bytes;
-    device->first_total_given_bytes = ledger.total_given_bytes;
-    device->first_wait_units = ledger.stream_wait_ns;
+    device->first.struct_size = sizeof device->first;
+    device->get_ledger(0, &device->first);
     device->first_record_count = device->call_count("cuEventRecord");
-    device->first_frame_count = count_frame_calls(device);
+    device->first_stream_wait_count = device->call_count("cuStreamWaitEvent");
+    device->first_frame_count = count_calls(device, frame_calls);
+    flw_device_start_waits(device);
 }
 
 static CUresult make_streams(struct flw_device *device, size_t count)
@@ -185,6 +186,17 @@ static CUresult make_streams(struct flw_device *device, size_t count)
         result = driver->cuStreamCreate(&device->streams[i], CU_STREAM_NON_BLOCKING);
     }
     return result;
+}
+
+void flw_device_start_waits(struct flw_device *device)
+{
+    struct flw_sim_ledger ledger = {.struct_size = sizeof ledger};
+    if (device->is_sim) {
+        device->get_ledger(0, &ledger);
+        device->first.host_wait_count = ledger.host_wait_count;
+        device->first.host_wait_ns = ledger.host_wait_ns;
+        device->first_sync_count = count_calls(device, sync_calls);
+    }
 }
 
 bool flw_device_begin(struct flw_device *device, const struct flw_device_world *world,
@@ -304,25 +316,39 @@ bool flw_device_finish_work(const struct flw_device *device)
     return device->driver.cuCtxSynchronize() == CUDA_SUCCESS;
 }
 
+void flw_device_leave_out(struct flw_device *device, const struct flw_device_account *since)
+{
+    struct flw_device_account now;
+    flw_device_get_account(device, &now);
+    device->first.call_count += now.driver_call_count - since->driver_call_count;
+    device->first.modelled_host_ns += now.modelled_ns - since->modelled_ns;
+}
+
 void flw_device_get_account(const struct flw_device *device, struct flw_device_account *out)
 {
+    const struct flw_sim_ledger *first = &device->first;
     struct flw_sim_ledger ledger = {.struct_size = sizeof ledger};
     uint64_t order_count = atomic_load(&device->order_count);
     device->get_ledger(0, &ledger);
+    uint64_t given_bytes = ledger.total_given_bytes - first->total_given_bytes;
     *out = (struct flw_device_account){
-        .peak_reserved_bytes = ledger.peak_given_bytes - device->first_given_bytes,
-        .reserved_bytes = ledger.given_bytes - device->first_given_bytes,
-        .given_bytes = ledger.total_given_bytes - device->first_total_given_bytes,
-        .returned_bytes = ledger.total_given_bytes - device->first_total_given_bytes -
-                          (ledger.given_bytes - device->first_given_bytes),
-        .driver_call_count = ledger.call_count - device->first_call_count - 2 * order_count,
-        .frame_call_count = count_frame_calls(device) - device->first_frame_count,
-        .modelled_ns = ledger.modelled_host_ns - device->first_modelled_ns -
-                       order_count * device->order_call_ns,
+        .peak_reserved_bytes = ledger.peak_given_bytes - first->given_bytes,
+        .reserved_bytes = ledger.given_bytes - first->given_bytes,
+        .given_bytes = given_bytes,
+        .returned_bytes = given_bytes - (ledger.given_bytes - first->given_bytes),
+        .driver_call_count = ledger.call_count - first->call_count - 2 * order_count,
+        .frame_call_count = count_calls(device, frame_calls) - device->first_frame_count,
+        .modelled_ns =
+            ledger.modelled_host_ns - first->modelled_host_ns - order_count * device->order_call_ns,
         .event_count =
             device->call_count("cuEventRecord") - device->first_record_count - order_count,
-        .stream_wait_units = ledger.stream_wait_ns - device->first_wait_units -
-                             atomic_load(&device->order_wait_units),
+        .stream_wait_count =
+            device->call_count("cuStreamWaitEvent") - device->first_stream_wait_count - order_count,
+        .stream_wait_units =
+            ledger.stream_wait_ns - first->stream_wait_ns - atomic_load(&device->order_wait_units),
+        .host_wait_count = ledger.host_wait_count - first->host_wait_count,
+        .host_wait_units = ledger.host_wait_ns - first->host_wait_ns,
+        .sync_call_count = count_calls(device, sync_calls) - device->first_sync_count,
         .violation_count = ledger.violation_count,
     };
 }

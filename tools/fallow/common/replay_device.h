@@ -41,11 +41,8 @@ struct flw_device {
     /* What flw_device_order did: the program's own calls, never the policy's. */
     uint64_t order_call_ns; /* what one costs by the latency profile */
     _Atomic uint64_t order_count, order_wait_units;
-    uint64_t first_call_count; /* driver calls of setting up */
-    uint64_t first_modelled_ns;
-    uint64_t first_given_bytes, first_total_given_bytes;
-    uint64_t first_wait_units;
-    uint64_t first_record_count, first_frame_count;
+    flw_sim_ledger first; /* when setting up was done */
+    uint64_t first_record_count, first_frame_count, first_stream_wait_count, first_sync_count;
     uint64_t device_bytes;
     char name[96];
     flw_sim_reset_function reset;
@@ -68,7 +65,12 @@ struct flw_device_account {
                                   for captures */
     uint64_t modelled_ns;
     uint64_t event_count;
-    uint64_t stream_wait_units;
+    uint64_t stream_wait_count; /* streams that were told to wait for another ... */
+    uint64_t stream_wait_units; /* ... and how much later their work is done for it */
+    uint64_t host_wait_count; /* calls in which the host stopped until work was done, whatever their
+                                   name: a free of cuMemAlloc's memory is one too */
+    uint64_t host_wait_units;
+    uint64_t sync_call_count; /* of events, streams and contexts, also where all was done */
     uint64_t violation_count;
 };
 
@@ -80,6 +82,10 @@ void flw_device_close(struct flw_device *device);
 bool flw_device_begin(struct flw_device *device, const struct flw_device_world *world,
                       char *message);
 void flw_device_end(struct flw_device *device);
+
+/* The host's waits count from here on: a policy that tries the device out as it is made waits for that,
+ * and not for a request. */
+void flw_device_start_waits(struct flw_device *device);
 
 /* Make the context current in another thread. */
 bool flw_device_enter(const struct flw_device *device);
@@ -100,6 +106,9 @@ uint64_t flw_device_pool_block_bytes(const struct flw_device *device, uint64_t b
 
 /* Wait until nothing is pending. */
 bool flw_device_finish_work(const struct flw_device *device);
+
+/* What was called since the account is the program's own asking, and no policy's. */
+void flw_device_leave_out(struct flw_device *device, const struct flw_device_account *since);
 
 void flw_device_get_account(const struct flw_device *device, struct flw_device_account *out);
 

@@ -6,6 +6,7 @@
 
 #include "base/bits.h"
 #include "base/setting.h"
+#include "trace/jsonwriter.h"
 #include "trace/trace.h"
 
 #include "common/command.h"
@@ -131,6 +132,24 @@ void flw_plan_say_pools(const struct flw_program *program, const struct flw_run_
     snprintf(out, FLW_PLAN_NOTE_BYTES, "%zu private pool%s (captured graphs)%s%.150s%s%.150s",
              pool_count, pool_count == 1 ? "" : "s", apart_length == 0 ? "" : ", kept apart by ",
              apart, mixed_length == 0 ? "" : "; given to everybody by ", mixed);
+}
+
+void flw_plan_print_counts(const struct flw_run_counts *counts, struct flw_json_writer *out)
+{
+#define X(member, name) flw_json_count(out, name, counts->member);
+    FLW_RUN_COUNTS(X)
+#undef X
+}
+
+void flw_plan_print_quarter(const struct flw_run_result *result, struct flw_json_writer *out)
+{
+    if (result->last_quarter.alloc_count == FLW_NOT_APPLICABLE) {
+        flw_json_null(out, "last_quarter");
+        return;
+    }
+    flw_json_begin(out, "last_quarter", '{');
+    flw_plan_print_counts(&result->last_quarter, out);
+    flw_json_end(out, '}');
 }
 
 bool flw_plan_complain(const struct flw_run_result *result)

@@ -10,6 +10,8 @@
 #include "policies/policy.h"
 #include "policies/run.h"
 
+struct flw_json_writer;
+
 #define FLW_PLAN_POLICIES   32
 #define FLW_PLAN_LAG_EVENTS 2000 /* where the trace has no times, or events were asked for */
 
@@ -86,6 +88,10 @@ static inline bool flw_plan_may_wait(const struct flw_program *program, uint64_t
  * none. */
 void flw_plan_say_pools(const struct flw_program *program, const struct flw_run_result *results,
                         size_t count, char out[FLW_PLAN_NOTE_BYTES]);
+
+/* The members of an object of JSON, and the object `last_quarter`, or null. */
+void flw_plan_print_counts(const struct flw_run_counts *counts, struct flw_json_writer *out);
+void flw_plan_print_quarter(const struct flw_run_result *result, struct flw_json_writer *out);
 
 /* What must not pass silently. False: at least one such thing was said. */
 bool flw_plan_complain(const struct flw_run_result *result);

@@ -13,6 +13,91 @@
 #include "common/ticks.h"
 #include "common/tool_host.h"
 
+#define LAST_SHARE 4 /* the last quarter */
+
+/* ---- counts ---- */
+
+static void clear_statistics(struct flw_policy_statistics *statistics)
+{
+    memset(statistics, 0xff, sizeof *statistics); /* FLW_NOT_APPLICABLE in every count */
+    statistics->has_same_segments = false;
+    statistics->is_seeded = false;
+}
+
+/* Until a ledger says otherwise. */
+static void forget_ledger(struct flw_run_result *result)
+{
+    memset(&result->account, 0xff, sizeof result->account);
+    result->smallest_limit_bytes = FLW_NOT_APPLICABLE;
+    result->leaked_bytes = 0;
+}
+
+/* Where there is a ledger, it is believed and the policy is not. */
+static void believe_ledger(struct flw_run_result *result)
+{
+    const struct flw_device_account *account = &result->account;
+    result->is_reserved_from_ledger = true;
+    result->statistics.peak_reserved_bytes = account->peak_reserved_bytes;
+    result->statistics.driver_call_count = account->driver_call_count;
+    result->statistics.event_count = account->event_count;
+    result->statistics.wait_count = account->host_wait_count;
+}
+
+/* Counts so far. A policy may ask the driver for its own. */
+static void take_counts(const struct flw_run *run, struct flw_run_result *result)
+{
+    struct flw_device *device = run->setup->device;
+    forget_ledger(result);
+    if (device->is_sim) {
+        flw_device_get_account(device, &result->account);
+    }
+    clear_statistics(&result->statistics);
+    run->policy->get_statistics(run->self, &result->statistics);
+    if (device->is_sim) {
+        flw_device_leave_out(device, &result->account);
+        believe_ledger(result);
+    }
+}
+
+/* Between two moments. */
+static struct flw_run_counts subtract(const struct flw_run_counts *end,
+                                      const struct flw_run_counts *begin)
+{
+    struct flw_run_counts counts;
+#define X(member, name)                                                                      \
+    counts.member = end->member == FLW_NOT_APPLICABLE || begin->member == FLW_NOT_APPLICABLE \
+                        ? FLW_NOT_APPLICABLE                                                 \
+                        : end->member - begin->member;
+    FLW_RUN_COUNTS(X)
+#undef X
+    return counts;
+}
+
+/* Of a result with its counts taken. */
+static struct flw_run_counts get_counts(const struct flw_run_result *result, uint64_t alloc_count)
+{
+    const struct flw_policy_statistics *statistics = &result->statistics;
+    return (struct flw_run_counts){.alloc_count = alloc_count,
+                                   .driver_call_count = statistics->driver_call_count,
+                                   .event_count = statistics->event_count,
+                                   .steal_count = statistics->steal_count,
+                                   .wait_count = statistics->wait_count,
+                                   .remap_wait_count = statistics->remap_wait_count,
+                                   .stream_wait_count = result->account.stream_wait_count};
+}
+
+static void forget_counts(struct flw_run_counts *counts)
+{
+    memset(counts, 0xff, sizeof *counts);
+}
+
+static struct flw_run_counts count_so_far(const struct flw_run *run, uint64_t alloc_count)
+{
+    struct flw_run_result result;
+    take_counts(run, &result);
+    return get_counts(&result, alloc_count);
+}
+
 /* ---- the loop ---- */
 
 static void record_sample(struct flw_run *run, uint64_t begin_ticks, bool is_free)
@@ -111,6 +196,10 @@ static void run_ops(struct flw_run *run)
     for (size_t i = 0; i < program->op_count; i++) {
         const struct flw_op *op = &program->ops[i];
         bool is_timed = false;
+        if (FLW_UNLIKELY(i == run->quarter_op)) {
+            run->before_quarter = count_so_far(run, run->setup->pass_count * run->pass_alloc_count -
+                                                        run->pass_alloc_count / LAST_SHARE);
+        }
         if (run->setup->times && i >= program->initial_count && --left_count == 0) {
             is_timed = true;
             left_count = sample_every;
@@ -203,35 +292,6 @@ static void take_times(struct flw_run *run, const struct flw_tick_rate *rate,
     }
 }
 
-static void clear_statistics(struct flw_policy_statistics *statistics)
-{
-    memset(statistics, 0xff, sizeof *statistics); /* FLW_NOT_APPLICABLE in every count */
-    statistics->has_same_segments = false;
-    statistics->is_seeded = false;
-}
-
-/* Until a ledger says otherwise. */
-static void forget_ledger(struct flw_run_result *result)
-{
-    memset(&result->account, 0xff, sizeof result->account);
-    result->smallest_limit_bytes = FLW_NOT_APPLICABLE;
-    result->leaked_bytes = 0;
-}
-
-/* Where there is a ledger, it is believed and the policy is not. */
-static void take_account(const struct flw_run *run, struct flw_run_result *result)
-{
-    struct flw_device_account *account = &result->account;
-    if (!run->setup->device->is_sim) {
-        return;
-    }
-    flw_device_get_account(run->setup->device, account);
-    result->is_reserved_from_ledger = true;
-    result->statistics.peak_reserved_bytes = account->peak_reserved_bytes;
-    result->statistics.driver_call_count = account->driver_call_count;
-    result->statistics.event_count = account->event_count;
-}
-
 /* After the policy has finished and nothing is pending. */
 static void take_aftermath(const struct flw_device *device, struct flw_run_result *result)
 {
@@ -248,6 +308,17 @@ static void take_aftermath(const struct flw_device *device, struct flw_run_resul
 
 /* ---- one policy ---- */
 
+static size_t find_quarter(const struct flw_run *run)
+{
+    const struct flw_program *program = run->setup->program;
+    uint64_t left_count = run->pass_alloc_count / LAST_SHARE;
+    size_t i = left_count == 0 ? SIZE_MAX : program->op_count;
+    while (left_count != 0) {
+        left_count -= program->ops[--i].kind == FLW_OP_ALLOC;
+    }
+    return i;
+}
+
 static void make_room(struct flw_run *run)
 {
     const struct flw_program *program = run->setup->program;
@@ -255,44 +326,26 @@ static void make_room(struct flw_run *run)
     size_t a_pass_count = program->op_count / get_sample_every(run->setup) + 1;
     run->sample_capacity = run->setup->times ? a_pass_count * run->setup->pass_count : 0;
     run->samples = flw_host_alloc(run->sample_capacity, sizeof *run->samples);
-}
-
-/* Counts so far, the ledger's where there is one. */
-static void take_counts(struct flw_run *run, struct flw_run_result *result)
-{
-    clear_statistics(&result->statistics);
-    run->policy->get_statistics(run->self, &result->statistics);
-    forget_ledger(result);
-    take_account(run, result);
-}
-
-static uint64_t subtract(uint64_t end, uint64_t begin)
-{
-    return end == FLW_NOT_APPLICABLE || begin == FLW_NOT_APPLICABLE ? FLW_NOT_APPLICABLE
-                                                                    : end - begin;
-}
-
-static void take_last_pass(const struct flw_run_result *before, struct flw_run_result *result)
-{
-    const struct flw_policy_statistics *then = &before->statistics;
-    const struct flw_policy_statistics *now = &result->statistics;
-    result->last_driver_call_count = subtract(now->driver_call_count, then->driver_call_count);
-    result->last_event_count = subtract(now->event_count, then->event_count);
-    result->last_steal_count = subtract(now->steal_count, then->steal_count);
-    result->last_wait_count = subtract(now->wait_count, then->wait_count);
-    result->last_remap_wait_count = subtract(now->remap_wait_count, then->remap_wait_count);
+    for (size_t i = 0; i < program->op_count; i++) {
+        run->pass_alloc_count += program->ops[i].kind == FLW_OP_ALLOC;
+    }
+    run->quarter_op = SIZE_MAX;
+    forget_counts(&run->before_pass);
+    forget_counts(&run->before_quarter);
 }
 
 /* All passes. Between two of them the blocks that the trace leaves alive are freed. */
-static bool run_passes(struct flw_run *run, bool is_threaded, struct flw_run_result *before,
-                       struct flw_run_result *result)
+static bool run_passes(struct flw_run *run, bool is_threaded, struct flw_run_result *result)
 {
     for (unsigned pass = 0; pass < run->setup->pass_count; pass++) {
         if (pass > 0) {
             free_the_rest(run);
         }
+        if (pass + 1 == run->setup->pass_count) {
+            run->quarter_op = is_threaded ? SIZE_MAX : find_quarter(run);
+        }
         if (pass + 1 == run->setup->pass_count && pass > 0) {
-            take_counts(run, before);
+            run->before_pass = count_so_far(run, pass * run->pass_alloc_count);
         }
         uint64_t begin_ns = flw_clock_fine_ns();
         if (is_threaded && !flw_run_threaded(run, result->message)) {
@@ -312,12 +365,12 @@ static bool execute(struct flw_run *run, struct flw_run_result *result)
     bool is_threaded =
         setup->uses_threads && run->policy->is_thread_safe && setup->program->stream_count > 1;
     struct flw_tick_rate rate = flw_ticks_start();
-    struct flw_run_result before;
-    memset(&before, 0xff, sizeof before); /* nothing applies until a pass has been made */
     result->thread_count = is_threaded ? (unsigned)setup->program->stream_count : 1;
-    bool is_done = run_passes(run, is_threaded, &before, result);
+    bool is_done = run_passes(run, is_threaded, result);
     take_counts(run, result);
-    take_last_pass(&before, result);
+    result->all = get_counts(result, setup->pass_count * run->pass_alloc_count);
+    result->last_pass = subtract(&result->all, &run->before_pass);
+    result->last_quarter = subtract(&result->all, &run->before_quarter);
     take_times(run, &rate, result);
     result->failure_count = run->failure_count;
     result->first_failure_bytes = run->first_failure_bytes;
@@ -372,6 +425,7 @@ static bool run_on_device(const struct flw_run_setup *setup, const struct flw_po
     if (run.self == NULL) {
         goto done;
     }
+    flw_device_start_waits(setup->device);
     is_done = execute(&run, result);
     flw_device_finish_work(setup->device);
     policy->finish(run.self);
@@ -398,7 +452,9 @@ static bool ask_the_trace(const struct flw_run_setup *setup, const struct flw_po
     policy->get_statistics(self, &result->statistics);
     policy->finish(self);
     forget_ledger(result);
-    take_last_pass(result, result);
+    forget_counts(&result->all);
+    forget_counts(&result->last_pass);
+    forget_counts(&result->last_quarter);
     result->peak_requested_bytes = result->statistics.peak_requested_bytes;
     result->failure_count = result->statistics.failure_count;
     return true;

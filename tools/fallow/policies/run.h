@@ -50,6 +50,24 @@ struct flw_run_times {
     double mean_ns, p50_ns, p90_ns, p99_ns, p999_ns, max_ns;
 };
 
+/* What is counted in a stretch of the run, as it is called in JSON: requests, those for the blocks of the
+ * start too, and what was done for them. Waits are the host's. */
+#define FLW_RUN_COUNTS(X)                \
+    X(driver_call_count, "driver_calls") \
+    X(event_count, "events_recorded")    \
+    X(steal_count, "steals")             \
+    X(wait_count, "waits")               \
+    X(remap_wait_count, "remap_waits")   \
+    X(stream_wait_count, "stream_waits") \
+    X(alloc_count, "allocations")
+
+/* FLW_NOT_APPLICABLE where it is not known. */
+struct flw_run_counts {
+#define X(member, name) uint64_t member;
+    FLW_RUN_COUNTS(X)
+#undef X
+};
+
 struct flw_run_result {
     const struct flw_policy *policy;
     bool has_run;        /* false: message says why there is no result */
@@ -63,9 +81,9 @@ struct flw_run_result {
     struct flw_policy_statistics statistics;
     /* The ledger's, until the trace's end; FLW_NOT_APPLICABLE where there is none. */
     struct flw_device_account account;
-    /* Of these, in the last pass alone; FLW_NOT_APPLICABLE with one pass. */
-    uint64_t last_driver_call_count, last_event_count, last_steal_count, last_wait_count;
-    uint64_t last_remap_wait_count;
+    /* Of these in all passes; in the last alone, where there are several; in the last quarter of the
+     * last pass's requests, of one thread: what the policy still does once it has settled. */
+    struct flw_run_counts all, last_pass, last_quarter;
     uint64_t leaked_bytes; /* still given when the policy had finished */
     uint64_t violation_count;
     char violation[FLW_RUN_VIOLATION_BYTES]; /* the first */
@@ -85,9 +103,12 @@ struct flw_run {
     uint64_t *addresses; /* by block; 0 = not allocated */
     uint32_t *samples;   /* ticks of allocs from the front, of frees from the back; sorted: all */
     size_t alloc_sample_count, free_sample_count, sample_count, sample_capacity;
+    uint64_t pass_alloc_count; /* requests in a pass */
+    size_t quarter_op;         /* where the last quarter of the last pass begins; else SIZE_MAX */
     uint64_t live_bytes, peak_bytes;
     uint64_t failure_count, first_failure_bytes, refused_count;
-    bool has_lost_device; /* work could not be put on the device */
+    bool has_lost_device;                              /* work could not be put on the device */
+    struct flw_run_counts before_pass, before_quarter; /* counted up to the last of them */
 };
 
 /* False: result->message is one line. Policies that allocate nothing need no device. */

@@ -200,6 +200,70 @@ static void print_rows(const struct flw_report *report, FILE *out, bool uses_col
     flw_host_free(rows);
 }
 
+/* ---- waits ---- */
+
+static bool is_some(uint64_t count)
+{
+    return count != FLW_NOT_APPLICABLE && count != 0;
+}
+
+static void format_rate(uint64_t count, uint64_t alloc_count, char out[CELL_BYTES])
+{
+    strcpy(out, "-");
+    if (count != FLW_NOT_APPLICABLE && is_some(alloc_count)) {
+        double rate = 1000.0 * (double)count / (double)alloc_count;
+        if (rate < 1000) {
+            snprintf(out, CELL_BYTES, "%.1f", rate);
+        } else {
+            flw_format_count((uint64_t)(rate + 0.5), out);
+        }
+    }
+}
+
+static void print_rates(const struct flw_run_counts *counts, FILE *out)
+{
+    const uint64_t values[] = {counts->wait_count, counts->stream_wait_count,
+                               counts->driver_call_count};
+    char cell[CELL_BYTES];
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        format_rate(values[i], counts->alloc_count, cell);
+        fprintf(out, "  %12s", cell);
+    }
+}
+
+/* Where some policy waits: how often for what it serves, and whether it goes on once it has settled. */
+static void print_waits(const struct flw_report *report, FILE *out)
+{
+    int width = (int)strlen("policy");
+    bool has_waits = false;
+    for (size_t i = 0; i < report->result_count; i++) {
+        const struct flw_run_result *result = &report->results[i];
+        if (result->policy->allocates) {
+            width = (int)flw_max((uint64_t)width, strlen(flw_report_label(report, result->policy)));
+            has_waits |= is_some(result->all.wait_count) || is_some(result->all.stream_wait_count);
+        }
+    }
+    if (!has_waits) {
+        return;
+    }
+    fprintf(out, "%-*s  %40s  %40s\n%-*s", width, "", "per 1,000 allocations",
+            "in the last quarter", width, "policy");
+    for (int i = 0; i < 2; i++) {
+        fprintf(out, "  %12s  %12s  %12s", "host waits", "stream waits", "driver calls");
+    }
+    fputc('\n', out);
+    for (size_t i = 0; i < report->result_count; i++) {
+        const struct flw_run_result *result = &report->results[i];
+        if (result->policy->allocates) {
+            fprintf(out, "%-*s", width, flw_report_label(report, result->policy));
+            print_rates(&result->all, out);
+            print_rates(&result->last_quarter, out);
+            fputc('\n', out);
+        }
+    }
+    fputc('\n', out);
+}
+
 /* ---- header, match and verdict ---- */
 
 static void print_header(const struct flw_report *report, FILE *out)
@@ -294,9 +358,9 @@ static void print_last_passes(const struct flw_report *report, FILE *out)
         if (!result->policy->allocates) {
             continue;
         }
-        flw_format_optional(result->last_driver_call_count, calls);
-        flw_format_optional(result->last_event_count, events);
-        flw_format_optional(result->last_remap_wait_count, waits);
+        flw_format_optional(result->last_pass.driver_call_count, calls);
+        flw_format_optional(result->last_pass.event_count, events);
+        flw_format_optional(result->last_pass.remap_wait_count, waits);
         fprintf(out, "pass %u of %s: %s driver calls, %s events, %s remap waits\n",
                 report->setup->pass_count, flw_report_label(report, result->policy), calls, events,
                 waits);
@@ -396,6 +460,7 @@ void flw_report_print_table(const struct flw_report *report, FILE *out, bool use
     fputc('\n', out);
     print_rows(report, out, uses_colour);
     fputc('\n', out);
+    print_waits(report, out);
     print_matches(report, out);
     print_pools(report, out);
     print_last_passes(report, out);

@@ -4,6 +4,8 @@
 #include "trace/jsonwriter.h"
 #include "trace/trace.h"
 
+#include "policies/plan.h"
+
 static void print_bool(struct flw_json_writer *out, const char *key, bool applies, bool value)
 {
     if (applies) {
@@ -84,11 +86,8 @@ static void print_last_pass(const struct flw_report *report, const struct flw_ru
         return;
     }
     flw_json_begin(out, "last_pass", '{');
-    FLW_JSON_COUNTS(out, {"number", report->setup->pass_count},
-                    {"driver_calls", result->last_driver_call_count},
-                    {"events_recorded", result->last_event_count},
-                    {"steals", result->last_steal_count}, {"waits", result->last_wait_count},
-                    {"remap_waits", result->last_remap_wait_count});
+    flw_json_number(out, "number", report->setup->pass_count);
+    flw_plan_print_counts(&result->last_pass, out);
     flw_json_end(out, '}');
 }
 
@@ -124,11 +123,16 @@ static void print_policy(const struct flw_report *report, const struct flw_run_r
          result->first_failure_bytes == 0 ? FLW_NOT_APPLICABLE : result->first_failure_bytes},
         {"remaps", result->statistics.remap_count}, {"hits", result->statistics.hit_count},
         {"added_stream_wait", result->account.stream_wait_units},
+        {"stream_waits", result->account.stream_wait_count},
+        {"host_wait", result->account.host_wait_units},
+        {"synchronising_calls", result->account.sync_call_count},
+        {"allocations", result->all.alloc_count},
         {"violations", result->policy->allocates && report->setup->checks ? result->violation_count
                                                                           : FLW_NOT_APPLICABLE});
     print_bool(out, "keeps_private_pools_apart", result->policy->allocates,
                result->policy->keeps_pools_apart);
     print_last_pass(report, result, out);
+    flw_plan_print_quarter(result, out);
     print_speed(report, result, out);
     flw_json_end(out, '}');
 }

@@ -63,13 +63,13 @@ static void note_ledger(struct collector *collector, const struct flw_run *run, 
     const struct flw_device *device = run->setup->device;
     struct flw_sim_ledger ledger = {.struct_size = sizeof ledger};
     device->get_ledger(0, &ledger);
-    uint64_t peak_bytes = ledger.peak_given_bytes - device->first_given_bytes;
+    uint64_t peak_bytes = ledger.peak_given_bytes - device->first.given_bytes;
     if (peak_bytes > collector->seen_peak_bytes) { /* perhaps released within the op */
         collector->seen_peak_bytes = peak_bytes;
         flw_probe_note(&collector->probe, op, run->live_bytes, peak_bytes);
     }
     flw_probe_note(&collector->probe, op, run->live_bytes,
-                   ledger.given_bytes - device->first_given_bytes);
+                   ledger.given_bytes - device->first.given_bytes);
 }
 
 static void count_calls(const struct flw_device *device, struct flw_sheet_policy *policy)

@@ -80,7 +80,10 @@ static void print_work(const struct flw_sheet *sheet, const struct flw_run_resul
         {"deferred_bytes", statistics->deferred_bytes},
         {"events_recorded", statistics->event_count}, {"steals", statistics->steal_count},
         {"waits", statistics->wait_count}, {"added_stream_wait", result->account.stream_wait_units},
-        {"remaps", statistics->remap_count}, {"remap_waits", statistics->remap_wait_count});
+        {"remaps", statistics->remap_count}, {"remap_waits", statistics->remap_wait_count},
+        {"stream_waits", result->account.stream_wait_count},
+        {"host_wait", result->account.host_wait_units});
+    flw_plan_print_quarter(result, out);
 }
 
 static void print_calls(const struct flw_sheet_policy *policy, struct flw_json_writer *out)
