@@ -5,6 +5,7 @@
  */
 #include "support/test.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,6 +115,7 @@ static void make_policies(struct made *made)
                                     .all_times = {.p50_ns = 40 + (double)i},
                                     .peak_requested_bytes = 60000 * MIB,
                                     .statistics = {.peak_reserved_bytes = 67000 * MIB},
+                                    .all = {.alloc_count = 1000, .wait_count = i},
                                     .failure_count = 3};
         struct flw_sheet_policy *policy = &made->policies[i];
         *policy = (struct flw_sheet_policy){.result = &made->results[i],
@@ -151,11 +153,13 @@ static struct made *make_full(void)
     make_blocks(made, &random);
     make_policies(made);
     made->policy.name = "made";
+    made->policy.allocates = true;
     struct flw_sheet *sheet = &made->sheet;
     *sheet = (struct flw_sheet){.trace = &made->trace,
                                 .program = &program,
                                 .is_sim = true,
                                 .lag_units = 5000000,
+                                .without_wait_bytes = 62000 * MIB,
                                 .is_by_time = true,
                                 .op_count = 10000000,
                                 .has_times = true,
@@ -301,6 +305,76 @@ static void thin_blocks_are_drawn_in_their_own_colour(void **state)
     free(made);
 }
 
+/* The number behind `what` in the text at *at, which goes on behind it. */
+static double next_number(const char **at, const char *what)
+{
+    char *end = NULL;
+    *at = strstr(*at, what);
+    assert_non_null(*at);
+    double number = strtod(*at + strlen(what), &end);
+    *at = end;
+    return number;
+}
+
+/* Further right is more memory, further up are more waits, none are at the 0 of the axis; dots of the
+ * library's settings are joined. */
+static void memory_and_waits_are_drawn_to_scale(void **state)
+{
+    static const double ratios[] = {1, 1.25, 1.5, 2, 10};
+    static const uint64_t waits[] = {500, 50, 0, 0, 1};
+    struct made *made = make_full();
+    static char text[16384];
+    double x[5], y[5];
+    (void)state;
+    for (size_t i = 0; i < 5; i++) {
+        made->results[i].statistics.peak_reserved_bytes = (uint64_t)(60000 * ratios[i]) * MIB;
+        made->results[i].all = (struct flw_run_counts){.alloc_count = 1000, .wait_count = waits[i]};
+        snprintf(made->policies[i].label, FLW_SHEET_NAME_BYTES, "%s %zu",
+                 i == 1 || i == 2 ? "fallow" : "an-other-of-a-long-name", i);
+    }
+    made->sheet.policy_count = 5;
+    made->sheet.without_wait_bytes = 90000 * MIB;
+    FILE *file = fmemopen(text, sizeof text, "w");
+    assert_non_null(file);
+    flw_picture_waits(&made->sheet, file);
+    assert_int_equal(fclose(file), 0);
+    const char *at = text;
+    double one_x = next_number(&at, "d=\"M"); /* the grid's first, and the bound */
+    at = strstr(text, "grid limit");
+    assert_true(next_number(&at, "d=\"M") == one_x);
+    double limit_x = next_number(&at, "limit\" d=\"M");
+    assert_non_null(strstr(text, ">bound</text>"));
+    assert_non_null(strstr(text, ">without a wait</text>"));
+    assert_int_equal(count_of(text, "class=\"line"), 1); /* from one fallow to the other */
+    for (size_t i = 0; i < 5; i++) {
+        x[i] = next_number(&at, "cx=");
+        y[i] = next_number(&at, "cy=");
+        assert_true(i == 0 || x[i] > x[i - 1]);
+    }
+    assert_true(x[0] == one_x && x[2] == limit_x);
+    assert_true(y[0] < y[1] && y[1] < y[4] && y[4] < y[2] && y[2] == y[3]);
+    at = strstr(text, ">0</text>");
+    assert_non_null(at);
+    while (at[-1] != '=') {
+        at--;
+    }
+    assert_true(fabs(strtod(at, NULL) - 4 - y[2]) < 0.2);
+    assert_non_null(strstr(text, "fallow 1: 1.250 of live; 50.0 host waits and 0.0 stream waits"));
+    at = strstr(text, ">an-other-of-a-long-name 4</text>"); /* left of its dot: right is no paper */
+    assert_non_null(at);
+    while (strncmp(at, "x=", 2) != 0) {
+        at--;
+    }
+    assert_true(strtod(at + 2, NULL) < x[4]);
+    made->sheet.lag_units = 0;
+    file = fmemopen(text, sizeof text, "w");
+    flw_picture_waits(&made->sheet, file);
+    assert_int_equal(fclose(file), 0);
+    assert_non_null(strstr(text, "class=none"));
+    assert_int_equal(count_of(text, "<svg"), 0);
+    free(made);
+}
+
 /* In a dark scheme the strongest shade is the lightest. */
 static void no_word_depends_on_the_colour_of_the_paper(void **state)
 {
@@ -413,6 +487,7 @@ int main(void)
         cmocka_unit_test(the_fullest_page_is_whole_safe_and_below_two_megabytes),
         cmocka_unit_test(a_failure_says_how_much_was_asked),
         cmocka_unit_test(thin_blocks_are_drawn_in_their_own_colour),
+        cmocka_unit_test(memory_and_waits_are_drawn_to_scale),
         cmocka_unit_test(no_word_depends_on_the_colour_of_the_paper),
         cmocka_unit_test(the_same_sheet_makes_the_same_page),
         cmocka_unit_test(an_empty_sheet_says_what_is_missing),

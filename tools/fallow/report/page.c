@@ -132,6 +132,8 @@ static void write_overlay(const struct flw_sheet *sheet, FILE *out)
     flw_picture_waste(sheet, out);
     fputs("<h3>Memory against time</h3>\n", out);
     flw_picture_trade(sheet, out);
+    fputs("<h3>Memory against waits</h3>\n", out);
+    flw_picture_waits(sheet, out);
     fputs("<h3>Time of one operation</h3>\n", out);
     flw_picture_latency(sheet, out);
     fputs("</section>\n", out);

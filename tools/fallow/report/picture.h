@@ -41,6 +41,7 @@ void flw_picture_lifetimes(const struct flw_sheet *sheet, FILE *out);
 void flw_picture_latency(const struct flw_sheet *sheet, FILE *out);
 void flw_picture_waste(const struct flw_sheet *sheet, FILE *out);
 void flw_picture_trade(const struct flw_sheet *sheet, FILE *out);
+void flw_picture_waits(const struct flw_sheet *sheet, FILE *out);
 
 /* The colour class of the i-th of several things: "c0" to "c7", then the same again, dashed. */
 const char *flw_picture_colour(size_t i);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the pictures that set policies side by side: latency, waste at the peak, memory against
- * time.
+ * time and against waits.
  */
 #include <math.h>
 #include <string.h>
@@ -148,13 +148,15 @@ void flw_picture_waste(const struct flw_sheet *sheet, FILE *out)
     fputs("</p>\n", out);
 }
 
-#define LETTER_WIDTH 7.5
-#define LABEL_HEIGHT 13.0
-#define LABELS       64
-#define DOT_RADIUS   6.0
-#define DOT_DISTANCE 10.0 /* of a label from its dot */
+#define LETTER_WIDTH      7.5
+#define LABEL_HEIGHT      13.0
+#define AXIS_LETTER_WIDTH 6.5
+#define LABELS            64
+#define DOT_RADIUS        6.0
+#define DOT_DISTANCE      10.0 /* of a label from its dot */
 
-/* What labels may not lie on: dots and earlier labels, each from its left end at half its height. */
+/* What labels may not lie on: dots and earlier labels, each from its left end at half its height; nor
+ * beyond the paper. */
 struct labels {
     double x[LABELS], y[LABELS], width[LABELS];
     size_t count;
@@ -171,7 +173,7 @@ static void take_place(struct labels *labels, double x, double y, double width)
 
 static bool is_place_free(const struct labels *labels, double x, double y, double width)
 {
-    bool is_free = true;
+    bool is_free = x + width <= FLW_SVG_WIDTH;
     for (size_t i = 0; i < labels->count; i++) {
         is_free &= labels->x[i] >= x + width || x >= labels->x[i] + labels->width[i] ||
                    fabs(labels->y[i] - y) >= LABEL_HEIGHT;
@@ -196,41 +198,52 @@ static void draw_label(const struct flw_svg *svg, struct labels *labels, double 
     flw_svg_text(svg, "note", x, y + 4, false, text);
 }
 
-static bool has_dot(const struct flw_run_result *result)
+/* A policy on the paper. */
+struct dot {
+    double x, y;
+    const char *label, *style;
+    char tip[160]; /* "": none */
+};
+
+/* `labels`: where else none may lie. */
+static void draw_dots(const struct flw_svg *svg, struct labels *labels, const struct dot *dots,
+                      size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        fprintf(svg->out, "<circle class=\"dot %s\" cx=%.1f cy=%.1f r=\"%.0f\"", dots[i].style,
+                dots[i].x, dots[i].y, DOT_RADIUS);
+        if (dots[i].tip[0] == '\0') {
+            fputs("/>", svg->out);
+        } else {
+            fputs("><title>", svg->out);
+            flw_svg_escape(svg->out, dots[i].tip);
+            fputs("</title></circle>", svg->out);
+        }
+        take_place(labels, dots[i].x - DOT_RADIUS, dots[i].y, 2 * DOT_RADIUS);
+    }
+    for (size_t i = 0; i < count; i++) {
+        draw_label(svg, labels, dots[i].x, dots[i].y, dots[i].label);
+    }
+}
+
+/* ---- memory against time ---- */
+
+static bool is_timed(const struct flw_run_result *result)
 {
     return result->has_run && result->has_times &&
            result->statistics.peak_reserved_bytes != FLW_NOT_APPLICABLE;
 }
 
-static void draw_dots(const struct flw_svg *svg, const struct flw_sheet *sheet)
-{
-    struct labels labels = {.count = 0};
-    for (unsigned draws_labels = 0; draws_labels < 2; draws_labels++) {
-        for (size_t i = 0; i < sheet->policy_count; i++) {
-            const struct flw_run_result *result = sheet->policies[i].result;
-            if (!has_dot(result)) {
-                continue;
-            }
-            double x = flw_svg_x(svg, at_least(result->all_times.p50_ns, 1));
-            double y = flw_svg_y(svg, (double)result->statistics.peak_reserved_bytes);
-            if (draws_labels) {
-                draw_label(svg, &labels, x, y, sheet->policies[i].label);
-            } else {
-                fprintf(svg->out, "<circle class=\"dot %s\" cx=%.1f cy=%.1f r=\"%.0f\"/>",
-                        flw_picture_colour(i), x, y, DOT_RADIUS);
-                take_place(&labels, x - DOT_RADIUS, y, 2 * DOT_RADIUS);
-            }
-        }
-    }
-}
-
 void flw_picture_trade(const struct flw_sheet *sheet, FILE *out)
 {
     struct flw_svg svg = {.out = out, .height = 240};
+    struct labels labels = {.count = 0};
+    struct dot dots[FLW_PLAN_POLICIES] = {0};
+    size_t count = 0;
     double low_x = INFINITY, high_x = 0, low_y = INFINITY, high_y = 0;
     for (size_t i = 0; i < sheet->policy_count; i++) {
         const struct flw_run_result *result = sheet->policies[i].result;
-        if (has_dot(result)) {
+        if (is_timed(result)) {
             low_x = fmin(low_x, at_least(result->all_times.p50_ns, 1));
             high_x = fmax(high_x, at_least(result->all_times.p50_ns, 1));
             low_y = fmin(low_y, (double)result->statistics.peak_reserved_bytes);
@@ -253,6 +266,145 @@ void flw_picture_trade(const struct flw_sheet *sheet, FILE *out)
     flw_svg_begin(&svg, "Memory against time",
                   "One dot a policy; further down is less memory, further left is faster.");
     flw_svg_draw_axes(&svg);
-    draw_dots(&svg, sheet);
+    for (size_t i = 0; i < flw_min(sheet->policy_count, FLW_PLAN_POLICIES); i++) {
+        const struct flw_run_result *result = sheet->policies[i].result;
+        if (is_timed(result)) {
+            dots[count++] =
+                (struct dot){.x = flw_svg_x(&svg, at_least(result->all_times.p50_ns, 1)),
+                             .y = flw_svg_y(&svg, (double)result->statistics.peak_reserved_bytes),
+                             .label = sheet->policies[i].label,
+                             .style = flw_picture_colour(i)};
+        }
+    }
+    draw_dots(&svg, &labels, dots, count);
     flw_svg_end(&svg);
+}
+
+/* ---- memory against waits ---- */
+
+static bool has_waits(const struct flw_sheet_policy *policy)
+{
+    const struct flw_run_counts *all = &policy->result->all;
+    return policy->result->has_run && policy->result->policy->allocates &&
+           flw_sheet_ratio(policy) > 0 && all->wait_count != FLW_NOT_APPLICABLE &&
+           all->alloc_count != FLW_NOT_APPLICABLE && all->alloc_count != 0;
+}
+
+static double per_thousand(uint64_t count, const struct flw_run_counts *all)
+{
+    return 1000.0 * (double)count / (double)all->alloc_count;
+}
+
+static double without_wait_ratio(const struct flw_sheet *sheet)
+{
+    uint64_t bound_bytes = sheet->program->max_live_bytes;
+    return bound_bytes == 0 ? 1 : (double)sheet->without_wait_bytes / (double)bound_bytes;
+}
+
+/* Lines from top to bottom, with their names above: the two limits may be one. */
+static void draw_limits(const struct flw_svg *svg, double without_wait)
+{
+    const struct {
+        double value;
+        const char *name;
+    } limits[] = {{1, "bound"}, {without_wait, "without a wait"}};
+    double free_x = svg->left;
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        double x = flw_svg_x(svg, limits[i].value);
+        char name[32];
+        snprintf(name, sizeof name, "%s%s", x < free_x ? "and " : "", limits[i].name);
+        fprintf(svg->out, "<path class=\"grid limit\" d=\"M%.1f %.1fv%.1f\"/>", x, svg->top,
+                svg->height);
+        free_x = fmax(free_x, x);
+        flw_svg_text(svg, "axis", free_x, svg->top - 3, false, name);
+        free_x += AXIS_LETTER_WIDTH * (double)strlen(name);
+    }
+}
+
+/* The library's own settings of economy, from the least memory on. */
+static void join_economies(const struct flw_svg *svg, const struct dot *dots, size_t count)
+{
+    const struct dot *last = NULL;
+    for (;;) {
+        const struct dot *next = NULL;
+        for (size_t i = 0; i < count; i++) {
+            bool is_ours =
+                strncmp(dots[i].label, "fallow", 6) == 0 && strchr(dots[i].label, ':') == NULL;
+            bool is_later =
+                last == NULL || dots[i].x > last->x || (dots[i].x == last->x && &dots[i] > last);
+            if (is_ours && is_later && (next == NULL || dots[i].x < next->x)) {
+                next = &dots[i];
+            }
+        }
+        if (next == NULL) {
+            return;
+        }
+        if (last != NULL) {
+            fprintf(svg->out, "<path class=\"line %s\" d=\"M%.1f %.1fL%.1f %.1f\"/>",
+                    flw_picture_colour(0), last->x, last->y, next->x, next->y);
+        }
+        last = next;
+    }
+}
+
+void flw_picture_waits(const struct flw_sheet *sheet, FILE *out)
+{
+    struct flw_svg svg = {.out = out, .height = 260};
+    struct labels labels = {.count = 0};
+    struct dot dots[FLW_PLAN_POLICIES] = {0};
+    size_t count = 0;
+    double high_x = without_wait_ratio(sheet), high_y = 0;
+    for (size_t i = 0; i < sheet->policy_count; i++) {
+        if (has_waits(&sheet->policies[i])) {
+            const struct flw_run_counts *all = &sheet->policies[i].result->all;
+            high_x = fmax(high_x, flw_sheet_ratio(&sheet->policies[i]));
+            high_y = fmax(high_y, per_thousand(all->wait_count, all));
+            count++;
+        }
+    }
+    if (count == 0 || sheet->lag_units == 0) {
+        fputs("<p class=none>There is no work on the device that could be waited for.</p>\n", out);
+        return;
+    }
+    svg.x = (struct flw_svg_axis){.low = 0.98,
+                                  .high = 1.1 * high_x,
+                                  .is_log = true,
+                                  .unit = FLW_SVG_RATIO,
+                                  .name = "held over live"};
+    svg.y = (struct flw_svg_axis){.low = -0.4,
+                                  .high = 2 * at_least(high_y, 5),
+                                  .has_zero = true,
+                                  .unit = FLW_SVG_COUNT,
+                                  .name = "host waits per 1,000 allocations"};
+    flw_svg_begin(&svg, "Memory against waits",
+                  "One dot a policy; further left is less memory, further down are fewer waits of "
+                  "the host. Left of the line without a wait only those that wait can be.");
+    flw_svg_draw_axes(&svg);
+    draw_limits(&svg, without_wait_ratio(sheet));
+    count = 0;
+    for (size_t i = 0; i < flw_min(sheet->policy_count, FLW_PLAN_POLICIES); i++) {
+        const struct flw_sheet_policy *policy = &sheet->policies[i];
+        const struct flw_run_counts *all = &policy->result->all;
+        if (has_waits(policy)) {
+            struct dot *dot = &dots[count++];
+            double host = per_thousand(all->wait_count, all);
+            dot->x = flw_svg_x(&svg, flw_sheet_ratio(policy));
+            dot->y = flw_svg_y(&svg, host);
+            dot->label = policy->label;
+            dot->style = flw_picture_colour(i);
+            snprintf(dot->tip, sizeof dot->tip,
+                     "%.60s: %.3f of live; %.1f host waits and %.1f stream waits per 1,000 "
+                     "allocations",
+                     policy->label, flw_sheet_ratio(policy), host,
+                     per_thousand(all->stream_wait_count, all));
+        }
+    }
+    join_economies(&svg, dots, count);
+    draw_dots(&svg, &labels, dots, count);
+    flw_svg_end(&svg);
+    fputs(
+        "<p class=hint>A host wait is a call in which the host stopped until work was done. What holds "
+        "less than the line without a wait waits, or lets a stream wait. The library's own settings "
+        "of economy are joined.</p>\n",
+        out);
 }

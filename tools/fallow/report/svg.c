@@ -109,10 +109,11 @@ void flw_svg_end(const struct flw_svg *svg)
 static double place(const struct flw_svg_axis *axis, double value)
 {
     double low = axis->low, high = axis->high;
-    if (axis->is_log) {
-        value = log(fmax(value, low));
-        low = log(low);
-        high = log(high);
+    if (axis->is_log || axis->has_zero) {
+        double more = axis->has_zero ? 1 : 0;
+        value = log(more + fmax(value, low));
+        low = log(more + low);
+        high = log(more + high);
     }
     return fmin(1, fmax(0, (value - low) / (high - low)));
 }
@@ -158,10 +159,39 @@ static void draw_tick(const struct flw_svg *svg, bool is_x, double value)
     }
 }
 
+/* Ratios stay near each other. */
+static void draw_ratio_ticks(const struct flw_svg *svg, bool is_x, const struct flw_svg_axis *axis)
+{
+    static const double wide[] = {1, 1.5, 2, 3, 5, 7},
+                        narrow[] = {1, 1.1, 1.2, 1.3, 1.5, 1.75, 2, 2.5, 3, 4, 5, 7};
+    bool is_wide = axis->high > 3 * axis->low;
+    const double *steps = is_wide ? wide : narrow;
+    size_t count = is_wide ? sizeof wide / sizeof *wide : sizeof narrow / sizeof *narrow;
+    for (double power = pow(10, floor(log10(axis->low))); power <= axis->high; power *= 10) {
+        for (size_t i = 0; i < count; i++) {
+            double value = power * steps[i];
+            if (value >= axis->low && value <= axis->high) {
+                draw_tick(svg, is_x, value);
+            }
+        }
+    }
+}
+
 static void draw_ticks(const struct flw_svg *svg, bool is_x)
 {
     const struct flw_svg_axis *axis = is_x ? &svg->x : &svg->y;
     if (axis->is_bare || !(axis->high > axis->low)) {
+        return;
+    }
+    if (axis->has_zero) {
+        draw_tick(svg, is_x, 0);
+        for (double value = 1; value <= axis->high; value *= 10) {
+            draw_tick(svg, is_x, value);
+        }
+        return;
+    }
+    if (axis->is_log && axis->unit == FLW_SVG_RATIO) {
+        draw_ratio_ticks(svg, is_x, axis);
         return;
     }
     if (axis->is_log) {

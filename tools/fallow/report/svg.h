@@ -21,6 +21,7 @@ enum flw_svg_unit {
 struct flw_svg_axis {
     double low, high; /* low < high */
     bool is_log;      /* both above 0 */
+    bool has_zero;    /* as is_log, of 1 more than the value: 0 has its place; both above -1 */
     enum flw_svg_unit unit;
     const char *name; /* printed at its end; may be NULL */
     bool is_bare;     /* no grid, no numbers */
