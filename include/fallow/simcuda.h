@@ -34,8 +34,8 @@ typedef enum flw_sim_schedule {
         0, /**< a seeded scheduler lets operations complete in any order that CUDA allows */
     FLW_SIM_CLOCK = 1, /**< an operation completes lag_ns of virtual time after it was given, in
                           stream order. flw_sim_advance moves the clock, and so does a host that asks for
-                          one event or stream on and on (from the 33rd time in a row). O(1) an
-                          operation */
+                          one event or stream on and on (from the 33rd time in a row, with no other
+                          call, no work and no advance in between). O(1) an operation */
     FLW_SIM_HELD = 2   /**< only flw_sim_step and synchronising calls complete anything */
 } flw_sim_schedule;
 
