@@ -187,8 +187,11 @@ static void settle(struct flw_heap *heap, struct flw_deferred *deferred)
     }
     heap->deferred_bytes -= deferred->bytes;
     heap->deferred_count--;
-    if (deferred->run != NULL) {
-        flw_heap_put_run_at_point(heap, domain->index, flw_domain_free_seq(domain), deferred->run);
+    if (deferred->run != NULL) { /* its stream was given nothing for it since the free */
+        uint64_t seq = deferred->own_seq != 0 && deferred->domain == domain->index
+                           ? deferred->own_seq
+                           : flw_domain_free_seq(domain);
+        flw_heap_put_run_at_point(heap, domain->index, seq, deferred->run);
     } else {
         flw_heap_put_block(heap, domain, deferred->slot);
     }

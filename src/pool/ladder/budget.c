@@ -120,7 +120,7 @@ static uint64_t usual_growth(const struct flw_climb *climb)
     uint64_t wanted = flw_clamp(is_tight ? reserved / 1024 : reserved / 256, least, most);
     if (splits && !is_tight) {
         wanted =
-            flw_clamp(flw_max(reserved / 1024, climb->need_bytes / 16), 2 * FLW_MIB, 64 * FLW_MIB);
+            flw_clamp(flw_max(reserved / 512, climb->need_bytes / 16), 2 * FLW_MIB, 64 * FLW_MIB);
     }
     wanted >>= atomic_load_explicit(&climb->pool->budget.handle_halvings, memory_order_relaxed);
     return is_limited(climb) ? flw_min(wanted, LIMITED_HANDLE_BYTES) : wanted;

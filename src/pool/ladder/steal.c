@@ -57,12 +57,15 @@ static void cede(struct flw_climb *climb, const struct flw_domain *domain)
     flw_lock_release(&cache->lock);
 }
 
+#define FENCES_A_LOOK 8
+
 /* Beyond the first budget caches give way, too: what they keep has the numbers of its frees. */
 bool flw_climb_take_finished(struct flw_climb *climb)
 {
     struct flw_heap *heap = climb->heap;
     uint64_t after = atomic_load(&heap->reserved_bytes) + climb->need_bytes;
     bool cedes = after > climb->first_bytes;
+    atomic_store_explicit(&climb->pool->budget.fence_credits, FENCES_A_LOOK, memory_order_relaxed);
     fence_owing(climb);
     for (struct flw_domain *domain; (domain = flw_heap_ask_one(heap)) != NULL;) {
         if (cedes) {

@@ -63,7 +63,10 @@ struct flw_budget {
     uint64_t strained_allocs;                /* the allocations that strain_level knows of */
     uint64_t risen_peak_bytes, risen_allocs; /* the peak that a climb met last, and when */
     _Atomic uint64_t settled_grows; /* grows of the heap at the last one of a settled pool */
-    _Atomic uint64_t waitless_bytes; /* what several streams need to be without waits, as far as seen */
+    _Atomic uint64_t
+        waitless_bytes; /* what several streams need to be without waits, as far as seen */
+    atomic_uint
+        fence_credits; /* streams may record so many fences before one next looks for what others have */
     _Atomic uint64_t quiet_bytes; /* allocated by slow calls since the last look at other streams */
     uint64_t tidied_growth;       /* the growth that gave tidies_left (ladder/take.c) */
     uint32_t tidies_left;

@@ -181,7 +181,7 @@ fallow_status flw_uses_free(struct flw_pool *pool, struct flw_domain *domain, st
                                           .domain = domain->index,
                                           .own_seq = domain->seq,
                                           .sweep_next = side->overflowed};
-        flw_domain_want_fence(heap, domain, bytes); /* a retire must fence it */
+        flw_domain_want_fence(heap, domain, 1 + bytes / 8); /* a retire must fence it */
         if (is_exported) {
             await_own(heap, deferred, domain);
         }
