@@ -205,8 +205,7 @@ static bool empty_depot(struct flw_heap *heap)
     return any;
 }
 
-/* Only the runs; those in the depot, if they are of its domain, as well. */
-static bool flush_runs(struct flw_tcache *cache, struct flw_heap *heap)
+bool flw_tcache_flush_runs(struct flw_tcache *cache, struct flw_heap *heap)
 {
     bool any = cache->run_bytes != 0;
     put_sets(heap, cache->domain, cache->run_sets, cache->occupied);
@@ -223,7 +222,7 @@ void flw_tcache_clear_runs(struct flw_tcache *cache, struct flw_heap *heap)
 {
     struct flw_run_depot *depot = &heap->depot;
     if (cache->domain->cache_count < 2 || cache->run_bytes == 0) {
-        (void)flush_runs(cache, heap);
+        (void)flw_tcache_flush_runs(cache, heap);
         return;
     }
     (void)empty_depot(heap); /* what no thread has come for joins its neighbours */
@@ -339,7 +338,7 @@ bool flw_tcache_flush_open_frees(struct flw_tcache *cache, struct flw_heap *heap
 
 bool flw_tcache_flush(struct flw_tcache *cache, struct flw_heap *heap)
 {
-    bool any = flush_runs(cache, heap);
+    bool any = flw_tcache_flush_runs(cache, heap);
     struct flw_domain *owner = flw_tcache_allocs_of(cache, heap);
     if (cache->context_id != 0) {
         any |= flw_tcache_flush_open_frees(cache, heap);

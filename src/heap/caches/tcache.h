@@ -147,6 +147,8 @@ void flw_tcache_set_open(struct flw_tcache *cache, bool is_open);
 
 /* lock. Everything in it goes to its domain, marked. True if there was anything. */
 bool flw_tcache_flush(struct flw_tcache *cache, struct flw_heap *heap);
+/* lock; heap lock. Only the runs; those in the depot, if they are of its domain, as well. */
+bool flw_tcache_flush_runs(struct flw_tcache *cache, struct flw_heap *heap);
 /* The domain whose memory the cache allocates: in context order FLW_UNOWNED. */
 static inline struct flw_domain *flw_tcache_allocs_of(const struct flw_tcache *cache,
                                                       const struct flw_heap *heap)

@@ -97,6 +97,20 @@ struct flw_domain *flw_domain_next(struct flw_heap *heap, uint32_t *cursor)
 
 /* ---- completion */
 
+static void make_batches_unowned(struct flw_heap *heap, struct flw_domain *domain,
+                                 unsigned class_index)
+{
+    struct flw_batch_list *list = &domain->batches[class_index];
+    for (struct flw_batch *batch; (batch = list->tail) != NULL;) {
+        if (batch->seq > domain->completed + FLW_MUTANT(BATCH_UNOWNED_EARLY)) {
+            return;
+        }
+        flw_batch_remove(list, batch);
+        flw_domain_push_batch(heap->domains[FLW_UNOWNED], batch);
+    }
+    domain->batch_bits[class_index / 64] &= ~(1ull << (class_index % 64));
+}
+
 /* Memory that was the domain's and is covered by its completed number becomes unowned. */
 static void make_unowned(struct flw_heap *heap, struct flw_domain *domain)
 {
@@ -125,13 +139,9 @@ static void make_unowned(struct flw_heap *heap, struct flw_domain *domain)
         run->u.run.owner = FLW_UNOWNED;
         flw_run_index_pass_oldest(&domain->dedicated_runs, &unowned->dedicated_runs, 0);
     }
-    for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
-        for (struct flw_batch *batch; (batch = domain->batches[c].tail) != NULL;) {
-            if (batch->seq > domain->completed + FLW_MUTANT(BATCH_UNOWNED_EARLY)) {
-                break;
-            }
-            flw_batch_remove(&domain->batches[c], batch);
-            flw_batch_push(&unowned->batches[c], batch);
+    for (unsigned word = 0; word < sizeof domain->batch_bits / sizeof *domain->batch_bits; word++) {
+        for (uint64_t bits = domain->batch_bits[word]; bits != 0; bits &= bits - 1) {
+            make_batches_unowned(heap, domain, 64 * word + flw_lowest_bit(bits));
         }
     }
 }

@@ -214,7 +214,7 @@ void flw_heap_put_slots(struct flw_heap *heap, struct flw_domain *domain, unsign
             batch->class_index = class_index;
             batch->count = 0;
             hide(heap, batch);
-            flw_batch_push(list, batch);
+            flw_domain_push_batch(domain, batch);
         }
         part = (uint32_t)flw_min(count - done, FLW_BATCH_SLOTS - batch->count);
         memcpy(&batch->slots[batch->count], slots + done, part * sizeof(struct flw_slot *));
@@ -327,7 +327,7 @@ void flw_heap_adopt_batch(struct flw_heap *heap, struct flw_domain *domain, stru
         join_batch(heap, batch);
     }
     flw_domain_want_fence(heap, domain, batch->count * flw_class_bytes(batch->class_index));
-    flw_batch_push(&domain->batches[batch->class_index], batch);
+    flw_domain_push_batch(domain, batch);
 }
 
 bool flw_heap_adopt_slab(struct flw_heap *heap, struct flw_domain *domain, unsigned class_index,

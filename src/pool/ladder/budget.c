@@ -62,15 +62,13 @@ uint64_t flw_climb_first_budget(const struct flw_climb *climb)
 static void note_strain(const struct flw_climb *climb)
 {
     struct flw_pool *pool = climb->pool;
-    struct flw_pool_totals totals;
     if ((climb->need->flags & FALLOW_REQUEST_NO_GROW) != 0) {
         return;
     }
-    (void)flw_pool_live(pool, &totals);
+    uint64_t allocs = flw_pool_allocs(pool);
     flw_lock_acquire(&climb->heap->lock);
     uint32_t level = atomic_load_explicit(&pool->budget.strain_level, memory_order_relaxed);
-    uint64_t passed =
-        (totals.allocs - flw_min(totals.allocs, pool->budget.strained_allocs)) / STRAIN_ALLOCS;
+    uint64_t passed = (allocs - flw_min(allocs, pool->budget.strained_allocs)) / STRAIN_ALLOCS;
     pool->budget.strained_allocs += passed * STRAIN_ALLOCS;
     level -= (uint32_t)flw_min(level, passed);
     level = flw_min(level + 1, STRAIN_LEVEL_MAX);
@@ -197,6 +195,17 @@ static uint64_t settled_growth(const struct flw_climb *climb, uint64_t budget_by
     return climb->is_settled && budget_bytes <= loose && is_little ? twice : 0;
 }
 
+/* With several streams most climbs come here, and few may grow: the search for a place is spared. (With one stream
+ * a place tells more, of a driver that refuses.) */
+static bool is_spent(struct flw_climb *climb, uint64_t budget_bytes)
+{
+    const struct flw_heap *heap = climb->heap;
+    bool is_spent = flw_climb_has_others(climb) && atomic_load(&heap->idle_bytes) == 0 &&
+                    atomic_load(&heap->reserved_bytes) >= budget_bytes;
+    climb->is_refused &= !is_spent;
+    return is_spent;
+}
+
 /* Without handles to move: those at hand, then new ones while reserved stays within budget. */
 bool flw_climb_grow_within(struct flw_climb *climb, uint64_t budget_bytes)
 {
@@ -219,7 +228,7 @@ bool flw_climb_grow_within(struct flw_climb *climb, uint64_t budget_bytes)
         .is_dedicated = is_dedicated ||
                         (climb->heap->dedicated != NULL && need->class_index == FLW_CLASS_COUNT),
         .insists = climb->insists};
-    if (!may_grow(climb)) {
+    if (!may_grow(climb) || is_spent(climb, request.budget_bytes)) {
         return false;
     }
     fallow_status status = flw_heap_grow(climb->heap, &request, &run);
@@ -385,17 +394,16 @@ static void fence_own(struct flw_climb *climb)
 static bool is_settled(struct flw_climb *climb)
 {
     struct flw_pool *pool = climb->pool;
-    struct flw_pool_totals totals;
-    (void)flw_pool_live(pool, &totals);
+    uint64_t allocs = flw_pool_allocs(pool);
     flw_lock_acquire(&climb->heap->lock);
     if (climb->peak_bytes > pool->budget.risen_peak_bytes) {
         climb->has_risen = true;
         climb->risen_peak_bytes = pool->budget.risen_peak_bytes;
         climb->risen_allocs = pool->budget.risen_allocs;
         pool->budget.risen_peak_bytes = climb->peak_bytes;
-        pool->budget.risen_allocs = totals.allocs;
+        pool->budget.risen_allocs = allocs;
     }
-    bool is_settled = totals.allocs > 2 * pool->budget.risen_allocs;
+    bool is_settled = allocs > 2 * pool->budget.risen_allocs;
     flw_lock_release(&climb->heap->lock);
     return is_settled;
 }

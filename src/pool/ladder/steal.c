@@ -52,7 +52,11 @@ static void cede(struct flw_climb *climb, const struct flw_domain *domain)
     }
     flw_lock_acquire(&cache->lock);
     flw_lock_acquire(&climb->heap->lock);
-    (void)flw_tcache_flush(cache, climb->heap);
+    if (climb->need->class_index < FLW_CLASS_COUNT) {
+        (void)flw_tcache_flush(cache, climb->heap);
+    } else { /* slots are a small part of all */
+        (void)flw_tcache_flush_runs(cache, climb->heap);
+    }
     flw_lock_release(&climb->heap->lock);
     flw_lock_release(&cache->lock);
 }

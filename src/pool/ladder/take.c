@@ -75,8 +75,8 @@ bool flw_climb_reclaim(struct flw_climb *climb)
     return flw_climb_take(climb->heap, climb->need);
 }
 
-/* Growth comes next: what this thread holds back must not be the reason for it. Of its other streams it is not:
- * what they may use at once the taker may not. */
+/* Growth comes next: what this thread holds back must not be the reason for it. With several streams what it keeps
+ * for the others is not: the taker could not use it at once. Slots and slabs wait, too, for a climb that finds nothing. */
 bool flw_climb_own_cache(struct flw_climb *climb)
 {
     struct flw_tcache *cache = climb->need->cache;
@@ -85,11 +85,11 @@ bool flw_climb_own_cache(struct flw_climb *climb)
     }
     flw_lock_acquire(&cache->lock);
     flw_lock_acquire(&climb->heap->lock);
-    (void)flw_tcache_flush(cache, climb->heap);
+    bool any = flw_tcache_flush_runs(cache, climb->heap);
     flw_domain_owe(climb->heap, cache->domain); /* it is about to get something */
     flw_lock_release(&climb->heap->lock);
     flw_lock_release(&cache->lock);
-    return flw_climb_reclaim(climb);
+    return any && flw_climb_take(climb->heap, climb->need); /* else nothing is new */
 }
 
 bool flw_climb_own_caches(struct flw_climb *climb)
@@ -151,7 +151,7 @@ bool flw_stage_own(struct flw_climb *climb)
     bool is_tidy = is_taken || !may_tidy(climb->pool);
     is_taken = is_taken || (is_tidy && take_slab(heap, need));
     flw_lock_release(&heap->lock);
-    return is_tidy ? is_taken : flw_climb_own_cache(climb);
+    return is_tidy ? is_taken : flw_climb_own_caches(climb);
 }
 
 bool flw_stage_caches(struct flw_climb *climb)

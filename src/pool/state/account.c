@@ -114,6 +114,21 @@ uint64_t flw_pool_live(struct flw_pool *pool, struct flw_pool_totals *out)
     return flw_not_negative(totals.live_bytes);
 }
 
+uint64_t flw_pool_allocs(struct flw_pool *pool)
+{
+    struct flw_pool_totals totals;
+    uint32_t left = atomic_load_explicit(&pool->usage.sum_left, memory_order_relaxed);
+    if (left != 0) {
+        atomic_store_explicit(&pool->usage.sum_left, left - 1, memory_order_relaxed);
+        return atomic_load_explicit(&pool->usage.summed_allocs, memory_order_relaxed);
+    }
+    (void)flw_pool_live(pool, &totals);
+    atomic_store_explicit(&pool->usage.summed_allocs, totals.allocs, memory_order_relaxed);
+    atomic_store_explicit(&pool->usage.sum_left, pool->cache_count - (pool->cache_count != 0),
+                          memory_order_relaxed);
+    return totals.allocs;
+}
+
 int64_t flw_pool_requested(struct flw_pool *pool)
 {
     int64_t requested = atomic_load(&pool->usage.requested_bytes);

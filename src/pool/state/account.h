@@ -22,6 +22,9 @@ struct flw_pool_totals {
     int64_t live_bytes, requested_bytes, unsettled_peak_bytes;
 };
 uint64_t flw_pool_live(struct flw_pool *pool, struct flw_pool_totals *out);
+/* Allocations so far, as of at most so many questions ago as there are caches: each question costs as much as one
+ * cache. */
+uint64_t flw_pool_allocs(struct flw_pool *pool);
 /* pool->lock. A cache that is seized leaves the pool: what it counted stays. */
 void flw_pool_keep_totals(struct flw_pool *pool, struct flw_tcache *cache);
 /* heap lock. What captures own, given out or not. */

@@ -38,6 +38,8 @@ struct flw_usage {
     _Atomic uint64_t special_allocs, special_frees; /* blocks that never pass a cache */
     _Atomic int64_t special_live_bytes;
     _Atomic uint64_t zero_sizes, misuses;
+    _Atomic uint64_t summed_allocs; /* see flw_pool_allocs */
+    atomic_uint sum_left;
 };
 
 /* The largest need since window_ns, and of the window before (state/account.c). */
