@@ -28,21 +28,6 @@ static void close_runs(const struct flw_climb *climb, const struct flw_domain *d
     }
 }
 
-/* On the stream that has owed a fence for longest. */
-static void fence_owing(struct flw_climb *climb)
-{
-    struct flw_heap *heap = climb->heap;
-    struct flw_domain *domain = flw_heap_take_owing(heap, climb->need->domain);
-    if (domain != NULL) {
-        close_runs(climb, domain);
-        flw_lock_acquire(&heap->lock);
-        domain->unfenced_bytes +=
-            domain->unfenced_bytes == 0; /* what is in caches counts nowhere yet */
-        flw_lock_release(&heap->lock);
-        (void)flw_domain_fence(heap, domain);
-    }
-}
-
 /* What the thread's cache keeps for that stream goes to the heap. */
 static void cede(struct flw_climb *climb, const struct flw_domain *domain)
 {
@@ -61,6 +46,25 @@ static void cede(struct flw_climb *climb, const struct flw_domain *domain)
     flw_lock_release(&cache->lock);
 }
 
+/* On the stream that has owed a fence for longest. A fence covers what is in the heap, and runs in a cache: slots are
+ * ceded before it. */
+static void fence_owing(struct flw_climb *climb, bool cedes)
+{
+    struct flw_heap *heap = climb->heap;
+    struct flw_domain *domain = flw_heap_take_owing(heap, climb->need->domain);
+    if (domain != NULL) {
+        if (cedes) {
+            cede(climb, domain);
+        }
+        close_runs(climb, domain);
+        flw_lock_acquire(&heap->lock);
+        domain->unfenced_bytes +=
+            domain->unfenced_bytes == 0; /* what is in caches counts nowhere yet */
+        flw_lock_release(&heap->lock);
+        (void)flw_domain_fence(heap, domain);
+    }
+}
+
 #define FENCES_A_LOOK 8
 
 /* Beyond the first budget caches give way, too: what they keep has the numbers of its frees. */
@@ -70,7 +74,7 @@ bool flw_climb_take_finished(struct flw_climb *climb)
     uint64_t after = atomic_load(&heap->reserved_bytes) + climb->need_bytes;
     bool cedes = after > climb->first_bytes;
     atomic_store_explicit(&climb->pool->budget.fence_credits, FENCES_A_LOOK, memory_order_relaxed);
-    fence_owing(climb);
+    fence_owing(climb, cedes);
     for (struct flw_domain *domain; (domain = flw_heap_ask_one(heap)) != NULL;) {
         if (cedes) {
             cede(climb, domain);
@@ -98,7 +102,7 @@ void flw_climb_keep_up(struct flw_climb *climb)
         return;
     }
     atomic_store_explicit(&climb->pool->budget.quiet_bytes, 0, memory_order_relaxed);
-    fence_owing(climb);
+    fence_owing(climb, false);
     (void)flw_heap_ask_one(heap);
     flw_heap_leave_driver(heap, &section);
 }

@@ -117,7 +117,7 @@ bool flw_climb_own_caches(struct flw_climb *climb)
 /* A slab stays where it is for as long as one block of it is allocated, and keeps the runs around
  * it apart. So while a small pool still grows, what caches and slabs hold free makes room before a
  * new slab is made. Only so often after each growth: a step that repeats does not grow, and pays
- * nothing. */
+ * nothing. (With several streams what the others' caches hold would not serve.) */
 #define TIDIES_AFTER_GROWTH 1024
 
 /* heap lock */
@@ -147,9 +147,11 @@ bool flw_stage_own(struct flw_climb *climb)
         return flw_climb_take(heap, need);
     }
     flw_lock_acquire(&heap->lock);
+    uint64_t refusals = flw_tables_refusals(heap);
     bool is_taken = take_slots(heap, need);
-    bool is_tidy = is_taken || !may_tidy(climb->pool);
+    bool is_tidy = is_taken || flw_climb_has_others(climb) || !may_tidy(climb->pool);
     is_taken = is_taken || (is_tidy && take_slab(heap, need));
+    need->lacks_host = !is_taken && flw_tables_refusals(heap) != refusals;
     flw_lock_release(&heap->lock);
     return is_tidy ? is_taken : flw_climb_own_caches(climb);
 }
