@@ -3,6 +3,8 @@
 if(TARGET fallow)
   flw_add_test(unit bench SOURCES test_bench.c LIBRARIES flw_bench flw_driver flw_base
     DEPENDS fallow-simcuda LABELS slow)
+  flw_add_test(unit bench_sweep SOURCES test_bench_sweep.c LIBRARIES flw_bench flw_driver flw_base
+    DEPENDS fallow-simcuda)
   flw_add_test(unit doctor SOURCES test_doctor.c LIBRARIES flw_bench flw_driver flw_base
     DEPENDS fallow-simcuda simcuda-libcuda
     ENVIRONMENT "FALLOW_TEST_LIBCUDA=$<TARGET_FILE:simcuda-libcuda>")

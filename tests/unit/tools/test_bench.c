@@ -73,12 +73,28 @@ static void tally_get_usage(void *pool, fallow_stats *out)
     memset(out, 0xff, sizeof *out); /* knows nothing */
 }
 
+/* A sweep makes a pool a row: here they are one. */
+static void *tally_create(const struct flw_bench_options *options, struct flw_bench_bed *bed,
+                          char *message)
+{
+    (void)options;
+    (void)message;
+    return bed->pool;
+}
+
+static void tally_destroy(void *pool)
+{
+    (void)pool;
+}
+
 static const struct flw_bench_policy tally_policy = {.name = "tally",
                                                      .alloc = tally_alloc,
                                                      .free = tally_free,
                                                      .free_sized = tally_free_sized,
                                                      .record_use = tally_record_use,
                                                      .poll = tally_poll,
+                                                     .create = tally_create,
+                                                     .destroy = tally_destroy,
                                                      .get_usage = tally_get_usage};
 
 static struct flw_bench_options make_options(uint64_t count)
@@ -106,6 +122,7 @@ static struct tally run_shape(flw_bench_shape *shape, const struct flw_bench_opt
         streams[i] = (fallow_stream)(i + 1);
     }
     assert_true(shape(options, &bed, report, message));
+    flw_host_free(report->rows);
     return tally;
 }
 
@@ -135,6 +152,12 @@ static void two_counts_differ_by_exactly_that_many_operations(void **state)
     expect_exact_counts(flw_bench_streams, options);
     options.is_random_switch = true;
     expect_exact_counts(flw_bench_streams, options);
+    options.is_sweep = true;
+    options.stream_list = (struct flw_bench_list){{2}, 1};
+    options.size_list = (struct flw_bench_list){{4096}, 1};
+    options.beside_list = (struct flw_bench_list){{5 * 4096}, 1};
+    expect_exact_counts(flw_bench_streams, options);
+    options.is_sweep = false;
     expect_exact_counts(flw_bench_replace, options);
     options.part = FLW_BENCH_LARGER;
     expect_exact_counts(flw_bench_holes, options);
@@ -334,6 +357,20 @@ static void mistakes_on_the_command_line_are_refused(void **state)
         "pair --record ring --policy null",
         "holes --record ring",
         "lease --policy loop",
+        "pair --sweep",
+        "pair --beside 1M",
+        "pair --size 1M,2M",
+        "streams --lag 3",
+        "streams --streams 1,2",
+        "streams --sweep --switch",
+        "streams --sweep --streams 1,,2",
+        "streams --sweep --streams 1,2,",
+        "streams --sweep --streams 1,5000",
+        "streams --sweep --streams 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17",
+        "streams --sweep --size small",
+        "streams --sweep --size 1 --beside 1G",
+        "streams --sweep --lag 3 --policy null",
+        "streams --sweep --lag 3 --device 0",
     };
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         int status = run_command(lines[i]);
@@ -360,6 +397,8 @@ static void every_shape_runs_on_the_empty_library(void **state)
         "holes --policy null --count 100 --live 0 --part hole",
         "deferred --policy null --count 100 --live 0",
         "streams --policy null --count 100 --streams 16 --switch",
+        "streams --policy null --count 100 --sweep --streams 1,8 --size 64K,1M --beside 0,4M",
+        "streams --policy loop --count 3 --sweep --json",
         "threads --policy null --count 1000 --threads 3",
         "threads --policy null --count 1000 --size small",
         "handoff --policy null --count 1000",
@@ -468,6 +507,8 @@ static void every_shape_runs_on_the_pool(void **state)
         "holes --count 200 --live 50 --warm 100",
         "deferred --count 500 --live 600 --warm 100",
         "streams --count 200 --streams 4 --switch --warm 100",
+        "streams --sweep --count 200 --streams 1,4 --size 64K,1M --beside 0,8M --warm 100",
+        "streams --sweep --count 200 --streams 16 --size 3M --lag 50 --warm 100 --json",
         "threads --count 1400 --threads 2 --size small",
         "handoff --count 500 --warm 100",
         "handoff --count 500 --streams 2 --size small --warm 100",

@@ -1,21 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/bench.h"
 
+#include "base/bits.h"
+
 #include <stdio.h>
 #include <string.h>
 
 /* A bench measures the host, and the pool must find its fences complete: nothing is given to the
- * device but what `deferred` holds a stream back with, which is done once it is waited for. */
-static const flw_sim_config world = {.struct_size = sizeof world,
-                                     .seed = 1,
-                                     .schedule = FLW_SIM_CLOCK,
-                                     .lag_ns = 1,
-                                     .mild = FLW_SIM_MILD_QUEUE_DEPTH | FLW_SIM_MILD_GARBAGE};
+ * device but what `deferred` holds a stream back with, which is done once it is waited for, and a sweep's
+ * work, whose clock goes on by one a pair. */
+static flw_sim_config make_world(const struct flw_bench_options *options)
+{
+    return (flw_sim_config){.struct_size = sizeof(flw_sim_config),
+                            .seed = 1,
+                            .schedule = FLW_SIM_CLOCK,
+                            .lag_ns = flw_max(options->lag_pairs, 1),
+                            .mild = FLW_SIM_MILD_QUEUE_DEPTH | FLW_SIM_MILD_GARBAGE};
+}
 
-static bool open_device(struct flw_bench_bed *bed, int ordinal, char *message)
+static bool open_device(struct flw_bench_bed *bed, const struct flw_bench_options *options,
+                        char *message)
 {
     struct flw_bench_device *device = &bed->device;
-    bool is_open = flw_bench_device_open(device, ordinal, &world, message);
+    flw_sim_config world = make_world(options);
+    bool is_open = flw_bench_device_open(device, options->device, &world, message);
     bed->driver = device->has_driver ? &device->driver : NULL;
     snprintf(bed->device_name, sizeof bed->device_name, "%s%s",
              device->is_sim && strstr(device->name, "simulated") == NULL ? "simulated device, "
@@ -48,7 +56,7 @@ bool flw_bench_bed_open(struct flw_bench_bed *bed, const struct flw_bench_option
     snprintf(bed->device_name, sizeof bed->device_name, "no device");
     size_t streams = options->stream_count > options->thread_count ? options->stream_count
                                                                    : options->thread_count;
-    if ((options->policy->needs_device && !open_device(bed, options->device, message)) ||
+    if ((options->policy->needs_device && !open_device(bed, options, message)) ||
         !make_streams(bed, streams, message)) {
         goto fail;
     }

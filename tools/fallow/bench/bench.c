@@ -4,6 +4,7 @@
  */
 #include "bench/bench.h"
 
+#include "base/bits.h"
 #include "bench/kernels.h"
 #include "common/command.h"
 #include "common/options.h"
@@ -26,7 +27,9 @@ static const char help[] =
     "            pair larger than each (--part hole|larger for one of the two)\n"
     "  deferred  --live freed blocks that a stream still uses, as announced: beside them a block is\n"
     "            allocated, announced for another stream and freed; every 64th time a poll\n"
-    "  streams   a pair per step, each on the next of --streams, or on a random one (--switch)\n"
+    "  streams   a pair per step, each on the next of --streams, or on a random one (--switch);\n"
+    "            --sweep: a table of what a pair costs on random ones, for each of the lists'\n"
+    "            streams, sizes and bytes that are live beside it\n"
     "  threads   --threads pinned threads, each on its own stream, beside libfallow-null.so in turn\n"
     "  handoff   one thread allocates, another frees (--streams 2: each on its own stream);\n"
     "            --live is the length of the queue between them; --lockstep: by turns, for callgrind\n"
@@ -45,6 +48,11 @@ static const char help[] =
     "  --policy NAME    fallow, null (an empty shared library), loop (the loop alone)\n"
     "  --sized          pair: free_sized               --percentiles  replace: latency of each\n"
     "  --seed N         of what is drawn (1)\n"
+    "  --sweep          streams: --streams, --size, --beside each a list, 50000 pairs a row\n"
+    "                   (1,8,64,512; 64K,1M,3M; 0,4G)\n"
+    "  --beside BYTES   sweep: live beside the pairs, in blocks of their size, on the streams in turn\n"
+    "  --lag N          sweep: each block is given work of the simulated device, which is done N\n"
+    "                   pairs later (0: none); its own time is in the figures then\n"
     "  --record FILE    pair: into a trace file, or \"ring\", which keeps the last; and what reading\n"
     "                   the processor's counter alone costs\n"
     "  --device sim|N   (sim)                          --json       everything, one line\n"
@@ -75,6 +83,52 @@ static const struct shape shapes[] = {
     {"staged", flw_bench_staged, 0, 1, 1},
 };
 
+/* "8,64", each with a suffix or without. */
+static bool take_list(const char *name, const char *text, uint64_t low, uint64_t high,
+                      const char *other, struct flw_bench_list *list)
+{
+    list->count = 0;
+    for (const char *at = text;; at++) {
+        char word[32];
+        size_t length = strcspn(at, ",");
+        uint64_t value = 0;
+        snprintf(word, sizeof word, "%.*s", (int)flw_min(length, sizeof word), at);
+        if (!flw_parse_bytes(word, &value) || value < low || value > high) {
+            flw_complain("--%s '%s' is not a whole number from %llu to %llu%s", name, word,
+                         (unsigned long long)low, (unsigned long long)high, other);
+            return false;
+        }
+        if (list->count == FLW_BENCH_LIST_MAX) {
+            flw_complain("--%s has more than %d values", name, FLW_BENCH_LIST_MAX);
+            return false;
+        }
+        list->values[list->count++] = value;
+        at += length;
+        if (*at == '\0') {
+            return true;
+        }
+    }
+}
+
+static bool take_streams(void *member, const char *text)
+{
+    struct flw_bench_options *options = member;
+    if (!take_list("streams", text, 1, 4096, "", &options->stream_list)) {
+        return false;
+    }
+    options->stream_count = 0;
+    for (size_t i = 0; i < options->stream_list.count; i++) {
+        options->stream_count = flw_max(options->stream_count, options->stream_list.values[i]);
+    }
+    return true;
+}
+
+static bool take_beside(void *member, const char *text)
+{
+    struct flw_bench_options *options = member;
+    return take_list("beside", text, 0, (uint64_t)1 << 50, "", &options->beside_list);
+}
+
 static bool take_size(void *member, const char *text)
 {
     static const struct {
@@ -84,7 +138,6 @@ static bool take_size(void *member, const char *text)
                  {"mixed", FLW_BENCH_SIZE_MIXED},
                  {"log", FLW_BENCH_SIZE_LOG}};
     struct flw_bench_options *options = member;
-    uint64_t value = 0;
     options->size_name = text;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strcmp(text, names[i].name) == 0) {
@@ -93,11 +146,11 @@ static bool take_size(void *member, const char *text)
         }
     }
     options->sizes = FLW_BENCH_SIZE_ONE;
-    if (!flw_parse_bytes(text, &value) || value == 0 || value > (uint64_t)1 << 40) {
-        flw_complain("--size '%s' is none: give bytes from 1 to 1024G, small, mixed or log", text);
+    if (!take_list("size", text, 1, (uint64_t)1 << 40, ", small, mixed or log",
+                   &options->size_list)) {
         return false;
     }
-    options->size_bytes = value;
+    options->size_bytes = options->size_list.values[0];
     return true;
 }
 
@@ -137,7 +190,10 @@ static const struct flw_option option_list[] = {
     NUMBER("count", count, 1, UINT64_MAX >> 8),
     NUMBER("warm", warm_count, 0, UINT64_MAX >> 8),
     NUMBER("live", live_count, 0, (uint64_t)1 << 26),
-    NUMBER("streams", stream_count, 1, 4096),
+    {.name = "streams", .kind = FLW_OPTION_TAKE, .offset = 0, .take = take_streams},
+    {.name = "sweep", .kind = FLW_OPTION_SET, .offset = OPTION(is_sweep)},
+    {.name = "beside", .kind = FLW_OPTION_TAKE, .offset = 0, .take = take_beside},
+    NUMBER("lag", lag_pairs, 0, (uint64_t)1 << 32),
     NUMBER("threads", thread_count, 1, 4096),
     NUMBER("seed", seed, 0, UINT64_MAX >> 8),
     {.name = "policy", .kind = FLW_OPTION_TAKE, .offset = OPTION(policy), .take = take_policy},
@@ -170,6 +226,38 @@ static const struct shape *find_shape(const char *name)
 }
 
 #define DEFERRED_BYTES_MAX ((uint64_t)4 << 30)
+#define BESIDE_MAX         ((uint64_t)1 << 26) /* blocks */
+
+static bool holds_too_many(const struct flw_bench_options *options)
+{
+    for (size_t i = 0; i < options->beside_list.count; i++) {
+        for (size_t j = 0; j < options->size_list.count; j++) {
+            if (options->beside_list.values[i] / options->size_list.values[j] > BESIDE_MAX) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Of a sweep, and of what only a sweep has. NULL: fine. */
+static const char *find_sweep_conflict(const struct flw_bench_options *options)
+{
+    if (!options->is_sweep) {
+        return options->stream_list.count > 1 || options->size_list.count > 1 ||
+                       options->beside_list.count > 0 || options->lag_pairs != 0
+                   ? "lists, --beside and --lag are for streams --sweep"
+                   : NULL;
+    }
+    if (strcmp(options->shape, "streams") != 0 || options->is_random_switch) {
+        return "--sweep is for streams, without --switch: its streams are random";
+    }
+    if (options->lag_pairs != 0 &&
+        (options->device >= 0 || strcmp(options->policy->name, "fallow") != 0)) {
+        return "--lag is for --policy fallow on the simulated device";
+    }
+    return holds_too_many(options) ? "--beside is more than 64M blocks of --size" : NULL;
+}
 
 /* Combinations that would be ignored in silence are refused. NULL: fine. */
 static const char *find_conflict(const struct flw_bench_options *options)
@@ -212,7 +300,32 @@ static const char *find_conflict(const struct flw_bench_options *options)
     if (has_mixed_sizes && options->is_sized) {
         return "--sized takes one --size in bytes";
     }
-    return NULL;
+    return find_sweep_conflict(options);
+}
+
+/* What the command line leaves open. */
+static void complete(struct flw_bench_options *options)
+{
+    static const struct flw_bench_list streams = {{1, 8, 64, 512}, 4},
+                                       sizes = {{64 * FLW_KIB, FLW_MIB, 3 * FLW_MIB}, 3},
+                                       besides = {{0, 4 * FLW_GIB}, 2};
+    if (options->count == 0) {
+        options->count = options->is_sweep ? 50000 : 1000000;
+    }
+    if (!options->is_sweep) {
+        return;
+    }
+    if (options->stream_list.count == 0) {
+        options->stream_list = streams;
+        options->stream_count = 512;
+    }
+    if (options->size_list.count == 0 && options->sizes == FLW_BENCH_SIZE_ONE) {
+        options->size_list = sizes;
+        options->size_name = "64K,1M,3M";
+    }
+    if (options->beside_list.count == 0) {
+        options->beside_list = besides;
+    }
 }
 
 static int parse(int argc, char **argv, struct flw_bench_options *options,
@@ -229,7 +342,6 @@ static int parse(int argc, char **argv, struct flw_bench_options *options,
     *options = (struct flw_bench_options){.shape = shape->name,
                                           .size_bytes = 4096,
                                           .size_name = "4096",
-                                          .count = 1000000,
                                           .warm_count = 20000,
                                           .live_count = shape->live_count,
                                           .stream_count = shape->stream_count,
@@ -256,6 +368,7 @@ static int parse(int argc, char **argv, struct flw_bench_options *options,
         flw_complain("bench: what is '%s'? see fallow bench --help", argv[1 + optind]);
         return FLW_EXIT_USAGE;
     }
+    complete(options);
     const char *conflict = find_conflict(options);
     if (conflict != NULL) {
         flw_complain("bench %s: %s", shape->name, conflict);
@@ -313,13 +426,16 @@ int flw_command_bench(int argc, char **argv)
         is_done = options.record == NULL || bed.policy->stop_recording(message);
     }
     if (is_done) {
-        add_usage(&before, &after, &report);
+        if (!options.is_sweep) { /* its rows have pools of their own */
+            add_usage(&before, &after, &report);
+        }
         flw_bench_report_print(&report, &options, &bed);
     }
     if (message[0] != '\0') {
         fprintf(stderr, "fallow bench: %s\n", message);
     }
     flw_bench_bed_close(&bed);
+    flw_host_free(report.rows);
     if (report.failure_count != 0) {
         fprintf(stderr, "fallow bench: %llu operations failed: the figures do not count\n",
                 (unsigned long long)report.failure_count);

@@ -33,6 +33,13 @@ enum flw_bench_sizes {
     FLW_BENCH_SIZE_LOG    /* log-uniform, 512 B to 64 MiB */
 };
 
+/* The values of an option that a sweep goes through. */
+#define FLW_BENCH_LIST_MAX 16
+struct flw_bench_list {
+    uint64_t values[FLW_BENCH_LIST_MAX];
+    size_t count;
+};
+
 enum flw_bench_part {
     FLW_BENCH_BOTH,
     FLW_BENCH_HOLE,
@@ -48,9 +55,13 @@ struct flw_bench_options {
     uint64_t count; /* timed operations, all batches together */
     uint64_t warm_count;
     uint64_t live_count;
-    size_t stream_count;
+    size_t stream_count; /* of a list the most */
     size_t thread_count;
     uint64_t seed;
+    bool is_sweep; /* streams: each of the lists' combinations */
+    struct flw_bench_list stream_list, size_list, beside_list;
+    uint64_t
+        lag_pairs; /* a sweep's: work on a block is done so many pairs later; 0: there is none */
     enum flw_bench_part part; /* holes: which request is timed */
     bool is_random_switch;    /* streams: a random stream per pair, else round-robin */
     bool is_sized;            /* fallow_free_sized */
@@ -146,9 +157,25 @@ struct flw_bench_value {
     double value;
 };
 
+/* A row of a sweep; a value that is not finite is unknown. */
+#define FLW_BENCH_COLUMNS 9
+struct flw_bench_row {
+    uint64_t stream_count, size_bytes, beside_bytes;
+    double values[FLW_BENCH_COLUMNS];
+};
+
+struct flw_bench_column {
+    const char *key, *head;
+    double unit; /* a table has values in this */
+};
+
+extern const struct flw_bench_column flw_bench_columns[FLW_BENCH_COLUMNS];
+
 struct flw_bench_report {
     struct flw_bench_value values[FLW_BENCH_VALUES];
     size_t value_count;
+    struct flw_bench_row *rows; /* flw_host_free; NULL: no sweep */
+    size_t row_count;
     uint64_t failure_count;
 };
 
@@ -173,12 +200,18 @@ struct flw_bench_loop {
     const struct flw_bench_steps *steps;
     void **slots;
     size_t size_bytes;
+    flw_sim_touch_function touch; /* worked only: the device's work and its clock */
+    flw_sim_advance_function advance;
 };
+
+/* The bed's pool and streams, the options' policy and size. */
+struct flw_bench_loop flw_bench_loop_on(const struct flw_bench_options *options,
+                                        const struct flw_bench_bed *bed);
 
 /* Each returns the number of failed calls. */
 typedef uint64_t flw_bench_run(const struct flw_bench_loop *loop, struct flw_bench_range range);
 flw_bench_run flw_bench_run_pair, flw_bench_run_pair_drawn, flw_bench_run_pair_sized,
-    flw_bench_run_replace, flw_bench_run_streams, flw_bench_run_deferred;
+    flw_bench_run_replace, flw_bench_run_streams, flw_bench_run_worked, flw_bench_run_deferred;
 
 /* flw_bench_run_deferred polls after so many operations. */
 #define FLW_BENCH_POLL_EVERY 64

@@ -7,6 +7,16 @@
 
 #include "base/clock.h"
 
+struct flw_bench_loop flw_bench_loop_on(const struct flw_bench_options *options,
+                                        const struct flw_bench_bed *bed)
+{
+    return (struct flw_bench_loop){.policy = options->policy,
+                                   .pool = bed->pool,
+                                   .stream = bed->streams[0],
+                                   .streams = bed->streams,
+                                   .size_bytes = options->size_bytes};
+}
+
 uint64_t flw_bench_run_pair(const struct flw_bench_loop *loop, struct flw_bench_range range)
 {
     flw_bench_alloc alloc = loop->policy->alloc;
@@ -83,6 +93,26 @@ uint64_t flw_bench_run_streams(const struct flw_bench_loop *loop, struct flw_ben
         fallow_stream stream = streams[steps[i & mask].stream];
         failures += alloc(pool, size_bytes, stream, &ptr) != FALLOW_OK;
         failures += release(pool, ptr, stream) != FALLOW_OK;
+    }
+    return failures;
+}
+
+uint64_t flw_bench_run_worked(const struct flw_bench_loop *loop, struct flw_bench_range range)
+{
+    flw_bench_alloc alloc = loop->policy->alloc;
+    flw_bench_free release = loop->policy->free;
+    const struct flw_bench_step *steps = loop->steps->steps;
+    uint64_t mask = loop->steps->mask, failures = 0;
+    void *pool = loop->pool, *ptr = NULL;
+    size_t size_bytes = loop->size_bytes;
+    for (uint64_t i = range.begin; i < range.end; i++) {
+        fallow_stream stream = loop->streams[steps[i & mask].stream];
+        failures += alloc(pool, size_bytes, stream, &ptr) != FALLOW_OK;
+        flw_sim_range whole = {
+            .address = (uint64_t)(uintptr_t)ptr, .bytes = size_bytes, .is_write = 1};
+        failures += loop->touch(stream, &whole, 1) != CUDA_SUCCESS;
+        failures += release(pool, ptr, stream) != FALLOW_OK;
+        loop->advance(1);
     }
     return failures;
 }

@@ -15,6 +15,22 @@ void flw_bench_report_add(struct flw_bench_report *report, const char *key, doub
     }
 }
 
+static void print_json_rows(const struct flw_bench_report *report, struct flw_json_writer *out)
+{
+    flw_json_begin(out, "rows", '[');
+    for (size_t i = 0; i < report->row_count; i++) {
+        const struct flw_bench_row *row = &report->rows[i];
+        flw_json_begin(out, NULL, '{');
+        FLW_JSON_NUMBERS(out, {"streams", row->stream_count}, {"size_bytes", row->size_bytes},
+                         {"beside_bytes", row->beside_bytes});
+        for (size_t j = 0; j < FLW_BENCH_COLUMNS; j++) {
+            flw_json_general(out, flw_bench_columns[j].key, 10, row->values[j]);
+        }
+        flw_json_end(out, '}');
+    }
+    flw_json_end(out, ']');
+}
+
 static void print_json(const struct flw_bench_report *report,
                        const struct flw_bench_options *options, const struct flw_bench_bed *bed,
                        const char *cpu)
@@ -38,7 +54,60 @@ static void print_json(const struct flw_bench_report *report,
     for (size_t i = 0; i < report->value_count; i++) {
         flw_json_general(out, report->values[i].key, 10, report->values[i].value);
     }
-    puts("}}");
+    flw_json_end(out, '}');
+    if (report->rows != NULL) {
+        flw_json_number(out, "lag_pairs", options->lag_pairs);
+        print_json_rows(report, out);
+    }
+    puts("}");
+}
+
+/* ---- a sweep's table ---- */
+
+static void print_bytes(uint64_t bytes)
+{
+    static const char letters[] = " KMGT";
+    unsigned unit = 0;
+    while (unit < 4 && bytes != 0 && bytes % 1024 == 0) {
+        bytes /= 1024;
+        unit++;
+    }
+    printf("%8llu%c", (unsigned long long)bytes, letters[unit]);
+}
+
+static void print_table(const struct flw_bench_options *options,
+                        const struct flw_bench_report *report)
+{
+    if (options->lag_pairs == 0) {
+        printf("a row's pairs are on random streams; CPU time and counts a pair; no device work\n");
+    } else {
+        printf(
+            "a row's pairs are on random streams; CPU time and counts a pair; simulated work on each "
+            "block, its time included, is done %llu pairs later\n",
+            (unsigned long long)options->lag_pairs);
+    }
+    printf("  %8s%9s%9s", "streams", "size ", "live ");
+    for (size_t i = 0; i < FLW_BENCH_COLUMNS; i++) {
+        printf(" %10s", flw_bench_columns[i].head);
+    }
+    printf("\n");
+    for (size_t i = 0; i < report->row_count; i++) {
+        const struct flw_bench_row *row = &report->rows[i];
+        printf("  %8llu", (unsigned long long)row->stream_count);
+        print_bytes(row->size_bytes);
+        print_bytes(row->beside_bytes);
+        for (size_t j = 0; j < FLW_BENCH_COLUMNS; j++) {
+            double value = row->values[j] / flw_bench_columns[j].unit;
+            if (!isfinite(value)) {
+                printf(" %10s", "-");
+            } else if (fabs(value) >= 1000) {
+                printf(" %10.0f", value);
+            } else {
+                printf(" %10.4g", value);
+            }
+        }
+        printf("\n");
+    }
 }
 
 void flw_bench_report_print(const struct flw_bench_report *report,
@@ -55,6 +124,9 @@ void flw_bench_report_print(const struct flw_bench_report *report,
            options->size_name, (unsigned long long)options->count);
     printf("on %s; host: %s, %zu CPUs, %s\n", bed->device_name, cpu, flw_machine_cpu_count(),
            flw_machine_compiler());
+    if (report->rows != NULL) {
+        print_table(options, report);
+    }
     for (size_t i = 0; i < report->value_count; i++) {
         const struct flw_bench_value *value = &report->values[i];
         if (!isfinite(value->value)) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the shapes of one thread: pair, replace, grow, holes, streams.
+ * Owns: the shapes of one thread: pair, replace, grow, holes.
  *
  * The operations before the clock are the same whatever `--count` says.
  */
@@ -16,16 +16,6 @@
 #include "record/tsc.h"
 
 static const struct flw_bench_keys plain_keys = {"ns_per_op", "ns_per_op_min"};
-
-static struct flw_bench_loop make_loop(const struct flw_bench_options *options,
-                                       const struct flw_bench_bed *bed)
-{
-    return (struct flw_bench_loop){.policy = options->policy,
-                                   .pool = bed->pool,
-                                   .stream = bed->streams[0],
-                                   .streams = bed->streams,
-                                   .size_bytes = options->size_bytes};
-}
 
 /* What a recorded call's look at the clock costs by itself: the median of some loops. */
 static double clock_ns(bool is_ordered)
@@ -51,7 +41,7 @@ bool flw_bench_pair(const struct flw_bench_options *options, struct flw_bench_be
                     struct flw_bench_report *report, char *message)
 {
     struct flw_bench_steps steps = {0};
-    struct flw_bench_loop loop = make_loop(options, bed);
+    struct flw_bench_loop loop = flw_bench_loop_on(options, bed);
     flw_bench_run *run = options->is_sized ? flw_bench_run_pair_sized : flw_bench_run_pair;
     (void)message;
     if (options->sizes != FLW_BENCH_SIZE_ONE) {
@@ -142,7 +132,7 @@ bool flw_bench_replace(const struct flw_bench_options *options, struct flw_bench
                        struct flw_bench_report *report, char *message)
 {
     struct flw_bench_steps steps = {0};
-    struct flw_bench_loop loop = make_loop(options, bed);
+    struct flw_bench_loop loop = flw_bench_loop_on(options, bed);
     (void)message;
     loop.steps = &steps;
     loop.slots = flw_host_lines(options->live_count + 1, sizeof *loop.slots);
@@ -189,7 +179,7 @@ static uint64_t make_holes(const struct flw_bench_loop *loop,
 bool flw_bench_holes(const struct flw_bench_options *options, struct flw_bench_bed *bed,
                      struct flw_bench_report *report, char *message)
 {
-    struct flw_bench_loop loop = make_loop(options, bed);
+    struct flw_bench_loop loop = flw_bench_loop_on(options, bed);
     bool is_one = options->sizes == FLW_BENCH_SIZE_ONE;
     size_t hole_bytes = is_one ? options->size_bytes : 32768;
     size_t larger_bytes = is_one ? 2 * options->size_bytes : 131072;
@@ -211,50 +201,5 @@ bool flw_bench_holes(const struct flw_bench_options *options, struct flw_bench_b
     }
     report->failure_count += flw_bench_drain(&loop, 2 * options->live_count);
     flw_host_free(loop.slots);
-    return true;
-}
-
-/* ---- streams ---- */
-
-/* The reference on one stream is not counted in `--count`, so that it cancels under callgrind. */
-#define REFERENCE_COUNT 50000
-
-static double switches_per_op(const struct flw_bench_steps *steps)
-{
-    uint64_t switches = 0;
-    for (uint64_t i = 0; i <= steps->mask; i++) {
-        switches += steps->steps[i].stream != steps->steps[(i + 1) & steps->mask].stream;
-    }
-    return (double)switches / (double)(steps->mask + 1);
-}
-
-bool flw_bench_streams(const struct flw_bench_options *options, struct flw_bench_bed *bed,
-                       struct flw_bench_report *report, char *message)
-{
-    struct flw_bench_options one = *options;
-    struct flw_bench_steps single = {0}, many = {0};
-    struct flw_bench_loop loop = make_loop(options, bed);
-    (void)message;
-    one.stream_count = 1;
-    flw_bench_steps_init(&single, &one, 1, options->seed);
-    flw_bench_steps_init(&many, options, 1, options->seed);
-    for (size_t i = 0; i < bed->stream_count; i++) { /* cached blocks in each */
-        struct flw_bench_loop warm = loop;
-        warm.stream = bed->streams[i];
-        report->failure_count += flw_bench_run_pair(&warm, (struct flw_bench_range){0, 64});
-    }
-    loop.steps = &single;
-    double reference =
-        flw_bench_time(&loop, flw_bench_run_streams, REFERENCE_COUNT, report,
-                       (struct flw_bench_keys){"one_stream_ns_per_op", "one_stream_ns_per_op_min"});
-    loop.steps = &many;
-    report->failure_count +=
-        flw_bench_run_streams(&loop, (struct flw_bench_range){0, options->warm_count});
-    double ns = flw_bench_time(&loop, flw_bench_run_streams, options->count, report, plain_keys);
-    double rate = switches_per_op(&many);
-    flw_bench_report_add(report, "switches_per_op", rate);
-    flw_bench_report_add(report, "ns_per_switch", rate > 0 ? (ns - reference) / rate : NAN);
-    flw_bench_steps_finish(&single);
-    flw_bench_steps_finish(&many);
     return true;
 }

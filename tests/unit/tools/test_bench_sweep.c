@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: tests of the sweep of `fallow bench streams`: its rows, and that they count what happened.
+ */
+#include "support/test.h"
+
+#include "bench/bench.h"
+
+#include <string.h>
+
+/* Asks the driver for something of each kind a row counts, and looks whether the stream has work to do. */
+static uint64_t busy_count;
+
+static void *asking_create(const struct flw_bench_options *options, struct flw_bench_bed *bed,
+                           char *message)
+{
+    (void)options;
+    (void)message;
+    return bed;
+}
+
+static void asking_destroy(void *pool)
+{
+    (void)pool;
+}
+
+static fallow_status asking_alloc(void *pool, size_t size_bytes, fallow_stream stream,
+                                  void **out_ptr)
+{
+    struct flw_bench_bed *bed = pool;
+    CUdeviceptr address = 0;
+    assert_int_equal(bed->driver->cuMemAlloc_v2(&address, size_bytes), CUDA_SUCCESS);
+    busy_count += bed->driver->cuStreamQuery(stream) == CUDA_ERROR_NOT_READY;
+    *out_ptr = (void *)(uintptr_t)address;
+    return FALLOW_OK;
+}
+
+static fallow_status asking_free(void *pool, void *ptr, fallow_stream stream)
+{
+    struct flw_bench_bed *bed = pool;
+    CUevent event = NULL;
+    busy_count += bed->driver->cuStreamQuery(stream) == CUDA_ERROR_NOT_READY;
+    assert_int_equal(bed->driver->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), CUDA_SUCCESS);
+    assert_int_equal(bed->driver->cuEventRecord(event, stream), CUDA_SUCCESS);
+    assert_int_equal(bed->driver->cuStreamWaitEvent(bed->streams[0], event, 0), CUDA_SUCCESS);
+    assert_int_equal(bed->driver->cuEventSynchronize(event), CUDA_SUCCESS);
+    assert_int_equal(bed->driver->cuEventDestroy_v2(event), CUDA_SUCCESS);
+    assert_int_equal(bed->driver->cuMemFree_v2((CUdeviceptr)(uintptr_t)ptr), CUDA_SUCCESS);
+    return FALLOW_OK;
+}
+
+static void asking_get_usage(void *pool, fallow_stats *out)
+{
+    (void)pool;
+    *out = (fallow_stats){.reserved_bytes = 77};
+}
+
+static const struct flw_bench_policy asking_policy = {.name = "fallow",
+                                                      .needs_device = true,
+                                                      .alloc = asking_alloc,
+                                                      .free = asking_free,
+                                                      .create = asking_create,
+                                                      .destroy = asking_destroy,
+                                                      .get_usage = asking_get_usage};
+
+static double row_value(const struct flw_bench_row *row, const char *key)
+{
+    for (size_t i = 0; i < FLW_BENCH_COLUMNS; i++) {
+        if (strcmp(flw_bench_columns[i].key, key) == 0) {
+            return row->values[i];
+        }
+    }
+    fail_msg("a row has no %s", key);
+    return 0;
+}
+
+static void sweep(struct flw_bench_options *options, struct flw_bench_report *report)
+{
+    struct flw_bench_bed bed;
+    char message[FLW_BENCH_MESSAGE_BYTES] = "";
+    if (!flw_bench_bed_open(&bed, options, message) ||
+        !flw_bench_streams(options, &bed, report, message)) {
+        fail_msg("%s", message);
+    }
+    flw_bench_bed_close(&bed);
+    assert_int_equal(report->failure_count, 0);
+}
+
+static struct flw_bench_options make_sweep(const struct flw_bench_policy *policy)
+{
+    return (struct flw_bench_options){.shape = "streams",
+                                      .policy = policy,
+                                      .size_bytes = 4096,
+                                      .size_name = "4096,65536",
+                                      .count = 200,
+                                      .warm_count = 7,
+                                      .stream_count = 3,
+                                      .thread_count = 1,
+                                      .seed = 1,
+                                      .is_sweep = true,
+                                      .stream_list = {{3, 1}, 2},
+                                      .size_list = {{4096, 65536}, 2},
+                                      .beside_list = {{0, 1 << 20}, 2},
+                                      .device = -1};
+}
+
+static void a_sweep_has_a_row_for_each_combination(void **state)
+{
+    (void)state;
+    struct flw_bench_report report = {0};
+    struct flw_bench_options options = make_sweep(flw_bench_policy_find("fallow"));
+    if (options.policy == NULL) {
+        skip();
+    }
+    sweep(&options, &report);
+    assert_int_equal(report.row_count, 8);
+    for (size_t i = 0; i < 8; i++) {
+        const struct flw_bench_row *row = &report.rows[i];
+        assert_int_equal(row->stream_count, i % 2 == 0 ? 3 : 1);
+        assert_int_equal(row->beside_bytes, i / 2 % 2 == 0 ? 0 : 1 << 20);
+        assert_int_equal(row->size_bytes, i / 4 == 0 ? 4096 : 65536);
+        assert_true(row_value(row, "cpu_ns_per_pair") > 0);
+        assert_true(row_value(row, "over_one_stream") > 0);
+        if (row->stream_count == 1) { /* every pair is a hit */
+            assert_true(row_value(row, "over_one_stream") == 1);
+            assert_true(row_value(row, "driver_calls_per_pair") == 0);
+            assert_true(row_value(row, "steals_per_pair") == 0);
+        }
+        assert_true(row_value(row, "reserved_bytes") >= (double)row->beside_bytes);
+    }
+    flw_host_free(report.rows);
+}
+
+static void a_row_counts_what_the_driver_was_asked_for(void **state)
+{
+    (void)state;
+    struct flw_bench_report report = {0};
+    struct flw_bench_options options = make_sweep(&asking_policy);
+    options.count = 10;
+    busy_count = 0;
+    sweep(&options, &report);
+    assert_int_equal(report.row_count, 8);
+    for (size_t i = 0; i < 8; i++) {
+        const struct flw_bench_row *row = &report.rows[i];
+        assert_true(row_value(row, "driver_calls_per_pair") == 9);
+        assert_true(row_value(row, "events_per_pair") == 1);
+        assert_true(row_value(row, "queries_per_pair") == 2);
+        assert_true(row_value(row, "stream_waits_per_pair") == 1);
+        assert_true(row_value(row, "host_waits_per_pair") == 0); /* what is done stops none */
+        assert_true(row_value(row, "steals_per_pair") == 0);
+        assert_true(row_value(row, "reserved_bytes") == 77);
+    }
+    assert_int_equal(busy_count, 0); /* no device work */
+    flw_host_free(report.rows);
+}
+
+/* On one stream: each block's own work is under way when it is freed, and is done by the time of the next
+ * allocation, since the event behind it is waited for. */
+static void a_lag_leaves_work_under_way(void **state)
+{
+    (void)state;
+    struct flw_bench_report report = {0};
+    struct flw_bench_options options = make_sweep(&asking_policy);
+    options.count = 10;
+    options.warm_count = 0;
+    options.lag_pairs = 4;
+    options.stream_list = (struct flw_bench_list){{1}, 1};
+    options.size_list = (struct flw_bench_list){{4096}, 1};
+    options.beside_list = (struct flw_bench_list){{0}, 1};
+    busy_count = 0;
+    sweep(&options, &report);
+    assert_int_equal(busy_count, 10);
+    assert_true(row_value(&report.rows[0], "driver_calls_per_pair") == 9);
+    assert_true(row_value(&report.rows[0], "host_waits_per_pair") == 1);
+    flw_host_free(report.rows);
+}
+
+static void more_beside_than_the_device_has_is_an_error(void **state)
+{
+    (void)state;
+    struct flw_bench_bed bed;
+    struct flw_bench_report report = {0};
+    struct flw_bench_options options = make_sweep(flw_bench_policy_find("fallow"));
+    char message[FLW_BENCH_MESSAGE_BYTES] = "";
+    options.size_list = (struct flw_bench_list){{(uint64_t)1 << 30}, 1};
+    options.beside_list = (struct flw_bench_list){{(uint64_t)1 << 40}, 1};
+    if (options.policy == NULL) {
+        skip();
+    }
+    assert_true(flw_bench_bed_open(&bed, &options, message));
+    assert_false(flw_bench_streams(&options, &bed, &report, message));
+    assert_non_null(strstr(message, " of 1024 blocks of 1073741824 bytes could be held beside"));
+    assert_non_null(strstr(message, "lower --beside"));
+    assert_int_equal(report.failure_count, 0);
+    flw_bench_bed_close(&bed);
+    flw_host_free(report.rows);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_sweep_has_a_row_for_each_combination),
+        cmocka_unit_test(a_row_counts_what_the_driver_was_asked_for),
+        cmocka_unit_test(a_lag_leaves_work_under_way),
+        cmocka_unit_test(more_beside_than_the_device_has_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
