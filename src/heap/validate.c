@@ -32,6 +32,97 @@ static const char *check_indexes(const struct flw_heap *heap)
                                                          : "the index of unmapped runs is broken";
 }
 
+/* Do the fences of the domain stand, in its list and beside their neighbours in that of all? */
+static bool stand_well(const struct flw_heap *heap, const struct flw_domain *domain,
+                       uint64_t *count)
+{
+    const struct flw_standing *standing = &heap->standing;
+    const struct flw_fence *previous = NULL, *fence = domain->oldest;
+    for (; fence != NULL; previous = fence, fence = fence->next) {
+        const struct flw_fence *before = fence->before, *behind = fence->behind;
+        bool is_in_both = fence->previous == previous && fence->domain == domain &&
+                          (before != NULL ? before->behind : standing->oldest) == fence &&
+                          (behind != NULL ? behind->before : standing->newest) == fence;
+        if (!is_in_both || fence->is_unlinked) {
+            return false;
+        }
+        (*count)++;
+    }
+    return domain->newest == previous;
+}
+
+static const char *check_standing(const struct flw_heap *heap)
+{
+    uint64_t last[FLW_DOMAIN_COUNT], count = 0; /* of each domain, by what stands before */
+    const struct flw_standing *standing = &heap->standing;
+    bool has_next = standing->next == NULL;
+    for (uint32_t i = 0; i < heap->domain_end; i++) {
+        last[i] = 0;
+        if (!stand_well(heap, heap->domains[i], &count)) {
+            return "a domain's fences are not those that stand";
+        }
+    }
+    const struct flw_fence *before = NULL, *fence = standing->oldest;
+    for (; fence != NULL && count > 0; before = fence, fence = fence->behind, count--) {
+        uint64_t *seq = &last[fence->domain->index];
+        if (fence->before != before || fence->seq <= *seq) {
+            return "the fences of a domain stand in another order than its own";
+        }
+        *seq = fence->seq;
+        has_next |= standing->next == fence;
+    }
+    if (fence != NULL || count != 0 || standing->newest != before) {
+        return "a fence stands in one list only";
+    }
+    return has_next ? NULL : "the fence to ask next does not stand";
+}
+
+static const char *check_owing(const struct flw_heap *heap)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < heap->domain_end; i++) {
+        count += heap->domains[i]->is_owing;
+    }
+    const struct flw_domain *before = NULL, *domain = heap->owing.first;
+    for (; domain != NULL && count > 0; before = domain, domain = domain->owing_behind, count--) {
+        if (!domain->is_owing || domain->owing_before != before) {
+            return "the list of the streams that owe a fence is broken";
+        }
+        if (!flw_domain_is_stream(domain) || !domain->is_known || domain->is_lost) {
+            return "a stream owes a fence that none can be recorded on";
+        }
+    }
+    return domain == NULL && count == 0 && heap->owing.last == before
+               ? NULL
+               : "the streams that owe a fence are not those in the list";
+}
+
+/* *runs: how many runs deferred frees hold back. */
+static const char *check_waiting(const struct flw_heap *heap, uint64_t *runs)
+{
+    for (uint32_t i = 0; i < heap->domain_end; i++) {
+        const struct flw_domain *domain = heap->domains[i];
+        const struct flw_deferred *last = NULL, *deferred = domain->waiting;
+        for (; deferred != NULL; last = deferred, deferred = deferred->next) {
+            const struct flw_span *run = deferred->run;
+            bool is_in_order =
+                i == FLW_UNOWNED || last == NULL || last->awaits.seq <= deferred->awaits.seq;
+            if (deferred->awaits.domain != i || !is_in_order) {
+                return "a deferred free waits in another's queue, or out of order";
+            }
+            if (run != NULL &&
+                (run->u.run.state != FLW_RUN_DEFERRED || run->u.run.deferred != deferred)) {
+                return "a deferred free holds back a run that does not lead to it";
+            }
+            *runs += run != NULL;
+        }
+        if (last != NULL && domain->waiting_last != last) {
+            return "the last of a queue of deferred frees is another";
+        }
+    }
+    return NULL;
+}
+
 static uint64_t counted_slots(const struct flw_heap *heap)
 {
     uint64_t count = 0;
@@ -49,7 +140,8 @@ static uint64_t counted_slots(const struct flw_heap *heap)
 struct totals {
     uint64_t live_bytes;
     uint64_t indexed; /* runs that lie in an index, by their state */
-    uint64_t slots;   /* of slabs, in counted batches */
+    uint64_t deferred;
+    uint64_t slots; /* of slabs, in counted batches */
 };
 
 /* Does the map lead from the beginning of each block of a live run to who allocates it? */
@@ -98,6 +190,7 @@ static const char *check_run(const struct flw_heap *heap, const struct flw_span 
     bool is_indexed = part->state == FLW_RUN_FREE || part->state == FLW_RUN_DEDICATED ||
                       part->state == FLW_RUN_UNMAPPED;
     totals->indexed += is_indexed;
+    totals->deferred += part->state == FLW_RUN_DEFERRED;
     if (part->state == FLW_RUN_LIVE) {
         totals->live_bytes += flw_run_bytes(run);
         if (!is_found(heap, run)) {
@@ -168,12 +261,12 @@ static const char *check_stretch(const struct flw_heap *heap, const struct flw_s
 static const char *check_runs(const struct flw_heap *heap)
 {
     struct totals totals = {0};
-    const char *broken = NULL;
-    uint64_t indexed = heap->range.unmapped.run_count;
+    uint64_t indexed = heap->range.unmapped.run_count, deferred = 0;
+    const char *broken = check_waiting(heap, &deferred);
     for (uint32_t i = 0; i < heap->domain_end; i++) {
         indexed += heap->domains[i]->runs.run_count + heap->domains[i]->dedicated_runs.run_count;
     }
-    if (heap->range.edge != NULL) {
+    if (broken == NULL && heap->range.edge != NULL) {
         broken =
             check_stretch(heap, heap->range.edge, 0, heap->range.bytes >> FLW_UNIT_LOG2, &totals);
     }
@@ -187,6 +280,9 @@ static const char *check_runs(const struct flw_heap *heap)
     }
     if (totals.indexed != indexed) {
         return "a free run is in no index, or an index holds one that is not free";
+    }
+    if (totals.deferred != deferred) {
+        return "a deferred run is held back by nothing";
     }
     if (totals.slots != counted_slots(heap)) {
         return "the slabs' free slots are not those of the counted batches";
@@ -269,6 +365,12 @@ static const char *check_batches(const struct flw_heap *heap)
 const char *flw_heap_broken_invariant(const struct flw_heap *heap)
 {
     const char *broken = check_indexes(heap);
+    if (broken == NULL) {
+        broken = check_standing(heap);
+    }
+    if (broken == NULL) {
+        broken = check_owing(heap);
+    }
     if (broken == NULL) {
         broken = check_runs(heap);
     }

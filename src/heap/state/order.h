@@ -51,7 +51,8 @@ extern const struct flw_order_ops flw_order_unrecorded;
 /* Of no stream: heap.mixed. */
 extern const struct flw_order_ops flw_order_mixed;
 
-/* A recorded event and the sequence numbers it covers. Synchronization: the heap lock. */
+/* A recorded event and the sequence numbers it covers; while it stands, in two lists (struct flw_standing).
+ * Synchronization: the heap lock. */
 struct flw_fence {
     struct flw_fence *next;     /* older to newer within a domain, or unused, or one of `others` */
     struct flw_fence *previous; /* within a domain */

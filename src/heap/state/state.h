@@ -46,10 +46,12 @@ struct flw_handle {
     bool is_exported; /* importers may have it: it serves this one block and goes */
 };
 
-/* Free memory with points of several domains, or a block held back for announced uses. */
+/* Free memory with points of several domains, or a block held back for announced uses.
+ * INVARIANT  while it waits: in the queue of the domain that it awaits, by ascending number (FLW_UNOWNED's is in no
+ * order); a run that it holds back is DEFERRED and leads back to it, and no other run is DEFERRED. */
 struct flw_deferred {
     struct flw_deferred *next;
-    struct flw_span *run;    /* a dedicated run, or NULL */
+    struct flw_span *run;    /* or NULL */
     struct flw_slot *slot;   /* else a slot */
     struct flw_point awaits; /* whose queue it is in, and until when */
     uint32_t domain;         /* who gets it; FLW_UNOWNED: no domain */
@@ -137,7 +139,9 @@ struct flw_segments {
     bool has_odd; /* one began at no multiple of a unit: all are longer now */
 };
 
-/* The fences of all domains, in the order in which they were published: what was freed first is asked for first. */
+/* The fences of all domains, in the order in which they were published: what was freed first is asked for first.
+ * INVARIANT  a fence that is published, and neither complete nor void, is in here and in its domain's list, once each;
+ * none else is; those of one domain ascend in both. `next` is one of them. */
 struct flw_standing {
     struct flw_fence *oldest, *newest;
     struct flw_fence *next; /* asked by turns with the oldest; NULL: none */
@@ -145,7 +149,9 @@ struct flw_standing {
 };
 
 /* Streams with memory that no fence covers yet, whichever has had any for longest first: in the heap, or perhaps
- * in caches. */
+ * in caches.
+ * INVARIANT  in here, once, are the domains with is_owing and no others; each is a stream that is known, so neither
+ * retired nor lost, nor is its place unused. */
 struct flw_owing {
     struct flw_domain *first, *last;
 };
@@ -294,10 +300,10 @@ static inline void flw_domain_owe_nothing(struct flw_heap *heap, struct flw_doma
     *(behind != NULL ? &behind->owing_before : &heap->owing.last) = before;
 }
 
-/* lock. A later fence of the domain has something to cover. */
+/* lock. A later fence of the domain has something to cover. A lost one gets none. */
 static inline void flw_domain_owe(struct flw_heap *heap, struct flw_domain *domain)
 {
-    if (FLW_UNLIKELY(!domain->is_owing) && domain->ops->is_stream) {
+    if (FLW_UNLIKELY(!domain->is_owing) && domain->ops->is_stream && !domain->is_lost) {
         flw_owing_add(heap, domain);
     }
 }

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the proof that a heap finds what streams have finished with at one question a look: the list of all
+ * fences, the list of the streams that owe one, and that the checker sees where either is wrong.
+ */
+#include "heap/order/domain.h"
+#include "heap/order/fence.h"
+#include "heap/space/deferred.h"
+#include "test_heap_bed.h"
+
+#define STREAMS 5
+#define UNITS   24
+#define LIMIT   (FLW_GIB / 2)
+
+static struct heap_bed bed;
+static CUstream streams[STREAMS];
+static struct flw_domain *domains[STREAMS];
+
+static void open_streams(void)
+{
+    bed_begin(&bed, BED_VMM, LIMIT);
+    for (unsigned i = 0; i < STREAMS; i++) {
+        assert_int_equal(bed.sim.cu.cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING), 0);
+        domains[i] = bed_domain(&bed, &flw_order_stream, streams[i]);
+    }
+}
+
+static void close_streams(void)
+{
+    bed_check(&bed);
+    bed.sim.step(UINT64_MAX);
+    for (unsigned i = 0; i < STREAMS; i++) {
+        assert_int_equal(bed.sim.cu.cuStreamDestroy_v2(streams[i]), 0);
+    }
+    bed_end(&bed);
+}
+
+/* Work on the stream, then memory that it has freed. */
+static struct flw_span *leave_run(unsigned i)
+{
+    struct flw_span *run = bed_obtain(&bed, domains[i], UNITS);
+    assert_int_equal(bed.sim.touch(streams[i], NULL, 0), 0);
+    bed_put(&bed, domains[i], run);
+    return run;
+}
+
+static void leave_fence(unsigned i)
+{
+    leave_run(i);
+    assert_int_equal(flw_domain_fence(&bed.heap, domains[i]), FALLOW_OK);
+}
+
+static uint64_t queries(void)
+{
+    return atomic_load(&bed.heap.count.queries);
+}
+
+static const char *broken(void)
+{
+    flw_lock_acquire(&bed.heap.lock);
+    const char *sentence = flw_heap_broken_invariant(&bed.heap);
+    flw_lock_release(&bed.heap.lock);
+    return sentence;
+}
+
+/* ---- fences */
+
+static void what_was_recorded_first_is_asked_for_first(void **state)
+{
+    (void)state;
+    open_streams();
+    for (unsigned i = STREAMS; i-- > 0;) {
+        leave_fence(i);
+    }
+    bed_finish_work(&bed);
+    for (unsigned i = STREAMS; i-- > 0;) {
+        uint64_t before = queries();
+        assert_ptr_equal(flw_heap_ask_one(&bed.heap), domains[i]);
+        assert_int_equal(queries(), before + 1);
+        bed_check(&bed);
+    }
+    assert_null(flw_heap_ask_one(&bed.heap));
+    assert_null(bed.heap.standing.oldest);
+    close_streams();
+}
+
+static void a_fence_that_is_not_done_hides_no_other(void **state)
+{
+    (void)state;
+    for (unsigned done = 1; done < STREAMS; done++) {
+        struct flw_domain *seen = NULL;
+        open_streams();
+        for (unsigned i = 0; i < STREAMS; i++) {
+            leave_fence(i);
+        }
+        assert_int_equal(bed.sim.cu.cuStreamSynchronize(streams[done]), 0);
+        uint64_t before = queries();
+        for (unsigned look = 0; look < 2 * STREAMS && seen == NULL; look++) {
+            seen = flw_heap_ask_one(&bed.heap);
+            assert_int_equal(queries(), before + look + 1); /* however many stand */
+        }
+        assert_ptr_equal(seen, domains[done]);
+        close_streams();
+    }
+}
+
+/* As far as it has been asked: later ones of the stream go on standing. */
+static void a_fence_completes_its_own_stream_only_as_far_as_it_covers(void **state)
+{
+    (void)state;
+    open_streams();
+    leave_fence(0);
+    leave_fence(1);
+    assert_int_equal(bed.sim.cu.cuStreamSynchronize(streams[0]), 0);
+    leave_fence(0); /* behind more work */
+    uint64_t first = domains[0]->oldest->seq;
+    assert_ptr_equal(flw_heap_ask_one(&bed.heap), domains[0]);
+    assert_int_equal(domains[0]->completed, first);
+    assert_int_equal(domains[1]->completed, 0);
+    assert_non_null(domains[0]->oldest);
+    assert_ptr_equal(bed.heap.standing.oldest, domains[1]->oldest);
+    bed_check(&bed);
+    assert_null(bed_take(&bed, domains[2], 2 * UNITS));
+    close_streams();
+}
+
+/* What a capture took is void: out of both lists, and its stream owes again. */
+static void a_fence_in_a_capture_is_not_asked_for(void **state)
+{
+    (void)state;
+    CUgraph graph = NULL;
+    open_streams();
+    leave_fence(1);
+    assert_int_equal(bed.sim.cu.cuStreamBeginCapture_v2(streams[0], CU_STREAM_CAPTURE_MODE_RELAXED),
+                     0);
+    flw_lock_acquire(&bed.heap.lock);
+    flw_domain_want_fence(&bed.heap, domains[0], 1);
+    flw_lock_release(&bed.heap.lock);
+    assert_int_equal(flw_domain_fence(&bed.heap, domains[0]), FALLOW_OK);
+    assert_false(domains[0]->is_owing);
+    for (unsigned look = 0; look < 4; look++) {
+        assert_null(flw_heap_ask_one(&bed.heap));
+    }
+    assert_null(domains[0]->oldest);
+    assert_true(domains[0]->is_owing);
+    assert_ptr_equal(bed.heap.standing.oldest, domains[1]->oldest);
+    assert_int_equal(bed.sim.cu.cuStreamEndCapture(streams[0], &graph), 0); /* it goes on */
+    assert_non_null(graph);
+    assert_int_equal(bed.sim.cu.cuGraphDestroy(graph), 0);
+    close_streams();
+}
+
+/* ---- who owes one */
+
+static void whoever_has_owed_for_longest_is_recorded_on_first(void **state)
+{
+    (void)state;
+    open_streams();
+    static const unsigned order[] = {3, 0, 4, 1};
+    for (unsigned i = 0; i < 4; i++) {
+        leave_run(order[i]);
+    }
+    leave_run(3); /* which does not put it behind */
+    assert_ptr_equal(flw_heap_take_owing(&bed.heap, domains[3]), domains[0]);
+    assert_ptr_equal(flw_heap_take_owing(&bed.heap, domains[2]), domains[3]);
+    assert_false(domains[3]->is_owing);
+    bed_check(&bed);
+    assert_ptr_equal(flw_heap_take_owing(&bed.heap, NULL), domains[4]);
+    assert_null(flw_heap_take_owing(&bed.heap, domains[1])); /* none but the taker */
+    assert_true(domains[1]->is_owing);
+    assert_int_equal(flw_domain_fence(&bed.heap, domains[1]), FALLOW_OK);
+    assert_false(domains[1]->is_owing);
+    assert_null(bed.heap.owing.first);
+    close_streams();
+}
+
+static void a_refused_record_is_owed_again(void **state)
+{
+    (void)state;
+    open_streams();
+    leave_run(0);
+    assert_int_equal((bed.sim.fail)("cuEventRecord", 1, CUDA_ERROR_UNKNOWN, 0), 1);
+    assert_ptr_equal(flw_heap_take_owing(&bed.heap, NULL), domains[0]);
+    assert_int_not_equal(flw_domain_fence(&bed.heap, domains[0]), FALLOW_OK);
+    assert_true(domains[0]->is_owing);
+    assert_ptr_equal(flw_heap_take_owing(&bed.heap, NULL), domains[0]);
+    assert_int_equal(flw_domain_fence(&bed.heap, domains[0]), FALLOW_OK);
+    assert_false(domains[0]->is_owing);
+    close_streams();
+}
+
+/* Nobody records on it any more, whatever comes back to it. */
+static void a_lost_stream_owes_nothing(void **state)
+{
+    (void)state;
+    open_streams();
+    leave_run(0);
+    struct flw_span *late = bed_obtain(&bed, domains[0], UNITS / 2);
+    assert_true(domains[0]->is_owing);
+    flw_lock_acquire(&bed.heap.lock);
+    flw_domain_lose(&bed.heap, domains[0]);
+    flw_lock_release(&bed.heap.lock);
+    assert_false(domains[0]->is_owing);
+    bed_put(&bed, domains[0], late);
+    bed_check(&bed);
+    assert_null(flw_heap_take_owing(&bed.heap, NULL));
+    assert_true(domains[0]->unfenced_bytes > 0); /* a synchronisation completes it */
+    close_streams();
+}
+
+/* ---- the checker */
+
+static void the_checker_sees_a_list_that_is_wrong(void **state)
+{
+    (void)state;
+    open_streams();
+    leave_fence(0);
+    leave_fence(1);
+    leave_fence(0);
+    leave_run(2);
+    leave_run(3);
+    assert_null(broken());
+    struct flw_standing *standing = &bed.heap.standing;
+    struct flw_fence *oldest = domains[0]->oldest, *newest = domains[0]->newest;
+    struct flw_fence *middle = domains[1]->oldest, stranger = *middle;
+
+    standing->next = &stranger;
+    assert_string_equal(broken(), "the fence to ask next does not stand");
+    standing->next = NULL;
+
+    oldest->behind = newest; /* the list of all loses one */
+    newest->before = oldest;
+    assert_string_equal(broken(), "a domain's fences are not those that stand");
+    oldest->behind = middle;
+    newest->before = middle;
+
+    domains[1]->oldest = domains[1]->newest = NULL; /* its domain does */
+    assert_string_equal(broken(), "a fence stands in one list only");
+    domains[1]->oldest = domains[1]->newest = middle;
+
+    newest->previous = NULL;
+    assert_string_equal(broken(), "a domain's fences are not those that stand");
+    newest->previous = oldest;
+
+    standing->oldest = newest; /* the order in which they were recorded, from behind */
+    newest->before = NULL;
+    newest->behind = middle;
+    middle->before = newest;
+    middle->behind = oldest;
+    oldest->before = middle;
+    oldest->behind = NULL;
+    standing->newest = oldest;
+    assert_string_equal(broken(), "the fences of a domain stand in another order than its own");
+    standing->oldest = oldest;
+    oldest->before = NULL;
+    oldest->behind = middle;
+    middle->before = oldest;
+    middle->behind = newest;
+    newest->before = middle;
+    newest->behind = NULL;
+    standing->newest = newest;
+    assert_null(broken());
+
+    domains[4]->is_owing = true;
+    assert_string_equal(broken(), "the streams that owe a fence are not those in the list");
+    domains[4]->is_owing = false;
+    domains[3]->owing_before = NULL;
+    assert_string_equal(broken(), "the list of the streams that owe a fence is broken");
+    domains[3]->owing_before = domains[2];
+    bed.heap.owing.last = domains[2];
+    assert_string_equal(broken(), "the streams that owe a fence are not those in the list");
+    bed.heap.owing.last = domains[3];
+    domains[2]->is_known = false;
+    assert_string_equal(broken(), "a stream owes a fence that none can be recorded on");
+    domains[2]->is_known = true;
+    close_streams();
+}
+
+static void the_checker_sees_a_deferred_run_that_is_nobodys(void **state)
+{
+    (void)state;
+    open_streams();
+    struct flw_span *run = bed_obtain(&bed, domains[0], UNITS);
+    flw_lock_acquire(&bed.heap.lock);
+    struct flw_deferred *deferred = flw_heap_new_deferred(&bed.heap);
+    *deferred = (struct flw_deferred){.bytes = flw_run_bytes(run),
+                                      .domain = domains[0]->index,
+                                      .own_seq = domains[0]->seq,
+                                      .point_count = 1,
+                                      .points = {{domains[1]->index, domains[1]->seq}}};
+    flw_heap_defer_run(&bed.heap, deferred, run);
+    flw_lock_release(&bed.heap.lock);
+    assert_string_equal(broken(), "a deferred run is held back by nothing");
+    flw_lock_acquire(&bed.heap.lock);
+    flw_domain_want_fence(&bed.heap, domains[1], 1);
+    flw_heap_hold_deferred(&bed.heap, deferred);
+    flw_lock_release(&bed.heap.lock);
+    assert_null(broken());
+    run->u.run.deferred = NULL;
+    assert_string_equal(broken(), "a deferred free holds back a run that does not lead to it");
+    run->u.run.deferred = deferred;
+    domains[1]->waiting_last = NULL;
+    assert_string_equal(broken(), "the last of a queue of deferred frees is another");
+    domains[1]->waiting_last = deferred;
+    deferred->awaits.domain = domains[2]->index;
+    assert_string_equal(broken(), "a deferred free waits in another's queue, or out of order");
+    deferred->awaits.domain = domains[1]->index;
+    close_streams();
+}
+
+int main(void)
+{
+    bed.seed = flw_test_seed("unit.standing");
+    if (!flw_sim_open(&bed.sim)) {
+        return 1;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_was_recorded_first_is_asked_for_first),
+        cmocka_unit_test(a_fence_that_is_not_done_hides_no_other),
+        cmocka_unit_test(a_fence_completes_its_own_stream_only_as_far_as_it_covers),
+        cmocka_unit_test(a_fence_in_a_capture_is_not_asked_for),
+        cmocka_unit_test(whoever_has_owed_for_longest_is_recorded_on_first),
+        cmocka_unit_test(a_refused_record_is_owed_again),
+        cmocka_unit_test(a_lost_stream_owes_nothing),
+        cmocka_unit_test(the_checker_sees_a_list_that_is_wrong),
+        cmocka_unit_test(the_checker_sees_a_deferred_run_that_is_nobodys),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
