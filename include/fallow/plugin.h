@@ -9,7 +9,7 @@
  *
  * SETTINGS  The environment variable FALLOW_PLUGIN, key:value pairs with commas between, read once:
  *             limit:SIZE        most that a pool may hold, "20G", "512M"; default: the device's total
- *             economy:balanced|memory_first
+ *             economy:balanced|memory_first|speed_first
  *             reuse:wait|completed|same_stream
  *             page_source:automatic|handles|segments
  *             one_handle:SIZE|none  a block from that size on is all of one handle; default: from 1 GiB

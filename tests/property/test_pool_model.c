@@ -457,7 +457,7 @@ int main(int count, char **words)
                                                       : 0;
             setup.without_vmm = setup.seed % 5 == 4;
             setup.without_ids = setup.seed % 7 == 6;
-            setup.economy = setup.seed % 2 == 0 ? FALLOW_BALANCED : FALLOW_MEMORY_FIRST;
+            setup.economy = (fallow_economy)(setup.seed / 2 % 3);
             fprintf(stderr, "test_pool_model --pool %s --seed %llu --steps %llu --runs 1\n",
                     ops->name, (unsigned long long)setup.seed, (unsigned long long)steps);
             run(&setup, steps, &model);

@@ -320,7 +320,7 @@ static void run(struct program *p)
     config.handle_types = FALLOW_HANDLE_FD;
     config.limit_bytes = draw(p, 2) == 0 ? 0 : 60 * MIB;
     config.wait_ms = 1; /* a held device does nothing by itself */
-    config.economy = (fallow_economy)draw(p, 2);
+    config.economy = (fallow_economy)draw(p, 3);
     config.reuse_policy = (fallow_reuse_policy)draw(p, 3);
     if (fallow_pool_create(&config, &p->pool) != FALLOW_OK) {
         abort();

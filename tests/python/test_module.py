@@ -110,6 +110,15 @@ class Settings(unittest.TestCase):
                 fallow.configure(**settings)
 
 
+    def test_every_economy_has_its_number(self):
+        with mock.patch.object(fallow, "_lib") as library:
+            configure = library.return_value.fallow_plugin_configure
+            configure.return_value = 0
+            for number, economy in enumerate(("balanced", "memory_first", "speed_first")):  # as in fallow.h
+                fallow.configure(economy=economy)
+                self.assertEqual(configure.call_args[0][0]._obj.economy, number)
+
+
 class Pools(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

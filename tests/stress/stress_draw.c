@@ -63,7 +63,10 @@ void stress_draw(struct stress_settings *settings)
 {
     uint64_t state = settings->seed;
     draw_size(settings, &state);
-    settings->economy = PICK(&state, 0, 1);
+    settings->economy = PICK(&state, 0, 1, 2);
+    /* Of a small one what several streams have without a wait is little. */
+    settings->device_bytes =
+        PICK(&state, settings->device_bytes, settings->device_bytes, 1ull << 30);
     settings->order = has_luck(&state, 12);
     if (settings->order == 0) {
         draw_streams(settings, &state);

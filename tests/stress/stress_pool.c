@@ -4,7 +4,7 @@
  *
  *   stress_pool [--seed N] [--ops N] [--threads N] [--streams N] [--live N]
  *               [--limit BYTES] [--most BYTES] [--device BYTES] [--schedule random|clock|held]
- *               [--lag NS] [--economy 0|1] [--reuse 0|1|2] [--checks BITS] [--no-capture]
+ *               [--lag NS] [--economy 0|1|2] [--reuse 0|1|2] [--checks BITS] [--no-capture]
  *               [--no-retire] [--no-check] [--without-vmm] [--validate N] [--trace ADDRESS]
  *               [--record FILE] [--order 0|1] [--cache BYTES] [--decay MS] [--dies 0|1]
  *               [--faults N] [--sleep] [--share] [--foreign] [--helper] [--oom]

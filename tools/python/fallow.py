@@ -361,7 +361,7 @@ def configure(limit=None, economy="balanced", reuse="wait", decay_ms=None, drive
     first allocation.
 
     limit     most that a pool may hold, bytes or "20G"; None: the device's total
-    economy   "balanced", or "memory_first": hold as little as possible
+    economy   "balanced"; "memory_first": hold as little as possible; "speed_first": grow rather than wait
     reuse     "wait", "completed" or "same_stream" (fallow_reuse_policy)
     decay_ms  how often idle memory goes back; 0: never; None: the default
     driver    None: the GPU's; "sim": the simulated device; or a path
@@ -373,7 +373,7 @@ def configure(limit=None, economy="balanced", reuse="wait", decay_ms=None, drive
     config = Config(struct_size=ctypes.sizeof(Config))
     if limit is not None:
         config.limit_bytes = _bytes(limit, "limit")
-    config.economy = _word(economy, ["balanced", "memory_first"], "economy")
+    config.economy = _word(economy, ["balanced", "memory_first", "speed_first"], "economy")
     config.reuse_policy = _word(reuse, ["wait", "completed", "same_stream"], "reuse")
     config.page_source = _word(page_source, ["automatic", "handles", "segments"], "page_source")
     if one_handle is not None:

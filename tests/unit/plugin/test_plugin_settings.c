@@ -36,6 +36,10 @@ static void every_key_is_a_field(void **state)
     assert_true(read_text("decay:0,limit:7", &config));
     assert_int_equal(config.decay_ms, UINT32_MAX);
     assert_int_equal(config.limit_bytes, 7);
+    assert_true(read_text("economy:balanced", &config));
+    assert_int_equal(config.economy, FALLOW_BALANCED);
+    assert_true(read_text("economy:speed_first", &config));
+    assert_int_equal(config.economy, FALLOW_SPEED_FIRST);
     assert_true(read_text("", &config));
     assert_int_equal(config.limit_bytes, 0);
 }
