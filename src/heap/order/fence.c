@@ -258,6 +258,8 @@ struct flw_domain *flw_heap_take_owing(struct flw_heap *heap, const struct flw_d
     }
     if (domain != NULL) {
         flw_domain_owe_nothing(heap, domain);
+        domain->unfenced_bytes +=
+            domain->unfenced_bytes == 0; /* what is in caches counts nowhere yet */
     }
     flw_lock_release(&heap->lock);
     return domain;

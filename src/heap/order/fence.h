@@ -32,7 +32,7 @@ bool flw_heap_poll(struct flw_heap *heap);
  * the number of streams, and one question for a capture for each fence that stands. */
 struct flw_domain *flw_heap_ask_one(struct flw_heap *heap);
 /* takes the lock. The stream, but for `taker`, that has owed a fence for longest and can have one recorded by this
- * thread; it owes none then, so the caller records it. NULL: none. Those that cannot do not owe any more, until
+ * thread; it owes none then, but there is something to record, so the caller does. NULL: none. Those that cannot do not owe any more, until
  * they get something. */
 struct flw_domain *flw_heap_take_owing(struct flw_heap *heap, const struct flw_domain *taker);
 

@@ -419,16 +419,18 @@ void flw_climb_forget_rise(const struct flw_climb *climb)
     flw_lock_release(&climb->heap->lock);
 }
 
-/* heap lock not needed: an estimate. All but what this stream could have at once is in use, or not complete: a pool
+/* All but what this stream could have at once is in use, or not complete: a pool
  * without waits holds that and the need. The most that was ever so. */
 static uint64_t note_waitless(const struct flw_climb *climb)
 {
-    const struct flw_heap *heap = climb->heap;
+    struct flw_heap *heap = climb->heap;
     struct flw_budget *budget = &climb->pool->budget;
+    flw_lock_acquire(&heap->lock);
     uint64_t reserved = atomic_load(&heap->reserved_bytes);
     uint64_t free_bytes = atomic_load(&heap->idle_bytes) +
                           flw_domain_run_bytes(heap->domains[FLW_UNOWNED]) +
                           flw_domain_run_bytes(climb->need->domain);
+    flw_lock_release(&heap->lock);
     uint64_t bytes = reserved - flw_min(reserved, free_bytes) + climb->need_bytes;
     uint64_t most = atomic_load_explicit(&budget->waitless_bytes, memory_order_relaxed);
     if (bytes > most) {

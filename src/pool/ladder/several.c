@@ -223,7 +223,6 @@ static bool may_take_part(const struct flw_heap *heap, const struct flw_need *ne
                           struct points *out)
 {
     const struct flw_domain *owner = heap->domains[run->u.run.owner];
-    struct flw_point last = {.domain = run->u.run.owner, .seq = run->u.run.seq};
     out->count = 0;
     if (run->u.run.state == FLW_RUN_DEFERRED) {
         return !flw_run_is_dedicated(run) &&
@@ -232,6 +231,7 @@ static bool may_take_part(const struct flw_heap *heap, const struct flw_need *ne
     if (run->u.run.state != FLW_RUN_FREE) {
         return false;
     }
+    struct flw_point last = {.domain = run->u.run.owner, .seq = run->u.run.seq};
     if (run->u.run.owner == FLW_UNOWNED || owner == need->domain) {
         return true;
     }

@@ -10,10 +10,13 @@
 
 /* ---- what is complete */
 
-/* The thread's cache of the stream; NULL: none, or the taker's. */
+/* The thread's cache of the stream; NULL: none, or the taker's. The place may be getting another stream by now. */
 static struct flw_tcache *cache_of(const struct flw_climb *climb, const struct flw_domain *domain)
 {
-    struct flw_tcache *cache = flw_thread_find(climb->pool->handle, domain->stream);
+    flw_lock_acquire(&climb->heap->lock);
+    CUstream stream = domain->stream;
+    flw_lock_release(&climb->heap->lock);
+    struct flw_tcache *cache = flw_thread_find(climb->pool->handle, stream);
     return cache == NULL || cache->domain != domain || cache == climb->need->cache ? NULL : cache;
 }
 
@@ -57,10 +60,6 @@ static void fence_owing(struct flw_climb *climb, bool cedes)
             cede(climb, domain);
         }
         close_runs(climb, domain);
-        flw_lock_acquire(&heap->lock);
-        domain->unfenced_bytes +=
-            domain->unfenced_bytes == 0; /* what is in caches counts nowhere yet */
-        flw_lock_release(&heap->lock);
         (void)flw_domain_fence(heap, domain);
     }
 }

@@ -164,7 +164,9 @@ bool flw_stage_caches(struct flw_climb *climb)
         (climb->need->flags & FALLOW_REQUEST_NO_GROW) == 0 && !flw_climb_lacks_host(climb)) {
         return false;
     }
+    flw_lock_acquire(&pool->lock);
     bool has_other_threads = pool->accounts != NULL && pool->accounts->next != NULL;
+    flw_lock_release(&pool->lock);
     return has_other_threads && flw_pool_drain(pool, climb->need->cache, NULL) &&
            flw_climb_reclaim(climb);
 }

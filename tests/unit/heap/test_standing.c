@@ -174,6 +174,37 @@ static void whoever_has_owed_for_longest_is_recorded_on_first(void **state)
     close_streams();
 }
 
+/* What only caches hold is counted nowhere: the record is made all the same; not once the stream is retired. */
+static void what_lies_in_caches_is_owed_too(void **state)
+{
+    (void)state;
+    open_streams();
+    for (unsigned i = 0; i < 2; i++) {
+        flw_lock_acquire(&bed.heap.lock);
+        flw_domain_owe(&bed.heap, domains[i]);
+        flw_lock_release(&bed.heap.lock);
+    }
+    uint64_t events = atomic_load(&bed.heap.count.events);
+    assert_ptr_equal(flw_heap_take_owing(&bed.heap, NULL), domains[0]);
+    assert_int_equal(flw_domain_fence(&bed.heap, domains[0]), FALLOW_OK);
+    assert_int_equal(atomic_load(&bed.heap.count.events), events + 1);
+
+    assert_ptr_equal(flw_heap_take_owing(&bed.heap, NULL), domains[1]);
+    assert_int_equal(flw_domain_fence_own(&bed.heap, domains[1]),
+                     FALLOW_OK); /* another thread retires it */
+    assert_int_equal(flw_domain_clear(&bed.heap, domains[1]), FALLOW_OK);
+    flw_lock_acquire(&bed.heap.lock);
+    domains[1]->is_known = false;
+    domains[1]->is_retired = true;
+    flw_lock_release(&bed.heap.lock);
+    assert_int_equal(flw_domain_fence(&bed.heap, domains[1]), FALLOW_OK);
+    assert_int_equal(atomic_load(&bed.heap.count.events), events + 2);
+    bed_finish_work(&bed);
+    assert_true(flw_heap_poll(&bed.heap));
+    assert_null(domains[1]->ops); /* its place is free */
+    close_streams();
+}
+
 static void a_refused_record_is_owed_again(void **state)
 {
     (void)state;
@@ -320,6 +351,7 @@ int main(void)
         cmocka_unit_test(a_fence_completes_its_own_stream_only_as_far_as_it_covers),
         cmocka_unit_test(a_fence_in_a_capture_is_not_asked_for),
         cmocka_unit_test(whoever_has_owed_for_longest_is_recorded_on_first),
+        cmocka_unit_test(what_lies_in_caches_is_owed_too),
         cmocka_unit_test(a_refused_record_is_owed_again),
         cmocka_unit_test(a_lost_stream_owes_nothing),
         cmocka_unit_test(the_checker_sees_a_list_that_is_wrong),
