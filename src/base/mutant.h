@@ -20,6 +20,12 @@
     X(STEAL_WITHOUT_WAIT, "a steal does not make the taker wait") \
     X(STEAL_WAITS_FOR_OLDER, "a steal waits for a fence older than the point") \
     X(STEAL_VISIBLE_EARLY, "a stolen batch is the taker's before the wait was given, and stays so if it fails") \
+    X(DEFERRED_FORGETS_USE, "a block that others still use is taken without a wait for them") \
+    X(DEFERRED_FORGETS_OWNER, "a block that others still use is taken without a wait for the stream that freed it") \
+    X(NEIGHBOUR_WITHOUT_WAIT, "a neighbour of another stream is taken along without a wait for that") \
+    X(ASKED_COMPLETES_ANOTHER, "a fence that is done completes the stream whose fence was recorded before, too") \
+    X(CEDED_LOOKS_COVERED, "what a cache hands out counts as covered by the fence that is done") \
+    X(OWING_FORGOTTEN, "a stream whose memory no fence covers is not noted") \
     X(COMPLETES_TOO_MUCH, "a completed fence completes one sequence number too many") \
     X(NOT_READY_IS_DONE, "a fence that is not ready counts as complete") \
     X(RUN_UNOWNED_EARLY, "a run becomes unowned one sequence number early") \

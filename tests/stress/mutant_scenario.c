@@ -17,8 +17,9 @@
 #include "fallow/fallow.h"
 
 int flw_mutant_scenarios(void);
-bool flw_mutant_epochs(const struct flw_sim *sim); /* mutant_epoch.c */
-bool flw_mutant_sleeps(const struct flw_sim *sim); /* mutant_sleep.c */
+bool flw_mutant_epochs(const struct flw_sim *sim);  /* mutant_epoch.c */
+bool flw_mutant_several(const struct flw_sim *sim); /* mutant_several.c */
+bool flw_mutant_sleeps(const struct flw_sim *sim);  /* mutant_sleep.c */
 
 #define FOUND 3
 
@@ -348,6 +349,7 @@ int flw_mutant_scenarios(void)
     for (size_t i = 0; i < sizeof checks / sizeof *checks && !is_wrong; i++) {
         checks[i](&sim);
     }
+    is_wrong |= !is_wrong && flw_mutant_several(&sim);
     is_wrong |= !is_wrong && flw_mutant_epochs(&sim);
     is_wrong |= !is_wrong && flw_mutant_sleeps(&sim);
     return is_wrong ? FOUND : 0;

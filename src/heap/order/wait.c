@@ -276,6 +276,9 @@ struct flw_domain *flw_heap_ask_one(struct flw_heap *heap)
     if (settles) {
         (void)flw_domain_settle_deferred(heap, domain);
     }
+    if (FLW_MUTANT(ASKED_COMPLETES_ANOTHER) && is_done && heap->standing.oldest != NULL) {
+        flw_domain_complete(heap, heap->standing.oldest->domain, heap->standing.oldest->seq);
+    }
     flw_lock_release(&heap->lock);
     return is_done ? domain : NULL;
 }

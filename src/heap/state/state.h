@@ -303,7 +303,8 @@ static inline void flw_domain_owe_nothing(struct flw_heap *heap, struct flw_doma
 /* lock. A later fence of the domain has something to cover. A lost one gets none. */
 static inline void flw_domain_owe(struct flw_heap *heap, struct flw_domain *domain)
 {
-    if (FLW_UNLIKELY(!domain->is_owing) && domain->ops->is_stream && !domain->is_lost) {
+    if (FLW_UNLIKELY(!domain->is_owing) && domain->ops->is_stream && !domain->is_lost &&
+        !FLW_MUTANT(OWING_FORGOTTEN)) {
         flw_owing_add(heap, domain);
     }
 }

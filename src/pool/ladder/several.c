@@ -3,6 +3,7 @@
  * Owns: taking memory that several streams have used last: blocks with announced uses, and neighbours of several
  * owners. The taker waits for all of them on the device, where the host would have to wait otherwise.
  */
+#include "base/mutant.h"
 #include "heap/space/deferred.h"
 #include "pool/ladder/climb.h"
 
@@ -91,14 +92,15 @@ static bool may_withdraw(const struct flw_heap *heap, const struct flw_need *nee
     }
     for (uint32_t i = 0; i < deferred->point_count; i++) {
         const struct flw_point *point = &deferred->points[i];
-        if (!is_ordered(heap, need->domain, ordered, point)) {
+        if (!is_ordered(heap, need->domain, ordered, point) && !FLW_MUTANT(DEFERRED_FORGETS_USE)) {
             if (!can_wait_for(heap->domains[point->domain])) {
                 return false;
             }
             add_point(out, point);
         }
     }
-    if (has_own && !is_ordered(heap, need->domain, ordered, &own)) {
+    if (has_own && !is_ordered(heap, need->domain, ordered, &own) &&
+        !FLW_MUTANT(DEFERRED_FORGETS_OWNER)) {
         add_point(out, &own);
     }
     return true;
@@ -238,7 +240,7 @@ static bool may_take_part(const struct flw_heap *heap, const struct flw_need *ne
     if (!flw_climb_is_donor(owner, need)) {
         return false;
     }
-    if (!is_ordered(heap, need->domain, ordered, &last)) {
+    if (!is_ordered(heap, need->domain, ordered, &last) && !FLW_MUTANT(NEIGHBOUR_WITHOUT_WAIT)) {
         add_point(out, &last);
     }
     return true;

@@ -5,6 +5,7 @@
  * has one more fence recorded, which a later one asks for.
  */
 #include "base/mutant.h"
+#include "heap/order/domain.h"
 #include "pool/ladder/climb.h"
 #include "pool/streams/cache.h"
 
@@ -44,6 +45,9 @@ static void cede(struct flw_climb *climb, const struct flw_domain *domain)
         (void)flw_tcache_flush(cache, climb->heap);
     } else { /* slots are a small part of all */
         (void)flw_tcache_flush_runs(cache, climb->heap);
+    }
+    if (FLW_MUTANT(CEDED_LOOKS_COVERED)) {
+        flw_domain_complete(climb->heap, cache->domain, cache->domain->seq++);
     }
     flw_lock_release(&climb->heap->lock);
     flw_lock_release(&cache->lock);
