@@ -439,14 +439,17 @@ static uint64_t note_waitless(const struct flw_climb *climb)
     return flw_max(bytes, most);
 }
 
-/* Several streams, balanced: rather than wait. */
+/* Several streams, balanced: rather than wait. Beyond the first budget all that is complete comes before more. */
 static bool grow_shared(struct flw_climb *climb)
 {
     uint64_t peak = climb->peak_bytes;
     uint64_t most = flw_max(peak * 117 / 100, flw_min(peak * 145 / 100, note_waitless(climb)));
+    uint64_t after = atomic_load(&climb->heap->reserved_bytes) + climb->need_bytes;
     climb->shared_bytes = flw_max(climb->first_bytes, most);
-    return flw_climb_grow_within(climb, climb->first_bytes) ||
-           (most > climb->first_bytes && flw_climb_grow_within(climb, most));
+    if (flw_climb_grow_within(climb, climb->first_bytes)) {
+        return true;
+    }
+    return after <= most && (flw_climb_take_complete(climb) || flw_climb_grow_within(climb, most));
 }
 
 /* Without a wait: all that is complete, wherever it is; in pieces, moved; and what that lacks, where the pieces
