@@ -13,9 +13,10 @@
 #                 PyTorch's policy, where both start cold
 #   repeated      a trace of one stream, replayed again and again: balanced makes no driver call, records no
 #                 event and waits for nothing in the third pass, within 1.15 x requested + 16 MiB
-#   three streams the same blocks, dealt out to three streams that take turns: balanced within 1.17 x, memory
-#                 first 1.10 x + 16 MiB with at most 0.05 steals an allocation, growths as above; the
-#                 smallest limit at most 1.10 x + 16 MiB with both
+#   three streams the same blocks, dealt out to three streams that take turns: balanced within 1.10 times the
+#                 larger of 1.17 x and what an allocator without waits needs, up to 1.45 x (pieces that cannot be
+#                 moved without a wait take the tenth), memory first 1.10 x + 16 MiB with at most 0.05 steals an
+#                 allocation, growths as above; the smallest limit at most 1.10 x + 16 MiB with both
 #
 # KNOWN lists the goals that are missed today, one line a trace and goal; they are printed, and nothing
 # else may join them. A trace whose goal of 1.05 is missed is still held to 1.17. attention_naive_bench has
@@ -114,13 +115,13 @@ repeated() {
 }
 
 three_streams() {
-    local lag name asked held refused broken grows steals limit p_grows allocs policy lag_words
+    local lag name asked held refused broken grows steals limit p_grows allocs policy lag_words waitless factor
     name="3 streams: $(basename "$1")"
     "$deal" "$1" 3 "$work/dealt.ftext" || { miss "$name" - "cannot be dealt"; return; }
     for lag in 0 200 2000 20000 default; do
         lag_words=(--lag "$lag")
         [ "$lag" != default ] || lag_words=(--find-limit)
-        if ! "$fallow" replay "$work/dealt.ftext" --policy fallow,fallow-memory-first,pytorch --no-times \
+        if ! "$fallow" replay "$work/dealt.ftext" --policy fallow,fallow-memory-first,pytorch,bound --no-times \
             "${lag_words[@]}" --json - >"$work/json" 2>"$work/error"; then
             cat "$work/error" >&2
             miss "$name" "$lag" "replay failed"
@@ -128,6 +129,7 @@ three_streams() {
         fi
         read -r _ _ _ _ p_grows _ < <(figures pytorch)
         allocs=$(sed -n 's/.*"allocs": \([0-9]*\).*/\1/p' "$work/json" | head -1)
+        waitless=$(sed -n 's/.*"without_wait_bytes": \([0-9][0-9]*\).*/\1/p' "$work/json" | head -1)
         for policy in fallow fallow-memory-first; do
             read -r asked held refused broken grows _ _ steals limit < <(figures $policy)
             awk -v n="$name" -v l="$lag" -v p=$policy -v a="$asked" -v h="$held" -v s="$steals" -v c="$allocs" \
@@ -139,7 +141,10 @@ three_streams() {
                 miss "$name" "$lag" "$policy: growths over three a segment call"
             [ "$limit" = -1 ] || at_most "$limit" 1.10 "$asked" || miss "$name" "$lag" "$policy: limit over 1.10"
             if [ $policy = fallow ]; then
-                at_most "$held" 1.17 "$asked" || miss "$name" "$lag" "balanced over 1.17"
+                factor=$(awk -v w="$waitless" -v a="$asked" 'BEGIN {
+                    f = w / a < 1.45 ? w / a : 1.45
+                    print 1.10 * (f > 1.17 ? f : 1.17) }')
+                at_most "$held" "$factor" "$asked" || miss "$name" "$lag" "balanced over its bound"
             else
                 at_most "$held" 1.10 "$asked" || miss "$name" "$lag" "memory first over 1.10"
                 [ $((20 * steals)) -le "$allocs" ] ||

@@ -31,6 +31,15 @@ bool flw_heap_poll(struct flw_heap *heap);
  * complete. The place of its domain then, and the next may be complete, too; else NULL. Cost: one query, whatever
  * the number of streams, and one question for a capture for each fence that stands. */
 struct flw_domain *flw_heap_ask_one(struct flw_heap *heap);
+/* lock. Does a fence stand? Or, unless `taker` is NULL, does a stream owe one, but for the taker? */
+static inline bool flw_heap_has_open(const struct flw_heap *heap, const struct flw_domain *taker)
+{
+    const struct flw_domain *first = heap->owing.first;
+    bool is_owed =
+        taker != NULL && first != NULL && (first != taker || first->owing_behind != NULL);
+    return heap->standing.oldest != NULL || is_owed;
+}
+
 /* takes the lock. The stream, but for `taker`, that has owed a fence for longest and can have one recorded by this
  * thread; it owes none then, but there is something to record, so the caller does. NULL: none. Those that cannot do not owe any more, until
  * they get something. */

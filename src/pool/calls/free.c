@@ -142,25 +142,12 @@ static fallow_status free_captured(struct flw_pool *pool, struct flw_tcache *cac
     return FALLOW_OK;
 }
 
-/* Others find what a stream has freed by its fences. Where nobody looks for any, none is recorded. */
-static bool earns_stream_fence(struct flw_pool *pool)
-{
-    uint32_t credits = atomic_load_explicit(&pool->budget.fence_credits, memory_order_relaxed);
-    if (pool->config.streams_may_die) {
-        return true;
-    }
-    if (credits == 0) {
-        return false;
-    }
-    atomic_store_explicit(&pool->budget.fence_credits, credits - 1, memory_order_relaxed);
-    return true;
-}
-
 static void fence_if_due(struct flw_pool *pool, struct flw_domain *domain)
 {
     struct flw_driver_section section;
     if (flw_pool_is_stream_fence_due(pool, domain) && !flw_capture_is_on(domain) &&
-        !flw_heap_is_lost(&pool->heap) && earns_stream_fence(pool)) {
+        !flw_heap_is_lost(&pool->heap) &&
+        (pool->config.streams_may_die || flw_budget_take_credit(&pool->budget))) {
         (void)flw_domain_fence_own(&pool->heap, domain);
     }
     if (flw_pool_is_use_fence_due(pool) && !flw_heap_is_lost(&pool->heap)) {

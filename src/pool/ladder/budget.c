@@ -419,8 +419,11 @@ void flw_climb_forget_rise(const struct flw_climb *climb)
     flw_lock_release(&climb->heap->lock);
 }
 
+#define WAITLESS_FADES 256
+
 /* All but what this stream could have at once is in use, or not complete: a pool
- * without waits holds that and the need. The most that was ever so. */
+ * without waits holds that and the need. The most that was so, which fades with
+ * each climb that needs less: what was grown for it is trimmed then. */
 static uint64_t note_waitless(const struct flw_climb *climb)
 {
     struct flw_heap *heap = climb->heap;
@@ -433,10 +436,22 @@ static uint64_t note_waitless(const struct flw_climb *climb)
     flw_lock_release(&heap->lock);
     uint64_t bytes = reserved - flw_min(reserved, free_bytes) + climb->need_bytes;
     uint64_t most = atomic_load_explicit(&budget->waitless_bytes, memory_order_relaxed);
-    if (bytes > most) {
-        atomic_store_explicit(&budget->waitless_bytes, bytes, memory_order_relaxed);
-    }
-    return flw_max(bytes, most);
+    most = bytes > most ? bytes : most - (most - bytes) / WAITLESS_FADES;
+    atomic_store_explicit(&budget->waitless_bytes, most, memory_order_relaxed);
+    return most;
+}
+
+/* Is there so much complete memory, in pieces, that moves of it are worth more than new memory? */
+#define MUCH_SHARE 8 /* of the peak */
+
+static bool has_much_complete(const struct flw_climb *climb)
+{
+    struct flw_heap *heap = climb->heap;
+    flw_lock_acquire(&heap->lock);
+    uint64_t bytes =
+        atomic_load(&heap->idle_bytes) + flw_domain_run_bytes(heap->domains[FLW_UNOWNED]);
+    flw_lock_release(&heap->lock);
+    return bytes >= climb->need_bytes + climb->peak_bytes / MUCH_SHARE;
 }
 
 /* Several streams, balanced: rather than wait. Beyond the first budget all that is complete comes before more. */
@@ -449,7 +464,12 @@ static bool grow_shared(struct flw_climb *climb)
     if (flw_climb_grow_within(climb, climb->first_bytes)) {
         return true;
     }
-    return after <= most && (flw_climb_take_complete(climb) || flw_climb_grow_within(climb, most));
+    if (after > most) {
+        return false;
+    }
+    return flw_climb_take_complete(climb) ||
+           (has_much_complete(climb) && move_within(climb, most)) ||
+           flw_climb_grow_within(climb, most);
 }
 
 /* Without a wait: all that is complete, wherever it is; in pieces, moved; and what that lacks, where the pieces

@@ -11,11 +11,11 @@
 #include "pool/streams/capture.h"
 #include "pool/streams/uses.h"
 
-/* Is there anything that a look at the device may show complete? */
-static bool has_fences(struct flw_heap *heap)
+/* Is there anything that a look at the device may show complete, or complete later? */
+static bool has_fences(struct flw_heap *heap, const struct flw_domain *taker)
 {
     flw_lock_acquire(&heap->lock);
-    bool has_any = heap->deferred_count > 0 || heap->standing.oldest != NULL;
+    bool has_any = heap->deferred_count > 0 || flw_heap_has_open(heap, taker);
     flw_lock_release(&heap->lock);
     return has_any;
 }
@@ -32,7 +32,8 @@ static bool stage_complete(struct flw_climb *climb)
     struct flw_driver_section section;
     struct flw_heap *heap = climb->heap;
     bool has_others = flw_climb_has_others(climb);
-    if ((!has_others && !has_fences(heap)) || !flw_heap_enter_mode(heap, &section)) {
+    if (!has_fences(heap, has_others ? climb->need->domain : NULL) ||
+        !flw_heap_enter_mode(heap, &section)) {
         return false;
     }
     bool is_done = has_others ? flw_climb_take_finished(climb) : poll_all(climb);
@@ -140,7 +141,8 @@ fallow_status flw_ladder_climb(struct flw_pool *pool, struct flw_need *need)
         return FALLOW_OK;
     }
     /* With nothing to complete the thread's own caches come before the first driver call. */
-    if ((flw_climb_has_others(&climb) || !has_fences(&pool->heap)) && flw_climb_own_cache(&climb)) {
+    if ((flw_climb_has_others(&climb) || !has_fences(&pool->heap, NULL)) &&
+        flw_climb_own_cache(&climb)) {
         atomic_fetch_add_explicit(&pool->climbs.count[FLW_STAGE_OWN_CACHE], 1,
                                   memory_order_relaxed);
         flw_climb_note_last(pool, need, FLW_STAGE_OWN_CACHE);

@@ -68,7 +68,7 @@ static void fence_owing(struct flw_climb *climb, bool cedes)
     }
 }
 
-#define FENCES_A_LOOK 8
+#define CREDITS_A_CLIMB 8
 
 /* Beyond the first budget caches give way, too: what they keep has the numbers of its frees. */
 bool flw_climb_take_finished(struct flw_climb *climb)
@@ -76,7 +76,7 @@ bool flw_climb_take_finished(struct flw_climb *climb)
     struct flw_heap *heap = climb->heap;
     uint64_t after = atomic_load(&heap->reserved_bytes) + climb->need_bytes;
     bool cedes = after > climb->first_bytes;
-    atomic_store_explicit(&climb->pool->budget.fence_credits, FENCES_A_LOOK, memory_order_relaxed);
+    atomic_store_explicit(&climb->pool->budget.look_credits, CREDITS_A_CLIMB, memory_order_relaxed);
     fence_owing(climb, cedes);
     for (struct flw_domain *domain; (domain = flw_heap_ask_one(heap)) != NULL;) {
         if (cedes) {
@@ -96,18 +96,23 @@ void flw_climb_keep_up(struct flw_climb *climb)
 {
     struct flw_heap *heap = climb->heap;
     struct flw_driver_section section;
+    _Atomic uint64_t *quiet_bytes = &climb->pool->budget.quiet_bytes;
     uint64_t bytes = climb->need->size_bytes;
     if (!flw_climb_has_others(climb) ||
-        atomic_fetch_add_explicit(&climb->pool->budget.quiet_bytes, bytes, memory_order_relaxed) +
-                bytes <
-            KEEP_UP_BYTES ||
-        !flw_heap_enter_mode(heap, &section)) {
+        atomic_fetch_add_explicit(quiet_bytes, bytes, memory_order_relaxed) + bytes <
+            KEEP_UP_BYTES) {
         return;
     }
-    atomic_store_explicit(&climb->pool->budget.quiet_bytes, 0, memory_order_relaxed);
-    fence_owing(climb, false);
-    (void)flw_heap_ask_one(heap);
-    flw_heap_leave_driver(heap, &section);
+    atomic_store_explicit(quiet_bytes, 0, memory_order_relaxed);
+    flw_lock_acquire(&heap->lock);
+    bool has_open = flw_heap_has_open(heap, climb->need->domain);
+    flw_lock_release(&heap->lock);
+    if (has_open && flw_budget_take_credit(&climb->pool->budget) &&
+        flw_heap_enter_mode(heap, &section)) {
+        fence_owing(climb, false);
+        (void)flw_heap_ask_one(heap);
+        flw_heap_leave_driver(heap, &section);
+    }
 }
 
 bool flw_climb_take_complete(struct flw_climb *climb)

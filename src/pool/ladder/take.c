@@ -75,12 +75,22 @@ bool flw_climb_reclaim(struct flw_climb *climb)
     return flw_climb_take(climb->heap, climb->need);
 }
 
-/* Growth comes next: what this thread holds back must not be the reason for it. With several streams what it keeps
- * for the others is not: the taker could not use it at once. Slots and slabs wait, too, for a climb that finds nothing. */
+/* What the thread's caches keep for its other streams stays there: the taker could not use it at once. But where
+ * memory comes first a small pool has all of it joined. */
+static bool keeps_others(const struct flw_climb *climb)
+{
+    return flw_climb_has_others(climb) &&
+           (climb->pool->config.economy != FALLOW_MEMORY_FIRST ||
+            atomic_load_explicit(&climb->heap->reserved_bytes, memory_order_relaxed) >
+                FLW_SMALL_POOL_BYTES);
+}
+
+/* Growth comes next: what this thread holds back must not be the reason for it. (Slots and slabs wait for a climb
+ * that finds nothing else.) */
 bool flw_climb_own_cache(struct flw_climb *climb)
 {
     struct flw_tcache *cache = climb->need->cache;
-    if (!flw_climb_has_others(climb) || cache == NULL) {
+    if (!keeps_others(climb) || cache == NULL) {
         return flw_climb_own_caches(climb);
     }
     flw_lock_acquire(&cache->lock);
@@ -117,7 +127,7 @@ bool flw_climb_own_caches(struct flw_climb *climb)
 /* A slab stays where it is for as long as one block of it is allocated, and keeps the runs around
  * it apart. So while a small pool still grows, what caches and slabs hold free makes room before a
  * new slab is made. Only so often after each growth: a step that repeats does not grow, and pays
- * nothing. (With several streams what the others' caches hold would not serve.) */
+ * nothing. */
 #define TIDIES_AFTER_GROWTH 1024
 
 /* heap lock */
@@ -149,7 +159,7 @@ bool flw_stage_own(struct flw_climb *climb)
     flw_lock_acquire(&heap->lock);
     uint64_t refusals = flw_tables_refusals(heap);
     bool is_taken = take_slots(heap, need);
-    bool is_tidy = is_taken || flw_climb_has_others(climb) || !may_tidy(climb->pool);
+    bool is_tidy = is_taken || keeps_others(climb) || !may_tidy(climb->pool);
     is_taken = is_taken || (is_tidy && take_slab(heap, need));
     need->lacks_host = !is_taken && flw_tables_refusals(heap) != refusals;
     flw_lock_release(&heap->lock);

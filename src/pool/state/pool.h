@@ -67,8 +67,9 @@ struct flw_budget {
     _Atomic uint64_t settled_grows; /* grows of the heap at the last one of a settled pool */
     _Atomic uint64_t
         waitless_bytes; /* what several streams need to be without waits, as far as seen */
-    atomic_uint
-        fence_credits; /* streams may record so many fences before one next looks for what others have */
+    /* Others find what a stream has freed by its fences. Where none looks for any, none is recorded: a climb that
+     * looks allows so many looks and fences until the next one. */
+    atomic_uint look_credits;
     _Atomic uint64_t quiet_bytes; /* allocated by slow calls since the last look at other streams */
     uint64_t tidied_growth;       /* the growth that gave tidies_left (ladder/take.c) */
     uint32_t tidies_left;
@@ -151,6 +152,17 @@ struct flw_pool {
     struct flw_helper helper;
     struct flw_pool *next_abandoned; /* chain of pools whose memory is kept on purpose */
 };
+
+/* May one more look be made at what other streams have, or a fence be recorded for theirs? */
+static inline bool flw_budget_take_credit(struct flw_budget *budget)
+{
+    unsigned credits = atomic_load_explicit(&budget->look_credits, memory_order_relaxed);
+    if (credits == 0) {
+        return false;
+    }
+    atomic_store_explicit(&budget->look_credits, credits - 1, memory_order_relaxed);
+    return true;
+}
 
 /* Is the pool in context order? */
 static inline bool flw_pool_has_epochs(const struct flw_pool *pool)
