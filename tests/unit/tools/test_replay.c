@@ -581,7 +581,7 @@ static void an_option_that_is_none_is_named_with_where_to_look(void **state)
     expect_error("doctor --json=all", 2, "doctor has no option '--json=all'");
     expect_error("run --mode", 2, "--mode needs a value; see fallow run --help");
     expect_error("bench pair --count 0", 2, "from 1 to");
-    expect_error("bench pair --size 4X", 2, "bytes from 1 to 1024G");
+    expect_error("bench pair --size 4X", 2, "from 1 to 1099511627776");
 }
 
 static void a_file_that_is_no_trace_is_named_and_ends_with_1(void **state)
