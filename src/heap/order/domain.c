@@ -229,8 +229,7 @@ static bool settle_waiting(struct flw_heap *heap, struct flw_domain *domain)
     return any;
 }
 
-/* Those that no sequence number tells of. */
-static bool settle_untold(struct flw_heap *heap)
+bool flw_heap_settle_untold(struct flw_heap *heap)
 {
     bool any = false;
     struct flw_domain *unowned = heap->domains[FLW_UNOWNED];
@@ -246,7 +245,7 @@ static bool settle_untold(struct flw_heap *heap)
 bool flw_domain_settle_deferred(struct flw_heap *heap, struct flw_domain *domain)
 {
     bool any = settle_waiting(heap, domain);
-    return settle_untold(heap) || any;
+    return flw_heap_settle_untold(heap) || any;
 }
 
 bool flw_heap_settle_deferred(struct flw_heap *heap)
@@ -255,7 +254,7 @@ bool flw_heap_settle_deferred(struct flw_heap *heap)
     for (uint32_t i = 1; i < heap->domain_end; i++) {
         any |= settle_waiting(heap, heap->domains[i]);
     }
-    return settle_untold(heap) || any;
+    return flw_heap_settle_untold(heap) || any;
 }
 
 void flw_domain_complete(struct flw_heap *heap, struct flw_domain *domain, uint64_t seq)

@@ -37,7 +37,10 @@ FALLOW_NODISCARD bool flw_domain_complete_unsettled(struct flw_heap *heap,
 /* Deferred frees whose points are complete go to their owners. True if any did. Cost: one look a
  * domain, and those that may be done. */
 bool flw_heap_settle_deferred(struct flw_heap *heap);
-/* The same after one domain has completed something. Cost: those that may be done. */
+/* The same of those only that no sequence number tells of: they wait for a synchronisation, or for nothing. Cost:
+ * these. */
+bool flw_heap_settle_untold(struct flw_heap *heap);
+/* The same, and of what waits for the domain, which has completed something. Cost: those that may be done. */
 bool flw_domain_settle_deferred(struct flw_heap *heap, struct flw_domain *domain);
 
 /* lock. Free the place of a stream's domain that is forgotten and owns nothing any more. */

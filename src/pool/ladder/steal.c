@@ -70,12 +70,25 @@ static void fence_owing(struct flw_climb *climb, bool cedes)
 
 #define CREDITS_A_CLIMB 8
 
+/* What waited for nothing any more by the time it was freed. */
+static bool take_untold(struct flw_climb *climb)
+{
+    struct flw_heap *heap = climb->heap;
+    flw_lock_acquire(&heap->lock);
+    bool any = flw_heap_settle_untold(heap);
+    flw_lock_release(&heap->lock);
+    return any && flw_climb_take(heap, climb->need);
+}
+
 /* Beyond the first budget caches give way, too: what they keep has the numbers of its frees. */
 bool flw_climb_take_finished(struct flw_climb *climb)
 {
     struct flw_heap *heap = climb->heap;
     uint64_t after = atomic_load(&heap->reserved_bytes) + climb->need_bytes;
     bool cedes = after > climb->first_bytes;
+    if (take_untold(climb)) {
+        return true;
+    }
     atomic_store_explicit(&climb->pool->budget.look_credits, CREDITS_A_CLIMB, memory_order_relaxed);
     fence_owing(climb, cedes);
     for (struct flw_domain *domain; (domain = flw_heap_ask_one(heap)) != NULL;) {

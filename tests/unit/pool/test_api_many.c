@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the promises of a pool that many streams share: what a pair of calls costs however many there are, what one
+ * gets that another has freed, and on what each economy waits.
+ */
+#include "unit/pool/test_api.h"
+
+#define GIB          ((size_t)1 << 30)
+#define STREAMS_MOST 512
+#define LONG_NS      1000000000ull /* of an operation: nothing is done unasked */
+
+static struct api api;
+static CUstream streams[STREAMS_MOST];
+
+/* A world with so many streams; `schedule` CLOCK counts where the host stops. */
+static void open_world(unsigned stream_count, flw_sim_schedule schedule, uint64_t device_bytes)
+{
+    flw_sim_config world = flw_sim_config_default(11);
+    world.schedule = schedule;
+    world.check = 1;
+    world.device_bytes = device_bytes;
+    world.lag_ns = LONG_NS;
+    api_begin(&api, &world);
+    for (unsigned i = 0; i < stream_count; i++) {
+        assert_int_equal(api.sim.cu.cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING), 0);
+    }
+}
+
+static void open_pool(fallow_economy economy, size_t limit_bytes)
+{
+    fallow_pool_config config = api_config(&api);
+    config.economy = economy;
+    config.limit_bytes = limit_bytes;
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+}
+
+static void close_world(void)
+{
+    assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+    api.sim.step(UINT64_MAX);
+    assert_int_equal(flw_sim_print_violations(&api.sim), 0);
+    api_end(&api);
+}
+
+static void *use_new(size_t bytes, CUstream stream)
+{
+    void *ptr = api_alloc(&api, bytes, stream);
+    api_use(&api, ptr, bytes, stream);
+    return ptr;
+}
+
+static void free_on(void *ptr, CUstream stream)
+{
+    assert_int_equal(fallow_free(api.pool, ptr, stream), FALLOW_OK);
+}
+
+static void use_once(size_t bytes, CUstream stream)
+{
+    free_on(use_new(bytes, stream), stream);
+}
+
+static uint64_t calls(void)
+{
+    return api_stats(&api).driver_call_count;
+}
+
+static uint64_t host_waits(void)
+{
+    return flw_sim_read_ledger(&api.sim).host_wait_count;
+}
+
+/* ---- what a pair costs */
+
+static void few_blocks_on_many_streams_are_hits(void **state)
+{
+    (void)state;
+    enum {
+        STREAMS = 64
+    };
+    open_world(STREAMS, FLW_SIM_HELD, 64 * GIB);
+    open_pool(FALLOW_BALANCED, 0);
+    for (unsigned i = 0; i < STREAMS; i++) {
+        use_once(MIB, streams[i]);
+    }
+    uint64_t before = calls();
+    for (unsigned turn = 0; turn < 10 * STREAMS; turn++) {
+        use_once(MIB, streams[turn * 7 % STREAMS]);
+    }
+    assert_int_equal(calls(), before);
+    assert_true(api_stats(&api).reserved_bytes <= 256 * MIB);
+    close_world();
+}
+
+/* Calls of a hundred pairs where there is room for a part of the streams only. */
+static uint64_t calls_of_pairs(unsigned stream_count)
+{
+    open_world(stream_count, FLW_SIM_CLOCK, 8 * GIB); /* they share 32 MiB */
+    open_pool(FALLOW_BALANCED, 0);
+    for (unsigned turn = 0; turn < 3 * stream_count; turn++) {
+        use_once(MIB, streams[turn * 7 % stream_count]);
+        api.sim.advance(2 * LONG_NS);
+    }
+    uint64_t before = calls();
+    unsigned pairs = 4 * stream_count;
+    for (unsigned turn = 0; turn < pairs; turn++) {
+        use_once(MIB, streams[turn * 7 % stream_count]);
+        api.sim.advance(2 * LONG_NS);
+    }
+    uint64_t count = (calls() - before) * 100 / pairs;
+    assert_int_equal(api_stats(&api).wait_count, 0);
+    assert_true(api_stats(&api).reserved_bytes <= 48 * MIB);
+    close_world();
+    return count;
+}
+
+/* A record, a query, a question whether the asked stream is captured, one whether the own is, and the section around
+ * them; now and then a wait on the device. */
+#define CALLS_OF_100_MOST 650
+
+static void a_pair_costs_what_no_number_of_streams_changes(void **state)
+{
+    (void)state;
+    uint64_t few = calls_of_pairs(64), many = calls_of_pairs(512);
+    if (few > CALLS_OF_100_MOST || many > few + few / 20) {
+        fail_msg("%llu calls of 100 pairs on 64 streams, %llu on 512", (unsigned long long)few,
+                 (unsigned long long)many);
+    }
+}
+
+/* ---- what one gets that another has freed */
+
+static void what_a_stream_has_finished_with_is_not_hidden_by_another(void **state)
+{
+    (void)state;
+    void *ptr[4], *mine = NULL;
+    open_world(5, FLW_SIM_HELD, 8 * GIB);
+    open_pool(FALLOW_BALANCED, 48 * MIB);
+    fallow_request request;
+    fallow_request_init(&request);
+    request.size_bytes = 11 * MIB;
+    request.flags = FALLOW_REQUEST_NO_WAIT;
+    for (unsigned i = 0; i < 4; i++) {
+        ptr[i] = use_new(11 * MIB, streams[i]);
+    }
+    for (unsigned i = 0; i < 4; i++) {
+        free_on(ptr[i], streams[i]);
+    }
+    for (unsigned i = 0; i < 4; i++) { /* each has one fence recorded */
+        assert_int_equal(fallow_alloc_request(api.pool, &request, streams[4], &mine),
+                         FALLOW_WOULD_WAIT);
+    }
+    assert_int_equal(api.sim.cu.cuStreamSynchronize(streams[2]), 0);
+    fallow_status status = FALLOW_WOULD_WAIT;
+    for (unsigned looks = 0; looks < 8 && status == FALLOW_WOULD_WAIT; looks++) {
+        status = fallow_alloc_request(api.pool, &request, streams[4], &mine);
+    }
+    assert_int_equal(status, FALLOW_OK);
+    assert_ptr_equal(mine, ptr[2]);
+    api_use(&api, mine, 11 * MIB, streams[4]);
+    close_world();
+}
+
+/* At the limit, used by a second stream: a third has it without a stop of the host. */
+static void a_block_that_another_stream_uses_is_taken_behind_waits(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {40 * MIB, 3 * MIB};
+    for (unsigned i = 0; i < 2; i++) {
+        open_world(3, FLW_SIM_CLOCK, 8 * GIB);
+        open_pool(FALLOW_BALANCED, 48 * MIB);
+        void *block = use_new(sizes[i], streams[0]);
+        void *rest = use_new(48 * MIB - sizes[i], streams[1]);
+        assert_int_equal(fallow_record_use(api.pool, block, streams[1]), FALLOW_OK);
+        free_on(block, streams[0]);
+        uint64_t stops = host_waits();
+        void *again = use_new(sizes[i], streams[2]);
+        assert_ptr_equal(again, block);
+        assert_int_equal(host_waits(), stops);
+        assert_int_equal(api_stats(&api).wait_count, 0);
+        assert_true(api_stats(&api).steal_count > 0);
+        assert_int_equal(api_stats(&api).deferred_bytes, 0);
+        assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+        free_on(again, streams[2]);
+        free_on(rest, streams[1]);
+        close_world();
+    }
+}
+
+static void neighbours_of_several_streams_are_taken_together_behind_waits(void **state)
+{
+    (void)state;
+    void *ptr[4];
+    open_world(5, FLW_SIM_CLOCK, 8 * GIB);
+    open_pool(FALLOW_BALANCED, 48 * MIB);
+    for (unsigned i = 0; i < 4; i++) {
+        ptr[i] = use_new(11 * MIB, streams[i]);
+    }
+    assert_int_equal(fallow_record_use(api.pool, ptr[1], streams[3]), FALLOW_OK);
+    for (unsigned i = 0; i < 4; i++) {
+        free_on(ptr[i], streams[i]);
+    }
+    uint64_t stops = host_waits();
+    void *mine = use_new(40 * MIB, streams[4]);
+    assert_int_equal(host_waits(), stops);
+    assert_int_equal(api_stats(&api).wait_count, 0);
+    assert_int_equal(api_stats(&api).deferred_bytes, 0);
+    free_on(mine, streams[4]);
+    close_world();
+}
+
+/* What waits for nothing by the time it is freed is there for the next, rather than more memory. */
+static void a_use_that_is_over_holds_nothing_back(void **state)
+{
+    (void)state;
+    open_world(3, FLW_SIM_CLOCK, 8 * GIB);
+    open_pool(FALLOW_BALANCED, 0);
+    void *rest = use_new(100 * MIB, streams[2]), *block = use_new(5 * MIB, streams[0]);
+    assert_int_equal(fallow_record_use(api.pool, block, streams[1]), FALLOW_OK);
+    assert_int_equal(fallow_stream_retire(api.pool, streams[1]), FALLOW_OK);
+    api.sim.advance(10 * LONG_NS);
+    assert_int_equal(fallow_pool_poll(api.pool), FALLOW_OK);
+    free_on(block, streams[0]);
+    void *again[3]; /* what else lies ready is less than this */
+    for (unsigned i = 0; i < 3; i++) {
+        again[i] = use_new(3 * MIB, streams[0]);
+    }
+    assert_int_equal(api_stats(&api).deferred_bytes, 0);
+    for (unsigned i = 0; i < 3; i++) {
+        free_on(again[i], streams[0]);
+    }
+    free_on(rest, streams[2]);
+    close_world();
+}
+
+/* ---- economies */
+
+static void speed_first_waits_at_the_limit_only(void **state)
+{
+    (void)state;
+    enum {
+        STREAMS = 8
+    };
+    open_world(STREAMS, FLW_SIM_CLOCK, 8 * GIB);
+    open_pool(FALLOW_SPEED_FIRST, 256 * MIB);
+    uint64_t stops = host_waits();
+    for (unsigned turn = 0; turn < STREAMS; turn++) {
+        use_once(30 * MIB, streams[turn]);
+    }
+    fallow_stats stats = api_stats(&api);
+    assert_true(stats.reserved_bytes >= 240 * MIB); /* each its own: all are at work */
+    assert_int_equal(stats.steal_count, 0);
+    assert_int_equal(stats.wait_count, 0);
+    assert_int_equal(host_waits(), stops);
+    void *ptr[3];
+    for (unsigned i = 0; i < 3; i++) { /* more than one stream has left */
+        ptr[i] = use_new(60 * MIB, streams[i]);
+    }
+    stats = api_stats(&api);
+    assert_true(stats.steal_count + stats.wait_count > 0);
+    assert_true(stats.reserved_bytes <= 256 * MIB);
+    for (unsigned i = 0; i < 3; i++) {
+        free_on(ptr[i], streams[i]);
+    }
+    close_world();
+}
+
+/* What is held after each stream of many has had one block, all of them at work. */
+static uint64_t held_by(fallow_economy economy, unsigned stream_count, uint64_t device_bytes)
+{
+    open_world(stream_count, FLW_SIM_CLOCK, device_bytes);
+    open_pool(economy, 0);
+    for (unsigned turn = 0; turn < 400; turn++) {
+        use_once(MIB, streams[turn % stream_count]);
+    }
+    uint64_t bytes = api_stats(&api).reserved_bytes;
+    assert_int_equal(flw_sim_read_ledger(&api.sim).given_bytes, bytes);
+    close_world();
+    return bytes;
+}
+
+static void several_streams_share_at_least_a_floor_that_the_device_can_bear(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t device_bytes;
+        uint64_t floor_bytes;
+    } floors[] = {
+        {8 * GIB, 32 * MIB}, {32 * GIB, 128 * MIB}, {64 * GIB, 256 * MIB}, {256 * GIB, 256 * MIB}};
+    for (size_t i = 0; i < sizeof floors / sizeof *floors; i++) {
+        uint64_t held = held_by(FALLOW_BALANCED, 400, floors[i].device_bytes);
+        if (held > floors[i].floor_bytes || held < floors[i].floor_bytes - 4 * MIB) {
+            fail_msg("%llu MiB are held, the floor is %llu", (unsigned long long)(held / MIB),
+                     (unsigned long long)(floors[i].floor_bytes / MIB));
+        }
+    }
+    assert_true(held_by(FALLOW_BALANCED, 1, 256 * GIB) <= 16 * MIB);
+    assert_true(held_by(FALLOW_MEMORY_FIRST, 400, 256 * GIB) <= 18 * MIB);
+}
+
+/* ---- who may not be recorded on */
+
+/* Memory of streams[0] is free, and no fence covers it; others then look for some. */
+static void leave_owing(void)
+{
+    open_world(3, FLW_SIM_HELD, 8 * GIB);
+    open_pool(FALLOW_BALANCED, 48 * MIB);
+    for (unsigned i = 0; i < 200; i++) { /* after a growth the first are fenced by their frees */
+        use_once(40 * MIB, streams[0]);
+    }
+    api.sim.step(UINT64_MAX);
+    use_once(40 * MIB, streams[0]);
+}
+
+static fallow_status look_for_some(void)
+{
+    fallow_request request;
+    void *ptr = NULL;
+    fallow_request_init(&request);
+    request.size_bytes = 40 * MIB;
+    request.flags = FALLOW_REQUEST_NO_WAIT;
+    fallow_status status = fallow_alloc_request(api.pool, &request, streams[1], &ptr);
+    if (status == FALLOW_OK) {
+        api_use(&api, ptr, 40 * MIB, streams[1]);
+        free_on(ptr, streams[1]);
+    }
+    return status;
+}
+
+static void a_stream_that_owes_is_recorded_on_by_who_looks(void **state)
+{
+    (void)state;
+    leave_owing();
+    uint64_t events = api_stats(&api).event_count;
+    assert_int_equal(look_for_some(), FALLOW_WOULD_WAIT);
+    assert_int_equal(api_stats(&api).event_count, events + 1);
+    assert_int_equal(look_for_some(), FALLOW_WOULD_WAIT);
+    assert_int_equal(api_stats(&api).event_count, events + 1); /* it owes none now */
+    api.sim.step(UINT64_MAX);
+    assert_int_equal(look_for_some(), FALLOW_OK);
+    close_world();
+}
+
+static void a_retired_stream_that_owed_is_not_recorded_on(void **state)
+{
+    (void)state;
+    leave_owing();
+    assert_int_equal(fallow_stream_retire(api.pool, streams[0]), FALLOW_OK);
+    assert_int_equal(api.sim.cu.cuStreamDestroy_v2(streams[0]), 0);
+    uint64_t events = api_stats(&api).event_count;
+    for (unsigned i = 0; i < 3; i++) {
+        assert_int_equal(look_for_some(), FALLOW_WOULD_WAIT);
+    }
+    assert_int_equal(api_stats(&api).event_count, events);
+    api.sim.step(UINT64_MAX);
+    assert_int_equal(look_for_some(), FALLOW_OK);
+    close_world();
+}
+
+static void a_captured_stream_that_owes_is_left_alone(void **state)
+{
+    (void)state;
+    leave_owing();
+    fallow_capture *capture = NULL;
+    api_begin_capturing(&api, streams[0]);
+    assert_int_equal(fallow_capture_begin(api.pool, streams[0], &capture), FALLOW_OK);
+    uint64_t events = api_stats(&api).event_count;
+    for (unsigned i = 0; i < 3; i++) {
+        assert_int_equal(look_for_some(), FALLOW_WOULD_WAIT);
+    }
+    assert_int_equal(api_stats(&api).event_count, events);
+    api_drop_captured(&api, streams[0]); /* the capture went on to its end */
+    assert_int_equal(fallow_capture_end(capture), FALLOW_OK);
+    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    void *ptr = use_new(40 * MIB, streams[1]); /* which may wait: it has been there all along */
+    free_on(ptr, streams[1]);
+    close_world();
+}
+
+/* The driver's capture alone, of which the pool hears by what it asks. */
+static void a_fence_that_a_capture_takes_is_recorded_again(void **state)
+{
+    (void)state;
+    leave_owing();
+    api_begin_capturing(&api, streams[0]);
+    for (unsigned i = 0; i < 3; i++) {
+        assert_int_equal(look_for_some(), FALLOW_WOULD_WAIT);
+    }
+    api_drop_captured(&api, streams[0]);
+    api.sim.step(UINT64_MAX);
+    unsigned looks = 0;
+    fallow_status status = look_for_some();
+    for (; looks < 3 && status != FALLOW_OK; looks++) {
+        api.sim.step(UINT64_MAX);
+        status = look_for_some();
+    }
+    assert_int_equal(status, FALLOW_OK);
+    close_world();
+}
+
+static void a_lost_stream_that_owed_is_not_recorded_on(void **state)
+{
+    (void)state;
+    leave_owing();
+    assert_int_equal(api.sim.cu.cuStreamDestroy_v2(streams[0]), 0);
+    assert_int_equal(api_ask_elsewhere(&api, streams[0]), FALLOW_INVALID_STREAM);
+    assert_int_equal(api_stats(&api).lost_streams, 1);
+    uint64_t events = api_stats(&api).event_count;
+    for (unsigned i = 0; i < 3; i++) {
+        (void)look_for_some();
+    }
+    assert_int_equal(api_stats(&api).event_count, events);
+    void *ptr = use_new(40 * MIB, streams[1]); /* by a synchronisation of the context */
+    free_on(ptr, streams[1]);
+    close_world();
+}
+
+struct elsewhere {
+    CUcontext context;
+    pthread_barrier_t barrier;
+    fallow_status status;
+};
+
+/* Work and free memory on a default stream that only this thread can name. */
+static void *leave_on_own_default_stream(void *argument)
+{
+    struct elsewhere *thread = argument;
+    void *ptr = NULL;
+    (void)api.sim.cu.cuCtxSetCurrent(thread->context);
+    for (unsigned i = 0; i < 200 && thread->status == FALLOW_OK; i++) {
+        thread->status = fallow_alloc(api.pool, 20 * MIB, CU_STREAM_PER_THREAD, &ptr);
+        if (thread->status == FALLOW_OK) {
+            thread->status = fallow_free(api.pool, ptr, CU_STREAM_PER_THREAD);
+        }
+    }
+    pthread_barrier_wait(&thread->barrier);
+    pthread_barrier_wait(&thread->barrier);
+    return NULL;
+}
+
+static void a_default_stream_of_another_thread_is_not_recorded_on(void **state)
+{
+    (void)state;
+    struct elsewhere thread = {.status = FALLOW_OK};
+    pthread_t started;
+    leave_owing();
+    assert_int_equal(api.sim.cu.cuCtxGetCurrent(&thread.context), 0);
+    assert_int_equal(look_for_some(), FALLOW_WOULD_WAIT); /* streams[0] owes none any more */
+    api.sim.step(UINT64_MAX);
+    use_once(20 * MIB, streams[1]);
+    api.sim.step(UINT64_MAX);
+    assert_int_equal(fallow_pool_poll(api.pool), FALLOW_OK);
+    assert_int_equal(pthread_barrier_init(&thread.barrier, NULL, 2), 0);
+    assert_int_equal(pthread_create(&started, NULL, leave_on_own_default_stream, &thread), 0);
+    pthread_barrier_wait(&thread.barrier);
+    assert_int_equal(thread.status, FALLOW_OK);
+    api.sim.step(UINT64_MAX);
+    uint64_t recorded = api.sim.call_count("cuEventRecord");
+    uint64_t events = api_stats(&api).event_count;
+    for (unsigned i = 0; i < 4; i++) { /* streams[1] itself may be recorded on */
+        (void)look_for_some();
+    }
+    assert_true(api_stats(&api).event_count - events <= 1);
+    assert_true(api.sim.call_count("cuEventRecord") - recorded <= 1);
+    pthread_barrier_wait(&thread.barrier);
+    assert_int_equal(pthread_join(started, NULL), 0);
+    assert_int_equal(pthread_barrier_destroy(&thread.barrier), 0);
+    close_world();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(few_blocks_on_many_streams_are_hits),
+        cmocka_unit_test(a_pair_costs_what_no_number_of_streams_changes),
+        cmocka_unit_test(what_a_stream_has_finished_with_is_not_hidden_by_another),
+        cmocka_unit_test(a_block_that_another_stream_uses_is_taken_behind_waits),
+        cmocka_unit_test(neighbours_of_several_streams_are_taken_together_behind_waits),
+        cmocka_unit_test(a_use_that_is_over_holds_nothing_back),
+        cmocka_unit_test(speed_first_waits_at_the_limit_only),
+        cmocka_unit_test(several_streams_share_at_least_a_floor_that_the_device_can_bear),
+        cmocka_unit_test(a_stream_that_owes_is_recorded_on_by_who_looks),
+        cmocka_unit_test(a_retired_stream_that_owed_is_not_recorded_on),
+        cmocka_unit_test(a_captured_stream_that_owes_is_left_alone),
+        cmocka_unit_test(a_fence_that_a_capture_takes_is_recorded_again),
+        cmocka_unit_test(a_lost_stream_that_owed_is_not_recorded_on),
+        cmocka_unit_test(a_default_stream_of_another_thread_is_not_recorded_on),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
