@@ -151,6 +151,31 @@ static void play_announced(struct flw_bed *bed)
     flw_bed_destroy(bed);
 }
 
+/* One stream takes what others have freed: complete; behind waits; still used; beside each other. */
+static void play_several(struct flw_bed *bed)
+{
+    bed->config.limit_bytes = 64 * MIB;
+    flw_bed_create(bed);
+    for (unsigned round = 0; round < 2; round++) {
+        for (unsigned i = 0; i < 5; i++) {
+            flw_bed_alloc(bed, 11 * MIB, i % 2);
+            flw_bed_alloc(bed, 3000, i % 2);
+        }
+        flw_bed_record_use(bed, bed->count - 2, 2);
+        flw_bed_record_use(bed, bed->count - 4, 0);
+        flw_bed_free_all(bed);
+        flw_bed_alloc(bed, 10 * MIB, 2);
+        flw_bed_alloc(bed, 40 * MIB, 2);
+        flw_bed_free_all(bed);
+        flw_bed_finish_work(bed);
+        flw_bed_alloc(bed, 30 * MIB, 0);
+        flw_bed_alloc(bed, 3000, 0);
+        flw_bed_alloc(bed, 20 * MIB, 1);
+        flw_bed_free_all(bed);
+    }
+    flw_bed_destroy(bed);
+}
+
 static void play_requests(struct flw_bed *bed)
 {
     bed->config.handle_types = FALLOW_HANDLE_FD;
@@ -170,6 +195,7 @@ static const struct scenario scenarios[] = {
     {"no_room", play_no_room, false},     {"capture", play_capture, false},
     {"trim", play_trim, false},           {"retire", play_retire, false},
     {"announced", play_announced, false}, {"requests", play_requests, true},
+    {"several", play_several, false},
 };
 
 enum length {
