@@ -28,7 +28,9 @@ static void misuse(struct worker *worker)
         }
     }
     client->op_count += 2;
-    bool is_over = status == FALLOW_OK && (worker->run->settings.faults != 0 || client->is_cut_off);
+    bool has_ended = client->is_cut_off && status == FALLOW_INVALID_STREAM; /* as of a good free */
+    bool is_over = has_ended || (status == FALLOW_OK &&
+                                 (worker->run->settings.faults != 0 || client->is_cut_off));
     if (status != FALLOW_INVALID_POINTER && !is_over) { /* after a loss every free is accepted */
         stress_fail(worker, "a wild or interior free", status);
     }
