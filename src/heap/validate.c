@@ -341,8 +341,13 @@ static const char *check_batches(const struct flw_heap *heap)
 {
     for (uint32_t i = 0; i < heap->domain_end; i++) {
         for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
-            const struct flw_batch *batch = heap->domains[i]->batches[c].head;
+            const struct flw_domain *domain = heap->domains[i];
+            const struct flw_batch *batch = domain->batches[c].head;
+            bool may_have = (domain->batch_bits[c / 64] >> (c % 64) & 1) != 0;
             for (; batch != NULL; batch = batch->next) {
+                if (!may_have) {
+                    return "a batch is listed that its domain does not know of";
+                }
                 for (uint32_t s = 0; s < batch->count; s++) {
                     const struct flw_slot *slot = batch->slots[s];
                     const struct flw_span *slab = flw_slot_span(&heap->map, slot);

@@ -307,6 +307,27 @@ static void the_checker_sees_a_list_that_is_wrong(void **state)
     close_streams();
 }
 
+static void the_checker_sees_a_batch_that_no_bit_tells_of(void **state)
+{
+    (void)state;
+    enum {
+        CLASS = 20
+    };
+    struct flw_slot *slots[512];
+    open_streams();
+    struct flw_span *run = bed_obtain(&bed, domains[0], flw_class_slab_units(CLASS));
+    flw_lock_acquire(&bed.heap.lock);
+    assert_true(flw_heap_adopt_slab(&bed.heap, domains[0], CLASS, run));
+    uint32_t count = flw_heap_take_slots(&bed.heap, domains[0], CLASS, 512, slots);
+    flw_heap_put_slots(&bed.heap, domains[0], CLASS, slots, count);
+    flw_lock_release(&bed.heap.lock);
+    assert_null(broken());
+    domains[0]->batch_bits[CLASS / 64] = 0;
+    assert_string_equal(broken(), "a batch is listed that its domain does not know of");
+    domains[0]->batch_bits[CLASS / 64] = 1ull << CLASS % 64;
+    close_streams();
+}
+
 static void the_checker_sees_a_deferred_run_that_is_nobodys(void **state)
 {
     (void)state;
@@ -355,6 +376,7 @@ int main(void)
         cmocka_unit_test(a_refused_record_is_owed_again),
         cmocka_unit_test(a_lost_stream_owes_nothing),
         cmocka_unit_test(the_checker_sees_a_list_that_is_wrong),
+        cmocka_unit_test(the_checker_sees_a_batch_that_no_bit_tells_of),
         cmocka_unit_test(the_checker_sees_a_deferred_run_that_is_nobodys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
