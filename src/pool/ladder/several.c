@@ -4,6 +4,7 @@
  * owners. The taker waits for all of them on the device, where the host would have to wait otherwise.
  */
 #include "base/mutant.h"
+#include "heap/order/fence.h"
 #include "heap/space/deferred.h"
 #include "pool/ladder/climb.h"
 
@@ -71,10 +72,18 @@ static bool order_after(struct flw_climb *climb, const struct points *points,
 
 #define SCAN_MOST 64
 
-/* heap lock */
-static bool can_wait_for(const struct flw_domain *domain)
+/* heap lock. Nobody can be made to wait for others than these. */
+static bool is_nameable(const struct flw_domain *domain)
 {
     return domain->ops == &flw_order_stream && !domain->is_lost && !domain->is_foreign;
+}
+
+/* heap lock. Does a fence cover the point, or can one be recorded? */
+static bool can_wait_for(const struct flw_heap *heap, const struct flw_point *point)
+{
+    const struct flw_domain *domain = heap->domains[point->domain];
+    bool is_covered = domain->newest != NULL && domain->newest->seq >= point->seq;
+    return is_nameable(domain) && (is_covered || flw_domain_can_fence(heap, domain, false));
 }
 
 /* heap lock. Can waits on the device make it the taker's? *out: which. */
@@ -86,21 +95,24 @@ static bool may_withdraw(const struct flw_heap *heap, const struct flw_need *nee
     bool has_own = deferred->domain != FLW_UNOWNED && heap->domains[own.domain] != need->domain;
     out->count = 0;
     if (deferred->needs_context_sync || deferred->sweep_next != 0 ||
-        (has_own && !can_wait_for(heap->domains[own.domain])) ||
+        (has_own && !is_nameable(heap->domains[own.domain])) ||
         heap->domains[own.domain] == heap->withheld) {
+        return false;
+    }
+    has_own = has_own && !is_ordered(heap, need->domain, ordered, &own);
+    if (has_own && !can_wait_for(heap, &own)) {
         return false;
     }
     for (uint32_t i = 0; i < deferred->point_count; i++) {
         const struct flw_point *point = &deferred->points[i];
         if (!is_ordered(heap, need->domain, ordered, point) && !FLW_MUTANT(DEFERRED_FORGETS_USE)) {
-            if (!can_wait_for(heap->domains[point->domain])) {
+            if (!can_wait_for(heap, point)) {
                 return false;
             }
             add_point(out, point);
         }
     }
-    if (has_own && !is_ordered(heap, need->domain, ordered, &own) &&
-        !FLW_MUTANT(DEFERRED_FORGETS_OWNER)) {
+    if (has_own && !FLW_MUTANT(DEFERRED_FORGETS_OWNER)) {
         add_point(out, &own);
     }
     return true;
@@ -168,6 +180,8 @@ static void withdraw(struct flw_heap *heap, const struct flw_need *need,
     }
 }
 
+/* heap lock. Among what waits for the streams that freed first, or have owed a fence for longest: one can be recorded
+ * on these. */
 static struct pick find_deferred(const struct flw_heap *heap, const struct flw_need *need,
                                  const struct points *ordered)
 {
@@ -176,6 +190,10 @@ static struct pick find_deferred(const struct flw_heap *heap, const struct flw_n
     uint32_t count = flw_climb_oldest_donors(heap, need, donors);
     for (uint32_t i = 0; i < count; i++) {
         look_through(heap, need, donors[i], ordered, &best);
+    }
+    const struct flw_domain *owing = heap->owing.first;
+    for (uint32_t i = 0; i < FLW_DONORS_MOST && owing != NULL; i++, owing = owing->owing_behind) {
+        look_through(heap, need, owing, ordered, &best);
     }
     look_through(heap, need, need->domain, ordered, &best);
     return best;
@@ -240,10 +258,11 @@ static bool may_take_part(const struct flw_heap *heap, const struct flw_need *ne
     if (!flw_climb_is_donor(owner, need)) {
         return false;
     }
-    if (!is_ordered(heap, need->domain, ordered, &last) && !FLW_MUTANT(NEIGHBOUR_WITHOUT_WAIT)) {
+    bool is_waited_for = !is_ordered(heap, need->domain, ordered, &last);
+    if (is_waited_for && !FLW_MUTANT(NEIGHBOUR_WITHOUT_WAIT)) {
         add_point(out, &last);
     }
-    return true;
+    return !is_waited_for || can_wait_for(heap, &last);
 }
 
 /* heap lock. The stretch that is large enough with as few waits as can be, then with as little over. */

@@ -176,6 +176,70 @@ static void a_block_that_another_stream_uses_is_taken_behind_waits(void **state)
     take_used_block(3 * MIB, true);
 }
 
+/* The pool is full of small blocks; two of them wait for a stream that no fence was recorded on yet. */
+static void a_small_block_that_another_stream_uses_is_taken_behind_waits(void **state)
+{
+    (void)state;
+    enum {
+        SMALL = 65536,
+        MOST = 512
+    };
+    static void *blocks[MOST];
+    size_t count = 0;
+    open_world(3, FLW_SIM_CLOCK, 8 * GIB);
+    open_pool(FALLOW_BALANCED, 16 * MIB);
+    use_once(256, streams[1]);
+    use_once(256, streams[2]);
+    while (count < MOST && fallow_alloc(api.pool, SMALL, streams[0], &blocks[count]) == FALLOW_OK) {
+        api_use(&api, blocks[count++], SMALL, streams[0]);
+    }
+    assert_in_range(count, 3, MOST - 1);
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(fallow_record_use(api.pool, blocks[i], streams[1]), FALLOW_OK);
+        assert_int_equal(api.sim.touch(streams[1], NULL, 0), 0);
+        free_on(blocks[i], streams[0]);
+    }
+    uint64_t stops = host_waits();
+    void *again = use_new(SMALL, streams[2]);
+    assert_true(again == blocks[0] || again == blocks[1]);
+    assert_int_equal(host_waits(), stops);
+    free_on(again, streams[2]);
+    while (count > 2) {
+        free_on(blocks[--count], streams[0]);
+    }
+    close_world();
+}
+
+/* The one that would fit best is used by a stream that is captured: no fence can be recorded on that. */
+static void a_block_that_cannot_be_waited_for_does_not_hide_another(void **state)
+{
+    (void)state;
+    fallow_capture *capture = NULL;
+    open_world(4, FLW_SIM_CLOCK, 8 * GIB);
+    open_pool(FALLOW_BALANCED, 48 * MIB);
+    void *best = use_new(20 * MIB, streams[0]), *rest = use_new(4 * MIB, streams[0]);
+    void *good = use_new(24 * MIB, streams[0]);
+    assert_int_equal(fallow_record_use(api.pool, best, streams[1]), FALLOW_OK);
+    assert_int_equal(fallow_record_use(api.pool, good, streams[3]), FALLOW_OK);
+    for (unsigned i = 1; i < 4; i += 2) {
+        assert_int_equal(api.sim.touch(streams[i], NULL, 0), 0);
+    }
+    api_begin_capturing(&api, streams[1]);
+    assert_int_equal(fallow_capture_begin(api.pool, streams[1], &capture), FALLOW_OK);
+    free_on(best, streams[0]);
+    free_on(good, streams[0]);
+    uint64_t stops = host_waits();
+    void *mine = use_new(20 * MIB, streams[2]);
+    assert_ptr_equal(mine, good);
+    assert_int_equal(host_waits(), stops);
+    free_on(mine, streams[2]);
+    free_on(rest, streams[0]);
+    api_drop_captured(&api, streams[1]);
+    assert_int_equal(fallow_capture_end(capture), FALLOW_OK);
+    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    close_world();
+}
+
 static void neighbours_of_several_streams_are_taken_together_behind_waits(void **state)
 {
     (void)state;
@@ -461,6 +525,8 @@ int main(void)
         cmocka_unit_test(few_blocks_on_many_streams_are_hits),
         cmocka_unit_test(a_pair_costs_what_no_number_of_streams_changes),
         cmocka_unit_test(a_block_that_another_stream_uses_is_taken_behind_waits),
+        cmocka_unit_test(a_small_block_that_another_stream_uses_is_taken_behind_waits),
+        cmocka_unit_test(a_block_that_cannot_be_waited_for_does_not_hide_another),
         cmocka_unit_test(neighbours_of_several_streams_are_taken_together_behind_waits),
         cmocka_unit_test(a_use_that_is_over_holds_nothing_back),
         cmocka_unit_test(speed_first_waits_at_the_limit_only),
