@@ -328,7 +328,7 @@ static void the_checker_sees_a_batch_that_no_bit_tells_of(void **state)
     close_streams();
 }
 
-static void the_checker_sees_a_deferred_run_that_is_nobodys(void **state)
+static void the_checker_sees_a_deferred_run_that_nothing_holds_back(void **state)
 {
     (void)state;
     open_streams();
@@ -377,7 +377,7 @@ int main(void)
         cmocka_unit_test(a_lost_stream_owes_nothing),
         cmocka_unit_test(the_checker_sees_a_list_that_is_wrong),
         cmocka_unit_test(the_checker_sees_a_batch_that_no_bit_tells_of),
-        cmocka_unit_test(the_checker_sees_a_deferred_run_that_is_nobodys),
+        cmocka_unit_test(the_checker_sees_a_deferred_run_that_nothing_holds_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
