@@ -72,7 +72,7 @@ static bool order_after(struct flw_climb *climb, const struct points *points,
 
 #define SCAN_MOST 64
 
-/* heap lock. Nobody can be made to wait for others than these. */
+/* heap lock. No stream can be made to wait for others than these. */
 static bool is_nameable(const struct flw_domain *domain)
 {
     return domain->ops == &flw_order_stream && !domain->is_lost && !domain->is_foreign;
