@@ -381,8 +381,12 @@ static fallow_status end(struct flw_capture *capture)
     /* Bits: what took part before a resumption may be in another capture by now. */
     uint32_t joined = 0;
     for (uint32_t i = 0; i < capture->stream_count; i++) {
-        if (capture->stream_domains[i]->captured_by == capture->index) {
-            __atomic_store_n(&capture->stream_domains[i]->captured_by, 0, __ATOMIC_RELEASE);
+        struct flw_domain *domain = capture->stream_domains[i];
+        if (domain->captured_by == capture->index) {
+            __atomic_store_n(&domain->captured_by, 0, __ATOMIC_RELEASE);
+            if (domain->unfenced_bytes > 0) {
+                flw_domain_owe(&pool->heap, domain); /* none could be recorded meanwhile */
+            }
             joined |= 1u << i;
         }
     }
