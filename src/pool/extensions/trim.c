@@ -112,6 +112,15 @@ fallow_status fallow_pool_trim(fallow_pool *handle, size_t keep_bytes, uint64_t 
                                          : FALLOW_OK;
 }
 
+/* What streams grew the pool for, rather than wait, stays for as long as they go on needing it: each look halves what
+ * is known of it, and their misses raise it again. */
+static uint64_t waitless_floor(struct flw_pool *pool, uint64_t most)
+{
+    uint64_t bytes = atomic_load_explicit(&pool->budget.waitless_bytes, memory_order_relaxed);
+    atomic_store_explicit(&pool->budget.waitless_bytes, bytes / 2, memory_order_relaxed);
+    return flw_min(bytes, most / 100 * 145);
+}
+
 /* What the last two seconds needed is the floor; above it idle memory goes after decay_ms. */
 static void decay(struct flw_pool *pool)
 {
@@ -126,7 +135,7 @@ static void decay(struct flw_pool *pool)
         return;
     }
     atomic_store(&pool->demand.decay_ns, now);
-    uint64_t floor = most + most / 8;
+    uint64_t floor = flw_max(most + most / 8, waitless_floor(pool, most));
     if (atomic_load(&pool->heap.reserved_bytes) > floor) {
         (void)flw_pool_drain(pool, NULL, NULL);
         complete_what_is(pool);

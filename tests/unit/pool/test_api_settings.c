@@ -129,6 +129,37 @@ static void a_helper_thread_gives_back_what_an_idle_process_holds(void **state)
     api_end(&api);
 }
 
+/* One look is no proof that the streams do without; a few are. */
+static void what_streams_need_without_waits_goes_when_they_no_longer_ask(void **state)
+{
+    (void)state;
+    struct api api;
+    api_begin(&api, NULL);
+    fallow_pool_config config = api_config(&api);
+    config.decay_ms = 1;
+    begin_with(&api, &config);
+    void *base = api_alloc(&api, 400 * MIB, api.stream);
+    for (size_t i = 0; i < 5; i++) { /* none is done before the next begins */
+        CUstream stream;
+        assert_int_equal(api.sim.cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), 0);
+        void *ptr = api_alloc(&api, 40 * MIB, stream);
+        api_use(&api, ptr, 40 * MIB, stream);
+        assert_int_equal(fallow_free(api.pool, ptr, stream), FALLOW_OK);
+    }
+    assert_true(api_stats(&api).reserved_bytes >= 560 * MIB);
+    api.sim.step(UINT64_MAX);
+    nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    assert_int_equal(fallow_pool_poll(api.pool), FALLOW_OK);
+    assert_true(api_stats(&api).reserved_bytes >= 560 * MIB);
+    while (api_stats(&api).reserved_bytes > 512 * MIB) {
+        nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+        api.sim.step(UINT64_MAX);
+        assert_int_equal(fallow_pool_poll(api.pool), FALLOW_OK);
+    }
+    assert_int_equal(fallow_free(api.pool, base, api.stream), FALLOW_OK);
+    api_end(&api);
+}
+
 static void memory_that_is_never_to_decay_stays(void **state)
 {
     (void)state;
@@ -479,6 +510,7 @@ int main(void)
         cmocka_unit_test(a_driver_that_is_none_is_named),
         cmocka_unit_test(idle_memory_is_given_back_by_polls),
         cmocka_unit_test(a_helper_thread_gives_back_what_an_idle_process_holds),
+        cmocka_unit_test(what_streams_need_without_waits_goes_when_they_no_longer_ask),
         cmocka_unit_test(memory_that_is_never_to_decay_stays),
         cmocka_unit_test(streams_that_vanish_without_notice_leave_no_race),
         cmocka_unit_test(a_use_on_a_stream_that_vanished_is_waited_for),
