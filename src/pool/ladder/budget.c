@@ -115,7 +115,7 @@ static uint64_t usual_growth(const struct flw_climb *climb)
     uint64_t least = is_tight ? 8 * FLW_MIB : 16 * FLW_MIB;
     least = splits ? flw_min(least, reserved / 32) : least;
     uint64_t most = is_tight ? 32 * FLW_MIB : 64 * FLW_MIB;
-    uint64_t wanted = flw_clamp(is_tight ? reserved / 1024 : reserved / 256, least, most);
+    uint64_t wanted = flw_clamp(is_tight ? reserved / 1024 : reserved / 128, least, most);
     if (splits && !is_tight) {
         wanted =
             flw_clamp(flw_max(reserved / 512, climb->need_bytes / 16), 2 * FLW_MIB, 64 * FLW_MIB);
