@@ -129,9 +129,11 @@ ran() {
 }
 
 # The table is there, and the last line of the output makes `fallow` callable where the user stands.
+# The verdict on the demonstration's trace is the one that tools/README.md shows.
+held=$(sed -n "s/^\(fallow holds .* PyTorch's policy holds .* MiB\).*/\1/p" tools/README.md)
 has_table() {
     grep -q '^fallow  .* 13,321 ' "$log" && grep -q '^pytorch  .* 13,321 ' "$log" &&
-        grep -q "fallow holds 14,144 MiB where the model of PyTorch's policy holds 15,362 MiB" "$log"
+        grep -qF "${held:?}" "$log"
 }
 
 last_line_calls() {
