@@ -41,8 +41,8 @@ static inline bool flw_heap_has_open(const struct flw_heap *heap, const struct f
 }
 
 /* takes the lock. The stream, but for `taker`, that has owed a fence for longest and can have one recorded by this
- * thread; it owes none then, but there is something to record, so the caller does. NULL: none. Those that cannot do not owe any more, until
- * they get something. */
+ * thread, which the caller does then: it is in no list any more. NULL: none. Those that cannot do not owe any more,
+ * until they get something. */
 struct flw_domain *flw_heap_take_owing(struct flw_heap *heap, const struct flw_domain *taker);
 
 /* calls. Wait on the host until `seq` of the domain is complete; fences first if need be. */

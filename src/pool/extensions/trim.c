@@ -118,7 +118,7 @@ static uint64_t waitless_floor(struct flw_pool *pool, uint64_t most)
 {
     uint64_t bytes = atomic_load_explicit(&pool->budget.waitless_bytes, memory_order_relaxed);
     atomic_store_explicit(&pool->budget.waitless_bytes, bytes / 2, memory_order_relaxed);
-    return flw_min(bytes, most / 100 * 145);
+    return flw_min(bytes, flw_waitless_most(most));
 }
 
 /* What the last two seconds needed is the floor; above it idle memory goes after decay_ms. */

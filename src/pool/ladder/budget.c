@@ -4,9 +4,14 @@
  * (this request in it):
  *   tight  P + min(3 % + 14 MiB, 112 MiB)   new handles below it; beyond it idle handles move instead
  *   wide   P + 4.4 % + 14 MiB               memory first, where the tight one is short again and again;
- *                                           9.5 % from three streams on
+ *                                           10 % less 4 MiB from three streams on
  *   loose  1.15 P + 16 MiB                  balanced: grow rather than move what the device still uses;
  *          1.16 P + 16 MiB                  settled: rather than move anything
+ * With several streams, but for memory first, instead of loose:
+ *   first  P + 256 MiB or 17 %, or 256 MiB  new handles below it, before caches of other streams give way; on small
+ *                                           devices a 256th of them in place of 256 MiB
+ *   shared 1.17 P, or what they need to be  balanced: rather than wait; where pieces cannot be moved without one,
+ *          without waits, to 1.45 P         1.45 P. Speed first: the limit
  */
 #include "pool/ladder/climb.h"
 #include "pool/state/account.h"
@@ -301,6 +306,14 @@ static void spare_dedicated(const struct flw_climb *climb)
                  (unsigned long long)(units >> (20 - FLW_UNIT_LOG2)));
 }
 
+/* What is idle is unmapped for the need. */
+static uint64_t unmap_for(const struct flw_climb *climb)
+{
+    uint64_t unmapped = flw_heap_unmap_idle(climb->heap, climb->need_bytes);
+    spare_dedicated(climb);
+    return unmapped;
+}
+
 /* Within the budget by moving what is idle; by releasing what does not fit. */
 static bool move_within(struct flw_climb *climb, uint64_t budget_bytes)
 {
@@ -313,9 +326,7 @@ static bool move_within(struct flw_climb *climb, uint64_t budget_bytes)
     if (flw_heap_refuses(climb->heap, 0)) {
         return false; /* nor would it come again */
     }
-    uint64_t unmapped = flw_heap_unmap_idle(climb->heap, climb->need_bytes);
-    spare_dedicated(climb);
-    if (unmapped > 0 && flw_climb_grow_within(climb, budget_bytes)) {
+    if (unmap_for(climb) > 0 && flw_climb_grow_within(climb, budget_bytes)) {
         return true;
     }
     uint64_t idle_bytes = climb->heap->idle_bytes;
@@ -458,7 +469,8 @@ static bool has_much_complete(const struct flw_climb *climb)
 static bool grow_shared(struct flw_climb *climb)
 {
     uint64_t peak = climb->peak_bytes;
-    uint64_t most = flw_max(peak * 117 / 100, flw_min(peak * 145 / 100, note_waitless(climb)));
+    uint64_t most =
+        flw_max(peak * 117 / 100, flw_min(flw_waitless_most(peak), note_waitless(climb)));
     uint64_t after = atomic_load(&climb->heap->reserved_bytes) + climb->need_bytes;
     climb->shared_bytes = flw_max(climb->first_bytes, most);
     if (flw_climb_grow_within(climb, climb->first_bytes)) {
@@ -477,7 +489,7 @@ static bool grow_shared(struct flw_climb *climb)
 bool flw_climb_move_finished(struct flw_climb *climb)
 {
     return flw_climb_grow_or_move(climb, climb->shared_bytes) ||
-           flw_climb_grow_within(climb, climb->peak_bytes * 145 / 100);
+           flw_climb_grow_within(climb, flw_waitless_most(climb->peak_bytes));
 }
 
 /* Several streams, speed first: what is complete moves, and what that lacks is asked for. */
@@ -489,8 +501,9 @@ static bool grow_freely(struct flw_climb *climb)
     if (flw_climb_take_complete(climb)) {
         return true;
     }
-    if (climb->heap->source.ops->remaps && may_grow(climb)) {
-        (void)flw_heap_unmap_idle(climb->heap, climb->need_bytes);
+    if (climb->heap->source.ops->remaps && may_grow(climb) &&
+        !flw_heap_refuses(climb->heap, 0)) { /* else it would not come again */
+        (void)unmap_for(climb);
     }
     return flw_climb_grow_within(climb, climb->heap->limit_bytes);
 }

@@ -95,7 +95,7 @@ bool flw_climb_take_run(struct flw_heap *heap, struct flw_need *need);
  * hold has gone to the heap, too. */
 bool flw_climb_reclaim(struct flw_climb *climb);
 bool flw_climb_own_cache(struct flw_climb *climb);
-/* Of all its streams, where there are several and one served the need before. */
+/* After what the thread's caches hold for any stream. Cost: grows with their number. */
 bool flw_climb_own_caches(struct flw_climb *climb);
 /* The first stage: what lies ready, unless tidying is due first. */
 bool flw_stage_own(struct flw_climb *climb);

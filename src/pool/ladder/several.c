@@ -118,14 +118,15 @@ static bool may_withdraw(const struct flw_heap *heap, const struct flw_need *nee
     return true;
 }
 
-/* heap lock. What it is: units of a run, or slots of the class that is needed. */
+/* heap lock. What it can serve the need with: units of a run, or slots of the class that is needed. All of a handle
+ * serves its like only, which the host waits for. */
 static uint64_t units_of(const struct flw_heap *heap, const struct flw_need *need,
                          const struct flw_deferred *deferred)
 {
     const struct flw_span *span =
         deferred->run != NULL ? deferred->run : flw_slot_span(&heap->map, deferred->slot);
     if (span->kind == FLW_SPAN_RUN) {
-        return span->u.run.unit_count;
+        return flw_run_is_dedicated(span) ? 0 : span->u.run.unit_count;
     }
     return span->u.slab.class_index == need->class_index ? need->unit_count : 0;
 }
@@ -204,7 +205,8 @@ static bool take_deferred(struct flw_climb *climb)
     struct flw_heap *heap = climb->heap;
     struct flw_need *need = climb->need;
     struct points ordered = {.count = 0};
-    for (unsigned round = 0; round < ROUNDS_MOST; round++) {
+    bool can_serve = !flw_need_is_dedicated(heap, need);
+    for (unsigned round = 0; can_serve && round < ROUNDS_MOST; round++) {
         bool is_taken = false;
         flw_lock_acquire(&heap->lock);
         struct pick pick = find_deferred(heap, need, &ordered);

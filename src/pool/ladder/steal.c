@@ -110,13 +110,17 @@ void flw_climb_keep_up(struct flw_climb *climb)
     struct flw_heap *heap = climb->heap;
     struct flw_driver_section section;
     _Atomic uint64_t *quiet_bytes = &climb->pool->budget.quiet_bytes;
-    uint64_t bytes = climb->need->size_bytes;
-    if (!flw_climb_has_others(climb) ||
-        atomic_fetch_add_explicit(quiet_bytes, bytes, memory_order_relaxed) + bytes <
-            KEEP_UP_BYTES) {
+    if (!flw_climb_has_others(climb)) {
         return;
     }
-    atomic_store_explicit(quiet_bytes, 0, memory_order_relaxed);
+    /* Two threads may count as one: no lock is worth more. */
+    uint64_t bytes =
+        atomic_load_explicit(quiet_bytes, memory_order_relaxed) + climb->need->size_bytes;
+    bool is_due = bytes >= KEEP_UP_BYTES;
+    atomic_store_explicit(quiet_bytes, is_due ? 0 : bytes, memory_order_relaxed);
+    if (!is_due) {
+        return;
+    }
     flw_lock_acquire(&heap->lock);
     bool has_open = flw_heap_has_open(heap, climb->need->domain);
     flw_lock_release(&heap->lock);

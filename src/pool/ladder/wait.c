@@ -83,7 +83,7 @@ static bool wait_and(struct flw_climb *climb, uint64_t deadline_ns,
         flw_heap_leave_driver(heap, &section);
         if (status != FALLOW_OK) { /* others may have done more than the one that was waited for */
             return status == FALLOW_TIMEOUT && flw_climb_has_others(climb) &&
-                   flw_climb_take_complete(climb);
+                   (flw_climb_take_complete(climb) || then(climb));
         }
         if (then(climb)) {
             return true;

@@ -153,6 +153,12 @@ struct flw_pool {
     struct flw_pool *next_abandoned; /* chain of pools whose memory is kept on purpose */
 };
 
+/* To so much a balanced pool of several streams grows rather than wait, whatever they need. */
+static inline uint64_t flw_waitless_most(uint64_t peak_bytes)
+{
+    return peak_bytes + peak_bytes * 45 / 100;
+}
+
 /* May one more look be made at what other streams have, or a fence be recorded for theirs? */
 static inline bool flw_budget_take_credit(struct flw_budget *budget)
 {

@@ -240,6 +240,34 @@ static void a_block_that_cannot_be_waited_for_does_not_hide_another(void **state
     close_world();
 }
 
+/* A block that has a handle to itself serves its like alone: nobody waits for it in vain. */
+static void a_large_block_in_use_is_not_waited_for_by_a_small_one(void **state)
+{
+    (void)state;
+    open_world(3, FLW_SIM_CLOCK, 8 * GIB);
+    fallow_pool_config config = api_config(&api);
+    config.one_handle_bytes = 16 * MIB;
+    config.limit_bytes = 48 * MIB;
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    void *large = use_new(40 * MIB, streams[0]), *rest[8];
+    size_t count = 0;
+    while (count < 8 && fallow_alloc(api.pool, 2 * MIB, streams[2], &rest[count]) == FALLOW_OK) {
+        api_use(&api, rest[count++], 2 * MIB, streams[2]);
+    }
+    assert_in_range(count, 1, 7);
+    assert_int_equal(fallow_record_use(api.pool, large, streams[1]), FALLOW_OK);
+    assert_int_equal(api.sim.touch(streams[1], NULL, 0), 0);
+    free_on(large, streams[0]);
+    uint64_t waits = api.sim.call_count("cuStreamWaitEvent");
+    void *small = use_new(3 * MIB, streams[2]);
+    assert_int_equal(api.sim.call_count("cuStreamWaitEvent"), waits);
+    free_on(small, streams[2]);
+    while (count > 0) {
+        free_on(rest[--count], streams[2]);
+    }
+    close_world();
+}
+
 static void neighbours_of_several_streams_are_taken_together_behind_waits(void **state)
 {
     (void)state;
@@ -529,6 +557,7 @@ int main(void)
         cmocka_unit_test(a_block_that_another_stream_uses_is_taken_behind_waits),
         cmocka_unit_test(a_small_block_that_another_stream_uses_is_taken_behind_waits),
         cmocka_unit_test(a_block_that_cannot_be_waited_for_does_not_hide_another),
+        cmocka_unit_test(a_large_block_in_use_is_not_waited_for_by_a_small_one),
         cmocka_unit_test(neighbours_of_several_streams_are_taken_together_behind_waits),
         cmocka_unit_test(a_use_that_is_over_holds_nothing_back),
         cmocka_unit_test(speed_first_waits_at_the_limit_only),
