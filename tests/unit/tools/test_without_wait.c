@@ -121,6 +121,26 @@ static void announced_uses_keep_bytes_from_their_own_stream_too(void **state)
     expect(21, 200);
 }
 
+static void what_the_using_stream_is_given_before_the_free_may_touch_the_bytes(void **state)
+{
+    (void)state;
+    for (unsigned is_later = 0; is_later < 2; is_later++) {
+        start(2);
+        allocate(0, 0, 0, 100);
+        use(10, 0, 1);
+        allocate(is_later ? 21 : 18, 1, 1, 50); /* its work is done at 38 or 41, of the use at 30 */
+        if (!is_later) {
+            give_back(20, 0, 0);
+        }
+        give_back(is_later ? 22 : 21, 1, 1);
+        if (is_later) {
+            give_back(23, 0, 0);
+        }
+        allocate(39, 2, 0, 100);
+        expect(20, is_later ? 250 : 150);
+    }
+}
+
 static void who_frees_need_not_wait_for_its_own_use_but_others_must(void **state)
 {
     (void)state;
@@ -206,7 +226,7 @@ struct trial {
     struct byte bytes[16];
     size_t count;
     uint64_t stream_done[STREAMS];
-    uint64_t use_done[BLOCKS][STREAMS];
+    bool is_user[BLOCKS][STREAMS];
 };
 
 static uint64_t lag, best;
@@ -247,8 +267,8 @@ static void try_free(struct trial *trial, const struct flw_op *op)
     uint64_t ready = 0;
     *done = flw_max(*done, trial->stream_done[homes[op->block]]);
     for (uint16_t s = 0; s < program.stream_count; s++) {
-        if (s != op->stream && s != homes[op->block]) {
-            ready = flw_max(ready, trial->use_done[op->block][s]);
+        if (s != op->stream && s != homes[op->block] && trial->is_user[op->block][s]) {
+            ready = flw_max(ready, trial->stream_done[s]);
         }
     }
     for (size_t k = 0; k < trial->count; k++) {
@@ -270,7 +290,7 @@ static void try_from(const struct trial *from, size_t i, uint64_t units)
         }
         if (op->kind == FLW_OP_USE) {
             trial.stream_done[op->stream] = units + lag;
-            trial.use_done[op->block][op->stream] = units + lag;
+            trial.is_user[op->block][op->stream] = true;
         } else {
             try_free(&trial, op);
         }
@@ -327,8 +347,8 @@ static void no_choice_of_bytes_holds_less(void **state)
 static uint64_t apart(uint64_t lag_units)
 {
     uint64_t held[STREAMS] = {0}, peaks[STREAMS] = {0}, back_units[BLOCKS];
-    uint64_t stream_done[STREAMS] = {0}, use_done[BLOCKS] = {0}, units = 0, sum = 0;
-    bool is_out[BLOCKS] = {false};
+    uint64_t stream_done[STREAMS] = {0}, units = 0, sum = 0;
+    bool is_out[BLOCKS] = {false}, is_user[BLOCKS][STREAMS] = {{false}};
     memset(back_units, 0xff, sizeof back_units);
     for (size_t i = 0; i < program.op_count; i++) {
         const struct flw_op *op = &ops[i];
@@ -348,13 +368,18 @@ static uint64_t apart(uint64_t lag_units)
             held[home] += op->size_bytes;
             peaks[home] = flw_max(peaks[home], held[home]);
         } else if (op->kind == FLW_OP_USE && op->stream != home) {
-            use_done[op->block] = units + lag_units;
-        } else if (op->kind == FLW_OP_FREE) {
-            back_units[op->block] = flw_max(units, use_done[op->block]);
+            is_user[op->block][op->stream] = true;
         } else if (op->kind == FLW_OP_FREE_ELSEWHERE) {
             uint64_t *done = &stream_done[op->stream];
             *done = flw_max(*done, stream_done[home]);
-            back_units[op->block] = flw_max(flw_max(units, use_done[op->block]), *done);
+            back_units[op->block] = flw_max(units, *done);
+        } else if (op->kind == FLW_OP_FREE) {
+            back_units[op->block] = units;
+        }
+        for (uint16_t s = 0; s < STREAMS && back_units[op->block] != UINT64_MAX; s++) {
+            if (is_user[op->block][s]) {
+                back_units[op->block] = flw_max(back_units[op->block], stream_done[s]);
+            }
         }
         if (op->kind == FLW_OP_FREE || op->kind == FLW_OP_FREE_ELSEWHERE) {
             if (back_units[op->block] <= units) {
@@ -397,6 +422,7 @@ int main(void)
         cmocka_unit_test(one_stream_needs_the_bound),
         cmocka_unit_test(what_goes_from_stream_to_stream_is_held_twice_until_its_work_is_done),
         cmocka_unit_test(announced_uses_keep_bytes_from_their_own_stream_too),
+        cmocka_unit_test(what_the_using_stream_is_given_before_the_free_may_touch_the_bytes),
         cmocka_unit_test(who_frees_need_not_wait_for_its_own_use_but_others_must),
         cmocka_unit_test(who_frees_waits_for_the_use_of_a_third_stream),
         cmocka_unit_test(a_stream_leaves_to_others_what_is_done_first),

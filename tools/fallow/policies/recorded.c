@@ -105,12 +105,16 @@ static void pop(struct freed_heap *heap)
     }
 }
 
-/* Who has worked on a live block. */
+/* One of the other streams that use a block. */
+struct user {
+    uint16_t stream;
+    uint32_t next; /* of the same block */
+};
+
+/* Who may be at work on a live block. */
 struct worked {
-    uint16_t home;        /* where it was allocated */
-    uint16_t user;        /* the other stream that used it last, */
-    size_t use;           /* when; 0: none did */
-    size_t use_of_others; /* the last use by a third stream */
+    uint16_t home;  /* where it was allocated */
+    uint32_t users; /* the first; 0: none */
 };
 
 struct walk {
@@ -126,6 +130,8 @@ struct walk {
     struct freed_heap ahead; /* not even its stream may take it: other streams use it */
     size_t *last;            /* by stream: the moment of its last work */
     struct worked *blocks;
+    struct user *users; /* from 1 on */
+    size_t user_count, user_capacity;
 };
 
 static void advance(struct walk *walk, size_t i)
@@ -183,15 +189,29 @@ static void allocate(struct walk *walk, const struct flw_op *op, size_t moment)
 static void use(struct walk *walk, const struct flw_op *op, size_t moment)
 {
     struct worked *block = &walk->blocks[op->block];
+    uint32_t i = block->users;
     walk->last[op->stream] = moment;
-    if (op->stream == block->home) {
+    while (i != 0 && walk->users[i].stream != op->stream) {
+        i = walk->users[i].next;
+    }
+    if (i != 0 || op->stream == block->home) {
         return;
     }
-    if (op->stream != block->user) {
-        block->use_of_others = block->use;
-        block->user = op->stream;
+    walk->users =
+        flw_host_grow(walk->users, &walk->user_capacity, walk->user_count + 2, sizeof *walk->users);
+    walk->users[++walk->user_count] = (struct user){op->stream, block->users};
+    block->users = (uint32_t)walk->user_count;
+}
+
+/* By the contract of an announced use all that its stream had been given by the free may touch the block. */
+static size_t last_use(const struct walk *walk, const struct worked *block, uint16_t but)
+{
+    size_t last = 0;
+    for (uint32_t i = block->users; i != 0; i = walk->users[i].next) {
+        uint16_t stream = walk->users[i].stream;
+        last = stream == but ? last : flw_max(last, walk->last[stream]);
     }
-    block->use = moment;
+    return last;
 }
 
 /* A free elsewhere comes after the block's own stream, so of other streams only uses are ahead. */
@@ -200,9 +220,8 @@ static void give_back(struct walk *walk, const struct flw_op *op)
     const struct worked *block = &walk->blocks[op->block];
     size_t *last = &walk->last[op->stream];
     *last = flw_max(*last, walk->last[block->home]);
-    struct freed freed = {.ready = op->stream == block->user ? block->use_of_others : block->use,
-                          .bytes = op->size_bytes,
-                          .stream = op->stream};
+    struct freed freed = {
+        .ready = last_use(walk, block, op->stream), .bytes = op->size_bytes, .stream = op->stream};
     freed.done = flw_max(*last, freed.ready);
     if (freed.done <= walk->reached) {
         walk->free_bytes += freed.bytes;
@@ -226,6 +245,7 @@ static void finish_walk(struct walk *walk)
     flw_host_free(walk->due_bytes);
     flw_host_free(walk->last);
     flw_host_free(walk->blocks);
+    flw_host_free(walk->users);
 }
 
 uint64_t flw_bound_without_wait(const struct flw_program *program, uint64_t lag_units)
