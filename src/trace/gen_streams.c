@@ -4,10 +4,11 @@
  * sizes that are drawn anew.
  * Does not: know a model's layers (gen_serve.c, gen_train.c); these are shapes, for the streams' sake.
  *
- * Time is the host's, which launches a kernel in 1 to 4 us and runs ahead of the device. A kernel that writes
- * or reads n bytes takes 2,000 + n / r ns behind what its stream did before and behind what it reads; r is
- * 2,048 bytes a ns for computing, 400 between devices, 64 from and to the host, 16 for decoding images. The
- * host waits only at the end of a step, for the step before.
+ * Time is the host's, which launches a kernel each 2/5 to 8/5 of --pace and runs ahead of the device. The pace
+ * is 20 us, as a host in Python has it; of shard and experts 300 us, since there the host comes to a full queue
+ * and goes on at the pace of long kernels. A kernel that writes or reads n bytes takes 2,000 + n / r ns behind
+ * what its stream did before and behind what it reads; r is 2,048 bytes a ns for computing, 400 between devices,
+ * 64 from and to the host, 16 for decoding images. At the end of a step the host waits for the step before.
  *
  * B is --bytes; a quarter to all of it is live at the highest, of images on few streams less. "Drawn" is
  * evenly, "by octaves" so that each power of two is as likely as another. "For s" is a block that stream s
@@ -43,16 +44,15 @@
 #include "base/bits.h"
 #include "trace/gen.h"
 
-#define STREAMS_MAX   64
-#define KERNEL_NS     2000
-#define LAUNCH_NS_LOW 1000
-#define LAUNCH_NS     4000
-#define PARTS         1024 /* of what is drawn by parts */
-#define RATES         4    /* of the streams 0, 1, 2; the last one of all further streams */
-#define RATE_MEMORY   FLW_GEN_BYTES_PER_NS
-#define RATE_PEERS    400
-#define RATE_HOST     64
-#define RATE_DECODER  16
+#define STREAMS_MAX 64
+#define KERNEL_NS   2000
+#define US          UINT64_C(1000)
+#define PARTS       1024 /* of what is drawn by parts */
+#define RATES       4    /* of the streams 0, 1, 2; the last one of all further streams */
+#define MEMORY      FLW_GEN_BYTES_PER_NS
+#define PEERS       400
+#define HOST        64
+#define DECODER     16
 
 #define REQUESTS_MAX   63 /* at once */
 #define REQUEST_BLOCKS 8
@@ -95,6 +95,7 @@ struct workload {
     struct flw_gen *gen;
     const struct shape *shape;
     uint64_t bytes, stream_count, step;
+    uint64_t pace_ns;              /* the host's time for a launch, on average */
     uint64_t done_ns[STREAMS_MAX]; /* when what was launched on a stream ends */
     uint64_t step_done_ns;         /* when all of the step before ends */
     struct request requests[REQUESTS_MAX];
@@ -106,6 +107,7 @@ struct workload {
 
 struct shape {
     uint64_t streams, streams_low, streams_high;
+    uint64_t pace_ns;
     uint64_t rates[RATES]; /* bytes a ns */
     void (*run_step)(struct workload *w);
 };
@@ -129,7 +131,7 @@ static uint64_t draw_part(struct workload *w, uint64_t size_bytes, uint64_t low,
 
 static void launch(struct workload *w, uint64_t stream, uint64_t size_bytes)
 {
-    flw_gen_pass(w->gen, flw_gen_between(w->gen, LAUNCH_NS_LOW, LAUNCH_NS));
+    flw_gen_pass(w->gen, flw_gen_between(w->gen, w->pace_ns * 2 / 5, w->pace_ns * 8 / 5));
     uint64_t kernel_ns = KERNEL_NS + size_bytes / w->shape->rates[flw_min(stream, RATES - 1)];
     w->done_ns[stream] = flw_max(w->done_ns[stream], w->gen->time_ns) + kernel_ns;
 }
@@ -520,11 +522,11 @@ static const char *const name_help[] = {
 };
 
 static const struct shape shapes[] = {
-    {4, 4, 4, {RATE_MEMORY, RATE_MEMORY, RATE_HOST, RATE_MEMORY}, step_serving},
-    {10, 3, STREAMS_MAX, {RATE_MEMORY, RATE_HOST, RATE_HOST, RATE_HOST}, step_offload},
-    {3, 3, 3, {RATE_MEMORY, RATE_PEERS, RATE_PEERS, RATE_PEERS}, step_shard},
-    {64, 3, STREAMS_MAX, {RATE_MEMORY, RATE_DECODER, RATE_DECODER, RATE_DECODER}, step_images},
-    {3, 3, 3, {RATE_MEMORY, RATE_MEMORY, RATE_PEERS, RATE_PEERS}, step_experts},
+    {4, 4, 4, 20 * US, {MEMORY, MEMORY, HOST, MEMORY}, step_serving},
+    {10, 3, STREAMS_MAX, 20 * US, {MEMORY, HOST, HOST, HOST}, step_offload},
+    {3, 3, 3, 300 * US, {MEMORY, PEERS, PEERS, PEERS}, step_shard},
+    {64, 3, STREAMS_MAX, 20 * US, {MEMORY, DECODER, DECODER, DECODER}, step_images},
+    {3, 3, 3, 300 * US, {MEMORY, MEMORY, PEERS, PEERS}, step_experts},
 };
 
 /* clang-format off */
@@ -533,6 +535,7 @@ static const struct shape shapes[] = {
     X(STEPS, "steps", "how often it comes again", COUNT, 400, 1, 1000000, NULL) \
     X(STREAMS, "streams", "3 to 64, of offload and images; 0: 10 and 64", COUNT, 0, 0, STREAMS_MAX, NULL) \
     X(BYTES, "bytes", "the scale of sizes: the peak is a quarter to all of it", BYTES, 4 * FLW_GIB, 64 * FLW_MIB, 4096 * FLW_GIB, NULL) \
+    X(PACE, "pace", "ns from launch to launch; 0: 300000 of shard and experts, else 20000", COUNT, 0, 0, 1000000000, NULL) \
     X(SEED, "seed", "of the drawn numbers", COUNT, 1, 0, UINT64_MAX, NULL)
 /* clang-format on */
 
@@ -546,8 +549,10 @@ static bool set_up(struct workload *w)
 {
     uint64_t kind = flw_gen_number(w->gen, OPTION_WORKLOAD);
     uint64_t streams = flw_gen_number(w->gen, OPTION_STREAMS);
+    uint64_t pace_ns = flw_gen_number(w->gen, OPTION_PACE);
     w->shape = &shapes[kind];
     w->bytes = flw_gen_number(w->gen, OPTION_BYTES);
+    w->pace_ns = pace_ns == 0 ? w->shape->pace_ns : pace_ns;
     w->stream_count = streams == 0 ? w->shape->streams : streams;
     if (w->stream_count >= w->shape->streams_low && w->stream_count <= w->shape->streams_high) {
         return true;
