@@ -245,6 +245,21 @@ static struct flw_handle *idle_for(const struct flw_heap *heap, uint64_t need_un
     return best;
 }
 
+/* What is missing still, out of one that is larger: its rest will be free memory. */
+static void take_larger(struct flw_heap *heap, struct flw_placement *place, struct stock *stock,
+                        uint64_t *need_units, uint32_t types)
+{
+    uint64_t room = flw_run_end(place->hole) - (place->map_end - *need_units);
+    struct flw_handle *idle =
+        *need_units > 0 && place->right == NULL ? idle_for(heap, *need_units, room, types) : NULL;
+    if (idle != NULL) {
+        flw_handle_unlink_idle(heap, idle);
+        add_stock(stock, idle);
+        place->map_end += idle->unit_count - *need_units;
+        *need_units = 0;
+    }
+}
+
 /* Where the driver is likely to make no other, an idle one that is too large serves, too. */
 static bool plan_stock(struct flw_heap *heap, const struct flw_grow_request *request,
                        struct flw_placement *place, struct stock *stock)
@@ -266,6 +281,7 @@ static bool plan_stock(struct flw_heap *heap, const struct flw_grow_request *req
         chunk = need_units;
     } else {
         take_idle(heap, stock, &need_units);
+        take_larger(heap, place, stock, &need_units, types);
     }
     if (flw_refusal_covers(&heap->refused, 0)) {
         chunk = flw_max(need_units, heap->page_units); /* one, to see whether it is mapped now */

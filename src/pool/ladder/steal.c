@@ -54,8 +54,8 @@ static void cede(struct flw_climb *climb, const struct flw_domain *domain)
 }
 
 /* On the stream that has owed a fence for longest. A fence covers what is in the heap, and runs in a cache: slots are
- * ceded before it. */
-static void fence_owing(struct flw_climb *climb, bool cedes)
+ * ceded before it. False: none owes. */
+static bool fence_owing(struct flw_climb *climb, bool cedes)
 {
     struct flw_heap *heap = climb->heap;
     struct flw_domain *domain = flw_heap_take_owing(heap, climb->need->domain);
@@ -66,6 +66,7 @@ static void fence_owing(struct flw_climb *climb, bool cedes)
         close_runs(climb, domain);
         (void)flw_domain_fence(heap, domain);
     }
+    return domain != NULL;
 }
 
 #define CREDITS_A_CLIMB 8
@@ -90,7 +91,7 @@ bool flw_climb_take_finished(struct flw_climb *climb)
         return true;
     }
     atomic_store_explicit(&climb->pool->budget.look_credits, CREDITS_A_CLIMB, memory_order_relaxed);
-    fence_owing(climb, cedes);
+    (void)fence_owing(climb, cedes);
     for (struct flw_domain *domain; (domain = flw_heap_ask_one(heap)) != NULL;) {
         if (cedes) {
             cede(climb, domain);
@@ -126,11 +127,14 @@ void flw_climb_keep_up(struct flw_climb *climb)
     flw_lock_release(&heap->lock);
     if (has_open && flw_budget_take_credit(&climb->pool->budget) &&
         flw_heap_enter_mode(heap, &section)) {
-        fence_owing(climb, false);
+        (void)fence_owing(climb, false);
         (void)flw_heap_ask_one(heap);
         flw_heap_leave_driver(heap, &section);
     }
 }
+
+/* So many streams that owe have a fence recorded before more is held: what they have done is to be had instead. */
+#define OWING_A_GROWTH 16
 
 bool flw_climb_take_complete(struct flw_climb *climb)
 {
@@ -140,6 +144,8 @@ bool flw_climb_take_complete(struct flw_climb *climb)
     }
     if (!flw_heap_enter_mode(climb->heap, &section)) {
         return false;
+    }
+    for (unsigned i = 0; i < OWING_A_GROWTH && fence_owing(climb, true); i++) {
     }
     bool any = flw_heap_poll(climb->heap);
     flw_heap_leave_driver(climb->heap, &section);

@@ -218,6 +218,34 @@ static void a_driver_that_refuses_leaves_the_heap_as_it_was(void **state)
     }
 }
 
+static void a_handle_that_is_larger_than_what_is_missing_serves_before_a_new_one(void **state)
+{
+    (void)state;
+    bed_begin(&bed, BED_VMM, LIMIT);
+    struct flw_domain *domain = bed_domain(&bed, &flw_order_stream, bed.stream);
+    struct flw_grow_request request = {.domain = domain,
+                                       .unit_count = 256,
+                                       .align_units = 1,
+                                       .budget_bytes = bed.heap.limit_bytes,
+                                       .handle_bytes = 8 * FLW_MIB};
+    struct flw_span *run = NULL;
+    assert_int_equal(flw_heap_grow(&bed.heap, &request, &run), FALLOW_OK);
+    bed_put(&bed, domain, run);
+    assert_int_equal(flw_domain_fence(&bed.heap, domain), FALLOW_OK);
+    bed_finish_work(&bed);
+    assert_true(flw_heap_poll(&bed.heap));
+    assert_true(flw_heap_unmap_idle(&bed.heap, 16 * FLW_MIB) == 16 * FLW_MIB);
+    request.unit_count = 160;
+    assert_int_equal(flw_heap_grow(&bed.heap, &request, &run), FALLOW_OK);
+    assert_true(bed_given_bytes(&bed) == 16 * FLW_MIB);
+    struct flw_span *rest = bed_take(&bed, domain, 96);
+    assert_non_null(rest);
+    bed_check(&bed);
+    bed_put(&bed, domain, rest);
+    bed_put(&bed, domain, run);
+    bed_end(&bed);
+}
+
 static void a_slab_grows_with_what_its_class_holds(void **state)
 {
     (void)state;
@@ -252,6 +280,7 @@ int main(void)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_domain_works_over_every_source),
+        cmocka_unit_test(a_handle_that_is_larger_than_what_is_missing_serves_before_a_new_one),
         cmocka_unit_test(a_slab_grows_with_what_its_class_holds),
         cmocka_unit_test(a_limit_bounds_what_the_driver_gives),
         cmocka_unit_test(a_driver_that_refuses_leaves_the_heap_as_it_was),

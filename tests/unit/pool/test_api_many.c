@@ -316,6 +316,36 @@ static void a_use_that_is_over_holds_nothing_back(void **state)
 
 /* ---- economies */
 
+/* What each has freed is too little; that it is done nobody has asked. */
+static void what_streams_have_done_with_serves_before_more_is_held(void **state)
+{
+    enum {
+        STREAMS = 16 /* each frees too little for a fence of its own */
+    };
+    static const fallow_economy economies[] = {FALLOW_BALANCED, FALLOW_SPEED_FIRST};
+    (void)state;
+    for (size_t e = 0; e < 2; e++) {
+        open_world(STREAMS + 1, FLW_SIM_CLOCK, 80 * GIB);
+        open_pool(economies[e], 0);
+        void *base = use_new(512 * MIB, streams[STREAMS]), *ptrs[STREAMS];
+        for (unsigned i = 0; i < STREAMS; i++) {
+            use_once(14 * MIB, streams[i]); /* this one is fenced */
+            ptrs[i] = use_new(14 * MIB, streams[i]);
+        }
+        for (unsigned i = 0; i < STREAMS; i++) {
+            free_on(ptrs[i], streams[i]);
+        }
+        uint64_t reserved = api_stats(&api).reserved_bytes, waits = host_waits();
+        api.sim.advance(2 * LONG_NS);
+        void *ptr = use_new(200 * MIB, streams[STREAMS]);
+        assert_true(api_stats(&api).reserved_bytes == reserved);
+        assert_int_equal(api_stats(&api).wait_count + host_waits(), waits);
+        free_on(ptr, streams[STREAMS]);
+        free_on(base, streams[STREAMS]);
+        close_world();
+    }
+}
+
 static void speed_first_waits_at_the_limit_only(void **state)
 {
     (void)state;
@@ -560,6 +590,7 @@ int main(void)
         cmocka_unit_test(a_large_block_in_use_is_not_waited_for_by_a_small_one),
         cmocka_unit_test(neighbours_of_several_streams_are_taken_together_behind_waits),
         cmocka_unit_test(a_use_that_is_over_holds_nothing_back),
+        cmocka_unit_test(what_streams_have_done_with_serves_before_more_is_held),
         cmocka_unit_test(speed_first_waits_at_the_limit_only),
         cmocka_unit_test(several_streams_share_at_least_a_floor_that_the_device_can_bear),
         cmocka_unit_test(a_stream_that_owes_is_recorded_on_by_who_looks),
