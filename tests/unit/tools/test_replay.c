@@ -426,6 +426,26 @@ static void a_limit_that_is_too_small_shows_and_the_smallest_is_found(void **sta
     assert_int_equal(get_count("driver", "failures"), 0);
 }
 
+static void a_device_has_the_bytes_that_it_is_given(void **state)
+{
+    (void)state;
+    assert_int_equal(run("replay tiny.ftext --json - --device-bytes 10M --policy driver,fallow"),
+                     0);
+    assert_non_null(strstr(out_text, "\"device_bytes\": 10485760"));
+    assert_int_equal(get_count("driver", "failures"), 0);
+    assert_int_equal(get_count("fallow", "failures"), 0);
+    assert_int_equal(run("replay tiny.ftext --device-bytes 6M --policy driver,fallow --limit 1G"),
+                     0);
+    flw_test_expect_in(out_text, "device  simulated device, 6 MiB, limit 1,024 MiB, ");
+    assert_int_equal(
+        run("replay tiny.ftext --json - --device-bytes 6M --policy driver,fallow --limit 1G"), 0);
+    assert_int_equal(get_count("driver", "failures"), 2); /* its steps are 2 MiB */
+    assert_int_equal(get_count("fallow", "failures"), 1);
+    assert_true(get_count("fallow", "peak_reserved_bytes") <= 6 << 20);
+    expect_error("replay tiny.ftext --device 0 --device-bytes 6M", 2, "a GPU has what it has");
+    expect_error("replay tiny.ftext --device-bytes 0", 2, "--device-bytes '0' is not a number");
+}
+
 static void a_second_pass_is_counted_apart(void **state)
 {
     (void)state;
@@ -452,6 +472,7 @@ static void waits_are_counted_where_the_host_stops(void **state)
     assert_int_equal(get_count("driver", "host_wait"), 20 * 49000);
     assert_int_equal(get_count("driver", "stream_waits"), 0);
     assert_int_equal(get_count("driver", "synchronising_calls"), 0);
+    assert_int_equal(get_count("driver", "queries"), 0);
     assert_int_equal(get_count("driver", "allocations"), 20);
     flw_test_expect_in(out_text,
                        "\"last_pass\": {\"number\": 2, \"driver_calls\": 20, "
@@ -669,6 +690,7 @@ int main(void)
         cmocka_unit_test(a_lag_is_of_events_or_of_times),
         cmocka_unit_test(threads_serve_the_demo_without_breaking_a_rule),
         cmocka_unit_test(a_limit_that_is_too_small_shows_and_the_smallest_is_found),
+        cmocka_unit_test(a_device_has_the_bytes_that_it_is_given),
         cmocka_unit_test(a_second_pass_is_counted_apart),
         cmocka_unit_test(waits_are_counted_where_the_host_stops),
         cmocka_unit_test(who_holds_less_than_without_a_wait_has_waited),

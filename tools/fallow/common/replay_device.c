@@ -151,6 +151,7 @@ static const char *const frame_calls[] = {"cuCtxPushCurrent_v2",
                                           "cuStreamIsCapturing",
                                           "cuStreamGetCaptureInfo_v2",
                                           NULL};
+static const char *const query_calls[] = {"cuEventQuery", "cuStreamQuery", NULL};
 static const char *const sync_calls[] = {"cuEventSynchronize", "cuStreamSynchronize",
                                          "cuCtxSynchronize", NULL};
 
@@ -173,6 +174,7 @@ static void remember_start(struct flw_device *device)
     device->first_record_count = device->call_count("cuEventRecord");
     device->first_stream_wait_count = device->call_count("cuStreamWaitEvent");
     device->first_frame_count = count_calls(device, frame_calls);
+    device->first_query_count = count_calls(device, query_calls);
     flw_device_start_waits(device);
 }
 
@@ -348,6 +350,7 @@ void flw_device_get_account(const struct flw_device *device, struct flw_device_a
             ledger.stream_wait_ns - first->stream_wait_ns - atomic_load(&device->order_wait_units),
         .host_wait_count = ledger.host_wait_count - first->host_wait_count,
         .host_wait_units = ledger.host_wait_ns - first->host_wait_ns,
+        .query_count = count_calls(device, query_calls) - device->first_query_count,
         .sync_call_count = count_calls(device, sync_calls) - device->first_sync_count,
         .violation_count = ledger.violation_count,
     };

@@ -42,7 +42,8 @@ struct flw_device {
     uint64_t order_call_ns; /* what one costs by the latency profile */
     _Atomic uint64_t order_count, order_wait_units;
     flw_sim_ledger first; /* when setting up was done */
-    uint64_t first_record_count, first_frame_count, first_stream_wait_count, first_sync_count;
+    uint64_t first_record_count, first_query_count, first_frame_count, first_stream_wait_count,
+        first_sync_count;
     uint64_t device_bytes;
     char name[96];
     flw_sim_reset_function reset;
@@ -65,6 +66,7 @@ struct flw_device_account {
                                   for captures */
     uint64_t modelled_ns;
     uint64_t event_count;
+    uint64_t query_count;       /* of events and streams */
     uint64_t stream_wait_count; /* streams that were told to wait for another ... */
     uint64_t stream_wait_units; /* ... and how much later their work is done for it */
     uint64_t host_wait_count; /* calls in which the host stopped until work was done, whatever their

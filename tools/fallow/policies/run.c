@@ -392,7 +392,8 @@ static bool run_on_device(const struct flw_run_setup *setup, const struct flw_po
     struct flw_run run = {.setup = setup, .policy = policy};
     bool is_limited_here = setup->limit_bytes != 0 && policy->limits_by_device;
     struct flw_device_world world = {
-        .device_bytes = is_limited_here ? setup->limit_bytes : setup->device_bytes,
+        .device_bytes = is_limited_here ? flw_min(setup->limit_bytes, setup->device_bytes)
+                                        : setup->device_bytes,
         .lag_units = setup->lag_units,
         .stream_count = setup->program->stream_count + setup->program->lanes.count,
         .crosses_streams = setup->program->crosses_streams || setup->program->lanes.count != 0,

@@ -26,7 +26,8 @@ struct options {
     const char *trace_path;
     const char *json_path;
     struct flw_plan plan;
-    int device; /* FLW_DEVICE_SIM or a GPU's ordinal */
+    int device;            /* FLW_DEVICE_SIM or a GPU's ordinal */
+    uint64_t device_bytes; /* of the simulated one; 0: as the trace needs */
     uint64_t pass_count;
     bool uses_threads, finds_limit, checks, times;
 };
@@ -54,6 +55,8 @@ static void print_help(void)
         "  --policy A,B        which policies, each alone or as NAME:SETTING=VALUE,SETTING=VALUE;\n"
         "                      default all; they are listed below\n"
         "  --device sim|N      the simulated device (default) or GPU N\n"
+        "  --device-bytes N    how much memory the simulated device has (K, M, G, T allowed); default 80 GiB,\n"
+        "                      or a quarter more than the trace held\n"
         "  --lag N|TIME        work is done N events, or TIME (200us, 5ms, 1s) of trace time, after it\n"
         "                      was given; default 5ms where times are known, else %d events; 0: no\n"
         "                      device work\n"
@@ -79,6 +82,9 @@ static void print_help(void)
 static const struct flw_option option_list[] = {
     FLW_PLAN_OPTIONS(struct options, plan),
     {.name = "device", .kind = FLW_OPTION_DEVICE, .offset = offsetof(struct options, device)},
+    {.name = "device-bytes",
+     .kind = FLW_OPTION_BYTES,
+     .offset = offsetof(struct options, device_bytes)},
     {.name = "repeat",
      .kind = FLW_OPTION_COUNT,
      .offset = offsetof(struct options, pass_count),
@@ -110,11 +116,24 @@ static int parse(struct options *options, int argc, char **argv)
         flw_complain("replay needs a trace; see fallow replay --help");
         return FLW_EXIT_USAGE;
     }
+    if (options->device_bytes != 0 && options->device != FLW_DEVICE_SIM) {
+        flw_complain(
+            "--device-bytes is of the simulated device; a GPU has what it has: use --limit");
+        return FLW_EXIT_USAGE;
+    }
     options->trace_path = argv[optind];
     return FLW_OPTIONS_READ;
 }
 
 /* ---- the replay ---- */
+
+static uint64_t choose_device_bytes(const struct options *options, const struct flw_trace *trace,
+                                    const struct flw_device *device)
+{
+    return options->device != FLW_DEVICE_SIM ? device->device_bytes
+           : options->device_bytes != 0      ? options->device_bytes
+                                             : flw_plan_device_bytes(trace);
+}
 
 static bool needs_device(const struct options *options)
 {
@@ -195,8 +214,7 @@ static int replay_on(const struct options *options, const struct flw_trace *trac
     struct flw_run_setup setup = {.device = device,
                                   .trace = trace,
                                   .program = program,
-                                  .device_bytes =
-                                      is_sim ? flw_plan_device_bytes(trace) : device->device_bytes,
+                                  .device_bytes = choose_device_bytes(options, trace, device),
                                   .limit_bytes = options->plan.limit_bytes,
                                   .lag_units = lag.units,
                                   .pass_count = (unsigned)options->pass_count,

@@ -292,8 +292,10 @@ static void print_header(const struct flw_report *report, FILE *out)
 static void print_device(const struct flw_report *report, FILE *out)
 {
     char text[CELL_BYTES];
-    fprintf(out, "device  %s, %" PRIu64 " GiB, ", report->device_name,
-            (uint64_t)(report->setup->device_bytes / FLW_GIB));
+    uint64_t device_bytes = report->setup->device_bytes;
+    bool is_odd = report->is_sim && device_bytes % FLW_GIB != 0; /* somebody chose it */
+    flw_format_count(device_bytes / (is_odd ? FLW_MIB : FLW_GIB), text);
+    fprintf(out, "device  %s, %s %s, ", report->device_name, text, is_odd ? "MiB" : "GiB");
     if (report->setup->limit_bytes != 0) {
         flw_format_count(flw_div_up(report->setup->limit_bytes, FLW_MIB), text);
         fprintf(out, "limit %s MiB, ", text);

@@ -124,7 +124,7 @@ static void print_policy(const struct flw_report *report, const struct flw_run_r
         {"remaps", result->statistics.remap_count}, {"hits", result->statistics.hit_count},
         {"added_stream_wait", result->account.stream_wait_units},
         {"stream_waits", result->account.stream_wait_count},
-        {"host_wait", result->account.host_wait_units},
+        {"host_wait", result->account.host_wait_units}, {"queries", result->account.query_count},
         {"synchronising_calls", result->account.sync_call_count},
         {"allocations", result->all.alloc_count},
         {"violations", result->policy->allocates && report->setup->checks ? result->violation_count
