@@ -25,6 +25,8 @@ unit.arena_faults         thousands of worlds, each with a pool
 unit.arena_plan           a search among numbers, which takes the emulator most of a minute
 property.host_bytes       a million blocks, which take the emulator a minute
 property.trace_figures    a shell starts the command; the traces take minutes
+property.steady_passes    a shell starts the command; the traces take minutes
+property.against_pytorch  a shell starts the command; the traces take minutes
 property.gen_figures      a shell starts the command; the traces take minutes
 property.frame_calls      a shell starts the command
 stress.recorded           a shell starts the programs

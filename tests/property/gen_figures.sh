@@ -24,6 +24,8 @@
 # Prints the table; exit 1 if anything else is over its bound.
 set -u
 fallow=$1
+# shellcheck source=tests/property/figures.sh
+. "$(dirname "${BASH_SOURCE[0]}")/figures.sh"
 TRACES='adversarial sawtooth
 adversarial pin-small-between-large
 adversarial comb-free --cycles 8
@@ -56,19 +58,7 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 failed=0
 
-# figures POLICY: "requested reserved failures violations growths steals", null as -1
-figures() {
-    awk -v name="\"name\": \"$1\"" 'index($0, name) {
-        count = split("peak_requested_bytes peak_reserved_bytes failures violations grow_operations steals", key, " ")
-        for (i = 1; i <= count; i++) {
-            value = "-1"
-            if (match($0, "\"" key[i] "\": [0-9]+")) {
-                value = substr($0, RSTART + length(key[i]) + 4, RLENGTH - length(key[i]) - 4)
-            }
-            printf "%s ", value
-        }
-        print "" }' "$work/json"
-}
+HELD=(peak_requested_bytes peak_reserved_bytes failures violations grow_operations)
 
 # goal TRACE GOAL MET: MET is 0 where the goal is met at every lag
 goal() {
@@ -88,7 +78,7 @@ over() {
 held() {
     local name=$1 lag lag_words streams factor=1.05 missed_b=0 missed_m=0 broken=0 grown_b=0 grown_m=0 stole=0
     local b_asked b_held b_failed b_broken b_grows m_asked m_held m_failed m_broken m_grows m_steals
-    local p_grows allocs rest waitless most
+    local p_grows allocs waitless most
     # shellcheck disable=SC2086 # the words of a command line
     "$fallow" gen $name -o "$work/trace.ftext" 2>"$work/error" || { cat "$work/error" >&2; failed=1; return; }
     streams=$(grep -c '^stream ' "$work/trace.ftext")
@@ -102,16 +92,17 @@ held() {
             broken=1
             continue
         fi
-        read -r b_asked b_held b_failed b_broken b_grows rest < <(figures fallow)
-        read -r m_asked m_held m_failed m_broken m_grows m_steals < <(figures fallow-memory-first)
-        read -r _ _ _ _ p_grows rest < <(figures pytorch)
-        allocs=$(sed -n 's/.*"allocs": \([0-9]*\).*/\1/p' "$work/json" | head -1)
+        read -r b_asked b_held b_failed b_broken b_grows < <(figures fallow "${HELD[@]}")
+        read -r m_asked m_held m_failed m_broken m_grows m_steals \
+            < <(figures fallow-memory-first "${HELD[@]}" steals)
+        read -r p_grows < <(figures pytorch grow_operations)
+        allocs=$(trace_figure allocs)
         awk -v n="$name" -v l="$lag" -v a="$b_asked" -v b="$b_held" -v m="$m_held" -v g="$b_grows" \
             -v h="$m_grows" -v p="$p_grows" -v s="$m_steals" -v c="$allocs" 'BEGIN {
             printf "%-88s lag %-7s balanced %.3f  memory first %.3f  growths %d, %d; segments %d; steals %.4f\n",
                 n, l, b / a, m / a, g, h, p, (c > 0 ? s / c : 0) }'
         [ "$b_failed$b_broken$m_failed$m_broken" = 0000 ] || broken=1
-        waitless=$(sed -n 's/.*"without_wait_bytes": \([0-9][0-9]*\).*/\1/p' "$work/json" | head -1)
+        read -r waitless < <(figures bound without_wait_bytes)
         most=$(awk -v w="$waitless" -v a="$b_asked" -v n="$streams" 'BEGIN {
             f = w / a < 1.45 ? w / a : 1.45
             print n < 2 ? 1.17 : 1.10 * (f > 1.17 ? f : 1.17) }')

@@ -7,5 +7,10 @@ if(TARGET fallow AND TARGET fallow_shared AND FLW_DEMO)
   add_test(NAME property.trace_figures COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/trace_figures.sh
     $<TARGET_FILE:fallow> $<TARGET_FILE:deal_streams> ${FLW_DEMO}
     ${FALLOW_TRACE_DIR})
-  set_tests_properties(property.trace_figures PROPERTIES LABELS "property;slow" TIMEOUT 300 SKIP_RETURN_CODE 77)
+  add_test(NAME property.steady_passes COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/steady_passes.sh
+    $<TARGET_FILE:fallow> $<TARGET_FILE:deal_streams> ${FLW_DEMO} ${FALLOW_TRACE_DIR})
+  add_test(NAME property.against_pytorch COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/against_pytorch.sh
+    $<TARGET_FILE:fallow> ${FLW_DEMO} ${FALLOW_TRACE_DIR})
+  set_tests_properties(property.trace_figures property.steady_passes property.against_pytorch
+    PROPERTIES LABELS "property;slow" TIMEOUT 300 SKIP_RETURN_CODE 77)
 endif()

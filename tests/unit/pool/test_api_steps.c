@@ -2,7 +2,7 @@
  *
  * Owns: steps that repeat on several streams at once, each with memory of its own: what they cost once
  * the pool is warm; and that a refused request does not make a pool look warm. One stream's are in
- * test_api.c, those of recorded programs in property.trace_figures.
+ * test_api.c, those of recorded programs in property.steady_passes.
  */
 #include "unit/pool/test_api.h"
 
