@@ -12,8 +12,7 @@
 #
 # KNOWN has what is missed today: trace, lag (* for all), what, and how much of it may be. Expandable segments need
 # pages, and no place that is large enough; memory first grows by 3 % and 14 MiB, at most 112 MiB, above the peak before
-# it moves anything, which is more on six traces. hta_df_index_resolver: balanced grows by larger handles until the
-# driver refuses, and pieces of them then serve nothing; where a limit says how much there is, it serves all.
+# it moves anything, which is more on six traces.
 # Prints the table; exit 1 if anything is over, 77 without recorded traces (the demo passed).
 set -u
 fallow=$1 demo=$2 folder=$3
@@ -24,8 +23,7 @@ cs336_large_train.pickle.xz|*|MiB above expandable segments|48
 cs336_medium_infer_ctx1024.pickle.xz|*|MiB above expandable segments|72
 decomfl_opt_zo_finetune.pickle.xz|*|MiB above expandable segments|48
 snap_diffusion_attention_a.pickle.xz|*|MiB above expandable segments|80
-hta_df_index_resolver.txt.xz|*|MiB above expandable segments|100
-hta_df_index_resolver.txt.xz|*|requests of fallow that failed on a full device|4'
+hta_df_index_resolver.txt.xz|*|MiB above expandable segments|100'
 
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT

@@ -87,8 +87,10 @@ uint64_t flw_climb_loose_budget(const struct flw_climb *climb)
     return climb->peak_bytes + climb->peak_bytes * per_cent / 100 + 16 * FLW_MIB;
 }
 
-/* A limit that somebody set is to be used up: then no handle is larger than this. */
+/* A limit that somebody set is to be used up: then no handle is larger than this. A small device is, too: it has
+ * room for so many. */
 #define LIMITED_HANDLE_BYTES (8 * FLW_MIB)
+#define DEVICE_HANDLES       512
 
 static bool is_limited(const struct flw_climb *climb)
 {
@@ -126,7 +128,9 @@ static uint64_t usual_growth(const struct flw_climb *climb)
             flw_clamp(flw_max(reserved / 512, climb->need_bytes / 16), 2 * FLW_MIB, 64 * FLW_MIB);
     }
     wanted >>= atomic_load_explicit(&climb->pool->budget.handle_halvings, memory_order_relaxed);
-    return is_limited(climb) ? flw_min(wanted, LIMITED_HANDLE_BYTES) : wanted;
+    uint64_t most_bytes =
+        is_limited(climb) ? LIMITED_HANDLE_BYTES : climb->pool->device_bytes / DEVICE_HANDLES;
+    return flw_min(wanted, flw_max(most_bytes, LIMITED_HANDLE_BYTES));
 }
 
 /* A power of two. However large the request, it takes at most about a thousand handles: each is two
