@@ -63,6 +63,15 @@ uint64_t flw_climb_first_budget(const struct flw_climb *climb)
     return flw_max(flw_max(tight, floor), peak + flw_min(floor, peak * 17 / 100));
 }
 
+uint64_t flw_climb_most_budget(const struct flw_climb *climb)
+{
+    uint64_t limit = climb->heap->limit_bytes;
+    if (climb->pool->config.economy == FALLOW_MEMORY_FIRST) {
+        return flw_min(flw_climb_tight_budget(climb), limit);
+    }
+    return climb->shared_bytes != 0 ? flw_min(climb->shared_bytes, limit) : limit;
+}
+
 /* The tight budget did not serve. */
 static void note_strain(const struct flw_climb *climb)
 {
@@ -334,10 +343,11 @@ static bool move_within(struct flw_climb *climb, uint64_t budget_bytes)
         return true;
     }
     uint64_t idle_bytes = climb->heap->idle_bytes;
-    if (idle_bytes > 0 && !flw_heap_is_lost(climb->heap) && flw_climb_may_exchange(climb)) {
+    uint64_t reserved = atomic_load(&climb->heap->reserved_bytes);
+    uint64_t keep = reserved - flw_min(reserved, flw_min(idle_bytes, climb->need_bytes));
+    if (idle_bytes > 0 && keep + climb->need_bytes <= budget_bytes &&
+        !flw_heap_is_lost(climb->heap) && flw_climb_may_exchange(climb)) {
         /* Idle handles of the wrong size: let the driver have them, ask it for the right one. */
-        uint64_t reserved = atomic_load(&climb->heap->reserved_bytes);
-        uint64_t keep = reserved - flw_min(reserved, flw_min(idle_bytes, climb->need_bytes));
         if (flw_heap_release_idle(climb->heap, keep) > 0) {
             return flw_climb_grow_within(climb, budget_bytes);
         }

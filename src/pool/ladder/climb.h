@@ -106,6 +106,8 @@ bool flw_stage_caches(struct flw_climb *climb);
 uint64_t flw_climb_tight_budget(const struct flw_climb *climb);
 uint64_t flw_climb_loose_budget(const struct flw_climb *climb);
 uint64_t flw_climb_first_budget(const struct flw_climb *climb);
+/* What may be held before anybody waits. */
+uint64_t flw_climb_most_budget(const struct flw_climb *climb);
 /* How much a growth has to map for the need. */
 void flw_climb_want_units(struct flw_climb *climb, uint32_t unit_count);
 /* calls. Grow within the budget; a new slab or run is the need's. */

@@ -302,9 +302,9 @@ static struct stretch find_stretch(const struct flw_heap *heap, const struct flw
     return best;
 }
 
-/* heap lock. All of a stretch becomes the taker's, as one run, and serves it. */
-static bool take_stretch(struct flw_heap *heap, const struct stretch *stretch,
-                         struct flw_need *need)
+/* heap lock. All of a stretch becomes the taker's, as one run. */
+static void take_stretch(struct flw_heap *heap, const struct stretch *stretch,
+                         const struct flw_need *need)
 {
     struct flw_span *parts[PARTS_MOST], *run = stretch->first;
     for (uint32_t i = 0; i < stretch->part_count; i++, run = run->u.run.right) {
@@ -319,8 +319,6 @@ static bool take_stretch(struct flw_heap *heap, const struct stretch *stretch,
     for (uint32_t i = 0; i < stretch->part_count; i++) {
         flw_heap_put_run_at_point(heap, need->domain->index, need->domain->seq, parts[i]);
     }
-    return need->class_index < FLW_CLASS_COUNT ? flw_climb_take_slots(heap, need)
-                                               : flw_climb_take_run(heap, need);
 }
 
 /* heap lock. What the taker is to be ordered after. */
@@ -351,7 +349,9 @@ static bool steal_stretch(struct flw_climb *climb)
         flw_lock_acquire(&heap->lock);
         struct stretch stretch = find_stretch(heap, need, &ordered);
         if (stretch.first != NULL && stretch.wait_count == 0) {
-            is_taken = take_stretch(heap, &stretch, need);
+            take_stretch(heap, &stretch, need);
+            is_taken = need->class_index < FLW_CLASS_COUNT ? flw_climb_take_slots(heap, need)
+                                                           : flw_climb_take_run(heap, need);
         } else if (stretch.first != NULL) {
             points = points_of(heap, need, &stretch, &ordered);
         }
@@ -367,7 +367,85 @@ static bool steal_stretch(struct flw_climb *climb)
     return false;
 }
 
+/* ---- neighbours of a hole */
+
+#define HOLES_MOST 256
+
+/* heap lock. What lies on that side of the hole, from there on, until it is enough. */
+static struct stretch beside_hole(const struct flw_heap *heap, const struct flw_need *need,
+                                  const struct points *ordered, const struct flw_span *hole,
+                                  bool is_left)
+{
+    uint64_t wanted = need->unit_count + need->align_units - 1;
+    struct stretch at = {.first = NULL};
+    struct flw_span *run = is_left ? hole->u.run.left : hole->u.run.right;
+    struct points points;
+    while (run != heap->range.edge && at.part_count < PARTS_MOST && at.unit_count < wanted &&
+           may_take_part(heap, need, ordered, run, &points)) {
+        at.first = is_left || at.first == NULL ? run : at.first;
+        at.part_count++;
+        at.unit_count += run->u.run.unit_count;
+        at.wait_count += points.count;
+        run = is_left ? run->u.run.left : run->u.run.right;
+    }
+    return at;
+}
+
+/* heap lock. The stretch beside which the least is missing, no more than `room_units`, and there is place for it. */
+static struct stretch find_beside_hole(const struct flw_heap *heap, const struct flw_need *need,
+                                       const struct points *ordered, uint64_t room_units)
+{
+    uint64_t wanted = need->unit_count + need->align_units - 1, least = room_units + 1;
+    struct stretch best = {.first = NULL};
+    const struct flw_span *hole = heap->range.unmapped.newest;
+    for (unsigned i = 0; hole != NULL && i < HOLES_MOST; i++, hole = hole->u.run.age_prev) {
+        for (unsigned side = 0; side < 2; side++) {
+            struct stretch at = beside_hole(heap, need, ordered, hole, side == 0);
+            uint64_t missing = wanted - flw_min(wanted, at.unit_count);
+            missing = flw_align_up(missing, heap->page_units);
+            if (at.first != NULL && missing < least && missing <= hole->u.run.unit_count) {
+                best = at;
+                least = missing;
+            }
+        }
+    }
+    return best;
+}
+
+/* More memory may be had, but not all that is needed: the rest is taken beside it. */
+static bool grow_stretch(struct flw_climb *climb)
+{
+    struct flw_heap *heap = climb->heap;
+    struct flw_need *need = climb->need;
+    struct points ordered = {.count = 0};
+    uint64_t budget_bytes = flw_climb_most_budget(climb);
+    bool can_grow = flw_climb_has_others(climb) && !flw_climb_lacks_host(climb) &&
+                    heap->source.ops->remaps && !flw_need_is_dedicated(heap, need) &&
+                    (need->flags & FALLOW_REQUEST_NO_GROW) == 0;
+    for (unsigned round = 0; can_grow && round < ROUNDS_MOST; round++) {
+        struct points points = {.count = 0};
+        flw_lock_acquire(&heap->lock);
+        uint64_t reserved = atomic_load(&heap->reserved_bytes);
+        uint64_t room = budget_bytes - flw_min(budget_bytes, reserved) + heap->idle_bytes;
+        struct stretch stretch = find_beside_hole(heap, need, &ordered, room >> FLW_UNIT_LOG2);
+        if (stretch.first != NULL && stretch.wait_count == 0) {
+            take_stretch(heap, &stretch, need);
+        } else if (stretch.first != NULL) {
+            points = points_of(heap, need, &stretch, &ordered);
+        }
+        flw_lock_release(&heap->lock);
+        if (stretch.first != NULL && stretch.wait_count == 0) {
+            atomic_fetch_add(&heap->count.steals, 1);
+            return flw_climb_grow_within(climb, budget_bytes);
+        }
+        if (points.count == 0 || !order_after(climb, &points, &ordered)) {
+            return false;
+        }
+    }
+    return false;
+}
+
 bool flw_climb_take_several(struct flw_climb *climb)
 {
-    return take_deferred(climb) || steal_stretch(climb);
+    return take_deferred(climb) || steal_stretch(climb) || grow_stretch(climb);
 }

@@ -119,8 +119,10 @@ static bool may_wait(const struct flw_climb *climb)
 
 bool flw_stage_remap_wait(struct flw_climb *climb)
 {
+    /* What is complete, and idle now, may be what a stretch lacked. */
     if (climb->shared_bytes != 0 &&
-        (flw_climb_take_complete(climb) || flw_climb_move_finished(climb))) {
+        (flw_climb_take_complete(climb) || flw_climb_move_finished(climb) ||
+         (flw_climb_may_steal(climb) && flw_climb_take_several(climb)))) {
         return true;
     }
     if (!may_wait(climb) || !wait_and(climb, UINT64_MAX, take_or_move)) {

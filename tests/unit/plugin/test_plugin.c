@@ -117,6 +117,7 @@ static void a_recorded_use_keeps_the_block(void **state)
 {
     (void)state;
     void *ptr = fallow_torch_alloc(5000, 0, stream);
+    assert_int_equal(sim.cu.cuStreamSynchronize(stream), 0); /* it has worked there before */
     use(ptr, 5000, other);
     fallow_torch_record_stream(ptr, other);
     fallow_torch_record_stream((char *)ptr + 100, other); /* a view */

@@ -1,78 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the promises of a pool that many streams share: what a pair of calls costs however many there are, what one
- * gets that another has freed, and on what each economy waits.
+ * Owns: the promises of a pool that many streams share: what a pair of calls costs however many there are, and what
+ * one gets that another has freed.
  */
-#include "unit/pool/test_api.h"
-
-#define GIB          ((size_t)1 << 30)
-#define STREAMS_MOST 512
-#define LONG_NS      1000000000ull /* of an operation: nothing is done unasked */
-
-static struct api api;
-static CUstream streams[STREAMS_MOST];
-
-static void open_in(const flw_sim_config *world, unsigned stream_count)
-{
-    api_begin(&api, world);
-    for (unsigned i = 0; i < stream_count; i++) {
-        assert_int_equal(api.sim.cu.cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING), 0);
-    }
-}
-
-/* A world with so many streams; `schedule` CLOCK counts where the host stops. */
-static void open_world(unsigned stream_count, flw_sim_schedule schedule, uint64_t device_bytes)
-{
-    flw_sim_config world = flw_sim_config_default(11);
-    world.schedule = schedule;
-    world.check = 1;
-    world.device_bytes = device_bytes;
-    world.lag_ns = LONG_NS;
-    open_in(&world, stream_count);
-}
-
-static void open_pool(fallow_economy economy, size_t limit_bytes)
-{
-    fallow_pool_config config = api_config(&api);
-    config.economy = economy;
-    config.limit_bytes = limit_bytes;
-    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
-}
-
-static void close_world(void)
-{
-    assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
-    api.sim.step(UINT64_MAX);
-    assert_int_equal(flw_sim_print_violations(&api.sim), 0);
-    api_end(&api);
-}
-
-static void *use_new(size_t bytes, CUstream stream)
-{
-    void *ptr = api_alloc(&api, bytes, stream);
-    api_use(&api, ptr, bytes, stream);
-    return ptr;
-}
-
-static void free_on(void *ptr, CUstream stream)
-{
-    assert_int_equal(fallow_free(api.pool, ptr, stream), FALLOW_OK);
-}
-
-static void use_once(size_t bytes, CUstream stream)
-{
-    free_on(use_new(bytes, stream), stream);
-}
-
-static uint64_t calls(void)
-{
-    return api_stats(&api).driver_call_count;
-}
-
-static uint64_t host_waits(void)
-{
-    return flw_sim_read_ledger(&api.sim).host_wait_count;
-}
+#include "unit/pool/test_api_many.h"
 
 /* ---- what a pair costs */
 
@@ -314,101 +245,6 @@ static void a_use_that_is_over_holds_nothing_back(void **state)
     close_world();
 }
 
-/* ---- economies */
-
-/* What each has freed is too little; that it is done nobody has asked. */
-static void what_streams_have_done_with_serves_before_more_is_held(void **state)
-{
-    enum {
-        STREAMS = 16 /* each frees too little for a fence of its own */
-    };
-    static const fallow_economy economies[] = {FALLOW_BALANCED, FALLOW_SPEED_FIRST};
-    (void)state;
-    for (size_t e = 0; e < 2; e++) {
-        open_world(STREAMS + 1, FLW_SIM_CLOCK, 80 * GIB);
-        open_pool(economies[e], 0);
-        void *base = use_new(512 * MIB, streams[STREAMS]), *ptrs[STREAMS];
-        for (unsigned i = 0; i < STREAMS; i++) {
-            use_once(14 * MIB, streams[i]); /* this one is fenced */
-            ptrs[i] = use_new(14 * MIB, streams[i]);
-        }
-        for (unsigned i = 0; i < STREAMS; i++) {
-            free_on(ptrs[i], streams[i]);
-        }
-        uint64_t reserved = api_stats(&api).reserved_bytes, waits = host_waits();
-        api.sim.advance(2 * LONG_NS);
-        void *ptr = use_new(200 * MIB, streams[STREAMS]);
-        assert_true(api_stats(&api).reserved_bytes == reserved);
-        assert_int_equal(api_stats(&api).wait_count + host_waits(), waits);
-        free_on(ptr, streams[STREAMS]);
-        free_on(base, streams[STREAMS]);
-        close_world();
-    }
-}
-
-static void speed_first_waits_at_the_limit_only(void **state)
-{
-    (void)state;
-    enum {
-        STREAMS = 8
-    };
-    open_world(STREAMS, FLW_SIM_CLOCK, 8 * GIB);
-    open_pool(FALLOW_SPEED_FIRST, 256 * MIB);
-    uint64_t stops = host_waits();
-    for (unsigned turn = 0; turn < STREAMS; turn++) {
-        use_once(30 * MIB, streams[turn]);
-    }
-    fallow_stats stats = api_stats(&api);
-    assert_true(stats.reserved_bytes >= 240 * MIB); /* each its own: all are at work */
-    assert_int_equal(stats.steal_count, 0);
-    assert_int_equal(stats.wait_count, 0);
-    assert_int_equal(host_waits(), stops);
-    void *ptr[3];
-    for (unsigned i = 0; i < 3; i++) { /* more than one stream has left */
-        ptr[i] = use_new(60 * MIB, streams[i]);
-    }
-    stats = api_stats(&api);
-    assert_true(stats.steal_count + stats.wait_count > 0);
-    assert_true(stats.reserved_bytes <= 256 * MIB);
-    for (unsigned i = 0; i < 3; i++) {
-        free_on(ptr[i], streams[i]);
-    }
-    close_world();
-}
-
-/* What is held after each stream of many has had one block, all of them at work. */
-static uint64_t held_by(fallow_economy economy, unsigned stream_count, uint64_t device_bytes)
-{
-    open_world(stream_count, FLW_SIM_CLOCK, device_bytes);
-    open_pool(economy, 0);
-    for (unsigned turn = 0; turn < 400; turn++) {
-        use_once(MIB, streams[turn % stream_count]);
-    }
-    uint64_t bytes = api_stats(&api).reserved_bytes;
-    assert_int_equal(flw_sim_read_ledger(&api.sim).given_bytes, bytes);
-    close_world();
-    return bytes;
-}
-
-static void several_streams_share_at_least_a_floor_that_the_device_can_bear(void **state)
-{
-    (void)state;
-    static const struct {
-        uint64_t device_bytes;
-        uint64_t floor_bytes;
-    } floors[] = {
-        {8 * GIB, 32 * MIB}, {32 * GIB, 128 * MIB}, {64 * GIB, 256 * MIB}, {256 * GIB, 256 * MIB}};
-    for (size_t i = 0; i < sizeof floors / sizeof *floors; i++) {
-        uint64_t held = held_by(FALLOW_BALANCED, 400, floors[i].device_bytes);
-        if (held > floors[i].floor_bytes || held < floors[i].floor_bytes - 4 * MIB) {
-            fail_msg("%llu MiB are held, the floor is %llu", (unsigned long long)(held / MIB),
-                     (unsigned long long)(floors[i].floor_bytes / MIB));
-        }
-    }
-    assert_true(held_by(FALLOW_BALANCED, 1, 256 * GIB) <= 16 * MIB);
-    assert_true(held_by(FALLOW_MEMORY_FIRST, 400, 256 * GIB) <= 18 * MIB);
-}
-
 /* ---- who may not be recorded on */
 
 /* Memory of streams[0] is free, and no fence covers it; others then look for some. */
@@ -590,9 +426,6 @@ int main(void)
         cmocka_unit_test(a_large_block_in_use_is_not_waited_for_by_a_small_one),
         cmocka_unit_test(neighbours_of_several_streams_are_taken_together_behind_waits),
         cmocka_unit_test(a_use_that_is_over_holds_nothing_back),
-        cmocka_unit_test(what_streams_have_done_with_serves_before_more_is_held),
-        cmocka_unit_test(speed_first_waits_at_the_limit_only),
-        cmocka_unit_test(several_streams_share_at_least_a_floor_that_the_device_can_bear),
         cmocka_unit_test(a_stream_that_owes_is_recorded_on_by_who_looks),
         cmocka_unit_test(a_retired_stream_that_owed_is_not_recorded_on),
         cmocka_unit_test(a_captured_stream_that_owes_is_left_alone),
