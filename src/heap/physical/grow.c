@@ -245,13 +245,15 @@ static struct flw_handle *idle_for(const struct flw_heap *heap, uint64_t need_un
     return best;
 }
 
-/* What is missing still, out of one that is larger: its rest will be free memory. */
+/* What is missing still, out of one that is larger: its rest will be free memory. Of a single stream a new one would
+ * pin less. */
 static void take_larger(struct flw_heap *heap, struct flw_placement *place, struct stock *stock,
                         uint64_t *need_units, uint32_t types)
 {
     uint64_t room = flw_run_end(place->hole) - (place->map_end - *need_units);
-    struct flw_handle *idle =
-        *need_units > 0 && place->right == NULL ? idle_for(heap, *need_units, room, types) : NULL;
+    bool may_take = *need_units > 0 && place->right == NULL &&
+                    atomic_load_explicit(&heap->stream_count, memory_order_relaxed) > 1;
+    struct flw_handle *idle = may_take ? idle_for(heap, *need_units, room, types) : NULL;
     if (idle != NULL) {
         flw_handle_unlink_idle(heap, idle);
         add_stock(stock, idle);

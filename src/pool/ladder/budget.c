@@ -327,6 +327,19 @@ static uint64_t unmap_for(const struct flw_climb *climb)
     return unmapped;
 }
 
+/* Idle handles are of the wrong size: let the driver have them, ask it for the right one. With several streams only
+ * where the budget has room for that then: a wait on the device may yet put them to use. */
+static bool exchange_idle(struct flw_climb *climb, uint64_t budget_bytes)
+{
+    uint64_t idle_bytes = climb->heap->idle_bytes;
+    uint64_t reserved = atomic_load(&climb->heap->reserved_bytes);
+    uint64_t keep = reserved - flw_min(reserved, flw_min(idle_bytes, climb->need_bytes));
+    bool may_fit = keep + climb->need_bytes <= budget_bytes || !flw_climb_has_others(climb);
+    return idle_bytes > 0 && may_fit && !flw_heap_is_lost(climb->heap) &&
+           flw_climb_may_exchange(climb) && flw_heap_release_idle(climb->heap, keep) > 0 &&
+           flw_climb_grow_within(climb, budget_bytes);
+}
+
 /* Within the budget by moving what is idle; by releasing what does not fit. */
 static bool move_within(struct flw_climb *climb, uint64_t budget_bytes)
 {
@@ -342,17 +355,7 @@ static bool move_within(struct flw_climb *climb, uint64_t budget_bytes)
     if (unmap_for(climb) > 0 && flw_climb_grow_within(climb, budget_bytes)) {
         return true;
     }
-    uint64_t idle_bytes = climb->heap->idle_bytes;
-    uint64_t reserved = atomic_load(&climb->heap->reserved_bytes);
-    uint64_t keep = reserved - flw_min(reserved, flw_min(idle_bytes, climb->need_bytes));
-    if (idle_bytes > 0 && keep + climb->need_bytes <= budget_bytes &&
-        !flw_heap_is_lost(climb->heap) && flw_climb_may_exchange(climb)) {
-        /* Idle handles of the wrong size: let the driver have them, ask it for the right one. */
-        if (flw_heap_release_idle(climb->heap, keep) > 0) {
-            return flw_climb_grow_within(climb, budget_bytes);
-        }
-    }
-    return false;
+    return exchange_idle(climb, budget_bytes);
 }
 
 bool flw_climb_grow_or_move(struct flw_climb *climb, uint64_t budget_bytes)

@@ -223,6 +223,7 @@ static void a_handle_that_is_larger_than_what_is_missing_serves_before_a_new_one
     (void)state;
     bed_begin(&bed, BED_VMM, LIMIT);
     struct flw_domain *domain = bed_domain(&bed, &flw_order_stream, bed.stream);
+    (void)bed_domain(&bed, &flw_order_stream, CU_STREAM_LEGACY); /* one that it shares with */
     struct flw_grow_request request = {.domain = domain,
                                        .unit_count = 256,
                                        .align_units = 1,
