@@ -27,6 +27,7 @@ property.host_bytes       a million blocks, which take the emulator a minute
 property.trace_figures    a shell starts the command; the traces take minutes
 property.steady_passes    a shell starts the command; the traces take minutes
 property.against_pytorch  a shell starts the command; the traces take minutes
+property.streams_figures  a shell starts the command
 property.gen_figures      a shell starts the command; the traces take minutes
 property.frame_calls      a shell starts the command
 stress.recorded           a shell starts the programs

@@ -11,6 +11,9 @@ if(TARGET fallow AND TARGET fallow_shared AND FLW_DEMO)
     $<TARGET_FILE:fallow> $<TARGET_FILE:deal_streams> ${FLW_DEMO} ${FALLOW_TRACE_DIR})
   add_test(NAME property.against_pytorch COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/against_pytorch.sh
     $<TARGET_FILE:fallow> ${FLW_DEMO} ${FALLOW_TRACE_DIR})
+  add_test(NAME property.streams_figures COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/streams_figures.sh
+    $<TARGET_FILE:fallow>)
+  set_tests_properties(property.streams_figures PROPERTIES LABELS property TIMEOUT 300)
   set_tests_properties(property.trace_figures property.steady_passes property.against_pytorch
     PROPERTIES LABELS "property;slow" TIMEOUT 300 SKIP_RETURN_CODE 77)
 endif()
