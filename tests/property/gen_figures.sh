@@ -50,6 +50,7 @@ random rmm|memory first growths over three a segment call
 random rmm --count 10000 --max 256M|balanced growths over three a segment call
 random rmm --count 10000 --max 256M|memory first growths over three a segment call
 random rmm --count 10000 --max 64M|memory first growths over three a segment call
+random multi-stream --count 10000 --streams 3 --threads 3 --max 64M|memory first growths over three a segment call
 random query --count 200|memory first growths over three a segment call
 random query --count 200 --rows 1000000|memory first over 1.05'
 

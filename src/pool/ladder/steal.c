@@ -2,7 +2,7 @@
  *
  * Owns: taking what other streams have freed: first what is complete, else what the taker then waits for on the
  * device. No number of streams changes what that costs: what was freed first is asked for first, and whoever asks
- * has one more fence recorded, which a later one asks for.
+ * has some more fences recorded, which later ones ask for.
  */
 #include "base/mutant.h"
 #include "heap/order/domain.h"
@@ -53,23 +53,28 @@ static void cede(struct flw_climb *climb, const struct flw_domain *domain)
     flw_lock_release(&cache->lock);
 }
 
-/* On the stream that has owed a fence for longest. A fence covers what is in the heap, and runs in a cache: slots are
- * ceded before it. False: none owes. */
-static bool fence_owing(struct flw_climb *climb, bool cedes)
+/* On the streams that have owed a fence for longest. A fence covers what is in the heap, and runs in a cache: slots are
+ * ceded before it. */
+static void fence_owing(struct flw_climb *climb, unsigned most, bool cedes)
 {
     struct flw_heap *heap = climb->heap;
-    struct flw_domain *domain = flw_heap_take_owing(heap, climb->need->domain);
-    if (domain != NULL) {
+    struct flw_domain *domain;
+    for (unsigned i = 0;
+         i < most && (domain = flw_heap_take_owing(heap, climb->need->domain)) != NULL; i++) {
         if (cedes) {
             cede(climb, domain);
         }
         close_runs(climb, domain);
         (void)flw_domain_fence(heap, domain);
     }
-    return domain != NULL;
 }
 
 #define CREDITS_A_CLIMB 8
+
+/* A look at the device is a section, which costs as much as what is asked in it, and a climb more: where it finds
+ * anything done, so is more, and that spares the next ones. */
+#define RECORDS_AHEAD 3
+#define ASKS_AHEAD    8
 
 /* What waited for nothing any more by the time it was freed. */
 static bool take_untold(struct flw_climb *climb)
@@ -91,16 +96,20 @@ bool flw_climb_take_finished(struct flw_climb *climb)
         return true;
     }
     atomic_store_explicit(&climb->pool->budget.look_credits, CREDITS_A_CLIMB, memory_order_relaxed);
-    (void)fence_owing(climb, cedes);
-    for (struct flw_domain *domain; (domain = flw_heap_ask_one(heap)) != NULL;) {
+    fence_owing(climb, 1, cedes);
+    bool is_served = false;
+    struct flw_domain *domain;
+    for (unsigned ahead = 0; ahead < ASKS_AHEAD && (domain = flw_heap_ask_one(heap)) != NULL;
+         ahead += is_served) {
         if (cedes) {
             cede(climb, domain);
         }
-        if (flw_climb_take(heap, climb->need)) {
-            return true;
-        }
+        is_served = is_served || flw_climb_take(heap, climb->need);
     }
-    return false;
+    if (is_served) {
+        fence_owing(climb, RECORDS_AHEAD, cedes);
+    }
+    return is_served;
 }
 
 /* What streams have done with is known complete by the time it is needed, if enough of it is asked for in time. */
@@ -127,14 +136,18 @@ void flw_climb_keep_up(struct flw_climb *climb)
     flw_lock_release(&heap->lock);
     if (has_open && flw_budget_take_credit(&climb->pool->budget) &&
         flw_heap_enter_mode(heap, &section)) {
-        (void)fence_owing(climb, false);
-        (void)flw_heap_ask_one(heap);
+        bool is_done = false;
+        fence_owing(climb, 1, false);
+        for (unsigned i = 0; i < ASKS_AHEAD && flw_heap_ask_one(heap) != NULL; i++) {
+            is_done = true;
+        }
+        fence_owing(climb, is_done ? RECORDS_AHEAD : 0, false);
         flw_heap_leave_driver(heap, &section);
     }
 }
 
 /* So many streams that owe have a fence recorded before more is held: what they have done is to be had instead. */
-#define OWING_A_GROWTH 16
+#define RECORDS_A_GROWTH 16
 
 bool flw_climb_take_complete(struct flw_climb *climb)
 {
@@ -145,8 +158,7 @@ bool flw_climb_take_complete(struct flw_climb *climb)
     if (!flw_heap_enter_mode(climb->heap, &section)) {
         return false;
     }
-    for (unsigned i = 0; i < OWING_A_GROWTH && fence_owing(climb, true); i++) {
-    }
+    fence_owing(climb, RECORDS_A_GROWTH, true);
     bool any = flw_heap_poll(climb->heap);
     flw_heap_leave_driver(climb->heap, &section);
     return any && flw_climb_reclaim(climb);
