@@ -72,26 +72,47 @@ static bool place_around(const struct flw_heap *heap, const struct flw_grow_requ
     return best.hole != NULL;
 }
 
+/* Can it lie there at all, and with less to map than the best so far? Most holes are too small, which is told before
+ * the places in them are tried. */
+static bool is_worth_trying(const struct flw_grow_request *request, const struct flw_span *hole,
+                            const struct flw_placement *best)
+{
+    uint64_t around = 0; /* in the neighbours */
+    if (!request->is_single_handle) {
+        const struct flw_span *left = usable(request->domain, hole->u.run.left);
+        const struct flw_span *right = usable(request->domain, hole->u.run.right);
+        around += left != NULL ? left->u.run.unit_count : 0;
+        around += right != NULL ? right->u.run.unit_count : 0;
+    }
+    uint64_t missing = request->unit_count > around ? request->unit_count - around : 0;
+    return hole->u.run.unit_count >= missing &&
+           (best->hole == NULL || missing < best->map_end - best->map_begin);
+}
+
+/* Around the hole, if that leaves less to map. */
+static void try_hole(const struct flw_heap *heap, const struct flw_grow_request *request,
+                     struct flw_span *hole, struct flw_placement *best)
+{
+    struct flw_placement place;
+    if (is_worth_trying(request, hole, best) && place_around(heap, request, hole, &place) &&
+        (best->hole == NULL || place.map_end - place.map_begin < best->map_end - best->map_begin)) {
+        *best = place;
+    }
+}
+
 #define HOLE_SCAN 256
 
 bool flw_place_find(const struct flw_heap *heap, const struct flw_grow_request *request,
                     struct flw_placement *out)
 {
-    struct flw_placement place;
     struct flw_span *hole = heap->range.unmapped.newest;
     out->hole = NULL;
     for (uint32_t i = 0; hole != NULL && i < HOLE_SCAN; i++, hole = hole->u.run.age_prev) {
-        if (place_around(heap, request, hole, &place) &&
-            (out->hole == NULL ||
-             place.map_end - place.map_begin < out->map_end - out->map_begin)) {
-            *out = place;
-        }
+        try_hole(heap, request, hole, out);
     }
-    /* The untouched end of the range, however old. */
-    hole = heap->range.edge->u.run.left;
-    if (hole->u.run.state == FLW_RUN_UNMAPPED && place_around(heap, request, hole, &place) &&
-        (out->hole == NULL || place.map_end - place.map_begin < out->map_end - out->map_begin)) {
-        *out = place;
+    hole = heap->range.edge->u.run.left; /* the untouched end of the range, however old */
+    if (hole->u.run.state == FLW_RUN_UNMAPPED) {
+        try_hole(heap, request, hole, out);
     }
     return out->hole != NULL;
 }
