@@ -336,23 +336,32 @@ bool flw_tcache_flush_open_frees(struct flw_tcache *cache, struct flw_heap *heap
     return true;
 }
 
+static void flush_bin(struct flw_tcache *cache, struct flw_heap *heap, unsigned class_index,
+                      struct flw_bin *bin)
+{
+    flw_heap_put_slots(heap, flw_tcache_allocs_of(cache, heap), class_index, bin->slots,
+                       (uint32_t)bin->count);
+    if (FLW_MUTANT(DRAIN_WITHOUT_POISON)) {
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL); /* its owner comes by */
+    }
+    bin->moved_out += bin->count;
+    bin->count = 0;
+}
+
 bool flw_tcache_flush(struct flw_tcache *cache, struct flw_heap *heap)
 {
     bool any = flw_tcache_flush_runs(cache, heap);
-    struct flw_domain *owner = flw_tcache_allocs_of(cache, heap);
     if (cache->context_id != 0) {
         any |= flw_tcache_flush_open_frees(cache, heap);
     }
-    for (unsigned c = 0; c < FLW_CLASS_COUNT && cache->bin_bytes != 0; c++) {
-        struct flw_bin *bin = flw_tcache_bin(cache, c);
-        if (bin->count > 0) {
-            flw_heap_put_slots(heap, owner, c, bin->slots, (uint32_t)bin->count);
-            if (FLW_MUTANT(DRAIN_WITHOUT_POISON)) {
-                nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL); /* its owner comes by */
+    for (unsigned word = 0; word < sizeof cache->opened_bins / sizeof *cache->opened_bins; word++) {
+        for (uint64_t bits = cache->opened_bins[word]; bits != 0; bits &= bits - 1) {
+            unsigned class_index = 64 * word + flw_lowest_bit(bits);
+            struct flw_bin *bin = flw_tcache_bin(cache, class_index);
+            if (bin->count > 0) {
+                flush_bin(cache, heap, class_index, bin);
+                any = true;
             }
-            bin->moved_out += bin->count;
-            bin->count = 0;
-            any = true;
         }
     }
     return any;

@@ -97,6 +97,7 @@ struct flw_tcache {
     /* frees of runs until a look whether a fence is worth recording, of how many (pool/calls/free.c) */
     int64_t fence_left_bytes, fence_step_bytes;
     uint64_t fence_grow_count, fence_credits;
+    uint64_t opened_bins[(FLW_CLASS_COUNT + 63) / 64]; /* bit clear: the class's bin has no room */
     uint64_t bin_bytes;       /* sum of capacity * size: the budget that bins have been given */
     uint64_t occupied;        /* bit i clear: run_sets[i] is empty */
     uint64_t context_id;      /* context order: of the pool; 0 elsewhere */
