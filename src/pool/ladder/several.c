@@ -267,6 +267,29 @@ static bool may_take_part(const struct flw_heap *heap, const struct flw_need *ne
     return !is_waited_for || can_wait_for(heap, &last);
 }
 
+/* heap lock. The first run from this one on behind which enough free or deferred units follow each other, whosever
+ * they are; the edge: none. Few stretches are large enough, and only those are looked at closely. *looks: how many
+ * runs were passed. */
+static struct flw_span *skip_short(const struct flw_heap *heap, struct flw_span *run,
+                                   uint64_t wanted, unsigned *looks)
+{
+    struct flw_span *edge = heap->range.edge, *end = run;
+    uint64_t units = 0;
+    unsigned passed = 0;
+    while (units < wanted && end != edge && *looks + passed < LOOKS_MOST) {
+        bool is_part = end->u.run.state == FLW_RUN_FREE || end->u.run.state == FLW_RUN_DEFERRED;
+        units = is_part ? units + end->u.run.unit_count : 0;
+        passed++;
+        end = end->u.run.right;
+        if (!is_part) {
+            *looks += passed;
+            passed = 0;
+            run = end;
+        }
+    }
+    return units < wanted ? edge : run;
+}
+
 /* heap lock. The stretch that is large enough with as few waits as can be, then with as little over. */
 static struct stretch find_stretch(const struct flw_heap *heap, const struct flw_need *need,
                                    const struct points *ordered)
@@ -278,6 +301,9 @@ static struct stretch find_stretch(const struct flw_heap *heap, const struct flw
     for (unsigned looks = 0; run != heap->range.edge && looks < LOOKS_MOST;
          looks++, run = run->u.run.right) {
         struct points points;
+        if (at.first == NULL && (run = skip_short(heap, run, wanted, &looks)) == heap->range.edge) {
+            break;
+        }
         if (!may_take_part(heap, need, ordered, run, &points)) {
             at.first = NULL;
             continue;
