@@ -97,6 +97,21 @@ static const char *check_owing(const struct flw_heap *heap)
                : "the streams that owe a fence are not those in the list";
 }
 
+static const char *check_open_users(const struct flw_heap *heap)
+{
+    const struct flw_domain_set *users = &heap->open_users;
+    for (uint32_t word = 0; word < FLW_DOMAIN_WORDS; word++) {
+        if (((users->words >> word) & 1) != (users->bits[word] != 0)) {
+            return "the words of the domains with open uses are others than those with any";
+        }
+    }
+    uint32_t last = 0;
+    for (uint32_t i = 0; (i = flw_domain_set_next(users, i)) < FLW_DOMAIN_COUNT; i++) {
+        last = i;
+    }
+    return last < heap->domain_end ? NULL : "a use is open of a domain that there is not";
+}
+
 /* *runs: how many runs deferred frees hold back. */
 static const char *check_waiting(const struct flw_heap *heap, uint64_t *runs)
 {
@@ -375,6 +390,9 @@ const char *flw_heap_broken_invariant(const struct flw_heap *heap)
     }
     if (broken == NULL) {
         broken = check_owing(heap);
+    }
+    if (broken == NULL) {
+        broken = check_open_users(heap);
     }
     if (broken == NULL) {
         broken = check_runs(heap);

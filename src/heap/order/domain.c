@@ -66,6 +66,7 @@ struct flw_domain *flw_domain_create(struct flw_heap *heap, const struct flw_ord
         domain->waiting_last = waiting;
         waiting = waiting->next;
     }
+    (void)flw_domain_set_remove(&heap->open_users, domain);
     heap->domains[index] = domain;
     heap->domain_end = index == heap->domain_end ? index + 1 : heap->domain_end;
     return domain;

@@ -161,10 +161,9 @@ static bool begin_fence(struct flw_heap *heap, struct flw_domain *domain, struct
     }
     taken->seq = FLW_MUTANT(SEQUENCE_STANDS_STILL) ? domain->seq : domain->seq++;
     taken->unfenced_bytes = domain->unfenced_bytes;
-    taken->has_open_use = domain->has_open_use;
+    taken->has_open_use = flw_domain_set_remove(&heap->open_users, domain);
     taken->is_asked_later = is_asked_later(heap, domain);
     domain->unfenced_bytes = 0;
-    domain->has_open_use = false;
     flw_domain_owe_nothing(heap, domain);
     domain->is_recording = true;
     heap->open_blocks = 0; /* of the domain in context order, the only one there is then */
@@ -202,7 +201,9 @@ static fallow_status publish_fence(struct flw_heap *heap, struct flw_domain *dom
         return FALLOW_OK;
     }
     domain->unfenced_bytes += taken->unfenced_bytes;
-    domain->has_open_use |= taken->has_open_use;
+    if (taken->has_open_use) {
+        flw_domain_set_add(&heap->open_users, domain);
+    }
     flw_domain_owe(heap, domain);
     flw_fence_drop(heap, fence);
     bool is_over =

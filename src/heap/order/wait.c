@@ -33,7 +33,7 @@ static void void_fence(struct flw_heap *heap, struct flw_domain *domain, struct 
     if (!fence->is_unlinked) {
         flw_fence_unlink(heap, domain, fence);
         domain->unfenced_bytes++;
-        domain->has_open_use = true;
+        flw_domain_set_add(&heap->open_users, domain);
         flw_domain_owe(heap, domain);
     }
 }

@@ -18,7 +18,7 @@ static void sweep(struct flw_heap *heap, struct flw_deferred *deferred)
             deferred->points[deferred->point_count++] =
                 (struct flw_point){.domain = domain->index, .seq = flw_domain_free_seq(domain)};
             flw_domain_want_fence(heap, domain, 1);
-            domain->has_open_use = true;
+            flw_domain_set_add(&heap->open_users, domain);
         }
     }
     if (deferred->sweep_next >= heap->domain_end) {

@@ -445,7 +445,7 @@ static void want_fences(struct flw_heap *heap, const struct flw_slab_part *part)
         struct flw_domain *domain = heap->domains[part->points[i].domain];
         if (part->points[i].seq == domain->seq) { /* open */
             domain->unfenced_bytes++;
-            domain->has_open_use = true;
+            flw_domain_set_add(&heap->open_users, domain);
             flw_domain_owe(heap, domain);
         }
     }

@@ -124,8 +124,7 @@ struct flw_domain {
     uint32_t after_next;                         /* whose place the next one gets */
     struct flw_deferred *waiting, *waiting_last; /* deferred frees that wait for its fences, by
                                                     ascending number; last: if any */
-    bool has_open_use; /* one of them waits for a fence that was not recorded yet */
-    bool is_owing;     /* in heap.owing */
+    bool is_owing;                               /* in heap.owing */
     struct flw_domain *owing_before, *owing_behind;
 
     struct flw_batch_list batches[FLW_CLASS_COUNT];

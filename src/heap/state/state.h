@@ -156,6 +156,15 @@ struct flw_owing {
     struct flw_domain *first, *last;
 };
 
+#define FLW_DOMAIN_WORDS (FLW_DOMAIN_COUNT / 64)
+
+/* Some of the domains, by their places.
+ * INVARIANT  bit w of `words` is set <=> bits[w] is not 0. */
+struct flw_domain_set {
+    uint64_t words;
+    uint64_t bits[FLW_DOMAIN_WORDS];
+};
+
 struct flw_heap {
     struct flw_lock lock;
     const struct flw_driver *driver;
@@ -175,6 +184,8 @@ struct flw_heap {
     struct flw_stream_ids stream_ids;
     struct flw_standing standing;
     struct flw_owing owing;
+    struct flw_domain_set
+        open_users; /* what waits for them waits for fences that were not recorded yet */
     uint64_t deferred_bytes, deferred_count;
     _Atomic uint64_t unfenced_use_bytes, unfenced_use_count; /* announced uses not fenced yet */
     struct flw_domain *mixed; /* NULL: complete memory is unowned. Else it stays with its stream
@@ -275,6 +286,45 @@ static inline void flw_fence_unlink(struct flw_heap *heap, struct flw_domain *do
         heap->standing.next = fence->behind;
     }
     fence->is_unlinked = true;
+}
+
+/* lock */
+static inline void flw_domain_set_add(struct flw_domain_set *set, const struct flw_domain *domain)
+{
+    set->words |= 1ull << (domain->index / 64);
+    set->bits[domain->index / 64] |= 1ull << (domain->index % 64);
+}
+
+/* lock. True: it was in it. */
+static inline bool flw_domain_set_remove(struct flw_domain_set *set,
+                                         const struct flw_domain *domain)
+{
+    uint64_t *bits = &set->bits[domain->index / 64], bit = 1ull << (domain->index % 64);
+    bool had = (*bits & bit) != 0;
+    *bits &= ~bit;
+    if (*bits == 0) {
+        set->words &= ~(1ull << (domain->index / 64));
+    }
+    return had;
+}
+
+/* lock. The first from a place on; FLW_DOMAIN_COUNT: none. */
+static inline uint32_t flw_domain_set_next(const struct flw_domain_set *set, uint32_t from)
+{
+    if (from >= FLW_DOMAIN_COUNT) {
+        return FLW_DOMAIN_COUNT;
+    }
+    uint32_t word = from / 64;
+    uint64_t bits = set->bits[word] & (~0ull << (from % 64));
+    uint64_t words = set->words & (~1ull << word);
+    if (bits == 0 && words == 0) {
+        return FLW_DOMAIN_COUNT;
+    }
+    if (bits == 0) {
+        word = flw_lowest_bit(words);
+        bits = set->bits[word];
+    }
+    return word * 64 + flw_lowest_bit(bits);
 }
 
 /* lock. To the end of those that owe a fence. */

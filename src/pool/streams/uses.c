@@ -163,7 +163,7 @@ static void await_own(struct flw_heap *heap, struct flw_deferred *deferred,
     deferred->needs_context_sync = domain->is_lost;
     deferred->points[deferred->point_count++] =
         (struct flw_point){.domain = domain->index, .seq = flw_domain_free_seq(domain)};
-    domain->has_open_use = true;
+    flw_domain_set_add(&heap->open_users, domain);
 }
 
 fallow_status flw_uses_free(struct flw_pool *pool, struct flw_domain *domain, struct flw_slot *slot,
@@ -200,7 +200,7 @@ fallow_status flw_uses_free(struct flw_pool *pool, struct flw_domain *domain, st
                 .seq = flw_domain_free_seq(user) - is_fenced - FLW_MUTANT(USE_MARKED_EARLY)};
             if (!is_fenced) {
                 flw_domain_want_fence(heap, user, bytes);
-                user->has_open_use = true;
+                flw_domain_set_add(&heap->open_users, user);
             }
         }
         heap->unfenced_use_bytes += bytes;
@@ -211,20 +211,26 @@ fallow_status flw_uses_free(struct flw_pool *pool, struct flw_domain *domain, st
     return FALLOW_OK;
 }
 
+/* heap lock. The next of those that announced uses wait for, behind the cursor; NULL: none. */
+static struct flw_domain *next_user(struct flw_heap *heap, uint32_t *cursor)
+{
+    *cursor = flw_domain_set_next(&heap->open_users, *cursor + 1);
+    return *cursor < FLW_DOMAIN_COUNT ? heap->domains[*cursor] : NULL;
+}
+
 void flw_uses_fence(struct flw_pool *pool)
 {
     struct flw_heap *heap = &pool->heap;
     uint32_t cursor = 0;
     heap->unfenced_use_bytes = 0;
     heap->unfenced_use_count = 0;
-    for (struct flw_domain *user; (user = flw_domain_next(heap, &cursor)) != NULL;) {
-        flw_lock_acquire(&heap->lock);
-        bool is_wanted = user->has_open_use;
+    flw_lock_acquire(&heap->lock);
+    for (struct flw_domain *user; (user = next_user(heap, &cursor)) != NULL;) {
         flw_lock_release(&heap->lock);
-        if (is_wanted) {
-            (void)flw_domain_fence(heap, user);
-        }
+        (void)flw_domain_fence(heap, user);
+        flw_lock_acquire(&heap->lock);
     }
+    flw_lock_release(&heap->lock);
 }
 
 void flw_pool_fence_all(struct flw_pool *pool)

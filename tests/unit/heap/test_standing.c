@@ -239,7 +239,53 @@ static void a_lost_stream_owes_nothing(void **state)
     close_streams();
 }
 
+/* ---- who has open uses */
+
+static void a_set_of_domains_is_gone_through_in_order(void **state)
+{
+    static const uint32_t places[] = {0, 1, 63, 64, 127, 640, FLW_DOMAIN_COUNT - 1};
+    enum {
+        COUNT = sizeof places / sizeof *places
+    };
+    (void)state;
+    struct flw_domain_set set = {.words = 0};
+    for (unsigned i = COUNT; i-- > 0;) {
+        flw_domain_set_add(&set, &(struct flw_domain){.index = places[i]});
+    }
+    for (unsigned skipped = 0; skipped < COUNT; skipped++) { /* each missing once */
+        struct flw_domain domain = {.index = places[skipped]};
+        assert_true(flw_domain_set_remove(&set, &domain));
+        assert_false(flw_domain_set_remove(&set, &domain));
+        uint32_t at = 0;
+        for (unsigned i = 0; i < COUNT; i++) {
+            if (i != skipped) {
+                at = flw_domain_set_next(&set, at);
+                assert_int_equal(at++, places[i]);
+            }
+        }
+        assert_int_equal(flw_domain_set_next(&set, at), FLW_DOMAIN_COUNT);
+        flw_domain_set_add(&set, &domain);
+    }
+}
+
 /* ---- the checker */
+
+static void the_checker_sees_a_set_that_is_wrong(void **state)
+{
+    (void)state;
+    open_streams();
+    struct flw_domain_set *users = &bed.heap.open_users;
+    flw_domain_set_add(users, domains[2]);
+    assert_null(broken());
+    users->words = 0;
+    assert_string_equal(broken(),
+                        "the words of the domains with open uses are others than those with any");
+    users->words = 1;
+    flw_domain_set_add(users, &(struct flw_domain){.index = bed.heap.domain_end});
+    assert_string_equal(broken(), "a use is open of a domain that there is not");
+    *users = (struct flw_domain_set){.words = 0};
+    close_streams();
+}
 
 static void the_checker_sees_a_list_that_is_wrong(void **state)
 {
@@ -375,6 +421,8 @@ int main(void)
         cmocka_unit_test(what_lies_in_caches_is_owed_too),
         cmocka_unit_test(a_refused_record_is_owed_again),
         cmocka_unit_test(a_lost_stream_owes_nothing),
+        cmocka_unit_test(a_set_of_domains_is_gone_through_in_order),
+        cmocka_unit_test(the_checker_sees_a_set_that_is_wrong),
         cmocka_unit_test(the_checker_sees_a_list_that_is_wrong),
         cmocka_unit_test(the_checker_sees_a_batch_that_no_bit_tells_of),
         cmocka_unit_test(the_checker_sees_a_deferred_run_that_nothing_holds_back),
