@@ -288,16 +288,25 @@ void flw_domain_end_naming(struct flw_heap *heap, struct flw_domain *domain)
 }
 
 /* Driver calls. */
+static CUresult ask_stream(struct flw_heap *heap, const struct flw_domain *domain,
+                           CUstreamCaptureStatus *capturing)
+{
+    flw_heap_count_call(heap);
+    return heap->driver->cuStreamIsCapturing(domain->stream, capturing);
+}
+
+/* Driver calls. */
 static CUresult enter_and_ask(struct flw_heap *heap, const struct flw_domain *domain,
                               CUcontext context, CUstreamCaptureStatus *capturing)
 {
     struct flw_driver_section section;
     bool is_default = (uintptr_t)domain->stream <= (uintptr_t)CU_STREAM_PER_THREAD;
-    CUresult result =
-        flw_heap_enter_parts(heap, &section, context, is_default ? FLW_SECTION_CONTEXT : 0);
+    if (!is_default) {
+        return ask_stream(heap, domain, capturing);
+    }
+    CUresult result = flw_heap_enter_parts(heap, &section, context, FLW_SECTION_CONTEXT);
     if (result == CUDA_SUCCESS) {
-        flw_heap_count_call(heap);
-        result = heap->driver->cuStreamIsCapturing(domain->stream, capturing);
+        result = ask_stream(heap, domain, capturing);
         flw_heap_leave_driver(heap, &section);
     }
     return result;

@@ -80,12 +80,15 @@ static CUresult record_event(struct flw_heap *heap, const struct flw_domain *dom
     return result;
 }
 
-/* Driver calls, in a section of the parts. */
+/* Driver calls, in a section of the parts, if any. */
 static CUresult enter_and_record(struct flw_heap *heap, const struct flw_domain *domain,
                                  const struct taken *taken, CUcontext context, unsigned parts)
 {
     struct flw_driver_section section;
     bool is_new = taken->fence->event == NULL;
+    if (parts == 0) {
+        return record_event(heap, domain, taken);
+    }
     CUresult result = flw_heap_enter_parts(heap, &section, context, parts);
     if (result != CUDA_SUCCESS) {
         return result;
