@@ -49,6 +49,16 @@ static inline void flw_run_bin_unlink(struct flw_run_index *index, const struct 
     }
 }
 
+/* Is there a run in that bin or a later one? False: none is so large. */
+static inline bool flw_run_index_reaches(const struct flw_run_index *index, unsigned bin)
+{
+    if (index->first_bits == 0) {
+        return false;
+    }
+    unsigned word = flw_log2_floor(index->first_bits);
+    return word * 64 + flw_log2_floor(index->second_bits[word]) >= bin;
+}
+
 /* flw_run_index_find without alignment. */
 static inline struct flw_span *flw_run_index_fit(const struct flw_run_index *index,
                                                  uint32_t unit_count)

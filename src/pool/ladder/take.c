@@ -2,6 +2,7 @@
  *
  * Owns: taking what is there: the stream's and unowned free memory, empty slabs, what caches hold.
  */
+#include "heap/state/run_index_inl.h"
 #include "pool/ladder/climb.h"
 #include "pool/streams/cache.h"
 
@@ -37,8 +38,21 @@ bool flw_climb_take_slots(struct flw_heap *heap, struct flw_need *need)
     return take_slots(heap, need) || take_slab(heap, need);
 }
 
+/* heap lock. A climb looks again and again, nearly always in vain. (Runs that are all of a handle have indexes of
+ * their own.) */
+static bool may_have_run(const struct flw_heap *heap, const struct flw_need *need)
+{
+    unsigned bin = flw_run_bin(need->unit_count);
+    return need->unit_count >= heap->first_dedicated_units ||
+           flw_run_index_reaches(&heap->domains[FLW_UNOWNED]->runs, bin) ||
+           flw_run_index_reaches(&need->domain->runs, bin);
+}
+
 bool flw_climb_take_run(struct flw_heap *heap, struct flw_need *need)
 {
+    if (!may_have_run(heap, need)) {
+        return false;
+    }
     need->run = need->is_divided
                     ? flw_heap_take_divided(heap, need->domain, need->unit_count, need->align_units)
                     : flw_heap_take_run(heap, need->domain, need->unit_count, need->align_units);
