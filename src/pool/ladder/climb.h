@@ -27,9 +27,10 @@ struct flw_climb {
     uint64_t risen_peak_bytes, risen_allocs; /* has_risen: the pool's before it */
     bool has_risen;
     fallow_status status; /* of the last failure worth telling: a driver's refusal before no room */
-    bool has_released_kept; /* what extensions kept back is out */
-    bool is_headless;       /* a growth found no host memory for its headers: no other one helps */
-    bool insists;           /* the driver is asked, whatever it refused before */
+    bool has_emptied_caches; /* those of the thread: nothing comes into them while it climbs */
+    bool has_released_kept;  /* what extensions kept back is out */
+    bool is_headless;        /* a growth found no host memory for its headers: no other one helps */
+    bool insists;            /* the driver is asked, whatever it refused before */
     bool is_refused; /* the last growth was, by the driver or since it had refused the like of it */
     fallow_status gate_status; /* ASLEEP: nothing more is to be tried */
 };

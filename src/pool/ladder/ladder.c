@@ -162,8 +162,9 @@ fallow_status flw_ladder_climb(struct flw_pool *pool, struct flw_need *need)
         climb.need_bytes > pool->heap.limit_bytes && need->class_index == FLW_CLASS_COUNT;
     unsigned first = is_hopeless ? FLW_STAGE_FAIL : FLW_STAGE_COMPLETE;
     for (unsigned i = first; i < FLW_STAGE_FAIL; i++) {
-        if (i == FLW_STAGE_CALLBACK && release_kept(&climb)) {
-            i = FLW_STAGE_COMPLETE;
+        if (i == FLW_STAGE_CALLBACK) { /* what is released then may come into caches */
+            climb.has_emptied_caches = false;
+            i = release_kept(&climb) ? FLW_STAGE_COMPLETE : i;
         }
         if (is_futile(&climb, i)) {
             continue;

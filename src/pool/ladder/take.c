@@ -116,7 +116,7 @@ bool flw_climb_own_cache(struct flw_climb *climb)
     return any && flw_climb_take(climb->heap, climb->need); /* else nothing is new */
 }
 
-bool flw_climb_own_caches(struct flw_climb *climb)
+static void empty_own_caches(struct flw_climb *climb)
 {
     struct flw_pool *pool = climb->pool;
     uintptr_t self = flw_thread_token();
@@ -131,6 +131,14 @@ bool flw_climb_own_caches(struct flw_climb *climb)
         }
     }
     flw_lock_release(&pool->lock);
+    climb->has_emptied_caches = true;
+}
+
+bool flw_climb_own_caches(struct flw_climb *climb)
+{
+    if (!climb->has_emptied_caches) {
+        empty_own_caches(climb);
+    }
     return flw_climb_reclaim(climb); /* also where nothing was cached: slabs may be empty by now */
 }
 
