@@ -500,22 +500,41 @@ static bool release_slab(struct flw_heap *heap, struct flw_span *slab)
     return true;
 }
 
+#define CLASS_WORDS ((FLW_CLASS_COUNT + 63) / 64)
+
+/* The slots of empty slabs are in no list any more. Cost: the domains, and the lists of the classes that have such
+ * slabs. */
+static void filter_lists(struct flw_heap *heap, const uint64_t classes[CLASS_WORDS])
+{
+    for (uint32_t d = 0; d < heap->domain_end; d++) {
+        struct flw_domain *domain = heap->domains[d];
+        for (unsigned word = 0; domain != NULL && word < CLASS_WORDS; word++) {
+            uint64_t bits = domain->batch_bits[word] & classes[word];
+            for (; bits != 0; bits &= bits - 1) {
+                filter_list(heap, &domain->batches[64 * word + flw_lowest_bit(bits)]);
+            }
+        }
+    }
+}
+
 bool flw_heap_reclaim_slabs(struct flw_heap *heap)
 {
     bool any = false;
+    uint64_t classes[CLASS_WORDS] = {0}; /* with empty slabs */
     count_batches(heap);
-    for (unsigned c = 0; c < FLW_CLASS_COUNT && heap->slabs.empty_count > 0; c++) {
-        if (heap->slabs.empty[c] == NULL) {
-            continue;
-        }
-        if (heap->mixed != NULL) {
-            note_owners(heap, c);
-        }
-        for (uint32_t d = 0; d < heap->domain_end; d++) {
-            if (heap->domains[d] != NULL) {
-                filter_list(heap, &heap->domains[d]->batches[c]);
+    if (heap->slabs.empty_count == 0) {
+        return false;
+    }
+    for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
+        if (heap->slabs.empty[c] != NULL) {
+            classes[c / 64] |= 1ull << (c % 64);
+            if (heap->mixed != NULL) {
+                note_owners(heap, c);
             }
         }
+    }
+    filter_lists(heap, classes);
+    for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
         for (struct flw_span *slab = heap->slabs.empty[c], *next; slab != NULL; slab = next) {
             next = slab->u.slab.empty_next;
             any |= release_slab(heap, slab);
