@@ -56,7 +56,7 @@ static inline uint64_t flw_class_bytes(unsigned class_index)
 static inline uint32_t flw_class_slab_units(unsigned class_index)
 {
     uint64_t size = flw_class_bytes(class_index);
-    for (uint32_t units = 1;; units++) {
+    for (uint32_t units = (uint32_t)flw_div_up(size, FLW_UNIT_BYTES);; units++) {
         uint64_t bytes = units * FLW_UNIT_BYTES;
         if (bytes >= size && (bytes % size) * 100 <= bytes * 3) {
             return units;
