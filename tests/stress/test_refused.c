@@ -147,6 +147,18 @@ static bool begin(void)
     return fallow_pool_create(&config, &bed.pool) == FALLOW_OK;
 }
 
+/* Misses are read behind the allocations that they are of: a reader that is kept from going on between the two
+ * counts too few hits, never too many. */
+static fallow_stats read_most_hits(void)
+{
+    fallow_stats most = read_stats();
+    for (int i = 0; i < 16; i++) {
+        fallow_stats stats = read_stats();
+        most = stats.hit_count > most.hit_count ? stats : most;
+    }
+    return most;
+}
+
 /* From the filter on. */
 static void go_on_refused(unsigned error)
 {
@@ -157,7 +169,7 @@ static void go_on_refused(unsigned error)
         exit(SKIPPED);
     }
     drain(1);
-    fallow_stats refused = read_stats();
+    fallow_stats refused = read_most_hits();
     drain(DRAINS_AFTER);
     fallow_stats after = read_stats();
     expect(refused.uses_membarrier == 0 && refused.lost_membarrier == 1,
