@@ -21,24 +21,9 @@ static struct flw_tcache *cache_of(const struct flw_climb *climb, const struct f
     return cache == NULL || cache->domain != domain || cache == climb->need->cache ? NULL : cache;
 }
 
-/* The next run that it frees is no hit, and the stream owes again. */
-static void close_runs(const struct flw_climb *climb, const struct flw_domain *domain)
-{
-    struct flw_tcache *cache = cache_of(climb, domain);
-    if (cache != NULL) {
-        flw_lock_acquire(&cache->lock);
-        cache->run_limit_bytes = 0;
-        flw_lock_release(&cache->lock);
-    }
-}
-
 /* What the thread's cache keeps for that stream goes to the heap. */
-static void cede(struct flw_climb *climb, const struct flw_domain *domain)
+static void empty(struct flw_climb *climb, struct flw_tcache *cache)
 {
-    struct flw_tcache *cache = cache_of(climb, domain);
-    if (cache == NULL) {
-        return;
-    }
     flw_lock_acquire(&cache->lock);
     flw_lock_acquire(&climb->heap->lock);
     if (climb->need->class_index < FLW_CLASS_COUNT) {
@@ -53,19 +38,45 @@ static void cede(struct flw_climb *climb, const struct flw_domain *domain)
     flw_lock_release(&cache->lock);
 }
 
-/* On the streams that have owed a fence for longest. A fence covers what is in the heap, and runs in a cache: slots are
- * ceded before it. */
+/* The same, once a look: the thread is here meanwhile, and frees nothing. */
+static void cede(struct flw_climb *climb, struct flw_domain *domain)
+{
+    uint64_t number = climb->cede_number;
+    if (number != 0 && atomic_load_explicit(&domain->ceded, memory_order_relaxed) == number) {
+        return;
+    }
+    atomic_store_explicit(&domain->ceded, number, memory_order_relaxed);
+    struct flw_tcache *cache = cache_of(climb, domain);
+    if (cache != NULL) {
+        empty(climb, cache);
+    }
+}
+
+/* What it has freed so far is about to be covered, and runs in its cache are, too: slots are ceded before it. The next
+ * run that the thread frees there is no hit then, and the stream owes again. */
+static void fence(struct flw_climb *climb, struct flw_domain *domain, bool cedes)
+{
+    struct flw_tcache *cache = cache_of(climb, domain);
+    if (cache != NULL && cedes) {
+        atomic_store_explicit(&domain->ceded, climb->cede_number, memory_order_relaxed);
+        empty(climb, cache);
+    }
+    if (cache != NULL) {
+        flw_lock_acquire(&cache->lock);
+        cache->run_limit_bytes = 0;
+        flw_lock_release(&cache->lock);
+    }
+    (void)flw_domain_fence(climb->heap, domain);
+}
+
+/* On the streams that have owed a fence for longest. */
 static void fence_owing(struct flw_climb *climb, unsigned most, bool cedes)
 {
-    struct flw_heap *heap = climb->heap;
     struct flw_domain *domain;
     for (unsigned i = 0;
-         i < most && (domain = flw_heap_take_owing(heap, climb->need->domain)) != NULL; i++) {
-        if (cedes) {
-            cede(climb, domain);
-        }
-        close_runs(climb, domain);
-        (void)flw_domain_fence(heap, domain);
+         i < most && (domain = flw_heap_take_owing(climb->heap, climb->need->domain)) != NULL;
+         i++) {
+        fence(climb, domain, cedes);
     }
 }
 
@@ -92,6 +103,8 @@ bool flw_climb_take_finished(struct flw_climb *climb)
     struct flw_heap *heap = climb->heap;
     uint64_t after = atomic_load(&heap->reserved_bytes) + climb->need_bytes;
     bool cedes = after > climb->first_bytes;
+    climb->cede_number =
+        1 + atomic_fetch_add_explicit(&climb->pool->climbs.looks, 1, memory_order_relaxed);
     if (take_untold(climb)) {
         return true;
     }
