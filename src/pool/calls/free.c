@@ -180,7 +180,8 @@ bool flw_pool_earns_fence(const struct flw_pool *pool, struct flw_tcache *cache)
         bool is_settled = grows == atomic_load(&pool->budget.settled_grows);
         cache->fence_credits = is_settled ? 0 : flw_clamp(peak / 2 / step, 2, FENCES_MOST);
     }
-    return cache->fence_credits != 0;
+    return cache->fence_credits != 0 &&
+           (cache->domain->own_thread_only || !flw_pool_leaves_fences(pool));
 }
 
 static void fence_after_growth(struct flw_pool *pool, struct flw_tcache *cache)

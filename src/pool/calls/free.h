@@ -13,13 +13,20 @@ fallow_status flw_pool_free(struct flw_pool *pool, void *ptr, fallow_stream stre
 /* The same without a front: raw blocks. */
 fallow_status flw_pool_free_plain(struct flw_pool *pool, void *ptr, fallow_stream stream);
 
+/* Does who looks for memory have the fences recorded, rather than who frees? */
+static inline bool flw_pool_leaves_fences(const struct flw_pool *pool)
+{
+    return FLW_UNLIKELY(flw_budget_is_prompt(&pool->budget)) &&
+           atomic_load_explicit(&pool->heap.stream_count, memory_order_relaxed) > 1;
+}
 /* Has enough been freed on the stream for an event? At most one per 16 MiB, and only where another
- * stream could want the memory. */
+ * stream could want the memory. (On a thread's default stream no other can have one recorded.) */
 static inline bool flw_pool_is_stream_fence_due(const struct flw_pool *pool,
                                                 const struct flw_domain *domain)
 {
     uint64_t unfenced = atomic_load_explicit(&domain->unfenced_bytes, memory_order_relaxed);
     return (unfenced >= 16 * FLW_MIB &&
+            (domain->own_thread_only || !flw_pool_leaves_fences(pool)) &&
             atomic_load_explicit(&pool->heap.stream_count, memory_order_relaxed) > 1) ||
            (pool->config.streams_may_die && unfenced > 0);
 }
@@ -27,7 +34,8 @@ static inline bool flw_pool_is_stream_fence_due(const struct flw_pool *pool,
 static inline bool flw_pool_is_use_fence_due(const struct flw_pool *pool)
 {
     const struct flw_heap *heap = &pool->heap;
-    return atomic_load_explicit(&heap->unfenced_use_bytes, memory_order_relaxed) >= 16 * FLW_MIB ||
+    uint64_t bytes = atomic_load_explicit(&heap->unfenced_use_bytes, memory_order_relaxed);
+    return (bytes >= 16 * FLW_MIB && !flw_pool_leaves_fences(pool)) ||
            atomic_load_explicit(&heap->unfenced_use_count, memory_order_relaxed) >= 256;
 }
 static inline bool flw_pool_is_fence_due(const struct flw_pool *pool,

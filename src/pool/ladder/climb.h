@@ -100,6 +100,8 @@ bool flw_climb_reclaim(struct flw_climb *climb);
 bool flw_climb_own_cache(struct flw_climb *climb);
 /* After what the thread's caches hold for any stream. Cost: grows with their number. */
 bool flw_climb_own_caches(struct flw_climb *climb);
+/* The same of the runs alone. */
+bool flw_climb_own_runs(struct flw_climb *climb);
 /* The first stage: what lies ready, unless tidying is due first. */
 bool flw_stage_own(struct flw_climb *climb);
 /* Out of other threads' caches. */

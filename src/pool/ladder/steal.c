@@ -69,15 +69,16 @@ static void fence(struct flw_climb *climb, struct flw_domain *domain, bool cedes
     (void)flw_domain_fence(climb->heap, domain);
 }
 
-/* On the streams that have owed a fence for longest. */
-static void fence_owing(struct flw_climb *climb, unsigned most, bool cedes)
+/* On the streams, but for that one, that have owed a fence for longest. How many they were. */
+static unsigned fence_owing(struct flw_climb *climb, const struct flw_domain *but, unsigned most,
+                            bool cedes)
 {
     struct flw_domain *domain;
-    for (unsigned i = 0;
-         i < most && (domain = flw_heap_take_owing(climb->heap, climb->need->domain)) != NULL;
-         i++) {
+    unsigned count = 0;
+    for (; count < most && (domain = flw_heap_take_owing(climb->heap, but)) != NULL; count++) {
         fence(climb, domain, cedes);
     }
+    return count;
 }
 
 #define CREDITS_A_CLIMB 8
@@ -97,32 +98,85 @@ static bool take_untold(struct flw_climb *climb)
     return any && flw_climb_take(heap, climb->need);
 }
 
-/* Beyond the first budget caches give way, too: what they keep has the numbers of its frees. */
-bool flw_climb_take_finished(struct flw_climb *climb)
+/* As many fences as are done, the oldest first, until what they cover serves, and a few more. */
+static bool ask_and_take(struct flw_climb *climb, bool cedes)
+{
+    bool is_served = false;
+    struct flw_domain *domain;
+    for (unsigned ahead = 0; ahead < ASKS_AHEAD && (domain = flw_heap_ask_one(climb->heap)) != NULL;
+         ahead += is_served) {
+        if (cedes) {
+            cede(climb, domain);
+        }
+        is_served = is_served || flw_climb_take(climb->heap, climb->need);
+    }
+    return is_served;
+}
+
+/* Was everything done, the fence that the look recorded itself, too? Where one that was not done was met, it is told
+ * by what still stands; where memory that serves was met before, that may not have been asked. */
+static void note_pace(struct flw_climb *climb, bool is_served)
 {
     struct flw_heap *heap = climb->heap;
-    uint64_t after = atomic_load(&heap->reserved_bytes) + climb->need_bytes;
-    bool cedes = after > climb->first_bytes;
+    atomic_uint *looks = &climb->pool->budget.prompt_looks;
+    flw_lock_acquire(&heap->lock);
+    bool is_done = heap->standing.oldest == NULL;
+    flw_lock_release(&heap->lock);
+    unsigned before = atomic_load_explicit(looks, memory_order_relaxed);
+    if (is_done || !is_served) {
+        atomic_store_explicit(looks, is_done ? flw_min(before + 1, FLW_PROMPT_LOOKS) : 0,
+                              memory_order_relaxed);
+    }
+}
+
+/* On another stream; where the device is done with everything, on the taker's own at last, whose memory then joins
+ * what is unowned. False: none owes. */
+static bool fence_next(struct flw_climb *climb, bool cedes)
+{
+    return fence_owing(climb, climb->need->domain, 1, cedes) > 0 ||
+           (flw_budget_is_prompt(&climb->pool->budget) && fence_owing(climb, NULL, 1, cedes) > 0);
+}
+
+/* The next looks are spared, or find more: what is recorded now is asked for now only where it is done at once. */
+static void look_ahead(struct flw_climb *climb, bool cedes)
+{
+    unsigned count = fence_owing(climb, climb->need->domain, RECORDS_AHEAD, cedes);
+    bool asks = flw_budget_is_prompt(&climb->pool->budget);
+    for (; asks && count > 0; count--) {
+        asks = flw_heap_ask_one(climb->heap) != NULL;
+    }
+}
+
+#define PROMPT_RECORDS_MOST 8
+
+/* Beyond the first budget caches give way, too: what they keep has the numbers of its frees. One fence is recorded, and
+ * where that serves a few for later looks; on a device that is done with everything, where frees record none, as many
+ * as it takes. */
+bool flw_climb_take_finished(struct flw_climb *climb)
+{
+    struct flw_budget *budget = &climb->pool->budget;
+    uint64_t after = atomic_load(&climb->heap->reserved_bytes) + climb->need_bytes;
+    bool cedes = after > climb->first_bytes, goes_on = true;
     climb->cede_number =
         1 + atomic_fetch_add_explicit(&climb->pool->climbs.looks, 1, memory_order_relaxed);
     if (take_untold(climb)) {
         return true;
     }
-    atomic_store_explicit(&climb->pool->budget.look_credits, CREDITS_A_CLIMB, memory_order_relaxed);
-    fence_owing(climb, 1, cedes);
-    bool is_served = false;
-    struct flw_domain *domain;
-    for (unsigned ahead = 0; ahead < ASKS_AHEAD && (domain = flw_heap_ask_one(heap)) != NULL;
-         ahead += is_served) {
-        if (cedes) {
-            cede(climb, domain);
+    atomic_store_explicit(&budget->look_credits, CREDITS_A_CLIMB, memory_order_relaxed);
+    for (unsigned records = 0; goes_on && records < PROMPT_RECORDS_MOST; records++) {
+        bool is_fenced = fence_next(climb, cedes);
+        bool is_served = ask_and_take(climb, cedes);
+        if (is_fenced) {
+            note_pace(climb, is_served);
         }
-        is_served = is_served || flw_climb_take(heap, climb->need);
+        if (is_served) {
+            look_ahead(climb, cedes);
+            return true;
+        }
+        goes_on = is_fenced && flw_budget_is_prompt(budget);
     }
-    if (is_served) {
-        fence_owing(climb, RECORDS_AHEAD, cedes);
-    }
-    return is_served;
+    /* What streams that owe nothing keep is covered by then. */
+    return cedes && flw_budget_is_prompt(budget) && flw_climb_own_runs(climb);
 }
 
 /* What streams have done with is known complete by the time it is needed, if enough of it is asked for in time. */
@@ -150,11 +204,11 @@ void flw_climb_keep_up(struct flw_climb *climb)
     if (has_open && flw_budget_take_credit(&climb->pool->budget) &&
         flw_heap_enter_mode(heap, &section)) {
         bool is_done = false;
-        fence_owing(climb, 1, false);
+        (void)fence_owing(climb, climb->need->domain, 1, false);
         for (unsigned i = 0; i < ASKS_AHEAD && flw_heap_ask_one(heap) != NULL; i++) {
             is_done = true;
         }
-        fence_owing(climb, is_done ? RECORDS_AHEAD : 0, false);
+        (void)fence_owing(climb, climb->need->domain, is_done ? RECORDS_AHEAD : 0, false);
         flw_heap_leave_driver(heap, &section);
     }
 }
@@ -171,7 +225,7 @@ bool flw_climb_take_complete(struct flw_climb *climb)
     if (!flw_heap_enter_mode(climb->heap, &section)) {
         return false;
     }
-    fence_owing(climb, RECORDS_A_GROWTH, true);
+    (void)fence_owing(climb, climb->need->domain, RECORDS_A_GROWTH, true);
     bool any = flw_heap_poll(climb->heap);
     flw_heap_leave_driver(climb->heap, &section);
     return any && flw_climb_reclaim(climb);

@@ -116,7 +116,9 @@ bool flw_climb_own_cache(struct flw_climb *climb)
     return any && flw_climb_take(climb->heap, climb->need); /* else nothing is new */
 }
 
-static void empty_own_caches(struct flw_climb *climb)
+/* Of all the thread's caches. */
+static void empty_own_caches(const struct flw_climb *climb,
+                             bool (*empty)(struct flw_tcache *cache, struct flw_heap *heap))
 {
     struct flw_pool *pool = climb->pool;
     uintptr_t self = flw_thread_token();
@@ -125,21 +127,30 @@ static void empty_own_caches(struct flw_climb *climb)
         if (cache->thread == self) {
             flw_lock_acquire(&cache->lock);
             flw_lock_acquire(&climb->heap->lock);
-            (void)flw_tcache_flush(cache, climb->heap);
+            (void)empty(cache, climb->heap);
             flw_lock_release(&climb->heap->lock);
             flw_lock_release(&cache->lock);
         }
     }
     flw_lock_release(&pool->lock);
-    climb->has_emptied_caches = true;
 }
 
 bool flw_climb_own_caches(struct flw_climb *climb)
 {
     if (!climb->has_emptied_caches) {
-        empty_own_caches(climb);
+        empty_own_caches(climb, flw_tcache_flush);
+        climb->has_emptied_caches = true;
     }
     return flw_climb_reclaim(climb); /* also where nothing was cached: slabs may be empty by now */
+}
+
+bool flw_climb_own_runs(struct flw_climb *climb)
+{
+    if (climb->has_emptied_caches) {
+        return false;
+    }
+    empty_own_caches(climb, flw_tcache_flush_runs);
+    return flw_climb_take(climb->heap, climb->need);
 }
 
 /* To take memory out of caches pays where much is held: with less than this a pool grows first, else

@@ -70,6 +70,8 @@ struct flw_budget {
     /* Others find what a stream has freed by its fences. Where none looks for any, none is recorded: a climb that
      * looks allows so many looks and fences until the next one. */
     atomic_uint look_credits;
+    /* Looks on end that found all work done, that of the fence they recorded themselves, too. */
+    atomic_uint prompt_looks;
     _Atomic uint64_t quiet_bytes; /* allocated by slow calls since the last look at other streams */
     uint64_t tidied_growth;       /* the growth that gave tidies_left (ladder/take.c) */
     uint32_t tidies_left;
@@ -169,6 +171,15 @@ static inline bool flw_budget_take_credit(struct flw_budget *budget)
     }
     atomic_store_explicit(&budget->look_credits, credits - 1, memory_order_relaxed);
     return true;
+}
+
+/* Is the device done with all that it is given by the time somebody looks? Then a fence that is recorded when memory
+ * is wanted tells as much as one that was recorded at the free, and is one for all that was freed by then. */
+#define FLW_PROMPT_LOOKS 32
+
+static inline bool flw_budget_is_prompt(const struct flw_budget *budget)
+{
+    return atomic_load_explicit(&budget->prompt_looks, memory_order_relaxed) >= FLW_PROMPT_LOOKS;
 }
 
 /* Is the pool in context order? */

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: when fences are recorded for what other streams may want: by the free, or, on a device that is done with all
+ * it is given, by who looks for memory; and on which streams for announced uses.
+ */
+#include "unit/pool/test_api.h"
+
+#define GIB          ((size_t)1 << 30)
+#define LONG_NS      1000000000ull
+#define BLOCK_BYTES  (40 * MIB) /* worth an event of its own */
+#define SMALL_BYTES  (10 * MIB) /* not worth one: who looks records it */
+#define TURNS        200
+#define STREAMS_MOST 200
+
+static struct api api;
+static CUstream streams[STREAMS_MOST];
+static CUevent handed_over;
+
+static void begin(unsigned stream_count, size_t limit_bytes)
+{
+    flw_sim_config world = flw_sim_config_default(11);
+    world.schedule = FLW_SIM_CLOCK;
+    world.check = 1;
+    world.device_bytes = 8 * GIB;
+    world.lag_ns = LONG_NS;
+    api_begin(&api, &world);
+    for (unsigned i = 0; i < stream_count; i++) {
+        assert_int_equal(api.sim.cu.cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING), 0);
+    }
+    assert_int_equal(api.sim.cu.cuEventCreate(&handed_over, CU_EVENT_DISABLE_TIMING), 0);
+    fallow_pool_config config = api_config(&api);
+    config.limit_bytes = limit_bytes;
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+}
+
+static void end(void)
+{
+    assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+    api.sim.step(UINT64_MAX);
+    assert_int_equal(api.sim.cu.cuEventDestroy_v2(handed_over), 0);
+    assert_int_equal(flw_sim_print_violations(&api.sim), 0);
+    api_end(&api);
+}
+
+static uint64_t events(void)
+{
+    return api_stats(&api).event_count;
+}
+
+/* A block for the stream, which a use on the other one may have been announced of. */
+static void *use_new(size_t bytes, unsigned stream, bool is_announced)
+{
+    void *ptr = api_alloc(&api, bytes, streams[stream]);
+    api_use(&api, ptr, bytes, streams[stream]);
+    if (is_announced) {
+        assert_int_equal(api.sim.cu.cuEventRecord(handed_over, streams[stream]), 0);
+        assert_int_equal(api.sim.cu.cuStreamWaitEvent(streams[1 - stream], handed_over, 0), 0);
+        api_use(&api, ptr, bytes, streams[1 - stream]);
+        assert_int_equal(fallow_record_use(api.pool, ptr, streams[1 - stream]), FALLOW_OK);
+    }
+    return ptr;
+}
+
+/* How many events the free records. */
+static uint64_t free_of(void *ptr, unsigned stream)
+{
+    uint64_t before = events();
+    assert_int_equal(fallow_free(api.pool, ptr, streams[stream]), FALLOW_OK);
+    return events() - before;
+}
+
+/* Two streams take turns; the device is done with one before the next. */
+static void take_turns(size_t bytes, bool is_announced, uint64_t *events_of_frees)
+{
+    *events_of_frees = 0;
+    for (unsigned turn = 0; turn < TURNS; turn++) {
+        *events_of_frees += free_of(use_new(bytes, turn % 2, is_announced), turn % 2);
+        api.sim.advance(2 * LONG_NS);
+    }
+}
+
+/* They share room for one block: first a large one, then, beside one that stays, a small one, for whose sake they
+ * look; then for a large one again. */
+static void make_prompt(void)
+{
+    uint64_t of_frees;
+    begin(2, BLOCK_BYTES + 8 * MIB);
+    take_turns(BLOCK_BYTES, false, &of_frees);
+    assert_true(of_frees > 0); /* nothing is known of the device */
+    void *rest = use_new(BLOCK_BYTES - SMALL_BYTES, 0, false);
+    take_turns(SMALL_BYTES, false, &of_frees);
+    (void)free_of(rest, 0);
+    api.sim.advance(2 * LONG_NS);
+}
+
+static void who_looks_records_where_the_device_keeps_pace(void **state)
+{
+    (void)state;
+    for (unsigned is_announced = 0; is_announced < 2; is_announced++) {
+        uint64_t of_frees;
+        make_prompt();
+        uint64_t before = events(), waits = api_stats(&api).wait_count;
+        take_turns(BLOCK_BYTES, is_announced, &of_frees);
+        assert_int_equal(of_frees, 0);
+        assert_true(events() - before <= (1u + is_announced) * TURNS + 1);
+        assert_int_equal(api_stats(&api).wait_count, waits);
+        end();
+    }
+}
+
+static void a_look_that_finds_work_under_way_has_frees_record_again(void **state)
+{
+    (void)state;
+    make_prompt();
+    assert_int_equal(free_of(use_new(BLOCK_BYTES, 0, false), 0), 0);
+    void *ptr = use_new(BLOCK_BYTES, 1, false); /* behind a wait: the first is not done */
+    assert_int_equal(free_of(ptr, 1), 1);
+    end();
+}
+
+/* After a growth the free may have its own stream fenced, too. */
+static void expect_fences(uint64_t count, unsigned users)
+{
+    assert_true(count == users || count == users + 1);
+}
+
+static void fences_for_uses_go_to_the_users(void **state)
+{
+    static const unsigned users[] = {3, 63, 64, 199};
+    enum {
+        USERS = sizeof users / sizeof *users
+    };
+    (void)state;
+    begin(STREAMS_MOST, 0);
+    for (unsigned i = 0; i < STREAMS_MOST; i++) {
+        void *ptr = api_alloc(&api, MIB, streams[i]);
+        api_use(&api, ptr, MIB, streams[i]); /* under way for as long as the test */
+        assert_int_equal(fallow_free(api.pool, ptr, streams[i]), FALLOW_OK);
+    }
+    void *ptr = api_alloc(&api, BLOCK_BYTES, streams[1]);
+    for (unsigned i = 0; i < USERS; i++) {
+        assert_int_equal(fallow_record_use(api.pool, ptr, streams[users[i]]), FALLOW_OK);
+    }
+    expect_fences(free_of(ptr, 1), USERS);
+    ptr = api_alloc(&api, BLOCK_BYTES, streams[2]); /* the others have had none since */
+    assert_int_equal(fallow_record_use(api.pool, ptr, streams[users[2]]), FALLOW_OK);
+    expect_fences(free_of(ptr, 2), 1);
+    end();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_looks_records_where_the_device_keeps_pace),
+        cmocka_unit_test(a_look_that_finds_work_under_way_has_frees_record_again),
+        cmocka_unit_test(fences_for_uses_go_to_the_users),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
