@@ -26,11 +26,17 @@ fallow_status flw_domain_clear(struct flw_heap *heap, struct flw_domain *domain)
 /* calls. Ask the newest fences of every domain; make what is complete unowned. True if anything
  * completed. */
 bool flw_heap_poll(struct flw_heap *heap);
+/* calls. The same within the look: without the domains whose oldest fence was not done when it was asked. */
+bool flw_heap_poll_rest(struct flw_heap *heap);
+/* takes the lock. Its number; it lasts until the next one, of whichever thread. */
+uint64_t flw_heap_begin_look(struct flw_heap *heap);
 
 /* calls. Ask one fence, whichever was recorded first, or, by turns, another; what it covers is unowned if it is
- * complete. The place of its domain then, and the next may be complete, too; else NULL. Cost: one query, whatever
- * the number of streams, and one question for a capture for each fence that stands. */
-struct flw_domain *flw_heap_ask_one(struct flw_heap *heap);
+ * complete. The place of its domain then, and the next may be complete, too; else NULL. Where a stream's fences were
+ * done again and again, a later one is asked first, if the caller may leap: more changes hands at once. Cost: one
+ * query, or two where a leap went too far, whatever the number of streams, and one question for a capture for each
+ * fence that stands. */
+struct flw_domain *flw_heap_ask_one(struct flw_heap *heap, bool may_leap);
 /* lock. Does a fence stand? Or, unless `taker` is NULL, does a stream owe one, but for the taker? */
 static inline bool flw_heap_has_open(const struct flw_heap *heap, const struct flw_domain *taker)
 {

@@ -152,6 +152,9 @@ static bool ask_fence(struct flw_heap *heap, struct flw_domain *domain, struct f
     } else if (result == CUDA_ERROR_CAPTURED_EVENT) {
         void_fence(heap, domain, fence);
     }
+    if (result == CUDA_ERROR_NOT_READY && fence == domain->oldest) {
+        domain->unready_look = heap->standing.look;
+    }
     domain->refuses_fences |= is_refused;
     release_fence(heap, fence);
     return result == CUDA_SUCCESS;
@@ -227,19 +230,43 @@ static bool poll_domain(struct flw_heap *heap, struct flw_domain *domain, bool *
     return is_done || ask_oldest(heap, domain, seq, settles) || any;
 }
 
-bool flw_heap_poll(struct flw_heap *heap)
+/* Lock held on entry and exit, not in between. */
+static bool poll(struct flw_heap *heap)
 {
     bool any = false, settles = false;
     bool may_ask = heap->context_order == NULL || !flw_captures_are_open();
-    flw_lock_acquire(&heap->lock);
     for (uint32_t i = 1; i < heap->domain_end && !flw_heap_is_lost(heap); i++) {
         struct flw_domain *domain = heap->domains[i];
-        if (domain->ops != NULL && domain->newest != NULL && may_ask) {
+        if (domain->ops != NULL && domain->newest != NULL && may_ask &&
+            domain->unready_look != heap->standing.look) {
             any |= poll_domain(heap, domain, &settles);
         }
     }
     settles |= heap->deferred_count > 0; /* some wait to be looked at */
-    any |= settles && flw_heap_settle_deferred(heap);
+    return (settles && flw_heap_settle_deferred(heap)) || any;
+}
+
+uint64_t flw_heap_begin_look(struct flw_heap *heap)
+{
+    flw_lock_acquire(&heap->lock);
+    uint64_t look = ++heap->standing.look;
+    flw_lock_release(&heap->lock);
+    return look;
+}
+
+bool flw_heap_poll(struct flw_heap *heap)
+{
+    flw_lock_acquire(&heap->lock);
+    heap->standing.look++;
+    bool any = poll(heap);
+    flw_lock_release(&heap->lock);
+    return any;
+}
+
+bool flw_heap_poll_rest(struct flw_heap *heap)
+{
+    flw_lock_acquire(&heap->lock);
+    bool any = poll(heap);
     flw_lock_release(&heap->lock);
     return any;
 }
@@ -266,7 +293,41 @@ static void note_answer(struct flw_heap *heap, const struct flw_fence *asked)
     }
 }
 
-struct flw_domain *flw_heap_ask_one(struct flw_heap *heap)
+#define LEAPS_MOST 3
+
+/* lock. The fence, or a later one of the same stream, which covers it, too: from the second on end that was done on, 1, 3,
+ * then 7 are passed over. So a stream that keeps pace is asked less than once a fence. */
+static struct flw_fence *leap(struct flw_fence *fence)
+{
+    unsigned done = flw_min(fence->domain->done_asks, LEAPS_MOST + 1);
+    for (unsigned reach = done > 1 ? 1u << (done - 1) : 1; reach > 1 && fence->next != NULL;
+         reach--) {
+        fence = fence->next;
+    }
+    return fence;
+}
+
+/* Lock held on entry and exit, not in between. The fence is held. True: it is done. */
+static bool ask_held(struct flw_heap *heap, struct flw_domain *domain, struct flw_fence *fence,
+                     bool *settles)
+{
+    fence->use_count++;
+    bool is_clear = fence->seq <= domain->cleared || clear_rest(heap, domain);
+    bool is_done = is_clear && !fence->is_unlinked && ask_fence(heap, domain, fence, settles);
+    domain->done_asks = is_done ? domain->done_asks + 1 : 0;
+    release_fence(heap, fence);
+    return is_done;
+}
+
+/* The same of a later fence that covers it; false where there is none. */
+static bool ask_ahead(struct flw_heap *heap, struct flw_domain *domain, struct flw_fence *fence,
+                      bool *settles)
+{
+    struct flw_fence *ahead = leap(fence);
+    return ahead != fence && ask_held(heap, domain, ahead, settles);
+}
+
+struct flw_domain *flw_heap_ask_one(struct flw_heap *heap, bool may_leap)
 {
     struct flw_domain *domain = NULL;
     bool is_done = false, settles = false;
@@ -275,8 +336,8 @@ struct flw_domain *flw_heap_ask_one(struct flw_heap *heap)
     if (fence != NULL) {
         domain = fence->domain;
         fence->use_count++;
-        bool is_clear = fence->seq <= domain->cleared || clear_rest(heap, domain);
-        is_done = is_clear && !fence->is_unlinked && ask_fence(heap, domain, fence, &settles);
+        is_done = (may_leap && ask_ahead(heap, domain, fence, &settles)) ||
+                  ask_held(heap, domain, fence, &settles);
         if (!fence->is_unlinked) {
             note_answer(heap, fence);
         }

@@ -113,7 +113,10 @@ struct flw_domain {
      * since they were recorded. Only these are asked for and waited for; asking for the others
      * might end a capture. */
     uint64_t cleared;
-    bool is_behind;      /* its newest fence was not done when it was asked last */
+    bool is_behind; /* its newest fence was not done when it was asked last */
+    unsigned
+        done_asks; /* fences on end that were done when they were asked: the next ask leaps (wait.c) */
+    uint64_t unready_look; /* the last one that found its oldest fence not done */
     bool refuses_fences; /* the driver refused to record one, or to ask for one, and has not done it
                             since: a synchronisation of the context completes what it owns */
     uint32_t naming_count; /* threads that ask the driver about the stream right now */

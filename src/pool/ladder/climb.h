@@ -27,8 +27,7 @@ struct flw_climb {
     uint64_t risen_peak_bytes, risen_allocs; /* has_risen: the pool's before it */
     bool has_risen;
     fallow_status status; /* of the last failure worth telling: a driver's refusal before no room */
-    uint64_t
-        cede_number; /* of the last look at other streams: what has ceded for it says so; 0: none yet */
+    uint64_t look;        /* the last one at other streams (struct flw_standing); 0: none yet */
     bool has_emptied_caches; /* those of the thread: nothing comes into them while it climbs */
     bool has_released_kept;  /* what extensions kept back is out */
     bool is_headless;        /* a growth found no host memory for its headers: no other one helps */

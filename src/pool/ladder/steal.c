@@ -41,11 +41,11 @@ static void empty(struct flw_climb *climb, struct flw_tcache *cache)
 /* The same, once a look: the thread is here meanwhile, and frees nothing. */
 static void cede(struct flw_climb *climb, struct flw_domain *domain)
 {
-    uint64_t number = climb->cede_number;
-    if (number != 0 && atomic_load_explicit(&domain->ceded, memory_order_relaxed) == number) {
+    uint64_t look = climb->look;
+    if (look != 0 && atomic_load_explicit(&domain->ceded, memory_order_relaxed) == look) {
         return;
     }
-    atomic_store_explicit(&domain->ceded, number, memory_order_relaxed);
+    atomic_store_explicit(&domain->ceded, look, memory_order_relaxed);
     struct flw_tcache *cache = cache_of(climb, domain);
     if (cache != NULL) {
         empty(climb, cache);
@@ -58,7 +58,7 @@ static void fence(struct flw_climb *climb, struct flw_domain *domain, bool cedes
 {
     struct flw_tcache *cache = cache_of(climb, domain);
     if (cache != NULL && cedes) {
-        atomic_store_explicit(&domain->ceded, climb->cede_number, memory_order_relaxed);
+        atomic_store_explicit(&domain->ceded, climb->look, memory_order_relaxed);
         empty(climb, cache);
     }
     if (cache != NULL) {
@@ -98,12 +98,18 @@ static bool take_untold(struct flw_climb *climb)
     return any && flw_climb_take(heap, climb->need);
 }
 
+/* Memory first fits best where little changes hands at a time. */
+static struct flw_domain *ask_one(struct flw_climb *climb)
+{
+    return flw_heap_ask_one(climb->heap, climb->pool->config.economy != FALLOW_MEMORY_FIRST);
+}
+
 /* As many fences as are done, the oldest first, until what they cover serves, and a few more. */
 static bool ask_and_take(struct flw_climb *climb, bool cedes)
 {
     bool is_served = false;
     struct flw_domain *domain;
-    for (unsigned ahead = 0; ahead < ASKS_AHEAD && (domain = flw_heap_ask_one(climb->heap)) != NULL;
+    for (unsigned ahead = 0; ahead < ASKS_AHEAD && (domain = ask_one(climb)) != NULL;
          ahead += is_served) {
         if (cedes) {
             cede(climb, domain);
@@ -143,7 +149,7 @@ static void look_ahead(struct flw_climb *climb, bool cedes)
     unsigned count = fence_owing(climb, climb->need->domain, RECORDS_AHEAD, cedes);
     bool asks = flw_budget_is_prompt(&climb->pool->budget);
     for (; asks && count > 0; count--) {
-        asks = flw_heap_ask_one(climb->heap) != NULL;
+        asks = ask_one(climb) != NULL;
     }
 }
 
@@ -157,8 +163,7 @@ bool flw_climb_take_finished(struct flw_climb *climb)
     struct flw_budget *budget = &climb->pool->budget;
     uint64_t after = atomic_load(&climb->heap->reserved_bytes) + climb->need_bytes;
     bool cedes = after > climb->first_bytes, goes_on = true;
-    climb->cede_number =
-        1 + atomic_fetch_add_explicit(&climb->pool->climbs.looks, 1, memory_order_relaxed);
+    climb->look = flw_heap_begin_look(climb->heap);
     if (take_untold(climb)) {
         return true;
     }
@@ -205,7 +210,7 @@ void flw_climb_keep_up(struct flw_climb *climb)
         flw_heap_enter_mode(heap, &section)) {
         bool is_done = false;
         (void)fence_owing(climb, climb->need->domain, 1, false);
-        for (unsigned i = 0; i < ASKS_AHEAD && flw_heap_ask_one(heap) != NULL; i++) {
+        for (unsigned i = 0; i < ASKS_AHEAD && ask_one(climb) != NULL; i++) {
             is_done = true;
         }
         (void)fence_owing(climb, climb->need->domain, is_done ? RECORDS_AHEAD : 0, false);
@@ -226,7 +231,7 @@ bool flw_climb_take_complete(struct flw_climb *climb)
         return false;
     }
     (void)fence_owing(climb, climb->need->domain, RECORDS_A_GROWTH, true);
-    bool any = flw_heap_poll(climb->heap);
+    bool any = flw_heap_poll_rest(climb->heap);
     flw_heap_leave_driver(climb->heap, &section);
     return any && flw_climb_reclaim(climb);
 }

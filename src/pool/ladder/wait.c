@@ -78,7 +78,7 @@ static bool wait_and(struct flw_climb *climb, uint64_t deadline_ns,
         }
         fallow_status status = flw_domain_wait(heap, domain, seq, deadline_ns);
         while (status == FALLOW_OK && flw_climb_has_others(climb) &&
-               flw_heap_ask_one(heap) != NULL) {
+               flw_heap_ask_one(heap, false) != NULL) {
         }
         flw_heap_leave_driver(heap, &section);
         if (status != FALLOW_OK) { /* others may have done more than the one that was waited for */

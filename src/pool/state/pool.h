@@ -80,8 +80,7 @@ struct flw_budget {
 /* What climbs came to (ladder/). */
 struct flw_climbs {
     _Atomic uint64_t count[FLW_STAGE_COUNT], ns[FLW_STAGE_COUNT];
-    _Atomic uint64_t last;  /* above the first attempt: bytes << 8 | its place + 1; 0 none yet */
-    _Atomic uint64_t looks; /* at what other streams have finished with */
+    _Atomic uint64_t last; /* above the first attempt: bytes << 8 | its place + 1; 0 none yet */
     _Atomic uint64_t remap_waits, ooms;
     _Atomic uint64_t refused_requests; /* since a growth last came about */
     atomic_flag in_callback;

@@ -75,11 +75,11 @@ static void what_was_recorded_first_is_asked_for_first(void **state)
     bed_finish_work(&bed);
     for (unsigned i = STREAMS; i-- > 0;) {
         uint64_t before = queries();
-        assert_ptr_equal(flw_heap_ask_one(&bed.heap), domains[i]);
+        assert_ptr_equal(flw_heap_ask_one(&bed.heap, true), domains[i]);
         assert_int_equal(queries(), before + 1);
         bed_check(&bed);
     }
-    assert_null(flw_heap_ask_one(&bed.heap));
+    assert_null(flw_heap_ask_one(&bed.heap, true));
     assert_null(bed.heap.standing.oldest);
     close_streams();
 }
@@ -96,7 +96,7 @@ static void a_fence_that_is_not_done_hides_no_other(void **state)
         assert_int_equal(bed.sim.cu.cuStreamSynchronize(streams[done]), 0);
         uint64_t before = queries();
         for (unsigned look = 0; look < 2 * STREAMS && seen == NULL; look++) {
-            seen = flw_heap_ask_one(&bed.heap);
+            seen = flw_heap_ask_one(&bed.heap, true);
             assert_int_equal(queries(), before + look + 1); /* however many stand */
         }
         assert_ptr_equal(seen, domains[done]);
@@ -114,7 +114,7 @@ static void a_fence_completes_its_own_stream_only_as_far_as_it_covers(void **sta
     assert_int_equal(bed.sim.cu.cuStreamSynchronize(streams[0]), 0);
     leave_fence(0); /* behind more work */
     uint64_t first = domains[0]->oldest->seq;
-    assert_ptr_equal(flw_heap_ask_one(&bed.heap), domains[0]);
+    assert_ptr_equal(flw_heap_ask_one(&bed.heap, true), domains[0]);
     assert_int_equal(domains[0]->completed, first);
     assert_int_equal(domains[1]->completed, 0);
     assert_non_null(domains[0]->oldest);
@@ -139,7 +139,7 @@ static void a_fence_in_a_capture_is_not_asked_for(void **state)
     assert_int_equal(flw_domain_fence(&bed.heap, domains[0]), FALLOW_OK);
     assert_false(domains[0]->is_owing);
     for (unsigned look = 0; look < 4; look++) {
-        assert_null(flw_heap_ask_one(&bed.heap));
+        assert_null(flw_heap_ask_one(&bed.heap, true));
     }
     assert_null(domains[0]->oldest);
     assert_true(domains[0]->is_owing);
@@ -147,6 +147,77 @@ static void a_fence_in_a_capture_is_not_asked_for(void **state)
     assert_int_equal(bed.sim.cu.cuStreamEndCapture(streams[0], &graph), 0); /* it goes on */
     assert_non_null(graph);
     assert_int_equal(bed.sim.cu.cuGraphDestroy(graph), 0);
+    close_streams();
+}
+
+#define FENCES 40
+
+/* How many questions until all are known to be done. */
+static uint64_t questions_of(bool may_leap)
+{
+    open_streams();
+    for (unsigned i = 0; i < FENCES; i++) {
+        leave_fence(0);
+    }
+    bed_finish_work(&bed);
+    uint64_t before = queries();
+    while (flw_heap_ask_one(&bed.heap, may_leap) != NULL) {
+        bed_check(&bed);
+    }
+    uint64_t questions = queries() - before;
+    assert_null(bed.heap.standing.oldest);
+    assert_int_equal(domains[0]->completed, domains[0]->seq - 1);
+    close_streams();
+    return questions;
+}
+
+static void fences_that_are_done_on_end_are_passed_over(void **state)
+{
+    (void)state;
+    assert_int_equal(questions_of(false), FENCES);
+    assert_int_equal(questions_of(true),
+                     4 + (FENCES - 1 - 1 - 2 - 4) / 8); /* 1, 1, 2, 4, 8 at a time */
+}
+
+static void a_leap_to_a_fence_that_is_not_done_misses_none_that_is(void **state)
+{
+    (void)state;
+    open_streams();
+    for (unsigned i = 0; i < 3; i++) {
+        leave_fence(0);
+    }
+    assert_int_equal(bed.sim.cu.cuStreamSynchronize(streams[0]), 0);
+    leave_fence(0); /* what the leap reaches is under way */
+    uint64_t before = queries(), seq = domains[0]->oldest->seq;
+    for (unsigned look = 0; look < 3; look++) {
+        assert_ptr_equal(flw_heap_ask_one(&bed.heap, true), domains[0]);
+        assert_int_equal(domains[0]->completed, seq + look);
+    }
+    assert_int_equal(queries(), before + 4);
+    before = queries();
+    assert_null(flw_heap_ask_one(&bed.heap, true));
+    assert_int_equal(queries(), before + 1);
+    close_streams();
+}
+
+/* Within a look; another look asks again. */
+static void whoever_was_not_done_is_not_asked_twice(void **state)
+{
+    (void)state;
+    open_streams();
+    leave_fence(0);
+    leave_fence(1);
+    (void)flw_heap_begin_look(&bed.heap);
+    assert_null(flw_heap_ask_one(&bed.heap, true));
+    uint64_t before = queries();
+    assert_false(flw_heap_poll_rest(&bed.heap));
+    assert_int_equal(queries(), before + 1);
+    assert_false(flw_heap_poll_rest(&bed.heap));
+    assert_int_equal(queries(), before + 1);
+    bed_finish_work(&bed);
+    assert_false(flw_heap_poll_rest(&bed.heap));
+    assert_true(flw_heap_poll(&bed.heap));
+    assert_null(bed.heap.standing.oldest);
     close_streams();
 }
 
@@ -416,6 +487,9 @@ int main(void)
         cmocka_unit_test(what_was_recorded_first_is_asked_for_first),
         cmocka_unit_test(a_fence_that_is_not_done_hides_no_other),
         cmocka_unit_test(a_fence_completes_its_own_stream_only_as_far_as_it_covers),
+        cmocka_unit_test(fences_that_are_done_on_end_are_passed_over),
+        cmocka_unit_test(a_leap_to_a_fence_that_is_not_done_misses_none_that_is),
+        cmocka_unit_test(whoever_was_not_done_is_not_asked_twice),
         cmocka_unit_test(a_fence_in_a_capture_is_not_asked_for),
         cmocka_unit_test(whoever_has_owed_for_longest_is_recorded_on_first),
         cmocka_unit_test(what_lies_in_caches_is_owed_too),
