@@ -147,7 +147,7 @@ struct flw_standing {
     struct flw_fence *next; /* asked by turns with the oldest; NULL: none */
     bool is_turn_of_next;
     uint64_t
-        look; /* how many times somebody has set about asking; within one, nobody is asked again */
+        look; /* how many times somebody has set about asking; within one, no domain is asked again */
 };
 
 /* Streams with memory that no fence covers yet, whichever has had any for longest first: in the heap, or perhaps
