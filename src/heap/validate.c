@@ -352,13 +352,34 @@ static const char *check_handles(const struct flw_heap *heap)
                : "reserved_bytes is not the sum over handles";
 }
 
+/* Are the empty slabs where whoever looks for them looks? */
+static bool finds_empty(const struct flw_slabs *slabs)
+{
+    for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
+        const struct flw_span *slab = slabs->empty[c];
+        if (flw_class_set_has(&slabs->with_empty, c) != (slab != NULL)) {
+            return false;
+        }
+        for (; slab != NULL; slab = slab->u.slab.empty_next) {
+            if (slab->u.slab.class_index != c ||
+                slab->u.slab.free_count != slab->u.slab.slot_count) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
 static const char *check_batches(const struct flw_heap *heap)
 {
+    if (!finds_empty(&heap->slabs)) {
+        return "a list of empty slabs holds another, or is not where it is looked for";
+    }
     for (uint32_t i = 0; i < heap->domain_end; i++) {
         for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
             const struct flw_domain *domain = heap->domains[i];
             const struct flw_batch *batch = domain->batches[c].head;
-            bool may_have = (domain->batch_bits[c / 64] >> (c % 64) & 1) != 0;
+            bool may_have = flw_class_set_has(&domain->with_batches, c);
             for (; batch != NULL; batch = batch->next) {
                 if (!may_have) {
                     return "a batch is listed that its domain does not know of";

@@ -354,14 +354,11 @@ bool flw_tcache_flush(struct flw_tcache *cache, struct flw_heap *heap)
     if (cache->context_id != 0) {
         any |= flw_tcache_flush_open_frees(cache, heap);
     }
-    for (unsigned word = 0; word < sizeof cache->opened_bins / sizeof *cache->opened_bins; word++) {
-        for (uint64_t bits = cache->opened_bins[word]; bits != 0; bits &= bits - 1) {
-            unsigned class_index = 64 * word + flw_lowest_bit(bits);
-            struct flw_bin *bin = flw_tcache_bin(cache, class_index);
-            if (bin->count > 0) {
-                flush_bin(cache, heap, class_index, bin);
-                any = true;
-            }
+    FLW_EACH_CLASS (class_index, &cache->used_bins) {
+        struct flw_bin *bin = flw_tcache_bin(cache, class_index);
+        if (bin->count > 0) {
+            flush_bin(cache, heap, class_index, bin);
+            any = true;
         }
     }
     return any;

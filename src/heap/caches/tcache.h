@@ -97,7 +97,9 @@ struct flw_tcache {
     /* frees of runs until a look whether a fence is worth recording, of how many (pool/calls/free.c) */
     int64_t fence_left_bytes, fence_step_bytes;
     uint64_t fence_grow_count, fence_credits;
-    uint64_t opened_bins[(FLW_CLASS_COUNT + 63) / 64]; /* bit clear: the class's bin has no room */
+    /* The bin of any other class has no room, and nothing has ever passed it (in context order: but
+     * for what was freed). */
+    struct flw_class_set used_bins;
     uint64_t bin_bytes;       /* sum of capacity * size: the budget that bins have been given */
     uint64_t occupied;        /* bit i clear: run_sets[i] is empty */
     uint64_t context_id;      /* context order: of the pool; 0 elsewhere */
@@ -121,6 +123,13 @@ const uint32_t *flw_bin_offsets(void);
 static inline struct flw_bin *flw_tcache_bin(struct flw_tcache *cache, unsigned class_index)
 {
     return (struct flw_bin *)(void *)((unsigned char *)cache + flw_bin_offset(class_index));
+}
+
+/* lock. The class's bin, which gets room or is passed. */
+static inline struct flw_bin *flw_tcache_use_bin(struct flw_tcache *cache, unsigned class_index)
+{
+    flw_class_set_add(&cache->used_bins, class_index);
+    return flw_tcache_bin(cache, class_index);
 }
 
 /* The key of a cache in context order: none that a call on a stream compares with. */

@@ -109,7 +109,7 @@ static void make_batches_unowned(struct flw_heap *heap, struct flw_domain *domai
         flw_batch_remove(list, batch);
         flw_domain_push_batch(heap->domains[FLW_UNOWNED], batch);
     }
-    domain->batch_bits[class_index / 64] &= ~(1ull << (class_index % 64));
+    flw_class_set_remove(&domain->with_batches, class_index);
 }
 
 /* Memory that was the domain's and is covered by its completed number becomes unowned. */
@@ -140,10 +140,8 @@ static void make_unowned(struct flw_heap *heap, struct flw_domain *domain)
         run->u.run.owner = FLW_UNOWNED;
         flw_run_index_pass_oldest(&domain->dedicated_runs, &unowned->dedicated_runs, 0);
     }
-    for (unsigned word = 0; word < sizeof domain->batch_bits / sizeof *domain->batch_bits; word++) {
-        for (uint64_t bits = domain->batch_bits[word]; bits != 0; bits &= bits - 1) {
-            make_batches_unowned(heap, domain, 64 * word + flw_lowest_bit(bits));
-        }
+    FLW_EACH_CLASS (c, &domain->with_batches) {
+        make_batches_unowned(heap, domain, c);
     }
 }
 

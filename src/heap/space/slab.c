@@ -6,22 +6,33 @@
 #include "heap/space/run.h"
 #include "heap/space/slab.h"
 
-static void slab_list_push(struct flw_span **list, struct flw_span *slab)
+static void list_empty(struct flw_slabs *slabs, struct flw_span *slab)
 {
+    unsigned class_index = slab->u.slab.class_index;
+    struct flw_span *next = slabs->empty[class_index];
     slab->u.slab.empty_prev = NULL;
-    slab->u.slab.empty_next = *list;
-    if (*list != NULL) {
-        (*list)->u.slab.empty_prev = slab;
+    slab->u.slab.empty_next = next;
+    if (next != NULL) {
+        next->u.slab.empty_prev = slab;
     }
-    *list = slab;
+    slabs->empty[class_index] = slab;
+    flw_class_set_add(&slabs->with_empty, class_index);
 }
 
-static void slab_list_remove(struct flw_span **list, struct flw_span *slab)
+static void unlist_empty(struct flw_slabs *slabs, const struct flw_span *slab)
 {
+    unsigned class_index = slab->u.slab.class_index;
     struct flw_span *next = slab->u.slab.empty_next, *prev = slab->u.slab.empty_prev;
-    *(prev != NULL ? &prev->u.slab.empty_next : list) = next;
     if (next != NULL) {
         next->u.slab.empty_prev = prev;
+    }
+    if (prev != NULL) {
+        prev->u.slab.empty_next = next;
+        return;
+    }
+    slabs->empty[class_index] = next;
+    if (next == NULL) {
+        flw_class_set_remove(&slabs->with_empty, class_index);
     }
 }
 
@@ -29,8 +40,7 @@ static void count_out(struct flw_heap *heap, struct flw_span *slab, uint32_t cou
 {
     struct flw_slab_part *part = &slab->u.slab;
     if (count > 0 && part->free_count == part->slot_count) {
-        slab_list_remove(&heap->slabs.empty[part->class_index], slab);
-        heap->slabs.empty_count--;
+        unlist_empty(&heap->slabs, slab);
     }
     FLW_ASSERT(part->free_count >= count);
     part->free_count -= count;
@@ -40,8 +50,7 @@ static void count_in(struct flw_heap *heap, struct flw_span *slab)
 {
     struct flw_slab_part *part = &slab->u.slab;
     if (++part->free_count == part->slot_count) {
-        slab_list_push(&heap->slabs.empty[part->class_index], slab);
-        heap->slabs.empty_count++;
+        list_empty(&heap->slabs, slab);
     }
     FLW_ASSERT(part->free_count <= part->slot_count);
 }
@@ -88,15 +97,22 @@ static void unhide(struct flw_heap *heap, struct flw_batch *batch)
     batch->is_counted = true;
 }
 
-static void join_batch(struct flw_heap *heap, const struct flw_batch *batch)
+/* The batch's slabs join its point. (One after the other, slots are nearly always of one slab.) */
+static void join_batch(struct flw_heap *heap, const struct flw_batch *batch, bool counts_in)
 {
     struct flw_point point = {.domain = batch->domain, .seq = batch->seq};
-    if (batch->domain == FLW_UNOWNED || flw_point_is_complete(heap, &point) ||
-        FLW_MUTANT(SLAB_FORGETS_JOIN)) {
-        return;
-    }
+    bool joins = batch->domain != FLW_UNOWNED && !flw_point_is_complete(heap, &point) &&
+                 !FLW_MUTANT(SLAB_FORGETS_JOIN);
+    const struct flw_span *joined = NULL;
     for (uint32_t i = 0; i < batch->count; i++) {
-        join_point(heap, &flw_slot_span(&heap->map, batch->slots[i])->u.slab, point);
+        struct flw_span *slab = flw_slot_span(&heap->map, batch->slots[i]);
+        if (joins && slab != joined) {
+            join_point(heap, &slab->u.slab, point);
+            joined = slab;
+        }
+        if (counts_in) {
+            count_in(heap, slab);
+        }
     }
 }
 
@@ -104,10 +120,7 @@ static void count_batches(struct flw_heap *heap)
 {
     for (struct flw_batch *batch; (batch = heap->slabs.oldest_uncounted) != NULL;) {
         unhide(heap, batch);
-        for (uint32_t i = 0; i < batch->count; i++) {
-            count_in(heap, flw_slot_span(&heap->map, batch->slots[i]));
-        }
-        join_batch(heap, batch);
+        join_batch(heap, batch, true);
     }
 }
 
@@ -324,7 +337,7 @@ void flw_heap_adopt_batch(struct flw_heap *heap, struct flw_domain *domain, stru
         flw_heap_open_slab(heap, flw_slot_span(&heap->map, batch->slots[i]));
     }
     if (batch->is_counted) {
-        join_batch(heap, batch);
+        join_batch(heap, batch, false);
     }
     flw_domain_want_fence(heap, domain, batch->count * flw_class_bytes(batch->class_index));
     flw_domain_push_batch(domain, batch);
@@ -361,8 +374,7 @@ bool flw_heap_adopt_slab(struct flw_heap *heap, struct flw_domain *domain, unsig
     run->u.run.slab = slab;
     flw_page_map_set_slab(&heap->map, slab);
     heap->slabs.bytes += flw_run_bytes(run);
-    slab_list_push(&heap->slabs.empty[class_index], slab);
-    heap->slabs.empty_count++;
+    list_empty(&heap->slabs, slab);
     domain->slab_count[class_index]++;
     domain->slab_units[class_index] += run->u.run.unit_count;
     domain->captured_bytes += domain->capture != 0 ? flw_run_bytes(run) : 0;
@@ -407,8 +419,7 @@ static void forget_slots(struct flw_heap *heap, struct flw_span *slab)
     maker->slab_count[part->class_index] -= maker->slab_count[part->class_index] > 0;
     maker->slab_units[part->class_index] -=
         (uint32_t)flw_min(maker->slab_units[part->class_index], part->run->u.run.unit_count);
-    slab_list_remove(&heap->slabs.empty[part->class_index], slab);
-    heap->slabs.empty_count--;
+    unlist_empty(&heap->slabs, slab);
 }
 
 /* Whose memory the empty slabs of a class are, where complete memory keeps its owner: their slots lie
@@ -500,18 +511,27 @@ static bool release_slab(struct flw_heap *heap, struct flw_span *slab)
     return true;
 }
 
-#define CLASS_WORDS ((FLW_CLASS_COUNT + 63) / 64)
+static bool release_class(struct flw_heap *heap, unsigned class_index)
+{
+    bool any = false;
+    for (struct flw_span *slab = heap->slabs.empty[class_index], *next; slab != NULL; slab = next) {
+        next = slab->u.slab.empty_next;
+        any |= release_slab(heap, slab);
+    }
+    return any;
+}
 
 /* The slots of empty slabs are in no list any more. Cost: the domains, and the lists of the classes that have such
  * slabs. */
-static void filter_lists(struct flw_heap *heap, const uint64_t classes[CLASS_WORDS])
+static void filter_lists(struct flw_heap *heap)
 {
     for (uint32_t d = 0; d < heap->domain_end; d++) {
         struct flw_domain *domain = heap->domains[d];
-        for (unsigned word = 0; domain != NULL && word < CLASS_WORDS; word++) {
-            uint64_t bits = domain->batch_bits[word] & classes[word];
-            for (; bits != 0; bits &= bits - 1) {
-                filter_list(heap, &domain->batches[64 * word + flw_lowest_bit(bits)]);
+        if (domain != NULL) {
+            struct flw_class_set both =
+                flw_class_set_both(&domain->with_batches, &heap->slabs.with_empty);
+            FLW_EACH_CLASS (c, &both) {
+                filter_list(heap, &domain->batches[c]);
             }
         }
     }
@@ -520,25 +540,18 @@ static void filter_lists(struct flw_heap *heap, const uint64_t classes[CLASS_WOR
 bool flw_heap_reclaim_slabs(struct flw_heap *heap)
 {
     bool any = false;
-    uint64_t classes[CLASS_WORDS] = {0}; /* with empty slabs */
     count_batches(heap);
-    if (heap->slabs.empty_count == 0) {
+    if (flw_class_set_next(&heap->slabs.with_empty, 0) == FLW_CLASS_COUNT) {
         return false;
     }
-    for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
-        if (heap->slabs.empty[c] != NULL) {
-            classes[c / 64] |= 1ull << (c % 64);
-            if (heap->mixed != NULL) {
-                note_owners(heap, c);
-            }
+    if (heap->mixed != NULL) {
+        FLW_EACH_CLASS (c, &heap->slabs.with_empty) {
+            note_owners(heap, c);
         }
     }
-    filter_lists(heap, classes);
-    for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
-        for (struct flw_span *slab = heap->slabs.empty[c], *next; slab != NULL; slab = next) {
-            next = slab->u.slab.empty_next;
-            any |= release_slab(heap, slab);
-        }
+    filter_lists(heap);
+    FLW_EACH_CLASS (c, &heap->slabs.with_empty) {
+        any |= release_class(heap, c);
     }
     return any;
 }

@@ -21,6 +21,7 @@
 #include "base/mutant.h"
 #include "heap/state/batch.h"
 #include "heap/state/run_index.h"
+#include "memory/class_set.h"
 #include "memory/source.h"
 
 struct flw_domain;
@@ -133,10 +134,10 @@ struct flw_domain {
     struct flw_domain *owing_before, *owing_behind;
 
     struct flw_batch_list batches[FLW_CLASS_COUNT];
-    uint64_t batch_bits[(FLW_CLASS_COUNT + 63) / 64]; /* bit clear: the class has no batch here */
-    struct flw_span *current[FLW_CLASS_COUNT];        /* slab with uncarved slots, or NULL */
-    uint32_t slab_count[FLW_CLASS_COUNT]; /* slabs made for it: slabs grow with demand */
-    uint32_t slab_units[FLW_CLASS_COUNT]; /* and what they take */
+    struct flw_class_set with_batches;         /* any other class has no batch here */
+    struct flw_span *current[FLW_CLASS_COUNT]; /* slab with uncarved slots, or NULL */
+    uint32_t slab_count[FLW_CLASS_COUNT];      /* slabs made for it: slabs grow with demand */
+    uint32_t slab_units[FLW_CLASS_COUNT];      /* and what they take */
     struct flw_run_index runs;
     struct flw_run_index dedicated_runs; /* free memory, too: runs that are each all of a handle */
 };
@@ -158,7 +159,7 @@ static inline uint64_t flw_domain_free_seq(const struct flw_domain *domain)
 static inline void flw_domain_push_batch(struct flw_domain *domain, struct flw_batch *batch)
 {
     unsigned class_index = batch->class_index;
-    domain->batch_bits[class_index / 64] |= 1ull << (class_index % 64);
+    flw_class_set_add(&domain->with_batches, class_index);
     flw_batch_push(&domain->batches[class_index], batch);
 }
 

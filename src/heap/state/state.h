@@ -118,8 +118,8 @@ struct flw_slabs {
     /* The slabs of their slots know nothing of them yet. */
     struct flw_batch *oldest_uncounted, *newest_uncounted;
     struct flw_span *empty[FLW_CLASS_COUNT]; /* every slot is free */
-    uint64_t empty_count;
-    uint64_t bytes; /* runs serving slabs */
+    struct flw_class_set with_empty;         /* those whose list is not empty */
+    uint64_t bytes;                          /* runs serving slabs */
     /* What a hit adds to its cache for a slab: of each class, and of those that no cache takes (tcache.h). */
     const uint32_t *bin_offsets;
 };

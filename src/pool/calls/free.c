@@ -239,7 +239,7 @@ static fallow_status free_claimed(struct flw_pool *pool, struct flw_tcache *cach
         uint64_t usable = flw_span_usable_bytes(span);
         flw_lock_acquire(&cache->lock);
         if (is_slab) { /* passes the bin by: in and out at once */
-            flw_tcache_bin(cache, span->u.slab.class_index)->moved_out++;
+            flw_tcache_use_bin(cache, span->u.slab.class_index)->moved_out++;
         } else {
             cache->run_pushes++;
             cache->run_out_bytes -= usable;

@@ -57,24 +57,31 @@ static FLW_SNAPSHOT uint64_t read_word(const uint64_t *word)
     return __atomic_load_n(word, __ATOMIC_RELAXED);
 }
 
+/* Of a bin of blocks of so many bytes. */
+static FLW_SNAPSHOT void add_bin(const struct flw_bin *bin, uint64_t bytes,
+                                 struct flw_pool_totals *totals)
+{
+    uint64_t out = read_word(&bin->pops), count = read_word(&bin->count);
+    uint64_t in = count + out - bin->moved_in + bin->moved_out;
+    totals->allocs += out;
+    totals->frees += in;
+    totals->live_bytes += ((int64_t)out - (int64_t)in) * (int64_t)bytes;
+    totals->cached_bytes += count * bytes;
+}
+
 static FLW_SNAPSHOT void add_cache(struct flw_tcache *cache, struct flw_pool_totals *totals)
 {
-    uint64_t pops = read_word(&cache->run_pops), pushes = read_word(&cache->run_pushes);
-    totals->live_bytes +=
-        (int64_t)(read_word(&cache->run_out_bytes) - read_word(&cache->run_bytes));
-    totals->cached_bytes += read_word(&cache->run_bytes);
-    for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
-        struct flw_bin *bin = flw_tcache_bin(cache, c);
-        uint64_t out = read_word(&bin->pops);
-        uint64_t in = read_word(&bin->count) + out - bin->moved_in + bin->moved_out;
-        pops += out;
-        pushes += in;
-        totals->live_bytes += ((int64_t)out - (int64_t)in) * (int64_t)flw_class_bytes(c);
-        totals->cached_bytes += read_word(&bin->count) * flw_class_bytes(c);
-    }
-    totals->allocs += pops;
-    totals->frees += pushes;
+    uint64_t run_bytes = read_word(&cache->run_bytes);
+    totals->allocs += read_word(&cache->run_pops);
+    totals->frees += read_word(&cache->run_pushes);
     totals->misses += read_word(&cache->misses);
+    totals->live_bytes += (int64_t)(read_word(&cache->run_out_bytes) - run_bytes);
+    totals->cached_bytes += run_bytes;
+    struct flw_class_set used =
+        cache->context_id == 0 ? cache->used_bins : flw_class_set_all(); /* a hit frees to any */
+    FLW_EACH_CLASS (c, &used) {
+        add_bin(flw_tcache_bin(cache, c), flw_class_bytes(c), totals);
+    }
 }
 
 void flw_pool_keep_totals(struct flw_pool *pool, struct flw_tcache *cache)

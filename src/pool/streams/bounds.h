@@ -33,7 +33,7 @@ static inline void flw_pool_widen_bin(const struct flw_pool *pool, struct flw_tc
         bin->capacity == 0 ? flw_clamp(64 * FLW_KIB / size, 2, 16) : bin->capacity * 2, most);
     uint64_t bytes = (wanted - bin->capacity) * size;
     if (cache->bin_bytes + bytes <= flw_pool_cache_budget(pool) || bin->capacity == 0) {
-        cache->opened_bins[class_index / 64] |= 1ull << (class_index % 64);
+        (void)flw_tcache_use_bin(cache, class_index);
         cache->bin_bytes += bytes;
         bin->capacity = wanted;
     }

@@ -439,9 +439,29 @@ static void the_checker_sees_a_batch_that_no_bit_tells_of(void **state)
     flw_heap_put_slots(&bed.heap, domains[0], CLASS, slots, count);
     flw_lock_release(&bed.heap.lock);
     assert_null(broken());
-    domains[0]->batch_bits[CLASS / 64] = 0;
+    flw_class_set_remove(&domains[0]->with_batches, CLASS);
     assert_string_equal(broken(), "a batch is listed that its domain does not know of");
-    domains[0]->batch_bits[CLASS / 64] = 1ull << CLASS % 64;
+    flw_class_set_add(&domains[0]->with_batches, CLASS);
+    close_streams();
+}
+
+static void the_checker_sees_an_empty_slab_that_no_bit_tells_of(void **state)
+{
+    (void)state;
+    enum {
+        CLASS = 70
+    };
+    open_streams();
+    struct flw_span *run = bed_obtain(&bed, domains[0], flw_class_slab_units(CLASS));
+    flw_lock_acquire(&bed.heap.lock);
+    assert_true(flw_heap_adopt_slab(&bed.heap, domains[0], CLASS, run));
+    flw_lock_release(&bed.heap.lock);
+    assert_null(broken());
+    flw_class_set_remove(&bed.heap.slabs.with_empty, CLASS);
+    assert_string_equal(broken(),
+                        "a list of empty slabs holds another, or is not where it is looked for");
+    flw_class_set_add(&bed.heap.slabs.with_empty, CLASS);
+    assert_null(broken());
     close_streams();
 }
 
@@ -499,6 +519,7 @@ int main(void)
         cmocka_unit_test(the_checker_sees_a_set_that_is_wrong),
         cmocka_unit_test(the_checker_sees_a_list_that_is_wrong),
         cmocka_unit_test(the_checker_sees_a_batch_that_no_bit_tells_of),
+        cmocka_unit_test(the_checker_sees_an_empty_slab_that_no_bit_tells_of),
         cmocka_unit_test(the_checker_sees_a_deferred_run_that_nothing_holds_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
