@@ -48,8 +48,7 @@ static inline uint64_t flw_class_bytes(unsigned class_index)
     if (class_index <= 8) {
         return 512ull * class_index;
     }
-    unsigned doubling = 12 + (class_index - 9) / 8;
-    return (1ull << doubling) + (uint64_t)((class_index - 9) % 8 + 1) * (1ull << (doubling - 3));
+    return (uint64_t)(9 + (class_index - 9) % 8) << (9 + (class_index - 9) / 8);
 }
 
 /* Units of the class's smallest slab: the fewest whose tail is at most 3 %. */

@@ -202,12 +202,27 @@ void flw_heap_put_run_at(struct flw_heap *heap, struct flw_domain *domain, struc
     put_run_at_point(heap, domain, run->u.run.seq, run);
 }
 
+/* The tighter of one's own, if there is one, and unowned. */
+static FLW_NOINLINE struct flw_span *find_unowned(const struct flw_heap *heap, struct flw_span *own,
+                                                  uint32_t unit_count, uint32_t align_units)
+{
+    const struct flw_run_index *unowned = &heap->domains[FLW_UNOWNED]->runs;
+    if (!flw_run_index_reaches(unowned, flw_run_bin(unit_count))) {
+        return own;
+    }
+    struct flw_span *other =
+        align_units == 1 ? flw_run_index_fit(unowned, unit_count)
+                         : flw_run_index_find(unowned, unit_count, align_units, heap->base_unit);
+    bool is_own =
+        own != NULL && (other == NULL || other->u.run.unit_count >= own->u.run.unit_count);
+    return is_own ? own : other;
+}
+
 /* Exact fit of one's own, else the tighter of own and unowned. */
 static FLW_INLINE struct flw_span *find_run(const struct flw_heap *heap,
                                             const struct flw_domain *domain, uint32_t unit_count,
                                             uint32_t align_units)
 {
-    const struct flw_run_index *unowned = &heap->domains[FLW_UNOWNED]->runs;
     struct flw_span *own = NULL;
     if (domain->ops->reuses_at_once) {
         own = FLW_LIKELY(align_units == 1)
@@ -217,14 +232,8 @@ static FLW_INLINE struct flw_span *find_run(const struct flw_heap *heap,
             return own;
         }
     }
-    if (unowned->first_bits == 0) {
-        return own;
-    }
-    struct flw_span *other = flw_run_index_find(unowned, unit_count, align_units, heap->base_unit);
-    if (own == NULL || other == NULL) {
-        return own != NULL ? own : other;
-    }
-    return other->u.run.unit_count < own->u.run.unit_count ? other : own;
+    bool has_unowned = heap->domains[FLW_UNOWNED]->runs.first_bits != 0;
+    return has_unowned ? find_unowned(heap, own, unit_count, align_units) : own;
 }
 
 /* Leave the first `skip` units of an indexed run where they are; the rest, indexed at the same age.

@@ -192,14 +192,13 @@ uint32_t flw_heap_take_slots(struct flw_heap *heap, struct flw_domain *domain, u
                              uint32_t want, struct flw_slot **out)
 {
     uint32_t taken = 0;
-    if (domain->ops->reuses_at_once) {
-        taken = take_from_list(heap, &domain->batches[class_index], want, out);
+    struct flw_batch_list *own = &domain->batches[class_index];
+    struct flw_batch_list *unowned = &heap->domains[FLW_UNOWNED]->batches[class_index];
+    if (own->head != NULL && domain->ops->reuses_at_once) {
+        taken = take_from_list(heap, own, want, out);
     }
-    if (taken < want) {
-        struct flw_batch_list *unowned = &heap->domains[FLW_UNOWNED]->batches[class_index];
-        if (domain->capture == 0) {
-            taken += take_from_list(heap, unowned, want - taken, out + taken);
-        }
+    if (unowned->head != NULL && taken < want && domain->capture == 0) {
+        taken += take_from_list(heap, unowned, want - taken, out + taken);
     }
     return taken < want ? taken + carve(heap, domain, class_index, want - taken, out + taken)
                         : taken;
@@ -246,8 +245,12 @@ unsigned flw_heap_slab_step(const struct flw_domain *domain, unsigned class_inde
            (units << (step + 1)) <= FLW_SLAB_MAX_UNITS) {
         step++;
     }
+    most_units = flw_min(most_units, domain->slab_units[class_index] / 256);
+    if (units << (step + 1) > most_units) {
+        return step;
+    }
     uint64_t many_units = FLW_SLAB_MANY_SLOTS * flw_class_bytes(class_index) / FLW_UNIT_BYTES;
-    most_units = flw_min(flw_min(most_units, many_units), domain->slab_units[class_index] / 256);
+    most_units = flw_min(most_units, many_units);
     while (step + 1 < FLW_SLAB_STEPS && units << (step + 1) <= most_units) {
         step++;
     }
