@@ -62,6 +62,9 @@ bool flw_page_map_init(struct flw_page_map *map, uint64_t base, uint64_t bytes, 
 {
     *map = (struct flw_page_map){
         .base = base, .mask = bytes - 1, .has_cells = base != 0, .no_bin = no_bin};
+    for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
+        map->slab_units[c] = (uint8_t)flw_class_slab_units(c);
+    }
     if (!reserve_names(map, bytes) || !flw_meta_reserve(&map->span_meta, span_bytes(shrink)) ||
         !flw_meta_reserve(&map->slot_meta, slot_bytes(shrink))) {
         goto fail;
@@ -205,8 +208,7 @@ struct flw_span *flw_page_map_new_slab(struct flw_page_map *map, unsigned class_
     struct flw_span **unused = &map->unused_slabs[class_index][step_log2];
     struct flw_span *slab = *unused;
     uint64_t size = flw_class_bytes(class_index);
-    uint64_t count =
-        ((uint64_t)flw_class_slab_units(class_index) << step_log2) * FLW_UNIT_BYTES / size;
+    uint64_t count = ((uint64_t)map->slab_units[class_index] << step_log2) * FLW_UNIT_BYTES / size;
     if (slab != NULL) {
         *unused = slab->next_unused;
     } else {

@@ -46,6 +46,7 @@ struct flw_page_map {
     uint64_t written_pages;
     struct flw_span *unused_runs;
     struct flw_span *unused_slabs[FLW_CLASS_COUNT][FLW_SLAB_STEPS];
+    uint8_t slab_units[FLW_CLASS_COUNT]; /* flw_class_slab_units, which is long: at most 64 */
 };
 
 /* Tables for [base, base + bytes): bytes a power of two and base a multiple of it, with cells; or base 0

@@ -46,13 +46,28 @@ static void count_out(struct flw_heap *heap, struct flw_span *slab, uint32_t cou
     part->free_count -= count;
 }
 
-static void count_in(struct flw_heap *heap, struct flw_span *slab)
+static void count_in(struct flw_heap *heap, struct flw_span *slab, uint32_t count)
 {
     struct flw_slab_part *part = &slab->u.slab;
-    if (++part->free_count == part->slot_count) {
+    part->free_count += count;
+    if (part->free_count == part->slot_count) {
         list_empty(&heap->slabs, slab);
     }
     FLW_ASSERT(part->free_count <= part->slot_count);
+}
+
+/* The slab of the first of some slots, and how many of them from there on are its own: nearly always all. */
+static struct flw_span *slab_of(const struct flw_heap *heap, struct flw_slot *const *slots,
+                                uint32_t count, uint32_t *out_count)
+{
+    struct flw_span *slab = flw_slot_span(&heap->map, slots[0]);
+    const struct flw_slot *first = flw_span_slot(&heap->map, slab, 0);
+    uint32_t own = 1;
+    while (own < count && (uint64_t)(slots[own] - first) < slab->u.slab.slot_count) {
+        own++;
+    }
+    *out_count = own;
+    return slab;
 }
 
 /* The join: everything that ever left the slab must be complete before its memory is another's. */
@@ -97,21 +112,18 @@ static void unhide(struct flw_heap *heap, struct flw_batch *batch)
     batch->is_counted = true;
 }
 
-/* The batch's slabs join its point. (One after the other, slots are nearly always of one slab.) */
 static void join_batch(struct flw_heap *heap, const struct flw_batch *batch, bool counts_in)
 {
     struct flw_point point = {.domain = batch->domain, .seq = batch->seq};
     bool joins = batch->domain != FLW_UNOWNED && !flw_point_is_complete(heap, &point) &&
                  !FLW_MUTANT(SLAB_FORGETS_JOIN);
-    const struct flw_span *joined = NULL;
-    for (uint32_t i = 0; i < batch->count; i++) {
-        struct flw_span *slab = flw_slot_span(&heap->map, batch->slots[i]);
-        if (joins && slab != joined) {
+    for (uint32_t i = 0, own; i < batch->count; i += own) {
+        struct flw_span *slab = slab_of(heap, &batch->slots[i], batch->count - i, &own);
+        if (joins) {
             join_point(heap, &slab->u.slab, point);
-            joined = slab;
         }
         if (counts_in) {
-            count_in(heap, slab);
+            count_in(heap, slab, own);
         }
     }
 }
@@ -144,8 +156,9 @@ static uint32_t take_from_list(struct flw_heap *heap, struct flw_batch_list *lis
         uint32_t count = (uint32_t)flw_min(want - taken, batch->count);
         struct flw_slot **slots = &batch->slots[batch->count - count];
         memcpy(out + taken, slots, count * sizeof *slots);
-        for (uint32_t i = 0; batch->is_counted && i < count; i++) {
-            count_out(heap, flw_slot_span(&heap->map, slots[i]), 1);
+        for (uint32_t i = 0, own; batch->is_counted && i < count; i += own) {
+            struct flw_span *slab = slab_of(heap, &slots[i], count - i, &own);
+            count_out(heap, slab, own);
         }
         taken += count;
         batch->count -= count;
@@ -235,35 +248,37 @@ void flw_heap_put_slots(struct flw_heap *heap, struct flw_domain *domain, unsign
     flw_domain_want_fence(heap, domain, count * flw_class_bytes(class_index));
 }
 
+/* The largest step of a slab of at most so many units, the smallest having `units`. */
+static unsigned step_within(uint32_t units, uint64_t most_units)
+{
+    return most_units < 2 * (uint64_t)units
+               ? 0
+               : (unsigned)flw_min(flw_log2_floor(most_units / units), FLW_SLAB_STEPS - 1);
+}
+
+static unsigned slab_step(const struct flw_domain *domain, unsigned class_index, uint32_t units,
+                          uint64_t most_units)
+{
+    /* A quarter of what it has already. */
+    uint64_t usual = (uint64_t)units * (domain->slab_count[class_index] / 4);
+    uint64_t many = FLW_SLAB_MANY_SLOTS * flw_class_bytes(class_index) / FLW_UNIT_BYTES;
+    uint64_t more = flw_min(flw_min(most_units, many), domain->slab_units[class_index] / 256);
+    return step_within(units, flw_max(flw_min(usual, FLW_SLAB_MAX_UNITS), more));
+}
+
 unsigned flw_heap_slab_step(const struct flw_domain *domain, unsigned class_index,
                             uint64_t most_units)
 {
-    uint32_t units = flw_class_slab_units(class_index);
-    uint32_t wanted = domain->slab_count[class_index] / 4; /* a quarter of what it has already */
-    unsigned step = 0;
-    while (step + 1 < FLW_SLAB_STEPS && (2u << step) <= wanted &&
-           (units << (step + 1)) <= FLW_SLAB_MAX_UNITS) {
-        step++;
-    }
-    most_units = flw_min(most_units, domain->slab_units[class_index] / 256);
-    if (units << (step + 1) > most_units) {
-        return step;
-    }
-    uint64_t many_units = FLW_SLAB_MANY_SLOTS * flw_class_bytes(class_index) / FLW_UNIT_BYTES;
-    most_units = flw_min(most_units, many_units);
-    while (step + 1 < FLW_SLAB_STEPS && units << (step + 1) <= most_units) {
-        step++;
-    }
-    return step;
+    return slab_step(domain, class_index, flw_class_slab_units(class_index), most_units);
 }
 
 struct flw_span *flw_heap_take_slab_run(struct flw_heap *heap, struct flw_domain *domain,
                                         unsigned class_index)
 {
-    uint32_t smallest = flw_class_slab_units(class_index);
-    unsigned usual = flw_heap_slab_step(domain, class_index, 0);
+    uint32_t smallest = heap->map.slab_units[class_index];
+    unsigned usual = slab_step(domain, class_index, smallest, 0);
     struct flw_span *run = NULL;
-    for (unsigned step = flw_heap_slab_step(domain, class_index, UINT64_MAX);
+    for (unsigned step = slab_step(domain, class_index, smallest, UINT64_MAX);
          run == NULL && step > usual; step--) {
         run = flw_heap_take_run(heap, domain, smallest << step, 1);
     }
@@ -349,11 +364,8 @@ void flw_heap_adopt_batch(struct flw_heap *heap, struct flw_domain *domain, stru
 bool flw_heap_adopt_slab(struct flw_heap *heap, struct flw_domain *domain, unsigned class_index,
                          struct flw_span *run)
 {
-    uint32_t smallest = flw_class_slab_units(class_index);
-    unsigned step = 0;
-    while (smallest << step < run->u.run.unit_count) {
-        step++;
-    }
+    uint32_t smallest = heap->map.slab_units[class_index];
+    unsigned step = step_within(smallest, run->u.run.unit_count);
     if (domain->current[class_index] != NULL || smallest << step != run->u.run.unit_count) {
         /* Another thread was faster: its slab is carved first. */
         flw_heap_put_run(heap, domain, run);
@@ -397,9 +409,10 @@ static void filter_list(struct flw_heap *heap, struct flw_batch_list *list)
     for (struct flw_batch *batch = list->head, *next; batch != NULL; batch = next) {
         next = batch->next;
         uint32_t kept = 0;
-        for (uint32_t i = 0; i < batch->count; i++) {
-            if (!is_empty(flw_slot_span(&heap->map, batch->slots[i]))) {
-                batch->slots[kept++] = batch->slots[i];
+        for (uint32_t i = 0, own; i < batch->count; i += own) {
+            if (!is_empty(slab_of(heap, &batch->slots[i], batch->count - i, &own))) {
+                memmove(&batch->slots[kept], &batch->slots[i], own * sizeof *batch->slots);
+                kept += own;
             }
         }
         batch->count = kept;
@@ -413,7 +426,7 @@ static void forget_slots(struct flw_heap *heap, struct flw_span *slab)
 {
     struct flw_slab_part *part = &slab->u.slab;
     struct flw_domain *maker = heap->domains[part->domain];
-    for (uint32_t i = 0; i < part->slot_count; i++) {
+    for (uint32_t i = 0; i < part->carved_count; i++) { /* the words of the others are 0 */
         flw_slot_set_word(flw_span_slot(&heap->map, slab, i), 0);
     }
     if (maker->current[part->class_index] == slab) {

@@ -18,8 +18,8 @@ void flw_run_index_insert(struct flw_run_index *index, struct flw_span *run)
     index->run_count++;
 }
 
-static inline struct flw_span *best_of_bin(struct flw_span *run, uint32_t unit_count,
-                                           uint32_t align_units, uint64_t base_unit)
+static FLW_INLINE struct flw_span *best_of_bin(struct flw_span *run, uint32_t unit_count,
+                                               uint32_t align_units, uint64_t base_unit)
 {
     struct flw_span *best = NULL;
     uint32_t least = UINT32_MAX;
@@ -39,8 +39,8 @@ static inline struct flw_span *best_of_bin(struct flw_span *run, uint32_t unit_c
     return best;
 }
 
-struct flw_span *flw_run_index_find(const struct flw_run_index *index, uint32_t unit_count,
-                                    uint32_t align_units, uint64_t base_unit)
+static FLW_INLINE struct flw_span *find(const struct flw_run_index *index, uint32_t unit_count,
+                                        uint32_t align_units, uint64_t base_unit)
 {
     unsigned bin = flw_run_bin(unit_count), word = bin / 64;
     uint64_t second = index->second_bits[word] & (~0ull << (bin % 64));
@@ -61,6 +61,17 @@ struct flw_span *flw_run_index_find(const struct flw_run_index *index, uint32_t 
         first &= first - 1;
         second = index->second_bits[word];
     }
+}
+
+struct flw_span *flw_run_index_find(const struct flw_run_index *index, uint32_t unit_count,
+                                    uint32_t align_units, uint64_t base_unit)
+{
+    return find(index, unit_count, align_units, base_unit);
+}
+
+struct flw_span *flw_run_index_find_any(const struct flw_run_index *index, uint32_t unit_count)
+{
+    return find(index, unit_count, 1, 0);
 }
 
 uint32_t flw_run_index_largest(const struct flw_run_index *index)

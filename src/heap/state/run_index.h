@@ -37,6 +37,8 @@ void flw_run_index_insert(struct flw_run_index *index, struct flw_span *run);
 /* Best run of at least unit_count units that can hold them aligned; NULL: none. O(FLW_BIN_SCAN). */
 struct flw_span *flw_run_index_find(const struct flw_run_index *index, uint32_t unit_count,
                                     uint32_t align_units, uint64_t base_unit);
+/* The same where any alignment will do. */
+struct flw_span *flw_run_index_find_any(const struct flw_run_index *index, uint32_t unit_count);
 
 /* Largest run's units; 0: none. */
 uint32_t flw_run_index_largest(const struct flw_run_index *index);

@@ -59,7 +59,7 @@ static inline bool flw_run_index_reaches(const struct flw_run_index *index, unsi
     return word * 64 + flw_log2_floor(index->second_bits[word]) >= bin;
 }
 
-/* flw_run_index_find without alignment. */
+/* As flw_run_index_find_any. */
 static inline struct flw_span *flw_run_index_fit(const struct flw_run_index *index,
                                                  uint32_t unit_count)
 {
@@ -72,7 +72,7 @@ static inline struct flw_span *flw_run_index_fit(const struct flw_run_index *ind
             return head;
         }
     }
-    return flw_run_index_find(index, unit_count, 1, 0);
+    return flw_run_index_find_any(index, unit_count);
 }
 
 static inline void flw_run_index_remove(struct flw_run_index *index, const struct flw_span *run)
