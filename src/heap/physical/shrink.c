@@ -299,7 +299,7 @@ static uint64_t unmap_cuts(struct flw_heap *heap, struct cuts *cuts)
 static uint64_t unmap_idle(struct flw_heap *heap, uint64_t want_bytes, uint32_t *whole_count,
                            uint64_t *given_bytes)
 {
-    struct cuts cuts = {.count = 1};
+    struct cuts cuts = {.count = UNMAP_BATCH};
     uint64_t done_bytes = 0;
     *whole_count = 0;
     *given_bytes = 0;
@@ -307,7 +307,8 @@ static uint64_t unmap_idle(struct flw_heap *heap, uint64_t want_bytes, uint32_t 
     if (!heap->source.ops->remaps || !flw_heap_enter_mode(heap, &section)) {
         return 0;
     }
-    while (done_bytes < want_bytes && cuts.count > 0 && !cuts.is_refused) {
+    /* Where a batch has room for more there was no more. */
+    while (done_bytes < want_bytes && cuts.count == UNMAP_BATCH && !cuts.is_refused) {
         flw_lock_acquire(&heap->lock);
         plan_cuts(heap, want_bytes - done_bytes, &cuts);
         flw_lock_release(&heap->lock);

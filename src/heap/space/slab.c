@@ -169,13 +169,11 @@ static uint32_t take_from_list(struct flw_heap *heap, struct flw_batch_list *lis
     return taken;
 }
 
+/* The domain has a slab of the class to carve. */
 static uint32_t carve(struct flw_heap *heap, struct flw_domain *domain, unsigned class_index,
                       uint32_t want, struct flw_slot **out)
 {
     struct flw_span *slab = domain->current[class_index];
-    if (slab == NULL) {
-        return 0;
-    }
     struct flw_slab_part *part = &slab->u.slab;
     uint64_t size = flw_class_bytes(class_index);
     uint32_t count = (uint32_t)flw_min(want, part->slot_count - part->carved_count);
@@ -195,8 +193,8 @@ static uint32_t carve(struct flw_heap *heap, struct flw_domain *domain, unsigned
 void flw_heap_carve_rest(struct flw_heap *heap, struct flw_domain *domain, unsigned class_index)
 {
     struct flw_slot *slots[FLW_BATCH_SLOTS];
-    for (uint32_t count = 1; count > 0;) {
-        count = carve(heap, domain, class_index, FLW_BATCH_SLOTS, slots);
+    while (domain->current[class_index] != NULL) {
+        uint32_t count = carve(heap, domain, class_index, FLW_BATCH_SLOTS, slots);
         flw_heap_put_slots(heap, domain, class_index, slots, count);
     }
 }
@@ -213,8 +211,10 @@ uint32_t flw_heap_take_slots(struct flw_heap *heap, struct flw_domain *domain, u
     if (unowned->head != NULL && taken < want && domain->capture == 0) {
         taken += take_from_list(heap, unowned, want - taken, out + taken);
     }
-    return taken < want ? taken + carve(heap, domain, class_index, want - taken, out + taken)
-                        : taken;
+    if (taken < want && domain->current[class_index] != NULL) {
+        taken += carve(heap, domain, class_index, want - taken, out + taken);
+    }
+    return taken;
 }
 
 void flw_heap_put_slots(struct flw_heap *heap, struct flw_domain *domain, unsigned class_index,
