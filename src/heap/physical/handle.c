@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "heap/space/run.h"
+
 struct flw_handle *flw_heap_handle_at(const struct flw_heap *heap, uint64_t offset)
 {
     return heap->page_handle == NULL ? NULL
@@ -19,6 +21,32 @@ struct flw_handle *flw_handle_next(const struct flw_heap *heap, uint64_t *page)
         }
     }
     return NULL;
+}
+
+struct flw_handle *flw_handle_inside(const struct flw_heap *heap, const struct flw_span *run)
+{
+    uint64_t page = flw_div_up(flw_run_begin(run), heap->page_units);
+    while ((page + 1) * heap->page_units <= flw_run_end(run)) {
+        struct flw_handle *handle = heap->page_handle[page];
+        uint64_t handle_end =
+            handle == NULL ? 0 : (uint64_t)handle->begin_unit + handle->unit_count;
+        if (handle != NULL && handle->begin_unit >= flw_run_begin(run) &&
+            handle_end <= flw_run_end(run)) {
+            return handle;
+        }
+        page = handle != NULL ? handle_end / heap->page_units : page + 1;
+    }
+    return NULL;
+}
+
+void flw_handle_detach(struct flw_heap *heap, struct flw_handle *handle)
+{
+    uint64_t page = handle->begin_unit / heap->page_units;
+    uint64_t end = page + handle->unit_count / heap->page_units;
+    for (; page < end; page++) {
+        heap->page_handle[page] = NULL;
+    }
+    handle->is_mapped = false;
 }
 
 /* ---- bytes */
@@ -74,6 +102,20 @@ void flw_segment_link(struct flw_heap *heap, struct flw_segment *segment, struct
         segment->next->link = &segment->next;
     }
     heap->segments.newest = segment;
+}
+
+void flw_segment_unlink(struct flw_heap *heap, struct flw_segment *segment)
+{
+    if (heap->context_order != NULL) {
+        flw_page_map_set_units(&heap->map, segment->begin_unit, segment->unit_count, NULL);
+    }
+    if (heap->segments.next_to_release == segment) {
+        heap->segments.next_to_release = segment->next;
+    }
+    *segment->link = segment->next;
+    if (segment->next != NULL) {
+        segment->next->link = segment->link;
+    }
 }
 
 /* ---- what is withheld */

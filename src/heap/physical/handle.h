@@ -12,6 +12,15 @@
 struct flw_handle *flw_heap_handle_at(const struct flw_heap *heap, uint64_t offset);
 /* The next mapped or sleeping handle from *page on, in address order; NULL: none. */
 struct flw_handle *flw_handle_next(const struct flw_heap *heap, uint64_t *page);
+/* lock. The one behind a unit of the address range; NULL. */
+static inline struct flw_handle *flw_handle_at_unit(const struct flw_heap *heap, uint64_t unit)
+{
+    return heap->page_handle[unit / heap->page_units];
+}
+/* lock. The first that lies wholly inside the run; NULL. */
+struct flw_handle *flw_handle_inside(const struct flw_heap *heap, const struct flw_span *run);
+/* lock. Its pages lose it: it is mapped nowhere. */
+void flw_handle_detach(struct flw_heap *heap, struct flw_handle *handle);
 static inline uint64_t flw_handle_bytes(const struct flw_handle *handle)
 {
     return (uint64_t)handle->unit_count << FLW_UNIT_LOG2;
@@ -24,6 +33,9 @@ void flw_heap_lower_reserved(struct flw_heap *heap, uint64_t bytes);
 void flw_heap_note_peak(struct flw_heap *heap);
 /* Among the others; in context order its units lead to the run, which is all of it. */
 void flw_segment_link(struct flw_heap *heap, struct flw_segment *segment, struct flw_span *run);
+/* lock. In context order its units are cleared before the driver may give the addresses to somebody else: those
+ * that are not 0 are the pool's. */
+void flw_segment_unlink(struct flw_heap *heap, struct flw_segment *segment);
 
 /* ---- what is withheld */
 

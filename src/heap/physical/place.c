@@ -171,6 +171,33 @@ void flw_run_put_back(struct flw_heap *heap, struct flw_span *run)
     }
 }
 
+struct flw_span *flw_run_cut(struct flw_heap *heap, struct flw_span *run, uint64_t begin,
+                             uint64_t end)
+{
+    struct flw_span *middle = run, *rest = NULL;
+    flw_run_set_busy(heap, run);
+    if (end < flw_run_end(run)) {
+        rest = flw_run_split(heap, run, (uint32_t)(end - flw_run_begin(run)));
+        if (rest == NULL) {
+            flw_run_put_back(heap, run);
+            return NULL;
+        }
+    }
+    if (begin > flw_run_begin(run)) {
+        middle = flw_run_split(heap, run, (uint32_t)(begin - flw_run_begin(run)));
+        if (middle == NULL) {
+            run = rest != NULL ? flw_run_absorb(heap, run, rest) : run;
+            flw_run_put_back(heap, run);
+            return NULL;
+        }
+        flw_run_put_back(heap, run);
+    }
+    if (rest != NULL) {
+        flw_run_put_back(heap, rest);
+    }
+    return middle;
+}
+
 struct flw_span *flw_run_absorb(struct flw_heap *heap, struct flw_span *run, struct flw_span *right)
 {
     if (run == NULL || right == NULL) {

@@ -14,6 +14,9 @@ void flw_run_set_busy(struct flw_heap *heap, struct flw_span *run);
 void flw_run_put_back_unmapped(struct flw_heap *heap, struct flw_span *run);
 /* As free as it was before it was set aside. NULL: nothing. */
 void flw_run_put_back(struct flw_heap *heap, struct flw_span *run);
+/* The units [begin, end) of a free run, BUSY; the rest of it is free. NULL: host memory, and it is as it was. */
+struct flw_span *flw_run_cut(struct flw_heap *heap, struct flw_span *run, uint64_t begin,
+                             uint64_t end);
 /* Two neighbours as one; either may be NULL. */
 struct flw_span *flw_run_absorb(struct flw_heap *heap, struct flw_span *run,
                                 struct flw_span *right);

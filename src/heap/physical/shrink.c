@@ -8,51 +8,6 @@
 #include "heap/physical/place.h"
 #include "heap/space/run.h"
 
-/* lock. The first handle that lies wholly inside a run at or after `unit`; NULL. */
-static struct flw_handle *handle_inside(const struct flw_heap *heap, const struct flw_span *run)
-{
-    uint64_t page = flw_div_up(flw_run_begin(run), heap->page_units);
-    while ((page + 1) * heap->page_units <= flw_run_end(run)) {
-        struct flw_handle *handle = heap->page_handle[page];
-        uint64_t handle_end =
-            handle == NULL ? 0 : (uint64_t)handle->begin_unit + handle->unit_count;
-        if (handle != NULL && handle->begin_unit >= flw_run_begin(run) &&
-            handle_end <= flw_run_end(run)) {
-            return handle;
-        }
-        page = handle != NULL ? handle_end / heap->page_units : page + 1;
-    }
-    return NULL;
-}
-
-/* lock. Cut the units [begin, end) out of a free run, BUSY. NULL: host memory. */
-static struct flw_span *cut_range(struct flw_heap *heap, struct flw_span *run, uint64_t begin,
-                                  uint64_t end)
-{
-    struct flw_span *middle = run, *rest = NULL;
-    flw_run_set_busy(heap, run);
-    if (end < flw_run_end(run)) {
-        rest = flw_run_split(heap, run, (uint32_t)(end - flw_run_begin(run)));
-        if (rest == NULL) {
-            flw_run_put_back(heap, run);
-            return NULL;
-        }
-    }
-    if (begin > flw_run_begin(run)) {
-        middle = flw_run_split(heap, run, (uint32_t)(begin - flw_run_begin(run)));
-        if (middle == NULL) {
-            run = rest != NULL ? flw_run_absorb(heap, run, rest) : run;
-            flw_run_put_back(heap, run);
-            return NULL;
-        }
-        flw_run_put_back(heap, run);
-    }
-    if (rest != NULL) {
-        flw_run_put_back(heap, rest);
-    }
-    return middle;
-}
-
 static bool is_complete_dedicated(const struct flw_heap *heap, const struct flw_span *run)
 {
     return heap->dedicated != NULL && run->u.run.owner == heap->dedicated->index;
@@ -85,7 +40,7 @@ static struct flw_span *cut_shared(struct flw_heap *heap, struct flw_span *part,
     for (uint64_t unit = begin; unit < end; part = whole->u.run.right) {
         uint64_t from = flw_max(begin, flw_run_begin(part));
         unit = flw_run_end(part);
-        part = cut_range(heap, part, from, flw_min(end, unit));
+        part = flw_run_cut(heap, part, from, flw_min(end, unit));
         if (part == NULL) {
             flw_run_put_back(heap, whole);
             return NULL;
@@ -101,18 +56,42 @@ static struct flw_span *cut_shared(struct flw_heap *heap, struct flw_span *part,
 
 #define UNMAP_BATCH 64
 
+/* Each a run of whole handles, BUSY. */
 struct cuts {
     struct flw_span *runs[UNMAP_BATCH];
-    uint32_t count, whole_count;
+    uint32_t first_handles[UNMAP_BATCH]; /* of each cut: how many handles the ones before it have */
+    uint32_t count, handle_count, whole_count;
     uint64_t bytes, given_bytes; /* given: went back to the driver at once */
     bool is_refused; /* the driver did not unmap all of them: it is not asked for more now */
 };
 
-static void add_cut(struct cuts *cuts, struct flw_span *run)
+static void add_cut(struct cuts *cuts, struct flw_span *run, uint32_t handle_count)
 {
     cuts->bytes += flw_run_bytes(run);
     cuts->whole_count += flw_run_is_dedicated(run);
+    cuts->first_handles[cuts->count] = cuts->handle_count;
     cuts->runs[cuts->count++] = run;
+    cuts->handle_count += handle_count;
+}
+
+/* lock. Where a cut ends that begins with the handle. With several streams it takes those behind it along, as far as
+ * they are wanted: one hole is of more use than many, and costs one cut. Of a single stream each run gives one
+ * in turn. */
+static uint64_t cut_end(const struct flw_heap *heap, const struct flw_span *run,
+                        const struct flw_handle *first, uint64_t want_bytes, uint32_t most,
+                        uint32_t *out_count)
+{
+    uint64_t begin = first->begin_unit, end = begin + first->unit_count, last = flw_run_end(run);
+    bool goes_on = atomic_load_explicit(&heap->stream_count, memory_order_relaxed) > 1;
+    uint32_t count = 1;
+    while (goes_on && count < most && end < last && end - begin < want_bytes >> FLW_UNIT_LOG2) {
+        const struct flw_handle *next = flw_handle_at_unit(heap, end);
+        goes_on = next != NULL && end + next->unit_count <= last;
+        end += goes_on ? next->unit_count : 0;
+        count += goes_on;
+    }
+    *out_count = count;
+    return end;
 }
 
 /* lock. Cut handles out of the domain's memory, oldest first, until want_bytes are cut; last those that
@@ -121,26 +100,28 @@ static void cut_idle(struct flw_heap *heap, const struct flw_domain *domain, uin
                      struct cuts *cuts)
 {
     struct flw_span *run = domain->runs.oldest;
-    while (run != NULL && cuts->count < UNMAP_BATCH && cuts->bytes < want_bytes) {
+    while (run != NULL && cuts->handle_count < UNMAP_BATCH && cuts->bytes < want_bytes) {
         struct flw_span *next = run->u.run.age_next;
         struct flw_handle *handle =
-            run->u.run.unit_count >= heap->page_units ? handle_inside(heap, run) : NULL;
+            run->u.run.unit_count >= heap->page_units ? flw_handle_inside(heap, run) : NULL;
         if (handle != NULL) {
-            struct flw_span *middle = cut_range(heap, run, handle->begin_unit,
-                                                (uint64_t)handle->begin_unit + handle->unit_count);
+            uint32_t count;
+            uint64_t end = cut_end(heap, run, handle, want_bytes - cuts->bytes,
+                                   UNMAP_BATCH - cuts->handle_count, &count);
+            struct flw_span *middle = flw_run_cut(heap, run, handle->begin_unit, end);
             if (middle == NULL) { /* the run is back at the young end: it would be met for ever */
                 return;
             }
-            add_cut(cuts, middle);
+            add_cut(cuts, middle, count);
             /* What was cut off went back to the index at the young end: it is met again. */
             next = next != NULL ? next : domain->runs.oldest;
         }
         run = next;
     }
-    while ((run = domain->dedicated_runs.oldest) != NULL && cuts->count < UNMAP_BATCH &&
+    while ((run = domain->dedicated_runs.oldest) != NULL && cuts->handle_count < UNMAP_BATCH &&
            cuts->bytes < want_bytes) {
         flw_run_set_busy(heap, run);
-        add_cut(cuts, run);
+        add_cut(cuts, run, 1);
     }
 }
 
@@ -150,7 +131,7 @@ static void cut_idle_shared(struct flw_heap *heap, uint64_t want_bytes, struct c
     struct flw_span *run = heap->range.edge->u.run.right; /* has the handle's first unit */
     const struct flw_handle *handle;
     uint64_t page = 0;
-    while (cuts->count < UNMAP_BATCH && cuts->bytes < want_bytes &&
+    while (cuts->handle_count < UNMAP_BATCH && cuts->bytes < want_bytes &&
            (handle = flw_handle_next(heap, &page)) != NULL) {
         uint64_t begin = handle->begin_unit, end = begin + handle->unit_count;
         while (flw_run_end(run) <= begin) {
@@ -161,7 +142,7 @@ static void cut_idle_shared(struct flw_heap *heap, uint64_t want_bytes, struct c
             if (run == NULL) {
                 return;
             }
-            add_cut(cuts, run);
+            add_cut(cuts, run, 1);
         }
     }
 }
@@ -170,7 +151,7 @@ static void cut_idle_shared(struct flw_heap *heap, uint64_t want_bytes, struct c
 static void plan_cuts(struct flw_heap *heap, uint64_t want_bytes, struct cuts *cuts)
 {
     uint32_t unowned = FLW_MUTANT(UNMAPS_BUSY_HANDLE) ? heap->domain_end - 1 : FLW_UNOWNED;
-    cuts->count = cuts->whole_count = 0;
+    cuts->count = cuts->handle_count = cuts->whole_count = 0;
     cuts->bytes = cuts->given_bytes = 0;
     if (heap->withheld != NULL) {
         cut_idle(heap, heap->withheld, want_bytes, cuts);
@@ -179,17 +160,6 @@ static void plan_cuts(struct flw_heap *heap, uint64_t want_bytes, struct cuts *c
     if (heap->mixed != NULL) {
         cut_idle_shared(heap, want_bytes, cuts);
     }
-}
-
-/* lock. The pages of a cut run lose their handle. */
-static struct flw_handle *detach_handle(struct flw_heap *heap, const struct flw_span *run)
-{
-    struct flw_handle *handle = flw_heap_handle_at(heap, flw_run_begin(run) << FLW_UNIT_LOG2);
-    for (uint64_t page = handle->begin_unit / heap->page_units, n = 0;
-         n < handle->unit_count / heap->page_units; n++) {
-        heap->page_handle[page + n] = NULL;
-    }
-    return handle;
 }
 
 /* In a driver section. The handle is in no list; one that the driver does not take back is idle, exported
@@ -232,34 +202,101 @@ static void sort_cuts(const struct cuts *cuts, uint32_t order[UNMAP_BATCH])
     }
 }
 
-/* In a driver section. is_unmapped[i]: of cut i. */
+/* Handles to unmap by one call, and their places in is_unmapped. */
+struct row_of_cuts {
+    struct flw_row row;
+    uint32_t places[UNMAP_BATCH];
+};
+
+/* In a driver section. */
+static void unmap_row(struct flw_heap *heap, struct row_of_cuts *at, bool is_unmapped[UNMAP_BATCH])
+{
+    if (at->row.count > 0) {
+        CUresult result = flw_heap_unmap_row(heap, &at->row, true);
+        (void)flw_heap_refuse(heap, result, "cuMemUnmap");
+    }
+    for (uint32_t i = 0; i < at->row.count; i++) {
+        is_unmapped[at->places[i]] = at->row.is_unmapped[i];
+    }
+    at->row.count = 0;
+}
+
+/* In a driver section. is_unmapped[i]: of handle i, as the cuts have them. */
 static void unmap_rows(struct flw_heap *heap, const struct cuts *cuts,
                        bool is_unmapped[UNMAP_BATCH])
 {
     uint32_t order[UNMAP_BATCH];
+    struct row_of_cuts at;
     sort_cuts(cuts, order);
-    for (uint32_t i = 0; i < cuts->count;) {
-        struct flw_row row;
-        uint32_t begin = i;
-        row.count = 0;
-        for (; i < cuts->count; i++) {
-            const struct flw_span *run = cuts->runs[order[i]];
-            if (!flw_row_takes(&row, flw_run_address(heap, run))) {
-                break;
-            }
-            flw_row_add(&row, flw_run_address(heap, run), flw_run_bytes(run));
+    at.row.count = 0;
+    for (uint32_t i = 0; i < cuts->count; i++) {
+        const struct flw_span *run = cuts->runs[order[i]];
+        uint32_t place = cuts->first_handles[order[i]];
+        uint64_t address = flw_run_address(heap, run), unit = flw_run_begin(run);
+        if (!flw_row_takes(&at.row, address)) {
+            unmap_row(heap, &at, is_unmapped);
         }
-        CUresult result = flw_heap_unmap_row(heap, &row, true);
-        (void)flw_heap_refuse(heap, result, "cuMemUnmap");
-        for (uint32_t n = 0; n < row.count; n++) {
-            is_unmapped[order[begin + n]] = row.is_unmapped[n];
+        while (unit < flw_run_end(run)) { /* set aside: nobody else changes what lies there */
+            const struct flw_handle *handle = flw_handle_at_unit(heap, unit);
+            at.places[at.row.count] = place++;
+            flw_row_add(&at.row, heap->map.base + (unit << FLW_UNIT_LOG2),
+                        flw_handle_bytes(handle));
+            unit += handle->unit_count;
         }
+    }
+    unmap_row(heap, &at, is_unmapped);
+}
+
+/* lock. The handles of a cut that were unmapped leave it. What was exported goes back to the driver, and so does the
+ * handle of a dedicated run, whose size nothing else wants, unless the driver may make no other: these are added
+ * to *given. All else is idle. */
+static uint64_t detach_unmapped(struct flw_heap *heap, const struct flw_span *run,
+                                const bool *is_unmapped, struct flw_handle **given)
+{
+    bool is_unwanted = flw_run_is_dedicated(run) && !heap->refused.is_refused;
+    uint64_t done_bytes = 0;
+    for (uint64_t unit = flw_run_begin(run); unit < flw_run_end(run); is_unmapped++) {
+        struct flw_handle *handle = flw_handle_at_unit(heap, unit);
+        unit += handle->unit_count;
+        if (!*is_unmapped) {
+            continue;
+        }
+        flw_handle_detach(heap, handle);
+        done_bytes += flw_handle_bytes(handle);
+        atomic_fetch_add(&heap->count.remaps, 1);
+        if (handle->is_exported || is_unwanted) {
+            handle->next = *given;
+            *given = handle;
+        } else {
+            flw_handle_link_idle(heap, handle);
+        }
+    }
+    return done_bytes;
+}
+
+/* lock. Of a cut what the driver refused to unmap is as free as before, all else is address space. Without host memory
+ * for a header between the two all behind it stays set aside until the pool goes. */
+static void put_back_refused(struct flw_heap *heap, struct flw_span *run)
+{
+    while (run != NULL) {
+        uint64_t unit = flw_run_begin(run);
+        bool is_mapped = flw_handle_at_unit(heap, unit) != NULL;
+        while (unit < flw_run_end(run) && (flw_handle_at_unit(heap, unit) != NULL) == is_mapped) {
+            unit += heap->page_units;
+        }
+        uint32_t units = (uint32_t)(unit - flw_run_begin(run));
+        bool is_last = units == run->u.run.unit_count;
+        struct flw_span *rest = is_last ? NULL : flw_run_split(heap, run, units);
+        if (is_mapped && (is_last || rest != NULL)) {
+            flw_run_put_back(heap, run);
+        } else if (is_last || rest != NULL) {
+            flw_run_put_back_unmapped(heap, run);
+        }
+        run = rest;
     }
 }
 
-/* In a driver section. What was exported goes back to the driver, and so does the handle of a
- * dedicated run, whose size nothing else wants, unless the driver may make no other; all else is
- * idle then. What the driver refuses to unmap is as free as before. */
+/* In a driver section. What was unmapped. */
 static uint64_t unmap_cuts(struct flw_heap *heap, struct cuts *cuts)
 {
     bool is_unmapped[UNMAP_BATCH] = {false};
@@ -270,25 +307,21 @@ static uint64_t unmap_cuts(struct flw_heap *heap, struct cuts *cuts)
     for (uint32_t i = 0; i < cuts->count; i++) {
         struct flw_span *run = cuts->runs[i];
         struct flw_handle *given = NULL;
-        cuts->is_refused |= !is_unmapped[i];
         flw_lock_acquire(&heap->lock);
-        if (is_unmapped[i]) {
-            struct flw_handle *handle = detach_handle(heap, run);
-            handle->is_mapped = false;
-            bool is_unwanted = flw_run_is_dedicated(run) && !heap->refused.is_refused;
-            given = handle->is_exported || is_unwanted ? handle : NULL;
-            if (given == NULL) {
-                flw_handle_link_idle(heap, handle);
-            }
-            atomic_fetch_add(&heap->count.remaps, 1);
-            done_bytes += flw_run_bytes(run);
+        uint64_t cut_bytes = flw_run_bytes(run);
+        uint64_t bytes = detach_unmapped(heap, run, is_unmapped + cuts->first_handles[i], &given);
+        if (bytes == cut_bytes) {
             flw_run_put_back_unmapped(heap, run);
         } else {
-            flw_run_put_back(heap, run);
+            put_back_refused(heap, run);
         }
         flw_lock_release(&heap->lock);
-        if (given != NULL) {
+        cuts->is_refused |= bytes != cut_bytes;
+        done_bytes += bytes;
+        while (given != NULL) {
+            struct flw_handle *next = given->next;
             cuts->given_bytes += release_handle(heap, given);
+            given = next;
         }
     }
     return done_bytes;
@@ -328,6 +361,23 @@ uint64_t flw_heap_unmap_idle(struct flw_heap *heap, uint64_t want_bytes)
     return done_bytes;
 }
 
+/* lock. After a sleep: nothing is mapped there. */
+static void forget_handles(struct flw_heap *heap, const struct flw_span *run)
+{
+    for (uint64_t unit = flw_run_begin(run); unit < flw_run_end(run);) {
+        struct flw_handle *handle = flw_handle_at_unit(heap, unit);
+        unit += handle->unit_count;
+        flw_handle_detach(heap, handle);
+        atomic_fetch_sub(&heap->asleep_bytes, flw_handle_bytes(handle));
+        handle->is_asleep = false;
+        if (handle->id != 0) {
+            flw_handle_link_idle(heap, handle);
+        } else {
+            flw_heap_drop_handle(heap, handle);
+        }
+    }
+}
+
 void flw_heap_forget_idle(struct flw_heap *heap)
 {
     struct cuts cuts = {.count = 1};
@@ -339,14 +389,7 @@ void flw_heap_forget_idle(struct flw_heap *heap)
             cut_idle_shared(heap, UINT64_MAX, &cuts);
         }
         for (uint32_t i = 0; i < cuts.count; i++) {
-            struct flw_handle *handle = detach_handle(heap, cuts.runs[i]);
-            atomic_fetch_sub(&heap->asleep_bytes, flw_handle_bytes(handle));
-            handle->is_asleep = false;
-            if (handle->id != 0) {
-                flw_handle_link_idle(heap, handle);
-            } else {
-                flw_heap_drop_handle(heap, handle);
-            }
+            forget_handles(heap, cuts.runs[i]);
             flw_run_put_back_unmapped(heap, cuts.runs[i]);
         }
     }
@@ -431,22 +474,6 @@ static struct flw_span *take_idle_segment(struct flw_heap *heap, const struct fl
     return heap->mixed == NULL ? NULL : cut_shared(heap, run, begin, end);
 }
 
-/* lock. In context order its units are cleared before the driver may give the addresses to somebody
- * else: those that are not 0 are the pool's. */
-static void unlink_segment(struct flw_heap *heap, struct flw_segment *segment)
-{
-    if (heap->context_order != NULL) {
-        flw_page_map_set_units(&heap->map, segment->begin_unit, segment->unit_count, NULL);
-    }
-    if (heap->segments.next_to_release == segment) {
-        heap->segments.next_to_release = segment->next;
-    }
-    *segment->link = segment->next;
-    if (segment->next != NULL) {
-        segment->next->link = segment->link;
-    }
-}
-
 /* Driver calls. An unlinked segment, the run all of it and BUSY; what it counted for. One that the driver
  * does not take is linked again, its run as free as before: 0. */
 static uint64_t give_segment_back(struct flw_heap *heap, struct flw_segment *segment,
@@ -482,7 +509,7 @@ static uint64_t release_one_segment(struct flw_heap *heap)
         run = take_idle_segment(heap, segment);
     }
     if (run != NULL) {
-        unlink_segment(heap, segment);
+        flw_segment_unlink(heap, segment);
     }
     flw_lock_release(&heap->lock);
     return run == NULL ? 0 : give_segment_back(heap, segment, run);
@@ -511,7 +538,7 @@ bool flw_heap_evict(struct flw_heap *heap, struct flw_span *run)
     flw_lock_acquire(&heap->lock);
     struct flw_segment *segment = withhold_dedicated(heap, run);
     if (is_inside) {
-        unlink_segment(heap, segment);
+        flw_segment_unlink(heap, segment);
     } else {
         flw_run_put_back(heap, run);
     }
