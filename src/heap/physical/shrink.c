@@ -332,7 +332,7 @@ static uint64_t unmap_cuts(struct flw_heap *heap, struct cuts *cuts)
 static uint64_t unmap_idle(struct flw_heap *heap, uint64_t want_bytes, uint32_t *whole_count,
                            uint64_t *given_bytes)
 {
-    struct cuts cuts = {.count = UNMAP_BATCH};
+    struct cuts cuts = {.handle_count = UNMAP_BATCH};
     uint64_t done_bytes = 0;
     *whole_count = 0;
     *given_bytes = 0;
@@ -341,7 +341,7 @@ static uint64_t unmap_idle(struct flw_heap *heap, uint64_t want_bytes, uint32_t 
         return 0;
     }
     /* Where a batch has room for more there was no more. */
-    while (done_bytes < want_bytes && cuts.count == UNMAP_BATCH && !cuts.is_refused) {
+    while (done_bytes < want_bytes && cuts.handle_count == UNMAP_BATCH && !cuts.is_refused) {
         flw_lock_acquire(&heap->lock);
         plan_cuts(heap, want_bytes - done_bytes, &cuts);
         flw_lock_release(&heap->lock);
