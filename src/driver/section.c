@@ -168,7 +168,8 @@ CUresult flw_section_close(struct flw_driver_section *section)
 {
     FLW_ASSERT(innermost == section);
     innermost = section->outer;
-    CUresult result = leave(section);
+    CUresult result =
+        section->opened != 0 ? leave(section) : CUDA_SUCCESS; /* a hold, nearly always */
     return section->lost != CUDA_SUCCESS ? section->lost : result;
 }
 

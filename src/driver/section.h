@@ -38,7 +38,7 @@ struct flw_driver_section {
     struct flw_driver_section *outer; /* the section around it, of whatever driver; NULL: none */
     CUstreamCaptureMode mode;         /* the thread's before, with FLW_SECTION_MODE in opened */
     unsigned opened; /* flw_section_parts: open since this section, which closes them */
-    bool is_pushed;  /* else the context was current */
+    bool is_pushed;  /* with FLW_SECTION_CONTEXT in opened; else the context was current */
     CUresult lost; /* after a pause it could not be entered again: what flw_section_close answers */
     const char *refused; /* after an error of flw_section_open: the call that answered it */
 };

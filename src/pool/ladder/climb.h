@@ -138,7 +138,7 @@ void flw_climb_forget_rise(const struct flw_climb *climb);
 bool flw_climb_take_finished(struct flw_climb *climb);
 /* The same of all there is: every cache of the thread, every fence. Cost: grows with the number of streams. */
 bool flw_climb_take_complete(struct flw_climb *climb);
-/* The need was served without a look at other streams: after enough such, one. */
+/* Several streams: the need was served without a look at the others; after enough such, one. */
 void flw_climb_keep_up(struct flw_climb *climb);
 /* May the taker wait for another stream? */
 bool flw_climb_may_steal(const struct flw_climb *climb);

@@ -137,7 +137,9 @@ fallow_status flw_ladder_climb(struct flw_pool *pool, struct flw_need *need)
     need->spares_waits = pool->config.economy == FALLOW_MEMORY_FIRST;
     if (flw_stage_own(&climb)) {
         atomic_fetch_add_explicit(&pool->climbs.count[FLW_STAGE_OWN], 1, memory_order_relaxed);
-        flw_climb_keep_up(&climb);
+        if (flw_climb_has_others(&climb)) {
+            flw_climb_keep_up(&climb);
+        }
         return FALLOW_OK;
     }
     /* With nothing to complete the thread's own caches come before the first driver call. */

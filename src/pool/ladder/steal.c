@@ -192,9 +192,6 @@ void flw_climb_keep_up(struct flw_climb *climb)
     struct flw_heap *heap = climb->heap;
     struct flw_driver_section section;
     _Atomic uint64_t *quiet_bytes = &climb->pool->budget.quiet_bytes;
-    if (!flw_climb_has_others(climb)) {
-        return;
-    }
     /* Two threads may count as one: no lock is worth more. */
     uint64_t bytes =
         atomic_load_explicit(quiet_bytes, memory_order_relaxed) + climb->need->size_bytes;
