@@ -247,6 +247,30 @@ static void a_handle_that_is_larger_than_what_is_missing_serves_before_a_new_one
     bed_end(&bed);
 }
 
+static void more_handles_than_are_unmapped_at_a_time_are_unmapped_by_one_call(void **state)
+{
+    (void)state;
+    bed_begin(&bed, BED_VMM, 8 * LIMIT);
+    struct flw_domain *domain = bed_domain(&bed, &flw_order_stream, bed.stream);
+    (void)bed_domain(&bed, &flw_order_stream, CU_STREAM_LEGACY); /* so that one cut takes several */
+    uint64_t page_bytes = bed.heap.source.granularity_bytes, bytes = 150 * page_bytes;
+    struct flw_grow_request request = {.domain = domain,
+                                       .unit_count = (uint32_t)(bytes >> FLW_UNIT_LOG2),
+                                       .align_units = 1,
+                                       .budget_bytes = bed.heap.limit_bytes,
+                                       .handle_bytes = page_bytes};
+    struct flw_span *run = NULL;
+    assert_int_equal(flw_heap_grow(&bed.heap, &request, &run), FALLOW_OK);
+    bed_put(&bed, domain, run);
+    assert_int_equal(flw_domain_fence(&bed.heap, domain), FALLOW_OK);
+    bed_finish_work(&bed);
+    assert_true(flw_heap_poll(&bed.heap));
+    assert_int_equal(flw_heap_unmap_idle(&bed.heap, bytes), bytes);
+    assert_int_equal(atomic_load(&bed.heap.idle_bytes), bytes);
+    bed_check(&bed);
+    bed_end(&bed);
+}
+
 static void a_slab_grows_with_what_its_class_holds(void **state)
 {
     (void)state;
@@ -282,6 +306,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_domain_works_over_every_source),
         cmocka_unit_test(a_handle_that_is_larger_than_what_is_missing_serves_before_a_new_one),
+        cmocka_unit_test(more_handles_than_are_unmapped_at_a_time_are_unmapped_by_one_call),
         cmocka_unit_test(a_slab_grows_with_what_its_class_holds),
         cmocka_unit_test(a_limit_bounds_what_the_driver_gives),
         cmocka_unit_test(a_driver_that_refuses_leaves_the_heap_as_it_was),
