@@ -236,7 +236,7 @@ static void unmap_rows(struct flw_heap *heap, const struct cuts *cuts,
         if (!flw_row_takes(&at.row, address)) {
             unmap_row(heap, &at, is_unmapped);
         }
-        while (unit < flw_run_end(run)) { /* set aside: nobody else changes what lies there */
+        while (unit < flw_run_end(run)) { /* set aside: none else changes what lies there */
             const struct flw_handle *handle = flw_handle_at_unit(heap, unit);
             at.places[at.row.count] = place++;
             flw_row_add(&at.row, heap->map.base + (unit << FLW_UNIT_LOG2),
