@@ -51,6 +51,9 @@ void flw_heap_forget_refusal(struct flw_heap *heap);
  * they were dedicated runs' or exported; returns what was. What the driver refuses to unmap stays
  * mapped, and free. */
 uint64_t flw_heap_unmap_idle(struct flw_heap *heap, uint64_t want_bytes);
+/* The same of as much as a growth by the request lacks where the least is missing: not of the free memory beside that,
+ * which the growth is to join. 0: nothing, or it lacks nothing. */
+uint64_t flw_heap_unmap_for(struct flw_heap *heap, const struct flw_grow_request *request);
 /* Release idle handles or segments until reserved <= keep_bytes. Returns what was released; what
  * the driver refuses stays the pool's. */
 uint64_t flw_heap_release_idle(struct flw_heap *heap, uint64_t keep_bytes);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "heap/physical/place.h"
 
+#include "heap/order/epoch.h"
 #include "heap/space/run.h"
 
 static struct flw_span *usable(const struct flw_domain *domain, struct flw_span *run)
@@ -240,4 +241,49 @@ struct flw_span *flw_place_settle(struct flw_heap *heap, const struct flw_placem
     flw_run_arm_slot(heap, run);
     flw_page_map_set_run(&heap->map, run);
     return run;
+}
+
+/* ---- memory that idles, of one owner or several */
+
+static bool is_complete_dedicated(const struct flw_heap *heap, const struct flw_span *run)
+{
+    return heap->dedicated != NULL && run->u.run.owner == heap->dedicated->index;
+}
+
+static bool is_idle(const struct flw_heap *heap, const struct flw_span *run)
+{
+    const struct flw_domain *owner = heap->domains[run->u.run.owner];
+    return (run->u.run.state == FLW_RUN_FREE || run->u.run.state == FLW_RUN_DEDICATED) &&
+           owner != heap->withheld &&
+           (run->u.run.owner == FLW_UNOWNED || is_complete_dedicated(heap, run) ||
+            (flw_domain_keeps(heap, owner) && run->u.run.seq <= owner->completed));
+}
+
+bool flw_run_is_idle_until(const struct flw_heap *heap, const struct flw_span *run, uint64_t end)
+{
+    while (is_idle(heap, run) && flw_run_end(run) < end) {
+        run = run->u.run.right;
+    }
+    return is_idle(heap, run);
+}
+
+struct flw_span *flw_run_cut_shared(struct flw_heap *heap, struct flw_span *part, uint64_t begin,
+                                    uint64_t end)
+{
+    struct flw_span *whole = NULL;
+    for (uint64_t unit = begin; unit < end; part = whole->u.run.right) {
+        uint64_t from = flw_max(begin, flw_run_begin(part));
+        unit = flw_run_end(part);
+        part = flw_run_cut(heap, part, from, flw_min(end, unit));
+        if (part == NULL) {
+            flw_run_put_back(heap, whole);
+            return NULL;
+        }
+        if (whole != NULL) {
+            whole->u.run.owner = heap->mixed->index;
+            whole->u.run.seq = heap->mixed->completed;
+        }
+        whole = flw_run_absorb(heap, whole, part);
+    }
+    return whole;
 }

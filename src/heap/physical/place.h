@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: where a growth lies: address space with the fewest missing pages, set aside while the driver is called,
- * restored or settled after it. All of it under the heap lock.
+ * restored or settled after it; memory that is set aside to be unmapped. All of it under the heap lock.
  */
 #ifndef FLW_HEAP_PHYSICAL_PLACE_H
 #define FLW_HEAP_PHYSICAL_PLACE_H
@@ -17,6 +17,12 @@ void flw_run_put_back(struct flw_heap *heap, struct flw_span *run);
 /* The units [begin, end) of a free run, BUSY; the rest of it is free. NULL: host memory, and it is as it was. */
 struct flw_span *flw_run_cut(struct flw_heap *heap, struct flw_span *run, uint64_t begin,
                              uint64_t end);
+/* Is all memory from the run on to the unit free and complete? */
+bool flw_run_is_idle_until(const struct flw_heap *heap, const struct flw_span *run, uint64_t end);
+/* Where complete memory keeps its owner: the units [begin, end), all of them idle, of which `part` has the first, as one
+ * run, BUSY; of several owners, then that of what they shared. NULL: host memory. */
+struct flw_span *flw_run_cut_shared(struct flw_heap *heap, struct flw_span *part, uint64_t begin,
+                                    uint64_t end);
 /* Two neighbours as one; either may be NULL. */
 struct flw_span *flw_run_absorb(struct flw_heap *heap, struct flw_span *run,
                                 struct flw_span *right);

@@ -8,52 +8,6 @@
 #include "heap/physical/place.h"
 #include "heap/space/run.h"
 
-static bool is_complete_dedicated(const struct flw_heap *heap, const struct flw_span *run)
-{
-    return heap->dedicated != NULL && run->u.run.owner == heap->dedicated->index;
-}
-
-static bool is_idle(const struct flw_heap *heap, const struct flw_span *run)
-{
-    const struct flw_domain *owner = heap->domains[run->u.run.owner];
-    return (run->u.run.state == FLW_RUN_FREE || run->u.run.state == FLW_RUN_DEDICATED) &&
-           owner != heap->withheld &&
-           (run->u.run.owner == FLW_UNOWNED || is_complete_dedicated(heap, run) ||
-            (flw_domain_keeps(heap, owner) && run->u.run.seq <= owner->completed));
-}
-
-/* lock. Is all memory idle from the run on to the unit? */
-static bool is_idle_until(const struct flw_heap *heap, const struct flw_span *run, uint64_t end)
-{
-    while (is_idle(heap, run) && flw_run_end(run) < end) {
-        run = run->u.run.right;
-    }
-    return is_idle(heap, run);
-}
-
-/* lock. Where complete memory keeps its owner: the units [begin, end), all of them idle, of which `part`
- * has the first, as one run, BUSY; of several owners, then that of what they shared. NULL: host memory. */
-static struct flw_span *cut_shared(struct flw_heap *heap, struct flw_span *part, uint64_t begin,
-                                   uint64_t end)
-{
-    struct flw_span *whole = NULL;
-    for (uint64_t unit = begin; unit < end; part = whole->u.run.right) {
-        uint64_t from = flw_max(begin, flw_run_begin(part));
-        unit = flw_run_end(part);
-        part = flw_run_cut(heap, part, from, flw_min(end, unit));
-        if (part == NULL) {
-            flw_run_put_back(heap, whole);
-            return NULL;
-        }
-        if (whole != NULL) {
-            whole->u.run.owner = heap->mixed->index;
-            whole->u.run.seq = heap->mixed->completed;
-        }
-        whole = flw_run_absorb(heap, whole, part);
-    }
-    return whole;
-}
-
 #define UNMAP_BATCH 64
 
 /* Each a run of whole handles, BUSY. */
@@ -94,16 +48,24 @@ static uint64_t cut_end(const struct flw_heap *heap, const struct flw_span *run,
     return end;
 }
 
+static const struct flw_placement nowhere;
+
+/* What is unmapped is to be mapped beside these. */
+static bool is_kept(const struct flw_placement *place, const struct flw_span *run)
+{
+    return run == place->left || run == place->right;
+}
+
 /* lock. Cut handles out of the domain's memory, oldest first, until want_bytes are cut; last those that
  * serve one run each. */
 static void cut_idle(struct flw_heap *heap, const struct flw_domain *domain, uint64_t want_bytes,
-                     struct cuts *cuts)
+                     const struct flw_placement *place, struct cuts *cuts)
 {
     struct flw_span *run = domain->runs.oldest;
     while (run != NULL && cuts->handle_count < UNMAP_BATCH && cuts->bytes < want_bytes) {
         struct flw_span *next = run->u.run.age_next;
-        struct flw_handle *handle =
-            run->u.run.unit_count >= heap->page_units ? flw_handle_inside(heap, run) : NULL;
+        bool may_have_any = run->u.run.unit_count >= heap->page_units && !is_kept(place, run);
+        struct flw_handle *handle = may_have_any ? flw_handle_inside(heap, run) : NULL;
         if (handle != NULL) {
             uint32_t count;
             uint64_t end = cut_end(heap, run, handle, want_bytes - cuts->bytes,
@@ -137,8 +99,8 @@ static void cut_idle_shared(struct flw_heap *heap, uint64_t want_bytes, struct c
         while (flw_run_end(run) <= begin) {
             run = run->u.run.right;
         }
-        if (is_idle_until(heap, run, end)) {
-            run = cut_shared(heap, run, begin, end);
+        if (flw_run_is_idle_until(heap, run, end)) {
+            run = flw_run_cut_shared(heap, run, begin, end);
             if (run == NULL) {
                 return;
             }
@@ -148,15 +110,16 @@ static void cut_idle_shared(struct flw_heap *heap, uint64_t want_bytes, struct c
 }
 
 /* lock. What is withheld; unowned memory; where complete memory keeps its owner, then theirs. */
-static void plan_cuts(struct flw_heap *heap, uint64_t want_bytes, struct cuts *cuts)
+static void plan_cuts(struct flw_heap *heap, uint64_t want_bytes, const struct flw_placement *place,
+                      struct cuts *cuts)
 {
     uint32_t unowned = FLW_MUTANT(UNMAPS_BUSY_HANDLE) ? heap->domain_end - 1 : FLW_UNOWNED;
     cuts->count = cuts->handle_count = cuts->whole_count = 0;
     cuts->bytes = cuts->given_bytes = 0;
     if (heap->withheld != NULL) {
-        cut_idle(heap, heap->withheld, want_bytes, cuts);
+        cut_idle(heap, heap->withheld, want_bytes, place, cuts);
     }
-    cut_idle(heap, heap->domains[unowned], want_bytes, cuts);
+    cut_idle(heap, heap->domains[unowned], want_bytes, place, cuts);
     if (heap->mixed != NULL) {
         cut_idle_shared(heap, want_bytes, cuts);
     }
@@ -236,7 +199,7 @@ static void unmap_rows(struct flw_heap *heap, const struct cuts *cuts,
         if (!flw_row_takes(&at.row, address)) {
             unmap_row(heap, &at, is_unmapped);
         }
-        while (unit < flw_run_end(run)) { /* set aside: none else changes what lies there */
+        while (unit < flw_run_end(run)) { /* set aside: no other thread changes it */
             const struct flw_handle *handle = flw_handle_at_unit(heap, unit);
             at.places[at.row.count] = place++;
             flw_row_add(&at.row, heap->map.base + (unit << FLW_UNIT_LOG2),
@@ -327,9 +290,32 @@ static uint64_t unmap_cuts(struct flw_heap *heap, struct cuts *cuts)
     return done_bytes;
 }
 
+/* So many bytes, or, with a request, what a growth by it still lacks. */
+struct wish {
+    uint64_t bytes;
+    const struct flw_grow_request *request;
+};
+
+/* lock. What the wish needs unmapped yet, given back being as good as idle; *place: beside which it will be mapped, if
+ * that is known. */
+static uint64_t missing_bytes(const struct flw_heap *heap, const struct wish *wish,
+                              uint64_t done_bytes, uint64_t given_bytes,
+                              struct flw_placement *place)
+{
+    *place = nowhere;
+    if (wish->request == NULL) {
+        return wish->bytes - flw_min(wish->bytes, done_bytes);
+    }
+    uint64_t has = atomic_load(&heap->idle_bytes) + given_bytes;
+    uint64_t lacks = flw_place_find(heap, wish->request, place)
+                         ? (place->map_end - place->map_begin) << FLW_UNIT_LOG2
+                         : 0;
+    return lacks - flw_min(lacks, has);
+}
+
 /* *whole_count: of dedicated runs; *given_bytes: of what was unmapped, went back to the driver at
  * once. */
-static uint64_t unmap_idle(struct flw_heap *heap, uint64_t want_bytes, uint32_t *whole_count,
+static uint64_t unmap_idle(struct flw_heap *heap, const struct wish *wish, uint32_t *whole_count,
                            uint64_t *given_bytes)
 {
     struct cuts cuts = {.handle_count = UNMAP_BATCH};
@@ -341,24 +327,38 @@ static uint64_t unmap_idle(struct flw_heap *heap, uint64_t want_bytes, uint32_t 
         return 0;
     }
     /* Where a batch has room for more there was no more. */
-    while (done_bytes < want_bytes && cuts.handle_count == UNMAP_BATCH && !cuts.is_refused) {
+    while (cuts.handle_count == UNMAP_BATCH && !cuts.is_refused) {
+        struct flw_placement place;
         flw_lock_acquire(&heap->lock);
-        plan_cuts(heap, want_bytes - done_bytes, &cuts);
+        uint64_t want_bytes = missing_bytes(heap, wish, done_bytes, *given_bytes, &place);
+        plan_cuts(heap, want_bytes, &place, &cuts);
         flw_lock_release(&heap->lock);
-        done_bytes += unmap_cuts(heap, &cuts);
-        *whole_count += cuts.whole_count;
-        *given_bytes += cuts.given_bytes;
+        if (cuts.count > 0) {
+            done_bytes += unmap_cuts(heap, &cuts);
+            *whole_count += cuts.whole_count;
+            *given_bytes += cuts.given_bytes;
+        }
     }
     flw_heap_leave_driver(heap, &section);
     return done_bytes;
 }
 
-uint64_t flw_heap_unmap_idle(struct flw_heap *heap, uint64_t want_bytes)
+static uint64_t unmap_wish(struct flw_heap *heap, const struct wish *wish)
 {
     uint32_t whole_count;
-    uint64_t given_bytes, done_bytes = unmap_idle(heap, want_bytes, &whole_count, &given_bytes);
+    uint64_t given_bytes, done_bytes = unmap_idle(heap, wish, &whole_count, &given_bytes);
     atomic_fetch_add(&heap->released_dedicated, whole_count);
     return done_bytes;
+}
+
+uint64_t flw_heap_unmap_idle(struct flw_heap *heap, uint64_t want_bytes)
+{
+    return unmap_wish(heap, &(struct wish){.bytes = want_bytes});
+}
+
+uint64_t flw_heap_unmap_for(struct flw_heap *heap, const struct flw_grow_request *request)
+{
+    return unmap_wish(heap, &(struct wish){.request = request});
 }
 
 /* lock. After a sleep: nothing is mapped there. */
@@ -384,7 +384,7 @@ void flw_heap_forget_idle(struct flw_heap *heap)
     flw_lock_acquire(&heap->lock);
     while (cuts.count > 0) {
         cuts = (struct cuts){0};
-        cut_idle(heap, heap->domains[FLW_UNOWNED], UINT64_MAX, &cuts);
+        cut_idle(heap, heap->domains[FLW_UNOWNED], UINT64_MAX, &nowhere, &cuts);
         if (heap->mixed != NULL) {
             cut_idle_shared(heap, UINT64_MAX, &cuts);
         }
@@ -435,7 +435,7 @@ void flw_heap_release_exported(struct flw_heap *heap)
     while (has_runs && cuts.count > 0 && !cuts.is_refused && !flw_heap_is_lost(heap)) {
         cuts = (struct cuts){0};
         flw_lock_acquire(&heap->lock);
-        cut_idle(heap, heap->withheld, UINT64_MAX, &cuts);
+        cut_idle(heap, heap->withheld, UINT64_MAX, &nowhere, &cuts);
         flw_lock_release(&heap->lock);
         (void)unmap_cuts(heap, &cuts);
     }
@@ -464,14 +464,14 @@ static struct flw_span *take_idle_segment(struct flw_heap *heap, const struct fl
     uint64_t begin = segment->begin_unit, end = begin + segment->unit_count;
     bool is_withheld = heap->withheld != NULL && run->u.run.state == FLW_RUN_FREE &&
                        run->u.run.owner == heap->withheld->index;
-    if (!is_withheld && !is_idle_until(heap, run, end)) {
+    if (!is_withheld && !flw_run_is_idle_until(heap, run, end)) {
         return NULL;
     }
     if (run->u.run.unit_count == segment->unit_count) {
         flw_run_set_busy(heap, run);
         return run;
     }
-    return heap->mixed == NULL ? NULL : cut_shared(heap, run, begin, end);
+    return heap->mixed == NULL ? NULL : flw_run_cut_shared(heap, run, begin, end);
 }
 
 /* Driver calls. An unlinked segment, the run all of it and BUSY; what it counted for. One that the driver
@@ -557,7 +557,8 @@ uint64_t flw_heap_release_idle(struct flw_heap *heap, uint64_t keep_bytes)
     uint32_t whole_count;
     struct flw_driver_section section;
     if (heap->source.ops->remaps && before > keep_bytes && idle < before - keep_bytes) {
-        (void)unmap_idle(heap, before - keep_bytes - idle, &whole_count, &released);
+        struct wish wish = {.bytes = before - keep_bytes - idle};
+        (void)unmap_idle(heap, &wish, &whole_count, &released);
     }
     bool may_give = heap->context_order == NULL || !flw_captures_are_open();
     bool is_inside = may_give && (heap->source.ops->remaps ? flw_heap_enter_mode(heap, &section)

@@ -224,6 +224,16 @@ static bool is_spent(struct flw_climb *climb, uint64_t budget_bytes)
     return is_spent;
 }
 
+/* The need, wherever it fits. */
+static struct flw_grow_request request_of(const struct flw_climb *climb)
+{
+    const struct flw_need *need = climb->need;
+    return (struct flw_grow_request){.domain = need->domain,
+                                     .unit_count = need->unit_count,
+                                     .align_units = need->align_units,
+                                     .handle_types = need->handle_types};
+}
+
 /* Without handles to move: those at hand, then new ones while reserved stays within budget. */
 bool flw_climb_grow_within(struct flw_climb *climb, uint64_t budget_bytes)
 {
@@ -233,19 +243,15 @@ bool flw_climb_grow_within(struct flw_climb *climb, uint64_t budget_bytes)
     uint64_t ahead_bytes = flw_max(growth, settled_growth(climb, budget_bytes));
     uint64_t after = atomic_load(&climb->heap->reserved_bytes) + climb->need_bytes;
     bool is_dedicated = flw_need_is_dedicated(climb->heap, need);
-    struct flw_grow_request request = {
-        .domain = need->domain,
-        .unit_count = need->unit_count,
-        .align_units = need->align_units,
-        .budget_bytes = flw_min(budget_bytes, climb->heap->limit_bytes),
-        .handle_bytes = after <= FLW_SMALL_POOL_BYTES ? 0 : growth,
-        .ahead_bytes = ahead_bytes,
-        .beyond_bytes = beyond_size(climb, budget_bytes),
-        .handle_types = need->handle_types,
-        .is_single_handle = flw_need_is_single(need) || is_dedicated,
-        .is_dedicated = is_dedicated ||
-                        (climb->heap->dedicated != NULL && need->class_index == FLW_CLASS_COUNT),
-        .insists = climb->insists};
+    struct flw_grow_request request = request_of(climb);
+    request.budget_bytes = flw_min(budget_bytes, climb->heap->limit_bytes);
+    request.handle_bytes = after <= FLW_SMALL_POOL_BYTES ? 0 : growth;
+    request.ahead_bytes = ahead_bytes;
+    request.beyond_bytes = beyond_size(climb, budget_bytes);
+    request.is_single_handle = flw_need_is_single(need) || is_dedicated;
+    request.is_dedicated =
+        is_dedicated || (climb->heap->dedicated != NULL && need->class_index == FLW_CLASS_COUNT);
+    request.insists = climb->insists;
     if (!may_grow(climb) || is_spent(climb, request.budget_bytes)) {
         return false;
     }
@@ -319,12 +325,27 @@ static void spare_dedicated(const struct flw_climb *climb)
                  (unsigned long long)(units >> (20 - FLW_UNIT_LOG2)));
 }
 
-/* What is idle is unmapped for the need. */
+/* What is idle is unmapped for the need: all that it is large. */
 static uint64_t unmap_for(const struct flw_climb *climb)
 {
     uint64_t unmapped = flw_heap_unmap_idle(climb->heap, climb->need_bytes);
     spare_dedicated(climb);
     return unmapped;
+}
+
+/* With several streams no more moves than what is missing where the most is there already. Moves by which all of the
+ * need is new take apart what the next ones would have found whole. */
+static bool move_missing(struct flw_climb *climb, uint64_t budget_bytes)
+{
+    bool is_whole =
+        flw_need_is_single(climb->need) || flw_need_is_dedicated(climb->heap, climb->need);
+    struct flw_grow_request request = request_of(climb);
+    if (is_whole || !flw_climb_has_others(climb)) {
+        return false;
+    }
+    uint64_t unmapped = flw_heap_unmap_for(climb->heap, &request);
+    spare_dedicated(climb);
+    return unmapped > 0 && flw_climb_grow_within(climb, budget_bytes);
 }
 
 /* Idle handles are of the wrong size: let the driver have them, ask it for the right one. With several streams only
@@ -352,10 +373,9 @@ static bool move_within(struct flw_climb *climb, uint64_t budget_bytes)
     if (flw_heap_refuses(climb->heap, 0)) {
         return false; /* nor would it come again */
     }
-    if (unmap_for(climb) > 0 && flw_climb_grow_within(climb, budget_bytes)) {
-        return true;
-    }
-    return exchange_idle(climb, budget_bytes);
+    return move_missing(climb, budget_bytes) ||
+           (unmap_for(climb) > 0 && flw_climb_grow_within(climb, budget_bytes)) ||
+           exchange_idle(climb, budget_bytes);
 }
 
 bool flw_climb_grow_or_move(struct flw_climb *climb, uint64_t budget_bytes)
@@ -520,6 +540,9 @@ static bool grow_freely(struct flw_climb *climb)
     }
     if (climb->heap->source.ops->remaps && may_grow(climb) &&
         !flw_heap_refuses(climb->heap, 0)) { /* else it would not come again */
+        if (move_missing(climb, atomic_load(&climb->heap->reserved_bytes))) {
+            return true;
+        }
         (void)unmap_for(climb);
     }
     return flw_climb_grow_within(climb, climb->heap->limit_bytes);

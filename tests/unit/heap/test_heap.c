@@ -271,6 +271,67 @@ static void more_handles_than_are_unmapped_at_a_time_are_unmapped_by_one_call(vo
     bed_end(&bed);
 }
 
+/* Three runs of 16 MiB side by side, of four handles each; the outer two are free and complete. The middle one. */
+static struct flw_span *free_beside_one(struct flw_domain *domain)
+{
+    struct flw_span *runs[3];
+    struct flw_grow_request request = {.domain = domain,
+                                       .unit_count = 256,
+                                       .align_units = 1,
+                                       .budget_bytes = bed.heap.limit_bytes,
+                                       .handle_bytes = 4 * FLW_MIB};
+    (void)bed_domain(&bed, &flw_order_stream, CU_STREAM_LEGACY); /* one that it shares with */
+    for (unsigned i = 0; i < 3; i++) {
+        assert_int_equal(flw_heap_grow(&bed.heap, &request, &runs[i]), FALLOW_OK);
+    }
+    bed_put(&bed, domain, runs[0]);
+    bed_put(&bed, domain, runs[2]);
+    assert_int_equal(flw_domain_fence(&bed.heap, domain), FALLOW_OK);
+    bed_finish_work(&bed);
+    assert_true(flw_heap_poll(&bed.heap));
+    return runs[1];
+}
+
+static void handles_side_by_side_are_unmapped_as_one_stretch(void **state)
+{
+    (void)state;
+    bed_begin(&bed, BED_VMM, LIMIT);
+    struct flw_domain *domain = bed_domain(&bed, &flw_order_stream, bed.stream);
+    struct flw_span *live = free_beside_one(domain);
+    uint64_t calls = (bed.sim.call_count)("cuMemUnmap");
+    assert_true(flw_heap_unmap_idle(&bed.heap, 12 * FLW_MIB) == 12 * FLW_MIB);
+    bed_check(&bed);
+    assert_int_equal((bed.sim.call_count)("cuMemUnmap") - calls, 1);
+    struct flw_span *whole = bed_take(&bed, domain, 256); /* the other run gave nothing */
+    assert_non_null(whole);
+    bed_put(&bed, domain, whole);
+    bed_put(&bed, domain, live);
+    bed_end(&bed);
+}
+
+static void a_growth_has_no_more_unmapped_than_it_lacks(void **state)
+{
+    (void)state;
+    bed_begin(&bed, BED_VMM, LIMIT);
+    struct flw_domain *domain = bed_domain(&bed, &flw_order_stream, bed.stream);
+    struct flw_span *live = free_beside_one(domain), *run = NULL;
+    uint64_t reserved = atomic_load(&bed.heap.reserved_bytes);
+    struct flw_grow_request request = {.domain = domain,
+                                       .unit_count = 384, /* half as much again as the free runs */
+                                       .align_units = 1,
+                                       .budget_bytes = reserved};
+    assert_true(flw_heap_unmap_for(&bed.heap, &request) == 8 * FLW_MIB);
+    bed_check(&bed);
+    assert_true(flw_heap_unmap_for(&bed.heap, &request) == 0); /* enough idles */
+    assert_int_equal(flw_heap_grow(&bed.heap, &request, &run), FALLOW_OK);
+    assert_true(atomic_load(&bed.heap.reserved_bytes) == reserved);
+    assert_true(run->u.run.left == live); /* the run behind that one was kept for it */
+    bed_check(&bed);
+    bed_put(&bed, domain, run);
+    bed_put(&bed, domain, live);
+    bed_end(&bed);
+}
+
 static void a_slab_grows_with_what_its_class_holds(void **state)
 {
     (void)state;
@@ -307,6 +368,8 @@ int main(void)
         cmocka_unit_test(every_domain_works_over_every_source),
         cmocka_unit_test(a_handle_that_is_larger_than_what_is_missing_serves_before_a_new_one),
         cmocka_unit_test(more_handles_than_are_unmapped_at_a_time_are_unmapped_by_one_call),
+        cmocka_unit_test(handles_side_by_side_are_unmapped_as_one_stretch),
+        cmocka_unit_test(a_growth_has_no_more_unmapped_than_it_lacks),
         cmocka_unit_test(a_slab_grows_with_what_its_class_holds),
         cmocka_unit_test(a_limit_bounds_what_the_driver_gives),
         cmocka_unit_test(a_driver_that_refuses_leaves_the_heap_as_it_was),

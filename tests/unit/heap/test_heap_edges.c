@@ -219,6 +219,52 @@ static void idle_memory_that_cannot_be_cut_stays_as_it_is(void **state)
     bed_end(&bed);
 }
 
+/* A free run of four handles of 4 MiB, of which the driver keeps the second mapped. */
+static void unmap_all_but_one(struct flw_domain *domain)
+{
+    struct flw_span *run = NULL;
+    struct flw_grow_request request = {.domain = domain,
+                                       .unit_count = 256,
+                                       .align_units = 1,
+                                       .budget_bytes = LIMIT,
+                                       .handle_bytes = 4 * FLW_MIB};
+    (void)bed_domain(&bed, &flw_order_stream, CU_STREAM_LEGACY); /* one that it shares with */
+    assert_int_equal(flw_heap_grow(&bed.heap, &request, &run), FALLOW_OK);
+    bed_put(&bed, bed.heap.domains[FLW_UNOWNED], run);
+    atomic_store(&bed.heap.source.unmaps_singly, true);
+    assert_int_equal((bed.sim.fail)("cuMemUnmap", 2, CUDA_ERROR_UNKNOWN, 0), 1);
+}
+
+static void what_is_not_unmapped_of_a_stretch_stays_as_it_was(void **state)
+{
+    (void)state;
+    bed_begin(&bed, BED_VMM, LIMIT);
+    struct flw_domain *domain = bed_domain(&bed, &flw_order_stream, bed.stream);
+    unmap_all_but_one(domain);
+    assert_true(flw_heap_unmap_idle(&bed.heap, 16 * FLW_MIB) == 12 * FLW_MIB);
+    bed_check(&bed);
+    assert_true(bed.heap.idle_bytes == 12 * FLW_MIB);
+    struct flw_span *rest = bed_take(&bed, domain, 64); /* what was refused */
+    assert_non_null(rest);
+    bed_put(&bed, domain, rest);
+    bed_end(&bed);
+}
+
+static void a_stretch_that_cannot_be_divided_stays_set_aside(void **state)
+{
+    (void)state;
+    bed_begin(&bed, BED_VMM, LIMIT);
+    struct flw_domain *domain = bed_domain(&bed, &flw_order_stream, bed.stream);
+    unmap_all_but_one(domain);
+    struct shortage shortage = begin_shortage(0);
+    assert_true(flw_heap_unmap_idle(&bed.heap, 16 * FLW_MIB) == 12 * FLW_MIB);
+    end_shortage(shortage);
+    bed_check(&bed);
+    assert_true(bed.heap.idle_bytes == 12 * FLW_MIB); /* these serve elsewhere */
+    assert_null(bed_take(&bed, domain, 64));
+    bed_end(&bed);
+}
+
 static void a_segment_without_host_memory_leaves_nothing_behind(void **state)
 {
     (void)state;
@@ -526,6 +572,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(idle_memory_that_cannot_be_cut_stays_as_it_is),
         cmocka_unit_test(a_growth_without_host_memory_is_aligned_or_refused),
+        cmocka_unit_test(what_is_not_unmapped_of_a_stretch_stays_as_it_was),
+        cmocka_unit_test(a_stretch_that_cannot_be_divided_stays_set_aside),
         cmocka_unit_test(a_segment_without_host_memory_leaves_nothing_behind),
         cmocka_unit_test(a_segment_at_any_address_serves_no_more_than_it_is),
         cmocka_unit_test(a_segment_beyond_the_tables_goes_back),
