@@ -453,7 +453,11 @@ static bool grow_stretch(struct flw_climb *climb)
         flw_lock_acquire(&heap->lock);
         uint64_t reserved = atomic_load(&heap->reserved_bytes);
         uint64_t room = budget_bytes - flw_min(budget_bytes, reserved) + heap->idle_bytes;
-        struct stretch stretch = find_beside_hole(heap, need, &ordered, room >> FLW_UNIT_LOG2);
+        uint64_t room_units = room >> FLW_UNIT_LOG2;
+        struct stretch stretch = {.first = NULL};
+        if (room_units >= heap->page_units) { /* else all of it would lie there already */
+            stretch = find_beside_hole(heap, need, &ordered, room_units);
+        }
         if (stretch.first != NULL && stretch.wait_count == 0) {
             take_stretch(heap, &stretch, need);
         } else if (stretch.first != NULL) {
