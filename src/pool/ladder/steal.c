@@ -472,8 +472,17 @@ bool flw_stage_steal(struct flw_climb *climb)
     return flw_climb_may_steal(climb) && steal_oldest(climb);
 }
 
+/* To empty all of the thread's caches is a look at each bin of each. On a device that keeps pace that is left to the
+ * next stage, which does it before anything moves or waits. */
+static bool spares_caches(const struct flw_climb *climb)
+{
+    return climb->shared_bytes != 0 && !flw_climb_lacks_host(climb) &&
+           flw_budget_is_prompt(&climb->pool->budget);
+}
+
 /* Rare: whatever any stream has, one after the other. */
 bool flw_climb_steal_any(struct flw_climb *climb)
 {
-    return (flw_climb_has_others(climb) && flw_climb_own_caches(climb)) || steal_from_any(climb);
+    bool gives_way = flw_climb_has_others(climb) && !spares_caches(climb);
+    return (gives_way && flw_climb_own_caches(climb)) || steal_from_any(climb);
 }
