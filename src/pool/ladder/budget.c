@@ -469,24 +469,34 @@ void flw_climb_forget_rise(const struct flw_climb *climb)
 
 #define WAITLESS_FADES 256
 
-/* All but what this stream could have at once is in use, or not complete: a pool
- * without waits holds that and the need. The most that was so, which fades with
- * each climb that needs less: what was grown for it is trimmed then. */
-static uint64_t note_waitless(const struct flw_climb *climb)
+/* All but what this stream could have at once is in use, or not complete, as far as is known: a pool
+ * without waits holds that and the need. */
+static uint64_t waitless_bytes(const struct flw_climb *climb)
 {
     struct flw_heap *heap = climb->heap;
-    struct flw_budget *budget = &climb->pool->budget;
     flw_lock_acquire(&heap->lock);
     uint64_t reserved = atomic_load(&heap->reserved_bytes);
     uint64_t free_bytes = atomic_load(&heap->idle_bytes) +
                           flw_domain_run_bytes(heap->domains[FLW_UNOWNED]) +
                           flw_domain_run_bytes(climb->need->domain);
     flw_lock_release(&heap->lock);
-    uint64_t bytes = reserved - flw_min(reserved, free_bytes) + climb->need_bytes;
-    uint64_t most = atomic_load_explicit(&budget->waitless_bytes, memory_order_relaxed);
-    most = bytes > most ? bytes : most - (most - bytes) / WAITLESS_FADES;
-    atomic_store_explicit(&budget->waitless_bytes, most, memory_order_relaxed);
-    return most;
+    return reserved - flw_min(reserved, free_bytes) + climb->need_bytes;
+}
+
+/* To so much it grows rather than wait: 1.17 P, or the most that was ever needed without waits, which fades with
+ * each climb that needs less: what was grown for it is trimmed then. */
+static void set_shared(struct flw_climb *climb, uint64_t needed_bytes, bool is_known)
+{
+    _Atomic uint64_t *noted = &climb->pool->budget.waitless_bytes;
+    uint64_t peak = climb->peak_bytes, most = atomic_load_explicit(noted, memory_order_relaxed);
+    if (needed_bytes <= most) {
+        most -= (most - needed_bytes) / WAITLESS_FADES;
+    } else if (is_known) {
+        most = needed_bytes;
+    }
+    atomic_store_explicit(noted, most, memory_order_relaxed);
+    uint64_t waitless = flw_min(flw_waitless_most(peak), most);
+    climb->shared_bytes = flw_max(climb->first_bytes, flw_max(peak * 117 / 100, waitless));
 }
 
 /* Is there so much complete memory, in pieces, that moves of it are worth more than new memory? */
@@ -502,29 +512,37 @@ static bool has_much_complete(const struct flw_climb *climb)
     return bytes >= climb->need_bytes + climb->peak_bytes / MUCH_SHARE;
 }
 
+/* One look that found something under way is no proof that the device has much of it: on one that else keeps pace the
+ * next stages find out. */
+#define LATE_LOOKS 2
+
+static bool falls_behind(const struct flw_climb *climb)
+{
+    return atomic_load_explicit(&climb->pool->budget.late_looks, memory_order_relaxed) >=
+           LATE_LOOKS;
+}
+
 /* Several streams, balanced: rather than wait. Beyond the first budget all that is complete comes before more. */
 static bool grow_shared(struct flw_climb *climb)
 {
-    uint64_t peak = climb->peak_bytes;
-    uint64_t most =
-        flw_max(peak * 117 / 100, flw_min(flw_waitless_most(peak), note_waitless(climb)));
     uint64_t after = atomic_load(&climb->heap->reserved_bytes) + climb->need_bytes;
-    climb->shared_bytes = flw_max(climb->first_bytes, most);
+    set_shared(climb, waitless_bytes(climb), falls_behind(climb));
     if (flw_climb_grow_within(climb, climb->first_bytes)) {
         return true;
     }
-    if (after > most) {
+    if (after > climb->shared_bytes) {
         return false;
     }
     return flw_climb_take_complete(climb) ||
-           (has_much_complete(climb) && move_within(climb, most)) ||
-           flw_climb_grow_within(climb, most);
+           (has_much_complete(climb) && move_within(climb, climb->shared_bytes)) ||
+           flw_climb_grow_within(climb, climb->shared_bytes);
 }
 
 /* Without a wait: all that is complete, wherever it is; in pieces, moved; and what that lacks, where the pieces
  * cannot be. */
 bool flw_climb_move_finished(struct flw_climb *climb)
 {
+    set_shared(climb, waitless_bytes(climb), true);
     return flw_climb_grow_or_move(climb, climb->shared_bytes) ||
            flw_climb_grow_within(climb, flw_waitless_most(climb->peak_bytes));
 }

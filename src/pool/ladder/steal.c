@@ -119,19 +119,29 @@ static bool ask_and_take(struct flw_climb *climb, bool cedes)
     return is_served;
 }
 
+/* One more where that was so; else from the beginning. */
+static void count_looks(atomic_uint *looks, bool goes_on)
+{
+    unsigned before = atomic_load_explicit(looks, memory_order_relaxed);
+    atomic_store_explicit(looks, goes_on ? flw_min(before + 1, FLW_PROMPT_LOOKS) : 0,
+                          memory_order_relaxed);
+}
+
 /* Was everything done, the fence that the look recorded itself, too? Where one that was not done was met, it is told
- * by what still stands; where memory that serves was met before, that may not have been asked. */
-static void note_pace(struct flw_climb *climb, bool is_served)
+ * by what still stands; where memory that serves was met before, that may not have been asked. Without a fence of its
+ * own a look finds no more than that something is under way. */
+static void note_pace(struct flw_climb *climb, bool is_served, bool is_fenced)
 {
     struct flw_heap *heap = climb->heap;
-    atomic_uint *looks = &climb->pool->budget.prompt_looks;
+    struct flw_budget *budget = &climb->pool->budget;
     flw_lock_acquire(&heap->lock);
     bool is_done = heap->standing.oldest == NULL;
     flw_lock_release(&heap->lock);
-    unsigned before = atomic_load_explicit(looks, memory_order_relaxed);
+    if (is_fenced && (is_done || !is_served)) {
+        count_looks(&budget->prompt_looks, is_done);
+    }
     if (is_done || !is_served) {
-        atomic_store_explicit(looks, is_done ? flw_min(before + 1, FLW_PROMPT_LOOKS) : 0,
-                              memory_order_relaxed);
+        count_looks(&budget->late_looks, !is_done);
     }
 }
 
@@ -171,9 +181,7 @@ bool flw_climb_take_finished(struct flw_climb *climb)
     for (unsigned records = 0; goes_on && records < PROMPT_RECORDS_MOST; records++) {
         bool is_fenced = fence_next(climb, cedes);
         bool is_served = ask_and_take(climb, cedes);
-        if (is_fenced) {
-            note_pace(climb, is_served);
-        }
+        note_pace(climb, is_served, is_fenced);
         if (is_served) {
             look_ahead(climb, cedes);
             return true;

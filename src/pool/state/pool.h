@@ -72,6 +72,7 @@ struct flw_budget {
     atomic_uint look_credits;
     /* Looks on end that found all work done, that of the fence they recorded themselves, too. */
     atomic_uint prompt_looks;
+    atomic_uint late_looks;       /* the same that found some under way */
     _Atomic uint64_t quiet_bytes; /* allocated by slow calls since the last look at other streams */
     uint64_t tidied_growth;       /* the growth that gave tidies_left (ladder/take.c) */
     uint32_t tidies_left;
