@@ -218,9 +218,22 @@ bool flw_tcache_flush_runs(struct flw_tcache *cache, struct flw_heap *heap)
     return any;
 }
 
+void flw_tcache_limit_runs(struct flw_tcache *cache, struct flw_heap *heap)
+{
+    const struct flw_domain *domain = cache->domain;
+    bool is_owed = true;
+    if (atomic_load_explicit(&heap->stream_count, memory_order_relaxed) > 1) {
+        flw_lock_acquire(&heap->lock);
+        is_owed = !domain->ops->is_stream || domain->is_lost || domain->is_owing;
+        flw_lock_release(&heap->lock);
+    }
+    cache->run_limit_bytes = is_owed ? flw_tcache_run_limit(heap) : 0;
+}
+
 void flw_tcache_clear_runs(struct flw_tcache *cache, struct flw_heap *heap)
 {
     struct flw_run_depot *depot = &heap->depot;
+    flw_domain_owe(heap, cache->domain);
     if (cache->domain->cache_count < 2 || cache->run_bytes == 0) {
         (void)flw_tcache_flush_runs(cache, heap);
         return;
@@ -258,8 +271,9 @@ struct flw_span *flw_tcache_withdraw_run(struct flw_tcache *cache, struct flw_he
     }
     struct flw_span *run = from->runs[flw_run_set_count(from) - 1];
     from->key--;
+    uint64_t limit = flw_tcache_run_limit(heap);
     uint32_t count = 0, most = flw_run_set_count(to) == 0 ? flw_run_set_count(from) : 0;
-    while (count < most && cache->run_bytes + bytes <= cache->run_limit_bytes) {
+    while (count < most && cache->run_bytes + bytes <= limit) {
         to->runs[count] = from->runs[flw_run_set_count(from) - 1];
         from->key--;
         count++;

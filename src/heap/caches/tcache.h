@@ -93,7 +93,10 @@ struct flw_tcache {
     uint64_t misses;               /* allocations that were no hit */
     uint64_t run_pops, run_pushes; /* allocated and freed through this cache */
     uint64_t run_out_bytes;        /* taken from the heap less put back; those in it included */
-    uint64_t run_bytes, run_limit_bytes;
+    uint64_t run_bytes;
+    /* What it takes in. The heap hears of no hit: 0, while its stream owes no fence (heap.owing), so that
+     * the next free of a run is no hit, and the stream owes one from then on. */
+    uint64_t run_limit_bytes;
     /* frees of runs until a look whether a fence is worth recording, of how many (pool/calls/free.c) */
     int64_t fence_left_bytes, fence_step_bytes;
     uint64_t fence_grow_count, fence_credits;
@@ -170,9 +173,20 @@ static inline struct flw_domain *flw_tcache_allocs_of(const struct flw_tcache *c
  * True if there was anything. */
 bool flw_tcache_flush_open_frees(struct flw_tcache *cache, struct flw_heap *heap);
 
-/* Owner, inside or under lock; heap lock. Moves all runs out of the cache: into the depot where
- * other threads share the domain, for a thread that allocates what this one frees; else to the
- * heap.
+/* What a cache may hold in runs. */
+static inline uint64_t flw_tcache_run_limit(const struct flw_heap *heap)
+{
+    uint64_t reserved = atomic_load_explicit(&heap->reserved_bytes, memory_order_relaxed);
+    return flw_clamp(reserved / 2, 4 * FLW_MIB, 256 * FLW_MIB);
+}
+
+/* lock; takes the heap lock. What it takes in from now on: all it may, where its stream owes a fence, or where no other
+ * stream could want one. */
+void flw_tcache_limit_runs(struct flw_tcache *cache, struct flw_heap *heap);
+
+/* Owner, inside or under lock; heap lock. Moves all runs out of the cache, for one that finds no room: into
+ * the depot where other threads share the domain, for a thread that allocates what this one frees; else to the
+ * heap. What is freed from now on is a hit, of which the heap hears nothing, so its stream owes a fence.
  */
 void flw_tcache_clear_runs(struct flw_tcache *cache, struct flw_heap *heap);
 /* The same. A run of the size out of the depot, NULL: none; more of them into the cache. */

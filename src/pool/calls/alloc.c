@@ -143,7 +143,7 @@ static fallow_status alloc_run(struct flw_pool *pool, struct flw_tcache *cache,
     flw_lock_acquire(&cache->lock);
     cache->run_pops++;
     cache->run_out_bytes += flw_run_bytes(need.run);
-    cache->run_limit_bytes = flw_pool_run_limit(pool);
+    flw_tcache_limit_runs(cache, &pool->heap);
     if (cache->context_id != 0) {
         flw_epoch_fill_runs(pool, cache, need.run->u.run.unit_count);
     }

@@ -52,8 +52,7 @@ static void cede(struct flw_climb *climb, struct flw_domain *domain)
     }
 }
 
-/* What it has freed so far is about to be covered, and runs in its cache are, too: slots are ceded before it. The next
- * run that the thread frees there is no hit then, and the stream owes again. */
+/* What it has freed so far is about to be covered, and runs in its cache are, too: slots are ceded before it. */
 static void fence(struct flw_climb *climb, struct flw_domain *domain, bool cedes)
 {
     struct flw_tcache *cache = cache_of(climb, domain);
@@ -61,12 +60,12 @@ static void fence(struct flw_climb *climb, struct flw_domain *domain, bool cedes
         atomic_store_explicit(&domain->ceded, climb->look, memory_order_relaxed);
         empty(climb, cache);
     }
+    (void)flw_domain_fence(climb->heap, domain);
     if (cache != NULL) {
         flw_lock_acquire(&cache->lock);
-        cache->run_limit_bytes = 0;
+        flw_tcache_limit_runs(cache, climb->heap);
         flw_lock_release(&cache->lock);
     }
-    (void)flw_domain_fence(climb->heap, domain);
 }
 
 /* On the streams, but for that one, that have owed a fence for longest. How many they were. */

@@ -110,7 +110,6 @@ bool flw_climb_own_cache(struct flw_climb *climb)
     flw_lock_acquire(&cache->lock);
     flw_lock_acquire(&climb->heap->lock);
     bool any = flw_tcache_flush_runs(cache, climb->heap);
-    flw_domain_owe(climb->heap, cache->domain); /* it is about to get something */
     flw_lock_release(&climb->heap->lock);
     flw_lock_release(&cache->lock);
     return any && flw_climb_take(climb->heap, climb->need); /* else nothing is new */

@@ -19,8 +19,7 @@ static inline uint64_t flw_pool_cache_budget(const struct flw_pool *pool)
 /* What a cache may hold in runs. */
 static inline uint64_t flw_pool_run_limit(const struct flw_pool *pool)
 {
-    uint64_t reserved = atomic_load_explicit(&pool->heap.reserved_bytes, memory_order_relaxed);
-    return flw_clamp(reserved / 2, 4 * FLW_MIB, 256 * FLW_MIB);
+    return flw_tcache_run_limit(&pool->heap);
 }
 
 /* cache lock. Let the bin hold more, up to its room and the cache's budget. */

@@ -46,7 +46,7 @@ static struct flw_tcache *make_cache(struct flw_pool *pool, fallow_stream stream
     }
     cache->pool = pool;
     cache->handle = pool->handle;
-    cache->run_limit_bytes = 16 * FLW_MIB;
+    cache->run_limit_bytes = pool->context_id != 0 ? 16 * FLW_MIB : 0; /* nothing was freed yet */
     cache->hot.stream = stream;
     cache->context_id = pool->context_id;
     cache->dedicated_bytes = pool->heap.dedicated_bytes;

@@ -209,33 +209,35 @@ static void what_one_cache_clears_another_of_its_domain_finds(void **state)
     struct two two;
     two_begin(&two);
     for (unsigned i = 0; i < 5; i++) {
-        give(&two, 40);
+        give(&two, 10);
     }
     give(&two, 50);
     clear(&two);
     assert_ptr_equal(two.bed.heap.depot.domain, two.domain);
-    assert_null(withdraw(&two, 41));
-    struct flw_span *run = withdraw(&two, 40);
-    assert_true(run != NULL && run->u.run.unit_count == 40 && run->u.run.state == FLW_RUN_LIVE);
+    assert_null(withdraw(&two, 11));
+    struct flw_span *run = withdraw(&two, 10);
+    assert_true(run != NULL && run->u.run.unit_count == 10 && run->u.run.state == FLW_RUN_LIVE);
     bed_put(&two.bed, two.domain, run);
-    assert_true(two.taker->run_bytes == 160 * FLW_UNIT_BYTES); /* the other four came along */
+    assert_true(two.taker->run_bytes == 40 * FLW_UNIT_BYTES); /* the other four came along */
     assert_true(two.taker->run_out_bytes == two.taker->run_bytes);
-    assert_null(withdraw(&two, 40));
+    assert_null(withdraw(&two, 10));
     for (unsigned i = 0; i < 4; i++) {
-        run = flw_tcache_pop_run(two.taker, 40);
+        run = flw_tcache_pop_run(two.taker, 10);
         assert_non_null(run);
         bed_put(&two.bed, two.domain, run);
-        two.taker->run_out_bytes -= 40 * FLW_UNIT_BYTES;
+        two.taker->run_out_bytes -= 10 * FLW_UNIT_BYTES;
     }
-    assert_null(flw_tcache_pop_run(two.taker, 40));
-    for (unsigned i = 0; i < 3; i++) {
-        give(&two, 60);
+    assert_null(flw_tcache_pop_run(two.taker, 10));
+    for (unsigned i = 0; i < 4; i++) {
+        give(&two, 100);
     }
     clear(&two);
     assert_null(withdraw(&two, 50)); /* nobody came for it: free memory by now */
-    two.taker->run_limit_bytes = 0;
-    run = withdraw(&two, 60);
-    assert_true(run != NULL && two.taker->run_bytes == 0); /* no more than its limit allows */
+    uint64_t bytes = 100 * FLW_UNIT_BYTES, most = flw_tcache_run_limit(&two.bed.heap);
+    assert_true(most < 3 * bytes);
+    two.taker->run_limit_bytes = 0; /* it has freed nothing */
+    run = withdraw(&two, 100);
+    assert_true(run != NULL && two.taker->run_bytes == most / bytes * bytes);
     bed_put(&two.bed, two.domain, run);
     bed_check(&two.bed);
     two_end(&two);

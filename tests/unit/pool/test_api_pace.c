@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: when fences are recorded for what other streams may want: by the free, or, on a device that is done with all
- * it is given, by who looks for memory; and on which streams for announced uses.
+ * it is given, by who looks for memory; and on which streams: of announced uses, or those that have freed something.
  */
 #include "unit/pool/test_api.h"
 
@@ -165,6 +165,69 @@ static void fences_for_uses_go_to_the_users(void **state)
     end();
 }
 
+/* A look has fences recorded on streams that have freed something, and on no others. */
+static void a_stream_that_has_freed_nothing_has_no_fence_recorded(void **state)
+{
+    (void)state;
+    begin(3, 0);
+    void *blocks[3];
+    for (unsigned i = 0; i < 3; i++) {
+        blocks[i] = use_new(SMALL_BYTES, i, false);
+        api.sim.advance(2 * LONG_NS);
+    }
+    assert_int_equal(events(), 0);
+    for (unsigned i = 0; i < 3; i++) {
+        assert_int_equal(fallow_free(api.pool, blocks[i], streams[i]), FALLOW_OK);
+    }
+    end();
+}
+
+/* Beside a block that stays, one of a stream's is freed, which is worth a fence after a growth, allocated again, a hit,
+ * and freed again. The other stream, for which there is no room, finds it done. */
+static void what_is_freed_behind_a_fence_is_found(void **state)
+{
+    (void)state;
+    begin(2, 24 * MIB);
+    void *rest = use_new(SMALL_BYTES + 2 * MIB, 0, false);
+    void *one = use_new(MIB, 1, false);
+    assert_int_equal(free_of(use_new(SMALL_BYTES, 0, false), 0), 1);
+    assert_int_equal(free_of(use_new(SMALL_BYTES, 0, false), 0), 0);
+    api.sim.advance(2 * LONG_NS);
+    (void)free_of(use_new(SMALL_BYTES, 1, false), 1);
+    assert_int_equal(api_stats(&api).steal_count, 0);
+    assert_int_equal(fallow_free(api.pool, rest, streams[0]), FALLOW_OK);
+    assert_int_equal(fallow_free(api.pool, one, streams[1]), FALLOW_OK);
+    end();
+}
+
+/* So many streams share room for a few blocks, one of which is allocated on any of them and freed again. */
+#define FEW_BYTES    (3 * MIB)
+#define MANY_STREAMS 128
+#define PAIRS        2000
+
+static void take_pairs(uint32_t *draw)
+{
+    for (unsigned pair = 0; pair < PAIRS; pair++) {
+        *draw = *draw * 1664525u + 1013904223u;
+        unsigned stream = (*draw >> 16) % MANY_STREAMS;
+        (void)free_of(use_new(FEW_BYTES, stream, false), stream);
+        api.sim.advance(2 * LONG_NS);
+    }
+}
+
+static void one_look_serves_several_misses_among_many_streams(void **state)
+{
+    (void)state;
+    uint32_t draw = 1;
+    begin(MANY_STREAMS, 0);
+    take_pairs(&draw);
+    uint64_t calls = api_stats(&api).driver_call_count, growths = api_stats(&api).grow_count;
+    take_pairs(&draw);
+    assert_int_equal(api_stats(&api).grow_count, growths);
+    assert_true(api_stats(&api).driver_call_count - calls <= 4 * PAIRS);
+    end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -172,6 +235,9 @@ int main(void)
         cmocka_unit_test(a_look_that_finds_work_under_way_has_frees_record_again),
         cmocka_unit_test(one_late_look_is_no_need_for_more_memory),
         cmocka_unit_test(fences_for_uses_go_to_the_users),
+        cmocka_unit_test(a_stream_that_has_freed_nothing_has_no_fence_recorded),
+        cmocka_unit_test(what_is_freed_behind_a_fence_is_found),
+        cmocka_unit_test(one_look_serves_several_misses_among_many_streams),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
