@@ -84,8 +84,9 @@ static unsigned fence_owing(struct flw_climb *climb, const struct flw_domain *bu
 
 /* A look at the device is a section, which costs as much as what is asked in it, and a climb more: where it finds
  * anything done, so is more, and that spares the next ones. */
-#define RECORDS_AHEAD 3
-#define ASKS_AHEAD    8
+#define RECORDS_AHEAD     3
+#define ASKS_AHEAD        8
+#define ASKS_AHEAD_SINGLY 16 /* memory first, which asks for each fence by itself */
 
 /* What waited for nothing any more by the time it was freed. */
 static bool take_untold(struct flw_climb *climb)
@@ -98,9 +99,14 @@ static bool take_untold(struct flw_climb *climb)
 }
 
 /* Memory first fits best where little changes hands at a time. */
+static bool asks_singly(const struct flw_climb *climb)
+{
+    return climb->pool->config.economy == FALLOW_MEMORY_FIRST;
+}
+
 static struct flw_domain *ask_one(struct flw_climb *climb)
 {
-    return flw_heap_ask_one(climb->heap, climb->pool->config.economy != FALLOW_MEMORY_FIRST);
+    return flw_heap_ask_one(climb->heap, !asks_singly(climb));
 }
 
 /* As many fences as are done, the oldest first, until what they cover serves, and a few more. */
@@ -108,7 +114,8 @@ static bool ask_and_take(struct flw_climb *climb, bool cedes)
 {
     bool is_served = false;
     struct flw_domain *domain;
-    for (unsigned ahead = 0; ahead < ASKS_AHEAD && (domain = ask_one(climb)) != NULL;
+    unsigned most = asks_singly(climb) ? ASKS_AHEAD_SINGLY : ASKS_AHEAD;
+    for (unsigned ahead = 0; ahead < most && (domain = ask_one(climb)) != NULL;
          ahead += is_served) {
         if (cedes) {
             cede(climb, domain);
