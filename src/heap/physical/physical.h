@@ -49,8 +49,9 @@ void flw_heap_forget_refusal(struct flw_heap *heap);
 
 /* Unmap complete, idle memory (oldest first) until want_bytes are idle handles, or back at the driver, where
  * they were dedicated runs' or exported; returns what was. What the driver refuses to unmap stays
- * mapped, and free. */
-uint64_t flw_heap_unmap_idle(struct flw_heap *heap, uint64_t want_bytes);
+ * mapped, and free. in_turn: each run gives one handle in turn, as it does with a single stream; else what
+ * lies side by side goes at once: fewer cuts and calls, but up to 4 % more is held where sizes are drawn. */
+uint64_t flw_heap_unmap_idle(struct flw_heap *heap, uint64_t want_bytes, bool in_turn);
 /* The same of as much as a growth by the request lacks where the least is missing: not of the free memory beside that,
  * which the growth is to join. 0: nothing, or it lacks nothing. */
 uint64_t flw_heap_unmap_for(struct flw_heap *heap, const struct flw_grow_request *request);

@@ -16,6 +16,7 @@ struct cuts {
     uint32_t first_handles[UNMAP_BATCH]; /* of each cut: how many handles the ones before it have */
     uint32_t count, handle_count, whole_count;
     uint64_t bytes, given_bytes; /* given: went back to the driver at once */
+    bool in_turn;                /* each run gives one handle in turn */
     bool is_refused; /* the driver did not unmap all of them: it is not asked for more now */
 };
 
@@ -29,14 +30,15 @@ static void add_cut(struct cuts *cuts, struct flw_span *run, uint32_t handle_cou
 }
 
 /* lock. Where a cut ends that begins with the handle. With several streams it takes those behind it along, as far as
- * they are wanted: one hole is of more use than many, and costs one cut. Of a single stream each run gives one
- * in turn. */
+ * they are wanted: one hole is of more use than many, and costs one cut. */
 static uint64_t cut_end(const struct flw_heap *heap, const struct flw_span *run,
-                        const struct flw_handle *first, uint64_t want_bytes, uint32_t most,
-                        uint32_t *out_count)
+                        const struct flw_handle *first, uint64_t want_bytes,
+                        const struct cuts *cuts, uint32_t *out_count)
 {
     uint64_t begin = first->begin_unit, end = begin + first->unit_count, last = flw_run_end(run);
-    bool goes_on = atomic_load_explicit(&heap->stream_count, memory_order_relaxed) > 1;
+    bool goes_on =
+        !cuts->in_turn && atomic_load_explicit(&heap->stream_count, memory_order_relaxed) > 1;
+    uint32_t most = UNMAP_BATCH - cuts->handle_count;
     uint32_t count = 1;
     while (goes_on && count < most && end < last && end - begin < want_bytes >> FLW_UNIT_LOG2) {
         const struct flw_handle *next = flw_handle_at_unit(heap, end);
@@ -68,8 +70,7 @@ static void cut_idle(struct flw_heap *heap, const struct flw_domain *domain, uin
         struct flw_handle *handle = may_have_any ? flw_handle_inside(heap, run) : NULL;
         if (handle != NULL) {
             uint32_t count;
-            uint64_t end = cut_end(heap, run, handle, want_bytes - cuts->bytes,
-                                   UNMAP_BATCH - cuts->handle_count, &count);
+            uint64_t end = cut_end(heap, run, handle, want_bytes - cuts->bytes, cuts, &count);
             struct flw_span *middle = flw_run_cut(heap, run, handle->begin_unit, end);
             if (middle == NULL) { /* the run is back at the young end: it would be met for ever */
                 return;
@@ -294,6 +295,7 @@ static uint64_t unmap_cuts(struct flw_heap *heap, struct cuts *cuts)
 struct wish {
     uint64_t bytes;
     const struct flw_grow_request *request;
+    bool in_turn;
 };
 
 /* lock. What the wish needs unmapped yet, given back being as good as idle; *place: beside which it will be mapped, if
@@ -318,7 +320,7 @@ static uint64_t missing_bytes(const struct flw_heap *heap, const struct wish *wi
 static uint64_t unmap_idle(struct flw_heap *heap, const struct wish *wish, uint32_t *whole_count,
                            uint64_t *given_bytes)
 {
-    struct cuts cuts = {.handle_count = UNMAP_BATCH};
+    struct cuts cuts = {.handle_count = UNMAP_BATCH, .in_turn = wish->in_turn};
     uint64_t done_bytes = 0;
     *whole_count = 0;
     *given_bytes = 0;
@@ -351,9 +353,9 @@ static uint64_t unmap_wish(struct flw_heap *heap, const struct wish *wish)
     return done_bytes;
 }
 
-uint64_t flw_heap_unmap_idle(struct flw_heap *heap, uint64_t want_bytes)
+uint64_t flw_heap_unmap_idle(struct flw_heap *heap, uint64_t want_bytes, bool in_turn)
 {
-    return unmap_wish(heap, &(struct wish){.bytes = want_bytes});
+    return unmap_wish(heap, &(struct wish){.bytes = want_bytes, .in_turn = in_turn});
 }
 
 uint64_t flw_heap_unmap_for(struct flw_heap *heap, const struct flw_grow_request *request)

@@ -235,7 +235,7 @@ static void a_handle_that_is_larger_than_what_is_missing_serves_before_a_new_one
     assert_int_equal(flw_domain_fence(&bed.heap, domain), FALLOW_OK);
     bed_finish_work(&bed);
     assert_true(flw_heap_poll(&bed.heap));
-    assert_true(flw_heap_unmap_idle(&bed.heap, 16 * FLW_MIB) == 16 * FLW_MIB);
+    assert_true(flw_heap_unmap_idle(&bed.heap, 16 * FLW_MIB, false) == 16 * FLW_MIB);
     request.unit_count = 160;
     assert_int_equal(flw_heap_grow(&bed.heap, &request, &run), FALLOW_OK);
     assert_true(bed_given_bytes(&bed) == 16 * FLW_MIB);
@@ -265,7 +265,7 @@ static void more_handles_than_are_unmapped_at_a_time_are_unmapped_by_one_call(vo
     assert_int_equal(flw_domain_fence(&bed.heap, domain), FALLOW_OK);
     bed_finish_work(&bed);
     assert_true(flw_heap_poll(&bed.heap));
-    assert_int_equal(flw_heap_unmap_idle(&bed.heap, bytes), bytes);
+    assert_int_equal(flw_heap_unmap_idle(&bed.heap, bytes, false), bytes);
     assert_int_equal(atomic_load(&bed.heap.idle_bytes), bytes);
     bed_check(&bed);
     bed_end(&bed);
@@ -299,7 +299,7 @@ static void handles_side_by_side_are_unmapped_as_one_stretch(void **state)
     struct flw_domain *domain = bed_domain(&bed, &flw_order_stream, bed.stream);
     struct flw_span *live = free_beside_one(domain);
     uint64_t calls = (bed.sim.call_count)("cuMemUnmap");
-    assert_true(flw_heap_unmap_idle(&bed.heap, 12 * FLW_MIB) == 12 * FLW_MIB);
+    assert_true(flw_heap_unmap_idle(&bed.heap, 12 * FLW_MIB, false) == 12 * FLW_MIB);
     bed_check(&bed);
     assert_int_equal((bed.sim.call_count)("cuMemUnmap") - calls, 1);
     struct flw_span *whole = bed_take(&bed, domain, 256); /* the other run gave nothing */

@@ -207,12 +207,12 @@ static void idle_memory_that_cannot_be_cut_stays_as_it_is(void **state)
         flw_lock_release(&bed.heap.lock);
         assert_null(aligned);
         bed_check(&bed);
-        uint64_t moved = flw_heap_unmap_idle(&bed.heap, UINT64_MAX);
+        uint64_t moved = flw_heap_unmap_idle(&bed.heap, UINT64_MAX, false);
         assert_true(headers == 0 ? moved == 0 : moved <= 2 * bed.heap.source.granularity_bytes);
         end_shortage(shortage);
         bed_check(&bed);
     }
-    assert_true(flw_heap_unmap_idle(&bed.heap, UINT64_MAX) > 0);
+    assert_true(flw_heap_unmap_idle(&bed.heap, UINT64_MAX, false) > 0);
     bed_put(&bed, domain, live[0]);
     bed_put(&bed, domain, live[1]);
     bed_check(&bed);
@@ -241,7 +241,7 @@ static void what_is_not_unmapped_of_a_stretch_stays_as_it_was(void **state)
     bed_begin(&bed, BED_VMM, LIMIT);
     struct flw_domain *domain = bed_domain(&bed, &flw_order_stream, bed.stream);
     unmap_all_but_one(domain);
-    assert_true(flw_heap_unmap_idle(&bed.heap, 16 * FLW_MIB) == 12 * FLW_MIB);
+    assert_true(flw_heap_unmap_idle(&bed.heap, 16 * FLW_MIB, false) == 12 * FLW_MIB);
     bed_check(&bed);
     assert_true(bed.heap.idle_bytes == 12 * FLW_MIB);
     struct flw_span *rest = bed_take(&bed, domain, 64); /* what was refused */
@@ -257,7 +257,7 @@ static void a_stretch_that_cannot_be_divided_stays_set_aside(void **state)
     struct flw_domain *domain = bed_domain(&bed, &flw_order_stream, bed.stream);
     unmap_all_but_one(domain);
     struct shortage shortage = begin_shortage(0);
-    assert_true(flw_heap_unmap_idle(&bed.heap, 16 * FLW_MIB) == 12 * FLW_MIB);
+    assert_true(flw_heap_unmap_idle(&bed.heap, 16 * FLW_MIB, false) == 12 * FLW_MIB);
     end_shortage(shortage);
     bed_check(&bed);
     assert_true(bed.heap.idle_bytes == 12 * FLW_MIB); /* these serve elsewhere */
@@ -408,7 +408,7 @@ static void what_idles_among_what_is_allocated_goes_back(void **state)
                 bed_put(&bed, bed.heap.domains[FLW_UNOWNED], runs[i]);
             }
         }
-        (void)flw_heap_unmap_idle(&bed.heap, 3 * each);
+        (void)flw_heap_unmap_idle(&bed.heap, 3 * each, false);
         bed_check(&bed);
         release_to(5 * each, 5 * each);
         release_to(0, 0);
