@@ -194,9 +194,12 @@ static void fence_after_growth(struct flw_pool *pool, struct flw_tcache *cache)
     cache->domain->unfenced_bytes++; /* cached runs carry the present sequence number too */
     flw_lock_release(&pool->heap.lock);
     (void)flw_domain_fence_own(&pool->heap, cache->domain);
-    flw_lock_acquire(&cache->lock);
-    flw_tcache_limit_runs(cache, &pool->heap);
-    flw_lock_release(&cache->lock);
+    /* Memory first empties its caches as seldom as can be. */
+    if (pool->config.economy != FALLOW_MEMORY_FIRST) {
+        flw_lock_acquire(&cache->lock);
+        flw_tcache_limit_runs(cache, &pool->heap);
+        flw_lock_release(&cache->lock);
+    }
 }
 
 void flw_pool_keep_up(struct flw_pool *pool, struct flw_tcache *cache, bool earns_fence)

@@ -86,7 +86,7 @@ static unsigned fence_owing(struct flw_climb *climb, const struct flw_domain *bu
  * anything done, so is more, and that spares the next ones. */
 #define RECORDS_AHEAD     3
 #define ASKS_AHEAD        8
-#define ASKS_AHEAD_SINGLY 16 /* memory first, which asks for each fence by itself */
+#define ASKS_AHEAD_SINGLY 24 /* memory first, which asks for each fence by itself */
 
 /* What waited for nothing any more by the time it was freed. */
 static bool take_untold(struct flw_climb *climb)
