@@ -30,12 +30,20 @@ static inline bool flw_pool_is_stream_fence_due(const struct flw_pool *pool,
             atomic_load_explicit(&pool->heap.stream_count, memory_order_relaxed) > 1) ||
            (pool->config.streams_may_die && unfenced > 0);
 }
+/* A look may come at a bad time, and all that was freed before it seems under way then. Speed first would grow for that,
+ * since it never waits: an eighth of what it holds is the most that it leaves. */
+static inline bool flw_pool_leaves_uses(const struct flw_pool *pool, uint64_t bytes)
+{
+    return flw_pool_leaves_fences(pool) &&
+           (pool->config.economy != FALLOW_SPEED_FIRST ||
+            bytes < atomic_load_explicit(&pool->heap.reserved_bytes, memory_order_relaxed) / 8);
+}
 /* Have enough uses been announced? */
 static inline bool flw_pool_is_use_fence_due(const struct flw_pool *pool)
 {
     const struct flw_heap *heap = &pool->heap;
     uint64_t bytes = atomic_load_explicit(&heap->unfenced_use_bytes, memory_order_relaxed);
-    return (bytes >= 16 * FLW_MIB && !flw_pool_leaves_fences(pool)) ||
+    return (bytes >= 16 * FLW_MIB && !flw_pool_leaves_uses(pool, bytes)) ||
            atomic_load_explicit(&heap->unfenced_use_count, memory_order_relaxed) >= 256;
 }
 static inline bool flw_pool_is_fence_due(const struct flw_pool *pool,

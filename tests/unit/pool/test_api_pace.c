@@ -15,6 +15,7 @@
 static struct api api;
 static CUstream streams[STREAMS_MOST];
 static CUevent handed_over;
+static uint32_t economy = FALLOW_BALANCED;
 
 static void begin(unsigned stream_count, size_t limit_bytes)
 {
@@ -30,6 +31,7 @@ static void begin(unsigned stream_count, size_t limit_bytes)
     assert_int_equal(api.sim.cu.cuEventCreate(&handed_over, CU_EVENT_DISABLE_TIMING), 0);
     fallow_pool_config config = api_config(&api);
     config.limit_bytes = limit_bytes;
+    config.economy = economy;
     assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
 }
 
@@ -116,6 +118,21 @@ static void a_look_that_finds_work_under_way_has_frees_record_again(void **state
     void *ptr = use_new(BLOCK_BYTES, 1, false); /* behind a wait: the first is not done */
     assert_int_equal(free_of(ptr, 1), 1);
     end();
+}
+
+/* Each block is most of what the pool holds. */
+static void speed_first_leaves_little_to_who_looks(void **state)
+{
+    (void)state;
+    uint64_t of_frees;
+    economy = FALLOW_SPEED_FIRST;
+    make_prompt();
+    take_turns(BLOCK_BYTES, false, &of_frees);
+    assert_int_equal(of_frees, 0);
+    take_turns(BLOCK_BYTES, true, &of_frees);
+    assert_true(of_frees >= TURNS);
+    end();
+    economy = FALLOW_BALANCED;
 }
 
 /* Balanced, 1.17 times the peak do not hold the block that stays and two others. */
@@ -233,6 +250,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_looks_records_where_the_device_keeps_pace),
         cmocka_unit_test(a_look_that_finds_work_under_way_has_frees_record_again),
+        cmocka_unit_test(speed_first_leaves_little_to_who_looks),
         cmocka_unit_test(one_late_look_is_no_need_for_more_memory),
         cmocka_unit_test(fences_for_uses_go_to_the_users),
         cmocka_unit_test(a_stream_that_has_freed_nothing_has_no_fence_recorded),
