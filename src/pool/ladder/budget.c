@@ -328,22 +328,22 @@ static void spare_dedicated(const struct flw_climb *climb)
 /* What is idle is unmapped for the need: all that it is large. */
 static uint64_t unmap_for(const struct flw_climb *climb)
 {
-    bool in_turn = climb->pool->config.economy != FALLOW_BALANCED;
+    bool in_turn = climb->pool->config.economy == FALLOW_MEMORY_FIRST;
     uint64_t unmapped = flw_heap_unmap_idle(climb->heap, climb->need_bytes, in_turn);
     spare_dedicated(climb);
     return unmapped;
 }
 
 /* With several streams no more moves than what is missing where the most is there already. Moves by which all of the
- * need is new take apart what the next ones would have found whole. (Balanced alone: speed first and memory first
- * would hold up to 7 and 5 % more where sizes are drawn.) */
+ * need is new take apart what the next ones would have found whole. (Memory first would hold 2 % more where sizes
+ * are drawn.) */
 static bool move_missing(struct flw_climb *climb, uint64_t budget_bytes)
 {
     bool is_whole =
         flw_need_is_single(climb->need) || flw_need_is_dedicated(climb->heap, climb->need);
     struct flw_grow_request request = request_of(climb);
     if (is_whole || !flw_climb_has_others(climb) ||
-        climb->pool->config.economy != FALLOW_BALANCED) {
+        climb->pool->config.economy == FALLOW_MEMORY_FIRST) {
         return false;
     }
     uint64_t unmapped = flw_heap_unmap_for(climb->heap, &request);
@@ -561,6 +561,9 @@ static bool grow_freely(struct flw_climb *climb)
     }
     if (climb->heap->source.ops->remaps && may_grow(climb) &&
         !flw_heap_refuses(climb->heap, 0)) { /* else it would not come again */
+        if (move_missing(climb, atomic_load(&climb->heap->reserved_bytes))) {
+            return true;
+        }
         (void)unmap_for(climb);
     }
     return flw_climb_grow_within(climb, climb->heap->limit_bytes);
