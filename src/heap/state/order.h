@@ -128,9 +128,8 @@ struct flw_domain {
     uint32_t after_next;                         /* whose place the next one gets */
     struct flw_deferred *waiting, *waiting_last; /* deferred frees that wait for its fences, by
                                                     ascending number; last: if any */
-    _Atomic uint64_t
-        ceded;     /* the look for whose sake its caches last gave way (pool/ladder/steal.c) */
-    bool is_owing; /* in heap.owing */
+    uint64_t ceded; /* the look for whose sake its caches last gave way (pool/ladder/steal.c) */
+    bool is_owing;  /* in heap.owing */
     struct flw_domain *owing_before, *owing_behind;
 
     struct flw_batch_list batches[FLW_CLASS_COUNT];

@@ -11,12 +11,10 @@
 
 /* ---- what is complete */
 
-/* The thread's cache of the stream; NULL: none, or the taker's. The place may be getting another stream by now. */
-static struct flw_tcache *cache_of(const struct flw_climb *climb, const struct flw_domain *domain)
+/* The thread's cache of the stream that has, or had, the place; NULL: none, or the taker's. */
+static struct flw_tcache *cache_of(const struct flw_climb *climb, const struct flw_domain *domain,
+                                   CUstream stream)
 {
-    flw_lock_acquire(&climb->heap->lock);
-    CUstream stream = domain->stream;
-    flw_lock_release(&climb->heap->lock);
     struct flw_tcache *cache = flw_thread_find(climb->pool->handle, stream);
     return cache == NULL || cache->domain != domain || cache == climb->need->cache ? NULL : cache;
 }
@@ -38,15 +36,16 @@ static void empty(struct flw_climb *climb, struct flw_tcache *cache)
     flw_lock_release(&cache->lock);
 }
 
-/* The same, once a look: the thread is here meanwhile, and frees nothing. */
+/* The same, once a look: the thread is here meanwhile, and frees nothing. The place may be getting another stream by
+ * now, so that its fields are the lock's. */
 static void cede(struct flw_climb *climb, struct flw_domain *domain)
 {
-    uint64_t look = climb->look;
-    if (look != 0 && atomic_load_explicit(&domain->ceded, memory_order_relaxed) == look) {
-        return;
-    }
-    atomic_store_explicit(&domain->ceded, look, memory_order_relaxed);
-    struct flw_tcache *cache = cache_of(climb, domain);
+    flw_lock_acquire(&climb->heap->lock);
+    CUstream stream = domain->stream;
+    bool is_due = climb->look == 0 || domain->ceded != climb->look;
+    domain->ceded = climb->look;
+    flw_lock_release(&climb->heap->lock);
+    struct flw_tcache *cache = is_due ? cache_of(climb, domain, stream) : NULL;
     if (cache != NULL) {
         empty(climb, cache);
     }
@@ -55,9 +54,13 @@ static void cede(struct flw_climb *climb, struct flw_domain *domain)
 /* What it has freed so far is about to be covered, and runs in its cache are, too: slots are ceded before it. */
 static void fence(struct flw_climb *climb, struct flw_domain *domain, bool cedes)
 {
-    struct flw_tcache *cache = cache_of(climb, domain);
-    if (cache != NULL && cedes) {
-        atomic_store_explicit(&domain->ceded, climb->look, memory_order_relaxed);
+    flw_lock_acquire(&climb->heap->lock);
+    CUstream stream = domain->stream;
+    struct flw_tcache *cache = cache_of(climb, domain, stream);
+    cedes = cedes && cache != NULL;
+    domain->ceded = cedes ? climb->look : domain->ceded;
+    flw_lock_release(&climb->heap->lock);
+    if (cedes) {
         empty(climb, cache);
     }
     (void)flw_domain_fence(climb->heap, domain);
