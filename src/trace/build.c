@@ -146,6 +146,20 @@ bool flw_build_add_context(struct flw_build *build, const struct flw_trace_conte
     return true;
 }
 
+bool flw_build_set_stack(struct flw_build *build, size_t record, uint32_t stack)
+{
+    struct flw_trace *trace = build->trace;
+    if (stack != 0) {
+        if (!FLW_LARGEARRAY_FITS(trace->record_stacks, record, trace->record_stack_room)) {
+            return false;
+        }
+        trace->record_stacks[record] = stack;
+        trace->record_stack_count =
+            record + 1 > trace->record_stack_count ? record + 1 : trace->record_stack_count;
+    }
+    return true;
+}
+
 void flw_build_end(struct flw_build *build, bool is_whole, struct flw_trace **out_trace)
 {
     *out_trace = is_whole ? build->trace : NULL;

@@ -44,6 +44,9 @@ struct flw_trace_detail flw_build_no_detail(void);
 /* Of context->record and what follows it; call for records in order, before or after adding them. */
 bool flw_build_add_context(struct flw_build *build, const struct flw_trace_context *context);
 
+/* The stack of a record (struct flw_trace_context), 0: none. */
+bool flw_build_set_stack(struct flw_build *build, size_t record, uint32_t stack);
+
 /* The trace is the caller's where it is whole, else *out_trace is NULL; the rest is released. */
 void flw_build_end(struct flw_build *build, bool is_whole, struct flw_trace **out_trace);
 

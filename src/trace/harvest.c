@@ -19,11 +19,14 @@
 #define WIDTH_SHIFT  4                            /* in a shape: width above kind + 1 */
 #define ITEM_IS_LIST 1                            /* of a list's item; above: the step */
 #define ITEM_IS_BACK 2
-#define ALL_LEFT_OUT UINT32_MAX /* a list of which nothing was kept */
+#define ALL_LEFT_OUT UINT32_MAX  /* a list of which nothing was kept */
+#define STACK_BIT    0x80000000u /* fewer lists than this fit a file of 4 GiB, and fewer stacks */
+#define FRAME_KEY    FLW_PICKLE_WORDS_MAX /* of the only pair of a dict that is a frame */
 
 struct node {
     uint32_t offset;
-    uint32_t first; /* dict: chunk; list: 1 + index in lists, or ALL_LEFT_OUT; 0: empty so far */
+    /* dict: chunk; list: 1 + index in lists, STACK_BIT and a stack, or ALL_LEFT_OUT; 0: empty so far */
+    uint32_t first;
 };
 
 struct list {
@@ -33,6 +36,8 @@ struct list {
 };
 
 struct flw_harvest {
+    const struct flw_pickle_vocabulary *vocabulary;
+    struct flw_stacks stacks;
     struct node *nodes;
     size_t node_count, node_room;
     struct list *lists;
@@ -135,7 +140,7 @@ static bool find_shape(struct flw_harvest *harvest, const char *shape, size_t by
 
 /* ---- keeping ---- */
 
-struct flw_harvest *flw_harvest_create(void)
+struct flw_harvest *flw_harvest_create(const struct flw_pickle_vocabulary *vocabulary)
 {
     struct flw_harvest *harvest = calloc(1, sizeof(*harvest));
     if (harvest != NULL && !reserve_bytes(harvest, 1)) {
@@ -144,6 +149,7 @@ struct flw_harvest *flw_harvest_create(void)
     }
     if (harvest != NULL) {
         harvest->byte_count = 1; /* so that 0 is no chunk */
+        harvest->vocabulary = vocabulary;
     }
     return harvest;
 }
@@ -203,9 +209,48 @@ static void put_items(struct flw_harvest *harvest, const struct flw_pickle_value
     }
 }
 
+static bool is_stack(const struct node *node)
+{
+    return node->first >= STACK_BIT && node->first != ALL_LEFT_OUT;
+}
+
+/* The number of the frame that the item is; false: it is none. */
+static bool get_frame(const struct flw_harvest *harvest, struct flw_pickle_value item,
+                      uint32_t *out_frame)
+{
+    struct flw_pickle_value frame = flw_harvest_get(harvest, item, FRAME_KEY);
+    *out_frame = (uint32_t)frame.bits;
+    return frame.kind == FLW_PICKLE_UNSIGNED;
+}
+
+/* A list of nothing but frames, the innermost first; *out_is_stack: it was one. False: no memory. */
+static bool make_stack(struct flw_harvest *harvest, struct node *node,
+                       const struct flw_pickle_value *items, size_t item_count, bool *out_is_stack)
+{
+    uint32_t frames[FLW_STACK_DEPTH_MOST], stack = 0;
+    size_t count = flw_min(item_count, FLW_STACK_DEPTH_MOST);
+    bool are_frames = harvest->vocabulary->frame != NULL && node->first == 0 && count > 0;
+    for (size_t i = 0; are_frames && i < count; i++) {
+        are_frames = get_frame(harvest, items[i], &frames[i]);
+    }
+    *out_is_stack = are_frames;
+    if (are_frames && !flw_stacks_add(&harvest->stacks, frames, count, &stack)) {
+        return false;
+    }
+    node->first = are_frames ? STACK_BIT | stack : node->first;
+    return true;
+}
+
 static bool extend_list(struct flw_harvest *harvest, struct node *node,
                         const struct flw_pickle_value *items, size_t item_count)
 {
+    bool is_made;
+    if (is_stack(node)) {
+        return true;
+    }
+    if (!make_stack(harvest, node, items, item_count, &is_made) || is_made) {
+        return is_made;
+    }
     uint32_t count = 0;
     for (size_t i = 0; i < item_count; i++) {
         count += is_kept_item(harvest, items[i]);
@@ -260,6 +305,57 @@ static uint64_t end_of_chain(const struct flw_harvest *harvest, uint32_t first)
     return at;
 }
 
+/* Its three pairs, in any order, and no other. */
+static const struct flw_pickle_value *value_under(const struct flw_pickle_value *const *pairs,
+                                                  uint32_t word)
+{
+    for (unsigned i = 0; i < 3; i++) {
+        if (pairs[i][0].bits == word) {
+            return &pairs[i][1];
+        }
+    }
+    return NULL;
+}
+
+static bool is_text(const struct flw_pickle_value *value)
+{
+    return value != NULL && (value->kind == FLW_PICKLE_TEXT || value->kind == FLW_PICKLE_WORD);
+}
+
+static bool is_frame(const struct flw_harvest *harvest, const struct flw_pickle_value *const *pairs,
+                     size_t count)
+{
+    const struct flw_pickle_frame_words *words = harvest->vocabulary->frame;
+    if (words == NULL || count != 3) {
+        return false;
+    }
+    const struct flw_pickle_value *line = value_under(pairs, words->line);
+    return line != NULL && line->kind == FLW_PICKLE_UNSIGNED &&
+           is_text(value_under(pairs, words->function)) && is_text(value_under(pairs, words->file));
+}
+
+static const char *text_of(const struct flw_harvest *harvest, const struct flw_pickle_value *value)
+{
+    return value->kind == FLW_PICKLE_WORD ? harvest->vocabulary->words[value->bits]
+                                          : flw_intern_text(&harvest->intern, value->bits);
+}
+
+/* The pair that stands for a frame. */
+static bool add_frame(struct flw_harvest *harvest, const struct flw_pickle_value *const *pairs,
+                      struct flw_pickle_value out_pair[2])
+{
+    const struct flw_pickle_frame_words *words = harvest->vocabulary->frame;
+    uint64_t line = value_under(pairs, words->line)->bits;
+    uint32_t frame;
+    bool has_memory = flw_stacks_add_frame(&harvest->stacks,
+                                           text_of(harvest, value_under(pairs, words->function)),
+                                           text_of(harvest, value_under(pairs, words->file)),
+                                           (uint32_t)flw_min(line, UINT32_MAX), &frame);
+    out_pair[0] = (struct flw_pickle_value){FRAME_KEY, FLW_PICKLE_WORD};
+    out_pair[1] = (struct flw_pickle_value){frame, FLW_PICKLE_UNSIGNED};
+    return has_memory;
+}
+
 static bool extend_dict(struct flw_harvest *harvest, struct node *node,
                         const struct flw_pickle_value *values, size_t value_count)
 {
@@ -276,9 +372,19 @@ static bool extend_dict(struct flw_harvest *harvest, struct node *node,
             pairs[count++] = &values[i];
         }
     }
-    bool is_frame = value_count > 2 && node->first == 0 && are_texts && count < PAIRS_MAX;
-    if (count == 0 || is_frame) {
+    bool is_unused = value_count > 2 && node->first == 0 && are_texts && count < PAIRS_MAX;
+    if (count == 0 || is_unused) {
         return true;
+    }
+    struct flw_pickle_value frame[2];
+    if (is_frame(harvest, pairs, count) && node->first == 0) {
+        if (!add_frame(harvest, pairs, frame)) {
+            return false;
+        }
+        pairs[0] = frame;
+        count = 1;
+        shape[0] = FRAME_KEY + 1;
+        shape[1] = (char)(width_of(frame[1].bits) << WIDTH_SHIFT | (frame[1].kind + 1));
     }
     shape[2 * count] = '\0';
     if (!find_shape(harvest, shape, 2 * count) ||
@@ -315,6 +421,7 @@ void flw_harvest_destroy(struct flw_harvest *harvest)
         flw_largearray_free(harvest->bytes, harvest->byte_room, 1);
         flw_intern_finish(&harvest->intern);
         flw_intern_finish(&harvest->shapes);
+        flw_stacks_finish(&harvest->stacks);
         free(harvest);
     }
 }
@@ -348,6 +455,19 @@ struct flw_pickle_value flw_harvest_get(const struct flw_harvest *harvest,
         }
     }
     return found;
+}
+
+uint32_t flw_harvest_stack(const struct flw_harvest *harvest, struct flw_pickle_value list)
+{
+    const struct node *node = list.kind == FLW_PICKLE_LIST ? &harvest->nodes[list.bits] : NULL;
+    return node != NULL && is_stack(node) ? node->first & ~STACK_BIT : 0;
+}
+
+struct flw_stacks flw_harvest_take_stacks(struct flw_harvest *harvest)
+{
+    struct flw_stacks stacks = harvest->stacks;
+    harvest->stacks = (struct flw_stacks){0};
+    return stacks;
 }
 
 struct flw_intern *flw_harvest_intern(struct flw_harvest *harvest)
@@ -387,13 +507,14 @@ uint32_t flw_harvest_count(const struct flw_harvest *harvest, struct flw_pickle_
     if (container.kind == FLW_PICKLE_DICT) {
         return count_pairs(harvest, first);
     }
-    return first != 0 && first != ALL_LEFT_OUT ? harvest->lists[first - 1].count : 0;
+    return first != 0 && first < STACK_BIT ? harvest->lists[first - 1].count : 0;
 }
 
 bool flw_harvest_has_left_out(const struct flw_harvest *harvest, struct flw_pickle_value list)
 {
     uint32_t first = list.kind == FLW_PICKLE_LIST ? harvest->nodes[list.bits].first : 0;
-    return first == ALL_LEFT_OUT || (first != 0 && harvest->lists[first - 1].has_left_out);
+    return first == ALL_LEFT_OUT ||
+           (first != 0 && first < STACK_BIT && harvest->lists[first - 1].has_left_out);
 }
 
 static struct flw_harvest_cursor chunk_cursor(const struct flw_harvest *harvest, uint32_t chunk)
@@ -410,7 +531,7 @@ struct flw_harvest_cursor flw_harvest_first(const struct flw_harvest *harvest,
                                             struct flw_pickle_value list)
 {
     uint32_t first = list.kind == FLW_PICKLE_LIST ? harvest->nodes[list.bits].first : 0;
-    bool is_kept = first != 0 && first != ALL_LEFT_OUT;
+    bool is_kept = first != 0 && first < STACK_BIT;
     return chunk_cursor(harvest, is_kept ? harvest->lists[first - 1].first : 0);
 }
 

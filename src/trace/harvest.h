@@ -8,7 +8,8 @@
  * and widths of its values, each shape kept once) and the bytes of the values: an event of a
  * snapshot takes about 22. A list's chunk is the place of the next one, a count, and the steps from
  * one item's node to the next one's. A chunk without entries is not made, so a container that is
- * not asked for is its node and no item.
+ * not asked for is its node and no item. A dict that is a stack frame is a number under a key of its own, and a
+ * list of such dicts is the number of a stack: it has no items (stacks.h).
  *
  * INVARIANTS
  *   1. Every chunk, shape and node that is named exists; 0 is no chunk.
@@ -21,7 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "trace/intern.h"
+#include "trace/stacks.h"
 
 enum flw_pickle_kind {
     FLW_PICKLE_ABSENT,   /* not there, or of no use: None, a float, bytes, other tuples */
@@ -42,10 +43,21 @@ struct flw_pickle_value {
     uint32_t kind; /* enum flw_pickle_kind */
 };
 
+/* A dict that has all three is a stack frame, and nothing else of it is kept: two texts and a number. */
+struct flw_pickle_frame_words {
+    uint32_t function, file, line;
+};
+
+struct flw_pickle_vocabulary {
+    const char *const *words;
+    uint32_t count;                             /* at most FLW_PICKLE_WORDS_MAX */
+    const struct flw_pickle_frame_words *frame; /* NULL: there are none */
+};
+
 struct flw_harvest;
 
-/* NULL: no memory. */
-struct flw_harvest *flw_harvest_create(void);
+/* The vocabulary is borrowed. NULL: no memory. */
+struct flw_harvest *flw_harvest_create(const struct flw_pickle_vocabulary *vocabulary);
 void flw_harvest_destroy(struct flw_harvest *harvest);
 
 /* An empty container that begins at `offset` of the file. False: no memory. */
@@ -54,13 +66,20 @@ bool flw_harvest_add_node(struct flw_harvest *harvest, enum flw_pickle_kind kind
 
 /* Append items, or keys and values in turn; what is of no use is left out: so are texts that come
  * with nothing else of use, for every stack frame has some. Of a dict at most FLW_PICKLE_WORDS_MAX + 1
- * pairs are taken, one too many. False: no memory, or more than 4 GiB kept. */
+ * pairs are taken, one too many. What a list of frames is extended by once it is a stack is left out:
+ * writers put a thousand items at a time, so it is deeper than most. False: no memory, or more than 4 GiB kept. */
 bool flw_harvest_extend(struct flw_harvest *harvest, struct flw_pickle_value container,
                         const struct flw_pickle_value *values, size_t value_count);
 
 /* The value under a word of the vocabulary; the last one where a key is given twice. */
 struct flw_pickle_value flw_harvest_get(const struct flw_harvest *harvest,
                                         struct flw_pickle_value dict, uint32_t word);
+
+/* The number of the stack that a list is, the innermost frame first; 0 for anything else. */
+uint32_t flw_harvest_stack(const struct flw_harvest *harvest, struct flw_pickle_value list);
+
+/* The stacks, which are the caller's then; the harvest has none. */
+struct flw_stacks flw_harvest_take_stacks(struct flw_harvest *harvest);
 
 /* The texts and pairs that values name. */
 struct flw_intern *flw_harvest_intern(struct flw_harvest *harvest);

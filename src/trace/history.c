@@ -57,13 +57,24 @@ bool flw_history_set_pool(struct flw_history *history, uint32_t pool)
     return true;
 }
 
-bool flw_history_add_block(struct flw_history *history, const struct flw_trace_block *block,
-                           uint32_t pool)
+bool flw_history_set_stack(struct flw_history *history, uint32_t stack)
+{
+    if (stack != 0) {
+        if (!FLW_LARGEARRAY_HOLDS(history->stacks, history->event_count, history->stack_room)) {
+            return false;
+        }
+        history->stacks[history->event_count - 1] = stack; /* those between have none: 0 */
+        history->stack_count = history->event_count;
+    }
+    return true;
+}
+
+bool flw_history_add_block(struct flw_history *history, const struct flw_history_block *block)
 {
     if (!FLW_ARRAY_FITS(history->blocks, history->block_count, history->block_room)) {
         return false;
     }
-    history->blocks[history->block_count++] = (struct flw_history_block){*block, pool};
+    history->blocks[history->block_count++] = *block;
     return true;
 }
 
@@ -81,6 +92,7 @@ void flw_history_finish(struct flw_history *history)
     flw_largearray_free(history->events, history->event_room, sizeof(*history->events));
     free(history->details);
     free(history->pools);
+    flw_largearray_free(history->stacks, history->stack_room, sizeof(*history->stacks));
     free(history->blocks);
     free(history->segments);
     *history = (struct flw_history){0};
@@ -125,7 +137,8 @@ static struct flw_history_block block_of(const struct heap *heap, uint32_t numbe
     size_t event = number - history->block_count;
     const struct flw_trace_event *from = &history->events[event];
     return (struct flw_history_block){{from->address, from->size_bytes, from->stream, false},
-                                      flw_history_pool(history, event)};
+                                      flw_history_pool(history, event),
+                                      0}; /* the free's stack says nothing of its allocation */
 }
 
 static int compare_blocks(const void *a, const void *b)
@@ -152,8 +165,9 @@ static bool add_initial_blocks(const struct heap *heap, struct flw_build *build)
     }
     for (size_t i = 0; has_memory && i < count; i++) {
         struct flw_trace_context context = {.record = i, .pool = blocks[i].pool};
-        has_memory =
-            flw_build_add_context(build, &context) && flw_build_add_block(build, &blocks[i].block);
+        has_memory = flw_build_add_context(build, &context) &&
+                     flw_build_add_block(build, &blocks[i].block) &&
+                     flw_build_set_stack(build, i, blocks[i].stack);
     }
     build->trace->initial_count = build->trace->block_count;
     free(blocks);
@@ -377,7 +391,7 @@ struct forward {
     const struct flw_history *history;
     struct flw_build *build;
     struct flw_addressmap places; /* address -> block that is live or freed and waiting there */
-    uint32_t pool;                /* of the event at hand */
+    uint32_t pool, stack;         /* of the event at hand */
     size_t next, end;             /* events to be read */
 };
 
@@ -404,7 +418,8 @@ static bool add_event(struct forward *f, const struct flw_trace_event *event)
     const struct flw_trace *trace = f->build->trace;
     struct flw_trace_context context = {.record = trace->initial_count + trace->event_count,
                                         .pool = f->pool};
-    return flw_build_add_context(f->build, &context) && flw_build_add_event(f->build, event);
+    return flw_build_add_context(f->build, &context) && flw_build_add_event(f->build, event) &&
+           flw_build_set_stack(f->build, context.record, f->stack);
 }
 
 static bool add_block_event(struct forward *f, const struct flw_trace_event *event, uint8_t op,
@@ -427,9 +442,12 @@ static bool forward_alloc(struct forward *f, const struct flw_trace_event *event
         lost.stream = trace->blocks[old].stream;
         trace->lost_free_count++;
         trace->blocks[old].freed = true;
+        uint32_t stack = f->stack;
+        f->stack = 0; /* where it was freed is lost, too */
         if (!make_gap(f) || !add_block_event(f, &lost, FLW_TRACE_FREE, old)) {
             return false;
         }
+        f->stack = stack;
     }
     uint32_t number = (uint32_t)trace->block_count;
     struct flw_trace_block block = {event->address, event->size_bytes, event->stream, false};
@@ -501,6 +519,7 @@ static bool resolve_events(struct flw_history *history, struct flw_build *build)
     for (size_t i = 0; has_memory && i < count; i++) {
         struct flw_trace_event event = trace->events[f.next++];
         f.pool = flw_history_pool(history, i);
+        f.stack = flw_history_stack(history, i);
         has_memory = forward_event(&f, &event);
     }
     flw_addressmap_finish(&f.places);

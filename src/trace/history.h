@@ -15,6 +15,7 @@
 struct flw_history_block {
     struct flw_trace_block block;
     uint32_t pool;
+    uint32_t stack; /* 0: not known */
 };
 
 struct flw_history {
@@ -26,6 +27,8 @@ struct flw_history {
     size_t detail_count, detail_room;
     uint32_t *pools; /* of the first pool_count events; the others have the common one */
     size_t pool_count, pool_room;
+    uint32_t *stacks; /* of the first stack_count events; the others have none. largearray.h's */
+    size_t stack_count, stack_room;
     struct flw_history_block *blocks; /* not yet reusable after the last event, any order */
     size_t block_count, block_room;
     uint64_t double_count;              /* of them, where another one lies; known when resolved */
@@ -37,17 +40,21 @@ struct flw_history {
 bool flw_history_add_event(struct flw_history *history, const struct flw_trace_event *event);
 /* Room for exactly so many, where their count is known before. */
 bool flw_history_reserve_events(struct flw_history *history, size_t count);
-bool flw_history_add_block(struct flw_history *history, const struct flw_trace_block *block,
-                           uint32_t pool);
+bool flw_history_add_block(struct flw_history *history, const struct flw_history_block *block);
 bool flw_history_add_segment(struct flw_history *history, const struct flw_trace_segment *segment);
 /* The number of a detail for an event's `block`. */
 bool flw_history_add_detail(struct flw_history *history, struct flw_trace_detail detail,
                             uint32_t *out_number);
-/* Say which pool the event added last concerns. */
+/* Say which pool the event added last concerns, and which stack it has. */
 bool flw_history_set_pool(struct flw_history *history, uint32_t pool);
+bool flw_history_set_stack(struct flw_history *history, uint32_t stack);
 static inline uint32_t flw_history_pool(const struct flw_history *history, size_t event)
 {
     return event < history->pool_count ? history->pools[event] : 0;
+}
+static inline uint32_t flw_history_stack(const struct flw_history *history, size_t event)
+{
+    return event < history->stack_count ? history->stacks[event] : 0;
 }
 void flw_history_finish(struct flw_history *history);
 

@@ -416,8 +416,8 @@ static bool add_remainder(struct import *import)
     if (!total_before(&import->samples[0], &before) || before <= known) {
         return true;
     }
-    struct flw_trace_block remainder = {.size_bytes = before - known};
-    return flw_history_add_block(&import->history, &remainder, 0);
+    struct flw_history_block remainder = {.block = {.size_bytes = before - known}};
+    return flw_history_add_block(&import->history, &remainder);
 }
 
 /* ---- the trace ---- */

@@ -259,6 +259,13 @@ bool flw_trace_is_valid(const struct flw_trace *trace)
         is_valid = trace->blocks[i].freed == (lives[i].stage >= STAGE_FREED);
     }
     free(lives);
+    size_t records = trace == NULL ? 0 : trace->initial_count + trace->event_count;
+    is_valid =
+        is_valid && flw_stacks_are_valid(&trace->stacks) && trace->record_stack_count <= records;
+    for (size_t i = 0; is_valid && i < trace->record_stack_count; i++) {
+        is_valid =
+            trace->record_stacks[i] == 0 || trace->record_stacks[i] < trace->stacks.stack_count;
+    }
     return is_valid && trace->alloc_count == totals.alloc_count &&
            trace->peak_requested_bytes == totals.peak_live_bytes &&
            trace->recorded_peak_reserved_bytes ==

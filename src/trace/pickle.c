@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the pickle machine's opcodes. Its stack: pickle_inl.h, its memo: pickle_memo_inl.h.
- * Does not: know PyTorch; keep floats, frames, or tuples of other things than two numbers.
+ * Does not: know PyTorch; keep floats, or tuples of other things than two numbers.
  *
  * INVARIANTS
  *   1. memo, stack and harvest hold at most one entry a byte read.
@@ -451,7 +451,7 @@ bool flw_pickle_read(struct flw_input *input, const struct flw_pickle_vocabulary
     for (uint32_t i = 0; i < vocabulary->count; i++) {
         m.word_bytes[i] = (uint8_t)strlen(vocabulary->words[i]);
     }
-    m.kept = flw_harvest_create();
+    m.kept = flw_harvest_create(vocabulary);
     bool is_read = m.kept != NULL ? run(&m) : flw_machine_fail_memory(&m);
     *out_root = is_read ? m.root : absent;
     *out_rest_bytes = is_read ? flw_input_offset(input) - m.end_offset : 0;

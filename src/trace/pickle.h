@@ -7,7 +7,7 @@
  * and dicts inside lists; a dict without such a pair, and every number or string in a list, is
  * forgotten as soon as it is complete. Texts that are no words are kept once each, cut at
  * FLW_PICKLE_TEXT_BYTES; so are pairs of numbers. In a PyTorch snapshot three quarters of all opcodes fetch
- * stack frames, which are shared and do not matter here: they cost no memory.
+ * stack frames, which are shared: each is kept once, and each stack of them.
  *
  * Memory: 8 B a memo entry and a container, what harvest.h says for what is kept; never more
  * than a constant times the bytes read. Nothing recurses, so nesting and cycles are harmless; who
@@ -20,11 +20,6 @@
 #include "trace/input.h"
 
 #define FLW_PICKLE_TEXT_BYTES 1000 /* of a text that is kept */
-
-struct flw_pickle_vocabulary {
-    const char *const *words;
-    uint32_t count; /* at most FLW_PICKLE_WORDS_MAX */
-};
 
 /* Reads to the end of the input, the pickle and `out_rest_bytes` behind it. False: nothing is held,
  * the input's message says why. */

@@ -193,7 +193,8 @@ static bool add_event(struct flw_pytorch_import *import, struct flw_pickle_value
                           ? add_detailed(import, event, detail)
                           : flw_history_add_event(&import->history, event);
     import->has_pools |= pool != 0;
-    return (has_memory && flw_history_set_pool(&import->history, pool)) ||
+    return (has_memory && flw_history_set_pool(&import->history, pool) &&
+            flw_history_set_stack(&import->history, flw_pytorch_get_stack(import, dict))) ||
            flw_pytorch_fail_memory(import);
 }
 
@@ -381,12 +382,15 @@ static bool import_snapshot(struct flw_pytorch_import *import, int device)
         return false;
     }
     /* The history holds what was of use. */
+    struct flw_stacks stacks = flw_harvest_take_stacks(import->kept);
     flw_harvest_destroy(import->kept);
     import->kept = NULL;
+    struct flw_trace *trace = import->build.trace;
+    trace->stacks = stacks;
+    flw_stacks_settle(&trace->stacks);
     if (!flw_history_resolve(&import->history, &import->build)) {
         return flw_pytorch_fail_memory(import);
     }
-    struct flw_trace *trace = import->build.trace;
     trace->device = import->device;
     trace->has_times = import->has_times;
     trace->has_addresses = true;
@@ -401,7 +405,8 @@ static bool import_snapshot(struct flw_pytorch_import *import, int device)
 
 bool flw_pytorch_read(struct flw_input *input, int device, struct flw_trace **out_trace)
 {
-    static const struct flw_pickle_vocabulary vocabulary = {words, WORD_READ_COUNT};
+    static const struct flw_pickle_frame_words frame = {WORD_NAME, WORD_FILENAME, WORD_LINE};
+    static const struct flw_pickle_vocabulary vocabulary = {words, WORD_READ_COUNT, &frame};
     struct flw_pytorch_import import = {.input = input};
     *out_trace = NULL;
     if (!flw_pickle_read(input, &vocabulary, &import.kept, &import.root, &import.rest_bytes)) {

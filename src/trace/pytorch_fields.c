@@ -76,6 +76,11 @@ uint32_t flw_pytorch_get_pool(struct flw_pytorch_import *import, struct flw_pick
     return pool.kind == FLW_PICKLE_PAIR ? (uint32_t)pool.bits + 1 : 0;
 }
 
+uint32_t flw_pytorch_get_stack(struct flw_pytorch_import *import, struct flw_pickle_value dict)
+{
+    return flw_harvest_stack(import->kept, flw_harvest_get(import->kept, dict, WORD_FRAMES));
+}
+
 bool flw_pytorch_get_device(struct flw_pytorch_import *import, struct flw_pickle_value segment,
                             uint64_t *out)
 {

@@ -23,6 +23,16 @@ static bool get_requested(struct flw_pytorch_import *import, struct flw_pickle_v
     return flw_pytorch_get_number_or(import, block, WORD_REQUESTED_SIZE, size_bytes, out);
 }
 
+/* Newer versions say where it was allocated; older ones keep it in the history. */
+static uint32_t get_stack(struct flw_pytorch_import *import, struct flw_pickle_value block)
+{
+    struct flw_pickle_value history = flw_harvest_get(import->kept, block, WORD_HISTORY);
+    struct flw_harvest_cursor cursor = flw_harvest_first(import->kept, history);
+    struct flw_pickle_value latest;
+    return flw_harvest_next(import->kept, &cursor, &latest) ? flw_pytorch_get_stack(import, latest)
+                                                            : flw_pytorch_get_stack(import, block);
+}
+
 /* `address`: where the block lies if it does not say; then where the next one lies. */
 static bool read_block(struct flw_pytorch_import *import, struct flw_pickle_value dict,
                        const struct flw_trace_segment *segment, uint64_t *address)
@@ -44,9 +54,12 @@ static bool read_block(struct flw_pytorch_import *import, struct flw_pickle_valu
     if (state.bits == WORD_INACTIVE) {
         return true;
     }
-    return get_requested(import, dict, &block.size_bytes) &&
-           (flw_history_add_block(&import->history, &block, segment->pool) ||
-            flw_pytorch_fail_memory(import));
+    struct flw_history_block last = {.pool = segment->pool, .stack = get_stack(import, dict)};
+    if (!get_requested(import, dict, &block.size_bytes)) {
+        return false;
+    }
+    last.block = block;
+    return flw_history_add_block(&import->history, &last) || flw_pytorch_fail_memory(import);
 }
 
 static bool read_segment(struct flw_pytorch_import *import, struct flw_pickle_value dict)

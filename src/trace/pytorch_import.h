@@ -56,6 +56,9 @@ bool flw_pytorch_get_device(struct flw_pytorch_import *import, struct flw_pickle
 uint32_t flw_pytorch_get_pool(struct flw_pytorch_import *import, struct flw_pickle_value dict,
                               enum word word);
 
+/* Where an event or a block says to have been made; 0 where it does not. */
+uint32_t flw_pytorch_get_stack(struct flw_pytorch_import *import, struct flw_pickle_value dict);
+
 /* ---- pytorch_heap.c */
 
 /* The device's segments and their blocks, as they were at the end. */

@@ -52,11 +52,13 @@
     X(DEVICE_FREE, "device_free")                   \
     X(ANNOTATIONS, "external_annotations")          \
     X(STAGE, "stage")                               \
-    X(NAME, "name")
+    X(NAME, "name")                                 \
+    X(FRAMES, "frames")                             \
+    X(FILENAME, "filename")                         \
+    X(LINE, "line")
 
 /* What is written only: the reader would keep their values. */
 #define WORD_WRITTEN_LIST(X)            \
-    X(FRAMES, "frames")                 \
     X(ALLOCATED_SIZE, "allocated_size") \
     X(ACTIVE_SIZE, "active_size")
 

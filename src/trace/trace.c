@@ -38,6 +38,9 @@ void flw_trace_destroy(struct flw_trace *trace)
         free(trace->names);
         free(trace->details);
         free(trace->contexts);
+        flw_stacks_finish(&trace->stacks);
+        flw_largearray_free(trace->record_stacks, trace->record_stack_room,
+                            sizeof(*trace->record_stacks));
         free(trace);
     }
 }

@@ -19,6 +19,7 @@
  *      PHASE_END, CONFIG, SYNC_WAIT and DROP have one.
  *   7. Contexts ascend by record, and each differs from the one before it (the first: from zeros).
  *   8. Names are printable, 1 to FLW_TRACE_NAME_BYTES bytes.
+ *   9. The stacks of records exist.
  */
 #ifndef FLW_TRACE_TRACE_H
 #define FLW_TRACE_TRACE_H
@@ -28,6 +29,7 @@
 #include <stdint.h>
 
 #include "record/event.h"
+#include "trace/stacks.h"
 
 struct flw_trace {
     char *source;                   /* file name as given */
@@ -48,6 +50,10 @@ struct flw_trace {
     size_t detail_count;
     struct flw_trace_context *contexts;
     size_t context_count;
+    struct flw_stacks stacks;
+    uint32_t *
+        record_stacks; /* of the first so many records (struct flw_trace_context); the rest has none */
+    size_t record_stack_count, record_stack_room;
     bool has_times;
     bool has_addresses;
     bool
@@ -102,6 +108,12 @@ const struct flw_trace_detail *flw_trace_walk_detail(const struct flw_trace *tra
 /* The context of a record; the same. */
 const struct flw_trace_context *flw_trace_walk_context(const struct flw_trace *trace,
                                                        struct flw_trace_walk *walk, size_t record);
+
+/* Where a record was made; 0: that is not known. */
+static inline uint32_t flw_trace_stack(const struct flw_trace *trace, size_t record)
+{
+    return record < trace->record_stack_count ? trace->record_stacks[record] : 0;
+}
 
 /* The name of an event's detail; NULL where there is none. */
 const char *flw_trace_name(const struct flw_trace *trace, const struct flw_trace_detail *detail);

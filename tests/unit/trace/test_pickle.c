@@ -16,7 +16,7 @@ enum {
     WORD_B,
     WORD_LIST
 };
-static const struct flw_pickle_vocabulary vocabulary = {words, 3};
+static const struct flw_pickle_vocabulary vocabulary = {words, 3, NULL};
 
 static char message[FLW_TRACE_MESSAGE_BYTES];
 
