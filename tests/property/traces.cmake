@@ -14,6 +14,13 @@ if(TARGET fallow AND TARGET fallow_shared AND FLW_DEMO)
   add_test(NAME property.streams_figures COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/streams_figures.sh
     $<TARGET_FILE:fallow>)
   set_tests_properties(property.streams_figures PROPERTIES LABELS property TIMEOUT 300)
+  find_program(FALLOW_PYTHON python3)
+  if(FALLOW_PYTHON)
+    file(GLOB snapshots ${FALLOW_TRACE_DIR}/*.pickle.xz)
+    add_test(NAME property.owners COMMAND ${FALLOW_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/owners.py
+      $<TARGET_FILE:fallow> ${snapshots})
+    set_tests_properties(property.owners PROPERTIES LABELS property TIMEOUT 300)
+  endif()
   set_tests_properties(property.trace_figures property.steady_passes property.against_pytorch
     PROPERTIES LABELS "property;slow" TIMEOUT 300 SKIP_RETURN_CODE 77)
 endif()

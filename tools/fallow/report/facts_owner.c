@@ -8,6 +8,7 @@
 #include "base/bits.h"
 #include "base/compare.h"
 #include "report/heapview.h"
+#include "report/owner.h"
 #include "trace/trace.h"
 
 #include "common/tool_host.h"
@@ -21,6 +22,8 @@ struct owners {
     uint32_t *keys;   /* by block: its owner, counted from 0 */
     uint32_t *values; /* by owner: the tag or pool that it stands for; NULL: itself */
     size_t count;     /* of owners */
+    struct flw_owners
+        code; /* by owner: of the program's code, then the size classes of what is older */
     uint64_t *live_bytes, *live_counts; /* by owner */
     uint8_t *places;                    /* by owner: its category */
 };
@@ -79,9 +82,42 @@ static void key_by_context(struct owners *owners)
     }
 }
 
+/* What is older than the recording and says nothing of itself is told by its size. */
+static uint32_t owner_of(const struct owners *owners, size_t record, uint64_t size_bytes)
+{
+    const struct flw_trace *trace = owners->sheet->trace;
+    uint32_t stack = flw_trace_stack(trace, record);
+    bool is_older = stack == 0 && record < trace->initial_count;
+    return is_older ? (uint32_t)(owners->code.count + flw_sheet_size_bin(size_bytes))
+                    : owners->code.of_stack[stack];
+}
+
+static void key_by_owner(struct owners *owners)
+{
+    const struct flw_trace *trace = owners->sheet->trace;
+    flw_owners_find(&owners->code, &trace->stacks);
+    owners->count = owners->code.count + FLW_SHEET_SIZE_BINS;
+    for (size_t i = 0; i < trace->initial_count; i++) {
+        owners->keys[i] = owner_of(owners, i, trace->blocks[i].size_bytes);
+    }
+    for (size_t i = 0; i < trace->event_count; i++) {
+        const struct flw_trace_event *event = &trace->events[i];
+        if (event->op == FLW_TRACE_ALLOC) {
+            owners->keys[event->block] =
+                owner_of(owners, trace->initial_count + i, event->size_bytes);
+        }
+    }
+}
+
 static void key_blocks(struct owners *owners)
 {
     const struct flw_trace *trace = owners->sheet->trace;
+    if (owners->kind == FLW_SHEET_BY_OWNER) {
+        if (trace->stacks.stack_count != 0) {
+            key_by_owner(owners);
+        }
+        return;
+    }
     if (owners->kind == FLW_SHEET_BY_TAG || owners->kind == FLW_SHEET_BY_POOL) {
         list_values(owners);
         if (owners->count > 1) {
@@ -110,6 +146,17 @@ static void name_owner(const struct owners *owners, uint32_t key, char *out)
     const struct flw_trace *trace = owners->sheet->trace;
     uint32_t value = owners->values == NULL ? key : owners->values[key];
     switch (owners->kind) {
+    case FLW_SHEET_BY_OWNER:
+        if (key >= owners->code.count) {
+            char size[FLW_SHEET_NAME_BYTES];
+            name_size(size, key - owners->code.count);
+            snprintf(out, FLW_SHEET_NAME_BYTES, "before the recording, %.40s", size);
+        } else if (key == 0) {
+            snprintf(out, FLW_SHEET_NAME_BYTES, "code that is not known");
+        } else {
+            flw_owners_name(&owners->code, key, out, FLW_SHEET_NAME_BYTES);
+        }
+        break;
     case FLW_SHEET_BY_STREAM:
         snprintf(out, FLW_SHEET_NAME_BYTES, "stream %" PRIu64,
                  key < trace->stream_count ? trace->streams[key] : key);
@@ -295,11 +342,12 @@ void flw_facts_gather_owners(struct flw_sheet *sheet, const struct flw_facts *fa
     for (int kind = 0; kind < FLW_SHEET_KIND_COUNT; kind++) {
         struct owners owners = {.sheet = sheet, .kind = (enum flw_sheet_kind)kind, .keys = keys};
         key_blocks(&owners);
-        bool says_nothing = owners.values != NULL && owners.count < 2;
+        bool says_nothing = owners.count == 0 || (owners.values != NULL && owners.count < 2);
         if (!says_nothing && sheet->program->max_live_bytes != 0) {
             make_categories(&owners, facts);
         }
         flw_host_free(owners.values);
+        flw_owners_finish(&owners.code);
     }
     flw_host_free(keys);
 }

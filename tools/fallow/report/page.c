@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "report/owner.h"
 #include "report/page_style.h"
 #include "report/page_table.h"
 #include "report/picture.h"
@@ -236,8 +237,8 @@ static void write_pick(FILE *out, const char *group, size_t i, const char *name)
 
 static void write_owners(const struct flw_sheet *sheet, FILE *out)
 {
-    static const char *const kinds[FLW_SHEET_KIND_COUNT] = {"by stream", "by size", "by tag",
-                                                            "by pool"};
+    static const char *const kinds[FLW_SHEET_KIND_COUNT] = {"by code", "by stream", "by size",
+                                                            "by tag", "by pool"};
     fputs("<section><h2 id=owners>Who holds it</h2>\n", out);
     size_t shown[FLW_SHEET_KIND_COUNT], count = 0;
     for (size_t kind = 0; kind < FLW_SHEET_KIND_COUNT; kind++) {
@@ -249,6 +250,9 @@ static void write_owners(const struct flw_sheet *sheet, FILE *out)
     for (size_t i = 0; i < count; i++) {
         enum flw_sheet_kind kind = (enum flw_sheet_kind)shown[i];
         fputs("<div class=option>", out);
+        if (kind == FLW_SHEET_BY_OWNER) {
+            fputs("<p class=hint>Whose: " FLW_OWNER_RULE ".</p>", out);
+        }
         for (unsigned time = 0; time <= sheet->has_times; time++) {
             fputs(views[time], out);
             flw_picture_categories(sheet, kind, (enum flw_picture_time)time, out);
@@ -405,15 +409,22 @@ static void write_words(FILE *out)
     fputs("</dl></section>\n", out);
 }
 
+/* Whose memory it is comes first, where the program's own words for it are known. */
 bool flw_page_write(const struct flw_sheet *sheet, FILE *out)
 {
+    bool has_code = sheet->category_count[FLW_SHEET_BY_OWNER] != 0;
     begin_page(out, sheet->title);
     write_header(sheet, out);
     write_axis_choice(sheet, out);
     write_failures(sheet, out);
+    if (has_code) {
+        write_owners(sheet, out);
+    }
     write_overlay(sheet, out);
     write_timelines(sheet, out);
-    write_owners(sheet, out);
+    if (!has_code) {
+        write_owners(sheet, out);
+    }
     write_heaps(sheet, out);
     write_requests(sheet, out);
     write_words(out);

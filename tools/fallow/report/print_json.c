@@ -229,8 +229,8 @@ static void print_owner(const struct flw_sheet_category *category, struct flw_js
     flw_json_end(out, '}');
 }
 
-static const char *const kind_keys[FLW_SHEET_KIND_COUNT] = {"by_stream", "by_size", "by_tag",
-                                                            "by_pool"};
+static const char *const kind_keys[FLW_SHEET_KIND_COUNT] = {"by_code", "by_stream", "by_size",
+                                                            "by_tag", "by_pool"};
 
 static void print_owner_at_peak(const struct flw_sheet_category *category,
                                 struct flw_json_writer *out)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "report/owner.h"
 #include "trace/trace.h"
 
 #include "common/figures.h"
@@ -239,6 +240,47 @@ static void print_map(const struct flw_sheet_policy *policy, size_t row_count, F
     }
 }
 
+/* ---- owners ---- */
+
+#define OWNERS_SHOWN 8
+
+static void print_owner(const struct flw_sheet_category *owner, uint64_t peak_bytes,
+                        struct flw_unit unit, FILE *out)
+{
+    char bytes[FLW_FIGURE_BYTES], count[FLW_FIGURE_BYTES];
+    double share = 100.0 * (double)owner->at_peak_bytes / (double)peak_bytes;
+    flw_format_bytes(owner->at_peak_bytes, unit, bytes);
+    flw_format_count(owner->at_peak_count, count);
+    fprintf(out, "%12s %5.1f %7s  %s\n", bytes, share, count, owner->name);
+}
+
+/* Who holds it when most is asked for: in the program's own words, where the trace has call stacks. */
+static bool print_owners(const struct flw_sheet *sheet, FILE *out)
+{
+    const struct flw_sheet_category *owners = sheet->categories[FLW_SHEET_BY_OWNER];
+    size_t count = sheet->category_count[FLW_SHEET_BY_OWNER];
+    uint64_t peak_bytes = sheet->program->max_live_bytes; /* until the program frees it */
+    struct flw_unit unit = flw_unit_choose(peak_bytes);
+    char heading[FLW_FIGURE_BYTES];
+    if (count == 0 || peak_bytes == 0) {
+        return false;
+    }
+    snprintf(heading, sizeof heading, "held %s", unit.name);
+    fprintf(out, "%12s     %%  blocks  whose, when most is asked for\n", heading);
+    for (size_t i = 0; i < flw_min(count, OWNERS_SHOWN) && owners[i].at_peak_count != 0; i++) {
+        print_owner(&owners[i], peak_bytes, unit, out);
+    }
+    struct flw_sheet_category rest = {.name = "the rest"};
+    for (size_t i = OWNERS_SHOWN; i < count; i++) {
+        rest.at_peak_bytes += owners[i].at_peak_bytes;
+        rest.at_peak_count += owners[i].at_peak_count;
+    }
+    if (rest.at_peak_count != 0) {
+        print_owner(&rest, peak_bytes, unit, out);
+    }
+    return true;
+}
+
 /* ---- the screen ---- */
 
 /* Breaks a sentence between words. */
@@ -272,7 +314,9 @@ void flw_print_text(const struct flw_sheet *sheet, const struct flw_print_style 
     if (mapped == NULL || flw_sheet_frame(mapped, "peak reserved") == NULL) {
         mapped = best;
     }
-    if (mapped != NULL && flw_sheet_frame(mapped, "peak reserved") != NULL) {
+    if (print_owners(sheet, out)) {
+        print_wrapped("whose: " FLW_OWNER_RULE, out);
+    } else if (mapped != NULL && flw_sheet_frame(mapped, "peak reserved") != NULL) {
         print_map(mapped, map_rows, out);
     }
     if (sheet->pools_note[0] != '\0') {

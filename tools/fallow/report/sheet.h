@@ -163,6 +163,7 @@ struct flw_sheet_category {
 };
 
 enum flw_sheet_kind {
+    FLW_SHEET_BY_OWNER, /* who asked (owner.h); no categories where the trace has no stacks */
     FLW_SHEET_BY_STREAM,
     FLW_SHEET_BY_SIZE,
     FLW_SHEET_BY_TAG,  /* no categories where the trace has no tags */
