@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# property.owners: who holds the memory of a snapshot when most is asked for, counted by this script alone, with
-# Python's own pickle, and by `fallow report`: the same owners, blocks and bytes. The snapshots named, which are to be
+# property.owners: who holds the memory of a snapshot when most is asked for, and the out-of-memory, counted by this
+# script alone, with Python's own pickle, and by `fallow report`: the same owners, blocks and bytes. The snapshots named, which are to be
 # trusted since unpickling may run code, and some that are made here: frees that are deferred, several devices and
 # private pools, sizes so few that peaks are equal, blocks older than the recording, code of every kind.
 #
@@ -96,6 +96,7 @@ def count(snapshot):
     events = max(snapshot["device_traces"], key=len)
     device = snapshot["device_traces"].index(events)
     live = blocks_at_start(events, [s for s in snapshot["segments"] if s["device"] == device])
+    ooms = []
     held = sum(size for size, _ in live.values())
     peak, at_peak = held, dict(live)
     for event in events:
@@ -105,6 +106,10 @@ def count(snapshot):
             held += event["size"]
             if held > peak:  # the first of equal ones
                 peak, at_peak = held, dict(live)
+        elif event["action"] == "oom":
+            name = owner(event["frames"])
+            ooms.append({"asked_bytes": event["size"], "live_bytes": held, "device_free_bytes": event["device_free"],
+                         "owner": None if name == "code that is not known" else short(name)})
         elif event["action"] in ("free_requested", "free_completed") and address in live:
             held -= live.pop(address)[0]  # asked for until the program frees it
     owners = {}
@@ -112,7 +117,7 @@ def count(snapshot):
         entry = owners.setdefault(name, [0, 0])
         entry[0] += size
         entry[1] += size > 0
-    return peak, owners
+    return peak, owners, ooms and {"count": len(ooms), **ooms[0]} or None
 
 
 def frame(kind, dice):
@@ -154,6 +159,9 @@ def device_trace(dice, length, base):
             size = live.pop(address)[0]
             events.append({"action": "free_requested", "addr": address, "size": size, "frames": stack(dice)})
             waiting.append((address, size))
+        if dice.random() < 0.01:
+            events.append({"action": "oom", "size": dice.choice([5, 70]) << 30, "device_free": dice.choice([0, 3 << 20]),
+                           "frames": stack(dice)})
         if waiting and dice.random() < 0.4:
             address, size = waiting.pop(0)
             events.append({"action": "free_completed", "addr": address, "size": size, "frames": []})
@@ -196,7 +204,10 @@ def reported(tool, path):
     run = subprocess.run([tool, "report", path, "--no-times", "--policy", "bound", "--json", "-"],
                          check=True, capture_output=True, text=True)
     trace = json.loads(run.stdout)["traces"][0]
-    return trace["bound_bytes"], trace["at_peak_requested"]["by_code"]
+    oom = trace["out_of_memory"]
+    if oom:
+        del oom["event"]  # repaired frees are events, too
+    return trace["bound_bytes"], trace["at_peak_requested"]["by_code"], oom
 
 
 def compare(tool, path):
@@ -204,20 +215,21 @@ def compare(tool, path):
         snapshot = pickle.load(file)
     if not any(snapshot["device_traces"]):
         return None
-    peak, owners = count(snapshot)
+    peak, owners, oom = count(snapshot)
     expected = sorted(([size, blocks, short(name)] for name, (size, blocks) in owners.items() if size), reverse=True)
     rest = expected[SHOWN:]
     expected = expected[:SHOWN]
-    seen_peak, seen = reported(tool, path)
+    seen_peak, seen, seen_oom = reported(tool, path)
     other = [s for s in seen if s["owner"] == "other"]
     seen = sorted(([s["bytes"], s["blocks"], s["owner"]] for s in seen if s["owner"] != "other"), reverse=True)
     # Where the last places are equal in bytes, either may be shown.
     same = peak == seen_peak and [e[0] for e in expected] == [s[0] for s in seen]
     same &= all(s in expected + rest for s in seen)
+    same &= oom == seen_oom
     same &= sum(r[0] for r in rest) == sum(o["bytes"] for o in other)
     print(f"{path}: {len(owners)} owners of {peak} bytes, {'the same' if same else 'NOT the same'}")
     if not same:
-        print(peak, seen_peak, *zip(expected, seen), sep="\n")
+        print(peak, seen_peak, oom, seen_oom, *zip(expected, seen), sep="\n")
     return same
 
 

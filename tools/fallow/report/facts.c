@@ -238,6 +238,7 @@ void flw_facts_gather(struct flw_sheet *sheet, struct flw_facts *out)
     count_distinct(sheet, room);
     select_blocks(sheet, room, out);
     flw_facts_gather_owners(sheet, out);
+    flw_facts_gather_oom(sheet);
     sheet->packed_bytes = flw_packing_measure(sheet->program, out->end_ops);
     flw_host_free(room);
 }

@@ -25,7 +25,8 @@ struct flw_facts {
 void flw_facts_gather(struct flw_sheet *sheet, struct flw_facts *out);
 void flw_facts_finish(struct flw_facts *facts);
 
-/* facts_owner.c: the categories. */
+/* facts_owner.c: the categories; the out-of-memory, and whose request it was. */
 void flw_facts_gather_owners(struct flw_sheet *sheet, const struct flw_facts *facts);
+void flw_facts_gather_oom(struct flw_sheet *sheet);
 
 #endif

@@ -335,6 +335,56 @@ static void make_categories(struct owners *owners, const struct flw_facts *facts
     flw_host_free(owners->places);
 }
 
+/* ---- the out-of-memory */
+
+static void name_request(const struct flw_trace *trace, size_t event, char *out)
+{
+    struct flw_owners code;
+    uint32_t stack = flw_trace_stack(trace, trace->initial_count + event);
+    if (stack != 0) {
+        flw_owners_find(&code, &trace->stacks);
+        if (code.of_stack[stack] != 0) {
+            flw_owners_name(&code, code.of_stack[stack], out, FLW_SHEET_NAME_BYTES);
+        }
+        flw_owners_finish(&code);
+    }
+}
+
+static void note_oom(struct flw_sheet *sheet, size_t event, uint64_t live_bytes)
+{
+    const struct flw_trace *trace = sheet->trace;
+    struct flw_trace_walk walk = {0};
+    struct flw_sheet_oom *oom = &sheet->oom;
+    if (oom->count++ > 0) {
+        return;
+    }
+    const struct flw_trace_detail *detail = flw_trace_walk_detail(trace, &walk, event);
+    oom->event = event + 1;
+    oom->asked_bytes = trace->events[event].size_bytes;
+    oom->live_bytes = live_bytes;
+    oom->free_bytes = detail == NULL ? FLW_UNKNOWN : detail->free_bytes;
+    name_request(trace, event, oom->owner);
+}
+
+void flw_facts_gather_oom(struct flw_sheet *sheet)
+{
+    const struct flw_trace *trace = sheet->trace;
+    uint64_t live_bytes = 0;
+    for (size_t i = 0; i < trace->initial_count; i++) {
+        live_bytes += trace->blocks[i].size_bytes;
+    }
+    for (size_t i = 0; i < trace->event_count; i++) {
+        const struct flw_trace_event *event = &trace->events[i];
+        if (event->op == FLW_TRACE_ALLOC) {
+            live_bytes += event->size_bytes;
+        } else if (event->op == FLW_TRACE_FREE) {
+            live_bytes -= event->size_bytes;
+        } else if (event->op == FLW_TRACE_OOM) {
+            note_oom(sheet, i, live_bytes);
+        }
+    }
+}
+
 void flw_facts_gather_owners(struct flw_sheet *sheet, const struct flw_facts *facts)
 {
     const struct flw_trace *trace = sheet->trace;

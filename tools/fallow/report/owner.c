@@ -22,6 +22,9 @@ enum place {
 static bool has_folder(const char *file, const char *folder)
 {
     size_t bytes = strlen(folder);
+    if (strncmp(file, folder + 1, bytes - 1) == 0) {
+        return true; /* a path that is not absolute */
+    }
     for (const char *at = file; *at != '\0'; at++) {
         size_t i = 0;
         while (i < bytes && (at[i] == folder[i] || (at[i] == '\\' && folder[i] == '/'))) {

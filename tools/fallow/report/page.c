@@ -140,6 +140,27 @@ static void write_overlay(const struct flw_sheet *sheet, FILE *out)
     fputs("</section>\n", out);
 }
 
+/* The recording's own. */
+static void write_oom(const struct flw_sheet *sheet, FILE *out)
+{
+    const struct flw_sheet_oom *oom = &sheet->oom;
+    char event[FLW_SVG_NUMBER_BYTES], bytes[FLW_SVG_NUMBER_BYTES];
+    if (oom->count == 0) {
+        return;
+    }
+    fprintf(out, "<p class=card><b>The recording</b> ran out of memory at event %s: ",
+            flw_svg_format(event, FLW_SVG_COUNT, (double)oom->event));
+    flw_svg_escape(out, oom->owner[0] != '\0' ? oom->owner : "code that is not known");
+    fprintf(out, " asked for %s", flw_svg_format(bytes, FLW_SVG_BYTES, (double)oom->asked_bytes));
+    fprintf(out, " beside %s that were in use",
+            flw_svg_format(bytes, FLW_SVG_BYTES, (double)oom->live_bytes));
+    if (oom->free_bytes != FLW_UNKNOWN) {
+        fprintf(out, "; the device had %s free",
+                flw_svg_format(bytes, FLW_SVG_BYTES, (double)oom->free_bytes));
+    }
+    fputs(". What failed is not part of the replay.</p>\n", out);
+}
+
 static void write_failures(const struct flw_sheet *sheet, FILE *out)
 {
     char size[FLW_SVG_NUMBER_BYTES], hole[FLW_SVG_NUMBER_BYTES], op[FLW_SVG_NUMBER_BYTES];
@@ -416,6 +437,7 @@ bool flw_page_write(const struct flw_sheet *sheet, FILE *out)
     begin_page(out, sheet->title);
     write_header(sheet, out);
     write_axis_choice(sheet, out);
+    write_oom(sheet, out);
     write_failures(sheet, out);
     if (has_code) {
         write_owners(sheet, out);

@@ -277,6 +277,25 @@ static void print_bins(struct flw_json_writer *out, const char *key, const char 
     flw_json_end(out, ']');
 }
 
+static void print_oom(const struct flw_sheet_oom *oom, struct flw_json_writer *out)
+{
+    out->line = "  ";
+    if (oom->count == 0) {
+        flw_json_null(out, "out_of_memory");
+        return;
+    }
+    flw_json_begin(out, "out_of_memory", '{');
+    FLW_JSON_COUNTS(out, {"count", oom->count}, {"event", oom->event},
+                    {"asked_bytes", oom->asked_bytes}, {"live_bytes", oom->live_bytes},
+                    {"device_free_bytes", oom->free_bytes});
+    if (oom->owner[0] != '\0') {
+        flw_json_text(out, "owner", oom->owner);
+    } else {
+        flw_json_null(out, "owner");
+    }
+    flw_json_end(out, '}');
+}
+
 static void print_sheet(const struct flw_sheet *sheet, struct flw_json_writer *out)
 {
     out->line = " ";
@@ -284,6 +303,7 @@ static void print_sheet(const struct flw_sheet *sheet, struct flw_json_writer *o
     flw_json_text(out, "title", sheet->title);
     print_trace(sheet, out);
     print_setting(sheet, out);
+    print_oom(&sheet->oom, out);
     print_owners(sheet, "at_peak_requested", print_owner_at_peak, out);
     print_owners(sheet, "owners", print_owner, out);
     print_bins(out, "sizes", "up_to_bytes", sheet->size_count, sheet->size_bytes,

@@ -240,6 +240,53 @@ static void print_map(const struct flw_sheet_policy *policy, size_t row_count, F
     }
 }
 
+/* ---- words ---- */
+
+/* Breaks a sentence between words. */
+static void print_wrapped(const char *text, FILE *out)
+{
+    while (strlen(text) > WIDTH) {
+        size_t length = WIDTH;
+        while (length > 0 && text[length] != ' ') {
+            length--;
+        }
+        length = length == 0 ? WIDTH : length;
+        fprintf(out, "%.*s\n", (int)length, text);
+        text += length + (text[length] == ' ');
+    }
+    fprintf(out, "%s\n", text);
+}
+
+/* ---- out of memory ---- */
+
+/* First of all, where there was one. */
+static void print_oom(const struct flw_sheet *sheet, FILE *out)
+{
+    const struct flw_sheet_oom *oom = &sheet->oom;
+    struct flw_unit unit = flw_unit_choose(flw_max(oom->asked_bytes, oom->live_bytes));
+    char asked[FLW_FIGURE_BYTES], live[FLW_FIGURE_BYTES], rest[FLW_FIGURE_BYTES], line[512];
+    if (oom->count == 0) {
+        return;
+    }
+    flw_format_bytes(oom->asked_bytes, unit, asked);
+    flw_format_bytes(oom->live_bytes, unit, live);
+    flw_format_count(oom->event, rest);
+    int length =
+        snprintf(line, sizeof line, "out of memory at event %s: %s%s%s %s asked for beside %s",
+                 rest, oom->owner, oom->owner[0] != '\0' ? ", " : "", asked, unit.name, live);
+    if (oom->free_bytes != FLW_UNKNOWN) {
+        flw_format_bytes(oom->free_bytes, unit, rest);
+        length +=
+            snprintf(line + length, sizeof line - (size_t)length, "; the device had %s free", rest);
+    }
+    if (oom->count > 1) {
+        flw_format_count(oom->count, rest);
+        snprintf(line + length, sizeof line - (size_t)length, "; the first of %s", rest);
+    }
+    print_wrapped(line, out);
+    fputs("(what failed is not part of the replay below)\n", out);
+}
+
 /* ---- owners ---- */
 
 #define OWNERS_SHOWN 8
@@ -283,26 +330,12 @@ static bool print_owners(const struct flw_sheet *sheet, FILE *out)
 
 /* ---- the screen ---- */
 
-/* Breaks a sentence between words. */
-static void print_wrapped(const char *text, FILE *out)
-{
-    while (strlen(text) > WIDTH) {
-        size_t length = WIDTH;
-        while (length > 0 && text[length] != ' ') {
-            length--;
-        }
-        length = length == 0 ? WIDTH : length;
-        fprintf(out, "%.*s\n", (int)length, text);
-        text += length + (text[length] == ' ');
-    }
-    fprintf(out, "%s\n", text);
-}
-
 void flw_print_text(const struct flw_sheet *sheet, const struct flw_print_style *style, FILE *out)
 {
     const struct flw_sheet_policy *reference = flw_verdict_reference(sheet);
     const struct flw_sheet_policy *best = flw_verdict_best(sheet);
     const struct flw_sheet_policy *mapped = reference;
+    print_oom(sheet, out);
     print_head(sheet, out);
     fputc('\n', out);
     size_t row_count = print_table(sheet, out);

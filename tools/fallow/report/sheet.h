@@ -176,6 +176,16 @@ struct flw_sheet_mark { /* a phase of the recording */
     uint64_t begin_op, end_op; /* equal: a moment */
 };
 
+/* The recording's own out-of-memory, the first of so many. (It is not replayed: other policies did not fail it.) */
+struct flw_sheet_oom {
+    uint64_t count;                   /* 0: none, and nothing else is said */
+    uint64_t event;                   /* its number, counted from 1 */
+    uint64_t asked_bytes;             /* by the request that failed */
+    uint64_t live_bytes;              /* asked for and not freed by then */
+    uint64_t free_bytes;              /* what the device had; FLW_UNKNOWN */
+    char owner[FLW_SHEET_NAME_BYTES]; /* whose request (owner.h); "" where that is not known */
+};
+
 struct flw_sheet {
     const struct flw_trace *trace; /* borrowed, like the program */
     const struct flw_program *program;
@@ -204,6 +214,7 @@ struct flw_sheet {
     uint64_t temporary_count; /* blocks freed by the very next op */
     uint64_t distinct_size_count;
 
+    struct flw_sheet_oom oom;
     struct flw_sheet_mark *marks;
     size_t mark_count;
     char verdict[256];                    /* one sentence */
