@@ -254,6 +254,39 @@ static void a_broken_threshold_is_one_line_and_exit_code_1(void **state)
                          1, "policy recorded has a fragmentation of 0.333 at its peak, 0.033 more");
 }
 
+static void an_out_of_memory_on_record_is_told_and_may_fail(void **state)
+{
+    static const char trace[] = "#fallow-trace 1\ndevice 0\nstream 0\nfields none\n"
+                                "A 0 0 1048576 0\nA 0 1 2097152 0\nF 0 0 0\n"
+                                "O 0 8388608 0 free=1048576\nO 0 4096 0\nF 0 1 0\n";
+    (void)state;
+    command_write("oom.ftext", trace, sizeof trace - 1);
+    assert_int_equal(
+        command_run("\"$F\" report oom.ftext --no-times --policy driver --json oom.json "
+                    "--html oom.html >screen"),
+        0);
+    assert_int_equal(
+        command_run("head -2 screen | tr '\\n' ' ' | grep -q '^out of memory at event 4: "
+                    "8 MiB asked for beside 2 MiB in use; the device had 1 MiB free; the "
+                    "first of 2 $'"),
+        0);
+    assert_int_equal(command_run("grep -q '\"out_of_memory\": {\"count\": 2, \"event\": 4, "
+                                 "\"asked_bytes\": 8388608, \"live_bytes\": 2097152, "
+                                 "\"device_free_bytes\": 1048576, \"owner\": null}' oom.json"),
+                     0);
+    assert_int_equal(
+        command_run("grep -q 'event 4: code that is not known asked for 8 MiB beside 2 MiB "
+                    "that were in use; the device had 1 MiB free' oom.html"),
+        0);
+    command_expect_error("\"$F\" report oom.ftext --no-times --policy driver --fail-on-oom >screen",
+                         1,
+                         "oom.ftext: ran out of memory at event 4: 8,388,608 bytes asked for by");
+    assert_int_equal(
+        command_run("\"$F\" report tiny.ftext --no-times --policy driver --fail-on-oom "
+                    ">screen"),
+        0);
+}
+
 static void a_baseline_is_held_to(void **state)
 {
     (void)state;
@@ -346,6 +379,7 @@ int main(void)
         cmocka_unit_test(what_the_fuzzers_found_worth_keeping_is_reported),
         cmocka_unit_test(a_folder_is_a_table_with_a_page_a_trace),
         cmocka_unit_test(a_broken_threshold_is_one_line_and_exit_code_1),
+        cmocka_unit_test(an_out_of_memory_on_record_is_told_and_may_fail),
         cmocka_unit_test(a_baseline_is_held_to),
         cmocka_unit_test(diff_says_which_numbers_differ),
         cmocka_unit_test(wrong_command_lines_are_told_in_one_line),

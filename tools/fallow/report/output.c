@@ -194,6 +194,24 @@ static bool is_below_fragmentation(double most, const struct flw_sheet *sheets, 
     return worst == NULL;
 }
 
+static bool is_without_oom(const struct flw_sheet *sheets, size_t count)
+{
+    bool is_without = true;
+    for (size_t i = 0; i < count; i++) {
+        const struct flw_sheet_oom *oom = &sheets[i].oom;
+        char asked[FLW_FIGURE_BYTES], event[FLW_FIGURE_BYTES];
+        if (oom->count != 0) {
+            is_without = false;
+            flw_format_count(oom->asked_bytes, asked);
+            flw_format_count(oom->event, event);
+            flw_complain("%s: ran out of memory at event %s: %s bytes asked for by %s",
+                         sheets[i].title, event, asked,
+                         oom->owner[0] != '\0' ? oom->owner : "code that is not known");
+        }
+    }
+    return is_without;
+}
+
 static bool is_below_baseline(const char *path, const struct flw_sheet *sheets, size_t count)
 {
     char message[FLW_BASELINE_MESSAGE_BYTES];
@@ -229,6 +247,9 @@ bool flw_report_is_within(const struct flw_report_options *options, const struct
         is_within &= is_below_reserved(options->max_reserved_bytes, sheets, count);
     }
     is_within &= is_below_fragmentation(options->max_fragmentation, sheets, count);
+    if (options->fails_on_oom) {
+        is_within &= is_without_oom(sheets, count);
+    }
     if (options->baseline_path != NULL) {
         is_within &= is_below_baseline(options->baseline_path, sheets, count);
     }

@@ -271,13 +271,13 @@ static void print_oom(const struct flw_sheet *sheet, FILE *out)
     flw_format_bytes(oom->asked_bytes, unit, asked);
     flw_format_bytes(oom->live_bytes, unit, live);
     flw_format_count(oom->event, rest);
-    int length =
-        snprintf(line, sizeof line, "out of memory at event %s: %s%s%s %s asked for beside %s",
-                 rest, oom->owner, oom->owner[0] != '\0' ? ", " : "", asked, unit.name, live);
+    int length = snprintf(
+        line, sizeof line, "out of memory at event %s: %s%s%s %s asked for beside %s %s in use",
+        rest, oom->owner, oom->owner[0] != '\0' ? ", " : "", asked, unit.name, live, unit.name);
     if (oom->free_bytes != FLW_UNKNOWN) {
         flw_format_bytes(oom->free_bytes, unit, rest);
-        length +=
-            snprintf(line + length, sizeof line - (size_t)length, "; the device had %s free", rest);
+        length += snprintf(line + length, sizeof line - (size_t)length,
+                           "; the device had %s %s free", rest, unit.name);
     }
     if (oom->count > 1) {
         flw_format_count(oom->count, rest);

@@ -34,6 +34,7 @@ static const char help[] =
     "  --max-reserved BYTES      a policy holds more\n"
     "  --max-fragmentation X     a policy's free memory at its peak is in pieces: 1 less the largest\n"
     "                            hole over all holes is above X, from 0 to 1\n"
+    "  --fail-on-oom             the recording ran out of memory\n"
     "  --baseline FILE.json      a policy holds more, or fails more, than in an earlier --json\n\n"
     "example: fallow report snapshot.pickle --html report.html\n";
 
@@ -60,6 +61,7 @@ static const struct flw_option option_list[] = {
      .kind = FLW_OPTION_TAKE,
      .offset = OPTION(max_fragmentation),
      .take = take_share},
+    {.name = "fail-on-oom", .kind = FLW_OPTION_SET, .offset = OPTION(fails_on_oom)},
     {.name = "baseline", .kind = FLW_OPTION_TEXT, .offset = OPTION(baseline_path)},
     {.name = "json", .kind = FLW_OPTION_TEXT, .offset = OPTION(json_path)},
     {.name = "csv", .kind = FLW_OPTION_TEXT, .offset = OPTION(csv_path)},

@@ -18,6 +18,7 @@ struct flw_report_options {
     const char *json_path, *csv_path, *html_path, *baseline_path; /* NULL: not wanted */
     uint64_t max_reserved_bytes;                                  /* 0: no threshold */
     double max_fragmentation;                                     /* INFINITY: none */
+    bool fails_on_oom;
     bool times, is_ascii;
 };
 
