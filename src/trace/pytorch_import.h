@@ -33,7 +33,7 @@ struct flw_pytorch_import {
     bool has_times;
 };
 
-/* ---- pytorch_fields.c; false, but of get_pool: the input's message says what is wrong */
+/* ---- pytorch_heap.c; false, but of get_pool: the input's message says what is wrong */
 
 bool flw_pytorch_fail_at(struct flw_pytorch_import *import, struct flw_pickle_value container,
                          const char *what);
@@ -58,8 +58,6 @@ uint32_t flw_pytorch_get_pool(struct flw_pytorch_import *import, struct flw_pick
 
 /* Where an event or a block says to have been made; 0 where it does not. */
 uint32_t flw_pytorch_get_stack(struct flw_pytorch_import *import, struct flw_pickle_value dict);
-
-/* ---- pytorch_heap.c */
 
 /* The device's segments and their blocks, as they were at the end. */
 bool flw_pytorch_read_segments(struct flw_pytorch_import *import);
