@@ -72,7 +72,8 @@ struct flw_trace_segment {
     uint16_t stream;
     bool is_large; /* PyTorch's large pool */
     bool is_expandable;
-    uint32_t pool; /* as a context's */
+    uint32_t pool;  /* as a context's */
+    uint32_t stack; /* where it was taken, as a record's (trace/trace.h); 0: not known */
 };
 
 #define FLW_TRACE_NAME_BYTES 1000

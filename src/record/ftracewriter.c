@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "record/frame.h"
+#include "record/stackids.h"
 
 #define NS_PER_SECOND  UINT64_C(1000000000)
 #define END_BYTES      40
@@ -23,6 +24,17 @@ struct chunk {
     unsigned char payload[FLW_FTRACE_CHUNK_BYTES];
 };
 
+/* What goes before the chunk that is being filled: stacks that were added since the last one, and which of
+ * its records has which. */
+struct stacks {
+    struct flw_wire_out entries, numbers;
+    uint32_t entry_count, number_count;
+    struct flw_stackids ids;
+    uint32_t before[FLW_FTRACE_STACK_DEPTH]; /* frames of the last one in `entries` */
+    size_t before_count;
+    unsigned char entry_payload[FLW_FTRACE_CHUNK_BYTES], number_payload[FLW_FTRACE_CHUNK_BYTES];
+};
+
 struct flw_ftrace_writer {
     struct flw_ftrace_sink sink;
     struct flw_ftrace_settings settings;
@@ -30,6 +42,9 @@ struct flw_ftrace_writer {
     struct flw_record_state state;
     uint64_t event_count, block_count, segment_count, chunk_count;
     uint64_t stream_count, name_count;
+    uint64_t text_count, frame_count, stack_count;
+    struct stacks *stacks; /* NULL: none was added yet */
+    uint32_t stack;        /* of the record that is added next */
     uint32_t whole_crc;
     bool has_failed;
     struct chunk chunk;
@@ -44,21 +59,67 @@ static bool write_bytes(struct flw_ftrace_writer *w, const void *bytes, size_t c
 
 /* ---- chunks ---- */
 
+/* A chunk of a payload up to `end`. */
+static bool write_chunk(struct flw_ftrace_writer *w, struct flw_frame_chunk frame,
+                        const unsigned char *payload, const unsigned char *end)
+{
+    unsigned char header[FLW_FRAME_BYTES];
+    frame.payload_bytes = (uint32_t)(end - payload);
+    frame.unpacked_bytes = frame.payload_bytes;
+    frame.payload_crc = flw_crc32c_add(&w->crc, 0, payload, frame.payload_bytes);
+    flw_frame_put_chunk(&w->crc, &frame, header);
+    w->chunk_count++;
+    return write_bytes(w, header, sizeof(header)) && write_bytes(w, payload, frame.payload_bytes);
+}
+
+/* The stacks added since the last time. */
+static bool write_entries(struct flw_ftrace_writer *w)
+{
+    struct stacks *stacks = w->stacks;
+    if (stacks == NULL || stacks->entry_count == 0) {
+        return !w->has_failed;
+    }
+    struct flw_frame_chunk frame = {.type = FLW_FTRACE_DICT,
+                                    .record_count = stacks->entry_count,
+                                    .first_event = w->event_count,
+                                    .first_block = w->block_count,
+                                    .base_ns = w->chunk.last_ns,
+                                    .time_scale = w->settings.step_ns};
+    bool is_written = write_chunk(w, frame, stacks->entry_payload, stacks->entries.at);
+    stacks->entries.at = stacks->entry_payload;
+    stacks->entry_count = 0;
+    stacks->before_count = 0;
+    return is_written;
+}
+
+/* Whose the records of the open chunk are. */
+static bool write_numbers(struct flw_ftrace_writer *w)
+{
+    struct stacks *stacks = w->stacks;
+    if (stacks == NULL || stacks->number_count == 0) {
+        return !w->has_failed;
+    }
+    struct flw_frame_chunk frame = w->chunk.frame;
+    frame.type = FLW_FTRACE_STACKS;
+    frame.codec = 0;
+    frame.record_count = stacks->number_count;
+    flw_stackids_end(&stacks->ids, &stacks->numbers);
+    bool is_written = write_chunk(w, frame, stacks->number_payload, stacks->numbers.at);
+    stacks->numbers.at = stacks->number_payload;
+    stacks->number_count = 0;
+    stacks->ids = (struct flw_stackids){0};
+    return is_written;
+}
+
 static bool close_chunk(struct flw_ftrace_writer *w)
 {
     struct chunk *chunk = &w->chunk;
-    unsigned char header[FLW_FRAME_BYTES];
+    bool is_written = write_entries(w);
     if (chunk->frame.type == 0) {
-        return !w->has_failed;
+        return is_written;
     }
-    chunk->frame.payload_bytes = (uint32_t)(chunk->out.at - chunk->payload);
-    chunk->frame.unpacked_bytes = chunk->frame.payload_bytes;
-    chunk->frame.payload_crc =
-        flw_crc32c_add(&w->crc, 0, chunk->payload, chunk->frame.payload_bytes);
-    flw_frame_put_chunk(&w->crc, &chunk->frame, header);
-    bool is_written = write_bytes(w, header, sizeof(header)) &&
-                      write_bytes(w, chunk->payload, chunk->frame.payload_bytes);
-    w->chunk_count++;
+    is_written = is_written && write_numbers(w) &&
+                 write_chunk(w, chunk->frame, chunk->payload, chunk->out.at);
     chunk->frame.type = 0;
     return is_written;
 }
@@ -89,6 +150,13 @@ static bool open_chunk(struct flw_ftrace_writer *w, enum flw_ftrace_type type, u
     return true;
 }
 
+static bool has_number_room(const struct stacks *stacks)
+{
+    return stacks == NULL ||
+           sizeof(stacks->number_payload) - (size_t)(stacks->numbers.at - stacks->number_payload) >=
+               FLW_STACKIDS_BYTES_MAX;
+}
+
 /* A chunk of that type with room for so many bytes. */
 static bool take_chunk(struct flw_ftrace_writer *w, enum flw_ftrace_type type, size_t bytes,
                        uint32_t thread, uint64_t base_ns)
@@ -98,8 +166,25 @@ static bool take_chunk(struct flw_ftrace_writer *w, enum flw_ftrace_type type, s
     if (w->has_failed) {
         return false;
     }
-    return (chunk->frame.type == type && sizeof(chunk->payload) - used >= bytes) ||
+    return (chunk->frame.type == type && sizeof(chunk->payload) - used >= bytes &&
+            has_number_room(w->stacks)) ||
            open_chunk(w, type, thread, base_ns);
+}
+
+/* The stack of the record that was put last; those before the first that has one have 0. */
+static void put_number(struct flw_ftrace_writer *w)
+{
+    struct stacks *stacks = w->stacks;
+    uint32_t record_count = w->chunk.frame.record_count, stack = w->stack;
+    w->stack = 0;
+    if (stacks == NULL || (stack == 0 && stacks->number_count == 0)) {
+        return;
+    }
+    for (; stacks->number_count + 1 < record_count; stacks->number_count++) {
+        flw_stackids_put(&stacks->ids, 0, &stacks->numbers);
+    }
+    flw_stackids_put(&stacks->ids, stack, &stacks->numbers);
+    stacks->number_count++;
 }
 
 static bool put_record(struct flw_ftrace_writer *w, const struct flw_record *record)
@@ -108,7 +193,10 @@ static bool put_record(struct flw_ftrace_writer *w, const struct flw_record *rec
         w->has_failed = true;
         return false;
     }
-    w->chunk.frame.record_count += record->op != FLW_RECORD_CONTEXT;
+    if (record->op != FLW_RECORD_CONTEXT) {
+        w->chunk.frame.record_count++;
+        put_number(w);
+    }
     return true;
 }
 
@@ -140,11 +228,12 @@ static void write_header(struct flw_ftrace_writer *w)
     unsigned char header[FLW_FRAME_BYTES];
     struct flw_frame_file file = {
         .major = FLW_FTRACE_MAJOR,
-        .minor = FLW_FTRACE_MINOR,
+        .minor = settings->has_stacks ? FLW_FTRACE_MINOR : 0,
         .header_bytes = FLW_FRAME_BYTES,
         .flags = (settings->has_times ? FLW_FTRACE_HAS_TIMES : 0) |
                  (settings->has_addresses ? FLW_FTRACE_HAS_ADDRESSES : 0) |
-                 (settings->has_segments ? FLW_FTRACE_HAS_SEGMENTS : 0),
+                 (settings->has_segments ? FLW_FTRACE_HAS_SEGMENTS : 0) |
+                 (settings->has_stacks ? FLW_FTRACE_HAS_STACKS : 0),
         .wall_ns = settings->wall_ns,
         .mono_ns = settings->mono_ns,
         .ticks_per_second = NS_PER_SECOND,
@@ -175,6 +264,7 @@ void flw_ftrace_writer_destroy(struct flw_ftrace_writer *writer)
 {
     if (writer != NULL) {
         flw_record_finish(&writer->state);
+        free(writer->stacks);
         free(writer);
     }
 }
@@ -217,7 +307,7 @@ bool flw_ftrace_writer_add_stream(struct flw_ftrace_writer *writer, uint64_t han
     struct flw_wire_out out = {body};
     flw_wire_put_varint(&out, writer->stream_count++);
     flw_wire_put_varint(&out, handle);
-    return add_entry(writer, 1, body, (size_t)(out.at - body));
+    return add_entry(writer, FLW_FTRACE_STREAM, body, (size_t)(out.at - body));
 }
 
 bool flw_ftrace_writer_add_name(struct flw_ftrace_writer *writer, const char *name)
@@ -227,8 +317,110 @@ bool flw_ftrace_writer_add_name(struct flw_ftrace_writer *writer, const char *na
     size_t bytes = strnlen(name, FLW_TRACE_NAME_BYTES);
     flw_wire_put_varint(&out, writer->name_count++);
     memcpy(out.at, name, bytes);
-    return add_entry(writer, 2, body, (size_t)(out.at - body) + bytes);
+    return add_entry(writer, FLW_FTRACE_NAME, body, (size_t)(out.at - body) + bytes);
 }
+
+/* ---- stacks ---- */
+
+/* Where an entry of that body goes. NULL: no memory, or the sink failed. */
+static struct stacks *begin_stack_entry(struct flw_ftrace_writer *w, size_t bytes)
+{
+    if (w->stacks == NULL) {
+        w->stacks = calloc(1, sizeof(*w->stacks));
+        w->has_failed = w->has_failed || w->stacks == NULL;
+        if (w->stacks != NULL) {
+            w->stacks->entries.at = w->stacks->entry_payload;
+            w->stacks->numbers.at = w->stacks->number_payload;
+        }
+    }
+    if (w->has_failed) {
+        return NULL;
+    }
+    size_t used = (size_t)(w->stacks->entries.at - w->stacks->entry_payload);
+    bool has_room = sizeof(w->stacks->entry_payload) - used >= bytes + ENTRY_OVERHEAD;
+    return has_room || write_entries(w) ? w->stacks : NULL;
+}
+
+static void put_stack_entry(struct stacks *stacks, enum flw_ftrace_entry kind,
+                            const unsigned char *body, size_t bytes)
+{
+    flw_wire_put_varint(&stacks->entries, kind);
+    flw_wire_put_varint(&stacks->entries, bytes);
+    memcpy(stacks->entries.at, body, bytes);
+    stacks->entries.at += bytes;
+    stacks->entry_count++;
+}
+
+bool flw_ftrace_writer_add_text(struct flw_ftrace_writer *writer, const char *text)
+{
+    unsigned char body[FLW_WIRE_VARINT_BYTES + FLW_FTRACE_TEXT_BYTES];
+    struct flw_wire_out out = {body};
+    size_t bytes = strnlen(text, FLW_FTRACE_TEXT_BYTES);
+    struct stacks *stacks = begin_stack_entry(writer, sizeof(body));
+    if (stacks == NULL) {
+        return false;
+    }
+    flw_wire_put_varint(&out, writer->text_count++);
+    memcpy(out.at, text, bytes);
+    put_stack_entry(stacks, FLW_FTRACE_TEXT, body, (size_t)(out.at - body) + bytes);
+    return true;
+}
+
+bool flw_ftrace_writer_add_frame(struct flw_ftrace_writer *writer, uint32_t function, uint32_t file,
+                                 uint32_t line)
+{
+    unsigned char body[4 * FLW_WIRE_VARINT_BYTES];
+    struct flw_wire_out out = {body};
+    struct stacks *stacks = begin_stack_entry(writer, sizeof(body));
+    if (stacks == NULL) {
+        return false;
+    }
+    flw_wire_put_varint(&out, writer->frame_count++);
+    flw_wire_put_varint(&out, function);
+    flw_wire_put_varint(&out, file);
+    flw_wire_put_varint(&out, line);
+    put_stack_entry(stacks, FLW_FTRACE_FRAME, body, (size_t)(out.at - body));
+    return true;
+}
+
+/* How many of the outermost frames are those of the stack before it. */
+static size_t count_shared(const struct stacks *stacks, const uint32_t *frames, size_t count)
+{
+    size_t shared = 0;
+    while (shared < count && shared < stacks->before_count &&
+           frames[count - 1 - shared] == stacks->before[stacks->before_count - 1 - shared]) {
+        shared++;
+    }
+    return shared;
+}
+
+bool flw_ftrace_writer_add_stack(struct flw_ftrace_writer *writer, const uint32_t *frames,
+                                 size_t count)
+{
+    unsigned char body[(FLW_FTRACE_STACK_DEPTH + 2) * FLW_WIRE_VARINT_BYTES];
+    struct flw_wire_out out = {body};
+    struct stacks *stacks = begin_stack_entry(writer, sizeof(body));
+    if (stacks == NULL) {
+        return false;
+    }
+    size_t shared = count_shared(stacks, frames, count);
+    flw_wire_put_varint(&out, ++writer->stack_count);
+    flw_wire_put_varint(&out, shared);
+    for (size_t i = 0; i < count - shared; i++) {
+        flw_wire_put_varint(&out, frames[i]);
+    }
+    memcpy(stacks->before, frames, count * sizeof(*frames));
+    stacks->before_count = count;
+    put_stack_entry(stacks, FLW_FTRACE_STACK, body, (size_t)(out.at - body));
+    return true;
+}
+
+void flw_ftrace_writer_set_stack(struct flw_ftrace_writer *writer, uint32_t stack)
+{
+    writer->stack = stack;
+}
+
+/* ---- records ---- */
 
 bool flw_ftrace_writer_add_segment(struct flw_ftrace_writer *writer,
                                    const struct flw_trace_segment *segment)

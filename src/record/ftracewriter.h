@@ -21,7 +21,7 @@
  *                                             56  u32 CRC of the payload
  *                                             60  u32 CRC of bytes 0 to 59
  *
- *   Clocks, process and devices are 0 where unknown. Flags: 1 times, 2 addresses, 4 segments are
+ *   Clocks, process and devices are 0 where unknown. Flags: 1 times, 2 addresses, 4 segments, 8 stacks are
  *   recorded; bits 0 to 31 may be passed over by a reader that does not know them, bits 32 to 63 may
  *   not. Bytes of the header beyond 64 are passed over.
  *
@@ -29,6 +29,11 @@
  *                    another.
  *        2 DICT      entries: varint kind, varint length, body. Kind 1, a stream: varint number (0, 1,
  *                    2, ... in the file), varint handle. Kind 2, a name: varint number, its bytes.
+ *                    Kinds 3 to 5 since minor version 1: a text: varint number, its bytes, none of them 0,
+ *                    at most 8,000. A frame: varints number, text of the function, text of the file, line
+ *                    (0: not known). A stack: varint number, from 1; varint count of the outermost frames
+ *                    that it shares with the stack before it in the chunk; varints, the other frames, the
+ *                    innermost first; 1 to 1,000 frames in all.
  *                    Other kinds are passed over. An entry comes before the record that uses it.
  *        3 SNAPSHOT  BLOCK, SEGMENT and CONTEXT records (record.h): what was there before the first
  *                    event; blocks in address order. Before all EVENTS.
@@ -36,6 +41,9 @@
  *        5 DROP      u64: so many events are missing. It counts as one event and one record.
  *        6 END       u64 events, u64 blocks, u64 segments, u64 chunks before this one; u32 CRC of all
  *                    bytes of the file before this chunk, u32 0. Nothing follows.
+ *        7 STACKS    since minor version 1: the stacks of the records, CONTEXT aside, of the chunk behind it,
+ *                    whose first event and block are its own (stackids.h); 0: none, and so have those
+ *                    beyond its count of records. Where such a chunk does not follow it is passed over.
  *   Chunks of other types are passed over. `codec` is that of the records; 0 elsewhere.
  *
  *   The beginning is the moment of the header's clocks, or the first event where they are 0. Events and
@@ -46,7 +54,9 @@
  *   is right: the numbers there tell what is lost.
  *
  *   A version with a higher major number cannot be read; one with a higher minor number can: unknown
- *   chunk types, long records, dictionary kinds and ends of bodies say how long they are.
+ *   chunk types, long records, dictionary kinds and ends of bodies say how long they are. A file without
+ *   stacks is of minor version 0. What is lost of a dictionary of stacks leaves events without one, and
+ *   takes no event away.
  *
  * Why so: frees name blocks by how many were allocated since, not by recycled slots, so a chunk needs
  * no state of the ones before it, and repeated phases of a program are repeated bytes for a
@@ -64,7 +74,7 @@
 #define FLW_FTRACE_MAGIC       "FALLOWTR"
 #define FLW_FTRACE_CHUNK_MAGIC "FTRC"
 #define FLW_FTRACE_MAJOR       1
-#define FLW_FTRACE_MINOR       0
+#define FLW_FTRACE_MINOR       1 /* of files with stacks; 0 of those without */
 
 #define FLW_FTRACE_CHUNK_BYTES   (UINT32_C(64) << 10) /* a payload, as written here */
 #define FLW_FTRACE_PAYLOAD_BYTES (UINT32_C(1) << 20)  /* at most, as read */
@@ -72,6 +82,10 @@
 #define FLW_FTRACE_HAS_TIMES     UINT64_C(1)
 #define FLW_FTRACE_HAS_ADDRESSES UINT64_C(2)
 #define FLW_FTRACE_HAS_SEGMENTS  UINT64_C(4)
+#define FLW_FTRACE_HAS_STACKS    UINT64_C(8)
+
+#define FLW_FTRACE_TEXT_BYTES  8000 /* of a frame's function or file */
+#define FLW_FTRACE_STACK_DEPTH 1000
 
 enum flw_ftrace_type {
     FLW_FTRACE_META = 1,
@@ -79,11 +93,20 @@ enum flw_ftrace_type {
     FLW_FTRACE_SNAPSHOT,
     FLW_FTRACE_EVENTS,
     FLW_FTRACE_DROP,
-    FLW_FTRACE_END
+    FLW_FTRACE_END,
+    FLW_FTRACE_STACKS
+};
+
+enum flw_ftrace_entry { /* kinds of a dictionary's entries */
+    FLW_FTRACE_STREAM = 1,
+    FLW_FTRACE_NAME,
+    FLW_FTRACE_TEXT,
+    FLW_FTRACE_FRAME,
+    FLW_FTRACE_STACK
 };
 
 struct flw_ftrace_settings {
-    bool has_times, has_addresses, has_segments;
+    bool has_times, has_addresses, has_segments, has_stacks;
     enum flw_record_codec codec;
     uint32_t device, device_count, process;
     uint64_t wall_ns, mono_ns; /* 0 = unknown */
@@ -113,6 +136,19 @@ void flw_ftrace_writer_destroy(struct flw_ftrace_writer *writer);
 bool flw_ftrace_writer_add_notes(struct flw_ftrace_writer *writer, const char *lines);
 bool flw_ftrace_writer_add_stream(struct flw_ftrace_writer *writer, uint64_t handle);
 bool flw_ftrace_writer_add_name(struct flw_ftrace_writer *writer, const char *name);
+
+/* Where the settings have stacks: each text and frame once, before what is made of it; numbers are those of the
+ * order in which they are added, of stacks from 1. Frames: the innermost first, 1 to FLW_FTRACE_STACK_DEPTH
+ * of them. These end no chunk. */
+bool flw_ftrace_writer_add_text(struct flw_ftrace_writer *writer, const char *text);
+bool flw_ftrace_writer_add_frame(struct flw_ftrace_writer *writer, uint32_t function, uint32_t file,
+                                 uint32_t line);
+bool flw_ftrace_writer_add_stack(struct flw_ftrace_writer *writer, const uint32_t *frames,
+                                 size_t count);
+/* The stack of the segment, block or event that is added next; the ones after it have none. */
+void flw_ftrace_writer_set_stack(struct flw_ftrace_writer *writer, uint32_t stack);
+
+/* `segment->stack` is not looked at. */
 bool flw_ftrace_writer_add_segment(struct flw_ftrace_writer *writer,
                                    const struct flw_trace_segment *segment);
 bool flw_ftrace_writer_add_block(struct flw_ftrace_writer *writer,

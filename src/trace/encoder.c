@@ -18,6 +18,7 @@ enum opcode {
     OPCODE_BINUNICODE = 'X',
     OPCODE_MEMOIZE = 0x94,
     OPCODE_BINGET = 'h',
+    OPCODE_LONG_BINGET = 'j',
     OPCODE_BININT = 'J',
     OPCODE_BININT1 = 'K',
     OPCODE_BININT2 = 'M',
@@ -55,24 +56,35 @@ void flw_encoder_end(struct flw_encoder *encoder)
 void flw_encoder_put_word(struct flw_encoder *encoder, unsigned word)
 {
     if (encoder->places[word] != 0) {
-        put(encoder, OPCODE_BINGET);
-        put(encoder, encoder->places[word] - 1);
+        flw_encoder_put_again(encoder, encoder->places[word]);
         return;
     }
     size_t bytes = strlen(encoder->words[word]);
     put(encoder, OPCODE_SHORT_BINUNICODE);
     put(encoder, (int)bytes);
     fwrite(encoder->words[word], 1, bytes, encoder->file);
+    encoder->places[word] = flw_encoder_memoize(encoder);
+}
+
+uint32_t flw_encoder_memoize(struct flw_encoder *encoder)
+{
     put(encoder, OPCODE_MEMOIZE);
-    encoder->places[word] = ++encoder->memo_count;
+    return ++encoder->memo_count;
+}
+
+void flw_encoder_put_again(struct flw_encoder *encoder, uint32_t place)
+{
+    bool is_short = place - 1 <= UINT8_MAX;
+    put(encoder, is_short ? OPCODE_BINGET : OPCODE_LONG_BINGET);
+    put_little_endian(encoder, place - 1, is_short ? 1 : 4);
 }
 
 /* Bytes of the character that begins here; 0: none does. */
 static size_t character_bytes(const unsigned char *c)
 {
     size_t count = c[0] < 0x80 ? 1 : c[0] < 0xC2 ? 0 : c[0] < 0xE0 ? 2 : c[0] < 0xF0 ? 3 : 4;
-    if (c[0] > 0xF4 || (c[0] == 0xE0 && c[1] < 0xA0) || (c[0] == 0xED && c[1] > 0x9F) ||
-        (c[0] == 0xF0 && c[1] < 0x90) || (c[0] == 0xF4 && c[1] > 0x8F)) {
+    if (c[0] > 0xF4 || (c[0] == 0xE0 && c[1] < 0xA0) || (c[0] == 0xF0 && c[1] < 0x90) ||
+        (c[0] == 0xF4 && c[1] > 0x8F)) {
         return 0;
     }
     for (size_t i = 1; i < count; i++) {

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "record/addressmap.h"
 #include "trace/ftrace.h"
 #include "trace/output.h"
 
@@ -62,22 +63,90 @@ static bool add_heads(struct flw_ftrace_writer *w, const struct flw_trace *trace
     return is_added;
 }
 
-static bool add_records(struct flw_ftrace_writer *w, const struct flw_trace *trace)
+/* ---- stacks ---- */
+
+_Static_assert(FLW_STACK_DEPTH_MOST == FLW_FTRACE_STACK_DEPTH &&
+                   FLW_STACK_TEXT_BYTES == FLW_FTRACE_TEXT_BYTES,
+               "what a trace holds its file does");
+
+struct stack_writer {
+    struct flw_ftrace_writer *to;
+    const struct flw_trace *trace;
+    struct flw_stack_order order;
+    struct flw_addressmap texts; /* of the trace -> of the file */
+};
+
+static bool put_text(struct stack_writer *w, uint32_t text, uint32_t *out)
+{
+    *out = flw_addressmap_find(&w->texts, text);
+    if (*out != FLW_ADDRESSMAP_ABSENT) {
+        return true;
+    }
+    *out = (uint32_t)w->texts.used_count;
+    return flw_addressmap_put(&w->texts, text, *out) &&
+           flw_ftrace_writer_add_text(w->to, flw_stacks_text(&w->trace->stacks, text));
+}
+
+static bool put_frame(void *context, const struct flw_frame *frame)
+{
+    struct stack_writer *w = context;
+    uint32_t function, file;
+    return put_text(w, frame->function, &function) && put_text(w, frame->file, &file) &&
+           flw_ftrace_writer_add_frame(w->to, function, file, frame->line);
+}
+
+static bool put_stack(void *context, const uint32_t *frames, size_t count)
+{
+    struct stack_writer *w = context;
+    return flw_ftrace_writer_add_stack(w->to, frames, count);
+}
+
+/* Of the record that is added next. */
+static bool set_stack(struct stack_writer *w, uint32_t stack)
+{
+    uint32_t number;
+    bool is_known = flw_stack_order_take(&w->order, stack, &number);
+    flw_ftrace_writer_set_stack(w->to, number);
+    return is_known;
+}
+
+/* ---- records ---- */
+
+static bool add_records(struct stack_writer *w, const struct flw_trace *trace)
 {
     struct flw_trace_walk walk = {0};
     bool is_added = true;
     for (size_t i = 0; is_added && i < trace->segment_count; i++) {
-        is_added = flw_ftrace_writer_add_segment(w, &trace->segments[i]);
+        is_added = set_stack(w, trace->segments[i].stack) &&
+                   flw_ftrace_writer_add_segment(w->to, &trace->segments[i]);
     }
     for (size_t i = 0; is_added && i < trace->initial_count; i++) {
-        is_added = flw_ftrace_writer_add_block(w, &trace->blocks[i],
+        is_added = set_stack(w, flw_trace_stack(trace, i)) &&
+                   flw_ftrace_writer_add_block(w->to, &trace->blocks[i],
                                                flw_trace_walk_context(trace, &walk, i));
     }
     for (size_t i = 0; is_added && i < trace->event_count; i++) {
-        is_added = flw_ftrace_writer_add_event(
-            w, &trace->events[i], flw_trace_walk_detail(trace, &walk, i),
-            flw_trace_walk_context(trace, &walk, trace->initial_count + i));
+        size_t record = trace->initial_count + i;
+        is_added = set_stack(w, flw_trace_stack(trace, record)) &&
+                   flw_ftrace_writer_add_event(w->to, &trace->events[i],
+                                               flw_trace_walk_detail(trace, &walk, i),
+                                               flw_trace_walk_context(trace, &walk, record));
     }
+    return is_added;
+}
+
+static bool add_all(struct flw_ftrace_writer *to, const struct flw_trace *trace)
+{
+    struct stack_writer w = {.to = to,
+                             .trace = trace,
+                             .order = {.stacks = &trace->stacks,
+                                       .put_frame = put_frame,
+                                       .put_stack = put_stack,
+                                       .context = &w}};
+    bool is_added = flw_stack_order_begin(&w.order) && add_heads(to, trace) &&
+                    add_records(&w, trace) && flw_ftrace_writer_end(to);
+    flw_stack_order_finish(&w.order);
+    flw_addressmap_finish(&w.texts);
     return is_added;
 }
 
@@ -86,13 +155,13 @@ bool flw_ftrace_print(const struct flw_trace *trace, enum flw_record_codec codec
     struct flw_ftrace_settings settings = {.has_times = trace->has_times,
                                            .has_addresses = trace->has_addresses,
                                            .has_segments = trace->has_segments,
+                                           .has_stacks = flw_trace_has_stacks(trace),
                                            .codec = codec,
                                            .device = (uint32_t)trace->device,
                                            .step_ns = find_step(trace)};
     struct flw_ftrace_sink sink = flw_ftrace_file_sink(file);
     struct flw_ftrace_writer *w = flw_ftrace_writer_create(&sink, &settings);
-    bool is_written =
-        w != NULL && add_heads(w, trace) && add_records(w, trace) && flw_ftrace_writer_end(w);
+    bool is_written = w != NULL && add_all(w, trace);
     flw_ftrace_writer_destroy(w);
     return is_written;
 }

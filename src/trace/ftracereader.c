@@ -95,6 +95,7 @@ static void pass(struct flw_ftracereader *r, size_t count)
 static bool read_records(struct flw_ftracereader *r, struct flw_wire_in in)
 {
     uint32_t count = 0;
+    flw_ftracereader_begin_records(r);
     flw_record_begin(&r->state, (enum flw_record_codec)r->frame.codec,
                      r->build.trace->has_addresses, r->frame.first_block);
     r->context = (struct flw_trace_context){.thread = r->frame.thread};
@@ -112,9 +113,11 @@ static bool read_records(struct flw_ftracereader *r, struct flw_wire_in in)
             return false;
         }
     }
-    return count == r->frame.record_count ||
-           flw_ftracereader_stop(r, "a chunk has %u records, its header says %u", (unsigned)count,
-                                 (unsigned)r->frame.record_count);
+    if (count != r->frame.record_count) {
+        return flw_ftracereader_stop(r, "a chunk has %u records, its header says %u",
+                                     (unsigned)count, (unsigned)r->frame.record_count);
+    }
+    return flw_ftracereader_end_records(r);
 }
 
 /* Is this chunk the one that follows those read so far? */
@@ -184,6 +187,8 @@ static bool read_payload(struct flw_ftracereader *r, const unsigned char *payloa
         return check_place(r) && read_drop(r, in);
     case FLW_FTRACE_END:
         return read_end(r, in);
+    case FLW_FTRACE_STACKS:
+        return flw_ftracereader_take_stacks(r, in);
     default:
         return true; /* of a later minor version */
     }
@@ -315,6 +320,7 @@ static bool read_all(struct flw_ftracereader *r)
         return false;
     }
     r->build.trace->notes = flw_notes_take(&r->notes);
+    flw_stacks_settle(&r->build.trace->stacks);
     const char *wrong = flw_measure_trace(r->build.trace);
     return wrong == NULL || flw_input_fail(r->input, 0, "%s", wrong);
 }
@@ -334,5 +340,6 @@ bool flw_ftrace_read(struct flw_input *input, bool goes_on, struct flw_trace **o
     free(r.stages);
     free(r.names);
     free(r.holes);
+    flw_ftracereader_finish_stacks(&r.stacks);
     return is_read;
 }

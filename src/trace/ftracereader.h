@@ -3,7 +3,8 @@
  * Owns: what the reader of trace files knows while it reads: the chunk at hand, the trace so far, what
  * was lost.
  *
- * ftracereader.c finds chunks; ftracetaker.c takes what is in them into the trace.
+ * ftracereader.c finds chunks; ftracetaker.c takes what is in them into the trace,
+ * ftracestacks.c the stacks.
  *
  * INVARIANTS
  *   1. event_count and block_count are numbers within the file: what the next chunk begins with.
@@ -21,6 +22,23 @@
 struct flw_ftracereader_hole {
     uint64_t begin, end;
     uint64_t lost_before; /* blocks lost in holes before this one */
+};
+
+/* Number in the file -> number in the trace; FLW_FTRACEREADER_LOST: that went with a chunk. */
+struct flw_ftracereader_numbers {
+    uint32_t *at;
+    size_t count, room;
+};
+#define FLW_FTRACEREADER_LOST UINT32_MAX
+
+/* The stacks of a file, and which of them the records of the next chunk have. */
+struct flw_ftracereader_stacks {
+    struct flw_ftracereader_numbers texts, frames, stacks; /* the last from 1 */
+    uint32_t before[FLW_STACK_DEPTH_MOST]; /* frames in the file of the last one of the chunk */
+    size_t before_count;
+    uint32_t *of_records; /* numbers in the file */
+    size_t record_count, record_room, next_record;
+    uint64_t first_event, first_block; /* of the chunk that they are for */
 };
 
 struct flw_ftracereader {
@@ -42,6 +60,8 @@ struct flw_ftracereader {
     struct flw_ftracereader_hole *holes;
     size_t hole_count, hole_room;
     struct flw_trace_context context;
+    struct flw_ftracereader_stacks stacks;
+    uint32_t stack;                                 /* of the record at hand, in the trace */
     uint64_t event_count, block_count, chunk_count; /* of the file */
     uint64_t time_ns;
     uint32_t whole_crc; /* of all bytes before the chunk being read */
@@ -66,5 +86,19 @@ bool flw_ftracereader_take_drop(struct flw_ftracereader *r, uint64_t lost_count)
 
 /* Damage has taken chunks away: what they held is missing from here on. */
 bool flw_ftracereader_step_over_loss(struct flw_ftracereader *r);
+
+/* ---- ftracestacks.c; the same ---- */
+
+bool flw_ftracereader_take_text(struct flw_ftracereader *r, struct flw_wire_in body);
+bool flw_ftracereader_take_frame(struct flw_ftracereader *r, struct flw_wire_in body);
+bool flw_ftracereader_take_stack(struct flw_ftracereader *r, struct flw_wire_in body);
+bool flw_ftracereader_take_stacks(struct flw_ftracereader *r, struct flw_wire_in in);
+
+/* Of the chunk of records at hand: are the stacks taken last theirs? The next record's, in r->stack. All were used. */
+void flw_ftracereader_begin_records(struct flw_ftracereader *r);
+bool flw_ftracereader_next_stack(struct flw_ftracereader *r);
+bool flw_ftracereader_end_records(struct flw_ftracereader *r);
+
+void flw_ftracereader_finish_stacks(struct flw_ftracereader_stacks *stacks);
 
 #endif

@@ -10,11 +10,9 @@
 #include <string.h>
 
 #include "record/array.h"
-#include "trace/sidetable.h"
+#include "trace/measure.h"
 
 #define NS_PER_SECOND UINT64_C(1000000000)
-#define DICT_STREAM   1
-#define DICT_NAME     2
 
 enum stage {
     STAGE_LIVE,
@@ -100,8 +98,34 @@ static bool read_name(struct flw_ftracereader *r, struct flw_wire_in body)
     return true;
 }
 
+static bool set_stack(struct flw_ftracereader *r, size_t record)
+{
+    return flw_build_set_stack(&r->build, record, r->stack) || flw_ftracereader_fail_memory(r);
+}
+
+/* ---- dictionaries ---- */
+
+static bool read_entry(struct flw_ftracereader *r, uint64_t kind, struct flw_wire_in body)
+{
+    switch (kind) {
+    case FLW_FTRACE_STREAM:
+        return read_stream(r, body);
+    case FLW_FTRACE_NAME:
+        return read_name(r, body);
+    case FLW_FTRACE_TEXT:
+        return flw_ftracereader_take_text(r, body);
+    case FLW_FTRACE_FRAME:
+        return flw_ftracereader_take_frame(r, body);
+    case FLW_FTRACE_STACK:
+        return flw_ftracereader_take_stack(r, body);
+    default:
+        return true; /* of a later minor version */
+    }
+}
+
 bool flw_ftracereader_take_dictionary(struct flw_ftracereader *r, struct flw_wire_in in)
 {
+    r->stacks.before_count = 0;
     for (uint32_t i = 0; i < r->frame.record_count; i++) {
         uint64_t kind, bytes;
         if (!flw_wire_get_varint(&in, &kind) || !flw_wire_get_varint(&in, &bytes) ||
@@ -110,8 +134,7 @@ bool flw_ftracereader_take_dictionary(struct flw_ftracereader *r, struct flw_wir
         }
         struct flw_wire_in body = {in.at, in.at + bytes};
         in.at = body.end;
-        if ((kind == DICT_STREAM && !read_stream(r, body)) ||
-            (kind == DICT_NAME && !read_name(r, body))) {
+        if (!read_entry(r, kind, body)) {
             return false;
         }
     }
@@ -251,7 +274,7 @@ static bool check_event(struct flw_ftracereader *r, const struct flw_record *rec
             r, "event %" PRIu64 " names a stream that is not in the dictionary", r->event_count);
     }
     if (record->name != FLW_TRACE_NO_NAME ? record->name >= r->name_count
-                                          : flw_sidetable_needs_name(op)) {
+                                          : flw_trace_op_needs_name(op)) {
         return flw_ftracereader_stop(
             r, "event %" PRIu64 " has a name that is not in the dictionary", r->event_count);
     }
@@ -319,8 +342,12 @@ static bool add_event(struct flw_ftracereader *r, const struct flw_record *recor
     if (!add_context(r)) {
         return false;
     }
+    size_t number = r->build.trace->initial_count + r->build.trace->event_count;
     if (!flw_build_add_event(&r->build, &event)) {
         return flw_ftracereader_fail_memory(r);
+    }
+    if (!set_stack(r, number)) {
+        return false;
     }
     return !has_detail(record) || add_detail(r, record);
 }
@@ -336,6 +363,7 @@ static bool add_initial_segment(struct flw_ftracereader *r, const struct flw_rec
         .is_large = record->is_large,
         .is_expandable = record->is_expandable,
         .pool = record->pool,
+        .stack = r->stack,
     };
     if (!r->build.trace->has_segments || (!r->build.trace->has_addresses && segment.address != 0)) {
         return flw_ftracereader_stop(r,
@@ -361,7 +389,7 @@ static bool add_initial(struct flw_ftracereader *r, const struct flw_record *rec
         return false;
     }
     trace->initial_count++;
-    return true;
+    return set_stack(r, trace->initial_count - 1);
 }
 
 bool flw_ftracereader_take_record(struct flw_ftracereader *r, const struct flw_record *record)
@@ -376,6 +404,9 @@ bool flw_ftracereader_take_record(struct flw_ftracereader *r, const struct flw_r
     if (is_start == flw_record_is_event(record->op)) {
         return flw_ftracereader_stop(r, "a record of the other kind: of the start, or an event");
     }
+    if (!flw_ftracereader_next_stack(r)) {
+        return false;
+    }
     return is_start ? add_initial(r, record) : add_event(r, record);
 }
 
@@ -387,6 +418,7 @@ bool flw_ftracereader_take_drop(struct flw_ftracereader *r, uint64_t lost_count)
                                 .largest_bytes = FLW_TRACE_UNKNOWN,
                                 .lost_count = lost_count};
     r->context = (struct flw_trace_context){.thread = r->frame.thread};
+    r->stack = 0;
     return add_event(r, &record);
 }
 

@@ -243,6 +243,7 @@ struct edge {
     int8_t delta;
     uint8_t pool; /* enum edge_pool */
     uint32_t private_pool;
+    uint32_t stack; /* of a segment of the end that begins here */
 };
 
 enum edge_pool {
@@ -261,8 +262,8 @@ static bool add_range(struct edges *edges, const struct flw_trace_segment *range
 {
     uint64_t end = range->address + range->size_bytes;
     const struct edge pair[2] = {
-        {range->address, range->stream, (int8_t)delta, (uint8_t)pool, range->pool},
-        {end, range->stream, (int8_t)-delta, (uint8_t)pool, range->pool},
+        {range->address, range->stream, (int8_t)delta, (uint8_t)pool, range->pool, range->stack},
+        {end, range->stream, (int8_t)-delta, (uint8_t)pool, range->pool, 0},
     };
     for (size_t i = 0; i < 2; i++) {
         if (!FLW_ARRAY_FITS(edges->at, edges->count, edges->room)) {
@@ -345,7 +346,8 @@ static bool extend_run(struct flw_build *build, struct run *run, const struct ed
         run->segment = (struct flw_trace_segment){.address = from->address,
                                                   .stream = from->stream,
                                                   .is_expandable = true,
-                                                  .pool = from->private_pool};
+                                                  .pool = from->private_pool,
+                                                  .stack = from->stack};
         run->pool = POOL_UNKNOWN;
     }
     run->segment.size_bytes += end - from->address;

@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 /* The most bytes that one flw_input_fill may ask for. */
-#define FLW_INPUT_FILL_BYTES 4096
+#define FLW_INPUT_FILL_BYTES 65536
 
 /* Unpacked bytes of one file. Indices of what a reader decodes fit 32 bits because of it. */
 #define FLW_INPUT_MAX_BYTES (UINT64_C(0xFFFFFFFF))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: finding line ends in the moving window, and decimal numbers.
+ * Owns: finding line ends in the moving window, decimal numbers, quoted texts.
  */
 #include "trace/line.h"
 
@@ -98,6 +98,62 @@ bool flw_line_take_column(struct flw_line *line, uint64_t *out)
 bool flw_line_take_end(struct flw_line *line)
 {
     return line->at == line->end || fail_expected(line, "the end of the line");
+}
+
+static int hex_digit(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* The byte that an escape stands for, behind its backslash. False: it is none, or is for another byte. */
+static bool take_escape(struct flw_line *line, char *out)
+{
+    char kind = line->at < line->end ? *line->at++ : ' ';
+    if (kind != 'x') {
+        *out = kind == 'n' ? '\n' : kind == 't' ? '\t' : kind;
+        return kind == 'n' || kind == 't' || kind == '"' || kind == '\\';
+    }
+    int high = line->end - line->at >= 2 ? hex_digit(line->at[0]) : -1;
+    int low = high >= 0 ? hex_digit(line->at[1]) : -1;
+    int byte = high * 16 + low;
+    line->at += low >= 0 ? 2 : 0;
+    *out = (char)byte;
+    return low >= 0 && ((byte > 0 && byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7F);
+}
+
+bool flw_line_take_text(struct flw_line *line, char *out, size_t most, size_t *out_bytes)
+{
+    size_t bytes = 0;
+    if (!flw_line_accept(line, "\"")) {
+        return fail_expected(line, "a text in quotes");
+    }
+    while (line->at < line->end && *line->at != '"') {
+        char c = *line->at++;
+        bool is_good = ((unsigned char)c >= 0x20 && c != 0x7F) &&
+                       (c != '\\' || take_escape(line, &c)) && bytes < most;
+        if (!is_good) {
+            return flw_line_fail(line, "a text has over %zu bytes, or one that is not written so",
+                                 most);
+        }
+        out[bytes++] = c;
+    }
+    *out_bytes = bytes;
+    return flw_line_accept(line, "\"") || fail_expected(line, "the end of the text in quotes");
+}
+
+bool flw_line_take_keyed(struct flw_line *line, const char *key, uint32_t *out)
+{
+    uint64_t number = 0;
+    *out = 0;
+    if (!flw_line_accept(line, key)) {
+        return true;
+    }
+    if (!flw_line_take_number(line, &number)) {
+        return false;
+    }
+    *out = (uint32_t)number;
+    return (number > 0 && number <= UINT32_MAX) ||
+           flw_line_fail(line, "%s is from 1 to 4294967295, or left out", key + 1);
 }
 
 bool flw_line_accept(struct flw_line *line, const char *text)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: lines of a text input and the numbers in them.
+ * Owns: lines of a text input, the numbers and the quoted texts in them.
  * Does not: accept two spellings of one thing: a number has no sign and no leading zero, one space
- * parts two columns, every line ends in a newline.
+ * parts two columns, every line ends in a newline; in a quoted text \\ \" \n \t \xHH (two of 0-9, a-f)
+ * stand for bytes that cannot be there themselves, and for no other: controls, 7f, quotes, backslashes.
  */
 #ifndef FLW_TRACE_LINE_H
 #define FLW_TRACE_LINE_H
@@ -32,6 +33,10 @@ bool flw_line_take_space(struct flw_line *line);
 bool flw_line_take_number(struct flw_line *line, uint64_t *out);
 bool flw_line_take_column(struct flw_line *line, uint64_t *out); /* space and number */
 bool flw_line_take_end(struct flw_line *line);
+/* A text in quotes, of `most` bytes at most and none of them 0, as it is without its escapes. */
+bool flw_line_take_text(struct flw_line *line, char *out, size_t most, size_t *out_bytes);
+/* KEY and a number from 1 to 2^32 - 1; 0 where KEY, which may begin with a space, is not there. */
+bool flw_line_take_keyed(struct flw_line *line, const char *key, uint32_t *out);
 
 /* True and consumed, or false and untouched; no message. */
 bool flw_line_accept(struct flw_line *line, const char *text);

@@ -255,11 +255,14 @@ static bool push_text(struct flw_machine *m, const unsigned char *bytes, size_t 
                : flw_machine_fail_memory(m);
 }
 
-/* The bytes of a character that are left where a text is cut go too. */
-static size_t cut_text(const unsigned char *bytes, size_t count)
+size_t flw_pickle_cut_text(const void *text, size_t count, size_t most)
 {
-    while (count > 0 && (bytes[count] & 0xC0) == 0x80) {
-        count--;
+    const unsigned char *bytes = text;
+    if (count > most) {
+        count = most;
+        while (count > 0 && (bytes[count] & 0xC0) == 0x80) {
+            count--;
+        }
     }
     return count;
 }
@@ -295,7 +298,10 @@ static bool run_text(struct flw_machine *m)
         return bytes != NULL && push_text(m, bytes, (size_t)count);
     }
     const unsigned char *bytes = flw_machine_take(m, FLW_PICKLE_TEXT_BYTES + 1);
-    return bytes != NULL && push_text(m, bytes, cut_text(bytes, FLW_PICKLE_TEXT_BYTES)) &&
+    return bytes != NULL &&
+           push_text(m, bytes,
+                     flw_pickle_cut_text(bytes, (size_t)FLW_PICKLE_TEXT_BYTES + 1,
+                                         FLW_PICKLE_TEXT_BYTES)) &&
            skip_bytes(m, count - FLW_PICKLE_TEXT_BYTES - 1);
 }
 

@@ -19,7 +19,10 @@
 #include "trace/harvest.h"
 #include "trace/input.h"
 
-#define FLW_PICKLE_TEXT_BYTES 1000 /* of a text that is kept */
+#define FLW_PICKLE_TEXT_BYTES FLW_STACK_TEXT_BYTES /* of a text that is kept */
+
+/* The bytes of a text that are left where it has `most` at most: no part of a character is. */
+size_t flw_pickle_cut_text(const void *text, size_t count, size_t most);
 
 /* Reads to the end of the input, the pickle and `out_rest_bytes` behind it. False: nothing is held,
  * the input's message says why. */

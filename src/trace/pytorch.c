@@ -37,13 +37,13 @@ static const uint8_t operations[] = {
 
 static uint32_t name_of(struct flw_pytorch_import *import, struct flw_pickle_value dict)
 {
-    char name[FLW_PICKLE_TEXT_BYTES + 1];
+    char name[FLW_TRACE_NAME_BYTES + 1];
     struct flw_pickle_value value = flw_harvest_get(import->kept, dict, WORD_NAME);
     const char *text = value.kind == FLW_PICKLE_TEXT
                            ? flw_intern_text(flw_harvest_interned(import->kept), value.bits)
                        : value.kind == FLW_PICKLE_WORD ? words[value.bits]
                                                        : "";
-    size_t bytes = strlen(text);
+    size_t bytes = flw_pickle_cut_text(text, strlen(text), FLW_TRACE_NAME_BYTES);
     for (size_t i = 0; i < bytes; i++) {
         bool is_printable = (unsigned char)text[i] >= 0x20 && text[i] != 0x7F;
         name[i] = is_printable ? text[i] : '?';

@@ -170,6 +170,7 @@ static bool read_segment(struct flw_pytorch_import *import, struct flw_pickle_va
     segment.is_large = type.kind != FLW_PICKLE_WORD || type.bits != WORD_SMALL;
     segment.pool = flw_pytorch_get_pool(import, dict, WORD_SEGMENT_POOL_ID);
     segment.is_expandable = expandable.kind == FLW_PICKLE_BOOL && expandable.bits == 1;
+    segment.stack = flw_pytorch_get_stack(import, dict);
     if (!flw_history_add_segment(&import->history, &segment)) {
         return flw_pytorch_fail_memory(import);
     }

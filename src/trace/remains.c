@@ -36,18 +36,20 @@ static bool place_blocks(struct flw_remains *remains, const struct flw_trace *tr
     return true;
 }
 
-/* Each block's is that of the record that allocates it. */
-static void find_pools(struct flw_remains *remains, const struct flw_trace *trace)
+/* Each block's pool and stack are those of the record that allocates it. */
+static void find_origins(struct flw_remains *remains, const struct flw_trace *trace)
 {
     struct flw_trace_walk walk = {0};
     for (size_t i = 0; i < trace->initial_count; i++) {
         remains->pools[i] = flw_trace_walk_context(trace, &walk, i)->pool;
+        remains->stacks[i] = flw_trace_stack(trace, i);
     }
     for (size_t i = 0; i < trace->event_count; i++) {
         if (trace->events[i].op == FLW_TRACE_ALLOC) {
             size_t record = trace->initial_count + i;
-            remains->pools[trace->events[i].block] =
-                flw_trace_walk_context(trace, &walk, record)->pool;
+            uint32_t block = trace->events[i].block;
+            remains->pools[block] = flw_trace_walk_context(trace, &walk, record)->pool;
+            remains->stacks[block] = flw_trace_stack(trace, record);
         }
     }
 }
@@ -191,6 +193,37 @@ static bool find_recorded_segments(struct flw_remains *remains, const struct flw
     return has_memory;
 }
 
+/* Each was taken where the last one at its address was: on record, else as the start says. */
+static bool find_segment_stacks(struct flw_remains *remains, const struct flw_trace *trace)
+{
+    struct flw_addressmap places = {0};
+    bool has_memory = true;
+    for (size_t i = 0; has_memory && i < trace->segment_count; i++) {
+        has_memory = flw_addressmap_put(&places, trace->segments[i].address, (uint32_t)i);
+    }
+    size_t first_event = trace->segment_count;
+    has_memory = has_memory && trace->event_count < FLW_ADDRESSMAP_ABSENT - first_event;
+    for (size_t i = 0; has_memory && i < trace->event_count; i++) {
+        const struct flw_trace_event *event = &trace->events[i];
+        uint8_t op = event->op;
+        if (op == FLW_TRACE_SEGMENT_ALLOC || op == FLW_TRACE_SEGMENT_MAP) {
+            has_memory = flw_addressmap_put(&places, event->address, (uint32_t)(first_event + i));
+        } else if (op == FLW_TRACE_SEGMENT_FREE || op == FLW_TRACE_SEGMENT_UNMAP) {
+            flw_addressmap_remove(&places, event->address);
+        }
+    }
+    for (size_t i = 0; has_memory && i < remains->segment_count; i++) {
+        uint32_t place = flw_addressmap_find(&places, remains->segments[i].address);
+        remains->segments[i].stack =
+            place == FLW_ADDRESSMAP_ABSENT ? 0
+            : place < first_event
+                ? trace->segments[place].stack
+                : flw_trace_stack(trace, trace->initial_count + place - first_event);
+    }
+    flw_addressmap_finish(&places);
+    return has_memory;
+}
+
 static bool segments_are_usable(const struct flw_trace *trace)
 {
     for (size_t i = 0; i < trace->segment_count; i++) {
@@ -250,7 +283,7 @@ static bool make_segments(struct flw_remains *remains, const struct flw_trace *t
 static bool find_segments(struct flw_remains *remains, const struct flw_trace *trace)
 {
     if (segments_are_usable(trace)) {
-        if (!find_recorded_segments(remains, trace)) {
+        if (!find_recorded_segments(remains, trace) || !find_segment_stacks(remains, trace)) {
             return false;
         }
         remains->has_recorded_segments = segments_hold_blocks(remains, trace);
@@ -263,15 +296,17 @@ bool flw_remains_init(struct flw_remains *remains, const struct flw_trace *trace
     *remains = (struct flw_remains){0};
     remains->addresses = calloc(trace->block_count + 1, sizeof(*remains->addresses));
     remains->pools = calloc(trace->block_count + 1, sizeof(*remains->pools));
+    remains->stacks = calloc(trace->block_count + 1, sizeof(*remains->stacks));
     remains->blocks = calloc(trace->block_count + 1, sizeof(*remains->blocks));
     for (size_t i = 0; i < trace->event_count; i++) {
         remains->has_done |= trace->events[i].op == FLW_TRACE_FREE_DONE;
     }
-    if (remains->addresses == NULL || remains->pools == NULL || remains->blocks == NULL) {
+    if (remains->addresses == NULL || remains->pools == NULL || remains->stacks == NULL ||
+        remains->blocks == NULL) {
         flw_remains_finish(remains);
         return false;
     }
-    find_pools(remains, trace);
+    find_origins(remains, trace);
     if (!place_blocks(remains, trace) || !find_blocks(remains, trace) ||
         !find_segments(remains, trace)) {
         flw_remains_finish(remains);
@@ -284,6 +319,7 @@ void flw_remains_finish(struct flw_remains *remains)
 {
     free(remains->addresses);
     free(remains->pools);
+    free(remains->stacks);
     free(remains->blocks);
     free(remains->segments);
     *remains = (struct flw_remains){0};

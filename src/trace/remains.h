@@ -20,6 +20,7 @@ struct flw_remains_block {
 struct flw_remains {
     uint64_t *addresses;              /* of every block of the trace */
     uint32_t *pools;                  /* the same; as a context's */
+    uint32_t *stacks;                 /* the same; where it was allocated */
     struct flw_remains_block *blocks; /* in address order */
     size_t block_count;
     struct flw_trace_segment *segments; /* in address order */

@@ -8,8 +8,9 @@
  * block of the end is a segment of its own).
  *
  * Times are microseconds. A free that the trace does not tell apart from its completion is written as
- * both. Pool N is (0, N), said where there is any. The end's blocks are rounded up as PyTorch rounds them, into the room there is.
+ * both, from one place. Pool N is (0, N), said where there is any. The end's blocks are rounded up as PyTorch rounds them, into the room there is.
  */
+#include <stdlib.h>
 
 #include "trace/encoder.h"
 #include "trace/input.h"
@@ -35,6 +36,9 @@ struct writer {
     const struct flw_trace *trace;
     struct flw_remains remains;
     struct flw_encoder encoder;
+    uint32_t *stack_places, *frame_places; /* in the encoder's memo; 0: not written yet */
+    struct flw_addressmap text_places;
+    bool lacks_memory;
     bool has_pools;
     uint32_t pool;                         /* of the event at hand */
     const struct flw_trace_detail *detail; /* of the event at hand; NULL = none */
@@ -52,10 +56,55 @@ static void put_word_pair(struct writer *w, enum word key, enum word value)
     flw_encoder_put_word(&w->encoder, value);
 }
 
-static void put_no_frames(struct writer *w)
+/* ---- frames: each text, frame and stack once, then by its place in the memo, as PyTorch has them ---- */
+
+static void put_frame_text(struct writer *w, uint32_t text)
 {
+    uint32_t place = flw_addressmap_find(&w->text_places, text);
+    if (place != FLW_ADDRESSMAP_ABSENT) {
+        flw_encoder_put_again(&w->encoder, place);
+        return;
+    }
+    flw_encoder_put_text(&w->encoder, flw_stacks_text(&w->trace->stacks, text));
+    place = flw_encoder_memoize(&w->encoder);
+    w->lacks_memory |= !flw_addressmap_put(&w->text_places, text, place);
+}
+
+static void put_frame(struct writer *w, uint32_t number)
+{
+    const struct flw_frame *frame = &w->trace->stacks.frames[number];
+    if (w->frame_places[number] != 0) {
+        flw_encoder_put_again(&w->encoder, w->frame_places[number]);
+        return;
+    }
+    flw_encoder_open_dict(&w->encoder);
+    flw_encoder_put_word(&w->encoder, WORD_NAME);
+    put_frame_text(w, frame->function);
+    flw_encoder_put_word(&w->encoder, WORD_FILENAME);
+    put_frame_text(w, frame->file);
+    put_pair(w, WORD_LINE, frame->line);
+    flw_encoder_close_dict(&w->encoder);
+    w->frame_places[number] = flw_encoder_memoize(&w->encoder);
+}
+
+static void put_frames(struct writer *w, uint32_t stack)
+{
+    struct flw_stack_walk walk = flw_stacks_walk(&w->trace->stacks, stack);
+    uint64_t number = 0;
     flw_encoder_put_word(&w->encoder, WORD_FRAMES);
-    flw_encoder_put_empty_list(&w->encoder);
+    if (stack == 0) {
+        flw_encoder_put_empty_list(&w->encoder);
+    } else if (w->stack_places[stack] != 0) {
+        flw_encoder_put_again(&w->encoder, w->stack_places[stack]);
+    } else {
+        flw_encoder_open_list(&w->encoder);
+        for (uint32_t frame; flw_stacks_next(&walk, &frame);) {
+            flw_encoder_next_item(&w->encoder, number++);
+            put_frame(w, frame);
+        }
+        flw_encoder_close_list(&w->encoder);
+        w->stack_places[stack] = flw_encoder_memoize(&w->encoder);
+    }
 }
 
 /* ---- events ---- */
@@ -79,7 +128,7 @@ static void put_device_free(struct writer *w)
 }
 
 static void put_event(struct writer *w, const struct flw_trace_event *event, uint8_t op,
-                      uint64_t number)
+                      uint32_t stack, uint64_t number)
 {
     bool has_block = event->block != UINT32_MAX;
     uint64_t handle = op == FLW_TRACE_MARK ? 0 : w->trace->streams[event->stream];
@@ -100,7 +149,7 @@ static void put_event(struct writer *w, const struct flw_trace_event *event, uin
         flw_encoder_put_word(&w->encoder, WORD_POOL_ID);
         flw_encoder_put_pair(&w->encoder, 0, w->pool);
     }
-    put_no_frames(w);
+    put_frames(w, stack);
     flw_encoder_close_dict(&w->encoder);
 }
 
@@ -115,10 +164,12 @@ static void put_events(struct writer *w)
             continue;
         }
         w->detail = flw_trace_walk_detail(w->trace, &walk, i);
-        w->pool = flw_trace_walk_context(w->trace, &walk, w->trace->initial_count + i)->pool;
-        put_event(w, event, event->op, number++);
+        size_t record = w->trace->initial_count + i;
+        uint32_t stack = flw_trace_stack(w->trace, record);
+        w->pool = flw_trace_walk_context(w->trace, &walk, record)->pool;
+        put_event(w, event, event->op, stack, number++);
         if (event->op == FLW_TRACE_FREE && !w->remains.has_done) {
-            put_event(w, event, FLW_TRACE_FREE_DONE, number++);
+            put_event(w, event, FLW_TRACE_FREE_DONE, stack, number++);
         }
     }
     flw_encoder_close_list(&w->encoder);
@@ -171,6 +222,7 @@ static void put_annotations(struct writer *w)
 struct extent {
     uint64_t address, bytes, requested_bytes;
     enum word state;
+    uint32_t stack;
 };
 
 /* The block number `at`, with what room there is for rounding it up. */
@@ -187,6 +239,7 @@ static struct extent extent_of(const struct writer *w, size_t at, uint64_t segme
         .bytes = bytes < room ? bytes : room,
         .requested_bytes = block->size_bytes,
         .state = block->freed ? WORD_ACTIVE_PENDING_FREE : WORD_ACTIVE_ALLOCATED,
+        .stack = remains->stacks[remains->blocks[at].block],
     };
 }
 
@@ -198,7 +251,7 @@ static void put_extent(struct writer *w, const struct extent *extent, uint64_t n
     put_pair(w, WORD_SIZE, extent->bytes);
     put_pair(w, WORD_REQUESTED_SIZE, extent->requested_bytes);
     put_word_pair(w, WORD_STATE, extent->state);
-    put_no_frames(w);
+    put_frames(w, extent->stack);
     flw_encoder_close_dict(&w->encoder);
 }
 
@@ -261,7 +314,7 @@ static void put_segment(struct writer *w, const struct flw_trace_segment *segmen
     flw_encoder_put_pair(&w->encoder, 0, segment->pool);
     flw_encoder_put_word(&w->encoder, WORD_IS_EXPANDABLE);
     flw_encoder_put_bool(&w->encoder, segment->is_expandable);
-    put_no_frames(w);
+    put_frames(w, segment->stack);
     put_blocks(w, segment);
     flw_encoder_close_dict(&w->encoder);
 }
@@ -291,17 +344,28 @@ bool flw_trace_write_pytorch(const struct flw_trace *trace, const char *path, ch
                           trace->device, DEVICES_MAX - 1);
         return false;
     }
-    if (!flw_remains_init(&w.remains, trace)) {
+    w.stack_places = calloc(trace->stacks.stack_count + 1, sizeof *w.stack_places);
+    w.frame_places = calloc(trace->stacks.frame_count + 1, sizeof *w.frame_places);
+    bool has_memory =
+        w.stack_places != NULL && w.frame_places != NULL && flw_remains_init(&w.remains, trace);
+    if (!has_memory) {
         flw_input_message(message, path, "no memory, or no 64-bit addresses for all its blocks");
-        return false;
     }
     for (size_t i = 0; i < trace->context_count; i++) {
         w.has_pools |= trace->contexts[i].pool != 0;
     }
-    bool is_begun = flw_output_begin(&output, path, message);
+    bool is_begun = has_memory && flw_output_begin(&output, path, message);
     if (is_begun) {
         put_snapshot(&w, output.file);
     }
     flw_remains_finish(&w.remains);
+    flw_addressmap_finish(&w.text_places);
+    free(w.stack_places);
+    free(w.frame_places);
+    if (is_begun && w.lacks_memory) {
+        flw_output_abandon(&output);
+        flw_input_message(message, path, "no memory to write it");
+        return false;
+    }
     return is_begun && flw_output_commit(&output, message);
 }

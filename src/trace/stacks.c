@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "trace/stacks.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "trace/largearray.h"
@@ -10,11 +11,12 @@ static bool is_same(const struct flw_frame *a, const struct flw_frame *b)
     return a->function == b->function && a->file == b->file && a->line == b->line;
 }
 
-static bool add_text(struct flw_stacks *stacks, const char *text, uint32_t *out)
+bool flw_stacks_add_text(struct flw_stacks *stacks, const void *bytes, size_t count,
+                         uint32_t *out_text)
 {
     uint64_t number = 0;
-    bool has_memory = flw_intern_add_text(&stacks->texts, text, strlen(text), &number);
-    *out = (uint32_t)number; /* a place in 4 GiB of texts */
+    bool has_memory = flw_intern_add_text(&stacks->texts, bytes, count, &number);
+    *out_text = (uint32_t)number; /* a place in 4 GiB of texts */
     return has_memory;
 }
 
@@ -22,13 +24,18 @@ bool flw_stacks_add_frame(struct flw_stacks *stacks, const char *function, const
                           uint32_t line, uint32_t *out_frame)
 {
     struct flw_frame frame = {.line = line};
-    if (!add_text(stacks, function, &frame.function) || !add_text(stacks, file, &frame.file)) {
-        return false;
-    }
-    uint64_t hash = flw_intern_hash(&frame, sizeof frame);
+    return flw_stacks_add_text(stacks, function, strlen(function), &frame.function) &&
+           flw_stacks_add_text(stacks, file, strlen(file), &frame.file) &&
+           flw_stacks_put_frame(stacks, &frame, out_frame);
+}
+
+bool flw_stacks_put_frame(struct flw_stacks *stacks, const struct flw_frame *frame,
+                          uint32_t *out_frame)
+{
+    uint64_t hash = flw_intern_hash(frame, sizeof *frame);
     uint32_t known;
     while ((known = flw_addressmap_find(&stacks->frame_places, hash)) != FLW_ADDRESSMAP_ABSENT) {
-        if (is_same(&stacks->frames[known], &frame)) {
+        if (is_same(&stacks->frames[known], frame)) {
             *out_frame = known;
             return true;
         }
@@ -40,7 +47,7 @@ bool flw_stacks_add_frame(struct flw_stacks *stacks, const char *function, const
         return false;
     }
     *out_frame = (uint32_t)stacks->frame_count;
-    stacks->frames[stacks->frame_count++] = frame;
+    stacks->frames[stacks->frame_count++] = *frame;
     return true;
 }
 
@@ -142,9 +149,21 @@ static bool is_walkable(const struct flw_stacks *stacks, uint32_t stack)
     return is_whole;
 }
 
+static bool texts_are_short(const struct flw_intern *texts)
+{
+    size_t bytes;
+    for (size_t at = 0; at < texts->text_bytes; at += bytes + 1) {
+        bytes = strlen(texts->texts + at);
+        if (bytes > FLW_STACK_TEXT_BYTES) {
+            return false;
+        }
+    }
+    return true;
+}
+
 bool flw_stacks_are_valid(const struct flw_stacks *stacks)
 {
-    bool is_valid = stacks->stack_count != 1;
+    bool is_valid = stacks->stack_count != 1 && texts_are_short(&stacks->texts);
     for (size_t i = 0; is_valid && i < stacks->frame_count; i++) {
         const struct flw_frame *frame = &stacks->frames[i];
         is_valid =
@@ -164,4 +183,49 @@ void flw_stacks_finish(struct flw_stacks *stacks)
     flw_largearray_free(stacks->bytes, stacks->byte_room, 1);
     flw_largearray_free(stacks->begins, stacks->begin_room, sizeof *stacks->begins);
     *stacks = (struct flw_stacks){0};
+}
+
+/* ---- in the order of first use ---- */
+
+bool flw_stack_order_begin(struct flw_stack_order *order)
+{
+    order->stack_numbers = calloc(order->stacks->stack_count + 1, sizeof *order->stack_numbers);
+    order->frame_numbers = calloc(order->stacks->frame_count + 1, sizeof *order->frame_numbers);
+    if (order->stack_numbers == NULL || order->frame_numbers == NULL) {
+        flw_stack_order_finish(order);
+        return false;
+    }
+    return true;
+}
+
+static bool meet_stack(struct flw_stack_order *order, uint32_t stack)
+{
+    uint32_t frames[FLW_STACK_DEPTH_MOST], frame;
+    size_t count = 0;
+    bool goes_on = true;
+    struct flw_stack_walk walk = flw_stacks_walk(order->stacks, stack);
+    while (goes_on && flw_stacks_next(&walk, &frame)) {
+        if (order->frame_numbers[frame] == 0) {
+            order->frame_numbers[frame] = ++order->frame_count;
+            goes_on = order->put_frame(order->context, &order->stacks->frames[frame]);
+        }
+        frames[count++] = order->frame_numbers[frame] - 1;
+    }
+    order->stack_numbers[stack] = ++order->stack_count;
+    return goes_on && order->put_stack(order->context, frames, count);
+}
+
+bool flw_stack_order_take(struct flw_stack_order *order, uint32_t stack, uint32_t *out_number)
+{
+    bool goes_on = stack == 0 || order->stack_numbers[stack] != 0 || meet_stack(order, stack);
+    *out_number = stack == 0 ? 0 : order->stack_numbers[stack];
+    return goes_on;
+}
+
+void flw_stack_order_finish(struct flw_stack_order *order)
+{
+    free(order->stack_numbers);
+    free(order->frame_numbers);
+    order->stack_numbers = NULL;
+    order->frame_numbers = NULL;
 }

@@ -12,7 +12,6 @@
 #include "trace/line.h"
 #include "trace/measure.h"
 #include "trace/notes.h"
-#include "trace/sidetable.h"
 
 enum stage {
     STAGE_LIVE,
@@ -27,6 +26,8 @@ struct reader {
     size_t stage_room;
     struct flw_notes notes;
     uint64_t time_ns;
+    uint32_t new_stack;  /* of the last W line, before the record that has it; 0: none */
+    uint32_t met_frames; /* those that a stack has; the L lines after them are of the next one */
 };
 
 static bool fail_memory(struct reader *r)
@@ -122,7 +123,7 @@ static bool add_note(struct reader *r)
     return flw_notes_add(&r->notes, r->line.begin, r->line.end) || fail_memory(r);
 }
 
-/* ---- records ---- */
+/* ---- columns ---- */
 
 static bool take_stream(struct reader *r, uint16_t *out)
 {
@@ -137,29 +138,114 @@ static bool take_stream(struct reader *r, uint16_t *out)
     return true;
 }
 
-/* " KEY=N", N above 0; 0 where it is not there. */
-static bool take_keyed(struct reader *r, const char *key, uint32_t *out)
+/* ---- stacks ---- */
+
+static bool read_frame(struct reader *r)
 {
-    uint64_t number = 0;
-    *out = 0;
-    if (!flw_line_accept(&r->line, key)) {
-        return true;
+    struct flw_stacks *stacks = &r->build.trace->stacks;
+    struct flw_frame frame;
+    char text[FLW_STACK_TEXT_BYTES];
+    uint64_t line;
+    uint32_t number;
+    size_t bytes;
+    if (r->new_stack != 0) {
+        return flw_line_fail(&r->line, "the record that has stack=%" PRIu32 " is to follow",
+                             r->new_stack);
     }
-    if (!flw_line_take_number(&r->line, &number)) {
+    if (!flw_line_take_column(&r->line, &line)) {
         return false;
     }
-    *out = (uint32_t)number;
-    return (number > 0 && number <= UINT32_MAX) ||
-           flw_line_fail(&r->line, "%s is from 1 to 4294967295, or left out", key + 1);
+    if (line > UINT32_MAX) {
+        return flw_line_fail(&r->line, "no line of a file");
+    }
+    frame.line = (uint32_t)line;
+    for (int i = 0; i < 2; i++) {
+        if (!flw_line_take_space(&r->line) ||
+            !flw_line_take_text(&r->line, text, sizeof text, &bytes)) {
+            return false;
+        }
+        if (!flw_stacks_add_text(stacks, text, bytes, i == 0 ? &frame.function : &frame.file)) {
+            return fail_memory(r);
+        }
+    }
+    size_t next = stacks->frame_count;
+    if (!flw_stacks_put_frame(stacks, &frame, &number)) {
+        return fail_memory(r);
+    }
+    return number == next ? flw_line_take_end(&r->line)
+                          : flw_line_fail(&r->line, "the frame is frame %" PRIu32, number);
 }
+
+static bool take_frames(struct reader *r, uint32_t *frames, size_t *out_count)
+{
+    size_t count = 0;
+    do {
+        uint64_t frame;
+        if (!flw_line_take_column(&r->line, &frame)) {
+            return false;
+        }
+        if (count == FLW_STACK_DEPTH_MOST) {
+            return flw_line_fail(&r->line, "a stack of more than %d frames", FLW_STACK_DEPTH_MOST);
+        }
+        if (frame > r->met_frames || frame >= r->build.trace->stacks.frame_count) {
+            return flw_line_fail(&r->line,
+                                 "frame %" PRIu64 " where %" PRIu32 " is the next new one", frame,
+                                 r->met_frames);
+        }
+        r->met_frames += frame == r->met_frames;
+        frames[count++] = (uint32_t)frame;
+    } while (r->line.at < r->line.end);
+    *out_count = count;
+    return true;
+}
+
+static bool read_stack(struct reader *r)
+{
+    struct flw_stacks *stacks = &r->build.trace->stacks;
+    uint32_t frames[FLW_STACK_DEPTH_MOST], number;
+    size_t count = 0, next = stacks->stack_count == 0 ? 1 : stacks->stack_count;
+    if (!take_frames(r, frames, &count)) {
+        return false;
+    }
+    if (r->met_frames != stacks->frame_count || r->new_stack != 0) {
+        return flw_line_fail(&r->line, "a frame or a stack before it is not used");
+    }
+    if (!flw_stacks_add(stacks, frames, count, &number)) {
+        return fail_memory(r);
+    }
+    r->new_stack = number;
+    return number == next || flw_line_fail(&r->line, "the stack is stack %" PRIu32, number);
+}
+
+/* " stack=N" of a record: the one before it where that is new. */
+static bool take_stack(struct reader *r, uint32_t *out)
+{
+    const struct flw_stacks *stacks = &r->build.trace->stacks;
+    if (!flw_line_take_keyed(&r->line, " stack=", out)) {
+        return false;
+    }
+    if (r->met_frames != stacks->frame_count || (r->new_stack != 0 && r->new_stack != *out)) {
+        return flw_line_fail(&r->line,
+                             "what is said of a stack is not used by the record behind it");
+    }
+    r->new_stack = 0;
+    return *out == 0 || *out < stacks->stack_count ||
+           flw_line_fail(&r->line, "stack %" PRIu32 " is not there yet", *out);
+}
+
+/* ---- records ---- */
 
 /* What follows the columns of the next record. */
 static bool take_context(struct reader *r, size_t record)
 {
     struct flw_trace_context context = {.record = record};
-    return take_keyed(r, " thread=", &context.thread) && take_keyed(r, " tag=", &context.tag) &&
-           take_keyed(r, " pool=", &context.pool) &&
-           (flw_build_add_context(&r->build, &context) || fail_memory(r));
+    uint32_t stack;
+    return flw_line_take_keyed(&r->line, " thread=", &context.thread) &&
+           flw_line_take_keyed(&r->line, " tag=", &context.tag) &&
+           flw_line_take_keyed(&r->line, " pool=", &context.pool) && take_stack(r, &stack) &&
+           ((flw_build_add_context(&r->build, &context) &&
+             flw_build_set_stack(&r->build, record, stack)) ||
+            fail_memory(r));
 }
 
 static size_t next_record(const struct reader *r)
@@ -259,8 +345,9 @@ static bool read_initial_segment(struct reader *r)
         return flw_line_fail(&r->line, "large or small expected");
     }
     segment.is_expandable = flw_line_accept(&r->line, " expandable");
-    return take_address(r, &segment.address) && take_keyed(r, " pool=", &segment.pool) &&
-           flw_line_take_end(&r->line) &&
+    return take_address(r, &segment.address) &&
+           flw_line_take_keyed(&r->line, " pool=", &segment.pool) &&
+           take_stack(r, &segment.stack) && flw_line_take_end(&r->line) &&
            (flw_build_add_segment(&r->build, &segment) || fail_memory(r));
 }
 
@@ -393,7 +480,7 @@ static bool read_named(struct reader *r, uint8_t op)
     if (!take_time(r, &event.time_ns) || !take_context(r, next_record(r))) {
         return false;
     }
-    if (r->line.at == r->line.end && !flw_sidetable_needs_name(op)) {
+    if (r->line.at == r->line.end && !flw_trace_op_needs_name(op)) {
         return add_event(r, &event);
     }
     return take_name(r, &detail.name) && add_event(r, &event) && add_detail(r, &detail);
@@ -512,6 +599,10 @@ static bool read_record(struct reader *r)
     }
     r->line.at += op != '\0';
     switch (op) {
+    case 'L':
+        return read_frame(r);
+    case 'W':
+        return read_stack(r);
     case 'P':
         return read_initial_block(r);
     case 'A':
@@ -540,6 +631,10 @@ static bool read_lines(struct reader *r)
             return false;
         }
     }
+    if (!r->line.input->failed &&
+        (r->new_stack != 0 || r->met_frames != r->build.trace->stacks.frame_count)) {
+        return flw_line_fail(&r->line, "no record has the last stack");
+    }
     return !r->line.input->failed;
 }
 
@@ -550,6 +645,7 @@ static bool read_all(struct reader *r)
         return false;
     }
     trace->notes = flw_notes_take(&r->notes);
+    flw_stacks_settle(&trace->stacks);
     const char *wrong = flw_measure_trace(trace);
     return wrong == NULL || flw_input_fail(r->line.input, 0, "%s", wrong);
 }

@@ -10,9 +10,9 @@
  *   fields   = "fields none" | "fields" ["times"] ["addresses"] ["segments"]
  *   gaps     = "gaps" UNKNOWN LOST           frees skipped and put in; only where one is not 0
  *   note     = KEY VALUE | "# " TEXT         kept as it is; KEY of a-z, 0-9, _; not a key above
- *   segment  = "S" 0 SIZE STREAM ("large" | "small") ["expandable"] [ADDRESS] ["pool=" N]
+ *   segment  = "S" 0 SIZE STREAM ("large" | "small") ["expandable"] [ADDRESS] ["pool=" N] ["stack=" N]
  *   initial  = "P" 0 ID SIZE STREAM [ADDRESS] CONTEXT
- *   context  = ["thread=" N] ["tag=" N] ["pool=" N]      those that are not 0
+ *   context  = ["thread=" N] ["tag=" N] ["pool=" N] ["stack=" N]      those that are not 0
  *   event    = one of these, and its context before the NAME, which ends the line
  *     "A" TIME ID SIZE STREAM [ADDRESS]        allocated
  *     "F" TIME ID STREAM                       freed by the user
@@ -30,12 +30,17 @@
  *     "X" TIME                                 the cache is emptied
  *     "K" TIME NAME                            a setting
  *     "D" TIME COUNT                           so many events are missing
+ *   Before the first segment, initial or event with a stack, that stack, and before it the frames that it
+ *   is the first to have, in its own order:
+ *     "L" LINE "FUNCTION" "FILE"               a frame; LINE 0 where it is not known
+ *     "W" FRAME...                             the stack, 1 to 1,000 frames, the innermost first
  *
  * One line each; one space between columns; the last line ends in a newline too. Numbers are
  * decimal without leading zeros: TIME in ns, never falling, 0 without "times"; SIZE in bytes;
  * STREAM a number of a stream line; ID the block's, counted from 0 in the order of P and A lines;
  * ADDRESS is "@" and a decimal number, there exactly where "addresses" is. NAME is printable and in
- * quotes; a quote inside needs nothing. P lines are in address order.
+ * quotes; a quote inside needs nothing. FRAME is a number of an L line, from 0; stack=N of a W line, from 1.
+ * FUNCTION and FILE are any bytes but 0, at most 8,000, escaped as line.h says. P lines are in address order.
  */
 #ifndef FLW_TRACE_TEXT_H
 #define FLW_TRACE_TEXT_H
@@ -50,7 +55,7 @@
 /* The input is at its first byte. False: nothing is held, the input's message says why. */
 bool flw_text_read(struct flw_input *input, struct flw_trace **out_trace);
 
-/* What flw_text_read reads back as the same trace. A failing file shows in ferror. */
-void flw_text_print(const struct flw_trace *trace, FILE *file);
+/* What flw_text_read reads back as the same trace. A failing file shows in ferror. False: no memory. */
+bool flw_text_print(const struct flw_trace *trace, FILE *file);
 
 #endif

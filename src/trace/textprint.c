@@ -21,11 +21,72 @@ static void print_keyed(const char *key, uint32_t number, FILE *file)
     }
 }
 
-static void print_context(const struct flw_trace_context *context, FILE *file)
+/* ---- stacks ---- */
+
+static void print_quoted(const char *text, FILE *file)
 {
-    print_keyed("thread", context->thread, file);
-    print_keyed("tag", context->tag, file);
-    print_keyed("pool", context->pool, file);
+    putc('"', file);
+    for (; *text != '\0'; text++) {
+        unsigned char c = (unsigned char)*text;
+        if (c == '"' || c == '\\') {
+            fprintf(file, "\\%c", c);
+        } else if (c == '\n' || c == '\t') {
+            fputs(c == '\n' ? "\\n" : "\\t", file);
+        } else if (c < 0x20 || c == 0x7F) {
+            fprintf(file, "\\x%02x", c);
+        } else {
+            putc(c, file);
+        }
+    }
+    putc('"', file);
+}
+
+struct printer {
+    const struct flw_trace *trace;
+    FILE *file;
+    struct flw_trace_walk walk;
+    struct flw_stack_order order;
+    uint32_t stack; /* number of the next record's */
+};
+
+static bool print_frame(void *context, const struct flw_frame *frame)
+{
+    struct printer *p = context;
+    fprintf(p->file, "L %" PRIu32 " ", frame->line);
+    print_quoted(flw_stacks_text(&p->trace->stacks, frame->function), p->file);
+    putc(' ', p->file);
+    print_quoted(flw_stacks_text(&p->trace->stacks, frame->file), p->file);
+    putc('\n', p->file);
+    return true;
+}
+
+static bool print_stack(void *context, const uint32_t *frames, size_t count)
+{
+    struct printer *p = context;
+    putc('W', p->file);
+    for (size_t i = 0; i < count; i++) {
+        fprintf(p->file, " %" PRIu32, frames[i]);
+    }
+    putc('\n', p->file);
+    return true;
+}
+
+/* Before a segment or record: its stack, where it is the first to have it. */
+static void meet_stack(struct printer *p, uint32_t stack)
+{
+    flw_stack_order_take(&p->order, stack, &p->stack);
+}
+
+/* ---- what is printed ---- */
+
+/* Of the record at hand, of which it is the end but for a name. */
+static void print_context(struct printer *p, size_t record)
+{
+    const struct flw_trace_context *context = flw_trace_walk_context(p->trace, &p->walk, record);
+    print_keyed("thread", context->thread, p->file);
+    print_keyed("tag", context->tag, p->file);
+    print_keyed("pool", context->pool, p->file);
+    print_keyed("stack", p->stack, p->file);
 }
 
 static void print_header(const struct flw_trace *trace, FILE *file)
@@ -47,21 +108,26 @@ static void print_header(const struct flw_trace *trace, FILE *file)
     }
 }
 
-static void print_initial(const struct flw_trace *trace, struct flw_trace_walk *walk, FILE *file)
+static void print_initial(struct printer *p)
 {
+    const struct flw_trace *trace = p->trace;
+    FILE *file = p->file;
     for (size_t i = 0; i < trace->segment_count; i++) {
         const struct flw_trace_segment *segment = &trace->segments[i];
+        meet_stack(p, segment->stack);
         fprintf(file, "S 0 %" PRIu64 " %u %s%s", segment->size_bytes, segment->stream,
                 segment->is_large ? "large" : "small", segment->is_expandable ? " expandable" : "");
         print_address(trace, segment->address, file);
         print_keyed("pool", segment->pool, file);
+        print_keyed("stack", p->stack, file);
         putc('\n', file);
     }
     for (size_t i = 0; i < trace->initial_count; i++) {
         const struct flw_trace_block *block = &trace->blocks[i];
+        meet_stack(p, flw_trace_stack(trace, i));
         fprintf(file, "P 0 %zu %" PRIu64 " %u", i, block->size_bytes, block->stream);
         print_address(trace, block->address, file);
-        print_context(flw_trace_walk_context(trace, walk, i), file);
+        print_context(p, i);
         putc('\n', file);
     }
 }
@@ -155,26 +221,39 @@ static void print_event(const struct flw_trace *trace, const struct flw_trace_ev
     }
 }
 
-static void print_events(const struct flw_trace *trace, struct flw_trace_walk *walk, FILE *file)
+static void print_events(struct printer *p)
 {
+    const struct flw_trace *trace = p->trace;
     for (size_t i = 0; i < trace->event_count; i++) {
-        const struct flw_trace_detail *detail = flw_trace_walk_detail(trace, walk, i);
+        size_t record = trace->initial_count + i;
+        const struct flw_trace_detail *detail = flw_trace_walk_detail(trace, &p->walk, i);
         const char *name = flw_trace_name(trace, detail);
-        print_event(trace, &trace->events[i], detail, file);
-        print_context(flw_trace_walk_context(trace, walk, trace->initial_count + i), file);
+        meet_stack(p, flw_trace_stack(trace, record));
+        print_event(trace, &trace->events[i], detail, p->file);
+        print_context(p, record);
         if (name != NULL) {
-            fprintf(file, " \"%s\"", name);
+            fprintf(p->file, " \"%s\"", name);
         }
-        putc('\n', file);
+        putc('\n', p->file);
     }
 }
 
-void flw_text_print(const struct flw_trace *trace, FILE *file)
+bool flw_text_print(const struct flw_trace *trace, FILE *file)
 {
-    struct flw_trace_walk walk = {0};
-    print_header(trace, file);
-    print_initial(trace, &walk, file);
-    print_events(trace, &walk, file);
+    struct printer p = {.trace = trace,
+                        .file = file,
+                        .order = {.stacks = &trace->stacks,
+                                  .put_frame = print_frame,
+                                  .put_stack = print_stack,
+                                  .context = &p}};
+    bool has_memory = flw_stack_order_begin(&p.order);
+    if (has_memory) {
+        print_header(trace, file);
+        print_initial(&p);
+        print_events(&p);
+    }
+    flw_stack_order_finish(&p.order);
+    return has_memory;
 }
 
 bool flw_trace_write_text(const struct flw_trace *trace, const char *path, char *message)
@@ -183,6 +262,10 @@ bool flw_trace_write_text(const struct flw_trace *trace, const char *path, char 
     if (!flw_output_begin(&output, path, message)) {
         return false;
     }
-    flw_text_print(trace, output.file);
+    if (!flw_text_print(trace, output.file)) {
+        flw_output_abandon(&output);
+        flw_input_message(message, path, "no memory to write it");
+        return false;
+    }
     return flw_output_commit(&output, message);
 }

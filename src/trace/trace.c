@@ -68,6 +68,18 @@ const struct flw_trace_context *flw_trace_walk_context(const struct flw_trace *t
     return &walk->context;
 }
 
+bool flw_trace_has_stacks(const struct flw_trace *trace)
+{
+    bool has_stacks = false;
+    for (size_t i = 0; !has_stacks && i < trace->segment_count; i++) {
+        has_stacks = trace->segments[i].stack != 0;
+    }
+    for (size_t i = 0; !has_stacks && i < trace->record_stack_count; i++) {
+        has_stacks = trace->record_stacks[i] != 0;
+    }
+    return has_stacks;
+}
+
 const char *flw_trace_name(const struct flw_trace *trace, const struct flw_trace_detail *detail)
 {
     return detail == NULL || detail->name == FLW_TRACE_NO_NAME ? NULL : trace->names[detail->name];

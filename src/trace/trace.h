@@ -19,7 +19,7 @@
  *      PHASE_END, CONFIG, SYNC_WAIT and DROP have one.
  *   7. Contexts ascend by record, and each differs from the one before it (the first: from zeros).
  *   8. Names are printable, 1 to FLW_TRACE_NAME_BYTES bytes.
- *   9. The stacks of records exist.
+ *   9. The stacks of records and of segments of the start exist.
  */
 #ifndef FLW_TRACE_TRACE_H
 #define FLW_TRACE_TRACE_H
@@ -114,6 +114,9 @@ static inline uint32_t flw_trace_stack(const struct flw_trace *trace, size_t rec
 {
     return record < trace->record_stack_count ? trace->record_stacks[record] : 0;
 }
+
+/* Has any record or segment of the start one? */
+bool flw_trace_has_stacks(const struct flw_trace *trace);
 
 /* The name of an event's detail; NULL where there is none. */
 const char *flw_trace_name(const struct flw_trace *trace, const struct flw_trace_detail *detail);

@@ -28,7 +28,7 @@ static inline char *fuzz_print(const struct flw_trace *trace, size_t *out_bytes)
     char *text = NULL;
     FILE *file = open_memstream(&text, out_bytes);
     fuzz_require(file != NULL, "no memory for a text");
-    flw_text_print(trace, file);
+    fuzz_require(flw_text_print(trace, file), "no memory for a text");
     fuzz_require(fclose(file) == 0, "no memory for a text");
     return text;
 }

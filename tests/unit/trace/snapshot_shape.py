@@ -7,6 +7,7 @@ import sys
 
 SEGMENT = {"device", "address", "total_size", "allocated_size", "active_size", "requested_size", "stream",
            "segment_type", "segment_pool_id", "is_expandable", "frames", "blocks"}
+FRAME = {"name": str, "filename": str, "line": int}
 BLOCK = {"address", "size", "requested_size", "state", "frames"}
 EVENT = {"action", "addr", "size", "stream", "frames"}
 STATES = {"active_allocated", "active_pending_free", "inactive"}
@@ -19,16 +20,23 @@ class DataOnly(pickle.Unpickler):
         raise AssertionError(f"the snapshot wants {module}.{name}")
 
 
+def check_frames(frames):
+    for frame in frames:
+        assert {key: type(value) for key, value in frame.items()} == FRAME, frame
+
+
 def check_segment(segment):
     assert set(segment) == SEGMENT, set(segment) ^ SEGMENT
     assert segment["segment_type"] in ("large", "small")
     assert segment["segment_pool_id"][0] == 0
     assert isinstance(segment["is_expandable"], bool)
+    check_frames(segment["frames"])
     address = segment["address"]
     active = allocated = 0
     for block in segment["blocks"]:
         assert set(block) == BLOCK, set(block) ^ BLOCK
-        assert block["state"] in STATES and block["frames"] == []
+        check_frames(block["frames"])
+        assert block["state"] in STATES
         assert block["address"] == address, "blocks do not adjoin"
         address += block["size"]
         active += block["size"] * (block["state"] != "inactive")
@@ -47,6 +55,7 @@ def check_events(events, segments):
         assert action in ACTIONS
         wanted = EVENT - {"addr"} | {"device_free"} if action == "oom" else EVENT
         assert set(event) - {"time_us", "pool_id"} == wanted, set(event) ^ wanted
+        check_frames(event["frames"])
         free = event.get("device_free", 0)
         assert isinstance(free, int) or free != free, free  # or not a number: nobody knows
         assert event.get("time_us", 0) >= time_us

@@ -68,7 +68,7 @@ static char *bed_text(const struct flw_trace *trace)
     size_t bytes = 0;
     FILE *file = open_memstream(&text, &bytes);
     assert_non_null(file);
-    flw_text_print(trace, file);
+    assert_true(flw_text_print(trace, file));
     assert_int_equal(fclose(file), 0);
     assert_int_equal(strlen(text), bytes);
     return text;

@@ -21,7 +21,7 @@ struct random_trace {
     uint32_t *live; /* block numbers */
     uint32_t *pending;
     size_t live_count, pending_count;
-    bool has_times, has_addresses, has_segments;
+    bool has_times, has_addresses, has_segments, has_stacks;
 };
 
 static inline uint64_t random_below(struct random_trace *r, uint64_t end)
@@ -61,6 +61,46 @@ static inline void random_context(struct random_trace *r, size_t record)
     assert_true(flw_build_add_context(&r->build, &context));
 }
 
+/* Any byte but 0, of which quotes, backslashes and controls are as many as letters. */
+static inline uint32_t random_text(struct random_trace *r)
+{
+    static const char often[] = "\"\\\n\t\x7F\xC3\xA9\xFF x/";
+    char text[FLW_STACK_TEXT_BYTES];
+    size_t count = (size_t)(random_below(r, 500) == 0 ? sizeof text : random_below(r, 12));
+    for (size_t i = 0; i < count; i++) {
+        text[i] = random_below(r, 2) == 0 ? often[random_below(r, sizeof often - 1)]
+                                          : (char)(1 + random_below(r, 255));
+    }
+    uint32_t number;
+    assert_true(flw_stacks_add_text(&r->build.trace->stacks, text, count, &number));
+    return number;
+}
+
+/* An old one, or one of old and new frames; 0 now and then, and always where the trace has none. */
+static inline uint32_t random_stack(struct random_trace *r)
+{
+    struct flw_stacks *stacks = &r->build.trace->stacks;
+    uint32_t frames[FLW_STACK_DEPTH_MOST], stack = 0;
+    if (!r->has_stacks || random_below(r, 8) == 0) {
+        return 0;
+    }
+    if (stacks->stack_count > 0 && random_below(r, 10) > 0) {
+        return (uint32_t)random_below(r, stacks->stack_count);
+    }
+    size_t count = (size_t)(random_below(r, 30) == 0 ? FLW_STACK_DEPTH_MOST : random_below(r, 6));
+    for (size_t i = 0; i < count; i++) {
+        frames[i] = stacks->frame_count > 0 ? (uint32_t)random_below(r, stacks->frame_count) : 0;
+        if (stacks->frame_count == 0 || random_below(r, 8) == 0) {
+            struct flw_frame frame = {
+                random_text(r), random_text(r),
+                (uint32_t)(flw_test_random(&r->state) >> random_below(r, 64))};
+            assert_true(flw_stacks_put_frame(stacks, &frame, &frames[i]));
+        }
+    }
+    assert_true(flw_stacks_add(stacks, frames, count, &stack));
+    return stack;
+}
+
 static inline void random_start(struct random_trace *r)
 {
     struct flw_trace *trace = r->build.trace;
@@ -71,7 +111,8 @@ static inline void random_start(struct random_trace *r)
                                             .stream = (uint16_t)random_below(r, RANDOM_STREAMS),
                                             .is_large = random_below(r, 2) == 0,
                                             .is_expandable = random_below(r, 2) == 0,
-                                            .pool = (uint32_t)random_below(r, 2)};
+                                            .pool = (uint32_t)random_below(r, 2),
+                                            .stack = random_stack(r)};
         assert_true(flw_build_add_segment(&r->build, &segment));
     }
     for (uint64_t i = random_below(r, 40); i > 0; i--) {
@@ -81,6 +122,7 @@ static inline void random_start(struct random_trace *r)
         address += random_below(r, 2) == 0 ? (block.size_bytes + 511) / 512 * 512
                                            : random_below(r, 100000);
         random_context(r, trace->block_count);
+        assert_true(flw_build_set_stack(&r->build, trace->block_count, random_stack(r)));
         r->live[r->live_count++] = (uint32_t)trace->block_count;
         assert_true(flw_build_add_block(&r->build, &block));
         trace->initial_count++;
@@ -175,6 +217,8 @@ static inline void random_event(struct random_trace *r)
         event.size_bytes = trace->blocks[event.block].size_bytes;
     }
     random_context(r, trace->initial_count + trace->event_count);
+    assert_true(
+        flw_build_set_stack(&r->build, trace->initial_count + trace->event_count, random_stack(r)));
     assert_true(flw_build_add_event(&r->build, &event));
     random_detail(r, op);
 }
@@ -190,6 +234,7 @@ static inline struct flw_trace *random_trace(uint64_t seed, size_t count)
     r.has_times = random_below(&r, 4) > 0;
     r.has_addresses = random_below(&r, 4) > 0;
     r.has_segments = random_below(&r, 4) > 0;
+    r.has_stacks = random_below(&r, 3) > 0;
     struct flw_trace *trace = r.build.trace;
     trace->has_times = r.has_times;
     trace->has_addresses = r.has_addresses;

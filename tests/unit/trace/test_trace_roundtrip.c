@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: traces through the trace file and back: text to file to text byte for byte, PyTorch to file to
- * PyTorch with the same events; and what a file costs.
+ * PyTorch with the same events and stacks; and what a file costs.
  * Usage: test_trace_roundtrip FILE... (what cannot be read, or is not there, is left out; no trace at
  * all: exit 77)
  */
@@ -14,7 +14,7 @@
 #include "trace/text.h"
 #include "unit/trace/each_trace.h"
 
-#define EVENT_BYTES_MAX 6 /* of files of some size */
+#define EVENT_BYTES_MAX 6 /* of files of some size, without their texts, frames and stacks */
 #define EVENTS_MIN      300
 
 static int failures;
@@ -61,6 +61,14 @@ static struct flw_trace *read_back(const char *name, const struct bytes *bytes)
     return trace;
 }
 
+/* What a file has once for all its events: texts, and at most so much for each frame and stack. */
+static size_t dictionary_bytes(const struct flw_trace *trace)
+{
+    const struct flw_stacks *stacks = &trace->stacks;
+    return stacks->texts.text_bytes + 16 * stacks->frame_count + 8 * stacks->stack_count +
+           stacks->byte_count;
+}
+
 static void check_text(const struct flw_trace *trace)
 {
     struct bytes text = print(trace, -1);
@@ -78,13 +86,43 @@ static void check_text(const struct flw_trace *trace)
         if (codec == FLW_RECORD_PACKED && trace->event_count >= EVENTS_MIN) {
             printf("%s: %zu events, %.2f bytes each\n", trace->source, trace->event_count,
                    (double)file.count / (double)trace->event_count);
-            if (file.count > EVENT_BYTES_MAX * trace->event_count) {
+            if (file.count > EVENT_BYTES_MAX * trace->event_count + dictionary_bytes(trace)) {
                 complain(trace->source, "costs more than 6 bytes an event");
             }
         }
         free(file.at);
     }
     free(text.at);
+}
+
+static bool is_same_stack(const struct flw_trace *a, const struct flw_trace *b, size_t record)
+{
+    struct flw_stack_walk x = flw_stacks_walk(&a->stacks, flw_trace_stack(a, record));
+    struct flw_stack_walk y = flw_stacks_walk(&b->stacks, flw_trace_stack(b, record));
+    uint32_t in_a, in_b;
+    while (flw_stacks_next(&x, &in_a)) {
+        if (!flw_stacks_next(&y, &in_b)) {
+            return false;
+        }
+        const struct flw_frame *f = &a->stacks.frames[in_a], *g = &b->stacks.frames[in_b];
+        if (f->line != g->line ||
+            strcmp(flw_stacks_text(&a->stacks, f->function),
+                   flw_stacks_text(&b->stacks, g->function)) != 0 ||
+            strcmp(flw_stacks_text(&a->stacks, f->file), flw_stacks_text(&b->stacks, g->file)) !=
+                0) {
+            return false;
+        }
+    }
+    return !flw_stacks_next(&y, &in_b);
+}
+
+static bool are_same_stacks(const struct flw_trace *a, const struct flw_trace *b)
+{
+    bool are_same = true;
+    for (size_t i = 0; are_same && i < a->initial_count + a->event_count; i++) {
+        are_same = is_same_stack(a, b, i);
+    }
+    return are_same;
 }
 
 /* As a snapshot, and that one read, each after a trip through a file. */
@@ -107,6 +145,8 @@ static void check_pytorch(const struct flw_trace *trace, const char *path)
                 memcmp(again->events, trace->events, trace->event_count * sizeof(*trace->events)) !=
                     0)) {
         complain(trace->source, "other events after file and snapshot");
+    } else if (!are_same_stacks(again, trace)) {
+        complain(trace->source, "other stacks after file and snapshot");
     }
     flw_trace_destroy(again);
     flw_trace_destroy(packed);

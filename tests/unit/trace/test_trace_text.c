@@ -64,6 +64,23 @@ static const char rare[] = "#fallow-trace 1\n"
                            "O 9 100 0 largest=4 thread=9\n"
                            "E 9 \"step\"\n";
 
+static const char stacked[] = "#fallow-trace 1\n"
+                              "device 0\n"
+                              "stream 0\n"
+                              "fields addresses segments\n"
+                              "L 12 \"init\" \"a b.py\"\n"
+                              "W 0 0\n"
+                              "S 0 2097152 0 small @4096 pool=3 stack=1\n"
+                              "P 0 0 512 0 @4096 thread=1 stack=1\n"
+                              "L 0 \"\" \"\"\n"
+                              "L 4294967295 \"say \\\"\\\\\\\"\" \"\\x01\\t\\n\\x7f\xC3\xA9\xFF\"\n"
+                              "W 1 0 2\n"
+                              "A 0 1 512 0 @9 stack=2\n"
+                              "A 0 2 512 0 @9\n"
+                              "W 2\n"
+                              "B 0 stack=3 \"step\"\n"
+                              "F 0 1 0 stack=1\n";
+
 static struct flw_trace *read_text(const char *text)
 {
     struct flw_trace *trace;
@@ -78,7 +95,7 @@ static char *print_text(const struct flw_trace *trace)
     size_t bytes;
     FILE *file = open_memstream(&text, &bytes);
     assert_non_null(file);
-    flw_text_print(trace, file);
+    assert_true(flw_text_print(trace, file));
     assert_int_equal(fclose(file), 0);
     return text;
 }
@@ -138,6 +155,7 @@ static void text_read_and_printed_is_the_same_text(void **state)
     static const char *const texts[] = {
         everything,
         rare,
+        stacked,
         "#fallow-trace 1\ndevice 0\nfields none\n",
         "#fallow-trace 1\ndevice 0\nstream 5\nfields none\nP 0 0 0 0\nA 0 1 4 0\nF 0 0 0\n",
         "#fallow-trace 1\ndevice 0\nstream 5\nfields segments\nS 0 7 0 large\nS- 0 7 0\n",
@@ -180,6 +198,73 @@ static void no_two_texts_are_one_trace(void **state)
     (void)state;
     check_every_change(everything, sizeof(everything));
     check_every_change(rare, sizeof(rare));
+    check_every_change(stacked, sizeof(stacked));
+}
+
+static void a_frame_is_what_its_line_says(void **state)
+{
+    (void)state;
+    struct flw_trace *trace = read_text(stacked);
+    const struct flw_stacks *stacks = &trace->stacks;
+    uint32_t frame = 0;
+    assert_true(flw_trace_is_valid(trace));
+    assert_int_equal(trace->segments[0].stack, 1);
+    assert_int_equal(flw_trace_stack(trace, 0), 1);
+    assert_int_equal(flw_trace_stack(trace, 1), 2);
+    assert_int_equal(flw_trace_stack(trace, 2), 0);
+    assert_int_equal(flw_trace_stack(trace, 4), 1);
+    struct flw_stack_walk walk = flw_stacks_walk(stacks, 3);
+    assert_true(flw_stacks_next(&walk, &frame));
+    assert_int_equal(stacks->frames[frame].line, UINT32_MAX);
+    assert_string_equal(flw_stacks_text(stacks, stacks->frames[frame].function), "say \"\\\"");
+    assert_string_equal(flw_stacks_text(stacks, stacks->frames[frame].file),
+                        "\x01\t\n\x7F\xC3\xA9\xFF");
+    assert_false(flw_stacks_next(&walk, &frame));
+    flw_trace_destroy(trace);
+}
+
+/* Of the longest texts, and the deepest. */
+static void the_longest_lines_are_read_and_longer_ones_refused(void **state)
+{
+    (void)state;
+    for (int over = 0; over < 4; over++) {
+        char *text = NULL;
+        size_t bytes, depth = FLW_STACK_DEPTH_MOST + (over == 1);
+        FILE *file = open_memstream(&text, &bytes);
+        assert_non_null(file);
+        fputs("#fallow-trace 1\ndevice 0\nstream 0\nfields none\n", file);
+        for (size_t i = 0; i < depth; i++) {
+            size_t function_bytes = i == 7 ? FLW_STACK_TEXT_BYTES + (over == 2) : 1;
+            size_t file_bytes = i == 7 ? FLW_STACK_TEXT_BYTES + (over == 3) : 1;
+            fprintf(file, "L %zu \"", i);
+            for (size_t c = 0; c < function_bytes; c++) {
+                fputs("\\x01", file);
+            }
+            fputs("\" \"", file);
+            for (size_t c = 0; c < file_bytes; c++) {
+                fputs("\\x7f", file);
+            }
+            fputs("\"\n", file);
+        }
+        fputs("W", file);
+        for (size_t i = 0; i < depth; i++) {
+            fprintf(file, " %zu", i);
+        }
+        fputs("\nA 0 0 8 0 stack=1\n", file);
+        assert_int_equal(fclose(file), 0);
+        struct flw_trace *trace = read_text(text);
+        if (over == 0) {
+            char *again = print_text(trace);
+            assert_string_equal(text, again);
+            free(again);
+            flw_trace_destroy(trace);
+        } else {
+            assert_null(trace);
+            assert_non_null(
+                strstr(message, over == 1 ? "more than 1000 frames" : "over 8000 bytes"));
+        }
+        free(text);
+    }
 }
 
 static void a_truncated_text_is_refused_or_a_shorter_trace(void **state)
@@ -252,6 +337,35 @@ static void a_wrong_line_is_named_with_its_place(void **state)
         {HEAD "X 0 pool=1 tag=1\n", "the end of the line expected"},
         {HEAD "G 0 0\n", "not a record"},
         {HEAD "O 0 1 0 free=18446744073709551615\n", "more bytes than there are"},
+        {HEAD "L 1 \"f\" \"a\"\nX 0\n",
+         "line 6: what is said of a stack is not used by the record"},
+        {HEAD "L 1 \"f\" \"a\"\nW 0\nX 0\n", "not used by the record behind it"},
+        {HEAD "L 1 \"f\" \"a\"\nW 0\n", "no record has the last stack"},
+        {HEAD "L 1 \"f\" \"a\"\n", "no record has the last stack"},
+        {HEAD "L 1 \"f\" \"a\"\nW 0\nW 0 0\nX 0 stack=2\n", "a stack before it is not used"},
+        {HEAD "L 1 \"f\" \"a\"\nL 2 \"f\" \"a\"\nW 0\nX 0 stack=1\n",
+         "line 7: a frame or a stack before"},
+        {HEAD "L 1 \"f\" \"a\"\nL 2 \"f\" \"a\"\nW 1 0\n", "frame 1 where 0 is the next new one"},
+        {HEAD "L 1 \"f\" \"a\"\nL 1 \"f\" \"a\"\n", "line 6: the frame is frame 0"},
+        {HEAD "L 1 \"f\" \"a\"\nW 0\nX 0 stack=1\nW 0\n", "line 8: the stack is stack 1"},
+        {HEAD "L 1 \"f\" \"a\"\nW 0\nL 2 \"f\" \"a\"\n",
+         "the record that has stack=1 is to follow"},
+        {HEAD "X 0 stack=1\n", "stack 1 is not there yet"},
+        {HEAD "X 0 stack=1 pool=2\n", "stack 1 is not there yet"},
+        {HEAD "W 0\n", "frame 0 where 0 is the next new one"},
+        {HEAD "W\n", "a space expected"},
+        {HEAD "L 4294967296 \"f\" \"a\"\n", "no line of a file"},
+        {HEAD "L 1 f \"a\"\n", "a text in quotes expected at column 5"},
+        {HEAD "L 1 \"f\"\n", "a space expected"},
+        {HEAD "L 1 \"f \"a\"\n", "a space expected"},
+        {HEAD "L 1 \"f\" \"a\n", "the end of the text in quotes expected"},
+        {HEAD "L 1 \"\\x0a\" \"a\"\n", "a text has over 8000 bytes, or one that is not written so"},
+        {HEAD "L 1 \"\\x1F\" \"a\"\n", "one that is not written so"},
+        {HEAD "L 1 \"\\x00\" \"a\"\n", "one that is not written so"},
+        {HEAD "L 1 \"\\x41\" \"a\"\n", "one that is not written so"},
+        {HEAD "L 1 \"\\r\" \"a\"\n", "one that is not written so"},
+        {HEAD "L 1 \"\\\n", "one that is not written so"},
+        {HEAD "L 1 \"\t\" \"a\"\n", "one that is not written so"},
         {"", "the file is empty"},
         {"hello\n", "neither a pickled PyTorch snapshot nor"},
         {"# gtrace-text 0\nA 0 1 5 0\n", "the next block's number is 0"},
@@ -344,6 +458,8 @@ int main(void)
         cmocka_unit_test(details_and_contexts_stand_beside_the_events),
         cmocka_unit_test(text_read_and_printed_is_the_same_text),
         cmocka_unit_test(no_two_texts_are_one_trace),
+        cmocka_unit_test(a_frame_is_what_its_line_says),
+        cmocka_unit_test(the_longest_lines_are_read_and_longer_ones_refused),
         cmocka_unit_test(a_truncated_text_is_refused_or_a_shorter_trace),
         cmocka_unit_test(a_wrong_line_is_named_with_its_place),
         cmocka_unit_test(another_device_than_the_recorded_is_refused),
