@@ -109,18 +109,25 @@ struct heap {
 
 /* Undo one event. A free brings its block back, whether it is the request or the completion: the
  * earlier of the two is met last. Where the later heap has a block at that address, the allocation
- * of that one is lost; the earlier block takes its place. */
+ * of that one is lost; the earlier block takes its place. A block of the end that waits is the one that was
+ * freed last. */
 static bool undo_event(struct heap *heap, size_t event)
 {
-    uint64_t address = heap->history->events[event].address;
-    switch (heap->history->events[event].op) {
+    const struct flw_history *history = heap->history;
+    uint64_t address = history->events[event].address;
+    uint32_t there;
+    switch (history->events[event].op) {
     case FLW_TRACE_ALLOC:
         flw_addressmap_remove(&heap->places, address);
         return true;
     case FLW_TRACE_FREE:
+        there = flw_addressmap_find(&heap->places, address);
+        if (there < history->block_count && history->blocks[there].waits) {
+            return true;
+        }
+        /* fall through */
     case FLW_TRACE_FREE_DONE:
-        return flw_addressmap_put(&heap->places, address,
-                                  (uint32_t)(heap->history->block_count + event));
+        return flw_addressmap_put(&heap->places, address, (uint32_t)(history->block_count + event));
     default:
         return true;
     }
@@ -138,7 +145,8 @@ static struct flw_history_block block_of(const struct heap *heap, uint32_t numbe
     const struct flw_trace_event *from = &history->events[event];
     return (struct flw_history_block){{from->address, from->size_bytes, from->stream, false},
                                       flw_history_pool(history, event),
-                                      0}; /* the free's stack says nothing of its allocation */
+                                      0,
+                                      false}; /* the free's stack says nothing of its allocation */
 }
 
 static int compare_blocks(const void *a, const void *b)

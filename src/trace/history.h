@@ -16,6 +16,7 @@ struct flw_history_block {
     struct flw_trace_block block;
     uint32_t pool;
     uint32_t stack; /* 0: not known */
+    bool waits;     /* freed by the user, and not reusable yet */
 };
 
 struct flw_history {

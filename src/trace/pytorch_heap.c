@@ -145,7 +145,9 @@ static bool read_block(struct flw_pytorch_import *import, struct flw_pickle_valu
     if (state.bits == WORD_INACTIVE) {
         return true;
     }
-    struct flw_history_block last = {.pool = segment->pool, .stack = get_stack(import, dict)};
+    struct flw_history_block last = {.pool = segment->pool,
+                                     .stack = get_stack(import, dict),
+                                     .waits = state.bits != WORD_ACTIVE_ALLOCATED};
     if (!get_requested(import, dict, &block.size_bytes)) {
         return false;
     }

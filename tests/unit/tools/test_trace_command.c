@@ -82,6 +82,9 @@ static const char tiny_json[] = "{\"schema\": 1,\n"
                                 " \"missing_events\": 0,\n"
                                 " \"unknown_frees\": 0,\n"
                                 " \"lost_frees\": 0,\n"
+                                " \"stacks\": 0,\n"
+                                " \"frames\": 0,\n"
+                                " \"records_with_stacks\": 0,\n"
                                 " \"streams\": [0, 7],\n"
                                 " \"settings\": [\"max_split_size 1\"],\n"
                                 " \"header\": [\"origin a test\"]}\n";
@@ -230,6 +233,38 @@ static void text_packed_and_dumped_is_the_same_text(void **state)
     expect_success("verify tiny.ftrace tiny.ftext");
     assert_string_equal(out_text, "tiny.ftrace: whole, ftrace, 10 events, 2 allocations\n"
                                   "tiny.ftext: whole, text, 10 events, 2 allocations\n");
+}
+
+/* The sums are of what was written before there were stacks. */
+static void what_has_no_stacks_is_written_as_ever(void **state)
+{
+    (void)state;
+    command_write("tiny.ftext", tiny_trace, strlen(tiny_trace));
+    expect_success("pack tiny.ftext -o tiny.ftrace");
+    assert_int_equal(command_run("cksum <tiny.ftrace"), 0);
+    assert_string_equal(out_text, "3117083093 540\n");
+    expect_success("export tiny.ftext --to pytorch -o tiny.pickle");
+    assert_int_equal(command_run("cksum <tiny.pickle"), 0);
+    assert_string_equal(out_text, "640121169 845\n");
+}
+
+static void stacks_are_counted_and_come_back(void **state)
+{
+    static const char trace[] = "#fallow-trace 1\ndevice 0\nstream 0\nfields none\n"
+                                "L 7 \"step\" \"a.py\"\nL 9 \"main\" \"a.py\"\nW 0 1\n"
+                                "A 0 0 8 0 stack=1\nA 0 1 8 0\nW 1\nF 0 0 0 stack=2\n"
+                                "F 0 1 0 stack=1\n";
+    (void)state;
+    command_write("stacks.ftext", trace, strlen(trace));
+    expect_success("info stacks.ftext");
+    assert_non_null(strstr(out_text, "  stacks           2 of 2 frames; 3 records have one\n"));
+    expect_success("info stacks.ftext --json");
+    assert_non_null(
+        strstr(out_text, " \"stacks\": 2,\n \"frames\": 2,\n \"records_with_stacks\": 3,\n"));
+    expect_success("pack stacks.ftext -o stacks.ftrace");
+    expect_success("verify stacks.ftrace");
+    expect_success("dump stacks.ftrace");
+    assert_string_equal(out_text, trace);
 }
 
 static void what_generators_make_comes_back_the_same(void **state)
@@ -449,6 +484,8 @@ int main(void)
         cmocka_unit_test(info_as_json_is_as_written_here),
         cmocka_unit_test(a_header_cannot_break_the_json),
         cmocka_unit_test(text_packed_and_dumped_is_the_same_text),
+        cmocka_unit_test(what_has_no_stacks_is_written_as_ever),
+        cmocka_unit_test(stacks_are_counted_and_come_back),
         cmocka_unit_test(what_generators_make_comes_back_the_same),
         cmocka_unit_test(info_names_the_devices_of_a_recording),
         cmocka_unit_test(import_says_what_it_read),

@@ -95,6 +95,43 @@ static void find_devices(struct flw_trace_facts *facts)
     }
 }
 
+static bool pass_frame(void *context, const struct flw_frame *frame)
+{
+    (void)context;
+    (void)frame;
+    return true;
+}
+
+static bool pass_stack(void *context, const uint32_t *frames, size_t count)
+{
+    (void)context;
+    (void)frames;
+    (void)count;
+    return true;
+}
+
+/* As many as its file has: a reader may know some that nothing has. */
+static void count_stacks(struct flw_trace_facts *facts)
+{
+    const struct flw_trace *trace = facts->trace;
+    struct flw_stack_order order = {
+        .stacks = &trace->stacks, .put_frame = pass_frame, .put_stack = pass_stack};
+    uint32_t number;
+    if (!flw_stack_order_begin(&order)) {
+        return;
+    }
+    for (size_t i = 0; i < trace->segment_count; i++) {
+        flw_stack_order_take(&order, trace->segments[i].stack, &number);
+    }
+    for (size_t i = 0; i < trace->record_stack_count; i++) {
+        flw_stack_order_take(&order, trace->record_stacks[i], &number);
+        facts->stacked_count += number != 0;
+    }
+    facts->stack_count = order.stack_count;
+    facts->frame_count = order.frame_count;
+    flw_stack_order_finish(&order);
+}
+
 struct flw_trace_facts flw_trace_facts_count(const char *path, const struct flw_trace *trace)
 {
     struct flw_trace_facts facts = {
@@ -103,5 +140,6 @@ struct flw_trace_facts flw_trace_facts_count(const char *path, const struct flw_
     count_sizes(&facts);
     count_blocks(&facts);
     count_events(&facts);
+    count_stacks(&facts);
     return facts;
 }

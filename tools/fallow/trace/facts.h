@@ -26,7 +26,9 @@ struct flw_trace_facts {
     uint64_t end_count, end_bytes;
     uint64_t ops[FLW_TRACE_OP_COUNT]; /* events of each */
     uint64_t wait_count;
-    uint64_t lost_count; /* events that are missing */
+    uint64_t lost_count;               /* events that are missing */
+    uint64_t stack_count, frame_count; /* that a record or a segment of the start has; each once */
+    uint64_t stacked_count;            /* records that have a stack */
     uint64_t duration_ns;
 };
 

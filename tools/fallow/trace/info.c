@@ -100,6 +100,16 @@ static void print_streams(const struct flw_trace *trace)
     printf("%s\n", trace->stream_count > LISTED_MAX ? ", ..." : "");
 }
 
+static void print_stacks(const struct flw_trace_facts *facts)
+{
+    char text[FLW_FIGURE_BYTES];
+    if (facts->stack_count > 0) {
+        print_count("stacks", facts->stack_count, " of ");
+        printf("%s frames; ", flw_format_count(facts->frame_count, text));
+        printf("%s records have one\n", flw_format_count(facts->stacked_count, text));
+    }
+}
+
 /* Only what there is. */
 static void print_tally(const char *label, uint64_t number, const char *unit)
 {
@@ -196,6 +206,7 @@ void flw_trace_facts_print(const struct flw_trace_facts *facts)
     print_events(facts);
     print_blocks(facts);
     print_streams(trace);
+    print_stacks(facts);
     print_rare(facts);
     print_settings(trace);
     print_notes(trace->notes);

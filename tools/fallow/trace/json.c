@@ -83,7 +83,9 @@ static void put_rare(struct flw_json_writer *out, const struct flw_trace_facts *
         {"waits", facts->wait_count}, {"captures", facts->ops[FLW_TRACE_POOL_BEGIN]},
         {"cache_emptied", facts->ops[FLW_TRACE_EMPTY_CACHE]},
         {"context_changes", trace->context_count}, {"missing_events", facts->lost_count},
-        {"unknown_frees", trace->unknown_free_count}, {"lost_frees", trace->lost_free_count});
+        {"unknown_frees", trace->unknown_free_count}, {"lost_frees", trace->lost_free_count},
+        {"stacks", facts->stack_count}, {"frames", facts->frame_count},
+        {"records_with_stacks", facts->stacked_count});
 }
 
 static void put_streams(struct flw_json_writer *out, const struct flw_trace *trace)

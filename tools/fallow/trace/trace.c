@@ -208,7 +208,7 @@ static const struct verb verbs[] = {
          "  start_segments, start_reserved_bytes, end_blocks, end_bytes, peak_requested_bytes,\n"
          "  peak_reserved_bytes, segment_events, uses, out_of_memory, marks, phases, waits,\n"
          "  captures, cache_emptied, context_changes, missing_events, unknown_frees, lost_frees,\n"
-         "  streams, settings, header\n\n"
+         "  stacks, frames, records_with_stacks, streams, settings, header\n\n"
          "null stands for what a trace does not say.",
      .example = "fallow trace info snapshot.pickle --json | jq .peak_requested_bytes",
      .run = flw_verb_info,
@@ -225,7 +225,9 @@ static const struct verb verbs[] = {
     {.name = "pack",
      .arguments = "FILE -o FILE",
      .summary = "a trace file of lines of text, or of any other form",
-     .text = "Writes a .ftrace: about 4 bytes an event, checksums on everything.",
+     .text =
+         "Writes a .ftrace: about 4 bytes an event, checksums on everything; stacks of calls, where\n"
+         "there are any, once each, and up to a byte an event.",
      .example = "fallow trace pack run.ftext -o run.ftrace",
      .run = run_pack,
      .takes_out = true,
