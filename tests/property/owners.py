@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# property.owners: who holds the memory of a snapshot when most is asked for, and the out-of-memory, counted by this
-# script alone, with Python's own pickle, and by `fallow report`: the same owners, blocks and bytes. The snapshots named, which are to be
-# trusted since unpickling may run code, and some that are made here: frees that are deferred, several devices and
-# private pools, sizes so few that peaks are equal, blocks older than the recording, code of every kind.
+# property.owners: who holds the memory of a snapshot when most is asked for, when it runs out and at the end, and who
+# left what was not there at the start, counted by this script alone, with Python's own pickle, and by `fallow
+# report`: the same owners, blocks and bytes, by the rule as it stands and as --owner, --skip and --by change it. The
+# snapshots named, which are to be trusted since unpickling may run code, and some that are made here: frees that are
+# deferred, several devices and private pools, sizes so few that peaks are equal, blocks older than the recording,
+# phases in one another, code of every kind.
 #
 #   owners.py FALLOW [SNAPSHOT...]
 import json
@@ -18,7 +20,8 @@ import tempfile
 
 FRAMEWORKS = ("torch", "triton", "numpy", "functorch", "importlib", "multiprocessing")
 SHOWN = 12
-MADE = 40
+OWNERS = 200
+MADE = 48
 
 
 def is_framework(path):
@@ -26,36 +29,98 @@ def is_framework(path):
     return any(f in FRAMEWORKS or f.startswith("torchinductor_") for f in folders) or path.endswith("contextlib.py")
 
 
-def worth(frame):
-    """program, package, node, operator; None: says nothing"""
+class Rule:
+    """What the command line says of owners, and how it is typed."""
+
+    def __init__(self, owner=(), skip=(), by="frame"):
+        self.owner, self.skip, self.by = owner, skip, by
+
+    def arguments(self):
+        pairs = [("--owner", o) for o in self.owner] + [("--skip", s) for s in self.skip]
+        return [word for pair in pairs + [("--by", self.by)] for word in pair]
+
+
+PLAIN = Rule()
+UNKNOWN = "code that is not known"
+
+
+def module(path):
+    """the package that it was installed as, else its folder, else its own name"""
+    installed = re.search(r"(?:^|[/\\])(?:site|dist)-packages[/\\]([^/\\]*)", path)
+    folders = re.split(r"[/\\]", path)
+    name = installed.group(1) if installed else folders[-2] if len(folders) > 1 and folders[-2] else folders[-1]
+    return re.sub(r"(?<=.)\.py$", "", name)
+
+
+def place(frame, by):
+    """the owner's whole name, and the one without folders"""
+    path, function, base = frame["filename"], frame["name"], re.split(r"[/\\]", frame["filename"])[-1]
+    if path in ("", "??"):
+        return function, function
+    return {"frame": (f"{function} ({path}:{frame['line']})", f"{function} ({base}:{frame['line']})"),
+            "file": (path, base), "module": (module(path), module(path))}[by]
+
+
+def worth(frame, rule):
+    """named, program, package, node, operator; None: says nothing"""
     path, function = frame["filename"], frame["name"]
-    plain = path.replace("\\", "/")
+    plain, whole = path.replace("\\", "/"), f"{function} ({path}:{frame['line']})"
+    nothing = None, None
+    if any(re.search(s, whole) for s in rule.skip):
+        return nothing
+    if any(re.search(o, whole) for o in rule.owner):
+        return "named", place(frame, rule.by)
     if path.startswith("<"):
-        return None, ""
+        return nothing
     if path.endswith(".py"):
-        text = f"{function} ({path}:{frame['line']})"
         inside = re.search(r"/(site|dist)-packages/.*", plain)
         if inside:
-            return (None, "") if is_framework(inside.group(0)) else ("package", text)
+            return nothing if is_framework(inside.group(0)) else ("package", place(frame, rule.by))
         is_standard = "/lib/python" in plain or "/Lib/" in plain or "/cpython-" in plain
-        return (None, "") if is_framework(plain) or is_standard else ("program", text)
+        return nothing if is_framework(plain) or is_standard else ("program", place(frame, rule.by))
     node = re.search(r"(\w+)::apply\(", function)
     if node and "autograd::" in function:
-        return "node", node.group(1)
+        return "node", (node.group(1), node.group(1))
     operator = re.match(r"at::_ops::(\w+)", function)
-    return ("operator", "aten::" + operator.group(1)) if operator else (None, "")
+    return ("operator", ("aten::" + operator.group(1),) * 2) if operator else nothing
 
 
-def owner(frames):
+def owner(frames, rule):
     found = {}
     for frame in frames:
-        kind, text = worth(frame)
+        kind, names = worth(frame, rule)
         if kind and (kind == "operator" or kind not in found):
-            found[kind] = text
-    for kind in ("program", "package", "node", "operator"):
+            found[kind] = names
+    for kind in ("named", "program", "package", "node", "operator"):
         if kind in found:
             return found[kind]
-    return "code that is not known"
+    return UNKNOWN, UNKNOWN
+
+
+def phase(frames):
+    if not frames:
+        name = "neither in a phase nor with a call stack"
+    elif any("/torch/optim/" in f["filename"].replace("\\", "/") for f in frames):
+        name = "optimizer"
+    elif any("autograd::Engine::" in f["name"] or "_engine_run_backward" in f["name"] for f in frames):
+        name = "backward"
+    else:
+        name = "neither backward nor optimizer"
+    return name, name
+
+
+def open_phase(snapshot, device, time_us):
+    """the phase begun last of those that are not over; ends go with the last begin of their name"""
+    open_ones = []
+    for note in snapshot.get("external_annotations", []):
+        if note["device"] == device and note["time_us"] <= time_us:
+            if note["stage"] == "START":
+                open_ones.append(note["name"])
+            else:
+                open_ones.reverse()
+                open_ones.remove(note["name"])
+                open_ones.reverse()
+    return (open_ones[-1],) * 2 if open_ones else None
 
 
 def size_class(size):
@@ -71,12 +136,11 @@ def size_class(size):
 
 
 def short(name):
-    """As the report shows it: without the file's folders, cut to what it has room for."""
-    name = re.sub(r"\([^()]*[/\\]([^()/\\]*:\d+\))$", r"(\1", name)
+    """As the report shows it: cut to what it has room for."""
     return name.encode()[:63].decode(errors="ignore")
 
 
-def blocks_at_start(events, segments):
+def blocks_at_start(events, segments, rule):
     """By address: (bytes, owner); the heap at the end with all events undone, the newest first."""
     heap = {}
     for segment in segments:
@@ -88,36 +152,58 @@ def blocks_at_start(events, segments):
             heap.pop(event["addr"], None)
         elif event["action"] in ("free_requested", "free_completed"):
             heap[event["addr"]] = (event["size"], [])
-    return {address: (size, owner(frames) if frames else "before the recording, " + size_class(size))
-            for address, (size, frames) in heap.items()}
+    for address, (size, frames) in heap.items():
+        before = ("before the recording, " + size_class(size),) * 2
+        names = phase(frames) if rule.by == "phase" else owner(frames, rule)
+        heap[address] = (size, names if frames else before)
+    return heap
 
 
-def count(snapshot):
+def by_owner(blocks):
+    """Name: [bytes, blocks]; blocks of nothing are none."""
+    owners = {}
+    for size, name in blocks:
+        entry = owners.setdefault(name, [0, 0])
+        entry[0] += size
+        entry[1] += size > 0
+    return {name: entry for name, entry in owners.items() if entry[1]}
+
+
+def count(snapshot, rule):
+    """The owners at each moment, and the out-of-memory."""
     events = max(snapshot["device_traces"], key=len)
     device = snapshot["device_traces"].index(events)
-    live = blocks_at_start(events, [s for s in snapshot["segments"] if s["device"] == device])
-    ooms = []
+    live = blocks_at_start(events, [s for s in snapshot["segments"] if s["device"] == device], rule)
+    start = dict(live)
+    ooms, at_oom = [], None
     held = sum(size for size, _ in live.values())
     peak, at_peak = held, dict(live)
+
+    def asker(event):
+        if rule.by == "phase":
+            return open_phase(snapshot, device, event["time_us"]) or phase(event["frames"])
+        return owner(event["frames"], rule)
+
     for event in events:
         address = event["addr"] if event["action"] != "oom" else None
         if event["action"] == "alloc":
-            live[address] = (event["size"], owner(event["frames"]))
+            start.pop(address, None)
+            live[address] = (event["size"], asker(event))
             held += event["size"]
             if held > peak:  # the first of equal ones
                 peak, at_peak = held, dict(live)
         elif event["action"] == "oom":
-            name = owner(event["frames"])
+            name = asker(event)[1]
+            at_oom = at_oom if ooms else dict(live)
             ooms.append({"asked_bytes": event["size"], "live_bytes": held, "device_free_bytes": event["device_free"],
-                         "owner": None if name == "code that is not known" else short(name)})
+                         "owner": None if name == UNKNOWN else short(name)})
         elif event["action"] in ("free_requested", "free_completed") and address in live:
+            start.pop(address, None)
             held -= live.pop(address)[0]  # asked for until the program frees it
-    owners = {}
-    for size, name in at_peak.values():
-        entry = owners.setdefault(name, [0, 0])
-        entry[0] += size
-        entry[1] += size > 0
-    return peak, owners, ooms and {"count": len(ooms), **ooms[0]} or None
+    moments = {"at_peak": by_owner(at_peak.values()), "at_end": by_owner(live.values()),
+               "at_out_of_memory": by_owner(at_oom.values()) if ooms else None,
+               "survivors": by_owner(block for address, block in live.items() if address not in start)}
+    return peak, moments, ooms and {"count": len(ooms), **ooms[0]} or None
 
 
 def frame(kind, dice):
@@ -167,11 +253,26 @@ def device_trace(dice, length, base):
             events.append({"action": "free_completed", "addr": address, "size": size, "frames": []})
         for event in events[-2:]:
             event.setdefault("stream", 0)
-            event.setdefault("time_us", 1000 + step)
+            event.setdefault("time_us", 1000 + 2 * step)
             event.setdefault("pool_id", (0, dice.randrange(2)))
-    events += [{"action": "free_completed", "addr": a, "size": s, "frames": [], "stream": 0, "time_us": 1000 + length,
+    events += [{"action": "free_completed", "addr": a, "size": s, "frames": [], "stream": 0, "time_us": 1000 + 2 * length,
                 "pool_id": (0, 0)} for a, s in waiting]
     return events, live
+
+
+def annotations(dice, device_count):
+    """Phases in one another, between events, some of which never end; each device's own."""
+    notes = []
+    for device in range(device_count):
+        open_names = []
+        for time_us in range(999, 1800, 2):
+            chance = dice.random()
+            if chance < 0.05:
+                open_names.append(dice.choice(["ProfilerStep#1", "ProfilerStep#2", "forward", "Optimizer.step#SGD.step"]))
+                notes.append({"stage": "START", "name": open_names[-1], "device": device, "time_us": time_us})
+            elif chance < 0.12 and open_names:
+                notes.append({"stage": "END", "name": open_names.pop(), "device": device, "time_us": time_us})
+    return notes
 
 
 def make(seed):
@@ -186,7 +287,7 @@ def make(seed):
                       "blocks": [{"address": address, "size": size, "requested_size": size,
                                   "state": "active_allocated", "frames": frames}]}
                      for address, (size, frames) in live.items()]
-    return {"segments": segments, "device_traces": traces}
+    return {"segments": segments, "device_traces": traces, "external_annotations": annotations(dice, len(traces))}
 
 
 def compare_made(tool):
@@ -196,45 +297,71 @@ def compare_made(tool):
             path = os.path.join(folder, f"made {seed}.pickle")
             with open(path, "wb") as file:
                 pickle.dump(make(seed), file)
-            results.append(compare(tool, path))
+            results.append(compare(tool, path, RULES[seed % len(RULES)]))
     return results
 
 
-def reported(tool, path):
-    run = subprocess.run([tool, "report", path, "--no-times", "--policy", "bound", "--json", "-"],
+def reported(tool, path, rule):
+    run = subprocess.run([tool, "report", path, "--no-times", "--policy", "bound", "--json", "-", *rule.arguments()],
                          check=True, capture_output=True, text=True)
     trace = json.loads(run.stdout)["traces"][0]
     oom = trace["out_of_memory"]
     if oom:
         del oom["event"]  # repaired frees are events, too
-    return trace["bound_bytes"], trace["at_peak_requested"]["by_code"], oom
+    return trace, oom
 
 
-def compare(tool, path):
+def is_same_moment(expected, holding):
+    """To the byte and block: each owner, and all of them."""
+    if expected is None or holding is None:
+        return expected is None and holding is None
+    rows = sorted(([size, blocks, short(name[1])] for name, (size, blocks) in expected.items()), reverse=True)
+    seen = sorted(([s["bytes"], s["blocks"], s["owner"]] for s in holding["owners"]), reverse=True)
+    places = len(seen)
+    # Where the last places are equal in bytes, any may be shown.
+    same = [r[0] for r in rows[:places]] == [s[0] for s in seen] and all(s in rows for s in seen)
+    same &= sum(r[0] for r in rows) == holding["bytes"] and sum(r[1] for r in rows) == holding["blocks"]
+    same &= sum(r[0] for r in rows[places:]) == holding["rest_bytes"]
+    same &= places == min(len(rows), OWNERS)
+    for s in holding["owners"]:
+        same &= "left_bytes" not in s or (sum(s["left_bytes"]), sum(s["left_blocks"])) == (s["bytes"], s["blocks"])
+    if not same:
+        print(rows, seen, sep="\n")
+    return same
+
+
+def compare(tool, path, rule=PLAIN):
     with (lzma.open if path.endswith(".xz") else open)(path, "rb") as file:
         snapshot = pickle.load(file)
     if not any(snapshot["device_traces"]):
         return None
-    peak, owners, oom = count(snapshot)
-    expected = sorted(([size, blocks, short(name)] for name, (size, blocks) in owners.items() if size), reverse=True)
-    rest = expected[SHOWN:]
-    expected = expected[:SHOWN]
-    seen_peak, seen, seen_oom = reported(tool, path)
-    other = [s for s in seen if s["owner"] == "other"]
-    seen = sorted(([s["bytes"], s["blocks"], s["owner"]] for s in seen if s["owner"] != "other"), reverse=True)
-    # Where the last places are equal in bytes, either may be shown.
-    same = peak == seen_peak and [e[0] for e in expected] == [s[0] for s in seen]
-    same &= all(s in expected + rest for s in seen)
-    same &= oom == seen_oom
-    same &= sum(r[0] for r in rest) == sum(o["bytes"] for o in other)
-    print(f"{path}: {len(owners)} owners of {peak} bytes, {'the same' if same else 'NOT the same'}")
-    if not same:
-        print(peak, seen_peak, oom, seen_oom, *zip(expected, seen), sep="\n")
-    return same
+    peak, moments, oom = count(snapshot, rule)
+    trace, seen_oom = reported(tool, path, rule)
+    same = {moment: is_same_moment(owners, trace["holders"][moment]) for moment, owners in moments.items()}
+    same["peak"] = peak == trace["bound_bytes"]
+    same["oom"] = oom == seen_oom
+    stretches = trace["holders"]["stretches"]
+    same["stretches"] = sum(s["left_bytes"] for s in stretches) == trace["holders"]["survivors"]["bytes"]
+    by_code = [s for s in trace["at_peak_requested"]["by_code"] if s["owner"] != "other"]
+    same["by_code"] = by_code == trace["holders"]["at_peak"]["owners"][:SHOWN]
+    wrong = [what for what, is_same in same.items() if not is_same]
+    print(f"{path} {' '.join(rule.arguments())}: {len(moments['at_peak'])} owners of {peak} bytes,",
+          f"{len(moments['survivors'])} of survivors, {'NOT the same: ' + ', '.join(wrong) if wrong else 'the same'}")
+    if wrong:
+        print(peak, trace["bound_bytes"], oom, seen_oom)
+    return not wrong
+
+
+RULES = [PLAIN, Rule(by="file"), Rule(by="module"), Rule(by="phase"), Rule(skip=["model[12]\\.py", "^step3 "]),
+         Rule(owner=["torch/functional|torch.functional", "c10::cuda"], skip=["bmm1"]),
+         Rule(owner=["eval_with"], by="file"), Rule(owner=["[.]py:[0-9]+[)]$"], by="module")]
 
 
 def main():
-    results = compare_made(sys.argv[1]) + [compare(sys.argv[1], path) for path in sys.argv[2:]]
+    tool, paths = sys.argv[1], sys.argv[2:]
+    results = compare_made(tool)
+    for path in paths:
+        results += [compare(tool, path), compare(tool, path, Rule(by="module"))]
     counted = [r for r in results if r is not None]
     return 0 if counted and all(counted) else 1
 

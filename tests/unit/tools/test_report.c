@@ -287,6 +287,70 @@ static void an_out_of_memory_on_record_is_told_and_may_fail(void **state)
         0);
 }
 
+/* Twelve steps that each keep 1 MiB of what they take, after one block of 5 MiB that stays: six stretches of two steps
+ * and what came after them. Without stacks it is told by size, and not on the screen. */
+static void survivors_are_told_by_the_steps_that_left_them(void **state)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *file = open_memstream(&text, &bytes);
+    (void)state;
+    fputs("#fallow-trace 1\ndevice 0\nstream 0\nfields none\nP 0 0 3145728 0\n"
+          "P 0 1 3145728 0\nF 0 1 0\nA 0 2 5242880 0\n",
+          file);
+    for (int i = 0; i < 12; i++) {
+        fprintf(file, "B 0 \"ProfilerStep#%d\"\nB 0 \"forward\"\nA 0 %d 1048576 0\n", i + 9,
+                3 + 2 * i);
+        fprintf(file, "A 0 %d 65536 0\nE 0 \"forward\"\nF 0 %d 0\nE 0 \"ProfilerStep#%d\"\n",
+                4 + 2 * i, 4 + 2 * i, i + 9);
+    }
+    fputs("A 0 27 4096 0\n", file);
+    assert_int_equal(fclose(file), 0);
+    command_write("steps.ftext", text, bytes);
+    free(text);
+    assert_int_equal(
+        command_run(
+            "\"$F\" report steps.ftext --no-times --policy bound --json - && ! \"$F\" report "
+            "steps.ftext --no-times --policy bound | grep -q whose"),
+        0);
+    static const char *const parts[] = {
+        "\"holders\": {\"rule\": \"the size, since the recording has no call stacks\",",
+        "\"at_out_of_memory\": null,",
+        "\"at_end\": {\"bytes\": 20975616, \"blocks\": 15, \"rest_bytes\": 0, \"rest_blocks\": 0, ",
+        "    {\"owner\": \"before the recording, up to 4 MiB\", \"bytes\": 3145728, \"blocks\": 1}",
+        "\"survivors\": {\"bytes\": 17829888, \"blocks\": 14, ",
+        "    {\"owner\": \"up to 1 MiB\", \"bytes\": 12582912, \"blocks\": 12, \"left_bytes\": "
+        "[2097152, 2097152, 2097152, 2097152, 2097152, 2097152, 0], "
+        "\"left_blocks\": [2, 2, 2, 2, 2, 2, 0]}",
+        "{\"name\": \"steps 1 to 2\", \"end_op\": 10, \"left_bytes\": 7340032, \"left_blocks\": 3}",
+        "{\"name\": \"after step 12\", \"end_op\": 42, \"left_bytes\": 4096, \"left_blocks\": 1}]"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        flw_test_expect_in(out_text, parts[i]);
+    }
+    assert_int_equal(command_run("\"$F\" report steps.ftext --no-times --policy bound --by phase "
+                                 "--ascii"),
+                     0);
+    flw_test_expect_in(
+        out_text,
+        "    held MiB     %  blocks  by steps    whose, of what is alive at "
+        "the end, not at the start\n"
+        "          12  70.6      12  @@@@@@      forward\n"
+        "           5  29.4       2  @     .     neither in a phase nor with a call stack\n"
+        "whose: the innermost phase of the recording that was open; else");
+}
+
+static void a_wrong_rule_of_owners_is_told_in_one_line(void **state)
+{
+    (void)state;
+    command_expect_error("\"$F\" report tiny.ftext --owner 'model('", 2, "--owner 'model(': ");
+    command_expect_error("\"$F\" report tiny.ftext --owner model --skip '[a'", 2, "--skip '[a': ");
+    command_expect_error("\"$F\" report tiny.ftext --skip", 2, "--skip needs a value");
+    command_expect_error("\"$F\" report tiny.ftext --by line", 2,
+                         "--by 'line' is none of frame, file, module and phase");
+    command_expect_error("\"$F\" report tiny.ftext --by phase --skip x", 2,
+                         "--by phase looks at none");
+}
+
 static void a_baseline_is_held_to(void **state)
 {
     (void)state;
@@ -380,6 +444,8 @@ int main(void)
         cmocka_unit_test(a_folder_is_a_table_with_a_page_a_trace),
         cmocka_unit_test(a_broken_threshold_is_one_line_and_exit_code_1),
         cmocka_unit_test(an_out_of_memory_on_record_is_told_and_may_fail),
+        cmocka_unit_test(survivors_are_told_by_the_steps_that_left_them),
+        cmocka_unit_test(a_wrong_rule_of_owners_is_told_in_one_line),
         cmocka_unit_test(a_baseline_is_held_to),
         cmocka_unit_test(diff_says_which_numbers_differ),
         cmocka_unit_test(wrong_command_lines_are_told_in_one_line),

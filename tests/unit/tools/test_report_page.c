@@ -28,6 +28,8 @@ struct made {
     uint64_t first_op[FLW_SHEET_COLUMNS + 1], time_ns[FLW_SHEET_COLUMNS + 1];
     struct flw_sheet_range requested[FLW_SHEET_COLUMNS], block[FLW_SHEET_COLUMNS];
     struct flw_sheet_range reserved[FLW_SHEET_COLUMNS];
+    struct flw_sheet_owner owners[FLW_SHEET_OWNERS];
+    struct flw_sheet_left left[FLW_SHEET_OWNERS];
     uint64_t high[FLW_SHEET_CATEGORIES][FLW_SHEET_COLUMNS];
     struct flw_sheet_holes holes[FLW_SHEET_HOLE_COLUMNS];
     struct flw_sheet_segment segments[64];
@@ -140,6 +142,33 @@ static void make_policies(struct made *made)
     }
 }
 
+static void make_holdings(struct made *made)
+{
+    struct flw_sheet *sheet = &made->sheet;
+    sheet->owner_rule = (char *)(uintptr_t)evil;
+    sheet->stretch_count = FLW_SHEET_STRETCHES;
+    for (size_t i = 0; i < FLW_SHEET_STRETCHES; i++) {
+        sheet->stretches[i] = (struct flw_sheet_stretch){.end_op = (i + 1) * 1000000,
+                                                         .left_bytes = FLW_SHEET_OWNERS * MIB};
+        snprintf(sheet->stretches[i].name, FLW_SHEET_NAME_BYTES, "tenth %zu", i + 1);
+    }
+    for (size_t i = 0; i < FLW_SHEET_OWNERS; i++) {
+        made->owners[i] = (struct flw_sheet_owner){.bytes = FLW_SHEET_STRETCHES * MIB, .count = 10};
+        snprintf(made->owners[i].name, FLW_SHEET_NAME_BYTES, "%s", evil);
+        for (size_t s = 0; s < FLW_SHEET_STRETCHES; s++) {
+            made->left[i].bytes[s] = MIB;
+        }
+    }
+    for (size_t moment = 0; moment < FLW_SHEET_MOMENT_COUNT; moment++) {
+        sheet->holdings[moment] =
+            (struct flw_sheet_holding){.bytes = FLW_SHEET_OWNERS * FLW_SHEET_STRETCHES * MIB,
+                                       .count = FLW_SHEET_OWNERS * 10,
+                                       .owners = made->owners,
+                                       .owner_count = FLW_SHEET_OWNERS,
+                                       .left = moment == FLW_SHEET_SURVIVORS ? made->left : NULL};
+    }
+}
+
 static struct made *make_full(void)
 {
     struct made *made = calloc(1, sizeof *made);
@@ -178,6 +207,7 @@ static struct made *make_full(void)
         made->marks[i].end_op = i * 250000 + 200000;
         snprintf(made->marks[i].name, FLW_SHEET_NAME_BYTES, "%s", evil);
     }
+    make_holdings(made);
     for (size_t kind = 0; kind < FLW_SHEET_KIND_COUNT; kind++) {
         sheet->category_count[kind] = FLW_SHEET_CATEGORIES;
         for (size_t c = 0; c < FLW_SHEET_CATEGORIES; c++) {
@@ -248,6 +278,28 @@ static void the_fullest_page_is_whole_safe_and_below_two_megabytes(void **state)
     assert_true(count_of(text, "\xc3\xa9") >= 10);
     print_message("the fullest page has %zu bytes\n", length);
     assert_true(length < 2000000);
+    free(text);
+    free(made);
+}
+
+/* Twenty owners, then the rest; each with what each tenth left. */
+static void survivors_have_a_row_each_and_the_rest_one(void **state)
+{
+    (void)state;
+    struct made *made = make_full();
+    size_t length = 0;
+    char *text = write_page(&made->sheet, &length);
+    const char *begin = strstr(text, "<h2 id=survivors>");
+    assert_non_null(begin);
+    char *section = strndup(begin, (size_t)(strstr(begin, "</section>") - begin));
+    assert_int_equal(count_of(section, "<tr>"), 1 + 20 + 1);
+    assert_int_equal(count_of(section, "<th scope=col>tenth "), FLW_SHEET_STRETCHES);
+    assert_int_equal(count_of(section, "<td>1 MiB</td>"), 20 * FLW_SHEET_STRETCHES);
+    assert_int_equal(count_of(section, "<td>180 MiB</td>"), FLW_SHEET_STRETCHES);
+    assert_int_equal(count_of(section, "<th scope=row>the rest</th><td>1.76 GiB</td>"), 1);
+    assert_int_equal(count_of(section, "<td>90.0 %</td>"), 1);
+    assert_int_equal(count_of(section, "Whose: &lt;/style&gt;"), 1); /* the rule, escaped */
+    free(section);
     free(text);
     free(made);
 }
@@ -485,6 +537,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_fullest_page_is_whole_safe_and_below_two_megabytes),
+        cmocka_unit_test(survivors_have_a_row_each_and_the_rest_one),
         cmocka_unit_test(a_failure_says_how_much_was_asked),
         cmocka_unit_test(thin_blocks_are_drawn_in_their_own_colour),
         cmocka_unit_test(memory_and_waits_are_drawn_to_scale),

@@ -32,6 +32,8 @@ struct bed {
     struct flw_sheet_block blocks[2];
     struct flw_sheet_holes holes[1];
     struct flw_sheet_mark mark;
+    struct flw_sheet_owner owners[2];
+    struct flw_sheet_left left[2];
 };
 
 /* Two blocks of 100 and 50 bytes over four ops, in segments of 128 and 64. */
@@ -95,6 +97,22 @@ static void make_bed(struct bed *bed)
         .category_count = {1},
         .marks = &bed->mark,
         .mark_count = 1};
+    bed->owners[0] = (struct flw_sheet_owner){.name = "a", .bytes = 100, .count = 1};
+    bed->owners[1] = (struct flw_sheet_owner){.name = "b", .bytes = 50, .count = 2};
+    bed->left[0] = (struct flw_sheet_left){.bytes = {0, 100}, .counts = {0, 1}};
+    bed->left[1] = (struct flw_sheet_left){.bytes = {20, 30}, .counts = {1, 1}};
+    bed->sheet.stretches[0] =
+        (struct flw_sheet_stretch){.end_op = 2, .left_bytes = 20, .left_count = 1};
+    bed->sheet.stretches[1] =
+        (struct flw_sheet_stretch){.end_op = 4, .left_bytes = 137, .left_count = 3};
+    bed->sheet.stretch_count = 2;
+    bed->sheet.holdings[FLW_SHEET_SURVIVORS] = (struct flw_sheet_holding){.bytes = 157,
+                                                                          .count = 4,
+                                                                          .owners = bed->owners,
+                                                                          .left = bed->left,
+                                                                          .owner_count = 2,
+                                                                          .rest_bytes = 7,
+                                                                          .rest_count = 1};
     bed->sheet.size_count[7] = 2;
     bed->sheet.life_count[0] = 1;
     bed->sheet.size_life[7][0] = 1;
@@ -165,6 +183,17 @@ static void every_breach_is_found(void **state)
     EXPECT_BREACH(bed.sheet.life_count[0] = 2);
     EXPECT_BREACH(bed.sheet.temporary_count = 2);
     EXPECT_BREACH(bed.mark.end_op = 0);
+    EXPECT_BREACH(bed.owners[1].bytes = 49);
+    EXPECT_BREACH(bed.owners[1].count = 3);
+    EXPECT_BREACH(bed.owners[0].bytes = 49);
+    EXPECT_BREACH(bed.left[1].bytes[0] = 21);
+    EXPECT_BREACH(bed.left[0].counts[0] = 1);
+    EXPECT_BREACH(bed.sheet.stretches[0].left_bytes = 21);
+    EXPECT_BREACH(bed.sheet.stretches[1].left_count = 2);
+    EXPECT_BREACH(bed.sheet.stretches[1].end_op = 5);
+    EXPECT_BREACH(bed.sheet.stretches[0].end_op = 5);
+    EXPECT_BREACH(bed.sheet.holdings[FLW_SHEET_SURVIVORS].rest_bytes = 8);
+    EXPECT_BREACH(bed.sheet.holdings[FLW_SHEET_AT_END].bytes = 1);
 }
 
 /* --- the view of a heap --------------------------------------------------------------------------

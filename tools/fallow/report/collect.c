@@ -276,7 +276,7 @@ bool flw_sheet_collect(const struct flw_sheet_setup *setup, struct flw_sheet *ou
     out_sheet->results = flw_host_alloc(setup->policy_count, sizeof *out_sheet->results);
     out_sheet->policy_count = setup->policy_count;
     bool is_done = true;
-    flw_facts_gather(out_sheet, &facts);
+    flw_facts_gather(out_sheet, setup->rule, &facts);
     message[0] = '\0';
     for (size_t i = 0; is_done && i < setup->policy_count; i++) {
         struct flw_run_result *result = &out_sheet->results[i];

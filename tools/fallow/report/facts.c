@@ -226,8 +226,10 @@ static void count_blocks(struct flw_sheet *sheet, struct flw_facts *facts)
     }
 }
 
-void flw_facts_gather(struct flw_sheet *sheet, struct flw_facts *out)
+void flw_facts_gather(struct flw_sheet *sheet, const struct flw_owner_rule *rule,
+                      struct flw_facts *out)
 {
+    struct flw_owners code;
     size_t block_count = sheet->program->block_count;
     uint64_t *room = flw_host_alloc(block_count, sizeof *room);
     *out = (struct flw_facts){.end_ops = flw_host_alloc(block_count, sizeof *out->end_ops)};
@@ -237,8 +239,12 @@ void flw_facts_gather(struct flw_sheet *sheet, struct flw_facts *out)
     count_blocks(sheet, out);
     count_distinct(sheet, room);
     select_blocks(sheet, room, out);
-    flw_facts_gather_owners(sheet, out);
-    flw_facts_gather_oom(sheet);
+    sheet->owner_rule = flw_owner_rule_say(rule, sheet->trace);
+    flw_owners_find(&code, sheet->trace, rule);
+    flw_facts_gather_owners(sheet, out, &code);
+    flw_facts_gather_oom(sheet, &code);
+    flw_facts_gather_holdings(sheet, out, &code);
+    flw_owners_finish(&code);
     sheet->packed_bytes = flw_packing_measure(sheet->program, out->end_ops);
     flw_host_free(room);
 }

@@ -6,6 +6,7 @@
 #ifndef FLW_TOOL_REPORT_FACTS_H
 #define FLW_TOOL_REPORT_FACTS_H
 
+#include "report/owner.h"
 #include "report/sheet.h"
 
 /* A block whose life is drawn. */
@@ -22,11 +23,19 @@ struct flw_facts {
 };
 
 /* Fills the sheet's own part; sheet->trace, program and op_count are set. */
-void flw_facts_gather(struct flw_sheet *sheet, struct flw_facts *out);
+void flw_facts_gather(struct flw_sheet *sheet, const struct flw_owner_rule *rule,
+                      struct flw_facts *out);
 void flw_facts_finish(struct flw_facts *facts);
 
-/* facts_owner.c: the categories; the out-of-memory, and whose request it was. */
-void flw_facts_gather_owners(struct flw_sheet *sheet, const struct flw_facts *facts);
-void flw_facts_gather_oom(struct flw_sheet *sheet);
+/* facts_owner.c: the categories; the out-of-memory, and whose request it was; whose memory it is at each moment. */
+void flw_facts_gather_owners(struct flw_sheet *sheet, const struct flw_facts *facts,
+                             const struct flw_owners *code);
+void flw_facts_gather_oom(struct flw_sheet *sheet, const struct flw_owners *code);
+void flw_facts_gather_holdings(struct flw_sheet *sheet, const struct flw_facts *facts,
+                               const struct flw_owners *code);
+
+/* The owner of each block. */
+void flw_facts_own_blocks(const struct flw_trace *trace, const struct flw_owners *code,
+                          uint32_t *out_owners);
 
 #endif

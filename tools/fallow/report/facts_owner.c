@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/facts.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/bits.h"
 #include "base/compare.h"
 #include "report/heapview.h"
-#include "report/owner.h"
 #include "trace/trace.h"
 
 #include "common/tool_host.h"
@@ -22,8 +23,7 @@ struct owners {
     uint32_t *keys;   /* by block: its owner, counted from 0 */
     uint32_t *values; /* by owner: the tag or pool that it stands for; NULL: itself */
     size_t count;     /* of owners */
-    struct flw_owners
-        code; /* by owner: of the program's code, then the size classes of what is older */
+    const struct flw_owners *code;
     uint64_t *live_bytes, *live_counts; /* by owner */
     uint8_t *places;                    /* by owner: its category */
 };
@@ -82,29 +82,13 @@ static void key_by_context(struct owners *owners)
     }
 }
 
-/* What is older than the recording and says nothing of itself is told by its size. */
-static uint32_t owner_of(const struct owners *owners, size_t record, uint64_t size_bytes)
+void flw_facts_own_blocks(const struct flw_trace *trace, const struct flw_owners *code,
+                          uint32_t *out_owners)
 {
-    const struct flw_trace *trace = owners->sheet->trace;
-    uint32_t stack = flw_trace_stack(trace, record);
-    bool is_older = stack == 0 && record < trace->initial_count;
-    return is_older ? (uint32_t)(owners->code.count + flw_sheet_size_bin(size_bytes))
-                    : owners->code.of_stack[stack];
-}
-
-static void key_by_owner(struct owners *owners)
-{
-    const struct flw_trace *trace = owners->sheet->trace;
-    flw_owners_find(&owners->code, &trace->stacks);
-    owners->count = owners->code.count + FLW_SHEET_SIZE_BINS;
-    for (size_t i = 0; i < trace->initial_count; i++) {
-        owners->keys[i] = owner_of(owners, i, trace->blocks[i].size_bytes);
-    }
+    memcpy(out_owners, code->of_record, trace->initial_count * sizeof *out_owners);
     for (size_t i = 0; i < trace->event_count; i++) {
-        const struct flw_trace_event *event = &trace->events[i];
-        if (event->op == FLW_TRACE_ALLOC) {
-            owners->keys[event->block] =
-                owner_of(owners, trace->initial_count + i, event->size_bytes);
+        if (trace->events[i].op == FLW_TRACE_ALLOC) {
+            out_owners[trace->events[i].block] = code->of_record[trace->initial_count + i];
         }
     }
 }
@@ -113,8 +97,9 @@ static void key_blocks(struct owners *owners)
 {
     const struct flw_trace *trace = owners->sheet->trace;
     if (owners->kind == FLW_SHEET_BY_OWNER) {
-        if (trace->stacks.stack_count != 0) {
-            key_by_owner(owners);
+        if (owners->code->has_code) {
+            owners->count = owners->code->count;
+            flw_facts_own_blocks(trace, owners->code, owners->keys);
         }
         return;
     }
@@ -134,35 +119,20 @@ static void key_blocks(struct owners *owners)
     }
 }
 
-/* "up to 2 MiB" */
-static void name_size(char *out, size_t bin)
-{
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-    snprintf(out, FLW_SHEET_NAME_BYTES, "up to %u %s", 1u << bin % 10, units[bin / 10]);
-}
-
 static void name_owner(const struct owners *owners, uint32_t key, char *out)
 {
     const struct flw_trace *trace = owners->sheet->trace;
     uint32_t value = owners->values == NULL ? key : owners->values[key];
     switch (owners->kind) {
     case FLW_SHEET_BY_OWNER:
-        if (key >= owners->code.count) {
-            char size[FLW_SHEET_NAME_BYTES];
-            name_size(size, key - owners->code.count);
-            snprintf(out, FLW_SHEET_NAME_BYTES, "before the recording, %.40s", size);
-        } else if (key == 0) {
-            snprintf(out, FLW_SHEET_NAME_BYTES, "code that is not known");
-        } else {
-            flw_owners_name(&owners->code, key, out, FLW_SHEET_NAME_BYTES);
-        }
+        snprintf(out, FLW_SHEET_NAME_BYTES, "%s", flw_owners_short_name(owners->code, key));
         break;
     case FLW_SHEET_BY_STREAM:
         snprintf(out, FLW_SHEET_NAME_BYTES, "stream %" PRIu64,
                  key < trace->stream_count ? trace->streams[key] : key);
         break;
     case FLW_SHEET_BY_SIZE:
-        name_size(out, key);
+        flw_owners_name_size(out, key);
         break;
     case FLW_SHEET_BY_TAG:
         snprintf(out, FLW_SHEET_NAME_BYTES, value == 0 ? "no tag" : "tag %" PRIu32, value);
@@ -175,19 +145,16 @@ static void name_owner(const struct owners *owners, uint32_t key, char *out)
 
 /* ---- the walks ---- */
 
-static void step(struct owners *owners, const struct flw_op *op)
+/* Live blocks by owner, once the op is done. `keys`: by block. */
+static void count_op(const uint32_t *keys, uint64_t *live_bytes, uint64_t *live_counts,
+                     const struct flw_op *op)
 {
-    bool is_alloc = op->kind == FLW_OP_ALLOC;
-    if (!is_alloc && op->kind != FLW_OP_FREE && op->kind != FLW_OP_FREE_ELSEWHERE) {
-        return;
-    }
-    uint32_t key = owners->keys[op->block];
-    if (is_alloc) {
-        owners->live_bytes[key] += op->size_bytes;
-        owners->live_counts[key]++;
-    } else {
-        owners->live_bytes[key] -= op->size_bytes;
-        owners->live_counts[key]--;
+    if (op->kind == FLW_OP_ALLOC) {
+        live_bytes[keys[op->block]] += op->size_bytes;
+        live_counts[keys[op->block]]++;
+    } else if (op->kind == FLW_OP_FREE || op->kind == FLW_OP_FREE_ELSEWHERE) {
+        live_bytes[keys[op->block]] -= op->size_bytes;
+        live_counts[keys[op->block]]--;
     }
 }
 
@@ -325,7 +292,7 @@ static void make_categories(struct owners *owners, const struct flw_facts *facts
     owners->live_counts = flw_host_alloc(owners->count, sizeof *owners->live_counts);
     owners->places = flw_host_alloc(owners->count, 1);
     for (size_t i = 0; i <= facts->peak_op; i++) {
-        step(owners, &program->ops[i]);
+        count_op(owners->keys, owners->live_bytes, owners->live_counts, &program->ops[i]);
     }
     choose_places(owners);
     fill_series(owners);
@@ -337,20 +304,8 @@ static void make_categories(struct owners *owners, const struct flw_facts *facts
 
 /* ---- the out-of-memory */
 
-static void name_request(const struct flw_trace *trace, size_t event, char *out)
-{
-    struct flw_owners code;
-    uint32_t stack = flw_trace_stack(trace, trace->initial_count + event);
-    if (stack != 0) {
-        flw_owners_find(&code, &trace->stacks);
-        if (code.of_stack[stack] != 0) {
-            flw_owners_name(&code, code.of_stack[stack], out, FLW_SHEET_NAME_BYTES);
-        }
-        flw_owners_finish(&code);
-    }
-}
-
-static void note_oom(struct flw_sheet *sheet, size_t event, uint64_t live_bytes)
+static void note_oom(struct flw_sheet *sheet, const struct flw_owners *code, size_t event,
+                     uint64_t live_bytes)
 {
     const struct flw_trace *trace = sheet->trace;
     struct flw_trace_walk walk = {0};
@@ -363,10 +318,17 @@ static void note_oom(struct flw_sheet *sheet, size_t event, uint64_t live_bytes)
     oom->asked_bytes = trace->events[event].size_bytes;
     oom->live_bytes = live_bytes;
     oom->free_bytes = detail == NULL ? FLW_UNKNOWN : detail->free_bytes;
-    name_request(trace, event, oom->owner);
+    oom->op = sheet->initial_op_count;
+    for (size_t i = 0; i < event; i++) {
+        oom->op += flw_program_has_op(sheet->program, i);
+    }
+    uint32_t owner = code->of_record[trace->initial_count + event];
+    if (code->has_code && owner != FLW_OWNER_UNKNOWN) {
+        snprintf(oom->owner, sizeof oom->owner, "%s", flw_owners_short_name(code, owner));
+    }
 }
 
-void flw_facts_gather_oom(struct flw_sheet *sheet)
+void flw_facts_gather_oom(struct flw_sheet *sheet, const struct flw_owners *code)
 {
     const struct flw_trace *trace = sheet->trace;
     uint64_t live_bytes = 0;
@@ -380,24 +342,237 @@ void flw_facts_gather_oom(struct flw_sheet *sheet)
         } else if (event->op == FLW_TRACE_FREE) {
             live_bytes -= event->size_bytes;
         } else if (event->op == FLW_TRACE_OOM) {
-            note_oom(sheet, i, live_bytes);
+            note_oom(sheet, code, i, live_bytes);
         }
     }
 }
 
-void flw_facts_gather_owners(struct flw_sheet *sheet, const struct flw_facts *facts)
+void flw_facts_gather_owners(struct flw_sheet *sheet, const struct flw_facts *facts,
+                             const struct flw_owners *code)
 {
     const struct flw_trace *trace = sheet->trace;
     uint32_t *keys = flw_host_alloc(trace->block_count, sizeof *keys);
     for (int kind = 0; kind < FLW_SHEET_KIND_COUNT; kind++) {
-        struct owners owners = {.sheet = sheet, .kind = (enum flw_sheet_kind)kind, .keys = keys};
+        struct owners owners = {
+            .sheet = sheet, .kind = (enum flw_sheet_kind)kind, .keys = keys, .code = code};
         key_blocks(&owners);
         bool says_nothing = owners.count == 0 || (owners.values != NULL && owners.count < 2);
         if (!says_nothing && sheet->program->max_live_bytes != 0) {
             make_categories(&owners, facts);
         }
         flw_host_free(owners.values);
-        flw_owners_finish(&owners.code);
     }
     flw_host_free(keys);
+}
+
+/* ---- whose memory it is at a moment ---- */
+
+/* Live blocks by owner, as ops go by. */
+struct tally {
+    struct flw_sheet *sheet;
+    const struct flw_owners *code;
+    uint32_t *keys;           /* by block: its owner */
+    uint64_t *bytes, *counts; /* by owner */
+    uint32_t *order;          /* room, an owner each */
+};
+
+static int compare_owners(const void *a, const void *b, void *context)
+{
+    const struct tally *tally = context;
+    uint32_t left = *(const uint32_t *)a;
+    uint32_t right = *(const uint32_t *)b;
+    if (tally->bytes[left] != tally->bytes[right]) {
+        return tally->bytes[left] > tally->bytes[right] ? -1 : 1;
+    }
+    return left < right ? -1 : left > right;
+}
+
+/* tally->order begins with the owners that have places. */
+static void note_holding(struct tally *tally, enum flw_sheet_moment moment)
+{
+    struct flw_sheet_holding *holding = &tally->sheet->holdings[moment];
+    size_t count = 0;
+    for (size_t i = 0; i < tally->code->count; i++) {
+        if (tally->counts[i] != 0) {
+            tally->order[count++] = (uint32_t)i;
+        }
+    }
+    qsort_r(tally->order, count, sizeof *tally->order, compare_owners, tally);
+    holding->owner_count = flw_min(count, FLW_SHEET_OWNERS);
+    holding->owners = flw_host_alloc(holding->owner_count, sizeof *holding->owners);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t key = tally->order[i];
+        holding->bytes += tally->bytes[key];
+        holding->count += tally->counts[key];
+        if (i >= holding->owner_count) {
+            holding->rest_bytes += tally->bytes[key];
+            holding->rest_count += tally->counts[key];
+            continue;
+        }
+        struct flw_sheet_owner *owner = &holding->owners[i];
+        snprintf(owner->name, sizeof owner->name, "%s", flw_owners_short_name(tally->code, key));
+        owner->bytes = tally->bytes[key];
+        owner->count = tally->counts[key];
+    }
+}
+
+/* "ProfilerStep#" of "ProfilerStep#12": what the names of steps have in common. */
+static size_t stem_bytes(const char *name)
+{
+    size_t bytes = strlen(name);
+    while (bytes > 0 && isdigit((unsigned char)name[bytes - 1])) {
+        bytes--;
+    }
+    return bytes;
+}
+
+static bool is_same_step(const struct flw_sheet_mark *a, const struct flw_sheet_mark *b)
+{
+    size_t bytes = stem_bytes(a->name);
+    return bytes == stem_bytes(b->name) && memcmp(a->name, b->name, bytes) == 0;
+}
+
+/* Where the steps end that the recording marks: of the marks with "step" in their names, the most of one kind, two
+ * at least. Returns how many; `ends` is room, a mark each. */
+static size_t list_steps(const struct flw_sheet *sheet, uint64_t *ends)
+{
+    const struct flw_sheet_mark *marks = sheet->marks, *best = NULL;
+    size_t most = 1;
+    for (size_t i = 0; i < sheet->mark_count; i++) {
+        size_t count = 0;
+        for (size_t j = i; strcasestr(marks[i].name, "step") != NULL && j < sheet->mark_count;
+             j++) {
+            count += is_same_step(&marks[i], &marks[j]);
+        }
+        if (count > most) {
+            most = count;
+            best = &marks[i];
+        }
+    }
+    size_t count = 0;
+    for (size_t i = 0; best != NULL && i < sheet->mark_count; i++) {
+        if (is_same_step(best, &marks[i])) {
+            ends[count] = flw_max(marks[i].end_op, count == 0 ? 0 : ends[count - 1]);
+            count++;
+        }
+    }
+    return count;
+}
+
+static void add_stretch(struct flw_sheet *sheet, uint64_t end_op, const char *word, size_t first,
+                        size_t last)
+{
+    struct flw_sheet_stretch *stretch = &sheet->stretches[sheet->stretch_count++];
+    stretch->end_op = end_op;
+    if (first == last) {
+        snprintf(stretch->name, sizeof stretch->name, "%s %zu", word, first);
+    } else {
+        snprintf(stretch->name, sizeof stretch->name, "%ss %zu to %zu", word, first, last);
+    }
+}
+
+/* As many steps in each stretch, but in the last, so that they compare. */
+static void cut_stretches(struct flw_sheet *sheet)
+{
+    uint64_t *ends = flw_host_alloc(sheet->mark_count, sizeof *ends);
+    size_t count = list_steps(sheet, ends);
+    size_t each = (size_t)flw_div_up(count, FLW_SHEET_STRETCHES - 1);
+    for (size_t i = 0; i < count; i += each) {
+        size_t last = flw_min(i + each, count);
+        add_stretch(sheet, ends[last - 1], "step", i + 1, last);
+    }
+    if (count != 0 && ends[count - 1] < sheet->op_count) {
+        add_stretch(sheet, sheet->op_count, "after step", count, count);
+    }
+    uint64_t begin_op = sheet->initial_op_count;
+    for (size_t i = 0; count == 0 && i < FLW_SHEET_STRETCHES; i++) {
+        uint64_t end_op = begin_op + (sheet->op_count - begin_op) * (i + 1) / FLW_SHEET_STRETCHES;
+        add_stretch(sheet, end_op, "tenth", i + 1, i + 1);
+    }
+    flw_host_free(ends);
+}
+
+static bool is_survivor(const struct flw_sheet *sheet, const struct flw_facts *facts,
+                        const struct flw_op *op)
+{
+    return op->kind == FLW_OP_ALLOC && op->block >= sheet->trace->initial_count &&
+           facts->end_ops[op->block] == sheet->op_count;
+}
+
+/* By owner and stretch; the owners' places are those of tally->order. */
+static void fill_left(struct tally *tally, const struct flw_facts *facts)
+{
+    struct flw_sheet *sheet = tally->sheet;
+    struct flw_sheet_holding *holding = &sheet->holdings[FLW_SHEET_SURVIVORS];
+    uint32_t *places = flw_host_alloc(tally->code->count, sizeof *places);
+    size_t stretch = 0;
+    memset(places, 0xFF, tally->code->count * sizeof *places);
+    for (size_t i = 0; i < holding->owner_count; i++) {
+        places[tally->order[i]] = (uint32_t)i;
+    }
+    holding->left = flw_host_alloc(holding->owner_count, sizeof *holding->left);
+    for (size_t i = 0; i < sheet->program->op_count; i++) {
+        const struct flw_op *op = &sheet->program->ops[i];
+        while (i >= sheet->stretches[stretch].end_op) {
+            stretch++;
+        }
+        if (!is_survivor(sheet, facts, op)) {
+            continue;
+        }
+        uint32_t place = places[tally->keys[op->block]];
+        sheet->stretches[stretch].left_bytes += op->size_bytes;
+        sheet->stretches[stretch].left_count++;
+        if (place != UINT32_MAX) {
+            holding->left[place].bytes[stretch] += op->size_bytes;
+            holding->left[place].counts[stretch]++;
+        }
+    }
+    flw_host_free(places);
+}
+
+static void count_survivors(struct tally *tally, const struct flw_facts *facts)
+{
+    const struct flw_program *program = tally->sheet->program;
+    memset(tally->bytes, 0, tally->code->count * sizeof *tally->bytes);
+    memset(tally->counts, 0, tally->code->count * sizeof *tally->counts);
+    for (size_t i = 0; i < program->op_count; i++) {
+        if (is_survivor(tally->sheet, facts, &program->ops[i])) {
+            count_op(tally->keys, tally->bytes, tally->counts, &program->ops[i]);
+        }
+    }
+}
+
+void flw_facts_gather_holdings(struct flw_sheet *sheet, const struct flw_facts *facts,
+                               const struct flw_owners *code)
+{
+    const struct flw_program *program = sheet->program;
+    struct tally tally = {
+        .sheet = sheet,
+        .code = code,
+        .keys = flw_host_alloc(sheet->trace->block_count, sizeof *tally.keys),
+        .bytes = flw_host_alloc(code->count, sizeof *tally.bytes),
+        .counts = flw_host_alloc(code->count, sizeof *tally.counts),
+        .order = flw_host_alloc(code->count, sizeof *tally.order),
+    };
+    flw_facts_own_blocks(sheet->trace, code, tally.keys);
+    cut_stretches(sheet);
+    for (size_t i = 0; i <= program->op_count; i++) {
+        if (sheet->oom.count != 0 && i == sheet->oom.op) {
+            note_holding(&tally, FLW_SHEET_AT_OOM);
+        }
+        if (i < program->op_count) {
+            count_op(tally.keys, tally.bytes, tally.counts, &program->ops[i]);
+        }
+        if (i == facts->peak_op) {
+            note_holding(&tally, FLW_SHEET_AT_PEAK);
+        }
+    }
+    note_holding(&tally, FLW_SHEET_AT_END);
+    count_survivors(&tally, facts);
+    note_holding(&tally, FLW_SHEET_SURVIVORS);
+    fill_left(&tally, facts);
+    flw_host_free(tally.keys);
+    flw_host_free(tally.bytes);
+    flw_host_free(tally.counts);
+    flw_host_free(tally.order);
 }

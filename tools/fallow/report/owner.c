@@ -3,13 +3,149 @@
 
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/bits.h"
+#include "report/heapview.h"
+#include "report/sheet.h"
+#include "trace/trace.h"
 
+#include "common/command.h"
 #include "common/tool_host.h"
 
 #define NAME_BYTES 2100 /* two texts of a trace, and a number */
+
+/* ---- the rule ---- */
+
+#define RULE                                                                                   \
+    "the innermost Python frame outside of torch, packages and the standard library; else of " \
+    "a package; else the autograd node or the operator"
+
+static bool take_pattern(struct flw_owner_rule *rule, const char *text, bool is_owner)
+{
+    rule->patterns = flw_host_grow(rule->patterns, &rule->pattern_room, rule->pattern_count + 1,
+                                   sizeof *rule->patterns);
+    struct flw_owner_pattern *pattern = &rule->patterns[rule->pattern_count];
+    int error = regcomp(&pattern->compiled, text, REG_EXTENDED | REG_NOSUB);
+    if (error != 0) {
+        char message[200];
+        regerror(error, &pattern->compiled, message, sizeof message);
+        flw_complain("--%s '%s': %s", is_owner ? "owner" : "skip", text, message);
+        return false;
+    }
+    pattern->text = text;
+    pattern->is_owner = is_owner;
+    rule->pattern_count++;
+    return true;
+}
+
+bool flw_owner_take_owner(void *rule, const char *pattern)
+{
+    return take_pattern(rule, pattern, true);
+}
+
+bool flw_owner_take_skip(void *rule, const char *pattern)
+{
+    return take_pattern(rule, pattern, false);
+}
+
+bool flw_owner_take_by(void *member, const char *word)
+{
+    static const char *const words[] = {[FLW_OWNER_BY_FRAME] = "frame",
+                                        [FLW_OWNER_BY_FILE] = "file",
+                                        [FLW_OWNER_BY_MODULE] = "module",
+                                        [FLW_OWNER_BY_PHASE] = "phase"};
+    struct flw_owner_rule *rule = member;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (strcmp(word, words[i]) == 0) {
+            rule->by = (enum flw_owner_by)i;
+            return true;
+        }
+    }
+    flw_complain("--by '%s' is none of frame, file, module and phase", word);
+    return false;
+}
+
+bool flw_owner_rule_is_whole(const struct flw_owner_rule *rule)
+{
+    bool is_whole = rule->by != FLW_OWNER_BY_PHASE || rule->pattern_count == 0;
+    if (!is_whole) {
+        flw_complain("--owner and --skip choose among frames, and --by phase looks at none");
+    }
+    return is_whole;
+}
+
+void flw_owner_rule_finish(struct flw_owner_rule *rule)
+{
+    for (size_t i = 0; i < rule->pattern_count; i++) {
+        regfree(&rule->patterns[i].compiled);
+    }
+    flw_host_free(rule->patterns);
+    *rule = (struct flw_owner_rule){0};
+}
+
+static bool has_phases(const struct flw_trace *trace)
+{
+    size_t i = 0;
+    while (i < trace->event_count && trace->events[i].op != FLW_TRACE_PHASE_BEGIN) {
+        i++;
+    }
+    return i < trace->event_count;
+}
+
+static bool has_code(const struct flw_trace *trace, const struct flw_owner_rule *rule)
+{
+    return trace->stacks.stack_count != 0 || (rule->by == FLW_OWNER_BY_PHASE && has_phases(trace));
+}
+
+/* "frames that match 'a' or 'b'": one kind of pattern; nothing where there is none. */
+static void say_patterns(const struct flw_owner_rule *rule, bool is_owner, const char *before,
+                         const char *behind, FILE *out)
+{
+    bool is_first = true;
+    for (size_t i = 0; i < rule->pattern_count; i++) {
+        if (rule->patterns[i].is_owner == is_owner) {
+            fprintf(out, "%s'%s'", is_first ? before : " or ", rule->patterns[i].text);
+            is_first = false;
+        }
+    }
+    fputs(is_first ? "" : behind, out);
+}
+
+char *flw_owner_rule_say(const struct flw_owner_rule *rule, const struct flw_trace *trace)
+{
+    static const char *const of[] = {[FLW_OWNER_BY_FRAME] = "",
+                                     [FLW_OWNER_BY_FILE] = "the file of ",
+                                     [FLW_OWNER_BY_MODULE] = "the package or folder of "};
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    if (out == NULL) {
+        flw_host_refuse(1, BUFSIZ);
+    }
+    if (!has_code(trace, rule)) {
+        fputs("the size, since the recording has no call stacks", out);
+    } else if (rule->by == FLW_OWNER_BY_PHASE) {
+        fputs("the innermost phase of the recording that was open; else what the call stack says: "
+              "backward, optimizer or neither",
+              out);
+    } else {
+        fputs(of[rule->by], out);
+        say_patterns(rule, true, "the innermost frame that matches ", "; else ", out);
+        fputs(RULE, out);
+        say_patterns(rule, false, "; never a frame that matches ", "", out);
+    }
+    if (fclose(out) != 0) {
+        flw_host_refuse(1, bytes);
+    }
+    char *kept = flw_host_alloc(bytes + 1, 1);
+    memcpy(kept, text, bytes);
+    free(text);
+    return kept;
+}
+
+/* ---- what a frame is ---- */
 
 enum place {
     PLACE_PROGRAM,
@@ -108,9 +244,10 @@ static bool is_operator(const char *function, char *out, size_t room)
     return bytes > 0;
 }
 
-/* What a frame is worth, told once a frame. */
+/* What a frame is worth, told once a frame; the least is the best. */
 enum worth {
     WORTH_NOTHING,
+    WORTH_NAMED, /* by --owner */
     WORTH_PROGRAM,
     WORTH_PACKAGE,
     WORTH_NODE,
@@ -120,109 +257,327 @@ enum worth {
 
 struct frame_name {
     enum worth worth;
-    uint32_t text; /* in the owners' names */
+    uint32_t text, brief; /* in the owners' names; both 0 where it is worth nothing */
 };
 
-static struct frame_name name_frame(struct flw_owners *owners, const struct flw_stacks *stacks,
-                                    const struct flw_frame *frame)
+/* Owners while they are found. */
+struct finder {
+    struct flw_owners *owners;
+    const struct flw_trace *trace;
+    const struct flw_owner_rule *rule;
+    struct flw_addressmap known; /* text -> owner */
+    uint32_t *of_stack;          /* by stack: its owner */
+};
+
+static uint32_t intern(struct flw_owners *owners, const char *text)
 {
-    struct frame_name name = {WORTH_NOTHING, 0};
+    uint64_t number = 0;
+    if (!flw_intern_add_text(&owners->names, text, strlen(text), &number)) {
+        flw_host_refuse(1, NAME_BYTES);
+    }
+    return (uint32_t)number;
+}
+
+static const char *base_name(const char *file)
+{
+    const char *base = file;
+    for (const char *at = file; *at != '\0'; at++) {
+        base = *at == '/' || *at == '\\' ? at + 1 : base;
+    }
+    return base;
+}
+
+/* "vllm" of ".../site-packages/vllm/worker/worker.py"; "run" of "/home/u/run/model.py". */
+static void name_module(const char *file, char *out, size_t room)
+{
+    static const char *const folders[] = {"/site-packages/", "/dist-packages/", NULL};
+    const char *base = base_name(file), *end = base, *begin = base;
+    if (has_any(file, folders)) {
+        begin = strstr(file, "-packages") + strlen("-packages/");
+        end = begin + strcspn(begin, "/\\");
+    } else if (base > file + 1) {
+        end = base - 1;
+        for (begin = end; begin > file && begin[-1] != '/' && begin[-1] != '\\';) {
+            begin--;
+        }
+    }
+    if (begin == end) { /* a file in no folder */
+        end = begin + strlen(begin);
+    }
+    size_t bytes = (size_t)(end - begin);
+    bytes -= bytes > 3 && strncmp(end - 3, ".py", 3) == 0 ? 3 : 0;
+    snprintf(out, room, "%.*s", (int)flw_min(bytes, room), begin);
+}
+
+/* The two names of a frame that stands for a place in the code. */
+static void name_code(struct flw_owners *owners, enum flw_owner_by by, const char *function,
+                      const char *file, uint32_t line, struct frame_name *out)
+{
+    char text[NAME_BYTES];
+    bool has_file = file[0] != '\0' && strcmp(file, "??") != 0;
+    if (!has_file) {
+        out->text = out->brief = intern(owners, function);
+    } else if (by == FLW_OWNER_BY_FRAME) {
+        snprintf(text, sizeof text, "%s (%s:%u)", function, file, line);
+        out->text = intern(owners, text);
+        snprintf(text, sizeof text, "%s (%s:%u)", function, base_name(file), line);
+        out->brief = intern(owners, text);
+    } else if (by == FLW_OWNER_BY_FILE) {
+        out->text = intern(owners, file);
+        out->brief = intern(owners, base_name(file));
+    } else {
+        name_module(file, text, sizeof text);
+        out->text = out->brief = intern(owners, text);
+    }
+}
+
+static bool matches(const struct flw_owner_rule *rule, bool is_owner, const char *text)
+{
+    size_t i = 0;
+    while (i < rule->pattern_count &&
+           (rule->patterns[i].is_owner != is_owner ||
+            regexec(&rule->patterns[i].compiled, text, 0, NULL, 0) != 0)) {
+        i++;
+    }
+    return i < rule->pattern_count;
+}
+
+static struct frame_name name_frame(const struct finder *finder, const struct flw_frame *frame)
+{
+    const struct flw_stacks *stacks = &finder->trace->stacks;
+    struct frame_name name = {WORTH_NOTHING, 0, 0};
     const char *function = flw_stacks_text(stacks, frame->function);
     const char *file = flw_stacks_text(stacks, frame->file);
     enum place place = place_of(file);
     char text[NAME_BYTES];
-    if (place == PLACE_PROGRAM || place == PLACE_PACKAGE) {
-        name.worth = place == PLACE_PROGRAM ? WORTH_PROGRAM : WORTH_PACKAGE;
+    if (finder->rule->pattern_count != 0) {
         snprintf(text, sizeof text, "%s (%s:%u)", function, file, frame->line);
+        if (matches(finder->rule, false, text)) {
+            return name;
+        }
+    }
+    if (finder->rule->pattern_count != 0 && matches(finder->rule, true, text)) {
+        name.worth = WORTH_NAMED;
+    } else if (place == PLACE_PROGRAM || place == PLACE_PACKAGE) {
+        name.worth = place == PLACE_PROGRAM ? WORTH_PROGRAM : WORTH_PACKAGE;
     } else if (place == PLACE_NOT_PYTHON && is_node(function, text, sizeof text)) {
         name.worth = WORTH_NODE;
     } else if (place == PLACE_NOT_PYTHON && is_operator(function, text, sizeof text)) {
         name.worth = WORTH_OPERATOR;
     }
-    uint64_t number = 0;
-    if (name.worth != WORTH_NOTHING &&
-        !flw_intern_add_text(&owners->names, text, strlen(text), &number)) {
-        flw_host_refuse(1, sizeof text);
+    if (name.worth >= WORTH_NODE) {
+        name.text = name.brief = intern(finder->owners, text);
+    } else if (name.worth != WORTH_NOTHING) {
+        name_code(finder->owners, finder->rule->by, function, file, frame->line, &name);
     }
-    name.text = (uint32_t)number;
     return name;
 }
 
-/* The text of the stack's owner; 0: not known. */
-static uint32_t choose(const struct flw_stacks *stacks, const struct frame_name *names,
-                       uint32_t stack)
-{
-    uint32_t best[WORTH_COUNT] = {0}, frame;
-    struct flw_stack_walk walk = flw_stacks_walk(stacks, stack);
-    while (best[WORTH_PROGRAM] == 0 && flw_stacks_next(&walk, &frame)) {
-        const struct frame_name *name = &names[frame];
-        if (best[name->worth] == 0 || name->worth == WORTH_OPERATOR) { /* the outermost operator */
-            best[name->worth] = name->text;
-        }
-    }
-    uint32_t text = 0;
-    for (unsigned worth = WORTH_PROGRAM; worth < WORTH_COUNT && text == 0; worth++) {
-        text = best[worth];
-    }
-    return text;
-}
+/* ---- owners ---- */
 
-static uint32_t owner_of(struct flw_owners *owners, struct flw_addressmap *known, uint32_t text)
+static uint32_t add_owner(struct finder *finder, uint32_t text, uint32_t brief)
 {
-    if (text == 0) {
-        return 0;
-    }
-    uint32_t owner = flw_addressmap_find(known, text);
+    struct flw_owners *owners = finder->owners;
+    uint32_t owner = flw_addressmap_find(&finder->known, text);
     if (owner == FLW_ADDRESSMAP_ABSENT) {
         owner = (uint32_t)owners->count;
-        owners->texts[owners->count++] = text;
-        if (!flw_addressmap_put(known, text, owner)) {
-            flw_host_refuse(1, sizeof *known->slots);
+        owners->texts =
+            flw_host_grow(owners->texts, &owners->room, owners->count + 1, sizeof *owners->texts);
+        owners->shorts = flw_host_grow(owners->shorts, &owners->short_room, owners->count + 1,
+                                       sizeof *owners->shorts);
+        owners->texts[owners->count] = text;
+        owners->shorts[owners->count++] = brief;
+        if (!flw_addressmap_put(&finder->known, text, owner)) {
+            flw_host_refuse(1, sizeof *finder->known.slots);
         }
     }
     return owner;
 }
 
-void flw_owners_find(struct flw_owners *owners, const struct flw_stacks *stacks)
+static uint32_t add_named(struct finder *finder, const char *name)
 {
-    struct flw_addressmap known = {0};
-    uint64_t none;
-    *owners = (struct flw_owners){.count = 1};
-    owners->of_stack = flw_host_alloc(stacks->stack_count + 1, sizeof *owners->of_stack);
-    owners->texts = flw_host_alloc(stacks->frame_count + 1, sizeof *owners->texts);
-    struct frame_name *names = flw_host_alloc(stacks->frame_count, sizeof *names);
-    if (!flw_intern_add_text(&owners->names, "", 0, &none)) { /* so that 0 is no name */
-        flw_host_refuse(1, 1);
+    uint32_t text = intern(finder->owners, name);
+    return add_owner(finder, text, text);
+}
+
+/* The frame that owns what the stack asked for. */
+static struct frame_name choose(const struct finder *finder, const struct frame_name *names,
+                                uint32_t stack)
+{
+    struct frame_name best[WORTH_COUNT] = {{0}};
+    enum worth most = finder->rule->pattern_count != 0 ? WORTH_NAMED : WORTH_PROGRAM;
+    struct flw_stack_walk walk = flw_stacks_walk(&finder->trace->stacks, stack);
+    uint32_t frame;
+    while (best[most].worth == WORTH_NOTHING && flw_stacks_next(&walk, &frame)) {
+        const struct frame_name *name = &names[frame];
+        /* the outermost operator, the innermost of all others */
+        if (best[name->worth].worth == WORTH_NOTHING || name->worth == WORTH_OPERATOR) {
+            best[name->worth] = *name;
+        }
     }
+    unsigned worth = WORTH_NAMED;
+    while (worth < WORTH_COUNT && best[worth].worth == WORTH_NOTHING) {
+        worth++;
+    }
+    return worth < WORTH_COUNT ? best[worth] : best[WORTH_NOTHING];
+}
+
+static void read_frames(struct finder *finder)
+{
+    const struct flw_stacks *stacks = &finder->trace->stacks;
+    struct frame_name *names = flw_host_alloc(stacks->frame_count, sizeof *names);
     for (size_t i = 0; i < stacks->frame_count; i++) {
-        names[i] = name_frame(owners, stacks, &stacks->frames[i]);
+        names[i] = name_frame(finder, &stacks->frames[i]);
     }
     for (size_t i = 1; i < stacks->stack_count; i++) {
-        owners->of_stack[i] = owner_of(owners, &known, choose(stacks, names, (uint32_t)i));
+        struct frame_name owner = choose(finder, names, (uint32_t)i);
+        if (owner.worth != WORTH_NOTHING) {
+            finder->of_stack[i] = add_owner(finder, owner.text, owner.brief);
+        }
     }
-    flw_addressmap_finish(&known);
     flw_host_free(names);
+}
+
+/* ---- phases ---- */
+
+enum pass {
+    PASS_NEITHER,
+    PASS_BACKWARD,
+    PASS_OPTIMIZER
+};
+
+static enum pass pass_of(const struct flw_stacks *stacks, const struct flw_frame *frame)
+{
+    const char *function = flw_stacks_text(stacks, frame->function);
+    const char *file = flw_stacks_text(stacks, frame->file);
+    if (has_folder(file, "/torch/optim/")) {
+        return PASS_OPTIMIZER;
+    }
+    bool is_engine = strstr(function, "autograd::Engine::") != NULL ||
+                     strstr(function, "_engine_run_backward") != NULL;
+    return is_engine ? PASS_BACKWARD : PASS_NEITHER;
+}
+
+/* What stacks say of phases where the recording says nothing. */
+static void read_passes(struct finder *finder)
+{
+    static const char *const words[] = {[PASS_NEITHER] = "neither backward nor optimizer",
+                                        [PASS_BACKWARD] = "backward",
+                                        [PASS_OPTIMIZER] = "optimizer"};
+    const struct flw_stacks *stacks = &finder->trace->stacks;
+    uint8_t *passes = flw_host_alloc(stacks->frame_count, 1);
+    finder->of_stack[0] = add_named(finder, "neither in a phase nor with a call stack");
+    for (size_t i = 0; i < stacks->frame_count; i++) {
+        passes[i] = (uint8_t)pass_of(stacks, &stacks->frames[i]);
+    }
+    for (size_t i = 1; i < stacks->stack_count; i++) {
+        struct flw_stack_walk walk = flw_stacks_walk(stacks, (uint32_t)i);
+        enum pass pass = PASS_NEITHER;
+        uint32_t frame;
+        while (flw_stacks_next(&walk, &frame)) {
+            pass = (enum pass)flw_max(pass, passes[frame]);
+        }
+        finder->of_stack[i] = add_named(finder, words[pass]);
+    }
+    flw_host_free(passes);
+}
+
+/* The phases that are open, the innermost last. */
+struct open_phases {
+    uint32_t *names;
+    size_t count, room;
+};
+
+static void note_phase(struct open_phases *open, const struct flw_trace_event *event, uint32_t name)
+{
+    size_t at = open->count;
+    if (event->op == FLW_TRACE_PHASE_BEGIN) {
+        open->names = flw_host_grow(open->names, &open->room, open->count + 1, sizeof *open->names);
+        open->names[open->count++] = name;
+    } else if (event->op == FLW_TRACE_PHASE_END) {
+        while (at > 0 && open->names[at - 1] != name) {
+            at--;
+        }
+        if (at > 0) {
+            memmove(&open->names[at - 1], &open->names[at],
+                    (open->count - at) * sizeof *open->names);
+            open->count--;
+        }
+    }
+}
+
+/* ---- records ---- */
+
+/* What has no stack and is older than the recording, or whose recording has none at all, is told by its size. */
+static uint32_t owner_of(struct finder *finder, size_t record, uint64_t size_bytes)
+{
+    const struct flw_trace *trace = finder->trace;
+    uint32_t stack = flw_trace_stack(trace, record);
+    bool is_older = record < trace->initial_count;
+    char size[FLW_OWNER_SIZE_BYTES], name[FLW_SHEET_NAME_BYTES];
+    if (stack != 0 || (!is_older && finder->owners->has_code)) {
+        return finder->of_stack[stack];
+    }
+    flw_owners_name_size(size, flw_sheet_size_bin(size_bytes));
+    snprintf(name, sizeof name, "%s%s", is_older ? "before the recording, " : "", size);
+    return add_named(finder, name);
+}
+
+static void read_records(struct finder *finder)
+{
+    const struct flw_trace *trace = finder->trace;
+    uint32_t *of_record = finder->owners->of_record + trace->initial_count;
+    struct flw_trace_walk walk = {0};
+    struct open_phases open = {0};
+    for (size_t i = 0; i < trace->initial_count; i++) {
+        finder->owners->of_record[i] = owner_of(finder, i, trace->blocks[i].size_bytes);
+    }
+    for (size_t i = 0; i < trace->event_count; i++) {
+        const struct flw_trace_event *event = &trace->events[i];
+        if (finder->rule->by == FLW_OWNER_BY_PHASE) {
+            const struct flw_trace_detail *detail = flw_trace_walk_detail(trace, &walk, i);
+            note_phase(&open, event, detail == NULL ? FLW_TRACE_NO_NAME : detail->name);
+        }
+        if (event->op != FLW_TRACE_ALLOC && event->op != FLW_TRACE_OOM) {
+            continue;
+        }
+        of_record[i] = open.count != 0
+                           ? add_named(finder, trace->names[open.names[open.count - 1]])
+                           : owner_of(finder, trace->initial_count + i, event->size_bytes);
+    }
+    flw_host_free(open.names);
+}
+
+void flw_owners_find(struct flw_owners *owners, const struct flw_trace *trace,
+                     const struct flw_owner_rule *rule)
+{
+    struct finder finder = {.owners = owners, .trace = trace, .rule = rule};
+    *owners = (struct flw_owners){.has_code = has_code(trace, rule)};
+    owners->of_record =
+        flw_host_alloc(trace->initial_count + trace->event_count, sizeof *owners->of_record);
+    finder.of_stack = flw_host_alloc(trace->stacks.stack_count + 1, sizeof *finder.of_stack);
+    add_named(&finder, "code that is not known"); /* FLW_OWNER_UNKNOWN */
+    if (rule->by == FLW_OWNER_BY_PHASE) {
+        read_passes(&finder);
+    } else {
+        read_frames(&finder);
+    }
+    read_records(&finder);
+    flw_addressmap_finish(&finder.known);
+    flw_host_free(finder.of_stack);
 }
 
 void flw_owners_finish(struct flw_owners *owners)
 {
     flw_intern_finish(&owners->names);
-    flw_host_free(owners->of_stack);
+    flw_host_free(owners->of_record);
     flw_host_free(owners->texts);
+    flw_host_free(owners->shorts);
     *owners = (struct flw_owners){0};
 }
 
-void flw_owners_name(const struct flw_owners *owners, uint32_t owner, char *out, size_t room)
+void flw_owners_name_size(char out[FLW_OWNER_SIZE_BYTES], size_t bin)
 {
-    const char *name = flw_intern_text(&owners->names, owners->texts[owner]);
-    const char *file = strrchr(name, '(');
-    const char *base = file;
-    for (const char *at = file; at != NULL && *at != '\0'; at++) {
-        base = *at == '/' || *at == '\\' ? at : base;
-    }
-    if (file == NULL || strchr(file, ':') == NULL) {
-        snprintf(out, room, "%s", name);
-    } else {
-        snprintf(out, room, "%.*s(%s", (int)flw_min((size_t)(file - name), room), name, base + 1);
-    }
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    snprintf(out, FLW_OWNER_SIZE_BYTES, "up to %u %s", 1u << bin % 10, units[bin / 10]);
 }

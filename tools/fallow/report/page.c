@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "report/owner.h"
 #include "report/page_style.h"
 #include "report/page_table.h"
 #include "report/picture.h"
@@ -159,6 +158,9 @@ static void write_oom(const struct flw_sheet *sheet, FILE *out)
                 flw_svg_format(bytes, FLW_SVG_BYTES, (double)oom->free_bytes));
     }
     fputs(". What failed is not part of the replay.</p>\n", out);
+    if (sheet->category_count[FLW_SHEET_BY_OWNER] != 0) {
+        flw_page_table_oom(sheet, out);
+    }
 }
 
 static void write_failures(const struct flw_sheet *sheet, FILE *out)
@@ -256,6 +258,33 @@ static void write_pick(FILE *out, const char *group, size_t i, const char *name)
     fputs("</label>\n", out);
 }
 
+static void write_rule(const struct flw_sheet *sheet, FILE *out)
+{
+    fputs("<p class=hint>Whose: ", out);
+    flw_svg_escape(out, sheet->owner_rule == NULL ? "not known" : sheet->owner_rule);
+    fputs(".</p>", out);
+}
+
+/* The leak list. */
+static void write_survivors(const struct flw_sheet *sheet, FILE *out)
+{
+    const struct flw_sheet_holding *holding = &sheet->holdings[FLW_SHEET_SURVIVORS];
+    char bytes[FLW_SVG_NUMBER_BYTES], count[FLW_SVG_NUMBER_BYTES];
+    fputs("<section><h2 id=survivors>What is alive at the end</h2>\n", out);
+    if (holding->count == 0) {
+        fputs("<p class=none>Nothing that was not alive at the start.</p></section>\n", out);
+        return;
+    }
+    fprintf(out,
+            "<p class=hint>%s in %s blocks that were not there at the start: what is kept on "
+            "purpose, and what leaks. A leak is left behind by every step.</p>\n",
+            flw_svg_format(bytes, FLW_SVG_BYTES, (double)holding->bytes),
+            flw_svg_format(count, FLW_SVG_COUNT, (double)holding->count));
+    write_rule(sheet, out);
+    flw_page_table_survivors(sheet, out);
+    fputs("</section>\n", out);
+}
+
 static void write_owners(const struct flw_sheet *sheet, FILE *out)
 {
     static const char *const kinds[FLW_SHEET_KIND_COUNT] = {"by code", "by stream", "by size",
@@ -272,7 +301,7 @@ static void write_owners(const struct flw_sheet *sheet, FILE *out)
         enum flw_sheet_kind kind = (enum flw_sheet_kind)shown[i];
         fputs("<div class=option>", out);
         if (kind == FLW_SHEET_BY_OWNER) {
-            fputs("<p class=hint>Whose: " FLW_OWNER_RULE ".</p>", out);
+            write_rule(sheet, out);
         }
         for (unsigned time = 0; time <= sheet->has_times; time++) {
             fputs(views[time], out);
@@ -448,6 +477,7 @@ bool flw_page_write(const struct flw_sheet *sheet, FILE *out)
         write_owners(sheet, out);
     }
     write_heaps(sheet, out);
+    write_survivors(sheet, out);
     write_requests(sheet, out);
     write_words(out);
     return end_page(out);

@@ -193,6 +193,72 @@ void flw_page_table_owners(const struct flw_sheet *sheet, enum flw_sheet_kind ki
           out);
 }
 
+/* ---- who holds it at one moment ---- */
+
+#define HOLDERS 20 /* rows */
+
+static void write_share(FILE *out, uint64_t part, uint64_t whole)
+{
+    fprintf(out, "<td>%.1f %%</td>", whole == 0 ? 0.0 : 100.0 * (double)part / (double)whole);
+}
+
+static void write_holder(const struct flw_sheet *sheet, const struct flw_sheet_holding *holding,
+                         const char *name, uint64_t bytes, uint64_t count,
+                         const struct flw_sheet_left *left, FILE *out)
+{
+    begin_row(out, name);
+    write_cell(out, FLW_SVG_BYTES, bytes);
+    write_cell(out, FLW_SVG_COUNT, count);
+    write_share(out, bytes, holding->bytes);
+    for (size_t i = 0; left != NULL && i < sheet->stretch_count; i++) {
+        write_cell(out, FLW_SVG_BYTES, left->bytes[i] == 0 ? FLW_NOT_APPLICABLE : left->bytes[i]);
+    }
+    fputs("</tr>\n", out);
+}
+
+static void write_holding(const struct flw_sheet *sheet, const struct flw_sheet_holding *holding,
+                          const char *headings, FILE *out)
+{
+    struct flw_sheet_left left = {{0}, {0}};
+    uint64_t rest_bytes = holding->bytes;
+    uint64_t rest_count = holding->count;
+    for (size_t i = 0; i < sheet->stretch_count; i++) {
+        left.bytes[i] = sheet->stretches[i].left_bytes;
+    }
+    begin_table(out, headings);
+    for (size_t i = 0; i < holding->owner_count && i < HOLDERS; i++) {
+        const struct flw_sheet_owner *owner = &holding->owners[i];
+        const struct flw_sheet_left *of = holding->left == NULL ? NULL : &holding->left[i];
+        write_holder(sheet, holding, owner->name, owner->bytes, owner->count, of, out);
+        rest_bytes -= owner->bytes;
+        rest_count -= owner->count;
+        for (size_t s = 0; of != NULL && s < sheet->stretch_count; s++) {
+            left.bytes[s] -= of->bytes[s];
+        }
+    }
+    if (rest_count != 0) {
+        write_holder(sheet, holding, "the rest", rest_bytes, rest_count,
+                     holding->left == NULL ? NULL : &left, out);
+    }
+    end_table(out);
+}
+
+void flw_page_table_survivors(const struct flw_sheet *sheet, FILE *out)
+{
+    char headings[64 + (FLW_SHEET_NAME_BYTES + 1) * FLW_SHEET_STRETCHES];
+    int length = snprintf(headings, sizeof headings, "whose|bytes|blocks|share");
+    for (size_t i = 0; i < sheet->stretch_count; i++) {
+        length += snprintf(headings + length, sizeof headings - (size_t)length, "|%s",
+                           sheet->stretches[i].name);
+    }
+    write_holding(sheet, &sheet->holdings[FLW_SHEET_SURVIVORS], headings, out);
+}
+
+void flw_page_table_oom(const struct flw_sheet *sheet, FILE *out)
+{
+    write_holding(sheet, &sheet->holdings[FLW_SHEET_AT_OOM], "whose, then|bytes|blocks|share", out);
+}
+
 /* On a narrow screen a row becomes a card, and a cell says itself whose it is (page.css). */
 static void write_labelled_cell(FILE *out, const char *label, const char *text)
 {

@@ -14,6 +14,9 @@ void flw_page_table_policies(const struct flw_sheet *sheet, FILE *out);
  * allocations and frees apart. Each behind a summary of its own. */
 void flw_page_table_more(const struct flw_sheet *sheet, FILE *out);
 void flw_page_table_owners(const struct flw_sheet *sheet, enum flw_sheet_kind kind, FILE *out);
+/* Whose the memory is that is left at the end, and from which part of the recording; whose it was when memory ran out. */
+void flw_page_table_survivors(const struct flw_sheet *sheet, FILE *out);
+void flw_page_table_oom(const struct flw_sheet *sheet, FILE *out);
 void flw_page_table_landing(const struct flw_sheet *sheets, size_t count, const char *const *links,
                             FILE *out);
 

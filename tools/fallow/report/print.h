@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a sheet as text of the terminal (24 lines of 80 columns with up to 11 policies, ten more where the trace
- * has call stacks), as JSON and as CSV. Does not: open files.
+ * Owns: a sheet as text of the terminal (24 lines of 80 columns with up to 11 policies; more where the trace
+ * has call stacks: ten and the rule for each moment that it tells), as JSON and as CSV. Does not: open files.
  */
 #ifndef FLW_TOOL_REPORT_PRINT_H
 #define FLW_TOOL_REPORT_PRINT_H

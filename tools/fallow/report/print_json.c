@@ -257,6 +257,72 @@ static void print_owners(const struct flw_sheet *sheet, const char *key,
     flw_json_end(out, '}');
 }
 
+static void print_left(const struct flw_sheet *sheet, const struct flw_sheet_left *left,
+                       struct flw_json_writer *out)
+{
+    flw_json_begin(out, "left_bytes", '[');
+    for (size_t i = 0; i < sheet->stretch_count; i++) {
+        flw_json_number(out, NULL, left->bytes[i]);
+    }
+    flw_json_end(out, ']');
+    flw_json_begin(out, "left_blocks", '[');
+    for (size_t i = 0; i < sheet->stretch_count; i++) {
+        flw_json_number(out, NULL, left->counts[i]);
+    }
+    flw_json_end(out, ']');
+}
+
+static void print_holding(const struct flw_sheet *sheet, const char *key,
+                          const struct flw_sheet_holding *holding, struct flw_json_writer *out)
+{
+    out->line = "   ";
+    flw_json_begin(out, key, '{');
+    FLW_JSON_NUMBERS(out, {"bytes", holding->bytes}, {"blocks", holding->count},
+                     {"rest_bytes", holding->rest_bytes}, {"rest_blocks", holding->rest_count});
+    flw_json_begin(out, "owners", '[');
+    for (size_t i = 0; i < holding->owner_count; i++) {
+        out->line = "    ";
+        flw_json_begin(out, NULL, '{');
+        flw_json_text(out, "owner", holding->owners[i].name);
+        FLW_JSON_NUMBERS(out, {"bytes", holding->owners[i].bytes},
+                         {"blocks", holding->owners[i].count});
+        if (holding->left != NULL) {
+            print_left(sheet, &holding->left[i], out);
+        }
+        flw_json_end(out, '}');
+    }
+    flw_json_end(out, ']');
+    flw_json_end(out, '}');
+}
+
+/* Whose memory it is at each moment; of the survivors, which stretch left how much. */
+static void print_holdings(const struct flw_sheet *sheet, struct flw_json_writer *out)
+{
+    out->line = "  ";
+    flw_json_begin(out, "holders", '{');
+    flw_json_text(out, "rule", sheet->owner_rule);
+    print_holding(sheet, "at_peak", &sheet->holdings[FLW_SHEET_AT_PEAK], out);
+    if (sheet->oom.count == 0) {
+        flw_json_null(out, "at_out_of_memory");
+    } else {
+        print_holding(sheet, "at_out_of_memory", &sheet->holdings[FLW_SHEET_AT_OOM], out);
+    }
+    print_holding(sheet, "at_end", &sheet->holdings[FLW_SHEET_AT_END], out);
+    print_holding(sheet, "survivors", &sheet->holdings[FLW_SHEET_SURVIVORS], out);
+    out->line = "   ";
+    flw_json_begin(out, "stretches", '[');
+    for (size_t i = 0; i < sheet->stretch_count; i++) {
+        const struct flw_sheet_stretch *stretch = &sheet->stretches[i];
+        flw_json_begin(out, NULL, '{');
+        flw_json_text(out, "name", stretch->name);
+        FLW_JSON_NUMBERS(out, {"end_op", stretch->end_op}, {"left_bytes", stretch->left_bytes},
+                         {"left_blocks", stretch->left_count});
+        flw_json_end(out, '}');
+    }
+    flw_json_end(out, ']');
+    flw_json_end(out, '}');
+}
+
 /* Powers of two, without the empty ones. */
 static void print_bins(struct flw_json_writer *out, const char *key, const char *power,
                        const uint64_t *counts, const uint64_t *bytes, size_t bin_count)
@@ -306,6 +372,7 @@ static void print_sheet(const struct flw_sheet *sheet, struct flw_json_writer *o
     print_oom(&sheet->oom, out);
     print_owners(sheet, "at_peak_requested", print_owner_at_peak, out);
     print_owners(sheet, "owners", print_owner, out);
+    print_holdings(sheet, out);
     print_bins(out, "sizes", "up_to_bytes", sheet->size_count, sheet->size_bytes,
                FLW_SHEET_SIZE_BINS);
     print_bins(out, "lives", "from_ops", sheet->life_count, NULL, FLW_SHEET_LIFE_BINS);

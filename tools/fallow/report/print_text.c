@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "report/owner.h"
 #include "trace/trace.h"
 
 #include "common/figures.h"
@@ -138,12 +137,19 @@ static size_t print_table(const struct flw_sheet *sheet, FILE *out)
 
 /* ---- sparkline ---- */
 
+static void print_level(uint64_t bytes, uint64_t top_bytes, bool is_ascii, FILE *out)
+{
+    static const char *const blocks[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    static const char *const letters[] = {" ", ".", ":", "-", "=", "+", "*", "#", "@"};
+    double share = top_bytes == 0 ? 0 : (double)bytes / (double)top_bytes;
+    size_t level = bytes == 0 ? 0 : 1 + (size_t)(7.0 * share + 0.5);
+    fputs(is_ascii ? letters[level] : blocks[level], out);
+}
+
 static void print_spark(const struct flw_sheet *sheet, const char *name,
                         const struct flw_sheet_range *series, uint64_t top_bytes, bool is_ascii,
                         FILE *out)
 {
-    static const char *const blocks[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
-    static const char *const letters[] = {" ", ".", ":", "-", "=", "+", "*", "#", "@"};
     size_t count = flw_min(sheet->columns.count, SPARKS);
     fprintf(out, "%-12.12s ", name);
     for (size_t i = 0; i < count; i++) {
@@ -152,9 +158,7 @@ static void print_spark(const struct flw_sheet *sheet, const char *name,
         for (size_t c = i * sheet->columns.count / count; c < end; c++) {
             high_bytes = flw_max(high_bytes, series[c].high);
         }
-        double share = top_bytes == 0 ? 0 : (double)high_bytes / (double)top_bytes;
-        size_t level = high_bytes == 0 ? 0 : 1 + (size_t)(7.0 * share + 0.5);
-        fputs(is_ascii ? letters[level] : blocks[level], out);
+        print_level(high_bytes, top_bytes, is_ascii, out);
     }
     fputc('\n', out);
 }
@@ -242,19 +246,25 @@ static void print_map(const struct flw_sheet_policy *policy, size_t row_count, F
 
 /* ---- words ---- */
 
-/* Breaks a sentence between words. */
-static void print_wrapped(const char *text, FILE *out)
+/* Breaks a sentence between words; `used` columns of the first line are taken. */
+static void print_wrapped_behind(size_t used, const char *text, FILE *out)
 {
-    while (strlen(text) > WIDTH) {
-        size_t length = WIDTH;
+    while (strlen(text) > WIDTH - used) {
+        size_t length = WIDTH - used;
         while (length > 0 && text[length] != ' ') {
             length--;
         }
-        length = length == 0 ? WIDTH : length;
+        length = length == 0 ? WIDTH - used : length;
         fprintf(out, "%.*s\n", (int)length, text);
         text += length + (text[length] == ' ');
+        used = 0;
     }
     fprintf(out, "%s\n", text);
+}
+
+static void print_wrapped(const char *text, FILE *out)
+{
+    print_wrapped_behind(0, text, out);
 }
 
 /* ---- out of memory ---- */
@@ -290,41 +300,93 @@ static void print_oom(const struct flw_sheet *sheet, FILE *out)
 /* ---- owners ---- */
 
 #define OWNERS_SHOWN 8
+#define LEFT_WIDTH   FLW_SHEET_STRETCHES
 
-static void print_owner(const struct flw_sheet_category *owner, uint64_t peak_bytes,
-                        struct flw_unit unit, FILE *out)
+/* How much each stretch left behind, beside the one that left most. */
+static void print_left(const struct flw_sheet *sheet, const struct flw_sheet_left *left,
+                       bool is_ascii, FILE *out)
 {
-    char bytes[FLW_FIGURE_BYTES], count[FLW_FIGURE_BYTES];
-    double share = 100.0 * (double)owner->at_peak_bytes / (double)peak_bytes;
-    flw_format_bytes(owner->at_peak_bytes, unit, bytes);
-    flw_format_count(owner->at_peak_count, count);
-    fprintf(out, "%12s %5.1f %7s  %s\n", bytes, share, count, owner->name);
+    uint64_t most = 0;
+    for (size_t i = 0; i < sheet->stretch_count; i++) {
+        most = flw_max(most, left->bytes[i]);
+    }
+    fputs("  ", out);
+    for (size_t i = 0; i < sheet->stretch_count; i++) {
+        print_level(left->bytes[i], most, is_ascii, out);
+    }
+    fprintf(out, "%*s", (int)(LEFT_WIDTH - sheet->stretch_count), "");
 }
 
-/* Who holds it when most is asked for: in the program's own words, where the trace has call stacks. */
-static bool print_owners(const struct flw_sheet *sheet, FILE *out)
+/* `left` may be NULL. */
+static void print_owner(const struct flw_sheet *sheet, const struct flw_sheet_holding *holding,
+                        const struct flw_sheet_owner *owner, const struct flw_sheet_left *left,
+                        bool is_ascii, FILE *out)
 {
-    const struct flw_sheet_category *owners = sheet->categories[FLW_SHEET_BY_OWNER];
-    size_t count = sheet->category_count[FLW_SHEET_BY_OWNER];
-    uint64_t peak_bytes = sheet->program->max_live_bytes; /* until the program frees it */
-    struct flw_unit unit = flw_unit_choose(peak_bytes);
+    char bytes[FLW_FIGURE_BYTES], count[FLW_FIGURE_BYTES];
+    double share = 100.0 * (double)owner->bytes / (double)holding->bytes;
+    flw_format_bytes(owner->bytes, flw_unit_choose(holding->bytes), bytes);
+    flw_format_count(owner->count, count);
+    fprintf(out, "%12s %5.1f %7s", bytes, share, count);
+    if (left != NULL) {
+        print_left(sheet, left, is_ascii, out);
+    }
+    fprintf(out, "  %.60s\n", owner->name);
+}
+
+/* The largest owners of a moment, in the program's own words. */
+static void print_holding(const struct flw_sheet *sheet, enum flw_sheet_moment moment,
+                          const char *what, bool is_ascii, FILE *out)
+{
+    const struct flw_sheet_holding *holding = &sheet->holdings[moment];
+    struct flw_sheet_owner rest = {
+        .name = "the rest", .bytes = holding->rest_bytes, .count = holding->rest_count};
+    struct flw_sheet_left left = {{0}, {0}};
     char heading[FLW_FIGURE_BYTES];
-    if (count == 0 || peak_bytes == 0) {
+    if (holding->bytes == 0) {
+        return;
+    }
+    snprintf(heading, sizeof heading, "held %s", flw_unit_choose(holding->bytes).name);
+    fprintf(out, "%12s     %%  blocks", heading);
+    if (holding->left != NULL) {
+        bool has_steps = strncmp(sheet->stretches[0].name, "step", 4) == 0;
+        fprintf(out, "  %-*s", LEFT_WIDTH, has_steps ? "by steps" : "by tenths");
+        for (size_t i = 0; i < sheet->stretch_count; i++) {
+            left.bytes[i] = sheet->stretches[i].left_bytes;
+        }
+    }
+    fprintf(out, "  whose, %s\n", what);
+    for (size_t i = 0; i < holding->owner_count; i++) {
+        const struct flw_sheet_owner *owner = &holding->owners[i];
+        const struct flw_sheet_left *of = holding->left == NULL ? NULL : &holding->left[i];
+        if (i < OWNERS_SHOWN) {
+            print_owner(sheet, holding, owner, of, is_ascii, out);
+            continue;
+        }
+        rest.bytes += owner->bytes;
+        rest.count += owner->count;
+    }
+    for (size_t i = 0; holding->left != NULL && i < flw_min(holding->owner_count, OWNERS_SHOWN);
+         i++) {
+        for (size_t s = 0; s < sheet->stretch_count; s++) {
+            left.bytes[s] -= holding->left[i].bytes[s];
+        }
+    }
+    if (rest.count != 0) {
+        print_owner(sheet, holding, &rest, holding->left == NULL ? NULL : &left, is_ascii, out);
+    }
+}
+
+/* Who holds it, where more is known than sizes. */
+static bool print_owners(const struct flw_sheet *sheet, bool is_ascii, FILE *out)
+{
+    if (sheet->category_count[FLW_SHEET_BY_OWNER] == 0) {
         return false;
     }
-    snprintf(heading, sizeof heading, "held %s", unit.name);
-    fprintf(out, "%12s     %%  blocks  whose, when most is asked for\n", heading);
-    for (size_t i = 0; i < flw_min(count, OWNERS_SHOWN) && owners[i].at_peak_count != 0; i++) {
-        print_owner(&owners[i], peak_bytes, unit, out);
-    }
-    struct flw_sheet_category rest = {.name = "the rest"};
-    for (size_t i = OWNERS_SHOWN; i < count; i++) {
-        rest.at_peak_bytes += owners[i].at_peak_bytes;
-        rest.at_peak_count += owners[i].at_peak_count;
-    }
-    if (rest.at_peak_count != 0) {
-        print_owner(&rest, peak_bytes, unit, out);
-    }
+    print_holding(sheet, FLW_SHEET_AT_OOM, "when it ran out of memory", is_ascii, out);
+    print_holding(sheet, FLW_SHEET_AT_PEAK, "when most is asked for", is_ascii, out);
+    print_holding(sheet, FLW_SHEET_SURVIVORS, "of what is alive at the end, not at the start",
+                  is_ascii, out);
+    print_wrapped_behind((size_t)fprintf(out, "whose: "), sheet->owner_rule, out);
     return true;
 }
 
@@ -347,9 +409,8 @@ void flw_print_text(const struct flw_sheet *sheet, const struct flw_print_style 
     if (mapped == NULL || flw_sheet_frame(mapped, "peak reserved") == NULL) {
         mapped = best;
     }
-    if (print_owners(sheet, out)) {
-        print_wrapped("whose: " FLW_OWNER_RULE, out);
-    } else if (mapped != NULL && flw_sheet_frame(mapped, "peak reserved") != NULL) {
+    if (!print_owners(sheet, style->is_ascii, out) && mapped != NULL &&
+        flw_sheet_frame(mapped, "peak reserved") != NULL) {
         print_map(mapped, map_rows, out);
     }
     if (sheet->pools_note[0] != '\0') {

@@ -28,6 +28,11 @@ static const char help[] =
     "                        default as fallow replay\n"
     "  --limit BYTES         most that a policy may hold (K, M, G, T allowed)\n"
     "  --trace-device N      which device of the recording; default the busiest\n"
+    "  --owner REGEX         whose memory it is: a frame that matches, before all others; REGEX is an\n"
+    "                        extended one of POSIX, matched against 'function (file:line)'\n"
+    "  --skip REGEX          a frame that matches is never an owner; both may stand several times\n"
+    "  --by WORD             an owner is named by its frame (the default), file, module (the package\n"
+    "                        that it was installed as, else the folder) or the phase of the recording\n"
     "  --no-times            without host times: the same trace gives the same bytes\n"
     "  --ascii               no letters beyond ASCII\n\n"
     "exit code 1, and a line that says which policy and by how much, where\n"
@@ -61,6 +66,12 @@ static const struct flw_option option_list[] = {
      .kind = FLW_OPTION_TAKE,
      .offset = OPTION(max_fragmentation),
      .take = take_share},
+    {.name = "owner",
+     .kind = FLW_OPTION_TAKE,
+     .offset = OPTION(rule),
+     .take = flw_owner_take_owner},
+    {.name = "skip", .kind = FLW_OPTION_TAKE, .offset = OPTION(rule), .take = flw_owner_take_skip},
+    {.name = "by", .kind = FLW_OPTION_TAKE, .offset = OPTION(rule), .take = flw_owner_take_by},
     {.name = "fail-on-oom", .kind = FLW_OPTION_SET, .offset = OPTION(fails_on_oom)},
     {.name = "baseline", .kind = FLW_OPTION_TEXT, .offset = OPTION(baseline_path)},
     {.name = "json", .kind = FLW_OPTION_TEXT, .offset = OPTION(json_path)},
@@ -80,6 +91,9 @@ static int parse(struct flw_report_options *options, int argc, char **argv)
     int code = flw_options_read(&command, options, argc, argv);
     if (code != FLW_OPTIONS_READ) {
         return code;
+    }
+    if (!flw_owner_rule_is_whole(&options->rule)) {
+        return FLW_EXIT_USAGE;
     }
     if (optind == argc) {
         flw_complain("report needs a trace or a folder of them; see fallow report --help");
@@ -134,5 +148,7 @@ int flw_command_report(int argc, char **argv)
         return run_diff(argc - 1, argv + 1);
     }
     int code = parse(&options, argc, argv);
-    return code == FLW_OPTIONS_READ ? flw_report_work(&options) : code;
+    code = code == FLW_OPTIONS_READ ? flw_report_work(&options) : code;
+    flw_owner_rule_finish(&options.rule);
+    return code;
 }

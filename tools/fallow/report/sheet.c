@@ -73,6 +73,11 @@ void flw_sheet_finish(struct flw_sheet *sheet)
     for (size_t i = 0; i < sheet->policy_count; i++) {
         flw_host_free(sheet->policies[i].frames);
     }
+    for (size_t i = 0; i < FLW_SHEET_MOMENT_COUNT; i++) {
+        flw_host_free(sheet->holdings[i].owners);
+        flw_host_free(sheet->holdings[i].left);
+    }
+    flw_host_free(sheet->owner_rule);
     flw_host_free(sheet->policies);
     flw_host_free(sheet->results);
     *sheet = (struct flw_sheet){0};
@@ -273,6 +278,56 @@ static bool are_categories_valid(const struct flw_sheet *sheet)
     return true;
 }
 
+static bool is_left_valid(const struct flw_sheet *sheet, const struct flw_sheet_holding *holding)
+{
+    uint64_t bytes = 0;
+    uint64_t count = 0;
+    for (size_t i = 0; i < sheet->stretch_count; i++) {
+        bytes += sheet->stretches[i].left_bytes;
+        count += sheet->stretches[i].left_count;
+    }
+    for (size_t i = 0; holding->left != NULL && i < holding->owner_count; i++) {
+        uint64_t of_bytes = 0;
+        uint64_t of_count = 0;
+        for (size_t s = 0; s < sheet->stretch_count; s++) {
+            of_bytes += holding->left[i].bytes[s];
+            of_count += holding->left[i].counts[s];
+        }
+        if (of_bytes != holding->owners[i].bytes || of_count != holding->owners[i].count) {
+            return false;
+        }
+    }
+    return bytes == holding->bytes && count == holding->count;
+}
+
+static bool are_holdings_valid(const struct flw_sheet *sheet)
+{
+    for (size_t moment = 0; moment < FLW_SHEET_MOMENT_COUNT; moment++) {
+        const struct flw_sheet_holding *holding = &sheet->holdings[moment];
+        uint64_t bytes = holding->rest_bytes;
+        uint64_t count = holding->rest_count;
+        for (size_t i = 0; i < holding->owner_count; i++) {
+            bytes += holding->owners[i].bytes;
+            count += holding->owners[i].count;
+            if (i > 0 && holding->owners[i].bytes > holding->owners[i - 1].bytes) {
+                return false;
+            }
+        }
+        if (bytes != holding->bytes || count != holding->count ||
+            holding->owner_count > FLW_SHEET_OWNERS) {
+            return false;
+        }
+    }
+    const struct flw_sheet_stretch *stretches = sheet->stretches;
+    for (size_t i = 0; i < sheet->stretch_count; i++) {
+        if (stretches[i].end_op > sheet->op_count ||
+            (i > 0 && stretches[i].end_op < stretches[i - 1].end_op)) {
+            return false;
+        }
+    }
+    return is_left_valid(sheet, &sheet->holdings[FLW_SHEET_SURVIVORS]);
+}
+
 static bool are_counts_valid(const struct flw_sheet *sheet)
 {
     uint64_t size_count = 0;
@@ -300,7 +355,8 @@ static bool are_counts_valid(const struct flw_sheet *sheet)
 
 bool flw_sheet_is_valid(const struct flw_sheet *sheet)
 {
-    if (!are_columns_valid(sheet) || !are_categories_valid(sheet) || !are_counts_valid(sheet)) {
+    if (!are_columns_valid(sheet) || !are_categories_valid(sheet) || !are_holdings_valid(sheet) ||
+        !are_counts_valid(sheet)) {
         return false;
     }
     for (size_t i = 0; i < sheet->policy_count; i++) {

@@ -20,6 +20,8 @@
  *      that no requested byte takes.
  *   6. Of each hole column, the sizes add up to at most the peak reserved bytes, and the largest hole
  *      lies in the highest bin that is not empty.
+ *   7. Of each moment, the owners' bytes and blocks and the rest's add up to those of all; of the survivors, what
+ *      the stretches left does, too, and an owner's stretches to the owner's.
  */
 #ifndef FLW_TOOL_REPORT_SHEET_H
 #define FLW_TOOL_REPORT_SHEET_H
@@ -40,6 +42,8 @@
 #define FLW_SHEET_LIFE_BINS    32 /* bin i: lifetimes in [2^i, 2^(i+1)) ops */
 #define FLW_SHEET_LATENCIES    256
 #define FLW_SHEET_MARKS        1000 /* the first */
+#define FLW_SHEET_OWNERS       200  /* of a moment: the largest */
+#define FLW_SHEET_STRETCHES    10   /* that the recording is cut into */
 #define FLW_SHEET_NAME_BYTES   64
 #define FLW_UNKNOWN            UINT64_MAX
 
@@ -176,10 +180,44 @@ struct flw_sheet_mark { /* a phase of the recording */
     uint64_t begin_op, end_op; /* equal: a moment */
 };
 
+struct flw_sheet_owner {
+    char name[FLW_SHEET_NAME_BYTES];
+    uint64_t bytes, count; /* of its blocks, as requested */
+};
+
+struct flw_sheet_left { /* by one owner, by the stretch in which it asked */
+    uint64_t bytes[FLW_SHEET_STRETCHES], counts[FLW_SHEET_STRETCHES];
+};
+
+/* Whose blocks are alive at one moment. */
+struct flw_sheet_holding {
+    uint64_t bytes, count;          /* of all, as requested */
+    struct flw_sheet_owner *owners; /* the largest first; at most FLW_SHEET_OWNERS */
+    struct flw_sheet_left *left;    /* by owner; NULL but of the survivors */
+    size_t owner_count;
+    uint64_t rest_bytes, rest_count; /* of the owners that have no place there */
+};
+
+enum flw_sheet_moment {
+    FLW_SHEET_AT_PEAK, /* of requested bytes */
+    FLW_SHEET_AT_OOM,  /* the recording's first; nothing where it had none */
+    FLW_SHEET_AT_END,
+    FLW_SHEET_SURVIVORS, /* at the end, but for what was alive at the start */
+    FLW_SHEET_MOMENT_COUNT
+};
+
+/* A part of the recording: some steps where it marks any, else a tenth of its operations. */
+struct flw_sheet_stretch {
+    char name[FLW_SHEET_NAME_BYTES]; /* "step 3", "steps 5 to 8", "after step 8", "tenth 1" */
+    uint64_t end_op;
+    uint64_t left_bytes, left_count; /* asked for in it and alive at the end */
+};
+
 /* The recording's own out-of-memory, the first of so many. (It is not replayed: other policies did not fail it.) */
 struct flw_sheet_oom {
     uint64_t count;                   /* 0: none, and nothing else is said */
     uint64_t event;                   /* its number, counted from 1 */
+    uint64_t op;                      /* ops before it */
     uint64_t asked_bytes;             /* by the request that failed */
     uint64_t live_bytes;              /* asked for and not freed by then */
     uint64_t free_bytes;              /* what the device had; FLW_UNKNOWN */
@@ -215,17 +253,25 @@ struct flw_sheet {
     uint64_t distinct_size_count;
 
     struct flw_sheet_oom oom;
+    char *owner_rule; /* in words (owner.h) */
+    struct flw_sheet_holding holdings[FLW_SHEET_MOMENT_COUNT];
+    struct flw_sheet_stretch
+        stretches[FLW_SHEET_STRETCHES]; /* in order; the last ends at op_count */
+    size_t stretch_count;
     struct flw_sheet_mark *marks;
     size_t mark_count;
     char verdict[256];                    /* one sentence */
     char pools_note[FLW_PLAN_NOTE_BYTES]; /* flw_plan_say_pools */
 };
 
+struct flw_owner_rule;
+
 /* collect.c */
 struct flw_sheet_setup {
     const struct flw_run_setup *run; /* simulated device, trace, program, lag, limit; one pass */
     const struct flw_policy *const *policies;
     size_t policy_count;
+    const struct flw_owner_rule *rule;
     bool is_by_time; /* the program's clock is in ns */
     /* May be NULL: called now and then, 0 to 1. */
     void (*on_progress)(void *context, double share);

@@ -138,6 +138,7 @@ static bool collect(struct work *work, struct flw_device *device, const struct f
     struct flw_sheet_setup setup = {.run = &run,
                                     .policies = options->plan.policies.list,
                                     .policy_count = options->plan.policies.count,
+                                    .rule = &options->rule,
                                     .is_by_time = lag->is_by_time,
                                     .on_progress = show_progress,
                                     .context = work};

@@ -9,12 +9,14 @@
 #include <string.h>
 
 #include "policies/plan.h"
+#include "report/owner.h"
 #include "report/sheet.h"
 
 struct flw_report_options {
     char *const *paths; /* traces and folders */
     size_t path_count;
     struct flw_plan plan;
+    struct flw_owner_rule rule;
     const char *json_path, *csv_path, *html_path, *baseline_path; /* NULL: not wanted */
     uint64_t max_reserved_bytes;                                  /* 0: no threshold */
     double max_fragmentation;                                     /* INFINITY: none */
