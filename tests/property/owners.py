@@ -2,12 +2,15 @@
 #
 # property.owners: who holds the memory of a snapshot when most is asked for, when it runs out and at the end, and who
 # left what was not there at the start, counted by this script alone, with Python's own pickle, and by `fallow
-# report`: the same owners, blocks and bytes, by the rule as it stands and as --owner, --skip and --by change it. The
-# snapshots named, which are to be trusted since unpickling may run code, and some that are made here: frees that are
-# deferred, several devices and private pools, sizes so few that peaks are equal, blocks older than the recording,
-# phases in one another, code of every kind.
+# report`: the same owners, blocks and bytes, by the rule as it stands and as --owner, --skip and --by change it. What
+# --csv-owners, --folded and --chrome write is read back, and comes to the same sums. The snapshots named, which are to
+# be trusted since unpickling may run code, and some that are made here: frees that are deferred, several devices and
+# private pools, sizes so few that peaks are equal, blocks older than the recording, phases in one another, code of
+# every kind, names that have what is between two frames.
 #
 #   owners.py FALLOW [SNAPSHOT...]
+import csv
+import gzip
 import json
 import lzma
 import os
@@ -17,6 +20,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import urllib.parse
 
 FRAMEWORKS = ("torch", "triton", "numpy", "functorch", "importlib", "multiprocessing")
 SHOWN = 12
@@ -136,8 +140,8 @@ def size_class(size):
 
 
 def short(name):
-    """As the report shows it: cut to what it has room for."""
-    return name.encode()[:63].decode(errors="ignore")
+    """As the report shows it: without what moves a terminal's cursor, cut to what it has room for."""
+    return re.sub(r"[\x00-\x1f\x7f]", "?", name).encode()[:63].decode(errors="ignore")
 
 
 def blocks_at_start(events, segments, rule):
@@ -210,7 +214,7 @@ def frame(kind, dice):
     which = dice.randrange(4)
     name, path, line = {
         "program": (f"step{which}", f"/home/u/run/model{which}.py", 10 + which),
-        "package": (f"forward{which}", "/usr/lib/python3/dist-packages/vllm/attention.py", which),
+        "package": (f"forward;{which} 50%41 \u00e9\n()", "/usr/lib/python3/dist-packages/vllm/attention.py", which),
         "torch": ("empty", "C:\\venv\\Lib\\site-packages\\torch\\functional.py", 7),
         "standard": ("run", "/usr/lib/python3.11/threading.py", 982),
         "generated": ("forward", "<eval_with_key>.3", 5),
@@ -301,14 +305,92 @@ def compare_made(tool):
     return results
 
 
-def reported(tool, path, rule):
-    run = subprocess.run([tool, "report", path, "--no-times", "--policy", "bound", "--json", "-", *rule.arguments()],
-                         check=True, capture_output=True, text=True)
+def reported(tool, path, rule, at, folder):
+    """The trace's part of the JSON, the out-of-memory, and the files that were written beside it."""
+    files = {"csv-owners": "owners.csv", "folded": "stacks.folded", "chrome": "chrome.json.gz"}
+    files = {option: os.path.join(folder, name) for option, name in files.items()}
+    options = [word for option, name in files.items() for word in ("--" + option, name)] + ["--at", at]
+    run = subprocess.run([tool, "report", path, "--no-times", "--policy", "bound", "--json", "-", *rule.arguments(),
+                          *options], check=True, capture_output=True, text=True)
     trace = json.loads(run.stdout)["traces"][0]
     oom = trace["out_of_memory"]
     if oom:
         del oom["event"]  # repaired frees are events, too
-    return trace, oom
+        oom["owner"] = oom["owner"] and text_of(oom["owner"])
+    return trace, oom, files
+
+
+def parse_stack(text):
+    """The frames, the innermost first, or the owner's name where there are none."""
+    frames = []
+    for part in reversed(text.split(";")):
+        part = urllib.parse.unquote(part)
+        placed = re.match(r"(.*) \((.*):(\d+)\)$", part, re.DOTALL)
+        name, path, line = placed.groups() if placed else (part, "", 0)
+        frames.append({"name": name, "filename": path, "line": int(line)})
+    return frames
+
+
+def text_of(written):
+    """JSON has a character for each byte."""
+    return written.encode("latin-1").decode(errors="ignore")
+
+
+def whole_names(owners):
+    """By whole name alone."""
+    return {name[0]: entry for name, entry in (owners or {}).items()}
+
+
+def is_same_csv(path, moments, has_oom):
+    with open(path, newline="") as file:
+        rows = list(csv.DictReader(file))
+    same = len({row["owner"] for row in rows}) == len(rows)
+    for moment, key in (("at_peak", "peak"), ("at_end", "end"), ("survivors", "survivor"), ("at_out_of_memory", "oom")):
+        if moment == "at_out_of_memory" and not has_oom:
+            same &= all(row["oom_bytes"] == row["oom_blocks"] == "" for row in rows)
+            continue
+        seen = {row["owner"]: [int(row[key + "_bytes"]), int(row[key + "_blocks"])] for row in rows}
+        same &= {name: entry for name, entry in seen.items() if entry[1]} == whole_names(moments[moment])
+    return same
+
+
+def is_same_folded(path, expected, rule):
+    """The sums by owner of the frames that the lines name; of other rules, the sum of all."""
+    sums, lines = {}, []
+    with open(path) as file:
+        for line in file:
+            text, size = line.rstrip("\n").rsplit(" ", 1)
+            lines.append(text)
+            name = owner(parse_stack(text), PLAIN)[0]
+            name = text if name == UNKNOWN and ";" not in text and text.startswith("before the recording, ") else name
+            sums[name] = sums.get(name, 0) + int(size)
+    bytes_of = {name: entry[0] for name, entry in whole_names(expected).items() if entry[0]}
+    same = len(set(lines)) == len(lines) and sum(sums.values()) == sum(bytes_of.values())
+    return same and (rule is not PLAIN or sums == bytes_of)
+
+
+def is_same_chrome(path, moments, rule):
+    """Slices: what is open at the end, and the most that ever was; their owners, by their stacks. Counters: the same."""
+    with gzip.open(path, "rt") as file:
+        events = json.load(file)["traceEvents"]
+    open_slices, counters, held, peak = {}, {}, 0, 0
+    same = all(a["ts"] <= b["ts"] for a, b in zip(events, events[1:]))
+    for event in events:
+        if event["ph"] == "b":
+            about = event["args"]
+            open_slices[event["id"]] = about
+            held += about["bytes"]
+            peak = max(peak, held)
+            if rule is PLAIN and "stack" in about:
+                same &= owner(parse_stack(text_of(about["stack"])), rule)[0] == text_of(about["owner"])
+        elif event["ph"] == "e":
+            held -= open_slices.pop(event["id"])["bytes"]
+        elif event["ph"] == "C":
+            counters[event["id"]] = event["args"]["bytes"]
+    at_end = by_owner((about["bytes"], text_of(about["owner"])) for about in open_slices.values())
+    same &= at_end == whole_names(moments["at_end"])
+    same &= sorted(c for c in counters.values() if c) == sorted(entry[0] for entry in at_end.values() if entry[0])
+    return same and peak == sum(size for size, _ in moments["at_peak"].values())
 
 
 def is_same_moment(expected, holding):
@@ -316,7 +398,7 @@ def is_same_moment(expected, holding):
     if expected is None or holding is None:
         return expected is None and holding is None
     rows = sorted(([size, blocks, short(name[1])] for name, (size, blocks) in expected.items()), reverse=True)
-    seen = sorted(([s["bytes"], s["blocks"], s["owner"]] for s in holding["owners"]), reverse=True)
+    seen = sorted(([s["bytes"], s["blocks"], text_of(s["owner"])] for s in holding["owners"]), reverse=True)
     places = len(seen)
     # Where the last places are equal in bytes, any may be shown.
     same = [r[0] for r in rows[:places]] == [s[0] for s in seen] and all(s in rows for s in seen)
@@ -330,14 +412,19 @@ def is_same_moment(expected, holding):
     return same
 
 
-def compare(tool, path, rule=PLAIN):
+def compare(tool, path, rule=PLAIN, dice=random.Random(1)):
     with (lzma.open if path.endswith(".xz") else open)(path, "rb") as file:
         snapshot = pickle.load(file)
     if not any(snapshot["device_traces"]):
         return None
     peak, moments, oom = count(snapshot, rule)
-    trace, seen_oom = reported(tool, path, rule)
-    same = {moment: is_same_moment(owners, trace["holders"][moment]) for moment, owners in moments.items()}
+    at, moment = dice.choice([("peak", "at_peak"), ("end", "at_end")] + ([("oom", "at_out_of_memory")] * bool(oom)))
+    with tempfile.TemporaryDirectory() as folder:
+        trace, seen_oom, files = reported(tool, path, rule, at, folder)
+        same = {moment: is_same_moment(owners, trace["holders"][moment]) for moment, owners in moments.items()}
+        same["csv"] = is_same_csv(files["csv-owners"], moments, bool(oom))
+        same["folded " + at] = is_same_folded(files["folded"], moments[moment], rule)
+        same["chrome"] = is_same_chrome(files["chrome"], moments, rule)
     same["peak"] = peak == trace["bound_bytes"]
     same["oom"] = oom == seen_oom
     stretches = trace["holders"]["stretches"]

@@ -339,6 +339,50 @@ static void survivors_are_told_by_the_steps_that_left_them(void **state)
         "whose: the innermost phase of the recording that was open; else");
 }
 
+/* Their sums are property.owners' to look at, which reads them back; here, where they go and what they say of a trace
+ * that has no stacks. */
+static void what_other_tools_read_goes_where_it_is_wanted(void **state)
+{
+    static const char trace[] = "#fallow-trace 1\ndevice 0\nstream 0\nfields none\n"
+                                "P 0 0 3145728 0\nA 0 1 1048576 0\nA 0 2 2097152 0\nF 0 1 0\n"
+                                "O 0 8388608 0\nA 0 3 4096 0\nF 0 0 0\nA 0 4 1048576 0\n";
+    (void)state;
+    command_write("forms.ftext", trace, sizeof trace - 1);
+    assert_int_equal(command_run("\"$F\" report forms.ftext --no-times --policy bound --folded - "
+                                 "--csv-owners owners.csv --chrome chrome.json && cat owners.csv"),
+                     0);
+    assert_string_equal(
+        out_text,
+        "before the recording, up to 4 MiB 3145728\nup to 1 MiB 1048576\nup to 2 MiB 2097152\n"
+        "owner,peak_bytes,peak_blocks,oom_bytes,oom_blocks,end_bytes,end_blocks,survivor_bytes,"
+        "survivor_blocks,all_bytes,all_blocks\n"
+        "\"before the recording, up to 4 MiB\",3145728,1,3145728,1,0,0,0,0,3145728,1\n"
+        "\"up to 1 MiB\",1048576,1,0,0,1048576,1,1048576,1,2097152,2\n"
+        "\"up to 2 MiB\",2097152,1,2097152,1,2097152,1,2097152,1,2097152,1\n"
+        "\"up to 4 KiB\",0,0,0,0,4096,1,4096,1,4096,1\n");
+    assert_int_equal(command_run("\"$F\" report forms.ftext --no-times --policy bound --folded - "
+                                 "--at oom; \"$F\" report forms.ftext --no-times --policy bound "
+                                 "--at end --folded -"),
+                     0);
+    assert_string_equal(out_text, "before the recording, up to 4 MiB 3145728\nup to 2 MiB 2097152\n"
+                                  "up to 1 MiB 1048576\nup to 2 MiB 2097152\nup to 4 KiB 4096\n");
+    assert_int_equal(command_run("grep 'out of memory' chrome.json"), 0);
+    flw_test_expect_in(out_text,
+                       "{\"ph\":\"i\",\"cat\":\"memory\",\"name\":\"out of memory\",\"pid\":0,"
+                       "\"tid\":0,\"ts\":4.000");
+    command_expect_error("\"$F\" report tiny.ftext --folded x.txt --at oom", 1,
+                         "tiny.ftext: did not run out of memory; ");
+    command_expect_error("\"$F\" report tiny.ftext --folded x.txt --at start", 2,
+                         "--at 'start' is none of peak, oom and end");
+    command_expect_error("\"$F\" report tiny.ftext --folded - --json -", 2, "only one of");
+    command_expect_error("\"$F\" report tiny.ftext heap.ftext --folded x.txt", 1,
+                         "--folded is of one trace, and there are 2");
+    command_expect_error("\"$F\" report tiny.ftext --chrome no/where.json", 1, "no/where.json");
+    if (access("/dev/full", W_OK) == 0) {
+        command_expect_error("\"$F\" report tiny.ftext --chrome /dev/full", 1, "/dev/full");
+    }
+}
+
 static void a_wrong_rule_of_owners_is_told_in_one_line(void **state)
 {
     (void)state;
@@ -445,6 +489,7 @@ int main(void)
         cmocka_unit_test(a_broken_threshold_is_one_line_and_exit_code_1),
         cmocka_unit_test(an_out_of_memory_on_record_is_told_and_may_fail),
         cmocka_unit_test(survivors_are_told_by_the_steps_that_left_them),
+        cmocka_unit_test(what_other_tools_read_goes_where_it_is_wanted),
         cmocka_unit_test(a_wrong_rule_of_owners_is_told_in_one_line),
         cmocka_unit_test(a_baseline_is_held_to),
         cmocka_unit_test(diff_says_which_numbers_differ),

@@ -204,7 +204,7 @@ static void select_blocks(const struct flw_sheet *sheet, uint64_t *weights, stru
     }
 }
 
-static void count_blocks(struct flw_sheet *sheet, struct flw_facts *facts)
+static void count_blocks(struct flw_sheet *sheet, const struct flw_facts *facts)
 {
     const uint64_t *end_ops = facts->end_ops;
     const struct flw_program *program = sheet->program;
@@ -218,7 +218,7 @@ static void count_blocks(struct flw_sheet *sheet, struct flw_facts *facts)
             live_bytes += op->size_bytes;
             if (live_bytes > peak_bytes) {
                 peak_bytes = live_bytes;
-                facts->peak_op = i;
+                sheet->peak_op = i;
             }
         } else if (op->kind == FLW_OP_FREE || op->kind == FLW_OP_FREE_ELSEWHERE) {
             live_bytes -= op->size_bytes;

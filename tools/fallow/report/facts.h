@@ -19,7 +19,6 @@ struct flw_facts {
     struct flw_fact_block *selected; /* by block, and so by begin_op */
     size_t selected_count, left_out_count;
     uint64_t *end_ops; /* by block: where its life ends; op_count where it does not */
-    uint64_t peak_op;  /* where the requested bytes peak when nothing fails */
 };
 
 /* Fills the sheet's own part; sheet->trace, program and op_count are set. */
@@ -37,5 +36,9 @@ void flw_facts_gather_holdings(struct flw_sheet *sheet, const struct flw_facts *
 /* The owner of each block. */
 void flw_facts_own_blocks(const struct flw_trace *trace, const struct flw_owners *code,
                           uint32_t *out_owners);
+
+/* Adds up what is alive at the moment: `keys` of blocks are places in bytes and counts. */
+void flw_facts_tally(const struct flw_sheet *sheet, enum flw_sheet_moment moment,
+                     const uint32_t *keys, uint64_t *bytes, uint64_t *counts);
 
 #endif

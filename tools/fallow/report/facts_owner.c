@@ -145,16 +145,34 @@ static void name_owner(const struct owners *owners, uint32_t key, char *out)
 
 /* ---- the walks ---- */
 
-/* Live blocks by owner, once the op is done. `keys`: by block. */
-static void count_op(const uint32_t *keys, uint64_t *live_bytes, uint64_t *live_counts,
-                     const struct flw_op *op)
+/* How many ops are done at the moment. */
+static uint64_t moment_end(const struct flw_sheet *sheet, enum flw_sheet_moment moment)
 {
-    if (op->kind == FLW_OP_ALLOC) {
-        live_bytes[keys[op->block]] += op->size_bytes;
-        live_counts[keys[op->block]]++;
-    } else if (op->kind == FLW_OP_FREE || op->kind == FLW_OP_FREE_ELSEWHERE) {
-        live_bytes[keys[op->block]] -= op->size_bytes;
-        live_counts[keys[op->block]]--;
+    switch (moment) {
+    case FLW_SHEET_AT_PEAK:
+        return sheet->peak_op + 1;
+    case FLW_SHEET_AT_OOM:
+        return sheet->oom.op;
+    default:
+        return sheet->op_count;
+    }
+}
+
+void flw_facts_tally(const struct flw_sheet *sheet, enum flw_sheet_moment moment,
+                     const uint32_t *keys, uint64_t *bytes, uint64_t *counts)
+{
+    uint64_t end = moment_end(sheet, moment);
+    uint32_t first = moment == FLW_SHEET_SURVIVORS ? (uint32_t)sheet->trace->initial_count : 0;
+    for (size_t i = 0; i < end; i++) {
+        const struct flw_op *op = &sheet->program->ops[i];
+        if (op->kind == FLW_OP_ALLOC && op->block >= first) {
+            bytes[keys[op->block]] += op->size_bytes;
+            counts[keys[op->block]]++;
+        } else if ((op->kind == FLW_OP_FREE || op->kind == FLW_OP_FREE_ELSEWHERE) &&
+                   op->block >= first) {
+            bytes[keys[op->block]] -= op->size_bytes;
+            counts[keys[op->block]]--;
+        }
     }
 }
 
@@ -287,13 +305,11 @@ static void fill_spreads(const struct owners *owners, const struct flw_facts *fa
 
 static void make_categories(struct owners *owners, const struct flw_facts *facts)
 {
-    const struct flw_program *program = owners->sheet->program;
     owners->live_bytes = flw_host_alloc(owners->count, sizeof *owners->live_bytes);
     owners->live_counts = flw_host_alloc(owners->count, sizeof *owners->live_counts);
     owners->places = flw_host_alloc(owners->count, 1);
-    for (size_t i = 0; i <= facts->peak_op; i++) {
-        count_op(owners->keys, owners->live_bytes, owners->live_counts, &program->ops[i]);
-    }
+    flw_facts_tally(owners->sheet, FLW_SHEET_AT_PEAK, owners->keys, owners->live_bytes,
+                    owners->live_counts);
     choose_places(owners);
     fill_series(owners);
     fill_spreads(owners, facts);
@@ -367,7 +383,7 @@ void flw_facts_gather_owners(struct flw_sheet *sheet, const struct flw_facts *fa
 
 /* ---- whose memory it is at a moment ---- */
 
-/* Live blocks by owner, as ops go by. */
+/* Live blocks by owner at one moment. */
 struct tally {
     struct flw_sheet *sheet;
     const struct flw_owners *code;
@@ -392,6 +408,9 @@ static void note_holding(struct tally *tally, enum flw_sheet_moment moment)
 {
     struct flw_sheet_holding *holding = &tally->sheet->holdings[moment];
     size_t count = 0;
+    memset(tally->bytes, 0, tally->code->count * sizeof *tally->bytes);
+    memset(tally->counts, 0, tally->code->count * sizeof *tally->counts);
+    flw_facts_tally(tally->sheet, moment, tally->keys, tally->bytes, tally->counts);
     for (size_t i = 0; i < tally->code->count; i++) {
         if (tally->counts[i] != 0) {
             tally->order[count++] = (uint32_t)i;
@@ -530,22 +549,9 @@ static void fill_left(struct tally *tally, const struct flw_facts *facts)
     flw_host_free(places);
 }
 
-static void count_survivors(struct tally *tally, const struct flw_facts *facts)
-{
-    const struct flw_program *program = tally->sheet->program;
-    memset(tally->bytes, 0, tally->code->count * sizeof *tally->bytes);
-    memset(tally->counts, 0, tally->code->count * sizeof *tally->counts);
-    for (size_t i = 0; i < program->op_count; i++) {
-        if (is_survivor(tally->sheet, facts, &program->ops[i])) {
-            count_op(tally->keys, tally->bytes, tally->counts, &program->ops[i]);
-        }
-    }
-}
-
 void flw_facts_gather_holdings(struct flw_sheet *sheet, const struct flw_facts *facts,
                                const struct flw_owners *code)
 {
-    const struct flw_program *program = sheet->program;
     struct tally tally = {
         .sheet = sheet,
         .code = code,
@@ -556,19 +562,11 @@ void flw_facts_gather_holdings(struct flw_sheet *sheet, const struct flw_facts *
     };
     flw_facts_own_blocks(sheet->trace, code, tally.keys);
     cut_stretches(sheet);
-    for (size_t i = 0; i <= program->op_count; i++) {
-        if (sheet->oom.count != 0 && i == sheet->oom.op) {
-            note_holding(&tally, FLW_SHEET_AT_OOM);
-        }
-        if (i < program->op_count) {
-            count_op(tally.keys, tally.bytes, tally.counts, &program->ops[i]);
-        }
-        if (i == facts->peak_op) {
-            note_holding(&tally, FLW_SHEET_AT_PEAK);
-        }
+    note_holding(&tally, FLW_SHEET_AT_PEAK);
+    if (sheet->oom.count != 0) {
+        note_holding(&tally, FLW_SHEET_AT_OOM);
     }
     note_holding(&tally, FLW_SHEET_AT_END);
-    count_survivors(&tally, facts);
     note_holding(&tally, FLW_SHEET_SURVIVORS);
     fill_left(&tally, facts);
     flw_host_free(tally.keys);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "trace/output.h"
 #include "trace/trace.h"
 
 #include "common/command.h"
@@ -46,16 +47,74 @@ static bool write_page(const struct flw_sheet *sheet, const char *path)
     return flw_draft_end(&draft, flw_page_write(sheet, draft.file), path);
 }
 
+/* ---- what is for other tools ---- */
+
+static void print_csv(const struct flw_report_options *options, const struct flw_sheet *sheet,
+                      FILE *out)
+{
+    (void)options;
+    flw_print_csv(sheet, out);
+}
+
+static void print_csv_owners(const struct flw_report_options *options,
+                             const struct flw_sheet *sheet, FILE *out)
+{
+    flw_print_csv_owners(sheet, &options->rule, out);
+}
+
+static void print_folded(const struct flw_report_options *options, const struct flw_sheet *sheet,
+                         FILE *out)
+{
+    flw_print_folded(sheet, &options->rule, options->folded_at, out);
+}
+
+static void print_chrome(const struct flw_report_options *options, const struct flw_sheet *sheet,
+                         FILE *out)
+{
+    flw_print_chrome(sheet, &options->rule, out);
+}
+
+/* They may be larger than what memory is left for: nothing is kept of them. */
+static bool write_form(const struct flw_report_options *options, const struct flw_sheet *sheet,
+                       const char *path,
+                       void (*print)(const struct flw_report_options *, const struct flw_sheet *,
+                                     FILE *))
+{
+    char message[FLW_TRACE_MESSAGE_BYTES];
+    struct flw_output output;
+    if (path == NULL) {
+        return true;
+    }
+    bool is_done = flw_output_begin(&output, path, message);
+    if (is_done) {
+        print(options, sheet, output.file);
+        is_done = flw_output_commit(&output, message);
+    }
+    if (!is_done) {
+        flw_complain("%s", message);
+    }
+    return is_done;
+}
+
+static bool write_forms(const struct flw_report_options *options, const struct flw_sheet *sheet)
+{
+    bool lacks_oom = options->folded_path != NULL && options->folded_at == FLW_SHEET_AT_OOM &&
+                     sheet->oom.count == 0;
+    if (lacks_oom) {
+        flw_complain("%s: did not run out of memory; --at peak and --at end are there to be folded",
+                     sheet->title);
+    }
+    return !lacks_oom && write_form(options, sheet, options->csv_path, print_csv) &&
+           write_form(options, sheet, options->csv_owners_path, print_csv_owners) &&
+           write_form(options, sheet, options->folded_path, print_folded) &&
+           write_form(options, sheet, options->chrome_path, print_chrome);
+}
+
 bool flw_report_write_one(const struct flw_report_options *options, const struct flw_sheet *sheet,
                           bool has_several, size_t place)
 {
-    struct flw_draft draft;
-    if (options->csv_path != NULL) {
-        flw_draft_begin(&draft, "");
-        flw_print_csv(sheet, draft.file);
-        if (!flw_draft_end(&draft, true, options->csv_path)) {
-            return false;
-        }
+    if (!write_forms(options, sheet)) {
+        return false;
     }
     if (options->html_path == NULL || (has_several && strcmp(options->html_path, "-") == 0)) {
         return true;
@@ -123,8 +182,7 @@ bool flw_report_write_all(const struct flw_report_options *options, const struct
     if (options->html_path != NULL && count > 1 && !write_landing(options, sheets, count)) {
         return false;
     }
-    if (!flw_report_is_stdout(options->json_path) && !flw_report_is_stdout(options->csv_path) &&
-        !flw_report_is_stdout(options->html_path)) {
+    if (flw_report_stdout_count(options) == 0) {
         print_screen(options, sheets, count);
     }
     return true;

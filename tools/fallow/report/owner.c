@@ -375,6 +375,17 @@ static struct frame_name name_frame(const struct finder *finder, const struct fl
 
 /* ---- owners ---- */
 
+/* The short name goes to terminals, which obey control characters. */
+static uint32_t clean(struct flw_owners *owners, uint32_t brief)
+{
+    char text[NAME_BYTES];
+    snprintf(text, sizeof text, "%s", flw_intern_text(&owners->names, brief));
+    for (char *c = text; *c != '\0'; c++) {
+        *c = (unsigned char)*c < 0x20 || *c == 0x7F ? '?' : *c;
+    }
+    return intern(owners, text);
+}
+
 static uint32_t add_owner(struct finder *finder, uint32_t text, uint32_t brief)
 {
     struct flw_owners *owners = finder->owners;
@@ -386,7 +397,7 @@ static uint32_t add_owner(struct finder *finder, uint32_t text, uint32_t brief)
         owners->shorts = flw_host_grow(owners->shorts, &owners->short_room, owners->count + 1,
                                        sizeof *owners->shorts);
         owners->texts[owners->count] = text;
-        owners->shorts[owners->count++] = brief;
+        owners->shorts[owners->count++] = clean(owners, brief);
         if (!flw_addressmap_put(&finder->known, text, owner)) {
             flw_host_refuse(1, sizeof *finder->known.slots);
         }

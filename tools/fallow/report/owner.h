@@ -75,7 +75,7 @@ void flw_owners_find(struct flw_owners *owners, const struct flw_trace *trace,
                      const struct flw_owner_rule *rule);
 void flw_owners_finish(struct flw_owners *owners);
 
-/* The whole name, and the one without the file's folders. */
+/* The whole name, and the one to be shown, without the file's folders and control characters. */
 static inline const char *flw_owners_name(const struct flw_owners *owners, uint32_t owner)
 {
     return flw_intern_text(&owners->names, owners->texts[owner]);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: a sheet as text of the terminal (24 lines of 80 columns with up to 11 policies; more where the trace
- * has call stacks: ten and the rule for each moment that it tells), as JSON and as CSV. Does not: open files.
+ * has call stacks: ten and the rule for each moment that it tells), as JSON, as CSV, and in
+ * the forms of flame graphs and of Chrome's traces. Does not: open files.
  */
 #ifndef FLW_TOOL_REPORT_PRINT_H
 #define FLW_TOOL_REPORT_PRINT_H
@@ -9,6 +10,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "report/owner.h"
 #include "report/sheet.h"
 
 #define FLW_PRINT_SCHEMA 1 /* of the JSON: counts changes that break its readers */
@@ -26,6 +28,23 @@ void flw_print_json(const struct flw_sheet *sheets, size_t count, FILE *out);
 /* One line a column and policy: the most of each within the column, which begins at `event`; the holes
  * when last looked at, which was after op `holes_event`. Empty: not known. */
 void flw_print_csv(const struct flw_sheet *sheet, FILE *out);
+
+/* What is for other tools, of one trace whose blocks are at hand; `rule` is the sheet's. */
+
+/* One line an owner, by its whole name: bytes and blocks at each moment, and all that it asked for. */
+void flw_print_csv_owners(const struct flw_sheet *sheet, const struct flw_owner_rule *rule,
+                          FILE *out);
+
+/* What is alive at the moment as flame graphs take it: a line a call stack, the outermost frame first, with a
+ * semicolon between two and its bytes behind a blank; what has no stack stands under its owner's name. A percent sign,
+ * a semicolon and what is no letter (a new line) are written as %25, %3B, %0A. */
+void flw_print_folded(const struct flw_sheet *sheet, const struct flw_owner_rule *rule,
+                      enum flw_sheet_moment moment, FILE *out);
+
+/* As Chrome's JSON, which Perfetto opens: each block a slice from its allocation to its free, under its owner's name
+ * and with its stack as above; live bytes as a counter an owner; phases and the out-of-memory. Without times, an event
+ * takes a microsecond. */
+void flw_print_chrome(const struct flw_sheet *sheet, const struct flw_owner_rule *rule, FILE *out);
 
 /* Several traces: the ratio of each policy, a line a trace or two, 80 columns. */
 void flw_print_landing(const struct flw_sheet *sheets, size_t count, FILE *out);

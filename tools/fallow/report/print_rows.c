@@ -2,12 +2,16 @@
 #include "report/print.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/bits.h"
+#include "report/facts.h"
+#include "trace/jsonwriter.h"
 #include "trace/trace.h"
 
 #include "common/figures.h"
+#include "common/tool_host.h"
 
 /* ---- a table over several traces ---- */
 
@@ -154,4 +158,298 @@ void flw_print_csv(const struct flw_sheet *sheet, FILE *out)
     for (size_t i = 0; i < sheet->policy_count; i++) {
         print_policy(sheet, &sheet->policies[i], out);
     }
+}
+
+/* ---- the owners of one trace ---- */
+
+/* Whose each block is, and where it was asked for. */
+struct asked {
+    struct flw_owners owners;
+    uint32_t *owner_of, *stack_of; /* by block */
+};
+
+static void find_asked(struct asked *asked, const struct flw_trace *trace,
+                       const struct flw_owner_rule *rule)
+{
+    flw_owners_find(&asked->owners, trace, rule);
+    asked->owner_of = flw_host_alloc(trace->block_count, sizeof *asked->owner_of);
+    asked->stack_of = flw_host_alloc(trace->block_count, sizeof *asked->stack_of);
+    flw_facts_own_blocks(trace, &asked->owners, asked->owner_of);
+    for (size_t i = 0; i < trace->initial_count; i++) {
+        asked->stack_of[i] = flw_trace_stack(trace, i);
+    }
+    for (size_t i = 0; i < trace->event_count; i++) {
+        if (trace->events[i].op == FLW_TRACE_ALLOC) {
+            asked->stack_of[trace->events[i].block] =
+                flw_trace_stack(trace, trace->initial_count + i);
+        }
+    }
+}
+
+static void finish_asked(struct asked *asked)
+{
+    flw_owners_finish(&asked->owners);
+    flw_host_free(asked->owner_of);
+    flw_host_free(asked->stack_of);
+}
+
+#define MOMENTS FLW_SHEET_MOMENT_COUNT
+
+void flw_print_csv_owners(const struct flw_sheet *sheet, const struct flw_owner_rule *rule,
+                          FILE *out)
+{
+    struct asked asked;
+    uint64_t *bytes[MOMENTS + 1], *counts[MOMENTS + 1]; /* the last: of the whole recording */
+    find_asked(&asked, sheet->trace, rule);
+    for (unsigned moment = 0; moment <= MOMENTS; moment++) {
+        bytes[moment] = flw_host_alloc(asked.owners.count, sizeof *bytes[moment]);
+        counts[moment] = flw_host_alloc(asked.owners.count, sizeof *counts[moment]);
+        if (moment < MOMENTS && (moment != FLW_SHEET_AT_OOM || sheet->oom.count != 0)) {
+            flw_facts_tally(sheet, (enum flw_sheet_moment)moment, asked.owner_of, bytes[moment],
+                            counts[moment]);
+        }
+    }
+    for (size_t i = 0; i < sheet->program->op_count; i++) {
+        const struct flw_op *op = &sheet->program->ops[i];
+        if (op->kind == FLW_OP_ALLOC) {
+            bytes[MOMENTS][asked.owner_of[op->block]] += op->size_bytes;
+            counts[MOMENTS][asked.owner_of[op->block]]++;
+        }
+    }
+    fputs("owner,peak_bytes,peak_blocks,oom_bytes,oom_blocks,end_bytes,end_blocks,survivor_bytes,"
+          "survivor_blocks,all_bytes,all_blocks\n",
+          out);
+    for (size_t i = 0; i < asked.owners.count; i++) {
+        if (counts[MOMENTS][i] == 0) {
+            continue;
+        }
+        print_name(out, flw_owners_name(&asked.owners, (uint32_t)i));
+        for (unsigned moment = 0; moment <= MOMENTS; moment++) {
+            if (moment == FLW_SHEET_AT_OOM && sheet->oom.count == 0) {
+                fputs(",,", out);
+            } else {
+                fprintf(out, ",%" PRIu64 ",%" PRIu64, bytes[moment][i], counts[moment][i]);
+            }
+        }
+        fputc('\n', out);
+    }
+    for (unsigned moment = 0; moment <= MOMENTS; moment++) {
+        flw_host_free(bytes[moment]);
+        flw_host_free(counts[moment]);
+    }
+    finish_asked(&asked);
+}
+
+/* ---- call stacks ---- */
+
+/* So that no semicolon, and no end of a line, is part of a frame. */
+static void print_escaped(const char *text, FILE *out)
+{
+    for (const char *c = text; *c != '\0'; c++) {
+        if (*c == ';' || *c == '%' || (unsigned char)*c < 0x20 || *c == 0x7F) {
+            fprintf(out, "%%%02X", (unsigned char)*c);
+        } else {
+            fputc(*c, out);
+        }
+    }
+}
+
+static void print_frame(const struct flw_stacks *stacks, uint32_t number, FILE *out)
+{
+    const struct flw_frame *frame = &stacks->frames[number];
+    const char *function = flw_stacks_text(stacks, frame->function);
+    const char *file = flw_stacks_text(stacks, frame->file);
+    print_escaped(function[0] == '\0' ? "?" : function, out);
+    if (file[0] != '\0' && strcmp(file, "??") != 0) {
+        fputs(" (", out);
+        print_escaped(file, out);
+        fprintf(out, ":%" PRIu32 ")", frame->line);
+    }
+}
+
+/* The outermost frame first. */
+static void print_stack(const struct flw_stacks *stacks, uint32_t stack, FILE *out)
+{
+    uint32_t frames[FLW_STACK_DEPTH_MOST];
+    size_t count = 0;
+    struct flw_stack_walk walk = flw_stacks_walk(stacks, stack);
+    while (flw_stacks_next(&walk, &frames[count])) {
+        count++;
+    }
+    for (size_t i = count; i > 0; i--) {
+        print_frame(stacks, frames[i - 1], out);
+        fputs(i > 1 ? ";" : "", out);
+    }
+}
+
+void flw_print_folded(const struct flw_sheet *sheet, const struct flw_owner_rule *rule,
+                      enum flw_sheet_moment moment, FILE *out)
+{
+    const struct flw_trace *trace = sheet->trace;
+    struct asked asked;
+    find_asked(&asked, trace, rule);
+    /* Stacks by their number, and behind them owners, of what has no stack. */
+    size_t stack_count = trace->stacks.stack_count + 1;
+    size_t count = stack_count + asked.owners.count;
+    uint64_t *bytes = flw_host_alloc(count, sizeof *bytes);
+    uint64_t *counts = flw_host_alloc(count, sizeof *counts);
+    for (size_t i = 0; i < trace->block_count; i++) {
+        if (asked.stack_of[i] == 0) {
+            asked.stack_of[i] = (uint32_t)stack_count + asked.owner_of[i];
+        }
+    }
+    flw_facts_tally(sheet, moment, asked.stack_of, bytes, counts);
+    for (size_t i = 1; i < count; i++) {
+        if (bytes[i] == 0) {
+            continue;
+        }
+        if (i < stack_count) {
+            print_stack(&trace->stacks, (uint32_t)i, out);
+        } else {
+            print_escaped(flw_owners_name(&asked.owners, (uint32_t)(i - stack_count)), out);
+        }
+        fprintf(out, " %" PRIu64 "\n", bytes[i]);
+    }
+    flw_host_free(bytes);
+    flw_host_free(counts);
+    finish_asked(&asked);
+}
+
+/* ---- slices and counters ---- */
+
+struct chrome {
+    const struct flw_trace *trace;
+    struct asked asked;
+    uint64_t *live_bytes; /* by owner */
+    struct flw_json_writer out;
+    FILE *stack; /* the last that was printed, at `text` */
+    char *text;
+    size_t text_bytes;
+};
+
+#define NO_ID UINT64_MAX
+
+/* Up to the arguments, whose bracket is left open. */
+static struct flw_json_writer *begin_event(struct chrome *chrome, const char *phase,
+                                           const char *name, uint64_t id, uint64_t time_ns)
+{
+    struct flw_json_writer *out = &chrome->out;
+    out->line = "";
+    flw_json_begin(out, NULL, '{');
+    flw_json_text(out, "ph", phase);
+    flw_json_text(out, "cat", "memory");
+    flw_json_text(out, "name", name);
+    FLW_JSON_NUMBERS(out, {"pid", 0}, {"tid", 0});
+    if (id != NO_ID) {
+        flw_json_number(out, "id", id);
+    }
+    flw_json_key(out, "ts");
+    fprintf(out->file, "%" PRIu64 ".%03" PRIu64, time_ns / 1000, time_ns % 1000);
+    flw_json_begin(out, "args", '{');
+    return out;
+}
+
+static void end_event(struct chrome *chrome)
+{
+    flw_json_end(&chrome->out, '}');
+    flw_json_end(&chrome->out, '}');
+}
+
+static void print_counter(struct chrome *chrome, uint32_t owner, uint64_t time_ns)
+{
+    const char *name = flw_owners_short_name(&chrome->asked.owners, owner);
+    flw_json_number(begin_event(chrome, "C", name, owner, time_ns), "bytes",
+                    chrome->live_bytes[owner]);
+    end_event(chrome);
+}
+
+static void begin_slice(struct chrome *chrome, uint32_t block, uint64_t time_ns)
+{
+    uint32_t owner = chrome->asked.owner_of[block];
+    uint64_t bytes = chrome->trace->blocks[block].size_bytes;
+    struct flw_json_writer *out = begin_event(
+        chrome, "b", flw_owners_short_name(&chrome->asked.owners, owner), block, time_ns);
+    flw_json_number(out, "bytes", bytes);
+    flw_json_text(out, "owner", flw_owners_name(&chrome->asked.owners, owner));
+    if (chrome->asked.stack_of[block] != 0) {
+        rewind(chrome->stack);
+        print_stack(&chrome->trace->stacks, chrome->asked.stack_of[block], chrome->stack);
+        if (fflush(chrome->stack) != 0) {
+            flw_host_refuse(1, chrome->text_bytes);
+        }
+        flw_json_bytes(out, "stack", chrome->text, chrome->text_bytes);
+    }
+    end_event(chrome);
+    chrome->live_bytes[owner] += bytes;
+}
+
+static void end_slice(struct chrome *chrome, uint32_t block, uint64_t time_ns)
+{
+    uint32_t owner = chrome->asked.owner_of[block];
+    (void)begin_event(chrome, "e", flw_owners_short_name(&chrome->asked.owners, owner), block,
+                      time_ns);
+    end_event(chrome);
+    chrome->live_bytes[owner] -= chrome->trace->blocks[block].size_bytes;
+}
+
+static void print_event(struct chrome *chrome, const struct flw_trace_event *event,
+                        const struct flw_trace_detail *detail, uint64_t time_ns)
+{
+    const char *name = flw_trace_name(chrome->trace, detail);
+    bool is_begin = event->op == FLW_TRACE_PHASE_BEGIN;
+    bool is_block = event->op == FLW_TRACE_ALLOC || event->op == FLW_TRACE_FREE;
+    if (is_block && event->size_bytes != 0) {
+        (event->op == FLW_TRACE_ALLOC ? begin_slice : end_slice)(chrome, event->block, time_ns);
+        print_counter(chrome, chrome->asked.owner_of[event->block], time_ns);
+    } else if (event->op == FLW_TRACE_OOM) {
+        flw_json_number(begin_event(chrome, "i", "out of memory", NO_ID, time_ns), "bytes",
+                        event->size_bytes);
+        end_event(chrome);
+    } else if (is_begin || event->op == FLW_TRACE_PHASE_END) {
+        (void)begin_event(chrome, is_begin ? "B" : "E", name == NULL ? "" : name, NO_ID, time_ns);
+        end_event(chrome);
+    }
+}
+
+static void print_events(struct chrome *chrome)
+{
+    const struct flw_trace *trace = chrome->trace;
+    struct flw_trace_walk walk = {0};
+    for (size_t i = 0; i < trace->initial_count; i++) {
+        if (trace->blocks[i].size_bytes != 0) {
+            begin_slice(chrome, (uint32_t)i, 0);
+        }
+    }
+    for (uint32_t i = 0; i < chrome->asked.owners.count; i++) {
+        print_counter(chrome, i, 0);
+    }
+    for (size_t i = 0; i < trace->event_count; i++) {
+        const struct flw_trace_event *event = &trace->events[i];
+        print_event(chrome, event, flw_trace_walk_detail(trace, &walk, i),
+                    trace->has_times ? event->time_ns : 1000 * (i + 1));
+    }
+}
+
+void flw_print_chrome(const struct flw_sheet *sheet, const struct flw_owner_rule *rule, FILE *out)
+{
+    struct chrome chrome = {.trace = sheet->trace, .out = {.file = out}};
+    chrome.stack = open_memstream(&chrome.text, &chrome.text_bytes);
+    if (chrome.stack == NULL) {
+        flw_host_refuse(1, BUFSIZ);
+    }
+    find_asked(&chrome.asked, sheet->trace, rule);
+    chrome.live_bytes = flw_host_alloc(chrome.asked.owners.count, sizeof *chrome.live_bytes);
+    flw_json_begin(&chrome.out, NULL, '{');
+    flw_json_text(&chrome.out, "displayTimeUnit", "ms");
+    flw_json_begin(&chrome.out, "otherData", '{');
+    flw_json_text(&chrome.out, "source", sheet->title);
+    flw_json_text(&chrome.out, "whose", sheet->owner_rule);
+    flw_json_end(&chrome.out, '}');
+    flw_json_begin(&chrome.out, "traceEvents", '[');
+    print_events(&chrome);
+    fputs("\n]}\n", out);
+    fclose(chrome.stack);
+    free(chrome.text);
+    flw_host_free(chrome.live_bytes);
+    finish_asked(&chrome.asked);
 }

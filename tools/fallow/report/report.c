@@ -23,6 +23,12 @@ static const char help[] =
     "  --json FILE           every number; - is standard output, without the text\n"
     "  --csv FILE            series in at most 2000 rows a policy, each from its event to the next row's:\n"
     "                        the most requested, in blocks, reserved; the holes after holes_event\n"
+    "  --csv-owners FILE     whose memory it is, a row an owner: bytes and blocks at the peak, when memory\n"
+    "                        ran out, at the end, of these not there at the start; and all it asked for\n"
+    "  --folded FILE         the live memory by call stack, for flame graphs: a;b;c bytes\n"
+    "  --at MOMENT           of --folded: peak (the default), oom or end\n"
+    "  --chrome FILE         each block as a slice and each owner as a counter, for Perfetto and\n"
+    "                        chrome://tracing; a name that ends in .gz packs it\n"
     "  --policy A,B          which policies; default all; fallow replay --help lists them\n"
     "  --lag N|TIME          work is done N events, or TIME (200us, 5ms, 1s), after it was given;\n"
     "                        default as fallow replay\n"
@@ -57,6 +63,22 @@ static bool take_share(void *member, const char *text)
     return is_share;
 }
 
+static bool take_moment(void *member, const char *word)
+{
+    static const struct {
+        const char *word;
+        enum flw_sheet_moment moment;
+    } words[] = {{"peak", FLW_SHEET_AT_PEAK}, {"oom", FLW_SHEET_AT_OOM}, {"end", FLW_SHEET_AT_END}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (strcmp(word, words[i].word) == 0) {
+            *(enum flw_sheet_moment *)member = words[i].moment;
+            return true;
+        }
+    }
+    flw_complain("--at '%s' is none of peak, oom and end", word);
+    return false;
+}
+
 #define OPTION(member) offsetof(struct flw_report_options, member)
 
 static const struct flw_option option_list[] = {
@@ -76,6 +98,10 @@ static const struct flw_option option_list[] = {
     {.name = "baseline", .kind = FLW_OPTION_TEXT, .offset = OPTION(baseline_path)},
     {.name = "json", .kind = FLW_OPTION_TEXT, .offset = OPTION(json_path)},
     {.name = "csv", .kind = FLW_OPTION_TEXT, .offset = OPTION(csv_path)},
+    {.name = "csv-owners", .kind = FLW_OPTION_TEXT, .offset = OPTION(csv_owners_path)},
+    {.name = "folded", .kind = FLW_OPTION_TEXT, .offset = OPTION(folded_path)},
+    {.name = "at", .kind = FLW_OPTION_TAKE, .offset = OPTION(folded_at), .take = take_moment},
+    {.name = "chrome", .kind = FLW_OPTION_TEXT, .offset = OPTION(chrome_path)},
     {.name = "html", .kind = FLW_OPTION_TEXT, .offset = OPTION(html_path)},
     {.name = "no-times", .kind = FLW_OPTION_CLEAR, .offset = OPTION(times)},
     {.name = "ascii", .kind = FLW_OPTION_SET, .offset = OPTION(is_ascii)},
@@ -99,10 +125,10 @@ static int parse(struct flw_report_options *options, int argc, char **argv)
         flw_complain("report needs a trace or a folder of them; see fallow report --help");
         return FLW_EXIT_USAGE;
     }
-    if (flw_report_is_stdout(options->html_path) + flw_report_is_stdout(options->json_path) +
-            flw_report_is_stdout(options->csv_path) >
-        1) {
-        flw_complain("only one of --html, --json and --csv can go to standard output");
+    if (flw_report_stdout_count(options) > 1) {
+        flw_complain(
+            "only one of --html, --json, --csv, --csv-owners, --folded and --chrome can go to "
+            "standard output");
         return FLW_EXIT_USAGE;
     }
     options->paths = argv + optind;

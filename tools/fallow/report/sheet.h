@@ -236,6 +236,7 @@ struct flw_sheet {
     uint64_t packed_bytes;       /* packing.h; FLW_UNKNOWN: too many blocks */
     uint64_t without_wait_bytes; /* flw_bound_without_wait */
     uint64_t initial_op_count;   /* of these, the blocks of the start */
+    uint64_t peak_op;            /* where the requested bytes peak when nothing fails */
     bool has_times;
 
     struct flw_sheet_columns columns;

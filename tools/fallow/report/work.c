@@ -251,12 +251,18 @@ static bool make_room(struct work *work)
     work->sheets = flw_host_alloc(work->job_count, sizeof *work->sheets);
     work->traces = flw_host_alloc(work->job_count, sizeof *work->traces);
     work->programs = flw_host_alloc(work->job_count, sizeof *work->programs);
-    if (work->job_count > 1 && work->options->csv_path != NULL) {
-        flw_complain("--csv is of one trace, and there are %zu; report them in turn",
+    const struct flw_report_options *options = work->options;
+    const char *of_one = options->csv_path != NULL          ? "csv"
+                         : options->csv_owners_path != NULL ? "csv-owners"
+                         : options->folded_path != NULL     ? "folded"
+                         : options->chrome_path != NULL     ? "chrome"
+                                                            : NULL;
+    bool has_room = work->job_count <= 1 || of_one == NULL;
+    if (!has_room) {
+        flw_complain("--%s is of one trace, and there are %zu; report them in turn", of_one,
                      work->job_count);
-        return false;
     }
-    return true;
+    return has_room;
 }
 
 static bool do_jobs(struct work *work)

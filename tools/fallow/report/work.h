@@ -18,8 +18,10 @@ struct flw_report_options {
     struct flw_plan plan;
     struct flw_owner_rule rule;
     const char *json_path, *csv_path, *html_path, *baseline_path; /* NULL: not wanted */
-    uint64_t max_reserved_bytes;                                  /* 0: no threshold */
-    double max_fragmentation;                                     /* INFINITY: none */
+    const char *csv_owners_path, *folded_path, *chrome_path;
+    enum flw_sheet_moment folded_at;
+    uint64_t max_reserved_bytes; /* 0: no threshold */
+    double max_fragmentation;    /* INFINITY: none */
     bool fails_on_oom;
     bool times, is_ascii;
 };
@@ -29,12 +31,21 @@ static inline bool flw_report_is_stdout(const char *path)
     return path != NULL && strcmp(path, "-") == 0;
 }
 
+/* How many of the files are standard output; the screen's text goes there where none does. */
+static inline int flw_report_stdout_count(const struct flw_report_options *options)
+{
+    return flw_report_is_stdout(options->html_path) + flw_report_is_stdout(options->json_path) +
+           flw_report_is_stdout(options->csv_path) +
+           flw_report_is_stdout(options->csv_owners_path) +
+           flw_report_is_stdout(options->folded_path) + flw_report_is_stdout(options->chrome_path);
+}
+
 /* An enum flw_exit. */
 int flw_report_work(const struct flw_report_options *options);
 
 /* output.c: each false when it has complained. */
 
-/* What needs the whole sheet: CSV and page of one trace; `place` counts from 0 where there are
+/* What needs the whole sheet: the forms of other tools and the page of one trace; `place` counts from 0 where there are
  * `several`. */
 bool flw_report_write_one(const struct flw_report_options *options, const struct flw_sheet *sheet,
                           bool has_several, size_t place);
