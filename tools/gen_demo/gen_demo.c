@@ -13,7 +13,9 @@ int main(int argc, char **argv)
     char message[FLW_TRACE_MESSAGE_BYTES];
     struct flw_trace *trace;
     struct flw_serve_params params = flw_serve_demo();
-    if (argc != 2) {
+    bool is_option =
+        argc > 1 && argv[1][0] == '-' && argv[1][1] != '\0'; /* no file is called --help */
+    if (argc != 2 || is_option) {
         fprintf(stderr, "usage: gen_demo FILE\n");
         return 2;
     }

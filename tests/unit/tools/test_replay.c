@@ -412,7 +412,12 @@ static void a_limit_that_is_too_small_shows_and_the_smallest_is_found(void **sta
 {
     char arguments[512];
     (void)state;
-    assert_int_equal(run("replay tiny.ftext --json - --limit 7M --policy cub,driver"), 0);
+    assert_int_equal(run("replay tiny.ftext --json - --limit 7M --policy cub,driver,bound"), 1);
+    flw_test_expect_in(error_text,
+                       "policy cub could not serve 2 of 4 requests (50 %) within 7 MiB; "
+                       "the first was of 1,048,576 bytes; ");
+    flw_test_expect_in(error_text, "fallow: policy driver could not serve ");
+    assert_null(strstr(error_text, "bound"));
     assert_int_not_equal(get_count("cub", "failures"), 0);
     assert_int_not_equal(get_count("driver", "failures"), 0);
     assert_true(get_count("cub", "peak_reserved_bytes") <= 7 << 20);
@@ -423,6 +428,7 @@ static void a_limit_that_is_too_small_shows_and_the_smallest_is_found(void **sta
     snprintf(arguments, sizeof arguments, "replay tiny.ftext --json - --limit %llu --policy driver",
              (unsigned long long)limit_bytes);
     assert_int_equal(run(arguments), 0);
+    assert_string_equal(error_text, "");
     assert_int_equal(get_count("driver", "failures"), 0);
 }
 
@@ -435,10 +441,10 @@ static void a_device_has_the_bytes_that_it_is_given(void **state)
     assert_int_equal(get_count("driver", "failures"), 0);
     assert_int_equal(get_count("fallow", "failures"), 0);
     assert_int_equal(run("replay tiny.ftext --device-bytes 6M --policy driver,fallow --limit 1G"),
-                     0);
+                     1);
     flw_test_expect_in(out_text, "device  simulated device, 6 MiB, limit 1,024 MiB, ");
     assert_int_equal(
-        run("replay tiny.ftext --json - --device-bytes 6M --policy driver,fallow --limit 1G"), 0);
+        run("replay tiny.ftext --json - --device-bytes 6M --policy driver,fallow --limit 1G"), 1);
     assert_int_equal(get_count("driver", "failures"), 2); /* its steps are 2 MiB */
     assert_int_equal(get_count("fallow", "failures"), 1);
     assert_true(get_count("fallow", "peak_reserved_bytes") <= 6 << 20);

@@ -14,6 +14,7 @@
 
 #include "common/command.h"
 #include "common/draft.h"
+#include "common/figures.h"
 #include "common/program.h"
 #include "common/replay_device.h"
 #include "common/tool_host.h"
@@ -71,9 +72,9 @@ static void print_help(void)
         FLW_PLAN_LAG_EVENTS);
     print_policies();
     printf(
-        "\nexit status 0: replayed; what a policy could not serve is counted as failed; 1: the trace cannot\n"
-        "be read or has no times for a lag in times, there is no such device, an output cannot be\n"
-        "written, or a rule was broken; 2: the command line is wrong\n");
+        "\nexit status 0: replayed; what a policy could not serve is counted as failed; 1: requests failed\n"
+        "under --limit or --device-bytes, the trace cannot be read or has no times for a lag in times, there\n"
+        "is no such device, an output cannot be written, or a rule was broken; 2: the command line is wrong\n");
     printf("\nexample: fallow replay snapshot.pickle --policy fallow,async:release_threshold=0\n");
 }
 
@@ -151,6 +152,34 @@ static bool may_be_left_out(const struct options *options, const struct flw_run_
     return result->is_unsupported && !options->plan.policies.are_named;
 }
 
+/* Whoever names a limit or a device asks whether the trace fits there. False: it does not, and that was said. */
+static bool fits(const struct options *options, const struct flw_run_setup *setup,
+                 const struct flw_run_result *result)
+{
+    char failed[FLW_FIGURE_BYTES], of[FLW_FIGURE_BYTES], first[FLW_FIGURE_BYTES],
+        most[FLW_FIGURE_BYTES];
+    bool is_asked = options->plan.limit_bytes != 0 || options->device_bytes != 0;
+    if (!is_asked || !result->policy->allocates || result->failure_count == 0) {
+        return true;
+    }
+    uint64_t most_bytes = setup->device_bytes;
+    if (options->plan.limit_bytes != 0 && options->plan.limit_bytes < most_bytes) {
+        most_bytes = options->plan.limit_bytes;
+    }
+    struct flw_unit unit = flw_unit_choose(most_bytes);
+    flw_format_bytes(most_bytes, unit, most);
+    flw_format_count(result->failure_count, failed);
+    flw_format_count(result->all.alloc_count, of);
+    flw_format_count(result->first_failure_bytes, first);
+    flw_complain(
+        "policy %s could not serve %s of %s requests (%.3g %%) within %s %s; the first was of %s "
+        "bytes; --find-limit says what it needs",
+        result->policy->name, failed, of,
+        100.0 * (double)result->failure_count / (double)result->all.alloc_count, most, unit.name,
+        first);
+    return false;
+}
+
 static int run_policies(const struct options *options, const struct flw_run_setup *setup,
                         struct flw_run_result *results, size_t *out_count)
 {
@@ -166,7 +195,7 @@ static int run_policies(const struct options *options, const struct flw_run_setu
             *out_count = 0;
             return FLW_EXIT_FAILED;
         }
-        if (!flw_plan_complain(result)) {
+        if (!flw_plan_complain(result) || !fits(options, setup, result)) {
             code = FLW_EXIT_FAILED;
         }
         if (options->finds_limit) {
