@@ -69,6 +69,9 @@ endif()
 if(TARGET fallow)
   add_test(NAME check.help COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/help.sh $<TARGET_FILE:fallow>)
   set_tests_properties(check.help PROPERTIES LABELS check TIMEOUT 240)
+  add_test(NAME check.command COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/command.sh $<TARGET_FILE:fallow>
+    ${PROJECT_SOURCE_DIR})
+  set_tests_properties(check.command PROPERTIES LABELS check TIMEOUT 240)
   add_test(NAME check.man COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/man.sh $<TARGET_FILE:fallow>
     ${CMAKE_CURRENT_BINARY_DIR}/man)
   set_tests_properties(check.man PROPERTIES LABELS check TIMEOUT 240 SKIP_RETURN_CODE 77)

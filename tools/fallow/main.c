@@ -67,11 +67,16 @@ const struct flw_subcommand *flw_subcommand_get(size_t index)
 
 const struct flw_subcommand *flw_subcommand_find(const char *name)
 {
+    struct flw_guess guess = {.word = name, .length = strlen(name)};
+    char hint[FLW_GUESS_BYTES];
     for (size_t i = 0; i < SUBCOMMAND_COUNT; i++) {
         if (strcmp(name, subcommands[i].name) == 0) {
             return &subcommands[i];
         }
+        flw_guess_offer(&guess, subcommands[i].name);
     }
+    flw_complain("there is no subcommand '%s'%ssee fallow --help", name,
+                 flw_guess_say(&guess, "", hint));
     return NULL;
 }
 
@@ -84,7 +89,8 @@ void flw_subcommand_print_help(FILE *out)
     fprintf(
         out,
         "\n  fallow SUBCOMMAND --help   its options and an example\n"
-        "  fallow --version\n"
+        "  fallow --version           or -V\n"
+        "\nOptions are written --name VALUE or --name=VALUE; what stands behind -- is none.\n"
         "\nfirst: fallow doctor, and with a PyTorch memory snapshot, fallow report snapshot.pickle\n");
 }
 
@@ -108,6 +114,16 @@ static int finish(int code)
     return code;
 }
 
+static void complain_of_option(const char *option)
+{
+    struct flw_guess guess = {.word = option, .length = strlen(option)};
+    char hint[FLW_GUESS_BYTES];
+    flw_guess_offer(&guess, "--help");
+    flw_guess_offer(&guess, "--version");
+    flw_complain("there is no option '%s'%ssee fallow --help", option,
+                 flw_guess_say(&guess, "", hint));
+}
+
 int main(int argc, char **argv)
 {
     flw_signals_keep();
@@ -121,13 +137,13 @@ int main(int argc, char **argv)
         flw_subcommand_print_help(stdout);
         return finish(FLW_EXIT_OK);
     }
-    if (strcmp(argv[1], "--version") == 0) {
+    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
         print_version();
         return finish(FLW_EXIT_OK);
     }
-    const struct flw_subcommand *subcommand = flw_subcommand_find(argv[1]);
-    if (subcommand != NULL) {
-        return finish(subcommand->run(argc - 1, argv + 1));
+    if (argv[1][0] == '-') {
+        complain_of_option(argv[1]);
+        return FLW_EXIT_USAGE;
     }
 #if !defined(FLW_HAS_BENCH)
     if (strcmp(argv[1], "bench") == 0) {
@@ -135,6 +151,6 @@ int main(int argc, char **argv)
         return FLW_EXIT_FAILED;
     }
 #endif
-    flw_complain("there is no subcommand '%s'; see fallow --help", argv[1]);
-    return FLW_EXIT_USAGE;
+    const struct flw_subcommand *subcommand = flw_subcommand_find(argv[1]);
+    return subcommand == NULL ? FLW_EXIT_USAGE : finish(subcommand->run(argc - 1, argv + 1));
 }

@@ -454,7 +454,7 @@ static void wrong_command_lines_are_told_in_one_line(void **state)
                          "--max-reserved 'many'");
     command_expect_error("\"$F\" report tiny.ftext --lag -1", 2, "--lag '-1'");
     command_expect_error("\"$F\" report tiny.ftext --json - --csv -", 2, "only one of");
-    command_expect_error("\"$F\" report tiny.ftext heap.ftext --csv x.csv", 1, "--csv is of one");
+    command_expect_error("\"$F\" report tiny.ftext heap.ftext --csv x.csv", 2, "--csv is of one");
 }
 
 static void what_cannot_be_read_or_written_is_told_in_one_line(void **state)

@@ -478,7 +478,7 @@ static void expect_refusal(const char *arguments, int code, const char *part)
     assert_int_equal(run(arguments), code);
     expect_text(part);
     assert_int_equal(count_lines(), 1);
-    assert_memory_equal(text, "fallow top: ", 12);
+    assert_memory_equal(text, "fallow: top: ", 13);
 }
 
 static void mistakes_are_named_in_one_line(void **state)

@@ -211,6 +211,28 @@ static const struct flw_option option_list[] = {
 
 _Static_assert(sizeof(size_t) == sizeof(uint64_t), "FLW_OPTION_SCALED sets counts of both kinds");
 
+/* Of a name that is none, "" for none: the shapes there are. */
+static void complain_of_shape(const char *name)
+{
+    struct flw_guess guess = {.word = name, .length = strlen(name)};
+    char all[256] = "", hint[FLW_GUESS_BYTES];
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        size_t used = strlen(all);
+        snprintf(all + used, sizeof all - used, "%s%s", i == 0 ? "" : ", ", shapes[i].name);
+        flw_guess_offer(&guess, shapes[i].name);
+    }
+#if defined(FLW_HAS_KERNELS)
+    strncat(all, ", kernels", sizeof all - strlen(all) - 1);
+    flw_guess_offer(&guess, "kernels");
+#endif
+    if (name[0] == '\0') {
+        flw_complain("bench needs a shape: %s; see fallow bench --help", all);
+    } else {
+        flw_complain("bench has no shape '%s'%sthere are %s", name, flw_guess_say(&guess, "", hint),
+                     all);
+    }
+}
+
 static const struct shape *find_shape(const char *name)
 {
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
@@ -218,10 +240,7 @@ static const struct shape *find_shape(const char *name)
             return &shapes[i];
         }
     }
-    fprintf(stderr,
-            "fallow bench: no shape '%s': use pair, replace, grow, holes, deferred, streams, "
-            "threads, handoff, lease, pinned or staged\n",
-            name);
+    complain_of_shape(name);
     return NULL;
 }
 
@@ -331,11 +350,12 @@ static void complete(struct flw_bench_options *options)
 static int parse(int argc, char **argv, struct flw_bench_options *options,
                  const struct shape **out_shape)
 {
-    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
-        fputs(help, argc < 2 ? stderr : stdout);
-        return argc < 2 ? FLW_EXIT_USAGE : FLW_EXIT_OK;
+    const char *name = argc < 2 ? "" : argv[1];
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
+        fputs(help, stdout);
+        return FLW_EXIT_OK;
     }
-    const struct shape *shape = find_shape(argv[1]);
+    const struct shape *shape = find_shape(name);
     if (shape == NULL) {
         return FLW_EXIT_USAGE;
     }
@@ -416,8 +436,8 @@ int flw_command_bench(int argc, char **argv)
         return code;
     }
     if (!flw_bench_bed_open(&bed, &options, message)) {
-        fprintf(stderr, "fallow bench: %s\n", message);
-        return 1;
+        flw_complain("bench: %s", message);
+        return FLW_EXIT_FAILED;
     }
     bed.policy->get_usage(bed.pool, &before);
     bool is_done = shape->run(&options, &bed, &report, message);
@@ -432,13 +452,13 @@ int flw_command_bench(int argc, char **argv)
         flw_bench_report_print(&report, &options, &bed);
     }
     if (message[0] != '\0') {
-        fprintf(stderr, "fallow bench: %s\n", message);
+        flw_complain("bench: %s", message);
     }
     flw_bench_bed_close(&bed);
     flw_host_free(report.rows);
     if (report.failure_count != 0) {
-        fprintf(stderr, "fallow bench: %llu operations failed: the figures do not count\n",
-                (unsigned long long)report.failure_count);
+        flw_complain("bench: %llu operations failed: the figures do not count",
+                     (unsigned long long)report.failure_count);
     }
-    return is_done && report.failure_count == 0 ? 0 : 1;
+    return is_done && report.failure_count == 0 ? FLW_EXIT_OK : FLW_EXIT_FAILED;
 }

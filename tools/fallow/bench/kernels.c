@@ -315,7 +315,7 @@ int flw_command_bench_kernels(int argc, char **argv)
         return code;
     }
     if (!flw_kernel_bed_open(&bed, settings.device, message, &is_absent)) {
-        fprintf(stderr, "fallow bench kernels: %s\n", message);
+        flw_complain("bench kernels: %s", message);
         return is_absent ? EXIT_ABSENT : FLW_EXIT_FAILED;
     }
     if (settings.is_json) {
@@ -331,7 +331,7 @@ int flw_command_bench_kernels(int argc, char **argv)
     }
     flw_kernel_bed_close(&bed);
     if (failures > 0) {
-        fprintf(stderr, "fallow bench kernels: %u cases failed\n", failures);
+        flw_complain("bench kernels: %u cases failed", failures);
     }
     return failures == 0 ? FLW_EXIT_OK : FLW_EXIT_FAILED;
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "common/command.h"
 
+#include "base/bits.h"
 #include "base/setting.h"
 
+#include <ctype.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -37,6 +39,62 @@ void flw_signals_restore(void)
 const char *flw_input_place(const char *path)
 {
     return strcmp(path, "-") == 0 ? "/dev/stdin" : path;
+}
+
+#define GUESS_LETTERS 48 /* a longer word is no slip */
+
+static bool is_same_letter(char a, char b)
+{
+    return tolower((unsigned char)a) == tolower((unsigned char)b);
+}
+
+/* Letters put in, left out, changed or swapped with the next to make `name` of the word. */
+static size_t slip_distance(const char *word, size_t word_length, const char *name,
+                            size_t name_length)
+{
+    /* Three rows of the table of distances between beginnings: the one before the last, the last, this. */
+    size_t rows[3][GUESS_LETTERS + 1];
+    for (size_t j = 0; j <= name_length; j++) {
+        rows[0][j] = j;
+    }
+    for (size_t i = 1; i <= word_length; i++) {
+        size_t *row = rows[i % 3], *last = rows[(i + 2) % 3], *before = rows[(i + 1) % 3];
+        row[0] = i;
+        for (size_t j = 1; j <= name_length; j++) {
+            row[j] = flw_min(flw_min(last[j], row[j - 1]) + 1,
+                             last[j - 1] + !is_same_letter(word[i - 1], name[j - 1]));
+            if (i > 1 && j > 1 && is_same_letter(word[i - 1], name[j - 2]) &&
+                is_same_letter(word[i - 2], name[j - 1])) {
+                row[j] = flw_min(row[j], before[j - 2] + 1);
+            }
+        }
+    }
+    return rows[word_length % 3][name_length];
+}
+
+void flw_guess_offer(struct flw_guess *guess, const char *name)
+{
+    size_t length = strlen(name), most = guess->length < 3 ? 0 : guess->length < 6 ? 1 : 2;
+    if (guess->length > GUESS_LETTERS || length > GUESS_LETTERS) {
+        return;
+    }
+    size_t distance = slip_distance(guess->word, guess->length, name, length);
+    bool is_beginning = guess->length >= 3 && strncmp(guess->word, name, guess->length) == 0;
+    distance = is_beginning ? flw_min(distance, most) : distance;
+    if (distance <= most && (guess->name == NULL || distance < guess->distance)) {
+        guess->name = name;
+        guess->distance = distance;
+    }
+}
+
+const char *flw_guess_say(const struct flw_guess *guess, const char *lead,
+                          char out[FLW_GUESS_BYTES])
+{
+    snprintf(out, FLW_GUESS_BYTES, "; ");
+    if (guess->name != NULL) {
+        snprintf(out, FLW_GUESS_BYTES, "; did you mean '%s%s'? ", lead, guess->name);
+    }
+    return out;
 }
 
 bool flw_is_one_of(const char *text, const char *const *names)

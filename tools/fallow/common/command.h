@@ -39,6 +39,24 @@ void flw_complain(const char *format, ...) __attribute__((format(printf, 1, 2)))
 /* Where the input that was asked for is read: "-" is standard input. */
 const char *flw_input_place(const char *path);
 
+/* Which name was meant by a word that is none of them: the nearest of those that are offered, where it is a
+ * slip away (a letter too many, missing, wrong or swapped with the next; two in six letters and more), or
+ * begins with the word. Borrows word and names. */
+struct flw_guess {
+    const char *word;
+    size_t length;    /* of it */
+    const char *name; /* NULL: nothing is near */
+    size_t distance;
+};
+
+void flw_guess_offer(struct flw_guess *guess, const char *name);
+
+/* What stands between the complaint and what to look at: "; did you mean '--json'? " with the lead "--", or
+ * "; ". In `out`, which is returned. */
+#define FLW_GUESS_BYTES 96
+const char *flw_guess_say(const struct flw_guess *guess, const char *lead,
+                          char out[FLW_GUESS_BYTES]);
+
 /* `names` ends with NULL. */
 bool flw_is_one_of(const char *text, const char *const *names);
 

@@ -15,19 +15,58 @@ static bool has_value(const struct flw_option *option)
     return option->kind != FLW_OPTION_SET && option->kind != FLW_OPTION_CLEAR;
 }
 
+/* Whether the text begins the option's name: getopt_long takes a beginning that only one has. */
+static bool begins(const char *text, size_t length, const struct flw_option *option)
+{
+    return length > 0 && strncmp(option->name, text, length) == 0;
+}
+
+/* Of a word behind two hyphens that getopt_long refused: a value too much, several that it may be, or none. */
+static void complain_of_word(const struct flw_options *options, const char *refused)
+{
+    const char *text = refused + 2;
+    size_t length = strcspn(text, "="), meant_count = 0;
+    struct flw_guess guess = {.word = text, .length = length};
+    const struct flw_option *meant = NULL;
+    char hint[FLW_GUESS_BYTES];
+    for (const struct flw_option *option = options->list; option->name != NULL; option++) {
+        flw_guess_offer(&guess, option->name);
+        if (begins(text, length, option)) {
+            meant = option;
+            meant_count = strlen(option->name) == length ? 1 : meant_count + 1;
+        }
+        if (meant_count == 1 && strlen(meant->name) == length) {
+            break;
+        }
+    }
+    flw_guess_offer(&guess, "help");
+    if (meant_count == 1 && text[length] == '=' && !has_value(meant)) {
+        flw_complain("--%s takes no value; see fallow %s --help", meant->name, options->command);
+    } else {
+        flw_complain("%s %s '%s'%ssee fallow %s --help", options->command,
+                     meant_count > 1 ? "has several options that begin with" : "has no option",
+                     refused, meant_count > 1 ? "; " : flw_guess_say(&guess, "--", hint),
+                     options->command);
+    }
+}
+
 /* Of an option that getopt_long refused, with '?' or ':'. */
-static void complain(const char *command, char *const *argv, int answer)
+static void complain(const struct flw_options *options, char *const *argv, int answer)
 {
     char letter[3] = {'-', (char)optopt, '\0'};
     const char *refused = argv[optind - 1];
+    bool is_word = strncmp(refused, "--", 2) == 0;
     /* A letter that is none is known by itself only: others may follow it in the same word. */
-    if (strncmp(refused, "--", 2) != 0 && optopt > ' ' && optopt <= '~') {
+    if (!is_word && optopt > ' ' && optopt <= '~') {
         refused = letter;
     }
     if (answer == ':') {
-        flw_complain("%s needs a value; see fallow %s --help", refused, command);
+        flw_complain("%s needs a value; see fallow %s --help", refused, options->command);
+    } else if (is_word) {
+        complain_of_word(options, refused);
     } else {
-        flw_complain("%s has no option '%s'; see fallow %s --help", command, refused, command);
+        flw_complain("%s has no option '%s'; see fallow %s --help", options->command, refused,
+                     options->command);
     }
 }
 
@@ -130,7 +169,7 @@ int flw_options_read(const struct flw_options *options, void *settings, int argc
     optind = 0; /* getopt starts anew */
     for (int answer; (answer = getopt_long(argc, argv, letters, words, NULL)) != -1;) {
         if (answer == '?' || answer == ':') {
-            complain(options->command, argv, answer);
+            complain(options, argv, answer);
             return FLW_EXIT_USAGE;
         }
         if (answer == 'h') {

@@ -20,7 +20,7 @@ struct flw_subcommand {
 
 /* NULL behind the last. */
 const struct flw_subcommand *flw_subcommand_get(size_t index);
-/* NULL: there is none of that name. */
+/* NULL: there is none of that name, and that was said. */
 const struct flw_subcommand *flw_subcommand_find(const char *name);
 
 void flw_subcommand_print_help(FILE *out);

@@ -119,14 +119,17 @@ static void print_generator(void)
 static bool choose(const struct flw_gen_kind *kind, const struct flw_gen_option *option,
                    const char *text, uint64_t *out_number)
 {
+    struct flw_guess guess = {.word = text, .length = strlen(text)};
+    char hint[FLW_GUESS_BYTES];
     for (uint64_t i = 0; option->words[i] != NULL; i++) {
         if (strcmp(option->words[i], text) == 0) {
             *out_number = i;
             return true;
         }
+        flw_guess_offer(&guess, option->words[i]);
     }
-    flw_complain("--%s has no '%s'; fallow gen %s --help lists what it has", option->name, text,
-                 kind->name);
+    flw_complain("--%s has no '%s'%sfallow gen %s --help lists what it has", option->name, text,
+                 flw_guess_say(&guess, "", hint), kind->name);
     return false;
 }
 
@@ -162,6 +165,17 @@ static void list_options(const struct flw_gen_kind *kind, struct flw_option *lis
     }
 }
 
+static void complain_of_generator(const char *name)
+{
+    struct flw_guess guess = {.word = name, .length = strlen(name)};
+    char hint[FLW_GUESS_BYTES];
+    for (size_t i = 0; flw_gen_get(i) != NULL; i++) {
+        flw_guess_offer(&guess, flw_gen_get(i)->name);
+    }
+    flw_complain("there is no generator '%s'%sfallow gen --help lists them", name,
+                 flw_guess_say(&guess, "", hint));
+}
+
 /* argv[0] is the generator. */
 static int parse(struct request *request, int argc, char **argv)
 {
@@ -169,7 +183,7 @@ static int parse(struct request *request, int argc, char **argv)
     struct flw_option list[FLW_GEN_OPTIONS_MAX + 3] = {0};
     char name[32];
     if (kind == NULL) {
-        flw_complain("there is no generator '%s'; fallow gen --help lists them", argv[0]);
+        complain_of_generator(argv[0]);
         return FLW_EXIT_USAGE;
     }
     *request = (struct request){.kind = kind, .values = flw_gen_initial_values(kind), .path = "-"};
@@ -240,9 +254,13 @@ static int generate(const struct request *request)
 int flw_command_gen(int argc, char **argv)
 {
     struct request request;
-    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
-        print_generators(argc < 2 ? stderr : stdout);
-        return argc < 2 ? FLW_EXIT_USAGE : FLW_EXIT_OK;
+    if (argc < 2) {
+        flw_complain("gen needs a generator; see fallow gen --help");
+        return FLW_EXIT_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        print_generators(stdout);
+        return FLW_EXIT_OK;
     }
     int code = parse(&request, argc - 1, argv + 1);
     if (code != FLW_OPTIONS_READ) {

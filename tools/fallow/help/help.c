@@ -13,6 +13,7 @@
 
 #include "common/command.h"
 #include "common/draft.h"
+#include "common/options.h"
 #include "common/subcommand.h"
 #include "common/tool_host.h"
 #include "help/manual.h"
@@ -183,11 +184,16 @@ static int write_pages(const char *folder)
 
 static bool has_word(const struct flw_subcommand *subcommand, const char *word)
 {
+    struct flw_guess guess = {.word = word, .length = strlen(word)};
+    char hint[FLW_GUESS_BYTES];
     for (size_t i = 0; subcommand->get_word != NULL && subcommand->get_word(i) != NULL; i++) {
         if (strcmp(subcommand->get_word(i), word) == 0) {
             return true;
         }
+        flw_guess_offer(&guess, subcommand->get_word(i));
     }
+    flw_complain("'%s' has no help of its own%ssee fallow %s --help", word,
+                 flw_guess_say(&guess, "", hint), subcommand->name);
     return false;
 }
 
@@ -199,39 +205,43 @@ static int print_help_of(const struct flw_subcommand *subcommand, const char *wo
         return FLW_EXIT_OK;
     }
     if (word != NULL && !has_word(subcommand, word)) {
-        flw_complain("'%s' has no help of its own; see fallow %s --help", word, subcommand->name);
         return FLW_EXIT_USAGE;
     }
     return run_help(subcommand, word);
 }
 
+struct settings {
+    bool is_page;
+    const char *pages; /* a folder for all of them; NULL: no */
+};
+
+static const struct flw_option option_list[] = {
+    {.name = "man", .kind = FLW_OPTION_SET, .offset = offsetof(struct settings, is_page)},
+    {.name = "man-pages", .kind = FLW_OPTION_TEXT, .offset = offsetof(struct settings, pages)},
+    {.name = NULL}};
+
 int flw_command_help(int argc, char **argv)
 {
-    const char *first = argc > 1 ? argv[1] : "";
-    bool is_page = strcmp(first, "--man") == 0;
-    bool is_pages = strcmp(first, "--man-pages") == 0;
-    if (strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0) {
-        fputs(help, stdout);
-        return FLW_EXIT_OK;
+    struct settings settings = {.is_page = false};
+    int code = flw_options_read(
+        &(struct flw_options){.command = "help", .help = help, .list = option_list}, &settings,
+        argc, argv);
+    if (code != FLW_OPTIONS_READ) {
+        return code;
     }
-    int at = is_page || is_pages ? 2 : 1, most = is_page || is_pages ? 1 : 2;
-    if (first[0] == '-' && at == 1) {
-        flw_complain("help has no option '%s'; see fallow help --help", first);
+    char **words = argv + optind;
+    int count = argc - optind, most = settings.pages != NULL ? 0 : settings.is_page ? 1 : 2;
+    if (count > most || (settings.is_page && settings.pages != NULL)) {
+        flw_complain("help: that is too much at once; see fallow help --help");
         return FLW_EXIT_USAGE;
     }
-    if (argc - at > most || (is_pages && argc - at < 1)) {
-        flw_complain(is_pages ? "--man-pages needs one folder; see fallow help --help"
-                              : "help has too many words; see fallow help --help");
+    if (settings.pages != NULL) {
+        return write_pages(settings.pages);
+    }
+    const struct flw_subcommand *subcommand = count > 0 ? flw_subcommand_find(words[0]) : NULL;
+    if (count > 0 && subcommand == NULL) {
         return FLW_EXIT_USAGE;
     }
-    if (is_pages) {
-        return write_pages(argv[at]);
-    }
-    const struct flw_subcommand *subcommand = at < argc ? flw_subcommand_find(argv[at]) : NULL;
-    if (at < argc && subcommand == NULL) {
-        flw_complain("there is no subcommand '%s'; see fallow --help", argv[at]);
-        return FLW_EXIT_USAGE;
-    }
-    return is_page ? write_page(subcommand, "-")
-                   : print_help_of(subcommand, at + 1 < argc ? argv[at + 1] : NULL);
+    return settings.is_page ? write_page(subcommand, "-")
+                            : print_help_of(subcommand, count > 1 ? words[1] : NULL);
 }

@@ -73,7 +73,13 @@ static bool take_model(void *member, const char *name)
     const fallow_model **model = member;
     *model = fallow_model_find(name);
     if (*model == NULL) {
-        flw_complain("there is no model '%s'; fallow layout --help lists them", name);
+        struct flw_guess guess = {.word = name, .length = strlen(name)};
+        char hint[FLW_GUESS_BYTES];
+        for (size_t i = 0; fallow_model_preset(i) != NULL; i++) {
+            flw_guess_offer(&guess, fallow_model_preset(i)->name);
+        }
+        flw_complain("there is no model '%s'%sfallow layout --help lists them", name,
+                     flw_guess_say(&guess, "", hint));
     }
     return *model != NULL;
 }
@@ -111,13 +117,17 @@ _Static_assert(sizeof(bool) == sizeof((fallow_step){0}.pads_values), "FLW_OPTION
 
 static bool find_path(struct settings *settings, const char *name)
 {
+    struct flw_guess guess = {.word = name, .length = strlen(name)};
+    char hint[FLW_GUESS_BYTES];
     for (size_t i = 0; fallow_path_at(i) != NULL; i++) {
         if (strcmp(fallow_path_at(i)->name, name) == 0) {
             settings->path = fallow_path_at(i);
             return true;
         }
+        flw_guess_offer(&guess, fallow_path_at(i)->name);
     }
-    flw_complain("there is no path '%s'; fallow layout --help lists them", name);
+    flw_complain("there is no path '%s'%sfallow layout --help lists them", name,
+                 flw_guess_say(&guess, "", hint));
     return false;
 }
 
@@ -130,7 +140,7 @@ static int parse(int argc, char **argv, struct settings *settings)
         return code;
     }
     if (optind + 1 != argc) {
-        flw_complain("fallow layout takes one path; see fallow layout --help");
+        flw_complain("layout takes one path; see fallow layout --help");
         return FLW_EXIT_USAGE;
     }
     if (!find_path(settings, argv[optind])) {

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/command.h"
+
 static const struct flw_policy *const policies[] = {
     &flw_policy_fallow,
     &flw_policy_fallow_memory_first,
@@ -40,9 +42,14 @@ bool flw_policy_choose(const char *text, size_t length, struct flw_policy_choice
     size_t name_length = colon == NULL ? length : (size_t)(colon - text);
     const struct flw_policy *base = flw_policy_find(text, name_length);
     if (base == NULL) {
+        struct flw_guess guess = {.word = text, .length = name_length};
+        char hint[FLW_GUESS_BYTES];
+        for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
+            flw_guess_offer(&guess, policies[i]->name);
+        }
         snprintf(message, FLW_POLICY_MESSAGE_BYTES,
-                 "there is no policy '%.*s'; fallow replay --help lists them",
-                 (int)(name_length < 64 ? name_length : 64), text);
+                 "there is no policy '%.*s'%sfallow replay --help lists them",
+                 (int)(name_length < 64 ? name_length : 64), text, flw_guess_say(&guess, "", hint));
         return false;
     }
     if (colon == NULL) {

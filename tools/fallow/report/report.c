@@ -138,25 +138,32 @@ static int parse(struct flw_report_options *options, int argc, char **argv)
 
 /* ---- diff ---- */
 
+static const char diff_help[] =
+    "usage: fallow report diff A.json B.json\n\n"
+    "What changed from one report to another, policy by policy: the files that\n"
+    "fallow report TRACE --json FILE wrote.\n\n"
+    "example: fallow report diff before.json after.json\n";
+
 static int run_diff(int argc, char **argv)
 {
+    static const struct flw_option no_options[] = {{.name = NULL}};
     char message[FLW_BASELINE_MESSAGE_BYTES];
     struct flw_baseline a = {0};
     struct flw_baseline b = {0};
-    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
-        puts("usage: fallow report diff A.json B.json\n\n"
-             "What changed from one report to another, policy by policy: the files that\n"
-             "fallow report TRACE --json FILE wrote.\n\n"
-             "example: fallow report diff before.json after.json");
-        return FLW_EXIT_OK;
+    int code = flw_options_read(
+        &(struct flw_options){.command = "report diff", .help = diff_help, .list = no_options},
+        NULL, argc, argv);
+    if (code != FLW_OPTIONS_READ) {
+        return code;
     }
-    if (argc != 3) {
+    if (argc - optind != 2) {
         flw_complain(
-            "report diff needs two files that --json wrote: fallow report diff A.json B.json");
+            "report diff needs two files that --json wrote; see fallow report diff --help");
         return FLW_EXIT_USAGE;
     }
+    argv += optind;
     bool is_read =
-        flw_baseline_read(argv[1], &a, message) && flw_baseline_read(argv[2], &b, message);
+        flw_baseline_read(argv[0], &a, message) && flw_baseline_read(argv[1], &b, message);
     if (is_read) {
         flw_baseline_print_diff(&a, &b, stdout);
     } else {

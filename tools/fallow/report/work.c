@@ -261,6 +261,7 @@ static bool make_room(struct work *work)
     if (!has_room) {
         flw_complain("--%s is of one trace, and there are %zu; report them in turn", of_one,
                      work->job_count);
+        work->code = FLW_EXIT_USAGE;
     }
     return has_room;
 }
@@ -294,7 +295,7 @@ int flw_report_work(const struct flw_report_options *options)
                         .shows_progress = isatty(STDERR_FILENO) != 0,
                         .begin_ns = flw_clock_fine_ns()};
     if (!list_jobs(&work) || !make_room(&work) || !do_jobs(&work)) {
-        work.code = FLW_EXIT_FAILED;
+        work.code = work.code == FLW_EXIT_OK ? FLW_EXIT_FAILED : work.code;
     }
     finish(&work);
     return work.code;

@@ -210,8 +210,8 @@ static void tell_trace(const struct order *order, const char *name)
     if (stat(path, &facts) != 0) {
         flw_complain("%s: there is no %s: nothing was put on record", name, path);
     } else {
-        fprintf(stderr, "fallow: %s: %s, %" PRIu64 " bytes; see fallow report %s\n", name, path,
-                (uint64_t)facts.st_size, path);
+        flw_complain("%s: %s, %" PRIu64 " bytes; see fallow report %s", name, path,
+                     (uint64_t)facts.st_size, path);
     }
 }
 

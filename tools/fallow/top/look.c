@@ -4,7 +4,6 @@
  */
 #include <errno.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,16 +13,6 @@
 #include "top/top.h"
 
 #define ANSWER_NS UINT64_C(2000000000)
-
-void flw_top_complain(const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    fputs("fallow top: ", stderr);
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
-    va_end(arguments);
-}
 
 /* ---- one process */
 

@@ -258,7 +258,7 @@ static int run(struct watching *watching)
     if (is_ended) {
         printf("process %d has ended\n", (int)watching->watch->process);
     } else if (watching->message[0] != '\0') {
-        flw_top_complain("%s", watching->message);
+        flw_complain("top: %s", watching->message);
         return FLW_EXIT_FAILED;
     }
     return FLW_EXIT_OK;
@@ -270,13 +270,13 @@ int flw_top_watch_screen(const struct flw_top_watch *watch)
     int code = FLW_EXIT_FAILED;
     const char *no_color = getenv("NO_COLOR");
     if (!look_again(&watching, NULL)) {
-        flw_top_complain("%s", watching.message);
+        flw_complain("top: %s", watching.message);
         return FLW_EXIT_FAILED;
     }
     watching.message[0] = '\0';
     watching.screen = flw_host_alloc(1, sizeof *watching.screen);
     if (!watch_signals()) {
-        flw_top_complain("the host is out of descriptors");
+        flw_complain("top: the host is out of descriptors");
     } else {
         watching.screen->has_color = no_color == NULL || no_color[0] == '\0';
         code = run(&watching);

@@ -60,7 +60,7 @@ static bool take_interval(void *member, const char *text)
     char *end = NULL;
     double seconds = strtod(text, &end);
     if (end == text || *end != '\0' || !isfinite(seconds) || seconds < 0.1 || seconds > 3600) {
-        flw_top_complain("--interval '%.100s': give seconds, 0.1 to 3600", text);
+        flw_complain("top: --interval '%.100s': give seconds, 0.1 to 3600", text);
         return false;
     }
     *(uint64_t *)member = (uint64_t)(seconds * 1e9);
@@ -71,7 +71,7 @@ static bool take_directory(void *member, const char *text)
 {
     *(const char **)member = text;
     if (strlen(text) == 0 || strlen(text) >= 400) {
-        flw_top_complain("--directory '%.100s': no folder is called that", text);
+        flw_complain("top: --directory '%.100s': no folder is called that", text);
         return false;
     }
     return true;
@@ -102,7 +102,7 @@ static int parse(int argc, char **argv, struct settings *settings)
         return code;
     }
     if (settings->is_json && settings->is_prometheus) {
-        flw_top_complain("--json or --prometheus, not both");
+        flw_complain("top: --json or --prometheus, not both");
         return FLW_EXIT_USAGE;
     }
     settings->form = settings->is_json         ? FORM_JSON
@@ -111,14 +111,14 @@ static int parse(int argc, char **argv, struct settings *settings)
     if (optind < argc) {
         uint64_t number = 0;
         if (!flw_parse_count(argv[optind], &number) || number == 0 || number > INT_MAX) {
-            flw_top_complain("'%.100s' is no process number", argv[optind]);
+            flw_complain("top: '%.100s' is no process number", argv[optind]);
             return FLW_EXIT_USAGE;
         }
         settings->process = (pid_t)number;
         optind++;
     }
     if (optind < argc) {
-        flw_top_complain("what is '%.100s'? one process number is enough", argv[optind]);
+        flw_complain("top: what is '%.100s'? one process number is enough", argv[optind]);
         return FLW_EXIT_USAGE;
     }
     return FLW_OPTIONS_READ;
@@ -155,7 +155,7 @@ static bool take_all(struct looks *all, const struct settings *settings, char *m
                          &is_ended)) {
             all->count++;
         } else if (!is_ended) {
-            flw_top_complain("%s", message);
+            flw_complain("top: %s", message);
         }
     }
     if (all->count == 0 && settings->form == FORM_TEXT) {
@@ -248,7 +248,7 @@ static int print_all(const struct settings *settings)
     char message[FLW_TOP_MESSAGE_BYTES];
     bool is_ended = false, is_ok = take(&now, settings, message, &is_ended);
     if (!is_ok) {
-        flw_top_complain("%s", message);
+        flw_complain("top: %s", message);
     }
     bool goes_on = is_ok = is_ok && print(&now, &before, settings);
     while (goes_on && !settings->is_once && settings->process != 0) {
@@ -263,7 +263,7 @@ static int print_all(const struct settings *settings)
             }
             goes_on = is_ok = print(&now, &before, settings);
         } else if (!is_ok) {
-            flw_top_complain("%s", message);
+            flw_complain("top: %s", message);
         }
     }
     drop_looks(&before);

@@ -25,9 +25,6 @@ struct flw_top_look {
     bool has_bulletin[FLW_BOARD_COPIES];
 };
 
-/* "fallow top: " and one line to standard error. */
-void flw_top_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
 /* Look at a process. False: the message is one line that says why there is nothing to see; *out_ended,
  * where not NULL: because it is gone. Nothing is held. */
 bool flw_top_take(struct flw_top_look *look, const char *directory, pid_t process,

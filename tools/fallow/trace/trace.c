@@ -368,6 +368,8 @@ int flw_command_trace(int argc, char **argv)
 {
     struct flw_verb_options options;
     const char *name = argc > 1 ? argv[1] : "";
+    struct flw_guess guess = {.word = name, .length = strlen(name)};
+    char hint[FLW_GUESS_BYTES];
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
         print_verbs(stdout);
         return FLW_EXIT_OK;
@@ -377,11 +379,13 @@ int flw_command_trace(int argc, char **argv)
             int code = parse(&verbs[i], argc - 1, argv + 1, &options);
             return code == FLW_OPTIONS_READ ? verbs[i].run(&options) : code;
         }
+        flw_guess_offer(&guess, verbs[i].name);
     }
     if (name[0] == '\0') {
         flw_complain("trace needs a verb; see fallow trace --help");
     } else {
-        flw_complain("trace has no verb '%s'; see fallow trace --help", name);
+        flw_complain("trace has no verb '%s'%ssee fallow trace --help", name,
+                     flw_guess_say(&guess, "", hint));
     }
     return FLW_EXIT_USAGE;
 }
