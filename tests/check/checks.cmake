@@ -104,5 +104,8 @@ if(TARGET fallow AND TARGET fallow-simcuda AND FLW_DEMO)
 '${Python3_EXECUTABLE}' '${CMAKE_CURRENT_SOURCE_DIR}/page_browser.py' page_browser.html"
       WORKING_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
     set_tests_properties(check.page_browser PROPERTIES LABELS check TIMEOUT 240 SKIP_RETURN_CODE 77)
+    add_test(NAME check.columns COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/columns.py
+      $<TARGET_FILE:fallow> ${FLW_DEMO} ${CMAKE_CURRENT_BINARY_DIR}/columns)
+    set_tests_properties(check.columns PROPERTIES LABELS check TIMEOUT 240)
   endif()
 endif()

@@ -91,6 +91,8 @@ void flw_subcommand_print_help(FILE *out)
         "\n  fallow SUBCOMMAND --help   its options and an example\n"
         "  fallow --version           or -V\n"
         "\nOptions are written --name VALUE or --name=VALUE; what stands behind -- is none.\n"
+        "Tables are as wide as the terminal; elsewhere as COLUMNS says, else 100. Letters beyond ASCII are\n"
+        "used where the locale has UTF-8, colours on a terminal where NO_COLOR is not set.\n"
         "\nfirst: fallow doctor, and with a PyTorch memory snapshot, fallow report snapshot.pickle\n");
 }
 

@@ -8,7 +8,7 @@ if(TARGET fallow)
 endif()
 set(tool ${PROJECT_SOURCE_DIR}/tools/fallow)
 flw_add_test(unit replay_program INCLUDES ${tool} LIBRARIES flw_trace
-  SOURCES test_replay_program.c ${tool}/common/lanes.c ${tool}/common/program.c ${tool}/common/tool_host.c)
+  SOURCES test_replay_program.c ${tool}/common/program.c ${tool}/common/tool_host.c)
 flw_add_test(unit without_wait INCLUDES ${tool} LIBRARIES flw_trace
   SOURCES test_without_wait.c ${tool}/common/tool_host.c ${tool}/policies/recorded.c)
 flw_add_test(unit policy_setting INCLUDES ${tool} LIBRARIES flw_base

@@ -140,7 +140,7 @@ static void the_screen_is_24_lines_of_80_columns(void **state)
         assert_string_equal(strchr(out_text, ' '), " screen\n0\n"); /* no long line, all of ASCII */
     }
     assert_int_equal(command_run("grep '^bound' screen"), 0);
-    flw_test_expect_in(out_text, "\nbound, no wait            13,321   1.000 ");
+    flw_test_expect_in(out_text, "\nbound, no wait         13,321  1.000 ");
 }
 
 /* Colour where a terminal is, unless NO_COLOR says no. `script` makes the terminal. */

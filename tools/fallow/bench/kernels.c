@@ -10,6 +10,7 @@
 #include "bench/bench.h"
 #include "common/command.h"
 #include "common/options.h"
+#include "common/terminal.h"
 #include "trace/jsonwriter.h"
 
 static const char help[] =
@@ -173,67 +174,67 @@ static double copy_share(const struct result *result)
     return result->time.copy_us / result->time.us; /* as many bytes in both */
 }
 
-static void print_head(const struct flw_kernel_bed *bed)
+static void print_head(FILE *out, const struct flw_kernel_bed *bed)
 {
-    printf("on %s\n", bed->device.name);
+    fprintf(out, "on %s\n", bed->device.name);
     if (bed->device.is_sim) {
-        printf("simulated device: byte and launch counts only\n");
+        fprintf(out, "simulated device: byte and launch counts only\n");
     }
-    printf("%-18s %-22s %15s %15s %8s %4s", "module", "case", "bytes read", "written", "launches",
-           "goal");
+    fprintf(out, "%-18s %-22s %15s %15s %8s %4s", "module", "case", "bytes read", "written",
+            "launches", "goal");
     if (!bed->device.is_sim) {
-        printf(" %9s %9s %8s %9s %14s", "us", "copy us", "GB/s", "of copy", "goal");
+        fprintf(out, " %9s %9s %8s %9s %14s", "us", "copy us", "GB/s", "of copy", "goal");
     }
-    printf("  sizes\n");
+    fprintf(out, "  sizes\n");
 }
 
-static void print_goal(bool is_met, double goal, const char *unit)
+static void print_goal(FILE *out, bool is_met, double goal, const char *unit)
 {
-    printf(" %4.0f %-2s %s", goal, unit, is_met ? "met" : "missed");
+    fprintf(out, " %4.0f %-2s %s", goal, unit, is_met ? "met" : "missed");
 }
 
-static void print_time(const struct flw_kernel_case *of, const struct result *result)
+static void print_time(FILE *out, const struct flw_kernel_case *of, const struct result *result)
 {
-    printf(" %9.2f", result->time.us);
+    fprintf(out, " %9.2f", result->time.us);
     if (result->time.has_copy) {
-        printf(" %9.2f %8.0f %7.1f %%", result->time.copy_us,
-               moved_bytes(result) / result->time.us / 1e3, copy_share(result) * 100);
+        fprintf(out, " %9.2f %8.0f %7.1f %%", result->time.copy_us,
+                moved_bytes(result) / result->time.us / 1e3, copy_share(result) * 100);
     } else {
-        printf(" %9s %8.0f %9s", "-", moved_bytes(result) / result->time.us / 1e3, "-");
+        fprintf(out, " %9s %8.0f %9s", "-", moved_bytes(result) / result->time.us / 1e3, "-");
     }
     if (of->goal_us > 0) {
-        print_goal(result->time.us <= of->goal_us, of->goal_us, "us");
+        print_goal(out, result->time.us <= of->goal_us, of->goal_us, "us");
     } else if (of->goal_share > 0) {
-        print_goal(copy_share(result) >= of->goal_share, of->goal_share * 100, "%");
+        print_goal(out, copy_share(result) >= of->goal_share, of->goal_share * 100, "%");
     } else {
-        printf(" %14s", "-");
+        fprintf(out, " %14s", "-");
     }
 }
 
-static void print_row(const struct flw_kernel_case *of, const struct flw_kernel_bed *bed,
+static void print_row(FILE *out, const struct flw_kernel_case *of, const struct flw_kernel_bed *bed,
                       const struct result *result)
 {
-    printf("%-18s %-22s", of->module, of->variant);
+    fprintf(out, "%-18s %-22s", of->module, of->variant);
     if (!result->is_ok) {
-        printf(" FAILED: %s\n", result->message);
+        fprintf(out, " FAILED: %s\n", result->message);
         return;
     }
-    printf(" %15llu %15llu %8llu", (unsigned long long)result->read_bytes,
-           (unsigned long long)result->write_bytes, (unsigned long long)result->launches);
+    fprintf(out, " %15llu %15llu %8llu", (unsigned long long)result->read_bytes,
+            (unsigned long long)result->write_bytes, (unsigned long long)result->launches);
     if (of->launch_goal > 0) {
-        printf(" %4u", of->launch_goal);
+        fprintf(out, " %4u", of->launch_goal);
     } else {
-        printf(" %4s", "-");
+        fprintf(out, " %4s", "-");
     }
     if (!bed->device.is_sim) {
-        print_time(of, result);
+        print_time(out, of, result);
     }
-    printf("  ");
+    fprintf(out, "  ");
     for (size_t i = 0; i < result->size_count; i++) {
-        printf("%s%s %lld", i == 0 ? "" : ", ", result->sizes[i].name,
-               (long long)result->sizes[i].value);
+        fprintf(out, "%s%s %lld", i == 0 ? "" : ", ", result->sizes[i].name,
+                (long long)result->sizes[i].value);
     }
-    putchar('\n');
+    fputc('\n', out);
 }
 
 static void print_json_case(struct flw_json_writer *out, const struct flw_kernel_case *of,
@@ -282,7 +283,7 @@ static void print_json_head(struct flw_json_writer *out, const struct flw_kernel
 
 /* Returns how many cases failed. */
 static unsigned run_all(const struct settings *settings, struct flw_kernel_bed *bed,
-                        struct flw_json_writer *out)
+                        struct flw_json_writer *json, FILE *out)
 {
     unsigned failures = 0;
     struct result result;
@@ -294,9 +295,9 @@ static unsigned run_all(const struct settings *settings, struct flw_kernel_bed *
             run(of, bed, &result);
             failures += !result.is_ok;
             if (settings->is_json) {
-                print_json_case(out, of, bed, &result);
+                print_json_case(json, of, bed, &result);
             } else {
-                print_row(of, bed, &result);
+                print_row(out, of, bed, &result);
             }
         }
     }
@@ -320,10 +321,13 @@ int flw_command_bench_kernels(int argc, char **argv)
     }
     if (settings.is_json) {
         print_json_head(&json, &bed);
-    } else {
-        print_head(&bed);
     }
-    unsigned failures = run_all(&settings, &bed, &json);
+    FILE *out = flw_terminal_open(false);
+    if (!settings.is_json) {
+        print_head(out, &bed);
+    }
+    unsigned failures = run_all(&settings, &bed, &json, out);
+    flw_terminal_close(out);
     if (settings.is_json) {
         flw_json_end(&json, ']');
         flw_json_number(&json, "failures", failures);

@@ -3,8 +3,12 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "trace/jsonwriter.h"
+
+#include "common/tabular.h"
+#include "common/terminal.h"
 
 void flw_bench_report_add(struct flw_bench_report *report, const char *key, double value)
 {
@@ -64,50 +68,57 @@ static void print_json(const struct flw_bench_report *report,
 
 /* ---- a sweep's table ---- */
 
-static void print_bytes(uint64_t bytes)
+static void format_size(uint64_t bytes, flw_table_cell cell)
 {
-    static const char letters[] = " KMGT";
+    static const char *const letters[] = {"", "K", "M", "G", "T"};
     unsigned unit = 0;
     while (unit < 4 && bytes != 0 && bytes % 1024 == 0) {
         bytes /= 1024;
         unit++;
     }
-    printf("%8llu%c", (unsigned long long)bytes, letters[unit]);
+    snprintf(cell, FLW_TABLE_CELL_BYTES, "%llu%s", (unsigned long long)bytes, letters[unit]);
+}
+
+static void fill_row(const struct flw_bench_row *row, flw_table_cell *cells)
+{
+    snprintf(cells[0], FLW_TABLE_CELL_BYTES, "%llu", (unsigned long long)row->stream_count);
+    format_size(row->size_bytes, cells[1]);
+    format_size(row->beside_bytes, cells[2]);
+    for (size_t i = 0; i < FLW_BENCH_COLUMNS; i++) {
+        double value = row->values[i] / flw_bench_columns[i].unit;
+        snprintf(cells[3 + i], FLW_TABLE_CELL_BYTES,
+                 !isfinite(value)      ? "-"
+                 : fabs(value) >= 1000 ? "%.0f"
+                                       : "%.4g",
+                 value);
+    }
 }
 
 static void print_table(const struct flw_bench_options *options,
                         const struct flw_bench_report *report)
 {
+    struct flw_table table = {.column_count = 3 + FLW_BENCH_COLUMNS, .head_count = 1};
+    FILE *out = flw_terminal_open(false);
+    fprintf(out, "a row's pairs are on random streams; CPU time and counts a pair; ");
     if (options->lag_pairs == 0) {
-        printf("a row's pairs are on random streams; CPU time and counts a pair; no device work\n");
+        fprintf(out, "no device work\n");
     } else {
-        printf(
-            "a row's pairs are on random streams; CPU time and counts a pair; simulated work on each "
-            "block, its time included, is done %llu pairs later\n",
-            (unsigned long long)options->lag_pairs);
+        fprintf(out, "simulated work on each block, its time included, is done %llu pairs later\n",
+                (unsigned long long)options->lag_pairs);
     }
-    printf("  %8s%9s%9s", "streams", "size ", "live ");
+    flw_table_cell *cells = flw_table_add(&table, NULL);
+    strcpy(cells[0], "streams");
+    strcpy(cells[1], "size");
+    strcpy(cells[2], "live");
     for (size_t i = 0; i < FLW_BENCH_COLUMNS; i++) {
-        printf(" %10s", flw_bench_columns[i].head);
+        strcpy(cells[3 + i], flw_bench_columns[i].head);
     }
-    printf("\n");
     for (size_t i = 0; i < report->row_count; i++) {
-        const struct flw_bench_row *row = &report->rows[i];
-        printf("  %8llu", (unsigned long long)row->stream_count);
-        print_bytes(row->size_bytes);
-        print_bytes(row->beside_bytes);
-        for (size_t j = 0; j < FLW_BENCH_COLUMNS; j++) {
-            double value = row->values[j] / flw_bench_columns[j].unit;
-            if (!isfinite(value)) {
-                printf(" %10s", "-");
-            } else if (fabs(value) >= 1000) {
-                printf(" %10.0f", value);
-            } else {
-                printf(" %10.4g", value);
-            }
-        }
-        printf("\n");
+        fill_row(&report->rows[i], flw_table_add(&table, NULL));
     }
+    flw_table_print(&table, flw_terminal_columns(), out);
+    flw_table_finish(&table);
+    flw_terminal_close(out);
 }
 
 void flw_bench_report_print(const struct flw_bench_report *report,

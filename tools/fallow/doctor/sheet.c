@@ -8,6 +8,8 @@
 
 #include "trace/jsonwriter.h"
 
+#include "common/terminal.h"
+
 void flw_doctor_begin(struct flw_doctor_sheet *sheet, const char *section)
 {
     snprintf(sheet->section, sizeof sheet->section, "%s", section);
@@ -61,7 +63,7 @@ void flw_doctor_advise(struct flw_doctor_sheet *sheet, const char *format, ...)
 
 /* ---- text ---- */
 
-static void print_bytes(uint64_t bytes)
+static void print_bytes(FILE *out, uint64_t bytes)
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
     size_t unit = 0;
@@ -70,49 +72,49 @@ static void print_bytes(uint64_t bytes)
         value /= 1024;
         unit++;
     }
-    printf(value == (double)(uint64_t)value ? "%.0f %s" : "%.1f %s", value, units[unit]);
+    fprintf(out, value == (double)(uint64_t)value ? "%.0f %s" : "%.1f %s", value, units[unit]);
 }
 
-static void print_value(const struct flw_doctor_entry *entry)
+static void print_value(FILE *out, const struct flw_doctor_entry *entry)
 {
     switch (entry->kind) {
     case FLW_DOCTOR_TEXT:
-        fputs(entry->text, stdout);
+        fputs(entry->text, out);
         break;
     case FLW_DOCTOR_COUNT:
-        printf("%" PRIu64, entry->number);
+        fprintf(out, "%" PRIu64, entry->number);
         break;
     case FLW_DOCTOR_BYTES:
-        print_bytes(entry->number);
+        print_bytes(out, entry->number);
         break;
     case FLW_DOCTOR_NS:
-        printf("%10.2f us", (double)entry->number / 1000);
+        fprintf(out, "%10.2f us", (double)entry->number / 1000);
         break;
     case FLW_DOCTOR_BOOL:
-        fputs(entry->number != 0 ? "yes" : "no", stdout);
+        fputs(entry->number != 0 ? "yes" : "no", out);
         break;
     }
 }
 
-static void print_text(const struct flw_doctor_sheet *sheet)
+static void print_text(FILE *out, const struct flw_doctor_sheet *sheet)
 {
     const char *section = "";
     for (size_t i = 0; i < sheet->entry_count; i++) {
         const struct flw_doctor_entry *entry = &sheet->entries[i];
         if (strcmp(section, entry->section) != 0) {
             section = entry->section;
-            printf("%s%s\n", i == 0 ? "" : "\n", section);
+            fprintf(out, "%s%s\n", i == 0 ? "" : "\n", section);
         }
-        printf("  %-34s ", entry->key);
-        print_value(entry);
-        putchar('\n');
+        fprintf(out, "  %-34s ", entry->key);
+        print_value(out, entry);
+        fputc('\n', out);
     }
-    printf("\nwhat to set\n");
+    fprintf(out, "\nwhat to set\n");
     for (size_t i = 0; i < sheet->advice_count; i++) {
-        printf("  - %s\n", sheet->advice[i]);
+        fprintf(out, "  - %s\n", sheet->advice[i]);
     }
     if (sheet->advice_count == 0) {
-        printf("  nothing: the defaults fit\n");
+        fprintf(out, "  nothing: the defaults fit\n");
     }
 }
 
@@ -157,6 +159,8 @@ void flw_doctor_print(const struct flw_doctor_sheet *sheet, bool is_json)
     if (is_json) {
         print_json(sheet);
     } else {
-        print_text(sheet);
+        FILE *out = flw_terminal_open(false);
+        print_text(out, sheet);
+        flw_terminal_close(out);
     }
 }

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/bits.h"
 #include "trace/trace.h"
@@ -17,6 +16,7 @@
 #include "common/figures.h"
 #include "common/program.h"
 #include "common/replay_device.h"
+#include "common/terminal.h"
 #include "common/tool_host.h"
 #include "policies/plan.h"
 #include "policies/policy.h"
@@ -217,11 +217,13 @@ static int print_json(const struct flw_report *report, const char *path)
 
 static int print_results(const struct options *options, const struct flw_report *report)
 {
-    const char *no_colour = getenv("NO_COLOR");
     bool is_to_stdout = options->json_path != NULL && strcmp(options->json_path, "-") == 0;
     if (!is_to_stdout) {
-        bool uses_colour = isatty(STDOUT_FILENO) && (no_colour == NULL || no_colour[0] == '\0');
-        flw_report_print_table(report, stdout, uses_colour);
+        struct flw_report_style style = {.columns = flw_terminal_columns(),
+                                         .uses_colour = flw_terminal_has_colour()};
+        FILE *out = flw_terminal_open(false);
+        flw_report_print_table(report, &style, out);
+        flw_terminal_close(out);
     }
     return options->json_path == NULL ? FLW_EXIT_OK : print_json(report, options->json_path);
 }

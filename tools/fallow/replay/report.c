@@ -8,7 +8,7 @@
 #include "trace/trace.h"
 
 #include "common/figures.h"
-#include "common/tool_host.h"
+#include "common/tabular.h"
 #include "policies/plan.h"
 
 #define CELL_BYTES 96
@@ -65,24 +65,24 @@ const char *flw_report_label(const struct flw_report *report, const struct flw_p
     return report->is_sim && policy->sim_label != NULL ? policy->sim_label : policy->name;
 }
 
-struct row {
-    char cells[COLUMN_COUNT][CELL_BYTES];
-    bool is_bad, is_ours;
-};
+/* Red where requests failed, bold where the policy is the library's. */
+static const char *style_of(const struct flw_run_result *result, bool uses_colour)
+{
+    bool is_bad = result->failure_count != 0 && result->failure_count != FLW_NOT_APPLICABLE;
+    bool is_ours = strncmp(result->policy->name, "fallow", 6) == 0;
+    return !uses_colour ? NULL : is_bad ? "\033[31m" : is_ours ? "\033[1m" : NULL;
+}
 
 static void fill_row(const struct flw_report *report, const struct flw_run_result *result,
-                     struct flw_unit unit, struct row *row)
+                     struct flw_unit unit, flw_table_cell *cells)
 {
-    char(*cells)[CELL_BYTES] = row->cells;
-    row->is_bad = result->failure_count != 0 && result->failure_count != FLW_NOT_APPLICABLE;
-    row->is_ours = strncmp(result->policy->name, "fallow", 6) == 0;
-    snprintf(cells[NAME], CELL_BYTES, "%s", flw_report_label(report, result->policy));
+    snprintf(cells[NAME], FLW_TABLE_CELL_BYTES, "%s", flw_report_label(report, result->policy));
     flw_format_bytes(result->peak_requested_bytes, unit, cells[REQUESTED]);
     flw_format_bytes(result->statistics.peak_reserved_bytes, unit, cells[RESERVED]);
     strcpy(cells[RATIO], "-");
     if (result->statistics.peak_reserved_bytes != FLW_NOT_APPLICABLE &&
         result->peak_requested_bytes != 0) {
-        snprintf(cells[RATIO], CELL_BYTES, "%.3f",
+        snprintf(cells[RATIO], FLW_TABLE_CELL_BYTES, "%.3f",
                  (double)result->statistics.peak_reserved_bytes /
                      (double)result->peak_requested_bytes);
     }
@@ -91,7 +91,7 @@ static void fill_row(const struct flw_report *report, const struct flw_run_resul
     flw_format_optional(result->statistics.driver_call_count, cells[CALLS]);
     strcpy(cells[DRIVER_TIME], "-");
     if (result->account.modelled_ns != FLW_NOT_APPLICABLE) {
-        snprintf(cells[DRIVER_TIME], CELL_BYTES, "%.1f",
+        snprintf(cells[DRIVER_TIME], FLW_TABLE_CELL_BYTES, "%.1f",
                  (double)result->account.modelled_ns * 1e-6);
     }
     flw_format_optional(result->statistics.event_count, cells[EVENTS]);
@@ -99,7 +99,7 @@ static void fill_row(const struct flw_report *report, const struct flw_run_resul
     flw_format_optional(result->statistics.wait_count, cells[WAITS]);
     flw_format_optional(result->account.stream_wait_units, cells[STREAM_WAIT]);
     if (report->is_by_time && result->account.stream_wait_units != FLW_NOT_APPLICABLE) {
-        snprintf(cells[STREAM_WAIT], CELL_BYTES, "%.1f ms",
+        snprintf(cells[STREAM_WAIT], FLW_TABLE_CELL_BYTES, "%.1f ms",
                  (double)result->account.stream_wait_units * 1e-6);
     }
     flw_format_optional(result->statistics.remap_wait_count, cells[REMAP_WAITS]);
@@ -111,7 +111,9 @@ static void fill_row(const struct flw_report *report, const struct flw_run_resul
             flw_format_count((uint64_t)(times[i] + 0.5), cells[P50 + i]);
         }
     }
-    flw_format_bytes(result->smallest_limit_bytes, unit, cells[LIMIT]);
+    if (report->finds_limit) {
+        flw_format_bytes(result->smallest_limit_bytes, unit, cells[LIMIT]);
+    }
 }
 
 /* The bound of those that make no one wait is a line below the bound, where the two may differ. */
@@ -121,83 +123,41 @@ static bool has_without_wait(const struct flw_report *report, const struct flw_r
            flw_plan_may_wait(report->setup->program, report->setup->lag_units);
 }
 
-static size_t fill_rows(const struct flw_report *report, struct flw_unit unit, struct row *rows)
+static void fill_headings(struct flw_unit unit, struct flw_table *table)
 {
-    size_t count = 0;
+    for (int line = 0; line < 2; line++) {
+        flw_table_cell *cells = flw_table_add(table, NULL);
+        for (size_t c = 0; c < table->column_count; c++) {
+            strcpy(cells[c], headings[c][line]);
+        }
+        if (line == 1) {
+            strcpy(cells[REQUESTED], unit.name);
+            strcpy(cells[RESERVED], unit.name);
+        }
+    }
+}
+
+static void print_rows(const struct flw_report *report, FILE *out,
+                       const struct flw_report_style *style)
+{
+    struct flw_unit unit = choose_unit(report);
+    struct flw_table table = {.column_count = report->finds_limit ? COLUMN_COUNT : COLUMN_COUNT - 1,
+                              .head_count = 2};
+    fill_headings(unit, &table);
     for (size_t i = 0; i < report->result_count; i++) {
         struct flw_run_result result = report->results[i];
-        fill_row(report, &result, unit, &rows[count++]);
+        const char *colour = style_of(&result, style->uses_colour);
+        fill_row(report, &result, unit, flw_table_add(&table, colour));
         if (has_without_wait(report, &result)) {
             result.statistics.peak_reserved_bytes = result.statistics.without_wait_bytes;
             result.smallest_limit_bytes = FLW_NOT_APPLICABLE;
-            fill_row(report, &result, unit, &rows[count]);
-            snprintf(rows[count++].cells[NAME], CELL_BYTES, FLW_PLAN_WITHOUT_WAIT);
+            flw_table_cell *cells = flw_table_add(&table, colour);
+            fill_row(report, &result, unit, cells);
+            strcpy(cells[NAME], FLW_PLAN_WITHOUT_WAIT);
         }
     }
-    return count;
-}
-
-static void print_line(FILE *out, char cells[COLUMN_COUNT][CELL_BYTES], const size_t *widths,
-                       size_t column_count)
-{
-    char line[COLUMN_COUNT * (CELL_BYTES + 2) + 1];
-    size_t length = 0;
-    for (size_t c = 0; c < column_count; c++) {
-        int n = snprintf(line + length, sizeof line - length, c == NAME ? "%-*s" : "  %*s",
-                         (int)widths[c], cells[c]);
-        length += n < 0 ? 0 : (size_t)n;
-    }
-    while (length > 0 && line[length - 1] == ' ') {
-        length--;
-    }
-    fprintf(out, "%.*s", (int)length, line);
-}
-
-static void widen(size_t *widths, char cells[COLUMN_COUNT][CELL_BYTES])
-{
-    for (size_t c = 0; c < COLUMN_COUNT; c++) {
-        widths[c] = flw_max(widths[c], strlen(cells[c]));
-    }
-}
-
-static void fill_headings(struct flw_unit unit, int line, char cells[COLUMN_COUNT][CELL_BYTES])
-{
-    for (size_t c = 0; c < COLUMN_COUNT; c++) {
-        snprintf(cells[c], CELL_BYTES, "%s", headings[c][line]);
-    }
-    if (line == 1) {
-        snprintf(cells[REQUESTED], CELL_BYTES, "%s", unit.name);
-        snprintf(cells[RESERVED], CELL_BYTES, "%s", unit.name);
-    }
-}
-
-static void print_rows(const struct flw_report *report, FILE *out, bool uses_colour)
-{
-    struct flw_unit unit = choose_unit(report);
-    size_t widths[COLUMN_COUNT] = {0};
-    size_t column_count = report->finds_limit ? COLUMN_COUNT : COLUMN_COUNT - 1;
-    struct row *rows = flw_host_alloc(2 * report->result_count, sizeof *rows);
-    size_t row_count = fill_rows(report, unit, rows);
-    char cells[COLUMN_COUNT][CELL_BYTES];
-    for (int line = 0; line < 2; line++) {
-        fill_headings(unit, line, cells);
-        widen(widths, cells);
-    }
-    for (size_t i = 0; i < row_count; i++) {
-        widen(widths, rows[i].cells);
-    }
-    for (int line = 0; line < 2; line++) {
-        fill_headings(unit, line, cells);
-        print_line(out, cells, widths, column_count);
-        fputc('\n', out);
-    }
-    for (size_t i = 0; i < row_count; i++) {
-        bool is_bad = rows[i].is_bad, is_ours = rows[i].is_ours;
-        fputs(!uses_colour ? "" : is_bad ? "\033[31m" : is_ours ? "\033[1m" : "", out);
-        print_line(out, rows[i].cells, widths, column_count);
-        fputs(uses_colour && (is_bad || is_ours) ? "\033[0m\n" : "\n", out);
-    }
-    flw_host_free(rows);
+    flw_table_print(&table, style->columns, out);
+    flw_table_finish(&table);
 }
 
 /* ---- waits ---- */
@@ -207,60 +167,68 @@ static bool is_some(uint64_t count)
     return count != FLW_NOT_APPLICABLE && count != 0;
 }
 
-static void format_rate(uint64_t count, uint64_t alloc_count, char out[CELL_BYTES])
+static void format_rate(uint64_t count, uint64_t alloc_count, flw_table_cell out)
 {
     strcpy(out, "-");
     if (count != FLW_NOT_APPLICABLE && is_some(alloc_count)) {
         double rate = 1000.0 * (double)count / (double)alloc_count;
         if (rate < 1000) {
-            snprintf(out, CELL_BYTES, "%.1f", rate);
+            snprintf(out, FLW_TABLE_CELL_BYTES, "%.1f", rate);
         } else {
             flw_format_count((uint64_t)(rate + 0.5), out);
         }
     }
 }
 
-static void print_rates(const struct flw_run_counts *counts, FILE *out)
+static void fill_rates(const struct flw_run_counts *counts, flw_table_cell *cells)
 {
-    const uint64_t values[] = {counts->wait_count, counts->stream_wait_count,
-                               counts->driver_call_count};
-    char cell[CELL_BYTES];
-    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
-        format_rate(values[i], counts->alloc_count, cell);
-        fprintf(out, "  %12s", cell);
+    format_rate(counts->wait_count, counts->alloc_count, cells[0]);
+    format_rate(counts->stream_wait_count, counts->alloc_count, cells[1]);
+    format_rate(counts->driver_call_count, counts->alloc_count, cells[2]);
+}
+
+static bool has_waits(const struct flw_report *report)
+{
+    for (size_t i = 0; i < report->result_count; i++) {
+        const struct flw_run_result *result = &report->results[i];
+        if (result->policy->allocates &&
+            (is_some(result->all.wait_count) || is_some(result->all.stream_wait_count))) {
+            return true;
+        }
     }
+    return false;
 }
 
 /* Where some policy waits: how often for what it serves, and whether it goes on once it has settled. */
-static void print_waits(const struct flw_report *report, FILE *out)
+static void print_waits(const struct flw_report *report, FILE *out,
+                        const struct flw_report_style *style)
 {
-    int width = (int)strlen("policy");
-    bool has_waits = false;
-    for (size_t i = 0; i < report->result_count; i++) {
-        const struct flw_run_result *result = &report->results[i];
-        if (result->policy->allocates) {
-            width = (int)flw_max((uint64_t)width, strlen(flw_report_label(report, result->policy)));
-            has_waits |= is_some(result->all.wait_count) || is_some(result->all.stream_wait_count);
-        }
-    }
-    if (!has_waits) {
+    static const char *const heads[][7] = {
+        {"", "host", "stream", "driver", "last quarter:", "stream", "driver"},
+        {"policy", "waits", "waits", "calls", "host waits", "waits", "calls"}};
+    struct flw_table table = {.column_count = 7, .head_count = 2};
+    if (!has_waits(report)) {
         return;
     }
-    fprintf(out, "%-*s  %40s  %40s\n%-*s", width, "", "per 1,000 allocations",
-            "in the last quarter", width, "policy");
-    for (int i = 0; i < 2; i++) {
-        fprintf(out, "  %12s  %12s  %12s", "host waits", "stream waits", "driver calls");
+    for (size_t line = 0; line < 2; line++) {
+        flw_table_cell *cells = flw_table_add(&table, NULL);
+        for (size_t c = 0; c < table.column_count; c++) {
+            strcpy(cells[c], heads[line][c]);
+        }
     }
-    fputc('\n', out);
     for (size_t i = 0; i < report->result_count; i++) {
         const struct flw_run_result *result = &report->results[i];
         if (result->policy->allocates) {
-            fprintf(out, "%-*s", width, flw_report_label(report, result->policy));
-            print_rates(&result->all, out);
-            print_rates(&result->last_quarter, out);
-            fputc('\n', out);
+            flw_table_cell *cells = flw_table_add(&table, NULL);
+            snprintf(cells[0], FLW_TABLE_CELL_BYTES, "%s",
+                     flw_report_label(report, result->policy));
+            fill_rates(&result->all, cells + 1);
+            fill_rates(&result->last_quarter, cells + 4);
         }
     }
+    fputs("per 1,000 allocations\n", out);
+    flw_table_print(&table, style->columns, out);
+    flw_table_finish(&table);
     fputc('\n', out);
 }
 
@@ -307,7 +275,7 @@ static void print_device(const struct flw_report *report, FILE *out)
     } else if (!report->is_sim) {
         fprintf(out, "one small memset a block and use, reserved as each policy counts it");
     } else {
-        fprintf(out, "work done %s %s after it was given", text,
+        fprintf(out, "work done %s %s late", text,
                 report->is_by_time ? "us of trace time" : "events");
     }
     fprintf(out, "%s\n",
@@ -449,7 +417,8 @@ static void print_verdict(const struct flw_report *report, FILE *out)
     fputc('\n', out);
 }
 
-void flw_report_print_table(const struct flw_report *report, FILE *out, bool uses_colour)
+void flw_report_print_table(const struct flw_report *report, const struct flw_report_style *style,
+                            FILE *out)
 {
     print_header(report, out);
     bool is_of_device = report->has_device;
@@ -460,9 +429,9 @@ void flw_report_print_table(const struct flw_report *report, FILE *out, bool use
         print_device(report, out);
     }
     fputc('\n', out);
-    print_rows(report, out, uses_colour);
+    print_rows(report, out, style);
     fputc('\n', out);
-    print_waits(report, out);
+    print_waits(report, out, style);
     print_matches(report, out);
     print_pools(report, out);
     print_last_passes(report, out);

@@ -24,8 +24,13 @@ struct flw_report {
     bool finds_limit;
 };
 
-/* `uses_colour`: the terminal may be coloured. */
-void flw_report_print_table(const struct flw_report *report, FILE *out, bool uses_colour);
+struct flw_report_style {
+    size_t columns; /* that a table may take */
+    bool uses_colour;
+};
+
+void flw_report_print_table(const struct flw_report *report, const struct flw_report_style *style,
+                            FILE *out);
 
 void flw_report_print_json(const struct flw_report *report, FILE *out);
 

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/bits.h"
 #include "trace/output.h"
@@ -14,6 +13,7 @@
 #include "common/command.h"
 #include "common/draft.h"
 #include "common/figures.h"
+#include "common/terminal.h"
 #include "common/tool_host.h"
 #include "report/baseline.h"
 #include "report/page.h"
@@ -157,15 +157,16 @@ static bool write_landing(const struct flw_report_options *options, const struct
 static void print_screen(const struct flw_report_options *options, const struct flw_sheet *sheets,
                          size_t count)
 {
-    const char *no_colour = getenv("NO_COLOR");
-    struct flw_print_style style = {.is_ascii = options->is_ascii,
-                                    .uses_colour = isatty(STDOUT_FILENO) &&
-                                                   (no_colour == NULL || no_colour[0] == '\0')};
+    struct flw_print_style style = {.is_ascii = options->is_ascii || !flw_terminal_is_utf8(),
+                                    .columns = flw_terminal_columns(),
+                                    .uses_colour = flw_terminal_has_colour()};
+    FILE *out = flw_terminal_open(options->is_ascii);
     if (count == 1) {
-        flw_print_text(&sheets[0], &style, stdout);
+        flw_print_text(&sheets[0], &style, out);
     } else {
-        flw_print_landing(sheets, count, stdout);
+        flw_print_landing(sheets, count, out);
     }
+    flw_terminal_close(out);
 }
 
 bool flw_report_write_all(const struct flw_report_options *options, const struct flw_sheet *sheets,

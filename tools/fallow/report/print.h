@@ -8,6 +8,7 @@
 #define FLW_TOOL_REPORT_PRINT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 
 #include "report/owner.h"
@@ -16,6 +17,7 @@
 #define FLW_PRINT_SCHEMA 1 /* of the JSON: counts changes that break its readers */
 
 struct flw_print_style {
+    size_t columns; /* that a table may take */
     bool is_ascii;
     bool uses_colour;
 };

@@ -7,12 +7,12 @@
 #include "trace/trace.h"
 
 #include "common/figures.h"
+#include "common/tabular.h"
 #include "report/verdict.h"
 
-#define WIDTH      80
-#define SPARKS     66
-#define MAP_WIDTH  78
-#define NAME_WIDTH 21
+#define WIDTH     80
+#define SPARKS    60
+#define MAP_WIDTH 78
 
 /* ---- head and table ---- */
 
@@ -65,73 +65,87 @@ static void format_against(const struct flw_sheet_policy *reference, uint64_t re
     }
 }
 
-/* The bound of those that make no one wait, below the bound, where the two may differ. */
-static void print_without_wait(const struct flw_sheet *sheet, FILE *out)
+enum column {
+    NAME,
+    HELD,
+    RATIO,
+    AGAINST,
+    HOLES,
+    FAILED,
+    CALLS,
+    TIME,
+    COLUMN_COUNT
+};
+
+static flw_table_cell *add_row(struct flw_table *table, const char *name)
 {
-    struct flw_unit unit = flw_unit_choose(sheet->trace->peak_requested_bytes);
-    char reserved[FLW_FIGURE_BYTES];
-    char ratio[FLW_FIGURE_BYTES] = "-";
-    char against[FLW_FIGURE_BYTES] = "-";
-    flw_format_bytes(sheet->without_wait_bytes, unit, reserved);
-    format_against(flw_verdict_reference(sheet), sheet->without_wait_bytes, against);
-    if (sheet->program->max_live_bytes != 0) {
-        snprintf(ratio, sizeof ratio, "%.3f",
-                 (double)sheet->without_wait_bytes / (double)sheet->program->max_live_bytes);
+    flw_table_cell *cells = flw_table_add(table, NULL);
+    snprintf(cells[NAME], FLW_TABLE_CELL_BYTES, "%s", name);
+    for (size_t c = RATIO; c < COLUMN_COUNT; c++) {
+        strcpy(cells[c], "-");
     }
-    fprintf(out, "%-*s %10s %7s %7s %7s %6s %9s %6s\n", NAME_WIDTH, FLW_PLAN_WITHOUT_WAIT, reserved,
-            ratio, against, "-", "-", "-", "-");
+    return cells;
 }
 
-static void print_row(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy,
-                      FILE *out)
+/* The bound of those that make no one wait, below the bound, where the two may differ. */
+static void add_without_wait(const struct flw_sheet *sheet, struct flw_table *table)
+{
+    struct flw_unit unit = flw_unit_choose(sheet->trace->peak_requested_bytes);
+    flw_table_cell *cells = add_row(table, FLW_PLAN_WITHOUT_WAIT);
+    flw_format_bytes(sheet->without_wait_bytes, unit, cells[HELD]);
+    format_against(flw_verdict_reference(sheet), sheet->without_wait_bytes, cells[AGAINST]);
+    if (sheet->program->max_live_bytes != 0) {
+        snprintf(cells[RATIO], FLW_TABLE_CELL_BYTES, "%.3f",
+                 (double)sheet->without_wait_bytes / (double)sheet->program->max_live_bytes);
+    }
+}
+
+static void add_policy(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy,
+                       struct flw_table *table)
 {
     const struct flw_run_result *result = policy->result;
     const struct flw_sheet_policy *reference = flw_verdict_reference(sheet);
     struct flw_unit unit = flw_unit_choose(sheet->trace->peak_requested_bytes);
-    char reserved[FLW_FIGURE_BYTES];
-    char ratio[FLW_FIGURE_BYTES] = "-";
-    char against[FLW_FIGURE_BYTES] = "-";
-    char holes[FLW_FIGURE_BYTES] = "-";
-    char failed[FLW_FIGURE_BYTES];
-    char calls[FLW_FIGURE_BYTES];
-    char time[FLW_FIGURE_BYTES] = "-";
-    flw_format_bytes(result->statistics.peak_reserved_bytes, unit, reserved);
-    flw_format_optional(result->failure_count, failed);
-    flw_format_optional(result->statistics.driver_call_count, calls);
+    flw_table_cell *cells = add_row(table, policy->label);
+    flw_format_bytes(result->statistics.peak_reserved_bytes, unit, cells[HELD]);
+    flw_format_optional(result->failure_count, cells[FAILED]);
+    flw_format_optional(result->statistics.driver_call_count, cells[CALLS]);
     if (flw_sheet_ratio(policy) > 0) {
-        snprintf(ratio, sizeof ratio, "%.3f", flw_sheet_ratio(policy));
+        snprintf(cells[RATIO], FLW_TABLE_CELL_BYTES, "%.3f", flw_sheet_ratio(policy));
     }
     if (policy != reference) {
-        format_against(reference, result->statistics.peak_reserved_bytes, against);
+        format_against(reference, result->statistics.peak_reserved_bytes, cells[AGAINST]);
     }
     if (flw_sheet_frame(policy, "peak reserved") != NULL) {
-        format_share(policy->fragmentation, holes);
+        format_share(policy->fragmentation, cells[HOLES]);
     }
     if (result->has_times) {
-        snprintf(time, sizeof time, "%.0f", result->all_times.p50_ns);
+        snprintf(cells[TIME], FLW_TABLE_CELL_BYTES, "%.0f", result->all_times.p50_ns);
     }
-    fprintf(out, "%-*.*s %10s %7s %7s %7s %6s %9s %6s\n", NAME_WIDTH, NAME_WIDTH, policy->label,
-            reserved, ratio, against, holes, failed, calls, time);
 }
 
 /* The rows printed. */
-static size_t print_table(const struct flw_sheet *sheet, FILE *out)
+static size_t print_table(const struct flw_sheet *sheet, size_t columns, FILE *out)
 {
-    size_t row_count = 0;
+    static const char *const heads[COLUMN_COUNT] = {"policy", "",       "ratio", "diff %",
+                                                    "frag %", "failed", "calls", "ns"};
     struct flw_unit unit = flw_unit_choose(sheet->trace->peak_requested_bytes);
-    char heading[FLW_FIGURE_BYTES];
-    snprintf(heading, sizeof heading, "held %s", unit.name);
-    fprintf(out, "%-*s %10s %7s %7s %7s %6s %9s %6s\n", NAME_WIDTH, "policy", heading, "ratio",
-            "diff %", "frag %", "failed", "calls", "ns");
+    struct flw_table table = {.column_count = COLUMN_COUNT, .head_count = 1};
+    flw_table_cell *cells = flw_table_add(&table, NULL);
+    for (size_t c = 0; c < COLUMN_COUNT; c++) {
+        strcpy(cells[c], heads[c]);
+    }
+    snprintf(cells[HELD], FLW_TABLE_CELL_BYTES, "held %s", unit.name);
     for (size_t i = 0; i < sheet->policy_count; i++) {
-        print_row(sheet, &sheet->policies[i], out);
-        row_count++;
+        add_policy(sheet, &sheet->policies[i], &table);
         if (sheet->policies[i].result->statistics.without_wait_bytes != FLW_NOT_APPLICABLE &&
             flw_plan_may_wait(sheet->program, sheet->lag_units)) {
-            print_without_wait(sheet, out);
-            row_count++;
+            add_without_wait(sheet, &table);
         }
     }
+    size_t row_count = table.row_count - 1;
+    flw_table_print(&table, columns, out);
+    flw_table_finish(&table);
     return row_count;
 }
 
@@ -151,7 +165,7 @@ static void print_spark(const struct flw_sheet *sheet, const char *name,
                         FILE *out)
 {
     size_t count = flw_min(sheet->columns.count, SPARKS);
-    fprintf(out, "%-12.12s ", name);
+    fprintf(out, "%-19.19s ", name);
     for (size_t i = 0; i < count; i++) {
         uint64_t high_bytes = 0;
         size_t end = (i + 1) * sheet->columns.count / count;
@@ -400,7 +414,7 @@ void flw_print_text(const struct flw_sheet *sheet, const struct flw_print_style 
     print_oom(sheet, out);
     print_head(sheet, out);
     fputc('\n', out);
-    size_t row_count = print_table(sheet, out);
+    size_t row_count = print_table(sheet, style->columns, out);
     size_t map_rows = row_count < 9 ? 3 : row_count < 11 ? 2 : 1;
     fputc('\n', out);
     if (reference != NULL) {

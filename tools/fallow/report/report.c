@@ -40,7 +40,7 @@ static const char help[] =
     "  --by WORD             an owner is named by its frame (the default), file, module (the package\n"
     "                        that it was installed as, else the folder) or the phase of the recording\n"
     "  --no-times            without host times: the same trace gives the same bytes\n"
-    "  --ascii               no letters beyond ASCII\n\n"
+    "  --ascii               no letters beyond ASCII; so too where the locale is not of UTF-8\n\n"
     "exit code 1, and a line that says which policy and by how much, where\n"
     "  --max-reserved BYTES      a policy holds more\n"
     "  --max-fragmentation X     a policy's free memory at its peak is in pieces: 1 less the largest\n"

@@ -42,7 +42,5 @@ struct flw_trace_gap flw_trace_gap_count(const struct flw_trace *trace);
 struct flw_trace_facts flw_trace_facts_count(const char *path, const struct flw_trace *trace);
 
 /* The screen, and one JSON object: the same keys for every trace, null where a number is unknown. */
-void flw_trace_facts_print(const struct flw_trace_facts *facts);
-void flw_trace_facts_print_json(const struct flw_trace_facts *facts, FILE *out);
 
 #endif

@@ -1,32 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: `fallow trace info`: a trace on one screen.
- * Does not: replay it.
+ * Owns: `fallow trace info`: a trace on one screen, and its keys as JSON. One that is there stays, and means
+ * the same.
+ * Does not: count.
  */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/command.h"
 #include "common/figures.h"
+#include "common/terminal.h"
 #include "facts.h"
+#include "trace/jsonwriter.h"
 #include "verbs.h"
 
+#define SCHEMA     1  /* raised when a key goes or means something else */
 #define LISTED_MAX 12 /* streams, settings, header lines */
 
-static void print_label(const char *label)
+/* ---- one screen ---- */
+
+static void print_label(FILE *out, const char *label)
 {
-    printf("  %-16s ", label);
+    fprintf(out, "  %-16s ", label);
 }
 
-static void print_count(const char *label, uint64_t number, const char *unit)
+static void print_count(FILE *out, const char *label, uint64_t number, const char *unit)
 {
     char text[FLW_FIGURE_BYTES];
-    print_label(label);
-    printf("%s%s", flw_format_count(number, text), unit);
+    print_label(out, label);
+    fprintf(out, "%s%s", flw_format_count(number, text), unit);
 }
 
-static void print_bytes(uint64_t bytes)
+static void print_bytes(FILE *out, uint64_t bytes)
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     unsigned unit = 0;
@@ -35,185 +42,308 @@ static void print_bytes(uint64_t bytes)
         value /= 1024;
         unit++;
     }
-    printf(unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
+    fprintf(out, unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
 }
 
-static void print_peak(const char *label, uint64_t bytes)
+static void print_peak(FILE *out, const char *label, uint64_t bytes)
 {
-    print_label(label);
-    print_bytes(bytes);
+    print_label(out, label);
+    print_bytes(out, bytes);
     if (bytes >= 1024) {
         char text[FLW_FIGURE_BYTES];
-        printf(" (%s bytes)", flw_format_count(bytes, text));
+        fprintf(out, " (%s bytes)", flw_format_count(bytes, text));
     }
-    printf("\n");
+    fprintf(out, "\n");
 }
 
 /* ---- allocations ---- */
 
 /* ", N sizes from A to B" of the allocated blocks. */
-static void print_sizes(const struct flw_trace_facts *facts)
+static void print_sizes(FILE *out, const struct flw_trace_facts *facts)
 {
     char text[FLW_FIGURE_BYTES];
     if (facts->has_sizes) {
-        printf(", %s size%s from ", flw_format_count(facts->distinct_sizes, text),
-               facts->distinct_sizes == 1 ? "" : "s");
-        print_bytes(facts->smallest_bytes);
-        printf(" to ");
-        print_bytes(facts->largest_bytes);
+        fprintf(out, ", %s size%s from ", flw_format_count(facts->distinct_sizes, text),
+                facts->distinct_sizes == 1 ? "" : "s");
+        print_bytes(out, facts->smallest_bytes);
+        fprintf(out, " to ");
+        print_bytes(out, facts->largest_bytes);
     }
 }
 
-static void print_blocks(const struct flw_trace_facts *facts)
+static void print_blocks(FILE *out, const struct flw_trace_facts *facts)
 {
     const struct flw_trace *trace = facts->trace;
-    print_count("allocations", trace->alloc_count, "");
-    print_sizes(facts);
-    printf("\n");
-    print_count("at the start", trace->initial_count, " blocks, ");
-    print_bytes(facts->start_bytes);
+    print_count(out, "allocations", trace->alloc_count, "");
+    print_sizes(out, facts);
+    fprintf(out, "\n");
+    print_count(out, "at the start", trace->initial_count, " blocks, ");
+    print_bytes(out, facts->start_bytes);
     if (trace->segment_count > 0) {
         char text[FLW_FIGURE_BYTES];
-        printf("; %s segment%s, ", flw_format_count(trace->segment_count, text),
-               trace->segment_count == 1 ? "" : "s");
-        print_bytes(trace->recorded_initial_reserved_bytes);
+        fprintf(out, "; %s segment%s, ", flw_format_count(trace->segment_count, text),
+                trace->segment_count == 1 ? "" : "s");
+        print_bytes(out, trace->recorded_initial_reserved_bytes);
     }
-    printf("\n");
-    print_count("at the end", facts->end_count, " blocks, ");
-    print_bytes(facts->end_bytes);
-    printf("\n");
-    print_peak("peak requested", trace->peak_requested_bytes);
+    fprintf(out, "\n");
+    print_count(out, "at the end", facts->end_count, " blocks, ");
+    print_bytes(out, facts->end_bytes);
+    fprintf(out, "\n");
+    print_peak(out, "peak requested", trace->peak_requested_bytes);
     if (trace->recorded_peak_reserved_bytes > 0) {
-        print_peak("peak reserved", trace->recorded_peak_reserved_bytes);
-        print_count("segment events", trace->recorded_segment_calls, "\n");
+        print_peak(out, "peak reserved", trace->recorded_peak_reserved_bytes);
+        print_count(out, "segment events", trace->recorded_segment_calls, "\n");
     }
 }
 
 /* ---- the rest ---- */
 
-static void print_streams(const struct flw_trace *trace)
+static void print_streams(FILE *out, const struct flw_trace *trace)
 {
-    print_count("streams", trace->stream_count, "");
+    print_count(out, "streams", trace->stream_count, "");
     for (size_t i = 0; i < trace->stream_count && i < LISTED_MAX; i++) {
-        printf("%s%" PRIu64, i == 0 ? ": " : ", ", trace->streams[i]);
+        fprintf(out, "%s%" PRIu64, i == 0 ? ": " : ", ", trace->streams[i]);
     }
-    printf("%s\n", trace->stream_count > LISTED_MAX ? ", ..." : "");
+    fprintf(out, "%s\n", trace->stream_count > LISTED_MAX ? ", ..." : "");
 }
 
-static void print_stacks(const struct flw_trace_facts *facts)
+static void print_stacks(FILE *out, const struct flw_trace_facts *facts)
 {
     char text[FLW_FIGURE_BYTES];
     if (facts->stack_count > 0) {
-        print_count("stacks", facts->stack_count, " of ");
-        printf("%s frames; ", flw_format_count(facts->frame_count, text));
-        printf("%s records have one\n", flw_format_count(facts->stacked_count, text));
+        print_count(out, "stacks", facts->stack_count, " of ");
+        fprintf(out, "%s frames; ", flw_format_count(facts->frame_count, text));
+        fprintf(out, "%s records have one\n", flw_format_count(facts->stacked_count, text));
     }
 }
 
 /* Only what there is. */
-static void print_tally(const char *label, uint64_t number, const char *unit)
+static void print_tally(FILE *out, const char *label, uint64_t number, const char *unit)
 {
     if (number > 0) {
-        print_count(label, number, unit);
-        printf("\n");
+        print_count(out, label, number, unit);
+        fprintf(out, "\n");
     }
 }
 
-static void print_rare(const struct flw_trace_facts *facts)
+static void print_rare(FILE *out, const struct flw_trace_facts *facts)
 {
     const struct flw_trace *trace = facts->trace;
     const uint64_t *ops = facts->ops;
-    print_tally("uses", ops[FLW_TRACE_USE], " of blocks by other streams");
-    print_tally("out of memory", ops[FLW_TRACE_OOM], "");
-    print_tally("marks", ops[FLW_TRACE_MARK], "");
-    print_tally("phases", ops[FLW_TRACE_PHASE_BEGIN], "");
-    print_tally("waits", facts->wait_count, "");
-    print_tally("captures", ops[FLW_TRACE_POOL_BEGIN], " into a pool");
-    print_tally("cache emptied", ops[FLW_TRACE_EMPTY_CACHE], " times");
-    print_tally("contexts", trace->context_count, " changes of thread, tag or pool");
-    print_tally("missing", facts->lost_count, " events were not recorded, or are lost");
-    print_tally("unknown frees", trace->unknown_free_count, " left out");
-    print_tally("lost frees", trace->lost_free_count, " put in");
+    print_tally(out, "uses", ops[FLW_TRACE_USE], " of blocks by other streams");
+    print_tally(out, "out of memory", ops[FLW_TRACE_OOM], "");
+    print_tally(out, "marks", ops[FLW_TRACE_MARK], "");
+    print_tally(out, "phases", ops[FLW_TRACE_PHASE_BEGIN], "");
+    print_tally(out, "waits", facts->wait_count, "");
+    print_tally(out, "captures", ops[FLW_TRACE_POOL_BEGIN], " into a pool");
+    print_tally(out, "cache emptied", ops[FLW_TRACE_EMPTY_CACHE], " times");
+    print_tally(out, "contexts", trace->context_count, " changes of thread, tag or pool");
+    print_tally(out, "missing", facts->lost_count, " events were not recorded, or are lost");
+    print_tally(out, "unknown frees", trace->unknown_free_count, " left out");
+    print_tally(out, "lost frees", trace->lost_free_count, " put in");
 }
 
-static void print_settings(const struct flw_trace *trace)
+static void print_settings(FILE *out, const struct flw_trace *trace)
 {
     size_t listed = 0;
     for (size_t i = 0; i < trace->detail_count; i++) {
         const struct flw_trace_detail *detail = &trace->details[i];
         if (trace->events[detail->event].op == FLW_TRACE_CONFIG && listed++ < LISTED_MAX) {
-            print_label("setting");
-            printf("%s\n", flw_trace_name(trace, detail));
+            print_label(out, "setting");
+            fprintf(out, "%s\n", flw_trace_name(trace, detail));
         }
     }
     if (listed > LISTED_MAX) {
-        print_count("settings", listed, ", of which the first are above\n");
+        print_count(out, "settings", listed, ", of which the first are above\n");
     }
 }
 
-static void print_notes(const char *notes)
+static void print_notes(FILE *out, const char *notes)
 {
     for (int i = 0; notes != NULL && *notes != '\0'; i++) {
         size_t bytes = strcspn(notes, "\n");
         if (i == LISTED_MAX) {
-            print_label("header");
-            printf("...\n");
+            print_label(out, "header");
+            fprintf(out, "...\n");
             return;
         }
-        print_label("header");
-        printf("%.*s\n", (int)bytes, notes);
+        print_label(out, "header");
+        fprintf(out, "%.*s\n", (int)bytes, notes);
         notes += bytes + (notes[bytes] == '\n');
     }
 }
 
-static void print_events(const struct flw_trace_facts *facts)
+static void print_events(FILE *out, const struct flw_trace_facts *facts)
 {
     const struct flw_trace *trace = facts->trace;
-    print_count("events", trace->event_count, "");
+    print_count(out, "events", trace->event_count, "");
     if (trace->has_times && trace->event_count > 0) {
-        printf(" in %.6g s", (double)facts->duration_ns / 1e9);
+        fprintf(out, " in %.6g s", (double)facts->duration_ns / 1e9);
     }
-    printf("; %s times, %s addresses, %s segments\n", trace->has_times ? "with" : "no",
-           trace->has_addresses ? "with" : "no", trace->has_segments ? "with" : "no");
+    fprintf(out, "; %s times, %s addresses, %s segments\n", trace->has_times ? "with" : "no",
+            trace->has_addresses ? "with" : "no", trace->has_segments ? "with" : "no");
 }
 
-static void print_devices(const struct flw_trace_facts *facts)
+static void print_devices(FILE *out, const struct flw_trace_facts *facts)
 {
     if (facts->devices != NULL) {
-        print_label("devices");
-        printf("%.*s; --trace-device chooses\n", facts->devices_bytes, facts->devices);
+        print_label(out, "devices");
+        fprintf(out, "%.*s; --trace-device chooses\n", facts->devices_bytes, facts->devices);
     }
 }
 
-static void print_file(const struct flw_trace_facts *facts)
+static void print_file(FILE *out, const struct flw_trace_facts *facts)
 {
     if (facts->file_bytes == 0) {
         return;
     }
-    print_count("file", facts->file_bytes, " bytes");
+    print_count(out, "file", facts->file_bytes, " bytes");
     if (facts->trace->event_count > 0) {
-        printf(", %.2f an event", (double)facts->file_bytes / (double)facts->trace->event_count);
+        fprintf(out, ", %.2f an event",
+                (double)facts->file_bytes / (double)facts->trace->event_count);
     }
-    printf("\n");
+    fprintf(out, "\n");
 }
 
-void flw_trace_facts_print(const struct flw_trace_facts *facts)
+static void print_text(FILE *out, const struct flw_trace_facts *facts)
 {
     const struct flw_trace *trace = facts->trace;
-    printf("%s: %s, device %d\n", facts->path, trace->format, trace->device);
-    print_file(facts);
-    print_devices(facts);
-    print_events(facts);
-    print_blocks(facts);
-    print_streams(trace);
-    print_stacks(facts);
-    print_rare(facts);
-    print_settings(trace);
-    print_notes(trace->notes);
+    fprintf(out, "%s: %s, device %d\n", facts->path, trace->format, trace->device);
+    print_file(out, facts);
+    print_devices(out, facts);
+    print_events(out, facts);
+    print_blocks(out, facts);
+    print_streams(out, trace);
+    print_stacks(out, facts);
+    print_rare(out, facts);
+    print_settings(out, trace);
+    print_notes(out, trace->notes);
     if (trace->truncation != NULL) {
-        print_label("not whole");
-        printf("%s\n", trace->truncation);
+        print_label(out, "not whole");
+        fprintf(out, "%s\n", trace->truncation);
     }
+}
+
+/* ---- JSON ---- */
+
+/* "0 2 5" as numbers; the device read where nothing says which there are; null where not all are
+ * listed. */
+static void put_devices(struct flw_json_writer *out, const struct flw_trace_facts *facts)
+{
+    const char *at = facts->devices;
+    const char *end = at + (at != NULL ? facts->devices_bytes : 0);
+    if (at != NULL && end[-1] == '.') {
+        flw_json_null(out, "devices");
+        return;
+    }
+    flw_json_begin(out, "devices", '[');
+    if (at == NULL) {
+        flw_json_number(out, NULL, (uint64_t)facts->trace->device);
+    }
+    while (at < end) {
+        char *next;
+        uint64_t device = strtoull(at, &next, 10);
+        if (next == at) {
+            break;
+        }
+        flw_json_number(out, NULL, device);
+        at = next;
+    }
+    flw_json_end(out, ']');
+}
+
+static void put_file(struct flw_json_writer *out, const struct flw_trace_facts *facts)
+{
+    const struct flw_trace *trace = facts->trace;
+    flw_json_begin(out, NULL, '{');
+    flw_json_number(out, "schema", SCHEMA);
+    flw_json_text(out, "source", facts->path);
+    flw_json_text(out, "format", trace->format);
+    flw_json_known(out, "file_bytes", facts->file_bytes > 0, facts->file_bytes);
+    flw_json_number(out, "device", (uint64_t)trace->device);
+    put_devices(out, facts);
+    flw_json_text(out, "truncation", trace->truncation);
+    flw_json_number(out, "events", trace->event_count);
+    flw_json_known(out, "duration_ns", trace->has_times, facts->duration_ns);
+    flw_json_bool(out, "has_times", trace->has_times);
+    flw_json_bool(out, "has_addresses", trace->has_addresses);
+    flw_json_bool(out, "has_segments", trace->has_segments);
+}
+
+static void put_blocks(struct flw_json_writer *out, const struct flw_trace_facts *facts)
+{
+    const struct flw_trace *trace = facts->trace;
+    flw_json_number(out, "allocations", trace->alloc_count);
+    flw_json_known(out, "distinct_sizes", facts->has_sizes, facts->distinct_sizes);
+    flw_json_known(out, "smallest_bytes", facts->has_sizes, facts->smallest_bytes);
+    flw_json_known(out, "largest_bytes", facts->has_sizes, facts->largest_bytes);
+    FLW_JSON_NUMBERS(out, {"start_blocks", trace->initial_count},
+                     {"start_bytes", facts->start_bytes});
+    flw_json_known(out, "start_segments", trace->has_segments, trace->segment_count);
+    flw_json_known(out, "start_reserved_bytes", trace->has_segments,
+                   trace->recorded_initial_reserved_bytes);
+    FLW_JSON_NUMBERS(out, {"end_blocks", facts->end_count}, {"end_bytes", facts->end_bytes},
+                     {"peak_requested_bytes", trace->peak_requested_bytes});
+    flw_json_known(out, "peak_reserved_bytes", trace->recorded_peak_reserved_bytes > 0,
+                   trace->recorded_peak_reserved_bytes);
+    flw_json_known(out, "segment_events", trace->has_segments, trace->recorded_segment_calls);
+}
+
+static void put_rare(struct flw_json_writer *out, const struct flw_trace_facts *facts)
+{
+    const struct flw_trace *trace = facts->trace;
+    FLW_JSON_NUMBERS(
+        out, {"uses", facts->ops[FLW_TRACE_USE]}, {"out_of_memory", facts->ops[FLW_TRACE_OOM]},
+        {"marks", facts->ops[FLW_TRACE_MARK]}, {"phases", facts->ops[FLW_TRACE_PHASE_BEGIN]},
+        {"waits", facts->wait_count}, {"captures", facts->ops[FLW_TRACE_POOL_BEGIN]},
+        {"cache_emptied", facts->ops[FLW_TRACE_EMPTY_CACHE]},
+        {"context_changes", trace->context_count}, {"missing_events", facts->lost_count},
+        {"unknown_frees", trace->unknown_free_count}, {"lost_frees", trace->lost_free_count},
+        {"stacks", facts->stack_count}, {"frames", facts->frame_count},
+        {"records_with_stacks", facts->stacked_count});
+}
+
+static void put_streams(struct flw_json_writer *out, const struct flw_trace *trace)
+{
+    flw_json_begin(out, "streams", '[');
+    for (size_t i = 0; i < trace->stream_count; i++) {
+        flw_json_number(out, NULL, trace->streams[i]);
+    }
+    flw_json_end(out, ']');
+}
+
+static void put_settings(struct flw_json_writer *out, const struct flw_trace *trace)
+{
+    flw_json_begin(out, "settings", '[');
+    for (size_t i = 0; i < trace->detail_count; i++) {
+        if (trace->events[trace->details[i].event].op == FLW_TRACE_CONFIG) {
+            flw_json_text(out, NULL, flw_trace_name(trace, &trace->details[i]));
+        }
+    }
+    flw_json_end(out, ']');
+}
+
+static void put_header(struct flw_json_writer *out, const char *notes)
+{
+    flw_json_begin(out, "header", '[');
+    while (notes != NULL && *notes != '\0') {
+        size_t bytes = strcspn(notes, "\n");
+        flw_json_bytes(out, NULL, notes, bytes);
+        notes += bytes + (notes[bytes] == '\n');
+    }
+    flw_json_end(out, ']');
+}
+
+static void print_json(const struct flw_trace_facts *facts, FILE *file)
+{
+    struct flw_json_writer writer = {.file = file, .is_spaced = true, .lines = " "};
+    put_file(&writer, facts);
+    put_blocks(&writer, facts);
+    put_rare(&writer, facts);
+    put_streams(&writer, facts->trace);
+    put_settings(&writer, facts->trace);
+    put_header(&writer, facts->trace->notes);
+    fputs("}\n", file);
 }
 
 int flw_verb_info(const struct flw_verb_options *options)
@@ -225,9 +355,11 @@ int flw_verb_info(const struct flw_verb_options *options)
     }
     struct flw_trace_facts facts = flw_trace_facts_count(path, trace);
     if (options->wants_json) {
-        flw_trace_facts_print_json(&facts, stdout);
+        print_json(&facts, stdout);
     } else {
-        flw_trace_facts_print(&facts);
+        FILE *out = flw_terminal_open(false);
+        print_text(out, &facts);
+        flw_terminal_close(out);
     }
     flw_trace_destroy(trace);
     return FLW_EXIT_OK;

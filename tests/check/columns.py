@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+#
+# check.columns: what the command prints for people fits where it goes: 100 columns of a pipe, 100 and 80 of a
+# terminal, whatever the names are; ASCII where the locale has no more, and nothing that would move a terminal.
+# What is folded is all there: every cell of the wide table is in the narrow one.
+#
+#   columns.py <fallow> <demo trace> <scratch folder>
+import fcntl
+import os
+import pty
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import termios
+
+FALLOW, DEMO, WORK = sys.argv[1:4]
+failures = []
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def environment(locale, columns=None):
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("LC_") and k not in ("LANG", "COLUMNS", "NO_COLOR")}
+    kept.update({"LC_ALL": locale} if locale else {})
+    kept.update({"COLUMNS": str(columns)} if columns else {})
+    return kept
+
+
+def run_in_pipe(words, locale="C.UTF-8", columns=None):
+    done = subprocess.run([FALLOW] + words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          env=environment(locale, columns), cwd=WORK, check=False)
+    return done.stdout
+
+
+def run_on_terminal(words, width, locale="C.UTF-8"):
+    """Standard output, as a terminal of that width gets it; standard error is left out."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
+    child = subprocess.Popen([FALLOW] + words, stdin=subprocess.DEVNULL, stdout=theirs, stderr=subprocess.DEVNULL,
+                             env=environment(locale), cwd=WORK)
+    os.close(theirs)
+    parts = []
+    while True:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:  # the last that had it open is gone
+            break
+        if not part:
+            break
+        parts.append(part)
+    child.wait()
+    os.close(ours)
+    return b"".join(parts).replace(b"\r\n", b"\n")
+
+
+def expect(is_so, what):
+    if not is_so:
+        failures.append(what)
+
+
+def expect_fits(printed, width, what):
+    text = COLOUR.sub("", printed.decode("utf-8", "strict"))
+    lines = text.split("\n")
+    expect(len(lines) > 3, "%s: %d lines" % (what, len(lines)))
+    for line in lines:
+        if len(line) > width:
+            failures.append("%s: %d columns of %d: %s" % (what, len(line), width, line))
+            break
+    moved = [c for c in text if ord(c) < 32 and c != "\n" or 0x7f <= ord(c) < 0xa0]
+    expect(not moved, "%s: control characters %r" % (what, moved[:4]))
+
+
+def cells(printed):
+    return sorted(COLOUR.sub("", printed.decode()).split())
+
+
+def main():
+    shutil.rmtree(WORK, ignore_errors=True)
+    os.makedirs(WORK)
+    long_name = "recorded-" + "on_a_machine_with_many_devices-" * 5 + ".ftext"
+    strange_name = "m\u00e9moire-\u8a18\u61b6-\x1b[2Jred-\x9b-" + "x" * 60 + ".ftext"
+    subprocess.run([FALLOW, "gen", "random", "--count", "200", "-o", long_name], cwd=WORK, check=True,
+                   stderr=subprocess.DEVNULL)
+    shutil.copy(os.path.join(WORK, long_name), os.path.join(WORK, strange_name))
+    policies = ("fallow,pytorch:max_split_size_mb=128,roundup_power2_divisions=8,garbage_collection_threshold=0.8,"
+                "bound")
+    commands = [["replay", DEMO, "--no-times"],
+                ["replay", long_name, "--policy", policies, "--find-limit", "--repeat", "2"],
+                ["replay", strange_name, "--no-times", "--policy", policies],
+                ["report", DEMO, "--no-times"],
+                ["report", strange_name, "--no-times", "--policy", policies],
+                ["report", long_name, strange_name, "--no-times"],
+                ["trace", "info", strange_name],
+                ["doctor", "--device", "sim"]]
+    if subprocess.run([FALLOW, "bench", "--help"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                      check=False).returncode == 0:
+        commands.append(["bench", "streams", "--sweep", "--count", "100", "--beside", "0", "--streams", "1,8"])
+    for words in commands:
+        what = " ".join(words)[:60]
+        expect_fits(run_in_pipe(words), 100, what + " in a pipe")
+        for width in (100, 80):
+            expect_fits(run_on_terminal(words, width), width, "%s on a terminal of %d" % (what, width))
+        plain = run_in_pipe(words, "C")
+        expect_fits(plain, 100, what + " in a pipe, LC_ALL=C")
+        expect(plain.isascii(), what + ": LC_ALL=C, and not ASCII")
+        expect(run_on_terminal(words, 80, "C").isascii(), what + ": LC_ALL=C on a terminal, and not ASCII")
+        expect(run_in_pipe(words, None).isascii(), what + ": no locale, and not ASCII")
+    # Where there is more it is used: blocks of the curve, and names as they are.
+    shown = run_in_pipe(["report", strange_name, "--no-times", "--policy", "pytorch"])
+    expect("\u2588" in shown.decode() and "\u8a18\u61b6" in shown.decode(), "C.UTF-8, and ASCII alone")
+    expect(run_in_pipe(["report", strange_name, "--no-times", "--ascii"]).isascii(), "--ascii, and not ASCII")
+    # Folded, nothing is lost.
+    words = ["replay", DEMO, "--no-times"]
+    wide, narrow = run_in_pipe(words, columns=400), run_in_pipe(words, columns=60)
+    expect_fits(narrow, 60, "replay, COLUMNS=60")
+    expect(max(len(line) for line in wide.decode().split("\n")) > 100, "COLUMNS=400, and folded")
+    lost = set(cells(wide)) - set(cells(narrow))
+    expect(not lost, "lost by folding: %s" % sorted(lost)[:5])
+    for failure in failures:
+        print(failure)
+    if not failures:
+        print("%d commands fit" % len(commands))
+    return 1 if failures else 0
+
+
+sys.exit(main())

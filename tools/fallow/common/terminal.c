@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "common/terminal.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+
+#include "common/command.h"
+#include "common/tool_host.h"
+
+#define COLUMNS_DEFAULT 100
+#define COLUMNS_LEAST   20
+#define INDENT          4
+
+size_t flw_terminal_columns(void)
+{
+    struct winsize size = {0};
+    const char *text = getenv("COLUMNS");
+    uint64_t columns = 0;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col != 0) {
+        columns = size.ws_col;
+    } else if (text == NULL || !flw_parse_count(text, &columns) || columns > 100000) {
+        columns = COLUMNS_DEFAULT;
+    }
+    return flw_max(columns, COLUMNS_LEAST);
+}
+
+bool flw_terminal_is_utf8(void)
+{
+    static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *locale = getenv(names[i]);
+        if (locale != NULL && locale[0] != '\0') { /* the first that is set is the locale */
+            return strcasestr(locale, "utf-8") != NULL || strcasestr(locale, "utf8") != NULL;
+        }
+    }
+    return false;
+}
+
+bool flw_terminal_has_colour(void)
+{
+    const char *no_colour = getenv("NO_COLOR");
+    return isatty(STDOUT_FILENO) && (no_colour == NULL || no_colour[0] == '\0');
+}
+
+/* ---- letters ---- */
+
+/* Bytes of the change of colour that begins here; 0: none does. */
+static size_t colour_bytes(const char *text, size_t length)
+{
+    size_t n = 2;
+    if (length < 3 || text[0] != '\033' || text[1] != '[') {
+        return 0;
+    }
+    while (n < length && (text[n] == ';' || (text[n] >= '0' && text[n] <= '9'))) {
+        n++;
+    }
+    return n < length && text[n] == 'm' ? n + 1 : 0;
+}
+
+/* Bytes of the letter that begins here, at least 1; *out_is_shown: it is one, and moves nothing. */
+static size_t letter_bytes(const char *text, size_t length, bool *out_is_shown)
+{
+    unsigned char first = (unsigned char)text[0];
+    size_t n = first < 0xc2 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 1;
+    *out_is_shown = n > 1 || (first >= ' ' && first < 0x7f);
+    for (size_t i = 1; i < n; i++) {
+        if (i >= length || (text[i] & 0xc0) != 0x80) {
+            *out_is_shown = false;
+            return i;
+        }
+    }
+    if (n == 2 && first == 0xc2 && (unsigned char)text[1] < 0xa0) {
+        *out_is_shown = false; /* a control character of eight bits */
+    }
+    return n;
+}
+
+size_t flw_terminal_width(const char *text)
+{
+    size_t width = 0, length = strlen(text);
+    for (size_t at = 0; at < length;) {
+        bool is_shown;
+        size_t colour = colour_bytes(text + at, length - at);
+        at += colour != 0 ? colour : letter_bytes(text + at, length - at, &is_shown);
+        width += colour == 0;
+    }
+    return width;
+}
+
+/* ---- lines ---- */
+
+struct screen {
+    size_t columns;
+    bool is_ascii;
+    char *line; /* up to its end, which is not there yet */
+    size_t length, capacity;
+};
+
+/* How much of the line fits into `columns`, up to a blank where there is one behind its first `indent`
+ * bytes; all of it where it fits. */
+static size_t find_end(const char *line, size_t length, size_t columns, size_t indent)
+{
+    size_t at = 0, width = 0, blank = 0;
+    while (at < length) {
+        bool is_shown;
+        size_t colour = colour_bytes(line + at, length - at);
+        size_t n = colour != 0 ? colour : letter_bytes(line + at, length - at, &is_shown);
+        if (colour == 0 && ++width > columns) {
+            return line[at] == ' ' ? at : blank > indent ? blank : at;
+        }
+        blank = line[at] == ' ' ? at : blank;
+        at += n;
+    }
+    return length;
+}
+
+static void put(const struct screen *screen, const char *text, size_t length)
+{
+    for (size_t at = 0; at < length;) {
+        bool is_shown;
+        size_t n = colour_bytes(text + at, length - at);
+        if (n == 0) {
+            n = letter_bytes(text + at, length - at, &is_shown);
+            is_shown = is_shown && (n == 1 || !screen->is_ascii);
+        } else {
+            is_shown = true;
+        }
+        fwrite(is_shown ? text + at : "?", 1, is_shown ? n : 1, stdout);
+        at += n;
+    }
+}
+
+static void put_line(const struct screen *screen)
+{
+    const char *line = screen->line;
+    size_t left = screen->length, indent = 0;
+    while (indent < left && line[indent] == ' ') {
+        indent++;
+    }
+    size_t end = find_end(line, left, screen->columns, indent);
+    put(screen, line, end);
+    indent = flw_min(indent + INDENT, screen->columns / 2);
+    while (end < left) {
+        line += end;
+        left -= end;
+        for (; left > 0 && *line == ' '; left--) {
+            line++;
+        }
+        if (left > 0) {
+            printf("\n%*s", (int)indent, "");
+        }
+        end = find_end(line, left, screen->columns - indent, 0);
+        put(screen, line, end);
+    }
+    putchar('\n');
+}
+
+static ssize_t take(void *cookie, const char *text, size_t length)
+{
+    struct screen *screen = cookie;
+    for (size_t i = 0; i < length; i++) {
+        if (text[i] == '\n') {
+            put_line(screen);
+            screen->length = 0;
+        } else {
+            screen->line = flw_host_grow(screen->line, &screen->capacity, screen->length + 1, 1);
+            screen->line[screen->length++] = text[i];
+        }
+    }
+    return (ssize_t)length;
+}
+
+static int finish(void *cookie)
+{
+    struct screen *screen = cookie;
+    if (screen->length != 0) {
+        put_line(screen);
+    }
+    flw_host_free(screen->line);
+    flw_host_free(screen);
+    return 0;
+}
+
+FILE *flw_terminal_open(bool is_ascii)
+{
+    struct screen *screen = flw_host_alloc(1, sizeof *screen);
+    *screen = (struct screen){.columns = flw_terminal_columns(),
+                              .is_ascii = is_ascii || !flw_terminal_is_utf8()};
+    FILE *file = fopencookie(screen, "w", (cookie_io_functions_t){.write = take, .close = finish});
+    if (file == NULL) {
+        flw_host_refuse(1, BUFSIZ);
+    }
+    return file;
+}
+
+void flw_terminal_close(FILE *file)
+{
+    (void)fclose(file);
+}
