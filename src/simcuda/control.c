@@ -147,6 +147,8 @@ uint64_t flw_sim_call_count(const char *entry)
 struct list {
     flw_sim_extent *extents;
     size_t count, capacity;
+    const struct flw_device *device;
+    struct flw_tree_node run; /* mappings so far that have no gap between them */
 };
 
 static void add(struct list *list, const struct flw_tree_node *node, uint32_t kind)
@@ -158,39 +160,58 @@ static void add(struct list *list, const struct flw_tree_node *node, uint32_t ki
     list->count++;
 }
 
-/* The mappings inside one reservation; those without a gap between them are one stretch. */
-static void add_mappings(struct list *list, const struct flw_tree_node *reservation,
-                         const struct flw_device *device)
+/* Every node of the tree that meets [begin, end), by address, each at once: a walk over n of them costs O(n). */
+static void walk(const struct flw_tree_node *node, uint64_t begin, uint64_t end,
+                 void (*visit)(struct list *list, const struct flw_tree_node *node),
+                 struct list *list)
 {
-    struct flw_tree_node run = {0};
-    for (const struct flw_tree_node *node = flw_tree_from(&flw_world.mappings, reservation->begin);
-         node != NULL && node->begin < reservation->end;
-         node = flw_tree_from(&flw_world.mappings, node->end)) {
-        if (FLW_CONTAINER(node, struct flw_mapping, node)->physical->device != device) {
-            continue;
-        }
-        if (run.end != node->begin) {
-            if (run.end != 0) {
-                add(list, &run, FLW_SIM_EXTENT_MAPPED);
+    while (node != NULL) {
+        if (node->end > begin) {
+            walk(node->left, begin, end, visit, list);
+            if (node->begin >= end) {
+                return;
             }
-            run.begin = node->begin;
+            visit(list, node);
         }
-        run.end = node->end;
-    }
-    if (run.end != 0) {
-        add(list, &run, FLW_SIM_EXTENT_MAPPED);
+        node = node->right;
     }
 }
 
-static void add_region(struct list *list, const struct flw_region *region,
-                       const struct flw_device *device)
+/* Mappings without a gap between them are one stretch. */
+static void add_mapping(struct list *list, const struct flw_tree_node *node)
 {
+    struct flw_tree_node *run = &list->run;
+    if (FLW_CONTAINER(node, struct flw_mapping, node)->physical->device != list->device) {
+        return;
+    }
+    if (run->end != node->begin) {
+        if (run->end != 0) {
+            add(list, run, FLW_SIM_EXTENT_MAPPED);
+        }
+        run->begin = node->begin;
+    }
+    run->end = node->end;
+}
+
+/* The mappings inside one reservation. */
+static void add_mappings(struct list *list, const struct flw_tree_node *reservation)
+{
+    list->run = (struct flw_tree_node){0};
+    walk(flw_world.mappings.root, reservation->begin, reservation->end, add_mapping, list);
+    if (list->run.end != 0) {
+        add(list, &list->run, FLW_SIM_EXTENT_MAPPED);
+    }
+}
+
+static void add_region(struct list *list, const struct flw_tree_node *node)
+{
+    const struct flw_region *region = FLW_CONTAINER(node, struct flw_region, node);
     if (region->kind == FLW_REGION_RESERVATION) {
-        add_mappings(list, &region->node, device);
-    } else if (region->device == device && region->kind == FLW_REGION_ALLOCATION) {
-        add(list, &region->node, FLW_SIM_EXTENT_ALLOCATION);
-    } else if (region->device == device && region->kind == FLW_REGION_POOLED) {
-        add(list, &region->node, FLW_SIM_EXTENT_POOLED);
+        add_mappings(list, node);
+    } else if (region->device == list->device && region->kind == FLW_REGION_ALLOCATION) {
+        add(list, node, FLW_SIM_EXTENT_ALLOCATION);
+    } else if (region->device == list->device && region->kind == FLW_REGION_POOLED) {
+        add(list, node, FLW_SIM_EXTENT_POOLED);
     }
 }
 
@@ -199,10 +220,9 @@ size_t flw_sim_get_extents(int device, flw_sim_extent *out, size_t capacity)
     struct list list = {.extents = out, .capacity = out == NULL ? 0 : capacity};
     pthread_mutex_lock(&flw_world.lock);
     flw_world_make_ready();
-    const struct flw_device *found = flw_device_find(device);
-    for (const struct flw_tree_node *node = flw_tree_from(&flw_world.regions, 0);
-         found != NULL && node != NULL; node = flw_tree_from(&flw_world.regions, node->end)) {
-        add_region(&list, FLW_CONTAINER(node, struct flw_region, node), found);
+    list.device = flw_device_find(device);
+    if (list.device != NULL) {
+        walk(flw_world.regions.root, 0, UINT64_MAX, add_region, &list);
     }
     pthread_mutex_unlock(&flw_world.lock);
     return list.count;
