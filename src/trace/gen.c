@@ -12,6 +12,7 @@
 
 #include "base/random.h"
 #include "trace/measure.h"
+#include "trace/progress.h"
 
 #define LAUNCH_NS 2000
 
@@ -111,6 +112,10 @@ static void put_event(struct flw_gen *gen, const struct flw_trace_event *event)
         return;
     }
     gen->context.record = gen->build.trace->event_count;
+    if (gen->context.record % FLW_TRACE_PROGRESS_EVENTS == 0) {
+        flw_trace_tell(&(struct flw_trace_progress){
+            .verb = "making", .unit = "events", .done = gen->context.record});
+    }
     if (gen->build.trace->event_count >= FLW_GEN_EVENTS_MAX) {
         flw_gen_fail(gen, "the trace has more than %" PRIu64 " events; ask for fewer steps",
                      FLW_GEN_EVENTS_MAX);

@@ -15,11 +15,14 @@
 #include <unistd.h>
 
 #include "trace/codec.h"
+#include "trace/progress.h"
 #include "trace/trace.h"
 
 #define WINDOW_BYTES    (1u << 18)
 #define PACKED_BYTES    (1u << 16)
 #define NAME_CHARACTERS 96 /* of a path in a message: its tail */
+
+void (*flw_trace_listener)(const struct flw_trace_progress *progress);
 
 struct flw_unpacker {
     struct flw_codec *codec;
@@ -97,6 +100,12 @@ static size_t read_some(struct flw_input *input, unsigned char *out, size_t room
         flw_input_message(input->message, input->name, "cannot read: %s", strerror(errno));
         return 0;
     }
+    input->read_bytes += (uint64_t)got;
+    flw_trace_tell(&(struct flw_trace_progress){.verb = "reading",
+                                                .name = input->name,
+                                                .unit = "bytes",
+                                                .done = input->read_bytes,
+                                                .of = input->file_bytes});
     return (size_t)got;
 }
 
@@ -289,6 +298,7 @@ static bool open_file(struct flw_input *input, const char *path)
         flw_input_message(input->message, path, "is a directory, not a trace");
         return false;
     }
+    input->file_bytes = S_ISREG(status.st_mode) ? (uint64_t)status.st_size : 0;
     input->buffer = malloc(WINDOW_BYTES);
     if (input->buffer == NULL) {
         flw_input_message(input->message, path, "no memory to read it");

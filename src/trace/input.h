@@ -33,6 +33,8 @@ struct flw_input {
     uint64_t begin_offset;         /* unpacked offset of `begin` */
     unsigned char *buffer;         /* owns the window; NULL where the caller's memory is it */
     int fd;                        /* -1: memory */
+    uint64_t read_bytes;           /* of the file, packed or not */
+    uint64_t file_bytes;           /* 0: not known */
     bool ended;                    /* nothing follows the window */
     bool failed;                   /* `message` says why */
     struct flw_unpacker *unpacker; /* NULL: plain */

@@ -13,6 +13,7 @@
 
 #include "trace/input.h"
 #include "trace/packer.h"
+#include "trace/progress.h"
 
 #define BUFFER_BYTES (1u << 16)
 
@@ -25,7 +26,9 @@ static bool fail(const struct flw_output *output, char *message, const char *wha
 /* Under the stream, so that the first error is known however the stream was used since. */
 struct flw_output_sink {
     int fd;
-    int error; /* 0: none */
+    int error;        /* 0: none */
+    const char *name; /* borrowed; of what it is for */
+    uint64_t written_bytes;
 };
 
 static ssize_t sink_write(void *cookie, const char *bytes, size_t count)
@@ -43,7 +46,10 @@ static ssize_t sink_write(void *cookie, const char *bytes, size_t count)
         }
         bytes += written;
         left -= (size_t)written;
+        sink->written_bytes += (uint64_t)written;
     }
+    flw_trace_tell(&(struct flw_trace_progress){
+        .verb = "writing", .name = sink->name, .unit = "bytes", .done = sink->written_bytes});
     return sink->error == 0 ? (ssize_t)count : 0;
 }
 
@@ -65,6 +71,7 @@ static bool begin_on(struct flw_output *output, int fd)
         return false;
     }
     output->sink->fd = fd;
+    output->sink->name = output->name;
     output->file = fopencookie(output->sink, "w", functions);
     return output->file != NULL && setvbuf(output->file, NULL, _IOFBF, BUFFER_BYTES) == 0;
 }

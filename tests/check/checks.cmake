@@ -106,6 +106,8 @@ if(TARGET fallow AND TARGET fallow-simcuda AND FLW_DEMO)
     set_tests_properties(check.page_browser PROPERTIES LABELS check TIMEOUT 240 SKIP_RETURN_CODE 77)
     add_test(NAME check.columns COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/columns.py
       $<TARGET_FILE:fallow> ${FLW_DEMO} ${CMAKE_CURRENT_BINARY_DIR}/columns)
-    set_tests_properties(check.columns PROPERTIES LABELS check TIMEOUT 240)
+    add_test(NAME check.progress COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/progress.py
+      $<TARGET_FILE:fallow> ${FLW_DEMO} ${CMAKE_CURRENT_BINARY_DIR}/progress)
+    set_tests_properties(check.columns check.progress PROPERTIES LABELS check TIMEOUT 240)
   endif()
 endif()

@@ -114,7 +114,7 @@ grep -q '^fallow [0-9]*\.[0-9]*\.[0-9]* ' <("$fallow" -V) || complain "-V does n
 
 # Everything goes through flw_complain, but what has its own reason.
 others=$(cd "$source/tools/fallow" && grep -rlE '(printf|puts|putc|write|help)\(.*stderr|perror\(' --include='*.c' . | sort | tr '\n' ' ')
-known='./common/command.c ./common/tool_host.c ./gen/gen.c ./main.c ./report/work.c '
+known='./common/command.c ./common/progress.c ./common/tool_host.c ./gen/gen.c ./main.c '
 [ "$others" = "$known" ] || complain "standard error is written to by $others, not $known"
 
 [ $failed -eq 0 ] && echo "the command line's mistakes"

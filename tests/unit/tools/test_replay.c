@@ -366,8 +366,8 @@ static void a_lag_is_of_events_or_of_times(void **state)
         const char *option, *says, *json, *unit;
     } lags[] = {
         {"2", "work done 2 events late", "\"lag\": 2,", "events"},
-        {"200us", "work done 200 us of trace time after", "\"lag\": 200000,", "ns of trace time"},
-        {"5ms", "work done 5,000 us of trace time after", "\"lag\": 5000000,", "ns of trace time"},
+        {"200us", "work done 200 us of trace time late", "\"lag\": 200000,", "ns of trace time"},
+        {"5ms", "work done 5,000 us of trace time late", "\"lag\": 5000000,", "ns of trace time"},
         {"1s", "work done 1,000,000 us of trace time", "\"lag\": 1000000000,", "ns of trace time"},
         {"0ms", "no device work", "\"lag\": 0,", "events"}};
     char line[128], unit[64];

@@ -10,10 +10,15 @@
 #include <stdio.h>
 #include <string.h>
 
+void (*flw_before_complaint)(void);
+
 void flw_complain(const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
+    if (flw_before_complaint != NULL) {
+        flw_before_complaint();
+    }
     fputs("fallow: ", stderr);
     vfprintf(stderr, format, arguments);
     fputc('\n', stderr);

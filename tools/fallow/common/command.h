@@ -36,6 +36,9 @@ const char *flw_verb_name(size_t index);
 /* "fallow: " and one line to standard error. */
 void flw_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* What has to go from the terminal before that; NULL: nothing. */
+extern void (*flw_before_complaint)(void);
+
 /* Where the input that was asked for is read: "-" is standard input. */
 const char *flw_input_place(const char *path);
 

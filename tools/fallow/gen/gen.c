@@ -12,6 +12,7 @@
 
 #include "common/command.h"
 #include "common/options.h"
+#include "common/progress.h"
 
 struct request {
     const struct flw_gen_kind *kind;
@@ -232,6 +233,7 @@ static int generate(const struct request *request)
 {
     char message[FLW_TRACE_MESSAGE_BYTES];
     struct flw_trace *trace = NULL;
+    flw_progress_begin();
     if (!flw_gen_generate(request->kind, &request->values, &trace, message)) {
         flw_complain("gen %s: %s", request->kind->name, message);
         return FLW_EXIT_FAILED;
@@ -239,6 +241,7 @@ static int generate(const struct request *request)
     bool is_written = is_binary(request->path)
                           ? flw_trace_write_ftrace(trace, request->path, message)
                           : flw_trace_write_text(trace, request->path, message);
+    flw_progress_hide();
     if (!is_written) {
         flw_complain("%s", message);
         clearerr(stdout); /* it has been said */

@@ -15,6 +15,7 @@
 #include "common/draft.h"
 #include "common/figures.h"
 #include "common/program.h"
+#include "common/progress.h"
 #include "common/replay_device.h"
 #include "common/terminal.h"
 #include "common/tool_host.h"
@@ -146,6 +147,31 @@ static bool needs_device(const struct options *options)
     return false;
 }
 
+#define PROGRESS_OPS 4096 /* between two looks at the clock */
+
+/* How far all policies are. A search for a limit replays each as often as it takes. */
+struct walk {
+    const struct options *options;
+    const struct flw_policy *policy;
+    size_t place;    /* of the policy */
+    uint64_t passes; /* begun, of this policy */
+};
+
+static void show_progress(void *context, const struct flw_run *run, size_t op)
+{
+    struct walk *walk = context;
+    walk->passes += op == 0;
+    if (op % PROGRESS_OPS == 0) {
+        const struct options *options = walk->options;
+        uint64_t done = flw_min(walk->passes - 1, options->pass_count);
+        double share = (double)done + (done < options->pass_count ? (double)op : 0.0) /
+                                          (double)run->setup->program->op_count;
+        share = (double)walk->place + share / (double)options->pass_count;
+        flw_progress_show("replaying", options->trace_path, walk->policy->name,
+                          share / (double)options->plan.policies.count);
+    }
+}
+
 /* A policy of the default list that the device cannot run is left out, and that is said. */
 static bool may_be_left_out(const struct options *options, const struct flw_run_result *result)
 {
@@ -180,13 +206,19 @@ static bool fits(const struct options *options, const struct flw_run_setup *setu
     return false;
 }
 
-static int run_policies(const struct options *options, const struct flw_run_setup *setup,
+static int run_policies(const struct options *options, struct flw_run_setup *setup,
                         struct flw_run_result *results, size_t *out_count)
 {
+    struct walk walk = {.options = options};
+    struct flw_run_observer observer = {.after_op = show_progress, .context = &walk};
     int code = FLW_EXIT_OK;
+    setup->observer = flw_progress_is_on() ? &observer : NULL;
     *out_count = 0;
     for (size_t i = 0; i < options->plan.policies.count; i++) {
         struct flw_run_result *result = &results[*out_count];
+        walk.policy = options->plan.policies.list[i];
+        walk.place = i;
+        walk.passes = 0;
         if (!flw_run_policy(setup, options->plan.policies.list[i], result)) {
             flw_complain("%s", result->message);
             if (may_be_left_out(options, result)) {
@@ -254,6 +286,7 @@ static int replay_on(const struct options *options, const struct flw_trace *trac
                                   .uses_threads = options->uses_threads};
     size_t result_count = 0;
     int code = run_policies(options, &setup, results, &result_count);
+    flw_progress_hide();
     if (result_count != 0) {
         struct flw_report report = {.setup = &setup,
                                     .results = results,
@@ -281,6 +314,7 @@ int flw_command_replay(int argc, char **argv)
     if (code != FLW_OPTIONS_READ) {
         return code;
     }
+    flw_progress_begin();
     if (!flw_trace_read(flw_input_place(options.trace_path), options.plan.trace_device, &trace,
                         message)) {
         flw_complain("%s", message);

@@ -7,16 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include "base/clock.h"
 #include "trace/trace.h"
 
 #include "common/command.h"
+#include "common/progress.h"
 #include "common/tool_host.h"
-
-#define PROGRESS_AFTER_NS 1000000000ull
-#define PROGRESS_EVERY_NS 200000000ull
 
 /* A trace to report. */
 struct job {
@@ -33,8 +29,6 @@ struct work {
     struct flw_program *programs;
     size_t sheet_count, page_count;
     size_t place; /* of the job */
-    bool shows_progress, has_shown;
-    uint64_t begin_ns, shown_ns;
     int code;
 };
 
@@ -93,32 +87,13 @@ static bool list_jobs(struct work *work)
     return true;
 }
 
-/* ---- progress ---- */
+/* ---- one trace ---- */
 
 static void show_progress(void *context, double share)
 {
-    struct work *work = context;
-    uint64_t now_ns = flw_clock_fine_ns();
-    if (!work->shows_progress || now_ns - work->begin_ns < PROGRESS_AFTER_NS ||
-        (work->has_shown && now_ns - work->shown_ns < PROGRESS_EVERY_NS)) {
-        return;
-    }
-    work->has_shown = true;
-    work->shown_ns = now_ns;
-    double all = ((double)work->place + share) / (double)work->job_count;
-    fprintf(stderr, "\rreplaying: %3.0f %%", 100.0 * all);
-    fflush(stderr);
+    const struct work *work = context;
+    flw_progress_show("replaying", work->jobs[work->place].path, NULL, share);
 }
-
-static void hide_progress(struct work *work)
-{
-    if (work->has_shown) {
-        fputs("\r\033[K", stderr);
-        work->has_shown = false;
-    }
-}
-
-/* ---- one trace ---- */
 
 static bool collect(struct work *work, struct flw_device *device, const struct flw_trace *trace,
                     const struct flw_program *program, const struct flw_plan_lag *lag,
@@ -143,7 +118,7 @@ static bool collect(struct work *work, struct flw_device *device, const struct f
                                     .on_progress = show_progress,
                                     .context = work};
     bool is_done = flw_sheet_collect(&setup, out, message);
-    hide_progress(work);
+    flw_progress_hide();
     if (!is_done) {
         flw_complain("%s", message);
         return false;
@@ -216,6 +191,7 @@ static bool do_job(struct work *work, struct flw_device *device, const struct jo
 {
     char message[FLW_TRACE_MESSAGE_BYTES];
     struct flw_trace *trace = NULL;
+    flw_progress_place(work->place + 1, work->job_count);
     if (!flw_trace_read(flw_input_place(job->path), work->options->plan.trace_device, &trace,
                         message)) {
         flw_complain("%s%s", message, job->is_found ? "; left out" : "");
@@ -279,6 +255,7 @@ static bool do_jobs(struct work *work)
         is_done = do_job(work, &device, &work->jobs[work->place]);
     }
     flw_device_close(&device);
+    flw_progress_hide();
     if (is_done && work->sheet_count == 0) {
         flw_complain("none of the files is a trace; fallow replay --help says what is");
     }
@@ -291,9 +268,8 @@ static bool do_jobs(struct work *work)
 
 int flw_report_work(const struct flw_report_options *options)
 {
-    struct work work = {.options = options,
-                        .shows_progress = isatty(STDERR_FILENO) != 0,
-                        .begin_ns = flw_clock_fine_ns()};
+    struct work work = {.options = options};
+    flw_progress_begin();
     if (!list_jobs(&work) || !make_room(&work) || !do_jobs(&work)) {
         work.code = work.code == FLW_EXIT_OK ? FLW_EXIT_FAILED : work.code;
     }

@@ -12,6 +12,7 @@
 
 #include "common/command.h"
 #include "common/options.h"
+#include "common/progress.h"
 #include "facts.h"
 #include "verbs.h"
 
@@ -56,6 +57,7 @@ static bool read_trace(const struct flw_verb_options *options, const char *path,
     bool is_read = options->goes_on
                        ? flw_trace_read_damaged(place, options->device, out_trace, message)
                        : flw_trace_read(place, options->device, out_trace, message);
+    flw_progress_hide();
     if (!is_read) {
         flw_complain("%s", message);
     }
@@ -90,6 +92,7 @@ static int convert(const struct flw_verb_options *options, const struct form *fo
         return FLW_EXIT_FAILED;
     }
     bool is_written = form->write(trace, out_path, message);
+    flw_progress_hide();
     if (!is_written) {
         flw_complain("%s", message);
     } else if (says_what_it_read && !is_stdout) {
@@ -187,6 +190,7 @@ static int run_verify(const struct flw_verb_options *options)
 {
     enum flw_exit worst = FLW_EXIT_OK;
     for (size_t i = 0; i < options->path_count; i++) {
+        flw_progress_place(i + 1, options->path_count);
         enum flw_exit code = verify(options, options->paths[i]);
         worst = code == FLW_EXIT_FAILED || worst == FLW_EXIT_OK ? code : worst;
     }
@@ -377,6 +381,7 @@ int flw_command_trace(int argc, char **argv)
     for (size_t i = 0; i < VERB_COUNT; i++) {
         if (strcmp(verbs[i].name, name) == 0) {
             int code = parse(&verbs[i], argc - 1, argv + 1, &options);
+            flw_progress_begin();
             return code == FLW_OPTIONS_READ ? verbs[i].run(&options) : code;
         }
         flw_guess_offer(&guess, verbs[i].name);

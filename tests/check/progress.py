@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+#
+# check.progress: on a terminal a command that takes more than a second says how far it is, on a line of standard
+# error that is gone when it ends; elsewhere it says nothing. What takes long here is a file that comes slowly, or
+# is taken slowly: a pipe with a name.
+#
+#   progress.py <fallow> <demo trace> <scratch folder>
+import fcntl
+import lzma
+import os
+import pty
+import shutil
+import struct
+import subprocess
+import sys
+import termios
+import threading
+import time
+
+FALLOW, DEMO, WORK = sys.argv[1:4]
+SLOW_SECONDS = 1.6
+failures = []
+
+
+def expect(is_so, what):
+    if not is_so:
+        failures.append(what)
+
+
+def feed(path, data):
+    """The data into the pipe: some of it at first, the rest when the command has waited."""
+    with open(path, "wb") as pipe:
+        pipe.write(data[:1000])
+        pipe.flush()
+        time.sleep(SLOW_SECONDS)
+        pipe.write(data[1000:])
+
+
+def take(path):
+    with open(path, "rb") as pipe:
+        time.sleep(SLOW_SECONDS)
+        while pipe.read(65536):
+            pass
+
+
+def run(words, stderr, terminal="xterm", columns=70):
+    """What came on standard error. Standard output is kept away from it."""
+    ours, theirs = pty.openpty() if stderr == "terminal" else os.pipe()
+    if stderr == "terminal":
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    child = subprocess.Popen([FALLOW] + words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=theirs,
+                             cwd=WORK, env=dict(os.environ, TERM=terminal))
+    os.close(theirs)
+    parts = []
+    while True:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:
+            break
+        if not part:
+            break
+        parts.append(part)
+    os.close(ours)
+    expect(child.wait() == 0, "%s: exit code %d: %s" % (words, child.returncode, b"".join(parts)[-200:]))
+    return b"".join(parts).decode()
+
+
+def slowly(words, data, stderr="terminal", **more):
+    """The same beside a thread that feeds 'slow.ftext', or, without data, takes what is written to it."""
+    path = os.path.join(WORK, "slow.ftext")
+    if not os.path.exists(path):
+        os.mkfifo(path)
+    other = threading.Thread(target=feed if data else take, args=(path, data) if data else (path,))
+    other.start()
+    said = run(words, stderr, **more)
+    other.join()
+    return said
+
+
+def expect_line(said, parts, what):
+    shown = [line for line in said.split("\r") if line.endswith("\x1b[K") and line != "\x1b[K"]
+    for part in parts:
+        expect(any(part in line for line in shown), "%s: no '%s' in %r" % (what, part, said[-300:]))
+    expect(all(len(line) - 3 < 70 for line in shown), "%s: a line of progress is folded: %r" % (what, shown))
+    # Gone: the last that is written over the line is nothing, and no line of it has ended.
+    expect("\r\x1b[K" in said and said.rindex("\r\x1b[K") > said.rindex(shown[-1]) if shown else False,
+           "%s: the line stays: %r" % (what, said[-200:]))
+    expect(not any("\n" in line for line in shown), "%s: a line of progress has ended" % what)
+
+
+def main():
+    shutil.rmtree(WORK, ignore_errors=True)
+    os.makedirs(WORK)
+    demo = lzma.open(DEMO).read()
+    long_name = "a_trace_with_a_name_that_is_longer_than_what_a_line_of_progress_has.ftext"
+    with open(os.path.join(WORK, long_name), "wb") as file:
+        file.write(demo)
+    expect_line(slowly(["trace", "import", "slow.ftext", "-o", "x.ftrace"], demo),
+                ["reading slow.ftext: ", "writing x.ftrace: 0 MiB"], "import")
+    expect_line(slowly(["trace", "pack", "slow.ftext", "-o", "x.ftrace"], demo), ["reading slow.ftext: "], "pack")
+    expect_line(slowly(["trace", "verify", long_name, "slow.ftext", long_name], demo),
+                ["reading slow.ftext (2 of 3): ", "reading ...", "of_progress_has.ftext (3 of 3): "], "verify")
+    expect_line(slowly(["replay", "slow.ftext", "--policy", "bfc,driver"], demo),
+                ["reading slow.ftext: ", "replaying slow.ftext: bfc, 0 %", " %"], "replay")
+    expect_line(slowly(["report", "slow.ftext", long_name, "--policy", "bfc"], demo),
+                ["reading slow.ftext (1 of 2): ", "replaying slow.ftext (1 of 2): ", "(2 of 2): "], "report")
+    expect_line(slowly(["gen", "random", "--count", "20000", "-o", "slow.ftext"], None),
+                ["writing slow.ftext: "], "gen")
+    # Nothing where there is no terminal, or one that cannot go back.
+    said = slowly(["trace", "verify", "slow.ftext"], demo, stderr="pipe")
+    expect(said == "", "into a pipe: %r" % said)
+    said = slowly(["trace", "verify", "slow.ftext"], demo, terminal="dumb")
+    expect(said == "", "TERM=dumb: %r" % said)
+    for failure in failures:
+        print(failure)
+    if not failures:
+        print("progress is shown, and goes")
+    return 1 if failures else 0
+
+
+sys.exit(main())

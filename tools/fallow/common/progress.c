@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "common/progress.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "base/clock.h"
+#include "trace/progress.h"
+
+#include "common/command.h"
+
+#define AFTER_NS     UINT64_C(1000000000)
+#define EVERY_NS     UINT64_C(200000000)
+#define LINE_BYTES   256
+#define NAME_COLUMNS 40
+
+static struct {
+    bool is_on, is_shown;
+    uint64_t begin_ns, shown_ns;
+    size_t place, count;
+    const char *verb; /* shown last */
+} line;
+
+/* The file's name without its folders, the end of a long one. Bytes that could move the terminal, or be half
+ * a letter, are question marks. */
+static void copy_name(const char *name, char out[NAME_COLUMNS + 1])
+{
+    const char *slash = strrchr(name, '/');
+    name = slash != NULL ? slash + 1 : name;
+    size_t length = strlen(name);
+    bool is_cut = length > NAME_COLUMNS;
+    snprintf(out, NAME_COLUMNS + 1, "%s%s", is_cut ? "..." : "",
+             is_cut ? name + length - NAME_COLUMNS + 3 : name);
+    for (char *c = out; *c != '\0'; c++) {
+        *c = *c >= ' ' && *c <= '~' ? *c : '?';
+    }
+}
+
+static size_t columns_of_terminal(void)
+{
+    struct winsize size = {0};
+    bool is_known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+    return flw_min(is_known ? size.ws_col : 80, LINE_BYTES);
+}
+
+void flw_progress_show(const char *verb, const char *name, const char *detail, double share)
+{
+    uint64_t now_ns = line.is_on ? flw_clock_fine_ns() : 0;
+    if (!line.is_on || now_ns - line.begin_ns < AFTER_NS ||
+        (line.is_shown && verb == line.verb && now_ns - line.shown_ns < EVERY_NS)) {
+        return;
+    }
+    char text[LINE_BYTES], shown_name[NAME_COLUMNS + 1] = "", place[48] = "", percent[16] = "";
+    if (name != NULL) {
+        copy_name(name, shown_name);
+    }
+    if (line.count > 1) {
+        snprintf(place, sizeof place, " (%zu of %zu)", line.place, line.count);
+    }
+    if (share >= 0) {
+        snprintf(percent, sizeof percent, "%.0f %%", 100.0 * (share < 1 ? share : 1));
+    }
+    snprintf(text, columns_of_terminal(), "%s%s%s%s: %s%s%s", verb, name != NULL ? " " : "",
+             shown_name, place, detail != NULL ? detail : "",
+             detail != NULL && percent[0] != '\0' ? ", " : "", percent);
+    fprintf(stderr, "\r%s\033[K", text);
+    fflush(stderr);
+    line.is_shown = true;
+    line.shown_ns = now_ns;
+    line.verb = verb;
+}
+
+void flw_progress_hide(void)
+{
+    if (line.is_shown) {
+        fputs("\r\033[K", stderr);
+        fflush(stderr);
+        line.is_shown = false;
+    }
+}
+
+static void show_trace(const struct flw_trace_progress *progress)
+{
+    char detail[48];
+    double share = FLW_PROGRESS_UNKNOWN;
+    if (progress->of != 0) {
+        share = (double)progress->done / (double)progress->of;
+    } else if (strcmp(progress->unit, "bytes") == 0) {
+        snprintf(detail, sizeof detail, "%" PRIu64 " MiB", progress->done >> 20);
+    } else {
+        snprintf(detail, sizeof detail, "%" PRIu64 " %s", progress->done, progress->unit);
+    }
+    flw_progress_show(progress->verb, progress->name, share < 0 ? detail : NULL, share);
+}
+
+void flw_progress_begin(void)
+{
+    const char *terminal = getenv("TERM");
+    line.is_on = isatty(STDERR_FILENO) && (terminal == NULL || strcmp(terminal, "dumb") != 0);
+    line.begin_ns = flw_clock_fine_ns();
+    flw_before_complaint = flw_progress_hide;
+    flw_trace_listener = line.is_on ? show_trace : NULL;
+}
+
+bool flw_progress_is_on(void)
+{
+    return line.is_on;
+}
+
+void flw_progress_place(size_t place, size_t count)
+{
+    line.place = place;
+    line.count = count;
+}
