@@ -375,7 +375,7 @@ static void what_other_tools_read_goes_where_it_is_wanted(void **state)
     command_expect_error("\"$F\" report tiny.ftext --folded x.txt --at start", 2,
                          "--at 'start' is none of peak, oom and end");
     command_expect_error("\"$F\" report tiny.ftext --folded - --json -", 2, "only one of");
-    command_expect_error("\"$F\" report tiny.ftext heap.ftext --folded x.txt", 1,
+    command_expect_error("\"$F\" report tiny.ftext heap.ftext --folded x.txt", 2,
                          "--folded is of one trace, and there are 2");
     command_expect_error("\"$F\" report tiny.ftext --chrome no/where.json", 1, "no/where.json");
     if (access("/dev/full", W_OK) == 0) {
