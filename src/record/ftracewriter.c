@@ -13,6 +13,7 @@
 #define NS_PER_SECOND  UINT64_C(1000000000)
 #define END_BYTES      40
 #define DICT_KIND      1 /* bytes of an entry's kind */
+#define REMARK_BYTES   (3 * FLW_WIRE_VARINT_BYTES)
 #define ENTRY_OVERHEAD (DICT_KIND + 2 * FLW_WIRE_VARINT_BYTES)
 
 /* The chunk that is being filled; type 0: none. */
@@ -27,12 +28,15 @@ struct chunk {
 /* What goes before the chunk that is being filled: stacks that were added since the last one, and which of
  * its records has which. */
 struct stacks {
-    struct flw_wire_out entries, numbers;
+    struct flw_wire_out entries, numbers, remarks;
     uint32_t entry_count, number_count;
     struct flw_stackids ids;
     uint32_t before[FLW_FTRACE_STACK_DEPTH]; /* frames of the last one in `entries` */
     size_t before_count;
-    unsigned char entry_payload[FLW_FTRACE_CHUNK_BYTES], number_payload[FLW_FTRACE_CHUNK_BYTES];
+    uint32_t remark_count,
+        remarked_count; /* records in `remarks`, and those of them that have one */
+    unsigned char entry_payload[FLW_FTRACE_CHUNK_BYTES], number_payload[FLW_FTRACE_CHUNK_BYTES],
+        remark_payload[FLW_FTRACE_CHUNK_BYTES];
 };
 
 struct flw_ftrace_writer {
@@ -45,6 +49,7 @@ struct flw_ftrace_writer {
     uint64_t text_count, frame_count, stack_count;
     struct stacks *stacks; /* NULL: none was added yet */
     uint32_t stack;        /* of the record that is added next */
+    uint32_t compile_context, user_metadata;
     uint32_t whole_crc;
     bool has_failed;
     struct chunk chunk;
@@ -111,6 +116,45 @@ static bool write_numbers(struct flw_ftrace_writer *w)
     return is_written;
 }
 
+static bool has_records(const struct flw_ftrace_writer *w)
+{
+    return w->chunk.frame.type == FLW_FTRACE_SNAPSHOT || w->chunk.frame.type == FLW_FTRACE_EVENTS;
+}
+
+/* Those of the open chunk from the last item on. */
+static void put_remark(struct flw_ftrace_writer *w)
+{
+    struct stacks *stacks = w->stacks;
+    uint32_t count = w->chunk.frame.record_count - stacks->remark_count;
+    if (count > 0) {
+        flw_wire_put_varint(&stacks->remarks, count);
+        flw_wire_put_varint(&stacks->remarks, w->compile_context);
+        flw_wire_put_varint(&stacks->remarks, w->user_metadata);
+        stacks->remark_count += count;
+        stacks->remarked_count += w->compile_context != 0 || w->user_metadata != 0 ? count : 0;
+    }
+}
+
+static bool write_remarks(struct flw_ftrace_writer *w)
+{
+    struct stacks *stacks = w->stacks;
+    bool is_written = !w->has_failed;
+    if (stacks == NULL || !has_records(w)) {
+        return is_written;
+    }
+    put_remark(w);
+    if (stacks->remarked_count > 0) {
+        struct flw_frame_chunk frame = w->chunk.frame;
+        frame.type = FLW_FTRACE_REMARKS;
+        frame.codec = 0;
+        is_written = write_chunk(w, frame, stacks->remark_payload, stacks->remarks.at);
+    }
+    stacks->remarks.at = stacks->remark_payload;
+    stacks->remark_count = 0;
+    stacks->remarked_count = 0;
+    return is_written;
+}
+
 static bool close_chunk(struct flw_ftrace_writer *w)
 {
     struct chunk *chunk = &w->chunk;
@@ -118,7 +162,7 @@ static bool close_chunk(struct flw_ftrace_writer *w)
     if (chunk->frame.type == 0) {
         return is_written;
     }
-    is_written = is_written && write_numbers(w) &&
+    is_written = is_written && write_numbers(w) && write_remarks(w) &&
                  write_chunk(w, chunk->frame, chunk->payload, chunk->out.at);
     chunk->frame.type = 0;
     return is_written;
@@ -150,11 +194,13 @@ static bool open_chunk(struct flw_ftrace_writer *w, enum flw_ftrace_type type, u
     return true;
 }
 
-static bool has_number_room(const struct stacks *stacks)
+/* For what the next record adds beside itself, and for what closing the chunk does. */
+static bool has_stack_room(const struct stacks *stacks)
 {
-    return stacks == NULL ||
-           sizeof(stacks->number_payload) - (size_t)(stacks->numbers.at - stacks->number_payload) >=
-               FLW_STACKIDS_BYTES_MAX;
+    return stacks == NULL || (stacks->numbers.at + FLW_STACKIDS_BYTES_MAX <=
+                                  stacks->number_payload + sizeof(stacks->number_payload) &&
+                              stacks->remarks.at + 2 * REMARK_BYTES <=
+                                  stacks->remark_payload + sizeof(stacks->remark_payload));
 }
 
 /* A chunk of that type with room for so many bytes. */
@@ -167,7 +213,7 @@ static bool take_chunk(struct flw_ftrace_writer *w, enum flw_ftrace_type type, s
         return false;
     }
     return (chunk->frame.type == type && sizeof(chunk->payload) - used >= bytes &&
-            has_number_room(w->stacks)) ||
+            has_stack_room(w->stacks)) ||
            open_chunk(w, type, thread, base_ns);
 }
 
@@ -228,12 +274,13 @@ static void write_header(struct flw_ftrace_writer *w)
     unsigned char header[FLW_FRAME_BYTES];
     struct flw_frame_file file = {
         .major = FLW_FTRACE_MAJOR,
-        .minor = settings->has_stacks ? FLW_FTRACE_MINOR : 0,
+        .minor = settings->has_stacks || settings->has_remarks ? FLW_FTRACE_MINOR : 0,
         .header_bytes = FLW_FRAME_BYTES,
         .flags = (settings->has_times ? FLW_FTRACE_HAS_TIMES : 0) |
                  (settings->has_addresses ? FLW_FTRACE_HAS_ADDRESSES : 0) |
                  (settings->has_segments ? FLW_FTRACE_HAS_SEGMENTS : 0) |
-                 (settings->has_stacks ? FLW_FTRACE_HAS_STACKS : 0),
+                 (settings->has_stacks ? FLW_FTRACE_HAS_STACKS : 0) |
+                 (settings->has_remarks ? FLW_FTRACE_HAS_REMARKS : 0),
         .wall_ns = settings->wall_ns,
         .mono_ns = settings->mono_ns,
         .ticks_per_second = NS_PER_SECOND,
@@ -331,6 +378,7 @@ static struct stacks *begin_stack_entry(struct flw_ftrace_writer *w, size_t byte
         if (w->stacks != NULL) {
             w->stacks->entries.at = w->stacks->entry_payload;
             w->stacks->numbers.at = w->stacks->number_payload;
+            w->stacks->remarks.at = w->stacks->remark_payload;
         }
     }
     if (w->has_failed) {
@@ -418,6 +466,18 @@ bool flw_ftrace_writer_add_stack(struct flw_ftrace_writer *writer, const uint32_
 void flw_ftrace_writer_set_stack(struct flw_ftrace_writer *writer, uint32_t stack)
 {
     writer->stack = stack;
+}
+
+void flw_ftrace_writer_set_remark(struct flw_ftrace_writer *writer, uint32_t compile_context,
+                                  uint32_t user_metadata)
+{
+    bool is_new =
+        writer->compile_context != compile_context || writer->user_metadata != user_metadata;
+    if (is_new && writer->stacks != NULL && has_records(writer)) {
+        put_remark(writer);
+    }
+    writer->compile_context = compile_context;
+    writer->user_metadata = user_metadata;
 }
 
 /* ---- records ---- */

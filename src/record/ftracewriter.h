@@ -21,8 +21,8 @@
  *                                             56  u32 CRC of the payload
  *                                             60  u32 CRC of bytes 0 to 59
  *
- *   Clocks, process and devices are 0 where unknown. Flags: 1 times, 2 addresses, 4 segments, 8 stacks are
- *   recorded; bits 0 to 31 may be passed over by a reader that does not know them, bits 32 to 63 may
+ *   Clocks, process and devices are 0 where unknown. Flags: 1 times, 2 addresses, 4 segments, 8 stacks, 16
+ *   remarks are *   recorded; bits 0 to 31 may be passed over by a reader that does not know them, bits 32 to 63 may
  *   not. Bytes of the header beyond 64 are passed over.
  *
  *   type 1 META      lines of the text form's header (text.h): ["gaps" ...] note*. Several follow one
@@ -44,6 +44,9 @@
  *        7 STACKS    since minor version 1: the stacks of the records, CONTEXT aside, of the chunk behind it,
  *                    whose first event and block are its own (stackids.h); 0: none, and so have those
  *                    beyond its count of records. Where such a chunk does not follow it is passed over.
+ *        8 REMARKS   since minor version 1: what is said beside the stacks of the records of that chunk, in
+ *                    the same way. Items: varint, so many records; varints, text of the compile context and
+ *                    text of the user metadata, each plus 1, 0 = none.
  *   Chunks of other types are passed over. `codec` is that of the records; 0 elsewhere.
  *
  *   The beginning is the moment of the header's clocks, or the first event where they are 0. Events and
@@ -55,7 +58,7 @@
  *
  *   A version with a higher major number cannot be read; one with a higher minor number can: unknown
  *   chunk types, long records, dictionary kinds and ends of bodies say how long they are. A file without
- *   stacks is of minor version 0. What is lost of a dictionary of stacks leaves events without one, and
+ *   stacks and remarks is of minor version 0. What is lost of a dictionary of stacks leaves events without one, and
  *   takes no event away.
  *
  * Why so: frees name blocks by how many were allocated since, not by recycled slots, so a chunk needs
@@ -83,6 +86,7 @@
 #define FLW_FTRACE_HAS_ADDRESSES UINT64_C(2)
 #define FLW_FTRACE_HAS_SEGMENTS  UINT64_C(4)
 #define FLW_FTRACE_HAS_STACKS    UINT64_C(8)
+#define FLW_FTRACE_HAS_REMARKS   UINT64_C(16)
 
 #define FLW_FTRACE_TEXT_BYTES  8000 /* of a frame's function or file */
 #define FLW_FTRACE_STACK_DEPTH 1000
@@ -94,7 +98,8 @@ enum flw_ftrace_type {
     FLW_FTRACE_EVENTS,
     FLW_FTRACE_DROP,
     FLW_FTRACE_END,
-    FLW_FTRACE_STACKS
+    FLW_FTRACE_STACKS,
+    FLW_FTRACE_REMARKS
 };
 
 enum flw_ftrace_entry { /* kinds of a dictionary's entries */
@@ -106,7 +111,7 @@ enum flw_ftrace_entry { /* kinds of a dictionary's entries */
 };
 
 struct flw_ftrace_settings {
-    bool has_times, has_addresses, has_segments, has_stacks;
+    bool has_times, has_addresses, has_segments, has_stacks, has_remarks;
     enum flw_record_codec codec;
     uint32_t device, device_count, process;
     uint64_t wall_ns, mono_ns; /* 0 = unknown */
@@ -147,6 +152,9 @@ bool flw_ftrace_writer_add_stack(struct flw_ftrace_writer *writer, const uint32_
                                  size_t count);
 /* The stack of the segment, block or event that is added next; the ones after it have none. */
 void flw_ftrace_writer_set_stack(struct flw_ftrace_writer *writer, uint32_t stack);
+/* What is said beside all that are added from here on: texts plus 1, 0: nothing. */
+void flw_ftrace_writer_set_remark(struct flw_ftrace_writer *writer, uint32_t compile_context,
+                                  uint32_t user_metadata);
 
 /* `segment->stack` is not looked at. */
 bool flw_ftrace_writer_add_segment(struct flw_ftrace_writer *writer,

@@ -146,6 +146,23 @@ bool flw_build_add_context(struct flw_build *build, const struct flw_trace_conte
     return true;
 }
 
+bool flw_build_add_remark(struct flw_build *build, const struct flw_trace_remark *remark)
+{
+    static const struct flw_trace_remark none = {0};
+    struct flw_trace *trace = build->trace;
+    size_t count = trace->remark_count;
+    const struct flw_trace_remark *last = count == 0 ? &none : &trace->remarks[count - 1];
+    if (last->compile_context == remark->compile_context &&
+        last->user_metadata == remark->user_metadata) {
+        return true;
+    }
+    if (!FLW_ARRAY_FITS(trace->remarks, count, build->remark_room)) {
+        return false;
+    }
+    trace->remarks[trace->remark_count++] = *remark;
+    return true;
+}
+
 bool flw_build_set_stack(struct flw_build *build, size_t record, uint32_t stack)
 {
     struct flw_trace *trace = build->trace;

@@ -18,6 +18,7 @@ struct flw_build {
     size_t name_room;
     size_t detail_room;
     size_t context_room;
+    size_t remark_room;
     struct flw_addressmap streams; /* recorded handle -> index */
     struct flw_addressmap names;   /* hash -> index */
 };
@@ -43,6 +44,9 @@ struct flw_trace_detail flw_build_no_detail(void);
 
 /* Of context->record and what follows it; call for records in order, before or after adding them. */
 bool flw_build_add_context(struct flw_build *build, const struct flw_trace_context *context);
+
+/* The same of a remark. */
+bool flw_build_add_remark(struct flw_build *build, const struct flw_trace_remark *remark);
 
 /* The stack of a record (struct flw_trace_context), 0: none. */
 bool flw_build_set_stack(struct flw_build *build, size_t record, uint32_t stack);

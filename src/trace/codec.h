@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #define FLW_CODEC_MAGIC_BYTES 6 /* as many of the first bytes tell the kinds apart */
 
@@ -52,5 +53,15 @@ enum flw_codec_step flw_codec_unpack(struct flw_codec *codec, struct flw_codec_b
 
 /* The same the other way. ENDED: the archive of all up to what was last is complete. */
 enum flw_codec_step flw_codec_pack(struct flw_codec *codec, struct flw_codec_buffers *buffers);
+
+/* ---- a stream that packs; it does not own the one that it packs to ---- */
+
+/* As the ending of a path asks for. */
+enum flw_codec_kind flw_packer_tell(const char *path);
+
+/* A stream whose bytes go to `to`, packed; fclose ends the archive and leaves `to` open, and fails where
+ * some of it could not be written. The same bytes give the same archive with one version of the library.
+ * NULL: `*out_problem` says why, and what to do. Not of FLW_CODEC_PLAIN. */
+FILE *flw_packer_open(FILE *to, enum flw_codec_kind kind, const char **out_problem);
 
 #endif

@@ -110,6 +110,22 @@ static bool set_stack(struct stack_writer *w, uint32_t stack)
     return is_known;
 }
 
+/* Of all events from the next one on. */
+static bool set_remark(struct stack_writer *w, const struct flw_trace_remark *remark)
+{
+    uint32_t compile_context = 0, user_metadata = 0;
+    if (remark->compile_context != 0 &&
+        !put_text(w, remark->compile_context - 1, &compile_context)) {
+        return false;
+    }
+    if (remark->user_metadata != 0 && !put_text(w, remark->user_metadata - 1, &user_metadata)) {
+        return false;
+    }
+    flw_ftrace_writer_set_remark(w->to, remark->compile_context != 0 ? compile_context + 1 : 0,
+                                 remark->user_metadata != 0 ? user_metadata + 1 : 0);
+    return true;
+}
+
 /* ---- records ---- */
 
 static bool add_records(struct stack_writer *w, const struct flw_trace *trace)
@@ -128,6 +144,7 @@ static bool add_records(struct stack_writer *w, const struct flw_trace *trace)
     for (size_t i = 0; is_added && i < trace->event_count; i++) {
         size_t record = trace->initial_count + i;
         is_added = set_stack(w, flw_trace_stack(trace, record)) &&
+                   set_remark(w, flw_trace_walk_remark(trace, &walk, record)) &&
                    flw_ftrace_writer_add_event(w->to, &trace->events[i],
                                                flw_trace_walk_detail(trace, &walk, i),
                                                flw_trace_walk_context(trace, &walk, record));
@@ -156,6 +173,7 @@ bool flw_ftrace_print(const struct flw_trace *trace, enum flw_record_codec codec
                                            .has_addresses = trace->has_addresses,
                                            .has_segments = trace->has_segments,
                                            .has_stacks = flw_trace_has_stacks(trace),
+                                           .has_remarks = trace->remark_count > 0,
                                            .codec = codec,
                                            .device = (uint32_t)trace->device,
                                            .step_ns = find_step(trace)};

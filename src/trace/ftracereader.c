@@ -189,6 +189,8 @@ static bool read_payload(struct flw_ftracereader *r, const unsigned char *payloa
         return read_end(r, in);
     case FLW_FTRACE_STACKS:
         return flw_ftracereader_take_stacks(r, in);
+    case FLW_FTRACE_REMARKS:
+        return flw_ftracereader_take_remarks(r, in);
     default:
         return true; /* of a later minor version */
     }

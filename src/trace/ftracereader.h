@@ -31,6 +31,12 @@ struct flw_ftracereader_numbers {
 };
 #define FLW_FTRACEREADER_LOST UINT32_MAX
 
+/* So many records of a chunk, and the texts in the file, plus 1, that are said beside their stacks. */
+struct flw_ftracereader_remarks {
+    uint32_t record_count;
+    uint32_t compile_context, user_metadata;
+};
+
 /* The stacks of a file, and which of them the records of the next chunk have. */
 struct flw_ftracereader_stacks {
     struct flw_ftracereader_numbers texts, frames, stacks; /* the last from 1 */
@@ -38,7 +44,10 @@ struct flw_ftracereader_stacks {
     size_t before_count;
     uint32_t *of_records; /* numbers in the file */
     size_t record_count, record_room, next_record;
-    uint64_t first_event, first_block; /* of the chunk that they are for */
+    uint64_t first_event, first_block;        /* of the chunk that they are for */
+    struct flw_ftracereader_remarks *remarks; /* the same */
+    size_t remark_count, remark_room, next_remark;
+    uint64_t remark_event, remark_block;
 };
 
 struct flw_ftracereader {
@@ -62,6 +71,7 @@ struct flw_ftracereader {
     struct flw_trace_context context;
     struct flw_ftracereader_stacks stacks;
     uint32_t stack;                                 /* of the record at hand, in the trace */
+    struct flw_trace_remark remark;                 /* the same */
     uint64_t event_count, block_count, chunk_count; /* of the file */
     uint64_t time_ns;
     uint32_t whole_crc; /* of all bytes before the chunk being read */
@@ -92,9 +102,11 @@ bool flw_ftracereader_step_over_loss(struct flw_ftracereader *r);
 bool flw_ftracereader_take_text(struct flw_ftracereader *r, struct flw_wire_in body);
 bool flw_ftracereader_take_frame(struct flw_ftracereader *r, struct flw_wire_in body);
 bool flw_ftracereader_take_stack(struct flw_ftracereader *r, struct flw_wire_in body);
+bool flw_ftracereader_take_remarks(struct flw_ftracereader *r, struct flw_wire_in in);
 bool flw_ftracereader_take_stacks(struct flw_ftracereader *r, struct flw_wire_in in);
 
-/* Of the chunk of records at hand: are the stacks taken last theirs? The next record's, in r->stack. All were used. */
+/* Of the chunk of records at hand: are the stacks and remarks taken last theirs? The next record's, in r->stack and
+ * r->remark. All were used. */
 void flw_ftracereader_begin_records(struct flw_ftracereader *r);
 bool flw_ftracereader_next_stack(struct flw_ftracereader *r);
 bool flw_ftracereader_end_records(struct flw_ftracereader *r);

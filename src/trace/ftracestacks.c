@@ -151,10 +151,44 @@ bool flw_ftracereader_take_stacks(struct flw_ftracereader *r, struct flw_wire_in
     return true;
 }
 
+bool flw_ftracereader_take_remarks(struct flw_ftracereader *r, struct flw_wire_in in)
+{
+    struct flw_ftracereader_stacks *stacks = &r->stacks;
+    uint64_t left = r->frame.record_count, count, compile_context, user_metadata;
+    stacks->remark_count = 0;
+    while (in.at < in.end) {
+        bool is_whole = flw_wire_get_varint(&in, &count) && count > 0 && count <= left &&
+                        flw_wire_get_varint(&in, &compile_context) &&
+                        compile_context <= UINT32_MAX && flw_wire_get_varint(&in, &user_metadata) &&
+                        user_metadata <= UINT32_MAX;
+        if (!is_whole) {
+            break;
+        }
+        if (!FLW_ARRAY_FITS(stacks->remarks, stacks->remark_count, stacks->remark_room)) {
+            return flw_ftracereader_fail_memory(r);
+        }
+        stacks->remarks[stacks->remark_count++] = (struct flw_ftracereader_remarks){
+            (uint32_t)count, (uint32_t)compile_context, (uint32_t)user_metadata};
+        left -= count;
+    }
+    if (in.at < in.end || left > 0) {
+        stacks->remark_count = 0;
+        return flw_ftracereader_stop(r, "the remarks are not of as many records as they should be");
+    }
+    stacks->remark_event = r->frame.first_event;
+    stacks->remark_block = r->frame.first_block;
+    return true;
+}
+
 void flw_ftracereader_begin_records(struct flw_ftracereader *r)
 {
     struct flw_ftracereader_stacks *stacks = &r->stacks;
     stacks->next_record = 0;
+    stacks->next_remark = 0;
+    if (stacks->remark_event != r->frame.first_event ||
+        stacks->remark_block != r->frame.first_block) {
+        stacks->remark_count = 0;
+    }
     if (stacks->first_event != r->frame.first_event ||
         stacks->first_block != r->frame.first_block) {
         stacks->record_count = 0;
@@ -163,9 +197,34 @@ void flw_ftracereader_begin_records(struct flw_ftracereader *r)
 
 bool flw_ftracereader_end_records(struct flw_ftracereader *r)
 {
-    bool are_used = r->stacks.next_record == r->stacks.record_count;
+    bool are_used = r->stacks.next_record == r->stacks.record_count &&
+                    r->stacks.next_remark == r->stacks.remark_count;
     r->stacks.record_count = 0;
-    return are_used || flw_ftracereader_stop(r, "a chunk has fewer records than stacks are given");
+    r->stacks.remark_count = 0;
+    return are_used ||
+           flw_ftracereader_stop(r, "a chunk has fewer records than stacks or remarks are given");
+}
+
+/* The text of a remark, plus 1. */
+static bool find_remark(struct flw_ftracereader *r, uint32_t number, uint32_t *out)
+{
+    *out = 0;
+    bool is_there = number == 0 || find_number(r, &r->stacks.texts, number - 1, "text", out);
+    *out = number == 0 || *out == FLW_FTRACEREADER_LOST ? 0 : *out + 1;
+    return is_there;
+}
+
+/* The remark of the next record. */
+static bool next_remark(struct flw_ftracereader *r)
+{
+    struct flw_ftracereader_stacks *stacks = &r->stacks;
+    struct flw_ftracereader_remarks none = {0}, *remark = &none;
+    if (stacks->next_remark < stacks->remark_count) {
+        remark = &stacks->remarks[stacks->next_remark];
+        stacks->next_remark += --remark->record_count == 0;
+    }
+    return find_remark(r, remark->compile_context, &r->remark.compile_context) &&
+           find_remark(r, remark->user_metadata, &r->remark.user_metadata);
 }
 
 bool flw_ftracereader_next_stack(struct flw_ftracereader *r)
@@ -174,6 +233,9 @@ bool flw_ftracereader_next_stack(struct flw_ftracereader *r)
     bool has_one = stacks->next_record < stacks->record_count;
     uint32_t number = has_one ? stacks->of_records[stacks->next_record++] : 0;
     r->stack = 0;
+    if (!next_remark(r)) {
+        return false;
+    }
     if (number == 0) {
         return true;
     }
@@ -187,5 +249,6 @@ void flw_ftracereader_finish_stacks(struct flw_ftracereader_stacks *stacks)
     free(stacks->texts.at);
     free(stacks->frames.at);
     free(stacks->stacks.at);
+    free(stacks->remarks);
     flw_largearray_free(stacks->of_records, stacks->record_room, sizeof(*stacks->of_records));
 }

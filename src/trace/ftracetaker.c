@@ -346,6 +346,10 @@ static bool add_event(struct flw_ftracereader *r, const struct flw_record *recor
     if (!flw_build_add_event(&r->build, &event)) {
         return flw_ftracereader_fail_memory(r);
     }
+    r->remark.record = number;
+    if (!flw_build_add_remark(&r->build, &r->remark)) {
+        return flw_ftracereader_fail_memory(r);
+    }
     if (!set_stack(r, number)) {
         return false;
     }
@@ -419,6 +423,7 @@ bool flw_ftracereader_take_drop(struct flw_ftracereader *r, uint64_t lost_count)
                                 .lost_count = lost_count};
     r->context = (struct flw_trace_context){.thread = r->frame.thread};
     r->stack = 0;
+    r->remark = (struct flw_trace_remark){0};
     return add_event(r, &record);
 }
 

@@ -463,6 +463,11 @@ uint32_t flw_harvest_stack(const struct flw_harvest *harvest, struct flw_pickle_
     return node != NULL && is_stack(node) ? node->first & ~STACK_BIT : 0;
 }
 
+struct flw_stacks *flw_harvest_stacks(struct flw_harvest *harvest)
+{
+    return &harvest->stacks;
+}
+
 struct flw_stacks flw_harvest_take_stacks(struct flw_harvest *harvest)
 {
     struct flw_stacks stacks = harvest->stacks;

@@ -78,7 +78,8 @@ struct flw_pickle_value flw_harvest_get(const struct flw_harvest *harvest,
 /* The number of the stack that a list is, the innermost frame first; 0 for anything else. */
 uint32_t flw_harvest_stack(const struct flw_harvest *harvest, struct flw_pickle_value list);
 
-/* The stacks, which are the caller's then; the harvest has none. */
+/* The stacks, to add texts to; and as the caller's, the harvest has none then. */
+struct flw_stacks *flw_harvest_stacks(struct flw_harvest *harvest);
 struct flw_stacks flw_harvest_take_stacks(struct flw_harvest *harvest);
 
 /* The texts and pairs that values name. */

@@ -69,6 +69,23 @@ bool flw_history_set_stack(struct flw_history *history, uint32_t stack)
     return true;
 }
 
+bool flw_history_set_remark(struct flw_history *history, struct flw_trace_remark remark)
+{
+    static const struct flw_trace_remark none = {0};
+    size_t count = history->remark_count;
+    const struct flw_trace_remark *last = count == 0 ? &none : &history->remarks[count - 1];
+    if (last->compile_context == remark.compile_context &&
+        last->user_metadata == remark.user_metadata) {
+        return true;
+    }
+    if (!FLW_ARRAY_FITS(history->remarks, count, history->remark_room)) {
+        return false;
+    }
+    remark.record = history->event_count - 1;
+    history->remarks[history->remark_count++] = remark;
+    return true;
+}
+
 bool flw_history_add_block(struct flw_history *history, const struct flw_history_block *block)
 {
     if (!FLW_ARRAY_FITS(history->blocks, history->block_count, history->block_room)) {
@@ -92,6 +109,7 @@ void flw_history_finish(struct flw_history *history)
     flw_largearray_free(history->events, history->event_room, sizeof(*history->events));
     free(history->details);
     free(history->pools);
+    free(history->remarks);
     flw_largearray_free(history->stacks, history->stack_room, sizeof(*history->stacks));
     free(history->blocks);
     free(history->segments);
@@ -402,7 +420,9 @@ struct forward {
     struct flw_build *build;
     struct flw_addressmap places; /* address -> block that is live or freed and waiting there */
     uint32_t pool, stack;         /* of the event at hand */
-    size_t next, end;             /* events to be read */
+    struct flw_trace_remark remark;
+    size_t next_remark;
+    size_t next, end; /* events to be read */
 };
 
 /* Room for one more event than were read, the one read last included. */
@@ -428,8 +448,10 @@ static bool add_event(struct forward *f, const struct flw_trace_event *event)
     const struct flw_trace *trace = f->build->trace;
     struct flw_trace_context context = {.record = trace->initial_count + trace->event_count,
                                         .pool = f->pool};
+    f->remark.record = context.record;
     return flw_build_add_context(f->build, &context) && flw_build_add_event(f->build, event) &&
-           flw_build_set_stack(f->build, context.record, f->stack);
+           flw_build_set_stack(f->build, context.record, f->stack) &&
+           flw_build_add_remark(f->build, &f->remark);
 }
 
 static bool add_block_event(struct forward *f, const struct flw_trace_event *event, uint8_t op,
@@ -530,6 +552,9 @@ static bool resolve_events(struct flw_history *history, struct flw_build *build)
         struct flw_trace_event event = trace->events[f.next++];
         f.pool = flw_history_pool(history, i);
         f.stack = flw_history_stack(history, i);
+        if (f.next_remark < history->remark_count && history->remarks[f.next_remark].record == i) {
+            f.remark = history->remarks[f.next_remark++];
+        }
         has_memory = forward_event(&f, &event);
     }
     flw_addressmap_finish(&f.places);

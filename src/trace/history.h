@@ -30,6 +30,8 @@ struct flw_history {
     size_t pool_count, pool_room;
     uint32_t *stacks; /* of the first stack_count events; the others have none. largearray.h's */
     size_t stack_count, stack_room;
+    struct flw_trace_remark *remarks; /* `record`: the event from which on it is said */
+    size_t remark_count, remark_room;
     struct flw_history_block *blocks; /* not yet reusable after the last event, any order */
     size_t block_count, block_room;
     uint64_t double_count;              /* of them, where another one lies; known when resolved */
@@ -46,8 +48,9 @@ bool flw_history_add_segment(struct flw_history *history, const struct flw_trace
 /* The number of a detail for an event's `block`. */
 bool flw_history_add_detail(struct flw_history *history, struct flw_trace_detail detail,
                             uint32_t *out_number);
-/* Say which pool the event added last concerns, and which stack it has. */
+/* Say which pool the event added last concerns, which stack it has, what is said beside it. */
 bool flw_history_set_pool(struct flw_history *history, uint32_t pool);
+bool flw_history_set_remark(struct flw_history *history, struct flw_trace_remark remark);
 bool flw_history_set_stack(struct flw_history *history, uint32_t stack);
 static inline uint32_t flw_history_pool(const struct flw_history *history, size_t event)
 {

@@ -85,7 +85,33 @@ static const char *check_contexts(const struct flw_trace *trace)
     return NULL;
 }
 
-/* NULL, or what is wrong with names, details and contexts. The events are within their own rules. */
+static bool has_text(const struct flw_trace *trace, uint32_t text)
+{
+    return text <= trace->stacks.texts.text_bytes;
+}
+
+static const char *check_remarks(const struct flw_trace *trace)
+{
+    struct flw_trace_remark last = {.record = trace->initial_count};
+    for (size_t i = 0; i < trace->remark_count; i++) {
+        const struct flw_trace_remark *remark = &trace->remarks[i];
+        if (remark->record < last.record || (i > 0 && remark->record == last.record) ||
+            remark->record >= trace->initial_count + trace->event_count) {
+            return "the remarks are not in the order of events";
+        }
+        if (remark->compile_context == last.compile_context &&
+            remark->user_metadata == last.user_metadata) {
+            return "a remark is the one before it";
+        }
+        if (!has_text(trace, remark->compile_context) || !has_text(trace, remark->user_metadata)) {
+            return "a remark has a text that is not there";
+        }
+        last = *remark;
+    }
+    return NULL;
+}
+
+/* NULL, or what is wrong with names, details, contexts and remarks. The events are within their own rules. */
 static const char *check_sides(const struct flw_trace *trace)
 {
     for (size_t i = 0; i < trace->name_count; i++) {
@@ -94,7 +120,10 @@ static const char *check_sides(const struct flw_trace *trace)
         }
     }
     const char *wrong = check_details(trace);
-    return wrong != NULL ? wrong : check_contexts(trace);
+    if (wrong == NULL) {
+        wrong = check_contexts(trace);
+    }
+    return wrong != NULL ? wrong : check_remarks(trace);
 }
 
 /* ---- events ---- */

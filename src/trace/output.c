@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "trace/codec.h"
 #include "trace/input.h"
-#include "trace/packer.h"
 #include "trace/progress.h"
 
 #define BUFFER_BYTES (1u << 16)

@@ -35,14 +35,22 @@ static const uint8_t operations[] = {
 
 /* ---- annotations ---- */
 
+/* The text under a word; NULL: none. */
+static const char *text_of(struct flw_pytorch_import *import, struct flw_pickle_value dict,
+                           enum word word)
+{
+    struct flw_pickle_value value = flw_harvest_get(import->kept, dict, (uint32_t)word);
+    return value.kind == FLW_PICKLE_TEXT
+               ? flw_intern_text(flw_harvest_interned(import->kept), value.bits)
+           : value.kind == FLW_PICKLE_WORD ? words[value.bits]
+                                           : NULL;
+}
+
 static uint32_t name_of(struct flw_pytorch_import *import, struct flw_pickle_value dict)
 {
     char name[FLW_TRACE_NAME_BYTES + 1];
-    struct flw_pickle_value value = flw_harvest_get(import->kept, dict, WORD_NAME);
-    const char *text = value.kind == FLW_PICKLE_TEXT
-                           ? flw_intern_text(flw_harvest_interned(import->kept), value.bits)
-                       : value.kind == FLW_PICKLE_WORD ? words[value.bits]
-                                                       : "";
+    const char *text = text_of(import, dict, WORD_NAME);
+    text = text == NULL ? "" : text;
     size_t bytes = flw_pickle_cut_text(text, strlen(text), FLW_TRACE_NAME_BYTES);
     for (size_t i = 0; i < bytes; i++) {
         bool is_printable = (unsigned char)text[i] >= 0x20 && text[i] != 0x7F;
@@ -179,6 +187,26 @@ static bool check_range(struct flw_pytorch_import *import, struct flw_pickle_val
     return true;
 }
 
+/* False: no memory. */
+static bool get_remark(struct flw_pytorch_import *import, struct flw_pickle_value dict,
+                       enum word word, uint32_t *out)
+{
+    const char *text = text_of(import, dict, word);
+    uint32_t number = 0;
+    bool has_memory = text == NULL || flw_stacks_add_text(flw_harvest_stacks(import->kept), text,
+                                                          strlen(text), &number);
+    *out = text == NULL ? 0 : number + 1;
+    return has_memory;
+}
+
+static bool set_remark(struct flw_pytorch_import *import, struct flw_pickle_value dict)
+{
+    struct flw_trace_remark remark;
+    return get_remark(import, dict, WORD_COMPILE_CONTEXT, &remark.compile_context) &&
+           get_remark(import, dict, WORD_USER_METADATA, &remark.user_metadata) &&
+           flw_history_set_remark(&import->history, remark);
+}
+
 static bool add_event(struct flw_pytorch_import *import, struct flw_pickle_value dict,
                       struct flw_trace_event *event)
 {
@@ -194,7 +222,8 @@ static bool add_event(struct flw_pytorch_import *import, struct flw_pickle_value
                           : flw_history_add_event(&import->history, event);
     import->has_pools |= pool != 0;
     return (has_memory && flw_history_set_pool(&import->history, pool) &&
-            flw_history_set_stack(&import->history, flw_pytorch_get_stack(import, dict))) ||
+            flw_history_set_stack(&import->history, flw_pytorch_get_stack(import, dict)) &&
+            set_remark(import, dict)) ||
            flw_pytorch_fail_memory(import);
 }
 

@@ -55,7 +55,9 @@
     X(NAME, "name")                                 \
     X(FRAMES, "frames")                             \
     X(FILENAME, "filename")                         \
-    X(LINE, "line")
+    X(LINE, "line")                                 \
+    X(COMPILE_CONTEXT, "compile_context")           \
+    X(USER_METADATA, "user_metadata")
 
 /* What is written only: the reader would keep their values. */
 #define WORD_WRITTEN_LIST(X)            \

@@ -42,6 +42,7 @@ struct writer {
     bool has_pools;
     uint32_t pool;                         /* of the event at hand */
     const struct flw_trace_detail *detail; /* of the event at hand; NULL = none */
+    const struct flw_trace_remark *remark; /* the same */
 };
 
 static void put_pair(struct writer *w, enum word key, uint64_t number)
@@ -58,7 +59,7 @@ static void put_word_pair(struct writer *w, enum word key, enum word value)
 
 /* ---- frames: each text, frame and stack once, then by its place in the memo, as PyTorch has them ---- */
 
-static void put_frame_text(struct writer *w, uint32_t text)
+static void put_text(struct writer *w, uint32_t text)
 {
     uint32_t place = flw_addressmap_find(&w->text_places, text);
     if (place != FLW_ADDRESSMAP_ABSENT) {
@@ -79,9 +80,9 @@ static void put_frame(struct writer *w, uint32_t number)
     }
     flw_encoder_open_dict(&w->encoder);
     flw_encoder_put_word(&w->encoder, WORD_NAME);
-    put_frame_text(w, frame->function);
+    put_text(w, frame->function);
     flw_encoder_put_word(&w->encoder, WORD_FILENAME);
-    put_frame_text(w, frame->file);
+    put_text(w, frame->file);
     put_pair(w, WORD_LINE, frame->line);
     flw_encoder_close_dict(&w->encoder);
     w->frame_places[number] = flw_encoder_memoize(&w->encoder);
@@ -127,6 +128,14 @@ static void put_device_free(struct writer *w)
     }
 }
 
+static void put_remark(struct writer *w, enum word key, uint32_t text)
+{
+    if (text != 0) {
+        flw_encoder_put_word(&w->encoder, key);
+        put_text(w, text - 1);
+    }
+}
+
 static void put_event(struct writer *w, const struct flw_trace_event *event, uint8_t op,
                       uint32_t stack, uint64_t number)
 {
@@ -149,6 +158,8 @@ static void put_event(struct writer *w, const struct flw_trace_event *event, uin
         flw_encoder_put_word(&w->encoder, WORD_POOL_ID);
         flw_encoder_put_pair(&w->encoder, 0, w->pool);
     }
+    put_remark(w, WORD_COMPILE_CONTEXT, w->remark->compile_context);
+    put_remark(w, WORD_USER_METADATA, w->remark->user_metadata);
     put_frames(w, stack);
     flw_encoder_close_dict(&w->encoder);
 }
@@ -167,6 +178,7 @@ static void put_events(struct writer *w)
         size_t record = w->trace->initial_count + i;
         uint32_t stack = flw_trace_stack(w->trace, record);
         w->pool = flw_trace_walk_context(w->trace, &walk, record)->pool;
+        w->remark = flw_trace_walk_remark(w->trace, &walk, record);
         put_event(w, event, event->op, stack, number++);
         if (event->op == FLW_TRACE_FREE && !w->remains.has_done) {
             put_event(w, event, FLW_TRACE_FREE_DONE, stack, number++);

@@ -12,6 +12,7 @@
 #include "trace/line.h"
 #include "trace/measure.h"
 #include "trace/notes.h"
+#include "trace/textstacks.h"
 
 enum stage {
     STAGE_LIVE,
@@ -26,8 +27,7 @@ struct reader {
     size_t stage_room;
     struct flw_notes notes;
     uint64_t time_ns;
-    uint32_t new_stack;  /* of the last W line, before the record that has it; 0: none */
-    uint32_t met_frames; /* those that a stack has; the L lines after them are of the next one */
+    struct flw_textstacks stacks;
 };
 
 static bool fail_memory(struct reader *r)
@@ -123,7 +123,7 @@ static bool add_note(struct reader *r)
     return flw_notes_add(&r->notes, r->line.begin, r->line.end) || fail_memory(r);
 }
 
-/* ---- columns ---- */
+/* ---- records ---- */
 
 static bool take_stream(struct reader *r, uint16_t *out)
 {
@@ -138,103 +138,6 @@ static bool take_stream(struct reader *r, uint16_t *out)
     return true;
 }
 
-/* ---- stacks ---- */
-
-static bool read_frame(struct reader *r)
-{
-    struct flw_stacks *stacks = &r->build.trace->stacks;
-    struct flw_frame frame;
-    char text[FLW_STACK_TEXT_BYTES];
-    uint64_t line;
-    uint32_t number;
-    size_t bytes;
-    if (r->new_stack != 0) {
-        return flw_line_fail(&r->line, "the record that has stack=%" PRIu32 " is to follow",
-                             r->new_stack);
-    }
-    if (!flw_line_take_column(&r->line, &line)) {
-        return false;
-    }
-    if (line > UINT32_MAX) {
-        return flw_line_fail(&r->line, "no line of a file");
-    }
-    frame.line = (uint32_t)line;
-    for (int i = 0; i < 2; i++) {
-        if (!flw_line_take_space(&r->line) ||
-            !flw_line_take_text(&r->line, text, sizeof text, &bytes)) {
-            return false;
-        }
-        if (!flw_stacks_add_text(stacks, text, bytes, i == 0 ? &frame.function : &frame.file)) {
-            return fail_memory(r);
-        }
-    }
-    size_t next = stacks->frame_count;
-    if (!flw_stacks_put_frame(stacks, &frame, &number)) {
-        return fail_memory(r);
-    }
-    return number == next ? flw_line_take_end(&r->line)
-                          : flw_line_fail(&r->line, "the frame is frame %" PRIu32, number);
-}
-
-static bool take_frames(struct reader *r, uint32_t *frames, size_t *out_count)
-{
-    size_t count = 0;
-    do {
-        uint64_t frame;
-        if (!flw_line_take_column(&r->line, &frame)) {
-            return false;
-        }
-        if (count == FLW_STACK_DEPTH_MOST) {
-            return flw_line_fail(&r->line, "a stack of more than %d frames", FLW_STACK_DEPTH_MOST);
-        }
-        if (frame > r->met_frames || frame >= r->build.trace->stacks.frame_count) {
-            return flw_line_fail(&r->line,
-                                 "frame %" PRIu64 " where %" PRIu32 " is the next new one", frame,
-                                 r->met_frames);
-        }
-        r->met_frames += frame == r->met_frames;
-        frames[count++] = (uint32_t)frame;
-    } while (r->line.at < r->line.end);
-    *out_count = count;
-    return true;
-}
-
-static bool read_stack(struct reader *r)
-{
-    struct flw_stacks *stacks = &r->build.trace->stacks;
-    uint32_t frames[FLW_STACK_DEPTH_MOST], number;
-    size_t count = 0, next = stacks->stack_count == 0 ? 1 : stacks->stack_count;
-    if (!take_frames(r, frames, &count)) {
-        return false;
-    }
-    if (r->met_frames != stacks->frame_count || r->new_stack != 0) {
-        return flw_line_fail(&r->line, "a frame or a stack before it is not used");
-    }
-    if (!flw_stacks_add(stacks, frames, count, &number)) {
-        return fail_memory(r);
-    }
-    r->new_stack = number;
-    return number == next || flw_line_fail(&r->line, "the stack is stack %" PRIu32, number);
-}
-
-/* " stack=N" of a record: the one before it where that is new. */
-static bool take_stack(struct reader *r, uint32_t *out)
-{
-    const struct flw_stacks *stacks = &r->build.trace->stacks;
-    if (!flw_line_take_keyed(&r->line, " stack=", out)) {
-        return false;
-    }
-    if (r->met_frames != stacks->frame_count || (r->new_stack != 0 && r->new_stack != *out)) {
-        return flw_line_fail(&r->line,
-                             "what is said of a stack is not used by the record behind it");
-    }
-    r->new_stack = 0;
-    return *out == 0 || *out < stacks->stack_count ||
-           flw_line_fail(&r->line, "stack %" PRIu32 " is not there yet", *out);
-}
-
-/* ---- records ---- */
-
 /* What follows the columns of the next record. */
 static bool take_context(struct reader *r, size_t record)
 {
@@ -242,7 +145,8 @@ static bool take_context(struct reader *r, size_t record)
     uint32_t stack;
     return flw_line_take_keyed(&r->line, " thread=", &context.thread) &&
            flw_line_take_keyed(&r->line, " tag=", &context.tag) &&
-           flw_line_take_keyed(&r->line, " pool=", &context.pool) && take_stack(r, &stack) &&
+           flw_line_take_keyed(&r->line, " pool=", &context.pool) &&
+           flw_textstacks_take_stack(&r->stacks, &stack) &&
            ((flw_build_add_context(&r->build, &context) &&
              flw_build_set_stack(&r->build, record, stack)) ||
             fail_memory(r));
@@ -326,14 +230,15 @@ static bool take_block(struct reader *r, struct flw_trace_block *block)
 
 static bool add_event(struct reader *r, const struct flw_trace_event *event)
 {
-    return flw_build_add_event(&r->build, event) || fail_memory(r);
+    return flw_textstacks_add_remark(&r->stacks, next_record(r)) &&
+           (flw_build_add_event(&r->build, event) || fail_memory(r));
 }
 
 static bool read_initial_segment(struct reader *r)
 {
     struct flw_trace_segment segment = {0};
     struct flw_trace *trace = r->build.trace;
-    if (trace->block_count > 0 || trace->event_count > 0) {
+    if (trace->block_count > 0 || trace->event_count > 0 || r->stacks.has_new_remark) {
         return flw_line_fail(&r->line, "S lines come before blocks and events");
     }
     if (!take_zero_time(r) || !flw_line_take_column(&r->line, &segment.size_bytes) ||
@@ -347,7 +252,7 @@ static bool read_initial_segment(struct reader *r)
     segment.is_expandable = flw_line_accept(&r->line, " expandable");
     return take_address(r, &segment.address) &&
            flw_line_take_keyed(&r->line, " pool=", &segment.pool) &&
-           take_stack(r, &segment.stack) && flw_line_take_end(&r->line) &&
+           flw_textstacks_take_stack(&r->stacks, &segment.stack) && flw_line_take_end(&r->line) &&
            (flw_build_add_segment(&r->build, &segment) || fail_memory(r));
 }
 
@@ -355,7 +260,7 @@ static bool read_initial_block(struct reader *r)
 {
     struct flw_trace_block block;
     struct flw_trace *trace = r->build.trace;
-    if (trace->event_count > 0) {
+    if (trace->event_count > 0 || r->stacks.has_new_remark) {
         return flw_line_fail(&r->line, "P lines come before events");
     }
     uint64_t previous = trace->block_count > 0 ? trace->blocks[trace->block_count - 1].address : 0;
@@ -600,9 +505,11 @@ static bool read_record(struct reader *r)
     r->line.at += op != '\0';
     switch (op) {
     case 'L':
-        return read_frame(r);
+        return flw_textstacks_read_frame(&r->stacks);
     case 'W':
-        return read_stack(r);
+        return flw_textstacks_read_stack(&r->stacks);
+    case 'V':
+        return flw_textstacks_read_remark(&r->stacks);
     case 'P':
         return read_initial_block(r);
     case 'A':
@@ -631,11 +538,7 @@ static bool read_lines(struct reader *r)
             return false;
         }
     }
-    if (!r->line.input->failed &&
-        (r->new_stack != 0 || r->met_frames != r->build.trace->stacks.frame_count)) {
-        return flw_line_fail(&r->line, "no record has the last stack");
-    }
-    return !r->line.input->failed;
+    return !r->line.input->failed && flw_textstacks_check_end(&r->stacks);
 }
 
 static bool read_all(struct reader *r)
@@ -653,6 +556,7 @@ static bool read_all(struct reader *r)
 bool flw_text_read(struct flw_input *input, struct flw_trace **out_trace)
 {
     struct reader r = {.line = {.input = input}};
+    r.stacks = (struct flw_textstacks){.line = &r.line, .build = &r.build};
     bool is_read = flw_build_init(&r.build, input->name, "text") ? read_all(&r) : fail_memory(&r);
     flw_build_end(&r.build, is_read, out_trace);
     free(r.stages);

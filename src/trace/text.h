@@ -34,13 +34,15 @@
  *   is the first to have, in its own order:
  *     "L" LINE "FUNCTION" "FILE"               a frame; LINE 0 where it is not known
  *     "W" FRAME...                             the stack, 1 to 1,000 frames, the innermost first
+ *   Before the first event beside whose stack another thing is said than before it, at first nothing:
+ *     "V" ("-" | "COMPILE") ("-" | "USER")     PyTorch's compile context and user metadata; "-": nothing
  *
  * One line each; one space between columns; the last line ends in a newline too. Numbers are
  * decimal without leading zeros: TIME in ns, never falling, 0 without "times"; SIZE in bytes;
  * STREAM a number of a stream line; ID the block's, counted from 0 in the order of P and A lines;
  * ADDRESS is "@" and a decimal number, there exactly where "addresses" is. NAME is printable and in
  * quotes; a quote inside needs nothing. FRAME is a number of an L line, from 0; stack=N of a W line, from 1.
- * FUNCTION and FILE are any bytes but 0, at most 8,000, escaped as line.h says. P lines are in address order.
+ * FUNCTION, FILE, COMPILE and USER are any bytes but 0, at most 8,000, escaped as line.h says. P lines are in address order.
  */
 #ifndef FLW_TRACE_TEXT_H
 #define FLW_TRACE_TEXT_H

@@ -221,6 +221,27 @@ static void print_event(const struct flw_trace *trace, const struct flw_trace_ev
     }
 }
 
+static void print_said(struct printer *p, uint32_t text)
+{
+    putc(' ', p->file);
+    if (text == 0) {
+        putc('-', p->file);
+    } else {
+        print_quoted(flw_stacks_text(&p->trace->stacks, text - 1), p->file);
+    }
+}
+
+static void print_remark(struct printer *p, size_t record)
+{
+    const struct flw_trace_remark *remark = flw_trace_walk_remark(p->trace, &p->walk, record);
+    if (remark->record == record && p->walk.next_remark > 0) {
+        putc('V', p->file);
+        print_said(p, remark->compile_context);
+        print_said(p, remark->user_metadata);
+        putc('\n', p->file);
+    }
+}
+
 static void print_events(struct printer *p)
 {
     const struct flw_trace *trace = p->trace;
@@ -228,6 +249,7 @@ static void print_events(struct printer *p)
         size_t record = trace->initial_count + i;
         const struct flw_trace_detail *detail = flw_trace_walk_detail(trace, &p->walk, i);
         const char *name = flw_trace_name(trace, detail);
+        print_remark(p, record);
         meet_stack(p, flw_trace_stack(trace, record));
         print_event(trace, &trace->events[i], detail, p->file);
         print_context(p, record);

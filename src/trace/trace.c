@@ -38,6 +38,7 @@ void flw_trace_destroy(struct flw_trace *trace)
         free(trace->names);
         free(trace->details);
         free(trace->contexts);
+        free(trace->remarks);
         flw_stacks_finish(&trace->stacks);
         flw_largearray_free(trace->record_stacks, trace->record_stack_room,
                             sizeof(*trace->record_stacks));
@@ -66,6 +67,16 @@ const struct flw_trace_context *flw_trace_walk_context(const struct flw_trace *t
         walk->context = trace->contexts[walk->next_context++];
     }
     return &walk->context;
+}
+
+const struct flw_trace_remark *flw_trace_walk_remark(const struct flw_trace *trace,
+                                                     struct flw_trace_walk *walk, size_t record)
+{
+    while (walk->next_remark < trace->remark_count &&
+           trace->remarks[walk->next_remark].record <= record) {
+        walk->remark = trace->remarks[walk->next_remark++];
+    }
+    return &walk->remark;
 }
 
 bool flw_trace_has_stacks(const struct flw_trace *trace)

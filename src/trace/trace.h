@@ -20,6 +20,8 @@
  *   7. Contexts ascend by record, and each differs from the one before it (the first: from zeros).
  *   8. Names are printable, 1 to FLW_TRACE_NAME_BYTES bytes.
  *   9. The stacks of records and of segments of the start exist.
+ *  10. Remarks ascend by record, which is an event's, and each differs from the one before it (the first: from
+ *      none); their texts are among those of the stacks.
  */
 #ifndef FLW_TRACE_TRACE_H
 #define FLW_TRACE_TRACE_H
@@ -30,6 +32,13 @@
 
 #include "record/event.h"
 #include "trace/stacks.h"
+
+/* What PyTorch says beside the frames, from one event to the next remark's: a text of the stacks' plus 1; 0: it
+ * says nothing. */
+struct flw_trace_remark {
+    size_t record;
+    uint32_t compile_context, user_metadata;
+};
 
 struct flw_trace {
     char *source;                   /* file name as given */
@@ -54,6 +63,8 @@ struct flw_trace {
     uint32_t *
         record_stacks; /* of the first so many records (struct flw_trace_context); the rest has none */
     size_t record_stack_count, record_stack_room;
+    struct flw_trace_remark *remarks;
+    size_t remark_count;
     bool has_times;
     bool has_addresses;
     bool
@@ -95,10 +106,12 @@ void flw_trace_destroy(struct flw_trace *trace);
 
 bool flw_trace_is_valid(const struct flw_trace *trace);
 
-/* A walk over details or contexts beside one over the events: O(1) each step. All zero begins it. */
+/* A walk over details, contexts or remarks beside one over the events: O(1) each step. All zero begins it. */
 struct flw_trace_walk {
     size_t next_detail, next_context;
     struct flw_trace_context context; /* of the record asked for last */
+    size_t next_remark;
+    struct flw_trace_remark remark; /* the same */
 };
 
 /* The detail of an event, NULL where it has none. Events are asked for in ascending order. */
@@ -108,6 +121,9 @@ const struct flw_trace_detail *flw_trace_walk_detail(const struct flw_trace *tra
 /* The context of a record; the same. */
 const struct flw_trace_context *flw_trace_walk_context(const struct flw_trace *trace,
                                                        struct flw_trace_walk *walk, size_t record);
+
+const struct flw_trace_remark *flw_trace_walk_remark(const struct flw_trace *trace,
+                                                     struct flw_trace_walk *walk, size_t record);
 
 /* Where a record was made; 0: that is not known. */
 static inline uint32_t flw_trace_stack(const struct flw_trace *trace, size_t record)

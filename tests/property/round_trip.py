@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # property.round_trip: a snapshot becomes a trace file, text, a trace file and a snapshot again, and no frame is lost:
-# every event, block and segment of the last has the frames of the first (name, file, line, in order), by Python's
-# own pickle. The two trace files are the same bytes, and so are the two texts. The snapshots named, which are to be
-# trusted since unpickling may run code, and some that are made here: frames with quotes, newlines, tabs, UTF-8, no text
+# every event, block and segment of the last has the frames of the first (name, file, line, in order), every event its
+# compile context and user metadata, by Python's own pickle. The two trace files are the same bytes, and so are the two texts. The snapshots named, which are to be
+# trusted since unpickling may run code, and some that are made here: texts with quotes, newlines, tabs, UTF-8, no text
 # at all, 1,000 deep, events without frames, segments that grow and go, pools, deferred frees, several devices.
 #
 #   round_trip.py FALLOW [SNAPSHOT...]
@@ -58,6 +58,10 @@ class Device:
     def say(self, action, address, size, stream, frames, pool):
         self.time += self.dice.randrange(3)
         event = {"action": action, "size": size, "stream": stream, "time_us": self.time, "frames": frames, "pool_id": pool}
+        if self.dice.random() < 0.5:
+            event["compile_context"] = self.dice.choice(["N/A", "0/1", self.dice.choice(TEXTS)])
+        if self.dice.random() < 0.5:
+            event["user_metadata"] = self.dice.choice(["", "step 7", self.dice.choice(TEXTS)])
         event["device_free" if action == "oom" else "addr"] = address
         if not frames and self.dice.random() < 0.3:
             del event["frames"]
@@ -166,11 +170,15 @@ def frames_of(thing):
     return [(f["name"], f["filename"], f["line"]) for f in thing.get("frames") or []]
 
 
+def said(event):
+    return tuple(event.get(key) for key in ("compile_context", "user_metadata"))
+
+
 def event_of(event):
     action = event["action"]
     if action in ("snapshot", "user_defined", "workspace_snapshot"):
-        return "a moment", frames_of(event)
-    return action, event.get("addr"), event.get("device_free"), event["size"], event["stream"], frames_of(event)
+        return "a moment", said(event), frames_of(event)
+    return said(event), action, event.get("addr"), event.get("device_free"), event["size"], event["stream"], frames_of(event)
 
 
 def heap_of(snapshot, device):

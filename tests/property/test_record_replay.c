@@ -12,7 +12,7 @@
 
 #include "fallow/trace.h"
 #include "support/recording.h"
-#include "trace/packer.h"
+#include "trace/codec.h"
 #include "trace/trace.h"
 
 #define STREAMS_MOST 64

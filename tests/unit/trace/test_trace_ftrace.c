@@ -87,7 +87,9 @@ static const char small[] = "#fallow-trace 1\n"
                             "A 1000 1 512 0 @5000 tag=3 stack=2\n"
                             "B 2000 \"step\"\n"
                             "U 2000 1 1\n"
+                            "V \"0/1\" -\n"
                             "F 3000 1 0 stack=1\n"
+                            "V \"0/1\" \"step 3\"\n"
                             "C 3000 1 0\n"
                             "A 4000 2 512 0 @5000\n"
                             "O 5000 99 1 free=7\n"
@@ -439,7 +441,7 @@ static void a_file_without_stacks_is_of_the_version_before_them(void **state)
     trace = read_bytes(small, strlen(small));
     bytes = print_file(trace, FLW_RECORD_PACKED);
     assert_int_equal(bytes.at[10], FLW_FTRACE_MINOR);
-    assert_int_equal(bytes.at[16], 1 | 2 | 4 | FLW_FTRACE_HAS_STACKS);
+    assert_int_equal(bytes.at[16], 1 | 2 | 4 | FLW_FTRACE_HAS_STACKS | FLW_FTRACE_HAS_REMARKS);
     free(bytes.at);
     flw_trace_destroy(trace);
 }
@@ -497,7 +499,7 @@ static void stacks_that_make_no_sense_end_the_trace_there(void **state)
         CASE(STACK_ENTRIES, 3, "\4", 1, "not as many as there should be"),
         CASE(STACK_ENTRIES, 3, "\3", 2, "not as many as there should be"),
         CASE(STACK_ENTRIES, 3, "\3\3", 1, "not as many as there should be"),
-        CASE(STACK_ENTRIES, 3, "\3\3", 2, "fewer records than stacks"),
+        CASE(STACK_ENTRIES, 3, "\3\3", 2, "fewer records than stacks or remarks"),
         CASE(STACK_ENTRIES, 3, "\x83", 1, "not as many as there should be"),
         CASE(STACK_ENTRIES, 3, "\xFF\xFF\xFF\xFF\xFF\1", 1, "not as many as there should be"),
         CASE(STACK_ENTRIES, 3, "\3", 1u << 30, "more records than a chunk can have"),
@@ -525,6 +527,54 @@ static void stacks_that_make_no_sense_end_the_trace_there(void **state)
         }
         assert_non_null(strstr(trace->truncation, cases[i].wanted));
         assert_int_equal(flw_trace_stack(trace, 0), i == 0 || i == 7 || i == 22 ? 1 : 0);
+        flw_trace_destroy(trace);
+    }
+}
+
+static void remarks_that_make_no_sense_end_the_trace_there(void **state)
+{
+    (void)state;
+#define CASE(items, count, wanted)              \
+    {                                           \
+        items, sizeof(items) - 1, count, wanted \
+    }
+    static const struct {
+        const char *items;
+        size_t bytes;
+        uint32_t count;
+        const char *wanted;
+    } cases[] = {
+        CASE("\1\1\0", 1, "without its end chunk"), /* the others begin with it */
+        CASE("\1\2\0", 1, "text 1 is not in the dictionary"),
+        CASE("\1\0\2", 1, "text 1 is not in the dictionary"),
+        CASE("\1\1\0", 2, "not of as many records as they should be"),
+        CASE("\2\1\0", 1, "not of as many records as they should be"),
+        CASE("\0\1\0\1\1\0", 1, "not of as many records as they should be"),
+        CASE("\1\1", 1, "not of as many records as they should be"),
+        CASE("", 1, "not of as many records as they should be"),
+        CASE("\1\1\xFF\xFF\xFF\xFF\x1F", 1, "not of as many records as they should be"),
+        CASE("\1\1\0\1\0\0", 2, "fewer records than stacks or remarks"),
+    };
+#undef CASE
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        static const unsigned char entries[] = {1, 2, 0, 0, 3, 2, 0, 'c'};
+        struct piece piece;
+        struct flw_frame_chunk frame = {.type = FLW_FTRACE_DICT, .record_count = 2};
+        add_header(&piece, 1, 1, 1, 1000000000);
+        add_chunk(&piece, frame, entries, sizeof entries);
+        frame =
+            (struct flw_frame_chunk){.type = FLW_FTRACE_REMARKS, .record_count = cases[i].count};
+        add_chunk(&piece, frame, cases[i].items, cases[i].bytes);
+        frame = (struct flw_frame_chunk){
+            .type = FLW_FTRACE_EVENTS, .codec = 1, .record_count = 1, .time_scale = 1};
+        add_chunk(&piece, frame, "\xB0", 1);
+        struct flw_trace *trace = read_bytes(piece.bytes, piece.count);
+        assert_true(flw_trace_is_valid(trace));
+        if (strstr(trace->truncation, cases[i].wanted) == NULL) {
+            print_error("case %zu: \"%s\" lacks \"%s\"\n", i, trace->truncation, cases[i].wanted);
+        }
+        assert_non_null(strstr(trace->truncation, cases[i].wanted));
+        assert_int_equal(trace->remark_count, i == 0 || i == 9 ? 1 : 0);
         flw_trace_destroy(trace);
     }
 }
@@ -750,6 +800,7 @@ int main(void)
         cmocka_unit_test(records_that_make_no_sense_end_the_trace_there),
         cmocka_unit_test(a_file_without_stacks_is_of_the_version_before_them),
         cmocka_unit_test(stacks_that_make_no_sense_end_the_trace_there),
+        cmocka_unit_test(remarks_that_make_no_sense_end_the_trace_there),
         cmocka_unit_test(a_lost_dictionary_of_stacks_takes_no_event_away),
         cmocka_unit_test(lost_numbers_of_stacks_take_no_event_away),
         cmocka_unit_test(what_was_flushed_can_be_read_while_writing_goes_on),

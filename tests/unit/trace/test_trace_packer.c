@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "trace/codec.h"
 #include "trace/output.h"
-#include "trace/packer.h"
 #include "trace/trace.h"
 
 #define TEXT_BYTES (1u << 20)

@@ -101,6 +101,19 @@ static inline uint32_t random_stack(struct random_trace *r)
     return stack;
 }
 
+static inline void random_remark(struct random_trace *r, size_t record)
+{
+    struct flw_trace *trace = r->build.trace;
+    if (r->has_stacks && random_below(r, 20) == 0) {
+        struct flw_trace_remark remark = {
+            .record = record,
+            .compile_context = random_below(r, 2) == 0 ? 0 : random_text(r) + 1,
+            .user_metadata = random_below(r, 2) == 0 ? 0 : random_text(r) + 1};
+        assert_true(flw_build_add_remark(&r->build, &remark));
+    }
+    assert_true(record >= trace->initial_count);
+}
+
 static inline void random_start(struct random_trace *r)
 {
     struct flw_trace *trace = r->build.trace;
@@ -219,6 +232,7 @@ static inline void random_event(struct random_trace *r)
     random_context(r, trace->initial_count + trace->event_count);
     assert_true(
         flw_build_set_stack(&r->build, trace->initial_count + trace->event_count, random_stack(r)));
+    random_remark(r, trace->initial_count + trace->event_count);
     assert_true(flw_build_add_event(&r->build, &event));
     random_detail(r, op);
 }

@@ -76,9 +76,12 @@ static const char stacked[] = "#fallow-trace 1\n"
                               "L 4294967295 \"say \\\"\\\\\\\"\" \"\\x01\\t\\n\\x7f\xC3\xA9\xFF\"\n"
                               "W 1 0 2\n"
                               "A 0 1 512 0 @9 stack=2\n"
+                              "V \"0/1\" \"a \\\"b\\\"\"\n"
                               "A 0 2 512 0 @9\n"
+                              "V \"\" -\n"
                               "W 2\n"
                               "B 0 stack=3 \"step\"\n"
+                              "V - -\n"
                               "F 0 1 0 stack=1\n";
 
 static struct flw_trace *read_text(const char *text)
@@ -220,6 +223,16 @@ static void a_frame_is_what_its_line_says(void **state)
     assert_string_equal(flw_stacks_text(stacks, stacks->frames[frame].file),
                         "\x01\t\n\x7F\xC3\xA9\xFF");
     assert_false(flw_stacks_next(&walk, &frame));
+    struct flw_trace_walk events = {0};
+    const struct flw_trace_remark *remark = flw_trace_walk_remark(trace, &events, 1);
+    assert_int_equal(remark->compile_context, 0);
+    remark = flw_trace_walk_remark(trace, &events, 2);
+    assert_string_equal(flw_stacks_text(stacks, remark->compile_context - 1), "0/1");
+    assert_string_equal(flw_stacks_text(stacks, remark->user_metadata - 1), "a \"b\"");
+    remark = flw_trace_walk_remark(trace, &events, 3);
+    assert_string_equal(flw_stacks_text(stacks, remark->compile_context - 1), "");
+    assert_int_equal(remark->user_metadata, 0);
+    assert_int_equal(flw_trace_walk_remark(trace, &events, 4)->compile_context, 0);
     flw_trace_destroy(trace);
 }
 
@@ -337,11 +350,20 @@ static void a_wrong_line_is_named_with_its_place(void **state)
         {HEAD "X 0 pool=1 tag=1\n", "the end of the line expected"},
         {HEAD "G 0 0\n", "not a record"},
         {HEAD "O 0 1 0 free=18446744073709551615\n", "more bytes than there are"},
+        {HEAD "V - -\nX 0\n", "line 5: a remark is the one before it"},
+        {HEAD "V \"a\" -\nX 0\nV \"a\" -\nX 0\n", "line 7: a remark is the one before it"},
+        {HEAD "V \"a\" -\nV \"b\" -\nX 0\n",
+         "line 6: a remark is the one before it, or not before"},
+        {HEAD "V \"a\" -\nP 0 0 8 0\n", "line 6: P lines come before events"},
+        {HEAD "V \"a\" -\n", "no record has the last stack or remark"},
+        {HEAD "L 1 \"f\" \"a\"\nV \"a\" -\nX 0\n", "or not before an event"},
+        {HEAD "V \"a\"\n", "a space expected"},
+        {HEAD "V a -\n", "a text in quotes expected"},
         {HEAD "L 1 \"f\" \"a\"\nX 0\n",
          "line 6: what is said of a stack is not used by the record"},
         {HEAD "L 1 \"f\" \"a\"\nW 0\nX 0\n", "not used by the record behind it"},
-        {HEAD "L 1 \"f\" \"a\"\nW 0\n", "no record has the last stack"},
-        {HEAD "L 1 \"f\" \"a\"\n", "no record has the last stack"},
+        {HEAD "L 1 \"f\" \"a\"\nW 0\n", "no record has the last stack or remark"},
+        {HEAD "L 1 \"f\" \"a\"\n", "no record has the last stack or remark"},
         {HEAD "L 1 \"f\" \"a\"\nW 0\nW 0 0\nX 0 stack=2\n", "a stack before it is not used"},
         {HEAD "L 1 \"f\" \"a\"\nL 2 \"f\" \"a\"\nW 0\nX 0 stack=1\n",
          "line 7: a frame or a stack before"},
