@@ -83,6 +83,7 @@ wrong 'layout' 'takes one path'
 wrong 'top nope' "'nope' is no process number"
 wrong 'top --interval=0' '0.1 to 3600'
 wrong 'top --json --prometheus' 'not both'
+wrong 'top --sort=lvie' "did you mean 'live'?"
 wrong 'doctor --jsn' "did you mean '--json'?"
 wrong 'doctor foo' "what is 'foo'?"
 if "$fallow" bench --help >help 2>&1; then

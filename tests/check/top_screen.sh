@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # check.top_screen: `fallow top` on a terminal: what is on it at 80 columns, the keys, another size,
-# colours and NO_COLOR, what is left when it ends. The terminal is tmux; skipped where there is none.
+# colours and NO_COLOR, what is left when it ends; orders, rows that scroll, the last minute, several processes. The terminal is tmux; skipped where there is none.
 #
 #   top_screen.sh <fallow> <top_target> <scratch folder>
 set -u
@@ -12,7 +12,7 @@ export LC_ALL=C TMUX='' TMPDIR=/tmp
 unset NO_COLOR
 rm -rf "$work" && mkdir -p "$work/boards" || exit 1
 socket=$(mktemp -u /tmp/fallow-tmux-XXXXXX) # a socket's path is short
-failed=0 process=
+failed=0 process='' other=''
 
 in_tmux() {
     tmux -S "$socket" -f /dev/null "$@"
@@ -22,7 +22,11 @@ in_tmux() {
 clean_up() {
     in_tmux kill-server 2>/dev/null
     exec 9>&-
-    [ -z "$process" ] || { kill "$process" 2>/dev/null; wait "$process" 2>/dev/null; }
+    exec 8>&-
+    for target in $process $other; do
+        kill "$target" 2>/dev/null
+        wait "$target" 2>/dev/null
+    done
     rm -f "$socket"
 }
 trap clean_up EXIT
@@ -104,6 +108,36 @@ wait_for "the second pool chosen" shows '^> 1 '
 in_tmux send-keys -t top p
 wait_for "the first pool again" shows '^> 0 '
 
+# The last minute, in ASCII where the locale has no more.
+wait_for "the minute" shows '^minute   \[ *[.:=+*#@-]*\] live, of '
+wait_for "a second of it" shows '^minute   \[ *[.:=+*#@-][.:=+*#@-]*\] live'
+! LC_ALL=C grep -aq "$(printf '\342\226')" "$work/raw" || complain "blocks of UTF-8, and LC_ALL=C"
+
+# Orders and rows.
+first_class() {
+    screen | awk '/^CLASS/ { getline; print $1; exit }'
+}
+wait_for "the runs first" eval '[ "$(first_class)" = runs ]'
+in_tmux send-keys -t top c
+wait_for "the order by what is cached" shows ' by cached  ? help '
+wait_for "another class first" eval '[ "$(first_class)" != runs ]'
+in_tmux send-keys -t top o
+wait_for "their own order" eval '! shows " by " && [ "$(first_class)" = runs ]'
+in_tmux send-keys -t top Down Down
+wait_for "rows that are past" shows '^\.\.\. 2 before, [0-9]* more classes'
+in_tmux send-keys -t top End
+wait_for "the last rows" shows '^\.\.\. [0-9]* classes before'
+in_tmux send-keys -t top Up
+wait_for "one back" shows '^\.\.\. [0-9]* before, 1 more classes'
+in_tmux send-keys -t top Home
+wait_for "the first rows" eval '[ "$(first_class)" = runs ]'
+! shows 'before' || complain "rows are past at the top"
+in_tmux send-keys -t top '?'
+wait_for "the keys" shows '^any key goes on'
+! shows '^reserved ' || complain "the view beside the keys"
+in_tmux send-keys -t top x
+wait_for "the view again" shows '^reserved '
+
 # Another size: more of the tables, and the width.
 before=$(screen | awk 'NF' | wc -l)
 in_tmux resize-window -t top -x 110 -y 45
@@ -124,6 +158,42 @@ in_tmux pipe-pane -t top
 frames=$(grep -ao "$(printf '\033')\[H" "$work/raw" | wc -l)
 [ "$frames" -ge 3 ] || complain "only $frames frames"
 ! grep -aq "$(printf '\033')\[2J" "$work/raw" || complain "the screen is cleared before it is drawn"
+
+# Several processes: a list, an order, one of them and back.
+rm -f "$work/others"
+mkfifo "$work/others"
+"$target" "$work/boards" 3 <"$work/others" >"$work/other_answers" 2>&1 &
+other=$!
+exec 8>"$work/others"
+wait_for "the other is ready" grep -q ready "$work/other_answers"
+open_top "LC_ALL=C.UTF-8 '$fallow' top --directory '$work/boards' --interval 0.2 --sort reserved"
+in_tmux pipe-pane -t top "cat >'$work/raw'"
+wait_for "two processes" shows '^fallow top  2 processes .* by reserved  ? help '
+wait_for "the first chosen" eval 'screen | sed -n 4p | grep -q "^>"'
+wait_for "blocks of UTF-8" env LC_ALL=C grep -aq "$(printf '\342\226')" "$work/raw"
+chosen() {
+    screen | awk '$1 == ">" { print $2 }'
+}
+by_number=$(printf '%s\n' "$process" "$other" | sort -n | head -n 1)
+in_tmux send-keys -t top o Home
+wait_for "the order of numbers" eval '[ "$(chosen)" = "$by_number" ]'
+in_tmux send-keys -t top Down
+wait_for "the other chosen" eval '[ -n "$(chosen)" ] && [ "$(chosen)" != "$by_number" ]'
+next=$(chosen)
+in_tmux send-keys -t top Enter
+wait_for "the process in full" shows "^fallow top  top_target ($next) "
+in_tmux send-keys -t top Escape
+wait_for "the list again" shows '^fallow top  2 processes'
+in_tmux resize-window -t top -x 120 -y 24
+wait_for "each minute in its line" shows 'HITS  LIVE, LAST MINUTE$'
+in_tmux resize-window -t top -x 80 -y 24
+echo quit >&8
+exec 8>&-
+wait "$other"
+other=
+wait_for "one process is left" shows '^fallow top  1 process '
+in_tmux send-keys -t top q
+wait_for "its end" shows '^left=0'
 
 # No colours, no bold: NO_COLOR.
 open_top "NO_COLOR=1 $top"

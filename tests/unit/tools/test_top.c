@@ -487,7 +487,10 @@ static void mistakes_are_named_in_one_line(void **state)
     char line[64];
     expect_refusal("nobody", 2, "'nobody' is no process number");
     expect_refusal("0", 2, "'0' is no process number");
-    expect_refusal("12 13", 2, "'13'");
+    expect_refusal("12 x", 2, "'x' is no process number");
+    expect_refusal("--sort live_bytes", 2, "none of number, reserved, live, cached and hits");
+    expect_refusal("--sort hts", 2, "did you mean 'hits'?");
+    expect_refusal("2147483646 2147483647 --once", 1, "there is no process 2147483647");
     expect_refusal("--interval 0", 2, "0.1 to 3600");
     expect_refusal("--interval 1s", 2, "0.1 to 3600");
     expect_refusal("--interval nan", 2, "0.1 to 3600");
@@ -497,6 +500,39 @@ static void mistakes_are_named_in_one_line(void **state)
     expect_refusal(line, 1, "fallow_publish_start");
     expect_refusal("--directory /nonexistent/folder", 1, "/nonexistent/folder: No such file");
     expect_refusal("--directory /nonexistent/folder 7 --json", 1, "/nonexistent/folder");
+}
+
+/* Named, in that order, each in full; unnamed, a line each, in the order that was asked for. */
+static void several_processes_are_shown_as_they_were_named(void **state)
+{
+    (void)state;
+    struct target one, two;
+    char line[64], title[96];
+    start(&one, "1");
+    start(&two, "3");
+    snprintf(line, sizeof line, "%d %d --once", (int)two.process, (int)one.process);
+    assert_int_equal(run(line), 0);
+    expect_plain_80_columns();
+    snprintf(title, sizeof title, "fallow top  top_target (%d)  3 pools\n", (int)two.process);
+    assert_memory_equal(text, title, strlen(title));
+    snprintf(title, sizeof title, "\n\nfallow top  top_target (%d)  1 pool\n", (int)one.process);
+    expect_text(title);
+    snprintf(line, sizeof line, "%d %d --once --json", (int)two.process, (int)one.process);
+    assert_int_equal(run(line), 0);
+    expect_json_lines(2);
+    tell(&two, "work");
+    expect_word(&two, "works");
+    tell(&two, "rest");
+    expect_word(&two, "rests");
+    assert_int_equal(run("--once --sort reserved"), 0);
+    snprintf(title, sizeof title, "%8d top_target", (int)two.process);
+    assert_memory_equal(strchr(text, '\n') + 1, title, strlen(title));
+    end(&two);
+    snprintf(line, sizeof line, "%d %d --once", (int)two.process, (int)one.process);
+    assert_int_equal(run(line), 0); /* who is left */
+    snprintf(title, sizeof title, "fallow top  top_target (%d)  1 pool\n", (int)one.process);
+    assert_memory_equal(text, title, strlen(title));
+    end(&one);
 }
 
 static void poke(const struct target *target, off_t offset, const void *bytes, size_t count)
@@ -581,6 +617,7 @@ int main(void)
         cmocka_unit_test(the_text_is_plain_and_fits_80_columns),
         cmocka_unit_test(without_a_terminal_views_follow_each_other_to_the_end),
         cmocka_unit_test(the_prometheus_text_is_one),
+        cmocka_unit_test(several_processes_are_shown_as_they_were_named),
         cmocka_unit_test(mistakes_are_named_in_one_line),
         cmocka_unit_test(what_cannot_be_read_is_named_in_one_line),
         cmocka_unit_test(a_process_without_pools_is_shown_as_that),

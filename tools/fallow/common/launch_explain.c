@@ -2,9 +2,142 @@
  *
  * Owns: why the hooks were never reached, from the page and a look at the command's file.
  */
+#include "common/launch.h"
+
+#include <elf.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/xattr.h>
+#include <unistd.h>
 
 #include "common/command.h"
-#include "common/program_file.h"
+
+#define SCRIPT_DEPTH 4 /* scripts whose interpreters are scripts; the kernel's own limit */
+#define HEAD_BYTES   4096
+
+/* ---- the command's file */
+
+enum program_kind {
+    PROGRAM_DYNAMIC, /* nothing speaks against it */
+    PROGRAM_STATIC,  /* no loader */
+    PROGRAM_FOREIGN, /* of another word size or processor than the library */
+    PROGRAM_SECURE,  /* setuid, setgid or capabilities: the loader ignores LD_PRELOAD */
+    PROGRAM_UNKNOWN  /* not found, not readable, or neither ELF nor a script */
+};
+
+struct program_file {
+    enum program_kind kind;
+    char path[FLW_LAUNCH_PATH_BYTES]; /* of the file that is loaded: a script's interpreter */
+};
+
+/* False: there is no such file to execute. */
+static bool find_in_path(const char *name, char *out)
+{
+    const char *at = getenv("PATH");
+    if (strchr(name, '/') != NULL) {
+        return snprintf(out, FLW_LAUNCH_PATH_BYTES, "%s", name) < FLW_LAUNCH_PATH_BYTES;
+    }
+    for (at = at != NULL ? at : "/bin:/usr/bin";; at++) {
+        size_t length = strcspn(at, ":");
+        int written = snprintf(out, FLW_LAUNCH_PATH_BYTES, "%.*s%s%s", (int)length, at,
+                               length > 0 ? "/" : "", name);
+        if (written < FLW_LAUNCH_PATH_BYTES && access(out, X_OK) == 0) {
+            return true;
+        }
+        at += length;
+        if (*at == '\0') {
+            return false;
+        }
+    }
+}
+
+static bool is_secure(int fd)
+{
+    struct stat facts;
+    if (fstat(fd, &facts) != 0) {
+        return false;
+    }
+    return ((facts.st_mode & S_ISUID) != 0 && facts.st_uid != getuid()) ||
+           ((facts.st_mode & S_ISGID) != 0 && (facts.st_mode & S_IXGRP) != 0 &&
+            facts.st_gid != getgid()) ||
+           (getuid() != 0 && fgetxattr(fd, "security.capability", NULL, 0) > 0);
+}
+
+/* Has the file's table of segments an interpreter in it? */
+static bool has_loader(int fd, const Elf64_Ehdr *header)
+{
+    bool found = false;
+    for (unsigned i = 0; i < header->e_phnum && !found; i++) {
+        Elf64_Phdr segment;
+        off_t at = (off_t)(header->e_phoff + (uint64_t)i * header->e_phentsize);
+        found = pread(fd, &segment, sizeof segment, at) == (ssize_t)sizeof segment &&
+                segment.p_type == PT_INTERP;
+    }
+    return found;
+}
+
+static enum program_kind kind_of_elf(int fd, const Elf64_Ehdr *header)
+{
+    static const uint16_t machine =
+#if defined(__x86_64__)
+        EM_X86_64;
+#else
+        EM_AARCH64;
+#endif
+    if (header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_machine != machine) {
+        return PROGRAM_FOREIGN;
+    }
+    if (!has_loader(fd, header)) {
+        return PROGRAM_STATIC;
+    }
+    return is_secure(fd) ? PROGRAM_SECURE : PROGRAM_DYNAMIC;
+}
+
+/* The interpreter of a script's first line; of `env NAME` the program NAME. False: there is none. */
+static bool read_interpreter(char *line, char *out)
+{
+    static const char blanks[] = " \t\n\r";
+    char *rest, *name = strtok_r(line + 2, blanks, &rest);
+    char *argument = name != NULL ? strtok_r(NULL, blanks, &rest) : NULL;
+    if (name == NULL) {
+        return false;
+    }
+    const char *base = strrchr(name, '/');
+    if (argument != NULL && strcmp(base != NULL ? base + 1 : name, "env") == 0) {
+        if (strcmp(argument, "-S") == 0) {
+            argument = strtok_r(NULL, blanks, &rest);
+        }
+        return argument != NULL && find_in_path(argument, out);
+    }
+    return snprintf(out, FLW_LAUNCH_PATH_BYTES, "%s", name) < FLW_LAUNCH_PATH_BYTES;
+}
+
+/* `name` is looked up as execvp does. */
+static void look_at(const char *name, struct program_file *out)
+{
+    *out = (struct program_file){.kind = PROGRAM_UNKNOWN};
+    bool goes_on = find_in_path(name, out->path);
+    for (int depth = 0; goes_on && depth < SCRIPT_DEPTH; depth++) {
+        char head[HEAD_BYTES + 1] = "";
+        int fd = open(out->path, O_RDONLY | O_CLOEXEC);
+        ssize_t length = fd >= 0 ? read(fd, head, HEAD_BYTES) : -1;
+        goes_on = false;
+        if (length >= (ssize_t)sizeof(Elf64_Ehdr) && memcmp(head, ELFMAG, SELFMAG) == 0) {
+            Elf64_Ehdr header;
+            memcpy(&header, head, sizeof header);
+            out->kind = kind_of_elf(fd, &header);
+        } else if (length > 2 && memcmp(head, "#!", 2) == 0) {
+            head[strcspn(head, "\n")] = '\0';
+            goes_on = read_interpreter(head, out->path);
+        }
+        if (fd >= 0) {
+            (void)close(fd);
+        }
+    }
+}
+
+/* ---- why */
 
 static bool has_flag(const struct flw_runpage_place *place, enum flw_runpage_flag flag)
 {
@@ -48,28 +181,28 @@ static const struct flw_runpage_place *find_unended(const struct flw_runpage *pa
 static void explain_unloaded(const struct flw_launch *launch,
                              const struct flw_launch_outcome *outcome)
 {
-    struct flw_program_file file;
-    flw_program_look(launch->command[0], &file);
+    struct program_file file;
+    look_at(launch->command[0], &file);
     switch (file.kind) {
-    case FLW_PROGRAM_STATIC:
+    case PROGRAM_STATIC:
         flw_complain("%s: the hooks were never reached: %s is statically linked, so nothing can be "
                      "preloaded into it",
                      launch->subcommand, file.path);
         break;
-    case FLW_PROGRAM_SECURE:
+    case PROGRAM_SECURE:
         flw_complain(
             "%s: the hooks were never reached: %s is setuid, setgid or has capabilities, and "
             "then the loader ignores LD_PRELOAD",
             launch->subcommand, file.path);
         break;
-    case FLW_PROGRAM_FOREIGN:
+    case PROGRAM_FOREIGN:
         flw_complain(
             "%s: the hooks were never reached: %s is for another processor or word size than "
             "%s",
             launch->subcommand, file.path, outcome->library);
         break;
-    case FLW_PROGRAM_DYNAMIC:
-    case FLW_PROGRAM_UNKNOWN:
+    case PROGRAM_DYNAMIC:
+    case PROGRAM_UNKNOWN:
         flw_complain(
             "%s: the hooks were never reached: %s was not loaded into %s; the loader's message "
             "above says why, or another user's process could not say that it was",

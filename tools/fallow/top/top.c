@@ -18,19 +18,22 @@
 #include "common/tool_host.h"
 
 static const char help[] =
-    "usage: fallow top [PID] [--once] [--json | --prometheus] [--interval S] [--directory DIR]\n"
+    "usage: fallow top [PID ...] [--once] [--json | --prometheus] [--sort KEY] [--interval S]\n"
     "\n"
-    "The pools of a running process: what they hold, by stream and size class, hits, events, the\n"
+    "The pools of running processes: what they hold, by stream and size class, hits, events, the\n"
     "ladder. A process shows them when it calls fallow_publish_start (fallow/publish.h), or when it\n"
     "was started by fallow run --set top:1.\n"
     "Without PID: the processes of this user that do.\n"
     "\n"
-    "On a terminal the view is redrawn; tab, n and p choose a pool, q ends. Elsewhere, and with\n"
-    "--json, a view follows the other. NO_COLOR in the environment: no colours.\n"
+    "On a terminal the view is redrawn, of several processes a list of them, each with the last\n"
+    "minute as a line; arrows and enter choose one, tab a pool, r, l, c and h sort, ? lists the keys,\n"
+    "q ends. Elsewhere, and with --json, a view follows the other. NO_COLOR in the environment: no\n"
+    "colours.\n"
     "\n"
     "  --once           one view, then end\n"
-    "  --json           one JSON object a line: of PID, or of each process\n"
-    "  --prometheus     one text for Prometheus (exposition format 0.0.4), of PID or of all\n"
+    "  --json           one JSON object a line, of each process\n"
+    "  --prometheus     one text for Prometheus (exposition format 0.0.4)\n"
+    "  --sort KEY       of lists: number (their own order), reserved, live, cached or hits, most first\n"
     "  --interval S     seconds between two views, 0.1 to 3600 (1)\n"
     "  --directory DIR  where processes publish (/dev/shm)\n"
     "\n"
@@ -45,8 +48,12 @@ enum form {
     FORM_PROMETHEUS
 };
 
+#define PROCESSES_MAX 256
+
 struct settings {
-    pid_t process; /* 0: none was named */
+    pid_t processes[PROCESSES_MAX]; /* that were named */
+    size_t process_count;
+    enum flw_top_sort sort;
     bool is_once, is_json, is_prometheus;
     enum form form;
     uint64_t interval_ns;
@@ -65,6 +72,24 @@ static bool take_interval(void *member, const char *text)
     }
     *(uint64_t *)member = (uint64_t)(seconds * 1e9);
     return true;
+}
+
+static bool take_sort(void *member, const char *text)
+{
+    struct flw_guess guess = {.word = text, .length = strlen(text)};
+    char hint[FLW_GUESS_BYTES];
+    for (enum flw_top_sort i = FLW_TOP_BY_NUMBER; i < FLW_TOP_SORTS; i++) {
+        if (strcmp(text, flw_top_sort_name(i)) == 0) {
+            *(enum flw_top_sort *)member = i;
+            return true;
+        }
+        flw_guess_offer(&guess, flw_top_sort_name(i));
+    }
+    flw_complain(
+        "top: --sort '%.100s' is none of number, reserved, live, cached and hits%ssee fallow "
+        "top --help",
+        text, flw_guess_say(&guess, "", hint));
+    return false;
 }
 
 static bool take_directory(void *member, const char *text)
@@ -87,6 +112,7 @@ static const struct flw_option option_list[] = {
      .kind = FLW_OPTION_TAKE,
      .offset = OPTION(interval_ns),
      .take = take_interval},
+    {.name = "sort", .kind = FLW_OPTION_TAKE, .offset = OPTION(sort), .take = take_sort},
     {.name = "directory",
      .kind = FLW_OPTION_TAKE,
      .offset = OPTION(directory),
@@ -108,18 +134,17 @@ static int parse(int argc, char **argv, struct settings *settings)
     settings->form = settings->is_json         ? FORM_JSON
                      : settings->is_prometheus ? FORM_PROMETHEUS
                                                : FORM_TEXT;
-    if (optind < argc) {
+    for (; optind < argc; optind++) {
         uint64_t number = 0;
         if (!flw_parse_count(argv[optind], &number) || number == 0 || number > INT_MAX) {
             flw_complain("top: '%.100s' is no process number", argv[optind]);
             return FLW_EXIT_USAGE;
         }
-        settings->process = (pid_t)number;
-        optind++;
-    }
-    if (optind < argc) {
-        flw_complain("top: what is '%.100s'? one process number is enough", argv[optind]);
-        return FLW_EXIT_USAGE;
+        if (settings->process_count == PROCESSES_MAX) {
+            flw_complain("top: more than %d processes; name fewer, or none", PROCESSES_MAX);
+            return FLW_EXIT_USAGE;
+        }
+        settings->processes[settings->process_count++] = (pid_t)number;
     }
     return FLW_OPTIONS_READ;
 }
@@ -166,19 +191,32 @@ static bool take_all(struct looks *all, const struct settings *settings, char *m
     return true;
 }
 
-/* False: see the message; *out_ended: because the process is gone. */
+/* Those that were named, without those that have ended. False: see the message; *out_ended: because all of
+ * them are gone. */
+static bool take_named(struct looks *all, const struct settings *settings, char *message,
+                       bool *out_ended)
+{
+    all->looks = flw_host_alloc(settings->process_count, sizeof *all->looks);
+    for (size_t i = 0; i < settings->process_count; i++) {
+        bool is_ended = false;
+        if (flw_top_take(&all->looks[all->count], settings->directory, settings->processes[i],
+                         message, &is_ended)) {
+            all->count++;
+        } else if (!is_ended) {
+            *out_ended = false;
+            return false;
+        }
+    }
+    *out_ended = all->count == 0;
+    return all->count > 0;
+}
+
 static bool take(struct looks *all, const struct settings *settings, char *message, bool *out_ended)
 {
     *out_ended = false;
     *all = (struct looks){0};
-    if (settings->process == 0) {
-        return take_all(all, settings, message);
-    }
-    all->looks = flw_host_alloc(1, sizeof *all->looks);
-    bool is_ok =
-        flw_top_take(all->looks, settings->directory, settings->process, message, out_ended);
-    all->count = is_ok;
-    return is_ok;
+    return settings->process_count == 0 ? take_all(all, settings, message)
+                                        : take_named(all, settings, message, out_ended);
 }
 
 /* ---- forms */
@@ -190,26 +228,52 @@ static void print_page(const struct flw_top_page *page)
     }
 }
 
+static const struct flw_top_look *find_look(const struct looks *all, pid_t process)
+{
+    for (size_t i = 0; i < all->count; i++) {
+        if (all->looks[i].process == process) {
+            return &all->looks[i];
+        }
+    }
+    return NULL;
+}
+
+/* A process and its pools in full. */
+static void print_process(struct flw_top_page *page, const struct flw_top_look *look,
+                          const struct flw_top_look *earlier)
+{
+    flw_top_fill_overview(page, look);
+    print_page(page);
+    for (uint32_t i = 0; i < look->pool_count; i++) {
+        flw_top_fill_pool(page, look, earlier, i);
+        print_page(page);
+    }
+}
+
+static void print_list(struct flw_top_page *page, const struct looks *all, enum flw_top_sort sort)
+{
+    uint32_t *order = flw_host_alloc(all->count, sizeof *order);
+    flw_top_order_looks(all->looks, (uint32_t)all->count, sort, order);
+    flw_top_fill_list_heading(page);
+    print_page(page);
+    for (size_t i = 0; i < all->count; i++) {
+        flw_top_fill_list_line(page, &all->looks[order[i]]);
+        print_page(page);
+    }
+    flw_host_free(order);
+}
+
 static void print_text(const struct looks *all, const struct looks *before,
                        const struct settings *settings)
 {
-    const struct flw_top_look *earlier = before->count > 0 ? before->looks : NULL;
     struct flw_top_page *page = flw_host_alloc(1, sizeof *page);
     page->width = 80;
-    if (settings->process != 0) {
-        flw_top_fill_overview(page, all->looks);
-        print_page(page);
-        for (uint32_t i = 0; i < all->looks->pool_count; i++) {
-            flw_top_fill_pool(page, all->looks, earlier, i);
-            print_page(page);
-        }
-    } else if (all->count > 0) {
-        flw_top_fill_list_heading(page);
-        print_page(page);
-        for (size_t i = 0; i < all->count; i++) {
-            flw_top_fill_list_line(page, &all->looks[i]);
-            print_page(page);
-        }
+    for (size_t i = 0; settings->process_count > 0 && i < all->count; i++) {
+        fputs(i > 0 ? "\n" : "", stdout);
+        print_process(page, &all->looks[i], find_look(before, all->looks[i].process));
+    }
+    if (settings->process_count == 0 && all->count > 0) {
+        print_list(page, all, settings->sort);
     }
     flw_host_free(page);
 }
@@ -251,7 +315,7 @@ static int print_all(const struct settings *settings)
         flw_complain("top: %s", message);
     }
     bool goes_on = is_ok = is_ok && print(&now, &before, settings);
-    while (goes_on && !settings->is_once && settings->process != 0) {
+    while (goes_on && !settings->is_once && settings->process_count != 0) {
         pause_for(settings->interval_ns);
         drop_looks(&before);
         before = now;
@@ -279,10 +343,12 @@ int flw_command_top(int argc, char **argv)
         return code;
     }
     settings.is_once |= settings.form == FORM_PROMETHEUS;
-    if (settings.process != 0 && !settings.is_once && settings.form == FORM_TEXT &&
-        isatty(STDOUT_FILENO) && isatty(STDIN_FILENO)) {
+    if (!settings.is_once && settings.form == FORM_TEXT && isatty(STDOUT_FILENO) &&
+        isatty(STDIN_FILENO)) {
         struct flw_top_watch watch = {.directory = settings.directory,
-                                      .process = settings.process,
+                                      .processes = settings.processes,
+                                      .process_count = settings.process_count,
+                                      .sort = settings.sort,
                                       .interval_ns = settings.interval_ns};
         return flw_top_watch_screen(&watch);
     }

@@ -67,22 +67,58 @@ enum flw_top_style {
     FLW_TOP_ALARM
 };
 
-#define FLW_TOP_LINE_BYTES 256
+#define FLW_TOP_LINE_BYTES 512
 #define FLW_TOP_LINES      256
 
 struct flw_top_page {
     uint32_t width, height; /* height 0: no limit but FLW_TOP_LINES */
     uint32_t line_count;
+    uint32_t most_skip; /* rows of its tables that may be scrolled past */
     char lines[FLW_TOP_LINES][FLW_TOP_LINE_BYTES];
     enum flw_top_style styles[FLW_TOP_LINES];
 };
 
+/* The order of processes, pools, streams and classes: the most first; by number as they come. */
+enum flw_top_sort {
+    FLW_TOP_BY_NUMBER,
+    FLW_TOP_BY_RESERVED,
+    FLW_TOP_BY_LIVE,
+    FLW_TOP_BY_CACHED,
+    FLW_TOP_BY_HITS,
+    FLW_TOP_SORTS
+};
+
+/* "number", "reserved", "live", "cached", "hits". */
+const char *flw_top_sort_name(enum flw_top_sort sort);
+
+struct flw_top_history;
+
+/* How a screen is looked at. */
+struct flw_top_view {
+    enum flw_top_sort sort;
+    uint32_t pool;   /* index of the one shown in full */
+    uint32_t skip;   /* rows of streams and classes that are scrolled past */
+    uint32_t chosen; /* index of a process in the list */
+    bool is_ascii;
+    const struct flw_top_history *history;
+    uint64_t second;  /* now, as the history counts */
+    const char *note; /* one line to be told in the list; NULL: none */
+};
+
+/* Indices in the order of the view. */
+void flw_top_order_pools(const struct flw_top_look *look, enum flw_top_sort sort, uint32_t *order);
+void flw_top_order_looks(const struct flw_top_look *looks, uint32_t count, enum flw_top_sort sort,
+                         uint32_t *order);
+
 /* Each begins the page anew. `before` (or NULL): an earlier look, for what happened since.
  *
- * The screen: what fits of the process, one pool in full. For paper: the process and its pools a line
- * each, and each pool in full. */
+ * The screens: what fits of the process, one pool in full; processes, a line each; the keys. For paper: the
+ * process and its pools a line each, and each pool in full. */
 void flw_top_fill_screen(struct flw_top_page *page, const struct flw_top_look *look,
-                         const struct flw_top_look *before, uint32_t pool);
+                         const struct flw_top_look *before, const struct flw_top_view *view);
+void flw_top_fill_processes(struct flw_top_page *page, const struct flw_top_look *looks,
+                            uint32_t count, const struct flw_top_view *view);
+void flw_top_fill_help(struct flw_top_page *page);
 void flw_top_fill_overview(struct flw_top_page *page, const struct flw_top_look *look);
 void flw_top_fill_pool(struct flw_top_page *page, const struct flw_top_look *look,
                        const struct flw_top_look *before, uint32_t pool);
@@ -94,11 +130,13 @@ void flw_top_fill_list_line(struct flw_top_page *page, const struct flw_top_look
 
 struct flw_top_watch {
     const char *directory;
-    pid_t process;
+    const pid_t *processes;
+    size_t process_count; /* 0: all that show pools */
+    enum flw_top_sort sort;
     uint64_t interval_ns;
 };
 
-/* Until q, an interrupt, or the end of the process. Exit status. */
+/* Until q, an interrupt, or the end of all the processes that were named. Exit status. */
 int flw_top_watch_screen(const struct flw_top_watch *watch);
 
 #endif

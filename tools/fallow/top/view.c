@@ -4,84 +4,16 @@
  * terminal.
  */
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "common/figures.h"
-#include "top/top.h"
+#include "common/tool_host.h"
+#include "top/history.h"
+#include "top/lines.h"
 
-#define TEXT_BYTES  32
 #define BAR_COLUMNS 24
-
-/* ---- numbers */
-
-/* "0 B", "12.3 MiB", "1023 KiB": three digits or so. */
-static const char *bytes_text(char text[TEXT_BYTES], uint64_t bytes)
-{
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-    unsigned unit = 0;
-    double value = (double)bytes;
-    for (; value >= 1023.5 && unit < 6; unit++) {
-        value /= 1024;
-    }
-    int decimals = unit == 0 || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
-    snprintf(text, TEXT_BYTES, "%.*f %s", decimals, value, units[unit]);
-    return text;
-}
-
-/* Never 100 % where one missed. */
-static const char *share_text(char text[TEXT_BYTES], uint64_t part, uint64_t whole)
-{
-    if (whole == 0) {
-        return "-";
-    }
-    double percent = 100 * (double)part / (double)whole;
-    percent = part < whole && percent > 99.99 ? 99.99 : percent;
-    snprintf(text, TEXT_BYTES, "%.2f %%", percent);
-    return text;
-}
-
-/* ---- lines */
-
-static void add_line(struct flw_top_page *page, enum flw_top_style style, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static void add_line(struct flw_top_page *page, enum flw_top_style style, const char *format, ...)
-{
-    uint32_t most =
-        page->height == 0 || page->height > FLW_TOP_LINES ? FLW_TOP_LINES : page->height;
-    if (page->line_count >= most) {
-        return;
-    }
-    char *line = page->lines[page->line_count];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(line, FLW_TOP_LINE_BYTES, format, arguments);
-    va_end(arguments);
-    if (page->width < FLW_TOP_LINE_BYTES) {
-        line[page->width] = '\0';
-    }
-    for (size_t end = strlen(line); end > 0 && line[end - 1] == ' '; end--) {
-        line[end - 1] = '\0';
-    }
-    page->styles[page->line_count++] = style;
-}
-
-static uint32_t room(const struct flw_top_page *page)
-{
-    uint32_t most =
-        page->height == 0 || page->height > FLW_TOP_LINES ? FLW_TOP_LINES : page->height;
-    return most - page->line_count;
-}
-
-/* What is left at the right end of a line's left text. */
-static void add_title(struct flw_top_page *page, const char *left, const char *right)
-{
-    int gap = (int)page->width - (int)strlen(left) - (int)strlen(right);
-    add_line(page, FLW_TOP_TITLE, "%s%*s%s", left, gap > 1 ? gap : 1, "", right);
-}
 
 /* ---- one pool */
 
@@ -99,7 +31,7 @@ static uint64_t grown(const struct change *change, enum flw_bulletin_value which
 
 static void add_memory(struct flw_top_page *page, const uint64_t *value)
 {
-    char a[TEXT_BYTES], b[TEXT_BYTES], c[TEXT_BYTES], d[TEXT_BYTES];
+    char a[FLW_TOP_TEXT_BYTES], b[FLW_TOP_TEXT_BYTES], c[FLW_TOP_TEXT_BYTES], d[FLW_TOP_TEXT_BYTES];
     char bar[BAR_COLUMNS + 1];
     uint64_t limit = value[FLW_VALUE_limit_bytes], reserved = value[FLW_VALUE_reserved_bytes];
     unsigned full =
@@ -108,74 +40,80 @@ static void add_memory(struct flw_top_page *page, const uint64_t *value)
         bar[i] = i < full ? '#' : '.';
     }
     bar[BAR_COLUMNS] = '\0';
-    add_line(page, FLW_TOP_PLAIN, "reserved %9s  of %9s  [%s]  peak %s", bytes_text(a, reserved),
-             bytes_text(b, limit), bar, bytes_text(c, value[FLW_VALUE_peak_reserved_bytes]));
-    add_line(page, FLW_TOP_PLAIN, "live     %9s  asked %9s  in %s blocks  peak asked %s",
-             bytes_text(a, value[FLW_VALUE_live_bytes]),
-             bytes_text(b, value[FLW_VALUE_requested_bytes]),
-             flw_format_count(value[FLW_VALUE_live_count], c),
-             bytes_text(d, value[FLW_VALUE_peak_requested_bytes]));
-    add_line(
-        page, FLW_TOP_PLAIN, "free     %9s  cached %s  deferred %s  idle %s",
-        bytes_text(a, value[FLW_VALUE_free_bytes]), bytes_text(b, value[FLW_VALUE_cached_bytes]),
-        bytes_text(c, value[FLW_VALUE_deferred_bytes]), bytes_text(d, value[FLW_VALUE_idle_bytes]));
+    flw_top_add_line(page, FLW_TOP_PLAIN, "reserved %9s  of %9s  [%s]  peak %s",
+                     flw_top_bytes(a, reserved), flw_top_bytes(b, limit), bar,
+                     flw_top_bytes(c, value[FLW_VALUE_peak_reserved_bytes]));
+    flw_top_add_line(page, FLW_TOP_PLAIN, "live     %9s  asked %9s  in %s blocks  peak asked %s",
+                     flw_top_bytes(a, value[FLW_VALUE_live_bytes]),
+                     flw_top_bytes(b, value[FLW_VALUE_requested_bytes]),
+                     flw_format_count(value[FLW_VALUE_live_count], c),
+                     flw_top_bytes(d, value[FLW_VALUE_peak_requested_bytes]));
+    flw_top_add_line(page, FLW_TOP_PLAIN, "free     %9s  cached %s  deferred %s  idle %s",
+                     flw_top_bytes(a, value[FLW_VALUE_free_bytes]),
+                     flw_top_bytes(b, value[FLW_VALUE_cached_bytes]),
+                     flw_top_bytes(c, value[FLW_VALUE_deferred_bytes]),
+                     flw_top_bytes(d, value[FLW_VALUE_idle_bytes]));
     if (page->height == 0 ||
         value[FLW_VALUE_captured_bytes] + value[FLW_VALUE_capture_count] != 0) {
-        add_line(page, FLW_TOP_PLAIN, "captures %9s  %s under way  tables %s of host memory",
-                 bytes_text(a, value[FLW_VALUE_captured_bytes]),
-                 flw_format_count(value[FLW_VALUE_capture_count], b),
-                 bytes_text(c, value[FLW_VALUE_host_bytes]));
+        flw_top_add_line(page, FLW_TOP_PLAIN,
+                         "captures %9s  %s under way  tables %s of host memory",
+                         flw_top_bytes(a, value[FLW_VALUE_captured_bytes]),
+                         flw_format_count(value[FLW_VALUE_capture_count], b),
+                         flw_top_bytes(c, value[FLW_VALUE_host_bytes]));
     }
 }
 
 static void add_traffic(struct flw_top_page *page, const struct change *change)
 {
     const uint64_t *value = change->now->value;
-    char a[TEXT_BYTES], b[TEXT_BYTES], c[TEXT_BYTES], d[TEXT_BYTES], e[TEXT_BYTES];
+    char a[FLW_TOP_TEXT_BYTES], b[FLW_TOP_TEXT_BYTES], c[FLW_TOP_TEXT_BYTES], d[FLW_TOP_TEXT_BYTES],
+        e[FLW_TOP_TEXT_BYTES];
     uint64_t allocs = grown(change, FLW_VALUE_alloc_count),
              hits = grown(change, FLW_VALUE_hit_count);
     double each = change->seconds > 0 ? change->seconds : 1;
     if (change->before != NULL) {
-        add_line(page, FLW_TOP_PLAIN, "hits     %9s  now %s  %s allocations, %s /s",
-                 share_text(a, value[FLW_VALUE_hit_count], value[FLW_VALUE_alloc_count]),
-                 share_text(b, hits, allocs), flw_format_count(value[FLW_VALUE_alloc_count], c),
-                 flw_format_count((uint64_t)((double)allocs / each), d));
-        add_line(page, FLW_TOP_PLAIN, "events   %9s  recorded, %s queried  %s driver calls, %s /s",
-                 flw_format_count(value[FLW_VALUE_event_count], a),
-                 flw_format_count(value[FLW_VALUE_query_count], b),
-                 flw_format_count(value[FLW_VALUE_driver_call_count], c),
-                 flw_format_count(
-                     (uint64_t)((double)grown(change, FLW_VALUE_driver_call_count) / each), d));
+        flw_top_add_line(page, FLW_TOP_PLAIN, "hits     %9s  now %s  %s allocations, %s /s",
+                         flw_top_share(a, value[FLW_VALUE_hit_count], value[FLW_VALUE_alloc_count]),
+                         flw_top_share(b, hits, allocs),
+                         flw_format_count(value[FLW_VALUE_alloc_count], c),
+                         flw_format_count((uint64_t)((double)allocs / each), d));
+        flw_top_add_line(
+            page, FLW_TOP_PLAIN, "events   %9s  recorded, %s queried  %s driver calls, %s /s",
+            flw_format_count(value[FLW_VALUE_event_count], a),
+            flw_format_count(value[FLW_VALUE_query_count], b),
+            flw_format_count(value[FLW_VALUE_driver_call_count], c),
+            flw_format_count((uint64_t)((double)grown(change, FLW_VALUE_driver_call_count) / each),
+                             d));
     } else {
-        add_line(page, FLW_TOP_PLAIN, "hits     %9s  %s allocations",
-                 share_text(a, value[FLW_VALUE_hit_count], value[FLW_VALUE_alloc_count]),
-                 flw_format_count(value[FLW_VALUE_alloc_count], c));
-        add_line(page, FLW_TOP_PLAIN, "events   %9s  recorded, %s queried  %s driver calls",
-                 flw_format_count(value[FLW_VALUE_event_count], a),
-                 flw_format_count(value[FLW_VALUE_query_count], b),
-                 flw_format_count(value[FLW_VALUE_driver_call_count], c));
+        flw_top_add_line(page, FLW_TOP_PLAIN, "hits     %9s  %s allocations",
+                         flw_top_share(a, value[FLW_VALUE_hit_count], value[FLW_VALUE_alloc_count]),
+                         flw_format_count(value[FLW_VALUE_alloc_count], c));
+        flw_top_add_line(page, FLW_TOP_PLAIN, "events   %9s  recorded, %s queried  %s driver calls",
+                         flw_format_count(value[FLW_VALUE_event_count], a),
+                         flw_format_count(value[FLW_VALUE_query_count], b),
+                         flw_format_count(value[FLW_VALUE_driver_call_count], c));
     }
-    add_line(page, FLW_TOP_PLAIN,
-             "waits    %9s  of the host, %s of streams  %s grows, %s moves, %s trims",
-             flw_format_count(value[FLW_VALUE_wait_count], a),
-             flw_format_count(value[FLW_VALUE_stream_wait_count], b),
-             flw_format_count(value[FLW_VALUE_grow_count], c),
-             flw_format_count(value[FLW_VALUE_remap_count], d),
-             flw_format_count(value[FLW_VALUE_trim_count], e));
+    flw_top_add_line(page, FLW_TOP_PLAIN,
+                     "waits    %9s  of the host, %s of streams  %s grows, %s moves, %s trims",
+                     flw_format_count(value[FLW_VALUE_wait_count], a),
+                     flw_format_count(value[FLW_VALUE_stream_wait_count], b),
+                     flw_format_count(value[FLW_VALUE_grow_count], c),
+                     flw_format_count(value[FLW_VALUE_remap_count], d),
+                     flw_format_count(value[FLW_VALUE_trim_count], e));
 }
 
 /* The last climb above the first stage; then every stage that was reached, over as many lines as it
  * takes. */
 static void add_ladder(struct flw_top_page *page, const struct flw_bulletin_pool *pool)
 {
-    char line[FLW_TOP_LINE_BYTES], part[80], text[TEXT_BYTES];
+    char line[FLW_TOP_LINE_BYTES], part[80], text[FLW_TOP_TEXT_BYTES];
     uint64_t last = pool->value[FLW_VALUE_last_climb_stage];
     size_t width = page->width < sizeof line ? page->width : sizeof line - 1;
     snprintf(line, sizeof line, "ladder   ");
     const char *served = last == 0 ? NULL : flw_bulletin_stage(pool, last - 1);
     if (served != NULL) {
         snprintf(line, sizeof line, "ladder   last %s for %s ", served,
-                 bytes_text(text, pool->value[FLW_VALUE_last_climb_bytes]));
+                 flw_top_bytes(text, pool->value[FLW_VALUE_last_climb_bytes]));
     }
     for (unsigned i = 0; i < FLW_BULLETIN_STAGES; i++) {
         const char *stage = flw_bulletin_stage(pool, i);
@@ -184,27 +122,27 @@ static void add_ladder(struct flw_top_page *page, const struct flw_bulletin_pool
         }
         snprintf(part, sizeof part, " %s %s ", stage, flw_format_count(pool->stage_count[i], text));
         if (strlen(line) + strlen(part) > width) {
-            add_line(page, FLW_TOP_PLAIN, "%s", line);
+            flw_top_add_line(page, FLW_TOP_PLAIN, "%s", line);
             snprintf(line, sizeof line, "         ");
         }
         strncat(line, part, sizeof line - strlen(line) - 1);
     }
-    add_line(page, FLW_TOP_PLAIN, "%s", line);
+    flw_top_add_line(page, FLW_TOP_PLAIN, "%s", line);
 }
 
 /* What few pools have, where this one does. */
 static void add_absent(struct flw_top_page *page, const uint64_t *value)
 {
-    char a[TEXT_BYTES], b[TEXT_BYTES];
+    char a[FLW_TOP_TEXT_BYTES], b[FLW_TOP_TEXT_BYTES];
     if (value[FLW_VALUE_is_asleep] != 0) {
-        add_line(page, FLW_TOP_TITLE, "asleep   %9s  released  %s saved in host memory",
-                 bytes_text(a, value[FLW_VALUE_asleep_bytes]),
-                 bytes_text(b, value[FLW_VALUE_saved_bytes]));
+        flw_top_add_line(page, FLW_TOP_TITLE, "asleep   %9s  released  %s saved in host memory",
+                         flw_top_bytes(a, value[FLW_VALUE_asleep_bytes]),
+                         flw_top_bytes(b, value[FLW_VALUE_saved_bytes]));
     }
     if (value[FLW_VALUE_exported_bytes] + value[FLW_VALUE_imported_bytes] != 0) {
-        add_line(page, FLW_TOP_PLAIN, "shared   %9s  exported  %s imported",
-                 bytes_text(a, value[FLW_VALUE_exported_bytes]),
-                 bytes_text(b, value[FLW_VALUE_imported_bytes]));
+        flw_top_add_line(page, FLW_TOP_PLAIN, "shared   %9s  exported  %s imported",
+                         flw_top_bytes(a, value[FLW_VALUE_exported_bytes]),
+                         flw_top_bytes(b, value[FLW_VALUE_imported_bytes]));
     }
 }
 
@@ -218,7 +156,7 @@ static void add_trouble(struct flw_top_page *page, const struct flw_bulletin_poo
                     {FLW_VALUE_misuse_count, "frees refused"},
                     {FLW_VALUE_lost_streams, "streams lost"},
                     {FLW_VALUE_damage_count, "blocks damaged"}};
-    char line[FLW_TOP_LINE_BYTES] = "", text[TEXT_BYTES];
+    char line[FLW_TOP_LINE_BYTES] = "", text[FLW_TOP_TEXT_BYTES];
     if (pool->value[FLW_VALUE_is_lost] != 0) {
         strcat(line, "  the device is lost");
     }
@@ -231,19 +169,64 @@ static void add_trouble(struct flw_top_page *page, const struct flw_bulletin_poo
         }
     }
     if (line[0] != '\0') {
-        add_line(page, FLW_TOP_ALARM, "trouble%s", line);
+        flw_top_add_line(page, FLW_TOP_ALARM, "trouble%s", line);
     }
 }
 
-static void add_streams(struct flw_top_page *page, const struct flw_bulletin_pool *pool,
-                        uint32_t most)
+/* Which rows of `count` are shown, from where on; where some are not, a line says how many. */
+struct window {
+    uint32_t first, end, count;
+};
+
+static struct window window_of(struct flw_top_page *page, uint32_t count, uint32_t most,
+                               uint32_t skip)
 {
-    uint32_t shown = pool->stream_count > most ? most : pool->stream_count;
-    add_line(page, FLW_TOP_HEADING, "%-14s %10s %10s %10s %10s %7s %8s", "STREAM", "LIVE", "ASKED",
-             "CACHED", "FREE", "THREADS", "HITS");
-    for (uint32_t i = 0; i < shown; i++) {
-        const struct flw_bulletin_stream *row = &pool->streams[i];
-        char name[40], a[TEXT_BYTES], b[TEXT_BYTES], c[TEXT_BYTES], d[TEXT_BYTES], e[TEXT_BYTES];
+    uint32_t most_skip = count > most ? count - most : 0;
+    page->most_skip = page->most_skip > most_skip ? page->most_skip : most_skip;
+    uint32_t first = skip < most_skip ? skip : most_skip;
+    return (struct window){first, first + (count > most ? most : count), count};
+}
+
+static void add_rest(struct flw_top_page *page, struct window window, const char *what)
+{
+    if (window.first > 0 && window.end < window.count) {
+        flw_top_add_line(page, FLW_TOP_PLAIN, "... %u before, %u more %s", window.first,
+                         window.count - window.end, what);
+    } else if (window.first > 0) {
+        flw_top_add_line(page, FLW_TOP_PLAIN, "... %u %s before", window.first, what);
+    } else if (window.end < window.count) {
+        flw_top_add_line(page, FLW_TOP_PLAIN, "... %u more %s", window.count - window.end, what);
+    }
+}
+
+static void order_streams(const struct flw_bulletin_pool *pool, enum flw_top_sort sort,
+                          uint32_t *order)
+{
+    struct flw_top_row rows[FLW_BULLETIN_STREAMS + 1];
+    for (uint32_t i = 0; i < pool->stream_count; i++) {
+        const struct flw_bulletin_stream *stream = &pool->streams[i];
+        uint64_t held =
+            stream->live_bytes + stream->cached_bytes + stream->free_bytes + stream->captured_bytes;
+        rows[i] = (struct flw_top_row){
+            flw_top_key(sort, held, stream->live_bytes, stream->cached_bytes,
+                        flw_top_share_key(stream->hit_count, stream->alloc_count)),
+            i};
+    }
+    flw_top_order(rows, pool->stream_count, order);
+}
+
+static void add_streams(struct flw_top_page *page, const struct flw_bulletin_pool *pool,
+                        uint32_t most, const struct flw_top_view *view)
+{
+    uint32_t order[FLW_BULLETIN_STREAMS + 1];
+    struct window window = window_of(page, pool->stream_count, most, view->skip);
+    order_streams(pool, view->sort, order);
+    flw_top_add_line(page, FLW_TOP_HEADING, "%-14s %10s %10s %10s %10s %7s %8s", "STREAM", "LIVE",
+                     "ASKED", "CACHED", "FREE", "THREADS", "HITS");
+    for (uint32_t i = window.first; i < window.end; i++) {
+        const struct flw_bulletin_stream *row = &pool->streams[order[i]];
+        char name[40], a[FLW_TOP_TEXT_BYTES], b[FLW_TOP_TEXT_BYTES], c[FLW_TOP_TEXT_BYTES],
+            d[FLW_TOP_TEXT_BYTES], e[FLW_TOP_TEXT_BYTES];
         switch (row->kind) {
         case FLW_BULLETIN_STREAM:
         case FLW_BULLETIN_GONE:
@@ -256,57 +239,58 @@ static void add_streams(struct flw_top_page *page, const struct flw_bulletin_poo
         default:
             snprintf(name, sizeof name, "any");
         }
-        add_line(page, FLW_TOP_PLAIN, "%-14.14s %10s %10s %10s %10s %7" PRIu64 " %8s", name,
-                 bytes_text(a, row->live_bytes), bytes_text(b, row->requested_bytes),
-                 bytes_text(c, row->cached_bytes),
-                 bytes_text(d, row->free_bytes + row->captured_bytes), row->cache_count,
-                 share_text(e, row->hit_count, row->alloc_count));
+        flw_top_add_line(page, FLW_TOP_PLAIN, "%-14.14s %10s %10s %10s %10s %7" PRIu64 " %8s", name,
+                         flw_top_bytes(a, row->live_bytes), flw_top_bytes(b, row->requested_bytes),
+                         flw_top_bytes(c, row->cached_bytes),
+                         flw_top_bytes(d, row->free_bytes + row->captured_bytes), row->cache_count,
+                         flw_top_share(e, row->hit_count, row->alloc_count));
     }
-    if (shown < pool->stream_count) {
-        add_line(page, FLW_TOP_PLAIN, "... %u more streams", pool->stream_count - shown);
-    }
+    add_rest(page, window, "streams");
 }
 
-static int compare_classes(const void *left, const void *right)
+/* Classes have no order of their own that helps: the one that holds most comes first. */
+static void order_classes(const struct flw_bulletin_pool *pool, enum flw_top_sort sort,
+                          uint32_t *order)
 {
-    const struct flw_bulletin_class *const *a = left, *const *b = right;
-    if ((*a)->reserved_bytes != (*b)->reserved_bytes) {
-        return (*a)->reserved_bytes < (*b)->reserved_bytes ? 1 : -1;
+    struct flw_top_row rows[FLW_BULLETIN_CLASSES];
+    for (uint32_t i = 0; i < pool->class_count; i++) {
+        const struct flw_bulletin_class *class = &pool->classes[i];
+        uint64_t key = sort == FLW_TOP_BY_LIVE     ? class->live_bytes
+                       : sort == FLW_TOP_BY_CACHED ? class->cached_bytes
+                                                   : class->reserved_bytes;
+        rows[i] = (struct flw_top_row){key, i};
     }
-    return (*a)->size_bytes < (*b)->size_bytes ? -1 : 1;
+    flw_top_order(rows, pool->class_count, order);
 }
 
 static void add_classes(struct flw_top_page *page, const struct flw_bulletin_pool *pool,
-                        uint32_t most)
+                        uint32_t most, const struct flw_top_view *view)
 {
-    const struct flw_bulletin_class *sorted[FLW_BULLETIN_CLASSES];
-    uint32_t shown = pool->class_count > most ? most : pool->class_count;
-    for (uint32_t i = 0; i < pool->class_count; i++) {
-        sorted[i] = &pool->classes[i];
+    uint32_t order[FLW_BULLETIN_CLASSES];
+    struct window window = window_of(page, pool->class_count, most, view->skip);
+    order_classes(pool, view->sort, order);
+    flw_top_add_line(page, FLW_TOP_HEADING, "%-14s %10s %10s %10s %10s %7s %8s", "CLASS", "LIVE",
+                     "ASKED", "CACHED", "RESERVED", "BLOCKS", "USED");
+    for (uint32_t i = window.first; i < window.end; i++) {
+        const struct flw_bulletin_class *row = &pool->classes[order[i]];
+        char name[FLW_TOP_TEXT_BYTES], a[FLW_TOP_TEXT_BYTES], b[FLW_TOP_TEXT_BYTES],
+            c[FLW_TOP_TEXT_BYTES], d[FLW_TOP_TEXT_BYTES], e[FLW_TOP_TEXT_BYTES];
+        flw_top_add_line(page, FLW_TOP_PLAIN, "%-14s %10s %10s %10s %10s %7" PRIu64 " %8s",
+                         row->size_bytes == 0 ? "runs" : flw_top_bytes(name, row->size_bytes),
+                         flw_top_bytes(a, row->live_bytes), flw_top_bytes(b, row->requested_bytes),
+                         flw_top_bytes(c, row->cached_bytes), flw_top_bytes(d, row->reserved_bytes),
+                         row->live_count, flw_top_share(e, row->live_bytes, row->reserved_bytes));
     }
-    qsort(sorted, pool->class_count, sizeof *sorted, compare_classes);
-    add_line(page, FLW_TOP_HEADING, "%-14s %10s %10s %10s %10s %7s %8s", "CLASS", "LIVE", "ASKED",
-             "CACHED", "RESERVED", "BLOCKS", "USED");
-    for (uint32_t i = 0; i < shown; i++) {
-        const struct flw_bulletin_class *row = sorted[i];
-        char name[TEXT_BYTES], a[TEXT_BYTES], b[TEXT_BYTES], c[TEXT_BYTES], d[TEXT_BYTES],
-            e[TEXT_BYTES];
-        add_line(page, FLW_TOP_PLAIN, "%-14s %10s %10s %10s %10s %7" PRIu64 " %8s",
-                 row->size_bytes == 0 ? "runs" : bytes_text(name, row->size_bytes),
-                 bytes_text(a, row->live_bytes), bytes_text(b, row->requested_bytes),
-                 bytes_text(c, row->cached_bytes), bytes_text(d, row->reserved_bytes),
-                 row->live_count, share_text(e, row->live_bytes, row->reserved_bytes));
-    }
-    if (shown < pool->class_count) {
-        add_line(page, FLW_TOP_PLAIN, "... %u more classes", pool->class_count - shown);
-    }
+    add_rest(page, window, "classes");
 }
 
 /* Headings and blank lines take their part; the rest is shared, and what one table leaves the other
  * gets. */
-static void add_tables(struct flw_top_page *page, const struct flw_bulletin_pool *pool)
+static void add_tables(struct flw_top_page *page, const struct flw_bulletin_pool *pool,
+                       const struct flw_top_view *view)
 {
-    uint32_t left = room(page), extra = 2 + 2 + 2; /* two blanks, two headings, two "... more" */
+    uint32_t left = flw_top_room(page),
+             extra = 2 + 2 + 2; /* two blanks, two headings, two "... more" */
     uint32_t rows = left > extra ? left - extra : 0;
     if (page->height == 0) {
         rows = FLW_TOP_LINES;
@@ -317,20 +301,21 @@ static void add_tables(struct flw_top_page *page, const struct flw_bulletin_pool
         streams = streams < half ? streams : classes < rows - half ? rows - classes : half;
         classes = rows - streams;
     }
-    add_line(page, FLW_TOP_PLAIN, "%s", "");
-    add_streams(page, pool, streams);
-    add_line(page, FLW_TOP_PLAIN, "%s", "");
-    add_classes(page, pool, classes);
+    flw_top_add_line(page, FLW_TOP_PLAIN, "%s", "");
+    add_streams(page, pool, streams, view);
+    flw_top_add_line(page, FLW_TOP_PLAIN, "%s", "");
+    add_classes(page, pool, classes, view);
 }
 
-static void add_pool(struct flw_top_page *page, const struct change *change)
+static void add_pool(struct flw_top_page *page, const struct change *change,
+                     const struct flw_top_view *view)
 {
     add_memory(page, change->now->value);
     add_absent(page, change->now->value);
     add_traffic(page, change);
     add_ladder(page, change->now);
     add_trouble(page, change->now);
-    add_tables(page, change->now);
+    add_tables(page, change->now, view);
 }
 
 /* ---- a process */
@@ -340,33 +325,41 @@ static void add_pool(struct flw_top_page *page, const struct change *change)
 static void add_pool_line(struct flw_top_page *page, const struct flw_top_look *look,
                           uint32_t index, bool is_chosen)
 {
-    char label[FLW_TOP_LABEL_BYTES], a[TEXT_BYTES], b[TEXT_BYTES], c[TEXT_BYTES], d[TEXT_BYTES],
-        e[TEXT_BYTES];
+    char label[FLW_TOP_LABEL_BYTES], a[FLW_TOP_TEXT_BYTES], b[FLW_TOP_TEXT_BYTES],
+        c[FLW_TOP_TEXT_BYTES], d[FLW_TOP_TEXT_BYTES], e[FLW_TOP_TEXT_BYTES];
     const struct flw_bulletin_pool *pool = flw_top_pool(look, index, label);
     const uint64_t *value = pool->value;
-    add_line(page, is_chosen ? FLW_TOP_TITLE : FLW_TOP_PLAIN,
-             "%c %-5s %3" PRIu64 " %-16.16s %10s %10s %10s %7s %8s", is_chosen ? '>' : ' ', label,
-             value[FLW_VALUE_device], pool->driver[0] == '\0' ? "libcuda.so.1" : pool->driver,
-             bytes_text(a, value[FLW_VALUE_reserved_bytes]),
-             bytes_text(b, value[FLW_VALUE_live_bytes]),
-             bytes_text(c, value[FLW_VALUE_cached_bytes]),
-             flw_format_count(value[FLW_VALUE_stream_count], d),
-             share_text(e, value[FLW_VALUE_hit_count], value[FLW_VALUE_alloc_count]));
+    flw_top_add_line(page, is_chosen ? FLW_TOP_TITLE : FLW_TOP_PLAIN,
+                     "%c %-5s %3" PRIu64 " %-16.16s %10s %10s %10s %7s %8s", is_chosen ? '>' : ' ',
+                     label, value[FLW_VALUE_device],
+                     pool->driver[0] == '\0' ? "libcuda.so.1" : pool->driver,
+                     flw_top_bytes(a, value[FLW_VALUE_reserved_bytes]),
+                     flw_top_bytes(b, value[FLW_VALUE_live_bytes]),
+                     flw_top_bytes(c, value[FLW_VALUE_cached_bytes]),
+                     flw_format_count(value[FLW_VALUE_stream_count], d),
+                     flw_top_share(e, value[FLW_VALUE_hit_count], value[FLW_VALUE_alloc_count]));
 }
 
 /* At most `most`, the chosen one among them. */
 static void add_pools(struct flw_top_page *page, const struct flw_top_look *look, uint32_t most,
-                      uint32_t chosen)
+                      uint32_t chosen, enum flw_top_sort sort)
 {
-    uint32_t first = chosen != NO_POOL && chosen >= most ? chosen - most + 1 : 0;
-    add_line(page, FLW_TOP_HEADING, "  %-5s %3s %-16s %10s %10s %10s %7s %8s", "POOL", "DEV",
-             "DRIVER", "RESERVED", "LIVE", "CACHED", "STREAMS", "HITS");
-    for (uint32_t i = first; i < look->pool_count && i - first < most; i++) {
-        add_pool_line(page, look, i, i == chosen);
+    uint32_t *order = flw_host_alloc(look->pool_count, sizeof *order), place = 0;
+    flw_top_order_pools(look, sort, order);
+    while (chosen != NO_POOL && place < look->pool_count && order[place] != chosen) {
+        place++;
     }
+    uint32_t first = place >= most ? place - most + 1 : 0;
+    flw_top_add_line(page, FLW_TOP_HEADING, "  %-5s %3s %-16s %10s %10s %10s %7s %8s", "POOL",
+                     "DEV", "DRIVER", "RESERVED", "LIVE", "CACHED", "STREAMS", "HITS");
+    for (uint32_t i = first; i < look->pool_count && i - first < most; i++) {
+        add_pool_line(page, look, order[i], order[i] == chosen);
+    }
+    flw_host_free(order);
     if (look->pool_total > look->pool_count) {
-        add_line(page, FLW_TOP_ALARM, "%" PRIu64 " more pools do not fit into shared memory",
-                 look->pool_total - look->pool_count);
+        flw_top_add_line(page, FLW_TOP_ALARM,
+                         "%" PRIu64 " more pools do not fit into shared memory",
+                         look->pool_total - look->pool_count);
     }
 }
 
@@ -375,12 +368,13 @@ static void add_head(struct flw_top_page *page, const struct flw_top_look *look,
     char left[128];
     snprintf(left, sizeof left, "fallow top  %s (%d)  %" PRIu64 " pool%s", look->name,
              (int)look->process, look->pool_total, look->pool_total == 1 ? "" : "s");
-    add_title(page, left, right);
+    flw_top_add_title(page, left, right);
 }
 
 static void begin_page(struct flw_top_page *page)
 {
     page->line_count = 0;
+    page->most_skip = 0;
     page->width = page->width == 0 || page->width >= FLW_TOP_LINE_BYTES ? FLW_TOP_LINE_BYTES - 1
                                                                         : page->width;
 }
@@ -401,9 +395,9 @@ void flw_top_fill_overview(struct flw_top_page *page, const struct flw_top_look 
     begin_page(page);
     add_head(page, look, "");
     if (look->pool_count == 0) {
-        add_line(page, FLW_TOP_PLAIN, "no pools");
+        flw_top_add_line(page, FLW_TOP_PLAIN, "no pools");
     } else {
-        add_pools(page, look, FLW_TOP_LINES, NO_POOL);
+        add_pools(page, look, FLW_TOP_LINES, NO_POOL, FLW_TOP_BY_NUMBER);
     }
 }
 
@@ -413,56 +407,156 @@ void flw_top_fill_pool(struct flw_top_page *page, const struct flw_top_look *loo
     char label[FLW_TOP_LABEL_BYTES];
     struct change change = change_of(look, before, pool, label);
     begin_page(page);
-    add_line(page, FLW_TOP_PLAIN, "%s", "");
-    add_line(page, FLW_TOP_TITLE, "pool %s", label);
-    add_pool(page, &change);
+    flw_top_add_line(page, FLW_TOP_PLAIN, "%s", "");
+    flw_top_add_line(page, FLW_TOP_TITLE, "pool %s", label);
+    add_pool(page, &change, &(struct flw_top_view){.sort = FLW_TOP_BY_NUMBER});
 }
 
-void flw_top_fill_screen(struct flw_top_page *page, const struct flw_top_look *look,
-                         const struct flw_top_look *before, uint32_t pool)
+/* "by live  ? help  q quit  12:30:01" */
+static void say_right(char right[80], enum flw_top_sort sort)
 {
-    char label[FLW_TOP_LABEL_BYTES], right[64], clock[16] = "";
+    char clock[16] = "";
     time_t now = time(NULL);
     struct tm parts;
-    begin_page(page);
     if (localtime_r(&now, &parts) != NULL) {
         (void)strftime(clock, sizeof clock, "%H:%M:%S", &parts);
     }
-    snprintf(right, sizeof right, "%sq quit  %s", look->pool_count > 1 ? "tab next pool  " : "",
-             clock);
+    snprintf(right, 80, "%s%s%s? help  q quit  %s", sort == FLW_TOP_BY_NUMBER ? "" : "by ",
+             sort == FLW_TOP_BY_NUMBER ? "" : flw_top_sort_name(sort),
+             sort == FLW_TOP_BY_NUMBER ? "" : "  ", clock);
+}
+
+static void add_minute(struct flw_top_page *page, const struct flw_top_view *view, pid_t process,
+                       const char *label)
+{
+    char line[FLW_TOP_HISTORY_BYTES], text[FLW_TOP_TEXT_BYTES];
+    uint32_t taken = (uint32_t)strlen("minute   [] live, of 1023 KiB");
+    uint32_t columns = page->width > taken ? page->width - taken : 0;
+    if (view->history != NULL) {
+        uint64_t top_bytes = flw_top_history_line(view->history, process, label, view->second,
+                                                  columns, view->is_ascii, line);
+        flw_top_add_line(page, FLW_TOP_PLAIN, "minute   [%s] live, of %s", line,
+                         flw_top_bytes(text, top_bytes));
+    }
+}
+
+void flw_top_fill_screen(struct flw_top_page *page, const struct flw_top_look *look,
+                         const struct flw_top_look *before, const struct flw_top_view *view)
+{
+    char label[FLW_TOP_LABEL_BYTES], right[80];
+    begin_page(page);
+    say_right(right, view->sort);
     add_head(page, look, right);
     if (look->pool_count == 0) {
-        add_line(page, FLW_TOP_PLAIN, "no pools yet");
+        flw_top_add_line(page, FLW_TOP_PLAIN, "no pools yet");
         return;
     }
     uint32_t most = page->height / 4;
-    add_pools(page, look, most == 0 ? 1 : most, pool);
-    struct change change = change_of(look, before, pool, label);
-    add_line(page, FLW_TOP_PLAIN, "%s", "");
-    add_pool(page, &change);
+    add_pools(page, look, most == 0 ? 1 : most, view->pool, view->sort);
+    struct change change = change_of(look, before, view->pool, label);
+    flw_top_add_line(page, FLW_TOP_PLAIN, "%s", "");
+    add_minute(page, view, look->process, label);
+    add_pool(page, &change, view);
 }
+
+void flw_top_fill_help(struct flw_top_page *page)
+{
+    static const char *const lines[] = {
+        "tab, n, p      the next pool, the one before",
+        "up, down       in the list the process; else rows of streams and classes",
+        "page up, down  ten of them; home, end: the first, the last",
+        "enter          of the list: the process; escape, b: the list again",
+        "r l c h        most reserved, live, cached, best hits first",
+        "o              in their own order again",
+        "q              the end",
+        "",
+        "minute         live bytes in each second of the last minute; a letter of full",
+        "               height would be the most that was reserved in it",
+        "",
+        "any key goes on"};
+    begin_page(page);
+    flw_top_add_line(page, FLW_TOP_TITLE, "fallow top: keys");
+    flw_top_add_line(page, FLW_TOP_PLAIN, "%s", "");
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        flw_top_add_line(page, FLW_TOP_PLAIN, "%s", lines[i]);
+    }
+}
+
+/* ---- processes */
+
+#define LIST_HEADING "%8s %-16s %5s %10s %10s %10s %8s"
+#define LIST_COLUMNS 73 /* of a line without history */
 
 void flw_top_fill_list_heading(struct flw_top_page *page)
 {
     begin_page(page);
-    add_line(page, FLW_TOP_HEADING, "%8s %-16s %5s %10s %10s %10s %8s", "PROCESS", "NAME", "POOLS",
-             "RESERVED", "LIVE", "CACHED", "HITS");
+    flw_top_add_line(page, FLW_TOP_HEADING, LIST_HEADING, "PROCESS", "NAME", "POOLS", "RESERVED",
+                     "LIVE", "CACHED", "HITS");
+}
+
+static void format_process(char line[FLW_TOP_LINE_BYTES], const struct flw_top_look *look)
+{
+    char a[FLW_TOP_TEXT_BYTES], b[FLW_TOP_TEXT_BYTES], c[FLW_TOP_TEXT_BYTES], d[FLW_TOP_TEXT_BYTES];
+    struct flw_top_sums sums = flw_top_sum_up(look);
+    snprintf(line, FLW_TOP_LINE_BYTES, "%8d %-16.16s %5" PRIu64 " %10s %10s %10s %8s",
+             (int)look->process, look->name, look->pool_total, flw_top_bytes(a, sums.reserved),
+             flw_top_bytes(b, sums.live), flw_top_bytes(c, sums.cached),
+             flw_top_share(d, sums.hits, sums.allocs));
 }
 
 void flw_top_fill_list_line(struct flw_top_page *page, const struct flw_top_look *look)
 {
-    char label[FLW_TOP_LABEL_BYTES], a[TEXT_BYTES], b[TEXT_BYTES], c[TEXT_BYTES], d[TEXT_BYTES];
-    uint64_t reserved = 0, live = 0, cached = 0, hits = 0, allocs = 0;
+    char line[FLW_TOP_LINE_BYTES];
     begin_page(page);
-    for (uint32_t i = 0; i < look->pool_count; i++) {
-        const uint64_t *value = flw_top_pool(look, i, label)->value;
-        reserved += value[FLW_VALUE_reserved_bytes];
-        live += value[FLW_VALUE_live_bytes];
-        cached += value[FLW_VALUE_cached_bytes];
-        hits += value[FLW_VALUE_hit_count];
-        allocs += value[FLW_VALUE_alloc_count];
+    format_process(line, look);
+    flw_top_add_line(page, FLW_TOP_PLAIN, "%s", line);
+}
+
+/* Where there is room each process has its minute at the end of its line, else the chosen one has below the
+ * title. */
+void flw_top_fill_processes(struct flw_top_page *page, const struct flw_top_look *looks,
+                            uint32_t count, const struct flw_top_view *view)
+{
+    char left[64], right[80], line[FLW_TOP_LINE_BYTES], minute[FLW_TOP_HISTORY_BYTES];
+    uint32_t *order = flw_host_alloc(count, sizeof *order), place = 0;
+    begin_page(page);
+    flw_top_order_looks(looks, count, view->sort, order);
+    uint32_t columns = page->width > LIST_COLUMNS + 4 ? page->width - LIST_COLUMNS - 4 : 0;
+    bool has_minutes = columns >= FLW_TOP_SECONDS / 4 && view->history != NULL;
+    say_right(right, view->sort);
+    snprintf(left, sizeof left, "fallow top  %u process%s", count, count == 1 ? "" : "es");
+    flw_top_add_title(page, left, right);
+    if (count > 0 && !has_minutes) {
+        add_minute(page, view, looks[view->chosen].process, "");
     }
-    add_line(page, FLW_TOP_PLAIN, "%8d %-16.16s %5" PRIu64 " %10s %10s %10s %8s",
-             (int)look->process, look->name, look->pool_total, bytes_text(a, reserved),
-             bytes_text(b, live), bytes_text(c, cached), share_text(d, hits, allocs));
+    snprintf(line, sizeof line, "  " LIST_HEADING "%s", "PROCESS", "NAME", "POOLS", "RESERVED",
+             "LIVE", "CACHED", "HITS", has_minutes ? "  LIVE, LAST MINUTE" : "");
+    flw_top_add_line(page, FLW_TOP_HEADING, "%s", line);
+    while (place < count && order[place] != view->chosen) {
+        place++;
+    }
+    uint32_t most =
+        flw_top_room(page) > (view->note != NULL) ? flw_top_room(page) - (view->note != NULL) : 1;
+    for (uint32_t i = place >= most ? place - most + 1 : 0; i < count && flw_top_room(page) > 0;
+         i++) {
+        const struct flw_top_look *look = &looks[order[i]];
+        minute[0] = '\0';
+        format_process(line, look);
+        if (has_minutes) {
+            (void)flw_top_history_line(view->history, look->process, "", view->second, columns,
+                                       view->is_ascii, minute);
+        }
+        flw_top_add_line(page, i == place ? FLW_TOP_TITLE : FLW_TOP_PLAIN, "%c %s  %s",
+                         i == place ? '>' : ' ', line, minute);
+        if (flw_top_room(page) == 1 && view->note != NULL) {
+            break;
+        }
+    }
+    if (count == 0) {
+        flw_top_add_line(page, FLW_TOP_PLAIN, "no process of this user shows pools");
+    }
+    if (view->note != NULL) {
+        flw_top_add_line(page, FLW_TOP_ALARM, "%s", view->note);
+    }
+    flw_host_free(order);
 }
