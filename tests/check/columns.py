@@ -107,6 +107,16 @@ def main():
         expect(plain.isascii(), what + ": LC_ALL=C, and not ASCII")
         expect(run_on_terminal(words, 80, "C").isascii(), what + ": LC_ALL=C on a terminal, and not ASCII")
         expect(run_in_pipe(words, None).isascii(), what + ": no locale, and not ASCII")
+    # So does what --help says, of every word that has one.
+    words = re.findall(r"^  ([a-z]+)  +\S", run_in_pipe(["--help"]).decode(), re.M)
+    expect(len(words) > 8, "%s: hardly all subcommands" % words)
+    helps = [[word] for word in words] + [["report", "diff"], ["bench", "kernels"]]
+    for word in ("trace", "gen"):
+        helps += [[word, inner] for inner in re.findall(r"^  ([a-z]+)  +\S", run_in_pipe([word, "--help"]).decode(), re.M)]
+    for words in helps:
+        printed = run_in_pipe(words + ["--help"])
+        for line in printed.decode().split("\n"):
+            expect(len(line) <= 100, "%s --help: %d columns: %s" % (" ".join(words), len(line), line))
     # Where there is more it is used: blocks of the curve, and names as they are.
     shown = run_in_pipe(["report", strange_name, "--no-times", "--policy", "pytorch"])
     expect("\u2588" in shown.decode() and "\u8a18\u61b6" in shown.decode(), "C.UTF-8, and ASCII alone")

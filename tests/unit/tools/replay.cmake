@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# `fallow replay` and `fallow trace` from outside, then what a replay is made of.
+# `fallow replay` and `fallow trace` from outside, then what a replay, its tables and `fallow top` are made of.
 if(TARGET fallow)
   flw_add_test(unit replay SOURCES test_replay.c DEPENDS fallow fallow-simcuda simcuda-libcuda
     ENVIRONMENT "FALLOW_COMMAND=$<TARGET_FILE:fallow>" ${FLW_DEMO_ENVIRONMENT})
@@ -20,3 +20,8 @@ flw_add_test(unit policy_peers INCLUDES ${tool} LIBRARIES flw_driver flw_base
   SOURCES test_policy_peers.c ${tool}/common/command.c ${tool}/common/replay_device.c ${tool}/common/tool_host.c
     ${tool}/policies/bfc.c ${tool}/policies/cub.c ${tool}/policies/deferrals.c ${tool}/policies/segheap.c
     ${tool}/policies/setting.c)
+flw_add_test(unit tabular INCLUDES ${tool} LIBRARIES flw_base
+  SOURCES test_tabular.c ${tool}/common/command.c ${tool}/common/tabular.c ${tool}/common/terminal.c
+    ${tool}/common/tool_host.c)
+flw_add_test(unit top_history INCLUDES ${tool} LIBRARIES flw_base
+  SOURCES test_top_history.c ${tool}/common/tool_host.c ${tool}/top/history.c)

@@ -37,46 +37,73 @@ static void print_generators(FILE *out)
     fprintf(out, "\n  fallow gen GENERATOR --help   its options and an example\n");
 }
 
-static void print_bytes(uint64_t bytes)
+#define HELP_COLUMNS 100
+
+/* A name and a text, which goes on below itself where it is too long. */
+static void print_item(const char *name, int indent, int column, const char *text)
 {
-    static const char letters[] = "KMGT";
-    unsigned shift = 0;
-    while (shift < 40 && bytes != 0 && bytes % (UINT64_C(1) << (shift + 10)) == 0) {
-        shift += 10;
+    int width = HELP_COLUMNS - column;
+    printf("%*s%-*s ", indent, "", column - indent - 1, name);
+    while ((int)strlen(text) > width) {
+        int end = width;
+        while (end > 0 && text[end] != ' ') {
+            end--;
+        }
+        end = end == 0 ? width : end;
+        printf("%.*s\n%*s", end, text, column, "");
+        text += end + (text[end] == ' ');
     }
-    if (shift == 0) {
-        printf("%" PRIu64, bytes);
-    } else {
-        printf("%" PRIu64 "%c", bytes >> shift, letters[shift / 10 - 1]);
-    }
+    printf("%s\n", text);
 }
 
-static void print_initial(const struct flw_gen_option *option)
+static void format_bytes(uint64_t bytes, char out[32])
 {
+    static const char *const letters[] = {"", "K", "M", "G", "T"};
+    unsigned unit = 0;
+    while (unit < 4 && bytes != 0 && bytes % 1024 == 0) {
+        bytes /= 1024;
+        unit++;
+    }
+    snprintf(out, 32, "%" PRIu64 "%s", bytes, letters[unit]);
+}
+
+/* "; default 4G", or nothing. */
+static void format_initial(const struct flw_gen_option *option, char out[64])
+{
+    char number[32];
+    out[0] = '\0';
     if (option->kind == FLW_GEN_CHOICE) {
-        printf("; default %s", option->words[option->initial]);
+        snprintf(out, 64, "; default %s", option->words[option->initial]);
     } else if (option->kind == FLW_GEN_BYTES) {
-        printf("; default ");
-        print_bytes(option->initial);
+        format_bytes(option->initial, number);
+        snprintf(out, 64, "; default %s", number);
     } else if (option->kind == FLW_GEN_COUNT) {
-        printf("; default %" PRIu64, option->initial);
+        snprintf(out, 64, "; default %" PRIu64, option->initial);
     }
 }
 
-static void print_words(const struct flw_gen_kind *kind, const char *indent)
+static void print_words(const struct flw_gen_kind *kind)
 {
+    size_t longest = 0;
     for (size_t i = 0; kind->options[0].words[i] != NULL; i++) {
-        printf("%s%-24s %s\n", indent, kind->options[0].words[i], kind->word_help[i]);
+        size_t length = strlen(kind->options[0].words[i]);
+        longest = length > longest ? length : longest;
+    }
+    for (size_t i = 0; kind->options[0].words[i] != NULL; i++) {
+        print_item(kind->options[0].words[i], 2, (int)longest + 4, kind->word_help[i]);
     }
 }
 
+/* "(one two three)" */
 static void print_choices(const struct flw_gen_option *option)
 {
-    printf("%-21s ", "");
+    char text[256] = "(";
     for (size_t i = 0; option->words[i] != NULL; i++) {
-        printf("%s%s", i == 0 ? "(" : " ", option->words[i]);
+        size_t used = strlen(text);
+        snprintf(text + used, sizeof text - used, "%s%s", i == 0 ? "" : " ", option->words[i]);
     }
-    printf(")\n");
+    strncat(text, ")", sizeof text - strlen(text) - 1);
+    print_item("", 2, 22, text);
 }
 
 static void print_options(const struct flw_gen_kind *kind)
@@ -84,18 +111,18 @@ static void print_options(const struct flw_gen_kind *kind)
     static const char *const units[] = {"N", "BYTES", "WORD", "FILE"};
     for (size_t i = 0; i < kind->option_count; i++) {
         const struct flw_gen_option *option = &kind->options[i];
-        char name[64];
+        char name[64], text[256], initial[64];
         snprintf(name, sizeof name, "--%s %s", option->name, units[option->kind]);
-        printf("  %-19s %s", name, option->help);
-        print_initial(option);
-        printf("\n");
+        format_initial(option, initial);
+        snprintf(text, sizeof text, "%s%s", option->help, initial);
+        print_item(name, 2, 22, text);
         if (option->kind == FLW_GEN_CHOICE && (i > 0 || kind->word_help == NULL)) {
             print_choices(option);
         }
     }
-    printf("  %-19s where to write, packed where it ends in .xz, .gz or .zst, binary where in\n"
-           "                      .ftrace; default standard output\n",
-           "-o FILE");
+    print_item("-o FILE", 2, 22,
+               "where to write, packed where it ends in .xz, .gz or .zst, binary where in .ftrace; "
+               "default standard output");
 }
 
 static void print_generator(void)
@@ -105,12 +132,12 @@ static void print_generator(void)
     printf("usage: fallow gen %s%s [OPTIONS] [-o FILE]\n\n%s.\n\n", kind->name,
            has_words ? " [WORD]" : "", kind->summary);
     if (has_words) {
-        print_words(kind, "  ");
+        print_words(kind);
         printf("\n");
     }
     print_options(kind);
     if (has_words) {
-        printf("  %-19s the words, one a line\n", "--list");
+        print_item("--list", 2, 22, "the words, one a line");
     }
     printf("\nexample: fallow gen %s %s\n", kind->name, kind->example);
 }

@@ -293,7 +293,7 @@ const struct flw_policy flw_policy_recorded = {
 
 const struct flw_policy flw_policy_bound = {
     .name = "bound",
-    .summary = "the most bytes that were live: none can hold less; and the least without a wait",
+    .summary = "the most bytes that were live: none holds less; and the least without a wait",
     .create = create,
     .get_statistics = get_bound,
     .finish = finish,

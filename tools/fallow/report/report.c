@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "common/command.h"
+#include "common/terminal.h"
 #include "report/baseline.h"
 #include "report/work.h"
 
@@ -23,8 +24,9 @@ static const char help[] =
     "  --json FILE           every number; - is standard output, without the text\n"
     "  --csv FILE            series in at most 2000 rows a policy, each from its event to the next row's:\n"
     "                        the most requested, in blocks, reserved; the holes after holes_event\n"
-    "  --csv-owners FILE     whose memory it is, a row an owner: bytes and blocks at the peak, when memory\n"
-    "                        ran out, at the end, of these not there at the start; and all it asked for\n"
+    "  --csv-owners FILE     whose memory it is, a row an owner: bytes and blocks at the peak, when\n"
+    "                        memory ran out, at the end, of these not there at the start; and all it\n"
+    "                        asked for\n"
     "  --folded FILE         the live memory by call stack, for flame graphs: a;b;c bytes\n"
     "  --at MOMENT           of --folded: peak (the default), oom or end\n"
     "  --chrome FILE         each block as a slice and each owner as a counter, for Perfetto and\n"
@@ -165,7 +167,9 @@ static int run_diff(int argc, char **argv)
     bool is_read =
         flw_baseline_read(argv[0], &a, message) && flw_baseline_read(argv[1], &b, message);
     if (is_read) {
-        flw_baseline_print_diff(&a, &b, stdout);
+        FILE *out = flw_terminal_open(false);
+        flw_baseline_print_diff(&a, &b, out);
+        flw_terminal_close(out);
     } else {
         flw_complain("%s", message);
     }
