@@ -73,7 +73,7 @@ cp -L "$build/lib/driver/libcuda.so.1" "$out/lib/driver/" || die "the simulated 
 find "$out/bin" "$out/lib" -type f -exec strip --strip-unneeded {} + || die "strip failed"
 cd "$root/tests/gpu" || die "no $root/tests/gpu"
 cp first.sh stage[1-4].sh rehearsal.sh clients.sh kernels_torch.py record_traces.py transformer.py "$out/tests/gpu/" &&
-    cp clients/*.py clients/plain.cu "$out/tests/gpu/clients/" && cp "$root/tools/python/fallow.py" "$out/tools/python/" ||
+    cp clients/*.py clients/plain.cu "$out/tests/gpu/clients/" && cp "$root"/tools/python/*.py "$out/tools/python/" ||
     die "the scripts could not be copied"
 # Stage 3's list: the tests of kernels with shared memory of their own, or by a header.
 grep -lE '__shared__|table\.cuh|expert_ids\.cuh' "$root"/kernels/*/*.cu | sed 's|.*/\(.*\)\.cu|\1|' | while read -r module; do

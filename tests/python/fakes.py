@@ -170,3 +170,61 @@ def rmm():
     fake.mr = types.SimpleNamespace(CallbackMemoryResource=CallbackMemoryResource,
                                     set_per_device_resource=fake.current.__setitem__)
     return fake
+
+
+def torch_memory(free_bytes=1 << 20, refuses=None):
+    """PyTorch 2.15's memory recording, by its own signatures, of a device whose 64 MiB run out. `refuses`: what
+    a pluggable allocator raises when an observer is attached. fake.run_out(bytes) is a tensor too many."""
+    fake = types.ModuleType("torch")
+    fake.__version__ = "2.15.0"
+    fake.history = None  # what _record_memory_history was told last; None: off
+    fake.observers = []
+    fake.events = []
+    total_bytes = 64 << 20
+
+    class OutOfMemoryError(RuntimeError):
+        pass
+
+    def attach(observer, /):
+        if refuses is not None:
+            raise RuntimeError(refuses)
+        fake.observers.append(observer)
+
+    def record(enabled="all", context="all", stacks="all", max_entries=sys.maxsize, device=None, clear_history=False,
+               compile_context=False, global_record_annotations=False, skip_actions=None,
+               record_pinned_host_memory=False, record_cuda=True):
+        assert enabled in (None, "state", "all") and stacks in ("python", "all") and context in (
+            None, "state", "alloc", "all")
+        fake.history = None if enabled is None else {"stacks": stacks, "max_entries": max_entries}
+
+    def snapshot(device=None, augment_with_fx_traces=False):
+        block = {"address": 0x7f0000000000, "size": total_bytes - free_bytes, "requested_size": total_bytes - free_bytes,
+                 "state": "active_allocated", "frames": FRAMES}
+        segment = {"device": 0, "address": 0x7f0000000000, "total_size": total_bytes - free_bytes, "stream": 0,
+                   "segment_type": "large", "segment_pool_id": (0, 0), "is_expandable": False,
+                   "allocated_size": total_bytes - free_bytes, "active_size": total_bytes - free_bytes,
+                   "requested_size": total_bytes - free_bytes, "frames": [], "blocks": [block]}
+        return {"segments": [segment], "device_traces": [list(fake.events)], "allocator_settings": {}}
+
+    def event(action, size, **more):
+        fake.events.append(dict({"action": action, "size": size, "stream": 0, "frames": FRAMES,
+                                 "time_us": 1000 + len(fake.events)}, **more))
+
+    def run_out(size):
+        event("oom", size, device_free=free_bytes)
+        for observer in list(fake.observers):  # with four numbers by place; what it raises goes on to the caller
+            observer(0, size, total_bytes, free_bytes)
+        raise OutOfMemoryError("CUDA out of memory. Tried to allocate %d bytes" % size)
+
+    held = total_bytes - free_bytes
+    event("segment_alloc", held, addr=0x7f0000000000)
+    event("alloc", held, addr=0x7f0000000000)
+    memory = types.SimpleNamespace(_record_memory_history=record, _snapshot=snapshot)
+    fake.cuda = types.SimpleNamespace(memory=memory, OutOfMemoryError=OutOfMemoryError)
+    fake._C = types.SimpleNamespace(_cuda_attach_out_of_memory_observer=attach,
+                                    _cuda_isHistoryEnabled=lambda: fake.history is not None)
+    fake.run_out = run_out
+    return fake
+
+
+FRAMES = [{"filename": "/home/me/train/model.py", "line": 39, "name": "forward"}]

@@ -22,6 +22,8 @@ import sys
 import threading
 import warnings
 
+from fallow_report import report_html, watch_oom
+
 __all__ = [
     "Error",
     "configure",
@@ -40,6 +42,8 @@ __all__ = [
     "Recording",
     "publish",
     "library_path",
+    "report_html",
+    "watch_oom",
     "Layout",
     "Arena",
     "Lease",
