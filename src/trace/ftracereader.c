@@ -287,6 +287,7 @@ static bool read_header(struct flw_ftracereader *r)
     trace->has_times = (r->file.flags & FLW_FTRACE_HAS_TIMES) != 0;
     trace->has_addresses = (r->file.flags & FLW_FTRACE_HAS_ADDRESSES) != 0;
     trace->has_segments = (r->file.flags & FLW_FTRACE_HAS_SEGMENTS) != 0;
+    trace->begin_ns = trace->has_times ? r->file.wall_ns : 0;
     trace->device = (int)r->file.device;
     pass(r, FLW_FRAME_BYTES);
     for (uint64_t more = r->file.header_bytes - FLW_FRAME_BYTES; more > 0; more--) {

@@ -2,7 +2,7 @@
  *
  * Owns: a server of a language model as one of its ranks sees it: options, the schedule of requests,
  * captured graphs, what surrounds the layers.
- * Does not: know the layers' blocks (gen_serve_layer.c) or the weights (gen_serve_model.c).
+ * Does not: know the layers' blocks or the weights (gen_serve_layer.c).
  *
  * Continuous batching: a step takes one token of each request that decodes, then prompts in order of
  * arrival, cut where max-tokens ends; a request is admitted while fewer than max-seqs run and where the

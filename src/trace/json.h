@@ -12,7 +12,7 @@
 #include "trace/input.h"
 
 #define FLW_JSON_DEPTH_MAX  256
-#define FLW_JSON_TEXT_BYTES 64 /* kept of a key, a string or a number, its final 0 included */
+#define FLW_JSON_TEXT_BYTES 512 /* kept of a key, a string or a number, its final 0 included */
 
 enum flw_json_token {
     FLW_JSON_FAILED, /* the input's message says why */

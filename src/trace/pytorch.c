@@ -422,6 +422,7 @@ static bool import_snapshot(struct flw_pytorch_import *import, int device)
     }
     trace->device = import->device;
     trace->has_times = import->has_times;
+    trace->begin_ns = import->first_time_us <= UINT64_MAX / 1000 ? import->first_time_us * 1000 : 0;
     trace->has_addresses = true;
     trace->has_segments = true;
     trace->notes = make_notes(import);

@@ -65,6 +65,7 @@ struct flw_trace {
     size_t record_stack_count, record_stack_room;
     struct flw_trace_remark *remarks;
     size_t remark_count;
+    uint64_t begin_ns; /* when time 0 was, ns since 1970 by the recording's clock; 0: not known */
     bool has_times;
     bool has_addresses;
     bool

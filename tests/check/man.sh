@@ -67,7 +67,7 @@ done
 cmp -s <("$fallow" help --man) "$work/fallow.1" || say "fallow help --man is another page"
 [ "$(find "$work" -name '*.1' | wc -l)" = "$pages" ] || say "there are other pages than of subcommands"
 inner=0
-for pair in 'trace info' 'trace dump' 'trace pack' 'trace import' 'trace export' 'trace verify' 'report diff' \
+for pair in 'trace info' 'trace dump' 'trace pack' 'trace import' 'trace export' 'trace verify' 'report diff' 'report merge' \
     'gen serve' 'gen train' 'gen streams' 'gen random' 'gen adversarial' 'bench kernels'; do
     read -r name word <<<"$pair"
     compare "$work/fallow-$name.1" "$name" "$word"

@@ -22,6 +22,8 @@ if(TARGET fallow AND TARGET fallow_shared AND FLW_DEMO)
     add_test(NAME property.round_trip COMMAND ${FALLOW_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/round_trip.py
       $<TARGET_FILE:fallow> ${snapshots})
     set_tests_properties(property.owners property.round_trip PROPERTIES LABELS property TIMEOUT 600)
+    add_test(NAME property.ranks COMMAND ${FALLOW_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/ranks.py $<TARGET_FILE:fallow>)
+    set_tests_properties(property.ranks PROPERTIES LABELS property TIMEOUT 300)
   endif()
   set_tests_properties(property.trace_figures property.steady_passes property.against_pytorch
     PROPERTIES LABELS "property;slow" TIMEOUT 300 SKIP_RETURN_CODE 77)

@@ -18,7 +18,8 @@
 
 static const char *report_word(size_t index)
 {
-    return index == 0 ? "diff" : NULL;
+    static const char *const words[] = {"diff", "merge"};
+    return index < sizeof words / sizeof *words ? words[index] : NULL;
 }
 
 #if defined(FLW_HAS_KERNELS)

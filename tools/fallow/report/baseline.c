@@ -28,12 +28,17 @@ static bool fail(struct reader *reader, const char *what)
                           "%s; it is not the JSON of fallow report", what);
 }
 
+static void cut(char *out, const char *text)
+{
+    snprintf(out, FLW_BASELINE_TEXT_BYTES, "%.*s", FLW_BASELINE_TEXT_BYTES - 1, text);
+}
+
 static void push(struct reader *reader)
 {
     struct flw_baseline *baseline = reader->baseline;
     baseline->numbers = flw_host_grow(baseline->numbers, &baseline->capacity, baseline->count + 1,
                                       sizeof *baseline->numbers);
-    memcpy(reader->now.text, reader->json.text, sizeof reader->now.text);
+    cut(reader->now.text, reader->json.text);
     reader->now.value = strtod(reader->now.text, NULL);
     baseline->numbers[baseline->count++] = reader->now;
 }
@@ -56,11 +61,12 @@ static bool read_value(struct reader *reader, enum flw_json_token token, const c
     if (token != FLW_JSON_OBJECT || outer != NULL) {
         return flw_json_skip(&reader->json, token);
     }
-    char name[FLW_JSON_TEXT_BYTES];
-    snprintf(name, sizeof name, "%.*s", FLW_JSON_TEXT_BYTES - 1, key);
+    char name[FLW_BASELINE_TEXT_BYTES];
+    cut(name, key);
     for (token = flw_json_next(&reader->json); token == FLW_JSON_KEY;
          token = flw_json_next(&reader->json)) {
-        snprintf(key, FLW_BASELINE_KEY_BYTES, "%s.%s", name, reader->json.text);
+        snprintf(key, FLW_BASELINE_KEY_BYTES, "%s.%.*s", name, FLW_BASELINE_TEXT_BYTES - 1,
+                 reader->json.text);
         token = flw_json_next(&reader->json);
         if (token == FLW_JSON_FAILED || !read_value(reader, token, name)) {
             return false;
@@ -79,10 +85,11 @@ static bool read_object(struct reader *reader, const char *name_key, char *out_n
         !expect(reader, FLW_JSON_STRING, "a name is no string")) {
         return false;
     }
-    memcpy(out_name, reader->json.text, FLW_JSON_TEXT_BYTES);
+    cut(out_name, reader->json.text);
     enum flw_json_token token = flw_json_next(&reader->json);
     for (; token == FLW_JSON_KEY; token = flw_json_next(&reader->json)) {
-        snprintf(reader->now.key, sizeof reader->now.key, "%s", reader->json.text);
+        snprintf(reader->now.key, sizeof reader->now.key, "%.*s", FLW_BASELINE_TEXT_BYTES - 1,
+                 reader->json.text);
         bool is_array = array != NULL && strcmp(reader->json.text, array) == 0;
         token = flw_json_next(&reader->json);
         if (token == FLW_JSON_FAILED) {

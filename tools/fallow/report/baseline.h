@@ -13,14 +13,15 @@
 #include "trace/json.h"
 
 #define FLW_BASELINE_MESSAGE_BYTES 512
-#define FLW_BASELINE_KEY_BYTES     (2 * FLW_JSON_TEXT_BYTES)
+#define FLW_BASELINE_TEXT_BYTES    64
+#define FLW_BASELINE_KEY_BYTES     (2 * FLW_BASELINE_TEXT_BYTES)
 
-/* Names as JSON writes them, cut to FLW_JSON_TEXT_BYTES. */
+/* Names as JSON writes them, cut to FLW_BASELINE_TEXT_BYTES. */
 struct flw_baseline_number {
-    char trace[FLW_JSON_TEXT_BYTES];
-    char policy[FLW_JSON_TEXT_BYTES]; /* "" of the trace itself */
-    char key[FLW_BASELINE_KEY_BYTES]; /* "peak_reserved_bytes", "first_failure.op" */
-    char text[FLW_JSON_TEXT_BYTES];   /* as written; "null" */
+    char trace[FLW_BASELINE_TEXT_BYTES];
+    char policy[FLW_BASELINE_TEXT_BYTES]; /* "" of the trace itself */
+    char key[FLW_BASELINE_KEY_BYTES];     /* "peak_reserved_bytes", "first_failure.op" */
+    char text[FLW_BASELINE_TEXT_BYTES];   /* as written; "null" */
     double value;
 };
 

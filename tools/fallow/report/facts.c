@@ -245,7 +245,9 @@ void flw_facts_gather(struct flw_sheet *sheet, const struct flw_owner_rule *rule
     flw_facts_gather_oom(sheet, &code);
     flw_facts_gather_holdings(sheet, out, &code);
     flw_owners_finish(&code);
-    sheet->packed_bytes = flw_packing_measure(sheet->program, out->end_ops);
+    sheet->packed_bytes = sheet->policy_count == 0 /* nothing is replayed */
+                              ? FLW_UNKNOWN
+                              : flw_packing_measure(sheet->program, out->end_ops);
     flw_host_free(room);
 }
 

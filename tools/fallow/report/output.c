@@ -170,12 +170,12 @@ static void print_screen(const struct flw_report_options *options, const struct 
 }
 
 bool flw_report_write_all(const struct flw_report_options *options, const struct flw_sheet *sheets,
-                          size_t count)
+                          size_t count, const struct flw_job *job)
 {
     struct flw_draft draft;
     if (options->json_path != NULL) {
         flw_draft_begin(&draft, "");
-        flw_print_json(sheets, count, draft.file);
+        flw_print_json(sheets, count, job, draft.file);
         if (!flw_draft_end(&draft, true, options->json_path)) {
             return false;
         }
@@ -185,6 +185,10 @@ bool flw_report_write_all(const struct flw_report_options *options, const struct
     }
     if (flw_report_stdout_count(options) == 0) {
         print_screen(options, sheets, count);
+        if (job != NULL) {
+            fputc('\n', stdout);
+            flw_job_print_text(job, stdout);
+        }
     }
     return true;
 }
@@ -283,7 +287,7 @@ static bool is_below_baseline(const char *path, const struct flw_sheet *sheets, 
         return false;
     }
     flw_draft_begin(&draft, "");
-    flw_print_json(sheets, count, draft.file);
+    flw_print_json(sheets, count, NULL, draft.file);
     is_kept = flw_draft_end(&draft, true, NULL);
     if (is_kept) {
         is_kept = flw_baseline_read_bytes(draft.text, draft.length, &now, message) &&

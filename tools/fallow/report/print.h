@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "report/job.h"
 #include "report/owner.h"
 #include "report/sheet.h"
 
@@ -24,8 +25,9 @@ struct flw_print_style {
 
 void flw_print_text(const struct flw_sheet *sheet, const struct flw_print_style *style, FILE *out);
 
-/* {"schema": 1, "traces": [...]}: an object a trace, in it one a policy. */
-void flw_print_json(const struct flw_sheet *sheets, size_t count, FILE *out);
+/* {"schema": 1, "traces": [...]}: an object a trace, in it one a policy. `job`: a member more; may be NULL. */
+void flw_print_json(const struct flw_sheet *sheets, size_t count, const struct flw_job *job,
+                    FILE *out);
 
 /* One line a column and policy: the most of each within the column, which begins at `event`; the holes
  * when last looked at, which was after op `holes_event`. Empty: not known. */

@@ -387,7 +387,8 @@ static void print_sheet(const struct flw_sheet *sheet, struct flw_json_writer *o
     flw_json_end(out, '}');
 }
 
-void flw_print_json(const struct flw_sheet *sheets, size_t count, FILE *file)
+void flw_print_json(const struct flw_sheet *sheets, size_t count, const struct flw_job *job,
+                    FILE *file)
 {
     struct flw_json_writer writer = {.file = file, .is_spaced = true}, *out = &writer;
     flw_json_begin(out, NULL, '{');
@@ -396,5 +397,9 @@ void flw_print_json(const struct flw_sheet *sheets, size_t count, FILE *file)
     for (size_t i = 0; i < count; i++) {
         print_sheet(&sheets[i], out);
     }
-    fputs("]}\n", file);
+    flw_json_end(out, ']');
+    if (job != NULL) {
+        flw_job_print_json(job, out);
+    }
+    fputs("}\n", file);
 }

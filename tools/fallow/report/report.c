@@ -11,12 +11,15 @@
 
 #include "common/command.h"
 #include "common/terminal.h"
+#include "common/draft.h"
 #include "report/baseline.h"
+#include "report/print.h"
 #include "report/work.h"
 
 static const char help[] =
     "usage: fallow report TRACE|FOLDER ... [OPTIONS]\n"
-    "       fallow report diff A.json B.json\n\n"
+    "       fallow report diff A.json B.json\n"
+    "       fallow report merge RECORDS...\n\n"
     "Where the memory of a recorded program went, and what other policies would have held: runs each\n"
     "policy over the trace on the simulated device. Several traces, or a folder: a table over them;\n"
     "-: standard input.\n\n"
@@ -31,6 +34,7 @@ static const char help[] =
     "  --at MOMENT           of --folded: peak (the default), oom or end\n"
     "  --chrome FILE         each block as a slice and each owner as a counter, for Perfetto and\n"
     "                        chrome://tracing; a name that ends in .gz packs it\n"
+    "  --json-lines          one record a trace, a line each, for fallow report merge; replays nothing\n"
     "  --policy A,B          which policies; default all; fallow replay --help lists them\n"
     "  --lag N|TIME          work is done N events, or TIME (200us, 5ms, 1s), after it was given;\n"
     "                        default as fallow replay\n"
@@ -98,6 +102,7 @@ static const struct flw_option option_list[] = {
     {.name = "by", .kind = FLW_OPTION_TAKE, .offset = OPTION(rule), .take = flw_owner_take_by},
     {.name = "fail-on-oom", .kind = FLW_OPTION_SET, .offset = OPTION(fails_on_oom)},
     {.name = "baseline", .kind = FLW_OPTION_TEXT, .offset = OPTION(baseline_path)},
+    {.name = "json-lines", .kind = FLW_OPTION_SET, .offset = OPTION(writes_lines)},
     {.name = "json", .kind = FLW_OPTION_TEXT, .offset = OPTION(json_path)},
     {.name = "csv", .kind = FLW_OPTION_TEXT, .offset = OPTION(csv_path)},
     {.name = "csv-owners", .kind = FLW_OPTION_TEXT, .offset = OPTION(csv_owners_path)},
@@ -131,6 +136,15 @@ static int parse(struct flw_report_options *options, int argc, char **argv)
         flw_complain(
             "only one of --html, --json, --csv, --csv-owners, --folded and --chrome can go to "
             "standard output");
+        return FLW_EXIT_USAGE;
+    }
+    if (options->writes_lines &&
+        (options->html_path != NULL || options->json_path != NULL || options->csv_path != NULL ||
+         options->csv_owners_path != NULL || options->folded_path != NULL ||
+         options->chrome_path != NULL || options->baseline_path != NULL ||
+         options->max_reserved_bytes != 0 || !isinf(options->max_fragmentation))) {
+        flw_complain("--json-lines replays nothing and writes to standard output alone: it goes "
+                     "with --limit, --trace-device, --fail-on-oom and what says who owns");
         return FLW_EXIT_USAGE;
     }
     options->paths = argv + optind;
@@ -178,11 +192,105 @@ static int run_diff(int argc, char **argv)
     return is_read ? FLW_EXIT_OK : FLW_EXIT_FAILED;
 }
 
+/* ---- merge ---- */
+
+static const char merge_help[] =
+    "usage: fallow report merge RECORDS ... [OPTIONS]\n\n"
+    "One report of a job of many ranks, from the records that fallow report --json-lines wrote of them:\n"
+    "which rank ran out of memory first and what it held more of than the others, which owners are\n"
+    "uneven, which rank came nearest to its limit. Files in any order, some of them merged before:\n"
+    "the same report. -: standard input.\n\n"
+    "  --json FILE           the comparison; - is standard output, without the text\n"
+    "  --json-lines          the records in order, each once, for another merge\n"
+    "  --limit BYTES         most that a rank could hold whose recording does not tell it (K, M, G, T)\n\n"
+    "The rank is the number behind \"rank\" in the name of a trace's file or of its folder, else the one\n"
+    "behind the last \"_\" of the name (snapshot_3.pickle), else, where --json-lines had one trace, RANK.\n\n"
+    "example: fallow report merge records/*.jsonl\n";
+
+struct merge_settings {
+    const char *json_path;
+    bool writes_lines;
+    uint64_t limit_bytes;
+};
+
+static const struct flw_option merge_option_list[] = {
+    {.name = "json", .kind = FLW_OPTION_TEXT, .offset = offsetof(struct merge_settings, json_path)},
+    {.name = "json-lines",
+     .kind = FLW_OPTION_SET,
+     .offset = offsetof(struct merge_settings, writes_lines)},
+    {.name = "limit",
+     .kind = FLW_OPTION_BYTES,
+     .offset = offsetof(struct merge_settings, limit_bytes)},
+    {.name = NULL}};
+
+static void take_record(void *job, struct flw_rank *record)
+{
+    flw_job_add(job, record);
+}
+
+static bool write_merged(const struct merge_settings *settings, const struct flw_job *job)
+{
+    if (settings->writes_lines) {
+        flw_job_print_lines(job, stdout);
+        return true;
+    }
+    if (settings->json_path != NULL) {
+        struct flw_draft draft;
+        flw_draft_begin(&draft, "");
+        struct flw_json_writer writer = {.file = draft.file, .is_spaced = true};
+        flw_json_begin(&writer, NULL, '{');
+        flw_json_number(&writer, "schema", FLW_PRINT_SCHEMA);
+        flw_job_print_json(job, &writer);
+        fputs("}\n", draft.file);
+        if (!flw_draft_end(&draft, true, settings->json_path)) {
+            return false;
+        }
+    }
+    if (!flw_report_is_stdout(settings->json_path)) {
+        flw_job_print_text(job, stdout);
+    }
+    return true;
+}
+
+static int run_merge(int argc, char **argv)
+{
+    static const struct flw_options command = {
+        .command = "report merge", .help = merge_help, .list = merge_option_list};
+    struct merge_settings settings = {.json_path = NULL};
+    char message[FLW_RANK_MESSAGE_BYTES];
+    int code = flw_options_read(&command, &settings, argc, argv);
+    if (code != FLW_OPTIONS_READ) {
+        return code;
+    }
+    if (optind == argc || (settings.writes_lines && settings.json_path != NULL)) {
+        flw_complain(optind == argc
+                         ? "report merge needs files that fallow report --json-lines wrote"
+                         : "--json and --json-lines are two forms of report merge: one of them");
+        return FLW_EXIT_USAGE;
+    }
+    struct flw_job job = {.limit_bytes = settings.limit_bytes};
+    bool is_done = true;
+    for (int i = optind; is_done && i < argc; i++) {
+        is_done = flw_rank_read(argv[i], take_record, &job, message);
+    }
+    if (!is_done) {
+        flw_complain("%s", message);
+    } else {
+        flw_job_settle(&job);
+        is_done = write_merged(&settings, &job);
+    }
+    flw_job_finish(&job);
+    return is_done ? FLW_EXIT_OK : FLW_EXIT_FAILED;
+}
+
 int flw_command_report(int argc, char **argv)
 {
     struct flw_report_options options;
     if (argc > 1 && strcmp(argv[1], "diff") == 0) {
         return run_diff(argc - 1, argv + 1);
+    }
+    if (argc > 1 && strcmp(argv[1], "merge") == 0) {
+        return run_merge(argc - 1, argv + 1);
     }
     int code = parse(&options, argc, argv);
     code = code == FLW_OPTIONS_READ ? flw_report_work(&options) : code;

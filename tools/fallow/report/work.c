@@ -28,7 +28,9 @@ struct work {
     struct flw_trace *traces; /* without their arrays: what tables need */
     struct flw_program *programs;
     size_t sheet_count, page_count;
-    size_t place; /* of the job */
+    size_t place;         /* of the job */
+    struct flw_job ranks; /* where the files' names tell of a job, or records are wanted */
+    bool has_ranks;
     int code;
 };
 
@@ -87,6 +89,16 @@ static bool list_jobs(struct work *work)
     return true;
 }
 
+static void find_ranks(struct work *work)
+{
+    const char **paths = flw_host_alloc(work->job_count, sizeof *paths);
+    for (size_t i = 0; i < work->job_count; i++) {
+        paths[i] = work->jobs[i].path;
+    }
+    work->has_ranks = work->options->writes_lines || flw_job_is_told(paths, work->job_count);
+    flw_host_free(paths);
+}
+
 /* ---- one trace ---- */
 
 static void show_progress(void *context, double share)
@@ -112,7 +124,8 @@ static bool collect(struct work *work, struct flw_device *device, const struct f
                                 .times = options->times};
     struct flw_sheet_setup setup = {.run = &run,
                                     .policies = options->plan.policies.list,
-                                    .policy_count = options->plan.policies.count,
+                                    .policy_count =
+                                        options->writes_lines ? 0 : options->plan.policies.count,
                                     .rule = &options->rule,
                                     .is_by_time = lag->is_by_time,
                                     .on_progress = show_progress,
@@ -129,6 +142,23 @@ static bool collect(struct work *work, struct flw_device *device, const struct f
         }
     }
     return true;
+}
+
+/* A file whose name does not tell may be of this process's own rank. */
+static uint64_t number_of(const struct work *work, const char *path)
+{
+    uint64_t number = flw_rank_of_path(path, NULL);
+    const char *own = getenv("RANK");
+    bool is_own = number == FLW_UNKNOWN && work->job_count == 1 && own != NULL;
+    return is_own && !flw_parse_count(own, &number) ? FLW_UNKNOWN : number;
+}
+
+static void add_rank(struct work *work, const struct flw_sheet *sheet)
+{
+    struct flw_rank rank;
+    flw_rank_make(&rank, sheet, number_of(work, work->jobs[work->place].path),
+                  work->options->plan.limit_bytes);
+    flw_job_add(&work->ranks, &rank);
 }
 
 /* The sheet stays, with as much of the trace and the program as tables ask for. */
@@ -176,9 +206,12 @@ static bool report_trace(struct work *work, struct flw_device *device,
     bool is_done = collect(work, device, trace, program, &lag, sheet);
     if (is_done) {
         bool has_several = work->job_count > 1;
+        if (work->has_ranks) {
+            add_rank(work, sheet);
+        }
         is_done = flw_report_write_one(work->options, sheet, has_several, work->sheet_count);
-        if (!has_several && is_done) {
-            is_done = flw_report_write_all(work->options, sheet, 1);
+        if (!has_several && is_done && !work->options->writes_lines) {
+            is_done = flw_report_write_all(work->options, sheet, 1, NULL);
         }
         keep(work, trace, program);
     }
@@ -217,6 +250,7 @@ static void finish(struct work *work)
         flw_sheet_finish(&work->sheets[i]);
         free(work->traces[i].format);
     }
+    flw_job_finish(&work->ranks);
     flw_host_free(work->sheets);
     flw_host_free(work->traces);
     flw_host_free(work->programs);
@@ -242,6 +276,19 @@ static bool make_room(struct work *work)
     return has_room;
 }
 
+/* What is of all traces together. */
+static bool write_all(struct work *work)
+{
+    flw_job_settle(&work->ranks);
+    if (work->options->writes_lines) {
+        flw_job_print_lines(&work->ranks, stdout);
+        return true;
+    }
+    return work->job_count == 1 ||
+           flw_report_write_all(work->options, work->sheets, work->sheet_count,
+                                work->ranks.compared_count > 1 ? &work->ranks : NULL);
+}
+
 static bool do_jobs(struct work *work)
 {
     struct flw_device device;
@@ -251,6 +298,7 @@ static bool do_jobs(struct work *work)
         return false;
     }
     bool is_done = true;
+    find_ranks(work);
     for (; is_done && work->place < work->job_count; work->place++) {
         is_done = do_job(work, &device, &work->jobs[work->place]);
     }
@@ -260,8 +308,8 @@ static bool do_jobs(struct work *work)
         flw_complain("none of the files is a trace; fallow replay --help says what is");
     }
     is_done = is_done && work->sheet_count != 0;
-    if (is_done && work->job_count > 1) {
-        is_done = flw_report_write_all(work->options, work->sheets, work->sheet_count);
+    if (is_done) {
+        is_done = write_all(work);
     }
     return is_done && flw_report_is_within(work->options, work->sheets, work->sheet_count);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "policies/plan.h"
+#include "report/job.h"
 #include "report/owner.h"
 #include "report/sheet.h"
 
@@ -23,6 +24,7 @@ struct flw_report_options {
     uint64_t max_reserved_bytes; /* 0: no threshold */
     double max_fragmentation;    /* INFINITY: none */
     bool fails_on_oom;
+    bool writes_lines; /* records of ranks (rank.h), and nothing else */
     bool times, is_ascii;
 };
 
@@ -49,9 +51,9 @@ int flw_report_work(const struct flw_report_options *options);
  * `several`. */
 bool flw_report_write_one(const struct flw_report_options *options, const struct flw_sheet *sheet,
                           bool has_several, size_t place);
-/* Text, JSON, landing page. */
+/* Text, JSON, landing page. `job`: what the sheets are the ranks of; NULL: of none. */
 bool flw_report_write_all(const struct flw_report_options *options, const struct flw_sheet *sheets,
-                          size_t count);
+                          size_t count, const struct flw_job *job);
 /* The thresholds. */
 bool flw_report_is_within(const struct flw_report_options *options, const struct flw_sheet *sheets,
                           size_t count);

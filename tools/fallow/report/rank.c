@@ -1,0 +1,636 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/rank.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/bits.h"
+#include "trace/jsonwriter.h"
+#include "trace/trace.h"
+
+#include "common/command.h"
+#include "common/draft.h"
+#include "common/tool_host.h"
+
+_Static_assert(FLW_TRACE_MESSAGE_BYTES <= FLW_RANK_MESSAGE_BYTES, "the input's message fits");
+
+/* ---- whose file it is ---- */
+
+/* "rank" as a word, "_", "-", "=" or nothing, and a number. The last one before `end`. */
+static uint64_t find_word(const char *text, const char *end)
+{
+    for (const char *at = end; at > text; at--) {
+        const char *word = at - 1;
+        if (end - word < 5 || strncasecmp(word, "rank", 4) != 0 ||
+            (word > text && isalpha((unsigned char)word[-1]))) {
+            continue;
+        }
+        const char *digits = word + 4;
+        digits += strchr("_-=", *digits) != NULL;
+        if (digits < end && isdigit((unsigned char)*digits)) {
+            return strtoull(digits, NULL, 10);
+        }
+    }
+    return FLW_UNKNOWN;
+}
+
+/* "snapshot_3" of "snapshot_3.pickle.xz" */
+static const char *find_stem_end(const char *base)
+{
+    static const char *const packed[] = {".xz", ".gz", ".zst"};
+    const char *end = base + strlen(base);
+    for (size_t i = 0; i < sizeof packed / sizeof *packed; i++) {
+        size_t bytes = strlen(packed[i]);
+        if ((size_t)(end - base) > bytes && strcmp(end - bytes, packed[i]) == 0) {
+            end -= bytes;
+            break;
+        }
+    }
+    for (const char *at = end; at > base; at--) {
+        if (at[-1] == '.') {
+            return at - 1 == base ? end : at - 1;
+        }
+    }
+    return end;
+}
+
+uint64_t flw_rank_of_path(const char *path, bool *says_rank)
+{
+    const char *slash = strrchr(path, '/');
+    const char *base = slash == NULL ? path : slash + 1;
+    uint64_t rank = find_word(base, base + strlen(base));
+    if (rank == FLW_UNKNOWN && slash != NULL) {
+        const char *folder = slash;
+        while (folder > path && folder[-1] != '/') {
+            folder--;
+        }
+        rank = find_word(folder, slash);
+    }
+    if (says_rank != NULL) {
+        *says_rank = rank != FLW_UNKNOWN;
+    }
+    if (rank == FLW_UNKNOWN) {
+        const char *stem = find_stem_end(base);
+        const char *digits = stem;
+        while (digits > base && isdigit((unsigned char)digits[-1])) {
+            digits--;
+        }
+        if (digits < stem && digits > base && digits[-1] == '_') {
+            rank = strtoull(digits, NULL, 10);
+        }
+    }
+    return rank;
+}
+
+/* ---- what a record consists of ---- */
+
+enum kind {
+    NUMBER,
+    TEXT,
+    BOOL,
+    MOMENT,
+    OWNERS,
+    STEPS
+};
+
+struct field {
+    const char *key;
+    enum kind kind;
+    size_t offset, room; /* in its structure; of a text */
+};
+
+#define AT(type, member) offsetof(struct type, member)
+#define NUMBER_OF(type, member)              \
+    {                                        \
+#member, NUMBER, AT(type, member), 0 \
+    }
+#define TEXT_OF(type, member)                                                \
+    {                                                                        \
+#member, TEXT, AT(type, member), sizeof((struct type *)NULL)->member \
+    }
+
+static const struct field owner_fields[] = {
+    {"owner", TEXT, AT(flw_rank_owner, name), FLW_RANK_NAME_BYTES},
+    NUMBER_OF(flw_rank_owner, bytes),
+    NUMBER_OF(flw_rank_owner, blocks),
+    {NULL, NUMBER, 0, 0}};
+
+static const struct field moment_fields[] = {NUMBER_OF(flw_rank_moment, bytes),
+                                             NUMBER_OF(flw_rank_moment, blocks),
+                                             NUMBER_OF(flw_rank_moment, rest_bytes),
+                                             NUMBER_OF(flw_rank_moment, rest_blocks),
+                                             {"owners", OWNERS, 0, 0},
+                                             {NULL, NUMBER, 0, 0}};
+
+static const struct field rank_fields[] = {NUMBER_OF(flw_rank, rank),
+                                           TEXT_OF(flw_rank, title),
+                                           NUMBER_OF(flw_rank, device),
+                                           TEXT_OF(flw_rank, rule),
+                                           {"has_code", BOOL, AT(flw_rank, has_code), 0},
+                                           NUMBER_OF(flw_rank, events),
+                                           NUMBER_OF(flw_rank, begin_ns),
+                                           NUMBER_OF(flw_rank, span_ns),
+                                           NUMBER_OF(flw_rank, limit_bytes),
+                                           {"held_is_reserved", BOOL, AT(flw_rank, is_reserved), 0},
+                                           NUMBER_OF(flw_rank, peak_held_bytes),
+                                           NUMBER_OF(flw_rank, peak_requested_bytes),
+                                           {"at_peak", MOMENT, AT(flw_rank, at_peak), 0},
+                                           NUMBER_OF(flw_rank, oom_count),
+                                           NUMBER_OF(flw_rank, oom_ns),
+                                           NUMBER_OF(flw_rank, asked_bytes),
+                                           NUMBER_OF(flw_rank, free_bytes),
+                                           NUMBER_OF(flw_rank, oom_held_bytes),
+                                           TEXT_OF(flw_rank, asked_by),
+                                           {"at_oom", MOMENT, AT(flw_rank, at_oom), 0},
+                                           {"held", STEPS, 0, 0},
+                                           {NULL, NUMBER, 0, 0}};
+
+/* ---- writing ---- */
+
+static void write_fields(struct flw_json_writer *out, const struct field *fields,
+                         const void *structure);
+
+static void write_owners(struct flw_json_writer *out, const struct flw_rank_moment *moment)
+{
+    flw_json_begin(out, "owners", '[');
+    for (size_t i = 0; i < moment->owner_count; i++) {
+        flw_json_begin(out, NULL, '{');
+        write_fields(out, owner_fields, &moment->owners[i]);
+        flw_json_end(out, '}');
+    }
+    flw_json_end(out, ']');
+}
+
+/* [[ns, bytes], ...] */
+static void write_steps(struct flw_json_writer *out, const struct flw_rank *rank)
+{
+    flw_json_begin(out, "held", '[');
+    for (size_t i = 0; i < rank->step_count; i++) {
+        flw_json_begin(out, NULL, '[');
+        flw_json_number(out, NULL, rank->steps[i].time_ns);
+        flw_json_number(out, NULL, rank->steps[i].bytes);
+        flw_json_end(out, ']');
+    }
+    flw_json_end(out, ']');
+}
+
+static void write_fields(struct flw_json_writer *out, const struct field *fields,
+                         const void *structure)
+{
+    for (const struct field *field = fields; field->key != NULL; field++) {
+        const char *member = (const char *)structure + field->offset;
+        switch (field->kind) {
+        case NUMBER:
+            flw_json_count(out, field->key, *(const uint64_t *)(const void *)member);
+            break;
+        case TEXT:
+            flw_json_text(out, field->key, member);
+            break;
+        case BOOL:
+            flw_json_bool(out, field->key, *(const bool *)(const void *)member);
+            break;
+        case MOMENT:
+            flw_json_begin(out, field->key, '{');
+            write_fields(out, moment_fields, member);
+            flw_json_end(out, '}');
+            break;
+        case OWNERS:
+            write_owners(out, structure);
+            break;
+        case STEPS:
+            write_steps(out, structure);
+            break;
+        }
+    }
+}
+
+static void write_line(struct flw_rank *rank)
+{
+    struct flw_draft draft;
+    flw_draft_begin(&draft, "");
+    struct flw_json_writer writer = {.file = draft.file};
+    flw_json_begin(&writer, NULL, '{');
+    flw_json_number(&writer, "fallow_rank", FLW_RANK_SCHEMA);
+    write_fields(&writer, rank_fields, rank);
+    flw_json_end(&writer, '}');
+    if (!flw_draft_end(&draft, true, NULL)) {
+        flw_host_refuse(1, draft.length);
+    }
+    rank->line = draft.text;
+}
+
+/* ---- from a sheet ---- */
+
+/* What is held, op by op of the recording, as steps of equal time. */
+struct series {
+    struct flw_rank *rank;
+    uint64_t live_bytes, reserved_bytes;
+    uint64_t step; /* the one that `most_bytes` is of */
+    uint64_t most_bytes;
+};
+
+static uint64_t held(const struct series *series)
+{
+    return series->rank->is_reserved ? series->reserved_bytes : series->live_bytes;
+}
+
+static void end_step(struct series *series)
+{
+    struct flw_rank *rank = series->rank;
+    size_t count = rank->step_count;
+    rank->peak_held_bytes = flw_max(rank->peak_held_bytes, series->most_bytes);
+    if (count != 0 && rank->steps[count - 1].bytes == series->most_bytes) {
+        return;
+    }
+    rank->steps = flw_host_grow(rank->steps, &rank->step_capacity, count + 1, sizeof *rank->steps);
+    rank->steps[rank->step_count++] = (struct flw_rank_step){
+        .time_ns = rank->span_ns / FLW_RANK_STEPS * series->step, .bytes = series->most_bytes};
+}
+
+static void take_event(struct series *series, const struct flw_trace_event *event)
+{
+    uint64_t step_ns = series->rank->span_ns / FLW_RANK_STEPS;
+    uint64_t step = step_ns == 0 ? 0 : flw_min(event->time_ns / step_ns, FLW_RANK_STEPS - 1);
+    if (step != series->step) {
+        end_step(series);
+        series->step++;
+        series->most_bytes = held(series);
+        if (step != series->step) { /* nothing happened in between */
+            end_step(series);
+            series->step = step;
+        }
+    }
+    switch (event->op) {
+    case FLW_TRACE_ALLOC:
+        series->live_bytes += event->size_bytes;
+        break;
+    case FLW_TRACE_FREE:
+        series->live_bytes -= event->size_bytes;
+        break;
+    case FLW_TRACE_SEGMENT_ALLOC:
+    case FLW_TRACE_SEGMENT_MAP:
+        series->reserved_bytes += event->size_bytes;
+        break;
+    case FLW_TRACE_SEGMENT_FREE:
+    case FLW_TRACE_SEGMENT_UNMAP:
+        series->reserved_bytes -= flw_min(event->size_bytes, series->reserved_bytes);
+        break;
+    default:
+        break;
+    }
+    series->most_bytes = flw_max(series->most_bytes, held(series));
+}
+
+static void note_oom(struct flw_rank *rank, const struct series *series,
+                     const struct flw_trace_event *event, const struct flw_sheet_oom *oom)
+{
+    rank->oom_ns = series->rank->begin_ns == FLW_UNKNOWN ? FLW_UNKNOWN : event->time_ns;
+    rank->asked_bytes = oom->asked_bytes;
+    rank->free_bytes = oom->free_bytes;
+    rank->oom_held_bytes = held(series);
+    snprintf(rank->asked_by, sizeof rank->asked_by, "%s", oom->owner);
+}
+
+/* What was there for it when memory ran out, or what it once had, if that was more. */
+static void find_limit(struct flw_rank *rank)
+{
+    if (rank->limit_bytes == FLW_UNKNOWN && rank->is_reserved && rank->oom_count != 0 &&
+        rank->free_bytes != FLW_UNKNOWN) {
+        rank->limit_bytes = flw_max(rank->oom_held_bytes + rank->free_bytes, rank->peak_held_bytes);
+    }
+}
+
+static void walk_trace(struct flw_rank *rank, const struct flw_sheet *sheet)
+{
+    const struct flw_trace *trace = sheet->trace;
+    struct series series = {.rank = rank};
+    for (size_t i = 0; i < trace->segment_count; i++) {
+        series.reserved_bytes += trace->segments[i].size_bytes;
+    }
+    for (size_t i = 0; i < trace->initial_count; i++) {
+        series.live_bytes += trace->blocks[i].size_bytes;
+    }
+    series.most_bytes = held(&series);
+    for (size_t i = 0; i < trace->event_count; i++) {
+        take_event(&series, &trace->events[i]);
+        if (sheet->oom.count != 0 && i + 1 == sheet->oom.event) {
+            note_oom(rank, &series, &trace->events[i], &sheet->oom);
+        }
+    }
+    end_step(&series);
+    find_limit(rank);
+}
+
+static void take_holding(struct flw_rank_moment *moment, const struct flw_sheet_holding *holding)
+{
+    *moment = (struct flw_rank_moment){.bytes = holding->bytes,
+                                       .blocks = holding->count,
+                                       .rest_bytes = holding->rest_bytes,
+                                       .rest_blocks = holding->rest_count};
+    moment->owners =
+        flw_host_grow(NULL, &moment->owner_capacity, holding->owner_count, sizeof *moment->owners);
+    for (size_t i = 0; i < holding->owner_count; i++) {
+        const struct flw_sheet_owner *owner = &holding->owners[i];
+        size_t at = 0;
+        while (at < moment->owner_count && strcmp(moment->owners[at].name, owner->name) != 0) {
+            at++; /* names that were cut, or whose folders were, may be the same */
+        }
+        struct flw_rank_owner *mine = &moment->owners[at];
+        moment->owner_count += at == moment->owner_count;
+        snprintf(mine->name, sizeof mine->name, "%s", owner->name);
+        mine->bytes += owner->bytes;
+        mine->blocks += owner->count;
+    }
+}
+
+void flw_rank_make(struct flw_rank *rank, const struct flw_sheet *sheet, uint64_t number,
+                   uint64_t limit_bytes)
+{
+    const struct flw_trace *trace = sheet->trace;
+    bool has_clock = trace->has_times && trace->begin_ns != 0;
+    *rank = (struct flw_rank){
+        .rank = number,
+        .device = (uint64_t)trace->device,
+        .has_code = sheet->category_count[FLW_SHEET_BY_OWNER] != 0,
+        .events = trace->event_count,
+        .begin_ns = has_clock ? trace->begin_ns : FLW_UNKNOWN,
+        .span_ns = trace->event_count == 0 ? 0 : trace->events[trace->event_count - 1].time_ns,
+        .limit_bytes = limit_bytes == 0 ? FLW_UNKNOWN : limit_bytes,
+        .is_reserved = trace->has_segments,
+        .peak_requested_bytes = trace->peak_requested_bytes,
+        .oom_count = sheet->oom.count,
+        .oom_ns = FLW_UNKNOWN,
+        .asked_bytes = FLW_UNKNOWN,
+        .free_bytes = FLW_UNKNOWN,
+        .oom_held_bytes = FLW_UNKNOWN};
+    snprintf(rank->title, sizeof rank->title, "%s", sheet->title);
+    snprintf(rank->rule, sizeof rank->rule, "%s", sheet->owner_rule);
+    take_holding(&rank->at_peak, &sheet->holdings[FLW_SHEET_AT_PEAK]);
+    if (rank->oom_count != 0) {
+        take_holding(&rank->at_oom, &sheet->holdings[FLW_SHEET_AT_OOM]);
+    }
+    walk_trace(rank, sheet);
+    write_line(rank);
+}
+
+void flw_rank_finish(struct flw_rank *rank)
+{
+    flw_host_free(rank->at_peak.owners);
+    flw_host_free(rank->at_oom.owners);
+    flw_host_free(rank->steps);
+    free(rank->line);
+    *rank = (struct flw_rank){0};
+}
+
+/* ---- reading ---- */
+
+struct reader {
+    struct flw_input input;
+    struct flw_json json;
+    struct flw_rank *rank;
+};
+
+static bool fail(struct reader *reader, const char *what)
+{
+    return flw_input_fail(&reader->input, reader->json.offset,
+                          "%s; it is no record of fallow report --json-lines", what);
+}
+
+static bool expect(struct reader *reader, enum flw_json_token wanted, const char *what)
+{
+    enum flw_json_token token = flw_json_next(&reader->json);
+    return token == wanted || (token != FLW_JSON_FAILED && fail(reader, what));
+}
+
+static bool read_number(struct reader *reader, uint64_t *out)
+{
+    bool is_negative = false;
+    enum flw_json_token token = flw_json_next(&reader->json);
+    if (token == FLW_JSON_LITERAL && strcmp(reader->json.text, "null") == 0) {
+        *out = FLW_UNKNOWN;
+        return true;
+    }
+    return token == FLW_JSON_NUMBER
+               ? (flw_json_get_whole(&reader->json, &is_negative, out) && !is_negative) ||
+                     fail(reader, "a number is not whole")
+               : token != FLW_JSON_FAILED && fail(reader, "a number is missing");
+}
+
+/* Names are written as bytes, those beyond printable ASCII as \u00xx. */
+static bool read_text(struct reader *reader, char *out, size_t room)
+{
+    if (!expect(reader, FLW_JSON_STRING, "a text is missing")) {
+        return false;
+    }
+    size_t count = 0;
+    for (const char *at = reader->json.text; *at != '\0' && count + 1 < room; count++) {
+        char code[5] = {0};
+        if (*at != '\\') {
+            out[count] = *at++;
+        } else if (at[1] != 'u') {
+            out[count] = at[1];
+            at += at[1] == '\0' ? 1 : 2;
+        } else {
+            memcpy(code, at + 2, strnlen(at + 2, 4));
+            unsigned long value = strtoul(code, NULL, 16);
+            if (value == 0 || value > 0xFF || strlen(code) != 4) {
+                return fail(reader, "a text has letters that are not written so");
+            }
+            out[count] = (char)value;
+            at += 6;
+        }
+    }
+    out[count] = '\0';
+    return true;
+}
+
+static bool read_bool(struct reader *reader, bool *out)
+{
+    if (!expect(reader, FLW_JSON_LITERAL, "true or false is missing")) {
+        return false;
+    }
+    *out = strcmp(reader->json.text, "true") == 0;
+    return *out || strcmp(reader->json.text, "false") == 0 || fail(reader, "a null is no answer");
+}
+
+static bool read_fields(struct reader *reader, const struct field *fields, void *structure);
+
+static bool read_owners(struct reader *reader, struct flw_rank_moment *moment)
+{
+    if (!expect(reader, FLW_JSON_ARRAY, "owners are no list")) {
+        return false;
+    }
+    enum flw_json_token token = flw_json_next(&reader->json);
+    for (; token == FLW_JSON_OBJECT; token = flw_json_next(&reader->json)) {
+        moment->owners = flw_host_grow(moment->owners, &moment->owner_capacity,
+                                       moment->owner_count + 1, sizeof *moment->owners);
+        struct flw_rank_owner *owner = &moment->owners[moment->owner_count++];
+        *owner = (struct flw_rank_owner){0};
+        if (!read_fields(reader, owner_fields, owner)) {
+            return false;
+        }
+    }
+    return token == FLW_JSON_ARRAY_END ||
+           (token != FLW_JSON_FAILED && fail(reader, "an owner is no object"));
+}
+
+static bool read_steps(struct reader *reader, struct flw_rank *rank)
+{
+    if (!expect(reader, FLW_JSON_ARRAY, "what is held is no list")) {
+        return false;
+    }
+    enum flw_json_token token = flw_json_next(&reader->json);
+    for (; token == FLW_JSON_ARRAY; token = flw_json_next(&reader->json)) {
+        rank->steps = flw_host_grow(rank->steps, &rank->step_capacity, rank->step_count + 1,
+                                    sizeof *rank->steps);
+        struct flw_rank_step *step = &rank->steps[rank->step_count++];
+        if (!read_number(reader, &step->time_ns) || !read_number(reader, &step->bytes) ||
+            !expect(reader, FLW_JSON_ARRAY_END, "a step is no pair")) {
+            return false;
+        }
+    }
+    return token == FLW_JSON_ARRAY_END ||
+           (token != FLW_JSON_FAILED && fail(reader, "a step is no pair"));
+}
+
+static bool read_field(struct reader *reader, const struct field *field, void *structure)
+{
+    char *member = (char *)structure + field->offset;
+    switch (field->kind) {
+    case NUMBER:
+        return read_number(reader, (uint64_t *)(void *)member);
+    case TEXT:
+        return read_text(reader, member, field->room);
+    case BOOL:
+        return read_bool(reader, (bool *)(void *)member);
+    case MOMENT:
+        return expect(reader, FLW_JSON_OBJECT, "a moment is no object") &&
+               read_fields(reader, moment_fields, member);
+    case OWNERS:
+        return read_owners(reader, structure);
+    case STEPS:
+        return read_steps(reader, structure);
+    }
+    return false;
+}
+
+/* The rest of an object whose bracket was read: each field once, in any order; what is not known is stepped over. */
+static bool read_fields(struct reader *reader, const struct field *fields, void *structure)
+{
+    uint64_t seen = 0;
+    uint64_t wanted = 0;
+    enum flw_json_token token = flw_json_next(&reader->json);
+    for (; token == FLW_JSON_KEY; token = flw_json_next(&reader->json)) {
+        size_t at = 0;
+        while (fields[at].key != NULL && strcmp(fields[at].key, reader->json.text) != 0) {
+            at++;
+        }
+        if (fields[at].key == NULL) {
+            token = flw_json_next(&reader->json);
+            if (!flw_json_skip(&reader->json, token)) {
+                return false;
+            }
+            continue;
+        }
+        if ((seen >> at & 1) != 0) {
+            return fail(reader, "something is said twice");
+        }
+        seen |= UINT64_C(1) << at;
+        if (!read_field(reader, &fields[at], structure)) {
+            return false;
+        }
+    }
+    for (size_t i = 0; fields[i].key != NULL; i++) {
+        wanted |= UINT64_C(1) << i;
+    }
+    return token == FLW_JSON_OBJECT_END
+               ? seen == wanted || fail(reader, "something is missing")
+               : token != FLW_JSON_FAILED && fail(reader, "an object does not end");
+}
+
+static bool is_whole_moment(const struct flw_rank_moment *moment)
+{
+    uint64_t bytes = moment->rest_bytes;
+    uint64_t blocks = moment->rest_blocks;
+    bool overflows = moment->bytes == FLW_UNKNOWN || moment->blocks == FLW_UNKNOWN;
+    for (size_t i = 0; i < moment->owner_count; i++) {
+        const struct flw_rank_owner *owner = &moment->owners[i];
+        overflows |= __builtin_add_overflow(bytes, owner->bytes, &bytes) ||
+                     __builtin_add_overflow(blocks, owner->blocks, &blocks);
+        for (size_t other = 0; other < i; other++) {
+            overflows |= strcmp(moment->owners[other].name, owner->name) == 0;
+        }
+    }
+    return !overflows && bytes == moment->bytes && blocks == moment->blocks;
+}
+
+static bool is_whole(const struct flw_rank *rank)
+{
+    bool is_known = rank->device != FLW_UNKNOWN && rank->span_ns != FLW_UNKNOWN &&
+                    rank->oom_count != FLW_UNKNOWN && rank->peak_held_bytes != FLW_UNKNOWN &&
+                    rank->peak_requested_bytes != FLW_UNKNOWN && rank->limit_bytes != 0;
+    for (size_t i = 0; i < rank->step_count; i++) {
+        is_known &= rank->steps[i].time_ns <= rank->span_ns &&
+                    rank->steps[i].bytes <= rank->peak_held_bytes &&
+                    (i == 0 || rank->steps[i - 1].time_ns < rank->steps[i].time_ns);
+    }
+    return is_known && is_whole_moment(&rank->at_peak) && is_whole_moment(&rank->at_oom);
+}
+
+/* The record whose bracket was read. Its schema comes first. */
+static bool read_record(struct reader *reader)
+{
+    uint64_t schema = 0;
+    if (!expect(reader, FLW_JSON_KEY, "it begins with nothing known")) {
+        return false;
+    }
+    if (strcmp(reader->json.text, "fallow_rank") != 0) {
+        return fail(reader, "it begins otherwise");
+    }
+    if (!read_number(reader, &schema)) {
+        return false;
+    }
+    if (schema != FLW_RANK_SCHEMA) {
+        return flw_input_fail(&reader->input, reader->json.offset,
+                              "a record of schema %s, and this fallow reads %d; write it anew",
+                              reader->json.text, FLW_RANK_SCHEMA);
+    }
+    return read_fields(reader, rank_fields, reader->rank) &&
+           (is_whole(reader->rank) || fail(reader, "its sums are wrong"));
+}
+
+bool flw_rank_read(const char *path, void (*take)(void *context, struct flw_rank *rank),
+                   void *context, char *message)
+{
+    struct reader reader = {0};
+    size_t count = 0;
+    message[0] = '\0';
+    if (!flw_input_open(&reader.input, flw_input_place(path), message)) {
+        return false;
+    }
+    bool is_read = true;
+    while (is_read) {
+        struct flw_rank rank = {0};
+        reader.json = (struct flw_json){.input = &reader.input}; /* a value of its own */
+        reader.rank = &rank;
+        while (flw_input_fill(&reader.input, 1) && isspace(*reader.input.at)) {
+            reader.input.at++;
+        }
+        if (!flw_input_fill(&reader.input, 1)) {
+            break;
+        }
+        is_read = expect(&reader, FLW_JSON_OBJECT, "it is no object") && read_record(&reader);
+        if (is_read) {
+            write_line(&rank);
+            take(context, &rank);
+            count++;
+        } else {
+            flw_rank_finish(&rank);
+        }
+    }
+    is_read = is_read && !reader.input.failed && (count > 0 || fail(&reader, "it is empty"));
+    flw_input_close(&reader.input);
+    return is_read;
+}
