@@ -131,7 +131,7 @@ void flw_train_keep_gradient(struct flw_train *t, uint32_t made, uint64_t values
 /* A gradient made in bf16, in the residual's type: it is *sum, or is added to what is there. */
 void flw_train_widen(struct flw_train *t, struct flw_train_micro *m, uint32_t made, uint32_t *sum);
 
-/* ---- gen_train_head.c -------------------------------------------------------------------------
+/* ---- gen_train_state.c: both ends of the layers -----------------------------------------------
  */
 
 /* Of a microbatch that begins here: the embedding, or what the stage before sends. */
@@ -141,7 +141,7 @@ void flw_train_backward_embedding(struct flw_train *t, struct flw_train_micro *m
 void flw_train_forward_head(struct flw_train *t, struct flw_train_micro *m);
 void flw_train_backward_head(struct flw_train *t, struct flw_train_micro *m);
 
-/* ---- gen_train_state.c ------------------------------------------------------------------------
+/* ---- gen_train_state.c: parameters and state --------------------------------------------------
  */
 
 void flw_train_make_parameters(struct flw_train *t);

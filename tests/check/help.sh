@@ -8,7 +8,7 @@
 set -eu
 fallow=$1
 failures=0
-for subcommand in run record audit replay report 'report diff' layout bench 'bench kernels' doctor top help; do
+for subcommand in run record audit replay report 'report diff' 'report merge' view layout bench 'bench kernels' doctor top help; do
     # shellcheck disable=SC2086
     if ! "$fallow" $subcommand --help | grep -q "^example: fallow $subcommand "; then
         echo "fallow $subcommand --help: no example of it"

@@ -42,6 +42,8 @@ static const struct flw_subcommand subcommands[] = {
      flw_command_replay, NULL},
     {"report", "say where a trace's memory went, and what other policies would have held",
      flw_command_report, report_word},
+    {"view", "show a trace's page in a browser, or serve it to one elsewhere", flw_command_view,
+     NULL},
     {"trace", "look at traces, check them, turn one form into another", flw_command_trace,
      flw_verb_name},
     {"gen", "make allocation traces: serve, train, streams, random, adversarial", flw_command_gen,
