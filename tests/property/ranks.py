@@ -6,6 +6,7 @@
 # clock, no stacks, or other owners. Records that are cut or changed anywhere are refused by name, or still are sums.
 #
 #   ranks.py FALLOW
+import html
 import json
 import os
 import pickle
@@ -186,6 +187,11 @@ def run(*arguments, text=None):
     return done.stdout
 
 
+def html_of(text):
+    """With quotes as they are."""
+    return text.replace("&#39;", "'").replace("&quot;", '"')
+
+
 def merge_in_groups(draw, lines, folder):
     """One text of records out of many files, by a tree of random shape."""
     texts = [line + "\n" for line in lines]
@@ -232,6 +238,10 @@ def check_job(draw, folder, count, **settings):
     check(of_folder.get("job") == said, f"{where}: the folder's job is another")
     text = run("merge", "-", text="\n".join(lines))
     check(text in run(folder, "--no-times", "--policy", "bound"), f"{where}: the folder's text is another")
+    page = os.path.join(folder + ".parts", "page.html")
+    run(folder, "--no-times", "--policy", "bound", "--html", page)
+    with open(page) as file:
+        check(f"<pre>{html.escape(text, quote=False)}</pre>" in html_of(file.read()), f"{where}: the page's is another")
     for line in text.splitlines():
         check(len(line) <= 100, f"{where}: {len(line)} columns: {line}")
     return said, text

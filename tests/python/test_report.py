@@ -170,6 +170,20 @@ class Refusals(InFolder):
         self.watched(fakes.torch_memory())
         self.assertIn("no page: fallow: this is no trace\n", self.said.getvalue())
 
+    def test_a_page_that_is_written_counts_whatever_the_command_complains_of(self):
+        self.make_command('echo new >"$5"\necho "fallow: a policy failed" >&2\nexit 1\n')
+        with open("oom.html", "w") as file:
+            file.write("of an earlier run")
+        watch = self.watched(fakes.torch_memory())
+        self.assertEqual(watch.pages, [os.path.join(self.folder, "oom.html")])
+        self.assertIn("oom.html; fallow: a policy failed\n", self.said.getvalue())
+        with open("oom.html") as file:
+            self.assertEqual(file.read(), "new\n")
+        with open("bin/fallow", "w") as file:
+            file.write("#!/bin/sh\nexit 1\n")
+        self.assertEqual(self.watched(fakes.torch_memory()).pages, [])
+        self.assertFalse(os.path.exists("oom.html"))
+
     def test_the_command_is_not_preloaded_with_what_the_program_is(self):
         self.make_command('[ -z "$LD_PRELOAD" ] || exit 1\n[ "$1" = report ] || exit 1\n')
         with mock.patch.dict(os.environ, LD_PRELOAD=""):

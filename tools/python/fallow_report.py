@@ -198,9 +198,15 @@ class OomWatch:
         with _replacing(snapshot) as file:
             pickle.dump(self._torch.cuda.memory._snapshot(), file)
         self._say("wrote %s" % snapshot)
+        if os.path.exists(page):
+            os.unlink(page)  # of an earlier run
         try:
             _run_report(["--trace-device", str(device), "--html", page, "--", snapshot], self._seconds)
         except RuntimeError as error:
+            if os.path.exists(page):  # whole, and the command had something to say
+                self.pages.append(page)
+                self._say("wrote %s; %s" % (page, error))
+                return
             self._say("no page: %s" % error)
             self._say("once that is mended: fallow report %s --trace-device %d --html %s" % (snapshot, device, page))
             return

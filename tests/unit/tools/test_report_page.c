@@ -499,7 +499,7 @@ static void a_disk_that_is_full_is_noticed(void **state)
     FILE *full = fopen("/dev/full", "w");
     assert_non_null(full);
     assert_false(flw_page_write(&made->sheet, full));
-    assert_false(flw_page_write_landing(&made->sheet, 1, NULL, full));
+    assert_false(flw_page_write_landing(&made->sheet, 1, NULL, NULL, full));
     (void)fclose(full);
     free(made);
 }
@@ -509,13 +509,15 @@ static void the_landing_page_links_to_each_trace(void **state)
     (void)state;
     struct made *made = make_full();
     const char *links[] = {"a b\".html"};
+    char job[] = "rank 3 <b>\n 5 & 6";
     char *text = NULL;
     size_t length = 0;
     FILE *file = open_memstream(&text, &length);
-    assert_true(flw_page_write_landing(&made->sheet, 1, links, file));
+    assert_true(flw_page_write_landing(&made->sheet, 1, links, job, file));
     assert_int_equal(fclose(file), 0);
     assert_safe(text);
     assert_int_equal(count_of(text, "href=\"a b&quot;.html\""), 1);
+    assert_int_equal(count_of(text, "<pre>rank 3 &lt;b&gt;\n 5 &amp; 6</pre>"), 1);
     assert_int_equal(count_of(text, ">1.117</td>"), POLICIES);
     free(text);
     free(made);

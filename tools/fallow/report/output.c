@@ -134,8 +134,17 @@ bool flw_report_write_one(const struct flw_report_options *options, const struct
 
 /* ---- all of them ---- */
 
+/* The caller's to free; NULL: no memory, which was said. */
+static char *say_job(const struct flw_job *job)
+{
+    struct flw_draft draft;
+    flw_draft_begin(&draft, "");
+    flw_job_print_text(job, draft.file);
+    return flw_draft_end(&draft, true, NULL) ? draft.text : NULL;
+}
+
 static bool write_landing(const struct flw_report_options *options, const struct flw_sheet *sheets,
-                          size_t count)
+                          size_t count, const struct flw_job *job)
 {
     struct flw_draft draft;
     bool has_links = strcmp(options->html_path, "-") != 0;
@@ -144,13 +153,16 @@ static bool write_landing(const struct flw_report_options *options, const struct
         links[i] = flw_host_alloc(PATH_BYTES, 1);
         name_page(options, &sheets[i], i, links[i]);
     }
+    char *text = job == NULL ? NULL : say_job(job);
     flw_draft_begin(&draft, "");
-    bool is_good = flw_page_write_landing(sheets, count, (const char *const *)links, draft.file);
+    bool is_good =
+        flw_page_write_landing(sheets, count, (const char *const *)links, text, draft.file);
     is_good = flw_draft_end(&draft, is_good, options->html_path);
     for (size_t i = 0; i < count; i++) {
         flw_host_free(links[i]);
     }
     flw_host_free(links);
+    free(text);
     return is_good;
 }
 
@@ -180,7 +192,7 @@ bool flw_report_write_all(const struct flw_report_options *options, const struct
             return false;
         }
     }
-    if (options->html_path != NULL && count > 1 && !write_landing(options, sheets, count)) {
+    if (options->html_path != NULL && count > 1 && !write_landing(options, sheets, count, job)) {
         return false;
     }
     if (flw_report_stdout_count(options) == 0) {

@@ -483,13 +483,29 @@ bool flw_page_write(const struct flw_sheet *sheet, FILE *out)
     return end_page(out);
 }
 
+/* Line by line: whatever else is no letter becomes one. */
+static void write_job(char *job, FILE *out)
+{
+    fputs("<section><h2 id=job>The job</h2><pre>", out);
+    for (char *end; (end = strchr(job, '\n')) != NULL; job = end + 1) {
+        *end = '\0';
+        flw_svg_escape(out, job);
+        fputc('\n', out);
+    }
+    flw_svg_escape(out, job);
+    fputs("</pre></section>\n", out);
+}
+
 bool flw_page_write_landing(const struct flw_sheet *sheets, size_t count, const char *const *links,
-                            FILE *out)
+                            char *job, FILE *out)
 {
     begin_page(out, "traces");
     fputs("<h1>Traces</h1><main>\n<p class=lead>Peak reserved over peak requested memory, a row a "
           "trace, a column a policy.</p>\n",
           out);
+    if (job != NULL) {
+        write_job(job, out);
+    }
     flw_page_table_landing(sheets, count, links, out);
     write_words(out);
     return end_page(out);

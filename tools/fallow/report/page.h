@@ -17,8 +17,9 @@
 bool flw_page_write(const struct flw_sheet *sheet, FILE *out);
 
 /* The table over several traces, one row each; `links`[i] is the file name of a trace's own page
- * beside this one, or NULL. */
+ * beside this one, or NULL. `job`: what is to be said of them as the ranks of one, as
+ * text, which is taken apart; NULL. */
 bool flw_page_write_landing(const struct flw_sheet *sheets, size_t count, const char *const *links,
-                            FILE *out);
+                            char *job, FILE *out);
 
 #endif
