@@ -430,12 +430,68 @@ static void diff_says_which_numbers_differ(void **state)
     flw_test_expect_in(out_text, "  failures ");
     flw_test_expect_in(out_text, "only in the first: pin.ftext pytorch\n");
     command_expect_error("\"$F\" report diff a.json", 2, "two files");
-    command_expect_error("\"$F\" report diff a.json pin.ftext", 1, "pin.ftext: byte ");
+    command_expect_error("\"$F\" report diff a.json b.json c.json", 2, "two files");
+    command_expect_error("echo no >no.txt; \"$F\" report diff a.json no.txt", 1, "no.txt: byte ");
     assert_int_equal(command_run("sed 's/\"schema\": 1/\"schema\": 9/' a.json >c.json"), 0);
     command_expect_error("\"$F\" report diff a.json c.json", 1,
                          "schema 9, and this fallow reads 1");
     assert_int_equal(command_run("head -c 700 a.json >d.json"), 0);
     command_expect_error("\"$F\" report diff a.json d.json", 1, "d.json: byte ");
+}
+
+/* Of traces and of reports alike, whatever the files' names. */
+static void diff_says_who_holds_more(void **state)
+{
+    static const char head[] = "#fallow-trace 1\ndevice 0\nstream 0\nfields none\n";
+    static const char expected[] =
+        "before.ftext, by owner, when most is asked for, MiB\n"
+        "    before      after     change  whose\n"
+        "         2         15        +13  forward\n"
+        "         9          3         -6  Optimizer.step\n"
+        "         1          1          0  the others\n"
+        "        12         19         +7  all\n"
+        "before.ftext, by owner, at the end, MiB\n"
+        "    before      after     change  whose\n"
+        "         1         15        +14  forward\n"
+        "         9          3         -6  Optimizer.step\n"
+        "         1          1          0  the others\n"
+        "        11         19         +8  all\n"
+        "before.ftext, by owner, of what is alive at the end, not at the start, MiB\n"
+        "    before      after     change  whose\n"
+        "         1         15        +14  forward\n"
+        "         9          3         -6  Optimizer.step\n"
+        "        10         18         +8  all\n";
+    char text[512];
+    (void)state;
+    snprintf(
+        text, sizeof text,
+        "%sP 0 0 1048576 0\nB 0 \"forward\"\nA 0 1 1048576 0\nA 0 2 1048576 0\nE 0 \"forward\"\n"
+        "B 0 \"Optimizer.step\"\nA 0 3 9437184 0\nE 0 \"Optimizer.step\"\nF 0 1 0\n",
+        head);
+    command_write("before.ftext", text, strlen(text));
+    snprintf(text, sizeof text,
+             "%sP 0 0 1048576 0\nB 0 \"forward\"\nA 0 1 15728640 0\nE 0 \"forward\"\n"
+             "B 0 \"Optimizer.step\"\nA 0 2 3145728 0\nE 0 \"Optimizer.step\"\n",
+             head);
+    command_write("after.ftext", text, strlen(text));
+    assert_int_equal(command_run("\"$F\" report diff before.ftext after.ftext --by phase"), 0);
+    flw_test_expect_in(out_text, expected);
+    assert_null(strstr(out_text, "only in"));
+    assert_int_equal(command_run("\"$F\" report after.ftext --by phase --no-times --policy bound "
+                                 "--json after.json >screen; "
+                                 "\"$F\" report diff before.ftext after.json --by phase"),
+                     0);
+    flw_test_expect_in(out_text, expected);
+    /* a report of before there were owners */
+    assert_int_equal(command_run("sed 's/\"holders\"/\"others\"/' after.json >old.json; "
+                                 "\"$F\" report diff before.ftext old.json --by phase"),
+                     0);
+    assert_null(strstr(out_text, "by owner"));
+    command_expect_error("\"$F\" report diff before.ftext none.ftext", 1, "none.ftext");
+    command_expect_error("\"$F\" report diff before.ftext after.ftext --skip '('", 2,
+                         "--skip '(': ");
+    command_expect_error("\"$F\" report diff before.ftext after.ftext --json x", 2,
+                         "no option '--json'");
 }
 
 /* --- wrong ones ----------------------------------------------------------------------------------
@@ -493,6 +549,7 @@ int main(void)
         cmocka_unit_test(a_wrong_rule_of_owners_is_told_in_one_line),
         cmocka_unit_test(a_baseline_is_held_to),
         cmocka_unit_test(diff_says_which_numbers_differ),
+        cmocka_unit_test(diff_says_who_holds_more),
         cmocka_unit_test(wrong_command_lines_are_told_in_one_line),
         cmocka_unit_test(what_cannot_be_read_or_written_is_told_in_one_line),
     };

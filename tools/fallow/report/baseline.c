@@ -75,10 +75,110 @@ static bool read_value(struct reader *reader, enum flw_json_token token, const c
     return token == FLW_JSON_OBJECT_END;
 }
 
-/* An object whose first member is its name. `read_array` reads the member `array`, where there is
- * one. */
+/* ---- owners ---- */
+
+static bool read_count(struct reader *reader, enum flw_json_token token, uint64_t *out)
+{
+    bool is_negative = false;
+    bool is_count = token == FLW_JSON_NUMBER &&
+                    flw_json_get_whole(&reader->json, &is_negative, out) && !is_negative;
+    return is_count || (token != FLW_JSON_FAILED && fail(reader, "a count is no whole number"));
+}
+
+static void push_owner(struct reader *reader, const struct flw_baseline_owner *owner)
+{
+    struct flw_baseline *baseline = reader->baseline;
+    baseline->owners = flw_host_grow(baseline->owners, &baseline->owner_capacity,
+                                     baseline->owner_count + 1, sizeof *baseline->owners);
+    baseline->owners[baseline->owner_count++] = *owner;
+}
+
+/* An owner of the moment that `owner` names already. */
+static bool read_owner(struct reader *reader, struct flw_baseline_owner owner)
+{
+    enum flw_json_token token = flw_json_next(&reader->json);
+    bool is_read = true;
+    for (; is_read && token == FLW_JSON_KEY; token = flw_json_next(&reader->json)) {
+        bool is_name = strcmp(reader->json.text, "owner") == 0;
+        bool is_bytes = strcmp(reader->json.text, "bytes") == 0;
+        token = flw_json_next(&reader->json);
+        if (is_name && token == FLW_JSON_STRING) {
+            memcpy(owner.name, reader->json.text, sizeof owner.name);
+        } else if (is_bytes) {
+            is_read = read_count(reader, token, &owner.bytes);
+        } else {
+            is_read = token != FLW_JSON_FAILED && flw_json_skip(&reader->json, token);
+        }
+    }
+    push_owner(reader, &owner);
+    return is_read && token == FLW_JSON_OBJECT_END;
+}
+
+static bool read_owner_list(struct reader *reader, const struct flw_baseline_owner *of)
+{
+    enum flw_json_token token = flw_json_next(&reader->json);
+    for (; token == FLW_JSON_OBJECT; token = flw_json_next(&reader->json)) {
+        if (!read_owner(reader, *of)) {
+            return false;
+        }
+    }
+    return token == FLW_JSON_ARRAY_END ||
+           (token != FLW_JSON_FAILED && fail(reader, "an owner is no object"));
+}
+
+static bool read_moment(struct reader *reader, enum flw_sheet_moment moment)
+{
+    struct flw_baseline_owner owner = {.moment = moment};
+    enum flw_json_token token = flw_json_next(&reader->json);
+    bool is_read = true;
+    for (; is_read && token == FLW_JSON_KEY; token = flw_json_next(&reader->json)) {
+        bool is_rest = strcmp(reader->json.text, "rest_bytes") == 0;
+        bool is_list = strcmp(reader->json.text, "owners") == 0;
+        token = flw_json_next(&reader->json);
+        if (is_rest) {
+            struct flw_baseline_owner rest = owner;
+            is_read = read_count(reader, token, &rest.bytes);
+            push_owner(reader, &rest);
+        } else if (is_list && token == FLW_JSON_ARRAY) {
+            is_read = read_owner_list(reader, &owner);
+        } else {
+            is_read = token != FLW_JSON_FAILED && flw_json_skip(&reader->json, token);
+        }
+    }
+    return is_read && token == FLW_JSON_OBJECT_END;
+}
+
+static const char *const moment_keys[FLW_SHEET_MOMENT_COUNT] = {
+    [FLW_SHEET_AT_PEAK] = "at_peak",
+    [FLW_SHEET_AT_OOM] = "at_out_of_memory",
+    [FLW_SHEET_AT_END] = "at_end",
+    [FLW_SHEET_SURVIVORS] = "survivors"};
+
+static bool read_holders(struct reader *reader)
+{
+    enum flw_json_token token = flw_json_next(&reader->json);
+    bool is_read = true;
+    for (; is_read && token == FLW_JSON_KEY; token = flw_json_next(&reader->json)) {
+        unsigned moment = 0;
+        while (moment < FLW_SHEET_MOMENT_COUNT &&
+               strcmp(reader->json.text, moment_keys[moment]) != 0) {
+            moment++;
+        }
+        token = flw_json_next(&reader->json);
+        if (moment < FLW_SHEET_MOMENT_COUNT && token == FLW_JSON_OBJECT) {
+            is_read = read_moment(reader, (enum flw_sheet_moment)moment);
+        } else {
+            is_read = token != FLW_JSON_FAILED && flw_json_skip(&reader->json, token);
+        }
+    }
+    return is_read && token == FLW_JSON_OBJECT_END;
+}
+
+/* ---- traces and policies ---- */
+
+/* An object whose first member is its name; its others are for `read_member`, whose key is reader->now.key. */
 static bool read_object(struct reader *reader, const char *name_key, char *out_name,
-                        const char *array, bool (*read_array)(struct reader *reader))
+                        bool (*read_member)(struct reader *reader, enum flw_json_token token))
 {
     if (!expect(reader, FLW_JSON_KEY, "a name is missing") ||
         (strcmp(reader->json.text, name_key) != 0 && !fail(reader, "a name is missing")) ||
@@ -90,46 +190,60 @@ static bool read_object(struct reader *reader, const char *name_key, char *out_n
     for (; token == FLW_JSON_KEY; token = flw_json_next(&reader->json)) {
         snprintf(reader->now.key, sizeof reader->now.key, "%.*s", FLW_BASELINE_TEXT_BYTES - 1,
                  reader->json.text);
-        bool is_array = array != NULL && strcmp(reader->json.text, array) == 0;
         token = flw_json_next(&reader->json);
-        if (token == FLW_JSON_FAILED) {
-            return false;
-        }
-        bool is_read = is_array && token == FLW_JSON_ARRAY ? read_array(reader)
-                                                           : read_value(reader, token, NULL);
-        if (!is_read) {
+        if (token == FLW_JSON_FAILED || !read_member(reader, token)) {
             return false;
         }
     }
     return token == FLW_JSON_OBJECT_END;
 }
 
-/* A list of such objects. */
-static bool read_list(struct reader *reader, const char *name_key, char *out_name,
-                      const char *array, bool (*read_array)(struct reader *reader),
-                      const char *what)
+static bool read_number(struct reader *reader, enum flw_json_token token)
 {
-    enum flw_json_token token = flw_json_next(&reader->json);
-    for (; token == FLW_JSON_OBJECT; token = flw_json_next(&reader->json)) {
-        if (!read_object(reader, name_key, out_name, array, read_array)) {
-            return false;
-        }
-    }
-    return token == FLW_JSON_ARRAY_END || (token != FLW_JSON_FAILED && fail(reader, what));
+    return read_value(reader, token, NULL);
 }
 
 static bool read_policies(struct reader *reader)
 {
-    bool is_read =
-        read_list(reader, "name", reader->now.policy, NULL, NULL, "a policy is no object");
+    enum flw_json_token token = flw_json_next(&reader->json);
+    for (; token == FLW_JSON_OBJECT; token = flw_json_next(&reader->json)) {
+        if (!read_object(reader, "name", reader->now.policy, read_number)) {
+            return false;
+        }
+    }
     reader->now.policy[0] = '\0';
-    return is_read;
+    return token == FLW_JSON_ARRAY_END ||
+           (token != FLW_JSON_FAILED && fail(reader, "a policy is no object"));
+}
+
+static bool read_part(struct reader *reader, enum flw_json_token token)
+{
+    if (strcmp(reader->now.key, "policies") == 0 && token == FLW_JSON_ARRAY) {
+        return read_policies(reader);
+    }
+    if (strcmp(reader->now.key, "holders") == 0 && token == FLW_JSON_OBJECT) {
+        return read_holders(reader);
+    }
+    return read_value(reader, token, NULL);
 }
 
 static bool read_traces(struct reader *reader)
 {
-    return read_list(reader, "title", reader->now.trace, "policies", read_policies,
-                     "a trace is no object");
+    struct flw_baseline *baseline = reader->baseline;
+    enum flw_json_token token = flw_json_next(&reader->json);
+    for (; token == FLW_JSON_OBJECT; token = flw_json_next(&reader->json)) {
+        size_t place = baseline->trace_count++;
+        baseline->traces = flw_host_grow(baseline->traces, &baseline->trace_capacity,
+                                         baseline->trace_count, sizeof *baseline->traces);
+        baseline->traces[place].first_owner = baseline->owner_count;
+        if (!read_object(reader, "title", reader->now.trace, read_part)) {
+            return false;
+        }
+        memcpy(baseline->traces[place].title, reader->now.trace, FLW_JSON_TEXT_BYTES);
+        baseline->traces[place].owner_end = baseline->owner_count;
+    }
+    return token == FLW_JSON_ARRAY_END ||
+           (token != FLW_JSON_FAILED && fail(reader, "a trace is no object"));
 }
 
 static bool read_schema(struct reader *reader)
@@ -208,6 +322,8 @@ bool flw_baseline_read_bytes(const char *text, size_t length, struct flw_baselin
 void flw_baseline_finish(struct flw_baseline *baseline)
 {
     flw_host_free(baseline->numbers);
+    flw_host_free(baseline->owners);
+    flw_host_free(baseline->traces);
     *baseline = (struct flw_baseline){0};
 }
 
@@ -255,7 +371,7 @@ static void print_change(const struct flw_baseline_number *a, const struct flw_b
     fputc('\n', out);
 }
 
-void flw_baseline_print_diff(const struct flw_baseline *a, const struct flw_baseline *b, FILE *out)
+static bool print_numbers(const struct flw_baseline *a, const struct flw_baseline *b, FILE *out)
 {
     const struct flw_baseline_number *headed = NULL; /* whose policy was named last */
     size_t at = 0;
@@ -277,7 +393,151 @@ void flw_baseline_print_diff(const struct flw_baseline *a, const struct flw_base
     }
     print_missing(a, b, "the first", out);
     print_missing(b, a, "the second", out);
-    if (headed == NULL) {
+    return headed != NULL;
+}
+
+/* ---- comparing owners ---- */
+
+#define CHANGES_SHOWN 12
+
+struct change {
+    const char *name;
+    uint64_t before, after;
+};
+
+/* The changes of one moment of one trace. */
+struct changes {
+    struct change *list;
+    size_t count, capacity;
+    uint64_t before, after; /* of all, those included that are the same */
+    bool has_before, has_after;
+};
+
+static uint64_t size_of(const struct change *change)
+{
+    return change->after > change->before ? change->after - change->before
+                                          : change->before - change->after;
+}
+
+static int compare_changes(const void *a, const void *b)
+{
+    uint64_t left = size_of(a);
+    uint64_t right = size_of(b);
+    return left != right
+               ? (left > right ? -1 : 1)
+               : strcmp(((const struct change *)a)->name, ((const struct change *)b)->name);
+}
+
+/* Two owners that are shown alike are one. */
+static void add_owners(struct changes *changes, const struct flw_baseline *of, size_t trace,
+                       unsigned moment, bool is_after)
+{
+    for (size_t i = of->traces[trace].first_owner; i < of->traces[trace].owner_end; i++) {
+        const struct flw_baseline_owner *owner = &of->owners[i];
+        size_t at = 0;
+        if (owner->moment != moment) {
+            continue;
+        }
+        *(is_after ? &changes->has_after : &changes->has_before) = true;
+        *(is_after ? &changes->after : &changes->before) += owner->bytes;
+        while (at < changes->count && strcmp(changes->list[at].name, owner->name) != 0) {
+            at++;
+        }
+        if (owner->name[0] == '\0') {
+            continue; /* the rest: in the sums alone */
+        }
+        if (at == changes->count) {
+            changes->list = flw_host_grow(changes->list, &changes->capacity, ++changes->count,
+                                          sizeof *changes->list);
+            changes->list[at].name = owner->name;
+        }
+        *(is_after ? &changes->list[at].after : &changes->list[at].before) += owner->bytes;
+    }
+}
+
+static void print_owner_change(const char *name, uint64_t before, uint64_t after,
+                               struct flw_unit unit, FILE *out)
+{
+    char texts[2][FLW_FIGURE_BYTES], size[FLW_FIGURE_BYTES], change[FLW_FIGURE_BYTES + 1];
+    flw_format_bytes(before, unit, texts[0]);
+    flw_format_bytes(after, unit, texts[1]);
+    flw_format_bytes(before < after ? after - before : before - after, unit, size);
+    snprintf(change, sizeof change, "%s%s", before < after ? "+" : before > after ? "-" : "", size);
+    fprintf(out, "%10s %10s %10s  %s\n", texts[0], texts[1], change, name);
+}
+
+/* False: all hold the same, or one of the reports does not say. */
+static bool print_changes(const char *title, const char *what, struct changes *changes, FILE *out)
+{
+    struct flw_unit unit =
+        flw_unit_choose(changes->before > changes->after ? changes->before : changes->after);
+    uint64_t before = changes->before;
+    uint64_t after = changes->after;
+    if (changes->count != 0) {
+        qsort(changes->list, changes->count, sizeof *changes->list, compare_changes);
+    }
+    bool is_same = before == after && (changes->count == 0 || size_of(&changes->list[0]) == 0);
+    if (is_same || !changes->has_before || !changes->has_after) {
+        return false;
+    }
+    fprintf(out, "%s, by owner, %s, %s\n", title, what, unit.name);
+    fprintf(out, "%10s %10s %10s  whose\n", "before", "after", "change");
+    for (size_t i = 0; i < changes->count && i < CHANGES_SHOWN; i++) {
+        const struct change *change = &changes->list[i];
+        if (size_of(change) == 0) {
+            break;
+        }
+        print_owner_change(change->name, change->before, change->after, unit, out);
+        before -= change->before;
+        after -= change->after;
+    }
+    if (before != 0 || after != 0) {
+        print_owner_change("the others", before, after, unit, out);
+    }
+    print_owner_change("all", changes->before, changes->after, unit, out);
+    return true;
+}
+
+static bool print_owners(const struct flw_baseline *a, const struct flw_baseline *b, FILE *out)
+{
+    static const char *const moments[FLW_SHEET_MOMENT_COUNT] = {
+        [FLW_SHEET_AT_PEAK] = "when most is asked for",
+        [FLW_SHEET_AT_OOM] = "when it ran out of memory",
+        [FLW_SHEET_AT_END] = "at the end",
+        [FLW_SHEET_SURVIVORS] = "of what is alive at the end, not at the start"};
+    bool differ = false;
+    for (size_t i = 0; i < a->trace_count; i++) {
+        size_t j = 0;
+        while (j < b->trace_count && strcmp(a->traces[i].title, b->traces[j].title) != 0) {
+            j++;
+        }
+        for (unsigned moment = 0; j < b->trace_count && moment < FLW_SHEET_MOMENT_COUNT; moment++) {
+            struct changes changes = {0};
+            add_owners(&changes, a, i, moment, false);
+            add_owners(&changes, b, j, moment, true);
+            differ |= print_changes(a->traces[i].title, moments[moment], &changes, out);
+            flw_host_free(changes.list);
+        }
+    }
+    return differ;
+}
+
+void flw_baseline_match(const struct flw_baseline *a, struct flw_baseline *b)
+{
+    if (a->trace_count == 1 && b->trace_count == 1) {
+        const char *title = a->traces[0].title;
+        memcpy(b->traces[0].title, title, FLW_JSON_TEXT_BYTES);
+        for (size_t i = 0; i < b->count; i++) {
+            memcpy(b->numbers[i].trace, title, FLW_JSON_TEXT_BYTES);
+        }
+    }
+}
+
+void flw_baseline_print_diff(const struct flw_baseline *a, const struct flw_baseline *b, FILE *out)
+{
+    bool differ = print_numbers(a, b, out);
+    differ |= print_owners(a, b, out);
+    if (!differ) {
         fputs("no number differs\n", out);
     }
 }

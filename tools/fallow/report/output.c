@@ -185,6 +185,11 @@ bool flw_report_write_all(const struct flw_report_options *options, const struct
                           size_t count, const struct flw_job *job)
 {
     struct flw_draft draft;
+    if (options->json_draft != NULL) {
+        flw_draft_begin(options->json_draft, "");
+        flw_print_json(sheets, count, options->json_draft->file);
+        return flw_draft_end(options->json_draft, true, NULL);
+    }
     if (options->json_path != NULL) {
         flw_draft_begin(&draft, "");
         flw_print_json(sheets, count, job, draft.file);

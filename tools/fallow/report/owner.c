@@ -265,8 +265,9 @@ struct finder {
     struct flw_owners *owners;
     const struct flw_trace *trace;
     const struct flw_owner_rule *rule;
-    struct flw_addressmap known; /* text -> owner */
-    uint32_t *of_stack;          /* by stack: its owner */
+    struct flw_addressmap known;              /* text -> owner */
+    uint32_t *of_stack;                       /* by stack: its owner */
+    uint32_t of_size[2][FLW_SHEET_SIZE_BINS]; /* older than the recording or not; 0: not yet */
 };
 
 static uint32_t intern(struct flw_owners *owners, const char *text)
@@ -525,13 +526,18 @@ static uint32_t owner_of(struct finder *finder, size_t record, uint64_t size_byt
     const struct flw_trace *trace = finder->trace;
     uint32_t stack = flw_trace_stack(trace, record);
     bool is_older = record < trace->initial_count;
-    char size[FLW_OWNER_SIZE_BYTES], name[FLW_SHEET_NAME_BYTES];
     if (stack != 0 || (!is_older && finder->owners->has_code)) {
         return finder->of_stack[stack];
     }
-    flw_owners_name_size(size, flw_sheet_size_bin(size_bytes));
-    snprintf(name, sizeof name, "%s%s", is_older ? "before the recording, " : "", size);
-    return add_named(finder, name);
+    size_t bin = flw_sheet_size_bin(size_bytes);
+    uint32_t *owner = &finder->of_size[is_older][bin];
+    if (*owner == 0) {
+        char size[FLW_OWNER_SIZE_BYTES], name[FLW_SHEET_NAME_BYTES];
+        flw_owners_name_size(size, bin);
+        snprintf(name, sizeof name, "%s%s", is_older ? "before the recording, " : "", size);
+        *owner = add_named(finder, name);
+    }
+    return *owner;
 }
 
 static void read_records(struct finder *finder)

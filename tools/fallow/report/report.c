@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "trace/trace.h"
+
 #include "common/command.h"
 #include "common/terminal.h"
 #include "common/draft.h"
@@ -18,7 +20,7 @@
 
 static const char help[] =
     "usage: fallow report TRACE|FOLDER ... [OPTIONS]\n"
-    "       fallow report diff A.json B.json\n"
+    "       fallow report diff A B\n"
     "       fallow report merge RECORDS...\n\n"
     "Where the memory of a recorded program went, and what other policies would have held: runs each\n"
     "policy over the trace on the simulated device. Several traces, or a folder: a table over them;\n"
@@ -155,41 +157,86 @@ static int parse(struct flw_report_options *options, int argc, char **argv)
 /* ---- diff ---- */
 
 static const char diff_help[] =
-    "usage: fallow report diff A.json B.json\n\n"
-    "What changed from one report to another, policy by policy: the files that\n"
-    "fallow report TRACE --json FILE wrote.\n\n"
+    "usage: fallow report diff A B [OPTIONS]\n\n"
+    "What changed from one report to another, policy by policy and owner by owner. Each is a file that\n"
+    "fallow report TRACE --json FILE wrote, or a trace, which is not replayed for it.\n\n"
+    "  --owner REGEX, --skip REGEX, --by WORD   whose the memory of traces is; see fallow report --help\n\n"
     "example: fallow report diff before.json after.json\n";
+
+static const struct flw_option diff_option_list[] = {
+    {.name = "owner", .kind = FLW_OPTION_TAKE, .take = flw_owner_take_owner},
+    {.name = "skip", .kind = FLW_OPTION_TAKE, .take = flw_owner_take_skip},
+    {.name = "by", .kind = FLW_OPTION_TAKE, .take = flw_owner_take_by},
+    {.name = NULL}};
+
+/* A trace is reported first, with the policy that costs nothing. */
+static bool read_trace(char *path, const struct flw_owner_rule *rule, struct flw_baseline *out)
+{
+    char message[FLW_BASELINE_MESSAGE_BYTES];
+    struct flw_draft draft = {.text = NULL};
+    struct flw_report_options options = {.paths = &path,
+                                         .path_count = 1,
+                                         .rule = *rule,
+                                         .max_fragmentation = INFINITY,
+                                         .json_draft = &draft};
+    flw_plan_init(&options.plan);
+    bool is_done = flw_plan_take_policies(&options.plan.policies, flw_policy_bound.name) &&
+                   flw_report_work(&options) == FLW_EXIT_OK;
+    if (is_done) {
+        is_done = flw_baseline_read_bytes(draft.text, draft.length, out, message);
+        if (!is_done) {
+            flw_complain("%s", message);
+        }
+    }
+    free(draft.text);
+    return is_done;
+}
+
+static bool read_side(char *path, const struct flw_owner_rule *rule, struct flw_baseline *out)
+{
+    char message[FLW_BASELINE_MESSAGE_BYTES], other[FLW_TRACE_MESSAGE_BYTES];
+    struct flw_trace *trace = NULL;
+    if (flw_baseline_read(path, out, message)) {
+        return true;
+    }
+    if (!flw_trace_read(path, -1, &trace, other)) {
+        flw_complain("%s", message);
+        return false;
+    }
+    flw_trace_destroy(trace);
+    return read_trace(path, rule, out);
+}
 
 static int run_diff(int argc, char **argv)
 {
-    static const struct flw_option no_options[] = {{.name = NULL}};
-    char message[FLW_BASELINE_MESSAGE_BYTES];
+    static const struct flw_options command = {
+        .command = "report diff", .help = diff_help, .list = diff_option_list};
+    struct flw_owner_rule rule = {0};
     struct flw_baseline a = {0};
     struct flw_baseline b = {0};
-    int code = flw_options_read(
-        &(struct flw_options){.command = "report diff", .help = diff_help, .list = no_options},
-        NULL, argc, argv);
-    if (code != FLW_OPTIONS_READ) {
-        return code;
+    int code = flw_options_read(&command, &rule, argc, argv);
+    if (code == FLW_OPTIONS_READ && (argc - optind != 2 || !flw_owner_rule_is_whole(&rule))) {
+        if (argc - optind != 2) {
+            flw_complain("report diff needs two files, each a trace or what --json wrote; see "
+                         "fallow report diff --help");
+        }
+        code = FLW_EXIT_USAGE;
     }
-    if (argc - optind != 2) {
-        flw_complain(
-            "report diff needs two files that --json wrote; see fallow report diff --help");
-        return FLW_EXIT_USAGE;
-    }
-    argv += optind;
-    bool is_read =
-        flw_baseline_read(argv[0], &a, message) && flw_baseline_read(argv[1], &b, message);
-    if (is_read) {
-        FILE *out = flw_terminal_open(false);
-        flw_baseline_print_diff(&a, &b, out);
-        flw_terminal_close(out);
-    } else {
-        flw_complain("%s", message);
+    if (code == FLW_OPTIONS_READ) {
+        char *const *paths = argv + optind;
+        bool is_read = read_side(paths[0], &rule, &a) && read_side(paths[1], &rule, &b);
+        if (is_read) {
+            flw_baseline_match(&a, &b);
+            FILE *out = flw_terminal_open(false);
+            flw_baseline_print_diff(&a, &b, out);
+            flw_terminal_close(out);
+        }
+        code = is_read ? FLW_EXIT_OK : FLW_EXIT_FAILED;
     }
     flw_baseline_finish(&a);
     flw_baseline_finish(&b);
-    return is_read ? FLW_EXIT_OK : FLW_EXIT_FAILED;
+    flw_owner_rule_finish(&rule);
+    return code;
 }
 
 /* ---- merge ---- */

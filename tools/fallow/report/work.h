@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "common/draft.h"
 #include "policies/plan.h"
 #include "report/job.h"
 #include "report/owner.h"
@@ -21,6 +22,8 @@ struct flw_report_options {
     const char *json_path, *csv_path, *html_path, *baseline_path; /* NULL: not wanted */
     const char *csv_owners_path, *folded_path, *chrome_path;
     enum flw_sheet_moment folded_at;
+    struct flw_draft
+        *json_draft; /* the JSON as a text, the caller's to free, in place of the screen; or NULL */
     uint64_t max_reserved_bytes; /* 0: no threshold */
     double max_fragmentation;    /* INFINITY: none */
     bool fails_on_oom;
