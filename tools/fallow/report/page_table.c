@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/bits.h"
 #include "report/svg.h"
 #include "trace/trace.h"
 
@@ -195,23 +196,51 @@ void flw_page_table_owners(const struct flw_sheet *sheet, enum flw_sheet_kind ki
 
 /* ---- who holds it at one moment ---- */
 
-#define HOLDERS 20 /* rows */
+#define HOLDERS    20 /* rows */
+#define BAR_PITCH  9
+#define BAR_HEIGHT 18
+#define BAR_LEAST  2.0 /* that something was left is seen; nothing is half as high */
 
 static void write_share(FILE *out, uint64_t part, uint64_t whole)
 {
     fprintf(out, "<td>%.1f %%</td>", whole == 0 ? 0.0 : 100.0 * (double)part / (double)whole);
 }
 
-static void write_holder(const struct flw_sheet *sheet, const struct flw_sheet_holding *holding,
-                         const char *name, uint64_t bytes, uint64_t count,
-                         const struct flw_sheet_left *left, FILE *out)
+/* How much each stretch left behind, as bars beside the one that left most. */
+static void write_left(const struct flw_sheet *sheet, const struct flw_sheet_left *left, FILE *out)
 {
-    begin_row(out, name);
-    write_cell(out, FLW_SVG_BYTES, bytes);
-    write_cell(out, FLW_SVG_COUNT, count);
-    write_share(out, bytes, holding->bytes);
-    for (size_t i = 0; left != NULL && i < sheet->stretch_count; i++) {
-        write_cell(out, FLW_SVG_BYTES, left->bytes[i] == 0 ? FLW_NOT_APPLICABLE : left->bytes[i]);
+    char number[FLW_SVG_NUMBER_BYTES];
+    uint64_t most = 1;
+    for (size_t i = 0; i < sheet->stretch_count; i++) {
+        most = flw_max(most, left->bytes[i]);
+    }
+    fprintf(out, "<td><svg class=left viewBox=\"0 0 %d %d\" width=%d height=%d role=img>",
+            BAR_PITCH * FLW_SHEET_STRETCHES, BAR_HEIGHT, BAR_PITCH * FLW_SHEET_STRETCHES,
+            BAR_HEIGHT);
+    for (size_t i = 0; i < sheet->stretch_count; i++) {
+        double height = BAR_HEIGHT * (double)left->bytes[i] / (double)most;
+        if (height < BAR_LEAST) {
+            height = left->bytes[i] == 0 ? BAR_LEAST / 2 : BAR_LEAST;
+        }
+        fprintf(out,
+                "<rect x=%zu y=%.1f width=%d height=%.1f fill=currentColor><title>%s: %s</title>"
+                "</rect>",
+                i * BAR_PITCH, BAR_HEIGHT - height, BAR_PITCH - 2, height, sheet->stretches[i].name,
+                flw_svg_format(number, FLW_SVG_BYTES, (double)left->bytes[i]));
+    }
+    fputs("</svg></td>", out);
+}
+
+static void write_holder(const struct flw_sheet *sheet, const struct flw_sheet_holding *holding,
+                         const struct flw_sheet_owner *owner, const struct flw_sheet_left *left,
+                         FILE *out)
+{
+    begin_row(out, owner->name);
+    write_cell(out, FLW_SVG_BYTES, owner->bytes);
+    write_cell(out, FLW_SVG_COUNT, owner->count);
+    write_share(out, owner->bytes, holding->bytes);
+    if (left != NULL) {
+        write_left(sheet, left, out);
     }
     fputs("</tr>\n", out);
 }
@@ -220,8 +249,8 @@ static void write_holding(const struct flw_sheet *sheet, const struct flw_sheet_
                           const char *headings, FILE *out)
 {
     struct flw_sheet_left left = {{0}, {0}};
-    uint64_t rest_bytes = holding->bytes;
-    uint64_t rest_count = holding->count;
+    struct flw_sheet_owner rest = {
+        .name = "the rest", .bytes = holding->bytes, .count = holding->count};
     for (size_t i = 0; i < sheet->stretch_count; i++) {
         left.bytes[i] = sheet->stretches[i].left_bytes;
     }
@@ -229,29 +258,26 @@ static void write_holding(const struct flw_sheet *sheet, const struct flw_sheet_
     for (size_t i = 0; i < holding->owner_count && i < HOLDERS; i++) {
         const struct flw_sheet_owner *owner = &holding->owners[i];
         const struct flw_sheet_left *of = holding->left == NULL ? NULL : &holding->left[i];
-        write_holder(sheet, holding, owner->name, owner->bytes, owner->count, of, out);
-        rest_bytes -= owner->bytes;
-        rest_count -= owner->count;
+        write_holder(sheet, holding, owner, of, out);
+        rest.bytes -= owner->bytes;
+        rest.count -= owner->count;
         for (size_t s = 0; of != NULL && s < sheet->stretch_count; s++) {
             left.bytes[s] -= of->bytes[s];
         }
     }
-    if (rest_count != 0) {
-        write_holder(sheet, holding, "the rest", rest_bytes, rest_count,
-                     holding->left == NULL ? NULL : &left, out);
+    if (rest.count != 0) {
+        write_holder(sheet, holding, &rest, holding->left == NULL ? NULL : &left, out);
     }
     end_table(out);
 }
 
 void flw_page_table_survivors(const struct flw_sheet *sheet, FILE *out)
 {
-    char headings[64 + (FLW_SHEET_NAME_BYTES + 1) * FLW_SHEET_STRETCHES];
-    int length = snprintf(headings, sizeof headings, "whose|bytes|blocks|share");
-    for (size_t i = 0; i < sheet->stretch_count; i++) {
-        length += snprintf(headings + length, sizeof headings - (size_t)length, "|%s",
-                           sheet->stretches[i].name);
-    }
-    write_holding(sheet, &sheet->holdings[FLW_SHEET_SURVIVORS], headings, out);
+    bool has_steps = strncmp(sheet->stretches[0].name, "step", 4) == 0;
+    write_holding(sheet, &sheet->holdings[FLW_SHEET_SURVIVORS],
+                  has_steps ? "whose|bytes|blocks|share|left by steps"
+                            : "whose|bytes|blocks|share|left by tenths",
+                  out);
 }
 
 void flw_page_table_oom(const struct flw_sheet *sheet, FILE *out)
