@@ -287,6 +287,79 @@ static void an_out_of_memory_on_record_is_told_and_may_fail(void **state)
         0);
 }
 
+/* A program of three lines that runs out of memory: who holds it at each moment, on the screen and on the page. */
+static void the_screen_tells_owners_at_each_moment(void **state)
+{
+    static const char trace[] =
+        "#fallow-trace 1\ndevice 0\nstream 0\nfields none\n"
+        "L 7 \"empty\" \"/site-packages/torch/x.py\"\nL 12 \"load\" \"/run/weights.py\"\n"
+        "W 0 1\nP 0 0 2097152 0 stack=1\nP 0 1 1048576 0\n"
+        "L 30 \"forward\" \"/run/model.py\"\nW 0 2 1\nA 0 2 4194304 0 stack=2\n"
+        "L 40 \"step\" \"/run/train.py\"\nW 3\nO 0 8388608 0 free=0 stack=3\n"
+        "A 0 3 1048576 0 stack=3\nF 0 2 0 stack=3\nA 0 4 65536 0 stack=2\n"
+        "A 0 5 1024 0\n";
+    (void)state;
+    command_write("code.ftext", trace, sizeof trace - 1);
+    assert_int_equal(
+        command_run("\"$F\" report code.ftext --no-times --policy bound --ascii --html "
+                    "code.html"),
+        0);
+    flw_test_expect_in(out_text, "out of memory at event 2: step (train.py:40), 8 MiB asked for");
+    flw_test_expect_in(
+        out_text,
+        "    held MiB     %  blocks  whose, when it ran out of memory\n"
+        "           4  57.1       1  forward (model.py:30)\n"
+        "           2  28.6       1  load (weights.py:12)\n"
+        "           1  14.3       1  before the recording, up to 1 MiB\n"
+        "    held MiB     %  blocks  whose, when most is asked for\n"
+        "           4  50.0       1  forward (model.py:30)\n"
+        "           2  25.0       1  load (weights.py:12)\n"
+        "           1  12.5       1  step (train.py:40)\n"
+        "           1  12.5       1  before the recording, up to 1 MiB\n"
+        "    held KiB     %  blocks  by tenths   whose, of what is alive at the end, not at the start\n"
+        "       1,024  94.0       1     @        step (train.py:40)\n"
+        "          64   5.9       1        @     forward (model.py:30)\n"
+        "           1   0.1       1          @   code that is not known\n"
+        "whose: the innermost Python frame outside of torch, packages and the standard\n"
+        "library; else of a package; else the autograd node or the operator\n");
+    assert_int_equal(command_run("grep -o '<th scope=col>whose, then.*' code.html; grep -A1 "
+                                 "'whose, then' code.html | tail -1"),
+                     0);
+    flw_test_expect_in(
+        out_text, "<tr><th scope=row>forward (model.py:30)</th><td>4 MiB</td><td>1</td><td>57.1 %");
+    assert_int_equal(
+        command_run("\"$F\" report code.ftext --no-times --policy bound --skip model.py "
+                    "--owner 'torch/x[.]py:7' --folded - --at oom"),
+        0);
+    assert_string_equal(
+        out_text,
+        "load (/run/weights.py:12);empty (/site-packages/torch/x.py:7) 2097152\n"
+        "load (/run/weights.py:12);forward (/run/model.py:30);empty "
+        "(/site-packages/torch/x.py:7) 4194304\nbefore the recording, up to 1 MiB 1048576\n");
+}
+
+/* Two functions that differ in their last letter alone are two owners, however long their names. */
+static void long_names_are_told_apart(void **state)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *file = open_memstream(&text, &bytes);
+    (void)state;
+    fputs("#fallow-trace 1\ndevice 0\nstream 0\nfields none\n", file);
+    for (int i = 0; i < 2; i++) {
+        fprintf(file, "L 0 \"%07900d%c\" \"/a.cpp\"\nW %d\nA 0 %d %d 0 stack=%d\n", 0, 'a' + i, i,
+                i, 1024 << i, i + 1);
+    }
+    assert_int_equal(fclose(file), 0);
+    command_write("long.ftext", text, bytes);
+    free(text);
+    assert_int_equal(command_run("\"$F\" report long.ftext --no-times --policy bound --owner a.cpp "
+                                 "--csv-owners - | cut -d, -f 2-"),
+                     0);
+    flw_test_expect_in(out_text,
+                       "\n1024,1,,,1024,1,1024,1,1024,1\n2048,1,,,2048,1,2048,1,2048,1\n");
+}
+
 /* Twelve steps that each keep 1 MiB of what they take, after one block of 5 MiB that stays: six stretches of two steps
  * and what came after them. Without stacks it is told by size, and not on the screen. */
 static void survivors_are_told_by_the_steps_that_left_them(void **state)
@@ -544,6 +617,8 @@ int main(void)
         cmocka_unit_test(a_folder_is_a_table_with_a_page_a_trace),
         cmocka_unit_test(a_broken_threshold_is_one_line_and_exit_code_1),
         cmocka_unit_test(an_out_of_memory_on_record_is_told_and_may_fail),
+        cmocka_unit_test(the_screen_tells_owners_at_each_moment),
+        cmocka_unit_test(long_names_are_told_apart),
         cmocka_unit_test(survivors_are_told_by_the_steps_that_left_them),
         cmocka_unit_test(what_other_tools_read_goes_where_it_is_wanted),
         cmocka_unit_test(a_wrong_rule_of_owners_is_told_in_one_line),

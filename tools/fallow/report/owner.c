@@ -14,7 +14,7 @@
 #include "common/command.h"
 #include "common/tool_host.h"
 
-#define NAME_BYTES 2100 /* two texts of a trace, and a number */
+#define NAME_BYTES (2 * FLW_STACK_TEXT_BYTES + 32) /* a function, a file and a line */
 
 /* ---- the rule ---- */
 
