@@ -459,8 +459,8 @@ static size_t list_steps(const struct flw_sheet *sheet, uint64_t *ends)
     size_t most = 1;
     for (size_t i = 0; i < sheet->mark_count; i++) {
         size_t count = 0;
-        for (size_t j = i; strcasestr(marks[i].name, "step") != NULL && j < sheet->mark_count;
-             j++) {
+        size_t end = strcasestr(marks[i].name, "step") == NULL ? i : sheet->mark_count;
+        for (size_t j = i; j < end; j++) {
             count += is_same_step(&marks[i], &marks[j]);
         }
         if (count > most) {
