@@ -170,11 +170,12 @@ static const struct flw_option diff_option_list[] = {
     {.name = NULL}};
 
 /* A trace is reported first, with the policy that costs nothing. */
-static bool read_trace(char *path, const struct flw_owner_rule *rule, struct flw_baseline *out)
+static bool read_trace(char *const *path, const struct flw_owner_rule *rule,
+                       struct flw_baseline *out)
 {
     char message[FLW_BASELINE_MESSAGE_BYTES];
     struct flw_draft draft = {.text = NULL};
-    struct flw_report_options options = {.paths = &path,
+    struct flw_report_options options = {.paths = path,
                                          .path_count = 1,
                                          .rule = *rule,
                                          .max_fragmentation = INFINITY,
@@ -192,14 +193,15 @@ static bool read_trace(char *path, const struct flw_owner_rule *rule, struct flw
     return is_done;
 }
 
-static bool read_side(char *path, const struct flw_owner_rule *rule, struct flw_baseline *out)
+static bool read_side(char *const *path, const struct flw_owner_rule *rule,
+                      struct flw_baseline *out)
 {
     char message[FLW_BASELINE_MESSAGE_BYTES], other[FLW_TRACE_MESSAGE_BYTES];
     struct flw_trace *trace = NULL;
-    if (flw_baseline_read(path, out, message)) {
+    if (flw_baseline_read(*path, out, message)) {
         return true;
     }
-    if (!flw_trace_read(path, -1, &trace, other)) {
+    if (!flw_trace_read(*path, -1, &trace, other)) {
         flw_complain("%s", message);
         return false;
     }
@@ -224,7 +226,7 @@ static int run_diff(int argc, char **argv)
     }
     if (code == FLW_OPTIONS_READ) {
         char *const *paths = argv + optind;
-        bool is_read = read_side(paths[0], &rule, &a) && read_side(paths[1], &rule, &b);
+        bool is_read = read_side(&paths[0], &rule, &a) && read_side(&paths[1], &rule, &b);
         if (is_read) {
             flw_baseline_match(&a, &b);
             FILE *out = flw_terminal_open(false);
