@@ -93,7 +93,7 @@ static void make_bed(struct bed *bed)
         .policies = &bed->policy,
         .policy_count = 1,
         .categories =
-            {{{.name = "stream 0", .at_peak_bytes = 150, .high_bytes = bed->category_high}}},
+            {{{.name = "stream 0", .at_peak_bytes = 150, .held_bytes = bed->category_high}}},
         .category_count = {1},
         .marks = &bed->mark,
         .mark_count = 1};

@@ -219,11 +219,21 @@ static void choose_places(struct owners *owners)
         (*count)++;
     }
     for (size_t i = 0; i < *count; i++) {
-        categories[i].high_bytes =
-            flw_host_alloc(sheet->columns.count, sizeof *categories[i].high_bytes);
+        categories[i].held_bytes =
+            flw_host_alloc(sheet->columns.count, sizeof *categories[i].held_bytes);
     }
 }
 
+static void hold(struct flw_sheet_category *categories, size_t count, size_t column,
+                 const uint64_t *live_bytes)
+{
+    for (size_t c = 0; c < count; c++) {
+        categories[c].held_bytes[column] = live_bytes[c];
+    }
+}
+
+/* A column shows the moment at which most is held in it: maxima of each alone would add up to more than
+ * there ever was. */
 static void fill_series(struct owners *owners)
 {
     struct flw_sheet *sheet = owners->sheet;
@@ -231,22 +241,25 @@ static void fill_series(struct owners *owners)
     struct flw_sheet_category *categories = sheet->categories[owners->kind];
     size_t count = sheet->category_count[owners->kind];
     uint64_t live_bytes[FLW_SHEET_CATEGORIES] = {0};
+    uint64_t sum_bytes = 0;
+    uint64_t most_bytes = 0; /* of the sum in this column */
     size_t column = 0;
     for (size_t i = 0; i < program->op_count; i++) {
         const struct flw_op *op = &program->ops[i];
         if (i == sheet->columns.first_op[column + 1]) {
-            column++;
-            for (size_t c = 0; c < count; c++) {
-                categories[c].high_bytes[column] = live_bytes[c];
-            }
+            hold(categories, count, ++column, live_bytes);
+            most_bytes = sum_bytes;
         }
         if (op->kind == FLW_OP_ALLOC) {
-            size_t place = owners->places[owners->keys[op->block]];
-            live_bytes[place] += op->size_bytes;
-            categories[place].high_bytes[column] =
-                flw_max(categories[place].high_bytes[column], live_bytes[place]);
+            live_bytes[owners->places[owners->keys[op->block]]] += op->size_bytes;
+            sum_bytes += op->size_bytes;
         } else if (op->kind == FLW_OP_FREE || op->kind == FLW_OP_FREE_ELSEWHERE) {
             live_bytes[owners->places[owners->keys[op->block]]] -= op->size_bytes;
+            sum_bytes -= op->size_bytes;
+        }
+        if (sum_bytes > most_bytes) {
+            hold(categories, count, column, live_bytes);
+            most_bytes = sum_bytes;
         }
     }
 }

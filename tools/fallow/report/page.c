@@ -70,6 +70,20 @@ static void write_header(const struct flw_sheet *sheet, FILE *out)
     fputs("</p></header>\n", out);
 }
 
+static void write_contents(FILE *out)
+{
+    static const char *const parts[][2] = {{"owners", "Memory over time"},
+                                           {"heap", "Addresses over time"},
+                                           {"policies", "Policies"},
+                                           {"requests", "Sizes and lives"},
+                                           {"words", "Words"}};
+    fputs("<nav aria-label=contents>", out);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        fprintf(out, "<a href=\"#%s\">%s</a>\n", parts[i][0], parts[i][1]);
+    }
+    fputs("</nav>\n", out);
+}
+
 /* The radio buttons stand before <main>, whose parts they show: no script is needed. */
 static void write_axis_choice(const struct flw_sheet *sheet, FILE *out)
 {
@@ -116,18 +130,31 @@ static void write_pools(const struct flw_sheet *sheet, FILE *out)
     }
 }
 
-static void write_overlay(const struct flw_sheet *sheet, FILE *out)
+static void write_in_views(const struct flw_sheet *sheet,
+                           void (*draw)(const struct flw_sheet *, enum flw_picture_time, FILE *),
+                           FILE *out)
 {
-    fputs("<section><h2 id=policies>What each policy would have held</h2>\n", out);
     for (unsigned time = 0; time <= sheet->has_times; time++) {
         fputs(views[time], out);
-        flw_picture_overlay(sheet, (enum flw_picture_time)time, out);
+        draw(sheet, (enum flw_picture_time)time, out);
         fputs("</div>", out);
     }
+}
+
+static void write_policies(const struct flw_sheet *sheet, FILE *out)
+{
+    fputs("<section><h2 id=policies>What each policy would have held</h2>\n", out);
+    write_in_views(sheet, flw_picture_overlay, out);
     flw_page_table_policies(sheet, out);
     write_floor(sheet, out);
     write_pools(sheet, out);
     flw_page_table_more(sheet, out);
+    fputs(
+        "<h3>Policy by policy, on one scale</h3><p class=hint>The area is what the program had "
+        "requested (the stronger colour: the least within a column), the line what the policy had "
+        "reserved; the number is its peak.</p>\n",
+        out);
+    write_in_views(sheet, flw_picture_small_multiples, out);
     fputs("<h3>Where it goes at the peak</h3>\n", out);
     flw_picture_waste(sheet, out);
     fputs("<h3>Memory against time</h3>\n", out);
@@ -210,7 +237,8 @@ static void write_phases(const struct flw_sheet *sheet, FILE *out)
             continue;
         }
         if (count < PHASE_NAMES) {
-            fputs(count == 0 ? "<p class=hint>Shaded: phases that the recording names, " : ", ",
+            fputs(count == 0 ? "<p class=hint>The rail above: phases that the recording names, "
+                             : ", ",
                   out);
             flw_svg_escape(out, sheet->marks[i].name);
         }
@@ -220,31 +248,6 @@ static void write_phases(const struct flw_sheet *sheet, FILE *out)
         fprintf(out, " and %zu more", count - PHASE_NAMES);
     }
     fputs(count == 0 ? "" : ".</p>\n", out);
-}
-
-static void write_timelines(const struct flw_sheet *sheet, FILE *out)
-{
-    fputs(
-        "<section><h2 id=timelines>Policy by policy</h2><p class=hint>The area is what the program "
-        "had requested (the stronger colour: the least within a column), the upper line what the "
-        "policy had reserved, the lower one what it had allocated, rounded.</p>\n",
-        out);
-    write_phases(sheet, out);
-    for (size_t i = 0; i < sheet->policy_count; i++) {
-        const struct flw_sheet_policy *policy = &sheet->policies[i];
-        if (policy->requested == NULL && policy->reserved == NULL) {
-            continue;
-        }
-        fputs("<h3>", out);
-        flw_svg_escape(out, policy->label);
-        fputs("</h3>", out);
-        for (unsigned time = 0; time <= sheet->has_times; time++) {
-            fputs(views[time], out);
-            flw_picture_timeline(sheet, policy, (enum flw_picture_time)time, out);
-            fputs("</div>", out);
-        }
-    }
-    fputs("</section>\n", out);
 }
 
 /* A row of radio buttons; what they choose follows as so many <div class=option>. */
@@ -285,16 +288,23 @@ static void write_survivors(const struct flw_sheet *sheet, FILE *out)
     fputs("</section>\n", out);
 }
 
+/* What says most of whose it is comes first. */
 static void write_owners(const struct flw_sheet *sheet, FILE *out)
 {
-    static const char *const kinds[FLW_SHEET_KIND_COUNT] = {"by code", "by stream", "by size",
-                                                            "by tag", "by pool"};
-    fputs("<section><h2 id=owners>Who holds it</h2>\n", out);
+    static const struct {
+        enum flw_sheet_kind kind;
+        const char *name;
+    } kinds[] = {{FLW_SHEET_BY_OWNER, "by code"},
+                 {FLW_SHEET_BY_TAG, "by tag"},
+                 {FLW_SHEET_BY_POOL, "by pool"},
+                 {FLW_SHEET_BY_SIZE, "by size"},
+                 {FLW_SHEET_BY_STREAM, "by stream"}};
+    fputs("<section><h2 id=owners>Memory over time: who holds it</h2>\n", out);
     size_t shown[FLW_SHEET_KIND_COUNT], count = 0;
-    for (size_t kind = 0; kind < FLW_SHEET_KIND_COUNT; kind++) {
-        if (sheet->category_count[kind] != 0) {
-            write_pick(out, "owner", count, kinds[kind]);
-            shown[count++] = kind;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (sheet->category_count[kinds[i].kind] != 0) {
+            write_pick(out, "owner", count, kinds[i].name);
+            shown[count++] = kinds[i].kind;
         }
     }
     for (size_t i = 0; i < count; i++) {
@@ -311,6 +321,7 @@ static void write_owners(const struct flw_sheet *sheet, FILE *out)
         flw_page_table_owners(sheet, kind, out);
         fputs("</div>\n", out);
     }
+    write_phases(sheet, out);
     fputs("</section>\n", out);
 }
 
@@ -373,7 +384,7 @@ static void write_heaps(const struct flw_sheet *sheet, FILE *out)
 {
     size_t shown[HEAP_POLICIES];
     size_t count = choose_heaps(sheet, shown);
-    fputs("<section><h2 id=heap>Inside the heap</h2>\n", out);
+    fputs("<section><h2 id=heap>Addresses over time: inside the heap</h2>\n", out);
     if (count == 0) {
         fputs("<p class=none>No policy's addresses are known.</p>\n", out);
     }
@@ -385,9 +396,9 @@ static void write_heaps(const struct flw_sheet *sheet, FILE *out)
         fputs("<div class=option><h3>", out);
         flw_svg_escape(out, policy->label);
         fputs("</h3>", out);
-        write_frames(policy, i, out);
-        fputs("<h4>Addresses over time</h4>", out);
+        fputs("<h4>Blocks at their addresses</h4>", out);
         flw_picture_strip(sheet, policy, out);
+        write_frames(policy, i, out);
         fputs("<h4>Holes over time</h4>", out);
         flw_picture_holes(sheet, policy, out);
         flw_picture_shades(out, "bytes in holes of that size");
@@ -406,7 +417,7 @@ static void write_requests(const struct flw_sheet *sheet, FILE *out)
     for (size_t i = 0; i < sheet->policy_count && policy == NULL; i++) {
         policy = sheet->policies[i].rectangle_count != 0 ? &sheet->policies[i] : NULL;
     }
-    fputs("<section><h2 id=requests>What the program asks for</h2>\n", out);
+    fputs("<section><h2 id=requests>Sizes and lives: what the program asks for</h2>\n", out);
     fprintf(out, "<p>%s distinct sizes; ",
             flw_svg_format(number, FLW_SVG_COUNT, (double)sheet->distinct_size_count));
     fprintf(out, "%s blocks are freed by the very next operation.</p>\n",
@@ -459,24 +470,17 @@ static void write_words(FILE *out)
     fputs("</dl></section>\n", out);
 }
 
-/* Whose memory it is comes first, where the program's own words for it are known. */
 bool flw_page_write(const struct flw_sheet *sheet, FILE *out)
 {
-    bool has_code = sheet->category_count[FLW_SHEET_BY_OWNER] != 0;
     begin_page(out, sheet->title);
     write_header(sheet, out);
+    write_contents(out);
     write_axis_choice(sheet, out);
     write_oom(sheet, out);
     write_failures(sheet, out);
-    if (has_code) {
-        write_owners(sheet, out);
-    }
-    write_overlay(sheet, out);
-    write_timelines(sheet, out);
-    if (!has_code) {
-        write_owners(sheet, out);
-    }
+    write_owners(sheet, out);
     write_heaps(sheet, out);
+    write_policies(sheet, out);
     write_survivors(sheet, out);
     write_requests(sheet, out);
     write_words(out);

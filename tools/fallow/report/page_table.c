@@ -7,78 +7,129 @@
 #include "report/svg.h"
 #include "trace/trace.h"
 
-/* The headings with a bar between two. */
-static void begin_table(FILE *out, const char *headings)
+/* On a narrow screen a row becomes a card, and a cell says itself what it is of (page.css). */
+struct table {
+    FILE *out;
+    const char *headings; /* with a bar between two */
+    const char *next;     /* of the cell to come */
+};
+
+/* Puts the next heading into `out`, cut, and goes on to the one after it. */
+static void take_heading(struct table *table, char out[FLW_SHEET_NAME_BYTES])
 {
-    fputs("<div class=scroll tabindex=0><table><thead><tr>", out);
-    for (size_t length; *headings != '\0'; headings += length + (headings[length] == '|')) {
-        length = strcspn(headings, "|");
-        fprintf(out, "<th scope=col>%.*s</th>", (int)length, headings);
+    size_t length = strcspn(table->next, "|");
+    snprintf(out, FLW_SHEET_NAME_BYTES, "%.*s", (int)length, table->next);
+    table->next += length + (table->next[length] == '|');
+}
+
+static struct table begin_table(FILE *out, const char *headings)
+{
+    struct table table = {out, headings, headings};
+    fputs("<div class=scroll tabindex=0><table class=cards><thead><tr>", out);
+    while (*table.next != '\0') {
+        char heading[FLW_SHEET_NAME_BYTES];
+        take_heading(&table, heading);
+        fputs("<th scope=col>", out);
+        flw_svg_escape(out, heading);
+        fputs("</th>", out);
     }
     fputs("</tr></thead><tbody>\n", out);
+    return table;
 }
 
-static void begin_row(FILE *out, const char *name)
+/* `link` may be NULL. */
+static void begin_linked_row(struct table *table, const char *name, const char *link)
 {
-    fputs("<tr><th scope=row>", out);
-    flw_svg_escape(out, name);
-    fputs("</th>", out);
+    char heading[FLW_SHEET_NAME_BYTES];
+    table->next = table->headings;
+    take_heading(table, heading);
+    fputs("<tr><th scope=row>", table->out);
+    if (link != NULL) {
+        fputs("<a href=\"", table->out);
+        flw_svg_escape(table->out, link);
+        fputs("\">", table->out);
+    }
+    flw_svg_escape(table->out, name);
+    fputs(link != NULL ? "</a></th>" : "</th>", table->out);
 }
 
-static void end_table(FILE *out)
+static void begin_row(struct table *table, const char *name)
 {
-    fputs("</tbody></table></div>\n", out);
+    begin_linked_row(table, name, NULL);
 }
 
-static void write_cell(FILE *out, enum flw_svg_unit unit, uint64_t value)
+static void end_table(const struct table *table)
+{
+    fputs("</tbody></table></div>\n", table->out);
+}
+
+static void begin_cell(struct table *table)
+{
+    char heading[FLW_SHEET_NAME_BYTES];
+    take_heading(table, heading);
+    fputs("<td data-of=\"", table->out);
+    flw_svg_escape(table->out, heading);
+    fputs("\">", table->out);
+}
+
+static void write_text_cell(struct table *table, const char *text)
+{
+    begin_cell(table);
+    fprintf(table->out, "%s</td>", text);
+}
+
+static void write_cell(struct table *table, enum flw_svg_unit unit, uint64_t value)
 {
     char number[FLW_SVG_NUMBER_BYTES];
-    fprintf(out, "<td>%s</td>",
-            value == FLW_NOT_APPLICABLE ? "-" : flw_svg_format(number, unit, (double)value));
+    write_text_cell(
+        table, value == FLW_NOT_APPLICABLE ? "-" : flw_svg_format(number, unit, (double)value));
 }
 
-static void write_real_cell(FILE *out, enum flw_svg_unit unit, bool is_known, double value)
+static void write_real_cell(struct table *table, enum flw_svg_unit unit, bool is_known,
+                            double value)
 {
     char number[FLW_SVG_NUMBER_BYTES];
-    fprintf(out, "<td>%s</td>", is_known ? flw_svg_format(number, unit, value) : "-");
+    write_text_cell(table, is_known ? flw_svg_format(number, unit, value) : "-");
 }
 
 void flw_page_table_policies(const struct flw_sheet *sheet, FILE *out)
 {
-    begin_table(out, "policy|peak requested|peak reserved|ratio|fragmentation|failed|grow ops|"
-                     "driver calls|events|steals|waits|p50|p99|p99.9");
+    struct table table =
+        begin_table(out, "policy|peak requested|peak reserved|ratio|fragmentation|failed|grow ops|"
+                         "driver calls|events|steals|waits|p50|p99|p99.9");
     for (size_t i = 0; i < sheet->policy_count; i++) {
         const struct flw_sheet_policy *policy = &sheet->policies[i];
         const struct flw_run_result *result = policy->result;
-        begin_row(out, policy->label);
+        begin_row(&table, policy->label);
         if (!result->has_run) {
             fputs("<td colspan=13>", out);
             flw_svg_escape(out, result->message);
             fputs("</td></tr>\n", out);
             continue;
         }
-        write_cell(out, FLW_SVG_BYTES, result->peak_requested_bytes);
-        write_cell(out, FLW_SVG_BYTES, result->statistics.peak_reserved_bytes);
-        write_real_cell(out, FLW_SVG_RATIO, flw_sheet_ratio(policy) > 0, flw_sheet_ratio(policy));
-        write_real_cell(out, FLW_SVG_RATIO, policy->has_series && policy->frame_count != 0,
+        write_cell(&table, FLW_SVG_BYTES, result->peak_requested_bytes);
+        write_cell(&table, FLW_SVG_BYTES, result->statistics.peak_reserved_bytes);
+        write_real_cell(&table, FLW_SVG_RATIO, flw_sheet_ratio(policy) > 0,
+                        flw_sheet_ratio(policy));
+        write_real_cell(&table, FLW_SVG_RATIO, policy->has_series && policy->frame_count != 0,
                         policy->fragmentation);
-        write_cell(out, FLW_SVG_COUNT, result->failure_count);
-        write_cell(out, FLW_SVG_COUNT, result->statistics.grow_count);
-        write_cell(out, FLW_SVG_COUNT, result->statistics.driver_call_count);
-        write_cell(out, FLW_SVG_COUNT, result->statistics.event_count);
-        write_cell(out, FLW_SVG_COUNT, result->statistics.steal_count);
-        write_cell(out, FLW_SVG_COUNT, result->statistics.wait_count);
-        write_real_cell(out, FLW_SVG_NS, result->has_times, result->all_times.p50_ns);
-        write_real_cell(out, FLW_SVG_NS, result->has_times, result->all_times.p99_ns);
-        write_real_cell(out, FLW_SVG_NS, result->has_times, result->all_times.p999_ns);
+        write_cell(&table, FLW_SVG_COUNT, result->failure_count);
+        write_cell(&table, FLW_SVG_COUNT, result->statistics.grow_count);
+        write_cell(&table, FLW_SVG_COUNT, result->statistics.driver_call_count);
+        write_cell(&table, FLW_SVG_COUNT, result->statistics.event_count);
+        write_cell(&table, FLW_SVG_COUNT, result->statistics.steal_count);
+        write_cell(&table, FLW_SVG_COUNT, result->statistics.wait_count);
+        write_real_cell(&table, FLW_SVG_NS, result->has_times, result->all_times.p50_ns);
+        write_real_cell(&table, FLW_SVG_NS, result->has_times, result->all_times.p99_ns);
+        write_real_cell(&table, FLW_SVG_NS, result->has_times, result->all_times.p999_ns);
         fputs("</tr>\n", out);
     }
-    end_table(out);
+    end_table(&table);
 }
 
 /* ---- more numbers ---- */
 
-static void write_memory_cells(const struct flw_sheet_policy *policy, FILE *out)
+static void write_memory_cells(const struct flw_sheet_policy *policy, struct table *table)
 {
     const struct flw_run_result *result = policy->result;
     const struct flw_sheet_frame *frame = flw_sheet_frame(policy, "peak reserved");
@@ -86,37 +137,37 @@ static void write_memory_cells(const struct flw_sheet_policy *policy, FILE *out)
     uint64_t requested = has_series ? policy->requested_at_peak_bytes : FLW_UNKNOWN;
     uint64_t block = has_series ? policy->block_at_peak_bytes : FLW_UNKNOWN;
     bool has_holes = frame != NULL;
-    write_cell(out, FLW_SVG_BYTES, requested);
-    write_cell(out, FLW_SVG_BYTES, flw_sheet_subtract(block, requested));
-    write_cell(out, FLW_SVG_BYTES,
+    write_cell(table, FLW_SVG_BYTES, requested);
+    write_cell(table, FLW_SVG_BYTES, flw_sheet_subtract(block, requested));
+    write_cell(table, FLW_SVG_BYTES,
                flw_sheet_subtract(result->statistics.peak_reserved_bytes, block));
-    write_cell(out, FLW_SVG_COUNT,
+    write_cell(table, FLW_SVG_COUNT,
                has_holes ? frame->segment_count + frame->left_out_segment_count : FLW_UNKNOWN);
-    write_cell(out, FLW_SVG_COUNT,
+    write_cell(table, FLW_SVG_COUNT,
                has_holes ? frame->block_count + frame->left_out_count : FLW_UNKNOWN);
-    write_cell(out, FLW_SVG_COUNT, has_holes ? frame->hole_count : FLW_UNKNOWN);
-    write_cell(out, FLW_SVG_BYTES, has_holes ? frame->largest_hole_bytes : FLW_UNKNOWN);
-    write_real_cell(out, FLW_SVG_RATIO, has_holes, policy->pytorch_fragmentation);
-    write_cell(out, FLW_SVG_BYTES, has_series ? policy->end_reserved_bytes : FLW_UNKNOWN);
-    write_real_cell(out, FLW_SVG_RATIO, policy->mean_ratio > 0, policy->mean_ratio);
+    write_cell(table, FLW_SVG_COUNT, has_holes ? frame->hole_count : FLW_UNKNOWN);
+    write_cell(table, FLW_SVG_BYTES, has_holes ? frame->largest_hole_bytes : FLW_UNKNOWN);
+    write_real_cell(table, FLW_SVG_RATIO, has_holes, policy->pytorch_fragmentation);
+    write_cell(table, FLW_SVG_BYTES, has_series ? policy->end_reserved_bytes : FLW_UNKNOWN);
+    write_real_cell(table, FLW_SVG_RATIO, policy->mean_ratio > 0, policy->mean_ratio);
 }
 
-static void write_work_cells(const struct flw_sheet_policy *policy, FILE *out)
+static void write_work_cells(const struct flw_sheet_policy *policy, struct table *table)
 {
     const struct flw_run_result *result = policy->result;
     const struct flw_policy_statistics *statistics = &result->statistics;
-    write_cell(out, FLW_SVG_BYTES, result->account.given_bytes);
-    write_cell(out, FLW_SVG_BYTES, result->account.returned_bytes);
-    write_cell(out, FLW_SVG_NS, result->account.modelled_ns);
-    write_cell(out, FLW_SVG_COUNT, statistics->hit_count);
-    write_cell(out, FLW_SVG_COUNT, statistics->split_count);
-    write_cell(out, FLW_SVG_COUNT, statistics->merge_count);
-    write_cell(out, FLW_SVG_COUNT, statistics->remap_count);
-    write_cell(out, FLW_SVG_COUNT, statistics->remap_wait_count);
-    write_cell(out, FLW_SVG_BYTES, statistics->deferred_bytes);
+    write_cell(table, FLW_SVG_BYTES, result->account.given_bytes);
+    write_cell(table, FLW_SVG_BYTES, result->account.returned_bytes);
+    write_cell(table, FLW_SVG_NS, result->account.modelled_ns);
+    write_cell(table, FLW_SVG_COUNT, statistics->hit_count);
+    write_cell(table, FLW_SVG_COUNT, statistics->split_count);
+    write_cell(table, FLW_SVG_COUNT, statistics->merge_count);
+    write_cell(table, FLW_SVG_COUNT, statistics->remap_count);
+    write_cell(table, FLW_SVG_COUNT, statistics->remap_wait_count);
+    write_cell(table, FLW_SVG_BYTES, statistics->deferred_bytes);
 }
 
-static void write_time_cells(const struct flw_sheet_policy *policy, FILE *out)
+static void write_time_cells(const struct flw_sheet_policy *policy, struct table *table)
 {
     const struct flw_run_times *kinds[] = {&policy->result->alloc_times,
                                            &policy->result->free_times};
@@ -124,26 +175,27 @@ static void write_time_cells(const struct flw_sheet_policy *policy, FILE *out)
         const double ns[] = {kinds[i]->mean_ns, kinds[i]->p50_ns,  kinds[i]->p90_ns,
                              kinds[i]->p99_ns,  kinds[i]->p999_ns, kinds[i]->max_ns};
         for (size_t q = 0; q < sizeof ns / sizeof *ns; q++) {
-            write_real_cell(out, FLW_SVG_NS, kinds[i]->count != 0, ns[q]);
+            write_real_cell(table, FLW_SVG_NS, kinds[i]->count != 0, ns[q]);
         }
     }
 }
 
 /* A row a policy that ran. */
 static void write_more(const struct flw_sheet *sheet, const char *summary, const char *headings,
-                       void (*write_cells)(const struct flw_sheet_policy *, FILE *), FILE *out)
+                       void (*write_cells)(const struct flw_sheet_policy *, struct table *),
+                       FILE *out)
 {
     fprintf(out, "<details><summary>%s</summary>", summary);
-    begin_table(out, headings);
+    struct table table = begin_table(out, headings);
     for (size_t i = 0; i < sheet->policy_count; i++) {
         const struct flw_sheet_policy *policy = &sheet->policies[i];
         if (policy->result->has_run) {
-            begin_row(out, policy->label);
-            write_cells(policy, out);
+            begin_row(&table, policy->label);
+            write_cells(policy, &table);
             fputs("</tr>\n", out);
         }
     }
-    end_table(out);
+    end_table(&table);
     fputs("</details>\n", out);
 }
 
@@ -164,32 +216,33 @@ void flw_page_table_more(const struct flw_sheet *sheet, FILE *out)
 
 /* ---- owners and traces ---- */
 
-static void write_spread(FILE *out, enum flw_svg_unit unit, const struct flw_sheet_spread *spread)
+static void write_spread(struct table *table, enum flw_svg_unit unit,
+                         const struct flw_sheet_spread *spread)
 {
     bool has_any = spread->count != 0;
-    write_cell(out, unit, has_any ? spread->p50 : FLW_UNKNOWN);
-    write_cell(out, unit, has_any ? spread->p90 : FLW_UNKNOWN);
-    write_cell(out, unit, has_any ? spread->p99 : FLW_UNKNOWN);
-    write_cell(out, unit, has_any ? spread->max : FLW_UNKNOWN);
+    write_cell(table, unit, has_any ? spread->p50 : FLW_UNKNOWN);
+    write_cell(table, unit, has_any ? spread->p90 : FLW_UNKNOWN);
+    write_cell(table, unit, has_any ? spread->p99 : FLW_UNKNOWN);
+    write_cell(table, unit, has_any ? spread->max : FLW_UNKNOWN);
 }
 
 void flw_page_table_owners(const struct flw_sheet *sheet, enum flw_sheet_kind kind, FILE *out)
 {
     fputs("<details><summary>Numbers</summary>", out);
-    begin_table(out,
-                "owner|bytes at the peak|blocks at the peak|blocks in all|size p50|p90|p99|max|"
-                "life p50|p90|p99|max");
+    struct table table = begin_table(
+        out, "owner|bytes at the peak|blocks at the peak|blocks in all|size p50|p90|p99|max|"
+             "life p50|p90|p99|max");
     for (size_t i = 0; i < sheet->category_count[kind]; i++) {
         const struct flw_sheet_category *category = &sheet->categories[kind][i];
-        begin_row(out, category->name);
-        write_cell(out, FLW_SVG_BYTES, category->at_peak_bytes);
-        write_cell(out, FLW_SVG_COUNT, category->at_peak_count);
-        write_cell(out, FLW_SVG_COUNT, category->sizes.count);
-        write_spread(out, FLW_SVG_BYTES, &category->sizes);
-        write_spread(out, FLW_SVG_COUNT, &category->life_ops);
+        begin_row(&table, category->name);
+        write_cell(&table, FLW_SVG_BYTES, category->at_peak_bytes);
+        write_cell(&table, FLW_SVG_COUNT, category->at_peak_count);
+        write_cell(&table, FLW_SVG_COUNT, category->sizes.count);
+        write_spread(&table, FLW_SVG_BYTES, &category->sizes);
+        write_spread(&table, FLW_SVG_COUNT, &category->life_ops);
         fputs("</tr>\n", out);
     }
-    end_table(out);
+    end_table(&table);
     fputs("<p class=hint>Lives are counted in operations, of blocks that were freed.</p></details>",
           out);
 }
@@ -201,20 +254,26 @@ void flw_page_table_owners(const struct flw_sheet *sheet, enum flw_sheet_kind ki
 #define BAR_HEIGHT 18
 #define BAR_LEAST  2.0 /* that something was left is seen; nothing is half as high */
 
-static void write_share(FILE *out, uint64_t part, uint64_t whole)
+static void write_share(struct table *table, uint64_t part, uint64_t whole)
 {
-    fprintf(out, "<td>%.1f %%</td>", whole == 0 ? 0.0 : 100.0 * (double)part / (double)whole);
+    char share[16];
+    snprintf(share, sizeof share, "%.1f %%",
+             whole == 0 ? 0.0 : 100.0 * (double)part / (double)whole);
+    write_text_cell(table, share);
 }
 
 /* How much each stretch left behind, as bars beside the one that left most. */
-static void write_left(const struct flw_sheet *sheet, const struct flw_sheet_left *left, FILE *out)
+static void write_left(const struct flw_sheet *sheet, const struct flw_sheet_left *left,
+                       struct table *table)
 {
+    FILE *out = table->out;
     char number[FLW_SVG_NUMBER_BYTES];
     uint64_t most = 1;
     for (size_t i = 0; i < sheet->stretch_count; i++) {
         most = flw_max(most, left->bytes[i]);
     }
-    fprintf(out, "<td><svg class=left viewBox=\"0 0 %d %d\" width=%d height=%d role=img>",
+    begin_cell(table);
+    fprintf(out, "<svg class=left viewBox=\"0 0 %d %d\" width=%d height=%d role=img>",
             BAR_PITCH * FLW_SHEET_STRETCHES, BAR_HEIGHT, BAR_PITCH * FLW_SHEET_STRETCHES,
             BAR_HEIGHT);
     for (size_t i = 0; i < sheet->stretch_count; i++) {
@@ -233,16 +292,16 @@ static void write_left(const struct flw_sheet *sheet, const struct flw_sheet_lef
 
 static void write_holder(const struct flw_sheet *sheet, const struct flw_sheet_holding *holding,
                          const struct flw_sheet_owner *owner, const struct flw_sheet_left *left,
-                         FILE *out)
+                         struct table *table)
 {
-    begin_row(out, owner->name);
-    write_cell(out, FLW_SVG_BYTES, owner->bytes);
-    write_cell(out, FLW_SVG_COUNT, owner->count);
-    write_share(out, owner->bytes, holding->bytes);
+    begin_row(table, owner->name);
+    write_cell(table, FLW_SVG_BYTES, owner->bytes);
+    write_cell(table, FLW_SVG_COUNT, owner->count);
+    write_share(table, owner->bytes, holding->bytes);
     if (left != NULL) {
-        write_left(sheet, left, out);
+        write_left(sheet, left, table);
     }
-    fputs("</tr>\n", out);
+    fputs("</tr>\n", table->out);
 }
 
 static void write_holding(const struct flw_sheet *sheet, const struct flw_sheet_holding *holding,
@@ -254,11 +313,11 @@ static void write_holding(const struct flw_sheet *sheet, const struct flw_sheet_
     for (size_t i = 0; i < sheet->stretch_count; i++) {
         left.bytes[i] = sheet->stretches[i].left_bytes;
     }
-    begin_table(out, headings);
+    struct table table = begin_table(out, headings);
     for (size_t i = 0; i < holding->owner_count && i < HOLDERS; i++) {
         const struct flw_sheet_owner *owner = &holding->owners[i];
         const struct flw_sheet_left *of = holding->left == NULL ? NULL : &holding->left[i];
-        write_holder(sheet, holding, owner, of, out);
+        write_holder(sheet, holding, owner, of, &table);
         rest.bytes -= owner->bytes;
         rest.count -= owner->count;
         for (size_t s = 0; of != NULL && s < sheet->stretch_count; s++) {
@@ -266,9 +325,9 @@ static void write_holding(const struct flw_sheet *sheet, const struct flw_sheet_
         }
     }
     if (rest.count != 0) {
-        write_holder(sheet, holding, &rest, holding->left == NULL ? NULL : &left, out);
+        write_holder(sheet, holding, &rest, holding->left == NULL ? NULL : &left, &table);
     }
-    end_table(out);
+    end_table(&table);
 }
 
 void flw_page_table_survivors(const struct flw_sheet *sheet, FILE *out)
@@ -285,46 +344,25 @@ void flw_page_table_oom(const struct flw_sheet *sheet, FILE *out)
     write_holding(sheet, &sheet->holdings[FLW_SHEET_AT_OOM], "whose, then|bytes|blocks|share", out);
 }
 
-/* On a narrow screen a row becomes a card, and a cell says itself whose it is (page.css). */
-static void write_labelled_cell(FILE *out, const char *label, const char *text)
-{
-    fputs("<td data-of=\"", out);
-    flw_svg_escape(out, label);
-    fprintf(out, "\">%s</td>", text);
-}
-
 void flw_page_table_landing(const struct flw_sheet *sheets, size_t count, const char *const *links,
                             FILE *out)
 {
-    char number[FLW_SVG_NUMBER_BYTES];
-    fputs("<div class=scroll tabindex=0><table class=cards><thead><tr><th scope=col>trace</th><th "
-          "scope=col>requested</th>",
-          out);
+    char number[FLW_SVG_NUMBER_BYTES], headings[(FLW_PLAN_POLICIES + 1) * FLW_SHEET_NAME_BYTES];
+    size_t length = (size_t)snprintf(headings, sizeof headings, "trace|requested");
     for (size_t p = 0; count > 0 && p < sheets[0].policy_count; p++) {
-        fputs("<th scope=col>", out);
-        flw_svg_escape(out, sheets[0].policies[p].label);
-        fputs("</th>", out);
+        length += (size_t)snprintf(headings + length, sizeof headings - length, "|%s",
+                                   sheets[0].policies[p].label);
     }
-    fputs("</tr></thead><tbody>\n", out);
+    struct table table = begin_table(out, headings);
     for (size_t i = 0; i < count; i++) {
         const struct flw_sheet *sheet = &sheets[i];
-        fputs("<tr><th scope=row>", out);
-        if (links != NULL && links[i] != NULL) {
-            fputs("<a href=\"", out);
-            flw_svg_escape(out, links[i]);
-            fputs("\">", out);
-        }
-        flw_svg_escape(out, sheet->title);
-        fputs(links != NULL && links[i] != NULL ? "</a></th>" : "</th>", out);
-        write_labelled_cell(
-            out, "requested",
-            flw_svg_format(number, FLW_SVG_BYTES, (double)sheet->trace->peak_requested_bytes));
+        begin_linked_row(&table, sheet->title, links == NULL ? NULL : links[i]);
+        write_cell(&table, FLW_SVG_BYTES, sheet->trace->peak_requested_bytes);
         for (size_t p = 0; p < sheet->policy_count; p++) {
             double ratio = flw_sheet_ratio(&sheet->policies[p]);
-            const char *text = ratio > 0 ? flw_svg_format(number, FLW_SVG_RATIO, ratio) : "-";
-            write_labelled_cell(out, sheet->policies[p].label, text);
+            write_text_cell(&table, ratio > 0 ? flw_svg_format(number, FLW_SVG_RATIO, ratio) : "-");
         }
         fputs("</tr>\n", out);
     }
-    end_table(out);
+    end_table(&table);
 }

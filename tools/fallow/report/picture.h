@@ -18,8 +18,9 @@ enum flw_picture_time {
 };
 
 /* Everything over time, columns merged to one a pixel and a bit. */
-void flw_picture_timeline(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy,
-                          enum flw_picture_time time, FILE *out);
+/* A picture a policy, all on one scale. */
+void flw_picture_small_multiples(const struct flw_sheet *sheet, enum flw_picture_time time,
+                                 FILE *out);
 void flw_picture_overlay(const struct flw_sheet *sheet, enum flw_picture_time time, FILE *out);
 void flw_picture_categories(const struct flw_sheet *sheet, enum flw_sheet_kind kind,
                             enum flw_picture_time time, FILE *out);
@@ -43,11 +44,14 @@ void flw_picture_waste(const struct flw_sheet *sheet, FILE *out);
 void flw_picture_trade(const struct flw_sheet *sheet, FILE *out);
 void flw_picture_waits(const struct flw_sheet *sheet, FILE *out);
 
-/* The colour class of the i-th of several things: "c0" to "c7", then the same again, dashed. */
+/* The colour of the i-th of several things: a policy's is that of its place in the sheet in every
+ * picture. Classes of page.css: c0 to c15, and d0 to d3 for the dashes of a line. */
 const char *flw_picture_colour(size_t i);
 
-/* One entry of a legend: a key of that colour class, what it stands for, and a number or NULL. */
+/* One entry of a legend: a key of that colour class, what it stands for, and a number or NULL. The
+ * second shows a line with its dashes. */
 void flw_picture_legend(FILE *out, const char *style, const char *text, const char *number);
+void flw_picture_line_legend(FILE *out, const char *style, const char *text, const char *number);
 
 /* The legend of the shades s1 to s5, from fewer to more of `what`. A shade stands out the more from the
  * paper, which is light or dark: no text calls it darker. */

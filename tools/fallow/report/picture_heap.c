@@ -4,6 +4,7 @@
  * time, holes over time.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/bits.h"
 #include "report/picture.h"
@@ -275,7 +276,7 @@ static unsigned cell_ink(const struct paper *paper, size_t cell)
 /* Runs of cells of one colour as thick strokes: ten bytes each. */
 static void draw_ink(const struct flw_svg *svg, const struct paper *paper, unsigned ink)
 {
-    double width = svg->width / FRAME_CELLS;
+    double width = FLW_SVG_WIDTH / FRAME_CELLS;
     bool is_open = false;
     for (size_t row = 0; row < paper->row_count; row++) {
         for (size_t end, cell = 0; cell < FRAME_CELLS; cell = end + 1) {
@@ -290,12 +291,26 @@ static void draw_ink(const struct flw_svg *svg, const struct paper *paper, unsig
                 fprintf(svg->out, "<path class=\"row %s\" d=\"", ink_style(ink));
                 is_open = true;
             }
-            fprintf(svg->out, "M%.0f %.0fh%.0f", svg->left + (double)cell * width,
-                    svg->top + ((double)row + 0.5) * FRAME_ROW_HEIGHT,
-                    (double)(end - cell) * width);
+            fprintf(svg->out, "M%.1f %.0fh%.1f", (double)cell * width,
+                    ((double)row + 0.5) * FRAME_ROW_HEIGHT, (double)(end - cell) * width);
         }
     }
     fputs(is_open ? "\"/>" : "", svg->out);
+}
+
+/* Around all that is reserved, so that what is free of it is seen. */
+static void draw_edges(const struct flw_svg *svg, const struct paper *paper)
+{
+    fputs("<path class=\"row edge\" d=\"", svg->out);
+    for (size_t row = 0; row < paper->row_count; row++) {
+        size_t end = 0;
+        while (end < FRAME_CELLS && cell_ink(paper, row * FRAME_CELLS + end) != INK_COUNT) {
+            end++;
+        }
+        fprintf(svg->out, "M0 %.0fh%.1f", ((double)row + 0.5) * FRAME_ROW_HEIGHT,
+                (double)end * FLW_SVG_WIDTH / FRAME_CELLS);
+    }
+    fputs("\"/>", svg->out);
 }
 
 static void draw_paper(struct flw_svg *svg, const struct paper *paper, const char *name,
@@ -304,13 +319,15 @@ static void draw_paper(struct flw_svg *svg, const struct paper *paper, const cha
     char number[FLW_SVG_NUMBER_BYTES];
     svg->height = (double)paper->row_count * FRAME_ROW_HEIGHT;
     flw_svg_begin(svg, name, sentence);
+    draw_edges(svg, paper);
     for (unsigned ink = 0; ink < INK_COUNT; ink++) {
         draw_ink(svg, paper, ink);
     }
     for (size_t row = 0; row < paper->row_count; row += 4) {
         flw_svg_format(number, FLW_SVG_BYTES, (double)row * paper->cell_bytes * FRAME_CELLS);
-        fprintf(svg->out, "<text class=\"tick end\" x=%.1f y=%.1f>%s</text>", svg->left - 6,
-                svg->top + ((double)row + 0.5) * FRAME_ROW_HEIGHT + 4, number);
+        flw_svg_text(svg, "tick end",
+                     (struct flw_svg_spot){0, ((double)row + 0.5) * FRAME_ROW_HEIGHT + 4, -6},
+                     number);
     }
     flw_svg_end(svg);
 }
@@ -395,65 +412,191 @@ static double island_place(const struct island *islands, size_t count, uint64_t 
     return islands[i].offset + (double)(address - islands[i].begin);
 }
 
-#define STRIP_LEAST 1.0 /* thinner ones would fade */
-#define STRIP_GAP   0.3 /* of the paper between two blocks that touch, taken off those that have it */
+#define STRIP_HEIGHT 320.0
+#define STRIP_LEAST  1.0 /* pixels: what is smaller either way is drawn as cells */
+#define CELL         3.0 /* pixels; page.css has the same */
+#define CELL_COLUMNS 333
+#define CELL_ROWS    107
 
-static double strip_extent(double extent)
+/* Small blocks, of which many lie in a pixel: how much of each cell they take while it lasts, by colour.
+ * A cell is painted whole or not at all, so often as blocks take it: what is painted of the picture is
+ * what is live of it, neither more, as if each had its own pixel, nor less. */
+struct cells {
+    float (*share)[COLOURS];
+    double owed; /* of a cell: painted too little so far */
+};
+
+/* Of one cell, from `low` to `high` in cells. */
+static double overlap(double low, double high, size_t cell)
 {
-    return extent - STRIP_GAP < STRIP_LEAST ? STRIP_LEAST : extent - STRIP_GAP;
+    double begin = low > (double)cell ? low : (double)cell;
+    double end = high < (double)cell + 1 ? high : (double)cell + 1;
+    return end > begin ? end - begin : 0;
+}
+
+static void ink_cells(struct cells *cells, const struct flw_svg_box *box, unsigned colour)
+{
+    double left = box->x / CELL, right = (box->x + box->width) / CELL;
+    double top = box->y / CELL, bottom = (box->y + box->height) / CELL;
+    for (size_t row = (size_t)top; row < CELL_ROWS && (double)row < bottom; row++) {
+        double height = overlap(top, bottom, row);
+        for (size_t column = (size_t)left; column < CELL_COLUMNS && (double)column < right;
+             column++) {
+            cells->share[row * CELL_COLUMNS + column][colour] +=
+                (float)(height * overlap(left, right, column));
+        }
+    }
+}
+
+/* COLOURS: not painted. */
+static unsigned choose_cell(struct cells *cells, size_t cell)
+{
+    unsigned most = 0;
+    double sum = 0;
+    for (unsigned colour = 0; colour < COLOURS; colour++) {
+        sum += (double)cells->share[cell][colour];
+        most = cells->share[cell][colour] > cells->share[cell][most] ? colour : most;
+    }
+    if (sum == 0) {
+        return COLOURS;
+    }
+    cells->owed += sum;
+    if (cells->owed < 0.5) {
+        return COLOURS;
+    }
+    cells->owed -= 1;
+    return most;
+}
+
+/* Runs of cells as thick strokes, a path a colour. */
+static void draw_cells(struct cells *cells, FILE *out)
+{
+    size_t count = (size_t)CELL_COLUMNS * CELL_ROWS;
+    uint8_t *chosen = flw_host_alloc(count, 1);
+    for (size_t i = 0; i < count; i++) {
+        chosen[i] = (uint8_t)choose_cell(cells, i);
+    }
+    for (unsigned colour = 0; colour < COLOURS; colour++) {
+        bool is_open = false;
+        for (size_t begin = 0, end; begin < count; begin = end) {
+            size_t row = begin / CELL_COLUMNS;
+            end = begin + 1;
+            while (end < (row + 1) * CELL_COLUMNS && chosen[end] == chosen[begin]) {
+                end++;
+            }
+            if (chosen[begin] == colour) {
+                fprintf(out, is_open ? "" : "<path class=\"row cell %s\" d=\"",
+                        flw_picture_colour(colour));
+                fprintf(out, "M%.0f %.1fh%.0f", (double)(begin - row * CELL_COLUMNS) * CELL,
+                        ((double)row + 0.5) * CELL, (double)(end - begin) * CELL);
+                is_open = true;
+            }
+        }
+        fputs(is_open ? "\"/>" : "", out);
+    }
+    flw_host_free(chosen);
+}
+
+struct strip {
+    struct flw_svg svg;
+    const struct flw_sheet_rectangle **blocks; /* the heaviest first */
+    size_t count;
+    struct island islands[ISLANDS];
+    size_t island_count;
+};
+
+static void find_places(struct strip *strip)
+{
+    const struct flw_sheet_rectangle **order = flw_host_alloc(strip->count, sizeof *order);
+    memcpy(order, strip->blocks, strip->count * sizeof *order);
+    qsort(order, strip->count, sizeof *order, compare_address);
+    strip->island_count = find_islands(order, strip->count, strip->islands);
+    const struct island *last = &strip->islands[strip->island_count - 1];
+    strip->svg.y = (struct flw_svg_axis){.high = last->offset + (double)(last->end - last->begin),
+                                         .unit = FLW_SVG_BYTES,
+                                         .name = "address"};
+    flw_host_free(order);
+}
+
+static struct flw_svg_box place_block(const struct strip *strip, size_t i)
+{
+    const struct flw_sheet_rectangle *block = strip->blocks[i];
+    double at = island_place(strip->islands, strip->island_count, block->address);
+    double x = flw_svg_x(&strip->svg, (double)block->begin_op);
+    double y = flw_svg_y(&strip->svg, at + (double)block->bytes);
+    return (struct flw_svg_box){x, y, flw_svg_x(&strip->svg, (double)block->end_op) - x,
+                                flw_svg_y(&strip->svg, at) - y};
+}
+
+static bool is_own_shape(size_t i, const struct flw_svg_box *box)
+{
+    return i < STRIP_RECTANGLES && box->width >= STRIP_LEAST && box->height >= STRIP_LEAST;
+}
+
+/* Returns how many blocks there were. */
+static size_t draw_small_blocks(const struct strip *strip)
+{
+    size_t count = 0;
+    struct cells cells = {
+        .share = flw_host_alloc((size_t)CELL_COLUMNS * CELL_ROWS, sizeof *cells.share)};
+    for (size_t i = 0; i < strip->count; i++) {
+        struct flw_svg_box box = place_block(strip, i);
+        if (!is_own_shape(i, &box)) {
+            ink_cells(&cells, &box, size_ink(strip->blocks[i]->bytes));
+            count++;
+        }
+    }
+    draw_cells(&cells, strip->svg.out);
+    flw_host_free(cells.share);
+    return count;
+}
+
+/* Corners are rounded each, so that blocks that touch do so on the paper. */
+static void draw_large_blocks(const struct strip *strip)
+{
+    FILE *out = strip->svg.out;
+    for (unsigned colour = 0; colour < COLOURS; colour++) {
+        bool is_open = false;
+        for (size_t i = 0; i < flw_min(strip->count, STRIP_RECTANGLES); i++) {
+            struct flw_svg_box box = place_block(strip, i);
+            if (size_ink(strip->blocks[i]->bytes) == colour && is_own_shape(i, &box)) {
+                fprintf(out, is_open ? "" : "<path class=\"%s\" d=\"", flw_picture_colour(colour));
+                fprintf(out, "M%.1f %.1fH%.1fV%.1fH%.1fz", box.x, box.y, box.x + box.width,
+                        box.y + box.height, box.x);
+                is_open = true;
+            }
+        }
+        fputs(is_open ? "\"/>" : "", out);
+    }
 }
 
 void flw_picture_strip(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy,
                        FILE *out)
 {
-    struct flw_svg svg = {.out = out, .height = 320, .x = op_axis(sheet)};
-    struct island islands[ISLANDS];
-    size_t count = policy->rectangle_count;
-    if (count == 0) {
+    struct strip strip = {.svg = {.out = out, .height = STRIP_HEIGHT, .x = op_axis(sheet)},
+                          .count = policy->rectangle_count};
+    if (strip.count == 0) {
         fputs("<p class=none>This policy's addresses are not known.</p>\n", out);
         return;
     }
-    const struct flw_sheet_rectangle **order = sort_by_weight(policy);
-    size_t shown = flw_min(count, STRIP_RECTANGLES);
-    qsort(order, shown, sizeof(void *), compare_address);
-    size_t island_count = find_islands(order, shown, islands);
-    const struct island *last = &islands[island_count - 1];
-    svg.y = (struct flw_svg_axis){.high = last->offset + (double)(last->end - last->begin),
-                                  .unit = FLW_SVG_BYTES,
-                                  .name = "address"};
+    strip.blocks = sort_by_weight(policy);
+    find_places(&strip);
     flw_svg_begin(
-        &svg, "Addresses over time",
+        &strip.svg, "Addresses over time",
         "Each rectangle is a block: across its life, up its addresses. Where there is none, it is free.");
-    flw_svg_draw_axes(&svg);
-    for (unsigned colour = 0; colour < COLOURS; colour++) {
-        bool is_open = false;
-        for (size_t i = 0; i < shown; i++) {
-            const struct flw_sheet_rectangle *block = order[i];
-            if (size_ink(block->bytes) != colour) {
-                continue;
-            }
-            double at = island_place(islands, island_count, block->address);
-            double x = flw_svg_x(&svg, (double)block->begin_op);
-            double y = flw_svg_y(&svg, at + (double)block->bytes);
-            double width = strip_extent(flw_svg_x(&svg, (double)block->end_op) - x);
-            double height = strip_extent(flw_svg_y(&svg, at) - y);
-            if (!is_open) {
-                fprintf(out, "<path class=%s d=\"", flw_picture_colour(colour));
-                is_open = true;
-            }
-            fprintf(out, "M%.1f %.1fh%.1fv%.1fh%.1fz", x, y, width, height, -width);
-        }
-        if (is_open) {
-            fputs("\"/>", out);
-        }
+    flw_svg_draw_axes(&strip.svg);
+    size_t small_count = draw_small_blocks(&strip);
+    draw_large_blocks(&strip);
+    flw_svg_end(&strip.svg);
+    fprintf(out,
+            "<p class=hint>%zu blocks, each a rectangle of its own; %zu smaller ones as dots, as "
+            "dense as they lie; ",
+            strip.count - small_count, small_count);
+    if (policy->left_out_count != 0) {
+        fprintf(out, "the %zu that weigh least are left out; ", policy->left_out_count);
     }
-    flw_svg_end(&svg);
-    fprintf(
-        out,
-        "<p class=hint>%zu of %zu blocks, each at least a pixel wide and high; empty stretches of "
-        "more than 64 MiB of address space are cut out.</p>\n",
-        shown, policy->rectangle_count + policy->left_out_count);
-    flw_host_free(order);
+    fputs("empty stretches of more than 64 MiB of address space are cut out.</p>\n", out);
+    flw_host_free(strip.blocks);
 }
 
 /* ---- holes over time */
@@ -501,7 +644,7 @@ void flw_picture_holes(const struct flw_sheet *sheet, const struct flw_sheet_pol
                   "line is the largest request: above the colours it has to grow.");
     flw_svg_draw_axes(&svg);
     size_t shown = flw_min(columns, HOLE_COLUMNS);
-    double width = svg.width / (double)shown;
+    double width = FLW_SVG_WIDTH / (double)shown;
     double height = svg.height / (double)(high - low + 1);
     for (unsigned shade = 1; shade <= FLW_PICTURE_SHADES; shade++) {
         fprintf(out, "<path class=s%u d=\"", shade);
@@ -509,8 +652,8 @@ void flw_picture_holes(const struct flw_sheet *sheet, const struct flw_sheet_pol
             for (unsigned bin = low; bin <= high; bin++) {
                 uint64_t bytes = policy->holes[c * columns / shown].bytes[bin];
                 if (bytes != 0 && shade_of((double)bytes / (double)most) == shade) {
-                    fprintf(out, "M%.1f %.1fh%.1fv%.1fh-%.1fz", svg.left + (double)c * width,
-                            svg.top + (double)(high - bin) * height, width, height, width);
+                    fprintf(out, "M%.1f %.1fh%.1fv%.1fh-%.1fz", (double)c * width,
+                            (double)(high - bin) * height, width, height, width);
                 }
             }
         }
@@ -523,8 +666,8 @@ void flw_picture_holes(const struct flw_sheet *sheet, const struct flw_sheet_pol
             request = flw_max(request, policy->holes[i].largest_request);
         }
         double y = flw_svg_y(&svg, (double)request);
-        fprintf(out, c == 0 ? "M%.1f %.1f" : "H%.1fV%.1f", svg.left + (double)c * width, y);
+        fprintf(out, c == 0 ? "M%.1f %.1f" : "H%.1fV%.1f", (double)c * width, y);
     }
-    fprintf(out, "H%.1f\"/>", svg.left + svg.width);
+    fprintf(out, "H%.1f\"/>", FLW_SVG_WIDTH);
     flw_svg_end(&svg);
 }

@@ -19,7 +19,7 @@ static void draw_legend(const struct flw_sheet *sheet, const bool *is_shown, FIL
     fputs("<p class=legend>", out);
     for (size_t i = 0; i < sheet->policy_count; i++) {
         if (is_shown[i % 64]) {
-            flw_picture_legend(out, flw_picture_colour(i), sheet->policies[i].label, NULL);
+            flw_picture_line_legend(out, flw_picture_colour(i), sheet->policies[i].label, NULL);
         }
     }
     fputs("</p>\n", out);
@@ -68,7 +68,8 @@ void flw_picture_latency(const struct flw_sheet *sheet, FILE *out)
     draw_legend(sheet, is_shown, out);
 }
 
-#define WASTE_ROW 26.0
+#define WASTE_ROW 32.0 /* pixels: a line of text and a bar */
+#define WASTE_BAR 12.0
 
 struct waste {
     double requested, rounding, idle; /* at the moment of peak reserved */
@@ -112,14 +113,14 @@ void flw_picture_waste(const struct flw_sheet *sheet, FILE *out)
     flw_svg_begin(&svg, "Where the memory goes at the peak",
                   "A bar a policy: requested, lost to rounding, free inside what is reserved.");
     flw_svg_draw_axes(&svg);
-    double y = svg.top;
+    double y = 0;
     for (size_t i = 0; i < sheet->policy_count; i++) {
         const struct flw_sheet_policy *policy = &sheet->policies[i];
         char number[FLW_SVG_NUMBER_BYTES], text[2 * FLW_SHEET_NAME_BYTES];
         if (!waste_of(policy, &waste)) {
             continue;
         }
-        double x = svg.left, unit = svg.width / svg.x.high;
+        double x = 0, unit = FLW_SVG_WIDTH / svg.x.high;
         const struct {
             double bytes;
             const char *style, *name;
@@ -130,14 +131,16 @@ void flw_picture_waste(const struct flw_sheet *sheet, FILE *out)
             snprintf(text, sizeof text, "%s: %s", parts[p].name,
                      flw_svg_format(number, FLW_SVG_BYTES, parts[p].bytes));
             flw_svg_rectangle(&svg, parts[p].style,
-                              (struct flw_svg_box){x, y + 3, parts[p].bytes * unit, WASTE_ROW - 6},
+                              (struct flw_svg_box){x, y + WASTE_ROW - WASTE_BAR,
+                                                   parts[p].bytes * unit, WASTE_BAR},
                               text);
             x += parts[p].bytes * unit;
         }
         snprintf(text, sizeof text, "%s %s", policy->label,
                  flw_svg_format(number, FLW_SVG_BYTES,
                                 (double)policy->result->statistics.peak_reserved_bytes));
-        flw_svg_text(&svg, "note", svg.left + 8, y + WASTE_ROW / 2 + 4, false, text);
+        flw_svg_text(&svg, "note", (struct flw_svg_spot){0, y + WASTE_ROW - WASTE_BAR - 4, 0},
+                     text);
         y += WASTE_ROW;
     }
     flw_svg_end(&svg);
@@ -156,8 +159,9 @@ void flw_picture_waste(const struct flw_sheet *sheet, FILE *out)
 #define DOT_DISTANCE      10.0 /* of a label from its dot */
 
 /* What labels may not lie on: dots and earlier labels, each from its left end at half its height; nor
- * beyond the paper. */
+ * beyond the paper, nor on the numbers of the axis. */
 struct labels {
+    double lowest_y;
     double x[LABELS], y[LABELS], width[LABELS];
     size_t count;
 };
@@ -173,7 +177,7 @@ static void take_place(struct labels *labels, double x, double y, double width)
 
 static bool is_place_free(const struct labels *labels, double x, double y, double width)
 {
-    bool is_free = x + width <= FLW_SVG_WIDTH;
+    bool is_free = x + width <= FLW_SVG_WIDTH && y < labels->lowest_y;
     for (size_t i = 0; i < labels->count; i++) {
         is_free &= labels->x[i] >= x + width || x >= labels->x[i] + labels->width[i] ||
                    fabs(labels->y[i] - y) >= LABEL_HEIGHT;
@@ -181,21 +185,24 @@ static bool is_place_free(const struct labels *labels, double x, double y, doubl
     return is_free;
 }
 
-/* Beside the dot, else below or above that, right of it or left. */
+/* Beside the dot, else below or above that, right of it or left. Places are those of a wide screen; a
+ * narrow one leaves names to the legend. */
 static void draw_label(const struct flw_svg *svg, struct labels *labels, double dot_x, double dot_y,
                        const char *text)
 {
     double width = LETTER_WIDTH * (double)strlen(text);
     double x = dot_x + DOT_DISTANCE;
     double y = dot_y;
+    bool is_left = false;
     for (unsigned tries = 1; tries < 24 && !is_place_free(labels, x, y, width); tries++) {
         unsigned step = tries / 2, rows = (step + 1) / 2;
-        bool is_left = tries % 2 != 0 && dot_x - DOT_DISTANCE - width > svg->left;
+        is_left = tries % 2 != 0 && dot_x - DOT_DISTANCE - width > 0;
         x = is_left ? dot_x - DOT_DISTANCE - width : dot_x + DOT_DISTANCE;
         y = dot_y + (step % 2 == 0 ? -LABEL_HEIGHT : LABEL_HEIGHT) * rows;
     }
     take_place(labels, x, y, width);
-    flw_svg_text(svg, "note", x, y + 4, false, text);
+    flw_svg_text(svg, is_left ? "note name end" : "note name",
+                 (struct flw_svg_spot){dot_x, y + 4, is_left ? -DOT_DISTANCE : DOT_DISTANCE}, text);
 }
 
 /* A policy on the paper. */
@@ -210,20 +217,24 @@ static void draw_dots(const struct flw_svg *svg, struct labels *labels, const st
                       size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        fprintf(svg->out, "<circle class=\"dot %s\" cx=%.1f cy=%.1f r=\"%.0f\"", dots[i].style,
-                dots[i].x, dots[i].y, DOT_RADIUS);
-        if (dots[i].tip[0] == '\0') {
-            fputs("/>", svg->out);
-        } else {
-            fputs("><title>", svg->out);
-            flw_svg_escape(svg->out, dots[i].tip);
-            fputs("</title></circle>", svg->out);
-        }
+        char style[32];
+        snprintf(style, sizeof style, "dot %s", dots[i].style);
+        flw_svg_dot(svg, style, (struct flw_svg_spot){dots[i].x, dots[i].y, 0}, DOT_RADIUS,
+                    dots[i].tip[0] == '\0' ? NULL : dots[i].tip);
         take_place(labels, dots[i].x - DOT_RADIUS, dots[i].y, 2 * DOT_RADIUS);
     }
     for (size_t i = 0; i < count; i++) {
         draw_label(svg, labels, dots[i].x, dots[i].y, dots[i].label);
     }
+}
+
+static void write_dot_legend(const struct dot *dots, size_t count, FILE *out)
+{
+    fputs("<p class=legend>", out);
+    for (size_t i = 0; i < count; i++) {
+        flw_picture_legend(out, dots[i].style, dots[i].label, NULL);
+    }
+    fputs("</p>\n", out);
 }
 
 /* ---- memory against time ---- */
@@ -237,7 +248,7 @@ static bool is_timed(const struct flw_run_result *result)
 void flw_picture_trade(const struct flw_sheet *sheet, FILE *out)
 {
     struct flw_svg svg = {.out = out, .height = 240};
-    struct labels labels = {.count = 0};
+    struct labels labels = {.lowest_y = svg.height};
     struct dot dots[FLW_PLAN_POLICIES] = {0};
     size_t count = 0;
     double low_x = INFINITY, high_x = 0, low_y = INFINITY, high_y = 0;
@@ -278,6 +289,7 @@ void flw_picture_trade(const struct flw_sheet *sheet, FILE *out)
     }
     draw_dots(&svg, &labels, dots, count);
     flw_svg_end(&svg);
+    write_dot_legend(dots, count, out);
 }
 
 /* ---- memory against waits ---- */
@@ -308,16 +320,16 @@ static void draw_limits(const struct flw_svg *svg, double without_wait)
         double value;
         const char *name;
     } limits[] = {{1, "bound"}, {without_wait, "without a wait"}};
-    double free_x = svg->left;
+    double free_x = 0;
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
         double x = flw_svg_x(svg, limits[i].value);
         char name[32];
         snprintf(name, sizeof name, "%s%s", x < free_x ? "and " : "", limits[i].name);
-        fprintf(svg->out, "<path class=\"grid limit\" d=\"M%.1f %.1fv%.1f\"/>", x, svg->top,
-                svg->height);
+        fprintf(svg->out, "<path class=\"grid limit\" d=\"M%.1f 0v%.1f\"/>", x, svg->height);
         free_x = fmax(free_x, x);
-        flw_svg_text(svg, "axis", free_x, svg->top - 3, false, name);
-        free_x += AXIS_LETTER_WIDTH * (double)strlen(name);
+        flw_svg_text(svg, i == 0 ? "axis" : "axis name", (struct flw_svg_spot){free_x, -3, 0},
+                     name);
+        free_x += AXIS_LETTER_WIDTH * (double)(strlen(name) + 2);
     }
 }
 
@@ -350,7 +362,7 @@ static void join_economies(const struct flw_svg *svg, const struct dot *dots, si
 void flw_picture_waits(const struct flw_sheet *sheet, FILE *out)
 {
     struct flw_svg svg = {.out = out, .height = 260};
-    struct labels labels = {.count = 0};
+    struct labels labels = {.lowest_y = svg.height};
     struct dot dots[FLW_PLAN_POLICIES] = {0};
     size_t count = 0;
     double high_x = without_wait_ratio(sheet), high_y = 0;
@@ -402,6 +414,7 @@ void flw_picture_waits(const struct flw_sheet *sheet, FILE *out)
     join_economies(&svg, dots, count);
     draw_dots(&svg, &labels, dots, count);
     flw_svg_end(&svg);
+    write_dot_legend(dots, count, out);
     fputs(
         "<p class=hint>A host wait is a call in which the host stopped until work was done. What holds "
         "less than the line without a wait waits, or lets a stream wait. The library's own settings "

@@ -27,19 +27,22 @@ static struct bins find_bins(const uint64_t *values, unsigned count)
 static void draw_bars(const struct flw_svg *svg, const uint64_t *values, const struct bins *bins,
                       enum flw_svg_unit bin_unit, const char *style)
 {
-    double width = svg->width / (double)(bins->high - bins->low + 1);
+    double width = FLW_SVG_WIDTH / (double)(bins->high - bins->low + 1);
+    unsigned every = 1 + (bins->high - bins->low) / 12;
     char from[FLW_SVG_NUMBER_BYTES], value[FLW_SVG_NUMBER_BYTES], tip[96];
     for (unsigned i = bins->low; i <= bins->high; i++) {
-        double x = svg->left + (double)(i - bins->low) * width;
+        double x = (double)(i - bins->low) * width;
         double y = flw_svg_y(svg, (double)values[i]);
         flw_svg_format(from, bin_unit, (double)(1ull << i));
         flw_svg_format(value, svg->y.unit, (double)values[i]);
         snprintf(tip, sizeof tip, "%s%s: %s", bin_unit == FLW_SVG_BYTES ? "up to " : "from ", from,
                  value);
-        flw_svg_rectangle(
-            svg, style, (struct flw_svg_box){x + 1, y, width - 2, svg->top + svg->height - y}, tip);
-        if ((i - bins->low) % (1 + (bins->high - bins->low) / 12) == 0) {
-            flw_svg_text(svg, "tick", x + width / 2, svg->top + svg->height + 14, true, from);
+        flw_svg_rectangle(svg, style, (struct flw_svg_box){x + 1, y, width - 2, svg->height - y},
+                          tip);
+        unsigned number = (i - bins->low) / every;
+        if ((i - bins->low) % every == 0) {
+            flw_svg_text(svg, number % 4 == 0 ? "tick middle" : "tick middle few",
+                         (struct flw_svg_spot){x + width / 2, svg->height + 14, 0}, from);
         }
     }
 }
@@ -113,7 +116,7 @@ static void draw_size_life(const struct flw_sheet *sheet, FILE *out)
     flw_svg_begin(&svg, "Size and lifetime together",
                   "The stronger the colour, the more blocks of that size live that long.");
     flw_svg_draw_axes(&svg);
-    double width = svg.width / (double)(life.high - life.low + 1);
+    double width = FLW_SVG_WIDTH / (double)(life.high - life.low + 1);
     double height = svg.height / (double)(flw_max(low, size.high) - low + 1);
     unsigned top = flw_max(low, size.high);
     for (unsigned shade = 1; shade <= FLW_PICTURE_SHADES; shade++) {
@@ -122,10 +125,8 @@ static void draw_size_life(const struct flw_sheet *sheet, FILE *out)
             for (unsigned l = life.low; l <= life.high; l++) {
                 uint32_t count = sheet->size_life[s][l];
                 if (count != 0 && shade_of(count, most) == shade) {
-                    fprintf(out, "M%.1f %.1fh%.1fv%.1fh-%.1fz",
-                            svg.left + (double)(l - life.low) * width,
-                            svg.top + (double)(top - flw_max(low, s)) * height, width, height,
-                            width);
+                    fprintf(out, "M%.1f %.1fh%.1fv%.1fh-%.1fz", (double)(l - life.low) * width,
+                            (double)(top - flw_max(low, s)) * height, width, height, width);
                 }
             }
         }

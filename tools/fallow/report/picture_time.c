@@ -9,24 +9,40 @@
 #include "trace/trace.h"
 
 /* Of a picture: the more series, the fewer, since the page's size is bounded. */
-#define OVERLAY_COLUMNS  480
-#define TIMELINE_COLUMNS 240
-#define STACK_COLUMNS    160
+#define OVERLAY_COLUMNS 480
+#define SMALL_COLUMNS   120
+#define STACK_COLUMNS   240
 
+/* A colour and, of lines, a pattern of dashes: no two of 32 have both in common. */
 const char *flw_picture_colour(size_t i)
 {
-    static const char *const colours[] = {"c0",       "c1",       "c2",       "c3",
-                                          "c4",       "c5",       "c6",       "c7",
-                                          "c0 again", "c1 again", "c2 again", "c3 again",
-                                          "c4 again", "c5 again", "c6 again", "c7 again"};
+    static const char *const colours[] = {
+        "c0 d0", "c1 d1", "c2 d2",  "c3 d3",  "c4 d0",  "c5 d1",  "c6 d2",  "c7 d3",
+        "c8 d0", "c9 d1", "c10 d2", "c11 d3", "c12 d0", "c13 d1", "c14 d2", "c15 d3",
+        "c0 d1", "c1 d2", "c2 d3",  "c3 d0",  "c4 d1",  "c5 d2",  "c6 d3",  "c7 d0",
+        "c8 d1", "c9 d2", "c10 d3", "c11 d0", "c12 d1", "c13 d2", "c14 d3", "c15 d0"};
     return colours[i % (sizeof colours / sizeof *colours)];
+}
+
+static void end_entry(FILE *out, const char *text, const char *number)
+{
+    flw_svg_escape(out, text);
+    fprintf(out, "%s%s</span> ", number != NULL ? " " : "", number != NULL ? number : "");
 }
 
 void flw_picture_legend(FILE *out, const char *style, const char *text, const char *number)
 {
     fprintf(out, "<span class=entry><span class=\"key %s\"></span>", style);
-    flw_svg_escape(out, text);
-    fprintf(out, "%s%s</span> ", number != NULL ? " " : "", number != NULL ? number : "");
+    end_entry(out, text, number);
+}
+
+void flw_picture_line_legend(FILE *out, const char *style, const char *text, const char *number)
+{
+    fprintf(out,
+            "<span class=entry><svg class=line-key viewBox=\"0 0 28 8\"><path class=\"line %s\" "
+            "d=\"M0 4h28\"/></svg>",
+            style);
+    end_entry(out, text, number);
 }
 
 void flw_picture_shades(FILE *out, const char *what)
@@ -153,96 +169,122 @@ static void draw_area(const struct timeline *line, const struct flw_sheet_range 
                 slice.x0);
     }
     if (!is_band) {
-        fprintf(svg->out, "V%.1fH%.1f", bottom, svg->left);
+        fprintf(svg->out, "V%.1fH0", bottom);
     }
     fputs("z\"/>", svg->out);
 }
 
+/* Where an op lies along the axis. */
+static double op_x(const struct timeline *line, uint64_t op)
+{
+    const struct flw_sheet_columns *columns = &line->sheet->columns;
+    size_t column = flw_sheet_column(columns, flw_min(op, columns->first_op[columns->count] - 1));
+    return flw_svg_x(&line->svg, line->time == FLW_PICTURE_BY_TIME
+                                     ? (double)columns->time_ns[column]
+                                     : (double)op);
+}
+
+#define MARKS       64  /* that are drawn */
+#define MARK_HEIGHT 5.0 /* of the rail above the drawing, in pixels */
+
+/* Phases as a rail above the drawing. */
 static void draw_marks(const struct timeline *line)
 {
     const struct flw_sheet *sheet = line->sheet;
-    const struct flw_svg *svg = &line->svg;
-    for (size_t i = 0; i < flw_min(sheet->mark_count, 64); i++) {
+    for (size_t i = 0; i < flw_min(sheet->mark_count, MARKS); i++) {
         const struct flw_sheet_mark *mark = &sheet->marks[i];
-        double x = flw_svg_x(svg, (double)mark->begin_op);
-        double width = flw_svg_x(svg, (double)mark->end_op) - x;
-        struct flw_svg_box box = {x, svg->top, width < 1 ? 1 : width, svg->height};
-        flw_svg_rectangle(svg, i % 2 == 0 ? "phase" : "phase odd", box, mark->name);
+        double x = op_x(line, mark->begin_op);
+        double width = op_x(line, mark->end_op) - x;
+        struct flw_svg_box box = {x, -MARK_HEIGHT - 2, width < 2 ? 2 : width, MARK_HEIGHT};
+        flw_svg_rectangle(&line->svg, i % 2 == 0 ? "phase" : "phase odd", box, mark->name);
     }
 }
 
-/* A dot and the number, where a series is highest. */
-static void draw_peak(const struct timeline *line, const struct flw_sheet_range *series)
+/* A dot and what it marks, beside it where there is room. */
+static void draw_note(const struct flw_svg *svg, const char *style, double x, double y,
+                      const char *text)
 {
-    const struct flw_svg *svg = &line->svg;
-    uint64_t high = highest(line->sheet, series);
-    char number[FLW_SVG_NUMBER_BYTES], text[64];
-    for (size_t i = 0; i < line->count; i++) {
-        struct slice slice = slice_at(line, i);
-        if (merge(series, &slice).high != high) {
-            continue;
-        }
-        double x = slice.x0, y = flw_svg_y(svg, (double)high);
-        bool is_right = x > FLW_SVG_WIDTH * 0.75;
-        snprintf(text, sizeof text, "peak %s", flw_svg_format(number, FLW_SVG_BYTES, (double)high));
-        fprintf(svg->out, "<circle class=peak cx=%.1f cy=%.1f r=\"3\"/>", x, y);
-        flw_svg_text(svg, is_right ? "note end" : "note", is_right ? x - 6 : x + 6, y - 4, false,
-                     text);
-        return;
-    }
+    bool is_right = x > FLW_SVG_WIDTH * 0.6;
+    flw_svg_dot(svg, style, (struct flw_svg_spot){x, y, 0}, 3, NULL);
+    flw_svg_text(svg, is_right ? "note end" : "note",
+                 (struct flw_svg_spot){x, y - 5, is_right ? -5 : 5}, text);
 }
 
-void flw_picture_timeline(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy,
-                          enum flw_picture_time time, FILE *out)
+static uint64_t highest_of_all(const struct flw_sheet *sheet)
 {
+    uint64_t high = 1;
+    for (size_t i = 0; i < sheet->policy_count; i++) {
+        high = flw_max(high, highest(sheet, sheet->policies[i].reserved));
+        high = flw_max(high, highest(sheet, sheet->policies[i].requested));
+    }
+    return high;
+}
+
+#define SMALL_HEIGHT 84
+
+/* One of many on one scale. */
+static void draw_small(const struct flw_sheet *sheet, size_t policy_index,
+                       enum flw_picture_time time, double high, FILE *out)
+{
+    const struct flw_sheet_policy *policy = &sheet->policies[policy_index];
     const struct flw_sheet_range *top =
         policy->reserved != NULL ? policy->reserved : policy->requested;
-    char title[2 * FLW_SHEET_NAME_BYTES];
-    if (top == NULL || sheet->columns.count == 0) {
-        fputs("<p class=none>This policy says how much it needs, not when.</p>\n", out);
-        return;
-    }
-    struct timeline line = make_timeline(sheet, time, TIMELINE_COLUMNS, out);
-    line.svg.height = 180;
-    line.svg.y = (struct flw_svg_axis){.high = 1.08 * (double)flw_max(1, highest(sheet, top)),
-                                       .unit = FLW_SVG_BYTES};
+    char title[2 * FLW_SHEET_NAME_BYTES], number[FLW_SVG_NUMBER_BYTES];
+    struct timeline line = make_timeline(sheet, time, SMALL_COLUMNS, out);
+    fputs("<figure><figcaption>", out);
+    flw_picture_line_legend(out, flw_picture_colour(policy_index), policy->label,
+                            flw_svg_format(number, FLW_SVG_BYTES, (double)highest(sheet, top)));
+    fputs("</figcaption>", out);
+    line.svg.height = SMALL_HEIGHT;
+    line.svg.x.is_bare = true;
+    line.svg.x.name = NULL;
+    line.svg.y = (struct flw_svg_axis){.high = high, .unit = FLW_SVG_BYTES};
     snprintf(title, sizeof title, "%s: reserved and requested memory", policy->label);
     flw_svg_begin(&line.svg, title,
                   "The area is what was requested, the line above it what was reserved.");
-    if (time == FLW_PICTURE_BY_OPS) {
-        draw_marks(&line);
-    }
     flw_svg_draw_axes(&line.svg);
     if (policy->requested != NULL) {
         draw_area(&line, policy->requested, false, "requested");
         draw_area(&line, policy->requested, true, "requested band");
     }
-    if (policy->block != NULL) {
-        draw_line(&line, policy->block, "block");
-    }
     if (policy->reserved != NULL) {
-        draw_line(&line, policy->reserved, "reserved");
-        draw_peak(&line, policy->reserved);
+        draw_line(&line, policy->reserved, flw_picture_colour(policy_index));
     }
     flw_svg_end(&line.svg);
+    fputs("</figure>", out);
+}
+
+void flw_picture_small_multiples(const struct flw_sheet *sheet, enum flw_picture_time time,
+                                 FILE *out)
+{
+    double high = 1.05 * (double)highest_of_all(sheet);
+    size_t shown = 0;
+    fputs("<div class=smalls>", out);
+    for (size_t i = 0; i < sheet->policy_count && sheet->columns.count != 0; i++) {
+        if (sheet->policies[i].reserved != NULL || sheet->policies[i].requested != NULL) {
+            draw_small(sheet, i, time, high, out);
+            shown++;
+        }
+    }
+    fputs(shown == 0 ? "<p class=none>No policy says when it needs how much.</p></div>\n"
+                     : "</div>\n",
+          out);
 }
 
 void flw_picture_overlay(const struct flw_sheet *sheet, enum flw_picture_time time, FILE *out)
 {
     const struct flw_sheet_range *requested = NULL;
-    uint64_t high = 1;
-    for (size_t i = 0; i < sheet->policy_count; i++) {
-        high = flw_max(high, highest(sheet, sheet->policies[i].reserved));
-        requested = requested == NULL ? sheet->policies[i].requested : requested;
+    for (size_t i = 0; i < sheet->policy_count && requested == NULL; i++) {
+        requested = sheet->policies[i].requested;
     }
     if (sheet->columns.count == 0) {
         fputs("<p class=none>Nothing was replayed.</p>\n", out);
         return;
     }
-    high = flw_max(high, highest(sheet, requested));
     struct timeline line = make_timeline(sheet, time, OVERLAY_COLUMNS, out);
-    line.svg.height = 300;
-    line.svg.y = (struct flw_svg_axis){.high = 1.05 * (double)high, .unit = FLW_SVG_BYTES};
+    line.svg.height = 240;
+    line.svg.y =
+        (struct flw_svg_axis){.high = 1.05 * (double)highest_of_all(sheet), .unit = FLW_SVG_BYTES};
     flw_svg_begin(&line.svg, "Reserved memory of every policy",
                   "One line a policy; the area is what the program had requested.");
     flw_svg_draw_axes(&line.svg);
@@ -258,83 +300,135 @@ void flw_picture_overlay(const struct flw_sheet *sheet, enum flw_picture_time ti
     fputs("<p class=legend>", out);
     for (size_t i = 0; i < sheet->policy_count; i++) {
         if (sheet->policies[i].reserved != NULL) {
-            flw_picture_legend(out, flw_picture_colour(i), sheet->policies[i].label, NULL);
+            flw_picture_line_legend(out, flw_picture_colour(i), sheet->policies[i].label, NULL);
         }
     }
     flw_picture_legend(out, "requested", "requested", NULL);
     fputs("</p>\n", out);
 }
 
-/* The most of a category within one column of the picture. */
-static double most_of(const struct flw_sheet_category *category, const struct slice *slice)
+/* ---- owners, stacked ---- */
+
+struct stack {
+    struct timeline line;
+    const struct flw_sheet_category *categories;
+    size_t category_count;
+    size_t
+        column_of[STACK_COLUMNS]; /* the sheet's column that is shown: the highest of its slice */
+    double below[STACK_COLUMNS];  /* what the layers so far add up to */
+};
+
+static uint64_t sum_of(const struct stack *stack, size_t column)
 {
-    uint64_t most = 0;
-    for (size_t i = slice->begin; i < slice->end; i++) {
-        most = flw_max(most, category->high_bytes[i]);
+    uint64_t sum = 0;
+    for (size_t i = 0; i < stack->category_count; i++) {
+        sum += stack->categories[i].held_bytes[column];
     }
-    return (double)most;
+    return sum;
 }
 
-/* One layer of a stack; `below` is raised by it. */
-static void draw_layer(const struct timeline *line, const struct flw_sheet_category *category,
-                       const char *style, double *below)
+/* Returns the highest sum of all. */
+static uint64_t choose_columns(struct stack *stack)
 {
+    uint64_t high = 1;
+    for (size_t i = 0; i < stack->line.count; i++) {
+        struct slice slice = slice_at(&stack->line, i);
+        uint64_t slice_high = 0;
+        stack->column_of[i] = slice.begin;
+        for (size_t column = slice.begin; column < slice.end; column++) {
+            uint64_t sum = sum_of(stack, column);
+            if (sum > slice_high) {
+                slice_high = sum;
+                stack->column_of[i] = column;
+            }
+        }
+        high = flw_max(high, slice_high);
+    }
+    return high;
+}
+
+/* One layer; `below` is raised by it. */
+static void draw_layer(struct stack *stack, const struct flw_sheet_category *category,
+                       const char *style)
+{
+    const struct timeline *line = &stack->line;
     const struct flw_svg *svg = &line->svg;
-    size_t count = line->count;
     fprintf(svg->out, "<path class=\"area %s\" d=\"", style);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < line->count; i++) {
         struct slice slice = slice_at(line, i);
-        double y = flw_svg_y(svg, below[i] + most_of(category, &slice));
+        double held = (double)category->held_bytes[stack->column_of[i]];
+        double y = flw_svg_y(svg, stack->below[i] + held);
         fprintf(svg->out, i == 0 ? "M%.1f %.1f" : "H%.1fV%.1f", slice.x0, y);
-        if (i + 1 == count) {
+        if (i + 1 == line->count) {
             fprintf(svg->out, "H%.1f", slice.x1);
         }
     }
-    for (size_t i = count; i-- > 0;) {
+    for (size_t i = line->count; i-- > 0;) {
         struct slice slice = slice_at(line, i);
-        fprintf(svg->out, "V%.1fH%.1f", flw_svg_y(svg, below[i]), slice.x0);
-        below[i] += most_of(category, &slice);
+        fprintf(svg->out, "V%.1fH%.1f", flw_svg_y(svg, stack->below[i]), slice.x0);
+        stack->below[i] += (double)category->held_bytes[stack->column_of[i]];
     }
     fputs("z\"><title>", svg->out);
     flw_svg_escape(svg->out, category->name);
     fputs("</title></path>", svg->out);
 }
 
+static void mark_peak(const struct stack *stack, uint64_t high)
+{
+    char number[FLW_SVG_NUMBER_BYTES], text[64];
+    size_t i = 0;
+    while (i + 1 < stack->line.count && sum_of(stack, stack->column_of[i]) != high) {
+        i++;
+    }
+    double x = slice_at(&stack->line, i).x0;
+    snprintf(text, sizeof text, "peak %s", flw_svg_format(number, FLW_SVG_BYTES, (double)high));
+    draw_note(&stack->line.svg, "peak", x, flw_svg_y(&stack->line.svg, (double)high), text);
+}
+
+/* A line through all, from what was live up. */
+static void mark_oom(const struct stack *stack)
+{
+    const struct flw_sheet_oom *oom = &stack->line.sheet->oom;
+    const struct flw_svg *svg = &stack->line.svg;
+    if (oom->count != 0) {
+        double x = op_x(&stack->line, oom->op);
+        fprintf(svg->out, "<path class=\"line oom\" d=\"M%.1f 0v%.1f\"/>", x, svg->height);
+        draw_note(svg, "oom", x, flw_svg_y(svg, (double)oom->live_bytes), "out of memory");
+    }
+}
+
 void flw_picture_categories(const struct flw_sheet *sheet, enum flw_sheet_kind kind,
                             enum flw_picture_time time, FILE *out)
 {
-    size_t count = sheet->category_count[kind];
-    double below[STACK_COLUMNS] = {0};
-    uint64_t high = 1;
-    for (size_t column = 0; column < sheet->columns.count; column++) {
-        uint64_t sum = 0;
-        for (size_t i = 0; i < count; i++) {
-            sum += sheet->categories[kind][i].high_bytes[column];
-        }
-        high = flw_max(high, sum);
-    }
-    if (count == 0 || sheet->columns.count == 0) {
+    struct stack stack = {.categories = sheet->categories[kind],
+                          .category_count = sheet->category_count[kind]};
+    struct flw_svg *svg = &stack.line.svg;
+    if (stack.category_count == 0 || sheet->columns.count == 0) {
         fputs("<p class=none>The trace does not tell.</p>\n", out);
         return;
     }
-    struct timeline line = make_timeline(sheet, time, STACK_COLUMNS, out);
-    line.svg.height = 240;
-    line.svg.y = (struct flw_svg_axis){.high = 1.05 * (double)high, .unit = FLW_SVG_BYTES};
-    flw_svg_begin(&line.svg, "Live memory by owner",
+    stack.line = make_timeline(sheet, time, STACK_COLUMNS, out);
+    uint64_t high = choose_columns(&stack);
+    svg->height = 260;
+    svg->y = (struct flw_svg_axis){.high = 1.12 * (double)high, .unit = FLW_SVG_BYTES};
+    flw_svg_begin(svg, "Live memory over time, by owner",
                   "Stacked areas, the largest owner at the bottom.");
-    flw_svg_draw_axes(&line.svg);
-    for (size_t i = 0; i < count; i++) {
-        draw_layer(&line, &sheet->categories[kind][i], flw_picture_colour(i), below);
+    flw_svg_draw_axes(svg);
+    draw_marks(&stack.line);
+    for (size_t i = 0; i < stack.category_count; i++) {
+        draw_layer(&stack, &stack.categories[i], flw_picture_colour(i));
     }
-    flw_svg_end(&line.svg);
+    mark_oom(&stack);
+    mark_peak(&stack, high);
+    flw_svg_end(svg);
     fputs("<p class=legend>", out);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < stack.category_count; i++) {
         char number[FLW_SVG_NUMBER_BYTES];
-        const struct flw_sheet_category *category = &sheet->categories[kind][i];
+        const struct flw_sheet_category *category = &stack.categories[i];
         flw_svg_format(number, FLW_SVG_BYTES, (double)category->at_peak_bytes);
         flw_picture_legend(out, flw_picture_colour(i), category->name, number);
     }
-    fputs(
-        "<span class=hint>(at the peak; in each column an owner shows its own maximum)</span></p>\n",
-        out);
+    fputs("<span class=hint>(at the peak; each column shows the moment at which it is highest)"
+          "</span></p>\n",
+          out);
 }

@@ -47,8 +47,8 @@ void flw_sheet_shrink(struct flw_sheet *sheet)
     for (size_t kind = 0; kind < FLW_SHEET_KIND_COUNT; kind++) {
         for (size_t i = 0; i < sheet->category_count[kind]; i++) {
             struct flw_sheet_category *category = &sheet->categories[kind][i];
-            flw_host_free(category->high_bytes);
-            category->high_bytes = NULL;
+            flw_host_free(category->held_bytes);
+            category->held_bytes = NULL;
         }
     }
     flw_host_free(sheet->columns.first_op);
@@ -84,21 +84,6 @@ void flw_sheet_finish(struct flw_sheet *sheet)
 }
 
 /* ---- looking up ---- */
-
-size_t flw_sheet_column(const struct flw_sheet_columns *columns, uint64_t op)
-{
-    size_t low = 0;
-    size_t high = columns->count; /* first_op[low] <= op < first_op[high] */
-    while (high - low > 1) {
-        size_t middle = low + (high - low) / 2;
-        if (columns->first_op[middle] <= op) {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
-}
 
 uint64_t flw_sheet_hole_end(const struct flw_sheet *sheet, size_t count, size_t h)
 {
@@ -261,12 +246,12 @@ static bool are_categories_valid(const struct flw_sheet *sheet)
         uint64_t at_peak_bytes = 0;
         for (size_t i = 0; i < sheet->category_count[kind]; i++) {
             const struct flw_sheet_category *category = &sheet->categories[kind][i];
-            uint64_t high_bytes = 0;
+            uint64_t held_bytes = 0;
             at_peak_bytes += category->at_peak_bytes;
             for (size_t c = 0; c < sheet->columns.count; c++) {
-                high_bytes = flw_max(high_bytes, category->high_bytes[c]);
+                held_bytes = flw_max(held_bytes, category->held_bytes[c]);
             }
-            if (high_bytes < category->at_peak_bytes || category->name[0] == '\0') {
+            if (held_bytes < category->at_peak_bytes || category->name[0] == '\0') {
                 return false;
             }
         }

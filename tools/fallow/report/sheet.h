@@ -163,7 +163,7 @@ struct flw_sheet_category {
     uint64_t requested_bytes;                /* of all its blocks, in the whole trace */
     struct flw_sheet_spread sizes, life_ops; /* lives: of the blocks that were freed */
     uint64_t at_peak_bytes, at_peak_count;
-    uint64_t *high_bytes; /* columns.count: the maximum in the column */
+    uint64_t *held_bytes; /* columns.count: when all categories together hold most in the column */
 };
 
 enum flw_sheet_kind {
@@ -298,7 +298,20 @@ void flw_sheet_drop(struct flw_sheet_policy *policy);
 bool flw_sheet_is_valid(const struct flw_sheet *sheet);
 
 /* The column of an op. */
-size_t flw_sheet_column(const struct flw_sheet_columns *columns, uint64_t op);
+static inline size_t flw_sheet_column(const struct flw_sheet_columns *columns, uint64_t op)
+{
+    size_t low = 0;
+    size_t high = columns->count; /* first_op[low] <= op < first_op[high] */
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (columns->first_op[middle] <= op) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
 
 /* One past the last op of hole column `h` of `count`. */
 uint64_t flw_sheet_hole_end(const struct flw_sheet *sheet, size_t count, size_t h);

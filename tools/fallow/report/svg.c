@@ -2,10 +2,14 @@
 #include "report/svg.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #include "common/figures.h"
+#include "common/tool_host.h"
 
-#define TOP        26.0
+#define TOP        26.0 /* pixels above the drawing, and below */
+#define BOTTOM     34.0
+#define MARGIN     58.0 /* pixels left of the drawing; page.css keeps them free */
 #define TICK_ERROR 1e-9 /* of a step: a bound that is a tick, but for rounding */
 
 /* Bytes of the UTF-8 character that begins here; 0: none does. */
@@ -89,21 +93,31 @@ const char *flw_svg_format(char out[FLW_SVG_NUMBER_BYTES], enum flw_svg_unit uni
 
 void flw_svg_begin(struct flw_svg *svg, const char *title, const char *description)
 {
-    svg->left = FLW_SVG_LEFT;
-    svg->top = TOP;
-    svg->width = FLW_SVG_WIDTH - FLW_SVG_LEFT - 16;
-    fprintf(svg->out, "<div class=scroll tabindex=0><svg role=img viewBox=\"0 0 %.0f %.0f\">",
-            FLW_SVG_WIDTH, svg->height + TOP + FLW_SVG_BOTTOM);
+    svg->over = open_memstream(&svg->over_text, &svg->over_bytes);
+    if (svg->over == NULL) {
+        flw_host_refuse(1, BUFSIZ);
+    }
+    fprintf(svg->out, "<div class=plot><svg role=img height=%.0f>", svg->height + TOP + BOTTOM);
     fputs("<title>", svg->out);
     flw_svg_escape(svg->out, title);
     fputs("</title><desc>", svg->out);
     flw_svg_escape(svg->out, description);
-    fputs("</desc>", svg->out);
+    fprintf(svg->out,
+            "</desc><svg class=shapes y=%.0f height=%.0f viewBox=\"0 0 %.0f %.0f\" "
+            "preserveAspectRatio=none>",
+            TOP, svg->height, FLW_SVG_WIDTH, svg->height);
 }
 
-void flw_svg_end(const struct flw_svg *svg)
+void flw_svg_end(struct flw_svg *svg)
 {
+    bool is_whole = fclose(svg->over) == 0;
+    if (!is_whole || svg->over_text == NULL) {
+        flw_host_refuse(1, svg->over_bytes);
+    }
+    fputs("</svg>", svg->out);
+    fputs(svg->over_text, svg->out);
     fputs("</svg></div>\n", svg->out);
+    free(svg->over_text);
 }
 
 static double place(const struct flw_svg_axis *axis, double value)
@@ -120,12 +134,12 @@ static double place(const struct flw_svg_axis *axis, double value)
 
 double flw_svg_x(const struct flw_svg *svg, double value)
 {
-    return svg->left + svg->width * place(&svg->x, value);
+    return FLW_SVG_WIDTH * place(&svg->x, value);
 }
 
 double flw_svg_y(const struct flw_svg *svg, double value)
 {
-    return svg->top + svg->height * (1 - place(&svg->y, value));
+    return svg->height * (1 - place(&svg->y, value));
 }
 
 /* A round step that cuts the axis into about `count`: 1, 2 or 5 of a power of ten; bytes in powers of
@@ -141,21 +155,24 @@ static double round_step(const struct flw_svg_axis *axis, double count)
     return power * (times <= 1 ? 1 : times <= 2 ? 2 : times <= 5 ? 5 : 10);
 }
 
-static void draw_tick(const struct flw_svg *svg, bool is_x, double value)
+/* Every other number along x is one of "few": a narrow screen has no room for it. */
+static void draw_tick(const struct flw_svg *svg, bool is_x, long number, double value)
 {
-    char number[FLW_SVG_NUMBER_BYTES];
+    char text[FLW_SVG_NUMBER_BYTES];
     const struct flw_svg_axis *axis = is_x ? &svg->x : &svg->y;
-    flw_svg_format(number, axis->unit, value);
+    flw_svg_format(text, axis->unit, value);
     if (is_x) {
         double x = flw_svg_x(svg, value);
-        fprintf(svg->out, "<path class=grid d=\"M%.1f %.1fv%.1f\"/>", x, svg->top, svg->height);
-        flw_svg_text(svg, "tick", x, svg->top + svg->height + 14, true, number);
+        bool is_last = x > 0.97 * FLW_SVG_WIDTH;
+        fprintf(svg->out, "<path class=grid d=\"M%.1f 0v%.1f\"/>", x, svg->height);
+        flw_svg_text(svg,
+                     number % 2 == 0 ? (is_last ? "tick end" : "tick middle")
+                                     : (is_last ? "tick end few" : "tick middle few"),
+                     (struct flw_svg_spot){x, svg->height + 14, is_last ? 12 : 0}, text);
     } else {
         double y = flw_svg_y(svg, value);
-        fprintf(svg->out,
-                "<path class=grid d=\"M%.1f %.1fh%.1f\"/><text class=\"tick end\" x=%.1f "
-                "y=%.1f>%s</text>",
-                svg->left, y, svg->width, svg->left - 6, y + 4, number);
+        fprintf(svg->out, "<path class=grid d=\"M0 %.1fh%.0f\"/>", y, FLW_SVG_WIDTH);
+        flw_svg_text(svg, "tick end", (struct flw_svg_spot){0, y + 4, -6}, text);
     }
 }
 
@@ -165,13 +182,14 @@ static void draw_ratio_ticks(const struct flw_svg *svg, bool is_x, const struct 
     static const double wide[] = {1, 1.5, 2, 3, 5, 7},
                         narrow[] = {1, 1.1, 1.2, 1.3, 1.5, 1.75, 2, 2.5, 3, 4, 5, 7};
     bool is_wide = axis->high > 3 * axis->low;
+    long number = 0;
     const double *steps = is_wide ? wide : narrow;
     size_t count = is_wide ? sizeof wide / sizeof *wide : sizeof narrow / sizeof *narrow;
     for (double power = pow(10, floor(log10(axis->low))); power <= axis->high; power *= 10) {
         for (size_t i = 0; i < count; i++) {
             double value = power * steps[i];
             if (value >= axis->low && value <= axis->high) {
-                draw_tick(svg, is_x, value);
+                draw_tick(svg, is_x, number++, value);
             }
         }
     }
@@ -184,9 +202,10 @@ static void draw_ticks(const struct flw_svg *svg, bool is_x)
         return;
     }
     if (axis->has_zero) {
-        draw_tick(svg, is_x, 0);
+        long number = 0;
+        draw_tick(svg, is_x, number++, 0);
         for (double value = 1; value <= axis->high; value *= 10) {
-            draw_tick(svg, is_x, value);
+            draw_tick(svg, is_x, number++, value);
         }
         return;
     }
@@ -199,7 +218,7 @@ static void draw_ticks(const struct flw_svg *svg, bool is_x)
         int first = (int)ceil(log(axis->low) / log(base) - TICK_ERROR);
         int last = (int)floor(log(axis->high) / log(base) + TICK_ERROR);
         for (int i = first; i <= last; i++) {
-            draw_tick(svg, is_x, pow(base, i));
+            draw_tick(svg, is_x, i - first, pow(base, i));
         }
         return;
     }
@@ -207,7 +226,7 @@ static void draw_ticks(const struct flw_svg *svg, bool is_x)
     long first = (long)ceil(axis->low / step - TICK_ERROR);
     long last = (long)floor(axis->high / step + TICK_ERROR);
     for (long i = first; i <= last; i++) {
-        draw_tick(svg, is_x, (double)i * step);
+        draw_tick(svg, is_x, i - first, (double)i * step);
     }
 }
 
@@ -216,14 +235,23 @@ void flw_svg_draw_axes(const struct flw_svg *svg)
     draw_ticks(svg, true);
     draw_ticks(svg, false);
     if (svg->y.name != NULL) {
-        flw_svg_text(svg, "axis", 4, 11, false, svg->y.name);
+        flw_svg_text(svg, "axis", (struct flw_svg_spot){0, 11 - TOP, -MARGIN}, svg->y.name);
     }
     if (svg->x.name != NULL) {
-        fprintf(svg->out, "<text class=\"axis end\" x=%.1f y=%.1f>", svg->left + svg->width,
-                svg->top + svg->height + 29);
-        flw_svg_escape(svg->out, svg->x.name);
-        fputs("</text>", svg->out);
+        flw_svg_text(svg, "axis end", (struct flw_svg_spot){FLW_SVG_WIDTH, svg->height + 29, 0},
+                     svg->x.name);
     }
+}
+
+static void write_tip(FILE *out, const char *element, const char *tip)
+{
+    if (tip == NULL) {
+        fputs("/>", out);
+        return;
+    }
+    fputs("><title>", out);
+    flw_svg_escape(out, tip);
+    fprintf(out, "</title></%s>", element);
 }
 
 void flw_svg_rectangle(const struct flw_svg *svg, const char *style, struct flw_svg_box box,
@@ -231,19 +259,30 @@ void flw_svg_rectangle(const struct flw_svg *svg, const char *style, struct flw_
 {
     fprintf(svg->out, "<rect class=\"%s\" x=%.1f y=%.1f width=%.1f height=\"%.1f\"", style, box.x,
             box.y, box.width, box.height);
-    if (tip == NULL) {
-        fputs("/>", svg->out);
-        return;
-    }
-    fputs("><title>", svg->out);
-    flw_svg_escape(svg->out, tip);
-    fputs("</title></rect>", svg->out);
+    write_tip(svg->out, "rect", tip);
 }
 
-void flw_svg_text(const struct flw_svg *svg, const char *style, double x, double y, bool middle,
+static double percent(double x)
+{
+    return 100 * x / FLW_SVG_WIDTH;
+}
+
+void flw_svg_text(const struct flw_svg *svg, const char *style, struct flw_svg_spot spot,
                   const char *text)
 {
-    fprintf(svg->out, "<text class=\"%s%s\" x=%.1f y=%.1f>", style, middle ? " middle" : "", x, y);
-    flw_svg_escape(svg->out, text);
-    fputs("</text>", svg->out);
+    fprintf(svg->over, "<text class=\"%s\" x=%.2f%% y=%.1f", style, percent(spot.x), spot.y + TOP);
+    if (spot.right != 0) {
+        fprintf(svg->over, " dx=%.0f", spot.right);
+    }
+    fputs(">", svg->over);
+    flw_svg_escape(svg->over, text);
+    fputs("</text>", svg->over);
+}
+
+void flw_svg_dot(const struct flw_svg *svg, const char *style, struct flw_svg_spot spot,
+                 double radius, const char *tip)
+{
+    fprintf(svg->over, "<circle class=\"%s\" cx=%.2f%% cy=%.1f r=\"%.0f\"", style, percent(spot.x),
+            spot.y + TOP, radius);
+    write_tip(svg->over, "circle", tip);
 }

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the frame of one SVG picture: its place on the paper, axes with round numbers, and the few
+ * Owns: the frame of one SVG picture: its place on the page, axes with round numbers, and the few
  * marks that pictures are made of. Does not: know what is drawn. Colours are classes of the page's
  * style, so that light, dark and print are the style's business.
+ *
+ * A picture is as wide as the page and keeps its height. Shapes lie in a drawing of FLW_SVG_WIDTH
+ * units, stretched along x alone; words and dots lie over it at a share of the width and are not
+ * stretched, so that they have their size on any screen.
  */
 #ifndef FLW_TOOL_REPORT_SVG_H
 #define FLW_TOOL_REPORT_SVG_H
@@ -29,23 +33,24 @@ struct flw_svg_axis {
 
 struct flw_svg {
     FILE *out;
-    double left, top, width, height; /* of what is drawn in; the paper is FLW_SVG_WIDTH wide */
+    double height; /* of what is drawn in, in pixels */
     struct flw_svg_axis x, y;
+    FILE *over; /* svg.c's: what is not stretched, until the picture ends */
+    char *over_text;
+    size_t over_bytes;
 };
 
-#define FLW_SVG_WIDTH  960.0
-#define FLW_SVG_LEFT   84.0
-#define FLW_SVG_BOTTOM 34.0
+#define FLW_SVG_WIDTH 1000.0 /* of what is drawn in */
 
 /* `title` names the picture, `description` says in a sentence what it shows, to those who cannot see
- * it. Fills left, top, width; height is that of the drawing. */
+ * it. What is printed to `out` until the end are shapes. */
 void flw_svg_begin(struct flw_svg *svg, const char *title, const char *description);
-void flw_svg_end(const struct flw_svg *svg);
+void flw_svg_end(struct flw_svg *svg);
 
 /* Grid lines and numbers. */
 void flw_svg_draw_axes(const struct flw_svg *svg);
 
-/* On the paper; values outside the axis are pulled to its end. */
+/* Where a value lies in the drawing; values outside the axis are pulled to its end. */
 double flw_svg_x(const struct flw_svg *svg, double value);
 double flw_svg_y(const struct flw_svg *svg, double value);
 
@@ -56,9 +61,19 @@ struct flw_svg_box {
 /* `tip` may be NULL. */
 void flw_svg_rectangle(const struct flw_svg *svg, const char *style, struct flw_svg_box box,
                        const char *tip);
-/* middle: anchored there, else at its start. */
-void flw_svg_text(const struct flw_svg *svg, const char *style, double x, double y, bool middle,
+
+/* A place in the drawing, and pixels right of it. */
+struct flw_svg_spot {
+    double x, y, right;
+};
+
+/* Where the style says no other, the text begins there ("middle", "end"). */
+void flw_svg_text(const struct flw_svg *svg, const char *style, struct flw_svg_spot spot,
                   const char *text);
+
+/* `tip` may be NULL. */
+void flw_svg_dot(const struct flw_svg *svg, const char *style, struct flw_svg_spot spot,
+                 double radius, const char *tip);
 
 /* "&lt;script&gt;": safe in text and in attributes. */
 void flw_svg_escape(FILE *out, const char *text);
