@@ -2,129 +2,354 @@
 # SPDX-License-Identifier: Apache-2.0
 """check.page_browser: pages of `fallow report` in a real browser.
 
-At two widths, light and dark, with scripts off and on: nothing on the console, no request leaves the page,
-every picture that is shown has a size and marks, the page is no wider than the window, the keyboard reaches
-every control and the arrow keys choose, and a choice shows what it names. How long a page took to load is
-printed, and held to a bound where one is given.
+Of each page, at two widths, light and dark: nothing on the console, no request leaves the page, every picture
+that is shown has a size and marks, nothing is wider than the window, no words lie on each other, text has at
+least 11 pixels and a contrast of 4.5, shapes one of 3, legends show the colours of what they name and no two
+policies share one, the keyboard reaches every control, arrow keys choose, and with scripts off all pictures
+are there. Of a made trace whose live memory is known, the pixels: what is painted of 'addresses over time' is
+what is live.
 
-  page_browser.py PAGE.html [...] [--shots FOLDER] [--within SECONDS]
+  page_browser.py FALLOW TRACE [...] [--shots FOLDER]
 
-Needs python's playwright and chromium. Exit: 0; 1 something is wrong; 77 no browser here.
+Exit: 0; 1 something is wrong; 77 no browser here.
 """
 import argparse
+import itertools
 import os
-import shutil
+import subprocess
 import sys
-import time
 
-WIDTHS = (1100, 380)
+sys.dont_write_bytecode = True  # the sources' folder stays as it is
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import browser as chromium  # noqa: E402
+
+WIDTHS = (1280, 400)
 SCHEMES = ("light", "dark")
+NARROW = 640  # page.css: no table scrolls below it
+PICTURES_LEAST = 8
+TEXT_PIXELS, TEXT_CONTRAST, SHAPE_CONTRAST = 11, 4.5, 3
+PAINTED_ERROR = 0.03  # of a region of the picture
+LIKE = 8  # levels of a channel: what is painted and what the style says
+COLOURS_APART = 12  # least distance of two policies' colours, to any kind of eye (CIELAB)
+
 failures = []
 
 
 def check(condition, where, what):
     if not condition:
-        failures.append(f"{where}: {what}")
+        failures.append("%s: %s" % (where, what))
 
 
-PICTURES = """() => [...document.querySelectorAll('svg')].filter(s => s.getClientRects().length).map(s =>
+# ---- what the page says of itself
+
+PICTURES = """[...document.querySelectorAll('svg[role=img]')].filter(s => s.checkVisibility()).map(s =>
     ({name: s.querySelector('title')?.textContent ?? '', marks: s.querySelectorAll('path,rect,circle').length,
       height: s.getBoundingClientRect().height}))"""
-FOCUS = """() => { const e = document.activeElement;
-    return e === document.body ? '' : e.tagName + [...document.querySelectorAll('*')].indexOf(e); }"""
-CONTROLS = """() => [...document.querySelectorAll('input:checked,summary,a[href],[tabindex="0"]')]
+FOCUS = """(() => { const e = document.activeElement;
+    return e === document.body ? '' : e.tagName + [...document.querySelectorAll('*')].indexOf(e); })()"""
+CONTROLS = """[...document.querySelectorAll('input:checked,summary,a[href],[tabindex="0"]')]
     .filter(e => e.checkVisibility()).length"""
-SHOWN = "() => [...document.querySelectorAll('.option')].filter(e => e.getClientRects().length).length"
+SHOWN = "[...document.querySelectorAll('.option')].filter(e => e.checkVisibility()).length"
+GROUPS = "[...new Set([...document.querySelectorAll('input[type=radio]')].map(e => e.name))]"
+
+# Every piece of text that is shown: words, place, size, colour and the colour behind it. What lies in a scroller of
+# its own is not outside.
+TEXTS = """(() => {
+    const behind = e => { for (; e; e = e.parentElement) { const c = getComputedStyle(e).backgroundColor;
+        if (!/, 0\\)$/.test(c)) return c; } return getComputedStyle(document.documentElement).backgroundColor; };
+    const out = [];
+    for (const e of document.body.querySelectorAll('*')) {
+        const said = [...e.childNodes].filter(n => n.nodeType === 3).map(n => n.data.trim()).join(' ').trim();
+        if (!said || !e.checkVisibility() || e.closest('title,desc,style,script')) continue;
+        const style = getComputedStyle(e), range = document.createRange();
+        range.selectNodeContents(e);
+        const r = e.tagName === 'text' ? e.getBoundingClientRect() : range.getBoundingClientRect();
+        const svg = e.tagName === 'text' ? [...document.querySelectorAll('svg')].indexOf(e.closest('svg')) : -1;
+        out.push({said: said.slice(0, 60), size: parseFloat(style.fontSize), svg,
+            colour: svg >= 0 ? style.fill : style.color, behind: behind(e), scrolls: !!e.closest('.scroll'),
+            left: r.left, right: r.right, top: r.top, bottom: r.bottom});
+    }
+    return out; })()"""
+
+# Every colour that a shape of a picture is painted in. A grid is no shape; what is free has an edge that is one.
+SHAPES = """(() => {
+    const out = {}, paper = getComputedStyle(document.body).backgroundColor;
+    for (const e of document.querySelectorAll('svg path, svg rect, svg circle')) {
+        const kind = e.getAttribute('class') ?? '';
+        if (!e.checkVisibility() || /grid/.test(kind) || (/free/.test(kind) && !/^rect$/.test(e.tagName))) continue;
+        const s = getComputedStyle(e);
+        const ink = /row|line|free/.test(kind) ? s.stroke : s.fill;
+        (out[kind] ??= []).includes(ink) || out[kind].push(ink);
+    }
+    return {paper, inks: out}; })()"""
+
+# The legend's keys, and the policies' lines.
+KEYS = """[...document.querySelectorAll('.key')].filter(e => e.checkVisibility()).map(e => {
+    const r = e.getBoundingClientRect();
+    return {x: r.left + r.width / 2 + scrollX, y: r.top + r.height / 2 + scrollY,
+            colour: getComputedStyle(e).backgroundColor, says: e.parentElement.textContent}; })"""
+LINES = """(() => { const out = {};
+    for (const e of document.querySelectorAll('.line-key path')) { const s = getComputedStyle(e);
+        (out[e.closest('.entry').textContent.trim().replace(/ [0-9.]+ [KMGT]?i?B$/, '')] ??= new Set())
+            .add(s.stroke + '|' + s.strokeDasharray); }
+    return Object.fromEntries(Object.entries(out).map(([k, v]) => [k, [...v]])); })()"""
+
+# Where the drawing of the picture of that name is painted.
+PLOT = """(() => { const s = [...document.querySelectorAll('svg[role=img]')].find(s => s.checkVisibility() &&
+        s.querySelector('title').textContent === %s);
+    const inner = s.querySelector('.shapes'), outer = s.getBoundingClientRect();
+    const top = outer.top + inner.y.baseVal.value + scrollY;
+    return {left: outer.left + scrollX, width: outer.width, top, height: inner.height.baseVal.value}; })()"""
 
 
-def look(page, url, where, shots):
-    messages, requests = [], []
-    page.on("console", lambda m: messages.append(m.text))
-    page.on("pageerror", lambda e: messages.append(str(e)))
-    page.on("request", lambda r: requests.append(r.url))
-    begun = time.monotonic()
-    page.goto(url)
-    first = time.monotonic() - begun
+# ---- colours
+
+def parse_colour(text):
+    """rgb(1, 2, 3) as (1, 2, 3)."""
+    return tuple(round(float(part)) for part in text[text.index("(") + 1 : -1].split(",")[:3])
+
+
+def linear(level):
+    level /= 255
+    return level / 12.92 if level <= 0.04045 else ((level + 0.055) / 1.055) ** 2.4
+
+
+def contrast(one, other):
+    """As WCAG has it, 1 to 21."""
+    low, high = sorted(sum(w * linear(c) for w, c in zip((0.2126, 0.7152, 0.0722), rgb)) for rgb in (one, other))
+    return (high + 0.05) / (low + 0.05)
+
+
+# What eyes see that lack one kind of cone (Machado, Oliveira, Fernandes 2009), and all others.
+EYES = (
+    ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
+    ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
+    ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.011820, 0.042940, 0.968881)),
+    ((1.255528, -0.076749, -0.178779), (-0.078411, 0.930809, 0.147602), (0.004733, 0.691367, 0.303900)))
+
+
+def seen(rgb, eye):
+    """CIELAB of a colour through that eye."""
+    light = [linear(c) for c in rgb]
+    r, g, b = (min(1, max(0, sum(w * c for w, c in zip(row, light)))) for row in eye)
+    xyz = ((0.4124 * r + 0.3576 * g + 0.1805 * b) / 0.9505, 0.2126 * r + 0.7152 * g + 0.0722 * b,
+           (0.0193 * r + 0.1192 * g + 0.9505 * b) / 1.089)
+    x, y, z = (c ** (1 / 3) if c > 0.008856 else 7.787 * c + 16 / 116 for c in xyz)
+    return 116 * y - 16, 500 * (x - y), 200 * (y - z)
+
+
+def apart(one, other):
+    return min(sum((a - b) ** 2 for a, b in zip(seen(one, eye), seen(other, eye))) ** 0.5 for eye in EYES)
+
+
+# ---- any page
+
+def look(page, url, where):
     pictures = page.evaluate(PICTURES)
-    check(not messages, where, f"the console says {messages[:2]}")
-    foreign = [r for r in requests if r != url and not r.startswith("data:")]
-    check(not foreign, where, f"requests leave the page: {foreign[:2]}")
-    check(len(pictures) >= 8, where, f"only {len(pictures)} pictures are shown")
+    check(not page.messages, where, "the console says %s" % page.messages[:2])
+    foreign = [r for r in page.requests if r not in (url, "about:blank") and not r.startswith("data:")]
+    check(not foreign, where, "requests leave the page: %s" % foreign[:2])
+    check(len(pictures) >= PICTURES_LEAST, where, "only %d pictures are shown" % len(pictures))
     for picture in pictures:
-        check(picture["name"] and picture["marks"] > 2 and picture["height"] > 20, where, f"empty: {picture}")
-    wide = page.evaluate("() => document.documentElement.scrollWidth - document.documentElement.clientWidth")
-    check(wide <= 0, where, f"the page is {wide} pixels wider than the window")
-    if shots:
-        page.screenshot(path=os.path.join(shots, where.replace(" ", "_").replace("/", "_") + ".png"), full_page=True)
-    return first, len(pictures)
+        check(picture["name"] and picture["marks"] > 2 and picture["height"] > 20, where, "empty: %s" % picture)
+    return len(pictures)
+
+
+def look_at_texts(page, where, width):
+    wide = page.evaluate("document.documentElement.scrollWidth")
+    check(wide <= width, where, "the page is %d pixels wide" % wide)
+    texts = page.evaluate(TEXTS)
+    check(len(texts) > 50, where, "only %d pieces of text" % len(texts))
+    for text in texts:
+        check(text["size"] >= TEXT_PIXELS, where, "'%(said)s' has %(size)s pixels" % text)
+        ratio = contrast(parse_colour(text["colour"]), parse_colour(text["behind"]))
+        check(ratio >= TEXT_CONTRAST, where, "'%s' has a contrast of %.2f" % (text["said"], ratio))
+        check((text["scrolls"] and width > NARROW) or (text["left"] >= 0 and text["right"] <= width + 0.5), where,
+              "'%(said)s' is cut off: from %(left).0f to %(right).0f" % text)
+    for _, group in itertools.groupby((t for t in texts if t["svg"] >= 0), key=lambda t: t["svg"]):
+        for a, b in itertools.combinations(list(group), 2):
+            lie_over = (min(a["right"], b["right"]) - max(a["left"], b["left"]) > 1 and
+                        min(a["bottom"], b["bottom"]) - max(a["top"], b["top"]) > 4)
+            check(not lie_over, where, "'%s' lies on '%s'" % (a["said"], b["said"]))
+
+
+def paint_at(page, x, y):
+    return chromium.Picture(page.shoot(x, y, 1, 1)).pixel(0, 0)
+
+
+def look_at_colours(page, where):
+    shapes = page.evaluate(SHAPES)
+    paper = parse_colour(shapes["paper"])
+    painted = paint_at(page, 2, 2)
+    check(painted == paper, where, "the paper is painted %s, not %s" % (painted, paper))
+    for kind, inks in shapes["inks"].items():
+        for ink in inks:
+            ratio = 1 if ink == "none" else contrast(parse_colour(ink), paper)
+            check(ratio >= SHAPE_CONTRAST, where, "shapes '%s', %s, have a contrast of %.2f" % (kind, ink, ratio))
+    keys = page.evaluate(KEYS)
+    check(len(keys) > 5, where, "only %d keys in legends" % len(keys))
+    for key in keys:
+        painted, meant = paint_at(page, int(key["x"]), int(key["y"])), parse_colour(key["colour"])
+        check(max(abs(a - b) for a, b in zip(painted, meant)) <= LIKE, where,
+              "the key of '%s' is painted %s, not %s" % (key["says"], painted, meant))
+    lines = page.evaluate(LINES)
+    check(len(lines) >= 4, where, "only %d policies in legends" % len(lines))
+    for name, styles in lines.items():
+        check(len(styles) == 1, where, "policy '%s' has several colours: %s" % (name, styles))
+    for (one, ones), (other, others) in itertools.combinations(lines.items(), 2):
+        distance = apart(*(parse_colour(styles[0].split("|")[0]) for styles in (ones, others)))
+        check(distance >= COLOURS_APART, where, "'%s' and '%s' are %.1f apart" % (one, other, distance))
 
 
 def press_keys(page, where):
     reached = set()
     for _ in range(400):
-        page.keyboard.press("Tab")
+        page.press("Tab")
         focus = page.evaluate(FOCUS)
         if focus == "" or focus in reached:
             break
         reached.add(focus)
     wanted = page.evaluate(CONTROLS)
-    check(len(reached) >= wanted, where, f"the keyboard reaches {len(reached)} of {wanted} controls")
-    groups = page.evaluate("() => [...new Set([...document.querySelectorAll('input[type=radio]')].map(e => e.name))]")
-    for group in groups:
-        radios = page.locator(f"input[name='{group}']:visible")
-        if radios.count() < 2:
+    check(len(reached) >= wanted, where, "the keyboard reaches %d of %d controls" % (len(reached), wanted))
+    for group in page.evaluate(GROUPS):
+        visible = "[...document.querySelectorAll('input[name=\"%s\"]')].filter(e => e.checkVisibility())" % group
+        if page.evaluate(visible + ".length") < 2:
             continue
         before = page.evaluate(SHOWN)
-        radios.first.focus()
-        page.keyboard.press("ArrowRight")
-        chosen = page.evaluate(f"() => document.querySelector(\"input[name='{group}']:checked\").id")
-        check(chosen.endswith("1") or chosen == "axis-time", where, f"{group}: the arrow key chose {chosen}")
-        check(page.evaluate(SHOWN) >= before - 1, where, f"{group}: the choice shows nothing")
+        page.evaluate(visible + "[0].focus()")
+        page.press("ArrowRight")
+        chosen = page.evaluate("document.querySelector('input[name=\"%s\"]:checked').id" % group)
+        check(chosen.endswith("1") or chosen == "axis-time", where, "%s: the arrow key chose %s" % (group, chosen))
+        check(page.evaluate(SHOWN) >= before - 1, where, "%s: the choice shows nothing" % group)
         for picture in page.evaluate(PICTURES):
-            check(picture["marks"] > 2 and picture["height"] > 20, where, f"{group}: empty: {picture}")
+            check(picture["marks"] > 2 and picture["height"] > 20, where, "%s: empty: %s" % (group, picture))
+
+
+# ---- the picture of a trace that is known
+
+MIB = 1 << 20
+BASE = 1 << 40
+
+
+class Made:
+    """A recording in which thin blocks fill a known share of each region of addresses."""
+
+    def __init__(self):
+        self.initial, self.events = [], []  # of (id, bytes, address); of (op, id, bytes, address)
+        self.regions = {}  # name: (from, to in bytes, live share over the whole picture)
+        count = 0
+        for name, begin, size, step, blocks in (("a thousand thin blocks", 0, 2 * MIB, 2 * MIB, 1024),
+                                                ("every other address", 2048 * MIB, MIB, 2 * MIB, 512)):
+            for i in range(blocks):
+                self.initial.append((count, size, begin + i * step))
+                count += 1
+            self.regions[name] = [begin, begin + blocks * step, size / step]
+        turns, tall = 2000, 1024 * MIB
+        for _ in range(turns):
+            self.events.append(("A", count, tall, 3072 * MIB))
+            self.events.append(("F", count, tall, 3072 * MIB))
+            count += 1
+        ops = len(self.initial) + len(self.events)
+        for i, name in enumerate(("a thousand thin blocks", "every other address")):  # each begins at an op of its own
+            firsts = range(0, 1024) if i == 0 else range(1024, 1536)
+            self.regions[name][2] *= 1 - sum(firsts) / len(firsts) / ops
+        self.regions["short lives"] = [3072 * MIB, 4096 * MIB, turns / ops]
+        self.bytes = 4096 * MIB
+
+    def write(self, path):
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("#fallow-trace 1\ndevice 0\nstream 0\nfields times addresses segments\n")
+            file.write("S 0 %d 0 large @%d\n" % (self.bytes, BASE))
+            for block, size, address in self.initial:
+                file.write("P 0 %d %d 0 @%d\n" % (block, size, BASE + address))
+            for time, (kind, block, size, address) in enumerate(self.events):
+                file.write("A %d %d %d 0 @%d\n" % (time * 1000, block, size, BASE + address) if kind == "A" else
+                           "F %d %d 0\nC %d %d 0\n" % (time * 1000, block, time * 1000, block))
+
+
+def painted_share(picture, paper, top, bottom):
+    """How much of some lines of a picture is painted in its own colour: of those that stand out of the paper, the
+    furthest from it that is no rarity."""
+    counts = {}
+    for y in range(top, bottom):
+        for x in range(picture.width):
+            pixel = picture.pixel(x, y)
+            counts[pixel] = counts.get(pixel, 0) + 1
+    total = sum(counts.values())
+    inks = [(contrast(p, paper), p) for p, n in counts.items() if n > 0.002 * total]
+    ratio, ink = max(inks, default=(1, paper))
+    if ratio < SHAPE_CONTRAST:
+        return 0
+    way = [a - b for a, b in zip(ink, paper)]
+    length = sum(w * w for w in way)
+    return sum(n * min(1, max(0, sum((p - b) * w for p, b, w in zip(pixel, paper, way)) / length))
+               for pixel, n in counts.items()) / total
+
+
+def look_at_strip(page, where, made):
+    paper = parse_colour(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+    plot = page.evaluate(PLOT % '"Addresses over time"')
+    picture = chromium.Picture(page.shoot(*(round(plot[key]) for key in ("left", "top", "width", "height"))))
+    for name, (begin, end, live) in made.regions.items():
+        top, bottom = (round(picture.height * (1 - at / made.bytes)) for at in (end, begin))
+        painted = painted_share(picture, paper, top + 1, bottom - 1)
+        print("%s: %s: %.3f live, %.3f painted" % (where, name, live, painted))
+        check(abs(painted - live) <= PAINTED_ERROR, where,
+              "%s: %.3f of it is live, %.3f painted" % (name, live, painted))
+
+
+# ---- all of it
+
+def report(fallow, trace, page, *options):
+    subprocess.run([fallow, "report", trace, "--no-times", "--html", page, *options], check=True,
+                   stdout=subprocess.DEVNULL)
+
+
+def look_at_page(page, path, shots, made):
+    url = "file://" + os.path.abspath(path)
+    for width in WIDTHS:
+        for scheme in SCHEMES:
+            where = "%s %d %s" % (os.path.splitext(os.path.basename(path))[0], width, scheme)
+            page.open(url, width, 900, scheme)
+            count = look(page, url, where)
+            look_at_texts(page, where, width)
+            with open(os.path.join(shots, where.replace(" ", "_") + ".png"), "wb") as file:
+                file.write(page.shoot())
+            look_at_colours(page, where)
+            if made is not None:
+                look_at_strip(page, where, made)
+            press_keys(page, where)
+            print("%s: %d pictures" % (where, count))
+    page.open(url, WIDTHS[0], 900, has_scripts=False)
+    page.ask("Emulation.setScriptExecutionDisabled", value=False)  # asked from outside, after it has loaded
+    check(len(page.evaluate(PICTURES)) == count, path, "without scripts pictures are missing")
 
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("pages", nargs="+")
-    parser.add_argument("--shots", help="folder for screenshots")
-    parser.add_argument("--within", type=float, help="seconds that a page may take to load")
+    parser.add_argument("fallow")
+    parser.add_argument("traces", nargs="+")
+    parser.add_argument("--shots", default="screenshots", help="folder for screenshots")
     options = parser.parse_args()
-    browser_path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        browser_path = None
-    if browser_path is None:
-        print("page_browser: no playwright or no chromium: skipped")
+    path = chromium.find()
+    if path is None:
+        print("page_browser: skipped, there is no chromium: whether the page's pictures are true, in reach and "
+              "readable is not tested")
         return 77
-    if options.shots:
-        os.makedirs(options.shots, exist_ok=True)
-    with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
-        for path in options.pages:
-            url = "file://" + os.path.abspath(path)
-            name = os.path.basename(path)
-            for width in WIDTHS:
-                for scheme in SCHEMES:
-                    for scripts in (True, False) if scheme == "light" else (True,):
-                        where = f"{name} {width} {scheme}{'' if scripts else ' without scripts'}"
-                        # The page's own content policy holds in the first; evaluate needs none.
-                        context = browser.new_context(viewport={"width": width, "height": 900},
-                                                      color_scheme=scheme, java_script_enabled=scripts)
-                        page = context.new_page()
-                        if scripts:
-                            first, count = look(page, url, where, options.shots)
-                            print(f"{where}: {count} pictures, loaded in {first:.2f} s")
-                            check(options.within is None or first <= options.within, where, f"loaded in {first:.2f} s")
-                            press_keys(page, where)
-                        else:
-                            page.goto(url)
-                            check(page.locator("svg:visible").count() >= 8, where, "pictures are missing")
-                        context.close()
-        browser.close()
-    for failure in failures:
+    os.makedirs(options.shots, exist_ok=True)
+    made = Made()
+    made_trace, made_page = (os.path.join(options.shots, "made" + end) for end in (".ftext", ".html"))
+    made.write(made_trace)
+    report(options.fallow, made_trace, made_page, "--policy", "recorded,fallow,pytorch,bound")
+    with chromium.Browser(path) as page:
+        look_at_page(page, made_page, options.shots, made)
+        for trace in options.traces:
+            trace_page = os.path.join(options.shots, os.path.basename(trace).split(".")[0] + ".html")
+            report(options.fallow, trace, trace_page)
+            look_at_page(page, trace_page, options.shots, None)
+    for failure in failures[:60]:
         print(failure, file=sys.stderr)
+    print("%d failures; screenshots are in %s" % (len(failures), options.shots))
     return 1 if failures else 0
 
 
