@@ -145,16 +145,16 @@ static void write_policies(const struct flw_sheet *sheet, FILE *out)
 {
     fputs("<section><h2 id=policies>What each policy would have held</h2>\n", out);
     write_in_views(sheet, flw_picture_overlay, out);
-    flw_page_table_policies(sheet, out);
-    write_floor(sheet, out);
-    write_pools(sheet, out);
-    flw_page_table_more(sheet, out);
     fputs(
         "<h3>Policy by policy, on one scale</h3><p class=hint>The area is what the program had "
         "requested (the stronger colour: the least within a column), the line what the policy had "
         "reserved; the number is its peak.</p>\n",
         out);
     write_in_views(sheet, flw_picture_small_multiples, out);
+    flw_page_table_policies(sheet, out);
+    write_floor(sheet, out);
+    write_pools(sheet, out);
+    flw_page_table_more(sheet, out);
     fputs("<h3>Where it goes at the peak</h3>\n", out);
     flw_picture_waste(sheet, out);
     fputs("<h3>Memory against time</h3>\n", out);

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""README.md's picture: the top of the page that `fallow report` makes of the demo trace.
+"""README.md's picture: what the page that `fallow report` makes of the demo trace says of policies.
 
   page_picture.py BUILD            make page.png anew: needs chromium; look at it afterwards
-  page_picture.py --check BUILD    is page.png of the numbers that this build's report says?
+  page_picture.py --check BUILD    is page.png what this build's page shows?
 
-What the picture was made of, the report's table and verdict, is kept in the file as a comment (a tEXt chunk),
-so that the check needs no browser. Exit: 0; 1 the picture is stale, or there is none.
+What the picture was made of, the report's table and verdict, is kept in the file as a comment (a tEXt chunk) and
+compared first, which needs no browser. Where there is one the picture is made anew and compared tile by tile, so that
+another machine's letters are no difference, but another picture is.
+
+Exit: 0; 1 the picture is stale, or there is none.
 """
 import os
 import struct
@@ -16,11 +19,22 @@ import tempfile
 import zlib
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
+sys.dont_write_bytecode = True  # the sources' folder stays as it is
+sys.path.insert(0, os.path.join(ROOT, "tests", "check"))
+import browser as chromium  # noqa: E402
+
 PICTURE = os.path.join(HERE, "page.png")
 DEMO = os.path.join(os.path.dirname(HERE), "demo.ftext.xz")
 POLICIES = "fallow,fallow-memory-first,pytorch,pytorch-expandable,async,bound"
-SIZE = (1000, 868)
-SIGNATURE = b"\x89PNG\r\n\x1a\n"
+WIDTH = 1000
+# From the section's heading to the end of its first table.
+PART = """(() => { const s = document.querySelector('#policies').parentElement;
+    const top = document.querySelector('#policies').getBoundingClientRect().top + scrollY;
+    return [top, s.querySelector('table').getBoundingClientRect().bottom + scrollY - top]; })()"""
+TILE = 20  # pixels each way
+TILE_ERROR = 32  # levels of a tile's mean
+STALE_TILES = 0.05  # of all
 KEYWORD = b"Comment\0"
 
 
@@ -32,44 +46,72 @@ def report(build, page):
     return "\n".join(line for line in said if line[:1].isalpha() and "▇" not in line and "█" not in line)
 
 
-def chunks(data):
-    at = len(SIGNATURE)
-    while at < len(data):
-        (size,) = struct.unpack(">I", data[at : at + 4])
-        yield data[at + 4 : at + 8], data[at + 8 : at + 8 + size], data[at : at + 12 + size]
-        at += 12 + size
-
-
 def make_chunk(kind, body):
     return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
 
+def shoot(browser, page):
+    with chromium.Browser(browser) as tab:
+        tab.open("file://" + page, WIDTH, 900)
+        top, height = tab.evaluate(PART)
+        return tab.shoot(0, round(top), WIDTH, round(height) + 8)
+
+
 def make(build):
+    browser = chromium.find()
+    if browser is None:
+        sys.exit("there is no chromium; page.png is as it was")
     with tempfile.TemporaryDirectory() as folder:
-        page, raw = os.path.join(folder, "page.html"), os.path.join(folder, "page.png")
+        page = os.path.join(folder, "page.html")
         text = report(build, page)
-        subprocess.run(
-            ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
-             "--force-device-scale-factor=1", "--window-size=%d,%d" % SIZE, "--screenshot=" + raw, "file://" + page],
-            check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        with open(raw, "rb") as file:
-            parts = [(kind, whole) for kind, _, whole in chunks(file.read())]
+        parts = [(kind, whole) for kind, _, whole in chromium.chunks(shoot(browser, page))]
     with open(PICTURE, "wb") as file:
-        file.write(SIGNATURE + parts[0][1] + make_chunk(b"tEXt", KEYWORD + text.encode("latin-1")))
+        file.write(chromium.SIGNATURE + parts[0][1] + make_chunk(b"tEXt", KEYWORD + text.encode("latin-1")))
         file.write(b"".join(whole for kind, whole in parts[1:] if kind in (b"IDAT", b"IEND")))
     print("written: %s; look at it" % PICTURE)
 
 
+def tiles(picture):
+    """The mean of each tile, three channels, by place."""
+    out = {}
+    for y in range(0, picture.height - TILE + 1, TILE):
+        for x in range(0, picture.width - TILE + 1, TILE):
+            step = picture.step
+            rows = [picture.lines[y + i][x * step : (x + TILE) * step] for i in range(TILE)]
+            out[x, y] = [sum(sum(row[c::step]) for row in rows) / TILE / TILE for c in range(3)]
+    return out
+
+
+def differ(one, other):
+    """The share of tiles that one picture has and the other has not alike."""
+    ours, theirs = tiles(one), tiles(other)
+    odd = [at for at in ours.keys() | theirs.keys() if at not in ours or at not in theirs or
+           max(abs(a - b) for a, b in zip(ours[at], theirs[at])) > TILE_ERROR]
+    return len(odd) / len(ours.keys() | theirs.keys())
+
+
 def check(build):
     with open(PICTURE, "rb") as file:
-        kept = [body for kind, body, _ in chunks(file.read()) if kind == b"tEXt" and body.startswith(KEYWORD)]
+        data = file.read()
+    kept = [body for kind, body, _ in chromium.chunks(data) if kind == b"tEXt" and body.startswith(KEYWORD)]
+    browser = chromium.find()
     with tempfile.TemporaryDirectory() as folder:
-        text = report(build, os.path.join(folder, "page.html"))
+        page = os.path.join(folder, "page.html")
+        text = report(build, page)
+        shown = None if browser is None else shoot(browser, page)
     if not kept or kept[0][len(KEYWORD) :].decode("latin-1") != text:
         print("page.png is stale; page_picture.py makes it anew. It was made of\n%s\nand the report says\n%s" %
               (kept[0][len(KEYWORD) :].decode("latin-1") if kept else "nothing that is known", text), file=sys.stderr)
         return 1
     print("page.png is of these numbers:\n" + text)
+    if shown is None:
+        print("no chromium here: what it shows is not compared")
+        return 0
+    share = differ(chromium.Picture(data), chromium.Picture(shown))
+    print("%.1f %% of it differ from what the page shows" % (100 * share))
+    if share > STALE_TILES:
+        print("page.png is stale: page_picture.py makes it anew", file=sys.stderr)
+        return 1
     return 0
 
 

@@ -11,7 +11,7 @@
 /* Of a picture: the more series, the fewer, since the page's size is bounded. */
 #define OVERLAY_COLUMNS 480
 #define SMALL_COLUMNS   120
-#define STACK_COLUMNS   240
+#define STACK_COLUMNS   180
 
 /* A colour and, of lines, a pattern of dashes: no two of 32 have both in common. */
 const char *flw_picture_colour(size_t i)
@@ -27,7 +27,10 @@ const char *flw_picture_colour(size_t i)
 static void end_entry(FILE *out, const char *text, const char *number)
 {
     flw_svg_escape(out, text);
-    fprintf(out, "%s%s</span> ", number != NULL ? " " : "", number != NULL ? number : "");
+    if (number != NULL) {
+        fprintf(out, " <span class=entry>%s</span>", number);
+    }
+    fputs("</span> ", out);
 }
 
 void flw_picture_legend(FILE *out, const char *style, const char *text, const char *number)
