@@ -16,6 +16,7 @@ Exit: 0; 1 something is wrong; 77 no browser here.
 import argparse
 import itertools
 import os
+import pickle
 import subprocess
 import sys
 
@@ -298,6 +299,59 @@ def look_at_strip(page, where, made):
               "%s: %.3f of it is live, %.3f painted" % (name, live, painted))
 
 
+# ---- the picture of owners
+
+OWNERS = [("step_%d_of_a_training_loop_with_a_long_name" % i, (i + 1) * 8 * MIB) for i in range(10)]
+ASKED = 900 * MIB  # and refused, after half of the events
+OOM_TEXT = "out of memory"
+NOTE = """(() => { const t = [...document.querySelectorAll('text.note')].find(t => t.checkVisibility() &&
+        t.textContent === %s);
+    if (!t) return null;
+    const dot = t.closest('svg').querySelector('circle.oom').getBoundingClientRect();
+    return dot.left + dot.width / 2 + scrollX; })()"""
+
+
+def write_snapshot(path):
+    """Ten owners take a block each and keep it; then one block comes and goes, with a request that fails halfway."""
+    events, address = [], BASE
+
+    def add(action, size, address, owner):
+        events.append({"action": action, "addr": address, "size": size, "stream": 0, "time_us": len(events),
+                       "frames": [{"filename": "/program/train.py", "line": 7, "name": owner}]})
+
+    for owner, size in OWNERS:
+        add("alloc", size, address, owner)
+        address += size
+    for i in range(200):
+        if i == 100:
+            add("oom", ASKED, 0, OWNERS[0][0])
+            events[-1]["device_free"] = MIB
+        add("alloc", 512, address, OWNERS[0][0])
+        add("free_requested", 512, address, OWNERS[0][0])
+        add("free_completed", 512, address, OWNERS[0][0])
+    with open(path, "wb") as file:
+        pickle.dump({"segments": [], "device_traces": [events]}, file)
+
+
+def look_at_owners(page, where):
+    plot = page.evaluate(PLOT % '"Live memory over time, by owner"')
+    column = chromium.Picture(page.shoot(round(plot["left"] + 0.9 * plot["width"]), round(plot["top"]), 1,
+                                         round(plot["height"])))
+    pixels = [column.pixel(0, y) for y in range(column.height)]
+    keys = {key["says"].split(" ")[0]: parse_colour(key["colour"]) for key in page.evaluate(KEYS)}
+    heights = {name: pixels.count(keys.get(name)) for name, _ in OWNERS}
+    total = sum(size for _, size in OWNERS)
+    for name, size in OWNERS:
+        wanted = sum(heights.values()) * size / total
+        check(abs(heights[name] - wanted) <= 2, where,
+              "'%s' is %d pixels high, not %.1f" % (name, heights[name], wanted))
+    painted = sum(heights.values()) / column.height
+    check(painted > 0.7, where, "owners take %.2f of the picture's height at the peak" % painted)
+    x = page.evaluate(NOTE % ('"%s"' % OOM_TEXT))
+    middle = plot["left"] + plot["width"] * (len(OWNERS) + 200) / (len(OWNERS) + 400)
+    check(x is not None and abs(x - middle) < 4, where, "'%s' is at %s, not at %.0f" % (OOM_TEXT, x, middle))
+
+
 # ---- all of it
 
 def report(fallow, trace, page, *options):
@@ -305,7 +359,7 @@ def report(fallow, trace, page, *options):
                    stdout=subprocess.DEVNULL)
 
 
-def look_at_page(page, path, shots, made):
+def look_at_page(page, path, shots, look_closer=None):
     url = "file://" + os.path.abspath(path)
     for width in WIDTHS:
         for scheme in SCHEMES:
@@ -316,8 +370,8 @@ def look_at_page(page, path, shots, made):
             with open(os.path.join(shots, where.replace(" ", "_") + ".png"), "wb") as file:
                 file.write(page.shoot())
             look_at_colours(page, where)
-            if made is not None:
-                look_at_strip(page, where, made)
+            if look_closer is not None:
+                look_closer(page, where)
             press_keys(page, where)
             print("%s: %d pictures" % (where, count))
     page.open(url, WIDTHS[0], 900, has_scripts=False)
@@ -338,15 +392,16 @@ def main():
         return 77
     os.makedirs(options.shots, exist_ok=True)
     made = Made()
-    made_trace, made_page = (os.path.join(options.shots, "made" + end) for end in (".ftext", ".html"))
-    made.write(made_trace)
-    report(options.fallow, made_trace, made_page, "--policy", "recorded,fallow,pytorch,bound")
+    thin, owners = (os.path.join(options.shots, name) for name in ("thin.ftext", "owners.pickle"))
+    made.write(thin)
+    write_snapshot(owners)
+    looks = {thin: lambda page, where: look_at_strip(page, where, made), owners: look_at_owners}
     with chromium.Browser(path) as page:
-        look_at_page(page, made_page, options.shots, made)
-        for trace in options.traces:
+        for trace in [thin, owners, *options.traces]:
             trace_page = os.path.join(options.shots, os.path.basename(trace).split(".")[0] + ".html")
-            report(options.fallow, trace, trace_page)
-            look_at_page(page, trace_page, options.shots, None)
+            # The heap of the first policy is shown: of the made trace, that of the recording.
+            report(options.fallow, trace, trace_page, *(["--policy", "recorded,fallow,pytorch,bound"] if trace == thin else []))
+            look_at_page(page, trace_page, options.shots, looks.get(trace))
     for failure in failures[:60]:
         print(failure, file=sys.stderr)
     print("%d failures; screenshots are in %s" % (len(failures), options.shots))

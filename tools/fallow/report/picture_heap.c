@@ -413,8 +413,9 @@ static double island_place(const struct island *islands, size_t count, uint64_t 
 }
 
 #define STRIP_HEIGHT 320.0
-#define STRIP_LEAST  1.0 /* pixels: what is smaller either way is drawn as cells */
-#define CELL         3.0 /* pixels; page.css has the same */
+#define STRIP_LEAST  1.0  /* pixels: what is smaller either way is drawn as cells */
+#define CELL         3.0  /* pixels; page.css has the same */
+#define CELL_FULL    0.97 /* of a cell: no dot is left out where next to nothing is free */
 #define CELL_COLUMNS 333
 #define CELL_ROWS    107
 
@@ -459,6 +460,9 @@ static unsigned choose_cell(struct cells *cells, size_t cell)
     }
     if (sum == 0) {
         return COLOURS;
+    }
+    if (sum > CELL_FULL) {
+        return most;
     }
     cells->owed += sum;
     if (cells->owed < 0.5) {

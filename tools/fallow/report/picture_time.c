@@ -3,6 +3,7 @@
  * Owns: the pictures over time: one policy's memory, all policies over each other, live bytes by
  * owner.
  */
+#include <string.h>
 
 #include "base/bits.h"
 #include "report/picture.h"
@@ -376,6 +377,15 @@ static void draw_layer(struct stack *stack, const struct flw_sheet_category *cat
     fputs("</title></path>", svg->out);
 }
 
+#define REST_COLOUR 15 /* a grey */
+
+static const char *layer_colour(const struct stack *stack, size_t i)
+{
+    bool is_rest =
+        i > 0 && i + 1 == stack->category_count && strcmp(stack->categories[i].name, "other") == 0;
+    return flw_picture_colour(is_rest ? REST_COLOUR : i);
+}
+
 static void mark_peak(const struct stack *stack, uint64_t high)
 {
     char number[FLW_SVG_NUMBER_BYTES], text[64];
@@ -419,7 +429,7 @@ void flw_picture_categories(const struct flw_sheet *sheet, enum flw_sheet_kind k
     flw_svg_draw_axes(svg);
     draw_marks(&stack.line);
     for (size_t i = 0; i < stack.category_count; i++) {
-        draw_layer(&stack, &stack.categories[i], flw_picture_colour(i));
+        draw_layer(&stack, &stack.categories[i], layer_colour(&stack, i));
     }
     mark_oom(&stack);
     mark_peak(&stack, high);
@@ -429,7 +439,7 @@ void flw_picture_categories(const struct flw_sheet *sheet, enum flw_sheet_kind k
         char number[FLW_SVG_NUMBER_BYTES];
         const struct flw_sheet_category *category = &stack.categories[i];
         flw_svg_format(number, FLW_SVG_BYTES, (double)category->at_peak_bytes);
-        flw_picture_legend(out, flw_picture_colour(i), category->name, number);
+        flw_picture_legend(out, layer_colour(&stack, i), category->name, number);
     }
     fputs("<span class=hint>(at the peak; each column shows the moment at which it is highest)"
           "</span></p>\n",

@@ -148,7 +148,7 @@ static double round_step(const struct flw_svg_axis *axis, double count)
 {
     double step = (axis->high - axis->low) / count;
     if (axis->unit == FLW_SVG_BYTES) {
-        return exp2(ceil(log2(step)));
+        return exp2(ceil(log2(step) - 0.25)); /* a few more rather than half as many */
     }
     double power = pow(10, floor(log10(step)));
     double times = step / power;
