@@ -179,6 +179,7 @@ static void every_breach_is_found(void **state)
     EXPECT_BREACH(bed.holes[0].count = 0);
     EXPECT_BREACH(bed.holes[0].bytes[4] = 193);
     EXPECT_BREACH(bed.category_high[1] = 149);
+    EXPECT_BREACH(bed.category_high[0] = 151);
     EXPECT_BREACH(bed.sheet.categories[0][0].at_peak_bytes = 149);
     EXPECT_BREACH(bed.sheet.life_count[0] = 2);
     EXPECT_BREACH(bed.sheet.temporary_count = 2);

@@ -240,23 +240,36 @@ static bool are_holes_valid(const struct flw_sheet_policy *policy)
     return true;
 }
 
+/* All categories of a kind together. */
+static uint64_t most_held(const struct flw_sheet *sheet, size_t kind)
+{
+    uint64_t most_bytes = 0;
+    for (size_t c = 0; c < sheet->columns.count; c++) {
+        uint64_t sum_bytes = 0;
+        for (size_t i = 0; i < sheet->category_count[kind]; i++) {
+            sum_bytes += sheet->categories[kind][i].held_bytes[c];
+        }
+        most_bytes = flw_max(most_bytes, sum_bytes);
+    }
+    return most_bytes;
+}
+
 static bool are_categories_valid(const struct flw_sheet *sheet)
 {
     for (size_t kind = 0; kind < FLW_SHEET_KIND_COUNT; kind++) {
+        size_t count = sheet->category_count[kind];
+        uint64_t peak_bytes = sheet->program->max_live_bytes;
         uint64_t at_peak_bytes = 0;
-        for (size_t i = 0; i < sheet->category_count[kind]; i++) {
-            const struct flw_sheet_category *category = &sheet->categories[kind][i];
-            uint64_t held_bytes = 0;
-            at_peak_bytes += category->at_peak_bytes;
-            for (size_t c = 0; c < sheet->columns.count; c++) {
-                held_bytes = flw_max(held_bytes, category->held_bytes[c]);
-            }
-            if (held_bytes < category->at_peak_bytes || category->name[0] == '\0') {
+        if (count > FLW_SHEET_CATEGORIES) {
+            return false;
+        }
+        for (size_t i = 0; i < count; i++) {
+            at_peak_bytes += sheet->categories[kind][i].at_peak_bytes;
+            if (sheet->categories[kind][i].name[0] == '\0') {
                 return false;
             }
         }
-        if (sheet->category_count[kind] > FLW_SHEET_CATEGORIES ||
-            (sheet->category_count[kind] != 0 && at_peak_bytes != sheet->program->max_live_bytes)) {
+        if (count != 0 && (at_peak_bytes != peak_bytes || most_held(sheet, kind) != peak_bytes)) {
             return false;
         }
     }

@@ -18,7 +18,8 @@
  *   5. In every frame segments and blocks ascend by address, segments do not overlap,
  *      and together they hold at most reserved_bytes; the largest hole is at most the reserved bytes
  *      that no requested byte takes.
- *   6. Of each hole column, the sizes add up to at most the peak reserved bytes, and the largest hole
+ *   6. The categories of a kind add up to the program's peak at it, and in no column to more.
+ *   7. Of each hole column, the sizes add up to at most the peak reserved bytes, and the largest hole
  *      lies in the highest bin that is not empty.
  *   7. Of each moment, the owners' bytes and blocks and the rest's add up to those of all; of the survivors, what
  *      the stretches left does, too, and an owner's stretches to the owner's.
