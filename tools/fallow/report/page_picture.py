@@ -43,7 +43,7 @@ def report(build, page):
     said = subprocess.run(
         [os.path.join(build, "bin", "fallow"), "report", DEMO, "--no-times", "--policy", POLICIES, "--html", page],
         check=True, capture_output=True, text=True).stdout.split("\n")
-    return "\n".join(line for line in said if line[:1].isalpha() and "▇" not in line and "█" not in line)
+    return "\n".join(" ".join(line.split()) for line in said if line[:1].isalpha() and "▇" not in line and "█" not in line)
 
 
 def make_chunk(kind, body):
