@@ -54,7 +54,7 @@ SHOWN = "[...document.querySelectorAll('.option')].filter(e => e.checkVisibility
 GROUPS = "[...new Set([...document.querySelectorAll('input[type=radio]')].map(e => e.name))]"
 
 # Every piece of text that is shown: words, place, size, colour and the colour behind it. What lies in a scroller of
-# its own is not outside.
+# its own is not outside; a button shortens its words itself.
 TEXTS = """(() => {
     const behind = e => { for (; e; e = e.parentElement) { const c = getComputedStyle(e).backgroundColor;
         if (!/, 0\\)$/.test(c)) return c; } return getComputedStyle(document.documentElement).backgroundColor; };
@@ -64,7 +64,7 @@ TEXTS = """(() => {
         if (!said || !e.checkVisibility() || e.closest('title,desc,style,script')) continue;
         const style = getComputedStyle(e), range = document.createRange();
         range.selectNodeContents(e);
-        const r = e.tagName === 'text' ? e.getBoundingClientRect() : range.getBoundingClientRect();
+        const r = /text|BUTTON/.test(e.tagName) ? e.getBoundingClientRect() : range.getBoundingClientRect();
         const svg = e.tagName === 'text' ? [...document.querySelectorAll('svg')].indexOf(e.closest('svg')) : -1;
         out.push({said: said.slice(0, 60), size: parseFloat(style.fontSize), svg,
             colour: svg >= 0 ? style.fill : style.color, behind: behind(e), scrolls: !!e.closest('.scroll'),
@@ -204,7 +204,7 @@ def look_at_colours(page, where):
 
 def press_keys(page, where):
     reached = set()
-    for _ in range(400):
+    for _ in range(1000):
         page.press("Tab")
         focus = page.evaluate(FOCUS)
         if focus == "" or focus in reached:
@@ -352,6 +352,47 @@ def look_at_owners(page, where):
     check(x is not None and abs(x - middle) < 4, where, "'%s' is at %s, not at %.0f" % (OOM_TEXT, x, middle))
 
 
+# ---- a moment
+
+MOMENT = """(() => { const m = document.getElementById('moment');
+    return {hidden: m.hidden, says: m.querySelector('output').textContent, rows: m.querySelectorAll('tbody tr').length,
+        cells: [...m.querySelectorAll('.icicle button')].map(b => ({says: b.title, width: b.getBoundingClientRect().width})),
+        cursors: [...document.querySelectorAll('.cursor')].filter(c => c.checkVisibility()).map(c =>
+            c.getBoundingClientRect().left + scrollX)}; })()"""
+
+
+def look_at_moment(page, where):
+    """The script: it begins at the out-of-memory, arrow keys walk, a click chooses, a cell fills the width."""
+    total = sum(size for _, size in OWNERS)
+    moment = page.evaluate(MOMENT)
+    op = len(OWNERS) + 200
+    check(not moment["hidden"] and moment["says"].startswith("operation %d: %d MiB in" % (op, total // MIB)), where,
+          "a moment is not shown: '%s'" % moment["says"])
+    cells = {cell["says"].split("\n")[1].split(" ")[0]: cell["width"] for cell in moment["cells"]}
+    for name, size in OWNERS:
+        wanted = cells.get("all", 0) * size / total
+        check(abs(cells.get(name, 0) - wanted) < 2, where,
+              "the icicle's '%s' is %.0f wide, not %.0f" % (name, cells.get(name, 0), wanted))
+    page.evaluate("document.querySelector('#moment input').focus()")
+    page.press("ArrowRight")
+    check(page.evaluate(MOMENT)["says"].startswith("operation %d:" % (op + 1)), where, "the arrow key walks not")
+    plot = page.evaluate(PLOT % '"Live memory over time, by owner"')
+    page.evaluate("scrollTo(0, %d)" % plot["top"])
+    x, y = plot["left"] + plot["width"] / 4, plot["top"] + 100 - page.evaluate("scrollY")
+    for kind in ("mousePressed", "mouseReleased"):
+        page.ask("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", buttons=1, clickCount=1)
+    after = page.evaluate(MOMENT)
+    check(any(abs(cursor - x) < 3 for cursor in after["cursors"]), where, "a click at %.0f chose %s" % (x, after))
+    page.evaluate("document.querySelectorAll('.icicle button')[1].click()")
+    wide = page.evaluate(MOMENT)["cells"]
+    check(len(wide) == 2 and wide[0]["width"] == wide[1]["width"], where, "a click fills no width: %s" % wide)
+
+
+def look_at_program(page, where):
+    look_at_owners(page, where)
+    look_at_moment(page, where)
+
+
 # ---- all of it
 
 def report(fallow, trace, page, *options):
@@ -372,7 +413,9 @@ def look_at_page(page, path, shots, look_closer=None):
             look_at_colours(page, where)
             if look_closer is not None:
                 look_closer(page, where)
-            press_keys(page, where)
+            if scheme == SCHEMES[0]:  # in the state in which a reader finds it
+                page.open(url, width, 900, scheme)
+                press_keys(page, where)
             print("%s: %d pictures" % (where, count))
     page.open(url, WIDTHS[0], 900, has_scripts=False)
     page.ask("Emulation.setScriptExecutionDisabled", value=False)  # asked from outside, after it has loaded
@@ -395,7 +438,7 @@ def main():
     thin, owners = (os.path.join(options.shots, name) for name in ("thin.ftext", "owners.pickle"))
     made.write(thin)
     write_snapshot(owners)
-    looks = {thin: lambda page, where: look_at_strip(page, where, made), owners: look_at_owners}
+    looks = {thin: lambda page, where: look_at_strip(page, where, made), owners: look_at_program}
     with chromium.Browser(path) as page:
         for trace in [thin, owners, *options.traces]:
             trace_page = os.path.join(options.shots, os.path.basename(trace).split(".")[0] + ".html")

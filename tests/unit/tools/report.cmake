@@ -6,7 +6,7 @@ if(TARGET fallow)
     ENVIRONMENT "FALLOW_COMMAND=$<TARGET_FILE:fallow>"
       FALLOW_GOLDEN=${CMAKE_CURRENT_SOURCE_DIR}/golden_report
       FALLOW_CORPUS=${PROJECT_SOURCE_DIR}/tests/fuzz/corpus ${FLW_DEMO_ENVIRONMENT})
-  flw_add_test(unit report_page SOURCES test_report_page.c LIBRARIES flw_page flw_base)
+  flw_add_test(unit report_page SOURCES test_report_page.c LIBRARIES flw_page flw_trace flw_base)
 endif()
 flw_add_test(unit sheet INCLUDES ${tool} LIBRARIES flw_base
   SOURCES test_sheet.c ${tool}/report/heapview.c ${tool}/report/sheet.c ${tool}/common/tool_host.c)

@@ -1,6 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake -DIN=file -DOUT=file.h -DNAME=symbol -P embed.cmake: a file as an array of bytes.
+# cmake -DIN=file -DOUT=file.h -DNAME=symbol -P embed.cmake: a file as an array of bytes, and the macro symbol_sha256:
+# the base64 of its SHA-256, as a page's content policy names a script.
 file(READ ${IN} hex HEX)
 string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${hex}")
 string(REGEX REPLACE "(0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,)" "\\1\n" bytes "${bytes}")
-file(WRITE ${OUT} "static const unsigned char ${NAME}[] = {\n${bytes}\n};\n")
+file(SHA256 ${IN} digest)
+set(letters ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/)
+set(base64)
+string(APPEND digest 00) # 66 digits of 4 bits are 44 letters of 6
+foreach(at RANGE 0 63 3)
+  string(SUBSTRING ${digest} ${at} 3 digits)
+  math(EXPR high "0x${digits} >> 6")
+  math(EXPR low "0x${digits} & 63")
+  string(SUBSTRING ${letters} ${high} 1 high)
+  string(SUBSTRING ${letters} ${low} 1 low)
+  string(APPEND base64 ${high}${low})
+endforeach()
+string(SUBSTRING ${base64} 0 43 base64)
+file(WRITE ${OUT} "static const unsigned char ${NAME}[] = {\n${bytes}\n};\n#define ${NAME}_sha256 \"${base64}=\"\n")

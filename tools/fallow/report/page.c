@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "report/page_script.h"
 #include "report/page_style.h"
 #include "report/page_table.h"
 #include "report/picture.h"
@@ -27,7 +28,7 @@ static void begin_page(FILE *out, const char *title)
     fputs("<!doctype html>\n<html lang=en><head><meta charset=utf-8>\n"
           "<meta name=viewport content=\"width=device-width,initial-scale=1\">\n"
           "<meta http-equiv=Content-Security-Policy content=\"default-src 'none'; style-src "
-          "'unsafe-inline'; img-src data:\">\n"
+          "'unsafe-inline'; img-src data:; script-src 'sha256-" flw_page_script_sha256 "'\">\n"
           "<link rel=icon href=\"data:,\">\n<title>",
           out);
     flw_svg_escape(out, title);
@@ -38,7 +39,9 @@ static void begin_page(FILE *out, const char *title)
 
 static bool end_page(FILE *out)
 {
-    fputs("</main></body></html>\n", out);
+    fputs("</main><script>", out);
+    (void)fwrite(flw_page_script, 1, sizeof flw_page_script, out);
+    fputs("</script></body></html>\n", out);
     return fflush(out) == 0 && ferror(out) == 0;
 }
 
@@ -288,6 +291,47 @@ static void write_survivors(const struct flw_sheet *sheet, FILE *out)
     fputs("</section>\n", out);
 }
 
+/* The first whose blocks are known; NULL: none. */
+static const struct flw_sheet_policy *find_known(const struct flw_sheet *sheet)
+{
+    size_t i = 0;
+    while (i < sheet->policy_count && sheet->policies[i].rectangle_count == 0) {
+        i++;
+    }
+    return i == sheet->policy_count ? NULL : &sheet->policies[i];
+}
+
+/* What page.js fills and shows; without scripts it stays hidden. */
+static void write_moment(const struct flw_sheet *sheet, FILE *out)
+{
+    const struct flw_sheet_policy *policy = find_known(sheet);
+    char number[FLW_SVG_NUMBER_BYTES];
+    if (policy == NULL) {
+        return;
+    }
+    uint64_t op = sheet->oom.count != 0 ? sheet->oom.op : policy->peak_requested_op;
+    fprintf(out,
+            "<div id=moment data-ops=%" PRIu64 " data-op=%" PRIu64
+            " hidden><h3>At one moment</h3><p class=hint>Click into a picture over operations, or "
+            "move: arrow keys walk one by one.</p>\n<input type=range min=0 max=%" PRIu64
+            " aria-label=\"operation\"><p><output></output></p>\n",
+            sheet->op_count, op == FLW_UNKNOWN ? 0 : op, flw_max(sheet->op_count, 1) - 1);
+    size_t count = flw_picture_write_moments(sheet, policy, out);
+    fputs(
+        "<div class=icicle></div><p class=hint>Stacks, callers above: each as wide as what it holds; "
+        "click one to fill the width, Escape goes back.",
+        out);
+    if (count < policy->rectangle_count + policy->left_out_count) {
+        fprintf(out, " Of all blocks the %s that weigh most by size and life.",
+                flw_svg_format(number, FLW_SVG_COUNT, (double)count));
+    }
+    fputs(
+        "</p><table class=cards><thead><tr><th scope=col>block</th><th scope=col>size</th><th "
+        "scope=col>allocated at operation</th><th scope=col>freed at</th></tr></thead><tbody></tbody>"
+        "</table></div>\n",
+        out);
+}
+
 /* What says most of whose it is comes first. */
 static void write_owners(const struct flw_sheet *sheet, FILE *out)
 {
@@ -322,6 +366,7 @@ static void write_owners(const struct flw_sheet *sheet, FILE *out)
         fputs("</div>\n", out);
     }
     write_phases(sheet, out);
+    write_moment(sheet, out);
     fputs("</section>\n", out);
 }
 
@@ -413,10 +458,7 @@ static void write_heaps(const struct flw_sheet *sheet, FILE *out)
 static void write_requests(const struct flw_sheet *sheet, FILE *out)
 {
     char number[FLW_SVG_NUMBER_BYTES];
-    const struct flw_sheet_policy *policy = NULL;
-    for (size_t i = 0; i < sheet->policy_count && policy == NULL; i++) {
-        policy = sheet->policies[i].rectangle_count != 0 ? &sheet->policies[i] : NULL;
-    }
+    const struct flw_sheet_policy *policy = find_known(sheet);
     fputs("<section><h2 id=requests>Sizes and lives: what the program asks for</h2>\n", out);
     fprintf(out, "<p>%s distinct sizes; ",
             flw_svg_format(number, FLW_SVG_COUNT, (double)sheet->distinct_size_count));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the page: a sheet as one self-contained HTML file. It needs no script and asks no server
- * for anything: pictures are inline SVG, choices are radio buttons, the style is inside. Every
+ * Owns: the page: a sheet as one self-contained HTML file. It asks no server for anything: pictures are
+ * inline SVG, choices are radio buttons, style and script are inside. Without scripts it is whole, but for
+ * the moment that a reader may choose (page.js); its policy lets no other script run. Every
  * string of the trace is escaped. The same sheet makes the same bytes.
  *
  * Size: bounded for any trace by the sheet's own bounds and by PIXELS of the pictures, below 2 MB.

@@ -26,8 +26,6 @@ void flw_picture_categories(const struct flw_sheet *sheet, enum flw_sheet_kind k
                             enum flw_picture_time time, FILE *out);
 
 /* The heap and its blocks. */
-void flw_picture_active(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy,
-                        FILE *out);
 void flw_picture_frame(const struct flw_sheet_frame *frame, FILE *out);
 void flw_picture_strip(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy,
                        FILE *out);
@@ -35,8 +33,22 @@ void flw_picture_holes(const struct flw_sheet *sheet, const struct flw_sheet_pol
                        FILE *out);
 
 /* What was asked for. */
+void flw_picture_active(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy,
+                        FILE *out);
 void flw_picture_sizes(const struct flw_sheet *sheet, FILE *out);
 void flw_picture_lifetimes(const struct flw_sheet *sheet, FILE *out);
+
+/* For page.js, hidden: the heaviest blocks, with the stacks that asked for them. Returns how many. */
+size_t flw_picture_write_moments(const struct flw_sheet *sheet,
+                                 const struct flw_sheet_policy *policy, FILE *out);
+
+/* What the pictures of blocks have in common: ops along x; one colour for one power of two, so that a
+ * size keeps its colour; all blocks that are known, the heaviest by size and lifetime first (the caller
+ * frees it). */
+struct flw_svg_axis flw_picture_op_axis(const struct flw_sheet *sheet);
+const char *flw_picture_size_colour(uint64_t bytes);
+const struct flw_sheet_rectangle **
+flw_picture_sort_by_weight(const struct flw_sheet_policy *policy);
 
 /* Policies side by side. */
 void flw_picture_latency(const struct flw_sheet *sheet, FILE *out);

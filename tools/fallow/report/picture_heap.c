@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the pictures of the heap: blocks stacked over time, the heap at one moment, addresses over
- * time, holes over time.
+ * Owns: the pictures of the heap: at one moment, addresses over time, holes over time.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,10 +11,10 @@
 
 #include "common/tool_host.h"
 
-static struct flw_svg_axis op_axis(const struct flw_sheet *sheet)
+struct flw_svg_axis flw_picture_op_axis(const struct flw_sheet *sheet)
 {
     return (struct flw_svg_axis){
-        .high = (double)flw_max(1, sheet->op_count), .unit = FLW_SVG_COUNT, .name = "operations"};
+        .high = (double)flw_max(1, sheet->op_count), .unit = FLW_SVG_COUNT, .name = FLW_SVG_OPS};
 }
 
 #define COLOURS 8
@@ -26,24 +25,10 @@ static unsigned size_ink(uint64_t bytes)
     return bytes < 2 ? 0 : (63 - (unsigned)__builtin_clzll(bytes)) % COLOURS;
 }
 
-static const char *size_colour(uint64_t bytes)
+const char *flw_picture_size_colour(uint64_t bytes)
 {
     return flw_picture_colour(size_ink(bytes));
 }
-
-/* ---- blocks stacked over time */
-
-#define POLYGONS 90
-
-struct step {
-    double op, below_bytes;
-};
-
-struct polygon {
-    const struct flw_sheet_rectangle *rectangle;
-    struct step *steps; /* POLYGONS * 2 at most: each other one comes and goes once */
-    size_t step_count;
-};
 
 static int compare_weight(const void *a, const void *b)
 {
@@ -54,17 +39,7 @@ static int compare_weight(const void *a, const void *b)
     return wx != wy ? (wx < wy) - (wx > wy) : (x->block > y->block) - (x->block < y->block);
 }
 
-static int compare_begin(const void *a, const void *b)
-{
-    const struct polygon *x = a, *y = b;
-    uint64_t bx = x->rectangle->begin_op, by = y->rectangle->begin_op;
-    return bx != by ? (bx > by) - (bx < by)
-                    : (x->rectangle->block > y->rectangle->block) -
-                          (x->rectangle->block < y->rectangle->block);
-}
-
-/* All of them, the heaviest by size and lifetime first; the caller frees it. */
-static const struct flw_sheet_rectangle **sort_by_weight(const struct flw_sheet_policy *policy)
+const struct flw_sheet_rectangle **flw_picture_sort_by_weight(const struct flw_sheet_policy *policy)
 {
     size_t count = policy->rectangle_count;
     const struct flw_sheet_rectangle **order = flw_host_alloc(count, sizeof *order);
@@ -73,122 +48,6 @@ static const struct flw_sheet_rectangle **sort_by_weight(const struct flw_sheet_
     }
     qsort(order, count, sizeof *order, compare_weight);
     return order;
-}
-
-/* The heaviest, in order of their beginning. */
-static size_t choose_polygons(const struct flw_sheet_policy *policy, struct polygon *polygons)
-{
-    size_t count = policy->rectangle_count;
-    const struct flw_sheet_rectangle **order = sort_by_weight(policy);
-    size_t chosen = flw_min(count, POLYGONS);
-    for (size_t i = 0; i < chosen; i++) {
-        polygons[i].rectangle = order[i];
-        polygons[i].step_count = 0;
-    }
-    flw_host_free(order);
-    qsort(polygons, chosen, sizeof *polygons, compare_begin);
-    return chosen;
-}
-
-static void add_step(struct polygon *polygon, uint64_t op, double below)
-{
-    polygon->steps[polygon->step_count++] = (struct step){(double)op, below};
-}
-
-/* A new block lies on top; what lies above one that ends comes down. */
-static double stack_polygons(struct polygon *polygons, size_t count)
-{
-    struct polygon *stack[POLYGONS];
-    size_t height = 0;
-    double top = 0, highest = 0;
-    for (size_t next = 0; next < count || height > 0;) {
-        size_t first = 0;
-        for (size_t i = 1; i < height; i++) {
-            first = stack[i]->rectangle->end_op < stack[first]->rectangle->end_op ? i : first;
-        }
-        bool ends = height > 0 && (next == count || stack[first]->rectangle->end_op <=
-                                                        polygons[next].rectangle->begin_op);
-        if (!ends) {
-            add_step(&polygons[next], polygons[next].rectangle->begin_op, top);
-            top += (double)polygons[next].rectangle->bytes;
-            highest = top > highest ? top : highest;
-            stack[height++] = &polygons[next++];
-            continue;
-        }
-        uint64_t op = stack[first]->rectangle->end_op;
-        double bytes = (double)stack[first]->rectangle->bytes;
-        for (size_t i = first + 1; i < height; i++) {
-            struct polygon *above = stack[i];
-            add_step(above, op, above->steps[above->step_count - 1].below_bytes - bytes);
-            stack[i - 1] = above;
-        }
-        height--;
-        top -= bytes;
-    }
-    return highest;
-}
-
-/* Thinner ones have no outline: it has the paper's colour and would cover them. */
-#define OUTLINED_LEAST 1.0
-
-static bool is_outlined(const struct flw_svg *svg, const struct flw_sheet_rectangle *block)
-{
-    return flw_svg_x(svg, (double)block->end_op) - flw_svg_x(svg, (double)block->begin_op) >=
-               OUTLINED_LEAST &&
-           flw_svg_y(svg, 0) - flw_svg_y(svg, (double)block->bytes) >= OUTLINED_LEAST;
-}
-
-static void draw_polygon(const struct flw_svg *svg, const struct polygon *polygon)
-{
-    const struct flw_sheet_rectangle *block = polygon->rectangle;
-    char number[FLW_SVG_NUMBER_BYTES], tip[128];
-    fprintf(svg->out, "<path class=\"%s%s\" d=\"", is_outlined(svg, block) ? "area " : "",
-            size_colour(block->bytes));
-    for (size_t i = 0; i < polygon->step_count; i++) {
-        double x = flw_svg_x(svg, polygon->steps[i].op);
-        double y = flw_svg_y(svg, polygon->steps[i].below_bytes + (double)block->bytes);
-        fprintf(svg->out, i == 0 ? "M%.1f %.1f" : "H%.1fV%.1f", x, y);
-    }
-    fprintf(svg->out, "H%.1f", flw_svg_x(svg, (double)block->end_op));
-    for (size_t i = polygon->step_count; i-- > 0;) {
-        fprintf(svg->out, "V%.1fH%.1f", flw_svg_y(svg, polygon->steps[i].below_bytes),
-                flw_svg_x(svg, polygon->steps[i].op));
-    }
-    snprintf(tip, sizeof tip, "block %u: %s, operations %llu to %llu", block->block,
-             flw_svg_format(number, FLW_SVG_BYTES, (double)block->bytes),
-             (unsigned long long)block->begin_op, (unsigned long long)block->end_op);
-    fprintf(svg->out, "z\"><title>%s</title></path>", tip);
-}
-
-void flw_picture_active(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy,
-                        FILE *out)
-{
-    struct flw_svg svg = {.out = out, .height = 280, .x = op_axis(sheet)};
-    struct polygon polygons[POLYGONS];
-    struct step *steps = flw_host_alloc((size_t)POLYGONS * 2 * POLYGONS, sizeof *steps);
-    size_t count = choose_polygons(policy, polygons);
-    if (count == 0) {
-        fputs("<p class=none>No blocks to show.</p>\n", out);
-        flw_host_free(steps);
-        return;
-    }
-    for (size_t i = 0; i < count; i++) {
-        polygons[i].steps = steps + i * 2 * POLYGONS;
-    }
-    double highest = stack_polygons(polygons, count);
-    svg.y = (struct flw_svg_axis){.high = 1.05 * highest, .unit = FLW_SVG_BYTES};
-    flw_svg_begin(&svg, "The blocks that weigh most, stacked while they live",
-                  "Each shape is one block: as high as its size, as long as its life.");
-    flw_svg_draw_axes(&svg);
-    for (size_t i = 0; i < count; i++) {
-        draw_polygon(&svg, &polygons[i]);
-    }
-    flw_svg_end(&svg);
-    fprintf(
-        out,
-        "<p class=hint>%zu of %zu blocks, the heaviest by size times lifetime, stacked; a colour a size.</p>\n",
-        count, policy->rectangle_count + policy->left_out_count);
-    flw_host_free(steps);
 }
 
 /* ---- the heap at one moment: addresses as text, line after line, in cells of one colour */
@@ -577,13 +436,14 @@ static void draw_large_blocks(const struct strip *strip)
 void flw_picture_strip(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy,
                        FILE *out)
 {
-    struct strip strip = {.svg = {.out = out, .height = STRIP_HEIGHT, .x = op_axis(sheet)},
-                          .count = policy->rectangle_count};
+    struct strip strip = {
+        .svg = {.out = out, .height = STRIP_HEIGHT, .x = flw_picture_op_axis(sheet)},
+        .count = policy->rectangle_count};
     if (strip.count == 0) {
         fputs("<p class=none>This policy's addresses are not known.</p>\n", out);
         return;
     }
-    strip.blocks = sort_by_weight(policy);
+    strip.blocks = flw_picture_sort_by_weight(policy);
     find_places(&strip);
     flw_svg_begin(
         &strip.svg, "Addresses over time",
@@ -616,7 +476,7 @@ static unsigned shade_of(double share)
 void flw_picture_holes(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy,
                        FILE *out)
 {
-    struct flw_svg svg = {.out = out, .height = 260, .x = op_axis(sheet)};
+    struct flw_svg svg = {.out = out, .height = 260, .x = flw_picture_op_axis(sheet)};
     size_t columns = policy->hole_column_count;
     uint64_t most = 0;
     unsigned low = FLW_SHEET_SIZE_BINS, high = 0;

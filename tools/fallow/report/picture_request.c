@@ -1,10 +1,293 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the pictures of what the program asked for: sizes, lifetimes.
+ * Owns: the pictures of what the program asked for: blocks stacked over time, sizes, lifetimes; and what
+ * the page's script (page.js) reads: blocks with their stacks.
  */
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/bits.h"
 #include "report/picture.h"
+#include "trace/trace.h"
+
+#include "common/tool_host.h"
+
+/* ---- blocks stacked over time */
+
+#define POLYGONS 90
+
+struct step {
+    double op, below_bytes;
+};
+
+struct polygon {
+    const struct flw_sheet_rectangle *rectangle;
+    struct step *steps; /* POLYGONS * 2 at most: each other one comes and goes once */
+    size_t step_count;
+};
+
+static int compare_begin(const void *a, const void *b)
+{
+    const struct polygon *x = a, *y = b;
+    uint64_t bx = x->rectangle->begin_op, by = y->rectangle->begin_op;
+    return bx != by ? (bx > by) - (bx < by)
+                    : (x->rectangle->block > y->rectangle->block) -
+                          (x->rectangle->block < y->rectangle->block);
+}
+
+/* The heaviest, in order of their beginning. */
+static size_t choose_polygons(const struct flw_sheet_policy *policy, struct polygon *polygons)
+{
+    size_t count = policy->rectangle_count;
+    const struct flw_sheet_rectangle **order = flw_picture_sort_by_weight(policy);
+    size_t chosen = flw_min(count, POLYGONS);
+    for (size_t i = 0; i < chosen; i++) {
+        polygons[i].rectangle = order[i];
+        polygons[i].step_count = 0;
+    }
+    flw_host_free(order);
+    qsort(polygons, chosen, sizeof *polygons, compare_begin);
+    return chosen;
+}
+
+static void add_step(struct polygon *polygon, uint64_t op, double below)
+{
+    polygon->steps[polygon->step_count++] = (struct step){(double)op, below};
+}
+
+/* A new block lies on top; what lies above one that ends comes down. */
+static double stack_polygons(struct polygon *polygons, size_t count)
+{
+    struct polygon *stack[POLYGONS];
+    size_t height = 0;
+    double top = 0, highest = 0;
+    for (size_t next = 0; next < count || height > 0;) {
+        size_t first = 0;
+        for (size_t i = 1; i < height; i++) {
+            first = stack[i]->rectangle->end_op < stack[first]->rectangle->end_op ? i : first;
+        }
+        bool ends = height > 0 && (next == count || stack[first]->rectangle->end_op <=
+                                                        polygons[next].rectangle->begin_op);
+        if (!ends) {
+            add_step(&polygons[next], polygons[next].rectangle->begin_op, top);
+            top += (double)polygons[next].rectangle->bytes;
+            highest = top > highest ? top : highest;
+            stack[height++] = &polygons[next++];
+            continue;
+        }
+        uint64_t op = stack[first]->rectangle->end_op;
+        double bytes = (double)stack[first]->rectangle->bytes;
+        for (size_t i = first + 1; i < height; i++) {
+            struct polygon *above = stack[i];
+            add_step(above, op, above->steps[above->step_count - 1].below_bytes - bytes);
+            stack[i - 1] = above;
+        }
+        height--;
+        top -= bytes;
+    }
+    return highest;
+}
+
+/* Thinner ones have no outline: it has the paper's colour and would cover them. */
+#define OUTLINED_LEAST 1.0
+
+static bool is_outlined(const struct flw_svg *svg, const struct flw_sheet_rectangle *block)
+{
+    return flw_svg_x(svg, (double)block->end_op) - flw_svg_x(svg, (double)block->begin_op) >=
+               OUTLINED_LEAST &&
+           flw_svg_y(svg, 0) - flw_svg_y(svg, (double)block->bytes) >= OUTLINED_LEAST;
+}
+
+static void draw_polygon(const struct flw_svg *svg, const struct polygon *polygon)
+{
+    const struct flw_sheet_rectangle *block = polygon->rectangle;
+    char number[FLW_SVG_NUMBER_BYTES], tip[128];
+    fprintf(svg->out, "<path class=\"%s%s\" d=\"", is_outlined(svg, block) ? "area " : "",
+            flw_picture_size_colour(block->bytes));
+    for (size_t i = 0; i < polygon->step_count; i++) {
+        double x = flw_svg_x(svg, polygon->steps[i].op);
+        double y = flw_svg_y(svg, polygon->steps[i].below_bytes + (double)block->bytes);
+        fprintf(svg->out, i == 0 ? "M%.1f %.1f" : "H%.1fV%.1f", x, y);
+    }
+    fprintf(svg->out, "H%.1f", flw_svg_x(svg, (double)block->end_op));
+    for (size_t i = polygon->step_count; i-- > 0;) {
+        fprintf(svg->out, "V%.1fH%.1f", flw_svg_y(svg, polygon->steps[i].below_bytes),
+                flw_svg_x(svg, polygon->steps[i].op));
+    }
+    snprintf(tip, sizeof tip, "block %u: %s, operations %llu to %llu", block->block,
+             flw_svg_format(number, FLW_SVG_BYTES, (double)block->bytes),
+             (unsigned long long)block->begin_op, (unsigned long long)block->end_op);
+    fprintf(svg->out, "z\"><title>%s</title></path>", tip);
+}
+
+void flw_picture_active(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy,
+                        FILE *out)
+{
+    struct flw_svg svg = {.out = out, .height = 280, .x = flw_picture_op_axis(sheet)};
+    struct polygon polygons[POLYGONS];
+    struct step *steps = flw_host_alloc((size_t)POLYGONS * 2 * POLYGONS, sizeof *steps);
+    size_t count = choose_polygons(policy, polygons);
+    if (count == 0) {
+        fputs("<p class=none>No blocks to show.</p>\n", out);
+        flw_host_free(steps);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        polygons[i].steps = steps + i * 2 * POLYGONS;
+    }
+    double highest = stack_polygons(polygons, count);
+    svg.y = (struct flw_svg_axis){.high = 1.05 * highest, .unit = FLW_SVG_BYTES};
+    flw_svg_begin(&svg, "The blocks that weigh most, stacked while they live",
+                  "Each shape is one block: as high as its size, as long as its life.");
+    flw_svg_draw_axes(&svg);
+    for (size_t i = 0; i < count; i++) {
+        draw_polygon(&svg, &polygons[i]);
+    }
+    flw_svg_end(&svg);
+    fprintf(
+        out,
+        "<p class=hint>%zu of %zu blocks, the heaviest by size times lifetime, stacked; a colour a size.</p>\n",
+        count, policy->rectangle_count + policy->left_out_count);
+    flw_host_free(steps);
+}
+
+/* ---- the blocks of any moment, for page.js: lines of numbers and of names */
+
+#define MOMENT_BLOCKS      4000
+#define MOMENT_DEPTH       96 /* frames of a stack, the innermost */
+#define MOMENT_NATIVE      24 /* ... of these that are not Python's: interpreters call themselves */
+#define MOMENT_STACK_BYTES 150000 /* of all stacks, and of all names; what is beyond has no stack */
+
+/* Numbers within the page, given in the order in which they are met; 0: none. */
+struct moments {
+    const struct flw_trace *trace;
+    uint32_t *stack_of_block; /* by block of the trace */
+    uint32_t *stack_numbers;  /* by stack of the trace */
+    uint32_t *frame_numbers;  /* by frame of the trace */
+    uint32_t *frames;         /* by number less 1 */
+    uint32_t stack_count, frame_count;
+    size_t stack_bytes, name_bytes;
+};
+
+static void find_stacks(struct moments *moments)
+{
+    const struct flw_trace *trace = moments->trace;
+    for (size_t i = 0; i < trace->initial_count; i++) {
+        moments->stack_of_block[i] = flw_trace_stack(trace, i);
+    }
+    for (size_t i = 0; trace->stacks.stack_count != 0 && i < trace->event_count; i++) {
+        if (trace->events[i].op == FLW_TRACE_ALLOC) {
+            moments->stack_of_block[trace->events[i].block] =
+                flw_trace_stack(trace, trace->initial_count + i);
+        }
+    }
+}
+
+static uint32_t stack_of(const struct moments *moments, const struct flw_sheet_rectangle *block)
+{
+    return block->block < moments->trace->block_count ? moments->stack_of_block[block->block] : 0;
+}
+
+static bool is_python(const struct flw_stacks *stacks, uint32_t frame)
+{
+    const char *file = flw_stacks_text(stacks, stacks->frames[frame].file);
+    size_t length = strlen(file);
+    return length > 3 && strcmp(file + length - 3, ".py") == 0;
+}
+
+/* Its line, counted from 0. */
+static uint32_t number_frame(struct moments *moments, uint32_t frame)
+{
+    const struct flw_stacks *stacks = &moments->trace->stacks;
+    if (moments->frame_numbers[frame] == 0) {
+        const struct flw_frame *of = &stacks->frames[frame];
+        moments->frames[moments->frame_count++] = frame;
+        moments->frame_numbers[frame] = moments->frame_count;
+        moments->name_bytes += strlen(flw_stacks_text(stacks, of->function)) +
+                               strlen(flw_stacks_text(stacks, of->file)) + 10;
+    }
+    return moments->frame_numbers[frame] - 1;
+}
+
+static void write_stack(struct moments *moments, uint32_t stack, FILE *out)
+{
+    const struct flw_stacks *stacks = &moments->trace->stacks;
+    struct flw_stack_walk walk = flw_stacks_walk(stacks, stack);
+    uint32_t frame;
+    bool has_room =
+        moments->stack_bytes < MOMENT_STACK_BYTES && moments->name_bytes < MOMENT_STACK_BYTES;
+    if (stack == 0 || moments->stack_numbers[stack] != 0 || !has_room) {
+        return;
+    }
+    moments->stack_numbers[stack] = ++moments->stack_count;
+    size_t count = 0;
+    for (size_t natives = 0; count < MOMENT_DEPTH && flw_stacks_next(&walk, &frame);) {
+        if (is_python(stacks, frame) || natives++ < MOMENT_NATIVE) {
+            moments->stack_bytes +=
+                (size_t)fprintf(out, count++ == 0 ? "%u" : " %u", number_frame(moments, frame));
+        }
+    }
+    fputc('\n', out);
+}
+
+static void write_frame(const struct moments *moments, uint32_t number, FILE *out)
+{
+    const struct flw_stacks *stacks = &moments->trace->stacks;
+    const struct flw_frame *frame = &stacks->frames[moments->frames[number]];
+    const char *file = flw_stacks_text(stacks, frame->file);
+    flw_svg_escape(out, flw_stacks_text(stacks, frame->function));
+    fputs(file[0] != '\0' ? " (" : "", out);
+    flw_svg_escape(out, file);
+    if (file[0] != '\0') {
+        fprintf(out, frame->line != 0 ? ":%u)" : ")", frame->line);
+    }
+    fputc('\n', out);
+}
+
+static void write_moments(struct moments *moments, const struct flw_sheet_rectangle *const *blocks,
+                          size_t count, FILE *out)
+{
+    fputs("<pre hidden id=moment-stacks>\n", out);
+    for (size_t i = 0; i < count; i++) {
+        write_stack(moments, stack_of(moments, blocks[i]), out);
+    }
+    fputs("</pre><pre hidden id=moment-frames>\n", out);
+    for (uint32_t i = 0; i < moments->frame_count; i++) {
+        write_frame(moments, i, out);
+    }
+    fputs("</pre><pre hidden id=moment-blocks>\n", out);
+    for (size_t i = 0; i < count; i++) {
+        const struct flw_sheet_rectangle *block = blocks[i];
+        uint32_t stack = stack_of(moments, block);
+        fprintf(out, "%llu %llu %llu %u\n", (unsigned long long)block->begin_op,
+                (unsigned long long)block->end_op, (unsigned long long)block->bytes,
+                stack == 0 ? 0 : moments->stack_numbers[stack]);
+    }
+    fputs("</pre>\n", out);
+}
+
+size_t flw_picture_write_moments(const struct flw_sheet *sheet,
+                                 const struct flw_sheet_policy *policy, FILE *out)
+{
+    const struct flw_trace *trace = sheet->trace;
+    struct moments moments = {.trace = trace};
+    const struct flw_sheet_rectangle **blocks = flw_picture_sort_by_weight(policy);
+    size_t count = flw_min(policy->rectangle_count, MOMENT_BLOCKS);
+    moments.stack_of_block = flw_host_alloc(trace->block_count, sizeof(uint32_t));
+    moments.stack_numbers = flw_host_alloc(trace->stacks.stack_count, sizeof(uint32_t));
+    moments.frame_numbers = flw_host_alloc(trace->stacks.frame_count, sizeof(uint32_t));
+    moments.frames = flw_host_alloc(trace->stacks.frame_count, sizeof(uint32_t));
+    find_stacks(&moments);
+    write_moments(&moments, blocks, count, out);
+    flw_host_free(moments.stack_of_block);
+    flw_host_free(moments.stack_numbers);
+    flw_host_free(moments.frame_numbers);
+    flw_host_free(moments.frames);
+    flw_host_free(blocks);
+    return count;
+}
+
+/* ---- sizes and lifetimes */
 
 struct bins {
     unsigned low, high; /* the first and the last that hold anything */

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/figures.h"
 #include "common/tool_host.h"
@@ -97,7 +98,9 @@ void flw_svg_begin(struct flw_svg *svg, const char *title, const char *descripti
     if (svg->over == NULL) {
         flw_host_refuse(1, BUFSIZ);
     }
-    fprintf(svg->out, "<div class=plot><svg role=img height=%.0f>", svg->height + TOP + BOTTOM);
+    bool is_by_ops = svg->x.name != NULL && strcmp(svg->x.name, FLW_SVG_OPS) == 0;
+    fprintf(svg->out, "<div class=\"plot%s\"><svg role=img height=%.0f>", is_by_ops ? " ops" : "",
+            svg->height + TOP + BOTTOM);
     fputs("<title>", svg->out);
     flw_svg_escape(svg->out, title);
     fputs("</title><desc>", svg->out);

@@ -22,6 +22,9 @@ enum flw_svg_unit {
     FLW_SVG_RATIO
 };
 
+/* The name of an axis of all ops; page.js finds pictures by it. */
+#define FLW_SVG_OPS "operations"
+
 struct flw_svg_axis {
     double low, high; /* low < high */
     bool is_log;      /* both above 0 */
