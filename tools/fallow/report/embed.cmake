@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake -DIN=file -DOUT=file.h -DNAME=symbol -P embed.cmake: a file as an array of bytes, and the macro symbol_sha256:
-# the base64 of its SHA-256, as a page's content policy names a script.
-file(READ ${IN} hex HEX)
+# cmake -P embed.cmake FILE OUT.h SYMBOL: a file as an array of bytes, and the macro SYMBOL_sha256: the
+# base64 of its SHA-256, as a page's content policy names a script.
+set(in ${CMAKE_ARGV3})
+set(out ${CMAKE_ARGV4})
+set(name ${CMAKE_ARGV5})
+file(READ ${in} hex HEX)
 string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${hex}")
 string(REGEX REPLACE "(0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,)" "\\1\n" bytes "${bytes}")
-file(SHA256 ${IN} digest)
+file(SHA256 ${in} digest)
 set(letters ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/)
 set(base64)
 string(APPEND digest 00) # 66 digits of 4 bits are 44 letters of 6
@@ -17,4 +20,4 @@ foreach(at RANGE 0 63 3)
   string(APPEND base64 ${high}${low})
 endforeach()
 string(SUBSTRING ${base64} 0 43 base64)
-file(WRITE ${OUT} "static const unsigned char ${NAME}[] = {\n${bytes}\n};\n#define ${NAME}_sha256 \"${base64}=\"\n")
+file(WRITE ${out} "static const unsigned char ${name}[] = {\n${bytes}\n};\n#define ${name}_sha256 \"${base64}=\"\n")
