@@ -6,8 +6,8 @@ Of each page, at two widths, light and dark: nothing on the console, no request 
 that is shown has a size and marks, nothing is wider than the window, no words lie on each other, text has at
 least 11 pixels and a contrast of 4.5, shapes one of 3, legends show the colours of what they name and no two
 policies share one, the keyboard reaches every control, arrow keys choose, and with scripts off all pictures
-are there. Of a made trace whose live memory is known, the pixels: what is painted of 'addresses over time' is
-what is live.
+are there. Of made traces the pixels: what is painted of 'addresses over time' is what is live, owners are as high
+as what they hold, the out-of-memory is marked at its op, and the script shows the moment that is chosen.
 
   page_browser.py FALLOW TRACE [...] [--shots FOLDER]
 
@@ -443,8 +443,14 @@ def main():
         for trace in [thin, owners, *options.traces]:
             trace_page = os.path.join(options.shots, os.path.basename(trace).split(".")[0] + ".html")
             # The heap of the first policy is shown: of the made trace, that of the recording.
-            report(options.fallow, trace, trace_page, *(["--policy", "recorded,fallow,pytorch,bound"] if trace == thin else []))
+            chosen = ["--policy", "recorded,fallow,pytorch,bound"] if trace == thin else []
+            report(options.fallow, trace, trace_page, *chosen)
             look_at_page(page, trace_page, options.shots, looks.get(trace))
+        landing = os.path.join(options.shots, "landing.html")
+        report(options.fallow, thin, landing, owners)
+        for width, scheme in itertools.product(WIDTHS, SCHEMES):
+            page.open("file://" + os.path.abspath(landing), width, 900, scheme)
+            look_at_texts(page, "landing %d %s" % (width, scheme), width)
     for failure in failures[:60]:
         print(failure, file=sys.stderr)
     print("%d failures; screenshots are in %s" % (len(failures), options.shots))

@@ -234,8 +234,9 @@ static void write_frame(const struct moments *moments, uint32_t number, FILE *ou
 {
     const struct flw_stacks *stacks = &moments->trace->stacks;
     const struct flw_frame *frame = &stacks->frames[moments->frames[number]];
+    const char *function = flw_stacks_text(stacks, frame->function);
     const char *file = flw_stacks_text(stacks, frame->file);
-    flw_svg_escape(out, flw_stacks_text(stacks, frame->function));
+    flw_svg_escape(out, function[0] == '\0' ? "?" : function); /* a line is never empty */
     fputs(file[0] != '\0' ? " (" : "", out);
     flw_svg_escape(out, file);
     if (file[0] != '\0') {
