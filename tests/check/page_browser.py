@@ -270,14 +270,14 @@ class Made:
 
 def painted_share(picture, paper, top, bottom):
     """How much of some lines of a picture is painted in its own colour: of those that stand out of the paper, the
-    furthest from it that is no rarity."""
+    furthest from it that is no rarity, as the cursor is."""
     counts = {}
     for y in range(top, bottom):
         for x in range(picture.width):
             pixel = picture.pixel(x, y)
             counts[pixel] = counts.get(pixel, 0) + 1
     total = sum(counts.values())
-    inks = [(contrast(p, paper), p) for p, n in counts.items() if n > 0.002 * total]
+    inks = [(contrast(p, paper), p) for p, n in counts.items() if n > 0.01 * total]
     ratio, ink = max(inks, default=(1, paper))
     if ratio < SHAPE_CONTRAST:
         return 0
