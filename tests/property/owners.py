@@ -23,6 +23,7 @@ import tempfile
 import urllib.parse
 
 FRAMEWORKS = ("torch", "triton", "numpy", "functorch", "importlib", "multiprocessing")
+SEGMENTS = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
 SHOWN = 12
 OWNERS = 200
 MADE = 48
@@ -173,6 +174,12 @@ def by_owner(blocks):
     return {name: entry for name, entry in owners.items() if entry[1]}
 
 
+def reserved_at_start(events, device, segments):
+    """The segments at the end with all that events say of them undone."""
+    at_end = sum(s["total_size"] for s in segments if s["device"] == device)
+    return at_end - sum(SEGMENTS.get(e["action"], 0) * e["size"] for e in events)
+
+
 def count(snapshot, rule):
     """The owners at each moment, and the out-of-memory."""
     events = max(snapshot["device_traces"], key=len)
@@ -180,6 +187,7 @@ def count(snapshot, rule):
     live = blocks_at_start(events, [s for s in snapshot["segments"] if s["device"] == device], rule)
     start = dict(live)
     ooms, at_oom = [], None
+    reserved = reserved_at_start(events, device, snapshot["segments"])
     held = sum(size for size, _ in live.values())
     peak, at_peak = held, dict(live)
 
@@ -196,11 +204,14 @@ def count(snapshot, rule):
             held += event["size"]
             if held > peak:  # the first of equal ones
                 peak, at_peak = held, dict(live)
+        elif event["action"] in SEGMENTS:
+            reserved += SEGMENTS[event["action"]] * event["size"]
         elif event["action"] == "oom":
             name = asker(event)[1]
             at_oom = at_oom if ooms else dict(live)
             ooms.append({"asked_bytes": event["size"], "live_bytes": held, "device_free_bytes": event["device_free"],
-                         "owner": None if name == UNKNOWN else short(name)})
+                         "owner": None if name == UNKNOWN else short(name),
+                         "limit_bytes": max(reserved, held) + event["device_free"]})
         elif event["action"] in ("free_requested", "free_completed") and address in live:
             start.pop(address, None)
             held -= live.pop(address)[0]  # asked for until the program frees it
@@ -315,7 +326,8 @@ def reported(tool, path, rule, at, folder):
     trace = json.loads(run.stdout)["traces"][0]
     oom = trace["out_of_memory"]
     if oom:
-        del oom["event"]  # repaired frees are events, too
+        for key in ("event", "limit_given", "replayed"):  # repaired frees are events, too
+            del oom[key]
         oom["owner"] = oom["owner"] and text_of(oom["owner"])
     return trace, oom, files
 

@@ -3,7 +3,7 @@
  * Owns: what a policy is to a replay: an allocator behind seven calls, with settings of its own.
  * Each policy is one small file. Does not: run anything.
  *
- * To add one: write <name>.c, declare it below, list it in policy.c. Its settings are a table
+ * To add one: write <name>.c, declare it below, list it in plan.c. Its settings are a table
  * of names and kinds; setting.c reads them.
  */
 #ifndef FLW_TOOL_POLICY_H

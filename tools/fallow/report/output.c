@@ -187,7 +187,7 @@ bool flw_report_write_all(const struct flw_report_options *options, const struct
     struct flw_draft draft;
     if (options->json_draft != NULL) {
         flw_draft_begin(options->json_draft, "");
-        flw_print_json(sheets, count, options->json_draft->file);
+        flw_print_json(sheets, count, NULL, options->json_draft->file);
         return flw_draft_end(options->json_draft, true, NULL);
     }
     if (options->json_path != NULL) {

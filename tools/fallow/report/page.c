@@ -70,6 +70,8 @@ static void write_header(const struct flw_sheet *sheet, FILE *out)
     }
     fputs(".</p><p class=verdict>", out);
     flw_svg_escape(out, sheet->verdict);
+    fputs("</p><p class=advice>", out);
+    flw_svg_escape(out, sheet->advice.text);
     fputs("</p></header>\n", out);
 }
 
@@ -112,7 +114,10 @@ static void write_floor(const struct flw_sheet *sheet, FILE *out)
                 flw_svg_format(number, FLW_SVG_BYTES, (double)sheet->without_wait_bytes));
     }
     if (sheet->packed_bytes == FLW_UNKNOWN) {
-        fputs("The trace has too many blocks to be packed by a planner.</p>\n", out);
+        fputs(
+            "A planner that knows the whole program was stopped at its bound of work: the trace has too "
+            "many blocks.</p>\n",
+            out);
     } else {
         fprintf(out,
                 "A planner that knew the whole program could place it in %s at fixed addresses "
@@ -169,6 +174,49 @@ static void write_policies(const struct flw_sheet *sheet, FILE *out)
     fputs("</section>\n", out);
 }
 
+static void write_answer(const struct flw_sheet_answer *answer, FILE *out)
+{
+    static const char *const outcomes[] = {[FLW_SHEET_SERVED] = "serves it",
+                                           [FLW_SHEET_REFUSED] = "refuses it",
+                                           [FLW_SHEET_REFUSED_BEFORE] =
+                                               "is out of memory before it",
+                                           [FLW_SHEET_NOT_ASKED] = "-"};
+    char least[FLW_SVG_NUMBER_BYTES] = "-";
+    if (answer->smallest_limit_bytes != FLW_UNKNOWN) {
+        flw_svg_format(least, FLW_SVG_BYTES, (double)answer->smallest_limit_bytes);
+    }
+    fputs("<tr><th scope=row>", out);
+    flw_svg_escape(out, answer->label);
+    fprintf(out, "</th><td>%s</td><td>%s</td></tr>\n", outcomes[answer->outcome], least);
+}
+
+/* Who would have served it, and from which limit on. */
+static void write_answers(const struct flw_sheet_oom *oom, FILE *out)
+{
+    char limit[FLW_SVG_NUMBER_BYTES];
+    if (oom->answer_count == 0) {
+        return;
+    }
+    fputs("<p>The program replayed up to that request, and then the request", out);
+    if (oom->limit_bytes != FLW_UNKNOWN) {
+        fprintf(out, ", with %s, %s",
+                flw_svg_format(limit, FLW_SVG_BYTES, (double)oom->limit_bytes),
+                oom->is_limit_given ? "the limit given" : "what was reserved or free then");
+    }
+    fputs(
+        ". All else on this page is of the program without it.</p>\n"
+        "<div class=scroll tabindex=0><table><thead><tr><th scope=col>policy</th><th scope=col>that "
+        "request</th><th scope=col>smallest limit</th></tr></thead><tbody>\n",
+        out);
+    for (size_t i = 0; i < oom->answer_count; i++) {
+        write_answer(&oom->answers[i], out);
+    }
+    fprintf(out, "</tbody></table></div>%s\n",
+            oom->is_searched
+                ? ""
+                : "<p class=hint>The program is too long to look for the smallest limits.</p>");
+}
+
 /* The recording's own. */
 static void write_oom(const struct flw_sheet *sheet, FILE *out)
 {
@@ -187,10 +235,11 @@ static void write_oom(const struct flw_sheet *sheet, FILE *out)
         fprintf(out, "; the device had %s free",
                 flw_svg_format(bytes, FLW_SVG_BYTES, (double)oom->free_bytes));
     }
-    fputs(". What failed is not part of the replay.</p>\n", out);
+    fputs(".</p>\n", out);
     if (sheet->category_count[FLW_SHEET_BY_OWNER] != 0) {
         flw_page_table_oom(sheet, out);
     }
+    write_answers(oom, out);
 }
 
 static void write_failures(const struct flw_sheet *sheet, FILE *out)

@@ -343,6 +343,28 @@ static void print_bins(struct flw_json_writer *out, const char *key, const char 
     flw_json_end(out, ']');
 }
 
+static void print_text_or_null(struct flw_json_writer *out, const char *key, const char *text)
+{
+    if (text[0] != '\0') {
+        flw_json_text(out, key, text);
+    } else {
+        flw_json_null(out, key);
+    }
+}
+
+static void print_answer(const struct flw_sheet_answer *answer, struct flw_json_writer *out)
+{
+    static const char *const outcomes[] = {[FLW_SHEET_SERVED] = "served",
+                                           [FLW_SHEET_REFUSED] = "refused",
+                                           [FLW_SHEET_REFUSED_BEFORE] = "refused before",
+                                           [FLW_SHEET_NOT_ASKED] = "not asked"};
+    flw_json_begin(out, NULL, '{');
+    flw_json_text(out, "name", answer->name);
+    flw_json_text(out, "outcome", outcomes[answer->outcome]);
+    FLW_JSON_COUNTS(out, {"smallest_limit_bytes", answer->smallest_limit_bytes});
+    flw_json_end(out, '}');
+}
+
 static void print_oom(const struct flw_sheet_oom *oom, struct flw_json_writer *out)
 {
     out->line = "  ";
@@ -354,11 +376,25 @@ static void print_oom(const struct flw_sheet_oom *oom, struct flw_json_writer *o
     FLW_JSON_COUNTS(out, {"count", oom->count}, {"event", oom->event},
                     {"asked_bytes", oom->asked_bytes}, {"live_bytes", oom->live_bytes},
                     {"device_free_bytes", oom->free_bytes});
-    if (oom->owner[0] != '\0') {
-        flw_json_text(out, "owner", oom->owner);
-    } else {
-        flw_json_null(out, "owner");
+    print_text_or_null(out, "owner", oom->owner);
+    FLW_JSON_COUNTS(out, {"limit_bytes", oom->limit_bytes});
+    flw_json_bool(out, "limit_given", oom->is_limit_given);
+    out->line = "   ";
+    flw_json_begin(out, "replayed", '[');
+    for (size_t i = 0; i < oom->answer_count; i++) {
+        print_answer(&oom->answers[i], out);
     }
+    flw_json_end(out, ']');
+    flw_json_end(out, '}');
+}
+
+static void print_advice(const struct flw_sheet_advice *advice, struct flw_json_writer *out)
+{
+    out->line = "  ";
+    flw_json_begin(out, "advice", '{');
+    flw_json_text(out, "text", advice->text);
+    print_text_or_null(out, "type", advice->setting);
+    FLW_JSON_COUNTS(out, {"saved_bytes", advice->saved_bytes});
     flw_json_end(out, '}');
 }
 
@@ -384,6 +420,7 @@ static void print_sheet(const struct flw_sheet *sheet, struct flw_json_writer *o
     flw_json_end(out, ']');
     out->line = "  ";
     flw_json_text(out, "verdict", sheet->verdict);
+    print_advice(&sheet->advice, out);
     flw_json_end(out, '}');
 }
 

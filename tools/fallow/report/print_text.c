@@ -34,6 +34,8 @@ static void print_head(const struct flw_sheet *sheet, FILE *out)
     if (sheet->packed_bytes != FLW_UNKNOWN) {
         flw_format_bytes(sheet->packed_bytes, unit, peak);
         fprintf(out, ", packed %s", peak);
+    } else { /* at the planner's bound of work */
+        fputs(", packing stopped", out);
     }
     fprintf(out, "; %s, ", sheet->device_name);
     if (sheet->limit_bytes != 0) {
@@ -227,6 +229,9 @@ static void fill_map(const struct flw_sheet_frame *frame, uint64_t cell_bytes, s
 
 static void print_map(const struct flw_sheet_policy *policy, size_t row_count, FILE *out)
 {
+    if (row_count == 0) {
+        return;
+    }
     const struct flw_sheet_frame *frame = flw_sheet_frame(policy, "peak reserved");
     uint64_t allocated_bytes[3 * MAP_WIDTH] = {0};
     uint64_t total_bytes = 0;
@@ -283,6 +288,57 @@ static void print_wrapped(const char *text, FILE *out)
 
 /* ---- out of memory ---- */
 
+/* "served by fallow (from 34 MiB on), cub": those with that outcome; nothing where there are none. */
+static void list_answers(const struct flw_sheet_oom *oom, enum flw_sheet_outcome outcome,
+                         const char *heading, FILE *out)
+{
+    char line[FLW_SHEET_ANSWERS * (FLW_POLICY_NAME_BYTES + 2 * FLW_FIGURE_BYTES)];
+    int length = snprintf(line, sizeof line, "%s", heading);
+    size_t count = 0;
+    for (size_t i = 0; i < oom->answer_count; i++) {
+        const struct flw_sheet_answer *answer = &oom->answers[i];
+        char least[FLW_FIGURE_BYTES];
+        if (answer->outcome != outcome) {
+            continue;
+        }
+        length += snprintf(line + length, sizeof line - (size_t)length, "%s %s",
+                           count++ == 0 ? "" : ",", answer->label);
+        if (answer->smallest_limit_bytes != FLW_UNKNOWN) {
+            struct flw_unit unit = flw_unit_choose(answer->smallest_limit_bytes);
+            flw_format_bytes(answer->smallest_limit_bytes, unit, least);
+            length += snprintf(line + length, sizeof line - (size_t)length, " (from %s %s)", least,
+                               unit.name);
+        }
+    }
+    if (count != 0) {
+        print_wrapped(line, out);
+    }
+}
+
+/* Who would have served it, and from which limit on. */
+static void print_answers(const struct flw_sheet_oom *oom, FILE *out)
+{
+    char limit[FLW_FIGURE_BYTES];
+    if (oom->answer_count == 0) {
+        return;
+    }
+    if (oom->limit_bytes == FLW_UNKNOWN) {
+        fputs("that request, replayed (what the device had then is not known):\n", out);
+    } else {
+        struct flw_unit unit = flw_unit_choose(oom->limit_bytes);
+        flw_format_bytes(oom->limit_bytes, unit, limit);
+        fprintf(out, "that request, replayed with %s %s%s:\n", limit, unit.name,
+                oom->is_limit_given ? ", the limit given" : ", reserved or free then");
+    }
+    list_answers(oom, FLW_SHEET_SERVED, "served by", out);
+    list_answers(oom, FLW_SHEET_REFUSED, "refused by", out);
+    list_answers(oom, FLW_SHEET_REFUSED_BEFORE, "out of memory before it:", out);
+    list_answers(oom, FLW_SHEET_NOT_ASKED, "would fit:", out);
+    if (!oom->is_searched) {
+        fputs("(too long a program to look for the smallest limits)\n", out);
+    }
+}
+
 /* First of all, where there was one. */
 static void print_oom(const struct flw_sheet *sheet, FILE *out)
 {
@@ -308,7 +364,8 @@ static void print_oom(const struct flw_sheet *sheet, FILE *out)
         snprintf(line + length, sizeof line - (size_t)length, "; the first of %s", rest);
     }
     print_wrapped(line, out);
-    fputs("(what failed is not part of the replay below)\n", out);
+    print_answers(oom, out);
+    fputs("(the table is of the program without that request)\n", out);
 }
 
 /* ---- owners ---- */
@@ -406,6 +463,23 @@ static bool print_owners(const struct flw_sheet *sheet, bool is_ascii, FILE *out
 
 /* ---- the screen ---- */
 
+#define SCREEN_LINES 24
+#define FIXED_LINES  9 /* head, headings, sparklines, what parts them, and the map's own heading */
+#define MAP_MOST     3
+
+static size_t count_lines(const char *text)
+{
+    return text[0] == '\0' ? 0 : 1 + strlen(text) / WIDTH;
+}
+
+/* What the screen has room for. */
+static size_t find_map_rows(const struct flw_sheet *sheet, size_t row_count)
+{
+    size_t taken = FIXED_LINES + row_count + count_lines(sheet->pools_note) +
+                   count_lines(sheet->verdict) + count_lines(sheet->advice.text);
+    return taken < SCREEN_LINES ? flw_min(SCREEN_LINES - taken, MAP_MOST) : 0;
+}
+
 void flw_print_text(const struct flw_sheet *sheet, const struct flw_print_style *style, FILE *out)
 {
     const struct flw_sheet_policy *reference = flw_verdict_reference(sheet);
@@ -415,7 +489,7 @@ void flw_print_text(const struct flw_sheet *sheet, const struct flw_print_style 
     print_head(sheet, out);
     fputc('\n', out);
     size_t row_count = print_table(sheet, style->columns, out);
-    size_t map_rows = row_count < 9 ? 3 : row_count < 11 ? 2 : 1;
+    size_t map_rows = find_map_rows(sheet, row_count);
     fputc('\n', out);
     if (reference != NULL) {
         print_sparks(sheet, reference, best, style->is_ascii, out);
@@ -433,4 +507,5 @@ void flw_print_text(const struct flw_sheet *sheet, const struct flw_print_style 
     fputs(style->uses_colour ? "\033[1m" : "", out);
     print_wrapped(sheet->verdict, out);
     fputs(style->uses_colour ? "\033[0m" : "", out);
+    print_wrapped(sheet->advice.text, out);
 }

@@ -214,7 +214,25 @@ struct flw_sheet_stretch {
     uint64_t left_bytes, left_count; /* asked for in it and alive at the end */
 };
 
-/* The recording's own out-of-memory, the first of so many. (It is not replayed: other policies did not fail it.) */
+/* What became of the failed request where another policy was asked for it. */
+enum flw_sheet_outcome {
+    FLW_SHEET_SERVED,
+    FLW_SHEET_REFUSED,
+    FLW_SHEET_REFUSED_BEFORE, /* an earlier one of the program was, and so this one proves nothing */
+    FLW_SHEET_NOT_ASKED       /* what there was is not known, or the policy could not run */
+};
+
+struct flw_sheet_answer {
+    char name[FLW_POLICY_NAME_BYTES], label[FLW_POLICY_NAME_BYTES]; /* as a policy's */
+    enum flw_sheet_outcome outcome;
+    uint64_t smallest_limit_bytes; /* at which all of it is served; FLW_UNKNOWN */
+};
+
+#define FLW_SHEET_OOM_SETTINGS 3 /* of PyTorch's allocator, asked beside the policies */
+#define FLW_SHEET_ANSWERS      (FLW_PLAN_POLICIES + FLW_SHEET_OOM_SETTINGS)
+
+/* The recording's own out-of-memory, the first of so many. It is no part of the policies' runs; oom.c asks each of
+ * them for that request alone, after the program up to there. */
 struct flw_sheet_oom {
     uint64_t count;                   /* 0: none, and nothing else is said */
     uint64_t event;                   /* its number, counted from 1 */
@@ -223,6 +241,22 @@ struct flw_sheet_oom {
     uint64_t live_bytes;              /* asked for and not freed by then */
     uint64_t free_bytes;              /* what the device had; FLW_UNKNOWN */
     char owner[FLW_SHEET_NAME_BYTES]; /* whose request (owner.h); "" where that is not known */
+    /* What the policies were given: what was reserved and what the device had free, or the limit asked for;
+     * FLW_UNKNOWN. */
+    uint64_t limit_bytes;
+    bool is_limit_given, is_searched; /* the latter: smallest limits were looked for */
+    struct flw_sheet_answer answers[FLW_SHEET_ANSWERS];
+    size_t answer_count;
+};
+
+#define FLW_SHEET_ADVICE_BYTES  512
+#define FLW_SHEET_SETTING_BYTES 256
+
+/* What to do, from the replays. */
+struct flw_sheet_advice {
+    char text[FLW_SHEET_ADVICE_BYTES];     /* one sentence */
+    char setting[FLW_SHEET_SETTING_BYTES]; /* what to type; "" nothing */
+    uint64_t saved_bytes; /* of what was held, or was there; FLW_UNKNOWN where nothing is */
 };
 
 struct flw_sheet {
@@ -262,7 +296,8 @@ struct flw_sheet {
     size_t stretch_count;
     struct flw_sheet_mark *marks;
     size_t mark_count;
-    char verdict[256];                    /* one sentence */
+    char verdict[256]; /* one sentence */
+    struct flw_sheet_advice advice;
     char pools_note[FLW_PLAN_NOTE_BYTES]; /* flw_plan_say_pools */
 };
 
@@ -274,7 +309,8 @@ struct flw_sheet_setup {
     const struct flw_policy *const *policies;
     size_t policy_count;
     const struct flw_owner_rule *rule;
-    bool is_by_time; /* the program's clock is in ns */
+    bool is_by_time;         /* the program's clock is in ns */
+    bool are_policies_named; /* by the user: no others are tried */
     /* May be NULL: called now and then, 0 to 1. */
     void (*on_progress)(void *context, double share);
     void *context;

@@ -128,6 +128,7 @@ static bool collect(struct work *work, struct flw_device *device, const struct f
                                         options->writes_lines ? 0 : options->plan.policies.count,
                                     .rule = &options->rule,
                                     .is_by_time = lag->is_by_time,
+                                    .are_policies_named = options->plan.policies.are_named,
                                     .on_progress = show_progress,
                                     .context = work};
     bool is_done = flw_sheet_collect(&setup, out, message);
