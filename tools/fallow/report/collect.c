@@ -13,8 +13,8 @@
 #include "report/verdict.h"
 
 #define PROGRESS_OPS 16384 /* between two calls of on_progress */
-#define DENSE_OPS    1000000
-#define DENSE_SAMPLE 5 /* ops between two timed ones in programs of fewer than DENSE_OPS */
+#define TIMED_OPS    1000000
+#define DENSE_SAMPLE 5 /* ops between two timed ones in programs of fewer than TIMED_OPS */
 
 /* What an observed run needs. */
 struct collector {
@@ -127,41 +127,10 @@ static void take_times(void *context, const struct flw_run *run, uint64_t overhe
 
 /* ---- one policy ---- */
 
-/* The first run of a policy finds where the peaks lie and takes the times, so the rule checker is
- * not in its way; the second is looked at closely. */
 enum pass {
-    PASS_SCOUT,
-    PASS_SCOUT_CHECKED, /* as the second run is, should the first have gone another way */
-    PASS_MEASURE
+    PASS_MEASURE, /* finds the peaks and keeps what is said of them */
+    PASS_AGAIN    /* knows where the peaks are: what they hold could not be kept */
 };
-
-static bool run_once(struct collector *collector, enum pass pass, struct flw_run_result *result)
-{
-    const struct flw_sheet_setup *setup = collector->setup;
-    const struct flw_policy *which = result->policy;
-    struct flw_run_setup run = *setup->run;
-    struct flw_run_observer observer = {
-        .after_op = after_op, .take_times = take_times, .context = collector};
-    run.observer = &observer;
-    run.pass_count = 1;
-    run.uses_threads = false;
-    run.times = setup->run->times && pass == PASS_SCOUT;
-    run.checks = setup->run->checks && pass != PASS_SCOUT;
-    run.sample_every = collector->sheet->op_count < DENSE_OPS ? DENSE_SAMPLE : 0;
-    collector->seen_peak_bytes = 0;
-    collector->probe = (struct flw_probe){.sheet = collector->sheet,
-                                          .facts = collector->probe.facts,
-                                          .policy = collector->probe.policy,
-                                          .is_scout = pass != PASS_MEASURE,
-                                          .knows_blocks = which->block_bytes != NULL,
-                                          .knows_reserved = true,
-                                          .list_segments = list_segments,
-                                          .context = collector};
-    flw_probe_init(&collector->probe);
-    bool is_done = flw_run_policy(&run, which, result);
-    flw_probe_finish(&collector->probe);
-    return is_done;
-}
 
 static bool is_same(const struct flw_run_result *a, const struct flw_run_result *b)
 {
@@ -170,43 +139,80 @@ static bool is_same(const struct flw_run_result *a, const struct flw_run_result 
            a->failure_count == b->failure_count;
 }
 
-/* A scout, and the run that it is the scout of. `scout` and `result` name the policy. */
-static bool run_pair(struct collector *collector, enum pass first, struct flw_run_result *scout,
-                     struct flw_run_result *result)
+/* False: `result` says why. *out_is_whole: what is said of the peaks could be kept. */
+static bool run_once(struct collector *collector, enum pass pass, struct flw_run_result *result,
+                     bool *out_is_whole)
 {
-    if (!run_once(collector, first, scout)) {
-        *result = *scout;
-        return false;
-    }
+    const struct flw_sheet_setup *setup = collector->setup;
+    const struct flw_policy *which = result->policy;
+    struct flw_run_setup run = *setup->run;
+    struct flw_run_observer observer = {.after_op = after_op, .context = collector};
+    run.observer = &observer;
+    run.pass_count = 1;
+    run.uses_threads = false;
+    run.times = false;
+    collector->seen_peak_bytes = 0;
+    collector->probe = (struct flw_probe){.sheet = collector->sheet,
+                                          .facts = collector->probe.facts,
+                                          .policy = collector->probe.policy,
+                                          .finds_peaks = pass == PASS_MEASURE,
+                                          .knows_blocks = which->block_bytes != NULL,
+                                          .knows_reserved = true,
+                                          .list_segments = list_segments,
+                                          .context = collector};
+    flw_probe_init(&collector->probe);
+    bool is_done = flw_run_policy(&run, which, result);
+    *out_is_whole = flw_probe_finish(&collector->probe);
     collector->step++;
-    return run_once(collector, PASS_MEASURE, result);
+    return is_done;
 }
 
-/* The measured run's numbers, with the first run's times. */
+/* Of the first TIMED_OPS, so that the times of a long program cost no second run of all of it. */
+static bool run_for_times(struct collector *collector, struct flw_run_result *result)
+{
+    struct flw_run_setup run = *collector->setup->run;
+    struct flw_program program = *run.program;
+    struct flw_run_observer observer = {.take_times = take_times, .context = collector};
+    program.op_count = (size_t)flw_min(program.op_count, TIMED_OPS);
+    run.program = &program;
+    run.observer = &observer;
+    run.pass_count = 1;
+    run.uses_threads = false;
+    run.checks = false;
+    run.sample_every = program.op_count < TIMED_OPS ? DENSE_SAMPLE : 0;
+    bool is_done = flw_run_policy(&run, result->policy, result);
+    collector->step++;
+    return is_done;
+}
+
+/* The measured run's numbers, with the times of another. */
 static bool run_policy(struct collector *collector, struct flw_run_result *result)
 {
     struct flw_sheet_policy *policy = collector->probe.policy;
-    size_t step = collector->step;
     struct flw_run_result timed = *result;
-    if (!run_pair(collector, PASS_SCOUT, &timed, result)) {
+    bool is_whole = false;
+    if (collector->setup->run->times && !run_for_times(collector, &timed)) {
+        *result = timed;
         return false;
     }
-    if (!is_same(&timed, result)) { /* the model of a pool reuses more under the checker, ... */
-        struct flw_run_result scout = {.policy = result->policy};
+    if (!run_once(collector, PASS_MEASURE, result, &is_whole)) {
+        return false;
+    }
+    if (!is_whole) {
+        struct flw_run_result first = *result;
         flw_sheet_drop(policy);
-        collector->step = step;
-        if (!run_pair(collector, PASS_SCOUT_CHECKED, &scout, result)) {
+        collector->step--;
+        if (!run_once(collector, PASS_AGAIN, result, &is_whole)) {
             return false;
         }
-        if (!is_same(&scout, result)) { /* ... but goes the same way twice */
+        if (!is_same(&first, result)) {
             snprintf(result->message, sizeof result->message,
                      "policy %s does not repeat: it held %llu bytes, then %llu",
-                     result->policy->name, (unsigned long long)scout.statistics.peak_reserved_bytes,
+                     result->policy->name, (unsigned long long)first.statistics.peak_reserved_bytes,
                      (unsigned long long)result->statistics.peak_reserved_bytes);
             return false;
         }
     }
-    collector->step = step + 2;
     result->has_times = timed.has_times;
     result->all_times = timed.all_times;
     result->alloc_times = timed.alloc_times;
@@ -230,7 +236,7 @@ static bool collect_policy(struct collector *collector, const struct flw_policy 
     if (!flw_run_policy(collector->setup->run, which, result)) {
         return false;
     }
-    collector->step += 2;
+    collector->step += 1 + (size_t)collector->setup->run->times;
     if (strcmp(which->name, flw_policy_bound.name) == 0) {
         flw_collect_bound(collector->sheet, facts, policy);
     } else {
@@ -269,8 +275,10 @@ bool flw_sheet_collect(const struct flw_sheet_setup *setup, struct flw_sheet *ou
                        char *message)
 {
     struct flw_facts facts = {0};
-    struct collector collector = {
-        .setup = setup, .sheet = out_sheet, .step_count = 2 * setup->policy_count};
+    struct collector collector = {.setup = setup,
+                                  .sheet = out_sheet,
+                                  .step_count =
+                                      (1 + (size_t)setup->run->times) * setup->policy_count};
     *out_sheet = (struct flw_sheet){0};
     fill_head(setup, out_sheet);
     out_sheet->policies = flw_host_alloc(setup->policy_count, sizeof *out_sheet->policies);

@@ -2,6 +2,7 @@
 #include "report/probe.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/bits.h"
 #include "trace/trace.h"
@@ -19,33 +20,50 @@ static struct flw_sheet_range *make_series(const struct flw_sheet *sheet)
     return series;
 }
 
-/* The frames that there will be; their ops are known from the scout. */
+/* The frames in their order; the ops of the first are known from the scout, or when the run is done. */
+enum {
+    FRAME_RESERVED,
+    FRAME_REQUESTED,
+    FRAME_FAILURE,
+    FRAME_END,
+    FRAME_EIGHTHS
+};
+
 static void make_frames(const struct flw_sheet *sheet, struct flw_sheet_policy *policy)
 {
-    const struct {
-        const char *name;
-        uint64_t op;
-    } named[] = {{"peak reserved", policy->peak_reserved_op},
-                 {"peak requested", policy->peak_requested_op},
-                 {"first failure", policy->first_failure_op},
-                 {"end", sheet->op_count - 1}};
-    size_t count = sheet->op_count >= 8 ? 7 : 0;
-    for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
-        count += named[i].op != FLW_UNKNOWN;
-    }
-    policy->frames = flw_host_alloc(count, sizeof *policy->frames);
-    policy->frame_count = count;
-    count = 0;
-    for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
-        if (named[i].op != FLW_UNKNOWN) {
-            snprintf(policy->frames[count].name, FLW_SHEET_NAME_BYTES, "%s", named[i].name);
-            policy->frames[count++].op = named[i].op;
+    static const char *const names[] = {[FRAME_RESERVED] = "peak reserved",
+                                        [FRAME_REQUESTED] = "peak requested",
+                                        [FRAME_FAILURE] = "first failure",
+                                        [FRAME_END] = "end"};
+    const uint64_t ops[] = {[FRAME_RESERVED] = policy->peak_reserved_op,
+                            [FRAME_REQUESTED] = policy->peak_requested_op,
+                            [FRAME_FAILURE] = policy->first_failure_op,
+                            [FRAME_END] = sheet->op_count - 1};
+    policy->frame_count = FRAME_EIGHTHS + (sheet->op_count >= 8 ? 7 : 0);
+    policy->frames = flw_host_alloc(policy->frame_count, sizeof *policy->frames);
+    for (size_t i = 0; i < policy->frame_count; i++) {
+        struct flw_sheet_frame *frame = &policy->frames[i];
+        if (i < FRAME_EIGHTHS) {
+            snprintf(frame->name, sizeof frame->name, "%s", names[i]);
+            frame->op = ops[i];
+        } else {
+            unsigned eighth = (unsigned)(i - FRAME_EIGHTHS) + 1;
+            snprintf(frame->name, sizeof frame->name, "%u/8", eighth);
+            frame->op = sheet->op_count / 8 * eighth;
         }
     }
-    for (unsigned i = 1; i < 8 && sheet->op_count >= 8; i++) {
-        snprintf(policy->frames[count].name, FLW_SHEET_NAME_BYTES, "%u/8", i);
-        policy->frames[count++].op = sheet->op_count / 8 * i;
+}
+
+/* Frames of what never was go. */
+static void cut_frames(struct flw_sheet_policy *policy)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < policy->frame_count; i++) {
+        if (policy->frames[i].op != FLW_UNKNOWN) {
+            policy->frames[kept++] = policy->frames[i];
+        }
     }
+    policy->frame_count = kept;
 }
 
 static void make_pictures(struct flw_probe *probe)
@@ -75,12 +93,18 @@ void flw_probe_init(struct flw_probe *probe)
 {
     struct flw_sheet_policy *policy = probe->policy;
     size_t block_count = probe->sheet->trace->block_count;
-    if (probe->is_scout) {
+    if (probe->is_scout || probe->finds_peaks) {
         policy->peak_reserved_op = policy->peak_requested_op = FLW_UNKNOWN;
         policy->first_failure_op = policy->first_failure_bytes = FLW_UNKNOWN;
         policy->first_failure_largest_hole_bytes = FLW_UNKNOWN;
         policy->first_failure_hole_bytes = FLW_UNKNOWN;
+    }
+    if (probe->is_scout) {
         return;
+    }
+    if (probe->finds_peaks) {
+        probe->places = flw_host_alloc(block_count, sizeof *probe->places);
+        probe->at_reserved.op = probe->at_requested.op = FLW_UNKNOWN;
     }
     if (probe->knows_blocks) {
         probe->block_bytes = flw_host_alloc(block_count, sizeof *probe->block_bytes);
@@ -100,22 +124,6 @@ static void cut_rectangles(struct flw_sheet_policy *policy)
         }
     }
     policy->rectangle_count = kept;
-}
-
-void flw_probe_finish(struct flw_probe *probe)
-{
-    struct flw_sheet_policy *policy = probe->policy;
-    if (!probe->is_scout) {
-        cut_rectangles(policy);
-        bool has_clock = probe->requested_sum > 0;
-        double requested = has_clock ? probe->requested_sum : probe->requested_op_sum;
-        double reserved = has_clock ? probe->reserved_sum : probe->reserved_op_sum;
-        policy->mean_ratio = requested > 0 && probe->knows_reserved ? reserved / requested : 0;
-    }
-    policy->low_address = flw_min(policy->low_address, policy->high_address);
-    flw_host_free(probe->block_bytes);
-    probe->block_bytes = NULL;
-    flw_heapview_finish(&probe->view);
 }
 
 /* ---- blocks ---- */
@@ -156,6 +164,9 @@ void flw_probe_alloc(struct flw_probe *probe, size_t op, uint64_t address, uint6
         probe->block_bytes[block_op->block] = bytes;
         probe->block_total_bytes += bytes;
     }
+    if (probe->finds_peaks) {
+        probe->places[block_op->block] = address;
+    }
     if (probe->list_segments != NULL) {
         flw_heapview_add(&probe->view, block_op->block);
         draw(probe, block_op->block, address, bytes);
@@ -166,7 +177,15 @@ void flw_probe_take_back(struct flw_probe *probe, uint32_t block)
 {
     if (probe->knows_blocks && !probe->is_scout) {
         probe->block_total_bytes -= probe->block_bytes[block];
-        probe->block_bytes[block] = 0;
+    }
+}
+
+static void note_bounds(struct flw_sheet_policy *policy, const struct flw_heapview *view)
+{
+    if (view->segment_count != 0) {
+        const struct flw_sheet_segment *last = &view->segments[view->segment_count - 1];
+        policy->low_address = flw_min(policy->low_address, view->segments[0].address);
+        policy->high_address = flw_max(policy->high_address, last->address + last->bytes);
     }
 }
 
@@ -175,13 +194,7 @@ static void look(struct flw_probe *probe, struct flw_sheet_holes *out_holes)
     flw_heapview_look(&probe->view);
     probe->list_segments(probe, probe->context);
     flw_heapview_measure(&probe->view, out_holes);
-    size_t count = probe->view.segment_count;
-    if (count != 0) {
-        const struct flw_sheet_segment *last = &probe->view.segments[count - 1];
-        struct flw_sheet_policy *policy = probe->policy;
-        policy->low_address = flw_min(policy->low_address, probe->view.segments[0].address);
-        policy->high_address = flw_max(policy->high_address, last->address + last->bytes);
-    }
+    note_bounds(probe->policy, &probe->view);
 }
 
 void flw_probe_fail(struct flw_probe *probe, size_t op, uint64_t request_bytes)
@@ -189,9 +202,12 @@ void flw_probe_fail(struct flw_probe *probe, size_t op, uint64_t request_bytes)
     struct flw_sheet_policy *policy = probe->policy;
     struct flw_sheet_holes holes;
     probe->largest_request = flw_max(probe->largest_request, request_bytes);
-    if (probe->is_scout && policy->first_failure_op == FLW_UNKNOWN) {
+    if ((probe->is_scout || probe->finds_peaks) && policy->first_failure_op == FLW_UNKNOWN) {
         policy->first_failure_op = op;
         policy->first_failure_bytes = request_bytes;
+        if (policy->frames != NULL) {
+            policy->frames[FRAME_FAILURE].op = op;
+        }
     }
     if (!probe->is_scout && op == policy->first_failure_op && probe->list_segments != NULL) {
         look(probe, &holes);
@@ -231,7 +247,7 @@ void flw_probe_note(struct flw_probe *probe, size_t op, uint64_t requested_bytes
     struct flw_sheet_policy *policy = probe->policy;
     probe->requested_bytes = requested_bytes;
     probe->reserved_bytes = reserved_bytes;
-    if (probe->is_scout) {
+    if (probe->is_scout || probe->finds_peaks) {
         if (requested_bytes > probe->peak_requested_bytes ||
             policy->peak_requested_op == FLW_UNKNOWN) {
             probe->peak_requested_bytes = requested_bytes;
@@ -240,6 +256,8 @@ void flw_probe_note(struct flw_probe *probe, size_t op, uint64_t requested_bytes
         if (probe->knows_reserved) {
             find_peak(probe, op);
         }
+    }
+    if (probe->is_scout) {
         return;
     }
     while (op >= sheet->columns.first_op[probe->column + 1]) {
@@ -252,44 +270,105 @@ void flw_probe_note(struct flw_probe *probe, size_t op, uint64_t requested_bytes
 
 /* ---- moments ---- */
 
-static void fill_frame(struct flw_probe *probe, struct flw_sheet_frame *frame,
-                       const struct flw_sheet_holes *holes)
+/* Of a view that has been looked at. */
+static void finish_frame(struct flw_probe *probe, struct flw_heapview *view,
+                         const struct flw_probe_moment *moment, struct flw_sheet_frame *frame)
 {
     const struct flw_sheet *sheet = probe->sheet;
-    frame->time_ns = sheet->has_times ? sheet->columns.time_ns[probe->column] : 0;
-    frame->requested_bytes = probe->requested_bytes;
-    frame->block_bytes = probe->knows_blocks ? probe->block_total_bytes : FLW_UNKNOWN;
-    frame->reserved_bytes = probe->reserved_bytes;
-    frame->largest_hole_bytes = holes->largest_bytes;
-    frame->hole_count = holes->count;
-    frame->hole_bytes = holes->total_bytes;
-    flw_heapview_copy(&probe->view, frame);
-}
-
-static void take_frames(struct flw_probe *probe, size_t op)
-{
     struct flw_sheet_policy *policy = probe->policy;
     struct flw_sheet_holes holes;
-    bool has_looked = false;
-    for (size_t i = 0; i < policy->frame_count; i++) {
-        struct flw_sheet_frame *frame = &policy->frames[i];
-        if (frame->op != op) {
-            continue;
-        }
-        if (!has_looked) {
-            look(probe, &holes);
-        }
-        has_looked = true;
-        fill_frame(probe, frame, &holes);
-    }
-    if (has_looked && op == policy->peak_reserved_op) {
-        double reserved = (double)probe->reserved_bytes;
+    size_t column = flw_sheet_column(&sheet->columns, moment->op);
+    flw_heapview_measure(view, &holes);
+    note_bounds(policy, view);
+    frame->time_ns = sheet->has_times ? sheet->columns.time_ns[column] : 0;
+    frame->requested_bytes = moment->requested_bytes;
+    frame->block_bytes = probe->knows_blocks ? moment->block_total_bytes : FLW_UNKNOWN;
+    frame->reserved_bytes = moment->reserved_bytes;
+    frame->largest_hole_bytes = holes.largest_bytes;
+    frame->hole_count = holes.count;
+    frame->hole_bytes = holes.total_bytes;
+    flw_heapview_copy(view, frame);
+    if (moment->op == policy->peak_reserved_op) {
+        double reserved = (double)moment->reserved_bytes;
         policy->fragmentation = holes.total_bytes == 0
                                     ? 0
                                     : 1 - (double)holes.largest_bytes / (double)holes.total_bytes;
         policy->pytorch_fragmentation =
             reserved == 0 ? 0 : holes.square_sum / (reserved * reserved);
     }
+}
+
+/* Where the heap is now. */
+static void set_moment(const struct flw_probe *probe, size_t op, struct flw_probe_moment *moment)
+{
+    moment->op = op;
+    moment->requested_bytes = probe->requested_bytes;
+    moment->block_total_bytes = probe->block_total_bytes;
+    moment->reserved_bytes = probe->reserved_bytes;
+}
+
+/* The first op after this one that has a frame. */
+static void find_next_frame(struct flw_probe *probe, size_t op)
+{
+    probe->next_frame_op = FLW_UNKNOWN;
+    for (size_t i = 0; i < probe->policy->frame_count; i++) {
+        uint64_t next = probe->policy->frames[i].op;
+        probe->next_frame_op =
+            next > op ? flw_min(probe->next_frame_op, next) : probe->next_frame_op;
+    }
+}
+
+static void take_frames(struct flw_probe *probe, size_t op)
+{
+    struct flw_sheet_policy *policy = probe->policy;
+    struct flw_probe_moment moment;
+    bool has_looked = false;
+    if (op < probe->next_frame_op && op != policy->first_failure_op) {
+        return;
+    }
+    for (size_t i = 0; i < policy->frame_count; i++) {
+        struct flw_sheet_frame *frame = &policy->frames[i];
+        if (frame->op != op) {
+            continue;
+        }
+        if (!has_looked) {
+            flw_heapview_look(&probe->view);
+            probe->list_segments(probe, probe->context);
+            set_moment(probe, op, &moment);
+        }
+        has_looked = true;
+        finish_frame(probe, &probe->view, &moment, frame);
+    }
+    find_next_frame(probe, op);
+}
+
+/* Each list of segments costs their number; of a heap of many, whose peak is pushed up again and again, that is too
+ * much. */
+#define KEPT_SEGMENTS (UINT64_C(1) << 24)
+#define KEPT_AN_OP    4
+
+/* What the next request, if it is one, drives higher still need not be kept; should it not, the moment is lost. */
+static void keep_moment(struct flw_probe *probe, size_t op, uint64_t peak_op,
+                        struct flw_probe_moment *moment)
+{
+    const struct flw_program *program = probe->sheet->program;
+    if (op != peak_op) {
+        return;
+    }
+    set_moment(probe, op, moment);
+    moment->is_kept = false;
+    bool is_driven = op + 1 < program->op_count && program->ops[op + 1].kind == FLW_OP_ALLOC;
+    if (is_driven || probe->kept_count >= KEPT_SEGMENTS + KEPT_AN_OP * program->op_count) {
+        return;
+    }
+    probe->list_segments(probe, probe->context);
+    size_t count = probe->view.segment_count;
+    moment->segments =
+        flw_host_grow(moment->segments, &moment->segment_capacity, count, sizeof *moment->segments);
+    memcpy(moment->segments, probe->view.segments, count * sizeof *moment->segments);
+    moment->segment_count = count;
+    moment->is_kept = true;
+    probe->kept_count += count + 1;
 }
 
 static void take_holes(struct flw_probe *probe, size_t op)
@@ -332,6 +411,10 @@ void flw_probe_end_op(struct flw_probe *probe, size_t op)
         take_frames(probe, op);
         take_holes(probe, op);
     }
+    if (probe->finds_peaks && probe->list_segments != NULL) {
+        keep_moment(probe, op, policy->peak_reserved_op, &probe->at_reserved);
+        keep_moment(probe, op, policy->peak_requested_op, &probe->at_requested);
+    }
     if (op == policy->peak_reserved_op) {
         policy->requested_at_peak_bytes = probe->requested_bytes;
         policy->block_at_peak_bytes = probe->knows_blocks ? probe->block_total_bytes : FLW_UNKNOWN;
@@ -344,4 +427,61 @@ void flw_probe_end_op(struct flw_probe *probe, size_t op)
     policy->peak_block_bytes = probe->knows_blocks
                                    ? flw_max(policy->peak_block_bytes, probe->block_total_bytes)
                                    : FLW_UNKNOWN;
+}
+
+/* ---- the end ---- */
+
+/* The heap of the moment: its segments, and the blocks that were alive when its op was done. */
+static void fill_moment(struct flw_probe *probe, struct flw_probe_moment *moment,
+                        struct flw_sheet_frame *frame)
+{
+    const struct flw_program *program = probe->sheet->program;
+    struct flw_heapview view = {.trace = probe->sheet->trace,
+                                .addresses = probe->places,
+                                .block_bytes = probe->view.block_bytes,
+                                .segments = moment->segments,
+                                .segment_count = moment->segment_count};
+    for (size_t i = 0; i <= moment->op; i++) {
+        const struct flw_op *op = &program->ops[i];
+        if (op->kind == FLW_OP_ALLOC && probe->places[op->block] != 0 &&
+            probe->facts->end_ops[op->block] > moment->op) {
+            flw_heapview_add(&view, op->block);
+        }
+    }
+    moment->segments = NULL;
+    frame->op = moment->op;
+    flw_heapview_look(&view);
+    finish_frame(probe, &view, moment, frame);
+    flw_heapview_finish(&view);
+}
+
+static bool is_lost(const struct flw_probe *probe, const struct flw_probe_moment *moment)
+{
+    return probe->finds_peaks && moment->op != FLW_UNKNOWN && !moment->is_kept;
+}
+
+bool flw_probe_finish(struct flw_probe *probe)
+{
+    struct flw_sheet_policy *policy = probe->policy;
+    bool has_all = !is_lost(probe, &probe->at_reserved) && !is_lost(probe, &probe->at_requested);
+    if (!probe->is_scout) {
+        bool has_clock = probe->requested_sum > 0;
+        double requested = has_clock ? probe->requested_sum : probe->requested_op_sum;
+        double reserved = has_clock ? probe->reserved_sum : probe->reserved_op_sum;
+        policy->mean_ratio = requested > 0 && probe->knows_reserved ? reserved / requested : 0;
+        cut_rectangles(policy);
+    }
+    if (probe->finds_peaks && has_all && policy->frames != NULL) {
+        fill_moment(probe, &probe->at_reserved, &policy->frames[FRAME_RESERVED]);
+        fill_moment(probe, &probe->at_requested, &policy->frames[FRAME_REQUESTED]);
+    }
+    cut_frames(policy);
+    policy->low_address = flw_min(policy->low_address, policy->high_address);
+    flw_host_free(probe->block_bytes);
+    flw_host_free(probe->places);
+    flw_host_free(probe->at_reserved.segments);
+    flw_host_free(probe->at_requested.segments);
+    probe->block_bytes = probe->places = NULL;
+    flw_heapview_finish(&probe->view);
+    return has_all;
 }
