@@ -344,8 +344,8 @@ static void take_frames(struct flw_probe *probe, size_t op)
 
 /* Each list of segments costs their number; of a heap of many, whose peak is pushed up again and again, that is too
  * much. */
-#define KEPT_SEGMENTS (UINT64_C(1) << 24)
-#define KEPT_AN_OP    4
+#define KEPT_SEGMENTS (UINT64_C(1) << 20)
+#define KEPT_AN_OP    8
 
 /* What the next request, if it is one, drives higher still need not be kept; should it not, the moment is lost. */
 static void keep_moment(struct flw_probe *probe, size_t op, uint64_t peak_op,
