@@ -284,6 +284,7 @@ static void mistakes_are_named(void **state)
 
 int main(void)
 {
+    setenv("COLUMNS", "1000", 1); /* sentences in one line each */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sites_are_listed_with_their_callers_and_the_dearest_first),
         cmocka_unit_test(what_was_touched_before_is_no_candidate),

@@ -17,6 +17,7 @@
 #include "common/draft.h"
 #include "common/launch.h"
 #include "common/options.h"
+#include "common/terminal.h"
 
 #define PAGE_NAME         "page"
 #define BANDWIDTH_DEFAULT "3000"
@@ -157,9 +158,27 @@ static void remove_folder(const char *folder)
 
 /* ---- the report */
 
+/* At once: the command's signal may be the end of this program too. */
+static bool write_to_terminal(const struct order *order, struct flw_findings *findings)
+{
+    FILE *out = flw_terminal_open(false);
+    flw_findings_print(out, findings, &order->view);
+    flw_terminal_close(out);
+    bool is_done = fflush(stdout) == 0 && ferror(stdout) == 0;
+    if (!is_done) {
+        flw_complain("audit: cannot write to standard output: %s; choose another place with -o",
+                     strerror(errno));
+        clearerr(stdout); /* it has been said */
+    }
+    return is_done;
+}
+
 static bool write_report(const struct order *order, struct flw_findings *findings)
 {
     struct flw_draft draft;
+    if (!order->is_json && strcmp(order->output, "-") == 0) {
+        return write_to_terminal(order, findings);
+    }
     flw_draft_begin(&draft, "audit: ");
     (order->is_json ? flw_findings_print_json : flw_findings_print)(draft.file, findings,
                                                                     &order->view);
