@@ -103,7 +103,7 @@ static bool read_owner(struct reader *reader, struct flw_baseline_owner owner)
         bool is_bytes = strcmp(reader->json.text, "bytes") == 0;
         token = flw_json_next(&reader->json);
         if (is_name && token == FLW_JSON_STRING) {
-            memcpy(owner.name, reader->json.text, sizeof owner.name);
+            cut(owner.name, reader->json.text);
         } else if (is_bytes) {
             is_read = read_count(reader, token, &owner.bytes);
         } else {
@@ -239,7 +239,7 @@ static bool read_traces(struct reader *reader)
         if (!read_object(reader, "title", reader->now.trace, read_part)) {
             return false;
         }
-        memcpy(baseline->traces[place].title, reader->now.trace, FLW_JSON_TEXT_BYTES);
+        memcpy(baseline->traces[place].title, reader->now.trace, FLW_BASELINE_TEXT_BYTES);
         baseline->traces[place].owner_end = baseline->owner_count;
     }
     return token == FLW_JSON_ARRAY_END ||
@@ -526,9 +526,9 @@ void flw_baseline_match(const struct flw_baseline *a, struct flw_baseline *b)
 {
     if (a->trace_count == 1 && b->trace_count == 1) {
         const char *title = a->traces[0].title;
-        memcpy(b->traces[0].title, title, FLW_JSON_TEXT_BYTES);
+        memcpy(b->traces[0].title, title, FLW_BASELINE_TEXT_BYTES);
         for (size_t i = 0; i < b->count; i++) {
-            memcpy(b->numbers[i].trace, title, FLW_JSON_TEXT_BYTES);
+            memcpy(b->numbers[i].trace, title, FLW_BASELINE_TEXT_BYTES);
         }
     }
 }

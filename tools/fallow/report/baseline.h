@@ -30,12 +30,12 @@ struct flw_baseline_number {
 struct flw_baseline_owner {
     size_t trace; /* its place in the file */
     enum flw_sheet_moment moment;
-    char name[FLW_JSON_TEXT_BYTES]; /* "" of those that the report has no place for */
+    char name[FLW_BASELINE_TEXT_BYTES]; /* "" of those that the report has no place for */
     uint64_t bytes;
 };
 
 struct flw_baseline_trace {
-    char title[FLW_JSON_TEXT_BYTES];
+    char title[FLW_BASELINE_TEXT_BYTES];
     size_t first_owner, owner_end; /* its owners */
 };
 
