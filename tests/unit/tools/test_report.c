@@ -327,7 +327,8 @@ static void the_screen_tells_owners_at_each_moment(void **state)
                                  "'whose, then' code.html | tail -1"),
                      0);
     flw_test_expect_in(
-        out_text, "<tr><th scope=row>forward (model.py:30)</th><td>4 MiB</td><td>1</td><td>57.1 %");
+        out_text,
+        "<tr><th scope=row>forward (model.py:30)</th><td data-of=\"bytes\">4 MiB</td><td data-of=\"blocks\">1</td><td data-of=\"share\">57.1 %");
     assert_int_equal(
         command_run("\"$F\" report code.ftext --no-times --policy bound --skip model.py "
                     "--owner 'torch/x[.]py:7' --folded - --at oom"),
