@@ -12,8 +12,8 @@
 #include "trace/trace.h"
 
 #include "common/command.h"
-#include "common/terminal.h"
 #include "common/draft.h"
+#include "common/terminal.h"
 #include "report/baseline.h"
 #include "report/print.h"
 #include "report/work.h"
