@@ -35,11 +35,9 @@ static const uint8_t operations[] = {
 
 /* ---- annotations ---- */
 
-/* The text under a word; NULL: none. */
-static const char *text_of(struct flw_pytorch_import *import, struct flw_pickle_value dict,
-                           enum word word)
+/* NULL: it is no text. */
+static const char *text_of(struct flw_pytorch_import *import, struct flw_pickle_value value)
 {
-    struct flw_pickle_value value = flw_harvest_get(import->kept, dict, (uint32_t)word);
     return value.kind == FLW_PICKLE_TEXT
                ? flw_intern_text(flw_harvest_interned(import->kept), value.bits)
            : value.kind == FLW_PICKLE_WORD ? words[value.bits]
@@ -49,7 +47,7 @@ static const char *text_of(struct flw_pytorch_import *import, struct flw_pickle_
 static uint32_t name_of(struct flw_pytorch_import *import, struct flw_pickle_value dict)
 {
     char name[FLW_TRACE_NAME_BYTES + 1];
-    const char *text = text_of(import, dict, WORD_NAME);
+    const char *text = text_of(import, flw_harvest_get(import->kept, dict, WORD_NAME));
     text = text == NULL ? "" : text;
     size_t bytes = flw_pickle_cut_text(text, strlen(text), FLW_TRACE_NAME_BYTES);
     for (size_t i = 0; i < bytes; i++) {
@@ -187,24 +185,32 @@ static bool check_range(struct flw_pytorch_import *import, struct flw_pickle_val
     return true;
 }
 
-/* False: no memory. */
+/* A text plus 1, most often that of the event before; 0: none. False: no memory. */
 static bool get_remark(struct flw_pytorch_import *import, struct flw_pickle_value dict,
-                       enum word word, uint32_t *out)
+                       enum word word, struct flw_pytorch_remark *last)
 {
-    const char *text = text_of(import, dict, word);
+    struct flw_pickle_value value = flw_harvest_get(import->kept, dict, (uint32_t)word);
+    if (value.kind == last->value.kind && value.bits == last->value.bits) {
+        return true;
+    }
+    const char *text = text_of(import, value);
     uint32_t number = 0;
-    bool has_memory = text == NULL || flw_stacks_add_text(flw_harvest_stacks(import->kept), text,
-                                                          strlen(text), &number);
-    *out = text == NULL ? 0 : number + 1;
-    return has_memory;
+    if (text != NULL &&
+        !flw_stacks_add_text(flw_harvest_stacks(import->kept), text, strlen(text), &number)) {
+        return false;
+    }
+    *last = (struct flw_pytorch_remark){value, text == NULL ? 0 : number + 1};
+    return true;
 }
 
 static bool set_remark(struct flw_pytorch_import *import, struct flw_pickle_value dict)
 {
-    struct flw_trace_remark remark;
-    return get_remark(import, dict, WORD_COMPILE_CONTEXT, &remark.compile_context) &&
-           get_remark(import, dict, WORD_USER_METADATA, &remark.user_metadata) &&
-           flw_history_set_remark(&import->history, remark);
+    struct flw_pytorch_remark *compile = &import->compile_context, *user = &import->user_metadata;
+    return get_remark(import, dict, WORD_COMPILE_CONTEXT, compile) &&
+           get_remark(import, dict, WORD_USER_METADATA, user) &&
+           flw_history_set_remark(&import->history,
+                                  (struct flw_trace_remark){.compile_context = compile->text,
+                                                            .user_metadata = user->text});
 }
 
 static bool add_event(struct flw_pytorch_import *import, struct flw_pickle_value dict,

@@ -13,6 +13,12 @@
 
 #define FLW_PYTORCH_DEVICES 1024
 
+/* What an event says beside its frames, as the pickle has it and as the trace does: a text plus 1, 0: none. */
+struct flw_pytorch_remark {
+    struct flw_pickle_value value;
+    uint32_t text;
+};
+
 struct flw_pytorch_import {
     struct flw_input *input;
     struct flw_harvest *kept; /* NULL once all of it was read */
@@ -31,6 +37,7 @@ struct flw_pytorch_import {
     uint64_t steps_left;                   /* of the walk */
     uint64_t first_time_us, last_time_us;
     bool has_times;
+    struct flw_pytorch_remark compile_context, user_metadata; /* of the event at hand */
 };
 
 /* ---- pytorch_heap.c; false, but of get_pool: the input's message says what is wrong */
