@@ -13,53 +13,8 @@
 #include "trace/ftrace.h"
 #include "trace/text.h"
 
+#include "test_trace_ftrace.h"
 #include "test_trace_random.h"
-
-static char message[FLW_TRACE_MESSAGE_BYTES];
-
-struct bytes {
-    char *at;
-    size_t count;
-};
-
-static struct bytes print_text(const struct flw_trace *trace)
-{
-    struct bytes text = {NULL, 0};
-    FILE *file = open_memstream(&text.at, &text.count);
-    assert_non_null(file);
-    assert_true(flw_text_print(trace, file));
-    assert_int_equal(fclose(file), 0);
-    return text;
-}
-
-static struct bytes print_file(const struct flw_trace *trace, enum flw_record_codec codec)
-{
-    struct bytes bytes = {NULL, 0};
-    FILE *file = open_memstream(&bytes.at, &bytes.count);
-    assert_non_null(file);
-    assert_true(flw_ftrace_print(trace, codec, file));
-    assert_int_equal(fclose(file), 0);
-    return bytes;
-}
-
-static struct flw_trace *read_bytes(const void *bytes, size_t count)
-{
-    struct flw_trace *trace;
-    bool is_read = flw_trace_read_bytes(bytes, count, "name", -1, &trace, message);
-    assert_int_equal(is_read, trace != NULL);
-    assert_true(is_read || strncmp(message, "name: ", 6) == 0);
-    return trace;
-}
-
-static struct flw_trace *read_on(const void *bytes, size_t count)
-{
-    struct flw_input input;
-    struct flw_trace *trace;
-    assert_true(flw_input_open_bytes(&input, bytes, count, "name", message));
-    flw_ftrace_read(&input, true, &trace);
-    flw_input_close(&input);
-    return trace;
-}
 
 static void assert_same(const struct flw_trace *trace, const struct flw_trace *again)
 {
@@ -213,24 +168,6 @@ static void every_changed_bit_is_seen(void **state)
     flw_trace_destroy(whole);
 }
 
-/* Offset of the header of the chunk of that type, number `skip` among them. */
-static size_t find_chunk(const struct bytes *bytes, uint8_t type, size_t skip)
-{
-    struct flw_crc32c crc;
-    struct flw_frame_chunk frame;
-    size_t at = FLW_FRAME_BYTES;
-    flw_crc32c_init(&crc);
-    while (at < bytes->count) {
-        assert_true(flw_frame_get_chunk(&crc, (const unsigned char *)bytes->at + at, &frame));
-        if (frame.type == type && skip-- == 0) {
-            return at;
-        }
-        at += FLW_FRAME_BYTES + frame.payload_bytes;
-    }
-    fail_msg("no chunk of type %d", type);
-    return 0;
-}
-
 static void what_follows_a_damaged_chunk_can_be_read(void **state)
 {
     uint64_t seed = *(uint64_t *)*state;
@@ -266,39 +203,6 @@ static void what_follows_a_damaged_chunk_can_be_read(void **state)
 }
 
 /* ---- later versions ---- */
-
-struct piece {
-    unsigned char bytes[4096];
-    size_t count;
-};
-
-static void add_header(struct piece *piece, uint16_t major, uint16_t minor, uint64_t flags,
-                       uint64_t ticks_per_second)
-{
-    struct flw_crc32c crc;
-    flw_crc32c_init(&crc);
-    struct flw_frame_file file = {.major = major,
-                                  .minor = minor,
-                                  .header_bytes = FLW_FRAME_BYTES + 8,
-                                  .flags = flags,
-                                  .ticks_per_second = ticks_per_second};
-    flw_frame_put_file(&crc, &file, piece->bytes);
-    memset(piece->bytes + FLW_FRAME_BYTES, 7, 8);
-    piece->count = FLW_FRAME_BYTES + 8;
-}
-
-static void add_chunk(struct piece *piece, struct flw_frame_chunk frame, const void *payload,
-                      size_t count)
-{
-    struct flw_crc32c crc;
-    flw_crc32c_init(&crc);
-    frame.payload_bytes = (uint32_t)count;
-    frame.unpacked_bytes = (uint32_t)count;
-    frame.payload_crc = flw_crc32c_add(&crc, 0, payload, count);
-    flw_frame_put_chunk(&crc, &frame, piece->bytes + piece->count);
-    memcpy(piece->bytes + piece->count + FLW_FRAME_BYTES, payload, count);
-    piece->count += FLW_FRAME_BYTES + count;
-}
 
 static void another_major_version_is_refused_and_a_minor_one_read(void **state)
 {
@@ -446,220 +350,6 @@ static void a_file_without_stacks_is_of_the_version_before_them(void **state)
     flw_trace_destroy(trace);
 }
 
-/* Dictionary entries and numbers of stacks that follow one another, then one ALLOC. */
-static struct flw_trace *read_stacks(const char *entries, size_t bytes, uint32_t entry_count,
-                                     const char *numbers, size_t number_bytes,
-                                     uint32_t number_count)
-{
-    struct piece piece;
-    struct flw_frame_chunk frame = {.type = FLW_FTRACE_DICT, .record_count = 1};
-    static const unsigned char stream[] = {1, 2, 0, 0};
-    add_header(&piece, 1, 1, 1, 1000000000);
-    add_chunk(&piece, frame, stream, sizeof stream);
-    frame.record_count = entry_count;
-    add_chunk(&piece, frame, entries, bytes);
-    frame = (struct flw_frame_chunk){.type = FLW_FTRACE_STACKS, .record_count = number_count};
-    add_chunk(&piece, frame, numbers, number_bytes);
-    frame = (struct flw_frame_chunk){
-        .type = FLW_FTRACE_EVENTS, .codec = 1, .record_count = 1, .time_scale = 1};
-    add_chunk(&piece, frame, "\xB0", 1);
-    struct flw_trace *trace = read_bytes(piece.bytes, piece.count);
-    assert_non_null(trace);
-    assert_true(flw_trace_is_valid(trace));
-    return trace;
-}
-
-/* A text "f", a frame f (f:5), a stack of two of it. */
-#define STACK_ENTRIES \
-    "\3\2\0f"         \
-    "\4\4\0\0\0\5"    \
-    "\5\4\1\0\0\0"
-
-static void stacks_that_make_no_sense_end_the_trace_there(void **state)
-{
-    (void)state;
-#define CASE(entries, entry_count, numbers, number_count, wanted)                              \
-    {                                                                                          \
-        entries, sizeof(entries) - 1, entry_count, numbers, sizeof(numbers) - 1, number_count, \
-            wanted                                                                             \
-    }
-    static const struct {
-        const char *entries;
-        size_t bytes;
-        uint32_t entry_count;
-        const char *numbers;
-        size_t number_bytes;
-        uint32_t number_count;
-        const char *wanted;
-    } cases[] = {
-        CASE(STACK_ENTRIES, 3, "\3", 1, "without its end chunk"), /* the others begin with it */
-        CASE(STACK_ENTRIES, 3, "\5", 1, "stack 1 is not in the dictionary"),
-        CASE(STACK_ENTRIES, 3, "\2", 1, "without its end chunk"), /* guessed: 0 */
-        CASE(STACK_ENTRIES, 3, "\0", 1, "not as many as there should be"),
-        CASE(STACK_ENTRIES, 3, "\4", 1, "not as many as there should be"),
-        CASE(STACK_ENTRIES, 3, "\3", 2, "not as many as there should be"),
-        CASE(STACK_ENTRIES, 3, "\3\3", 1, "not as many as there should be"),
-        CASE(STACK_ENTRIES, 3, "\3\3", 2, "fewer records than stacks or remarks"),
-        CASE(STACK_ENTRIES, 3, "\x83", 1, "not as many as there should be"),
-        CASE(STACK_ENTRIES, 3, "\xFF\xFF\xFF\xFF\xFF\1", 1, "not as many as there should be"),
-        CASE(STACK_ENTRIES, 3, "\3", 1u << 30, "more records than a chunk can have"),
-        CASE("\3\2\1f", 1, "", 0, "text 1 where 0 is next"),
-        CASE("\3\3\0f\0", 1, "", 0, "a zero byte"),
-        CASE("\3\0", 1, "", 0, "has no number"),
-        CASE("\4\4\0\0\0\5", 1, "", 0, "text 0 is not in the dictionary"),
-        CASE("\3\2\0f\4\3\0\0\0", 2, "", 0, "a frame lacks"),
-        CASE("\3\2\0f\4\4\1\0\0\5", 2, "", 0, "frame 1 where 0 is next"),
-        CASE("\5\3\1\0\0", 1, "", 0, "frame 0 is not in the dictionary"),
-        CASE("\5\2\1\0", 1, "", 0, "a stack is not 1 to 1000 frames"),
-        CASE("\5\3\1\1\0", 1, "", 0, "a stack is not 1 to 1000 frames"),
-        CASE("\5\3\0\0\0", 1, "", 0, "a stack has no number"),
-        CASE(STACK_ENTRIES "\5\3\2\3\0", 4, "", 0, "a stack is not 1 to 1000 frames"),
-        CASE(STACK_ENTRIES "\5\2\2\2", 4, "\3", 1, "without its end chunk"), /* as the one before */
-        CASE(STACK_ENTRIES "\5\2\1\2", 4, "", 0, "stack 0 where 1 is next"),
-    };
-#undef CASE
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct flw_trace *trace =
-            read_stacks(cases[i].entries, cases[i].bytes, cases[i].entry_count, cases[i].numbers,
-                        cases[i].number_bytes, cases[i].number_count);
-        if (strstr(trace->truncation, cases[i].wanted) == NULL) {
-            print_error("case %zu: \"%s\" lacks \"%s\"\n", i, trace->truncation, cases[i].wanted);
-        }
-        assert_non_null(strstr(trace->truncation, cases[i].wanted));
-        assert_int_equal(flw_trace_stack(trace, 0), i == 0 || i == 7 || i == 22 ? 1 : 0);
-        flw_trace_destroy(trace);
-    }
-}
-
-static void remarks_that_make_no_sense_end_the_trace_there(void **state)
-{
-    (void)state;
-#define CASE(items, count, wanted)              \
-    {                                           \
-        items, sizeof(items) - 1, count, wanted \
-    }
-    static const struct {
-        const char *items;
-        size_t bytes;
-        uint32_t count;
-        const char *wanted;
-    } cases[] = {
-        CASE("\1\1\0", 1, "without its end chunk"), /* the others begin with it */
-        CASE("\1\2\0", 1, "text 1 is not in the dictionary"),
-        CASE("\1\0\2", 1, "text 1 is not in the dictionary"),
-        CASE("\1\1\0", 2, "not of as many records as they should be"),
-        CASE("\2\1\0", 1, "not of as many records as they should be"),
-        CASE("\0\1\0\1\1\0", 1, "not of as many records as they should be"),
-        CASE("\1\1", 1, "not of as many records as they should be"),
-        CASE("", 1, "not of as many records as they should be"),
-        CASE("\1\1\xFF\xFF\xFF\xFF\x1F", 1, "not of as many records as they should be"),
-        CASE("\1\1\0\1\0\0", 2, "fewer records than stacks or remarks"),
-    };
-#undef CASE
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        static const unsigned char entries[] = {1, 2, 0, 0, 3, 2, 0, 'c'};
-        struct piece piece;
-        struct flw_frame_chunk frame = {.type = FLW_FTRACE_DICT, .record_count = 2};
-        add_header(&piece, 1, 1, 1, 1000000000);
-        add_chunk(&piece, frame, entries, sizeof entries);
-        frame =
-            (struct flw_frame_chunk){.type = FLW_FTRACE_REMARKS, .record_count = cases[i].count};
-        add_chunk(&piece, frame, cases[i].items, cases[i].bytes);
-        frame = (struct flw_frame_chunk){
-            .type = FLW_FTRACE_EVENTS, .codec = 1, .record_count = 1, .time_scale = 1};
-        add_chunk(&piece, frame, "\xB0", 1);
-        struct flw_trace *trace = read_bytes(piece.bytes, piece.count);
-        assert_true(flw_trace_is_valid(trace));
-        if (strstr(trace->truncation, cases[i].wanted) == NULL) {
-            print_error("case %zu: \"%s\" lacks \"%s\"\n", i, trace->truncation, cases[i].wanted);
-        }
-        assert_non_null(strstr(trace->truncation, cases[i].wanted));
-        assert_int_equal(trace->remark_count, i == 0 || i == 9 ? 1 : 0);
-        flw_trace_destroy(trace);
-    }
-}
-
-/* Of as many stacks as fill several chunks; each event has the one of its number, from 1. */
-#define MANY 40000
-
-static struct bytes print_many_stacks(void)
-{
-    struct flw_build build;
-    struct flw_trace *trace;
-    uint16_t stream;
-    assert_true(flw_build_init(&build, "many", "text"));
-    assert_true(flw_build_add_stream(&build, 0, &stream));
-    for (uint32_t i = 0; i < MANY; i++) {
-        struct flw_trace_event event = {.op = FLW_TRACE_ALLOC, .size_bytes = 64, .block = i};
-        struct flw_trace_block block = {.size_bytes = 64};
-        char function[16];
-        uint32_t frame, stack;
-        snprintf(function, sizeof function, "f%u", i);
-        assert_true(flw_stacks_add_frame(&build.trace->stacks, function, "a.py", i, &frame));
-        assert_true(flw_stacks_add(&build.trace->stacks, &frame, 1, &stack));
-        assert_true(flw_build_add_block(&build, &block) && flw_build_add_event(&build, &event) &&
-                    flw_build_set_stack(&build, i, stack));
-    }
-    assert_null(flw_measure_trace(build.trace));
-    flw_build_end(&build, true, &trace);
-    struct bytes bytes = print_file(trace, FLW_RECORD_PACKED);
-    flw_trace_destroy(trace);
-    return bytes;
-}
-
-/* An event has the stack that it had, or, where that is lost, none; never another. */
-static size_t count_kept(const struct flw_trace *trace)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < trace->event_count; i++) {
-        struct flw_stack_walk walk = flw_stacks_walk(&trace->stacks, flw_trace_stack(trace, i));
-        uint32_t frame;
-        if (flw_stacks_next(&walk, &frame)) {
-            assert_int_equal(trace->stacks.frames[frame].line, i);
-            assert_false(flw_stacks_next(&walk, &frame));
-            kept++;
-        }
-    }
-    return kept;
-}
-
-static void a_lost_dictionary_of_stacks_takes_no_event_away(void **state)
-{
-    (void)state;
-    struct bytes bytes = print_many_stacks();
-    struct flw_trace *whole = read_bytes(bytes.at, bytes.count);
-    assert_null(whole->truncation);
-    assert_int_equal(count_kept(whole), MANY);
-    flw_trace_destroy(whole);
-    size_t lost_before = 0;
-    for (size_t skip = 2; skip < 5; skip++) { /* the first has a stream alone */
-        size_t damaged = find_chunk(&bytes, FLW_FTRACE_DICT, skip);
-        bytes.at[damaged + FLW_FRAME_BYTES + 5] ^= 1;
-        struct flw_trace *rest = read_on(bytes.at, bytes.count);
-        assert_non_null(strstr(rest->truncation, "checksum"));
-        assert_true(flw_trace_is_valid(rest));
-        assert_int_equal(rest->event_count, MANY);
-        size_t lost = MANY - count_kept(rest);
-        assert_true(lost > lost_before && lost < MANY);
-        lost_before = lost;
-        flw_trace_destroy(rest);
-    }
-    free(bytes.at);
-}
-
-static void lost_numbers_of_stacks_take_no_event_away(void **state)
-{
-    (void)state;
-    struct bytes bytes = print_many_stacks();
-    bytes.at[find_chunk(&bytes, FLW_FTRACE_STACKS, 1) + FLW_FRAME_BYTES + 5] ^= 1;
-    struct flw_trace *rest = read_on(bytes.at, bytes.count);
-    assert_int_equal(rest->event_count, MANY);
-    size_t kept = count_kept(rest);
-    assert_true(kept > 0 && kept < MANY);
-    flw_trace_destroy(rest);
-    free(bytes.at);
-}
-
 /* ---- writing ---- */
 
 static void what_was_flushed_can_be_read_while_writing_goes_on(void **state)
@@ -799,10 +489,6 @@ int main(void)
         cmocka_unit_test(ticks_become_nanoseconds),
         cmocka_unit_test(records_that_make_no_sense_end_the_trace_there),
         cmocka_unit_test(a_file_without_stacks_is_of_the_version_before_them),
-        cmocka_unit_test(stacks_that_make_no_sense_end_the_trace_there),
-        cmocka_unit_test(remarks_that_make_no_sense_end_the_trace_there),
-        cmocka_unit_test(a_lost_dictionary_of_stacks_takes_no_event_away),
-        cmocka_unit_test(lost_numbers_of_stacks_take_no_event_away),
         cmocka_unit_test(what_was_flushed_can_be_read_while_writing_goes_on),
         cmocka_unit_test(a_killed_writer_loses_only_what_it_had_not_flushed),
         cmocka_unit_test(a_full_disk_is_told_in_one_line),
