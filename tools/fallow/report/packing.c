@@ -10,8 +10,14 @@
 
 #include "common/tool_host.h"
 
-/* Looks at placed blocks, of both orders together: the same answer on every machine. */
-#define MOST_STEPS (UINT64_C(1) << 28)
+/* Looks at placed blocks, of both orders together, and what it takes to enter them: the same answer on every machine. */
+#define MOST_STEPS   (UINT64_C(1) << 26)
+#define MOST_ENTRIES (UINT64_C(1) << 21) /* in all columns: 64 MiB */
+
+#define COLUMN_BLOCKS 64 /* that begin in the narrowest column, about */
+#define MOST_COLUMNS  1024
+#define WIDENING      8 /* a column is so many of the level below */
+#define MOST_LEVELS   5
 
 /* A block: a rectangle of ops and addresses. */
 struct item {
@@ -19,11 +25,26 @@ struct item {
     uint64_t begin_op, end_op;
 };
 
+/* The placed blocks that live somewhere in a stretch of ops, by address. */
+struct column {
+    struct item *placed;
+    size_t count, capacity;
+};
+
+/* All ops in columns of one width. A block need only be compared with those of a column that its life lies in; of a
+ * short one that is narrow, and has few. The last level is one column. */
+struct level {
+    struct column *columns;
+    size_t count;
+    uint64_t column_ops;
+};
+
 struct packing {
-    struct item *items;  /* in the order of placing */
-    struct item *placed; /* by address */
-    size_t count, placed_count;
-    uint64_t step_count;
+    struct item *items; /* in the order of placing */
+    size_t count;
+    struct level levels[MOST_LEVELS];
+    size_t level_count;
+    uint64_t step_count, entry_count;
 };
 
 static uint64_t weight_of(const struct item *item)
@@ -52,15 +73,37 @@ static int compare_weights(const void *a, const void *b)
     return compare(weight_of(a), weight_of(b), a, b);
 }
 
+/* ---- the placed blocks that live when one does ---- */
+
+static bool meets(const struct item *a, const struct item *b)
+{
+    return a->begin_op < b->end_op && b->begin_op < a->end_op;
+}
+
+static size_t column_of(const struct level *level, uint64_t op)
+{
+    return (size_t)flw_min(op / level->column_ops, level->count - 1);
+}
+
+/* The narrowest that holds all of its life. */
+static const struct column *find_column(const struct packing *packing, const struct item *item)
+{
+    const struct level *level = packing->levels;
+    while (column_of(level, item->begin_op) != column_of(level, item->end_op - 1)) {
+        level++;
+    }
+    return &level->columns[column_of(level, item->begin_op)];
+}
+
 /* The lowest address where the item meets none that lives when it does. */
 static uint64_t find_address(struct packing *packing, const struct item *item)
 {
+    const struct column *column = find_column(packing, item);
     uint64_t address = 0;
     size_t i = 0;
-    for (; i < packing->placed_count; i++) {
-        const struct item *other = &packing->placed[i];
-        bool meets = other->begin_op < item->end_op && item->begin_op < other->end_op;
-        if (!meets) {
+    for (; i < column->count; i++) {
+        const struct item *other = &column->placed[i];
+        if (!meets(other, item)) {
             continue;
         }
         if (other->address >= address + item->size_bytes) {
@@ -72,22 +115,36 @@ static uint64_t find_address(struct packing *packing, const struct item *item)
     return address;
 }
 
-static void place(struct packing *packing, struct item item)
+/* Steps: of the entries that it moves, an eighth. */
+static uint64_t place_in(struct column *column, const struct item *item)
 {
     size_t low = 0;
-    size_t high = packing->placed_count;
+    size_t high = column->count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (packing->placed[middle].address <= item.address) {
+        if (column->placed[middle].address <= item->address) {
             low = middle + 1;
         } else {
             high = middle;
         }
     }
-    memmove(&packing->placed[low + 1], &packing->placed[low],
-            (packing->placed_count - low) * sizeof item);
-    packing->placed[low] = item;
-    packing->placed_count++;
+    column->placed =
+        flw_host_grow(column->placed, &column->capacity, column->count + 1, sizeof *item);
+    memmove(&column->placed[low + 1], &column->placed[low], (column->count - low) * sizeof *item);
+    column->placed[low] = *item;
+    return (column->count++ - low) / 8;
+}
+
+static void place(struct packing *packing, const struct item *item)
+{
+    for (size_t i = 0; i < packing->level_count; i++) {
+        const struct level *level = &packing->levels[i];
+        size_t first = column_of(level, item->begin_op), last = column_of(level, item->end_op - 1);
+        for (size_t c = first; c <= last; c++) {
+            packing->step_count += place_in(&level->columns[c], item);
+        }
+        packing->entry_count += last - first + 1;
+    }
 }
 
 #define CHECKED_COUNT 4096 /* blocks that the check below goes through: it is quadratic */
@@ -95,13 +152,14 @@ static void place(struct packing *packing, struct item item)
 /* No two that live together share a byte. */
 static bool is_packed(const struct packing *packing)
 {
-    size_t count = flw_min(packing->placed_count, CHECKED_COUNT);
+    size_t count = flw_min(packing->count, CHECKED_COUNT);
     for (size_t i = 0; i < count; i++) {
-        const struct item *a = &packing->placed[i];
+        const struct item *a = &packing->items[i];
         for (size_t j = i + 1; j < count; j++) {
-            const struct item *b = &packing->placed[j];
-            bool shares_bytes = b->address < a->address + a->size_bytes; /* b is not below a */
-            if (shares_bytes && a->begin_op < b->end_op && b->begin_op < a->end_op) {
+            const struct item *b = &packing->items[j];
+            bool shares_bytes =
+                b->address < a->address + a->size_bytes && a->address < b->address + b->size_bytes;
+            if (shares_bytes && meets(a, b)) {
                 return false;
             }
         }
@@ -113,14 +171,19 @@ static bool is_packed(const struct packing *packing)
 static uint64_t pack(struct packing *packing)
 {
     uint64_t top = 0;
-    packing->placed_count = 0;
+    packing->entry_count = 0;
+    for (size_t i = 0; i < packing->level_count; i++) {
+        for (size_t c = 0; c < packing->levels[i].count; c++) {
+            packing->levels[i].columns[c].count = 0;
+        }
+    }
     for (size_t i = 0; i < packing->count; i++) {
         struct item *item = &packing->items[i];
         item->address = find_address(packing, item);
-        if (packing->step_count > MOST_STEPS) {
+        if (packing->step_count > MOST_STEPS || packing->entry_count > MOST_ENTRIES) {
             return UINT64_MAX;
         }
-        place(packing, *item);
+        place(packing, item);
         top = flw_max(top, item->address + item->size_bytes);
     }
     FLW_ASSERT_VALID(is_packed(packing));
@@ -145,19 +208,40 @@ static bool list_items(const struct flw_program *program, const uint64_t *end_op
     return true;
 }
 
+static void make_levels(const struct flw_program *program, struct packing *packing)
+{
+    size_t count = (size_t)flw_min(program->block_count / COLUMN_BLOCKS + 1, MOST_COLUMNS);
+    while (packing->level_count == 0 || packing->levels[packing->level_count - 1].count > 1) {
+        packing->levels[packing->level_count++] =
+            (struct level){.columns = flw_host_alloc(count, sizeof(struct column)),
+                           .count = count,
+                           .column_ops = flw_div_up(program->op_count + 1, count)};
+        count = (size_t)flw_div_up(count, WIDENING);
+    }
+}
+
+static void finish_levels(struct packing *packing)
+{
+    for (size_t i = 0; i < packing->level_count; i++) {
+        for (size_t c = 0; c < packing->levels[i].count; c++) {
+            flw_host_free(packing->levels[i].columns[c].placed);
+        }
+        flw_host_free(packing->levels[i].columns);
+    }
+}
+
 uint64_t flw_packing_measure(const struct flw_program *program, const uint64_t *end_ops)
 {
-    struct packing packing = {.items = flw_host_alloc(program->block_count, sizeof *packing.items),
-                              .placed =
-                                  flw_host_alloc(program->block_count, sizeof *packing.placed)};
+    struct packing packing = {.items = flw_host_alloc(program->block_count, sizeof *packing.items)};
     uint64_t bytes = UINT64_MAX;
+    make_levels(program, &packing);
     if (list_items(program, end_ops, &packing)) {
         qsort(packing.items, packing.count, sizeof *packing.items, compare_sizes);
         uint64_t by_size = pack(&packing);
         qsort(packing.items, packing.count, sizeof *packing.items, compare_weights);
-        bytes = flw_min(by_size, pack(&packing));
+        bytes = by_size == UINT64_MAX ? by_size : flw_min(by_size, pack(&packing));
     }
+    finish_levels(&packing);
     flw_host_free(packing.items);
-    flw_host_free(packing.placed);
     return bytes;
 }

@@ -13,8 +13,8 @@
 #include "common/program.h"
 
 /* First fit at fixed addresses, twice: by falling size, and by falling size times life; the better
- * of the two. `end_ops`: by block, where its life ends. UINT64_MAX: the program is too large to be
- * packed in half a second or so. */
+ * of the two. `end_ops`: by block, where its life ends. UINT64_MAX: a bound of work was
+ * reached, which is the same on every machine: about half a billion instructions. */
 uint64_t flw_packing_measure(const struct flw_program *program, const uint64_t *end_ops);
 
 #endif
