@@ -43,7 +43,7 @@ def check(condition, where, what):
 
 # ---- what the page says of itself
 
-PICTURES = """[...document.querySelectorAll('svg[role=img]')].filter(s => s.checkVisibility()).map(s =>
+PICTURES = """[...document.querySelectorAll('.plot>svg')].filter(s => s.checkVisibility()).map(s =>
     ({name: s.querySelector('title')?.textContent ?? '', marks: s.querySelectorAll('path,rect,circle').length,
       height: s.getBoundingClientRect().height}))"""
 FOCUS = """(() => { const e = document.activeElement;
@@ -270,14 +270,14 @@ class Made:
 
 def painted_share(picture, paper, top, bottom):
     """How much of some lines of a picture is painted in its own colour: of those that stand out of the paper, the
-    furthest from it that is no rarity, as the cursor is."""
+    furthest from it that is no rarity."""
     counts = {}
     for y in range(top, bottom):
         for x in range(picture.width):
             pixel = picture.pixel(x, y)
             counts[pixel] = counts.get(pixel, 0) + 1
     total = sum(counts.values())
-    inks = [(contrast(p, paper), p) for p, n in counts.items() if n > 0.01 * total]
+    inks = [(contrast(p, paper), p) for p, n in counts.items() if n > 0.002 * total]
     ratio, ink = max(inks, default=(1, paper))
     if ratio < SHAPE_CONTRAST:
         return 0
@@ -289,6 +289,7 @@ def painted_share(picture, paper, top, bottom):
 
 def look_at_strip(page, where, made):
     paper = parse_colour(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+    page.evaluate("document.querySelectorAll('.cursor').forEach(c => c.remove())")  # it lies over what is looked at
     plot = page.evaluate(PLOT % '"Addresses over time"')
     picture = chromium.Picture(page.shoot(*(round(plot[key]) for key in ("left", "top", "width", "height"))))
     for name, (begin, end, live) in made.regions.items():
