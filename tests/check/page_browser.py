@@ -145,6 +145,9 @@ def apart(one, other):
 
 # ---- any page
 
+SECTIONS = "[...document.querySelectorAll('section>h2')].map(h => '#' + h.id).join()"
+CONTENTS = "[...document.querySelectorAll('nav a')].map(a => a.hash).join()"
+
 def look(page, url, where):
     pictures = page.evaluate(PICTURES)
     check(not page.messages, where, "the console says %s" % page.messages[:2])
@@ -153,6 +156,8 @@ def look(page, url, where):
     check(len(pictures) >= PICTURES_LEAST, where, "only %d pictures are shown" % len(pictures))
     for picture in pictures:
         check(picture["name"] and picture["marks"] > 2 and picture["height"] > 20, where, "empty: %s" % picture)
+    sections, contents = page.evaluate(SECTIONS), page.evaluate(CONTENTS)
+    check(sections == contents, where, "the contents say %s, the sections are %s" % (contents, sections))
     return len(pictures)
 
 

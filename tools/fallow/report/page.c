@@ -77,11 +77,10 @@ static void write_header(const struct flw_sheet *sheet, FILE *out)
 
 static void write_contents(FILE *out)
 {
-    static const char *const parts[][2] = {{"owners", "Memory over time"},
-                                           {"heap", "Addresses over time"},
-                                           {"policies", "Policies"},
-                                           {"requests", "Sizes and lives"},
-                                           {"words", "Words"}};
+    static const char *const parts[][2] = {
+        {"owners", "Memory over time"},  {"heap", "Addresses over time"},
+        {"policies", "Policies"},        {"survivors", "Alive at the end"},
+        {"requests", "Sizes and lives"}, {"words", "Words"}};
     fputs("<nav aria-label=contents>", out);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         fprintf(out, "<a href=\"#%s\">%s</a>\n", parts[i][0], parts[i][1]);
