@@ -173,22 +173,6 @@ static void write_policies(const struct flw_sheet *sheet, FILE *out)
     fputs("</section>\n", out);
 }
 
-static void write_answer(const struct flw_sheet_answer *answer, FILE *out)
-{
-    static const char *const outcomes[] = {[FLW_SHEET_SERVED] = "serves it",
-                                           [FLW_SHEET_REFUSED] = "refuses it",
-                                           [FLW_SHEET_REFUSED_BEFORE] =
-                                               "is out of memory before it",
-                                           [FLW_SHEET_NOT_ASKED] = "-"};
-    char least[FLW_SVG_NUMBER_BYTES] = "-";
-    if (answer->smallest_limit_bytes != FLW_UNKNOWN) {
-        flw_svg_format(least, FLW_SVG_BYTES, (double)answer->smallest_limit_bytes);
-    }
-    fputs("<tr><th scope=row>", out);
-    flw_svg_escape(out, answer->label);
-    fprintf(out, "</th><td>%s</td><td>%s</td></tr>\n", outcomes[answer->outcome], least);
-}
-
 /* Who would have served it, and from which limit on. */
 static void write_answers(const struct flw_sheet_oom *oom, FILE *out)
 {
@@ -202,15 +186,9 @@ static void write_answers(const struct flw_sheet_oom *oom, FILE *out)
                 flw_svg_format(limit, FLW_SVG_BYTES, (double)oom->limit_bytes),
                 oom->is_limit_given ? "the limit given" : "what was reserved or free then");
     }
-    fputs(
-        ". All else on this page is of the program without it.</p>\n"
-        "<div class=scroll tabindex=0><table><thead><tr><th scope=col>policy</th><th scope=col>that "
-        "request</th><th scope=col>smallest limit</th></tr></thead><tbody>\n",
-        out);
-    for (size_t i = 0; i < oom->answer_count; i++) {
-        write_answer(&oom->answers[i], out);
-    }
-    fprintf(out, "</tbody></table></div>%s\n",
+    fputs(". All else on this page is of the program without it.</p>\n", out);
+    flw_page_table_answers(oom, out);
+    fprintf(out, "%s\n",
             oom->is_searched
                 ? ""
                 : "<p class=hint>The program is too long to look for the smallest limits.</p>");

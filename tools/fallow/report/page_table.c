@@ -344,6 +344,23 @@ void flw_page_table_oom(const struct flw_sheet *sheet, FILE *out)
     write_holding(sheet, &sheet->holdings[FLW_SHEET_AT_OOM], "whose, then|bytes|blocks|share", out);
 }
 
+void flw_page_table_answers(const struct flw_sheet_oom *oom, FILE *out)
+{
+    static const char *const outcomes[] = {[FLW_SHEET_SERVED] = "serves it",
+                                           [FLW_SHEET_REFUSED] = "refuses it",
+                                           [FLW_SHEET_REFUSED_BEFORE] =
+                                               "is out of memory before it",
+                                           [FLW_SHEET_NOT_ASKED] = "-"};
+    struct table table = begin_table(out, "policy|that request|smallest limit");
+    for (size_t i = 0; i < oom->answer_count; i++) {
+        begin_row(&table, oom->answers[i].label);
+        write_text_cell(&table, outcomes[oom->answers[i].outcome]);
+        write_cell(&table, FLW_SVG_BYTES, oom->answers[i].smallest_limit_bytes);
+        fputs("</tr>\n", out);
+    }
+    end_table(&table);
+}
+
 void flw_page_table_landing(const struct flw_sheet *sheets, size_t count, const char *const *links,
                             FILE *out)
 {

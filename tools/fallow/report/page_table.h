@@ -17,6 +17,8 @@ void flw_page_table_owners(const struct flw_sheet *sheet, enum flw_sheet_kind ki
 /* Whose the memory is that is left at the end, and from which part of the recording; whose it was when memory ran out. */
 void flw_page_table_survivors(const struct flw_sheet *sheet, FILE *out);
 void flw_page_table_oom(const struct flw_sheet *sheet, FILE *out);
+/* Which policies would have served the request that failed, and from which limit on. */
+void flw_page_table_answers(const struct flw_sheet_oom *oom, FILE *out);
 void flw_page_table_landing(const struct flw_sheet *sheets, size_t count, const char *const *links,
                             FILE *out);
 
