@@ -516,9 +516,11 @@ static void the_request_that_failed_is_asked_of_every_policy(void **state)
                        "{\"name\": \"pytorch\", \"label\": \"pytorch\", \"allocates\": true, "
                        "\"peak_requested_bytes\": 419430400");
     assert_int_equal(
-        command_run("\"$F\" report split.ftext --no-times --html split.html >screen && "
-                    "grep -c '<th scope=row>pytorch</th><td>refuses it</td><td>520 MiB<' "
-                    "split.html && tr '\\n' ' ' <screen"),
+        command_run(
+            "\"$F\" report split.ftext --no-times --html split.html >screen && "
+            "grep -c '<th scope=row>pytorch</th><td data-of=\"that request\">refuses it</td><td "
+            "data-of=\"smallest limit\">520 MiB<' "
+            "split.html && tr '\\n' ' ' <screen"),
         0);
     flw_test_expect_in(out_text,
                        "that request, replayed with 410 MiB, reserved or free then: served by ");
