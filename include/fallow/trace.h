@@ -14,7 +14,10 @@
  * 100 ms at most. A *flight recorder* (FALLOW_RECORD_RING_ONLY) keeps the last records of each thread in
  * memory and writes them when asked: by fallow_record_dump, when an allocation fails, or by a signal.
  *
- * COST     off: nothing on a hit. On: a clock and four stores for each call (tests/README.md, Recordings).
+ * COST     off: nothing on a hit. On: a clock and four stores for each call (tests/README.md, Recordings); with
+ *          stacks the look at it besides, some hundred ns with libunwind.so.8 installed, some us without, and a
+ *          record more where it is another than the thread's last one. Stacks are kept for as long as the process, each
+ *          once, and the code objects of Python that they name.
  * THREADS  every function may be called from any thread at any time. The child of a fork() has no
  *          recorder; the file goes on with the parent.
  *
@@ -39,8 +42,13 @@ enum {
                                                   the trace and the end of the recording say how many
                                                   were. Not with RING_ONLY */
     FALLOW_RECORD_RING_ONLY = 1u << 1,  /**< flight recorder: `path` is written by dumps only */
-    FALLOW_RECORD_DUMP_ON_OOM = 1u << 2 /**< an allocation that fails for want of memory dumps
+    FALLOW_RECORD_DUMP_ON_OOM = 1u << 2, /**< an allocation that fails for want of memory dumps
                                                   before it returns */
+    FALLOW_RECORD_ENTER_PYTHON = 1u << 3 /**< for stacks: a thread of Python's that has let the
+                                                  interpreter go, as PyTorch's operators do, takes it
+                                                  for the look. Only where no thread allocates with a lock
+                                                  held that another, which has the interpreter, waits for.
+                                                  Needs stack_depth */
 };
 
 /** How to record. Zero is the default for every field but struct_size and path. */
@@ -53,6 +61,10 @@ typedef struct fallow_record_config {
     uint32_t flags;     /**< FALLOW_RECORD_ bits */
     int dump_signal;    /**< the flight recorder dumps within some 10 ms of this signal, such as
                              SIGUSR2; the handler only counts. 0 = none. Needs a path */
+    uint32_t stack_depth; /**< allocations, and those that fail, are recorded with the call stack that asked for
+                             them: at most so many frames of C, and as many of Python where the thread runs it;
+                             at most 64, 16 will do. 0 = no stacks */
+    uint32_t reserved_0;  /**< 0 */
 } fallow_record_config;
 
 /** Fill with defaults, recording the caller's size of the struct. */

@@ -295,8 +295,11 @@ static void start(void)
 {
     const char *path = flw_settings.trace_file;
     if (flw_settings.mode == FLW_MODE_TRACE) {
-        flw_tracer_begin(&(struct flw_tracer_settings){.path = path[0] != '\0' ? path : NULL,
-                                                       .page = flw_runplace_page()});
+        flw_tracer_begin(
+            &(struct flw_tracer_settings){.path = path[0] != '\0' ? path : NULL,
+                                          .page = flw_runplace_page(),
+                                          .stack_depth = flw_settings.stack_depth,
+                                          .enters_python = flw_settings.enters_python});
     } else if (path[0] != '\0' &&
                (flw_settings.mode == FLW_MODE_CACHE || flw_settings.mode == FLW_MODE_STRICT)) {
         flw_pool_trace_begin();

@@ -29,6 +29,10 @@ static void record_pool(fallow_pool *pool, CUdevice device)
                                            .page = flw_runplace_page()};
     fallow_record_config_init(&config);
     config.path = path;
+    config.stack_depth = flw_settings.stack_depth;
+    config.flags = config.stack_depth > 0 && flw_settings.enters_python
+                       ? (uint32_t)FALLOW_RECORD_ENTER_PYTHON
+                       : 0u;
     if (number == FLW_HOMES_MAX ||
         !flw_tracer_name_file(&settings, place, traces.device_counts[place]++, path)) {
         flw_say("recording: a pool is not recorded: %s; the program goes on",

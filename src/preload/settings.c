@@ -11,11 +11,12 @@
 
 #include "base/setting.h"
 #include "preload/say.h"
+#include "record/callstack.h"
 
 struct flw_settings flw_settings;
 
 #define KEYS \
-    "mode, trace, stats, poison, limit, reserve, large, page_source, ipc, top, audit, trial, only, skip"
+    "mode, trace, stacks, enter_python, stats, poison, limit, reserve, large, page_source, ipc, top, audit, trial, only, skip"
 
 #define SITE_DIGITS 12
 
@@ -39,6 +40,9 @@ static const struct flw_setting list[] = {
     {"mode", FLW_SETTING_IS_WORD, FIELD(mode), .words = modes,
      .expected = "give off, trace, cache, strict or audit"},
     {"trace", TEXT(trace_file)},
+    {"stacks", FLW_SETTING_IS_NUMBER, FIELD(stack_depth), .most = FLW_CALLSTACK_DEPTH_MOST,
+     .expected = "give a number of frames, up to 64"},
+    {"enter_python", SWITCH(enters_python)},
     {"stats", TEXT(stats_file)},
     {"audit", TEXT(audit_prefix)},
     {"poison", FLW_SETTING_IS_NUMBER, FIELD(poison), .most = 255,

@@ -6,6 +6,9 @@
  *
  *   mode     off | trace | cache | strict | audit   (cache)
  *   trace    FILE   record every call there; with no mode given: trace
+ *   stacks   DEPTH  with each allocation on record the call stack, at most so many frames of C and of Python (0)
+ *   enter_python 0 | 1   1: for stacks, a thread that has let Python's interpreter go takes it for the look; not for
+ *            programs in which a thread with the interpreter waits for a lock that another one allocates under
  *   stats    FILE | -   at exit: one line of JSON to FILE, one line of text to stderr for -
  *   poison   BYTE   fill what is allocated with this byte (0xa5, 165)
  *   limit    BYTES  at most this much device memory per context (8G; K, M, G, T are powers of 1024)
@@ -45,6 +48,8 @@ struct flw_settings {
     char trace_file[FLW_SETTING_TEXT_BYTES];   /* "": no trace */
     char stats_file[FLW_SETTING_TEXT_BYTES];   /* "": none; "-": stderr */
     char audit_prefix[FLW_SETTING_TEXT_BYTES]; /* "": no audit */
+    unsigned stack_depth;                      /* 0: no stacks */
+    bool enters_python;                        /* for them (fallow/trace.h, ENTER_PYTHON) */
     int poison;                                /* -1: none */
     uint64_t trial_id;                         /* of a site; 0: none */
     int trial_byte;

@@ -178,6 +178,20 @@ static void log_line(void *context, bool is_error, const char *line)
     }
 }
 
+/* For a new recording. NULL: no stacks are wanted, or there is no memory. */
+static struct flw_callstacks *take_callstacks(void)
+{
+    struct flw_callstacks *all = tracer.settings.stack_depth > 0 ? flw_callstacks_shared() : NULL;
+    if (all == NULL && tracer.settings.stack_depth > 0) {
+        flw_say("recording: no memory for call stacks; the program goes on, without them");
+    } else if (all != NULL && !flw_callstacks_are_quick(all)) {
+        flw_say(
+            "recording: a call stack takes some us; with libunwind.so.8 (package libunwind8) it takes "
+            "some 0.3");
+    }
+    return all;
+}
+
 static struct flw_recorder *make_recorder(unsigned place)
 {
     char path[FLW_TRACER_PATH_BYTES];
@@ -187,6 +201,7 @@ static struct flw_recorder *make_recorder(unsigned place)
                                              .ring_bytes = RING_BYTES,
                                              .is_fenced = !flw_asym_register(),
                                              .device = place < FLW_TRACER_DEVICES ? place : 0,
+                                             .callstacks = take_callstacks(),
                                              .host = {.context = &tracer.has_failed[place],
                                                       .look_up = look_up,
                                                       .detach = detach,
@@ -289,8 +304,16 @@ static __attribute__((noinline)) void turn_to_stream(struct thread *thread, uint
     thread->number = flw_names_stream(&thread->recorder->names, stream);
 }
 
+/* Before anything of a record is decided: what Python may run meanwhile can come here itself. */
+static inline uint32_t stack_here(void)
+{
+    unsigned depth = tracer.settings.stack_depth;
+    struct flw_callstacks *all = FLW_LIKELY(depth == 0) ? NULL : flw_callstacks_shared();
+    return all != NULL ? flw_callstacks_here(all, depth, tracer.settings.enters_python) : 0;
+}
+
 static void put(struct thread *thread, enum flw_trace_op op, unsigned place,
-                const struct flw_ring_entry *wanted, uint64_t stream)
+                const struct flw_ring_entry *wanted, uint64_t stream, uint32_t stack)
 {
     if (FLW_UNLIKELY(atomic_load_explicit(&thread->place, memory_order_relaxed) != place)) {
         turn_to(thread, place);
@@ -304,6 +327,9 @@ static void put(struct thread *thread, enum flw_trace_op op, unsigned place,
     struct flw_ring_entry entry = *wanted;
     entry.sizes |= (uint64_t)thread->number << FLW_RING_SIZE_BITS;
     entry.rest |= (uint64_t)op;
+    if (stack != 0 && flw_ring_tell_stack(thread->ring, stack)) {
+        entry.rest |= FLW_RING_STACK_BIT;
+    }
     flw_ring_put(thread->ring, &entry, true);
 }
 
@@ -317,11 +343,12 @@ static inline struct thread *thread_here(void)
 void flw_tracer_allocated(unsigned place, enum flw_tracer_kind kind, uint64_t address,
                           uint64_t bytes, uint64_t stream)
 {
+    uint32_t stack = stack_here();
     struct thread *thread = thread_here();
     if (thread != NULL) {
         struct flw_ring_entry entry = {address, flw_min(bytes, FLW_RING_SIZE_MAX),
                                        (uint64_t)kind << 32};
-        put(thread, FLW_TRACE_ALLOC, place, &entry, stream);
+        put(thread, FLW_TRACE_ALLOC, place, &entry, stream, stack);
         count(&thread->allocated_count, 1);
         count(&thread->allocated_bytes, bytes);
     }
@@ -332,7 +359,7 @@ void flw_tracer_freed(unsigned place, uint64_t address, uint64_t stream)
     struct thread *thread = thread_here();
     if (thread != NULL) {
         struct flw_ring_entry entry = {address, 0, 0};
-        put(thread, FLW_TRACE_FREE, place, &entry, stream);
+        put(thread, FLW_TRACE_FREE, place, &entry, stream, 0);
         count(&thread->freed_count, 1);
     }
 }
@@ -348,11 +375,12 @@ void flw_tracer_refused(void)
 
 void flw_tracer_failed(unsigned place, uint64_t bytes, uint64_t stream)
 {
+    uint32_t stack = stack_here();
     struct thread *thread = thread_here();
     if (thread != NULL) {
         struct flw_ring_entry entry = {FLW_TRACE_UNKNOWN, flw_min(bytes, FLW_RING_SIZE_MAX),
                                        (uint64_t)UINT32_MAX << 32};
-        put(thread, FLW_TRACE_OOM, place, &entry, stream);
+        put(thread, FLW_TRACE_OOM, place, &entry, stream, stack);
         count(&thread->failed_count, 1);
     }
 }
@@ -405,6 +433,7 @@ void flw_tracer_forget(void)
     atomic_store(&tracer.first_place, -1);
     atomic_store(&tracer.is_numbered, -1);
     atomic_store(&tracer.threads, NULL);
+    flw_callstacks_forget();
     self = NULL;
     pthread_mutex_init(&tracer.making, NULL);
 }

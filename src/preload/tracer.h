@@ -13,7 +13,8 @@
  * EVENTS  ALLOC with the bytes asked for, a tag for the kind (enum flw_tracer_kind) and the stream where
  * the call names one, else stream 0; FREE before the driver has it, so that no thread that is given
  * the same address comes before it; OOM. What the driver refuses after all is counted and leaves
- * its FREE behind. A device is asked for at each call only where there are several.
+ * its FREE behind. Allocations and failures have the stack that they were asked for in, where that is wanted. A
+ * device is asked for at each call only where there are several.
  *
  * Synchronization: `making` (a mutex of the system) for a new recording; each thread's counts by
  * itself. Recordings are never freed: who is inside one may stay there.
@@ -42,6 +43,9 @@ enum flw_tracer_kind { /* tags of a trace */
 struct flw_tracer_settings {
     const char *path; /* as given; there while the process lives. NULL: only counts are kept */
     struct flw_runpage *page; /* NULL: none */
+    unsigned
+        stack_depth; /* frames that allocations are recorded with (record/callstack.h); 0: none */
+    bool enters_python; /* for them; see there */
 };
 
 struct flw_tracer_counts {

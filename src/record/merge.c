@@ -7,20 +7,33 @@
 
 #define RELEASE_EVERY 1024 /* records: a thread that has no room gets some while others are read */
 
-static void look_at(struct flw_merge_run *run)
+static const uint64_t *words_at(const struct flw_merge_run *run)
 {
-    uint64_t ticks = UINT64_MAX;
-    if (run->at < run->end) {
-        ticks =
-            __atomic_load_n(&run->words[(run->at & run->mask) * FLW_RING_WORDS], __ATOMIC_RELAXED);
-        ticks = flw_max(ticks, run->ticks);
-    }
-    run->ticks = ticks;
+    return &run->words[(run->at & run->mask) * FLW_RING_WORDS];
 }
 
-static void release(const struct flw_merge_run *run)
+static uint64_t load(const uint64_t *word)
 {
+    return __atomic_load_n(word, __ATOMIC_RELAXED);
+}
+
+/* Which stack the thread is in is taken where it is met. */
+static void look_at(struct flw_merge_run *run)
+{
+    const uint64_t *words = words_at(run);
+    for (; run->at < run->end && (load(&words[3]) & 0xFF) == FLW_RING_STACK;
+         words = words_at(run)) {
+        run->stack = (uint32_t)load(&words[1]);
+        run->at++;
+    }
+    run->ticks = run->at < run->end ? flw_max(load(&words[0]), run->ticks) : UINT64_MAX;
+}
+
+static void release(struct flw_merge_run *run)
+{
+    run->released = run->at;
     if (run->ring != NULL) {
+        run->ring->taken_stack = run->stack;
         atomic_store_explicit(&run->ring->tail, run->at, memory_order_release);
     }
 }
@@ -75,22 +88,22 @@ bool flw_merge_next(struct flw_merge *merge, struct flw_merge_record *out)
     if (run->at == run->end || run->ticks > merge->until_ticks) {
         return false;
     }
-    const uint64_t *words = &run->words[(run->at & run->mask) * FLW_RING_WORDS];
-    uint64_t sizes = __atomic_load_n(&words[2], __ATOMIC_RELAXED);
-    uint64_t rest = __atomic_load_n(&words[3], __ATOMIC_RELAXED);
+    const uint64_t *words = words_at(run);
+    uint64_t sizes = load(&words[2]), rest = load(&words[3]);
     *out = (struct flw_merge_record){
         .ticks = run->ticks,
-        .address = __atomic_load_n(&words[1], __ATOMIC_RELAXED),
+        .address = load(&words[1]),
         .size_bytes = sizes & FLW_RING_SIZE_MAX,
         .stream = (uint32_t)(sizes >> FLW_RING_SIZE_BITS),
         .tag = (uint32_t)(rest >> 32),
         .pool = (uint32_t)(rest >> 16) & 0xFFFF,
         .thread = run->thread,
+        .stack = (rest & FLW_RING_STACK_BIT) != 0 ? run->stack : 0,
         .op = (enum flw_trace_op)(rest & 0xFF),
     };
     run->at++;
     look_at(run);
-    if (run->at % RELEASE_EVERY == 0) {
+    if (run->at - run->released >= RELEASE_EVERY) {
         release(run);
     }
     return true;

@@ -13,6 +13,8 @@ struct flw_merge_run {
     uint64_t mask, at, end;
     uint64_t ticks; /* of record `at`; never falls */
     uint32_t thread;
+    uint32_t stack;        /* as of what was taken */
+    uint64_t released;     /* records up to it are the owner's again */
     struct flw_ring *ring; /* its tail follows `at`; NULL: it does not */
 };
 
@@ -28,6 +30,7 @@ struct flw_merge {
 struct flw_merge_record {
     uint64_t ticks, address, size_bytes;
     uint32_t stream, tag, pool, thread;
+    uint32_t stack; /* that it was put in; 0: not known */
     enum flw_trace_op op;
 };
 

@@ -41,7 +41,8 @@ static fallow_status open_file(struct flw_recorder *recorder)
                                        .is_whole = true,
                                        .wall_ns = recorder->wall_ns,
                                        .zero = recorder->zero,
-                                       .names = &recorder->names};
+                                       .names = &recorder->names,
+                                       .callstacks = recorder->settings.callstacks};
     file.fd = open(recorder->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (file.fd < 0) {
         say(recorder, true, "cannot create", recorder->path, strerror(errno));
@@ -207,6 +208,7 @@ static bool gather(struct flw_recorder *recorder, struct harvest *out)
                                    .at = atomic_load_explicit(&ring->tail, memory_order_relaxed),
                                    .end = atomic_load_explicit(&ring->head, memory_order_acquire),
                                    .thread = ring->thread,
+                                   .stack = ring->taken_stack,
                                    .ring = ring};
     }
     out->merge.until_ticks = flw_min(out->now.ticks, atomic_load(&recorder->end_ticks));

@@ -41,6 +41,8 @@ struct flw_recorder_settings {
     bool is_fenced;  /* no membarrier, from the beginning */
     int dump_signal; /* 0: none */
     uint32_t device;
+    struct flw_callstacks
+        *callstacks; /* of the rings' records (flw_ring_tell_stack), the host's; NULL: none */
     struct flw_recorder_host host;
 };
 

@@ -5,7 +5,9 @@
  * waits to be written: then it rings for the writer, and may wait for room when it is full.
  *
  * A record is four words: ticks; address; size and, from bit 48 on, stream; op, from bit 16 on the
- * private pool, from bit 32 on the tag. What the words mean for each op: flw_ring_entry.
+ * private pool, from bit 32 on the tag. What the words mean for each op: flw_ring_entry. A record of FLW_RING_STACK
+ * says which call stack (callstack.h) the thread is in from here on: whose records' bit FLW_RING_STACK_BIT is set
+ * were put there. It is no event: whoever takes records out (merge.h) passes over it.
  *
  * Its owner puts records between flw_asym_enter and _leave and publishes them with the store that
  * leaves. Whoever reads takes a moment, runs flw_asym_barrier and waits until the owner is out: then
@@ -39,6 +41,9 @@
 #define FLW_RING_STREAMS  65535
 #define FLW_RING_POOL_BIT 16 /* of the private pool in the last word */
 
+#define FLW_RING_STACK     0xFF            /* an op; the address is the stack's number */
+#define FLW_RING_STACK_BIT UINT64_C(0x100) /* in the last word */
+
 /* Of a recording. Records that find no room count, and are waited for, only while it is RUNNING. */
 enum flw_ring_stage {
     FLW_RING_STARTING, /* not every thread records yet, and the rings are not emptied */
@@ -63,6 +68,9 @@ struct flw_ring {
     const atomic_int *stage; /* enum flw_ring_stage */
     struct flw_bell *bell;   /* of whoever empties it */
     struct flw_ring *next;
+    uint32_t stack;                                /* the owner's: that was told last; 0: none */
+    uint64_t stack_at;                             /* and by which record */
+    uint32_t taken_stack;                          /* the reader's: as of what was taken out */
     _Alignas(FLW_LINE_PAIR) _Atomic uint64_t tail; /* records taken out */
 };
 
@@ -157,6 +165,26 @@ static inline void flw_ring_put(struct flw_ring *ring, const struct flw_ring_ent
     flw_ring_store(ring, number, flw_tsc_read(ring->uses_tsc, is_ordered), entry);
     atomic_store_explicit(&ring->head, number + 1, memory_order_release);
     flw_asym_leave(&ring->asym);
+}
+
+/* Owner. From here on its records are put in that stack. False: they have none, or it found no room; it is no event
+ * that is lost then. Where records are overwritten it is told again before it is. */
+static inline bool flw_ring_tell_stack(struct flw_ring *ring, uint32_t stack)
+{
+    uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
+    bool fades = ring->overwrites && head - ring->stack_at > ring->mask / 4;
+    if (stack != 0 && (ring->stack != stack || fades)) {
+        struct flw_ring_entry entry = {stack, 0, FLW_RING_STACK};
+        uint64_t lost = atomic_load_explicit(&ring->lost, memory_order_relaxed);
+        flw_ring_put(ring, &entry, true);
+        ring->stack = stack;
+        ring->stack_at = head;
+        if (atomic_load_explicit(&ring->head, memory_order_relaxed) == head) {
+            atomic_store_explicit(&ring->lost, lost, memory_order_relaxed);
+            ring->stack = 0;
+        }
+    }
+    return stack != 0 && ring->stack == stack;
 }
 
 #endif

@@ -19,6 +19,7 @@ struct flw_scribe {
     struct flw_scribe_settings settings;
     struct flw_ftrace_writer *writer;
     struct flw_addressmap live; /* address -> number of its block */
+    struct flw_callstack_file stacks;
     size_t stream_count, name_count;
     uint64_t block_count, unknown_frees, lost_frees, last_ns;
     struct flw_scribe_tally tally;
@@ -93,6 +94,7 @@ struct flw_scribe *flw_scribe_open(const struct flw_scribe_settings *settings)
     struct flw_scribe *scribe = calloc(1, sizeof *scribe);
     struct flw_ftrace_settings file = {.has_times = true,
                                        .has_addresses = true,
+                                       .has_stacks = settings->callstacks != NULL,
                                        .codec = FLW_RECORD_PACKED,
                                        .device = settings->device,
                                        .process = (uint32_t)getpid(),
@@ -120,6 +122,7 @@ bool flw_scribe_close(struct flw_scribe *scribe)
         is_written = close(scribe->settings.fd) == 0 && scribe->error == 0;
         flw_ftrace_writer_destroy(scribe->writer);
         flw_addressmap_finish(&scribe->live);
+        flw_callstack_file_finish(&scribe->stacks);
         free(scribe);
     }
     return is_written;
@@ -211,6 +214,21 @@ static void tell_detail(const struct flw_merge_record *record, struct flw_trace_
     }
 }
 
+/* The event that is added next has it: who allocated. What is freed is not asked for. */
+static bool set_stack(struct flw_scribe *scribe, const struct flw_merge_record *record)
+{
+    uint32_t stack;
+    if (record->stack == 0 || scribe->settings.callstacks == NULL) {
+        return true;
+    }
+    bool is_written = flw_callstacks_write(scribe->settings.callstacks, record->stack,
+                                           scribe->writer, &scribe->stacks, &stack);
+    if (is_written) {
+        flw_ftrace_writer_set_stack(scribe->writer, stack);
+    }
+    return is_written;
+}
+
 static bool put(struct flw_scribe *scribe, const struct flw_merge_record *record,
                 enum flw_trace_op op, uint32_t block)
 {
@@ -226,6 +244,9 @@ static bool put(struct flw_scribe *scribe, const struct flw_merge_record *record
                                     .op = (uint8_t)op};
     if (!has_block) {
         tell_detail(record, &event, &detail, &context);
+    }
+    if ((op == FLW_TRACE_ALLOC || op == FLW_TRACE_OOM) && !set_stack(scribe, record)) {
+        return false;
     }
     return flw_ftrace_writer_add_event(scribe->writer, &event, has_block ? NULL : &detail,
                                        &context);

@@ -10,6 +10,7 @@
 #ifndef FLW_RECORD_SCRIBE_H
 #define FLW_RECORD_SCRIBE_H
 
+#include "record/callstack.h"
 #include "record/names.h"
 #include "record/warm.h"
 
@@ -21,6 +22,7 @@ struct flw_scribe_settings {
     uint64_t wall_ns;
     struct flw_tsc_pair zero; /* what times are counted from */
     struct flw_names *names;
+    struct flw_callstacks *callstacks; /* of the records' stacks; NULL: they have none */
 };
 
 struct flw_scribe;

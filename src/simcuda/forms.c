@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: per-thread twins (NULL means the calling thread's own default stream), other binary interfaces
- * and launches by other names: each leads to the entry point that does the work.
+ * and launches by other names: each leads to the entry point that does the work. And cuGetProcAddress: which exported
+ * name stands for a base name, a version and flags.
  * Does not: hold rules of its own.
  */
 #include "simcuda/forms.h"
+
+#include <string.h>
 
 #define FORWARD(symbol, since, before, parameters, call) \
     CUresult CUDAAPI symbol parameters                   \
@@ -36,4 +39,92 @@ CUresult CUDAAPI cuLaunchKernelEx_ptsz(const struct CUlaunchConfig_st *config, C
     struct CUlaunchConfig_st changed = *config;
     changed.hStream = flw_own_stream(config->hStream);
     return cuLaunchKernelEx(&changed, function, parameters, extra);
+}
+
+/* ---- by name */
+
+struct point {
+    const char *name;
+    void (*function)(void);
+    int since, before; /* before 0: for good */
+};
+
+static const struct point entries[] = {
+#define X(need, symbol, since, before, parameters) {#symbol, (void (*)(void))symbol, since, before},
+    FLW_DRIVER_ENTRY_POINTS(X)
+#undef X
+#define X(symbol, since, before, ...) {#symbol, (void (*)(void))symbol, since, before},
+        FLW_OTHER_FORMS(X)
+#undef X
+};
+
+/* Is `name` the base name with _v2 and so on, and _ptsz or _ptds behind it? */
+static bool is_form_of(const char *name, const char *base, bool *is_twin)
+{
+    size_t length = strlen(base);
+    if (strncmp(name, base, length) != 0) {
+        return false;
+    }
+    const char *rest = name + length;
+    if (rest[0] == '_' && rest[1] == 'v' && rest[2] >= '2' && rest[2] <= '9') {
+        rest += 3;
+    }
+    *is_twin = strcmp(rest, "_ptsz") == 0 || strcmp(rest, "_ptds") == 0;
+    return *is_twin || *rest == '\0';
+}
+
+/* "If a per-thread version is not found, the API will return the legacy version" */
+static CUdriverProcAddressQueryResult find(const char *base, int version, bool wants_twin,
+                                           void **function)
+{
+    CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    bool has_twin = false;
+    for (unsigned i = 0; i < sizeof entries / sizeof *entries; i++) {
+        const struct point *point = &entries[i];
+        bool is_twin = false;
+        if (!is_form_of(point->name, base, &is_twin) || (is_twin && !wants_twin)) {
+            continue;
+        }
+        if (point->since > flw_world.config.driver_version) {
+            continue; /* the driver is older than the function */
+        }
+        if (version < point->since || (point->before != 0 && version >= point->before)) {
+            if (status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND) {
+                status = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
+            }
+        } else if (is_twin || !has_twin) {
+            has_twin = is_twin;
+            status = CU_GET_PROC_ADDRESS_SUCCESS;
+            memcpy(function, &point->function, sizeof *function);
+        }
+    }
+    return status;
+}
+
+static CUresult answer(const char *symbol, void **function, int version, cuuint64_t flags,
+                       CUdriverProcAddressQueryResult *status)
+{
+    FLW_CALL(cuGetProcAddress_v2, FLW_CALL_BEFORE_INIT | FLW_CALL_IN_CALLBACK);
+    /* "If the specified CUDA version is greater than the driver version": INVALID_VALUE */
+    FLW_REFUSE_IF(symbol == NULL || function == NULL || flags > 2 ||
+                      version > flw_world.config.driver_version,
+                  CUDA_ERROR_INVALID_VALUE);
+    *function = NULL;
+    CUdriverProcAddressQueryResult found = find(symbol, version, flags == 2, function);
+    if (status != NULL) {
+        *status = found;
+    }
+    return found == CU_GET_PROC_ADDRESS_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+CUresult CUDAAPI cuGetProcAddress_v2(const char *symbol, void **function, int version,
+                                     cuuint64_t flags, CUdriverProcAddressQueryResult *status)
+{
+    return answer(symbol, function, version, flags, status);
+}
+
+CUresult CUDAAPI cuGetProcAddress(const char *symbol, void **function, int version,
+                                  cuuint64_t flags)
+{
+    return answer(symbol, function, version, flags, NULL);
 }

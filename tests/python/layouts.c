@@ -133,6 +133,8 @@ static void print_record(void)
     FIELD(fallow_record_config, ring_bytes);
     FIELD(fallow_record_config, flags);
     FIELD(fallow_record_config, dump_signal);
+    FIELD(fallow_record_config, stack_depth);
+    FIELD(fallow_record_config, reserved_0);
 }
 
 static void print_arena(void)

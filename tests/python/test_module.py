@@ -189,6 +189,43 @@ class Pools(unittest.TestCase):
             with self.assertRaisesRegex(fallow.Error, "a recording to /nowhere/x.*FALLOW_IO"):
                 fallow.Recording("/nowhere/x")
 
+    @unittest.skipUnless("FALLOW_COMMAND" in os.environ, "the command is not built")
+    def test_a_recording_with_stacks_says_whose_the_memory_is(self):
+        lib = fallow._lib()  # its calls let the interpreter go, as PyTorch's operators do
+
+        def weights():
+            return lib.fallow_torch_alloc(3 << 20, 0, None)
+
+        def activations():
+            return lib.fallow_torch_alloc(1000, 0, None)
+
+        def owners(path):
+            text = subprocess.check_output([os.environ["FALLOW_COMMAND"], "report", "--json", "-", path], timeout=60)
+            trace = json.loads(text.decode())["traces"][0]
+            return {owner["owner"].split(" (")[0].rsplit(".", 1)[-1]: owner["bytes"]
+                    for owner in trace["at_peak_requested"]["by_code"]}
+
+        with tempfile.TemporaryDirectory() as folder:
+            for mode in ({}, {"flight": True}):
+                path = os.path.join(folder, "mine.ftrace")
+                with fallow.Recording(path, stacks=True, **mode) as recording:
+                    kept = [weights(), weights()]
+                    for _ in range(40000):
+                        lib.fallow_torch_free(activations(), 1000, 0, None)
+                    one = activations()
+                    if mode:
+                        recording.dump()
+                for block in kept:
+                    lib.fallow_torch_free(block, 3 << 20, 0, None)
+                lib.fallow_torch_free(one, 1000, 0, None)
+                seen = owners(path)
+                self.assertEqual(seen.pop("activations"), 1000, mode)
+                if not mode:
+                    self.assertEqual(seen, {"weights": 6 << 20})
+        for wrong in (65, -1):
+            with self.assertRaisesRegex(ValueError, "a number of frames up to 64"):
+                fallow.Recording("/nowhere/x", stacks=wrong)
+
     def test_a_recording_that_lacks_calls_has_ended_and_warns(self):
         lib = fallow._lib()
 

@@ -181,6 +181,8 @@ class RecordConfig(ctypes.Structure):
         ("ring_bytes", ctypes.c_size_t),
         ("flags", ctypes.c_uint32),
         ("dump_signal", ctypes.c_int),
+        ("stack_depth", ctypes.c_uint32),
+        ("reserved_0", ctypes.c_uint32),
     ]
 
 
@@ -539,13 +541,20 @@ class Recording:
 
     flight=True keeps only the latest calls in memory, and writes them when dump() is called or an allocation
     fails. whole=True loses nothing: a thread that is faster than the file is written waits; without it what it
-    does meanwhile is missing, and the end warns of it."""
+    does meanwhile is missing, and the end warns of it.
 
-    def __init__(self, path, device=0, order="stream", flight=False, whole=False):
+    stacks=True records each allocation with the call stack that asked for it, at most 16 frames of Python and as
+    many of C, or as many as are given (up to 64): `fallow report` then says whose the memory is. A thread that has
+    let the interpreter go, as PyTorch's operators do, takes it for that look."""
+
+    def __init__(self, path, device=0, order="stream", flight=False, whole=False, stacks=False):
         if flight and whole:
             raise ValueError("a flight recording keeps the latest calls only: flight or whole, not both")
-        flags = (2 | 4) if flight else 1 if whole else 0
-        config = RecordConfig(ctypes.sizeof(RecordConfig), os.fsencode(path), 0, flags, 0)
+        depth = 16 if stacks is True else int(stacks)
+        if not 0 <= depth <= 64:
+            raise ValueError("stacks=%r: True, or a number of frames up to 64" % (stacks,))
+        flags = ((2 | 4) if flight else 1 if whole else 0) | (8 if depth else 0)
+        config = RecordConfig(ctypes.sizeof(RecordConfig), os.fsencode(path), 0, flags, 0, depth, 0)
         handle = ctypes.c_void_p()
         self._handle = None
         _check(_lib().fallow_record_start(_pool(device, order), ctypes.byref(config), ctypes.byref(handle)),

@@ -103,9 +103,23 @@ fallow_status fallow_free_sized(fallow_pool *pool, void *ptr, size_t size_bytes,
     return release(pool, ptr, size_bytes, true, stream, FLW_HIT_PLAIN);
 }
 
+/* Its recording may have call stacks. */
+static FLW_NOINLINE fallow_status alloc_seen(fallow_pool *handle, size_t size_bytes,
+                                             fallow_stream stream, void **out_ptr)
+{
+    struct flw_pool *pool = flw_pool_of(handle);
+    bool has_seen = pool != NULL && flw_pool_see_stack(pool);
+    fallow_status status = allocate(handle, size_bytes, stream, out_ptr, FLW_HIT_RECORDED);
+    flw_pool_forget_stack(has_seen);
+    return status;
+}
+
 static FLW_NOINLINE fallow_status alloc_recorded(fallow_pool *pool, size_t size_bytes,
                                                  fallow_stream stream, void **out_ptr)
 {
+    if (FLW_UNLIKELY(atomic_load_explicit(&flw_callstack_recordings, memory_order_relaxed) != 0)) {
+        return alloc_seen(pool, size_bytes, stream, out_ptr);
+    }
     return allocate(pool, size_bytes, stream, out_ptr, FLW_HIT_RECORDED);
 }
 
@@ -325,9 +339,21 @@ fallow_status fallow_alloc_batch(fallow_pool *pool, const size_t *sizes, size_t 
 
 /* ---- context order: hits of a recorded pool */
 
+/* The pool of the thread's present cache, which may be ending: its memory stays. */
+static bool see_stack_in_context(void)
+{
+    const struct flw_tcache *cache = (const struct flw_tcache *)(const void *)flw_tls_cache;
+    struct flw_pool *pool = __atomic_load_n(&cache->pool, __ATOMIC_ACQUIRE);
+    return pool != NULL && flw_recording_has_key(&cache->hot) && flw_pool_see_stack(pool);
+}
+
 bool flw_context_alloc_recorded(uint64_t context_id, uint64_t size_bytes, void **out_ptr)
 {
-    return flw_context_alloc(context_id, size_bytes, out_ptr, FLW_HIT_RECORDED);
+    bool has_seen = atomic_load_explicit(&flw_callstack_recordings, memory_order_relaxed) != 0 &&
+                    see_stack_in_context();
+    bool is_done = flw_context_alloc(context_id, size_bytes, out_ptr, FLW_HIT_RECORDED);
+    flw_pool_forget_stack(has_seen);
+    return is_done;
 }
 
 bool flw_context_free_recorded(const void *ptr)

@@ -10,6 +10,7 @@
 
 #include "base/mutant.h"
 #include "pool/state/pool.h"
+#include "record/callstack.h"
 #include "record/ring.h"
 
 #if defined(FLW_TSAN)
@@ -51,6 +52,11 @@ static inline void flw_recording_hit(const struct flw_tcache_hot *hot, enum flw_
     const struct flw_tcache *cache = (const struct flw_tcache *)(const void *)hot;
     struct flw_ring_entry entry =
         flw_ring_entry(op, address, size_bytes, cache->recorded_stream, 0);
+    if (op == FLW_TRACE_ALLOC &&
+        FLW_UNLIKELY(atomic_load_explicit(&flw_callstack_recordings, memory_order_relaxed) != 0) &&
+        flw_ring_tell_stack(cache->ring, flw_callstack_seen())) {
+        entry.rest |= FLW_RING_STACK_BIT;
+    }
     flw_ring_put(cache->ring, &entry, is_ordered);
 }
 

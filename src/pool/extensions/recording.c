@@ -26,12 +26,12 @@
 #define RING_BYTES_MOST  (1 * FLW_GIB)
 #define KNOWN_FLAGS                                                       \
     ((uint32_t)(FALLOW_RECORD_BLOCK_WHEN_FULL | FALLOW_RECORD_RING_ONLY | \
-                FALLOW_RECORD_DUMP_ON_OOM))
+                FALLOW_RECORD_DUMP_ON_OOM | FALLOW_RECORD_ENTER_PYTHON))
 
 struct recording {
     struct flw_recorder *recorder;
     struct flw_pool *pool;
-    uint32_t flags;
+    uint32_t flags, stack_depth;
 };
 
 static struct flw_handle_place places[256];
@@ -190,11 +190,33 @@ static bool adopt(struct flw_pool *pool, struct flw_tcache *cache, const struct 
 
 /* ---- what is told beside hits */
 
-static void put(struct flw_recorder *recorder, const struct flw_ring_entry *entry)
+/* Its handle is left before the look: that may wait for Python, whose holder may be about to end the recording. What
+ * is found means the same in any recording. */
+static void alloc_asked(struct flw_pool *pool)
 {
+    const fallow_recorder *handle;
+    const struct recording *recording = enter_of(pool, &handle);
+    if (recording != NULL) {
+        struct flw_callstacks *all = recording->recorder->settings.callstacks;
+        uint32_t depth = recording->stack_depth, flags = recording->flags;
+        flw_handles_leave(&table, handle);
+        if (all != NULL) {
+            flw_callstack_see(
+                flw_callstacks_here(all, depth, (flags & FALLOW_RECORD_ENTER_PYTHON) != 0));
+        }
+    }
+}
+
+/* With the stack that the call was made in, where it has been seen. */
+static void put(struct flw_recorder *recorder, const struct flw_ring_entry *wanted, bool has_stack)
+{
+    struct flw_ring_entry entry = *wanted;
     struct flw_ring *ring = flw_recorder_ring(recorder, flw_thread_token());
     if (ring != NULL) {
-        flw_ring_put(ring, entry, true);
+        if (has_stack && flw_ring_tell_stack(ring, flw_callstack_seen())) {
+            entry.rest |= FLW_RING_STACK_BIT;
+        }
+        flw_ring_put(ring, &entry, true);
     } else {
         atomic_fetch_add(&recorder->unheard, 1);
     }
@@ -212,7 +234,7 @@ static void happened(struct flw_pool *pool, enum flw_trace_op op, const struct f
             flw_ring_entry(op, event->address, event->size_bytes,
                            domain == NULL ? 0 : stream_of(recorder, domain), event->tag);
         entry.rest |= (uint64_t)event->capture << FLW_RING_POOL_BIT;
-        put(recorder, &entry);
+        put(recorder, &entry, op == FLW_TRACE_ALLOC);
         flw_handles_leave(&table, handle);
     }
     errno = saved;
@@ -232,7 +254,7 @@ static void failed(struct flw_pool *pool, const struct flw_domain *domain,
     struct flw_ring_entry entry =
         flw_ring_entry(FLW_TRACE_OOM, report->device_free_bytes, report->size_bytes,
                        stream_of(recorder, domain), (uint32_t)hole);
-    put(recorder, &entry);
+    put(recorder, &entry, true);
     if ((recording->flags & FALLOW_RECORD_DUMP_ON_OOM) != 0) {
         (void)((recording->flags & FALLOW_RECORD_RING_ONLY) != 0
                    ? flw_recorder_dump(recorder, recorder->path)
@@ -256,7 +278,9 @@ static fallow_status check_config(fallow_record_config *config)
     bool is_ring_only = config->path == NULL || (config->flags & FALLOW_RECORD_RING_ONLY) != 0;
     bool dumps = config->dump_signal != 0 || (config->flags & FALLOW_RECORD_DUMP_ON_OOM) != 0;
     bool waits = (config->flags & FALLOW_RECORD_BLOCK_WHEN_FULL) != 0;
-    if ((config->flags & ~KNOWN_FLAGS) != 0 || config->ring_bytes > RING_BYTES_MOST ||
+    bool enters = (config->flags & FALLOW_RECORD_ENTER_PYTHON) != 0;
+    if ((config->flags & ~KNOWN_FLAGS) != 0 || config->stack_depth > FLW_CALLSTACK_DEPTH_MOST ||
+        (enters && config->stack_depth == 0) || config->ring_bytes > RING_BYTES_MOST ||
         (config->path == NULL && dumps) || (is_ring_only && waits)) {
         return FALLOW_INVALID_ARGUMENT;
     }
@@ -278,13 +302,24 @@ static fallow_status make_recorder(struct flw_pool *pool, const fallow_record_co
         .is_fenced = !pool->uses_membarrier,
         .dump_signal = config->dump_signal,
         .device = (uint32_t)pool->config.device,
+        .callstacks = config->stack_depth > 0 ? flw_callstacks_shared() : NULL,
         .host = {.context = pool,
                  .look_up = look_up,
                  .detach = detach_caches,
                  .log = log_line,
                  .when_lost = "FALLOW_RECORD_BLOCK_WHEN_FULL makes threads wait, and a larger "
                               "ring_bytes loses fewer"}};
-    return flw_recorder_create(&settings, out_recorder);
+    return config->stack_depth > 0 && settings.callstacks == NULL
+               ? FALLOW_OUT_OF_HOST_MEMORY
+               : flw_recorder_create(&settings, out_recorder);
+}
+
+/* Threads that have not heard of it yet see a stack more, or one less. */
+static void see_stacks(struct flw_pool *pool, bool are_seen)
+{
+    if (atomic_exchange(&pool->sees_stacks, are_seen) != are_seen) {
+        atomic_fetch_add(&flw_callstack_recordings, are_seen ? 1u : -1u);
+    }
 }
 
 /* The handle has been dropped: no new visitor comes. Its place is free afterwards. */
@@ -292,6 +327,7 @@ static fallow_status end(const struct recording *recording, const fallow_recorde
 {
     struct flw_pool *pool = recording->pool;
     struct flw_recorder *recorder = recording->recorder;
+    see_stacks(pool, false);
     detach_caches(pool);
     flw_handles_await(&table, handle);
     flw_handles_free(&table, handle);
@@ -306,7 +342,8 @@ static fallow_status begin(struct flw_pool *pool, const fallow_record_config *co
                            fallow_recorder *handle)
 {
     struct recording *recording = &recordings[flw_handle_place(handle)];
-    *recording = (struct recording){.pool = pool, .flags = config->flags};
+    *recording = (struct recording){
+        .pool = pool, .flags = config->flags, .stack_depth = config->stack_depth};
     fallow_status status = make_recorder(pool, config, &recording->recorder);
     if (status != FALLOW_OK) {
         flw_handles_free(&table, handle);
@@ -315,6 +352,7 @@ static fallow_status begin(struct flw_pool *pool, const fallow_record_config *co
     }
     struct flw_recorder *recorder = recording->recorder;
     flw_handles_publish(&table, handle, recording);
+    see_stacks(pool, config->stack_depth > 0);
     status =
         attach_caches(pool, recorder) ? flw_recorder_begin(recorder) : FALLOW_OUT_OF_HOST_MEMORY;
     if (status != FALLOW_OK && flw_handles_drop(&table, handle) != NULL) {
@@ -392,6 +430,7 @@ static void orphan(struct flw_pool *pool)
 {
     fallow_recorder *handle = atomic_exchange(&pool->recorder, NULL);
     const struct recording *recording = flw_handles_drop(&table, handle);
+    see_stacks(pool, false);
     if (recording != NULL) {
         flw_recorder_abandon(recording->recorder);
         pool->abandoned_recorder = recording->recorder; /* its rings stay: somebody may be in one */
@@ -433,7 +472,7 @@ static fallow_status note_name(fallow_recorder *handle, enum flw_trace_op op, co
         status = FALLOW_OUT_OF_HOST_MEMORY;
     } else if (!flw_recorder_is_over(recorder)) {
         struct flw_ring_entry entry = flw_ring_entry(op, number, 0, 0, 0);
-        put(recorder, &entry);
+        put(recorder, &entry, false);
     }
     flw_handles_leave(&table, handle);
     errno = saved;
@@ -457,6 +496,7 @@ fallow_status fallow_record_mark(fallow_recorder *recorder, const char *name)
 
 static void forget_all(void)
 {
+    flw_callstacks_forget();
     flw_handles_forget(&table);
 }
 
@@ -464,5 +504,6 @@ const struct flw_extension flw_recording_extension = {.stop = stop,
                                                       .orphan = orphan,
                                                       .forget_all = forget_all,
                                                       .happened = happened,
+                                                      .alloc_asked = alloc_asked,
                                                       .failed = failed,
                                                       .cache_made = adopt};

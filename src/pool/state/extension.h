@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "pool/state/pool.h"
+#include "record/callstack.h"
 #include "record/ring.h"
 
 struct flw_live_block;
@@ -60,6 +61,9 @@ struct flw_extension {
      * stream; EMPTY_CACHE, without a domain. */
     void (*happened)(struct flw_pool *pool, enum flw_trace_op op, const struct flw_domain *domain,
                      const struct flw_event *event);
+    /* An allocation is asked for, of a pool that sees stacks: outside of the gate, nothing is decided and no lock
+     * held. What it finds is for this call (flw_callstack_seen). */
+    void (*alloc_asked)(struct flw_pool *pool);
     /* An allocation fails for want of memory. */
     void (*failed)(struct flw_pool *pool, const struct flw_domain *domain,
                    const fallow_oom_report *report);
@@ -113,6 +117,26 @@ static inline const struct flw_extension *flw_pool_front(const struct flw_pool *
 {
     const struct flw_extension *first = __atomic_load_n(&pool->extensions[0], __ATOMIC_ACQUIRE);
     return first != NULL && first->alloc != NULL ? first : NULL;
+}
+
+/* Before an allocation. True: the stack is known, for the call's records; flw_pool_forget_stack follows. */
+static inline bool flw_pool_see_stack(struct flw_pool *pool)
+{
+    if (FLW_LIKELY(!atomic_load_explicit(&pool->sees_stacks, memory_order_relaxed)) ||
+        flw_callstack_seen() != 0) {
+        return false;
+    }
+    FLW_EACH_EXTENSION (pool, row, alloc_asked) {
+        row->alloc_asked(pool);
+    }
+    return flw_callstack_seen() != 0;
+}
+
+static inline void flw_pool_forget_stack(bool has_seen)
+{
+    if (FLW_UNLIKELY(has_seen)) {
+        flw_callstack_see(0);
+    }
 }
 
 static inline void flw_pool_tell(struct flw_pool *pool, enum flw_trace_op op,

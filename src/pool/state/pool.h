@@ -149,6 +149,7 @@ struct flw_pool {
     const struct flw_extension *extensions[FLW_EXTENSIONS_MOST + 1];
     struct flw_debug *debug;                  /* NULL: no debug checks */
     struct fallow_recorder *_Atomic recorder; /* NULL: not recorded */
+    atomic_bool sees_stacks;                  /* its recording has them */
     struct flw_recorder *abandoned_recorder;  /* with the pool, NULL: none */
     struct flw_sleeper sleeper;
     struct flw_sharing sharing;
