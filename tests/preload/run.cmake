@@ -32,4 +32,13 @@ if(TARGET fallow AND TARGET fallow-preload)
       ENVIRONMENT "FALLOW_COMMAND=$<TARGET_FILE:fallow>" "ALLOC_CLIENT=$<TARGET_FILE:preload_alloc_client>"
         "DRIVER_FOLDER=$<TARGET_FILE_DIR:simcuda-libcuda>" "RIVAL=$<TARGET_FILE:preload_rival_exports>")
   endforeach()
+  find_program(FALLOW_PYTHON python3)
+  mark_as_advanced(FALLOW_PYTHON)
+  if(FALLOW_PYTHON AND NOT FALLOW_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
+    add_executable(preload_each_step ${PROJECT_SOURCE_DIR}/tests/example/each_step.c)
+    target_link_libraries(preload_each_step PRIVATE simcuda-libcuda)
+    add_test(NAME preload.stacks COMMAND ${FALLOW_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/stacks.py
+      $<TARGET_FILE:fallow> $<TARGET_FILE_DIR:simcuda-libcuda> $<TARGET_FILE:preload_each_step>)
+    set_tests_properties(preload.stacks PROPERTIES LABELS preload TIMEOUT 240)
+  endif()
 endif()

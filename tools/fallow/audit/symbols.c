@@ -11,6 +11,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#if FLW_HAS_DW
+#include <dwarf.h>
+#include <elfutils/libdwfl.h>
+#endif
+
 #include "common/tool_host.h"
 
 typedef ElfW(Ehdr) elf_header;
@@ -27,6 +32,11 @@ struct flw_symbols {
     size_t file_bytes;
     struct function *functions; /* by address */
     size_t count;
+    uint64_t base; /* the address in it that is loaded first */
+#if FLW_HAS_DW
+    Dwfl *lines;
+    Dwfl_Module *module; /* NULL: libdw has none of it */
+#endif
 };
 
 static bool is_inside(const struct flw_symbols *symbols, uint64_t offset, uint64_t bytes)
@@ -120,6 +130,163 @@ static bool read_functions(struct flw_symbols *symbols)
     return symbols->count > 0;
 }
 
+static void read_base(struct flw_symbols *symbols)
+{
+    elf_header header;
+    ElfW(Phdr) segment;
+    memcpy(&header, symbols->file, sizeof header);
+    for (size_t i = 0; i < header.e_phnum; i++) {
+        uint64_t at = header.e_phoff + i * sizeof segment;
+        if (header.e_phentsize != sizeof segment || !is_inside(symbols, at, sizeof segment)) {
+            return;
+        }
+        memcpy(&segment, symbols->file + at, sizeof segment);
+        if (segment.p_type == PT_LOAD) {
+            symbols->base = segment.p_vaddr & ~UINT64_C(4095);
+            return;
+        }
+    }
+}
+
+#if FLW_HAS_DW
+
+/* ---- lines, and what is inlined */
+
+static void open_lines(struct flw_symbols *symbols, const char *path)
+{
+    static char *none; /* libdw's usual folders */
+    static const Dwfl_Callbacks callbacks = {.find_elf = dwfl_build_id_find_elf,
+                                             .find_debuginfo = dwfl_standard_find_debuginfo,
+                                             .section_address = dwfl_offline_section_address,
+                                             .debuginfo_path = &none};
+    symbols->lines = dwfl_begin(&callbacks);
+    if (symbols->lines != NULL) {
+        symbols->module = dwfl_report_offline(symbols->lines, "", path, -1);
+        (void)dwfl_report_end(symbols->lines, NULL, NULL);
+    }
+}
+
+static const char *name_of(Dwarf_Die *die)
+{
+    Dwarf_Attribute attribute;
+    return dwarf_formstring(dwarf_attr_integrate(die, DW_AT_name, &attribute));
+}
+
+/* Where an inlined function was called: the line of the place behind it. */
+static void read_call(Dwarf_Die *unit, Dwarf_Die *inlined, struct flw_symbol_place *out)
+{
+    Dwarf_Attribute attribute;
+    Dwarf_Word file = 0, line = 0;
+    Dwarf_Files *files;
+    size_t count;
+    if (dwarf_formudata(dwarf_attr(inlined, DW_AT_call_file, &attribute), &file) == 0 &&
+        dwarf_getsrcfiles(unit, &files, &count) == 0) {
+        out->file = dwarf_filesrc(files, file, NULL, NULL);
+    }
+    if (dwarf_formudata(dwarf_attr(inlined, DW_AT_call_line, &attribute), &line) == 0) {
+        out->line = (unsigned)line;
+    }
+}
+
+/* From the scope that the instruction is in outwards, up to its function. */
+static size_t walk_scopes(Dwarf_Die *unit, Dwarf_Die *scopes, int scope_count,
+                          struct flw_symbol_place *out, size_t most)
+{
+    size_t count = 0;
+    for (int i = 0; i < scope_count && count < most; i++) {
+        int tag = dwarf_tag(&scopes[i]);
+        if (tag != DW_TAG_inlined_subroutine && tag != DW_TAG_subprogram) {
+            continue;
+        }
+        out[count++].function = name_of(&scopes[i]);
+        if (tag == DW_TAG_subprogram) {
+            break;
+        }
+        if (count < most) {
+            out[count] = (struct flw_symbol_place){0};
+            read_call(unit, &scopes[i], &out[count]);
+        }
+    }
+    return count;
+}
+
+/* How many; 0: there is no debugging information of it. */
+static size_t find_places(const struct flw_symbols *symbols, uint64_t offset,
+                          struct flw_symbol_place *out, size_t most)
+{
+    Dwarf_Addr low = 0, bias = 0;
+    Dwarf_Die *scopes = NULL, *nested = NULL;
+    if (symbols->module == NULL) {
+        return 0;
+    }
+    (void)dwfl_module_info(symbols->module, NULL, &low, NULL, NULL, NULL, NULL, NULL);
+    Dwarf_Die *unit = dwfl_module_addrdie(symbols->module, low + offset, &bias);
+    if (unit == NULL) {
+        return 0;
+    }
+    out[0] = (struct flw_symbol_place){0};
+    Dwfl_Line *line = dwfl_module_getsrc(symbols->module, low + offset);
+    if (line != NULL) {
+        int number = 0;
+        out[0].file = dwfl_lineinfo(line, NULL, &number, NULL, NULL, NULL);
+        out[0].line = number > 0 ? (unsigned)number : 0;
+    }
+    size_t count = 0;
+    if (dwarf_getscopes(unit, low + offset - bias, &scopes) > 0) {
+        int nested_count = dwarf_getscopes_die(&scopes[0], &nested);
+        count = walk_scopes(unit, nested, nested_count, out, most);
+    }
+    free(nested); /* both are the C library's, as libdw is */
+    free(scopes);
+    return count;
+}
+
+static void close_lines(struct flw_symbols *symbols)
+{
+    if (symbols->lines != NULL) {
+        dwfl_end(symbols->lines);
+    }
+}
+
+#else
+
+static void open_lines(struct flw_symbols *symbols, const char *path)
+{
+    (void)symbols;
+    (void)path;
+}
+
+static size_t find_places(const struct flw_symbols *symbols, uint64_t offset,
+                          struct flw_symbol_place *out, size_t most)
+{
+    (void)symbols;
+    (void)offset;
+    (void)out;
+    (void)most;
+    return 0;
+}
+
+static void close_lines(struct flw_symbols *symbols)
+{
+    (void)symbols;
+}
+
+#endif
+
+size_t flw_symbols_places(struct flw_symbols *symbols, uint64_t offset,
+                          struct flw_symbol_place *out, size_t most)
+{
+    uint64_t inside;
+    size_t count = most > 0 ? find_places(symbols, offset, out, most) : 0;
+    const char *name = flw_symbols_find(symbols, symbols->base + offset, &inside);
+    if (count > 0) {
+        out[count - 1].function = name != NULL ? name : out[count - 1].function;
+    } else if (most > 0 && name != NULL) {
+        out[count++] = (struct flw_symbol_place){.function = name};
+    }
+    return count;
+}
+
 struct flw_symbols *flw_symbols_open(const char *path)
 {
     struct flw_symbols *symbols = flw_host_alloc(1, sizeof *symbols);
@@ -128,6 +295,8 @@ struct flw_symbols *flw_symbols_open(const char *path)
         flw_symbols_close(symbols);
         return NULL;
     }
+    read_base(symbols);
+    open_lines(symbols, path);
     return symbols;
 }
 
@@ -139,6 +308,7 @@ void flw_symbols_close(struct flw_symbols *symbols)
     if (symbols->file != MAP_FAILED) {
         munmap(symbols->file, symbols->file_bytes);
     }
+    close_lines(symbols);
     flw_host_free(symbols->functions);
     flw_host_free(symbols);
 }

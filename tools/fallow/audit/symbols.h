@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the names of functions in an ELF file, by their address in it.
- * Does not: demangle; look for separate debug files.
+ * Owns: the names of functions in an ELF file, by their address in it; where it has debugging information, or a file
+ * that libdw finds for it has, the lines too, and what is inlined there.
+ * Does not: demangle.
  */
 #ifndef FLW_TOOL_SYMBOLS_H
 #define FLW_TOOL_SYMBOLS_H
@@ -18,5 +19,16 @@ void flw_symbols_close(struct flw_symbols *symbols);
 /* The function with that address inside, and how far inside; NULL: none. Stays until close. */
 const char *flw_symbols_find(const struct flw_symbols *symbols, uint64_t address,
                              uint64_t *out_offset);
+
+struct flw_symbol_place {
+    const char *function, *file; /* NULL: not known */
+    unsigned line;               /* 0: not known */
+};
+
+/* The function around the instruction `offset` bytes behind where the file is loaded, and before it what is inlined into
+ * it there, the innermost first. How many they are, at most `most`; 0: none is known. What they point at stays until
+ * close. */
+size_t flw_symbols_places(struct flw_symbols *symbols, uint64_t offset,
+                          struct flw_symbol_place *out, size_t most);
 
 #endif

@@ -10,9 +10,13 @@
 #define OPTIONS 32  /* most that a command has */
 #define FIRST   256 /* what getopt_long calls the first: no letter */
 
-static bool has_value(const struct flw_option *option)
+/* As getopt_long has it. */
+static int has_value(const struct flw_option *option)
 {
-    return option->kind != FLW_OPTION_SET && option->kind != FLW_OPTION_CLEAR;
+    bool is_alone = option->kind == FLW_OPTION_SET || option->kind == FLW_OPTION_CLEAR;
+    return is_alone                  ? no_argument
+           : option->may_stand_alone ? optional_argument
+                                     : required_argument;
 }
 
 /* Whether the text begins the option's name: getopt_long takes a beginning that only one has. */

@@ -21,6 +21,8 @@
 #define RULE                                                                                   \
     "the innermost Python frame outside of torch, packages and the standard library; else of " \
     "a package; else the autograd node or the operator"
+#define NATIVE_RULE \
+    "; else the innermost function outside of the system's, CUDA's and Python's libraries"
 
 static bool take_pattern(struct flw_owner_rule *rule, const char *text, bool is_owner)
 {
@@ -99,6 +101,12 @@ static bool has_code(const struct flw_trace *trace, const struct flw_owner_rule 
     return trace->stacks.stack_count != 0 || (rule->by == FLW_OWNER_BY_PHASE && has_phases(trace));
 }
 
+/* Other recorders' frames of C are mostly a framework's. */
+static bool has_native_frames(const struct flw_trace *trace)
+{
+    return trace->notes != NULL && strstr(trace->notes, "recorder fallow") != NULL;
+}
+
 /* "frames that match 'a' or 'b'": one kind of pattern; nothing where there is none. */
 static void say_patterns(const struct flw_owner_rule *rule, bool is_owner, const char *before,
                          const char *behind, FILE *out)
@@ -134,6 +142,7 @@ char *flw_owner_rule_say(const struct flw_owner_rule *rule, const struct flw_tra
         fputs(of[rule->by], out);
         say_patterns(rule, true, "the innermost frame that matches ", "; else ", out);
         fputs(RULE, out);
+        fputs(has_native_frames(trace) ? NATIVE_RULE : "", out);
         say_patterns(rule, false, "; never a frame that matches ", "", out);
     }
     if (fclose(out) != 0) {
@@ -244,6 +253,22 @@ static bool is_operator(const char *function, char *out, size_t room)
     return bytes > 0;
 }
 
+/* A function of the program, by where it is: its source's file, or "module+0x1234". */
+static bool is_native_program(const char *function, const char *file)
+{
+    static const char *const folders[] = {"/usr/",     "/lib/",     "/lib64/",     "/Python/",
+                                          "/Objects/", "/Modules/", "/Include/",   "/csu/",
+                                          "/nptl/",    "/sysdeps/", "/lib/python", NULL};
+    static const char *const modules[] = {"libcuda",   "libcudart", "libtorch", "libc10",
+                                          "libpython", "cpython-",  "libnv",    "libcublas",
+                                          "libfallow", NULL};
+    bool is_system = file[0] == '.' || has_any(file, folders) || function[0] == '_';
+    for (size_t i = 0; !is_system && modules[i] != NULL; i++) {
+        is_system = strstr(file, modules[i]) != NULL;
+    }
+    return !is_system && file[0] != '\0';
+}
+
 /* What a frame is worth, told once a frame; the least is the best. */
 enum worth {
     WORTH_NOTHING,
@@ -252,6 +277,7 @@ enum worth {
     WORTH_PACKAGE,
     WORTH_NODE,
     WORTH_OPERATOR,
+    WORTH_NATIVE, /* in a recording of our own */
     WORTH_COUNT
 };
 
@@ -265,6 +291,7 @@ struct finder {
     struct flw_owners *owners;
     const struct flw_trace *trace;
     const struct flw_owner_rule *rule;
+    bool has_native;
     struct flw_addressmap known;              /* text -> owner */
     uint32_t *of_stack;                       /* by stack: its owner */
     uint32_t of_size[2][FLW_SHEET_SIZE_BINS]; /* older than the recording or not; 0: not yet */
@@ -310,6 +337,27 @@ static void name_module(const char *file, char *out, size_t room)
     snprintf(out, room, "%.*s", (int)flw_min(bytes, room), begin);
 }
 
+/* "weights" of "Model.build.<locals>.weights". */
+static const char *local_name(const char *function)
+{
+    static const char mark[] = "<locals>.";
+    for (const char *at; (at = strstr(function, mark)) != NULL;) {
+        function = at + sizeof mark - 1;
+    }
+    return function;
+}
+
+static void say_place(const char *function, const char *file, uint32_t line, char *out, size_t room)
+{
+    bool is_module = line == 0 && strstr(file, "+0x") != NULL; /* and a place in it */
+    if (!is_module) {
+        snprintf(out, room, "%s (%s:%u)", function, file, line);
+    } else {
+        bool is_named = function[0] != '\0';
+        snprintf(out, room, "%s%s%s%s", function, is_named ? " (" : "", file, is_named ? ")" : "");
+    }
+}
+
 /* The two names of a frame that stands for a place in the code. */
 static void name_code(struct flw_owners *owners, enum flw_owner_by by, const char *function,
                       const char *file, uint32_t line, struct frame_name *out)
@@ -319,9 +367,9 @@ static void name_code(struct flw_owners *owners, enum flw_owner_by by, const cha
     if (!has_file) {
         out->text = out->brief = intern(owners, function);
     } else if (by == FLW_OWNER_BY_FRAME) {
-        snprintf(text, sizeof text, "%s (%s:%u)", function, file, line);
+        say_place(function, file, line, text, sizeof text);
         out->text = intern(owners, text);
-        snprintf(text, sizeof text, "%s (%s:%u)", function, base_name(file), line);
+        say_place(local_name(function), base_name(file), line, text, sizeof text);
         out->brief = intern(owners, text);
     } else if (by == FLW_OWNER_BY_FILE) {
         out->text = intern(owners, file);
@@ -365,8 +413,11 @@ static struct frame_name name_frame(const struct finder *finder, const struct fl
         name.worth = WORTH_NODE;
     } else if (place == PLACE_NOT_PYTHON && is_operator(function, text, sizeof text)) {
         name.worth = WORTH_OPERATOR;
+    } else if (place == PLACE_NOT_PYTHON && finder->has_native &&
+               is_native_program(function, file)) {
+        name.worth = WORTH_NATIVE;
     }
-    if (name.worth >= WORTH_NODE) {
+    if (name.worth == WORTH_NODE || name.worth == WORTH_OPERATOR) {
         name.text = name.brief = intern(finder->owners, text);
     } else if (name.worth != WORTH_NOTHING) {
         name_code(finder->owners, finder->rule->by, function, file, frame->line, &name);
@@ -568,7 +619,8 @@ static void read_records(struct finder *finder)
 void flw_owners_find(struct flw_owners *owners, const struct flw_trace *trace,
                      const struct flw_owner_rule *rule)
 {
-    struct finder finder = {.owners = owners, .trace = trace, .rule = rule};
+    struct finder finder = {
+        .owners = owners, .trace = trace, .rule = rule, .has_native = has_native_frames(trace)};
     *owners = (struct flw_owners){.has_code = has_code(trace, rule)};
     owners->of_record =
         flw_host_alloc(trace->initial_count + trace->event_count, sizeof *owners->of_record);

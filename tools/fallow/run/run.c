@@ -11,7 +11,9 @@
 
 #include "common/command.h"
 #include "common/options.h"
+#include "record/callstack.h"
 #include "run/compare.h"
+#include "run/names.h"
 
 static const char run_help[] =
     "usage: fallow run [OPTIONS] -- COMMAND [ARGUMENTS]\n"
@@ -52,6 +54,11 @@ static const char record_help[] =
     "  -o, --output FILE  where it goes (fallow.ftrace); '%p' stands for the process's number. More\n"
     "                     processes and devices get files of their own beside it\n"
     "  --mode MODE        trace (the default), or cache or strict: what is asked of Fallow's pools\n"
+    "  --stacks[=DEPTH]   with each allocation the call stack: at most DEPTH (16) frames of C, and as\n"
+    "                     many of Python; `fallow report` then says whose the memory is\n"
+    "  --enter-python     for stacks, a thread that has let the interpreter go (ctypes, cuda-python and\n"
+    "                     PyTorch do) takes it for the look. Not for a program in which a thread that\n"
+    "                     has the interpreter waits for a lock that another one allocates under\n"
     "  --stats FILE|-     at the end, what was done: JSON into FILE, or one line to standard error\n"
     "  --set KEY:VALUE    any other setting of FALLOW\n"
     "  --exec             become COMMAND instead of waiting for it: nothing is said afterwards\n"
@@ -73,7 +80,7 @@ struct order {
     const char *mode, *trace, *stats, *library;
     struct flw_settings_text settings;
     struct patterns patterns;
-    bool is_record, compares, replaces;
+    bool is_record, compares, replaces, has_stacks, enters_python;
 };
 
 /* ---- values */
@@ -120,6 +127,22 @@ static bool take_limit(void *member, const char *text)
     return flw_settings_put(member, "limit", digits);
 }
 
+static bool take_stacks(void *member, const char *text)
+{
+    struct order *order = member;
+    uint64_t depth = FLW_CALLSTACK_DEPTH_USUAL;
+    char digits[24];
+    bool is_number = text == NULL || flw_parse_count(text, &depth);
+    if (!is_number || depth == 0 || depth > FLW_CALLSTACK_DEPTH_MOST) {
+        flw_complain("--stacks '%s': it takes a number of frames, 1 to %d", text,
+                     FLW_CALLSTACK_DEPTH_MOST);
+        return false;
+    }
+    snprintf(digits, sizeof digits, "%" PRIu64, depth);
+    order->has_stacks = true;
+    return flw_settings_put(&order->settings, "stacks", digits);
+}
+
 /* ---- the command line */
 
 #define OPTION(member) offsetof(struct order, member)
@@ -143,6 +166,8 @@ static const struct flw_option record_options[] = {
     {.name = "exec", .kind = FLW_OPTION_SET, .offset = OPTION(replaces)},
     {.name = "library", .kind = FLW_OPTION_TEXT, .offset = OPTION(library)},
     {.name = "output", .kind = FLW_OPTION_TEXT, .offset = OPTION(trace), .letter = 'o'},
+    {.name = "enter-python", .kind = FLW_OPTION_SET, .offset = OPTION(enters_python)},
+    {.name = "stacks", .kind = FLW_OPTION_TAKE, .take = take_stacks, .may_stand_alone = true},
     {.name = NULL}};
 #undef OPTION
 
@@ -172,6 +197,8 @@ static bool check_order(const struct order *order, const char *name, bool has_co
             "--stats");
     } else if (order->trace != NULL && strcmp(order->trace, "-") == 0) {
         flw_complain("%s: a trace goes to a file, not to '-'", name);
+    } else if (order->enters_python && !order->has_stacks) {
+        flw_complain("record: --enter-python is for --stacks");
     } else {
         return true;
     }
@@ -189,6 +216,7 @@ static bool put_settings(struct order *order)
            (trace == NULL || flw_settings_put_file(&order->settings, "trace", trace)) &&
            (order->stats == NULL ||
             flw_settings_put_file(&order->settings, "stats", order->stats)) &&
+           (!order->enters_python || flw_settings_put(&order->settings, "enter_python", "1")) &&
            (order->patterns.count != 1 || flw_settings_put(&order->settings, "poison", byte));
 }
 
@@ -197,6 +225,25 @@ static bool put_settings(struct order *order)
 static bool names_no_process(const char *path)
 {
     return strstr(path, "%p") == NULL;
+}
+
+/* Frames of C get their names now, where their modules are. What cannot be done leaves the file as it is. */
+static void name_frames(const char *path)
+{
+    char message[FLW_TRACE_MESSAGE_BYTES];
+    struct flw_trace *trace = NULL;
+    bool has_memory = true;
+    if (!flw_trace_read(path, -1, &trace, message)) {
+        flw_complain("record: the stacks keep modules and offsets in place of names: %s", message);
+        return;
+    }
+    if (flw_names_find(trace, &has_memory) > 0 && !flw_trace_write_ftrace(trace, path, message)) {
+        flw_complain("record: the stacks keep modules and offsets in place of names: %s", message);
+    } else if (!has_memory) {
+        flw_complain(
+            "record: the stacks keep modules and offsets in place of names: no host memory");
+    }
+    flw_trace_destroy(trace);
 }
 
 /* What came of the file that was asked for. */
@@ -210,6 +257,10 @@ static void tell_trace(const struct order *order, const char *name)
     if (stat(path, &facts) != 0) {
         flw_complain("%s: there is no %s: nothing was put on record", name, path);
     } else {
+        if (order->has_stacks) {
+            name_frames(path);
+            (void)stat(path, &facts);
+        }
         flw_complain("%s: %s, %" PRIu64 " bytes; see fallow report %s", name, path,
                      (uint64_t)facts.st_size, path);
     }
