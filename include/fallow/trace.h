@@ -41,7 +41,7 @@ enum {
                                                   until there is room. Without it the record is lost;
                                                   the trace and the end of the recording say how many
                                                   were. Not with RING_ONLY */
-    FALLOW_RECORD_RING_ONLY = 1u << 1,  /**< flight recorder: `path` is written by dumps only */
+    FALLOW_RECORD_RING_ONLY = 1u << 1,   /**< flight recorder: `path` is written by dumps only */
     FALLOW_RECORD_DUMP_ON_OOM = 1u << 2, /**< an allocation that fails for want of memory dumps
                                                   before it returns */
     FALLOW_RECORD_ENTER_PYTHON = 1u << 3 /**< for stacks: a thread of Python's that has let the
@@ -61,10 +61,11 @@ typedef struct fallow_record_config {
     uint32_t flags;     /**< FALLOW_RECORD_ bits */
     int dump_signal;    /**< the flight recorder dumps within some 10 ms of this signal, such as
                              SIGUSR2; the handler only counts. 0 = none. Needs a path */
-    uint32_t stack_depth; /**< allocations, and those that fail, are recorded with the call stack that asked for
+    uint32_t
+        stack_depth; /**< allocations, and those that fail, are recorded with the call stack that asked for
                              them: at most so many frames of C, and as many of Python where the thread runs it;
                              at most 64, 16 will do. 0 = no stacks */
-    uint32_t reserved_0;  /**< 0 */
+    uint32_t reserved_0; /**< 0 */
 } fallow_record_config;
 
 /** Fill with defaults, recording the caller's size of the struct. */

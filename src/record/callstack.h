@@ -73,7 +73,7 @@ bool flw_callstacks_are_quick(const struct flw_callstacks *all);
  * waits for while it has the interpreter. */
 uint32_t flw_callstacks_here(struct flw_callstacks *all, unsigned depth, bool enters_python);
 
-/* Recordings with stacks that are under way: while it is 0 nobody looks. */
+/* Recordings with stacks that are under way: while it is 0 no thread looks. */
 extern atomic_uint flw_callstack_recordings;
 
 /* The stack that the thread's present call is recorded with; 0: none. Whoever sets it clears it at the call's end. (Two

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "audit/findings.h"
-#include "audit/symbols.h"
+#include "common/symbols.h"
 
 static struct flw_findings findings;
 static struct flw_auditpage *page;

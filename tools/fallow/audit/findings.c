@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "audit/symbols.h"
+#include "common/symbols.h"
 #include "common/tool_host.h"
 
 /* Its number. */

@@ -14,9 +14,7 @@
 static int has_value(const struct flw_option *option)
 {
     bool is_alone = option->kind == FLW_OPTION_SET || option->kind == FLW_OPTION_CLEAR;
-    return is_alone                  ? no_argument
-           : option->may_stand_alone ? optional_argument
-                                     : required_argument;
+    return is_alone ? no_argument : option->may_stand_alone ? optional_argument : required_argument;
 }
 
 /* Whether the text begins the option's name: getopt_long takes a beginning that only one has. */

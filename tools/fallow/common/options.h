@@ -30,7 +30,7 @@ struct flw_option {
     uint64_t least, most;
     bool (*take)(void *member, const char *value); /* false: it has complained */
     bool may_stand_alone; /* FLW_OPTION_TAKE: `value` is NULL where it has none behind '=' */
-    char letter; /* behind one hyphen, where it is to have one; --help has h */
+    char letter;          /* behind one hyphen, where it is to have one; --help has h */
 };
 
 struct flw_options {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "audit/symbols.h"
+#include "common/symbols.h"
 #include "common/tool_host.h"
 
 #define INLINED_MOST 16 /* functions at one instruction */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "audit/symbols.h"
+#include "common/symbols.h"
 
 #include <elf.h>
 #include <fcntl.h>
