@@ -19,6 +19,7 @@
 #include "preload/poison.h"
 #include "preload/real.h"
 #include "preload/settings.h"
+#include "record/callstack.h"
 
 const struct flw_part flw_part_memory = {.child = flw_homes_child};
 
@@ -45,7 +46,7 @@ static bool allocate_from(struct flw_home *home, CUdeviceptr *pointer, size_t by
     return status == FALLOW_OK || status == FALLOW_OUT_OF_MEMORY;
 }
 
-static FLW_NOINLINE CUresult alloc_missed(CUdeviceptr *pointer, size_t bytes)
+static CUresult alloc_looked(CUdeviceptr *pointer, size_t bytes)
 {
     CUresult result = CUDA_SUCCESS;
     bool is_done = false;
@@ -77,6 +78,20 @@ static FLW_NOINLINE CUresult alloc_missed(CUdeviceptr *pointer, size_t bytes)
         flw_poison_fill(*pointer, bytes);
     }
     return flw_audit_heed(result, pointer, bytes);
+}
+
+/* A recording with stacks looks here, outside of the home and of this library: what Python may run meanwhile can come
+ * back with memory of the pool's, or end the context. */
+static FLW_NOINLINE CUresult alloc_missed(CUdeviceptr *pointer, size_t bytes)
+{
+    bool has_looked =
+        FLW_UNLIKELY(atomic_load_explicit(&flw_callstack_recordings, memory_order_relaxed) != 0) &&
+        flw_callstack_look(flw_settings.stack_depth, flw_settings.enters_python);
+    CUresult result = alloc_looked(pointer, bytes);
+    if (has_looked) {
+        flw_callstack_end_look();
+    }
+    return result;
 }
 
 CUresult flw_hook_cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)

@@ -307,7 +307,9 @@ static __attribute__((noinline)) void turn_to_stream(struct thread *thread, uint
 /* Before anything of a record is decided: what Python may run meanwhile can come here itself. */
 static inline uint32_t stack_here(void)
 {
-    unsigned depth = tracer.settings.stack_depth;
+    bool is_on = tracer.settings.path != NULL &&
+                 atomic_load_explicit(&tracer.stage, memory_order_acquire) == RUNNING;
+    unsigned depth = is_on ? tracer.settings.stack_depth : 0;
     struct flw_callstacks *all = FLW_LIKELY(depth == 0) ? NULL : flw_callstacks_shared();
     return all != NULL ? flw_callstacks_here(all, depth, tracer.settings.enters_python) : 0;
 }

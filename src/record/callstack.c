@@ -4,12 +4,14 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <execinfo.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <unistd.h>
 
 #include "base/bits.h"
 #include "base/lock.h"
@@ -19,7 +21,7 @@
 #define BUCKET_LOG2 16
 #define OWN_MOST    16 /* frames of this library's own, and of what calls it in a driver's name */
 #define WORDS_MOST  (FLW_CALLSTACK_DEPTH_MOST * 3 + OWN_MOST)
-#define FILE_BYTES  4200
+#define FILE_BYTES  (PATH_MAX + 32)
 
 /* A frame by its words: a return address and 0, or a code object and the instruction in it, plus 1 (before
  * CPython 3.11 the line). */
@@ -32,6 +34,7 @@ struct known {
     uint64_t hash;
     uint32_t number;
     uint32_t word_count;
+    unsigned depth; /* that was asked for: a deeper look may have the same words */
     struct flw_callstack stack;
     uint64_t words[];
 };
@@ -55,13 +58,19 @@ struct python {
     int (*enter)(void); /* the interpreter; what leave takes */
     void (*leave)(int state);
     int (*is_ending)(void); /* NULL: cannot be told */
-    const void *module;     /* that the interpreter is in */
+    void *(*first)(void);   /* of the interpreters */
+    void *(*next)(void *interpreter);
+    void *(*encode)(void *text); /* taken; as the system's file names are */
+    const char *(*bytes)(void *object);
+    const void *module; /* that the interpreter is in */
 };
 
 struct flw_callstacks {
+    struct flw_callstacks *before; /* the parent's, in the child of a fork */
     int (*unwind)(void **addresses, int count);
     bool is_quick;
     const void *own_module, *program; /* where their modules begin */
+    char program_path[PATH_MAX];      /* "": not known; the loader knows what it was called as */
     char *(*demangle)(const char *name, char *out, size_t *room, int *status);
     void (*release)(
         void *
@@ -81,6 +90,7 @@ struct flw_callstacks {
 atomic_uint flw_callstack_recordings;
 
 static pthread_key_t seen_key, inside_key; /* once a table was made */
+static bool is_child;                      /* of a fork */
 
 static uint64_t mix(uint64_t hash, uint64_t word)
 {
@@ -161,7 +171,9 @@ static struct python *find_python(struct flw_callstacks *all)
         find(&found.clear, "PyErr_Clear") && find(&found.take, "Py_IncRef") &&
         find(&found.drop, "Py_DecRef") && find(&found.fetch, "PyErr_Fetch") &&
         find(&found.restore, "PyErr_Restore") && find(&found.enter, "PyGILState_Ensure") &&
-        find(&found.leave, "PyGILState_Release");
+        find(&found.leave, "PyGILState_Release") && find(&found.first, "PyInterpreterState_Head") &&
+        find(&found.next, "PyInterpreterState_Next") &&
+        find(&found.encode, "PyUnicode_EncodeFSDefault") && find(&found.bytes, "PyBytes_AsString");
     (void)(find(&found.is_ending, "Py_IsFinalizing") || find(&found.is_ending, "_Py_IsFinalizing"));
     find_frame_functions(&found);
     found.module = module_of(address);
@@ -189,14 +201,16 @@ enum hold {
     HOLD_TAKEN /* it does for now */
 };
 
-/* May Python be asked? A thread whose state is of a second interpreter is not, nor is one that Python does not know. */
+/* May Python be asked? A thread that Python does not know is not. Which interpreter a thread is in, before 3.12, does not
+ * tell whether it has the lock that all share: with several of them it is not taken. */
 static enum hold hold_python(const struct python *python, bool enters, int *out_state)
 {
     const void *own = python->own_thread();
     if (own != NULL && python->thread_that_runs() == own) {
         return HOLD_OWN;
     }
-    if (own == NULL || !enters || (python->is_ending != NULL && python->is_ending())) {
+    if (own == NULL || !enters || (python->is_ending != NULL && python->is_ending()) ||
+        python->next(python->first()) != NULL) {
         return HOLD_NONE;
     }
     *out_state = python->enter();
@@ -219,17 +233,32 @@ static struct key python_key(const struct python *python, void *frame, const voi
     return (struct key){(uint64_t)(uintptr_t)code, (uint64_t)(uint32_t)place + 1};
 }
 
+/* A path need not be text: then its bytes. */
+static char *copy_bytes(const struct python *python, void *value)
+{
+    void *encoded = python->encode(value);
+    const char *bytes = encoded != NULL ? python->bytes(encoded) : NULL;
+    char *copy = flw_array_copy_text(bytes != NULL ? bytes : "?");
+    if (encoded != NULL) {
+        python->drop(encoded);
+    }
+    return copy;
+}
+
+/* NULL: there is none, or no memory. */
 static char *copy_attribute(const struct python *python, void *object, const char *name)
 {
     void *value = python->attribute(object, name);
-    const char *text = value != NULL ? python->text(value) : NULL;
-    char *copy = text != NULL ? flw_array_copy_text(text) : NULL;
+    char *copy = NULL;
     if (value != NULL) {
+        const char *text = python->text(value);
+        if (text == NULL) {
+            python->clear();
+        }
+        copy = text != NULL ? flw_array_copy_text(text) : copy_bytes(python, value);
         python->drop(value);
     }
-    if (text == NULL) {
-        python->clear();
-    }
+    python->clear();
     return copy;
 }
 
@@ -296,7 +325,14 @@ static bool name_native(struct flw_callstacks *all, const struct key *key, uint3
     bool is_new;
     Dl_info info = {0};
     if (dladdr((const void *)(address - 1), &info) != 0 && info.dli_fname != NULL) {
-        snprintf(file, sizeof file, "%s+0x%zx", info.dli_fname,
+        char whole[PATH_MAX];
+        const char *path = info.dli_fname;
+        if (info.dli_fbase == all->program && all->program_path[0] != '\0') {
+            path = all->program_path;
+        } else if (path[0] != '/' && realpath(path, whole) != NULL) {
+            path = whole;
+        }
+        snprintf(file, sizeof file, "%s+0x%zx", path,
                  (size_t)(address - (uintptr_t)info.dli_fbase));
     } else {
         snprintf(file, sizeof file, "0x%zx", (size_t)address);
@@ -408,7 +444,8 @@ static struct known *find_stack(const struct flw_callstacks *all, const struct s
     struct known *known =
         atomic_load_explicit(&all->buckets[hash >> (64 - BUCKET_LOG2)], memory_order_acquire);
     while (known != NULL &&
-           (known->hash != hash || known->word_count != sight->word_count ||
+           (known->hash != hash || known->depth != sight->depth ||
+            known->word_count != sight->word_count ||
             memcmp(known->words, sight->words, known->word_count * sizeof *known->words) != 0)) {
         known = known->next;
     }
@@ -455,6 +492,7 @@ static struct known *make_known(const struct sight *sight, uint64_t hash)
         memcpy(known->words, sight->words, word_bytes);
         memcpy(frames, sight->frames, frame_bytes);
         known->hash = hash;
+        known->depth = sight->depth;
         known->word_count = (uint32_t)sight->word_count;
         known->stack = (struct flw_callstack){frames, sight->frame_count};
     }
@@ -489,7 +527,7 @@ static struct known *insert(struct flw_callstacks *all, const struct sight *sigh
 static struct known *find_or_add(struct flw_callstacks *all, const struct python *python,
                                  struct sight *sight)
 {
-    uint64_t hash = 0;
+    uint64_t hash = sight->depth;
     if (python != NULL) {
         see_python(all, python, sight, false);
     }
@@ -542,17 +580,31 @@ uint32_t flw_callstacks_here(struct flw_callstacks *all, unsigned depth, bool en
     return number;
 }
 
+#define LOOKED (UINT64_C(1) << 32) /* of the key's value: below it the number, which may be 0 */
+
+bool flw_callstack_look(unsigned depth, bool enters_python)
+{
+    struct flw_callstacks *all = flw_callstacks_shared();
+    if (all == NULL || pthread_getspecific(seen_key) != NULL) {
+        return false;
+    }
+    uint64_t number = flw_callstacks_here(all, depth, enters_python);
+    int saved = errno;
+    bool is_kept = pthread_setspecific(seen_key, (const void *)(uintptr_t)(LOOKED | number)) == 0;
+    errno = saved;
+    return is_kept;
+}
+
+void flw_callstack_end_look(void)
+{
+    (void)pthread_setspecific(seen_key, NULL);
+}
+
 uint32_t flw_callstack_seen(void)
 {
     return atomic_load(&flw_callstack_recordings) == 0
                ? 0
                : (uint32_t)(uintptr_t)pthread_getspecific(seen_key);
-}
-
-/* Without memory for it the call has no stack. */
-void flw_callstack_see(uint32_t number)
-{
-    (void)pthread_setspecific(seen_key, (const void *)(uintptr_t)number);
 }
 
 struct flw_callstack flw_callstacks_get(struct flw_callstacks *all, uint32_t number)
@@ -680,10 +732,11 @@ void flw_callstack_file_finish(struct flw_callstack_file *file)
 static void find_unwinder(struct flw_callstacks *all)
 {
     void *addresses[4];
-#if defined(__SANITIZE_THREAD__)
     void *library = NULL;
-#else
-    void *library = dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL);
+#if !defined(__SANITIZE_THREAD__)
+    if (!is_child) {
+        library = dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL);
+    }
 #endif
     void *address = library != NULL ? dlsym(library, "unw_backtrace") : NULL;
     all->unwind = backtrace;
@@ -708,6 +761,9 @@ static struct flw_callstacks *create(void)
     find_unwinder(all);
     all->own_module = module_of((const void *)(uintptr_t)&flw_callstacks_here);
     all->program = module_of((const void *)(uintptr_t)getauxval(AT_ENTRY));
+    if (readlink("/proc/self/exe", all->program_path, sizeof all->program_path - 1) < 0) {
+        all->program_path[0] = '\0';
+    }
     if (find(&all->release, "free")) {
         (void)find(&all->demangle, "__cxa_demangle");
     }
@@ -715,33 +771,43 @@ static struct flw_callstacks *create(void)
 }
 
 static _Atomic(struct flw_callstacks *) shared;
-static bool has_keys; /* under `making` */
-static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+static struct flw_callstacks *forgotten; /* a parent's: whoever looks for leaks finds them */
+static pthread_once_t keys_once = PTHREAD_ONCE_INIT;
+static bool has_keys;
 
+static void make_keys(void)
+{
+    has_keys =
+        pthread_key_create(&seen_key, NULL) == 0 && pthread_key_create(&inside_key, NULL) == 0;
+}
+
+/* Of two that are made at once one goes: what loads a library is not done under a lock, since libraries that are being
+ * loaded may come here. */
 struct flw_callstacks *flw_callstacks_shared(void)
 {
     struct flw_callstacks *all = atomic_load_explicit(&shared, memory_order_acquire);
-    if (all == NULL) {
-        pthread_mutex_lock(&making);
-        all = atomic_load(&shared);
-        has_keys = has_keys || (pthread_key_create(&seen_key, NULL) == 0 &&
-                                pthread_key_create(&inside_key, NULL) == 0);
-        if (all == NULL && has_keys) {
-            all = create();
-            atomic_store_explicit(&shared, all, memory_order_release);
-        }
-        pthread_mutex_unlock(&making);
+    struct flw_callstacks *there = NULL;
+    if (all != NULL) {
+        return all;
+    }
+    (void)pthread_once(&keys_once, make_keys);
+    all = has_keys ? create() : NULL;
+    if (all != NULL && !atomic_compare_exchange_strong(&shared, &there, all)) {
+        free((void *)all->buckets);
+        free(all);
+        all = there;
     }
     return all;
 }
 
-/* What the parent's have stays reachable for who looks for leaks. */
 void flw_callstacks_forget(void)
 {
-    static struct flw_callstacks *kept;
-    kept = atomic_exchange(&shared, NULL);
-    (void)kept;
-    pthread_mutex_init(&making, NULL);
+    struct flw_callstacks *all = atomic_exchange(&shared, NULL);
+    is_child = true;
+    if (all != NULL) {
+        all->before = forgotten;
+        forgotten = all;
+    }
 }
 
 bool flw_callstacks_are_quick(const struct flw_callstacks *all)

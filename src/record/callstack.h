@@ -13,7 +13,8 @@
  * installed the C library's, ten times dearer. Python is asked by its C interface, 3.8 and later, and only
  * by a thread that holds the interpreter, or may take it. What it may run meanwhile, a collection, is seen without a stack.
  *
- * A code object that was seen stays for as long as the process: its address is what tells it from others.
+ * A code object that was seen stays for as long as the process: its address is what tells it from others. An address in
+ * a module that was unloaded, and another one loaded in its place, keeps its first name.
  *
  * INVARIANTS
  *   1. Numbers count from 1; a stack, once it has one, does not change. 0 is 'not known'.
@@ -60,7 +61,8 @@ struct flw_callstack_file {
 /* The process's, made on first sight: numbers mean the same in all recordings. It stays. NULL: no memory. */
 struct flw_callstacks *flw_callstacks_shared(void);
 
-/* In the child of a fork: a thread of the parent's may be inside, the next ones are new. */
+/* In the child of a fork: a thread of the parent's may be inside, or in libunwind: the next stacks are new, and the C
+ * library's. */
 void flw_callstacks_forget(void);
 
 /* Is what tells return addresses quickly there? */
@@ -70,16 +72,20 @@ bool flw_callstacks_are_quick(const struct flw_callstacks *all);
  * FLW_CALLSTACK_DEPTH_MOST. 0: not known (no memory, or it is asked within itself). No lock of this library's is held
  * by the caller; errno and Python's pending exception are kept. With `enters_python` a thread that has let the
  * interpreter go, as PyTorch's operators do, takes it for the look: then no lock may be held at all that another thread
- * waits for while it has the interpreter. */
+ * waits for while it has the interpreter. Where there is more than one interpreter it is not taken. */
 uint32_t flw_callstacks_here(struct flw_callstacks *all, unsigned depth, bool enters_python);
 
 /* Recordings with stacks that are under way: while it is 0 no thread looks. */
 extern atomic_uint flw_callstack_recordings;
 
-/* The stack that the thread's present call is recorded with; 0: none. Whoever sets it clears it at the call's end. (Two
- * of the system's keys: the library's thread-local storage is kept small, so that it can be loaded late.) */
+/* Look, for the thread's present call. False: an outer call of the thread's has, and there is nothing to end. Arguments
+ * and rules as of flw_callstacks_here. (Two of the system's keys stand behind it: the library's thread-local storage is
+ * kept small, so that it can be loaded late.) */
+bool flw_callstack_look(unsigned depth, bool enters_python);
+void flw_callstack_end_look(void);
+
+/* The stack that the thread's present call is recorded with; 0: none. */
 uint32_t flw_callstack_seen(void);
-void flw_callstack_see(uint32_t number);
 
 /* What a number stands for, of 1 to as many as were told; 0 has no frames. */
 struct flw_callstack flw_callstacks_get(struct flw_callstacks *all, uint32_t number);

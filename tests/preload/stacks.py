@@ -57,12 +57,12 @@ class Bed:
         self.fallow, self.program, self.folder = fallow, program, folder
         self.environment = dict(os.environ, LD_LIBRARY_PATH=drivers)
 
-    def record(self, options, command):
+    def record(self, options, command, **how):
         path = os.path.join(self.folder, "x.ftrace")
         if os.path.exists(path):
             os.unlink(path)
         subprocess.run([self.fallow, "record", "-o", path, *options, "--", *command], env=self.environment,
-                       check=True, stdout=subprocess.DEVNULL, timeout=120)
+                       check=True, stdout=subprocess.DEVNULL, timeout=120, **how)
         facts = json.loads(subprocess.check_output([self.fallow, "trace", "info", "--json", path], timeout=60))
         return path, facts
 
@@ -83,6 +83,10 @@ def of_c(bed):
     yield expect("C: each allocation has a stack", facts["records_with_stacks"] == facts["allocations"] == 4000,
                  facts)
     yield expect("C: main owns all", len(owners) == 1 and next(iter(owners)).startswith("main ("), owners)
+    path, facts = bed.record(["--stacks"], ["./" + os.path.basename(bed.program)], cwd=os.path.dirname(bed.program))
+    owners = bed.owners(path)
+    yield expect("C: the same by a path that is not whole",
+                 len(owners) == 1 and next(iter(owners)).startswith("main ("), owners)
     path, facts = bed.record([], [bed.program])
     yield expect("C: without --stacks there are none", facts["stacks"] == 0, facts)
 
@@ -115,6 +119,12 @@ def main():
                            facts["records_with_stacks"] == 4 and not any(os.path.basename(__file__) in name for name in owners), owners))
         path, facts = bed.record(["--stacks=1"], [sys.executable, __file__, "client", "PyDLL"])
         seen.append(expect("--stacks=1: a frame of C and one of Python", facts["frames"] <= 2 * facts["stacks"], facts))
+        odd = os.path.join(os.fsencode(folder), b"caf\xe9.py")  # no text
+        with open(__file__, "rb") as given, open(odd, "wb") as copy:
+            copy.write(given.read())
+        path, facts = bed.record(["--stacks"], [sys.executable, odd, "client", "PyDLL"])
+        seen.append(expect("a path that is no text: each allocation has a stack",
+                           facts["records_with_stacks"] == facts["allocations"] == 4, facts))
         for wrong in ("0", "65", "deep"):
             code = subprocess.run([fallow, "record", "--stacks=" + wrong, "--", "true"], stderr=subprocess.PIPE,
                                   universal_newlines=True, timeout=60)

@@ -545,15 +545,16 @@ class Recording:
 
     stacks=True records each allocation with the call stack that asked for it, at most 16 frames of Python and as
     many of C, or as many as are given (up to 64): `fallow report` then says whose the memory is. A thread that has
-    let the interpreter go, as PyTorch's operators do, takes it for that look."""
+    let the interpreter go, as PyTorch's operators do, takes it for that look; enter_python=False leaves it out, where
+    some thread allocates with a lock held that another one, which has the interpreter, waits for."""
 
-    def __init__(self, path, device=0, order="stream", flight=False, whole=False, stacks=False):
+    def __init__(self, path, device=0, order="stream", flight=False, whole=False, stacks=False, enter_python=True):
         if flight and whole:
             raise ValueError("a flight recording keeps the latest calls only: flight or whole, not both")
         depth = 16 if stacks is True else int(stacks)
         if not 0 <= depth <= 64:
             raise ValueError("stacks=%r: True, or a number of frames up to 64" % (stacks,))
-        flags = ((2 | 4) if flight else 1 if whole else 0) | (8 if depth else 0)
+        flags = ((2 | 4) if flight else 1 if whole else 0) | (8 if depth and enter_python else 0)
         config = RecordConfig(ctypes.sizeof(RecordConfig), os.fsencode(path), 0, flags, 0, depth, 0)
         handle = ctypes.c_void_p()
         self._handle = None

@@ -305,10 +305,10 @@ fallow_status flw_pool_alloc(struct flw_pool *pool, const fallow_request *reques
     bool may_wait = (request->flags & FALLOW_REQUEST_NO_WAIT) == 0;
     *out_ptr = NULL;
     stream = flw_pool_has_epochs(pool) ? NULL : stream;
-    bool has_seen = flw_pool_see_stack(pool);
+    bool has_looked = flw_pool_look(pool);
     fallow_status status = flw_gate_enter(&pool->gate, may_wait);
     if (FLW_UNLIKELY(status != FALLOW_OK) && request->size_bytes != 0) {
-        flw_pool_forget_stack(has_seen);
+        flw_pool_end_look(has_looked);
         return flw_heap_is_lost(&pool->heap) ? FALLOW_DEVICE_LOST : status;
     }
     bool is_inside = status == FALLOW_OK;
@@ -321,7 +321,7 @@ fallow_status flw_pool_alloc(struct flw_pool *pool, const fallow_request *reques
     if (FLW_LIKELY(is_inside)) {
         flw_gate_leave(&pool->gate);
     }
-    flw_pool_forget_stack(has_seen);
+    flw_pool_end_look(has_looked);
     return status;
 }
 
@@ -378,7 +378,7 @@ fallow_status flw_entry_alloc(fallow_pool *handle, size_t size_bytes, size_t ali
         return FALLOW_INVALID_ARGUMENT;
     }
     *out_ptr = NULL;
-    bool has_seen = pool != NULL && flw_pool_see_stack(pool);
+    bool has_looked = pool != NULL && flw_pool_look(pool);
     if (pool != NULL && flw_pool_has_epochs(pool) && align_bytes <= FLW_EPOCH_LEAST_BYTES &&
         hit_in_context(pool, size_bytes, out_ptr)) {
         status = FALLOW_OK;
@@ -387,7 +387,7 @@ fallow_status flw_entry_alloc(fallow_pool *handle, size_t size_bytes, size_t ali
             .struct_size = sizeof request, .size_bytes = size_bytes, .align_bytes = align_bytes};
         status = flw_pool_alloc(pool, &request, stream, out_ptr);
     }
-    flw_pool_forget_stack(has_seen);
+    flw_pool_end_look(has_looked);
     errno = saved;
     return status;
 }

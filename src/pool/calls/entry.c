@@ -108,9 +108,9 @@ static FLW_NOINLINE fallow_status alloc_seen(fallow_pool *handle, size_t size_by
                                              fallow_stream stream, void **out_ptr)
 {
     struct flw_pool *pool = flw_pool_of(handle);
-    bool has_seen = pool != NULL && flw_pool_see_stack(pool);
+    bool has_looked = pool != NULL && flw_pool_look(pool);
     fallow_status status = allocate(handle, size_bytes, stream, out_ptr, FLW_HIT_RECORDED);
-    flw_pool_forget_stack(has_seen);
+    flw_pool_end_look(has_looked);
     return status;
 }
 
@@ -339,21 +339,9 @@ fallow_status fallow_alloc_batch(fallow_pool *pool, const size_t *sizes, size_t 
 
 /* ---- context order: hits of a recorded pool */
 
-/* The pool of the thread's present cache, which may be ending: its memory stays. */
-static bool see_stack_in_context(void)
-{
-    const struct flw_tcache *cache = (const struct flw_tcache *)(const void *)flw_tls_cache;
-    struct flw_pool *pool = __atomic_load_n(&cache->pool, __ATOMIC_ACQUIRE);
-    return pool != NULL && flw_recording_has_key(&cache->hot) && flw_pool_see_stack(pool);
-}
-
 bool flw_context_alloc_recorded(uint64_t context_id, uint64_t size_bytes, void **out_ptr)
 {
-    bool has_seen = atomic_load_explicit(&flw_callstack_recordings, memory_order_relaxed) != 0 &&
-                    see_stack_in_context();
-    bool is_done = flw_context_alloc(context_id, size_bytes, out_ptr, FLW_HIT_RECORDED);
-    flw_pool_forget_stack(has_seen);
-    return is_done;
+    return flw_context_alloc(context_id, size_bytes, out_ptr, FLW_HIT_RECORDED);
 }
 
 bool flw_context_free_recorded(const void *ptr)

@@ -192,19 +192,16 @@ static bool adopt(struct flw_pool *pool, struct flw_tcache *cache, const struct 
 
 /* Its handle is left before the look: that may wait for Python, whose holder may be about to end the recording. What
  * is found means the same in any recording. */
-static void alloc_asked(struct flw_pool *pool)
+static bool alloc_asked(struct flw_pool *pool)
 {
     const fallow_recorder *handle;
     const struct recording *recording = enter_of(pool, &handle);
-    if (recording != NULL) {
-        struct flw_callstacks *all = recording->recorder->settings.callstacks;
-        uint32_t depth = recording->stack_depth, flags = recording->flags;
-        flw_handles_leave(&table, handle);
-        if (all != NULL) {
-            flw_callstack_see(
-                flw_callstacks_here(all, depth, (flags & FALLOW_RECORD_ENTER_PYTHON) != 0));
-        }
+    if (recording == NULL) {
+        return false;
     }
+    uint32_t depth = recording->stack_depth, flags = recording->flags;
+    flw_handles_leave(&table, handle);
+    return depth > 0 && flw_callstack_look(depth, (flags & FALLOW_RECORD_ENTER_PYTHON) != 0);
 }
 
 /* With the stack that the call was made in, where it has been seen. */

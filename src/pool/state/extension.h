@@ -62,8 +62,9 @@ struct flw_extension {
     void (*happened)(struct flw_pool *pool, enum flw_trace_op op, const struct flw_domain *domain,
                      const struct flw_event *event);
     /* An allocation is asked for, of a pool that sees stacks: outside of the gate, nothing is decided and no lock
-     * held. What it finds is for this call (flw_callstack_seen). */
-    void (*alloc_asked)(struct flw_pool *pool);
+     * held. What it finds is for this call (flw_callstack_seen). True: the call is to end the
+     * look. */
+    bool (*alloc_asked)(struct flw_pool *pool);
     /* An allocation fails for want of memory. */
     void (*failed)(struct flw_pool *pool, const struct flw_domain *domain,
                    const fallow_oom_report *report);
@@ -119,23 +120,22 @@ static inline const struct flw_extension *flw_pool_front(const struct flw_pool *
     return first != NULL && first->alloc != NULL ? first : NULL;
 }
 
-/* Before an allocation. True: the stack is known, for the call's records; flw_pool_forget_stack follows. */
-static inline bool flw_pool_see_stack(struct flw_pool *pool)
+/* Before an allocation. True: this call has looked, and flw_pool_end_look follows. */
+static inline bool flw_pool_look(struct flw_pool *pool)
 {
-    if (FLW_LIKELY(!atomic_load_explicit(&pool->sees_stacks, memory_order_relaxed)) ||
-        flw_callstack_seen() != 0) {
-        return false;
+    bool has_looked = false;
+    if (FLW_UNLIKELY(atomic_load_explicit(&pool->sees_stacks, memory_order_relaxed))) {
+        FLW_EACH_EXTENSION (pool, row, alloc_asked) {
+            has_looked |= row->alloc_asked(pool);
+        }
     }
-    FLW_EACH_EXTENSION (pool, row, alloc_asked) {
-        row->alloc_asked(pool);
-    }
-    return flw_callstack_seen() != 0;
+    return has_looked;
 }
 
-static inline void flw_pool_forget_stack(bool has_seen)
+static inline void flw_pool_end_look(bool has_looked)
 {
-    if (FLW_UNLIKELY(has_seen)) {
-        flw_callstack_see(0);
+    if (FLW_UNLIKELY(has_looked)) {
+        flw_callstack_end_look();
     }
 }
 

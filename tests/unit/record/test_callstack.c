@@ -64,6 +64,44 @@ static void so_many_frames_are_kept_and_no_more(void **state)
     assert_int_equal(flw_callstacks_get(all, UINT32_MAX).frame_count, 0);
 }
 
+static void a_deeper_look_at_the_same_place_sees_more(void **state)
+{
+    (void)state;
+    static const unsigned depths[] = {1, FLW_CALLSTACK_DEPTH_MOST, 2};
+    size_t counts[3];
+    for (size_t i = 0; i < 3; i++) {
+        counts[i] = flw_callstacks_get(all, here(depths[i])).frame_count;
+    }
+    assert_int_equal(counts[0], 1);
+    assert_true(counts[1] > 2);
+    assert_int_equal(counts[2], 2);
+}
+
+/* A recording that ends meanwhile leaves nothing behind for the next one. */
+static void a_look_is_for_one_call(void **state)
+{
+    (void)state;
+    atomic_store(&flw_callstack_recordings, 1);
+    assert_int_equal(flw_callstack_seen(), 0);
+    assert_true(flw_callstack_look(DEPTH, false));
+    uint32_t first = flw_callstack_seen();
+    assert_int_not_equal(first, 0);
+    assert_false(flw_callstack_look(DEPTH, false)); /* an outer call has */
+    assert_int_equal(flw_callstack_seen(), first);
+    atomic_store(&flw_callstack_recordings, 0);
+    assert_int_equal(flw_callstack_seen(), 0);
+    flw_callstack_end_look();
+    assert_true(
+        flw_callstack_look(DEPTH, false)); /* while none is under way: as at a recording's end */
+    flw_callstack_end_look();
+    atomic_store(&flw_callstack_recordings, 1);
+    assert_int_equal(flw_callstack_seen(), 0);
+    assert_true(flw_callstack_look(DEPTH, false));
+    assert_int_not_equal(flw_callstack_seen(), first);
+    flw_callstack_end_look();
+    atomic_store(&flw_callstack_recordings, 0);
+}
+
 static uint32_t seen_in_qsort;
 
 static int look(const void *a, const void *b)
@@ -192,6 +230,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_place_has_a_number_and_another_place_another),
         cmocka_unit_test(so_many_frames_are_kept_and_no_more),
+        cmocka_unit_test(a_deeper_look_at_the_same_place_sees_more),
+        cmocka_unit_test(a_look_is_for_one_call),
         cmocka_unit_test(a_frame_names_the_function_that_its_module_shows_and_the_place_in_it),
         cmocka_unit_test(threads_in_the_same_place_see_the_same),
         cmocka_unit_test(a_file_has_each_stack_once_and_counts_from_one),

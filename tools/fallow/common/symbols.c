@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "common/symbols.h"
 
+#include <dlfcn.h>
 #include <elf.h>
 #include <fcntl.h>
 #include <link.h>
@@ -32,7 +33,9 @@ struct flw_symbols {
     size_t file_bytes;
     struct function *functions; /* by address */
     size_t count;
-    uint64_t base; /* the address in it that is loaded first */
+    uint64_t base;   /* the address in it that is loaded first */
+    char **readable; /* names that were made, until close */
+    size_t readable_count, readable_room;
 #if FLW_HAS_DW
     Dwfl *lines;
     Dwfl_Module *module; /* NULL: libdw has none of it */
@@ -273,6 +276,44 @@ static void close_lines(struct flw_symbols *symbols)
 
 #endif
 
+/* ---- C++ */
+
+static char *demangle(const char *name)
+{
+    static char *(*function)(const char *, char *, size_t *, int *);
+    static bool is_known;
+    int status = -1;
+    if (!is_known) {
+        void *library = dlopen("libstdc++.so.6", RTLD_NOW | RTLD_LOCAL);
+        void *address = library != NULL ? dlsym(library, "__cxa_demangle") : NULL;
+        memcpy(&function, &address, sizeof function);
+        is_known = true;
+    }
+    return function != NULL ? function(name, NULL, NULL, &status) : NULL;
+}
+
+/* Of a mangled name; NULL: it is none, or cannot be read. */
+static const char *read_name(struct flw_symbols *symbols, const char *name)
+{
+    char *made = strncmp(name, "_Z", 2) == 0 ? demangle(name) : NULL;
+    if (made != NULL) {
+        symbols->readable = flw_host_grow(symbols->readable, &symbols->readable_room,
+                                          symbols->readable_count + 1, sizeof *symbols->readable);
+        symbols->readable[symbols->readable_count++] = made;
+    }
+    return made;
+}
+
+/* Of the names that are known: the readable one of the file, else the debugging information's, else as it is. */
+static const char *choose_name(struct flw_symbols *symbols, const char *name, const char *told)
+{
+    if (name == NULL || strncmp(name, "_Z", 2) != 0) {
+        return name != NULL ? name : told;
+    }
+    const char *readable = read_name(symbols, name);
+    return readable != NULL ? readable : told != NULL ? told : name;
+}
+
 size_t flw_symbols_places(struct flw_symbols *symbols, uint64_t offset,
                           struct flw_symbol_place *out, size_t most)
 {
@@ -280,9 +321,9 @@ size_t flw_symbols_places(struct flw_symbols *symbols, uint64_t offset,
     size_t count = most > 0 ? find_places(symbols, offset, out, most) : 0;
     const char *name = flw_symbols_find(symbols, symbols->base + offset, &inside);
     if (count > 0) {
-        out[count - 1].function = name != NULL ? name : out[count - 1].function;
+        out[count - 1].function = choose_name(symbols, name, out[count - 1].function);
     } else if (most > 0 && name != NULL) {
-        out[count++] = (struct flw_symbol_place){.function = name};
+        out[count++] = (struct flw_symbol_place){.function = choose_name(symbols, name, NULL)};
     }
     return count;
 }
@@ -309,6 +350,10 @@ void flw_symbols_close(struct flw_symbols *symbols)
         munmap(symbols->file, symbols->file_bytes);
     }
     close_lines(symbols);
+    for (size_t i = 0; i < symbols->readable_count; i++) {
+        free(symbols->readable[i]); /* the C library's, as libstdc++ is */
+    }
+    flw_host_free(symbols->readable);
     flw_host_free(symbols->functions);
     flw_host_free(symbols);
 }

@@ -2,7 +2,7 @@
  *
  * Owns: the names of functions in an ELF file, by their address in it; where it has debugging information, or a file
  * that libdw finds for it has, the lines too, and what is inlined there.
- * Does not: demangle.
+ * C++'s names are told as people write them where libstdc++ is installed.
  */
 #ifndef FLW_TOOL_SYMBOLS_H
 #define FLW_TOOL_SYMBOLS_H
@@ -16,7 +16,7 @@ struct flw_symbols;
 struct flw_symbols *flw_symbols_open(const char *path);
 void flw_symbols_close(struct flw_symbols *symbols);
 
-/* The function with that address inside, and how far inside; NULL: none. Stays until close. */
+/* The function with that address inside, as the file has its name, and how far inside; NULL: none. Stays until close. */
 const char *flw_symbols_find(const struct flw_symbols *symbols, uint64_t address,
                              uint64_t *out_offset);
 

@@ -253,20 +253,36 @@ static bool is_operator(const char *function, char *out, size_t room)
     return bytes > 0;
 }
 
-/* A function of the program, by where it is: its source's file, or "module+0x1234". */
+static const char *base_name(const char *file)
+{
+    const char *base = file;
+    for (const char *at = file; *at != '\0'; at++) {
+        base = *at == '/' || *at == '\\' ? at + 1 : base;
+    }
+    return base;
+}
+
+static bool begins_with_any(const char *text, const char *const *beginnings)
+{
+    while (*beginnings != NULL && strncmp(text, *beginnings, strlen(*beginnings)) != 0) {
+        beginnings++;
+    }
+    return *beginnings != NULL;
+}
+
+/* A function of the program, by its name and where it is: its source's file, or "module+0x1234". */
 static bool is_native_program(const char *function, const char *file)
 {
-    static const char *const folders[] = {"/usr/",     "/lib/",     "/lib64/",     "/Python/",
-                                          "/Objects/", "/Modules/", "/Include/",   "/csu/",
-                                          "/nptl/",    "/sysdeps/", "/lib/python", NULL};
-    static const char *const modules[] = {"libcuda",   "libcudart", "libtorch", "libc10",
-                                          "libpython", "cpython-",  "libnv",    "libcublas",
-                                          "libfallow", NULL};
-    bool is_system = file[0] == '.' || has_any(file, folders) || function[0] == '_';
-    for (size_t i = 0; !is_system && modules[i] != NULL; i++) {
-        is_system = strstr(file, modules[i]) != NULL;
-    }
-    return !is_system && file[0] != '\0';
+    static const char *const roots[] = {"/usr/",    "/lib/",    "/lib64/",  ".",         "Python/",
+                                        "Objects/", "Modules/", "Include/", "Programs/", NULL};
+    static const char *const modules[] = {"libcuda", "libtorch",  "libc10",    "libpython",
+                                          "libnv",   "libcublas", "libfallow", NULL};
+    static const char *const functions[] = {"_Py",      "Py",   "__libc_", "_start",
+                                            "_ctypes_", "ffi_", NULL};
+    return file[0] != '\0' && !begins_with_any(file, roots) &&
+           !begins_with_any(base_name(file), modules) &&
+           strstr(base_name(file), ".cpython-") == NULL && strstr(file, "/Python-") == NULL &&
+           !begins_with_any(function, functions);
 }
 
 /* What a frame is worth, told once a frame; the least is the best. */
@@ -304,15 +320,6 @@ static uint32_t intern(struct flw_owners *owners, const char *text)
         flw_host_refuse(1, NAME_BYTES);
     }
     return (uint32_t)number;
-}
-
-static const char *base_name(const char *file)
-{
-    const char *base = file;
-    for (const char *at = file; *at != '\0'; at++) {
-        base = *at == '/' || *at == '\\' ? at + 1 : base;
-    }
-    return base;
 }
 
 /* "vllm" of ".../site-packages/vllm/worker/worker.py"; "run" of "/home/u/run/model.py". */

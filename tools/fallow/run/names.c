@@ -86,9 +86,8 @@ static bool expand(struct naming *naming, const struct flw_frame *frame)
         bool is_outer = i + 1 == count;
         const char *name = places[i].function != NULL ? places[i].function : "";
         const char *source = places[i].file != NULL ? places[i].file : file;
-        /* What the loader showed may be written as people read it. */
-        if (!put(naming, is_outer && function[0] != '\0' ? function : name, source,
-                 places[i].line)) {
+        bool is_told = is_outer && function[0] != '\0' && strncmp(function, "_Z", 2) != 0;
+        if (!put(naming, is_told ? function : name, source, places[i].line)) {
             return false;
         }
     }

@@ -4,10 +4,14 @@
  * Does not: hook anything; libfallow-preload.so does, as FALLOW tells it.
  */
 #include <getopt.h>
+#include <glob.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 
 #include "common/command.h"
 #include "common/options.h"
@@ -81,6 +85,7 @@ struct order {
     struct flw_settings_text settings;
     struct patterns patterns;
     bool is_record, compares, replaces, has_stacks, enters_python;
+    time_t began;
 };
 
 /* ---- values */
@@ -237,7 +242,11 @@ static void name_frames(const char *path)
         flw_complain("record: the stacks keep modules and offsets in place of names: %s", message);
         return;
     }
-    if (flw_names_find(trace, &has_memory) > 0 && !flw_trace_write_ftrace(trace, path, message)) {
+    if (trace->truncation != NULL) {
+        flw_complain(
+            "record: %s is not whole, its stacks keep modules and offsets in place of names", path);
+    } else if (flw_names_find(trace, &has_memory) > 0 &&
+               !flw_trace_write_ftrace(trace, path, message)) {
         flw_complain("record: the stacks keep modules and offsets in place of names: %s", message);
     } else if (!has_memory) {
         flw_complain(
@@ -246,21 +255,53 @@ static void name_frames(const char *path)
     flw_trace_destroy(trace);
 }
 
+/* Files of other processes and devices have something where "%p" stands, or before the last name's ending. */
+static bool compose_pattern(const char *path, char *out, size_t room)
+{
+    const char *slash = strrchr(path, '/'), *mark = strstr(path, "%p");
+    const char *name = slash != NULL ? slash + 1 : path;
+    const char *dot = strrchr(name, '.');
+    size_t head = mark != NULL                 ? (size_t)(mark - path)
+                  : dot != NULL && dot != name ? (size_t)(dot - path)
+                                               : strlen(path);
+    const char *rest = path + head + (mark != NULL ? 2 : 0);
+    int length = snprintf(out, room, "%.*s%s%s", (int)head, path, mark != NULL ? "*" : ".*", rest);
+    return strpbrk(path, "*?[\\") == NULL && length > 0 && (size_t)length < room;
+}
+
+/* What this run has written, as far as the names tell. */
+static void name_all(const struct order *order, const char *path)
+{
+    char pattern[PATH_MAX];
+    struct stat facts;
+    glob_t found;
+    if (stat(path, &facts) == 0) {
+        name_frames(path);
+    }
+    if (compose_pattern(path, pattern, sizeof pattern) && glob(pattern, 0, NULL, &found) == 0) {
+        for (size_t i = 0; i < found.gl_pathc; i++) {
+            if (stat(found.gl_pathv[i], &facts) == 0 && facts.st_mtime >= order->began) {
+                name_frames(found.gl_pathv[i]);
+            }
+        }
+        globfree(&found);
+    }
+}
+
 /* What came of the file that was asked for. */
 static void tell_trace(const struct order *order, const char *name)
 {
     const char *path = order->trace != NULL ? order->trace : "fallow.ftrace";
     struct stat facts;
+    if (order->has_stacks) {
+        name_all(order, path);
+    }
     if (!order->is_record || !names_no_process(path)) {
         return;
     }
     if (stat(path, &facts) != 0) {
         flw_complain("%s: there is no %s: nothing was put on record", name, path);
     } else {
-        if (order->has_stacks) {
-            name_frames(path);
-            (void)stat(path, &facts);
-        }
         flw_complain("%s: %s, %" PRIu64 " bytes; see fallow report %s", name, path,
                      (uint64_t)facts.st_size, path);
     }
@@ -293,7 +334,8 @@ static int carry_out(const struct order *order, const char *name, char **command
 
 static int run(int argc, char **argv, bool is_record)
 {
-    struct order order = {.is_record = is_record, .mode = is_record ? "trace" : NULL};
+    struct order order = {
+        .is_record = is_record, .mode = is_record ? "trace" : NULL, .began = time(NULL)};
     const char *name = argv[0];
     if (!flw_settings_inherit(&order.settings)) {
         return FLW_EXIT_USAGE;
