@@ -348,8 +348,9 @@ static void draw_cells(struct cells *cells, FILE *out)
                 end++;
             }
             if (chosen[begin] == colour) {
-                fprintf(out, is_open ? "" : "<path class=\"row cell %s\" d=\"",
-                        flw_picture_colour(colour));
+                if (!is_open) {
+                    fprintf(out, "<path class=\"row cell %s\" d=\"", flw_picture_colour(colour));
+                }
                 fprintf(out, "M%.0f %.1fh%.0f", (double)(begin - row * CELL_COLUMNS) * CELL,
                         ((double)row + 0.5) * CELL, (double)(end - begin) * CELL);
                 is_open = true;
@@ -423,7 +424,9 @@ static void draw_large_blocks(const struct strip *strip)
         for (size_t i = 0; i < flw_min(strip->count, STRIP_RECTANGLES); i++) {
             struct flw_svg_box box = place_block(strip, i);
             if (size_ink(strip->blocks[i]->bytes) == colour && is_own_shape(i, &box)) {
-                fprintf(out, is_open ? "" : "<path class=\"%s\" d=\"", flw_picture_colour(colour));
+                if (!is_open) {
+                    fprintf(out, "<path class=\"%s\" d=\"", flw_picture_colour(colour));
+                }
                 fprintf(out, "M%.1f %.1fH%.1fV%.1fH%.1fz", box.x, box.y, box.x + box.width,
                         box.y + box.height, box.x);
                 is_open = true;
