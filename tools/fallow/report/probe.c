@@ -365,7 +365,9 @@ static void keep_moment(struct flw_probe *probe, size_t op, uint64_t peak_op,
     size_t count = probe->view.segment_count;
     moment->segments =
         flw_host_grow(moment->segments, &moment->segment_capacity, count, sizeof *moment->segments);
-    memcpy(moment->segments, probe->view.segments, count * sizeof *moment->segments);
+    if (count > 0) {
+        memcpy(moment->segments, probe->view.segments, count * sizeof *moment->segments);
+    }
     moment->segment_count = count;
     moment->is_kept = true;
     probe->kept_count += count + 1;
