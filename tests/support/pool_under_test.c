@@ -161,8 +161,10 @@ static void abandon(void *pool)
 static fallow_status record(void *pool, const char *path)
 {
     fallow_recorder *recorder;
-    fallow_record_config config = {
-        .struct_size = sizeof config, .path = path, .flags = FALLOW_RECORD_BLOCK_WHEN_FULL};
+    fallow_record_config config = {.struct_size = sizeof config,
+                                   .path = path,
+                                   .flags = FALLOW_RECORD_BLOCK_WHEN_FULL,
+                                   .stack_depth = 8};
     return fallow_record_start(pool, &config, &recorder);
 }
 
