@@ -31,9 +31,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "record/addressmap.h"
-#include "record/ftracewriter.h"
-
 #define FLW_CALLSTACK_DEPTH_USUAL 16
 #define FLW_CALLSTACK_DEPTH_MOST  64
 
@@ -48,15 +45,6 @@ struct flw_callstack {
 };
 
 struct flw_callstacks;
-
-/* What of it a file has: numbers there, plus 1. All zero: nothing. */
-struct flw_callstack_file {
-    struct flw_addressmap texts; /* hash of a text -> number */
-    const char **text_list;
-    uint32_t *frames, *stacks; /* by number; 0: not yet */
-    size_t text_count, text_room, frame_room, stack_room;
-    uint32_t frame_count, stack_count;
-};
 
 /* The process's, made on first sight: numbers mean the same in all recordings. It stays. NULL: no memory. */
 struct flw_callstacks *flw_callstacks_shared(void);
@@ -90,12 +78,5 @@ uint32_t flw_callstack_seen(void);
 /* What a number stands for, of 1 to as many as were told; 0 has no frames. */
 struct flw_callstack flw_callstacks_get(struct flw_callstacks *all, uint32_t number);
 struct flw_callframe flw_callstacks_frame(struct flw_callstacks *all, uint32_t frame);
-
-/* The number that a stack has in the file, which is told of it first where it is new. 0 is 0. False: the writer failed,
- * or there is no memory. Whoever writes the file. */
-bool flw_callstacks_write(struct flw_callstacks *all, uint32_t number,
-                          struct flw_ftrace_writer *writer, struct flw_callstack_file *file,
-                          uint32_t *out);
-void flw_callstack_file_finish(struct flw_callstack_file *file);
 
 #endif

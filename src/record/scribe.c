@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "record/array.h"
+
 #define BUFFER_BYTES (128u << 10)
 #define STEP_NS \
     16 /* of times: about what reading the clock takes; the rest is noise, half a byte */
@@ -75,6 +77,106 @@ static bool fail(struct flw_scribe *scribe)
         scribe->problem = scribe->error != 0 ? strerror(scribe->error) : "no host memory";
     }
     return false;
+}
+
+/* ---- call stacks: what of them the file has */
+
+static uint64_t hash_text(const char *text)
+{
+    uint64_t hash = 0;
+    for (; *text != '\0'; text++) {
+        hash = (hash ^ (unsigned char)*text) * UINT64_C(0x9E3779B97F4A7C15);
+        hash ^= hash >> 29;
+    }
+    return hash;
+}
+
+static bool write_text(struct flw_callstack_file *file, struct flw_ftrace_writer *writer,
+                       const char *text, uint32_t *out)
+{
+    uint64_t hash = hash_text(text);
+    while ((*out = flw_addressmap_find(&file->texts, hash)) != FLW_ADDRESSMAP_ABSENT) {
+        if (strcmp(file->text_list[*out], text) == 0) {
+            return true;
+        }
+        hash++; /* two texts of one hash */
+    }
+    *out = (uint32_t)file->text_count;
+    if (!FLW_ARRAY_FITS(file->text_list, file->text_count, file->text_room) ||
+        !flw_addressmap_put(&file->texts, hash, *out)) {
+        return false;
+    }
+    file->text_list[file->text_count++] = text; /* of a frame, which stays */
+    return flw_ftrace_writer_add_text(writer, text);
+}
+
+/* The place of a number, 0 where it is new. NULL: no memory. */
+static uint32_t *place_of(uint32_t **list, size_t *room, uint32_t number)
+{
+    while (*room <= number) {
+        size_t before = *room;
+        if (!FLW_ARRAY_FITS(*list, before, *room)) {
+            return NULL;
+        }
+        memset(*list + before, 0, (*room - before) * sizeof **list);
+    }
+    return *list + number;
+}
+
+static bool write_frame(struct flw_callstacks *all, uint32_t number,
+                        struct flw_callstack_file *file, struct flw_ftrace_writer *writer,
+                        uint32_t *out)
+{
+    uint32_t function, path;
+    uint32_t *place = place_of(&file->frames, &file->frame_room, number);
+    if (place == NULL) {
+        return false;
+    }
+    if (*place == 0) {
+        struct flw_callframe frame = flw_callstacks_frame(all, number);
+        if (!write_text(file, writer, frame.function, &function) ||
+            !write_text(file, writer, frame.file, &path) ||
+            !flw_ftrace_writer_add_frame(writer, function, path, frame.line)) {
+            return false;
+        }
+        *place = ++file->frame_count;
+    }
+    *out = *place - 1;
+    return true;
+}
+
+bool flw_callstacks_write(struct flw_callstacks *all, uint32_t number,
+                          struct flw_ftrace_writer *writer, struct flw_callstack_file *file,
+                          uint32_t *out)
+{
+    uint32_t frames[FLW_CALLSTACK_DEPTH_MOST * 2];
+    uint32_t *place = place_of(&file->stacks, &file->stack_room, number);
+    *out = 0;
+    if (place == NULL) {
+        return false;
+    }
+    struct flw_callstack stack = flw_callstacks_get(all, number);
+    if (*place == 0 && stack.frame_count > 0) {
+        for (size_t i = 0; i < stack.frame_count; i++) {
+            if (!write_frame(all, stack.frames[i], file, writer, &frames[i])) {
+                return false;
+            }
+        }
+        if (!flw_ftrace_writer_add_stack(writer, frames, stack.frame_count)) {
+            return false;
+        }
+        *place = ++file->stack_count;
+    }
+    *out = *place;
+    return true;
+}
+
+void flw_callstack_file_finish(struct flw_callstack_file *file)
+{
+    flw_addressmap_finish(&file->texts);
+    free((void *)file->text_list);
+    free(file->frames);
+    free(file->stacks);
 }
 
 /* ---- open */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: one trace file while records are written into it: the numbers of live blocks, and what is
+ * Owns: one trace file while records are written into it: the numbers of live blocks and of call stacks, and what is
  * missing.
  *
  * Records may be lost. A free of a block that the file does not know is left out and counted; before
@@ -24,6 +24,22 @@ struct flw_scribe_settings {
     struct flw_names *names;
     struct flw_callstacks *callstacks; /* of the records' stacks; NULL: they have none */
 };
+
+/* Call stacks that a file has: by their number in the table, the one there plus 1. All zero: none. */
+struct flw_callstack_file {
+    struct flw_addressmap texts; /* hash of a text -> number */
+    const char **text_list;
+    uint32_t *frames, *stacks; /* by number; 0: not yet */
+    size_t text_count, text_room, frame_room, stack_room;
+    uint32_t frame_count, stack_count;
+};
+
+/* The number that a stack has in the file, which is told of it first where it is new. 0 is 0. False: the writer failed,
+ * or there is no memory. Whoever writes the file. */
+bool flw_callstacks_write(struct flw_callstacks *all, uint32_t number,
+                          struct flw_ftrace_writer *writer, struct flw_callstack_file *file,
+                          uint32_t *out);
+void flw_callstack_file_finish(struct flw_callstack_file *file);
 
 struct flw_scribe;
 

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "record/callstack.h"
+#include "record/scribe.h"
 
 #define DEPTH 16
 
