@@ -106,7 +106,7 @@ if(TARGET fallow AND TARGET fallow-simcuda AND FLW_DEMO)
       add_test(NAME check.page_browser COMMAND ${Python3_EXECUTABLE} -B
         ${CMAKE_CURRENT_SOURCE_DIR}/page_browser.py $<TARGET_FILE:fallow> ${FLW_DEMO}
         --shots ${CMAKE_CURRENT_BINARY_DIR}/screenshots)
-      set_tests_properties(check.page_browser PROPERTIES LABELS check TIMEOUT 600 SKIP_RETURN_CODE 77)
+      set_tests_properties(check.page_browser PROPERTIES LABELS "check;slow" TIMEOUT 600 SKIP_RETURN_CODE 77)
     endif()
     add_test(NAME check.columns COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/columns.py
       $<TARGET_FILE:fallow> ${FLW_DEMO} ${CMAKE_CURRENT_BINARY_DIR}/columns)

@@ -21,7 +21,7 @@ if(TARGET fallow AND TARGET fallow_shared AND FLW_DEMO)
       $<TARGET_FILE:fallow> ${snapshots})
     add_test(NAME property.round_trip COMMAND ${FALLOW_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/round_trip.py
       $<TARGET_FILE:fallow> ${snapshots})
-    set_tests_properties(property.owners property.round_trip PROPERTIES LABELS property TIMEOUT 600)
+    set_tests_properties(property.owners property.round_trip PROPERTIES LABELS "property;slow" TIMEOUT 600)
     add_test(NAME property.ranks COMMAND ${FALLOW_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/ranks.py $<TARGET_FILE:fallow>)
     set_tests_properties(property.ranks PROPERTIES LABELS property TIMEOUT 300)
   endif()
