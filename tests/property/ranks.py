@@ -237,6 +237,11 @@ def check_job(draw, folder, count, **settings):
     of_folder = json.loads(run(folder, "--no-times", "--policy", "bound", "--json", "-"))
     check(of_folder.get("job") == said, f"{where}: the folder's job is another")
     text = run("merge", "-", text="\n".join(lines))
+    uneven = [row for row in said["imbalance"] if row["bytes"] - row["mean_bytes"] >= 1 << 20]
+    check(("\nimbalance, " in text) == bool(uneven), f"{where}: imbalance of less than 1 MiB")
+    even = re.search("\nno owner has on one rank 1 MiB more", text)
+    check(bool(even) == (said["compared_by_owner"] > 1 and not uneven), f"{where}: balance is not told")
+    check(said["out_of_memory"] > 0 or " ranks; none ran out" in text, f"{where}: none is a number")
     check(text in run(folder, "--no-times", "--policy", "bound"), f"{where}: the folder's text is another")
     page = os.path.join(folder + ".parts", "page.html")
     run(folder, "--no-times", "--policy", "bound", "--html", page)
@@ -294,6 +299,9 @@ def check_damage(draw, folder):
     quiet["rank"] = None
     text = run("merge", "-", text=json.dumps(quiet))
     check("quiet?[2J" in text and "\033" not in text, f"a title as it is: {text}")
+    same = [json.dumps(dict(json.loads(line), rank=rank, title=f"same{rank}")) for rank in range(2)]
+    text = run("merge", "-", text="\n".join(same))
+    check("\nno owner has on one rank 1 MiB more at its peak than the mean of 2\n" in text, f"ranks alike: {text}")
     # A limit of the caller's; the rank of the process.
     job = json.loads(run("merge", "-", "--limit", "80G", "--json", "-", text=json.dumps(dict(quiet, limit_bytes=None))))
     check(job["job"]["by_nearness_to_the_limit"][0]["limit_bytes"] == 80 << 30, f"--limit: {job}")

@@ -4,6 +4,7 @@
 
 #include "report/job_reading.h"
 
+#include "base/bits.h"
 #include "common/figures.h"
 #include "common/tool_host.h"
 
@@ -79,8 +80,11 @@ static void print_rank_cell(const struct flw_rank *record, FILE *out)
 static void print_head(const struct flw_job_reading *reading, FILE *out)
 {
     const struct flw_job *job = reading->job;
-    fprintf(out, "a job of %zu ranks; %zu ran out of memory\n", job->compared_count,
-            reading->oom_count);
+    char oom_count[FLW_FIGURE_BYTES] = "none";
+    if (reading->oom_count != 0) {
+        snprintf(oom_count, sizeof oom_count, "%zu", reading->oom_count);
+    }
+    fprintf(out, "a job of %zu ranks; %s ran out of memory\n", job->compared_count, oom_count);
     if (job->count != job->compared_count) {
         fprintf(out, "%zu records are of ranks that have another, which is compared\n",
                 job->count - job->compared_count);
@@ -147,11 +151,18 @@ static void print_oom(const struct flw_job_reading *reading, FILE *out)
     print_more_than_others(reading, out);
 }
 
+/* What would be 0 MiB in its line is left out: lines come by what the most has above the mean. */
 static void print_imbalance(const struct flw_job_reading *reading, FILE *out)
 {
     size_t count = 0;
     struct flw_job_owner *lines = flw_job_list_owners(reading, SIZE_MAX, &count);
-    if (count != 0) {
+    while (count != 0 && lines[count - 1].excess_bytes < FLW_MIB) {
+        count--;
+    }
+    if (count == 0 && reading->comparable_count >= 2) {
+        fprintf(out, "\nno owner has on one rank 1 MiB more at its peak than the mean of %zu\n",
+                reading->comparable_count);
+    } else if (count != 0) {
         fprintf(out,
                 "\nimbalance, each rank at its peak: the most of one over the mean of %zu\n"
                 "%10s%10s%10s %6s  owner\n",
