@@ -66,6 +66,9 @@ class Bed:
         facts = json.loads(subprocess.check_output([self.fallow, "trace", "info", "--json", path], timeout=60))
         return path, facts
 
+    def dump(self, path):
+        return subprocess.check_output([self.fallow, "trace", "dump", path], timeout=60)
+
     def owners(self, path, *options):
         text = subprocess.check_output([self.fallow, "report", "--json", "-", *options, path], timeout=120)
         traces = json.loads(text)["traces"]
@@ -91,6 +94,31 @@ def of_c(bed):
     yield expect("C: without --stacks there are none", facts["stacks"] == 0, facts)
 
 
+# What bears the name of a recording and is none of this run's: another form, and a recording of before.
+def of_others(bed):
+    def at(name):
+        return os.path.join(bed.folder, name)
+
+    def content(name):
+        with open(at(name), "rb") as file:
+            return file.read()
+
+    bed.record(["--stacks", "--exec"], [bed.program])
+    os.rename(at("x.ftrace"), at("before"))
+    with open(at("text"), "wb") as text:
+        text.write(bed.dump(at("before")))
+    command = "%s; cp text rec1.ftrace; cp before rec2.ftrace; cp text rec.ftrace; echo none >rec3.ftrace" % bed.program
+    done = subprocess.run([bed.fallow, "record", "--stacks", "-o", at("rec%p.ftrace"), "--", "sh", "-c", command],
+                          cwd=bed.folder, env=bed.environment, check=True, stdout=subprocess.DEVNULL,
+                          stderr=subprocess.PIPE, universal_newlines=True, timeout=120)
+    yield expect("others: another form keeps its content", content("rec1.ftrace") == content("text"))
+    yield expect("others: so does what was recorded before", content("rec2.ftrace") == content("before"))
+    yield expect("others: and what has no number", content("rec.ftrace") == content("text"))
+    ours = [name for name in os.listdir(bed.folder) if name.startswith("rec") and len(name) > len("rec1.ftrace")]
+    yield expect("others: the run's own has names", len(ours) == 1 and b' "main" ' in bed.dump(at(ours[0])), ours)
+    yield expect("others: nothing is said of them", "names" not in done.stderr, done.stderr)
+
+
 def of_python(bed, kind, *options):
     how = " ".join((kind,) + options)
     path, facts = bed.record(["--stacks", *options], [sys.executable, __file__, "client", kind])
@@ -110,6 +138,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         bed = Bed(fallow, drivers, program, folder)
         seen = list(of_c(bed))
+        seen += of_others(bed)
         seen += of_python(bed, "PyDLL")
         seen += of_python(bed, "CDLL", "--enter-python")
         seen += of_python(bed, "CDLL", "--enter-python", "--mode", "cache")

@@ -13,9 +13,11 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "common/command.h"
 #include "common/options.h"
 #include "record/callstack.h"
+#include "record/ftracewriter.h"
 #include "run/compare.h"
 #include "run/names.h"
 
@@ -85,7 +87,7 @@ struct order {
     struct flw_settings_text settings;
     struct patterns patterns;
     bool is_record, compares, replaces, has_stacks, enters_python;
-    time_t began;
+    uint64_t began_ns; /* since 1970 */
 };
 
 /* ---- values */
@@ -210,11 +212,14 @@ static bool check_order(const struct order *order, const char *name, bool has_co
     return false;
 }
 
+static const char *trace_of(const struct order *order)
+{
+    return order->trace == NULL && order->is_record ? "fallow.ftrace" : order->trace;
+}
+
 static bool put_settings(struct order *order)
 {
-    const char *trace = order->trace != NULL ? order->trace
-                        : order->is_record   ? "fallow.ftrace"
-                                             : NULL;
+    const char *trace = trace_of(order);
     char byte[8];
     snprintf(byte, sizeof byte, "0x%02x", order->patterns.bytes[0]);
     return (order->mode == NULL || flw_settings_put(&order->settings, "mode", order->mode)) &&
@@ -232,14 +237,44 @@ static bool names_no_process(const char *path)
     return strstr(path, "%p") == NULL;
 }
 
-/* Frames of C get their names now, where their modules are. What cannot be done leaves the file as it is. */
-static void name_frames(const char *path)
+/* By its first bytes: no other program's file is read whole to find that out. */
+static bool begins_as_recording(const char *path)
+{
+    char magic[sizeof FLW_FTRACE_MAGIC - 1];
+    FILE *file = fopen(path, "re");
+    bool is_one = file != NULL && fread(magic, sizeof magic, 1, file) == 1 &&
+                  memcmp(magic, FLW_FTRACE_MAGIC, sizeof magic) == 0;
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return is_one;
+}
+
+/* Was it recorded, and not converted or copied from an earlier run? */
+static bool is_of_this_run(const struct order *order, const struct flw_trace *trace)
+{
+    return trace->notes != NULL && strncmp(trace->notes, "recorder fallow\n", 16) == 0 &&
+           trace->begin_ns >= order->began_ns;
+}
+
+/* Frames of C get their names now, where their modules are. What cannot be done leaves the file as it is, and so
+ * does a file of that name which this run did not record. */
+static void name_frames(const struct order *order, const char *path)
 {
     char message[FLW_TRACE_MESSAGE_BYTES];
     struct flw_trace *trace = NULL;
+    struct stat facts;
     bool has_memory = true;
+    if (stat(path, &facts) != 0 || !S_ISREG(facts.st_mode) ||
+        facts.st_mtime < (time_t)(order->began_ns / 1000000000) || !begins_as_recording(path)) {
+        return;
+    }
     if (!flw_trace_read(path, -1, &trace, message)) {
         flw_complain("record: the stacks keep modules and offsets in place of names: %s", message);
+        return;
+    }
+    if (!is_of_this_run(order, trace)) {
+        flw_trace_destroy(trace);
         return;
     }
     if (trace->truncation != NULL) {
@@ -255,34 +290,44 @@ static void name_frames(const char *path)
     flw_trace_destroy(trace);
 }
 
-/* Files of other processes and devices have something where "%p" stands, or before the last name's ending. */
+/* The file's name and those of other processes and devices: digits where "%p" stands, and perhaps more before the last
+ * name's ending. False: too long. */
 static bool compose_pattern(const char *path, char *out, size_t room)
 {
     const char *slash = strrchr(path, '/'), *mark = strstr(path, "%p");
     const char *name = slash != NULL ? slash + 1 : path;
     const char *dot = strrchr(name, '.');
-    size_t head = mark != NULL                 ? (size_t)(mark - path)
-                  : dot != NULL && dot != name ? (size_t)(dot - path)
-                                               : strlen(path);
-    const char *rest = path + head + (mark != NULL ? 2 : 0);
-    int length = snprintf(out, room, "%.*s%s%s", (int)head, path, mark != NULL ? "*" : ".*", rest);
-    return strpbrk(path, "*?[\\") == NULL && length > 0 && (size_t)length < room;
+    const char *end = dot != NULL && dot != name ? dot : name + strlen(name);
+    size_t used = 0;
+    for (const char *at = path; used + sizeof "*[0-9]*" < room; at++) {
+        if (at == end) {
+            out[used++] = '*';
+        }
+        if (at == mark) {
+            used += (size_t)sprintf(out + used, "[0-9]*");
+            at++;
+            continue;
+        }
+        if (*at != '\0' && strchr("*?[\\", *at) != NULL) {
+            out[used++] = '\\';
+        }
+        out[used++] = *at;
+        if (*at == '\0') {
+            return true;
+        }
+    }
+    return false;
 }
 
-/* What this run has written, as far as the names tell. */
-static void name_all(const struct order *order, const char *path)
+/* What this run has recorded. */
+static void name_all(const struct order *order)
 {
     char pattern[PATH_MAX];
-    struct stat facts;
     glob_t found;
-    if (stat(path, &facts) == 0) {
-        name_frames(path);
-    }
-    if (compose_pattern(path, pattern, sizeof pattern) && glob(pattern, 0, NULL, &found) == 0) {
+    if (compose_pattern(trace_of(order), pattern, sizeof pattern) &&
+        glob(pattern, 0, NULL, &found) == 0) {
         for (size_t i = 0; i < found.gl_pathc; i++) {
-            if (stat(found.gl_pathv[i], &facts) == 0 && facts.st_mtime >= order->began) {
-                name_frames(found.gl_pathv[i]);
-            }
+            name_frames(order, found.gl_pathv[i]);
         }
         globfree(&found);
     }
@@ -291,10 +336,10 @@ static void name_all(const struct order *order, const char *path)
 /* What came of the file that was asked for. */
 static void tell_trace(const struct order *order, const char *name)
 {
-    const char *path = order->trace != NULL ? order->trace : "fallow.ftrace";
+    const char *path = trace_of(order);
     struct stat facts;
     if (order->has_stacks) {
-        name_all(order, path);
+        name_all(order);
     }
     if (!order->is_record || !names_no_process(path)) {
         return;
@@ -334,8 +379,9 @@ static int carry_out(const struct order *order, const char *name, char **command
 
 static int run(int argc, char **argv, bool is_record)
 {
-    struct order order = {
-        .is_record = is_record, .mode = is_record ? "trace" : NULL, .began = time(NULL)};
+    struct order order = {.is_record = is_record,
+                          .mode = is_record ? "trace" : NULL,
+                          .began_ns = flw_clock_read(CLOCK_REALTIME)};
     const char *name = argv[0];
     if (!flw_settings_inherit(&order.settings)) {
         return FLW_EXIT_USAGE;
