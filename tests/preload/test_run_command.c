@@ -96,8 +96,8 @@ static void options_become_settings(void **state)
     assert_int_equal(
         run(FLW_RUNPAGE_REACHED, "$R --trace 'a,b\\c' -- " SHOW " | sed \"s|$PWD|HERE|\""), 0);
     expect_out("trace:HERE/a\\,b\\\\c\n");
-    assert_int_equal(run(FLW_RUNPAGE_REACHED, "$O -o /x/y -- " SHOW), 0);
-    expect_out("mode:trace,trace:/x/y\n");
+    assert_int_equal(run(FLW_RUNPAGE_REACHED, "$O -o /tmp/%p/y -- " SHOW), 0);
+    expect_out("mode:trace,trace:/tmp/%p/y\n");
     assert_int_equal(run(FLW_RUNPAGE_REACHED, "$O --mode cache -- " SHOW " | sed \"s|$PWD|HERE|\""),
                      0);
     expect_out("mode:cache,trace:HERE/fallow.ftrace\n");
@@ -219,6 +219,30 @@ static void a_record_that_did_not_come_is_missed(void **state)
                 "some.ftrace, 3 bytes; see fallow report some.ftrace");
 }
 
+static void a_record_of_before_is_not_this_runs(void **state)
+{
+    (void)state;
+    expect_line(FLW_RUNPAGE_REACHED, "printf abc >old.ftrace; $O -o old.ftrace -- true", 0,
+                "nothing new was put on record in old.ftrace");
+    expect_line(FLW_RUNPAGE_REACHED, "$O -o empty.ftrace -- sh -c ': >empty.ftrace'", 0,
+                "nothing new was put on record in empty.ftrace");
+    assert_int_equal(run(FLW_RUNPAGE_REACHED, "$O -o /dev/full -- true"), 0);
+    assert_string_equal(error_text, "");
+}
+
+static void a_place_that_takes_no_record_is_told_first(void **state)
+{
+    (void)state;
+    command_expect_error("mkdir -p place; $F record -o place -- sh -c 'echo ran'", 2,
+                         "record: 'place' is a folder; name a file in it");
+    command_expect_error("$F record -o place/none/x.ftrace -- sh -c 'echo ran'", 2,
+                         "no record can be written to 'place/none/x.ftrace': No such file");
+    command_expect_error("$F run --trace place/none/x.ftrace -- sh -c 'echo ran'", 2,
+                         "run: no record can be written to");
+    command_expect_error("$F record -o place/none/%p.ftrace -- sh -c 'echo ran'", 2,
+                         "no record can be written to 'place/none/%p.ftrace'");
+}
+
 /* ---- two patterns */
 
 static void equal_runs_are_equal(void **state)
@@ -289,6 +313,8 @@ int main(void)
         cmocka_unit_test(a_script_is_looked_through_to_its_interpreter),
         cmocka_unit_test(more_processes_than_places_are_no_harm),
         cmocka_unit_test(a_record_that_did_not_come_is_missed),
+        cmocka_unit_test(a_record_of_before_is_not_this_runs),
+        cmocka_unit_test(a_place_that_takes_no_record_is_told_first),
         cmocka_unit_test(equal_runs_are_equal),
         cmocka_unit_test(the_first_difference_is_shown),
         cmocka_unit_test(what_was_not_poisoned_shows_nothing),

@@ -3,6 +3,7 @@
  * Owns: the command lines of `fallow run` and `fallow record`.
  * Does not: hook anything; libfallow-preload.so does, as FALLOW tells it.
  */
+#include <errno.h>
 #include <getopt.h>
 #include <glob.h>
 #include <inttypes.h>
@@ -12,6 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "common/command.h"
@@ -217,6 +219,31 @@ static const char *trace_of(const struct order *order)
     return order->trace == NULL && order->is_record ? "fallow.ftrace" : order->trace;
 }
 
+/* Before a program that may run for days: can its record be written? False: it has complained. */
+static bool check_place(const struct order *order, const char *name)
+{
+    char folder[PATH_MAX] = ".";
+    struct stat facts;
+    const char *path = trace_of(order);
+    const char *slash = path != NULL ? strrchr(path, '/') : NULL;
+    if (slash != NULL) {
+        snprintf(folder, sizeof folder, "%.*s", (int)(slash - path) + (slash == path), path);
+    }
+    if (path == NULL || strstr(folder, "%p") != NULL) {
+        return true;
+    }
+    bool is_there = stat(path, &facts) == 0;
+    if (is_there && S_ISDIR(facts.st_mode)) {
+        flw_complain("%s: '%.300s' is a folder; name a file in it", name, path);
+        return false;
+    }
+    if ((is_there ? access(path, W_OK) : access(folder, W_OK | X_OK)) != 0) {
+        flw_complain("%s: no record can be written to '%.300s': %s", name, path, strerror(errno));
+        return false;
+    }
+    return true;
+}
+
 static bool put_settings(struct order *order)
 {
     const char *trace = trace_of(order);
@@ -333,19 +360,29 @@ static void name_all(const struct order *order)
     }
 }
 
-/* What came of the file that was asked for. */
-static void tell_trace(const struct order *order, const char *name)
+static bool is_as_before(const struct stat *before, const struct stat *now)
+{
+    return before->st_dev == now->st_dev && before->st_ino == now->st_ino &&
+           before->st_size == now->st_size && before->st_mtim.tv_sec == now->st_mtim.tv_sec &&
+           before->st_mtim.tv_nsec == now->st_mtim.tv_nsec;
+}
+
+/* What came of the file that was asked for. `before`: what it was when the program began. */
+static void tell_trace(const struct order *order, const char *name, const struct stat *before)
 {
     const char *path = trace_of(order);
     struct stat facts;
     if (order->has_stacks) {
         name_all(order);
     }
-    if (!order->is_record || !names_no_process(path)) {
-        return;
+    bool is_there = path != NULL && stat(path, &facts) == 0;
+    if (!order->is_record || !names_no_process(path) || (is_there && !S_ISREG(facts.st_mode))) {
+        return; /* what went to a pipe or a device is not known */
     }
-    if (stat(path, &facts) != 0) {
+    if (!is_there) {
         flw_complain("%s: there is no %s: nothing was put on record", name, path);
+    } else if (facts.st_size == 0 || is_as_before(before, &facts)) {
+        flw_complain("%s: nothing new was put on record in %s", name, path);
     } else {
         flw_complain("%s: %s, %" PRIu64 " bytes; see fallow report %s", name, path,
                      (uint64_t)facts.st_size, path);
@@ -367,12 +404,17 @@ static int carry_out(const struct order *order, const char *name, char **command
         return flw_compare_run(&launch,
                                order->patterns.count == 2 ? order->patterns.bytes : usual_patterns);
     }
+    const char *trace = trace_of(order);
+    struct stat before = {0};
+    if (trace != NULL && stat(trace, &before) != 0) {
+        before = (struct stat){0};
+    }
     int code = flw_launch(&launch, &outcome);
     if (code != 0) {
         return code;
     }
     if (!flw_launch_explain(&launch, &outcome)) {
-        tell_trace(order, name);
+        tell_trace(order, name, &before);
     }
     return flw_launch_end_as(&outcome);
 }
@@ -394,7 +436,8 @@ static int run(int argc, char **argv, bool is_record)
     if (code != FLW_OPTIONS_READ) {
         return code;
     }
-    if (!check_mode(&order) || !check_order(&order, name, optind < argc) || !put_settings(&order)) {
+    if (!check_mode(&order) || !check_order(&order, name, optind < argc) ||
+        !check_place(&order, name) || !put_settings(&order)) {
         return FLW_EXIT_USAGE;
     }
     return carry_out(&order, name, argv + optind);
