@@ -113,6 +113,15 @@ class Watch(InFolder):
             actions = [event["action"] for event in pickle.load(file)["device_traces"][0]]
         self.assertEqual(actions.count("oom"), 3)
 
+    def test_a_rank_that_becomes_known_later_has_its_folder(self):
+        torch = fakes.torch_memory()
+        with fakes.installed(torch=torch):
+            watch = fallow.watch_oom("out{rank}/oom.html")
+            with mock.patch.dict(os.environ, RANK="3"):
+                self.run_out(torch)
+        self.assertEqual(watch.pages, [os.path.join(self.folder, "out3", "oom.html")])
+        self.assertEqual(sorted(os.listdir("out3")), ["oom.html", "oom.pickle"])
+
     def test_threads_that_run_out_at_once_have_a_page_each(self):
         torch = fakes.torch_memory()
         with fakes.installed(torch=torch):
@@ -215,6 +224,13 @@ class Refusals(InFolder):
         with fakes.installed(torch=fakes.torch_memory()):
             with self.assertRaises(PermissionError):
                 fallow.watch_oom("closed/oom.html")
+
+    def test_a_page_that_would_be_the_snapshot(self):
+        torch = fakes.torch_memory()
+        with fakes.installed(torch=torch):
+            with self.assertRaisesRegex(ValueError, "the path of the page, such as oom.html, not .*/w/oom.pickle"):
+                fallow.watch_oom("w/oom.pickle")
+        self.assertEqual((self.files(), torch.history), ([], None))
 
     def test_a_folder_that_is_a_file(self):
         with open("file", "w"):

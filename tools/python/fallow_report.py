@@ -195,6 +195,7 @@ class OomWatch:
 
     def _write(self, device, page):
         snapshot = os.path.splitext(page)[0] + ".pickle"
+        os.makedirs(os.path.dirname(page), exist_ok=True)  # of a rank that was not known at the start
         with _replacing(snapshot) as file:
             pickle.dump(self._torch.cuda.memory._snapshot(), file)
         self._say("wrote %s" % snapshot)
@@ -231,7 +232,8 @@ def watch_oom(path="oom.html", stacks="all", max_entries=100000, most=3, seconds
 
     path         of the page; the snapshot lies beside it, as .pickle. {rank} and {pid} stand for the process's
                  own; with neither of them, a process of a job (torch.distributed; RANK, OMPI_COMM_WORLD_RANK, or
-                 SLURM_PROCID of several tasks) writes oom_rank3.html. Its folder is made now.
+                 SLURM_PROCID of several tasks) writes oom_rank3.html. Its folder is made now,
+                 or when a page is written if the rank was not known.
     stacks       "all", or "python": without C++ frames, which name what runs in a backward pass
     max_entries  most allocations and frees that PyTorch keeps, some KB of host memory each
     most         of so many times, the later ones as oom-2.html ...: programs try again with less
@@ -249,6 +251,9 @@ def watch_oom(path="oom.html", stacks="all", max_entries=100000, most=3, seconds
         raise ImportError("fallow.watch_oom() needs PyTorch 2.1 or newer with CUDA; this is %s"
                           % getattr(torch, "__version__", "an unknown version"))
     path = os.path.abspath(os.fspath(path))
+    if os.path.splitext(path)[1] == ".pickle":
+        raise ValueError("fallow.watch_oom() takes the path of the page, such as oom.html, not %s; the snapshot lies "
+                         "beside it" % path)
     folder = os.path.dirname(_name_page(path, 1))
     os.makedirs(folder, exist_ok=True)
     if not os.access(folder, os.W_OK | os.X_OK):
