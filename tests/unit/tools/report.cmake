@@ -6,6 +6,8 @@ if(TARGET fallow)
     ENVIRONMENT "FALLOW_COMMAND=$<TARGET_FILE:fallow>"
       FALLOW_GOLDEN=${CMAKE_CURRENT_SOURCE_DIR}/golden_report
       FALLOW_CORPUS=${PROJECT_SOURCE_DIR}/tests/fuzz/corpus ${FLW_DEMO_ENVIRONMENT})
+  flw_add_test(unit report_files SOURCES test_report_files.c DEPENDS fallow fallow-simcuda
+    ENVIRONMENT "FALLOW_COMMAND=$<TARGET_FILE:fallow>")
   flw_add_test(unit report_page SOURCES test_report_page.c LIBRARIES flw_page flw_trace flw_base)
 endif()
 flw_add_test(unit sheet INCLUDES ${tool} LIBRARIES flw_base

@@ -5,10 +5,12 @@
 #include "base/setting.h"
 
 #include <ctype.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 void (*flw_before_complaint)(void);
 
@@ -44,6 +46,34 @@ void flw_signals_restore(void)
 const char *flw_input_place(const char *path)
 {
     return strcmp(path, "-") == 0 ? "/dev/stdin" : path;
+}
+
+/* The file, or where it is not there yet its folder, and its name in it. */
+static bool find_place(const char *path, struct stat *about, const char **out_name)
+{
+    char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    *out_name = "";
+    if (stat(path, about) == 0) {
+        return S_ISREG(about->st_mode);
+    }
+    *out_name = slash == NULL ? path : slash + 1;
+    size_t length = slash == NULL ? 0 : (size_t)(slash + 1 - path);
+    if (length >= sizeof folder) {
+        return false;
+    }
+    memcpy(folder, path, length);
+    folder[length] = '\0';
+    return stat(length == 0 ? "." : folder, about) == 0;
+}
+
+bool flw_is_same_file(const char *a, const char *b)
+{
+    struct stat about_a, about_b;
+    const char *name_a, *name_b;
+    return find_place(a, &about_a, &name_a) && find_place(b, &about_b, &name_b) &&
+           about_a.st_dev == about_b.st_dev && about_a.st_ino == about_b.st_ino &&
+           strcmp(name_a, name_b) == 0;
 }
 
 #define GUESS_LETTERS 48 /* a longer word is no slip */

@@ -43,6 +43,9 @@ extern void (*flw_before_complaint)(void);
 /* Where the input that was asked for is read: "-" is standard input. */
 const char *flw_input_place(const char *path);
 
+/* Whether two paths lead to one regular file, or would once they are written. Neither is "-". */
+bool flw_is_same_file(const char *a, const char *b);
+
 /* Which name was meant by a word that is none of them: the nearest of those that are offered, where it is a
  * slip away (a letter too many, missing, wrong or swapped with the next; two in six letters and more), or
  * begins with the word. Borrows word and names. */

@@ -99,6 +99,7 @@ bool flw_draft_end(struct flw_draft *draft, bool is_good, const char *path)
 {
     char message[MESSAGE_BYTES] = "out of host memory";
     bool is_whole = fclose(draft->file) == 0 && is_good;
+    draft->file = NULL;
     bool is_done =
         is_whole && (path == NULL || write_text(path, draft->text, draft->length, message));
     if (!is_done) {
@@ -109,4 +110,24 @@ bool flw_draft_end(struct flw_draft *draft, bool is_good, const char *path)
         draft->text = NULL;
     }
     return is_done;
+}
+
+bool flw_draft_write(struct flw_draft *draft, const char *path)
+{
+    char message[MESSAGE_BYTES] = "out of host memory";
+    bool is_done =
+        fflush(draft->file) == 0 && write_text(path, draft->text, draft->length, message);
+    if (!is_done) {
+        flw_complain("%s%s", draft->prefix, message);
+    }
+    return is_done;
+}
+
+void flw_draft_abandon(struct flw_draft *draft)
+{
+    if (draft->file != NULL) {
+        fclose(draft->file);
+        free(draft->text);
+    }
+    *draft = (struct flw_draft){0};
 }

@@ -24,4 +24,10 @@ void flw_draft_begin(struct flw_draft *draft, const char *prefix);
  * is the caller's to free. */
 bool flw_draft_end(struct flw_draft *draft, bool is_good, const char *path);
 
+/* What was printed so far, without an end. False: said. */
+bool flw_draft_write(struct flw_draft *draft, const char *path);
+
+/* In place of the end: no text. Nothing where none was begun, or where it has ended. */
+void flw_draft_abandon(struct flw_draft *draft);
+
 #endif

@@ -15,7 +15,6 @@
 #include "common/figures.h"
 #include "common/terminal.h"
 #include "common/tool_host.h"
-#include "report/baseline.h"
 #include "report/page.h"
 #include "report/print.h"
 
@@ -181,21 +180,24 @@ static void print_screen(const struct flw_report_options *options, const struct 
     flw_terminal_close(out);
 }
 
-bool flw_report_write_all(const struct flw_report_options *options, const struct flw_sheet *sheets,
-                          size_t count, const struct flw_job *job)
+bool flw_report_replaces_baseline(const struct flw_report_options *options)
 {
-    struct flw_draft draft;
-    if (options->json_draft != NULL) {
-        flw_draft_begin(options->json_draft, "");
-        flw_print_json(sheets, count, NULL, options->json_draft->file);
-        return flw_draft_end(options->json_draft, true, NULL);
+    return options->json_path != NULL && options->baseline_path != NULL &&
+           flw_is_same_file(options->json_path, flw_input_place(options->baseline_path));
+}
+
+bool flw_report_write_all(const struct flw_report_options *options, const struct flw_sheet *sheets,
+                          size_t count, const struct flw_job *job, struct flw_draft *json)
+{
+    if (json->file != NULL) {
+        flw_print_json(sheets, count, job, json->file);
     }
-    if (options->json_path != NULL) {
-        flw_draft_begin(&draft, "");
-        flw_print_json(sheets, count, job, draft.file);
-        if (!flw_draft_end(&draft, true, options->json_path)) {
-            return false;
-        }
+    if (options->json_draft != NULL) {
+        return true;
+    }
+    if (options->json_path != NULL && !flw_report_replaces_baseline(options) &&
+        !flw_draft_write(json, options->json_path)) {
+        return false;
     }
     if (options->html_path != NULL && count > 1 && !write_landing(options, sheets, count, job)) {
         return false;
@@ -292,35 +294,22 @@ static bool is_without_oom(const struct flw_sheet *sheets, size_t count)
     return is_without;
 }
 
-static bool is_below_baseline(const char *path, const struct flw_sheet *sheets, size_t count)
+static bool is_below_baseline(const struct flw_baseline *then, struct flw_draft *json)
 {
-    char message[FLW_BASELINE_MESSAGE_BYTES];
-    struct flw_baseline then = {0};
+    char message[FLW_BASELINE_MESSAGE_BYTES] = "out of host memory";
     struct flw_baseline now = {0};
-    struct flw_draft draft;
-    bool is_kept = flw_baseline_read(path, &then, message);
+    bool is_kept = fflush(json->file) == 0 &&
+                   flw_baseline_read_bytes(json->text, json->length, &now, message) &&
+                   flw_baseline_is_kept(then, &now, message);
     if (!is_kept) {
         flw_complain("%s", message);
-        return false;
     }
-    flw_draft_begin(&draft, "");
-    flw_print_json(sheets, count, NULL, draft.file);
-    is_kept = flw_draft_end(&draft, true, NULL);
-    if (is_kept) {
-        is_kept = flw_baseline_read_bytes(draft.text, draft.length, &now, message) &&
-                  flw_baseline_is_kept(&then, &now, message);
-        if (!is_kept) {
-            flw_complain("%s", message);
-        }
-        free(draft.text);
-    }
-    flw_baseline_finish(&then);
     flw_baseline_finish(&now);
     return is_kept;
 }
 
 bool flw_report_is_within(const struct flw_report_options *options, const struct flw_sheet *sheets,
-                          size_t count)
+                          size_t count, const struct flw_baseline *baseline, struct flw_draft *json)
 {
     bool is_within = true;
     if (options->max_reserved_bytes != 0) {
@@ -330,8 +319,8 @@ bool flw_report_is_within(const struct flw_report_options *options, const struct
     if (options->fails_on_oom) {
         is_within &= is_without_oom(sheets, count);
     }
-    if (options->baseline_path != NULL) {
-        is_within &= is_below_baseline(options->baseline_path, sheets, count);
+    if (baseline != NULL) {
+        is_within &= is_below_baseline(baseline, json);
     }
     return is_within;
 }

@@ -31,6 +31,9 @@ struct work {
     size_t place;         /* of the job */
     struct flw_job ranks; /* where the files' names tell of a job, or records are wanted */
     bool has_ranks;
+    struct flw_baseline baseline; /* as it was before anything is written */
+    struct flw_draft own_json;
+    struct flw_draft *json; /* of all sheets; not begun where it is not wanted */
     int code;
 };
 
@@ -212,7 +215,7 @@ static bool report_trace(struct work *work, struct flw_device *device,
         }
         is_done = flw_report_write_one(work->options, sheet, has_several, work->sheet_count);
         if (!has_several && is_done && !work->options->writes_lines) {
-            is_done = flw_report_write_all(work->options, sheet, 1, NULL);
+            is_done = flw_report_write_all(work->options, sheet, 1, NULL, work->json);
         }
         keep(work, trace, program);
     }
@@ -252,6 +255,8 @@ static void finish(struct work *work)
         free(work->traces[i].format);
     }
     flw_job_finish(&work->ranks);
+    flw_baseline_finish(&work->baseline);
+    flw_draft_abandon(&work->own_json);
     flw_host_free(work->sheets);
     flw_host_free(work->traces);
     flw_host_free(work->programs);
@@ -287,7 +292,23 @@ static bool write_all(struct work *work)
     }
     return work->job_count == 1 ||
            flw_report_write_all(work->options, work->sheets, work->sheet_count,
-                                work->ranks.compared_count > 1 ? &work->ranks : NULL);
+                                work->ranks.compared_count > 1 ? &work->ranks : NULL, work->json);
+}
+
+/* The thresholds. A baseline that is not held to is not replaced. */
+static bool judge(struct work *work)
+{
+    const struct flw_report_options *options = work->options;
+    bool is_within =
+        flw_report_is_within(options, work->sheets, work->sheet_count,
+                             options->baseline_path == NULL ? NULL : &work->baseline, work->json);
+    if (!flw_report_replaces_baseline(options)) {
+        return is_within;
+    }
+    if (!is_within) {
+        flw_complain("%s: is the baseline, and stays as it was", options->json_path);
+    }
+    return is_within && flw_draft_write(work->json, options->json_path);
 }
 
 static bool do_jobs(struct work *work)
@@ -309,17 +330,33 @@ static bool do_jobs(struct work *work)
         flw_complain("none of the files is a trace; fallow replay --help says what is");
     }
     is_done = is_done && work->sheet_count != 0;
-    if (is_done) {
-        is_done = write_all(work);
+    is_done = is_done && write_all(work) && judge(work);
+    return is_done && (work->options->json_draft == NULL || flw_draft_end(work->json, true, NULL));
+}
+
+/* What it is held to is read before anything is written: the JSON may replace it. */
+static bool begin_json(struct work *work)
+{
+    const struct flw_report_options *options = work->options;
+    char message[FLW_BASELINE_MESSAGE_BYTES];
+    if (options->baseline_path != NULL &&
+        !flw_baseline_read(flw_input_place(options->baseline_path), &work->baseline, message)) {
+        flw_complain("%s", message);
+        return false;
     }
-    return is_done && flw_report_is_within(work->options, work->sheets, work->sheet_count);
+    work->json = options->json_draft != NULL ? options->json_draft : &work->own_json;
+    if (options->json_draft != NULL || options->json_path != NULL ||
+        options->baseline_path != NULL) {
+        flw_draft_begin(work->json, "");
+    }
+    return true;
 }
 
 int flw_report_work(const struct flw_report_options *options)
 {
     struct work work = {.options = options};
     flw_progress_begin();
-    if (!list_jobs(&work) || !make_room(&work) || !do_jobs(&work)) {
+    if (!begin_json(&work) || !list_jobs(&work) || !make_room(&work) || !do_jobs(&work)) {
         work.code = work.code == FLW_EXIT_OK ? FLW_EXIT_FAILED : work.code;
     }
     finish(&work);

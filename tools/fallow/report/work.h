@@ -10,6 +10,7 @@
 
 #include "common/draft.h"
 #include "policies/plan.h"
+#include "report/baseline.h"
 #include "report/job.h"
 #include "report/owner.h"
 #include "report/sheet.h"
@@ -54,11 +55,15 @@ int flw_report_work(const struct flw_report_options *options);
  * `several`. */
 bool flw_report_write_one(const struct flw_report_options *options, const struct flw_sheet *sheet,
                           bool has_several, size_t place);
-/* Text, JSON, landing page. `job`: what the sheets are the ranks of; NULL: of none. */
+/* Whether --json names the file that --baseline does: it waits for the thresholds. */
+bool flw_report_replaces_baseline(const struct flw_report_options *options);
+
+/* Text, landing page, JSON: all of it into a draft that was begun. `job`: what the sheets are the ranks of; NULL: of none. */
 bool flw_report_write_all(const struct flw_report_options *options, const struct flw_sheet *sheets,
-                          size_t count, const struct flw_job *job);
-/* The thresholds. */
+                          size_t count, const struct flw_job *job, struct flw_draft *json);
+/* The thresholds. `baseline` NULL: none; else the draft holds the JSON of these sheets. */
 bool flw_report_is_within(const struct flw_report_options *options, const struct flw_sheet *sheets,
-                          size_t count);
+                          size_t count, const struct flw_baseline *baseline,
+                          struct flw_draft *json);
 
 #endif
