@@ -10,7 +10,8 @@
  *   instants   "[memory]" at every allocation and free; segments, out of memory, marks, waits of the
  *              host, captures, settings, missing events
  *   phases     as durations
- * Bytes are those asked for: what an allocator would round them to is for a replay to say.
+ * Bytes are those asked for: what an allocator would round them to is for a replay to say. The call stack of a
+ * [memory] event is a text as kinetostacks.h has it; a semicolon in a name is a comma there.
  */
 #include "trace/jsonwriter.h"
 #include "trace/output.h"
@@ -78,9 +79,42 @@ static void print_counter(struct writer *w, const char *name, uint64_t time_ns, 
     end_event(w);
 }
 
+static void print_name(FILE *file, const char *name)
+{
+    size_t bytes = strcspn(name, ";");
+    flw_json_print_utf8(file, name, bytes);
+    while (name[bytes] == ';') {
+        name += bytes + 1;
+        bytes = strcspn(name, ";");
+        putc(',', file);
+        flw_json_print_utf8(file, name, bytes);
+    }
+}
+
+static void print_stack(struct writer *w, uint32_t stack)
+{
+    const struct flw_stacks *stacks = &w->trace->stacks;
+    struct flw_stack_walk walk = flw_stacks_walk(stacks, stack);
+    FILE *file = w->out.file;
+    uint32_t number;
+    flw_json_key(&w->out, "Call stack");
+    for (char before = '"'; flw_stacks_next(&walk, &number); before = ';') {
+        const struct flw_frame *frame = &stacks->frames[number];
+        const char *source = flw_stacks_text(stacks, frame->file);
+        putc(before, file);
+        if (*source != '\0') {
+            print_name(file, source);
+            fprintf(file, "(%" PRIu32 "): ", frame->line);
+        }
+        print_name(file, flw_stacks_text(stacks, frame->function));
+    }
+    putc('"', file);
+}
+
 static void print_memory(struct writer *w, const struct flw_trace_event *event)
 {
     const struct flw_trace *trace = w->trace;
+    uint32_t stack = flw_trace_stack(trace, trace->initial_count + (size_t)(event - trace->events));
     struct flw_json_writer *out = begin_event(w, "i", "[memory]", event->time_ns);
     bool has_address = trace->has_addresses && event->address != 0;
     FLW_JSON_NUMBERS(out, {"Device Type", 1}, {"Device Id", (uint64_t)trace->device},
@@ -90,6 +124,9 @@ static void print_memory(struct writer *w, const struct flw_trace_event *event)
     flw_json_number(out, "Total Allocated", w->requested_bytes);
     if (trace->has_segments) {
         flw_json_number(out, "Total Reserved", w->reserved_bytes);
+    }
+    if (stack != 0) {
+        print_stack(w, stack);
     }
     end_event(w);
 }

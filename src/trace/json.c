@@ -258,3 +258,78 @@ bool flw_json_get_whole(const struct flw_json *json, bool *out_is_negative, uint
     *out = value;
     return true;
 }
+
+/* ---- escapes ---- */
+
+/* Four digits of a "\\uXXXX" that `text` begins with. False: there is none. */
+static bool take_unit(const char *text, uint32_t *out)
+{
+    static const char digits[] = "0123456789abcdef";
+    uint32_t unit = 0;
+    if (text[0] != '\\' || text[1] != 'u') {
+        return false;
+    }
+    for (int i = 2; i < 6; i++) {
+        char low = (char)(text[i] >= 'A' && text[i] <= 'F' ? text[i] | 0x20 : text[i]);
+        const char *digit = low == '\0' ? NULL : strchr(digits, low);
+        if (digit == NULL) {
+            return false;
+        }
+        unit = unit << 4 | (uint32_t)(digit - digits);
+    }
+    *out = unit;
+    return true;
+}
+
+/* A character beyond 16 bits is two units. */
+static uint32_t take_character(const char **text)
+{
+    uint32_t high = 0, low = 0;
+    if (!take_unit(*text, &high)) {
+        *text += 2;
+        return '?';
+    }
+    *text += 6;
+    bool is_half = high >= 0xD800 && high < 0xE000;
+    if (is_half && high < 0xDC00 && take_unit(*text, &low) && low >= 0xDC00 && low < 0xE000) {
+        *text += 6;
+        return 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00);
+    }
+    return is_half || high == 0 ? '?' : high;
+}
+
+static char *put_character(char *out, uint32_t c)
+{
+    if (c < 0x80) {
+        *out++ = (char)c;
+        return out;
+    }
+    unsigned more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
+    *out++ = (char)(0xFFu << (7 - more) | c >> 6 * more);
+    while (more-- > 0) {
+        *out++ = (char)(0x80 | (c >> 6 * more & 0x3F));
+    }
+    return out;
+}
+
+void flw_json_unescape(struct flw_json *json)
+{
+    static const char letters[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
+    const char *at = json->text;
+    char *out = json->text;
+    while (*at != '\0') {
+        const char *letter = NULL;
+        if (*at != '\\') {
+            *out++ = *at++;
+        } else if (at[1] == '\0') {
+            at++; /* the text was cut here */
+        } else if ((letter = strchr(letters, at[1])) != NULL) {
+            *out++ = meanings[letter - letters];
+            at += 2;
+        } else {
+            out = put_character(out, take_character(&at));
+        }
+    }
+    *out = '\0';
+    json->text_bytes = (size_t)(out - json->text);
+}

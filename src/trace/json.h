@@ -2,7 +2,7 @@
  *
  * Owns: the tokens of a JSON text, one after the other, out of the moving window.
  * Does not: build a tree, recurse or allocate: depth costs a bit, strings beyond the first bytes
- * are stepped over. Escapes stay as written; what is between the quotes is not checked further.
+ * are stepped over. Escapes stay as written until flw_json_unescape; what is between the quotes is not checked further.
  *
  * A kept library would have to stream; the one in C that does has had no release for a decade.
  */
@@ -12,7 +12,7 @@
 #include "trace/input.h"
 
 #define FLW_JSON_DEPTH_MAX  256
-#define FLW_JSON_TEXT_BYTES 512 /* kept of a key, a string or a number, its final 0 included */
+#define FLW_JSON_TEXT_BYTES 16384 /* kept of a key, a string or a number, its final 0 included */
 
 enum flw_json_token {
     FLW_JSON_FAILED, /* the input's message says why */
@@ -53,5 +53,9 @@ bool flw_json_skip(struct flw_json *json, enum flw_json_token token);
 
 /* The text of a number or a string as a whole number. False: it is none, or beyond 64 bits. */
 bool flw_json_get_whole(const struct flw_json *json, bool *out_is_negative, uint64_t *out);
+
+/* The text of a string without its escapes, as UTF-8; what is no escape, or stands for no character, is a question
+ * mark. */
+void flw_json_unescape(struct flw_json *json);
 
 #endif

@@ -31,6 +31,40 @@ static inline void flw_json_print_bytes(FILE *file, const char *text, size_t byt
     putc('"', file);
 }
 
+/* Bytes of the character of UTF-8 that begins here and ends before `end`; 0: none does. */
+static inline size_t flw_json_utf8_length(const unsigned char *c, const unsigned char *end)
+{
+    size_t length = *c < 0x80 ? 1 : *c < 0xc2 || *c > 0xf4 ? 0 : *c < 0xe0 ? 2 : *c < 0xf0 ? 3 : 4;
+    if (length > (size_t)(end - c)) {
+        return 0;
+    }
+    for (size_t i = 1; i < length; i++) {
+        if ((c[i] & 0xc0) != 0x80) {
+            return 0;
+        }
+    }
+    return length;
+}
+
+/* A piece of a text for others' readers, which take it to be UTF-8: what is not becomes question marks. */
+static inline void flw_json_print_utf8(FILE *file, const char *text, size_t bytes)
+{
+    const unsigned char *c = (const unsigned char *)text, *end = c + bytes;
+    while (c < end) {
+        size_t length = flw_json_utf8_length(c, end);
+        if (*c == '"' || *c == '\\') {
+            fprintf(file, "\\%c", *c);
+        } else if (*c < 0x20 || *c == 0x7f) {
+            fprintf(file, "\\u%04x", *c);
+        } else if (length == 0) {
+            putc('?', file);
+        } else {
+            fwrite(c, 1, length, file);
+        }
+        c += length == 0 ? 1 : length;
+    }
+}
+
 static inline void flw_json_print_text(FILE *file, const char *text)
 {
     flw_json_print_bytes(file, text, strlen(text));

@@ -2,14 +2,18 @@
  *
  * Owns: which events of a profiler's trace are about device memory, their order across threads, and
  * what their totals say about the time before the first.
- * Does not: number blocks (history.c does), or read anything else of such a file.
+ * Does not: number blocks (history.c does), know how stacks come from slices (kinetostacks.h), or read anything else
+ * of such a file.
  *
  *   {"traceEvents": [event, ...], ...} or [event, ...], an event of interest being
- *   {"ph": "i", "name": "[memory]", "ts": MICROSECONDS, "args": {"Device Type": 1, "Device Id": N,
- *    "Addr": N, "Bytes": N, "Total Allocated": N, "Total Reserved": N}}
+ *   {"ph": "i", "name": "[memory]", "pid": N, "tid": N, "ts": MICROSECONDS, "args": {"Device Type": 1,
+ *    "Device Id": N, "Addr": N, "Bytes": N, "Total Allocated": N, "Total Reserved": N, "Call stack": TEXT}}
+ *   {"ph": "X", "cat": "cpu_op" or "python_function", "name": TEXT, "pid": N, "tid": N, "ts": MICROSECONDS,
+ *    "dur": MICROSECONDS, "args": {"CallFrom": "FILE:LINE", "Call stack": TEXT}}
  * Bytes are rounded up by the allocator that was recorded; above 0 it allocated them, below it took
  * them back. Type 1 is CUDA. Each thread's events stand together in the file: their times order
- * them.
+ * them. An event without a "Call stack" has that of the slices which enclose it on its thread. One of these that
+ * lacks something, or has no sense, is left out.
  *
  * Total Allocated less what the events explain is memory allocated before the first one. What of it
  * is freed later is known block by block; the rest becomes one block at address 0. Total Reserved
@@ -25,14 +29,20 @@
 #include "record/array.h"
 #include "trace/history.h"
 #include "trace/json.h"
+#include "trace/kinetostacks.h"
 #include "trace/measure.h"
 #include "trace/notes.h"
 
 #define DEVICES_MAX      1024
 #define DEVICE_TYPE_CUDA 1
 
+#define NO_THREAD UINT32_MAX
+
 enum field {
     FIELD_TIME,
+    FIELD_DURATION,
+    FIELD_PROCESS,
+    FIELD_THREAD,
     FIELD_DEVICE_TYPE,
     FIELD_DEVICE,
     FIELD_ADDRESS,
@@ -43,16 +53,43 @@ enum field {
 };
 
 static const char *const fields[] = {
-    "ts", "Device Type", "Device Id", "Addr", "Bytes", "Total Allocated", "Total Reserved",
+    "ts",
+    "dur",
+    "pid",
+    "tid",
+    "Device Type",
+    "Device Id",
+    "Addr",
+    "Bytes",
+    "Total Allocated",
+    "Total Reserved",
 };
 _Static_assert(sizeof(fields) / sizeof(fields[0]) == FIELD_COUNT, "a name for each field");
+
+enum word {
+    WORD_NAME,
+    WORD_PHASE,
+    WORD_CATEGORY,
+    WORD_ARGUMENTS,
+    WORD_COUNT
+};
+
+static const char *const words[] = {"name", "ph", "cat", "args"};
+
+enum category {
+    CATEGORY_OTHER,
+    CATEGORY_OPERATOR,
+    CATEGORY_PYTHON
+};
 
 /* What one event of the file says; numbers as they are written. */
 struct record {
     uint64_t offset;
     uint64_t values[FIELD_COUNT];
-    uint8_t seen, negative, odd; /* bit by field; odd: there, but not a whole number */
-    bool is_memory;
+    uint16_t seen, negative, odd; /* bit by field; odd: there, but not a whole number */
+    bool is_memory, is_slice;
+    enum category category;
+    uint32_t stack, caller_file, caller_line;
 };
 
 /* One that counts. */
@@ -62,6 +99,7 @@ struct sample {
     uint64_t bytes;
     uint64_t total_allocated, total_reserved;
     uint32_t order; /* in the file */
+    uint32_t thread, stack;
     uint16_t device;
     bool is_free, has_reserved;
 };
@@ -76,6 +114,9 @@ struct import {
     uint64_t device_counts[DEVICES_MAX];
     struct flw_history history;
     struct flw_build build;
+    struct flw_intern threads; /* process and thread */
+    struct flw_kinetostacks slices;
+    char name[FLW_JSON_TEXT_BYTES]; /* of the event at hand */
 };
 
 static bool fail_memory(struct import *import)
@@ -126,16 +167,37 @@ static void note_field(struct import *import, struct record *record, enum field 
                        enum flw_json_token token)
 {
     const struct flw_json *json = &import->json;
-    uint8_t bit = (uint8_t)(1u << field);
+    uint16_t bit = (uint16_t)(1u << field);
     bool is_negative = json->text[0] == '-';
     bool is_scalar = token == FLW_JSON_NUMBER || token == FLW_JSON_STRING;
     bool is_read =
-        is_scalar && (field == FIELD_TIME && !is_negative
+        is_scalar && (field <= FIELD_DURATION && !is_negative
                           ? parse_time(json, &record->values[field])
                           : flw_json_get_whole(json, &is_negative, &record->values[field]));
     record->seen |= bit;
-    record->odd = (uint8_t)(is_read ? record->odd & ~bit : record->odd | bit);
-    record->negative = (uint8_t)(is_negative ? record->negative | bit : record->negative & ~bit);
+    record->odd = (uint16_t)(is_read ? record->odd & ~bit : record->odd | bit);
+    record->negative = (uint16_t)(is_negative ? record->negative | bit : record->negative & ~bit);
+}
+
+/* The number of a key from `first` on; `end`: it is none of them. */
+static int find(const char *const *keys, int first, int end, const char *text)
+{
+    while (first < end && strcmp(text, keys[first]) != 0) {
+        first++;
+    }
+    return first;
+}
+
+/* What code called it: "Call stack", "CallFrom". False: no memory. */
+static bool note_code(struct import *import, struct record *record, bool is_stack)
+{
+    struct flw_json *json = &import->json;
+    flw_json_unescape(json);
+    return (is_stack ? flw_kinetostacks_add_stack(&import->slices, json->text, json->is_cut,
+                                                  &record->stack)
+                     : flw_kinetostacks_add_place(&import->slices, json->text, &record->caller_file,
+                                                  &record->caller_line)) ||
+           fail_memory(import);
 }
 
 static bool read_arguments(struct import *import, struct record *record)
@@ -146,17 +208,35 @@ static bool read_arguments(struct import *import, struct record *record)
         if (token != FLW_JSON_KEY) {
             return token == FLW_JSON_OBJECT_END;
         }
-        int field = FIELD_DEVICE_TYPE;
-        while (field < FIELD_COUNT && strcmp(json->text, fields[field]) != 0) {
-            field++;
-        }
+        int field = find(fields, FIELD_DEVICE_TYPE, FIELD_COUNT, json->text);
+        bool is_stack = strcmp(json->text, "Call stack") == 0;
+        bool is_code = is_stack || strcmp(json->text, "CallFrom") == 0;
         token = flw_json_next(json);
         if (field < FIELD_COUNT) {
             note_field(import, record, (enum field)field, token);
+        } else if (is_code && token == FLW_JSON_STRING && !note_code(import, record, is_stack)) {
+            return false;
         }
         if (!flw_json_skip(json, token)) {
             return false;
         }
+    }
+}
+
+static void note_word(struct import *import, struct record *record, enum word word)
+{
+    struct flw_json *json = &import->json;
+    if (word == WORD_NAME) {
+        flw_json_unescape(json);
+        record->is_memory = strcmp(json->text, "[memory]") == 0;
+        memcpy(import->name, json->text, json->text_bytes + 1);
+    } else if (word == WORD_PHASE) {
+        record->is_slice = strcmp(json->text, "X") == 0;
+    } else if (word == WORD_CATEGORY) {
+        bool is_operator = strcmp(json->text, "cpu_op") == 0 || strcmp(json->text, "Operator") == 0;
+        record->category = strcmp(json->text, "python_function") == 0 ? CATEGORY_PYTHON
+                           : is_operator                              ? CATEGORY_OPERATOR
+                                                                      : CATEGORY_OTHER;
     }
 }
 
@@ -169,20 +249,19 @@ static bool read_members(struct import *import, struct record *record)
         if (token != FLW_JSON_KEY) {
             return token == FLW_JSON_OBJECT_END;
         }
-        bool is_name = strcmp(json->text, "name") == 0;
-        bool is_time = strcmp(json->text, fields[FIELD_TIME]) == 0;
-        bool is_arguments = strcmp(json->text, "args") == 0;
+        int field = find(fields, FIELD_TIME, FIELD_DEVICE_TYPE, json->text);
+        int word = find(words, 0, WORD_COUNT, json->text);
         token = flw_json_next(json);
-        if (is_arguments && token == FLW_JSON_OBJECT) {
+        if (word == WORD_ARGUMENTS && token == FLW_JSON_OBJECT) {
             if (!read_arguments(import, record)) {
                 return false;
             }
             continue;
         }
-        if (is_name) {
-            record->is_memory = token == FLW_JSON_STRING && strcmp(json->text, "[memory]") == 0;
-        } else if (is_time) {
-            note_field(import, record, FIELD_TIME, token);
+        if (field < FIELD_DEVICE_TYPE) {
+            note_field(import, record, (enum field)field, token);
+        } else if (word < WORD_COUNT && token == FLW_JSON_STRING) {
+            note_word(import, record, (enum word)word);
         }
         if (!flw_json_skip(json, token)) {
             return false;
@@ -214,7 +293,9 @@ static bool check_field(struct import *import, const struct record *record, enum
 static bool check_record(struct import *import, const struct record *record)
 {
     for (int field = 0; field < FIELD_TOTAL_RESERVED; field++) {
-        if (!check_field(import, record, (enum field)field, field == FIELD_BYTES)) {
+        bool is_of_slices = field > FIELD_TIME && field < FIELD_DEVICE_TYPE;
+        if (!is_of_slices &&
+            !check_field(import, record, (enum field)field, field == FIELD_BYTES)) {
             return false;
         }
     }
@@ -231,12 +312,56 @@ static bool check_record(struct import *import, const struct record *record)
     return true;
 }
 
+static bool is_whole(const struct record *record, enum field field)
+{
+    unsigned not_so = (unsigned)(record->odd | record->negative | ~record->seen);
+    return (not_so >> field & 1) == 0;
+}
+
+/* Where an event happened; NO_THREAD: the file does not say. False: no memory. */
+static bool find_thread(struct import *import, const struct record *record, uint32_t *out_thread)
+{
+    uint64_t number = NO_THREAD;
+    if (is_whole(record, FIELD_PROCESS) && is_whole(record, FIELD_THREAD)) {
+        struct flw_intern_pair pair = {record->values[FIELD_PROCESS], record->values[FIELD_THREAD]};
+        if (!flw_intern_add_pair(&import->threads, pair, &number)) {
+            return false;
+        }
+    }
+    *out_thread = number < NO_THREAD ? (uint32_t)number : NO_THREAD;
+    return true;
+}
+
+/* One that encloses nothing for sure is left out. */
+static bool add_slice(struct import *import, const struct record *record)
+{
+    struct flw_kineto_slice slice = {
+        .begin_ns = record->values[FIELD_TIME],
+        .stack = record->stack,
+        .caller_file = record->caller_file,
+        .caller_line = record->caller_line,
+        .is_python = record->category == CATEGORY_PYTHON,
+    };
+    if (import->name[0] == '\0' || !is_whole(record, FIELD_TIME) ||
+        !is_whole(record, FIELD_DURATION) ||
+        __builtin_add_overflow(slice.begin_ns, record->values[FIELD_DURATION], &slice.end_ns)) {
+        return true;
+    }
+    return (find_thread(import, record, &slice.thread) &&
+            (slice.thread == NO_THREAD ||
+             (flw_kinetostacks_add_frame(&import->slices, import->name, &slice.frame) &&
+              flw_kinetostacks_add_slice(&import->slices, &slice)))) ||
+           fail_memory(import);
+}
+
 static bool add_sample(struct import *import, const struct record *record)
 {
+    uint32_t thread;
     if (import->sample_count >= UINT32_MAX) {
         return fail_memory(import);
     }
-    if (!FLW_ARRAY_FITS(import->samples, import->sample_count, import->sample_room)) {
+    if (!FLW_ARRAY_FITS(import->samples, import->sample_count, import->sample_room) ||
+        !find_thread(import, record, &thread)) {
         return fail_memory(import);
     }
     import->device_counts[record->values[FIELD_DEVICE]]++;
@@ -247,6 +372,8 @@ static bool add_sample(struct import *import, const struct record *record)
         .total_allocated = record->values[FIELD_TOTAL_ALLOCATED],
         .total_reserved = record->values[FIELD_TOTAL_RESERVED],
         .order = (uint32_t)import->sample_count,
+        .thread = thread,
+        .stack = record->stack,
         .device = (uint16_t)record->values[FIELD_DEVICE],
         .is_free = (record->negative >> FIELD_BYTES & 1) != 0,
         .has_reserved = (record->seen >> FIELD_TOTAL_RESERVED & 1) != 0,
@@ -258,11 +385,13 @@ static bool add_sample(struct import *import, const struct record *record)
 static bool read_event(struct import *import)
 {
     struct record record = {.offset = import->json.offset};
+    import->name[0] = '\0';
     if (!read_members(import, &record)) {
         return false;
     }
     if (!record.is_memory) {
-        return true;
+        bool is_call = record.is_slice && record.category != CATEGORY_OTHER;
+        return !is_call || add_slice(import, &record);
     }
     bool has_type = (record.seen >> FIELD_DEVICE_TYPE & 1) != 0;
     if (has_type && record.values[FIELD_DEVICE_TYPE] != DEVICE_TYPE_CUDA &&
@@ -368,6 +497,41 @@ static void keep_device(struct import *import, uint16_t device)
     qsort(import->samples, kept, sizeof(*import->samples), compare_samples);
 }
 
+/* ---- stacks ---- */
+
+static int compare_places(const void *a, const void *b)
+{
+    const struct sample *const *x = a;
+    const struct sample *const *y = b;
+    if ((*x)->thread != (*y)->thread) {
+        return (*x)->thread < (*y)->thread ? -1 : 1;
+    }
+    return compare_samples(*x, *y);
+}
+
+/* What has none of its own has that of the slices around it. False: no memory. */
+static bool find_stacks(struct import *import)
+{
+    size_t count = import->sample_count;
+    struct sample **order = malloc(count * sizeof(struct sample *));
+    bool has_memory = order != NULL;
+    for (size_t i = 0; has_memory && i < count; i++) {
+        order[i] = &import->samples[i];
+    }
+    if (has_memory) {
+        qsort(order, count, sizeof(struct sample *), compare_places);
+        flw_kinetostacks_begin(&import->slices);
+    }
+    for (size_t i = 0; has_memory && i < count && order[i]->thread != NO_THREAD; i++) {
+        if (order[i]->stack == 0) {
+            has_memory = flw_kinetostacks_find(&import->slices, order[i]->thread, order[i]->time_ns,
+                                               &order[i]->stack);
+        }
+    }
+    free(order);
+    return has_memory;
+}
+
 /* ---- totals ---- */
 
 /* The total that an event should find. False: no total can be right. */
@@ -451,7 +615,8 @@ static bool add_events(struct import *import, bool has_reserved)
             return false;
         }
         level = sample->total_reserved;
-        if (!flw_history_add_event(&import->history, &event)) {
+        if (!flw_history_add_event(&import->history, &event) ||
+            !flw_history_set_stack(&import->history, sample->stack)) {
             return false;
         }
     }
@@ -501,9 +666,10 @@ static bool import_document(struct import *import, int device)
     keep_device(import, chosen);
     count_gaps(import);
     struct flw_trace *trace = import->build.trace;
-    if (!fill_history(import, &has_reserved)) {
+    if (!find_stacks(import) || !fill_history(import, &has_reserved)) {
         return fail_memory(import);
     }
+    flw_stacks_settle(&trace->stacks);
     trace->device = chosen;
     trace->has_times = true;
     trace->has_addresses = true;
@@ -526,11 +692,16 @@ bool flw_kineto_read(struct flw_input *input, int device, struct flw_trace **out
     }
     import->input = input;
     import->json.input = input;
-    is_read = flw_build_init(&import->build, input->name, "kineto json")
-                  ? import_document(import, device)
-                  : fail_memory(import);
+    if (flw_build_init(&import->build, input->name, "kineto json")) {
+        import->slices.stacks = &import->build.trace->stacks;
+        is_read = import_document(import, device);
+    } else {
+        fail_memory(import);
+    }
     flw_build_end(&import->build, is_read, out_trace);
     flw_history_finish(&import->history);
+    flw_kinetostacks_finish(&import->slices);
+    flw_intern_finish(&import->threads);
     free(import->samples);
     free(import);
     return is_read;

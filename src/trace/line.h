@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: lines of a text input, the numbers and the quoted texts in them.
- * Does not: accept two spellings of one thing: a number has no sign and no leading zero, one space
+ * Owns: lines of a text input, the numbers and the quoted texts in them, the columns of foreign forms.
+ * Does not: accept two spellings of one thing in our own form: a number has no sign and no leading zero, one space
  * parts two columns, every line ends in a newline; in a quoted text \\ \" \n \t \xHH (two of 0-9, a-f)
- * stand for bytes that cannot be there themselves, and for no other: controls, 7f, quotes, backslashes.
+ * stand for bytes that cannot be there themselves, and for no other: controls, 7f, quotes, backslashes. Foreign forms
+ * are not held to that: space around a column and a carriage return at the line's end are stepped over, quotes mean
+ * nothing.
  */
 #ifndef FLW_TRACE_LINE_H
 #define FLW_TRACE_LINE_H
@@ -40,5 +42,25 @@ bool flw_line_take_keyed(struct flw_line *line, const char *key, uint32_t *out);
 
 /* True and consumed, or false and untouched; no message. */
 bool flw_line_accept(struct flw_line *line, const char *text);
+
+/* ---- columns of foreign forms ---- */
+
+struct flw_column {
+    const char *text; /* the window's memory, valid until the next line */
+    size_t count;
+};
+
+/* The next column up to `separator`, which is consumed; where that is ' ', any number of spaces and
+ * tabs. False: the line has no further one. */
+bool flw_column_take(struct flw_line *line, char separator, struct flw_column *out);
+
+bool flw_column_is(const struct flw_column *column, const char *text);
+
+/* "0x1f" is hexadecimal, "(nil)" is 0, all else is in `base`, 10 or 16. False: no number of 64 bits. */
+bool flw_column_get_number(const struct flw_column *column, unsigned base, uint64_t *out);
+
+/* "SECONDS[.FRACTION]" or "HOURS:MINUTES:SECONDS[(.|:)FRACTION]" in ns, the first form of seconds
+ * since any time, the second since midnight. False: neither. */
+bool flw_column_get_time(const struct flw_column *column, bool *out_is_clock, uint64_t *out_ns);
 
 #endif

@@ -16,7 +16,7 @@
 
 #include "record/array.h"
 #include "trace/build.h"
-#include "trace/column.h"
+#include "trace/line.h"
 #include "trace/measure.h"
 
 #define COLUMNS_MAX 16

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: reading and writing RMM's CSV log.
- * Does not: keep threads: rows are in the order in which they happened, whichever thread wrote them.
+ * Does not: keep threads: rows are in the order in which they happened, whichever thread wrote them. The log has no
+ * column for call stacks.
  *
  *   Thread,Time,Action,Pointer,Size,Stream
  *   THREAD,(HH:MM:SS.FRACTION | SECONDS[.FRACTION]),ACTION,POINTER,BYTES,STREAM
@@ -15,8 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trace/column.h"
 #include "trace/history.h"
+#include "trace/line.h"
 #include "trace/measure.h"
 #include "trace/output.h"
 

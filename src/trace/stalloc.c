@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-#include "trace/column.h"
 #include "trace/history.h"
+#include "trace/line.h"
 #include "trace/measure.h"
 
 #define COLUMN_COUNT 4

@@ -23,7 +23,9 @@ if(TARGET fallow AND TARGET fallow_shared AND FLW_DEMO)
       $<TARGET_FILE:fallow> ${snapshots})
     set_tests_properties(property.owners property.round_trip PROPERTIES LABELS "property;slow" TIMEOUT 600)
     add_test(NAME property.ranks COMMAND ${FALLOW_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/ranks.py $<TARGET_FILE:fallow>)
-    set_tests_properties(property.ranks PROPERTIES LABELS property TIMEOUT 300)
+    add_test(NAME property.profiles COMMAND ${FALLOW_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/profiles.py $<TARGET_FILE:fallow>
+      ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/json/torch.json.gz)
+    set_tests_properties(property.ranks property.profiles PROPERTIES LABELS property TIMEOUT 300)
   endif()
   set_tests_properties(property.trace_figures property.steady_passes property.against_pytorch
     PROPERTIES LABELS "property;slow" TIMEOUT 300 SKIP_RETURN_CODE 77)

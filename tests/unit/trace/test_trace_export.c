@@ -151,6 +151,60 @@ static void check_pytorch(const struct flw_trace *trace)
     flw_trace_destroy(again);
 }
 
+/* A semicolon is a comma there. */
+static bool is_same_name(const struct flw_trace *trace, uint32_t text,
+                         const struct flw_trace *again, uint32_t other)
+{
+    const char *a = flw_stacks_text(&trace->stacks, text);
+    const char *b = flw_stacks_text(&again->stacks, other);
+    while (*a != '\0' && (*a == *b || (*a == ';' && *b == ','))) {
+        a++;
+        b++;
+    }
+    return *a == *b;
+}
+
+static bool is_same_stack(const struct flw_trace *trace, size_t record,
+                          const struct flw_trace *again, size_t other)
+{
+    struct flw_stack_walk walk = flw_stacks_walk(&trace->stacks, flw_trace_stack(trace, record));
+    struct flw_stack_walk next = flw_stacks_walk(&again->stacks, flw_trace_stack(again, other));
+    uint32_t number;
+    while (flw_stacks_next(&walk, &number)) {
+        const struct flw_frame *frame = &trace->stacks.frames[number];
+        if (!flw_stacks_next(&next, &number)) {
+            return false;
+        }
+        const struct flw_frame *seen = &again->stacks.frames[number];
+        if (frame->line != seen->line ||
+            !is_same_name(trace, frame->function, again, seen->function) ||
+            !is_same_name(trace, frame->file, again, seen->file)) {
+            return false;
+        }
+    }
+    return !flw_stacks_next(&next, &number);
+}
+
+static void compare_stacks(const struct flw_trace *trace, const struct flw_trace *again,
+                           const char *form)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < trace->event_count; i++) {
+        const struct flw_trace_event *event = &trace->events[i];
+        if (!is_block_event(event) || (event->op == FLW_TRACE_ALLOC && event->size_bytes == 0)) {
+            continue;
+        }
+        while (at < again->event_count && !is_block_event(&again->events[at])) {
+            at++;
+        }
+        if (at < again->event_count &&
+            !is_same_stack(trace, trace->initial_count + i, again, again->initial_count + at++)) {
+            complain(trace, form, "another call stack", i);
+            return;
+        }
+    }
+}
+
 static void check_chrome(const struct flw_trace *trace)
 {
     if (!has_op(trace, FLW_TRACE_ALLOC) && !has_op(trace, FLW_TRACE_FREE)) {
@@ -162,6 +216,7 @@ static void check_chrome(const struct flw_trace *trace)
         return;
     }
     compare_blocks(trace, again, "chrome json", false);
+    compare_stacks(trace, again, "chrome json");
     if (sum_blocks(again) != sum_blocks(trace)) {
         complain(trace, "chrome json", "another heap at the start", again->initial_count);
     }

@@ -4,6 +4,7 @@
  */
 #include "support/test.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -157,6 +158,173 @@ static void numbers_up_to_64_bits_are_kept(void **state)
     flw_trace_destroy(trace);
 }
 
+/* ---- call stacks ---- */
+
+#define SLICE(category, name, tid, ts, dur, args)                                         \
+    "{\"ph\":\"X\",\"cat\":\"" category "\",\"name\":\"" name "\",\"pid\":1,\"tid\":" tid \
+    ",\"ts\":" ts ",\"dur\":" dur ",\"args\":{" args "}}"
+#define PYTHON(name, ts, dur, from) \
+    SLICE("python_function", name, "2", ts, dur, "\"CallFrom\":\"" from "\"")
+#define OPERATOR(name, ts, dur) SLICE("cpu_op", name, "2", ts, dur, "")
+
+/* "function file:line" of each frame, the innermost first, with a bar behind each. */
+static void expect_stack(const struct flw_trace *trace, size_t record, const char *wanted)
+{
+    const struct flw_stacks *stacks = &trace->stacks;
+    struct flw_stack_walk walk = flw_stacks_walk(stacks, flw_trace_stack(trace, record));
+    char text[2048] = "";
+    uint32_t number;
+    while (flw_stacks_next(&walk, &number)) {
+        const struct flw_frame *frame = &stacks->frames[number];
+        size_t count = strlen(text);
+        snprintf(text + count, sizeof text - count, "%s %s:%u|",
+                 flw_stacks_text(stacks, frame->function), flw_stacks_text(stacks, frame->file),
+                 frame->line);
+    }
+    assert_string_equal(text, wanted);
+}
+
+static void an_event_has_the_stack_of_the_slices_around_it(void **state)
+{
+    (void)state;
+    struct flw_trace *trace = read_text(
+        "[" EVENT("15", "0", "4096", "512", "512", "0") "," OPERATOR("aten::mm", "14.5", "2") "," PYTHON("<built-in method mm of type object at 0x7f12aB>", "14", "4", "train.py:12") "," PYTHON(
+            "train.py(9): step", "12",
+            "10",
+            "train.py:30") "," PYTHON("train.py(25): <module>", "10", "90",
+                                      "") "," SLICE("cpu_op", "aten::other", "3", "1", "99",
+                                                    "") "," SLICE("kernel", "gemm", "2", "1", "99",
+                                                                  "") "," EVENT("21.5", "0", "4096",
+                                                                                "-512", "0",
+                                                                                "0") "," EVENT("23",
+                                                                                               "0",
+                                                                                               "8192",
+                                                                                               "512",
+                                                                                               "512",
+                                                                                               "0") "," EVENT("200",
+                                                                                                              "0",
+                                                                                                              "12288",
+                                                                                                              "512",
+                                                                                                              "1024",
+                                                                                                              "0") "]");
+    expect_stack(trace, 0,
+                 "aten::mm :0|<built-in method mm of type object> :0|step train.py:12|"
+                 "<module> train.py:30|");
+    expect_stack(trace, 1, "step train.py:9|<module> train.py:30|");
+    expect_stack(trace, 2, "<module> train.py:25|");
+    expect_stack(trace, 3, "");
+    flw_trace_destroy(trace);
+}
+
+/* Of two slices that share a microsecond the second has begun when the event happens. */
+static void slices_that_follow_each_other_are_not_in_one_another(void **state)
+{
+    (void)state;
+    struct flw_trace *trace =
+        read_text("[" OPERATOR("outer", "10", "10") "," OPERATOR("first", "10", "2") "," OPERATOR(
+            "second", "12", "3") "," EVENT("12", "0", "4096", "512", "512",
+                                           "0") "," EVENT("15", "0", "8192", "512", "1024",
+                                                          "0") "," EVENT("20", "0", "12288", "512",
+                                                                         "1536", "0") "]");
+    expect_stack(trace, 0, "second :0|outer :0|");
+    expect_stack(trace, 1, "second :0|outer :0|");
+    expect_stack(trace, 2, "outer :0|");
+    flw_trace_destroy(trace);
+}
+
+/* Older profiles have no slice for a call of Python. */
+static void the_call_stack_of_an_operator_is_what_called_it(void **state)
+{
+    (void)state;
+    struct flw_trace *trace = read_text(
+        "[" SLICE("Operator", "aten::linear", "2", "10", "9", "\"Call stack\":\"C:\\\\a\\\\caf\\u00e9.py(3): f\\u0022;run.py(70): \\ud83d\\ude00\"") "," SLICE(
+            "Operator", "aten::mm", "2", "11", "3",
+            "\"Call stack\":\"b.py(1): g;;odd\"") "," EVENT("12", "0", "4096", "512", "512",
+                                                            "0") "," EVENT("16", "0", "8192", "512",
+                                                                           "1024", "0") "]");
+    expect_stack(trace, 0, "aten::mm :0|aten::linear :0|g b.py:1|odd :0|");
+    expect_stack(trace, 1, "aten::linear :0|f\" C:\\a\\caf\u00e9.py:3|\U0001F600 run.py:70|");
+    flw_trace_destroy(trace);
+}
+
+static void slices_without_sense_are_left_out(void **state)
+{
+    (void)state;
+    struct flw_trace *trace = read_text(
+        "[" EVENT("15", "0", "4096", "512", "512", "0") "," OPERATOR("short", "14", "-2") "," OPERATOR(
+            "late", "\"x\"",
+            "9") "," OPERATOR("ever", "10",
+                              "99999999999999999") ",{\"ph\":\"X\",\"cat\":"
+                                                   "\"cpu_op\",\"name\":\"nowhere\",\"ts\":1,\"dur\":50},"
+                                                   "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":7,\"pid\":1,"
+                                                   "\"tid\":2,\"ts\":1,\"dur\":50},"
+                                                   "{\"ph\":\"X\",\"cat\":[],\"name\":\"x\",\"pid\":1,"
+                                                   "\"tid\":2,\"ts\":1,\"dur\":50}," PYTHON(
+                                                       "a.py(99999999999): f", "12", "9",
+                                                       "a.py:99999999999") "," PYTHON("a.py(7): f(int): g",
+                                                                                      "11", "20",
+                                                                                      ":5") "]");
+    expect_stack(trace, 0, "a.py(99999999999): f :0|f(int): g a.py:7|");
+    flw_trace_destroy(trace);
+}
+
+static void deep_stacks_lose_their_outermost_frames(void **state)
+{
+    (void)state;
+    size_t room = 2000 * sizeof(OPERATOR("aten::op", "1234", "12345"));
+    char *text = malloc(room), *at = text;
+    assert_non_null(text);
+    *at++ = '[';
+    for (int i = 0; i < 1500; i++) {
+        at += snprintf(at, room - (size_t)(at - text),
+                       SLICE("cpu_op", "op%d", "2", "%d", "%d", "") ",", i, i, 4000 - 2 * i);
+    }
+    snprintf(at, room - (size_t)(at - text), "%s]", EVENT("2000", "0", "4096", "512", "512", "0"));
+    struct flw_trace *trace = read_text(text);
+    struct flw_stack_walk walk = flw_stacks_walk(&trace->stacks, flw_trace_stack(trace, 0));
+    uint32_t number, count = 0;
+    while (flw_stacks_next(&walk, &number)) {
+        char name[16];
+        snprintf(name, sizeof name, "op%u", 1499 - count++);
+        assert_string_equal(flw_stacks_text(&trace->stacks, trace->stacks.frames[number].function),
+                            name);
+    }
+    assert_int_equal(count, FLW_STACK_DEPTH_MOST);
+    flw_trace_destroy(trace);
+    free(text);
+}
+
+/* Of a call stack that is longer than what is kept of a text, the whole frames of its beginning. */
+static void a_long_call_stack_ends_with_a_whole_frame(void **state)
+{
+    (void)state;
+    size_t room = 64 * 1024;
+    char *text = malloc(room);
+    assert_non_null(text);
+    int count =
+        snprintf(text, room, "%s",
+                 "[{\"ph\":\"i\",\"name\":\"[memory]\",\"ts\":1,\"args\":{\"Device Type\":1,"
+                 "\"Device Id\":0,\"Addr\":4096,\"Bytes\":512,\"Total Allocated\":512,"
+                 "\"Call stack\":\"");
+    for (int i = 0; i < 900; i++) {
+        count += snprintf(text + count, room - (size_t)count,
+                          "a_file_of_some_name.py(1): abcdefghijkl%d;", i);
+    }
+    snprintf(text + count, room - (size_t)count, "\"}}]");
+    struct flw_trace *trace = read_text(text);
+    struct flw_stack_walk walk = flw_stacks_walk(&trace->stacks, flw_trace_stack(trace, 0));
+    uint32_t number, depth = 0;
+    while (flw_stacks_next(&walk, &number)) {
+        char name[32];
+        snprintf(name, sizeof name, "abcdefghijkl%u", depth++);
+        assert_string_equal(flw_stacks_text(&trace->stacks, trace->stacks.frames[number].function),
+                            name);
+    }
+    assert_in_range(depth, 300, 899);
+    flw_trace_destroy(trace);
+    free(text);
+}
+
 #define GOOD EVENT("1", "0", "4096", "512", "512", "512")
 
 static void a_bad_file_is_named_with_its_place_and_reason(void **state)
@@ -263,6 +431,12 @@ int main(void)
         cmocka_unit_test(several_devices_are_told_apart),
         cmocka_unit_test(totals_and_gaps_that_do_not_fit_are_counted),
         cmocka_unit_test(numbers_up_to_64_bits_are_kept),
+        cmocka_unit_test(an_event_has_the_stack_of_the_slices_around_it),
+        cmocka_unit_test(slices_that_follow_each_other_are_not_in_one_another),
+        cmocka_unit_test(the_call_stack_of_an_operator_is_what_called_it),
+        cmocka_unit_test(slices_without_sense_are_left_out),
+        cmocka_unit_test(deep_stacks_lose_their_outermost_frames),
+        cmocka_unit_test(a_long_call_stack_ends_with_a_whole_frame),
         cmocka_unit_test(a_bad_file_is_named_with_its_place_and_reason),
         cmocka_unit_test(depth_is_bounded_and_costs_no_stack),
         cmocka_unit_test(a_string_longer_than_the_window_is_stepped_over),

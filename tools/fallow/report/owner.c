@@ -190,10 +190,30 @@ static bool has_any(const char *file, const char *const *folders)
     return *folders != NULL;
 }
 
+static bool begins_with_any(const char *text, const char *const *beginnings)
+{
+    while (*beginnings != NULL && strncmp(text, *beginnings, strlen(*beginnings)) != 0) {
+        beginnings++;
+    }
+    return *beginnings != NULL;
+}
+
 static bool ends_with(const char *text, const char *end)
 {
     size_t bytes = strlen(text), end_bytes = strlen(end);
     return bytes >= end_bytes && strcmp(text + bytes - end_bytes, end) == 0;
+}
+
+/* Profiles cut the folder off of what Python can import, so nothing but its name says that a file is Python's own. */
+static bool is_standard_module(const char *file)
+{
+    static const char *const names[] = {"abc.py",       "asyncio/",     "collections/",
+                                        "concurrent/",  "copy.py",      "dataclasses.py",
+                                        "enum.py",      "functools.py", "inspect.py",
+                                        "logging/",     "random.py",    "runpy.py",
+                                        "threading.py", "typing.py",    "unittest/",
+                                        "warnings.py",  "weakref.py",   NULL};
+    return begins_with_any(file, names);
 }
 
 /* Generated code has no file, or one in a cache. */
@@ -209,6 +229,9 @@ static enum place place_of(const char *file)
     }
     if (!ends_with(file, ".py")) {
         return PLACE_NOT_PYTHON;
+    }
+    if (is_standard_module(file)) {
+        return PLACE_FRAMEWORK;
     }
     if (has_any(file, packages)) {
         const char *inside = strstr(file, "-packages");
@@ -228,10 +251,15 @@ static size_t word_before(const char *text, const char *end, const char **out_be
     return (size_t)(end - begin);
 }
 
-/* torch::autograd::generated::MmBackward0::apply(...) */
+/* torch::autograd::generated::MmBackward0::apply(...); of profiles "autograd::engine::evaluate_function: MmBackward0" */
 static bool is_node(const char *function, char *out, size_t room)
 {
+    static const char prefix[] = "autograd::engine::evaluate_function: ";
     const char *begin, *apply = strstr(function, "::apply(");
+    if (strncmp(function, prefix, sizeof prefix - 1) == 0) {
+        snprintf(out, room, "%s", function + sizeof prefix - 1);
+        return out[0] != '\0';
+    }
     if (apply == NULL || strstr(function, "autograd::") == NULL) {
         return false;
     }
@@ -240,14 +268,15 @@ static bool is_node(const char *function, char *out, size_t room)
     return bytes > 0;
 }
 
-/* at::_ops::bmm::call(...) */
+/* at::_ops::bmm::call(...); of profiles "aten::bmm" */
 static bool is_operator(const char *function, char *out, size_t room)
 {
-    static const char prefix[] = "at::_ops::";
-    if (strncmp(function, prefix, sizeof prefix - 1) != 0) {
+    static const char prefix[] = "at::_ops::", short_prefix[] = "aten::";
+    bool is_short = strncmp(function, short_prefix, sizeof short_prefix - 1) == 0;
+    if (!is_short && strncmp(function, prefix, sizeof prefix - 1) != 0) {
         return false;
     }
-    const char *name = function + sizeof prefix - 1;
+    const char *name = function + (is_short ? sizeof short_prefix : sizeof prefix) - 1;
     size_t bytes = strcspn(name, ":");
     snprintf(out, room, "aten::%.*s", (int)flw_min(bytes, room), name);
     return bytes > 0;
@@ -260,14 +289,6 @@ static const char *base_name(const char *file)
         base = *at == '/' || *at == '\\' ? at + 1 : base;
     }
     return base;
-}
-
-static bool begins_with_any(const char *text, const char *const *beginnings)
-{
-    while (*beginnings != NULL && strncmp(text, *beginnings, strlen(*beginnings)) != 0) {
-        beginnings++;
-    }
-    return *beginnings != NULL;
 }
 
 /* A function of the program, by its name and where it is: its source's file, or "module+0x1234". */
@@ -524,6 +545,7 @@ static enum pass pass_of(const struct flw_stacks *stacks, const struct flw_frame
         return PASS_OPTIMIZER;
     }
     bool is_engine = strstr(function, "autograd::Engine::") != NULL ||
+                     strstr(function, "autograd::engine::") != NULL ||
                      strstr(function, "_engine_run_backward") != NULL;
     return is_engine ? PASS_BACKWARD : PASS_NEITHER;
 }

@@ -21,7 +21,7 @@
 #define FLW_RANK_SCHEMA        1 /* counts changes that break readers */
 #define FLW_RANK_STEPS         200
 #define FLW_RANK_NAME_BYTES    FLW_SHEET_NAME_BYTES
-#define FLW_RANK_RULE_BYTES    FLW_JSON_TEXT_BYTES
+#define FLW_RANK_RULE_BYTES    512
 #define FLW_RANK_MESSAGE_BYTES 512
 
 struct flw_rank_owner {
