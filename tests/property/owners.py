@@ -6,11 +6,13 @@
 # --csv-owners, --folded and --chrome write is read back, and comes to the same sums. The snapshots named, which are to
 # be trusted since unpickling may run code, and some that are made here: frees that are deferred, several devices and
 # private pools, sizes so few that peaks are equal, blocks older than the recording, phases in one another, code of
-# every kind, names that have what is between two frames.
+# every kind, names that have what is between two frames. Each snapshot named is counted once more as if it had run out
+# of memory at its peak: what was asked, idle and whole is what the JSON, the first screen and the page say.
 #
 #   owners.py FALLOW [SNAPSHOT...]
 import csv
 import gzip
+import html
 import json
 import lzma
 import os
@@ -180,6 +182,39 @@ def reserved_at_start(events, device, segments):
     return at_end - sum(SEGMENTS.get(e["action"], 0) * e["size"] for e in events)
 
 
+def idle_at(events, at, device, segments):
+    """What is reserved and idle before an event, and the largest piece: the heap at the end with what follows undone."""
+    whole = [(s["address"], s["address"] + s["total_size"], s["stream"], s.get("is_expandable", False))
+             for s in segments if s["device"] == device]
+    taken = {b["address"]: b["requested_size"] for s in segments if s["device"] == device for b in s["blocks"]
+             if b["state"] != "inactive"}
+    for event in reversed(events[at:]):
+        begin, end = event.get("addr", 0), event.get("addr", 0) + event["size"]
+        if event["action"] in ("segment_alloc", "segment_map"):
+            whole = [piece for b, e, stream, kind in whole
+                     for piece in ((b, min(e, begin), stream, kind), (max(b, end), e, stream, kind)) if piece[0] < piece[1]]
+        elif event["action"] in ("segment_free", "segment_unmap"):
+            whole.append((begin, end, event["stream"], event["action"] == "segment_unmap"))
+        elif event["action"] == "alloc":
+            taken.pop(event["addr"], None)
+        elif event["action"] in ("free_requested", "free_completed"):
+            taken[event["addr"]] = event["size"]
+    ranges = []
+    for begin, end, stream, is_mapped in sorted(whole):
+        if ranges and is_mapped and ranges[-1][1:] == [begin, stream, True]:
+            ranges[-1][1] = end
+        else:
+            ranges.append([begin, end, stream, is_mapped])
+    largest = 0
+    for begin, end, _, _ in ranges:
+        reached = begin
+        for address in sorted(a for a in taken if a < end and a + taken[a] > begin):
+            largest = max(largest, address - reached)
+            reached = max(reached, address + taken[address])
+        largest = max(largest, end - reached)
+    return sum(end - begin for begin, end, _, _ in whole), largest
+
+
 def count(snapshot, rule):
     """The owners at each moment, and the out-of-memory."""
     events = max(snapshot["device_traces"], key=len)
@@ -196,7 +231,7 @@ def count(snapshot, rule):
             return open_phase(snapshot, device, event["time_us"]) or phase(event["frames"])
         return owner(event["frames"], rule)
 
-    for event in events:
+    for place, event in enumerate(events):
         address = event["addr"] if event["action"] != "oom" else None
         if event["action"] == "alloc":
             start.pop(address, None)
@@ -209,7 +244,10 @@ def count(snapshot, rule):
         elif event["action"] == "oom":
             name = asker(event)[1]
             at_oom = at_oom if ooms else dict(live)
+            whole, hole = idle_at(events, place, device, snapshot["segments"]) if not ooms else (0, 0)
             ooms.append({"asked_bytes": event["size"], "live_bytes": held, "device_free_bytes": event["device_free"],
+                         "idle_bytes": whole - held if whole >= held else None,
+                         "largest_hole_bytes": hole if whole >= held else None,
                          "owner": None if name == UNKNOWN else short(name),
                          "limit_bytes": max(reserved, held) + event["device_free"]})
         elif event["action"] in ("free_requested", "free_completed") and address in live:
@@ -452,6 +490,70 @@ def compare(tool, path, rule=PLAIN, has_slices=True, dice=random.Random(1)):
     return not wrong
 
 
+MIB = 1 << 20
+
+
+def run_out(snapshot):
+    """The recording as if it had run out of memory at its peak, just after it mapped a range in two pieces."""
+    events = max(snapshot["device_traces"], key=len)
+    device, held, peak, at = snapshot["device_traces"].index(events), 0, -1, 0
+    for place, event in enumerate(events):
+        held += {"alloc": event["size"], "free_requested": -event["size"]}.get(event["action"], 0)
+        if held > peak:
+            peak, at = held, place
+    address = max([s["address"] + s["total_size"] for s in snapshot["segments"]] + [e["addr"] for e in events]) + (1 << 40)
+    common = {"stream": 0, "time_us": events[at].get("time_us", 0), "frames": events[at]["frames"]}
+    maps = [{"action": "segment_map", "addr": address + i * 600 * MIB, "size": 600 * MIB, **common} for i in (0, 1)]
+    oom = {"action": "oom", "size": 5 << 30, "device_free": 123 * MIB, **common}
+    events[at + 1:at + 1] = maps + [oom]
+    snapshot["segments"].append({"device": device, "address": address, "total_size": 1200 * MIB, "stream": 0,
+                                 "segment_type": "large", "is_expandable": True, "segment_pool_id": (0, 0), "blocks": []})
+    return snapshot
+
+
+def in_words(size, unit):
+    """a figure of the first screen"""
+    return f"{size / 1024 ** unit:,.0f} {['B', 'KiB', 'MiB', 'GiB'][unit]}"
+
+
+def says_oom(tool, path):
+    """Do the first screen and the page say what the JSON says? (compare() counts that.)"""
+    page_path = os.path.join(os.path.dirname(path), "page.html")
+    run = subprocess.run([tool, "report", path, "--no-times", "--policy", "bound", "--json", "-", "--html", page_path],
+                         check=True, capture_output=True, text=True)
+    oom = json.loads(run.stdout)["traces"][0]["out_of_memory"]
+    run = subprocess.run([tool, "report", path, "--no-times", "--policy", "bound"], check=True, capture_output=True,
+                         text=True)
+    screen = " ".join(run.stdout.split())
+    with open(page_path) as file:
+        page = html.unescape(re.sub(r"<[^>]*>", "", file.read()))
+    page = re.search(r"The recording ran out of memory .*", page).group(0)
+    figures = {"{} asked for": "asked_bytes", "beside {} in use": "live_bytes", "the device had {} free": "device_free_bytes",
+               "{} were reserved and idle": "idle_bytes", "the largest hole had {}": "largest_hole_bytes"}
+    missing = [words for words, key in figures.items() if words.format(in_words(oom[key], 2)) not in screen]
+    missing += [key for key in figures.values() if not any(f" {oom[key] / 1024 ** unit:{digits}} {name}" in page
+                                                           for digits in (".3g", ".1f")
+                                                           for unit, name in ((1, "KiB"), (2, "MiB"), (3, "GiB")))]
+    owner = text_of(oom["owner"] or "")
+    missing += [place for place, words in (("screen", screen), ("page", page)) if owner[:40] not in words]
+    for words in missing:
+        print(f"{path}: not said: {words}", oom)
+    return not missing
+
+
+def compare_run_out(tool, path):
+    """A recorded snapshot that runs out of memory."""
+    with (lzma.open if path.endswith(".xz") else open)(path, "rb") as file:
+        snapshot = pickle.load(file)
+    if not any(snapshot["device_traces"]):
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        made = os.path.join(folder, "out of memory.pickle")
+        with open(made, "wb") as file:
+            pickle.dump(run_out(snapshot), file)
+        return compare(tool, made) and says_oom(tool, made)
+
+
 RULES = [PLAIN, Rule(by="file"), Rule(by="module"), Rule(by="phase"), Rule(skip=["model[12]\\.py", "^step3 "]),
          Rule(owner=["torch/functional|torch.functional", "c10::cuda"], skip=["bmm1"]),
          Rule(owner=["eval_with"], by="file"), Rule(owner=["[.]py:[0-9]+[)]$"], by="module")]
@@ -461,7 +563,7 @@ def main():
     tool, paths = sys.argv[1], sys.argv[2:]
     results = compare_made(tool)
     for path in paths:
-        results += [compare(tool, path), compare(tool, path, Rule(by="module"), has_slices=False)]
+        results += [compare(tool, path), compare(tool, path, Rule(by="module"), has_slices=False), compare_run_out(tool, path)]
     counted = [r for r in results if r is not None]
     return 0 if counted and all(counted) else 1
 

@@ -11,6 +11,11 @@
 /* The policy `recorded` and the policy `bound`: nothing runs. */
 void flw_collect_record(struct flw_sheet *sheet, const struct flw_facts *facts,
                         struct flw_sheet_policy *policy);
+/* What the recorded allocator held before an event: in all, and what lay free between blocks (nothing where the trace
+ * has no segments or no addresses). Ranges that are mapped side by side are one. O(events). */
+void flw_collect_recorded_holes(const struct flw_trace *trace, size_t event,
+                                uint64_t *out_reserved_bytes, struct flw_sheet_holes *out_holes);
+
 void flw_collect_bound(struct flw_sheet *sheet, const struct flw_facts *facts,
                        struct flw_sheet_policy *policy);
 

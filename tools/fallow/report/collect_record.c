@@ -82,9 +82,11 @@ static void note_segment(struct record *record, const struct flw_trace_event *ev
     }
     remove_range(record, event->address, end);
     if (is_taken) {
-        insert_segment(record, (struct flw_sheet_segment){.address = event->address,
-                                                          .bytes = event->size_bytes,
-                                                          .stream = event->stream});
+        insert_segment(record,
+                       (struct flw_sheet_segment){.address = event->address,
+                                                  .bytes = event->size_bytes,
+                                                  .stream = event->stream,
+                                                  .is_mapped = event->op == FLW_TRACE_SEGMENT_MAP});
     }
 }
 
@@ -106,12 +108,10 @@ static void note(struct record *record, size_t op)
     flw_probe_note(&record->probe, op, record->live_bytes, record->reserved_bytes);
 }
 
-static void allocate(struct record *record, size_t op, uint32_t block)
+static void allocate(struct record *record, uint32_t block)
 {
-    const struct flw_trace_block *block_op = &record->trace->blocks[block];
-    record->live_bytes += block_op->size_bytes;
-    record->addresses[block] = block_op->address;
-    flw_probe_alloc(&record->probe, op, block_op->address, 0);
+    record->live_bytes += record->trace->blocks[block].size_bytes;
+    record->addresses[block] = record->trace->blocks[block].address;
 }
 
 static void drop(struct record *record, uint32_t block)
@@ -121,12 +121,12 @@ static void drop(struct record *record, uint32_t block)
     record->pending[block] = 0;
 }
 
-static void pass_event(struct record *record, const struct flw_trace_event *event, size_t op)
+static void pass_event(struct record *record, const struct flw_trace_event *event)
 {
     switch (event->op) {
     case FLW_TRACE_ALLOC:
         if (event->size_bytes != 0) {
-            allocate(record, op, event->block);
+            allocate(record, event->block);
         }
         break;
     case FLW_TRACE_FREE:
@@ -145,11 +145,17 @@ static void pass_event(struct record *record, const struct flw_trace_event *even
     case FLW_TRACE_SEGMENT_UNMAP:
         note_segment(record, event);
         break;
-    case FLW_TRACE_OOM:
-        flw_probe_fail(&record->probe, op, event->size_bytes);
-        break;
     default:
         break;
+    }
+}
+
+static void show_event(struct flw_probe *probe, const struct flw_trace_event *event, size_t op)
+{
+    if (event->op == FLW_TRACE_ALLOC && event->size_bytes != 0) {
+        flw_probe_alloc(probe, op, probe->sheet->trace->blocks[event->block].address, 0);
+    } else if (event->op == FLW_TRACE_OOM) {
+        flw_probe_fail(probe, op, event->size_bytes);
     }
 }
 
@@ -158,7 +164,8 @@ static void begin_with_segments(struct record *record)
     const struct flw_trace *trace = record->trace;
     for (size_t i = 0; i < trace->segment_count; i++) {
         const struct flw_trace_segment *segment = &trace->segments[i];
-        struct flw_trace_event event = {.op = FLW_TRACE_SEGMENT_ALLOC,
+        struct flw_trace_event event = {.op = segment->is_expandable ? FLW_TRACE_SEGMENT_MAP
+                                                                     : FLW_TRACE_SEGMENT_ALLOC,
                                         .address = segment->address,
                                         .size_bytes = segment->size_bytes,
                                         .stream = segment->stream};
@@ -174,14 +181,16 @@ static void walk(struct record *record)
     begin_with_segments(record);
     for (size_t i = 0; i < trace->initial_count; i++) {
         if (trace->blocks[i].size_bytes != 0) {
-            allocate(record, op, (uint32_t)i);
+            allocate(record, (uint32_t)i);
+            flw_probe_alloc(probe, op, trace->blocks[i].address, 0);
             note(record, op);
             flw_probe_end_op(probe, op++);
         }
     }
     for (size_t i = 0; i < trace->event_count; i++) {
         const struct flw_trace_event *event = &trace->events[i];
-        pass_event(record, event, op);
+        pass_event(record, event);
+        show_event(probe, event, op);
         note(record, op);
         if (flw_program_has_op(probe->sheet->program, i)) {
             flw_probe_end_op(probe, op++);
@@ -229,21 +238,76 @@ static void walk_once(struct record *record, struct flw_sheet *sheet, const stru
     flw_probe_finish(&record->probe);
 }
 
-void flw_collect_record(struct flw_sheet *sheet, const struct flw_facts *facts,
-                        struct flw_sheet_policy *policy)
+static struct record begin_record(const struct flw_trace *trace)
 {
-    const struct flw_trace *trace = sheet->trace;
     struct record record = {.trace = trace};
     record.addresses = flw_host_alloc(trace->block_count, sizeof *record.addresses);
     record.pending = flw_host_alloc(trace->block_count, 1);
     record.has_done = flw_host_alloc(trace->block_count, 1);
     find_dones(trace, record.has_done);
+    return record;
+}
+
+static void finish_record(struct record *record)
+{
+    flw_host_free(record->addresses);
+    flw_host_free(record->pending);
+    flw_host_free(record->has_done);
+    flw_host_free(record->segments);
+}
+
+void flw_collect_record(struct flw_sheet *sheet, const struct flw_facts *facts,
+                        struct flw_sheet_policy *policy)
+{
+    struct record record = begin_record(sheet->trace);
     walk_once(&record, sheet, facts, policy, true);
     walk_once(&record, sheet, facts, policy, false);
-    flw_host_free(record.addresses);
-    flw_host_free(record.pending);
-    flw_host_free(record.has_done);
-    flw_host_free(record.segments);
+    finish_record(&record);
+}
+
+/* ---- at one moment ---- */
+
+/* Mapped piece by piece, one range is many segments. */
+static void list_ranges(const struct record *record, struct flw_heapview *view)
+{
+    size_t count = 0;
+    flw_heapview_make_segments(view, record->segment_count);
+    for (size_t i = 0; i < record->segment_count; i++) {
+        const struct flw_sheet_segment *segment = &record->segments[i];
+        struct flw_sheet_segment *last = count == 0 ? NULL : &view->segments[count - 1];
+        if (last != NULL && segment->is_mapped && last->is_mapped &&
+            last->stream == segment->stream && last->address + last->bytes == segment->address) {
+            last->bytes += segment->bytes;
+        } else {
+            view->segments[count++] = *segment;
+        }
+    }
+    view->segment_count = count;
+}
+
+void flw_collect_recorded_holes(const struct flw_trace *trace, size_t event,
+                                uint64_t *out_reserved_bytes, struct flw_sheet_holes *out_holes)
+{
+    struct record record = begin_record(trace);
+    struct flw_heapview view = {.trace = trace, .addresses = record.addresses};
+    begin_with_segments(&record);
+    for (size_t i = 0; i < trace->initial_count; i++) {
+        allocate(&record, (uint32_t)i);
+    }
+    for (size_t i = 0; i < event; i++) {
+        pass_event(&record, &trace->events[i]);
+    }
+    for (size_t i = 0; i < trace->block_count; i++) {
+        if (record.addresses[i] != 0 && trace->blocks[i].size_bytes != 0) {
+            flw_heapview_add(&view, (uint32_t)i);
+        }
+    }
+    list_ranges(&record, &view);
+    flw_heapview_look(&view);
+    flw_heapview_measure(&view, out_holes);
+    *out_reserved_bytes = record.reserved_bytes;
+    flw_heapview_finish(&view);
+    finish_record(&record);
 }
 
 /* ---- the bound ---- */

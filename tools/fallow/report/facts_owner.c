@@ -347,6 +347,7 @@ static void note_oom(struct flw_sheet *sheet, const struct flw_owners *code, siz
     oom->asked_bytes = trace->events[event].size_bytes;
     oom->live_bytes = live_bytes;
     oom->free_bytes = detail == NULL ? FLW_UNKNOWN : detail->free_bytes;
+    oom->largest_hole_bytes = detail == NULL ? FLW_UNKNOWN : detail->largest_bytes;
     oom->op = sheet->initial_op_count;
     for (size_t i = 0; i < event; i++) {
         oom->op += flw_program_has_op(sheet->program, i);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "report/collect.h"
 #include "trace/trace.h"
 
 #include "common/tool_host.h"
@@ -13,30 +14,25 @@
 
 /* ---- what there was ---- */
 
-static void note_segment(const struct flw_trace_event *event, uint64_t *reserved_bytes)
-{
-    if (event->op == FLW_TRACE_SEGMENT_ALLOC || event->op == FLW_TRACE_SEGMENT_MAP) {
-        *reserved_bytes += event->size_bytes;
-    } else if (event->op == FLW_TRACE_SEGMENT_FREE || event->op == FLW_TRACE_SEGMENT_UNMAP) {
-        *reserved_bytes -= flw_min(event->size_bytes, *reserved_bytes);
-    }
-}
-
-/* What the allocator could have had: what it held and what was left. Where its segments are not on record, it held
- * at least what was live. */
-static uint64_t find_limit(const struct flw_trace *trace, const struct flw_sheet_oom *oom)
+/* What the recorded allocator held, and what of it was idle; and with what the device had free, what it could have
+ * had. Where its segments are not on record, it held at least what was live. */
+static void find_room(const struct flw_trace *trace, struct flw_sheet_oom *oom)
 {
     uint64_t reserved_bytes = 0;
-    if (oom->free_bytes == FLW_UNKNOWN || oom->free_bytes > MOST_BYTES) {
-        return FLW_UNKNOWN;
+    struct flw_sheet_holes holes = {0};
+    oom->idle_bytes = FLW_UNKNOWN;
+    if (trace->has_segments) {
+        flw_collect_recorded_holes(trace, (size_t)oom->event - 1, &reserved_bytes, &holes);
     }
-    for (size_t i = 0; i < trace->segment_count; i++) {
-        reserved_bytes += trace->segments[i].size_bytes;
+    if (trace->has_segments && reserved_bytes >= oom->live_bytes) {
+        oom->idle_bytes = reserved_bytes - oom->live_bytes;
+        if (trace->has_addresses && oom->largest_hole_bytes == FLW_UNKNOWN) {
+            oom->largest_hole_bytes = holes.largest_bytes;
+        }
     }
-    for (size_t i = 0; i + 1 < oom->event; i++) {
-        note_segment(&trace->events[i], &reserved_bytes);
-    }
-    return flw_max(reserved_bytes, oom->live_bytes) + oom->free_bytes;
+    oom->limit_bytes = oom->free_bytes == FLW_UNKNOWN || oom->free_bytes > MOST_BYTES
+                           ? FLW_UNKNOWN
+                           : flw_max(reserved_bytes, oom->live_bytes) + oom->free_bytes;
 }
 
 /* ---- the program up to the request, and the request ---- */
@@ -167,8 +163,9 @@ void flw_oom_ask(const struct flw_sheet_setup *setup, struct flw_sheet *sheet)
     if (oom->count == 0) {
         return;
     }
+    find_room(sheet->trace, oom);
     oom->is_limit_given = sheet->limit_bytes != 0;
-    oom->limit_bytes = oom->is_limit_given ? sheet->limit_bytes : find_limit(sheet->trace, oom);
+    oom->limit_bytes = oom->is_limit_given ? sheet->limit_bytes : oom->limit_bytes;
     if (oom->asked_bytes == 0 || oom->asked_bytes > MOST_BYTES || oom->live_bytes > MOST_BYTES) {
         return;
     }

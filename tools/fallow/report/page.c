@@ -212,6 +212,14 @@ static void write_oom(const struct flw_sheet *sheet, FILE *out)
         fprintf(out, "; the device had %s free",
                 flw_svg_format(bytes, FLW_SVG_BYTES, (double)oom->free_bytes));
     }
+    if (oom->idle_bytes != FLW_UNKNOWN) {
+        fprintf(out, "; %s were reserved and idle",
+                flw_svg_format(bytes, FLW_SVG_BYTES, (double)oom->idle_bytes));
+    }
+    if (oom->largest_hole_bytes != FLW_UNKNOWN) {
+        fprintf(out, "; the largest hole had %s",
+                flw_svg_format(bytes, FLW_SVG_BYTES, (double)oom->largest_hole_bytes));
+    }
     fputs(".</p>\n", out);
     if (sheet->category_count[FLW_SHEET_BY_OWNER] != 0) {
         flw_page_table_oom(sheet, out);

@@ -375,7 +375,8 @@ static void print_oom(const struct flw_sheet_oom *oom, struct flw_json_writer *o
     flw_json_begin(out, "out_of_memory", '{');
     FLW_JSON_COUNTS(out, {"count", oom->count}, {"event", oom->event},
                     {"asked_bytes", oom->asked_bytes}, {"live_bytes", oom->live_bytes},
-                    {"device_free_bytes", oom->free_bytes});
+                    {"device_free_bytes", oom->free_bytes}, {"idle_bytes", oom->idle_bytes},
+                    {"largest_hole_bytes", oom->largest_hole_bytes});
     print_text_or_null(out, "owner", oom->owner);
     FLW_JSON_COUNTS(out, {"limit_bytes", oom->limit_bytes});
     flw_json_bool(out, "limit_given", oom->is_limit_given);

@@ -359,6 +359,16 @@ static void print_oom(const struct flw_sheet *sheet, FILE *out)
         length += snprintf(line + length, sizeof line - (size_t)length,
                            "; the device had %s %s free", rest, unit.name);
     }
+    if (oom->idle_bytes != FLW_UNKNOWN) {
+        flw_format_bytes(oom->idle_bytes, unit, rest);
+        length += snprintf(line + length, sizeof line - (size_t)length,
+                           "; %s %s were reserved and idle", rest, unit.name);
+    }
+    if (oom->largest_hole_bytes != FLW_UNKNOWN) {
+        flw_format_bytes(oom->largest_hole_bytes, unit, rest);
+        length += snprintf(line + length, sizeof line - (size_t)length,
+                           "; the largest hole had %s %s", rest, unit.name);
+    }
     if (oom->count > 1) {
         flw_format_count(oom->count, rest);
         snprintf(line + length, sizeof line - (size_t)length, "; the first of %s", rest);

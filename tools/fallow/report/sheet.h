@@ -63,6 +63,7 @@ struct flw_sheet_columns {
 struct flw_sheet_segment {
     uint64_t address, bytes;
     uint16_t stream; /* UINT16_MAX: no stream in particular */
+    bool is_mapped;  /* part of a range, of the recorded allocator's */
 };
 
 struct flw_sheet_block {
@@ -240,6 +241,8 @@ struct flw_sheet_oom {
     uint64_t asked_bytes;             /* by the request that failed */
     uint64_t live_bytes;              /* asked for and not freed by then */
     uint64_t free_bytes;              /* what the device had; FLW_UNKNOWN */
+    uint64_t idle_bytes;              /* reserved and not in use; FLW_UNKNOWN */
+    uint64_t largest_hole_bytes;      /* of them, in one piece; FLW_UNKNOWN */
     char owner[FLW_SHEET_NAME_BYTES]; /* whose request (owner.h); "" where that is not known */
     /* What the policies were given: what was reserved and what the device had free, or the limit asked for;
      * FLW_UNKNOWN. */
