@@ -451,7 +451,7 @@ static void no_word_depends_on_the_colour_of_the_paper(void **state)
     struct made *made = make_full();
     size_t length = 0;
     char *text = write_page(&made->sheet, &length);
-    char *body = strstr(text, "<body>");
+    char *body = strstr(text, "<body class=column>");
     static const char *const words[] = {"arker", "arkness", "ighter", "pale", "White", "Black"};
     assert_non_null(body);
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
@@ -527,6 +527,11 @@ static void the_landing_page_links_to_each_trace(void **state)
     struct made *made = make_full();
     const char *links[] = {"a b\".html"};
     char job[] = "rank 3 <b>\n 5 & 6";
+    char source[] = "/a/folder/rank.pickle";
+    made->trace.source = source;
+    made->results[1].statistics.peak_reserved_bytes = 66023 * MIB;
+    made->sheet.reference = &made->policies[0];
+    made->sheet.best = &made->policies[1];
     char *text = NULL;
     size_t length = 0;
     FILE *file = open_memstream(&text, &length);
@@ -535,7 +540,19 @@ static void the_landing_page_links_to_each_trace(void **state)
     assert_safe(text);
     assert_int_equal(count_of(text, "href=\"a b&quot;.html\""), 1);
     assert_int_equal(count_of(text, "<pre>rank 3 &lt;b&gt;\n 5 &amp; 6</pre>"), 1);
-    assert_int_equal(count_of(text, ">1.117</td>"), POLICIES);
+    assert_int_equal(count_of(text, ">65.43<br><small>"), POLICIES - 1);
+    assert_int_equal(count_of(text, "1.117</small></span></td>"), POLICIES - 1);
+    assert_int_equal(count_of(text, "<span class=worst>65.43<br><small>worst 1.117</small>"), 1);
+    assert_int_equal(
+        count_of(text, "<th scope=row><a href=\"a b&quot;.html\">rank.pickle</a></th>"), 1);
+    assert_int_equal(count_of(text, "can be saved\"><span>977 MiB<br><small>1.5 %<br>policy 1 "),
+                     1);
+    const char *bar = strstr(text, "<rect class=requested x=0.00");
+    /* Of what is held: requested, what is reserved beyond that at best, what is saved. */
+    assert_non_null(bar);
+    assert_true(fabs(next_number(&bar, "width=") - 100.0 * 60000 / 67000) < 0.01);
+    assert_true(fabs(next_number(&bar, "width=") - 100.0 * 6023 / 67000) < 0.01);
+    assert_true(fabs(next_number(&bar, "width=") - 100.0 * 977 / 67000) < 0.01);
     free(text);
     free(made);
 }

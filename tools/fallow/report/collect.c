@@ -304,6 +304,8 @@ bool flw_sheet_collect(const struct flw_sheet_setup *setup, struct flw_sheet *ou
     flw_plan_say_pools(out_sheet->program, out_sheet->results, out_sheet->policy_count,
                        out_sheet->pools_note);
     flw_oom_ask(setup, out_sheet);
+    out_sheet->reference = flw_verdict_reference(out_sheet);
+    out_sheet->best = flw_verdict_best(out_sheet);
     flw_verdict_write(out_sheet, out_sheet->verdict, sizeof out_sheet->verdict);
     flw_verdict_advise(out_sheet, &out_sheet->advice);
     FLW_ASSERT_VALID(flw_sheet_is_valid(out_sheet));

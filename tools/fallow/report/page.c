@@ -23,7 +23,8 @@
 static const char *const views[] = {
     [FLW_PICTURE_BY_OPS] = "<div class=by-ops>", [FLW_PICTURE_BY_TIME] = "<div class=by-time>"};
 
-static void begin_page(FILE *out, const char *title)
+/* `width` is a class of page.css. */
+static void begin_page(FILE *out, const char *title, const char *width)
 {
     fputs("<!doctype html>\n<html lang=en><head><meta charset=utf-8>\n"
           "<meta name=viewport content=\"width=device-width,initial-scale=1\">\n"
@@ -34,7 +35,7 @@ static void begin_page(FILE *out, const char *title)
     flw_svg_escape(out, title);
     fputs(" - fallow report</title>\n<style>\n", out);
     (void)fwrite(flw_page_style, 1, sizeof flw_page_style, out);
-    fputs("</style></head><body>\n", out);
+    fprintf(out, "</style></head><body class=%s>\n", width);
 }
 
 static bool end_page(FILE *out)
@@ -548,7 +549,7 @@ static void write_words(FILE *out)
 
 bool flw_page_write(const struct flw_sheet *sheet, FILE *out)
 {
-    begin_page(out, sheet->title);
+    begin_page(out, sheet->title, "column");
     write_header(sheet, out);
     write_contents(out);
     write_axis_choice(sheet, out);
@@ -579,14 +580,20 @@ static void write_job(char *job, FILE *out)
 bool flw_page_write_landing(const struct flw_sheet *sheets, size_t count, const char *const *links,
                             char *job, FILE *out)
 {
-    begin_page(out, "traces");
-    fputs("<h1>Traces</h1><main>\n<p class=lead>Peak reserved over peak requested memory, a row a "
-          "trace, a column a policy.</p>\n",
-          out);
+    begin_page(out, "traces", "wide");
+    fputs(
+        "<h1>Traces</h1><main>\n<p class=lead>Peaks in GiB, a row a trace, a column a policy: what it had "
+        "reserved, and below that as a multiple of what was requested. Marked: the highest multiple of all.</p>\n",
+        out);
     if (job != NULL) {
         write_job(job, out);
     }
     flw_page_table_landing(sheets, count, links, out);
+    fputs("<p class=legend>held: ", out);
+    flw_picture_legend(out, "requested", "requested", NULL);
+    flw_picture_legend(out, "c7", "more in the policy that needs least", NULL);
+    flw_picture_legend(out, "loss", "what that policy saves", NULL);
+    fputs("</p>\n", out);
     write_words(out);
     return end_page(out);
 }

@@ -361,23 +361,148 @@ void flw_page_table_answers(const struct flw_sheet_oom *oom, FILE *out)
     end_table(&table);
 }
 
+/* ---- several traces ---- */
+
+#define GIB 1073741824.0
+
+/* Of a table whose numbers are all GiB. */
+static const char *format_gib(char out[FLW_SVG_NUMBER_BYTES], uint64_t bytes)
+{
+    double gib = (double)bytes / GIB;
+    if (gib > 0 && gib < 0.001) {
+        return "&lt; 0.001";
+    }
+    snprintf(out, FLW_SVG_NUMBER_BYTES, "%.*f", gib >= 100 ? 1 : gib >= 1 ? 2 : 3, gib);
+    return out;
+}
+
+static bool holds_anything(const struct flw_sheet_policy *policy)
+{
+    return policy != NULL && policy->result->has_run &&
+           policy->result->statistics.peak_reserved_bytes != FLW_NOT_APPLICABLE;
+}
+
+static uint64_t peak_of(const struct flw_sheet_policy *policy)
+{
+    return holds_anything(policy) ? policy->result->statistics.peak_reserved_bytes : 0;
+}
+
+static uint64_t saved_by_best(const struct flw_sheet *sheet)
+{
+    uint64_t held = peak_of(sheet->reference), least = peak_of(sheet->best);
+    return least != 0 && least < held ? held - least : 0;
+}
+
+/* The one whose ratio is the highest of all. */
+static const struct flw_sheet_policy *find_worst(const struct flw_sheet *sheets, size_t count)
+{
+    const struct flw_sheet_policy *worst = NULL;
+    for (size_t i = 0; i < count; i++) {
+        for (size_t p = 0; p < sheets[i].policy_count; p++) {
+            const struct flw_sheet_policy *policy = &sheets[i].policies[p];
+            double most = worst == NULL ? 1 : flw_sheet_ratio(worst);
+            worst = holds_anything(policy) && flw_sheet_ratio(policy) > most ? policy : worst;
+        }
+    }
+    return worst;
+}
+
+/* How much of all names is the same folders. */
+static size_t common_folder(const struct flw_sheet *sheets, size_t count)
+{
+    size_t length = SIZE_MAX;
+    for (size_t i = 0; i < count; i++) {
+        const char *name = sheets[i].trace->source, *first = sheets[0].trace->source;
+        size_t same = 0, folder = 0;
+        for (; name != NULL && first != NULL && name[same] != '\0' && name[same] == first[same];
+             same++) {
+            folder = name[same] == '/' ? same + 1 : folder;
+        }
+        length = flw_min(length, folder);
+    }
+    return length;
+}
+
+#define BAR_WIDTH 100
+
+/* What is held, on one scale for all traces: requested, what the best holds beyond that, what it saves. */
+static void write_bar(struct table *table, const struct flw_sheet *sheet, uint64_t most_bytes)
+{
+    FILE *out = table->out;
+    char number[FLW_SVG_NUMBER_BYTES];
+    uint64_t held = peak_of(sheet->reference), least = held - saved_by_best(sheet);
+    uint64_t ends[] = {flw_min(sheet->trace->peak_requested_bytes, least), least, held};
+    static const char *const styles[] = {"requested", "c7", "loss"};
+    begin_cell(table);
+    fprintf(out, "<svg width=%d height=%d role=img><title>%s GiB held</title>", BAR_WIDTH,
+            BAR_HEIGHT, format_gib(number, held));
+    for (size_t i = 0, begin = 0; i < sizeof ends / sizeof *ends; begin = ends[i++]) {
+        double scale = BAR_WIDTH / (double)flw_max(1, most_bytes);
+        if (ends[i] > begin) {
+            fprintf(out, "<rect class=%s x=%.2f width=%.2f height=%d />", styles[i],
+                    scale * (double)begin, scale * (double)(ends[i] - begin), BAR_HEIGHT);
+        }
+    }
+    fputs("</svg></td>", out);
+}
+
+static void write_saved(struct table *table, const struct flw_sheet *sheet)
+{
+    char number[FLW_SVG_NUMBER_BYTES];
+    uint64_t saved = saved_by_best(sheet);
+    if (saved == 0) {
+        write_text_cell(table, "-");
+        return;
+    }
+    begin_cell(table);
+    fprintf(table->out, "<span>%s<br><small>%.1f %%<br>",
+            flw_svg_format(number, FLW_SVG_BYTES, (double)saved),
+            100.0 * (double)saved / (double)peak_of(sheet->reference));
+    flw_svg_escape(table->out, sheet->best->label);
+    fputs("</small></span></td>", table->out);
+}
+
+static void write_peak(struct table *table, const struct flw_sheet_policy *policy, bool is_worst)
+{
+    char gib[FLW_SVG_NUMBER_BYTES], ratio[FLW_SVG_NUMBER_BYTES];
+    if (!holds_anything(policy)) {
+        write_text_cell(table, "-");
+        return;
+    }
+    begin_cell(table);
+    fprintf(table->out, "<span%s>%s<br><small>%s%s</small></span></td>",
+            is_worst ? " class=worst" : "", format_gib(gib, peak_of(policy)),
+            is_worst ? "worst " : "",
+            flw_svg_format(ratio, FLW_SVG_RATIO, flw_sheet_ratio(policy)));
+}
+
 void flw_page_table_landing(const struct flw_sheet *sheets, size_t count, const char *const *links,
                             FILE *out)
 {
-    char number[FLW_SVG_NUMBER_BYTES], headings[(FLW_PLAN_POLICIES + 1) * FLW_SHEET_NAME_BYTES];
-    size_t length = (size_t)snprintf(headings, sizeof headings, "trace|requested");
+    char number[FLW_SVG_NUMBER_BYTES], headings[(FLW_PLAN_POLICIES + 2) * FLW_SHEET_NAME_BYTES];
+    size_t length =
+        (size_t)snprintf(headings, sizeof headings, "trace|held|requested|can be saved");
     for (size_t p = 0; count > 0 && p < sheets[0].policy_count; p++) {
         length += (size_t)snprintf(headings + length, sizeof headings - length, "|%s",
                                    sheets[0].policies[p].label);
     }
+    const struct flw_sheet_policy *worst = find_worst(sheets, count);
+    size_t folder = common_folder(sheets, count);
+    uint64_t most_bytes = 0;
+    for (size_t i = 0; i < count; i++) {
+        most_bytes = flw_max(most_bytes, peak_of(sheets[i].reference));
+    }
     struct table table = begin_table(out, headings);
     for (size_t i = 0; i < count; i++) {
         const struct flw_sheet *sheet = &sheets[i];
-        begin_linked_row(&table, sheet->title, links == NULL ? NULL : links[i]);
-        write_cell(&table, FLW_SVG_BYTES, sheet->trace->peak_requested_bytes);
+        const char *source = sheet->trace->source;
+        begin_linked_row(&table, source == NULL ? sheet->title : source + folder,
+                         links == NULL ? NULL : links[i]);
+        write_bar(&table, sheet, most_bytes);
+        write_text_cell(&table, format_gib(number, sheet->trace->peak_requested_bytes));
+        write_saved(&table, sheet);
         for (size_t p = 0; p < sheet->policy_count; p++) {
-            double ratio = flw_sheet_ratio(&sheet->policies[p]);
-            write_text_cell(&table, ratio > 0 ? flw_svg_format(number, FLW_SVG_RATIO, ratio) : "-");
+            write_peak(&table, &sheet->policies[p], &sheet->policies[p] == worst);
         }
         fputs("</tr>\n", out);
     }

@@ -299,6 +299,8 @@ struct flw_sheet {
     size_t stretch_count;
     struct flw_sheet_mark *marks;
     size_t mark_count;
+    /* Of policies: what the verdict compares, what is or would be held and the least (verdict.h); NULL. */
+    const struct flw_sheet_policy *reference, *best;
     char verdict[256]; /* one sentence */
     struct flw_sheet_advice advice;
     char pools_note[FLW_PLAN_NOTE_BYTES]; /* flw_plan_say_pools */

@@ -174,7 +174,7 @@ static void keep(struct work *work, const struct flw_trace *trace,
     struct flw_program *kept_program = &work->programs[work->sheet_count];
     flw_sheet_shrink(sheet);
     *kept = (struct flw_trace){
-        .source = NULL,
+        .source = trace->source == NULL ? NULL : strdup(trace->source),
         .format = trace->format == NULL ? NULL : strdup(trace->format),
         .event_count = trace->event_count,
         .initial_count = trace->initial_count,
