@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/owner.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 #include "trace/trace.h"
 
 #include "common/command.h"
+#include "common/frame.h"
 #include "common/tool_host.h"
 
 #define NAME_BYTES (2 * FLW_STACK_TEXT_BYTES + 32) /* a function, a file and a line */
@@ -154,173 +154,10 @@ char *flw_owner_rule_say(const struct flw_owner_rule *rule, const struct flw_tra
     return kept;
 }
 
-/* ---- what a frame is ---- */
-
-enum place {
-    PLACE_PROGRAM,
-    PLACE_PACKAGE,
-    PLACE_FRAMEWORK,
-    PLACE_NOT_PYTHON
-};
-
-/* Windows' paths are told as others'. */
-static bool has_folder(const char *file, const char *folder)
-{
-    size_t bytes = strlen(folder);
-    if (strncmp(file, folder + 1, bytes - 1) == 0) {
-        return true; /* a path that is not absolute */
-    }
-    for (const char *at = file; *at != '\0'; at++) {
-        size_t i = 0;
-        while (i < bytes && (at[i] == folder[i] || (at[i] == '\\' && folder[i] == '/'))) {
-            i++;
-        }
-        if (i == bytes) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool has_any(const char *file, const char *const *folders)
-{
-    while (*folders != NULL && !has_folder(file, *folders)) {
-        folders++;
-    }
-    return *folders != NULL;
-}
-
-static bool begins_with_any(const char *text, const char *const *beginnings)
-{
-    while (*beginnings != NULL && strncmp(text, *beginnings, strlen(*beginnings)) != 0) {
-        beginnings++;
-    }
-    return *beginnings != NULL;
-}
-
-static bool ends_with(const char *text, const char *end)
-{
-    size_t bytes = strlen(text), end_bytes = strlen(end);
-    return bytes >= end_bytes && strcmp(text + bytes - end_bytes, end) == 0;
-}
-
-/* Profiles cut the folder off of what Python can import, so nothing but its name says that a file is Python's own. */
-static bool is_standard_module(const char *file)
-{
-    static const char *const names[] = {"abc.py",       "asyncio/",     "collections/",
-                                        "concurrent/",  "copy.py",      "dataclasses.py",
-                                        "enum.py",      "functools.py", "inspect.py",
-                                        "logging/",     "random.py",    "runpy.py",
-                                        "threading.py", "typing.py",    "unittest/",
-                                        "warnings.py",  "weakref.py",   NULL};
-    return begins_with_any(file, names);
-}
-
-/* Generated code has no file, or one in a cache. */
-static enum place place_of(const char *file)
-{
-    static const char *const frameworks[] = {"/torch/",         "/triton/",          "/numpy/",
-                                             "/torchinductor_", "/functorch/",       "/importlib/",
-                                             "/contextlib.py",  "/multiprocessing/", NULL};
-    static const char *const packages[] = {"/site-packages/", "/dist-packages/", NULL};
-    static const char *const standard[] = {"/lib/python", "/Lib/", "/cpython-", NULL};
-    if (file[0] == '<') {
-        return PLACE_FRAMEWORK; /* <string>, <frozen ...>, <eval_with_key> */
-    }
-    if (!ends_with(file, ".py")) {
-        return PLACE_NOT_PYTHON;
-    }
-    if (is_standard_module(file)) {
-        return PLACE_FRAMEWORK;
-    }
-    if (has_any(file, packages)) {
-        const char *inside = strstr(file, "-packages");
-        return has_any(inside, frameworks) ? PLACE_FRAMEWORK : PLACE_PACKAGE;
-    }
-    return has_any(file, frameworks) || has_any(file, standard) ? PLACE_FRAMEWORK : PLACE_PROGRAM;
-}
-
-/* The identifier that ends at `end`; how long it is. */
-static size_t word_before(const char *text, const char *end, const char **out_begin)
-{
-    const char *begin = end;
-    while (begin > text && (isalnum((unsigned char)begin[-1]) || begin[-1] == '_')) {
-        begin--;
-    }
-    *out_begin = begin;
-    return (size_t)(end - begin);
-}
-
-/* torch::autograd::generated::MmBackward0::apply(...); of profiles "autograd::engine::evaluate_function: MmBackward0" */
-static bool is_node(const char *function, char *out, size_t room)
-{
-    static const char prefix[] = "autograd::engine::evaluate_function: ";
-    const char *begin, *apply = strstr(function, "::apply(");
-    if (strncmp(function, prefix, sizeof prefix - 1) == 0) {
-        snprintf(out, room, "%s", function + sizeof prefix - 1);
-        return out[0] != '\0';
-    }
-    if (apply == NULL || strstr(function, "autograd::") == NULL) {
-        return false;
-    }
-    size_t bytes = word_before(function, apply, &begin);
-    snprintf(out, room, "%.*s", (int)flw_min(bytes, room), begin);
-    return bytes > 0;
-}
-
-/* at::_ops::bmm::call(...); of profiles "aten::bmm" */
-static bool is_operator(const char *function, char *out, size_t room)
-{
-    static const char prefix[] = "at::_ops::", short_prefix[] = "aten::";
-    bool is_short = strncmp(function, short_prefix, sizeof short_prefix - 1) == 0;
-    if (!is_short && strncmp(function, prefix, sizeof prefix - 1) != 0) {
-        return false;
-    }
-    const char *name = function + (is_short ? sizeof short_prefix : sizeof prefix) - 1;
-    size_t bytes = strcspn(name, ":");
-    snprintf(out, room, "aten::%.*s", (int)flw_min(bytes, room), name);
-    return bytes > 0;
-}
-
-static const char *base_name(const char *file)
-{
-    const char *base = file;
-    for (const char *at = file; *at != '\0'; at++) {
-        base = *at == '/' || *at == '\\' ? at + 1 : base;
-    }
-    return base;
-}
-
-/* A function of the program, by its name and where it is: its source's file, or "module+0x1234". */
-static bool is_native_program(const char *function, const char *file)
-{
-    static const char *const roots[] = {"/usr/",    "/lib/",    "/lib64/",  ".",         "Python/",
-                                        "Objects/", "Modules/", "Include/", "Programs/", NULL};
-    static const char *const modules[] = {"libcuda", "libtorch",  "libc10",    "libpython",
-                                          "libnv",   "libcublas", "libfallow", NULL};
-    static const char *const functions[] = {"_Py",      "Py",   "__libc_", "_start",
-                                            "_ctypes_", "ffi_", NULL};
-    return file[0] != '\0' && !begins_with_any(file, roots) &&
-           !begins_with_any(base_name(file), modules) &&
-           strstr(base_name(file), ".cpython-") == NULL && strstr(file, "/Python-") == NULL &&
-           !begins_with_any(function, functions);
-}
-
-/* What a frame is worth, told once a frame; the least is the best. */
-enum worth {
-    WORTH_NOTHING,
-    WORTH_NAMED, /* by --owner */
-    WORTH_PROGRAM,
-    WORTH_PACKAGE,
-    WORTH_NODE,
-    WORTH_OPERATOR,
-    WORTH_NATIVE, /* in a recording of our own */
-    WORTH_COUNT
-};
-
+/* What a frame is called, told once a frame. */
 struct frame_name {
-    enum worth worth;
-    uint32_t text, brief; /* in the owners' names; both 0 where it is worth nothing */
+    enum flw_frame_kind kind;
+    uint32_t text, brief; /* in the owners' names; both 0 where it says nothing */
 };
 
 /* Owners while they are found. */
@@ -343,49 +180,6 @@ static uint32_t intern(struct flw_owners *owners, const char *text)
     return (uint32_t)number;
 }
 
-/* "vllm" of ".../site-packages/vllm/worker/worker.py"; "run" of "/home/u/run/model.py". */
-static void name_module(const char *file, char *out, size_t room)
-{
-    static const char *const folders[] = {"/site-packages/", "/dist-packages/", NULL};
-    const char *base = base_name(file), *end = base, *begin = base;
-    if (has_any(file, folders)) {
-        begin = strstr(file, "-packages") + strlen("-packages/");
-        end = begin + strcspn(begin, "/\\");
-    } else if (base > file + 1) {
-        end = base - 1;
-        for (begin = end; begin > file && begin[-1] != '/' && begin[-1] != '\\';) {
-            begin--;
-        }
-    }
-    if (begin == end) { /* a file in no folder */
-        end = begin + strlen(begin);
-    }
-    size_t bytes = (size_t)(end - begin);
-    bytes -= bytes > 3 && strncmp(end - 3, ".py", 3) == 0 ? 3 : 0;
-    snprintf(out, room, "%.*s", (int)flw_min(bytes, room), begin);
-}
-
-/* "weights" of "Model.build.<locals>.weights". */
-static const char *local_name(const char *function)
-{
-    static const char mark[] = "<locals>.";
-    for (const char *at; (at = strstr(function, mark)) != NULL;) {
-        function = at + sizeof mark - 1;
-    }
-    return function;
-}
-
-static void say_place(const char *function, const char *file, uint32_t line, char *out, size_t room)
-{
-    bool is_module = line == 0 && strstr(file, "+0x") != NULL; /* and a place in it */
-    if (!is_module) {
-        snprintf(out, room, "%s (%s:%u)", function, file, line);
-    } else {
-        bool is_named = function[0] != '\0';
-        snprintf(out, room, "%s%s%s%s", function, is_named ? " (" : "", file, is_named ? ")" : "");
-    }
-}
-
 /* The two names of a frame that stands for a place in the code. */
 static void name_code(struct flw_owners *owners, enum flw_owner_by by, const char *function,
                       const char *file, uint32_t line, struct frame_name *out)
@@ -395,15 +189,16 @@ static void name_code(struct flw_owners *owners, enum flw_owner_by by, const cha
     if (!has_file) {
         out->text = out->brief = intern(owners, function);
     } else if (by == FLW_OWNER_BY_FRAME) {
-        say_place(function, file, line, text, sizeof text);
+        flw_frame_say_place(function, file, line, text, sizeof text);
         out->text = intern(owners, text);
-        say_place(local_name(function), base_name(file), line, text, sizeof text);
+        flw_frame_say_place(flw_frame_local_name(function), flw_frame_base_name(file), line, text,
+                            sizeof text);
         out->brief = intern(owners, text);
     } else if (by == FLW_OWNER_BY_FILE) {
         out->text = intern(owners, file);
-        out->brief = intern(owners, base_name(file));
+        out->brief = intern(owners, flw_frame_base_name(file));
     } else {
-        name_module(file, text, sizeof text);
+        flw_frame_name_module(file, text, sizeof text);
         out->text = out->brief = intern(owners, text);
     }
 }
@@ -422,10 +217,9 @@ static bool matches(const struct flw_owner_rule *rule, bool is_owner, const char
 static struct frame_name name_frame(const struct finder *finder, const struct flw_frame *frame)
 {
     const struct flw_stacks *stacks = &finder->trace->stacks;
-    struct frame_name name = {WORTH_NOTHING, 0, 0};
+    struct frame_name name = {FLW_FRAME_OTHER, 0, 0};
     const char *function = flw_stacks_text(stacks, frame->function);
     const char *file = flw_stacks_text(stacks, frame->file);
-    enum place place = place_of(file);
     char text[NAME_BYTES];
     if (finder->rule->pattern_count != 0) {
         snprintf(text, sizeof text, "%s (%s:%u)", function, file, frame->line);
@@ -433,21 +227,12 @@ static struct frame_name name_frame(const struct finder *finder, const struct fl
             return name;
         }
     }
-    if (finder->rule->pattern_count != 0 && matches(finder->rule, true, text)) {
-        name.worth = WORTH_NAMED;
-    } else if (place == PLACE_PROGRAM || place == PLACE_PACKAGE) {
-        name.worth = place == PLACE_PROGRAM ? WORTH_PROGRAM : WORTH_PACKAGE;
-    } else if (place == PLACE_NOT_PYTHON && is_node(function, text, sizeof text)) {
-        name.worth = WORTH_NODE;
-    } else if (place == PLACE_NOT_PYTHON && is_operator(function, text, sizeof text)) {
-        name.worth = WORTH_OPERATOR;
-    } else if (place == PLACE_NOT_PYTHON && finder->has_native &&
-               is_native_program(function, file)) {
-        name.worth = WORTH_NATIVE;
-    }
-    if (name.worth == WORTH_NODE || name.worth == WORTH_OPERATOR) {
+    bool is_named = finder->rule->pattern_count != 0 && matches(finder->rule, true, text);
+    name.kind = is_named ? FLW_FRAME_NAMED
+                         : flw_frame_tell(function, file, finder->has_native, text, sizeof text);
+    if (name.kind == FLW_FRAME_NODE || name.kind == FLW_FRAME_OPERATOR) {
         name.text = name.brief = intern(finder->owners, text);
-    } else if (name.worth != WORTH_NOTHING) {
+    } else if (name.kind != FLW_FRAME_OTHER) {
         name_code(finder->owners, finder->rule->by, function, file, frame->line, &name);
     }
     return name;
@@ -495,22 +280,17 @@ static uint32_t add_named(struct finder *finder, const char *name)
 static struct frame_name choose(const struct finder *finder, const struct frame_name *names,
                                 uint32_t stack)
 {
-    struct frame_name best[WORTH_COUNT] = {{0}};
-    enum worth most = finder->rule->pattern_count != 0 ? WORTH_NAMED : WORTH_PROGRAM;
+    struct frame_name best = {FLW_FRAME_OTHER, 0, 0};
+    enum flw_frame_kind most =
+        finder->rule->pattern_count != 0 ? FLW_FRAME_NAMED : FLW_FRAME_PROGRAM;
     struct flw_stack_walk walk = flw_stacks_walk(&finder->trace->stacks, stack);
     uint32_t frame;
-    while (best[most].worth == WORTH_NOTHING && flw_stacks_next(&walk, &frame)) {
-        const struct frame_name *name = &names[frame];
-        /* the outermost operator, the innermost of all others */
-        if (best[name->worth].worth == WORTH_NOTHING || name->worth == WORTH_OPERATOR) {
-            best[name->worth] = *name;
+    while (best.kind != most && flw_stacks_next(&walk, &frame)) {
+        if (flw_frame_is_better(names[frame].kind, best.kind)) {
+            best = names[frame];
         }
     }
-    unsigned worth = WORTH_NAMED;
-    while (worth < WORTH_COUNT && best[worth].worth == WORTH_NOTHING) {
-        worth++;
-    }
-    return worth < WORTH_COUNT ? best[worth] : best[WORTH_NOTHING];
+    return best;
 }
 
 static void read_frames(struct finder *finder)
@@ -522,7 +302,7 @@ static void read_frames(struct finder *finder)
     }
     for (size_t i = 1; i < stacks->stack_count; i++) {
         struct frame_name owner = choose(finder, names, (uint32_t)i);
-        if (owner.worth != WORTH_NOTHING) {
+        if (owner.kind != FLW_FRAME_OTHER) {
             finder->of_stack[i] = add_owner(finder, owner.text, owner.brief);
         }
     }
@@ -541,7 +321,7 @@ static enum pass pass_of(const struct flw_stacks *stacks, const struct flw_frame
 {
     const char *function = flw_stacks_text(stacks, frame->function);
     const char *file = flw_stacks_text(stacks, frame->file);
-    if (has_folder(file, "/torch/optim/")) {
+    if (flw_frame_has_folder(file, "/torch/optim/")) {
         return PASS_OPTIMIZER;
     }
     bool is_engine = strstr(function, "autograd::Engine::") != NULL ||

@@ -13,7 +13,6 @@
 #include "common/command.h"
 #include "common/options.h"
 #include "common/progress.h"
-#include "facts.h"
 #include "verbs.h"
 
 struct verb {

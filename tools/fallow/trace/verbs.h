@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "trace/trace.h"
 
@@ -24,6 +25,12 @@ struct flw_verb_options {
  * goes. False: it could not be, and that was said. */
 bool flw_verb_read(const struct flw_verb_options *options, const char *path,
                    struct flw_trace **out_trace);
+
+/* Events that there were, and those of them that are missing: they were not recorded, or are lost. */
+struct flw_trace_gap {
+    uint64_t event_count, missing_count;
+};
+struct flw_trace_gap flw_trace_gap_count(const struct flw_trace *trace);
 
 /* `fallow trace info FILE`. An enum flw_exit. */
 int flw_verb_info(const struct flw_verb_options *options);
