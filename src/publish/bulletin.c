@@ -12,10 +12,12 @@
 #define POOL_WORDS   (FLW_VALUE_COUNT + 2 * FLW_BULLETIN_STAGES + DRIVER_WORDS)
 #define CLASS_WORDS  (sizeof(struct flw_bulletin_class) / 8)
 #define STREAM_WORDS (sizeof(struct flw_bulletin_stream) / 8)
+#define HOLDER_WORDS (sizeof(struct flw_bulletin_holder) / 8)
 #define MOST_POOLS   4096
 
 _Static_assert(sizeof(struct flw_bulletin_class) == 56, "words and nothing else");
 _Static_assert(sizeof(struct flw_bulletin_stream) == 104, "words and nothing else");
+_Static_assert(sizeof(struct flw_bulletin_holder) == 1024, "words and nothing else");
 
 const char *flw_bulletin_stage(const struct flw_bulletin_pool *pool, uint64_t stage)
 {
@@ -63,9 +65,10 @@ void flw_bulletin_begin(struct flw_bulletin_writer *writer, void *bytes, size_t 
 void flw_bulletin_add(struct flw_bulletin_writer *writer, const struct flw_bulletin_pool *pool)
 {
     size_t most = (writer->capacity - writer->used) / 8;
-    size_t bare = 1 + POOL_WORDS + 2 + 2;
+    size_t bare = 1 + POOL_WORDS + 2 + 2 + 2;
     size_t all = bare + pool->class_count * CLASS_WORDS + pool->stream_count * STREAM_WORDS;
     uint32_t classes = pool->class_count, streams = pool->stream_count;
+    uint32_t holders = all + pool->holder_count * HOLDER_WORDS <= most ? pool->holder_count : 0;
     if (all > most) {
         classes = streams = 0;
         if (bare > most) {
@@ -83,6 +86,9 @@ void flw_bulletin_add(struct flw_bulletin_writer *writer, const struct flw_bulle
     put_word(writer, streams);
     put_word(writer, STREAM_WORDS);
     put_words(writer, pool->streams, streams * STREAM_WORDS);
+    put_word(writer, holders);
+    put_word(writer, HOLDER_WORDS);
+    put_words(writer, pool->holders, holders * HOLDER_WORDS);
     writer->pool_count++;
 }
 
@@ -154,8 +160,9 @@ static void get_text(const uint64_t *words, size_t word_count, char *text)
 static uint32_t get_rows(struct source *source, void *rows, size_t row_words, uint32_t most)
 {
     uint64_t count = get_word(source), words = get_word(source);
-    uint64_t row[16] = {0};
-    if (count > most || words > source->word_count || row_words > sizeof row / sizeof *row) {
+    uint64_t row[HOLDER_WORDS] = {0};
+    if (count > most || (count > 0 && words > source->word_count) ||
+        row_words > sizeof row / sizeof *row) {
         source->is_broken = true;
         return 0;
     }
@@ -184,6 +191,10 @@ static void get_pool(struct source *source, struct flw_bulletin_pool *pool)
     get_text(tail + 2 * (size_t)FLW_BULLETIN_STAGES, DRIVER_WORDS, pool->driver);
     pool->class_count = get_rows(source, pool->classes, CLASS_WORDS, FLW_BULLETIN_CLASSES);
     pool->stream_count = get_rows(source, pool->streams, STREAM_WORDS, FLW_BULLETIN_STREAMS + 1);
+    pool->holder_count = get_rows(source, pool->holders, HOLDER_WORDS, FLW_BULLETIN_HOLDERS + 1);
+    for (uint32_t i = 0; i < pool->holder_count; i++) {
+        pool->holders[i].frames[FLW_BULLETIN_FRAMES_BYTES - 1] = '\0';
+    }
 }
 
 bool flw_bulletin_read(struct flw_bulletin *bulletin, const void *bytes, size_t count)

@@ -11,6 +11,7 @@
  *   per pool             words; values (FLW_BULLETIN_VALUES), stages (count and ns), driver (4 words)
  *                        classes, words of one; the classes
  *                        streams, words of one; the streams
+ *                        holders, words of one; the holders
  */
 #ifndef FLW_PUBLISH_BULLETIN_H
 #define FLW_PUBLISH_BULLETIN_H
@@ -22,6 +23,9 @@
 #define FLW_BULLETIN_STAGES  12
 #define FLW_BULLETIN_CLASSES 74 /* the size classes, and all runs as one */
 #define FLW_BULLETIN_STREAMS 64 /* told of one by one; the rest as one more */
+#define FLW_BULLETIN_HOLDERS 48 /* the same */
+
+#define FLW_BULLETIN_FRAMES_BYTES 1000
 
 /* X(name, source, kind, help): the numbers of a pool. Append only: the order is the form. Those of
  * fallow_stats (STATS) keep their names. TOTAL counts up while the pool lives; VALUE goes up and down. */
@@ -119,13 +123,24 @@ struct flw_bulletin_stream {
     uint64_t fence_count; /* recorded, not known to be complete */
 };
 
+/* What is live that was allocated from one call stack, where the pool is recorded with stacks. Its frames are a line
+ * each for function, file and the line in it: those of Python first, then those of C, both the innermost first, whole
+ * frames as far as there is room. */
+struct flw_bulletin_holder {
+    uint64_t
+        stack_count; /* 1; of the last one, where there are too many: those that are not told of one by one */
+    uint64_t live_count, requested_bytes;
+    char frames[FLW_BULLETIN_FRAMES_BYTES]; /* ends in a zero byte, and zeros behind it */
+};
+
 struct flw_bulletin_pool {
     uint64_t value[FLW_VALUE_COUNT];
     uint64_t stage_count[FLW_BULLETIN_STAGES], stage_ns[FLW_BULLETIN_STAGES];
     char driver[32]; /* as in its config; "" = libcuda.so.1. Cut to fit */
-    uint32_t class_count, stream_count;
+    uint32_t class_count, stream_count, holder_count;
     struct flw_bulletin_class classes[FLW_BULLETIN_CLASSES];      /* those with memory, ascending */
     struct flw_bulletin_stream streams[FLW_BULLETIN_STREAMS + 1]; /* most memory first */
+    struct flw_bulletin_holder holders[FLW_BULLETIN_HOLDERS + 1]; /* the same */
 };
 
 struct flw_bulletin {
@@ -149,7 +164,7 @@ struct flw_bulletin_writer {
 };
 
 void flw_bulletin_begin(struct flw_bulletin_writer *writer, void *bytes, size_t capacity);
-/* One that does not fit goes without its classes and streams, or not at all. */
+/* One that does not fit goes without its holders, then without classes and streams, or not at all. */
 void flw_bulletin_add(struct flw_bulletin_writer *writer, const struct flw_bulletin_pool *pool);
 /* The head; `bulletin`'s pools are not looked at. Returns the bytes used. */
 size_t flw_bulletin_end(struct flw_bulletin_writer *writer, const struct flw_bulletin *bulletin);

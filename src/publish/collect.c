@@ -4,7 +4,11 @@
  */
 #include "publish/collect.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
+
+#include "pool/extensions/recording.h"
 
 #define SLOTS_A_LOCK 4096 /* looked at before others get the heap's lock */
 
@@ -312,6 +316,67 @@ static void copy_rows(struct flw_collector *collector, struct flw_bulletin_pool 
     }
 }
 
+/* ---- call stacks */
+
+/* A name is one line. False: there is no room. */
+static bool add_line(char *frames, size_t *used, const char *text)
+{
+    size_t bytes = strlen(text);
+    if (bytes + 2 > FLW_BULLETIN_FRAMES_BYTES - *used) {
+        return false;
+    }
+    for (size_t i = 0; i < bytes; i++) {
+        frames[*used + i] = (char)(text[i] == '\n' ? ' ' : text[i]);
+    }
+    frames[*used + bytes] = '\n';
+    *used += bytes + 1;
+    return true;
+}
+
+static bool add_frame(char *frames, size_t *used, const struct flw_callframe *frame)
+{
+    char line[12];
+    size_t before = *used;
+    snprintf(line, sizeof line, "%" PRIu32, frame->line);
+    if (!add_line(frames, used, frame->function) || !add_line(frames, used, frame->file) ||
+        !add_line(frames, used, line)) {
+        memset(frames + before, 0, FLW_BULLETIN_FRAMES_BYTES - before);
+        *used = before;
+        return false;
+    }
+    return true;
+}
+
+static void add_frames(struct flw_callstacks *all, uint32_t number, char *frames)
+{
+    struct flw_callstack stack = flw_callstacks_get(all, number);
+    size_t used = 0;
+    bool fits = true;
+    for (int is_native = 0; is_native < 2; is_native++) {
+        for (size_t i = 0; fits && i < stack.frame_count; i++) {
+            struct flw_callframe frame = flw_callstacks_frame(all, stack.frames[i]);
+            bool is_in_module = strstr(frame.file, "+0x") != NULL;
+            fits = is_in_module != (is_native == 1) || add_frame(frames, &used, &frame);
+        }
+    }
+}
+
+static void copy_holders(struct flw_pool *pool, struct flw_bulletin_pool *out)
+{
+    struct flw_scribe_holder holders[FLW_BULLETIN_HOLDERS], rest;
+    out->holder_count =
+        (uint32_t)flw_recording_list_holders(pool, holders, FLW_BULLETIN_HOLDERS, &rest);
+    for (uint32_t i = 0; i < out->holder_count; i++) {
+        out->holders[i] = (struct flw_bulletin_holder){
+            .stack_count = 1, .live_count = holders[i].count, .requested_bytes = holders[i].bytes};
+        add_frames(flw_callstacks_shared(), holders[i].stack, out->holders[i].frames);
+    }
+    if (rest.count > 0) {
+        out->holders[out->holder_count++] = (struct flw_bulletin_holder){
+            .stack_count = rest.stack, .live_count = rest.count, .requested_bytes = rest.bytes};
+    }
+}
+
 void flw_collect_pool(struct flw_collector *collector, struct flw_pool *pool,
                       struct flw_bulletin_pool *out_pool)
 {
@@ -331,5 +396,6 @@ void flw_collect_pool(struct flw_collector *collector, struct flw_pool *pool,
     add_spans(collector, &pool->heap);
     copy_classes(collector, out_pool);
     copy_rows(collector, out_pool);
+    copy_holders(pool, out_pool);
     forget_rows(collector);
 }

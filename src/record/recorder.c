@@ -304,6 +304,27 @@ fallow_status flw_recorder_flush(struct flw_recorder *recorder)
     return status;
 }
 
+#define LIST_WAIT_NS 100000000 /* for a file that is being written */
+
+size_t flw_recorder_list_holders(struct flw_recorder *recorder, struct flw_scribe_holder *out,
+                                 size_t most, struct flw_scribe_holder *out_rest)
+{
+    struct timespec until;
+    size_t count = 0;
+    *out_rest = (struct flw_scribe_holder){0};
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += LIST_WAIT_NS;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    if (pthread_mutex_timedlock(&recorder->io, &until) == 0) {
+        if (recorder->scribe != NULL) {
+            count = flw_scribe_list_holders(recorder->scribe, out, most, out_rest);
+        }
+        leave_io(recorder);
+    }
+    return count;
+}
+
 /* ---- dumps */
 
 fallow_status flw_recorder_dump(struct flw_recorder *recorder, const char *path)

@@ -90,6 +90,11 @@ fallow_status flw_recorder_flush(struct flw_recorder *recorder);
 /* What the rings hold becomes the file `path`. */
 fallow_status flw_recorder_dump(struct flw_recorder *recorder, const char *path);
 
+/* Which call stacks hold what is live, as of what was written last (scribe.h). 0 where nothing is written, no stacks
+ * are recorded, or writing takes its time. No ranked lock is held by the caller. */
+size_t flw_recorder_list_holders(struct flw_recorder *recorder, struct flw_scribe_holder *out,
+                                 size_t most, struct flw_scribe_holder *out_rest);
+
 /* From now on some threads' records may be missing; no thread waits for room. */
 void flw_recorder_close(struct flw_recorder *recorder);
 

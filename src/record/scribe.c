@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: from records of rings to records of the file.
+ * Owns: from records of rings to records of the file; which call stacks hold what is live.
  */
 #include "record/scribe.h"
 
@@ -17,11 +17,22 @@
 #define STEP_NS \
     16 /* of times: about what reading the clock takes; the rest is noise, half a byte */
 
+/* A live block that has a stack. */
+struct holding {
+    uint64_t bytes;
+    uint32_t stack, next_free; /* the latter of one that is over: another one; 0: none */
+};
+
 struct flw_scribe {
     struct flw_scribe_settings settings;
     struct flw_ftrace_writer *writer;
     struct flw_addressmap live; /* address -> number of its block */
     struct flw_callstack_file stacks;
+    struct flw_addressmap holding_places; /* address -> holding; number 0 is none */
+    struct holding *holdings;
+    struct flw_scribe_holder *holders; /* by stack */
+    size_t holding_count, holding_room, holder_room;
+    uint32_t free_holding;
     size_t stream_count, name_count;
     uint64_t block_count, unknown_frees, lost_frees, last_ns;
     struct flw_scribe_tally tally;
@@ -225,6 +236,9 @@ bool flw_scribe_close(struct flw_scribe *scribe)
         flw_ftrace_writer_destroy(scribe->writer);
         flw_addressmap_finish(&scribe->live);
         flw_callstack_file_finish(&scribe->stacks);
+        flw_addressmap_finish(&scribe->holding_places);
+        free(scribe->holdings);
+        free(scribe->holders);
         free(scribe);
     }
     return is_written;
@@ -243,6 +257,105 @@ const char *flw_scribe_problem(const struct flw_scribe *scribe)
 struct flw_scribe_tally flw_scribe_count(const struct flw_scribe *scribe)
 {
     return scribe->tally;
+}
+
+/* ---- who holds what is live */
+
+static struct flw_scribe_holder *holder_of(struct flw_scribe *scribe, uint32_t stack)
+{
+    while (scribe->holder_room <= stack) {
+        size_t before = scribe->holder_room;
+        if (!FLW_ARRAY_FITS(scribe->holders, before, scribe->holder_room)) {
+            return NULL;
+        }
+        memset(scribe->holders + before, 0,
+               (scribe->holder_room - before) * sizeof *scribe->holders);
+    }
+    return &scribe->holders[stack];
+}
+
+/* The number of a holding that is free. 0: no memory. */
+static uint32_t take_holding(struct flw_scribe *scribe)
+{
+    uint32_t number = scribe->free_holding;
+    if (number != 0) {
+        scribe->free_holding = scribe->holdings[number].next_free;
+        return number;
+    }
+    number = (uint32_t)scribe->holding_count + 1;
+    if (number >= FLW_ADDRESSMAP_ABSENT ||
+        !FLW_ARRAY_FITS(scribe->holdings, number, scribe->holding_room)) {
+        return 0;
+    }
+    scribe->holding_count++;
+    return number;
+}
+
+static bool begin_holding(struct flw_scribe *scribe, const struct flw_merge_record *record)
+{
+    if (record->stack == 0 || scribe->settings.callstacks == NULL) {
+        return true;
+    }
+    struct flw_scribe_holder *holder = holder_of(scribe, record->stack);
+    uint32_t number = holder != NULL ? take_holding(scribe) : 0;
+    if (number == 0 || !flw_addressmap_put(&scribe->holding_places, record->address, number)) {
+        return false;
+    }
+    scribe->holdings[number] =
+        (struct holding){.bytes = record->size_bytes, .stack = record->stack};
+    holder->stack = record->stack;
+    holder->bytes += record->size_bytes;
+    holder->count++;
+    return true;
+}
+
+static void end_holding(struct flw_scribe *scribe, uint64_t address)
+{
+    uint32_t number = flw_addressmap_remove(&scribe->holding_places, address);
+    if (number != FLW_ADDRESSMAP_ABSENT) {
+        struct holding *holding = &scribe->holdings[number];
+        scribe->holders[holding->stack].bytes -= holding->bytes;
+        scribe->holders[holding->stack].count--;
+        holding->next_free = scribe->free_holding;
+        scribe->free_holding = number;
+    }
+}
+
+/* Puts one in, in order; what is pushed out at the end, or itself. */
+static struct flw_scribe_holder insert_holder(struct flw_scribe_holder *out, size_t *count,
+                                              size_t most, struct flw_scribe_holder holder)
+{
+    struct flw_scribe_holder pushed = {0};
+    size_t at = *count;
+    while (at > 0 && out[at - 1].bytes < holder.bytes) {
+        at--;
+    }
+    if (*count == most) {
+        if (at == most) {
+            return holder;
+        }
+        pushed = out[--*count];
+    }
+    memmove(&out[at + 1], &out[at], (*count - at) * sizeof *out);
+    out[at] = holder;
+    ++*count;
+    return pushed;
+}
+
+size_t flw_scribe_list_holders(const struct flw_scribe *scribe, struct flw_scribe_holder *out,
+                               size_t most, struct flw_scribe_holder *out_rest)
+{
+    size_t count = 0;
+    *out_rest = (struct flw_scribe_holder){0};
+    for (size_t i = 0; i < scribe->holder_room; i++) {
+        if (scribe->holders[i].count > 0) {
+            struct flw_scribe_holder left = insert_holder(out, &count, most, scribe->holders[i]);
+            out_rest->stack += left.count > 0;
+            out_rest->bytes += left.bytes;
+            out_rest->count += left.count;
+        }
+    }
+    return count;
 }
 
 /* ---- records */
@@ -362,7 +475,9 @@ static bool take_block_record(struct flw_scribe *scribe, const struct flw_merge_
             return false;
         }
         scribe->lost_frees += old != FLW_ADDRESSMAP_ABSENT;
-        return (old == FLW_ADDRESSMAP_ABSENT || put(scribe, record, FLW_TRACE_FREE, old)) &&
+        end_holding(scribe, record->address);
+        return begin_holding(scribe, record) &&
+               (old == FLW_ADDRESSMAP_ABSENT || put(scribe, record, FLW_TRACE_FREE, old)) &&
                put(scribe, record, FLW_TRACE_ALLOC, block);
     }
     uint32_t block = record->op == FLW_TRACE_FREE
@@ -371,6 +486,9 @@ static bool take_block_record(struct flw_scribe *scribe, const struct flw_merge_
     if (block == FLW_ADDRESSMAP_ABSENT) {
         scribe->unknown_frees += record->op == FLW_TRACE_FREE;
         return true;
+    }
+    if (record->op == FLW_TRACE_FREE) {
+        end_holding(scribe, record->address);
     }
     return put(scribe, record, record->op, block);
 }

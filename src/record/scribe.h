@@ -54,6 +54,17 @@ bool flw_scribe_start(struct flw_scribe *scribe, const struct flw_warm *warm);
 bool flw_scribe_take(struct flw_scribe *scribe, struct flw_merge *merge,
                      const struct flw_tsc_pair *from, const struct flw_tsc_pair *to);
 
+/* What is live whose allocation has a call stack, by stack. */
+struct flw_scribe_holder {
+    uint32_t stack; /* in the table of call stacks */
+    uint64_t bytes, count;
+};
+
+/* The `most` that hold most, the largest first, and the sum of the others, whose `stack` is how many they are. Returns
+ * how many. O(stacks * most). */
+size_t flw_scribe_list_holders(const struct flw_scribe *scribe, struct flw_scribe_holder *out,
+                               size_t most, struct flw_scribe_holder *out_rest);
+
 /* Hand all there is to the operating system. */
 bool flw_scribe_flush(struct flw_scribe *scribe);
 

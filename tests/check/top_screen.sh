@@ -138,6 +138,14 @@ wait_for "the keys" shows '^any key goes on'
 in_tmux send-keys -t top x
 wait_for "the view again" shows '^reserved '
 
+# Whose the memory is: here no call stacks are recorded, and it says so.
+in_tmux send-keys -t top w
+wait_for "the owners" shows '^ *ASKED *SHARE *BLOCKS *WHOSE'
+shows 'no recording with call stacks' || complain "nothing is said where owners are not known"
+! shows '^CLASS ' || complain "classes beside the owners"
+in_tmux send-keys -t top w
+wait_for "the classes again" shows '^CLASS '
+
 # Another size: more of the tables, and the width.
 before=$(screen | awk 'NF' | wc -l)
 in_tmux resize-window -t top -x 110 -y 45

@@ -52,6 +52,20 @@ static const struct recording *enter_of(struct flw_pool *pool, const fallow_reco
     return recording;
 }
 
+size_t flw_recording_list_holders(struct flw_pool *pool, struct flw_scribe_holder *out, size_t most,
+                                  struct flw_scribe_holder *out_rest)
+{
+    const fallow_recorder *handle;
+    const struct recording *recording = enter_of(pool, &handle);
+    size_t count = 0;
+    *out_rest = (struct flw_scribe_holder){0};
+    if (recording != NULL) {
+        count = flw_recorder_list_holders(recording->recorder, out, most, out_rest);
+        flw_handles_leave(&table, handle);
+    }
+    return count;
+}
+
 /* ---- what was there */
 
 struct look {

@@ -7,8 +7,13 @@
 #define FLW_POOL_RECORDING_H
 
 #include "pool/state/extension.h"
+#include "record/scribe.h"
 
 /* Enlisted by the first recording. */
 extern const struct flw_extension flw_recording_extension;
+
+/* Which call stacks hold the pool's live blocks, where it is being recorded with stacks (flw_recorder_list_holders). */
+size_t flw_recording_list_holders(struct flw_pool *pool, struct flw_scribe_holder *out, size_t most,
+                                  struct flw_scribe_holder *out_rest);
 
 #endif

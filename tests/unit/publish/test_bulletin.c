@@ -32,6 +32,12 @@ static struct flw_bulletin_pool pool_of(uint64_t *random)
         pool.streams[i] =
             (struct flw_bulletin_stream){.kind = i % 4, .fence_count = flw_test_random(random)};
     }
+    pool.holder_count = (uint32_t)(flw_test_random(random) % (FLW_BULLETIN_HOLDERS + 2));
+    for (uint32_t i = 0; i < pool.holder_count; i++) {
+        pool.holders[i] = (struct flw_bulletin_holder){.stack_count = 1 + i % 2,
+                                                       .requested_bytes = flw_test_random(random),
+                                                       .frames = "step\ntrain.py\n12\n"};
+    }
     return pool;
 }
 
@@ -125,6 +131,12 @@ static void records_of_a_later_version_are_skipped_at_their_end(void **state)
     *at++ = 0;
     *at++ = 31;
     *at++ = 32;
+    *at++ = 1; /* holders, of 4 words: the frames are cut */
+    *at++ = 4;
+    *at++ = 1;
+    *at++ = 41;
+    *at++ = 42;
+    *at++ = UINT64_C(0x0a666564); /* "def\n" */
     assert_true(flw_bulletin_read(&bulletin, words, (size_t)(at - words) * 8));
     assert_int_equal(bulletin.process, 99);
     assert_memory_equal(bulletin.pools->value, pool.value, sizeof pool.value);
@@ -133,6 +145,9 @@ static void records_of_a_later_version_are_skipped_at_their_end(void **state)
     assert_int_equal(bulletin.pools->classes[1].size_bytes, 108);
     assert_int_equal(bulletin.pools->streams[0].handle, 32);
     assert_int_equal(bulletin.pools->streams[0].fence_count, 0);
+    assert_int_equal(bulletin.pools->holder_count, 1);
+    assert_int_equal(bulletin.pools->holders[0].requested_bytes, 42);
+    assert_string_equal(bulletin.pools->holders[0].frames, "def\n");
     flw_bulletin_drop(&bulletin);
 }
 

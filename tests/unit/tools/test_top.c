@@ -274,6 +274,55 @@ static void expect_plain_80_columns(void)
     }
 }
 
+static void expect_owner(unsigned long long bytes, unsigned count)
+{
+    char part[96];
+    snprintf(part, sizeof part, "\"requested_bytes\": %llu, \"live_count\": %u}", bytes, count);
+    expect_text(part);
+}
+
+/* Of a pool with three kinds of blocks: older than the recording, and of two places in the program. */
+static void whose_the_memory_is_is_told_while_it_is_recorded(void **state)
+{
+    (void)state;
+    struct target target;
+    char path[96], word[128];
+    start(&target, "1");
+    assert_int_equal(run_on(&target, "--once --json"), 0);
+    expect_text("\"owners\": null");
+    assert_int_equal(run_on(&target, "--once"), 0);
+    assert_null(strstr(text, "WHOSE"));
+    tell(&target, "work");
+    expect_word(&target, "works");
+    tell(&target, "rest");
+    expect_word(&target, "rests");
+    snprintf(path, sizeof path, "%s.ftrace", folder);
+    snprintf(word, sizeof word, "record %s", path);
+    tell(&target, word);
+    expect_word(&target, "records");
+    tell(&target, "keep");
+    expect_word(&target, "kept");
+    assert_int_equal(run_on(&target, "--once --json"), 0);
+    expect_owner(5 * 3ull << 20, 5);
+    expect_owner(7ull << 20, 7);
+    expect_text("{\"owner\": \"no call stack, or before the recording\"");
+    assert_int_equal(run_on(&target, "--once"), 0);
+    expect_plain_80_columns();
+    expect_text("  BLOCKS  WHOSE\n  15.0 MiB ");
+    expect_text("top_target+0x");
+    tell(&target, "drop");
+    expect_word(&target, "dropped");
+    assert_int_equal(run_on(&target, "--once --json"), 0);
+    expect_owner(3 * 3ull << 20, 3);
+    expect_owner(7ull << 20, 7);
+    tell(&target, "stop");
+    expect_word(&target, "stopped");
+    assert_int_equal(run_on(&target, "--once --json"), 0);
+    expect_text("\"owners\": null");
+    end(&target);
+    assert_int_equal(unlink(path), 0);
+}
+
 static void the_text_is_plain_and_fits_80_columns(void **state)
 {
     (void)state;
@@ -566,7 +615,7 @@ static void what_cannot_be_read_is_named_in_one_line(void **state)
     expect_refusal_of(&target, "is not read");
     poke(&target, 8, "\7\0\0\0", 4);
     expect_refusal_of(&target, "publishes in version 7");
-    poke(&target, 8, "\1\0\0\0", 4);
+    poke(&target, 8, "\2\0\0\0", 4);
     assert_int_equal(run_on(&target, "--once"), 0);
     poke(&target, 0, "?", 1);
     expect_refusal_of(&target, "damaged");
@@ -614,6 +663,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(at_a_quiet_point_the_json_says_what_the_pool_says),
+        cmocka_unit_test(whose_the_memory_is_is_told_while_it_is_recorded),
         cmocka_unit_test(the_text_is_plain_and_fits_80_columns),
         cmocka_unit_test(without_a_terminal_views_follow_each_other_to_the_end),
         cmocka_unit_test(the_prometheus_text_is_one),

@@ -7,6 +7,10 @@
  *   stats   what fallow_pool_get_stats says of each pool, "pool.name value" a line, then "end"
  *   work    every thread allocates and frees, until "rest"; answered when they have begun
  *   rest    the threads stop; answered when all are quiet
+ *   record PATH   the first pool is recorded from now on, with call stacks
+ *   keep    two functions allocate of it, one 5 blocks of 3 MiB, one 7 of 1 MiB
+ *   drop    two of the former are freed
+ *   stop    the recording ends, and all of them are freed
  *   quit    destroy the pools and end
  *   exit    abandon the pools and call exit()
  *
@@ -22,6 +26,7 @@
 
 #include "driver/driver.h"
 #include "fallow/publish.h"
+#include "fallow/trace.h"
 
 #define MOST_POOLS 64
 #define THREADS    3
@@ -41,6 +46,8 @@ static CUcontext context;
 static struct flw_driver driver;
 static pthread_barrier_t barrier;
 static atomic_bool rests, ends;
+static fallow_recorder *recorder;
+static void *many[5], *few[7];
 
 static uint64_t next(uint64_t *state)
 {
@@ -154,6 +161,45 @@ static void print_stats(void)
     puts("end");
 }
 
+/* ---- what a recording tells apart: who asked */
+
+static void record(const char *path)
+{
+    fallow_record_config config;
+    fallow_record_config_init(&config);
+    config.path = path;
+    config.stack_depth = 8;
+    must(fallow_record_start(pools[0], &config, &recorder) == FALLOW_OK, "fallow_record_start");
+}
+
+static __attribute__((noinline)) void keep_many(void)
+{
+    for (unsigned i = 0; i < sizeof many / sizeof *many; i++) {
+        must(fallow_alloc(pools[0], 3 << 20, NULL, &many[i]) == FALLOW_OK, "alloc");
+    }
+}
+
+static __attribute__((noinline)) void keep_few(void)
+{
+    for (unsigned i = 0; i < sizeof few / sizeof *few; i++) {
+        must(fallow_alloc(pools[0], 1 << 20, NULL, &few[i]) == FALLOW_OK, "alloc");
+    }
+}
+
+static void drop(void **blocks, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        must(fallow_free(pools[0], blocks[i], NULL) == FALLOW_OK, "free");
+        blocks[i] = NULL;
+    }
+}
+
+/* What is on record by now is what `fallow top` is told. */
+static void settle(void)
+{
+    must(fallow_record_dump(recorder, NULL) == FALLOW_OK, "fallow_record_dump");
+}
+
 static void open_pools(void)
 {
     char message[FLW_DRIVER_MESSAGE_BYTES];
@@ -212,6 +258,23 @@ static bool obey(const char *word, bool *works)
         pthread_barrier_wait(&barrier);
         *works = false;
         puts("rests");
+    } else if (strncmp(word, "record ", 7) == 0) {
+        record(word + 7);
+        puts("records");
+    } else if (strcmp(word, "keep") == 0) {
+        keep_many();
+        keep_few();
+        settle();
+        puts("kept");
+    } else if (strcmp(word, "drop") == 0) {
+        drop(many, 2);
+        settle();
+        puts("dropped");
+    } else if (strcmp(word, "stop") == 0) {
+        must(fallow_record_stop(recorder) == FALLOW_OK, "fallow_record_stop");
+        drop(many + 2, sizeof many / sizeof *many - 2);
+        drop(few, sizeof few / sizeof *few);
+        puts("stopped");
     } else if (strcmp(word, "exit") == 0) {
         for (unsigned p = 0; p < pool_count; p++) {
             fallow_pool_abandon(pools[p]);

@@ -67,6 +67,26 @@ static void write_stream(struct flw_json_writer *out, const struct flw_bulletin_
     flw_json_end(out, '}');
 }
 
+/* null: no call stacks are on record. */
+static void write_owners(struct flw_json_writer *out, const struct flw_bulletin_pool *pool)
+{
+    struct flw_top_owner owners[FLW_TOP_OWNERS];
+    uint32_t count = flw_top_list_owners(pool, owners);
+    if (count == 0) {
+        flw_json_null(out, "owners");
+        return;
+    }
+    flw_json_begin(out, "owners", '[');
+    for (uint32_t i = 0; i < count; i++) {
+        flw_json_begin(out, NULL, '{');
+        flw_json_text(out, "owner", owners[i].name);
+        FLW_JSON_NUMBERS(out, {"requested_bytes", owners[i].bytes},
+                         {"live_count", owners[i].count});
+        flw_json_end(out, '}');
+    }
+    flw_json_end(out, ']');
+}
+
 static void put_pool(struct flw_json_writer *out, const struct flw_bulletin_pool *pool,
                      const char *label)
 {
@@ -92,6 +112,7 @@ static void put_pool(struct flw_json_writer *out, const struct flw_bulletin_pool
         write_class(out, &pool->classes[i]);
     }
     flw_json_end(out, ']');
+    write_owners(out, pool);
     flw_json_end(out, '}');
 }
 

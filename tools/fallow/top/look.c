@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: asking a process for its bulletins, and saying why there are none.
+ * Owns: asking a process for its bulletins, and saying why there are none; whose the memory is that they tell of.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/frame.h"
 #include "common/tool_host.h"
 #include "top/top.h"
 
@@ -231,6 +233,104 @@ const char *flw_top_kind(uint64_t kind)
 }
 
 /* ---- all processes */
+
+/* ---- owners */
+
+/* The next line of `*at`, ended by a zero byte there. NULL: there is none. */
+static char *take_line(char **at)
+{
+    char *line = *at, *end = strchr(line, '\n');
+    if (end == NULL) {
+        return NULL;
+    }
+    *end = '\0';
+    *at = end + 1;
+    return line;
+}
+
+/* What owns the stack of these frames. */
+static void name_owner(const struct flw_bulletin_holder *holder, char *out, size_t room)
+{
+    char frames[FLW_BULLETIN_FRAMES_BYTES], name[FLW_BULLETIN_FRAMES_BYTES];
+    char *at = frames, *function, *file, *line;
+    enum flw_frame_kind best = FLW_FRAME_OTHER;
+    snprintf(out, room, "code that is not known");
+    memcpy(frames, holder->frames, sizeof frames);
+    while ((function = take_line(&at)) != NULL && (file = take_line(&at)) != NULL &&
+           (line = take_line(&at)) != NULL) {
+        enum flw_frame_kind kind = flw_frame_tell(function, file, true, name, sizeof name);
+        if (!flw_frame_is_better(kind, best)) {
+            continue;
+        }
+        best = kind;
+        if (kind != FLW_FRAME_NODE && kind != FLW_FRAME_OPERATOR) {
+            flw_frame_say_place(flw_frame_local_name(function), flw_frame_base_name(file),
+                                (uint32_t)strtoul(line, NULL, 10), name, sizeof name);
+        }
+        snprintf(out, room, "%.*s", (int)room - 1, name);
+    }
+    make_printable(out);
+}
+
+static int compare_owners(const void *left, const void *right)
+{
+    const struct flw_top_owner *a = left, *b = right;
+    return a->bytes != b->bytes ? (a->bytes < b->bytes ? 1 : -1) : strcmp(a->name, b->name);
+}
+
+static uint32_t add_owner(struct flw_top_owner *owners, uint32_t count,
+                          const struct flw_top_owner *owner)
+{
+    uint32_t i = 0;
+    while (i < count && strcmp(owners[i].name, owner->name) != 0) {
+        i++;
+    }
+    if (i == count) {
+        owners[count++] = (struct flw_top_owner){0};
+        memcpy(owners[i].name, owner->name, sizeof owners[i].name);
+    }
+    owners[i].bytes += owner->bytes;
+    owners[i].count += owner->count;
+    return count;
+}
+
+uint32_t flw_top_list_owners(const struct flw_bulletin_pool *pool,
+                             struct flw_top_owner owners[FLW_TOP_OWNERS])
+{
+    uint64_t bytes = pool->value[FLW_VALUE_requested_bytes];
+    uint64_t blocks = pool->value[FLW_VALUE_live_count];
+    struct flw_top_owner rest = {0};
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < pool->holder_count; i++) {
+        const struct flw_bulletin_holder *holder = &pool->holders[i];
+        struct flw_top_owner owner = {.bytes = holder->requested_bytes,
+                                      .count = holder->live_count};
+        bytes -= bytes < owner.bytes ? bytes : owner.bytes;
+        blocks -= blocks < owner.count ? blocks : owner.count;
+        if (holder->stack_count > 1) {
+            snprintf(owner.name, sizeof owner.name, "%" PRIu64 " more call stacks",
+                     holder->stack_count);
+            rest = owner;
+        } else {
+            name_owner(holder, owner.name, sizeof owner.name);
+            count = add_owner(owners, count, &owner);
+        }
+    }
+    if (count > 0) {
+        qsort(owners, count, sizeof *owners, compare_owners);
+    }
+    if (rest.count > 0) {
+        owners[count++] = rest;
+    }
+    if (pool->holder_count > 0 && blocks > 0) {
+        owners[count] = (struct flw_top_owner){.bytes = bytes, .count = blocks};
+        snprintf(owners[count++].name, FLW_TOP_OWNER_BYTES,
+                 "no call stack, or before the recording");
+    }
+    return count;
+}
+
+/* ---- processes */
 
 static void keep_process(void *context, const struct flw_board_name *name)
 {

@@ -482,6 +482,10 @@ static void react_to_key(struct watching *watching, int key)
     case 'b':
         open_process(watching, true);
         break;
+    case 'w':
+        watching->view.shows_owners = !watching->view.shows_owners;
+        watching->view.skip = 0;
+        break;
     default:
         break;
     }

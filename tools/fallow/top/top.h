@@ -41,6 +41,21 @@ const struct flw_bulletin_pool *flw_top_find(const struct flw_top_look *look, co
 /* "stream", "gone", "shared", "rest". */
 const char *flw_top_kind(uint64_t kind);
 
+/* Whose the live memory of a pool is, the most first, where it is recorded with call stacks. */
+#define FLW_TOP_OWNER_BYTES 96
+#define FLW_TOP_OWNERS      (FLW_BULLETIN_HOLDERS + 2)
+
+struct flw_top_owner {
+    char name
+        [FLW_TOP_OWNER_BYTES]; /* printable: "step (train.py:12)", an operator, what has no name */
+    uint64_t bytes, count;     /* as asked; blocks */
+};
+
+/* Each frame's kind as the report has it (common/frame.h). What the board has no room for, and what has no call stack,
+ * are owners too, at the end. Returns how many; 0: no call stacks are on record. */
+uint32_t flw_top_list_owners(const struct flw_bulletin_pool *pool,
+                             struct flw_top_owner owners[FLW_TOP_OWNERS]);
+
 /* Every process that shows pools to this user: by number. False: the directory cannot be read. */
 struct flw_top_list {
     pid_t *processes;
@@ -97,9 +112,10 @@ struct flw_top_history;
 struct flw_top_view {
     enum flw_top_sort sort;
     uint32_t pool;   /* index of the one shown in full */
-    uint32_t skip;   /* rows of streams and classes that are scrolled past */
+    uint32_t skip;   /* rows of the tables that are scrolled past */
     uint32_t chosen; /* index of a process in the list */
     bool is_ascii;
+    bool shows_owners; /* in the place of streams and classes */
     const struct flw_top_history *history;
     uint64_t second;  /* now, as the history counts */
     const char *note; /* one line to be told in the list; NULL: none */

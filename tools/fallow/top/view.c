@@ -284,6 +284,28 @@ static void add_classes(struct flw_top_page *page, const struct flw_bulletin_poo
     add_rest(page, window, "classes");
 }
 
+static void add_owners(struct flw_top_page *page, const struct flw_bulletin_pool *pool,
+                       uint32_t most, const struct flw_top_view *view)
+{
+    struct flw_top_owner owners[FLW_TOP_OWNERS];
+    uint32_t count = flw_top_list_owners(pool, owners);
+    struct window window = window_of(page, count, most, view->skip);
+    flw_top_add_line(page, FLW_TOP_HEADING, "%10s %8s %7s  %s", "ASKED", "SHARE", "BLOCKS",
+                     "WHOSE");
+    for (uint32_t i = window.first; i < window.end; i++) {
+        char a[FLW_TOP_TEXT_BYTES], b[FLW_TOP_TEXT_BYTES];
+        flw_top_add_line(page, FLW_TOP_PLAIN, "%10s %8s %7" PRIu64 "  %s",
+                         flw_top_bytes(a, owners[i].bytes),
+                         flw_top_share(b, owners[i].bytes, pool->value[FLW_VALUE_requested_bytes]),
+                         owners[i].count, owners[i].name);
+    }
+    add_rest(page, window, "owners");
+    if (count == 0) {
+        flw_top_add_line(page, FLW_TOP_PLAIN, "%s",
+                         "no recording with call stacks is under way (fallow record --stacks)");
+    }
+}
+
 /* Headings and blank lines take their part; the rest is shared, and what one table leaves the other
  * gets. */
 static void add_tables(struct flw_top_page *page, const struct flw_bulletin_pool *pool,
@@ -295,6 +317,11 @@ static void add_tables(struct flw_top_page *page, const struct flw_bulletin_pool
     if (page->height == 0) {
         rows = FLW_TOP_LINES;
     }
+    if (view->shows_owners) {
+        flw_top_add_line(page, FLW_TOP_PLAIN, "%s", "");
+        add_owners(page, pool, left > 3 ? left - 3 : 0, view);
+        return;
+    }
     uint32_t streams = pool->stream_count, classes = pool->class_count;
     if (streams + classes > rows) {
         uint32_t half = rows / 2;
@@ -305,6 +332,10 @@ static void add_tables(struct flw_top_page *page, const struct flw_bulletin_pool
     add_streams(page, pool, streams, view);
     flw_top_add_line(page, FLW_TOP_PLAIN, "%s", "");
     add_classes(page, pool, classes, view);
+    if (page->height == 0 && pool->holder_count > 0) {
+        flw_top_add_line(page, FLW_TOP_PLAIN, "%s", "");
+        add_owners(page, pool, FLW_TOP_OWNERS, view);
+    }
 }
 
 static void add_pool(struct flw_top_page *page, const struct change *change,
@@ -463,11 +494,12 @@ void flw_top_fill_help(struct flw_top_page *page)
 {
     static const char *const lines[] = {
         "tab, n, p      the next pool, the one before",
-        "up, down       in the list the process; else rows of streams and classes",
+        "up, down       in the list the process; else rows of the tables",
         "page up, down  ten of them; home, end: the first, the last",
         "enter          of the list: the process; escape, b: the list again",
         "r l c h        most reserved, live, cached, best hits first",
         "o              in their own order again",
+        "w              whose the memory is, where call stacks are recorded; and back",
         "q              the end",
         "",
         "minute         live bytes in each second of the last minute; a letter of full",
