@@ -160,6 +160,30 @@ static bool begin_packing(struct flw_output *output, const char *path, char *mes
     return output->file != NULL;
 }
 
+bool flw_output_is_possible(const char *path, char *message)
+{
+    struct stat status;
+    const struct flw_output output = {.name = path};
+    message[0] = '\0';
+    bool exists = stat(path, &status) == 0;
+    if (exists && !S_ISREG(status.st_mode)) {
+        errno = EISDIR;
+        return (!S_ISDIR(status.st_mode) && access(path, W_OK) == 0) ||
+               fail(&output, message, "cannot write", errno);
+    }
+    char *folder = exists ? realpath(path, NULL) : strdup(path);
+    char *slash = folder == NULL ? NULL : strrchr(folder, '/');
+    if (slash != NULL) {
+        slash[1] = '\0';
+    }
+    bool is_possible = folder != NULL && access(slash == NULL ? "." : folder, W_OK | X_OK) == 0;
+    if (!is_possible) {
+        fail(&output, message, "cannot create a file there", errno);
+    }
+    free(folder);
+    return is_possible;
+}
+
 bool flw_output_begin(struct flw_output *output, const char *path, char *message)
 {
     struct stat status;

@@ -21,6 +21,10 @@ struct flw_output {
     struct flw_output_sink *sink;
 };
 
+/* Whether begin may succeed, as far as can be told without a change: there is a folder that takes files, or what is
+ * there takes bytes. False: the message says why. */
+bool flw_output_is_possible(const char *path, char *message);
+
 /* "-" is stdout. False: nothing is held, the message (FLW_TRACE_MESSAGE_BYTES) says why. */
 bool flw_output_begin(struct flw_output *output, const char *path, char *message);
 

@@ -51,6 +51,92 @@ static void a_baseline_that_is_not_there_is_said_first(void **state)
     command_expect_error("\"$F\" report no.ftext --baseline no.json", 1, "no.json");
 }
 
+/* ---- what is there already ---- */
+
+static void a_trace_is_not_replaced_by_what_is_written_of_it(void **state)
+{
+    static const char *const lines[] = {
+        "report one.ftext --html one.ftext",
+        "report one.ftext --csv ./one.ftext",
+        "report then.json one.ftext --json link.ftext",
+        "report one.ftext --chrome \"$PWD/one.ftext\"",
+        "report one.ftext --csv-owners hard.ftext",
+        "report - --folded one.ftext <one.ftext",
+        "trace pack one.ftext -o one.ftext",
+        "trace import one.ftext -o link.ftext",
+        "trace export one.ftext --to rmm -o one.ftext",
+    };
+    char line[512];
+    (void)state;
+    assert_int_equal(command_run("cp tiny.ftext one.ftext && ln -s one.ftext link.ftext && "
+                                 "ln one.ftext hard.ftext"),
+                     0);
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        snprintf(line, sizeof line, "\"$F\" %s", lines[i]);
+        command_expect_error(line, 2, ".ftext is the trace itself; name another file");
+    }
+    assert_int_equal(command_run("cmp one.ftext tiny.ftext"), 0);
+    /* A folder's are known once they are read; what an earlier run left there is none. */
+    assert_int_equal(
+        command_run(
+            "mkdir two && cp tiny.ftext two/a.ftext && cp tiny.ftext two/b.ftext && "
+            "\"$F\" report two --policy bound --json two/out.json --html two/b.ftext >screen"),
+        2);
+    command_expect_one_line("--html two/b.ftext is the trace itself; name another file");
+    assert_int_equal(
+        command_run("cmp two/b.ftext tiny.ftext && test ! -e two/out.json && rm two/*.html"), 0);
+    for (int again = 0; again < 2; again++) {
+        assert_int_equal(
+            command_run("\"$F\" report two --policy bound --json two/out.json >screen"), 0);
+        assert_string_equal(error_text, "");
+    }
+}
+
+static void records_are_not_replaced_by_what_is_written_of_them(void **state)
+{
+    (void)state;
+    assert_int_equal(command_run("\"$F\" report tiny.ftext --json-lines >r.jsonl; cp r.jsonl r"),
+                     0);
+    command_expect_error("\"$F\" report merge r.jsonl --json ./r.jsonl", 2,
+                         "--json ./r.jsonl is a file of records; name another file");
+    assert_int_equal(command_run("cmp r r.jsonl"), 0);
+}
+
+static void two_outputs_are_two_files(void **state)
+{
+    (void)state;
+    command_expect_error("\"$F\" report tiny.ftext --html new --json ./new", 2,
+                         "--html new is what --json names; name another file");
+    command_expect_error("\"$F\" report tiny.ftext --baseline then.json --csv then.json", 2,
+                         "--csv then.json is the baseline; name another file");
+    assert_int_equal(command_run("test ! -e new"), 0);
+    assert_int_equal(command_run("\"$F\" report tiny.ftext --policy bound --json /dev/null "
+                                 "--html /dev/null >screen"),
+                     0);
+}
+
+/* ---- what cannot be written ---- */
+
+/* Before a trace is read: that there is none is not said. */
+static void what_cannot_be_written_is_said_first(void **state)
+{
+    static const char *const options[] = {"--html",       "--json",   "--csv",
+                                          "--csv-owners", "--folded", "--chrome"};
+    char line[256], what[64];
+    (void)state;
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        snprintf(line, sizeof line, "\"$F\" report no.ftext %s nowhere/x", options[i]);
+        command_expect_error(line, 1, "nowhere/x: cannot create a file there: No such file");
+        snprintf(line, sizeof line, "\"$F\" report no.ftext %s .", options[i]);
+        command_expect_error(line, 1, ".: cannot write: Is a directory");
+        snprintf(line, sizeof line, "\"$F\" report no.ftext %s ''", options[i]);
+        snprintf(what, sizeof what, "%s '' is empty; give it a value", options[i]);
+        command_expect_error(line, 2, what);
+    }
+    command_expect_error("\"$F\" report merge no.jsonl --json nowhere/x", 1,
+                         "nowhere/x: cannot create a file there: No such file");
+}
+
 int main(void)
 {
     if (getenv("FALLOW_COMMAND") == NULL) {
@@ -60,6 +146,10 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_baseline_that_is_replaced_is_held_to_as_it_was),
         cmocka_unit_test(a_baseline_that_is_not_there_is_said_first),
+        cmocka_unit_test(a_trace_is_not_replaced_by_what_is_written_of_it),
+        cmocka_unit_test(records_are_not_replaced_by_what_is_written_of_them),
+        cmocka_unit_test(two_outputs_are_two_files),
+        cmocka_unit_test(what_cannot_be_written_is_said_first),
     };
     return cmocka_run_group_tests(tests, make_traces, command_remove_folder);
 }

@@ -125,6 +125,10 @@ static bool take(const struct flw_option *option, void *settings, const char *va
         *(bool *)member = option->kind == FLW_OPTION_SET;
         return true;
     case FLW_OPTION_TEXT:
+        if (value[0] == '\0') {
+            flw_complain("--%s '' is empty; give it a value", option->name);
+            return false;
+        }
         *(const char **)member = value;
         return true;
     case FLW_OPTION_COUNT:

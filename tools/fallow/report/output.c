@@ -2,6 +2,7 @@
 #include "report/work.h"
 
 #include <ctype.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,91 @@
 #include "report/print.h"
 
 #define PATH_BYTES 4096
+
+/* ---- where it goes ---- */
+
+#define OUTPUT(name, member)                              \
+    {                                                     \
+        name, offsetof(struct flw_report_options, member) \
+    }
+static const struct {
+    const char *name;
+    size_t offset;
+} outputs[] = {OUTPUT("html", html_path),     OUTPUT("json", json_path),
+               OUTPUT("csv", csv_path),       OUTPUT("csv-owners", csv_owners_path),
+               OUTPUT("folded", folded_path), OUTPUT("chrome", chrome_path)};
+#undef OUTPUT
+#define OUTPUT_COUNT (sizeof outputs / sizeof *outputs)
+
+/* NULL: not wanted, or standard output. */
+static const char *file_of(const struct flw_report_options *options, size_t i)
+{
+    const char *path = *(const char *const *)((const char *)options + outputs[i].offset);
+    return flw_report_is_stdout(path) ? NULL : path;
+}
+
+/* Which of those before `end` is this file; `end`: none. */
+static size_t find_output(const struct flw_report_options *options, size_t end, const char *path)
+{
+    size_t i = 0;
+    while (i < end &&
+           (file_of(options, i) == NULL || !flw_is_same_file(file_of(options, i), path))) {
+        i++;
+    }
+    return i;
+}
+
+bool flw_report_is_output(const struct flw_report_options *options, const char *path)
+{
+    return find_output(options, OUTPUT_COUNT, path) != OUTPUT_COUNT;
+}
+
+/* `what` a file is that none of those before `end` may be. */
+static bool is_spared(const struct flw_report_options *options, size_t end, const char *path,
+                      const char *what)
+{
+    size_t i = find_output(options, end, path);
+    if (i != end) {
+        flw_complain("--%s %s is %s; name another file", outputs[i].name, file_of(options, i),
+                     what);
+    }
+    return i == end;
+}
+
+bool flw_report_spares(const struct flw_report_options *options, const char *trace)
+{
+    return is_spared(options, OUTPUT_COUNT, flw_input_place(trace), "the trace itself");
+}
+
+bool flw_report_check_outputs(const struct flw_report_options *options)
+{
+    char what[64];
+    bool is_good = true;
+    for (size_t i = 0; is_good && i < OUTPUT_COUNT; i++) {
+        snprintf(what, sizeof what, "what --%s names", outputs[i].name);
+        is_good = file_of(options, i) == NULL || is_spared(options, i, file_of(options, i), what);
+    }
+    for (size_t i = 0; is_good && i < options->path_count; i++) {
+        is_good = flw_report_spares(options, options->paths[i]);
+    }
+    if (is_good && options->baseline_path != NULL && !flw_report_replaces_baseline(options)) {
+        is_good = is_spared(options, OUTPUT_COUNT, flw_input_place(options->baseline_path),
+                            "the baseline");
+    }
+    return is_good;
+}
+
+bool flw_report_can_write(const struct flw_report_options *options)
+{
+    char message[FLW_TRACE_MESSAGE_BYTES];
+    for (size_t i = 0; i < OUTPUT_COUNT; i++) {
+        if (file_of(options, i) != NULL && !flw_output_is_possible(file_of(options, i), message)) {
+            flw_complain("%s", message);
+            return false;
+        }
+    }
+    return true;
+}
 
 /* ---- files ---- */
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "trace/output.h"
 #include "trace/trace.h"
 
 #include "common/command.h"
@@ -151,7 +152,7 @@ static int parse(struct flw_report_options *options, int argc, char **argv)
     }
     options->paths = argv + optind;
     options->path_count = (size_t)(argc - optind);
-    return FLW_OPTIONS_READ;
+    return flw_report_check_outputs(options) ? FLW_OPTIONS_READ : FLW_EXIT_USAGE;
 }
 
 /* ---- diff ---- */
@@ -317,8 +318,15 @@ static int run_merge(int argc, char **argv)
                          : "--json and --json-lines are two forms of report merge: one of them");
         return FLW_EXIT_USAGE;
     }
+    bool has_file = settings.json_path != NULL && !flw_report_is_stdout(settings.json_path);
+    for (int i = optind; has_file && i < argc; i++) {
+        if (flw_is_same_file(settings.json_path, flw_input_place(argv[i]))) {
+            flw_complain("--json %s is a file of records; name another file", settings.json_path);
+            return FLW_EXIT_USAGE;
+        }
+    }
     struct flw_job job = {.limit_bytes = settings.limit_bytes};
-    bool is_done = true;
+    bool is_done = !has_file || flw_output_is_possible(settings.json_path, message);
     for (int i = optind; is_done && i < argc; i++) {
         is_done = flw_rank_read(argv[i], take_record, &job, message);
     }

@@ -231,8 +231,16 @@ static bool do_job(struct work *work, struct flw_device *device, const struct jo
     flw_progress_place(work->place + 1, work->job_count);
     if (!flw_trace_read(flw_input_place(job->path), work->options->plan.trace_device, &trace,
                         message)) {
-        flw_complain("%s%s", message, job->is_found ? "; left out" : "");
+        /* What an earlier run wrote into the folder is no news. */
+        if (!job->is_found || !flw_report_is_output(work->options, job->path)) {
+            flw_complain("%s%s", message, job->is_found ? "; left out" : "");
+        }
         return job->is_found;
+    }
+    if (!flw_report_spares(work->options, job->path)) {
+        flw_trace_destroy(trace);
+        work->code = FLW_EXIT_USAGE;
+        return false;
     }
     if (trace->truncation != NULL) {
         flw_complain("%s: %s; what was read is reported", job->path, trace->truncation);
@@ -356,7 +364,8 @@ int flw_report_work(const struct flw_report_options *options)
 {
     struct work work = {.options = options};
     flw_progress_begin();
-    if (!begin_json(&work) || !list_jobs(&work) || !make_room(&work) || !do_jobs(&work)) {
+    if (!flw_report_can_write(options) || !begin_json(&work) || !list_jobs(&work) ||
+        !make_room(&work) || !do_jobs(&work)) {
         work.code = work.code == FLW_EXIT_OK ? FLW_EXIT_FAILED : work.code;
     }
     finish(&work);

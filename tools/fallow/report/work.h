@@ -51,6 +51,15 @@ int flw_report_work(const struct flw_report_options *options);
 
 /* output.c: each false when it has complained. */
 
+/* Whether each output has a file of its own: no other output's, no operand, and not the baseline but of --json. */
+bool flw_report_check_outputs(const struct flw_report_options *options);
+/* Whether each can be written, as far as can be told before it is. */
+bool flw_report_can_write(const struct flw_report_options *options);
+/* Whether none would replace this trace. */
+bool flw_report_spares(const struct flw_report_options *options, const char *trace);
+/* The same, without a word. */
+bool flw_report_is_output(const struct flw_report_options *options, const char *path);
+
 /* What needs the whole sheet: the forms of other tools and the page of one trace; `place` counts from 0 where there are
  * `several`. */
 bool flw_report_write_one(const struct flw_report_options *options, const struct flw_sheet *sheet,

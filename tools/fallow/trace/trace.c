@@ -87,6 +87,10 @@ static int convert(const struct flw_verb_options *options, const struct form *fo
         flw_complain("%s is no text for a terminal; name a file with -o", form->name);
         return FLW_EXIT_USAGE;
     }
+    if (!is_stdout && flw_is_same_file(out_path, flw_input_place(options->paths[0]))) {
+        flw_complain("-o %s is the trace itself; name another file", out_path);
+        return FLW_EXIT_USAGE;
+    }
     if (!flw_verb_read(options, options->paths[0], &trace)) {
         return FLW_EXIT_FAILED;
     }
