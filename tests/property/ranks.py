@@ -260,6 +260,28 @@ def refuse(arguments, status, said, text=None, **environment):
     check(done.stdout == "", f"{arguments}: printed '{done.stdout}'")
 
 
+def check_starved(draw, folder):
+    """Ranks that ran out while they had nothing, on a device that others had filled."""
+    job, paths = [], []
+    for rank in range(3):
+        snapshot, facts = make(draw, rank, True)
+        if rank != 1:
+            ran_out = dict(snapshot["device_traces"][0][-1], device_free=0)
+            snapshot = {"segments": [], "device_traces": [[ran_out]]}
+            facts = dict(facts, peak=(0, {}), limit=None, end_us=facts["oom"]["us"], steps=[(facts["oom"]["us"], 0)],
+                         oom=dict(facts["oom"], free=0, held=0, owners={}))
+        paths.append(os.path.join(folder, f"rank{rank}.pickle"))
+        with open(paths[-1], "wb") as file:
+            pickle.dump(snapshot, file)
+        job.append(facts)
+    whole = run("merge", "-", "--json", "-", text=run("--json-lines", folder))
+    if whole:
+        expect_job(json.loads(whole)["job"], job, "starved, of no clock")
+    text = run(folder, "--policy", "bound")
+    check(not re.search(r"\b(nan|inf)\b", text), f"starved: {text}")
+    check(run("merge", "-", text=run("--json-lines", folder)) in text, "starved: the folder's text is another")
+
+
 def check_damage(draw, folder):
     path = os.path.join(folder, "snap_0.pickle")
     damaged = os.path.join(folder, "damaged")
@@ -280,6 +302,15 @@ def check_damage(draw, folder):
     other = line.replace('"fallow_rank":1', '"fallow_rank":2')
     refuse(["merge", "-"], 1, "a record of schema 2, and this fallow reads 1; write it anew", text=other)
     refuse(["merge", "-"], 1, "its sums are wrong", text=re.sub(r'"blocks":[0-9]+', '"blocks":999', line, count=1))
+    said = json.loads(line)
+    owners = said["at_peak"]["owners"]
+    for changed, wrong in (({"limit_bytes": 0}, "limit_bytes is 0"),
+                           ({"device": None}, "a number is null that cannot be unknown"),
+                           ({"held": [[0, 0], [0, 0]]}, "the times of held do not ascend to span_ns"),
+                           ({"held": [[said["span_ns"] + 1, 0]]}, "the times of held do not ascend to span_ns"),
+                           ({"peak_held_bytes": 1}, "more is held than peak_held_bytes"),
+                           ({"at_peak": dict(said["at_peak"], owners=owners[:1] + owners)}, "an owner is there twice")):
+        refuse(["merge", "-"], 1, f"{wrong}; it is no record", text=json.dumps(dict(said, **changed)))
     refuse(["merge", "-"], 1, "something is missing", text=line.replace('"events"', '"happenings"'))
     refuse(["merge", "-"], 1, "something is said twice", text=line.replace('"events":', '"span_ns":5,"events":'))
     refuse(["merge", "-"], 1, "it is empty", text=" \n")
@@ -331,6 +362,8 @@ def main():
             check_job(draw, folder, count, **settings)
     with tempfile.TemporaryDirectory() as root:
         check_damage(draw, root)
+    with tempfile.TemporaryDirectory() as root:
+        check_starved(draw, root)
     with tempfile.TemporaryDirectory() as root:  # without a clock nobody is first
         paths = []
         for rank in range(3):

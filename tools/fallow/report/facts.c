@@ -241,6 +241,7 @@ void flw_facts_gather(struct flw_sheet *sheet, const struct flw_owner_rule *rule
     select_blocks(sheet, room, out);
     sheet->owner_rule = flw_owner_rule_say(rule, sheet->trace);
     flw_owners_find(&code, sheet->trace, rule);
+    sheet->has_code = code.has_code;
     flw_facts_gather_owners(sheet, out, &code);
     flw_facts_gather_oom(sheet, &code);
     flw_facts_gather_holdings(sheet, out, &code);

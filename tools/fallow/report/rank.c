@@ -298,7 +298,11 @@ static void find_limit(struct flw_rank *rank)
 {
     if (rank->limit_bytes == FLW_UNKNOWN && rank->is_reserved && rank->oom_count != 0 &&
         rank->free_bytes != FLW_UNKNOWN) {
-        rank->limit_bytes = flw_max(rank->oom_held_bytes + rank->free_bytes, rank->peak_held_bytes);
+        uint64_t bytes = 0;
+        bool is_sum = !__builtin_add_overflow(rank->oom_held_bytes, rank->free_bytes, &bytes);
+        bytes = flw_max(is_sum ? bytes : 0, rank->peak_held_bytes);
+        rank->limit_bytes =
+            bytes == 0 ? FLW_UNKNOWN : bytes; /* it never had any, so nothing told */
     }
 }
 
@@ -353,7 +357,7 @@ void flw_rank_make(struct flw_rank *rank, const struct flw_sheet *sheet, uint64_
     *rank = (struct flw_rank){
         .rank = number,
         .device = (uint64_t)trace->device,
-        .has_code = sheet->category_count[FLW_SHEET_BY_OWNER] != 0,
+        .has_code = sheet->has_code,
         .events = trace->event_count,
         .begin_ns = has_clock ? trace->begin_ns : FLW_UNKNOWN,
         .span_ns = trace->event_count == 0 ? 0 : trace->events[trace->event_count - 1].time_ns,
@@ -550,7 +554,8 @@ static bool read_fields(struct reader *reader, const struct field *fields, void 
                : token != FLW_JSON_FAILED && fail(reader, "an object does not end");
 }
 
-static bool is_whole_moment(const struct flw_rank_moment *moment)
+/* What is wrong with it; NULL: nothing. */
+static const char *blame_moment(const struct flw_rank_moment *moment)
 {
     uint64_t bytes = moment->rest_bytes;
     uint64_t blocks = moment->rest_blocks;
@@ -560,23 +565,43 @@ static bool is_whole_moment(const struct flw_rank_moment *moment)
         overflows |= __builtin_add_overflow(bytes, owner->bytes, &bytes) ||
                      __builtin_add_overflow(blocks, owner->blocks, &blocks);
         for (size_t other = 0; other < i; other++) {
-            overflows |= strcmp(moment->owners[other].name, owner->name) == 0;
+            if (strcmp(moment->owners[other].name, owner->name) == 0) {
+                return "an owner is there twice";
+            }
         }
     }
-    return !overflows && bytes == moment->bytes && blocks == moment->blocks;
+    return overflows || bytes != moment->bytes || blocks != moment->blocks ? "its sums are wrong"
+                                                                           : NULL;
 }
 
-static bool is_whole(const struct flw_rank *rank)
+static const char *blame_steps(const struct flw_rank *rank)
+{
+    for (size_t i = 0; i < rank->step_count; i++) {
+        const struct flw_rank_step *step = &rank->steps[i];
+        if (step->time_ns > rank->span_ns || (i != 0 && step[-1].time_ns >= step->time_ns)) {
+            return "the times of held do not ascend to span_ns";
+        }
+        if (step->bytes > rank->peak_held_bytes) {
+            return "more is held than peak_held_bytes";
+        }
+    }
+    return NULL;
+}
+
+static const char *blame(const struct flw_rank *rank)
 {
     bool is_known = rank->device != FLW_UNKNOWN && rank->span_ns != FLW_UNKNOWN &&
                     rank->oom_count != FLW_UNKNOWN && rank->peak_held_bytes != FLW_UNKNOWN &&
-                    rank->peak_requested_bytes != FLW_UNKNOWN && rank->limit_bytes != 0;
-    for (size_t i = 0; i < rank->step_count; i++) {
-        is_known &= rank->steps[i].time_ns <= rank->span_ns &&
-                    rank->steps[i].bytes <= rank->peak_held_bytes &&
-                    (i == 0 || rank->steps[i - 1].time_ns < rank->steps[i].time_ns);
+                    rank->peak_requested_bytes != FLW_UNKNOWN;
+    const char *const found[] = {is_known ? NULL : "a number is null that cannot be unknown",
+                                 rank->limit_bytes != 0 ? NULL : "limit_bytes is 0",
+                                 blame_steps(rank), blame_moment(&rank->at_peak),
+                                 blame_moment(&rank->at_oom)};
+    size_t i = 0;
+    while (i + 1 < sizeof found / sizeof *found && found[i] == NULL) {
+        i++;
     }
-    return is_known && is_whole_moment(&rank->at_peak) && is_whole_moment(&rank->at_oom);
+    return found[i];
 }
 
 /* The record whose bracket was read. Its schema comes first. */
@@ -597,8 +622,11 @@ static bool read_record(struct reader *reader)
                               "a record of schema %s, and this fallow reads %d; write it anew",
                               reader->json.text, FLW_RANK_SCHEMA);
     }
-    return read_fields(reader, rank_fields, reader->rank) &&
-           (is_whole(reader->rank) || fail(reader, "its sums are wrong"));
+    if (!read_fields(reader, rank_fields, reader->rank)) {
+        return false;
+    }
+    const char *wrong = blame(reader->rank);
+    return wrong == NULL || fail(reader, wrong);
 }
 
 bool flw_rank_read(const char *path, void (*take)(void *context, struct flw_rank *rank),

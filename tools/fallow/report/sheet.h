@@ -293,6 +293,7 @@ struct flw_sheet {
 
     struct flw_sheet_oom oom;
     char *owner_rule; /* in words (owner.h) */
+    bool has_code;    /* owners are code; else sizes */
     struct flw_sheet_holding holdings[FLW_SHEET_MOMENT_COUNT];
     struct flw_sheet_stretch
         stretches[FLW_SHEET_STRETCHES]; /* in order; the last ends at op_count */
