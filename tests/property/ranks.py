@@ -260,6 +260,28 @@ def refuse(arguments, status, said, text=None, **environment):
     check(done.stdout == "", f"{arguments}: printed '{done.stdout}'")
 
 
+def check_beside(draw, folder):
+    """What lies beside a job's snapshots changes nothing; two of one rank are told."""
+    for rank in range(3):
+        with open(os.path.join(folder, f"snap_rank{rank}.pickle"), "wb") as file:
+            pickle.dump(make(draw, rank, False)[0], file)
+    job = "\n" + run("merge", "-", text=run("--json-lines", folder))
+    page = os.path.join(folder, "out.html")
+    for beside in ("", "README.txt", "rank0.log"):
+        if beside:
+            with open(os.path.join(folder, beside), "w") as file:
+                file.write("loss 0.5\n")
+        done = subprocess.run([FALLOW, "report", folder, "--policy", "bound", "--html", page], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, universal_newlines=True, timeout=60)
+        check(done.returncode == 0 and job in done.stdout, f"beside {beside}: {done.stdout}")
+        check(".html" not in done.stderr, f"beside {beside}: {done.stderr}")
+    os.link(os.path.join(folder, "snap_rank2.pickle"), os.path.join(folder, "again_rank2.pickle"))
+    done = subprocess.run([FALLOW, "report", folder, "--policy", "bound"], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, universal_newlines=True, timeout=60)
+    check("a job of" not in done.stdout and "rank 2 has several traces, and ranks are not compared" in done.stderr,
+          f"a rank twice: {done.stdout}{done.stderr}")
+
+
 def check_starved(draw, folder):
     """Ranks that ran out while they had nothing, on a device that others had filled."""
     job, paths = [], []
@@ -364,6 +386,8 @@ def main():
         check_damage(draw, root)
     with tempfile.TemporaryDirectory() as root:
         check_starved(draw, root)
+    with tempfile.TemporaryDirectory() as root:
+        check_beside(draw, root)
     with tempfile.TemporaryDirectory() as root:  # without a clock nobody is first
         paths = []
         for rank in range(3):

@@ -83,8 +83,7 @@ static void a_trace_is_not_replaced_by_what_is_written_of_it(void **state)
             "\"$F\" report two --policy bound --json two/out.json --html two/b.ftext >screen"),
         2);
     command_expect_one_line("--html two/b.ftext is the trace itself; name another file");
-    assert_int_equal(
-        command_run("cmp two/b.ftext tiny.ftext && test ! -e two/out.json && rm two/*.html"), 0);
+    assert_int_equal(command_run("cmp two/b.ftext tiny.ftext && test ! -e two/out.json"), 0);
     for (int again = 0; again < 2; again++) {
         assert_int_equal(
             command_run("\"$F\" report two --policy bound --json two/out.json >screen"), 0);

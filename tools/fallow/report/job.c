@@ -87,24 +87,26 @@ void flw_job_settle(struct flw_job *job)
     choose(job);
 }
 
-bool flw_job_is_told(const char *const *paths, size_t count)
+bool flw_job_is_told(const char *const *paths, size_t count, uint64_t *out_twice)
 {
     bool says_rank = false;
     bool all_say = true;
     bool is_from_0 = true;
     uint64_t *ranks = flw_host_alloc(count, sizeof *ranks);
     bool is_told = count > 1;
+    uint64_t twice = FLW_UNKNOWN;
     for (size_t i = 0; is_told && i < count; i++) {
         ranks[i] = flw_rank_of_path(paths[i], &says_rank);
         all_say &= says_rank;
         is_from_0 &= ranks[i] < count;
         is_told = ranks[i] != FLW_UNKNOWN;
-        for (size_t other = 0; is_told && other < i; other++) {
-            is_told = ranks[other] != ranks[i];
+        for (size_t other = 0; other < i && twice == FLW_UNKNOWN; other++) {
+            twice = ranks[other] == ranks[i] ? ranks[i] : FLW_UNKNOWN;
         }
     }
     flw_host_free(ranks);
-    return is_told && (all_say || is_from_0);
+    *out_twice = is_told && all_say ? twice : FLW_UNKNOWN;
+    return is_told && twice == FLW_UNKNOWN && (all_say || is_from_0);
 }
 
 void flw_job_finish(struct flw_job *job)

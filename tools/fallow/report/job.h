@@ -33,8 +33,8 @@ void flw_job_add(struct flw_job *job, const struct flw_rank *record);
 void flw_job_settle(struct flw_job *job);
 
 /* Whether the names of these files tell that they are a job's: each a rank of its own, all by the word "rank", or all
- * ranks from 0 on. */
-bool flw_job_is_told(const char *const *paths, size_t count);
+ * ranks from 0 on. `out_twice`: where all say the word, and a rank has several files, that rank; else FLW_UNKNOWN. */
+bool flw_job_is_told(const char *const *paths, size_t count, uint64_t *out_twice);
 
 /* Of a settled job with a record at least. */
 void flw_job_print_text(const struct flw_job *job, FILE *out);

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,7 @@
 struct job {
     char *path;
     bool is_found; /* in a folder: left out where it is no trace */
+    bool is_trace; /* was read */
 };
 
 struct work {
@@ -28,9 +30,8 @@ struct work {
     struct flw_trace *traces; /* without their arrays: what tables need */
     struct flw_program *programs;
     size_t sheet_count, page_count;
-    size_t place;         /* of the job */
-    struct flw_job ranks; /* where the files' names tell of a job, or records are wanted */
-    bool has_ranks;
+    size_t place;                 /* of the job */
+    struct flw_job ranks;         /* where there are several files, or records are wanted */
     struct flw_baseline baseline; /* as it was before anything is written */
     struct flw_draft own_json;
     struct flw_draft *json; /* of all sheets; not begun where it is not wanted */
@@ -54,6 +55,13 @@ static int compare_jobs(const void *a, const void *b)
     return strcmp(((const struct job *)a)->path, ((const struct job *)b)->path);
 }
 
+/* An earlier report's, or of documents: no trace is one. */
+static bool is_page(const char *name)
+{
+    size_t length = strlen(name);
+    return length > 5 && strcmp(name + length - 5, ".html") == 0;
+}
+
 static bool add_folder(struct work *work, const char *path)
 {
     size_t first = work->job_count;
@@ -64,8 +72,8 @@ static bool add_folder(struct work *work, const char *path)
     }
     for (struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {
         struct stat about;
-        if (entry->d_name[0] != '.' && fstatat(dirfd(folder), entry->d_name, &about, 0) == 0 &&
-            S_ISREG(about.st_mode)) {
+        if (entry->d_name[0] != '.' && !is_page(entry->d_name) &&
+            fstatat(dirfd(folder), entry->d_name, &about, 0) == 0 && S_ISREG(about.st_mode)) {
             add_job(work, path, entry->d_name);
         }
     }
@@ -90,16 +98,6 @@ static bool list_jobs(struct work *work)
         }
     }
     return true;
-}
-
-static void find_ranks(struct work *work)
-{
-    const char **paths = flw_host_alloc(work->job_count, sizeof *paths);
-    for (size_t i = 0; i < work->job_count; i++) {
-        paths[i] = work->jobs[i].path;
-    }
-    work->has_ranks = work->options->writes_lines || flw_job_is_told(paths, work->job_count);
-    flw_host_free(paths);
 }
 
 /* ---- one trace ---- */
@@ -210,7 +208,7 @@ static bool report_trace(struct work *work, struct flw_device *device,
     bool is_done = collect(work, device, trace, program, &lag, sheet);
     if (is_done) {
         bool has_several = work->job_count > 1;
-        if (work->has_ranks) {
+        if (has_several || work->options->writes_lines) {
             add_rank(work, sheet);
         }
         is_done = flw_report_write_one(work->options, sheet, has_several, work->sheet_count);
@@ -245,6 +243,7 @@ static bool do_job(struct work *work, struct flw_device *device, const struct jo
     if (trace->truncation != NULL) {
         flw_complain("%s: %s; what was read is reported", job->path, trace->truncation);
     }
+    work->jobs[work->place].is_trace = true;
     bool is_done = report_trace(work, device, trace);
     flw_trace_destroy(trace);
     return is_done;
@@ -290,6 +289,26 @@ static bool make_room(struct work *work)
     return has_room;
 }
 
+/* Whether the traces are a job's, by the names of their files. */
+static bool are_ranks(const struct work *work)
+{
+    const char **paths = flw_host_alloc(work->job_count, sizeof *paths);
+    size_t count = 0;
+    uint64_t twice = FLW_UNKNOWN;
+    for (size_t i = 0; i < work->job_count; i++) {
+        paths[count] = work->jobs[i].path;
+        count += work->jobs[i].is_trace;
+    }
+    bool are = flw_job_is_told(paths, count, &twice);
+    if (twice != FLW_UNKNOWN) {
+        flw_complain("rank %" PRIu64 " has several traces, and ranks are not compared; fallow "
+                     "report --json-lines and merge take one of each",
+                     twice);
+    }
+    flw_host_free(paths);
+    return are;
+}
+
 /* What is of all traces together. */
 static bool write_all(struct work *work)
 {
@@ -300,7 +319,7 @@ static bool write_all(struct work *work)
     }
     return work->job_count == 1 ||
            flw_report_write_all(work->options, work->sheets, work->sheet_count,
-                                work->ranks.compared_count > 1 ? &work->ranks : NULL, work->json);
+                                are_ranks(work) ? &work->ranks : NULL, work->json);
 }
 
 /* The thresholds. A baseline that is not held to is not replaced. */
@@ -328,7 +347,6 @@ static bool do_jobs(struct work *work)
         return false;
     }
     bool is_done = true;
-    find_ranks(work);
     for (; is_done && work->place < work->job_count; work->place++) {
         is_done = do_job(work, &device, &work->jobs[work->place]);
     }
