@@ -114,6 +114,31 @@ static void two_outputs_are_two_files(void **state)
                      0);
 }
 
+/* ---- what is read once ---- */
+
+/* Each line prints what the two files do, but for the name of a trace that has none. */
+static void a_side_of_diff_may_be_a_pipe(void **state)
+{
+    static const char *const lines[] = {
+        "cat tiny.ftext | \"$F\" report diff - then.json",
+        "cat then.json | \"$F\" report diff tiny.ftext -",
+        "cat then.json >fifo & cat tiny.ftext | \"$F\" report diff /dev/fd/5 fifo 5<&0",
+        "\"$F\" report diff - then.json <tiny.ftext",
+    };
+    (void)state;
+    assert_int_equal(command_run("mkfifo fifo; \"$F\" report diff tiny.ftext then.json"), 0);
+    assert_string_equal(out_text, "only in the second: tiny.ftext driver\nno number differs\n");
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        assert_int_equal(command_run(lines[i]), 0);
+        assert_string_equal(error_text, "");
+        flw_test_expect_in(out_text, " driver\nno number differs\n");
+    }
+    command_expect_error("echo no | \"$F\" report diff - then.json", 1,
+                         "/dev/stdin: byte 0: neither");
+    command_expect_error("head -c 300 then.json | \"$F\" report diff - then.json", 1,
+                         "/dev/stdin: ");
+}
+
 /* ---- what cannot be written ---- */
 
 /* Before a trace is read: that there is none is not said. */
@@ -148,6 +173,7 @@ int main(void)
         cmocka_unit_test(a_trace_is_not_replaced_by_what_is_written_of_it),
         cmocka_unit_test(records_are_not_replaced_by_what_is_written_of_them),
         cmocka_unit_test(two_outputs_are_two_files),
+        cmocka_unit_test(a_side_of_diff_may_be_a_pipe),
         cmocka_unit_test(what_cannot_be_written_is_said_first),
     };
     return cmocka_run_group_tests(tests, make_traces, command_remove_folder);

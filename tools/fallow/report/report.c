@@ -3,11 +3,16 @@
  * Owns: `fallow report`: the command line and exit codes.
  * Does not: collect (collect.c), print (print.h) or write files (output.c).
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "trace/output.h"
 #include "trace/trace.h"
@@ -157,10 +162,12 @@ static int parse(struct flw_report_options *options, int argc, char **argv)
 
 /* ---- diff ---- */
 
+#define PLACE_BYTES 4096
+
 static const char diff_help[] =
     "usage: fallow report diff A B [OPTIONS]\n\n"
     "What changed from one report to another, policy by policy and owner by owner. Each is a file that\n"
-    "fallow report TRACE --json FILE wrote, or a trace, which is not replayed for it.\n\n"
+    "fallow report TRACE --json FILE wrote, or a trace, which is not replayed for it. -: standard input.\n\n"
     "  --owner REGEX, --skip REGEX, --by WORD   whose the memory of traces is; see fallow report --help\n\n"
     "example: fallow report diff before.json after.json\n";
 
@@ -194,20 +201,73 @@ static bool read_trace(char *const *path, const struct flw_owner_rule *rule,
     return is_done;
 }
 
-static bool read_side(char *const *path, const struct flw_owner_rule *rule,
-                      struct flw_baseline *out)
+/* A pipe is read once, and a side is looked at before it is read: its bytes take its place in this process, where
+ * it has one. `place` has room for PLACE_BYTES. False: said. */
+static bool hold_pipe(const char *path, char *place)
 {
-    char message[FLW_BASELINE_MESSAGE_BYTES], other[FLW_TRACE_MESSAGE_BYTES];
-    struct flw_trace *trace = NULL;
-    if (flw_baseline_read(*path, out, message)) {
-        return true;
+    static char bytes[1 << 16];
+    struct stat about;
+    int number = -1;
+    snprintf(place, PLACE_BYTES, "%s", flw_input_place(path));
+    if (strlen(flw_input_place(path)) >= PLACE_BYTES || stat(place, &about) != 0 ||
+        !S_ISFIFO(about.st_mode)) {
+        return true; /* what is not there, or no trace, is said by who reads it */
     }
-    if (!flw_trace_read(*path, -1, &trace, other)) {
-        flw_complain("%s", message);
+    int pipe = open(place, O_RDONLY | O_CLOEXEC);
+    int memory = memfd_create("fallow-report", MFD_CLOEXEC);
+    ssize_t count = pipe < 0 || memory < 0 ? -1 : 1;
+    while (count > 0) {
+        count = read(pipe, bytes, sizeof bytes);
+        count = count > 0 && write(memory, bytes, (size_t)count) != count ? -1 : count;
+    }
+    if (count < 0) {
+        flw_complain("cannot read '%.300s': %s", path, strerror(errno));
+    }
+    if (pipe >= 0) {
+        close(pipe);
+    }
+    if (sscanf(place, "/dev/fd/%d", &number) != 1) {
+        number = strcmp(place, "/dev/stdin") == 0 ? STDIN_FILENO : -1;
+    }
+    if (number >= 0 && dup2(memory, number) == number) {
+        close(memory);
+    } else {
+        snprintf(place, PLACE_BYTES, "/dev/fd/%d", memory); /* until the program ends */
+    }
+    return count == 0;
+}
+
+/* Whether it is a report: it begins with one of an object's members that a report has first, in some order of theirs.
+ * Profiles are JSON too. */
+static bool is_report(const char *place)
+{
+    char message[FLW_TRACE_MESSAGE_BYTES];
+    struct flw_input input;
+    bool is = false;
+    if (flw_input_open(&input, place, message)) {
+        struct flw_json json = {.input = &input};
+        is = flw_json_next(&json) == FLW_JSON_OBJECT && flw_json_next(&json) == FLW_JSON_KEY &&
+             (strcmp(json.text, "schema") == 0 || strcmp(json.text, "job") == 0);
+        flw_input_close(&input);
+    }
+    return is;
+}
+
+static bool read_side(const char *path, const struct flw_owner_rule *rule, struct flw_baseline *out)
+{
+    char message[FLW_BASELINE_MESSAGE_BYTES], place[PLACE_BYTES];
+    char *const places[] = {place};
+    if (!hold_pipe(path, place)) {
         return false;
     }
-    flw_trace_destroy(trace);
-    return read_trace(path, rule, out);
+    if (!is_report(place)) {
+        return read_trace(places, rule, out);
+    }
+    bool is_read = flw_baseline_read(place, out, message);
+    if (!is_read) {
+        flw_complain("%s", message);
+    }
+    return is_read;
 }
 
 static int run_diff(int argc, char **argv)
@@ -227,7 +287,7 @@ static int run_diff(int argc, char **argv)
     }
     if (code == FLW_OPTIONS_READ) {
         char *const *paths = argv + optind;
-        bool is_read = read_side(&paths[0], &rule, &a) && read_side(&paths[1], &rule, &b);
+        bool is_read = read_side(paths[0], &rule, &a) && read_side(paths[1], &rule, &b);
         if (is_read) {
             flw_baseline_match(&a, &b);
             FILE *out = flw_terminal_open(false);
