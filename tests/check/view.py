@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 FALLOW, TRACE = sys.argv.pop(1), sys.argv.pop(1)
@@ -106,6 +107,27 @@ class View(unittest.TestCase):
             client.close()
         self.end(process, signal.SIGTERM)
 
+    def test_as_many_clients_as_it_serves_do_not_keep_it(self):
+        process, port, _ = self.serve(TRACE, *REPORT)
+        idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(30)]
+        while len(self.children(process)) < 16:
+            time.sleep(0.01)
+        children = self.children(process)
+        for child in children:
+            os.kill(int(child), signal.SIGSTOP)  # they would end by themselves after a while
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(30), 0)
+        for child in children:
+            os.kill(int(child), signal.SIGCONT)
+        self.assertEqual(process.stderr.read(), "")
+        self.assertEqual(os.listdir(self.temporary), [])
+        for client in idle:
+            client.close()
+
+    def children(self, process):
+        with open("/proc/%d/task/%d/children" % (process.pid, process.pid)) as file:
+            return file.read().split()
+
     def test_only_this_machine_can_connect(self):
         process, port, _ = self.serve(TRACE, *REPORT)
         with open("/proc/net/tcp") as file:
@@ -140,9 +162,9 @@ class View(unittest.TestCase):
         return subprocess.run([FALLOW, "view"] + list(arguments), env=self.environment, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, universal_newlines=True, timeout=60)
 
-    def make_browser(self, status):
+    def make_browser(self, status, command=":"):
         with open(os.path.join(self.folder, "xdg-open"), "w") as file:
-            file.write('#!/bin/sh\ncp "$1" "%s/seen"\nexit %d\n' % (self.folder, status))
+            file.write('#!/bin/sh\ncp "$1" "%s/seen"\n%s\nexit %d\n' % (self.folder, command, status))
         os.chmod(file.name, 0o755)
 
     def test_with_a_display_xdg_open_opens_it(self):
@@ -167,13 +189,64 @@ class View(unittest.TestCase):
         self.end(process)
         self.assertFalse(os.path.exists(os.path.join(self.folder, "seen")))
 
+    def interrupt(self, process, number=signal.SIGINT):
+        process.send_signal(number)
+        self.assertEqual(process.wait(30), -number)
+        self.assertEqual(process.communicate()[1], "")
+        self.assertEqual(os.listdir(self.temporary), [])
+
+    def start(self, *arguments):
+        return subprocess.Popen([FALLOW, "view"] + list(arguments), env=self.environment, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, universal_newlines=True)
+
+    def test_a_signal_while_the_page_is_made_leaves_nothing(self):
+        pipe = os.path.join(self.folder, "pipe")
+        os.mkfifo(pipe)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            with self.start(pipe) as process, open(pipe, "wb"):  # it is open when the page is begun
+                self.assertEqual(len(os.listdir(self.temporary)), 1)
+                self.interrupt(process, number)
+
+    def test_a_signal_while_the_browser_starts_leaves_nothing(self):
+        self.environment["DISPLAY"] = ":9"
+        self.make_browser(0, "echo $$ >%s/ready; exec sleep 60" % self.folder)
+        with self.start(TRACE, *REPORT) as process:
+            while not os.path.exists(os.path.join(self.folder, "ready")):
+                time.sleep(0.01)
+            self.interrupt(process)
+
+    def test_the_browser_has_the_signals_that_this_program_was_given(self):
+        self.environment["DISPLAY"] = ":9"
+        self.make_browser(0, "grep -E 'Sig(Ign|Blk)' /proc/self/status >%s/signals" % self.folder)
+        self.assertEqual(self.run_view(TRACE, *REPORT).returncode, 0)
+        with open(os.path.join(self.folder, "signals")) as file:
+            self.assertEqual([int(line.split()[1], 16) for line in file], [0, 0])
+
+    def test_its_own_options_stand_anywhere(self):
+        self.environment["DISPLAY"] = ":9"
+        self.make_browser(0)
+        for arguments in ([TRACE, "--serve"] + REPORT, [TRACE] + REPORT + ["--serve"]):
+            process, port, path = self.serve(*arguments)
+            self.assertEqual(self.ask(port, path)[:2], (200, self.expected()))
+            self.end(process)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        for words in (["--port", str(port)], ["--port=%d" % port]):
+            process, there, _ = self.serve(TRACE, *words, *REPORT, "--serve")
+            self.assertEqual(there, port)
+            self.end(process)
+
     def test_what_cannot_be_shown(self):
         for arguments, status, said in (([], 2, "view needs a trace or a page"),
                                         ([self.folder], 2, "is a folder: fallow report .* --html"),
                                         (["/nowhere/x"], 1, "/nowhere/x"), (["/nowhere/x.html"], 1, "/nowhere/x.html"),
                                         (["x.html", "--no-times"], 2, "is a page already"),
                                         (["--port", "0", TRACE], 2, "--port"), (["--nothing", TRACE], 2, "--nothing"),
-                                        ([TRACE, "--nothing"], 1, "--nothing")):
+                                        ([TRACE, "--nothing"], 2, "report has no option '--nothing'"),
+                                        ([TRACE, "--port"], 2, "--port needs a value; see fallow view"),
+                                        ([TRACE, "--port", "x"], 2, "--port 'x' is not"),
+                                        ([TRACE, "other.ftext"], 2, "shows one trace, and 'other.ftext' is one more")):
             done = self.run_view(*arguments)
             self.assertEqual(done.returncode, status, arguments)
             self.assertRegex(done.stderr, "^fallow: .*" + said)

@@ -400,17 +400,33 @@ static int run_merge(int argc, char **argv)
     return is_done ? FLW_EXIT_OK : FLW_EXIT_FAILED;
 }
 
-int flw_command_report(int argc, char **argv)
+static int run_report(int argc, char **argv, bool takes_one)
 {
     struct flw_report_options options;
+    int code = parse(&options, argc, argv);
+    if (code == FLW_OPTIONS_READ && takes_one && options.path_count > 1) {
+        flw_complain("view shows one trace, and '%.300s' is one more: fallow report --html FILE "
+                     "makes the pages of several",
+                     options.paths[0]);
+        code = FLW_EXIT_USAGE;
+    }
+    code = code == FLW_OPTIONS_READ ? flw_report_work(&options) : code;
+    flw_owner_rule_finish(&options.rule);
+    return code;
+}
+
+int flw_command_report_one(int argc, char **argv)
+{
+    return run_report(argc, argv, true);
+}
+
+int flw_command_report(int argc, char **argv)
+{
     if (argc > 1 && strcmp(argv[1], "diff") == 0) {
         return run_diff(argc - 1, argv + 1);
     }
     if (argc > 1 && strcmp(argv[1], "merge") == 0) {
         return run_merge(argc - 1, argv + 1);
     }
-    int code = parse(&options, argc, argv);
-    code = code == FLW_OPTIONS_READ ? flw_report_work(&options) : code;
-    flw_owner_rule_finish(&options.rule);
-    return code;
+    return run_report(argc, argv, false);
 }

@@ -7,18 +7,23 @@
  * bits: other users of this machine can connect, but not read. A request that names another host is refused, so that
  * no web site can be made to stand for this one. Each connection has a process of its own, for browsers open some
  * that they leave idle.
+ *
+ * The page is made by a process of its own too, and signals that end this program are blocked and taken where it
+ * waits: so the page's folder is removed, whenever they come.
  */
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <getopt.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/prctl.h>
 #include <sys/random.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -35,8 +40,6 @@
 #define CLIENT_SECONDS 10 /* that a client may keep the others waiting for a read or a write */
 #define CLIENTS_MOST   16
 #define OPTIONS_MOST   64
-
-extern char **environ;
 
 static const char help[] =
     "usage: fallow view FILE [OPTIONS] [OPTIONS OF fallow report]\n\n"
@@ -57,6 +60,8 @@ struct view {
     char *bytes; /* of the page */
     size_t length;
     char token[TOKEN_BYTES];
+    sigset_t mask;     /* of signals, as this program was given it */
+    int ending_signal; /* that came before there was anything to serve; 0 */
 };
 
 static const struct flw_option option_list[] = {
@@ -68,6 +73,51 @@ static const struct flw_option option_list[] = {
      .most = 65535},
     {.name = NULL}};
 
+/* ---- processes of its own ---- */
+
+static void add_endings(sigset_t *set)
+{
+    sigaddset(set, SIGINT);
+    sigaddset(set, SIGTERM);
+    sigaddset(set, SIGHUP);
+}
+
+static sigset_t awaited_signals(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    add_endings(&set);
+    sigaddset(&set, SIGCHLD);
+    return set;
+}
+
+/* Ends with this program, and takes signals as this one was told to. As fork. */
+static pid_t start_child(const struct view *view)
+{
+    fflush(stdout); /* what is not written yet is not the child's to write */
+    pid_t child = fork();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGTERM);
+        sigprocmask(SIG_SETMASK, &view->mask, NULL);
+    }
+    return child;
+}
+
+/* The child's end, as waitpid tells it. A signal that ends this program ends the child. */
+static int await_child(struct view *view, pid_t child)
+{
+    sigset_t awaited = awaited_signals();
+    int status = 0;
+    while (waitpid(child, &status, WNOHANG) == 0) {
+        int number = sigwaitinfo(&awaited, NULL);
+        if (number > 0 && number != SIGCHLD) {
+            view->ending_signal = number;
+            kill(child, SIGTERM);
+        }
+    }
+    return status;
+}
+
 /* ---- the page ---- */
 
 static bool is_page(const char *file)
@@ -76,17 +126,10 @@ static bool is_page(const char *file)
     return length > 5 && strcasecmp(file + length - 5, ".html") == 0;
 }
 
-/* False: it has complained. */
-static bool make_page(struct view *view, const char *file, int option_count, char **options)
+static bool make_folder(struct view *view)
 {
-    const char *arguments[OPTIONS_MOST + 8] = {"report"};
     const char *place = getenv("TMPDIR");
-    int count = 1;
     place = place == NULL || place[0] == '\0' ? "/tmp" : place;
-    if (option_count > OPTIONS_MOST) {
-        flw_complain("view takes at most %d options of report", OPTIONS_MOST);
-        return false;
-    }
     int length = snprintf(view->folder, sizeof view->folder, "%s/fallow-view-XXXXXX", place);
     if (length >= (int)sizeof view->folder || mkdtemp(view->folder) == NULL) {
         flw_complain("cannot make a folder in '%.300s': %s; TMPDIR can name another place", place,
@@ -95,6 +138,38 @@ static bool make_page(struct view *view, const char *file, int option_count, cha
         return false;
     }
     snprintf(view->page, sizeof view->page, "%s/page.html", view->folder);
+    return true;
+}
+
+/* By `fallow report`, in a process that may be ended at any time. Its exit code. */
+static int report_apart(struct view *view, int count, const char **arguments)
+{
+    pid_t child = start_child(view);
+    if (child == 0) {
+        int code = flw_command_report_one(count, (char **)arguments);
+        _exit(fflush(stdout) == 0 ? code : FLW_EXIT_FAILED);
+    }
+    int status = child > 0 ? await_child(view, child) : 0;
+    if (child < 0) {
+        flw_complain("cannot make a process: %s", strerror(errno));
+    } else if (WIFSIGNALED(status) && view->ending_signal == 0) {
+        flw_complain("the page was not made: %s", strsignal(WTERMSIG(status)));
+    }
+    return child > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : FLW_EXIT_FAILED;
+}
+
+/* An exit code; where it is not FLW_EXIT_OK, that was said. */
+static int make_page(struct view *view, const char *file, int option_count, char **options)
+{
+    const char *arguments[OPTIONS_MOST + 8] = {"report"};
+    int count = 1;
+    if (option_count > OPTIONS_MOST) {
+        flw_complain("view takes at most %d options of report", OPTIONS_MOST);
+        return FLW_EXIT_USAGE;
+    }
+    if (!make_folder(view)) {
+        return FLW_EXIT_FAILED;
+    }
     for (int i = 0; i < option_count; i++) {
         arguments[count++] = options[i];
     }
@@ -102,13 +177,18 @@ static bool make_page(struct view *view, const char *file, int option_count, cha
     arguments[count++] = view->page;
     arguments[count++] = "--";
     arguments[count++] = file;
-    return flw_command_report(count, (char **)arguments) == FLW_EXIT_OK;
+    return report_apart(view, count, arguments);
 }
 
+/* With what a report that was ended left beside it. */
 static void remove_page(const struct view *view)
 {
-    if (view->folder[0] != '\0') {
-        unlink(view->page);
+    DIR *folder = view->folder[0] != '\0' ? opendir(view->folder) : NULL;
+    if (folder != NULL) {
+        for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+            (void)unlinkat(dirfd(folder), entry->d_name, 0);
+        }
+        closedir(folder);
         rmdir(view->folder);
     }
 }
@@ -144,28 +224,20 @@ static bool has_display(void)
 }
 
 /* False: there is no xdg-open, or it found no browser. */
-static bool open_browser(const struct view *view)
+static bool open_browser(struct view *view)
 {
     const char *arguments[] = {"xdg-open", view->page, NULL};
-    int status = 0;
-    pid_t child = 0;
-    if (posix_spawnp(&child, arguments[0], NULL, NULL, (char *const *)arguments, environ) != 0) {
-        return false;
+    pid_t child = start_child(view);
+    if (child == 0) {
+        flw_signals_restore();
+        execvp(arguments[0], (char *const *)arguments);
+        _exit(127);
     }
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-    }
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    int status = child > 0 ? await_child(view, child) : 0;
+    return child > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
 /* ---- serving ---- */
-
-static volatile sig_atomic_t has_ended;
-
-static void end(int signal)
-{
-    (void)signal;
-    has_ended = 1;
-}
 
 static bool make_token(char *out)
 {
@@ -187,7 +259,7 @@ static int listen_here(uint64_t *port)
                                 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t bytes = sizeof place;
     int on = 1;
-    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     bool listens =
         listener >= 0 && setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
         bind(listener, (struct sockaddr *)&place, bytes) == 0 && listen(listener, 16) == 0 &&
@@ -333,33 +405,14 @@ static void say_where(const struct view *view, const char *file)
     fflush(stdout);
 }
 
-static void set_endings(void (*handler)(int))
-{
-    struct sigaction action = {.sa_handler = handler};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGHUP, &action, NULL);
-}
-
-/* How many are left of the children; waits for one where there are too many. */
-static int reap(int child_count)
-{
-    while (child_count > 0 && waitpid(-1, NULL, child_count < CLIENTS_MOST ? WNOHANG : 0) > 0) {
-        child_count--;
-    }
-    return child_count;
-}
-
-static int serve_apart(const struct view *view, int listener, const sigset_t *mask)
+static int serve_apart(const struct view *view, int listener)
 {
     int client = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-    pid_t child = client < 0 ? -1 : fork();
+    pid_t child = client < 0 ? -1 : start_child(view);
     if (child == 0) {
-        set_endings(SIG_DFL);
-        sigprocmask(SIG_SETMASK, mask, NULL);
         close(listener);
         serve_client(view, client);
-        _exit(0); /* what is not written yet of this program's output is its parent's */
+        _exit(0);
     }
     if (client >= 0) {
         close(client);
@@ -367,25 +420,27 @@ static int serve_apart(const struct view *view, int listener, const sigset_t *ma
     return child > 0;
 }
 
-/* Until a signal. Signals are let through while it waits alone, so that none comes in between, and count from when
- * the address is known. */
-static void serve_all(const struct view *view, int listener, const char *file)
+/* Until a signal ends it. Where there are as many clients as it serves, the others wait to be accepted. */
+static void serve_all(const struct view *view, int listener, int signals)
 {
-    sigset_t ends, before;
-    struct pollfd wait = {.fd = listener, .events = POLLIN};
-    sigemptyset(&ends);
-    sigaddset(&ends, SIGINT);
-    sigaddset(&ends, SIGTERM);
-    sigaddset(&ends, SIGHUP);
-    sigprocmask(SIG_BLOCK, &ends, &before);
-    set_endings(end);
-    say_where(view, file);
-    for (int child_count = 0; !has_ended; child_count = reap(child_count)) {
-        if (ppoll(&wait, 1, NULL, &before) > 0) {
-            child_count += serve_apart(view, listener, &before);
+    struct pollfd waits[] = {{.fd = signals, .events = POLLIN}, {.fd = listener, .events = POLLIN}};
+    struct signalfd_siginfo signal;
+    for (int client_count = 0;;) {
+        waits[1].fd = client_count < CLIENTS_MOST ? listener : -1;
+        if (poll(waits, 2, -1) <= 0) {
+            continue;
+        }
+        if (waits[0].revents != 0 && read(signals, &signal, sizeof signal) == sizeof signal &&
+            signal.ssi_signo != SIGCHLD) {
+            return;
+        }
+        while (client_count > 0 && waitpid(-1, NULL, WNOHANG) > 0) {
+            client_count--;
+        }
+        if (waits[1].revents != 0) {
+            client_count += serve_apart(view, listener);
         }
     }
-    sigprocmask(SIG_SETMASK, &before, NULL);
 }
 
 static int serve(struct view *view, const char *file)
@@ -397,16 +452,42 @@ static int serve(struct view *view, const char *file)
         flw_complain("the system has no random numbers: %s", strerror(errno));
         return FLW_EXIT_FAILED;
     }
-    int listener = listen_here(&view->port);
-    if (listener < 0) {
-        return FLW_EXIT_FAILED;
+    sigset_t awaited = awaited_signals();
+    int signals = signalfd(-1, &awaited, SFD_CLOEXEC), listener = -1;
+    if (signals < 0) {
+        flw_complain("cannot wait for signals: %s", strerror(errno));
+    } else if ((listener = listen_here(&view->port)) >= 0) {
+        say_where(view, file);
+        serve_all(view, listener, signals);
+        close(listener);
     }
-    serve_all(view, listener, file);
-    close(listener);
-    return FLW_EXIT_OK;
+    if (signals >= 0) {
+        close(signals);
+    }
+    return listener >= 0 ? FLW_EXIT_OK : FLW_EXIT_FAILED;
 }
 
 /* ---- the command ---- */
+
+/* Those of this command come to the front, wherever they stand: behind FILE are the options of report. Returns how
+ * many words are to be read: a --port that lacks its value is the last. */
+static int gather_options(int argc, char **argv)
+{
+    int next = 1;
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        bool is_port = strcmp(argv[i], "--port") == 0, lacks_value = is_port && i + 1 == argc;
+        bool is_own =
+            is_port || strcmp(argv[i], "--serve") == 0 || strncmp(argv[i], "--port=", 7) == 0;
+        for (int count = is_own + (is_port && !lacks_value); count > 0; count--, next++) {
+            char *word = argv[i];
+            memmove(argv + next + 1, argv + next, (size_t)(i - next) * sizeof *argv);
+            argv[next] = word;
+            i += count > 1;
+        }
+        argc = lacks_value ? next : argc;
+    }
+    return argc;
+}
 
 static int show(struct view *view, const char *file)
 {
@@ -414,10 +495,41 @@ static int show(struct view *view, const char *file)
         printf("the page of %s: %s\n", file, view->page);
         return FLW_EXIT_OK;
     }
-    int code = serve(view, file);
+    int code = view->ending_signal == 0 ? serve(view, file) : FLW_EXIT_FAILED;
     remove_page(view);
     flw_host_free(view->bytes);
     return code;
+}
+
+static int make_and_show(struct view *view, int argc, char **argv)
+{
+    struct stat about;
+    if (argc == 0) {
+        flw_complain("view needs a trace or a page; see fallow view --help");
+        return FLW_EXIT_USAGE;
+    }
+    const char *file = argv[0];
+    if (stat(file, &about) == 0 && S_ISDIR(about.st_mode)) {
+        flw_complain("view shows one trace, and '%.300s' is a folder: fallow report %.300s --html "
+                     "FILE makes its pages",
+                     file, file);
+        return FLW_EXIT_USAGE;
+    }
+    if (is_page(file) && argc > 1) {
+        flw_complain("'%.300s' is a page already, and '%.100s' is for making one", file, argv[1]);
+        return FLW_EXIT_USAGE;
+    }
+    int code = FLW_EXIT_OK;
+    if (is_page(file)) {
+        snprintf(view->page, sizeof view->page, "%s", file);
+    } else {
+        code = make_page(view, file, argc - 1, argv + 1);
+    }
+    if (code != FLW_EXIT_OK) {
+        remove_page(view);
+        return code;
+    }
+    return show(view, file);
 }
 
 int flw_command_view(int argc, char **argv)
@@ -425,33 +537,18 @@ int flw_command_view(int argc, char **argv)
     static const struct flw_options command = {
         .command = "view", .help = help, .list = option_list, .ends_at_operand = true};
     struct view view = {.port = 0};
-    struct stat about;
+    sigset_t awaited = awaited_signals();
+    argc = gather_options(argc, argv);
     int code = flw_options_read(&command, &view, argc, argv);
     if (code != FLW_OPTIONS_READ) {
         return code;
     }
-    if (optind == argc) {
-        flw_complain("view needs a trace or a page; see fallow view --help");
-        return FLW_EXIT_USAGE;
+    (void)signal(SIGCHLD, SIG_DFL); /* ignored, it would take the ends of children away */
+    sigprocmask(SIG_BLOCK, &awaited, &view.mask);
+    code = make_and_show(&view, argc - optind, argv + optind);
+    if (view.ending_signal != 0) {
+        raise(view.ending_signal); /* it ends this program as if it had not been blocked */
     }
-    const char *file = argv[optind];
-    int option_count = argc - optind - 1;
-    if (stat(file, &about) == 0 && S_ISDIR(about.st_mode)) {
-        flw_complain("view shows one trace, and '%.300s' is a folder: fallow report %.300s --html "
-                     "FILE makes its pages",
-                     file, file);
-        return FLW_EXIT_USAGE;
-    }
-    if (is_page(file)) {
-        if (option_count > 0) {
-            flw_complain("'%.300s' is a page already, and '%.100s' is for making one", file,
-                         argv[optind + 1]);
-            return FLW_EXIT_USAGE;
-        }
-        snprintf(view.page, sizeof view.page, "%s", file);
-    } else if (!make_page(&view, file, option_count, argv + optind + 1)) {
-        remove_page(&view);
-        return FLW_EXIT_FAILED;
-    }
-    return show(&view, file);
+    sigprocmask(SIG_SETMASK, &view.mask, NULL);
+    return code;
 }
