@@ -35,12 +35,11 @@ struct stretch {
     uint64_t legal_version; /* the region_version under which all of it could be touched */
     const struct flw_device *legal_device;
     bool is_legal_to_write;
-    struct stretch *previous, *next; /* in address order; `next` of the free list too */
+    struct stretch *next_free;
 };
 
 struct flw_checker {
     struct flw_tree stretches;
-    struct stretch *last; /* the highest */
     struct stretch *free;
 };
 
@@ -52,13 +51,18 @@ static struct flw_checker *checker(void)
     return flw_world.checker;
 }
 
-/* `next` is the stretch after it; NULL: none. */
-static struct stretch *add_stretch(uint64_t begin, uint64_t end, struct stretch *next)
+/* NULL: none. */
+static struct stretch *stretch_of(struct flw_tree_node *node)
+{
+    return node != NULL ? FLW_CONTAINER(node, struct stretch, node) : NULL;
+}
+
+static struct stretch *add_stretch(uint64_t begin, uint64_t end)
 {
     struct flw_checker *c = checker();
     struct stretch *stretch = c->free;
     if (stretch != NULL) {
-        c->free = stretch->next;
+        c->free = stretch->next_free;
         struct access *more = stretch->more;
         uint32_t capacity = stretch->more_capacity;
         memset(stretch, 0, sizeof *stretch);
@@ -71,16 +75,6 @@ static struct stretch *add_stretch(uint64_t begin, uint64_t end, struct stretch 
     stretch->node.end = end;
     stretch->legal_version = ~0ull;
     flw_tree_insert(&c->stretches, &stretch->node);
-    stretch->next = next;
-    stretch->previous = next != NULL ? next->previous : c->last;
-    if (stretch->previous != NULL) {
-        stretch->previous->next = stretch;
-    }
-    if (next != NULL) {
-        next->previous = stretch;
-    } else {
-        c->last = stretch;
-    }
     return stretch;
 }
 
@@ -88,15 +82,7 @@ static void drop_stretch(struct stretch *stretch)
 {
     struct flw_checker *c = checker();
     flw_tree_remove(&c->stretches, &stretch->node);
-    if (stretch->previous != NULL) {
-        stretch->previous->next = stretch->next;
-    }
-    if (stretch->next != NULL) {
-        stretch->next->previous = stretch->previous;
-    } else {
-        c->last = stretch->previous;
-    }
-    stretch->next = c->free;
+    stretch->next_free = c->free;
     c->free = stretch;
 }
 
@@ -105,11 +91,11 @@ void flw_check_finish(void)
     struct flw_checker *c = flw_world.checker;
     if (c != NULL) {
         while (c->stretches.root != NULL) {
-            drop_stretch(FLW_CONTAINER(c->stretches.root, struct stretch, node));
+            drop_stretch(stretch_of(c->stretches.root));
         }
         while (c->free != NULL) {
             struct stretch *stretch = c->free;
-            c->free = stretch->next;
+            c->free = stretch->next_free;
             free(stretch->more);
             free(stretch);
         }
@@ -121,8 +107,7 @@ void flw_check_finish(void)
 
 static struct stretch *stretch_from(uint64_t address)
 {
-    struct flw_tree_node *node = flw_tree_from(&checker()->stretches, address);
-    return node != NULL ? FLW_CONTAINER(node, struct stretch, node) : NULL;
+    return stretch_of(flw_tree_from(&checker()->stretches, address));
 }
 
 /* Cut in two at `at`; returns the right part. */
@@ -130,7 +115,7 @@ static struct stretch *cut(struct stretch *left, uint64_t at)
 {
     uint64_t end = left->node.end;
     left->node.end = at;
-    struct stretch *right = add_stretch(at, end, left->next);
+    struct stretch *right = add_stretch(at, end);
     right->writer = left->writer;
     right->reader = left->reader;
     right->legal_version = left->legal_version;
@@ -312,7 +297,7 @@ static bool is_same(const struct access *a, const struct access *b)
  */
 static void merge_left(struct stretch *stretch)
 {
-    struct stretch *left = stretch->previous;
+    struct stretch *left = stretch_of(stretch->node.previous);
     if (left == NULL || left->node.end != stretch->node.begin || left->more_count != 0 ||
         stretch->more_count != 0 || !is_same(&left->writer, &stretch->writer) ||
         !is_same(&left->reader, &stretch->reader)) {
@@ -344,7 +329,7 @@ static void write_range(const struct access *self, const struct flw_order_clock 
             cut(s, end);
         }
         test_stretch(s, self, clock, range);
-        struct stretch *next = s->next;
+        struct stretch *next = stretch_of(s->node.next);
         if (whole == NULL) {
             whole = s;
         } else {
@@ -353,7 +338,7 @@ static void write_range(const struct access *self, const struct flw_order_clock 
         s = next;
     }
     if (whole == NULL) {
-        whole = add_stretch(begin, end, s);
+        whole = add_stretch(begin, end);
     }
     whole->node.begin = begin;
     whole->node.end = end;
@@ -372,7 +357,7 @@ static void read_range(const struct access *self, const struct flw_order_clock *
     struct stretch *s = stretch_from(at);
     while (at < end) {
         if (s == NULL || s->node.begin > at) {
-            s = add_stretch(at, s == NULL ? end : flw_min(end, s->node.begin), s);
+            s = add_stretch(at, s == NULL ? end : flw_min(end, s->node.begin));
         } else {
             if (s->node.begin < at) {
                 s = cut(s, at);
@@ -384,7 +369,7 @@ static void read_range(const struct access *self, const struct flw_order_clock *
         }
         add_reader(s, self, clock);
         at = s->node.end;
-        struct stretch *next = s->next;
+        struct stretch *next = stretch_of(s->node.next);
         merge_left(s);
         s = next;
     }
@@ -515,7 +500,7 @@ void flw_check_takes_away(uint64_t begin, uint64_t end, const char *by)
     }
     bool is_reported = report_waiting(begin, end, by);
     for (struct stretch *s = stretch_from(begin); s != NULL && s->node.begin < end && !is_reported;
-         s = s->next) {
+         s = stretch_of(s->node.next)) {
         const struct access *unseen = find_unseen(s);
         if (unseen != NULL) {
             flw_check_violation(

@@ -148,7 +148,6 @@ struct list {
     flw_sim_extent *extents;
     size_t count, capacity;
     const struct flw_device *device;
-    struct flw_tree_node run; /* mappings so far that have no gap between them */
 };
 
 static void add(struct list *list, const struct flw_tree_node *node, uint32_t kind)
@@ -160,27 +159,10 @@ static void add(struct list *list, const struct flw_tree_node *node, uint32_t ki
     list->count++;
 }
 
-/* Every node of the tree that meets [begin, end), by address, each at once: a walk over n of them costs O(n). */
-static void walk(const struct flw_tree_node *node, uint64_t begin, uint64_t end,
-                 void (*visit)(struct list *list, const struct flw_tree_node *node),
-                 struct list *list)
-{
-    while (node != NULL) {
-        if (node->end > begin) {
-            walk(node->left, begin, end, visit, list);
-            if (node->begin >= end) {
-                return;
-            }
-            visit(list, node);
-        }
-        node = node->right;
-    }
-}
-
 /* Mappings without a gap between them are one stretch. */
-static void add_mapping(struct list *list, const struct flw_tree_node *node)
+static void add_mapping(struct list *list, struct flw_tree_node *run,
+                        const struct flw_tree_node *node)
 {
-    struct flw_tree_node *run = &list->run;
     if (FLW_CONTAINER(node, struct flw_mapping, node)->physical->device != list->device) {
         return;
     }
@@ -196,10 +178,13 @@ static void add_mapping(struct list *list, const struct flw_tree_node *node)
 /* The mappings inside one reservation. */
 static void add_mappings(struct list *list, const struct flw_tree_node *reservation)
 {
-    list->run = (struct flw_tree_node){0};
-    walk(flw_world.mappings.root, reservation->begin, reservation->end, add_mapping, list);
-    if (list->run.end != 0) {
-        add(list, &list->run, FLW_SIM_EXTENT_MAPPED);
+    struct flw_tree_node run = {0}; /* mappings so far that have no gap between them */
+    const struct flw_tree_node *node = flw_tree_from(&flw_world.mappings, reservation->begin);
+    for (; node != NULL && node->begin < reservation->end; node = node->next) {
+        add_mapping(list, &run, node);
+    }
+    if (run.end != 0) {
+        add(list, &run, FLW_SIM_EXTENT_MAPPED);
     }
 }
 
@@ -222,7 +207,10 @@ size_t flw_sim_get_extents(int device, flw_sim_extent *out, size_t capacity)
     flw_world_make_ready();
     list.device = flw_device_find(device);
     if (list.device != NULL) {
-        walk(flw_world.regions.root, 0, UINT64_MAX, add_region, &list);
+        for (const struct flw_tree_node *node = flw_tree_from(&flw_world.regions, 0); node != NULL;
+             node = node->next) {
+            add_region(&list, node);
+        }
     }
     pthread_mutex_unlock(&flw_world.lock);
     return list.count;

@@ -232,7 +232,7 @@ bool flw_ledger_is_valid(void)
         given[physical->device->ordinal] += physical->ledger_bytes;
     }
     for (struct flw_tree_node *node = flw_tree_from(&flw_world.regions, 0); node != NULL;
-         node = flw_tree_from(&flw_world.regions, node->end)) {
+         node = node->next) {
         const struct flw_region *region = FLW_CONTAINER(node, struct flw_region, node);
         uint64_t bytes = node->end - node->begin;
         reserved += region->kind == FLW_REGION_RESERVATION ? bytes : 0;

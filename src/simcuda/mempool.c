@@ -226,7 +226,7 @@ static struct block *best_fit(struct flw_memory_pool *pool, const struct flw_str
         if (may_reuse(pool, stream, block) == wanted) {
             return block;
         }
-        node = flw_tree_from(&pool->free_blocks, node->end);
+        node = node->next;
     }
     return NULL;
 }

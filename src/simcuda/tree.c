@@ -5,61 +5,102 @@
  */
 #include "simcuda/tree.h"
 
-static void split(struct flw_tree_node *node, uint64_t key, struct flw_tree_node **left,
-                  struct flw_tree_node **right)
+/* What hangs below `parent` in the place of `old`, or as the root, is `node`; NULL: nothing. */
+static void hang(struct flw_tree *tree, struct flw_tree_node *parent,
+                 const struct flw_tree_node *old, struct flw_tree_node *node)
 {
-    while (node != NULL) {
-        if (node->begin < key) {
-            *left = node;
-            left = &node->right;
-            node = node->right;
-        } else {
-            *right = node;
-            right = &node->left;
-            node = node->left;
-        }
+    if (parent == NULL) {
+        tree->root = node;
+    } else if (parent->left == old) {
+        parent->left = node;
+    } else {
+        parent->right = node;
     }
-    *left = NULL;
-    *right = NULL;
+    if (node != NULL) {
+        node->up = parent;
+    }
 }
 
+/* The parent hangs below the node afterwards; their order stays. */
+static void rotate(struct flw_tree *tree, struct flw_tree_node *node)
+{
+    struct flw_tree_node *parent = node->up;
+    hang(tree, parent->up, parent, node);
+    if (parent->left == node) {
+        hang(tree, parent, node, node->right);
+        node->right = parent;
+    } else {
+        hang(tree, parent, node, node->left);
+        node->left = parent;
+    }
+    parent->up = node;
+}
+
+static void link_between(struct flw_tree *tree, struct flw_tree_node *node,
+                         struct flw_tree_node *previous, struct flw_tree_node *next)
+{
+    node->previous = previous;
+    node->next = next;
+    if (previous != NULL) {
+        previous->next = node;
+    }
+    if (next != NULL) {
+        next->previous = node;
+    } else {
+        tree->last = node;
+    }
+}
+
+static void unlink_node(struct flw_tree *tree, const struct flw_tree_node *node)
+{
+    if (node->previous != NULL) {
+        node->previous->next = node->next;
+    }
+    if (node->next != NULL) {
+        node->next->previous = node->previous;
+    } else {
+        tree->last = node->previous;
+    }
+}
+
+/* Of two neighbours in order one has no child on the side of the other: there the node begins, as a leaf. */
 void flw_tree_insert(struct flw_tree *tree, struct flw_tree_node *node)
 {
+    struct flw_tree_node *next = flw_tree_from(tree, node->begin);
+    struct flw_tree_node *previous = next != NULL ? next->previous : tree->last;
     tree->seed = tree->seed * 1664525u + 1013904223u;
     node->priority = tree->seed ^ (tree->seed >> 15);
-    struct flw_tree_node **place = &tree->root;
-    while (*place != NULL && (*place)->priority >= node->priority) {
-        place = node->begin < (*place)->begin ? &(*place)->left : &(*place)->right;
+    node->left = node->right = NULL;
+    if (next != NULL && next->left == NULL) {
+        next->left = node;
+        node->up = next;
+    } else if (previous != NULL) {
+        previous->right = node;
+        node->up = previous;
+    } else {
+        tree->root = node;
+        node->up = NULL;
     }
-    split(*place, node->begin, &node->left, &node->right);
-    *place = node;
+    link_between(tree, node, previous, next);
+    while (node->up != NULL && node->up->priority < node->priority) {
+        rotate(tree, node);
+    }
+    tree->near = node;
     tree->count++;
 }
 
 void flw_tree_remove(struct flw_tree *tree, struct flw_tree_node *node)
 {
-    struct flw_tree_node **place = &tree->root;
-    while (*place != node) {
-        place = node->begin < (*place)->begin ? &(*place)->left : &(*place)->right;
+    while (node->left != NULL && node->right != NULL) {
+        rotate(tree, node->left->priority >= node->right->priority ? node->left : node->right);
     }
-    struct flw_tree_node *left = node->left;
-    struct flw_tree_node *right = node->right;
-    while (left != NULL && right != NULL) {
-        if (left->priority >= right->priority) {
-            *place = left;
-            place = &left->right;
-            left = left->right;
-        } else {
-            *place = right;
-            place = &right->left;
-            right = right->left;
-        }
-    }
-    *place = left != NULL ? left : right;
+    hang(tree, node->up, node, node->left != NULL ? node->left : node->right);
+    unlink_node(tree, node);
+    tree->near = node->next != NULL ? node->next : node->previous;
     tree->count--;
 }
 
-struct flw_tree_node *flw_tree_from(const struct flw_tree *tree, uint64_t address)
+struct flw_tree_node *flw_tree_search(const struct flw_tree *tree, uint64_t address)
 {
     struct flw_tree_node *found = NULL;
     struct flw_tree_node *node = tree->root;
