@@ -389,11 +389,7 @@ static const char *layer_colour(const struct stack *stack, size_t i)
 static void mark_peak(const struct stack *stack, uint64_t high)
 {
     char number[FLW_SVG_NUMBER_BYTES], text[64];
-    size_t i = 0;
-    while (i + 1 < stack->line.count && sum_of(stack, stack->column_of[i]) != high) {
-        i++;
-    }
-    double x = slice_at(&stack->line, i).x0;
+    double x = op_x(&stack->line, stack->line.sheet->peak_op);
     snprintf(text, sizeof text, "peak %s", flw_svg_format(number, FLW_SVG_BYTES, (double)high));
     draw_note(&stack->line.svg, "peak", x, flw_svg_y(&stack->line.svg, (double)high), text);
 }
