@@ -54,10 +54,12 @@ static void write_header(const struct flw_sheet *sheet, FILE *out)
     flw_svg_escape(out, sheet->title);
     fputs("</h1><p class=lead>", out);
     flw_svg_escape(out, trace->format == NULL ? "trace" : trace->format);
-    fprintf(out, ", %s events, ",
-            flw_svg_format(number, FLW_SVG_COUNT, (double)trace->event_count));
-    fprintf(out, "%s allocations, %zu stream%s, ",
-            flw_svg_format(number, FLW_SVG_COUNT, (double)trace->alloc_count), trace->stream_count,
+    fprintf(out, ", %s event%s, ",
+            flw_svg_format(number, FLW_SVG_COUNT, (double)trace->event_count),
+            trace->event_count == 1 ? "" : "s");
+    fprintf(out, "%s allocation%s, %zu stream%s, ",
+            flw_svg_format(number, FLW_SVG_COUNT, (double)trace->alloc_count),
+            trace->alloc_count == 1 ? "" : "s", trace->stream_count,
             trace->stream_count == 1 ? "" : "s");
     fprintf(out, "%s alive at the start. Replayed on ",
             flw_svg_format(number, FLW_SVG_COUNT, (double)trace->initial_count));
@@ -254,7 +256,8 @@ static void write_failures(const struct flw_sheet *sheet, FILE *out)
             fprintf(out, " of %s free in all",
                     flw_svg_format(hole, FLW_SVG_BYTES, (double)policy->first_failure_hole_bytes));
         }
-        fprintf(out, "; %" PRIu64 " requests failed in all.</p>\n", policy->result->failure_count);
+        fprintf(out, "; %" PRIu64 " request%s failed in all.</p>\n", policy->result->failure_count,
+                policy->result->failure_count == 1 ? "" : "s");
     }
 }
 
@@ -420,10 +423,11 @@ static void write_frames(const struct flw_sheet_policy *policy, size_t place, FI
         char hole[FLW_SVG_NUMBER_BYTES];
         fprintf(out,
                 "<div class=option><p class=hint>Operation %s: %s requested, %s reserved, "
-                "%" PRIu64 " holes, the largest %s.</p>",
+                "%" PRIu64 " hole%s, the largest %s.</p>",
                 flw_svg_format(op, FLW_SVG_COUNT, (double)frame->op),
                 flw_svg_format(a, FLW_SVG_BYTES, (double)frame->requested_bytes),
                 flw_svg_format(b, FLW_SVG_BYTES, (double)frame->reserved_bytes), frame->hole_count,
+                frame->hole_count == 1 ? "" : "s",
                 flw_svg_format(hole, FLW_SVG_BYTES, (double)frame->largest_hole_bytes));
         flw_picture_frame(frame, out);
         fputs("</div>\n", out);

@@ -151,7 +151,10 @@ static double round_step(const struct flw_svg_axis *axis, double count)
 {
     double step = (axis->high - axis->low) / count;
     if (axis->unit == FLW_SVG_BYTES) {
-        return exp2(ceil(log2(step) - 0.25)); /* a few more rather than half as many */
+        return fmax(1, exp2(ceil(log2(step) - 0.25))); /* a few more rather than half as many */
+    }
+    if (axis->unit == FLW_SVG_COUNT) {
+        step = fmax(1, step);
     }
     double power = pow(10, floor(log10(step)));
     double times = step / power;
