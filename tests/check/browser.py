@@ -113,8 +113,15 @@ class Browser:
         self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         self.ask("Emulation.setScriptExecutionDisabled", value=not has_scripts)
+        self.load("Page.navigate", url=url)
+
+    def reload(self):
+        """The same page, with what its address says; returns when it has loaded."""
+        self.load("Page.reload")
+
+    def load(self, method, **params):
         self.events, self.messages, self.requests = [], [], []
-        self.ask("Page.navigate", url=url)
+        self.ask(method, **params)
         until = time.monotonic() + ANSWER_SECONDS
         while "Page.loadEventFired" not in self.events:
             self.take(until)
@@ -127,9 +134,24 @@ class Browser:
         return answer["result"].get("value")
 
     def press(self, key):
-        code = {"Tab": 9, "Enter": 13, "ArrowLeft": 37, "ArrowRight": 39, "Escape": 27, "Home": 36, "End": 35}[key]
+        code = {"Tab": 9, "Enter": 13, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "Escape": 27, "Home": 36,
+                "End": 35, "0": 48, "+": 107}[key]
         for kind in ("rawKeyDown", "keyUp"):
             self.ask("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code)
+
+    def drag(self, *spots):
+        """The mouse's button goes down at the first spot of the window, and up at the last; one is a click."""
+        kinds = ["mousePressed"] + ["mouseMoved"] * (len(spots) - 1) + ["mouseReleased"]
+        for kind, (x, y) in zip(kinds, [*spots, spots[-1]]):
+            self.ask("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left",
+                     buttons=int(kind != "mouseReleased"), clickCount=1)
+
+    def touch(self, *moments):
+        """Fingers: each moment has the spots of all that are down; after the last they are lifted."""
+        for i, spots in enumerate([*moments, []]):
+            kind = "touchStart" if i == 0 else "touchMove" if spots else "touchEnd"
+            self.ask("Input.dispatchTouchEvent", type=kind,
+                     touchPoints=[{"x": x, "y": y, "id": n} for n, (x, y) in enumerate(spots)])
 
     def shoot(self, left=0, top=0, width=None, height=None):
         """What is painted of that part of the page, else of all of it, as the bytes of a PNG."""

@@ -7,7 +7,9 @@ that is shown has a size and marks, nothing is wider than the window, no words l
 least 11 pixels and a contrast of 4.5, shapes one of 3, legends show the colours of what they name and no two
 policies share one, the keyboard reaches every control, arrow keys choose, and with scripts off all pictures
 are there. Of made traces the pixels: what is painted of 'addresses over time' is what is live, owners are as high
-as what they hold, the out-of-memory is marked at its op, and the script shows the moment that is chosen.
+as what they hold, the out-of-memory is marked at its op, and the script shows the moment that is chosen, the block
+that is clicked or tapped with its stack, and the part of a picture that is zoomed into; a reload keeps them. The page
+of several traces marks the worst.
 
   page_browser.py FALLOW TRACE [...] [--shots FOLDER]
 
@@ -183,7 +185,7 @@ def paint_at(page, x, y):
     return chromium.Picture(page.shoot(x, y, 1, 1)).pixel(0, 0)
 
 
-def look_at_colours(page, where):
+def look_at_shapes(page, where):
     shapes = page.evaluate(SHAPES)
     paper = parse_colour(shapes["paper"])
     painted = paint_at(page, 2, 2)
@@ -192,6 +194,10 @@ def look_at_colours(page, where):
         for ink in inks:
             ratio = 1 if ink == "none" else contrast(parse_colour(ink), paper)
             check(ratio >= SHAPE_CONTRAST, where, "shapes '%s', %s, have a contrast of %.2f" % (kind, ink, ratio))
+
+
+def look_at_colours(page, where):
+    look_at_shapes(page, where)
     keys = page.evaluate(KEYS)
     check(len(keys) > 5, where, "only %d keys in legends" % len(keys))
     for key in keys:
@@ -242,15 +248,15 @@ class Made:
 
     def __init__(self):
         self.initial, self.events = [], []  # of (id, bytes, address); of (op, id, bytes, address)
-        self.regions = {}  # name: (from, to in bytes, live share over the whole picture)
+        self.regions = {}  # name: (from, to in bytes, live share over the whole picture, bytes of a block)
         count = 0
         for name, begin, size, step, blocks in (("a thousand thin blocks", 0, 2 * MIB, 2 * MIB, 1024),
                                                 ("every other address", 2048 * MIB, MIB, 2 * MIB, 512)):
             for i in range(blocks):
                 self.initial.append((count, size, begin + i * step))
                 count += 1
-            self.regions[name] = [begin, begin + blocks * step, size / step]
-        turns, tall = 2000, 1024 * MIB
+            self.regions[name] = [begin, begin + blocks * step, size / step, size]
+        turns, tall = 24000, 1024 * MIB  # more than a page has rectangles for: some are merged
         for _ in range(turns):
             self.events.append(("A", count, tall, 3072 * MIB))
             self.events.append(("F", count, tall, 3072 * MIB))
@@ -259,7 +265,7 @@ class Made:
         for i, name in enumerate(("a thousand thin blocks", "every other address")):  # each begins at an op of its own
             firsts = range(0, 1024) if i == 0 else range(1024, 1536)
             self.regions[name][2] *= 1 - sum(firsts) / len(firsts) / ops
-        self.regions["short lives"] = [3072 * MIB, 4096 * MIB, turns / ops]
+        self.regions["short lives"] = [3072 * MIB, 4096 * MIB, turns / ops, tall]
         self.bytes = 4096 * MIB
 
     def write(self, path):
@@ -273,23 +279,18 @@ class Made:
                            "F %d %d 0\nC %d %d 0\n" % (time * 1000, block, time * 1000, block))
 
 
-def painted_share(picture, paper, top, bottom):
-    """How much of some lines of a picture is painted in its own colour: of those that stand out of the paper, the
-    furthest from it that is no rarity."""
-    counts = {}
-    for y in range(top, bottom):
-        for x in range(picture.width):
-            pixel = picture.pixel(x, y)
-            counts[pixel] = counts.get(pixel, 0) + 1
-    total = sum(counts.values())
-    inks = [(contrast(p, paper), p) for p, n in counts.items() if n > 0.002 * total]
-    ratio, ink = max(inks, default=(1, paper))
-    if ratio < SHAPE_CONTRAST:
-        return 0
+def painted_share(picture, paper, ink, top, bottom):
+    """How much of some lines of a picture is painted in that colour, parts of pixels too."""
     way = [a - b for a, b in zip(ink, paper)]
     length = sum(w * w for w in way)
-    return sum(n * min(1, max(0, sum((p - b) * w for p, b, w in zip(pixel, paper, way)) / length))
-               for pixel, n in counts.items()) / total
+    total = sum(min(1, max(0, sum((p - b) * w for p, b, w in zip(picture.pixel(x, y), paper, way)) / length))
+                for y in range(top, bottom) for x in range(picture.width))
+    return total / picture.width / (bottom - top)
+
+
+# The colour of a size: one for a power of two, every eighth the same.
+INK = """(() => { const e = document.body.appendChild(document.createElement('i'));
+    e.className = 'c%d'; const ink = getComputedStyle(e).backgroundColor; e.remove(); return ink; })()"""
 
 
 def look_at_strip(page, where, made):
@@ -297,12 +298,72 @@ def look_at_strip(page, where, made):
     page.evaluate("document.querySelectorAll('.cursor').forEach(c => c.remove())")  # it lies over what is looked at
     plot = page.evaluate(PLOT % '"Addresses over time"')
     picture = chromium.Picture(page.shoot(*(round(plot[key]) for key in ("left", "top", "width", "height"))))
-    for name, (begin, end, live) in made.regions.items():
+    for name, (begin, end, live, size) in made.regions.items():
+        ink = parse_colour(page.evaluate(INK % ((size.bit_length() - 1) % 8)))
         top, bottom = (round(picture.height * (1 - at / made.bytes)) for at in (end, begin))
-        painted = painted_share(picture, paper, top + 1, bottom - 1)
+        painted = painted_share(picture, paper, ink, top + 1, bottom - 1)
         print("%s: %s: %.3f live, %.3f painted" % (where, name, live, painted))
         check(abs(painted - live) <= PAINTED_ERROR, where,
               "%s: %.3f of it is live, %.3f painted" % (name, live, painted))
+
+
+# ---- a part of a picture
+
+# Of the picture of that name: where in the window its drawing is, once it has been scrolled to.
+WINDOW = """(() => { const s = [...document.querySelectorAll('svg[role=img]')].find(s => s.checkVisibility() &&
+        s.querySelector('title').textContent === %s);
+    s.parentElement.focus();
+    scrollTo(0, s.getBoundingClientRect().top + scrollY - 40);
+    const outer = s.getBoundingClientRect();
+    return {left: outer.left, width: outer.width, top: outer.top + 26, height: outer.height - 60,
+        view: s.querySelector('.shapes').getAttribute('viewBox')}; })()"""
+PANEL = "(() => { const b = document.getElementById('block'); return b.hidden ? '' : b.innerText; })()"
+STATE = "document.querySelector('#moment output').textContent + ' ' + (%s) + ' ' + location.hash" % PANEL
+HEAP = '"Addresses over time"'
+ZOOMS = 8  # times the key is pressed, each halves what is shown
+
+
+def shoot_column(page, plot, share):
+    x, y = plot["left"] + share * plot["width"], plot["top"] + page.evaluate("scrollY")
+    return chromium.Picture(page.shoot(round(x), round(y), 1, round(plot["height"])))
+
+
+def runs_of(column, paper):
+    """How many pixels of one column are painted, or are not, one after the other, from the top."""
+    painted = [contrast(column.pixel(0, y), paper) >= SHAPE_CONTRAST for y in range(column.height)]
+    return [(is_painted, len(list(run))) for is_painted, run in itertools.groupby(painted)]
+
+
+def look_at_zoom(page, where, made):
+    """Blocks of which a dozen lie in a pixel: after keys they are as high as they should be, and can be clicked."""
+    paper = parse_colour(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+    plot = page.evaluate(WINDOW % HEAP)
+    before = [shoot_column(page, plot, 0.9).lines, plot["view"]]
+    for _ in range(ZOOMS):
+        page.press("+")
+    zoomed = page.evaluate(WINDOW % HEAP)
+    shown = made.bytes / 2 ** ZOOMS  # around the middle: below it all is full, above it every other MiB
+    high = plot["height"] * MIB / shown
+    runs = runs_of(shoot_column(page, zoomed, 0.9), paper)
+    check(len(runs) == shown // MIB // 2 and all(abs(size - high) <= 1 for _, size in runs[1:-1]), where,
+          "a MiB is not %.1f pixels high, and every other: %s" % (high, runs))
+    for place, wanted in ((4.5, ["1 MiB (1,048,576 bytes)", "operation 1,026 to the end"]), (5.5, ["No block"])):
+        spot = (zoomed["left"] + 0.9 * zoomed["width"], zoomed["top"] + zoomed["height"] / 2 - place * high)
+        page.drag(spot)
+        said = page.evaluate(PANEL)
+        check(all(words in said for words in wanted), where, "a click at %.1f MiB shows '%s'" % (place, said))
+    page.evaluate(WINDOW % HEAP)
+    page.press("ArrowUp")
+    said = page.evaluate(STATE)
+    check("MiB" in said.split("#")[0] and "address=" in said, where, "the arrow up chooses no block: '%s'" % said)
+    page.reload()
+    check(page.evaluate(STATE) == said, where, "a reload shows '%s', not '%s'" % (page.evaluate(STATE), said))
+    check(page.evaluate(WINDOW % HEAP)["view"] == zoomed["view"], where, "a reload shows all of the picture")
+    page.press("0")
+    page.evaluate("document.querySelector('#block button')?.click()")
+    page.evaluate("document.querySelectorAll('.cursor').forEach(c => c.remove())")
+    plot = page.evaluate(WINDOW % HEAP)
+    check([shoot_column(page, plot, 0.9).lines, plot["view"]] == before, where, "0 shows not all again")
 
 
 # ---- the picture of owners
@@ -385,18 +446,88 @@ def look_at_moment(page, where):
     plot = page.evaluate(PLOT % '"Live memory over time, by owner"')
     page.evaluate("scrollTo(0, %d)" % plot["top"])
     x, y = plot["left"] + plot["width"] / 4, plot["top"] + 100 - page.evaluate("scrollY")
-    for kind in ("mousePressed", "mouseReleased"):
-        page.ask("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", buttons=1, clickCount=1)
+    page.drag((x, y))
     after = page.evaluate(MOMENT)
     check(any(abs(cursor - x) < 3 for cursor in after["cursors"]), where, "a click at %.0f chose %s" % (x, after))
+    paper, ink = (parse_colour(page.evaluate("getComputedStyle(document.body)['%s']" % name))
+                  for name in ("background-color", "color"))
+    column = chromium.Picture(page.shoot(round(after["cursors"][0]), round(plot["top"]), 1, round(plot["height"])))
+    seen = {column.pixel(0, at) for at in range(column.height)}
+    check(seen >= {paper, ink}, where, "the cursor has not both colours, that it is seen on any: %s" % seen)
     page.evaluate("document.querySelectorAll('.icicle button')[1].click()")
     wide = page.evaluate(MOMENT)["cells"]
     check(len(wide) == 2 and wide[0]["width"] == wide[1]["width"], where, "a click fills no width: %s" % wide)
 
 
+# Where the first block of the list, the heaviest, lies in the heap that is shown, and how high that is.
+FIRST = """(() => { const p = [...document.querySelectorAll('.places')].find(p => p.parentElement.checkVisibility());
+    return [parseInt(p.textContent.trim().split(/\\s/)[0], 16), Number(p.previousElementSibling.dataset.y)]; })()"""
+
+
+def look_at_block(page, where):
+    """A click or a tap on the largest owner's block shows its stack; two fingers zoom as they part."""
+    place, top = page.evaluate(FIRST)
+    plot = page.evaluate(WINDOW % HEAP)
+    name, size = OWNERS[-1]
+    x, y = plot["left"] + plot["width"] / 2, plot["top"] + plot["height"] * (1 - (place + size / 2) / top)
+    is_touched = "400" in where
+    page.ask("Emulation.setTouchEmulationEnabled", enabled=is_touched)
+    if is_touched:
+        page.touch([(x, y)])
+    else:
+        page.drag((x, y))
+    said = page.evaluate(PANEL)
+    wanted = ("%s (/program/train.py:7)" % name, "%d MiB" % (size // MIB), "operation 9 to the end", "stream\n0")
+    check(all(words in said for words in wanted), where, "of the largest owner's block '%s' is shown" % said)
+    if is_touched:
+        page.touch([(x - 20, y), (x + 20, y)], [(x - 40, y), (x + 40, y)])
+        shown = float(page.evaluate(WINDOW % HEAP)["view"].split()[2])
+        check(abs(shown - 500) < 5, where, "two fingers twice as far apart show %.0f of 1000" % shown)
+        page.press("0")
+        page.ask("Emulation.setTouchEmulationEnabled", enabled=False)
+
+
+def look_at_part(page, where):
+    """A drag over a fifth of the picture shows that fifth: what it marks moves along."""
+    name = '"Live memory over time, by owner"'
+    plot = page.evaluate(WINDOW % name)
+    page.drag(*((round(plot["left"] + share * plot["width"]), round(plot["top"] + 50)) for share in (0.4, 0.5, 0.6)))
+    x, op = page.evaluate(NOTE % ('"%s"' % OOM_TEXT)), (len(OWNERS) + 200) / (len(OWNERS) + 400)
+    wanted = plot["left"] + plot["width"] * (op - 0.4) / 0.2
+    check(x is not None and abs(x - wanted) < 8, where, "zoomed, '%s' is at %s, not at %.0f" % (OOM_TEXT, x, wanted))
+    page.evaluate("document.querySelector('#axis-time').click()")
+    page.evaluate(WINDOW % name)
+    page.press("+")
+    check(page.evaluate(WINDOW % name)["view"].split()[2] == "500", where, "the picture by time is not zoomed")
+
+
 def look_at_program(page, where):
     look_at_owners(page, where)
     look_at_moment(page, where)
+    if where.endswith(SCHEMES[0]):
+        look_at_block(page, where)
+        look_at_part(page, where)
+
+
+def look_at_heap(page, where, made):
+    look_at_strip(page, where, made)
+    if where.endswith(SCHEMES[0]):
+        look_at_zoom(page, where, made)
+
+
+LANDING = """(() => { const rows = [...document.querySelectorAll('tbody tr')];
+    return {bars: rows.map(r => r.querySelectorAll('rect.requested').length),
+        worst: [...document.querySelectorAll('.worst')].map(w => w.textContent),
+        ratios: [...document.querySelectorAll('td small')].map(s => s.textContent)}; })()"""
+
+
+def look_at_landing(page, where, count):
+    look_at_shapes(page, where)
+    said = page.evaluate(LANDING)
+    check(said["bars"] == [1] * count, where, "bars of %d traces: %s" % (count, said["bars"]))
+    ratios = [float(words.split()[-1]) for words in said["ratios"] if "%" not in words]
+    check(len(said["worst"]) == 1 and float(said["worst"][0].split()[-1]) == max(ratios), where,
+          "the worst is '%s' of %s" % (said["worst"], ratios))
 
 
 # ---- all of it
@@ -444,7 +575,7 @@ def main():
     thin, owners = (os.path.join(options.shots, name) for name in ("thin.ftext", "owners.pickle"))
     made.write(thin)
     write_snapshot(owners)
-    looks = {thin: lambda page, where: look_at_strip(page, where, made), owners: look_at_program}
+    looks = {thin: lambda page, where: look_at_heap(page, where, made), owners: look_at_program}
     with chromium.Browser(path) as page:
         for trace in [thin, owners, *options.traces]:
             trace_page = os.path.join(options.shots, os.path.basename(trace).split(".")[0] + ".html")
@@ -455,8 +586,10 @@ def main():
         landing = os.path.join(options.shots, "landing.html")
         report(options.fallow, thin, landing, owners)
         for width, scheme in itertools.product(WIDTHS, SCHEMES):
+            where = "landing %d %s" % (width, scheme)
             page.open("file://" + os.path.abspath(landing), width, 900, scheme)
-            look_at_texts(page, "landing %d %s" % (width, scheme), width)
+            look_at_texts(page, where, width)
+            look_at_landing(page, where, 2)
     for failure in failures[:60]:
         print(failure, file=sys.stderr)
     print("%d failures; screenshots are in %s" % (len(failures), options.shots))

@@ -321,6 +321,17 @@ static void a_failure_says_how_much_was_asked(void **state)
     free(made);
 }
 
+static char *write_strip(const struct made *made)
+{
+    char *text = NULL;
+    size_t length = 0;
+    FILE *file = open_memstream(&text, &length);
+    assert_non_null(file);
+    flw_picture_strip(&made->sheet, &made->policies[0], file);
+    assert_int_equal(fclose(file), 0);
+    return text;
+}
+
 /* The lengths of all lines of the first path of that class, M..h.. each, added up. */
 static double painted_length(const char *text, const char *style)
 {
@@ -354,23 +365,57 @@ static void thin_blocks_take_their_share_of_the_picture(void **state)
                                                      .block = i};
     }
     made->policies[0].rectangle_count = 4097;
-    char *text = NULL;
-    size_t length = 0;
-    FILE *file = open_memstream(&text, &length);
-    assert_non_null(file);
-    flw_picture_strip(&made->sheet, &made->policies[0], file);
-    assert_int_equal(fclose(file), 0);
+    char *text = write_strip(made);
     assert_int_equal(count_of(text, "area"), 0); /* outlined in the colour of the paper */
     const char *own = strstr(text, "M0.0 160.0H1000.0V320.0H0.0z");
     assert_non_null(own); /* the large one, at its place */
     const char *style = flw_picture_colour(30 % 8);
     char cells[128];
-    snprintf(cells, sizeof cells, "row cell %s", style);
+    snprintf(cells, sizeof cells, "row cell listed %s", style);
     double share = painted_length(text, cells) * 3 / (1000.0 * 160);
     print_message("one in four lives, %.3f are painted\n", share);
     assert_true(fabs(share - 0.25) < 0.01);
-    assert_non_null(strstr(text, "1 blocks, each a rectangle of its own; 4096 smaller ones"));
+    assert_non_null(strstr(text, "1 block has a shape of its own; 4,096 blocks that are smaller"));
     free(text);
+    free(made);
+}
+
+/* What has no rectangle is painted where its lanes lie, as densely as it does. */
+static void merged_blocks_take_their_share_of_the_picture(void **state)
+{
+    (void)state;
+    struct made *made = make_full();
+    struct flw_sheet_policy *policy = &made->policies[0];
+    double(*byte_ops)[FLW_SHEET_LANE_KINDS] = calloc(FLW_SHEET_LANE_COLUMNS, sizeof *byte_ops);
+    double full = 512.0 * MIB * 10000000 / FLW_SHEET_LANE_COLUMNS; /* of one column of the lane */
+    struct flw_sheet_lane lane = {
+        .begin = 4096 + 1024 * MIB, .end = 4096 + 1536 * MIB, .byte_ops = byte_ops};
+    assert_non_null(byte_ops);
+    made->rectangles[0] = (struct flw_sheet_rectangle){
+        .address = 4096, .bytes = 1024 * MIB, .begin_op = 0, .end_op = 10000000};
+    for (size_t column = 0; column < FLW_SHEET_LANE_COLUMNS; column++) {
+        byte_ops[column][3] = column < FLW_SHEET_LANE_COLUMNS / 2 ? full : 0.4 * full;
+    }
+    policy->rectangle_count = 1;
+    policy->left_out_count = 123456;
+    policy->lanes = &lane;
+    policy->lane_count = 1;
+    char *text = write_strip(made);
+    assert_non_null(
+        strstr(text, "M0.0 106.7H1000.0V320.0H0.0z")); /* two thirds: the lane is the rest */
+    char cells[128];
+    snprintf(cells, sizeof cells, "row cell merged %s", flw_picture_colour(3));
+    double share = painted_length(text, cells) * 3 / (1000.0 * 320 / 3);
+    print_message("0.7 live, %.3f are painted\n", share);
+    assert_true(fabs(share - 0.7) < 0.02);
+    assert_non_null(strstr(text, "1 block has a shape of its own; 123,456 blocks that are smaller"));
+    assert_int_equal(count_of(text, "left out"), 0);
+    free(text);
+    policy->lane_count = 0;
+    text = write_strip(made);
+    assert_non_null(strstr(text, "; 123,456 blocks that weigh least are left out"));
+    free(text);
+    free(byte_ops);
     free(made);
 }
 
@@ -576,6 +621,7 @@ int main(void)
         cmocka_unit_test(survivors_have_a_row_each_and_the_rest_one),
         cmocka_unit_test(a_failure_says_how_much_was_asked),
         cmocka_unit_test(thin_blocks_take_their_share_of_the_picture),
+        cmocka_unit_test(merged_blocks_take_their_share_of_the_picture),
         cmocka_unit_test(memory_and_waits_are_drawn_to_scale),
         cmocka_unit_test(no_word_depends_on_the_colour_of_the_paper),
         cmocka_unit_test(the_same_sheet_makes_the_same_page),

@@ -27,6 +27,7 @@ struct bed {
     uint64_t first_op[3], time_ns[3], category_high[2];
     struct flw_sheet_range requested[2], block[2], reserved[2];
     struct flw_sheet_rectangle rectangles[2];
+    struct flw_sheet_lane lanes[2];
     struct flw_sheet_frame frame;
     struct flw_sheet_segment segments[2];
     struct flw_sheet_block blocks[2];
@@ -48,6 +49,7 @@ static void make_bed(struct bed *bed)
         .reserved = {{0, 128}, {128, 192}},
         .rectangles = {{.address = 4096, .bytes = 112, .end_op = 4, .block = 0},
                        {.address = 8192, .bytes = 56, .begin_op = 2, .end_op = 3, .block = 1}},
+        .lanes = {{.begin = 4096, .end = 8192}, {.begin = 8192, .end = 8256}},
         .segments = {{.address = 4096, .bytes = 128}, {.address = 8192, .bytes = 64}},
         .blocks = {{.address = 4096, .requested_bytes = 100, .block_bytes = 112},
                    {.address = 8192, .requested_bytes = 50, .block_bytes = 56, .block = 1}},
@@ -83,7 +85,9 @@ static void make_bed(struct bed *bed)
                                             .frames = &bed->frame,
                                             .frame_count = 1,
                                             .rectangles = bed->rectangles,
-                                            .rectangle_count = 2};
+                                            .rectangle_count = 2,
+                                            .lanes = bed->lanes,
+                                            .lane_count = 2};
     bed->sheet = (struct flw_sheet){
         .trace = &bed->trace,
         .program = &bed->program,
@@ -166,6 +170,9 @@ static void every_breach_is_found(void **state)
     EXPECT_BREACH(bed.rectangles[1].block = 0);
     EXPECT_BREACH(bed.rectangles[1].begin_op = 3);
     EXPECT_BREACH(bed.rectangles[0].end_op = 5);
+    EXPECT_BREACH(bed.lanes[1].begin = 8191);
+    EXPECT_BREACH(bed.lanes[1].end = 8192);
+    EXPECT_BREACH(bed.policy.lane_count = FLW_SHEET_LANES + 1);
     EXPECT_BREACH(bed.segments[1].address = 4200);
     EXPECT_BREACH(bed.segments[1].bytes = 65);
     EXPECT_BREACH(bed.blocks[1].address = 4000);

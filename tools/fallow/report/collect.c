@@ -25,6 +25,8 @@ struct collector {
     size_t extent_capacity;
     uint64_t seen_peak_bytes; /* of the ledger */
     size_t step, step_count;  /* runs done, runs to do */
+    bool has_lanes;           /* this policy's heap may be drawn */
+    size_t heap_count;        /* policies so far that have one */
 };
 
 /* ---- what the device knows ---- */
@@ -158,6 +160,7 @@ static bool run_once(struct collector *collector, enum pass pass, struct flw_run
                                           .finds_peaks = pass == PASS_MEASURE,
                                           .knows_blocks = which->block_bytes != NULL,
                                           .knows_reserved = true,
+                                          .has_lanes = collector->has_lanes,
                                           .list_segments = list_segments,
                                           .context = collector};
     flw_probe_init(&collector->probe);
@@ -230,6 +233,9 @@ static bool collect_policy(struct collector *collector, const struct flw_policy 
     policy->result = result;
     snprintf(policy->label, sizeof policy->label, "%s", label);
     collector->probe.policy = policy;
+    collector->has_lanes =
+        collector->heap_count < 2 || strcmp(which->name, flw_policy_pytorch.name) == 0;
+    collector->heap_count += which->allocates;
     if (which->allocates) {
         return run_policy(collector, result);
     }

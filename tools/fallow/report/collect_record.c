@@ -226,6 +226,7 @@ static void walk_once(struct record *record, struct flw_sheet *sheet, const stru
         .policy = policy,
         .is_scout = is_scout,
         .knows_reserved = knows_reserved,
+        .has_lanes = true,
         .list_segments = knows_reserved && trace->has_addresses ? list_segments : NULL,
         .context = record};
     if (!knows_reserved) {

@@ -229,7 +229,6 @@ static void count_blocks(struct flw_sheet *sheet, const struct flw_facts *facts)
 void flw_facts_gather(struct flw_sheet *sheet, const struct flw_owner_rule *rule,
                       struct flw_facts *out)
 {
-    struct flw_owners code;
     size_t block_count = sheet->program->block_count;
     uint64_t *room = flw_host_alloc(block_count, sizeof *room);
     *out = (struct flw_facts){.end_ops = flw_host_alloc(block_count, sizeof *out->end_ops)};
@@ -240,12 +239,12 @@ void flw_facts_gather(struct flw_sheet *sheet, const struct flw_owner_rule *rule
     count_distinct(sheet, room);
     select_blocks(sheet, room, out);
     sheet->owner_rule = flw_owner_rule_say(rule, sheet->trace);
-    flw_owners_find(&code, sheet->trace, rule);
-    sheet->has_code = code.has_code;
-    flw_facts_gather_owners(sheet, out, &code);
-    flw_facts_gather_oom(sheet, &code);
-    flw_facts_gather_holdings(sheet, out, &code);
-    flw_owners_finish(&code);
+    sheet->owners = flw_host_alloc(1, sizeof *sheet->owners);
+    flw_owners_find(sheet->owners, sheet->trace, rule);
+    sheet->has_code = sheet->owners->has_code;
+    flw_facts_gather_owners(sheet, out, sheet->owners);
+    flw_facts_gather_oom(sheet, sheet->owners);
+    flw_facts_gather_holdings(sheet, out, sheet->owners);
     sheet->packed_bytes = sheet->policy_count == 0 /* nothing is replayed */
                               ? FLW_UNKNOWN
                               : flw_packing_measure(sheet->program, out->end_ops);

@@ -329,45 +329,38 @@ static void write_survivors(const struct flw_sheet *sheet, FILE *out)
     fputs("</section>\n", out);
 }
 
-/* The first whose blocks are known; NULL: none. */
-static const struct flw_sheet_policy *find_known(const struct flw_sheet *sheet)
-{
-    size_t i = 0;
-    while (i < sheet->policy_count && sheet->policies[i].rectangle_count == 0) {
-        i++;
-    }
-    return i == sheet->policy_count ? NULL : &sheet->policies[i];
-}
-
 /* What page.js fills and shows; without scripts it stays hidden. */
 static void write_moment(const struct flw_sheet *sheet, FILE *out)
 {
-    const struct flw_sheet_policy *policy = find_known(sheet);
+    const struct flw_sheet_policy *policy = flw_picture_find_known(sheet);
     char number[FLW_SVG_NUMBER_BYTES];
     if (policy == NULL) {
         return;
     }
     uint64_t op = sheet->oom.count != 0 ? sheet->oom.op : policy->peak_requested_op;
-    fprintf(out,
-            "<div id=moment data-ops=%" PRIu64 " data-op=%" PRIu64
-            " hidden><h3>At one moment</h3><p class=hint>Click into a picture over operations, or "
-            "move: arrow keys walk one by one.</p>\n<input type=range min=0 max=%" PRIu64
-            " aria-label=\"operation\"><p><output></output></p>\n",
-            sheet->op_count, op == FLW_UNKNOWN ? 0 : op, flw_max(sheet->op_count, 1) - 1);
-    size_t count = flw_picture_write_moments(sheet, policy, out);
+    fprintf(
+        out,
+        "<div id=moment data-ops=%" PRIu64 " data-op=%" PRIu64
+        " hidden><h3>At one moment</h3><p class=hint>Click into a picture over operations, or "
+        "move: arrow keys walk one by one. Among blocks at their addresses that chooses one of them, "
+        "arrow up and down the next. Drag over a part of a picture to zoom into it, or press + and "
+        "-; 0 shows all again.</p>\n<input type=range min=0 max=%" PRIu64
+        " aria-label=\"operation\"><p><output></output></p>\n",
+        sheet->op_count, op == FLW_UNKNOWN ? 0 : op, flw_max(sheet->op_count, 1) - 1);
+    bool has_all = flw_picture_write_moments(sheet, out);
     fputs(
         "<div class=icicle></div><p class=hint>Stacks, callers above: each as wide as what it holds; "
         "click one to fill the width, Escape goes back.",
         out);
-    if (count < policy->rectangle_count + policy->left_out_count) {
-        fprintf(out, " Of all blocks the %s that weigh most by size and life.",
-                flw_svg_format(number, FLW_SVG_COUNT, (double)count));
+    if (!has_all) {
+        fprintf(out, " Of all blocks the %s that weigh most by size and life are known here.",
+                flw_svg_format(number, FLW_SVG_COUNT, FLW_PICTURE_LISTED));
     }
-    fputs(
-        "</p><table class=cards><thead><tr><th scope=col>block</th><th scope=col>size</th><th "
-        "scope=col>allocated at operation</th><th scope=col>freed at</th></tr></thead><tbody></tbody>"
-        "</table></div>\n",
-        out);
+    fputs("</p><table class=cards><thead><tr><th scope=col>block</th><th scope=col>size</th><th "
+          "scope=col>allocated at operation</th><th scope=col>freed at</th><th scope=col>life</th>"
+          "<th scope=col>stream</th></tr></thead><tbody></tbody></table></div>\n"
+          "<div id=block role=status hidden></div>\n",
+          out);
 }
 
 /* What says most of whose it is comes first. */
@@ -497,7 +490,7 @@ static void write_heaps(const struct flw_sheet *sheet, FILE *out)
 static void write_requests(const struct flw_sheet *sheet, FILE *out)
 {
     char number[FLW_SVG_NUMBER_BYTES];
-    const struct flw_sheet_policy *policy = find_known(sheet);
+    const struct flw_sheet_policy *policy = flw_picture_find_known(sheet);
     fputs("<section><h2 id=requests>Sizes and lives: what the program asks for</h2>\n", out);
     fprintf(out, "<p>%s distinct sizes; ",
             flw_svg_format(number, FLW_SVG_COUNT, (double)sheet->distinct_size_count));

@@ -38,12 +38,26 @@ void flw_picture_active(const struct flw_sheet *sheet, const struct flw_sheet_po
 void flw_picture_sizes(const struct flw_sheet *sheet, FILE *out);
 void flw_picture_lifetimes(const struct flw_sheet *sheet, FILE *out);
 
-/* For page.js, hidden: the heaviest blocks, with the stacks that asked for them. Returns how many. */
-size_t flw_picture_write_moments(const struct flw_sheet *sheet,
-                                 const struct flw_sheet_policy *policy, FILE *out);
+/* The first policy whose blocks are known; NULL: none. */
+const struct flw_sheet_policy *flw_picture_find_known(const struct flw_sheet *sheet);
 
-/* What the pictures of blocks have in common: ops along x; one colour for one power of two, so that a
- * size keeps its colour; all blocks that are known, the heaviest by size and lifetime first (the caller
+/* The blocks that page.js knows: that policy's heaviest, *out_count of them; the caller frees them. */
+#define FLW_PICTURE_LISTED 5000
+const struct flw_sheet_rectangle **flw_picture_list(const struct flw_sheet *sheet,
+                                                    size_t *out_count);
+
+/* What the program asked for it; a rectangle may be as large as what the policy gave. */
+uint64_t flw_picture_asked_bytes(const struct flw_sheet *sheet,
+                                 const struct flw_sheet_rectangle *block);
+
+/* A line of numbers for page.js: hexadecimal, for they are many. */
+void flw_picture_write_numbers(FILE *out, const uint64_t *numbers, size_t count);
+
+/* For page.js, hidden: these blocks, with the stacks that asked for them. False: there are more. */
+bool flw_picture_write_moments(const struct flw_sheet *sheet, FILE *out);
+
+/* What the pictures of blocks have in common: ops along x; a colour a size, the same in all of them
+ * (flw_sheet_size_kind); all blocks that are known, the heaviest by size and lifetime first (the caller
  * frees it). */
 struct flw_svg_axis flw_picture_op_axis(const struct flw_sheet *sheet);
 const char *flw_picture_size_colour(uint64_t bytes);

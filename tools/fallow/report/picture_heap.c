@@ -17,17 +17,11 @@ struct flw_svg_axis flw_picture_op_axis(const struct flw_sheet *sheet)
         .high = (double)flw_max(1, sheet->op_count), .unit = FLW_SVG_COUNT, .name = FLW_SVG_OPS};
 }
 
-#define COLOURS 8
-
-/* One colour for one power of two, so that a size keeps its colour over all pictures. */
-static unsigned size_ink(uint64_t bytes)
-{
-    return bytes < 2 ? 0 : (63 - (unsigned)__builtin_clzll(bytes)) % COLOURS;
-}
+#define COLOURS FLW_SHEET_LANE_KINDS /* of blocks, by size */
 
 const char *flw_picture_size_colour(uint64_t bytes)
 {
-    return flw_picture_colour(size_ink(bytes));
+    return flw_picture_colour(flw_sheet_size_kind(bytes));
 }
 
 static int compare_weight(const void *a, const void *b)
@@ -111,7 +105,8 @@ static size_t ink_segment(struct paper *paper, const struct flw_sheet_frame *fra
         double at = (double)(block->address - segment->address);
         double requested = (double)block->requested_bytes;
         double loss = (double)flw_max(block->block_bytes, block->requested_bytes) - requested;
-        unsigned ink = block->is_pending ? INK_PENDING : size_ink(block->requested_bytes);
+        unsigned ink =
+            block->is_pending ? INK_PENDING : flw_sheet_size_kind(block->requested_bytes);
         ink_stretch(paper, free_ink, begin + used, at - used);
         ink_stretch(paper, ink, begin + at, requested);
         ink_stretch(paper, INK_LOSS, begin + at + requested, loss);
@@ -227,36 +222,37 @@ void flw_picture_frame(const struct flw_sheet_frame *frame, FILE *out)
 
 /* ---- addresses over time */
 
-#define STRIP_RECTANGLES 6000
 #define ISLAND_GAP_BYTES (64 * FLW_MIB) /* empty address space wider than this is cut out */
 #define ISLANDS          256
 
-struct island {
+struct stretch {
     uint64_t begin, end;
+};
+
+struct island {
+    struct stretch of;
     double offset; /* bytes of the islands before it */
 };
 
-static int compare_address(const void *a, const void *b)
+static int compare_stretches(const void *a, const void *b)
 {
-    const struct flw_sheet_rectangle *x = *(const struct flw_sheet_rectangle *const *)a;
-    const struct flw_sheet_rectangle *y = *(const struct flw_sheet_rectangle *const *)b;
-    return x->address != y->address ? (x->address > y->address) - (x->address < y->address)
-                                    : (x->block > y->block) - (x->block < y->block);
+    const struct stretch *x = a, *y = b;
+    return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
 /* Addresses that were used, less the wide gaps between them. */
-static size_t find_islands(const struct flw_sheet_rectangle *const *order, size_t count,
-                           struct island *islands)
+static size_t find_islands(const struct stretch *sorted, size_t count, struct island *islands)
 {
     size_t island_count = 0;
     for (size_t i = 0; i < count; i++) {
-        uint64_t begin = order[i]->address, end = begin + order[i]->bytes;
         struct island *last = island_count == 0 ? NULL : &islands[island_count - 1];
-        if (last != NULL && (begin <= last->end + ISLAND_GAP_BYTES || island_count == ISLANDS)) {
-            last->end = flw_max(last->end, end);
+        if (last != NULL &&
+            (sorted[i].begin <= last->of.end + ISLAND_GAP_BYTES || island_count == ISLANDS)) {
+            last->of.end = flw_max(last->of.end, sorted[i].end);
         } else {
-            double offset = last == NULL ? 0 : last->offset + (double)(last->end - last->begin);
-            islands[island_count++] = (struct island){begin, end, offset};
+            double offset =
+                last == NULL ? 0 : last->offset + (double)(last->of.end - last->of.begin);
+            islands[island_count++] = (struct island){sorted[i], offset};
         }
     }
     return island_count;
@@ -265,10 +261,10 @@ static size_t find_islands(const struct flw_sheet_rectangle *const *order, size_
 static double island_place(const struct island *islands, size_t count, uint64_t address)
 {
     size_t i = 0;
-    while (i + 1 < count && address >= islands[i + 1].begin) {
+    while (i + 1 < count && address >= islands[i + 1].of.begin) {
         i++;
     }
-    return islands[i].offset + (double)(address - islands[i].begin);
+    return islands[i].offset + (double)(address - islands[i].of.begin);
 }
 
 #define STRIP_HEIGHT 320.0
@@ -278,12 +274,21 @@ static double island_place(const struct island *islands, size_t count, uint64_t 
 #define CELL_COLUMNS 333
 #define CELL_ROWS    107
 
-/* Small blocks, of which many lie in a pixel: how much of each cell they take while it lasts, by colour.
+/* A zoomed picture draws the listed blocks anew, each at its place (page.js), and keeps the cells of the merged ones. */
+enum layer {
+    LAYER_LISTED,
+    LAYER_MERGED,
+    LAYER_COUNT
+};
+
+#define INKS (LAYER_COUNT * COLOURS)
+
+/* Small blocks, of which many lie in a pixel: how much of each cell they take while it lasts, by ink.
  * A cell is painted whole or not at all, so often as blocks take it: what is painted of the picture is
  * what is live of it, neither more, as if each had its own pixel, nor less. */
 struct cells {
-    float (*share)[COLOURS];
-    double owed; /* of a cell: painted too little so far */
+    float (*share)[INKS];
+    double owed[LAYER_COUNT]; /* of a cell: painted too little so far */
 };
 
 /* Of one cell, from `low` to `high` in cells. */
@@ -294,44 +299,84 @@ static double overlap(double low, double high, size_t cell)
     return end > begin ? end - begin : 0;
 }
 
-static void ink_cells(struct cells *cells, const struct flw_svg_box *box, unsigned colour)
+/* So much of the box is taken. */
+static void ink_cells(struct cells *cells, const struct flw_svg_box *box, double share,
+                      unsigned ink)
 {
     double left = box->x / CELL, right = (box->x + box->width) / CELL;
     double top = box->y / CELL, bottom = (box->y + box->height) / CELL;
     for (size_t row = (size_t)top; row < CELL_ROWS && (double)row < bottom; row++) {
-        double height = overlap(top, bottom, row);
+        double height = share * overlap(top, bottom, row);
         for (size_t column = (size_t)left; column < CELL_COLUMNS && (double)column < right;
              column++) {
-            cells->share[row * CELL_COLUMNS + column][colour] +=
+            cells->share[row * CELL_COLUMNS + column][ink] +=
                 (float)(height * overlap(left, right, column));
         }
     }
 }
 
-/* COLOURS: not painted. */
+/* INKS: not painted. */
 static unsigned choose_cell(struct cells *cells, size_t cell)
 {
-    unsigned most = 0;
-    double sum = 0;
-    for (unsigned colour = 0; colour < COLOURS; colour++) {
-        sum += (double)cells->share[cell][colour];
-        most = cells->share[cell][colour] > cells->share[cell][most] ? colour : most;
+    const float *share = cells->share[cell];
+    double sum = 0, owed = 0;
+    unsigned most[LAYER_COUNT];
+    for (unsigned layer = 0; layer < LAYER_COUNT; layer++) {
+        unsigned first = layer * COLOURS;
+        double part = 0;
+        most[layer] = first;
+        for (unsigned ink = first; ink < first + COLOURS; ink++) {
+            part += (double)share[ink];
+            most[layer] = share[ink] > share[most[layer]] ? ink : most[layer];
+        }
+        cells->owed[layer] += part;
+        owed += cells->owed[layer];
+        sum += part;
     }
-    if (sum == 0) {
-        return COLOURS;
+    if (sum == 0 || (sum <= CELL_FULL && owed < 0.5)) {
+        return INKS;
     }
-    if (sum > CELL_FULL) {
-        return most;
-    }
-    cells->owed += sum;
-    if (cells->owed < 0.5) {
-        return COLOURS;
-    }
-    cells->owed -= 1;
-    return most;
+    bool is_merged =
+        share[most[LAYER_LISTED]] == 0 ||
+        (share[most[LAYER_MERGED]] != 0 && cells->owed[LAYER_MERGED] > cells->owed[LAYER_LISTED]);
+    enum layer layer = is_merged ? LAYER_MERGED : LAYER_LISTED;
+    cells->owed[layer] -= sum > CELL_FULL ? sum : 1;
+    return most[layer];
 }
 
-/* Runs of cells as thick strokes, a path a colour. */
+/* Runs of cells of one ink as thick strokes; in a row each run but the first says how far it is from the last. */
+static void draw_ink_of_cells(const uint8_t *chosen, unsigned ink, FILE *out)
+{
+    static const char *const layers[] = {[LAYER_LISTED] = "listed", [LAYER_MERGED] = "merged"};
+    bool is_open = false;
+    for (size_t row = 0; row < CELL_ROWS; row++) {
+        const uint8_t *cells = &chosen[row * CELL_COLUMNS];
+        size_t last = CELL_COLUMNS;
+        for (size_t begin = 0, end; begin < CELL_COLUMNS; begin = end) {
+            end = begin + 1;
+            while (end < CELL_COLUMNS && cells[end] == cells[begin]) {
+                end++;
+            }
+            if (cells[begin] != ink) {
+                continue;
+            }
+            if (!is_open) {
+                fprintf(out, "<path class=\"row cell %s %s\" d=\"", layers[ink / COLOURS],
+                        flw_picture_colour(ink % COLOURS));
+            }
+            if (last == CELL_COLUMNS) {
+                fprintf(out, "M%.0f %.1f", (double)begin * CELL, ((double)row + 0.5) * CELL);
+            } else {
+                fprintf(out, "m%.0f 0", (double)(begin - last) * CELL);
+            }
+            fprintf(out, "h%.0f", (double)(end - begin) * CELL);
+            is_open = true;
+            last = end;
+        }
+    }
+    fputs(is_open ? "\"/>" : "", out);
+}
+
 static void draw_cells(struct cells *cells, FILE *out)
 {
     size_t count = (size_t)CELL_COLUMNS * CELL_ROWS;
@@ -339,30 +384,15 @@ static void draw_cells(struct cells *cells, FILE *out)
     for (size_t i = 0; i < count; i++) {
         chosen[i] = (uint8_t)choose_cell(cells, i);
     }
-    for (unsigned colour = 0; colour < COLOURS; colour++) {
-        bool is_open = false;
-        for (size_t begin = 0, end; begin < count; begin = end) {
-            size_t row = begin / CELL_COLUMNS;
-            end = begin + 1;
-            while (end < (row + 1) * CELL_COLUMNS && chosen[end] == chosen[begin]) {
-                end++;
-            }
-            if (chosen[begin] == colour) {
-                if (!is_open) {
-                    fprintf(out, "<path class=\"row cell %s\" d=\"", flw_picture_colour(colour));
-                }
-                fprintf(out, "M%.0f %.1fh%.0f", (double)(begin - row * CELL_COLUMNS) * CELL,
-                        ((double)row + 0.5) * CELL, (double)(end - begin) * CELL);
-                is_open = true;
-            }
-        }
-        fputs(is_open ? "\"/>" : "", out);
+    for (unsigned ink = 0; ink < INKS; ink++) {
+        draw_ink_of_cells(chosen, ink, out);
     }
     flw_host_free(chosen);
 }
 
 struct strip {
     struct flw_svg svg;
+    const struct flw_sheet_policy *policy;
     const struct flw_sheet_rectangle **blocks; /* the heaviest first */
     size_t count;
     struct island islands[ISLANDS];
@@ -371,33 +401,71 @@ struct strip {
 
 static void find_places(struct strip *strip)
 {
-    const struct flw_sheet_rectangle **order = flw_host_alloc(strip->count, sizeof *order);
-    memcpy(order, strip->blocks, strip->count * sizeof *order);
-    qsort(order, strip->count, sizeof *order, compare_address);
-    strip->island_count = find_islands(order, strip->count, strip->islands);
+    const struct flw_sheet_policy *policy = strip->policy;
+    size_t count = strip->count + policy->lane_count;
+    struct stretch *order = flw_host_alloc(count, sizeof *order);
+    for (size_t i = 0; i < strip->count; i++) {
+        const struct flw_sheet_rectangle *block = strip->blocks[i];
+        order[i] = (struct stretch){block->address, block->address + block->bytes};
+    }
+    for (size_t i = 0; i < policy->lane_count; i++) {
+        order[strip->count + i] = (struct stretch){policy->lanes[i].begin, policy->lanes[i].end};
+    }
+    qsort(order, count, sizeof *order, compare_stretches);
+    strip->island_count = find_islands(order, count, strip->islands);
     const struct island *last = &strip->islands[strip->island_count - 1];
-    strip->svg.y = (struct flw_svg_axis){.high = last->offset + (double)(last->end - last->begin),
-                                         .unit = FLW_SVG_BYTES,
-                                         .name = "address"};
+    strip->svg.y =
+        (struct flw_svg_axis){.high = last->offset + (double)(last->of.end - last->of.begin),
+                              .unit = FLW_SVG_BYTES,
+                              .name = "address"};
     flw_host_free(order);
+}
+
+static double find_place(const struct strip *strip, uint64_t address)
+{
+    return island_place(strip->islands, strip->island_count, address);
+}
+
+static struct flw_svg_box place_stretch(const struct strip *strip, uint64_t address, uint64_t bytes,
+                                        double begin_op, double end_op)
+{
+    double at = find_place(strip, address);
+    double x = flw_svg_x(&strip->svg, begin_op);
+    double y = flw_svg_y(&strip->svg, at + (double)bytes);
+    return (struct flw_svg_box){x, y, flw_svg_x(&strip->svg, end_op) - x,
+                                flw_svg_y(&strip->svg, at) - y};
 }
 
 static struct flw_svg_box place_block(const struct strip *strip, size_t i)
 {
     const struct flw_sheet_rectangle *block = strip->blocks[i];
-    double at = island_place(strip->islands, strip->island_count, block->address);
-    double x = flw_svg_x(&strip->svg, (double)block->begin_op);
-    double y = flw_svg_y(&strip->svg, at + (double)block->bytes);
-    return (struct flw_svg_box){x, y, flw_svg_x(&strip->svg, (double)block->end_op) - x,
-                                flw_svg_y(&strip->svg, at) - y};
+    return place_stretch(strip, block->address, block->bytes, (double)block->begin_op,
+                         (double)block->end_op);
 }
 
 static bool is_own_shape(size_t i, const struct flw_svg_box *box)
 {
-    return i < STRIP_RECTANGLES && box->width >= STRIP_LEAST && box->height >= STRIP_LEAST;
+    return i < FLW_PICTURE_LISTED && box->width >= STRIP_LEAST && box->height >= STRIP_LEAST;
 }
 
-/* Returns how many blocks there were. */
+static void ink_lane(const struct strip *strip, const struct flw_sheet_lane *lane,
+                     struct cells *cells)
+{
+    double ops = strip->svg.x.high / FLW_SHEET_LANE_COLUMNS;
+    uint64_t bytes = lane->end - lane->begin;
+    for (size_t column = 0; column < FLW_SHEET_LANE_COLUMNS; column++) {
+        struct flw_svg_box box = place_stretch(strip, lane->begin, bytes, (double)column * ops,
+                                               (double)(column + 1) * ops);
+        for (unsigned kind = 0; kind < COLOURS; kind++) {
+            double share = lane->byte_ops[column][kind] / ((double)bytes * ops);
+            if (share > 0) {
+                ink_cells(cells, &box, share, LAYER_MERGED * COLOURS + kind);
+            }
+        }
+    }
+}
+
+/* Returns how many blocks there were that have a rectangle and no shape. */
 static size_t draw_small_blocks(const struct strip *strip)
 {
     size_t count = 0;
@@ -406,9 +474,14 @@ static size_t draw_small_blocks(const struct strip *strip)
     for (size_t i = 0; i < strip->count; i++) {
         struct flw_svg_box box = place_block(strip, i);
         if (!is_own_shape(i, &box)) {
-            ink_cells(&cells, &box, size_ink(strip->blocks[i]->bytes));
+            enum layer layer = i < FLW_PICTURE_LISTED ? LAYER_LISTED : LAYER_MERGED;
+            ink_cells(&cells, &box, 1,
+                      layer * COLOURS + flw_sheet_size_kind(strip->blocks[i]->bytes));
             count++;
         }
+    }
+    for (size_t i = 0; i < strip->policy->lane_count; i++) {
+        ink_lane(strip, &strip->policy->lanes[i], &cells);
     }
     draw_cells(&cells, strip->svg.out);
     flw_host_free(cells.share);
@@ -421,11 +494,11 @@ static void draw_large_blocks(const struct strip *strip)
     FILE *out = strip->svg.out;
     for (unsigned colour = 0; colour < COLOURS; colour++) {
         bool is_open = false;
-        for (size_t i = 0; i < flw_min(strip->count, STRIP_RECTANGLES); i++) {
+        for (size_t i = 0; i < flw_min(strip->count, FLW_PICTURE_LISTED); i++) {
             struct flw_svg_box box = place_block(strip, i);
-            if (size_ink(strip->blocks[i]->bytes) == colour && is_own_shape(i, &box)) {
+            if (flw_sheet_size_kind(strip->blocks[i]->bytes) == colour && is_own_shape(i, &box)) {
                 if (!is_open) {
-                    fprintf(out, "<path class=\"%s\" d=\"", flw_picture_colour(colour));
+                    fprintf(out, "<path class=\"listed %s\" d=\"", flw_picture_colour(colour));
                 }
                 fprintf(out, "M%.1f %.1fH%.1fV%.1fH%.1fz", box.x, box.y, box.x + box.width,
                         box.y + box.height, box.x);
@@ -436,11 +509,70 @@ static void draw_large_blocks(const struct strip *strip)
     }
 }
 
+static int compare_block(const void *a, const void *b)
+{
+    const struct flw_sheet_rectangle *x = a, *y = b;
+    return (x->block > y->block) - (x->block < y->block);
+}
+
+/* For page.js, hidden: where each block of its list lies in this picture, and how many bytes it takes where they are
+ * others than the list says. */
+static void write_places(const struct strip *strip, const struct flw_sheet *sheet)
+{
+    FILE *out = strip->svg.out;
+    size_t count;
+    const struct flw_sheet_rectangle **listed = flw_picture_list(sheet, &count);
+    fputs("<pre hidden class=places>\n", out);
+    for (size_t i = 0; i < count; i++) {
+        const struct flw_sheet_policy *policy = strip->policy;
+        const struct flw_sheet_rectangle *block = bsearch(
+            listed[i], policy->rectangles, policy->rectangle_count, sizeof *block, compare_block);
+        if (block == NULL) {
+            fputs("-\n", out);
+        } else {
+            bool is_rounded = block->bytes != flw_picture_asked_bytes(sheet, block);
+            uint64_t numbers[] = {(uint64_t)find_place(strip, block->address), block->bytes};
+            flw_picture_write_numbers(out, numbers, is_rounded ? 2 : 1);
+        }
+    }
+    fputs("</pre>", out);
+    flw_host_free(listed);
+}
+
+static void say_count(FILE *out, size_t count, const char *one, const char *many)
+{
+    char number[FLW_SVG_NUMBER_BYTES];
+    if (count != 0) {
+        fprintf(out, "%s %s; ", flw_svg_format(number, FLW_SVG_COUNT, (double)count),
+                count == 1 ? one : many);
+    }
+}
+
+/* What is painted how. */
+static void say_blocks(const struct strip *strip, size_t small_count)
+{
+    FILE *out = strip->svg.out;
+    size_t left_out_count = strip->policy->left_out_count;
+    bool has_lanes = strip->policy->lane_count != 0;
+    fputs("<p class=hint>", out);
+    say_count(out, strip->count - small_count, "block has a shape of its own",
+              "blocks have shapes of their own");
+    say_count(
+        out, small_count + (has_lanes ? left_out_count : 0),
+        "block that is smaller than a pixel or weighs less is dots, as dense as it lies",
+        "blocks that are smaller than a pixel or weigh less are merged into dots, as dense as they "
+        "lie");
+    say_count(out, has_lanes ? 0 : left_out_count, "block that weighs least is left out",
+              "blocks that weigh least are left out");
+    fputs("empty stretches of more than 64 MiB of address space are cut out.</p>\n", out);
+}
+
 void flw_picture_strip(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy,
                        FILE *out)
 {
     struct strip strip = {
         .svg = {.out = out, .height = STRIP_HEIGHT, .x = flw_picture_op_axis(sheet)},
+        .policy = policy,
         .count = policy->rectangle_count};
     if (strip.count == 0) {
         fputs("<p class=none>This policy's addresses are not known.</p>\n", out);
@@ -455,14 +587,8 @@ void flw_picture_strip(const struct flw_sheet *sheet, const struct flw_sheet_pol
     size_t small_count = draw_small_blocks(&strip);
     draw_large_blocks(&strip);
     flw_svg_end(&strip.svg);
-    fprintf(out,
-            "<p class=hint>%zu blocks, each a rectangle of its own; %zu smaller ones as dots, as "
-            "dense as they lie; ",
-            strip.count - small_count, small_count);
-    if (policy->left_out_count != 0) {
-        fprintf(out, "the %zu that weigh least are left out; ", policy->left_out_count);
-    }
-    fputs("empty stretches of more than 64 MiB of address space are cut out.</p>\n", out);
+    write_places(&strip, sheet);
+    say_blocks(&strip, small_count);
     flw_host_free(strip.blocks);
 }
 

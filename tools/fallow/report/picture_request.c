@@ -3,10 +3,12 @@
  * Owns: the pictures of what the program asked for: blocks stacked over time, sizes, lifetimes; and what
  * the page's script (page.js) reads: blocks with their stacks.
  */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/bits.h"
+#include "report/owner.h"
 #include "report/picture.h"
 #include "trace/trace.h"
 
@@ -153,39 +155,43 @@ void flw_picture_active(const struct flw_sheet *sheet, const struct flw_sheet_po
 
 /* ---- the blocks of any moment, for page.js: lines of numbers and of names */
 
-#define MOMENT_BLOCKS      4000
 #define MOMENT_DEPTH       96 /* frames of a stack, the innermost */
 #define MOMENT_NATIVE      24 /* ... of these that are not Python's: interpreters call themselves */
 #define MOMENT_STACK_BYTES 150000 /* of all stacks, and of all names; what is beyond has no stack */
 
 /* Numbers within the page, given in the order in which they are met; 0: none. */
 struct moments {
+    const struct flw_sheet *sheet;
     const struct flw_trace *trace;
-    uint32_t *stack_of_block; /* by block of the trace */
-    uint32_t *stack_numbers;  /* by stack of the trace */
-    uint32_t *frame_numbers;  /* by frame of the trace */
-    uint32_t *frames;         /* by number less 1 */
+    const struct flw_owners *owners; /* NULL: not known */
+    size_t *record_of_block;         /* by block of the trace: the record that asked for it */
+    uint32_t *owner_numbers;         /* by owner */
+    uint32_t owner_count;
+    uint32_t *stack_numbers; /* by stack of the trace */
+    uint32_t *frame_numbers; /* by frame of the trace */
+    uint32_t *frames;        /* by number less 1 */
     uint32_t stack_count, frame_count;
     size_t stack_bytes, name_bytes;
 };
 
-static void find_stacks(struct moments *moments)
+static void find_records(struct moments *moments)
 {
     const struct flw_trace *trace = moments->trace;
     for (size_t i = 0; i < trace->initial_count; i++) {
-        moments->stack_of_block[i] = flw_trace_stack(trace, i);
+        moments->record_of_block[i] = i;
     }
-    for (size_t i = 0; trace->stacks.stack_count != 0 && i < trace->event_count; i++) {
+    for (size_t i = 0; trace->block_count != 0 && i < trace->event_count; i++) {
         if (trace->events[i].op == FLW_TRACE_ALLOC) {
-            moments->stack_of_block[trace->events[i].block] =
-                flw_trace_stack(trace, trace->initial_count + i);
+            moments->record_of_block[trace->events[i].block] = trace->initial_count + i;
         }
     }
 }
 
 static uint32_t stack_of(const struct moments *moments, const struct flw_sheet_rectangle *block)
 {
-    return block->block < moments->trace->block_count ? moments->stack_of_block[block->block] : 0;
+    return block->block < moments->trace->block_count
+               ? flw_trace_stack(moments->trace, moments->record_of_block[block->block])
+               : 0;
 }
 
 static bool is_python(const struct flw_stacks *stacks, uint32_t frame)
@@ -245,6 +251,74 @@ static void write_frame(const struct moments *moments, uint32_t number, FILE *ou
     fputc('\n', out);
 }
 
+void flw_picture_write_numbers(FILE *out, const uint64_t *numbers, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        fprintf(out, "%" PRIx64 "%c", numbers[i], i + 1 < count ? ' ' : '\n');
+    }
+}
+
+/* The names of owners, in the order in which they get their numbers. */
+static void write_owner(struct moments *moments, const struct flw_sheet_rectangle *block, FILE *out)
+{
+    if (moments->owners == NULL || block->block >= moments->trace->block_count) {
+        return;
+    }
+    uint32_t owner = moments->owners->of_record[moments->record_of_block[block->block]];
+    if (moments->owner_numbers[owner] == 0) {
+        moments->owner_numbers[owner] = ++moments->owner_count;
+        flw_svg_escape(out, flw_owners_short_name(moments->owners, owner));
+        fputc('\n', out);
+    }
+}
+
+uint64_t flw_picture_asked_bytes(const struct flw_sheet *sheet,
+                                 const struct flw_sheet_rectangle *block)
+{
+    const struct flw_trace *trace = sheet->trace;
+    return block->block < trace->block_count ? trace->blocks[block->block].size_bytes
+                                             : block->bytes;
+}
+
+static void write_block(const struct moments *moments, const struct flw_sheet_rectangle *block,
+                        FILE *out)
+{
+    const struct flw_trace *trace = moments->sheet->trace;
+    bool is_known = block->block < trace->block_count;
+    size_t record = is_known ? moments->record_of_block[block->block] : 0;
+    uint32_t stack = stack_of(moments, block), owner = 0;
+    uint64_t stream = is_known ? trace->streams[block->stream] : block->stream;
+    if (is_known && moments->owners != NULL) {
+        owner = moments->owner_numbers[moments->owners->of_record[record]];
+    }
+    uint64_t numbers[] = {block->begin_op,
+                          block->end_op - block->begin_op,
+                          flw_picture_asked_bytes(moments->sheet, block),
+                          stack == 0 ? 0 : moments->stack_numbers[stack],
+                          owner,
+                          stream};
+    flw_picture_write_numbers(out, numbers, sizeof numbers / sizeof *numbers);
+}
+
+#define LIVE_COLUMNS 500
+
+/* What is live in each column, for where not all blocks are listed. */
+static void write_live(const struct flw_sheet *sheet, const struct flw_sheet_range *requested,
+                       FILE *out)
+{
+    fputs("<pre hidden id=moment-live>\n", out);
+    size_t columns = requested == NULL ? 0 : sheet->columns.count;
+    for (size_t i = 0, step = columns / LIVE_COLUMNS + 1; i < columns; i += step) {
+        uint64_t numbers[] = {sheet->columns.first_op[i], requested[i].low, requested[i].high};
+        for (size_t c = i; c < flw_min(i + step, columns); c++) {
+            numbers[1] = flw_min(numbers[1], requested[c].low);
+            numbers[2] = flw_max(numbers[2], requested[c].high);
+        }
+        flw_picture_write_numbers(out, numbers, sizeof numbers / sizeof *numbers);
+    }
+    fputs("</pre>\n", out);
+}
+
 static void write_moments(struct moments *moments, const struct flw_sheet_rectangle *const *blocks,
                           size_t count, FILE *out)
 {
@@ -256,36 +330,60 @@ static void write_moments(struct moments *moments, const struct flw_sheet_rectan
     for (uint32_t i = 0; i < moments->frame_count; i++) {
         write_frame(moments, i, out);
     }
+    fputs("</pre><pre hidden id=moment-owners>\n", out);
+    for (size_t i = 0; i < count; i++) {
+        write_owner(moments, blocks[i], out);
+    }
     fputs("</pre><pre hidden id=moment-blocks>\n", out);
     for (size_t i = 0; i < count; i++) {
-        const struct flw_sheet_rectangle *block = blocks[i];
-        uint32_t stack = stack_of(moments, block);
-        fprintf(out, "%llu %llu %llu %u\n", (unsigned long long)block->begin_op,
-                (unsigned long long)block->end_op, (unsigned long long)block->bytes,
-                stack == 0 ? 0 : moments->stack_numbers[stack]);
+        write_block(moments, blocks[i], out);
     }
     fputs("</pre>\n", out);
 }
 
-size_t flw_picture_write_moments(const struct flw_sheet *sheet,
-                                 const struct flw_sheet_policy *policy, FILE *out)
+const struct flw_sheet_policy *flw_picture_find_known(const struct flw_sheet *sheet)
+{
+    size_t i = 0;
+    while (i < sheet->policy_count && sheet->policies[i].rectangle_count == 0) {
+        i++;
+    }
+    return i == sheet->policy_count ? NULL : &sheet->policies[i];
+}
+
+const struct flw_sheet_rectangle **flw_picture_list(const struct flw_sheet *sheet,
+                                                    size_t *out_count)
+{
+    const struct flw_sheet_policy *policy = flw_picture_find_known(sheet);
+    *out_count = policy == NULL ? 0 : flw_min(policy->rectangle_count, FLW_PICTURE_LISTED);
+    return policy == NULL ? NULL : flw_picture_sort_by_weight(policy);
+}
+
+bool flw_picture_write_moments(const struct flw_sheet *sheet, FILE *out)
 {
     const struct flw_trace *trace = sheet->trace;
-    struct moments moments = {.trace = trace};
-    const struct flw_sheet_rectangle **blocks = flw_picture_sort_by_weight(policy);
-    size_t count = flw_min(policy->rectangle_count, MOMENT_BLOCKS);
-    moments.stack_of_block = flw_host_alloc(trace->block_count, sizeof(uint32_t));
+    const struct flw_sheet_policy *policy = flw_picture_find_known(sheet);
+    struct moments moments = {.sheet = sheet, .trace = trace, .owners = sheet->owners};
+    size_t count;
+    const struct flw_sheet_rectangle **blocks = flw_picture_list(sheet, &count);
+    size_t owner_count = sheet->owners == NULL ? 0 : sheet->owners->count;
+    moments.record_of_block = flw_host_alloc(trace->block_count, sizeof *moments.record_of_block);
+    moments.owner_numbers = flw_host_alloc(owner_count, sizeof(uint32_t));
     moments.stack_numbers = flw_host_alloc(trace->stacks.stack_count, sizeof(uint32_t));
     moments.frame_numbers = flw_host_alloc(trace->stacks.frame_count, sizeof(uint32_t));
     moments.frames = flw_host_alloc(trace->stacks.frame_count, sizeof(uint32_t));
-    find_stacks(&moments);
+    find_records(&moments);
     write_moments(&moments, blocks, count, out);
-    flw_host_free(moments.stack_of_block);
+    bool has_all = count == policy->rectangle_count + policy->left_out_count;
+    if (!has_all) {
+        write_live(sheet, policy->requested, out);
+    }
+    flw_host_free(moments.record_of_block);
+    flw_host_free(moments.owner_numbers);
     flw_host_free(moments.stack_numbers);
     flw_host_free(moments.frame_numbers);
     flw_host_free(moments.frames);
     flw_host_free(blocks);
-    return count;
+    return has_all;
 }
 
 /* ---- sizes and lifetimes */

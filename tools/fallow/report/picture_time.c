@@ -111,7 +111,7 @@ static struct timeline make_timeline(const struct flw_sheet *sheet, enum flw_pic
     line.svg.x = (struct flw_svg_axis){.low = position(&line, 0),
                                        .high = position(&line, sheet->columns.count),
                                        .unit = is_time ? FLW_SVG_NS : FLW_SVG_COUNT,
-                                       .name = is_time ? "time" : FLW_SVG_OPS};
+                                       .name = is_time ? FLW_SVG_TIME : FLW_SVG_OPS};
     if (line.svg.x.high <= line.svg.x.low) {
         line.svg.x.high = line.svg.x.low + 1;
     }

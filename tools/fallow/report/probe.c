@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/probe.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -66,6 +67,10 @@ static void cut_frames(struct flw_sheet_policy *policy)
     policy->frame_count = kept;
 }
 
+/* A lane is a power of two of addresses: what is live at the peak takes this many or half of them. */
+#define LIVE_LANES       256
+#define LEAST_LANE_BYTES 4096
+
 static void make_pictures(struct flw_probe *probe)
 {
     const struct flw_sheet *sheet = probe->sheet;
@@ -83,6 +88,13 @@ static void make_pictures(struct flw_probe *probe)
     policy->rectangles = flw_host_alloc(count, sizeof *policy->rectangles);
     policy->rectangle_count = count; /* cut to those that were allocated at the end */
     policy->left_out_count = probe->facts->left_out_count;
+    if (policy->left_out_count != 0 && probe->has_lanes) {
+        policy->lanes = flw_host_alloc(FLW_SHEET_LANES, sizeof *policy->lanes);
+        probe->lane_bytes = LEAST_LANE_BYTES;
+        while (probe->lane_bytes * LIVE_LANES < sheet->program->max_live_bytes) {
+            probe->lane_bytes *= 2;
+        }
+    }
     policy->low_address = UINT64_MAX;
     policy->hole_column_count = (size_t)flw_min(sheet->op_count, FLW_SHEET_HOLE_COLUMNS);
     policy->holes = flw_host_alloc(policy->hole_column_count, sizeof *policy->holes);
@@ -128,7 +140,66 @@ static void cut_rectangles(struct flw_sheet_policy *policy)
 
 /* ---- blocks ---- */
 
-static void draw(struct flw_probe *probe, uint32_t block, uint64_t address, uint64_t bytes)
+/* The lane of the address, below `end`; where there is no room for one more, its neighbour, which grows. Both are in
+ * one stretch of lane_bytes, so that no other lane lies between them. */
+static struct flw_sheet_lane *find_lane(struct flw_probe *probe, uint64_t address, uint64_t end)
+{
+    struct flw_sheet_policy *policy = probe->policy;
+    uint64_t stretch = address / probe->lane_bytes;
+    size_t low = 0;
+    size_t high = policy->lane_count; /* lanes below `low` begin in a stretch before it */
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (policy->lanes[middle].begin / probe->lane_bytes < stretch) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    struct flw_sheet_lane *lane = &policy->lanes[low];
+    bool is_known = low < policy->lane_count && lane->begin / probe->lane_bytes == stretch;
+    if (low > 0 && lane[-1].end > address) {
+        is_known = true; /* it has grown so far */
+        lane--;
+    }
+    if (!is_known && policy->lane_count == FLW_SHEET_LANES) {
+        lane -= low > 0;
+        is_known = true;
+    }
+    if (!is_known) {
+        memmove(lane + 1, lane, (policy->lane_count++ - low) * sizeof *lane);
+        *lane = (struct flw_sheet_lane){
+            .begin = address,
+            .end = end,
+            .byte_ops = flw_host_alloc(FLW_SHEET_LANE_COLUMNS, sizeof *lane->byte_ops)};
+    }
+    lane->begin = flw_min(lane->begin, address);
+    lane->end = flw_max(lane->end, end);
+    return lane;
+}
+
+/* A block without a rectangle: what it takes of each lane in each column. */
+static void merge(struct flw_probe *probe, size_t begin_op, uint32_t block, uint64_t address,
+                  uint64_t bytes)
+{
+    double column_ops = (double)probe->sheet->op_count / FLW_SHEET_LANE_COLUMNS;
+    double life_end = (double)probe->facts->end_ops[block];
+    unsigned kind = flw_sheet_size_kind(bytes);
+    for (uint64_t part, end = address + bytes; address < end; address = part) {
+        part = flw_min(end, (address / probe->lane_bytes + 1) * probe->lane_bytes);
+        struct flw_sheet_lane *lane = find_lane(probe, address, part);
+        double now = (double)begin_op;
+        for (size_t column = (size_t)(now / column_ops);
+             now < life_end && column < FLW_SHEET_LANE_COLUMNS; column++) {
+            double next = fmin(life_end, (double)(column + 1) * column_ops);
+            lane->byte_ops[column][kind] += (double)(part - address) * (next - now);
+            now = next;
+        }
+    }
+}
+
+static void draw(struct flw_probe *probe, size_t op, uint32_t block, uint64_t address,
+                 uint64_t bytes)
 {
     const struct flw_facts *facts = probe->facts;
     struct flw_sheet_policy *policy = probe->policy;
@@ -138,6 +209,9 @@ static void draw(struct flw_probe *probe, uint32_t block, uint64_t address, uint
     }
     if (probe->next_selected == facts->selected_count ||
         facts->selected[probe->next_selected].block != block) {
+        if (policy->lanes != NULL) {
+            merge(probe, op, block, address, bytes);
+        }
         return;
     }
     const struct flw_fact_block *selected = &facts->selected[probe->next_selected];
@@ -169,7 +243,7 @@ void flw_probe_alloc(struct flw_probe *probe, size_t op, uint64_t address, uint6
     }
     if (probe->list_segments != NULL) {
         flw_heapview_add(&probe->view, block_op->block);
-        draw(probe, block_op->block, address, bytes);
+        draw(probe, op, block_op->block, address, bytes);
     }
 }
 

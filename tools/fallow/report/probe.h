@@ -29,6 +29,7 @@ struct flw_probe {
     bool is_scout;
     bool finds_peaks; /* passes once: the peaks are not known before */
     bool knows_blocks, knows_reserved;
+    bool has_lanes; /* what has no rectangle is kept in lanes */
     /* Brings view.segments up to date; NULL: the heap has no addresses. */
     void (*list_segments)(struct flw_probe *probe, void *context);
     void *context;
@@ -44,6 +45,7 @@ struct flw_probe {
     uint64_t next_frame_op;   /* no frame before it, but of a failure */
     uint64_t largest_request; /* in the hole column */
     size_t next_selected;     /* index into facts->selected */
+    uint64_t lane_bytes;
     /* Over the clock since the first event; over ops, where the clock stands still. */
     double requested_sum, reserved_sum, requested_op_sum, reserved_op_sum;
 };

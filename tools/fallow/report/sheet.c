@@ -5,6 +5,7 @@
 #include "trace/trace.h"
 
 #include "common/tool_host.h"
+#include "report/owner.h"
 
 /* ---- freeing ---- */
 
@@ -37,6 +38,12 @@ static void drop_pictures(struct flw_sheet_policy *policy)
     flw_host_free(policy->rectangles);
     policy->rectangles = NULL;
     policy->rectangle_count = 0;
+    for (size_t i = 0; i < policy->lane_count; i++) {
+        flw_host_free(policy->lanes[i].byte_ops);
+    }
+    flw_host_free(policy->lanes);
+    policy->lanes = NULL;
+    policy->lane_count = 0;
 }
 
 void flw_sheet_shrink(struct flw_sheet *sheet)
@@ -57,6 +64,11 @@ void flw_sheet_shrink(struct flw_sheet *sheet)
     flw_host_free(sheet->marks);
     sheet->marks = NULL;
     sheet->mark_count = 0;
+    if (sheet->owners != NULL) {
+        flw_owners_finish(sheet->owners);
+        flw_host_free(sheet->owners);
+        sheet->owners = NULL;
+    }
 }
 
 void flw_sheet_drop(struct flw_sheet_policy *policy)
@@ -173,6 +185,20 @@ static bool are_rectangles_valid(const struct flw_sheet *sheet,
         if (rectangle->block >= sheet->trace->block_count || rectangle->bytes == 0 ||
             rectangle->begin_op >= rectangle->end_op || rectangle->end_op > sheet->op_count ||
             (i > 0 && rectangle[-1].block >= rectangle->block)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool are_lanes_valid(const struct flw_sheet_policy *policy)
+{
+    if (policy->lane_count > FLW_SHEET_LANES) {
+        return false;
+    }
+    for (size_t i = 0; i < policy->lane_count; i++) {
+        const struct flw_sheet_lane *lane = &policy->lanes[i];
+        if (lane->begin >= lane->end || (i > 0 && lane[-1].end > lane->begin)) {
             return false;
         }
     }
@@ -360,8 +386,8 @@ bool flw_sheet_is_valid(const struct flw_sheet *sheet)
     for (size_t i = 0; i < sheet->policy_count; i++) {
         const struct flw_sheet_policy *policy = &sheet->policies[i];
         if (policy->result == NULL || !are_series_valid(sheet, policy) ||
-            !are_rectangles_valid(sheet, policy) || !are_frames_valid(sheet, policy) ||
-            !are_holes_valid(policy)) {
+            !are_rectangles_valid(sheet, policy) || !are_lanes_valid(policy) ||
+            !are_frames_valid(sheet, policy) || !are_holes_valid(policy)) {
             return false;
         }
     }

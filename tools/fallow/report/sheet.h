@@ -15,6 +15,7 @@
  *   3. The maximum over requested and over reserved is the peak that the result names, and lies in
  *      the column of its op.
  *   4. Rectangles name blocks that exist, begin before they end, and are sorted by block.
+ *      Lanes ascend by address and do not overlap.
  *   5. In every frame segments and blocks ascend by address, segments do not overlap,
  *      and together they hold at most reserved_bytes; the largest hole is at most the reserved bytes
  *      that no requested byte takes.
@@ -38,6 +39,9 @@
 #define FLW_SHEET_COLUMNS      2000
 #define FLW_SHEET_HOLE_COLUMNS 256
 #define FLW_SHEET_RECTANGLES   20000
+#define FLW_SHEET_LANES        1024
+#define FLW_SHEET_LANE_COLUMNS 333
+#define FLW_SHEET_LANE_KINDS   8
 #define FLW_SHEET_CATEGORIES   13 /* the largest twelve, and the rest */
 #define FLW_SHEET_SIZE_BINS    48 /* bin i: sizes in (2^(i-1), 2^i] bytes */
 #define FLW_SHEET_LIFE_BINS    32 /* bin i: lifetimes in [2^i, 2^(i+1)) ops */
@@ -96,6 +100,13 @@ struct flw_sheet_rectangle {
     uint16_t stream;
 };
 
+/* Of a stretch of addresses, the blocks that have no rectangle of their own: how much of it they take in each part of
+ * the ops, in bytes times ops, by kind of size. */
+struct flw_sheet_lane {
+    uint64_t begin, end;                      /* the addresses that they took */
+    double (*byte_ops)[FLW_SHEET_LANE_KINDS]; /* FLW_SHEET_LANE_COLUMNS, of op_count / so many */
+};
+
 /* The holes at one moment. */
 struct flw_sheet_holes {
     uint64_t bytes[FLW_SHEET_SIZE_BINS]; /* in holes of that size */
@@ -151,7 +162,9 @@ struct flw_sheet_policy {
     size_t frame_count;
     struct flw_sheet_rectangle
         *rectangles; /* at most FLW_SHEET_RECTANGLES: largest size * lifetime */
-    size_t rectangle_count, left_out_count;
+    size_t rectangle_count, left_out_count; /* the latter have no rectangle: they lie in lanes */
+    struct flw_sheet_lane *lanes;           /* by address; at most FLW_SHEET_LANES */
+    size_t lane_count;
     uint64_t low_address, high_address; /* of all segments ever seen */
 };
 
@@ -262,6 +275,8 @@ struct flw_sheet_advice {
     uint64_t saved_bytes; /* of what was held, or was there; FLW_UNKNOWN where nothing is */
 };
 
+struct flw_owners;
+
 struct flw_sheet {
     const struct flw_trace *trace; /* borrowed, like the program */
     const struct flw_program *program;
@@ -292,8 +307,9 @@ struct flw_sheet {
     uint64_t distinct_size_count;
 
     struct flw_sheet_oom oom;
-    char *owner_rule; /* in words (owner.h) */
-    bool has_code;    /* owners are code; else sizes */
+    char *owner_rule;          /* in words (owner.h) */
+    bool has_code;             /* owners are code; else sizes */
+    struct flw_owners *owners; /* whose each record's memory is (owner.h); NULL: let go */
     struct flw_sheet_holding holdings[FLW_SHEET_MOMENT_COUNT];
     struct flw_sheet_stretch
         stretches[FLW_SHEET_STRETCHES]; /* in order; the last ends at op_count */
@@ -331,14 +347,20 @@ bool flw_sheet_collect(const struct flw_sheet_setup *setup, struct flw_sheet *ou
 /* sheet.c */
 void flw_sheet_finish(struct flw_sheet *sheet);
 
-/* Frees all that only pictures need: series, rectangles, holes, what lies in frames. Numbers and
- * counts stay, for JSON and tables. */
+/* Frees all that only pictures and rows of blocks need: series, rectangles, lanes, holes, what lies in frames, owners.
+ * Numbers and counts stay, for JSON and tables. */
 void flw_sheet_shrink(struct flw_sheet *sheet);
 
 /* The same of one policy, frames included. */
 void flw_sheet_drop(struct flw_sheet_policy *policy);
 
 bool flw_sheet_is_valid(const struct flw_sheet *sheet);
+
+/* One kind for one power of two, every eighth the same. */
+static inline unsigned flw_sheet_size_kind(uint64_t bytes)
+{
+    return bytes < 2 ? 0 : (63 - (unsigned)__builtin_clzll(bytes)) % FLW_SHEET_LANE_KINDS;
+}
 
 /* The column of an op. */
 static inline size_t flw_sheet_column(const struct flw_sheet_columns *columns, uint64_t op)

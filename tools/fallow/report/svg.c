@@ -92,16 +92,27 @@ const char *flw_svg_format(char out[FLW_SVG_NUMBER_BYTES], enum flw_svg_unit uni
     return out;
 }
 
+/* What page.js needs of a picture whose x axis it may zoom. */
+static void begin_plot(const struct flw_svg *svg)
+{
+    bool is_by_ops = svg->x.name != NULL && strcmp(svg->x.name, FLW_SVG_OPS) == 0;
+    bool is_by_time = svg->x.name != NULL && strcmp(svg->x.name, FLW_SVG_TIME) == 0;
+    if (!is_by_ops && !is_by_time) {
+        fputs("<div class=plot>", svg->out);
+        return;
+    }
+    fprintf(svg->out, "<div class=\"plot %s\" data-x=\"%.0f %.0f\" data-y=%.0f>",
+            is_by_ops ? "ops" : "time", svg->x.low, svg->x.high, svg->y.high);
+}
+
 void flw_svg_begin(struct flw_svg *svg, const char *title, const char *description)
 {
     svg->over = open_memstream(&svg->over_text, &svg->over_bytes);
     if (svg->over == NULL) {
         flw_host_refuse(1, BUFSIZ);
     }
-    bool is_by_ops = svg->x.name != NULL && strcmp(svg->x.name, FLW_SVG_OPS) == 0;
-    fprintf(svg->out, "<div class=\"plot%s\"><svg role=img height=%.0f>", is_by_ops ? " ops" : "",
-            svg->height + TOP + BOTTOM);
-    fputs("<title>", svg->out);
+    begin_plot(svg);
+    fprintf(svg->out, "<svg role=img height=%.0f><title>", svg->height + TOP + BOTTOM);
     flw_svg_escape(svg->out, title);
     fputs("</title><desc>", svg->out);
     flw_svg_escape(svg->out, description);
@@ -170,15 +181,15 @@ static void draw_tick(const struct flw_svg *svg, bool is_x, long number, double 
     if (is_x) {
         double x = flw_svg_x(svg, value);
         bool is_last = x > 0.97 * FLW_SVG_WIDTH;
-        fprintf(svg->out, "<path class=grid d=\"M%.1f 0v%.1f\"/>", x, svg->height);
+        fprintf(svg->out, "<path class=\"grid at-x\" d=\"M%.1f 0v%.1f\"/>", x, svg->height);
         flw_svg_text(svg,
-                     number % 2 == 0 ? (is_last ? "tick end" : "tick middle")
-                                     : (is_last ? "tick end few" : "tick middle few"),
+                     number % 2 == 0 ? (is_last ? "tick at-x end" : "tick at-x middle")
+                                     : (is_last ? "tick at-x end few" : "tick at-x middle few"),
                      (struct flw_svg_spot){x, svg->height + 14, is_last ? 12 : 0}, text);
     } else {
         double y = flw_svg_y(svg, value);
-        fprintf(svg->out, "<path class=grid d=\"M0 %.1fh%.0f\"/>", y, FLW_SVG_WIDTH);
-        flw_svg_text(svg, "tick end", (struct flw_svg_spot){0, y + 4, -6}, text);
+        fprintf(svg->out, "<path class=\"grid at-y\" d=\"M0 %.1fh%.0f\"/>", y, FLW_SVG_WIDTH);
+        flw_svg_text(svg, "tick at-y end", (struct flw_svg_spot){0, y + 4, -6}, text);
     }
 }
 

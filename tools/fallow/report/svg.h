@@ -22,8 +22,9 @@ enum flw_svg_unit {
     FLW_SVG_RATIO
 };
 
-/* The name of an axis of all ops; page.js finds pictures by it. */
-#define FLW_SVG_OPS "operations"
+/* The names of an axis of all ops, and of one of all their time; page.js zooms pictures by them. */
+#define FLW_SVG_OPS  "operations"
+#define FLW_SVG_TIME "time"
 
 struct flw_svg_axis {
     double low, high; /* low < high */
