@@ -295,13 +295,14 @@ static uint32_t take_character(const char **text)
         *text += 6;
         return 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00);
     }
-    return is_half || high == 0 ? '?' : high;
+    bool is_byte = high >= 0xDC80 && high < 0xDD00;
+    return (is_half && !is_byte) || high == 0 ? '?' : high;
 }
 
 static char *put_character(char *out, uint32_t c)
 {
-    if (c < 0x80) {
-        *out++ = (char)c;
+    if (c < 0x80 || (c >= 0xDC80 && c < 0xDD00)) {
+        *out++ = (char)c; /* a byte that was no UTF-8 */
         return out;
     }
     unsigned more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;

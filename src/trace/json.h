@@ -54,8 +54,8 @@ bool flw_json_skip(struct flw_json *json, enum flw_json_token token);
 /* The text of a number or a string as a whole number. False: it is none, or beyond 64 bits. */
 bool flw_json_get_whole(const struct flw_json *json, bool *out_is_negative, uint64_t *out);
 
-/* The text of a string without its escapes, as UTF-8; what is no escape, or stands for no character, is a question
- * mark. */
+/* The text of a string without its escapes, as UTF-8; \udcXX alone is the byte that it stands for (jsonwriter.h). What
+ * is no escape, or stands for nothing, is a question mark. */
 void flw_json_unescape(struct flw_json *json);
 
 #endif

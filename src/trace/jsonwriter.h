@@ -2,7 +2,7 @@
  *
  * Owns: how values become JSON: commas, quotes, what is not known. Members and items are written one
  * after the other; a key of NULL is an item of a list.
- * Does not: match brackets, quote what is in a key, know a text's encoding, or read JSON (json.h).
+ * Does not: match brackets, quote what is in a key, or read JSON (json.h).
  */
 #ifndef FLW_TRACE_JSONWRITER_H
 #define FLW_TRACE_JSONWRITER_H
@@ -13,23 +13,6 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-/* In quotes. The names of files may be any bytes: each beyond ASCII becomes one character. */
-static inline void flw_json_print_bytes(FILE *file, const char *text, size_t bytes)
-{
-    const unsigned char *end = (const unsigned char *)text + bytes;
-    putc('"', file);
-    for (const unsigned char *c = (const unsigned char *)text; c < end; c++) {
-        if (*c == '"' || *c == '\\') {
-            fprintf(file, "\\%c", *c);
-        } else if (*c < 0x20 || *c >= 0x7f) {
-            fprintf(file, "\\u%04x", *c);
-        } else {
-            putc(*c, file);
-        }
-    }
-    putc('"', file);
-}
 
 /* Bytes of the character of UTF-8 that begins here and ends before `end`; 0: none does. */
 static inline size_t flw_json_utf8_length(const unsigned char *c, const unsigned char *end)
@@ -43,26 +26,45 @@ static inline size_t flw_json_utf8_length(const unsigned char *c, const unsigned
             return 0;
         }
     }
-    return length;
+    /* Longer than need be, half of a pair, or beyond the last character. */
+    bool is_none = (*c == 0xe0 && c[1] < 0xa0) || (*c == 0xed && c[1] > 0x9f) ||
+                   (*c == 0xf0 && c[1] < 0x90) || (*c == 0xf4 && c[1] > 0x8f);
+    return is_none ? 0 : length;
+}
+
+/* A piece of a text. A byte that is no UTF-8 is a half of a pair, \udcXX, as Python has it (surrogateescape), or a
+ * question mark. */
+static inline void flw_json_print_piece(FILE *file, const char *text, size_t bytes, bool keeps)
+{
+    const unsigned char *c = (const unsigned char *)text, *end = c + bytes;
+    for (size_t length; c < end; c += length == 0 ? 1 : length) {
+        length = flw_json_utf8_length(c, end);
+        if (*c == '"' || *c == '\\') {
+            fprintf(file, "\\%c", *c);
+        } else if (*c < 0x20 || *c == 0x7f) {
+            fprintf(file, "\\u%04x", *c);
+        } else if (length == 0 && keeps) {
+            fprintf(file, "\\udc%02x", *c);
+        } else if (length <= 1) {
+            putc(length == 0 ? '?' : *c, file);
+        } else {
+            fwrite(c, 1, length, file);
+        }
+    }
+}
+
+/* In quotes. The names of files may be any bytes: flw_json_unescape gives them back. */
+static inline void flw_json_print_bytes(FILE *file, const char *text, size_t bytes)
+{
+    putc('"', file);
+    flw_json_print_piece(file, text, bytes, true);
+    putc('"', file);
 }
 
 /* A piece of a text for others' readers, which take it to be UTF-8: what is not becomes question marks. */
 static inline void flw_json_print_utf8(FILE *file, const char *text, size_t bytes)
 {
-    const unsigned char *c = (const unsigned char *)text, *end = c + bytes;
-    while (c < end) {
-        size_t length = flw_json_utf8_length(c, end);
-        if (*c == '"' || *c == '\\') {
-            fprintf(file, "\\%c", *c);
-        } else if (*c < 0x20 || *c == 0x7f) {
-            fprintf(file, "\\u%04x", *c);
-        } else if (length == 0) {
-            putc('?', file);
-        } else {
-            fwrite(c, 1, length, file);
-        }
-        c += length == 0 ? 1 : length;
-    }
+    flw_json_print_piece(file, text, bytes, false);
 }
 
 static inline void flw_json_print_text(FILE *file, const char *text)

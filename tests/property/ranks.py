@@ -370,6 +370,48 @@ def check_damage(draw, folder):
     os.environ.pop("RANK")
 
 
+def call(*arguments, text=b""):
+    done = subprocess.run([FALLOW, "report", *arguments], input=text, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          timeout=60)
+    check(done.returncode == 0, f"{arguments}: status {done.returncode}, {done.stderr}")
+    return done.stdout
+
+
+def check_names(draw, folder):
+    """Names are the same to every reader of JSON; a record that another program wrote is the same record."""
+    snapshot = make(draw, 0, False)[0]
+    names = {}
+    for event in snapshot["device_traces"][0]:
+        was = event["frames"][0]["name"]
+        names[was] = f"entra\u00eener_\U0001f525_{was}"
+        event["frames"] = [{"filename": "/home/me/mod\u00e8le.py", "line": LINES.index(was) + 10, "name": names[was]}]
+    path = os.path.join(os.fsencode(folder), b"caf\xc3\xa9 \xff\xc3 \xed\xa0\x80_0.pickle")
+    with open(path, "wb") as file:
+        pickle.dump(snapshot, file)
+    title = os.fsdecode(os.path.basename(path))
+    line = call("--json-lines", path)
+    told = json.loads(line.decode())
+    owners = {row["owner"] for row in told["at_peak"]["owners"]}
+    check(told["title"] == title, f"title {ascii(told['title'])}, not {ascii(title)}")
+    wanted = {f"{name} (mod\u00e8le.py:{LINES.index(was) + 10})" for was, name in names.items()}
+    check(owners and owners <= wanted, f"owners {ascii(owners)}")
+    told["title"] = title = title + "\\ \" / \b\f\n\r\t\x7f"
+    line = call("merge", "-", "--json-lines", text=json.dumps(told).encode())
+    check(json.loads(line.decode()) == told, f"of {ascii(told['title'])}: {line}")
+    for other in (json.dumps(told, ensure_ascii=False).encode(errors="surrogateescape"), json.dumps(told).encode(),
+                  json.dumps(told).replace("/", "\\/").encode()):
+        check(call("merge", "-", "--json-lines", text=other + line) == line, f"another record: {other}")
+    # A report that another program wrote anew is no other report.
+    base = os.path.join(folder, "base.json")
+    said = json.loads(call(path, "--policy", "bound", "--no-times", "--json", "-").decode())
+    check(said["traces"][0]["title"] == os.path.basename(os.fsdecode(path)), f"{ascii(said['traces'][0]['title'])}")
+    with open(base, "wb") as file:
+        file.write(json.dumps(said, ensure_ascii=False).encode(errors="surrogateescape"))
+    call(path, "--policy", "bound", "--no-times", "--baseline", base)
+    text = call("diff", base, path).decode(errors="surrogateescape")
+    check("caf\u00e9 " in text and "\\" not in text, f"diff: {ascii(text)}")
+
+
 def main():
     os.environ.pop("RANK", None)
     draw = random.Random(int(os.environ.get("FALLOW_TEST_SEED", "20")))
@@ -388,6 +430,8 @@ def main():
         check_starved(draw, root)
     with tempfile.TemporaryDirectory() as root:
         check_beside(draw, root)
+    with tempfile.TemporaryDirectory() as root:
+        check_names(draw, root)
     with tempfile.TemporaryDirectory() as root:  # without a clock nobody is first
         paths = []
         for rank in range(3):

@@ -103,6 +103,7 @@ static bool read_owner(struct reader *reader, struct flw_baseline_owner owner)
         bool is_bytes = strcmp(reader->json.text, "bytes") == 0;
         token = flw_json_next(&reader->json);
         if (is_name && token == FLW_JSON_STRING) {
+            flw_json_unescape(&reader->json);
             cut(owner.name, reader->json.text);
         } else if (is_bytes) {
             is_read = read_count(reader, token, &owner.bytes);
@@ -185,6 +186,7 @@ static bool read_object(struct reader *reader, const char *name_key, char *out_n
         !expect(reader, FLW_JSON_STRING, "a name is no string")) {
         return false;
     }
+    flw_json_unescape(&reader->json);
     cut(out_name, reader->json.text);
     enum flw_json_token token = flw_json_next(&reader->json);
     for (; token == FLW_JSON_KEY; token = flw_json_next(&reader->json)) {

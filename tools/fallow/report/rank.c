@@ -422,30 +422,14 @@ static bool read_number(struct reader *reader, uint64_t *out)
                : token != FLW_JSON_FAILED && fail(reader, "a number is missing");
 }
 
-/* Names are written as bytes, those beyond printable ASCII as \u00xx. */
 static bool read_text(struct reader *reader, char *out, size_t room)
 {
     if (!expect(reader, FLW_JSON_STRING, "a text is missing")) {
         return false;
     }
-    size_t count = 0;
-    for (const char *at = reader->json.text; *at != '\0' && count + 1 < room; count++) {
-        char code[5] = {0};
-        if (*at != '\\') {
-            out[count] = *at++;
-        } else if (at[1] != 'u') {
-            out[count] = at[1];
-            at += at[1] == '\0' ? 1 : 2;
-        } else {
-            memcpy(code, at + 2, strnlen(at + 2, 4));
-            unsigned long value = strtoul(code, NULL, 16);
-            if (value == 0 || value > 0xFF || strlen(code) != 4) {
-                return fail(reader, "a text has letters that are not written so");
-            }
-            out[count] = (char)value;
-            at += 6;
-        }
-    }
+    flw_json_unescape(&reader->json);
+    size_t count = flw_min(strlen(reader->json.text), room - 1);
+    memcpy(out, reader->json.text, count);
     out[count] = '\0';
     return true;
 }
