@@ -26,7 +26,9 @@ static bool fail(const struct flw_output *output, char *message, const char *wha
 /* Under the stream, so that the first error is known however the stream was used since. */
 struct flw_output_sink {
     int fd;
-    int error;        /* 0: none */
+    int error; /* 0: none */
+    bool
+        is_synced; /* on disk before it is closed, since it replaces a file that must not be lost */
     const char *name; /* borrowed; of what it is for */
     uint64_t written_bytes;
 };
@@ -56,6 +58,9 @@ static ssize_t sink_write(void *cookie, const char *bytes, size_t count)
 static int sink_close(void *cookie)
 {
     struct flw_output_sink *sink = cookie;
+    if (sink->is_synced && sink->error == 0 && fsync(sink->fd) != 0) {
+        sink->error = errno;
+    }
     if (sink->fd != STDOUT_FILENO && close(sink->fd) != 0 && sink->error == 0) {
         sink->error = errno;
     }
@@ -73,7 +78,10 @@ static bool begin_on(struct flw_output *output, int fd)
     output->sink->fd = fd;
     output->sink->name = output->name;
     output->file = fopencookie(output->sink, "w", functions);
-    return output->file != NULL && setvbuf(output->file, NULL, _IOFBF, BUFFER_BYTES) == 0;
+    if (output->file != NULL) {
+        (void)setvbuf(output->file, NULL, _IOFBF, BUFFER_BYTES); /* else it is only slower */
+    }
+    return output->file != NULL;
 }
 
 static void release(struct flw_output *output)
@@ -93,11 +101,13 @@ static void release(struct flw_output *output)
     *output = (struct flw_output){0};
 }
 
-/* A file that replaces `path`, or the file that a link there leads to. */
-static bool begin_beside(struct flw_output *output, const char *path, bool exists, char *message)
+/* A file that replaces `path`, or the file that a link there leads to, and is for the same readers. `old`: it; NULL:
+ * there is none. */
+static bool begin_beside(struct flw_output *output, const char *path, const struct stat *old,
+                         char *message)
 {
     static const char suffix[] = ".XXXXXX";
-    output->path = exists ? realpath(path, NULL) : strdup(path);
+    output->path = old != NULL ? realpath(path, NULL) : strdup(path);
     if (output->path == NULL) {
         return fail(output, message, "cannot write", errno);
     }
@@ -116,11 +126,13 @@ static bool begin_beside(struct flw_output *output, const char *path, bool exist
     }
     mode_t mask = umask(0);
     umask(mask);
-    if (fchmod(fd, 0666 & ~mask) != 0 || !begin_on(output, fd)) {
+    if (fchmod(fd, old != NULL ? old->st_mode & 0777 : 0666 & ~mask) != 0 ||
+        !begin_on(output, fd)) {
         fail(output, message, "cannot write", errno);
         close(fd);
         return false;
     }
+    output->sink->is_synced = old != NULL;
     return true;
 }
 
@@ -193,7 +205,7 @@ bool flw_output_begin(struct flw_output *output, const char *path, char *message
     bool exists = !is_stdout && stat(path, &status) == 0;
     bool is_begun = is_stdout || (exists && !S_ISREG(status.st_mode))
                         ? begin_in_place(output, path, message)
-                        : begin_beside(output, path, exists, message);
+                        : begin_beside(output, path, exists ? &status : NULL, message);
     is_begun = is_begun && begin_packing(output, path, message);
     if (!is_begun) {
         release(output);

@@ -6,7 +6,7 @@ if(TARGET fallow)
     ENVIRONMENT "FALLOW_COMMAND=$<TARGET_FILE:fallow>"
       FALLOW_GOLDEN=${CMAKE_CURRENT_SOURCE_DIR}/golden_report
       FALLOW_CORPUS=${PROJECT_SOURCE_DIR}/tests/fuzz/corpus ${FLW_DEMO_ENVIRONMENT})
-  flw_add_test(unit report_files SOURCES test_report_files.c DEPENDS fallow fallow-simcuda
+  flw_add_test(unit report_files SOURCES test_report_files.c DEPENDS fallow fallow-simcuda LIBRARIES flw_trace flw_base
     ENVIRONMENT "FALLOW_COMMAND=$<TARGET_FILE:fallow>")
   flw_add_test(unit report_page SOURCES test_report_page.c LIBRARIES flw_page flw_trace flw_base)
 endif()

@@ -642,12 +642,12 @@ static void an_unwritable_output_is_named_and_leaves_nothing(void **state)
     struct stat about;
     (void)state;
     assert_int_equal(run("replay tiny.ftext --policy bound --json nowhere/result.json"), 1);
-    assert_non_null(strstr(error_text, "'nowhere/result.json'"));
+    assert_non_null(strstr(error_text, "nowhere/result.json: cannot create a file"));
     assert_int_equal(run("replay tiny.ftext --policy bound --json ."), 1);
-    assert_non_null(strstr(error_text, "cannot write '.'"));
+    assert_non_null(strstr(error_text, ".: cannot write: Is a directory"));
     if (access("/dev/full", W_OK) == 0) {
         assert_int_equal(run("replay tiny.ftext --policy bound --json /dev/full"), 1);
-        assert_non_null(strstr(error_text, "/dev/full"));
+        assert_non_null(strstr(error_text, "/dev/full: cannot write: No space"));
         assert_int_equal(run("replay tiny.ftext --policy bound > /dev/full; exit $? #"), 1);
         assert_int_equal(run("replay tiny.ftext --policy bound --json - > /dev/full; exit $? #"),
                          1);

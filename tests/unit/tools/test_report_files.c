@@ -139,16 +139,57 @@ static void a_side_of_diff_may_be_a_pipe(void **state)
                          "/dev/stdin: ");
 }
 
+/* ---- how it is written ---- */
+
+static const char *const options[] = {"--html",       "--json",   "--csv",
+                                      "--csv-owners", "--folded", "--chrome"};
+#define OPTION_COUNT (sizeof options / sizeof *options)
+
+static void an_output_is_packed_as_its_name_says(void **state)
+{
+    char line[512];
+    (void)state;
+    if (!FLW_HAS_ZLIB) {
+        skip();
+    }
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        snprintf(line, sizeof line,
+                 "for n in plain packed.gz; do "
+                 "\"$F\" report tiny.ftext --no-times %s $n >/dev/null || exit 1; done && "
+                 "test -s plain && gzip -dc packed.gz | cmp - plain",
+                 options[i]);
+        assert_int_equal(command_run(line), 0);
+    }
+    assert_int_equal(
+        command_run("\"$F\" report tiny.ftext --policy bound --no-times --json p.json.gz && "
+                    "\"$F\" report tiny.ftext --policy bound --no-times --baseline p.json.gz"),
+        0);
+}
+
+/* The file that a link leads to is replaced, not the link; who could not read it still cannot. */
+static void a_replaced_file_keeps_its_place_and_its_readers(void **state)
+{
+    char line[512];
+    (void)state;
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        snprintf(line, sizeof line,
+                 "rm -f link there; echo old >there && chmod 600 there && ln -s there link && "
+                 "\"$F\" report tiny.ftext %s link >/dev/null && stat -c %%a%%F link there && "
+                 "! grep -qx old there",
+                 options[i]);
+        assert_int_equal(command_run(line), 0);
+        assert_string_equal(out_text, "777symbolic link\n600regular file\n");
+    }
+}
+
 /* ---- what cannot be written ---- */
 
 /* Before a trace is read: that there is none is not said. */
 static void what_cannot_be_written_is_said_first(void **state)
 {
-    static const char *const options[] = {"--html",       "--json",   "--csv",
-                                          "--csv-owners", "--folded", "--chrome"};
     char line[256], what[64];
     (void)state;
-    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
         snprintf(line, sizeof line, "\"$F\" report no.ftext %s nowhere/x", options[i]);
         command_expect_error(line, 1, "nowhere/x: cannot create a file there: No such file");
         snprintf(line, sizeof line, "\"$F\" report no.ftext %s .", options[i]);
@@ -174,6 +215,8 @@ int main(void)
         cmocka_unit_test(records_are_not_replaced_by_what_is_written_of_them),
         cmocka_unit_test(two_outputs_are_two_files),
         cmocka_unit_test(a_side_of_diff_may_be_a_pipe),
+        cmocka_unit_test(an_output_is_packed_as_its_name_says),
+        cmocka_unit_test(a_replaced_file_keeps_its_place_and_its_readers),
         cmocka_unit_test(what_cannot_be_written_is_said_first),
     };
     return cmocka_run_group_tests(tests, make_traces, command_remove_folder);
