@@ -11,6 +11,8 @@
 #include "record/array.h"
 
 #define DEVICES_LISTED 16
+#define DEVICES_KEY    "recorded_devices"
+#define DEVICES_BYTES  128
 
 static bool is_reserved_key(const char *key, size_t bytes)
 {
@@ -75,7 +77,7 @@ bool flw_notes_add_lines(struct flw_notes *notes, const char *lines)
 
 bool flw_notes_add_devices(struct flw_notes *notes, const bool *is_recorded, int count)
 {
-    char line[128] = "recorded_devices";
+    char line[DEVICES_BYTES] = DEVICES_KEY;
     int listed = 0;
     for (int i = 0; i < count; i++) {
         size_t bytes = strlen(line);
@@ -87,6 +89,25 @@ bool flw_notes_add_devices(struct flw_notes *notes, const bool *is_recorded, int
         strcat(line, " ...");
     }
     return listed < 2 || flw_notes_add(notes, line, line + strlen(line));
+}
+
+/* Anybody can write a header of the text form: what is no list of numbers is none. */
+const char *flw_notes_find_devices(const char *notes, int *out_bytes)
+{
+    static const char key[] = DEVICES_KEY " ";
+    const char *line = notes;
+    while (line != NULL && strncmp(line, key, sizeof key - 1) != 0) {
+        line = strchr(line, '\n');
+        line += line != NULL;
+    }
+    if (line == NULL) {
+        return NULL;
+    }
+    line += sizeof key - 1;
+    size_t bytes = strspn(line, "0123456789 ");
+    bytes += strncmp(line + bytes, "...", 3) == 0 ? 3 : 0; /* more than they list */
+    *out_bytes = (int)bytes;
+    return bytes > 0 && bytes <= DEVICES_BYTES && line[bytes] == '\n' ? line : NULL;
 }
 
 char *flw_notes_take(struct flw_notes *notes)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the header lines of a trace that no field holds: which lines may be one, and their text.
- * Does not: know what they say.
+ * Does not: know what they say, but for the recorded devices.
  */
 #ifndef FLW_TRACE_NOTES_H
 #define FLW_TRACE_NOTES_H
@@ -26,6 +26,9 @@ bool flw_notes_add_lines(struct flw_notes *notes, const char *lines);
 
 /* "recorded_devices A B ..." where there are several; the first few. */
 bool flw_notes_add_devices(struct flw_notes *notes, const bool *is_recorded, int count);
+
+/* "A B ..." of a trace's notes, which may be NULL; *out_bytes of them. NULL: there is one device, or it is not said. */
+const char *flw_notes_find_devices(const char *notes, int *out_bytes);
 
 /* The text, which the caller frees; NULL = none. */
 char *flw_notes_take(struct flw_notes *notes);

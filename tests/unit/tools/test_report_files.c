@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `fallow report` and the files around it: nothing that a run reads is lost by what it writes, and what cannot be
- * written is said before anything is replayed. FALLOW_COMMAND names the program.
+ * `fallow report` and the files around it: which device of one is read, nothing that a run reads is lost by what it
+ * writes, and what cannot be written is said before anything is replayed. FALLOW_COMMAND names the program.
  */
 #include "support/test.h"
 
@@ -139,6 +139,31 @@ static void a_side_of_diff_may_be_a_pipe(void **state)
                          "/dev/stdin: ");
 }
 
+/* ---- what is read ---- */
+
+static void which_device_of_several_is_read_is_told(void **state)
+{
+    static const char log[] =
+        "{\"traceEvents\":["
+        "{\"ph\":\"i\",\"name\":\"[memory]\",\"pid\":1,\"tid\":1,\"ts\":1,\"args\":"
+        "{\"Device Type\":1,\"Device Id\":0,\"Addr\":512,\"Bytes\":512,\"Total Allocated\":512}},"
+        "{\"ph\":\"i\",\"name\":\"[memory]\",\"pid\":1,\"tid\":1,\"ts\":2,\"args\":"
+        "{\"Device Type\":1,\"Device Id\":2,\"Addr\":512,\"Bytes\":1024,\"Total Allocated\":1024}}]}";
+    static const char told[] = "device 2 of 0 2; --trace-device chooses";
+    (void)state;
+    command_write("two.json", log, strlen(log));
+    assert_int_equal(command_run("\"$F\" report two.json --trace-device 2 --html two.html"), 0);
+    flw_test_expect_in(out_text, told);
+    assert_int_equal(command_run("cat two.html"), 0);
+    flw_test_expect_in(out_text, told);
+    assert_int_equal(command_run("\"$F\" report two.json --json -"), 0);
+    flw_test_expect_in(out_text, "\"recorded_device\": 0,");
+    assert_int_equal(command_run("\"$F\" report two.json tiny.ftext"), 0);
+    flw_test_expect_in(out_text, "\ntwo.json\ndevice 0 of 0 2; --trace-device chooses\n");
+    assert_int_equal(command_run("\"$F\" report tiny.ftext"), 0);
+    assert_null(strstr(out_text, "--trace-device"));
+}
+
 /* ---- how it is written ---- */
 
 static const char *const options[] = {"--html",       "--json",   "--csv",
@@ -215,6 +240,7 @@ int main(void)
         cmocka_unit_test(records_are_not_replaced_by_what_is_written_of_them),
         cmocka_unit_test(two_outputs_are_two_files),
         cmocka_unit_test(a_side_of_diff_may_be_a_pipe),
+        cmocka_unit_test(which_device_of_several_is_read_is_told),
         cmocka_unit_test(an_output_is_packed_as_its_name_says),
         cmocka_unit_test(a_replaced_file_keeps_its_place_and_its_readers),
         cmocka_unit_test(what_cannot_be_written_is_said_first),

@@ -6,6 +6,7 @@
 
 #include "base/bits.h"
 #include "base/check.h"
+#include "trace/notes.h"
 #include "trace/trace.h"
 
 #include "common/tool_host.h"
@@ -259,6 +260,16 @@ static const char *base_name(const char *path)
     return slash == NULL || slash[1] == '\0' ? path : slash + 1;
 }
 
+static void name_device(const struct flw_trace *trace, char *out)
+{
+    int bytes;
+    const char *devices = flw_notes_find_devices(trace->notes, &bytes);
+    if (devices != NULL) {
+        snprintf(out, FLW_SHEET_NAME_BYTES, "device %d of %.*s; --trace-device chooses",
+                 trace->device, bytes, devices);
+    }
+}
+
 static void fill_head(const struct flw_sheet_setup *setup, struct flw_sheet *sheet)
 {
     const struct flw_run_setup *run = setup->run;
@@ -266,6 +277,7 @@ static void fill_head(const struct flw_sheet_setup *setup, struct flw_sheet *she
     sheet->program = run->program;
     snprintf(sheet->title, sizeof sheet->title, "%s",
              run->trace->source == NULL ? "?" : base_name(run->trace->source));
+    name_device(run->trace, sheet->of_devices);
     snprintf(sheet->device_name, sizeof sheet->device_name, "%s", "simulated device");
     sheet->is_sim = true;
     sheet->lag_units = run->lag_units;

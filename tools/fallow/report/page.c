@@ -61,8 +61,9 @@ static void write_header(const struct flw_sheet *sheet, FILE *out)
             flw_svg_format(number, FLW_SVG_COUNT, (double)trace->alloc_count),
             trace->alloc_count == 1 ? "" : "s", trace->stream_count,
             trace->stream_count == 1 ? "" : "s");
-    fprintf(out, "%s alive at the start. Replayed on ",
-            flw_svg_format(number, FLW_SVG_COUNT, (double)trace->initial_count));
+    fprintf(out, "%s alive at the start%s%s. Replayed on ",
+            flw_svg_format(number, FLW_SVG_COUNT, (double)trace->initial_count),
+            sheet->of_devices[0] == '\0' ? "" : "; ", sheet->of_devices);
     flw_svg_escape(out, sheet->device_name);
     if (sheet->lag_units == 0) {
         fputs(", without device work", out);

@@ -178,6 +178,7 @@ static void print_trace(const struct flw_sheet *sheet, struct flw_json_writer *o
         free_count += sheet->life_count[i];
     }
     flw_json_text(out, "format", trace->format);
+    flw_json_number(out, "recorded_device", (uint64_t)trace->device);
     FLW_JSON_COUNTS(out, {"events", trace->event_count}, {"ops", sheet->op_count},
                     {"allocs", trace->alloc_count}, {"frees", free_count},
                     {"initial_blocks", trace->initial_count}, {"streams", trace->stream_count},

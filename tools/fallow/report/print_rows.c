@@ -89,6 +89,11 @@ void flw_print_landing(const struct flw_sheet *sheets, size_t count, FILE *out)
                 sheets[i].title);
         print_row(&sheets[i], policy_count, indent, out);
     }
+    for (size_t i = 0; i < count; i++) {
+        if (sheets[i].of_devices[0] != '\0') {
+            fprintf(out, "\n%.*s\n%s\n", WIDTH, sheets[i].title, sheets[i].of_devices);
+        }
+    }
 }
 
 /* ---- the columns of one trace ---- */

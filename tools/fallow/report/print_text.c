@@ -30,6 +30,9 @@ static void print_head(const struct flw_sheet *sheet, FILE *out)
     flw_format_count(sheet->is_by_time ? sheet->lag_units / 1000 : sheet->lag_units, lag);
     fprintf(out, "%.40s: %s events, %s blocks, %zu stream%s\n", sheet->title, events, blocks,
             sheet->program->stream_count, sheet->program->stream_count == 1 ? "" : "s");
+    if (sheet->of_devices[0] != '\0') {
+        fprintf(out, "%s\n", sheet->of_devices);
+    }
     fprintf(out, "peak requested %s %s", peak, unit.name);
     if (sheet->packed_bytes != FLW_UNKNOWN) {
         flw_format_bytes(sheet->packed_bytes, unit, peak);

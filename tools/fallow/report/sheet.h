@@ -281,7 +281,9 @@ struct flw_sheet {
     const struct flw_trace *trace; /* borrowed, like the program */
     const struct flw_program *program;
     char title[FLW_SHEET_NAME_BYTES]; /* the file's name without its folder */
-    char device_name[FLW_SHEET_NAME_BYTES];
+    char of_devices
+        [FLW_SHEET_NAME_BYTES]; /* "device 1 of 0 1 2; ...": of the recording; "": it has one */
+    char device_name[FLW_SHEET_NAME_BYTES]; /* that policies ran on */
     bool is_sim;
     uint64_t lag_units, limit_bytes;
     bool is_by_time; /* the lag's unit is ns; else ops */

@@ -16,6 +16,7 @@
 #include "common/terminal.h"
 #include "common/tool_host.h"
 #include "trace/jsonwriter.h"
+#include "trace/notes.h"
 #include "verbs.h"
 
 #define SCHEMA     1  /* raised when a key goes or means something else */
@@ -108,26 +109,6 @@ static void count_events(struct flw_trace_facts *facts)
     facts->duration_ns = trace->event_count > 0 ? trace->events[trace->event_count - 1].time_ns : 0;
 }
 
-/* Readers note them where there are several; anybody can write a header of the text form. */
-static void find_devices(struct flw_trace_facts *facts)
-{
-    static const char key[] = "recorded_devices ";
-    const char *line = facts->trace->notes;
-    while (line != NULL && strncmp(line, key, sizeof key - 1) != 0) {
-        line = strchr(line, '\n');
-        line += line != NULL;
-    }
-    if (line != NULL) {
-        const char *devices = line + sizeof key - 1;
-        size_t bytes = strspn(devices, "0123456789 ");
-        bytes += strncmp(devices + bytes, "...", 3) == 0 ? 3 : 0; /* more than they list */
-        if (bytes > 0 && bytes <= FLW_TRACE_NAME_BYTES && devices[bytes] == '\n') {
-            facts->devices = devices;
-            facts->devices_bytes = (int)bytes;
-        }
-    }
-}
-
 static bool pass_frame(void *context, const struct flw_frame *frame)
 {
     (void)context;
@@ -170,7 +151,7 @@ static struct flw_trace_facts count_facts(const char *path, const struct flw_tra
 {
     struct flw_trace_facts facts = {
         .path = path, .trace = trace, .file_bytes = flw_verb_file_bytes(path)};
-    find_devices(&facts);
+    facts.devices = flw_notes_find_devices(trace->notes, &facts.devices_bytes);
     count_sizes(&facts);
     count_blocks(&facts);
     count_events(&facts);
