@@ -304,6 +304,12 @@ def check_starved(draw, folder):
     check(run("merge", "-", text=run("--json-lines", folder)) in text, "starved: the folder's text is another")
 
 
+def large(more, count):
+    """A moment that is as large as it may be, and more."""
+    owners = [{"owner": f"o{i}", "bytes": 1 if i else 1 + more, "blocks": 1} for i in range(count)]
+    return {"bytes": more + count, "blocks": count, "rest_bytes": 0, "rest_blocks": 0, "owners": owners}
+
+
 def check_damage(draw, folder):
     path = os.path.join(folder, "snap_0.pickle")
     damaged = os.path.join(folder, "damaged")
@@ -331,8 +337,14 @@ def check_damage(draw, folder):
                            ({"held": [[0, 0], [0, 0]]}, "the times of held do not ascend to span_ns"),
                            ({"held": [[said["span_ns"] + 1, 0]]}, "the times of held do not ascend to span_ns"),
                            ({"peak_held_bytes": 1}, "more is held than peak_held_bytes"),
-                           ({"at_peak": dict(said["at_peak"], owners=owners[:1] + owners)}, "an owner is there twice")):
-        refuse(["merge", "-"], 1, f"{wrong}; it is no record", text=json.dumps(dict(said, **changed)))
+                           ({"at_peak": dict(said["at_peak"], owners=owners[:1] + owners)}, "an owner is there twice"),
+                           ({"at_peak": large(1 << 48, 1)}, "a moment has more than 256 TiB"),
+                           ({"at_peak": large(0, 201)}, "a moment has more than 200 owners"),
+                           ({"held": [[at, 0] for at in range(201)], "span_ns": 201}, "held has more than 200 steps"),
+                           ({"events": (1 << 62) + 1}, "a number is above 2^62")):
+        refuse(["merge", "-"], 1, f"{re.escape(wrong)}; it is no record", text=json.dumps(dict(said, **changed)))
+    for fits in ({"at_peak": large((1 << 48) - 1, 1)}, {"at_peak": large(0, 200)}, {"events": 1 << 62}):
+        run("merge", "-", text=json.dumps(dict(said, **fits)))
     refuse(["merge", "-"], 1, "something is missing", text=line.replace('"events"', '"happenings"'))
     refuse(["merge", "-"], 1, "something is said twice", text=line.replace('"events":', '"span_ns":5,"events":'))
     refuse(["merge", "-"], 1, "it is empty", text=" \n")

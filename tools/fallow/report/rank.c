@@ -14,9 +14,19 @@
 #include "common/draft.h"
 #include "common/tool_host.h"
 
+_Static_assert(FLW_SHEET_OWNERS == 200 && FLW_RANK_STEPS == 200, "as the messages say");
 _Static_assert(FLW_TRACE_MESSAGE_BYTES <= FLW_RANK_MESSAGE_BYTES, "the input's message fits");
 
+#define MOST_NUMBER (UINT64_C(1) << 62) /* so that two of them add up */
+#define MOST_BYTES  (UINT64_C(1) << 48) /* of a rank: so that those of 65,535 add up */
+
 /* ---- whose file it is ---- */
+
+static uint64_t number_at(const char *digits)
+{
+    uint64_t number = strtoull(digits, NULL, 10);
+    return number <= MOST_NUMBER ? number : FLW_UNKNOWN;
+}
 
 /* "rank" as a word, "_", "-", "=" or nothing, and a number. The last one before `end`. */
 static uint64_t find_word(const char *text, const char *end)
@@ -30,7 +40,7 @@ static uint64_t find_word(const char *text, const char *end)
         const char *digits = word + 4;
         digits += strchr("_-=", *digits) != NULL;
         if (digits < end && isdigit((unsigned char)*digits)) {
-            return strtoull(digits, NULL, 10);
+            return number_at(digits);
         }
     }
     return FLW_UNKNOWN;
@@ -78,7 +88,7 @@ uint64_t flw_rank_of_path(const char *path, bool *says_rank)
             digits--;
         }
         if (digits < stem && digits > base && digits[-1] == '_') {
-            rank = strtoull(digits, NULL, 10);
+            rank = number_at(digits);
         }
     }
     return rank;
@@ -416,10 +426,12 @@ static bool read_number(struct reader *reader, uint64_t *out)
         *out = FLW_UNKNOWN;
         return true;
     }
-    return token == FLW_JSON_NUMBER
-               ? (flw_json_get_whole(&reader->json, &is_negative, out) && !is_negative) ||
-                     fail(reader, "a number is not whole")
-               : token != FLW_JSON_FAILED && fail(reader, "a number is missing");
+    if (token != FLW_JSON_NUMBER) {
+        return token != FLW_JSON_FAILED && fail(reader, "a number is missing");
+    }
+    bool is_whole = flw_json_get_whole(&reader->json, &is_negative, out) && !is_negative;
+    return (is_whole && *out <= MOST_NUMBER) ||
+           fail(reader, is_whole ? "a number is above 2^62" : "a number is not whole");
 }
 
 static bool read_text(struct reader *reader, char *out, size_t room)
@@ -452,6 +464,9 @@ static bool read_owners(struct reader *reader, struct flw_rank_moment *moment)
     }
     enum flw_json_token token = flw_json_next(&reader->json);
     for (; token == FLW_JSON_OBJECT; token = flw_json_next(&reader->json)) {
+        if (moment->owner_count == FLW_SHEET_OWNERS) {
+            return fail(reader, "a moment has more than 200 owners");
+        }
         moment->owners = flw_host_grow(moment->owners, &moment->owner_capacity,
                                        moment->owner_count + 1, sizeof *moment->owners);
         struct flw_rank_owner *owner = &moment->owners[moment->owner_count++];
@@ -471,6 +486,9 @@ static bool read_steps(struct reader *reader, struct flw_rank *rank)
     }
     enum flw_json_token token = flw_json_next(&reader->json);
     for (; token == FLW_JSON_ARRAY; token = flw_json_next(&reader->json)) {
+        if (rank->step_count == FLW_RANK_STEPS) {
+            return fail(reader, "held has more than 200 steps");
+        }
         rank->steps = flw_host_grow(rank->steps, &rank->step_capacity, rank->step_count + 1,
                                     sizeof *rank->steps);
         struct flw_rank_step *step = &rank->steps[rank->step_count++];
@@ -554,8 +572,10 @@ static const char *blame_moment(const struct flw_rank_moment *moment)
             }
         }
     }
-    return overflows || bytes != moment->bytes || blocks != moment->blocks ? "its sums are wrong"
-                                                                           : NULL;
+    if (overflows || bytes != moment->bytes || blocks != moment->blocks) {
+        return "its sums are wrong";
+    }
+    return bytes > MOST_BYTES ? "a moment has more than 256 TiB" : NULL;
 }
 
 static const char *blame_steps(const struct flw_rank *rank)

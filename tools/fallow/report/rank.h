@@ -8,7 +8,8 @@
  *
  * INVARIANTS (of what is read, checked)
  *   1. A moment's bytes and blocks are the sums of its owners' and the rest's; its owners have different names.
- *   2. Times of held ascend, and none is above span_ns.
+ *      There are at most FLW_SHEET_OWNERS, which have at most 2^48 bytes; no other number is above 2^62.
+ *   2. Times of held ascend, and none is above span_ns; there are at most FLW_RANK_STEPS.
  */
 #ifndef FLW_TOOL_REPORT_RANK_H
 #define FLW_TOOL_REPORT_RANK_H
