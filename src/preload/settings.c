@@ -69,8 +69,7 @@ struct parse {
 
 static bool refuse(struct parse *parse, const char *expected)
 {
-    snprintf(parse->message, FLW_SETTINGS_MESSAGE_BYTES,
-             "FALLOW: '%.80s:%.160s': %s; the program runs without Fallow", parse->key,
+    snprintf(parse->message, FLW_SETTINGS_MESSAGE_BYTES, "FALLOW: '%.80s:%.160s': %s", parse->key,
              parse->value, expected);
     return false;
 }
@@ -119,8 +118,8 @@ static bool take(struct parse *parse)
     } else if (strcmp(parse->key, "state") == 0) {
         return true; /* for runplace.c, also where the rest is refused */
     }
-    snprintf(parse->message, FLW_SETTINGS_MESSAGE_BYTES,
-             "FALLOW has no key '%.80s' (%s); the program runs without Fallow", parse->key, KEYS);
+    snprintf(parse->message, FLW_SETTINGS_MESSAGE_BYTES, "FALLOW has no key '%.80s' (%s)",
+             parse->key, KEYS);
     return false;
 }
 
@@ -217,7 +216,7 @@ bool flw_settings_ready(void)
         flw_say("a privileged program (setuid, setgid or capabilities) runs without Fallow");
     } else if (!flw_settings_parse(&flw_settings, secure_getenv("FALLOW"),
                                    program_invocation_short_name, message)) {
-        flw_say("%s", message);
+        flw_say("%s; the program runs without Fallow", message);
     }
     atomic_store_explicit(&reading, READ, memory_order_release);
     return true;

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # How programs come to the hooks: clients of every kind, run with and without the preload library.
 flw_add_test(preload address_table SOURCES test_address_table.c)
-flw_add_test(preload settings LIBRARIES flw_base SOURCES test_settings.c ${PROJECT_SOURCE_DIR}/src/preload/settings.c
-  ${PROJECT_SOURCE_DIR}/src/preload/say.c)
+flw_add_test(preload settings LIBRARIES flw_preload_settings flw_base SOURCES test_settings.c)
 if(NOT TARGET fallow-preload)
   return() # address and thread sanitizers: see src/preload
 endif()

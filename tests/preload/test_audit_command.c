@@ -274,7 +274,8 @@ static void mistakes_are_named(void **state)
         {"$F audit --poison 0 -- true", "--poison '0'"},
         {"$F audit --poison 256 -- true", "--poison '256'"},
         {"$F audit --mode off -- true", "no mode 'off'"},
-        {"$F audit --set novalue -- true", "--set 'novalue'"}};
+        {"$F audit --set novalue -- true", "--set 'novalue'"},
+        {"$F audit --set foo:bar -- true", "FALLOW has no key 'foo'"}};
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         command_expect_error(lines[i][0], 2, lines[i][1]);
     }

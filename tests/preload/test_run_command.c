@@ -135,7 +135,13 @@ static void mistakes_are_named(void **state)
     command_expect_error("$F run --limit 0 -- true", 2, "--limit '0'");
     command_expect_error("$F run --set nothing -- true", 2, "--set 'nothing'");
     command_expect_error("$F record -o - -- true", 2, "a trace goes to a file");
-    command_expect_error("$F run --stats '' -- true", 2, "stats: give it a value");
+    command_expect_error("$F run --stats '' -- true", 2, "--stats '' is empty; give it a value");
+    command_expect_error("$F record -o '' -- true", 2, "--output '' is empty");
+    command_expect_error("$F run --set foo:bar -- true", 2, "FALLOW has no key 'foo'");
+    command_expect_error("FALLOW=mode:fast $F run -- true", 2, "FALLOW: 'mode:fast': give off");
+    command_expect_error("$F record --stacks 5 -- true", 2, "write --stacks=5, and COMMAND behind");
+    command_expect_error("$F record --stacks --library $STAND_IN_LIBRARY -- 5", 127,
+                         "cannot run '5'");
     command_expect_error("$F run --library no/lib.so -- true", 1, "looked for no/lib.so");
     command_expect_error("mkdir -p 'a b'; cp $STAND_IN_LIBRARY 'a b/l.so'; "
                          "$F run --library 'a b/l.so' -- true",

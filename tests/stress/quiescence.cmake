@@ -18,7 +18,8 @@ flw_add_quiescence(pool_1 --ops 60000 --threads 1 --contexts 1)
 flw_add_quiescence(pool_3 --ops 60000 --threads 3 --contexts 3)
 if(TARGET flw_preload)
   add_executable(stress_quiescence_hooks quiescence.c quiescence_hooks.c quiescence_main.c quiescence_model.c
-    ${PROJECT_SOURCE_DIR}/tests/support/sim.c $<TARGET_OBJECTS:flw_preload>)
+    ${PROJECT_SOURCE_DIR}/tests/support/sim.c $<TARGET_OBJECTS:flw_preload>
+    $<TARGET_OBJECTS:flw_preload_settings>)
   flw_target(stress_quiescence_hooks)
   target_include_directories(stress_quiescence_hooks PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(stress_quiescence_hooks PRIVATE flw_audit flw_core Threads::Threads ${CMAKE_DL_LIBS})

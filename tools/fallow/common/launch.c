@@ -266,6 +266,9 @@ int flw_launch(const struct flw_launch *launch, struct flw_launch_outcome *outco
 {
     char state[STATE_BYTES] = "";
     memset(outcome, 0, sizeof *outcome);
+    if (!flw_settings_check(launch->settings)) {
+        return FLW_EXIT_USAGE;
+    }
     if (!find_library(launch, outcome->library)) {
         return FLW_EXIT_FAILED;
     }

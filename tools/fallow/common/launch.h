@@ -31,6 +31,9 @@ bool flw_settings_inherit(struct flw_settings_text *settings);
  * value, or no room. */
 bool flw_settings_put(struct flw_settings_text *settings, const char *key, const char *value);
 
+/* Whether the preload library takes it all. False: a line says what is wrong. */
+bool flw_settings_check(const struct flw_settings_text *settings);
+
 /* For FLW_OPTION_TAKE, of a struct flw_settings_text: "KEY:VALUE". */
 bool flw_settings_take(void *member, const char *text);
 
@@ -55,7 +58,8 @@ struct flw_launch_outcome {
 };
 
 /* 0: it ran, and outcome says how it ended. Else a line has been written and the result is the exit
- * code: FLW_EXIT_FAILED, FLW_LAUNCH_NOT_FOUND, FLW_LAUNCH_NOT_RUN. Signals that come meanwhile go to
+ * code: FLW_EXIT_USAGE (the library would refuse the settings), FLW_EXIT_FAILED, FLW_LAUNCH_NOT_FOUND,
+ * FLW_LAUNCH_NOT_RUN. Signals that come meanwhile go to
  * the command, but for those of a terminal, which it gets itself. */
 int flw_launch(const struct flw_launch *launch, struct flw_launch_outcome *outcome);
 

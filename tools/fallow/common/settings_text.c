@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the text of FALLOW as a command line makes it.
- * Does not: know the keys; the preload library does, and refuses what it does not know.
+ * Does not: know the keys; preload/settings.h does.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +10,7 @@
 
 #include "common/command.h"
 #include "common/launch.h"
+#include "preload/settings.h"
 
 bool flw_settings_inherit(struct flw_settings_text *settings)
 {
@@ -21,6 +22,17 @@ bool flw_settings_inherit(struct flw_settings_text *settings)
     }
     memcpy(settings->text, given != NULL ? given : "", length + 1);
     return true;
+}
+
+bool flw_settings_check(const struct flw_settings_text *settings)
+{
+    char message[FLW_SETTINGS_MESSAGE_BYTES];
+    struct flw_settings read;
+    bool is_right = flw_settings_parse(&read, settings->text, "", message);
+    if (!is_right) {
+        flw_complain("%s", message);
+    }
+    return is_right;
 }
 
 /* The comma that ends the item at `at`, or the end; a backslash takes the next character as it is. */

@@ -154,6 +154,19 @@ static bool take_stacks(void *member, const char *text)
 
 /* ---- the command line */
 
+/* Is the command's name the depth that was meant for `--stacks`? */
+static bool is_depth(char *const *argv, const char *operand)
+{
+    uint64_t depth;
+    bool is_one = operand != NULL && strcmp(argv[optind - 1], "--stacks") == 0 &&
+                  flw_parse_count(operand, &depth);
+    if (is_one) {
+        flw_complain("record: '%s' is no command; write --stacks=%s, and COMMAND behind --",
+                     operand, operand);
+    }
+    return is_one;
+}
+
 #define OPTION(member) offsetof(struct order, member)
 
 static const struct flw_option run_options[] = {
@@ -436,8 +449,9 @@ static int run(int argc, char **argv, bool is_record)
     if (code != FLW_OPTIONS_READ) {
         return code;
     }
-    if (!check_mode(&order) || !check_order(&order, name, optind < argc) ||
-        !check_place(&order, name) || !put_settings(&order)) {
+    if (is_depth(argv, argv[optind]) || !check_mode(&order) ||
+        !check_order(&order, name, optind < argc) || !check_place(&order, name) ||
+        !put_settings(&order)) {
         return FLW_EXIT_USAGE;
     }
     return carry_out(&order, name, argv + optind);
