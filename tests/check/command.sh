@@ -89,6 +89,7 @@ wrong 'doctor foo' "what is 'foo'?"
 if "$fallow" bench --help >help 2>&1; then
     wrong 'bench nope' "no shape 'nope'; there are "
     wrong 'bench piar' "did you mean 'pair'?"
+    wrong 'bench -- piar' "did you mean 'pair'?"
     wrong 'bench pair --count=x' "--count 'x'"
     wrong 'bench' 'needs a shape'
     for shape in $(sed -n '/^shapes$/,/^options$/s/^  \([a-z]*\)  .*/\1/p' help); do
@@ -101,6 +102,15 @@ fi
 [ $? -eq 1 ] && grep -q '^fallow: --help: cannot open' err || complain "replay -- --help: $(cat out err)"
 "$fallow" report diff -- --help b >out 2>err
 [ $? -eq 1 ] && grep -q '^fallow: .*--help' err || complain "report diff -- --help b: $(cat out err)"
+# Before a verb it changes nothing.
+wrong 'trace -- infoo x' "did you mean 'info'?"
+wrong 'trace -- --help' "no verb '--'"
+wrong 'gen -- serv' "did you mean 'serve'?"
+for words in 'trace -- info --help' 'gen -- random --help' 'gen -- serve'; do
+    # shellcheck disable=SC2086
+    "$fallow" $words >one 2>err && "$fallow" ${words/ -- / } >other && cmp -s one other ||
+        complain "fallow $words: $(cat err)"
+done
 
 # The version, and the help, have two names each; `help` prints what --help does.
 for words in '--version -V' '--help -h' 'replay --help|help replay' 'trace info --help|help trace info'; do

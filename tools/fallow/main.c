@@ -129,6 +129,14 @@ static void complain_of_option(const char *option)
                  flw_guess_say(&guess, "", hint));
 }
 
+/* Does `--` stand between a subcommand and its verb? No option has come that it could end. */
+static bool leads_to_verb(int argc, char **argv)
+{
+    static const char *const with_verbs[] = {"trace", "gen", "bench", NULL};
+    return argc > 3 && strcmp(argv[2], "--") == 0 && argv[3][0] != '-' &&
+           flw_is_one_of(argv[1], with_verbs);
+}
+
 int main(int argc, char **argv)
 {
     flw_signals_keep();
@@ -156,6 +164,11 @@ int main(int argc, char **argv)
         return FLW_EXIT_FAILED;
     }
 #endif
+    if (leads_to_verb(argc, argv)) {
+        argv[2] = argv[1];
+        argv++;
+        argc--;
+    }
     const struct flw_subcommand *subcommand = flw_subcommand_find(argv[1]);
     return subcommand == NULL ? FLW_EXIT_USAGE : finish(subcommand->run(argc - 1, argv + 1));
 }
