@@ -19,10 +19,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#define TRIES 8 /* small rings are overwritten faster than they are copied, now and then */
+#define TRIES 8   /* small rings are overwritten faster than they are copied, now and then */
+#define NAMES 100 /* of new files beside another; a process that was killed leaves one */
 
 struct dump {
     struct flw_merge_run *runs; /* words are copies */
@@ -201,21 +201,32 @@ static bool write_all(struct flw_recorder *recorder, struct dump *dump, int fd,
     return is_written;
 }
 
+/* A new file beside `path`, with the mode that the process gives its files; `name` becomes its name. -1: errno says why. */
+static int create_beside(const char *path, char *name, size_t name_bytes)
+{
+    int fd = -1;
+    errno = EEXIST;
+    for (unsigned i = 0; i < NAMES && fd < 0 && errno == EEXIST; i++) {
+        snprintf(name, name_bytes, "%s.%d-%u", path, (int)getpid(), i);
+        fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    }
+    return fd;
+}
+
 /* Beside `path`, then in its place. */
 static fallow_status write_file(struct flw_recorder *recorder, struct dump *dump, const char *path,
                                 const char **out_why)
 {
-    size_t bytes = strlen(path) + sizeof ".XXXXXX";
+    size_t bytes = strlen(path) + sizeof ".2147483647-4294967295";
     char *temporary = malloc(bytes);
     if (temporary == NULL) {
         return FALLOW_OUT_OF_HOST_MEMORY;
     }
-    snprintf(temporary, bytes, "%s.XXXXXX", path);
-    int fd = mkostemp(temporary, O_CLOEXEC);
+    int fd = create_beside(path, temporary, bytes);
     bool is_there = fd >= 0;
     if (!is_there) {
         *out_why = strerror(errno);
-    } else if (fchmod(fd, 0644) == 0 && write_all(recorder, dump, fd, out_why)) {
+    } else if (write_all(recorder, dump, fd, out_why)) {
         is_there = rename(temporary, path) == 0;
         *out_why = is_there ? *out_why : strerror(errno);
         if (is_there) {

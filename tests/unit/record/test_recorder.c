@@ -7,6 +7,7 @@
 #include "support/trim.h"
 
 #include <signal.h>
+#include <sys/stat.h>
 
 /* ---- what is on record */
 
@@ -286,6 +287,30 @@ static void a_dump_has_the_last_records_and_what_was_allocated_before_them(void 
     end_bed(&bed);
 }
 
+static void a_dump_has_the_mode_of_other_new_files(void **state)
+{
+    (void)state;
+    struct bed bed;
+    struct stat facts;
+    begin_bed(&bed);
+    start(&bed, FALLOW_RECORD_RING_ONLY, 1);
+    char left[96]; /* as by a process of that number that was killed */
+    snprintf(left, sizeof left, "%s.%d-0", bed.path, (int)getpid());
+    mode_t before = umask(027);
+    FILE *file = fopen(left, "wx");
+    assert_non_null(file);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(fallow_record_dump(bed.recorder, NULL), FALLOW_OK);
+    umask(before);
+    assert_int_equal(stat(bed.path, &facts), 0);
+    assert_int_equal(facts.st_mode & 0777, 0640);
+    assert_int_equal(stat(left, &facts), 0);
+    assert_int_equal(facts.st_size, 0);
+    assert_int_equal(unlink(left), 0);
+    assert_int_equal(fallow_record_stop(bed.recorder), FALLOW_OK);
+    end_bed(&bed); /* nothing else lies there */
+}
+
 static void a_signal_dumps_the_flight_recorder(void **state)
 {
     (void)state;
@@ -381,6 +406,7 @@ int main(void)
         cmocka_unit_test(a_pool_with_debug_checks_is_recorded_as_its_user_sees_it),
         cmocka_unit_test(a_failure_is_on_record_and_dumps_the_flight_recorder),
         cmocka_unit_test(a_dump_has_the_last_records_and_what_was_allocated_before_them),
+        cmocka_unit_test(a_dump_has_the_mode_of_other_new_files),
         cmocka_unit_test(a_signal_dumps_the_flight_recorder),
         cmocka_unit_test(a_full_ring_says_how_many_records_were_lost),
         cmocka_unit_test(a_thread_that_waits_for_room_loses_nothing),
