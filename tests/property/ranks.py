@@ -367,6 +367,12 @@ def check_damage(draw, folder):
     same = [json.dumps(dict(json.loads(line), rank=rank, title=f"same{rank}")) for rank in range(2)]
     text = run("merge", "-", text="\n".join(same))
     check("\nno owner has on one rank 1 MiB more at its peak than the mean of 2\n" in text, f"ranks alike: {text}")
+    # By rules that begin alike for longer than a record keeps, two ranks are not compared; by one they are.
+    ranks = [run("--json-lines", path, "--owner", "model|" + "x" * 600 + end).replace('"rank":0', f'"rank":{i}')
+             for i, end in enumerate("aab")]
+    for number in (2, 3):
+        job = json.loads(run("merge", "-", "--json", "-", text="\n".join(ranks[:number])))["job"]
+        check((job["ranks"], job["compared_by_owner"]) == (number, 2), f"{number} ranks of long rules: {job}")
     # A limit of the caller's; the rank of the process.
     job = json.loads(run("merge", "-", "--limit", "80G", "--json", "-", text=json.dumps(dict(quiet, limit_bytes=None))))
     check(job["job"]["by_nearness_to_the_limit"][0]["limit_bytes"] == 80 << 30, f"--limit: {job}")

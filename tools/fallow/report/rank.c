@@ -2,11 +2,14 @@
 #include "report/rank.h"
 
 #include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/bits.h"
+#include "trace/intern.h"
 #include "trace/jsonwriter.h"
 #include "trace/trace.h"
 
@@ -359,6 +362,20 @@ static void take_holding(struct flw_rank_moment *moment, const struct flw_sheet_
     }
 }
 
+/* A rule that is too long ends with a number made of the whole: two that begin alike stay two. */
+static void keep_rule(struct flw_rank *rank, const char *rule)
+{
+    enum {
+        END_BYTES = sizeof "... (rule 0123456789abcdef)"
+    };
+    size_t length = strlen(rule);
+    snprintf(rank->rule, sizeof rank->rule, "%s", rule);
+    if (length >= sizeof rank->rule) {
+        snprintf(rank->rule + sizeof rank->rule - END_BYTES, END_BYTES, "... (rule %016" PRIx64 ")",
+                 flw_intern_hash(rule, length));
+    }
+}
+
 void flw_rank_make(struct flw_rank *rank, const struct flw_sheet *sheet, uint64_t number,
                    uint64_t limit_bytes)
 {
@@ -380,7 +397,7 @@ void flw_rank_make(struct flw_rank *rank, const struct flw_sheet *sheet, uint64_
         .free_bytes = FLW_UNKNOWN,
         .oom_held_bytes = FLW_UNKNOWN};
     snprintf(rank->title, sizeof rank->title, "%s", sheet->title);
-    snprintf(rank->rule, sizeof rank->rule, "%s", sheet->owner_rule);
+    keep_rule(rank, sheet->owner_rule);
     take_holding(&rank->at_peak, &sheet->holdings[FLW_SHEET_AT_PEAK]);
     if (rank->oom_count != 0) {
         take_holding(&rank->at_oom, &sheet->holdings[FLW_SHEET_AT_OOM]);
