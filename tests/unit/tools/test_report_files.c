@@ -227,6 +227,23 @@ static void what_cannot_be_written_is_said_first(void **state)
                          "nowhere/x: cannot create a file there: No such file");
 }
 
+/* ---- what a replay needs ---- */
+
+/* A command that was built or copied without the simulated driver. */
+static void no_driver_is_loaded_before_there_is_something_to_replay(void **state)
+{
+    (void)state;
+    assert_int_equal(command_run("mkdir alone && cp \"$F\" alone/fallow && "
+                                 ": >alone/libfallow-simcuda.so"),
+                     0);
+#define ALONE "LD_LIBRARY_PATH=\"$PWD/alone\" alone/fallow "
+    command_expect_error(ALONE "report tiny.ftext", 1, "cannot load the simulated driver");
+    command_expect_error(ALONE "report no.ftext", 1, "no.ftext: cannot open: No such file");
+    assert_int_equal(command_run(ALONE "report tiny.ftext --json-lines"), 0);
+    assert_string_equal(error_text, "");
+    flw_test_expect_in(out_text, "{\"fallow_rank\":");
+}
+
 int main(void)
 {
     if (getenv("FALLOW_COMMAND") == NULL) {
@@ -244,6 +261,7 @@ int main(void)
         cmocka_unit_test(an_output_is_packed_as_its_name_says),
         cmocka_unit_test(a_replaced_file_keeps_its_place_and_its_readers),
         cmocka_unit_test(what_cannot_be_written_is_said_first),
+        cmocka_unit_test(no_driver_is_loaded_before_there_is_something_to_replay),
     };
     return cmocka_run_group_tests(tests, make_traces, command_remove_folder);
 }

@@ -166,7 +166,8 @@ void flw_oom_ask(const struct flw_sheet_setup *setup, struct flw_sheet *sheet)
     find_room(sheet->trace, oom);
     oom->is_limit_given = sheet->limit_bytes != 0;
     oom->limit_bytes = oom->is_limit_given ? sheet->limit_bytes : oom->limit_bytes;
-    if (oom->asked_bytes == 0 || oom->asked_bytes > MOST_BYTES || oom->live_bytes > MOST_BYTES) {
+    if (setup->policy_count == 0 || oom->asked_bytes == 0 || oom->asked_bytes > MOST_BYTES ||
+        oom->live_bytes > MOST_BYTES) {
         return;
     }
     make_asking(sheet->trace, (size_t)oom->event - 1, setup->is_by_time, &asking);

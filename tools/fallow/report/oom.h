@@ -7,9 +7,9 @@
 
 #include "report/sheet.h"
 
-/* Fills what sheet->oom says of answers; nothing where the recording had no out-of-memory. Each policy runs once at what
- * there was, and once without a limit; from there its smallest limit is looked for, in programs that are short
- * enough (FLW_OOM_SEARCH_OPS). */
+/* Fills what sheet->oom says of answers; nothing where the recording had no out-of-memory, or no policy is given. Each
+ * runs once at what there was, and once without a limit; from there its smallest limit is looked for, in programs that
+ * are short enough (FLW_OOM_SEARCH_OPS). */
 void flw_oom_ask(const struct flw_sheet_setup *setup, struct flw_sheet *sheet);
 
 #define FLW_OOM_SEARCH_OPS 250000

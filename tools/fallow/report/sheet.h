@@ -331,7 +331,7 @@ struct flw_owner_rule;
 struct flw_sheet_setup {
     const struct flw_run_setup *run; /* simulated device, trace, program, lag, limit; one pass */
     const struct flw_policy *const *policies;
-    size_t policy_count;
+    size_t policy_count; /* 0: nothing is replayed, and the device is not used */
     const struct flw_owner_rule *rule;
     bool is_by_time;         /* the program's clock is in ns */
     bool are_policies_named; /* by the user: no others are tried */

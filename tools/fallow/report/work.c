@@ -35,6 +35,8 @@ struct work {
     struct flw_baseline baseline; /* as it was before anything is written */
     struct flw_draft own_json;
     struct flw_draft *json; /* of all sheets; not begun where it is not wanted */
+    struct flw_device device;
+    bool has_device; /* it is open: some trace was there to replay */
     int code;
 };
 
@@ -108,13 +110,27 @@ static void show_progress(void *context, double share)
     flw_progress_show("replaying", work->jobs[work->place].path, NULL, share);
 }
 
-static bool collect(struct work *work, struct flw_device *device, const struct flw_trace *trace,
+/* Records are made without a replay. */
+static bool open_device(struct work *work)
+{
+    char message[FLW_DRIVER_MESSAGE_BYTES];
+    if (work->has_device || work->options->writes_lines) {
+        return true;
+    }
+    work->has_device = flw_device_open(&work->device, FLW_DEVICE_SIM, message);
+    if (!work->has_device) {
+        flw_complain("%s", message);
+    }
+    return work->has_device;
+}
+
+static bool collect(struct work *work, const struct flw_trace *trace,
                     const struct flw_program *program, const struct flw_plan_lag *lag,
                     struct flw_sheet *out)
 {
     const struct flw_report_options *options = work->options;
     char message[FLW_RUN_MESSAGE_BYTES];
-    struct flw_run_setup run = {.device = device,
+    struct flw_run_setup run = {.device = &work->device,
                                 .trace = trace,
                                 .program = program,
                                 .device_bytes = flw_plan_device_bytes(trace),
@@ -192,8 +208,7 @@ static void keep(struct work *work, const struct flw_trace *trace,
     work->sheet_count++;
 }
 
-static bool report_trace(struct work *work, struct flw_device *device,
-                         const struct flw_trace *trace)
+static bool report_trace(struct work *work, const struct flw_trace *trace)
 {
     struct flw_sheet *sheet = &work->sheets[work->sheet_count];
     struct flw_plan_lag lag;
@@ -205,7 +220,7 @@ static bool report_trace(struct work *work, struct flw_device *device,
         flw_complain("the trace has more private pools and streams than can be told apart");
         return false;
     }
-    bool is_done = collect(work, device, trace, program, &lag, sheet);
+    bool is_done = open_device(work) && collect(work, trace, program, &lag, sheet);
     if (is_done) {
         bool has_several = work->job_count > 1;
         if (has_several || work->options->writes_lines) {
@@ -222,7 +237,7 @@ static bool report_trace(struct work *work, struct flw_device *device,
 }
 
 /* False: the whole report fails. */
-static bool do_job(struct work *work, struct flw_device *device, const struct job *job)
+static bool do_job(struct work *work, const struct job *job)
 {
     char message[FLW_TRACE_MESSAGE_BYTES];
     struct flw_trace *trace = NULL;
@@ -244,7 +259,7 @@ static bool do_job(struct work *work, struct flw_device *device, const struct jo
         flw_complain("%s: %s; what was read is reported", job->path, trace->truncation);
     }
     work->jobs[work->place].is_trace = true;
-    bool is_done = report_trace(work, device, trace);
+    bool is_done = report_trace(work, trace);
     flw_trace_destroy(trace);
     return is_done;
 }
@@ -340,17 +355,13 @@ static bool judge(struct work *work)
 
 static bool do_jobs(struct work *work)
 {
-    struct flw_device device;
-    char message[FLW_DRIVER_MESSAGE_BYTES];
-    if (!flw_device_open(&device, FLW_DEVICE_SIM, message)) {
-        flw_complain("%s", message);
-        return false;
-    }
     bool is_done = true;
     for (; is_done && work->place < work->job_count; work->place++) {
-        is_done = do_job(work, &device, &work->jobs[work->place]);
+        is_done = do_job(work, &work->jobs[work->place]);
     }
-    flw_device_close(&device);
+    if (work->has_device) {
+        flw_device_close(&work->device);
+    }
     flw_progress_hide();
     if (is_done && work->sheet_count == 0) {
         flw_complain("none of the files is a trace; fallow replay --help says what is");
