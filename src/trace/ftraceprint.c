@@ -176,6 +176,7 @@ bool flw_ftrace_print(const struct flw_trace *trace, enum flw_record_codec codec
                                            .has_remarks = trace->remark_count > 0,
                                            .codec = codec,
                                            .device = (uint32_t)trace->device,
+                                           .wall_ns = trace->has_times ? trace->begin_ns : 0,
                                            .step_ns = find_step(trace)};
     struct flw_ftrace_sink sink = flw_ftrace_file_sink(file);
     struct flw_ftrace_writer *w = flw_ftrace_writer_create(&sink, &settings);

@@ -16,7 +16,7 @@
 
 static bool is_reserved_key(const char *key, size_t bytes)
 {
-    static const char *const reserved[] = {"device", "stream", "fields", "gaps"};
+    static const char *const reserved[] = {"device", "stream", "fields", "begin_ns", "gaps"};
     for (size_t i = 0; i < sizeof(reserved) / sizeof(reserved[0]); i++) {
         if (strlen(reserved[i]) == bytes && memcmp(reserved[i], key, bytes) == 0) {
             return true;

@@ -136,6 +136,12 @@ static void put_remark(struct writer *w, enum word key, uint32_t text)
     }
 }
 
+/* Since 1970 where the trace says when it began. */
+static void put_time(struct writer *w, const struct flw_trace_event *event)
+{
+    put_pair(w, WORD_TIME_US, w->trace->begin_ns / 1000 + event->time_ns / 1000);
+}
+
 static void put_event(struct writer *w, const struct flw_trace_event *event, uint8_t op,
                       uint32_t stack, uint64_t number)
 {
@@ -152,7 +158,7 @@ static void put_event(struct writer *w, const struct flw_trace_event *event, uin
     put_pair(w, WORD_SIZE, event->size_bytes);
     put_pair(w, WORD_STREAM, handle);
     if (w->trace->has_times) {
-        put_pair(w, WORD_TIME_US, event->time_ns / 1000);
+        put_time(w, event);
     }
     if (w->has_pools) {
         flw_encoder_put_word(&w->encoder, WORD_POOL_ID);
@@ -221,7 +227,7 @@ static void put_annotations(struct writer *w)
         flw_encoder_put_word(&w->encoder, WORD_NAME);
         flw_encoder_put_text(&w->encoder, flw_trace_name(trace, &trace->details[i]));
         put_pair(w, WORD_DEVICE, (uint64_t)trace->device);
-        put_pair(w, WORD_TIME_US, event->time_ns / 1000);
+        put_time(w, event);
         flw_encoder_close_dict(&w->encoder);
     }
     if (number > 0) {

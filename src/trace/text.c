@@ -105,6 +105,19 @@ static bool read_fields(struct reader *r)
     return flw_line_take_end(&r->line);
 }
 
+static bool read_begin(struct reader *r)
+{
+    struct flw_trace *trace = r->build.trace;
+    if (!trace->has_times) {
+        return flw_line_fail(&r->line, "\"begin_ns\" without times");
+    }
+    if (!flw_line_take_number(&r->line, &trace->begin_ns)) {
+        return false;
+    }
+    return trace->begin_ns == 0 ? flw_line_fail(&r->line, "\"begin_ns\" is a moment after 1970")
+                                : flw_line_take_end(&r->line);
+}
+
 static bool read_gaps(struct reader *r)
 {
     struct flw_trace *trace = r->build.trace;
@@ -525,16 +538,34 @@ static bool read_record(struct reader *r)
     }
 }
 
+/* What lines may still come. */
+enum part {
+    PART_BEGIN,
+    PART_GAPS,
+    PART_NOTES,
+    PART_RECORDS
+};
+
+static bool read_line(struct reader *r, enum part *part)
+{
+    if (*part <= PART_BEGIN && flw_line_accept(&r->line, "begin_ns ")) {
+        *part = PART_GAPS;
+        return read_begin(r);
+    }
+    if (*part <= PART_GAPS && flw_line_accept(&r->line, "gaps ")) {
+        *part = PART_NOTES;
+        return read_gaps(r);
+    }
+    bool is_note = *part <= PART_NOTES && flw_notes_is_line(r->line.begin, r->line.end);
+    *part = is_note ? PART_NOTES : PART_RECORDS;
+    return is_note ? add_note(r) : read_record(r);
+}
+
 static bool read_lines(struct reader *r)
 {
-    bool is_first = true;
-    bool is_header = true;
+    enum part part = PART_BEGIN;
     while (flw_line_next(&r->line)) {
-        bool is_gaps = is_first && flw_line_accept(&r->line, "gaps ");
-        is_first = false;
-        is_header = is_header && (is_gaps || flw_notes_is_line(r->line.begin, r->line.end));
-        bool is_read = is_gaps ? read_gaps(r) : is_header ? add_note(r) : read_record(r);
-        if (!is_read) {
+        if (!read_line(r, &part)) {
             return false;
         }
     }

@@ -2,11 +2,13 @@
 #
 # property.round_trip: a snapshot becomes a trace file, text, a trace file and a snapshot again, and no frame is lost:
 # every event, block and segment of the last has the frames of the first (name, file, line, in order), every event its
-# compile context and user metadata, by Python's own pickle. The two trace files are the same bytes, and so are the two texts. The snapshots named, which are to be
-# trusted since unpickling may run code, and some that are made here: texts with quotes, newlines, tabs, UTF-8, no text
-# at all, 1,000 deep, events without frames, segments that grow and go, pools, deferred frees, several devices.
+# compile context and user metadata, and the moment at which it was, by Python's own pickle. The two trace files are the
+# same bytes, and so are the two texts. The snapshots named, which are to be trusted since unpickling may run code, and
+# some that are made here: texts with quotes, newlines, tabs, UTF-8, no text at all, 1,000 deep, events without frames,
+# segments that grow and go, pools, deferred frees, several devices, clocks that are set back.
 #
 #   round_trip.py FALLOW [SNAPSHOT...]
+import itertools
 import json
 import lzma
 import os
@@ -39,7 +41,7 @@ class Device:
     """One device's events and its heap at the end, as a caching allocator would leave them."""
 
     def __init__(self, dice, number):
-        self.dice, self.number, self.time = dice, number, 10
+        self.dice, self.number, self.time = dice, number, dice.choice([10, 1700000000123456])
         self.stacks = [[make_frame(dice) for _ in range(dice.choice([1, 2, 5]))] for _ in range(8)]
         self.stacks.append([{"name": f"deep{i % 7}", "filename": "d.py", "line": i} for i in range(1000)])
         self.next = 0x7F0000000000 + (number << 44)
@@ -57,7 +59,8 @@ class Device:
 
     def say(self, action, address, size, stream, frames, pool):
         self.time += self.dice.randrange(3)
-        event = {"action": action, "size": size, "stream": stream, "time_us": self.time, "frames": frames, "pool_id": pool}
+        time_us = self.time - (5 if self.dice.random() < 0.05 else 0)
+        event = {"action": action, "size": size, "stream": stream, "time_us": time_us, "frames": frames, "pool_id": pool}
         if self.dice.random() < 0.5:
             event["compile_context"] = self.dice.choice(["N/A", "0/1", self.dice.choice(TEXTS)])
         if self.dice.random() < 0.5:
@@ -161,6 +164,7 @@ def make(seed):
     for device in devices:
         for _ in range(dice.choice([0, 30, 300])):
             device.step()
+        device.complete()  # where no free is complete, a trace is one of an allocator that defers none
     return {"segments": [fill(s) for d in devices for s in d.segments.values()], "device_traces": [d.events for d in devices]}
 
 
@@ -189,14 +193,17 @@ def heap_of(snapshot, device):
 
 
 def compare_events(before, after, put_in, left_out):
-    """The same, but for so many frees that the first lacks, and so many of blocks that it does not know."""
+    """The same, but for so many frees that the first lacks, and so many of blocks that it does not know; and at the
+    same moments, of which none is before another that the list has first."""
     at = 0
-    for event in before:
+    for event, time_us in zip(before, itertools.accumulate((e.get("time_us", 0) for e in before), max)):
         wanted = event_of(event)
         while at < len(after) and put_in > 0 and event_of(after[at]) != wanted and not after[at]["frames"]:
             put_in -= 1
             at += 1
         if at < len(after) and event_of(after[at]) == wanted:
+            if after[at].get("time_us", 0) != time_us:
+                return f"event {at}: at {time_us} us, not {after[at].get('time_us')}"
             at += 1
         elif left_out > 0 and event["action"].startswith("free"):
             left_out -= 1

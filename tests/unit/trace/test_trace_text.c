@@ -17,6 +17,7 @@ static const char everything[] = "#fallow-trace 1\n"
                                  "stream 0\n"
                                  "stream 140020\n"
                                  "fields times addresses segments\n"
+                                 "begin_ns 1700000000123456789\n"
                                  "gaps 1 2\n"
                                  "origin somewhere\n"
                                  "# a remark\n"
@@ -123,6 +124,7 @@ static void every_record_is_read(void **state)
     assert_int_equal(trace->events[1].address, 20000);
     assert_int_equal(trace->events[1].stream, 1);
     assert_true(trace->events[8].size_bytes == UINT64_MAX);
+    assert_true(trace->begin_ns == UINT64_C(1700000000123456789));
     assert_string_equal(trace->notes, "origin somewhere\n# a remark\n");
     flw_trace_destroy(trace);
 }
@@ -334,6 +336,13 @@ static void a_wrong_line_is_named_with_its_place(void **state)
         {HEAD "\n", "neither a record nor"},
         {HEAD "A 0 0 8 0\nseed 1\n", "line 6: neither a record nor"},
         {HEAD "A 0 0 18446744073709551615 0\nA 0 1 1 0\n", "more than 64 bits hold"},
+        {HEAD "begin_ns 0\n", "line 5: \"begin_ns\" is a moment after 1970"},
+        {HEAD "begin_ns 5 6\n", "the end of the line expected"},
+        {HEAD "begin_ns 5\nbegin_ns 5\n", "line 6: neither a record nor"},
+        {HEAD "gaps 1 2\nbegin_ns 5\n", "line 6: neither a record nor"},
+        {HEAD "seed 1\nbegin_ns 5\n", "line 6: neither a record nor"},
+        {"#fallow-trace 1\ndevice 0\nstream 0\nfields addresses\nbegin_ns 5\n",
+         "line 5: \"begin_ns\" without times"},
         {"#fallow-trace 1\ndevice 0\nstream 0\nfields none\nA 1 0 8 0\n", "there are none"},
         {"#fallow-trace 1\ndevice 0\nstream 0\nfields addresses\nA 0 0 8 0\n", "a space expected"},
         {"#fallow-trace 1\ndevice 0\nstream 0\nfields addresses\nP 0 0 8 0 @9\nP 0 1 8 0 @8\n",
