@@ -408,7 +408,8 @@ static void merged_blocks_take_their_share_of_the_picture(void **state)
     double share = painted_length(text, cells) * 3 / (1000.0 * 320 / 3);
     print_message("0.7 live, %.3f are painted\n", share);
     assert_true(fabs(share - 0.7) < 0.02);
-    assert_non_null(strstr(text, "1 block has a shape of its own; 123,456 blocks that are smaller"));
+    assert_non_null(
+        strstr(text, "1 block has a shape of its own; 123,456 blocks that are smaller"));
     assert_int_equal(count_of(text, "left out"), 0);
     free(text);
     policy->lane_count = 0;
