@@ -164,6 +164,30 @@ static void which_device_of_several_is_read_is_told(void **state)
     assert_null(strstr(out_text, "--trace-device"));
 }
 
+/* Terminals obey control characters: of one byte, and of two in UTF-8. */
+static void names_move_no_terminal(void **state)
+{
+    static const char *const lines[] = {
+        "\"$F\" report \"$n.ftext\" --policy bound",
+        "\"$F\" report \"$n.ftext\" tiny.ftext --policy bound",
+        "\"$F\" report tiny.ftext --policy \"$n\"",
+        "\"$F\" report \"$n\"",
+        "\"$F\" \"$n\"",
+    };
+    char line[256];
+    (void)state;
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        snprintf(line, sizeof line,
+                 "n=$(printf 'a\\033[31m\\302\\233b'); cp tiny.ftext \"$n.ftext\"; { %s; } 2>&1",
+                 lines[i]);
+        (void)command_run(line);
+        flw_test_expect_in(out_text, "a?[31m");
+        assert_null(strchr(out_text, '\033'));
+        assert_null(strstr(out_text, "\302\233"));
+    }
+    assert_int_equal(command_run("rm a*b.ftext"), 0);
+}
+
 /* ---- how it is written ---- */
 
 static const char *const options[] = {"--html",       "--json",   "--csv",
@@ -258,6 +282,7 @@ int main(void)
         cmocka_unit_test(two_outputs_are_two_files),
         cmocka_unit_test(a_side_of_diff_may_be_a_pipe),
         cmocka_unit_test(which_device_of_several_is_read_is_told),
+        cmocka_unit_test(names_move_no_terminal),
         cmocka_unit_test(an_output_is_packed_as_its_name_says),
         cmocka_unit_test(a_replaced_file_keeps_its_place_and_its_readers),
         cmocka_unit_test(what_cannot_be_written_is_said_first),

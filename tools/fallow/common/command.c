@@ -9,22 +9,38 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 void (*flw_before_complaint)(void);
 
+void flw_make_plain(char *text)
+{
+    for (unsigned char *c = (unsigned char *)text; *c != '\0'; c++) {
+        if (*c < ' ' || *c == 0x7f) {
+            *c = '?';
+        } else if (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0) { /* of eight bits, as UTF-8 */
+            c[0] = c[1] = '?';
+        }
+    }
+}
+
 void flw_complain(const char *format, ...)
 {
+    char *text = NULL;
     va_list arguments;
     va_start(arguments, format);
+    bool is_made = vasprintf(&text, format, arguments) >= 0;
+    va_end(arguments);
     if (flw_before_complaint != NULL) {
         flw_before_complaint();
     }
-    fputs("fallow: ", stderr);
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
-    va_end(arguments);
+    if (is_made) {
+        flw_make_plain(text); /* it may have what a caller or a file gave */
+    }
+    fprintf(stderr, "fallow: %s\n", is_made ? text : "out of host memory");
+    free(text);
 }
 
 static struct sigaction pipe_before, size_before, child_before;

@@ -35,7 +35,10 @@ int flw_command_help(int argc, char **argv);
 /* The verbs of `fallow trace`; NULL behind the last. */
 const char *flw_verb_name(size_t index);
 
-/* "fallow: " and one line to standard error. */
+/* Control characters, which terminals obey, become question marks. */
+void flw_make_plain(char *text);
+
+/* "fallow: " and one line to standard error, plain. */
 void flw_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* What has to go from the terminal before that; NULL: nothing. */

@@ -9,6 +9,7 @@
 #include "trace/notes.h"
 #include "trace/trace.h"
 
+#include "common/command.h"
 #include "common/tool_host.h"
 #include "report/oom.h"
 #include "report/verdict.h"
@@ -277,6 +278,7 @@ static void fill_head(const struct flw_sheet_setup *setup, struct flw_sheet *she
     sheet->program = run->program;
     snprintf(sheet->title, sizeof sheet->title, "%s",
              run->trace->source == NULL ? "?" : base_name(run->trace->source));
+    flw_make_plain(sheet->title);
     name_device(run->trace, sheet->of_devices);
     snprintf(sheet->device_name, sizeof sheet->device_name, "%s", "simulated device");
     sheet->is_sim = true;

@@ -245,9 +245,7 @@ static uint32_t clean(struct flw_owners *owners, uint32_t brief)
 {
     char text[NAME_BYTES];
     snprintf(text, sizeof text, "%s", flw_intern_text(&owners->names, brief));
-    for (char *c = text; *c != '\0'; c++) {
-        *c = (unsigned char)*c < 0x20 || *c == 0x7F ? '?' : *c;
-    }
+    flw_make_plain(text);
     return intern(owners, text);
 }
 
