@@ -351,7 +351,8 @@ def check_damage(draw, folder):
     refuse(["merge", "/nowhere/x"], 1, "/nowhere/x")
     refuse(["merge"], 2, "report merge needs files that fallow report --json-lines wrote")
     refuse(["merge", "x", "--json", "-", "--json-lines"], 2, "one of them")
-    refuse(["--json-lines", path, "--html", "x"], 2, "--json-lines replays nothing")
+    for option, value in (("--html", "x"), ("--policy", "bound"), ("--lag", "1")):
+        refuse(["--json-lines", path, option, value], 2, "--json-lines replays nothing")
     check(run("merge", "-", "--json-lines", text=line + "\n\n" + line) == line, "twice the same is not once")
     later = line.replace('{"fallow_rank":1,', '{"fallow_rank":1,"of_a_later_version":[{"x":[1,2]}],')
     check(run("merge", "-", "--json-lines", text=later) == line, "what is not known is not stepped over")
@@ -364,6 +365,12 @@ def check_damage(draw, folder):
     quiet["rank"] = None
     text = run("merge", "-", text=json.dumps(quiet))
     check("quiet?[2J" in text and "\033" not in text, f"a title as it is: {text}")
+    check(text.startswith("a job of 1 rank; none ran out"), f"one rank: {text}")
+    alone = dict(json.loads(line), rank=9, has_code=False)
+    several = [json.loads(line), alone, dict(alone, events=1)]
+    text = run("merge", "-", text="\n".join(map(json.dumps, several)))
+    check("a job of 2 ranks" in text and "\n1 record is of a rank that has another" in text
+          and "\n1 rank is left out by owner" in text, f"one of each: {text}")
     same = [json.dumps(dict(json.loads(line), rank=rank, title=f"same{rank}")) for rank in range(2)]
     text = run("merge", "-", text="\n".join(same))
     check("\nno owner has on one rank 1 MiB more at its peak than the mean of 2\n" in text, f"ranks alike: {text}")

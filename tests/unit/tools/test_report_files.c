@@ -188,6 +188,32 @@ static void names_move_no_terminal(void **state)
     assert_int_equal(command_run("rm a*b.ftext"), 0);
 }
 
+static void figures_are_told_as_they_are(void **state)
+{
+    (void)state;
+    assert_int_equal(command_run("\"$F\" report tiny.ftext --policy bound --limit 1 --lag 1"), 0);
+    flw_test_expect_in(out_text, ", limit 1 B, work 1 event late\n");
+    command_expect_error("\"$F\" report tiny.ftext --limit 4611686018427387905", 2,
+                         "--limit '4611686018427387905' is above 4096 PiB");
+    assert_int_equal(
+        command_run("\"$F\" report tiny.ftext --policy bound --limit 4611686018427387904"), 0);
+    flw_test_expect_in(out_text, ", limit 4,398,046,511,104, ");
+}
+
+static void what_would_have_no_effect_is_refused(void **state)
+{
+    (void)state;
+    command_expect_error("\"$F\" report tiny.ftext --at peak", 2, "--at is of --folded");
+    command_expect_error("\"$F\" report tiny.ftext --policy bound,driver,bound", 2,
+                         "--policy has 'bound' twice");
+    command_expect_error("\"$F\" replay tiny.ftext --policy pytorch:expandable_segments=1,cub,"
+                         "pytorch:expandable_segments=1",
+                         2, "--policy has 'pytorch:expandable_segments=1' twice");
+    assert_int_equal(command_run("\"$F\" report tiny.ftext --policy "
+                                 "pytorch:expandable_segments=1,pytorch"),
+                     0);
+}
+
 /* ---- how it is written ---- */
 
 static const char *const options[] = {"--html",       "--json",   "--csv",
@@ -283,6 +309,8 @@ int main(void)
         cmocka_unit_test(a_side_of_diff_may_be_a_pipe),
         cmocka_unit_test(which_device_of_several_is_read_is_told),
         cmocka_unit_test(names_move_no_terminal),
+        cmocka_unit_test(figures_are_told_as_they_are),
+        cmocka_unit_test(what_would_have_no_effect_is_refused),
         cmocka_unit_test(an_output_is_packed_as_its_name_says),
         cmocka_unit_test(a_replaced_file_keeps_its_place_and_its_readers),
         cmocka_unit_test(what_cannot_be_written_is_said_first),

@@ -7,8 +7,9 @@
 
 #include "common/command.h"
 
-#define OPTIONS 32  /* most that a command has */
-#define FIRST   256 /* what getopt_long calls the first: no letter */
+#define OPTIONS    32 /* most that a command has */
+#define MOST_BYTES (UINT64_C(1) << 62)
+#define FIRST      256 /* what getopt_long calls the first: no letter */
 
 /* As getopt_long has it. */
 static int has_value(const struct flw_option *option)
@@ -80,6 +81,10 @@ static bool take_number(const struct flw_option *option, const char *text, uint6
         if (!is_number || *out == 0) {
             flw_complain("--%s '%s' is not a number of bytes above 0, such as 40G", option->name,
                          text);
+            return false;
+        }
+        if (*out > MOST_BYTES) {
+            flw_complain("--%s '%s' is above 4096 PiB, more than any memory", option->name, text);
             return false;
         }
     } else if (!is_number || *out < option->least || *out > option->most) {

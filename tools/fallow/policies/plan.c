@@ -86,6 +86,16 @@ void flw_plan_init(struct flw_plan *plan)
     }
 }
 
+/* Whether a name stands in the list before. */
+static bool is_again(const char *list, const char *name, size_t length)
+{
+    const char *at = list;
+    while (at < name && (flw_policy_length(at) != length || memcmp(at, name, length) != 0)) {
+        at += flw_policy_length(at) + 1;
+    }
+    return at < name;
+}
+
 bool flw_plan_take_policies(void *member, const char *list)
 {
     struct flw_plan_policies *policies = member;
@@ -95,6 +105,10 @@ bool flw_plan_take_policies(void *member, const char *list)
         size_t length = flw_policy_length(name);
         if (policies->count == FLW_PLAN_POLICIES) {
             flw_complain("more than %d policies; replay them in turn", FLW_PLAN_POLICIES);
+            return false;
+        }
+        if (is_again(list, name, length)) {
+            flw_complain("--policy has '%.*s' twice", (int)length, name);
             return false;
         }
         char message[FLW_POLICY_MESSAGE_BYTES];

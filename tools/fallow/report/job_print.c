@@ -84,17 +84,18 @@ static void print_head(const struct flw_job_reading *reading, FILE *out)
     if (reading->oom_count != 0) {
         snprintf(oom_count, sizeof oom_count, "%zu", reading->oom_count);
     }
-    fprintf(out, "a job of %zu ranks; %s ran out of memory\n", job->compared_count, oom_count);
-    if (job->count != job->compared_count) {
-        fprintf(out, "%zu records are of ranks that have another, which is compared\n",
-                job->count - job->compared_count);
+    size_t again_count = job->count - job->compared_count;
+    size_t apart_count = job->compared_count - reading->comparable_count;
+    fprintf(out, "a job of %zu rank%s; %s ran out of memory\n", job->compared_count,
+            job->compared_count == 1 ? "" : "s", oom_count);
+    if (again_count != 0) {
+        fprintf(out, "%zu record%s of a rank that has another, which is compared\n", again_count,
+                again_count == 1 ? " is" : "s are each");
     }
     print_folded(reading->like->rule, (size_t)fprintf(out, "owners: "), out);
-    if (reading->comparable_count != job->compared_count) {
-        fprintf(
-            out,
-            "%zu ranks are left out by owner: their recordings have no stacks, or other rules\n",
-            job->compared_count - reading->comparable_count);
+    if (apart_count != 0) {
+        fprintf(out, "%zu rank%s left out by owner: no stacks were recorded, or other rules hold\n",
+                apart_count, apart_count == 1 ? " is" : "s are");
     }
 }
 

@@ -70,7 +70,8 @@ static void write_header(const struct flw_sheet *sheet, FILE *out)
     } else {
         flw_svg_format(number, sheet->is_by_time ? FLW_SVG_NS : FLW_SVG_COUNT,
                        (double)sheet->lag_units);
-        fprintf(out, ", work done %s%s later", number, sheet->is_by_time ? "" : " events");
+        const char *events = sheet->lag_units == 1 ? " event" : " events";
+        fprintf(out, ", work done %s%s later", number, sheet->is_by_time ? "" : events);
     }
     fputs(".</p><p class=verdict>", out);
     flw_svg_escape(out, sheet->verdict);

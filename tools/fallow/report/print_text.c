@@ -43,13 +43,15 @@ static void print_head(const struct flw_sheet *sheet, FILE *out)
     fprintf(out, "; %s, ", sheet->device_name);
     if (sheet->limit_bytes != 0) {
         char limit[FLW_FIGURE_BYTES];
-        flw_format_bytes(sheet->limit_bytes, unit, limit);
-        fprintf(out, "limit %s, ", limit);
+        bool is_small = sheet->limit_bytes < unit.bytes;
+        flw_format_bytes(sheet->limit_bytes, is_small ? (struct flw_unit){"B", 1} : unit, limit);
+        fprintf(out, "limit %s%s, ", limit, is_small ? " B" : "");
     }
     if (sheet->lag_units == 0) {
         fprintf(out, "no work on it\n");
     } else {
-        fprintf(out, "work %s %s late\n", lag, sheet->is_by_time ? "us" : "events");
+        const char *late_by = sheet->lag_units == 1 ? "event" : "events";
+        fprintf(out, "work %s %s late\n", lag, sheet->is_by_time ? "us" : late_by);
     }
 }
 

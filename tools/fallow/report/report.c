@@ -127,7 +127,8 @@ static int parse(struct flw_report_options *options, int argc, char **argv)
 {
     static const struct flw_options command = {
         .command = "report", .help = help, .list = option_list};
-    *options = (struct flw_report_options){.max_fragmentation = INFINITY, .times = true};
+    *options = (struct flw_report_options){
+        .max_fragmentation = INFINITY, .times = true, .folded_at = FLW_SHEET_MOMENT_COUNT};
     flw_plan_init(&options->plan);
     int code = flw_options_read(&command, options, argc, argv);
     if (code != FLW_OPTIONS_READ) {
@@ -146,8 +147,15 @@ static int parse(struct flw_report_options *options, int argc, char **argv)
             "standard output");
         return FLW_EXIT_USAGE;
     }
+    if (options->folded_at == FLW_SHEET_MOMENT_COUNT) {
+        options->folded_at = FLW_SHEET_AT_PEAK;
+    } else if (options->folded_path == NULL) {
+        flw_complain("--at is of --folded, which is not asked for");
+        return FLW_EXIT_USAGE;
+    }
     if (options->writes_lines &&
-        (options->html_path != NULL || options->json_path != NULL || options->csv_path != NULL ||
+        (options->plan.policies.are_named || options->plan.lag.is_given ||
+         options->html_path != NULL || options->json_path != NULL || options->csv_path != NULL ||
          options->csv_owners_path != NULL || options->folded_path != NULL ||
          options->chrome_path != NULL || options->baseline_path != NULL ||
          options->max_reserved_bytes != 0 || !isinf(options->max_fragmentation))) {
