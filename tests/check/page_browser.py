@@ -366,6 +366,21 @@ def look_at_zoom(page, where, made):
     check([shoot_column(page, plot, 0.9).lines, plot["view"]] == before, where, "0 shows not all again")
 
 
+def look_at_dots(page, where):
+    """Merged blocks, zoomed into: stripes in the place of a dot that would look like a block."""
+    paper = parse_colour(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+    plot = page.evaluate(WINDOW % HEAP)
+    page.drag(*((round(plot["left"] + x * plot["width"]), round(plot["top"] + y * plot["height"]))
+                for x, y in ((0.4, 0.02), (0.5, 0.1), (0.6, 0.2))))
+    zoomed = page.evaluate(WINDOW % HEAP)
+    row = chromium.Picture(page.shoot(round(zoomed["left"]), round(zoomed["top"] + page.evaluate("scrollY")) + 100,
+                                      round(zoomed["width"]), 1))
+    runs = [len(list(run)) for is_painted, run in
+            itertools.groupby(contrast(row.pixel(x, 0), paper) >= SHAPE_CONTRAST for x in range(row.width)) if is_painted]
+    check(len(runs) > 20 and max(runs) <= 4, where, "dots that are zoomed into have no stripes: %s" % runs)
+    page.press("0")
+
+
 # ---- the picture of owners
 
 OWNERS = [("step_%d_of_a_training_loop_with_a_long_name" % i, (i + 1) * 8 * MIB) for i in range(10)]
@@ -513,6 +528,7 @@ def look_at_heap(page, where, made):
     look_at_strip(page, where, made)
     if where.endswith(SCHEMES[0]):
         look_at_zoom(page, where, made)
+        look_at_dots(page, where)
 
 
 LANDING = """(() => { const rows = [...document.querySelectorAll('tbody tr')];

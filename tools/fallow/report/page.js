@@ -221,6 +221,7 @@
 
   const TOP = 26, RAIL = 8;  // pixels above the drawing, and those of them that phases take (svg.c, picture_time.c)
   const WIDTH = 1000, CLOSEST = 1 / 4096, FEWEST = 4;  // parts of all, operations: what is shown at least
+  const CELL = 3, STRIPED = 12, STRIPE = 3;  // pixels: a dot (picture_heap.c), one with stripes, a stripe
   const span = ([low, high]) => high - low;
   const draws = (tag, parent, of) => {
     const element = parent.appendChild(document.createElementNS(parent.namespaceURI, tag));
@@ -253,7 +254,7 @@
   const sayTick = (value, step, most, base, units) => {
     let unit = 1, i = 0;
     for (; most >= unit * base && i + 1 < units.length; i++) unit *= base;
-    const digits = Math.max(0, Math.ceil(Math.log10(unit / step) - 1e-9));
+    const digits = Math.max(step < unit ? 2 : 0, Math.ceil(Math.log10(unit / step) - 1e-9));  // 0.125 is not 0.1
     return `${(value / unit).toLocaleString('en-US', {maximumFractionDigits: Math.min(6, digits)})} ${units[i]}`.trim();
   };
   const SCALES = {ops: [Infinity, ['']], time: [1000, ['ns', 'us', 'ms', 's']],
@@ -303,6 +304,14 @@
     return {x: WIDTH * block.begin / plot.high, y: y(place + bytes), width: WIDTH * (block.end - block.begin) / plot.high,
       height: plot.height * bytes / plot.top, kind: Math.floor(Math.log2(Math.max(1, bytes))) % 8};
   };
+  const addStripes = plot => {
+    const id = `stripes-${plots.indexOf(plot)}`, defs = draws('defs', plot.shapes, {}), {height} = plot;
+    const stripes = draws('pattern', defs, {id, patternUnits: 'userSpaceOnUse', height});
+    const mask = draws('mask', defs, {id: `${id}-mask`, maskUnits: 'userSpaceOnUse', x: 0, y: 0, width: WIDTH, height});
+    draws('rect', stripes, {height, fill: '#fff'});
+    draws('rect', mask, {width: WIDTH, height, fill: `url(#${id})`});
+    return stripes;
+  };
   // The listed blocks in the part that is shown, each as it lies, a path a colour; and the one that is chosen.
   const drawExact = (plot, isZoomed) => {
     const paths = Array(8).fill(''), [x0, x1] = view.ops, [y0, y1] = view.address;
@@ -321,6 +330,17 @@
       for (const kind of ['under', 'chosen']) draws('rect', plot.exact, {class: kind, x, y, width, height});
     }
   };
+  // A dot that is zoomed into says that some of it is taken, not where: it gets stripes, which no block has.
+  const drawStripes = plot => {
+    const {width} = plot.svg.getBoundingClientRect(), unit = WIDTH * span(view.ops) / Math.max(1, width);  // of a pixel
+    const isClose = Math.max(CELL / unit, CELL / span(view.address)) >= STRIPED;
+    plot.stripes ??= addStripes(plot);
+    plot.stripes.setAttribute('width', 2 * STRIPE * unit);
+    plot.stripes.firstChild.setAttribute('width', STRIPE * unit);
+    for (const path of plot.shapes.querySelectorAll('.merged')) {
+      if (isClose) path.setAttribute('mask', `url(#${plot.stripes.id}-mask)`); else path.removeAttribute('mask');
+    }
+  };
   const drawPlot = plot => {
     const [x0, x1] = view[plot.along], [y0, y1] = plot.places ? view.address : [0, 1];
     const isZoomed = x1 - x0 < 1 || y1 - y0 < 1, above = isZoomed && !plot.places ? RAIL : 0;
@@ -332,7 +352,10 @@
     plot.scale?.remove();
     if (isZoomed) drawScale(plot);
     moveNotes(plot);
-    if (plot.places) drawExact(plot, isZoomed);
+    if (plot.places) {
+      drawExact(plot, isZoomed);
+      drawStripes(plot);
+    }
     for (const button of plot.buttons) button.disabled = !isZoomed;
     if (!plot.cursor) return;
     const at = (op() / plot.high - x0) / (x1 - x0);

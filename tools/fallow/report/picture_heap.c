@@ -269,7 +269,7 @@ static double island_place(const struct island *islands, size_t count, uint64_t 
 
 #define STRIP_HEIGHT 320.0
 #define STRIP_LEAST  1.0  /* pixels: what is smaller either way is drawn as cells */
-#define CELL         3.0  /* pixels; page.css has the same */
+#define CELL         3.0  /* pixels; page.css and page.js have the same */
 #define CELL_FULL    0.97 /* of a cell: no dot is left out where next to nothing is free */
 #define CELL_COLUMNS 333
 #define CELL_ROWS    107
@@ -564,6 +564,9 @@ static void say_blocks(const struct strip *strip, size_t small_count)
         "lie");
     say_count(out, has_lanes ? 0 : left_out_count, "block that weighs least is left out",
               "blocks that weigh least are left out");
+    if (small_count != 0 || has_lanes) {
+        fputs("a dot that is zoomed into gets stripes, for where in it they lie is not known; ", out);
+    }
     fputs("empty stretches of more than 64 MiB of address space are cut out.</p>\n", out);
 }
 
