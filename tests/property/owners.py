@@ -383,8 +383,8 @@ def parse_stack(text):
 
 
 def text_of(written):
-    """JSON has a character for each byte."""
-    return written.encode("latin-1").decode(errors="ignore")
+    """Without the bytes that are no UTF-8: what a name that was cut may end in."""
+    return written.encode(errors="surrogateescape").decode(errors="ignore")
 
 
 def whole_names(owners):
