@@ -9,12 +9,17 @@
  *              and still in use; "reserved": segments, where the trace has them
  *   instants   "[memory]" at every allocation and free; segments, out of memory, marks, waits of the
  *              host, captures, settings, missing events
- *   phases     as durations
+ *   phases     as durations, in rows ("tid") since they may overlap, where a thread's must not; an end
+ *              without a begin is left out
  * Bytes are those asked for: what an allocator would round them to is for a replay to say. The call stack of a
  * [memory] event is a text as kinetostacks.h has it; a semicolon in a name is a comma there.
  */
+#include <stdlib.h>
+
+#include "trace/input.h"
 #include "trace/jsonwriter.h"
 #include "trace/output.h"
+#include "trace/phases.h"
 #include "trace/trace.h"
 
 struct writer {
@@ -23,7 +28,8 @@ struct writer {
     uint64_t requested_bytes; /* until the user's free */
     uint64_t allocated_bytes; /* until the block may be reused */
     uint64_t reserved_bytes;
-    bool has_done; /* the trace tells the two apart */
+    bool has_done;        /* the trace tells the two apart */
+    const uint32_t *rows; /* of the phases from the next one on */
 };
 
 static const char *const instants[] = {
@@ -49,8 +55,8 @@ static const char *const instants[] = {
 _Static_assert(sizeof(instants) / sizeof(instants[0]) == FLW_TRACE_OP_COUNT, "a word each");
 
 /* Up to the arguments, whose bracket is left open. */
-static struct flw_json_writer *begin_event(struct writer *w, const char *phase, const char *name,
-                                           uint64_t time_ns)
+static struct flw_json_writer *begin_event_of(struct writer *w, const char *phase, const char *name,
+                                              uint64_t time_ns, uint64_t row)
 {
     struct flw_json_writer *out = &w->out;
     out->line = "";
@@ -59,12 +65,18 @@ static struct flw_json_writer *begin_event(struct writer *w, const char *phase, 
     if (*phase == 'i') {
         flw_json_text(out, "s", "t");
     }
-    flw_json_text(out, "name", name == NULL ? "" : name);
-    FLW_JSON_NUMBERS(out, {"pid", 0}, {"tid", 0});
+    flw_json_text(out, "name", name);
+    FLW_JSON_NUMBERS(out, {"pid", 0}, {"tid", row});
     flw_json_key(out, "ts");
     fprintf(out->file, "%" PRIu64 ".%03" PRIu64, time_ns / 1000, time_ns % 1000);
     flw_json_begin(out, "args", '{');
     return out;
+}
+
+static struct flw_json_writer *begin_event(struct writer *w, const char *phase, const char *name,
+                                           uint64_t time_ns)
+{
+    return begin_event_of(w, phase, name, time_ns, 0);
 }
 
 static void end_event(struct writer *w)
@@ -161,17 +173,25 @@ static void print_named(struct writer *w, const struct flw_trace_event *event,
                         const struct flw_trace_detail *detail)
 {
     const char *name = flw_trace_name(w->trace, detail);
-    bool is_phase = event->op == FLW_TRACE_PHASE_BEGIN || event->op == FLW_TRACE_PHASE_END;
-    const char *phase = event->op == FLW_TRACE_PHASE_BEGIN ? "B" : is_phase ? "E" : "i";
-    struct flw_json_writer *out =
-        begin_event(w, phase, is_phase ? name : instants[event->op], event->time_ns);
-    if (name != NULL && !is_phase) {
+    struct flw_json_writer *out = begin_event(w, "i", instants[event->op], event->time_ns);
+    if (name != NULL) {
         flw_json_text(out, "name", name);
     }
     if (event->op == FLW_TRACE_DROP) {
         flw_json_number(out, "events", detail->lost_count);
     }
     end_event(w);
+}
+
+static void print_phase(struct writer *w, const struct flw_trace_event *event,
+                        const struct flw_trace_detail *detail)
+{
+    uint32_t row = *w->rows++;
+    if (row != FLW_PHASES_NO_ROW) {
+        begin_event_of(w, event->op == FLW_TRACE_PHASE_BEGIN ? "B" : "E",
+                       flw_trace_name(w->trace, detail), event->time_ns, row);
+        end_event(w);
+    }
 }
 
 static void print_live(struct writer *w, uint64_t time_ns)
@@ -224,6 +244,10 @@ static void print_event(struct writer *w, const struct flw_trace_event *event,
         print_instant(w, event, detail);
         print_reserved(w, event->time_ns);
         break;
+    case FLW_TRACE_PHASE_BEGIN:
+    case FLW_TRACE_PHASE_END:
+        print_phase(w, event, detail);
+        break;
     default:
         if (flw_trace_op_has_stream(event->op)) {
             print_instant(w, event, detail);
@@ -247,9 +271,9 @@ static void begin_totals(struct writer *w)
     }
 }
 
-static void print_trace(const struct flw_trace *trace, FILE *file)
+static void print_trace(const struct flw_trace *trace, const uint32_t *rows, FILE *file)
 {
-    struct writer w = {.trace = trace, .out = {.file = file}};
+    struct writer w = {.trace = trace, .out = {.file = file}, .rows = rows};
     struct flw_trace_walk walk = {0};
     begin_totals(&w);
     flw_json_begin(&w.out, NULL, '{');
@@ -271,9 +295,16 @@ static void print_trace(const struct flw_trace *trace, FILE *file)
 bool flw_trace_write_chrome(const struct flw_trace *trace, const char *path, char *message)
 {
     struct flw_output output;
-    if (!flw_output_begin(&output, path, message)) {
+    uint32_t *rows = flw_phases_find_rows(trace);
+    if (rows == NULL) {
+        flw_input_message(message, path, "no memory to write it");
         return false;
     }
-    print_trace(trace, output.file);
-    return flw_output_commit(&output, message);
+    bool is_written = flw_output_begin(&output, path, message);
+    if (is_written) {
+        print_trace(trace, rows, output.file);
+        is_written = flw_output_commit(&output, message);
+    }
+    free(rows);
+    return is_written;
 }

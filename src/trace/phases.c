@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: matching ends with begins, and the order of both.
+ * Owns: matching ends with begins, the order of both, and rows of them.
  */
 #include "trace/phases.h"
 
@@ -123,6 +123,73 @@ const struct flw_phase *flw_phases_due(struct flw_phases *phases, uint64_t time_
     }
     phases->next++;
     return phase;
+}
+
+/* ---- rows ---- */
+
+static bool add_all(struct flw_phases *phases, const struct flw_trace *trace)
+{
+    bool has_memory = true;
+    for (size_t i = 0; has_memory && i < trace->detail_count; i++) {
+        const struct flw_trace_detail *detail = &trace->details[i];
+        const struct flw_trace_event *event = &trace->events[detail->event];
+        if (event->op == FLW_TRACE_PHASE_BEGIN || event->op == FLW_TRACE_PHASE_END) {
+            has_memory = flw_phases_add(phases, event->time_ns, detail->name,
+                                        event->op == FLW_TRACE_PHASE_BEGIN);
+        }
+    }
+    return has_memory;
+}
+
+/* The first in which what is open ends later, or nothing is. One that never ends does after all others. */
+static uint32_t find_row(const struct matching *m, const size_t *innermost, size_t begin)
+{
+    uint32_t row = 0;
+    while (row < FLW_PHASES_ROWS && innermost[row] != SIZE_MAX &&
+           m->partner[innermost[row]] < m->partner[begin]) {
+        row++;
+    }
+    return row;
+}
+
+static void fill_rows(const struct flw_phases *phases, const struct matching *m, uint32_t *rows)
+{
+    size_t innermost[FLW_PHASES_ROWS]; /* the begin that is open, of each row */
+    size_t *outer = m->below;          /* which is used up */
+    memset(innermost, 0xFF, sizeof innermost);
+    for (size_t i = 0; i < phases->count; i++) {
+        size_t partner = m->partner[i];
+        if (phases->at[i].is_begin) {
+            rows[i] = find_row(m, innermost, i);
+            if (rows[i] == FLW_PHASES_ROWS) {
+                rows[i] = FLW_PHASES_NO_ROW;
+            } else {
+                outer[i] = innermost[rows[i]];
+                innermost[rows[i]] = i;
+            }
+        } else {
+            rows[i] = partner == SIZE_MAX ? FLW_PHASES_NO_ROW : rows[partner];
+            if (rows[i] != FLW_PHASES_NO_ROW) {
+                innermost[rows[i]] = outer[partner];
+            }
+        }
+    }
+}
+
+uint32_t *flw_phases_find_rows(const struct flw_trace *trace)
+{
+    struct flw_phases phases = {0};
+    struct matching m = {0};
+    uint32_t *rows = NULL;
+    if (add_all(&phases, trace) && match(&phases, &m)) {
+        rows = malloc((phases.count + 1) * sizeof(*rows));
+    }
+    if (rows != NULL) {
+        fill_rows(&phases, &m, rows);
+    }
+    free(m.partner);
+    flw_phases_finish(&phases);
+    return rows;
 }
 
 void flw_phases_finish(struct flw_phases *phases)

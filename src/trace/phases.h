@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the annotations of a snapshot (a phase begins, a phase ends, each at its time) and where they
- * go among its events.
+ * go among its events; and the rows in which phases, which may overlap, lie within one another.
  * Does not: read them.
  *
  * Annotations and events are recorded apart and either may begin earlier. What was over when the
@@ -14,6 +14,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "trace/trace.h"
+
+#define FLW_PHASES_ROWS   UINT32_C(100)
+#define FLW_PHASES_NO_ROW UINT32_MAX
 
 struct flw_phase {
     uint64_t time_us;
@@ -41,5 +46,10 @@ bool flw_phases_settle(struct flw_phases *phases, uint64_t first_us);
 const struct flw_phase *flw_phases_due(struct flw_phases *phases, uint64_t time_us);
 
 void flw_phases_finish(struct flw_phases *phases);
+
+/* Of each begin and end of a phase in a trace, in its order, the row: in a row a phase is over before what it began in.
+ * FLW_PHASES_NO_ROW: an end that has no begin, or one row more than FLW_PHASES_ROWS. The caller frees it; NULL: no
+ * memory. O(phases x rows). */
+uint32_t *flw_phases_find_rows(const struct flw_trace *trace);
 
 #endif

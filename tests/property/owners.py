@@ -3,7 +3,8 @@
 # property.owners: who holds the memory of a snapshot when most is asked for, when it runs out and at the end, and who
 # left what was not there at the start, counted by this script alone, with Python's own pickle, and by `fallow
 # report`: the same owners, blocks and bytes, by the rule as it stands and as --owner, --skip and --by change it. What
-# --csv-owners, --folded and --chrome write is read back, and comes to the same sums. The snapshots named, which are to
+# --csv-owners, --folded and --chrome write is read back, and comes to the same sums; --chrome and `fallow trace export
+# --to chrome` keep the rules of that form. The snapshots named, which are to
 # be trusted since unpickling may run code, and some that are made here: frees that are deferred, several devices and
 # private pools, sizes so few that peaks are equal, blocks older than the recording, phases in one another, code of
 # every kind, names that have what is between two frames. Each snapshot named is counted once more as if it had run out
@@ -23,6 +24,8 @@ import subprocess
 import sys
 import tempfile
 import urllib.parse
+
+import trace_events
 
 FRAMEWORKS = ("torch", "triton", "numpy", "functorch", "importlib", "multiprocessing")
 SEGMENTS = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
@@ -314,7 +317,7 @@ def device_trace(dice, length, base):
 
 
 def annotations(dice, device_count):
-    """Phases in one another, between events, some of which never end; each device's own."""
+    """Phases in one another and across, between events, some of which never end; each device's own."""
     notes = []
     for device in range(device_count):
         open_names = []
@@ -324,7 +327,8 @@ def annotations(dice, device_count):
                 open_names.append(dice.choice(["ProfilerStep#1", "ProfilerStep#2", "forward", "Optimizer.step#SGD.step"]))
                 notes.append({"stage": "START", "name": open_names[-1], "device": device, "time_us": time_us})
             elif chance < 0.12 and open_names:
-                notes.append({"stage": "END", "name": open_names.pop(), "device": device, "time_us": time_us})
+                name = open_names.pop(-1 if dice.random() < 0.8 else dice.randrange(len(open_names)))
+                notes.append({"stage": "END", "name": name, "device": device, "time_us": time_us})
     return notes
 
 
@@ -422,10 +426,12 @@ def is_same_folded(path, expected, rule):
 
 def is_same_chrome(path, moments, rule):
     """Slices: what is open at the end, and the most that ever was; their owners, by their stacks. Counters: the same."""
-    with gzip.open(path, "rt") as file:
-        events = json.load(file)["traceEvents"]
+    with gzip.open(path) as file:
+        document = trace_events.read(file.read())
+    wrong, events = trace_events.broken_rules(document), document["traceEvents"]
+    print(*wrong[:3], sep="\n", end="\n" * bool(wrong))
     open_slices, counters, held, peak = {}, {}, 0, 0
-    same = all(a["ts"] <= b["ts"] for a, b in zip(events, events[1:]))
+    same = not wrong and all(a["ts"] <= b["ts"] for a, b in zip(events, events[1:]))
     for event in events:
         if event["ph"] == "b":
             about = event["args"]
@@ -433,15 +439,29 @@ def is_same_chrome(path, moments, rule):
             held += about["bytes"]
             peak = max(peak, held)
             if rule is PLAIN and "stack" in about:
-                same &= owner(parse_stack(text_of(about["stack"])), rule)[0] == text_of(about["owner"])
+                same &= owner(parse_stack(about["stack"]), rule)[0] == about["owner"]
         elif event["ph"] == "e":
             held -= open_slices.pop(event["id"])["bytes"]
         elif event["ph"] == "C":
             counters[event["id"]] = event["args"]["bytes"]
-    at_end = by_owner((about["bytes"], text_of(about["owner"])) for about in open_slices.values())
+    at_end = by_owner((about["bytes"], about["owner"]) for about in open_slices.values())
     same &= at_end == whole_names(moments["at_end"])
     same &= sorted(c for c in counters.values() if c) == sorted(entry[0] for entry in at_end.values() if entry[0])
     return same and peak == sum(size for size, _ in moments["at_peak"].values())
+
+
+def is_export_sound(tool, path, snapshot, device, folder):
+    """What the trace is as Chrome's JSON: the rules are kept, and each phase that ends is there, in whatever row."""
+    out = os.path.join(folder, "export.json")
+    subprocess.run([tool, "trace", "export", path, "--to", "chrome", "-o", out], check=True, capture_output=True)
+    with open(out, "rb") as file:
+        document = trace_events.read(file.read())
+    wrong = trace_events.broken_rules(document)
+    print(*wrong[:3], sep="\n", end="\n" * bool(wrong))
+    first = min((e["time_us"] for e in snapshot["device_traces"][device] if "time_us" in e), default=0)
+    notes = [n for n in snapshot.get("external_annotations", []) if n["device"] == device and n["time_us"] >= first]
+    ends = sorted(e["name"] for e in document["traceEvents"] if e["ph"] == "E")
+    return not wrong and ends == sorted(n["name"] for n in notes if n["stage"] == "END")
 
 
 def is_same_moment(expected, holding):
@@ -476,6 +496,8 @@ def compare(tool, path, rule=PLAIN, has_slices=True, dice=random.Random(1)):
         same["csv"] = is_same_csv(files["csv-owners"], moments, bool(oom))
         same["folded " + at] = is_same_folded(files["folded"], moments[moment], rule)
         same["chrome"] = not has_slices or is_same_chrome(files["chrome"], moments, rule)
+        device = snapshot["device_traces"].index(max(snapshot["device_traces"], key=len))
+        same["export"] = not has_slices or is_export_sound(tool, path, snapshot, device, folder)
     same["peak"] = peak == trace["bound_bytes"]
     same["oom"] = oom == seen_oom
     stretches = trace["holders"]["stretches"]

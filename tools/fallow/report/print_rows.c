@@ -8,6 +8,7 @@
 #include "base/bits.h"
 #include "report/facts.h"
 #include "trace/jsonwriter.h"
+#include "trace/phases.h"
 #include "trace/trace.h"
 
 #include "common/figures.h"
@@ -326,6 +327,7 @@ struct chrome {
     const struct flw_trace *trace;
     struct asked asked;
     uint64_t *live_bytes; /* by owner */
+    const uint32_t *rows; /* of the phases from the next one on */
     struct flw_json_writer out;
     FILE *stack; /* the last that was printed, at `text` */
     char *text;
@@ -335,8 +337,9 @@ struct chrome {
 #define NO_ID UINT64_MAX
 
 /* Up to the arguments, whose bracket is left open. */
-static struct flw_json_writer *begin_event(struct chrome *chrome, const char *phase,
-                                           const char *name, uint64_t id, uint64_t time_ns)
+static struct flw_json_writer *begin_event_of(struct chrome *chrome, const char *phase,
+                                              const char *name, uint64_t id, uint64_t row,
+                                              uint64_t time_ns)
 {
     struct flw_json_writer *out = &chrome->out;
     out->line = "";
@@ -344,7 +347,7 @@ static struct flw_json_writer *begin_event(struct chrome *chrome, const char *ph
     flw_json_text(out, "ph", phase);
     flw_json_text(out, "cat", "memory");
     flw_json_text(out, "name", name);
-    FLW_JSON_NUMBERS(out, {"pid", 0}, {"tid", 0});
+    FLW_JSON_NUMBERS(out, {"pid", 0}, {"tid", row});
     if (id != NO_ID) {
         flw_json_number(out, "id", id);
     }
@@ -352,6 +355,12 @@ static struct flw_json_writer *begin_event(struct chrome *chrome, const char *ph
     fprintf(out->file, "%" PRIu64 ".%03" PRIu64, time_ns / 1000, time_ns % 1000);
     flw_json_begin(out, "args", '{');
     return out;
+}
+
+static struct flw_json_writer *begin_event(struct chrome *chrome, const char *phase,
+                                           const char *name, uint64_t id, uint64_t time_ns)
+{
+    return begin_event_of(chrome, phase, name, id, 0, time_ns);
 }
 
 static void end_event(struct chrome *chrome)
@@ -400,7 +409,6 @@ static void end_slice(struct chrome *chrome, uint32_t block, uint64_t time_ns)
 static void print_event(struct chrome *chrome, const struct flw_trace_event *event,
                         const struct flw_trace_detail *detail, uint64_t time_ns)
 {
-    const char *name = flw_trace_name(chrome->trace, detail);
     bool is_begin = event->op == FLW_TRACE_PHASE_BEGIN;
     bool is_block = event->op == FLW_TRACE_ALLOC || event->op == FLW_TRACE_FREE;
     if (is_block && event->size_bytes != 0) {
@@ -411,8 +419,12 @@ static void print_event(struct chrome *chrome, const struct flw_trace_event *eve
                         event->size_bytes);
         end_event(chrome);
     } else if (is_begin || event->op == FLW_TRACE_PHASE_END) {
-        (void)begin_event(chrome, is_begin ? "B" : "E", name == NULL ? "" : name, NO_ID, time_ns);
-        end_event(chrome);
+        uint32_t row = *chrome->rows++;
+        if (row != FLW_PHASES_NO_ROW) {
+            (void)begin_event_of(chrome, is_begin ? "B" : "E",
+                                 flw_trace_name(chrome->trace, detail), NO_ID, row, time_ns);
+            end_event(chrome);
+        }
     }
 }
 
@@ -438,8 +450,10 @@ static void print_events(struct chrome *chrome)
 void flw_print_chrome(const struct flw_sheet *sheet, const struct flw_owner_rule *rule, FILE *out)
 {
     struct chrome chrome = {.trace = sheet->trace, .out = {.file = out}};
+    uint32_t *rows = flw_phases_find_rows(sheet->trace);
+    chrome.rows = rows;
     chrome.stack = open_memstream(&chrome.text, &chrome.text_bytes);
-    if (chrome.stack == NULL) {
+    if (rows == NULL || chrome.stack == NULL) {
         flw_host_refuse(1, BUFSIZ);
     }
     find_asked(&chrome.asked, sheet->trace, rule);
@@ -455,6 +469,7 @@ void flw_print_chrome(const struct flw_sheet *sheet, const struct flw_owner_rule
     fputs("\n]}\n", out);
     fclose(chrome.stack);
     free(chrome.text);
+    free(rows);
     flw_host_free(chrome.live_bytes);
     finish_asked(&chrome.asked);
 }
