@@ -1,12 +1,110 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/job_reading.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/bits.h"
 
 #include "common/tool_host.h"
+
+/* ---- whose files they are ---- */
+
+static uint64_t number_at(const char *digits)
+{
+    uint64_t number = strtoull(digits, NULL, 10);
+    return number <= FLW_RANK_MOST_NUMBER ? number : FLW_UNKNOWN;
+}
+
+/* "rank" as a word, "_", "-", "=" or nothing, and a number. The last one before `end`. */
+static uint64_t find_word(const char *text, const char *end)
+{
+    for (const char *at = end; at > text; at--) {
+        const char *word = at - 1;
+        if (end - word < 5 || strncasecmp(word, "rank", 4) != 0 ||
+            (word > text && isalpha((unsigned char)word[-1]))) {
+            continue;
+        }
+        const char *digits = word + 4;
+        digits += strchr("_-=", *digits) != NULL;
+        if (digits < end && isdigit((unsigned char)*digits)) {
+            return number_at(digits);
+        }
+    }
+    return FLW_UNKNOWN;
+}
+
+/* "snapshot_3" of "snapshot_3.pickle.xz" */
+static const char *find_stem_end(const char *base)
+{
+    static const char *const packed[] = {".xz", ".gz", ".zst"};
+    const char *end = base + strlen(base);
+    for (size_t i = 0; i < sizeof packed / sizeof *packed; i++) {
+        size_t bytes = strlen(packed[i]);
+        if ((size_t)(end - base) > bytes && strcmp(end - bytes, packed[i]) == 0) {
+            end -= bytes;
+            break;
+        }
+    }
+    for (const char *at = end; at > base; at--) {
+        if (at[-1] == '.') {
+            return at - 1 == base ? end : at - 1;
+        }
+    }
+    return end;
+}
+
+uint64_t flw_job_rank_of_path(const char *path, bool *says_rank)
+{
+    const char *slash = strrchr(path, '/');
+    const char *base = slash == NULL ? path : slash + 1;
+    uint64_t rank = find_word(base, base + strlen(base));
+    if (rank == FLW_UNKNOWN && slash != NULL) {
+        const char *folder = slash;
+        while (folder > path && folder[-1] != '/') {
+            folder--;
+        }
+        rank = find_word(folder, slash);
+    }
+    if (says_rank != NULL) {
+        *says_rank = rank != FLW_UNKNOWN;
+    }
+    if (rank == FLW_UNKNOWN) {
+        const char *stem = find_stem_end(base);
+        const char *digits = stem;
+        while (digits > base && isdigit((unsigned char)digits[-1])) {
+            digits--;
+        }
+        if (digits < stem && digits > base && digits[-1] == '_') {
+            rank = number_at(digits);
+        }
+    }
+    return rank;
+}
+
+bool flw_job_is_told(const char *const *paths, size_t count, uint64_t *out_twice)
+{
+    bool says_rank = false;
+    bool all_say = true;
+    bool is_from_0 = true;
+    uint64_t *ranks = flw_host_alloc(count, sizeof *ranks);
+    bool is_told = count > 1;
+    uint64_t twice = FLW_UNKNOWN;
+    for (size_t i = 0; is_told && i < count; i++) {
+        ranks[i] = flw_job_rank_of_path(paths[i], &says_rank);
+        all_say &= says_rank;
+        is_from_0 &= ranks[i] < count;
+        is_told = ranks[i] != FLW_UNKNOWN;
+        for (size_t other = 0; other < i && twice == FLW_UNKNOWN; other++) {
+            twice = ranks[other] == ranks[i] ? ranks[i] : FLW_UNKNOWN;
+        }
+    }
+    flw_host_free(ranks);
+    *out_twice = is_told && all_say ? twice : FLW_UNKNOWN;
+    return is_told && twice == FLW_UNKNOWN && (all_say || is_from_0);
+}
 
 /* ---- the set ---- */
 
@@ -85,28 +183,6 @@ void flw_job_settle(struct flw_job *job)
     }
     job->count = kept;
     choose(job);
-}
-
-bool flw_job_is_told(const char *const *paths, size_t count, uint64_t *out_twice)
-{
-    bool says_rank = false;
-    bool all_say = true;
-    bool is_from_0 = true;
-    uint64_t *ranks = flw_host_alloc(count, sizeof *ranks);
-    bool is_told = count > 1;
-    uint64_t twice = FLW_UNKNOWN;
-    for (size_t i = 0; is_told && i < count; i++) {
-        ranks[i] = flw_rank_of_path(paths[i], &says_rank);
-        all_say &= says_rank;
-        is_from_0 &= ranks[i] < count;
-        is_told = ranks[i] != FLW_UNKNOWN;
-        for (size_t other = 0; other < i && twice == FLW_UNKNOWN; other++) {
-            twice = ranks[other] == ranks[i] ? ranks[i] : FLW_UNKNOWN;
-        }
-    }
-    flw_host_free(ranks);
-    *out_twice = is_told && all_say ? twice : FLW_UNKNOWN;
-    return is_told && twice == FLW_UNKNOWN && (all_say || is_from_0);
 }
 
 void flw_job_finish(struct flw_job *job)
@@ -300,7 +376,9 @@ static struct point *list_points(const struct flw_job_reading *reading, size_t *
         }
         points[count++] = (struct point){record->begin_ns + record->span_ns, FLW_UNKNOWN, place};
     }
-    qsort(points, count, sizeof *points, compare_points);
+    if (count > 1) {
+        qsort(points, count, sizeof *points, compare_points);
+    }
     *out_count = count;
     return points;
 }

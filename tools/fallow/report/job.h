@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a job of many ranks: their records together, what is to be said when they are compared, and how that is
- * written.
+ * Owns: a job of many ranks: which files are its, by their names; their records together, what is to be said when
+ * they are compared, and how that is written.
  * Does not: read traces or records (rank.h).
  *
  * A job is a set: what is added twice counts once, and in which order, and through how many merges, changes nothing.
@@ -31,6 +31,11 @@ void flw_job_add(struct flw_job *job, const struct flw_rank *record);
 
 /* After the last: sorts, drops what is there twice, and chooses. */
 void flw_job_settle(struct flw_job *job);
+
+/* The number of the rank that a file's name tells: "rank" and a number behind it, in the name or in a folder's; else
+ * a number behind the last "_" of the name without its endings. FLW_UNKNOWN: none.
+ * `says_rank`: it was the former; may be NULL. */
+uint64_t flw_job_rank_of_path(const char *path, bool *says_rank);
 
 /* Whether the names of these files tell that they are a job's: each a rank of its own, all by the word "rank", or all
  * ranks from 0 on. `out_twice`: where all say the word, and a rank has several files, that rank; else FLW_UNKNOWN. */

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/bits.h"
 #include "trace/intern.h"
@@ -20,82 +19,7 @@
 _Static_assert(FLW_SHEET_OWNERS == 200 && FLW_RANK_STEPS == 200, "as the messages say");
 _Static_assert(FLW_TRACE_MESSAGE_BYTES <= FLW_RANK_MESSAGE_BYTES, "the input's message fits");
 
-#define MOST_NUMBER (UINT64_C(1) << 62) /* so that two of them add up */
-#define MOST_BYTES  (UINT64_C(1) << 48) /* of a rank: so that those of 65,535 add up */
-
-/* ---- whose file it is ---- */
-
-static uint64_t number_at(const char *digits)
-{
-    uint64_t number = strtoull(digits, NULL, 10);
-    return number <= MOST_NUMBER ? number : FLW_UNKNOWN;
-}
-
-/* "rank" as a word, "_", "-", "=" or nothing, and a number. The last one before `end`. */
-static uint64_t find_word(const char *text, const char *end)
-{
-    for (const char *at = end; at > text; at--) {
-        const char *word = at - 1;
-        if (end - word < 5 || strncasecmp(word, "rank", 4) != 0 ||
-            (word > text && isalpha((unsigned char)word[-1]))) {
-            continue;
-        }
-        const char *digits = word + 4;
-        digits += strchr("_-=", *digits) != NULL;
-        if (digits < end && isdigit((unsigned char)*digits)) {
-            return number_at(digits);
-        }
-    }
-    return FLW_UNKNOWN;
-}
-
-/* "snapshot_3" of "snapshot_3.pickle.xz" */
-static const char *find_stem_end(const char *base)
-{
-    static const char *const packed[] = {".xz", ".gz", ".zst"};
-    const char *end = base + strlen(base);
-    for (size_t i = 0; i < sizeof packed / sizeof *packed; i++) {
-        size_t bytes = strlen(packed[i]);
-        if ((size_t)(end - base) > bytes && strcmp(end - bytes, packed[i]) == 0) {
-            end -= bytes;
-            break;
-        }
-    }
-    for (const char *at = end; at > base; at--) {
-        if (at[-1] == '.') {
-            return at - 1 == base ? end : at - 1;
-        }
-    }
-    return end;
-}
-
-uint64_t flw_rank_of_path(const char *path, bool *says_rank)
-{
-    const char *slash = strrchr(path, '/');
-    const char *base = slash == NULL ? path : slash + 1;
-    uint64_t rank = find_word(base, base + strlen(base));
-    if (rank == FLW_UNKNOWN && slash != NULL) {
-        const char *folder = slash;
-        while (folder > path && folder[-1] != '/') {
-            folder--;
-        }
-        rank = find_word(folder, slash);
-    }
-    if (says_rank != NULL) {
-        *says_rank = rank != FLW_UNKNOWN;
-    }
-    if (rank == FLW_UNKNOWN) {
-        const char *stem = find_stem_end(base);
-        const char *digits = stem;
-        while (digits > base && isdigit((unsigned char)digits[-1])) {
-            digits--;
-        }
-        if (digits < stem && digits > base && digits[-1] == '_') {
-            rank = number_at(digits);
-        }
-    }
-    return rank;
-}
+#define MOST_BYTES (UINT64_C(1) << 48) /* of a rank: so that those of 65,535 add up */
 
 /* ---- what a record consists of ---- */
 
@@ -447,7 +371,7 @@ static bool read_number(struct reader *reader, uint64_t *out)
         return token != FLW_JSON_FAILED && fail(reader, "a number is missing");
     }
     bool is_whole = flw_json_get_whole(&reader->json, &is_negative, out) && !is_negative;
-    return (is_whole && *out <= MOST_NUMBER) ||
+    return (is_whole && *out <= FLW_RANK_MOST_NUMBER) ||
            fail(reader, is_whole ? "a number is above 2^62" : "a number is not whole");
 }
 

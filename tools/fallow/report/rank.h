@@ -21,6 +21,7 @@
 
 #define FLW_RANK_SCHEMA        1 /* counts changes that break readers */
 #define FLW_RANK_STEPS         200
+#define FLW_RANK_MOST_NUMBER   (UINT64_C(1) << 62) /* so that two of them add up */
 #define FLW_RANK_NAME_BYTES    FLW_SHEET_NAME_BYTES
 #define FLW_RANK_RULE_BYTES    512
 #define FLW_RANK_MESSAGE_BYTES 512
@@ -75,10 +76,5 @@ bool flw_rank_read(const char *path, void (*take)(void *context, struct flw_rank
                    void *context, char *message);
 
 void flw_rank_finish(struct flw_rank *rank);
-
-/* The number of the rank that a file's name tells: "rank" and a number behind it, in the name or in a folder's; else
- * a number behind the last "_" of the name without its endings. FLW_UNKNOWN: none.
- * `says_rank`: it was the former; may be NULL. */
-uint64_t flw_rank_of_path(const char *path, bool *says_rank);
 
 #endif

@@ -165,7 +165,7 @@ static bool collect(struct work *work, const struct flw_trace *trace,
 /* A file whose name does not tell may be of this process's own rank. */
 static uint64_t number_of(const struct work *work, const char *path)
 {
-    uint64_t number = flw_rank_of_path(path, NULL);
+    uint64_t number = flw_job_rank_of_path(path, NULL);
     const char *own = getenv("RANK");
     bool is_own = number == FLW_UNKNOWN && work->job_count == 1 && own != NULL;
     return is_own && !flw_parse_count(own, &number) ? FLW_UNKNOWN : number;
