@@ -152,8 +152,7 @@ bool flw_build_add_remark(struct flw_build *build, const struct flw_trace_remark
     struct flw_trace *trace = build->trace;
     size_t count = trace->remark_count;
     const struct flw_trace_remark *last = count == 0 ? &none : &trace->remarks[count - 1];
-    if (last->compile_context == remark->compile_context &&
-        last->user_metadata == remark->user_metadata) {
+    if (flw_trace_remark_is(last, remark)) {
         return true;
     }
     if (!FLW_ARRAY_FITS(trace->remarks, count, build->remark_room)) {

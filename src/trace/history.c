@@ -74,8 +74,7 @@ bool flw_history_set_remark(struct flw_history *history, struct flw_trace_remark
     static const struct flw_trace_remark none = {0};
     size_t count = history->remark_count;
     const struct flw_trace_remark *last = count == 0 ? &none : &history->remarks[count - 1];
-    if (last->compile_context == remark.compile_context &&
-        last->user_metadata == remark.user_metadata) {
+    if (flw_trace_remark_is(last, &remark)) {
         return true;
     }
     if (!FLW_ARRAY_FITS(history->remarks, count, history->remark_room)) {

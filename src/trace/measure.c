@@ -99,8 +99,7 @@ static const char *check_remarks(const struct flw_trace *trace)
             remark->record >= trace->initial_count + trace->event_count) {
             return "the remarks are not in the order of events";
         }
-        if (remark->compile_context == last.compile_context &&
-            remark->user_metadata == last.user_metadata) {
+        if (flw_trace_remark_is(remark, &last)) {
             return "a remark is the one before it";
         }
         if (!has_text(trace, remark->compile_context) || !has_text(trace, remark->user_metadata)) {

@@ -76,9 +76,7 @@ bool flw_textstacks_read_remark(struct flw_textstacks *r)
         return false;
     }
     if (r->has_new_remark || r->met_frames != r->build->trace->stacks.frame_count ||
-        r->new_stack != 0 ||
-        (remark.compile_context == r->remark.compile_context &&
-         remark.user_metadata == r->remark.user_metadata)) {
+        r->new_stack != 0 || flw_trace_remark_is(&remark, &r->remark)) {
         return flw_line_fail(r->line, "a remark is the one before it, or not before an event");
     }
     r->remark = remark;

@@ -126,6 +126,13 @@ const struct flw_trace_context *flw_trace_walk_context(const struct flw_trace *t
 const struct flw_trace_remark *flw_trace_walk_remark(const struct flw_trace *trace,
                                                      struct flw_trace_walk *walk, size_t record);
 
+/* Whether both say the same, of whatever records. */
+static inline bool flw_trace_remark_is(const struct flw_trace_remark *a,
+                                       const struct flw_trace_remark *b)
+{
+    return a->compile_context == b->compile_context && a->user_metadata == b->user_metadata;
+}
+
 /* Where a record was made; 0: that is not known. */
 static inline uint32_t flw_trace_stack(const struct flw_trace *trace, size_t record)
 {
