@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -215,7 +216,8 @@ static bool hold_pipe(const char *path, char *place)
 {
     static char bytes[1 << 16];
     struct stat about;
-    int number = -1;
+    static const char fds[] = "/dev/fd/";
+    uint64_t number = 0; /* stdin's too */
     snprintf(place, PLACE_BYTES, "%s", flw_input_place(path));
     if (strlen(flw_input_place(path)) >= PLACE_BYTES || stat(place, &about) != 0 ||
         !S_ISFIFO(about.st_mode)) {
@@ -234,10 +236,10 @@ static bool hold_pipe(const char *path, char *place)
     if (pipe >= 0) {
         close(pipe);
     }
-    if (sscanf(place, "/dev/fd/%d", &number) != 1) {
-        number = strcmp(place, "/dev/stdin") == 0 ? STDIN_FILENO : -1;
-    }
-    if (number >= 0 && dup2(memory, number) == number) {
+    bool is_own = strcmp(place, "/dev/stdin") == 0 ||
+                  (strncmp(place, fds, sizeof fds - 1) == 0 &&
+                   flw_parse_count(place + sizeof fds - 1, &number) && number <= INT_MAX);
+    if (is_own && dup2(memory, (int)number) == (int)number) {
         close(memory);
     } else {
         snprintf(place, PLACE_BYTES, "/dev/fd/%d", memory); /* until the program ends */
@@ -254,7 +256,8 @@ static bool is_report(const char *place)
     bool is = false;
     if (flw_input_open(&input, place, message)) {
         struct flw_json json = {.input = &input};
-        is = flw_json_next(&json) == FLW_JSON_OBJECT && flw_json_next(&json) == FLW_JSON_KEY &&
+        enum flw_json_token first = flw_json_next(&json);
+        is = first == FLW_JSON_OBJECT && flw_json_next(&json) == FLW_JSON_KEY &&
              (strcmp(json.text, "schema") == 0 || strcmp(json.text, "job") == 0);
         flw_input_close(&input);
     }
