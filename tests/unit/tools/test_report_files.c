@@ -200,6 +200,27 @@ static void figures_are_told_as_they_are(void **state)
     flw_test_expect_in(out_text, ", limit 4,398,046,511,104, ");
 }
 
+static void one_is_not_several(void **state)
+{
+    static const char *const lines[][2] = {
+        {"trace verify one.ftext", ": whole, text, 1 event, 1 allocation\n"},
+        {"replay --policy driver --lag 1 --limit 2M one.ftext",
+         ": 1 event, 1 allocation, 1 stream\ndevice  simulated device, 80 GiB, limit 2 MiB, "
+         "work done 1 event late, rule checker on\n"},
+        {"report --policy bound one.ftext", ": 1 event, 1 block, 1 stream\n"},
+    };
+    static const char trace[] =
+        "#fallow-trace 1\ndevice 0\nstream 0\nfields none\nA 0 0 524288 0\n";
+    char line[512];
+    (void)state;
+    command_write("one.ftext", trace, sizeof trace - 1);
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        snprintf(line, sizeof line, "COLUMNS=200 \"$F\" %s", lines[i][0]);
+        assert_int_equal(command_run(line), 0);
+        flw_test_expect_in(out_text, lines[i][1]);
+    }
+}
+
 static void what_would_have_no_effect_is_refused(void **state)
 {
     (void)state;
@@ -310,6 +331,7 @@ int main(void)
         cmocka_unit_test(which_device_of_several_is_read_is_told),
         cmocka_unit_test(names_move_no_terminal),
         cmocka_unit_test(figures_are_told_as_they_are),
+        cmocka_unit_test(one_is_not_several),
         cmocka_unit_test(what_would_have_no_effect_is_refused),
         cmocka_unit_test(an_output_is_packed_as_its_name_says),
         cmocka_unit_test(a_replaced_file_keeps_its_place_and_its_readers),

@@ -314,7 +314,7 @@ static void import_says_what_it_read(void **state)
     (void)state;
     command_write("rmm.csv", log, strlen(log));
     expect_success("import rmm.csv -o rmm.ftrace");
-    assert_non_null(strstr(out_text, "rmm.ftrace: rmm csv, 4 events, 2 allocations, 1 blocks at "
+    assert_non_null(strstr(out_text, "rmm.ftrace: rmm csv, 4 events, 2 allocations, 1 block at "
                                      "the start; "));
     expect_success("dump rmm.ftrace");
     assert_non_null(strstr(out_text, "\nP 0 0 64 0 @2304\n"));

@@ -20,11 +20,14 @@ struct flw_unit {
 /* MiB, or KiB where everything is small. */
 struct flw_unit flw_unit_choose(uint64_t peak_bytes);
 
+/* What the name of so many things ends with: "s", or "" of one. */
+const char *flw_plural(uint64_t count);
+
 /* "12,345", in `out`, which is returned. */
 const char *flw_format_count(uint64_t value, char *out);
 /* The same, or "-" for FLW_NOT_APPLICABLE. */
 void flw_format_optional(uint64_t value, char *out);
-/* Rounded to the nearest of the unit; without its name. */
+/* Rounded to the nearest of the unit, or "-" for FLW_NOT_APPLICABLE; without its name. */
 void flw_format_bytes(uint64_t bytes, struct flw_unit unit, char *out);
 
 #endif

@@ -23,6 +23,11 @@ struct flw_unit flw_unit_choose(uint64_t peak_bytes)
     return peak_bytes < 4 * FLW_MIB ? kib : mib;
 }
 
+const char *flw_plural(uint64_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
 const char *flw_format_count(uint64_t value, char *out)
 {
     char digits[24], *at = out;

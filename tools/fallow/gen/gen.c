@@ -11,6 +11,7 @@
 #include "trace/gen.h"
 
 #include "common/command.h"
+#include "common/figures.h"
 #include "common/options.h"
 #include "common/progress.h"
 
@@ -273,8 +274,9 @@ static int generate(const struct request *request)
         flw_complain("%s", message);
         clearerr(stdout); /* it has been said */
     } else if (strcmp(request->path, "-") != 0) {
-        fprintf(stderr, "%s: %zu events, %" PRIu64 " allocations, at most %" PRIu64 " MiB live\n",
-                request->path, trace->event_count, trace->alloc_count,
+        fprintf(stderr, "%s: %zu event%s, %" PRIu64 " allocation%s, at most %" PRIu64 " MiB live\n",
+                request->path, trace->event_count, flw_plural(trace->event_count),
+                trace->alloc_count, flw_plural(trace->alloc_count),
                 trace->peak_requested_bytes >> 20);
     }
     flw_trace_destroy(trace);

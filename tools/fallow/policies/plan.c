@@ -10,6 +10,7 @@
 #include "trace/trace.h"
 
 #include "common/command.h"
+#include "common/figures.h"
 #include "common/replay_device.h"
 
 #define DEFAULT_LAG_NS 5000000ull
@@ -205,8 +206,8 @@ void flw_plan_say_pools(const struct flw_program *program, const struct flw_run_
     size_t apart_length = list_names(results, count, true, apart, sizeof apart);
     size_t mixed_length = list_names(results, count, false, mixed, sizeof mixed);
     snprintf(out, FLW_PLAN_NOTE_BYTES, "%zu private pool%s (captured graphs)%s%.150s%s%.150s",
-             pool_count, pool_count == 1 ? "" : "s", apart_length == 0 ? "" : ", kept apart by ",
-             apart, mixed_length == 0 ? "" : "; given to everybody by ", mixed);
+             pool_count, flw_plural(pool_count), apart_length == 0 ? "" : ", kept apart by ", apart,
+             mixed_length == 0 ? "" : "; given to everybody by ", mixed);
 }
 
 void flw_plan_print_counts(const struct flw_run_counts *counts, struct flw_json_writer *out)

@@ -243,16 +243,16 @@ static void print_header(const struct flw_report *report, FILE *out)
     size_t stream_count = report->setup->program->stream_count;
     flw_format_count(trace->event_count, events);
     flw_format_count(trace->alloc_count, allocs);
-    fprintf(out, "trace   %s: %s events, %s allocations, %zu stream%s",
-            trace->source == NULL ? "?" : trace->source, events, allocs, stream_count,
-            stream_count == 1 ? "" : "s");
+    fprintf(out, "trace   %s: %s event%s, %s allocation%s, %zu stream%s",
+            trace->source == NULL ? "?" : trace->source, events, flw_plural(trace->event_count),
+            allocs, flw_plural(trace->alloc_count), stream_count, flw_plural(stream_count));
     if (trace->initial_count != 0) {
         flw_format_count(trace->initial_count, initial);
-        fprintf(out, ", %s block%s alive at the start", initial,
-                trace->initial_count == 1 ? "" : "s");
+        fprintf(out, ", %s block%s alive at the start", initial, flw_plural(trace->initial_count));
     }
     if (trace->unknown_free_count != 0) {
-        fprintf(out, ", %" PRIu64 " frees of unknown blocks left out", trace->unknown_free_count);
+        fprintf(out, ", %" PRIu64 " free%s of unknown blocks left out", trace->unknown_free_count,
+                flw_plural(trace->unknown_free_count));
     }
     fputc('\n', out);
 }
@@ -275,8 +275,9 @@ static void print_device(const struct flw_report *report, FILE *out)
     } else if (!report->is_sim) {
         fprintf(out, "one small memset a block and use, reserved as each policy counts it");
     } else {
-        fprintf(out, "work done %s %s late", text,
-                report->is_by_time ? "us of trace time" : "events");
+        fprintf(out, "work done %s %s%s late", text,
+                report->is_by_time ? "us of trace time" : "event",
+                report->is_by_time ? "" : flw_plural(report->setup->lag_units));
     }
     fprintf(out, "%s\n",
             !report->is_sim         ? ""
@@ -412,7 +413,7 @@ static void print_verdict(const struct flw_report *report, FILE *out)
     }
     if (subject->failure_count != 0) {
         flw_format_count(subject->failure_count, text);
-        fprintf(out, "; %s request%s failed", text, subject->failure_count == 1 ? "" : "s");
+        fprintf(out, "; %s request%s failed", text, flw_plural(subject->failure_count));
     }
     fputc('\n', out);
 }

@@ -87,7 +87,7 @@ static void print_head(const struct flw_job_reading *reading, FILE *out)
     size_t again_count = job->count - job->compared_count;
     size_t apart_count = job->compared_count - reading->comparable_count;
     fprintf(out, "a job of %zu rank%s; %s ran out of memory\n", job->compared_count,
-            job->compared_count == 1 ? "" : "s", oom_count);
+            flw_plural(job->compared_count), oom_count);
     if (again_count != 0) {
         fprintf(out, "%zu record%s of a rank that has another, which is compared\n", again_count,
                 again_count == 1 ? " is" : "s are each");

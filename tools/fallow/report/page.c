@@ -15,6 +15,8 @@
 #include "report/picture.h"
 #include "trace/trace.h"
 
+#include "common/figures.h"
+
 #define HEAP_POLICIES 2  /* whose heaps are drawn: each costs a quarter of a megabyte */
 #define PHASE_NAMES   8  /* that are listed */
 #define FRAMES        12 /* page.css has so many choices */
@@ -56,11 +58,10 @@ static void write_header(const struct flw_sheet *sheet, FILE *out)
     flw_svg_escape(out, trace->format == NULL ? "trace" : trace->format);
     fprintf(out, ", %s event%s, ",
             flw_svg_format(number, FLW_SVG_COUNT, (double)trace->event_count),
-            trace->event_count == 1 ? "" : "s");
+            flw_plural(trace->event_count));
     fprintf(out, "%s allocation%s, %zu stream%s, ",
             flw_svg_format(number, FLW_SVG_COUNT, (double)trace->alloc_count),
-            trace->alloc_count == 1 ? "" : "s", trace->stream_count,
-            trace->stream_count == 1 ? "" : "s");
+            flw_plural(trace->alloc_count), trace->stream_count, flw_plural(trace->stream_count));
     fprintf(out, "%s alive at the start%s%s. Replayed on ",
             flw_svg_format(number, FLW_SVG_COUNT, (double)trace->initial_count),
             sheet->of_devices[0] == '\0' ? "" : "; ", sheet->of_devices);
@@ -259,7 +260,7 @@ static void write_failures(const struct flw_sheet *sheet, FILE *out)
                     flw_svg_format(hole, FLW_SVG_BYTES, (double)policy->first_failure_hole_bytes));
         }
         fprintf(out, "; %" PRIu64 " request%s failed in all.</p>\n", policy->result->failure_count,
-                policy->result->failure_count == 1 ? "" : "s");
+                flw_plural(policy->result->failure_count));
     }
 }
 
@@ -422,7 +423,7 @@ static void write_frames(const struct flw_sheet_policy *policy, size_t place, FI
                 flw_svg_format(op, FLW_SVG_COUNT, (double)frame->op),
                 flw_svg_format(a, FLW_SVG_BYTES, (double)frame->requested_bytes),
                 flw_svg_format(b, FLW_SVG_BYTES, (double)frame->reserved_bytes), frame->hole_count,
-                frame->hole_count == 1 ? "" : "s",
+                flw_plural(frame->hole_count),
                 flw_svg_format(hole, FLW_SVG_BYTES, (double)frame->largest_hole_bytes));
         flw_picture_frame(frame, out);
         fputs("</div>\n", out);

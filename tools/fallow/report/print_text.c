@@ -28,8 +28,9 @@ static void print_head(const struct flw_sheet *sheet, FILE *out)
     flw_format_count(trace->block_count, blocks);
     flw_format_bytes(sheet->program->max_live_bytes, unit, peak);
     flw_format_count(sheet->is_by_time ? sheet->lag_units / 1000 : sheet->lag_units, lag);
-    fprintf(out, "%.40s: %s events, %s blocks, %zu stream%s\n", sheet->title, events, blocks,
-            sheet->program->stream_count, sheet->program->stream_count == 1 ? "" : "s");
+    fprintf(out, "%.40s: %s event%s, %s block%s, %zu stream%s\n", sheet->title, events,
+            flw_plural(trace->event_count), blocks, flw_plural(trace->block_count),
+            sheet->program->stream_count, flw_plural(sheet->program->stream_count));
     if (sheet->of_devices[0] != '\0') {
         fprintf(out, "%s\n", sheet->of_devices);
     }

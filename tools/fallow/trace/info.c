@@ -204,7 +204,7 @@ static void print_sizes(FILE *out, const struct flw_trace_facts *facts)
     char text[FLW_FIGURE_BYTES];
     if (facts->has_sizes) {
         fprintf(out, ", %s size%s from ", flw_format_count(facts->distinct_sizes, text),
-                facts->distinct_sizes == 1 ? "" : "s");
+                flw_plural(facts->distinct_sizes));
         print_bytes(out, facts->smallest_bytes);
         fprintf(out, " to ");
         print_bytes(out, facts->largest_bytes);
@@ -222,7 +222,7 @@ static void print_blocks(FILE *out, const struct flw_trace_facts *facts)
     if (trace->segment_count > 0) {
         char text[FLW_FIGURE_BYTES];
         fprintf(out, "; %s segment%s, ", flw_format_count(trace->segment_count, text),
-                trace->segment_count == 1 ? "" : "s");
+                flw_plural(trace->segment_count));
         print_bytes(out, trace->recorded_initial_reserved_bytes);
     }
     fprintf(out, "\n");

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/command.h"
+#include "common/figures.h"
 #include "common/options.h"
 #include "common/progress.h"
 #include "verbs.h"
@@ -100,11 +101,14 @@ static int convert(const struct flw_verb_options *options, const struct form *fo
         flw_complain("%s", message);
     } else if (says_what_it_read && !is_stdout) {
         unsigned long long bytes = flw_verb_file_bytes(out_path);
-        printf("%s: %s, %zu events, %" PRIu64 " allocations, %zu blocks at the start", out_path,
-               trace->format, trace->event_count, trace->alloc_count, trace->initial_count);
+        printf("%s: %s, %zu event%s, %" PRIu64 " allocation%s, %zu block%s at the start", out_path,
+               trace->format, trace->event_count, flw_plural(trace->event_count),
+               trace->alloc_count, flw_plural(trace->alloc_count), trace->initial_count,
+               flw_plural(trace->initial_count));
         if (trace->unknown_free_count + trace->lost_free_count > 0) {
-            printf(", %" PRIu64 " frees of unknown blocks left out, %" PRIu64 " lost ones put in",
-                   trace->unknown_free_count, trace->lost_free_count);
+            printf(", %" PRIu64 " free%s of unknown blocks left out, %" PRIu64 " lost ones put in",
+                   trace->unknown_free_count, flw_plural(trace->unknown_free_count),
+                   trace->lost_free_count);
         }
         printf("; %llu bytes\n", bytes);
     }
@@ -157,10 +161,11 @@ static int run_export(const struct flw_verb_options *options)
 static void complain_of_gap(const char *path, const struct flw_trace_gap *gap)
 {
     flw_complain(
-        "%s: %" PRIu64 " of %" PRIu64 " events (%.3g %%) are missing: the file is whole, and "
+        "%s: %" PRIu64 " of %" PRIu64 " events (%.3g %%) %s missing: the file is whole, and "
         "they were not recorded, or were lost before; FALLOW_RECORD_BLOCK_WHEN_FULL loses none",
         path, gap->missing_count, gap->event_count,
-        100.0 * (double)gap->missing_count / (double)gap->event_count);
+        100.0 * (double)gap->missing_count / (double)gap->event_count,
+        gap->missing_count == 1 ? "is" : "are");
 }
 
 static enum flw_exit verify(const struct flw_verb_options *options, const char *path)
@@ -180,8 +185,9 @@ static enum flw_exit verify(const struct flw_verb_options *options, const char *
         complain_of_gap(path, &gap);
         code = FLW_EXIT_LACKING;
     } else {
-        printf("%s: whole, %s, %zu events, %" PRIu64 " allocations\n", path, trace->format,
-               trace->event_count, trace->alloc_count);
+        printf("%s: whole, %s, %zu event%s, %" PRIu64 " allocation%s\n", path, trace->format,
+               trace->event_count, flw_plural(trace->event_count), trace->alloc_count,
+               flw_plural(trace->alloc_count));
         code = FLW_EXIT_OK;
     }
     flw_trace_destroy(trace);
