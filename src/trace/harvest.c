@@ -138,6 +138,13 @@ static bool find_shape(struct flw_harvest *harvest, const char *shape, size_t by
     return true;
 }
 
+/* The chunk's shape; `at` is then its first value. */
+static const char *take_shape(const struct flw_harvest *harvest, uint32_t chunk, uint64_t *at)
+{
+    *at = (uint64_t)chunk + PLACE_BYTES;
+    return flw_intern_text(&harvest->shapes, take_number(harvest, at));
+}
+
 /* ---- keeping ---- */
 
 struct flw_harvest *flw_harvest_create(const struct flw_pickle_vocabulary *vocabulary)
@@ -214,13 +221,18 @@ static bool is_stack(const struct node *node)
     return node->first >= STACK_BIT && node->first != ALL_LEFT_OUT;
 }
 
-/* The number of the frame that the item is; false: it is none. */
+/* The number of the frame that the item is, the only pair of its first chunk; false: it is none. */
 static bool get_frame(const struct flw_harvest *harvest, struct flw_pickle_value item,
                       uint32_t *out_frame)
 {
-    struct flw_pickle_value frame = flw_harvest_get(harvest, item, FRAME_KEY);
-    *out_frame = (uint32_t)frame.bits;
-    return frame.kind == FLW_PICKLE_UNSIGNED;
+    uint32_t chunk = item.kind == FLW_PICKLE_DICT ? harvest->nodes[item.bits].first : 0;
+    if (chunk == 0) {
+        return false;
+    }
+    uint64_t at;
+    const char *pair = take_shape(harvest, chunk, &at);
+    *out_frame = (uint32_t)bits_at(harvest, at, shape_width(pair));
+    return *pair == FRAME_KEY + 1;
 }
 
 /* A list of nothing but frames, the innermost first; *out_is_stack: it was one. False: no memory. */
@@ -427,13 +439,6 @@ void flw_harvest_destroy(struct flw_harvest *harvest)
 }
 
 /* ---- asking ---- */
-
-/* The chunk's shape; `at` is then its first value. */
-static const char *take_shape(const struct flw_harvest *harvest, uint32_t chunk, uint64_t *at)
-{
-    *at = (uint64_t)chunk + PLACE_BYTES;
-    return flw_intern_text(&harvest->shapes, take_number(harvest, at));
-}
 
 struct flw_pickle_value flw_harvest_get(const struct flw_harvest *harvest,
                                         struct flw_pickle_value dict, uint32_t word)

@@ -8,6 +8,9 @@
 #ifndef FLW_TRACE_PICKLE_INL_H
 #define FLW_TRACE_PICKLE_INL_H
 
+#include <endian.h>
+#include <string.h>
+
 #include "base/bits.h"
 #include "record/array.h"
 #include "trace/pickle.h"
@@ -59,9 +62,18 @@ static inline const unsigned char *flw_machine_take(struct flw_machine *m, size_
     return bytes;
 }
 
+/* Most numbers are a memo's place, of one byte or four. */
 static inline uint64_t flw_machine_little_endian(const unsigned char *bytes, size_t count)
 {
     uint64_t value = 0;
+    uint32_t word;
+    if (count == 1) {
+        return bytes[0];
+    }
+    if (FLW_LIKELY(count == sizeof(word))) {
+        memcpy(&word, bytes, sizeof(word));
+        return le32toh(word);
+    }
     for (size_t i = 0; i < count; i++) {
         value |= (uint64_t)bytes[i] << (8 * i);
     }
