@@ -4,11 +4,11 @@
 # left what was not there at the start, counted by this script alone, with Python's own pickle, and by `fallow
 # report`: the same owners, blocks and bytes, by the rule as it stands and as --owner, --skip and --by change it. What
 # --csv-owners, --folded and --chrome write is read back, and comes to the same sums; --chrome and `fallow trace export
-# --to chrome` keep the rules of that form. The snapshots named, which are to
-# be trusted since unpickling may run code, and some that are made here: frees that are deferred, several devices and
-# private pools, sizes so few that peaks are equal, blocks older than the recording, phases in one another, code of
-# every kind, names that have what is between two frames. Each snapshot named is counted once more as if it had run out
-# of memory at its peak: what was asked, idle and whole is what the JSON, the first screen and the page say.
+# --to chrome` keep the rules of that form. Where memory runs out, what was asked, idle and whole is what the JSON, the
+# first screen and the page say. The snapshots named, which are to be trusted since unpickling may run code, each counted
+# once more as if it had run out of memory at its peak, and some that are made here: frees that are deferred, several
+# devices and private pools, sizes so few that peaks are equal, blocks older than the recording, phases in one another
+# and across, code of every kind, names that have what is between two frames.
 #
 #   owners.py FALLOW [SNAPSHOT...]
 import csv
@@ -498,6 +498,7 @@ def compare(tool, path, rule=PLAIN, has_slices=True, dice=random.Random(1)):
         same["chrome"] = not has_slices or is_same_chrome(files["chrome"], moments, rule)
         device = snapshot["device_traces"].index(max(snapshot["device_traces"], key=len))
         same["export"] = not has_slices or is_export_sound(tool, path, snapshot, device, folder)
+        same["what is said of the oom"] = not oom or not has_slices or says_oom(tool, path, folder)
     same["peak"] = peak == trace["bound_bytes"]
     same["oom"] = oom == seen_oom
     stretches = trace["holders"]["stretches"]
@@ -538,9 +539,9 @@ def in_words(size, unit):
     return f"{size / 1024 ** unit:,.0f} {['B', 'KiB', 'MiB', 'GiB'][unit]}"
 
 
-def says_oom(tool, path):
+def says_oom(tool, path, folder):
     """Do the first screen and the page say what the JSON says? (compare() counts that.)"""
-    page_path = os.path.join(os.path.dirname(path), "page.html")
+    page_path = os.path.join(folder, "page.html")
     run = subprocess.run([tool, "report", path, "--no-times", "--policy", "bound", "--json", "-", "--html", page_path],
                          check=True, capture_output=True, text=True)
     oom = json.loads(run.stdout)["traces"][0]["out_of_memory"]
@@ -552,10 +553,11 @@ def says_oom(tool, path):
     page = re.search(r"The recording ran out of memory .*", page).group(0)
     figures = {"{} asked for": "asked_bytes", "beside {} in use": "live_bytes", "the device had {} free": "device_free_bytes",
                "{} were reserved and idle": "idle_bytes", "the largest hole had {}": "largest_hole_bytes"}
+    figures = {words: key for words, key in figures.items() if oom[key] is not None}
     missing = [words for words, key in figures.items() if words.format(in_words(oom[key], 2)) not in screen]
     missing += [key for key in figures.values() if not any(f" {oom[key] / 1024 ** unit:{digits}} {name}" in page
                                                            for digits in (".3g", ".1f")
-                                                           for unit, name in ((1, "KiB"), (2, "MiB"), (3, "GiB")))]
+                                                           for unit, name in enumerate(("B", "KiB", "MiB", "GiB")))]
     owner = text_of(oom["owner"] or "")
     missing += [place for place, words in (("screen", screen), ("page", page)) if owner[:40] not in words]
     for words in missing:
@@ -573,7 +575,7 @@ def compare_run_out(tool, path):
         made = os.path.join(folder, "out of memory.pickle")
         with open(made, "wb") as file:
             pickle.dump(run_out(snapshot), file)
-        return compare(tool, made) and says_oom(tool, made)
+        return compare(tool, made)
 
 
 RULES = [PLAIN, Rule(by="file"), Rule(by="module"), Rule(by="phase"), Rule(skip=["model[12]\\.py", "^step3 "]),
