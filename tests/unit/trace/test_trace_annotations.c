@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "test_pickle_writer.h"
+#include "trace/phases.h"
 #include "trace/trace.h"
 
 #define MIB  (UINT64_C(1) << 20)
@@ -209,6 +210,68 @@ static void an_end_closes_the_innermost_phase_of_its_name(void **state)
     put_annotation(&w, "END", "x", 0, 250);
     end_annotations(&w);
     expect_shape(&w, "(xAAA)xA");
+}
+
+/* `steps`: (x and )x phases by their letter; `wanted`: the row of each as a digit, - for none. */
+static void expect_rows(const char *steps, const char *wanted)
+{
+    char text[512];
+    struct flw_trace *trace;
+    int bytes = snprintf(text, sizeof text, "#fallow-trace 1\ndevice 0\nstream 0\nfields none\n");
+    for (const char *step = steps; *step != '\0'; step += 2) {
+        bytes += snprintf(text + bytes, sizeof text - (size_t)bytes, "%c 0 \"%c\"\n",
+                          *step == '(' ? 'B' : 'E', step[1]);
+    }
+    assert_true(flw_trace_read_bytes(text, (size_t)bytes, "name", -1, &trace, message));
+    uint32_t *rows = flw_phases_find_rows(trace);
+    assert_non_null(rows);
+    for (size_t i = 0; wanted[i] != '\0'; i++) {
+        uint32_t row = wanted[i] == '-' ? FLW_PHASES_NO_ROW : (uint32_t)(wanted[i] - '0');
+        assert_int_equal(rows[i], row);
+    }
+    free(rows);
+    flw_trace_destroy(trace);
+}
+
+static void in_a_row_phases_lie_within_one_another(void **state)
+{
+    (void)state;
+    expect_rows("", "");
+    expect_rows("(a(b)b(c(d)d)c)a(e)e", "0000000000");
+    expect_rows("(a(b)a)b(c)c", "010100");
+    expect_rows("(a(b(c)a)c)b", "011011");
+    expect_rows("(a(b)a(c)b)c", "010010");
+    expect_rows("(a(a)a)a", "0000");
+    expect_rows(")a(a)a)a", "-00-");
+    expect_rows("(a(b)a(c", "0100"); /* b and c never end */
+}
+
+static void of_phases_beyond_the_last_row_nothing_is_said(void **state)
+{
+    (void)state;
+    enum {
+        COUNT = FLW_PHASES_ROWS + 1
+    };
+    char *text = NULL;
+    size_t bytes;
+    struct flw_trace *trace;
+    FILE *file = open_memstream(&text, &bytes);
+    assert_non_null(file);
+    fputs("#fallow-trace 1\ndevice 0\nstream 0\nfields none\n", file);
+    for (int i = 0; i < 2 * COUNT; i++) { /* the first to begin ends first */
+        fprintf(file, "%c 0 \"%d\"\n", i < COUNT ? 'B' : 'E', i % COUNT);
+    }
+    assert_int_equal(fclose(file), 0);
+    assert_true(flw_trace_read_bytes(text, bytes, "name", -1, &trace, message));
+    uint32_t *rows = flw_phases_find_rows(trace);
+    assert_non_null(rows);
+    for (uint32_t i = 0; i < 2 * COUNT; i++) {
+        uint32_t row = i % COUNT;
+        assert_int_equal(rows[i], row < FLW_PHASES_ROWS ? row : FLW_PHASES_NO_ROW);
+    }
+    free(rows);
+    free(text);
+    flw_trace_destroy(trace);
 }
 
 static void other_devices_and_other_stages_are_of_no_phase(void **state)
@@ -477,6 +540,8 @@ int main(void)
         cmocka_unit_test(annotations_out_of_order_are_put_in_order),
         cmocka_unit_test(what_is_under_way_at_the_first_event_begins_with_it),
         cmocka_unit_test(an_end_closes_the_innermost_phase_of_its_name),
+        cmocka_unit_test(in_a_row_phases_lie_within_one_another),
+        cmocka_unit_test(of_phases_beyond_the_last_row_nothing_is_said),
         cmocka_unit_test(other_devices_and_other_stages_are_of_no_phase),
         cmocka_unit_test(without_times_nothing_says_where_a_phase_is),
         cmocka_unit_test(events_without_a_time_stay_where_they_are),
