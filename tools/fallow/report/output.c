@@ -39,7 +39,8 @@ static const struct {
 /* NULL: not wanted, or standard output. */
 static const char *file_of(const struct flw_report_options *options, size_t i)
 {
-    const char *path = *(const char *const *)((const char *)options + outputs[i].offset);
+    const char *path =
+        *(const char *const *)(const void *)((const char *)options + outputs[i].offset);
     return flw_report_is_stdout(path) ? NULL : path;
 }
 
