@@ -33,7 +33,7 @@ static const char tiny_info[] =
     "  file             336 bytes, 33.60 an event\n"
     "  events           10 in 0.5 s; with times, with addresses, with segments\n"
     "  allocations      2, 2 sizes from 512 B to 2.0 MiB\n"
-    "  at the start     1 blocks, 1.0 MiB; 1 segment, 2.0 MiB\n"
+    "  at the start     1 block, 1.0 MiB; 1 segment, 2.0 MiB\n"
     "  at the end       2 blocks, 3.0 MiB\n"
     "  peak requested   3.0 MiB (3,146,240 bytes)\n"
     "  peak reserved    22.0 MiB (23,068,672 bytes)\n"

@@ -211,14 +211,19 @@ static void print_sizes(FILE *out, const struct flw_trace_facts *facts)
     }
 }
 
+static void print_held(FILE *out, const char *label, uint64_t block_count, uint64_t bytes)
+{
+    print_count(out, label, block_count, block_count == 1 ? " block, " : " blocks, ");
+    print_bytes(out, bytes);
+}
+
 static void print_blocks(FILE *out, const struct flw_trace_facts *facts)
 {
     const struct flw_trace *trace = facts->trace;
     print_count(out, "allocations", trace->alloc_count, "");
     print_sizes(out, facts);
     fprintf(out, "\n");
-    print_count(out, "at the start", trace->initial_count, " blocks, ");
-    print_bytes(out, facts->start_bytes);
+    print_held(out, "at the start", trace->initial_count, facts->start_bytes);
     if (trace->segment_count > 0) {
         char text[FLW_FIGURE_BYTES];
         fprintf(out, "; %s segment%s, ", flw_format_count(trace->segment_count, text),
@@ -226,8 +231,7 @@ static void print_blocks(FILE *out, const struct flw_trace_facts *facts)
         print_bytes(out, trace->recorded_initial_reserved_bytes);
     }
     fprintf(out, "\n");
-    print_count(out, "at the end", facts->end_count, " blocks, ");
-    print_bytes(out, facts->end_bytes);
+    print_held(out, "at the end", facts->end_count, facts->end_bytes);
     fprintf(out, "\n");
     print_peak(out, "peak requested", trace->peak_requested_bytes);
     if (trace->recorded_peak_reserved_bytes > 0) {
