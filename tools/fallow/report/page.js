@@ -334,9 +334,11 @@
   const drawStripes = plot => {
     const {width} = plot.svg.getBoundingClientRect(), unit = WIDTH * span(view.ops) / Math.max(1, width);  // of a pixel
     const isClose = Math.max(CELL / unit, CELL / span(view.address)) >= STRIPED;
-    plot.stripes ??= addStripes(plot);
-    plot.stripes.setAttribute('width', 2 * STRIPE * unit);
-    plot.stripes.firstChild.setAttribute('width', STRIPE * unit);
+    if (isClose) {
+      plot.stripes ??= addStripes(plot);
+      plot.stripes.setAttribute('width', 2 * STRIPE * unit);
+      plot.stripes.firstChild.setAttribute('width', STRIPE * unit);
+    }
     for (const path of plot.shapes.querySelectorAll('.merged')) {
       if (isClose) path.setAttribute('mask', `url(#${plot.stripes.id}-mask)`); else path.removeAttribute('mask');
     }

@@ -565,7 +565,8 @@ static void say_blocks(const struct strip *strip, size_t small_count)
     say_count(out, has_lanes ? 0 : left_out_count, "block that weighs least is left out",
               "blocks that weigh least are left out");
     if (small_count != 0 || has_lanes) {
-        fputs("a dot that is zoomed into gets stripes, for where in it they lie is not known; ", out);
+        fputs("a dot that is zoomed into gets stripes, for where in it they lie is not known; ",
+              out);
     }
     fputs("empty stretches of more than 64 MiB of address space are cut out.</p>\n", out);
 }
