@@ -516,6 +516,27 @@ def look_at_part(page, where):
     check(page.evaluate(WINDOW % name)["view"].split()[2] == "500", where, "the picture by time is not zoomed")
 
 
+# Frames without Python, the innermost first, and what the icicle calls them.
+NATIVE = (("DivBackward0", ["torch::unwind::unwind()", "at::_ops::div_Tensor::call(at::Tensor const&)",
+                            "torch::autograd::generated::DivBackward0::apply(std::vector<at::Tensor>&&)"]),
+          ("zeros", ["torch::unwind::unwind()", "at::_ops::empty_memory_format::call(c10::ArrayRef<c10::SymInt>)",
+                     "at::_ops::zeros::call(c10::ArrayRef<c10::SymInt>)"]))
+LABELS = "[...document.querySelectorAll('.icicle button')].map(b => b.getAttribute('aria-label'))"
+
+
+def look_at_native(page, fallow, shots):
+    trace, trace_page = (os.path.join(shots, "native." + kind) for kind in ("pickle", "html"))
+    events = [{"action": "alloc", "addr": BASE + i * MIB, "size": MIB, "stream": 0, "time_us": i,
+               "frames": [{"filename": "??", "line": 0, "name": frame} for frame in frames]}
+              for i, (_, frames) in enumerate(NATIVE)]
+    with open(trace, "wb") as file:
+        pickle.dump({"segments": [], "device_traces": [events]}, file)
+    report(fallow, trace, trace_page)
+    page.open("file://" + os.path.abspath(trace_page), WIDTHS[0], 900, SCHEMES[0])
+    labels = page.evaluate(LABELS)
+    check(set("%s, 1 MiB" % name for name, _ in NATIVE) <= set(labels), "native", "stacks are called %s" % labels)
+
+
 def look_at_program(page, where):
     look_at_owners(page, where)
     look_at_moment(page, where)
@@ -599,6 +620,7 @@ def main():
             chosen = ["--policy", "recorded,fallow,pytorch,bound"] if trace == thin else []
             report(options.fallow, trace, trace_page, *chosen)
             look_at_page(page, trace_page, options.shots, looks.get(trace))
+        look_at_native(page, options.fallow, options.shots)
         landing = os.path.join(options.shots, "landing.html")
         report(options.fallow, thin, landing, owners)
         for width, scheme in itertools.product(WIDTHS, SCHEMES):

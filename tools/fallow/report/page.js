@@ -60,11 +60,14 @@
   };
 
   const ownerOf = block => block.owner === 0 ? short(best(namesOf(block.stack))) : owners[block.owner - 1];
+  const wordsOf = (names, rule) => names.map(name => rule.exec(name)?.[1]).filter(word => word);
   const lifeOf = ({begin, end}) => `${count(end - begin)} operation${end - begin === 1 ? '' : 's'}`;
 
-  // What a reader knows best of some frames, the innermost first: the program's own Python, else any, else the first.
+  // What a reader knows best of some frames, the innermost first: the program's own Python, else any, else the
+  // autograd node, else the outermost operator, else the first.
   const best = names => names.find(name => /\.py:\d+\)$/.test(name) && !FOREIGN.test(name)) ??
-    names.find(name => /\.py:\d+\)$/.test(name)) ?? names[0];
+    names.find(name => /\.py:\d+\)$/.test(name)) ?? wordsOf(names, /autograd::.*?(\w+)::apply\(/)[0] ??
+    wordsOf(names, /^(?:at::_ops|aten)::(\w+)/).at(-1) ?? names[0];
 
   const drawCell = (node, names, row, left, width, to) => {
     const bytes = size(node.bytes), text = width < LEGIBLE ? '' : `${short(best(names))}  ${bytes}`;
