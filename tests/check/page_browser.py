@@ -453,7 +453,7 @@ def look_at_moment(page, where):
     cells = {cell["says"].split("\n")[1].split(" ")[0]: cell["width"] for cell in moment["cells"]}
     for name, size in OWNERS:
         wanted = cells.get("all", 0) * size / total
-        check(abs(cells.get(name, 0) - wanted) < 2, where,
+        check(abs(cells.get(name, 0) - wanted) < 0.5, where,
               "the icicle's '%s' is %.0f wide, not %.0f" % (name, cells.get(name, 0), wanted))
     page.evaluate("document.querySelector('#moment input').focus()")
     page.press("ArrowRight")

@@ -73,7 +73,7 @@
     const bytes = size(node.bytes), text = width < LEGIBLE ? '' : `${short(best(names))}  ${bytes}`;
     const cell = make('button', icicle, text, {type: 'button', title: `${bytes}\n${names.join('\n')}`});
     cell.setAttribute('aria-label', `${short(best(names))}, ${bytes}`);
-    if (width < LEGIBLE) cell.tabIndex = -1;
+    if (width < LEGIBLE) Object.assign(cell, {tabIndex: -1, className: 'thin'});
     cell.style.cssText = `left:${100 * left}%;width:${100 * width}%;top:${row * ROW}px`;
     cell.addEventListener('click', () => { path = to; drawMoment(); icicle.querySelector('button')?.focus(); });
   };
