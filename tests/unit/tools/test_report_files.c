@@ -158,6 +158,11 @@ static void which_device_of_several_is_read_is_told(void **state)
     flw_test_expect_in(out_text, told);
     assert_int_equal(command_run("\"$F\" report two.json --json -"), 0);
     flw_test_expect_in(out_text, "\"recorded_device\": 0,");
+    assert_int_equal(command_run("cp two.json again.json; \"$F\" report two.json again.json "
+                                 "--trace-device 2 --json -"),
+                     0);
+    flw_test_expect_in(out_text, "\"recorded_device\": 2,");
+    assert_null(strstr(out_text, "\"recorded_device\": 0,"));
     assert_int_equal(command_run("\"$F\" report two.json tiny.ftext"), 0);
     flw_test_expect_in(out_text, "\ntwo.json\ndevice 0 of 0 2; --trace-device chooses\n");
     assert_int_equal(command_run("\"$F\" report tiny.ftext"), 0);

@@ -190,6 +190,7 @@ static void keep(struct work *work, const struct flw_trace *trace,
     *kept = (struct flw_trace){
         .source = trace->source == NULL ? NULL : strdup(trace->source),
         .format = trace->format == NULL ? NULL : strdup(trace->format),
+        .device = trace->device,
         .event_count = trace->event_count,
         .initial_count = trace->initial_count,
         .stream_count = trace->stream_count,
@@ -274,6 +275,7 @@ static void finish(struct work *work)
     flw_host_free(work->jobs);
     for (size_t i = 0; i < work->sheet_count; i++) {
         flw_sheet_finish(&work->sheets[i]);
+        free(work->traces[i].source);
         free(work->traces[i].format);
     }
     flw_job_finish(&work->ranks);
