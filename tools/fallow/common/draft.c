@@ -61,7 +61,7 @@ void flw_draft_abandon(struct flw_draft *draft)
 {
     if (draft->file != NULL) {
         fclose(draft->file);
-        free(draft->text);
     }
+    free(draft->text);
     *draft = (struct flw_draft){0};
 }

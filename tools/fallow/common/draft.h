@@ -26,7 +26,7 @@ bool flw_draft_end(struct flw_draft *draft, bool is_good, const char *path);
 /* What was printed so far, without an end. False: said. */
 bool flw_draft_write(struct flw_draft *draft, const char *path);
 
-/* In place of the end: no text. Nothing where none was begun, or where it has ended. */
+/* In place of the end, or of free after it: no text. Nothing where none was begun. */
 void flw_draft_abandon(struct flw_draft *draft);
 
 #endif

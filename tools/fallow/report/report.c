@@ -206,7 +206,7 @@ static bool read_trace(char *const *path, const struct flw_owner_rule *rule,
             flw_complain("%s", message);
         }
     }
-    free(draft.text);
+    flw_draft_abandon(&draft); /* it may have no end: there was no trace */
     return is_done;
 }
 
