@@ -12,6 +12,7 @@
 #
 #   owners.py FALLOW [SNAPSHOT...]
 import csv
+import functools
 import gzip
 import html
 import json
@@ -62,32 +63,32 @@ def module(path):
     return re.sub(r"(?<=.)\.py$", "", name)
 
 
-def place(frame, by):
+def place(path, function, line, by):
     """the owner's whole name, and the one without folders"""
-    path, function, base = frame["filename"], frame["name"], re.split(r"[/\\]", frame["filename"])[-1]
+    base = re.split(r"[/\\]", path)[-1]
     if path in ("", "??"):
         return function, function
-    return {"frame": (f"{function} ({path}:{frame['line']})", f"{function} ({base}:{frame['line']})"),
+    return {"frame": (f"{function} ({path}:{line})", f"{function} ({base}:{line})"),
             "file": (path, base), "module": (module(path), module(path))}[by]
 
 
-def worth(frame, rule):
+@functools.lru_cache(maxsize=None)
+def worth(path, function, line, rule):
     """named, program, package, node, operator; None: says nothing"""
-    path, function = frame["filename"], frame["name"]
-    plain, whole = path.replace("\\", "/"), f"{function} ({path}:{frame['line']})"
+    plain, whole = path.replace("\\", "/"), f"{function} ({path}:{line})"
     nothing = None, None
     if any(re.search(s, whole) for s in rule.skip):
         return nothing
     if any(re.search(o, whole) for o in rule.owner):
-        return "named", place(frame, rule.by)
+        return "named", place(path, function, line, rule.by)
     if path.startswith("<"):
         return nothing
     if path.endswith(".py"):
         inside = re.search(r"/(site|dist)-packages/.*", plain)
         if inside:
-            return nothing if is_framework(inside.group(0)) else ("package", place(frame, rule.by))
+            return nothing if is_framework(inside.group(0)) else ("package", place(path, function, line, rule.by))
         is_standard = "/lib/python" in plain or "/Lib/" in plain or "/cpython-" in plain
-        return nothing if is_framework(plain) or is_standard else ("program", place(frame, rule.by))
+        return nothing if is_framework(plain) or is_standard else ("program", place(path, function, line, rule.by))
     node = re.search(r"(\w+)::apply\(", function)
     if node and "autograd::" in function:
         return "node", (node.group(1), node.group(1))
@@ -98,7 +99,7 @@ def worth(frame, rule):
 def owner(frames, rule):
     found = {}
     for frame in frames:
-        kind, names = worth(frame, rule)
+        kind, names = worth(frame["filename"], frame["name"], frame["line"], rule)
         if kind and (kind == "operator" or kind not in found):
             found[kind] = names
     for kind in ("named", "program", "package", "node", "operator"):
