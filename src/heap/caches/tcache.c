@@ -368,11 +368,15 @@ bool flw_tcache_flush(struct flw_tcache *cache, struct flw_heap *heap)
     if (cache->context_id != 0) {
         any |= flw_tcache_flush_open_frees(cache, heap);
     }
-    FLW_EACH_CLASS (class_index, &cache->used_bins) {
-        struct flw_bin *bin = flw_tcache_bin(cache, class_index);
-        if (bin->count > 0) {
-            flush_bin(cache, heap, class_index, bin);
-            any = true;
+    for (unsigned word = 0; word < FLW_CLASS_WORDS; word++) { /* nearly all of them have nothing */
+        for (uint64_t bits = cache->used_bins.bits[word]; bits != 0; bits &= bits - 1) {
+            unsigned class_index = word * 64 + flw_lowest_bit(bits);
+            struct flw_bin *bin =
+                (struct flw_bin *)(void *)((unsigned char *)cache + shape.offset[class_index]);
+            if (bin->count > 0) {
+                flush_bin(cache, heap, class_index, bin);
+                any = true;
+            }
         }
     }
     return any;
