@@ -325,25 +325,30 @@ static void spare_dedicated(const struct flw_climb *climb)
                  (unsigned long long)(units >> (20 - FLW_UNIT_LOG2)));
 }
 
+/* Memory first moves handle by handle, and all that the need is large: it would hold 2 % more where sizes are drawn.
+ * On a device that keeps pace what is free lies together by the time it moves, and stretches hold no more. */
+static bool moves_singly(const struct flw_climb *climb)
+{
+    return climb->pool->config.economy == FALLOW_MEMORY_FIRST &&
+           !flw_budget_is_prompt(&climb->pool->budget);
+}
+
 /* What is idle is unmapped for the need: all that it is large. */
 static uint64_t unmap_for(const struct flw_climb *climb)
 {
-    bool in_turn = climb->pool->config.economy == FALLOW_MEMORY_FIRST;
-    uint64_t unmapped = flw_heap_unmap_idle(climb->heap, climb->need_bytes, in_turn);
+    uint64_t unmapped = flw_heap_unmap_idle(climb->heap, climb->need_bytes, moves_singly(climb));
     spare_dedicated(climb);
     return unmapped;
 }
 
 /* With several streams no more moves than what is missing where the most is there already. Moves by which all of the
- * need is new take apart what the next ones would have found whole. (Memory first would hold 2 % more where sizes
- * are drawn.) */
+ * need is new take apart what the next ones would have found whole. */
 static bool move_missing(struct flw_climb *climb, uint64_t budget_bytes)
 {
     bool is_whole =
         flw_need_is_single(climb->need) || flw_need_is_dedicated(climb->heap, climb->need);
     struct flw_grow_request request = request_of(climb);
-    if (is_whole || !flw_climb_has_others(climb) ||
-        climb->pool->config.economy == FALLOW_MEMORY_FIRST) {
+    if (is_whole || !flw_climb_has_others(climb) || moves_singly(climb)) {
         return false;
     }
     uint64_t unmapped = flw_heap_unmap_for(climb->heap, &request);
