@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: how fences are recorded. Does not: ask for them or wait for them (wait.c). The protocol, each step with
- * its reason:
+ * Owns: how fences are recorded, and asked for at once. Does not: ask for those that stand or wait for them
+ * (wait.c). The protocol, each step with its reason:
  *
  *   mark      under the lock, after the batch's last free, with the sequence number read there: a
  *             fence that carries this sequence number or a later one is recorded after the free was
@@ -222,27 +222,96 @@ static fallow_status publish_fence(struct flw_heap *heap, struct flw_domain *dom
     return flw_fence_refuse(heap, result, "cuEventRecord");
 }
 
-static fallow_status take_fence(struct flw_heap *heap, struct flw_domain *domain, bool is_own)
+/* False: there is nothing to record, and *status says why. */
+static bool begin(struct flw_heap *heap, struct flw_domain *domain, bool is_own,
+                  struct taken *taken, fallow_status *status)
 {
-    struct taken taken = {.fence = NULL};
     flw_lock_acquire(&heap->lock);
     /* A place that another thread has just freed: all of it is complete. */
     bool is_covered = domain->ops == NULL || domain->unfenced_bytes == 0 || domain->is_recording;
     bool is_possible = !is_covered && flw_domain_can_fence(heap, domain, is_own);
-    bool has_begun = is_possible && begin_fence(heap, domain, &taken);
+    bool has_begun = is_possible && begin_fence(heap, domain, taken);
     flw_lock_release(&heap->lock);
-    if (is_covered) {
-        return FALLOW_OK;
-    }
-    if (!has_begun) {
-        return is_possible ? FALLOW_OUT_OF_HOST_MEMORY : FALLOW_WOULD_WAIT;
+    *status = is_covered ? FALLOW_OK : is_possible ? FALLOW_OUT_OF_HOST_MEMORY : FALLOW_WOULD_WAIT;
+    return has_begun;
+}
+
+static fallow_status take_fence(struct flw_heap *heap, struct flw_domain *domain, bool is_own)
+{
+    struct taken taken;
+    fallow_status status;
+    if (!begin(heap, domain, is_own, &taken, &status)) {
+        return status;
     }
     CUresult result = domain->is_foreign ? record_foreign(heap, domain, &taken)
                                          : record_fence(heap, domain, &taken);
     flw_lock_acquire(&heap->lock);
-    fallow_status status = publish_fence(heap, domain, &taken, result);
+    status = publish_fence(heap, domain, &taken, result);
     flw_lock_release(&heap->lock);
     return status;
+}
+
+CUresult flw_fence_ask_event(struct flw_heap *heap, CUevent event, CUresult (*ask)(CUevent event))
+{
+    struct flw_driver_section section;
+    flw_heap_count_call(heap);
+    CUresult result = ask(event);
+    if (flw_heap_enter_instead(heap, &section, heap->context, result)) {
+        flw_heap_count_call(heap);
+        result = ask(event);
+        flw_heap_leave_driver(heap, &section);
+    }
+    return result;
+}
+
+/* Driver calls. Any other answer is met again, and heeded, by who asks for the fence that stands. */
+static bool is_done(struct flw_heap *heap, const struct taken *taken)
+{
+    atomic_fetch_add_explicit(&heap->count.queries, 1, memory_order_relaxed);
+    CUresult result = flw_fence_ask_event(heap, taken->fence->event, heap->driver->cuEventQuery);
+    return result == CUDA_SUCCESS ||
+           (FLW_MUTANT(NOT_READY_IS_DONE) && result == CUDA_ERROR_NOT_READY);
+}
+
+/* lock. A fence that never stood. */
+static void complete_fence(struct flw_heap *heap, struct flw_domain *domain,
+                           const struct taken *taken)
+{
+    uint64_t seq = taken->seq + FLW_MUTANT(COMPLETES_TOO_MUCH);
+    domain->is_recording = false;
+    domain->cleared = flw_max(domain->cleared, taken->seq);
+    flw_fence_drop(heap, taken->fence);
+    if (seq <= domain->completed) { /* a synchronisation of the context was faster */
+        flw_domain_free_place(heap, domain);
+    } else if (flw_domain_complete_unsettled(heap, domain, seq)) {
+        (void)flw_domain_settle_deferred(heap, domain);
+    }
+}
+
+bool flw_domain_fence_done(struct flw_heap *heap, struct flw_domain *domain, bool *out_is_last)
+{
+    struct taken taken;
+    fallow_status status;
+    *out_is_last = false;
+    if (domain->is_foreign) {
+        (void)take_fence(heap, domain, false);
+        return false;
+    }
+    if (!begin(heap, domain, false, &taken, &status)) {
+        return false;
+    }
+    taken.is_asked_later = false; /* for a capture: right behind the record */
+    CUresult result = record_fence(heap, domain, &taken);
+    bool is_complete = result == CUDA_SUCCESS && is_done(heap, &taken);
+    flw_lock_acquire(&heap->lock);
+    if (is_complete) {
+        complete_fence(heap, domain, &taken);
+        *out_is_last = heap->standing.oldest == NULL;
+    } else {
+        (void)publish_fence(heap, domain, &taken, result);
+    }
+    flw_lock_release(&heap->lock);
+    return is_complete;
 }
 
 /* lock. */

@@ -19,6 +19,14 @@ fallow_status flw_domain_fence(struct flw_heap *heap, struct flw_domain *domain)
  * is its handle good for a record. */
 fallow_status flw_domain_fence_own(struct flw_heap *heap, struct flw_domain *domain);
 
+/* calls, in a section of the mode. The same, and the fence is asked for at once, by whoever knows that the device keeps
+ * pace. True: it is done, what it covers is unowned or settled, and no fence stands any more if *out_is_last says so.
+ * False: it stands, if it could be recorded. */
+bool flw_domain_fence_done(struct flw_heap *heap, struct flw_domain *domain, bool *out_is_last);
+
+/* calls, in a section of at least the mode: an event is of its own context, whichever is current. */
+CUresult flw_fence_ask_event(struct flw_heap *heap, CUevent event, CUresult (*ask)(CUevent event));
+
 /* calls. See that all of its fences that stand are cleared: those that a capture may have taken are void
  * then, and WOULD_WAIT says so. */
 fallow_status flw_domain_clear(struct flw_heap *heap, struct flw_domain *domain);

@@ -104,20 +104,6 @@ static void forget_events(struct flw_heap *heap, struct flw_fence *fence)
     }
 }
 
-/* Driver calls, in a section of at least the mode: an event is of its own context, whichever is current. */
-static CUresult ask_event(struct flw_heap *heap, CUevent event, CUresult (*ask)(CUevent event))
-{
-    struct flw_driver_section section;
-    flw_heap_count_call(heap);
-    CUresult result = ask(event);
-    if (flw_heap_enter_instead(heap, &section, heap->context, result)) {
-        flw_heap_count_call(heap);
-        result = ask(event);
-        flw_heap_leave_driver(heap, &section);
-    }
-    return result;
-}
-
 /* Query one fence. True: complete; the domain is told, and *settles says whether deferred frees are
  * to be settled. NULL: the domain is not told. */
 static bool ask_fence(struct flw_heap *heap, struct flw_domain *domain, struct flw_fence *fence,
@@ -130,8 +116,8 @@ static bool ask_fence(struct flw_heap *heap, struct flw_domain *domain, struct f
     flw_lock_release(&heap->lock);
     atomic_fetch_add_explicit(&heap->count.queries, 1, memory_order_relaxed);
     bool has_ended;
-    CUresult result =
-        heed_end(heap, fence, ask_event(heap, event, heap->driver->cuEventQuery), &has_ended);
+    CUresult result = heed_end(
+        heap, fence, flw_fence_ask_event(heap, event, heap->driver->cuEventQuery), &has_ended);
     if (result == CUDA_SUCCESS) {
         result = ask_others(heap, fence, false);
     }
@@ -419,11 +405,11 @@ static struct flw_fence *find_fence(struct flw_heap *heap, struct flw_domain *do
 static CUresult wait_for_event(struct flw_heap *heap, CUevent event, uint64_t deadline_ns)
 {
     if (deadline_ns == UINT64_MAX) {
-        return ask_event(heap, event, heap->driver->cuEventSynchronize);
+        return flw_fence_ask_event(heap, event, heap->driver->cuEventSynchronize);
     }
     for (unsigned tries = 0;; tries++) {
         atomic_fetch_add_explicit(&heap->count.queries, 1, memory_order_relaxed);
-        CUresult result = ask_event(heap, event, heap->driver->cuEventQuery);
+        CUresult result = flw_fence_ask_event(heap, event, heap->driver->cuEventQuery);
         if (result != CUDA_ERROR_NOT_READY || flw_clock_fine_ns() >= deadline_ns) {
             return result;
         }

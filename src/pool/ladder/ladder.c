@@ -41,9 +41,16 @@ static bool stage_complete(struct flw_climb *climb)
     return is_done;
 }
 
+/* Where everything is known complete no stream has what unowned memory lacks. */
+static bool has_nothing_to_steal(struct flw_climb *climb)
+{
+    return climb->shared_bytes != 0 && flw_budget_is_prompt(&climb->pool->budget) &&
+           !has_fences(climb->heap, climb->need->domain);
+}
+
 static bool stage_fence(struct flw_climb *climb)
 {
-    return flw_climb_may_steal(climb) &&
+    return flw_climb_may_steal(climb) && !has_nothing_to_steal(climb) &&
            (flw_climb_steal_any(climb) || flw_climb_take_several(climb));
 }
 

@@ -51,36 +51,61 @@ static void cede(struct flw_climb *climb, struct flw_domain *domain)
     }
 }
 
-/* What it has freed so far is about to be covered, and runs in its cache are, too: slots are ceded before it. */
-static void fence(struct flw_climb *climb, struct flw_domain *domain, bool cedes)
+/* What came of a fence. */
+enum fenced {
+    FENCED_NONE, /* no stream owes one */
+    FENCED,      /* it stands, or could not be recorded */
+    FENCED_DONE, /* it was asked for at once, on a device that keeps pace */
+    FENCED_LAST  /* the same, and no fence stands any more */
+};
+
+/* What it has freed so far is about to be covered, and runs in its cache are, too: slots are ceded before it, runs
+ * after it where it is done at once. */
+static enum fenced fence(struct flw_climb *climb, struct flw_domain *domain, bool cedes)
 {
-    flw_lock_acquire(&climb->heap->lock);
+    struct flw_heap *heap = climb->heap;
+    bool is_done = false, is_last = false;
+    bool asks = flw_budget_is_prompt(&climb->pool->budget);
+    flw_lock_acquire(&heap->lock);
     CUstream stream = domain->stream;
     struct flw_tcache *cache = cache_of(climb, domain, stream);
     cedes = cedes && cache != NULL;
     domain->ceded = cedes ? climb->look : domain->ceded;
-    flw_lock_release(&climb->heap->lock);
-    if (cedes) {
+    flw_lock_release(&heap->lock);
+    bool is_ceded = cedes && (!asks || climb->need->class_index < FLW_CLASS_COUNT);
+    if (is_ceded) {
         empty(climb, cache);
     }
-    (void)flw_domain_fence(climb->heap, domain);
+    if (asks) {
+        is_done = flw_domain_fence_done(heap, domain, &is_last);
+    } else {
+        (void)flw_domain_fence(heap, domain);
+    }
+    if (cedes && !is_ceded) {
+        empty(climb, cache);
+    }
     if (cache != NULL) {
         flw_lock_acquire(&cache->lock);
-        flw_tcache_limit_runs(cache, climb->heap);
+        flw_tcache_limit_runs(cache, heap);
         flw_lock_release(&cache->lock);
     }
+    return is_last ? FENCED_LAST : is_done ? FENCED_DONE : FENCED;
 }
 
-/* On the streams, but for that one, that have owed a fence for longest. How many they were. */
-static unsigned fence_owing(struct flw_climb *climb, const struct flw_domain *but, unsigned most,
-                            bool cedes)
+/* On the stream, but for that one, that has owed a fence for longest. */
+static enum fenced fence_one(struct flw_climb *climb, const struct flw_domain *but, bool cedes)
 {
-    struct flw_domain *domain;
-    unsigned count = 0;
-    for (; count < most && (domain = flw_heap_take_owing(climb->heap, but)) != NULL; count++) {
-        fence(climb, domain, cedes);
+    struct flw_domain *domain = flw_heap_take_owing(climb->heap, but);
+    return domain != NULL ? fence(climb, domain, cedes) : FENCED_NONE;
+}
+
+/* On so many. */
+static void fence_owing(struct flw_climb *climb, const struct flw_domain *but, unsigned most,
+                        bool cedes)
+{
+    while (most > 0 && fence_one(climb, but, cedes) != FENCED_NONE) {
+        most--;
     }
-    return count;
 }
 
 #define CREDITS_A_CLIMB 8
@@ -136,17 +161,23 @@ static void count_looks(atomic_uint *looks, bool goes_on)
                           memory_order_relaxed);
 }
 
-/* Was everything done, the fence that the look recorded itself, too? Where one that was not done was met, it is told
- * by what still stands; where memory that serves was met before, that may not have been asked. Without a fence of its
- * own a look finds no more than that something is under way. */
-static void note_pace(struct flw_climb *climb, bool is_served, bool is_fenced)
+/* Was everything done, a fence that the look recorded itself, or that was recorded since the last one, too? Where one
+ * that was not done was met, it is told by what still stands; where memory that serves was met before, that may not
+ * have been asked. Without a new fence a look finds no more than that something is under way. */
+static void note_pace(struct flw_climb *climb, bool is_served, enum fenced fenced)
 {
     struct flw_heap *heap = climb->heap;
     struct flw_budget *budget = &climb->pool->budget;
-    flw_lock_acquire(&heap->lock);
-    bool is_done = heap->standing.oldest == NULL;
-    flw_lock_release(&heap->lock);
-    if (is_fenced && (is_done || !is_served)) {
+    bool is_done = fenced == FENCED_LAST;
+    if (!is_done) {
+        flw_lock_acquire(&heap->lock);
+        is_done = heap->standing.oldest == NULL;
+        flw_lock_release(&heap->lock);
+    }
+    uint64_t events = atomic_load_explicit(&heap->count.events, memory_order_relaxed);
+    bool is_new = events != atomic_load_explicit(&budget->looked_events, memory_order_relaxed);
+    atomic_store_explicit(&budget->looked_events, events, memory_order_relaxed);
+    if (is_new && (is_done || !is_served)) {
         count_looks(&budget->prompt_looks, is_done);
     }
     if (is_done || !is_served) {
@@ -155,28 +186,25 @@ static void note_pace(struct flw_climb *climb, bool is_served, bool is_fenced)
 }
 
 /* On another stream; where the device is done with everything, on the taker's own at last, whose memory then joins
- * what is unowned. False: none owes. */
-static bool fence_next(struct flw_climb *climb, bool cedes)
+ * what is unowned. */
+static enum fenced fence_next(struct flw_climb *climb, bool cedes)
 {
-    return fence_owing(climb, climb->need->domain, 1, cedes) > 0 ||
-           (flw_budget_is_prompt(&climb->pool->budget) && fence_owing(climb, NULL, 1, cedes) > 0);
+    enum fenced fenced = fence_one(climb, climb->need->domain, cedes);
+    bool is_last = fenced == FENCED_NONE && flw_budget_is_prompt(&climb->pool->budget);
+    return is_last ? fence_one(climb, NULL, cedes) : fenced;
 }
 
 /* The next looks are spared, or find more: what is recorded now is asked for now only where it is done at once. */
 static void look_ahead(struct flw_climb *climb, bool cedes)
 {
-    unsigned count = fence_owing(climb, climb->need->domain, RECORDS_AHEAD, cedes);
-    bool asks = flw_budget_is_prompt(&climb->pool->budget);
-    for (; asks && count > 0; count--) {
-        asks = ask_one(climb) != NULL;
-    }
+    fence_owing(climb, climb->need->domain, RECORDS_AHEAD, cedes);
 }
 
-#define PROMPT_RECORDS_MOST 8
+#define PROMPT_RECORDS_MOST 64
 
 /* Beyond the first budget caches give way, too: what they keep has the numbers of its frees. One fence is recorded, and
  * where that serves a few for later looks; on a device that is done with everything, where frees record none, as many
- * as it takes. */
+ * as it takes, each asked for at once. */
 bool flw_climb_take_finished(struct flw_climb *climb)
 {
     struct flw_budget *budget = &climb->pool->budget;
@@ -188,20 +216,22 @@ bool flw_climb_take_finished(struct flw_climb *climb)
     }
     atomic_store_explicit(&budget->look_credits, CREDITS_A_CLIMB, memory_order_relaxed);
     for (unsigned records = 0; goes_on && records < PROMPT_RECORDS_MOST; records++) {
-        bool is_fenced = fence_next(climb, cedes);
-        bool is_served = ask_and_take(climb, cedes);
-        note_pace(climb, is_served, is_fenced);
+        enum fenced fenced = fence_next(climb, cedes);
+        bool is_served = fenced >= FENCED_DONE && flw_climb_take(climb->heap, climb->need);
+        is_served = is_served || (fenced != FENCED_LAST && ask_and_take(climb, cedes));
+        note_pace(climb, is_served, fenced);
         if (is_served) {
             look_ahead(climb, cedes);
             return true;
         }
-        goes_on = is_fenced && flw_budget_is_prompt(budget);
+        goes_on = fenced != FENCED_NONE && flw_budget_is_prompt(budget);
     }
     /* What streams that owe nothing keep is covered by then. */
     return cedes && flw_budget_is_prompt(budget) && flw_climb_own_runs(climb);
 }
 
-/* What streams have done with is known complete by the time it is needed, if enough of it is asked for in time. */
+/* What streams have done with is known complete by the time it is needed, if enough of it is asked for in time; on a
+ * device that keeps pace whoever needs it learns as much. */
 #define KEEP_UP_BYTES (2 * FLW_MIB)
 
 void flw_climb_keep_up(struct flw_climb *climb)
@@ -212,7 +242,7 @@ void flw_climb_keep_up(struct flw_climb *climb)
     /* Two threads may count as one: no lock is worth more. */
     uint64_t bytes =
         atomic_load_explicit(quiet_bytes, memory_order_relaxed) + climb->need->size_bytes;
-    bool is_due = bytes >= KEEP_UP_BYTES;
+    bool is_due = bytes >= KEEP_UP_BYTES && !flw_budget_is_prompt(&climb->pool->budget);
     atomic_store_explicit(quiet_bytes, is_due ? 0 : bytes, memory_order_relaxed);
     if (!is_due) {
         return;
@@ -223,11 +253,11 @@ void flw_climb_keep_up(struct flw_climb *climb)
     if (has_open && flw_budget_take_credit(&climb->pool->budget) &&
         flw_heap_enter_mode(heap, &section)) {
         bool is_done = false;
-        (void)fence_owing(climb, climb->need->domain, 1, false);
+        fence_owing(climb, climb->need->domain, 1, false);
         for (unsigned i = 0; i < ASKS_AHEAD && ask_one(climb) != NULL; i++) {
             is_done = true;
         }
-        (void)fence_owing(climb, climb->need->domain, is_done ? RECORDS_AHEAD : 0, false);
+        fence_owing(climb, climb->need->domain, is_done ? RECORDS_AHEAD : 0, false);
         flw_heap_leave_driver(heap, &section);
     }
 }
@@ -244,7 +274,7 @@ bool flw_climb_take_complete(struct flw_climb *climb)
     if (!flw_heap_enter_mode(climb->heap, &section)) {
         return false;
     }
-    (void)fence_owing(climb, climb->need->domain, RECORDS_A_GROWTH, true);
+    fence_owing(climb, climb->need->domain, RECORDS_A_GROWTH, true);
     bool any = flw_heap_poll_rest(climb->heap);
     flw_heap_leave_driver(climb->heap, &section);
     return any && flw_climb_reclaim(climb);

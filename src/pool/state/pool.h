@@ -70,9 +70,10 @@ struct flw_budget {
     /* Others find what a stream has freed by its fences. Where none looks for any, none is recorded: a climb that
      * looks allows so many looks and fences until the next one. */
     atomic_uint look_credits;
-    /* Looks on end that found all work done, that of the fence they recorded themselves, too. */
+    /* Looks on end that found all work done, that of a fence recorded by them or since the one before, too. */
     atomic_uint prompt_looks;
-    atomic_uint late_looks;       /* the same that found some under way */
+    atomic_uint late_looks;         /* the same that found some under way */
+    _Atomic uint64_t looked_events; /* how many events had been recorded by the last one */
     _Atomic uint64_t quiet_bytes; /* allocated by slow calls since the last look at other streams */
     uint64_t tidied_growth;       /* the growth that gave tidies_left (ladder/take.c) */
     uint32_t tidies_left;
