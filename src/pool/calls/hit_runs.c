@@ -13,7 +13,10 @@
 #include "pool/calls/hit.h"
 #include "pool/ladder/ladder.h"
 #include "pool/state/account.h"
+#include "pool/state/extension.h"
+#include "pool/state/side_records.h"
 #include "pool/streams/bounds.h"
+#include "pool/streams/uses.h"
 
 /* An account may be this far from its last settlement before a call that takes a lock anyway
  * settles it. (A request that raises the pool's peak settles at once.) */
@@ -133,6 +136,23 @@ static FLW_NOINLINE fallow_status keep_up(struct flw_tcache *cache, bool earns_f
     return FALLOW_OK;
 }
 
+/* Inside; out at the end. What is due after a free that took the heap's lock. */
+static FLW_INLINE fallow_status end_free(struct flw_pool *pool, struct flw_tcache *cache)
+{
+    struct flw_account *account = cache->hot.account;
+    bool earns_fence = cache->fence_left_bytes < 0 && flw_pool_earns_fence(pool, cache);
+    bool is_due = earns_fence || flw_pool_is_fence_due(pool, cache->domain);
+    flw_asym_leave(&cache->hot.asym);
+    bool is_far = has_moved_far(account);
+    if (FLW_UNLIKELY(is_due) || (is_far && pool->config.decay_ms != UINT32_MAX)) {
+        return keep_up(cache, earns_fence);
+    }
+    if (is_far) {
+        flw_pool_settle(pool, account);
+    }
+    return FALLOW_OK;
+}
+
 /* Inside. So much was freed that it is time to look whether the pool has grown. */
 static FLW_NOINLINE fallow_status look_for_growth(struct flw_tcache *cache)
 {
@@ -160,11 +180,39 @@ static FLW_NOINLINE fallow_status put(struct flw_tcache *cache, struct flw_span 
         flw_heap_put_run(heap, cache->domain, run);
     }
     flw_lock_release(&heap->lock);
-    bool earns_fence = cache->fence_left_bytes < 0 && flw_pool_earns_fence(pool, cache);
-    bool is_due = earns_fence || has_moved_far(cache->hot.account) ||
-                  flw_pool_is_fence_due(pool, cache->domain);
-    flw_asym_leave(&cache->hot.asym);
-    return FLW_UNLIKELY(is_due) ? keep_up(cache, earns_fence) : FALLOW_OK;
+    return end_free(pool, cache);
+}
+
+/* Is it a live block with announced uses? (An address inside of it may differ from a word by as much as another
+ * state.) */
+static inline bool is_used(const struct flw_slot *slot, const void *ptr)
+{
+    uint64_t word = FLW_LOAD(slot->word), state = word & FLW_SLOT_STATE_MASK;
+    return state == FLW_SLOT_LIVE_USED && word - state == (uint64_t)(uintptr_t)ptr;
+}
+
+/* Inside. It is no hit; where other streams use the run, it is held back until they are done. (No capture is on the
+ * stream of an open cache. The arguments lie as the caller got them: no register moves.) */
+static FLW_NOINLINE fallow_status free_declined(fallow_pool *handle, void *ptr,
+                                                fallow_stream stream, struct flw_tcache_hot *hot,
+                                                struct flw_span *run, struct flw_slot *slot)
+{
+    struct flw_tcache *cache = (struct flw_tcache *)(void *)hot;
+    struct flw_pool *pool = cache->pool;
+    struct flw_side_record side;
+    uint64_t address = (uint64_t)(uintptr_t)ptr;
+    if (!is_used(slot, ptr) || !flw_pool_is_plain(pool) ||
+        atomic_load_explicit(&pool->heap.exported_bytes, memory_order_relaxed) != 0 ||
+        !flw_slot_claim(slot, address + FLW_SLOT_LIVE_USED, address + FLW_SLOT_HELD)) {
+        flw_asym_leave(&hot->asym);
+        return flw_entry_free(handle, ptr, stream);
+    }
+    (void)flw_side_record_take(pool, address, &side); /* its word says that it has one */
+    cache->run_pushes++;
+    cache->run_out_bytes -= flw_run_bytes(run);
+    flw_account_subtract(hot->account, flw_allocation_bytes(slot->allocation));
+    (void)flw_uses_free(pool, cache->domain, slot, &side);
+    return end_free(pool, cache);
 }
 
 static FLW_INLINE fallow_status free_run(fallow_pool *handle, void *ptr, fallow_stream stream,
@@ -173,6 +221,9 @@ static FLW_INLINE fallow_status free_run(fallow_pool *handle, void *ptr, fallow_
 {
     struct flw_tcache *cache = (struct flw_tcache *)(void *)hot;
     if (FLW_UNLIKELY(!flw_hit_take_back(hot, slot, ptr, kind))) {
+        if (kind == FLW_HIT_PLAIN) {
+            return free_declined(handle, ptr, stream, hot, run, slot);
+        }
         flw_asym_leave(&hot->asym);
         return flw_entry_free(handle, ptr, stream);
     }

@@ -120,6 +120,12 @@ static inline const struct flw_extension *flw_pool_front(const struct flw_pool *
     return first != NULL && first->alloc != NULL ? first : NULL;
 }
 
+/* No feature is in use. */
+static inline bool flw_pool_is_plain(const struct flw_pool *pool)
+{
+    return __atomic_load_n(&pool->extensions[0], __ATOMIC_ACQUIRE) == NULL;
+}
+
 /* Before an allocation. True: this call has looked, and flw_pool_end_look follows. */
 static inline bool flw_pool_look(struct flw_pool *pool)
 {

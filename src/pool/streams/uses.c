@@ -97,7 +97,7 @@ static struct flw_domain *user_domain(struct flw_pool *pool, fallow_stream strea
     return domain != NULL ? domain : flw_pool_domain(pool, stream, status);
 }
 
-fallow_status fallow_record_use(fallow_pool *handle, void *ptr, fallow_stream stream)
+static FLW_NOINLINE fallow_status record_use(fallow_pool *handle, void *ptr, fallow_stream stream)
 {
     struct flw_pool *pool = flw_pool_of(handle);
     if (pool == NULL) {
@@ -135,6 +135,39 @@ fallow_status fallow_record_use(fallow_pool *handle, void *ptr, fallow_stream st
     if (status == FALLOW_OK) {
         flw_pool_tell(pool, FLW_TRACE_USE, domain,
                       (struct flw_event){.address = (uint64_t)(uintptr_t)ptr});
+    }
+    return status;
+}
+
+/* The stream's domain, if the thread has a cache of the pool for it that is open: then no handle is doubted, and the
+ * device was not lost. NULL: ask further. */
+static struct flw_domain *open_domain(const fallow_pool *handle, fallow_stream stream,
+                                      struct flw_pool **out_pool)
+{
+    struct flw_tcache_hot *hot = *flw_switch_place(flw_tls_board, stream);
+    struct flw_domain *domain = NULL;
+    if (hot->stream == stream) {
+        flw_asym_enter(&hot->asym);
+        if (flw_asym_key_is(&hot->key, handle)) {
+            const struct flw_tcache *cache = (const struct flw_tcache *)(const void *)hot;
+            *out_pool = cache->pool;
+            domain = cache->domain;
+        }
+        flw_asym_leave(&hot->asym);
+    }
+    return domain;
+}
+
+fallow_status fallow_record_use(fallow_pool *handle, void *ptr, fallow_stream stream)
+{
+    struct flw_pool *pool;
+    struct flw_domain *domain = open_domain(handle, stream, &pool);
+    if (domain == NULL || ptr == NULL || !flw_pool_is_plain(pool)) {
+        return record_use(handle, ptr, stream);
+    }
+    fallow_status status = flw_uses_announce(pool, (uint64_t)(uintptr_t)ptr, domain->index);
+    if (status == FALLOW_INVALID_POINTER) {
+        atomic_fetch_add(&pool->usage.misuses, 1);
     }
     return status;
 }

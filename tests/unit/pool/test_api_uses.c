@@ -79,6 +79,51 @@ static void announcing_for_a_retired_streams_handle_looks_again(void **state)
     api_end(&api);
 }
 
+/* A stream for which the thread has a cache is believed without a question, until it is retired. */
+static void a_retired_streams_cache_announces_nothing(void **state)
+{
+    (void)state;
+    struct api api;
+    api_begin_with_pool(&api);
+    void *ptr = api_alloc(&api, 5 * MIB, api.stream);
+    assert_int_equal(fallow_free(api.pool, api_alloc(&api, MIB, api.other), api.other), FALLOW_OK);
+    assert_int_equal(fallow_record_use(api.pool, ptr, api.other), FALLOW_OK);
+    assert_int_equal(fallow_stream_retire(api.pool, api.other), FALLOW_OK);
+    assert_int_equal(api.sim.cu.cuStreamDestroy_v2(api.other), 0);
+    assert_int_equal(fallow_record_use(api.pool, ptr, api.other), FALLOW_INVALID_STREAM);
+    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+    api_end(&api);
+}
+
+static void the_free_of_a_large_block_with_uses_is_as_exact_as_any(void **state)
+{
+    (void)state;
+    struct api api;
+    api_begin_with_pool(&api);
+    assert_int_equal(fallow_free(api.pool, api_alloc(&api, MIB, api.other), api.other), FALLOW_OK);
+    unsigned char *ptr = api_alloc(&api, 5 * MIB, api.stream);
+    api_use(&api, ptr, 5 * MIB, api.stream);
+    assert_int_equal(fallow_record_use(api.pool, ptr, api.other), FALLOW_OK);
+    assert_int_equal(fallow_free(api.pool, ptr + 1, api.stream), FALLOW_INVALID_POINTER);
+    assert_int_equal(fallow_free(api.pool, ptr + 4096, api.stream), FALLOW_INVALID_POINTER);
+    assert_int_equal(api_stats(&api).requested_bytes, 5 * MIB);
+    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_INVALID_POINTER);
+    assert_int_equal(fallow_record_use(api.pool, ptr, api.other), FALLOW_INVALID_POINTER);
+    assert_int_equal(api_stats(&api).misuse_count, 4);
+    assert_int_equal(api_stats(&api).requested_bytes, 0);
+    assert_int_equal(api_stats(&api).deferred_bytes, 5 * MIB);
+    void *next = api_alloc(&api, 5 * MIB, api.stream);
+    assert_ptr_not_equal(next, ptr);
+    assert_int_equal(fallow_free(api.pool, next, api.stream), FALLOW_OK);
+    assert_int_equal(fallow_pool_poll(api.pool), FALLOW_OK);
+    api.sim.step(UINT64_MAX);
+    assert_int_equal(fallow_pool_poll(api.pool), FALLOW_OK);
+    assert_int_equal(api_stats(&api).deferred_bytes, 0);
+    assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+    api_end(&api);
+}
+
 /* A stream of a context of its own that announces the use of a block, which is freed; both then end. */
 static void use_and_end(struct api *api)
 {
@@ -208,6 +253,8 @@ int main(void)
         cmocka_unit_test(many_blocks_keep_their_tags_and_their_announced_uses),
         cmocka_unit_test(announcing_for_a_known_stream_makes_no_driver_call),
         cmocka_unit_test(announcing_for_a_retired_streams_handle_looks_again),
+        cmocka_unit_test(a_retired_streams_cache_announces_nothing),
+        cmocka_unit_test(the_free_of_a_large_block_with_uses_is_as_exact_as_any),
         cmocka_unit_test(a_users_context_may_end_before_its_fence_is_asked_for),
         cmocka_unit_test(the_events_of_a_context_are_gone_with_it),
         cmocka_unit_test(a_sleep_and_a_destroy_wait_for_users_of_other_contexts),
