@@ -21,9 +21,9 @@ set -u
 fallow=$1 deal=$2 demo=$3 folder=$4
 # shellcheck source=tests/property/figures.sh
 . "$(dirname "${BASH_SOURCE[0]}")/figures.sh"
-KNOWN='gen streams offload|0|other driver calls in 1,000 allocations|200
+KNOWN='gen streams offload|0|other driver calls in 1,000 allocations|130
 gen streams shard|0|other driver calls in 1,000 allocations|360
-gen streams images|0|other driver calls in 1,000 allocations|130
+gen streams images|0|other driver calls in 1,000 allocations|120
 gen streams experts|0|other driver calls in 1,000 allocations|500'
 OTHERS_MOST=30 # in 1,000 allocations
 LATE_MOST=1
