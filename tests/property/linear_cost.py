@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# What a trace costs grows as the trace does: instructions (callgrind) at three sizes, each twice the one before. What
+# the second doubling adds may be little more than twice what the first one added; where each event looks at all
+# others, it is four times that. Times are not looked at.
+#
+#   linear_cost.py FALLOW SNAPSHOT     exit 1: something grows faster; 77: no valgrind
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import long_snapshot
+
+MOST = 2.6  # sorting, searching and the planner, which stops somewhen, take a little more than twice
+MEGABYTE = 1 << 20
+
+
+def count_instructions(command):
+    run = subprocess.run(["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *command],
+                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    collected = re.search(r"Collected : (\d+)", run.stderr)
+    if run.returncode != 0 or collected is None:
+        sys.exit(f"{' '.join(command)}: {run.returncode}\n{run.stderr}")
+    return int(collected[1])
+
+
+def make_random(fallow, count, path):
+    subprocess.run([fallow, "gen", "random", "--count", str(count), "--max", "64M", "-o", path], check=True,
+                   stderr=subprocess.DEVNULL)
+
+
+def main(fallow, snapshot):
+    if shutil.which("valgrind") is None:
+        print("no valgrind: nothing counted")
+        return 77
+    reads = [MEGABYTE, 2 * MEGABYTE, 4 * MEGABYTE]  # a round of the snapshot is a fraction of one
+    counts = [4000, 8000, 16000]
+    ways = [
+        (f"trace info of a snapshot, frames {how}", reads, ["trace", "info"], ".pickle",
+         lambda size, path, how=how: long_snapshot.main(snapshot, size, path, how))
+        for how in ("shared", "apart", "none")
+    ] + [
+        (what, counts, command, ".ftrace", lambda count, path: make_random(fallow, count, path))
+        for what, command in (("replay with all policies", ["replay", "--no-times"]),
+                              ("report of one policy", ["report", "--no-times", "--policy", "driver"]))
+    ]
+    has_failed = False
+    with tempfile.TemporaryDirectory() as folder:
+        for what, sizes, command, ending, make in ways:
+            costs = []
+            for size in sizes:
+                path = f"{folder}/{size}{ending}"
+                make(size, path)
+                costs.append(count_instructions([fallow, *command, path]))
+            ratio = (costs[2] - costs[1]) / (costs[1] - costs[0])
+            has_failed |= ratio > MOST
+            print(f"{what}: {', '.join(f'{cost:,}' for cost in costs)} instructions, {ratio:.2f}"
+                  f"{f', more than {MOST}' if ratio > MOST else ''}", flush=True)
+    return 1 if has_failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
