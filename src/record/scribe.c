@@ -126,7 +126,7 @@ static uint32_t *place_of(uint32_t **list, size_t *room, uint32_t number)
 {
     while (*room <= number) {
         size_t before = *room;
-        if (!FLW_ARRAY_FITS(*list, before, *room)) {
+        if (!flw_array_fit(list, before, room, sizeof **list)) {
             return NULL;
         }
         memset(*list + before, 0, (*room - before) * sizeof **list);

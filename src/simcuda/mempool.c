@@ -100,9 +100,12 @@ static bool can_merge(const struct block *a, const struct block *b)
 /* Joins the block with its right neighbour where both may be reused under one condition. */
 static void merge_right(struct flw_memory_pool *pool, struct block *left)
 {
-    struct flw_tree_node *node = flw_tree_find(&pool->blocks, left->node.end);
-    struct block *right = node != NULL ? FLW_CONTAINER(node, struct block, node) : NULL;
-    if (right == NULL || !can_merge(left, right)) {
+    struct flw_tree_node *next = left->node.next;
+    if (next == NULL || next->begin != left->node.end) {
+        return;
+    }
+    struct block *right = FLW_CONTAINER(next, struct block, node);
+    if (!can_merge(left, right)) {
         return;
     }
     uint64_t end = right->node.end;

@@ -513,6 +513,9 @@ static int compare_places(const void *a, const void *b)
 static bool find_stacks(struct import *import)
 {
     size_t count = import->sample_count;
+    if (count == 0) {
+        return true;
+    }
     struct sample **order = malloc(count * sizeof(struct sample *));
     bool has_memory = order != NULL;
     for (size_t i = 0; has_memory && i < count; i++) {

@@ -135,7 +135,7 @@ static void the_screen_is_24_lines_of_80_columns(void **state)
                  "LC_ALL=C awk 'length > 80' screen; LC_ALL=C grep -c '[^ -~]' screen; true",
                  traces[i]);
         assert_int_equal(command_run(line), 0);
-        int lines = atoi(out_text);
+        long lines = strtol(out_text, NULL, 10);
         assert_in_range(lines, 12, 24);
         assert_string_equal(strchr(out_text, ' '), " screen\n0\n"); /* no long line, all of ASCII */
     }
@@ -395,9 +395,9 @@ static void survivors_are_told_by_the_steps_that_left_them(void **state)
         "\"at_end\": {\"bytes\": 20975616, \"blocks\": 15, \"rest_bytes\": 0, \"rest_blocks\": 0, ",
         "    {\"owner\": \"before the recording, up to 4 MiB\", \"bytes\": 3145728, \"blocks\": 1}",
         "\"survivors\": {\"bytes\": 17829888, \"blocks\": 14, ",
-        "    {\"owner\": \"up to 1 MiB\", \"bytes\": 12582912, \"blocks\": 12, \"left_bytes\": "
-        "[2097152, 2097152, 2097152, 2097152, 2097152, 2097152, 0], "
-        "\"left_blocks\": [2, 2, 2, 2, 2, 2, 0]}",
+        ("    {\"owner\": \"up to 1 MiB\", \"bytes\": 12582912, \"blocks\": 12, \"left_bytes\": "
+         "[2097152, 2097152, 2097152, 2097152, 2097152, 2097152, 0], "
+         "\"left_blocks\": [2, 2, 2, 2, 2, 2, 0]}"),
         "{\"name\": \"steps 1 to 2\", \"end_op\": 10, \"left_bytes\": 7340032, \"left_blocks\": 3}",
         "{\"name\": \"after step 12\", \"end_op\": 42, \"left_bytes\": 4096, \"left_blocks\": 1}]"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {

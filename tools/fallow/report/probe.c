@@ -551,7 +551,9 @@ bool flw_probe_finish(struct flw_probe *probe)
         fill_moment(probe, &probe->at_reserved, &policy->frames[FRAME_RESERVED]);
         fill_moment(probe, &probe->at_requested, &policy->frames[FRAME_REQUESTED]);
     }
-    cut_frames(policy);
+    if (policy->frames != NULL) {
+        cut_frames(policy);
+    }
     policy->low_address = flw_min(policy->low_address, policy->high_address);
     flw_host_free(probe->block_bytes);
     flw_host_free(probe->places);

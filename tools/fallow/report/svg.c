@@ -202,9 +202,10 @@ static void draw_ratio_ticks(const struct flw_svg *svg, bool is_x, const struct 
     long number = 0;
     const double *steps = is_wide ? wide : narrow;
     size_t count = is_wide ? sizeof wide / sizeof *wide : sizeof narrow / sizeof *narrow;
-    for (double power = pow(10, floor(log10(axis->low))); power <= axis->high; power *= 10) {
+    int first = (int)floor(log10(axis->low)), last = (int)floor(log10(axis->high));
+    for (int power = first; power <= last; power++) {
         for (size_t i = 0; i < count; i++) {
-            double value = power * steps[i];
+            double value = pow(10, power) * steps[i];
             if (value >= axis->low && value <= axis->high) {
                 draw_tick(svg, is_x, number++, value);
             }
@@ -219,10 +220,9 @@ static void draw_ticks(const struct flw_svg *svg, bool is_x)
         return;
     }
     if (axis->has_zero) {
-        long number = 0;
-        draw_tick(svg, is_x, number++, 0);
-        for (double value = 1; value <= axis->high; value *= 10) {
-            draw_tick(svg, is_x, number++, value);
+        draw_tick(svg, is_x, 0, 0);
+        for (int power = 0; pow(10, power) <= axis->high; power++) {
+            draw_tick(svg, is_x, power + 1, pow(10, power));
         }
         return;
     }
