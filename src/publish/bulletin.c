@@ -68,7 +68,9 @@ void flw_bulletin_add(struct flw_bulletin_writer *writer, const struct flw_bulle
     size_t bare = 1 + POOL_WORDS + 2 + 2 + 2;
     size_t all = bare + pool->class_count * CLASS_WORDS + pool->stream_count * STREAM_WORDS;
     uint32_t classes = pool->class_count, streams = pool->stream_count;
-    uint32_t holders = all + pool->holder_count * HOLDER_WORDS <= most ? pool->holder_count : 0;
+    /* Tables of pools to come have one half for themselves. */
+    bool has_room = all + pool->holder_count * HOLDER_WORDS + writer->capacity / 16 <= most;
+    uint32_t holders = has_room ? pool->holder_count : 0;
     if (all > most) {
         classes = streams = 0;
         if (bare > most) {

@@ -301,8 +301,9 @@ static void add_owners(struct flw_top_page *page, const struct flw_bulletin_pool
     }
     add_rest(page, window, "owners");
     if (count == 0) {
-        flw_top_add_line(page, FLW_TOP_PLAIN, "%s",
-                         "no recording with call stacks is under way (fallow record --stacks)");
+        flw_top_add_line(
+            page, FLW_TOP_PLAIN, "%s",
+            "none: no recording with call stacks is under way (fallow record --stacks), or no room for it");
     }
 }
 
