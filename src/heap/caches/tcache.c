@@ -224,7 +224,7 @@ void flw_tcache_limit_runs(struct flw_tcache *cache, struct flw_heap *heap)
     bool is_owed = true;
     if (atomic_load_explicit(&heap->stream_count, memory_order_relaxed) > 1) {
         flw_lock_acquire(&heap->lock);
-        is_owed = !domain->ops->is_stream || domain->is_lost || domain->is_owing;
+        is_owed = !flw_domain_is_stream(domain) || domain->is_lost || domain->is_owing;
         flw_lock_release(&heap->lock);
     }
     cache->run_limit_bytes = is_owed ? flw_tcache_run_limit(heap) : 0;

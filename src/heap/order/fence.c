@@ -169,6 +169,7 @@ static bool begin_fence(struct flw_heap *heap, struct flw_domain *domain, struct
     domain->unfenced_bytes = 0;
     flw_domain_owe_nothing(heap, domain);
     domain->is_recording = true;
+    heap->recording_count++;
     heap->open_blocks = 0; /* of the domain in context order, the only one there is then */
     heap->open_bytes = 0;
     return true;
@@ -183,12 +184,22 @@ fallow_status flw_fence_refuse(struct flw_heap *heap, CUresult result, const cha
     return flw_heap_refuse(heap, result, call);
 }
 
+/* lock. What has come meanwhile is owed again, if another thread has taken that debt and found it being paid. */
+static void end_recording(struct flw_heap *heap, struct flw_domain *domain)
+{
+    domain->is_recording = false;
+    heap->recording_count--;
+    if (domain->unfenced_bytes > 0 && domain->is_known) {
+        flw_domain_owe(heap, domain);
+    }
+}
+
 /* lock. What the record came to. */
 static fallow_status publish_fence(struct flw_heap *heap, struct flw_domain *domain,
                                    const struct taken *taken, CUresult result)
 {
     struct flw_fence *fence = taken->fence;
-    domain->is_recording = false;
+    end_recording(heap, domain);
     if (result == CUDA_SUCCESS && taken->seq <= domain->completed) {
         flw_fence_drop(heap, fence); /* a synchronisation of the context was faster */
         flw_domain_free_place(heap, domain);
@@ -231,6 +242,9 @@ static bool begin(struct flw_heap *heap, struct flw_domain *domain, bool is_own,
     bool is_covered = domain->ops == NULL || domain->unfenced_bytes == 0 || domain->is_recording;
     bool is_possible = !is_covered && flw_domain_can_fence(heap, domain, is_own);
     bool has_begun = is_possible && begin_fence(heap, domain, taken);
+    if (is_possible && !has_begun) {
+        flw_domain_owe(heap, domain);
+    }
     flw_lock_release(&heap->lock);
     *status = is_covered ? FALLOW_OK : is_possible ? FALLOW_OUT_OF_HOST_MEMORY : FALLOW_WOULD_WAIT;
     return has_begun;
@@ -278,7 +292,7 @@ static void complete_fence(struct flw_heap *heap, struct flw_domain *domain,
                            const struct taken *taken)
 {
     uint64_t seq = taken->seq + FLW_MUTANT(COMPLETES_TOO_MUCH);
-    domain->is_recording = false;
+    end_recording(heap, domain);
     domain->cleared = flw_max(domain->cleared, taken->seq);
     flw_fence_drop(heap, taken->fence);
     if (seq <= domain->completed) { /* a synchronisation of the context was faster */
@@ -288,30 +302,29 @@ static void complete_fence(struct flw_heap *heap, struct flw_domain *domain,
     }
 }
 
-bool flw_domain_fence_done(struct flw_heap *heap, struct flw_domain *domain, bool *out_is_last)
+enum flw_fenced flw_domain_fence_done(struct flw_heap *heap, struct flw_domain *domain)
 {
     struct taken taken;
     fallow_status status;
-    *out_is_last = false;
-    if (domain->is_foreign) {
-        (void)take_fence(heap, domain, false);
-        return false;
-    }
+    enum flw_fenced fenced = FLW_FENCED_NOT;
     if (!begin(heap, domain, false, &taken, &status)) {
-        return false;
+        return FLW_FENCED_NOT;
     }
-    taken.is_asked_later = false; /* for a capture: right behind the record */
-    CUresult result = record_fence(heap, domain, &taken);
-    bool is_complete = result == CUDA_SUCCESS && is_done(heap, &taken);
+    bool is_foreign = domain->is_foreign; /* a place that is being recorded on stays what it is */
+    taken.is_asked_later =
+        is_foreign && taken.is_asked_later; /* else for a capture right behind the record */
+    CUresult result =
+        is_foreign ? record_foreign(heap, domain, &taken) : record_fence(heap, domain, &taken);
+    bool is_complete = result == CUDA_SUCCESS && !is_foreign && is_done(heap, &taken);
     flw_lock_acquire(&heap->lock);
     if (is_complete) {
         complete_fence(heap, domain, &taken);
-        *out_is_last = heap->standing.oldest == NULL;
-    } else {
-        (void)publish_fence(heap, domain, &taken, result);
+        fenced = heap->standing.oldest == NULL ? FLW_FENCED_LAST : FLW_FENCED_DONE;
+    } else if (publish_fence(heap, domain, &taken, result) == FALLOW_OK) {
+        fenced = FLW_FENCED;
     }
     flw_lock_release(&heap->lock);
-    return is_complete;
+    return fenced;
 }
 
 /* lock. */

@@ -19,10 +19,17 @@ fallow_status flw_domain_fence(struct flw_heap *heap, struct flw_domain *domain)
  * is its handle good for a record. */
 fallow_status flw_domain_fence_own(struct flw_heap *heap, struct flw_domain *domain);
 
+/* What came of a fence. */
+enum flw_fenced {
+    FLW_FENCED_NOT, /* none was recorded: it could not be, or another thread is at it */
+    FLW_FENCED,     /* it stands */
+    FLW_FENCED_DONE, /* it was done when it was asked for at once: what it covers is unowned or settled */
+    FLW_FENCED_LAST /* the same, and no fence stands any more */
+};
+
 /* calls, in a section of the mode. The same, and the fence is asked for at once, by whoever knows that the device keeps
- * pace. True: it is done, what it covers is unowned or settled, and no fence stands any more if *out_is_last says so.
- * False: it stands, if it could be recorded. */
-bool flw_domain_fence_done(struct flw_heap *heap, struct flw_domain *domain, bool *out_is_last);
+ * pace; a foreign domain's is not asked for. */
+enum flw_fenced flw_domain_fence_done(struct flw_heap *heap, struct flw_domain *domain);
 
 /* calls, in a section of at least the mode: an event is of its own context, whichever is current. */
 CUresult flw_fence_ask_event(struct flw_heap *heap, CUevent event, CUresult (*ask)(CUevent event));
@@ -45,13 +52,13 @@ uint64_t flw_heap_begin_look(struct flw_heap *heap);
  * query, or two where a leap went too far, whatever the number of streams, and one question for a capture for each
  * fence that stands. */
 struct flw_domain *flw_heap_ask_one(struct flw_heap *heap, bool may_leap);
-/* lock. Does a fence stand? Or, unless `taker` is NULL, does a stream owe one, but for the taker? */
+/* lock. Does a fence stand, or is one being recorded? Or, unless `taker` is NULL, does a stream owe one, but for the taker? */
 static inline bool flw_heap_has_open(const struct flw_heap *heap, const struct flw_domain *taker)
 {
     const struct flw_domain *first = heap->owing.first;
     bool is_owed =
         taker != NULL && first != NULL && (first != taker || first->owing_behind != NULL);
-    return heap->standing.oldest != NULL || is_owed;
+    return heap->standing.oldest != NULL || heap->recording_count > 0 || is_owed;
 }
 
 /* takes the lock. The stream, but for `taker`, that has owed a fence for longest and can have one recorded by this

@@ -207,11 +207,13 @@ static FLW_NOINLINE fallow_status free_declined(fallow_pool *handle, void *ptr,
         flw_asym_leave(&hot->asym);
         return flw_entry_free(handle, ptr, stream);
     }
+    int saved = errno;
     (void)flw_side_record_take(pool, address, &side); /* its word says that it has one */
     cache->run_pushes++;
     cache->run_out_bytes -= flw_run_bytes(run);
     flw_account_subtract(hot->account, flw_allocation_bytes(slot->allocation));
     (void)flw_uses_free(pool, cache->domain, slot, &side);
+    errno = saved; /* of memory of the host that was refused */
     return end_free(pool, cache);
 }
 

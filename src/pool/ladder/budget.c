@@ -329,8 +329,8 @@ static void spare_dedicated(const struct flw_climb *climb)
  * On a device that keeps pace what is free lies together by the time it moves, and stretches hold no more. */
 static bool moves_singly(const struct flw_climb *climb)
 {
-    return climb->pool->config.economy == FALLOW_MEMORY_FIRST &&
-           !flw_budget_is_prompt(&climb->pool->budget);
+    bool keeps_pace = flw_climb_has_others(climb) && flw_budget_is_prompt(&climb->pool->budget);
+    return climb->pool->config.economy == FALLOW_MEMORY_FIRST && !keeps_pace;
 }
 
 /* What is idle is unmapped for the need: all that it is large. */

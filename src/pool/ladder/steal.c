@@ -51,20 +51,12 @@ static void cede(struct flw_climb *climb, struct flw_domain *domain)
     }
 }
 
-/* What came of a fence. */
-enum fenced {
-    FENCED_NONE, /* no stream owes one */
-    FENCED,      /* it stands, or could not be recorded */
-    FENCED_DONE, /* it was asked for at once, on a device that keeps pace */
-    FENCED_LAST  /* the same, and no fence stands any more */
-};
-
 /* What it has freed so far is about to be covered, and runs in its cache are, too: slots are ceded before it, runs
  * after it where it is done at once. */
-static enum fenced fence(struct flw_climb *climb, struct flw_domain *domain, bool cedes)
+static enum flw_fenced fence(struct flw_climb *climb, struct flw_domain *domain, bool cedes)
 {
     struct flw_heap *heap = climb->heap;
-    bool is_done = false, is_last = false;
+    enum flw_fenced fenced = FLW_FENCED;
     bool asks = flw_budget_is_prompt(&climb->pool->budget);
     flw_lock_acquire(&heap->lock);
     CUstream stream = domain->stream;
@@ -77,7 +69,7 @@ static enum fenced fence(struct flw_climb *climb, struct flw_domain *domain, boo
         empty(climb, cache);
     }
     if (asks) {
-        is_done = flw_domain_fence_done(heap, domain, &is_last);
+        fenced = flw_domain_fence_done(heap, domain);
     } else {
         (void)flw_domain_fence(heap, domain);
     }
@@ -89,23 +81,27 @@ static enum fenced fence(struct flw_climb *climb, struct flw_domain *domain, boo
         flw_tcache_limit_runs(cache, heap);
         flw_lock_release(&cache->lock);
     }
-    return is_last ? FENCED_LAST : is_done ? FENCED_DONE : FENCED;
+    return fenced;
 }
 
 /* On the stream, but for that one, that has owed a fence for longest. */
-static enum fenced fence_one(struct flw_climb *climb, const struct flw_domain *but, bool cedes)
+static enum flw_fenced fence_one(struct flw_climb *climb, const struct flw_domain *but, bool cedes)
 {
     struct flw_domain *domain = flw_heap_take_owing(climb->heap, but);
-    return domain != NULL ? fence(climb, domain, cedes) : FENCED_NONE;
+    return domain != NULL ? fence(climb, domain, cedes) : FLW_FENCED_NOT;
 }
 
-/* On so many. */
-static void fence_owing(struct flw_climb *climb, const struct flw_domain *but, unsigned most,
+/* On so many. True: one of them is done. */
+static bool fence_owing(struct flw_climb *climb, const struct flw_domain *but, unsigned most,
                         bool cedes)
 {
-    while (most > 0 && fence_one(climb, but, cedes) != FENCED_NONE) {
-        most--;
+    enum flw_fenced fenced = FLW_FENCED;
+    bool any = false;
+    for (; most > 0 && fenced != FLW_FENCED_NOT; most--) {
+        fenced = fence_one(climb, but, cedes);
+        any = any || fenced >= FLW_FENCED_DONE;
     }
+    return any;
 }
 
 #define CREDITS_A_CLIMB 8
@@ -163,19 +159,21 @@ static void count_looks(atomic_uint *looks, bool goes_on)
 
 /* Was everything done, a fence that the look recorded itself, or that was recorded since the last one, too? Where one
  * that was not done was met, it is told by what still stands; where memory that serves was met before, that may not
- * have been asked. Without a new fence a look finds no more than that something is under way. */
-static void note_pace(struct flw_climb *climb, bool is_served, enum fenced fenced)
+ * have been asked. Without a new fence a look finds no more than that something is under way, and of one that a capture
+ * took no more than that it was recorded. */
+static void note_pace(struct flw_climb *climb, bool is_served, enum flw_fenced fenced)
 {
     struct flw_heap *heap = climb->heap;
     struct flw_budget *budget = &climb->pool->budget;
-    bool is_done = fenced == FENCED_LAST;
+    bool is_done = fenced == FLW_FENCED_LAST;
     if (!is_done) {
         flw_lock_acquire(&heap->lock);
         is_done = heap->standing.oldest == NULL;
         flw_lock_release(&heap->lock);
     }
     uint64_t events = atomic_load_explicit(&heap->count.events, memory_order_relaxed);
-    bool is_new = events != atomic_load_explicit(&budget->looked_events, memory_order_relaxed);
+    bool is_new = events != atomic_load_explicit(&budget->looked_events, memory_order_relaxed) &&
+                  (fenced != FLW_FENCED_NOT || !flw_budget_is_prompt(budget));
     atomic_store_explicit(&budget->looked_events, events, memory_order_relaxed);
     if (is_new && (is_done || !is_served)) {
         count_looks(&budget->prompt_looks, is_done);
@@ -187,17 +185,17 @@ static void note_pace(struct flw_climb *climb, bool is_served, enum fenced fence
 
 /* On another stream; where the device is done with everything, on the taker's own at last, whose memory then joins
  * what is unowned. */
-static enum fenced fence_next(struct flw_climb *climb, bool cedes)
+static enum flw_fenced fence_next(struct flw_climb *climb, bool cedes)
 {
-    enum fenced fenced = fence_one(climb, climb->need->domain, cedes);
-    bool is_last = fenced == FENCED_NONE && flw_budget_is_prompt(&climb->pool->budget);
+    enum flw_fenced fenced = fence_one(climb, climb->need->domain, cedes);
+    bool is_last = fenced == FLW_FENCED_NOT && flw_budget_is_prompt(&climb->pool->budget);
     return is_last ? fence_one(climb, NULL, cedes) : fenced;
 }
 
 /* The next looks are spared, or find more: what is recorded now is asked for now only where it is done at once. */
 static void look_ahead(struct flw_climb *climb, bool cedes)
 {
-    fence_owing(climb, climb->need->domain, RECORDS_AHEAD, cedes);
+    (void)fence_owing(climb, climb->need->domain, RECORDS_AHEAD, cedes);
 }
 
 #define PROMPT_RECORDS_MOST 64
@@ -216,15 +214,15 @@ bool flw_climb_take_finished(struct flw_climb *climb)
     }
     atomic_store_explicit(&budget->look_credits, CREDITS_A_CLIMB, memory_order_relaxed);
     for (unsigned records = 0; goes_on && records < PROMPT_RECORDS_MOST; records++) {
-        enum fenced fenced = fence_next(climb, cedes);
-        bool is_served = fenced >= FENCED_DONE && flw_climb_take(climb->heap, climb->need);
-        is_served = is_served || (fenced != FENCED_LAST && ask_and_take(climb, cedes));
+        enum flw_fenced fenced = fence_next(climb, cedes);
+        bool is_served = fenced >= FLW_FENCED_DONE && flw_climb_take(climb->heap, climb->need);
+        is_served = is_served || (fenced != FLW_FENCED_LAST && ask_and_take(climb, cedes));
         note_pace(climb, is_served, fenced);
         if (is_served) {
             look_ahead(climb, cedes);
             return true;
         }
-        goes_on = fenced != FENCED_NONE && flw_budget_is_prompt(budget);
+        goes_on = fenced != FLW_FENCED_NOT && flw_budget_is_prompt(budget);
     }
     /* What streams that owe nothing keep is covered by then. */
     return cedes && flw_budget_is_prompt(budget) && flw_climb_own_runs(climb);
@@ -253,11 +251,11 @@ void flw_climb_keep_up(struct flw_climb *climb)
     if (has_open && flw_budget_take_credit(&climb->pool->budget) &&
         flw_heap_enter_mode(heap, &section)) {
         bool is_done = false;
-        fence_owing(climb, climb->need->domain, 1, false);
+        (void)fence_owing(climb, climb->need->domain, 1, false);
         for (unsigned i = 0; i < ASKS_AHEAD && ask_one(climb) != NULL; i++) {
             is_done = true;
         }
-        fence_owing(climb, climb->need->domain, is_done ? RECORDS_AHEAD : 0, false);
+        (void)fence_owing(climb, climb->need->domain, is_done ? RECORDS_AHEAD : 0, false);
         flw_heap_leave_driver(heap, &section);
     }
 }
@@ -274,8 +272,8 @@ bool flw_climb_take_complete(struct flw_climb *climb)
     if (!flw_heap_enter_mode(climb->heap, &section)) {
         return false;
     }
-    fence_owing(climb, climb->need->domain, RECORDS_A_GROWTH, true);
-    bool any = flw_heap_poll_rest(climb->heap);
+    bool any = fence_owing(climb, climb->need->domain, RECORDS_A_GROWTH, true);
+    any = flw_heap_poll_rest(climb->heap) || any;
     flw_heap_leave_driver(climb->heap, &section);
     return any && flw_climb_reclaim(climb);
 }

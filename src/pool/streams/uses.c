@@ -165,9 +165,12 @@ fallow_status fallow_record_use(fallow_pool *handle, void *ptr, fallow_stream st
     if (domain == NULL || ptr == NULL || !flw_pool_is_plain(pool)) {
         return record_use(handle, ptr, stream);
     }
-    fallow_status status = flw_uses_announce(pool, (uint64_t)(uintptr_t)ptr, domain->index);
+    uint64_t address = (uint64_t)(uintptr_t)ptr;
+    fallow_status status = flw_uses_announce(pool, address, domain->index);
     if (status == FALLOW_INVALID_POINTER) {
         atomic_fetch_add(&pool->usage.misuses, 1);
+    } else if (status == FALLOW_OK) { /* a recording may have begun meanwhile */
+        flw_pool_tell(pool, FLW_TRACE_USE, domain, (struct flw_event){.address = address});
     }
     return status;
 }

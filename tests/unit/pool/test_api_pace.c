@@ -120,6 +120,22 @@ static void a_look_that_finds_work_under_way_has_frees_record_again(void **state
     end();
 }
 
+/* Nothing says that the stream is captured: its event lies in the graph, and is recorded once or so by each stage that looks. */
+static void a_look_records_once_into_a_capture(void **state)
+{
+    (void)state;
+    void *ptr = NULL;
+    make_prompt();
+    assert_int_equal(free_of(use_new(BLOCK_BYTES, 0, false), 0), 0);
+    uint64_t before = events();
+    api_begin_capturing(&api, streams[0]);
+    (void)fallow_alloc(api.pool, BLOCK_BYTES, streams[1], &ptr);
+    assert_in_range(events() - before, 1, 16);
+    api_drop_captured(&api, streams[0]);
+    assert_int_equal(fallow_free(api.pool, ptr, streams[1]), FALLOW_OK);
+    end();
+}
+
 /* Each block is most of what the pool holds. */
 static void speed_first_leaves_little_to_who_looks(void **state)
 {
@@ -250,6 +266,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_looks_records_where_the_device_keeps_pace),
         cmocka_unit_test(a_look_that_finds_work_under_way_has_frees_record_again),
+        cmocka_unit_test(a_look_records_once_into_a_capture),
         cmocka_unit_test(speed_first_leaves_little_to_who_looks),
         cmocka_unit_test(one_late_look_is_no_need_for_more_memory),
         cmocka_unit_test(fences_for_uses_go_to_the_users),
