@@ -125,6 +125,20 @@ static const char *const generated[] = {
 };
 #define GENERATED (sizeof generated / sizeof *generated)
 
+static void what_is_read_is_not_replaced(void **state)
+{
+    static const char requests[] =
+        "{\"timestamp\": 0, \"input_length\": 600, \"output_length\": 20}\n";
+    (void)state;
+    command_write("requests", requests, sizeof requests - 1);
+    assert_int_equal(command_run("cp requests kept; ln -s requests link"), 0);
+    command_expect_error("\"$F\" gen serve --requests requests -o ./requests", 2,
+                         "-o ./requests is what --requests reads; name another file");
+    command_expect_error("\"$F\" gen train --lengths requests -o link", 2,
+                         "-o link is what --lengths reads; name another file");
+    assert_int_equal(command_run("cmp requests kept && test -L link"), 0);
+}
+
 static void every_generated_trace_is_the_same_as_text_and_as_a_file(void **state)
 {
     (void)state;
@@ -176,6 +190,7 @@ int main(void)
         cmocka_unit_test(the_name_decides_the_form),
         cmocka_unit_test(wrong_options_are_named_in_one_line),
         cmocka_unit_test(a_failure_leaves_no_file),
+        cmocka_unit_test(what_is_read_is_not_replaced),
         cmocka_unit_test(every_generated_trace_is_the_same_as_text_and_as_a_file),
         cmocka_unit_test(every_generated_trace_replays),
     };

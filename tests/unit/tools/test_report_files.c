@@ -65,6 +65,8 @@ static void a_trace_is_not_replaced_by_what_is_written_of_it(void **state)
         "trace pack one.ftext -o one.ftext",
         "trace import one.ftext -o link.ftext",
         "trace export one.ftext --to rmm -o one.ftext",
+        "replay one.ftext --json one.ftext",
+        "replay - --json link.ftext <one.ftext",
     };
     char line[512];
     (void)state;

@@ -257,6 +257,21 @@ static bool is_binary(const char *path)
     return false;
 }
 
+/* What a generator reads is kept. */
+static bool spares_inputs(const struct request *request)
+{
+    for (size_t i = 0; i < request->kind->option_count; i++) {
+        const char *input = request->values.paths[i];
+        if (input != NULL && strcmp(request->path, "-") != 0 &&
+            flw_is_same_file(request->path, input)) {
+            flw_complain("-o %s is what --%s reads; name another file", request->path,
+                         request->kind->options[i].name);
+            return false;
+        }
+    }
+    return true;
+}
+
 static int generate(const struct request *request)
 {
     char message[FLW_TRACE_MESSAGE_BYTES];
@@ -304,5 +319,5 @@ int flw_command_gen(int argc, char **argv)
         }
         return FLW_EXIT_OK;
     }
-    return generate(&request);
+    return spares_inputs(&request) ? generate(&request) : FLW_EXIT_USAGE;
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "trace/output.h"
 #include "trace/trace.h"
 
 #include "common/command.h"
@@ -304,6 +305,25 @@ static int replay_on(const struct options *options, const struct flw_trace *trac
     return code;
 }
 
+/* Before anything is read: whether the results have a place, which is not the trace's own. */
+static int check_output(const struct options *options)
+{
+    char message[FLW_TRACE_MESSAGE_BYTES];
+    const char *path = options->json_path;
+    if (path == NULL || strcmp(path, "-") == 0) {
+        return FLW_EXIT_OK;
+    }
+    if (flw_is_same_file(path, flw_input_place(options->trace_path))) {
+        flw_complain("--json %s is the trace itself; name another file", path);
+        return FLW_EXIT_USAGE;
+    }
+    if (!flw_output_is_possible(path, message)) {
+        flw_complain("%s", message);
+        return FLW_EXIT_FAILED;
+    }
+    return FLW_EXIT_OK;
+}
+
 int flw_command_replay(int argc, char **argv)
 {
     struct options options;
@@ -312,6 +332,10 @@ int flw_command_replay(int argc, char **argv)
     char message[FLW_TRACE_MESSAGE_BYTES + FLW_DRIVER_MESSAGE_BYTES];
     int code = parse(&options, argc, argv);
     if (code != FLW_OPTIONS_READ) {
+        return code;
+    }
+    code = check_output(&options);
+    if (code != FLW_EXIT_OK) {
         return code;
     }
     flw_progress_begin();
