@@ -72,6 +72,19 @@ def expect_fits(printed, width, what):
     expect(not moved, "%s: control characters %r" % (what, moved[:4]))
 
 
+def write_job():
+    """A folder of two ranks, and their records as another program may write them: names are whatever they like."""
+    os.makedirs(os.path.join(WORK, "job"))
+    for rank in range(2):
+        with open(os.path.join(WORK, "job", "s_rank%d.ftext" % rank), "w", encoding="utf-8") as file:
+            file.write('#fallow-trace 1\ndevice 0\nstream 0\nfields times\nL 7 "caf\u00e9" "train.py"\nW 0\n'
+                       "A 0 0 %d 0 stack=1\nO 9 104857600 0 free=1048576\n" % ((rank + 1) << 23))
+    records = run_in_pipe(["report", "job", "--json-lines"]).decode()
+    expect(records.count("caf\u00e9 (train.py:7)") >= 2, "records without their owners: " + records)
+    with open(os.path.join(WORK, "records.jsonl"), "w", encoding="utf-8") as file:
+        file.write(records.replace("caf\u00e9", "caf\u00e9 \\u009b31mRED\\u001b[2J"))
+
+
 def cells(printed):
     return sorted(COLOUR.sub("", printed.decode()).split())
 
@@ -84,6 +97,7 @@ def main():
     subprocess.run([FALLOW, "gen", "random", "--count", "200", "-o", long_name], cwd=WORK, check=True,
                    stderr=subprocess.DEVNULL)
     shutil.copy(os.path.join(WORK, long_name), os.path.join(WORK, strange_name))
+    write_job()
     policies = ("fallow,pytorch:max_split_size_mb=128,roundup_power2_divisions=8,garbage_collection_threshold=0.8,"
                 "bound")
     commands = [["replay", DEMO, "--no-times", "--no-check", "--policy", "fallow-memory-first,async,cub,bound"],
@@ -92,6 +106,8 @@ def main():
                 ["report", DEMO, "--no-times", "--policy", "fallow-memory-first,pytorch"],
                 ["report", strange_name, "--no-times", "--policy", policies],
                 ["report", long_name, strange_name, "--no-times"],
+                ["report", "job", "--no-times", "--policy", "bound"],
+                ["report", "merge", "records.jsonl"],
                 ["trace", "info", strange_name],
                 ["doctor", "--device", "sim"]]
     if subprocess.run([FALLOW, "bench", "--help"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -123,6 +139,8 @@ def main():
     shown = run_in_pipe(["report", strange_name, "--no-times", "--policy", "pytorch"])
     expect("\u2588" in shown.decode() and "\u8a18\u61b6" in shown.decode(), "C.UTF-8, and ASCII alone")
     expect(run_in_pipe(["report", strange_name, "--no-times", "--ascii"]).isascii(), "--ascii, and not ASCII")
+    for words in (["report", "job", "--no-times", "--policy", "bound"], ["report", "merge", "records.jsonl"]):
+        expect("caf\u00e9" in run_in_pipe(words).decode(), "%s: C.UTF-8, and ASCII alone" % words)
     # Folded, nothing is lost.
     shutil.copy(os.path.join(WORK, long_name), os.path.join(WORK, "short.ftext"))
     words = ["replay", "short.ftext", "--no-times", "--find-limit"]

@@ -16,7 +16,7 @@
 
 static const struct flw_unit mib = {"MiB", UINT64_C(1) << 20};
 
-/* What a record says may hold anything; the terminal gets letters. */
+/* What a record says may hold anything: it ends no line and has no colour. The rest is the terminal's to show. */
 static void print_letters(const char *text, size_t count, FILE *out)
 {
     for (size_t i = 0; i < count; i++) {

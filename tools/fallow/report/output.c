@@ -253,7 +253,7 @@ static bool write_landing(const struct flw_report_options *options, const struct
 }
 
 static void print_screen(const struct flw_report_options *options, const struct flw_sheet *sheets,
-                         size_t count)
+                         size_t count, const struct flw_job *job)
 {
     struct flw_print_style style = {.is_ascii = options->is_ascii || !flw_terminal_is_utf8(),
                                     .columns = flw_terminal_columns(),
@@ -263,6 +263,10 @@ static void print_screen(const struct flw_report_options *options, const struct 
         flw_print_text(&sheets[0], &style, out);
     } else {
         flw_print_landing(sheets, count, out);
+    }
+    if (job != NULL) {
+        fputc('\n', out);
+        flw_job_print_text(job, out);
     }
     flw_terminal_close(out);
 }
@@ -290,11 +294,7 @@ bool flw_report_write_all(const struct flw_report_options *options, const struct
         return false;
     }
     if (flw_report_stdout_count(options) == 0) {
-        print_screen(options, sheets, count);
-        if (job != NULL) {
-            fputc('\n', stdout);
-            flw_job_print_text(job, stdout);
-        }
+        print_screen(options, sheets, count, job);
     }
     return true;
 }

@@ -368,7 +368,9 @@ static bool write_merged(const struct merge_settings *settings, const struct flw
         }
     }
     if (!flw_report_is_stdout(settings->json_path)) {
-        flw_job_print_text(job, stdout);
+        FILE *out = flw_terminal_open(false);
+        flw_job_print_text(job, out);
+        flw_terminal_close(out);
     }
     return true;
 }
