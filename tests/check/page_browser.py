@@ -537,6 +537,46 @@ def look_at_native(page, fallow, shots):
     check(set("%s, 1 MiB" % name for name, _ in NATIVE) <= set(labels), "native", "stacks are called %s" % labels)
 
 
+LATE_NS, LATE_SPAN_NS = 10**18, 100000  # a double tells two such times apart from 128 ns on
+VIEWS = "[...document.querySelectorAll('.plot .shapes')].map(s => s.getAttribute('viewBox'))"
+TICKS = """[...[...document.querySelectorAll('.plot.time')].find(p => p.checkVisibility())
+    .querySelectorAll('svg>g text.tick')].map(t => t.textContent)"""
+
+
+def look_at_late(page, fallow, shots):
+    """Times of which few are apart: a zoomed scale ends, whatever the page's address says."""
+    trace, trace_page = (os.path.join(shots, "late." + kind) for kind in ("ftext", "html"))
+    with open(trace, "w", encoding="utf-8") as file:
+        file.write("#fallow-trace 1\ndevice 0\nstream 0\nfields times\n")
+        for i in range(101):
+            file.write("A %d %d %d 0\n" % (LATE_NS + i * LATE_SPAN_NS // 100, i, MIB))
+    report(fallow, trace, trace_page)
+    url = "file://" + os.path.abspath(trace_page)
+    page.open(url, WIDTHS[0], 900, SCHEMES[0])
+    page.evaluate("document.querySelector('#axis-time').click()")
+    for share in (1 / 4, 1 / 64, 1 / 4096):
+        page.evaluate("location.hash = 'time=0,%r'" % share)
+        page.evaluate("new Promise(done => setTimeout(done))")  # its event has been told
+        ticks = page.evaluate(TICKS)
+        check(1 <= len(ticks) <= 20, "late", "a scale of 1/%d has the ticks %s" % (1 / share, ticks))
+    page.open("about:blank", WIDTHS[0], 900)
+    page.open(url + "#ops=-Infinity,Infinity&time=NaN,1&address=0,Infinity", WIDTHS[0], 900, SCHEMES[0])
+    views = page.evaluate(VIEWS)
+    check(views and not any("NaN" in view for view in views), "late", "an address of no numbers shows %s" % views)
+
+
+def look_at_old(page, trace_page):
+    """A browser that has no checkVisibility runs the script to its end, and finds the block of the page's address."""
+    source = "delete Element.prototype.checkVisibility"
+    name = page.ask("Page.addScriptToEvaluateOnNewDocument", source=source)["identifier"]
+    for address, wanted in (("", "operation"), ("#block=0", "bytes)")):
+        page.open("about:blank", WIDTHS[0], 900)
+        page.open("file://" + os.path.abspath(trace_page) + address, WIDTHS[0], 900, SCHEMES[0])
+        said = page.evaluate(STATE)
+        check(not page.messages and wanted in said, "old browser", "'%s' and %s" % (said, page.messages[:2]))
+    page.ask("Page.removeScriptToEvaluateOnNewDocument", identifier=name)
+
+
 def look_at_program(page, where):
     look_at_owners(page, where)
     look_at_moment(page, where)
@@ -621,6 +661,8 @@ def main():
             report(options.fallow, trace, trace_page, *chosen)
             look_at_page(page, trace_page, options.shots, looks.get(trace))
         look_at_native(page, options.fallow, options.shots)
+        look_at_late(page, options.fallow, options.shots)
+        look_at_old(page, os.path.join(options.shots, "owners.html"))
         landing = os.path.join(options.shots, "landing.html")
         report(options.fallow, thin, landing, owners)
         for width, scheme in itertools.product(WIDTHS, SCHEMES):

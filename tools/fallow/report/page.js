@@ -263,12 +263,13 @@
   const SCALES = {ops: [Infinity, ['']], time: [1000, ['ns', 'us', 'ms', 's']],
     address: [1024, ['B', 'KiB', 'MiB', 'GiB', 'TiB']]};
   const ticksOf = (axis, low, high, wanted) => {
-    const rough = Math.max(1, (high - low) / wanted), power = 10 ** Math.floor(Math.log10(rough));
+    const least = high * Number.EPSILON;  // two numbers of a smaller step may be one
+    const rough = Math.max(1, least, (high - low) / wanted), power = 10 ** Math.floor(Math.log10(rough));
     const step = axis === 'address' ? 2 ** Math.ceil(Math.log2(rough) - 0.25)
       : power * [1, 2, 5, 10].find(times => times * power >= rough);
     const out = [];
-    for (let value = Math.ceil(low / step) * step; value <= high; value += step) {
-      out.push([value, sayTick(value, step, high, ...SCALES[axis])]);
+    for (let i = Math.ceil(low / step); i * step <= high; i++) {
+      out.push([i * step, sayTick(i * step, step, high, ...SCALES[axis])]);
     }
     return out;
   };
@@ -475,13 +476,14 @@
     const at = Number(said.get('op') ?? NaN);
     for (const axis of Object.keys(view)) {
       const ends = (said.get(axis) ?? '').split(',').map(Number);
-      if (ends.length === 2 && ends[0] < ends[1]) show(axis, ends);
+      if (ends.length === 2 && ends.every(Number.isFinite) && ends[0] < ends[1]) show(axis, ends);
     }
     chosen = said.has('block') ? blocks[Number(said.get('block'))] ?? null : chosen;
     if (slider && said.has('op') && at >= 0) slider.value = Math.min(ops - 1, Math.floor(at));
     draw();
-    const plot = plots.find(({places, element}) => places && element.checkVisibility());
-    if (said.has('block') && chosen && plot) drawPanel(plot);
+    const isShown = element => element.getClientRects().length > 0;
+    const plot = said.has('block') && chosen && plots.find(({places, element}) => places && isShown(element));
+    if (plot) drawPanel(plot);
   };
 
   const plots = [...document.querySelectorAll('.plot.ops,.plot.time')].map(element => {
