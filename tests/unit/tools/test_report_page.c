@@ -603,6 +603,34 @@ static void the_landing_page_links_to_each_trace(void **state)
     free(made);
 }
 
+/* Names may be any bytes; a page is UTF-8: no half of a pair, no form longer than need be, nothing beyond the last. */
+static void what_is_no_utf8_is_question_marks(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *shown;
+    } rows[] = {
+        {"a\xc3\xa9\xe2\x82\xac\xf0\x9f\x94\xa5", "a\xc3\xa9\xe2\x82\xac\xf0\x9f\x94\xa5"},
+        {"<\xed\x9f\xbf>&", "&lt;\xed\x9f\xbf&gt;&amp;"},
+        {"\xed\xa0\x80", "???"},
+        {"\xe0\x80\xaf", "???"},
+        {"\xf0\x80\x80\xaf", "????"},
+        {"\xf4\x90\x80\x80", "????"},
+        {"\xff\x01\x7f\n", "????"},
+        {"\xe2\x82", "??"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char *shown = NULL;
+        size_t bytes = 0;
+        FILE *out = open_memstream(&shown, &bytes);
+        assert_non_null(out);
+        flw_svg_escape(out, rows[i].text);
+        assert_int_equal(fclose(out), 0);
+        assert_string_equal(shown, rows[i].shown);
+        free(shown);
+    }
+}
+
 static void numbers_have_three_figures_and_a_unit(void **state)
 {
     (void)state;
@@ -630,6 +658,7 @@ int main(void)
         cmocka_unit_test(a_policy_that_did_not_run_says_why),
         cmocka_unit_test(a_disk_that_is_full_is_noticed),
         cmocka_unit_test(the_landing_page_links_to_each_trace),
+        cmocka_unit_test(what_is_no_utf8_is_question_marks),
         cmocka_unit_test(numbers_have_three_figures_and_a_unit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

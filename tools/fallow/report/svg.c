@@ -7,32 +7,18 @@
 
 #include "common/figures.h"
 #include "common/tool_host.h"
+#include "trace/jsonwriter.h"
 
 #define TOP        26.0 /* pixels above the drawing, and below */
 #define BOTTOM     34.0
 #define MARGIN     58.0 /* pixels left of the drawing; page.css keeps them free */
 #define TICK_ERROR 1e-9 /* of a step: a bound that is a tick, but for rounding */
 
-/* Bytes of the UTF-8 character that begins here; 0: none does. */
-static int character_length(const unsigned char *c)
-{
-    int length = *c < 0x80 ? 1 : *c >= 0xf0 ? 4 : *c >= 0xe0 ? 3 : 2;
-    if (*c < 0x20 || *c == 0x7f || (*c >= 0x80 && *c < 0xc2) || *c > 0xf4) {
-        return 0;
-    }
-    for (int i = 1; i < length; i++) {
-        if ((c[i] & 0xc0) != 0x80) {
-            return 0;
-        }
-    }
-    return length;
-}
-
 void flw_svg_escape(FILE *out, const char *text)
 {
-    const unsigned char *c = (const unsigned char *)text;
-    while (*c != '\0') {
-        int length = character_length(c);
+    const unsigned char *c = (const unsigned char *)text, *end = c + strlen(text);
+    while (c < end) {
+        size_t length = *c < 0x20 || *c == 0x7f ? 0 : flw_json_utf8_length(c, end);
         switch (*c) {
         case '&':
             fputs("&amp;", out);
@@ -53,7 +39,7 @@ void flw_svg_escape(FILE *out, const char *text)
             if (length == 0) {
                 fputc('?', out); /* any bytes may be in a trace */
             } else {
-                (void)fwrite(c, 1, (size_t)length, out);
+                (void)fwrite(c, 1, length, out);
             }
         }
         c += length == 0 ? 1 : length;
