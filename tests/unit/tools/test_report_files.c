@@ -195,6 +195,27 @@ static void names_move_no_terminal(void **state)
     assert_int_equal(command_run("rm a*b.ftext"), 0);
 }
 
+/* The page's blocks name their owners by line, so that one without letters would shift all behind it. */
+static void an_owner_without_a_name_is_a_line_of_the_page(void **state)
+{
+    (void)state;
+    static const char trace[] = "#fallow-trace 1\ndevice 0\nstream 0\nfields none\n"
+                                "L 5 \"f\" \"dir/\"\nW 0\nA 0 0 4194304 0 stack=1\n"
+                                "L 6 \"\" \"??\"\nW 1\nA 0 1 2097152 0 stack=2\n"
+                                "L 7 \"g\" \"b.py\"\nW 2\nA 0 2 1048576 0 stack=3\n";
+    command_write("nameless.ftext", trace, sizeof trace - 1);
+    assert_int_equal(command_run("\"$F\" report nameless.ftext --no-times --policy fallow "
+                                 "--by file --owner . --html - | "
+                                 "grep -a -A4 'id=moment-owners>'"),
+                     0);
+    flw_test_expect_in(out_text, "id=moment-owners>\n?\n?\nb.py\n</pre>");
+    assert_int_equal(command_run("\"$F\" report nameless.ftext --no-times --policy bound "
+                                 "--by file --owner . --csv-owners -"),
+                     0);
+    flw_test_expect_in(out_text, "\n\"dir/\",4194304,1,,,");
+    flw_test_expect_in(out_text, "\n\"?\",2097152,1,,,");
+}
+
 static void figures_are_told_as_they_are(void **state)
 {
     (void)state;
@@ -337,6 +358,7 @@ int main(void)
         cmocka_unit_test(a_side_of_diff_may_be_a_pipe),
         cmocka_unit_test(which_device_of_several_is_read_is_told),
         cmocka_unit_test(names_move_no_terminal),
+        cmocka_unit_test(an_owner_without_a_name_is_a_line_of_the_page),
         cmocka_unit_test(figures_are_told_as_they_are),
         cmocka_unit_test(one_is_not_several),
         cmocka_unit_test(what_would_have_no_effect_is_refused),

@@ -249,9 +249,16 @@ static uint32_t clean(struct flw_owners *owners, uint32_t brief)
     return intern(owners, text);
 }
 
+/* A frame may say nothing, and an owner without letters would be no line of a list. */
+static uint32_t fill(struct flw_owners *owners, uint32_t name)
+{
+    return flw_intern_text(&owners->names, name)[0] == '\0' ? intern(owners, "?") : name;
+}
+
 static uint32_t add_owner(struct finder *finder, uint32_t text, uint32_t brief)
 {
     struct flw_owners *owners = finder->owners;
+    text = fill(owners, text);
     uint32_t owner = flw_addressmap_find(&finder->known, text);
     if (owner == FLW_ADDRESSMAP_ABSENT) {
         owner = (uint32_t)owners->count;
@@ -260,7 +267,7 @@ static uint32_t add_owner(struct finder *finder, uint32_t text, uint32_t brief)
         owners->shorts = flw_host_grow(owners->shorts, &owners->short_room, owners->count + 1,
                                        sizeof *owners->shorts);
         owners->texts[owners->count] = text;
-        owners->shorts[owners->count++] = clean(owners, brief);
+        owners->shorts[owners->count++] = fill(owners, clean(owners, brief));
         if (!flw_addressmap_put(&finder->known, text, owner)) {
             flw_host_refuse(1, sizeof *finder->known.slots);
         }
