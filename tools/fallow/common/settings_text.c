@@ -17,7 +17,10 @@ bool flw_settings_inherit(struct flw_settings_text *settings)
     const char *given = getenv("FALLOW");
     size_t length = given != NULL ? strlen(given) : 0;
     if (length >= sizeof settings->text) {
-        flw_complain("FALLOW in the environment is longer than %zu bytes", sizeof settings->text);
+        flw_complain(
+            "FALLOW in the environment has %zu bytes, too many for this command, which takes "
+            "%zu; shorten it, or preload the library without the command",
+            length, sizeof settings->text - 1);
         return false;
     }
     memcpy(settings->text, given != NULL ? given : "", length + 1);
