@@ -332,6 +332,9 @@ static void what_cannot_be_written_is_said_first(void **state)
 static void no_driver_is_loaded_before_there_is_something_to_replay(void **state)
 {
     (void)state;
+    if (command_run("head -c 2 \"$F\" | grep -q '#!'") == 0) {
+        skip(); /* an emulator's script: a copy of it runs the command where that was built */
+    }
     assert_int_equal(command_run("mkdir alone && cp \"$F\" alone/fallow && "
                                  ": >alone/libfallow-simcuda.so"),
                      0);

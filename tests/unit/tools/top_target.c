@@ -168,7 +168,7 @@ static void record(const char *path)
     fallow_record_config config;
     fallow_record_config_init(&config);
     config.path = path;
-    config.stack_depth = 8;
+    config.stack_depth = 32; /* under ThreadSanitizer the library has many frames of its own */
     must(fallow_record_start(pools[0], &config, &recorder) == FALLOW_OK, "fallow_record_start");
 }
 
