@@ -31,6 +31,16 @@ static bool take_gaps(struct flw_ftracereader *r, const char *line)
     return *end == '\0' || flw_ftracereader_stop(r, "\"gaps\" without two numbers");
 }
 
+/* Text that a program made a file of which did not know this line, and kept it as a note. */
+static void take_begin(struct flw_ftracereader *r, const char *line)
+{
+    char *end = NULL;
+    uint64_t begin_ns = strtoull(line + 9, &end, 10);
+    if (r->build.trace->has_times && r->build.trace->begin_ns == 0 && *end == '\0') {
+        r->build.trace->begin_ns = begin_ns;
+    }
+}
+
 bool flw_ftracereader_take_notes(struct flw_ftracereader *r, const char *at, const char *end)
 {
     while (at < end) {
@@ -46,6 +56,8 @@ bool flw_ftracereader_take_notes(struct flw_ftracereader *r, const char *at, con
             if (!take_gaps(r, line)) {
                 return false;
             }
+        } else if (strncmp(line, "begin_ns ", 9) == 0) {
+            take_begin(r, line);
         } else if (!flw_notes_is_line(at, newline)) {
             return flw_ftracereader_stop(r, "a note is not \"key value\" or \"# text\"");
         } else if (!flw_notes_add(&r->notes, at, newline)) {

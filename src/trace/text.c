@@ -540,21 +540,21 @@ static bool read_record(struct reader *r)
 
 /* What lines may still come. */
 enum part {
-    PART_BEGIN,
     PART_GAPS,
+    PART_BEGIN, /* a note to readers of 0.1, so gaps come before it */
     PART_NOTES,
     PART_RECORDS
 };
 
 static bool read_line(struct reader *r, enum part *part)
 {
-    if (*part <= PART_BEGIN && flw_line_accept(&r->line, "begin_ns ")) {
-        *part = PART_GAPS;
-        return read_begin(r);
-    }
     if (*part <= PART_GAPS && flw_line_accept(&r->line, "gaps ")) {
-        *part = PART_NOTES;
+        *part = PART_BEGIN;
         return read_gaps(r);
+    }
+    if (*part <= PART_BEGIN && flw_line_accept(&r->line, "begin_ns ")) {
+        *part = PART_NOTES;
+        return read_begin(r);
     }
     bool is_note = *part <= PART_NOTES && flw_notes_is_line(r->line.begin, r->line.end);
     *part = is_note ? PART_NOTES : PART_RECORDS;
@@ -563,7 +563,7 @@ static bool read_line(struct reader *r, enum part *part)
 
 static bool read_lines(struct reader *r)
 {
-    enum part part = PART_BEGIN;
+    enum part part = PART_GAPS;
     while (flw_line_next(&r->line)) {
         if (!read_line(r, &part)) {
             return false;

@@ -3,13 +3,13 @@
  * Owns: the text form of a trace, both ways. Each trace has exactly one text and a text that differs
  * from it in one byte is refused or another trace, so text to trace to text is byte-identical.
  *
- *   text     = magic device stream* fields [begin] [gaps] note* segment* initial* event*
+ *   text     = magic device stream* fields [gaps] [begin] note* segment* initial* event*
  *   magic    = "#fallow-trace 1"
  *   device   = "device" N                    ordinal in the recording
  *   stream   = "stream" HANDLE               numbered from 0 in the order of these lines
  *   fields   = "fields none" | "fields" ["times"] ["addresses"] ["segments"]
- *   begin    = "begin_ns" NS                 when time 0 was, since 1970; only with times, and where it is known
  *   gaps     = "gaps" UNKNOWN LOST           frees skipped and put in; only where one is not 0
+ *   begin    = "begin_ns" NS                 when time 0 was, since 1970; only with times, and where it is known
  *   note     = KEY VALUE | "# " TEXT         kept as it is; KEY of a-z, 0-9, _; not a key above
  *   segment  = "S" 0 SIZE STREAM ("large" | "small") ["expandable"] [ADDRESS] ["pool=" N] ["stack=" N]
  *   initial  = "P" 0 ID SIZE STREAM [ADDRESS] CONTEXT

@@ -99,12 +99,12 @@ static void print_header(const struct flw_trace *trace, FILE *file)
     fprintf(file, "fields%s%s%s%s\n", trace->has_times ? " times" : "",
             trace->has_addresses ? " addresses" : "", trace->has_segments ? " segments" : "",
             has_any ? "" : " none");
-    if (trace->has_times && trace->begin_ns != 0) {
-        fprintf(file, "begin_ns %" PRIu64 "\n", trace->begin_ns);
-    }
     if (trace->unknown_free_count > 0 || trace->lost_free_count > 0) {
         fprintf(file, "gaps %" PRIu64 " %" PRIu64 "\n", trace->unknown_free_count,
                 trace->lost_free_count);
+    }
+    if (trace->has_times && trace->begin_ns != 0) {
+        fprintf(file, "begin_ns %" PRIu64 "\n", trace->begin_ns);
     }
     if (trace->notes != NULL) {
         fputs(trace->notes, file);

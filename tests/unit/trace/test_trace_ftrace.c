@@ -31,8 +31,8 @@ static const char small[] = "#fallow-trace 1\n"
                             "stream 0\n"
                             "stream 77\n"
                             "fields times addresses segments\n"
-                            "begin_ns 1700000000000000001\n"
                             "gaps 1 0\n"
+                            "begin_ns 1700000000000000001\n"
                             "origin here\n"
                             "L 1 \"init\" \"a.py\"\n"
                             "W 0 0\n"
@@ -99,6 +99,25 @@ static void any_trace_comes_back_the_same(void **state)
         }
         flw_trace_destroy(trace);
     }
+}
+
+/* As a program wrote it that did not know this line of a text. */
+static void a_note_of_when_it_began_is_when_it_began(void **state)
+{
+    (void)state;
+    struct flw_trace *trace = read_bytes(small, strlen(small));
+    uint64_t begin_ns = trace->begin_ns;
+    trace->begin_ns = 0;
+    free(trace->notes);
+    trace->notes = strdup("begin_ns 1700000000000000001\norigin here\n");
+    struct bytes bytes = print_file(trace, FLW_RECORD_PACKED);
+    struct flw_trace *again = read_bytes(bytes.at, bytes.count);
+    assert_null(again->truncation);
+    assert_true(begin_ns != 0 && again->begin_ns == begin_ns);
+    assert_string_equal(again->notes, "origin here\n");
+    flw_trace_destroy(again);
+    free(bytes.at);
+    flw_trace_destroy(trace);
 }
 
 /* What was read of a part of a file is a beginning of the whole. */
@@ -482,6 +501,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_survive_as_bytes),
         cmocka_unit_test_prestate(any_trace_comes_back_the_same, &seed),
+        cmocka_unit_test(a_note_of_when_it_began_is_when_it_began),
         cmocka_unit_test(a_file_cut_anywhere_is_read_up_to_there),
         cmocka_unit_test(every_changed_bit_is_seen),
         cmocka_unit_test_prestate(what_follows_a_damaged_chunk_can_be_read, &seed),

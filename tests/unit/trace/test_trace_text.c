@@ -17,8 +17,8 @@ static const char everything[] = "#fallow-trace 1\n"
                                  "stream 0\n"
                                  "stream 140020\n"
                                  "fields times addresses segments\n"
-                                 "begin_ns 1700000000123456789\n"
                                  "gaps 1 2\n"
+                                 "begin_ns 1700000000123456789\n"
                                  "origin somewhere\n"
                                  "# a remark\n"
                                  "S 0 20971520 0 large @4096\n"
@@ -339,7 +339,7 @@ static void a_wrong_line_is_named_with_its_place(void **state)
         {HEAD "begin_ns 0\n", "line 5: \"begin_ns\" is a moment after 1970"},
         {HEAD "begin_ns 5 6\n", "the end of the line expected"},
         {HEAD "begin_ns 5\nbegin_ns 5\n", "line 6: neither a record nor"},
-        {HEAD "gaps 1 2\nbegin_ns 5\n", "line 6: neither a record nor"},
+        {HEAD "begin_ns 5\ngaps 1 2\n", "line 6: neither a record nor"},
         {HEAD "seed 1\nbegin_ns 5\n", "line 6: neither a record nor"},
         {"#fallow-trace 1\ndevice 0\nstream 0\nfields addresses\nbegin_ns 5\n",
          "line 5: \"begin_ns\" without times"},
