@@ -101,8 +101,17 @@ static void release(struct flw_output *output)
     *output = (struct flw_output){0};
 }
 
-/* A file that replaces `path`, or the file that a link there leads to, and is for the same readers. `old`: it; NULL:
- * there is none. */
+/* Gives what replaces a file to its owner and its group, as far as may be, and tells the mode that it is to have: where
+ * the group is another one, that reads nothing. */
+static mode_t hand_over(int fd, const struct stat *old)
+{
+    bool has_group =
+        fchown(fd, old->st_uid, old->st_gid) == 0 || fchown(fd, (uid_t)-1, old->st_gid) == 0;
+    return old->st_mode & (has_group ? 0777 : 0707);
+}
+
+/* A file that replaces `path`, or the file that a link there leads to, and is for the same readers; a link that leads
+ * nowhere is replaced itself. `old`: it; NULL: there is none. */
 static bool begin_beside(struct flw_output *output, const char *path, const struct stat *old,
                          char *message)
 {
@@ -126,8 +135,7 @@ static bool begin_beside(struct flw_output *output, const char *path, const stru
     }
     mode_t mask = umask(0);
     umask(mask);
-    if (fchmod(fd, old != NULL ? old->st_mode & 0777 : 0666 & ~mask) != 0 ||
-        !begin_on(output, fd)) {
+    if (fchmod(fd, old != NULL ? hand_over(fd, old) : 0666 & ~mask) != 0 || !begin_on(output, fd)) {
         fail(output, message, "cannot write", errno);
         close(fd);
         return false;

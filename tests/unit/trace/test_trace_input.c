@@ -313,6 +313,41 @@ static void a_written_file_is_complete_and_replaces_the_old_one(void **state)
     flw_trace_destroy(trace);
 }
 
+static void expect_readers(const char *path, uid_t owner, gid_t group, mode_t mode)
+{
+    struct stat status;
+    struct flw_trace *trace = small_trace();
+    assert_true(flw_trace_write_text(trace, path, message));
+    flw_trace_destroy(trace);
+    assert_int_equal(stat(path, &status), 0);
+    assert_int_equal(status.st_uid, owner);
+    assert_int_equal(status.st_gid, group);
+    assert_int_equal(status.st_mode & 0777, mode);
+}
+
+/* Only root may give files away. Who may not makes a file of its own group, which nothing is shown to. */
+static void a_replaced_file_keeps_its_owner_and_its_group(void **state)
+{
+    (void)state;
+    write_file("theirs", "old", 3);
+    if (geteuid() != 0 || chown("theirs", 4321, 4322) != 0) {
+        skip();
+    }
+    assert_int_equal(chmod("theirs", 0640), 0);
+    expect_readers("theirs", 4321, 4322, 0640);
+    assert_int_equal(chmod(".", 0777), 0);
+    assert_int_equal(setegid(4324), 0);
+    assert_int_equal(seteuid(4323), 0);
+    expect_readers("theirs", 4323, 4324, 0600);
+    assert_int_equal(seteuid(0), 0);
+    assert_int_equal(chown("theirs", 4321, 4324), 0);
+    assert_int_equal(chmod("theirs", 0640), 0);
+    assert_int_equal(seteuid(4323), 0);
+    expect_readers("theirs", 4323, 4324, 0640);
+    assert_int_equal(seteuid(0), 0);
+    assert_int_equal(setegid(0), 0);
+}
+
 /* /dev/full takes nothing; a limit on file sizes stands for a disk that fills up. */
 static void on_a_full_disk_there_is_an_error_and_no_file(void **state)
 {
@@ -373,6 +408,7 @@ int main(void)
         cmocka_unit_test(what_cannot_be_read_is_an_error_that_names_it),
         cmocka_unit_test(an_odd_file_name_stays_on_one_line),
         cmocka_unit_test(a_written_file_is_complete_and_replaces_the_old_one),
+        cmocka_unit_test(a_replaced_file_keeps_its_owner_and_its_group),
         cmocka_unit_test(on_a_full_disk_there_is_an_error_and_no_file),
         cmocka_unit_test(an_unwritable_place_is_an_error),
         cmocka_unit_test(an_abandoned_output_leaves_nothing),
