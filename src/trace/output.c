@@ -147,7 +147,7 @@ static bool begin_beside(struct flw_output *output, const char *path, const stru
 /* A device, a pipe, standard output. */
 static bool begin_in_place(struct flw_output *output, const char *path, char *message)
 {
-    bool is_stdout = strcmp(path, "-") == 0;
+    bool is_stdout = flw_output_is_stdout(path);
     int fd = STDOUT_FILENO;
     if (is_stdout) {
         fflush(stdout);
@@ -180,11 +180,24 @@ static bool begin_packing(struct flw_output *output, const char *path, char *mes
     return output->file != NULL;
 }
 
+bool flw_output_is_stdout(const char *path)
+{
+    static const char *const names[] = {"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"};
+    bool is_one = false;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        is_one |= strcmp(path, names[i]) == 0;
+    }
+    return is_one;
+}
+
 bool flw_output_is_possible(const char *path, char *message)
 {
     struct stat status;
     const struct flw_output output = {.name = path};
     message[0] = '\0';
+    if (flw_output_is_stdout(path)) {
+        return true;
+    }
     bool exists = stat(path, &status) == 0;
     if (exists && !S_ISREG(status.st_mode)) {
         errno = EISDIR;
@@ -207,7 +220,7 @@ bool flw_output_is_possible(const char *path, char *message)
 bool flw_output_begin(struct flw_output *output, const char *path, char *message)
 {
     struct stat status;
-    bool is_stdout = strcmp(path, "-") == 0;
+    bool is_stdout = flw_output_is_stdout(path);
     *output = (struct flw_output){.name = is_stdout ? "standard output" : path};
     message[0] = '\0';
     bool exists = !is_stdout && stat(path, &status) == 0;

@@ -21,11 +21,14 @@ struct flw_output {
     struct flw_output_sink *sink;
 };
 
+/* Whether an output of this name is what was opened as standard output, which is not opened again, nor replaced. */
+bool flw_output_is_stdout(const char *path);
+
 /* Whether begin may succeed, as far as can be told without a change: there is a folder that takes files, or what is
  * there takes bytes. False: the message says why. */
 bool flw_output_is_possible(const char *path, char *message);
 
-/* "-" is stdout. False: nothing is held, the message (FLW_TRACE_MESSAGE_BYTES) says why. */
+/* False: nothing is held, the message (FLW_TRACE_MESSAGE_BYTES) says why. */
 bool flw_output_begin(struct flw_output *output, const char *path, char *message);
 
 /* False: some of it could not be written; then there is no file, or the one that was there before.

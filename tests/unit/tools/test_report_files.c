@@ -306,6 +306,39 @@ static void a_replaced_file_keeps_its_place_and_its_readers(void **state)
     }
 }
 
+/* Opened again it would be written from its beginning, and a file would be replaced. */
+static void standard_output_has_other_names(void **state)
+{
+    static const char *const names[] = {"/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"};
+    static const char *const lines[] = {
+        "report tiny.ftext --policy bound --no-times --json",
+        "report tiny.ftext --policy bound --no-times --html",
+        "report tiny.ftext --policy bound --no-times --csv",
+        "replay tiny.ftext --policy bound --no-times --json",
+        "trace export tiny.ftext --to text -o",
+        "gen serve --requests req -o",
+    };
+    char line[512];
+    (void)state;
+    assert_int_equal(command_run("echo '{\"timestamp\": 0, \"input_length\": 60, "
+                                 "\"output_length\": 2}' >req"),
+                     0);
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
+            snprintf(
+                line, sizeof line,
+                "{ echo before; \"$F\" %s -; } >plain && echo before >log && ln -f log same && "
+                "\"$F\" %s %s >>log && cmp plain log && cmp log same",
+                lines[i], lines[i], names[n]);
+            if (command_run(line) != 0) {
+                fail_msg("%s %s: %s%s", lines[i], names[n], out_text, error_text);
+            }
+        }
+    }
+    command_expect_error("\"$F\" report tiny.ftext --json - --csv /dev/stdout", 2,
+                         "standard output");
+}
+
 /* ---- what cannot be written ---- */
 
 /* Before a trace is read: that there is none is not said. */
@@ -367,6 +400,7 @@ int main(void)
         cmocka_unit_test(what_would_have_no_effect_is_refused),
         cmocka_unit_test(an_output_is_packed_as_its_name_says),
         cmocka_unit_test(a_replaced_file_keeps_its_place_and_its_readers),
+        cmocka_unit_test(standard_output_has_other_names),
         cmocka_unit_test(what_cannot_be_written_is_said_first),
         cmocka_unit_test(no_driver_is_loaded_before_there_is_something_to_replay),
     };

@@ -12,6 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "trace/output.h"
+
 #include "audit/findings.h"
 #include "common/command.h"
 #include "common/draft.h"
@@ -176,7 +178,7 @@ static bool write_to_terminal(const struct order *order, struct flw_findings *fi
 static bool write_report(const struct order *order, struct flw_findings *findings)
 {
     struct flw_draft draft;
-    if (!order->is_json && strcmp(order->output, "-") == 0) {
+    if (!order->is_json && flw_output_is_stdout(order->output)) {
         return write_to_terminal(order, findings);
     }
     flw_draft_begin(&draft, "audit: ");

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "trace/gen.h"
+#include "trace/output.h"
 
 #include "common/command.h"
 #include "common/figures.h"
@@ -262,7 +263,7 @@ static bool spares_inputs(const struct request *request)
 {
     for (size_t i = 0; i < request->kind->option_count; i++) {
         const char *input = request->values.paths[i];
-        if (input != NULL && strcmp(request->path, "-") != 0 &&
+        if (input != NULL && !flw_output_is_stdout(request->path) &&
             flw_is_same_file(request->path, input)) {
             flw_complain("-o %s is what --%s reads; name another file", request->path,
                          request->kind->options[i].name);
@@ -288,7 +289,7 @@ static int generate(const struct request *request)
     if (!is_written) {
         flw_complain("%s", message);
         clearerr(stdout); /* it has been said */
-    } else if (strcmp(request->path, "-") != 0) {
+    } else if (!flw_output_is_stdout(request->path)) {
         fprintf(stderr, "%s: %zu event%s, %" PRIu64 " allocation%s, at most %" PRIu64 " MiB live\n",
                 request->path, trace->event_count, flw_plural(trace->event_count),
                 trace->alloc_count, flw_plural(trace->alloc_count),

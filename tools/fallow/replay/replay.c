@@ -250,7 +250,7 @@ static int print_json(const struct flw_report *report, const char *path)
 
 static int print_results(const struct options *options, const struct flw_report *report)
 {
-    bool is_to_stdout = options->json_path != NULL && strcmp(options->json_path, "-") == 0;
+    bool is_to_stdout = options->json_path != NULL && flw_output_is_stdout(options->json_path);
     if (!is_to_stdout) {
         struct flw_report_style style = {.columns = flw_terminal_columns(),
                                          .uses_colour = flw_terminal_has_colour()};
@@ -310,7 +310,7 @@ static int check_output(const struct options *options)
 {
     char message[FLW_TRACE_MESSAGE_BYTES];
     const char *path = options->json_path;
-    if (path == NULL || strcmp(path, "-") == 0) {
+    if (path == NULL || flw_output_is_stdout(path)) {
         return FLW_EXIT_OK;
     }
     if (flw_is_same_file(path, flw_input_place(options->trace_path))) {

@@ -202,7 +202,7 @@ bool flw_report_write_one(const struct flw_report_options *options, const struct
     if (!write_forms(options, sheet)) {
         return false;
     }
-    if (options->html_path == NULL || (has_several && strcmp(options->html_path, "-") == 0)) {
+    if (options->html_path == NULL || (has_several && flw_report_is_stdout(options->html_path))) {
         return true;
     }
     if (!has_several) {
@@ -233,7 +233,7 @@ static bool write_landing(const struct flw_report_options *options, const struct
                           size_t count, const struct flw_job *job)
 {
     struct flw_draft draft;
-    bool has_links = strcmp(options->html_path, "-") != 0;
+    bool has_links = !flw_report_is_stdout(options->html_path);
     char **links = flw_host_alloc(count, sizeof *links);
     for (size_t i = 0; has_links && i < count; i++) {
         links[i] = flw_host_alloc(PATH_BYTES, 1);

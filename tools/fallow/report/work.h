@@ -6,7 +6,7 @@
 #ifndef FLW_TOOL_REPORT_WORK_H
 #define FLW_TOOL_REPORT_WORK_H
 
-#include <string.h>
+#include "trace/output.h"
 
 #include "common/draft.h"
 #include "policies/plan.h"
@@ -34,7 +34,7 @@ struct flw_report_options {
 
 static inline bool flw_report_is_stdout(const char *path)
 {
-    return path != NULL && strcmp(path, "-") == 0;
+    return path != NULL && flw_output_is_stdout(path);
 }
 
 /* How many of the files are standard output; the screen's text goes there where none does. */

@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "trace/output.h"
+
 #include "common/command.h"
 #include "common/figures.h"
 #include "common/options.h"
@@ -83,7 +85,7 @@ static int convert(const struct flw_verb_options *options, const struct form *fo
     char message[FLW_TRACE_MESSAGE_BYTES];
     struct flw_trace *trace;
     const char *out_path = options->out_path != NULL ? options->out_path : "-";
-    bool is_stdout = strcmp(out_path, "-") == 0;
+    bool is_stdout = flw_output_is_stdout(out_path);
     if (is_stdout && form->is_binary && isatty(STDOUT_FILENO)) {
         flw_complain("%s is no text for a terminal; name a file with -o", form->name);
         return FLW_EXIT_USAGE;
