@@ -129,7 +129,8 @@ static void a_look_records_once_into_a_capture(void **state)
     assert_int_equal(free_of(use_new(BLOCK_BYTES, 0, false), 0), 0);
     uint64_t before = events();
     api_begin_capturing(&api, streams[0]);
-    (void)fallow_alloc(api.pool, BLOCK_BYTES, streams[1], &ptr);
+    fallow_status status = fallow_alloc(api.pool, BLOCK_BYTES, streams[1], &ptr);
+    assert_int_equal(status == FALLOW_OK, ptr != NULL);
     assert_in_range(events() - before, 1, 16);
     api_drop_captured(&api, streams[0]);
     assert_int_equal(fallow_free(api.pool, ptr, streams[1]), FALLOW_OK);
