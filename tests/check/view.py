@@ -147,6 +147,16 @@ class View(unittest.TestCase):
         self.end(process, signal.SIGHUP)
         self.assertTrue(os.path.exists(page))
 
+    def test_a_signal_that_it_was_told_to_ignore_is_ignored(self):
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        try:
+            process, port, path = self.serve(TRACE, *REPORT)
+        finally:
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        process.send_signal(signal.SIGHUP)
+        self.assertEqual(self.ask(port, path)[:2], (200, self.expected()))
+        self.end(process)
+
     def test_a_port_that_is_named_and_one_that_is_taken(self):
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
@@ -258,4 +268,6 @@ class View(unittest.TestCase):
         self.assertRegex(self.run_view(TRACE).stderr, "^fallow: cannot make a folder in '/nowhere'.*TMPDIR")
 
 
+for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(ending, signal.SIG_DFL)  # this may be told to ignore them, and what it starts would be too
 unittest.main()

@@ -75,11 +75,16 @@ static const struct flw_option option_list[] = {
 
 /* ---- processes of its own ---- */
 
+/* What this program was told to ignore, as by nohup, is none: blocked, it would be taken all the same. */
 static void add_endings(sigset_t *set)
 {
-    sigaddset(set, SIGINT);
-    sigaddset(set, SIGTERM);
-    sigaddset(set, SIGHUP);
+    static const int endings[] = {SIGINT, SIGTERM, SIGHUP};
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        struct sigaction told;
+        if (sigaction(endings[i], NULL, &told) == 0 && told.sa_handler != SIG_IGN) {
+            sigaddset(set, endings[i]);
+        }
+    }
 }
 
 static sigset_t awaited_signals(void)
