@@ -384,7 +384,8 @@ def check_damage(draw, folder):
     job = json.loads(run("merge", "-", "--limit", "80G", "--json", "-", text=json.dumps(dict(quiet, limit_bytes=None))))
     check(job["job"]["by_nearness_to_the_limit"][0]["limit_bytes"] == 80 << 30, f"--limit: {job}")
     for name, own, rank in (("snap_7.pickle", "5", 7), ("r.pickle", "5", 5), ("r.pickle", "x", None),
-                            ("rank3/s_1.pickle.xz", "5", 3), ("frank3.pickle", "", None), ("s_12.ftrace", "", 12)):
+                            ("rank3/s_1.pickle.xz", "5", 3), ("frank3.pickle", "", None), ("s_12.ftrace", "", 12),
+                            ("r.pickle", str(1 << 62), 1 << 62), ("r.pickle", str((1 << 62) + 1), None)):
         there = os.path.join(folder, name)
         os.makedirs(os.path.dirname(there), exist_ok=True)
         os.rename(path, there)
@@ -393,6 +394,16 @@ def check_damage(draw, folder):
         check(told == rank, f"{name} with RANK={own}: rank {told}")
         os.rename(there, path)
     os.environ.pop("RANK")
+    # What no record can say is not known in it: each is taken back.
+    most = 1 << 62
+    for begin_ns, asked, free, known in ((most, most, 5, [most, most, 5]), (most + 1, most + 1, most + 1, [None] * 3)):
+        with open(os.path.join(folder, "long.ftext"), "w") as file:
+            file.write("#fallow-trace 1\ndevice 0\nstream 0\nfields times\n"
+                       f"begin_ns {begin_ns}\nA 1 0 8 0\nO 2 {asked} 0 free={free}\n")
+        line = run("--json-lines", file.name)
+        said = json.loads(line)
+        check([said[key] for key in ("begin_ns", "asked_bytes", "free_bytes")] == known, f"{line}")
+        run("merge", "-", text=line)
 
 
 def call(*arguments, text=b""):

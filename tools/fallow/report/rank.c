@@ -160,6 +160,12 @@ static void write_line(struct flw_rank *rank)
 
 /* ---- from a sheet ---- */
 
+/* What no record can say is not known. */
+static uint64_t told(uint64_t number)
+{
+    return number <= FLW_RANK_MOST_NUMBER ? number : FLW_UNKNOWN;
+}
+
 /* What is held, op by op of the recording, as steps of equal time. */
 struct series {
     struct flw_rank *rank;
@@ -224,8 +230,8 @@ static void note_oom(struct flw_rank *rank, const struct series *series,
                      const struct flw_trace_event *event, const struct flw_sheet_oom *oom)
 {
     rank->oom_ns = series->rank->begin_ns == FLW_UNKNOWN ? FLW_UNKNOWN : event->time_ns;
-    rank->asked_bytes = oom->asked_bytes;
-    rank->free_bytes = oom->free_bytes;
+    rank->asked_bytes = told(oom->asked_bytes);
+    rank->free_bytes = told(oom->free_bytes);
     rank->oom_held_bytes = held(series);
     snprintf(rank->asked_by, sizeof rank->asked_by, "%s", oom->owner);
 }
@@ -239,7 +245,7 @@ static void find_limit(struct flw_rank *rank)
         bool is_sum = !__builtin_add_overflow(rank->oom_held_bytes, rank->free_bytes, &bytes);
         bytes = flw_max(is_sum ? bytes : 0, rank->peak_held_bytes);
         rank->limit_bytes =
-            bytes == 0 ? FLW_UNKNOWN : bytes; /* it never had any, so nothing told */
+            bytes == 0 ? FLW_UNKNOWN : told(bytes); /* it never had any, so nothing told */
     }
 }
 
@@ -306,11 +312,11 @@ void flw_rank_make(struct flw_rank *rank, const struct flw_sheet *sheet, uint64_
     const struct flw_trace *trace = sheet->trace;
     bool has_clock = trace->has_times && trace->begin_ns != 0;
     *rank = (struct flw_rank){
-        .rank = number,
+        .rank = told(number),
         .device = (uint64_t)trace->device,
         .has_code = sheet->has_code,
         .events = trace->event_count,
-        .begin_ns = has_clock ? trace->begin_ns : FLW_UNKNOWN,
+        .begin_ns = has_clock ? told(trace->begin_ns) : FLW_UNKNOWN,
         .span_ns = trace->event_count == 0 ? 0 : trace->events[trace->event_count - 1].time_ns,
         .limit_bytes = limit_bytes == 0 ? FLW_UNKNOWN : limit_bytes,
         .is_reserved = trace->has_segments,
