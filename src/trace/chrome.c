@@ -273,7 +273,7 @@ static void begin_totals(struct writer *w)
 
 static void print_trace(const struct flw_trace *trace, const uint32_t *rows, FILE *file)
 {
-    struct writer w = {.trace = trace, .out = {.file = file}, .rows = rows};
+    struct writer w = {.trace = trace, .out = {.file = file, .is_utf8 = true}, .rows = rows};
     struct flw_trace_walk walk = {0};
     begin_totals(&w);
     flw_json_begin(&w.out, NULL, '{');

@@ -54,10 +54,10 @@ static inline void flw_json_print_piece(FILE *file, const char *text, size_t byt
 }
 
 /* In quotes. The names of files may be any bytes: flw_json_unescape gives them back. */
-static inline void flw_json_print_bytes(FILE *file, const char *text, size_t bytes)
+static inline void flw_json_print_bytes(FILE *file, const char *text, size_t bytes, bool keeps)
 {
     putc('"', file);
-    flw_json_print_piece(file, text, bytes, true);
+    flw_json_print_piece(file, text, bytes, keeps);
     putc('"', file);
 }
 
@@ -69,12 +69,13 @@ static inline void flw_json_print_utf8(FILE *file, const char *text, size_t byte
 
 static inline void flw_json_print_text(FILE *file, const char *text)
 {
-    flw_json_print_bytes(file, text, strlen(text));
+    flw_json_print_bytes(file, text, strlen(text), true);
 }
 
 struct flw_json_writer {
     FILE *file;
     bool is_spaced;    /* ", " and ": ", else "," and ":" */
+    bool is_utf8;      /* for others' readers, as flw_json_print_utf8 */
     bool follows;      /* a value of the same object or list stands before */
     const char *line;  /* the next value begins a line, with this indent; NULL: it does not */
     unsigned depth;    /* brackets that are open */
@@ -195,7 +196,7 @@ static inline void flw_json_bytes(struct flw_json_writer *out, const char *key, 
                                   size_t bytes)
 {
     flw_json_key(out, key);
-    flw_json_print_bytes(out->file, text, bytes);
+    flw_json_print_bytes(out->file, text, bytes, !out->is_utf8);
 }
 
 /* NULL is null. */

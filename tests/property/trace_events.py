@@ -14,8 +14,10 @@ def refuse(constant):
 
 
 def read(content):
-    """The document; whatever is no JSON, or no UTF-8, is an error."""
-    return json.loads(content.decode(), parse_float=float, parse_int=int, parse_constant=refuse)
+    """The document; whatever is no JSON, or no UTF-8, even behind an escape, is an error."""
+    document = json.loads(content.decode(), parse_float=float, parse_int=int, parse_constant=refuse)
+    json.dumps(document, ensure_ascii=False).encode()
+    return document
 
 
 def is_kind(value, kind):

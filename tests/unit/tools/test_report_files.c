@@ -216,6 +216,25 @@ static void an_owner_without_a_name_is_a_line_of_the_page(void **state)
     flw_test_expect_in(out_text, "\n\"?\",2097152,1,,,");
 }
 
+/* Strict readers refuse half of a pair, which stands for such a byte where this program reads it again. */
+static void what_others_read_is_utf8(void **state)
+{
+    static const char trace[] = "#fallow-trace 1\ndevice 0\nstream 0\nfields times\n"
+                                "B 0 \"caf\303\251\377\"\nA 1 0 8 0\nE 2 \"caf\303\251\377\"\n"
+                                "N 3 \"n\377\"\n";
+    static const char *const lines[] = {
+        "\"$F\" report odd.ftext --policy bound --no-times --chrome -",
+        "\"$F\" trace export odd.ftext --to chrome",
+    };
+    (void)state;
+    command_write("odd.ftext", trace, sizeof trace - 1);
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        assert_int_equal(command_run(lines[i]), 0);
+        flw_test_expect_in(out_text, "\"caf\303\251?\"");
+        assert_null(strstr(out_text, "\\ud"));
+    }
+}
+
 static void figures_are_told_as_they_are(void **state)
 {
     (void)state;
@@ -395,6 +414,7 @@ int main(void)
         cmocka_unit_test(which_device_of_several_is_read_is_told),
         cmocka_unit_test(names_move_no_terminal),
         cmocka_unit_test(an_owner_without_a_name_is_a_line_of_the_page),
+        cmocka_unit_test(what_others_read_is_utf8),
         cmocka_unit_test(figures_are_told_as_they_are),
         cmocka_unit_test(one_is_not_several),
         cmocka_unit_test(what_would_have_no_effect_is_refused),

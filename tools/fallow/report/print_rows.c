@@ -449,7 +449,7 @@ static void print_events(struct chrome *chrome)
 
 void flw_print_chrome(const struct flw_sheet *sheet, const struct flw_owner_rule *rule, FILE *out)
 {
-    struct chrome chrome = {.trace = sheet->trace, .out = {.file = out}};
+    struct chrome chrome = {.trace = sheet->trace, .out = {.file = out, .is_utf8 = true}};
     uint32_t *rows = flw_phases_find_rows(sheet->trace);
     chrome.rows = rows;
     chrome.stack = open_memstream(&chrome.text, &chrome.text_bytes);
