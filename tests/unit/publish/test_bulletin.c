@@ -5,12 +5,14 @@
 #include "support/test.h"
 
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "publish/board.h"
 #include "publish/bulletin.h"
 
-static unsigned char scratch[FLW_BOARD_BODY_BYTES];
+static unsigned char
+    scratch[2 * FLW_BOARD_BODY_BYTES]; /* room for three pools with all they may have */
 
 static struct flw_bulletin_pool pool_of(uint64_t *random)
 {
@@ -71,6 +73,35 @@ static void a_bulletin_is_read_as_it_was_written(void **state)
         assert_memory_equal(&bulletin.pools[i], &pools[i], sizeof pools[i]);
     }
     flw_bulletin_drop(&bulletin);
+}
+
+/* Room for call stacks is not taken from the tables of pools to come. */
+static void call_stacks_leave_half_of_a_board(void **state)
+{
+    (void)state;
+    enum {
+        POOLS = 12
+    };
+    uint64_t random = 7;
+    struct flw_bulletin_pool *pools = calloc(POOLS, sizeof *pools);
+    struct flw_bulletin bulletin;
+    assert_non_null(pools);
+    for (unsigned i = 0; i < POOLS; i++) {
+        pools[i] = pool_of(&random);
+        pools[i].class_count = FLW_BULLETIN_CLASSES;
+        pools[i].stream_count = FLW_BULLETIN_STREAMS + 1;
+        pools[i].holder_count = FLW_BULLETIN_HOLDERS + 1;
+    }
+    size_t count = write_pools(scratch, FLW_BOARD_BODY_BYTES, pools, POOLS);
+    assert_true(flw_bulletin_read(&bulletin, scratch, count));
+    assert_int_equal(bulletin.pool_count, POOLS);
+    assert_int_equal(bulletin.pools[0].holder_count, FLW_BULLETIN_HOLDERS + 1);
+    assert_int_equal(bulletin.pools[POOLS - 1].holder_count, 0);
+    for (unsigned i = 0; i < POOLS; i++) {
+        assert_int_equal(bulletin.pools[i].stream_count, FLW_BULLETIN_STREAMS + 1);
+    }
+    flw_bulletin_drop(&bulletin);
+    free(pools);
 }
 
 static void pools_that_do_not_fit_are_counted_and_left_out(void **state)
@@ -184,6 +215,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_bulletin_is_read_as_it_was_written),
+        cmocka_unit_test(call_stacks_leave_half_of_a_board),
         cmocka_unit_test(pools_that_do_not_fit_are_counted_and_left_out),
         cmocka_unit_test(records_of_a_later_version_are_skipped_at_their_end),
         cmocka_unit_test(a_broken_bulletin_is_refused),
