@@ -79,9 +79,13 @@ static const char *check_standing(const struct flw_heap *heap)
 
 static const char *check_owing(const struct flw_heap *heap)
 {
-    uint32_t count = 0;
+    uint32_t count = 0, recording_count = 0;
     for (uint32_t i = 0; i < heap->domain_end; i++) {
         count += heap->domains[i]->is_owing;
+        recording_count += heap->domains[i]->is_recording;
+    }
+    if (recording_count != heap->recording_count) {
+        return "the fences that are being recorded are not as many as are counted";
     }
     const struct flw_domain *before = NULL, *domain = heap->owing.first;
     for (; domain != NULL && count > 0; before = domain, domain = domain->owing_behind, count--) {

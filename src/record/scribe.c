@@ -121,17 +121,25 @@ static bool write_text(struct flw_callstack_file *file, struct flw_ftrace_writer
     return flw_ftrace_writer_add_text(writer, text);
 }
 
+/* The array whose pointer lies at `place` has an element of that number, all zero where it is new. False: no memory. */
+static bool reach(void *place, size_t *room, uint32_t number, size_t size)
+{
+    char *array;
+    while (*room <= number) {
+        size_t before = *room;
+        if (!flw_array_fit(place, before, room, size)) {
+            return false;
+        }
+        memcpy(&array, place, sizeof array);
+        memset(array + before * size, 0, (*room - before) * size);
+    }
+    return true;
+}
+
 /* The place of a number, 0 where it is new. NULL: no memory. */
 static uint32_t *place_of(uint32_t **list, size_t *room, uint32_t number)
 {
-    while (*room <= number) {
-        size_t before = *room;
-        if (!flw_array_fit(list, before, room, sizeof **list)) {
-            return NULL;
-        }
-        memset(*list + before, 0, (*room - before) * sizeof **list);
-    }
-    return *list + number;
+    return reach(list, room, number, sizeof **list) ? *list + number : NULL;
 }
 
 static bool write_frame(struct flw_callstacks *all, uint32_t number,
@@ -261,19 +269,6 @@ struct flw_scribe_tally flw_scribe_count(const struct flw_scribe *scribe)
 
 /* ---- who holds what is live */
 
-static struct flw_scribe_holder *holder_of(struct flw_scribe *scribe, uint32_t stack)
-{
-    while (scribe->holder_room <= stack) {
-        size_t before = scribe->holder_room;
-        if (!FLW_ARRAY_FITS(scribe->holders, before, scribe->holder_room)) {
-            return NULL;
-        }
-        memset(scribe->holders + before, 0,
-               (scribe->holder_room - before) * sizeof *scribe->holders);
-    }
-    return &scribe->holders[stack];
-}
-
 /* The number of a holding that is free. 0: no memory. */
 static uint32_t take_holding(struct flw_scribe *scribe)
 {
@@ -296,13 +291,15 @@ static bool begin_holding(struct flw_scribe *scribe, const struct flw_merge_reco
     if (record->stack == 0 || scribe->settings.callstacks == NULL) {
         return true;
     }
-    struct flw_scribe_holder *holder = holder_of(scribe, record->stack);
-    uint32_t number = holder != NULL ? take_holding(scribe) : 0;
+    bool has_holder =
+        reach(&scribe->holders, &scribe->holder_room, record->stack, sizeof *scribe->holders);
+    uint32_t number = has_holder ? take_holding(scribe) : 0;
     if (number == 0 || !flw_addressmap_put(&scribe->holding_places, record->address, number)) {
         return false;
     }
     scribe->holdings[number] =
         (struct holding){.bytes = record->size_bytes, .stack = record->stack};
+    struct flw_scribe_holder *holder = &scribe->holders[record->stack];
     holder->stack = record->stack;
     holder->bytes += record->size_bytes;
     holder->count++;

@@ -186,7 +186,7 @@ struct flw_heap {
     struct flw_stream_ids stream_ids;
     struct flw_standing standing;
     struct flw_owing owing;
-    uint32_t recording_count; /* domains with is_recording */
+    uint32_t recording_count; /* INVARIANT  of the domains, so many have is_recording */
     struct flw_domain_set
         open_users; /* what waits for them waits for fences that were not recorded yet */
     uint64_t deferred_bytes, deferred_count;
