@@ -224,7 +224,7 @@ static FLW_INLINE struct flw_span *find_run(const struct flw_heap *heap,
                                             uint32_t align_units)
 {
     struct flw_span *own = NULL;
-    if (domain->ops->reuses_at_once) {
+    if (domain->runs.first_bits != 0 && domain->ops->reuses_at_once) {
         own = FLW_LIKELY(align_units == 1)
                   ? flw_run_index_fit(&domain->runs, unit_count)
                   : flw_run_index_find(&domain->runs, unit_count, align_units, heap->base_unit);
