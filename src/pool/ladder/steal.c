@@ -109,6 +109,7 @@ static bool fence_owing(struct flw_climb *climb, const struct flw_domain *but, u
 /* A look at the device is a section, which costs as much as what is asked in it, and a climb more: where it finds
  * anything done, so is more, and that spares the next ones. */
 #define RECORDS_AHEAD     3
+#define STREAMS_A_RECORD  8
 #define ASKS_AHEAD        8
 #define ASKS_AHEAD_SINGLY 24 /* memory first, which asks for each fence by itself */
 
@@ -192,10 +193,16 @@ static enum flw_fenced fence_next(struct flw_climb *climb, bool cedes)
     return is_last ? fence_one(climb, NULL, cedes) : fenced;
 }
 
-/* The next looks are spared, or find more: what is recorded now is asked for now only where it is done at once. */
+/* The next looks are spared, or find more: what is recorded now is asked for now only where it is done at once. There,
+ * the more streams there are, the more of them owe. */
 static void look_ahead(struct flw_climb *climb, bool cedes)
 {
-    (void)fence_owing(climb, climb->need->domain, RECORDS_AHEAD, cedes);
+    unsigned ahead = RECORDS_AHEAD;
+    if (flw_budget_is_prompt(&climb->pool->budget)) {
+        uint32_t streams = atomic_load_explicit(&climb->heap->stream_count, memory_order_relaxed);
+        ahead = flw_max(ahead, streams / STREAMS_A_RECORD);
+    }
+    (void)fence_owing(climb, climb->need->domain, ahead, cedes);
 }
 
 #define PROMPT_RECORDS_MOST 64
