@@ -108,10 +108,11 @@ static bool is_limited(const struct flw_climb *climb)
 
 /* Growths become larger with the pool, so that calls do not become more; small again in the last tenth
  * of a limit. A growth is one handle. But a handle moves only as a whole: with larger ones more is held.
- * So a memory-first pool that could not keep to its budget takes smaller ones from then on, and a small
- * pool, where a few large ones would pin all that it may hold beyond its need, makes several for one
- * growth. */
+ * So a memory-first pool that could not keep to its budget takes smaller ones from then on, but not so small
+ * that a large request takes more of them than these, and a small pool, where a few large ones would pin all
+ * that it may hold beyond its need, makes several for one growth. */
 #define HANDLE_HALVINGS 3
+#define NEED_HANDLES    64
 
 static bool is_near_limit(const struct flw_climb *climb)
 {
@@ -137,6 +138,7 @@ static uint64_t usual_growth(const struct flw_climb *climb)
             flw_clamp(flw_max(reserved / 512, climb->need_bytes / 16), 2 * FLW_MIB, 64 * FLW_MIB);
     }
     wanted >>= atomic_load_explicit(&climb->pool->budget.handle_halvings, memory_order_relaxed);
+    wanted = is_tight ? flw_max(wanted, flw_min(climb->need_bytes / NEED_HANDLES, most)) : wanted;
     uint64_t most_bytes =
         is_limited(climb) ? LIMITED_HANDLE_BYTES : climb->pool->device_bytes / DEVICE_HANDLES;
     return flw_min(wanted, flw_max(most_bytes, LIMITED_HANDLE_BYTES));

@@ -66,6 +66,24 @@ static void the_first_request_of_a_pool_may_be_for_half_the_device(void **state)
     }
 }
 
+static void a_large_request_of_memory_first_takes_few_handles(void **state)
+{
+    (void)state;
+    struct api api;
+    flw_sim_config world = flw_sim_config_default(9);
+    world.device_bytes = 80ull << 30;
+    api_begin(&api, &world);
+    fallow_pool_config config = api_config(&api);
+    config.economy = FALLOW_MEMORY_FIRST;
+    config.one_handle_bytes = FALLOW_ONE_HANDLE_NONE;
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    uint64_t calls = api_stats(&api).driver_call_count;
+    void *ptr = api_alloc(&api, 1024 * MIB, api.stream); /* 64, each created and mapped */
+    assert_in_range(api_stats(&api).driver_call_count - calls, 1, 2 * 64 + 16);
+    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+    api_end(&api);
+}
+
 /* Not the hole of its size in another block's segment. */
 static void a_dedicated_block_has_a_segment_of_its_own(void **state)
 {
@@ -576,6 +594,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_dedicated_block_is_never_another_streams_memory),
         cmocka_unit_test(the_first_request_of_a_pool_may_be_for_half_the_device),
+        cmocka_unit_test(a_large_request_of_memory_first_takes_few_handles),
         cmocka_unit_test(a_dedicated_block_has_a_segment_of_its_own),
         cmocka_unit_test(an_exportable_block_of_a_capture_has_a_handle_of_its_own),
         cmocka_unit_test(a_request_that_may_not_grow_takes_nothing_from_the_pool_either),
