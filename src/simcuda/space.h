@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "simcuda/tree.h"
+#include "base/tree.h"
 
 #define FLW_SPACE_BEGIN  0x080000000000ull
 #define FLW_SPACE_END    0x500000000000ull

@@ -16,13 +16,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/tree.h"
 #include "driver/driver_types.h"
 #include "driver/entry_points.h"
 #include "fallow/simcuda.h"
 #include "simcuda/profile.h"
 #include "simcuda/space.h"
 #include "simcuda/table.h"
-#include "simcuda/tree.h"
 
 #define FLW_SIM_EXPORT __attribute__((visibility("default")))
 

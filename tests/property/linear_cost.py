@@ -26,8 +26,8 @@ def count_instructions(command):
     return int(collected[1])
 
 
-def make_random(fallow, count, path):
-    subprocess.run([fallow, "gen", "random", "--count", str(count), "--max", "64M", "-o", path], check=True,
+def make_random(fallow, count, largest, path):
+    subprocess.run([fallow, "gen", "random", "--count", str(count), "--max", largest, "-o", path], check=True,
                    stderr=subprocess.DEVNULL)
 
 
@@ -42,9 +42,14 @@ def main(fallow, snapshot):
          lambda size, path, how=how: long_snapshot.main(snapshot, size, path, how))
         for how in ("shared", "apart", "none")
     ] + [
-        (what, counts, command, ".ftrace", lambda count, path: make_random(fallow, count, path))
-        for what, command in (("replay with all policies", ["replay", "--no-times"]),
-                              ("report of one policy", ["report", "--no-times", "--policy", "driver"]))
+        (what, counts, command, ".ftrace",
+         lambda count, path, largest=largest: make_random(fallow, count, largest, path))
+        for what, largest, command in (
+            ("replay with all policies", "64M", ["replay", "--no-times"]),
+            # so small that nothing ends what is live from growing, and what is free between
+            ("replay with models, ever more blocks", "64K",
+             ["replay", "--no-times", "--policy", "pytorch,pytorch-expandable,bfc,async,cub"]),
+            ("report of one policy", "64M", ["report", "--no-times", "--policy", "driver"]))
     ]
     has_failed = False
     with tempfile.TemporaryDirectory() as folder:

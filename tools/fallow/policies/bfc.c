@@ -134,9 +134,7 @@ static bool give_free_regions_back(struct bfc *bfc, uint64_t rounded_bytes)
 
 static struct flw_segheap_block *take_chunk(struct bfc *bfc, uint64_t rounded_bytes)
 {
-    const struct flw_segheap_list *list = &bfc->heap.mapped[0];
-    struct flw_segheap_block *chunk =
-        flw_segheap_at(list, flw_segheap_find(list, 0, rounded_bytes, 0), 0);
+    struct flw_segheap_block *chunk = flw_segheap_find(&bfc->heap.mapped[0], 0, rounded_bytes);
     if (chunk == NULL) {
         return NULL;
     }

@@ -33,19 +33,16 @@ static bool has_room(const struct flw_segheap_block *block, uint64_t size_bytes)
 static struct flw_segheap_block *find_candidate(const struct flw_pytorch_expand *expand,
                                                 uint8_t pool, uint64_t size_bytes, uint16_t stream)
 {
-    const struct flw_segheap_list *list = &expand->heap->unmapped[pool];
-    for (size_t i = flw_segheap_find(list, stream, 0, 0);; i++) {
-        struct flw_segheap_block *block = flw_segheap_at(list, i, stream);
-        if (block == NULL) {
-            return NULL;
-        }
-        if (block->previous != NULL && block->previous->is_free) {
-            block = block->previous;
-        }
+    struct flw_segheap_block *unmapped = flw_segheap_find(&expand->heap->unmapped[pool], stream, 0);
+    while (unmapped != NULL && unmapped->segment->stream == stream) {
+        bool has_front = unmapped->previous != NULL && unmapped->previous->is_free;
+        struct flw_segheap_block *block = has_front ? unmapped->previous : unmapped;
         if (has_room(block, size_bytes)) {
             return block;
         }
+        unmapped = flw_segheap_after(unmapped);
     }
+    return NULL;
 }
 
 static struct flw_segheap_block *add_segment(const struct flw_pytorch_expand *expand, uint8_t pool,

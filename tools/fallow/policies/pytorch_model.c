@@ -92,13 +92,12 @@ static uint64_t expandable_bytes(const struct flw_segheap_block *block)
 
 /* At the end of an expandable segment "best" counts the addresses behind the block as its own, so
  * that the end is kept for what fits nowhere else. */
-static struct flw_segheap_block *prefer_less_room(const struct flw_segheap_list *list, size_t i,
-                                                  uint16_t stream)
+static struct flw_segheap_block *prefer_less_room(struct flw_segheap_block *block)
 {
-    struct flw_segheap_block *block = flw_segheap_at(list, i, stream);
     while (block != NULL && block->segment->granule_bytes != 0) {
-        struct flw_segheap_block *next = flw_segheap_at(list, ++i, stream);
-        if (next == NULL || expandable_bytes(next) >= expandable_bytes(block)) {
+        struct flw_segheap_block *next = flw_segheap_after(block);
+        if (next == NULL || next->segment->stream != block->segment->stream ||
+            expandable_bytes(next) >= expandable_bytes(block)) {
             break;
         }
         block = next;
@@ -118,9 +117,8 @@ static bool is_fitting_size(const struct flw_pytorch_model *model, uint64_t bloc
 static struct flw_segheap_block *take_best_fit(struct flw_pytorch_model *model, uint8_t pool,
                                                uint64_t rounded_bytes, uint16_t stream)
 {
-    const struct flw_segheap_list *list = &model->heap.mapped[pool];
-    size_t i = flw_segheap_find(list, stream, rounded_bytes, 0);
-    struct flw_segheap_block *block = prefer_less_room(list, i, stream);
+    struct flw_segheap_block *block =
+        prefer_less_room(flw_segheap_find(&model->heap.mapped[pool], stream, rounded_bytes));
     if (block == NULL || !is_fitting_size(model, block->size_bytes, rounded_bytes)) {
         return NULL;
     }
@@ -179,13 +177,12 @@ void flw_pytorch_release_cached(struct flw_pytorch_model *model)
         model->source.drain(model->source.context);
     }
     for (size_t pool = FLW_SEGHEAP_POOLS; pool-- > 0;) { /* the large pool first */
-        struct flw_segheap_list *list = &model->heap.mapped[pool];
-        for (size_t i = 0; i < list->count;) {
-            struct flw_segheap_block *block = list->entries[i].block;
+        struct flw_segheap_block *next;
+        for (struct flw_segheap_block *block = flw_segheap_first(&model->heap.mapped[pool]);
+             block != NULL; block = next) {
+            next = flw_segheap_after(block);
             if (is_releasable(model, block)) {
                 release_block(model, block);
-            } else {
-                i++;
             }
         }
     }
@@ -195,24 +192,23 @@ void flw_pytorch_release_cached(struct flw_pytorch_model *model)
 /* The oldest half, about, of the free large segments, until so little is reserved again. */
 static void collect_garbage(struct flw_pytorch_model *model)
 {
-    const struct flw_segheap_list *list = &model->heap.mapped[LARGE];
+    const struct flw_tree *list = &model->heap.mapped[LARGE];
+    struct flw_segheap_block *block, *next;
     bool has_freed = true;
     while (has_freed && model->heap.reserved_bytes > model->settings.collect_bytes) {
         uint64_t age = 0;
         uint64_t count = 0;
-        for (size_t i = 0; i < list->count; i++) {
-            bool counts = is_releasable(model, list->entries[i].block);
-            age += counts ? model->now[LARGE] - list->entries[i].block->since : 0;
+        for (block = flw_segheap_first(list); block != NULL; block = flw_segheap_after(block)) {
+            bool counts = is_releasable(model, block);
+            age += counts ? model->now[LARGE] - block->since : 0;
             count += counts;
         }
         has_freed = false;
-        for (size_t i = 0; i < list->count;) {
-            struct flw_segheap_block *block = list->entries[i].block;
+        for (block = flw_segheap_first(list); block != NULL; block = next) {
+            next = flw_segheap_after(block);
             if (is_releasable(model, block) && (model->now[LARGE] - block->since) * count >= age) {
                 release_block(model, block);
                 has_freed = true;
-            } else {
-                i++;
             }
         }
     }
@@ -223,24 +219,24 @@ static void collect_garbage(struct flw_pytorch_model *model)
 static bool release_oversized(struct flw_pytorch_model *model, uint64_t rounded_bytes,
                               uint16_t stream)
 {
-    const struct flw_segheap_list *list = &model->heap.mapped[LARGE];
+    const struct flw_tree *list = &model->heap.mapped[LARGE];
     uint64_t max_split_bytes = model->settings.max_split_bytes;
     uint64_t wanted_bytes = flw_max(rounded_bytes, max_split_bytes);
     if (max_split_bytes == UINT64_MAX || rounded_bytes <= SMALL_LIMIT_BYTES) {
         return false;
     }
-    size_t i = flw_segheap_find(list, stream, wanted_bytes, 0);
-    struct flw_segheap_block *block = flw_segheap_at(list, i, stream);
+    struct flw_segheap_block *block = flw_segheap_find(list, stream, wanted_bytes);
     if (block != NULL && is_releasable(model, block)) {
         release_block(model, block);
         return true;
     }
     uint64_t released_bytes = 0;
-    while (released_bytes < wanted_bytes && i-- > 0) {
-        block = flw_segheap_at(list, i, stream);
-        if (block == NULL || block->size_bytes < max_split_bytes) {
-            break;
-        }
+    struct flw_segheap_block *previous;
+    for (block = flw_segheap_find_less(list, stream, wanted_bytes);
+         block != NULL && block->segment->stream == stream &&
+         block->size_bytes >= max_split_bytes && released_bytes < wanted_bytes;
+         block = previous) {
+        previous = flw_segheap_before(block);
         if (is_releasable(model, block)) {
             released_bytes += block->size_bytes;
             release_block(model, block);

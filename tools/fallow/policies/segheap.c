@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "policies/segheap.h"
 
-#include <string.h>
-
 #include "common/tool_host.h"
 
 #define CHUNK_COUNT 512
@@ -14,72 +12,85 @@ struct flw_segheap_chunk {
 
 /* ---- free lists ---- */
 
-static bool is_before(const struct flw_segheap_entry *a, uint16_t stream, uint64_t size_bytes,
+static struct flw_segheap_block *block_of(struct flw_tree_node *node)
+{
+    return node != NULL ? FLW_CONTAINER(node, struct flw_segheap_block, node) : NULL;
+}
+
+static bool is_before(const struct flw_segheap_block *block, uint16_t stream, uint64_t size_bytes,
                       uint64_t address)
 {
-    if (a->stream != stream) {
-        return a->stream < stream;
+    if (block->segment->stream != stream) {
+        return block->segment->stream < stream;
     }
-    return a->size_bytes != size_bytes ? a->size_bytes < size_bytes : a->address < address;
+    uint64_t own_bytes = block->is_unmapped ? 0 : block->size_bytes;
+    return own_bytes != size_bytes ? own_bytes < size_bytes : block->address < address;
 }
 
-size_t flw_segheap_find(const struct flw_segheap_list *list, uint16_t stream, uint64_t size_bytes,
-                        uint64_t address)
+/* The first that is not before. */
+static struct flw_tree_node *search(const struct flw_tree *list, uint16_t stream,
+                                    uint64_t size_bytes, uint64_t address)
 {
-    size_t low = 0;
-    size_t high = list->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (is_before(&list->entries[middle], stream, size_bytes, address)) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
+    struct flw_tree_node *found = NULL, *node = list->root;
+    while (node != NULL) {
+        bool goes_right = is_before(block_of(node), stream, size_bytes, address);
+        found = goes_right ? found : node;
+        node = goes_right ? node->right : node->left;
     }
-    return low;
+    return found;
 }
 
-struct flw_segheap_block *flw_segheap_at(const struct flw_segheap_list *list, size_t i,
-                                         uint16_t stream)
+static struct flw_segheap_block *of_stream(struct flw_tree_node *node, uint16_t stream)
 {
-    bool is_there = i < list->count && list->entries[i].stream == stream;
-    return is_there ? list->entries[i].block : NULL;
+    struct flw_segheap_block *block = block_of(node);
+    return block != NULL && block->segment->stream == stream ? block : NULL;
 }
 
-static struct flw_segheap_list *list_of(struct flw_segheap *heap,
-                                        const struct flw_segheap_block *block)
+struct flw_segheap_block *flw_segheap_find(const struct flw_tree *list, uint16_t stream,
+                                           uint64_t size_bytes)
+{
+    return of_stream(search(list, stream, size_bytes, 0), stream);
+}
+
+struct flw_segheap_block *flw_segheap_find_less(const struct flw_tree *list, uint16_t stream,
+                                                uint64_t size_bytes)
+{
+    const struct flw_tree_node *node = search(list, stream, size_bytes, 0);
+    return of_stream(node != NULL ? node->previous : list->last, stream);
+}
+
+struct flw_segheap_block *flw_segheap_first(const struct flw_tree *list)
+{
+    return block_of(search(list, 0, 0, 0));
+}
+
+struct flw_segheap_block *flw_segheap_after(const struct flw_segheap_block *block)
+{
+    return block_of(block->node.next);
+}
+
+struct flw_segheap_block *flw_segheap_before(const struct flw_segheap_block *block)
+{
+    return block_of(block->node.previous);
+}
+
+static struct flw_tree *list_of(struct flw_segheap *heap, const struct flw_segheap_block *block)
 {
     uint8_t pool = block->segment->pool;
     return block->is_unmapped ? &heap->unmapped[pool] : &heap->mapped[pool];
 }
 
-static size_t place_in(const struct flw_segheap_list *list, const struct flw_segheap_block *block)
-{
-    return flw_segheap_find(list, block->segment->stream,
-                            block->is_unmapped ? 0 : block->size_bytes, block->address);
-}
-
 void flw_segheap_take(struct flw_segheap *heap, struct flw_segheap_block *block)
 {
-    struct flw_segheap_list *list = list_of(heap, block);
-    size_t i = place_in(list, block);
-    list->count--;
-    memmove(&list->entries[i], &list->entries[i + 1], (list->count - i) * sizeof *list->entries);
+    flw_tree_remove(list_of(heap, block), &block->node);
     block->is_free = false;
 }
 
-static void insert(struct flw_segheap_list *list, struct flw_segheap_block *block)
+static void insert(struct flw_tree *list, struct flw_segheap_block *block)
 {
-    size_t i = place_in(list, block);
-    list->entries =
-        flw_host_grow(list->entries, &list->capacity, list->count + 1, sizeof *list->entries);
-    memmove(&list->entries[i + 1], &list->entries[i], (list->count - i) * sizeof *list->entries);
-    list->entries[i] =
-        (struct flw_segheap_entry){.size_bytes = block->is_unmapped ? 0 : block->size_bytes,
-                                   .address = block->address,
-                                   .block = block,
-                                   .stream = block->segment->stream};
-    list->count++;
+    uint64_t size_bytes = block->is_unmapped ? 0 : block->size_bytes;
+    flw_tree_insert_before(list, &block->node,
+                           search(list, block->segment->stream, size_bytes, block->address));
     block->is_free = true;
 }
 
@@ -235,30 +246,28 @@ void flw_segheap_finish(struct flw_segheap *heap)
         flw_host_free(heap->chunks);
         heap->chunks = next;
     }
-    for (size_t pool = 0; pool < FLW_SEGHEAP_POOLS; pool++) {
-        flw_host_free(heap->mapped[pool].entries);
-        flw_host_free(heap->unmapped[pool].entries);
-    }
     *heap = (struct flw_segheap){0};
 }
 
 /* ---- invariants ---- */
 
-static bool list_is_valid(const struct flw_segheap_list *list, bool is_unmapped,
-                          size_t expected_count)
+static bool list_is_valid(const struct flw_tree *list, bool is_unmapped, size_t expected_count)
 {
-    for (size_t i = 0; i < list->count; i++) {
-        const struct flw_segheap_entry *entry = &list->entries[i];
-        uint64_t key_bytes = is_unmapped ? 0 : entry->block->size_bytes;
-        if (!entry->block->is_free || entry->block->is_unmapped != is_unmapped ||
-            key_bytes != entry->size_bytes || entry->block->address != entry->address) {
+    const struct flw_segheap_block *previous = NULL;
+    size_t count = 0;
+    for (const struct flw_segheap_block *block = flw_segheap_first(list); block != NULL;
+         block = flw_segheap_after(block)) {
+        uint64_t size_bytes = is_unmapped ? 0 : block->size_bytes;
+        if (!block->is_free || block->is_unmapped != is_unmapped ||
+            search(list, block->segment->stream, size_bytes, block->address) != &block->node ||
+            (previous != NULL &&
+             !is_before(previous, block->segment->stream, size_bytes, block->address))) {
             return false;
         }
-        if (i > 0 && !is_before(entry - 1, entry->stream, entry->size_bytes, entry->address)) {
-            return false;
-        }
+        previous = block;
+        count++;
     }
-    return list->count == expected_count;
+    return count == expected_count;
 }
 
 /* What the blocks of all segments add up to. */

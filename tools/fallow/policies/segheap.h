@@ -11,8 +11,8 @@
  * INVARIANTS (flw_segheap_is_valid recomputes them)
  *   1. The blocks of a segment are contiguous, begin at its start and end at its end.
  *   2. No two free neighbours are both mapped, or both unmapped.
- *   3. The lists hold exactly the free blocks: the mapped ones of each pool sorted by (stream,
- *      size, address), the unmapped ones by (stream, address).
+ *   3. The lists hold exactly the free blocks: the mapped ones of each pool in the order of (stream,
+ *      size, address), the unmapped ones of (stream, address).
  *   4. reserved_bytes is the sum of the blocks that have memory.
  */
 #ifndef FLW_TOOL_SEGHEAP_H
@@ -21,6 +21,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "base/tree.h"
 
 #define FLW_SEGHEAP_POOLS 2
 
@@ -31,7 +33,8 @@ struct flw_segheap_block {
     uint64_t size_bytes;
     struct flw_segheap_block *previous, *next; /* in the segment; NULL at its ends */
     struct flw_segheap_segment *segment;
-    uint64_t since; /* free since this moment of the owner's own clock */
+    struct flw_tree_node node; /* of its list, while free */
+    uint64_t since;            /* free since this moment of the owner's own clock */
     bool is_free;
     bool is_unmapped;
 };
@@ -54,24 +57,11 @@ struct flw_segheap_segment {
     uint8_t pool; /* below FLW_SEGHEAP_POOLS */
 };
 
-struct flw_segheap_entry {
-    uint64_t size_bytes; /* 0 in the lists of unmapped blocks */
-    uint64_t address;
-    struct flw_segheap_block *block;
-    uint16_t stream;
-};
-
-struct flw_segheap_list {
-    struct flw_segheap_entry *entries;
-    size_t count, capacity;
-};
-
 struct flw_segheap_chunk; /* of blocks */
 
 /* All zero is an empty heap. */
 struct flw_segheap {
-    struct flw_segheap_list mapped[FLW_SEGHEAP_POOLS];
-    struct flw_segheap_list unmapped[FLW_SEGHEAP_POOLS];
+    struct flw_tree mapped[FLW_SEGHEAP_POOLS], unmapped[FLW_SEGHEAP_POOLS]; /* the lists */
     struct flw_segheap_segment *segments;
     struct flw_segheap_chunk *chunks;
     struct flw_segheap_block *spares; /* linked by next */
@@ -111,13 +101,21 @@ void flw_segheap_take(struct flw_segheap *heap, struct flw_segheap_block *block)
 void flw_segheap_set_mapped(struct flw_segheap *heap, struct flw_segheap_block *block,
                             bool is_mapped);
 
-/* Index of the first entry not before (stream, size, address). */
-size_t flw_segheap_find(const struct flw_segheap_list *list, uint16_t stream, uint64_t size_bytes,
-                        uint64_t address);
+/* The stream's first block in the list that has so many bytes; of unmapped blocks 0 are asked for: the first. NULL:
+ * none. */
+struct flw_segheap_block *flw_segheap_find(const struct flw_tree *list, uint16_t stream,
+                                           uint64_t size_bytes);
 
-/* NULL where the index is past the stream's entries. */
-struct flw_segheap_block *flw_segheap_at(const struct flw_segheap_list *list, size_t i,
-                                         uint16_t stream);
+/* The stream's last block in the list that has less; NULL: none. */
+struct flw_segheap_block *flw_segheap_find_less(const struct flw_tree *list, uint16_t stream,
+                                                uint64_t size_bytes);
+
+/* The first of any stream. NULL: the list is empty. */
+struct flw_segheap_block *flw_segheap_first(const struct flw_tree *list);
+
+/* Neighbours of a free block in its list, of any stream; NULL at its ends. */
+struct flw_segheap_block *flw_segheap_after(const struct flw_segheap_block *block);
+struct flw_segheap_block *flw_segheap_before(const struct flw_segheap_block *block);
 
 uint64_t flw_segheap_device_address(const struct flw_segheap_block *block);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the simulated driver's ordered set of ranges against a plain table of the same: what is found from every
+ * Owns: the ordered set of ranges against a plain table of the same: what is found from every
  * address after every step, the order of its list, the shape of its treap.
  */
-#include "simcuda/tree.h"
+#include "base/tree.h"
 
 #include "support/test.h"
 
@@ -81,7 +81,7 @@ static uint64_t expect_treap(const struct flw_tree_node *node, const struct flw_
 static void any_order_of_steps_keeps_set_list_and_shape(void **state)
 {
     (void)state;
-    uint64_t seed = flw_test_seed("simcuda_tree");
+    uint64_t seed = flw_test_seed("tree");
     begin();
     for (int step = 0; step < STEPS; step++) {
         uint64_t r = flw_test_random(&seed);

@@ -2,8 +2,9 @@
  *
  * Owns: an ordered set of address ranges that never overlap: a treap whose nodes are a list too, in order.
  * Nodes are embedded in what they stand for; the tree allocates nothing.
- * Does not: split or merge ranges: the caller removes, changes and inserts.
- * Synchronization: the world's lock.
+ * Does not: split or merge ranges: the caller removes, changes and inserts. Know any other order: who has one
+ * leaves the ranges alone, goes down from the root by it, and inserts before what it found there.
+ * Synchronization: the caller's.
  *
  * Calls of a driver come in runs: a pool maps, uses and unmaps one handle behind the other. The tree
  * remembers the node that was met last. From there to the same node or its neighbour costs O(1), inserting
@@ -12,8 +13,8 @@
  * INVARIANTS  for all nodes a before b in order: a.end <= b.begin; begin < end;
  *             parent.priority >= child.priority; near is NULL or in the tree
  */
-#ifndef FLW_SIMCUDA_TREE_H
-#define FLW_SIMCUDA_TREE_H
+#ifndef FLW_BASE_TREE_H
+#define FLW_BASE_TREE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -37,6 +38,9 @@ struct flw_tree {
 /* The node's range must not overlap another's. */
 void flw_tree_insert(struct flw_tree *tree, struct flw_tree_node *node);
 void flw_tree_remove(struct flw_tree *tree, struct flw_tree_node *node);
+/* The node's place is before `next`, whatever its range; NULL: it is the last. */
+void flw_tree_insert_before(struct flw_tree *tree, struct flw_tree_node *node,
+                            struct flw_tree_node *next);
 /* From the root down, as flw_tree_from. */
 struct flw_tree_node *flw_tree_search(const struct flw_tree *tree, uint64_t address);
 

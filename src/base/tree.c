@@ -3,7 +3,7 @@
  * Owns: the treap of tree.h.
  * Does not: allocate.
  */
-#include "simcuda/tree.h"
+#include "base/tree.h"
 
 /* What hangs below `parent` in the place of `old`, or as the root, is `node`; NULL: nothing. */
 static void hang(struct flw_tree *tree, struct flw_tree_node *parent,
@@ -64,9 +64,9 @@ static void unlink_node(struct flw_tree *tree, const struct flw_tree_node *node)
 }
 
 /* Of two neighbours in order one has no child on the side of the other: there the node begins, as a leaf. */
-void flw_tree_insert(struct flw_tree *tree, struct flw_tree_node *node)
+void flw_tree_insert_before(struct flw_tree *tree, struct flw_tree_node *node,
+                            struct flw_tree_node *next)
 {
-    struct flw_tree_node *next = flw_tree_from(tree, node->begin);
     struct flw_tree_node *previous = next != NULL ? next->previous : tree->last;
     tree->seed = tree->seed * 1664525u + 1013904223u;
     node->priority = tree->seed ^ (tree->seed >> 15);
@@ -87,6 +87,11 @@ void flw_tree_insert(struct flw_tree *tree, struct flw_tree_node *node)
     }
     tree->near = node;
     tree->count++;
+}
+
+void flw_tree_insert(struct flw_tree *tree, struct flw_tree_node *node)
+{
+    flw_tree_insert_before(tree, node, flw_tree_from(tree, node->begin));
 }
 
 void flw_tree_remove(struct flw_tree *tree, struct flw_tree_node *node)
