@@ -14,6 +14,8 @@
  * Bytes are those asked for: what an allocator would round them to is for a replay to say. The call stack of a
  * [memory] event is a text as kinetostacks.h has it; a semicolon in a name is a comma there.
  */
+#include "trace/chrome.h"
+
 #include <stdlib.h>
 
 #include "trace/input.h"
@@ -21,6 +23,30 @@
 #include "trace/output.h"
 #include "trace/phases.h"
 #include "trace/trace.h"
+
+void flw_chrome_print_name(struct flw_json_writer *out, const char *what, uint64_t process,
+                           uint64_t row, const char *name)
+{
+    out->line = "";
+    flw_json_begin(out, NULL, '{');
+    flw_json_text(out, "ph", "M");
+    flw_json_text(out, "name", what);
+    FLW_JSON_NUMBERS(out, {"pid", process}, {"tid", row});
+    flw_json_begin(out, "args", '{');
+    flw_json_text(out, "name", name);
+    flw_json_end(out, '}');
+    flw_json_end(out, '}');
+}
+
+void flw_chrome_print_names(struct flw_json_writer *out, const char *process, const char *row_0,
+                            uint32_t row_count)
+{
+    flw_chrome_print_name(out, "process_name", 0, 0, process);
+    flw_chrome_print_name(out, "thread_name", 0, 0, row_0);
+    for (uint32_t row = 1; row < row_count; row++) {
+        flw_chrome_print_name(out, "thread_name", 0, row, "phases that overlap");
+    }
+}
 
 struct writer {
     const struct flw_trace *trace;
@@ -271,9 +297,11 @@ static void begin_totals(struct writer *w)
     }
 }
 
-static void print_trace(const struct flw_trace *trace, const uint32_t *rows, FILE *file)
+static void print_trace(const struct flw_trace *trace, const struct flw_phase_rows *rows,
+                        FILE *file)
 {
-    struct writer w = {.trace = trace, .out = {.file = file, .is_utf8 = true}, .rows = rows};
+    struct writer w = {
+        .trace = trace, .out = {.file = file, .is_utf8 = true}, .rows = rows->of_event};
     struct flw_trace_walk walk = {0};
     begin_totals(&w);
     flw_json_begin(&w.out, NULL, '{');
@@ -284,6 +312,7 @@ static void print_trace(const struct flw_trace *trace, const uint32_t *rows, FIL
     flw_json_number(&w.out, "device", (uint64_t)trace->device);
     flw_json_end(&w.out, '}');
     flw_json_begin(&w.out, "traceEvents", '[');
+    flw_chrome_print_names(&w.out, trace->source, "events and phases", rows->count);
     print_live(&w, 0);
     print_reserved(&w, 0);
     for (size_t i = 0; i < trace->event_count; i++) {
@@ -295,16 +324,16 @@ static void print_trace(const struct flw_trace *trace, const uint32_t *rows, FIL
 bool flw_trace_write_chrome(const struct flw_trace *trace, const char *path, char *message)
 {
     struct flw_output output;
-    uint32_t *rows = flw_phases_find_rows(trace);
-    if (rows == NULL) {
+    struct flw_phase_rows rows;
+    if (!flw_phases_find_rows(trace, &rows)) {
         flw_input_message(message, path, "no memory to write it");
         return false;
     }
     bool is_written = flw_output_begin(&output, path, message);
     if (is_written) {
-        print_trace(trace, rows, output.file);
+        print_trace(trace, &rows, output.file);
         is_written = flw_output_commit(&output, message);
     }
-    free(rows);
+    free(rows.of_event);
     return is_written;
 }

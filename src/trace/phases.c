@@ -141,55 +141,92 @@ static bool add_all(struct flw_phases *phases, const struct flw_trace *trace)
     return has_memory;
 }
 
-/* The first in which what is open ends later, or nothing is. One that never ends does after all others. */
-static uint32_t find_row(const struct matching *m, const size_t *innermost, size_t begin)
+/* The leaves of a tree, as many as a power of two; `ends` has the root at 1, the two below node i at 2 i and 2 i + 1. */
+struct rows {
+    size_t count;
+    size_t *innermost; /* the begin that is open, of each row */
+    size_t *
+        ends; /* when it ends, SIZE_MAX where none is open or never; of each node, the last one below it */
+};
+
+static bool begin_rows(struct rows *rows, size_t phase_count)
 {
-    uint32_t row = 0;
-    while (row < FLW_PHASES_ROWS && innermost[row] != SIZE_MAX &&
-           m->partner[innermost[row]] < m->partner[begin]) {
-        row++;
+    rows->count = 1;
+    while (rows->count < phase_count) {
+        rows->count *= 2;
     }
-    return row;
+    rows->innermost = malloc(3 * rows->count * sizeof(*rows->innermost));
+    if (rows->innermost == NULL) {
+        return false;
+    }
+    rows->ends = rows->innermost + rows->count;
+    memset(rows->innermost, 0xFF, 3 * rows->count * sizeof(*rows->innermost));
+    return true;
 }
 
-static void fill_rows(const struct flw_phases *phases, const struct matching *m, uint32_t *rows)
+/* The first in which what is open ends later, or nothing is. One that never ends does after all others. */
+static uint32_t find_row(const struct rows *rows, size_t end)
 {
-    size_t innermost[FLW_PHASES_ROWS]; /* the begin that is open, of each row */
-    size_t *outer = m->below;          /* which is used up */
-    memset(innermost, 0xFF, sizeof innermost);
+    size_t node = 1;
+    while (node < rows->count) {
+        node = 2 * node + (rows->ends[2 * node] < end);
+    }
+    return (uint32_t)(node - rows->count);
+}
+
+static void set_innermost(struct rows *rows, uint32_t row, size_t begin, size_t end)
+{
+    size_t node = rows->count + row;
+    rows->innermost[row] = begin;
+    rows->ends[node] = end;
+    while ((node /= 2) > 0) {
+        size_t left = rows->ends[2 * node];
+        size_t right = rows->ends[2 * node + 1];
+        rows->ends[node] = left > right ? left : right;
+    }
+}
+
+static void fill_rows(const struct flw_phases *phases, const struct matching *m, struct rows *rows,
+                      struct flw_phase_rows *out)
+{
+    size_t *outer = m->below; /* which is used up */
+    uint32_t *row = out->of_event;
     for (size_t i = 0; i < phases->count; i++) {
         size_t partner = m->partner[i];
         if (phases->at[i].is_begin) {
-            rows[i] = find_row(m, innermost, i);
-            if (rows[i] == FLW_PHASES_ROWS) {
-                rows[i] = FLW_PHASES_NO_ROW;
-            } else {
-                outer[i] = innermost[rows[i]];
-                innermost[rows[i]] = i;
-            }
+            row[i] = find_row(rows, partner);
+            outer[i] = rows->innermost[row[i]];
+            set_innermost(rows, row[i], i, partner);
+            out->count = row[i] < out->count ? out->count : row[i] + 1;
+        } else if (partner == SIZE_MAX) {
+            row[i] = FLW_PHASES_NO_ROW;
         } else {
-            rows[i] = partner == SIZE_MAX ? FLW_PHASES_NO_ROW : rows[partner];
-            if (rows[i] != FLW_PHASES_NO_ROW) {
-                innermost[rows[i]] = outer[partner];
-            }
+            size_t begin = outer[partner];
+            row[i] = row[partner];
+            set_innermost(rows, row[i], begin, begin == SIZE_MAX ? SIZE_MAX : m->partner[begin]);
         }
     }
 }
 
-uint32_t *flw_phases_find_rows(const struct flw_trace *trace)
+bool flw_phases_find_rows(const struct flw_trace *trace, struct flw_phase_rows *out)
 {
     struct flw_phases phases = {0};
     struct matching m = {0};
-    uint32_t *rows = NULL;
-    if (add_all(&phases, trace) && match(&phases, &m)) {
-        rows = malloc((phases.count + 1) * sizeof(*rows));
+    struct rows rows = {0};
+    *out = (struct flw_phase_rows){0};
+    bool has_memory =
+        add_all(&phases, trace) && match(&phases, &m) && begin_rows(&rows, phases.count);
+    if (has_memory) {
+        out->of_event = malloc((phases.count + 1) * sizeof(*out->of_event));
+        has_memory = out->of_event != NULL;
     }
-    if (rows != NULL) {
-        fill_rows(&phases, &m, rows);
+    if (has_memory) {
+        fill_rows(&phases, &m, &rows, out);
     }
+    free(rows.innermost);
     free(m.partner);
     flw_phases_finish(&phases);
-    return rows;
+    return has_memory;
 }
 
 void flw_phases_finish(struct flw_phases *phases)

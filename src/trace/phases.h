@@ -17,7 +17,6 @@
 
 #include "trace/trace.h"
 
-#define FLW_PHASES_ROWS   UINT32_C(100)
 #define FLW_PHASES_NO_ROW UINT32_MAX
 
 struct flw_phase {
@@ -47,9 +46,14 @@ const struct flw_phase *flw_phases_due(struct flw_phases *phases, uint64_t time_
 
 void flw_phases_finish(struct flw_phases *phases);
 
-/* Of each begin and end of a phase in a trace, in its order, the row: in a row a phase is over before what it began in.
- * FLW_PHASES_NO_ROW: an end that has no begin, or one row more than FLW_PHASES_ROWS. The caller frees it; NULL: no
- * memory. O(phases x rows). */
-uint32_t *flw_phases_find_rows(const struct flw_trace *trace);
+struct flw_phase_rows {
+    uint32_t *
+        of_event; /* of each begin and end of a phase in a trace, in its order; the caller's to free */
+    uint32_t count; /* of rows that have a phase */
+};
+
+/* In a row a phase is over before what it began in. FLW_PHASES_NO_ROW: an end that has no begin. False: no memory.
+ * O(phases x log phases). */
+bool flw_phases_find_rows(const struct flw_trace *trace, struct flw_phase_rows *out);
 
 #endif

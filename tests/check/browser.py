@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real browser for tests, by Python's standard library alone: chromium is asked over its pipe (the DevTools
-protocol), and what it paints is decoded here. Used by page_browser.py and page_picture.py.
+protocol), and what it paints is decoded here. Used by page_browser.py, perfetto.py and page_picture.py.
 """
 import base64
 import json
@@ -31,7 +31,7 @@ class Browser:
     """One browser with one tab. A context manager; what it says on its consoles is in `messages`, what it asked for
     in `requests`, both of the page that was opened last."""
 
-    def __init__(self, path):
+    def __init__(self, path, *arguments):
         self.profile = tempfile.TemporaryDirectory(prefix="browser_", ignore_cleanup_errors=True)
         to_read, self.to_browser = os.pipe()
         self.from_browser, to_write = os.pipe()
@@ -40,7 +40,7 @@ class Browser:
             ["sh", "-c", 'exec "$0" "$@" 3<&%d 4>&%d' % (to_read, to_write), path, "--headless=new", "--no-sandbox",
              "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars",
              "--force-color-profile=srgb", "--disable-lcd-text", "--user-data-dir=" + self.profile.name,
-             "--remote-debugging-pipe", "about:blank"],
+             "--remote-debugging-pipe", *arguments, "about:blank"],
             pass_fds=(to_read, to_write), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL)
         os.close(to_read)

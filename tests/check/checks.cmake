@@ -106,7 +106,17 @@ if(TARGET fallow AND TARGET fallow-simcuda AND FLW_DEMO)
       add_test(NAME check.page_browser COMMAND ${Python3_EXECUTABLE} -B
         ${CMAKE_CURRENT_SOURCE_DIR}/page_browser.py $<TARGET_FILE:fallow> ${FLW_DEMO}
         --shots ${CMAKE_CURRENT_BINARY_DIR}/screenshots)
-      set_tests_properties(check.page_browser PROPERTIES LABELS "check;slow" TIMEOUT 600 SKIP_RETURN_CODE 77)
+      set(snapshots ${FALLOW_TRACE_DIR}/attention_naive_bench.pickle.xz)
+      if(NOT EXISTS ${snapshots})
+        set(snapshots)
+      endif()
+      add_test(NAME check.perfetto COMMAND ${Python3_EXECUTABLE} -B
+        ${CMAKE_CURRENT_SOURCE_DIR}/perfetto.py $<TARGET_FILE:fallow> ${snapshots}
+        --shots ${CMAKE_CURRENT_BINARY_DIR}/screenshots)
+      # Where tools/quickstart puts what PyPI has.
+      set_tests_properties(check.perfetto PROPERTIES
+        ENVIRONMENT_MODIFICATION PYTHONPATH=path_list_append:${PROJECT_SOURCE_DIR}/build/pypi)
+      set_tests_properties(check.page_browser check.perfetto PROPERTIES LABELS "check;slow" TIMEOUT 600 SKIP_RETURN_CODE 77)
     endif()
     add_test(NAME check.columns COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/columns.py
       $<TARGET_FILE:fallow> ${FLW_DEMO} ${CMAKE_CURRENT_BINARY_DIR}/columns)

@@ -429,22 +429,22 @@ def is_same_chrome(path, moments, rule):
     """Slices: what is open at the end, and the most that ever was; their owners, by their stacks. Counters: the same."""
     with gzip.open(path) as file:
         document = trace_events.read(file.read())
-    wrong, events = trace_events.broken_rules(document), document["traceEvents"]
+    wrong, events = trace_events.broken_rules(document), [e for e in document["traceEvents"] if e["ph"] != "M"]
     print(*wrong[:3], sep="\n", end="\n" * bool(wrong))
     open_slices, counters, held, peak = {}, {}, 0, 0
     same = not wrong and all(a["ts"] <= b["ts"] for a, b in zip(events, events[1:]))
     for event in events:
         if event["ph"] == "b":
             about = event["args"]
-            open_slices[event["id"]] = about
+            open_slices[event["id2"]["local"]] = about
             held += about["bytes"]
             peak = max(peak, held)
             if rule is PLAIN and "stack" in about:
                 same &= owner(parse_stack(about["stack"]), rule)[0] == about["owner"]
         elif event["ph"] == "e":
-            held -= open_slices.pop(event["id"])["bytes"]
+            held -= open_slices.pop(event["id2"]["local"])["bytes"]
         elif event["ph"] == "C":
-            counters[event["id"]] = event["args"]["bytes"]
+            counters[event["name"]] = event["args"]["bytes"]
     at_end = by_owner((about["bytes"], about["owner"]) for about in open_slices.values())
     same &= at_end == whole_names(moments["at_end"])
     same &= sorted(c for c in counters.values() if c) == sorted(entry[0] for entry in at_end.values() if entry[0])

@@ -7,6 +7,7 @@ import math
 
 COMMON = {"ph": str, "name": str, "pid": int, "tid": int, "ts": float}
 SCOPES = ("g", "p", "t")
+NAMED = ("process_name", "thread_name")
 
 
 def refuse(constant):
@@ -43,9 +44,10 @@ class Checker:
             del names[-1:]
 
     def take_slice(self, event):
-        """An asynchronous pair has a category and an id, which no other has while it is open."""
-        self.expect(is_kind(event.get("cat"), str) and is_kind(event.get("id"), (int, str)), event, "no category, or no id")
-        place, is_begin = (event.get("cat"), event.get("id")), event["ph"] == "b"
+        """An asynchronous pair has a category and an id in its process, which no other has while it is open."""
+        number = (event.get("id2") or {}).get("local")
+        self.expect(is_kind(event.get("cat"), str) and is_kind(number, str), event, "no category, or no id")
+        place, is_begin = (event["pid"], event.get("cat"), number), event["ph"] == "b"
         self.expect((place in self.slices) != is_begin, event, "begins twice, or ends before it begins")
         if is_begin:
             self.slices[place] = event["name"]
@@ -56,7 +58,14 @@ class Checker:
         values = event.get("args") or {}
         self.expect(values and all(is_kind(v, float) and math.isfinite(v) for v in values.values()), event, "counts nothing")
 
+    def take_name(self, event):
+        numbers = all(is_kind(event.get(key), int) for key in ("pid", "tid"))
+        self.expect(numbers and event.get("name") in NAMED and is_kind((event.get("args") or {}).get("name"), str), event,
+                    "names nothing")
+
     def take(self, event):
+        if event.get("ph") == "M":
+            return self.take_name(event)
         for key, kind in COMMON.items():
             if not is_kind(event.get(key), kind):
                 return self.expect(False, event, f"no {key}")

@@ -7,6 +7,7 @@
 
 #include "base/bits.h"
 #include "report/facts.h"
+#include "trace/chrome.h"
 #include "trace/jsonwriter.h"
 #include "trace/phases.h"
 #include "trace/trace.h"
@@ -326,6 +327,7 @@ void flw_print_folded(const struct flw_sheet *sheet, const struct flw_owner_rule
 struct chrome {
     const struct flw_trace *trace;
     struct asked asked;
+    const char **names;   /* by owner */
     uint64_t *live_bytes; /* by owner */
     const uint32_t *rows; /* of the phases from the next one on */
     struct flw_json_writer out;
@@ -335,6 +337,12 @@ struct chrome {
 };
 
 #define NO_ID UINT64_MAX
+
+/* Two processes: readers show the counters of one below its slices, of which there are many. */
+enum {
+    SUMS,
+    BLOCKS
+};
 
 /* Up to the arguments, whose bracket is left open. */
 static struct flw_json_writer *begin_event_of(struct chrome *chrome, const char *phase,
@@ -347,9 +355,12 @@ static struct flw_json_writer *begin_event_of(struct chrome *chrome, const char 
     flw_json_text(out, "ph", phase);
     flw_json_text(out, "cat", "memory");
     flw_json_text(out, "name", name);
-    FLW_JSON_NUMBERS(out, {"pid", 0}, {"tid", row});
-    if (id != NO_ID) {
-        flw_json_number(out, "id", id);
+    FLW_JSON_NUMBERS(out, {"pid", id == NO_ID ? SUMS : BLOCKS}, {"tid", row});
+    if (id != NO_ID) { /* of its process, under which readers show it */
+        flw_json_begin(out, "id2", '{');
+        flw_json_key(out, "local");
+        fprintf(out->file, "\"0x%" PRIx64 "\"", id);
+        flw_json_end(out, '}');
     }
     flw_json_key(out, "ts");
     fprintf(out->file, "%" PRIu64 ".%03" PRIu64, time_ns / 1000, time_ns % 1000);
@@ -369,10 +380,26 @@ static void end_event(struct chrome *chrome)
     flw_json_end(&chrome->out, '}');
 }
 
+/* The short names, but where several owners share one, the whole: readers tell counters apart by their names alone. */
+static void name_owners(struct chrome *chrome)
+{
+    const struct flw_owners *owners = &chrome->asked.owners;
+    uint32_t *uses =
+        flw_host_alloc(owners->names.text_bytes, sizeof *uses); /* by the name's place */
+    chrome->names = flw_host_alloc(owners->count, sizeof *chrome->names);
+    for (uint32_t i = 0; i < owners->count; i++) {
+        uses[owners->shorts[i]]++;
+    }
+    for (uint32_t i = 0; i < owners->count; i++) {
+        chrome->names[i] =
+            (uses[owners->shorts[i]] > 1 ? flw_owners_name : flw_owners_short_name)(owners, i);
+    }
+    flw_host_free(uses);
+}
+
 static void print_counter(struct chrome *chrome, uint32_t owner, uint64_t time_ns)
 {
-    const char *name = flw_owners_short_name(&chrome->asked.owners, owner);
-    flw_json_number(begin_event(chrome, "C", name, owner, time_ns), "bytes",
+    flw_json_number(begin_event(chrome, "C", chrome->names[owner], NO_ID, time_ns), "bytes",
                     chrome->live_bytes[owner]);
     end_event(chrome);
 }
@@ -381,8 +408,7 @@ static void begin_slice(struct chrome *chrome, uint32_t block, uint64_t time_ns)
 {
     uint32_t owner = chrome->asked.owner_of[block];
     uint64_t bytes = chrome->trace->blocks[block].size_bytes;
-    struct flw_json_writer *out = begin_event(
-        chrome, "b", flw_owners_short_name(&chrome->asked.owners, owner), block, time_ns);
+    struct flw_json_writer *out = begin_event(chrome, "b", chrome->names[owner], block, time_ns);
     flw_json_number(out, "bytes", bytes);
     flw_json_text(out, "owner", flw_owners_name(&chrome->asked.owners, owner));
     if (chrome->asked.stack_of[block] != 0) {
@@ -400,8 +426,7 @@ static void begin_slice(struct chrome *chrome, uint32_t block, uint64_t time_ns)
 static void end_slice(struct chrome *chrome, uint32_t block, uint64_t time_ns)
 {
     uint32_t owner = chrome->asked.owner_of[block];
-    (void)begin_event(chrome, "e", flw_owners_short_name(&chrome->asked.owners, owner), block,
-                      time_ns);
+    (void)begin_event(chrome, "e", chrome->names[owner], block, time_ns);
     end_event(chrome);
     chrome->live_bytes[owner] -= chrome->trace->blocks[block].size_bytes;
 }
@@ -438,7 +463,9 @@ static void print_events(struct chrome *chrome)
         }
     }
     for (uint32_t i = 0; i < chrome->asked.owners.count; i++) {
-        print_counter(chrome, i, 0);
+        if (chrome->live_bytes[i] != 0) {
+            print_counter(chrome, i, 0);
+        }
     }
     for (size_t i = 0; i < trace->event_count; i++) {
         const struct flw_trace_event *event = &trace->events[i];
@@ -450,13 +477,14 @@ static void print_events(struct chrome *chrome)
 void flw_print_chrome(const struct flw_sheet *sheet, const struct flw_owner_rule *rule, FILE *out)
 {
     struct chrome chrome = {.trace = sheet->trace, .out = {.file = out, .is_utf8 = true}};
-    uint32_t *rows = flw_phases_find_rows(sheet->trace);
-    chrome.rows = rows;
+    struct flw_phase_rows rows;
     chrome.stack = open_memstream(&chrome.text, &chrome.text_bytes);
-    if (rows == NULL || chrome.stack == NULL) {
+    if (!flw_phases_find_rows(sheet->trace, &rows) || chrome.stack == NULL) {
         flw_host_refuse(1, BUFSIZ);
     }
+    chrome.rows = rows.of_event;
     find_asked(&chrome.asked, sheet->trace, rule);
+    name_owners(&chrome);
     chrome.live_bytes = flw_host_alloc(chrome.asked.owners.count, sizeof *chrome.live_bytes);
     flw_json_begin(&chrome.out, NULL, '{');
     flw_json_text(&chrome.out, "displayTimeUnit", "ms");
@@ -465,11 +493,16 @@ void flw_print_chrome(const struct flw_sheet *sheet, const struct flw_owner_rule
     flw_json_text(&chrome.out, "whose", sheet->owner_rule);
     flw_json_end(&chrome.out, '}');
     flw_json_begin(&chrome.out, "traceEvents", '[');
+    flw_chrome_print_names(&chrome.out, sheet->title, "phases", rows.count);
+    char blocks[sizeof sheet->title + sizeof ": blocks"];
+    snprintf(blocks, sizeof blocks, "%s: blocks", sheet->title);
+    flw_chrome_print_name(&chrome.out, "process_name", BLOCKS, 0, blocks);
     print_events(&chrome);
     fputs("\n]}\n", out);
     fclose(chrome.stack);
     free(chrome.text);
-    free(rows);
+    free(rows.of_event);
+    flw_host_free(chrome.names);
     flw_host_free(chrome.live_bytes);
     finish_asked(&chrome.asked);
 }
