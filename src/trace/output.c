@@ -16,6 +16,7 @@
 #include "trace/progress.h"
 
 #define BUFFER_BYTES (1u << 16)
+#define NO_FD        (-1)
 
 static bool fail(const struct flw_output *output, char *message, const char *what, int error)
 {
@@ -33,23 +34,28 @@ struct flw_output_sink {
     uint64_t written_bytes;
 };
 
-static ssize_t sink_write(void *cookie, const char *bytes, size_t count)
+/* 0: all of it was written. */
+static int write_all(int fd, const char *bytes, size_t count)
 {
-    struct flw_output_sink *sink = cookie;
-    size_t left = sink->error == 0 ? count : 0;
-    while (left > 0) {
-        ssize_t written = write(sink->fd, bytes, left);
+    while (count > 0) {
+        ssize_t written = write(fd, bytes, count);
         if (written < 0 && errno == EINTR) {
             continue;
         }
         if (written <= 0) {
-            sink->error = written < 0 ? errno : EIO;
-            break;
+            return written < 0 ? errno : EIO;
         }
         bytes += written;
-        left -= (size_t)written;
-        sink->written_bytes += (uint64_t)written;
+        count -= (size_t)written;
     }
+    return 0;
+}
+
+static ssize_t sink_write(void *cookie, const char *bytes, size_t count)
+{
+    struct flw_output_sink *sink = cookie;
+    sink->error = sink->error == 0 ? write_all(sink->fd, bytes, count) : sink->error;
+    sink->written_bytes += sink->error == 0 ? count : 0;
     flw_trace_tell(&(struct flw_trace_progress){
         .verb = "writing", .name = sink->name, .unit = "bytes", .done = sink->written_bytes});
     return sink->error == 0 ? (ssize_t)count : 0;
@@ -144,13 +150,48 @@ static bool begin_beside(struct flw_output *output, const char *path, const stru
     return true;
 }
 
-/* A device, a pipe, standard output. */
+/* The descriptor of this process that a path names; NO_FD: none. Opened by that name a file would be written from its
+ * beginning. */
+static int fd_of(const char *path)
+{
+    static const struct {
+        const char *name;
+        int fd;
+    } names[] = {{"-", STDOUT_FILENO},
+                 {"/dev/stdin", STDIN_FILENO},
+                 {"/dev/stdout", STDOUT_FILENO},
+                 {"/dev/stderr", STDERR_FILENO}};
+    static const char *const folders[] = {"/dev/fd/", "/proc/self/fd/"};
+    int fd = NO_FD;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        fd = strcmp(path, names[i].name) == 0 ? names[i].fd : fd;
+    }
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        size_t length = strlen(folders[i]);
+        const char *digits = path + length;
+        if (strncmp(path, folders[i], length) == 0 && *digits != '\0' && strlen(digits) < 8 &&
+            strspn(digits, "0123456789") == strlen(digits)) {
+            fd = (int)strtol(digits, NULL, 10);
+        }
+    }
+    return fd;
+}
+
+/* What is no file of a folder's, or another process's: it is not replaced. */
+static bool is_in_place(const char *path, const struct stat *status)
+{
+    return !S_ISREG(status->st_mode) || strncmp(path, "/proc/", 6) == 0;
+}
+
+/* A device, a pipe, a descriptor. */
 static bool begin_in_place(struct flw_output *output, const char *path, char *message)
 {
     bool is_stdout = flw_output_is_stdout(path);
-    int fd = STDOUT_FILENO;
+    int fd = fd_of(path);
     if (is_stdout) {
         fflush(stdout);
+    } else if (fd != NO_FD) {
+        fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     } else {
         fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
     }
@@ -182,12 +223,15 @@ static bool begin_packing(struct flw_output *output, const char *path, char *mes
 
 bool flw_output_is_stdout(const char *path)
 {
-    static const char *const names[] = {"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"};
-    bool is_one = false;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        is_one |= strcmp(path, names[i]) == 0;
-    }
-    return is_one;
+    return fd_of(path) == STDOUT_FILENO;
+}
+
+static bool is_writable(int fd)
+{
+    int flags = fcntl(fd, F_GETFL);
+    bool is_readable_only = flags >= 0 && (flags & O_ACCMODE) == O_RDONLY;
+    errno = is_readable_only ? EBADF : errno;
+    return flags >= 0 && !is_readable_only;
 }
 
 bool flw_output_is_possible(const char *path, char *message)
@@ -198,8 +242,11 @@ bool flw_output_is_possible(const char *path, char *message)
     if (flw_output_is_stdout(path)) {
         return true;
     }
+    if (fd_of(path) != NO_FD) {
+        return is_writable(fd_of(path)) || fail(&output, message, "cannot write", errno);
+    }
     bool exists = stat(path, &status) == 0;
-    if (exists && !S_ISREG(status.st_mode)) {
+    if (exists && is_in_place(path, &status)) {
         errno = EISDIR;
         return (!S_ISDIR(status.st_mode) && access(path, W_OK) == 0) ||
                fail(&output, message, "cannot write", errno);
@@ -220,11 +267,11 @@ bool flw_output_is_possible(const char *path, char *message)
 bool flw_output_begin(struct flw_output *output, const char *path, char *message)
 {
     struct stat status;
-    bool is_stdout = flw_output_is_stdout(path);
-    *output = (struct flw_output){.name = is_stdout ? "standard output" : path};
+    bool is_fd = fd_of(path) != NO_FD;
+    *output = (struct flw_output){.name = flw_output_is_stdout(path) ? "standard output" : path};
     message[0] = '\0';
-    bool exists = !is_stdout && stat(path, &status) == 0;
-    bool is_begun = is_stdout || (exists && !S_ISREG(status.st_mode))
+    bool exists = !is_fd && stat(path, &status) == 0;
+    bool is_begun = is_fd || (exists && is_in_place(path, &status))
                         ? begin_in_place(output, path, message)
                         : begin_beside(output, path, exists ? &status : NULL, message);
     is_begun = is_begun && begin_packing(output, path, message);
@@ -234,29 +281,67 @@ bool flw_output_begin(struct flw_output *output, const char *path, char *message
     return is_begun;
 }
 
+/* All that `from` holds; an error, or 0. */
+static int copy(int from, int to)
+{
+    char buffer[4096];
+    int error = 0;
+    while (error == 0) {
+        ssize_t bytes = read(from, buffer, sizeof buffer);
+        if (bytes == 0) {
+            return fsync(to) == 0 ? 0 : errno;
+        }
+        error = bytes < 0 ? errno : write_all(to, buffer, (size_t)bytes);
+    }
+    return error;
+}
+
+/* The content of the temporary file into the file at its place, which nothing replaces. An error, or 0; after one that
+ * took what was there the temporary file stays, and the message names it. */
+static int fill(struct flw_output *output, char *message)
+{
+    int from = open(output->temporary, O_RDONLY | O_CLOEXEC);
+    int to = from < 0 ? -1 : open(output->path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+    int error = to < 0 ? errno : copy(from, to);
+    if (to >= 0 && close(to) != 0 && error == 0) {
+        error = errno;
+    }
+    if (from >= 0) {
+        close(from);
+    }
+    if (to >= 0 && error != 0) {
+        flw_input_message(message, output->name, "cannot write: %s; all of it is in %s",
+                          strerror(error), output->temporary);
+        free(output->temporary);
+        output->temporary = NULL;
+    }
+    return error;
+}
+
 bool flw_output_commit(struct flw_output *output, char *message)
 {
     message[0] = '\0';
-    bool is_written = fclose(output->file) == 0;
+    bool is_closed = fclose(output->file) == 0;
     if (output->packed != NULL) {
-        is_written = fclose(output->packed) == 0 && is_written;
+        is_closed = fclose(output->packed) == 0 && is_closed;
     }
     int error = output->sink->error;
-    is_written = is_written && error == 0;
+    error = error == 0 && !is_closed ? EIO : error;
     output->file = output->packed = NULL;
-    if (is_written && output->temporary != NULL) {
-        is_written = rename(output->temporary, output->path) == 0;
-        error = errno;
-        if (is_written) {
+    if (error == 0 && output->temporary != NULL) {
+        error = rename(output->temporary, output->path) == 0 ? 0 : errno;
+        if (error == 0) {
             free(output->temporary);
             output->temporary = NULL;
+        } else if (error == EBUSY) { /* it is a mount */
+            error = fill(output, message);
         }
     }
-    if (!is_written) {
-        fail(output, message, "cannot write", error != 0 ? error : EIO);
+    if (error != 0 && message[0] == '\0') {
+        fail(output, message, "cannot write", error);
     }
     release(output);
-    return is_written;
+    return error == 0;
 }
 
 void flw_output_abandon(struct flw_output *output)

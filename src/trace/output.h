@@ -2,7 +2,9 @@
  *
  * Owns: files that are complete or absent: written beside their place and renamed into it, packed where
  * the name ends in .xz, .gz or .zst.
- * Does not: apply that to what is no regular file (a device, a pipe): that is written as it is.
+ * Does not: apply that to what is no regular file (a device, a pipe), nor to a descriptor by the name that the system
+ * gives it: they are written as they are. A file that is a mount of its own cannot be replaced: it gets the content once
+ * that is complete.
  */
 #ifndef FLW_TRACE_OUTPUT_H
 #define FLW_TRACE_OUTPUT_H

@@ -358,6 +358,66 @@ static void standard_output_has_other_names(void **state)
                          "standard output");
 }
 
+/* They are open already, and may be anywhere in a file. */
+static void a_descriptor_is_written_to(void **state)
+{
+    static const char *const names[] = {"/dev/fd/5", "/proc/self/fd/5"};
+    char line[512];
+    (void)state;
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
+            snprintf(line, sizeof line,
+                     "rm -f plain; \"$F\" report tiny.ftext --no-times %s plain >/dev/null && "
+                     "echo before >log && ln -f log same && exec 5>>log && "
+                     "\"$F\" report tiny.ftext --no-times %s %s >/dev/null && echo after >&5 && "
+                     "{ echo before; cat plain; echo after; } | cmp - same",
+                     options[i], options[i], names[n]);
+            if (command_run(line) != 0) {
+                fail_msg("%s %s: %s%s", options[i], names[n], out_text, error_text);
+            }
+        }
+    }
+    assert_int_equal(command_run("echo before >log && ln -f log same && "
+                                 "\"$F\" report tiny.ftext --json /dev/stderr --policy bound "
+                                 "2>>log >/dev/null && head -1 same && cmp log same"),
+                     0);
+    assert_string_equal(out_text, "before\n");
+    assert_int_equal(command_run("exec 5>>log; sleep 20 & \"$F\" report tiny.ftext --json "
+                                 "/proc/$!/fd/5 --policy bound >/dev/null && kill $! && "
+                                 "cmp log same"),
+                     0);
+    command_expect_error("\"$F\" report no.ftext --json /dev/fd/5 5<req", 1,
+                         "/dev/fd/5: cannot write: Bad file descriptor");
+    command_expect_error("\"$F\" report no.ftext --json /dev/fd/77", 1,
+                         "/dev/fd/77: cannot write: Bad file descriptor");
+}
+
+/* As a container's one file of its host is. */
+static void a_file_that_is_a_mount_is_filled(void **state)
+{
+    (void)state;
+    if (command_run("unshare -mr mount --bind req req") != 0) {
+        skip(); /* nothing can be mounted here */
+    }
+    assert_int_equal(
+        command_run(
+            "echo old >mine && echo old >theirs && export F && unshare -mr sh -c 'mount --bind theirs "
+            "mine && \"$F\" report tiny.ftext --policy bound --no-times --json mine "
+            ">/dev/null' && \"$F\" report tiny.ftext --policy bound --no-times --json "
+            "plain >/dev/null && cmp plain theirs && cat mine && ls mine*"),
+        0);
+    assert_string_equal(out_text, "old\nmine\n");
+    if (sysconf(_SC_PAGESIZE) != 4096) {
+        return; /* the file system below would not be full */
+    }
+    command_expect_error(
+        "export F; unshare -mr sh -c 'mkdir -p small && mount -t tmpfs -o size=8k none small && "
+        "echo old >small/it && head -c 3000 /dev/zero >small/rest && mount --bind small/it mine && "
+        "\"$F\" report tiny.ftext --policy bound --no-times --json mine'",
+        1, "mine: cannot write: No space left on device; all of it is in ");
+    assert_int_equal(command_run("cmp plain mine.*"), 0);
+}
+
 /* ---- what cannot be written ---- */
 
 /* Before a trace is read: that there is none is not said. */
@@ -421,6 +481,8 @@ int main(void)
         cmocka_unit_test(an_output_is_packed_as_its_name_says),
         cmocka_unit_test(a_replaced_file_keeps_its_place_and_its_readers),
         cmocka_unit_test(standard_output_has_other_names),
+        cmocka_unit_test(a_descriptor_is_written_to),
+        cmocka_unit_test(a_file_that_is_a_mount_is_filled),
         cmocka_unit_test(what_cannot_be_written_is_said_first),
         cmocka_unit_test(no_driver_is_loaded_before_there_is_something_to_replay),
     };
