@@ -15,8 +15,8 @@
 
 #define FLW_LAUNCH_NOT_FOUND  127 /* exit codes of a command that was not started, as of a shell */
 #define FLW_LAUNCH_NOT_RUN    126
-#define FLW_SETTINGS_BYTES    4096
-#define FLW_LAUNCH_KEEP       (-1) /* the descriptor that this program has */
+#define FLW_SETTINGS_BYTES    (128 * 1024) /* what the system takes */
+#define FLW_LAUNCH_KEEP       (-1)         /* the descriptor that this program has */
 #define FLW_LAUNCH_PATH_BYTES PATH_MAX
 
 /* The text of FALLOW: key:value, more of them after commas; a backslash takes the next character. */
