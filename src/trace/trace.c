@@ -143,6 +143,11 @@ static bool read_any(struct flw_input *input, int device, bool goes_on,
     if (begins_with(input, FLW_GTRACE_MAGIC)) {
         return flw_gtrace_read(input, out_trace) && is_of_device(input, device, out_trace);
     }
+    if (begins_with(input, "{\"fallow_rank\":")) {
+        return flw_input_fail(input, 0,
+                              "no trace but records of traces, which fallow report --json-lines "
+                              "wrote; fallow report merge reads them");
+    }
     if (begins_with_bracket(input)) {
         return flw_kineto_read(input, device, out_trace);
     }

@@ -406,6 +406,35 @@ def check_damage(draw, folder):
         run("merge", "-", text=line)
 
 
+def check_records(draw, folder):
+    """Records are no traces, and traces no records: each says what it is. What no record can say is refused."""
+    path = os.path.join(folder, "snap_0.pickle")
+    with open(path, "wb") as file:
+        pickle.dump(make(draw, 0, False)[0], file)
+    record = run("--json-lines", path)
+    for count in (1, 2):
+        with open(os.path.join(folder, "records.jsonl"), "w") as file:
+            file.write(record * count)
+        refuse([file.name], 1, "no trace but records of traces, .*; fallow report merge reads them$")
+        done = subprocess.run([FALLOW, "report", folder, "--policy", "bound"], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, universal_newlines=True, timeout=60)
+        check(done.returncode == 0 and "fallow report merge reads them; left out" in done.stderr, done.stderr)
+    refuse(["merge", path], 1, "it is no object; it is no record of fallow report --json-lines")
+    # What it cannot do without is said, and nothing is written; the other ranks of a folder are.
+    most, most_held = 1 << 62, 1 << 48
+    for last_ns, size, wrong in ((most, most_held, None), (most + 1, 1, "longer than 2\\^62 ns"),
+                                 (1, most_held + 1, "more than 256 TiB")):
+        with open(os.path.join(folder, "long.ftext"), "w") as file:
+            file.write(f"#fallow-trace 1\ndevice 0\nstream 0\nfields times\nA 0 0 {size} 0\nF {last_ns} 0 0\n")
+        if wrong is None:
+            run("merge", "-", text=run("--json-lines", file.name))
+            continue
+        refuse(["--json-lines", file.name], 1, f"long.ftext: it .*{wrong}, which is more than")
+        done = subprocess.run([FALLOW, "report", folder, "--json-lines"], stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, universal_newlines=True, timeout=60)
+        check(done.returncode == 0 and done.stdout == record, f"the others, {wrong}: {done.stdout}")
+
+
 def call(*arguments, text=b""):
     done = subprocess.run([FALLOW, "report", *arguments], input=text, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           timeout=60)
@@ -466,6 +495,8 @@ def main():
         check_starved(draw, root)
     with tempfile.TemporaryDirectory() as root:
         check_beside(draw, root)
+    with tempfile.TemporaryDirectory() as root:
+        check_records(draw, root)
     with tempfile.TemporaryDirectory() as root:
         check_names(draw, root)
     with tempfile.TemporaryDirectory() as root:  # without a clock nobody is first

@@ -306,8 +306,8 @@ static void keep_rule(struct flw_rank *rank, const char *rule)
     }
 }
 
-void flw_rank_make(struct flw_rank *rank, const struct flw_sheet *sheet, uint64_t number,
-                   uint64_t limit_bytes)
+const char *flw_rank_make(struct flw_rank *rank, const struct flw_sheet *sheet, uint64_t number,
+                          uint64_t limit_bytes)
 {
     const struct flw_trace *trace = sheet->trace;
     bool has_clock = trace->has_times && trace->begin_ns != 0;
@@ -334,6 +334,12 @@ void flw_rank_make(struct flw_rank *rank, const struct flw_sheet *sheet, uint64_
     }
     walk_trace(rank, sheet);
     write_line(rank);
+    if (rank->span_ns > FLW_RANK_MOST_NUMBER) {
+        return "it lasts longer than 2^62 ns";
+    }
+    return flw_max(rank->peak_requested_bytes, rank->peak_held_bytes) > MOST_BYTES
+               ? "it holds more than 256 TiB"
+               : NULL;
 }
 
 void flw_rank_finish(struct flw_rank *rank)
@@ -600,7 +606,9 @@ bool flw_rank_read(const char *path, void (*take)(void *context, struct flw_rank
         if (!flw_input_fill(&reader.input, 1)) {
             break;
         }
-        is_read = expect(&reader, FLW_JSON_OBJECT, "it is no object") && read_record(&reader);
+        is_read = *reader.input.at != '{'
+                      ? fail(&reader, "it is no object")
+                      : expect(&reader, FLW_JSON_OBJECT, "it is no object") && read_record(&reader);
         if (is_read) {
             write_line(&rank);
             take(context, &rank);

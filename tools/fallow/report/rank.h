@@ -66,9 +66,9 @@ struct flw_rank {
 };
 
 /* Of a sheet whose trace is still there. `number`: FLW_UNKNOWN where it has none. `limit_bytes` 0: as the trace
- * says. */
-void flw_rank_make(struct flw_rank *rank, const struct flw_sheet *sheet, uint64_t number,
-                   uint64_t limit_bytes);
+ * says. NULL, or what the trace has that no record can say, which flw_rank_read would refuse. */
+const char *flw_rank_make(struct flw_rank *rank, const struct flw_sheet *sheet, uint64_t number,
+                          uint64_t limit_bytes);
 
 /* All records of a file, each handed to `take`, which owns it. False: message (FLW_RANK_MESSAGE_BYTES) is one line that names the file
  * and what is wrong. */

@@ -171,12 +171,21 @@ static uint64_t number_of(const struct work *work, const char *path)
     return is_own && !flw_parse_count(own, &number) ? FLW_UNKNOWN : number;
 }
 
-static void add_rank(struct work *work, const struct flw_sheet *sheet)
+/* False: the whole report fails. */
+static bool add_rank(struct work *work, const struct flw_sheet *sheet)
 {
+    const struct job *job = &work->jobs[work->place];
     struct flw_rank rank;
-    flw_rank_make(&rank, sheet, number_of(work, work->jobs[work->place].path),
-                  work->options->plan.limit_bytes);
-    flw_job_add(&work->ranks, &rank);
+    const char *wrong =
+        flw_rank_make(&rank, sheet, number_of(work, job->path), work->options->plan.limit_bytes);
+    if (wrong == NULL) {
+        flw_job_add(&work->ranks, &rank);
+        return true;
+    }
+    flw_rank_finish(&rank);
+    flw_complain("%s: %s, which is more than the record of a rank can say; it has none", job->path,
+                 wrong);
+    return !work->options->writes_lines || job->is_found;
 }
 
 /* The sheet stays, with as much of the trace and the program as tables ask for. */
@@ -225,9 +234,10 @@ static bool report_trace(struct work *work, const struct flw_trace *trace)
     if (is_done) {
         bool has_several = work->job_count > 1;
         if (has_several || work->options->writes_lines) {
-            add_rank(work, sheet);
+            is_done = add_rank(work, sheet);
         }
-        is_done = flw_report_write_one(work->options, sheet, has_several, work->sheet_count);
+        is_done =
+            is_done && flw_report_write_one(work->options, sheet, has_several, work->sheet_count);
         if (!has_several && is_done && !work->options->writes_lines) {
             is_done = flw_report_write_all(work->options, sheet, 1, NULL, work->json);
         }
