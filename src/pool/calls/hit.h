@@ -140,9 +140,10 @@ static FLW_INLINE bool flw_slot_is_live(const struct flw_slot *slot, uint64_t ad
 /* One of two threads that free one pointer wins. */
 static FLW_INLINE bool flw_slot_claim(struct flw_slot *slot, uint64_t live, uint64_t freed)
 {
-    return __atomic_compare_exchange_n(&slot->word, &live, freed, false, __ATOMIC_ACQ_REL,
-                                       __ATOMIC_RELAXED) ||
-           FLW_MUTANT(INTERIOR_FREE_ACCEPTED) || FLW_MUTANT(DOUBLE_FREE_ACCEPTED);
+    bool is_mine = __atomic_compare_exchange_n(&slot->word, &live, freed, false, __ATOMIC_ACQ_REL,
+                                               __ATOMIC_RELAXED);
+    is_mine |= FLW_MUTANT(INTERIOR_FREE_ACCEPTED);
+    return is_mine || FLW_MUTANT(DOUBLE_FREE_ACCEPTED);
 }
 
 /* The block is the caller's no more; *out_bytes as it asked for it. False, and nothing has changed: it is

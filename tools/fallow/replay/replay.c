@@ -207,19 +207,16 @@ static bool fits(const struct options *options, const struct flw_run_setup *setu
     return false;
 }
 
-static int run_policies(const struct options *options, struct flw_run_setup *setup,
-                        struct flw_run_result *results, size_t *out_count)
+static int run_each(const struct options *options, struct walk *walk, struct flw_run_setup *setup,
+                    struct flw_run_result *results, size_t *out_count)
 {
-    struct walk walk = {.options = options};
-    struct flw_run_observer observer = {.after_op = show_progress, .context = &walk};
     int code = FLW_EXIT_OK;
-    setup->observer = flw_progress_is_on() ? &observer : NULL;
     *out_count = 0;
     for (size_t i = 0; i < options->plan.policies.count; i++) {
         struct flw_run_result *result = &results[*out_count];
-        walk.policy = options->plan.policies.list[i];
-        walk.place = i;
-        walk.passes = 0;
+        walk->policy = options->plan.policies.list[i];
+        walk->place = i;
+        walk->passes = 0;
         if (!flw_run_policy(setup, options->plan.policies.list[i], result)) {
             flw_complain("%s", result->message);
             if (may_be_left_out(options, result)) {
@@ -237,6 +234,17 @@ static int run_policies(const struct options *options, struct flw_run_setup *set
         }
         (*out_count)++;
     }
+    return code;
+}
+
+static int run_policies(const struct options *options, struct flw_run_setup *setup,
+                        struct flw_run_result *results, size_t *out_count)
+{
+    struct walk walk = {.options = options};
+    struct flw_run_observer observer = {.after_op = show_progress, .context = &walk};
+    setup->observer = flw_progress_is_on() ? &observer : NULL;
+    int code = run_each(options, &walk, setup, results, out_count);
+    setup->observer = NULL;
     return code;
 }
 
