@@ -20,8 +20,7 @@ set -u
 fallow=$1
 # shellcheck source=tests/property/figures.sh
 . "$(dirname "${BASH_SOURCE[0]}")/figures.sh"
-KNOWN='shard|5ms|driver calls of balanced above 4,000 for 1,000 allocations|1200
-experts|5ms|driver calls of balanced above 4,000 for 1,000 allocations|2000'
+KNOWN='experts|5ms|driver calls of balanced above 4,000 for 1,000 allocations|700'
 
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT

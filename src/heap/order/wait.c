@@ -279,13 +279,17 @@ static void note_answer(struct flw_heap *heap, const struct flw_fence *asked)
     }
 }
 
-#define LEAPS_MOST 3
+#define LEAPS_MOST     3
+#define LEAP_FROM_MOST 7
 
 /* lock. The fence, or a later one of the same stream, which covers it, too: from the second on end that was done on, 1, 3,
- * then 7 are passed over. So a stream that keeps pace is asked less than once a fence. */
+ * then 7 are passed over. So a stream that keeps pace is asked less than once a fence; one where leaps went too far leaps
+ * behind more that were done. */
 static struct flw_fence *leap(struct flw_fence *fence)
 {
-    unsigned done = flw_min(fence->domain->done_asks, LEAPS_MOST + 1);
+    const struct flw_domain *domain = fence->domain;
+    unsigned done = domain->done_asks - flw_min(domain->done_asks, domain->leap_from);
+    done = flw_min(done, LEAPS_MOST + 1);
     for (unsigned reach = done > 1 ? 1u << (done - 1) : 1; reach > 1 && fence->next != NULL;
          reach--) {
         fence = fence->next;
@@ -310,7 +314,13 @@ static bool ask_ahead(struct flw_heap *heap, struct flw_domain *domain, struct f
                       bool *settles)
 {
     struct flw_fence *ahead = leap(fence);
-    return ahead != fence && ask_held(heap, domain, ahead, settles);
+    if (ahead == fence) {
+        return false;
+    }
+    bool is_done = ask_held(heap, domain, ahead, settles);
+    unsigned from = domain->leap_from;
+    domain->leap_from = is_done ? from / 2 : flw_min(2 * from + 1, LEAP_FROM_MOST);
+    return is_done;
 }
 
 struct flw_domain *flw_heap_ask_one(struct flw_heap *heap, bool may_leap)

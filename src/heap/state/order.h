@@ -110,6 +110,7 @@ struct flw_domain {
     _Atomic uint64_t unfenced_bytes; /* freed since the last fence was taken: > 0 where any
                                         point is open, that is, equal to seq */
     bool is_recording;               /* a fence has been taken and is not published yet */
+    atomic_bool is_user; /* others' blocks were freed of which a use by it had been announced */
     /* Its fences up to this sequence number are in no capture that goes on: the stream has said so
      * since they were recorded. Only these are asked for and waited for; asking for the others
      * might end a capture. */
@@ -117,6 +118,7 @@ struct flw_domain {
     bool is_behind; /* its newest fence was not done when it was asked last */
     unsigned
         done_asks; /* fences on end that were done when they were asked: the next ask leaps (wait.c) */
+    unsigned leap_from;    /* after more of them than that: it doubles where a leap goes too far */
     uint64_t unready_look; /* the last one that found its oldest fence not done */
     bool refuses_fences; /* the driver refused to record one, or to ask for one, and has not done it
                             since: a synchronisation of the context completes what it owns */

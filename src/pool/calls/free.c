@@ -142,14 +142,43 @@ static fallow_status free_captured(struct flw_pool *pool, struct flw_tcache *cac
     return FALLOW_OK;
 }
 
+/* May the fence of what the stream has freed be left to the next free that is no hit? A program often frees a block that
+ * the stream used right behind one of the stream's own, and the fence for that use covers both. (Speed first, which
+ * never waits, wants all of them as soon as can be.) */
+static bool may_fence_late(const struct flw_pool *pool, const struct flw_domain *domain)
+{
+    return atomic_load_explicit(&domain->is_user, memory_order_relaxed) &&
+           pool->config.economy != FALLOW_SPEED_FIRST && !pool->config.streams_may_die &&
+           !domain->own_thread_only;
+}
+
+/* What that stream has freed is fenced now, unless a fence for a use has covered it. */
+static void fence_late(struct flw_pool *pool)
+{
+    struct flw_heap *heap = &pool->heap;
+    uint32_t index = atomic_exchange_explicit(&pool->budget.late_domain, 0, memory_order_relaxed);
+    if (index == 0 || flw_heap_is_lost(heap)) {
+        return;
+    }
+    flw_lock_acquire(&heap->lock);
+    struct flw_domain *domain = heap->domains[index];
+    flw_lock_release(&heap->lock);
+    (void)flw_domain_fence(heap, domain);
+}
+
+/* Cover what the stream of the call has freed. */
+static void fence_own(struct flw_pool *pool, struct flw_domain *domain)
+{
+    if (may_fence_late(pool, domain)) {
+        atomic_store_explicit(&pool->budget.late_domain, domain->index, memory_order_relaxed);
+    } else {
+        (void)flw_domain_fence_own(&pool->heap, domain);
+    }
+}
+
 static void fence_if_due(struct flw_pool *pool, struct flw_domain *domain)
 {
     struct flw_driver_section section;
-    if (flw_pool_is_stream_fence_due(pool, domain) && !flw_capture_is_on(domain) &&
-        !flw_heap_is_lost(&pool->heap) &&
-        (pool->config.streams_may_die || flw_budget_take_credit(&pool->budget))) {
-        (void)flw_domain_fence_own(&pool->heap, domain);
-    }
     if (flw_pool_is_use_fence_due(pool) && !flw_heap_is_lost(&pool->heap)) {
         flw_uses_fence(pool);
         bool is_one = atomic_load_explicit(&pool->heap.stream_count, memory_order_relaxed) < 2;
@@ -157,6 +186,12 @@ static void fence_if_due(struct flw_pool *pool, struct flw_domain *domain)
             (void)flw_heap_poll(&pool->heap);
             flw_heap_leave_driver(&pool->heap, &section);
         }
+    }
+    fence_late(pool);
+    if (flw_pool_is_stream_fence_due(pool, domain) && !flw_capture_is_on(domain) &&
+        !flw_heap_is_lost(&pool->heap) &&
+        (pool->config.streams_may_die || flw_budget_take_credit(&pool->budget))) {
+        fence_own(pool, domain);
     }
 }
 
@@ -193,7 +228,7 @@ static void fence_after_growth(struct flw_pool *pool, struct flw_tcache *cache)
     flw_lock_acquire(&pool->heap.lock);
     cache->domain->unfenced_bytes++; /* cached runs carry the present sequence number too */
     flw_lock_release(&pool->heap.lock);
-    (void)flw_domain_fence_own(&pool->heap, cache->domain);
+    fence_own(pool, cache->domain);
     /* Memory first empties its caches as seldom as can be; for a single other stream it does not pay (a trace of serving
      * held 3 % more). */
     if (pool->config.economy != FALLOW_MEMORY_FIRST &&

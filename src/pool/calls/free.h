@@ -49,7 +49,8 @@ static inline bool flw_pool_is_use_fence_due(const struct flw_pool *pool)
 static inline bool flw_pool_is_fence_due(const struct flw_pool *pool,
                                          const struct flw_domain *domain)
 {
-    return flw_pool_is_stream_fence_due(pool, domain) || flw_pool_is_use_fence_due(pool);
+    return flw_pool_is_stream_fence_due(pool, domain) || flw_pool_is_use_fence_due(pool) ||
+           atomic_load_explicit(&pool->budget.late_domain, memory_order_relaxed) != 0;
 }
 /* Owner, inside or alone: fence_left_bytes is used up; start anew. True: a fence is worth it. */
 bool flw_pool_earns_fence(const struct flw_pool *pool, struct flw_tcache *cache);

@@ -522,21 +522,11 @@ static bool has_much_complete(const struct flw_climb *climb)
     return bytes >= climb->need_bytes + climb->peak_bytes / MUCH_SHARE;
 }
 
-/* One look that found something under way is no proof that the device has much of it: on one that else keeps pace the
- * next stages find out. */
-#define LATE_LOOKS 2
-
-static bool falls_behind(const struct flw_climb *climb)
-{
-    return atomic_load_explicit(&climb->pool->budget.late_looks, memory_order_relaxed) >=
-           LATE_LOOKS;
-}
-
 /* Several streams, balanced: rather than wait. Beyond the first budget all that is complete comes before more. */
 static bool grow_shared(struct flw_climb *climb)
 {
     uint64_t after = atomic_load(&climb->heap->reserved_bytes) + climb->need_bytes;
-    set_shared(climb, waitless_bytes(climb), falls_behind(climb));
+    set_shared(climb, waitless_bytes(climb), flw_budget_falls_behind(&climb->pool->budget));
     if (flw_climb_grow_within(climb, climb->first_bytes)) {
         return true;
     }

@@ -184,6 +184,20 @@ static void note_pace(struct flw_climb *climb, bool is_served, enum flw_fenced f
     }
 }
 
+/* Does the device fall behind, and is there a fence to ask for? One that is recorded now would be done after that. */
+static bool has_fence_to_ask(const struct flw_climb *climb)
+{
+    struct flw_heap *heap = climb->heap;
+    if (climb->pool->config.economy == FALLOW_SPEED_FIRST ||
+        !flw_budget_falls_behind(&climb->pool->budget)) {
+        return false;
+    }
+    flw_lock_acquire(&heap->lock);
+    bool stands = heap->standing.oldest != NULL;
+    flw_lock_release(&heap->lock);
+    return stands;
+}
+
 /* On another stream; where the device is done with everything, on the taker's own at last, whose memory then joins
  * what is unowned. */
 static enum flw_fenced fence_next(struct flw_climb *climb, bool cedes)
@@ -221,7 +235,8 @@ bool flw_climb_take_finished(struct flw_climb *climb)
     }
     atomic_store_explicit(&budget->look_credits, CREDITS_A_CLIMB, memory_order_relaxed);
     for (unsigned records = 0; goes_on && records < PROMPT_RECORDS_MOST; records++) {
-        enum flw_fenced fenced = fence_next(climb, cedes);
+        enum flw_fenced fenced =
+            has_fence_to_ask(climb) ? FLW_FENCED_NOT : fence_next(climb, cedes);
         bool is_served = fenced >= FLW_FENCED_DONE && flw_climb_take(climb->heap, climb->need);
         is_served = is_served || (fenced != FLW_FENCED_LAST && ask_and_take(climb, cedes));
         note_pace(climb, is_served, fenced);

@@ -70,6 +70,8 @@ struct flw_budget {
     /* Others find what a stream has freed by its fences. Where none looks for any, none is recorded: a climb that
      * looks allows so many looks and fences until the next one. */
     atomic_uint look_credits;
+    _Atomic uint32_t
+        late_domain; /* the next free that is no hit records its fence, if none has come; 0: none */
     /* Looks on end that found all work done, that of a fence recorded by them or since the one before, too. */
     atomic_uint prompt_looks;
     atomic_uint late_looks;         /* the same that found some under way */
@@ -182,6 +184,15 @@ static inline bool flw_budget_take_credit(struct flw_budget *budget)
 static inline bool flw_budget_is_prompt(const struct flw_budget *budget)
 {
     return atomic_load_explicit(&budget->prompt_looks, memory_order_relaxed) >= FLW_PROMPT_LOOKS;
+}
+
+/* One look that found something under way is no proof that the device has much of it: on one that else keeps pace the
+ * next stages find out. */
+#define FLW_LATE_LOOKS 2
+
+static inline bool flw_budget_falls_behind(const struct flw_budget *budget)
+{
+    return atomic_load_explicit(&budget->late_looks, memory_order_relaxed) >= FLW_LATE_LOOKS;
 }
 
 /* Is the pool in context order? */

@@ -237,6 +237,7 @@ fallow_status flw_uses_free(struct flw_pool *pool, struct flw_domain *domain, st
             if (!is_fenced) {
                 flw_domain_want_fence(heap, user, bytes);
                 flw_domain_set_add(&heap->open_users, user);
+                atomic_store_explicit(&user->is_user, true, memory_order_relaxed);
             }
         }
         heap->unfenced_use_bytes += bytes;

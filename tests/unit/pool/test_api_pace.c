@@ -120,6 +120,24 @@ static void a_look_that_finds_work_under_way_has_frees_record_again(void **state
     end();
 }
 
+/* By turns, with room for two blocks, a stream frees one of its own, and the other stream one that the first has used: an
+ * event of the first covers both. */
+static void a_fence_for_a_use_covers_what_the_stream_has_just_freed(void **state)
+{
+    uint64_t of_frees = 0;
+    (void)state;
+    begin(2, 2 * BLOCK_BYTES + 8 * MIB);
+    for (unsigned turn = 0; turn < TURNS; turn++) {
+        unsigned stream = turn % 2, other = 1 - stream;
+        void *own = use_new(BLOCK_BYTES, stream, false), *used = use_new(BLOCK_BYTES, other, true);
+        of_frees += free_of(own, stream);
+        of_frees += free_of(used, other);
+    }
+    assert_in_range(of_frees, TURNS,
+                    TURNS + 4); /* the first turns' streams have used nothing yet */
+    end();
+}
+
 /* Nothing says that the stream is captured: its event lies in the graph, and is recorded once or so by each stage that looks. */
 static void a_look_records_once_into_a_capture(void **state)
 {
@@ -267,6 +285,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_looks_records_where_the_device_keeps_pace),
         cmocka_unit_test(a_look_that_finds_work_under_way_has_frees_record_again),
+        cmocka_unit_test(a_fence_for_a_use_covers_what_the_stream_has_just_freed),
         cmocka_unit_test(a_look_records_once_into_a_capture),
         cmocka_unit_test(speed_first_leaves_little_to_who_looks),
         cmocka_unit_test(one_late_look_is_no_need_for_more_memory),
