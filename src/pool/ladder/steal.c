@@ -184,11 +184,12 @@ static void note_pace(struct flw_climb *climb, bool is_served, enum flw_fenced f
     }
 }
 
-/* Does the device fall behind, and is there a fence to ask for? One that is recorded now would be done after that. */
+/* Does the device fall behind, and is there a fence to ask for? One that is recorded now would be done after that.
+ * (Speed first never waits, and memory first waits as seldom as can be: both want all that they can know.) */
 static bool has_fence_to_ask(const struct flw_climb *climb)
 {
     struct flw_heap *heap = climb->heap;
-    if (climb->pool->config.economy == FALLOW_SPEED_FIRST ||
+    if (climb->pool->config.economy != FALLOW_BALANCED ||
         !flw_budget_falls_behind(&climb->pool->budget)) {
         return false;
     }
