@@ -180,25 +180,12 @@ void flw_tcache_set_open(struct flw_tcache *cache, bool is_open)
     set_key(cache, own_key(cache));
 }
 
-/* heap lock. Everything in the sets becomes free memory, each run at its own sequence number. */
-static void put_sets(struct flw_heap *heap, struct flw_domain *domain, struct flw_run_set *sets,
-                     uint64_t occupied)
-{
-    for (; occupied != 0; occupied &= occupied - 1) {
-        struct flw_run_set *set = &sets[flw_lowest_bit(occupied)];
-        for (uint32_t count = flw_run_set_count(set); count > 0; count--) {
-            flw_heap_put_run_at(heap, domain, set->runs[count - 1]);
-        }
-        set->key = 0;
-    }
-}
-
 static bool empty_depot(struct flw_heap *heap)
 {
     struct flw_run_depot *depot = &heap->depot;
     bool any = depot->domain != NULL;
     if (any) {
-        put_sets(heap, depot->domain, depot->sets, depot->occupied);
+        flw_heap_put_run_sets(heap, depot->domain, depot->sets, depot->occupied);
         depot->occupied = 0;
         depot->domain = NULL;
     }
@@ -208,7 +195,7 @@ static bool empty_depot(struct flw_heap *heap)
 bool flw_tcache_flush_runs(struct flw_tcache *cache, struct flw_heap *heap)
 {
     bool any = cache->run_bytes != 0;
-    put_sets(heap, cache->domain, cache->run_sets, cache->occupied);
+    flw_heap_put_run_sets(heap, cache->domain, cache->run_sets, cache->occupied);
     cache->occupied = 0;
     cache->run_out_bytes -= cache->run_bytes;
     cache->run_bytes = 0;

@@ -203,11 +203,6 @@ static inline uint32_t flw_run_set_index(uint32_t unit_count)
     return (unit_count * 0x9E3779B1u) >> (32 - FLW_RUN_SETS_LOG2);
 }
 
-static inline uint32_t flw_run_set_count(const struct flw_run_set *set)
-{
-    return (uint32_t)set->key;
-}
-
 /* NULL: none. */
 static inline struct flw_span *flw_tcache_pop_run(struct flw_tcache *cache, uint32_t unit_count)
 {

@@ -120,7 +120,7 @@ static inline bool is_alike(const struct flw_run_part *run, const struct flw_run
 
 /* A free run goes into its owner's index with its neighbours. One that has the same number keeps
  * its place by age and only changes its size; anything else is the general join's. */
-static inline void index_joined(struct flw_heap *heap, struct flw_span *run)
+static FLW_INLINE void index_joined(struct flw_heap *heap, struct flw_span *run)
 {
     struct flw_run_part *part = &run->u.run;
     struct flw_span *left = part->left, *right = part->right;
@@ -156,8 +156,8 @@ static FLW_NOINLINE void index_dedicated(struct flw_heap *heap, struct flw_span 
     flw_run_index_insert(is_of_handle ? dedicated_of(heap, run) : index_of(heap, run), run);
 }
 
-static inline void put_run_at_point(struct flw_heap *heap, struct flw_domain *domain, uint64_t seq,
-                                    struct flw_span *run)
+static FLW_INLINE void put_run_at_point(struct flw_heap *heap, struct flw_domain *domain,
+                                        uint64_t seq, struct flw_span *run)
 {
     struct flw_run_part *part = &run->u.run;
     FLW_ASSERT(part->state != FLW_RUN_FREE && part->state != FLW_RUN_DEDICATED);
@@ -196,10 +196,28 @@ void flw_heap_put_run(struct flw_heap *heap, struct flw_domain *domain, struct f
     put_run_at_point(heap, domain, flw_domain_free_seq(domain) - FLW_MUTANT(RUN_MARKED_EARLY), run);
 }
 
-void flw_heap_put_run_at(struct flw_heap *heap, struct flw_domain *domain, struct flw_span *run)
+static FLW_INLINE void put_run_at(struct flw_heap *heap, struct flw_domain *domain,
+                                  struct flw_span *run)
 {
     heap->live_run_bytes -= flw_run_bytes(run);
     put_run_at_point(heap, domain, run->u.run.seq, run);
+}
+
+void flw_heap_put_run_at(struct flw_heap *heap, struct flw_domain *domain, struct flw_span *run)
+{
+    put_run_at(heap, domain, run);
+}
+
+void flw_heap_put_run_sets(struct flw_heap *heap, struct flw_domain *domain,
+                           struct flw_run_set *sets, uint64_t occupied)
+{
+    for (; occupied != 0; occupied &= occupied - 1) {
+        struct flw_run_set *set = &sets[flw_lowest_bit(occupied)];
+        for (uint32_t count = flw_run_set_count(set); count > 0; count--) {
+            put_run_at(heap, domain, set->runs[count - 1]);
+        }
+        set->key = 0;
+    }
 }
 
 /* The tighter of one's own, if there is one, and unowned. */

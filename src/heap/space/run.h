@@ -26,6 +26,10 @@ struct flw_span *flw_heap_take_from(struct flw_heap *heap, struct flw_span *run,
 void flw_heap_put_run(struct flw_heap *heap, struct flw_domain *domain, struct flw_span *run);
 /* The same for a run that a cache kept: marked with the sequence number of its own free. */
 void flw_heap_put_run_at(struct flw_heap *heap, struct flw_domain *domain, struct flw_span *run);
+/* The same for all that it kept. Sets whose bit is set are
+ * empty afterwards. */
+void flw_heap_put_run_sets(struct flw_heap *heap, struct flw_domain *domain,
+                           struct flw_run_set *sets, uint64_t occupied);
 /* The same with a given point. */
 void flw_heap_put_run_at_point(struct flw_heap *heap, uint32_t owner, uint64_t seq,
                                struct flw_span *run);

@@ -87,6 +87,11 @@ struct flw_run_set {
     struct flw_span *runs[FLW_RUN_SET_SLOTS];
 };
 
+static inline uint32_t flw_run_set_count(const struct flw_run_set *set)
+{
+    return (uint32_t)set->key;
+}
+
 /* Runs on their way from one thread's cache to another's, of one domain, as sets; LIVE to the heap.
  * INVARIANT  at most what one cache may hold; empty, or its domain has a cache. */
 struct flw_run_depot {
