@@ -144,11 +144,11 @@ static fallow_status free_captured(struct flw_pool *pool, struct flw_tcache *cac
 
 /* May the fence of what the stream has freed be left to the next free that is no hit? A program often frees a block that
  * the stream used right behind one of the stream's own, and the fence for that use covers both. (Speed first, which
- * never waits, wants all of them as soon as can be.) */
+ * never waits, and memory first want all of them as soon as can be.) */
 static bool may_fence_late(const struct flw_pool *pool, const struct flw_domain *domain)
 {
     return atomic_load_explicit(&domain->is_user, memory_order_relaxed) &&
-           pool->config.economy != FALLOW_SPEED_FIRST && !pool->config.streams_may_die &&
+           pool->config.economy == FALLOW_BALANCED && !pool->config.streams_may_die &&
            !domain->own_thread_only;
 }
 
