@@ -50,8 +50,6 @@ struct flw_harvest {
     uint64_t shape_number; /* of `shape`, the one met last */
 };
 
-static const struct flw_pickle_value absent = {0, FLW_PICKLE_ABSENT};
-
 /* ---- bytes ---- */
 
 static bool reserve_bytes(struct flw_harvest *harvest, size_t bytes)
@@ -440,26 +438,26 @@ void flw_harvest_destroy(struct flw_harvest *harvest)
 
 /* ---- asking ---- */
 
-struct flw_pickle_value flw_harvest_get(const struct flw_harvest *harvest,
-                                        struct flw_pickle_value dict, uint32_t word)
+void flw_harvest_open(const struct flw_harvest *harvest, struct flw_pickle_value dict,
+                      struct flw_harvest_dict *out)
 {
-    struct flw_pickle_value found = absent;
-    if (dict.kind != FLW_PICKLE_DICT) {
-        return found;
-    }
-    uint32_t chunk = harvest->nodes[dict.bits].first;
+    uint32_t chunk = dict.kind == FLW_PICKLE_DICT ? harvest->nodes[dict.bits].first : 0;
+    out->dict = dict;
+    out->words = 0;
     for (; chunk != 0; chunk = place_at(harvest, chunk)) {
         uint64_t at;
         const char *pair = take_shape(harvest, chunk, &at);
+        if (*pair == FRAME_KEY + 1) { /* the only one, and no word */
+            continue;
+        }
         for (; *pair != '\0'; pair += 2) {
-            unsigned width = shape_width(pair);
-            if ((uint32_t)*pair == word + 1) {
-                found = (struct flw_pickle_value){bits_at(harvest, at, width), shape_kind(pair)};
-            }
+            unsigned word = (unsigned)*pair - 1, width = shape_width(pair);
+            out->words |= UINT64_C(1) << word;
+            out->values[word] =
+                (struct flw_pickle_value){bits_at(harvest, at, width), shape_kind(pair)};
             at += width;
         }
     }
-    return found;
 }
 
 uint32_t flw_harvest_stack(const struct flw_harvest *harvest, struct flw_pickle_value list)

@@ -71,9 +71,25 @@ bool flw_harvest_add_node(struct flw_harvest *harvest, enum flw_pickle_kind kind
 bool flw_harvest_extend(struct flw_harvest *harvest, struct flw_pickle_value container,
                         const struct flw_pickle_value *values, size_t value_count);
 
-/* The value under a word of the vocabulary; the last one where a key is given twice. */
-struct flw_pickle_value flw_harvest_get(const struct flw_harvest *harvest,
-                                        struct flw_pickle_value dict, uint32_t word);
+/* What a dict has, by words of the vocabulary. All zero is of no dict and has nothing. */
+struct flw_harvest_dict {
+    struct flw_pickle_value dict;
+    uint64_t words; /* one bit each: it is there */
+    struct flw_pickle_value values[FLW_PICKLE_WORDS_MAX];
+};
+_Static_assert(FLW_PICKLE_WORDS_MAX <= 64, "a bit for each word");
+
+/* All of it in one walk: who wants several values opens a dict once. What is no dict has nothing. */
+void flw_harvest_open(const struct flw_harvest *harvest, struct flw_pickle_value dict,
+                      struct flw_harvest_dict *out);
+
+/* The value under a word; the last one where a key is given twice. */
+static inline struct flw_pickle_value flw_harvest_value(const struct flw_harvest_dict *dict,
+                                                        uint32_t word)
+{
+    bool is_there = (dict->words >> word & 1) != 0;
+    return is_there ? dict->values[word] : (struct flw_pickle_value){0, FLW_PICKLE_ABSENT};
+}
 
 /* The number of the stack that a list is, the innermost frame first; 0 for anything else. */
 uint32_t flw_harvest_stack(const struct flw_harvest *harvest, struct flw_pickle_value list);

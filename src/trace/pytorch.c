@@ -47,7 +47,7 @@ static const char *text_of(struct flw_pytorch_import *import, struct flw_pickle_
 static uint32_t name_of(struct flw_pytorch_import *import, struct flw_pickle_value dict)
 {
     char name[FLW_TRACE_NAME_BYTES + 1];
-    const char *text = text_of(import, flw_harvest_get(import->kept, dict, WORD_NAME));
+    const char *text = text_of(import, flw_pytorch_get(import, dict, WORD_NAME));
     text = text == NULL ? "" : text;
     size_t bytes = flw_pickle_cut_text(text, strlen(text), FLW_TRACE_NAME_BYTES);
     for (size_t i = 0; i < bytes; i++) {
@@ -63,7 +63,7 @@ static uint32_t name_of(struct flw_pytorch_import *import, struct flw_pickle_val
 /* Other stages than the two are of no phase. */
 static bool read_annotation(struct flw_pytorch_import *import, struct flw_pickle_value dict)
 {
-    struct flw_pickle_value stage = flw_harvest_get(import->kept, dict, WORD_STAGE);
+    struct flw_pickle_value stage = flw_pytorch_get(import, dict, WORD_STAGE);
     uint64_t device, time_us;
     if (!flw_pytorch_get_number_or(import, dict, WORD_DEVICE, (uint64_t)import->device, &device)) {
         return false;
@@ -73,7 +73,7 @@ static bool read_annotation(struct flw_pytorch_import *import, struct flw_pickle
         (!is_begin && stage.bits != WORD_END)) {
         return true;
     }
-    if (flw_harvest_get(import->kept, dict, WORD_TIME_US).kind == FLW_PICKLE_ABSENT) {
+    if (flw_pytorch_get(import, dict, WORD_TIME_US).kind == FLW_PICKLE_ABSENT) {
         import->unplaced_count++;
         return true;
     }
@@ -94,7 +94,7 @@ static bool find_first_time(struct flw_pytorch_import *import, uint64_t *out_us)
     for (int i = 0; flw_harvest_next(import->kept, &cursor, &list); i++) {
         struct flw_harvest_cursor events = flw_harvest_first(import->kept, list);
         while (i == import->device && flw_harvest_next(import->kept, &events, &dict)) {
-            struct flw_pickle_value time = flw_harvest_get(import->kept, dict, WORD_TIME_US);
+            struct flw_pickle_value time = flw_pytorch_get(import, dict, WORD_TIME_US);
             if (time.kind == FLW_PICKLE_UNSIGNED) {
                 *out_us = time.bits;
                 return true;
@@ -155,7 +155,7 @@ static bool add_phases(struct flw_pytorch_import *import, uint64_t time_us)
 static bool get_time(struct flw_pytorch_import *import, struct flw_pickle_value dict,
                      uint64_t *out_ns)
 {
-    struct flw_pickle_value value = flw_harvest_get(import->kept, dict, WORD_TIME_US);
+    struct flw_pickle_value value = flw_pytorch_get(import, dict, WORD_TIME_US);
     uint64_t time_us = import->last_time_us;
     if (value.kind != FLW_PICKLE_ABSENT) {
         if (!flw_pytorch_get_number(import, dict, WORD_TIME_US, &time_us)) {
@@ -189,7 +189,7 @@ static bool check_range(struct flw_pytorch_import *import, struct flw_pickle_val
 static bool get_remark(struct flw_pytorch_import *import, struct flw_pickle_value dict,
                        enum word word, struct flw_pytorch_remark *last)
 {
-    struct flw_pickle_value value = flw_harvest_get(import->kept, dict, (uint32_t)word);
+    struct flw_pickle_value value = flw_pytorch_get(import, dict, word);
     if (value.kind == last->value.kind && value.bits == last->value.bits) {
         return true;
     }
@@ -236,7 +236,7 @@ static bool add_event(struct flw_pytorch_import *import, struct flw_pickle_value
 static bool read_event(struct flw_pytorch_import *import, struct flw_pickle_value dict)
 {
     struct flw_trace_event event = {.block = UINT32_MAX};
-    struct flw_pickle_value action = flw_harvest_get(import->kept, dict, WORD_ACTION);
+    struct flw_pickle_value action = flw_pytorch_get(import, dict, WORD_ACTION);
     if (action.kind != FLW_PICKLE_WORD || action.bits > WORD_WORKSPACE_SNAPSHOT) {
         return flw_pytorch_fail_at(import, dict,
                                    action.kind == FLW_PICKLE_WORD || action.kind == FLW_PICKLE_TEXT
@@ -373,9 +373,9 @@ static bool find_parts(struct flw_pytorch_import *import)
         import->segments = root;
         return true;
     }
-    import->segments = flw_harvest_get(import->kept, root, WORD_SEGMENTS);
-    import->traces = flw_harvest_get(import->kept, root, WORD_DEVICE_TRACES);
-    import->annotations = flw_harvest_get(import->kept, root, WORD_ANNOTATIONS);
+    import->segments = flw_pytorch_get(import, root, WORD_SEGMENTS);
+    import->traces = flw_pytorch_get(import, root, WORD_DEVICE_TRACES);
+    import->annotations = flw_pytorch_get(import, root, WORD_ANNOTATIONS);
     if (import->segments.kind != FLW_PICKLE_LIST && import->traces.kind != FLW_PICKLE_LIST) {
         return flw_pytorch_fail_at(import, root,
                                    "a pickle, but not a PyTorch memory snapshot: no \"segments\"");

@@ -38,7 +38,7 @@ bool flw_pytorch_check_items(struct flw_pytorch_import *import, struct flw_pickl
 bool flw_pytorch_get_number(struct flw_pytorch_import *import, struct flw_pickle_value dict,
                             enum word word, uint64_t *out)
 {
-    struct flw_pickle_value value = flw_harvest_get(import->kept, dict, (uint32_t)word);
+    struct flw_pickle_value value = flw_pytorch_get(import, dict, word);
     *out = value.bits;
     if (value.kind == FLW_PICKLE_UNSIGNED) {
         return true;
@@ -53,7 +53,7 @@ bool flw_pytorch_get_number(struct flw_pytorch_import *import, struct flw_pickle
 bool flw_pytorch_get_number_or(struct flw_pytorch_import *import, struct flw_pickle_value dict,
                                enum word word, uint64_t otherwise, uint64_t *out)
 {
-    if (flw_harvest_get(import->kept, dict, (uint32_t)word).kind == FLW_PICKLE_ABSENT) {
+    if (flw_pytorch_get(import, dict, word).kind == FLW_PICKLE_ABSENT) {
         *out = otherwise;
         return true;
     }
@@ -75,13 +75,13 @@ bool flw_pytorch_get_stream(struct flw_pytorch_import *import, struct flw_pickle
 uint32_t flw_pytorch_get_pool(struct flw_pytorch_import *import, struct flw_pickle_value dict,
                               enum word word)
 {
-    struct flw_pickle_value pool = flw_harvest_get(import->kept, dict, (uint32_t)word);
+    struct flw_pickle_value pool = flw_pytorch_get(import, dict, word);
     return pool.kind == FLW_PICKLE_PAIR ? (uint32_t)pool.bits + 1 : 0;
 }
 
 uint32_t flw_pytorch_get_stack(struct flw_pytorch_import *import, struct flw_pickle_value dict)
 {
-    return flw_harvest_stack(import->kept, flw_harvest_get(import->kept, dict, WORD_FRAMES));
+    return flw_harvest_stack(import->kept, flw_pytorch_get(import, dict, WORD_FRAMES));
 }
 
 bool flw_pytorch_get_device(struct flw_pytorch_import *import, struct flw_pickle_value segment,
@@ -102,7 +102,7 @@ static bool get_requested(struct flw_pytorch_import *import, struct flw_pickle_v
                           uint64_t *out)
 {
     uint64_t size_bytes;
-    struct flw_pickle_value history = flw_harvest_get(import->kept, block, WORD_HISTORY);
+    struct flw_pickle_value history = flw_pytorch_get(import, block, WORD_HISTORY);
     struct flw_harvest_cursor cursor = flw_harvest_first(import->kept, history);
     struct flw_pickle_value latest;
     if (!flw_pytorch_get_number(import, block, WORD_SIZE, &size_bytes)) {
@@ -117,7 +117,7 @@ static bool get_requested(struct flw_pytorch_import *import, struct flw_pickle_v
 /* Newer versions say where it was allocated; older ones keep it in the history. */
 static uint32_t get_stack(struct flw_pytorch_import *import, struct flw_pickle_value block)
 {
-    struct flw_pickle_value history = flw_harvest_get(import->kept, block, WORD_HISTORY);
+    struct flw_pickle_value history = flw_pytorch_get(import, block, WORD_HISTORY);
     struct flw_harvest_cursor cursor = flw_harvest_first(import->kept, history);
     struct flw_pickle_value latest;
     return flw_harvest_next(import->kept, &cursor, &latest) ? flw_pytorch_get_stack(import, latest)
@@ -129,7 +129,7 @@ static bool read_block(struct flw_pytorch_import *import, struct flw_pickle_valu
                        const struct flw_trace_segment *segment, uint64_t *address)
 {
     struct flw_trace_block block = {.stream = segment->stream};
-    struct flw_pickle_value state = flw_harvest_get(import->kept, dict, WORD_STATE);
+    struct flw_pickle_value state = flw_pytorch_get(import, dict, WORD_STATE);
     uint64_t size_bytes;
     if (!flw_pytorch_get_number_or(import, dict, WORD_ADDRESS, *address, &block.address) ||
         !flw_pytorch_get_number(import, dict, WORD_SIZE, &size_bytes)) {
@@ -158,9 +158,9 @@ static bool read_block(struct flw_pytorch_import *import, struct flw_pickle_valu
 static bool read_segment(struct flw_pytorch_import *import, struct flw_pickle_value dict)
 {
     struct flw_trace_segment segment = {0};
-    struct flw_pickle_value type = flw_harvest_get(import->kept, dict, WORD_SEGMENT_TYPE);
-    struct flw_pickle_value expandable = flw_harvest_get(import->kept, dict, WORD_IS_EXPANDABLE);
-    struct flw_pickle_value blocks = flw_harvest_get(import->kept, dict, WORD_BLOCKS);
+    struct flw_pickle_value type = flw_pytorch_get(import, dict, WORD_SEGMENT_TYPE);
+    struct flw_pickle_value expandable = flw_pytorch_get(import, dict, WORD_IS_EXPANDABLE);
+    struct flw_pickle_value blocks = flw_pytorch_get(import, dict, WORD_BLOCKS);
     if (!flw_pytorch_get_number(import, dict, WORD_ADDRESS, &segment.address) ||
         !flw_pytorch_get_number(import, dict, WORD_TOTAL_SIZE, &segment.size_bytes) ||
         !flw_pytorch_get_stream(import, dict, &segment.stream)) {

@@ -21,7 +21,8 @@ struct flw_pytorch_remark {
 
 struct flw_pytorch_import {
     struct flw_input *input;
-    struct flw_harvest *kept; /* NULL once all of it was read */
+    struct flw_harvest *kept;        /* NULL once all of it was read */
+    struct flw_harvest_dict at_hand; /* asked last */
     struct flw_pickle_value root;
     struct flw_history history;
     struct flw_build build;
@@ -39,6 +40,17 @@ struct flw_pytorch_import {
     bool has_times;
     struct flw_pytorch_remark compile_context, user_metadata; /* of the event at hand */
 };
+
+/* What the dict has under the word. An event is asked for a dozen words, one after the other. */
+static inline struct flw_pickle_value flw_pytorch_get(struct flw_pytorch_import *import,
+                                                      struct flw_pickle_value dict, enum word word)
+{
+    const struct flw_pickle_value *last = &import->at_hand.dict;
+    if (last->bits != dict.bits || last->kind != dict.kind) {
+        flw_harvest_open(import->kept, dict, &import->at_hand);
+    }
+    return flw_harvest_value(&import->at_hand, (uint32_t)word);
+}
 
 /* ---- pytorch_heap.c; false, but of get_pool: the input's message says what is wrong */
 

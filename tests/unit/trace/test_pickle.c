@@ -45,6 +45,14 @@ static void expect_refused(const void *bytes, size_t count, const char *text)
     assert_int_equal(strncmp(message, "name: byte ", 11), 0);
 }
 
+static struct flw_pickle_value value_of(const struct flw_harvest *harvest,
+                                        struct flw_pickle_value dict, uint32_t word)
+{
+    struct flw_harvest_dict open;
+    flw_harvest_open(harvest, dict, &open);
+    return flw_harvest_value(&open, word);
+}
+
 /* The value under "a" of a dict that one pair makes. */
 static struct flw_pickle_value read_value(const void *value, size_t count)
 {
@@ -55,7 +63,7 @@ static struct flw_pickle_value read_value(const void *value, size_t count)
     memcpy(bytes + 6 + count, "s.", 2);
     struct flw_harvest *harvest = read_bytes(bytes, 8 + count, &root);
     assert_non_null(harvest);
-    struct flw_pickle_value found = flw_harvest_get(harvest, root, WORD_A);
+    struct flw_pickle_value found = value_of(harvest, root, WORD_A);
     flw_harvest_destroy(harvest);
     return found;
 }
@@ -168,11 +176,10 @@ static void equal_pairs_of_numbers_have_one_number(void **state)
     struct flw_pickle_value root, item;
     struct flw_harvest *harvest = read_bytes(bytes, sizeof bytes - 1, &root);
     assert_non_null(harvest);
-    struct flw_harvest_cursor cursor =
-        flw_harvest_first(harvest, flw_harvest_get(harvest, root, WORD_A));
+    struct flw_harvest_cursor cursor = flw_harvest_first(harvest, value_of(harvest, root, WORD_A));
     for (size_t i = 0; i < 3; i++) {
         assert_true(flw_harvest_next(harvest, &cursor, &item));
-        struct flw_pickle_value pair = flw_harvest_get(harvest, item, WORD_A);
+        struct flw_pickle_value pair = value_of(harvest, item, WORD_A);
         assert_int_equal(pair.kind, FLW_PICKLE_PAIR);
         assert_int_equal(pair.bits, expected[i]);
     }
@@ -201,8 +208,8 @@ static void the_memo_gives_back_what_was_put(void **state)
     struct flw_pickle_value root;
     struct flw_harvest *harvest = read_bytes(by_number, sizeof(by_number) - 1, &root);
     assert_non_null(harvest);
-    assert_int_equal(flw_harvest_get(harvest, root, WORD_A).bits, 6); /* the last one holds */
-    assert_int_equal(flw_harvest_get(harvest, root, WORD_B).bits, 9);
+    assert_int_equal(value_of(harvest, root, WORD_A).bits, 6); /* the last one holds */
+    assert_int_equal(value_of(harvest, root, WORD_B).bits, 9);
     flw_harvest_destroy(harvest);
     expect_refused("\x80\x04h\x00.", 5, "nothing was put");
     expect_refused("\x80\x04j\xff\xff\xff\xff.", 8, "nothing was put");
@@ -292,8 +299,8 @@ static void lists_keep_containers_with_something_of_interest(void **state)
     struct flw_harvest_cursor cursor = flw_harvest_first(harvest, root);
     assert_true(flw_harvest_next(harvest, &cursor, &item));
     assert_int_equal(item.kind, FLW_PICKLE_DICT);
-    assert_true(flw_harvest_get(harvest, item, WORD_A).bits == UINT64_MAX - 1);
-    assert_true(flw_harvest_get(harvest, item, WORD_B).bits == 3);
+    assert_true(value_of(harvest, item, WORD_A).bits == UINT64_MAX - 1);
+    assert_true(value_of(harvest, item, WORD_B).bits == 3);
     assert_true(flw_harvest_next(harvest, &cursor, &item));
     assert_int_equal(item.kind, FLW_PICKLE_LIST);
     assert_false(flw_harvest_next(harvest, &cursor, &item));
@@ -327,8 +334,8 @@ static void containers_grow_piece_by_piece(void **state)
     struct flw_harvest_cursor cursor = flw_harvest_first(harvest, root);
     for (uint64_t i = 0; i < 6; i++) {
         assert_true(flw_harvest_next(harvest, &cursor, &item));
-        assert_int_equal(flw_harvest_get(harvest, item, WORD_A).bits, i);
-        assert_int_equal(flw_harvest_get(harvest, item, WORD_B).bits, 7);
+        assert_int_equal(value_of(harvest, item, WORD_A).bits, i);
+        assert_int_equal(value_of(harvest, item, WORD_B).bits, 7);
     }
     assert_false(flw_harvest_next(harvest, &cursor, &item));
     flw_harvest_destroy(harvest);
