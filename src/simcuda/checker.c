@@ -134,9 +134,25 @@ static struct stretch *cut(struct stretch *left, uint64_t at)
 
 /* ---- may it be touched at all? ---- */
 
+/* How far from `at`, in `mapping`, mappings side by side may be touched; none beyond `end` is looked at. */
+static uint64_t mapped_until(const struct flw_device *device, const struct flw_mapping *mapping,
+                             uint64_t at, uint64_t end, bool is_write)
+{
+    unsigned needed = is_write ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_READ;
+    while (at < end && mapping->access[device->ordinal] >= needed) {
+        const struct flw_tree_node *next = mapping->node.next;
+        at = mapping->node.end;
+        if (next == NULL || next->begin != at) {
+            return at;
+        }
+        mapping = FLW_CONTAINER(next, const struct flw_mapping, node);
+    }
+    return at;
+}
+
 /* How far from `at` the memory may be touched by the device; `at` itself: not at all. */
-static uint64_t legal_until(const struct flw_device *device, uint64_t at, bool is_write,
-                            const char **why)
+static uint64_t legal_until(const struct flw_device *device, uint64_t at, uint64_t end,
+                            bool is_write, const char **why)
 {
     struct flw_region *region = flw_region_find(at);
     *why = "nothing is mapped there";
@@ -151,10 +167,7 @@ static uint64_t legal_until(const struct flw_device *device, uint64_t at, bool i
             return at;
         }
         *why = "the device was given no such access to it";
-        return mapping->access[device->ordinal] >= (is_write ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-                                                             : CU_MEM_ACCESS_FLAGS_PROT_READ)
-                   ? mapping->node.end
-                   : at;
+        return mapped_until(device, mapping, at, flw_min(end, region->node.end), is_write);
     case FLW_REGION_POOLED:
         return region->node.end; /* when a block is allocated is a matter of order: test_stretch */
     case FLW_REGION_ALLOCATION:
@@ -176,7 +189,7 @@ static bool is_legal(struct flw_stream *stream, const char *what, uint64_t seque
     uint64_t at = range->address;
     while (at < end) {
         const char *why;
-        uint64_t until = legal_until(stream->context->device, at, range->is_write != 0, &why);
+        uint64_t until = legal_until(stream->context->device, at, end, range->is_write != 0, &why);
         if (until <= at) {
             char name[160];
             flw_check_describe(at, name, sizeof name);

@@ -242,18 +242,24 @@ static void unmap_one(struct flw_mapping *mapping)
     flw_physical_drop_if_unused(physical);
 }
 
-/* Is [begin, end) made of whole mappings without a gap? */
-static bool is_whole(uint64_t begin, uint64_t end)
+/* The one behind it; NULL: it is the last. */
+static struct flw_mapping *next_mapping(const struct flw_mapping *mapping)
 {
+    struct flw_tree_node *next = mapping->node.next;
+    return next != NULL ? FLW_CONTAINER(next, struct flw_mapping, node) : NULL;
+}
+
+/* The first of the mappings that [begin, end) is made of, whole and without a gap; NULL: it is not. */
+static struct flw_mapping *find_whole(uint64_t begin, uint64_t end)
+{
+    struct flw_mapping *first = flw_mapping_find(begin);
     uint64_t at = begin;
-    while (at < end) {
-        struct flw_mapping *mapping = flw_mapping_find(at);
-        if (mapping == NULL || mapping->node.begin != at) {
-            return false;
-        }
+    for (const struct flw_mapping *mapping = first;
+         at < end && mapping != NULL && mapping->node.begin == at;
+         mapping = next_mapping(mapping)) {
         at = mapping->node.end;
     }
-    return at == end && begin < end;
+    return at == end && begin < end ? first : NULL;
 }
 
 CUresult CUDAAPI cuMemUnmap(CUdeviceptr pointer, size_t bytes)
@@ -264,13 +270,13 @@ CUresult CUDAAPI cuMemUnmap(CUdeviceptr pointer, size_t bytes)
         flw_profile_stall(&call, first->physical->device);
     }
     /* "cuMemUnmap cannot unmap a sub-range of an address range mapped by cuMemCreate / cuMemMap" */
-    FLW_REFUSE_IF(!is_whole(pointer, pointer + bytes), CUDA_ERROR_INVALID_VALUE);
+    struct flw_mapping *mapping = find_whole(pointer, pointer + bytes), *next;
+    FLW_REFUSE_IF(mapping == NULL, CUDA_ERROR_INVALID_VALUE);
     /* It does not wait for work that uses the range. */
     flw_check_takes_away(pointer, pointer + bytes, "cuMemUnmap");
     flw_latency_add_bytes(FLW_ENTRY_cuMemUnmap, bytes);
-    for (uint64_t at = pointer; at < pointer + bytes;) {
-        struct flw_mapping *mapping = flw_mapping_find(at);
-        at = mapping->node.end;
+    for (; mapping != NULL && mapping->node.begin < pointer + bytes; mapping = next) {
+        next = next_mapping(mapping);
         unmap_one(mapping);
     }
     return CUDA_SUCCESS;
@@ -284,18 +290,17 @@ void flw_vmm_finish_all(void)
 }
 
 /* A device without a way to the memory's is given no access. */
-static bool reaches_all(CUdeviceptr pointer, uint64_t bytes, const CUmemAccessDesc *access,
-                        size_t count)
+static bool reaches_all(const struct flw_mapping *first, uint64_t end,
+                        const CUmemAccessDesc *access, size_t count)
 {
     bool reaches = true;
-    for (uint64_t at = pointer; at < pointer + bytes && reaches;) {
-        const struct flw_mapping *mapping = flw_mapping_find(at);
+    for (const struct flw_mapping *mapping = first;
+         mapping != NULL && mapping->node.begin < end && reaches; mapping = next_mapping(mapping)) {
         for (size_t i = 0; i < count; i++) {
             reaches &= access[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE ||
                        flw_device_reaches(access[i].location.id,
                                           mapping->physical->properties.location.id);
         }
-        at = mapping->node.end;
     }
     return reaches;
 }
@@ -315,14 +320,15 @@ static CUresult set_access(CUdeviceptr pointer, uint64_t bytes, const CUmemAcces
     }
     /* "The range must be a fully mapped address range containing all allocations created by
      * cuMemMap / cuMemCreate." */
-    FLW_REFUSE_IF(!is_whole(pointer, pointer + bytes), CUDA_ERROR_INVALID_VALUE);
-    FLW_REFUSE_IF(!reaches_all(pointer, bytes, access, count), CUDA_ERROR_INVALID_DEVICE);
-    for (uint64_t at = pointer; at < pointer + bytes;) {
-        struct flw_mapping *mapping = flw_mapping_find(at);
+    uint64_t end = pointer + bytes;
+    struct flw_mapping *first = find_whole(pointer, end);
+    FLW_REFUSE_IF(first == NULL, CUDA_ERROR_INVALID_VALUE);
+    FLW_REFUSE_IF(!reaches_all(first, end, access, count), CUDA_ERROR_INVALID_DEVICE);
+    for (struct flw_mapping *mapping = first; mapping != NULL && mapping->node.begin < end;
+         mapping = next_mapping(mapping)) {
         for (size_t i = 0; i < count; i++) {
             mapping->access[access[i].location.id] = (unsigned char)access[i].flags;
         }
-        at = mapping->node.end;
     }
     flw_world.region_version++;
     flw_latency_add_bytes(FLW_ENTRY_cuMemSetAccess, bytes);

@@ -145,19 +145,20 @@ static void cut_rectangles(struct flw_sheet_policy *policy)
 static struct flw_sheet_lane *find_lane(struct flw_probe *probe, uint64_t address, uint64_t end)
 {
     struct flw_sheet_policy *policy = probe->policy;
-    uint64_t stretch = address / probe->lane_bytes;
+    unsigned shift = flw_log2_floor(probe->lane_bytes); /* it divides a dozen addresses a block */
+    uint64_t stretch = address >> shift;
     size_t low = 0;
     size_t high = policy->lane_count; /* lanes below `low` begin in a stretch before it */
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (policy->lanes[middle].begin / probe->lane_bytes < stretch) {
+        if (policy->lanes[middle].begin >> shift < stretch) {
             low = middle + 1;
         } else {
             high = middle;
         }
     }
     struct flw_sheet_lane *lane = &policy->lanes[low];
-    bool is_known = low < policy->lane_count && lane->begin / probe->lane_bytes == stretch;
+    bool is_known = low < policy->lane_count && lane->begin >> shift == stretch;
     if (low > 0 && lane[-1].end > address) {
         is_known = true; /* it has grown so far */
         lane--;
