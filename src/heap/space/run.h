@@ -26,8 +26,7 @@ struct flw_span *flw_heap_take_from(struct flw_heap *heap, struct flw_span *run,
 void flw_heap_put_run(struct flw_heap *heap, struct flw_domain *domain, struct flw_span *run);
 /* The same for a run that a cache kept: marked with the sequence number of its own free. */
 void flw_heap_put_run_at(struct flw_heap *heap, struct flw_domain *domain, struct flw_span *run);
-/* The same for all that it kept. Sets whose bit is set are
- * empty afterwards. */
+/* The same for all that it kept: the sets whose bit is set are empty then. */
 void flw_heap_put_run_sets(struct flw_heap *heap, struct flw_domain *domain,
                            struct flw_run_set *sets, uint64_t occupied);
 /* The same with a given point. */

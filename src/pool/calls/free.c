@@ -142,36 +142,10 @@ static fallow_status free_captured(struct flw_pool *pool, struct flw_tcache *cac
     return FALLOW_OK;
 }
 
-/* May the fence of what the stream has freed be left to the next free that is no hit? A program often frees a block that
- * the stream used right behind one of the stream's own, and the fence for that use covers both. (Speed first, which
- * never waits, and memory first want all of them as soon as can be.) */
-static bool may_fence_late(const struct flw_pool *pool, const struct flw_domain *domain)
-{
-    return atomic_load_explicit(&domain->is_user, memory_order_relaxed) &&
-           pool->config.economy == FALLOW_BALANCED && !pool->config.streams_may_die &&
-           !domain->own_thread_only;
-}
-
-/* What that stream has freed is fenced now, unless a fence for a use has covered it. */
-static void fence_late(struct flw_pool *pool)
-{
-    struct flw_heap *heap = &pool->heap;
-    uint32_t index = atomic_exchange_explicit(&pool->budget.late_domain, 0, memory_order_relaxed);
-    if (index == 0 || flw_heap_is_lost(heap)) {
-        return;
-    }
-    flw_lock_acquire(&heap->lock);
-    struct flw_domain *domain = heap->domains[index];
-    flw_lock_release(&heap->lock);
-    (void)flw_domain_fence(heap, domain);
-}
-
 /* Cover what the stream of the call has freed. */
 static void fence_own(struct flw_pool *pool, struct flw_domain *domain)
 {
-    if (may_fence_late(pool, domain)) {
-        atomic_store_explicit(&pool->budget.late_domain, domain->index, memory_order_relaxed);
-    } else {
+    if (!flw_uses_fence_later(pool, domain)) {
         (void)flw_domain_fence_own(&pool->heap, domain);
     }
 }
@@ -187,7 +161,7 @@ static void fence_if_due(struct flw_pool *pool, struct flw_domain *domain)
             flw_heap_leave_driver(&pool->heap, &section);
         }
     }
-    fence_late(pool);
+    flw_uses_fence_late(pool);
     if (flw_pool_is_stream_fence_due(pool, domain) && !flw_capture_is_on(domain) &&
         !flw_heap_is_lost(&pool->heap) &&
         (pool->config.streams_may_die || flw_budget_take_credit(&pool->budget))) {

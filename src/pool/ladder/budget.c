@@ -109,7 +109,7 @@ static bool is_limited(const struct flw_climb *climb)
 /* Growths become larger with the pool, so that calls do not become more; small again in the last tenth
  * of a limit. A growth is one handle. But a handle moves only as a whole: with larger ones more is held.
  * So a memory-first pool that could not keep to its budget takes smaller ones from then on, but not so small
- * that a large request takes more of them than these, and a small pool, where a few large ones would pin all
+ * that a large request takes more than about these, and a small pool, where a few large ones would pin all
  * that it may hold beyond its need, makes several for one growth. */
 #define HANDLE_HALVINGS 3
 #define NEED_HANDLES    64

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: taking what other streams have freed: first what is complete, else what the taker then waits for on the
- * device. No number of streams changes what that costs: what was freed first is asked for first, and whoever asks
- * has some more fences recorded, which later ones ask for.
+ * device. What that costs does not grow with the number of streams, but for up to 64 records: what was freed first is
+ * asked for first, and whoever asks has some more fences recorded, which later ones ask for.
  */
 #include "base/mutant.h"
 #include "heap/order/domain.h"
@@ -184,17 +184,20 @@ static void note_pace(struct flw_climb *climb, bool is_served, enum flw_fenced f
     }
 }
 
-/* Does the device fall behind, and is there a fence to ask for? One that is recorded now would be done after that.
+/* Has the stream that would be recorded on a fence that stands, on a device that falls behind? That one is done first.
  * (Speed first never waits, and memory first waits as seldom as can be: both want all that they can know.) */
-static bool has_fence_to_ask(const struct flw_climb *climb)
+static bool has_older_fence(const struct flw_climb *climb)
 {
     struct flw_heap *heap = climb->heap;
-    if (climb->pool->config.economy != FALLOW_BALANCED ||
-        !flw_budget_falls_behind(&climb->pool->budget)) {
+    const struct flw_budget *budget = &climb->pool->budget;
+    if (climb->pool->config.economy != FALLOW_BALANCED || flw_budget_is_prompt(budget) ||
+        !flw_budget_falls_behind(budget)) {
         return false;
     }
     flw_lock_acquire(&heap->lock);
-    bool stands = heap->standing.oldest != NULL;
+    const struct flw_domain *first = heap->owing.first;
+    first = first == climb->need->domain && first != NULL ? first->owing_behind : first;
+    bool stands = first != NULL && first->newest != NULL;
     flw_lock_release(&heap->lock);
     return stands;
 }
@@ -208,23 +211,24 @@ static enum flw_fenced fence_next(struct flw_climb *climb, bool cedes)
     return is_last ? fence_one(climb, NULL, cedes) : fenced;
 }
 
+#define PROMPT_RECORDS_MOST 64
+
 /* The next looks are spared, or find more: what is recorded now is asked for now only where it is done at once. There,
  * the more streams there are, the more of them owe. */
 static void look_ahead(struct flw_climb *climb, bool cedes)
 {
-    unsigned ahead = RECORDS_AHEAD;
-    if (flw_budget_is_prompt(&climb->pool->budget)) {
-        uint32_t streams = atomic_load_explicit(&climb->heap->stream_count, memory_order_relaxed);
-        ahead = flw_max(ahead, streams / STREAMS_A_RECORD);
+    const struct flw_domain *taker = climb->need->domain;
+    uint32_t streams = atomic_load_explicit(&climb->heap->stream_count, memory_order_relaxed);
+    unsigned more = flw_min(streams / STREAMS_A_RECORD, PROMPT_RECORDS_MOST);
+    bool is_done = fence_owing(climb, taker, RECORDS_AHEAD, cedes);
+    for (unsigned n = RECORDS_AHEAD; is_done && n < more; n++) {
+        is_done = fence_one(climb, taker, cedes) >= FLW_FENCED_DONE;
     }
-    (void)fence_owing(climb, climb->need->domain, ahead, cedes);
 }
 
-#define PROMPT_RECORDS_MOST 64
-
-/* Beyond the first budget caches give way, too: what they keep has the numbers of its frees. One fence is recorded, and
- * where that serves a few for later looks; on a device that is done with everything, where frees record none, as many
- * as it takes, each asked for at once. */
+/* Beyond the first budget caches give way, too: what they keep has the numbers of its frees. One fence is recorded, or an
+ * older one of that stream asked for, and where that serves a few for later looks; on a device that is done with
+ * everything, where frees record none, as many as it takes, each asked for at once. */
 bool flw_climb_take_finished(struct flw_climb *climb)
 {
     struct flw_budget *budget = &climb->pool->budget;
@@ -236,8 +240,7 @@ bool flw_climb_take_finished(struct flw_climb *climb)
     }
     atomic_store_explicit(&budget->look_credits, CREDITS_A_CLIMB, memory_order_relaxed);
     for (unsigned records = 0; goes_on && records < PROMPT_RECORDS_MOST; records++) {
-        enum flw_fenced fenced =
-            has_fence_to_ask(climb) ? FLW_FENCED_NOT : fence_next(climb, cedes);
+        enum flw_fenced fenced = has_older_fence(climb) ? FLW_FENCED_NOT : fence_next(climb, cedes);
         bool is_served = fenced >= FLW_FENCED_DONE && flw_climb_take(climb->heap, climb->need);
         is_served = is_served || (fenced != FLW_FENCED_LAST && ask_and_take(climb, cedes));
         note_pace(climb, is_served, fenced);

@@ -70,8 +70,9 @@ struct flw_budget {
     /* Others find what a stream has freed by its fences. Where none looks for any, none is recorded: a climb that
      * looks allows so many looks and fences until the next one. */
     atomic_uint look_credits;
-    _Atomic uint32_t
-        late_domain; /* the next free that is no hit records its fence, if none has come; 0: none */
+    /* The next free that is no hit, poll or capture records its fence, if none has come; 0: none. (To a look it owes
+     * one as others do.) Its stream is named outside of a call on it then: who destroys it retires it before. */
+    _Atomic uint32_t late_domain;
     /* Looks on end that found all work done, that of a fence recorded by them or since the one before, too. */
     atomic_uint prompt_looks;
     atomic_uint late_looks;         /* the same that found some under way */

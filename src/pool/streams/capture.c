@@ -14,6 +14,7 @@
 #include "pool/state/table.h"
 #include "pool/streams/cache.h"
 #include "pool/streams/streams.h"
+#include "pool/streams/uses.h"
 
 /* Captures of all pools that are not released; their places are the private pools of a trace. */
 static struct flw_handle_place places[4096];
@@ -166,6 +167,7 @@ static fallow_status join(struct flw_capture *capture, fallow_stream stream)
         flw_pool_note_loss(pool);
         return status;
     }
+    flw_uses_fence_late(pool); /* while it may be recorded on */
     flw_lock_acquire(&heap->lock);
     uint32_t place = place_in(capture, domain);
     status = !capture->is_capturing                  ? FALLOW_INVALID_CAPTURE

@@ -248,6 +248,46 @@ fallow_status flw_uses_free(struct flw_pool *pool, struct flw_domain *domain, st
     return FALLOW_OK;
 }
 
+/* Records nothing where something has covered it. */
+static void fence_noted(struct flw_pool *pool, uint32_t index)
+{
+    struct flw_heap *heap = &pool->heap;
+    flw_lock_acquire(&heap->lock);
+    struct flw_domain *domain = heap->domains[index];
+    flw_lock_release(&heap->lock);
+    if (!flw_heap_is_lost(heap)) {
+        (void)flw_domain_fence(heap, domain);
+    }
+}
+
+/* Two threads may come at once: what the other one noted is fenced rather than forgotten. */
+static void change_noted(struct flw_pool *pool, uint32_t index)
+{
+    uint32_t noted =
+        atomic_exchange_explicit(&pool->budget.late_domain, index, memory_order_relaxed);
+    if (noted != 0 && noted != index) {
+        fence_noted(pool, noted);
+    }
+}
+
+bool flw_uses_fence_later(struct flw_pool *pool, struct flw_domain *domain)
+{
+    bool may_be_late = atomic_load_explicit(&domain->is_user, memory_order_relaxed) &&
+                       pool->config.economy == FALLOW_BALANCED && !pool->config.streams_may_die &&
+                       !domain->own_thread_only;
+    if (may_be_late) {
+        change_noted(pool, domain->index);
+    }
+    return may_be_late;
+}
+
+void flw_uses_fence_late(struct flw_pool *pool)
+{
+    if (atomic_load_explicit(&pool->budget.late_domain, memory_order_relaxed) != 0) {
+        change_noted(pool, 0);
+    }
+}
+
 /* heap lock. The next of those that announced uses wait for, behind the cursor; NULL: none. */
 static struct flw_domain *next_user(struct flw_heap *heap, uint32_t *cursor)
 {
@@ -268,6 +308,7 @@ void flw_uses_fence(struct flw_pool *pool)
         flw_lock_acquire(&heap->lock);
     }
     flw_lock_release(&heap->lock);
+    flw_uses_fence_late(pool);
 }
 
 void flw_pool_fence_all(struct flw_pool *pool)

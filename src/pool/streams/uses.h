@@ -18,6 +18,13 @@ bool flw_uses_has(struct flw_pool *pool, uint64_t address);
 bool flw_uses_is_exported(struct flw_pool *pool, const struct flw_span *span);
 /* Fence every stream with announced uses that nothing covers yet. Driver calls. */
 void flw_uses_fence(struct flw_pool *pool);
+/* May the fence of what the stream has freed be left to the next free that is no hit, poll or capture? A program often
+ * frees a block that the stream used right behind one of the stream's own, and the fence for that use covers both. True:
+ * it is noted. (Balanced pools alone: speed first, which never waits, and memory first want all as soon as can be.)
+ * Driver calls: of what was noted before. */
+bool flw_uses_fence_later(struct flw_pool *pool, struct flw_domain *domain);
+/* What was noted is fenced now, unless something has covered it. Driver calls. */
+void flw_uses_fence_late(struct flw_pool *pool);
 /* Fence every stream that this thread can name. Driver calls. */
 void flw_pool_fence_all(struct flw_pool *pool);
 

@@ -138,6 +138,33 @@ static void a_fence_for_a_use_covers_what_the_stream_has_just_freed(void **state
     end();
 }
 
+/* Where no such use comes the next free records both, and a poll or a capture what the last free has left. */
+static void a_fence_that_was_left_is_recorded_by_the_next_who_comes(void **state)
+{
+    (void)state;
+    for (unsigned way = 0; way < 3; way++) {
+        begin(2, 8 * BLOCK_BYTES);
+        void *used = use_new(BLOCK_BYTES, 1, true), *own = use_new(BLOCK_BYTES, 0, false),
+             *of_other = use_new(BLOCK_BYTES, 1, false);
+        assert_true(free_of(used, 1) > 0);
+        assert_int_equal(free_of(own, 0), 0);
+        uint64_t before = events();
+        if (way == 0) {
+            assert_int_equal(free_of(of_other, 1), 2);
+        } else if (way == 1) {
+            assert_int_equal(fallow_pool_poll(api.pool), FALLOW_OK);
+            assert_int_equal(events() - before, 1);
+        } else {
+            fallow_capture *capture;
+            assert_int_equal(fallow_capture_begin(api.pool, streams[0], &capture), FALLOW_OK);
+            assert_int_equal(events() - before, 1);
+            assert_int_equal(fallow_capture_end(capture), FALLOW_OK);
+            assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+        }
+        end();
+    }
+}
+
 /* Nothing says that the stream is captured: its event lies in the graph, and is recorded once or so by each stage that looks. */
 static void a_look_records_once_into_a_capture(void **state)
 {
@@ -286,6 +313,7 @@ int main(void)
         cmocka_unit_test(who_looks_records_where_the_device_keeps_pace),
         cmocka_unit_test(a_look_that_finds_work_under_way_has_frees_record_again),
         cmocka_unit_test(a_fence_for_a_use_covers_what_the_stream_has_just_freed),
+        cmocka_unit_test(a_fence_that_was_left_is_recorded_by_the_next_who_comes),
         cmocka_unit_test(a_look_records_once_into_a_capture),
         cmocka_unit_test(speed_first_leaves_little_to_who_looks),
         cmocka_unit_test(one_late_look_is_no_need_for_more_memory),
