@@ -6,6 +6,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -40,6 +42,10 @@ static int write_all(int fd, const char *bytes, size_t count)
     while (count > 0) {
         ssize_t written = write(fd, bytes, count);
         if (written < 0 && errno == EINTR) {
+            continue;
+        }
+        if (written < 0 && errno == EAGAIN) { /* whoever handed it down does not block */
+            (void)poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, -1);
             continue;
         }
         if (written <= 0) {
@@ -150,9 +156,17 @@ static bool begin_beside(struct flw_output *output, const char *path, const stru
     return true;
 }
 
-/* The descriptor of this process that a path names; NO_FD: none. Opened by that name a file would be written from its
- * beginning. */
-static int fd_of(const char *path)
+/* The number behind the folder's name; NO_FD: it is none of that folder. */
+static int fd_in(const char *path, const char *folder)
+{
+    size_t length = strlen(folder);
+    const char *digits = path + length;
+    bool is_one = strncmp(path, folder, length) == 0 && *digits != '\0' && strlen(digits) < 8 &&
+                  strspn(digits, "0123456789") == strlen(digits);
+    return is_one ? (int)strtol(digits, NULL, 10) : NO_FD;
+}
+
+static int fd_by_name(const char *path)
 {
     static const struct {
         const char *name;
@@ -161,18 +175,51 @@ static int fd_of(const char *path)
                  {"/dev/stdin", STDIN_FILENO},
                  {"/dev/stdout", STDOUT_FILENO},
                  {"/dev/stderr", STDERR_FILENO}};
-    static const char *const folders[] = {"/dev/fd/", "/proc/self/fd/"};
+    char own[64];
+    snprintf(own, sizeof own, "/proc/%ld/fd/", (long)getpid());
+    const char *folders[] = {"/dev/fd/", "/proc/self/fd/", "/proc/thread-self/fd/", own};
     int fd = NO_FD;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         fd = strcmp(path, names[i].name) == 0 ? names[i].fd : fd;
     }
-    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
-        size_t length = strlen(folders[i]);
-        const char *digits = path + length;
-        if (strncmp(path, folders[i], length) == 0 && *digits != '\0' && strlen(digits) < 8 &&
-            strspn(digits, "0123456789") == strlen(digits)) {
-            fd = (int)strtol(digits, NULL, 10);
-        }
+    for (size_t i = 0; i < sizeof folders / sizeof *folders && fd == NO_FD; i++) {
+        fd = fd_in(path, folders[i]);
+    }
+    return fd;
+}
+
+/* What the link leads to, seen from where the link is. False: it is none. */
+static bool follow(char path[PATH_MAX])
+{
+    char target[PATH_MAX];
+    ssize_t count = readlink(path, target, sizeof target - 1);
+    if (count <= 0) {
+        return false;
+    }
+    target[count] = '\0';
+    const char *slash = strrchr(path, '/');
+    size_t folder = target[0] == '/' || slash == NULL ? 0 : (size_t)(slash - path) + 1;
+    if (folder + (size_t)count >= PATH_MAX) {
+        return false;
+    }
+    memcpy(path + folder, target, (size_t)count + 1);
+    return true;
+}
+
+#define LINKS_MOST 40
+
+/* The descriptor of this process that a path names, or a link there leads to, as a container's log may; NO_FD: none.
+ * Opened by that name a file would be written from its beginning. */
+static int fd_of(const char *path)
+{
+    char at[PATH_MAX];
+    int fd = fd_by_name(path);
+    if (fd != NO_FD || strlen(path) >= sizeof at) {
+        return fd;
+    }
+    memcpy(at, path, strlen(path) + 1);
+    for (unsigned links = 0; fd == NO_FD && links < LINKS_MOST && follow(at); links++) {
+        fd = fd_by_name(at);
     }
     return fd;
 }
@@ -191,9 +238,11 @@ static bool begin_in_place(struct flw_output *output, const char *path, char *me
     if (is_stdout) {
         fflush(stdout);
     } else if (fd != NO_FD) {
-        fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+        fd = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
     } else {
-        fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+        struct stat status; /* another process's file keeps what it has */
+        bool is_file = stat(path, &status) == 0 && S_ISREG(status.st_mode);
+        fd = open(path, O_WRONLY | (is_file ? O_APPEND : O_TRUNC) | O_CLOEXEC);
     }
     if (fd >= 0 && begin_on(output, fd)) {
         return true;

@@ -3,6 +3,7 @@
  * Owns: the `fallow` command's front door: the list of subcommands, which of them, version.
  * Does not: any work of its own.
  */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -137,8 +138,20 @@ static bool leads_to_verb(int argc, char **argv)
            flw_is_one_of(argv[1], with_verbs);
 }
 
+/* Where a standard descriptor is closed the next file would get its number, and what is printed would go there. (A
+ * program that is started has it closed again.) */
+static void hold_standard(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) < 0) { /* the lowest that is free; to write to it is an error */
+            (void)!open("/dev/null", O_RDONLY | O_CLOEXEC);
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
+    hold_standard();
     flw_signals_keep();
     signal(SIGPIPE, SIG_IGN); /* a reader that has gone is an error of writing, told in one line */
     signal(SIGXFSZ, SIG_IGN); /* and so is a file that may not grow */

@@ -361,9 +361,11 @@ static void standard_output_has_other_names(void **state)
 /* They are open already, and may be anywhere in a file. */
 static void a_descriptor_is_written_to(void **state)
 {
-    static const char *const names[] = {"/dev/fd/5", "/proc/self/fd/5"};
+    static const char *const names[] = {"/dev/fd/5", "/proc/self/fd/5", "/proc/thread-self/fd/5",
+                                        "links/a"};
     char line[512];
     (void)state;
+    assert_int_equal(command_run("mkdir links; ln -s b links/a; ln -s /proc/self/fd/5 links/b"), 0);
     for (size_t i = 0; i < OPTION_COUNT; i++) {
         for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
             snprintf(line, sizeof line,
@@ -382,14 +384,40 @@ static void a_descriptor_is_written_to(void **state)
                                  "2>>log >/dev/null && head -1 same && cmp log same"),
                      0);
     assert_string_equal(out_text, "before\n");
-    assert_int_equal(command_run("exec 5>>log; sleep 20 & \"$F\" report tiny.ftext --json "
-                                 "/proc/$!/fd/5 --policy bound >/dev/null && kill $! && "
-                                 "cmp log same"),
-                     0);
+    assert_int_equal(
+        command_run("echo before >log; exec 5>>log; sleep 20 & \"$F\" report tiny.ftext "
+                    "--json /proc/$!/fd/5 --policy bound >/dev/null && kill $! && "
+                    "head -1 same && cmp log same"),
+        0);
+    assert_string_equal(out_text, "before\n");
     command_expect_error("\"$F\" report no.ftext --json /dev/fd/5 5<req", 1,
                          "/dev/fd/5: cannot write: Bad file descriptor");
     command_expect_error("\"$F\" report no.ftext --json /dev/fd/77", 1,
                          "/dev/fd/77: cannot write: Bad file descriptor");
+}
+
+/* The file would get its number, and the table would be printed behind it. */
+static void nothing_is_printed_where_standard_output_was_closed(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        command_run(
+            "\"$F\" report tiny.ftext --no-times --policy bound --json a.json >/dev/null && "
+            "! \"$F\" report tiny.ftext --no-times --policy bound --json b.json >&- && "
+            "cmp a.json b.json"),
+        0);
+}
+
+/* 20,001 blocks of 2^49 bytes: the stretches of addresses that blocks without a rectangle share are of 2^50 bytes and more. */
+static void the_page_of_more_than_2_to_the_63_bytes_ends(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        command_run(
+            "{ printf '#fallow-trace 1\\ndevice 0\\nstream 0\\nfields times\\n'; "
+            "seq 0 20000 | sed 's/.*/A & & 562949953421312 0/'; } >huge.ftext && timeout 120 "
+            "\"$F\" report huge.ftext --policy driver --html huge.html >/dev/null"),
+        0);
 }
 
 /* As a container's one file of its host is. */
@@ -482,6 +510,8 @@ int main(void)
         cmocka_unit_test(a_replaced_file_keeps_its_place_and_its_readers),
         cmocka_unit_test(standard_output_has_other_names),
         cmocka_unit_test(a_descriptor_is_written_to),
+        cmocka_unit_test(nothing_is_printed_where_standard_output_was_closed),
+        cmocka_unit_test(the_page_of_more_than_2_to_the_63_bytes_ends),
         cmocka_unit_test(a_file_that_is_a_mount_is_filled),
         cmocka_unit_test(what_cannot_be_written_is_said_first),
         cmocka_unit_test(no_driver_is_loaded_before_there_is_something_to_replay),
