@@ -91,7 +91,7 @@ static void make_pictures(struct flw_probe *probe)
     if (policy->left_out_count != 0 && probe->has_lanes) {
         policy->lanes = flw_host_alloc(FLW_SHEET_LANES, sizeof *policy->lanes);
         probe->lane_bytes = LEAST_LANE_BYTES;
-        while (probe->lane_bytes * LIVE_LANES < sheet->program->max_live_bytes) {
+        while (probe->lane_bytes < flw_div_up(sheet->program->max_live_bytes, LIVE_LANES)) {
             probe->lane_bytes *= 2;
         }
     }
