@@ -3,12 +3,10 @@
  * Owns: what follows where nothing has served: others are asked for memory (the caller's callback, other pools of the
  * device), then the out-of-memory report: why an allocation failed and who holds the memory.
  */
-#include <string.h>
-
 #include "base/sized.h"
 #include "pool/ladder/climb.h"
+#include "pool/ladder/owners.h"
 #include "pool/state/account.h"
-#include "pool/state/blocks.h"
 #include "pool/state/extension.h"
 #include "pool/state/settings.h"
 #include "pool/state/table.h"
@@ -57,59 +55,6 @@ bool flw_stage_callback(struct flw_climb *climb)
 
 FLW_DEFINE_INIT_SIZED(fallow_oom_report)
 
-/* By tag and stream, largest first. More of them than this: the rest counts for none. */
-struct owner_sum {
-    fallow_oom_owner owners[256];
-    uint32_t count, last; /* last: whose the block before was */
-};
-
-static bool is_owner(const fallow_oom_owner *owner, uint32_t tag, uint64_t stream_id)
-{
-    return owner->tag == tag && owner->stream_id == stream_id;
-}
-
-static void add_block(struct owner_sum *sum, uint32_t tag, uint64_t stream_id, uint64_t bytes)
-{
-    uint32_t i = sum->last;
-    if (i >= sum->count || !is_owner(&sum->owners[i], tag, stream_id)) {
-        for (i = 0; i < sum->count && !is_owner(&sum->owners[i], tag, stream_id);) {
-            i++;
-        }
-        if (i == sizeof sum->owners / sizeof *sum->owners) {
-            return;
-        }
-    }
-    if (i == sum->count) {
-        sum->owners[sum->count++] = (fallow_oom_owner){.tag = tag, .stream_id = stream_id};
-    }
-    sum->owners[i].bytes += bytes;
-    sum->owners[i].count++;
-    sum->last = i;
-}
-
-static void sort_owners(struct owner_sum *sum)
-{
-    for (uint32_t i = 1; i < sum->count; i++) {
-        fallow_oom_owner moved = sum->owners[i];
-        uint32_t at = i;
-        for (; at > 0 && moved.bytes > sum->owners[at - 1].bytes; at--) {
-            sum->owners[at] = sum->owners[at - 1];
-        }
-        sum->owners[at] = moved;
-    }
-}
-
-static void add_live(void *context, const struct flw_live_block *block)
-{
-    add_block(context, block->tag, block->stream_id, block->usable_bytes);
-}
-
-static void sum_owners(struct flw_pool *pool, struct owner_sum *sum)
-{
-    flw_blocks_each(pool, add_live, sum);
-    sort_owners(sum);
-}
-
 /* heap lock. In units. */
 static uint64_t largest_run(const struct flw_domain *domain)
 {
@@ -121,7 +66,6 @@ void flw_oom_report_fill(struct flw_pool *pool, const struct flw_need *need)
 {
     struct flw_heap *heap = &pool->heap;
     struct flw_driver_section section;
-    struct owner_sum sum = {.count = 0};
     fallow_oom_report report = {.device_free_bytes = UINT64_MAX};
     size_t device_free = 0, device_total = 0;
     atomic_fetch_add(&pool->climbs.ooms, 1);
@@ -135,7 +79,7 @@ void flw_oom_report_fill(struct flw_pool *pool, const struct flw_need *need)
     report.size_bytes = need->size_bytes;
     report.limit_bytes = heap->limit_bytes;
     report.requested_bytes = flw_not_negative(flw_pool_requested(pool));
-    sum_owners(pool, &sum);
+    flw_owners_fill(pool, &report);
     flw_lock_acquire(&heap->lock);
     report.reserved_bytes = atomic_load(&heap->reserved_bytes);
     uint64_t own = largest_run(need->domain), unowned = largest_run(heap->domains[FLW_UNOWNED]);
@@ -150,8 +94,6 @@ void flw_oom_report_fill(struct flw_pool *pool, const struct flw_need *need)
     report.fragmentation = report.free_bytes == 0 ? 0
                                                   : 1.0 - (double)report.largest_free_bytes /
                                                               (double)report.free_bytes;
-    report.owner_count = (uint32_t)flw_min(sum.count, FALLOW_OOM_OWNERS);
-    memcpy(report.owners, sum.owners, sizeof report.owners);
     for (unsigned i = 0; i < FLW_STAGE_COUNT; i++) {
         report.stage_count[i] = atomic_load(&pool->climbs.count[i]);
         report.stage_ns[i] = atomic_load(&pool->climbs.ns[i]);

@@ -507,11 +507,11 @@ static void the_report_names_the_largest_owners_small_blocks_and_large(void **st
     assert_int_equal(report.owner_count, FALLOW_OOM_OWNERS);
     assert_int_equal(report.owners[0].tag, 0);
     assert_int_equal(report.owners[0].count, 1);
-    assert_true(report.owners[0].bytes >= 3 * MIB);
+    assert_int_equal(report.owners[0].bytes, 3 * MIB);
     for (uint32_t i = 1; i < FALLOW_OOM_OWNERS; i++) {
         assert_int_equal(report.owners[i].tag, 13 - i);
         assert_int_equal(report.owners[i].count, 10);
-        assert_true(report.owners[i].bytes >= (uint64_t)10240 * (13 - i));
+        assert_int_equal(report.owners[i].bytes, (uint64_t)10240 * (13 - i));
     }
     for (uint32_t i = 0; i < 120; i++) {
         assert_int_equal(fallow_free(api.pool, tagged[i], api.stream), FALLOW_OK);
