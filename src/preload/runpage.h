@@ -23,6 +23,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/sealed_file.h"
+
 #define FLW_RUNPAGE_MAGIC      UINT64_C(0x0031656761706e72) /* "rnpage1" */
 #define FLW_RUNPAGE_PLACES     512
 #define FLW_RUNPAGE_NAME_BYTES 24
@@ -56,13 +58,14 @@ struct flw_runpage {
     struct flw_runpage_place places[FLW_RUNPAGE_PLACES];
 };
 
-/* NULL: there is none at `path`. */
+/* Returns NULL if there is none at `path`, or if its file can be shortened under this process. */
 static inline struct flw_runpage *flw_runpage_open(const char *path)
 {
     struct stat facts;
     void *memory = MAP_FAILED;
     int fd = open(path, O_RDWR | O_CLOEXEC);
-    if (fd >= 0 && fstat(fd, &facts) == 0 && facts.st_size == (off_t)sizeof(struct flw_runpage)) {
+    if (fd >= 0 && flw_sealed_file_is_one(fd) && fstat(fd, &facts) == 0 &&
+        facts.st_size == (off_t)sizeof(struct flw_runpage)) {
         memory = mmap(NULL, sizeof(struct flw_runpage), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     }
     if (fd >= 0) {

@@ -94,7 +94,8 @@ enum flw_board_state {
 
 struct flw_board_reader {
     int file;
-    struct flw_board_header *header;
+    struct flw_board_header
+        *header;      /* for the kernel only, which adds to words and sleeps on them */
     uint32_t version; /* what a board of another version says */
     uint64_t process;
 };

@@ -131,6 +131,12 @@ void flw_board_wake(_Atomic uint32_t *word)
     (void)syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
+bool flw_board_add_and_wake(_Atomic uint32_t *word)
+{
+    return syscall(SYS_futex, word, FUTEX_WAKE_OP, INT_MAX, NULL, word,
+                   FUTEX_OP(FUTEX_OP_ADD, 1, FUTEX_OP_CMP_EQ, 0)) >= 0;
+}
+
 /* ---- all of a directory */
 
 /* What getdents64 fills. */

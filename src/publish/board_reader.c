@@ -32,6 +32,12 @@ static enum flw_board_state check_owner(int file, const struct flw_board_name *n
     return flw_board_is_locked(file) ? FLW_BOARD_OK : FLW_BOARD_STALE;
 }
 
+static bool is_whole(const struct flw_board_header *head)
+{
+    return memcmp(head->magic, FLW_BOARD_MAGIC, sizeof head->magic) == 0 &&
+           head->head_crc == flw_board_crc(head, offsetof(struct flw_board_header, head_crc));
+}
+
 static enum flw_board_state check_head(struct flw_board_reader *reader)
 {
     struct flw_board_header head;
@@ -44,10 +50,8 @@ static enum flw_board_state check_head(struct flw_board_reader *reader)
     if (head.version != FLW_BOARD_VERSION) {
         return FLW_BOARD_VERSIONS; /* what its head says besides is not known */
     }
-    bool is_whole =
-        head.head_crc == flw_board_crc(&head, offsetof(struct flw_board_header, head_crc));
-    return is_whole && head.capacity_bytes <= FLW_BOARD_BODY_BYTES ? FLW_BOARD_OK
-                                                                   : FLW_BOARD_FOREIGN;
+    return is_whole(&head) && head.capacity_bytes <= FLW_BOARD_BODY_BYTES ? FLW_BOARD_OK
+                                                                          : FLW_BOARD_FOREIGN;
 }
 
 enum flw_board_state flw_board_open(struct flw_board_reader *reader, const char *directory,
@@ -98,6 +102,12 @@ void flw_board_close(struct flw_board_reader *reader)
     *reader = (struct flw_board_reader){.file = -1};
 }
 
+/* Copy the head. Returns false if the file has been shortened or emptied. */
+static bool read_head(const struct flw_board_reader *reader, struct flw_board_header *out)
+{
+    return pread(reader->file, out, sizeof *out, 0) == (ssize_t)sizeof *out && is_whole(out);
+}
+
 /* Has the process gone meanwhile? */
 static bool is_stale(const struct flw_board_reader *reader)
 {
@@ -106,12 +116,17 @@ static bool is_stale(const struct flw_board_reader *reader)
 
 enum flw_board_state flw_board_ask(struct flw_board_reader *reader, uint64_t timeout_ns)
 {
-    struct flw_board_header *header = reader->header;
-    uint32_t question = atomic_fetch_add(&header->asked, 1) + 1;
+    struct flw_board_header head;
     uint64_t end_ns = flw_clock_fine_ns() + timeout_ns;
-    flw_board_wake(&header->asked);
+    if (!flw_board_add_and_wake(&reader->header->asked) || !read_head(reader, &head)) {
+        return FLW_BOARD_FOREIGN;
+    }
+    uint32_t question = atomic_load(&head.asked); /* this reader's, or one after it */
     for (;;) {
-        uint32_t answered = atomic_load(&header->answered);
+        if (!read_head(reader, &head)) {
+            return FLW_BOARD_FOREIGN;
+        }
+        uint32_t answered = atomic_load(&head.answered);
         if ((int32_t)(answered - question) >= 0) {
             return FLW_BOARD_OK;
         }
@@ -124,24 +139,24 @@ enum flw_board_state flw_board_ask(struct flw_board_reader *reader, uint64_t tim
         }
         /* Not for long at once: who dies wakes no reader. */
         uint64_t step_ns = end_ns - now_ns < 100000000 ? end_ns - now_ns : 100000000;
-        flw_board_sleep(&header->answered, answered, step_ns);
+        flw_board_sleep(&reader->header->answered, answered, step_ns);
     }
 }
 
-static bool read_once(struct flw_board_reader *reader, void *bytes, size_t *out_count)
+static bool read_once(const struct flw_board_reader *reader, void *bytes, size_t *out_count)
 {
-    struct flw_board_header *header = reader->header;
-    uint32_t before = atomic_load_explicit(&header->sequence, memory_order_acquire);
-    uint32_t count = __atomic_load_n(&header->body_bytes, __ATOMIC_RELAXED);
-    uint32_t crc = __atomic_load_n(&header->body_crc, __ATOMIC_RELAXED);
-    if ((before & 1) != 0 || count > FLW_BOARD_BODY_BYTES ||
-        pread(reader->file, bytes, count, FLW_BOARD_HEADER_BYTES) != (ssize_t)count) {
+    struct flw_board_header before, after;
+    if (!read_head(reader, &before) || (atomic_load(&before.sequence) & 1) != 0 ||
+        before.body_bytes > FLW_BOARD_BODY_BYTES) {
         return false;
     }
+    flw_board_fence(); /* the head before the body */
+    ssize_t count = pread(reader->file, bytes, before.body_bytes, FLW_BOARD_HEADER_BYTES);
     flw_board_fence(); /* the body before the second look */
-    uint32_t after = atomic_load_explicit(&header->sequence, memory_order_relaxed);
-    *out_count = count;
-    return before == after && crc == flw_board_crc(bytes, count);
+    *out_count = before.body_bytes;
+    return count == (ssize_t)before.body_bytes && read_head(reader, &after) &&
+           atomic_load(&before.sequence) == atomic_load(&after.sequence) &&
+           before.body_crc == flw_board_crc(bytes, before.body_bytes);
 }
 
 enum flw_board_state flw_board_read(struct flw_board_reader *reader, void *bytes, size_t *out_count)

@@ -159,8 +159,7 @@ void flw_board_await(struct flw_board *board)
 
 void flw_board_interrupt(struct flw_board *board)
 {
-    atomic_fetch_add(&board->header->asked, 1);
-    flw_board_wake(&board->header->asked);
+    (void)flw_board_add_and_wake(&board->header->asked);
 }
 
 uint32_t flw_board_question(const struct flw_board *board)

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "base/sealed_file.h"
 #include "simcuda/check.h"
 #include "simcuda/host.h"
 #include "simcuda/shadow.h"
@@ -47,12 +48,6 @@ static void fill_with_garbage(unsigned char *content, uint64_t bytes)
     }
 }
 
-static bool make_file(struct flw_physical *physical)
-{
-    physical->file = memfd_create("simcuda-handle", MFD_CLOEXEC);
-    return physical->file >= 0 && ftruncate(physical->file, (off_t)physical->bytes) == 0;
-}
-
 static bool make_content(struct flw_physical *physical)
 {
     void *content =
@@ -84,7 +79,8 @@ bool flw_physical_open(struct flw_physical *physical)
     if (physical->file >= 0) {
         return true;
     }
-    if (make_file(physical) && (physical->content == NULL || fill_file(physical))) {
+    physical->file = flw_sealed_file_make("simcuda-handle", physical->bytes);
+    if (physical->file >= 0 && (physical->content == NULL || fill_file(physical))) {
         return true;
     }
     if (physical->file >= 0) {

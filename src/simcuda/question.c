@@ -4,10 +4,10 @@
  * Does not: give memory (memory.c) or open another process's.
  */
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "base/sealed_file.h"
 #include "simcuda/forms.h"
 #include "simcuda/mempool.h"
 #include "simcuda/storage.h"
@@ -288,11 +288,8 @@ static CUresult can_be_a_file(uint64_t begin, uint64_t bytes, unsigned long long
 /* A file of the range's size, as a dma-buf has one; nothing can be read from it. */
 static CUresult make_file(int *out, uint64_t bytes)
 {
-    int file = memfd_create("simcuda-dma-buf", MFD_CLOEXEC);
-    if (file < 0 || ftruncate(file, (off_t)bytes) != 0) {
-        if (file >= 0) {
-            close(file);
-        }
+    int file = flw_sealed_file_make("simcuda-dma-buf", bytes);
+    if (file < 0) {
         return CUDA_ERROR_OUT_OF_MEMORY; /* the host's */
     }
     *out = file;

@@ -20,7 +20,6 @@
 #include "preload/runpage.h"
 
 #define COPY   "secure_victim_setuid"
-#define PAGE   "secure_page"
 #define NOBODY 65534
 
 static void stop(const char *what)
@@ -138,22 +137,21 @@ static uint32_t places_taken(const struct flw_runpage *page)
 static void check_preload(const char *victim)
 {
     static const struct flw_runpage fresh = {.magic = FLW_RUNPAGE_MAGIC};
-    char folder[3000], setting[4096], out[4096];
-    int fd = open(PAGE, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (fd < 0 || write(fd, &fresh, sizeof fresh) != (ssize_t)sizeof fresh ||
-        getcwd(folder, sizeof folder) == NULL) {
-        stop(PAGE);
+    static const char key[] = "FALLOW=state:";
+    char setting[64], out[4096];
+    int fd = flw_sealed_file_make("page", sizeof fresh);
+    if (fd < 0 || pwrite(fd, &fresh, sizeof fresh, 0) != (ssize_t)sizeof fresh) {
+        stop("page");
     }
-    close(fd);
-    const struct flw_runpage *page = flw_runpage_open(PAGE);
-    snprintf(setting, sizeof setting, "FALLOW=state:%s/" PAGE, folder);
+    snprintf(setting, sizeof setting, "%s/proc/%d/fd/%d", key, (int)getpid(), fd);
+    const struct flw_runpage *page = flw_runpage_open(setting + sizeof key - 1);
     int program = open(victim, O_RDONLY | O_CLOEXEC);
     run(program, setting, false, out, sizeof out);
     close(program);
     expect(page != NULL && places_taken(page) == 1, "without a privilege the page is joined", out);
     run_privileged(victim, setting, out, sizeof out);
     expect(places_taken(page) == 1, "a privileged program opened the file that FALLOW names", out);
-    (void)unlink(PAGE);
+    close(fd);
 }
 
 int main(int argc, char **argv)

@@ -78,6 +78,14 @@ static void exec_becomes_the_command(void **state)
     assert_string_equal(error_text, ""); /* nothing is known, so nothing is said */
 }
 
+/* A child that shortens the run's page cannot kill the command that reads it. */
+static void a_child_cannot_cut_the_page_of_its_parent(void **state)
+{
+    (void)state;
+    assert_int_equal(run(FLW_RUNPAGE_REACHED, "CUT_PAGE=1 $R -- sh -c 'exit 3'"), 3);
+    assert_string_equal(error_text, "");
+}
+
 /* ---- the environment */
 
 #define SHOW "printenv FALLOW | sed 's/,*state:.*//'"
@@ -314,6 +322,7 @@ int main(void)
         cmocka_unit_test(exit_codes_and_signals_are_the_commands),
         cmocka_unit_test(signals_go_to_the_command),
         cmocka_unit_test(exec_becomes_the_command),
+        cmocka_unit_test(a_child_cannot_cut_the_page_of_its_parent),
         cmocka_unit_test(options_become_settings),
         cmocka_unit_test(other_preloads_stay_behind_and_sanitizers_in_front),
         cmocka_unit_test(mistakes_are_named),

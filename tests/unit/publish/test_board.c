@@ -181,6 +181,31 @@ static void what_is_read_beside_a_writer_is_of_one_answer(void **state)
     munmap(stops, 4096);
 }
 
+/* A process may shorten its board at any time, and must not kill its reader with it. */
+static void a_board_that_is_cut_short_is_refused(void **state)
+{
+    static const off_t lengths[] = {0, 20, FLW_BOARD_HEADER_BYTES, FLW_BOARD_HEADER_BYTES + 5};
+    (void)state;
+    for (size_t i = 0; i < 2 * (sizeof lengths / sizeof *lengths); i++) {
+        struct flw_board board;
+        struct flw_board_reader reader;
+        size_t count = 0;
+        post(&board);
+        flw_board_answer(&board, 9, "the whole of it", 15);
+        assert_int_equal(flw_board_open(&reader, folder, &self), FLW_BOARD_OK);
+        assert_int_equal(truncate(board.path, lengths[i / 2]), 0);
+        if (i % 2 == 1) {
+            assert_int_equal(truncate(board.path, FLW_BOARD_BYTES), 0);
+        }
+        assert_int_equal(flw_board_ask(&reader, 1000000), lengths[i / 2] >= FLW_BOARD_HEADER_BYTES
+                                                              ? FLW_BOARD_OK
+                                                              : FLW_BOARD_FOREIGN);
+        assert_int_equal(flw_board_read(&reader, scratch, &count), FLW_BOARD_TORN);
+        flw_board_close(&reader);
+        flw_board_remove(&board);
+    }
+}
+
 /* ---- heads and files */
 
 static void another_version_and_a_damaged_head_are_told_apart(void **state)
@@ -466,6 +491,7 @@ int main(void)
         cmocka_unit_test(an_answer_is_read_as_it_was_posted),
         cmocka_unit_test(a_torn_page_is_refused),
         cmocka_unit_test(what_is_read_beside_a_writer_is_of_one_answer),
+        cmocka_unit_test(a_board_that_is_cut_short_is_refused),
         cmocka_unit_test(another_version_and_a_damaged_head_are_told_apart),
         cmocka_unit_test(a_file_that_others_could_have_made_is_not_read),
         cmocka_unit_test(names_are_read_strictly),

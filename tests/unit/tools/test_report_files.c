@@ -216,6 +216,28 @@ static void an_owner_without_a_name_is_a_line_of_the_page(void **state)
     flw_test_expect_in(out_text, "\n\"?\",2097152,1,,,");
 }
 
+/* A spreadsheet must not evaluate what a recorded program called its functions and files. */
+static void no_cell_of_a_table_is_a_formula(void **state)
+{
+    static const char *const starts[] = {"=", "+", "-", "@", "\\t", "\\x0d"};
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *file = open_memstream(&text, &bytes);
+    (void)state;
+    fputs("#fallow-trace 1\ndevice 0\nstream 0\nfields none\n", file);
+    for (int i = 0; i < 6; i++) {
+        fprintf(file, "L 0 \"f\" \"%s1+1.py\"\nW %d\nA 0 %d 1024 0 stack=%d\n", starts[i], i, i,
+                i + 1);
+    }
+    assert_int_equal(fclose(file), 0);
+    command_write("formula.ftext", text, bytes);
+    free(text);
+    assert_int_equal(command_run("\"$F\" report formula.ftext --no-times --policy bound --by file "
+                                 "--owner 1 --csv-owners - | grep -c \"^.'\""),
+                     0);
+    assert_string_equal(out_text, "6\n");
+}
+
 /* Strict readers refuse half of a pair, which stands for such a byte where this program reads it again. */
 static void what_others_read_is_utf8(void **state)
 {
@@ -502,6 +524,7 @@ int main(void)
         cmocka_unit_test(which_device_of_several_is_read_is_told),
         cmocka_unit_test(names_move_no_terminal),
         cmocka_unit_test(an_owner_without_a_name_is_a_line_of_the_page),
+        cmocka_unit_test(no_cell_of_a_table_is_a_formula),
         cmocka_unit_test(what_others_read_is_utf8),
         cmocka_unit_test(figures_are_told_as_they_are),
         cmocka_unit_test(one_is_not_several),

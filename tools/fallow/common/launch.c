@@ -13,6 +13,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+#include "base/sealed_file.h"
 #include "common/command.h"
 
 #define LIBRARY           "libfallow-preload.so"
@@ -128,11 +129,11 @@ static bool set_environment(const char *library, const char *settings, const cha
  * none, and nothing will be known of the hooks. */
 static struct flw_runpage *make_page(char *out_state, int *out_fd)
 {
-    int fd = memfd_create("fallow-run", MFD_CLOEXEC);
+    int fd = flw_sealed_file_make("fallow-run", sizeof(struct flw_runpage));
     void *memory = MAP_FAILED;
     *out_state = '\0';
     *out_fd = fd;
-    if (fd >= 0 && ftruncate(fd, (off_t)sizeof(struct flw_runpage)) == 0) {
+    if (fd >= 0) {
         memory = mmap(NULL, sizeof(struct flw_runpage), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     }
     if (memory == MAP_FAILED) {

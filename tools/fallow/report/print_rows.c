@@ -110,10 +110,12 @@ static void print_range(FILE *out, const struct flw_sheet_range *series, size_t 
     }
 }
 
-/* Policies' names have commas of their own once they have settings. */
+/* Print a quoted cell: names of policies with settings contain commas. A cell that a spreadsheet would evaluate as a
+ * formula begins with an apostrophe, which makes it text there. */
 static void print_name(FILE *out, const char *name)
 {
-    fputc('"', out);
+    bool is_formula = *name != '\0' && strchr("=+-@\t\r", *name) != NULL;
+    fputs(is_formula ? "\"'" : "\"", out);
     for (const char *c = name; *c != '\0'; c++) {
         fputs(*c == '"' ? "\"\"" : (char[]){*c, '\0'}, out);
     }
