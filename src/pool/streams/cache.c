@@ -148,7 +148,7 @@ void flw_pool_detach_caches(struct flw_pool *pool)
     flw_lock_release(&lifecycle);
 }
 
-/* A thread ends: its blocks go to their domains, marked; no driver call, and no barrier: it is the
+/* Moves the blocks to their domains, marked. Makes no driver call, and needs no barrier: the caller is the
  * owner, and not inside. */
 void flw_pool_cache_exit(struct flw_tcache *cache)
 {

@@ -26,6 +26,8 @@ static inline bool flw_pool_may_open(struct flw_pool *pool, const struct flw_dom
 void flw_pool_divert(struct flw_pool *pool, const struct flw_domain *domain);
 /* No hits in any cache, those that are made from now on included; or again. */
 void flw_pool_close_hits(struct flw_pool *pool, bool is_closed);
+/* Take a cache of the calling thread from its pool, unless another thread has closed it, and recycle it: the thread
+ * ends, or the cache's stream has. Waits for a thread that is seizing caches of the pool. */
 void flw_pool_cache_exit(struct flw_tcache *cache);
 /* At exit or after a fork: no hit any more; no waiting, no lock. */
 void flw_pool_poison_all(struct flw_pool *pool);

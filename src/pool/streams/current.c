@@ -85,27 +85,24 @@ struct flw_tcache *flw_pool_cache(struct flw_pool *pool, fallow_stream stream,
                                   fallow_status *status)
 {
     struct flw_tcache *cache = flw_thread_find(pool->handle, stream);
+    struct flw_domain *domain = NULL;
     *status = FALLOW_OK;
-    if (cache != NULL && __atomic_load_n(&cache->pool, __ATOMIC_ACQUIRE) != pool) {
-        flw_thread_forget(cache);
-        flw_tcache_drop(cache);
-        cache = NULL;
-    }
-    if (cache != NULL && flw_pool_asks_identity(pool)) {
-        fallow_status answer;
-        struct flw_domain *domain = flw_pool_domain(pool, stream, &answer);
-        if (answer != FALLOW_OK) {
-            *status = answer;
+    if (cache == NULL || flw_pool_asks_identity(pool)) {
+        domain = flw_pool_domain(pool, stream, status);
+        if (domain == NULL) {
             return NULL;
         }
-        if (domain != cache->domain) { /* its old stream was lost and the cache closed */
-            flw_thread_forget(cache);
-            flw_tcache_drop(cache);
-            cache = NULL;
-        }
+    }
+    /* Not before the domain is known: another thread may just have closed the cache, and the place of its
+     * domain may be the new stream's. */
+    if (cache != NULL && (__atomic_load_n(&cache->pool, __ATOMIC_ACQUIRE) != pool ||
+                          (domain != NULL && domain != cache->domain))) {
+        flw_thread_forget(cache);
+        flw_pool_cache_exit(cache);
+        cache = NULL;
     }
     if (cache == NULL) {
-        struct flw_domain *domain = flw_pool_domain(pool, stream, status);
+        domain = domain != NULL ? domain : flw_pool_domain(pool, stream, status);
         if (domain == NULL) {
             return NULL;
         }

@@ -90,6 +90,7 @@ static struct flw_domain *match(struct flw_heap *heap, fallow_stream stream,
     if (domain != NULL && (status == FALLOW_INVALID_STREAM ||
                            (identity->id != 0 && domain->id != 0 && domain->id != identity->id))) {
         *stale = domain;
+        domain->naming_count++; /* keeps its place until its caches are closed */
         flw_domain_lose(heap, domain);
         domain = NULL;
     }
@@ -141,6 +142,7 @@ static struct flw_domain *find_domain(struct flw_pool *pool, fallow_stream strea
     flw_lock_release(&heap->lock);
     if (stale != NULL) {
         flw_pool_close_caches(pool, stale);
+        flw_domain_end_naming(heap, stale);
     }
     return domain;
 }

@@ -334,6 +334,62 @@ static void a_retired_and_destroyed_streams_handle_is_refused_by_every_call(void
     api_end(&api);
 }
 
+/* ---- threads that meet a new stream at the handle of one that vanished */
+
+#define MEETERS 3
+#define ROUNDS  400
+
+static pthread_barrier_t gathering; /* MEETERS and the thread that renews the stream */
+
+static void *meet(void *argument)
+{
+    struct api *api = argument;
+    uintptr_t refused = bed.cu->cuCtxSetCurrent(bed.context) != CUDA_SUCCESS;
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        void *block = NULL;
+        pthread_barrier_wait(&gathering);
+        refused += fallow_alloc(api->pool, 5000, api->stream, &block) != FALLOW_OK ||
+                   fallow_free(api->pool, block, api->stream) != FALLOW_OK;
+        pthread_barrier_wait(&gathering);
+    }
+    return (void *)refused;
+}
+
+static void threads_may_meet_a_recycled_handle_at_once(void **state)
+{
+    (void)state;
+    flw_sim_config world = flw_sim_config_default(7);
+    pthread_t threads[MEETERS];
+    world.check = 1;
+    api_begin(&bed.api, &world);
+    fallow_pool_config config = api_config(&bed.api);
+    config.streams_may_die = 1;
+    assert_int_equal(fallow_pool_create(&config, &bed.api.pool), FALLOW_OK);
+    bed.cu = &bed.api.sim.cu;
+    assert_int_equal(bed.cu->cuCtxGetCurrent(&bed.context), 0);
+    CUstream first = bed.api.stream;
+    pthread_barrier_init(&gathering, NULL, MEETERS + 1);
+    for (unsigned i = 0; i < MEETERS; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, meet, &bed.api), 0);
+    }
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        pthread_barrier_wait(&gathering);
+        pthread_barrier_wait(&gathering); /* the others wait for the next round */
+        assert_int_equal(bed.cu->cuStreamDestroy_v2(first), 0);
+        assert_int_equal(bed.cu->cuStreamCreate(&bed.api.stream, CU_STREAM_NON_BLOCKING), 0);
+        assert_ptr_equal(bed.api.stream, first);
+    }
+    for (unsigned i = 0; i < MEETERS; i++) {
+        void *refused = NULL;
+        assert_int_equal(pthread_join(threads[i], &refused), 0);
+        assert_null(refused);
+    }
+    pthread_barrier_destroy(&gathering);
+    assert_int_equal(fallow_pool_validate(bed.api.pool), FALLOW_OK);
+    assert_int_equal(api_stats(&bed.api).lost_streams, ROUNDS - 1);
+    api_end(&bed.api);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -341,6 +397,7 @@ int main(void)
         cmocka_unit_test(no_thread_asks_about_a_stream_that_has_been_retired),
         cmocka_unit_test(no_thread_asks_about_a_stream_that_may_have_died),
         cmocka_unit_test(a_retire_by_the_handle_of_a_stream_that_vanished_covers_nothing_of_it),
+        cmocka_unit_test(threads_may_meet_a_recycled_handle_at_once),
         cmocka_unit_test(no_thread_frees_on_a_stream_that_has_been_retired),
         cmocka_unit_test(a_retired_and_destroyed_streams_handle_is_refused_by_every_call),
     };
