@@ -151,9 +151,11 @@ typedef enum fallow_page_source {
     /** Physical handles of cuMemCreate, mapped where they are wanted: memory moves between sizes,
      *  sleeps, is exported and shared with peers. No legacy IPC handle (cuIpcGetMemHandle). */
     FALLOW_PAGES_HANDLES = 1,
-    /** Segments of cuMemAlloc, one for itself from 1 MiB on: what legacy IPC, and libraries that know
-     *  nothing of handles, can use. Idle memory moves only as whole segments, through the driver, so a
-     *  pool holds more. No sleep, exports, peer_devices; peers by cuCtxEnablePeerAccess. */
+    /** Segments of cuMemAlloc: what legacy IPC, and libraries that know nothing of handles, can use. A block
+     *  above 1 MiB for which no free memory fits gets one for itself. From one_handle_bytes on a block is
+     *  all of a segment, which is never split and serves sizes down to eight ninths of its own; smaller
+     *  segments may be split once they are free. Idle memory moves only as whole segments, through the
+     *  driver, so a pool holds more. No sleep, exports, peer_devices; peers by cuCtxEnablePeerAccess. */
     FALLOW_PAGES_SEGMENTS = 2
 } fallow_page_source;
 
@@ -229,11 +231,11 @@ typedef struct fallow_pool_config {
     uint32_t reserved_1;            /**< 0 */
     size_t
         one_handle_bytes; /**< from so many bytes on (2 MiB at least is sensible) a block is all of one
-                                  handle, so that cuMemGetAddressRange and exports see it whole. Freed,
+                                  handle or segment, so that cuMemGetAddressRange and exports see it whole. Freed,
                                   such a handle serves blocks of its size, or goes back to the driver for
                                   what else is wanted: where large blocks come and go that takes more
-                                  driver calls, and waits. 0 = automatic: from 1 GiB on; twice as much
-                                  after every third handle that made room for a growth, until a trim; and
+                                  driver calls, and waits. 0 = automatic: from 1 GiB on; with handles twice as
+                                  much after every third that made room for a growth, until a trim; and
                                   out of several where the driver has memory only for those. A size that
                                   is named is insisted on. FALLOW_ONE_HANDLE_NONE: no block has to */
 } fallow_pool_config;

@@ -427,8 +427,7 @@ static struct leftover give_round(struct flw_heap *heap)
          segment = segment->next) {
         if (segment->address != 0) {
             CUresult result = heap->source.ops->release_segment(&heap->source, segment->address);
-            if (note_given(heap, &left, result, "cuMemFree",
-                           (uint64_t)segment->unit_count << FLW_UNIT_LOG2)) {
+            if (note_given(heap, &left, result, "cuMemFree", segment->bytes)) {
                 segment->address = 0;
             }
         }

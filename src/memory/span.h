@@ -116,7 +116,7 @@ struct flw_run_part {
     uint32_t begin_unit, unit_count;
     uint32_t owner;    /* FREE, WHOLE: domain or FLW_UNOWNED; LIVE in a capture: its domain */
     uint8_t state;     /* enum flw_run_state */
-    bool is_dedicated; /* all of a handle, or in context order of a driver allocation; never cut */
+    bool is_dedicated; /* all of a handle or segment; never cut */
     uint16_t bin;      /* FREE, WHOLE, UNMAPPED: the bin of its index that it is in */
 };
 

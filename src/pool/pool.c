@@ -151,7 +151,7 @@ static fallow_status init_heap(struct flw_pool *pool)
         flw_pool_say_small_tables(pool);
     }
     pool->heap.streams_may_die = pool->config.streams_may_die != 0;
-    if (pool->heap.source.ops->remaps) {
+    if (!is_context) {
         pool->heap.dedicated_units = pool->heap.first_dedicated_units =
             dedicated_units(&pool->config);
     }

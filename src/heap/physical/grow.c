@@ -391,12 +391,13 @@ static fallow_status grow_remapping(struct flw_heap *heap, const struct flw_grow
 
 /* ---- sources that give whole segments */
 
+/* A dedicated run is exactly as large as the request, so that a cache serves the next one of its size. */
 static uint64_t needed_segment_bytes(const struct flw_heap *heap,
                                      const struct flw_grow_request *request)
 {
     uint64_t units = (uint64_t)request->unit_count + request->align_units - 1;
-    return flw_align_up((units + heap->segments.has_odd) << FLW_UNIT_LOG2,
-                        heap->source.granularity_bytes);
+    uint64_t bytes = (units + heap->segments.has_odd) << FLW_UNIT_LOG2;
+    return request->is_dedicated ? bytes : flw_align_up(bytes, heap->source.granularity_bytes);
 }
 
 static uint64_t segment_bytes(const struct flw_heap *heap, const struct flw_grow_request *request)
@@ -425,7 +426,7 @@ static struct flw_span *publish_segment(struct flw_heap *heap, struct flw_segmen
     flw_run_open_stretch(segment->edge, run);
     flw_segment_link(heap, segment, run);
     flw_heap_put_run_at_point(heap, FLW_UNOWNED, 0, run); /* joins nothing: it stays this run */
-    if (flw_run_is_dedicated(run)) {
+    if (flw_run_is_dedicated(run) && heap->dedicated != NULL) {
         uint64_t address = flw_run_address(heap, run);
         bool fits = address == segment->address && run->u.run.unit_count >= request->unit_count;
         return fits ? flw_heap_take_dedicated(heap, run->u.run.unit_count, run->u.run.unit_count)
@@ -436,7 +437,9 @@ static struct flw_span *publish_segment(struct flw_heap *heap, struct flw_segmen
         heap->segments.has_odd = true; /* the next one is a unit longer */
         return NULL;
     }
-    return flw_heap_take_from(heap, run, request->unit_count, request->align_units);
+    return flw_run_is_dedicated(run)
+               ? flw_heap_take_run(heap, request->domain, request->unit_count, request->align_units)
+               : flw_heap_take_from(heap, run, request->unit_count, request->align_units);
 }
 
 /* In a driver section. */
@@ -469,16 +472,17 @@ static fallow_status grow_segment(struct flw_heap *heap, const struct flw_grow_r
     struct flw_driver_section section;
     flw_lock_acquire(&heap->lock);
     uint64_t bytes = segment_bytes(heap, request);
+    uint64_t counted_bytes = flw_align_up(bytes, heap->source.granularity_bytes);
     bool has_extra = bytes > needed_segment_bytes(heap, request);
     uint64_t room = flw_min(request->budget_bytes, heap->limit_bytes);
-    bool is_allowed = atomic_load(&heap->reserved_bytes) + bytes <= room;
+    bool is_allowed = atomic_load(&heap->reserved_bytes) + counted_bytes <= room;
     bool is_spared = is_allowed && !request->insists && flw_refusal_spares(&heap->refused, bytes);
     is_allowed = is_allowed && !is_spared;
     struct flw_segment *segment = is_allowed ? flw_heap_new_segment(heap) : NULL;
     struct flw_span *edge = segment != NULL ? flw_page_map_new_run(&heap->map) : NULL;
     struct flw_span *run = edge != NULL ? flw_page_map_new_run(&heap->map) : NULL;
     if (run != NULL) {
-        flw_heap_raise_reserved(heap, bytes);
+        flw_heap_raise_reserved(heap, counted_bytes);
     } else {
         drop_segment(heap, segment, edge);
     }
@@ -505,13 +509,14 @@ static fallow_status grow_segment(struct flw_heap *heap, const struct flw_grow_r
         uint64_t begin = flw_align_up(address, FLW_UNIT_BYTES);
         *segment = (struct flw_segment){.edge = edge,
                                         .address = address,
+                                        .bytes = counted_bytes,
                                         .begin_unit = (uint32_t)(begin >> FLW_UNIT_LOG2),
                                         .unit_count =
                                             (uint32_t)((address + bytes - begin) >> FLW_UNIT_LOG2)};
         *out_run = publish_segment(heap, segment, run, request);
         atomic_fetch_add(&heap->count.grows, 1);
     } else {
-        flw_heap_lower_reserved(heap, bytes);
+        flw_heap_lower_reserved(heap, counted_bytes);
         flw_page_map_drop_run(&heap->map, run);
         drop_segment(heap, segment, edge);
     }
@@ -536,7 +541,7 @@ fallow_status flw_heap_grow(struct flw_heap *heap, const struct flw_grow_request
     struct flw_grow_request whole = *request;
     bool had_extra = false;
     *out_run = NULL;
-    if (whole.is_single_handle) { /* all of it: the rest would be allocated to others */
+    if (whole.is_single_handle && heap->source.ops->remaps) { /* all: others would get the rest */
         whole.unit_count = (uint32_t)flw_align_up(whole.unit_count, heap->page_units);
     }
     fallow_status status = grow(heap, &whole, out_run, &had_extra);

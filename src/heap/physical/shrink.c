@@ -481,8 +481,7 @@ static struct flw_span *take_idle_segment(struct flw_heap *heap, const struct fl
 static uint64_t give_segment_back(struct flw_heap *heap, struct flw_segment *segment,
                                   struct flw_span *run)
 {
-    uint64_t bytes = flw_align_up((uint64_t)segment->unit_count << FLW_UNIT_LOG2,
-                                  heap->source.granularity_bytes);
+    uint64_t bytes = segment->bytes;
     CUresult result = heap->source.ops->release_segment(&heap->source, segment->address);
     bool is_taken = flw_heap_refuse(heap, result, "cuMemFree") == FALLOW_OK;
     flw_lock_acquire(&heap->lock);

@@ -346,22 +346,25 @@ static FLW_INLINE struct flw_span *take_from(struct flw_heap *heap, struct flw_s
 
 /* A handle that serves such a run serves no other: a small block in its rest would keep all of it in place,
  * which nothing that moves could use. So it is as large as the run, and little may be over when it
- * is allocated again. Whoever wants something else has it released and smaller ones created. */
-static uint32_t most_dedicated_units(uint32_t unit_count)
+ * is allocated again. Whoever wants something else has it released and smaller ones created. A segment may be an
+ * eighth larger: to replace one waits for the device. */
+static uint32_t most_dedicated_units(const struct flw_heap *heap, uint32_t unit_count)
 {
-    return unit_count + unit_count / 64;
+    return heap->source.ops->remaps ? unit_count + unit_count / 64
+                                    : flw_dedicated_most_units(unit_count);
 }
 
 struct flw_span *flw_heap_find_dedicated(const struct flw_heap *heap,
                                          const struct flw_run_index *dedicated_runs,
                                          uint32_t unit_count, uint32_t align_units)
 {
-    uint32_t units = (uint32_t)flw_align_up(unit_count, heap->page_units);
+    uint32_t units = heap->source.ops->remaps ? (uint32_t)flw_align_up(unit_count, heap->page_units)
+                                              : unit_count;
     struct flw_span *run =
         dedicated_runs->run_count > 0
             ? flw_run_index_find(dedicated_runs, units, align_units, heap->base_unit)
             : NULL;
-    bool fits = run != NULL && run->u.run.unit_count <= most_dedicated_units(units) &&
+    bool fits = run != NULL && run->u.run.unit_count <= most_dedicated_units(heap, units) &&
                 flw_run_align_gap(run, align_units, heap->base_unit) == 0;
     return fits ? run : NULL;
 }

@@ -9,8 +9,7 @@
  *             reused at once and never fenced
  *   capture   one stream inside one graph capture: as a stream, but never fenced
  *   context   everything in a context: memory is reusable only when its epoch's event is complete. A
- *             heap in context order has one such domain (epoch.h), and *dedicated* runs: driver
- *             allocations of their own, never cut and never joined
+ *             heap in context order has one such domain (epoch.h)
  *
  * Sequence numbers count up and never restart, so a point of a domain whose place was reused stays
  * complete.

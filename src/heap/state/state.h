@@ -70,6 +70,7 @@ struct flw_segment {
     struct flw_segment *next, **link;
     struct flw_span *edge;
     uint64_t address;
+    uint64_t bytes; /* counted in reserved_bytes: whole pages of the driver */
     uint32_t begin_unit, unit_count;
 };
 

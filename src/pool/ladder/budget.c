@@ -251,8 +251,7 @@ bool flw_climb_grow_within(struct flw_climb *climb, uint64_t budget_bytes)
     request.ahead_bytes = ahead_bytes;
     request.beyond_bytes = beyond_size(climb, budget_bytes);
     request.is_single_handle = flw_need_is_single(need) || is_dedicated;
-    request.is_dedicated =
-        is_dedicated || (climb->heap->dedicated != NULL && need->class_index == FLW_CLASS_COUNT);
+    request.is_dedicated = is_dedicated || flw_need_is_whole_segment(climb->heap, need);
     request.insists = climb->insists;
     if (!may_grow(climb) || is_spent(climb, request.budget_bytes)) {
         return false;
@@ -396,7 +395,7 @@ bool flw_climb_grow_or_move(struct flw_climb *climb, uint64_t budget_bytes)
 /* The driver may have small handles where it has no large one; who named a size insists on it. */
 static bool may_divide(const struct flw_climb *climb)
 {
-    return climb->pool->config.one_handle_bytes == 0 &&
+    return climb->pool->config.one_handle_bytes == 0 && climb->heap->source.ops->remaps &&
            flw_need_is_dedicated(climb->heap, climb->need);
 }
 

@@ -50,6 +50,15 @@ static inline bool flw_need_is_dedicated(const struct flw_heap *heap, const stru
            need->unit_count >= heap->dedicated_units;
 }
 
+/* True if a segment made for the need is never cut. */
+static inline bool flw_need_is_whole_segment(const struct flw_heap *heap,
+                                             const struct flw_need *need)
+{
+    bool is_large = need->unit_count >= heap->dedicated_units && !need->is_divided;
+    return !heap->source.ops->remaps && need->class_index == FLW_CLASS_COUNT &&
+           (is_large || heap->dedicated != NULL);
+}
+
 /* Are there several streams, so that what one of them frees may serve another? */
 static inline bool flw_climb_has_others(const struct flw_climb *climb)
 {

@@ -142,6 +142,8 @@ fallow_status flw_ladder_climb(struct flw_pool *pool, struct flw_need *need)
 {
     struct flw_climb climb = {.pool = pool, .heap = &pool->heap, .need = need};
     need->spares_waits = pool->config.economy == FALLOW_MEMORY_FIRST;
+    /* A segment need not begin at a multiple of the alignment: such a block is cut out of a larger one. */
+    need->is_divided = !pool->heap.source.ops->remaps && need->align_units > 1;
     if (flw_stage_own(&climb)) {
         atomic_fetch_add_explicit(&pool->climbs.count[FLW_STAGE_OWN], 1, memory_order_relaxed);
         if (flw_climb_has_others(&climb)) {

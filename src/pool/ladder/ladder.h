@@ -49,8 +49,10 @@ struct flw_need {
     uint64_t size_bytes; /* as asked, for the peak and the report */
     uint32_t flags, handle_types;
     bool spares_waits; /* memory first: a looser fit rather than another wait between streams */
-    bool is_divided;   /* a large one that found no handle for itself: out of several */
-    uint32_t want;     /* slots */
+    bool
+        is_divided; /* a large one that found no handle for itself: out of several; in segments, one with an
+                          alignment above a unit */
+    uint32_t want;           /* slots */
     struct flw_slot **slots; /* out */
     uint32_t count;          /* out */
     struct flw_span *run;    /* out */

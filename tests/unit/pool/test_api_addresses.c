@@ -137,6 +137,65 @@ static void what_libraries_ask_of_segments_is_answered_as_natively(void **state)
     api_end(&api);
 }
 
+/* Sizes, aligned now and then, drawn with lives: whatever was freed before, a large block is all of its segment. */
+static void a_large_segment_is_never_split(void **state)
+{
+    (void)state;
+    struct api api;
+    void *blocks[24] = {NULL};
+    const size_t large = 4 * MIB;
+    api_begin(&api, NULL);
+    fallow_pool_config config = api_config(&api);
+    config.page_source = FALLOW_PAGES_SEGMENTS;
+    config.one_handle_bytes = large;
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    uint64_t random = 26;
+    for (unsigned i = 0; i < 3000; i++) {
+        void **block = &blocks[flw_test_random(&random) % 24];
+        if (*block != NULL) {
+            assert_int_equal(fallow_free(api.pool, *block, api.stream), FALLOW_OK);
+            *block = NULL;
+            continue;
+        }
+        fallow_request request;
+        fallow_request_init(&request);
+        request.size_bytes = (MIB >> 5) << (flw_test_random(&random) % 12); /* to 128 MiB */
+        request.size_bytes += flw_test_random(&random) % request.size_bytes;
+        request.align_bytes = flw_test_random(&random) % 8 == 0 ? 2 * MIB : 0;
+        assert_int_equal(fallow_alloc_request(api.pool, &request, api.stream, block), FALLOW_OK);
+        CUdeviceptr base = 0, at = (CUdeviceptr)(uintptr_t)*block;
+        size_t bytes = 0, most = request.size_bytes + request.size_bytes / 8 + MIB / 16;
+        assert_int_equal(api.sim.cu.cuMemGetAddressRange_v2(&base, &bytes, at), CUDA_SUCCESS);
+        assert_true(at >= base && at + request.size_bytes <= base + bytes);
+        assert_true(request.align_bytes == 0 || at % request.align_bytes == 0);
+        if (request.size_bytes >= large && request.align_bytes == 0) {
+            assert_int_equal(base, at);
+            assert_true(bytes <= most);
+        }
+    }
+    assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+    api_end(&api);
+}
+
+static void a_freed_segment_of_four_gib_serves_no_block_of_one(void **state)
+{
+    (void)state;
+    struct api api;
+    begin(&api, FALLOW_PAGES_SEGMENTS);
+    void *ptr = api_alloc(&api, 4 * ONE_HANDLE, api.stream);
+    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+    void *part = api_alloc(&api, ONE_HANDLE, api.stream);
+    CUdeviceptr base = 0;
+    size_t bytes = 0;
+    assert_int_equal(
+        api.sim.cu.cuMemGetAddressRange_v2(&base, &bytes, (CUdeviceptr)(uintptr_t)part),
+        CUDA_SUCCESS);
+    assert_int_equal(base, (CUdeviceptr)(uintptr_t)part);
+    assert_int_equal(bytes, ONE_HANDLE);
+    assert_int_equal(fallow_free(api.pool, part, api.stream), FALLOW_OK);
+    api_end(&api);
+}
+
 static void what_libraries_ask_of_handles_is_answered(void **state)
 {
     (void)state;
@@ -462,6 +521,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_libraries_ask_of_segments_is_answered_as_natively),
+        cmocka_unit_test(a_large_segment_is_never_split),
+        cmocka_unit_test(a_freed_segment_of_four_gib_serves_no_block_of_one),
         cmocka_unit_test(what_libraries_ask_of_handles_is_answered),
         cmocka_unit_test(a_handle_says_what_it_was_made_with),
         cmocka_unit_test(from_one_handle_bytes_on_a_block_lies_in_one_handle),
