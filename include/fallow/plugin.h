@@ -65,8 +65,11 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_plugin_pool(int device, fallow_
 /** A MempoolId_t, as it is passed: two words by value. */
 typedef struct fallow_mempool_id {
     uint64_t first;  /**< PyTorch's first word */
-    uint64_t second; /**< and its second */
+    uint64_t second; /**< and its second; FALLOW_MEMPOOL_TAG: the id is a tag */
 } fallow_mempool_id;
+
+/** The second word of an id that is a tag and no memory of graphs. PyTorch gives no such id. */
+#define FALLOW_MEMPOOL_TAG (1ull << 63)
 
 /** The pair for change_current_allocator. Ordering as fallow_alloc and fallow_free. A graph is captured
  *  only with the functions for its memory below: without them a hit inside a capture is ordinary memory,
@@ -99,16 +102,25 @@ FALLOW_API void fallow_torch_record_stream(void *ptr, fallow_stream stream);
  * keeps its address until the last release; captures of one id, one after the other, share it
  * (PyTorch's rule: their graphs are never replayed at once). Everything else between the two that
  * the thread of begin asks for is ordinary memory, tagged with the id in the out-of-memory report.
- * Each begin has a release; the last waits for the context, since graphs are launched on streams
- * that are not named; while something is being captured it is put off until that has ended.
+ * Each begin has a release. The last one ends what is open of the id, and waits for the context, since graphs
+ * are launched on streams that are not named; while something is being captured the memory is kept until a
+ * later end, release or trim.
  *
- * `filter` is PyTorch's std::function by reference, and is not called: a stream goes to the id that its
- * capture was first seen with, found by the thread of begin, else the latest. Two captures begun by one
- * thread at a time are told apart only where each allocates before the next begins.
+ * An id whose second word is FALLOW_MEMPOOL_TAG only tags: no capture belongs to it. Each thread has its own,
+ * and they nest.
  *
- * Releases of PyTorch that name a stream in the place of a filter, 2.0 and 2.1, are not served.
- *
- * Cost while an id is open: a driver call and a lock an allocation.
+ * Capture     begin announces nothing. The first allocation on a stream that is being captured announces the
+ *             capture: to the pool, and as fallow_context_capture_begin. That is retracted by the end of the
+ *             id, its last release, or the next call that finds the capture over. Between begin and the first
+ *             allocation of its thread the pairs that name no stream query the streams that have allocated
+ *             before; if the capture is on a new one, and other threads use CuPy meanwhile, the program
+ *             announces it itself.
+ * `filter`    is PyTorch's std::function by reference, and is not called: a stream goes to the id that its
+ *             capture was first seen with, found by the thread of begin, else the latest. Two captures begun
+ *             by one thread at a time are told apart only if each allocates before the next begins.
+ * Not served  releases of PyTorch that name a stream in the place of a filter, 2.0 and 2.1.
+ * Cost        while an id is open that is no tag: a lock and a driver call an allocation, inside captures
+ *             also a free. A tag: a lock.
  */
 FALLOW_API void fallow_torch_begin_allocate_to_pool(int device, fallow_mempool_id id, void *filter);
 /** The end of what fallow_torch_begin_allocate_to_pool began. */

@@ -25,49 +25,57 @@ static void *allocate(size_t size, int device)
     return flw_plugin_alloc(device, FALLOW_PLUGIN_CONTEXT, &request, NULL, status);
 }
 
+/* A call that names no stream of use: is something being captured that has not been announced? Segments are
+ * allocated for a stream, which PyTorch's own allocator may be capturing. */
+static bool begin_call(int device, const fallow_stream *stream)
+{
+    const struct flw_plugin_device *at = flw_plugin_device_of(device);
+    struct flw_pool *pool = stream == NULL || at == NULL
+                                ? NULL
+                                : flw_pool_of(flw_plugin_pool_of(at, FALLOW_PLUGIN_CONTEXT));
+    if (pool != NULL && flw_plugin_is_capturing(pool, *stream)) {
+        fallow_context_capture_begin();
+        return true;
+    }
+    return flw_graph_ids_guard();
+}
+
+static void end_call(bool is_captured)
+{
+    if (is_captured) {
+        fallow_context_capture_end();
+    }
+}
+
 void *fallow_cupy_malloc(void *param, size_t size, int device)
 {
+    bool is_captured = begin_call(device, NULL);
+    void *ptr = allocate(size, device);
     (void)param;
-    return allocate(size, device);
+    end_call(is_captured);
+    return ptr;
 }
 
 void fallow_cupy_free(void *param, void *ptr, int device)
 {
+    bool is_captured = begin_call(device, NULL);
     (void)param;
     flw_plugin_free(device, FALLOW_PLUGIN_CONTEXT, ptr, NULL);
-}
-
-/* PyTorch's allocator says nothing of captures where it only takes segments from here, but one that it
- * takes in a capture is for a stream of it. */
-static bool announce_if_captured(int device, fallow_stream stream)
-{
-    unsigned long long driver_id;
-    const struct flw_plugin_device *at = flw_plugin_device_of(device);
-    struct flw_pool *pool =
-        at == NULL ? NULL : flw_pool_of(flw_plugin_pool_of(at, FALLOW_PLUGIN_CONTEXT));
-    bool is_captured = pool != NULL && flw_plugin_ask_capture(pool, stream, &driver_id);
-    if (is_captured) {
-        fallow_context_capture_begin();
-    }
-    return is_captured;
+    end_call(is_captured);
 }
 
 void *fallow_torch_segment_alloc(ssize_t size, int device, fallow_stream stream)
 {
-    bool is_captured = announce_if_captured(device, stream);
+    bool is_captured = begin_call(device, &stream);
     void *ptr = allocate((size_t)size, device);
-    if (is_captured) {
-        fallow_context_capture_end();
-    }
+    end_call(is_captured);
     return ptr;
 }
 
 void fallow_torch_segment_free(void *ptr, ssize_t size, int device, fallow_stream stream)
 {
-    bool is_captured = announce_if_captured(device, stream);
+    bool is_captured = begin_call(device, &stream);
     (void)size;
     flw_plugin_free(device, FALLOW_PLUGIN_CONTEXT, ptr, NULL);
-    if (is_captured) {
-        fallow_context_capture_end();
-    }
+    end_call(is_captured);
 }

@@ -255,6 +255,18 @@ void fallow_torch_memory_fraction(double fraction, int device)
 
 /* ---- allocate, free */
 
+bool flw_plugin_any_captured(fallow_pool *handle)
+{
+    struct flw_driver_section section;
+    struct flw_pool *pool = flw_pool_of(handle);
+    if (pool == NULL || !flw_heap_enter_driver(&pool->heap, &section)) {
+        return false;
+    }
+    fallow_status status = flw_pool_ask_captures(pool);
+    flw_heap_leave_driver(&pool->heap, &section);
+    return status == FALLOW_CAPTURING;
+}
+
 bool flw_plugin_synchronize(fallow_pool *handle)
 {
     struct flw_driver_section section;
@@ -283,16 +295,21 @@ static uint64_t trim_wait_ns(fallow_pool *handle)
 void flw_plugin_trim(int device)
 {
     int saved = errno;
+    bool is_guarded = flw_graph_ids_guard();
     for (int i = 0; i < FLW_PLUGIN_DEVICES; i++) {
         if (device >= 0 && device != i) {
             continue;
         }
+        flw_graph_ids_settle(i);
         for (int order = 0; order < FLW_PLUGIN_ORDERS; order++) {
             fallow_pool *pool = flw_plugin_pool_of(&all.devices[i], (fallow_plugin_order)order);
             if (pool != NULL && fallow_pool_trim(pool, 0, trim_wait_ns(pool), NULL) != FALLOW_OK) {
                 continue; /* what is late comes later; a loss shows at the next allocation */
             }
         }
+    }
+    if (is_guarded) {
+        fallow_context_capture_end();
     }
     errno = saved;
 }
@@ -341,7 +358,8 @@ void *flw_plugin_alloc(int device, fallow_plugin_order order, const fallow_reque
             pool = flw_plugin_make(device, order, &status);
             if (pool != NULL && order == FALLOW_PLUGIN_STREAM &&
                 atomic_load(&flw_plugin_device_of(device)->open_ids) != 0) {
-                (void)flw_graph_ids_announce(device, stream); /* the new pool knows of no capture */
+                (void)flw_graph_ids_announce(device, stream,
+                                             false); /* the new pool knows of no capture */
             }
         } else if (status == FALLOW_OUT_OF_MEMORY && attempt == 0) {
             flw_plugin_trim(device);

@@ -24,7 +24,7 @@
 struct flw_plugin_device {
     fallow_pool *_Atomic pools[FLW_PLUGIN_ORDERS]; /* NULL: not made */
     atomic_bool was_replaced;                      /* a pool was lost: old pointers may come back */
-    atomic_uint open_ids; /* of graphs, between begin and end: the torch pair asks for captures */
+    atomic_uint open_ids; /* between begin and end: the torch pair calls flw_graph_ids_announce */
     uint64_t limit_bytes; /* of its pools, by memory_fraction; 0: none. The mutex */
 };
 
@@ -52,6 +52,8 @@ void flw_plugin_trim(int device);
 
 /* Wait until the pool's context has done everything. False: something is being captured. */
 bool flw_plugin_synchronize(fallow_pool *pool);
+/* Driver calls. True if a stream that the pool knows is being captured, or a capture is announced. */
+bool flw_plugin_any_captured(fallow_pool *pool);
 
 /* One line on stderr, "fallow: ..."; after 16 of them none. Keeps errno. */
 void flw_plugin_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -64,12 +66,16 @@ bool flw_plugin_read_settings(const char *text, fallow_pool_config *config, char
 
 /* ---- graph_ids.c */
 
-/* Is the stream being captured, and by which capture? False also where it cannot be told. */
-bool flw_plugin_ask_capture(struct flw_pool *pool, fallow_stream stream,
-                            unsigned long long *out_driver_id);
-/* Announce to the pool what `stream` is captured for; a tag for what is allocated outside of
- * captures. Only while open_ids is not 0. */
-uint32_t flw_graph_ids_announce(int device, fallow_stream stream);
+/* Driver calls. True if the stream is being captured; false also if the driver gives no answer. */
+bool flw_plugin_is_capturing(struct flw_pool *pool, fallow_stream stream);
+/* Announce to the pool the capture that `stream` is in, if an id is open for it; return the tag of what the
+ * thread allocates. Only while open_ids is not 0. */
+uint32_t flw_graph_ids_announce(int device, fallow_stream stream, bool is_free);
+/* Announce a capture that may have begun without an allocation yet, for the length of a call that names no
+ * stream. True: fallow_context_capture_end ends it. Driver calls while an id is open. */
+bool flw_graph_ids_guard(void);
+/* Driver calls. End what is over, and release what waited for it. */
+void flw_graph_ids_settle(int device);
 void flw_graph_ids_forget(void);     /* after a fork */
 void flw_graph_ids_lose(int device); /* its pool was lost */
 

@@ -3,9 +3,10 @@
  * Owns: PyTorch's ids of graph memory. An id stands for one capture of the pool, which is resumed for
  * each graph captured with that id, and released after the last of them.
  *
- * PyTorch tells when allocating to an id begins and ends, not on which streams. So while an id is open,
- * each call of the torch pair asks the driver whether its stream is being captured, and by which capture:
- * the first call of a new capture binds it to an open id.
+ * PyTorch reports when allocating to an id begins and ends, but neither the streams nor whether anything is
+ * captured: the same two calls surround a memory pool without graphs. So while an id is open, each allocation
+ * of the torch pair queries whether its stream is being captured, and by which capture. The first allocation
+ * of a new capture binds that capture to an open id and announces it; an open id by itself announces nothing.
  */
 #include <stdlib.h>
 
@@ -13,22 +14,31 @@
 
 #include "plugin/default_pools.h"
 
+enum phase {
+    ID_CLOSED,
+    ID_TAG,   /* open, and no more than a tag */
+    ID_OPEN,  /* between begin and end */
+    ID_BEGUN, /* open, and its thread has not allocated since: a capture may have begun unseen */
+    ID_BOUND  /* open, and a capture is announced for it */
+};
+
 /* INVARIANTS
- *   1. is_open entries of a device are as many as its open_ids.
- *   2. is_bound: is_open, and the pool's capture is capturing, for the driver's capture driver_id.
- *   3. Of two open entries of a device at most one is bound to a driver_id.
- * Synchronization: the mutex below. */
+ *   1. Entries of a device that are not CLOSED are as many as its open_ids; those of all devices that are BEGUN
+ *      or BOUND as many as ids.unsure_count.
+ *   2. BOUND: the pool's capture is capturing, for the driver's capture driver_id, and
+ *      fallow_context_capture_begin is called for it. Of a device at most one is bound to a driver_id.
+ *   3. An id that is a tag (FALLOW_MEMPOOL_TAG) has an entry for each begin, any other id has one.
+ * Synchronization: the mutex below; unsure_count is also read without it. */
 struct id_entry {
     int device;
     fallow_mempool_id id;
+    enum phase phase;        /* set_phase changes it */
     int64_t use_count;       /* begins less releases */
     fallow_capture *capture; /* NULL: nothing captured yet */
-    bool is_open;
-    bool is_bound;
     unsigned long long driver_id;
     fallow_stream origin;   /* of the capture that is bound */
     pthread_t thread;       /* that began */
-    struct id_entry *older; /* the list, latest first */
+    struct id_entry *older; /* the list, latest begun first */
 };
 
 /* A capture whose id is gone: released once the context has done what it was given. */
@@ -42,6 +52,7 @@ static struct {
     pthread_mutex_t mutex;
     struct id_entry *latest;
     struct dying *dying;
+    atomic_uint unsure_count;
 } ids = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 /* The entries stay where they are: what they name is gone with the parent's pools. */
@@ -50,41 +61,89 @@ void flw_graph_ids_forget(void)
     pthread_mutex_init(&ids.mutex, NULL);
     ids.latest = NULL;
     ids.dying = NULL;
+    atomic_store(&ids.unsure_count, 0);
+}
+
+static void set_phase(struct id_entry *entry, enum phase phase)
+{
+    struct flw_plugin_device *at = flw_plugin_device_of(entry->device);
+    atomic_fetch_add(&at->open_ids, (phase != ID_CLOSED) - (entry->phase != ID_CLOSED));
+    atomic_fetch_add(&ids.unsure_count, (phase >= ID_BEGUN) - (entry->phase >= ID_BEGUN));
+    if (phase == ID_BOUND && entry->phase != ID_BOUND) {
+        fallow_context_capture_begin();
+    } else if (phase != ID_BOUND && entry->phase == ID_BOUND) {
+        fallow_context_capture_end();
+    }
+    entry->phase = phase;
 }
 
 /* ---- what the driver says */
 
-bool flw_plugin_ask_capture(struct flw_pool *pool, fallow_stream stream,
-                            unsigned long long *out_driver_id)
+static CUresult ask_present(struct flw_pool *pool, fallow_stream stream,
+                            CUstreamCaptureStatus *status, cuuint64_t *id)
+{
+    flw_heap_count_call(&pool->heap);
+    return pool->driver.cuStreamGetCaptureInfo_v2 != NULL
+               ? pool->driver.cuStreamGetCaptureInfo_v2(stream, status, id, NULL, NULL, NULL)
+               : pool->driver.cuStreamIsCapturing(stream, status);
+}
+
+/* Query the capture of a stream; only a default stream needs the pool's context current. False: the driver
+ * gave no answer. */
+static bool ask(struct flw_pool *pool, fallow_stream stream, CUstreamCaptureStatus *status,
+                cuuint64_t *id)
 {
     struct flw_driver_section section;
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    CUresult result;
-    cuuint64_t id = 0;
-    if (!flw_heap_enter_driver(&pool->heap, &section)) {
+    struct flw_heap *heap = &pool->heap;
+    CUresult result = CUDA_ERROR_INVALID_CONTEXT;
+    *status = CU_STREAM_CAPTURE_STATUS_NONE;
+    *id = 0;
+    if (flw_heap_is_lost(heap)) {
         return false;
     }
-    flw_heap_count_call(&pool->heap);
-    if (pool->driver.cuStreamGetCaptureInfo_v2 != NULL) {
-        result = pool->driver.cuStreamGetCaptureInfo_v2(stream, &status, &id, NULL, NULL, NULL);
-    } else {
-        result = pool->driver.cuStreamIsCapturing(stream, &status);
+    if ((uintptr_t)stream > (uintptr_t)CU_STREAM_PER_THREAD) {
+        result = ask_present(pool, stream, status, id);
     }
-    flw_heap_leave_driver(&pool->heap, &section);
-    *out_driver_id = id;
-    return result == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    if (flw_result_is_gone(result) && flw_heap_enter_driver(heap, &section)) {
+        result = ask_present(pool, stream, status, id);
+        flw_heap_leave_driver(heap, &section);
+    }
+    return result == CUDA_SUCCESS;
+}
+
+bool flw_plugin_is_capturing(struct flw_pool *pool, fallow_stream stream)
+{
+    CUstreamCaptureStatus status;
+    cuuint64_t id;
+    return ask(pool, stream, &status, &id) && status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
 }
 
 /* ---- entries; the mutex */
 
+static bool is_tag(fallow_mempool_id id)
+{
+    return id.second == FALLOW_MEMPOOL_TAG;
+}
+
+/* The entry of an id; of a tag, the calling thread's latest. */
 static struct id_entry *find_entry(int device, fallow_mempool_id id)
 {
     struct id_entry *entry = ids.latest;
     while (entry != NULL && (entry->device != device || entry->id.first != id.first ||
-                             entry->id.second != id.second)) {
+                             entry->id.second != id.second ||
+                             (is_tag(id) && !pthread_equal(entry->thread, pthread_self())))) {
         entry = entry->older;
     }
     return entry;
+}
+
+static enum phase highest_phase(int device)
+{
+    enum phase highest = ID_CLOSED;
+    for (const struct id_entry *entry = ids.latest; entry != NULL; entry = entry->older) {
+        highest = entry->device == device && entry->phase > highest ? entry->phase : highest;
+    }
+    return highest;
 }
 
 /* The open entry of a capture: the one bound to it, else the caller's own, else the latest. */
@@ -92,15 +151,16 @@ static struct id_entry *entry_of(int device, unsigned long long driver_id)
 {
     struct id_entry *own = NULL, *other = NULL;
     for (struct id_entry *entry = ids.latest; entry != NULL; entry = entry->older) {
-        if (entry->device != device || !entry->is_open) {
+        if (entry->device != device || entry->phase < ID_OPEN) {
             continue;
         }
-        if (entry->is_bound && entry->driver_id == driver_id) {
-            return entry;
-        }
-        if (!entry->is_bound && pthread_equal(entry->thread, pthread_self()) && own == NULL) {
+        if (entry->phase == ID_BOUND) {
+            if (entry->driver_id == driver_id) {
+                return entry;
+            }
+        } else if (pthread_equal(entry->thread, pthread_self()) && own == NULL) {
             own = entry;
-        } else if (!entry->is_bound && other == NULL) {
+        } else if (other == NULL) {
             other = entry;
         }
     }
@@ -108,15 +168,19 @@ static struct id_entry *entry_of(int device, unsigned long long driver_id)
 }
 
 /* The stream's capture goes into the entry's memory from now on. */
-static fallow_status take_in(struct id_entry *entry, fallow_pool *pool, fallow_stream stream)
+static fallow_status take_in(struct id_entry *entry, fallow_pool *pool, fallow_stream stream,
+                             unsigned long long driver_id)
 {
-    fallow_status status = entry->is_bound ? fallow_capture_join(entry->capture, stream)
-                           : entry->capture != NULL
+    if (entry->phase == ID_BOUND) {
+        return fallow_capture_join(entry->capture, stream);
+    }
+    fallow_status status = entry->capture != NULL
                                ? flw_capture_resume(entry->capture, stream)
                                : fallow_capture_begin(pool, stream, &entry->capture);
-    if (status == FALLOW_OK && !entry->is_bound) {
-        entry->is_bound = true;
+    if (status == FALLOW_OK) {
+        entry->driver_id = driver_id;
         entry->origin = stream;
+        set_phase(entry, ID_BOUND);
     }
     return status;
 }
@@ -131,16 +195,35 @@ static void check(fallow_status status, int device, const char *what)
 
 static void let_go(struct id_entry *entry)
 {
-    if (entry->is_bound) {
-        entry->is_bound = false;
+    if (entry->phase == ID_BOUND) {
+        set_phase(entry, ID_OPEN);
         check(fallow_capture_end(entry->capture), entry->device, "ended");
     }
 }
 
+/* Driver calls. Let go of captures of the device that are over although PyTorch has reported no end, as after
+ * an error in one. */
+static void let_go_of_ended(int device)
+{
+    struct flw_pool *pool =
+        flw_pool_of(flw_plugin_pool_of(flw_plugin_device_of(device), FALLOW_PLUGIN_STREAM));
+    for (struct id_entry *entry = ids.latest; pool != NULL && entry != NULL; entry = entry->older) {
+        CUstreamCaptureStatus status;
+        cuuint64_t driver_id;
+        if (entry->device == device && entry->phase == ID_BOUND &&
+            ask(pool, entry->origin, &status, &driver_id) &&
+            (status == CU_STREAM_CAPTURE_STATUS_NONE ||
+             (status == CU_STREAM_CAPTURE_STATUS_ACTIVE && driver_id != entry->driver_id))) {
+            let_go(entry);
+        }
+    }
+}
+
+/* Driver calls. Not while a capture of the device may be under way, which synchronising would end. */
 static void release_dying(int device)
 {
     const struct flw_plugin_device *at = flw_plugin_device_of(device);
-    if (ids.dying == NULL || atomic_load(&at->open_ids) != 0) {
+    if (ids.dying == NULL || highest_phase(device) >= ID_BEGUN) {
         return;
     }
     bool is_done = flw_plugin_synchronize(flw_plugin_pool_of(at, FALLOW_PLUGIN_STREAM));
@@ -156,13 +239,17 @@ static void release_dying(int device)
     }
 }
 
-static void drop_entry(struct id_entry *entry)
+static void unlink_entry(struct id_entry *entry)
 {
     struct id_entry **place = &ids.latest;
     while (*place != entry) {
         place = &(*place)->older;
     }
     *place = entry->older;
+}
+
+static void drop_entry(struct id_entry *entry)
+{
     struct dying *dying = entry->capture == NULL ? NULL : malloc(sizeof *dying);
     if (dying != NULL) {
         *dying = (struct dying){entry->device, entry->capture, ids.dying};
@@ -171,17 +258,14 @@ static void drop_entry(struct id_entry *entry)
         flw_plugin_say("the memory of graph pool %llu:%llu is kept: the host has no memory left",
                        (unsigned long long)entry->id.first, (unsigned long long)entry->id.second);
     }
+    unlink_entry(entry);
     free(entry);
 }
 
 static void close_entry(struct id_entry *entry)
 {
     let_go(entry);
-    if (entry->is_open) {
-        entry->is_open = false;
-        fallow_context_capture_end();
-        atomic_fetch_sub(&flw_plugin_device_of(entry->device)->open_ids, 1);
-    }
+    set_phase(entry, ID_CLOSED);
     if (entry->use_count <= 0) {
         drop_entry(entry);
     }
@@ -193,7 +277,7 @@ void flw_graph_ids_lose(int device)
     for (struct id_entry *entry = ids.latest; entry != NULL; entry = entry->older) {
         if (entry->device == device) {
             entry->capture = NULL;
-            entry->is_bound = false;
+            set_phase(entry, entry->phase == ID_BOUND ? ID_OPEN : entry->phase);
         }
     }
     for (struct dying **place = &ids.dying; *place != NULL;) {
@@ -210,63 +294,143 @@ void flw_graph_ids_lose(int device)
 
 /* ---- calls */
 
-uint32_t flw_graph_ids_announce(int device, fallow_stream stream)
+/* The stream is in the driver's capture. */
+static fallow_status join_capture(int device, fallow_pool *pool, fallow_stream stream,
+                                  unsigned long long driver_id)
 {
-    unsigned long long driver_id = 0;
-    uint32_t tag = 0;
+    struct id_entry *entry = entry_of(device, driver_id);
+    if (entry == NULL || entry->phase != ID_BOUND) {
+        let_go_of_ended(device); /* one may have been on this stream, or of this id */
+        entry = entry_of(device, driver_id);
+    }
+    return entry == NULL ? FALLOW_OK : take_in(entry, pool, stream, driver_id);
+}
+
+/* The calling thread allocates, on a stream in no capture: one that began on it was broken off, and PyTorch
+ * reports no end. */
+static void leave_captures(int device, fallow_stream stream)
+{
+    for (struct id_entry *entry = ids.latest; entry != NULL; entry = entry->older) {
+        if (entry->device == device && entry->phase == ID_BOUND && entry->origin == stream) {
+            let_go(entry);
+        }
+    }
+}
+
+/* The calling thread has allocated or freed. */
+static void end_begun(int device)
+{
+    for (struct id_entry *entry = ids.latest; entry != NULL; entry = entry->older) {
+        if (entry->device == device && entry->phase == ID_BEGUN &&
+            pthread_equal(entry->thread, pthread_self())) {
+            set_phase(entry, ID_OPEN);
+        }
+    }
+}
+
+/* The tag of the calling thread's latest open id; inside a capture only of one that is a tag. */
+static uint32_t present_tag(int device, bool is_captured)
+{
+    struct id_entry *entry = ids.latest;
+    while (entry != NULL && (entry->device != device || entry->phase == ID_CLOSED ||
+                             (is_captured && entry->phase != ID_TAG) ||
+                             !pthread_equal(entry->thread, pthread_self()))) {
+        entry = entry->older;
+    }
+    return entry == NULL ? 0
+                         : (uint32_t)(entry->id.first != 0 ? entry->id.first : entry->id.second);
+}
+
+uint32_t flw_graph_ids_announce(int device, fallow_stream stream, bool is_free)
+{
+    CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+    cuuint64_t driver_id = 0;
     fallow_status status = FALLOW_OK;
     fallow_pool *handle = flw_plugin_make(device, FALLOW_PLUGIN_STREAM, &status);
     struct flw_pool *pool = flw_pool_of(handle);
     if (pool == NULL) {
         return 0; /* the caller finds out itself */
     }
-    bool is_captured = flw_plugin_ask_capture(pool, stream, &driver_id);
+    pthread_mutex_lock(&ids.mutex);
+    bool may_be_captured = highest_phase(device) >= (is_free ? ID_BEGUN : ID_OPEN);
+    pthread_mutex_unlock(&ids.mutex);
+    bool has_answer = may_be_captured && ask(pool, stream, &capturing, &driver_id);
+    bool is_captured = capturing == CU_STREAM_CAPTURE_STATUS_ACTIVE;
     pthread_mutex_lock(&ids.mutex);
     if (is_captured) {
-        struct id_entry *entry = entry_of(device, driver_id);
-        if (entry != NULL) {
-            bool is_new = !entry->is_bound;
-            status = take_in(entry, handle, stream);
-            entry->driver_id = is_new ? driver_id : entry->driver_id;
-        }
-    } else {
-        struct id_entry *next;
-        for (struct id_entry *entry = ids.latest; entry != NULL; entry = next) {
-            next = entry->older;
-            if (entry->device != device || !entry->is_open) {
-                continue;
-            }
-            if (entry->is_bound && entry->origin == stream) {
-                let_go(entry); /* its capture was broken off, PyTorch says no end then */
-            } else if (pthread_equal(entry->thread, pthread_self()) && tag == 0) {
-                tag = (uint32_t)(entry->id.first != 0 ? entry->id.first : entry->id.second);
-            }
-        }
+        status = join_capture(device, handle, stream, driver_id);
+    } else if (has_answer) {
+        leave_captures(device, stream);
     }
+    if (has_answer) {
+        end_begun(device);
+    }
+    uint32_t tag = present_tag(device, is_captured);
     pthread_mutex_unlock(&ids.mutex);
     check(status, device, "joined");
     return tag;
 }
 
+bool flw_graph_ids_guard(void)
+{
+    bool is_capturing = false;
+    if (atomic_load(&ids.unsure_count) == 0) {
+        return false;
+    }
+    for (int device = 0; device < FLW_PLUGIN_DEVICES; device++) {
+        const struct flw_plugin_device *at = flw_plugin_device_of(device);
+        if (atomic_load(&at->open_ids) != 0) {
+            pthread_mutex_lock(&ids.mutex);
+            let_go_of_ended(device);
+            bool is_begun = highest_phase(device) == ID_BEGUN; /* what is BOUND is announced */
+            pthread_mutex_unlock(&ids.mutex);
+            is_capturing |=
+                is_begun && flw_plugin_any_captured(flw_plugin_pool_of(at, FALLOW_PLUGIN_STREAM));
+        }
+    }
+    if (is_capturing) {
+        fallow_context_capture_begin();
+    }
+    return is_capturing;
+}
+
+void flw_graph_ids_settle(int device)
+{
+    pthread_mutex_lock(&ids.mutex);
+    let_go_of_ended(device);
+    release_dying(device);
+    pthread_mutex_unlock(&ids.mutex);
+}
+
+/* The entry of a begin, first in the list. NULL: host memory. */
+static struct id_entry *begin_entry(int device, fallow_mempool_id id)
+{
+    struct id_entry *entry = is_tag(id) ? NULL : find_entry(device, id);
+    if (entry != NULL) {
+        unlink_entry(entry);
+    } else if ((entry = calloc(1, sizeof *entry)) != NULL) {
+        entry->device = device;
+        entry->id = id;
+    } else {
+        flw_plugin_say("graph pool %llu:%llu cannot begin: the host has no memory left",
+                       (unsigned long long)id.first, (unsigned long long)id.second);
+        return NULL;
+    }
+    entry->older = ids.latest;
+    ids.latest = entry;
+    return entry;
+}
+
 static void open_entry(int device, fallow_mempool_id id)
 {
-    struct id_entry *entry = find_entry(device, id);
+    struct id_entry *entry = begin_entry(device, id);
     if (entry == NULL) {
-        entry = calloc(1, sizeof *entry);
-        if (entry == NULL) {
-            flw_plugin_say("graph pool %llu:%llu cannot begin: the host has no memory left",
-                           (unsigned long long)id.first, (unsigned long long)id.second);
-            return;
-        }
-        *entry = (struct id_entry){.device = device, .id = id, .older = ids.latest};
-        ids.latest = entry;
+        return;
     }
     entry->use_count++;
     entry->thread = pthread_self();
-    if (!entry->is_open) {
-        entry->is_open = true;
-        fallow_context_capture_begin();
-        atomic_fetch_add(&flw_plugin_device_of(device)->open_ids, 1);
+    if (entry->phase != ID_BOUND) {
+        set_phase(entry, is_tag(id) ? ID_TAG : ID_BEGUN);
     }
 }
 
@@ -296,8 +460,8 @@ void fallow_torch_release_pool(int device, fallow_mempool_id id)
 {
     pthread_mutex_lock(&ids.mutex);
     struct id_entry *entry = find_entry(device, id);
-    if (entry != NULL && --entry->use_count <= 0 && !entry->is_open) {
-        drop_entry(entry);
+    if (entry != NULL && --entry->use_count <= 0) {
+        close_entry(entry);
         release_dying(device);
     }
     pthread_mutex_unlock(&ids.mutex);

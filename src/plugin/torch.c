@@ -23,7 +23,8 @@ void *fallow_torch_alloc(ssize_t size, int device, fallow_stream stream)
         return allocate(size, device, stream, 0, FALLOW_OK);
     }
     if (atomic_load_explicit(&at->open_ids, memory_order_relaxed) != 0) {
-        return allocate(size, device, stream, flw_graph_ids_announce(device, stream), FALLOW_OK);
+        return allocate(size, device, stream, flw_graph_ids_announce(device, stream, false),
+                        FALLOW_OK);
     }
     fallow_pool *pool = flw_plugin_pool_of(at, FALLOW_PLUGIN_STREAM);
     fallow_status status = FALLOW_OK;
@@ -41,7 +42,7 @@ void fallow_torch_free(void *ptr, ssize_t size, int device, fallow_stream stream
     const struct flw_plugin_device *at = flw_plugin_device_of(device);
     (void)size;
     if (at != NULL && atomic_load_explicit(&at->open_ids, memory_order_relaxed) != 0) {
-        (void)flw_graph_ids_announce(device, stream);
+        (void)flw_graph_ids_announce(device, stream, true);
     }
     flw_plugin_free(device, FALLOW_PLUGIN_STREAM, ptr, stream);
 }

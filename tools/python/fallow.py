@@ -517,7 +517,7 @@ class tagged:
     def __init__(self, tag, device=0):
         if not 0 < tag < 1 << 32:
             raise ValueError("a tag of %r: 1 to 4294967295" % (tag,))
-        self._arguments = (device, MempoolId(tag, 1 << 63))  # PyTorch's own ids have a word that is 0
+        self._arguments = (device, MempoolId(tag, 1 << 63))  # FALLOW_MEMPOOL_TAG
 
     def __enter__(self):
         _lib().fallow_torch_begin_allocate_to_pool(*self._arguments, None)
@@ -694,7 +694,8 @@ class capturing:
         with fallow.capturing():
             stream.begin_capture(); ...; graph = stream.end_capture()
 
-    Pools in context order record no event meanwhile, which would end the capture. PyTorch announces its own."""
+    Pools in context order record no event meanwhile, which would end the capture. A capture of PyTorch's is
+    announced by its first allocation; if other threads use CuPy while one begins, put it inside, too."""
 
     def __enter__(self):
         _lib().fallow_context_capture_begin()

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: graph memory of plugin.h: ids, captures that share one, those that break off.
+ * Owns: graph memory of plugin.h: ids, tags, captures that share one, those that break off, and what pools in
+ * context order see of them.
  */
 #include "unit/plugin/test_plugin.h"
 
 #include <pthread.h>
 
 static const fallow_mempool_id graph_id = {1, 0}, shared_id = {0, 7}, third_id = {3, 0};
+static const fallow_mempool_id tag_id = {9, FALLOW_MEMPOOL_TAG},
+                               inner_tag_id = {8, FALLOW_MEMPOOL_TAG};
 
 static void graphs_of_one_id_share_their_memory(void **state)
 {
@@ -141,6 +144,284 @@ static void a_capture_that_breaks_off_ends(void **state)
     assert_int_equal(stats_of(0, FALLOW_PLUGIN_STREAM).captured_bytes, 0);
 }
 
+/* ---- an id is open, and nothing is captured */
+
+/* More than the limit in all, so an epoch is closed for most of them. */
+static void use_context_order(void)
+{
+    for (int i = 0; i < 40; i++) {
+        void *block = fallow_cupy_malloc(NULL, 64 * MIB, 0);
+        assert_non_null(block);
+        fallow_cupy_free(NULL, block, 0);
+        assert_int_equal(sim.cu.cuCtxSynchronize(), 0);
+    }
+    assert_true(stats_of(0, FALLOW_PLUGIN_CONTEXT).reserved_bytes <= 320 * MIB);
+}
+
+/* The driver calls of 100 pairs. */
+static uint64_t calls_of_pairs(void)
+{
+    give(take(5000, stream), 5000, stream);
+    uint64_t before = sim.call_count(NULL);
+    for (int i = 0; i < 100; i++) {
+        void *ptr = fallow_torch_alloc(5000, 0, stream);
+        assert_non_null(ptr);
+        give(ptr, 5000, stream);
+    }
+    return sim.call_count(NULL) - before;
+}
+
+static void an_open_id_is_no_capture(void **state)
+{
+    (void)state;
+    const fallow_mempool_id cases[] = {tag_id, graph_id, shared_id};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint64_t most_calls = cases[i].second == FALLOW_MEMPOOL_TAG ? 0 : 100;
+        fallow_torch_begin_allocate_to_pool(0, cases[i], &sim);
+        use_context_order();
+        assert_in_range(calls_of_pairs(), 0, most_calls);
+        uint64_t before = sim.call_count("cuStreamIsCapturing");
+        use_context_order();
+        assert_int_equal(sim.call_count("cuStreamIsCapturing"), before);
+        fallow_torch_reset();
+        fallow_torch_release_pool(0, cases[i]); /* there was no end */
+        assert_int_equal(calls_of_pairs(), 0);
+    }
+}
+
+static void *tag_of_another_thread(void *context)
+{
+    (void)context;
+    fallow_torch_begin_allocate_to_pool(0, tag_id, &sim);
+    fallow_torch_end_allocate_to_pool(0, tag_id);
+    fallow_torch_release_pool(0, tag_id);
+    return NULL;
+}
+
+static void assert_tag(uint32_t tag)
+{
+    void *ptr = take(5000, stream);
+    assert_int_equal(block_of(ptr).tag, tag);
+    give(ptr, 5000, stream);
+}
+
+static void tags_nest_and_are_a_threads_own(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    fallow_torch_begin_allocate_to_pool(0, tag_id, &sim);
+    fallow_torch_begin_allocate_to_pool(0, inner_tag_id, &sim);
+    assert_tag(8);
+    fallow_torch_begin_allocate_to_pool(0, tag_id, &sim);
+    assert_tag(9);
+    fallow_torch_end_allocate_to_pool(0, tag_id);
+    fallow_torch_release_pool(0, tag_id);
+    assert_tag(8);
+    fallow_torch_end_allocate_to_pool(0, inner_tag_id);
+    fallow_torch_release_pool(0, inner_tag_id);
+    assert_int_equal(pthread_create(&thread, NULL, tag_of_another_thread, NULL), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_tag(9);
+    fallow_torch_end_allocate_to_pool(0, tag_id);
+    fallow_torch_release_pool(0, tag_id);
+    assert_tag(0);
+}
+
+static void no_capture_belongs_to_a_tag(void **state)
+{
+    (void)state;
+    fallow_torch_begin_allocate_to_pool(0, graph_id, &sim);
+    begin_capture(stream);
+    fallow_torch_begin_allocate_to_pool(0, tag_id, &sim);
+    void *kept = take(5000, stream);
+    assert_int_equal(block_of(kept).state, FALLOW_BLOCK_CAPTURED);
+    assert_int_equal(block_of(kept).tag, 9);
+    give(kept, 5000, stream);
+    fallow_torch_end_allocate_to_pool(0, tag_id);
+    fallow_torch_release_pool(0, tag_id);
+    assert_ptr_equal(take(5000, stream), kept);
+    assert_int_equal(block_of(kept).tag, 0);
+    give(kept, 5000, stream);
+    end_capture(stream);
+    fallow_torch_end_allocate_to_pool(0, graph_id);
+    assert_true(stats_of(0, FALLOW_PLUGIN_STREAM).captured_bytes > 0);
+    fallow_torch_release_pool(0, graph_id);
+    assert_int_equal(stats_of(0, FALLOW_PLUGIN_STREAM).captured_bytes, 0);
+}
+
+/* ---- when a capture begins and ends */
+
+static void a_capture_begins_before_its_id_or_after_a_warm_up(void **state)
+{
+    (void)state;
+    begin_capture(stream);
+    fallow_torch_begin_allocate_to_pool(0, graph_id, &sim);
+    void *captured = take(5000, stream);
+    assert_int_equal(block_of(captured).state, FALLOW_BLOCK_CAPTURED);
+    give(captured, 5000, stream);
+    end_capture(stream);
+    void *warm = take(5000, stream);
+    assert_int_equal(block_of(warm).state, FALLOW_BLOCK_LIVE);
+    give(warm, 5000, stream);
+    begin_capture(stream);
+    assert_ptr_equal(take(5000, stream), captured);
+    give(captured, 5000, stream);
+    end_capture(stream);
+    fallow_torch_end_allocate_to_pool(0, graph_id);
+    fallow_torch_release_pool(0, graph_id);
+    assert_int_equal(stats_of(0, FALLOW_PLUGIN_STREAM).captured_bytes, 0);
+}
+
+static void pools_in_context_order_see_a_capture(void **state)
+{
+    (void)state;
+    for (int has_allocated = 0; has_allocated < 2; has_allocated++) {
+        CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+        fallow_torch_begin_allocate_to_pool(0, graph_id, &sim);
+        begin_capture(stream);
+        if (has_allocated) {
+            give(take(5000, stream), 5000, stream);
+        }
+        for (int i = 0; i < 300; i++) { /* enough for an epoch to be due */
+            void *block = fallow_cupy_malloc(NULL, 3000, 0);
+            assert_non_null(block);
+            fallow_cupy_free(NULL, block, 0);
+        }
+        fallow_torch_reset();
+        assert_int_equal(sim.cu.cuStreamIsCapturing(stream, &capturing), 0);
+        assert_int_equal(capturing, CU_STREAM_CAPTURE_STATUS_ACTIVE);
+        end_capture(stream);
+        use_context_order(); /* PyTorch's end is still to come */
+        fallow_torch_end_allocate_to_pool(0, graph_id);
+        fallow_torch_release_pool(0, graph_id);
+    }
+}
+
+/* As after an exception in a capture, whose graph is dropped. */
+static void begin_without_end(fallow_mempool_id id)
+{
+    fallow_torch_begin_allocate_to_pool(0, id, &sim);
+    begin_capture(stream);
+    give(take(5000, stream), 5000, stream);
+    end_capture(stream);
+}
+
+static void a_begin_without_an_end_leaves_nothing_behind(void **state)
+{
+    (void)state;
+    begin_without_end(third_id);
+    use_context_order();
+    begin_without_end(third_id);
+    give(fallow_torch_alloc(64 * (ssize_t)MIB, 0, other), 64 * MIB, other);
+    fallow_torch_reset();
+    assert_int_equal(sim.cu.cuCtxSynchronize(), 0);
+    fallow_torch_reset();
+    assert_true(stats_of(0, FALLOW_PLUGIN_STREAM).reserved_bytes < 32 * MIB); /* it was trimmed */
+    begin_without_end(third_id);
+    fallow_torch_begin_allocate_to_pool(0, graph_id, &sim); /* the same stream again */
+    begin_capture(stream);
+    void *captured = take(5000, stream);
+    assert_int_equal(block_of(captured).state, FALLOW_BLOCK_CAPTURED);
+    give(captured, 5000, stream);
+    end_capture(stream);
+    fallow_torch_end_allocate_to_pool(0, graph_id);
+    uint64_t both = stats_of(0, FALLOW_PLUGIN_STREAM).captured_bytes;
+    fallow_torch_release_pool(0, graph_id);
+    assert_true(stats_of(0, FALLOW_PLUGIN_STREAM).captured_bytes < both); /* not put off */
+    for (int i = 0; i < 3; i++) {
+        fallow_torch_release_pool(0, third_id);
+    }
+    assert_int_equal(stats_of(0, FALLOW_PLUGIN_STREAM).captured_bytes, 0);
+    assert_int_equal(calls_of_pairs(), 0);
+}
+
+static void the_last_release_ends_a_capture_that_is_open(void **state)
+{
+    (void)state;
+    fallow_torch_begin_allocate_to_pool(0, graph_id, &sim);
+    begin_capture(stream);
+    give(take(5000, stream), 5000, stream);
+    fallow_torch_release_pool(0, graph_id);
+    end_capture(stream);
+    use_context_order();
+    assert_int_equal(calls_of_pairs(), 0);
+    fallow_torch_end_allocate_to_pool(0, graph_id); /* too late: nothing happens */
+    fallow_torch_reset();
+    assert_int_equal(stats_of(0, FALLOW_PLUGIN_STREAM).captured_bytes, 0);
+}
+
+/* ---- threads */
+
+#define THREADS 4
+
+/* Graphs, memory pools and tags, each thread's on a stream of its own. */
+static void *use_ids(void *context)
+{
+    const uint64_t number = *(const uint64_t *)context;
+    uint64_t seed = number, wrong = 0;
+    CUstream own;
+    CUcontext present;
+    bool is_ready = sim.cu.cuDevicePrimaryCtxRetain(&present, 0) == 0 &&
+                    sim.cu.cuCtxSetCurrent(present) == 0 &&
+                    sim.cu.cuStreamCreate(&own, CU_STREAM_NON_BLOCKING) == 0;
+    for (unsigned i = 0; is_ready && i < 150; i++) {
+        bool is_captured = flw_test_random(&seed) % 2 == 0;
+        const fallow_mempool_id id = {number, flw_test_random(&seed) % 3};
+        const fallow_mempool_id tag = {100 + number, FALLOW_MEMPOOL_TAG};
+        CUgraph graph = NULL;
+        fallow_torch_begin_allocate_to_pool(0, id, &sim);
+        if (is_captured) {
+            wrong += sim.cu.cuStreamBeginCapture_v2(own, CU_STREAM_CAPTURE_MODE_RELAXED) != 0;
+        }
+        for (unsigned n = 0; n < 4; n++) {
+            bool is_tagged = flw_test_random(&seed) % 2 == 0;
+            if (is_tagged) {
+                fallow_torch_begin_allocate_to_pool(0, tag, &sim);
+            }
+            void *ptr = fallow_torch_alloc((ssize_t)(1000 << n), 0, own);
+            fallow_block block = {.struct_size = sizeof block};
+            wrong += fallow_block_info(pool_of(0, FALLOW_PLUGIN_STREAM), ptr, &block) != FALLOW_OK;
+            wrong += block.state != (is_captured ? FALLOW_BLOCK_CAPTURED : FALLOW_BLOCK_LIVE);
+            wrong += block.tag != (is_tagged ? tag.first : is_captured ? 0 : number);
+            if (is_tagged) {
+                fallow_torch_end_allocate_to_pool(0, tag);
+                fallow_torch_release_pool(0, tag);
+            }
+            fallow_torch_free(ptr, 0, 0, own);
+        }
+        if (is_captured) {
+            wrong += sim.cu.cuStreamEndCapture(own, &graph) != 0 || graph == NULL ||
+                     sim.cu.cuGraphDestroy(graph) != 0;
+        }
+        if (flw_test_random(&seed) % 4 != 0) { /* else the release is the end */
+            fallow_torch_end_allocate_to_pool(0, id);
+        }
+        fallow_torch_release_pool(0, id);
+    }
+    return is_ready && wrong == 0 ? context : NULL;
+}
+
+static void threads_keep_to_their_ids(void **state)
+{
+    (void)state;
+    pthread_t threads[THREADS];
+    uint64_t numbers[THREADS];
+    for (size_t i = 0; i < THREADS; i++) {
+        numbers[i] = i + 1;
+        assert_int_equal(pthread_create(&threads[i], NULL, use_ids, &numbers[i]), 0);
+    }
+    for (size_t i = 0; i < THREADS; i++) {
+        void *result = NULL;
+        assert_int_equal(pthread_join(threads[i], &result), 0);
+        assert_ptr_equal(result, &numbers[i]);
+    }
+    use_context_order();
+    fallow_torch_reset();
+    assert_int_equal(stats_of(0, FALLOW_PLUGIN_STREAM).captured_bytes, 0);
+    assert_int_equal(calls_of_pairs(), 0);
+    assert_int_equal(flw_sim_print_violations(&sim), 0);
+}
+
 static void an_unannounced_capture_is_told_what_to_do(void **state)
 {
     (void)state;
@@ -176,6 +457,14 @@ int main(void)
         cmocka_unit_test(two_captures_keep_apart_and_a_release_waits_for_both),
         cmocka_unit_test(a_pool_without_a_capture_is_a_tag),
         cmocka_unit_test(a_capture_that_breaks_off_ends),
+        cmocka_unit_test(an_open_id_is_no_capture),
+        cmocka_unit_test(tags_nest_and_are_a_threads_own),
+        cmocka_unit_test(no_capture_belongs_to_a_tag),
+        cmocka_unit_test(a_capture_begins_before_its_id_or_after_a_warm_up),
+        cmocka_unit_test(pools_in_context_order_see_a_capture),
+        cmocka_unit_test(a_begin_without_an_end_leaves_nothing_behind),
+        cmocka_unit_test(the_last_release_ends_a_capture_that_is_open),
+        cmocka_unit_test(threads_keep_to_their_ids),
         cmocka_unit_test(an_unannounced_capture_is_told_what_to_do),
     };
     return cmocka_run_group_tests(tests, begin_configured_world, end_world);
