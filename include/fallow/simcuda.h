@@ -83,6 +83,9 @@ typedef struct flw_sim_config {
     uint8_t
         wants_context; /**< 1: what gives, takes or asks about memory or work answers INVALID_CONTEXT
                              where none is current, also where cuda.h asks for none */
+    uint64_t reserve_most_bytes; /**< largest range that cuMemAddressReserve gives; 0 = any */
+    uint64_t reserve_all_bytes;  /**< the most that all ranges may be together; 0 = no limit */
+    int reserve_error; /**< CUresult of a refused reservation; 0 = CUDA_ERROR_OUT_OF_MEMORY */
 } flw_sim_config;
 
 /** flw_sim_range.flags: the operation was launched with programmatic serialisation and touches the

@@ -36,6 +36,14 @@ static bool is_grain(uint64_t value)
 
 /* ---- reservations ---- */
 
+static bool may_reserve(uint64_t bytes)
+{
+    const flw_sim_config *config = &flw_world.config;
+    uint64_t all = config->reserve_all_bytes, reserved = flw_world.reserved_address_bytes;
+    return (config->reserve_most_bytes == 0 || bytes <= config->reserve_most_bytes) &&
+           (all == 0 || (reserved <= all && bytes <= all - reserved));
+}
+
 static CUresult reserve(CUdeviceptr *out, uint64_t bytes, uint64_t align, CUdeviceptr hint)
 {
     /* "The size and address parameters must be a multiple of the host page size and the alignment
@@ -44,6 +52,10 @@ static CUresult reserve(CUdeviceptr *out, uint64_t bytes, uint64_t align, CUdevi
     FLW_REFUSE_IF(out == NULL || bytes == 0 || !is_grain(bytes) || (hint & (FLW_PAGE - 1)) != 0 ||
                       (align != 0 && !flw_is_pow2(align)),
                   CUDA_ERROR_INVALID_VALUE);
+    if (!may_reserve(bytes)) {
+        int error = flw_world.config.reserve_error;
+        return error != 0 ? (CUresult)error : CUDA_ERROR_OUT_OF_MEMORY;
+    }
     align = flw_max(align, FLW_GRANULARITY);
     /* "when it is non-zero then the driver treats it as a hint" */
     uint64_t begin = 0;
@@ -249,9 +261,14 @@ static struct flw_mapping *next_mapping(const struct flw_mapping *mapping)
     return next != NULL ? FLW_CONTAINER(next, struct flw_mapping, node) : NULL;
 }
 
-/* The first of the mappings that [begin, end) is made of, whole and without a gap; NULL: it is not. */
+/* The first of the mappings that [begin, end) is made of, whole and without a gap, in one reservation (a guess: cuda.h
+ * describes no range over two); NULL: it is not. */
 static struct flw_mapping *find_whole(uint64_t begin, uint64_t end)
 {
+    const struct flw_region *region = flw_region_find(begin);
+    if (region == NULL || end > region->node.end) {
+        return NULL;
+    }
     struct flw_mapping *first = flw_mapping_find(begin);
     uint64_t at = begin;
     for (const struct flw_mapping *mapping = first;

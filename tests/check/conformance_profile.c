@@ -100,6 +100,28 @@ static void a_device_without_rdma_says_so(struct bed *b)
     OK(b->cu->cuMemRelease(handle));
 }
 
+static void a_limit_of_addresses_refuses_reservations(struct bed *b)
+{
+    flw_sim_config config = bed_world();
+    const size_t grain = 2u << 20;
+    CUdeviceptr first = 0, second = 0;
+    config.reserve_most_bytes = 4 * grain;
+    config.reserve_all_bytes = 6 * grain;
+    if (!play(b, NULL, &config)) {
+        return;
+    }
+    IS(CUDA_ERROR_OUT_OF_MEMORY, b->cu->cuMemAddressReserve(&first, 5 * grain, 0, 0, 0));
+    OK(b->cu->cuMemAddressReserve(&first, 4 * grain, 0, 0, 0));
+    IS(CUDA_ERROR_OUT_OF_MEMORY, b->cu->cuMemAddressReserve(&second, 3 * grain, 0, 0, 0));
+    OK(b->cu->cuMemAddressFree(first, 4 * grain));
+    OK(b->cu->cuMemAddressReserve(&second, 3 * grain, 0, 0, 0));
+    OK(b->cu->cuMemAddressFree(second, 3 * grain));
+    config.reserve_error = CUDA_ERROR_NOT_SUPPORTED;
+    if (play(b, NULL, &config)) {
+        IS(CUDA_ERROR_NOT_SUPPORTED, b->cu->cuMemAddressReserve(&first, 5 * grain, 0, 0, 0));
+    }
+}
+
 /* ---- names of profiles */
 
 static void a_name_that_is_not_known_is_refused(struct bed *b)
@@ -370,6 +392,7 @@ static const struct conformance_case cases[] = {
     OURS(missing_features_are_not_supported),
     OURS(a_file_needs_a_whole_registrable_range),
     OURS(a_device_without_rdma_says_so),
+    OURS(a_limit_of_addresses_refuses_reservations),
     OURS(a_name_that_is_not_known_is_refused),
     OURS(several_profiles_are_played_at_once),
     OURS(a_refusing_driver_refuses_from_the_nth_call_on),

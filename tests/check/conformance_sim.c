@@ -447,6 +447,26 @@ static void unmapping_under_work_is_found(struct bed *b)
     THAT(flw_sim_read_ledger(&b->sim).violation_count > 0);
 }
 
+/* A guess: cuda.h describes no call over two reservations. */
+static void no_call_covers_two_reservations(struct bed *b)
+{
+    struct bed_mapping m;
+    CUdeviceptr next = 0;
+    CUmemAccessDesc access = bed_access(b, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    if (!bed_map(b, &m, 1, 0)) {
+        return;
+    }
+    OK(b->cu->cuMemAddressReserve(&next, m.grain_bytes, 0, m.address + m.grain_bytes, 0));
+    OK(b->cu->cuMemMap(next, m.grain_bytes, 0, m.handle[0], 0));
+    if (next == m.address + m.grain_bytes) {
+        REFUSED(b->cu->cuMemSetAccess(m.address, 2 * m.grain_bytes, &access, 1));
+        REFUSED(b->cu->cuMemUnmap(m.address, 2 * m.grain_bytes));
+    }
+    OK(b->cu->cuMemUnmap(next, m.grain_bytes));
+    OK(b->cu->cuMemAddressFree(next, m.grain_bytes));
+    bed_unmap(b, &m);
+}
+
 static void unwritten_bytes_are_found(struct bed *b)
 {
     struct field f;
@@ -521,6 +541,7 @@ static const struct conformance_case cases[] = {
     OURS(done_but_not_seen_does_not_order),
     OURS(a_free_address_is_found),
     OURS(unmapping_under_work_is_found),
+    OURS(no_call_covers_two_reservations),
     OURS(unwritten_bytes_are_found),
     OURS(a_named_range_is_named_in_the_sentence),
     OURS(a_reset_begins_a_new_world),
