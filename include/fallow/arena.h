@@ -228,7 +228,8 @@ FALLOW_API void fallow_arena_last_error(fallow_arena *arena, char *out_text, siz
  *
  * Ordering    after the last lease's end. On the same stream that costs nothing; on another one event
  *             and one device wait, and the questions that keep them out of captures. On
- *             CU_STREAM_PER_THREAD, and on pools with streams_may_die, each end records.
+ *             CU_STREAM_PER_THREAD, and on pools with streams_may_die, each end records. There, memory that
+ *             goes back to the pool is first waited for on the host.
  * Ownership   *out_lease is the arena's until fallow_lease_end; do not free it. A handle that has ended
  *             is told from the next 8,190.
  * Errors      BUSY (leased already, or pinned), OUT_OF_MEMORY (locked and too small, or the pool's: the

@@ -48,7 +48,7 @@ bool flw_arena_can_name(fallow_arena *arena, const struct flw_arena_mark *mark)
 {
     struct flw_heap *heap = &arena->pool->heap;
     flw_lock_acquire(&heap->lock);
-    bool can = !is_over(mark) && mark->domain->is_known &&
+    bool can = !is_over(mark) && mark->domain->is_known && !heap->streams_may_die &&
                (!mark->domain->own_thread_only || mark->domain->thread == flw_thread_token());
     flw_lock_release(&heap->lock);
     return can;

@@ -13,6 +13,9 @@ static const char *check_indexes(const struct flw_heap *heap)
             !flw_run_index_is_valid(&domain->dedicated_runs)) {
             return "an index of free runs disagrees with its runs";
         }
+        if (domain->ops == NULL && domain->capture_count != 0) {
+            return "a capture names the place of a domain that is free";
+        }
         if (i != FLW_UNOWNED && domain->ops != NULL && domain->completed >= domain->seq) {
             return "a domain's completed sequence number is not below its next";
         }

@@ -157,7 +157,7 @@ void flw_domain_free_place(struct flw_heap *heap, struct flw_domain *domain)
     bool is_done = domain->ops == &flw_order_stream && !domain->is_known && is_over &&
                    domain->capture == 0 && domain->newest == NULL && !domain->is_recording &&
                    domain->naming_count == 0 && domain->unfenced_bytes == 0 &&
-                   !flw_domain_has_runs(domain);
+                   domain->capture_count == 0 && !flw_domain_has_runs(domain);
     for (unsigned c = 0; is_done && c < FLW_CLASS_COUNT; c++) {
         is_done = domain->batches[c].head == NULL && domain->current[c] == NULL;
     }

@@ -75,7 +75,8 @@ struct flw_fence {
  *      ascend.
  *   2. Batches and runs of the domain carry numbers in (0, seq].
  *   3. Domain 0 owns what is unowned: no fences; everything in its lists is complete.
- *   4. A place is free (ops NULL) only when every point that names it is complete.
+ *   4. A place is free (ops NULL) only when every point that names it is complete, and no capture has
+ *      capture_count raised.
  *   5. The fences of a stream that is not known any more are all cleared.
  * Synchronization: the heap lock, but ops, index, context, stream, id: immutable while it lives. */
 struct flw_domain {
@@ -99,6 +100,10 @@ struct flw_domain {
     uint64_t captured_bytes; /* a capture's domain: its slabs and the runs it has allocated */
     uint64_t captured_live;  /* a capture's domain: blocks allocated */
     uint32_t captured_by;    /* a stream's domain: capture under way on it, 0 none. Atomic */
+    uint32_t
+        capture_count; /* a stream's domain: captures with memory that it took part in. They mark
+                                memory with its number when they end and are released: until then its
+                                place is kept, whether or not the stream lives */
 
     /* What the next fence will carry; starts at 1. Raised under the lock by a sequentially
      * consistent increment *before* the fence is recorded, so that an owner who reads an older

@@ -151,6 +151,7 @@ static struct flw_domain *take_place(struct flw_heap *heap, struct flw_capture *
         capture->stream_domains[place] = domain;
         capture->domains[place] = own;
         capture->stream_count++;
+        domain->capture_count++;
     }
     return own;
 }
@@ -346,6 +347,14 @@ struct flw_domain *flw_capture_home_of(struct flw_pool *pool, struct flw_domain 
     return capture->kept;
 }
 
+/* heap lock. The stream may have died meanwhile. */
+static void mark_now(struct flw_heap *heap, struct flw_deferred *parked)
+{
+    struct flw_domain *domain = heap->domains[parked->domain];
+    parked->own_seq = domain->seq;
+    flw_domain_want_fence(heap, domain, 1);
+}
+
 fallow_status flw_capture_park(struct flw_pool *pool, struct flw_domain *domain,
                                struct flw_slot *slot)
 {
@@ -362,7 +371,7 @@ fallow_status flw_capture_park(struct flw_pool *pool, struct flw_domain *domain,
             parked->next = capture_at(index)->parked;
             capture_at(index)->parked = parked;
         } else { /* another thread has just ended the capture */
-            parked->own_seq = domain->seq;
+            mark_now(&pool->heap, parked);
             flw_heap_queue_deferred(&pool->heap, parked);
             (void)flw_heap_settle_deferred(&pool->heap);
         }
@@ -396,7 +405,7 @@ static fallow_status end(struct flw_capture *capture)
     while (capture->parked != NULL) {
         struct flw_deferred *parked = capture->parked;
         capture->parked = parked->next;
-        parked->own_seq = pool->heap.domains[parked->domain]->seq;
+        mark_now(&pool->heap, parked);
         flw_heap_queue_deferred(&pool->heap, parked);
     }
     (void)flw_heap_settle_deferred(&pool->heap);
@@ -449,10 +458,7 @@ static void release_domain(struct flw_heap *heap, struct flw_domain *from, struc
 static void release_memory(struct flw_heap *heap, const struct flw_capture *capture)
 {
     struct flw_domain *to = capture->stream_domains[0];
-    /* Its place is free, or another's: the stream was retired, its last fence is complete. */
-    bool is_gone =
-        to->ops != &flw_order_stream || to->stream_number != capture->domains[0]->stream_number;
-    if (is_gone || FLW_MUTANT(CAPTURE_RELEASED_UNOWNED)) {
+    if (FLW_MUTANT(CAPTURE_RELEASED_UNOWNED)) {
         to = heap->domains[FLW_UNOWNED];
     }
     for (uint32_t i = 0; i < capture->stream_count; i++) {
@@ -460,6 +466,10 @@ static void release_memory(struct flw_heap *heap, const struct flw_capture *capt
     }
     if (capture->kept != NULL) {
         release_domain(heap, capture->kept, to);
+    }
+    for (uint32_t i = 0; i < capture->stream_count; i++) {
+        capture->stream_domains[i]->capture_count--;
+        flw_domain_free_place(heap, capture->stream_domains[i]);
     }
 }
 

@@ -12,7 +12,7 @@
 
 #define KIB ((size_t)1 << 10)
 
-static inline void bed_begin_with(struct api *api, size_t limit_bytes)
+static inline void bed_begin_world(struct api *api)
 {
     flw_sim_config world = flw_sim_config_default(11);
     world.schedule = FLW_SIM_HELD;
@@ -20,6 +20,11 @@ static inline void bed_begin_with(struct api *api, size_t limit_bytes)
     world.backed = 1;
     world.device_bytes = (uint64_t)1 << 30;
     api_begin(api, &world);
+}
+
+static inline void bed_begin_with(struct api *api, size_t limit_bytes)
+{
+    bed_begin_world(api);
     fallow_pool_config config = api_config(api);
     config.limit_bytes = limit_bytes;
     assert_int_equal(fallow_pool_create(&config, &api->pool), FALLOW_OK);

@@ -454,9 +454,81 @@ static void the_legacy_stream_is_refused_beside_a_blocking_streams_capture(void 
     api_end(&api);
 }
 
+/* The stream dies while its last work goes on, and another has its handle, which the pool has seen or not. The arena's
+ * memory is leased by another stream, given back by a trim or by the end of the arena: neither is before that work. */
+static void after_the_death_of(bool leases_in_graph, bool is_noticed)
+{
+    for (int kind = 0; kind < 3; kind++) {
+        struct api api;
+        fallow_capture *capture = NULL;
+        bed_begin_world(&api);
+        fallow_pool_config config = api_config(&api);
+        config.streams_may_die = 1;
+        assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+        fallow_arena *arena = make_arena(&api, 0);
+        fallow_layout *layout = make_plain_layout(3 * MIB);
+        CUstream dying = NULL;
+        assert_int_equal(api.sim.cu.cuStreamCreate(&dying, CU_STREAM_NON_BLOCKING), 0);
+        fallow_lease *lease = begin_lease(arena, layout, leases_in_graph ? api.stream : dying);
+        touch_lease(&api, lease, layout, leases_in_graph ? api.stream : dying);
+        end_lease(lease, leases_in_graph ? api.stream : dying);
+        if (leases_in_graph) {
+            begin_capturing(&api, dying, &capture);
+            lease = begin_lease(arena, layout, dying);
+            touch_lease(&api, lease, layout, dying);
+            end_lease(lease, dying);
+            CUgraphExec executable = end_capturing(&api, dying, capture);
+            assert_int_equal(fallow_lease_guard(arena, dying), FALLOW_OK);
+            assert_int_equal(api.sim.cu.cuGraphLaunch(executable, dying), 0);
+            assert_int_equal(api.sim.cu.cuGraphExecDestroy(executable), 0);
+        }
+        CUstream again = NULL;
+        assert_int_equal(api.sim.cu.cuStreamDestroy_v2(dying), 0);
+        assert_int_equal(api.sim.cu.cuStreamCreate(&again, CU_STREAM_NON_BLOCKING), 0);
+        assert_ptr_equal(again, dying);
+        if (is_noticed) {
+            assert_int_equal(fallow_free(api.pool, api_alloc(&api, 300, again), again), FALLOW_OK);
+        }
+        if (leases_in_graph) {
+            assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+        }
+        if (kind == 0) {
+            lease = begin_lease(arena, layout, api.other);
+            touch_lease(&api, lease, layout, api.other);
+            end_lease(lease, api.other);
+        } else if (kind == 1) {
+            assert_int_equal(fallow_arena_trim(arena), FALLOW_OK);
+        } else {
+            fallow_arena_destroy(arena);
+        }
+        for (int i = 0; i < 2; i++) {
+            CUstream stream = i == 0 ? again : api.other;
+            void *next = api_alloc(&api, 3 * MIB, stream);
+            api_use(&api, next, 3 * MIB, stream);
+            assert_int_equal(fallow_free(api.pool, next, stream), FALLOW_OK);
+        }
+        expect_silence(&api);
+        if (kind != 2) {
+            fallow_arena_destroy(arena);
+        }
+        assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+        fallow_layout_destroy(layout);
+        api_end(&api);
+    }
+}
+
+static void an_arena_comes_after_the_work_of_a_dead_stream(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 4; way++) {
+        after_the_death_of(way % 2 != 0, way / 2 != 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_arena_comes_after_the_work_of_a_dead_stream),
         cmocka_unit_test(growth_and_initialisation_are_refused_inside),
         cmocka_unit_test(a_captured_lease_pins_the_arena_until_release),
         cmocka_unit_test(a_lease_after_a_release_comes_after_the_captures_stream),

@@ -473,6 +473,92 @@ static void a_pool_is_destroyed_beside_another_pools_capture(void **state)
     api_end(&api);
 }
 
+/* ---- the stream dies, and its last work goes on */
+
+static void begin_where_streams_may_die(struct api *api)
+{
+    api_begin(api, NULL);
+    fallow_pool_config config = api_config(api);
+    config.streams_may_die = 1;
+    assert_int_equal(fallow_pool_create(&config, &api->pool), FALLOW_OK);
+}
+
+/* Another stream has its handle, and the pool has seen that one. */
+static void let_die(struct api *api, CUstream *stream)
+{
+    CUstream gone = *stream;
+    assert_int_equal(api->sim.cu.cuStreamDestroy_v2(gone), 0);
+    assert_int_equal(api->sim.cu.cuStreamCreate(stream, CU_STREAM_NON_BLOCKING), 0);
+    assert_ptr_equal(*stream, gone);
+    void *small = api_alloc(api, 300, *stream);
+    assert_int_equal(fallow_free(api->pool, small, *stream), FALLOW_OK);
+    assert_int_equal(api_stats(api).lost_streams, 1);
+}
+
+/* No stream gets memory that the dead one's work still uses; the driver gets it when that is done. */
+static void expect_not_given_away(struct api *api, size_t bytes)
+{
+    CUstream streams[] = {api->stream, api->other};
+    for (size_t i = 0; i < 2; i++) {
+        void *blocks[6];
+        for (size_t n = 0; n < 6; n++) {
+            blocks[n] = api_alloc(api, bytes, streams[i]);
+            api_use(api, blocks[n], bytes, streams[i]);
+        }
+        for (size_t n = 0; n < 6; n++) {
+            assert_int_equal(fallow_free(api->pool, blocks[n], streams[i]), FALLOW_OK);
+        }
+    }
+    assert_int_equal(flw_test_trim(api->pool, 0), FALLOW_OK);
+    api->sim.step(UINT64_MAX);
+    assert_int_equal(flw_sim_print_violations(&api->sim), 0);
+    assert_int_equal(flw_test_trim(api->pool, 0), FALLOW_OK);
+    assert_in_range(api_stats(api).reserved_bytes, 0, 4 * MIB); /* of the small blocks */
+    assert_int_equal(fallow_pool_validate(api->pool), FALLOW_OK);
+    api_end(api);
+}
+
+static void a_graphs_memory_outlives_the_work_of_its_dead_stream(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_capture *capture = NULL;
+    CUgraphExec executable = NULL;
+    begin_where_streams_may_die(&api);
+    assert_int_equal(fallow_capture_begin(api.pool, api.stream, &capture), FALLOW_OK);
+    api_begin_capturing(&api, api.stream);
+    void *captured = api_alloc(&api, 3 * MIB, api.stream);
+    api_use(&api, captured, 3 * MIB, api.stream);
+    assert_int_equal(fallow_free(api.pool, captured, api.stream), FALLOW_OK);
+    CUgraph graph = api_end_capturing(&api, api.stream);
+    assert_int_equal(fallow_capture_end(capture), FALLOW_OK);
+    assert_int_equal(api.sim.cu.cuGraphInstantiateWithFlags(&executable, graph, 0), 0);
+    assert_int_equal(api.sim.cu.cuGraphLaunch(executable, api.stream), 0);
+    assert_int_equal(api.sim.cu.cuGraphExecDestroy(executable), 0);
+    assert_int_equal(api.sim.cu.cuGraphDestroy(graph), 0);
+    let_die(&api, &api.stream);
+    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    expect_not_given_away(&api, 3 * MIB);
+}
+
+static void a_block_parked_by_a_capture_outlives_the_work_of_its_dead_stream(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_capture *capture = NULL;
+    begin_where_streams_may_die(&api);
+    void *before = api_alloc(&api, 3 * MIB, api.stream);
+    api_use(&api, before, 3 * MIB, api.stream);
+    assert_int_equal(fallow_capture_begin(api.pool, api.stream, &capture), FALLOW_OK);
+    api_begin_capturing(&api, api.stream);
+    assert_int_equal(fallow_free(api.pool, before, api.stream), FALLOW_OK);
+    api_drop_captured(&api, api.stream);
+    let_die(&api, &api.stream);
+    assert_int_equal(fallow_capture_end(capture), FALLOW_OK);
+    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    expect_not_given_away(&api, 3 * MIB);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -491,6 +577,8 @@ int main(void)
         cmocka_unit_test(a_block_that_outlives_its_capture_is_parked_by_the_next),
         cmocka_unit_test(a_capture_released_inside_an_allocation_is_given_up_after_it),
         cmocka_unit_test(a_pool_is_destroyed_beside_another_pools_capture),
+        cmocka_unit_test(a_graphs_memory_outlives_the_work_of_its_dead_stream),
+        cmocka_unit_test(a_block_parked_by_a_capture_outlives_the_work_of_its_dead_stream),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
