@@ -23,6 +23,9 @@
  * ERRORS    Functions that return memory answer NULL for every failure, after the pool's whole ladder,
  *           a trim of the device's default pools and a second attempt, and write one line to stderr
  *           that says why; after 16 lines the rest are left out. Size 0 gives NULL without a line.
+ * FREES     A block that another pair allocated is freed, too, in the pool that owns it: in context order by
+ *           every pair; in stream order, if the function names no stream of use, it is reused when all that
+ *           the context had been given at its free is complete.
  * THREADS   Any, at any time. The child of a fork has no pools and makes its own, if CUDA lets it.
  * EXIT      Nothing is released at exit. Frees from exit handlers and static destructors succeed.
  * LOSS      After the context was lost or reset the next allocation makes a new pool; what the old one

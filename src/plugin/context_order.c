@@ -76,6 +76,6 @@ void fallow_torch_segment_free(void *ptr, ssize_t size, int device, fallow_strea
 {
     bool is_captured = begin_call(device, &stream);
     (void)size;
-    flw_plugin_free(device, FALLOW_PLUGIN_CONTEXT, ptr, NULL);
+    flw_plugin_free(device, FALLOW_PLUGIN_CONTEXT, ptr, stream);
     end_call(is_captured);
 }

@@ -8,6 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "fallow/extend.h"
+#include "pool/streams/uses.h"
+
 #define LINES_MOST   16
 #define DRIVER_BYTES 4096
 
@@ -376,6 +379,45 @@ void *flw_plugin_alloc(int device, fallow_plugin_order order, const fallow_reque
     return NULL;
 }
 
+fallow_pool *flw_plugin_owner_of(const void *ptr, fallow_block *out_block)
+{
+    for (int device = 0; device < FLW_PLUGIN_DEVICES; device++) {
+        for (int order = 0; order < FLW_PLUGIN_ORDERS; order++) {
+            fallow_pool *pool =
+                flw_plugin_pool_of(&all.devices[device], (fallow_plugin_order)order);
+            fallow_block_init(out_block);
+            if (pool != NULL && fallow_block_info(pool, ptr, out_block) == FALLOW_OK) {
+                return pool;
+            }
+        }
+    }
+    return NULL;
+}
+
+/* Free a block that the pool of the pair did not allocate. */
+static fallow_status free_of_another(fallow_plugin_order order, void *ptr, fallow_stream stream)
+{
+    fallow_block block;
+    fallow_status status = FALLOW_OK;
+    fallow_pool *owner = flw_plugin_owner_of(ptr, &block);
+    struct flw_pool *pool = flw_pool_of(owner);
+    if (pool == NULL || block.base != ptr) {
+        return FALLOW_INVALID_POINTER;
+    }
+    bool is_captured = flw_pool_has_epochs(pool) && order == FALLOW_PLUGIN_STREAM &&
+                       flw_plugin_is_capturing(pool, stream);
+    if (is_captured) {
+        fallow_context_capture_begin();
+    } else if (!flw_pool_has_epochs(pool) && order == FALLOW_PLUGIN_CONTEXT) {
+        status = flw_uses_announce_context(pool, ptr);
+    }
+    status = status == FALLOW_OK ? fallow_free(owner, ptr, stream) : status;
+    if (is_captured) {
+        fallow_context_capture_end();
+    }
+    return status;
+}
+
 void flw_plugin_free(int device, fallow_plugin_order order, void *ptr, fallow_stream stream)
 {
     struct flw_plugin_device *at = flw_plugin_device_of(device);
@@ -386,6 +428,9 @@ void flw_plugin_free(int device, fallow_plugin_order order, void *ptr, fallow_st
     }
     if (pool != NULL) {
         status = fallow_free(pool, ptr, stream);
+    }
+    if (status == FALLOW_INVALID_POINTER) {
+        status = free_of_another(order, ptr, stream);
     }
     if (status != FALLOW_OK && (at == NULL || !atomic_load(&at->was_replaced))) {
         flw_plugin_say("%p of device %d cannot come back: %s", ptr, device,

@@ -44,8 +44,11 @@ static inline fallow_pool *flw_plugin_pool_of(const struct flw_plugin_device *at
  * was none. */
 void *flw_plugin_alloc(int device, fallow_plugin_order order, const fallow_request *request,
                        fallow_stream stream, fallow_status seen);
-/* Return to the device's pool of that order. */
+/* Return to the device's pool of that order, else to the default pool that owns the block. A pair in context
+ * order names no stream of use: `stream` is one to free on. */
 void flw_plugin_free(int device, fallow_plugin_order order, void *ptr, fallow_stream stream);
+/* The default pool with the block around ptr, which is allocated or was; NULL: none. */
+fallow_pool *flw_plugin_owner_of(const void *ptr, fallow_block *out_block);
 
 /* Trim the default pools of a device, or, below 0, of all. */
 void flw_plugin_trim(int device);

@@ -52,26 +52,10 @@ void fallow_torch_reset(void)
     flw_plugin_trim(-1);
 }
 
-static bool block_of(const void *ptr, fallow_block *out_block, fallow_pool **out_pool)
-{
-    for (int device = 0; device < FLW_PLUGIN_DEVICES; device++) {
-        for (int order = 0; order < FLW_PLUGIN_ORDERS; order++) {
-            *out_pool =
-                flw_plugin_pool_of(flw_plugin_device_of(device), (fallow_plugin_order)order);
-            fallow_block_init(out_block);
-            if (*out_pool != NULL && fallow_block_info(*out_pool, ptr, out_block) == FALLOW_OK) {
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
 void *fallow_torch_base_alloc(void *ptr, size_t *out_size)
 {
-    fallow_pool *pool;
     fallow_block block;
-    bool is_ours = block_of(ptr, &block, &pool);
+    bool is_ours = flw_plugin_owner_of(ptr, &block) != NULL;
     if (out_size != NULL) {
         *out_size = is_ours ? block.usable_bytes : 0;
     }
@@ -80,14 +64,13 @@ void *fallow_torch_base_alloc(void *ptr, size_t *out_size)
 
 void fallow_torch_record_stream(void *ptr, fallow_stream stream)
 {
-    fallow_pool *pool;
     fallow_block block;
     if (ptr == NULL) {
         return;
     }
-    fallow_status status = block_of(ptr, &block, &pool)
-                               ? fallow_record_use(pool, block.base, stream)
-                               : FALLOW_INVALID_POINTER;
+    fallow_pool *pool = flw_plugin_owner_of(ptr, &block);
+    fallow_status status =
+        pool != NULL ? fallow_record_use(pool, block.base, stream) : FALLOW_INVALID_POINTER;
     if (status != FALLOW_OK) {
         flw_plugin_say("the use of %p on another stream could not be announced: %s", ptr,
                        fallow_status_message(status));

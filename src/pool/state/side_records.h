@@ -10,6 +10,9 @@
 
 struct flw_pool;
 
+/* In the place of a domain: any work of the context may use the block. */
+#define FLW_ANY_USER FLW_UNOWNED
+
 /* A block's side record: announced uses and a tag. Most blocks have none. */
 struct flw_side_record {
     struct flw_side_record *next; /* in its bucket, or unused */

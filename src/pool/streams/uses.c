@@ -19,10 +19,13 @@ static void add_use(struct flw_side_record *side, uint32_t domain)
     if (i < side->point_count || FLW_MUTANT(USE_IGNORED)) {
         return;
     }
-    if (side->point_count == FLW_POINTS_MAX) {
-        side->overflowed = true;
-    } else {
+    if (side->point_count < FLW_POINTS_MAX) {
         side->domains[side->point_count++] = domain;
+        return;
+    }
+    side->overflowed = true;
+    if (domain == FLW_ANY_USER) {
+        side->domains[0] = domain;
     }
 }
 
@@ -97,6 +100,15 @@ static struct flw_domain *user_domain(struct flw_pool *pool, fallow_stream strea
     return domain != NULL ? domain : flw_pool_domain(pool, stream, status);
 }
 
+static fallow_status announce_of_front(struct flw_pool *pool, void *ptr, uint32_t domain)
+{
+    const struct flw_extension *front = flw_pool_front(pool);
+    struct flw_view view = {.raw = (uint64_t)(uintptr_t)ptr};
+    return front != NULL && !front->view(pool, view.raw, &view)
+               ? FALLOW_INVALID_POINTER
+               : flw_uses_announce(pool, view.raw, domain);
+}
+
 static FLW_NOINLINE fallow_status record_use(fallow_pool *handle, void *ptr, fallow_stream stream)
 {
     struct flw_pool *pool = flw_pool_of(handle);
@@ -122,11 +134,7 @@ static FLW_NOINLINE fallow_status record_use(fallow_pool *handle, void *ptr, fal
         flw_pool_note_loss(pool);
         return status;
     }
-    const struct flw_extension *front = flw_pool_front(pool);
-    struct flw_view view = {.raw = (uint64_t)(uintptr_t)ptr};
-    status = front != NULL && !front->view(pool, view.raw, &view)
-                 ? FALLOW_INVALID_POINTER
-                 : flw_uses_announce(pool, view.raw, domain->index);
+    status = announce_of_front(pool, ptr, domain->index);
     if (status == FALLOW_INVALID_POINTER) {
         atomic_fetch_add(&pool->usage.misuses, 1);
     } else if (status == FALLOW_OK && pool->config.streams_may_die) {
@@ -173,6 +181,11 @@ fallow_status fallow_record_use(fallow_pool *handle, void *ptr, fallow_stream st
         flw_pool_tell(pool, FLW_TRACE_USE, domain, (struct flw_event){.address = address});
     }
     return status;
+}
+
+fallow_status flw_uses_announce_context(struct flw_pool *pool, void *ptr)
+{
+    return flw_heap_is_lost(&pool->heap) ? FALLOW_OK : announce_of_front(pool, ptr, FLW_ANY_USER);
 }
 
 bool flw_uses_is_exported(struct flw_pool *pool, const struct flw_span *span)
@@ -226,6 +239,10 @@ fallow_status flw_uses_free(struct flw_pool *pool, struct flw_domain *domain, st
         }
         for (uint32_t i = 0; i < side->point_count; i++) {
             struct flw_domain *user = heap->domains[side->domains[i]];
+            if (side->domains[i] == FLW_ANY_USER) {
+                deferred->needs_context_sync = true;
+                continue;
+            }
             if (user->ops == NULL || user == domain) {
                 continue; /* gone and complete, or ordered by the free itself */
             }

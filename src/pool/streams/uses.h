@@ -12,6 +12,9 @@ fallow_status flw_uses_free(struct flw_pool *pool, struct flw_domain *domain, st
                             const struct flw_side_record *side);
 /* Announce a use of a live (raw) block on a domain's stream. INVALID_POINTER: it is not live. */
 fallow_status flw_uses_announce(struct flw_pool *pool, uint64_t address, uint32_t domain);
+/* Announce that any work of the pool's context may use a live block, as the caller of the free that follows
+ * names no stream. */
+fallow_status flw_uses_announce_context(struct flw_pool *pool, void *ptr);
 /* Were uses of a live block announced? */
 bool flw_uses_has(struct flw_pool *pool, uint64_t address);
 /* Is it a run that importers may have? Takes the heap lock. */

@@ -185,6 +185,109 @@ static void no_block_comes_again_before_the_context_is_done_with_it(void **state
     assert_int_equal(flw_sim_print_violations(&sim), 0);
 }
 
+/* ---- blocks freed by another pair */
+
+enum pair {
+    PAIR_TORCH,
+    PAIR_SEGMENT,
+    PAIR_CUPY,
+    PAIR_COUNT
+};
+
+static void *take_by(enum pair pair, size_t bytes, CUstream on)
+{
+    void *ptr = pair == PAIR_TORCH     ? fallow_torch_alloc((ssize_t)bytes, 0, on)
+                : pair == PAIR_SEGMENT ? fallow_torch_segment_alloc((ssize_t)bytes, 0, on)
+                                       : fallow_cupy_malloc(NULL, bytes, 0);
+    assert_non_null(ptr);
+    return ptr;
+}
+
+static void give_by(enum pair pair, void *ptr, size_t bytes, CUstream on)
+{
+    if (pair == PAIR_TORCH) {
+        fallow_torch_free(ptr, (ssize_t)bytes, 0, on);
+    } else if (pair == PAIR_SEGMENT) {
+        fallow_torch_segment_free(ptr, (ssize_t)bytes, 0, on);
+    } else {
+        fallow_cupy_free(NULL, ptr, 0);
+    }
+}
+
+/* Up to 64 MiB, far beyond the limit in all. A free that names a stream is ordered by that stream, so only blocks
+ * that another pair takes back are used elsewhere. */
+static void every_pair_takes_back_the_blocks_of_every_other(void **state)
+{
+    (void)state;
+    uint64_t seed = 3;
+    struct {
+        void *ptr;
+        size_t bytes;
+        enum pair from;
+    } blocks[16] = {{NULL, 0, PAIR_TORCH}};
+    hold_stderr();
+    for (int i = 0; i < 3000; i++) {
+        size_t at = flw_test_random(&seed) % 16;
+        CUstream on = flw_test_random(&seed) % 2 == 0 ? stream : other;
+        if (blocks[at].ptr != NULL) {
+            enum pair to = (enum pair)(flw_test_random(&seed) % PAIR_COUNT);
+            bool is_ordered = blocks[at].from != PAIR_TORCH || to != PAIR_TORCH;
+            use(blocks[at].ptr, blocks[at].bytes, is_ordered && on == stream ? other : on);
+            give_by(to, blocks[at].ptr, blocks[at].bytes, on);
+        }
+        blocks[at].from = (enum pair)(flw_test_random(&seed) % PAIR_COUNT);
+        blocks[at].bytes = (size_t)1 << (flw_test_random(&seed) % 24 + 1);
+        blocks[at].ptr = take_by(blocks[at].from, blocks[at].bytes, on);
+        use(blocks[at].ptr, blocks[at].bytes, on);
+        assert_int_equal(sim.cu.cuStreamSynchronize(on), 0); /* the next use may be elsewhere */
+    }
+    for (int i = 0; i < 16; i++) {
+        give_by(PAIR_CUPY, blocks[i].ptr, blocks[i].bytes, stream);
+    }
+    assert_string_equal(release_stderr(), "");
+    assert_int_equal(stats_of(0, FALLOW_PLUGIN_STREAM).live_count, 0);
+    assert_int_equal(stats_of(0, FALLOW_PLUGIN_CONTEXT).live_count, 0);
+    assert_int_equal(flw_sim_print_violations(&sim), 0);
+}
+
+static void blocks_of_another_pair_are_freed_inside_captures(void **state)
+{
+    (void)state;
+    CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+    void *ordered = take(300 * MIB, stream), *unordered[300];
+    for (size_t i = 0; i < 300; i++) {
+        unordered[i] = fallow_cupy_malloc(NULL, 1000, 0);
+    }
+    assert_int_equal(sim.cu.cuStreamSynchronize(stream), 0);
+    use(ordered, 300 * MIB, other);
+    fallow_torch_begin_allocate_to_pool(0, graph_id, &sim);
+    begin_capture(stream);
+    fallow_cupy_free(NULL, ordered, 0);
+    for (size_t i = 0; i < 300; i++) { /* an epoch is due */
+        fallow_torch_free(unordered[i], 1000, 0, stream);
+    }
+    assert_int_equal(sim.cu.cuStreamIsCapturing(stream, &capturing), 0);
+    assert_int_equal(capturing, CU_STREAM_CAPTURE_STATUS_ACTIVE);
+    end_capture(stream);
+    fallow_torch_end_allocate_to_pool(0, graph_id);
+    fallow_torch_release_pool(0, graph_id);
+    give(take(300 * MIB, stream), 300 * MIB, stream); /* the same memory: the limit is 512 MiB */
+    assert_int_equal(flw_sim_print_violations(&sim), 0);
+}
+
+static void misuse_by_another_pair_is_refused(void **state)
+{
+    (void)state;
+    char *ptr = take(5000, stream);
+    hold_stderr();
+    fallow_cupy_free(NULL, ptr + 512, 0);
+    assert_one_line_with(release_stderr(), "cannot come back");
+    fallow_cupy_free(NULL, ptr, 0);
+    hold_stderr();
+    fallow_torch_segment_free(ptr, 5000, 0, stream);
+    assert_one_line_with(release_stderr(), "cannot come back");
+}
+
 /* ---- threads, limits, losses, forks, the end */
 
 static atomic_uint started;
@@ -394,6 +497,9 @@ int main(void)
         cmocka_unit_test(a_view_finds_its_block),
         cmocka_unit_test(reset_gives_idle_memory_back),
         cmocka_unit_test(no_block_comes_again_before_the_context_is_done_with_it),
+        cmocka_unit_test(every_pair_takes_back_the_blocks_of_every_other),
+        cmocka_unit_test(blocks_of_another_pair_are_freed_inside_captures),
+        cmocka_unit_test(misuse_by_another_pair_is_refused),
         cmocka_unit_test(threads_that_come_first_make_one_pool),
         cmocka_unit_test(a_memory_fraction_is_a_limit),
         cmocka_unit_test(after_a_lost_context_there_is_a_new_pool),
