@@ -86,8 +86,9 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_sleep(fallow_pool *pool,
  * Get the memory again, behind the same addresses, and what was saved into it. OK if awake.
  *
  * Contents    saved blocks have theirs, all else is undefined.
- * Errors      OUT_OF_MEMORY (the report's size_bytes is what is missing; idle memory of other pools of
- *             the process has been asked for), DRIVER: still asleep, nothing of it lost, try again.
+ * Errors      OUT_OF_MEMORY (the report's size_bytes is what is missing; other pools of the process
+ *             have released what they have free, waited for as wait_ms allows), DRIVER: still
+ *             asleep, nothing of it lost, try again.
  *             BUSY (another thread is at it, at an import or at peers), DEVICE_LOST.
  */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_wake(fallow_pool *pool);

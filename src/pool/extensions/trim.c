@@ -6,56 +6,8 @@
 #include "pool/state/extension.h"
 #include "pool/state/table.h"
 #include "pool/streams/cache.h"
-#include "pool/streams/quiesce.h"
+#include "pool/streams/release.h"
 #include "pool/streams/uses.h"
-
-static void complete_what_is(struct flw_pool *pool)
-{
-    struct flw_driver_section section;
-    if (flw_heap_enter_driver(&pool->heap, &section)) {
-        flw_uses_fence(pool);
-        (void)flw_heap_poll(&pool->heap);
-        flw_heap_leave_driver(&pool->heap, &section);
-    }
-    flw_lock_acquire(&pool->heap.lock);
-    (void)flw_heap_reclaim_slabs(&pool->heap);
-    flw_lock_release(&pool->heap.lock);
-}
-
-/* heap lock. The next domain from *cursor on that has a fence, and its newest; NULL. */
-static struct flw_domain *next_fenced(const struct flw_heap *heap, uint32_t *cursor,
-                                      uint64_t *out_seq)
-{
-    while (++*cursor < heap->domain_end) {
-        if (heap->domains[*cursor]->newest != NULL) {
-            *out_seq = heap->domains[*cursor]->newest->seq;
-            return heap->domains[*cursor];
-        }
-    }
-    return NULL;
-}
-
-/* Wait for the first domain that can be waited for: a stream that is captured cannot. False: nothing to wait
- * for, or the deadline. */
-static bool wait_for_one(struct flw_pool *pool, uint64_t deadline_ns, bool *out_timed_out)
-{
-    struct flw_heap *heap = &pool->heap;
-    struct flw_driver_section section;
-    fallow_status status = FALLOW_WOULD_WAIT;
-    for (uint32_t cursor = 0; status == FALLOW_WOULD_WAIT;) {
-        uint64_t seq = 0;
-        flw_lock_acquire(&heap->lock);
-        struct flw_domain *domain = next_fenced(heap, &cursor, &seq);
-        flw_lock_release(&heap->lock);
-        if (domain == NULL || !flw_heap_enter_driver(heap, &section)) {
-            return false;
-        }
-        status = flw_domain_wait(heap, domain, seq, deadline_ns);
-        flw_heap_leave_driver(heap, &section);
-    }
-    *out_timed_out = status == FALLOW_TIMEOUT;
-    return status == FALLOW_OK;
-}
 
 fallow_status fallow_pool_trim(fallow_pool *handle, size_t keep_bytes, uint64_t deadline_ns,
                                size_t *out_released_bytes)
@@ -76,31 +28,10 @@ fallow_status fallow_pool_trim(fallow_pool *handle, size_t keep_bytes, uint64_t 
     atomic_store(&pool->heap.dedicated_units,
                  pool->heap.first_dedicated_units); /* another phase begins */
     atomic_store(&pool->heap.released_dedicated, 0);
-    uint64_t now = flw_clock_fine_ns(), released = 0;
+    uint64_t now = flw_clock_fine_ns(), released;
     uint64_t until = deadline_ns > UINT64_MAX - 1 - now ? UINT64_MAX - 1 : now + deadline_ns;
-    bool has_timed_out = false;
-    struct flw_driver_section section;
-    flw_heap_hold_driver(&pool->heap, &section);
-    FLW_EACH_EXTENSION (pool, row, release) {
-        (void)row->release(pool);
-    }
-    (void)flw_pool_drain(pool, NULL, NULL);
-    do {
-        complete_what_is(pool);
-        flw_pool_fence_all(pool); /* also what has just been settled: the next round waits for it */
-        released += flw_heap_release_idle(&pool->heap, keep_bytes);
-    } while (deadline_ns != 0 && atomic_load(&pool->heap.reserved_bytes) > keep_bytes &&
-             wait_for_one(pool, until, &has_timed_out));
-    if (deadline_ns != 0 && !has_timed_out &&
-        atomic_load(&pool->heap.reserved_bytes) > keep_bytes &&
-        flw_pool_sync_uncoverable(pool, false)) {
-        complete_what_is(pool);
-        released += flw_heap_release_idle(&pool->heap, keep_bytes);
-    }
-    if (released > 0) {
-        flw_heap_forget_refusal(&pool->heap);
-    }
-    flw_heap_leave_driver(&pool->heap, &section);
+    fallow_status status =
+        flw_pool_release(pool, keep_bytes, deadline_ns == 0 ? 0 : until, &released);
     flw_gate_leave(&pool->gate);
     flw_pool_note_loss(pool);
     flw_pool_tell(pool, FLW_TRACE_EMPTY_CACHE, NULL, (struct flw_event){0});
@@ -108,8 +39,8 @@ fallow_status fallow_pool_trim(fallow_pool *handle, size_t keep_bytes, uint64_t 
         *out_released_bytes = released;
     }
     return flw_heap_is_lost(&pool->heap) ? FALLOW_DEVICE_LOST
-           : has_timed_out               ? FALLOW_TIMEOUT
-                                         : FALLOW_OK;
+           : deadline_ns == 0            ? FALLOW_OK
+                                         : status;
 }
 
 /* What streams grew the pool for, rather than wait, stays for as long as they go on needing it: each look halves what
@@ -138,7 +69,7 @@ static void decay(struct flw_pool *pool)
     uint64_t floor = flw_max(most + most / 8, waitless_floor(pool, most));
     if (atomic_load(&pool->heap.reserved_bytes) > floor) {
         (void)flw_pool_drain(pool, NULL, NULL);
-        complete_what_is(pool);
+        flw_pool_complete(pool);
         flw_pool_fence_all(pool); /* complete by the next time */
         (void)flw_heap_release_idle(&pool->heap, floor);
     }
@@ -155,7 +86,7 @@ fallow_status fallow_pool_poll(fallow_pool *handle)
     }
     struct flw_driver_section section;
     flw_heap_hold_driver(&pool->heap, &section);
-    complete_what_is(pool);
+    flw_pool_complete(pool);
     FLW_EACH_EXTENSION (pool, row, poll) {
         row->poll(pool);
     }

@@ -33,6 +33,7 @@ struct flw_climb {
     bool is_headless;        /* a growth found no host memory for its headers: no other one helps */
     bool insists;            /* the driver is asked, whatever it refused before */
     bool is_refused; /* the last growth was, by the driver or since it had refused the like of it */
+    bool others_are_late; /* other pools of the device hold memory that its work is not done with */
     fallow_status gate_status; /* ASLEEP: nothing more is to be tried */
 };
 
@@ -169,8 +170,12 @@ bool flw_climb_take_several(struct flw_climb *climb);
 bool flw_stage_remap_wait(struct flw_climb *climb);
 bool flw_stage_wait(struct flw_climb *climb);
 
-/* ---- oom.c, calls. The caller's callback, then idle memory of other pools of the device. */
+/* ---- oom.c, calls */
+/* The caller's callback, then other pools of the device, without a wait. */
 bool flw_stage_callback(struct flw_climb *climb);
+/* Have other pools of the device release free memory, waiting for their work until until_ns (0: not at all), and grow
+ * by it. Nothing is asked of them where the pool's own limit is what the need lacks. */
+bool flw_climb_ask_others(struct flw_climb *climb, uint64_t until_ns);
 
 /* ---- oom.c */
 /* Nothing served: the answer, after what there is to report of it and to log. `fail` is the last place of the

@@ -6,6 +6,7 @@
 #include "pool/state/account.h"
 #include "pool/streams/cache.h"
 #include "pool/streams/epoch.h"
+#include "pool/streams/release.h"
 
 static bool may_wait(const struct flw_climb *climb)
 {
@@ -178,16 +179,19 @@ static bool stage_trim(struct flw_climb *climb)
     return is_grown;
 }
 
+/* The last stage: nothing of the pool's own is left to wait for. */
+static bool stage_callback(struct flw_climb *climb)
+{
+    return flw_stage_callback(climb) ||
+           (may_wait(climb) && flw_climb_ask_others(climb, flw_pool_wait_until(climb->pool)));
+}
+
 static bool (*const stages[FLW_CONTEXT_FAIL])(struct flw_climb *climb) = {
-    [FLW_CONTEXT_COMPLETE] = stage_complete,
-    [FLW_CONTEXT_CLOSE] = stage_close,
-    [FLW_CONTEXT_GROW] = stage_grow,
-    [FLW_CONTEXT_CACHES] = stage_caches,
-    [FLW_CONTEXT_WAIT] = stage_wait,
-    [FLW_CONTEXT_EXCHANGE] = stage_exchange,
-    [FLW_CONTEXT_LIMIT] = stage_limit,
-    [FLW_CONTEXT_TRIM] = stage_trim,
-    [FLW_CONTEXT_CALLBACK] = flw_stage_callback,
+    [FLW_CONTEXT_COMPLETE] = stage_complete, [FLW_CONTEXT_CLOSE] = stage_close,
+    [FLW_CONTEXT_GROW] = stage_grow,         [FLW_CONTEXT_CACHES] = stage_caches,
+    [FLW_CONTEXT_WAIT] = stage_wait,         [FLW_CONTEXT_EXCHANGE] = stage_exchange,
+    [FLW_CONTEXT_LIMIT] = stage_limit,       [FLW_CONTEXT_TRIM] = stage_trim,
+    [FLW_CONTEXT_CALLBACK] = stage_callback,
 };
 
 static void plan(struct flw_climb *climb)

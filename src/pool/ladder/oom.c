@@ -10,18 +10,30 @@
 #include "pool/state/extension.h"
 #include "pool/state/settings.h"
 #include "pool/state/table.h"
+#include "pool/streams/release.h"
 
 /* ---- asking others */
 
-static void trim_other(struct flw_pool *other, void *context)
+/* takes the heap lock. Is the need kept from growing by the pool's own limit? Then no other pool can help. */
+static bool is_at_limit(const struct flw_climb *climb)
 {
-    struct flw_climb *climb = context;
-    if (other != climb->pool && other->config.device == climb->pool->config.device &&
-        other->driver.object == climb->pool->driver.object &&
-        flw_gate_enter(&other->gate, false) == FALLOW_OK) {
-        (void)flw_heap_release_idle(&other->heap, 0);
-        flw_gate_leave(&other->gate);
+    struct flw_heap *heap = climb->heap;
+    flw_lock_acquire(&heap->lock);
+    uint64_t reserved = atomic_load(&heap->reserved_bytes);
+    uint64_t idle = heap->idle_bytes + flw_domain_run_bytes(heap->domains[FLW_UNOWNED]);
+    flw_lock_release(&heap->lock);
+    return reserved - flw_min(reserved, idle) + climb->need_bytes > heap->limit_bytes;
+}
+
+bool flw_climb_ask_others(struct flw_climb *climb, uint64_t until_ns)
+{
+    if ((climb->need->flags & FALLOW_REQUEST_NO_GROW) != 0 || climb->is_refused ||
+        flw_climb_lacks_host(climb) || is_at_limit(climb)) {
+        return false; /* the need may not grow, or the driver would not give the memory to it */
     }
+    climb->others_are_late =
+        flw_pool_release_others(climb->pool, climb->need_bytes, until_ns) == FALLOW_TIMEOUT;
+    return flw_climb_grow_to_limit(climb);
 }
 
 bool flw_stage_callback(struct flw_climb *climb)
@@ -44,11 +56,7 @@ bool flw_stage_callback(struct flw_climb *climb)
                 flw_stage_limit(climb))) {
         return true;
     }
-    if ((climb->need->flags & FALLOW_REQUEST_NO_GROW) != 0 || climb->is_refused) {
-        return false; /* what idles elsewhere is not for it, or would not be given to it */
-    }
-    flw_pool_table_each(trim_other, climb);
-    return flw_climb_grow_to_limit(climb);
+    return flw_climb_ask_others(climb, 0);
 }
 
 /* ---- the report */
@@ -162,8 +170,9 @@ static void check_wait(struct flw_climb *climb,
 {
     if (may_come != NULL && (climb->need->flags & FALLOW_REQUEST_NO_WAIT) != 0) {
         flw_lock_acquire(&climb->heap->lock);
-        climb->status = may_come(climb->heap, climb->need) ? FALLOW_WOULD_WAIT : climb->status;
+        bool may = climb->others_are_late || may_come(climb->heap, climb->need);
         flw_lock_release(&climb->heap->lock);
+        climb->status = may ? FALLOW_WOULD_WAIT : climb->status;
     }
 }
 

@@ -4,6 +4,7 @@
  */
 #include "pool/ladder/climb.h"
 #include "pool/streams/quiesce.h"
+#include "pool/streams/release.h"
 #include "pool/streams/uses.h"
 
 /* heap lock. Any domain with a fence: its oldest fence's sequence number, or, where that has gone
@@ -105,11 +106,6 @@ static bool take_or_move(struct flw_climb *climb)
                                              : flw_climb_loose_budget(climb));
 }
 
-static uint64_t wait_deadline(const struct flw_climb *climb)
-{
-    return flw_clock_fine_ns() + climb->pool->config.wait_ms * 1000000ull;
-}
-
 static bool may_wait(const struct flw_climb *climb)
 {
     return (climb->need->flags & FALLOW_REQUEST_NO_WAIT) == 0 &&
@@ -142,9 +138,9 @@ bool flw_stage_wait(struct flw_climb *climb)
     if (!may_wait(climb)) {
         return false;
     }
+    uint64_t until_ns = flw_pool_wait_until(climb->pool);
     flw_pool_fence_all(climb->pool);
-    if (wait_and(climb, wait_deadline(climb), take_or_grow)) {
-        return true;
-    }
-    return flw_pool_sync_uncoverable(climb->pool, false) && take_or_grow(climb);
+    return wait_and(climb, until_ns, take_or_grow) ||
+           (flw_pool_sync_uncoverable(climb->pool, false) && take_or_grow(climb)) ||
+           flw_climb_ask_others(climb, until_ns);
 }

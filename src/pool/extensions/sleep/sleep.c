@@ -23,6 +23,7 @@
 #include "pool/state/table.h"
 #include "pool/streams/cache.h"
 #include "pool/streams/quiesce.h"
+#include "pool/streams/release.h"
 
 #define TAGS_MOST 4096
 
@@ -344,24 +345,13 @@ fallow_status fallow_pool_sleep(fallow_pool *handle, const fallow_sleep_request 
 
 /* ---- wake */
 
-static void trim_other(struct flw_pool *other, void *context)
-{
-    const struct flw_pool *pool = context;
-    if (other != pool && other->config.device == pool->config.device &&
-        other->driver.object == pool->driver.object &&
-        flw_gate_enter(&other->gate, false) == FALLOW_OK) {
-        (void)flw_heap_release_idle(&other->heap, 0);
-        flw_gate_leave(&other->gate);
-    }
-}
-
 static fallow_status wake_up(struct flw_pool *pool)
 {
     struct flw_heap *heap = &pool->heap;
     uint64_t missing = atomic_load(&heap->asleep_bytes);
     fallow_status status = flw_heap_wake(heap);
     if (status == FALLOW_OUT_OF_MEMORY) {
-        flw_pool_table_each(trim_other, pool);
+        (void)flw_pool_release_others(pool, missing, flw_pool_wait_until(pool));
         status = flw_heap_wake(heap);
     }
     if (status == FALLOW_OUT_OF_MEMORY) {
