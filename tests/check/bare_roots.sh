@@ -201,6 +201,27 @@ as_user() {
     expect 'user: tests ran, none failed' says '100% tests passed'
 }
 
+oldest_built() {
+    grep -q 'CMAKE_C_COMPILER_VERSION "11\.' "$1"/CMakeFiles/3.22.*/CMakeCCompiler.cmake
+}
+
+# gcc 11 is bookworm's package, CMake 3.22 PyPI's; both are there before the first command looks for them. pip uses
+# this machine's settings and certificates, copied after the root's own package has written its certificates.
+as_oldest() {
+    local root=$1
+    inside "$root" root / 'apt-get update -qq && ln -s gcc-11 /usr/bin/cc &&
+        apt-get install -y -qq --no-install-recommends gcc-11 libc6-dev make python3-pip' >"$roots/$suite.oldest.log" 2>&1 &&
+        { cp /etc/pip.conf "$root/etc/" 2>/dev/null
+            cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"; } &&
+        inside "$root" root / 'pip install --quiet --break-system-packages "cmake==3.22.*"' >>"$roots/$suite.oldest.log" 2>&1 ||
+        { tail -5 "$roots/$suite.oldest.log"; die "the root with gcc 11 and CMake 3.22 was not made"; }
+    unpack "$root" root/fallow
+    expect "oldest: $first" ran oldest_first "$root" root /root/fallow "$first"
+    expect 'oldest: it ends with the table' has_table
+    expect 'oldest: no warning' no_warning "$root/root/fallow/build/quickstart.log"
+    expect 'oldest: gcc 11 and CMake 3.22 built it' oldest_built "$root/root/fallow/build/quickstart"
+}
+
 command -v debootstrap >/dev/null || {
     apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends debootstrap >/dev/null
 } || cannot "debootstrap could not be installed"
@@ -215,13 +236,15 @@ all=
 for suite in $suites; do
     began=$SECONDS
     base=$roots/$suite
-    rm -rf "$base" "$base.user"
+    rm -rf "$base" "$base.user" "$base.oldest"
     make_root "$suite" "$base"
     cp -a "$base" "$base.user"
+    [ "$suite" != bookworm ] || cp -a "$base" "$base.oldest"
     echo "$suite: a minimal root in $((SECONDS - began)) s"
     as_root "$base"
     as_user "$base.user"
-    [ $failed != 0 ] || rm -rf "$base" "$base.user"
+    [ "$suite" != bookworm ] || as_oldest "$base.oldest"
+    [ $failed != 0 ] || rm -rf "$base" "$base.user" "$base.oldest"
     echo "$suite: $((SECONDS - began)) s"
 done
 echo "README's commands in bare roots of $suites: $((count - failed)) of $count as promised"
