@@ -104,7 +104,8 @@ typedef enum fallow_order {
      * a quarter of it.
      *
      * Memory      of cuMemAlloc: IPC handles, peer access by cuCtxEnablePeerAccess and registration
-     *             work as natively, and it is gone with its context. A request of 1 MiB or more is a
+     *             work as natively, and it is gone with its context: each allocation queries the
+     *             context's id (cuCtxGetId), and after a reset or destroy returns DEVICE_LOST. A request of 1 MiB or more is a
      *             driver allocation of its own, in steps of 2 MiB. All blocks are 512 B aligned.
      * Streams     those in the calls are not looked at: any value does. fallow_record_use and
      *             fallow_stream_retire are not needed and do nothing.

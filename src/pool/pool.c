@@ -118,7 +118,18 @@ static uint32_t dedicated_units(const fallow_pool_config *config)
                                UINT32_MAX);
 }
 
-static fallow_status init_heap(struct flw_pool *pool)
+/* The preload tells of the end of contexts (place). */
+static uint64_t own_context_id(struct flw_pool *pool, const struct flw_pool_place *place)
+{
+    unsigned long long id = 0;
+    if (place != NULL || pool->heap.source.ops->remaps || pool->driver.cuCtxGetId == NULL) {
+        return 0;
+    }
+    flw_heap_count_call(&pool->heap);
+    return pool->driver.cuCtxGetId(pool->heap.context, &id) == CUDA_SUCCESS ? id : 0;
+}
+
+static fallow_status init_heap(struct flw_pool *pool, const struct flw_pool_place *place)
 {
     bool is_context = pool->config.order == FALLOW_ORDER_CONTEXT;
     uint64_t device_bytes = pool->device_bytes;
@@ -151,6 +162,7 @@ static fallow_status init_heap(struct flw_pool *pool)
         flw_pool_say_small_tables(pool);
     }
     pool->heap.streams_may_die = pool->config.streams_may_die != 0;
+    pool->heap.context_id = own_context_id(pool, place);
     if (!is_context) {
         pool->heap.dedicated_units = pool->heap.first_dedicated_units =
             dedicated_units(&pool->config);
@@ -337,7 +349,7 @@ static fallow_pool *open_pool(struct flw_pool *pool, const struct flw_pool_place
 static fallow_status make_pool(struct flw_pool *pool, const struct flw_pool_place *place,
                                fallow_pool **out_pool)
 {
-    fallow_status status = init_heap(pool);
+    fallow_status status = init_heap(pool, place);
     if (status != FALLOW_OK) {
         return status;
     }
@@ -479,6 +491,7 @@ void fallow_pool_destroy(fallow_pool *handle)
     bool is_around = /* the context may end here, which is nothing for a capture */
         !flw_heap_is_lost(&pool->heap) &&
         flw_section_open(&around, &pool->driver, NULL, FLW_SECTION_MODE, NULL) == CUDA_SUCCESS;
+    (void)flw_heap_has_context(&pool->heap);
     bool is_still = flw_pool_await_last(pool);
     leave_contexts(pool);
     bool is_lost = !is_still || !enter_last(pool, &section);

@@ -557,7 +557,10 @@ uint64_t flw_heap_release_idle(struct flw_heap *heap, uint64_t keep_bytes)
     uint64_t idle = atomic_load(&heap->idle_bytes);
     uint32_t whole_count;
     struct flw_driver_section section;
-    if (heap->source.ops->remaps && before > keep_bytes && idle < before - keep_bytes) {
+    if (before <= keep_bytes || !flw_heap_has_context(heap)) {
+        return 0;
+    }
+    if (heap->source.ops->remaps && idle < before - keep_bytes) {
         struct wish wish = {.bytes = before - keep_bytes - idle};
         (void)unmap_idle(heap, &wish, &whole_count, &released);
     }

@@ -157,6 +157,20 @@ void flw_heap_leave_driver(struct flw_heap *heap, struct flw_driver_section *sec
     }
 }
 
+bool flw_heap_has_context(struct flw_heap *heap)
+{
+    unsigned long long id = 0;
+    if (heap->context_id == 0 || flw_heap_is_lost(heap)) {
+        return !flw_heap_is_lost(heap);
+    }
+    flw_heap_count_call(heap);
+    CUresult result = heap->driver->cuCtxGetId(heap->context, &id);
+    if (result == CUDA_SUCCESS && id != heap->context_id) {
+        result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    }
+    return flw_heap_refuse(heap, result, "cuCtxGetId") != FALLOW_DEVICE_LOST;
+}
+
 fallow_status flw_heap_refuse(struct flw_heap *heap, CUresult result, const char *call)
 {
     fallow_status status = flw_answer_status((int)result);

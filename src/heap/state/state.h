@@ -177,6 +177,8 @@ struct flw_heap {
     struct flw_lock lock;
     const struct flw_driver *driver;
     CUcontext context;
+    uint64_t
+        context_id; /* segments, which go with their context: its cuCtxGetId; 0: unknown, or its end is told */
     struct flw_source source;
     struct flw_page_map map;
     uint64_t base_unit;    /* map.base in units */
@@ -416,6 +418,10 @@ bool flw_heap_enter_mode(struct flw_heap *heap, struct flw_driver_section *secti
  * nothing. */
 CUresult flw_heap_enter_context(struct flw_heap *heap, struct flw_driver_section *section,
                                 CUcontext context);
+
+/* calls. False: the context, and all segments with it, was destroyed or reset. The device is lost then, even if
+ * another context has the same handle. */
+bool flw_heap_has_context(struct flw_heap *heap);
 
 /* Count a driver call about to be made. */
 static inline void flw_heap_count_call(struct flw_heap *heap)

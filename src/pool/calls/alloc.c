@@ -333,7 +333,8 @@ fallow_status flw_pool_alloc_plain(struct flw_pool *pool, const fallow_request *
     if (status != FALLOW_OK) {
         return status;
     }
-    if (flw_heap_is_lost(&pool->heap)) {
+    bool has_context = !flw_pool_has_epochs(pool) || flw_heap_has_context(&pool->heap);
+    if (!has_context || flw_heap_is_lost(&pool->heap)) {
         flw_pool_note_loss(pool);
         return FALLOW_DEVICE_LOST;
     }
@@ -360,7 +361,8 @@ fallow_status flw_pool_alloc_plain(struct flw_pool *pool, const fallow_request *
 static bool hit_in_context(struct flw_pool *pool, uint64_t size_bytes, void **out_ptr)
 {
     enum flw_hit_kind kind;
-    struct flw_tcache *cache = flw_context_enter(pool, &kind);
+    struct flw_tcache *cache =
+        flw_heap_has_context(&pool->heap) ? flw_context_enter(pool, &kind) : NULL;
     bool is_done = cache != NULL && flw_context_alloc_inside(cache, size_bytes, out_ptr, kind);
     if (cache != NULL) {
         flw_asym_leave(&cache->hot.asym);

@@ -249,6 +249,57 @@ static int use_in_child(struct api *api, void *live)
     return good ? 0 : 1;
 }
 
+static const size_t reset_sizes[] = {5000, 300000, 3 * MIB};
+
+/* The program resets its device, begins anew and allocates, perhaps where the pool's segments were. */
+static void reset_the_context(struct api *api, CUdeviceptr own[3])
+{
+    CUcontext context = NULL;
+    assert_int_equal(api->sim.cu.cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+    assert_int_equal(api->sim.cu.cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
+    assert_int_equal(api->sim.cu.cuCtxSetCurrent(context), CUDA_SUCCESS);
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(api->sim.cu.cuMemAlloc_v2(&own[i], 4 * MIB), CUDA_SUCCESS);
+    }
+}
+
+static void segments_of_a_context_that_was_reset_are_neither_allocated_nor_freed(void **state)
+{
+    (void)state;
+    for (unsigned round = 0; round < 8; round++) {
+        struct api api;
+        CUdeviceptr own[3];
+        fallow_order order = round % 2 == 0 ? FALLOW_ORDER_CONTEXT : FALLOW_ORDER_STREAM;
+        api_begin(&api, NULL);
+        fallow_pool_config config = api_config(&api);
+        config.order = order;
+        config.page_source = FALLOW_PAGES_SEGMENTS;
+        assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+        for (size_t i = 0; i < 3; i++) {
+            void *ptr = api_alloc(&api, reset_sizes[i], api.stream);
+            assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+        }
+        assert_int_equal(fallow_pool_poll(api.pool), FALLOW_OK);
+        reset_the_context(&api, own);
+        void *ptr = NULL;
+        size_t size = reset_sizes[round / 2 % 3], released = 1;
+        if (order == FALLOW_ORDER_CONTEXT && round < 6) {
+            assert_int_equal(fallow_alloc(api.pool, size, NULL, &ptr), FALLOW_DEVICE_LOST);
+            assert_null(ptr);
+        } else if (round < 6) {
+            assert_int_equal(fallow_pool_trim(api.pool, 0, 0, &released), FALLOW_DEVICE_LOST);
+            assert_int_equal(released, 0);
+        } /* else its end comes first */
+        fallow_pool_destroy(api.pool);
+        api.pool = NULL;
+        assert_int_equal(flw_sim_read_ledger(&api.sim).given_bytes, 12 * MIB);
+        for (size_t i = 0; i < 3; i++) {
+            assert_int_equal(api.sim.cu.cuMemFree_v2(own[i]), CUDA_SUCCESS);
+        }
+        api_end(&api);
+    }
+}
+
 static void the_child_of_a_fork_has_no_pools(void **state)
 {
     (void)state;
@@ -285,6 +336,7 @@ int main(void)
         cmocka_unit_test(statistics_of_an_older_header_stay_in_its_bounds),
         cmocka_unit_test(an_abandoned_pool_makes_no_driver_call),
         cmocka_unit_test(a_driver_that_was_shut_down_loses_the_device_quietly),
+        cmocka_unit_test(segments_of_a_context_that_was_reset_are_neither_allocated_nor_freed),
         cmocka_unit_test(the_child_of_a_fork_has_no_pools),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
