@@ -75,9 +75,9 @@ fallow_status flw_heap_sleep(struct flw_heap *heap);
 /* In a driver section. Unmap all handles, those that were exported or not; addresses and handles stay. What
  * is refused stays mapped and ends it, or (`goes_on`) does not. The last refusal. */
 CUresult flw_heap_unmap_all(struct flw_heap *heap, bool with_exported, bool goes_on);
-/* Create and map it all again. OUT_OF_MEMORY, DRIVER: asleep as before. OK: flw_heap_end_wake is to
- * follow. */
-fallow_status flw_heap_wake(struct flw_heap *heap);
+/* Create and map it all again. OUT_OF_MEMORY (*out_missing_bytes more are needed), DRIVER: asleep as before. OK:
+ * flw_heap_end_wake is to follow. */
+fallow_status flw_heap_wake(struct flw_heap *heap, uint64_t *out_missing_bytes);
 /* It is awake; or, contents could not be put back, asleep again. */
 fallow_status flw_heap_end_wake(struct flw_heap *heap, bool is_awake);
 /* calls. Run `set` over every mapped handle, in order; where one fails, `undo` over those before it, as

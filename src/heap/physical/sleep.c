@@ -261,8 +261,8 @@ fallow_status flw_heap_sleep(struct flw_heap *heap)
     return flw_heap_is_lost(heap) ? FALLOW_DEVICE_LOST : status;
 }
 
-/* What is to be created. */
-static uint64_t missing_bytes(const struct flw_heap *heap)
+/* Sum up the handles that are not created. */
+static uint64_t uncreated_bytes(const struct flw_heap *heap)
 {
     uint64_t page = 0, bytes = 0;
     for (struct flw_handle *handle; (handle = next_private(heap, &page)) != NULL;) {
@@ -278,20 +278,33 @@ static void sleep_on(struct flw_heap *heap)
     (void)release_all(heap, true, false);
 }
 
-static fallow_status wake_up(struct flw_heap *heap)
+/* How much more than the device has free the handles need that could not be created. */
+static uint64_t missing_bytes(struct flw_heap *heap)
 {
-    uint64_t missing = missing_bytes(heap);
+    size_t free_bytes = 0, total_bytes = 0;
+    uint64_t needed = uncreated_bytes(heap);
+    flw_heap_count_call(heap);
+    return heap->driver->cuMemGetInfo_v2(&free_bytes, &total_bytes) == CUDA_SUCCESS &&
+                   free_bytes < needed
+               ? needed - free_bytes
+               : needed;
+}
+
+static fallow_status wake_up(struct flw_heap *heap, uint64_t *out_missing_bytes)
+{
+    uint64_t needed = uncreated_bytes(heap);
     flw_lock_acquire(&heap->lock);
-    flw_heap_raise_reserved(heap, missing);
+    flw_heap_raise_reserved(heap, needed);
     flw_lock_release(&heap->lock);
     struct stop stop = create_all(heap);
     if (stop.result == CUDA_SUCCESS) {
         stop = map_all(heap);
     }
     flw_lock_acquire(&heap->lock);
-    flw_heap_lower_reserved(heap, missing_bytes(heap)); /* what was not given after all */
+    flw_heap_lower_reserved(heap, uncreated_bytes(heap)); /* what was not given after all */
     flw_heap_note_peak(heap);
     flw_lock_release(&heap->lock);
+    *out_missing_bytes = stop.result == CUDA_ERROR_OUT_OF_MEMORY ? missing_bytes(heap) : 0;
     if (stop.result != CUDA_SUCCESS) {
         sleep_on(heap);
     } else {
@@ -300,13 +313,13 @@ static fallow_status wake_up(struct flw_heap *heap)
     return status_of(heap, &stop);
 }
 
-fallow_status flw_heap_wake(struct flw_heap *heap)
+fallow_status flw_heap_wake(struct flw_heap *heap, uint64_t *out_missing_bytes)
 {
     struct flw_driver_section section;
     if (!flw_heap_enter_driver(heap, &section)) {
         return flw_heap_not_entered(heap);
     }
-    fallow_status status = wake_up(heap);
+    fallow_status status = wake_up(heap, out_missing_bytes);
     flw_heap_leave_driver(heap, &section);
     return flw_heap_is_lost(heap) ? FALLOW_DEVICE_LOST : status;
 }

@@ -348,11 +348,11 @@ fallow_status fallow_pool_sleep(fallow_pool *handle, const fallow_sleep_request 
 static fallow_status wake_up(struct flw_pool *pool)
 {
     struct flw_heap *heap = &pool->heap;
-    uint64_t missing = atomic_load(&heap->asleep_bytes);
-    fallow_status status = flw_heap_wake(heap);
+    uint64_t missing = 0;
+    fallow_status status = flw_heap_wake(heap, &missing);
     if (status == FALLOW_OUT_OF_MEMORY) {
         (void)flw_pool_release_others(pool, missing, flw_pool_wait_until(pool));
-        status = flw_heap_wake(heap);
+        status = flw_heap_wake(heap, &missing);
     }
     if (status == FALLOW_OUT_OF_MEMORY) {
         struct flw_need need = {.domain = heap->domains[FLW_UNOWNED], .size_bytes = missing};
