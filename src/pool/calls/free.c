@@ -225,8 +225,8 @@ void flw_pool_keep_up(struct flw_pool *pool, struct flw_tcache *cache, bool earn
         fence_after_growth(pool, cache);
     }
     if (pool->config.decay_ms != UINT32_MAX) {
-        (void)flw_pool_note_demand(pool, atomic_load(&pool->usage.requested_bytes),
-                                   flw_clock_coarse_ns());
+        flw_pool_note_demand(pool, atomic_load(&pool->usage.requested_bytes),
+                             flw_clock_coarse_ns());
     }
     flw_pool_note_loss(pool);
 }

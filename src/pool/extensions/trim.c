@@ -60,12 +60,13 @@ static void decay(struct flw_pool *pool)
     }
     uint64_t now = flw_clock_coarse_ns(), last = atomic_load(&pool->demand.decay_ns);
     /* A thread that hits only settles nothing: where memory may go, the sum is worth its lock. */
-    uint64_t most = flw_pool_note_demand(pool, flw_pool_requested(pool), now);
+    flw_pool_note_demand(pool, flw_pool_requested(pool), now);
     if (last == 0 || now - last < pool->config.decay_ms * 1000000ull ||
         atomic_load(&pool->open_captures) != 0) {
         return;
     }
     atomic_store(&pool->demand.decay_ns, now);
+    uint64_t most = flw_pool_demand(pool);
     uint64_t floor = flw_max(most + most / 8, waitless_floor(pool, most));
     if (atomic_load(&pool->heap.reserved_bytes) > floor) {
         (void)flw_pool_drain(pool, NULL, NULL);

@@ -161,24 +161,47 @@ uint64_t flw_pool_captured_bytes(const struct flw_pool *pool)
 
 /* ---- what was needed lately */
 
-#define WINDOW_NS 2000000000ull
+#define WINDOW_NS 250000000ull
 
-uint64_t flw_pool_note_demand(struct flw_pool *pool, int64_t live, uint64_t now)
+/* Begin the window that `now` is in. The one that began at `begin` moves back, and any in between needed as much as now. */
+static FLW_NOINLINE void begin_window(struct flw_demand *demand, uint64_t begin, uint64_t requested,
+                                      uint64_t now)
 {
+    uint64_t passed = (now - begin) / WINDOW_NS;
+    if (!atomic_compare_exchange_strong(&demand->window_ns, &begin, begin + passed * WINDOW_NS)) {
+        return;
+    }
+    uint64_t most = atomic_exchange(&demand->window_bytes, requested);
+    for (uint64_t i = FLW_DEMAND_WINDOWS; i-- > 0;) {
+        uint64_t before = i + 1 == passed ? most
+                          : i >= passed   ? atomic_load(&demand->before_bytes[i - passed])
+                                          : requested;
+        atomic_store(&demand->before_bytes[i], before);
+    }
+}
+
+void flw_pool_note_demand(struct flw_pool *pool, int64_t live, uint64_t now)
+{
+    struct flw_demand *demand = &pool->demand;
     uint64_t requested = flw_not_negative(live), none = 0;
-    uint64_t begin = atomic_load(&pool->demand.window_ns);
-    uint64_t most = atomic_load(&pool->demand.window_bytes);
-    if (now - begin > WINDOW_NS &&
-        atomic_compare_exchange_strong(&pool->demand.window_ns, &begin, now)) {
-        atomic_store(&pool->demand.before_bytes, now - begin > 2 * WINDOW_NS ? requested : most);
-        most = requested;
-        atomic_store(&pool->demand.window_bytes, most);
+    uint64_t begin = atomic_load(&demand->window_ns);
+    if (FLW_UNLIKELY(now >= begin + WINDOW_NS)) {
+        begin_window(demand, begin, requested, now);
     }
+    uint64_t most = atomic_load(&demand->window_bytes);
     while (requested > most &&
-           !atomic_compare_exchange_weak(&pool->demand.window_bytes, &most, requested)) {
+           !atomic_compare_exchange_weak(&demand->window_bytes, &most, requested)) {
     }
-    if (FLW_UNLIKELY(atomic_load_explicit(&pool->demand.decay_ns, memory_order_relaxed) == 0)) {
-        (void)atomic_compare_exchange_strong(&pool->demand.decay_ns, &none, now);
+    if (FLW_UNLIKELY(atomic_load_explicit(&demand->decay_ns, memory_order_relaxed) == 0)) {
+        (void)atomic_compare_exchange_strong(&demand->decay_ns, &none, now);
     }
-    return flw_max(flw_max(requested, most), atomic_load(&pool->demand.before_bytes));
+}
+
+uint64_t flw_pool_demand(const struct flw_pool *pool)
+{
+    uint64_t most = atomic_load(&pool->demand.window_bytes);
+    for (unsigned i = 0; i < FLW_DEMAND_WINDOWS; i++) {
+        most = flw_max(most, atomic_load(&pool->demand.before_bytes[i]));
+    }
+    return most;
 }

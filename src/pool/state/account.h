@@ -29,8 +29,9 @@ uint64_t flw_pool_allocs(struct flw_pool *pool);
 void flw_pool_keep_totals(struct flw_pool *pool, struct flw_tcache *cache);
 /* heap lock. What captures own, given out or not. */
 uint64_t flw_pool_captured_bytes(const struct flw_pool *pool);
-/* The most that was needed in this window and the one before: two seconds at least, four at most. `live` is what is
- * needed now, at `now` ns; the first call starts the clock of decay. */
-uint64_t flw_pool_note_demand(struct flw_pool *pool, int64_t live, uint64_t now);
+/* Note that `live` bytes are needed at `now` ns. The first call starts the clock of decay. */
+void flw_pool_note_demand(struct flw_pool *pool, int64_t live, uint64_t now);
+/* Return the most that was noted in the last two seconds before the newest note; a quarter of a second more at most. */
+uint64_t flw_pool_demand(const struct flw_pool *pool);
 
 #endif

@@ -42,9 +42,11 @@ struct flw_usage {
     atomic_uint sum_left;
 };
 
-/* The largest need since window_ns, and of the window before (state/account.c). */
+#define FLW_DEMAND_WINDOWS 8 /* of a quarter of a second: what was needed in the last two seconds */
+
+/* The largest need since window_ns, and of the windows before, the newest first (state/account.c). */
 struct flw_demand {
-    _Atomic uint64_t window_bytes, before_bytes;
+    _Atomic uint64_t window_bytes, before_bytes[FLW_DEMAND_WINDOWS];
     _Atomic uint64_t window_ns, decay_ns;
 };
 
