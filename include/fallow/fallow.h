@@ -57,7 +57,8 @@ extern "C" {
 #define FALLOW_VERSION_PATCH 0 /**< of this header: faults were mended */
 
 struct CUstream_st;
-/** A cudaStream_t or CUstream as it is. NULL and 1: the legacy default stream; 2: per thread. */
+/** A cudaStream_t or CUstream as it is, of any context and device: work there needs access to the pool's memory
+ *  (fallow_pool_allow_peer). NULL and 1: the legacy default stream; 2: per thread. */
 typedef struct CUstream_st *fallow_stream;
 
 /** Memory of one device. A handle: compared, never followed. */
@@ -195,8 +196,8 @@ typedef struct fallow_pool_config {
                                  blocks of a class and for runs; 0 = 1/32 of what the pool holds,
                                  at least 8 MiB */
     uint32_t decay_ms;  /**< how often fallow_pool_poll, or the helper thread, releases what
-                                 lies above the last two seconds' need; 0 = 10,000;
-                                 UINT32_MAX = never */
+                                 lies above 1.125 times the need of the last two seconds (a quarter
+                                 of a second more at most); 0 = 10,000; UINT32_MAX = never */
     fallow_reuse_policy reuse_policy; /**< whose memory an allocation may take */
     uint32_t checks;                  /**< FALLOW_CHECK_ bits */
     uint8_t streams_may_die; /**< 1: streams vanish without notice: every call asks the stream's

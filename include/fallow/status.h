@@ -31,7 +31,7 @@ extern "C" {
     X(INVALID_ARGUMENT, 1, "an argument is outside what the call accepts; nothing was changed") \
     X(INVALID_POINTER, 2, "the pointer is no live block of this pool (foreign, interior or freed twice); nothing was changed") \
     X(INVALID_POOL, 3, "the pool was destroyed or never was one") \
-    X(INVALID_STREAM, 4, "the stream was retired, destroyed or belongs to another device") \
+    X(INVALID_STREAM, 4, "the stream was retired or destroyed") \
     X(INVALID_CAPTURE, 5, "the capture has ended, was released or never was one") \
     X(CAPTURING, 6, "the stream is being captured and the pool was not told; call fallow_capture_begin") \
     X(BUSY, 7, "the object is in use; end that use first") \

@@ -2,6 +2,7 @@
  *
  * Owns: peers of a pool: access that comes and goes at run time, also to imports; what is refused.
  */
+#include "base/random.h"
 #include "unit/pool/test_api_share.h"
 
 #include <pthread.h>
@@ -164,6 +165,62 @@ static void an_import_that_stays_is_seen_by_every_change_of_peers(void **state)
     api_end(&api);
 }
 
+/* "A stream ... of any context and device": none is refused as another device's, and order holds. */
+static void streams_of_other_devices_are_served(void **state)
+{
+    (void)state;
+    struct api api;
+    CUcontext abroad, popped;
+    CUdevice device;
+    CUstream streams[4];
+    struct {
+        void *ptr;
+        size_t size;
+        CUstream stream;
+    } slots[32] = {0};
+    uint64_t random = 3;
+    begin_sharing(&api, 0);
+    assert_int_equal(fallow_pool_allow_peer(api.pool, 1), FALLOW_OK);
+    streams[0] = api.stream;
+    streams[1] = api.other;
+    assert_int_equal(api.sim.cu.cuDeviceGet(&device, 1), 0);
+    assert_int_equal(api.sim.cu.cuCtxCreate_v2(&abroad, 0, device), 0);
+    for (int i = 2; i < 4; i++) {
+        assert_int_equal(api.sim.cu.cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING), 0);
+    }
+    assert_int_equal(api.sim.cu.cuCtxPopCurrent_v2(&popped), 0);
+    for (int i = 0; i < 3000; i++) {
+        uint64_t draw = flw_random_next(&random), which = draw % 32;
+        if (slots[which].ptr != NULL) {
+            assert_int_equal(fallow_free(api.pool, slots[which].ptr, slots[which].stream),
+                             FALLOW_OK);
+            slots[which].ptr = NULL;
+        } else {
+            slots[which].stream = streams[draw >> 8 & 3];
+            slots[which].size = 1 + (draw >> 16) % (draw & 1 << 12 ? 6 * MIB : 60000);
+            slots[which].ptr = api_alloc(&api, slots[which].size, slots[which].stream);
+            bool is_abroad = (draw >> 8 & 3) >= 2; /* a launch is given in the stream's context */
+            assert_int_equal(is_abroad ? api.sim.cu.cuCtxPushCurrent_v2(abroad) : 0, 0);
+            api_use(&api, slots[which].ptr, slots[which].size, slots[which].stream);
+            assert_int_equal(is_abroad ? api.sim.cu.cuCtxPopCurrent_v2(&popped) : 0, 0);
+        }
+        if (i % 50 == 0) {
+            api.sim.step(draw >> 40 & 15);
+        }
+    }
+    api.sim.step(UINT64_MAX);
+    for (size_t i = 0; i < 32; i++) {
+        assert_int_equal(fallow_free(api.pool, slots[i].ptr, slots[i].stream), FALLOW_OK);
+    }
+    for (int i = 2; i < 4; i++) {
+        assert_int_equal(fallow_stream_retire(api.pool, streams[i]), FALLOW_OK);
+    }
+    assert_int_equal(api.sim.cu.cuCtxDestroy_v2(abroad), 0);
+    assert_string_equal(fallow_status_message(FALLOW_INVALID_STREAM),
+                        "the stream was retired or destroyed");
+    api_end(&api);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -171,6 +228,7 @@ int main(void)
         cmocka_unit_test(a_peer_that_cannot_be_is_refused_by_name),
         cmocka_unit_test(a_device_without_a_way_is_no_peer),
         cmocka_unit_test(a_change_of_peers_that_fails_changes_nothing),
+        cmocka_unit_test(streams_of_other_devices_are_served),
         cmocka_unit_test(an_import_that_stays_is_seen_by_every_change_of_peers),
     };
     return cmocka_run_group_tests_name("api_peer", tests, NULL, NULL);
