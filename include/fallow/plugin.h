@@ -14,7 +14,7 @@
  *             page_source:automatic|handles|segments
  *             one_handle:SIZE|none  a block from that size on is all of one handle; default: from 1 GiB
  *                               on, with what fallow_pool_config.one_handle_bytes says of automatic
- *             decay:MS          0: never release by itself
+ *             decay:MS|never    fallow_pool_config.decay_ms: 0 is its default, never is UINT32_MAX
  *             checks:poison+red_zones+quarantine
  *             driver:sim|PATH   in the place of libcuda.so.1
  *           An unknown key or value is one line on stderr, and none of the variable is used.

@@ -50,13 +50,11 @@ static bool read_pair(const char *key, const char *value, fallow_pool_config *co
         config->one_handle_bytes = FALLOW_ONE_HANDLE_NONE;
         return true;
     }
-    if (setting == NULL || !flw_setting_read(setting, value, 10, config)) {
-        return false;
+    if (strcmp(key, "decay") == 0 && strcmp(value, "never") == 0) {
+        config->decay_ms = UINT32_MAX;
+        return true;
     }
-    if (strcmp(key, "decay") == 0 && config->decay_ms == 0) {
-        config->decay_ms = UINT32_MAX; /* never */
-    }
-    return true;
+    return setting != NULL && flw_setting_read(setting, value, 10, config);
 }
 
 bool flw_plugin_read_settings(const char *text, fallow_pool_config *config, char *driver,

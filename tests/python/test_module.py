@@ -118,6 +118,14 @@ class Settings(unittest.TestCase):
                 fallow.configure(economy=economy)
                 self.assertEqual(configure.call_args[0][0]._obj.economy, number)
 
+    def test_a_decay_of_0_is_the_default_as_in_fallow_h(self):
+        with mock.patch.object(fallow, "_lib") as library:
+            configure = library.return_value.fallow_plugin_configure
+            configure.return_value = 0
+            for given, number in ((None, 0), (0, 0), (500, 500), ("never", 0xFFFFFFFF)):
+                fallow.configure(decay_ms=given)
+                self.assertEqual(configure.call_args[0][0]._obj.decay_ms, number)
+
 
 class Pools(unittest.TestCase):
     @classmethod

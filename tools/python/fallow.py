@@ -369,7 +369,7 @@ def configure(limit=None, economy="balanced", reuse="wait", decay_ms=None, drive
     limit     most that a pool may hold, bytes or "20G"; None: the device's total
     economy   "balanced"; "memory_first": hold as little as possible; "speed_first": grow rather than wait
     reuse     "wait", "completed" or "same_stream" (fallow_reuse_policy)
-    decay_ms  how often idle memory goes back; 0: never; None: the default
+    decay_ms  how often idle memory goes back; "never"; None or 0: the default, every 10,000
     driver    None: the GPU's; "sim": the simulated device; or a path
     page_source  "automatic", "handles" or "segments": memory of cuMemAlloc, for libraries that can do
               nothing with any other (fallow_page_source)
@@ -386,7 +386,7 @@ def configure(limit=None, economy="balanced", reuse="wait", decay_ms=None, drive
         none = ctypes.c_size_t(-1).value  # FALLOW_ONE_HANDLE_NONE
         config.one_handle_bytes = none if one_handle == "none" else _bytes(one_handle, "one_handle")
     if decay_ms is not None:
-        config.decay_ms = 0xFFFFFFFF if decay_ms == 0 else decay_ms
+        config.decay_ms = 0xFFFFFFFF if decay_ms == "never" else decay_ms
     if driver is not None:
         config.driver = driver.encode()
     status = _lib().fallow_plugin_configure(ctypes.byref(config))

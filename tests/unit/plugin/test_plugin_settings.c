@@ -33,7 +33,10 @@ static void every_key_is_a_field(void **state)
     assert_true(config.one_handle_bytes == (size_t)64 << 20);
     assert_true(read_text("one_handle:none", &config));
     assert_true(config.one_handle_bytes == FALLOW_ONE_HANDLE_NONE);
+    /* As in fallow.h: 0 is the default, never has a value of its own. */
     assert_true(read_text("decay:0,limit:7", &config));
+    assert_int_equal(config.decay_ms, 0);
+    assert_true(read_text("decay:never,limit:7", &config));
     assert_int_equal(config.decay_ms, UINT32_MAX);
     assert_int_equal(config.limit_bytes, 7);
     assert_true(read_text("economy:balanced", &config));
