@@ -20,9 +20,10 @@
  *           An unknown key or value is one line on stderr, and none of the variable is used.
  *           fallow_plugin_configure, before the first call, comes first. A privileged program (setuid,
  *           setgid, capabilities) does not read the variable.
- * ERRORS    Functions that return memory answer NULL for every failure, after the pool's whole ladder,
+ * ERRORS    Functions that return memory return NULL for every failure, after the pool's whole ladder,
  *           a trim of the device's default pools and a second attempt, and write one line to stderr
  *           that says why; after 16 lines the rest are left out. Size 0 gives NULL without a line.
+ *           fallow_torch_alloc throws instead, see there.
  * FREES     A block that another pair allocated is freed, too, in the pool that owns it: in context order by
  *           every pair; in stream order, if the function names no stream of use, it is reused when all that
  *           the context had been given at its free is complete.
@@ -76,10 +77,21 @@ typedef struct fallow_mempool_id {
 
 /** The pair for change_current_allocator. Ordering as fallow_alloc and fallow_free. A graph is captured
  *  only with the functions for its memory below: without them a hit inside a capture is ordinary memory,
- *  and all else NULL. Cost: a hit of the pool and three loads. */
+ *  and all else fails.
+ *
+ *  A failure throws a C++ exception, since PyTorch never looks at the result: c10::OutOfMemoryError with a message
+ *  (torch.OutOfMemoryError in Python) if memory is missing, c10::Error else, std::bad_alloc in a process
+ *  without libc10. If no caller handles C++ exceptions, as in a C program, NULL. Do not call it from C that
+ *  is called by C++: fallow_rmm_alloc throws nothing.
+ *
+ *  Cost: a hit of the pool and three loads. */
 FALLOW_API void *fallow_torch_alloc(ssize_t size, int device, fallow_stream stream);
 /** The other half of fallow_torch_alloc. */
 FALLOW_API void fallow_torch_free(void *ptr, ssize_t size, int device, fallow_stream stream);
+
+/** As fallow_torch_alloc, but every failure is NULL: for callers that exceptions must not pass through, as RMM's
+ *  callbacks in Python. fallow_torch_free is its other half. */
+FALLOW_API void *fallow_rmm_alloc(ssize_t size, int device, fallow_stream stream);
 
 /** The pair for torch.cuda.MemPool, where PyTorch's own allocator carves what it gets and does not say
  *  which streams used it: context order. `stream` is only asked whether it is being captured. */

@@ -13,6 +13,7 @@ static void *allocate(size_t size, int device)
     fallow_pool *pool = at == NULL ? NULL : flw_plugin_pool_of(at, FALLOW_PLUGIN_CONTEXT);
     fallow_status status = FALLOW_OK;
     fallow_request request;
+    struct flw_plugin_refusal refusal;
     void *ptr = NULL;
     if (pool != NULL) {
         status = fallow_alloc(pool, size, NULL, &ptr);
@@ -22,7 +23,7 @@ static void *allocate(size_t size, int device)
     }
     fallow_request_init(&request);
     request.size_bytes = size;
-    return flw_plugin_alloc(device, FALLOW_PLUGIN_CONTEXT, &request, NULL, status);
+    return flw_plugin_alloc(device, FALLOW_PLUGIN_CONTEXT, &request, NULL, status, &refusal);
 }
 
 /* A call that names no stream of use: is something being captured that has not been announced? Segments are

@@ -317,34 +317,41 @@ void flw_plugin_trim(int device)
     errno = saved;
 }
 
-static void say_why_not(int device, fallow_pool *pool, size_t size_bytes, fallow_status status)
+/* The sentence of a refusal, which has its status. */
+static void explain(int device, fallow_pool *pool, size_t size_bytes,
+                    struct flw_plugin_refusal *refusal)
 {
     fallow_stats stats;
     const char *call = "";
+    char *text = refusal->text;
+    size_t room = sizeof refusal->text;
     fallow_stats_init(&stats);
-    if (fallow_pool_get_stats(pool, &stats) != FALLOW_OK) {
-        return; /* gone by a fork, or replaced meanwhile */
-    }
-    int error = fallow_pool_last_driver_error(pool, &call);
-    if (status == FALLOW_CAPTURING) {
-        flw_plugin_say(
-            "no %zu bytes on device %d: the stream is being captured and the functions for "
-            "graph memory are not set; fallow.enable_torch() sets them",
-            size_bytes, device);
-    } else if (status == FALLOW_OUT_OF_MEMORY) {
-        flw_plugin_say(
-            "no %zu bytes on device %d: %llu are in use, %llu reserved, none could be given "
-            "back; fallow.report() says whose they are",
-            size_bytes, device, (unsigned long long)stats.requested_bytes,
-            (unsigned long long)stats.reserved_bytes);
+    if (pool == NULL) {
+        snprintf(text, room, "no %zu bytes: device %d has no pool: %s", size_bytes, device,
+                 fallow_status_message(refusal->status));
+    } else if (refusal->status == FALLOW_CAPTURING) {
+        snprintf(text, room,
+                 "no %zu bytes on device %d: the stream is being captured and the functions for "
+                 "graph memory are not set; fallow.enable_torch() sets them",
+                 size_bytes, device);
+    } else if (refusal->status == FALLOW_OUT_OF_MEMORY &&
+               fallow_pool_get_stats(pool, &stats) == FALLOW_OK) {
+        snprintf(text, room,
+                 "no %zu bytes on device %d: %llu are in use, %llu reserved, none could be given "
+                 "back; fallow.report() says whose they are",
+                 size_bytes, device, (unsigned long long)stats.requested_bytes,
+                 (unsigned long long)stats.reserved_bytes);
     } else {
-        flw_plugin_say("no %zu bytes on device %d: %s%s%s", size_bytes, device,
-                       fallow_status_message(status), error == 0 ? "" : "; last refused: ", call);
+        int error = fallow_pool_last_driver_error(pool, &call);
+        snprintf(text, room, "no %zu bytes on device %d: %s%s%s", size_bytes, device,
+                 fallow_status_message(refusal->status),
+                 error == 0 ? "" : "; last refused: ", error == 0 ? "" : call);
     }
 }
 
 void *flw_plugin_alloc(int device, fallow_plugin_order order, const fallow_request *request,
-                       fallow_stream stream, fallow_status seen)
+                       fallow_stream stream, fallow_status seen,
+                       struct flw_plugin_refusal *out_refusal)
 {
     void *ptr = NULL;
     fallow_status status = FALLOW_OK;
@@ -354,6 +361,7 @@ void *flw_plugin_alloc(int device, fallow_plugin_order order, const fallow_reque
                      ? seen
                      : fallow_alloc_request(pool, request, stream, &ptr);
         if (status == FALLOW_OK) {
+            out_refusal->status = FALLOW_OK;
             return ptr;
         }
         if (status == FALLOW_DEVICE_LOST && attempt == 0) {
@@ -370,12 +378,9 @@ void *flw_plugin_alloc(int device, fallow_plugin_order order, const fallow_reque
             break;
         }
     }
-    if (pool == NULL) {
-        flw_plugin_say("no %zu bytes: device %d has no pool: %s", request->size_bytes, device,
-                       fallow_status_message(status));
-    } else {
-        say_why_not(device, pool, request->size_bytes, status);
-    }
+    out_refusal->status = status;
+    explain(device, pool, request->size_bytes, out_refusal);
+    flw_plugin_say("%s", out_refusal->text);
     return NULL;
 }
 

@@ -40,10 +40,17 @@ static inline fallow_pool *flw_plugin_pool_of(const struct flw_plugin_device *at
     return atomic_load_explicit(&at->pools[order], memory_order_acquire);
 }
 
+/* Why an allocation failed; FALLOW_OK: it did not. */
+struct flw_plugin_refusal {
+    fallow_status status;
+    char text[512]; /* as the line on stderr */
+};
+
 /* Allocate, retry once after a trim, say why not. seen: how a first attempt ended, FALLOW_OK: there
- * was none. */
+ * was none. NULL without a refusal for size 0. */
 void *flw_plugin_alloc(int device, fallow_plugin_order order, const fallow_request *request,
-                       fallow_stream stream, fallow_status seen);
+                       fallow_stream stream, fallow_status seen,
+                       struct flw_plugin_refusal *out_refusal);
 /* Return to the device's pool of that order, else to the default pool that owns the block. A pair in context
  * order names no stream of use: `stream` is one to free on. */
 void flw_plugin_free(int device, fallow_plugin_order order, void *ptr, fallow_stream stream);

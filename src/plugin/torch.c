@@ -2,29 +2,41 @@
  *
  * Owns: the functions whose addresses PyTorch takes, but for those of graphs (graph_ids.c).
  */
-#include "plugin/default_pools.h"
+#include <stdio.h>
 
-/* What a hit does not serve. */
+#include "plugin/default_pools.h"
+#include "plugin/exception.h"
+
+/* What a hit does not serve. PyTorch's C++ takes any result as memory, so the functions that it calls throw. */
 static void *allocate(ssize_t size, int device, fallow_stream stream, uint32_t tag,
-                      fallow_status seen)
+                      fallow_status seen, bool may_throw)
 {
     fallow_request request;
+    struct flw_plugin_refusal refusal;
+    char message[sizeof refusal.text + 32];
     fallow_request_init(&request);
     request.size_bytes = (size_t)size; /* a negative one is refused as absurd */
     request.tag = tag;
-    return flw_plugin_alloc(device, FALLOW_PLUGIN_STREAM, &request, stream, seen);
+    void *ptr = flw_plugin_alloc(device, FALLOW_PLUGIN_STREAM, &request, stream, seen, &refusal);
+    if (ptr == NULL && refusal.status != FALLOW_OK && may_throw) {
+        bool is_memory = refusal.status == FALLOW_OUT_OF_MEMORY;
+        snprintf(message, sizeof message, "%sfallow: %s", is_memory ? "CUDA out of memory. " : "",
+                 refusal.text);
+        flw_plugin_throw(is_memory, message);
+    }
+    return ptr;
 }
 
-void *fallow_torch_alloc(ssize_t size, int device, fallow_stream stream)
+static inline void *try_to_allocate(ssize_t size, int device, fallow_stream stream, bool may_throw)
 {
     void *ptr = NULL;
     struct flw_plugin_device *at = flw_plugin_device_of(device);
     if (at == NULL) {
-        return allocate(size, device, stream, 0, FALLOW_OK);
+        return allocate(size, device, stream, 0, FALLOW_OK, may_throw);
     }
     if (atomic_load_explicit(&at->open_ids, memory_order_relaxed) != 0) {
         return allocate(size, device, stream, flw_graph_ids_announce(device, stream, false),
-                        FALLOW_OK);
+                        FALLOW_OK, may_throw);
     }
     fallow_pool *pool = flw_plugin_pool_of(at, FALLOW_PLUGIN_STREAM);
     fallow_status status = FALLOW_OK;
@@ -34,7 +46,17 @@ void *fallow_torch_alloc(ssize_t size, int device, fallow_stream stream)
             return ptr;
         }
     }
-    return allocate(size, device, stream, 0, status);
+    return allocate(size, device, stream, 0, status, may_throw);
+}
+
+void *fallow_torch_alloc(ssize_t size, int device, fallow_stream stream)
+{
+    return try_to_allocate(size, device, stream, true);
+}
+
+void *fallow_rmm_alloc(ssize_t size, int device, fallow_stream stream)
+{
+    return try_to_allocate(size, device, stream, false);
 }
 
 void fallow_torch_free(void *ptr, ssize_t size, int device, fallow_stream stream)

@@ -1,13 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Calls the functions of fallow/plugin.h as PyTorch does: addresses turned into std::function of PyTorch's
-// types, an id as std::pair by value, a filter as std::function by value. What arrives is looked at.
+// types, an id as std::pair by value, a filter as std::function by value. What arrives is looked at, and so are
+// the exceptions of failed allocations: built with WITH_C10 the program is linked with a libc10 (c10_look_alike.h).
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <functional>
+#include <new>
+#include <string>
+#include <thread>
+#include <typeinfo>
 #include <utility>
+#include <vector>
 
 #include "fallow/plugin.h"
+#ifdef WITH_C10
+#include "c10_look_alike.h"
+#endif
 
 using stream = fallow_stream;
 using mempool_id = std::pair<unsigned long long, unsigned long long>;
@@ -25,6 +35,85 @@ static int check(bool is_right, const char *what)
         std::fprintf(stderr, "wrong: %s\n", what);
     }
     return is_right ? 0 : 1;
+}
+
+// ---- failed allocations
+
+using alloc_function = std::function<void *(size_t, int, stream)>;
+
+#ifdef WITH_C10
+using memory_exception = c10::OutOfMemoryError;
+using other_exception = c10::Error;
+static int living() { return c10::Error::living; }
+#else
+using memory_exception = std::bad_alloc;
+using other_exception = std::bad_alloc;
+static int living() { return 0; }
+#endif
+
+// Unwinding destroys what is between the throw and the catch.
+struct counter {
+    int *count;
+    ~counter() { ++*count; }
+};
+
+// What an allocation that cannot succeed throws: its type, and its message.
+template <typename Exception>
+static std::string thrown_by(const alloc_function &alloc, size_t size, int device)
+{
+    int unwound = 0;
+    try {
+        counter passed{&unwound};
+        void *ptr = alloc(size, device, nullptr);
+        return "returned " + std::to_string(reinterpret_cast<uintptr_t>(ptr));
+    } catch (const Exception &error) {
+        bool is_exact = typeid(error) == typeid(Exception) && unwound == 1;
+        return is_exact ? error.what() : std::string("another type: ") + typeid(error).name();
+    }
+}
+
+static bool has(const std::string &text, const char *part)
+{
+#ifdef WITH_C10
+    return text.find(part) != std::string::npos;
+#else
+    (void)part;
+    return text == "std::bad_alloc";
+#endif
+}
+
+static int throw_and_go_on(const alloc_function &alloc)
+{
+    int wrong = 0;
+    const size_t too_much = size_t(2) << 30;
+    std::string text = thrown_by<memory_exception>(alloc, too_much, 0);
+    wrong += check(has(text, "CUDA out of memory. fallow: no 2147483648 bytes on device 0: "), text.c_str());
+    text = thrown_by<other_exception>(alloc, 100, 99);
+    wrong += check(has(text, "fallow: no 100 bytes: device 99 has no pool: "), text.c_str());
+    wrong += check(living() == 0, "exceptions are destroyed");
+    wrong += check(alloc(0, 0, nullptr) == nullptr, "size 0");
+    wrong += check(fallow_rmm_alloc(ssize_t(too_much), 0, nullptr) == nullptr, "RMM's function throws nothing");
+    wrong += check(fallow_torch_segment_alloc(ssize_t(too_much), 0, nullptr) == nullptr, "nor does the segments'");
+    wrong += check(fallow_cupy_malloc(nullptr, too_much, 0) == nullptr, "nor CuPy's");
+    std::vector<std::thread> threads;
+    std::atomic<int> thrown{0};
+    for (int i = 0; i < 4; i++) {
+        threads.emplace_back([&] {
+            for (int n = 0; n < 50; n++) {
+                try {
+                    alloc(too_much, 0, nullptr);
+                } catch (const memory_exception &) {
+                    thrown++;
+                }
+                fallow_torch_free(alloc(5000, 0, nullptr), 5000, 0, nullptr); // no lock is left held
+            }
+        });
+    }
+    for (std::thread &thread : threads) {
+        thread.join();
+    }
+    wrong += check(thrown == 200 && living() == 0, "several threads");
+    return wrong;
 }
 
 int main()
@@ -74,7 +163,7 @@ int main()
     wrong += check(fallow_pool_get_stats(pool, &stats) == FALLOW_OK && stats.live_count == 0, "free");
     fallow_oom_report report;
     fallow_oom_report_init(&report);
-    wrong += check(alloc(size_t(2) << 30, 0, nullptr) == nullptr, "the limit");
+    wrong += throw_and_go_on(alloc);
     wrong += check(fallow_pool_get_oom_report(pool, &report) == FALLOW_OK &&
                        report.limit_bytes == uint64_t(80) << 30 >> 6,
                    "the memory fraction");

@@ -259,6 +259,7 @@ def _declare(lib):
     say("fallow_torch_end_allocate_to_pool", None, number, MempoolId)
     say("fallow_torch_release_pool", None, number, MempoolId)
     say("fallow_torch_alloc", pointer, ctypes.c_ssize_t, number, pointer)
+    say("fallow_rmm_alloc", pointer, ctypes.c_ssize_t, number, pointer)
     say("fallow_torch_free", None, pointer, ctypes.c_ssize_t, number, pointer)
     say("fallow_torch_reset", None)
     say("fallow_cupy_malloc", pointer, pointer, size, number)
@@ -615,6 +616,7 @@ def enable_torch(**settings):
     """Make PyTorch allocate its CUDA memory from Fallow (change_current_allocator), graphs included.
 
     Call it before anything touches the GPU. `settings`: as configure(). Returns PyTorch's allocator object.
+    Out of memory raises torch.OutOfMemoryError.
     PyTorch refuses torch.cuda.memory_stats(), memory_allocated(), memory snapshots and CUDA-graph trees
     (torch.compile(mode="reduce-overhead")) with any allocator of this kind: take fallow.stats(), or
     torch_mempool() for a part of the program."""
@@ -804,7 +806,7 @@ def rmm_resource(device=0, **settings):
     lib = _lib()
 
     def allocate(size, stream=None):
-        address = lib.fallow_torch_alloc(size, device, _stream_handle(stream))
+        address = lib.fallow_rmm_alloc(size, device, _stream_handle(stream))
         if not address and size > 0:
             raise MemoryError("no %d bytes on device %d; fallow.report() says whose they are" % (size, device))
         return address or 0

@@ -65,6 +65,7 @@ static void use_tensors(struct bed *bed)
     DO(bed, fallow_torch_free(tensor, 3000, 0, stream));
     DO(bed, fallow_torch_reset());
     DO(bed, assert_null(fallow_torch_alloc((ssize_t)1 << 40, 0, stream)));
+    DO(bed, assert_null(fallow_rmm_alloc((ssize_t)1 << 40, 0, stream)));
 }
 
 /* CuPy and segments name no stream: captures in the context are announced. */

@@ -6,6 +6,7 @@
  */
 #include "unit/plugin/test_plugin.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -91,6 +92,20 @@ static void a_failure_is_null_and_a_line(void **state)
     give(&sim, 5, stream);
     assert_one_line_with(release_stderr(), "cannot come back");
     assert_int_equal(errno, EDOM);
+    give(take(100 * MIB, stream), 100 * MIB, stream);
+}
+
+/* No caller handles an exception, so none is thrown. */
+static void a_failure_is_null_in_c_beside_a_cpp_runtime(void **state)
+{
+    (void)state;
+    if (dlopen("libstdc++.so.6", RTLD_NOW | RTLD_GLOBAL) == NULL) {
+        skip();
+    }
+    hold_stderr();
+    void *ptr = fallow_torch_alloc(600 * (ssize_t)MIB, 0, stream);
+    assert_one_line_with(release_stderr(), "no 629145600 bytes on device 0");
+    assert_null(ptr);
     give(take(100 * MIB, stream), 100 * MIB, stream);
 }
 
@@ -492,6 +507,7 @@ int main(void)
         cmocka_unit_test(settings_are_taken_until_there_is_a_pool),
         cmocka_unit_test(memory_comes_back_in_stream_order),
         cmocka_unit_test(a_failure_is_null_and_a_line),
+        cmocka_unit_test(a_failure_is_null_in_c_beside_a_cpp_runtime),
         cmocka_unit_test(what_the_other_pool_holds_is_given_up_for_a_request),
         cmocka_unit_test(a_recorded_use_keeps_the_block),
         cmocka_unit_test(a_view_finds_its_block),
