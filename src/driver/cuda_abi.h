@@ -174,6 +174,14 @@ typedef enum {
     CU_DEV_RESOURCE_TYPE_SM = 1
 } CUdevResourceType;
 
+/* ---- contexts */
+
+typedef struct CUctxCreateParams_st {
+    struct CUexecAffinityParam_st *execAffinityParams;
+    int numExecAffinityParams;
+    struct CUctxCigParam_st *cigParams;
+} CUctxCreateParams;
+
 /* ---- launches */
 
 typedef struct CUlaunchConfig_st {

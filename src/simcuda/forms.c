@@ -17,10 +17,14 @@
 FLW_FORWARDED_FORMS(FORWARD)
 #undef FORWARD
 
-FLW_SIM_NEWER(cuCtxCreate_v4, (CUcontext * context, struct CUctxCreateParams_st *wishes,
+/* Parameters that are all zero ask for nothing; affinity and graphics are not modelled. */
+FLW_SIM_NEWER(cuCtxCreate_v4, (CUcontext * context, struct CUctxCreateParams_st *parameters,
                                unsigned flags, CUdevice device))
 {
-    return wishes != NULL ? CUDA_ERROR_NOT_SUPPORTED : cuCtxCreate_v2(context, flags, device);
+    bool asks = parameters != NULL &&
+                (parameters->execAffinityParams != NULL ||
+                 parameters->numExecAffinityParams != 0 || parameters->cigParams != NULL);
+    return asks ? CUDA_ERROR_NOT_SUPPORTED : cuCtxCreate_v2(context, flags, device);
 }
 
 CUresult CUDAAPI cuLaunchKernelEx(const struct CUlaunchConfig_st *config, CUfunction function,

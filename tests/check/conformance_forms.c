@@ -167,6 +167,21 @@ static void two_names_pin_host_memory(struct bed *b)
     IS(CUDA_ERROR_INVALID_VALUE, b->cu->cuMemFreeHost(pointer));
 }
 
+/* The parameters of CUDA's samples: all zero. */
+static void a_context_with_empty_parameters_is_a_plain_one(struct bed *b)
+{
+    CUresult (*create)(CUcontext *, CUctxCreateParams *, unsigned, CUdevice) = NULL;
+    CUctxCreateParams parameters = {0};
+    CUcontext made = NULL, current = NULL;
+    if (!find(b, "cuCtxCreate_v4", &create)) {
+        return;
+    }
+    OK(create(&made, &parameters, 0, b->device));
+    OK(b->cu->cuCtxGetCurrent(&current));
+    THAT(current == made);
+    OK(b->cu->cuCtxDestroy_v2(made));
+}
+
 static const struct conformance_case cases[] = {
     HEADER(one_base_name_has_several_functions,
            "this API will return the function pointer to the corresponding versioned function"),
@@ -180,6 +195,8 @@ static const struct conformance_case cases[] = {
     HEADER(a_handle_names_one_life_of_an_address, "will return a unique handle for the new memory"),
     HEADER(a_named_context_is_synchronised,
            "If the specified context is NULL, the API will operate on the current context"),
+    HEADER(a_context_with_empty_parameters_is_a_plain_one,
+           "Creates a new CUDA context and associates it with the calling thread"),
     HEADER(two_names_pin_host_memory,
            "bytes of host memory that is page-locked and accessible to the"),
 };
