@@ -22,8 +22,8 @@ FLW_SIM_NEWER(cuCtxCreate_v4, (CUcontext * context, struct CUctxCreateParams_st 
                                unsigned flags, CUdevice device))
 {
     bool asks = parameters != NULL &&
-                (parameters->execAffinityParams != NULL ||
-                 parameters->numExecAffinityParams != 0 || parameters->cigParams != NULL);
+                (parameters->execAffinityParams != NULL || parameters->numExecAffinityParams != 0 ||
+                 parameters->cigParams != NULL);
     return asks ? CUDA_ERROR_NOT_SUPPORTED : cuCtxCreate_v2(context, flags, device);
 }
 

@@ -58,19 +58,19 @@ static void run_both(const char *const *argv, const char *folder)
 /* What the process says of itself on a page of `fallow run`, when it has run to its end: its flags. */
 static unsigned run_on_a_page(const char *const *argv, const char *folder)
 {
-    static const char name[] = "preload_reach.page";
-    static struct flw_runpage empty = {.magic = FLW_RUNPAGE_MAGIC};
-    int file = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    char setting[64];
+    static const struct flw_runpage empty = {.magic = FLW_RUNPAGE_MAGIC};
+    int file = flw_sealed_file_make("page", sizeof empty);
     assert_true(file >= 0 && write(file, &empty, sizeof empty) == (ssize_t)sizeof empty);
-    close(file);
-    struct flw_runpage *page = flw_runpage_open(name);
+    snprintf(setting, sizeof setting, "state:/proc/%d/fd/%d", (int)getpid(), file);
+    struct flw_runpage *page = flw_runpage_open(setting + strlen("state:"));
     assert_non_null(page);
-    run(&hooked, argv, folder, PRELOAD, "state:preload_reach.page");
+    run(&hooked, argv, folder, PRELOAD, setting);
+    close(file);
     assert_string_equal(hooked.err, ""); /* the page is told, and nobody else */
     assert_int_equal(atomic_load(&page->place_count), 1);
     unsigned flags = atomic_load(&page->places[0].flags);
     munmap(page, sizeof *page);
-    unlink(name);
     return flags;
 }
 
