@@ -50,6 +50,7 @@ union CUstreamBatchMemOpParams_union;
     X(cuMemFree_v2, cuMemFree, 3020, (CUdeviceptr pointer), (pointer)) \
     X(cuMemFreeAsync, cuMemFreeAsync, 11020, (CUdeviceptr pointer, CUstream stream), (pointer, stream)) \
     X(cuMemFreeAsync_ptsz, cuMemFreeAsync, 11020, (CUdeviceptr pointer, CUstream stream), (pointer, stream)) \
+    X(cuDeviceTotalMem_v2, cuDeviceTotalMem, 3020, (size_t *bytes, CUdevice device), (bytes, device)) \
     X(cuMemGetInfo_v2, cuMemGetInfo, 3020, (size_t *free_bytes, size_t *total_bytes), (free_bytes, total_bytes)) \
     X(cuMemGetAddressRange_v2, cuMemGetAddressRange, 3020, (CUdeviceptr *base, size_t *bytes, CUdeviceptr pointer), (base, bytes, pointer)) \
     X(cuPointerGetAttribute, cuPointerGetAttribute, 4000, (void *data, CUpointer_attribute attribute, CUdeviceptr pointer), (data, attribute, pointer)) \

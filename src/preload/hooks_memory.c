@@ -242,7 +242,22 @@ CUresult flw_hook_cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
 
 /* ---- questions */
 
-/* What idles in pools counts as free; a limit ends what is free. */
+/* A program that sizes itself by the device's memory sees a limit as that memory. */
+static size_t within_limit(size_t bytes)
+{
+    return flw_settings.limit_bytes != 0 ? flw_min(bytes, flw_settings.limit_bytes) : bytes;
+}
+
+CUresult flw_hook_cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
+{
+    CUresult result = flw_real.cuDeviceTotalMem_v2(bytes, device);
+    if (result == CUDA_SUCCESS && bytes != NULL && flw_homes_serve()) {
+        *bytes = within_limit(*bytes);
+    }
+    return result;
+}
+
+/* Count idle memory of pools as free. Both numbers stay within the limit. */
 CUresult flw_hook_cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 {
     CUresult result = flw_real.cuMemGetInfo_v2(free_bytes, total_bytes);
@@ -257,11 +272,8 @@ CUresult flw_hook_cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
     uint64_t live_bytes = pool != NULL ? flw_pool_live(pool, NULL) : 0;
     uint64_t bytes = flw_min(*free_bytes + flw_homes_idle_bytes(home->device), *total_bytes);
     flw_home_leave(home);
-    if (flw_settings.limit_bytes != 0) {
-        uint64_t limit_bytes = flw_settings.limit_bytes;
-        bytes = flw_min(bytes, limit_bytes - flw_min(limit_bytes, live_bytes));
-    }
-    *free_bytes = bytes;
+    *total_bytes = within_limit(*total_bytes);
+    *free_bytes = flw_min(bytes, *total_bytes - flw_min(*total_bytes, live_bytes));
     return result;
 }
 

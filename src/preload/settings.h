@@ -11,7 +11,8 @@
  *            programs in which a thread with the interpreter waits for a lock that another one allocates under
  *   stats    FILE | -   at exit: one line of JSON to FILE, one line of text to stderr for -
  *   poison   BYTE   fill what is allocated with this byte (0xa5, 165)
- *   limit    BYTES  at most this much device memory per context (8G; K, M, G, T are powers of 1024)
+ *   limit    BYTES  at most this much device memory per context (8G; K, M, G, T are powers of 1024); the program
+ *                   sees no more in cuMemGetInfo and cuDeviceTotalMem
  *   reserve  BYTES  leave this much to calls that cannot be tried again (512M)
  *   large    BYTES  from here on a request gets its own driver allocation (1M)
  *   page_source  automatic | segments   the same here: what cudaMalloc gives is a segment

@@ -18,6 +18,7 @@ if(TARGET fallow-preload)
   add_pool_test(cache preload_pool cache mode:cache)
   add_pool_test(contexts preload_pool_contexts cache mode:cache)
   add_pool_test(strict preload_pool strict mode:strict)
+  add_pool_test(limit preload_pool limit mode:cache,limit:1G)
   add_pool_test(ipc preload_pool ipc mode:cache,ipc:1)
   add_test(NAME preload.pool_none COMMAND preload_pool none)
   set_tests_properties(preload.pool_none PROPERTIES LABELS preload TIMEOUT 240 ENVIRONMENT

@@ -211,6 +211,22 @@ static void idle_memory_counts_as_free(void)
     free_block(live);
 }
 
+static void a_limit_is_all_the_memory_that_a_program_sees(void)
+{
+    size_t free_bytes = 0, total_bytes = 0;
+    begin();
+    MUST(sim.cu.cuDeviceTotalMem_v2(&total_bytes, 0));
+    EXPECT(total_bytes == GIB);
+    MUST(sim.cu.cuMemGetInfo_v2(&free_bytes, &total_bytes));
+    EXPECT(total_bytes == GIB && free_bytes == GIB);
+    CUdeviceptr live = allocate(256 * MIB);
+    MUST(sim.cu.cuMemGetInfo_v2(&free_bytes, &total_bytes));
+    EXPECT(total_bytes == GIB && free_bytes == 768 * MIB);
+    free_block(live);
+    MUST(sim.cu.cuMemGetInfo_v2(&free_bytes, &total_bytes));
+    EXPECT(free_bytes == GIB);
+}
+
 static void a_full_device_serves_everybody_from_what_idles(void)
 {
     CUdeviceptr managed = 0, pitched = 0;
@@ -326,6 +342,7 @@ int main(int argc, char **argv)
         CASE("strict", a_free_in_a_capture_takes_no_plain_memory),
         CASE("none", either_call_frees_what_either_gave),
         CASE("none", a_free_in_a_capture_takes_no_plain_memory),
+        CASE("limit", a_limit_is_all_the_memory_that_a_program_sees),
         CASE("ipc", only_blocks_of_their_own_are_exported),
     };
     return pool_main(cases, sizeof cases / sizeof *cases, argc, argv);
