@@ -81,10 +81,8 @@ by_pkg_config() {
 through_pkg_config() {
     by_pkg_config shared "$program" $(pkg-config --cflags --libs fallow)
     expect_output "$work/shared"
-    # Where both kinds lie side by side the linker takes the shared one, unless it is told.
-    by_pkg_config both "$program" $(pkg-config --static --cflags --libs fallow)
-    expect_output "$work/both"
-    by_pkg_config archive "$program" -Wl,-Bstatic $(pkg-config --static --cflags --libs fallow) -Wl,-Bdynamic
+    # "It brings a static library (`pkg-config fallow-static`)": with no word to the linker.
+    by_pkg_config archive "$program" $(pkg-config --cflags --libs fallow-static)
     expect_static "$work/archive"
     by_pkg_config kernels "$here/kernels.c" $(pkg-config --cflags --libs fallow-kernels)
     "$work/kernels" || die "the user of pkg-config fallow-kernels failed"
