@@ -55,7 +55,7 @@ enum {
 typedef struct fallow_record_config {
     size_t struct_size; /**< set by fallow_record_config_init */
     const char *path;   /**< the file, or what dumps without a path of their own become; read during
-                             start. NULL: RING_ONLY */
+                             start. NULL: a flight recorder, with RING_ONLY or without */
     size_t ring_bytes;  /**< of each thread, rounded up to a power of two; 0 = 4 MiB, 131,072
                              records. At most 1 GiB */
     uint32_t flags;     /**< FALLOW_RECORD_ bits */
@@ -81,7 +81,7 @@ static inline void fallow_record_config_init(fallow_record_config *config)
  *
  * Ownership   the caller owns *out_recorder until fallow_record_stop. The end of the pool stops it
  *             too, abandoning included, and the log has what its status would say. The handle stays safe to pass afterwards: INVALID_RECORDER.
- * Errors      INVALID_ARGUMENT (unknown bits, what needs a path without one), INVALID_POOL, BUSY (the
+ * Errors      INVALID_ARGUMENT (unknown bits; DUMP_ON_OOM or dump_signal without a path), INVALID_POOL, BUSY (the
  *             pool is being recorded, or the signal has a handler), IO (the log names the file),
  *             OUT_OF_HOST_MEMORY, VERSION. Nothing is left behind but perhaps an empty file.
  * Cost        looks at every block of the pool once. A file takes a thread of the library's.

@@ -57,6 +57,15 @@ static void a_bad_config_is_refused_and_leaves_no_recorder(void **state)
     bad.path = NULL;
     bad.dump_signal = SIGUSR1;
     assert_int_equal(fallow_record_start(bed.api.pool, &bad, &recorder), FALLOW_INVALID_ARGUMENT);
+    bad.dump_signal = 0;
+    bad.flags = FALLOW_RECORD_DUMP_ON_OOM;
+    assert_int_equal(fallow_record_start(bed.api.pool, &bad, &recorder), FALLOW_INVALID_ARGUMENT);
+    bad.flags = 0; /* "path NULL: a flight recorder, with RING_ONLY or without" */
+    assert_int_equal(fallow_record_start(bed.api.pool, &bad, &recorder), FALLOW_OK);
+    assert_int_equal(fallow_record_dump(recorder, bed.path), FALLOW_OK);
+    assert_int_equal(access(bed.path, F_OK), 0);
+    assert_int_equal(unlink(bed.path), 0);
+    assert_int_equal(fallow_record_stop(recorder), FALLOW_OK);
     bad = good;
     bad.dump_signal = SIGKILL;
     assert_int_equal(fallow_record_start(bed.api.pool, &bad, &recorder), FALLOW_INVALID_ARGUMENT);
