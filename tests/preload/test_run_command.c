@@ -145,6 +145,11 @@ static void mistakes_are_named(void **state)
     command_expect_error("$F record -o - -- true", 2, "a trace goes to a file");
     command_expect_error("$F run --stats '' -- true", 2, "--stats '' is empty; give it a value");
     command_expect_error("$F record -o '' -- true", 2, "--output '' is empty");
+    /* "What any subcommand writes under a name that ends in .xz, .gz or .zst is packed", or is refused. */
+    command_expect_error("$F record -o x.ftrace.gz -- true", 2, "give a name without .gz");
+    command_expect_error("$F run --trace x.ftrace.xz -- true", 2, "give a name without .xz");
+    command_expect_error("$F run --stats x.json.zst -- true", 2, "give a name without .zst");
+    command_expect_error("FALLOW=stats:/x.gz $F run -- true", 2, "are not packed");
     command_expect_error("$F run --set foo:bar -- true", 2, "FALLOW has no key 'foo'");
     command_expect_error("FALLOW=mode:fast $F run -- true", 2, "FALLOW: 'mode:fast': give off");
     /* As long as the system lets it be: the next thing is wrong. */

@@ -11,6 +11,7 @@
 #include "common/command.h"
 #include "common/launch.h"
 #include "preload/settings.h"
+#include "trace/codec.h"
 
 bool flw_settings_inherit(struct flw_settings_text *settings)
 {
@@ -27,15 +28,28 @@ bool flw_settings_inherit(struct flw_settings_text *settings)
     return true;
 }
 
+/* The program itself writes these files, a record as it runs, so that it survives the program's death. */
+static bool check_name(const char *path)
+{
+    if (flw_packer_tell(path) != FLW_CODEC_PLAIN) {
+        flw_complain(
+            "'%s': a record, and statistics, are written by the program and are not packed; "
+            "give a name without %s, and pack the file afterwards",
+            path, strrchr(path, '.'));
+        return false;
+    }
+    return true;
+}
+
 bool flw_settings_check(const struct flw_settings_text *settings)
 {
     char message[FLW_SETTINGS_MESSAGE_BYTES];
     struct flw_settings read;
-    bool is_right = flw_settings_parse(&read, settings->text, "", message);
-    if (!is_right) {
+    if (!flw_settings_parse(&read, settings->text, "", message)) {
         flw_complain("%s", message);
+        return false;
     }
-    return is_right;
+    return check_name(read.trace_file) && check_name(read.stats_file);
 }
 
 /* The comma that ends the item at `at`, or the end; a backslash takes the next character as it is. */
