@@ -156,6 +156,7 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN); /* a reader that has gone is an error of writing, told in one line */
     signal(SIGXFSZ, SIG_IGN); /* and so is a file that may not grow */
     if (argc < 2) {
+        flw_complain("no subcommand is given");
         flw_subcommand_print_help(stderr);
         return FLW_EXIT_USAGE;
     }

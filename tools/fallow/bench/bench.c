@@ -37,7 +37,8 @@ static const char help[] =
     "  pinned    a pair of pinned host memory, freed as idle (--policy fallow)\n"
     "  staged    the same, freed in the order of a stream (--policy fallow)\n"
 #if defined(FLW_HAS_KERNELS)
-    "  kernels   the kernel modules: bytes, launches, time; options of its own\n"
+    "  kernels   the kernel modules: bytes, launches, time\n"
+    "\n  fallow bench kernels --help   its options and an example\n"
 #endif
     "\n"
     "options\n"

@@ -122,7 +122,7 @@ static void print_options(const struct flw_gen_kind *kind)
             print_choices(option);
         }
     }
-    print_item("-o FILE", 2, 22,
+    print_item("-o, --output FILE", 2, 22,
                "where to write, packed where it ends in .xz, .gz or .zst, binary where in .ftrace; "
                "default standard output");
 }

@@ -304,7 +304,7 @@ static void print_verb(void)
     printf("usage: fallow trace %s %s [OPTIONS]\n\n%s: %s.\n%s\n\n", verb->name, verb->arguments,
            verb->name, verb->summary, verb->text);
     if (verb->takes_out) {
-        printf("  -o FILE            where to write; - is standard output\n");
+        printf("  -o, --output FILE  where to write; - is standard output\n");
     }
     if (verb->takes_form) {
         printf("  --to FORM          text, chrome, rmm, pytorch, ftrace\n");
