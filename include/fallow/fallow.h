@@ -209,13 +209,12 @@ typedef struct fallow_pool_config {
                                   fallow_stream_retire */
     uint8_t helper_thread; /**< 1: a thread of the pool polls, so an idle process releases memory */
     uint8_t reserved_0[2]; /**< 0 */
-    uint32_t wait_ms; /**< longest wait for the device before failing; 0 = 100. Memory of a stream
-                                  that was lost takes a synchronisation of its context, which lasts as
-                                  long as the device works, and so does a trim's. Before more is
-                                  taken than the economy wants to hold, an allocation waits for work
-                                  already given, however long it takes, unless this is UINT32_MAX or
-                                  the request says NO_WAIT;
-                                  UINT32_MAX = never wait */
+    uint32_t wait_ms; /**< longest time that one allocation waits for the device, all of its waits
+                                  together, before it fails. 0 = 100; UINT32_MAX = never;
+                                  UINT32_MAX - 1 = as long as the work takes. Exceptions, as long as
+                                  the work takes: a wait that saves a growth, where limit and device
+                                  have room for that; memory of a stream that was lost; in context
+                                  order, a driver without cuCtxRecordEvent */
     const int *peer_devices; /**< ordinals that may access the memory too; read during create; later
                                   fallow_pool_allow_peer (share.h) */
     size_t peer_device_count; /**< of peer_devices, at most 16 */
@@ -315,7 +314,7 @@ FALLOW_API void fallow_pool_abandon(fallow_pool *pool);
  *             growth, callback or wait, since device memory is not what is missing. The log gets a
  *             line. What needs no new table goes on.
  * Cost        hit: O(1), no driver call. Miss: O(1) searches, may map memory; waits for the device
- *             only late in the ladder, for how long the config's `wait_ms` says.
+ *             only late in the ladder, as the config's `wait_ms` says.
  * Capture     on a stream announced by fallow_capture_begin or _join the block belongs to the
  *             capture; it keeps its address until fallow_capture_release.
  */

@@ -24,6 +24,8 @@
  *           a trim of the device's default pools and a second attempt, and write one line to stderr
  *           that says why; after 16 lines the rest are left out. Size 0 gives NULL without a line.
  *           fallow_torch_alloc throws instead, see there.
+ *           At the limit they wait for the device as long as its work takes, unless
+ *           fallow_plugin_configure sets wait_ms.
  * FREES     A block that another pair allocated is freed, too, in the pool that owns it: in context order by
  *           every pair; in stream order, if the function names no stream of use, it is reused when all that
  *           the context had been given at its free is complete.

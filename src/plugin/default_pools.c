@@ -111,6 +111,9 @@ static fallow_status make_pool(int device, fallow_plugin_order order, fallow_poo
     if (config.log == NULL) {
         config.log = log_errors;
     }
+    if (config.wait_ms == 0) { /* as long as it takes, as the allocators that these pools replace */
+        config.wait_ms = UINT32_MAX - 1;
+    }
     if (order == FALLOW_PLUGIN_CONTEXT) { /* which has no use for these */
         config.order = FALLOW_ORDER_CONTEXT;
         config.reuse_policy = FALLOW_REUSE_WAIT;
@@ -287,12 +290,14 @@ bool flw_plugin_synchronize(fallow_pool *handle)
     return status == FALLOW_OK || status == FALLOW_DEVICE_LOST;
 }
 
-/* As long as an allocation may wait. */
+#define TRIM_WAIT_MOST_MS 100u
+
+/* As long as an allocation may wait, but no longer than a user of torch.cuda.empty_cache() expects. */
 static uint64_t trim_wait_ns(fallow_pool *handle)
 {
     const struct flw_pool *pool = flw_pool_of(handle);
     uint32_t wait_ms = pool == NULL ? 0 : pool->config.wait_ms;
-    return wait_ms == UINT32_MAX ? 0 : wait_ms * 1000000ull;
+    return wait_ms == UINT32_MAX ? 0 : flw_min(wait_ms, TRIM_WAIT_MOST_MS) * 1000000ull;
 }
 
 void flw_plugin_trim(int device)

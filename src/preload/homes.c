@@ -369,7 +369,8 @@ static void make_pool(struct flw_home *home)
     config.device = home->device;
     config.context = home->context;
     config.limit_bytes = flw_settings.limit_bytes;
-    config.decay_ms = UINT32_MAX; /* it is never polled */
+    config.decay_ms = UINT32_MAX;    /* it is never polled */
+    config.wait_ms = UINT32_MAX - 1; /* as long as it takes: the driver's own free waits, too */
     config.log = say_error;
     struct flw_pool_place place = {.driver = &flw_real.driver,
                                    .context_id = home->id,
@@ -480,7 +481,7 @@ uint64_t flw_homes_trim(void)
     for (struct flw_home *home; (home = enter_next(&cursor)) != NULL;) {
         struct flw_pool *pool = atomic_load(&home->pool);
         if (pool != NULL && !flw_heap_is_lost(&pool->heap)) {
-            bytes += flw_epoch_trim(pool);
+            bytes += flw_epoch_trim(pool, UINT64_MAX);
         }
         flw_home_leave(home);
     }

@@ -4,8 +4,6 @@
  * the host, or by another domain's stream. The protocol is in fence.c.
  * Does not: know what a domain owns, or who gets it (domain.c).
  */
-#include <sched.h>
-
 #include "base/backoff.h"
 #include "base/mutant.h"
 #include "heap/order/domain.h"
@@ -411,22 +409,22 @@ static struct flw_fence *find_fence(struct flw_heap *heap, struct flw_domain *do
     return fence == NULL ? NULL : clear_fence(heap, domain, fence, status);
 }
 
-/* Driver calls. NOT_READY: the deadline is over. */
-static CUresult wait_for_event(struct flw_heap *heap, CUevent event, uint64_t deadline_ns)
+/* Driver calls. Wait for all events of the held fence. Returns CUDA_ERROR_NOT_READY once the deadline is over. */
+static CUresult wait_for_events(struct flw_heap *heap, const struct flw_fence *fence, CUevent event,
+                                uint64_t deadline_ns, bool *out_has_ended)
 {
-    if (deadline_ns == UINT64_MAX) {
-        return flw_fence_ask_event(heap, event, heap->driver->cuEventSynchronize);
-    }
-    for (unsigned tries = 0;; tries++) {
-        atomic_fetch_add_explicit(&heap->count.queries, 1, memory_order_relaxed);
-        CUresult result = flw_fence_ask_event(heap, event, heap->driver->cuEventQuery);
-        if (result != CUDA_ERROR_NOT_READY || flw_clock_fine_ns() >= deadline_ns) {
-            return result;
+    bool is_patient = deadline_ns == UINT64_MAX;
+    for (struct flw_backoff backoff = {0};; flw_backoff_wait(&backoff)) {
+        atomic_fetch_add_explicit(&heap->count.queries, !is_patient, memory_order_relaxed);
+        CUresult result = flw_fence_ask_event(heap, event,
+                                              is_patient ? heap->driver->cuEventSynchronize
+                                                         : heap->driver->cuEventQuery);
+        result = heed_end(heap, fence, result, out_has_ended);
+        if (result == CUDA_SUCCESS) {
+            result = ask_others(heap, fence, is_patient);
         }
-        if (tries < 64) {
-            sched_yield();
-        } else {
-            flw_sleep_ns(20000);
+        if (is_patient || result != CUDA_ERROR_NOT_READY || flw_clock_fine_ns() >= deadline_ns) {
+            return result;
         }
     }
 }
@@ -452,10 +450,7 @@ fallow_status flw_domain_wait(struct flw_heap *heap, struct flw_domain *domain, 
         flw_lock_release(&heap->lock);
         atomic_fetch_add_explicit(&heap->count.waits, 1, memory_order_relaxed);
         bool has_ended;
-        result = heed_end(heap, fence, wait_for_event(heap, event, deadline_ns), &has_ended);
-        if (result == CUDA_SUCCESS) {
-            result = ask_others(heap, fence, deadline_ns == UINT64_MAX);
-        }
+        result = wait_for_events(heap, fence, event, deadline_ns, &has_ended);
         flw_lock_acquire(&heap->lock);
         if (has_ended) {
             forget_events(heap, fence);

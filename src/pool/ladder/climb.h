@@ -35,6 +35,7 @@ struct flw_climb {
     bool is_refused; /* the last growth was, by the driver or since it had refused the like of it */
     bool others_are_late; /* other pools of the device hold memory that its work is not done with */
     fallow_status gate_status; /* ASLEEP: nothing more is to be tried */
+    uint64_t waited_ns;        /* of wait_ms: by waits with a deadline */
 };
 
 /* It wants a handle of its own: only growth makes one. */
@@ -167,6 +168,12 @@ uint32_t flw_climb_oldest_donors(const struct flw_heap *heap, const struct flw_n
 bool flw_climb_take_several(struct flw_climb *climb);
 
 /* ---- wait.c */
+/* True if the host may wait for the device. */
+bool flw_climb_may_wait(const struct flw_climb *climb);
+/* calls. Return the result of `wait`, or false if the host may not wait. All waits of a climb share wait_ms. Without
+ * a deadline (UINT64_MAX) is one that `comes_before_growth` if the driver has the memory: nothing is refused then. */
+bool flw_climb_wait(struct flw_climb *climb, bool comes_before_growth,
+                    bool (*wait)(struct flw_climb *climb, uint64_t until_ns));
 bool flw_stage_remap_wait(struct flw_climb *climb);
 bool flw_stage_wait(struct flw_climb *climb);
 
@@ -176,6 +183,9 @@ bool flw_stage_callback(struct flw_climb *climb);
 /* Have other pools of the device release free memory, waiting for their work until until_ns (0: not at all), and grow
  * by it. Nothing is asked of them where the pool's own limit is what the need lacks. */
 bool flw_climb_ask_others(struct flw_climb *climb, uint64_t until_ns);
+
+/* calls. Device memory that the driver has left; UINT64_MAX: the driver does not tell. */
+uint64_t flw_climb_device_free(struct flw_heap *heap);
 
 /* ---- oom.c */
 /* Nothing served: the answer, after what there is to report of it and to log. `fail` is the last place of the

@@ -6,13 +6,6 @@
 #include "pool/state/account.h"
 #include "pool/streams/cache.h"
 #include "pool/streams/epoch.h"
-#include "pool/streams/release.h"
-
-static bool may_wait(const struct flw_climb *climb)
-{
-    return (climb->need->flags & FALLOW_REQUEST_NO_WAIT) == 0 &&
-           climb->pool->config.wait_ms != UINT32_MAX && !flw_climb_lacks_host(climb);
-}
 
 static bool may_grow(const struct flw_climb *climb)
 {
@@ -49,19 +42,11 @@ static bool stage_close(struct flw_climb *climb)
 static bool eats_the_reserve(const struct flw_climb *climb)
 {
     struct flw_heap *heap = climb->heap;
-    struct flw_driver_section section;
-    size_t free_bytes = SIZE_MAX, total_bytes;
     uint64_t idle_bytes =
         atomic_load(&heap->reserved_bytes) -
         flw_min(atomic_load(&heap->reserved_bytes), flw_pool_live(climb->pool, NULL));
-    if (climb->pool->reserve_bytes == 0 || idle_bytes < climb->need_bytes ||
-        !flw_heap_enter_driver(heap, &section)) {
-        return false;
-    }
-    flw_heap_count_call(heap);
-    CUresult result = heap->driver->cuMemGetInfo_v2(&free_bytes, &total_bytes);
-    flw_heap_leave_driver(heap, &section);
-    return result == CUDA_SUCCESS && free_bytes < climb->need_bytes + climb->pool->reserve_bytes;
+    return climb->pool->reserve_bytes != 0 && idle_bytes >= climb->need_bytes &&
+           flw_climb_device_free(heap) < climb->need_bytes + climb->pool->reserve_bytes;
 }
 
 static bool stage_grow(struct flw_climb *climb)
@@ -110,13 +95,13 @@ static bool has_fit(const struct flw_heap *heap, const struct flw_need *need)
 
 #define WAIT_ROUNDS 64
 
-static bool stage_wait(struct flw_climb *climb)
+static bool wait_for_fit(struct flw_climb *climb, uint64_t until_ns)
 {
-    for (unsigned rounds = 0; rounds < WAIT_ROUNDS && may_wait(climb); rounds++) {
+    for (unsigned rounds = 0; rounds < WAIT_ROUNDS && !flw_climb_lacks_host(climb); rounds++) {
         flw_lock_acquire(&climb->heap->lock);
         uint64_t seq = fitting_seq(climb->heap, climb->need);
         flw_lock_release(&climb->heap->lock);
-        if (seq == 0 || !flw_epoch_wait(climb->heap, seq)) {
+        if (seq == 0 || !flw_epoch_wait(climb->heap, seq, until_ns)) {
             return false;
         }
         if (flw_climb_reclaim(climb)) {
@@ -126,11 +111,21 @@ static bool stage_wait(struct flw_climb *climb)
     return false;
 }
 
+static bool stage_wait(struct flw_climb *climb)
+{
+    return flw_climb_wait(climb, true, wait_for_fit);
+}
+
+static bool wait_for_all(struct flw_climb *climb, uint64_t until_ns)
+{
+    return flw_epoch_wait_all(climb->heap, until_ns) && flw_climb_reclaim(climb);
+}
+
 /* No open free fits. What does not, complete or not, makes room for what does. */
 static bool stage_exchange(struct flw_climb *climb)
 {
     struct flw_heap *heap = climb->heap;
-    if (may_wait(climb) && flw_epoch_wait_all(heap) && flw_climb_reclaim(climb)) {
+    if (flw_climb_wait(climb, true, wait_for_all)) {
         return true;
     }
     if (!may_grow(climb) || !flw_climb_may_exchange(climb)) {
@@ -169,12 +164,18 @@ static bool stage_limit(struct flw_climb *climb)
     return is_grown;
 }
 
+static bool trim(struct flw_climb *climb, uint64_t until_ns)
+{
+    return flw_epoch_trim(climb->pool, until_ns) > 0 && grow_to_limit(climb);
+}
+
 /* The driver has nothing: everything that idles here goes to it first. */
 static bool stage_trim(struct flw_climb *climb)
 {
     climb->insists = true;
-    bool is_grown = may_grow(climb) && flw_climb_may_exchange(climb) &&
-                    flw_epoch_trim(climb->pool) > 0 && grow_to_limit(climb);
+    bool is_grown =
+        may_grow(climb) && flw_climb_may_exchange(climb) &&
+        (flw_climb_may_wait(climb) ? flw_climb_wait(climb, false, trim) : trim(climb, 0));
     climb->insists = false;
     return is_grown;
 }
@@ -182,8 +183,7 @@ static bool stage_trim(struct flw_climb *climb)
 /* The last stage: nothing of the pool's own is left to wait for. */
 static bool stage_callback(struct flw_climb *climb)
 {
-    return flw_stage_callback(climb) ||
-           (may_wait(climb) && flw_climb_ask_others(climb, flw_pool_wait_until(climb->pool)));
+    return flw_stage_callback(climb) || flw_climb_wait(climb, false, flw_climb_ask_others);
 }
 
 static bool (*const stages[FLW_CONTEXT_FAIL])(struct flw_climb *climb) = {

@@ -63,6 +63,19 @@ bool flw_stage_callback(struct flw_climb *climb)
 
 FLW_DEFINE_INIT_SIZED(fallow_oom_report)
 
+uint64_t flw_climb_device_free(struct flw_heap *heap)
+{
+    struct flw_driver_section section;
+    size_t free_bytes = 0, total_bytes = 0;
+    if (!flw_heap_enter_driver(heap, &section)) {
+        return UINT64_MAX;
+    }
+    flw_heap_count_call(heap);
+    CUresult result = heap->driver->cuMemGetInfo_v2(&free_bytes, &total_bytes);
+    flw_heap_leave_driver(heap, &section);
+    return result == CUDA_SUCCESS ? free_bytes : UINT64_MAX;
+}
+
 /* heap lock. In units. */
 static uint64_t largest_run(const struct flw_domain *domain)
 {
@@ -73,17 +86,8 @@ static uint64_t largest_run(const struct flw_domain *domain)
 void flw_oom_report_fill(struct flw_pool *pool, const struct flw_need *need)
 {
     struct flw_heap *heap = &pool->heap;
-    struct flw_driver_section section;
-    fallow_oom_report report = {.device_free_bytes = UINT64_MAX};
-    size_t device_free = 0, device_total = 0;
+    fallow_oom_report report = {.device_free_bytes = flw_climb_device_free(heap)};
     atomic_fetch_add(&pool->climbs.ooms, 1);
-    if (flw_heap_enter_driver(heap, &section)) {
-        flw_heap_count_call(heap);
-        if (pool->driver.cuMemGetInfo_v2(&device_free, &device_total) == CUDA_SUCCESS) {
-            report.device_free_bytes = device_free;
-        }
-        flw_heap_leave_driver(heap, &section);
-    }
     report.size_bytes = need->size_bytes;
     report.limit_bytes = heap->limit_bytes;
     report.requested_bytes = flw_not_negative(flw_pool_requested(pool));

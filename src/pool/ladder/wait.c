@@ -106,11 +106,44 @@ static bool take_or_move(struct flw_climb *climb)
                                              : flw_climb_loose_budget(climb));
 }
 
-static bool may_wait(const struct flw_climb *climb)
+bool flw_climb_may_wait(const struct flw_climb *climb)
 {
     return (climb->need->flags & FALLOW_REQUEST_NO_WAIT) == 0 &&
            climb->pool->config.wait_ms != UINT32_MAX &&
-           climb->need->domain->ops != &flw_order_capture;
+           climb->need->domain->ops != &flw_order_capture && !flw_climb_lacks_host(climb);
+}
+
+/* Driver call. True if a growth is likely to serve, whatever the wait comes to. */
+static bool has_room(const struct flw_climb *climb)
+{
+    struct flw_heap *heap = climb->heap;
+    if ((climb->need->flags & FALLOW_REQUEST_NO_GROW) != 0 || climb->is_refused ||
+        atomic_load(&heap->reserved_bytes) + climb->need_bytes > heap->limit_bytes ||
+        flw_heap_refuses(heap, climb->need_bytes)) {
+        return false;
+    }
+    uint64_t free_bytes = flw_climb_device_free(heap);
+    return free_bytes != UINT64_MAX && free_bytes >= climb->need_bytes;
+}
+
+bool flw_climb_wait(struct flw_climb *climb, bool comes_before_growth,
+                    bool (*wait)(struct flw_climb *climb, uint64_t until_ns))
+{
+    if (!flw_climb_may_wait(climb)) {
+        return false;
+    }
+    uint64_t begin_ns = flw_clock_fine_ns(), until_ns = flw_pool_wait_until(climb->pool);
+    if (until_ns == UINT64_MAX || (comes_before_growth && has_room(climb))) {
+        return wait(climb, UINT64_MAX);
+    }
+    bool is_done = wait(climb, until_ns - flw_min(until_ns - begin_ns, climb->waited_ns));
+    climb->waited_ns += flw_clock_fine_ns() - begin_ns;
+    return is_done;
+}
+
+static bool wait_and_move(struct flw_climb *climb, uint64_t until_ns)
+{
+    return wait_and(climb, until_ns, take_or_move);
 }
 
 bool flw_stage_remap_wait(struct flw_climb *climb)
@@ -121,7 +154,7 @@ bool flw_stage_remap_wait(struct flw_climb *climb)
          (flw_climb_may_steal(climb) && flw_climb_take_several(climb)))) {
         return true;
     }
-    if (!may_wait(climb) || !wait_and(climb, UINT64_MAX, take_or_move)) {
+    if (!flw_climb_wait(climb, true, wait_and_move)) {
         return false;
     }
     atomic_fetch_add(&climb->pool->climbs.remap_waits, 1);
@@ -133,14 +166,17 @@ static bool take_or_grow(struct flw_climb *climb)
     return flw_climb_reclaim(climb) || flw_climb_grow_to_limit(climb);
 }
 
-bool flw_stage_wait(struct flw_climb *climb)
+static bool wait_and_grow(struct flw_climb *climb, uint64_t until_ns)
 {
-    if (!may_wait(climb)) {
-        return false;
-    }
-    uint64_t until_ns = flw_pool_wait_until(climb->pool);
-    flw_pool_fence_all(climb->pool);
     return wait_and(climb, until_ns, take_or_grow) ||
            (flw_pool_sync_uncoverable(climb->pool, false) && take_or_grow(climb)) ||
            flw_climb_ask_others(climb, until_ns);
+}
+
+bool flw_stage_wait(struct flw_climb *climb)
+{
+    if (flw_climb_may_wait(climb)) {
+        flw_pool_fence_all(climb->pool);
+    }
+    return flw_climb_wait(climb, false, wait_and_grow);
 }

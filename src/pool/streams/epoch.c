@@ -86,9 +86,8 @@ bool flw_epoch_poll(struct flw_heap *heap)
     return any;
 }
 
-/* Wait until the sequence number is complete. Without a record of contexts, or where the driver
- * refuses one, all of them are synchronised. */
-bool flw_epoch_wait(struct flw_heap *heap, uint64_t seq)
+/* Without a record of contexts, or where the driver refuses one, all of them are synchronised. */
+bool flw_epoch_wait(struct flw_heap *heap, uint64_t seq, uint64_t deadline_ns)
 {
     struct flw_driver_section section;
     if (flw_captures_are_open() || !flw_heap_enter_driver(heap, &section)) {
@@ -96,11 +95,11 @@ bool flw_epoch_wait(struct flw_heap *heap, uint64_t seq)
     }
     bool can_record = heap->context_order->ops->record != NULL;
     fallow_status status =
-        can_record ? flw_domain_wait(heap, heap->context_order, seq, UINT64_MAX) : FALLOW_DRIVER;
+        can_record ? flw_domain_wait(heap, heap->context_order, seq, deadline_ns) : FALLOW_DRIVER;
     flw_lock_acquire(&heap->lock);
     bool is_refused = !can_record || heap->context_order->refuses_fences;
     flw_lock_release(&heap->lock);
-    if (status != FALLOW_OK && is_refused) {
+    if (status != FALLOW_OK && status != FALLOW_TIMEOUT && is_refused && deadline_ns != 0) {
         status = flw_epoch_sync(heap);
     }
     flw_heap_leave_driver(heap, &section);
@@ -108,14 +107,14 @@ bool flw_epoch_wait(struct flw_heap *heap, uint64_t seq)
 }
 
 /* Everything that was ever freed. */
-bool flw_epoch_wait_all(struct flw_heap *heap)
+bool flw_epoch_wait_all(struct flw_heap *heap, uint64_t deadline_ns)
 {
     flw_lock_acquire(&heap->lock);
     const struct flw_domain *domain = heap->context_order;
     uint64_t seq = domain->seq - (domain->unfenced_bytes == 0);
     bool is_done = seq <= domain->completed;
     flw_lock_release(&heap->lock);
-    return is_done || flw_epoch_wait(heap, seq);
+    return is_done || flw_epoch_wait(heap, seq, deadline_ns);
 }
 
 /* ---- allocate: runs of one size */
@@ -169,12 +168,12 @@ void fallow_context_capture_end(void)
     flw_captures_end();
 }
 
-uint64_t flw_epoch_trim(struct flw_pool *pool)
+uint64_t flw_epoch_trim(struct flw_pool *pool, uint64_t deadline_ns)
 {
     struct flw_heap *heap = &pool->heap;
     (void)flw_pool_drain(pool, NULL, NULL);
     (void)close_epoch(pool, true);
-    (void)flw_epoch_wait_all(heap);
+    (void)flw_epoch_wait_all(heap, deadline_ns);
     flw_lock_acquire(&heap->lock);
     (void)flw_heap_reclaim_slabs(heap);
     flw_lock_release(&heap->lock);

@@ -40,16 +40,17 @@ static inline bool flw_epoch_is_due(const struct flw_heap *heap)
 void flw_epoch_flush(struct flw_pool *pool, struct flw_tcache *cache);
 /* Driver calls. Ask for the epochs that are closed; true: something is complete. */
 bool flw_epoch_poll(struct flw_heap *heap);
-/* Driver calls. Wait until the sequence number is complete; until everything is that was ever
- * freed. */
-bool flw_epoch_wait(struct flw_heap *heap, uint64_t seq);
-bool flw_epoch_wait_all(struct flw_heap *heap);
+/* Driver calls. Wait until the sequence number is complete; until everything is that was ever freed. Returns false
+ * if it is not complete by the deadline (UINT64_MAX: none; 0: does not wait). A driver that cannot record a context
+ * makes the wait as long as the device works. */
+bool flw_epoch_wait(struct flw_heap *heap, uint64_t seq, uint64_t deadline_ns);
+bool flw_epoch_wait_all(struct flw_heap *heap, uint64_t deadline_ns);
 /* The caller is about to synchronise the pool's context: flw_epoch_begin_sync (heap/order/epoch.h) that covers
  * what the calling thread has freed, too. */
 uint64_t flw_epoch_expect_sync(struct flw_pool *pool);
-/* Driver calls. Release to the driver what is idle: caches emptied, the device waited for (not
+/* Driver calls. Release to the driver what is idle: caches emptied, the device waited for until the deadline (not
  * while something is captured). What came back. */
-uint64_t flw_epoch_trim(struct flw_pool *pool);
+uint64_t flw_epoch_trim(struct flw_pool *pool, uint64_t deadline_ns);
 
 /* Does the pool's memory hold the address, allocated or not? No lock. */
 bool flw_epoch_owns(const struct flw_pool *pool, uint64_t address);

@@ -9,11 +9,14 @@
 
 #include "pool/state/pool.h"
 
-/* When a wait for the device that begins now has to end, by the config's wait_ms; 0: the pool never waits. */
+/* When a wait for the device that begins now has to end, by the config's wait_ms; 0: the pool never waits; UINT64_MAX:
+ * as long as it takes. */
 static inline uint64_t flw_pool_wait_until(const struct flw_pool *pool)
 {
     uint32_t wait_ms = pool->config.wait_ms;
-    return wait_ms == UINT32_MAX ? 0 : flw_clock_fine_ns() + wait_ms * 1000000ull;
+    return wait_ms == UINT32_MAX       ? 0
+           : wait_ms == UINT32_MAX - 1 ? UINT64_MAX
+                                       : flw_clock_fine_ns() + wait_ms * 1000000ull;
 }
 
 /* Fence, where this thread can name the stream, and query all that was freed. Dissolve empty slabs. Driver calls. */

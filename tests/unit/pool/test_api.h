@@ -36,6 +36,7 @@ static inline void api_log(void *context, fallow_log_level level, const char *me
     snprintf(api->log, sizeof api->log, "%s", message);
 }
 
+/* A held device does nothing while an allocation asks: only a wait without a deadline moves it. */
 static inline fallow_pool_config api_config(struct api *api)
 {
     fallow_pool_config config;
@@ -43,6 +44,7 @@ static inline fallow_pool_config api_config(struct api *api)
     config.driver = "sim";
     config.log = api_log;
     config.log_context = api;
+    config.wait_ms = UINT32_MAX - 1;
     return config;
 }
 
