@@ -486,13 +486,17 @@ static inline void fallow_block_init(fallow_block *block)
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_block_info(fallow_pool *pool, const void *ptr,
                                                             fallow_block *out_block);
 
-/** Counters are exact at quiescent points. peak_reserved_bytes is always exact. peak_requested_bytes
- *  is with one thread; with several it is off by at most what their caches hold. peak_live_bytes is
+/** Counters are exact at quiescent points. There every byte is counted once:
+ *
+ *      reserved_bytes + asleep_bytes
+ *          = live_bytes + cached_bytes + deferred_bytes + captured_bytes + idle_bytes
+ *
+ *  peak_reserved_bytes is always exact, and never below reserved_bytes. peak_requested_bytes is with one thread; with several it is off by at most what their caches hold. peak_live_bytes is
  *  the most that was seen where requested_bytes peaked or a caller asked. */
 typedef struct fallow_stats {
     size_t struct_size;            /**< set by fallow_stats_init */
     uint64_t requested_bytes;      /**< live blocks, as asked */
-    uint64_t live_bytes;           /**< live blocks, as given (class or run) */
+    uint64_t live_bytes;           /**< live blocks, captured ones too, as given (class or run) */
     uint64_t reserved_bytes;       /**< what the driver has given */
     uint64_t peak_requested_bytes; /**< the most that requested_bytes was */
     uint64_t peak_live_bytes;      /**< the most that live_bytes was seen to be */
@@ -513,14 +517,15 @@ typedef struct fallow_stats {
     uint64_t misuse_count;      /**< frees refused */
     uint64_t oom_count;         /**< allocations that failed after the whole ladder */
     uint64_t cached_bytes;      /**< in thread caches */
-    uint64_t deferred_bytes;    /**< freed, waiting for a fence */
-    uint64_t captured_bytes;    /**< held by captures */
-    uint64_t host_bytes;        /**< host memory of the pool's tables */
-    uint64_t live_count;        /**< blocks */
-    uint32_t stream_count;      /**< streams known */
-    uint8_t uses_vmm;           /**< 1: address space and physical memory are separate */
-    uint8_t uses_membarrier;    /**< 0: no call is a hit, each takes its cache's lock */
-    uint8_t is_asleep;          /**< 1: the memory is released, the addresses are kept (sleep.h) */
+    uint64_t deferred_bytes; /**< freed, and no stream's before announced uses, the work of several
+                                      streams, or a capture's end are over */
+    uint64_t captured_bytes; /**< free memory that captures hold for their graphs */
+    uint64_t host_bytes;     /**< host memory of the pool's tables */
+    uint64_t live_count;     /**< blocks */
+    uint32_t stream_count;   /**< streams known */
+    uint8_t uses_vmm;        /**< 1: address space and physical memory are separate */
+    uint8_t uses_membarrier; /**< 0: no call is a hit, each takes its cache's lock */
+    uint8_t is_asleep;       /**< 1: the memory is released, the addresses are kept (sleep.h) */
     uint8_t
         lost_membarrier; /**< 1: the kernel granted membarrier(2) at first and refuses it by now, so
                                   that uses_membarrier has become 0; the log has had a line */
@@ -539,6 +544,8 @@ typedef struct fallow_stats {
     uint8_t allows_rdma;     /**< 1: new handles are made for network adapters to register
                                   (gpuDirectRDMACapable); segments always can be */
     uint8_t reserved_1[2];   /**< 0 */
+    uint64_t idle_bytes;     /**< all else that is reserved: free for one stream or for any, mapped
+                                  nowhere, or lost to the rounding of slabs and segments */
 } fallow_stats;
 
 /** Fill with defaults, recording the caller's size of the struct. */
@@ -573,7 +580,7 @@ typedef struct fallow_oom_report {
     uint64_t free_bytes;         /**< mapped and free, whoever's */
     uint64_t largest_free_bytes; /**< largest contiguous hole that the stream could have used */
     uint64_t deferred_bytes;     /**< waiting for fences */
-    uint64_t captured_bytes;     /**< held by captures */
+    uint64_t captured_bytes;     /**< free memory that captures hold for their graphs */
     uint64_t device_free_bytes;  /**< what the driver said was left; UINT64_MAX: it did not say */
     double fragmentation;        /**< 1 - largest_free / free; 0 when nothing is free */
     uint64_t stage_count[12];    /**< how often each stage of the pool's ladder (one for each

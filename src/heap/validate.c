@@ -328,7 +328,7 @@ static const char *check_handles(const struct flw_heap *heap)
         }
         uint64_t own = (uint64_t)handle->unit_count << FLW_UNIT_LOG2;
         bytes += handle->id != 0 ? own : 0;
-        asleep += handle->is_asleep ? own : 0;
+        asleep += handle->id == 0 ? own : 0;
         exported += handle->is_exported ? own : 0;
         if (handle->id == 0 && !handle->is_asleep) {
             return "a mapped handle was never created";
@@ -336,7 +336,7 @@ static const char *check_handles(const struct flw_heap *heap)
         page += handle->unit_count / heap->page_units;
     }
     if (asleep != atomic_load(&heap->asleep_bytes)) {
-        return "asleep_bytes is not the sum of the sleeping handles";
+        return "asleep_bytes is not the sum of the handles that a wake creates";
     }
     uint64_t idle = 0;
     const struct flw_handle *oldest = NULL;

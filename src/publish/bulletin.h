@@ -42,9 +42,9 @@
     X(peak_reserved_bytes, STATS, VALUE, "most reserved_bytes")                                  \
     X(cached_bytes, STATS, VALUE, "free, in thread caches")                                      \
     X(free_bytes, POOL, VALUE, "free and mapped, in the heap")                                   \
-    X(idle_bytes, POOL, VALUE, "reserved and mapped nowhere")                                    \
-    X(deferred_bytes, STATS, VALUE, "freed, waiting for a fence")                                \
-    X(captured_bytes, STATS, VALUE, "held by captures")                                          \
+    X(unmapped_bytes, POOL, VALUE, "reserved and mapped nowhere")                                \
+    X(deferred_bytes, STATS, VALUE, "freed, no stream's yet")                                    \
+    X(captured_bytes, STATS, VALUE, "free memory that captures hold")                            \
     X(host_bytes, STATS, VALUE, "host memory of the pool's tables")                              \
     X(live_count, STATS, VALUE, "blocks allocated")                                              \
     X(stream_count, STATS, VALUE, "streams known")                                               \
@@ -83,7 +83,8 @@
     X(imported_bytes, STATS, VALUE, "handles of others that are mapped here")                    \
     X(lost_membarrier, STATS, VALUE,                                                             \
       "1: the kernel has refused membarrier since the pool was made")                            \
-    X(has_context_order, POOL, VALUE, "1: its callers name no stream")
+    X(has_context_order, POOL, VALUE, "1: its callers name no stream")                           \
+    X(idle_bytes, STATS, VALUE, "reserved, and neither live, cached, deferred nor captured")
 
 enum flw_bulletin_value {
 #define X(name, source, kind, help) FLW_VALUE_##name,

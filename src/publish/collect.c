@@ -222,7 +222,7 @@ static void copy_rest(struct flw_pool *pool, uint64_t *value)
     value[FLW_VALUE_device] = (uint64_t)pool->config.device;
     value[FLW_VALUE_limit_bytes] = heap->limit_bytes;
     value[FLW_VALUE_device_bytes] = pool->device_bytes;
-    value[FLW_VALUE_idle_bytes] = atomic_load(&heap->idle_bytes);
+    value[FLW_VALUE_unmapped_bytes] = atomic_load(&heap->idle_bytes);
     value[FLW_VALUE_thread_cache_count] = atomic_load(&pool->cache_count);
     value[FLW_VALUE_capture_count] = atomic_load(&pool->open_captures);
     value[FLW_VALUE_query_count] = atomic_load(&heap->count.queries);

@@ -88,6 +88,7 @@ static void print_stats(void)
     FIELD(fallow_stats, page_source);
     FIELD(fallow_stats, allows_rdma);
     FIELD(fallow_stats, reserved_1);
+    FIELD(fallow_stats, idle_bytes);
 }
 
 static void print_report(void)

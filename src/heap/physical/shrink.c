@@ -370,11 +370,11 @@ static void forget_handles(struct flw_heap *heap, const struct flw_span *run)
         struct flw_handle *handle = flw_handle_at_unit(heap, unit);
         unit += handle->unit_count;
         flw_handle_detach(heap, handle);
-        atomic_fetch_sub(&heap->asleep_bytes, flw_handle_bytes(handle));
         handle->is_asleep = false;
         if (handle->id != 0) {
             flw_handle_link_idle(heap, handle);
         } else {
+            atomic_fetch_sub(&heap->asleep_bytes, flw_handle_bytes(handle));
             flw_heap_drop_handle(heap, handle);
         }
     }

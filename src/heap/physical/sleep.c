@@ -207,17 +207,33 @@ static struct stop create_all(struct flw_heap *heap)
 
 /* ---- the two ways */
 
-static void set_asleep(struct flw_heap *heap, bool is_asleep)
+/* Sum up the handles that are not created. */
+static uint64_t uncreated_bytes(const struct flw_heap *heap)
 {
     uint64_t page = 0, bytes = 0;
+    for (struct flw_handle *handle; (handle = next_private(heap, &page)) != NULL;) {
+        bytes += handle->id == 0 ? flw_handle_bytes(handle) : 0;
+    }
+    return bytes;
+}
+
+static void note_asleep(struct flw_heap *heap)
+{
+    flw_lock_acquire(&heap->lock);
+    atomic_store(&heap->asleep_bytes, uncreated_bytes(heap));
+    flw_lock_release(&heap->lock);
+}
+
+static void set_asleep(struct flw_heap *heap, bool is_asleep)
+{
+    uint64_t page = 0;
     flw_lock_acquire(&heap->lock);
     for (struct flw_handle *handle; (handle = next_private(heap, &page)) != NULL;) {
         handle->is_asleep = is_asleep;
         handle->is_fresh = false;
-        bytes += is_asleep ? flw_handle_bytes(handle) : 0;
     }
-    atomic_store(&heap->asleep_bytes, bytes);
     flw_lock_release(&heap->lock);
+    note_asleep(heap);
 }
 
 /* Awake as before; where the driver refuses that, too, asleep with all that was there. */
@@ -261,21 +277,12 @@ fallow_status flw_heap_sleep(struct flw_heap *heap)
     return flw_heap_is_lost(heap) ? FALLOW_DEVICE_LOST : status;
 }
 
-/* Sum up the handles that are not created. */
-static uint64_t uncreated_bytes(const struct flw_heap *heap)
-{
-    uint64_t page = 0, bytes = 0;
-    for (struct flw_handle *handle; (handle = next_private(heap, &page)) != NULL;) {
-        bytes += handle->id == 0 ? flw_handle_bytes(handle) : 0;
-    }
-    return bytes;
-}
-
 /* Asleep as before the wake, with what is mapped and cannot be unmapped. */
 static void sleep_on(struct flw_heap *heap)
 {
     (void)unmap_all(heap, true);
     (void)release_all(heap, true, false);
+    note_asleep(heap);
 }
 
 /* How much more than the device has free the handles need that could not be created. */
@@ -329,7 +336,10 @@ fallow_status flw_heap_end_wake(struct flw_heap *heap, bool is_awake)
     struct flw_driver_section section;
     if (is_awake) {
         set_asleep(heap, false);
-    } else if (flw_heap_enter_driver(heap, &section)) {
+        return flw_heap_is_lost(heap) ? FALLOW_DEVICE_LOST : FALLOW_OK;
+    }
+    note_asleep(heap);
+    if (flw_heap_enter_driver(heap, &section)) {
         if (flw_heap_end_copies(heap)) {
             sleep_on(heap);
         }

@@ -97,7 +97,7 @@ struct flw_domain {
     uint32_t cache_count;    /* thread caches that name it */
     uint64_t sync_seq;       /* scratch of a context synchronisation under way */
     uint32_t capture;        /* a capture's domain: 1 + the capture's place */
-    uint64_t captured_bytes; /* a capture's domain: its slabs and the runs it has allocated */
+    uint64_t captured_bytes; /* a capture's domain: its slabs but for live blocks */
     uint64_t captured_live;  /* a capture's domain: blocks allocated */
     uint32_t captured_by;    /* a stream's domain: capture under way on it, 0 none. Atomic */
     uint32_t

@@ -14,7 +14,7 @@
  *      right neighbour, which begins where it ends, and so back to the edge.
  *   2. No two neighbours are free with the same owner, nor both unmapped.
  *   3. A page (granularity) has a handle <=> its run is not unmapped. Handles that are created add
- *      up to reserved_bytes while no growth is under way; those that sleep, to asleep_bytes.
+ *      up to reserved_bytes while no growth is under way; those that a wake creates, to asleep_bytes.
  *   4. reserved_bytes <= limit_bytes, always: it is raised before the driver is asked.
  *   5. Of every slab: slots in counted batches + uncarved = free_count <= slot_count, and its
  *      points are the join of theirs.

@@ -179,9 +179,10 @@ static fallow_status alloc_captured(struct flw_pool *pool, struct flw_tcache *ca
         slot = flw_span_slot(&pool->heap.map, need.run, 0);
         need.run->u.run.owner = domain->index;
         domain->captured_live++;
-        domain->captured_bytes += usable;
     } else { /* a slot's maker counts it, whichever stream of the capture allocates it next */
-        pool->heap.domains[flw_slot_span(&pool->heap.map, slot)->u.slab.domain]->captured_live++;
+        uint32_t maker = flw_slot_span(&pool->heap.map, slot)->u.slab.domain;
+        pool->heap.domains[maker]->captured_live++;
+        pool->heap.domains[maker]->captured_bytes -= usable;
     }
     flw_lock_release(&pool->heap.lock);
     give_slot(domain, slot, request->size_bytes, FLW_SLOT_LIVE_CAPTURED, out_ptr);

@@ -100,7 +100,7 @@ static struct flw_domain *leave_capture(struct flw_pool *pool, struct flw_domain
     uint32_t owner = is_slab ? span->u.slab.domain : span->u.run.owner;
     struct flw_domain *domain = pool->heap.domains[owner];
     domain->captured_live--;
-    domain->captured_bytes -= is_slab ? 0 : flw_run_bytes(span);
+    domain->captured_bytes += is_slab ? flw_class_bytes(span->u.slab.class_index) : 0;
     if (domain->ops == &flw_order_capture) {
         domain = flw_capture_home_of(pool, domain, freeing, has_uses);
     } else {

@@ -28,6 +28,8 @@ void flw_pool_read_stats(struct flw_pool *pool, fallow_stats *out_stats)
     stats.peak_live_bytes = flw_max(stats.live_bytes, most); /* what was told is kept */
     stats.reserved_bytes = atomic_load(&heap->reserved_bytes);
     stats.peak_reserved_bytes = atomic_load(&heap->peak_reserved_bytes);
+    /* A growth under way is counted before the driver has given it; the peak rises once it has. */
+    stats.reserved_bytes = flw_min(stats.reserved_bytes, stats.peak_reserved_bytes);
     stats.alloc_count = totals.allocs;
     stats.free_count = totals.frees;
     stats.live_count = totals.allocs - totals.frees;
@@ -68,6 +70,10 @@ void flw_pool_read_stats(struct flw_pool *pool, fallow_stats *out_stats)
         heap->objects.meta.used_bytes + flw_stream_ids_host_bytes(&heap->stream_ids) +
         side_record_bytes + heap->mapped_page_end * sizeof *heap->page_handle;
     flw_lock_release(&heap->lock);
+    uint64_t used =
+        stats.live_bytes + stats.cached_bytes + stats.deferred_bytes + stats.captured_bytes;
+    uint64_t all = stats.reserved_bytes + stats.asleep_bytes;
+    stats.idle_bytes = all - flw_min(all, used);
     FLW_EACH_EXTENSION (pool, row, read_stats) {
         row->read_stats(pool, &stats);
     }

@@ -136,6 +136,7 @@ static void expect_stats(const struct flw_bulletin_pool *pool, fallow_pool *hand
     EQUAL(saved_bytes);
     EQUAL(exported_bytes);
     EQUAL(imported_bytes);
+    EQUAL(idle_bytes);
 #undef EQUAL
 }
 
@@ -173,7 +174,7 @@ static void expect_sums(const struct flw_bulletin_pool *pool)
     assert_int_equal(streams.requested_bytes, value[FLW_VALUE_requested_bytes]);
     assert_int_equal(streams.cached_bytes, value[FLW_VALUE_cached_bytes]);
     assert_int_equal(value[FLW_VALUE_live_bytes] + value[FLW_VALUE_cached_bytes] +
-                         value[FLW_VALUE_free_bytes] + value[FLW_VALUE_idle_bytes] +
+                         value[FLW_VALUE_free_bytes] + value[FLW_VALUE_unmapped_bytes] +
                          classes.deferred_bytes,
                      value[FLW_VALUE_reserved_bytes]);
 }

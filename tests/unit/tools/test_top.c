@@ -240,7 +240,7 @@ static void expect_stats(struct target *target)
         }
         count++;
     }
-    assert_int_equal(count, 2 * 37);
+    assert_int_equal(count, 2 * 38);
 }
 
 static void at_a_quiet_point_the_json_says_what_the_pool_says(void **state)

@@ -156,6 +156,7 @@ static void print_stats(void)
         PUT(saved_bytes);
         PUT(exported_bytes);
         PUT(imported_bytes);
+        PUT(idle_bytes);
 #undef PUT
     }
     puts("end");

@@ -48,11 +48,11 @@ static void add_memory(struct flw_top_page *page, const uint64_t *value)
                      flw_top_bytes(b, value[FLW_VALUE_requested_bytes]),
                      flw_format_count(value[FLW_VALUE_live_count], c),
                      flw_top_bytes(d, value[FLW_VALUE_peak_requested_bytes]));
-    flw_top_add_line(page, FLW_TOP_PLAIN, "free     %9s  cached %s  deferred %s  idle %s",
+    flw_top_add_line(page, FLW_TOP_PLAIN, "free     %9s  cached %s  deferred %s  unmapped %s",
                      flw_top_bytes(a, value[FLW_VALUE_free_bytes]),
                      flw_top_bytes(b, value[FLW_VALUE_cached_bytes]),
                      flw_top_bytes(c, value[FLW_VALUE_deferred_bytes]),
-                     flw_top_bytes(d, value[FLW_VALUE_idle_bytes]));
+                     flw_top_bytes(d, value[FLW_VALUE_unmapped_bytes]));
     if (page->height == 0 ||
         value[FLW_VALUE_captured_bytes] + value[FLW_VALUE_capture_count] != 0) {
         flw_top_add_line(page, FLW_TOP_PLAIN,
