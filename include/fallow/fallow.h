@@ -147,11 +147,12 @@ enum {
 
 /** What a pool's memory is made of. */
 typedef enum fallow_page_source {
-    /** Handles where the device and the driver have them, tried at create; else segments. In context
-     *  order segments. */
+    /** Handles where the device and the driver have them, tried at create; else segments, also if the
+     *  driver reserves no range of addresses as large as the limit. In context order segments. */
     FALLOW_PAGES_AUTOMATIC = 0,
     /** Physical handles of cuMemCreate, mapped where they are wanted: memory moves between sizes,
-     *  sleeps, is exported and shared with peers. No legacy IPC handle (cuIpcGetMemHandle). */
+     *  sleeps, is exported and shared with peers. No legacy IPC handle (cuIpcGetMemHandle). A block is at
+     *  most as large as the largest range of addresses that the driver reserves. */
     FALLOW_PAGES_HANDLES = 1,
     /** Segments of cuMemAlloc: what legacy IPC, and libraries that know nothing of handles, can use. A block
      *  above 1 MiB for which no free memory fits gets one for itself. From one_handle_bytes on a block is
@@ -269,12 +270,14 @@ static inline void fallow_pool_config_init(fallow_pool_config *config)
  *             thing done without is a line to the log. A device without memory for it is believed.
  * Capture     none is disturbed: the probe's stream is its own.
  * Cost        driver calls, nine of them the probe's; keeps no device memory. Reserves
- *             addresses: of the device 8 times its memory, or less where that is refused, and of the
- *             host 85 GiB for a device of 80 GB, little of which is ever used. The first pool of a process registers for
+ *             addresses: of the device 8 times its memory; if the driver refuses that, less, and
+ *             further ranges when a block has no place left; and of the host 85 GiB for a device of
+ *             80 GB (94 GiB if 8 times were refused), little of which is ever used. The first pool of a process registers for
  *             membarrier(2), 10 ms or more when threads are running.
  * LIMITS      Under a limit of the address space (ulimit -v) the tables take a quarter of what it
  *             leaves, and what names the device's addresses: 76 MiB for a device of 80 GB; 9 GiB in
- *             context order and where the device cannot remap. They shrink to some 120 MiB beside
+ *             context order and where the device cannot remap. Where 8 times the memory is
+ *             refused and the limit leaves less than 40 GiB, a pool keeps to one range. They shrink to some 120 MiB beside
  *             that; below, create is refused. A hit costs the same. Smaller tables have room for
  *             fewer blocks, allocated and free: of the smallest for 4 million, and for 130,000 that
  *             are larger than 1 MiB. The log gets one warning that says for how many.
@@ -589,6 +592,11 @@ typedef struct fallow_oom_report {
     uint32_t owner_count;        /**< of owners, that are filled */
     uint32_t reserved_0;
     fallow_oom_owner owners[FALLOW_OOM_OWNERS]; /**< largest first */
+    uint64_t address_bytes; /**< addresses reserved for blocks; 0 = segments have their own */
+    uint64_t largest_address_bytes; /**< largest stretch of them without memory */
+    uint32_t lacks_addresses;       /**< 1 = there was memory, but no stretch for it, and the driver
+                                       reserved no further addresses */
+    uint32_t reserved_1;            /**< 0 */
 } fallow_oom_report;
 
 /** Fill with defaults, recording the caller's size of the struct. */

@@ -8,9 +8,9 @@
 #include "heap/order/sync.h"
 #include "heap/physical/handle.h"
 #include "heap/physical/physical.h"
+#include "heap/physical/range.h"
 #include "heap/space/run.h"
 
-#define ADDRESS_BITS       47
 #define OBJECT_ARENA_BYTES (16 * FLW_GIB)
 #define OBJECT_ARENA_LEAST (32 * FLW_MIB)
 #define NOTE_ARENA_BYTES   (1 * FLW_GIB)
@@ -18,12 +18,6 @@
 #define SHARE              4 /* of what a limit leaves these take one part */
 
 /* ---- the size of the tables */
-
-/* What the names of the page map cover: the reserved range, or the whole address space. */
-static uint64_t span_of_addresses(const struct flw_heap *heap)
-{
-    return heap->source.ops->remaps ? heap->range.bytes : 1ull << ADDRESS_BITS;
-}
 
 /* Batches, fences, deferred frees, handles, domains. */
 static uint64_t object_bytes(unsigned shrink)
@@ -36,13 +30,18 @@ uint64_t flw_tables_side_record_bytes(unsigned shrink)
     return flw_max(NOTE_ARENA_BYTES >> shrink, NOTE_ARENA_LEAST);
 }
 
-/* As large as what they cover. */
+/* Those that name `window_bytes` of addresses. */
+static uint64_t naming_bytes(const struct flw_source *source, uint64_t window_bytes)
+{
+    bool remaps = source->ops->remaps;
+    uint64_t handle_bytes =
+        remaps ? window_bytes / source->granularity_bytes * sizeof(struct flw_handle *) : 0;
+    return flw_page_map_name_bytes(remaps, window_bytes) + handle_bytes;
+}
+
 static uint64_t fixed_bytes(const struct flw_heap *heap)
 {
-    bool remaps = heap->source.ops->remaps;
-    uint64_t handle_bytes =
-        remaps ? heap->range.bytes / heap->source.granularity_bytes * sizeof *heap->page_handle : 0;
-    return flw_page_map_name_bytes(remaps, span_of_addresses(heap)) + handle_bytes;
+    return naming_bytes(&heap->source, heap->ranges.window_bytes);
 }
 
 static uint64_t shrinking_bytes(unsigned shrink)
@@ -92,83 +91,6 @@ bool flw_tables_are_full(const struct flw_heap *heap)
 
 /* ---- the source and its addresses */
 
-/* Less, or elsewhere, may be granted. */
-static bool may_reserve_other(CUresult result)
-{
-    return result == CUDA_ERROR_OUT_OF_MEMORY || flw_source_is_refused(result);
-}
-
-/* An address range that begins at a multiple of its size: offsets are the low bits of addresses then.
- * Where the driver does not align so far, the middle of twice as much. */
-static CUresult reserve_aligned(struct flw_heap *heap, uint64_t bytes)
-{
-    struct flw_source *source = &heap->source;
-    uint64_t base = 0, held_bytes = bytes;
-    CUresult result = source->ops->reserve(source, bytes, bytes, &base);
-    bool is_aligned = result == CUDA_SUCCESS && base % bytes == 0;
-    if (result == CUDA_SUCCESS && !is_aligned) {
-        (void)source->ops->unreserve(source, base, bytes);
-    }
-    if (!is_aligned && (result == CUDA_SUCCESS || may_reserve_other(result))) {
-        held_bytes = 2 * bytes;
-        result = source->ops->reserve(source, held_bytes, 0, &base);
-    }
-    if (result == CUDA_SUCCESS) {
-        heap->range.reservation = base;
-        heap->range.reservation_bytes = held_bytes;
-        heap->range.bytes = bytes;
-        heap->map.base = flw_align_up(base, bytes);
-    }
-    return result;
-}
-
-static CUresult reserve_range(struct flw_heap *heap, uint64_t device_bytes)
-{
-    uint64_t least = 64 * FLW_MIB, bytes = least;
-    while (bytes < 8 * device_bytes && bytes < (1ull << 46)) {
-        bytes *= 2;
-    }
-    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-    for (; bytes >= least && may_reserve_other(result); bytes /= 2) {
-        result = reserve_aligned(heap, bytes);
-    }
-    return result;
-}
-
-#define GIVE_ROUNDS 3
-
-/* A driver that refuses is asked again, and once more at the pool's end, which may have another source. */
-static CUresult unreserve_range(struct flw_heap *heap)
-{
-    const struct flw_source_ops *ops = heap->source.ops;
-    ops = ops != NULL && ops->remaps ? ops : &flw_source_vmm;
-    CUresult result = heap->range.reservation_bytes == 0 ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
-    for (unsigned n = 0; result != CUDA_SUCCESS && n < GIVE_ROUNDS; n++) {
-        result =
-            ops->unreserve(&heap->source, heap->range.reservation, heap->range.reservation_bytes);
-    }
-    if (result == CUDA_SUCCESS) {
-        heap->range.reservation = heap->range.reservation_bytes = 0;
-    }
-    heap->range.bytes = heap->map.base = 0;
-    return result;
-}
-
-static bool make_address_run(struct flw_heap *heap)
-{
-    struct flw_span *edge = flw_page_map_new_run(&heap->map);
-    struct flw_span *run = edge != NULL ? flw_page_map_new_run(&heap->map) : NULL;
-    if (run == NULL) {
-        return false;
-    }
-    heap->range.edge = edge;
-    flw_run_open_stretch(edge, run);
-    run->u.run.state = FLW_RUN_UNMAPPED;
-    run->u.run.unit_count = (uint32_t)(heap->range.bytes >> FLW_UNIT_LOG2);
-    flw_run_index_by_state(heap, run);
-    return true;
-}
-
 static void begin_source(struct flw_heap *heap, const struct flw_heap_config *config)
 {
     heap->source = (struct flw_source){.ops = config->source,
@@ -185,21 +107,40 @@ static void begin_source(struct flw_heap *heap, const struct flw_heap_config *co
     }
 }
 
+/* Handles are insisted on. */
+static bool must_remap(const struct flw_heap_config *config)
+{
+    return (config->source != NULL && config->source->remaps) || config->handle_types != 0 ||
+           config->peer_count != 0;
+}
+
+/* Without a limit of the address space there can be tables for any number of ranges. Then a driver that does not reserve
+ * as much as the pool may hold, which one block may need, is left for segments, unless handles are insisted on. */
+static CUresult reserve_first(struct flw_heap *heap, const struct flw_heap_config *config)
+{
+    bool may_extend =
+        flw_meta_allowance() / SHARE >= naming_bytes(&heap->source, FLW_ADDRESS_SPACE_BYTES);
+    uint64_t least_bytes = may_extend && !must_remap(config) ? config->limit_bytes : 0;
+    return flw_ranges_begin(heap, config->device_bytes, least_bytes, may_extend);
+}
+
 /* Addresses, and a grain through its whole life in them. *out_can false: refused, nothing is left. */
 static CUresult prove_remapping(struct flw_heap *heap, const struct flw_heap_config *config,
                                 bool *out_can)
 {
     struct flw_source *source = &heap->source;
-    CUresult result = reserve_range(heap, config->device_bytes);
+    CUresult result = reserve_first(heap, config);
     if (result != CUDA_SUCCESS) {
         *out_can = false;
         return flw_source_refuse(source, result, "cuMemAddressReserve");
     }
     if (source->ops == &flw_source_vmm) {
-        result = flw_source_vmm_probe(source, heap->map.base, out_can);
+        uint64_t first_unit = heap->ranges.first.begin_unit;
+        result =
+            flw_source_vmm_probe(source, heap->map.base + (first_unit << FLW_UNIT_LOG2), out_can);
     }
     if (result != CUDA_SUCCESS || !*out_can) {
-        (void)unreserve_range(heap);
+        (void)flw_ranges_end(heap);
     }
     return result;
 }
@@ -232,8 +173,9 @@ static fallow_status choose_source(struct flw_heap *heap, const struct flw_heap_
     source->ops = config->source != NULL ? config->source : &flw_source_slab;
     source->granularity_bytes = 2 * FLW_MIB;
     atomic_store(&source->kinds, 0);
-    bool must_remap = source->ops->remaps || config->handle_types != 0 || config->peer_count != 0;
-    return must_remap ? FALLOW_NOT_SUPPORTED : FALLOW_OK;
+    heap->map.base = 0;
+    heap->ranges.window_bytes = FLW_ADDRESS_SPACE_BYTES;
+    return must_remap(config) ? FALLOW_NOT_SUPPORTED : FALLOW_OK;
 }
 
 static fallow_status settle_source(struct flw_heap *heap, const struct flw_heap_config *config)
@@ -245,7 +187,7 @@ static fallow_status settle_source(struct flw_heap *heap, const struct flw_heap_
         flw_heap_leave_driver(heap, &section);
     }
     if (flw_heap_is_lost(heap)) {
-        (void)unreserve_range(heap);
+        (void)flw_ranges_end(heap);
         flw_heap_note_error(heap, (CUresult)atomic_load(&heap->lost_error),
                             atomic_load(&heap->lost_call));
         return FALLOW_DRIVER;
@@ -280,7 +222,7 @@ static bool make_context_order(struct flw_heap *heap)
 
 static bool reserve_handles(struct flw_heap *heap)
 {
-    uint64_t pages = heap->range.bytes / heap->source.granularity_bytes;
+    uint64_t pages = heap->ranges.window_bytes / heap->source.granularity_bytes;
     if (!heap->source.ops->remaps) {
         return true;
     }
@@ -309,7 +251,7 @@ static bool make_tables(struct flw_heap *heap)
     unsigned shrink = choose_tables(heap, flw_meta_allowance());
     for (; shrink <= FLW_TABLE_SHRINK_MAX; shrink++) {
         heap->table_shrink = shrink;
-        if (flw_page_map_init(&heap->map, base, span_of_addresses(heap),
+        if (flw_page_map_init(&heap->map, base, heap->ranges.window_bytes, heap->source.ops->remaps,
                               heap->slabs.bin_offsets[FLW_CLASS_COUNT], shrink) &&
             flw_meta_reserve(&heap->objects.meta, object_bytes(shrink)) &&
             flw_stream_ids_init(&heap->stream_ids) && reserve_handles(heap)) {
@@ -342,7 +284,7 @@ fallow_status flw_heap_init(struct flw_heap *heap, const struct flw_heap_config 
     struct flw_domain *unowned = flw_domain_create(heap, &flw_order_capture, NULL, NULL, 0);
     bool has_domains = unowned != NULL && (!config->keeps_owners || make_mixed(heap)) &&
                        (!config->is_context_order || make_context_order(heap));
-    if (!has_domains || (remaps && !make_address_run(heap))) {
+    if (!has_domains || (remaps && !flw_ranges_open(heap))) {
         goto fail;
     }
     unowned->completed = UINT64_MAX; /* what is unowned is complete */
@@ -367,6 +309,8 @@ static bool has_event(struct flw_heap *heap, const struct flw_fence *fence)
     flw_heap_count_call(heap);
     return heap->driver->cuCtxGetId(fence->context, &id) == CUDA_SUCCESS && id == fence->context_id;
 }
+
+#define GIVE_ROUNDS 3
 
 /* What one round of releasing was refused. */
 struct leftover {
@@ -416,8 +360,8 @@ static struct leftover give_round(struct flw_heap *heap)
 {
     struct leftover left = {0};
     (void)note_given(heap, &left, flw_heap_unmap_all(heap, true, true), "cuMemUnmap", 0);
-    uint64_t page = 0;
-    for (struct flw_handle *handle; (handle = flw_handle_next(heap, &page)) != NULL;) {
+    struct flw_handle_walk walk = {NULL, 0};
+    for (struct flw_handle *handle; (handle = flw_handle_next(heap, &walk)) != NULL;) {
         give_handle(heap, handle, &left);
     }
     for (struct flw_handle *handle = heap->idle_handles; handle != NULL; handle = handle->next) {
@@ -434,7 +378,7 @@ static struct leftover give_round(struct flw_heap *heap)
     }
     destroy_events(heap, &left);
     if (left.count == 0) {
-        (void)note_given(heap, &left, unreserve_range(heap), "cuMemAddressFree", 0);
+        (void)note_given(heap, &left, flw_ranges_end(heap), "cuMemAddressFree", 0);
     }
     return left;
 }

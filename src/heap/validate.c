@@ -3,6 +3,7 @@
  * Owns: the checker of state.h's invariants: it recomputes every total from the runs and lists up.
  */
 #include "heap/life.h"
+#include "heap/physical/handle.h"
 #include "heap/space/run.h"
 
 static const char *check_indexes(const struct flw_heap *heap)
@@ -31,8 +32,8 @@ static const char *check_indexes(const struct flw_heap *heap)
             return "a fence stands that cannot be cleared";
         }
     }
-    return flw_run_index_is_valid(&heap->range.unmapped) ? NULL
-                                                         : "the index of unmapped runs is broken";
+    return flw_run_index_is_valid(&heap->ranges.unmapped) ? NULL
+                                                          : "the index of unmapped runs is broken";
 }
 
 /* Do the fences of the domain stand, in its list and beside their neighbours in that of all? */
@@ -184,12 +185,13 @@ static bool is_found(const struct flw_heap *heap, const struct flw_span *run)
     return true;
 }
 
-/* Does the map lead from the run to a slab that is not there? */
-static bool is_stale(const struct flw_heap *heap, const struct flw_span *run)
+/* Does the map lead from the run to a slab that is not there? range: the run's; NULL: it is a segment's. */
+static bool is_stale(const struct flw_heap *heap, const struct flw_range *range,
+                     const struct flw_span *run)
 {
     uint64_t begin = run->u.run.begin_unit, end = begin + run->u.run.unit_count;
-    if (heap->source.ops->remaps) { /* nothing was set where nothing was ever mapped */
-        end = flw_min(end, heap->mapped_page_end * heap->page_units);
+    if (range != NULL) { /* nothing was set where nothing was ever mapped */
+        end = flw_min(end, range->mapped_page_end * heap->page_units);
     }
     for (uint64_t unit = begin; unit < end; unit++) {
         const struct flw_span *span = flw_page_map_span_at(&heap->map, unit << FLW_UNIT_LOG2);
@@ -205,8 +207,8 @@ static bool is_stale(const struct flw_heap *heap, const struct flw_span *run)
     return false;
 }
 
-static const char *check_run(const struct flw_heap *heap, const struct flw_span *run,
-                             struct totals *totals)
+static const char *check_run(const struct flw_heap *heap, const struct flw_range *range,
+                             const struct flw_span *run, struct totals *totals)
 {
     const struct flw_run_part *part = &run->u.run, *left = &part->left->u.run;
     bool is_indexed = part->state == FLW_RUN_FREE || part->state == FLW_RUN_DEDICATED ||
@@ -223,7 +225,7 @@ static const char *check_run(const struct flw_heap *heap, const struct flw_span 
             totals->slots += slab->free_count - (slab->slot_count - slab->carved_count);
         }
     }
-    if (is_stale(heap, run)) {
+    if (is_stale(heap, range, run)) {
         return "a unit leads to a slab that was dissolved";
     }
     if (is_indexed && left->state == part->state && part->state != FLW_RUN_DEDICATED &&
@@ -233,8 +235,9 @@ static const char *check_run(const struct flw_heap *heap, const struct flw_span 
     return NULL;
 }
 
-/* The pages of a run of the range. */
-static const char *check_pages(const struct flw_heap *heap, const struct flw_span *run)
+/* The pages of a run of a range. */
+static const char *check_pages(const struct flw_heap *heap, const struct flw_range *range,
+                               const struct flw_span *run)
 {
     const struct flw_run_part *part = &run->u.run;
     bool is_mapped = part->state != FLW_RUN_UNMAPPED && part->state != FLW_RUN_BUSY;
@@ -245,7 +248,7 @@ static const char *check_pages(const struct flw_heap *heap, const struct flw_spa
         if (has_handle != is_mapped) {
             return is_mapped ? "mapped memory without a handle" : "a handle where none is mapped";
         }
-        if (!is_mapped && page >= heap->mapped_page_end) {
+        if (!is_mapped && page >= range->mapped_page_end) {
             break;
         }
     }
@@ -259,9 +262,10 @@ static const char *check_pages(const struct flw_heap *heap, const struct flw_spa
     return NULL;
 }
 
-/* Walk the stretch [unit, end) run by run. */
-static const char *check_stretch(const struct flw_heap *heap, const struct flw_span *edge,
-                                 uint64_t unit, uint64_t end, struct totals *totals)
+/* Walk the stretch [unit, end) run by run. range: NULL: it is a segment's. */
+static const char *check_stretch(const struct flw_heap *heap, const struct flw_range *range,
+                                 const struct flw_span *edge, uint64_t unit, uint64_t end,
+                                 struct totals *totals)
 {
     const struct flw_span *left = edge, *run = edge->u.run.right;
     const char *broken = NULL;
@@ -271,31 +275,46 @@ static const char *check_stretch(const struct flw_heap *heap, const struct flw_s
             return "the runs do not partition the address space";
         }
         unit += run->u.run.unit_count;
-        broken = check_run(heap, run, totals);
-        if (broken == NULL && edge == heap->range.edge) {
-            broken = check_pages(heap, run);
+        broken = check_run(heap, range, run, totals);
+        if (broken == NULL && range != NULL) {
+            broken = check_pages(heap, range, run);
         }
     }
     bool is_covered = unit == end && edge->u.run.left == left;
     return broken != NULL || is_covered ? broken : "the runs do not partition the address space";
 }
 
+/* In the window, below the next range, on pages and cells. */
+static bool is_placed(const struct flw_heap *heap, const struct flw_range *range)
+{
+    uint64_t grain = flw_max(heap->page_units, FLW_CELL_UNITS);
+    uint64_t end = range->begin_unit + range->unit_count;
+    return range->begin_unit % grain == 0 && end % grain == 0 &&
+           end <= heap->ranges.window_bytes >> FLW_UNIT_LOG2 &&
+           range->mapped_page_end * heap->page_units <= end &&
+           (range->next == NULL || end <= range->next->begin_unit);
+}
+
 static const char *check_runs(const struct flw_heap *heap)
 {
     struct totals totals = {0};
-    uint64_t indexed = heap->range.unmapped.run_count, deferred = 0;
+    uint64_t indexed = heap->ranges.unmapped.run_count, deferred = 0;
     const char *broken = check_waiting(heap, &deferred);
     for (uint32_t i = 0; i < heap->domain_end; i++) {
         indexed += heap->domains[i]->runs.run_count + heap->domains[i]->dedicated_runs.run_count;
     }
-    if (broken == NULL && heap->range.edge != NULL) {
-        broken =
-            check_stretch(heap, heap->range.edge, 0, heap->range.bytes >> FLW_UNIT_LOG2, &totals);
+    const struct flw_range *range = heap->source.ops->remaps ? heap->ranges.lowest : NULL;
+    for (; range != NULL && broken == NULL; range = range->next) {
+        uint64_t end = range->begin_unit + range->unit_count;
+        broken = is_placed(heap, range)
+                     ? check_stretch(heap, range, range->edge, range->begin_unit, end, &totals)
+                     : "a range is no whole number of pages and cells, or not in its place";
     }
     const struct flw_segment *segment = heap->segments.newest;
     for (; segment != NULL && broken == NULL; segment = segment->next) {
         uint64_t begin = segment->begin_unit;
-        broken = check_stretch(heap, segment->edge, begin, begin + segment->unit_count, &totals);
+        broken =
+            check_stretch(heap, NULL, segment->edge, begin, begin + segment->unit_count, &totals);
     }
     if (broken != NULL) {
         return broken;
@@ -317,13 +336,9 @@ static const char *check_runs(const struct flw_heap *heap)
 static const char *check_handles(const struct flw_heap *heap)
 {
     uint64_t bytes = 0, asleep = 0, exported = 0;
-    for (uint64_t page = 0; page < heap->mapped_page_end;) {
-        const struct flw_handle *handle = heap->page_handle[page];
-        if (handle == NULL) {
-            page++;
-            continue;
-        }
-        if (handle->begin_unit != page * heap->page_units) {
+    struct flw_handle_walk walk = {NULL, 0};
+    for (const struct flw_handle *handle; (handle = flw_handle_next(heap, &walk)) != NULL;) {
+        if ((uint64_t)handle->begin_unit + handle->unit_count != walk.page * heap->page_units) {
             return "a page names a handle that begins elsewhere";
         }
         uint64_t own = (uint64_t)handle->unit_count << FLW_UNIT_LOG2;
@@ -333,7 +348,6 @@ static const char *check_handles(const struct flw_heap *heap)
         if (handle->id == 0 && !handle->is_asleep) {
             return "a mapped handle was never created";
         }
-        page += handle->unit_count / heap->page_units;
     }
     if (asleep != atomic_load(&heap->asleep_bytes)) {
         return "asleep_bytes is not the sum of the handles that a wake creates";

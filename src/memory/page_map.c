@@ -57,11 +57,11 @@ static bool reserve_names(struct flw_page_map *map, uint64_t bytes)
            flw_meta_open(&map->page_meta);
 }
 
-bool flw_page_map_init(struct flw_page_map *map, uint64_t base, uint64_t bytes, uint32_t no_bin,
-                       unsigned shrink)
+bool flw_page_map_init(struct flw_page_map *map, uint64_t base, uint64_t bytes, bool has_cells,
+                       uint32_t no_bin, unsigned shrink)
 {
     *map = (struct flw_page_map){
-        .base = base, .mask = bytes - 1, .has_cells = base != 0, .no_bin = no_bin};
+        .base = base, .mask = bytes - 1, .has_cells = has_cells, .no_bin = no_bin};
     for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
         map->slab_units[c] = (uint8_t)flw_class_slab_units(c);
     }
@@ -233,10 +233,10 @@ void flw_page_map_drop_slab(struct flw_page_map *map, struct flw_span *slab)
     map->unused_slabs[part->class_index][part->step_log2] = slab;
 }
 
-uint64_t flw_page_map_host_bytes(const struct flw_page_map *map, uint64_t unit_end)
+uint64_t flw_page_map_host_bytes(const struct flw_page_map *map, uint64_t unit_count)
 {
     uint64_t named_cell_bytes =
-        map->has_cells ? flw_div_up(unit_end, FLW_CELL_UNITS) * sizeof(uint32_t) : 0;
+        map->has_cells ? flw_div_up(unit_count, FLW_CELL_UNITS) * sizeof(uint32_t) : 0;
     return map->span_meta.used_bytes + map->slot_meta.used_bytes + map->written_pages * PAGE_BYTES +
            flw_align_up(named_cell_bytes, PAGE_BYTES);
 }

@@ -8,7 +8,8 @@
  * a cell or more begin in cells of their own, so one name a cell finds them, and 10^6 of 1 MiB take
  * 8 MB, not 64. Where memory can be mapped freely the tables cover one reserved range; where it comes in
  * driver allocations they cover the 47-bit address space (9 GiB of address space, pages appear as they
- * are used) and cells are left alone, since another's memory may lie in them.
+ * are used) and cells are left alone, since another's memory may lie in them. If the driver reserves less than is
+ * wanted, so that several ranges may be needed, the tables cover the address space too, with cells.
  *
  * The tables of units and cells are as large as what they cover. Those of spans and slots are as large as
  * the number of blocks that a pool may come to have; `shrink` halves that so many times, down to a floor.
@@ -26,14 +27,15 @@
 #include "base/meta.h"
 #include "memory/span.h"
 
-#define FLW_CELL_LOG2  19
-#define FLW_CELL_BYTES (1ull << FLW_CELL_LOG2)
-#define FLW_CELL_UNITS (1u << (FLW_CELL_LOG2 - FLW_UNIT_LOG2))
-#define FLW_CELL_COUNT (1ull << (47 - FLW_CELL_LOG2))
+#define FLW_CELL_LOG2           19
+#define FLW_CELL_BYTES          (1ull << FLW_CELL_LOG2)
+#define FLW_CELL_UNITS          (1u << (FLW_CELL_LOG2 - FLW_UNIT_LOG2))
+#define FLW_ADDRESS_SPACE_BYTES (1ull << 47)
+#define FLW_CELL_COUNT          (FLW_ADDRESS_SPACE_BYTES >> FLW_CELL_LOG2)
 
 struct flw_page_map {
-    uint64_t base;   /* of the range, a multiple of its size; 0: the whole address space */
-    uint64_t mask;   /* range size - 1 */
+    uint64_t base;   /* of what is covered, a multiple of its size; 0: the whole address space */
+    uint64_t mask;   /* that size - 1 */
     uint32_t *units; /* unit -> name; the cells' names lie at a fixed distance before them */
     bool has_cells;
     unsigned char *spans;
@@ -49,11 +51,11 @@ struct flw_page_map {
     uint8_t slab_units[FLW_CLASS_COUNT]; /* flw_class_slab_units, which is long: at most 64 */
 };
 
-/* Tables for [base, base + bytes): bytes a power of two and base a multiple of it, with cells; or base 0
- * and bytes 2^47, without. no_bin: what runs and units without a span have for a bin. False: host
+/* Tables for [base, base + bytes): bytes a power of two and base a multiple of it. has_cells: no cell contains memory of
+ * the pool and of others. no_bin: what runs and units without a span have for a bin. False: host
  * memory or addresses. */
-bool flw_page_map_init(struct flw_page_map *map, uint64_t base, uint64_t bytes, uint32_t no_bin,
-                       unsigned shrink);
+bool flw_page_map_init(struct flw_page_map *map, uint64_t base, uint64_t bytes, bool has_cells,
+                       uint32_t no_bin, unsigned shrink);
 /* The address space that such tables take: what cannot shrink, what can. */
 uint64_t flw_page_map_name_bytes(bool has_cells, uint64_t bytes);
 uint64_t flw_page_map_block_bytes(unsigned shrink);
@@ -200,8 +202,7 @@ static inline struct flw_span *flw_slot_span(const struct flw_page_map *map,
 struct flw_span *flw_page_map_next_span(const struct flw_page_map *map,
                                         const struct flw_span *span);
 
-/* Host memory of the tables, in bytes: pages in use, not address space. No cell from `unit_end` on has
- * a name. */
-uint64_t flw_page_map_host_bytes(const struct flw_page_map *map, uint64_t unit_end);
+/* Host memory of the tables, in bytes: pages in use, not address space. The cells of so many units may have names. */
+uint64_t flw_page_map_host_bytes(const struct flw_page_map *map, uint64_t unit_count);
 
 #endif

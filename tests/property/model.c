@@ -83,6 +83,7 @@ bool flw_model_init(struct flw_model *model, const struct flw_model_setup *setup
     world.check = 1;
     world.without_vmm = setup->without_vmm;
     world.without_ids = setup->without_ids;
+    world.reserve_most_bytes = setup->reserve_most_bytes;
     *model = (struct flw_model){.what = "property.model",
                                 .seed = setup->seed,
                                 .device_bytes = setup->device_bytes,

@@ -33,7 +33,7 @@ struct flw_model {
 
 struct flw_model_setup {
     const struct flw_put_ops *ops;
-    uint64_t seed, device_bytes, limit_bytes;
+    uint64_t seed, device_bytes, limit_bytes, reserve_most_bytes;
     flw_sim_schedule schedule;
     bool only_common, without_vmm, without_ids, ignore_peaks;
     uint32_t checks;

@@ -457,6 +457,7 @@ int main(int count, char **words)
                                                       : 0;
             setup.without_vmm = setup.seed % 5 == 4;
             setup.without_ids = setup.seed % 7 == 6;
+            setup.reserve_most_bytes = setup.seed % 3 == 1 ? setup.device_bytes : 0;
             setup.economy = (fallow_economy)(setup.seed / 2 % 3);
             fprintf(stderr, "test_pool_model --pool %s --seed %llu --steps %llu --runs 1\n",
                     ops->name, (unsigned long long)setup.seed, (unsigned long long)steps);

@@ -308,6 +308,7 @@ static void run(struct program *p)
     world.check = 1;
     world.backed = 1;
     world.mild = FLW_SIM_MILD_GARBAGE;
+    world.reserve_most_bytes = p->seed % 3 == 1 ? 64 * MIB : 0; /* several ranges, neighbours */
     p->state = p->seed;
     p->count = 0;
     p->is_asleep = false;

@@ -67,6 +67,7 @@ if(TARGET fallow_shared)
   flw_add_stress(dying_streams 300000 --threads 2 --dies 1 --foreign)
   flw_add_stress(ended_streams 300000 --threads 1 --dies 1)
   flw_add_stress(one_handle 300000 --threads 3 --sleep --foreign --share --oom --one-handle 2097152 --limit 300000000 --most 16777216 --validate 2000)
+  flw_add_stress(small_ranges 300000 --threads 3 --streams 4 --range 67108864 --share --sleep --foreign --validate 5000)
   flw_add_stress(context_order 600000 --threads 3 --order 1 --helper)
   flw_add_stress(faults 300000 --threads 3 --faults 1 --sleep --share --rounds 4)
   flw_add_stress(corners 40000 --draw --rounds 50) # ever other settings, the context's end among them

@@ -79,6 +79,8 @@ void stress_draw(struct stress_settings *settings)
     settings->oom = has_luck(&state, 35);
     settings->reset = has_luck(&state, 10);
     settings->one_handle_bytes = settings->order == 0 ? PICK(&state, 0, 0, 2 << 20, 6 << 20) : 0;
+    bool may_cap = settings->order == 0 && !settings->without_vmm;
+    settings->range_bytes = may_cap ? PICK(&state, 0, 0, 64 << 20) : 0;
     settings->draw = false;
     settings->rounds = 1;
 }
@@ -121,6 +123,7 @@ void stress_print(const struct stress_settings *settings)
     print_number("--dies", settings->dies, 0);
     print_number("--faults", settings->faults, 0);
     print_number("--one-handle", settings->one_handle_bytes, 0);
+    print_number("--range", settings->range_bytes, 0);
     print_switch("--no-capture", !settings->capture);
     print_switch("--no-retire", !settings->retire);
     print_switch("--no-check", !settings->check);

@@ -8,7 +8,7 @@
  *               [--no-retire] [--no-check] [--without-vmm] [--validate N] [--trace ADDRESS]
  *               [--record FILE] [--order 0|1] [--cache BYTES] [--decay MS] [--dies 0|1]
  *               [--faults N] [--sleep] [--share] [--foreign] [--helper] [--oom]
- *               [--reset] [--rounds N] [--one-handle BYTES] [--draw]
+ *               [--reset] [--rounds N] [--one-handle BYTES] [--range BYTES] [--draw]
  *
  * See struct stress_settings. --draw: each round's seed chooses the settings; the line that it prints
  * repeats it.

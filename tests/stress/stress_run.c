@@ -231,6 +231,7 @@ static fallow_pool_config config_of(struct run *run)
     config.helper_thread = settings->helper;
     config.order = (fallow_order)settings->order;
     config.handle_types = settings->share ? FALLOW_HANDLE_FD : 0u;
+    config.page_source = settings->range_bytes != 0 ? FALLOW_PAGES_HANDLES : FALLOW_PAGES_AUTOMATIC;
     config.peer_devices = peers;
     config.peer_device_count = settings->share && settings->seed % 2 == 0;
     config.on_oom = settings->oom ? free_for_room : NULL;
@@ -269,7 +270,8 @@ static void begin_world(struct run *run)
                             .lag_ns = settings->lag_ns,
                             .check = settings->check,
                             .backed = settings->checks != 0,
-                            .without_vmm = settings->without_vmm};
+                            .without_vmm = settings->without_vmm,
+                            .reserve_most_bytes = settings->range_bytes};
     run->sim.reset(&world);
     run->is_refused = strstr(run->sim.played(), "refusing") != NULL;
     flw_client_enter_device(&run->sim);

@@ -46,6 +46,7 @@ static void read_words(struct stress_settings *settings, int count, char **words
         {"--faults", &settings->faults},
         {"--rounds", &settings->rounds},
         {"--one-handle", &settings->one_handle_bytes},
+        {"--range", &settings->range_bytes},
     };
     const struct {
         const char *name;

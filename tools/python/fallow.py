@@ -150,6 +150,10 @@ class OomReport(ctypes.Structure):
             ("owner_count", ctypes.c_uint32),
             ("reserved_0", ctypes.c_uint32),
             ("owners", Owner * 8),
+            ("address_bytes", ctypes.c_uint64),
+            ("largest_address_bytes", ctypes.c_uint64),
+            ("lacks_addresses", ctypes.c_uint32),
+            ("reserved_1", ctypes.c_uint32),
         ]
     )
 
@@ -470,6 +474,11 @@ def report(device=None):
                         _mib(oom.largest_free_bytes), _mib(oom.deferred_bytes), _mib(oom.captured_bytes),
                     )
                 )
+                if oom.lacks_addresses:
+                    lines.append(
+                        "    addresses are the limit: %s reserved, %s of them in one piece without memory"
+                        % (_mib(oom.address_bytes), _mib(oom.largest_address_bytes))
+                    )
                 for owner in oom.owners[: oom.owner_count]:
                     lines.append(
                         "    %s in %d blocks of stream %d, tag %d"

@@ -4,6 +4,7 @@
 #include "base/mutant.h"
 #include "heap/physical/handle.h"
 #include "heap/physical/place.h"
+#include "heap/physical/range.h"
 #include "heap/space/run.h"
 
 /* ---- with what: idle handles first, then new ones */
@@ -130,13 +131,14 @@ static CUresult map_stock(struct flw_heap *heap, const struct stock *stock, uint
 
 static void publish(struct flw_heap *heap, struct flw_handle *handle, uint64_t begin_unit)
 {
+    struct flw_range *range = flw_range_at(heap, begin_unit);
     uint64_t end_page = (begin_unit + handle->unit_count) / heap->page_units;
     handle->begin_unit = (uint32_t)begin_unit;
     handle->is_mapped = true;
     for (uint64_t page = begin_unit / heap->page_units; page < end_page; page++) {
         heap->page_handle[page] = handle;
     }
-    heap->mapped_page_end = flw_max(heap->mapped_page_end, end_page);
+    range->mapped_page_end = flw_max(range->mapped_page_end, end_page);
 }
 
 static void publish_stock(struct flw_heap *heap, const struct stock *stock, uint64_t begin_unit)
@@ -203,7 +205,7 @@ void flw_heap_adopt_left(struct flw_heap *heap)
     atomic_store(&heap->has_open_copies, source->is_left_busy);
     if (handle->is_mapped) {
         struct stock stock = {.handles = handle};
-        struct flw_span *hole = heap->range.edge->u.run.right;
+        struct flw_span *hole = heap->ranges.first.edge->u.run.right;
         flw_run_set_busy(heap, hole);
         keep_mapped(heap, &stock, hole);
     } else {
@@ -313,8 +315,14 @@ static uint64_t largest_new(const struct stock *stock)
     return most;
 }
 
+/* How a growth that failed might be done. */
+struct shortfall {
+    bool had_extra;    /* more than the need was asked for */
+    bool has_no_place; /* among the addresses that there are */
+};
+
 static fallow_status grow_remapping(struct flw_heap *heap, const struct flw_grow_request *request,
-                                    struct flw_span **out_run, bool *out_had_extra)
+                                    struct flw_span **out_run, struct shortfall *out)
 {
     struct flw_placement place;
     struct stock stock = {0};
@@ -322,6 +330,7 @@ static fallow_status grow_remapping(struct flw_heap *heap, const struct flw_grow
     const char *call = "";
     flw_lock_acquire(&heap->lock);
     if (!flw_place_find(heap, request, &place)) {
+        out->has_no_place = true;
         flw_lock_release(&heap->lock);
         return FALLOW_OUT_OF_MEMORY;
     }
@@ -383,7 +392,7 @@ static fallow_status grow_remapping(struct flw_heap *heap, const struct flw_grow
     }
     flw_lock_release(&heap->lock);
     if (status != FALLOW_OK) {
-        *out_had_extra = has_extra;
+        out->had_extra = has_extra;
         return status;
     }
     return *out_run != NULL ? FALLOW_OK : FALLOW_OUT_OF_HOST_MEMORY;
@@ -467,7 +476,7 @@ static void drop_segment(struct flw_heap *heap, struct flw_segment *segment, str
 }
 
 static fallow_status grow_segment(struct flw_heap *heap, const struct flw_grow_request *request,
-                                  struct flw_span **out_run, bool *out_had_extra)
+                                  struct flw_span **out_run, struct shortfall *out)
 {
     struct flw_driver_section section;
     flw_lock_acquire(&heap->lock);
@@ -522,32 +531,37 @@ static fallow_status grow_segment(struct flw_heap *heap, const struct flw_grow_r
     }
     flw_lock_release(&heap->lock);
     if (status != FALLOW_OK) {
-        *out_had_extra = has_extra;
+        out->had_extra = has_extra;
         return status;
     }
     return *out_run != NULL ? FALLOW_OK : FALLOW_OUT_OF_MEMORY;
 }
 
 static fallow_status grow(struct flw_heap *heap, const struct flw_grow_request *request,
-                          struct flw_span **out_run, bool *out_had_extra)
+                          struct flw_span **out_run, struct shortfall *out)
 {
-    return heap->source.ops->remaps ? grow_remapping(heap, request, out_run, out_had_extra)
-                                    : grow_segment(heap, request, out_run, out_had_extra);
+    *out = (struct shortfall){.had_extra = false};
+    return heap->source.ops->remaps ? grow_remapping(heap, request, out_run, out)
+                                    : grow_segment(heap, request, out_run, out);
 }
 
 fallow_status flw_heap_grow(struct flw_heap *heap, const struct flw_grow_request *request,
                             struct flw_span **out_run)
 {
     struct flw_grow_request whole = *request;
-    bool had_extra = false;
+    struct shortfall shortfall;
     *out_run = NULL;
     if (whole.is_single_handle && heap->source.ops->remaps) { /* all: others would get the rest */
         whole.unit_count = (uint32_t)flw_align_up(whole.unit_count, heap->page_units);
     }
-    fallow_status status = grow(heap, &whole, out_run, &had_extra);
-    if (status == FALLOW_OUT_OF_MEMORY && had_extra) {
+    fallow_status status = grow(heap, &whole, out_run, &shortfall);
+    if (shortfall.has_no_place && flw_place_would_serve(heap, &whole)) {
+        status = flw_ranges_make_place(heap, &whole);
+        status = status == FALLOW_OK ? grow(heap, &whole, out_run, &shortfall) : status;
+    }
+    if (status == FALLOW_OUT_OF_MEMORY && shortfall.had_extra) {
         whole.is_exact = true;
-        status = grow(heap, &whole, out_run, &had_extra);
+        status = grow(heap, &whole, out_run, &shortfall);
     }
     return status;
 }

@@ -11,13 +11,18 @@ struct flw_handle *flw_heap_handle_at(const struct flw_heap *heap, uint64_t offs
                                      : heap->page_handle[offset / heap->source.granularity_bytes];
 }
 
-struct flw_handle *flw_handle_next(const struct flw_heap *heap, uint64_t *page)
+struct flw_handle *flw_handle_next(const struct flw_heap *heap, struct flw_handle_walk *walk)
 {
-    while (*page < heap->mapped_page_end) {
-        struct flw_handle *handle = heap->page_handle[*page];
-        *page += handle != NULL ? handle->unit_count / heap->page_units : 1;
-        if (handle != NULL) {
-            return handle;
+    const struct flw_range *range = walk->range != NULL ? walk->range : heap->ranges.lowest;
+    for (; range != NULL; range = range->next) {
+        walk->page = range == walk->range ? walk->page : range->begin_unit / heap->page_units;
+        walk->range = range;
+        while (walk->page < range->mapped_page_end) {
+            struct flw_handle *handle = heap->page_handle[walk->page];
+            walk->page += handle != NULL ? handle->unit_count / heap->page_units : 1;
+            if (handle != NULL) {
+                return handle;
+            }
         }
     }
     return NULL;

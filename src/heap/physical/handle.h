@@ -10,9 +10,20 @@
 
 /* lock. The handle behind a byte offset, or NULL. */
 struct flw_handle *flw_heap_handle_at(const struct flw_heap *heap, uint64_t offset);
-/* The next mapped or sleeping handle from *page on, in address order; NULL: none. */
-struct flw_handle *flw_handle_next(const struct flw_heap *heap, uint64_t *page);
-/* lock. The one behind a unit of the address range; NULL. */
+/* A walk over handles in address order; zero: at the first. `range` is that of the last handle. */
+struct flw_handle_walk {
+    const struct flw_range *range;
+    uint64_t page;
+};
+/* The next mapped or sleeping handle; NULL: none. */
+struct flw_handle *flw_handle_next(const struct flw_heap *heap, struct flw_handle_walk *walk);
+/* Is the handle the first thing in its range? Then no driver call covers it and what lies before. */
+static inline bool flw_handle_begins_range(const struct flw_handle_walk *walk,
+                                           const struct flw_handle *handle)
+{
+    return handle->begin_unit == walk->range->begin_unit;
+}
+/* lock. The one behind a unit of a range; NULL. */
 static inline struct flw_handle *flw_handle_at_unit(const struct flw_heap *heap, uint64_t unit)
 {
     return heap->page_handle[unit / heap->page_units];

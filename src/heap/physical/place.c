@@ -106,16 +106,33 @@ static void try_hole(const struct flw_heap *heap, const struct flw_grow_request 
 bool flw_place_find(const struct flw_heap *heap, const struct flw_grow_request *request,
                     struct flw_placement *out)
 {
-    struct flw_span *hole = heap->range.unmapped.newest;
+    const struct flw_run_index *unmapped = &heap->ranges.unmapped;
+    struct flw_span *hole = unmapped->newest;
     out->hole = NULL;
     for (uint32_t i = 0; hole != NULL && i < HOLE_SCAN; i++, hole = hole->u.run.age_prev) {
         try_hole(heap, request, hole, out);
     }
-    hole = heap->range.edge->u.run.left; /* the untouched end of the range, however old */
-    if (hole->u.run.state == FLW_RUN_UNMAPPED) {
+    for (const struct flw_range *range = heap->ranges.lowest; range != NULL; range = range->next) {
+        hole = range->edge->u.run.left; /* the untouched end of the range, however old */
+        if (hole->u.run.state == FLW_RUN_UNMAPPED) {
+            try_hole(heap, request, hole, out);
+        }
+    }
+    hole = out->hole == NULL ? flw_run_index_find(unmapped, request->unit_count,
+                                                  request->align_units, heap->base_unit)
+                             : NULL;
+    if (hole != NULL) { /* old, and large enough by itself */
         try_hole(heap, request, hole, out);
     }
     return out->hole != NULL;
+}
+
+bool flw_place_would_serve(const struct flw_heap *heap, const struct flw_grow_request *request)
+{
+    uint64_t bytes = (uint64_t)request->unit_count << FLW_UNIT_LOG2;
+    uint64_t room = flw_min(request->budget_bytes, heap->limit_bytes);
+    uint64_t reserved = atomic_load(&heap->reserved_bytes);
+    return bytes <= room - flw_min(room, reserved) + atomic_load(&heap->idle_bytes);
 }
 
 /* ---- set aside, restore, settle */

@@ -91,11 +91,14 @@ static void cut_idle(struct flw_heap *heap, const struct flw_domain *domain, uin
 /* lock. The same for handles that lie over idle memory of several owners. */
 static void cut_idle_shared(struct flw_heap *heap, uint64_t want_bytes, struct cuts *cuts)
 {
-    struct flw_span *run = heap->range.edge->u.run.right; /* has the handle's first unit */
+    struct flw_span *run = NULL; /* has the handle's first unit */
     const struct flw_handle *handle;
-    uint64_t page = 0;
+    const struct flw_range *range = NULL;
+    struct flw_handle_walk walk = {NULL, 0};
     while (cuts->handle_count < UNMAP_BATCH && cuts->bytes < want_bytes &&
-           (handle = flw_handle_next(heap, &page)) != NULL) {
+           (handle = flw_handle_next(heap, &walk)) != NULL) {
+        run = walk.range == range ? run : walk.range->edge->u.run.right;
+        range = walk.range;
         uint64_t begin = handle->begin_unit, end = begin + handle->unit_count;
         while (flw_run_end(run) <= begin) {
             run = run->u.run.right;
@@ -197,7 +200,7 @@ static void unmap_rows(struct flw_heap *heap, const struct cuts *cuts,
         const struct flw_span *run = cuts->runs[order[i]];
         uint32_t place = cuts->first_handles[order[i]];
         uint64_t address = flw_run_address(heap, run), unit = flw_run_begin(run);
-        if (!flw_row_takes(&at.row, address)) {
+        if (flw_run_is_leftmost(run) || !flw_row_takes(&at.row, address)) {
             unmap_row(heap, &at, is_unmapped);
         }
         while (unit < flw_run_end(run)) { /* set aside: no other thread changes it */

@@ -15,11 +15,11 @@
 #include "heap/physical/handle.h"
 
 /* The next handle of those that a sleep takes. */
-static struct flw_handle *next_private(const struct flw_heap *heap, uint64_t *page)
+static struct flw_handle *next_private(const struct flw_heap *heap, struct flw_handle_walk *walk)
 {
-    struct flw_handle *handle = flw_handle_next(heap, page);
+    struct flw_handle *handle = flw_handle_next(heap, walk);
     while (handle != NULL && handle->is_exported) {
-        handle = flw_handle_next(heap, page);
+        handle = flw_handle_next(heap, walk);
     }
     return handle;
 }
@@ -55,13 +55,14 @@ static fallow_status status_of(struct flw_heap *heap, const struct stop *stop)
 /* Every private handle accessible, in stretches without a gap. */
 static struct stop open_all(struct flw_heap *heap)
 {
-    uint64_t page = 0, begin = 0, end = 0;
+    struct flw_handle_walk walk = {NULL, 0};
+    uint64_t begin = 0, end = 0;
     CUresult result = CUDA_SUCCESS;
     struct flw_handle *handle;
     do {
-        handle = next_private(heap, &page);
+        handle = next_private(heap, &walk);
         uint64_t address = handle != NULL ? address_of(heap, handle) : 0;
-        if (handle == NULL || address != end) {
+        if (handle == NULL || address != end || flw_handle_begins_range(&walk, handle)) {
             if (end > begin) {
                 result = heap->source.ops->set_access(&heap->source, begin, end - begin);
             }
@@ -75,8 +76,8 @@ static struct stop open_all(struct flw_heap *heap)
 /* Map what is not mapped, in order, and make all of it accessible. */
 static struct stop map_all(struct flw_heap *heap)
 {
-    uint64_t page = 0;
-    for (struct flw_handle *handle; (handle = next_private(heap, &page)) != NULL;) {
+    struct flw_handle_walk walk = {NULL, 0};
+    for (struct flw_handle *handle; (handle = next_private(heap, &walk)) != NULL;) {
         if (!handle->is_mapped) {
             CUresult result = heap->source.ops->map(&heap->source, address_of(heap, handle),
                                                     flw_handle_bytes(handle), handle->id);
@@ -91,11 +92,11 @@ static struct stop map_all(struct flw_heap *heap)
 
 /* The next mapped one, with what is exported or without. */
 static struct flw_handle *next_mapped(const struct flw_heap *heap, bool with_exported,
-                                      uint64_t *page)
+                                      struct flw_handle_walk *walk)
 {
     struct flw_handle *handle;
     do {
-        handle = with_exported ? flw_handle_next(heap, page) : next_private(heap, page);
+        handle = with_exported ? flw_handle_next(heap, walk) : next_private(heap, walk);
     } while (handle != NULL && !handle->is_mapped);
     return handle;
 }
@@ -105,10 +106,11 @@ CUresult flw_heap_unmap_all(struct flw_heap *heap, bool with_exported, bool goes
     struct flw_handle *handles[FLW_ROW_MOST], *handle;
     struct flw_row row = {.count = 0};
     CUresult last = CUDA_SUCCESS;
-    uint64_t page = 0;
+    struct flw_handle_walk walk = {NULL, 0};
     do {
-        handle = next_mapped(heap, with_exported, &page);
-        if (handle == NULL || !flw_row_takes(&row, address_of(heap, handle))) {
+        handle = next_mapped(heap, with_exported, &walk);
+        if (handle == NULL || flw_handle_begins_range(&walk, handle) ||
+            !flw_row_takes(&row, address_of(heap, handle))) {
             CUresult result = flw_heap_unmap_row(heap, &row, goes_on);
             for (uint32_t i = 0; i < row.count; i++) {
                 handles[i]->is_mapped = !row.is_unmapped[i];
@@ -139,8 +141,9 @@ static struct stop unmap_all(struct flw_heap *heap, bool goes_on)
 static struct stop release_all(struct flw_heap *heap, bool fresh_only, bool goes_back)
 {
     struct stop stop = no_stop;
-    uint64_t page = 0, released = 0;
-    for (struct flw_handle *handle; (handle = next_private(heap, &page)) != NULL;) {
+    struct flw_handle_walk walk = {NULL, 0};
+    uint64_t released = 0;
+    for (struct flw_handle *handle; (handle = next_private(heap, &walk)) != NULL;) {
         if (handle->id == 0 || handle->is_mapped || (fresh_only && !handle->is_fresh)) {
             continue;
         }
@@ -188,8 +191,9 @@ static void release_idle(struct flw_heap *heap)
 
 static struct stop create_all(struct flw_heap *heap)
 {
-    uint64_t page = 0, id;
-    for (struct flw_handle *handle; (handle = next_private(heap, &page)) != NULL;) {
+    struct flw_handle_walk walk = {NULL, 0};
+    uint64_t id;
+    for (struct flw_handle *handle; (handle = next_private(heap, &walk)) != NULL;) {
         if (handle->id == 0) {
             uint32_t types = handle->types;
             CUresult result =
@@ -210,8 +214,9 @@ static struct stop create_all(struct flw_heap *heap)
 /* Sum up the handles that are not created. */
 static uint64_t uncreated_bytes(const struct flw_heap *heap)
 {
-    uint64_t page = 0, bytes = 0;
-    for (struct flw_handle *handle; (handle = next_private(heap, &page)) != NULL;) {
+    struct flw_handle_walk walk = {NULL, 0};
+    uint64_t bytes = 0;
+    for (struct flw_handle *handle; (handle = next_private(heap, &walk)) != NULL;) {
         bytes += handle->id == 0 ? flw_handle_bytes(handle) : 0;
     }
     return bytes;
@@ -226,9 +231,9 @@ static void note_asleep(struct flw_heap *heap)
 
 static void set_asleep(struct flw_heap *heap, bool is_asleep)
 {
-    uint64_t page = 0;
+    struct flw_handle_walk walk = {NULL, 0};
     flw_lock_acquire(&heap->lock);
-    for (struct flw_handle *handle; (handle = next_private(heap, &page)) != NULL;) {
+    for (struct flw_handle *handle; (handle = next_private(heap, &walk)) != NULL;) {
         handle->is_asleep = is_asleep;
         handle->is_fresh = false;
     }
@@ -354,18 +359,18 @@ CUresult flw_heap_each_stretch(struct flw_heap *heap, flw_heap_stretch_function 
                                flw_heap_stretch_function undo, const void *context)
 {
     CUresult result = CUDA_SUCCESS;
-    uint64_t page = 0, end = 0; /* what was done lies before end */
+    struct flw_handle_walk walk = {NULL, 0}, again = {NULL, 0};
+    uint64_t done = 0; /* handles */
     for (struct flw_handle *handle;
-         result == CUDA_SUCCESS && (handle = flw_handle_next(heap, &page)) != NULL;) {
+         result == CUDA_SUCCESS && (handle = flw_handle_next(heap, &walk)) != NULL;) {
         if (handle->is_mapped) {
             result = set(heap, address_of(heap, handle), flw_handle_bytes(handle), context);
         }
-        end = result == CUDA_SUCCESS ? page : end;
+        done += result == CUDA_SUCCESS;
     }
-    page = 0;
-    for (struct flw_handle *handle; result != CUDA_SUCCESS && undo != NULL &&
-                                    (handle = flw_handle_next(heap, &page)) != NULL &&
-                                    page <= end;) {
+    for (struct flw_handle *handle; result != CUDA_SUCCESS && undo != NULL && done > 0 &&
+                                    (handle = flw_handle_next(heap, &again)) != NULL;
+         done--) {
         if (handle->is_mapped) {
             (void)undo(heap, address_of(heap, handle), flw_handle_bytes(handle), context);
         }

@@ -47,7 +47,7 @@ void flw_run_unindex(struct flw_heap *heap, struct flw_span *run)
         flw_run_index_remove(dedicated_of(heap, run), run);
     } else {
         FLW_ASSERT(run->u.run.state == FLW_RUN_UNMAPPED);
-        flw_run_index_remove(&heap->range.unmapped, run);
+        flw_run_index_remove(&heap->ranges.unmapped, run);
     }
 }
 
@@ -57,7 +57,7 @@ void flw_run_index_by_state(struct flw_heap *heap, struct flw_span *run)
         flw_run_index_insert(index_of(heap, run), run);
     } else {
         FLW_ASSERT(run->u.run.state == FLW_RUN_UNMAPPED);
-        flw_run_index_insert(&heap->range.unmapped, run);
+        flw_run_index_insert(&heap->ranges.unmapped, run);
     }
 }
 

@@ -38,9 +38,14 @@ struct flw_span *flw_run_split(struct flw_heap *heap, struct flw_span *run, uint
 /* Join an unindexed run with free neighbours of the same owner and state; returns the run to index.
  */
 struct flw_span *flw_run_join(struct flw_heap *heap, struct flw_span *run);
-/* A stretch of addresses with one run: its edge, a header that is no memory and stands left of
- * its first run and right of its last, so that every run has neighbours. */
+/* A stretch of addresses with one run: its edge, a header of no units left of its first run and right of its last, so
+ * that every run has neighbours. */
 void flw_run_open_stretch(struct flw_span *edge, struct flw_span *run);
+/* Has the run no neighbour to its left but the edge of its stretch? */
+static inline bool flw_run_is_leftmost(const struct flw_span *run)
+{
+    return run->u.run.left->u.run.unit_count == 0;
+}
 /* It is part of a neighbour now: its own neighbours become each other's. */
 static inline void flw_run_merge(struct flw_heap *heap, struct flw_span *run)
 {

@@ -10,7 +10,7 @@
  * makes driver calls and takes it itself (`calls`).
  *
  * INVARIANTS (flw_heap_broken_invariant recomputes them)
- *   1. Runs partition each stretch of addresses, the range or a segment: from its edge each leads to its
+ *   1. Runs partition each stretch of addresses, a range or a segment: from its edge each leads to its
  *      right neighbour, which begins where it ends, and so back to the edge.
  *   2. No two neighbours are free with the same owner, nor both unmapped.
  *   3. A page (granularity) has a handle <=> its run is not unmapped. Handles that are created add
@@ -130,12 +130,26 @@ struct flw_slabs {
     const uint32_t *bin_offsets;
 };
 
-/* Addresses of a remapping source, set aside once and for all (life.c). */
+/* Addresses of a remapping source, reserved until the pool ends.
+ * INVARIANT  it begins and ends on a page and on a cell. Two ranges may be neighbours, but no run, handle or driver call
+ * crosses from one to the other. */
 struct flw_range {
-    uint64_t bytes;
-    uint64_t reservation, reservation_bytes; /* what the driver set aside for it; 0: nothing */
-    struct flw_span *edge;                   /* of its stretch; NULL: there is no range */
-    struct flw_run_index unmapped;           /* address space only */
+    struct flw_range *next;                  /* by address */
+    uint64_t reservation, reservation_bytes; /* what the driver reserved; 0: nothing */
+    uint64_t begin_unit, unit_count;         /* the part of it in use */
+    struct flw_span *edge;                   /* of its stretch; NULL: it has no runs yet */
+    uint64_t mapped_page_end;                /* no page of it from here on was ever mapped */
+};
+
+/* Usually one, for which the page map is made. Where the driver grants less than was wanted the map covers all addresses,
+ * and further ranges are reserved when no place is left (physical/range.c). */
+struct flw_ranges {
+    struct flw_range first;            /* reserved before there are tables */
+    struct flw_range *lowest;          /* of all, ascending; NULL: there is none */
+    uint64_t window_bytes;             /* of addresses that the page map covers */
+    struct flw_run_index unmapped;     /* runs of addresses without memory, of all ranges */
+    struct flw_refused_growth refused; /* a further range was */
+    _Atomic int refused_answer;        /* the CUresult; 0: none was refused */
 };
 
 /* Driver allocations of a source that does not remap (grow.c, shrink.c). */
@@ -224,12 +238,11 @@ struct flw_heap {
     _Atomic uint32_t released_dedicated; /* released for a growth, since dedicated_units rose */
 
     /* Physical memory. */
-    struct flw_range range;
+    struct flw_ranges ranges;
     struct flw_segments segments;
     struct flw_meta handle_meta;
     struct flw_handle **page_handle;               /* remapping: page -> handle; NULL none */
     uint32_t page_units;                           /* units a page */
-    uint64_t mapped_page_end;                      /* no page from here on was ever mapped */
     struct flw_handle *idle_handles, *oldest_idle; /* created, mapped nowhere; most recent first */
     _Atomic uint64_t reserved_bytes, peak_reserved_bytes;
     uint64_t limit_bytes;

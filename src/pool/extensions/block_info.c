@@ -64,8 +64,7 @@ static const struct flw_span *run_of_cells(const struct flw_heap *heap, uint64_t
         uint64_t name = flw_page_map_cells(map)[cell];
         const struct flw_span *run =
             run_of((const struct flw_span *)(const void *)(map->spans + name));
-        if (last / heap->page_units >= heap->mapped_page_end ||
-            heap->page_handle[last / heap->page_units] == NULL) {
+        if (heap->page_handle[last / heap->page_units] == NULL) {
             return NULL;
         }
         if (contains(run, unit)) {

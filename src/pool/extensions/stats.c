@@ -2,6 +2,7 @@
 #include "pool/extensions/stats.h"
 
 #include "base/sized.h"
+#include "heap/physical/range.h"
 #include "pool/state/account.h"
 #include "pool/state/extension.h"
 #include "pool/state/settings.h"
@@ -65,10 +66,11 @@ void flw_pool_read_stats(struct flw_pool *pool, fallow_stats *out_stats)
     flw_lock_acquire(&heap->lock);
     stats.deferred_bytes = heap->deferred_bytes;
     stats.captured_bytes = flw_pool_captured_bytes(pool);
-    stats.host_bytes =
-        flw_page_map_host_bytes(&heap->map, heap->mapped_page_end * heap->page_units) +
-        heap->objects.meta.used_bytes + flw_stream_ids_host_bytes(&heap->stream_ids) +
-        side_record_bytes + heap->mapped_page_end * sizeof *heap->page_handle;
+    uint64_t touched_pages = flw_ranges_touched_pages(heap);
+    stats.host_bytes = flw_page_map_host_bytes(&heap->map, touched_pages * heap->page_units) +
+                       heap->objects.meta.used_bytes +
+                       flw_stream_ids_host_bytes(&heap->stream_ids) + side_record_bytes +
+                       touched_pages * sizeof *heap->page_handle;
     flw_lock_release(&heap->lock);
     uint64_t used =
         stats.live_bytes + stats.cached_bytes + stats.deferred_bytes + stats.captured_bytes;

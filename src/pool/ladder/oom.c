@@ -3,7 +3,10 @@
  * Owns: what follows where nothing has served: others are asked for memory (the caller's callback, other pools of the
  * device), then the out-of-memory report: why an allocation failed and who holds the memory.
  */
+#include <stdio.h>
+
 #include "base/sized.h"
+#include "heap/physical/place.h"
 #include "pool/ladder/climb.h"
 #include "pool/ladder/owners.h"
 #include "pool/state/account.h"
@@ -83,6 +86,49 @@ static uint64_t largest_run(const struct flw_domain *domain)
                    flw_run_index_largest(&domain->dedicated_runs));
 }
 
+/* heap lock */
+static void read_addresses(const struct flw_heap *heap, const struct flw_need *need,
+                           fallow_oom_report *report)
+{
+    struct flw_placement place;
+    struct flw_grow_request request = {.domain = need->domain,
+                                       .unit_count = need->unit_count,
+                                       .align_units = need->align_units,
+                                       .budget_bytes = heap->limit_bytes};
+    request.is_single_handle = flw_need_is_single(need) || flw_need_is_dedicated(heap, need);
+    for (const struct flw_range *range = heap->ranges.lowest; range != NULL; range = range->next) {
+        report->address_bytes += range->unit_count << FLW_UNIT_LOG2;
+    }
+    report->largest_address_bytes = (uint64_t)flw_run_index_largest(&heap->ranges.unmapped)
+                                    << FLW_UNIT_LOG2;
+    report->lacks_addresses = report->address_bytes > 0 && need->unit_count > 0 && /* no wake */
+                              flw_place_would_serve(heap, &request) &&
+                              !flw_place_find(heap, &request, &place);
+}
+
+static void log_report(struct flw_pool *pool, const fallow_oom_report *report)
+{
+    char addresses[256] = "";
+    int answer = atomic_load(&pool->heap.ranges.refused_answer);
+    if (report->lacks_addresses) {
+        snprintf(addresses, sizeof addresses,
+                 "; addresses are the limit: %llu bytes of them are reserved, the largest stretch "
+                 "without memory has %llu, and %s%s",
+                 (unsigned long long)report->address_bytes,
+                 (unsigned long long)report->largest_address_bytes,
+                 answer == 0 ? "the process may not have more (ulimit -v)"
+                             : "cuMemAddressReserve answered ",
+                 answer == 0 ? "" : flw_driver_error_name(&pool->driver, (CUresult)answer));
+    }
+    flw_pool_log(pool, FALLOW_LOG_WARNING,
+                 "out of memory: %llu bytes asked, %llu of %llu reserved, largest hole %llu, "
+                 "%llu waiting for fences%s",
+                 (unsigned long long)report->size_bytes, (unsigned long long)report->reserved_bytes,
+                 (unsigned long long)report->limit_bytes,
+                 (unsigned long long)report->largest_free_bytes,
+                 (unsigned long long)report->deferred_bytes, addresses);
+}
+
 void flw_oom_report_fill(struct flw_pool *pool, const struct flw_need *need)
 {
     struct flw_heap *heap = &pool->heap;
@@ -100,6 +146,7 @@ void flw_oom_report_fill(struct flw_pool *pool, const struct flw_need *need)
     for (uint32_t i = 0; i < heap->domain_end; i++) {
         report.free_bytes += flw_domain_run_bytes(heap->domains[i]);
     }
+    read_addresses(heap, need, &report);
     report.deferred_bytes = heap->deferred_bytes;
     report.captured_bytes = flw_pool_captured_bytes(pool);
     flw_lock_release(&heap->lock);
@@ -113,13 +160,7 @@ void flw_oom_report_fill(struct flw_pool *pool, const struct flw_need *need)
     flw_lock_acquire(&pool->climbs.report_lock);
     pool->climbs.report = report;
     flw_lock_release(&pool->climbs.report_lock);
-    flw_pool_log(pool, FALLOW_LOG_WARNING,
-                 "out of memory: %llu bytes asked, %llu of %llu reserved, largest hole %llu, "
-                 "%llu waiting for fences",
-                 (unsigned long long)report.size_bytes, (unsigned long long)report.reserved_bytes,
-                 (unsigned long long)report.limit_bytes,
-                 (unsigned long long)report.largest_free_bytes,
-                 (unsigned long long)report.deferred_bytes);
+    log_report(pool, &report);
     FLW_EACH_EXTENSION (pool, row, failed) {
         row->failed(pool, need->domain, &report);
     }

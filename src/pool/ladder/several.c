@@ -270,10 +270,10 @@ static bool may_take_part(const struct flw_heap *heap, const struct flw_need *ne
 /* heap lock. The first run from this one on behind which enough free or deferred units follow each other, whosever
  * they are; the edge: none. Few stretches are large enough, and only those are looked at closely. *looks: how many
  * runs were passed. */
-static struct flw_span *skip_short(const struct flw_heap *heap, struct flw_span *run,
-                                   uint64_t wanted, unsigned *looks)
+static struct flw_span *skip_short(struct flw_span *edge, struct flw_span *run, uint64_t wanted,
+                                   unsigned *looks)
 {
-    struct flw_span *edge = heap->range.edge, *end = run;
+    struct flw_span *end = run;
     uint64_t units = 0;
     unsigned passed = 0;
     while (units < wanted && end != edge && *looks + passed < LOOKS_MOST) {
@@ -290,18 +290,18 @@ static struct flw_span *skip_short(const struct flw_heap *heap, struct flw_span 
     return units < wanted ? edge : run;
 }
 
-/* heap lock. The stretch that is large enough with as few waits as can be, then with as little over. */
-static struct stretch find_stretch(const struct flw_heap *heap, const struct flw_need *need,
-                                   const struct points *ordered)
+/* heap lock. Look for one in the stretch of addresses with this edge; *best: the best so far. */
+static void search_range(const struct flw_heap *heap, const struct flw_need *need,
+                         const struct points *ordered, struct flw_span *edge, unsigned *looks,
+                         struct stretch *best)
 {
     uint64_t wanted = need->unit_count + need->align_units - 1;
     uint32_t waits[PARTS_MOST + 1], number = 0; /* of the last parts, by their numbers */
-    struct stretch best = {.first = NULL}, at = {.first = NULL};
-    struct flw_span *run = heap->range.edge->u.run.right;
-    for (unsigned looks = 0; run != heap->range.edge && looks < LOOKS_MOST;
-         looks++, run = run->u.run.right) {
+    struct stretch at = {.first = NULL};
+    struct flw_span *run = edge->u.run.right;
+    for (; run != edge && *looks < LOOKS_MOST; ++*looks, run = run->u.run.right) {
         struct points points;
-        if (at.first == NULL && (run = skip_short(heap, run, wanted, &looks)) == heap->range.edge) {
+        if (at.first == NULL && (run = skip_short(edge, run, wanted, looks)) == edge) {
             break;
         }
         if (!may_take_part(heap, need, ordered, run, &points)) {
@@ -319,11 +319,22 @@ static struct stretch find_stretch(const struct flw_heap *heap, const struct flw
             at.unit_count -= at.first->u.run.unit_count;
             at.first = at.first->u.run.right;
         }
-        bool is_better = best.first == NULL || at.wait_count < best.wait_count ||
-                         (at.wait_count == best.wait_count && at.unit_count < best.unit_count);
+        bool is_better = best->first == NULL || at.wait_count < best->wait_count ||
+                         (at.wait_count == best->wait_count && at.unit_count < best->unit_count);
         if (at.unit_count >= wanted && is_better) {
-            best = at;
+            *best = at;
         }
+    }
+}
+
+/* heap lock. The stretch that is large enough with as few waits as can be, then with as little over. */
+static struct stretch find_stretch(const struct flw_heap *heap, const struct flw_need *need,
+                                   const struct points *ordered)
+{
+    struct stretch best = {.first = NULL};
+    unsigned looks = 0;
+    for (const struct flw_range *range = heap->ranges.lowest; range != NULL; range = range->next) {
+        search_range(heap, need, ordered, range->edge, &looks, &best);
     }
     return best;
 }
@@ -406,7 +417,7 @@ static struct stretch beside_hole(const struct flw_heap *heap, const struct flw_
     struct stretch at = {.first = NULL};
     struct flw_span *run = is_left ? hole->u.run.left : hole->u.run.right;
     struct points points;
-    while (run != heap->range.edge && at.part_count < PARTS_MOST && at.unit_count < wanted &&
+    while (at.part_count < PARTS_MOST && at.unit_count < wanted && /* an edge takes no part */
            may_take_part(heap, need, ordered, run, &points)) {
         at.first = is_left || at.first == NULL ? run : at.first;
         at.part_count++;
@@ -423,7 +434,7 @@ static struct stretch find_beside_hole(const struct flw_heap *heap, const struct
 {
     uint64_t wanted = need->unit_count + need->align_units - 1, least = room_units + 1;
     struct stretch best = {.first = NULL};
-    const struct flw_span *hole = heap->range.unmapped.newest;
+    const struct flw_span *hole = heap->ranges.unmapped.newest;
     for (unsigned i = 0; hole != NULL && i < HOLES_MOST; i++, hole = hole->u.run.age_prev) {
         for (unsigned side = 0; side < 2; side++) {
             struct stretch at = beside_hole(heap, need, ordered, hole, side == 0);

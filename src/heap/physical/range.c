@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "heap/physical/range.h"
+
+#include "heap/space/run.h"
+
+/* A range begins and ends on a page, so that handles fit, and on a cell, so that no two ranges share one. */
+static uint64_t range_grain(const struct flw_heap *heap)
+{
+    return flw_max(heap->source.granularity_bytes, FLW_CELL_BYTES);
+}
+
+/* The driver may grant less, or elsewhere. */
+static bool may_reserve_other(CUresult result)
+{
+    return result == CUDA_ERROR_OUT_OF_MEMORY || flw_source_is_refused(result);
+}
+
+/* `range` covers the part of a reservation from `begin` on, in a window that begins at `base`. */
+static void fill_range(struct flw_range *range, uint64_t reservation, uint64_t reservation_bytes,
+                       uint64_t begin, uint64_t bytes, uint64_t base)
+{
+    *range = (struct flw_range){.reservation = reservation,
+                                .reservation_bytes = reservation_bytes,
+                                .begin_unit = (begin - base) >> FLW_UNIT_LOG2,
+                                .unit_count = bytes >> FLW_UNIT_LOG2};
+}
+
+/* The window is as small as the range lets it be: a power of two, and begins at a multiple of itself, so that offsets are
+ * the low bits of addresses. If the driver does not align so far, reserve as much more. */
+static CUresult reserve_in_own_window(struct flw_heap *heap, uint64_t bytes)
+{
+    struct flw_source *source = &heap->source;
+    uint64_t window = 1ull << flw_log2_floor(2 * bytes - 1), base = 0, held_bytes = bytes;
+    CUresult result = source->ops->reserve(source, bytes, window, &base);
+    bool is_aligned = result == CUDA_SUCCESS && base % window == 0;
+    if (result == CUDA_SUCCESS && !is_aligned) {
+        (void)source->ops->unreserve(source, base, bytes);
+    }
+    if (!is_aligned && (result == CUDA_SUCCESS || may_reserve_other(result))) {
+        held_bytes = bytes + window;
+        result = source->ops->reserve(source, held_bytes, 0, &base);
+    }
+    if (result == CUDA_SUCCESS) {
+        heap->map.base = flw_align_up(base, window);
+        heap->ranges.window_bytes = window;
+        fill_range(&heap->ranges.first, base, held_bytes, heap->map.base, bytes, heap->map.base);
+    }
+    return result;
+}
+
+/* Anywhere in the window of all addresses. What begins beyond it counts as refused. */
+static CUresult reserve_anywhere(struct flw_heap *heap, uint64_t bytes, struct flw_range *out)
+{
+    struct flw_source *source = &heap->source;
+    uint64_t grain = range_grain(heap), base = 0;
+    CUresult result = source->ops->reserve(source, bytes, grain, &base);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    uint64_t begin = flw_align_up(base, grain), end = flw_align_down(base + bytes, grain);
+    if (end > FLW_ADDRESS_SPACE_BYTES || end <= begin) {
+        (void)source->ops->unreserve(source, base, bytes);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    fill_range(out, base, bytes, begin, end - begin, 0);
+    return CUDA_SUCCESS;
+}
+
+CUresult flw_ranges_begin(struct flw_heap *heap, uint64_t device_bytes, uint64_t least_bytes,
+                          bool may_extend)
+{
+    uint64_t grain = range_grain(heap);
+    uint64_t least = flw_align_up(flw_max(least_bytes, FLW_RANGE_BYTES_LEAST), grain);
+    uint64_t wanted = flw_min(8 * device_bytes, FLW_ADDRESS_SPACE_BYTES / 2);
+    uint64_t bytes = flw_max(flw_align_up(wanted, grain), least);
+    CUresult result = reserve_in_own_window(heap, bytes);
+    while (may_reserve_other(result) && bytes > least) {
+        bytes = flw_max(flw_align_down(bytes / 2, grain), least);
+        if (may_extend) {
+            heap->map.base = 0;
+            heap->ranges.window_bytes = FLW_ADDRESS_SPACE_BYTES;
+            result = reserve_anywhere(heap, bytes, &heap->ranges.first);
+        } else {
+            result = reserve_in_own_window(heap, bytes);
+        }
+    }
+    heap->ranges.lowest = result == CUDA_SUCCESS ? &heap->ranges.first : NULL;
+    return result;
+}
+
+/* lock. Its stretch: one run of addresses without memory. False: host memory. */
+static bool open_range(struct flw_heap *heap, struct flw_range *range)
+{
+    struct flw_span *edge = flw_page_map_new_run(&heap->map);
+    struct flw_span *run = edge != NULL ? flw_page_map_new_run(&heap->map) : NULL;
+    if (run == NULL) {
+        if (edge != NULL) {
+            flw_page_map_drop_run(&heap->map, edge);
+        }
+        return false;
+    }
+    range->edge = edge;
+    flw_run_open_stretch(edge, run);
+    run->u.run.state = FLW_RUN_UNMAPPED;
+    run->u.run.begin_unit = (uint32_t)range->begin_unit;
+    run->u.run.unit_count = (uint32_t)range->unit_count;
+    flw_run_index_by_state(heap, run);
+    return true;
+}
+
+bool flw_ranges_open(struct flw_heap *heap)
+{
+    return open_range(heap, &heap->ranges.first);
+}
+
+/* lock. A copy of the range, among the others. False: host memory. */
+static bool add_range(struct flw_heap *heap, const struct flw_range *given)
+{
+    struct flw_range *range = flw_meta_extend(&heap->objects.meta, sizeof *range, 16);
+    if (range == NULL) {
+        return false;
+    }
+    *range = *given;
+    if (!open_range(heap, range)) {
+        return false;
+    }
+    struct flw_range **link = &heap->ranges.lowest;
+    while (*link != NULL && (*link)->begin_unit < range->begin_unit) {
+        link = &(*link)->next;
+    }
+    range->next = *link;
+    *link = range;
+    return true;
+}
+
+/* In a driver section. As large as the first, if the driver grants that, else just large enough. */
+static CUresult reserve_further(struct flw_heap *heap, uint64_t need_bytes, struct flw_range *out)
+{
+    uint64_t grain = range_grain(heap);
+    uint64_t bytes = flw_max(need_bytes, heap->ranges.first.unit_count << FLW_UNIT_LOG2);
+    CUresult result = reserve_anywhere(heap, bytes, out);
+    while (may_reserve_other(result) && bytes > need_bytes) {
+        bytes = flw_max(flw_align_down(bytes / 2, grain), need_bytes);
+        result = reserve_anywhere(heap, bytes, out);
+    }
+    return result;
+}
+
+/* Reserve a further range with room for the request. OUT_OF_MEMORY: the window cannot name one, or the driver refuses it,
+ * or refused one lately and is not asked now. */
+static fallow_status extend(struct flw_heap *heap, const struct flw_grow_request *request)
+{
+    struct flw_ranges *ranges = &heap->ranges;
+    struct flw_range range = {.reservation_bytes = 0};
+    struct flw_driver_section section;
+    uint64_t units = (uint64_t)request->unit_count + request->align_units - 1;
+    uint64_t need_bytes = flw_align_up(units << FLW_UNIT_LOG2, range_grain(heap));
+    flw_lock_acquire(&heap->lock);
+    bool may_ask = ranges->window_bytes == FLW_ADDRESS_SPACE_BYTES &&
+                   (request->insists || !flw_refusal_spares(&ranges->refused, need_bytes));
+    flw_lock_release(&heap->lock);
+    if (!may_ask) {
+        return FALLOW_OUT_OF_MEMORY;
+    }
+    if (!flw_heap_enter_mode(heap, &section)) {
+        return flw_heap_not_entered(heap);
+    }
+    CUresult result = reserve_further(heap, need_bytes, &range);
+    bool is_added = false;
+    flw_lock_acquire(&heap->lock);
+    if (result == CUDA_SUCCESS) {
+        flw_refusal_end(&ranges->refused, need_bytes);
+        is_added = add_range(heap, &range);
+    } else {
+        flw_refusal_note(&ranges->refused, need_bytes, request->insists);
+        atomic_store(&ranges->refused_answer, (int)result);
+    }
+    flw_lock_release(&heap->lock);
+    if (result == CUDA_SUCCESS && !is_added) {
+        (void)heap->source.ops->unreserve(&heap->source, range.reservation,
+                                          range.reservation_bytes);
+    }
+    flw_heap_leave_driver(heap, &section);
+    if (result != CUDA_SUCCESS) {
+        return may_reserve_other(result) ? FALLOW_OUT_OF_MEMORY
+                                         : flw_heap_refuse(heap, result, "cuMemAddressReserve");
+    }
+    return is_added ? FALLOW_OK : FALLOW_OUT_OF_HOST_MEMORY;
+}
+
+fallow_status flw_ranges_make_place(struct flw_heap *heap, const struct flw_grow_request *request)
+{
+    fallow_status status = extend(heap, request);
+    bool may_unmap = status == FALLOW_OUT_OF_MEMORY && request->insists;
+    return may_unmap && flw_heap_unmap_idle(heap, UINT64_MAX, false) > 0 ? FALLOW_OK : status;
+}
+
+#define FREE_ROUNDS 3
+
+/* The source may have changed since it was reserved. */
+static CUresult free_range(struct flw_heap *heap, struct flw_range *range)
+{
+    const struct flw_source_ops *ops = heap->source.ops;
+    ops = ops != NULL && ops->remaps ? ops : &flw_source_vmm;
+    CUresult result = range->reservation_bytes == 0 ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+    for (unsigned n = 0; result != CUDA_SUCCESS && n < FREE_ROUNDS; n++) {
+        result = ops->unreserve(&heap->source, range->reservation, range->reservation_bytes);
+    }
+    if (result == CUDA_SUCCESS) {
+        range->reservation_bytes = 0;
+    }
+    return result;
+}
+
+CUresult flw_ranges_end(struct flw_heap *heap)
+{
+    CUresult last = CUDA_SUCCESS;
+    for (struct flw_range *range = heap->ranges.lowest; range != NULL; range = range->next) {
+        CUresult result = free_range(heap, range);
+        last = result != CUDA_SUCCESS ? result : last;
+    }
+    heap->ranges.lowest = last == CUDA_SUCCESS ? NULL : heap->ranges.lowest;
+    return last;
+}
+
+struct flw_range *flw_range_at(const struct flw_heap *heap, uint64_t unit)
+{
+    struct flw_range *range = heap->ranges.lowest;
+    while (unit - range->begin_unit >= range->unit_count) {
+        range = range->next;
+    }
+    return range;
+}
+
+uint64_t flw_ranges_touched_pages(const struct flw_heap *heap)
+{
+    uint64_t pages = 0;
+    for (const struct flw_range *range = heap->ranges.lowest; range != NULL; range = range->next) {
+        uint64_t begin = range->begin_unit / heap->page_units;
+        pages += flw_max(begin, range->mapped_page_end) - begin;
+    }
+    return pages;
+}

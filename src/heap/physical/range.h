@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the address ranges of a remapping source: reserving the first and further ones, and freeing them. Does not: map
+ * memory.
+ */
+#ifndef FLW_HEAP_PHYSICAL_RANGE_H
+#define FLW_HEAP_PHYSICAL_RANGE_H
+
+#include "heap/physical/physical.h"
+
+#define FLW_RANGE_BYTES_LEAST (64 * FLW_MIB)
+
+/* In a driver section. Reserve the first range: eight times device_bytes, or less, but at least least_bytes, if the
+ * driver refuses that; and choose the window of the page map. If less is granted and may_extend, the window is all
+ * addresses, so that further ranges can follow. */
+CUresult flw_ranges_begin(struct flw_heap *heap, uint64_t device_bytes, uint64_t least_bytes,
+                          bool may_extend);
+/* Make the first range's runs, once there are tables. False: host memory. */
+bool flw_ranges_open(struct flw_heap *heap);
+/* calls. Make room for a request that no place was found for: reserve a further range, or if the driver refuses that and
+ * the request insists, unmap all idle memory, so that its addresses can join. OK: another search is worth it. */
+fallow_status flw_ranges_make_place(struct flw_heap *heap, const struct flw_grow_request *request);
+/* In a driver section. Free all ranges. The answer of a refusal, and the range stays. */
+CUresult flw_ranges_end(struct flw_heap *heap);
+
+/* lock. The range that a unit lies in; there is one. */
+struct flw_range *flw_range_at(const struct flw_heap *heap, uint64_t unit);
+/* lock. How many pages lie in ranges before their mapped_page_end. */
+uint64_t flw_ranges_touched_pages(const struct flw_heap *heap);
+
+#endif
