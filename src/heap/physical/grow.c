@@ -551,7 +551,8 @@ fallow_status flw_heap_grow(struct flw_heap *heap, const struct flw_grow_request
     struct flw_grow_request whole = *request;
     struct shortfall shortfall;
     *out_run = NULL;
-    if (whole.is_single_handle && heap->source.ops->remaps) { /* all: others would get the rest */
+    bool is_taken_whole = !heap->source.ops->remaps && whole.is_dedicated; /* of any size */
+    if (whole.is_single_handle && !is_taken_whole) { /* all: others would get the rest */
         whole.unit_count = (uint32_t)flw_align_up(whole.unit_count, heap->page_units);
     }
     fallow_status status = grow(heap, &whole, out_run, &shortfall);
