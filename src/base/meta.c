@@ -51,10 +51,15 @@ static void hold(struct flw_meta *meta, void *base, uint64_t bytes)
     *meta = (struct flw_meta){.base = base, .reserved_bytes = bytes};
 }
 
+uint64_t flw_meta_rounded_bytes(uint64_t reserve_bytes)
+{
+    return flw_align_up(reserve_bytes, COMMIT_STEP);
+}
+
 bool flw_meta_reserve(struct flw_meta *meta, uint64_t reserve_bytes)
 {
     *meta = (struct flw_meta){0};
-    reserve_bytes = flw_align_up(reserve_bytes, COMMIT_STEP);
+    reserve_bytes = flw_meta_rounded_bytes(reserve_bytes);
     void *base = map(0, reserve_bytes, 0);
     if (base == MAP_FAILED) {
         return false;
@@ -97,8 +102,8 @@ static bool reserve_apart(struct flw_meta *first, uint64_t first_bytes, struct f
 bool flw_meta_reserve_pair(struct flw_meta *first, uint64_t first_bytes, struct flw_meta *second,
                            uint64_t second_bytes, uint64_t distance)
 {
-    first_bytes = flw_align_up(first_bytes, COMMIT_STEP);
-    second_bytes = flw_align_up(second_bytes, COMMIT_STEP);
+    first_bytes = flw_meta_rounded_bytes(first_bytes);
+    second_bytes = flw_meta_rounded_bytes(second_bytes);
     unsigned char *whole = map(0, distance + second_bytes, 0);
     if (whole != MAP_FAILED) {
         if (distance > first_bytes) {

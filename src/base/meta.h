@@ -29,6 +29,9 @@ struct flw_meta {
 /* Bytes of address space that the process may still map (RLIMIT_AS); UINT64_MAX: as much as it likes. */
 uint64_t flw_meta_allowance(void);
 
+/* The addresses that a reservation of so many bytes takes. */
+uint64_t flw_meta_rounded_bytes(uint64_t reserve_bytes);
+
 /* Reserve address space; no memory yet. False: the system refused, nothing is held. */
 bool flw_meta_reserve(struct flw_meta *meta, uint64_t reserve_bytes);
 

@@ -30,13 +30,14 @@ uint64_t flw_tables_side_record_bytes(unsigned shrink)
     return flw_max(NOTE_ARENA_BYTES >> shrink, NOTE_ARENA_LEAST);
 }
 
-/* Those that name `window_bytes` of addresses. */
+/* Those that name `window_bytes` of addresses, and streams. */
 static uint64_t naming_bytes(const struct flw_source *source, uint64_t window_bytes)
 {
     bool remaps = source->ops->remaps;
     uint64_t handle_bytes =
         remaps ? window_bytes / source->granularity_bytes * sizeof(struct flw_handle *) : 0;
-    return flw_page_map_name_bytes(remaps, window_bytes) + handle_bytes;
+    return flw_page_map_name_bytes(remaps, window_bytes) + flw_meta_rounded_bytes(handle_bytes) +
+           flw_meta_rounded_bytes(FLW_STREAM_IDS_BYTES);
 }
 
 static uint64_t fixed_bytes(const struct flw_heap *heap)
@@ -46,8 +47,8 @@ static uint64_t fixed_bytes(const struct flw_heap *heap)
 
 static uint64_t shrinking_bytes(unsigned shrink)
 {
-    return flw_page_map_block_bytes(shrink) + object_bytes(shrink) +
-           flw_tables_side_record_bytes(shrink);
+    return flw_page_map_block_bytes(shrink) + flw_meta_rounded_bytes(object_bytes(shrink)) +
+           flw_meta_rounded_bytes(flw_tables_side_record_bytes(shrink));
 }
 
 uint64_t flw_tables_reserve_bytes(const struct flw_heap *heap, unsigned shrink)

@@ -31,14 +31,22 @@ static uint64_t cell_bytes(bool has_cells, uint64_t bytes)
     return (has_cells ? bytes >> FLW_CELL_LOG2 : FLW_CELL_COUNT) * sizeof(uint32_t);
 }
 
+/* A bit for each page of the units' names. */
+static uint64_t page_bytes(uint64_t bytes)
+{
+    return flw_div_up(unit_bytes(bytes), PAGE_BYTES * 8);
+}
+
 uint64_t flw_page_map_name_bytes(bool has_cells, uint64_t bytes)
 {
-    return unit_bytes(bytes) + cell_bytes(has_cells, bytes);
+    return flw_meta_rounded_bytes(unit_bytes(bytes)) +
+           flw_meta_rounded_bytes(cell_bytes(has_cells, bytes)) +
+           flw_meta_rounded_bytes(page_bytes(bytes));
 }
 
 uint64_t flw_page_map_block_bytes(unsigned shrink)
 {
-    return span_bytes(shrink) + slot_bytes(shrink);
+    return flw_meta_rounded_bytes(span_bytes(shrink)) + flw_meta_rounded_bytes(slot_bytes(shrink));
 }
 
 uint64_t flw_page_map_slot_count(unsigned shrink)
@@ -53,8 +61,7 @@ static bool reserve_names(struct flw_page_map *map, uint64_t bytes)
                               unit_bytes(bytes), FLW_CELL_COUNT * sizeof(uint32_t));
     return is_reserved && flw_meta_open(&map->unit_meta) &&
            (!map->has_cells || flw_meta_open(&map->cell_meta)) &&
-           flw_meta_reserve(&map->page_meta, flw_div_up(unit_bytes(bytes), PAGE_BYTES * 8)) &&
-           flw_meta_open(&map->page_meta);
+           flw_meta_reserve(&map->page_meta, page_bytes(bytes)) && flw_meta_open(&map->page_meta);
 }
 
 bool flw_page_map_init(struct flw_page_map *map, uint64_t base, uint64_t bytes, bool has_cells,

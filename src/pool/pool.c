@@ -153,8 +153,8 @@ static fallow_status init_heap(struct flw_pool *pool, const struct flw_pool_plac
     }
     if (!flw_meta_reserve(&pool->side_records.meta,
                           flw_tables_side_record_bytes(pool->heap.table_shrink))) {
+        flw_heap_finish(&pool->heap, false); /* first: the message counts what is left */
         flw_pool_say_no_tables(pool);
-        flw_heap_finish(&pool->heap, false);
         return FALLOW_OUT_OF_HOST_MEMORY;
     }
     flw_pool_say_refusals(pool);

@@ -21,9 +21,11 @@ struct flw_stream_ids {
 };
 
 /* False: host memory. A table that was never made may be finished. */
+#define FLW_STREAM_IDS_BYTES (FLW_STREAM_NUMBER_COUNT * sizeof(_Atomic uint64_t))
+
 static inline bool flw_stream_ids_init(struct flw_stream_ids *stream_ids)
 {
-    if (!flw_meta_reserve(&stream_ids->meta, FLW_STREAM_NUMBER_COUNT * sizeof *stream_ids->ids) ||
+    if (!flw_meta_reserve(&stream_ids->meta, FLW_STREAM_IDS_BYTES) ||
         !flw_meta_open(&stream_ids->meta)) {
         return false;
     }

@@ -106,7 +106,7 @@ void flw_pool_say_no_tables(const struct flw_pool *pool)
             pool, FALLOW_LOG_ERROR,
             "the pool cannot be set up: its tables take at least %llu MiB of addresses, and "
             "%llu MiB are left: lift the limit of the address space (ulimit -v unlimited)",
-            MIB_OF(least), MIB_OF(allowance));
+            MIB_OF(least + FLW_MIB - 1), MIB_OF(allowance));
     }
 }
 

@@ -210,6 +210,46 @@ static void too_few_addresses_are_named(void **state)
     api_end(&api);
 }
 
+static uint64_t number_behind(const char *text, const char *words)
+{
+    const char *at = strstr(text, words);
+    assert_non_null(at);
+    return strtoull(at + strlen(words), NULL, 10);
+}
+
+/* Create in ever more room, in steps of `step`, until it succeeds: each refusal names more than is left, and the last one
+ * not much more than was enough. */
+static void expect_consistent_refusals(fallow_order order, size_t room, size_t step)
+{
+    struct api api;
+    uint64_t least = 0, left = 0;
+    fallow_status status = FALLOW_OUT_OF_HOST_MEMORY;
+    api_begin(&api, NULL);
+    fallow_pool_config config = api_config(&api);
+    config.order = order;
+    fill_program_heap();
+    for (; status == FALLOW_OUT_OF_HOST_MEMORY; room += step) {
+        set_limit(RLIMIT_AS, status_bytes("VmSize:") + room);
+        status = fallow_pool_create(&config, &api.pool);
+        if (status == FALLOW_OUT_OF_HOST_MEMORY) {
+            least = number_behind(api.log, "take at least ");
+            left = number_behind(api.log, "of addresses, and ");
+            assert_true(least > left);
+        }
+    }
+    assert_int_equal(status, FALLOW_OK);
+    assert_in_range(least - left, 1, step / MIB + 2);
+    set_limit(RLIMIT_AS, RLIM_INFINITY);
+    api_end(&api);
+}
+
+static void a_refusal_names_more_addresses_than_are_left(void **state)
+{
+    (void)state;
+    expect_consistent_refusals(FALLOW_ORDER_STREAM, 100 * MIB, MIB);
+    expect_consistent_refusals(FALLOW_ORDER_CONTEXT, 8 * GIB + 200 * MIB, 2 * MIB);
+}
+
 /* The tables of a few hundred MiB have a slot for some millions of blocks. */
 static void small_tables_are_used_up_in_time(void **state)
 {
@@ -239,6 +279,7 @@ int main(void)
         cmocka_unit_test(so_it_is_in_context_order),
         cmocka_unit_test(few_addresses_make_small_tables),
         cmocka_unit_test(too_few_addresses_are_named),
+        cmocka_unit_test(a_refusal_names_more_addresses_than_are_left),
         cmocka_unit_test(small_tables_are_used_up_in_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
