@@ -43,7 +43,7 @@ struct reader {
 };
 
 static const char known[] =
-    "refusing[:CALL[@N][=ERROR]], no-fabric[@N], vgpu, old, slow, host-pageable";
+    "refusing[:CALL[@N][=ERROR]], no-fabric[@N], vgpu, old, slow, host-pageable, contents";
 
 static bool is_word(struct word word, const char *text)
 {
@@ -153,6 +153,7 @@ static bool read_item(const struct reader *reader, struct word word)
                   : is_word(item.name, "old")           ? &profile->is_old
                   : is_word(item.name, "slow")          ? &profile->is_slow
                   : is_word(item.name, "host-pageable") ? &profile->reads_host
+                  : is_word(item.name, "contents")      ? &profile->has_contents
                                                         : NULL;
     if (is_word(item.name, "refusing")) {
         return read_refusal(reader, &item);
@@ -237,7 +238,7 @@ bool flw_profile_is_wrong(void)
 
 #define VERSION_OLD 12000
 
-void flw_profile_begin(void)
+void flw_profile_begin(bool is_default)
 {
     struct flw_world *w = &flw_world;
     const struct flw_profile *profile = &w->profile;
@@ -250,6 +251,10 @@ void flw_profile_begin(void)
         if (w->config.driver_version > VERSION_OLD) {
             w->config.driver_version = VERSION_OLD;
         }
+    }
+    if (profile->has_contents && is_default) {
+        w->config.backed = 1;
+        w->config.mild |= FLW_SIM_MILD_GARBAGE; /* an untouched page costs no host memory */
     }
     for (unsigned i = 0; i < profile->refusal_count; i++) {
         const struct flw_refusal *refusal = &profile->refusal[i];

@@ -23,10 +23,11 @@ struct flw_refusal {
 };
 
 struct flw_profile {
-    bool is_vgpu;    /* no virtual memory management, no managed memory, no IPC, no RDMA */
-    bool is_old;     /* 12.0: nothing that came later is there */
-    bool is_slow;    /* cuMemCreate and cuMemUnmap take time and wait for the device */
-    bool reads_host; /* a device reads what the process has mapped */
+    bool is_vgpu;      /* no virtual memory management, no managed memory, no IPC, no RDMA */
+    bool is_old;       /* 12.0: nothing that came later is there */
+    bool is_slow;      /* cuMemCreate and cuMemUnmap take time and wait for the device */
+    bool reads_host;   /* a device reads what the process has mapped */
+    bool has_contents; /* a world that no program configured has memory with contents */
     uint64_t
         no_fabric_from; /* the n-th handle for fabric is not permitted, nor a later one; 0: all are */
     unsigned refusal_count;
@@ -37,8 +38,8 @@ struct flw_profile {
 struct flw_call;
 struct flw_device;
 
-/* Makes of a world's config and faults what the chosen profiles say; the world keeps them. */
-void flw_profile_begin(void);
+/* Apply the chosen profiles to the world's config and faults. `is_default`: no program gave the config. */
+void flw_profile_begin(bool is_default);
 /* FALLOW_SIMCUDA names none that is known: no world may be used. */
 bool flw_profile_is_wrong(void);
 

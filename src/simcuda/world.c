@@ -120,7 +120,7 @@ static void begin_world(const struct flw_sim_config *config)
         w->device[i] = (struct flw_device){.ordinal = i};
     }
     flw_space_init(&w->space, flw_world_is_mild(FLW_SIM_MILD_ADDRESS_REUSE));
-    flw_profile_begin();
+    flw_profile_begin(config == NULL);
     w->random = w->config.seed * 0x9e3779b97f4a7c15ull + 0x2545f4914f6cdd1dull;
     w->generation++;
     w->is_ready = true;

@@ -130,7 +130,7 @@ static void a_name_that_is_not_known_is_refused(struct bed *b)
         const char *names, *sentence;
     } wrong[] = {
         {"no-fabrik", "there are: refusing[:CALL[@N][=ERROR]], no-fabric[@N], vgpu, old, slow, "
-                      "host-pageable"},
+                      "host-pageable, contents"},
         {"slow,no-fabrik", "'no-fabrik' is no profile"},
         {"slow,,old", "'' is no profile"},
         {"vgpu@3", "'vgpu@3' is no profile"},
