@@ -48,7 +48,8 @@ static inline void fallow_share_init(fallow_share *share)
 /**
  * Make something of a live block that another process can import.
  *
- * Ownership   the caller closes out_share->descriptor; importers need it until they have imported.
+ * Ownership   the caller closes out_share->descriptor; importers need it until they have imported. Clear
+ *             FD_CLOEXEC before an exec that is to keep the descriptor: drivers may set it.
  *             The block stays the caller's, to be freed as any other.
  * Errors      NOT_SUPPORTED (no virtual memory management, or a type that is not among the pool's
  *             `handle_types`), INVALID_POINTER (no live block begins there), INVALID_ARGUMENT

@@ -176,13 +176,15 @@ void flw_order_run_host_function(struct flw_thread *thread, CUhostFn function, v
 
 void flw_order_advance(struct flw_thread *thread, uint64_t to_ns)
 {
-    flw_world.clock_ns = flw_max(flw_world.clock_ns, to_ns);
-    while (flw_world.due != NULL && flw_world.due->done_ns <= flw_world.clock_ns) {
+    while (flw_world.due != NULL && flw_world.due->done_ns <= to_ns) {
         struct flw_operation *operation = flw_world.due;
         flw_world.due = operation->next;
+        /* Work behind the function is not complete before the function returns. */
+        flw_world.clock_ns = flw_max(flw_world.clock_ns + 1, operation->done_ns) - 1;
         flw_order_run_host_function(thread, operation->work.function, operation->work.argument);
         free(operation);
     }
+    flw_world.clock_ns = flw_max(flw_world.clock_ns, to_ns);
 }
 
 /* ---- queues ---- */

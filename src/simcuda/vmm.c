@@ -3,6 +3,7 @@
  * Owns: virtual memory management: reservations, handles, mappings, access, export and import.
  * Does not: hold contents (physical.c).
  */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -381,6 +382,12 @@ struct fabric {
 };
 _Static_assert(sizeof(struct fabric) <= sizeof(CUmemFabricHandle), "fits a fabric handle");
 
+/* No exec may keep it: a program that relies on that fails here, not on the first GPU. */
+static int duplicate(int file)
+{
+    return fcntl(file, F_DUPFD_CLOEXEC, 0);
+}
+
 static CUresult export_handle(void *shareable, CUmemGenericAllocationHandle handle,
                               CUmemAllocationHandleType type)
 {
@@ -391,7 +398,7 @@ static CUresult export_handle(void *shareable, CUmemGenericAllocationHandle hand
                   CUDA_ERROR_INVALID_VALUE);
     FLW_REFUSE_IF(!flw_physical_open(physical), CUDA_ERROR_OUT_OF_MEMORY); /* the host's */
     if (type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
-        int file = dup(physical->file);
+        int file = duplicate(physical->file);
         FLW_REFUSE_IF(file < 0, CUDA_ERROR_OUT_OF_MEMORY);
         memcpy(shareable, &file, sizeof file);
         return CUDA_SUCCESS;
@@ -428,7 +435,7 @@ static int open_shareable(void *shareable, CUmemAllocationHandleType type)
 {
     if (type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
         /* "the shareable handle is the file descriptor itself", not a pointer to it */
-        return dup((int)(intptr_t)shareable);
+        return duplicate((int)(intptr_t)shareable);
     }
     struct fabric fabric;
     if (type != CU_MEM_HANDLE_TYPE_FABRIC || shareable == NULL) {
@@ -439,7 +446,7 @@ static int open_shareable(void *shareable, CUmemAllocationHandleType type)
         return -1;
     }
     if (fabric.process == (int)getpid()) {
-        return dup(fabric.file);
+        return duplicate(fabric.file);
     }
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/fd/%d", fabric.process, fabric.file);
@@ -447,7 +454,7 @@ static int open_shareable(void *shareable, CUmemAllocationHandleType type)
     if (file == NULL) {
         return -1;
     }
-    int descriptor = dup(fileno(file));
+    int descriptor = duplicate(fileno(file));
     fclose(file);
     return descriptor;
 }

@@ -3,6 +3,7 @@
  * Owns: what gpu_stress does now and then beside its steps: captures, sleeps, blocks shared with another
  * process.
  */
+#include <fcntl.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -119,6 +120,9 @@ static int run_importer(const struct run *run, const fallow_share *share, uint32
     }
     pid_t child;
     int state = 0;
+    if (fcntl(share->descriptor, F_SETFD, 0) != 0) { /* drivers may export it close-on-exec */
+        return -1;
+    }
     if (posix_spawn(&child, run->world->program, NULL, NULL, arguments, environ) != 0 ||
         waitpid(child, &state, 0) != child) {
         return -1;

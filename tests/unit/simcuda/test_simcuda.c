@@ -5,6 +5,8 @@
  */
 #include "unit/simcuda/test_simcuda.h"
 
+#include <pthread.h>
+#include <semaphore.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -148,6 +150,53 @@ static void host_functions_run_in_order_and_may_not_call_the_driver(void **state
         ASSERT_OK(sim.cu.cuStreamSynchronize(stream));
         assert_int_equal(host_calls, 2);
         ASSERT_CU(from_inside, CUDA_ERROR_NOT_PERMITTED);
+    }
+}
+
+struct gate {
+    CUcontext context;
+    CUstream stream;
+    sem_t closed, open;
+};
+
+static void CUDA_CB stay_closed(void *argument)
+{
+    struct gate *gate = argument;
+    sem_post(&gate->closed);
+    sem_wait(&gate->open);
+}
+
+static void *synchronize(void *argument)
+{
+    struct gate *gate = argument;
+    bool is_done = sim.cu.cuCtxSetCurrent(gate->context) == CUDA_SUCCESS &&
+                   sim.cu.cuStreamSynchronize(gate->stream) == CUDA_SUCCESS;
+    return is_done ? gate : NULL;
+}
+
+static void work_behind_a_host_function_waits_for_its_return(void **state)
+{
+    (void)state;
+    for (int schedule = FLW_SIM_RANDOM; schedule <= FLW_SIM_HELD; schedule++) {
+        struct gate gate;
+        pthread_t waiter;
+        void *result = NULL;
+        begin(4, (flw_sim_schedule)schedule, false);
+        gate.stream = make_stream();
+        ASSERT_OK(sim.cu.cuCtxGetCurrent(&gate.context));
+        sem_init(&gate.closed, 0, 0);
+        sem_init(&gate.open, 0, 0);
+        ASSERT_OK(sim.cu.cuLaunchHostFunc(gate.stream, stay_closed, &gate));
+        assert_int_equal(pthread_create(&waiter, NULL, synchronize, &gate), 0);
+        sem_wait(&gate.closed);
+        CUevent event = make_event();
+        ASSERT_OK(sim.cu.cuEventRecord(event, gate.stream));
+        ASSERT_CU(sim.cu.cuEventQuery(event), CUDA_ERROR_NOT_READY);
+        ASSERT_CU(sim.cu.cuStreamQuery(gate.stream), CUDA_ERROR_NOT_READY);
+        sem_post(&gate.open);
+        pthread_join(waiter, &result);
+        assert_ptr_equal(result, &gate);
+        ASSERT_OK(sim.cu.cuEventSynchronize(event));
     }
 }
 
@@ -494,6 +543,7 @@ int main(void)
         cmocka_unit_test(the_legacy_stream_orders_blocking_streams_only),
         cmocka_unit_test(a_full_queue_runs_the_scheduler_and_nothing_else_does),
         cmocka_unit_test(host_functions_run_in_order_and_may_not_call_the_driver),
+        cmocka_unit_test(work_behind_a_host_function_waits_for_its_return),
         cmocka_unit_test(an_unsafe_call_kills_a_capture_unless_the_thread_is_relaxed),
         cmocka_unit_test(branches_of_a_graph_that_share_memory_are_a_race),
         cmocka_unit_test(a_kernel_runs_in_stream_order_and_its_unwritten_loads_are_named),

@@ -4,6 +4,7 @@
  */
 #include "unit/simcuda/test_simcuda.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -78,6 +79,7 @@ static void an_exported_handle_imports_as_the_same_memory(void **state)
     int file = -1;
     ASSERT_OK(sim.cu.cuMemExportToShareableHandle(&file, handle,
                                                   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    assert_int_equal(fcntl(file, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
     CUmemGenericAllocationHandle imported;
     ASSERT_OK(sim.cu.cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)file,
                                                     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
@@ -163,6 +165,24 @@ static int signal_of_touch(uint64_t address, bool is_write)
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+static void the_profile_gives_contents_to_default_worlds_alone(void **state)
+{
+    (void)state;
+    static const flw_sim_config own = {.struct_size = sizeof own};
+    assert_int_equal(sim.play("contents", NULL, 0), 1);
+    for (int is_own = 0; is_own < 2; is_own++) {
+        CUdeviceptr at;
+        unsigned char bytes[2] = {1, 1};
+        flw_sim_begin(&sim, is_own ? &own : NULL);
+        ASSERT_OK(sim.cu.cuMemAlloc_v2(&at, HANDLE_BYTES));
+        ASSERT_OK(sim.cu.cuMemsetD8_v2(at, 0x5a, 1));
+        ASSERT_OK(sim.cu.cuMemcpyDtoH_v2(bytes, at, sizeof bytes));
+        assert_int_equal(bytes[0], is_own ? 1 : 0x5a);
+        assert_int_equal(bytes[1], is_own ? 1 : 0);
+    }
+    assert_int_equal(sim.play(NULL, NULL, 0), 1);
 }
 
 /* Though a device may read the host's: with and without. */
@@ -288,6 +308,7 @@ int main(void)
         cmocka_unit_test(a_handle_keeps_its_contents_when_it_moves),
         cmocka_unit_test(an_exported_handle_imports_as_the_same_memory),
         cmocka_unit_test(another_process_sees_the_bytes_of_an_exported_handle),
+        cmocka_unit_test(the_profile_gives_contents_to_default_worlds_alone),
         cmocka_unit_test(the_host_cannot_touch_what_is_the_devices),
         cmocka_unit_test(dead_handles_and_addresses_come_back_at_once),
         cmocka_unit_test(what_is_given_is_listed_by_address),
