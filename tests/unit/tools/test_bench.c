@@ -354,6 +354,7 @@ static void mistakes_on_the_command_line_are_refused(void **state)
         "deferred --streams 2",
         "deferred --size mixed",
         "deferred --live 1M --size 1M",
+        "deferred --live 131073 --size 512",
         "pair --record ring --policy null",
         "holes --record ring",
         "lease --policy loop",

@@ -7,15 +7,15 @@
 #include <string.h>
 
 /* A bench measures the host, and the pool must find its fences complete: nothing is given to the
- * device but what `deferred` holds a stream back with, which is done once it is waited for, and a sweep's
- * work, whose clock goes on by one a pair. */
+ * device but the host function that holds a stream back in `deferred`, and a sweep's work, whose clock
+ * goes on by one a pair. */
 static flw_sim_config make_world(const struct flw_bench_options *options)
 {
     return (flw_sim_config){.struct_size = sizeof(flw_sim_config),
                             .seed = 1,
                             .schedule = FLW_SIM_CLOCK,
                             .lag_ns = flw_max(options->lag_pairs, 1),
-                            .mild = FLW_SIM_MILD_QUEUE_DEPTH | FLW_SIM_MILD_GARBAGE};
+                            .mild = FLW_SIM_MILD_GARBAGE};
 }
 
 static bool open_device(struct flw_bench_bed *bed, const struct flw_bench_options *options,
@@ -26,8 +26,9 @@ static bool open_device(struct flw_bench_bed *bed, const struct flw_bench_option
     bool is_open = flw_bench_device_open(device, options->device, &world, message);
     bed->driver = device->has_driver ? &device->driver : NULL;
     snprintf(bed->device_name, sizeof bed->device_name, "%s%s",
-             device->is_sim && strstr(device->name, "simulated") == NULL ? "simulated device, "
-                                                                         : "",
+             device->is_simulated && strstr(device->name, "simulated") == NULL
+                 ? "simulated device, "
+                 : "",
              device->name);
     return is_open;
 }

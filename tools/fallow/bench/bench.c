@@ -44,7 +44,8 @@ static const char help[] =
     "options\n"
     "  --size BYTES|small|mixed|log   512 B..32 KiB; 19 sizes 512 B..64 MiB; log-uniform (4096)\n"
     "  --count N        timed operations (1000000)     --warm N     untimed before them (20000)\n"
-    "  --live N         live or deferred blocks, holes, queue (64; grow, holes, deferred: 10000)\n"
+    "  --live N         live or deferred blocks, holes, queue (64; grow, holes, deferred: 10000;\n"
+    "                   deferred: at most 128K)\n"
     "  --streams N      (1; streams: 4)                --threads N  (2)\n"
     "  --policy NAME    fallow, null (an empty shared library), loop (the loop alone)\n"
     "  --sized          pair: free_sized               --percentiles  replace: latency of each\n"
@@ -246,7 +247,9 @@ static const struct shape *find_shape(const char *name)
 }
 
 #define DEFERRED_BYTES_MAX ((uint64_t)4 << 30)
-#define BESIDE_MAX         ((uint64_t)1 << 26) /* blocks */
+/* One fence behind 256 blocks, at most: half of the 1,024 entries that a stream's queue holds. */
+#define DEFERRED_MAX ((uint64_t)1 << 17)
+#define BESIDE_MAX   ((uint64_t)1 << 26) /* blocks */
 
 static bool holds_too_many(const struct flw_bench_options *options)
 {
@@ -313,6 +316,9 @@ static const char *find_conflict(const struct flw_bench_options *options)
     }
     if (is_deferred && options->live_count > DEFERRED_BYTES_MAX / options->size_bytes) {
         return "--live times --size is more than 4 GiB, and none of it can be used again";
+    }
+    if (is_deferred && options->live_count > DEFERRED_MAX) {
+        return "--live is at most 128K: their fences would fill the held stream's queue";
     }
     if (has_mixed_sizes && (is_pinned || is_deferred || strcmp(shape, "streams") == 0)) {
         return "this shape takes one --size in bytes";

@@ -1,65 +1,102 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the shape `deferred`: what an announced use costs beside many freed blocks that wait for
- * one. A stream is held back by a host function, so that what it was announced to use stays
- * deferred as long as the clock runs; the timed blocks are announced for a stream with nothing to
- * do, and every poll collects them. At the end the held stream is let go and one poll collects the
- * rest, which is timed by itself.
+ * one. A host function holds a stream back while the clock runs, so every block announced for that
+ * stream stays deferred; the timed blocks are announced for an idle stream, and every poll collects
+ * them. At the end the held stream continues, and one poll collects the rest, timed by itself.
  */
 #include "bench/bench.h"
 
 #include "base/clock.h"
 #include "driver/driver.h"
 
-#include <sched.h>
-#include <stdatomic.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <stdio.h>
 
-/* On the simulated device work is done when it is waited for, and the function runs then. */
-static void CUDA_CB wait_for_gate(void *is_open)
+/* A stream held back by a host function. A driver may run the function in any thread that waits or
+ * queries, as the simulated one does, so a thread of its own waits for the stream: the thread that
+ * opens the gate must never run the function that waits for it. */
+struct gate {
+    const struct flw_bench_bed *bed;
+    fallow_stream stream;
+    pthread_t waiter;
+    sem_t closed, open;
+    CUresult result; /* of the waiter; read after its end */
+};
+
+static void await(sem_t *semaphore)
 {
-    while (!atomic_load_explicit((atomic_bool *)is_open, memory_order_acquire)) {
-        sched_yield();
+    while (sem_wait(semaphore) != 0) {
     }
 }
 
-static bool hold_back(const struct flw_bench_bed *bed, fallow_stream stream, atomic_bool *is_open,
-                      char *message)
+static void CUDA_CB stay_closed(void *argument)
 {
-    CUresult result = CUDA_SUCCESS;
-    if (bed->driver != NULL) {
-        result = bed->driver->cuLaunchHostFunc(stream, wait_for_gate, is_open);
+    struct gate *gate = argument;
+    sem_post(&gate->closed);
+    await(&gate->open);
+}
+
+static void *wait_for_stream(void *argument)
+{
+    struct gate *gate = argument;
+    struct flw_driver *driver = gate->bed->driver;
+    gate->result = driver->cuCtxSetCurrent(gate->bed->device.context);
+    if (gate->result == CUDA_SUCCESS) {
+        gate->result = driver->cuStreamSynchronize(gate->stream);
     }
+    return NULL;
+}
+
+static bool complain(const struct gate *gate, CUresult result, const char *call, char *message)
+{
     if (result != CUDA_SUCCESS) {
-        snprintf(message, FLW_BENCH_MESSAGE_BYTES, "cuLaunchHostFunc failed with %s",
-                 flw_driver_error_name(bed->driver, result));
+        snprintf(message, FLW_BENCH_MESSAGE_BYTES, "%s failed with %s", call,
+                 flw_driver_error_name(gate->bed->driver, result));
     }
     return result == CUDA_SUCCESS;
 }
 
-/* False: what was to stay deferred may have been collected, and nothing is worth reporting. */
-static bool is_held(const struct flw_bench_bed *bed, fallow_stream stream, char *message)
+/* Returns once the stream is held back. Without a driver there is nothing to hold. */
+static bool hold_back(struct gate *gate, char *message)
 {
-    if (bed->driver == NULL || bed->driver->cuStreamQuery(stream) == CUDA_ERROR_NOT_READY) {
+    if (gate->bed->driver == NULL) {
         return true;
     }
-    snprintf(message, FLW_BENCH_MESSAGE_BYTES, "the held stream was done before it was let go");
-    return false;
+    sem_init(&gate->closed, 0, 0);
+    sem_init(&gate->open, 0, 0);
+    CUresult given = gate->bed->driver->cuLaunchHostFunc(gate->stream, stay_closed, gate);
+    if (!complain(gate, given, "cuLaunchHostFunc", message)) {
+        return false;
+    }
+    if (pthread_create(&gate->waiter, NULL, wait_for_stream, gate) != 0) {
+        sem_post(&gate->open);
+        (void)gate->bed->driver->cuStreamSynchronize(gate->stream); /* it names the gate */
+        snprintf(message, FLW_BENCH_MESSAGE_BYTES, "the system starts no thread");
+        return false;
+    }
+    await(&gate->closed);
+    return true;
 }
 
-static bool let_go(const struct flw_bench_bed *bed, fallow_stream stream, atomic_bool *is_open,
-                   char *message)
+/* Open the gate and wait for the stream. False: a deferred block may have been collected while the clock
+ * ran, so no figure counts. */
+static bool let_go(struct gate *gate, char *message)
 {
-    CUresult result = CUDA_SUCCESS;
-    atomic_store_explicit(is_open, true, memory_order_release);
-    if (bed->driver != NULL) {
-        result = bed->driver->cuStreamSynchronize(stream);
+    struct flw_driver *driver = gate->bed->driver;
+    if (driver == NULL) {
+        return true;
     }
-    if (result != CUDA_SUCCESS) {
-        snprintf(message, FLW_BENCH_MESSAGE_BYTES, "cuStreamSynchronize failed with %s",
-                 flw_driver_error_name(bed->driver, result));
+    bool was_held = driver->cuStreamQuery(gate->stream) == CUDA_ERROR_NOT_READY;
+    sem_post(&gate->open);
+    pthread_join(gate->waiter, NULL);
+    sem_destroy(&gate->closed);
+    sem_destroy(&gate->open);
+    if (!was_held) {
+        snprintf(message, FLW_BENCH_MESSAGE_BYTES, "the held stream was done before it was let go");
     }
-    return result == CUDA_SUCCESS;
+    return was_held && complain(gate, gate->result, "cuStreamSynchronize", message);
 }
 
 /* All are live before the first is freed: none may be the next one's memory. */
@@ -84,20 +121,18 @@ bool flw_bench_deferred(const struct flw_bench_options *options, struct flw_benc
                                   .stream = bed->streams[0],
                                   .user = bed->streams[2],
                                   .size_bytes = options->size_bytes};
-    fallow_stream held = bed->streams[1];
-    atomic_bool is_open = false;
+    struct gate gate = {.bed = bed, .stream = bed->streams[1]};
     loop.slots = flw_host_lines(options->live_count + 1, sizeof *loop.slots);
-    bool is_done = hold_back(bed, held, &is_open, message);
+    bool is_done = hold_back(&gate, message);
     if (is_done) {
         double defer_ns = 0;
-        report->failure_count += defer(&loop, options, held, &defer_ns);
+        report->failure_count += defer(&loop, options, gate.stream, &defer_ns);
         flw_bench_report_add(report, "defer_ns_per_deferred", defer_ns);
         report->failure_count +=
             flw_bench_run_deferred(&loop, (struct flw_bench_range){0, options->warm_count});
         flw_bench_time(&loop, flw_bench_run_deferred, options->count, report,
                        (struct flw_bench_keys){"ns_per_op", "ns_per_op_min"});
-        is_done = is_held(bed, held, message);
-        is_done = let_go(bed, held, &is_open, message) && is_done;
+        is_done = let_go(&gate, message);
         uint64_t begin = flw_clock_fine_ns();
         report->failure_count += loop.policy->poll(loop.pool) != FALLOW_OK;
         flw_bench_report_add(report, "last_poll_ns_per_deferred",

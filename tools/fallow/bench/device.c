@@ -42,6 +42,8 @@ bool flw_bench_device_open(struct flw_bench_device *device, int ordinal,
     *device = (struct flw_bench_device){.is_sim = ordinal < 0};
     device->has_driver =
         flw_driver_open(&device->driver, device->is_sim ? "sim" : NULL, message) == FALLOW_OK;
+    device->is_simulated =
+        device->has_driver && dlsym(device->driver.object, "flw_sim_reset") != NULL;
     return device->has_driver && (!device->is_sim || reset(device, config, message)) &&
            FLW_BENCH_CALL(device, message, cuInit, 0) && /* a new world wants it anew */
            FLW_BENCH_CALL(device, message, cuDeviceGet, &device->device,

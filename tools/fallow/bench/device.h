@@ -16,8 +16,10 @@ struct flw_bench_device {
     struct flw_driver driver;
     CUdevice device;
     CUcontext context; /* current in the thread that opened it */
-    bool has_driver, is_sim;
-    char name[96]; /* as the driver has it */
+    bool has_driver;
+    bool is_sim;       /* asked for: a world of its own */
+    bool is_simulated; /* also a simulated driver that has the real one's name */
+    char name[96];     /* as the driver has it */
 };
 
 /* ordinal -1: simulated, in a world made with `config`. False: message says what failed; closing is

@@ -150,7 +150,7 @@ static void run(const struct flw_kernel_case *of, struct flw_kernel_bed *bed, st
 {
     struct flw_kernel_call call = {0};
     fallow_workspace_need need;
-    enum flw_kernel_scale scale = bed->device.is_sim ? FLW_KERNEL_SMALL : FLW_KERNEL_FULL;
+    enum flw_kernel_scale scale = bed->device.is_simulated ? FLW_KERNEL_SMALL : FLW_KERNEL_FULL;
     *result = (struct result){0};
     if (!get_full_bytes(of, result)) {
         return;
@@ -177,12 +177,12 @@ static double copy_share(const struct result *result)
 static void print_head(FILE *out, const struct flw_kernel_bed *bed)
 {
     fprintf(out, "on %s\n", bed->device.name);
-    if (bed->device.is_sim) {
+    if (bed->device.is_simulated) {
         fprintf(out, "simulated device: byte and launch counts only\n");
     }
     fprintf(out, "%-18s %-22s %15s %15s %8s %4s", "module", "case", "bytes read", "written",
             "launches", "goal");
-    if (!bed->device.is_sim) {
+    if (!bed->device.is_simulated) {
         fprintf(out, " %9s %9s %8s %9s %14s", "us", "copy us", "GB/s", "of copy", "goal");
     }
     fprintf(out, "  sizes\n");
@@ -226,7 +226,7 @@ static void print_row(FILE *out, const struct flw_kernel_case *of, const struct 
     } else {
         fprintf(out, " %4s", "-");
     }
-    if (!bed->device.is_sim) {
+    if (!bed->device.is_simulated) {
         print_time(out, of, result);
     }
     fprintf(out, "  ");
@@ -256,7 +256,7 @@ static void print_json_case(struct flw_json_writer *out, const struct flw_kernel
     } else if (of->goal_share > 0) {
         flw_json_general(out, "goal_of_copy", 6, of->goal_share);
     }
-    if (!bed->device.is_sim && result->is_ok) {
+    if (!bed->device.is_simulated && result->is_ok) {
         flw_json_fixed(out, "us", 4, result->time.us);
         flw_json_fixed(out, "gb_per_s", 1, moved_bytes(result) / result->time.us / 1e3);
         if (result->time.has_copy) {
@@ -274,10 +274,10 @@ static void print_json_head(struct flw_json_writer *out, const struct flw_kernel
     flw_json_begin(out, NULL, '{');
     flw_json_text(out, "bench", "kernels");
     flw_json_text(out, "device", bed->device.name);
-    flw_json_bool(out, "simulated", bed->device.is_sim);
+    flw_json_bool(out, "simulated", bed->device.is_simulated);
     flw_json_text(out, "note",
-                  bed->device.is_sim ? "simulated device: byte and launch counts only"
-                                     : "times by events around graphs of many launches");
+                  bed->device.is_simulated ? "simulated device: byte and launch counts only"
+                                           : "times by events around graphs of many launches");
     flw_json_begin(out, "cases", '[');
 }
 

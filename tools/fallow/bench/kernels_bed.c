@@ -79,7 +79,7 @@ bool flw_kernel_bed_settle(struct flw_kernel_bed *bed, char *message)
     if (!CALL(bed, message, cuStreamSynchronize, bed->stream)) {
         return false;
     }
-    if (!bed->device.is_sim) {
+    if (!bed->device.is_simulated) {
         return true;
     }
     flw_bench_device_find(&bed->device, "flw_sim_get_ledger", &get_ledger);

@@ -75,7 +75,7 @@ static bool replay(struct flw_kernel_call *call, CUgraphExec graph, unsigned cou
     CUevent begin = NULL, end = NULL;
     elapsed_function elapsed = NULL;
     double times[REPLAYS] = {0};
-    bool is_done = false, is_simulated = call->bed->device.is_sim;
+    bool is_done = false, is_simulated = call->bed->device.is_simulated;
     void *entry = flw_driver_entry(driver, "cuEventElapsedTime");
     memcpy(&elapsed, &entry, sizeof entry);
     if (!is_simulated && elapsed == NULL) {
@@ -141,7 +141,7 @@ bool flw_kernel_time(struct flw_kernel_call *call, const fallow_workspace_need *
                      struct flw_kernel_time *out_time)
 {
     uint64_t moved = need->read_bytes + need->write_bytes;
-    bool is_simulated = call->bed->device.is_sim;
+    bool is_simulated = call->bed->device.is_simulated;
     /* Enough that what a graph costs to start does not show. */
     unsigned count = is_simulated ? 2 : moved < (uint64_t)16 << 20 ? 200 : 10;
     struct given given = {.call = call};
