@@ -285,8 +285,12 @@ void flw_bed_run_twin(struct flw_bed *bed, const char *kernel, flw_sim_twin twin
     CUfunction function = NULL;
     unsigned char copy[256];
     void *parameters[] = {copy};
-    if (!bed->is_simulated || args_bytes > sizeof copy) {
-        fprintf(stderr, "%s: no kernel '%s' here\n", bed->test, kernel);
+    if (!bed->is_simulated) {
+        fprintf(stderr, "the kernel '%s' exists on the simulated device alone\n", kernel);
+        exit(77);
+    }
+    if (args_bytes > sizeof copy) {
+        fprintf(stderr, "%s: the arguments of '%s' do not fit\n", bed->test, kernel);
         exit(1);
     }
     memcpy(copy, args, args_bytes);

@@ -30,7 +30,7 @@ static bool has_loaded(struct flw_bed *bed, uint64_t count)
     flw_sim_calls_function calls;
     void *entry = fallow_pool_driver_entry(flw_bed_pool(bed), "flw_sim_call_count");
     memcpy(&calls, &entry, sizeof entry);
-    return calls == NULL || (calls("cuModuleLoadData") == count);
+    return !flw_bed_is_simulated(bed) || calls("cuModuleLoadData") == count;
 }
 
 static fallow_status poison(struct flw_bed *bed, void *memory, fallow_stream stream)
