@@ -72,13 +72,9 @@ done
 cp -L "$build/lib/driver/libcuda.so.1" "$out/lib/driver/" || die "the simulated driver was not built"
 find "$out/bin" "$out/lib" -type f -exec strip --strip-unneeded {} + || die "strip failed"
 cd "$root/tests/gpu" || die "no $root/tests/gpu"
-cp first.sh stage[1-4].sh rehearsal.sh clients.sh kernels_torch.py record_traces.py transformer.py "$out/tests/gpu/" &&
+cp first.sh call_[ab].sh calls_test.sh rehearsal.sh clients.sh kernels_torch.py torch_tour.py transformer.py "$out/tests/gpu/" &&
     cp clients/*.py clients/plain.cu "$out/tests/gpu/clients/" && cp "$root"/tools/python/*.py "$out/tools/python/" ||
     die "the scripts could not be copied"
-# Stage 3's list: the tests of kernels with shared memory of their own, or by a header.
-grep -lE '__shared__|table\.cuh|expert_ids\.cuh' "$root"/kernels/*/*.cu | sed 's|.*/\(.*\)\.cu|\1|' | while read -r module; do
-    [ ! -e "$out/bin/test_kernel_$module" ] || echo "$module"
-done >"$out/shared_memory.txt"
 
 # ---- look
 

@@ -52,7 +52,7 @@ fi
 mkdir -p "$work" || exit 2
 bin=$bundle/bin
 preload=$bundle/lib/libfallow-preload.so
-for needed in "$preload" "$bin/first_run" "$bin/client_plain" "$bin/client_plain_linked"; do
+for needed in "$preload" "$bin/first_run" "$bin/device_probe" "$bin/client_plain" "$bin/client_plain_linked"; do
     [ -e "$needed" ] || { echo "clients.sh: $needed is not there: tests/gpu/bundle.sh makes it" >&2; exit 2; }
 done
 if [ "$device" = sim ]; then
@@ -62,8 +62,7 @@ if [ "$device" = sim ]; then
     export LD_LIBRARY_PATH
 else
     export CUDA_VISIBLE_DEVICES=$device # every program sees it as its device 0
-    driver=$(ldconfig -p 2>/dev/null | sed -n 's/.*libcuda\.so\.1 .*x86-64.*=> //p; s/.*libcuda\.so\.1 .*AArch64.*=> //p' | head -n 1)
-    driver=${driver:-libcuda.so.1}
+    driver=libcuda.so.1
 fi
 export FALLOW_LIBRARY=$bundle/lib/libfallow.so
 export PYTHONPATH=$root/tools/python${PYTHONPATH:+:$PYTHONPATH} PYTHONDONTWRITEBYTECODE=1
@@ -180,6 +179,11 @@ if wanted asked; then
     *) result asked fail "$(grep 'NO, and' "$work/asked.out" | head -n 3) $(tail -n 1 "$work/asked.err")" \
         ",\"answers\":\"$(escape <"$work/asked.out")\"" ;;
     esac
+fi
+# The driver's file as the loader finds it, if a step needs it: the probe starts the driver once more.
+if [ "$device" != sim ] && { wanted driver_symbolic || wanted c_path; }; then
+    found=$("$bin/device_probe" --device 0 2>/dev/null | sed -n 's/.*"library":"\([^"]*\)".*/\1/p')
+    driver=${found:-$driver}
 fi
 # 1. Does the driver call itself by exported names?
 if wanted driver_symbolic; then

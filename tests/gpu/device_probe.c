@@ -5,11 +5,12 @@
  *
  *   device_probe [--device N|sim] [--attributes]
  *
- * Prints one JSON object; --attributes adds every attribute that the driver answers, by number. Exit: 0 well;
+ * Prints one JSON object, with the path of the driver's library; --attributes adds every attribute that the driver answers, by number. Exit: 0 well;
  * 1 not; 77 no such device. Does not: use the library.
  */
 #include "bed.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +39,15 @@ static bool is_well(struct bed *bed)
         return false;
     }
     return true;
+}
+
+/* The file that the driver was loaded from. */
+static void print_library(const struct bed *bed)
+{
+    Dl_info found = {0};
+    void *entry = flw_driver_entry(bed->cu, "cuInit");
+    printf(",\"library\":");
+    flw_json_print_text(stdout, dladdr(entry, &found) != 0 ? found.dli_fname : "");
 }
 
 static void print_attributes(const struct bed *bed)
@@ -83,6 +93,7 @@ int main(int argc, char **argv)
     flw_json_print_text(stdout, name);
     printf(",\"driver\":%d,\"simulated\":%s,\"total_bytes\":%zu,\"free_bytes\":%zu,\"well\":%s",
            bed.cu->version, bed.is_sim ? "true" : "false", total, unused, well ? "true" : "false");
+    print_library(&bed);
     if (has_attributes) {
         print_attributes(&bed);
     }

@@ -37,6 +37,10 @@ def life(call, mib, load, least, median, most):
                        "us_total": 1, "waited": load == "behind"})
 
 
+def tour(mode, *rows):
+    return "\n".join(json.dumps({"mode": mode, **row}) for row in rows)
+
+
 class Digest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -51,8 +55,8 @@ class Digest(unittest.TestCase):
         return path
 
     def results(self, steps, name="results.jsonl", date="2026-12-01", tail="", **head):
-        lines = [dict({"head": 1, "stage": "1", "simulated": False, "date": date + "T10:00:00Z", "host": "Linux", "device": "0",
-                       "budget": 540, "nvidia_smi": "NVIDIA H200, 580.95.05, 143771 MiB, Disabled, Default",
+        lines = [dict({"head": 1, "steps": "call_a", "simulated": False, "date": date + "T10:00:00Z", "host": "Linux", "device": "0",
+                       "budget": 370, "nvidia_smi": "NVIDIA H200, 580.95.05, 143771 MiB, Disabled, Default",
                        "bundle": "commit 0123abc\nmade today"}, **head)]
         lines += steps + [{"end": 1, "seconds": 12, "pass": len(steps)}]
         return self.write(name, "".join(json.dumps(line) + "\n" for line in lines) + tail)
@@ -117,11 +121,19 @@ class Digest(unittest.TestCase):
     def test_cases_are_seen_or_contradicted(self):
         steps = [probe(), step("conformance." + CASES[0]), step("conformance." + CASES[1], "fail"),
                  step("conformance." + CASES[2], "skip"), step("conformance." + CASES[3], "died", why="signal 11"),
-                 step("conformance." + CASES[4], "fail", broken_since="conformance." + CASES[3]),
-                 step("conformance." + CASES[5], "hung", why="the budget had 3 of its 30 s left")]
+                 step("conformance." + CASES[4], "fail", broken_since="conformance." + CASES[3])]
         text, err = self.cases(self.results(steps))
         self.assertEqual(text, f"# a comment\n{CASES[3]} contradicted {WHERE}\n{CASES[1]} contradicted {WHERE}\n{CASES[0]} seen {WHERE}\n")
         self.assertIn("3 cases asked; 2 contradicted", err)
+
+    def test_a_case_that_hung_has_no_verdict(self):
+        steps = [probe(), step("conformance." + CASES[0]), step("conformance." + CASES[1], "hung", why="ended after 20 s"),
+                 step("conformance." + CASES[2], "hung", why="the budget had 3 of its 20 s left"),
+                 step("conformance." + CASES[3], "stuck", why="no signal ended it"),
+                 step("conformance." + CASES[4], "died", why="signal 14")]  # the case's own alarm
+        text, err = self.cases(self.results(steps))
+        self.assertEqual(text, f"# a comment\n{CASES[0]} seen {WHERE}\n")
+        self.assertIn("1 cases asked; 0 contradicted", err)
 
     def test_a_contradicted_case_fails_on_the_simulated_driver(self):
         self.cases(self.results([probe(), step("conformance." + CASES[0], "fail"), step("conformance." + CASES[1])]))
@@ -240,16 +252,25 @@ class Digest(unittest.TestCase):
         steps = self.measured() + [
             step("bench.pair", output=json.dumps(bench)), step("bench.kernels", output=json.dumps(kernels)),
             step("kernels.torch", output="module case us\n" + json.dumps({"torch": "2.11", "cases": [
-                {"module": "permute", "case": "bf16", "us": 12.5, "torch_us": 99.0}, {"module": "poison", "case": "1 GiB"}]})),
+                {"module": "permute", "case": "bf16", "us": 12.5, "torch_us": 99.0, "factor": 7.92},
+                {"module": "poison", "case": "1 GiB", "replaces": "no sequence"}]})),
             step("replay.serve", output="a line before\n" + json.dumps(serving)), step("broken", "died", why="signal 6"),
-            step("transformer.serve.native.1", output=json.dumps(transformer)),
-            step("transformer.serve.plugin.1", output=json.dumps(dict(transformer, digest="b")))]
+            step("transformer.serve.native", output=json.dumps(transformer)),
+            step("transformer.serve.plugin", output=json.dumps(dict(transformer, digest="b"))),
+            step("torch.plain", output=tour("plain", {"part": "train", "digest": "c", "ms_median": 1.25})),
+            step("torch.plugin", "fail", output=tour("plugin", {"part": "train", "digest": "c"}, {"part": "failure", "right": False},
+                                                     {"part": "held", "used_bytes": 7, "fallow": {"alloc_count": 1}})),
+            step("racecheck.route", "fail", output="========= RACECHECK SUMMARY: 1 hazard")]
         code, out, err = self.digest("figures", self.results(steps))
         self.assertEqual(code, 0, err)
-        for text in (WHERE, "Commit 0123abc", "`tests/gpu/first.sh 1 --device 0`", "| broken | died | signal 6 |",
-                     "| pair | 4096 | ns_per_pair | 21.50 |", "| permute | bf16 | 12.50 | 10.00 | 99.00 | 1 | 2,048 |",
+        for text in (WHERE, "Commit 0123abc", "`tests/gpu/first.sh tests/gpu/call_a.sh --device 0`", "| broken | died | signal 6 |",
+                     "| pair | 4096 | ns_per_pair | 21.50 |", "| permute | bf16 | 12.50 | 10.00 | 1 | 2,048 |",
+                     "| permute | bf16 | 12.50 | 99.00 | 7.9 |  |", "| poison | 1 GiB |  |  |  | no sequence |",
                      "| fallow | 1,024 | 7 | 80 | 300 |", "| cuMemCreate | 2 MiB | 1 | idle | 9 | 21.00 | 52.00 | 999.00 | 1.00 | no |",
-                     "| serve | native | 1 | 1.50 | 2.50 | 4,000 | 1,024 |", "`serve` computed **different results**"):
+                     "| serve | native | 1.50 | 2.50 | 4,000 | 1,024 |", "`serve` computed **different results**",
+                     "| train | plain |  | digest c, ms_median 1.25 |", "| failure | plugin | **no** |  |",
+                     "| held | plugin |  | used_bytes 7 |", "`train` computed the same under every allocator",
+                     "| racecheck.route | fail | 0.1 | ========= RACECHECK SUMMARY: 1 hazard |"):
             self.assertIn(text, out)
 
 

@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # gpu.bundle_in_an_empty_root: makes the bundle, a root with the C library, bash, coreutils and four text tools, and
-# runs stages 1 to 3 and the rehearsal there on the simulated device. Nothing may fail, be missing without a
-# reason, or lie outside the limits.
+# runs both calls and the rehearsal there on the simulated device, by its own name and as libcuda.so.1.
 #
 #   empty_root.sh <scratch folder>
 #
@@ -76,32 +75,8 @@ expect() {
         failed=1
     fi
 }
-count() { # RESULT: lines of the stage's results
-    grep -c "^{\"step\":\"[^\"]*\",\"result\":\"$1\"" "$results"
-}
-for stage in 1 2 3; do
-    results=$root/out/$stage/results.jsonl
-    began=$SECONDS
-    inside /bundle/tests/gpu/first.sh "$stage" --device sim --out "/out/$stage" >"$scratch/stage$stage.log" 2>&1
-    code=$?
-    echo "stage $stage in $((SECONDS - began)) s: $(tail -n 1 "$scratch/stage$stage.log")"
-    expect "stage $stage: exit 0, not $code" [ $code = 0 ]
-    expect "stage $stage: its last line" grep -q '^{"end":1,' "$results"
-    for result in fail died hung stuck not_run; do
-        expect "stage $stage: nothing is $result" [ "$(count $result)" = 0 ]
-    done
-    expect "stage $stage: what is missing says why" [ "$(count missing)" = "$(grep -c '"result":"missing",.*"why":"[^"]' "$results")" ]
-    grep -v ^pass "$scratch/stage$stage.log" | grep -vE '^(missing|skip) ' | tail -n 20
-done
-results=$root/out/1/results.jsonl
-cases=$(inside /bundle/bin/driver_conformance --list | wc -l)
-expect "all $cases cases of the conformance suite passed" [ "$(grep -c '^{"step":"conformance\.[^"]*","result":"pass"' "$results")" = "$cases" ]
-expect 'more than a hundred of them' [ "$cases" -gt 100 ]
-tests=$(find "$bundle/bin" -name 'test_kernel_*' | wc -l)
-expect "all $tests kernel tests passed" [ "$(grep -c '^{"step":"kernel\.[^"]*","result":"pass"' "$results")" = "$tests" ]
-for step in attributes doctor first_run vmm.reserve vmm.creates vmm.ipc vmm.life vmm.unmap vmm.access vmm.fill \
-    stress.streams stress.captures stress.segments stress.sleep stress.share stress.threads stress.all client.c_dlopen bench.pair replay.serve bench.kernels; do
-    expect "$step passed" grep -q "^{\"step\":\"$step\",\"result\":\"pass\"" "$results"
+for device in sim 0; do
+    expect "the calls on device $device" inside /bundle/tests/gpu/calls_test.sh $device /bundle /out/calls
 done
 # Steps that crash, hang and print half a line: every other result is there.
 results=$root/out/rehearsal/results.jsonl
@@ -112,7 +87,7 @@ for line in before:pass crash:died probe.after.crash:pass killed:died hang:hung 
     expect "rehearsal: ${line%:*} is ${line#*:}" grep -q "^{\"step\":\"${line%:*}\",\"result\":\"${line#*:}\"" "$results"
 done
 expect 'rehearsal: its last line' grep -q '^{"end":1,' "$results"
-inside /bundle/tests/gpu/first.sh 1 --device 0 --out /out/none >"$scratch/none.log" 2>&1
+inside /bundle/tests/gpu/first.sh /bundle/tests/gpu/call_a.sh --device 0 --out /out/none >"$scratch/none.log" 2>&1
 expect 'without a driver: exit 77' [ $? = 77 ]
 expect 'without a driver: says so' grep -q 'no CUDA device can be used here' "$scratch/none.log"
 [ $failed = 0 ] || exit 1

@@ -1,39 +1,35 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Runs a stage of what belongs on a GPU, so that nothing is lost whatever happens: every step is a process of
-# its own under a time limit, and its line is in results.jsonl as soon as it ends. Never stops at a failure.
+# Runs the steps of a file on a GPU, so that no result is lost whatever happens: every step is a process of its
+# own under a time limit, and its line is in results.jsonl as soon as it ends. Never stops at a failure.
 #
-#   tests/gpu/first.sh STAGE [--device N|sim] [--bundle DIR] [--out DIR] [--budget SECONDS] [--only PATTERN]
+#   tests/gpu/first.sh STEPS [--device N|sim] [--bundle DIR] [--out DIR] [--budget SECONDS] [--only PATTERN]
 #                      [--rest FILE]
 #
-# STAGE           1 to 4, or a file of steps like stage1.sh beside this one:
-#                   1  what only hardware can answer: nine minutes, the most important first
-#                   2  other frameworks, the runtime's ways in, kernels beside what they replace
-#                   3  compute-sanitizer on the kernels that use shared memory
-#                   4  recordings of real programs, end-to-end times of a small transformer
-# --device N|sim  (0) sim: the same steps on the simulated driver. Every line then says "simulated": true,
-#                 and digest takes none of it for a GPU's.
-# --bundle DIR    what bundle.sh made, or a build folder (this one's own, else build/bundle)
-# --out DIR       (build/first) gets results.jsonl, log.txt and, by stage 4, the recordings: at most eight
-#                 files of at most 16 MiB. A results.jsonl that is there is never written over.
-# --budget N      seconds for all of it (540). A step that does not fit is listed as not run.
-# --only PATTERN  the steps whose name matches, as a shell pattern
-# --rest FILE     without the steps that FILE, an earlier results.jsonl of the same stage, has run
+# STEPS           a file of steps: call_a.sh or call_b.sh beside this one
+# --device N|sim  (0) sim: the same steps on the simulated driver. Lines then have "simulated": true, also if
+#                 device N is the simulated driver under the name libcuda.so.1, and digest refuses them.
+# --bundle DIR    made by bundle.sh, or a build folder (this one's own, else build/bundle)
+# --out DIR       (build/first) receives results.jsonl and log.txt, of at most 16 MiB each. A results.jsonl
+#                 in the folder is never overwritten.
+# --budget N      seconds for all steps (370). A step that does not fit is listed as not run.
+# --only PATTERN  run the steps whose name matches, as a shell pattern
+# --rest FILE     skip the steps that FILE, an earlier results.jsonl, has run
 #
 # A line is an object. The first has "head", the last "end"; between them one a step: "step", "result", "exit",
-# "seconds", "limit", "command", "why" where there is a reason, "output" and "errors" as text, never as JSON of
-# their own: half a line of a program spoils nothing. Results:
-#   pass, fail      what the program said
-#   skip, missing   this machine cannot tell; a program or a framework is not here
-#   died, hung      ended by a signal; by its time limit. Then device_probe asks whether the device is well:
-#                   its line is "probe.after.NAME", and later lines have "broken_since" if it is not
+# "seconds", "limit", "command", "why" if there is a reason, "output" and "errors" as text, never as JSON, so
+# that half a line of a program spoils nothing. Results:
+#   pass, fail      by the program's exit status
+#   skip, missing   the program cannot run on this machine; a program or a framework is not installed
+#   died, hung      ended by a signal; by its time limit. device_probe then tests the device: its line is
+#                   "probe.after.NAME", and later lines have "broken_since" if the test fails
 #   stuck           not even a kill ended it: left behind
 #   not_run         did not fit into the budget
 #
-# Needs bash and coreutils only. STATE: has only ever run with --device sim.
+# Needs bash and coreutils only. STATE: has only ever run on the simulated driver.
 #
-# Exit: 0 nothing failed; 1 something did, or was not run; 2 usage; 77 no such device.
+# Exit: 0 nothing failed; 1 a step failed or was not run; 2 usage; 77 no such device.
 set -u
 LC_ALL=C # a character is a byte, and decimals have points
 
@@ -51,7 +47,7 @@ refuse() {
     exit 2
 }
 
-stage='' device=0 bundle='' out='' budget=540 only='*' rest=''
+steps='' device=0 bundle='' out='' budget=370 only='*' rest=''
 while [ $# -gt 0 ]; do
     case $1 in
     --device | --bundle | --out | --budget | --only | --rest)
@@ -60,15 +56,12 @@ while [ $# -gt 0 ]; do
         shift 2 ;;
     --help | -h) usage; exit 0 ;;
     -*) refuse "cannot use '$1'; see tests/gpu/first.sh --help" ;;
-    *) [ -z "$stage" ] || refuse "one stage at a time, not '$stage' and '$1'"; stage=$1; shift ;;
+    *) [ -z "$steps" ] || refuse "one file of steps at a time, not '$steps' and '$1'"; steps=$1; shift ;;
     esac
 done
-case $stage in
-'') refuse "which stage? 1 to 4, or a file of steps; see tests/gpu/first.sh --help" ;;
-[1-4]) steps=$tests/stage$stage.sh ;;
-*) steps=$stage; stage=${stage##*/}; stage=${stage%.sh} ;;
-esac
-[ -r "$steps" ] || refuse "there is no file '$steps' with steps"
+[ -n "$steps" ] || refuse "which steps? name a file, such as tests/gpu/call_a.sh; see tests/gpu/first.sh --help"
+[ -f "$steps" ] && [ -r "$steps" ] || refuse "there is no file '$steps' with steps"
+case $steps in /*) ;; *) steps=$PWD/$steps ;; esac
 case $device in sim | [0-9] | [0-9][0-9]) ;; *) refuse "--device '$device': a number or sim" ;; esac
 [[ $budget =~ ^[1-9][0-9]{0,5}$ ]] || refuse "--budget '$budget': a number of seconds"
 [ -z "$rest" ] || [ -r "$rest" ] || refuse "--rest '$rest': cannot be read"
@@ -90,14 +83,17 @@ mkfifo "$work/answers" && exec {answers}<>"$work/answers" || refuse "cannot make
 : >"$results" && : >"$log" || refuse "cannot write in $out"
 ulimit -c 0
 
-simulated=false
 asked=$device
-if [ "$device" = sim ]; then
-    simulated=true
-else
+if [ "$device" != sim ]; then
     export CUDA_VISIBLE_DEVICES=$device # every program sees it as its device 0
     device=0
+    # Without persistence the driver takes a second or three to start each time that nobody has the device open.
+    for node in /dev/nvidia[0-9]*; do
+        # shellcheck disable=SC2034 # held open, not used
+        { [ ! -r "$node" ] || exec {held}<"$node"; } 2>/dev/null || echo "first.sh: $node cannot be held open" >&2
+    done
 fi
+simulated=false # until device_probe finds another device
 export PYTHONDONTWRITEBYTECODE=1
 unset LD_PRELOAD FALLOW FALLOW_PLUGIN
 
@@ -172,31 +168,54 @@ now_us() {
     local time=$EPOCHREALTIME
     us=${time/./}
 }
-# run LIMIT COMMAND...: $status is its exit status, or stuck; $us how long it took
+# start LIMIT COMMAND...: run it as job $number
 number=0
-run() {
-    local limit=$1 begun of
+declare -A deadline=() # of the jobs that run
+start() {
+    local limit=$1 begun
     shift
     number=$((number + 1))
+    deadline[$number]=$((SECONDS + limit + 15))
     now_us
     begun=$us
     # The shell between answers when the command ends; if nothing ends it, we go on without an answer.
     (
         exec 2>/dev/null
-        cd "$work" && timeout -k 5 "$limit" "$@" >"$work/out" 2>"$work/err" </dev/null {answers}>&-
-        echo "$number $?" >&"$answers"
+        cd "$work" && timeout -k 5 "$limit" "$@" >"$work/out.$number" 2>"$work/err.$number" </dev/null {answers}>&-
+        status=$?
+        now_us
+        echo "$number $status $((us - begun))" >&"$answers"
     ) &
-    status=stuck
-    while IFS=' ' read -r -t $((limit + 15)) -u "$answers" of status && [ "$of" != $number ]; do status=stuck; done
-    status=${status:-stuck}
-    now_us
-    us=$((us - begun))
+}
+# await: wait until a job ends: $ended is its number, $status its exit status or stuck, $us how long it took (0 if stuck)
+await() {
+    local job next
+    ended=''
+    while [ -z "$ended" ]; do
+        next=''
+        for job in "${!deadline[@]}"; do
+            [ -n "$next" ] && [ "${deadline[$next]}" -le "${deadline[$job]}" ] || next=$job
+        done
+        # To the deadline in one go: a read that times out may drop half of an answer.
+        if IFS=' ' read -r -t $((deadline[$next] > SECONDS ? deadline[$next] - SECONDS : 1)) -u "$answers" job status us; then
+            ended=${deadline[$job]+$job} # nothing: the late answer of one that was stuck
+        elif [ $SECONDS -ge "${deadline[$next]}" ]; then
+            ended=$next status=stuck us=0
+        fi
+    done
+    unset "deadline[$ended]"
+    mv "$work/out.$ended" "$work/out"
+    mv "$work/err.$ended" "$work/err"
+}
+run() { # LIMIT COMMAND...: start and await, while nothing else runs
+    start "$@"
+    await
 }
 # The last line that a file has: a reason, where a program gives one.
 last_line() {
     text=$(tail -n 1 "$1" | head -c 400 | plain)
 }
-# judge LIMIT: $result and $why of what run has found
+# judge LIMIT: $result and $why of the job that ended
 judge() {
     why=''
     case $status in
@@ -212,7 +231,7 @@ judge() {
         if [ "$status" -gt 128 ]; then result=died; why="signal $((status - 128))"; fi ;;
     esac
 }
-# What run has left in $work, as members of a line, and in the log.
+# record NAME LIMIT COMMAND...: the line of the job that ended, and its output in the log
 record() {
     local name=$1 limit=$2 members seconds
     shift 2
@@ -234,11 +253,17 @@ record() {
     log_text "=== $name: $result, $seconds s: ${*//$work\//}"$'\n' "$work/out"
     log_text '' "$work/err"
 }
-# Is the device well? A broken one is known from here on.
+# Test the device: if it is broken, later lines have "broken_since".
 probe() {
+    run_probe
+    record_probe "$1"
+}
+run_probe() {
     local on_77=''
     run 20 "$bin/device_probe" --device "$device"
     judge 20
+}
+record_probe() {
     if [ "$result" = pass ]; then broken_since=''; else broken_since=${broken_since:-${1#probe.after.}}; fi
     record "$1" 20 device_probe --device "$device"
 }
@@ -248,6 +273,10 @@ has_time() {
     limit=$(($1 < left ? $1 : left))
     [ "$left" -ge 3 ]
 }
+# fits NAME SECONDS: true, or the step is listed as not run
+fits() {
+    has_time "$2" || { line "$1" not_run "the budget of $budget s is spent" ''; false; }
+}
 # wanted NAME: neither left out nor run before
 wanted() { # shellcheck disable=SC2254 # the pattern is one
     case $1 in $only) [ -z "${done_before[$1]-}" ] ;; *) false ;; esac
@@ -256,38 +285,55 @@ wanted() { # shellcheck disable=SC2254 # the pattern is one
 missing() {
     ! wanted "$1" || line "$1" missing "$2" ''
 }
-# step NAME SECONDS COMMAND [ARGUMENT...]: a program of the bundle, else of the machine; it may be run again at
-# any time. $on_77 is what exit 77 means (skip).
-step() {
-    local name=$1 most=$2 program=$3 limit
-    wanted "$name" || return 0
+# find_program NAME PROGRAM: $program is its path, of the bundle, else of the machine; or the step is missing
+find_program() {
+    program=$bin/$2
+    [ -f "$program" ] || program=$(command -v "$2") || { missing "$1" "there is no $2 here"; false; }
+}
+# record_step NAME LIMIT SECONDS COMMAND...: judge and record the job that ended. SECONDS: its limit but for the budget.
+record_step() {
+    local name=$1 limit=$2 most=$3
     shift 3
-    if [ -f "$bin/$program" ]; then
-        program=$bin/$program
-    elif ! command -v "$program" >/dev/null 2>&1; then
-        missing "$name" "there is no $program here"
-        return
-    fi
-    if ! has_time "$most"; then
-        line "$name" not_run "the budget of $budget s is spent" ''
-        return
-    fi
-    run "$limit" "$program" "$@"
     judge "$limit"
     if [ "$limit" -lt "$most" ] && [ "$result" = hung ]; then why="the budget had $limit of its $most s left"; fi
-    record "$name" "$limit" "${program#"$bin/"}" "$@"
+    record "$name" "$limit" "$@"
+}
+# step NAME SECONDS COMMAND [ARGUMENT...]: run a program. $on_77 is the result that exit 77 stands for (skip).
+step() {
+    local name=$1 most=$2 command=$3 program limit
+    shift 3
+    wanted "$name" && find_program "$name" "$command" && fits "$name" "$most" || return 0
+    run "$limit" "$program" "$@"
+    record_step "$name" "$limit" "$most" "$command" "$@"
     case $result in died | hung | stuck) probe "probe.after.$name" ;; esac
 }
-# keep FILE: a file of the work folder that is to come back; eight come back, of 16 MiB each
-kept=2
-keep() {
-    local file=$work/$1
-    [ -s "$file" ] || return 0
-    if [ "$kept" -ge 8 ] || [ "$(wc -c <"$file")" -gt $((16 << 20)) ]; then
-        log_text "not kept: $1 (eight files of 16 MiB)"$'\n'
-        return 0
+# together JOBS SECONDS: the steps of stdin, a line "NAME COMMAND ARGUMENT..." each, up to so many at once. After one
+# that died the device is tested before another starts.
+together() {
+    local jobs=$1 most=$2 name command words program limit suspect=''
+    local -A names=() commands=() limits=()
+    while read -r name command words; do
+        while [ ${#names[@]} -ge "$jobs" ] || [ -n "$suspect" ]; do collect; done
+        wanted "$name" && find_program "$name" "$command" && fits "$name" "$most" || continue
+        # shellcheck disable=SC2086 # words
+        start "$limit" "$program" $words
+        names[$number]=$name commands[$number]="$command $words" limits[$number]=$limit
+    done
+    while [ ${#names[@]} -gt 0 ] || [ -n "$suspect" ]; do collect; done
+}
+collect() { # for together: record one of its jobs; once none runs, test the device if one died
+    local name
+    if [ ${#names[@]} = 0 ]; then
+        probe "probe.after.$suspect"
+        suspect=''
+        return
     fi
-    cp "$file" "$out/" && kept=$((kept + 1))
+    await
+    name=${names[$ended]}
+    # shellcheck disable=SC2086 # words
+    record_step "$name" "${limits[$ended]}" "$most" ${commands[$ended]}
+    case $result in died | hung | stuck) suspect=$name ;; esac
+    unset "names[$ended]"
 }
 
 # ---- the run
@@ -298,8 +344,12 @@ while [ -n "$rest" ] && IFS= read -r text; do
     fi
 done <"${rest:-/dev/null}"
 
+run_probe
+if [ "$asked" = sim ] || grep -q '"simulated":true' "$work/out"; then simulated=true; fi
+calls=${steps##*/}
+calls=${calls%.sh}
 quote "$(uname -srm)"
-head="{\"head\":1,\"stage\":\"$stage\",\"simulated\":$simulated,\"date\":\"$(date -u +%Y-%m-%dT%H:%M:%SZ)\",\"host\":$quoted"
+head="{\"head\":1,\"steps\":\"$calls\",\"simulated\":$simulated,\"date\":\"$(date -u +%Y-%m-%dT%H:%M:%SZ)\",\"host\":$quoted"
 quote "$asked"
 head+=",\"device\":$quoted,\"budget\":$budget"
 text=''
@@ -313,7 +363,7 @@ text=''
 [ ! -r "$bundle/MANIFEST" ] || text=$(plain <"$bundle/MANIFEST")
 quote "$text"
 append "$head,\"bundle\":$quoted}"
-probe device
+record_probe device
 code=0
 if [ "$result" = skip ]; then
     echo "first.sh: no CUDA device can be used here: $why; --device sim rehearses" >&2

@@ -55,12 +55,18 @@ line framework missing '"why":"no such framework"'
 line absent missing '"why":"there is no no_such_program here"'
 line much pass 'xxx\nthe end"'
 line flood.14 pass
+line row.before pass '"command":"device_probe --device sim"'
+line row.fail fail
+line row.hang hung
+line probe.after.row.hang pass
+line row.absent missing '"why":"there is no no_such_program here"'
+line row.after pass '\"well\":true'
 line stuck stuck '"why":"no signal ended it"'
 line probe.after.stuck pass
 line after pass 'pass  memory.zero_bytes_are_refused'
 line too_late hung 's left"'
 line not_run not_run '"why":"the budget of 45 s is spent"'
-expect 'the last line has the counts' grep -q '^{"end":1,.*"died":2,"hung":3,"stuck":1,"not_run":1}$' "$out/results.jsonl"
+expect 'the last line has the counts' grep -q '^{"end":1,.*"died":2,"hung":4,"stuck":1,"not_run":1}$' "$out/results.jsonl"
 expect 'every line says that it is simulated' [ "$(grep -c '"simulated":true' "$out/results.jsonl")" = $(($(wc -l <"$out/results.jsonl") - 1)) ]
 expect 'at most 16 MiB a file' [ -z "$(find "$out" -size +16384k)" ]
 expect 'the log says that it is full' grep -q '^(log.txt is full' "$out/log.txt"
@@ -84,12 +90,13 @@ refused() {
     expect "$what: exit 2" [ $? = 2 ]
     expect "$what: says '$sentence'" grep -qF -- "$sentence" "$scratch/refusal"
 }
-refused 'results that are there' 'results.jsonl is there already' 1 --device sim --bundle "$bundle" --out "$out"
-refused 'no stage' 'which stage?' --device sim
-refused 'an unknown stage' "there is no file '9' with steps" 9
-refused 'an unknown device' "--device 'gpu'" 1 --device gpu
-refused 'a budget of words' "--budget 'long'" 1 --budget long
-refused 'no bundle' 'there is no bundle' 1 --device sim --bundle "$scratch/nowhere"
-refused 'a folder that is no bundle' 'has no device_probe' 1 --device sim --bundle "$scratch"
+call=$root/tests/gpu/call_a.sh
+refused 'results that are there' 'results.jsonl is there already' "$call" --device sim --bundle "$bundle" --out "$out"
+refused 'no steps' 'which steps?' --device sim
+refused 'a file that is not there' "there is no file '9' with steps" 9
+refused 'an unknown device' "--device 'gpu'" "$call" --device gpu
+refused 'a budget of words' "--budget 'long'" "$call" --budget long
+refused 'no bundle' 'there is no bundle' "$call" --device sim --bundle "$scratch/nowhere"
+refused 'a folder that is no bundle' 'has no device_probe' "$call" --device sim --bundle "$scratch"
 [ $failed = 0 ] || { tail -n 40 "$scratch/log"; exit 1; }
 echo "every result of $(grep -c '^{"step"' "$out/results.jsonl") steps is there: $(tail -n 1 "$scratch/log")"

@@ -96,9 +96,9 @@ case $code in 0 | 77) ;; *) exit 1 ;; esac; done")
   set_tests_properties(gpu.client_scripts PROPERTIES LABELS gpu TIMEOUT 600
     WORKING_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
   # Without a GPU only its command line can be tried.
-  add_test(NAME gpu.record_traces_usage COMMAND sh -c
-    "${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/record_traces.py --only none 2>&1 | grep -q 'there are train'")
-  set_tests_properties(gpu.record_traces_usage PROPERTIES LABELS gpu TIMEOUT 240)
+  add_test(NAME gpu.torch_tour_usage COMMAND sh -c
+    "${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_SOURCE_DIR}/torch_tour.py none 2>&1 | grep -q 'plain|plugin'")
+  set_tests_properties(gpu.torch_tour_usage PROPERTIES LABELS gpu TIMEOUT 240)
   # Skipped where there is no torch; on a CPU it shows that the program works.
   foreach(kind serve train)
     add_test(NAME gpu.transformer_${kind} COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_SOURCE_DIR}/transformer.py ${kind}
@@ -121,8 +121,12 @@ add_custom_target(gpu_programs DEPENDS fallow fallow_shared fallow-kernels fallo
 if(CMAKE_CROSSCOMPILING)
   return()
 endif()
-# A stage whose steps crash, hang and print half a line, run from this build. It tests scripts.
+# From this build: steps that crash, hang and print half a line; both calls as on a GPU machine, where the
+# simulated driver has the real one's name.
 if(NOT FALLOW_SANITIZE)
+  add_test(NAME gpu.real_name COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/calls_test.sh
+    0 ${PROJECT_BINARY_DIR} ${CMAKE_CURRENT_BINARY_DIR}/real_name)
+  set_tests_properties(gpu.real_name PROPERTIES LABELS "gpu;slow" TIMEOUT 700 PROCESSORS 2)
   add_test(NAME gpu.first_rehearsal COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/first_test.sh
     ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR} ${CMAKE_CURRENT_BINARY_DIR}/first_rehearsal)
   set_tests_properties(gpu.first_rehearsal PROPERTIES LABELS "gpu;slow" TIMEOUT 240 SKIP_RETURN_CODE 77)
@@ -132,7 +136,7 @@ if(Python3_FOUND)
     --conformance $<TARGET_FILE:driver_conformance> --probe $<TARGET_FILE:vmm_probe> --compiler ${CMAKE_C_COMPILER})
   set_tests_properties(gpu.digest PROPERTIES LABELS gpu TIMEOUT 240 SKIP_RETURN_CODE 77)
 endif()
-# The bundle, made anew, and stage 1 of it in a root that has nothing else. The longest test begins first.
+# The bundle, made anew, and both calls of it in a root that has nothing else. The longest test begins first.
 if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT FALLOW_SANITIZE)
   add_test(NAME gpu.bundle_in_an_empty_root COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/empty_root.sh
     ${CMAKE_CURRENT_BINARY_DIR}/empty_root)

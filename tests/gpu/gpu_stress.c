@@ -172,8 +172,8 @@ static bool report(struct world *world)
         "\"sleeps\":%u,\"shares\":%u,\"shares_not_supported\":%u,\"allocations\":%llu,"
         "\"foreign_values\":%llu,\"refusals\":%llu,\"steals\":%llu,\"remaps\":%llu,"
         "\"peak_reserved_bytes\":%llu,\"peak_requested_bytes\":%llu}\n",
-        world->is_sim ? "true" : "false", (unsigned long long)world->seed, world->thread_count,
-        (unsigned long long)run->done,
+        flw_sim_find_controls(&world->sim) ? "true" : "false", (unsigned long long)world->seed,
+        world->thread_count, (unsigned long long)run->done,
         stats.page_source == FALLOW_PAGES_SEGMENTS ? "true" : "false", captures, sleeps, shares,
         unshared, (unsigned long long)run->allocs, (unsigned long long)run->mismatches,
         (unsigned long long)run->refusals, (unsigned long long)stats.steal_count,

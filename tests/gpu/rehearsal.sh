@@ -19,6 +19,13 @@ step much 20 bash -c 'head -c 1000000 /dev/zero | tr "\0" x; echo; echo the end'
 for part in 1 2 3 4 5 6 7 8 9 10 11 12 13 14; do
     step "flood.$part" 20 bash -c 'head -c 4000000 /dev/zero | tr "\0" y'
 done
+together 3 1 <<'END'
+row.before device_probe --device sim
+row.fail false
+row.hang sleep 600
+row.absent no_such_program
+row.after device_probe --device sim
+END
 step stuck 1 bash -c ': stuck_step'
 step after 20 driver_conformance sim --case memory.zero_bytes_are_refused
 step too_late 1000 bash -c 'sleep 1000'

@@ -14,8 +14,8 @@
  *     fill      140 GB in handles of 64 MiB, or what the device has free
  *
  * Prints an object of JSON a line, each written out as it is known: call, bytes, handles, result, and
- * microseconds of its samples. What has a time is asked twice: idle, and behind work of a second on another
- * stream, where "waited" says that the work was done before the call came back. On the simulated device the
+ * microseconds of its samples. Timed calls are made twice: idle, and behind work of 200 ms on another
+ * stream, where "waited" is true if the work was done when the call returned. On the simulated device the
  * times are a model's and the rows say so.
  *
  * Exit: 0 all asked, whatever was answered; 1 the program could not ask; 2 usage; 77 no such device, or one

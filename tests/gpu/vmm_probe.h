@@ -9,7 +9,7 @@
 #include "bed.h"
 
 #define MOST_SAMPLES 1024
-#define BEHIND_MS    1000
+#define BEHIND_MS    200
 
 /* One call, made several times: a row of JSON. */
 struct row {
@@ -25,7 +25,7 @@ struct row {
 struct probe {
     struct bed bed;
     const char *question;
-    bool is_behind; /* calls are made while work of a second runs on `stream` */
+    bool is_behind; /* calls are made while work of BEHIND_MS runs on `stream` */
     CUstream stream;
     CUevent end;    /* of that work */
     uint64_t begun; /* when the call under way was made */

@@ -5,6 +5,7 @@
  */
 #include "vmm_probe.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -97,7 +98,9 @@ static CUresult use_once(struct probe *probe, CUmemGenericAllocationHandle handl
     return result;
 }
 
-static CUresult export_once(struct probe *probe, CUmemGenericAllocationHandle handle, unsigned type)
+/* `*keeps`: an exec keeps the descriptor. */
+static CUresult export_once(struct probe *probe, CUmemGenericAllocationHandle handle, unsigned type,
+                            bool *keeps)
 {
     union {
         int file;
@@ -106,6 +109,7 @@ static CUresult export_once(struct probe *probe, CUmemGenericAllocationHandle ha
     CUresult result = probe->bed.cu->cuMemExportToShareableHandle(
         &shared, handle, (CUmemAllocationHandleType)type, 0);
     if (result == CUDA_SUCCESS && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
+        *keeps = (fcntl(shared.file, F_GETFD) & FD_CLOEXEC) == 0;
         close(shared.file);
     }
     return result;
@@ -157,9 +161,11 @@ void ask_creates(struct probe *probe)
                                ",\"use\":%d,\"use_stopped_at\":\"%s\"", (int)used, call);
             for (unsigned type = 1; type <= CU_MEM_HANDLE_TYPE_FABRIC; type *= 8) {
                 if ((kinds[i].types & type) != 0) {
-                    length +=
-                        snprintf(text + length, sizeof text - (size_t)length, ",\"export_%u\":%d",
-                                 type, (int)export_once(probe, handle, type));
+                    bool keeps = false;
+                    CUresult exported = export_once(probe, handle, type, &keeps);
+                    length += snprintf(text + length, sizeof text - (size_t)length,
+                                       ",\"export_%u\":%d,\"exec_keeps_%u\":%s", type,
+                                       (int)exported, type, keeps ? "true" : "false");
                 }
             }
             (void)probe->bed.cu->cuMemRelease(handle);

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 
 #define ROUNDS        9
-#define BEHIND_ROUNDS 3 /* each call of them may wait a second */
-#define MOST_WAITS    8 /* calls that wait for work of a second: the others will, too */
+#define BEHIND_ROUNDS 3 /* each call may wait BEHIND_MS */
+#define MOST_WAITS    8 /* calls that wait for the work: the others will, too */
 #define FILL_BYTES    ((size_t)140000000000)
 #define FILL_LEFT     (2048 * MIB) /* of the device's memory, for the driver */
 
