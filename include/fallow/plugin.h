@@ -29,6 +29,10 @@
  * FREES     A block that another pair allocated is freed, too, in the pool that owns it: in context order by
  *           every pair; in stream order, if the function names no stream of use, it is reused when all that
  *           the context had been given at its free is complete.
+ * PEERS     When the first pool of another device is made, the devices in use may access each other's memory
+ *           from then on, wherever cuDeviceCanAccessPeer allows. fallow_pool_deny_peer (share.h) takes it back. In
+ *           context order, or with page_source:segments, memory is of cuMemAlloc, and
+ *           cuCtxEnablePeerAccess is the program's.
  * THREADS   Any, at any time. The child of a fork has no pools and makes its own, if CUDA lets it.
  * EXIT      Nothing is released at exit. Frees from exit handlers and static destructors succeed.
  * LOSS      After the context was lost or reset the next allocation makes a new pool; what the old one

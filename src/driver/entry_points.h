@@ -36,6 +36,8 @@
     X(REQUIRED, cuCtxPopCurrent_v2, 4000, 0, (CUcontext *context)) \
     X(REQUIRED, cuCtxSetCurrent, 4000, 0, (CUcontext context)) \
     X(REQUIRED, cuCtxGetCurrent, 4000, 0, (CUcontext *context)) \
+    X(OPTIONAL, cuCtxEnablePeerAccess, 4000, 0, (CUcontext peer, unsigned flags)) \
+    X(OPTIONAL, cuCtxDisablePeerAccess, 4000, 0, (CUcontext peer)) \
     X(REQUIRED, cuCtxGetDevice, 2000, 13000, (CUdevice *device)) \
     X(OPTIONAL, cuCtxGetId, 12000, 0, (CUcontext context, unsigned long long *id)) \
     X(REQUIRED, cuCtxSynchronize, 2000, 13000, (void)) \

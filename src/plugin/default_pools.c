@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include "fallow/extend.h"
+#include "fallow/share.h"
+#include "pool/extensions/peer.h"
 #include "pool/streams/uses.h"
 
 #define LINES_MOST   16
@@ -97,6 +99,42 @@ static const fallow_pool_config *settings(void)
     return &all.config;
 }
 
+/* The mutex. Let a device access the memory of a pool, if it can reach it; segments are left to the program's
+ * cuCtxEnablePeerAccess, which PyTorch calls. False: the driver refuses. */
+static bool allow_peer(int device, fallow_pool *handle, int peer)
+{
+    struct flw_pool *pool = flw_pool_of(handle);
+    if (pool == NULL || !flw_pool_is_reached_by(pool, peer)) {
+        return true;
+    }
+    fallow_status status = fallow_pool_allow_peer(handle, peer);
+    if (status != FALLOW_OK) {
+        flw_plugin_say(
+            "device %d may not access memory of device %d: %s; fallow.allow_peer(%d, %d) "
+            "tries again",
+            peer, device, fallow_status_message(status), device, peer);
+    }
+    return status == FALLOW_OK;
+}
+
+/* The mutex. A pool is made: its device and those of the other pools access each other's memory. What holds
+ * memory comes first, so that a driver that refuses shows it before the new pool depends on it. */
+static void meet_peers(int device, fallow_pool *made)
+{
+    for (int peer = 0; peer < FLW_PLUGIN_DEVICES; peer++) {
+        bool has_pool = false, is_allowed = true;
+        for (int order = 0; order < FLW_PLUGIN_ORDERS && peer != device; order++) {
+            fallow_pool *pool = flw_plugin_pool_of(&all.devices[peer], (fallow_plugin_order)order);
+            has_pool |= pool != NULL;
+            is_allowed &=
+                order == FALLOW_PLUGIN_CONTEXT || pool == NULL || allow_peer(peer, pool, device);
+        }
+        if (has_pool && is_allowed) {
+            (void)allow_peer(device, made, peer);
+        }
+    }
+}
+
 /* The mutex. */
 static fallow_status make_pool(int device, fallow_plugin_order order, fallow_pool **out_pool)
 {
@@ -122,7 +160,11 @@ static fallow_status make_pool(int device, fallow_plugin_order order, fallow_poo
         config.handle_types = 0;
         config.page_source = FALLOW_PAGES_AUTOMATIC;
     }
-    return fallow_pool_create(&config, out_pool);
+    fallow_status status = fallow_pool_create(&config, out_pool);
+    if (status == FALLOW_OK) {
+        meet_peers(device, *out_pool);
+    }
+    return status;
 }
 
 fallow_pool *flw_plugin_make(int device, fallow_plugin_order order, fallow_status *out_status)

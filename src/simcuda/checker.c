@@ -33,7 +33,7 @@ struct stretch {
     struct access *more;  /* further readers */
     uint32_t more_count, more_capacity;
     uint64_t legal_version; /* the region_version under which all of it could be touched */
-    const struct flw_device *legal_device;
+    const struct flw_context *legal_context;
     bool is_legal_to_write;
     struct stretch *next_free;
 };
@@ -119,7 +119,7 @@ static struct stretch *cut(struct stretch *left, uint64_t at)
     right->writer = left->writer;
     right->reader = left->reader;
     right->legal_version = left->legal_version;
-    right->legal_device = left->legal_device;
+    right->legal_context = left->legal_context;
     right->is_legal_to_write = left->is_legal_to_write;
     if (left->more_count > 0) {
         if (right->more_capacity < left->more_count) {
@@ -150,8 +150,8 @@ static uint64_t mapped_until(const struct flw_device *device, const struct flw_m
     return at;
 }
 
-/* How far from `at` the memory may be touched by the device; `at` itself: not at all. */
-static uint64_t legal_until(const struct flw_device *device, uint64_t at, uint64_t end,
+/* How far from `at` the memory may be touched by the context; `at` itself: not at all. */
+static uint64_t legal_until(const struct flw_context *context, uint64_t at, uint64_t end,
                             bool is_write, const char **why)
 {
     struct flw_region *region = flw_region_find(at);
@@ -167,12 +167,12 @@ static uint64_t legal_until(const struct flw_device *device, uint64_t at, uint64
             return at;
         }
         *why = "the device was given no such access to it";
-        return mapped_until(device, mapping, at, flw_min(end, region->node.end), is_write);
+        return mapped_until(context->device, mapping, at, flw_min(end, region->node.end), is_write);
     case FLW_REGION_POOLED:
         return region->node.end; /* when a block is allocated is a matter of order: test_stretch */
     case FLW_REGION_ALLOCATION:
-        *why = "it belongs to another device";
-        if (region->device != device) {
+        *why = "it belongs to another device, whose context is no enabled peer";
+        if (!flw_context_reaches(context, region->context)) {
             return at;
         }
         *why = "it lies behind the end of the allocation";
@@ -189,7 +189,7 @@ static bool is_legal(struct flw_stream *stream, const char *what, uint64_t seque
     uint64_t at = range->address;
     while (at < end) {
         const char *why;
-        uint64_t until = legal_until(stream->context->device, at, end, range->is_write != 0, &why);
+        uint64_t until = legal_until(stream->context, at, end, range->is_write != 0, &why);
         if (until <= at) {
             char name[160];
             flw_check_describe(at, name, sizeof name);
@@ -317,7 +317,7 @@ static void merge_left(struct stretch *stretch)
         return;
     }
     if (left->legal_version != stretch->legal_version ||
-        left->legal_device != stretch->legal_device) {
+        left->legal_context != stretch->legal_context) {
         left->legal_version = ~0ull;
     }
     left->is_legal_to_write = left->is_legal_to_write && stretch->is_legal_to_write;
@@ -328,7 +328,7 @@ static void merge_left(struct stretch *stretch)
 
 /* One stretch stands for the range afterwards: the first that overlapped it grows to it. */
 static void write_range(const struct access *self, const struct flw_order_clock *clock,
-                        const struct flw_sim_range *range, const struct flw_device *device)
+                        const struct flw_sim_range *range, const struct flw_context *context)
 {
     uint64_t begin = range->address;
     uint64_t end = begin + range->bytes;
@@ -357,7 +357,7 @@ static void write_range(const struct access *self, const struct flw_order_clock 
     whole->node.end = end;
     set_writer(whole, self);
     whole->legal_version = flw_world.region_version;
-    whole->legal_device = device;
+    whole->legal_context = context;
     whole->is_legal_to_write = true;
     merge_left(whole);
 }
@@ -394,11 +394,11 @@ static bool is_exact(const struct stretch *stretch, const struct flw_sim_range *
            stretch->node.end == range->address + range->bytes;
 }
 
-static bool is_known_legal(const struct stretch *stretch, const struct flw_device *device,
+static bool is_known_legal(const struct stretch *stretch, const struct flw_context *context,
                            bool is_write)
 {
-    return stretch->legal_version == flw_world.region_version && stretch->legal_device == device &&
-           (!is_write || stretch->is_legal_to_write);
+    return stretch->legal_version == flw_world.region_version &&
+           stretch->legal_context == context && (!is_write || stretch->is_legal_to_write);
 }
 
 CUresult flw_check_access(struct flw_stream *stream, const char *what, uint64_t sequence,
@@ -407,13 +407,13 @@ CUresult flw_check_access(struct flw_stream *stream, const char *what, uint64_t 
     if (range->bytes == 0) {
         return CUDA_SUCCESS;
     }
-    const struct flw_device *device = stream->context->device;
+    const struct flw_context *context = stream->context;
     struct access self = {
         .sequence = sequence, .stream_id = stream->id, .what = what, .slot = stream->slot};
     bool is_write = range->is_write != 0;
     struct stretch *same = stretch_from(range->address);
     bool exact = is_exact(same, range);
-    if (!(exact && is_known_legal(same, device, is_write))) {
+    if (!(exact && is_known_legal(same, context, is_write))) {
         FLW_REFUSE_IF((range->flags & FLW_RANGE_OWNERSHIP) == 0 &&
                           (range->address + range->bytes < range->address ||
                            !is_legal(stream, what, sequence, range)),
@@ -421,7 +421,7 @@ CUresult flw_check_access(struct flw_stream *stream, const char *what, uint64_t 
     }
     if (!exact) {
         if (is_write) {
-            write_range(&self, clock, range, device);
+            write_range(&self, clock, range, context);
         } else {
             read_range(&self, clock, range);
         }
@@ -429,9 +429,9 @@ CUresult flw_check_access(struct flw_stream *stream, const char *what, uint64_t 
     }
     test_stretch(same, &self, clock, range);
     same->is_legal_to_write =
-        is_write || (same->is_legal_to_write && is_known_legal(same, device, true));
+        is_write || (same->is_legal_to_write && is_known_legal(same, context, true));
     same->legal_version = flw_world.region_version;
-    same->legal_device = device;
+    same->legal_context = context;
     if (is_write) {
         set_writer(same, &self);
     } else {

@@ -80,6 +80,7 @@ void flw_context_finish_all(void)
         while (context->streams != NULL) {
             flw_stream_end(context->streams);
         }
+        free(context->peers);
         free(context);
     }
 }
@@ -249,6 +250,54 @@ CUresult CUDAAPI cuCtxGetCurrent(CUcontext *context)
     /* "If no context is bound to the calling CPU thread then *pctx is set to NULL" */
     struct flw_thread *thread = call.thread;
     *context = thread->depth > 0 ? thread->stack[thread->depth - 1]->handle : NULL;
+    return CUDA_SUCCESS;
+}
+
+/* ---- peers */
+
+/* Where the context keeps the id of another one; peer_count: nowhere. */
+static unsigned find_peer(const struct flw_context *context, const struct flw_context *peer)
+{
+    unsigned place = 0;
+    while (place < context->peer_count && context->peers[place] != peer->id) {
+        place++;
+    }
+    return place;
+}
+
+bool flw_context_reaches(const struct flw_context *context, const struct flw_context *other)
+{
+    context = context->main != NULL ? context->main : context;
+    return context->device == other->device || find_peer(context, other) < context->peer_count;
+}
+
+CUresult CUDAAPI cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
+{
+    FLW_CALL(cuCtxEnablePeerAccess, FLW_CALL_CONTEXT);
+    struct flw_context *context = flw_context_owner(call.context), *found = flw_context_find(peer);
+    FLW_REFUSE_IF(flags != 0, CUDA_ERROR_INVALID_VALUE);
+    /* "if there is no current context, peerContext is not a valid context, or if the current context is
+     * peerContext" */
+    FLW_REFUSE_IF(found == NULL || found == context, CUDA_ERROR_INVALID_CONTEXT);
+    FLW_REFUSE_IF(context->device == found->device ||
+                      !flw_device_reaches(context->device->ordinal, found->device->ordinal),
+                  CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
+    FLW_REFUSE_IF(find_peer(context, found) < context->peer_count,
+                  CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
+    FLW_HOST_FIT(context->peers, context->peer_count, context->peer_capacity);
+    context->peers[context->peer_count++] = found->id;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peer)
+{
+    FLW_CALL(cuCtxDisablePeerAccess, FLW_CALL_CONTEXT);
+    struct flw_context *context = flw_context_owner(call.context), *found = flw_context_find(peer);
+    FLW_REFUSE_IF(found == NULL, CUDA_ERROR_INVALID_CONTEXT);
+    unsigned place = find_peer(context, found);
+    FLW_REFUSE_IF(place == context->peer_count, CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
+    context->peers[place] = context->peers[--context->peer_count];
+    flw_world.region_version++;
     return CUDA_SUCCESS;
 }
 

@@ -75,6 +75,8 @@ struct flw_context {
     struct flw_stream *streams;             /* all of them, legacy included */
     uint64_t max_done_ns, blocking_done_ns; /* FLW_SIM_CLOCK */
     unsigned capture_count;                 /* streams of it that are capturing */
+    uint64_t *peers;                        /* ids of contexts whose allocations it may access */
+    unsigned peer_count, peer_capacity;
     struct flw_context *next; /* of the world, dead ones too: a thread may still hold one */
 };
 
@@ -246,6 +248,8 @@ static inline struct flw_context *flw_context_owner(struct flw_context *context)
 struct flw_context *flw_context_next_part(struct flw_context *whole, struct flw_context *after);
 /* A stream of any part is capturing. */
 bool flw_context_is_capturing(struct flw_context *context);
+/* May work of the context access what cuMemAlloc gave in the other one? */
+bool flw_context_reaches(const struct flw_context *context, const struct flw_context *other);
 CUgreenCtx flw_context_green(const struct flw_context *context); /* NULL: it is none */
 void flw_context_finish_all(void);
 /* A device error: it sticks to the context unless the rule is off. */

@@ -352,7 +352,97 @@ static void access_is_set_for_each_device(struct bed *b)
     bed_unmap(b, &m);
 }
 
+/* The context of a device that this one may access; false: there is none. */
+static bool retain_peer(struct bed *b, CUdevice *out_peer, CUcontext *out_context)
+{
+    int count = 0, can = 0;
+    if (!bed_has(b, b->cu->cuDeviceCanAccessPeer != NULL && b->cu->cuCtxEnablePeerAccess != NULL &&
+                        b->cu->cuCtxDisablePeerAccess != NULL) ||
+        !OK(b->cu->cuDeviceGetCount(&count))) {
+        return false;
+    }
+    for (int i = 0; i < count && can == 0; i++) {
+        OK(b->cu->cuDeviceGet(out_peer, i));
+        OK(b->cu->cuDeviceCanAccessPeer(&can, b->device, *out_peer));
+    }
+    if (can == 0) {
+        b->skip = "this device may access no other";
+    }
+    return can != 0 && OK(b->cu->cuDevicePrimaryCtxRetain(out_context, *out_peer));
+}
+
+static void allocations_of_an_enabled_peer_are_accessible(struct bed *b)
+{
+    CUdevice peer = -1;
+    CUcontext context = NULL;
+    CUdeviceptr theirs = 0, later = 0, mine = 0;
+    if (!retain_peer(b, &peer, &context)) {
+        return;
+    }
+    OK(b->cu->cuMemAlloc_v2(&mine, 4096));
+    OK(b->cu->cuCtxPushCurrent_v2(context));
+    OK(b->cu->cuMemAlloc_v2(&theirs, 4096));
+    bed_poke(b, theirs + 8, WORD_BEFORE);
+    OK(b->cu->cuCtxPopCurrent_v2(NULL));
+    OK(b->cu->cuCtxEnablePeerAccess(context, 0));
+    OK(b->cu->cuMemcpyDtoDAsync_v2(mine, theirs, 4096, NULL));
+    THAT(bed_peek(b, mine + 8) == WORD_BEFORE);
+    OK(b->cu->cuCtxPushCurrent_v2(context));
+    OK(b->cu->cuMemAlloc_v2(&later, 4096));
+    OK(b->cu->cuCtxPopCurrent_v2(NULL));
+    bed_poke(b, mine + 8, WORD_AFTER);
+    OK(b->cu->cuMemcpyDtoDAsync_v2(later, mine, 4096, NULL));
+    OK(b->cu->cuCtxSynchronize());
+    OK(b->cu->cuCtxPushCurrent_v2(context));
+    THAT(bed_peek(b, later + 8) == WORD_AFTER);
+    OK(b->cu->cuMemFree_v2(theirs));
+    OK(b->cu->cuMemFree_v2(later));
+    OK(b->cu->cuCtxPopCurrent_v2(NULL));
+    OK(b->cu->cuCtxDisablePeerAccess(context));
+    OK(b->cu->cuMemFree_v2(mine));
+    OK(b->cu->cuDevicePrimaryCtxRelease_v2(peer));
+}
+
+static void a_peer_is_enabled_once(struct bed *b)
+{
+    CUdevice peer = -1;
+    CUcontext context = NULL;
+    if (!retain_peer(b, &peer, &context)) {
+        return;
+    }
+    IS(CUDA_ERROR_INVALID_VALUE, b->cu->cuCtxEnablePeerAccess(context, 1));
+    IS(CUDA_ERROR_INVALID_CONTEXT, b->cu->cuCtxEnablePeerAccess(b->context, 0));
+    OK(b->cu->cuCtxEnablePeerAccess(context, 0));
+    IS(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, b->cu->cuCtxEnablePeerAccess(context, 0));
+    OK(b->cu->cuCtxDisablePeerAccess(context));
+    OK(b->cu->cuCtxEnablePeerAccess(context, 0));
+    OK(b->cu->cuCtxDisablePeerAccess(context));
+    OK(b->cu->cuDevicePrimaryCtxRelease_v2(peer));
+}
+
+static void a_peer_is_disabled_where_it_was_enabled(struct bed *b)
+{
+    CUdevice peer = -1;
+    CUcontext context = NULL;
+    if (!retain_peer(b, &peer, &context)) {
+        return;
+    }
+    IS(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, b->cu->cuCtxDisablePeerAccess(context));
+    OK(b->cu->cuCtxEnablePeerAccess(context, 0));
+    OK(b->cu->cuCtxPushCurrent_v2(context));
+    IS(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, b->cu->cuCtxDisablePeerAccess(b->context));
+    OK(b->cu->cuCtxPopCurrent_v2(NULL));
+    OK(b->cu->cuCtxDisablePeerAccess(context));
+    IS(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, b->cu->cuCtxDisablePeerAccess(context));
+    OK(b->cu->cuDevicePrimaryCtxRelease_v2(peer));
+}
+
 static const struct conformance_case cases[] = {
+    HEADER(allocations_of_an_enabled_peer_are_accessible,
+           "will immediately be accessible by the current context"),
+    HEADER(a_peer_is_enabled_once, "from the current context has already been enabled"),
+    HEADER(a_peer_is_disabled_where_it_was_enabled,
+           "Note that access granted by this call is unidirectional"),
     HEADER(import_in_the_same_process_shows_the_contents,
            "The recipient process can convert the shareable handle back into a CUDA memory handle"),
     HEADER(import_in_another_process_shows_the_contents,

@@ -360,6 +360,53 @@ static void expect_violations(struct bed *b, bool some)
     THAT((b->sim.violation(0) != NULL) == some);
 }
 
+/* cuCtxEnablePeerAccess is for allocations: mappings have their own access. A context that touched what it may
+ * not is broken, so each touch has one of its own. */
+static void expect_reach(struct bed *b, CUcontext peer, CUdeviceptr address, bool is_reached)
+{
+    CUcontext made = NULL;
+    CUstream stream = NULL;
+    OK(b->cu->cuCtxCreate_v2(&made, 0, 0));
+    OK(b->cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    if (peer != NULL) {
+        OK(b->cu->cuCtxEnablePeerAccess(peer, 0));
+    }
+    flw_sim_range range = {.address = address, .bytes = 4096};
+    (void)b->sim.touch(stream, &range, 1);
+    IS(is_reached ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS, b->cu->cuCtxSynchronize());
+    OK(b->cu->cuCtxDestroy_v2(made));
+}
+
+static void a_device_reaches_another_ones_memory_only_if_allowed(struct bed *b)
+{
+    CUcontext peer = NULL;
+    CUdeviceptr address = 0;
+    OK(b->cu->cuDevicePrimaryCtxRetain(&peer, 1));
+    OK(b->cu->cuCtxPushCurrent_v2(peer));
+    OK(b->cu->cuMemAlloc_v2(&address, 4096));
+    OK(b->cu->cuCtxPopCurrent_v2(NULL));
+    expect_reach(b, NULL, address, false);
+    expect_reach(b, peer, address, true);
+    expect_reach(b, NULL, address, false); /* another context is another peer */
+    OK(b->cu->cuDevicePrimaryCtxRelease_v2(1));
+}
+
+static void an_enabled_peer_is_given_no_mapping(struct bed *b)
+{
+    CUcontext peer = NULL;
+    struct bed_mapping m;
+    b->device = 1;
+    bool is_mapped = bed_map(b, &m, 1, 0);
+    b->device = 0;
+    if (!is_mapped) {
+        return;
+    }
+    OK(b->cu->cuDevicePrimaryCtxRetain(&peer, 1));
+    expect_reach(b, peer, m.address, false);
+    bed_unmap(b, &m);
+    OK(b->cu->cuDevicePrimaryCtxRelease_v2(1));
+}
+
 static void unordered_writes_are_found(struct bed *b)
 {
     struct field f;
@@ -533,6 +580,8 @@ static const struct conformance_case cases[] = {
     OURS(a_sticky_error_ends_its_context_only),
     OURS(a_sticky_error_answers_every_later_work),
     OURS(the_ledger_counts_what_was_given),
+    OURS(a_device_reaches_another_ones_memory_only_if_allowed),
+    OURS(an_enabled_peer_is_given_no_mapping),
     OURS(unordered_writes_are_found),
     OURS(a_wait_orders_them),
     OURS(a_record_before_the_write_does_not),

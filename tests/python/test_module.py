@@ -290,6 +290,11 @@ class Pools(unittest.TestCase):
         with self.assertRaisesRegex(fallow.Error, "the pool of device 7.*FALLOW_NOT_FOUND"):
             fallow._pool(7)
 
+    def test_peers_are_named(self):
+        for change in (fallow.allow_peer, fallow.deny_peer):
+            with self.assertRaisesRegex(fallow.Error, r"_peer\(0, 1\).*FALLOW_NOT_FOUND"):
+                change(0, 1)  # one device is simulated
+
     def test_every_public_name_has_a_text(self):
         for name in fallow.__all__:
             self.assertTrue(re.search(r"\w", getattr(fallow, name).__doc__ or ""), name)

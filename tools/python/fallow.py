@@ -39,6 +39,8 @@ __all__ = [
     "sleep",
     "wake",
     "tagged",
+    "allow_peer",
+    "deny_peer",
     "Recording",
     "publish",
     "library_path",
@@ -258,6 +260,8 @@ def _declare(lib):
         say("fallow_record_" + name, number, pointer, ctypes.c_char_p)
     say("fallow_pool_sleep", number, pointer, ctypes.POINTER(SleepRequest))
     say("fallow_pool_wake", number, pointer)
+    say("fallow_pool_allow_peer", number, pointer, number)
+    say("fallow_pool_deny_peer", number, pointer, number)
     say("fallow_publish_start", number, pointer)
     say("fallow_torch_begin_allocate_to_pool", None, number, MempoolId, pointer)
     say("fallow_torch_end_allocate_to_pool", None, number, MempoolId)
@@ -510,6 +514,17 @@ def wake(device=0):
     """Get the memory again, behind the same addresses, and what was saved into it. A MemoryError leaves it
     asleep: make room, and try again."""
     _check(_lib().fallow_pool_wake(_pool(device)), "fallow.wake")
+
+
+def allow_peer(device, peer):
+    """Let another device read and write all that the pool of a device holds for PyTorch, RMM and arenas. Devices of one
+    process are allowed so by themselves when a second one's pool is made; this tries again what failed then."""
+    _check(_lib().fallow_pool_allow_peer(_pool(device), peer), "fallow.allow_peer(%d, %d)" % (device, peer))
+
+
+def deny_peer(device, peer):
+    """Take back what allow_peer() gave. The peer's work on the memory must be complete."""
+    _check(_lib().fallow_pool_deny_peer(_pool(device), peer), "fallow.deny_peer(%d, %d)" % (device, peer))
 
 
 def publish():

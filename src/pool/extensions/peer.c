@@ -24,6 +24,13 @@ static CUresult ask(struct flw_pool *pool, int peer, int *out_can)
                                   : result;
 }
 
+bool flw_pool_is_reached_by(struct flw_pool *pool, int peer)
+{
+    int can_access = 0;
+    return pool->heap.source.ops->remaps && ask(pool, peer, &can_access) == CUDA_SUCCESS &&
+           can_access != 0;
+}
+
 fallow_status flw_pool_check_peer(struct flw_pool *pool, int peer)
 {
     const struct flw_driver *driver = &pool->driver;

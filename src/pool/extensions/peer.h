@@ -10,4 +10,8 @@
 /* OK: the device exists, is not the pool's own, and reaches it. Else a line to the log. Driver calls. */
 fallow_status flw_pool_check_peer(struct flw_pool *pool, int peer);
 
+/* True if `peer`, another device that exists, can be allowed to access the pool's memory: virtual memory
+ * management, and cuDeviceCanAccessPeer. Driver calls. */
+bool flw_pool_is_reached_by(struct flw_pool *pool, int peer);
+
 #endif

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: several devices under plugin.h: whose memory each may access. A world of three devices, the last of
+ * which reaches no other.
+ */
+#include "unit/plugin/test_plugin.h"
+
+#include "fallow/share.h"
+
+static CUcontext contexts[3];
+static CUstream streams[3];
+
+static void set_device(int device)
+{
+    assert_int_equal(sim.cu.cuCtxSetCurrent(contexts[device]), 0);
+}
+
+/* Work of a device on memory of any. */
+static void use_from(int device, void *ptr, size_t bytes)
+{
+    set_device(device);
+    use(ptr, bytes, streams[device]);
+    assert_int_equal(sim.cu.cuStreamSynchronize(streams[device]), 0);
+}
+
+static unsigned long long access_of(void *ptr, int device)
+{
+    unsigned long long flags = 99;
+    CUmemLocation location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
+    assert_int_equal(sim.cu.cuMemGetAccess(&flags, &location, (CUdeviceptr)(uintptr_t)ptr), 0);
+    return flags;
+}
+
+static void *take_on(int device, size_t bytes)
+{
+    set_device(device);
+    void *ptr = fallow_torch_alloc((ssize_t)bytes, device, streams[device]);
+    assert_non_null(ptr);
+    use_from(device, ptr, bytes);
+    return ptr;
+}
+
+static void give_on(int device, void *ptr)
+{
+    set_device(device);
+    fallow_torch_free(ptr, 0, device, streams[device]);
+}
+
+static void one_device_asks_nothing_and_grants_nothing(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        void *ptr = take_on(0, 64 * MIB);
+        assert_int_equal(access_of(ptr, 1), CU_MEM_ACCESS_FLAGS_PROT_NONE);
+        give_on(0, ptr);
+        give_on(0, take_on(0, 5000));
+        fallow_cupy_free(NULL, fallow_cupy_malloc(NULL, 5000, 0), 0);
+    }
+    assert_int_equal(sim.call_count("cuDeviceCanAccessPeer"), 0);
+}
+
+static void devices_in_use_access_each_others_memory(void **state)
+{
+    (void)state;
+    void *before = take_on(0, 64 * MIB);
+    hold_stderr();
+    fallow_cupy_free(NULL, fallow_cupy_malloc(NULL, 5000, 1),
+                     1); /* a pool in context order counts */
+    assert_int_equal(access_of(before, 1), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    void *theirs = take_on(1, 64 * MIB), *after = take_on(0, 100 * MIB);
+    use_from(1, before, 64 * MIB);
+    use_from(1, after, 100 * MIB);
+    use_from(0, theirs, 64 * MIB);
+    void *lonely = take_on(2, 64 * MIB); /* has no peer, and needs no line about it */
+    assert_string_equal(release_stderr(), "");
+    assert_int_equal(access_of(lonely, 0), CU_MEM_ACCESS_FLAGS_PROT_NONE);
+    assert_int_equal(access_of(before, 2), CU_MEM_ACCESS_FLAGS_PROT_NONE);
+    give_on(0, before);
+    give_on(0, after);
+    give_on(1, theirs);
+    give_on(2, lonely);
+    assert_int_equal(flw_sim_print_violations(&sim), 0);
+}
+
+/* The pool of device 1 is lost with its context, and the next one is made while the driver refuses a call. */
+static void *take_from_a_new_pool(const char *refused)
+{
+    set_device(1);
+    assert_int_equal((sim.fail)("cuMemCreate", 1, CUDA_ERROR_ILLEGAL_ADDRESS, 1), 1);
+    assert_null(fallow_torch_alloc(700 * (ssize_t)MIB, 1, streams[1]));
+    assert_int_equal(sim.cu.cuDevicePrimaryCtxReset_v2(1), 0);
+    set_device(0);
+    (void)(sim.fail)(refused, 2, CUDA_ERROR_UNKNOWN, 0); /* the first is a probe of the new pool */
+    void *ptr = fallow_torch_alloc((ssize_t)MIB, 1, NULL);
+    assert_non_null(ptr);
+    return ptr;
+}
+
+static void a_driver_that_refuses_is_a_line(void **state)
+{
+    (void)state;
+    void *kept = take_on(0, 64 * MIB);
+    give_on(1, take_on(1, 5000));
+    assert_int_equal(fallow_pool_deny_peer(pool_of(0, FALLOW_PLUGIN_STREAM), 1), FALLOW_OK);
+    hold_stderr();
+    void *ptr = take_from_a_new_pool("cuMemSetAccess");
+    const char *text = release_stderr();
+    assert_non_null(strstr(text, "device 1 may not access memory of device 0"));
+    assert_int_equal(access_of(kept, 1), CU_MEM_ACCESS_FLAGS_PROT_NONE);
+    assert_int_equal(access_of(ptr, 0), CU_MEM_ACCESS_FLAGS_PROT_NONE);
+    fallow_torch_free(ptr, (ssize_t)MIB, 1, NULL);
+    assert_int_equal(fallow_pool_allow_peer(pool_of(0, FALLOW_PLUGIN_STREAM), 1), FALLOW_OK);
+    give_on(0, kept);
+}
+
+static int begin_three_devices(void **state)
+{
+    (void)state;
+    flw_sim_config world = flw_sim_config_default(7);
+    fallow_pool_config config;
+    fallow_pool_config_init(&config);
+    config.driver = "sim";
+    world.schedule = FLW_SIM_HELD;
+    world.check = 1;
+    world.device_count = 3;
+    world.lonely_device = 1;
+    world.device_bytes = (uint64_t)1 << 30;
+    if (!flw_sim_open(&sim)) {
+        return -1;
+    }
+    home = flw_sim_begin(&sim, &world);
+    for (int device = 2; device >= 0; device--) {
+        if (sim.cu.cuDevicePrimaryCtxRetain(&contexts[device], device) != 0 ||
+            sim.cu.cuCtxSetCurrent(contexts[device]) != 0 ||
+            sim.cu.cuStreamCreate(&streams[device], CU_STREAM_NON_BLOCKING) != 0) {
+            return -1;
+        }
+    }
+    return fallow_plugin_configure(&config) == FALLOW_OK ? 0 : -1;
+}
+
+static int end_world(void **state)
+{
+    (void)state;
+    destroy_pools();
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_device_asks_nothing_and_grants_nothing),
+        cmocka_unit_test(devices_in_use_access_each_others_memory),
+        cmocka_unit_test(a_driver_that_refuses_is_a_line),
+    };
+    return cmocka_run_group_tests(tests, begin_three_devices, end_world);
+}
