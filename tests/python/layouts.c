@@ -113,6 +113,10 @@ static void print_report(void)
     FIELD(fallow_oom_report, owner_count);
     FIELD(fallow_oom_report, reserved_0);
     FIELD(fallow_oom_report, owners);
+    FIELD(fallow_oom_report, address_bytes);
+    FIELD(fallow_oom_report, largest_address_bytes);
+    FIELD(fallow_oom_report, lacks_addresses);
+    FIELD(fallow_oom_report, reserved_1);
 }
 
 static void print_sleep(void)
