@@ -264,8 +264,8 @@ static inline void fallow_pool_config_init(fallow_pool_config *config)
  *             device memory to try a debug check on),
  *             OUT_OF_HOST_MEMORY (also a limit of the address space, see LIMITS), DRIVER. The log
  *             callback gets one line that names what failed. Nothing is left behind.
- * Probe       handles are tried, not asked for: one of the least size is created, mapped, written,
- *             read and released. Where the driver refuses, less is tried: without registration for
+ * Probe       handles are tried, not asked for: one of the least size (2 MiB) is created, mapped,
+ *             written, read and released, also if limit_bytes is smaller. Where the driver refuses, less is tried: without registration for
  *             network adapters, without fabric handles, without descriptors, in the end segments. Each
  *             thing done without is a line to the log. A device without memory for it is believed.
  * Capture     none is disturbed: the probe's stream is its own.

@@ -117,6 +117,25 @@ static void the_probe_makes_nine_calls_and_keeps_nothing(void **state)
     api_end(&api);
 }
 
+/* The header allows it, and no more. */
+static void a_limit_below_a_handle_holds_but_for_the_probe(void **state)
+{
+    (void)state;
+    struct api api;
+    struct lines lines;
+    void *none = NULL;
+    begin_plain(&api);
+    fallow_pool_config config = config_with(&lines);
+    config.limit_bytes = 1;
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    assert_int_equal(fallow_alloc(api.pool, 1, api.stream, &none), FALLOW_OUT_OF_MEMORY);
+    flw_sim_ledger ledger = flw_sim_read_ledger(&api.sim);
+    assert_int_equal(ledger.given_bytes, 0);
+    assert_int_equal(ledger.peak_given_bytes, 2 * MIB);
+    assert_int_equal(api_stats(&api).peak_reserved_bytes, 0);
+    api_end(&api);
+}
+
 /* From the most that a handle can carry to none. */
 static const struct {
     uint32_t types;
@@ -498,6 +517,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_probe_makes_nine_calls_and_keeps_nothing),
+        cmocka_unit_test(a_limit_below_a_handle_holds_but_for_the_probe),
         cmocka_unit_test(what_the_driver_refuses_is_done_without_step_by_step),
         cmocka_unit_test(each_line_names_the_call_its_answer_and_what_follows),
         cmocka_unit_test(a_way_back_that_fails_once_costs_nothing),
