@@ -67,8 +67,8 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_export(fallow_pool *pool, const
  * Ordering    usable by any work of the pool's device and its peers that is given after the call.
  * Ownership   *out_ptr until fallow_unimport, or the end of the pool. fallow_free refuses it. The
  *             descriptor stays the caller's, who may close it.
- * Errors      INVALID_ARGUMENT (a share that cannot be one), NOT_SUPPORTED, OUT_OF_MEMORY,
- *             OUT_OF_HOST_MEMORY, DEVICE_LOST, DRIVER (the driver knows no such memory).
+ * Errors      INVALID_ARGUMENT (a share that cannot be one), NOT_SUPPORTED, OUT_OF_MEMORY (also if
+ *             the driver reserves no range as large as the exporter's handle), OUT_OF_HOST_MEMORY, DEVICE_LOST, DRIVER (the driver knows no such memory).
  *             Nothing is left behind.
  * Cost        driver calls, an address range of its own.
  */

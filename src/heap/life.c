@@ -115,8 +115,9 @@ static bool must_remap(const struct flw_heap_config *config)
            config->peer_count != 0;
 }
 
-/* Without a limit of the address space there can be tables for any number of ranges. Then a driver that does not reserve
- * as much as the pool may hold, which one block may need, is left for segments, unless handles are insisted on. */
+/* Reserve at least as much as the pool may hold: one block may need all of it. If the driver refuses, the pool uses
+ * segments. If handles are insisted on, or a limit of the address space has no room for the tables of segments, accept
+ * less. */
 static CUresult reserve_first(struct flw_heap *heap, const struct flw_heap_config *config)
 {
     bool may_extend =

@@ -315,10 +315,10 @@ static uint64_t largest_new(const struct stock *stock)
     return most;
 }
 
-/* How a growth that failed might be done. */
+/* Why a growth failed, for another attempt. */
 struct shortfall {
     bool had_extra;    /* more than the need was asked for */
-    bool has_no_place; /* among the addresses that there are */
+    bool has_no_place; /* no range has room */
 };
 
 static fallow_status grow_remapping(struct flw_heap *heap, const struct flw_grow_request *request,

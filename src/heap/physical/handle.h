@@ -17,7 +17,7 @@ struct flw_handle_walk {
 };
 /* The next mapped or sleeping handle; NULL: none. */
 struct flw_handle *flw_handle_next(const struct flw_heap *heap, struct flw_handle_walk *walk);
-/* Is the handle the first thing in its range? Then no driver call covers it and what lies before. */
+/* True if the handle begins its range: no driver call may cover both it and the memory before it. */
 static inline bool flw_handle_begins_range(const struct flw_handle_walk *walk,
                                            const struct flw_handle *handle)
 {

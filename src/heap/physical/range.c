@@ -48,7 +48,7 @@ static CUresult reserve_in_own_window(struct flw_heap *heap, uint64_t bytes)
     return result;
 }
 
-/* Anywhere in the window of all addresses. What begins beyond it counts as refused. */
+/* Reserve a range anywhere in the window of all addresses. A range beyond the window counts as refused. */
 static CUresult reserve_anywhere(struct flw_heap *heap, uint64_t bytes, struct flw_range *out)
 {
     struct flw_source *source = &heap->source;
@@ -88,7 +88,7 @@ CUresult flw_ranges_begin(struct flw_heap *heap, uint64_t device_bytes, uint64_t
     return result;
 }
 
-/* lock. Its stretch: one run of addresses without memory. False: host memory. */
+/* lock. Make the range a stretch of one run of addresses without memory. False: host memory. */
 static bool open_range(struct flw_heap *heap, struct flw_range *range)
 {
     struct flw_span *edge = flw_page_map_new_run(&heap->map);
@@ -113,7 +113,7 @@ bool flw_ranges_open(struct flw_heap *heap)
     return open_range(heap, &heap->ranges.first);
 }
 
-/* lock. A copy of the range, among the others. False: host memory. */
+/* lock. Add a copy of the range to the list. False: host memory. */
 static bool add_range(struct flw_heap *heap, const struct flw_range *given)
 {
     struct flw_range *range = flw_meta_extend(&heap->objects.meta, sizeof *range, 16);
@@ -133,7 +133,7 @@ static bool add_range(struct flw_heap *heap, const struct flw_range *given)
     return true;
 }
 
-/* In a driver section. As large as the first, if the driver grants that, else just large enough. */
+/* In a driver section. Reserve as much as for the first range, or less if the driver refuses, but at least need_bytes. */
 static CUresult reserve_further(struct flw_heap *heap, uint64_t need_bytes, struct flw_range *out)
 {
     uint64_t grain = range_grain(heap);

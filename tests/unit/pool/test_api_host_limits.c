@@ -210,6 +210,32 @@ static void too_few_addresses_are_named(void **state)
     api_end(&api);
 }
 
+/* No table for further ranges, nor for segments, fits into the limit: the pool keeps to one range. */
+static void one_small_range_is_named_as_the_limit(void **state)
+{
+    (void)state;
+    struct api api;
+    void *none = NULL;
+    fallow_oom_report report;
+    flw_sim_config world = flw_sim_config_default(7);
+    world.reserve_most_bytes = 4 * GIB;
+    api_begin(&api, &world);
+    fill_program_heap();
+    set_limit(RLIMIT_AS, status_bytes("VmSize:") + 1 * GIB);
+    api.pool = api_create(&api);
+    void *block = api_alloc(&api, 1 * GIB, api.stream);
+    assert_int_equal(fallow_alloc(api.pool, 4 * GIB, api.stream, &none), FALLOW_OUT_OF_MEMORY);
+    fallow_oom_report_init(&report);
+    assert_int_equal(fallow_pool_get_oom_report(api.pool, &report), FALLOW_OK);
+    assert_int_equal(report.lacks_addresses, 1);
+    assert_in_range(report.address_bytes, 1 * GIB, 4 * GIB);
+    assert_non_null(strstr(api.log, "addresses are the limit"));
+    assert_non_null(strstr(api.log, "ulimit -v"));
+    assert_int_equal(fallow_free(api.pool, block, api.stream), FALLOW_OK);
+    set_limit(RLIMIT_AS, RLIM_INFINITY);
+    api_end(&api);
+}
+
 static uint64_t number_behind(const char *text, const char *words)
 {
     const char *at = strstr(text, words);
@@ -279,6 +305,7 @@ int main(void)
         cmocka_unit_test(so_it_is_in_context_order),
         cmocka_unit_test(few_addresses_make_small_tables),
         cmocka_unit_test(too_few_addresses_are_named),
+        cmocka_unit_test(one_small_range_is_named_as_the_limit),
         cmocka_unit_test(a_refusal_names_more_addresses_than_are_left),
         cmocka_unit_test(small_tables_are_used_up_in_time),
     };
