@@ -60,7 +60,10 @@ typedef struct fallow_host_config {
     size_t limit_bytes;     /**< most that may be pinned; 0 = half of the machine's memory */
     uint32_t slack_percent; /**< how far the pinned bytes may rise above the most that was ever in
                                  use, before idle chunks are released to make room for another
-                                 (above it by 8 MiB in any case); 0 = 10; UINT32_MAX = any */
+                                 (above it by 8 MiB in any case); 0 = 10; UINT32_MAX = any. If
+                                 none is idle and no free piece is large enough, more is pinned: of
+                                 blocks below 8 MiB, by default, up to 1.3 times the most that was
+                                 ever in use, and 8 MiB */
     uint32_t wait_ms;       /**< longest wait for copies at the limit, before failing; 0 = 100;
                            UINT32_MAX = never wait */
     fallow_host_placement placement; /**< which NUMA node */

@@ -4,9 +4,9 @@
  * (hostfree.c).
  *
  * What is tried, in order; each satisfies the need or leaves everything as it was:
- *   reclaim what is complete · what jemalloc keeps · pin a chunk within the budget · give idle
- *   chunks of other sizes back and pin one within the limit · cut whatever is free · wait for copies,
- *   and again
+ *   reclaim what is complete · what jemalloc keeps · pin a chunk within the budget · give idle chunks
+ *   of other sizes back and pin one within it · cut whatever is free · pin no more than is needed
+ *   within the limit, giving idle chunks back · wait for copies, and again
  */
 #include <errno.h>
 
@@ -14,6 +14,9 @@
 #include "base/clock.h"
 #include "host/hostpool.h"
 
+#define SMALL_BYTES \
+    (64 * FLW_KIB) /* up to here in chunks of such blocks: between larger ones they would keep
+                                    * the space that those leave from joining */
 #define LARGE_BYTES (8 * FLW_MIB) /* from here on a chunk of its own */
 #define FIT_LOG2    4             /* and of another's only if it is at most a sixteenth larger: */
                                   /* cut, that one could not be released */
@@ -32,7 +35,8 @@ struct need {
     uint64_t chunk_bytes; /* that a new chunk must have */
     uint64_t most_bytes;  /* of a free run that is cut for it */
     enum flw_page_kind kind;
-    bool is_small;
+    bool is_small;    /* jemalloc's */
+    bool takes_any;   /* of chunks of other kinds, too, and cuts any run */
     int refusal;      /* CUresult of the last attempt to pin; 0 none */
     const char *call; /* that answered so */
 };
@@ -40,17 +44,29 @@ struct need {
 static struct need need_of(const struct flw_hostpool *pool, uint64_t bytes)
 {
     struct need need = {.bytes = bytes, .is_small = bytes <= pool->smalls.most_bytes};
-    need.kind = bytes >= LARGE_BYTES ? FLW_PAGES_LARGE : FLW_PAGES_SHARED;
-    bool may_cut = need.kind != FLW_PAGES_LARGE || pool->config.slack_percent == UINT32_MAX;
-    need.most_bytes = may_cut ? UINT64_MAX : bytes + (bytes >> FIT_LOG2);
+    need.kind = bytes <= SMALL_BYTES ? FLW_PAGES_SMALL : FLW_PAGES_MEDIUM;
+    need.most_bytes = UINT64_MAX;
+    if (bytes >= LARGE_BYTES) {
+        need.kind = FLW_PAGES_LARGE;
+        need.most_bytes =
+            pool->config.slack_percent == UINT32_MAX ? UINT64_MAX : bytes + (bytes >> FIT_LOG2);
+    }
     need.chunk_bytes = need.is_small ? SMALL_NEED : flw_align_up(bytes, FLW_HOST_PAGE);
     return need;
+}
+
+/* lock. NULL: there is no such run. */
+static void *take_pages(struct flw_hostpool *pool, const struct need *need)
+{
+    void *base = flw_pages_take(&pool->pages, need->bytes, need->kind, need->most_bytes);
+    return base == NULL && need->takes_any ? flw_pages_take_any(&pool->pages, need->bytes) : base;
 }
 
 /* NULL: there is nothing, *status OK; or an error. */
 static void *take(struct flw_hostpool *pool, const struct need *need, fallow_status *status)
 {
-    void *base = need->is_small ? flw_smalls_take(&pool->smalls, need->bytes) : NULL;
+    void *base =
+        need->is_small ? flw_smalls_take(&pool->smalls, need->bytes, need->takes_any) : NULL;
     struct flw_hostblock *block = NULL;
     *status = FALLOW_OK;
     if (need->is_small && base == NULL) {
@@ -58,7 +74,7 @@ static void *take(struct flw_hostpool *pool, const struct need *need, fallow_sta
     }
     flw_lock_acquire(&pool->lock);
     if (!need->is_small) {
-        base = flw_pages_take(&pool->pages, need->bytes, need->kind, need->most_bytes);
+        base = take_pages(pool, need);
     }
     if (base != NULL) {
         block = flw_blocks_add(&pool->blocks, base, need->bytes);
@@ -105,13 +121,15 @@ static uint64_t budget_of(struct flw_hostpool *pool, const struct need *need)
     return flw_min(base + slack, pool->limit_bytes);
 }
 
-/* lock. How much to pin so that reserved_bytes stays within `bound`; 0: not possible. */
+/* lock. How much to pin so that reserved_bytes stays within `bound`, no more than needed if `is_tight`; 0: not possible. */
 static uint64_t chunk_bytes_of(const struct flw_hostpool *pool, const struct need *need,
-                               uint64_t bound)
+                               uint64_t bound, bool is_tight)
 {
     uint64_t room = bound > pool->reserved_bytes ? bound - pool->reserved_bytes : 0;
     uint64_t least = flw_align_up(need->chunk_bytes, FLW_HOST_PAGE), wanted;
-    if (need->kind == FLW_PAGES_LARGE) {
+    if (is_tight) {
+        wanted = least;
+    } else if (need->kind == FLW_PAGES_LARGE) {
         /* Sizes that are nearly the same share a chunk: a thirty-second at most. */
         wanted = flw_align_up(least, 1ull << (flw_log2_floor(least) - 5));
     } else {
@@ -129,7 +147,8 @@ static bool grow(struct flw_hostpool *pool, struct need *need, bool is_to_limit)
     struct flw_pin_section section;
     flw_lock_acquire(&pool->lock);
     uint64_t budget = budget_of(pool, need);
-    uint64_t bytes = chunk_bytes_of(pool, need, is_to_limit ? pool->limit_bytes : budget);
+    uint64_t bytes =
+        chunk_bytes_of(pool, need, is_to_limit ? pool->limit_bytes : budget, is_to_limit);
     struct flw_chunk *chunk =
         bytes > 0 ? flw_pages_new_chunk(&pool->pages, bytes, need->kind) : NULL;
     if (chunk == NULL) {
@@ -216,7 +235,7 @@ static bool make_room(struct flw_hostpool *pool, struct need *need)
     for (;;) {
         uint64_t released = 0;
         flw_lock_acquire(&pool->lock);
-        bool fits = chunk_bytes_of(pool, need, budget_of(pool, need)) > 0;
+        bool fits = chunk_bytes_of(pool, need, budget_of(pool, need), false) > 0;
         flw_lock_release(&pool->lock);
         if (fits || release_one(pool, &released) != FALLOW_OK || released == 0) {
             return any && flw_fences_poll_all(pool);
@@ -245,6 +264,13 @@ static bool grow_in_budget(struct flw_hostpool *pool, struct need *need)
     return grow(pool, need, false);
 }
 
+static bool take_any(struct flw_hostpool *pool, struct need *need)
+{
+    (void)pool;
+    need->takes_any = true;
+    return true;
+}
+
 static bool grow_to_limit(struct flw_hostpool *pool, struct need *need)
 {
     if (grow(pool, need, true)) {
@@ -263,8 +289,10 @@ static bool grow_to_limit(struct flw_hostpool *pool, struct need *need)
 static void *climb(struct flw_hostpool *pool, struct need *need, fallow_status *status)
 {
     static bool (*const stages[])(struct flw_hostpool *, struct need *) = {
-        poll_fences, flush_smalls, grow_in_budget, make_room, grow_in_budget, grow_to_limit};
+        poll_fences,    flush_smalls,  grow_in_budget, make_room,
+        grow_in_budget, grow_to_limit, take_any};
     struct flw_pin_section section;
+    need->takes_any = false;
     void *base = take(pool, need, status);
     flw_pin_hold(&pool->pin, &section);
     for (size_t i = 0; base == NULL && *status == FALLOW_OK && i < sizeof stages / sizeof *stages;
@@ -274,13 +302,6 @@ static void *climb(struct flw_hostpool *pool, struct need *need, fallow_status *
         }
     }
     flw_pin_leave(&pool->pin, &section);
-    struct need any = *need;
-    any.most_bytes = UINT64_MAX;
-    for (unsigned kind = 0;
-         base == NULL && *status == FALLOW_OK && !need->is_small && kind < FLW_PAGE_KINDS; kind++) {
-        any.kind = kind;
-        base = take(pool, &any, status);
-    }
     return base;
 }
 

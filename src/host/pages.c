@@ -110,13 +110,14 @@ static unsigned next_bin(const struct flw_pages *pages, enum flw_page_kind kind,
     return FLW_PAGE_BINS;
 }
 
-/* The run that fits in the chunk with least free, so that the others become idle; of several there
- * the smallest. Looks on until one fits: many that are a little too short share its bin. */
+/* The smallest run that fits; of several, one in the chunk with least free, so that the others become
+ * idle. Looks on until one fits: many that are a little too short share its bin. */
 static struct flw_page_run *best_run(const struct flw_pages *pages, enum flw_page_kind kind,
                                      uint32_t page_count, uint64_t most_pages)
 {
     struct flw_page_run *best = NULL;
-    unsigned looked = 0, last = bin_of((uint32_t)flw_min(most_pages, UINT32_MAX));
+    unsigned looked = 0;
+    unsigned last = most_pages > UINT32_MAX ? FLW_PAGE_BINS - 1 : bin_of((uint32_t)most_pages);
     for (unsigned bin = bin_of(page_count); best == NULL || looked < LOOKS_AT; bin++) {
         bin = next_bin(pages, kind, bin);
         if (bin > last) {
@@ -125,8 +126,9 @@ static struct flw_page_run *best_run(const struct flw_pages *pages, enum flw_pag
         struct flw_page_run *run = pages->bins[kind][bin];
         for (; run != NULL && (best == NULL || looked < LOOKS_AT); run = run->next, looked++) {
             bool fits = run->page_count >= page_count && run->page_count <= most_pages;
-            if (fits && (best == NULL || run->chunk->free_pages < best->chunk->free_pages ||
-                         (run->chunk == best->chunk && run->page_count < best->page_count))) {
+            if (fits && (best == NULL || run->page_count < best->page_count ||
+                         (run->page_count == best->page_count &&
+                          run->chunk->free_pages < best->chunk->free_pages))) {
                 best = run;
             }
         }
@@ -155,6 +157,15 @@ void *flw_pages_take(struct flw_pages *pages, uint64_t bytes, enum flw_page_kind
         insert_run(pages, chunk, first + page_count, rest);
     }
     return chunk->base + first * FLW_HOST_PAGE;
+}
+
+void *flw_pages_take_any(struct flw_pages *pages, uint64_t bytes)
+{
+    void *base = NULL;
+    for (unsigned kind = 0; base == NULL && kind < FLW_PAGE_KINDS; kind++) {
+        base = flw_pages_take(pages, bytes, (enum flw_page_kind)kind, UINT64_MAX);
+    }
+    return base;
 }
 
 void flw_pages_put(struct flw_pages *pages, void *address, uint64_t bytes)

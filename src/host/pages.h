@@ -4,8 +4,8 @@
  * neighbours. What describes them lies in host memory of its own: pinned bytes are never touched.
  * Does not: make driver calls, or know blocks. Synchronization: the pool's lock around every call.
  *
- * Two kinds of chunk, which do not mix while there is another way: a small block that stays would
- * keep a chunk made for weights.
+ * Three kinds of chunk, which do not mix while there is another way: a small block that stays would
+ * keep a chunk made for weights, and the space between larger blocks from joining.
  *
  * INVARIANTS (flw_pages_broken_invariant recomputes them)
  *   1. A free run's first and last page carry its length; no two free runs of a chunk touch.
@@ -23,8 +23,9 @@
 #define FLW_HOST_PAGE 4096ull
 
 enum flw_page_kind {
-    FLW_PAGES_SHARED, /* many small blocks a chunk */
-    FLW_PAGES_LARGE,
+    FLW_PAGES_SMALL, /* jemalloc's extents, and other small blocks */
+    FLW_PAGES_MEDIUM,
+    FLW_PAGES_LARGE, /* mostly one block a chunk */
     FLW_PAGE_KINDS
 };
 
@@ -81,6 +82,8 @@ struct flw_chunk *flw_pages_chunk_at(const struct flw_pages *pages, const void *
  * pages; NULL. */
 void *flw_pages_take(struct flw_pages *pages, uint64_t bytes, enum flw_page_kind kind,
                      uint64_t most_bytes);
+/* The same of every kind, of whatever length. */
+void *flw_pages_take_any(struct flw_pages *pages, uint64_t bytes);
 /* Any stretch of whole pages that was taken, or parts of one. */
 void flw_pages_put(struct flw_pages *pages, void *address, uint64_t bytes);
 

@@ -33,7 +33,10 @@ static void *hand_over(extent_hooks_t *hooks, void *new_address, size_t bytes, s
         return NULL;
     }
     flw_lock_acquire(smalls->pages_lock);
-    void *extent = flw_pages_take(smalls->pages, bytes, FLW_PAGES_SHARED, UINT64_MAX);
+    void *extent = flw_pages_take(smalls->pages, bytes, FLW_PAGES_SMALL, UINT64_MAX);
+    if (extent == NULL && atomic_load_explicit(&smalls->takes_any, memory_order_relaxed)) {
+        extent = flw_pages_take_any(smalls->pages, bytes);
+    }
     flw_lock_release(smalls->pages_lock);
     if (extent != NULL && *zero) { /* not asked for here */
         memset(extent, 0, bytes);
@@ -161,9 +164,10 @@ void flw_smalls_finish(struct flw_smalls *smalls)
 
 /* ---- blocks */
 
-void *flw_smalls_take(struct flw_smalls *smalls, size_t bytes)
+void *flw_smalls_take(struct flw_smalls *smalls, size_t bytes, bool takes_any)
 {
     flw_lock_acquire(&smalls->lock);
+    atomic_store_explicit(&smalls->takes_any, takes_any, memory_order_relaxed);
     void *block = mallocx(bytes, smalls->flags);
     flw_lock_release(&smalls->lock);
     return block;

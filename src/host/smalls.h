@@ -35,6 +35,8 @@ struct flw_smalls {
     unsigned arena, cache; /* jemalloc's numbers */
     int flags;             /* of mallocx */
     size_t most_bytes;     /* the largest size served here */
+    _Atomic bool
+        takes_any; /* of the present take; relaxed: a hook that jemalloc's own thread calls may miss it */
     bool is_open;
 };
 
@@ -44,8 +46,8 @@ fallow_status flw_smalls_init(struct flw_smalls *smalls, struct flw_pages *pages
 /* Whatever is allocated goes too. */
 void flw_smalls_finish(struct flw_smalls *smalls);
 
-/* NULL: no pages. */
-void *flw_smalls_take(struct flw_smalls *smalls, size_t bytes);
+/* NULL: no pages; of chunks for larger blocks none are taken unless `takes_any`. */
+void *flw_smalls_take(struct flw_smalls *smalls, size_t bytes, bool takes_any);
 /* Between begin and end, several. */
 void flw_smalls_begin_put(struct flw_smalls *smalls);
 void flw_smalls_put(struct flw_smalls *smalls, void *block, size_t bytes);

@@ -33,6 +33,7 @@
 #define LAYERS     120u
 #define LIMIT      (64ull << 30)
 #define MOST_RATIO 1.15
+#define MIXES      60u
 
 enum stream_name {
     INPUT,
@@ -282,9 +283,94 @@ static void a_mixed_workload_wastes_little(void **state)
     (void)run(2500000, UINT32_MAX);
 }
 
+/* ---- blocks of a few sizes that are replaced at random */
+
+struct mix {
+    unsigned count, one_large_of;      /* blocks; one of so many is large, 0: none */
+    uint64_t small_bytes, large_bytes; /* at most */
+    uint64_t lag_ns;
+};
+
+static void replace_at_random(fallow_host *host, struct flw_sim *sim, const struct mix *mix,
+                              uint64_t *random)
+{
+    CUstream stream;
+    void **blocks = calloc(mix->count, sizeof *blocks);
+    assert_non_null(blocks);
+    assert_int_equal(sim->cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), 0);
+    for (unsigned i = 0; i < 30 * mix->count; i++) {
+        unsigned which = i < mix->count ? i : (unsigned)(flw_test_random(random) % mix->count);
+        bool is_large = mix->one_large_of != 0 && which % mix->one_large_of == 0;
+        uint64_t most = is_large ? mix->large_bytes : mix->small_bytes;
+        flw_sim_range range = {.address = (uintptr_t)blocks[which], .bytes = 1};
+        if (blocks[which] != NULL) {
+            assert_int_equal(sim->touch(stream, &range, 1), 0);
+            assert_int_equal(fallow_host_free(host, blocks[which], stream), FALLOW_OK);
+            sim->advance(mix->lag_ns / 8 + 1);
+        }
+        assert_int_equal(
+            fallow_host_alloc(host, 1 + flw_test_random(random) % most, &blocks[which]), FALLOW_OK);
+    }
+    free(blocks);
+}
+
+/* One number of each doubling is as likely as one of another. */
+static uint64_t drawn(uint64_t *random, unsigned low_log2, unsigned high_log2)
+{
+    uint64_t low = 1ull << (low_log2 + flw_test_random(random) % (high_log2 - low_log2));
+    return low + flw_test_random(random) % low;
+}
+
+/* slack_percent: "1.3 times the most that was ever in use, and 8 MiB". */
+static void slack_percent_bounds_what_is_pinned_of_any_mix(void **state)
+{
+    uint64_t random = global_seed;
+    double worst = 0;
+    (void)state;
+    for (size_t i = 0; i < MIXES; i++) {
+        struct flw_sim sim;
+        fallow_pool *pool = NULL;
+        fallow_host *host = NULL;
+        struct mix mix = {.count = (unsigned)drawn(&random, 3, 11),
+                          .one_large_of = (unsigned)(flw_test_random(&random) % 5),
+                          .small_bytes = drawn(&random, 9, 17),
+                          .large_bytes = drawn(&random, 16, 23),
+                          .lag_ns = flw_test_random(&random) % 3 * 1000000};
+        flw_sim_config world = flw_sim_config_default(1);
+        world.schedule = FLW_SIM_CLOCK;
+        world.lag_ns = mix.lag_ns;
+        assert_true(flw_sim_open(&sim));
+        flw_sim_begin(&sim, &world);
+        fallow_pool_config device = {.struct_size = sizeof device, .driver = "sim"};
+        fallow_host_config config = {
+            .struct_size = sizeof config, .limit_bytes = LIMIT, .wait_ms = UINT32_MAX};
+        assert_int_equal(fallow_pool_create(&device, &pool), FALLOW_OK);
+        assert_int_equal(fallow_host_create(pool, &config, &host), FALLOW_OK);
+        replace_at_random(host, &sim, &mix, &random);
+        fallow_host_stats stats;
+        fallow_host_stats_init(&stats);
+        assert_int_equal(fallow_host_get_stats(host, &stats), FALLOW_OK);
+        double ratio =
+            ((double)stats.peak_reserved_bytes - 8.0 * (double)MIB) / (double)stats.peak_used_bytes;
+        worst = ratio > worst ? ratio : worst;
+        if (ratio > 1.3) {
+            fail_msg("%u blocks, one of %u up to %" PRIu64 " bytes, others up to %" PRIu64
+                     ": %" PRIu64 " bytes in use, %" PRIu64 " pinned",
+                     mix.count, mix.one_large_of, mix.large_bytes, mix.small_bytes,
+                     stats.peak_used_bytes, stats.peak_reserved_bytes);
+        }
+        fallow_host_destroy(host);
+        fallow_pool_destroy(pool);
+        flw_sim_close(&sim);
+    }
+    print_message("%u mixes, the worst %.3f times what was in use, and 8 MiB\n", MIXES, worst);
+}
+
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_mixed_workload_wastes_little)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_mixed_workload_wastes_little),
+        cmocka_unit_test(slack_percent_bounds_what_is_pinned_of_any_mix)};
     if (argc == 3 && strcmp(argv[1], "--seed") == 0) {
         global_seed = strtoull(argv[2], NULL, 0);
     }

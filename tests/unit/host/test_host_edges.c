@@ -280,16 +280,16 @@ static void short_runs_do_not_hide_one_that_fits(void **state)
         host_begin_world(&bed, NULL);
         fallow_host_config config = host_config(&bed);
         config.slack_percent = UINT32_MAX;
-        config.limit_bytes = 40 * MIB;
+        config.limit_bytes = 64 * MIB;
         host_create(&bed, &config);
         large = host_alloc(&bed, (size_t)pages * 4096);
         for (unsigned i = 0; i < SHORT; i++) {
-            (void)host_alloc(&bed, 5 * 4096); /* a post */
+            (void)host_alloc(&bed, 17 * 4096); /* a post, of the same kind of chunk */
             shorts[i] = host_alloc(&bed, (size_t)33 * 4096);
         }
         void *rest[4096];
         unsigned count = 0;
-        while (count < 4096 && fallow_host_alloc(bed.host, 5 * 4096, &rest[count]) == FALLOW_OK) {
+        while (count < 4096 && fallow_host_alloc(bed.host, 17 * 4096, &rest[count]) == FALLOW_OK) {
             count++;
         }
         assert_true(count < 4096);
@@ -298,6 +298,32 @@ static void short_runs_do_not_hide_one_that_fits(void **state)
             assert_int_equal(fallow_host_free_idle(bed.host, shorts[i]), FALLOW_OK);
         }
         (void)host_alloc(&bed, (size_t)38 * 4096);
+        host_check(&bed);
+        host_end(&bed);
+    }
+}
+
+/* Small blocks have chunks of their own only as long as the limit leaves room for those. */
+static void small_blocks_take_pages_of_larger_ones_at_the_limit(void **state)
+{
+    static const size_t sizes[] = {700, 5 * 4096};
+    struct host_bed bed;
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        void *larger[300], *small = NULL;
+        unsigned count = 0, small_count = 0;
+        host_begin(&bed);
+        while (fallow_host_alloc(bed.host, 1 * MIB, &larger[count]) == FALLOW_OK) {
+            count++;
+        }
+        for (unsigned k = 0; k < count; k += 2) {
+            assert_int_equal(fallow_host_free_idle(bed.host, larger[k]), FALLOW_OK);
+        }
+        while (small_count * sizes[i] < count / 2 * MIB / 8 * 7 &&
+               fallow_host_alloc(bed.host, sizes[i], &small) == FALLOW_OK) {
+            small_count++;
+        }
+        assert_true(small_count * sizes[i] >= count / 2 * MIB / 8 * 7);
         host_check(&bed);
         host_end(&bed);
     }
@@ -334,6 +360,7 @@ int main(void)
         cmocka_unit_test(a_host_function_gets_nothing_that_is_in_use),
         cmocka_unit_test(a_new_thread_does_not_answer_for_one_that_has_ended),
         cmocka_unit_test(short_runs_do_not_hide_one_that_fits),
+        cmocka_unit_test(small_blocks_take_pages_of_larger_ones_at_the_limit),
         cmocka_unit_test(a_destroyed_host_pool_stays_refused_after_hundreds_of_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
