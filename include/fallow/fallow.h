@@ -426,6 +426,9 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_stream_retire(fallow_pool *pool
  * allocations on it, from any thread, come from memory of the capture's own, which keeps its addresses
  * until fallow_capture_release.
  *
+ * Contents    of memory that is free, released captures' too, once its work is complete; within the bound of
+ *             the economy allocations wait for that, as they do outside of captures. What the stream itself
+ *             has freed since the last release serves only a capture that is announced before it begins.
  * Threads     announce before the stream captures where other threads call the pool: it may have to
  *             synchronise the context, which ends a capture that it was not told of. (It looks at the
  *             streams that it knows first, with streams_may_die at none.)

@@ -17,7 +17,7 @@ struct flw_climb {
     struct flw_pool *pool;
     struct flw_heap *heap;
     struct flw_need *need;
-    uint64_t peak_bytes; /* P */
+    uint64_t peak_bytes; /* P, and what ended captures hold free */
     uint64_t
         first_bytes; /* to this much the pool grows before it looks for what other streams keep in caches */
     uint64_t

@@ -96,7 +96,9 @@ static void plan(struct flw_climb *climb)
     int64_t live = flw_pool_requested(climb->pool);
     uint64_t requested = live > 0 ? (uint64_t)live : 0;
     uint64_t peak = (uint64_t)atomic_load(&climb->pool->usage.peak_requested_bytes);
-    climb->peak_bytes = flw_max(peak, requested + need->size_bytes);
+    climb->peak_bytes =
+        flw_max(peak, requested + need->size_bytes) +
+        atomic_load_explicit(&climb->pool->captured_idle_bytes, memory_order_relaxed);
     climb->held_bytes = atomic_load(&climb->heap->reserved_bytes);
     uint32_t unit_count = need->unit_count;
     if (need->class_index < FLW_CLASS_COUNT) {

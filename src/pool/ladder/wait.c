@@ -109,8 +109,7 @@ static bool take_or_move(struct flw_climb *climb)
 bool flw_climb_may_wait(const struct flw_climb *climb)
 {
     return (climb->need->flags & FALLOW_REQUEST_NO_WAIT) == 0 &&
-           climb->pool->config.wait_ms != UINT32_MAX &&
-           climb->need->domain->ops != &flw_order_capture && !flw_climb_lacks_host(climb);
+           climb->pool->config.wait_ms != UINT32_MAX && !flw_climb_lacks_host(climb);
 }
 
 /* Driver call. True if a growth is likely to serve, whatever the wait comes to. */

@@ -135,6 +135,8 @@ struct flw_pool {
     struct flw_account *accounts; /* one a thread that ever came by */
     atomic_uint cache_count;
     atomic_uint open_captures;
+    _Atomic uint64_t
+        captured_idle_bytes; /* free in captures that have ended: serves nothing before their release */
     /* streams_may_die, a front, no membarrier: every call takes the slow path. pool->lock */
     bool divert_all;
     atomic_bool loss_noted;

@@ -156,6 +156,20 @@ static struct flw_domain *take_place(struct flw_heap *heap, struct flw_capture *
     return own;
 }
 
+/* Driver calls, before the stream is captured. Let a fence cover all that the stream has freed: once complete, that
+ * serves captures, inside of which the stream can be neither recorded on nor asked. Nothing if it is being captured. */
+static void fence_before(struct flw_pool *pool, struct flw_domain *domain)
+{
+    struct flw_driver_section section;
+    flw_heap_hold_driver(&pool->heap, &section);
+    if (flw_capture_check(pool, domain) == FALLOW_OK) {
+        (void)flw_pool_drain(pool, NULL, domain);
+        (void)flw_domain_fence_own(&pool->heap, domain);
+        (void)flw_domain_clear(&pool->heap, domain);
+    }
+    flw_heap_leave_driver(&pool->heap, &section);
+}
+
 _Static_assert(FLW_CAPTURE_STREAMS <= 32, "fallow_capture_end keeps a bit for each");
 
 static fallow_status join(struct flw_capture *capture, fallow_stream stream)
@@ -169,6 +183,7 @@ static fallow_status join(struct flw_capture *capture, fallow_stream stream)
         return status;
     }
     flw_uses_fence_late(pool); /* while it may be recorded on */
+    fence_before(pool, domain);
     flw_lock_acquire(&heap->lock);
     uint32_t place = place_in(capture, domain);
     status = !capture->is_capturing                  ? FALLOW_INVALID_CAPTURE
@@ -260,12 +275,27 @@ fallow_status fallow_capture_begin(fallow_pool *handle, fallow_stream stream,
     return status;
 }
 
+/* heap lock. Count as idle what lies free in the capture, or nothing any more. */
+static void count_idle(struct flw_capture *capture, bool is_idle)
+{
+    struct flw_pool *pool = capture->pool;
+    atomic_fetch_sub_explicit(&pool->captured_idle_bytes, capture->idle_bytes,
+                              memory_order_relaxed);
+    capture->idle_bytes = 0;
+    for (uint32_t i = 0; is_idle && i < capture->stream_count; i++) {
+        capture->idle_bytes += flw_domain_run_bytes(capture->domains[i]);
+    }
+    atomic_fetch_add_explicit(&pool->captured_idle_bytes, capture->idle_bytes,
+                              memory_order_relaxed);
+}
+
 static fallow_status resume(struct flw_capture *capture, fallow_stream stream)
 {
     struct flw_pool *pool = capture->pool;
     flw_lock_acquire(&pool->heap.lock);
     bool is_capturing = capture->is_capturing;
     capture->is_capturing = true;
+    count_idle(capture, false);
     flw_lock_release(&pool->heap.lock);
     if (is_capturing) {
         return FALLOW_BUSY;
@@ -275,6 +305,7 @@ static fallow_status resume(struct flw_capture *capture, fallow_stream stream)
     if (status != FALLOW_OK) {
         flw_lock_acquire(&pool->heap.lock);
         capture->is_capturing = false;
+        count_idle(capture, true);
         flw_lock_release(&pool->heap.lock);
         close_one(pool);
     }
@@ -389,6 +420,7 @@ static fallow_status end(struct flw_capture *capture)
         return FALLOW_INVALID_CAPTURE;
     }
     capture->is_capturing = false;
+    count_idle(capture, true);
     /* Bits: what took part before a resumption may be in another capture by now. */
     uint32_t joined = 0;
     for (uint32_t i = 0; i < capture->stream_count; i++) {
@@ -481,14 +513,30 @@ static bool begin_release(struct flw_capture *capture)
     return capture->inside_count == 0;
 }
 
+/* Driver calls. A next capture, which may be announced too late for fence_before, finds the memory complete. */
+static void fence_released(struct flw_heap *heap, struct flw_domain *domain)
+{
+    struct flw_driver_section section;
+    if (flw_heap_enter_driver(heap, &section)) {
+        if (flw_domain_fence(heap, domain) == FALLOW_OK) {
+            (void)flw_domain_clear(heap, domain);
+        }
+        flw_heap_leave_driver(heap, &section);
+    }
+}
+
 static fallow_status release(struct flw_capture *capture)
 {
     struct flw_heap *heap = &capture->pool->heap;
+    struct flw_domain *origin = capture->stream_domains[0];
     bool is_last = false;
     flw_lock_acquire(&heap->lock);
     fallow_status status = capture->is_released    ? FALLOW_INVALID_CAPTURE
                            : capture->is_capturing ? FALLOW_BUSY
                                                    : FALLOW_OK;
+    if (status == FALLOW_OK) {
+        count_idle(capture, false);
+    }
     if (status == FALLOW_OK && begin_release(capture)) {
         release_memory(heap, capture);
         is_last = true;
@@ -496,6 +544,7 @@ static fallow_status release(struct flw_capture *capture)
     flw_lock_release(&heap->lock);
     if (is_last) {
         flw_handles_free(&table, capture->handle);
+        fence_released(heap, origin);
     }
     return status;
 }
