@@ -135,7 +135,7 @@ static inline int begin_world(void **state)
 /* For leak checkers: the library keeps them. */
 static inline void destroy_pools(void)
 {
-    for (int device = 0; device < 3; device++) {
+    for (int device = 0; device < 4; device++) {
         for (int order = 0; order < 2; order++) {
             fallow_pool *pool = NULL;
             (void)!fallow_plugin_pool(device, (fallow_plugin_order)order, 0, &pool);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: several devices under plugin.h: whose memory each may access. A world of three devices, the last of
+ * Owns: several devices under plugin.h: whose memory each may access. A world of four devices, the last of
  * which reaches no other.
  */
 #include "unit/plugin/test_plugin.h"
 
 #include "fallow/share.h"
+#include "fallow/sleep.h"
 
-static CUcontext contexts[3];
-static CUstream streams[3];
+static CUcontext contexts[4];
+static CUstream streams[4];
 
 static void set_device(int device)
 {
@@ -71,14 +72,14 @@ static void devices_in_use_access_each_others_memory(void **state)
     use_from(1, before, 64 * MIB);
     use_from(1, after, 100 * MIB);
     use_from(0, theirs, 64 * MIB);
-    void *lonely = take_on(2, 64 * MIB); /* has no peer, and needs no line about it */
+    void *lonely = take_on(3, 64 * MIB); /* has no peer, and needs no line about it */
     assert_string_equal(release_stderr(), "");
     assert_int_equal(access_of(lonely, 0), CU_MEM_ACCESS_FLAGS_PROT_NONE);
-    assert_int_equal(access_of(before, 2), CU_MEM_ACCESS_FLAGS_PROT_NONE);
+    assert_int_equal(access_of(before, 3), CU_MEM_ACCESS_FLAGS_PROT_NONE);
     give_on(0, before);
     give_on(0, after);
     give_on(1, theirs);
-    give_on(2, lonely);
+    give_on(3, lonely);
     assert_int_equal(flw_sim_print_violations(&sim), 0);
 }
 
@@ -113,7 +114,22 @@ static void a_driver_that_refuses_is_a_line(void **state)
     give_on(0, kept);
 }
 
-static int begin_three_devices(void **state)
+static void a_pool_that_sleeps_meets_its_peers(void **state)
+{
+    (void)state;
+    fallow_pool *pool = pool_of(0, FALLOW_PLUGIN_STREAM);
+    void *kept = take_on(0, 64 * MIB);
+    assert_int_equal(fallow_pool_sleep(pool, NULL), FALLOW_OK);
+    void *theirs = take_on(2, 64 * MIB);
+    assert_int_equal(fallow_pool_wake(pool), FALLOW_OK);
+    use_from(2, kept, 64 * MIB);
+    use_from(0, theirs, 64 * MIB);
+    give_on(0, kept);
+    give_on(2, theirs);
+    assert_int_equal(flw_sim_print_violations(&sim), 0);
+}
+
+static int begin_devices(void **state)
 {
     (void)state;
     flw_sim_config world = flw_sim_config_default(7);
@@ -122,14 +138,14 @@ static int begin_three_devices(void **state)
     config.driver = "sim";
     world.schedule = FLW_SIM_HELD;
     world.check = 1;
-    world.device_count = 3;
+    world.device_count = 4;
     world.lonely_device = 1;
     world.device_bytes = (uint64_t)1 << 30;
     if (!flw_sim_open(&sim)) {
         return -1;
     }
     home = flw_sim_begin(&sim, &world);
-    for (int device = 2; device >= 0; device--) {
+    for (int device = 3; device >= 0; device--) {
         if (sim.cu.cuDevicePrimaryCtxRetain(&contexts[device], device) != 0 ||
             sim.cu.cuCtxSetCurrent(contexts[device]) != 0 ||
             sim.cu.cuStreamCreate(&streams[device], CU_STREAM_NON_BLOCKING) != 0) {
@@ -152,6 +168,7 @@ int main(void)
         cmocka_unit_test(one_device_asks_nothing_and_grants_nothing),
         cmocka_unit_test(devices_in_use_access_each_others_memory),
         cmocka_unit_test(a_driver_that_refuses_is_a_line),
+        cmocka_unit_test(a_pool_that_sleeps_meets_its_peers),
     };
-    return cmocka_run_group_tests(tests, begin_three_devices, end_world);
+    return cmocka_run_group_tests(tests, begin_devices, end_world);
 }
