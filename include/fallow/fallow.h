@@ -158,7 +158,11 @@ typedef enum fallow_page_source {
      *  above 1 MiB for which no free memory fits gets one for itself. From one_handle_bytes on a block is
      *  all of a segment, which is never split and serves sizes down to eight ninths of its own; smaller
      *  segments may be split once they are free. Idle memory moves only as whole segments, through the
-     *  driver, so a pool holds more. No sleep, exports, peer_devices; peers by cuCtxEnablePeerAccess. */
+     *  driver, so a pool holds more. cuMemFree waits for all work of the device: a call that promises not
+     *  to wait releases a segment only after it has found all known work complete, and wait_count counts
+     *  every other release. Known is, in context order with cuCtxRecordEvent, all work; in stream order
+     *  that of streams that the pool has seen and this thread can name. No sleep, exports, peer_devices;
+     *  peers by cuCtxEnablePeerAccess. */
     FALLOW_PAGES_SEGMENTS = 2
 } fallow_page_source;
 

@@ -6,6 +6,7 @@
 
 #include "heap/order/domain.h"
 #include "heap/order/epoch.h"
+#include "heap/order/fence.h"
 #include "heap/space/deferred.h"
 
 /* ---- what must not happen at once */
@@ -221,6 +222,84 @@ fallow_status flw_heap_sync_context(struct flw_heap *heap)
     fallow_status status = sync_all(heap);
     flw_ctxsync_end(heap->driver, heap->context);
     return status;
+}
+
+/* ---- nothing under way */
+
+/* calls. Record an event behind the work of every known stream, or of the contexts. False: of some none was. */
+static bool fence_everything(struct flw_heap *heap)
+{
+    uint32_t cursor = 0;
+    bool is_all = true;
+    for (struct flw_domain *domain; (domain = flw_domain_next(heap, &cursor)) != NULL;) {
+        flw_lock_acquire(&heap->lock);
+        bool is_stream = domain->ops == &flw_order_stream;
+        bool is_wanted = domain == heap->context_order || (is_stream && domain->is_known);
+        bool is_possible = is_wanted && flw_domain_can_fence(heap, domain, false);
+        if (is_possible) {
+            flw_domain_want_fence(heap, domain, 1);
+        }
+        /* What is captured does not run, and nothing can be recorded: what was fenced before is what is known. */
+        bool is_covered = domain->unfenced_bytes == 0;
+        is_all &= !is_wanted || is_possible || (domain->captured_by != 0 && is_covered);
+        is_all &= !is_stream || !domain->is_lost || is_covered;
+        flw_lock_release(&heap->lock);
+        is_all = is_all && (!is_possible || flw_domain_fence(heap, domain) == FALLOW_OK);
+    }
+    return is_all;
+}
+
+static bool has_open(struct flw_heap *heap)
+{
+    flw_lock_acquire(&heap->lock);
+    bool has_any = flw_heap_has_open(heap, NULL);
+    flw_lock_release(&heap->lock);
+    return has_any;
+}
+
+/* calls. Wait for the fences that stand. */
+static fallow_status await_standing(struct flw_heap *heap, uint64_t until_ns)
+{
+    fallow_status status = FALLOW_OK;
+    while (status == FALLOW_OK) {
+        flw_lock_acquire(&heap->lock);
+        const struct flw_fence *fence = heap->standing.oldest;
+        struct flw_domain *domain = fence != NULL ? fence->domain : NULL;
+        uint64_t seq = fence != NULL ? fence->seq : 0;
+        flw_lock_release(&heap->lock);
+        if (domain == NULL) {
+            break;
+        }
+        status = flw_domain_wait(heap, domain, seq, until_ns);
+    }
+    return status;
+}
+
+bool flw_heap_await_idle(struct flw_heap *heap, uint64_t until_ns)
+{
+    bool can_tell = true, is_late = false;
+    while (!flw_heap_is_lost(heap)) {
+        (void)flw_heap_poll(heap);
+        if (!has_open(heap)) {
+            can_tell = fence_everything(heap);
+            (void)flw_heap_poll(heap);
+            if (can_tell && !has_open(heap)) {
+                return true;
+            }
+        }
+        is_late |= until_ns == 0 || (until_ns != UINT64_MAX && flw_clock_fine_ns() >= until_ns);
+        if (is_late) {
+            return false;
+        }
+        fallow_status status =
+            can_tell && until_ns != UINT64_MAX ? await_standing(heap, until_ns) : FALLOW_WOULD_WAIT;
+        if (status == FALLOW_WOULD_WAIT) {
+            atomic_fetch_add_explicit(&heap->count.waits, 1, memory_order_relaxed);
+            return true;
+        }
+        is_late = status != FALLOW_OK;
+    }
+    return false;
 }
 
 /* ---- the pool's own copies */

@@ -56,8 +56,11 @@ uint64_t flw_heap_unmap_idle(struct flw_heap *heap, uint64_t want_bytes, bool in
  * which the growth is to join. 0: nothing, or it lacks nothing. */
 uint64_t flw_heap_unmap_for(struct flw_heap *heap, const struct flw_grow_request *request);
 /* Release idle handles or segments until reserved <= keep_bytes. Returns what was released; what
- * the driver refuses stays the pool's. */
-uint64_t flw_heap_release_idle(struct flw_heap *heap, uint64_t keep_bytes);
+ * the driver refuses stays the pool's. For segments waits until until_ns, 0: not at all, for the device, as
+ * flw_heap_await_idle does: while it has work they stay. */
+uint64_t flw_heap_release_idle(struct flw_heap *heap, uint64_t keep_bytes, uint64_t until_ns);
+/* takes the lock. Is there a segment that flw_heap_release_idle would release? */
+bool flw_heap_has_idle_segment(struct flw_heap *heap);
 /* A LIVE dedicated run goes to the driver, now; no work may use it any more. Where that is refused
  * it is withheld, whose domain there is. False: the device is lost. */
 bool flw_heap_evict(struct flw_heap *heap, struct flw_span *run);

@@ -6,6 +6,7 @@
 #include "heap/order/sync.h"
 #include "heap/physical/handle.h"
 #include "heap/physical/place.h"
+#include "heap/physical/segment.h"
 #include "heap/space/run.h"
 
 #define UNMAP_BATCH 64
@@ -462,99 +463,7 @@ static uint64_t release_one_handle(struct flw_heap *heap)
     return release_handle(heap, handle);
 }
 
-/* lock. The run of a segment that is idle as a whole, out of its index; NULL. */
-static struct flw_span *take_idle_segment(struct flw_heap *heap, const struct flw_segment *segment)
-{
-    struct flw_span *run = segment->edge->u.run.right;
-    uint64_t begin = segment->begin_unit, end = begin + segment->unit_count;
-    bool is_withheld = heap->withheld != NULL && run->u.run.state == FLW_RUN_FREE &&
-                       run->u.run.owner == heap->withheld->index;
-    if (!is_withheld && !flw_run_is_idle_until(heap, run, end)) {
-        return NULL;
-    }
-    if (run->u.run.unit_count == segment->unit_count) {
-        flw_run_set_busy(heap, run);
-        return run;
-    }
-    return heap->mixed == NULL ? NULL : flw_run_cut_shared(heap, run, begin, end);
-}
-
-/* Driver calls. An unlinked segment, the run all of it and BUSY; what it counted for. One that the driver
- * does not take is linked again, its run as free as before: 0. */
-static uint64_t give_segment_back(struct flw_heap *heap, struct flw_segment *segment,
-                                  struct flw_span *run)
-{
-    uint64_t bytes = segment->bytes;
-    CUresult result = heap->source.ops->release_segment(&heap->source, segment->address);
-    bool is_taken = flw_heap_refuse(heap, result, "cuMemFree") == FALLOW_OK;
-    flw_lock_acquire(&heap->lock);
-    if (is_taken) {
-        flw_heap_lower_reserved(heap, bytes);
-        atomic_fetch_add(&heap->count.trims, 1);
-        flw_page_map_drop_run(&heap->map, run);
-        flw_page_map_drop_run(&heap->map, segment->edge);
-        flw_heap_drop_segment(heap, segment);
-    } else {
-        flw_segment_link(heap, segment, run);
-        flw_run_put_back(heap, run);
-    }
-    flw_lock_release(&heap->lock);
-    return is_taken ? bytes : 0;
-}
-
-/* (Each is looked at once until the looks begin anew.) */
-static uint64_t release_one_segment(struct flw_heap *heap)
-{
-    struct flw_segment *segment;
-    struct flw_span *run = NULL;
-    flw_lock_acquire(&heap->lock);
-    while (run == NULL && (segment = heap->segments.next_to_release) != NULL) {
-        heap->segments.next_to_release = segment->next;
-        run = take_idle_segment(heap, segment);
-    }
-    if (run != NULL) {
-        flw_segment_unlink(heap, segment);
-    }
-    flw_lock_release(&heap->lock);
-    return run == NULL ? 0 : give_segment_back(heap, segment, run);
-}
-
-/* lock. The segment of a LIVE dedicated run, which is free memory from now on, set aside, and
- * unowned. */
-static struct flw_segment *withhold_dedicated(struct flw_heap *heap, struct flw_span *run)
-{
-    struct flw_segment *segment = heap->segments.newest;
-    while (segment->begin_unit != run->u.run.begin_unit) {
-        segment = segment->next;
-    }
-    heap->live_run_bytes -= flw_run_bytes(run);
-    flw_slot_set_word(flw_span_slot(&heap->map, run, 0), 0);
-    run->u.run.state = FLW_RUN_BUSY;
-    run->u.run.owner = heap->withheld->index;
-    run->u.run.seq = flw_domain_free_seq(heap->withheld);
-    return segment;
-}
-
-bool flw_heap_evict(struct flw_heap *heap, struct flw_span *run)
-{
-    struct flw_driver_section section;
-    bool is_inside = flw_heap_enter_driver(heap, &section);
-    flw_lock_acquire(&heap->lock);
-    struct flw_segment *segment = withhold_dedicated(heap, run);
-    if (is_inside) {
-        flw_segment_unlink(heap, segment);
-    } else {
-        flw_run_put_back(heap, run);
-    }
-    flw_lock_release(&heap->lock);
-    if (is_inside) {
-        (void)give_segment_back(heap, segment, run);
-        flw_heap_leave_driver(heap, &section);
-    }
-    return !flw_heap_is_lost(heap);
-}
-
-uint64_t flw_heap_release_idle(struct flw_heap *heap, uint64_t keep_bytes)
+uint64_t flw_heap_release_idle(struct flw_heap *heap, uint64_t keep_bytes, uint64_t until_ns)
 {
     uint64_t before = atomic_load(&heap->reserved_bytes), released = 0;
     uint64_t idle = atomic_load(&heap->idle_bytes);
@@ -576,9 +485,11 @@ uint64_t flw_heap_release_idle(struct flw_heap *heap, uint64_t keep_bytes)
     flw_lock_acquire(&heap->lock);
     heap->segments.next_to_release = heap->segments.newest;
     flw_lock_release(&heap->lock);
+    bool is_idle = false;
     while (atomic_load(&heap->reserved_bytes) > keep_bytes && !flw_heap_is_lost(heap)) {
-        uint64_t bytes =
-            heap->source.ops->remaps ? release_one_handle(heap) : release_one_segment(heap);
+        uint64_t bytes = heap->source.ops->remaps
+                             ? release_one_handle(heap)
+                             : flw_segment_release_one(heap, until_ns, &is_idle);
         if (bytes == 0) {
             break;
         }

@@ -72,7 +72,7 @@ static void decay(struct flw_pool *pool)
         (void)flw_pool_drain(pool, NULL, NULL);
         flw_pool_complete(pool);
         flw_pool_fence_all(pool); /* complete by the next time */
-        (void)flw_heap_release_idle(&pool->heap, floor);
+        (void)flw_heap_release_idle(&pool->heap, floor, 0);
     }
 }
 

@@ -301,7 +301,7 @@ static bool replace_segments(struct flw_climb *climb, uint64_t budget_bytes)
     uint64_t room = flw_min(budget_bytes, climb->heap->limit_bytes);
     uint64_t keep = room - flw_min(room, need);
     keep = reserved > keep ? keep : reserved - flw_min(reserved, need);
-    return flw_climb_may_exchange(climb) && flw_heap_release_idle(climb->heap, keep) > 0 &&
+    return flw_climb_may_exchange(climb) && flw_climb_release(climb, keep) &&
            flw_climb_grow_within(climb, budget_bytes);
 }
 
@@ -366,7 +366,7 @@ static bool exchange_idle(struct flw_climb *climb, uint64_t budget_bytes)
     uint64_t keep = reserved - flw_min(reserved, flw_min(idle_bytes, climb->need_bytes));
     bool may_fit = keep + climb->need_bytes <= budget_bytes || !flw_climb_has_others(climb);
     return idle_bytes > 0 && may_fit && !flw_heap_is_lost(climb->heap) &&
-           flw_climb_may_exchange(climb) && flw_heap_release_idle(climb->heap, keep) > 0 &&
+           flw_climb_may_exchange(climb) && flw_heap_release_idle(climb->heap, keep, 0) > 0 &&
            flw_climb_grow_within(climb, budget_bytes);
 }
 

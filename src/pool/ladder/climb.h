@@ -33,9 +33,12 @@ struct flw_climb {
     bool is_headless;        /* a growth found no host memory for its headers: no other one helps */
     bool insists;            /* the driver is asked, whatever it refused before */
     bool is_refused; /* the last growth was, by the driver or since it had refused the like of it */
-    bool others_are_late; /* other pools of the device hold memory that its work is not done with */
+    bool
+        awaits_device; /* free segments, or memory of other pools, stay until the device has done its work */
     fallow_status gate_status; /* ASLEEP: nothing more is to be tried */
     uint64_t waited_ns;        /* of wait_ms: by waits with a deadline */
+    uint64_t until_ns;         /* the deadline of the wait that it is in; 0: none */
+    uint64_t keep_bytes;       /* what a release leaves */
 };
 
 /* It wants a handle of its own: only growth makes one. */
@@ -174,6 +177,9 @@ bool flw_climb_may_wait(const struct flw_climb *climb);
  * a deadline (UINT64_MAX) is one that `comes_before_growth` if the driver has the memory: nothing is refused then. */
 bool flw_climb_wait(struct flw_climb *climb, bool comes_before_growth,
                     bool (*wait)(struct flw_climb *climb, uint64_t until_ns));
+/* calls. Release idle memory until keep_bytes are reserved; false: nothing. For segments waits for the device, if it
+ * may. */
+bool flw_climb_release(struct flw_climb *climb, uint64_t keep_bytes);
 bool flw_stage_remap_wait(struct flw_climb *climb);
 bool flw_stage_wait(struct flw_climb *climb);
 

@@ -137,7 +137,7 @@ static bool stage_exchange(struct flw_climb *climb)
         uint64_t reserved = atomic_load(&heap->reserved_bytes);
         keep_bytes = flw_min(keep_bytes, reserved - flw_min(reserved, climb->need_bytes));
     }
-    (void)flw_heap_release_idle(heap, keep_bytes);
+    (void)flw_climb_release(climb, keep_bytes);
     return flw_climb_grow_within(climb, bound);
 }
 
@@ -176,6 +176,7 @@ static bool stage_trim(struct flw_climb *climb)
     bool is_grown =
         may_grow(climb) && flw_climb_may_exchange(climb) &&
         (flw_climb_may_wait(climb) ? flw_climb_wait(climb, false, trim) : trim(climb, 0));
+    climb->awaits_device |= !is_grown && flw_heap_has_idle_segment(climb->heap);
     climb->insists = false;
     return is_grown;
 }

@@ -136,7 +136,7 @@ static void release_made(const struct flw_climb *climb)
     uint64_t idle_bytes = heap->idle_bytes, reserved = atomic_load(&heap->reserved_bytes);
     if (heap->source.ops->remaps && idle_bytes > 0 && reserved > climb->held_bytes) {
         uint64_t made = flw_min(idle_bytes, reserved - climb->held_bytes);
-        (void)flw_heap_release_idle(heap, reserved - made);
+        (void)flw_heap_release_idle(heap, reserved - made, 0);
     }
 }
 

@@ -34,7 +34,7 @@ bool flw_climb_ask_others(struct flw_climb *climb, uint64_t until_ns)
         flw_climb_lacks_host(climb) || is_at_limit(climb)) {
         return false; /* the need may not grow, or the driver would not give the memory to it */
     }
-    climb->others_are_late =
+    climb->awaits_device |=
         flw_pool_release_others(climb->pool, climb->need_bytes, until_ns) == FALLOW_TIMEOUT;
     return flw_climb_grow_to_limit(climb);
 }
@@ -215,7 +215,7 @@ static void check_wait(struct flw_climb *climb,
 {
     if (may_come != NULL && (climb->need->flags & FALLOW_REQUEST_NO_WAIT) != 0) {
         flw_lock_acquire(&climb->heap->lock);
-        bool may = climb->others_are_late || may_come(climb->heap, climb->need);
+        bool may = climb->awaits_device || may_come(climb->heap, climb->need);
         flw_lock_release(&climb->heap->lock);
         climb->status = may ? FALLOW_WOULD_WAIT : climb->status;
     }

@@ -131,11 +131,16 @@ bool flw_climb_wait(struct flw_climb *climb, bool comes_before_growth,
     if (!flw_climb_may_wait(climb)) {
         return false;
     }
+    if (climb->until_ns != 0) { /* within another wait */
+        return wait(climb, climb->until_ns);
+    }
     uint64_t begin_ns = flw_clock_fine_ns(), until_ns = flw_pool_wait_until(climb->pool);
     if (until_ns == UINT64_MAX || (comes_before_growth && has_room(climb))) {
         return wait(climb, UINT64_MAX);
     }
-    bool is_done = wait(climb, until_ns - flw_min(until_ns - begin_ns, climb->waited_ns));
+    climb->until_ns = until_ns - flw_min(until_ns - begin_ns, climb->waited_ns);
+    bool is_done = wait(climb, climb->until_ns);
+    climb->until_ns = 0;
     climb->waited_ns += flw_clock_fine_ns() - begin_ns;
     return is_done;
 }
@@ -143,6 +148,20 @@ bool flw_climb_wait(struct flw_climb *climb, bool comes_before_growth,
 static bool wait_and_move(struct flw_climb *climb, uint64_t until_ns)
 {
     return wait_and(climb, until_ns, take_or_move);
+}
+
+static bool release(struct flw_climb *climb, uint64_t until_ns)
+{
+    return flw_heap_release_idle(climb->heap, climb->keep_bytes, until_ns) > 0;
+}
+
+bool flw_climb_release(struct flw_climb *climb, uint64_t keep_bytes)
+{
+    climb->keep_bytes = keep_bytes;
+    bool is_done =
+        flw_climb_may_wait(climb) ? flw_climb_wait(climb, true, release) : release(climb, 0);
+    climb->awaits_device |= !is_done && flw_heap_has_idle_segment(climb->heap);
+    return is_done;
 }
 
 bool flw_stage_remap_wait(struct flw_climb *climb)

@@ -173,11 +173,13 @@ uint64_t flw_epoch_trim(struct flw_pool *pool, uint64_t deadline_ns)
     struct flw_heap *heap = &pool->heap;
     (void)flw_pool_drain(pool, NULL, NULL);
     (void)close_epoch(pool, true);
-    (void)flw_epoch_wait_all(heap, deadline_ns);
+    if (deadline_ns != 0) {
+        (void)flw_epoch_wait_all(heap, deadline_ns);
+    }
     flw_lock_acquire(&heap->lock);
     (void)flw_heap_reclaim_slabs(heap);
     flw_lock_release(&heap->lock);
-    return flw_heap_release_idle(heap, 0);
+    return flw_heap_release_idle(heap, 0, deadline_ns);
 }
 
 /* ---- one address; blocks that others may map, which go to the driver when they are freed */

@@ -49,7 +49,7 @@ bool flw_epoch_wait_all(struct flw_heap *heap, uint64_t deadline_ns);
  * what the calling thread has freed, too. */
 uint64_t flw_epoch_expect_sync(struct flw_pool *pool);
 /* Driver calls. Release to the driver what is idle: caches emptied, the device waited for until the deadline (not
- * while something is captured). What came back. */
+ * while something is captured, nor with 0). What came back. */
 uint64_t flw_epoch_trim(struct flw_pool *pool, uint64_t deadline_ns);
 
 /* Does the pool's memory hold the address, allocated or not? No lock. */

@@ -81,13 +81,14 @@ fallow_status flw_pool_release(struct flw_pool *pool, uint64_t keep_bytes, uint6
     do {
         flw_pool_complete(pool);
         flw_pool_fence_all(pool); /* also what has just been settled: the next round waits for it */
-        released += flw_heap_release_idle(heap, keep_bytes);
+        released += flw_heap_release_idle(heap, keep_bytes, 0);
     } while (until_ns != 0 && atomic_load(&heap->reserved_bytes) > keep_bytes &&
              wait_for_one(pool, until_ns, &has_timed_out));
-    if (until_ns != 0 && !has_timed_out && atomic_load(&heap->reserved_bytes) > keep_bytes &&
-        flw_pool_sync_uncoverable(pool, false)) {
-        flw_pool_complete(pool);
-        released += flw_heap_release_idle(heap, keep_bytes);
+    if (until_ns != 0 && !has_timed_out && atomic_load(&heap->reserved_bytes) > keep_bytes) {
+        if (flw_pool_sync_uncoverable(pool, false)) {
+            flw_pool_complete(pool);
+        }
+        released += flw_heap_release_idle(heap, keep_bytes, until_ns);
     }
     if (released > 0) {
         flw_heap_forget_refusal(heap);

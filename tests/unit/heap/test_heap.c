@@ -115,7 +115,7 @@ static void step(unsigned n)
         (void)flw_heap_reclaim_slabs(&bed.heap);
         flw_lock_release(&bed.heap.lock);
         if (r % 4 == 0) {
-            (void)flw_heap_release_idle(&bed.heap, LIMIT / 8);
+            (void)flw_heap_release_idle(&bed.heap, LIMIT / 8, UINT64_MAX);
         }
         break;
     default:
@@ -146,7 +146,7 @@ static void give_everything_back(void)
     flw_lock_acquire(&bed.heap.lock);
     (void)flw_heap_reclaim_slabs(&bed.heap);
     flw_lock_release(&bed.heap.lock);
-    (void)flw_heap_release_idle(&bed.heap, 0);
+    (void)flw_heap_release_idle(&bed.heap, 0, UINT64_MAX);
     bed_check(&bed);
     assert_true(atomic_load(&bed.heap.reserved_bytes) == 0);
     assert_true(bed_given_bytes(&bed) == 0);

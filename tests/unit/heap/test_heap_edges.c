@@ -273,7 +273,8 @@ static void a_segment_without_host_memory_leaves_nothing_behind(void **state)
     struct flw_domain *domain = bed_domain(&bed, &flw_order_stream, bed.stream);
     run = bed_obtain(&bed, domain, 20);
     bed_put(&bed, bed.heap.domains[FLW_UNOWNED], run);
-    assert_true(flw_heap_release_idle(&bed.heap, 0) > 0); /* one segment is unused now */
+    assert_true(flw_heap_release_idle(&bed.heap, 0, UINT64_MAX) >
+                0); /* one segment is unused now */
     uint64_t objects = bed.heap.objects.meta.used_bytes;
     for (unsigned i = 0; i < 8; i++) {
         struct shortage shortage = begin_shortage(i % 2);
@@ -301,7 +302,8 @@ static void a_growth_without_host_memory_is_aligned_or_refused(void **state)
         bed_begin(&bed, BED_VMM, LIMIT);
         struct flw_domain *domain = bed_domain(&bed, &flw_order_stream, bed.stream);
         bed_put(&bed, bed.heap.domains[FLW_UNOWNED], bed_obtain(&bed, domain, 96));
-        (void)flw_heap_release_idle(&bed.heap, 0); /* some handles' objects are unused now */
+        (void)flw_heap_release_idle(&bed.heap, 0,
+                                    UINT64_MAX); /* some handles' objects are unused now */
         struct flw_span *first = bed_obtain(&bed, domain, 12);
         struct flw_grow_request request = {
             .domain = domain, .unit_count = 40, .align_units = 16, .budget_bytes = LIMIT};
@@ -355,7 +357,7 @@ static void a_segment_at_any_address_serves_no_more_than_it_is(void **state)
         bed_put(&bed, bed.heap.domains[FLW_UNOWNED], runs[i]);
     }
     check_heap();
-    assert_true(flw_heap_release_idle(&bed.heap, 0) > 0);
+    assert_true(flw_heap_release_idle(&bed.heap, 0, UINT64_MAX) > 0);
     assert_true(atomic_load(&bed.heap.reserved_bytes) == 0);
     bed_end(&bed);
 }
@@ -380,7 +382,7 @@ static void a_segment_beyond_the_tables_goes_back(void **state)
 
 static void release_to(uint64_t keep_bytes, uint64_t left_bytes)
 {
-    (void)flw_heap_release_idle(&bed.heap, keep_bytes);
+    (void)flw_heap_release_idle(&bed.heap, keep_bytes, UINT64_MAX);
     bed_check(&bed);
     assert_true(atomic_load(&bed.heap.reserved_bytes) == left_bytes);
 }
@@ -515,7 +517,7 @@ static void alloc_and_free(unsigned steps)
             (void)flw_heap_reclaim_slabs(&bed.heap);
             flw_lock_release(&bed.heap.lock);
             assert_int_equal(flw_heap_sync_context(&bed.heap), FALLOW_OK);
-            (void)flw_heap_release_idle(&bed.heap, (r >> 20) % LIMIT);
+            (void)flw_heap_release_idle(&bed.heap, (r >> 20) % LIMIT, UINT64_MAX);
         }
         for (unsigned i = 0; n % 50 == 49 && i < BLOCKS; i++) {
             check_found(&blocks[i]);
