@@ -36,7 +36,9 @@
  *          every failure. Allocating and freeing preserve errno.
  *
  * COST     A *hit* is served from the calling thread's cache: no lock, no system call, no driver
- *          call, no event, no shared cache line.
+ *          call, no event, no shared cache line. A call without tag, flag and alignment can be one,
+ *          on a stream that the thread has used; above 1 MiB, of a size (in steps of 64 KiB) that
+ *          the thread has freed on that stream, up to half of what the pool holds and 256 MiB.
  *
  * Needs no CUDA header; compiles beside <cuda.h> and <cuda_runtime.h>, as C11 and as C++17.
  */
@@ -70,10 +72,12 @@ typedef struct fallow_capture fallow_capture;
 
 /** How much idle memory a pool may hold. */
 typedef enum fallow_economy {
-    /** Rather than wait for the device, grow to 1.15 times the peak and 16 MiB; in a step that repeats 1.16, rather
-     * than make driver calls. With several streams 1.17 times the peak, or what they need to be without waits, up to
-     * 1.45; beyond that the stream that takes memory waits, the host only where memory must be moved. They share at
-     * least 256 MiB, or a 256th of the device. */
+    /** Grow rather than wait, or make driver calls in a step that repeats. P is the most that was given to live
+     * blocks (peak_live_bytes), handles are the page source, and no memory is a capture's:
+     * - One stream: at most 1.16 P + 16 MiB; up to 1.3 P where most lies in blocks of 64 KiB to 1 MiB, whose slabs
+     *   are not full.
+     * - Several streams: at most 1.45 P + 16 MiB and 256 MiB, or a 256th of a device below 64 GiB. Beyond that the
+     *   stream that takes memory waits, the host only if memory must be moved. */
     FALLOW_BALANCED = 0,
     /** Hold as little as possible: 1.05 times the peak and 16 MiB, with three streams and more 1.10. Streams wait, and
      * the host where memory must be moved. */
@@ -197,10 +201,11 @@ typedef struct fallow_pool_config {
     void *context;          /**< a CUcontext to use; NULL = retain the device's primary context */
     size_t limit_bytes;     /**< most that the driver may have given; 0 = the device's total */
     fallow_economy economy; /**< how much idle memory to hold */
-    size_t cache_bytes; /**< most that all thread caches may hold together, but for the first few
-                                 blocks of a class and for runs; 0 = 1/32 of what the pool holds,
-                                 at least 8 MiB */
-    uint32_t decay_ms;  /**< how often fallow_pool_poll, or the helper thread, releases what
+    size_t cache_bytes;     /**< most that all thread caches may hold together of blocks up to 1
+                                 MiB; each may hold 64 KiB or two blocks of a class beyond; 0 = 1/32
+                                 of what the pool holds, at least 8 MiB. Of larger blocks each cache
+                                 may hold half of what the pool holds, from 4 to 256 MiB */
+    uint32_t decay_ms;      /**< how often fallow_pool_poll, or the helper thread, releases what
                                  lies above 1.125 times the need of the last two seconds (a quarter
                                  of a second more at most); 0 = 10,000; UINT32_MAX = never */
     fallow_reuse_policy reuse_policy; /**< whose memory an allocation may take */
@@ -235,15 +240,15 @@ typedef struct fallow_pool_config {
     void *oom_context;              /**< for on_oom */
     fallow_page_source page_source; /**< what memory is made of */
     uint32_t reserved_1;            /**< 0 */
-    size_t
-        one_handle_bytes; /**< from so many bytes on (2 MiB at least is sensible) a block is all of one
-                                  handle or segment, so that cuMemGetAddressRange and exports see it whole. Freed,
-                                  such a handle serves blocks of its size, or goes back to the driver for
-                                  what else is wanted: where large blocks come and go that takes more
-                                  driver calls, and waits. 0 = automatic: from 1 GiB on; with handles twice as
-                                  much after every third that made room for a growth, until a trim; and
-                                  out of several where the driver has memory only for those. A size that
-                                  is named is insisted on. FALLOW_ONE_HANDLE_NONE: no block has to */
+    size_t one_handle_bytes;        /**< from so many bytes on a block is all of one handle or
+                                  segment, so that cuMemGetAddressRange and exports see it whole. Freed,
+                                  such a handle serves blocks of its size, or is released for other needs: if large
+                                  blocks come and go that takes more driver calls, and waits.
+                                  - 0: automatic, from 1 GiB on, and out of several handles if the
+                                    driver has memory only for those. With handles the size doubles
+                                    after every third one that a growth released, until a trim.
+                                  - a size, 2 MiB or more: from that size on, without exception
+                                  - FALLOW_ONE_HANDLE_NONE: no block has to */
 } fallow_pool_config;
 
 /** Fill with defaults, recording the caller's size of the struct. A larger struct_size than this

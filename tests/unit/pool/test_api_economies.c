@@ -2,6 +2,7 @@
  *
  * Owns: what the streams of one pool hold together, and on what each economy waits rather than hold more.
  */
+#include "base/bits.h"
 #include "unit/pool/test_api_many.h"
 
 /* What each has freed is too little; that it is done nobody has asked. */
@@ -115,12 +116,71 @@ static void several_streams_share_at_least_a_floor_that_the_device_can_bear(void
     assert_true(held_by(FALLOW_MEMORY_FIRST, 400, 256 * GIB) <= 18 * MIB);
 }
 
+/* ---- "a pool of one stream holds at most 1.16 P + 16 MiB ... of several at most 1.45 P and that floor" */
+
+#define SLOTS 400
+
+struct slot {
+    void *ptr;
+    CUstream stream;
+};
+
+/* Blocks of drawn sizes are replaced at random, `turns` times; the bound is looked at after each. */
+static void expect_bound(uint64_t seed, unsigned stream_count, uint64_t device_bytes,
+                         unsigned turns)
+{
+    static struct slot slots[SLOTS];
+    uint64_t random = seed;
+    uint64_t small_log2 = 9 + flw_test_random(&random) % 12; /* 512 B to 1 MiB */
+    uint64_t wide_log2 = 1 + flw_test_random(&random) % 6;   /* the largest is 2 to 64 times that */
+    unsigned slot_count = 40 + (unsigned)(flw_test_random(&random) % (SLOTS - 40));
+    uint64_t floor_bytes =
+        stream_count == 1 ? 16 * MIB : flw_min(256 * MIB, device_bytes / 256) + 16 * MIB;
+    uint64_t per_cent = stream_count > 1 ? 145 : small_log2 + wide_log2 > 23 ? 116 : 130;
+    open_world(stream_count, FLW_SIM_CLOCK, device_bytes);
+    open_pool(FALLOW_BALANCED, 0);
+    for (unsigned turn = 0; turn < turns; turn++) {
+        struct slot *slot = &slots[flw_test_random(&random) % slot_count];
+        if (slot->ptr != NULL) {
+            free_on(slot->ptr, slot->stream);
+        }
+        size_t bytes = (size_t)1 << (small_log2 + flw_test_random(&random) % wide_log2);
+        slot->stream = streams[flw_test_random(&random) % stream_count];
+        slot->ptr = use_new(bytes + flw_test_random(&random) % bytes, slot->stream);
+        api.sim.advance(LONG_NS / 64);
+        fallow_stats stats = api_stats(&api);
+        if (stats.reserved_bytes > stats.peak_live_bytes * per_cent / 100 + floor_bytes) {
+            fail_msg("seed %llu: %llu bytes held, %llu at most were given to live blocks",
+                     (unsigned long long)seed, (unsigned long long)stats.reserved_bytes,
+                     (unsigned long long)stats.peak_live_bytes);
+        }
+    }
+    for (unsigned i = 0; i < SLOTS; i++) {
+        if (slots[i].ptr != NULL) {
+            free_on(slots[i].ptr, slots[i].stream);
+        }
+        slots[i].ptr = NULL;
+    }
+    close_world();
+}
+
+static void balanced_keeps_the_bounds_that_fallow_h_states(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 12; seed++) {
+        expect_bound(seed, 1, 80 * GIB, 3000);
+        expect_bound(seed, 2 + (unsigned)seed, 80 * GIB, 3000);
+        expect_bound(seed, 4, 8 * GIB, 1500);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_streams_have_done_with_serves_before_more_is_held),
         cmocka_unit_test(what_a_piece_lacks_is_grown_beside_it),
         cmocka_unit_test(speed_first_waits_at_the_limit_only),
+        cmocka_unit_test(balanced_keeps_the_bounds_that_fallow_h_states),
         cmocka_unit_test(several_streams_share_at_least_a_floor_that_the_device_can_bear),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

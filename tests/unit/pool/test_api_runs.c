@@ -84,9 +84,124 @@ static void runs_are_counted_alike_whoever_serves_them(void **state)
     api_end(&api);
 }
 
+/* ---- what a cache may hold, what is a hit */
+
+#define GIB ((size_t)1 << 30)
+
+static void begin_cached(struct api *api, size_t cache_bytes)
+{
+    flw_sim_config world = flw_sim_config_default(3);
+    world.device_bytes = 16 * (uint64_t)GIB;
+    api_begin(api, &world);
+    fallow_pool_config config = api_config(api);
+    config.cache_bytes = cache_bytes;
+    assert_int_equal(fallow_pool_create(&config, &api->pool), FALLOW_OK);
+}
+
+static void free_all(struct api *api, void **blocks, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(fallow_free(api->pool, blocks[i], api->stream), FALLOW_OK);
+    }
+}
+
+/* "cache_bytes: most that all thread caches may hold together of blocks up to 1 MiB; 64 KiB or two blocks of a class
+ * are allowed beyond." */
+static void cache_bytes_bounds_what_caches_hold_of_blocks_up_to_1_mib(void **state)
+{
+    (void)state;
+    struct api api;
+    void *blocks[100];
+    uint64_t allowed = MIB;
+    begin_cached(&api, MIB);
+    for (size_t bytes = 256; bytes <= MIB;) {
+        fallow_block block;
+        fallow_block_init(&block);
+        for (size_t i = 0; i < 100; i++) {
+            blocks[i] = api_alloc(&api, bytes, api.stream);
+        }
+        assert_int_equal(fallow_block_info(api.pool, blocks[0], &block), FALLOW_OK);
+        free_all(&api, blocks, 100);
+        allowed += 2 * block.usable_bytes > 65536 ? 2 * block.usable_bytes : 65536;
+        assert_true(api_stats(&api).cached_bytes <= allowed);
+        bytes = block.usable_bytes + 1;
+    }
+    assert_true(api_stats(&api).cached_bytes >= MIB);
+    api_end(&api);
+}
+
+/* "Of larger ones a cache may hold half of what the pool holds, 4 MiB at least and 256 MiB at most." */
+static void a_cache_holds_half_of_the_pool_in_larger_blocks_at_most(void **state)
+{
+    (void)state;
+    struct api api;
+    void *blocks[100];
+    begin_cached(&api, 0);
+    for (size_t bytes = MIB + 1; bytes <= 32 * MIB; bytes += bytes / 3) {
+        for (size_t count = 1; count <= 100; count *= 10) {
+            for (size_t i = 0; i < count; i++) {
+                blocks[i] = api_alloc(&api, bytes, api.stream);
+            }
+            free_all(&api, blocks, count);
+            fallow_stats stats = api_stats(&api);
+            uint64_t half = stats.reserved_bytes / 2;
+            uint64_t most = half < 4 * MIB ? 4 * MIB : half > 256 * MIB ? 256 * MIB : half;
+            assert_true(stats.cached_bytes <= most);
+        }
+    }
+    api_end(&api);
+}
+
+/* How many of 50 pairs are hits, beside 1 GiB that is live. */
+static uint64_t hits_of_pairs(struct api *api, size_t bytes, uint32_t tag, uint32_t flags)
+{
+    fallow_request request;
+    void *ptr = NULL;
+    uint64_t before = api_stats(api).hit_count;
+    fallow_request_init(&request);
+    request.size_bytes = bytes;
+    request.tag = tag;
+    request.flags = flags;
+    for (int i = 0; i < 50; i++) {
+        if (tag == 0 && flags == 0) {
+            ptr = api_alloc(api, bytes, api->stream);
+        } else {
+            assert_int_equal(fallow_alloc_request(api->pool, &request, api->stream, &ptr),
+                             FALLOW_OK);
+        }
+        assert_int_equal(fallow_free(api->pool, ptr, api->stream), FALLOW_OK);
+    }
+    return api_stats(api).hit_count - before;
+}
+
+/* "A hit names neither tag nor flag; above 1 MiB it is of the size, in steps of 64 KiB, of a block that the thread has freed
+ * on the stream, up to half of what the pool holds and 256 MiB." */
+static void hits_are_what_fallow_h_states(void **state)
+{
+    (void)state;
+    struct api api;
+    begin_cached(&api, 0);
+    void *base = api_alloc(&api, GIB, api.stream);
+    static const size_t sizes[] = {100, 5000, MIB, MIB + 1, 20 * MIB, 250 * MIB};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        assert_true(hits_of_pairs(&api, sizes[i], 0, 0) >= 48);
+        assert_int_equal(hits_of_pairs(&api, sizes[i], 7, 0), 0);
+        assert_int_equal(hits_of_pairs(&api, sizes[i], 0, FALLOW_REQUEST_NO_WAIT), 0);
+    }
+    assert_int_equal(hits_of_pairs(&api, 257 * MIB, 0, 0), 0);
+    assert_int_equal(fallow_free(api.pool, base, api.stream), FALLOW_OK);
+    api_end(&api);
+    begin_cached(&api, 0); /* the pool holds no more than the block */
+    assert_int_equal(hits_of_pairs(&api, 64 * MIB, 0, 0), 0);
+    api_end(&api);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cache_bytes_bounds_what_caches_hold_of_blocks_up_to_1_mib),
+        cmocka_unit_test(a_cache_holds_half_of_the_pool_in_larger_blocks_at_most),
+        cmocka_unit_test(hits_are_what_fallow_h_states),
         cmocka_unit_test(runs_are_counted_alike_whoever_serves_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
