@@ -37,7 +37,7 @@ static uint64_t naming_bytes(const struct flw_source *source, uint64_t window_by
     uint64_t handle_bytes =
         remaps ? window_bytes / source->granularity_bytes * sizeof(struct flw_handle *) : 0;
     return flw_page_map_name_bytes(remaps, window_bytes) + flw_meta_rounded_bytes(handle_bytes) +
-           flw_meta_rounded_bytes(FLW_STREAM_IDS_BYTES);
+           flw_meta_rounded_bytes(FLW_STREAM_IDS_BYTES) + flw_meta_rounded_bytes(FLW_PLACES_BYTES);
 }
 
 static uint64_t fixed_bytes(const struct flw_heap *heap)
@@ -240,6 +240,7 @@ static void release_tables(struct flw_heap *heap)
 {
     flw_page_map_finish(&heap->map);
     flw_meta_release(&heap->objects.meta);
+    flw_places_finish(&heap->places);
     flw_stream_ids_finish(&heap->stream_ids);
     flw_meta_release(&heap->handle_meta);
     heap->page_handle = NULL;
@@ -256,6 +257,7 @@ static bool make_tables(struct flw_heap *heap)
         if (flw_page_map_init(&heap->map, base, heap->ranges.window_bytes, heap->source.ops->remaps,
                               heap->slabs.bin_offsets[FLW_CLASS_COUNT], shrink) &&
             flw_meta_reserve(&heap->objects.meta, object_bytes(shrink)) &&
+            flw_places_init(&heap->places, &heap->domains) &&
             flw_stream_ids_init(&heap->stream_ids) && reserve_handles(heap)) {
             return true;
         }

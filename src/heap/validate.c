@@ -57,18 +57,18 @@ static bool stand_well(const struct flw_heap *heap, const struct flw_domain *dom
 
 static const char *check_standing(const struct flw_heap *heap)
 {
-    uint64_t last[FLW_DOMAIN_COUNT], count = 0; /* of each domain, by what stands before */
+    uint64_t count = 0;
     const struct flw_standing *standing = &heap->standing;
     bool has_next = standing->next == NULL;
     for (uint32_t i = 0; i < heap->domain_end; i++) {
-        last[i] = 0;
+        heap->domains[i]->checked_seq = 0; /* its last fence before the one that is looked at */
         if (!stand_well(heap, heap->domains[i], &count)) {
             return "a domain's fences are not those that stand";
         }
     }
     const struct flw_fence *before = NULL, *fence = standing->oldest;
     for (; fence != NULL && count > 0; before = fence, fence = fence->behind, count--) {
-        uint64_t *seq = &last[fence->domain->index];
+        uint64_t *seq = &fence->domain->checked_seq;
         if (fence->before != before || fence->seq <= *seq) {
             return "the fences of a domain stand in another order than its own";
         }
@@ -79,6 +79,36 @@ static const char *check_standing(const struct flw_heap *heap)
         return "a fence stands in one list only";
     }
     return has_next ? NULL : "the fence to ask next does not stand";
+}
+
+/* Are the free places, and the known streams, where whoever looks for them looks? */
+static const char *check_places(const struct flw_heap *heap)
+{
+    uint32_t free_count = 0, known_count = 0, count = 0;
+    for (uint32_t i = 0; i < heap->domain_end; i++) {
+        const struct flw_domain *domain = heap->domains[i];
+        free_count += domain->ops == NULL;
+        known_count += domain->ops == &flw_order_stream && domain->is_known;
+    }
+    const struct flw_domain *domain = heap->places.free;
+    for (; domain != NULL && domain->ops == NULL && count < free_count; count++) {
+        domain = domain->next_place;
+    }
+    if (domain != NULL || count != free_count) {
+        return "the list of free places is broken";
+    }
+    count = 0;
+    for (uint32_t i = 0; i < FLW_CHAIN_COUNT; i++) {
+        for (domain = heap->places.chains[i]; domain != NULL && count <= known_count; count++) {
+            if (flw_places_chain(&heap->places, domain->stream, domain->thread) !=
+                    &heap->places.chains[i] ||
+                !domain->is_known) {
+                return "a stream is in another chain than its handle's";
+            }
+            domain = domain->next_place;
+        }
+    }
+    return count == known_count ? NULL : "the streams that are known are not those in the chains";
 }
 
 static const char *check_owing(const struct flw_heap *heap)
@@ -108,8 +138,9 @@ static const char *check_owing(const struct flw_heap *heap)
 static const char *check_open_users(const struct flw_heap *heap)
 {
     const struct flw_domain_set *users = &heap->open_users;
-    for (uint32_t word = 0; word < FLW_DOMAIN_WORDS; word++) {
-        if (((users->words >> word) & 1) != (users->bits[word] != 0)) {
+    for (uint32_t word = 0; word < FLW_DOMAIN_WORDS + FLW_DOMAIN_WORDS / 64; word++) {
+        if (((users->words[FLW_DOMAIN_WORDS + word / 64] >> (word % 64)) & 1) !=
+            (users->words[word] != 0)) {
             return "the words of the domains with open uses are others than those with any";
         }
     }
@@ -432,6 +463,9 @@ const char *flw_heap_broken_invariant(const struct flw_heap *heap)
     }
     if (broken == NULL) {
         broken = check_owing(heap);
+    }
+    if (broken == NULL) {
+        broken = check_places(heap);
     }
     if (broken == NULL) {
         broken = check_open_users(heap);

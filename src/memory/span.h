@@ -61,12 +61,13 @@ static inline uint64_t flw_allocation_bytes(uint64_t allocation)
 }
 
 /* A point: what was freed before `seq` of an order domain was taken. Domain 0 = none. One word:
- * a fence a microsecond for a century fits. */
+ * a fence a microsecond for two years fits. */
+#define FLW_DOMAIN_LOG2 18
 struct flw_point {
-    uint64_t domain : 12;
-    uint64_t seq : 52;
+    uint64_t domain : FLW_DOMAIN_LOG2;
+    uint64_t seq : 64 - FLW_DOMAIN_LOG2;
 };
-#define FLW_DOMAIN_COUNT 4096
+#define FLW_DOMAIN_COUNT (1u << FLW_DOMAIN_LOG2)
 #define FLW_POINTS_MAX   4
 
 enum flw_span_kind {

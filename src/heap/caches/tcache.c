@@ -2,6 +2,7 @@
 #include "heap/caches/tcache.h"
 
 #include <pthread.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -99,14 +100,31 @@ struct flw_tcache *flw_tcache_create(void)
     }
     flw_lock_release(&memory.lock);
     if (cache != NULL) {
-        memset((void *)cache, 0, CACHE_BYTES);
+        memset((void *)cache, 0, offsetof(struct flw_tcache, run_sets));
         flw_lock_init(&cache->lock, FLW_RANK_CACHE);
     }
     return cache;
 }
 
+/* An unused cache is all zeros behind its first fields, but for what no count covers: so only what was used is
+ * cleared. */
+static void wipe(struct flw_tcache *cache)
+{
+    for (uint64_t bits = cache->occupied; bits != 0; bits &= bits - 1) {
+        cache->run_sets[flw_lowest_bit(bits)].key = 0;
+    }
+    if (cache->context_id != 0) { /* what is freed there passes bins that are not in the set */
+        memset((unsigned char *)cache + sizeof *cache, 0, CACHE_BYTES - sizeof *cache);
+        return;
+    }
+    FLW_EACH_CLASS (c, &cache->used_bins) {
+        memset((void *)flw_tcache_bin(cache, c), 0, sizeof(struct flw_bin));
+    }
+}
+
 void flw_tcache_drop(struct flw_tcache *cache)
 {
+    wipe(cache);
     flw_lock_acquire(&memory.lock);
     cache->next = memory.unused;
     memory.unused = cache;

@@ -82,7 +82,8 @@ struct flw_tcache {
     struct flw_pool *pool; /* NULL: the pool is gone; the thread drops the cache when it meets it */
     const void *handle;    /* the pool's, as callers pass it */
     struct flw_domain *domain;
-    struct flw_tcache *next, *prev; /* in the pool's list */
+    struct flw_tcache *next, *prev;           /* in the pool's list */
+    struct flw_tcache *same_next, *same_prev; /* in its domain's list */
     uintptr_t thread;
     bool is_open;   /* hits are allowed when no thread has seized it */
     bool is_seized; /* one at a time has (pool/streams/seize.h) */
@@ -264,6 +265,7 @@ static inline bool flw_tcache_push_run(struct flw_tcache *cache, struct flw_span
 /* The calling thread's caches. */
 struct flw_tcache *flw_thread_find(const void *handle, CUstream stream);
 bool flw_thread_add(struct flw_tcache *cache);
+/* The thread's last one from now on. */
 void flw_thread_select(struct flw_tcache *cache);
 void flw_thread_forget(struct flw_tcache *cache);
 /* Called at thread exit for each cache, no lock held. Set once by the pool layer. */
@@ -291,11 +293,15 @@ struct flw_switchboard {
 extern _Thread_local struct flw_switchboard *flw_tls_board
     __attribute__((tls_model("initial-exec")));
 
+static inline uint64_t flw_switch_index(uint64_t multiplier, CUstream stream)
+{
+    return ((uint64_t)(uintptr_t)stream * multiplier) >> (64 - FLW_SWITCH_PLACES_LOG2);
+}
+
 static inline struct flw_tcache_hot **flw_switch_place(struct flw_switchboard *board,
                                                        CUstream stream)
 {
-    uint64_t mixed = (uint64_t)(uintptr_t)stream * board->multiplier;
-    return &board->places[mixed >> (64 - FLW_SWITCH_PLACES_LOG2)];
+    return &board->places[flw_switch_index(board->multiplier, stream)];
 }
 
 #endif

@@ -19,6 +19,7 @@ struct flw_thread {
     struct flw_switchboard board; /* first: flw_tls_board points at it */
     struct entry *entries;        /* NULL: no thread's */
     uint32_t count, shift;        /* 1 << (32 - shift) entries */
+    uint32_t swept;               /* where the next sweep begins */
 };
 
 /* What a thread without a cache uses: a key that no pool has. Written (busy) by every such thread,
@@ -96,58 +97,83 @@ static void insert(struct flw_thread *thread, const struct entry *entry)
     thread->count++;
 }
 
-/* Rebuild the switchboard with this hash multiplier. Returns the number of collisions. */
-static uint32_t fill_board(struct flw_thread *thread, uint64_t multiplier)
+/* The entries behind it that a lookup would miss now move up. */
+static void remove_at(struct flw_thread *thread, uint32_t hole)
 {
-    struct flw_switchboard *board = &thread->board;
-    uint32_t lost = 0;
-    board->multiplier = multiplier;
-    for (uint32_t i = 0; i < FLW_SWITCH_PLACES; i++) {
-        board->places[i] = &no_cache;
-    }
-    for (uint32_t i = 0; i < 1u << (32 - thread->shift); i++) {
+    uint32_t mask = (1u << (32 - thread->shift)) - 1;
+    for (uint32_t i = (hole + 1) & mask; thread->entries[i].cache != NULL; i = (i + 1) & mask) {
         const struct entry *entry = &thread->entries[i];
-        if (entry->cache != NULL) {
-            struct flw_tcache_hot **place = flw_switch_place(board, entry->stream);
-            lost += *place != &no_cache && (*place)->stream != entry->stream;
-            *place = &entry->cache->hot;
+        uint32_t home = place_of(thread, entry->handle, entry->stream);
+        if (((i - home) & mask) >= ((i - hole) & mask)) {
+            thread->entries[hole] = *entry;
+            hole = i;
         }
     }
-    return lost;
+    thread->entries[hole] = (struct entry){.cache = NULL};
+    thread->count--;
 }
 
-/* One multiplier in 8 leaves 64 streams without a collision; a stream that shares its place with
- * another is found all the same, by flw_thread_find. */
+/* ---- the switchboard */
+
+/* One multiplier in 8 leaves 64 streams without a collision. Of more streams, two that share a place take turns there;
+ * the other one is found all the same, by flw_thread_find. */
+#define SPREAD_MOST      64
 #define MULTIPLIER_TRIES 24
 
-static void rebuild_board(struct flw_thread *thread)
+static uint32_t count_collisions(uint64_t multiplier, const CUstream *streams, uint32_t count)
 {
-    uint64_t multiplier = 0x9E3779B97F4A7C15ull, best = multiplier;
-    uint32_t least = UINT32_MAX;
+    uint64_t taken[FLW_SWITCH_PLACES / 64] = {0};
+    uint32_t collisions = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t place = flw_switch_index(multiplier, streams[i]);
+        collisions += taken[place / 64] >> (place % 64) & 1;
+        taken[place / 64] |= 1ull << (place % 64);
+    }
+    return collisions;
+}
+
+/* The multiplier with the fewest collisions between the streams of the thread's caches, of those that are tried. */
+static uint64_t choose_multiplier(const struct flw_thread *thread)
+{
+    CUstream streams[SPREAD_MOST];
+    uint32_t count = 0, least = UINT32_MAX;
+    for (uint32_t i = 0; count < thread->count; i++) {
+        if (thread->entries[i].cache != NULL) {
+            streams[count++] = thread->entries[i].stream;
+        }
+    }
+    uint64_t multiplier = thread->board.multiplier, best = multiplier;
     for (int i = 0; i < MULTIPLIER_TRIES && least != 0; i++) {
-        uint32_t lost = fill_board(thread, multiplier);
-        if (lost < least) {
-            least = lost;
+        multiplier = (multiplier * 0xD6E8FEB86659FD93ull + 0x632BE59BD9B4E019ull) | 1;
+        uint32_t collisions = count_collisions(multiplier, streams, count);
+        if (collisions < least) {
+            least = collisions;
             best = multiplier;
         }
-        multiplier = (multiplier * 0xD6E8FEB86659FD93ull + 0x632BE59BD9B4E019ull) | 1;
     }
-    if (least != 0) {
-        (void)fill_board(thread, best);
+    return best;
+}
+
+/* Each cache to its place by another multiplier. */
+static void spread(struct flw_thread *thread)
+{
+    struct flw_switchboard *board = &thread->board;
+    uint64_t multiplier = choose_multiplier(thread);
+    for (uint32_t round = 0; round < 2;
+         round++) { /* out of the old places, then into the new ones */
+        for (uint32_t i = 0, left = thread->count; left > 0; i++) {
+            const struct entry *entry = &thread->entries[i];
+            if (entry->cache != NULL) {
+                *flw_switch_place(board, entry->stream) =
+                    round == 0 ? &no_cache : &entry->cache->hot;
+                left--;
+            }
+        }
+        board->multiplier = multiplier;
     }
 }
 
-/* The usual case: the new cache's place is free. */
-static void add_to_board(struct flw_thread *thread, struct flw_tcache *cache)
-{
-    struct flw_tcache_hot **place = flw_switch_place(&thread->board, cache->hot.stream);
-    if (thread->board.multiplier != 0 &&
-        (*place == &no_cache || (*place)->stream == cache->hot.stream)) {
-        *place = &cache->hot; /* of two pools on one stream the newest has the place */
-    } else {
-        rebuild_board(thread);
-    }
-}
+/* ---- caches that come and go */
 
 static bool rebuild(struct flw_thread *thread, uint32_t shift)
 {
@@ -160,6 +186,7 @@ static bool rebuild(struct flw_thread *thread, uint32_t shift)
     thread->entries = entries;
     thread->shift = shift;
     thread->count = 0;
+    thread->swept = 0;
     for (uint32_t i = 0; i < old_count; i++) {
         if (old[i].cache != NULL) {
             insert(thread, &old[i]);
@@ -169,49 +196,80 @@ static bool rebuild(struct flw_thread *thread, uint32_t shift)
     return true;
 }
 
-/* Those of pools and streams that are gone: their handles may never come again. */
-static void drop_detached(struct flw_thread *thread)
+/* Out of sight of the thread's calls. */
+static void leave(struct flw_thread *thread, uint32_t i)
 {
-    for (uint32_t i = 0; i < 1u << (32 - thread->shift); i++) {
-        struct flw_tcache *cache = thread->entries[i].cache;
+    struct flw_tcache *cache = thread->entries[i].cache;
+    struct flw_tcache_hot **place = flw_switch_place(&thread->board, cache->hot.stream);
+    if (*place == &cache->hot) {
+        *place = &no_cache;
+    }
+    if (flw_tls_cache == &cache->hot) {
+        flw_tls_cache = &no_cache;
+    }
+    remove_at(thread, i);
+}
+
+#define SWEEP_ENTRIES 16 /* twice as many as come, where an eighth is full */
+
+/* Drop caches of pools and streams that are gone: their handles may never come again. Each call looks at a few entries,
+ * so that no more are kept than half of those in use. */
+static void sweep(struct flw_thread *thread)
+{
+    uint32_t mask = (1u << (32 - thread->shift)) - 1;
+    for (unsigned n = 0; n < SWEEP_ENTRIES; n++) {
+        struct flw_tcache *cache = thread->entries[thread->swept].cache;
         if (cache != NULL && __atomic_load_n(&cache->pool, __ATOMIC_ACQUIRE) == NULL &&
             cache->is_detached) {
-            if (flw_tls_cache == &cache->hot) {
-                flw_tls_cache = &no_cache;
-            }
-            thread->entries[i].cache = NULL;
+            leave(thread, thread->swept); /* another may be there now */
             flw_tcache_drop(cache);
+        } else {
+            thread->swept = (thread->swept + 1) & mask;
         }
     }
-    (void)rebuild(thread, thread->shift);
-    rebuild_board(thread);
+}
+
+static struct flw_thread *make_thread(void)
+{
+    struct flw_thread *thread = calloc(1, sizeof *thread);
+    pthread_once(&exit_once, make_exit_key);
+    if (thread == NULL || !rebuild(thread, 32 - 6) || pthread_setspecific(exit_key, thread) != 0) {
+        if (thread != NULL) {
+            free(thread->entries);
+        }
+        free(thread);
+        return NULL;
+    }
+    thread->board.multiplier = 0x9E3779B97F4A7C15ull;
+    for (uint32_t i = 0; i < FLW_SWITCH_PLACES; i++) {
+        thread->board.places[i] = &no_cache;
+    }
+    flw_tls_board = &thread->board;
+    return thread;
 }
 
 bool flw_thread_add(struct flw_tcache *cache)
 {
     struct flw_thread *thread = own_thread();
-    pthread_once(&exit_once, make_exit_key);
     if (thread == &no_thread) {
-        thread = calloc(1, sizeof *thread);
-        if (thread == NULL || !rebuild(thread, 32 - 6) ||
-            pthread_setspecific(exit_key, thread) != 0) {
-            if (thread != NULL) {
-                free(thread->entries);
-            }
-            free(thread);
-            return false;
-        }
-        flw_tls_board = &thread->board;
+        thread = make_thread();
     }
-    if ((thread->count + 1) * 8 > 1u << (32 - thread->shift)) {
-        drop_detached(thread);
+    if (thread == NULL) {
+        return false;
     }
+    sweep(thread);
     if ((thread->count + 1) * 8 > 1u << (32 - thread->shift) &&
         !rebuild(thread, thread->shift - 1)) {
         return false;
     }
     insert(thread, &(struct entry){cache->handle, cache->hot.stream, cache});
-    add_to_board(thread, cache);
+    struct flw_tcache_hot **place = flw_switch_place(&thread->board, cache->hot.stream);
+    if (thread->count <= SPREAD_MOST && *place != &no_cache &&
+        (*place)->stream != cache->hot.stream) {
+        spread(thread);
+    } else {
+        *place = &cache->hot;
+    }
     return true;
 }
 
@@ -223,15 +281,10 @@ void flw_thread_select(struct flw_tcache *cache)
 void flw_thread_forget(struct flw_tcache *cache)
 {
     struct flw_thread *thread = own_thread();
-    if (flw_tls_cache == &cache->hot) {
-        flw_tls_cache = &no_cache;
+    uint32_t mask = (1u << (32 - thread->shift)) - 1;
+    uint32_t i = place_of(thread, cache->handle, cache->hot.stream);
+    while (thread->entries[i].cache != cache) {
+        i = (i + 1) & mask;
     }
-    for (uint32_t i = 0; i < 1u << (32 - thread->shift); i++) {
-        if (thread->entries[i].cache == cache) {
-            thread->entries[i].cache = NULL;
-        }
-    }
-    /* Others may have probed past it; without memory for a new table they are merely not found. */
-    (void)rebuild(thread, thread->shift);
-    rebuild_board(thread);
+    leave(thread, i);
 }

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "heap/order/domain.h"
+
+#include <stddef.h>
+#include <string.h>
+
 #include "base/mutant.h"
 #include "heap/space/deferred.h"
 #include "heap/space/run.h"
@@ -34,34 +38,31 @@ const struct flw_order_ops flw_order_unrecorded = {.name = "context, unrecorded"
 struct flw_domain *flw_domain_create(struct flw_heap *heap, const struct flw_order_ops *ops,
                                      CUstream stream, CUcontext context, uint64_t id)
 {
-    uint32_t index = 0;
-    while (index < heap->domain_end && heap->domains[index] != NULL &&
-           heap->domains[index]->ops != NULL) {
-        index++;
-    }
-    if (index == FLW_DOMAIN_COUNT) {
-        return NULL;
-    }
-    struct flw_domain *domain = heap->domains[index];
+    struct flw_domain *domain = heap->places.free;
     struct flw_deferred *waiting = NULL;
+    uint32_t index = heap->domain_end;
     uint64_t seq = 1;
     if (domain != NULL) {
+        heap->places.free = domain->next_place;
+        index = domain->index;
         seq = domain->seq; /* points of the place's last owner stay complete */
         waiting = domain->waiting;
-    } else {
+    } else if (index < FLW_DOMAIN_COUNT) {
         domain = flw_meta_extend(&heap->objects.meta, sizeof *domain, FLW_LINE_PAIR);
-        if (domain == NULL) {
-            return NULL;
-        }
     }
-    *domain = (struct flw_domain){.ops = ops,
-                                  .index = index,
-                                  .stream = stream,
-                                  .context = context,
-                                  .id = id,
-                                  .seq = seq,
-                                  .completed = seq - 1,
-                                  .waiting = waiting};
+    if (domain == NULL) {
+        return NULL;
+    }
+    FLW_ASSERT(!flw_domain_has_runs(domain));
+    memset((void *)domain, 0, offsetof(struct flw_domain, batches));
+    domain->ops = ops;
+    domain->index = index;
+    domain->stream = stream;
+    domain->context = context;
+    domain->id = id;
+    domain->seq = seq;
+    domain->completed = seq - 1;
+    domain->waiting = waiting;
     while (waiting != NULL) {
         domain->waiting_last = waiting;
         waiting = waiting->next;
@@ -75,14 +76,21 @@ struct flw_domain *flw_domain_create(struct flw_heap *heap, const struct flw_ord
 struct flw_domain *flw_domain_find(const struct flw_heap *heap, CUstream stream)
 {
     uintptr_t self = flw_thread_token();
-    for (uint32_t i = 1; i < heap->domain_end; i++) {
-        struct flw_domain *domain = heap->domains[i];
-        if (domain->ops == &flw_order_stream && domain->is_known && domain->stream == stream &&
-            (!domain->own_thread_only || domain->thread == self)) {
-            return domain;
-        }
+    struct flw_domain *domain = *flw_places_chain(&heap->places, stream, self);
+    while (domain != NULL &&
+           (domain->stream != stream || (domain->own_thread_only && domain->thread != self))) {
+        domain = domain->next_place;
     }
-    return NULL;
+    return domain;
+}
+
+struct flw_domain *flw_domain_find_alias(const struct flw_heap *heap, CUstream stream, uint64_t id)
+{
+    struct flw_domain *domain = *flw_places_chain(&heap->places, stream, flw_thread_token());
+    while (domain != NULL && (id == 0 || domain->id != id)) {
+        domain = domain->next_place;
+    }
+    return domain;
 }
 
 struct flw_domain *flw_domain_next(struct flw_heap *heap, uint32_t *cursor)
@@ -163,8 +171,7 @@ void flw_domain_free_place(struct flw_heap *heap, struct flw_domain *domain)
     }
     if (is_done && domain->cache_count == 0) {
         flw_domain_owe_nothing(heap, domain);
-        domain->ops = NULL;
-        domain->completed = domain->seq++;
+        flw_places_vacate(&heap->places, domain);
     }
 }
 
@@ -346,7 +353,7 @@ void flw_domain_lose_quietly(struct flw_heap *heap, struct flw_domain *domain)
     domain->is_lost = true;
     flw_domain_owe_nothing(heap, domain);
     if (domain->is_known) {
-        domain->is_known = false;
+        flw_places_forget_stream(&heap->places, domain);
         atomic_fetch_sub_explicit(&heap->stream_count, 1, memory_order_relaxed);
         atomic_fetch_add_explicit(&heap->count.gone_streams, 1, memory_order_release);
     }

@@ -12,8 +12,10 @@
 /* lock. A new domain, or NULL (table full, host memory). */
 struct flw_domain *flw_domain_create(struct flw_heap *heap, const struct flw_order_ops *ops,
                                      CUstream stream, CUcontext context, uint64_t id);
-/* lock. The known stream domain of a handle (and id, where both are known); NULL. */
+/* lock. The known stream domain of a handle; NULL. */
 struct flw_domain *flw_domain_find(const struct flw_heap *heap, CUstream stream);
+/* lock. That of a stream under another of its names: NULL and CU_STREAM_LEGACY are one stream. */
+struct flw_domain *flw_domain_find_alias(const struct flw_heap *heap, CUstream stream, uint64_t id);
 
 /* takes the lock. The next domain in use from *cursor on (begin with 0, which is left out); NULL
  * at the end. What it says of itself may have changed when the caller looks. */

@@ -27,6 +27,7 @@ struct flw_domain;
 struct flw_fence;
 struct flw_heap;
 struct flw_deferred;
+struct flw_tcache;
 
 struct flw_order_ops {
     const char *name;
@@ -84,18 +85,22 @@ struct flw_domain {
     uint32_t index;
     CUstream stream;
     CUcontext context;
-    uint64_t context_id;     /* cuCtxGetId of a foreign one; 0 the pool's own, or unknown */
-    uint64_t id;             /* cuStreamGetId; 0 unknown */
-    uint64_t stream_number;  /* its number, as in `allocation` (stream_ids.h); a capture's: its
+    uint64_t context_id;       /* cuCtxGetId of a foreign one; 0 the pool's own, or unknown */
+    uint64_t id;               /* cuStreamGetId; 0 unknown */
+    uint64_t stream_number;    /* its number, as in `allocation` (stream_ids.h); a capture's: its
                                stream's */
-    bool is_known;           /* the handle finds it (false once retired or lost) */
-    bool is_lost;            /* destroyed without retire: cannot be fenced */
-    bool is_retired;         /* its last fence is recorded and covers all it will ever own */
-    bool own_thread_only;    /* CU_STREAM_PER_THREAD: only its thread may record on it */
-    bool is_foreign;         /* another context's stream, only ever an announced user */
-    uintptr_t thread;        /* own_thread_only: its token (thread.h) */
-    uint32_t cache_count;    /* thread caches that name it */
+    bool is_known;             /* the handle finds it (false once retired or lost): places.h */
+    bool is_lost;              /* destroyed without retire: cannot be fenced */
+    bool is_retired;           /* its last fence is recorded and covers all it will ever own */
+    bool own_thread_only;      /* CU_STREAM_PER_THREAD: only its thread may record on it */
+    bool is_foreign;           /* another context's stream, only ever an announced user */
+    uintptr_t thread;          /* own_thread_only: its token (thread.h) */
+    uint32_t cache_count;      /* thread caches that name it */
+    struct flw_tcache *caches; /* these, linked by same_next. Guarded by the pool's lock */
+    struct flw_domain
+        *next_place;         /* in the chain of its handle, or among the free places (places.h) */
     uint64_t sync_seq;       /* scratch of a context synchronisation under way */
+    uint64_t checked_seq;    /* scratch of the checker */
     uint32_t capture;        /* a capture's domain: 1 + the capture's place */
     uint64_t captured_bytes; /* a capture's domain: its slabs but for live blocks */
     uint64_t captured_live;  /* a capture's domain: blocks allocated */
@@ -138,13 +143,14 @@ struct flw_domain {
     bool is_owing;  /* in heap.owing */
     struct flw_domain *owing_before, *owing_behind;
 
+    uint32_t slab_count[FLW_CLASS_COUNT]; /* slabs made for it: slabs grow with demand */
+    uint32_t slab_units[FLW_CLASS_COUNT]; /* and what they take */
+    struct flw_class_set with_batches;    /* any other class has no batch here */
+    /* Its free memory: all zeros in a free place, so that a new stream does not clear them. */
     struct flw_batch_list batches[FLW_CLASS_COUNT];
-    struct flw_class_set with_batches;         /* any other class has no batch here */
     struct flw_span *current[FLW_CLASS_COUNT]; /* slab with uncarved slots, or NULL */
-    uint32_t slab_count[FLW_CLASS_COUNT];      /* slabs made for it: slabs grow with demand */
-    uint32_t slab_units[FLW_CLASS_COUNT];      /* and what they take */
     struct flw_run_index runs;
-    struct flw_run_index dedicated_runs; /* free memory, too: runs that are each all of a handle */
+    struct flw_run_index dedicated_runs; /* runs that are each all of a handle */
 };
 
 /* lock. Are there fences that must not be asked for before the stream was asked for a capture? */

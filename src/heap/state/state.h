@@ -29,6 +29,7 @@
 #include "driver/answer.h"
 #include "driver/section.h"
 #include "heap/state/order.h"
+#include "heap/state/places.h"
 #include "heap/state/refusal.h"
 #include "heap/state/stream_ids.h"
 #include "memory/page_map.h"
@@ -178,14 +179,14 @@ struct flw_owing {
     struct flw_domain *first, *last;
 };
 
-#define FLW_DOMAIN_WORDS (FLW_DOMAIN_COUNT / 64)
-
-/* Some of the domains, by their places.
- * INVARIANT  bit w of `words` is set <=> bits[w] is not 0. */
+/* Some of the domains, by their places: a bit for each, then one for each word of those, and so on.
+ * INVARIANT  a bit of a later level is set <=> the word that it stands for is not 0. */
+#define FLW_DOMAIN_SET_LEVELS 3
+#define FLW_DOMAIN_WORDS      (FLW_DOMAIN_COUNT / 64)
 struct flw_domain_set {
-    uint64_t words;
-    uint64_t bits[FLW_DOMAIN_WORDS];
+    uint64_t words[FLW_DOMAIN_WORDS + FLW_DOMAIN_WORDS / 64 + 1];
 };
+_Static_assert(FLW_DOMAIN_LOG2 == 6 * FLW_DOMAIN_SET_LEVELS, "the top is one word");
 
 struct flw_heap {
     struct flw_lock lock;
@@ -200,11 +201,12 @@ struct flw_heap {
     struct flw_objects objects;
 
     /* Order. */
-    struct flw_domain *domains[FLW_DOMAIN_COUNT]; /* [0]: FLW_UNOWNED */
-    uint32_t domain_end;                          /* one past the highest ever used */
-    atomic_uint stream_count;                     /* domains that are known streams */
-    bool streams_may_die;                         /* a stored handle is never named to the driver */
-    bool absorbs_unowned; /* one stream only: its runs join unowned neighbours */
+    struct flw_domain **domains; /* FLW_DOMAIN_COUNT places. [0]: FLW_UNOWNED */
+    struct flw_places places;
+    uint32_t domain_end;      /* one past the highest ever used */
+    atomic_uint stream_count; /* domains that are known streams */
+    bool streams_may_die;     /* a stored handle is never named to the driver */
+    bool absorbs_unowned;     /* one stream only: its runs join unowned neighbours */
     struct flw_stream_ids stream_ids;
     struct flw_standing standing;
     struct flw_owing owing;
@@ -312,22 +314,33 @@ static inline void flw_fence_unlink(struct flw_heap *heap, struct flw_domain *do
     fence->is_unlinked = true;
 }
 
+/* Which word has a bit of a level. */
+static inline uint32_t flw_domain_set_word(unsigned level, uint32_t bit)
+{
+    static const uint32_t begin[FLW_DOMAIN_SET_LEVELS] = {0, FLW_DOMAIN_WORDS,
+                                                          FLW_DOMAIN_WORDS + FLW_DOMAIN_WORDS / 64};
+    return begin[level] + bit / 64;
+}
+
 /* lock */
 static inline void flw_domain_set_add(struct flw_domain_set *set, const struct flw_domain *domain)
 {
-    set->words |= 1ull << (domain->index / 64);
-    set->bits[domain->index / 64] |= 1ull << (domain->index % 64);
+    uint32_t bit = domain->index;
+    for (unsigned level = 0; level < FLW_DOMAIN_SET_LEVELS; level++, bit /= 64) {
+        set->words[flw_domain_set_word(level, bit)] |= 1ull << (bit % 64);
+    }
 }
 
 /* lock. True: it was in it. */
 static inline bool flw_domain_set_remove(struct flw_domain_set *set,
                                          const struct flw_domain *domain)
 {
-    uint64_t *bits = &set->bits[domain->index / 64], bit = 1ull << (domain->index % 64);
-    bool had = (*bits & bit) != 0;
-    *bits &= ~bit;
-    if (*bits == 0) {
-        set->words &= ~(1ull << (domain->index / 64));
+    uint32_t bit = domain->index;
+    bool had = (set->words[bit / 64] >> (bit % 64) & 1) != 0, is_empty = had;
+    for (unsigned level = 0; is_empty && level < FLW_DOMAIN_SET_LEVELS; level++, bit /= 64) {
+        uint64_t *word = &set->words[flw_domain_set_word(level, bit)];
+        *word &= ~(1ull << (bit % 64));
+        is_empty = *word == 0;
     }
     return had;
 }
@@ -335,20 +348,18 @@ static inline bool flw_domain_set_remove(struct flw_domain_set *set,
 /* lock. The first from a place on; FLW_DOMAIN_COUNT: none. */
 static inline uint32_t flw_domain_set_next(const struct flw_domain_set *set, uint32_t from)
 {
-    if (from >= FLW_DOMAIN_COUNT) {
-        return FLW_DOMAIN_COUNT;
+    uint32_t bit = from, end = FLW_DOMAIN_COUNT;
+    for (unsigned level = 0; bit < end; level++, bit = bit / 64 + 1, end /= 64) {
+        uint64_t bits = set->words[flw_domain_set_word(level, bit)] & (~0ull << (bit % 64));
+        if (bits != 0) {
+            bit = bit / 64 * 64 + flw_lowest_bit(bits);
+            while (level-- > 0) {
+                bit = bit * 64 + flw_lowest_bit(set->words[flw_domain_set_word(level, bit * 64)]);
+            }
+            return bit;
+        }
     }
-    uint32_t word = from / 64;
-    uint64_t bits = set->bits[word] & (~0ull << (from % 64));
-    uint64_t words = set->words & (~1ull << word);
-    if (bits == 0 && words == 0) {
-        return FLW_DOMAIN_COUNT;
-    }
-    if (bits == 0) {
-        word = flw_lowest_bit(words);
-        bits = set->bits[word];
-    }
-    return word * 64 + flw_lowest_bit(bits);
+    return FLW_DOMAIN_COUNT;
 }
 
 /* lock. To the end of those that owe a fence. */

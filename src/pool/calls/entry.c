@@ -146,6 +146,7 @@ static inline struct flw_tcache_hot *switch_cache(const void *pool, fallow_strea
         return NULL;
     }
     flw_thread_select(cache);
+    *flw_switch_place(flw_tls_board, stream) = &cache->hot;
     return &cache->hot;
 }
 

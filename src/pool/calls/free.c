@@ -105,8 +105,7 @@ static struct flw_domain *leave_capture(struct flw_pool *pool, struct flw_domain
         domain = flw_capture_home_of(pool, domain, freeing, has_uses);
     } else {
         if (domain->captured_live == 0) {
-            domain->ops = NULL;
-            domain->completed = domain->seq++;
+            flw_places_vacate(&pool->heap.places, domain);
         }
         domain = freeing;
     }

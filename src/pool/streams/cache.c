@@ -14,8 +14,9 @@ static bool poison(struct flw_pool *pool, const struct flw_domain *domain,
     bool may_be_inside = false;
     *out_seized = NULL;
     flw_lock_acquire(&pool->lock);
-    for (struct flw_tcache *cache = pool->caches; cache != NULL; cache = cache->next) {
-        if (cache != but && (domain == NULL || cache->domain == domain)) {
+    struct flw_tcache *cache = domain != NULL ? domain->caches : pool->caches;
+    for (; cache != NULL; cache = domain != NULL ? cache->same_next : cache->next) {
+        if (cache != but) {
             may_be_inside |= flw_tcache_poison(cache);
             cache->next_seized = *out_seized;
             *out_seized = cache;
@@ -103,6 +104,36 @@ bool flw_pool_drain(struct flw_pool *pool, const struct flw_tcache *but,
     return any;
 }
 
+void flw_pool_list_cache(struct flw_pool *pool, struct flw_tcache *cache)
+{
+    struct flw_domain *domain = cache->domain;
+    cache->next = pool->caches;
+    cache->same_next = domain->caches;
+    if (cache->next != NULL) {
+        cache->next->prev = cache;
+    }
+    if (cache->same_next != NULL) {
+        cache->same_next->same_prev = cache;
+    }
+    pool->caches = domain->caches = cache;
+    pool->cache_count++;
+}
+
+/* pool->lock */
+static void unlist(struct flw_pool *pool, struct flw_tcache *cache)
+{
+    *(cache->prev != NULL ? &cache->prev->next : &pool->caches) = cache->next;
+    *(cache->same_prev != NULL ? &cache->same_prev->same_next : &cache->domain->caches) =
+        cache->same_next;
+    if (cache->next != NULL) {
+        cache->next->prev = cache->prev;
+    }
+    if (cache->same_next != NULL) {
+        cache->same_next->same_prev = cache->same_prev;
+    }
+    pool->cache_count--;
+}
+
 /* pool->seizing, pool->lock; the cache is seized, or the caller's own. Empty it for good and take it
  * from the pool; its memory stays its thread's. */
 static void detach(struct flw_pool *pool, struct flw_tcache *cache, bool ends_thread)
@@ -118,11 +149,7 @@ static void detach(struct flw_pool *pool, struct flw_tcache *cache, bool ends_th
     }
     flw_lock_release(&pool->heap.lock);
     flw_pool_keep_totals(pool, cache);
-    *(cache->prev != NULL ? &cache->prev->next : &pool->caches) = cache->next;
-    if (cache->next != NULL) {
-        cache->next->prev = cache->prev;
-    }
-    pool->cache_count--;
+    unlist(pool, cache);
     cache->is_detached = true;
     flw_lock_release(&cache->lock);
     __atomic_store_n(&cache->pool, NULL, __ATOMIC_RELEASE); /* its thread may drop it now */

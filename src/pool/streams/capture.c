@@ -480,10 +480,14 @@ static void release_domain(struct flw_heap *heap, struct flw_domain *from, struc
     }
     flw_domain_want_fence(heap, to, 1);
     from->capture = 0;
-    from->ops = from->captured_live > 0 ? &flw_order_released : NULL;
     /* What bears its points bears the new owner's too. An open point would let memory back into
      * a place that is given to another domain when the last captured block returns. */
-    from->completed = from->seq++;
+    if (from->captured_live > 0) {
+        from->ops = &flw_order_released;
+        from->completed = from->seq++;
+    } else {
+        flw_places_vacate(&heap->places, from);
+    }
 }
 
 /* heap lock. */

@@ -68,12 +68,7 @@ static struct flw_tcache *make_cache(struct flw_pool *pool, fallow_stream stream
     }
     flw_tcache_bind(cache, &pool->heap, domain);
     cache->hot.stream = stream;
-    cache->next = pool->caches;
-    if (cache->next != NULL) {
-        cache->next->prev = cache;
-    }
-    pool->caches = cache;
-    pool->cache_count++;
+    flw_pool_list_cache(pool, cache);
     flw_lock_acquire(&pool->heap.lock);
     domain->cache_count++;
     flw_lock_release(&pool->heap.lock);

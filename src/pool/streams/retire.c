@@ -19,7 +19,7 @@ static void forget_stream(struct flw_heap *heap, struct flw_domain *domain, bool
         flw_domain_lose_quietly(heap, domain); /* nothing covers it: a context sync will */
     }
     if (domain->is_known) {
-        domain->is_known = false;
+        flw_places_forget_stream(&heap->places, domain);
         domain->is_retired = true;
         atomic_fetch_sub(&heap->stream_count, 1);
         atomic_fetch_add_explicit(&heap->count.gone_streams, 1, memory_order_release);

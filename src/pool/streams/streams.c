@@ -68,18 +68,6 @@ static fallow_status identify(struct flw_pool *pool, fallow_stream stream, struc
     return is_gone ? FALLOW_INVALID_STREAM : flw_heap_refuse(heap, result, call);
 }
 
-/* heap lock. A known stream under another of its names: NULL and 1 are one stream. */
-static struct flw_domain *find_by_id(const struct flw_heap *heap, uint64_t id)
-{
-    for (uint32_t i = 1; id != 0 && i < heap->domain_end; i++) {
-        struct flw_domain *domain = heap->domains[i];
-        if (domain->ops == &flw_order_stream && domain->is_known && domain->id == id) {
-            return domain;
-        }
-    }
-    return NULL;
-}
-
 /* heap lock. The stream's domain, if it is known. One that the handle named before is lost: destroyed
  * without retire, the handle perhaps given to a new stream. */
 static struct flw_domain *match(struct flw_heap *heap, fallow_stream stream,
@@ -94,7 +82,8 @@ static struct flw_domain *match(struct flw_heap *heap, fallow_stream stream,
         flw_domain_lose(heap, domain);
         domain = NULL;
     }
-    return status == FALLOW_OK && domain == NULL ? find_by_id(heap, identity->id) : domain;
+    return status == FALLOW_OK && domain == NULL ? flw_domain_find_alias(heap, stream, identity->id)
+                                                 : domain;
 }
 
 /* Does the driver's refusal to tell leave the handle to be believed? */
@@ -127,12 +116,12 @@ static struct flw_domain *find_domain(struct flw_pool *pool, fallow_stream strea
     if (*status == FALLOW_OK && domain == NULL && may_make) {
         domain = flw_domain_create(heap, &flw_order_stream, stream, identity.context, identity.id);
         if (domain != NULL) {
-            domain->is_known = true;
             domain->stream_number = flw_stream_ids_add(&heap->stream_ids, identity.id);
             domain->is_foreign = identity.context != heap->context;
             domain->context_id = identity.context_id;
             domain->own_thread_only = stream == CU_STREAM_PER_THREAD;
             domain->thread = flw_thread_token();
+            flw_places_note_stream(&heap->places, domain);
             unsigned known = atomic_fetch_add(&heap->stream_count, 1) + 1;
             heap->absorbs_unowned = known == 1;
         } else {
@@ -198,7 +187,7 @@ struct flw_domain *flw_pool_domain(struct flw_pool *pool, fallow_stream stream,
     } else if (*status == FALLOW_OUT_OF_HOST_MEMORY) {
         flw_pool_log(
             pool, FALLOW_LOG_WARNING,
-            "no place for one more stream: a pool serves about %d at a time, captured ones "
+            "no place for one more stream: a pool serves about %u at a time, captured ones "
             "counted twice; retire those that are done (fallow_stream_retire)",
             FLW_DOMAIN_COUNT - 1);
     }

@@ -207,7 +207,7 @@ static void a_place_that_is_used_again_keeps_its_old_points_complete(void **stat
     struct flw_point point = {.domain = domain->index, .seq = domain->seq};
     assert_int_equal(flw_domain_wait(&bed.heap, domain, domain->seq, UINT64_MAX), FALLOW_OK);
     flw_lock_acquire(&bed.heap.lock);
-    domain->is_known = false;
+    flw_places_forget_stream(&bed.heap.places, domain);
     atomic_fetch_sub(&bed.heap.stream_count, 1);
     flw_domain_free_place(&bed.heap, domain);
     flw_lock_release(&bed.heap.lock);
@@ -396,7 +396,7 @@ static void check_retired_stream(void)
     assert_int_equal(flw_domain_fence(&bed.heap, retired), FALLOW_OK);
     assert_int_equal(flw_domain_clear(&bed.heap, retired), FALLOW_OK);
     flw_lock_acquire(&bed.heap.lock);
-    retired->is_known = false;
+    flw_places_forget_stream(&bed.heap.places, retired);
     retired->is_retired = true;
     atomic_fetch_sub(&bed.heap.stream_count, 1);
     flw_lock_release(&bed.heap.lock);

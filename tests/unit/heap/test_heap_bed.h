@@ -114,7 +114,7 @@ static inline struct flw_domain *bed_domain(struct heap_bed *bed, const struct f
     struct flw_domain *domain = flw_domain_create(&bed->heap, ops, stream, bed->context, 0);
     assert_non_null(domain);
     if (ops == &flw_order_stream) {
-        domain->is_known = true;
+        flw_places_note_stream(&bed->heap.places, domain);
         atomic_fetch_add(&bed->heap.stream_count, 1);
     }
     flw_lock_release(&bed->heap.lock);

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: a program that meets many streams, for stream_cost.py, which counts its instructions.
+ *
+ *   stream_cost touch COUNT        streams that all live: a block allocated and freed on each
+ *   stream_cost go COUNT           each is destroyed without a word, and the next has its handle
+ *   stream_cost retire COUNT       each is retired first
+ *   stream_cost die COUNT          as `go`, and the pool knows that streams may die
+ *
+ * Prints what the pool holds at the end.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/sim.h"
+
+#include "fallow/fallow.h"
+
+#define BYTES 5000
+
+static void must(bool is_so, const char *what)
+{
+    if (!is_so) {
+        fprintf(stderr, "stream_cost: %s\n", what);
+        exit(1);
+    }
+}
+
+static void use(const struct flw_sim *sim, fallow_pool *pool, CUstream stream)
+{
+    void *ptr = NULL;
+    must(fallow_alloc(pool, BYTES, stream, &ptr) == FALLOW_OK, "no block");
+    flw_sim_range range = {(uint64_t)(uintptr_t)ptr, BYTES, 1, 0};
+    must((sim->touch)(stream, &range, 1) == 0, "no touch");
+    must(fallow_free(pool, ptr, stream) == FALLOW_OK, "no free");
+}
+
+int main(int count, char **words)
+{
+    struct flw_sim sim;
+    fallow_pool_config config;
+    fallow_pool *pool = NULL;
+    fallow_stats stats;
+    must(count == 3, "usage: stream_cost touch|go|retire|die COUNT");
+    bool lives = strcmp(words[1], "touch") == 0, retires = strcmp(words[1], "retire") == 0;
+    flw_sim_config world = flw_sim_config_default(5);
+    world.schedule = FLW_SIM_CLOCK;
+    must(flw_sim_open(&sim) && flw_sim_begin(&sim, &world) != NULL, "no world");
+    fallow_pool_config_init(&config);
+    config.driver = "sim";
+    config.streams_may_die = strcmp(words[1], "die") == 0;
+    must(fallow_pool_create(&config, &pool) == FALLOW_OK, "no pool");
+    for (unsigned long n = strtoul(words[2], NULL, 10); n > 0; n--) {
+        CUstream stream = NULL;
+        must(sim.cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS, "no stream");
+        use(&sim, pool, stream);
+        must(!retires || fallow_stream_retire(pool, stream) == FALLOW_OK, "no retire");
+        must(lives || sim.cu.cuStreamDestroy_v2(stream) == CUDA_SUCCESS, "no destroy");
+    }
+    fallow_stats_init(&stats);
+    must(fallow_pool_get_stats(pool, &stats) == FALLOW_OK, "no statistics");
+    printf("%zu bytes held, %zu of the host, %u streams\n", (size_t)stats.reserved_bytes,
+           (size_t)stats.host_bytes, (unsigned)stats.stream_count);
+    fflush(NULL);
+    _Exit(0); /* what comes at the end is not counted */
+}
