@@ -77,8 +77,8 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_import(fallow_pool *pool,
 
 /** Give up what fallow_import gave. Waits for all work of the pool's context; work of peers must be
  *  complete. What the driver refuses to unmap then is tried again by a poll. Errors: INVALID_POINTER,
- *  CAPTURING (the wait would break a capture; one on a non-blocking stream that no pool has seen has to be
- *  announced by fallow_context_capture_begin), DRIVER (it refuses to wait); nothing changed then.
+ *  CAPTURING (the wait would break a capture; README.md, "Captures that a call meets", has which of them it
+ *  ends), DRIVER (it refuses to wait); nothing changed then.
  *  DEVICE_LOST (the device was lost in this call; of one that was lost before, OK, and nothing is done,
  *  as a free does). NULL is OK. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_unimport(fallow_pool *pool, void *ptr);

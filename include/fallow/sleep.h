@@ -69,9 +69,8 @@ static inline void fallow_sleep_request_init(fallow_sleep_request *request)
  *             fences cover): the rest is waited for. Work of
  *             peers and importers is theirs to complete.
  * Errors      BUSY (work, an allocation, another sleep or wake is under way; a capture is open; a
- *             watcher refused), CAPTURING (a capture that was not announced, or to another pool:
- *             with streams_may_die, or on a non-blocking stream that the pool has never seen, it is ended
- *             by that, unless fallow_context_capture_begin announced it), ASLEEP (it was asleep; or it is
+ *             watcher refused), CAPTURING (a capture that was not announced to this pool;
+ *             README.md, "Captures that a call meets", has which of them it ends), ASLEEP (it was asleep; or it is
  *             now, with all of its memory, see above),
  *             NOT_SUPPORTED (no virtual memory management; a pool with debug checks),
  *             INVALID_ARGUMENT, OUT_OF_HOST_MEMORY (no room to save), DRIVER, DEVICE_LOST.
