@@ -67,7 +67,7 @@ case $device in sim | [0-9] | [0-9][0-9]) ;; *) refuse "--device '$device': a nu
 [ -z "$rest" ] || [ -r "$rest" ] || refuse "--rest '$rest': cannot be read"
 if [ -z "$bundle" ]; then
     bundle=$root/build/bundle
-    [ ! -x "$root/bin/device_probe" ] || bundle=$root
+    [ ! -f "$root/bin/device_probe" ] || bundle=$root
 fi
 bundle=$(cd "$bundle" 2>/dev/null && pwd) || refuse "there is no bundle; tests/gpu/bundle.sh makes it in build/bundle"
 bin=$bundle/bin

@@ -53,6 +53,7 @@ int main(int argc, char **argv)
     check_modes(&bed);
     check_free(&bed);
     check_pointers(&bed);
+    check_queue(&bed);
     check_contexts(&bed); /* the last: it resets the context */
     printf("%u of the things relied on do not hold\n", bed.wrong_count);
     return bed.wrong_count != 0;

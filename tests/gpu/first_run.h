@@ -15,6 +15,7 @@ void check_addresses(struct bed *bed); /* 2 */
 void check_epochs(struct bed *bed);    /* 4, 5 */
 void check_modes(struct bed *bed);     /* 6 */
 void check_free(struct bed *bed);      /* 7 */
+void check_queue(struct bed *bed);     /* 13 */
 void check_contexts(struct bed *bed);  /* 8 */
 void check_pointers(struct bed *bed);  /* 9 */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the questions about order: what an event of the whole context covers and costs, what captures
- * forbid, whether a native free waits.
+ * forbid, whether a native free waits, how much a stream takes before a call waits.
  */
 #include "first_run.h"
 
@@ -324,5 +324,31 @@ void check_free(struct bed *bed)
         time_free(bed, pointer, "cuMemFree of another context's pointer");
         MUST(cuCtxDestroy_v2(other));
     }
+    MUST(cuStreamDestroy_v2(stream));
+}
+
+/* ---- 13. how much does a stream take before a call waits? */
+
+#define MOST_RECORDS 8192 /* a few microseconds each: given long before the work ends by itself */
+
+void check_queue(struct bed *bed)
+{
+    CUstream stream;
+    CUevent end, event;
+    unsigned count = 1;
+    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(cuEventCreate(&end, NO_TIMING));
+    MUST(cuEventCreate(&event, NO_TIMING));
+    bed_busy(bed, stream, SPIN_MS);
+    MUST(cuEventRecord(end, stream));
+    while (count < MOST_RECORDS && bed->cu->cuEventQuery(end) == CUDA_ERROR_NOT_READY) {
+        MUST(cuEventRecord(event, stream));
+        count++;
+    }
+    answer("13", "%u records were given behind running work %s", count,
+           count < MOST_RECORDS ? "until one waited for the work" : "and none waited");
+    MUST(cuStreamSynchronize(stream));
+    MUST(cuEventDestroy_v2(end));
+    MUST(cuEventDestroy_v2(event));
     MUST(cuStreamDestroy_v2(stream));
 }
