@@ -199,7 +199,8 @@ typedef struct fallow_pool_config {
     int device;             /**< ordinal */
     const char *driver;     /**< NULL = libcuda.so.1, "sim" = the simulated device, else a path */
     void *context;          /**< a CUcontext to use; NULL = retain the device's primary context */
-    size_t limit_bytes;     /**< most that the driver may have given; 0 = the device's total */
+    size_t limit_bytes;     /**< most that the driver may have given; 0 = the device's total.
+                                 fallow_pool_set_limit changes it */
     fallow_economy economy; /**< how much idle memory to hold */
     size_t cache_bytes;     /**< most that all thread caches may hold together of blocks up to 1
                                  MiB; each may hold 64 KiB or two blocks of a class beyond; 0 = 1/32
@@ -635,6 +636,19 @@ FALLOW_API int fallow_pool_last_driver_error(fallow_pool *pool, const char **out
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_trim(fallow_pool *pool, size_t keep_bytes,
                                                            uint64_t deadline_ns,
                                                            size_t *out_released_bytes);
+
+/**
+ * Change `limit_bytes` of the config: the most that the driver may have given from now on; 0 = the device's total.
+ *
+ * Below what is reserved, free memory goes back at once as by a trim without a wait, and what the device still uses in
+ * later polls and allocations. Nothing new is taken from the driver before less than the limit is reserved; live blocks
+ * stay, and a wake gets all that was asleep.
+ *
+ * Errors      INVALID_POOL, DEVICE_LOST.
+ * Cost        a lock; above the new limit a trim.
+ */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_set_limit(fallow_pool *pool,
+                                                                size_t limit_bytes);
 
 /** Advance decay, completed fences and red-zone results. Never waits for the device. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_poll(fallow_pool *pool);

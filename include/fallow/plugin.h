@@ -108,7 +108,8 @@ FALLOW_API void fallow_torch_segment_free(void *ptr, ssize_t size, int device,
 
 /** set_reset_fn, torch.cuda.empty_cache(): trims every default pool. */
 FALLOW_API void fallow_torch_reset(void);
-/** set_memory_fraction_fn: the limit of a pool that has not been made yet; else a line and nothing. */
+/** set_memory_fraction_fn: the limit of each default pool of the device, as a part of the device's total, of those that
+ *  are there (fallow_pool_set_limit) and those that are made later. */
 FALLOW_API void fallow_torch_memory_fraction(double fraction, int device);
 /** set_base_alloc_fn: the block that contains ptr, and its usable bytes; ptr and 0 where no default pool
  *  has allocated it. */

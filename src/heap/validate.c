@@ -476,7 +476,7 @@ const char *flw_heap_broken_invariant(const struct flw_heap *heap)
     if (broken == NULL && heap->source.ops->remaps) {
         broken = check_handles(heap);
     }
-    if (broken == NULL && atomic_load(&heap->reserved_bytes) > heap->limit_bytes) {
+    if (broken == NULL && atomic_load(&heap->reserved_bytes) > flw_heap_most_bytes(heap)) {
         broken = "more is reserved than the limit";
     }
     return broken != NULL ? broken : check_batches(heap);

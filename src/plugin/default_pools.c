@@ -290,13 +290,12 @@ void fallow_torch_memory_fraction(double fraction, int device)
         return;
     }
     pthread_mutex_lock(&all.mutex);
-    if (atomic_load(&at->pools[FALLOW_PLUGIN_STREAM]) != NULL) {
-        flw_plugin_say(
-            "the pool of device %d is in use and keeps its limit: set the memory fraction "
-            "before the first allocation",
-            device);
-    } else if (ask_total(device, &total) == FALLOW_OK) {
-        at->limit_bytes = (uint64_t)(fraction * (double)total);
+    if (ask_total(device, &total) == FALLOW_OK) {
+        at->limit_bytes = flw_max(1, (uint64_t)(fraction * (double)total));
+        for (int order = 0; order < FLW_PLUGIN_ORDERS; order++) {
+            /* A pool that is lost is replaced by one with this limit. */
+            (void)!fallow_pool_set_limit(flw_plugin_pool_of(at, order), at->limit_bytes);
+        }
     }
     pthread_mutex_unlock(&all.mutex);
 }

@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """python.module: fallow.py finds and loads the library in a plain Python, its structures are the header's,
 its settings reach the pools, and its refusals say what to do. On the simulated device."""
+import contextlib
 import ctypes
+import io
 import json
 import os
 import re
@@ -127,6 +129,13 @@ class Settings(unittest.TestCase):
                 self.assertEqual(configure.call_args[0][0]._obj.decay_ms, number)
 
 
+    def test_the_helper_thread_is_a_setting(self):
+        code = ("import fallow, os; count = lambda: len(os.listdir('/proc/self/task'))\n"
+                "fallow.configure(driver='sim', helper_thread=%s)\nbefore = count()\n"
+                "fallow._lib().fallow_torch_alloc(4096, 0, None); print(count() - before)")
+        self.assertEqual([run(code % on)[1] for on in (True, False)], ["1\n", "0\n"])
+
+
 class Pools(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -171,6 +180,50 @@ class Pools(unittest.TestCase):
         self.assertEqual(fallow.stats()["live_count"], 0)
         with self.assertRaises(ValueError):
             fallow.tagged(0)
+
+    def test_watchers_are_called_around_a_sleep_and_may_refuse_it(self):
+        seen, answer = [], [None]
+
+        def before():
+            seen.append("before")
+            if answer[0] == "raise":
+                raise ValueError("no sleep now")
+            return answer[0]
+
+        end = fallow.watch_sleep(before, lambda: seen.append("after"))
+        for refusal in (True, "raise"):
+            answer[0] = refusal
+            with contextlib.redirect_stderr(io.StringIO()) as errors:
+                with self.assertRaisesRegex(fallow.Error, "BUSY"):
+                    fallow.sleep()
+            self.assertEqual("no sleep now" in errors.getvalue(), refusal == "raise")
+        answer[0] = None
+        fallow.sleep()
+        self.assertEqual(seen, ["before", "after"] * 2 + ["before"])
+        fallow.wake()
+        self.assertEqual(seen, ["before", "after"] * 3)
+        end()
+        fallow.sleep()
+        fallow.wake()
+        self.assertEqual(len(seen), 6)
+        with self.assertRaisesRegex(fallow.Error, "NOT_FOUND"):
+            end()
+        with self.assertRaises(ValueError):
+            fallow.watch_sleep()
+
+    def test_the_limit_changes_while_pools_are_in_use(self):
+        lib = fallow._lib()
+        lib.fallow_torch_free(lib.fallow_torch_alloc(5000, 0, None), 5000, 0, None)
+        fallow.set_limit("512M")
+        large = lib.fallow_torch_alloc(300 << 20, 0, None)
+        self.assertIsNotNone(large)
+        lib.fallow_torch_free(large, 300 << 20, 0, None)
+        fallow.trim()
+        fallow.set_limit("64M")
+        self.assertIsNone(lib.fallow_torch_alloc(65 << 20, 0, None))
+        fallow.set_limit("256M")
+        with self.assertRaises(RuntimeError):
+            fallow.set_limit("1G", device=5)
 
     def test_a_recording_is_a_trace(self):
         lib = fallow._lib()

@@ -20,6 +20,7 @@ import ctypes
 import os
 import sys
 import threading
+import traceback
 import warnings
 
 from fallow_report import report_html, watch_oom
@@ -38,6 +39,8 @@ __all__ = [
     "trim",
     "sleep",
     "wake",
+    "watch_sleep",
+    "set_limit",
     "tagged",
     "allow_peer",
     "deny_peer",
@@ -262,6 +265,9 @@ def _declare(lib):
     say("fallow_pool_wake", number, pointer)
     say("fallow_pool_allow_peer", number, pointer, number)
     say("fallow_pool_deny_peer", number, pointer, number)
+    say("fallow_pool_watch_sleep", number, pointer, _BEFORE_SLEEP, _AFTER_WAKE, pointer)
+    say("fallow_pool_unwatch_sleep", number, pointer, _BEFORE_SLEEP, _AFTER_WAKE, pointer)
+    say("fallow_pool_set_limit", number, pointer, size)
     say("fallow_publish_start", number, pointer)
     say("fallow_torch_begin_allocate_to_pool", None, number, MempoolId, pointer)
     say("fallow_torch_end_allocate_to_pool", None, number, MempoolId)
@@ -371,7 +377,7 @@ def _bytes(value, what):
 
 
 def configure(limit=None, economy="balanced", reuse="wait", decay_ms=None, driver=None, page_source="automatic",
-              one_handle=None):
+              one_handle=None, helper_thread=False):
     """Settings of the pools that frameworks use, in the place of the variable FALLOW_PLUGIN; before the
     first allocation.
 
@@ -384,6 +390,7 @@ def configure(limit=None, economy="balanced", reuse="wait", decay_ms=None, drive
               nothing with any other (fallow_page_source)
     one_handle  a block from so many bytes on, or "2G", is all of one handle, for libraries that register
               it; "none": no block has to be; None: from 1 GiB on (one_handle_bytes in fallow.h)
+    helper_thread  True: each pool has a thread that polls it, so that an idle process releases memory
     """
     config = Config(struct_size=ctypes.sizeof(Config))
     if limit is not None:
@@ -398,6 +405,7 @@ def configure(limit=None, economy="balanced", reuse="wait", decay_ms=None, drive
         config.decay_ms = 0xFFFFFFFF if decay_ms == "never" else decay_ms
     if driver is not None:
         config.driver = driver.encode()
+    config.helper_thread = 1 if helper_thread else 0
     status = _lib().fallow_plugin_configure(ctypes.byref(config))
     if status == 7:
         raise RuntimeError("fallow.configure comes too late: memory was allocated already; call it first")
@@ -508,6 +516,47 @@ def sleep(device=0, save=(), wait=True):
     request = SleepRequest(ctypes.sizeof(SleepRequest), (1 if wait else 0) | (2 if save == "all" else 0), 0,
                            array, len(tags))
     _check(_lib().fallow_pool_sleep(_pool(device), ctypes.byref(request)), "fallow.sleep")
+
+
+def set_limit(limit, device=0):
+    """Change the most that each default pool of a device may hold: bytes, "20G", or None for the device's total. A pool
+    that holds more releases what it has free, and takes nothing new before it holds less. For pools that are not made
+    yet: configure()."""
+    size = 0 if limit is None else _bytes(limit, "limit")
+    pools = [pool for pool in (_pool(device, order, make=False) for order in _ORDERS) if pool is not None]
+    if not pools:
+        raise RuntimeError("fallow.set_limit: device %d has no pool yet; fallow.configure(limit=...) is for pools to come"
+                           % device)
+    for pool in pools:
+        _check(_lib().fallow_pool_set_limit(pool, size), "fallow.set_limit")
+
+
+_BEFORE_SLEEP = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+_AFTER_WAKE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+def watch_sleep(before_sleep=None, after_wake=None, device=0):
+    """Call before_sleep() before each sleep of what PyTorch, RMM and arenas hold on a device, and after_wake() after each
+    wake, and after a sleep that failed. A true result of before_sleep refuses the sleep, and so does an exception,
+    which is printed. Undo there what others have registered (network cards, collective libraries).
+
+    Returns a function that ends it. Up to 16 watchers; a wake calls the last one first."""
+    if before_sleep is None and after_wake is None:
+        raise ValueError("fallow.watch_sleep needs before_sleep, after_wake, or both")
+
+    def before(_):
+        try:
+            return 1 if before_sleep() else 0
+        except Exception:  # nothing above this call could see it
+            traceback.print_exc()
+            return 1
+
+    pool = _pool(device)
+    pair = (_BEFORE_SLEEP(before) if before_sleep is not None else _BEFORE_SLEEP(),
+            _AFTER_WAKE(lambda _: after_wake()) if after_wake is not None else _AFTER_WAKE())
+    _kept.append(pair)  # a sleep or wake under way may still call it after the end
+    _check(_lib().fallow_pool_watch_sleep(pool, *pair, None), "fallow.watch_sleep")
+    return lambda: _check(_lib().fallow_pool_unwatch_sleep(pool, *pair, None), "the end of fallow.watch_sleep")
 
 
 def wake(device=0):

@@ -60,7 +60,16 @@ void flw_heap_raise_reserved(struct flw_heap *heap, uint64_t bytes)
 {
     uint64_t now = atomic_load(&heap->reserved_bytes) + bytes;
     atomic_store(&heap->reserved_bytes, now);
-    FLW_ASSERT(now <= heap->limit_bytes);
+    FLW_ASSERT(now <= flw_heap_most_bytes(heap));
+}
+
+void flw_heap_set_limit(struct flw_heap *heap, uint64_t limit_bytes)
+{
+    flw_lock_acquire(&heap->lock);
+    uint64_t held = atomic_load(&heap->reserved_bytes) + atomic_load(&heap->asleep_bytes);
+    atomic_store(&heap->limit_bytes, limit_bytes);
+    heap->lowered_from_bytes = held > limit_bytes ? held : 0;
+    flw_lock_release(&heap->lock);
 }
 
 void flw_heap_note_peak(struct flw_heap *heap)

@@ -40,6 +40,8 @@ void flw_handle_unlink_idle(struct flw_heap *heap, struct flw_handle *handle);
 void flw_handle_link_idle(struct flw_heap *heap, struct flw_handle *handle);
 void flw_heap_raise_reserved(struct flw_heap *heap, uint64_t bytes);
 void flw_heap_lower_reserved(struct flw_heap *heap, uint64_t bytes);
+/* Takes the lock. Set the limit. What is held beyond it stays until it is released. */
+void flw_heap_set_limit(struct flw_heap *heap, uint64_t limit_bytes);
 /* What the driver has given counts for the peak, not what was asked in vain. */
 void flw_heap_note_peak(struct flw_heap *heap);
 /* Among the others; in context order its units lead to the run, which is all of it. */

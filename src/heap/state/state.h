@@ -15,7 +15,8 @@
  *   2. No two neighbours are free with the same owner, nor both unmapped.
  *   3. A page (granularity) has a handle <=> its run is not unmapped. Handles that are created add
  *      up to reserved_bytes while no growth is under way; those that a wake creates, to asleep_bytes.
- *   4. reserved_bytes <= limit_bytes, always: it is raised before the driver is asked.
+ *   4. reserved_bytes <= limit_bytes, always: it is raised before the driver is asked. After the limit was lowered it
+ *      may be as much as was held then, and does not rise.
  *   5. Of every slab: slots in counted batches + uncarved = free_count <= slot_count, and its
  *      points are the join of theirs.
  */
@@ -247,8 +248,9 @@ struct flw_heap {
     uint32_t page_units;                           /* units a page */
     struct flw_handle *idle_handles, *oldest_idle; /* created, mapped nowhere; most recent first */
     _Atomic uint64_t reserved_bytes, peak_reserved_bytes;
-    uint64_t limit_bytes;
-    _Atomic uint64_t idle_bytes;     /* in idle_handles */
+    _Atomic uint64_t limit_bytes; /* changed under the lock */
+    uint64_t lowered_from_bytes; /* reserved and asleep when the limit was set below that; else 0 */
+    _Atomic uint64_t idle_bytes; /* in idle_handles */
     _Atomic uint64_t asleep_bytes;   /* what a wake has to get */
     _Atomic uint64_t exported_bytes; /* handles that are exported */
     /* The pool's own, on the default stream: nothing is unmapped before they have been waited for. */
@@ -261,6 +263,12 @@ struct flw_heap {
     _Atomic int last_error; /* last unexpected but survivable CUresult */
     const char *_Atomic last_call;
 };
+
+/* lock. The most that may be reserved now: the limit, or what was held when it was lowered. */
+static inline uint64_t flw_heap_most_bytes(const struct flw_heap *heap)
+{
+    return flw_max(heap->limit_bytes, heap->lowered_from_bytes);
+}
 
 /* ---- objects (lock), recycled within their kind. NULL: host memory. */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: giving memory back: on request (trim), with time (decay).
+ * Owns: giving memory back: on request (trim, a lower limit), with time (decay).
  */
 #include "pool/state/account.h"
 #include "pool/state/extension.h"
@@ -41,6 +41,19 @@ fallow_status fallow_pool_trim(fallow_pool *handle, size_t keep_bytes, uint64_t 
     return flw_heap_is_lost(&pool->heap) ? FALLOW_DEVICE_LOST
            : deadline_ns == 0            ? FALLOW_OK
                                          : status;
+}
+
+fallow_status fallow_pool_set_limit(fallow_pool *handle, size_t limit_bytes)
+{
+    struct flw_pool *pool = flw_pool_of(handle);
+    if (pool == NULL) {
+        return FALLOW_INVALID_POOL;
+    }
+    uint64_t limit = limit_bytes == 0 ? pool->device_bytes : limit_bytes;
+    flw_heap_set_limit(&pool->heap, flw_min(limit, pool->device_bytes));
+    return atomic_load(&pool->heap.reserved_bytes) > limit
+               ? fallow_pool_trim(handle, limit, 0, NULL)
+               : FALLOW_OK;
 }
 
 /* What streams grew the pool for, rather than wait, stays for as long as they go on needing it: each look halves what
@@ -92,6 +105,7 @@ fallow_status fallow_pool_poll(fallow_pool *handle)
         row->poll(pool);
     }
     if (flw_gate_enter(&pool->gate, false) == FALLOW_OK) {
+        flw_pool_keep_limit(pool, 0);
         decay(pool);
         flw_gate_leave(&pool->gate);
     }

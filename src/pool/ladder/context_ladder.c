@@ -6,6 +6,7 @@
 #include "pool/state/account.h"
 #include "pool/streams/cache.h"
 #include "pool/streams/epoch.h"
+#include "pool/streams/release.h"
 
 static bool may_grow(const struct flw_climb *climb)
 {
@@ -88,9 +89,13 @@ static uint64_t fitting_seq(const struct flw_heap *heap, const struct flw_need *
     return seq;
 }
 
-static bool has_fit(const struct flw_heap *heap, const struct flw_need *need)
+/* heap lock. True if the device may make room for the need once it has done more. What does not fit is exchanged. */
+static bool has_incomplete(const struct flw_heap *heap, const struct flw_need *need)
 {
-    return fitting_seq(heap, need) != 0;
+    const struct flw_domain *domain = heap->context_order;
+    return (need->flags & FALLOW_REQUEST_NO_GROW) != 0
+               ? fitting_seq(heap, need) != 0
+               : domain->newest != NULL || domain->unfenced_bytes > 0;
 }
 
 #define WAIT_ROUNDS 64
@@ -158,6 +163,7 @@ static bool grow_to_limit(struct flw_climb *climb)
 
 static bool stage_limit(struct flw_climb *climb)
 {
+    flw_pool_keep_limit(climb->pool, climb->need_bytes);
     climb->insists = true;
     bool is_grown = grow_to_limit(climb);
     climb->insists = false;
@@ -245,5 +251,5 @@ fallow_status flw_context_climb(struct flw_pool *pool, struct flw_need *need)
             return FALLOW_DEVICE_LOST;
         }
     }
-    return flw_climb_fail(&climb, FLW_CONTEXT_FAIL, has_fit);
+    return flw_climb_fail(&climb, FLW_CONTEXT_FAIL, is_hopeless ? NULL : has_incomplete);
 }

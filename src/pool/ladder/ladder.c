@@ -9,6 +9,7 @@
 #include "pool/state/account.h"
 #include "pool/state/extension.h"
 #include "pool/streams/capture.h"
+#include "pool/streams/release.h"
 #include "pool/streams/uses.h"
 
 /* Is there anything that a look at the device may show complete, or complete later? */
@@ -54,6 +55,12 @@ static bool stage_fence(struct flw_climb *climb)
            (flw_climb_steal_any(climb) || flw_climb_take_several(climb));
 }
 
+static bool stage_limit(struct flw_climb *climb)
+{
+    flw_pool_keep_limit(climb->pool, climb->need_bytes);
+    return flw_stage_limit(climb);
+}
+
 static bool (*const stages[FLW_STAGE_FAIL])(struct flw_climb *climb) = {
     [FLW_STAGE_OWN] = flw_stage_own,
     [FLW_STAGE_COMPLETE] = stage_complete,
@@ -63,7 +70,7 @@ static bool (*const stages[FLW_STAGE_FAIL])(struct flw_climb *climb) = {
     [FLW_STAGE_STEAL] = flw_stage_steal,
     [FLW_STAGE_FENCE] = stage_fence,
     [FLW_STAGE_REMAP_WAIT] = flw_stage_remap_wait,
-    [FLW_STAGE_LIMIT] = flw_stage_limit,
+    [FLW_STAGE_LIMIT] = stage_limit,
     [FLW_STAGE_CALLBACK] = flw_stage_callback,
     [FLW_STAGE_WAIT] = flw_stage_wait,
 };

@@ -100,6 +100,14 @@ fallow_status flw_pool_release(struct flw_pool *pool, uint64_t keep_bytes, uint6
     return has_timed_out ? FALLOW_TIMEOUT : FALLOW_OK;
 }
 
+void flw_pool_keep_limit(struct flw_pool *pool, uint64_t bytes)
+{
+    uint64_t limit = atomic_load(&pool->heap.limit_bytes), released;
+    if (FLW_UNLIKELY(atomic_load(&pool->heap.reserved_bytes) > limit)) {
+        (void)flw_pool_release(pool, limit - flw_min(limit, bytes), 0, &released);
+    }
+}
+
 /* ---- of other pools */
 
 struct lack {

@@ -28,6 +28,10 @@ void flw_pool_complete(struct flw_pool *pool);
 fallow_status flw_pool_release(struct flw_pool *pool, uint64_t keep_bytes, uint64_t until_ns,
                                uint64_t *out_released_bytes);
 
+/* If more is reserved than the limit, which was lowered: release free memory until it is not, and `bytes` more, without
+ * a wait. As flw_pool_release else. */
+void flw_pool_keep_limit(struct flw_pool *pool, uint64_t bytes);
+
 /* Have the other pools of the process that are on the pool's device release up to `bytes` each, as above. Pools that
  * are asleep, or in a turn of their gate, are left out: nothing is waited for but the device. Driver calls. */
 fallow_status flw_pool_release_others(const struct flw_pool *pool, uint64_t bytes,

@@ -37,6 +37,7 @@ static fallow_pool *make(struct api *api, const struct kind *kind, uint32_t wait
     config.economy = kind->economy;
     config.reuse_policy = kind->reuse;
     config.wait_ms = wait_ms;
+    config.log = NULL; /* of several threads at once */
     assert_int_equal(fallow_pool_create(&config, &pool), FALLOW_OK);
     return pool;
 }

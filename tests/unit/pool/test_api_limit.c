@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the limit of a pool, changed while it lives: fallow_pool_set_limit.
+ */
+#include "unit/pool/test_api.h"
+
+#include "fallow/sleep.h"
+
+static const struct kind {
+    fallow_order order;
+    fallow_page_source source;
+} kinds[] = {{FALLOW_ORDER_STREAM, FALLOW_PAGES_HANDLES},
+             {FALLOW_ORDER_STREAM, FALLOW_PAGES_SEGMENTS},
+             {FALLOW_ORDER_CONTEXT, FALLOW_PAGES_AUTOMATIC}};
+#define KINDS (sizeof kinds / sizeof *kinds)
+
+static void begin_as(struct api *api, const struct kind *kind, size_t limit_bytes)
+{
+    flw_sim_config world = flw_sim_config_default(3);
+    world.schedule = FLW_SIM_CLOCK;
+    world.check = 1;
+    world.device_bytes = 512 * MIB;
+    api_begin(api, &world);
+    fallow_pool_config config = api_config(api);
+    config.order = kind->order;
+    config.page_source = kind->source;
+    config.limit_bytes = limit_bytes;
+    config.log = NULL; /* of several threads at once */
+    assert_int_equal(fallow_pool_create(&config, &api->pool), FALLOW_OK);
+}
+
+static fallow_status try_alloc(struct api *api, size_t bytes, void **out)
+{
+    return fallow_alloc(api->pool, bytes, api->stream, out);
+}
+
+static void give(struct api *api, void *ptr)
+{
+    assert_int_equal(fallow_free(api->pool, ptr, api->stream), FALLOW_OK);
+}
+
+static void a_limit_is_raised_and_lowered(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < KINDS; k++) {
+        struct api api;
+        void *large = NULL, *more = NULL;
+        begin_as(&api, &kinds[k], 64 * MIB);
+        assert_int_equal(try_alloc(&api, 100 * MIB, &large), FALLOW_OUT_OF_MEMORY);
+        assert_int_equal(fallow_pool_set_limit(api.pool, 128 * MIB), FALLOW_OK);
+        assert_int_equal(try_alloc(&api, 100 * MIB, &large), FALLOW_OK);
+        assert_int_equal(fallow_pool_set_limit(api.pool, 0), FALLOW_OK); /* the device's total */
+        assert_int_equal(try_alloc(&api, 200 * MIB, &more), FALLOW_OK);
+        /* Below what is live: all stays, nothing new comes. */
+        assert_int_equal(fallow_pool_set_limit(api.pool, 120 * MIB), FALLOW_OK);
+        assert_true(api_stats(&api).reserved_bytes >= 300 * MIB);
+        assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+        void *none = NULL;
+        assert_int_equal(try_alloc(&api, 50 * MIB, &none), FALLOW_OUT_OF_MEMORY);
+        /* Freed, and beyond the limit: a poll gives it back, and what fits is served. */
+        give(&api, more);
+        assert_int_equal(api.sim.cu.cuCtxSynchronize(), 0);
+        assert_int_equal(fallow_pool_poll(api.pool), FALLOW_OK);
+        assert_int_equal(try_alloc(&api, 10 * MIB, &more), FALLOW_OK);
+        assert_true(api_stats(&api).reserved_bytes <= 120 * MIB);
+        give(&api, more);
+        give(&api, large);
+        /* Free memory goes at once. */
+        assert_int_equal(api.sim.cu.cuCtxSynchronize(), 0);
+        assert_int_equal(fallow_pool_set_limit(api.pool, 32 * MIB), FALLOW_OK);
+        assert_true(api_stats(&api).reserved_bytes <= 32 * MIB);
+        assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+        api_end(&api);
+    }
+    assert_int_equal(fallow_pool_set_limit(NULL, 5), FALLOW_INVALID_POOL);
+}
+
+static void what_the_device_still_uses_goes_by_later_polls(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < KINDS; k++) {
+        struct api api;
+        flw_sim_config world = flw_sim_config_default(3);
+        world.schedule = FLW_SIM_CLOCK;
+        world.lag_ns = 50000000;
+        world.device_bytes = 512 * MIB;
+        api_begin(&api, &world);
+        fallow_pool_config config = api_config(&api);
+        config.order = kinds[k].order;
+        config.page_source = kinds[k].source;
+        config.decay_ms = UINT32_MAX;
+        assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+        void *ptr = api_alloc(&api, 100 * MIB, api.stream);
+        api_use(&api, ptr, 100 * MIB, api.stream);
+        give(&api, ptr);
+        assert_int_equal(fallow_pool_set_limit(api.pool, 32 * MIB), FALLOW_OK);
+        assert_true(api_stats(&api).reserved_bytes >= 100 * MIB); /* no wait */
+        for (int i = 0; i < 2; i++) { /* the first records events, which the second one queries */
+            api.sim.advance(world.lag_ns);
+            assert_int_equal(fallow_pool_poll(api.pool), FALLOW_OK);
+        }
+        assert_true(api_stats(&api).reserved_bytes <= 32 * MIB);
+        api_end(&api);
+    }
+}
+
+static void a_wake_gets_what_was_asleep_whatever_the_limit(void **state)
+{
+    (void)state;
+    struct api api;
+    void *none = NULL;
+    begin_as(&api, &kinds[0], 0);
+    void *ptr = api_alloc(&api, 100 * MIB, api.stream);
+    assert_int_equal(api.sim.cu.cuCtxSynchronize(), 0);
+    assert_int_equal(fallow_pool_sleep(api.pool, NULL), FALLOW_OK);
+    assert_int_equal(fallow_pool_set_limit(api.pool, 32 * MIB), FALLOW_OK);
+    assert_int_equal(fallow_pool_wake(api.pool), FALLOW_OK);
+    assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+    assert_int_equal(try_alloc(&api, 10 * MIB, &none), FALLOW_OUT_OF_MEMORY);
+    give(&api, ptr);
+    assert_int_equal(try_alloc(&api, 10 * MIB, &none), FALLOW_OK);
+    assert_int_equal(api.sim.cu.cuCtxSynchronize(), 0);
+    assert_int_equal(fallow_pool_poll(api.pool), FALLOW_OK);
+    assert_true(api_stats(&api).reserved_bytes <= 32 * MIB);
+    give(&api, none);
+    api_end(&api);
+}
+
+/* ---- threads allocate while the limit changes: what is reserved never rises above it */
+
+struct worker {
+    struct api *api;
+    CUcontext context;
+    uint64_t random;
+};
+
+static void *work(void *argument)
+{
+    struct worker *worker = argument;
+    CUstream stream = NULL;
+    void *held[8] = {NULL};
+    (void)worker->api->sim.cu.cuCtxSetCurrent(worker->context);
+    assert_int_equal(worker->api->sim.cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), 0);
+    for (int i = 0; i < 600; i++) {
+        worker->random = worker->random * 6364136223846793005ull + 1442695040888963407ull;
+        size_t bytes = 1 + (size_t)(worker->random >> 33) % (12 * MIB);
+        void **at = &held[worker->random >> 29 & 7];
+        assert_int_equal(fallow_free(worker->api->pool, *at, stream), FALLOW_OK);
+        fallow_status status = fallow_alloc(worker->api->pool, bytes, stream, at);
+        assert_true(status == FALLOW_OK || status == FALLOW_OUT_OF_MEMORY);
+    }
+    for (int i = 0; i < 8; i++) {
+        assert_int_equal(fallow_free(worker->api->pool, held[i], stream), FALLOW_OK);
+    }
+    return NULL;
+}
+
+static void the_limit_changes_under_threads(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < KINDS; k++) {
+        struct api api;
+        struct worker workers[3];
+        pthread_t threads[3];
+        begin_as(&api, &kinds[k], 0);
+        for (int i = 0; i < 2; i++) { /* the first records events, which the second one queries */
+            workers[i] = (struct worker){.api = &api, .random = 5u + (unsigned)i};
+            assert_int_equal(api.sim.cu.cuCtxGetCurrent(&workers[i].context), 0);
+            assert_int_equal(pthread_create(&threads[i], NULL, work, &workers[i]), 0);
+        }
+        for (size_t n = 0; n < 60; n++) {
+            size_t limit = (16 + n * 37 % 200) * MIB;
+            assert_int_equal(fallow_pool_set_limit(api.pool, limit), FALLOW_OK);
+            uint64_t before = api_stats(&api).reserved_bytes;
+            assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+            assert_true(api_stats(&api).reserved_bytes <= (before > limit ? before : limit));
+        }
+        for (int i = 0; i < 2; i++) { /* the first records events, which the second one queries */
+            assert_int_equal(pthread_join(threads[i], NULL), 0);
+        }
+        assert_int_equal(fallow_pool_set_limit(api.pool, 16 * MIB), FALLOW_OK);
+        assert_int_equal(fallow_pool_trim(api.pool, 16 * MIB, UINT64_MAX, NULL), FALLOW_OK);
+        assert_true(api_stats(&api).reserved_bytes <= 16 * MIB);
+        api_end(&api);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_limit_is_raised_and_lowered),
+        cmocka_unit_test(what_the_device_still_uses_goes_by_later_polls),
+        cmocka_unit_test(a_wake_gets_what_was_asleep_whatever_the_limit),
+        cmocka_unit_test(the_limit_changes_under_threads),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
