@@ -46,6 +46,11 @@
     X(USE_MARKED_EARLY, "an announced use is marked one sequence number early") \
     X(CAPTURE_NOT_DIVERTED, "caches go on serving a stream that is captured") \
     X(CAPTURE_RELEASED_UNOWNED, "a released capture's memory is unowned before its last launch is done") \
+    X(CAPTURE_AWAITS_NO_RECORD, "a capture begins while another thread records a fence on its stream") \
+    X(CAPTURE_END_FORGETS_FENCE, "the end of a capture does not note that its streams owe a fence") \
+    X(CAPTURE_END_OPENS_CACHES, "the end of a capture opens caches that are to stay closed") \
+    X(RETIRE_FORGETS_LATE_FREES, "a retire does not cover what was freed after its fence was recorded") \
+    X(VANISHED_KEEPS_CACHES, "the caches of a stream that vanished stay open") \
     X(DRAIN_WITHOUT_POISON, "a cache is emptied while its owner uses it") \
     X(PAGE_MAP_NOT_CLEARED, "a slab's units still name it after it was dissolved") \
     X(CLASS_OFF_BY_ONE, "a size at the edge of a class gets the class below") \

@@ -20,6 +20,7 @@ int flw_mutant_scenarios(void);
 bool flw_mutant_epochs(const struct flw_sim *sim);  /* mutant_epoch.c */
 bool flw_mutant_several(const struct flw_sim *sim); /* mutant_several.c */
 bool flw_mutant_sleeps(const struct flw_sim *sim);  /* mutant_sleep.c */
+bool flw_mutant_streams(const struct flw_sim *sim); /* mutant_streams.c */
 
 #define FOUND 3
 
@@ -352,5 +353,6 @@ int flw_mutant_scenarios(void)
     is_wrong |= !is_wrong && flw_mutant_several(&sim);
     is_wrong |= !is_wrong && flw_mutant_epochs(&sim);
     is_wrong |= !is_wrong && flw_mutant_sleeps(&sim);
+    is_wrong |= !is_wrong && flw_mutant_streams(&sim);
     return is_wrong ? FOUND : 0;
 }

@@ -164,6 +164,37 @@ static void renew_stream(struct worker *worker, uint32_t own)
     }
 }
 
+void stress_renew_shared(struct worker *worker)
+{
+    struct run *run = worker->run;
+    struct mailbox *mailbox = &run->mailbox;
+    uint32_t index = (uint32_t)flw_client_below(&worker->client, STRESS_SHARED_STREAMS);
+    pthread_mutex_lock(&run->turnstile);
+    pthread_rwlock_wrlock(&run->steps);
+    for (unsigned i = 0; i < mailbox->count && !run->is_quiet; i++) {
+        struct flw_client_block *block = &mailbox->blocks[i];
+        if (block->home == index) {
+            flw_client_gather(&worker->client, block);
+            block->home = (index + 1) % STRESS_SHARED_STREAMS;
+            flw_client_order(&worker->client, index, block->home);
+        }
+    }
+    for (uint64_t i = 0; i < run->settings.threads && !run->is_quiet; i++) {
+        flw_client_leave_stream(&run->workers[i].client, index, STRESS_SHARED_STREAMS);
+    }
+    if (!run->is_quiet) {
+        bool tells = flw_client_chance(&worker->client, 30);
+        stress_expect(worker, "stream_retire",
+                      flw_client_renew_stream(&worker->client, index, tells));
+        run->shared[index] = worker->client.streams[index];
+    }
+    for (uint64_t i = 0; i < run->settings.threads; i++) {
+        run->workers[i].client.streams[index] = run->shared[index];
+    }
+    pthread_rwlock_unlock(&run->steps);
+    pthread_mutex_unlock(&run->turnstile);
+}
+
 /* ---- captures */
 
 /* Frees meanwhile wait for its end; what the graph touches stays allocated for longer. */
@@ -243,6 +274,9 @@ static void capture(struct worker *worker, uint32_t own)
                 (uint32_t)flw_client_below(client, client->stream_count - STRESS_SHARED_STREAMS);
         }
     }
+    how.dies =
+        worker->run->settings.dies != 0 && !client->is_cut_off && flw_client_chance(client, 30);
+    how.tells = flw_client_chance(client, 30);
     worker->is_in_capture = true;
     fallow_status status = flw_client_capture_run(client, &how);
     worker->is_in_capture = false;
@@ -267,7 +301,9 @@ static void choose(struct worker *worker)
     uint64_t kind = flw_client_below(client, 100);
     uint32_t own = STRESS_SHARED_STREAMS +
                    (uint32_t)flw_client_below(client, client->stream_count - STRESS_SHARED_STREAMS);
-    if (kind < 15 && settings->retire) {
+    if (kind < 8 && settings->dies != 0 && settings->threads > 1) {
+        worker->wants_renewal = !client->is_quiet && !client->is_cut_off;
+    } else if (kind < 15 && settings->retire) {
         renew_stream(worker, own);
     } else if (kind < 20) {
         trim(worker);

@@ -84,6 +84,10 @@ static void step_in_turn(struct worker *worker)
         worker->wants_sleep = false;
         stress_sleep(worker);
     }
+    if (worker->wants_renewal) {
+        worker->wants_renewal = false;
+        stress_renew_shared(worker);
+    }
 }
 
 static void validate(struct worker *worker)
@@ -464,6 +468,7 @@ static int run_once(const struct stress_settings *settings)
     memset(workers, 0, sizeof workers);
     current_run = &run;
     run.settings = *settings;
+    run.workers = workers;
     stress_print(settings);
     if (!flw_sim_open(&run.sim)) {
         return 2;

@@ -231,7 +231,9 @@ void stress_step(struct worker *worker)
     bool has_more_to_do = settings->sleep || settings->share || settings->foreign;
     bool is_full = client->count >= live || client->count + 8 > client->capacity;
     bool allocates = client->count == 0 || (kind >= 100 && kind < 555 && !is_full);
-    if (kind < (has_more_to_do ? 6u : 3u)) {
+    bool is_rare =
+        kind < (has_more_to_do ? 6u : 3u) || (settings->dies != 0 && flw_client_chance(client, 2));
+    if (is_rare) {
         stress_rare(worker);
     } else if (kind < 10) {
         let_the_device_work(worker);

@@ -26,8 +26,11 @@ struct mailbox {
     struct flw_client_block blocks[STRESS_MAILBOX_SLOTS];
 };
 
+struct worker;
+
 struct run {
     struct stress_settings settings;
+    struct worker *workers;
     struct flw_sim sim;
     struct flw_put put;
     void *importer;    /* a second pool, which maps what the first exports; NULL: none */
@@ -57,9 +60,9 @@ struct worker {
     struct flw_client client;
     uint64_t ops_left, life_ops, until_validate;
     pthread_t thread;
-    bool wants_sleep;   /* after the step, outside of `steps` */
-    bool is_in_capture; /* a callback of the pool's leaves the blocks alone */
-    CUcontext foreign;  /* a context of its own, with a stream; NULL: none now */
+    bool wants_sleep, wants_renewal; /* after the step, outside of `steps` */
+    bool is_in_capture;              /* a callback of the pool's leaves the blocks alone */
+    CUcontext foreign;               /* a context of its own, with a stream; NULL: none now */
     CUstream foreign_stream;
     void *imports[STRESS_IMPORTS];
     unsigned import_count;
@@ -82,6 +85,9 @@ void stress_step(struct worker *worker);
 /* ---- stress_rare.c */
 
 void stress_rare(struct worker *worker);
+/* Outside of `steps`: a stream that all threads use vanishes, with notice or without, and all go on with the one that
+ * has its handle. */
+void stress_renew_shared(struct worker *worker);
 /* With one thread every counter is exact at every moment. */
 void stress_compare_ledger(struct worker *worker);
 

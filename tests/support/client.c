@@ -242,11 +242,8 @@ static void end_reads(struct flw_client *client, struct flw_client_block *block,
     block->readers &= ~(1u << reader);
 }
 
-fallow_status flw_client_renew_stream(struct flw_client *client, uint32_t index, bool tells)
+void flw_client_leave_stream(struct flw_client *client, uint32_t index, uint32_t heir)
 {
-    fallow_status status = FALLOW_OK;
-    const struct flw_driver *cu = &client->sim->cu;
-    uint32_t heir = (index + 1) % client->stream_count;
     for (size_t i = 0; i < client->count; i++) {
         struct flw_client_block *block = &client->blocks[i];
         if (block->home == index) {
@@ -257,6 +254,13 @@ fallow_status flw_client_renew_stream(struct flw_client *client, uint32_t index,
             end_reads(client, block, index);
         }
     }
+}
+
+fallow_status flw_client_renew_stream(struct flw_client *client, uint32_t index, bool tells)
+{
+    fallow_status status = FALLOW_OK;
+    const struct flw_driver *cu = &client->sim->cu;
+    flw_client_leave_stream(client, index, (index + 1) % client->stream_count);
     if (tells) {
         status = client->put.ops->retire(client->put.pool, client->streams[index]);
         client->op_count++;

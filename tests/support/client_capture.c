@@ -186,6 +186,20 @@ static fallow_status begin(struct flw_client *client, CUstream stream, fallow_ca
     return status;
 }
 
+/* The pool sees the new stream at once: what it knew of the old one it may forget. */
+static bool renew(struct flw_client *client, uint32_t stream, bool tells)
+{
+    const struct flw_put *put = &client->put;
+    void *ptr = NULL;
+    fallow_status status = flw_client_renew_stream(client, stream, tells);
+    bool good = is_expected(client, status, "fallow_stream_retire");
+    if (put->ops->alloc(put->pool, 300, client->streams[stream], &ptr) == FALLOW_OK) {
+        status = put->ops->free(put->pool, ptr, client->streams[stream]);
+        good = is_expected(client, status, "fallow_free") && good;
+    }
+    return good;
+}
+
 fallow_status flw_client_capture_run(struct flw_client *client,
                                      const struct flw_client_capture *how)
 {
@@ -214,9 +228,17 @@ fallow_status flw_client_capture_run(struct flw_client *client,
     }
     bool good = is_expected(client, worked, "a call inside the capture");
     good = is_cuda(client, cu->cuStreamEndCapture(stream, &graph), "cuStreamEndCapture") && good;
+    bool dies_early = how->dies && flw_client_chance(client, 50);
+    if (dies_early) { /* a retire would be refused */
+        good = renew(client, how->stream, false) && good;
+        good = is_cuda(client, cu->cuGraphDestroy(graph), "cuGraphDestroy") && good;
+    }
     fallow_status status = client->put.ops->capture_end(capture);
     good = is_expected(client, status, "fallow_capture_end") && good;
-    good = good && graph != NULL && launch(client, how->stream, graph);
+    good = good && graph != NULL && (dies_early || launch(client, how->stream, graph));
+    if (how->dies && !dies_early) {
+        good = renew(client, how->stream, how->tells) && good;
+    }
     if (client->trace_address != 0) {
         fprintf(stderr, "%llu: release\n", (unsigned long long)client->op_count);
     }

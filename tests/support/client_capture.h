@@ -12,6 +12,10 @@ struct flw_client_capture {
     uint32_t stream;    /* its own: nobody else uses it; holds no block that waits for readers */
     uint32_t joined[2]; /* others of its own, which may be one; the same as `stream` = none joins */
     size_t most_bytes;  /* of one block */
+    bool
+        dies; /* `stream` is renewed (flw_client_renew_stream) before the capture is released, or before
+                           the pool hears of its end, and then no graph is launched */
+    bool tells; /* the pool hears of that, where it may */
     /* Called while the streams capture; must leave both alone. NULL: nothing. */
     void (*between)(void *context);
     void *context;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pool/streams/cache.h"
 
+#include "base/mutant.h"
 #include "pool/state/account.h"
 #include "pool/state/settings.h"
 #include "pool/streams/seize.h"
@@ -202,7 +203,9 @@ static void reopen(struct flw_pool *pool, const struct flw_domain *domain)
     flw_lock_acquire(&pool->lock);
     for (struct flw_tcache *cache = seized; cache != NULL; cache = cache->next_seized) {
         flw_lock_acquire(&cache->lock);
-        flw_tcache_set_open(cache, flw_pool_may_open(pool, cache->domain));
+        flw_tcache_set_open(cache, flw_pool_may_open(pool, cache->domain) ||
+                                       (FLW_MUTANT(CAPTURE_END_OPENS_CACHES) && domain != NULL &&
+                                        !flw_capture_is_on(domain)));
         flw_lock_release(&cache->lock);
     }
     flw_lock_release(&pool->lock);

@@ -203,7 +203,9 @@ static fallow_status join(struct flw_capture *capture, fallow_stream stream)
     if (own == NULL) {
         return FALLOW_OUT_OF_HOST_MEMORY;
     }
-    await_record(heap, domain);
+    if (!FLW_MUTANT(CAPTURE_AWAITS_NO_RECORD)) {
+        await_record(heap, domain);
+    }
     if (!FLW_MUTANT(CAPTURE_NOT_DIVERTED)) {
         flw_pool_divert(pool, domain);
     }
@@ -427,7 +429,7 @@ static fallow_status end(struct flw_capture *capture)
         struct flw_domain *domain = capture->stream_domains[i];
         if (domain->captured_by == capture->index) {
             __atomic_store_n(&domain->captured_by, 0, __ATOMIC_RELEASE);
-            if (domain->unfenced_bytes > 0) {
+            if (domain->unfenced_bytes > 0 && !FLW_MUTANT(CAPTURE_END_FORGETS_FENCE)) {
                 flw_domain_owe(&pool->heap, domain); /* none could be recorded meanwhile */
             }
             joined |= 1u << i;

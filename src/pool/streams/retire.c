@@ -47,7 +47,8 @@ static fallow_status close_stream(struct flw_heap *heap, struct flw_domain *doma
         flw_lock_acquire(&heap->lock);
         is_open = domain->is_recording || domain->naming_count > 0 ||
                   (is_inside && status == FALLOW_OK &&
-                   (domain->unfenced_bytes > 0 || flw_domain_has_uncleared(domain)));
+                   ((domain->unfenced_bytes > 0 && !FLW_MUTANT(RETIRE_FORGETS_LATE_FREES)) ||
+                    flw_domain_has_uncleared(domain)));
         if (!is_open) {
             forget_stream(heap, domain, status == FALLOW_OK);
         }

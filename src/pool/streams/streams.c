@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pool/streams/streams.h"
 
+#include "base/mutant.h"
 #include "pool/state/settings.h"
 #include "pool/streams/cache.h"
 #include "pool/streams/quiesce.h"
@@ -130,7 +131,9 @@ static struct flw_domain *find_domain(struct flw_pool *pool, fallow_stream strea
     }
     flw_lock_release(&heap->lock);
     if (stale != NULL) {
-        flw_pool_close_caches(pool, stale);
+        if (!FLW_MUTANT(VANISHED_KEEPS_CACHES)) {
+            flw_pool_close_caches(pool, stale);
+        }
         flw_domain_end_naming(heap, stale);
     }
     return domain;
