@@ -294,8 +294,24 @@ static bool read_events(struct flw_pytorch_import *import)
 struct census {
     uint64_t events[FLW_PYTORCH_DEVICES];
     uint64_t segments[FLW_PYTORCH_DEVICES];
+    uint64_t oom_us[FLW_PYTORCH_DEVICES]; /* as find_oom returns */
     int device_count;
 };
+
+/* Return when the device first ran out of memory; without times, the number of the event. UINT64_MAX: it did not. */
+static uint64_t find_oom(struct flw_pytorch_import *import, struct flw_pickle_value list)
+{
+    struct flw_harvest_cursor cursor = flw_harvest_first(import->kept, list);
+    struct flw_pickle_value dict;
+    for (uint64_t number = 0; flw_harvest_next(import->kept, &cursor, &dict); number++) {
+        struct flw_pickle_value action = flw_pytorch_get(import, dict, WORD_ACTION);
+        if (action.kind == FLW_PICKLE_WORD && action.bits == WORD_OOM) {
+            struct flw_pickle_value time = flw_pytorch_get(import, dict, WORD_TIME_US);
+            return time.kind == FLW_PICKLE_UNSIGNED ? time.bits : number;
+        }
+    }
+    return UINT64_MAX;
+}
 
 static bool take_census(struct flw_pytorch_import *import, struct census *census)
 {
@@ -329,7 +345,31 @@ static bool take_census(struct flw_pytorch_import *import, struct census *census
     return true;
 }
 
-/* The device asked for, else the one with the most events, else with the most segments. */
+/* Where one device alone has events, it is chosen anyway. */
+static void find_ooms(struct flw_pytorch_import *import, struct census *census)
+{
+    struct flw_harvest_cursor cursor = flw_harvest_first(import->kept, import->traces);
+    struct flw_pickle_value list;
+    int active_count = 0;
+    memset(census->oom_us, 0xFF, sizeof census->oom_us);
+    for (int i = 0; i < census->device_count; i++) {
+        active_count += census->events[i] > 0;
+    }
+    for (int i = 0; active_count > 1 && flw_harvest_next(import->kept, &cursor, &list); i++) {
+        census->oom_us[i] = find_oom(import, list);
+    }
+}
+
+static bool is_told_before(const struct census *census, int a, int b)
+{
+    if (census->oom_us[a] != census->oom_us[b]) {
+        return census->oom_us[a] < census->oom_us[b];
+    }
+    return census->events[a] != census->events[b] ? census->events[a] > census->events[b]
+                                                  : census->segments[a] > census->segments[b];
+}
+
+/* The device asked for, else the one that ran out of memory first, else the one with the most events, then segments. */
 static bool choose_device(struct flw_pytorch_import *import, int device)
 {
     struct census census = {.device_count = 0};
@@ -341,12 +381,9 @@ static bool choose_device(struct flw_pytorch_import *import, int device)
                               census.device_count - 1);
     }
     int best = 0;
+    find_ooms(import, &census);
     for (int i = 1; i < census.device_count; i++) {
-        if (census.events[i] > census.events[best] ||
-            (census.events[i] == census.events[best] &&
-             census.segments[i] > census.segments[best])) {
-            best = i;
-        }
+        best = is_told_before(&census, i, best) ? i : best;
     }
     import->device = device >= 0 ? device : best;
     for (int i = 0; i < census.device_count; i++) {

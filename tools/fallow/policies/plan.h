@@ -35,7 +35,7 @@ struct flw_plan {
     struct flw_plan_policies policies;
     struct flw_plan_lag lag;
     uint64_t limit_bytes; /* 0: none */
-    int trace_device;     /* -1 = the one with the most events */
+    int trace_device;     /* -1 = as flw_trace_read chooses */
 };
 
 /* The four, of a command whose settings have a struct flw_plan as `member`. */

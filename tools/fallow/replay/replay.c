@@ -68,7 +68,8 @@ static void print_help(void)
         "  --threads           one thread a stream, for policies that allow it\n"
         "  --repeat N          replay the trace N times in a row, counting the last pass apart\n"
         "  --json FILE         results as JSON; - is standard output, without the table\n"
-        "  --trace-device N    which device of the recording; default the busiest\n"
+        "  --trace-device N    which device of the recording; default the one that ran out of\n"
+        "                      memory first, else the busiest\n"
         "  --no-check          without the rule checker\n"
         "  --no-times          without timing single operations\n",
         FLW_PLAN_LAG_EVENTS);

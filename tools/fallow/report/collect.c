@@ -266,7 +266,7 @@ static void name_device(const struct flw_trace *trace, char *out)
     int bytes;
     const char *devices = flw_notes_find_devices(trace->notes, &bytes);
     if (devices != NULL) {
-        snprintf(out, FLW_SHEET_NAME_BYTES, "device %d of %.*s; --trace-device chooses",
+        snprintf(out, 2 * FLW_SHEET_NAME_BYTES, "device %d of %.*s; --trace-device chooses",
                  trace->device, bytes, devices);
     }
 }

@@ -253,13 +253,13 @@ static bool write_landing(const struct flw_report_options *options, const struct
 }
 
 static void print_screen(const struct flw_report_options *options, const struct flw_sheet *sheets,
-                         size_t count, const struct flw_job *job)
+                         size_t count, bool has_several, const struct flw_job *job)
 {
     struct flw_print_style style = {.is_ascii = options->is_ascii || !flw_terminal_is_utf8(),
                                     .columns = flw_terminal_columns(),
                                     .uses_colour = flw_terminal_has_colour()};
     FILE *out = flw_terminal_open(options->is_ascii);
-    if (count == 1) {
+    if (!has_several || count == 1) {
         flw_print_text(&sheets[0], &style, out);
     } else {
         flw_print_landing(sheets, count, out);
@@ -278,7 +278,8 @@ bool flw_report_replaces_baseline(const struct flw_report_options *options)
 }
 
 bool flw_report_write_all(const struct flw_report_options *options, const struct flw_sheet *sheets,
-                          size_t count, const struct flw_job *job, struct flw_draft *json)
+                          size_t count, bool has_several, const struct flw_job *job,
+                          struct flw_draft *json)
 {
     if (json->file != NULL) {
         flw_print_json(sheets, count, job, json->file);
@@ -290,11 +291,11 @@ bool flw_report_write_all(const struct flw_report_options *options, const struct
         !flw_draft_write(json, options->json_path)) {
         return false;
     }
-    if (options->html_path != NULL && count > 1 && !write_landing(options, sheets, count, job)) {
+    if (options->html_path != NULL && has_several && !write_landing(options, sheets, count, job)) {
         return false;
     }
     if (flw_report_stdout_count(options) == 0) {
-        print_screen(options, sheets, count, job);
+        print_screen(options, sheets, count, has_several, job);
     }
     return true;
 }

@@ -62,9 +62,8 @@ static void write_header(const struct flw_sheet *sheet, FILE *out)
     fprintf(out, "%s allocation%s, %zu stream%s, ",
             flw_svg_format(number, FLW_SVG_COUNT, (double)trace->alloc_count),
             flw_plural(trace->alloc_count), trace->stream_count, flw_plural(trace->stream_count));
-    fprintf(out, "%s alive at the start%s%s. Replayed on ",
-            flw_svg_format(number, FLW_SVG_COUNT, (double)trace->initial_count),
-            sheet->of_devices[0] == '\0' ? "" : "; ", sheet->of_devices);
+    fprintf(out, "%s alive at the start. Replayed on ",
+            flw_svg_format(number, FLW_SVG_COUNT, (double)trace->initial_count));
     flw_svg_escape(out, sheet->device_name);
     if (sheet->lag_units == 0) {
         fputs(", without device work", out);
@@ -74,7 +73,9 @@ static void write_header(const struct flw_sheet *sheet, FILE *out)
         const char *events = sheet->lag_units == 1 ? " event" : " events";
         fprintf(out, ", work done %s%s later", number, sheet->is_by_time ? "" : events);
     }
-    fputs(".</p><p class=verdict>", out);
+    fputs(".</p>", out);
+    flw_page_table_devices(sheet, out);
+    fputs("<p class=verdict>", out);
     flw_svg_escape(out, sheet->verdict);
     fputs("</p><p class=advice>", out);
     flw_svg_escape(out, sheet->advice.text);
@@ -515,38 +516,6 @@ static void write_requests(const struct flw_sheet *sheet, FILE *out)
     fputs("</section>\n", out);
 }
 
-static void write_words(FILE *out)
-{
-    static const char *const words[][2] = {
-        {"requested", "what the program asked for and has not freed yet"},
-        {"rounding", "what a policy gives beyond the request, because sizes are rounded up"},
-        {"reserved",
-         "what the policy had taken from the driver: what nvidia-smi sees of it, less the "
-         "context and other libraries"},
-        {"free", "reserved and not allocated: it can be allocated again without the driver"},
-        {"hole",
-         "a stretch of free memory between two blocks; a request that fits no hole needs new "
-         "memory, however much is free in all"},
-        {"fragmentation", "1 - largest hole / all free memory, at the peak"},
-        {"steal",
-         "memory freed on one stream and given to another, which then waits on the device"},
-        {"segment", "a stretch of addresses that the policy had from the driver"},
-        {"grow ops", "how often more memory was taken from the driver"},
-        {"events", "recorded on a stream, to learn when its work is done"},
-        {"splits, merges", "blocks cut in two, free neighbours joined; - where it is not counted"},
-        {"deferred",
-         "bytes that were freed while other streams still used them, and given to no one until those "
-         "were done"},
-        {"alive at the start", "allocated before the recording began: part of the replay"},
-        {"recorded", "what the recording says really happened"},
-        {"(model)", "a policy written from its documentation, not the original"}};
-    fputs("<section><h2 id=words>Words</h2><dl>\n", out);
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        fprintf(out, "<dt>%s</dt><dd>%s</dd>\n", words[i][0], words[i][1]);
-    }
-    fputs("</dl></section>\n", out);
-}
-
 bool flw_page_write(const struct flw_sheet *sheet, FILE *out)
 {
     begin_page(out, sheet->title, "column");
@@ -560,7 +529,7 @@ bool flw_page_write(const struct flw_sheet *sheet, FILE *out)
     write_policies(sheet, out);
     write_survivors(sheet, out);
     write_requests(sheet, out);
-    write_words(out);
+    flw_page_table_words(out);
     return end_page(out);
 }
 
@@ -594,6 +563,6 @@ bool flw_page_write_landing(const struct flw_sheet *sheets, size_t count, const 
     flw_picture_legend(out, "c7", "more in the policy that needs least", NULL);
     flw_picture_legend(out, "loss", "what that policy saves", NULL);
     fputs("</p>\n", out);
-    write_words(out);
+    flw_page_table_words(out);
     return end_page(out);
 }

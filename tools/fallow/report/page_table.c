@@ -496,7 +496,7 @@ void flw_page_table_landing(const struct flw_sheet *sheets, size_t count, const 
     for (size_t i = 0; i < count; i++) {
         const struct flw_sheet *sheet = &sheets[i];
         const char *source = sheet->trace->source;
-        begin_linked_row(&table, source == NULL ? sheet->title : source + folder,
+        begin_linked_row(&table, source == NULL || sheet->is_other ? sheet->title : source + folder,
                          links == NULL ? NULL : links[i]);
         write_bar(&table, sheet, most_bytes);
         write_text_cell(&table, format_gib(number, sheet->trace->peak_requested_bytes));
@@ -507,4 +507,50 @@ void flw_page_table_landing(const struct flw_sheet *sheets, size_t count, const 
         fputs("</tr>\n", out);
     }
     end_table(&table);
+}
+
+void flw_page_table_devices(const struct flw_sheet *sheet, FILE *out)
+{
+    if (sheet->of_devices[0] != '\0') {
+        fputs("<p class=lead>", out);
+        flw_svg_escape(out, sheet->of_devices);
+        fputs("</p>", out);
+    }
+    for (size_t i = 0; i < sheet->others.count; i++) {
+        fputs("<p class=lead>", out);
+        flw_svg_escape(out, sheet->others.list[i].text);
+        fputs("</p>", out);
+    }
+}
+
+void flw_page_table_words(FILE *out)
+{
+    static const char *const words[][2] = {
+        {"requested", "what the program asked for and has not freed yet"},
+        {"rounding", "what a policy gives beyond the request, because sizes are rounded up"},
+        {"reserved",
+         "what the policy had taken from the driver: what nvidia-smi sees of it, less the "
+         "context and other libraries"},
+        {"free", "reserved and not allocated: it can be allocated again without the driver"},
+        {"hole",
+         "a stretch of free memory between two blocks; a request that fits no hole needs new "
+         "memory, however much is free in all"},
+        {"fragmentation", "1 - largest hole / all free memory, at the peak"},
+        {"steal",
+         "memory freed on one stream and given to another, which then waits on the device"},
+        {"segment", "a stretch of addresses that the policy had from the driver"},
+        {"grow ops", "how often more memory was taken from the driver"},
+        {"events", "recorded on a stream, to learn when its work is done"},
+        {"splits, merges", "blocks cut in two, free neighbours joined; - where it is not counted"},
+        {"deferred",
+         "bytes that were freed while other streams still used them, and given to no one until those "
+         "were done"},
+        {"alive at the start", "allocated before the recording began: part of the replay"},
+        {"recorded", "what the recording says really happened"},
+        {"(model)", "a policy written from its documentation, not the original"}};
+    fputs("<section><h2 id=words>Words</h2><dl>\n", out);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        fprintf(out, "<dt>%s</dt><dd>%s</dd>\n", words[i][0], words[i][1]);
+    }
+    fputs("</dl></section>\n", out);
 }

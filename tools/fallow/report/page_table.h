@@ -19,6 +19,10 @@ void flw_page_table_survivors(const struct flw_sheet *sheet, FILE *out);
 void flw_page_table_oom(const struct flw_sheet *sheet, FILE *out);
 /* Which policies would have served the request that failed, and from which limit on. */
 void flw_page_table_answers(const struct flw_sheet_oom *oom, FILE *out);
+/* Which device of several it is, and a line for each of the others. */
+void flw_page_table_devices(const struct flw_sheet *sheet, FILE *out);
+/* The glossary. */
+void flw_page_table_words(FILE *out);
 void flw_page_table_landing(const struct flw_sheet *sheets, size_t count, const char *const *links,
                             FILE *out);
 

@@ -170,6 +170,23 @@ static void print_policy(const struct flw_sheet *sheet, const struct flw_sheet_p
 
 /* ---- one trace ---- */
 
+static void print_devices(const struct flw_sheet *sheet, struct flw_json_writer *out)
+{
+    flw_json_begin(out, "other_devices", '[');
+    for (size_t i = 0; i < sheet->others.count; i++) {
+        const struct flw_sheet_device *other = &sheet->others.list[i];
+        uint64_t oom_event = other->oom_event;
+        flw_json_begin(out, NULL, '{');
+        FLW_JSON_COUNTS(out, {"device", (uint64_t)other->device}, {"events", other->event_count},
+                        {"peak_requested_bytes", other->peak_requested_bytes},
+                        {"recorded_peak_reserved_bytes", other->peak_reserved_bytes},
+                        {"out_of_memory_event", oom_event == 0 ? FLW_UNKNOWN : oom_event},
+                        {"asked_bytes", oom_event == 0 ? FLW_UNKNOWN : other->asked_bytes});
+        flw_json_end(out, '}');
+    }
+    flw_json_end(out, ']');
+}
+
 static void print_trace(const struct flw_sheet *sheet, struct flw_json_writer *out)
 {
     const struct flw_trace *trace = sheet->trace;
@@ -179,6 +196,7 @@ static void print_trace(const struct flw_sheet *sheet, struct flw_json_writer *o
     }
     flw_json_text(out, "format", trace->format);
     flw_json_number(out, "recorded_device", (uint64_t)trace->device);
+    print_devices(sheet, out);
     FLW_JSON_COUNTS(out, {"events", trace->event_count}, {"ops", sheet->op_count},
                     {"allocs", trace->alloc_count}, {"frees", free_count},
                     {"initial_blocks", trace->initial_count}, {"streams", trace->stream_count},

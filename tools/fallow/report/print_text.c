@@ -34,6 +34,9 @@ static void print_head(const struct flw_sheet *sheet, FILE *out)
     if (sheet->of_devices[0] != '\0') {
         fprintf(out, "%s\n", sheet->of_devices);
     }
+    for (size_t i = 0; i < sheet->others.count; i++) {
+        fprintf(out, "%s\n", sheet->others.list[i].text);
+    }
     fprintf(out, "peak requested %s %s", peak, unit.name);
     if (sheet->packed_bytes != FLW_UNKNOWN) {
         flw_format_bytes(sheet->packed_bytes, unit, peak);

@@ -3,17 +3,11 @@
  * Owns: `fallow report`: the command line and exit codes.
  * Does not: collect (collect.c), print (print.h) or write files (output.c).
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <getopt.h>
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "trace/output.h"
 #include "trace/trace.h"
@@ -22,6 +16,7 @@
 #include "common/draft.h"
 #include "common/terminal.h"
 #include "report/baseline.h"
+#include "report/devices.h"
 #include "report/print.h"
 #include "report/work.h"
 
@@ -48,7 +43,8 @@ static const char help[] =
     "  --lag N|TIME          work is done N events, or TIME (200us, 5ms, 1s), after it was given;\n"
     "                        default as fallow replay\n"
     "  --limit BYTES         most that a policy may hold (K, M, G, T allowed)\n"
-    "  --trace-device N      which device of the recording; default the busiest\n"
+    "  --trace-device N      which device of the recording; default the one that ran out of\n"
+    "                        memory first, else the busiest\n"
     "  --owner REGEX         whose memory it is: a frame that matches, before all others; REGEX is an\n"
     "                        extended one of POSIX, matched against 'function (file:line)'\n"
     "  --skip REGEX          a frame that matches is never an owner; both may stand several times\n"
@@ -171,8 +167,6 @@ static int parse(struct flw_report_options *options, int argc, char **argv)
 
 /* ---- diff ---- */
 
-#define PLACE_BYTES 4096
-
 static const char diff_help[] =
     "usage: fallow report diff A B [OPTIONS]\n\n"
     "What changed from one report to another, policy by policy and owner by owner. Each is a file that\n"
@@ -210,43 +204,6 @@ static bool read_trace(char *const *path, const struct flw_owner_rule *rule,
     return is_done;
 }
 
-/* A pipe is read once, and a side is looked at before it is read: its bytes take its place in this process, where
- * it has one. `place` has room for PLACE_BYTES. False: said. */
-static bool hold_pipe(const char *path, char *place)
-{
-    static char bytes[1 << 16];
-    struct stat about;
-    static const char fds[] = "/dev/fd/";
-    uint64_t number = 0; /* stdin's too */
-    snprintf(place, PLACE_BYTES, "%s", flw_input_place(path));
-    if (strlen(flw_input_place(path)) >= PLACE_BYTES || stat(place, &about) != 0 ||
-        !S_ISFIFO(about.st_mode)) {
-        return true; /* what is not there, or no trace, is said by who reads it */
-    }
-    int pipe = open(place, O_RDONLY | O_CLOEXEC);
-    int memory = memfd_create("fallow-report", MFD_CLOEXEC);
-    ssize_t count = pipe < 0 || memory < 0 ? -1 : 1;
-    while (count > 0) {
-        count = read(pipe, bytes, sizeof bytes);
-        count = count > 0 && write(memory, bytes, (size_t)count) != count ? -1 : count;
-    }
-    if (count < 0) {
-        flw_complain("cannot read '%.300s': %s", path, strerror(errno));
-    }
-    if (pipe >= 0) {
-        close(pipe);
-    }
-    bool is_own = strcmp(place, "/dev/stdin") == 0 ||
-                  (strncmp(place, fds, sizeof fds - 1) == 0 &&
-                   flw_parse_count(place + sizeof fds - 1, &number) && number <= INT_MAX);
-    if (is_own && dup2(memory, (int)number) == (int)number) {
-        close(memory);
-    } else {
-        snprintf(place, PLACE_BYTES, "/dev/fd/%d", memory); /* until the program ends */
-    }
-    return count == 0;
-}
-
 /* Whether it is a report: it begins with one of an object's members that a report has first, in some order of theirs.
  * Profiles are JSON too. */
 static bool is_report(const char *place)
@@ -266,9 +223,9 @@ static bool is_report(const char *place)
 
 static bool read_side(const char *path, const struct flw_owner_rule *rule, struct flw_baseline *out)
 {
-    char message[FLW_BASELINE_MESSAGE_BYTES], place[PLACE_BYTES];
+    char message[FLW_BASELINE_MESSAGE_BYTES], place[FLW_PLACE_BYTES];
     char *const places[] = {place};
-    if (!hold_pipe(path, place)) {
+    if (!flw_devices_hold_pipe(path, place)) {
         return false;
     }
     if (!is_report(place)) {

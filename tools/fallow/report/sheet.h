@@ -265,6 +265,23 @@ struct flw_sheet_oom {
     size_t answer_count;
 };
 
+#define FLW_SHEET_DEVICES 16
+
+/* Another device of the recording, which the sheet is not of. */
+struct flw_sheet_device {
+    int device;
+    uint64_t event_count, peak_requested_bytes;
+    uint64_t peak_reserved_bytes; /* FLW_UNKNOWN */
+    uint64_t oom_event;           /* the first, counted from 1; 0: it did not run out of memory */
+    uint64_t asked_bytes;         /* by the request that failed */
+    char text[3 * FLW_SHEET_NAME_BYTES]; /* all of it in words */
+};
+
+struct flw_sheet_devices {
+    struct flw_sheet_device list[FLW_SHEET_DEVICES];
+    size_t count;
+};
+
 #define FLW_SHEET_ADVICE_BYTES  512
 #define FLW_SHEET_SETTING_BYTES 256
 
@@ -282,7 +299,9 @@ struct flw_sheet {
     const struct flw_program *program;
     char title[FLW_SHEET_NAME_BYTES]; /* the file's name without its folder */
     char of_devices
-        [FLW_SHEET_NAME_BYTES]; /* "device 1 of 0 1 2; ...": of the recording; "": it has one */
+        [2 * FLW_SHEET_NAME_BYTES]; /* "device 1 of 0 1 2; ...": of the recording; "": it has one */
+    struct flw_sheet_devices others;
+    bool is_other;                          /* of such a device, beside a sheet of the same file */
     char device_name[FLW_SHEET_NAME_BYTES]; /* that policies ran on */
     bool is_sim;
     uint64_t lag_units, limit_bytes;

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include "common/command.h"
 #include "common/progress.h"
 #include "common/tool_host.h"
+#include "report/devices.h"
 
 /* A trace to report. */
 struct job {
@@ -29,7 +31,7 @@ struct work {
     struct flw_sheet *sheets; /* shrunk where there are several jobs */
     struct flw_trace *traces; /* without their arrays: what tables need */
     struct flw_program *programs;
-    size_t sheet_count, page_count;
+    size_t sheet_count, sheet_capacity, trace_capacity, program_capacity;
     size_t place;                 /* of the job */
     struct flw_job ranks;         /* where there are several files, or records are wanted */
     struct flw_baseline baseline; /* as it was before anything is written */
@@ -125,7 +127,7 @@ static bool open_device(struct work *work)
 }
 
 static bool collect(struct work *work, const struct flw_trace *trace,
-                    const struct flw_program *program, const struct flw_plan_lag *lag,
+                    const struct flw_program *program, const struct flw_plan_lag *lag, bool replays,
                     struct flw_sheet *out)
 {
     const struct flw_report_options *options = work->options;
@@ -141,8 +143,7 @@ static bool collect(struct work *work, const struct flw_trace *trace,
                                 .times = options->times};
     struct flw_sheet_setup setup = {.run = &run,
                                     .policies = options->plan.policies.list,
-                                    .policy_count =
-                                        options->writes_lines ? 0 : options->plan.policies.count,
+                                    .policy_count = replays ? options->plan.policies.count : 0,
                                     .rule = &options->rule,
                                     .is_by_time = lag->is_by_time,
                                     .are_policies_named = options->plan.policies.are_named,
@@ -189,13 +190,12 @@ static bool add_rank(struct work *work, const struct flw_sheet *sheet)
 }
 
 /* The sheet stays, with as much of the trace and the program as tables ask for. */
-static void keep(struct work *work, const struct flw_trace *trace,
+static void keep(struct work *work, size_t slot, const struct flw_trace *trace,
                  const struct flw_program *program)
 {
-    struct flw_sheet *sheet = &work->sheets[work->sheet_count];
-    struct flw_trace *kept = &work->traces[work->sheet_count];
-    struct flw_program *kept_program = &work->programs[work->sheet_count];
-    flw_sheet_shrink(sheet);
+    struct flw_trace *kept = &work->traces[slot];
+    struct flw_program *kept_program = &work->programs[slot];
+    flw_sheet_shrink(&work->sheets[slot]);
     *kept = (struct flw_trace){
         .source = trace->source == NULL ? NULL : strdup(trace->source),
         .format = trace->format == NULL ? NULL : strdup(trace->format),
@@ -213,16 +213,61 @@ static void keep(struct work *work, const struct flw_trace *trace,
     kept_program->ops = NULL;
     kept_program->op_bits = NULL;
     kept_program->lanes = (struct flw_lanes){.pool_count = program->lanes.pool_count};
-    sheet->trace = kept;
-    sheet->program = kept_program;
-    work->sheet_count++;
+    work->sheets[slot].trace = kept;
+    work->sheets[slot].program = kept_program;
 }
 
-static bool report_trace(struct work *work, const struct flw_trace *trace)
+/* Return the number of a new sheet, which is empty. The others refer to their traces and programs, which may move. */
+static size_t add_slot(struct work *work)
 {
-    struct flw_sheet *sheet = &work->sheets[work->sheet_count];
+    size_t slot = work->sheet_count++;
+    work->sheets =
+        flw_host_grow(work->sheets, &work->sheet_capacity, slot + 1, sizeof *work->sheets);
+    work->traces =
+        flw_host_grow(work->traces, &work->trace_capacity, slot + 1, sizeof *work->traces);
+    work->programs =
+        flw_host_grow(work->programs, &work->program_capacity, slot + 1, sizeof *work->programs);
+    for (size_t i = 0; i < slot; i++) {
+        work->sheets[i].trace = &work->traces[i];
+        work->sheets[i].program = &work->programs[i];
+    }
+    return slot;
+}
+
+/* Whether a threshold or the JSON needs the policies of devices that are not shown. */
+static bool compares_all(const struct work *work)
+{
+    const struct flw_report_options *options = work->options;
+    return work->job_count > 1 || work->json->file != NULL || options->max_reserved_bytes != 0 ||
+           !isinf(options->max_fragmentation);
+}
+
+/* What is written at once of the device that is shown, or of each row of a table. */
+static bool write_sheet(struct work *work, size_t slot)
+{
+    const struct flw_report_options *options = work->options;
+    const struct flw_sheet *sheet = &work->sheets[slot];
+    bool has_several = work->job_count > 1;
+    if ((has_several || options->writes_lines) && !add_rank(work, sheet)) {
+        return false;
+    }
+    if (sheet->is_other && !has_several) {
+        return true;
+    }
+    return flw_report_write_one(options, sheet, has_several, slot) &&
+           (has_several || options->writes_lines ||
+            flw_report_write_all(options, work->sheets, work->sheet_count, false, NULL,
+                                 work->json));
+}
+
+/* Fill sheet number `slot`. `others`: the devices beside the one that is shown; NULL: this is one of them. */
+static bool report_trace(struct work *work, const struct flw_trace *trace, size_t slot,
+                         const struct flw_sheet_devices *others)
+{
+    const struct flw_report_options *options = work->options;
+    struct flw_sheet *sheet = &work->sheets[slot];
     struct flw_plan_lag lag;
-    if (!flw_plan_choose_lag(&work->options->plan, trace, true, &lag)) {
+    if (!flw_plan_choose_lag(&options->plan, trace, true, &lag)) {
         return false;
     }
     struct flw_program *program = flw_program_create(trace, lag.is_by_time);
@@ -230,31 +275,66 @@ static bool report_trace(struct work *work, const struct flw_trace *trace)
         flw_complain("the trace has more private pools and streams than can be told apart");
         return false;
     }
-    bool is_done = open_device(work) && collect(work, trace, program, &lag, sheet);
+    bool replays = !options->writes_lines && (others != NULL || compares_all(work));
+    bool is_done = open_device(work) && collect(work, trace, program, &lag, replays, sheet);
     if (is_done) {
-        bool has_several = work->job_count > 1;
-        if (has_several || work->options->writes_lines) {
-            is_done = add_rank(work, sheet);
+        if (others != NULL) {
+            sheet->others = *others;
+        } else {
+            flw_devices_name(sheet);
         }
-        is_done =
-            is_done && flw_report_write_one(work->options, sheet, has_several, work->sheet_count);
-        if (!has_several && is_done && !work->options->writes_lines) {
-            is_done = flw_report_write_all(work->options, sheet, 1, NULL, work->json);
-        }
-        keep(work, trace, program);
+        is_done = write_sheet(work, slot);
+        keep(work, slot, trace, program);
     }
     flw_program_destroy(program);
     return is_done;
 }
 
-/* False: the whole report fails. */
-static bool do_job(struct work *work, const struct job *job)
+/* Look at a device that is not shown. False: the whole report fails. */
+static bool report_other(struct work *work, const char *place, int device,
+                         struct flw_sheet_devices *others)
 {
     char message[FLW_TRACE_MESSAGE_BYTES];
     struct flw_trace *trace = NULL;
+    if (!flw_trace_read(place, device, &trace, message)) {
+        flw_complain("%s; device %d is left out", message, device);
+        work->code = FLW_EXIT_FAILED;
+        return true;
+    }
+    flw_devices_add(others, trace);
+    bool is_compared =
+        compares_all(work) || work->options->fails_on_oom || work->options->writes_lines;
+    bool is_done = !is_compared || report_trace(work, trace, add_slot(work), NULL);
+    flw_trace_destroy(trace);
+    return is_done;
+}
+
+/* False: the whole report fails. */
+static bool report_file(struct work *work, const char *place, const struct flw_trace *trace)
+{
+    struct flw_sheet_devices others = {.count = 0};
+    int devices[FLW_SHEET_DEVICES];
+    bool is_one = work->options->plan.trace_device >= 0;
+    size_t count = is_one ? 0 : flw_devices_list(trace, devices);
+    size_t slot = add_slot(work);
+    bool is_done = true;
+    for (size_t i = 0; is_done && i < count; i++) {
+        is_done = report_other(work, place, devices[i], &others);
+    }
+    return is_done && report_trace(work, trace, slot, &others);
+}
+
+/* False: the whole report fails. */
+static bool do_job(struct work *work, const struct job *job)
+{
+    char message[FLW_TRACE_MESSAGE_BYTES], place[FLW_PLACE_BYTES];
+    struct flw_trace *trace = NULL;
     flw_progress_place(work->place + 1, work->job_count);
-    if (!flw_trace_read(flw_input_place(job->path), work->options->plan.trace_device, &trace,
-                        message)) {
+    snprintf(place, sizeof place, "%s", flw_input_place(job->path));
+    if (strncmp(place, "/dev/", 5) == 0 && !flw_devices_hold_pipe(job->path, place)) {
+        return false;
+    }
+    if (!flw_trace_read(place, work->options->plan.trace_device, &trace, message)) {
         /* What an earlier run wrote into the folder is no news. */
         if (!job->is_found || !flw_report_is_output(work->options, job->path)) {
             flw_complain("%s%s", message, job->is_found ? "; left out" : "");
@@ -270,7 +350,7 @@ static bool do_job(struct work *work, const struct job *job)
         flw_complain("%s: %s; what was read is reported", job->path, trace->truncation);
     }
     work->jobs[work->place].is_trace = true;
-    bool is_done = report_trace(work, trace);
+    bool is_done = report_file(work, place, trace);
     flw_trace_destroy(trace);
     return is_done;
 }
@@ -298,9 +378,6 @@ static void finish(struct work *work)
 
 static bool make_room(struct work *work)
 {
-    work->sheets = flw_host_alloc(work->job_count, sizeof *work->sheets);
-    work->traces = flw_host_alloc(work->job_count, sizeof *work->traces);
-    work->programs = flw_host_alloc(work->job_count, sizeof *work->programs);
     const struct flw_report_options *options = work->options;
     const char *of_one = options->csv_path != NULL          ? "csv"
                          : options->csv_owners_path != NULL ? "csv-owners"
@@ -345,7 +422,7 @@ static bool write_all(struct work *work)
         return true;
     }
     return work->job_count == 1 ||
-           flw_report_write_all(work->options, work->sheets, work->sheet_count,
+           flw_report_write_all(work->options, work->sheets, work->sheet_count, true,
                                 are_ranks(work) ? &work->ranks : NULL, work->json);
 }
 

@@ -67,9 +67,11 @@ bool flw_report_write_one(const struct flw_report_options *options, const struct
 /* Whether --json names the file that --baseline does: it waits for the thresholds. */
 bool flw_report_replaces_baseline(const struct flw_report_options *options);
 
-/* Text, landing page, JSON: all of it into a draft that was begun. `job`: what the sheets are the ranks of; NULL: of none. */
+/* Text, landing page, JSON: all of it into a draft that was begun. `has_several`: a table of all sheets; else the first
+ * is shown, and the others are devices of the same file. `job`: what the sheets are the ranks of; NULL: of none. */
 bool flw_report_write_all(const struct flw_report_options *options, const struct flw_sheet *sheets,
-                          size_t count, const struct flw_job *job, struct flw_draft *json);
+                          size_t count, bool has_several, const struct flw_job *job,
+                          struct flw_draft *json);
 /* The thresholds. `baseline` NULL: none; else the draft holds the JSON of these sheets. */
 bool flw_report_is_within(const struct flw_report_options *options, const struct flw_sheet *sheets,
                           size_t count, const struct flw_baseline *baseline,

@@ -312,7 +312,8 @@ static void print_verb(void)
     if (verb->takes_json) {
         printf("  --json             one JSON object on standard output\n");
     }
-    printf("  --trace-device N   which device of the recording; default the busiest\n"
+    printf("  --trace-device N   which device of the recording; default the one that ran out of\n"
+           "                     memory first, else the busiest\n"
            "  --damaged          read on behind damage in a .ftrace\n"
            "\nFILE may be -, standard input.\n"
            "\nexample: %s\n",

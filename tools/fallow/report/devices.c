@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/devices.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "trace/notes.h"
+#include "trace/output.h"
+#include "trace/trace.h"
+
+#include "common/command.h"
+#include "common/figures.h"
+#include "common/options.h"
+
+size_t flw_devices_list(const struct flw_trace *trace, int *out)
+{
+    int bytes = 0;
+    size_t count = 0;
+    const char *at = flw_notes_find_devices(trace->notes, &bytes);
+    const char *end = at == NULL ? NULL : at + bytes;
+    while (at < end && count < FLW_SHEET_DEVICES) {
+        char *after = NULL;
+        long device = strtol(at, &after, 10);
+        if (after == at) {
+            break; /* "..." */
+        }
+        if (device != trace->device && device >= 0 && device <= INT_MAX) {
+            out[count++] = (int)device;
+        }
+        at = after;
+    }
+    return count;
+}
+
+static void find_oom(const struct flw_trace *trace, struct flw_sheet_device *out)
+{
+    for (size_t i = 0; i < trace->event_count && out->oom_event == 0; i++) {
+        if (trace->events[i].op == FLW_TRACE_OOM) {
+            out->oom_event = i + 1;
+            out->asked_bytes = trace->events[i].size_bytes;
+        }
+    }
+}
+
+void flw_devices_add(struct flw_sheet_devices *devices, const struct flw_trace *trace)
+{
+    struct flw_sheet_device *out = &devices->list[devices->count++];
+    char events[FLW_FIGURE_BYTES], figure[FLW_FIGURE_BYTES];
+    *out = (struct flw_sheet_device){.device = trace->device,
+                                     .event_count = trace->event_count,
+                                     .peak_requested_bytes = trace->peak_requested_bytes,
+                                     .peak_reserved_bytes =
+                                         trace->has_segments ? trace->recorded_peak_reserved_bytes
+                                                             : FLW_UNKNOWN};
+    find_oom(trace, out);
+    struct flw_unit unit = flw_unit_choose(out->peak_requested_bytes);
+    flw_format_count(trace->event_count, events);
+    flw_format_bytes(out->peak_requested_bytes, unit, figure);
+    int length =
+        snprintf(out->text, sizeof out->text, "device %d: %s event%s, peak requested %s %s",
+                 out->device, events, flw_plural(trace->event_count), figure, unit.name);
+    if (out->peak_reserved_bytes != FLW_UNKNOWN) {
+        flw_format_bytes(out->peak_reserved_bytes, unit, figure);
+        length +=
+            snprintf(out->text + length, sizeof out->text - (size_t)length, ", held %s", figure);
+    }
+    if (out->oom_event != 0) {
+        flw_format_count(out->oom_event, events);
+        unit = flw_unit_choose(out->asked_bytes);
+        flw_format_bytes(out->asked_bytes, unit, figure);
+        snprintf(out->text + length, sizeof out->text - (size_t)length,
+                 "; ran out of memory at event %s, asked for %s %s", events, figure, unit.name);
+    }
+}
+
+void flw_devices_name(struct flw_sheet *sheet)
+{
+    char title[FLW_SHEET_NAME_BYTES];
+    snprintf(title, sizeof title, "%.*s, device %d", FLW_SHEET_NAME_BYTES - 16, sheet->title,
+             sheet->trace->device);
+    memcpy(sheet->title, title, sizeof title);
+    sheet->of_devices[0] = '\0';
+    sheet->is_other = true;
+}
+
+bool flw_devices_hold_pipe(const char *path, char *place)
+{
+    static char bytes[1 << 16];
+    struct stat about;
+    static const char fds[] = "/dev/fd/";
+    uint64_t number = 0; /* stdin's too */
+    snprintf(place, FLW_PLACE_BYTES, "%s", flw_input_place(path));
+    if (strlen(flw_input_place(path)) >= FLW_PLACE_BYTES || stat(place, &about) != 0 ||
+        !S_ISFIFO(about.st_mode)) {
+        return true; /* what is not there, or no trace, is said by who reads it */
+    }
+    int pipe = open(place, O_RDONLY | O_CLOEXEC);
+    int memory = memfd_create("fallow-report", MFD_CLOEXEC);
+    ssize_t count = pipe < 0 || memory < 0 ? -1 : 1;
+    while (count > 0) {
+        count = read(pipe, bytes, sizeof bytes);
+        count = count > 0 && write(memory, bytes, (size_t)count) != count ? -1 : count;
+    }
+    if (count < 0) {
+        flw_complain("cannot read '%.300s': %s", path, strerror(errno));
+    }
+    if (pipe >= 0) {
+        close(pipe);
+    }
+    bool is_own = strcmp(place, "/dev/stdin") == 0 ||
+                  (strncmp(place, fds, sizeof fds - 1) == 0 &&
+                   flw_parse_count(place + sizeof fds - 1, &number) && number <= INT_MAX);
+    if (is_own && dup2(memory, (int)number) == (int)number) {
+        close(memory);
+    } else {
+        snprintf(place, FLW_PLACE_BYTES, "/dev/fd/%d", memory); /* until the program ends */
+    }
+    return count == 0;
+}
