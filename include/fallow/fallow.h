@@ -215,9 +215,8 @@ typedef struct fallow_pool_config {
                                   identity, which needs cuStreamGetId, and each batch is fenced
                                   inside the free that completes it, a use inside its
                                   fallow_record_use, which then has to come after the use. What a
-                                  stream had not filled a batch with counts as lost when it is
-                                  gone: lost_streams of the statistics, which tells too who forgot
-                                  fallow_stream_retire */
+                                  stream had not filled a batch with is lost when it is gone, and
+                                  reclaimed as lost_streams says */
     uint8_t helper_thread; /**< 1: a thread of the pool polls, so an idle process releases memory */
     uint8_t reserved_0[2]; /**< 0 */
     uint32_t wait_ms; /**< longest time that one allocation waits for the device, all of its waits
@@ -423,7 +422,7 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_record_use(fallow_pool *pool, v
  * OK.
  *
  * Errors      BUSY (it is being captured: end that first), INVALID_STREAM (it was destroyed already:
- *             its memory waits for a synchronisation of the context), INVALID_POOL, DEVICE_LOST.
+ *             its memory waits for all work of the context), INVALID_POOL, DEVICE_LOST.
  * Cost        at most one event; empties the caches of every thread for this stream.
  */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_stream_retire(fallow_pool *pool,
@@ -529,10 +528,17 @@ typedef struct fallow_stats {
     uint64_t remap_wait_count;  /**< moves that had to wait for the device */
     uint64_t grow_count;        /**< growth operations: create, map and set access count as one */
     uint64_t trim_count;        /**< handles released */
-    uint64_t lost_streams;      /**< streams destroyed without retire */
-    uint64_t misuse_count;      /**< frees refused */
-    uint64_t oom_count;         /**< allocations that failed after the whole ladder */
-    uint64_t cached_bytes;      /**< in thread caches */
+    uint64_t
+        lost_streams; /**< streams found to have been destroyed without retire: a call or a fence
+                                  that names one is refused, or the handle names another stream. One
+                                  whose handle is never named again is not noticed. What such
+                                  streams, and threads that ended, had freed is reclaimed behind an
+                                  event of the context (cuCtxRecordEvent), without it after a
+                                  synchronisation, which is counted as a wait; never while the pool
+                                  knows of a capture */
+    uint64_t misuse_count;   /**< frees refused */
+    uint64_t oom_count;      /**< allocations that failed after the whole ladder */
+    uint64_t cached_bytes;   /**< in thread caches */
     uint64_t deferred_bytes; /**< freed, and no stream's before announced uses, the work of several
                                       streams, or a capture's end are over */
     uint64_t captured_bytes; /**< free memory that captures hold for their graphs */
@@ -632,7 +638,7 @@ FALLOW_API int fallow_pool_last_driver_error(fallow_pool *pool, const char **out
 /** Give idle memory back until at most keep_bytes are reserved. Waits for what is needed, at most
  *  deadline_ns from now (0 = not at all, which is OK; UINT64_MAX = as long as it takes). TIMEOUT if it
  *  passed with work left. OK also when live memory keeps more. out_released_bytes may be NULL.
- *  No deadline bounds a sleep or wake under way, or the synchronisation that memory of a lost stream takes. */
+ *  No deadline bounds a sleep or wake under way, or, without cuCtxRecordEvent, the synchronisation that memory of a lost stream takes. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_trim(fallow_pool *pool, size_t keep_bytes,
                                                            uint64_t deadline_ns,
                                                            size_t *out_released_bytes);

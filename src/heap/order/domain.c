@@ -161,7 +161,8 @@ void flw_domain_free_place(struct flw_heap *heap, struct flw_domain *domain)
     /* Uses of live blocks may name a lost stream: only a synchronisation covers those, or, where
      * streams may die, the fence of each. */
     bool is_over = !domain->is_lost || heap->streams_may_die ||
-                   (domain->sync_seq != 0 && domain->sync_seq == domain->completed);
+                   (domain->sync_seq != 0 && domain->sync_seq == domain->completed) ||
+                   (domain->cover_seq != 0 && domain->cover_seq == domain->completed);
     bool is_done = domain->ops == &flw_order_stream && !domain->is_known && is_over &&
                    domain->capture == 0 && domain->newest == NULL && !domain->is_recording &&
                    domain->naming_count == 0 && domain->unfenced_bytes == 0 &&
@@ -175,10 +176,28 @@ void flw_domain_free_place(struct flw_heap *heap, struct flw_domain *domain)
     }
 }
 
+/* A later event over the context covers all that an earlier one does. */
+static FLW_NOINLINE void complete_lost(struct flw_heap *heap, uint64_t cover)
+{
+    for (uint32_t i = 1; i < heap->domain_end; i++) {
+        struct flw_domain *domain = heap->domains[i];
+        if (domain->ops == &flw_order_stream && domain->cover != 0 && domain->cover <= cover) {
+            domain->cover = 0;
+            bool settles = flw_domain_complete_unsettled(heap, domain, domain->cover_seq);
+            (void)settles; /* as the caller's */
+        }
+    }
+}
+
 bool flw_domain_complete_unsettled(struct flw_heap *heap, struct flw_domain *domain, uint64_t seq)
 {
     if (seq <= domain->completed) {
         return false;
+    }
+    if (FLW_UNLIKELY(domain->cover != 0) && seq >= domain->cover_seq) {
+        uint64_t cover = domain->cover;
+        domain->cover = 0;
+        complete_lost(heap, cover);
     }
     domain->completed = seq;
     domain->refuses_fences = false;
@@ -350,6 +369,10 @@ fallow_status flw_domain_ask_capture(struct flw_heap *heap, struct flw_domain *d
 
 void flw_domain_lose_quietly(struct flw_heap *heap, struct flw_domain *domain)
 {
+    if (!domain->is_lost) {
+        heap->lost_bytes += flw_max(domain->unfenced_bytes, flw_domain_run_bytes(domain));
+        heap->lost_count++;
+    }
     domain->is_lost = true;
     flw_domain_owe_nothing(heap, domain);
     if (domain->is_known) {

@@ -250,6 +250,85 @@ static bool begin(struct flw_heap *heap, struct flw_domain *domain, bool is_own,
     return has_begun;
 }
 
+/* Driver calls. */
+static CUresult record_in_context(struct flw_heap *heap, const struct taken *taken)
+{
+    struct flw_driver_section section;
+    CUresult result = flw_heap_enter_parts(heap, &section, heap->context, FLW_SECTION_BOTH);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    result = flw_fence_make_event(heap, taken->fence);
+    if (result == CUDA_SUCCESS) {
+        flw_heap_count_call(heap);
+        result = heap->driver->cuCtxRecordEvent(heap->context, taken->fence->event);
+        atomic_fetch_add_explicit(&heap->count.events, result == CUDA_SUCCESS,
+                                  memory_order_relaxed);
+    }
+    flw_heap_leave_driver(heap, &section);
+    return result;
+}
+
+/* lock. One event covers all that is lost: the first takes a fence, with which the others are complete. */
+static struct flw_domain *begin_lost(struct flw_heap *heap, struct taken *taken)
+{
+    struct flw_domain *first = NULL;
+    uint64_t cover = ++heap->last_cover;
+    for (uint32_t i = 1; i < heap->domain_end; i++) {
+        struct flw_domain *domain = heap->domains[i];
+        bool is_wanted = domain->ops == &flw_order_stream && domain->is_lost &&
+                         !domain->is_foreign && domain->unfenced_bytes > 0 && !domain->is_recording;
+        if (!is_wanted) {
+            continue;
+        }
+        if (first != NULL) {
+            domain->unfenced_bytes = 0;
+            (void)flw_domain_set_remove(&heap->open_users, domain);
+            domain->cover_seq = domain->seq++;
+        } else if (begin_fence(heap, domain, taken)) {
+            first = domain;
+            domain->cover_seq = taken->seq;
+        } else {
+            break; /* host memory */
+        }
+        domain->cover = cover;
+    }
+    return first;
+}
+
+/* lock. Nothing was recorded. */
+static void uncover_lost(struct flw_heap *heap, uint64_t cover)
+{
+    for (uint32_t i = 1; i < heap->domain_end; i++) {
+        struct flw_domain *domain = heap->domains[i];
+        if (domain->cover == cover) {
+            domain->cover = 0;
+            domain->unfenced_bytes++;
+            flw_domain_set_add(&heap->open_users, domain);
+        }
+    }
+}
+
+fallow_status flw_heap_fence_lost(struct flw_heap *heap)
+{
+    struct taken taken;
+    flw_lock_acquire(&heap->lock);
+    struct flw_domain *first = begin_lost(heap, &taken);
+    uint64_t cover = heap->last_cover;
+    flw_lock_release(&heap->lock);
+    if (first == NULL) {
+        return FALLOW_OK;
+    }
+    CUresult result = record_in_context(heap, &taken);
+    flw_lock_acquire(&heap->lock);
+    fallow_status status = publish_fence(heap, first, &taken, result);
+    if (status != FALLOW_OK) {
+        uncover_lost(heap, cover);
+    }
+    flw_lock_release(&heap->lock);
+    return status;
+}
+
 static fallow_status take_fence(struct flw_heap *heap, struct flw_domain *domain, bool is_own)
 {
     struct taken taken;

@@ -15,6 +15,9 @@ bool flw_domain_can_fence(const struct flw_heap *heap, const struct flw_domain *
  * nothing was marked since the last one. INVALID_STREAM: it is gone, the domain is now lost.
  * WOULD_WAIT: not now, or not by this thread. DRIVER: refused (domain.refuses_fences). */
 fallow_status flw_domain_fence(struct flw_heap *heap, struct flw_domain *domain);
+/* calls. Cover what all lost streams of the pool's context have, whose handles name nothing, by one event behind all
+ * work of the context. It would end a capture that is under way there. The driver has cuCtxRecordEvent. */
+fallow_status flw_heap_fence_lost(struct flw_heap *heap);
 /* The same inside a call on the domain's own stream: where streams may die without notice, only then
  * is its handle good for a record. */
 fallow_status flw_domain_fence_own(struct flw_heap *heap, struct flw_domain *domain);

@@ -98,9 +98,12 @@ struct flw_domain {
     uint32_t cache_count;      /* thread caches that name it */
     struct flw_tcache *caches; /* these, linked by same_next. Guarded by the pool's lock */
     struct flw_domain
-        *next_place;         /* in the chain of its handle, or among the free places (places.h) */
-    uint64_t sync_seq;       /* scratch of a context synchronisation under way */
-    uint64_t checked_seq;    /* scratch of the checker */
+        *next_place;      /* in the chain of its handle, or among the free places (places.h) */
+    uint64_t sync_seq;    /* scratch of a context synchronisation under way */
+    uint64_t checked_seq; /* scratch of the checker */
+    uint64_t
+        cover; /* a lost one's: the event over the context that it waits for, ascending; 0: none */
+    uint64_t cover_seq;      /* the sequence number that it covers */
     uint32_t capture;        /* a capture's domain: 1 + the capture's place */
     uint64_t captured_bytes; /* a capture's domain: its slabs but for live blocks */
     uint64_t captured_live;  /* a capture's domain: blocks allocated */

@@ -211,6 +211,9 @@ struct flw_heap {
     struct flw_stream_ids stream_ids;
     struct flw_standing standing;
     struct flw_owing owing;
+    /* Streams lost since flw_pool_cover_lost was at it, and what they had freed behind no fence, roughly. */
+    _Atomic uint64_t lost_bytes, lost_count;
+    uint64_t last_cover;      /* events over the context for them, so far */
     uint32_t recording_count; /* INVARIANT  of the domains, so many have is_recording */
     struct flw_domain_set
         open_users; /* what waits for them waits for fences that were not recorded yet */

@@ -9,6 +9,7 @@
 #include "pool/state/account.h"
 #include "pool/state/extension.h"
 #include "pool/streams/capture.h"
+#include "pool/streams/quiesce.h"
 #include "pool/streams/release.h"
 #include "pool/streams/uses.h"
 
@@ -33,6 +34,7 @@ static bool stage_complete(struct flw_climb *climb)
     struct flw_driver_section section;
     struct flw_heap *heap = climb->heap;
     bool has_others = flw_climb_has_others(climb);
+    flw_pool_cover_lost(climb->pool, false, flw_climb_may_wait(climb));
     if (!has_fences(heap, has_others ? climb->need->domain : NULL) ||
         !flw_heap_enter_mode(heap, &section)) {
         return false;

@@ -15,14 +15,14 @@ static struct flw_domain *next_to_wait(const struct flw_heap *heap, const struct
     struct flw_domain *unfenced = NULL;
     for (uint32_t i = 1; i < heap->domain_end; i++) {
         struct flw_domain *domain = heap->domains[i];
-        if (domain->ops == NULL || domain->ops->record == NULL || domain->is_lost) {
+        if (domain->ops == NULL || domain->ops->record == NULL) {
             continue;
         }
         if (domain->oldest != NULL) {
             *out_seq = is_patient ? domain->oldest->seq : domain->newest->seq;
             return domain;
         }
-        bool has_memory = domain->unfenced_bytes > 0 &&
+        bool has_memory = !domain->is_lost && domain->unfenced_bytes > 0 &&
                           (flw_domain_has_runs(domain) || heap->deferred_count > 0) &&
                           flw_domain_can_fence(heap, domain, domain == need->domain);
         if (has_memory && (unfenced == NULL || domain == need->domain)) {
@@ -45,7 +45,7 @@ static struct flw_domain *leap_to_wait(const struct flw_heap *heap, unsigned rou
     for (uint64_t i = 0; i < leap && fence != NULL && fence->behind != NULL; i++) {
         fence = fence->behind;
     }
-    if (fence == NULL || fence->domain->is_lost) {
+    if (fence == NULL) {
         return NULL;
     }
     *out_seq = fence->seq;
@@ -194,6 +194,7 @@ static bool wait_and_grow(struct flw_climb *climb, uint64_t until_ns)
 bool flw_stage_wait(struct flw_climb *climb)
 {
     if (flw_climb_may_wait(climb)) {
+        flw_pool_cover_lost(climb->pool, true, false);
         flw_pool_fence_all(climb->pool);
     }
     return flw_climb_wait(climb, false, wait_and_grow);

@@ -3,7 +3,9 @@
 
 #include "base/mutant.h"
 #include "heap/order/epoch.h"
+#include "heap/order/fence.h"
 #include "heap/order/sync.h"
+#include "heap/space/slab.h"
 #include "pool/state/account.h"
 #include "pool/state/extension.h"
 #include "pool/state/say.h"
@@ -73,6 +75,24 @@ static bool has_uncoverable(const struct flw_heap *heap, bool wants_place)
     return has_memory;
 }
 
+/* With less left behind by streams that are gone growth is cheaper than a look at all streams. */
+#define LOST_BYTES (64 * FLW_MIB)
+#define LOST_COUNT 64
+
+/* heap lock. Of each, what no slot was carved of yet, and its place, too. */
+static void prepare_lost(struct flw_heap *heap)
+{
+    for (uint32_t i = 1; i < heap->domain_end; i++) {
+        struct flw_domain *domain = heap->domains[i];
+        if (domain->ops == &flw_order_stream && domain->is_lost) {
+            for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
+                flw_heap_carve_rest(heap, domain, c);
+            }
+            domain->unfenced_bytes += domain->cover_seq + 1 != domain->seq;
+        }
+    }
+}
+
 bool flw_pool_sync_uncoverable(struct flw_pool *pool, bool wants_place)
 {
     struct flw_heap *heap = &pool->heap;
@@ -88,6 +108,45 @@ bool flw_pool_sync_uncoverable(struct flw_pool *pool, bool wants_place)
     status = status == FALLOW_OK ? flw_heap_sync_context(heap) : status;
     flw_heap_leave_driver(heap, &section);
     return status == FALLOW_OK;
+}
+
+/* calls. True if an event covers all that was lost. A capture that begins meanwhile waits. */
+static bool record_lost(struct flw_pool *pool)
+{
+    struct flw_heap *heap = &pool->heap;
+    struct flw_driver_section section;
+    if (atomic_load(&pool->open_captures) != 0 || !flw_heap_enter_driver(heap, &section)) {
+        return false;
+    }
+    bool is_alone = flw_ctxsync_try(heap->driver, heap->context);
+    bool may_record = is_alone && flw_pool_ask_captures(pool) == FALLOW_OK;
+    if (may_record) {
+        flw_lock_acquire(&heap->lock);
+        prepare_lost(heap);
+        flw_lock_release(&heap->lock);
+        may_record = flw_heap_fence_lost(heap) == FALLOW_OK;
+    }
+    if (is_alone) {
+        flw_ctxsync_end(heap->driver, heap->context);
+    }
+    flw_heap_leave_driver(heap, &section);
+    return may_record;
+}
+
+void flw_pool_cover_lost(struct flw_pool *pool, bool wants_all, bool may_wait)
+{
+    struct flw_heap *heap = &pool->heap;
+    uint64_t bytes = atomic_load_explicit(&heap->lost_bytes, memory_order_relaxed);
+    uint64_t count = atomic_load_explicit(&heap->lost_count, memory_order_relaxed);
+    if ((!wants_all || count == 0) && bytes < LOST_BYTES && count < LOST_COUNT) {
+        return;
+    }
+    bool can_record = pool->driver.cuCtxRecordEvent != NULL;
+    bool is_done =
+        can_record ? record_lost(pool) : may_wait && flw_pool_sync_uncoverable(pool, true);
+    /* Else again when as much has been lost once more. */
+    atomic_store(&heap->lost_bytes, is_done ? 0 : bytes / 2);
+    atomic_store(&heap->lost_count, is_done ? 0 : flw_max(count / 2, 1));
 }
 
 /* heap lock. Is it the first of its context that is in use from outside of the pool's? */

@@ -77,6 +77,7 @@ fallow_status flw_pool_release(struct flw_pool *pool, uint64_t keep_bytes, uint6
         (void)row->release(pool);
     }
     (void)flw_pool_drain(pool, NULL, NULL);
+    flw_pool_cover_lost(pool, true, false);
     flw_pool_fence_all(pool); /* without a wait, too, work that is complete by now is found so */
     do {
         flw_pool_complete(pool);

@@ -124,7 +124,9 @@ static struct flw_domain *find_domain(struct flw_pool *pool, fallow_stream strea
             domain->thread = flw_thread_token();
             flw_places_note_stream(&heap->places, domain);
             unsigned known = atomic_fetch_add(&heap->stream_count, 1) + 1;
-            heap->absorbs_unowned = known == 1;
+            /* What may die without notice takes nothing along. */
+            heap->absorbs_unowned =
+                known == 1 && !domain->own_thread_only && !heap->streams_may_die;
         } else {
             *status = FALLOW_OUT_OF_HOST_MEMORY;
         }
