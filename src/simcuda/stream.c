@@ -29,11 +29,13 @@ static bool is_reusable(uint32_t index)
 static uint32_t take_slot(uint64_t stream_id, uint64_t context_id)
 {
     struct flw_world *w = &flw_world;
-    uint32_t index = 0;
+    uint32_t index = w->vacant_slot_count > 0 ? 0 : w->slot_count;
     while (index < w->slot_count && !is_reusable(index)) {
         index++;
     }
-    if (index == w->slot_count) {
+    if (index < w->slot_count) {
+        w->vacant_slot_count--;
+    } else {
         if (w->slot_count == w->slot_capacity) {
             w->slot_capacity = w->slot_capacity == 0 ? 32 : w->slot_capacity * 2;
             w->slot = flw_host_resize(w->slot, w->slot_capacity * sizeof *w->slot);
@@ -66,6 +68,7 @@ struct flw_stream *flw_stream_make(struct flw_context *context, enum flw_stream_
 void flw_stream_free(struct flw_stream *stream)
 {
     flw_world.slot[stream->slot].is_taken = false;
+    flw_world.vacant_slot_count++;
     flw_clock_finish(&stream->clock);
     free(stream->capture_tips);
     free(stream);

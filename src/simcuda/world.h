@@ -151,6 +151,7 @@ struct flw_world {
 
     struct flw_slot *slot;
     uint32_t slot_count, slot_capacity;
+    uint32_t vacant_slot_count; /* those that no stream has */
     struct flw_stream **active; /* with operations waiting */
     uint32_t active_count, active_capacity;
     struct flw_order_clock host_clock; /* what the host has seen complete */

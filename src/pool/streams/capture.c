@@ -105,7 +105,7 @@ fallow_status flw_capture_check(struct flw_pool *pool, struct flw_domain *domain
 static void await_record(struct flw_heap *heap, const struct flw_domain *domain)
 {
     struct flw_backoff backoff = {0};
-    for (bool is_recording = true; is_recording;) {
+    for (bool is_recording = !FLW_MUTANT(CAPTURE_AWAITS_NO_RECORD); is_recording;) {
         flw_lock_acquire(&heap->lock);
         is_recording = domain->is_recording;
         flw_lock_release(&heap->lock);
@@ -203,9 +203,7 @@ static fallow_status join(struct flw_capture *capture, fallow_stream stream)
     if (own == NULL) {
         return FALLOW_OUT_OF_HOST_MEMORY;
     }
-    if (!FLW_MUTANT(CAPTURE_AWAITS_NO_RECORD)) {
-        await_record(heap, domain);
-    }
+    await_record(heap, domain);
     if (!FLW_MUTANT(CAPTURE_NOT_DIVERTED)) {
         flw_pool_divert(pool, domain);
     }
@@ -380,12 +378,13 @@ struct flw_domain *flw_capture_home_of(struct flw_pool *pool, struct flw_domain 
     return capture->kept;
 }
 
-/* heap lock. The stream may have died meanwhile. */
-static void mark_now(struct flw_heap *heap, struct flw_deferred *parked)
+/* heap lock. It carries no points: settling gives it to its stream, which may have died meanwhile, marked now. */
+static void unpark(struct flw_heap *heap, struct flw_deferred *parked)
 {
     struct flw_domain *domain = heap->domains[parked->domain];
     parked->own_seq = domain->seq;
     flw_domain_want_fence(heap, domain, 1);
+    flw_heap_queue_deferred(heap, parked);
 }
 
 fallow_status flw_capture_park(struct flw_pool *pool, struct flw_domain *domain,
@@ -404,8 +403,7 @@ fallow_status flw_capture_park(struct flw_pool *pool, struct flw_domain *domain,
             parked->next = capture_at(index)->parked;
             capture_at(index)->parked = parked;
         } else { /* another thread has just ended the capture */
-            mark_now(&pool->heap, parked);
-            flw_heap_queue_deferred(&pool->heap, parked);
+            unpark(&pool->heap, parked);
             (void)flw_heap_settle_deferred(&pool->heap);
         }
     }
@@ -435,12 +433,10 @@ static fallow_status end(struct flw_capture *capture)
             joined |= 1u << i;
         }
     }
-    /* Parked blocks carry no points: settling gives them to their streams, marked now. */
     while (capture->parked != NULL) {
         struct flw_deferred *parked = capture->parked;
         capture->parked = parked->next;
-        mark_now(&pool->heap, parked);
-        flw_heap_queue_deferred(&pool->heap, parked);
+        unpark(&pool->heap, parked);
     }
     (void)flw_heap_settle_deferred(&pool->heap);
     flw_lock_release(&pool->heap.lock);
@@ -499,13 +495,12 @@ static void release_memory(struct flw_heap *heap, const struct flw_capture *capt
     if (FLW_MUTANT(CAPTURE_RELEASED_UNOWNED)) {
         to = heap->domains[FLW_UNOWNED];
     }
-    for (uint32_t i = 0; i < capture->stream_count; i++) {
-        release_domain(heap, capture->domains[i], to);
-    }
     if (capture->kept != NULL) {
         release_domain(heap, capture->kept, to);
     }
-    for (uint32_t i = 0; i < capture->stream_count; i++) {
+    for (uint32_t i = capture->stream_count;
+         i-- > 0;) { /* `to` keeps its place until all is there */
+        release_domain(heap, capture->domains[i], to);
         capture->stream_domains[i]->capture_count--;
         flw_domain_free_place(heap, capture->stream_domains[i]);
     }
@@ -519,23 +514,10 @@ static bool begin_release(struct flw_capture *capture)
     return capture->inside_count == 0;
 }
 
-/* Driver calls. A next capture, which may be announced too late for fence_before, finds the memory complete. */
-static void fence_released(struct flw_heap *heap, struct flw_domain *domain)
-{
-    struct flw_driver_section section;
-    if (flw_heap_enter_driver(heap, &section)) {
-        if (flw_domain_fence(heap, domain) == FALLOW_OK) {
-            (void)flw_domain_clear(heap, domain);
-        }
-        flw_heap_leave_driver(heap, &section);
-    }
-}
-
 static fallow_status release(struct flw_capture *capture)
 {
     struct flw_heap *heap = &capture->pool->heap;
     struct flw_domain *origin = capture->stream_domains[0];
-    bool is_last = false;
     flw_lock_acquire(&heap->lock);
     fallow_status status = capture->is_released    ? FALLOW_INVALID_CAPTURE
                            : capture->is_capturing ? FALLOW_BUSY
@@ -543,14 +525,15 @@ static fallow_status release(struct flw_capture *capture)
     if (status == FALLOW_OK) {
         count_idle(capture, false);
     }
-    if (status == FALLOW_OK && begin_release(capture)) {
+    bool is_last = status == FALLOW_OK && begin_release(capture);
+    if (is_last) {
         release_memory(heap, capture);
-        is_last = true;
     }
     flw_lock_release(&heap->lock);
     if (is_last) {
         flw_handles_free(&table, capture->handle);
-        fence_released(heap, origin);
+        /* A next capture, which may be announced too late for fence_before, finds the memory complete. */
+        flw_domain_fence_cleared(heap, origin);
     }
     return status;
 }
