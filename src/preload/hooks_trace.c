@@ -54,6 +54,7 @@ static bool has_one_device(void)
         if (flw_real.driver.cuDeviceGetCount(&count) != CUDA_SUCCESS || count < 1) {
             count = 1;
         }
+        flw_life_note_use();
         atomic_store_explicit(&device_count, count, memory_order_relaxed);
     }
     return count == 1;
@@ -311,6 +312,8 @@ static void renew(void)
 {
     flw_tracer_forget();
     flw_pool_trace_forget();
+    atomic_store_explicit(&device_count, 0,
+                          memory_order_relaxed); /* its first use is to be noted */
     start();
 }
 

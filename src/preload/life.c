@@ -42,12 +42,22 @@ static const struct flw_part *const parts[] = {
 
 #define PART_COUNT (sizeof parts / sizeof *parts)
 
+void flw_life_note_use(void)
+{
+    for (size_t i = 0; i < PART_COUNT; i++) {
+        if (parts[i]->use != NULL) {
+            parts[i]->use();
+        }
+    }
+}
+
 void flw_life_use(void)
 {
     int fresh = FLW_LIFE_FRESH;
     if (atomic_compare_exchange_strong_explicit(&flw_life, &fresh, FLW_LIFE_USED,
                                                 memory_order_relaxed, memory_order_relaxed)) {
         admit_onlookers();
+        flw_life_note_use();
     }
 }
 

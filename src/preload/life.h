@@ -22,11 +22,13 @@ enum flw_life {
 extern _Atomic int flw_life;
 
 /* A part of the library; any function may be NULL. `start` runs before main with the settings read;
+ * `use` at the first use of the driver, perhaps by several threads at once;
  * the fork phases as pthread_atfork's, prepare in the list's order, the others in the reverse;
  * `child` with the state already DEAD or FRESH; `end` at exit, in the reverse order. None may call
  * the driver, and none may use the program's malloc. */
 struct flw_part {
     void (*start)(void);
+    void (*use)(void);
     void (*prepare)(void);
     void (*parent)(void);
     void (*child)(void);
@@ -52,6 +54,9 @@ static inline enum flw_life flw_life_state(void)
 
 /* Before a part first holds anything of the driver's: a child of this process is dead from now on. */
 void flw_life_use(void);
+
+/* The same for a part that holds nothing of the driver's, so that a child may go on. */
+void flw_life_note_use(void);
 
 /* Give a real call's answer through here: the first CUDA_ERROR_DEINITIALIZED begins the exit. */
 CUresult flw_life_heed(CUresult result);

@@ -20,7 +20,7 @@ static struct {
 
 static void record_pool(fallow_pool *pool, CUdevice device)
 {
-    char path[FLW_TRACER_PATH_BYTES];
+    char path[FLW_FILENAME_BYTES];
     fallow_record_config config;
     fallow_recorder *recorder = NULL;
     unsigned place = device >= 0 && device < FLW_TRACER_DEVICES ? (unsigned)device : 0;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the page in which the processes under `fallow run` say how far the hooks came, and which of
- * them writes the files that were asked for.
- * Does not: hold statistics; the summary does (summary.h).
+ * Owns: the page in which the processes under `fallow run` record how far the hooks came, which of
+ * them writes the files that were asked for, and their statistics.
  *
  * `fallow run` makes the page and names it with `state:PATH` in FALLOW; the preload library takes a
  * place in it when it is loaded. A program image has a place: one that replaces itself by exec takes
  * another one with the same pid. Without the page everything works but nothing is said.
  *
- * Synchronization: atomics only. A place belongs to the process that took it.
+ * Synchronization: atomics only. A place belongs to the process that took it. Of its two summaries the process
+ * writes the one that is not posted, then posts it, so that one is whole whenever the process is killed.
  */
 #ifndef FLW_PRELOAD_RUNPAGE_H
 #define FLW_PRELOAD_RUNPAGE_H
@@ -24,8 +24,9 @@
 #include <unistd.h>
 
 #include "base/sealed_file.h"
+#include "preload/summary.h"
 
-#define FLW_RUNPAGE_MAGIC      UINT64_C(0x0031656761706e72) /* "rnpage1" */
+#define FLW_RUNPAGE_MAGIC      UINT64_C(0x0032656761706e72) /* "rnpage2" */
 #define FLW_RUNPAGE_PLACES     512
 #define FLW_RUNPAGE_NAME_BYTES 24
 
@@ -35,7 +36,9 @@ enum flw_runpage_flag {
     FLW_RUNPAGE_REACHED = 4, /* a hook has been called, or given out as an address */
     FLW_RUNPAGE_ENDED = 8,   /* by exit or by leaving main */
     FLW_RUNPAGE_PASSED = 16, /* at the end the driver is in memory, and no hook was reached */
-    FLW_RUNPAGE_OFF = 32     /* mode off, or the settings were refused and a line has said so */
+    FLW_RUNPAGE_OFF = 32,    /* mode off, or the settings were refused and a line has said so */
+    FLW_RUNPAGE_LEFT = 64,   /* by _exit, with the last statistics posted */
+    FLW_RUNPAGE_TOLD = 128   /* its statistics have been written, or are being written */
 };
 
 /* Files of which a run has one, its first process's. */
@@ -49,6 +52,8 @@ struct flw_runpage_place {
     _Atomic int32_t pid;
     _Atomic uint32_t flags;
     char name[FLW_RUNPAGE_NAME_BYTES]; /* as in /proc/PID/comm; written before the flags */
+    _Atomic uint32_t posted; /* summaries posted so far; the last one is summaries[posted % 2] */
+    struct flw_summary summaries[2];
 };
 
 struct flw_runpage {
@@ -94,6 +99,24 @@ static inline struct flw_runpage_place *flw_runpage_join(struct flw_runpage *pag
     return place;
 }
 
+/* Owner, one thread at a time. */
+static inline void flw_runpage_post(struct flw_runpage_place *place,
+                                    const struct flw_summary *summary)
+{
+    if (place != NULL) {
+        uint32_t next = atomic_load(&place->posted) + 1;
+        place->summaries[next % 2] = *summary;
+        atomic_store(&place->posted, next);
+    }
+}
+
+/* True for the first caller, in whatever process: it writes the statistics of the place. */
+static inline bool flw_runpage_tell(struct flw_runpage_place *place)
+{
+    return place == NULL ||
+           (atomic_fetch_or(&place->flags, FLW_RUNPAGE_TOLD) & FLW_RUNPAGE_TOLD) == 0;
+}
+
 static inline void flw_runpage_say(struct flw_runpage_place *place, enum flw_runpage_flag flag)
 {
     if (place != NULL) {
@@ -101,10 +124,11 @@ static inline void flw_runpage_say(struct flw_runpage_place *place, enum flw_run
     }
 }
 
-/* Does this process write the run's file? The first that asks does; without a page everybody. */
-static inline bool flw_runpage_claim(struct flw_runpage *page, enum flw_runpage_file file)
+/* True if the process writes the run's file: the first that is asked for does; without a page every one. */
+static inline bool flw_runpage_claim(struct flw_runpage *page, enum flw_runpage_file file,
+                                     int32_t pid)
 {
-    int32_t pid = (int32_t)getpid(), none = 0;
+    int32_t none = 0;
     return page == NULL || atomic_compare_exchange_strong(&page->writers[file], &none, pid) ||
            none == pid;
 }

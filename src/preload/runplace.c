@@ -59,6 +59,11 @@ void flw_runplace_say(enum flw_runpage_flag flag)
     flw_runpage_say(place, flag);
 }
 
+struct flw_runpage_place *flw_runplace_here(void)
+{
+    return place;
+}
+
 struct flw_runpage *flw_runplace_page(void)
 {
     return page;

@@ -18,6 +18,7 @@ void flw_runplace_leave(void);
 void flw_runplace_say(enum flw_runpage_flag flag);
 
 /* NULL: there is none. */
+struct flw_runpage_place *flw_runplace_here(void);
 struct flw_runpage *flw_runplace_page(void);
 
 #endif

@@ -9,7 +9,8 @@
  *   stacks   DEPTH  with each allocation on record the call stack, at most so many frames of C and of Python (0)
  *   enter_python 0 | 1   1: for stacks, a thread that has let Python's interpreter go takes it for the look; not for
  *            programs in which a thread with the interpreter waits for a lock that another one allocates under
- *   stats    FILE | -   at exit: one line of JSON to FILE, one line of text to stderr for -
+ *   stats    FILE | -   at exit: one line of JSON to FILE, one line of text to stderr for -; under `fallow run` also
+ *            of a process that was killed or ended by _exit
  *   poison   BYTE   fill what is allocated with this byte (0xa5, 165)
  *   limit    BYTES  at most this much device memory per context (8G; K, M, G, T are powers of 1024); the program
  *                   sees no more in cuMemGetInfo and cuDeviceTotalMem

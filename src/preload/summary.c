@@ -1,40 +1,41 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Owns: gathering the summary at the end of the process, and where it goes: FILE, complete or not at all,
- * or a line to standard error. A file that cannot be written is one line, too.
- * Does not: say anything for a process that never reached a hook.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/summary.h"
 
 #include <errno.h>
-#include <fcntl.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
-#include "pool/pool.h"
+#include "base/bits.h"
+#include "base/clock.h"
+#include "base/thread.h"
+#include "pool/extensions/stats.h"
+#include "pool/state/table.h"
 #include "preload/homes.h"
 #include "preload/life.h"
 #include "preload/reach.h"
 #include "preload/runplace.h"
-#include "preload/say.h"
-#include "preload/settings.h"
-
-#define LINE_BYTES 900
 
 static bool is_forked; /* its parent has the file's name */
-static struct flw_summary
-    summary; /* pools that have ended, then everything; guarded by homes.c, which ends one at a time */
+static pthread_mutex_t gathering = PTHREAD_MUTEX_INITIALIZER;
+static struct flw_summary ended,
+    all; /* gathering: pools that have ended; these and those that live */
 
-static void add_stats(const fallow_stats *from)
+/* ---- gather */
+
+static void add_stats(struct flw_summary *summary, const fallow_stats *stats)
 {
-    fallow_stats stats = *from, *sum = &summary.sum;
-    if (summary.pool_count < FLW_SUMMARY_POOLS) {
-        summary.pools[summary.pool_count] = stats;
+    fallow_stats *sum = &summary->sum;
+    if (summary->pool_count < FLW_SUMMARY_POOLS) {
+        summary->pools[summary->pool_count] = *stats;
     }
-    summary.pool_count++;
-#define ADD(name, field) sum->field += stats.field;
+    summary->pool_count++;
+#define ADD(name, field) sum->field += stats->field;
     FLW_SUMMARY_FIELDS(ADD, FLW_SUMMARY_NOT)
 #undef ADD
 }
@@ -50,9 +51,9 @@ static void add_peaks(struct flw_pool *pool, void *context)
 }
 
 /* A pool that is about to end counts with those beside it, and not with those that come after it. */
-static void raise_peaks(void)
+static void raise_peaks(fallow_stats *sum)
 {
-    fallow_stats now, *sum = &summary.sum;
+    fallow_stats now;
     fallow_stats_init(&now);
     flw_pool_table_each(add_peaks, &now);
 #define RAISE(name, field) sum->field = flw_max(sum->field, now.field);
@@ -63,23 +64,24 @@ static void raise_peaks(void)
 static void add_pool(struct flw_pool *pool, void *context)
 {
     fallow_stats stats;
-    (void)context;
     fallow_stats_init(&stats);
     flw_pool_read_stats(pool, &stats);
-    add_stats(&stats);
+    add_stats(context, &stats);
 }
 
 /* What it had allocated went with its context. */
 static void add_ended(struct flw_pool *pool)
 {
     fallow_stats stats;
-    raise_peaks(); /* it is among the pools still */
+    (void)pthread_mutex_lock(&gathering);
+    raise_peaks(&ended.sum); /* it is among the pools still */
     fallow_stats_init(&stats);
     flw_pool_read_stats(pool, &stats);
     stats.live_count = 0;
     stats.live_bytes = 0;
     stats.reserved_bytes = 0;
-    add_stats(&stats);
+    add_stats(&ended, &stats);
+    (void)pthread_mutex_unlock(&gathering);
 }
 
 static uint64_t read_count(const _Atomic uint64_t *counter)
@@ -87,90 +89,127 @@ static uint64_t read_count(const _Atomic uint64_t *counter)
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
+/* gathering. */
 static void gather(void)
 {
-    static const char *const modes[] = {"off", "trace", "cache", "strict", "audit"};
-    summary.mode = modes[flw_settings.mode];
-    summary.program = program_invocation_short_name;
-    summary.dlsym_count = flw_reach.dlsym_count;
-    summary.proc_address_count = flw_reach.proc_address_count;
-    summary.linked_count = flw_reach.export_count;
-    summary.is_trace = flw_settings.mode == FLW_MODE_TRACE;
-    flw_pool_table_each(add_pool, NULL);
-    raise_peaks();
-    flw_tracer_sum(&summary.trace);
-    flw_poison_sum(&summary.poison);
-    summary.foreign_frees = read_count(&flw_home_counts.foreign_frees);
-    summary.double_frees = read_count(&flw_home_counts.double_frees);
-    summary.retries = read_count(&flw_home_counts.retries);
-    summary.retries_served = read_count(&flw_home_counts.retries_served);
-    summary.contexts_ended = read_count(&flw_home_counts.contexts_ended);
+    all = ended;
+    all.mode = flw_settings.mode;
+    all.process = (int)getpid();
+    snprintf(all.program, sizeof all.program, "%s", program_invocation_short_name);
+    all.dlsym_count = flw_reach.dlsym_count;
+    all.proc_address_count = flw_reach.proc_address_count;
+    all.linked_count = flw_reach.export_count;
+    all.is_trace = flw_settings.mode == FLW_MODE_TRACE;
+    flw_pool_table_each(add_pool, &all);
+    raise_peaks(&all.sum);
+    flw_tracer_sum(&all.trace);
+    flw_poison_sum(&all.poison);
+    all.foreign_frees = read_count(&flw_home_counts.foreign_frees);
+    all.double_frees = read_count(&flw_home_counts.double_frees);
+    all.retries = read_count(&flw_home_counts.retries);
+    all.retries_served = read_count(&flw_home_counts.retries_served);
+    all.contexts_ended = read_count(&flw_home_counts.contexts_ended);
 }
 
-/* ---- where it goes */
+/* ---- post to the page of `fallow run` */
 
-/* With the process's number in it where another process has the name. False: too long. */
-static bool name_file(char *out)
+#define POST_NS     (40 * 1000000)
+#define LAST_NS     (100 * 1000000)
+#define STACK_BYTES (256 * 1024)
+
+static struct {
+    _Atomic int process; /* whose thread posts; 0: none */
+    _Atomic uint32_t asked, answered;
+    bool is_over; /* gathering */
+} poster;
+
+static void sleep_on(_Atomic uint32_t *word, uint32_t seen, long ns)
 {
-    bool is_ours = !is_forked && flw_runpage_claim(flw_runplace_page(), FLW_RUNPAGE_STATS);
-    return flw_tracer_compose_name(flw_settings.stats_file, is_ours, out);
+    (void)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, &(struct timespec){.tv_nsec = ns},
+                  NULL, 0);
 }
 
-/* A pipe or a device is written to as it is. */
-static bool is_written_in_place(const char *path)
+static void wake(_Atomic uint32_t *word)
 {
-    struct stat facts;
-    return stat(path, &facts) == 0 && !S_ISREG(facts.st_mode);
+    (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
 }
 
-static bool write_file(const char *path)
+static void *post(void *nothing)
 {
-    char beside[FLW_TRACER_PATH_BYTES + 16];
-    bool is_in_place = is_written_in_place(path);
-    snprintf(beside, sizeof beside, "%s%s", path, is_in_place ? "" : ".new");
-    int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0) {
-        return false;
+    (void)pthread_setname_np(pthread_self(), "fallow-stats");
+    for (bool is_over = false; !is_over;) {
+        uint32_t asked = atomic_load(&poster.asked);
+        (void)pthread_mutex_lock(&gathering);
+        is_over = poster.is_over;
+        if (!is_over) {
+            gather();
+            flw_runpage_post(flw_runplace_here(), &all);
+        }
+        (void)pthread_mutex_unlock(&gathering);
+        atomic_store(&poster.answered, asked);
+        wake(&poster.answered);
+        sleep_on(&poster.asked, asked, is_over ? 0 : POST_NS);
     }
-    bool is_written = flw_summary_print_json(&summary, fd);
-    int error = errno;
-    if (close(fd) != 0 && is_written) {
-        is_written = false;
-        error = errno;
-    }
-    if (is_written && !is_in_place && rename(beside, path) != 0) {
-        is_written = false;
-        error = errno;
-    }
-    if (!is_written && !is_in_place) {
-        (void)unlink(beside);
-    }
-    errno = error;
-    return is_written;
+    return nothing;
 }
+
+/* The driver is used. Where no thread can be made, only what ends by exit is counted. */
+static void begin_to_post(void)
+{
+    pthread_t thread;
+    int process = (int)getpid();
+    if (flw_settings.stats_file[0] != '\0' && flw_runplace_here() != NULL &&
+        atomic_exchange(&poster.process, process) != process) {
+        if (flw_thread_start(&thread, STACK_BYTES, post, NULL) == 0) {
+            (void)pthread_detach(thread);
+        } else {
+            atomic_store(&poster.process, 0);
+        }
+    }
+}
+
+void flw_summary_post_last(void)
+{
+    if (atomic_load(&poster.process) != (int)getpid()) { /* nor in the child of a vfork */
+        return;
+    }
+    uint64_t until = flw_clock_read(CLOCK_MONOTONIC) + LAST_NS;
+    uint32_t question = atomic_fetch_add(&poster.asked, 1) + 1, seen;
+    wake(&poster.asked);
+    while ((int32_t)((seen = atomic_load(&poster.answered)) - question) < 0) {
+        if (flw_clock_read(CLOCK_MONOTONIC) >= until) {
+            return;
+        }
+        sleep_on(&poster.answered, seen, LAST_NS);
+    }
+    flw_runplace_say(FLW_RUNPAGE_LEFT);
+}
+
+/* ---- life */
 
 static void end(void)
 {
-    char path[FLW_TRACER_PATH_BYTES], line[LINE_BYTES];
     if (flw_settings.stats_file[0] == '\0' || flw_settings.mode == FLW_MODE_OFF ||
         flw_life_state() == FLW_LIFE_DEAD || !flw_reach_is_reached()) {
         return;
     }
     flw_tracer_finish(); /* so that its last errors count */
+    (void)pthread_mutex_lock(&gathering);
+    poster.is_over = true;
     gather();
-    if (strcmp(flw_settings.stats_file, "-") == 0) {
-        flw_summary_print_line(&summary, line, sizeof line);
-        flw_say("%s", line);
-    } else if (!name_file(path)) {
-        flw_say("cannot write statistics: the file's name is too long");
-    } else if (!write_file(path)) {
-        flw_say("cannot write statistics to %s: %s", path, strerror(errno));
+    (void)pthread_mutex_unlock(&gathering);
+    if (flw_runpage_tell(flw_runplace_here())) {
+        struct flw_runpage *page = flw_runplace_page();
+        bool is_ours = (page != NULL || !is_forked) &&
+                       flw_runpage_claim(page, FLW_RUNPAGE_STATS, (int32_t)getpid());
+        flw_summary_write(&all, flw_settings.stats_file, is_ours);
     }
 }
 
 static void note_fork(void)
 {
     is_forked = true;
+    (void)pthread_mutex_init(&gathering, NULL);
 }
 
 static void start(void)
@@ -178,4 +217,5 @@ static void start(void)
     flw_homes_on_end = add_ended;
 }
 
-const struct flw_part flw_part_summary = {.start = start, .child = note_fork, .end = end};
+const struct flw_part flw_part_summary = {
+    .start = start, .use = begin_to_post, .child = note_fork, .end = end};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what a process did under the preload library, gathered at its end, and its two forms: a line and
- * a JSON object.
+ * Owns: what a process did under the preload library, and its two forms: a line and a JSON object. Under
+ * `fallow run` the process posts it to the page (runpage.h) 25 times a second, so that it is there
+ * however the process ends.
  * Does not: count on the hot paths; pools, tracer and hooks do that.
  */
 #ifndef FLW_PRELOAD_SUMMARY_H
@@ -9,10 +10,12 @@
 
 #include "fallow/fallow.h"
 #include "preload/poison.h"
+#include "preload/settings.h"
 #include "preload/tracer.h"
 
 /* More pools than this are in the sums but not by themselves. */
-#define FLW_SUMMARY_POOLS 64
+#define FLW_SUMMARY_POOLS      16
+#define FLW_SUMMARY_NAME_BYTES 256
 
 /* What is told of a pool, by its name and its field of fallow_stats: pools' SUMs, and the PEAKs of those that
  * lived together. */
@@ -27,8 +30,20 @@
 /* clang-format on */
 #define FLW_SUMMARY_NOT(name, field) /* of the other kind */
 
+enum flw_summary_end {
+    FLW_SUMMARY_EXITED,  /* exit, or the end of main */
+    FLW_SUMMARY_LEFT,    /* _exit */
+    FLW_SUMMARY_KILLED,  /* or became another program; what it did since its last post is missing */
+    FLW_SUMMARY_RUNS_ON, /* when the command of `fallow run` had ended */
+    FLW_SUMMARY_END_COUNT
+};
+
+/* No pointers: it is read in another process. */
 struct flw_summary {
-    const char *mode, *program;
+    enum flw_mode mode;
+    enum flw_summary_end end;
+    int process;
+    char program[FLW_SUMMARY_NAME_BYTES];
     uint64_t dlsym_count, proc_address_count, linked_count; /* how the hooks were reached */
     uint32_t pool_count;
     fallow_stats pools[FLW_SUMMARY_POOLS];
@@ -38,6 +53,14 @@ struct flw_summary {
     struct flw_poison_counts poison;
     uint64_t foreign_frees, double_frees, retries, retries_served, contexts_ended;
 };
+
+/* Called by a process that is about to end by _exit: wait, for a tenth of a second at most, until it has posted its last
+ * counts. Safe in a signal handler. */
+void flw_summary_post_last(void);
+
+/* Write the summary where the setting `stats` wants it: to standard error for "-", else to a file, without the process's
+ * number in its name if it is `ours`. What fails is a line. */
+void flw_summary_write(const struct flw_summary *summary, const char *place, bool ours);
 
 /* One line, no newline. */
 void flw_summary_print_line(const struct flw_summary *summary, char *out, size_t room);

@@ -64,6 +64,12 @@ static void put_text(struct writer *writer, const char *text)
     put(writer, "\"");
 }
 
+static const char *mode_of(const struct flw_summary *summary)
+{
+    static const char *const modes[] = {"off", "trace", "cache", "strict", "audit"};
+    return modes[summary->mode];
+}
+
 static double hit_rate(const fallow_stats *stats)
 {
     return stats->alloc_count > 0 ? (double)stats->hit_count / (double)stats->alloc_count : 0.0;
@@ -101,10 +107,11 @@ static void put_counts(struct writer *writer, const struct flw_summary *summary)
 
 bool flw_summary_print_json(const struct flw_summary *summary, int fd)
 {
+    static const char *const ends[FLW_SUMMARY_END_COUNT] = {"exit", "_exit", "killed", "running"};
     struct writer writer = {.fd = fd};
-    put(&writer, "{\"schema\": 1, \"process\": %d, \"program\": ", (int)getpid());
+    put(&writer, "{\"schema\": 1, \"process\": %d, \"program\": ", summary->process);
     put_text(&writer, summary->program);
-    put(&writer, ", \"mode\": \"%s\",\n", summary->mode);
+    put(&writer, ", \"mode\": \"%s\", \"end\": \"%s\",\n", mode_of(summary), ends[summary->end]);
     put(&writer,
         " \"reached\": {\"dlsym\": %" PRIu64 ", \"cuGetProcAddress\": %" PRIu64
         ", \"linked\": %" PRIu64 "},\n",
@@ -181,9 +188,14 @@ static void add_pools(struct line *line, const fallow_stats *sum)
 
 void flw_summary_print_line(const struct flw_summary *summary, char *out, size_t room)
 {
+    static const char *const ends[FLW_SUMMARY_END_COUNT] = {
+        [FLW_SUMMARY_EXITED] = "",
+        [FLW_SUMMARY_LEFT] = "; ended by _exit",
+        [FLW_SUMMARY_KILLED] = "; killed, so its last 40 ms may be missing",
+        [FLW_SUMMARY_RUNS_ON] = "; still running"};
     struct line line = {.out = out, .room = room};
     out[0] = '\0';
-    add(&line, "%s (%d), mode %s: ", summary->program, (int)getpid(), summary->mode);
+    add(&line, "%s (%d), mode %s: ", summary->program, summary->process, mode_of(summary));
     if (summary->is_trace) {
         const struct flw_tracer_counts *trace = &summary->trace;
         add(&line, "%" PRIu64 " allocation%s, ", trace->allocated_count,
@@ -206,4 +218,5 @@ void flw_summary_print_line(const struct flw_summary *summary, char *out, size_t
     }
     add_optional(&line, summary->poison.filled_count, "poisoned block");
     add_optional(&line, summary->poison.missed_count, "unpoisoned block");
+    add(&line, "%s", ends[summary->end]);
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "preload/runpage.h"
 #include "preload/say.h"
 #include "record/recorder.h"
 
@@ -65,44 +66,6 @@ static bool is_held(const char *path)
     return false;
 }
 
-/* Puts "%p" right, and `insert` before the last name's ending. False: too long. */
-static bool compose(const char *given, const char *insert, char *out)
-{
-    const char *slash = strrchr(given, '/');
-    const char *name = slash != NULL ? slash + 1 : given;
-    const char *dot = strrchr(name, '.');
-    const char *end = dot != NULL && dot != name ? dot : name + strlen(name);
-    const char *mark = strstr(given, "%p");
-    size_t used = 0;
-    for (const char *at = given;; at++) {
-        char piece[64] = {*at, '\0'};
-        if (at == end) {
-            snprintf(piece, sizeof piece, "%s%c", insert, *at);
-        } else if (at == mark) {
-            snprintf(piece, sizeof piece, "%d", (int)getpid());
-            at++;
-        }
-        size_t length = strlen(piece);
-        if (used + length + 1 > FLW_TRACER_PATH_BYTES) {
-            return false;
-        }
-        memcpy(out + used, piece, length + 1);
-        used += length;
-        if (*at == '\0') {
-            return true;
-        }
-    }
-}
-
-bool flw_tracer_compose_name(const char *given, bool ours, char out[FLW_TRACER_PATH_BYTES])
-{
-    char process[16] = "";
-    if (!ours && strstr(given, "%p") == NULL) {
-        snprintf(process, sizeof process, ".%d", (int)getpid());
-    }
-    return compose(given, process, out);
-}
-
 /* What goes before the ending: the process's number, the place, a number. */
 static void describe(const char *process, unsigned place, unsigned number, char *out, size_t room)
 {
@@ -121,7 +84,7 @@ static void describe(const char *process, unsigned place, unsigned number, char 
 }
 
 bool flw_tracer_name_file(const struct flw_tracer_settings *settings, unsigned place,
-                          unsigned number, char out[FLW_TRACER_PATH_BYTES])
+                          unsigned number, char out[FLW_FILENAME_BYTES])
 {
     char process[16], insert[64];
     snprintf(process, sizeof process, ".%d", (int)getpid());
@@ -129,10 +92,10 @@ bool flw_tracer_name_file(const struct flw_tracer_settings *settings, unsigned p
     if (strstr(settings->path, "%p") != NULL) {
         decided = 0;
     } else if (decided < 0 && settings->page != NULL) {
-        decided = !flw_runpage_claim(settings->page, FLW_RUNPAGE_TRACE);
+        decided = !flw_runpage_claim(settings->page, FLW_RUNPAGE_TRACE, (int32_t)getpid());
     }
     describe(decided == 1 ? process : "", place, number, insert, sizeof insert);
-    if (!compose(settings->path, insert, out)) {
+    if (!flw_filename_compose(settings->path, insert, (int)getpid(), out)) {
         return false;
     }
     if (decided < 0) {
@@ -140,7 +103,7 @@ bool flw_tracer_name_file(const struct flw_tracer_settings *settings, unsigned p
         describe(decided == 1 ? process : "", place, number, insert, sizeof insert);
     }
     atomic_store(&tracer.is_numbered, decided);
-    return compose(settings->path, insert, out);
+    return flw_filename_compose(settings->path, insert, (int)getpid(), out);
 }
 
 /* ---- recordings */
@@ -194,7 +157,7 @@ static struct flw_callstacks *take_callstacks(void)
 
 static struct flw_recorder *make_recorder(unsigned place)
 {
-    char path[FLW_TRACER_PATH_BYTES];
+    char path[FLW_FILENAME_BYTES];
     struct flw_recorder *recorder = NULL;
     bool is_named = flw_tracer_name_file(&tracer.settings, place, 0, path);
     struct flw_recorder_settings settings = {.path = path,

@@ -26,7 +26,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "preload/runpage.h"
+#include "preload/filename.h"
+
+struct flw_runpage;
 
 enum flw_tracer_kind { /* tags of a trace */
     FLW_TRACER_PLAIN = 0,
@@ -38,7 +40,6 @@ enum flw_tracer_kind { /* tags of a trace */
 
 #define FLW_TRACER_DEVICES    64
 #define FLW_TRACER_HOST_PLACE FLW_TRACER_DEVICES /* the recording of host memory */
-#define FLW_TRACER_PATH_BYTES 4200
 
 struct flw_tracer_settings {
     const char *path; /* as given; there while the process lives. NULL: only counts are kept */
@@ -80,9 +81,6 @@ void flw_tracer_sum(struct flw_tracer_counts *out);
 /* The path of a recording that something else keeps, such as a pool's: named and claimed as above.
  * `number` tells those of one place apart, from 0. False: it would be too long. */
 bool flw_tracer_name_file(const struct flw_tracer_settings *settings, unsigned place,
-                          unsigned number, char out[FLW_TRACER_PATH_BYTES]);
-
-/* A name with "%p" put right, and, where it is not `ours`, the process's number before its ending. */
-bool flw_tracer_compose_name(const char *given, bool ours, char out[FLW_TRACER_PATH_BYTES]);
+                          unsigned number, char out[FLW_FILENAME_BYTES]);
 
 #endif

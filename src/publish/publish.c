@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/sized.h"
+#include "base/thread.h"
 #include "publish/board_file.h"
 #include "publish/collect.h"
 
@@ -81,27 +81,6 @@ static void *publish(void *argument)
             flw_board_sleep(&publisher.stops, 0, PAUSE_NS);
         }
     }
-}
-
-/* 0, or the error. */
-static int start_thread(void)
-{
-    pthread_attr_t attributes;
-    sigset_t all, before;
-    int error = pthread_attr_init(&attributes);
-    if (error != 0) {
-        return error;
-    }
-    (void)pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    sigfillset(&all); /* the program's signals are for the program's threads */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    error = pthread_create(&publisher.thread, &attributes, publish, publisher.scratch);
-    if (error == EINVAL) { /* the program's thread-local storage alone is more */
-        error = pthread_create(&publisher.thread, NULL, publish, publisher.scratch);
-    }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
-    return error;
 }
 
 static void drop_scratch(void)
@@ -168,7 +147,7 @@ static fallow_status begin(const char *directory, char message[FLW_BOARD_MESSAGE
         return FALLOW_IO;
     }
     atomic_store(&publisher.stops, 0);
-    int error = start_thread();
+    int error = flw_thread_start(&publisher.thread, STACK_BYTES, publish, publisher.scratch);
     if (error != 0) {
         snprintf(message, FLW_BOARD_MESSAGE_BYTES,
                  "nothing is published for fallow top: no thread: %s", strerror(error));

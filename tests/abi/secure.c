@@ -136,11 +136,11 @@ static uint32_t places_taken(const struct flw_runpage *page)
 
 static void check_preload(const char *victim)
 {
-    static const struct flw_runpage fresh = {.magic = FLW_RUNPAGE_MAGIC};
+    static const uint64_t magic = FLW_RUNPAGE_MAGIC;
     static const char key[] = "FALLOW=state:";
     char setting[64], out[4096];
-    int fd = flw_sealed_file_make("page", sizeof fresh);
-    if (fd < 0 || pwrite(fd, &fresh, sizeof fresh, 0) != (ssize_t)sizeof fresh) {
+    int fd = flw_sealed_file_make("page", sizeof(struct flw_runpage));
+    if (fd < 0 || pwrite(fd, &magic, sizeof magic, 0) != (ssize_t)sizeof magic) {
         stop("page");
     }
     snprintf(setting, sizeof setting, "%s/proc/%d/fd/%d", key, (int)getpid(), fd);

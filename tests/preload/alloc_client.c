@@ -6,6 +6,7 @@
  */
 #include <dlfcn.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -149,6 +150,27 @@ static void alloc_and_leave(uint64_t number)
     _exit(0);
 }
 
+/* Long after its last call. */
+static void alloc_and_be_killed(uint64_t number)
+{
+    alloc_many(number);
+    nanosleep(&(struct timespec){.tv_nsec = STILL_NS}, NULL);
+    (void)kill(getpid(), SIGKILL);
+}
+
+/* Two workers, begun by a process that does not use the driver; true in each of them. */
+static bool begin_workers(void)
+{
+    for (int i = 0; i < 2; i++) {
+        if (fork() == 0) {
+            return true;
+        }
+    }
+    while (wait(NULL) > 0) {
+    }
+    return false;
+}
+
 /* A child of a process that has used the driver can do nothing with it. */
 static void alloc_beside_child(uint64_t number)
 {
@@ -236,12 +258,16 @@ int main(int argc, char **argv)
     } scenarios[] = {{"kinds", alloc_kinds},       {"misuse", misuse},
                      {"two", alloc_on_two},        {"many", alloc_many},
                      {"die", alloc_and_die},       {"leave", alloc_and_leave},
+                     {"workers", alloc_and_leave}, {"killed", alloc_and_be_killed},
                      {"fork", alloc_beside_child}, {"unwritten", read_unwritten},
                      {"written", write_then_read}, {"time", time_pairs},
                      {"reset", alloc_around_reset}};
     uint64_t number = argc > 2 ? strtoull(argv[2], NULL, 10) : MANY;
     for (size_t i = 0; argc > 1 && i < sizeof scenarios / sizeof *scenarios; i++) {
         if (strcmp(argv[1], scenarios[i].name) == 0) {
+            if (strcmp(argv[1], "workers") == 0 && !begin_workers()) {
+                return 0;
+            }
             OK(cuInit(0));
             use_device(0);
             scenarios[i].run(number);

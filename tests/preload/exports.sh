@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# What the preload library brings into every process: the hooked names of the list, dlsym and a few
+# What the preload library brings into every process: the hooked names of the list, dlsym, _exit and a few
 # fallow_preload_ functions; no other library of CUDA; bound at once; never unloaded; where it has a jemalloc
 # of its own, nothing of the program's allocator.
 #
@@ -15,7 +15,7 @@ say() {
     wrong=1
 }
 
-wanted=$( (echo dlsym; sed -nE 's/^    X\((cu[A-Za-z0-9_]+), .*/\1/p' "$root/src/preload/hook_list.h") | sort)
+wanted=$( (printf '%s\n' dlsym _exit _Exit; sed -nE 's/^    X\((cu[A-Za-z0-9_]+), .*/\1/p' "$root/src/preload/hook_list.h") | sort)
 got=$(nm -D --defined-only "$library" | sed -E 's/.* //; s/@.*//' | grep -v '^fallow_preload_' | sort)
 [ "$wanted" = "$got" ] || say "exported are not just the hooks:
 $(printf '%s\n%s\n' "$wanted" "$got" | sort | uniq -u)"

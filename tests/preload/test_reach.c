@@ -59,9 +59,9 @@ static void run_both(const char *const *argv, const char *folder)
 static unsigned run_on_a_page(const char *const *argv, const char *folder)
 {
     char setting[64];
-    static const struct flw_runpage empty = {.magic = FLW_RUNPAGE_MAGIC};
-    int file = flw_sealed_file_make("page", sizeof empty);
-    assert_true(file >= 0 && write(file, &empty, sizeof empty) == (ssize_t)sizeof empty);
+    static const uint64_t magic = FLW_RUNPAGE_MAGIC;
+    int file = flw_sealed_file_make("page", sizeof(struct flw_runpage));
+    assert_true(file >= 0 && write(file, &magic, sizeof magic) == (ssize_t)sizeof magic);
     snprintf(setting, sizeof setting, "state:/proc/%d/fd/%d", (int)getpid(), file);
     struct flw_runpage *page = flw_runpage_open(setting + strlen("state:"));
     assert_non_null(page);

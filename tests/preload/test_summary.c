@@ -116,6 +116,34 @@ static void each_process_that_used_the_driver_says_it(void **state)
     flw_test_expect_in(out_text, "s.json\n"); /* the child has its own, if it says anything */
 }
 
+static size_t count_of(const char *what)
+{
+    size_t count = 0;
+    for (const char *at = error_text; (at = strstr(at, what)) != NULL; at++) {
+        count++;
+    }
+    return count;
+}
+
+/* Workers end by _exit, and any process may be killed; their parent uses no CUDA. */
+static void each_process_is_counted_however_it_ends(void **state)
+{
+    (void)state;
+    assert_int_equal(run("$R --stats - -- $L workers 1000"), 0);
+    assert_int_equal(count_of("mode cache: 1000 allocations ("), 2);
+    assert_int_equal(count_of("; ended by _exit\n"), 2);
+    assert_int_equal(
+        run("$R --mode trace --stats - -- sh -c '$L leave 30; $L killed 20; $L many 10'"), 0);
+    assert_int_equal(count_of("mode trace: "), 3);
+    flw_test_expect_in(error_text, ": 30 allocations, ");
+    flw_test_expect_in(error_text, ": 20 allocations, ");
+    assert_int_equal(count_of("; killed, "), 1);
+    assert_int_equal(run("$R --stats k.json -- $L killed 300; cat k.json"), 0);
+    assert_int_equal(command_number("\"all\"", "allocs"), 300);
+    assert_int_equal(command_number("\"pools\"", "allocs"), 300);
+    flw_test_expect_in(out_text, "\"end\": \"killed\"");
+}
+
 static void what_cannot_be_written_is_one_line(void **state)
 {
     (void)state;
@@ -152,6 +180,7 @@ int main(void)
         cmocka_unit_test(pools_whose_context_has_ended_are_counted),
         cmocka_unit_test(a_program_name_may_be_anything),
         cmocka_unit_test(each_process_that_used_the_driver_says_it),
+        cmocka_unit_test(each_process_is_counted_however_it_ends),
         cmocka_unit_test(a_run_that_is_off_has_one_line),
         cmocka_unit_test(what_cannot_be_written_is_one_line),
     };

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "preload/runpage.h"
 #include "preload/tracer.h"
 #include "support/recording.h"
 
@@ -159,7 +160,7 @@ static void each_device_and_host_memory_have_files_of_their_own(void **state)
 
 static bool is_named(const char *path, unsigned place, unsigned number, const char *wanted)
 {
-    char out[FLW_TRACER_PATH_BYTES], expected[256];
+    char out[FLW_FILENAME_BYTES], expected[256];
     struct flw_tracer_settings settings = {.path = path};
     snprintf(expected, sizeof expected, wanted, (int)getpid());
     bool is_right =
@@ -174,7 +175,7 @@ static int name_files(void)
 {
     static char page_memory[sizeof(struct flw_runpage)] __attribute__((aligned(64)));
     struct flw_runpage *page = (struct flw_runpage *)(void *)page_memory;
-    char out[FLW_TRACER_PATH_BYTES], taken[64];
+    char out[FLW_FILENAME_BYTES], taken[64];
     bool is_right = is_named("a.d/run", 0, 0, "a.d/run") &&
                     is_named("a.d/run", 1, 0, "a.d/run.dev1") &&
                     is_named("a.d/run.x", 0, 2, "a.d/run.3.x") &&
@@ -184,15 +185,15 @@ static int name_files(void)
         return 1;
     }
     /* A child sees that the page has the parent down as the writer. */
-    bool is_first = flw_runpage_claim(page, FLW_RUNPAGE_TRACE);
+    bool is_first = flw_runpage_claim(page, FLW_RUNPAGE_TRACE, (int32_t)getpid());
     atomic_store(&page->writers[FLW_RUNPAGE_TRACE], (int32_t)getpid() + 1);
-    if (!is_first || flw_runpage_claim(page, FLW_RUNPAGE_TRACE)) {
+    if (!is_first || flw_runpage_claim(page, FLW_RUNPAGE_TRACE, (int32_t)getpid())) {
         return 2;
     }
     memset(taken, 'x', sizeof taken - 1);
     taken[sizeof taken - 1] = '\0';
-    char *longest = calloc(1, FLW_TRACER_PATH_BYTES);
-    memset(longest, 'x', FLW_TRACER_PATH_BYTES - 3);
+    char *longest = calloc(1, FLW_FILENAME_BYTES);
+    memset(longest, 'x', FLW_FILENAME_BYTES - 3);
     bool is_refused =
         !flw_tracer_name_file(&(struct flw_tracer_settings){.path = longest}, 1, 0, out);
     free(longest);
@@ -209,7 +210,7 @@ static int name_second(void)
 {
     static char page_memory[sizeof(struct flw_runpage)] __attribute__((aligned(64)));
     struct flw_runpage *page = (struct flw_runpage *)(void *)page_memory;
-    char out[FLW_TRACER_PATH_BYTES], wanted[64];
+    char out[FLW_FILENAME_BYTES], wanted[64];
     atomic_store(&page->writers[FLW_RUNPAGE_TRACE], 1);
     struct flw_tracer_settings settings = {.path = "run.ftrace", .page = page};
     snprintf(wanted, sizeof wanted, "run.%d.ftrace", (int)getpid());

@@ -283,8 +283,8 @@ int flw_launch(const struct flw_launch *launch, struct flw_launch_outcome *outco
     struct flw_runpage *page = make_page(state, &fd);
     int code = run_child(launch, state, outcome);
     if (page != NULL) {
-        memcpy((void *)&outcome->page, (const void *)page, sizeof *page);
-        (void)munmap(page, sizeof *page);
+        flw_launch_tell_stats(launch, page);
+        outcome->page = page;
     }
     if (fd >= 0) {
         (void)close(fd);

@@ -54,7 +54,7 @@ struct flw_launch_outcome {
     int signal;    /* that ended it */
     int pid;
     char library[FLW_LAUNCH_PATH_BYTES];
-    struct flw_runpage page; /* as it was when the command had ended */
+    const struct flw_runpage *page; /* what still runs may write it on; NULL: the system has none */
 };
 
 /* 0: it ran, and outcome says how it ended. Else a line has been written and the result is the exit
@@ -62,6 +62,9 @@ struct flw_launch_outcome {
  * FLW_LAUNCH_NOT_RUN. Signals that come meanwhile go to
  * the command, but for those of a terminal, which it gets itself. */
 int flw_launch(const struct flw_launch *launch, struct flw_launch_outcome *outcome);
+
+/* Write the statistics of processes that have not done so themselves: killed, ended by _exit, or still running. */
+void flw_launch_tell_stats(const struct flw_launch *launch, struct flw_runpage *page);
 
 /* Ends as the command did: returns its exit code, or dies of its signal (without a second core). */
 int flw_launch_end_as(const struct flw_launch_outcome *outcome);

@@ -225,18 +225,18 @@ static bool may_have_reached(const struct flw_runpage *page)
 
 bool flw_launch_is_reached(const struct flw_launch_outcome *outcome)
 {
-    return find(&outcome->page, FLW_RUNPAGE_REACHED) != NULL || may_have_reached(&outcome->page);
+    return outcome->page != NULL &&
+           (find(outcome->page, FLW_RUNPAGE_REACHED) != NULL || may_have_reached(outcome->page));
 }
 
 bool flw_launch_explain(const struct flw_launch *launch, const struct flw_launch_outcome *outcome)
 {
-    const struct flw_runpage *page = &outcome->page;
-    const struct flw_runpage_place *unended = find_unended(page);
-    const struct flw_runpage_place *passed = find(page, FLW_RUNPAGE_PASSED);
-    if (page->magic != FLW_RUNPAGE_MAGIC || flw_launch_is_reached(outcome) ||
-        find(page, FLW_RUNPAGE_OFF) != NULL) {
+    const struct flw_runpage *page = outcome->page;
+    if (page == NULL || flw_launch_is_reached(outcome) || find(page, FLW_RUNPAGE_OFF) != NULL) {
         return false;
     }
+    const struct flw_runpage_place *unended = find_unended(page);
+    const struct flw_runpage_place *passed = find(page, FLW_RUNPAGE_PASSED);
     if (place_count(page) == 0) {
         explain_unloaded(launch, outcome);
     } else if (passed != NULL) {
