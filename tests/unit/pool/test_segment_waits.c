@@ -167,20 +167,25 @@ static void pool_trim_with_deadline_0_releases_segments_of_an_idle_device_only(v
 static void what_waits_is_counted(void **state)
 {
     (void)state;
-    for (unsigned i = 0; i < 4; i++) {
+    for (unsigned i = 0; i < 6; i++) {
         struct api api;
         size_t released = 0;
-        begin_full(&api, orders[i % 2], 1, BUSY);
+        void *ptr = NULL;
+        begin_full(&api, orders[i % 2], i < 4 ? 1 : UINT32_MAX - 1, BUSY);
         struct waits before = read_waits(&api);
         if (i < 2) {
             assert_int_equal(fallow_pool_trim(api.pool, 0, UINT64_MAX, &released), FALLOW_OK);
             assert_int_equal(released, 48 * MIB);
-            assert_true(read_waits(&api).counted > before.counted);
-        } else { /* (the virtual clock moves where the host asks on and on) */
+        } else if (i < 4) { /* (the virtual clock moves where the host asks on and on) */
             fallow_status status = fallow_pool_trim(api.pool, 0, 1, &released);
             assert_int_equal(status, FALLOW_TIMEOUT);
             assert_int_equal(released, 0);
+        } else {
+            assert_int_equal(fallow_alloc(api.pool, 40 * MIB, api.stream, &ptr), FALLOW_OK);
+            assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+            assert_true(read_waits(&api).host_ns > before.host_ns);
         }
+        assert_true(i / 2 == 1 || read_waits(&api).counted > before.counted);
         api.sim.advance(20 * SECOND);
         api_end(&api);
     }
