@@ -59,7 +59,7 @@ else
     tour plugin 60
     tour cached 40 FALLOW=mode:cache LD_PRELOAD="$preload"
     tour preload 60 PYTORCH_NO_CUDA_MEMORY_CACHING=1 FALLOW="mode:cache,stats:$work/reach.json" LD_PRELOAD="$preload"
-    step torch.reach 5 cat "$work/reach.json"
+    [ ! -s "$work/reach.json" ] || step torch.reach 5 cat "$work/reach.json"
 fi
 
 # 4. Random programs over a pool, judged by contents.
