@@ -128,6 +128,23 @@ static void without_an_event_of_the_context_it_is_waited_for_and_counted(void **
     }
 }
 
+static void a_refused_event_is_recorded_again(void **state)
+{
+    (void)state;
+    struct api api;
+    begin_lost(&api, false, NULL);
+    for (unsigned n = 1; n <= 20; n++) {
+        assert_int_equal((api.sim.fail)("cuCtxRecordEvent", n, CUDA_ERROR_NOT_PERMITTED, 0), 1);
+    }
+    struct round round = begin_rounds(&api, FALLOW_REQUEST_NO_WAIT);
+    go_on(&round, 0);
+    uint64_t held = api_stats(&api).reserved_bytes;
+    go_on(&round, 0);
+    assert_in_range(api_stats(&api).peak_reserved_bytes, held, held + MOST);
+    assert_int_equal(api_stats(&api).wait_count, 0);
+    end_lost(&api);
+}
+
 /* Announced or not: its stream is known. */
 static void a_capture_goes_on_beside_it(void **state)
 {
@@ -162,6 +179,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_gone_streams_freed_is_reclaimed_without_a_wait),
         cmocka_unit_test(without_an_event_of_the_context_it_is_waited_for_and_counted),
+        cmocka_unit_test(a_refused_event_is_recorded_again),
         cmocka_unit_test(a_capture_goes_on_beside_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
