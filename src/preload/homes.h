@@ -20,6 +20,7 @@
 
 #include "pool/calls/hit_context.h"
 #include "pool/pool.h"
+#include "preload/bypass.h"
 
 #define FLW_HOMES_MAX 256
 
@@ -85,9 +86,10 @@ uint64_t flw_homes_trim(void);
 uint64_t flw_homes_idle_bytes(CUdevice device);
 
 struct flw_home_counts {
-    _Atomic uint64_t foreign_frees;           /* pointers that went to the driver */
-    _Atomic uint64_t double_frees;            /* refused: freed already, or inside a block */
-    _Atomic uint64_t retries, retries_served; /* of allocating calls that ran out of memory */
+    _Atomic uint64_t bypasses[FLW_BYPASS_COUNT]; /* that succeeded, in a process with pools */
+    _Atomic uint64_t foreign_frees;              /* pointers that went to the driver */
+    _Atomic uint64_t double_frees;               /* refused: freed already, or inside a block */
+    _Atomic uint64_t retries, retries_served;    /* of allocating calls that ran out of memory */
     _Atomic uint64_t contexts_ended;
 };
 extern struct flw_home_counts flw_home_counts;

@@ -71,6 +71,9 @@ static CUresult alloc_looked(CUdeviceptr *pointer, size_t bytes)
     }
     if (!is_done) {
         result = flw_life_heed(flw_real.cuMemAlloc_v2(pointer, bytes));
+        if (result == CUDA_SUCCESS && flw_homes_serve()) {
+            flw_home_count(&flw_home_counts.bypasses[FLW_BYPASS_cuMemAlloc]);
+        }
     }
     bool is_filled_here =
         flw_settings.mode == FLW_MODE_CACHE || flw_settings.mode == FLW_MODE_STRICT;

@@ -29,6 +29,13 @@ static CUresult tried_again(CUresult result)
     return result;
 }
 
+static void count_bypass(CUresult result, enum flw_bypass bypass)
+{
+    if (result == CUDA_SUCCESS && flw_homes_serve()) {
+        flw_home_count(&flw_home_counts.bypasses[bypass]);
+    }
+}
+
 /* ---- what each allocates, by its base name: told to the audit, in terms of the parameters in the
  * list */
 
@@ -49,6 +56,7 @@ static CUresult tried_again(CUresult result)
         if (made_room(result)) {                             \
             result = tried_again(flw_real.symbol arguments); \
         }                                                    \
+        count_bypass(result, FLW_BYPASS_##base);             \
         return ALLOCATED_##base;                             \
     }
 FLW_HOOKS_RETRY(WRAP)

@@ -104,6 +104,9 @@ static void gather(void)
     raise_peaks(&all.sum);
     flw_tracer_sum(&all.trace);
     flw_poison_sum(&all.poison);
+    for (unsigned i = 0; i < FLW_BYPASS_COUNT; i++) {
+        all.bypasses[i] = read_count(&flw_home_counts.bypasses[i]);
+    }
     all.foreign_frees = read_count(&flw_home_counts.foreign_frees);
     all.double_frees = read_count(&flw_home_counts.double_frees);
     all.retries = read_count(&flw_home_counts.retries);

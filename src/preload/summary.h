@@ -9,6 +9,7 @@
 #define FLW_PRELOAD_SUMMARY_H
 
 #include "fallow/fallow.h"
+#include "preload/bypass.h"
 #include "preload/poison.h"
 #include "preload/settings.h"
 #include "preload/tracer.h"
@@ -51,6 +52,7 @@ struct flw_summary {
     bool is_trace;
     struct flw_tracer_counts trace; /* mode trace */
     struct flw_poison_counts poison;
+    uint64_t bypasses[FLW_BYPASS_COUNT];
     uint64_t foreign_frees, double_frees, retries, retries_served, contexts_ended;
 };
 

@@ -84,6 +84,18 @@ static void put_pool(struct writer *writer, const fallow_stats *stats)
     put(writer, "\"hit_rate\": %.4f}", hit_rate(stats));
 }
 
+static void put_bypasses(struct writer *writer, const uint64_t *bypasses)
+{
+    const char *comma = "";
+    put(writer, " \"bypassed\": {");
+#define X(name, reason)                                                           \
+    put(writer, "%s\"" #name "\": %" PRIu64, comma, bypasses[FLW_BYPASS_##name]); \
+    comma = ", ";
+    FLW_BYPASS_LIST(X)
+#undef X
+    put(writer, "},\n");
+}
+
 static void put_counts(struct writer *writer, const struct flw_summary *summary)
 {
     put(writer, " \"foreign_frees\": %" PRIu64 ", \"double_frees\": %" PRIu64 ",\n",
@@ -116,6 +128,7 @@ bool flw_summary_print_json(const struct flw_summary *summary, int fd)
         " \"reached\": {\"dlsym\": %" PRIu64 ", \"cuGetProcAddress\": %" PRIu64
         ", \"linked\": %" PRIu64 "},\n",
         summary->dlsym_count, summary->proc_address_count, summary->linked_count);
+    put_bypasses(&writer, summary->bypasses);
     put_counts(&writer, summary);
     put(&writer, ",\n \"pool_count\": %" PRIu32 ", \"all\": ", summary->pool_count);
     put_pool(&writer, &summary->sum);
@@ -174,8 +187,10 @@ static void add_optional(struct line *line, uint64_t count, const char *what)
 
 static void add_pools(struct line *line, const fallow_stats *sum)
 {
-    add(line, "%" PRIu64 " allocation%s (%.1f %% hits), %" PRIu64 " free%s", sum->alloc_count,
-        plural(sum->alloc_count), 100 * hit_rate(sum), sum->free_count, plural(sum->free_count));
+    add(line, "%" PRIu64 " allocation%s (from %" PRIu64 " driver allocation%s, ", sum->alloc_count,
+        plural(sum->alloc_count), sum->grow_count, plural(sum->grow_count));
+    add(line, "%.1f %% thread cache hits), %" PRIu64 " free%s", 100 * hit_rate(sum),
+        sum->free_count, plural(sum->free_count));
     add(line, "; peaks ");
     add_bytes(line, sum->peak_requested_bytes);
     add(line, " requested, ");
@@ -184,6 +199,18 @@ static void add_pools(struct line *line, const fallow_stats *sum)
     add(line, "; %" PRIu64 " driver call%s, %" PRIu64 " event%s, %" PRIu64 " wait%s",
         sum->driver_call_count, plural(sum->driver_call_count), sum->event_count,
         plural(sum->event_count), sum->wait_count, plural(sum->wait_count));
+}
+
+static void add_bypasses(struct line *line, const uint64_t *bypasses)
+{
+    const char *before = "; bypassed Fallow: ";
+#define X(name, reason)                                                                         \
+    if (bypasses[FLW_BYPASS_##name] > 0) {                                                      \
+        add(line, "%s%" PRIu64 " " #name " (" reason ")", before, bypasses[FLW_BYPASS_##name]); \
+        before = ", ";                                                                          \
+    }
+    FLW_BYPASS_LIST(X)
+#undef X
 }
 
 void flw_summary_print_line(const struct flw_summary *summary, char *out, size_t room)
@@ -209,6 +236,7 @@ void flw_summary_print_line(const struct flw_summary *summary, char *out, size_t
     } else {
         add_pools(&line, &summary->sum);
         add_optional(&line, summary->sum.oom_count, "failed allocation");
+        add_bypasses(&line, summary->bypasses);
     }
     add_optional(&line, summary->double_frees, "double free");
     add_optional(&line, summary->foreign_frees, "foreign free");

@@ -127,6 +127,20 @@ static void alloc_many(uint64_t number)
     }
 }
 
+/* What a program does that maps its memory itself, beside one block. */
+static void create_handles(uint64_t number)
+{
+    CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr block;
+    OK(cuMemAlloc_v2(&block, 4096));
+    for (uint64_t i = 0; i < number; i++) {
+        OK(cuMemCreate(&handle, 2 << 20, &properties, 0));
+        OK(cuMemRelease(handle));
+    }
+}
+
 #define STILL_NS 999999999
 
 /* Waits until the file ALLOC_CLIENT_FILE has something in it and grows no more, does a little more and dies. */
@@ -255,13 +269,13 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(uint64_t number);
-    } scenarios[] = {{"kinds", alloc_kinds},       {"misuse", misuse},
-                     {"two", alloc_on_two},        {"many", alloc_many},
-                     {"die", alloc_and_die},       {"leave", alloc_and_leave},
-                     {"workers", alloc_and_leave}, {"killed", alloc_and_be_killed},
-                     {"fork", alloc_beside_child}, {"unwritten", read_unwritten},
-                     {"written", write_then_read}, {"time", time_pairs},
-                     {"reset", alloc_around_reset}};
+    } scenarios[] = {{"kinds", alloc_kinds},        {"misuse", misuse},
+                     {"two", alloc_on_two},         {"many", alloc_many},
+                     {"die", alloc_and_die},        {"leave", alloc_and_leave},
+                     {"workers", alloc_and_leave},  {"killed", alloc_and_be_killed},
+                     {"fork", alloc_beside_child},  {"unwritten", read_unwritten},
+                     {"written", write_then_read},  {"time", time_pairs},
+                     {"reset", alloc_around_reset}, {"create", create_handles}};
     uint64_t number = argc > 2 ? strtoull(argv[2], NULL, 10) : MANY;
     for (size_t i = 0; argc > 1 && i < sizeof scenarios / sizeof *scenarios; i++) {
         if (strcmp(argv[1], scenarios[i].name) == 0) {

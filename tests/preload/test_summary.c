@@ -116,6 +116,21 @@ static void each_process_that_used_the_driver_says_it(void **state)
     flw_test_expect_in(out_text, "s.json\n"); /* the child has its own, if it says anything */
 }
 
+/* No hit, yet one driver allocation serves them all; and what no pool serves is named. */
+static void what_reached_the_driver_is_counted(void **state)
+{
+    (void)state;
+    assert_int_equal(run("$R --stats - -- $L create 70"), 0);
+    flw_test_expect_in(error_text,
+                       ": 1 allocation (from 1 driver allocation, 0.0 % thread cache hits)");
+    flw_test_expect_in(error_text,
+                       "; bypassed Fallow: 70 cuMemCreate (memory that the program maps itself)\n");
+    assert_int_equal(run("$R --stats b.json -- $L kinds && cat b.json"), 0);
+    assert_int_equal(command_number("\"bypassed\"", "cuMemAllocAsync"), 2);
+    assert_int_equal(command_number("\"bypassed\"", "cuMemAllocManaged"), 1);
+    assert_int_equal(command_number("\"bypassed\"", "cuMemAlloc"), 0);
+}
+
 static size_t count_of(const char *what)
 {
     size_t count = 0;
@@ -180,6 +195,7 @@ int main(void)
         cmocka_unit_test(pools_whose_context_has_ended_are_counted),
         cmocka_unit_test(a_program_name_may_be_anything),
         cmocka_unit_test(each_process_that_used_the_driver_says_it),
+        cmocka_unit_test(what_reached_the_driver_is_counted),
         cmocka_unit_test(each_process_is_counted_however_it_ends),
         cmocka_unit_test(a_run_that_is_off_has_one_line),
         cmocka_unit_test(what_cannot_be_written_is_one_line),
