@@ -213,6 +213,9 @@ static bool empty_depot(struct flw_heap *heap)
 bool flw_tcache_flush_runs(struct flw_tcache *cache, struct flw_heap *heap)
 {
     bool any = cache->run_bytes != 0;
+    if (!any && heap->depot.domain != cache->domain) {
+        return false; /* one of thousands */
+    }
     flw_heap_put_run_sets(heap, cache->domain, cache->run_sets, cache->occupied);
     cache->occupied = 0;
     cache->run_out_bytes -= cache->run_bytes;
