@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * `fallow report` on PyTorch's snapshots, put together opcode by opcode: which device is shown and which ones the
- * thresholds look at. FALLOW_COMMAND names the program.
+ * thresholds look at; what is said without a history, or of a late one. FALLOW_COMMAND names the program.
  */
 #include "support/test.h"
 
@@ -130,12 +130,87 @@ static void a_folder_and_a_job_have_every_device(void **state)
         "rank0.pickle, device 0: policy recorded holds");
 }
 
+/* ---- what was before the recording ---- */
+
+static void a_snapshot_without_history_is_a_heap_and_nothing_is_compared(void **state)
+{
+    (void)state;
+    struct writer w = begin();
+    put_segment(&w, 0, BASE, 64 * MIB, 10 * MIB);
+    put_segment(&w, 0, BASE + 128 * MIB, 20 * MIB, 20 * MIB);
+    put_segment(&w, 0, BASE + 256 * MIB, 32 * MIB, 0);
+    begin_events(&w);
+    finish(&w, "still.pickle");
+    assert_int_equal(
+        command_run("\"$F\" report still.pickle --no-times --json still.json --html still.html "
+                    "--fail-on-oom"),
+        0);
+    flw_test_expect_in(out_text, "still.pickle: 2 blocks in 3 segments, 1 stream; no history\n");
+    flw_test_expect_in(out_text,
+                       "          20  66.7       1  before the recording, up to 32 MiB\n");
+    flw_test_expect_in(out_text,
+                       "PyTorch held 116 MiB: 30 in use, 86 free in 2 holes, the largest of 54\n"
+                       "no comparison and no advice: the recording has no history that could be\n");
+    assert_null(strstr(out_text, "expandable"));
+    assert_null(strstr(out_text, "requested"));
+    assert_int_equal(command_run("cat still.json"), 0);
+    flw_test_expect_in(out_text, "\"has_history\": false");
+    flw_test_expect_in(out_text, "\"type\": null, \"saved_bytes\": null");
+    assert_null(strstr(out_text, "\"name\": \"fallow\""));
+    assert_int_equal(command_number("\"policies\"", "peak_reserved_bytes"), 116 * MIB);
+    assert_int_equal(
+        command_run("grep -c 'no history' still.html; grep -c '<h2 id=heap>Inside' still.html; "
+                    "! grep -q 'id=policies\\|over time' still.html"),
+        0);
+    command_expect_error("\"$F\" report still.pickle --no-times --max-reserved 100M >screen", 1,
+                         "still.pickle: policy recorded holds 121,634,816 bytes");
+    /* Beside one with a history. */
+    write_devices("two.pickle");
+    assert_int_equal(
+        command_run("\"$F\" report still.pickle two.pickle --no-times --policy pytorch,recorded "
+                    "--html both.html && grep -c still.pickle both.html"),
+        0);
+    assert_int_equal(
+        command_run("\"$F\" report still.pickle two.pickle --no-times --policy pytorch,recorded"),
+        0);
+    flw_test_expect_in(out_text, "\nstill.pickle                   30     - 3.867\n");
+}
+
+/* 100 MiB were there at the start, of which the recording uses 40, and gives 20 back before its peak. */
+static void what_a_late_recording_never_used_is_left_out_of_the_comparison(void **state)
+{
+    (void)state;
+    struct writer w = begin();
+    put_segment(&w, 0, BASE, 80 * MIB, 0);
+    put_segment(&w, 0, BASE + 256 * MIB, 10 * MIB, 10 * MIB);
+    begin_events(&w);
+    put_event(&w, "alloc", BASE, 40 * MIB);
+    put_event(&w, "segment_free", BASE + 128 * MIB, 20 * MIB);
+    put_event(&w, "free_requested", BASE, 40 * MIB);
+    put_event(&w, "free_completed", BASE, 40 * MIB);
+    put_event(&w, "segment_alloc", BASE + 256 * MIB, 10 * MIB);
+    put_event(&w, "alloc", BASE + 256 * MIB, 10 * MIB);
+    finish(&w, "late.pickle");
+    assert_int_equal(
+        command_run(
+            "\"$F\" report late.pickle --no-times --json late.json | tail -5 | tr '\\n' ' '"),
+        0);
+    flw_test_expect_in(
+        out_text, "PyTorch held (without 50 MiB from before the recording, which it did not use) "
+                  "50 MiB");
+    assert_int_equal(command_run("cat late.json"), 0);
+    assert_int_equal(command_number("traces", "unused_from_before_bytes"), 50 * MIB);
+    assert_int_equal(command_number("\"name\": \"recorded\"", "peak_reserved_bytes"), 100 * MIB);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_device_that_ran_out_is_shown_and_the_others_have_a_line),
         cmocka_unit_test(every_threshold_looks_at_every_device),
         cmocka_unit_test(a_folder_and_a_job_have_every_device),
+        cmocka_unit_test(a_snapshot_without_history_is_a_heap_and_nothing_is_compared),
+        cmocka_unit_test(what_a_late_recording_never_used_is_left_out_of_the_comparison),
     };
     return cmocka_run_group_tests(tests, command_make_folder, command_remove_folder);
 }

@@ -524,39 +524,6 @@ static bool print_owners(const struct flw_baseline *a, const struct flw_baseline
     return differ;
 }
 
-/* Whether all are of one file: its name, and those of its other devices ("NAME, device 1"). */
-static bool is_one_file(const struct flw_baseline *of)
-{
-    bool is_one = of->trace_count != 0;
-    for (size_t i = 1; i < of->trace_count; i++) {
-        size_t stem = strlen(of->traces[0].title);
-        is_one &= strncmp(of->traces[i].title, of->traces[0].title, stem) == 0 &&
-                  of->traces[i].title[stem] == ',';
-    }
-    return is_one;
-}
-
-static void rename_trace(char *title, size_t stem, const char *name)
-{
-    char whole[2 * FLW_BASELINE_TEXT_BYTES];
-    snprintf(whole, sizeof whole, "%s%s", name, title + stem);
-    memcpy(title, whole, FLW_BASELINE_TEXT_BYTES - 1);
-}
-
-void flw_baseline_match(const struct flw_baseline *a, struct flw_baseline *b)
-{
-    if (!is_one_file(a) || !is_one_file(b)) {
-        return;
-    }
-    size_t stem = strlen(b->traces[0].title);
-    for (size_t i = 0; i < b->count; i++) {
-        rename_trace(b->numbers[i].trace, stem, a->traces[0].title);
-    }
-    for (size_t i = 0; i < b->trace_count; i++) {
-        rename_trace(b->traces[i].title, stem, a->traces[0].title);
-    }
-}
-
 void flw_baseline_print_diff(const struct flw_baseline *a, const struct flw_baseline *b, FILE *out)
 {
     bool differ = print_numbers(a, b, out);

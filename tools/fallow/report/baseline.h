@@ -54,9 +54,6 @@ bool flw_baseline_read_bytes(const char *text, size_t length, struct flw_baselin
                              char *message);
 void flw_baseline_finish(struct flw_baseline *baseline);
 
-/* Where each has one trace, they are compared whatever their names: the second takes the first's. */
-void flw_baseline_match(const struct flw_baseline *a, struct flw_baseline *b);
-
 /* Every number that is not the same, and policies that only one has; then, trace by trace, who holds more and who
  * less. */
 void flw_baseline_print_diff(const struct flw_baseline *a, const struct flw_baseline *b, FILE *out);

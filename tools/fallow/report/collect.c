@@ -291,15 +291,24 @@ static void fill_head(const struct flw_sheet_setup *setup, struct flw_sheet *she
     sheet->has_times = run->trace->has_times;
 }
 
-bool flw_sheet_collect(const struct flw_sheet_setup *setup, struct flw_sheet *out_sheet,
-                       char *message)
+/* True if blocks or segments are on record, and no event that says what became of them. */
+static bool is_state(const struct flw_trace *trace)
+{
+    bool has_history = false;
+    for (size_t i = 0; i < trace->event_count; i++) {
+        has_history |= trace->events[i].op <= FLW_TRACE_OOM;
+    }
+    return !has_history && (trace->initial_count != 0 || trace->segment_count != 0);
+}
+
+static bool collect_sheet(const struct flw_sheet_setup *setup, struct flw_sheet *out_sheet,
+                          char *message)
 {
     struct flw_facts facts = {0};
     struct collector collector = {.setup = setup,
                                   .sheet = out_sheet,
                                   .step_count =
                                       (1 + (size_t)setup->run->times) * setup->policy_count};
-    *out_sheet = (struct flw_sheet){0};
     fill_head(setup, out_sheet);
     out_sheet->policies = flw_host_alloc(setup->policy_count, sizeof *out_sheet->policies);
     out_sheet->results = flw_host_alloc(setup->policy_count, sizeof *out_sheet->results);
@@ -321,8 +330,13 @@ bool flw_sheet_collect(const struct flw_sheet_setup *setup, struct flw_sheet *ou
         flw_sheet_finish(out_sheet);
         return false;
     }
-    flw_plan_say_pools(out_sheet->program, out_sheet->results, out_sheet->policy_count,
-                       out_sheet->pools_note);
+    if (!out_sheet->is_state) {
+        const struct flw_trace *trace = out_sheet->trace;
+        out_sheet->unused_bytes = flw_collect_unused(trace);
+        out_sheet->is_share_unknown = trace->segment_count != 0 && trace->segments[0].address == 0;
+        flw_plan_say_pools(out_sheet->program, out_sheet->results, out_sheet->policy_count,
+                           out_sheet->pools_note);
+    }
     flw_oom_ask(setup, out_sheet);
     out_sheet->reference = flw_verdict_reference(out_sheet);
     out_sheet->best = flw_verdict_best(out_sheet);
@@ -330,4 +344,19 @@ bool flw_sheet_collect(const struct flw_sheet_setup *setup, struct flw_sheet *ou
     flw_verdict_advise(out_sheet, &out_sheet->advice);
     FLW_ASSERT_VALID(flw_sheet_is_valid(out_sheet));
     return true;
+}
+
+/* Nothing can be replayed of a state: a policy would be given the live blocks alone, and the recorded allocator be
+ * charged with all that it kept. */
+bool flw_sheet_collect(const struct flw_sheet_setup *setup, struct flw_sheet *out_sheet,
+                       char *message)
+{
+    static const struct flw_policy *const recorded[] = {&flw_policy_recorded};
+    struct flw_sheet_setup own = *setup;
+    *out_sheet = (struct flw_sheet){.is_state = is_state(setup->run->trace)};
+    if (out_sheet->is_state && own.policy_count != 0) {
+        own.policies = recorded;
+        own.policy_count = 1;
+    }
+    return collect_sheet(&own, out_sheet, message);
 }

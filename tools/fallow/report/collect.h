@@ -16,6 +16,10 @@ void flw_collect_record(struct flw_sheet *sheet, const struct flw_facts *facts,
 void flw_collect_recorded_holes(const struct flw_trace *trace, size_t event,
                                 uint64_t *out_reserved_bytes, struct flw_sheet_holes *out_holes);
 
+/* Return how much less the recorded peak would have been without what was reserved before the first event and is used by
+ * no block of the trace. Only stretches of more than 1 MiB count: less may be part of a block. O(n log n). */
+uint64_t flw_collect_unused(const struct flw_trace *trace);
+
 void flw_collect_bound(struct flw_sheet *sheet, const struct flw_facts *facts,
                        struct flw_sheet_policy *policy);
 

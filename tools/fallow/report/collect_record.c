@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/collect.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/bits.h"
@@ -309,6 +310,83 @@ void flw_collect_recorded_holes(const struct flw_trace *trace, size_t event,
     *out_reserved_bytes = record.reserved_bytes;
     flw_heapview_finish(&view);
     finish_record(&record);
+}
+
+/* ---- what was there before ---- */
+
+#define UNUSED_LEAST (UINT64_C(1) << 20)
+
+static int compare_ranges(const void *a, const void *b)
+{
+    uint64_t x = ((const struct flw_sheet_segment *)a)->address;
+    uint64_t y = ((const struct flw_sheet_segment *)b)->address;
+    return (x > y) - (x < y);
+}
+
+/* Leave in `record` of the segments of the start only the stretches that no block of the trace uses. */
+static void keep_unused(struct record *record)
+{
+    const struct flw_trace *trace = record->trace;
+    struct flw_sheet_segment *blocks = flw_host_alloc(trace->block_count, sizeof *blocks);
+    size_t count = record->segment_count, next = 0;
+    struct flw_sheet_segment *segments = record->segments;
+    record->segments = NULL;
+    record->segment_count = record->segment_capacity = 0;
+    record->segment_bytes = 0;
+    for (size_t i = 0; i < trace->block_count; i++) {
+        blocks[i] = (struct flw_sheet_segment){.address = trace->blocks[i].address,
+                                               .bytes = trace->blocks[i].size_bytes};
+    }
+    qsort(blocks, trace->block_count, sizeof *blocks, compare_ranges);
+    uint64_t used_end = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t end = segments[i].address + segments[i].bytes;
+        uint64_t at = flw_max(segments[i].address, used_end);
+        while (at < end) {
+            bool has_block = next < trace->block_count && blocks[next].address < end;
+            uint64_t gap_end = has_block ? flw_max(blocks[next].address, at) : end;
+            if (gap_end - at > UNUSED_LEAST) {
+                insert_segment(record,
+                               (struct flw_sheet_segment){.address = at, .bytes = gap_end - at});
+            }
+            at = gap_end;
+            if (has_block) {
+                used_end = flw_max(used_end, blocks[next].address + blocks[next].bytes);
+                at = flw_max(at, used_end);
+                next++;
+            }
+        }
+    }
+    flw_host_free(blocks);
+    flw_host_free(segments);
+}
+
+uint64_t flw_collect_unused(const struct flw_trace *trace)
+{
+    struct record record = {.trace = trace};
+    if (!trace->has_segments || !trace->has_addresses || trace->segment_count == 0) {
+        return 0;
+    }
+    begin_with_segments(&record);
+    keep_unused(&record);
+    uint64_t reserved_bytes = trace->recorded_initial_reserved_bytes;
+    uint64_t peak_bytes = reserved_bytes;
+    uint64_t used_bytes = reserved_bytes - flw_min(record.segment_bytes, reserved_bytes);
+    for (size_t i = 0; i < trace->event_count; i++) {
+        const struct flw_trace_event *event = &trace->events[i];
+        bool is_taken = event->op == FLW_TRACE_SEGMENT_ALLOC || event->op == FLW_TRACE_SEGMENT_MAP;
+        bool is_given = event->op == FLW_TRACE_SEGMENT_FREE || event->op == FLW_TRACE_SEGMENT_UNMAP;
+        if (is_given && event->size_bytes <= UINT64_MAX - event->address) {
+            remove_range(&record, event->address, event->address + event->size_bytes);
+        }
+        reserved_bytes += is_taken ? event->size_bytes : 0;
+        reserved_bytes -= is_given ? flw_min(event->size_bytes, reserved_bytes) : 0;
+        peak_bytes = flw_max(peak_bytes, reserved_bytes);
+        used_bytes =
+            flw_max(used_bytes, reserved_bytes - flw_min(record.segment_bytes, reserved_bytes));
+    }
+    flw_host_free(record.segments);
+    return peak_bytes - used_bytes;
 }
 
 /* ---- the bound ---- */

@@ -62,10 +62,12 @@ static void write_header(const struct flw_sheet *sheet, FILE *out)
     fprintf(out, "%s allocation%s, %zu stream%s, ",
             flw_svg_format(number, FLW_SVG_COUNT, (double)trace->alloc_count),
             flw_plural(trace->alloc_count), trace->stream_count, flw_plural(trace->stream_count));
-    fprintf(out, "%s alive at the start. Replayed on ",
+    fprintf(out, "%s alive at the start",
             flw_svg_format(number, FLW_SVG_COUNT, (double)trace->initial_count));
-    flw_svg_escape(out, sheet->device_name);
-    if (sheet->lag_units == 0) {
+    fputs(sheet->is_state ? "; no history" : ". Replayed on ", out);
+    flw_svg_escape(out, sheet->is_state ? "" : sheet->device_name);
+    if (sheet->is_state) {
+    } else if (sheet->lag_units == 0) {
         fputs(", without device work", out);
     } else {
         flw_svg_format(number, sheet->is_by_time ? FLW_SVG_NS : FLW_SVG_COUNT,
@@ -516,10 +518,28 @@ static void write_requests(const struct flw_sheet *sheet, FILE *out)
     fputs("</section>\n", out);
 }
 
+/* A heap without a history: nothing over time, and no other policies. */
+static void write_state(const struct flw_sheet *sheet, FILE *out)
+{
+    fputs("<main><section><h2 id=owners>Who holds it</h2>\n", out);
+    write_rule(sheet, out);
+    flw_page_table_state(sheet, out);
+    fputs("</section>\n<section><h2 id=heap>Inside the heap</h2>\n", out);
+    if (sheet->policy_count != 0) {
+        write_frames(&sheet->policies[0], 0, out);
+    }
+    fputs("</section>\n", out);
+}
+
 bool flw_page_write(const struct flw_sheet *sheet, FILE *out)
 {
     begin_page(out, sheet->title, "column");
     write_header(sheet, out);
+    if (sheet->is_state) {
+        write_state(sheet, out);
+        flw_page_table_words(out);
+        return end_page(out);
+    }
     write_contents(out);
     write_axis_choice(sheet, out);
     write_oom(sheet, out);

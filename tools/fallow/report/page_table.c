@@ -344,6 +344,11 @@ void flw_page_table_oom(const struct flw_sheet *sheet, FILE *out)
     write_holding(sheet, &sheet->holdings[FLW_SHEET_AT_OOM], "whose, then|bytes|blocks|share", out);
 }
 
+void flw_page_table_state(const struct flw_sheet *sheet, FILE *out)
+{
+    write_holding(sheet, &sheet->holdings[FLW_SHEET_AT_END], "whose|bytes|blocks|share", out);
+}
+
 void flw_page_table_answers(const struct flw_sheet_oom *oom, FILE *out)
 {
     static const char *const outcomes[] = {[FLW_SHEET_SERVED] = "serves it",
@@ -387,9 +392,12 @@ static uint64_t peak_of(const struct flw_sheet_policy *policy)
     return holds_anything(policy) ? policy->result->statistics.peak_reserved_bytes : 0;
 }
 
+/* Of what is compared of the reference. */
 static uint64_t saved_by_best(const struct flw_sheet *sheet)
 {
-    uint64_t held = peak_of(sheet->reference), least = peak_of(sheet->best);
+    bool is_held = holds_anything(sheet->reference);
+    uint64_t held = is_held ? flw_sheet_held(sheet, sheet->reference) : 0;
+    uint64_t least = peak_of(sheet->best);
     return least != 0 && least < held ? held - least : 0;
 }
 
@@ -457,7 +465,7 @@ static void write_saved(struct table *table, const struct flw_sheet *sheet)
     begin_cell(table);
     fprintf(table->out, "<span>%s<br><small>%.1f %%<br>",
             flw_svg_format(number, FLW_SVG_BYTES, (double)saved),
-            100.0 * (double)saved / (double)peak_of(sheet->reference));
+            100.0 * (double)saved / (double)flw_sheet_held(sheet, sheet->reference));
     flw_svg_escape(table->out, sheet->best->label);
     fputs("</small></span></td>", table->out);
 }
@@ -482,9 +490,10 @@ void flw_page_table_landing(const struct flw_sheet *sheets, size_t count, const 
     char number[FLW_SVG_NUMBER_BYTES], headings[(FLW_PLAN_POLICIES + 2) * FLW_SHEET_NAME_BYTES];
     size_t length =
         (size_t)snprintf(headings, sizeof headings, "trace|held|requested|can be saved");
-    for (size_t p = 0; count > 0 && p < sheets[0].policy_count; p++) {
+    const struct flw_sheet *widest = flw_sheet_widest(sheets, count);
+    for (size_t p = 0; count > 0 && p < widest->policy_count; p++) {
         length += (size_t)snprintf(headings + length, sizeof headings - length, "|%s",
-                                   sheets[0].policies[p].label);
+                                   widest->policies[p].label);
     }
     const struct flw_sheet_policy *worst = find_worst(sheets, count);
     size_t folder = common_folder(sheets, count);
@@ -501,8 +510,9 @@ void flw_page_table_landing(const struct flw_sheet *sheets, size_t count, const 
         write_bar(&table, sheet, most_bytes);
         write_text_cell(&table, format_gib(number, sheet->trace->peak_requested_bytes));
         write_saved(&table, sheet);
-        for (size_t p = 0; p < sheet->policy_count; p++) {
-            write_peak(&table, &sheet->policies[p], &sheet->policies[p] == worst);
+        for (size_t p = 0; p < widest->policy_count; p++) {
+            const struct flw_sheet_policy *policy = flw_sheet_match(sheet, widest, p);
+            write_peak(&table, policy, policy != NULL && policy == worst);
         }
         fputs("</tr>\n", out);
     }

@@ -17,6 +17,8 @@ void flw_page_table_owners(const struct flw_sheet *sheet, enum flw_sheet_kind ki
 /* Whose the memory is that is left at the end, and from which part of the recording; whose it was when memory ran out. */
 void flw_page_table_survivors(const struct flw_sheet *sheet, FILE *out);
 void flw_page_table_oom(const struct flw_sheet *sheet, FILE *out);
+/* Whose memory it is of a heap without a history. */
+void flw_page_table_state(const struct flw_sheet *sheet, FILE *out);
 /* Which policies would have served the request that failed, and from which limit on. */
 void flw_page_table_answers(const struct flw_sheet_oom *oom, FILE *out);
 /* Which device of several it is, and a line for each of the others. */

@@ -197,6 +197,7 @@ static void print_trace(const struct flw_sheet *sheet, struct flw_json_writer *o
     flw_json_text(out, "format", trace->format);
     flw_json_number(out, "recorded_device", (uint64_t)trace->device);
     print_devices(sheet, out);
+    flw_json_bool(out, "has_history", !sheet->is_state);
     FLW_JSON_COUNTS(out, {"events", trace->event_count}, {"ops", sheet->op_count},
                     {"allocs", trace->alloc_count}, {"frees", free_count},
                     {"initial_blocks", trace->initial_count}, {"streams", trace->stream_count},
@@ -207,6 +208,7 @@ static void print_trace(const struct flw_sheet *sheet, struct flw_json_writer *o
                     {"peak_requested_bytes", trace->peak_requested_bytes},
                     {"recorded_peak_reserved_bytes",
                      trace->has_segments ? trace->recorded_peak_reserved_bytes : FLW_UNKNOWN},
+                    {"unused_from_before_bytes", sheet->unused_bytes},
                     {"bound_bytes", sheet->program->max_live_bytes},
                     {"without_wait_bytes", sheet->without_wait_bytes},
                     {"packed_bytes", sheet->packed_bytes});

@@ -22,7 +22,7 @@
 #define PEAK_WIDTH 9 /* with the space before it */
 #define CELL_WIDTH 6 /* the same */
 
-/* The same list of policies in every sheet, so that a number stands for one. */
+/* A number stands for a policy. */
 static void print_legend(const struct flw_sheet *sheet, FILE *out)
 {
     for (size_t i = 0; i < sheet->policy_count; i++) {
@@ -31,20 +31,22 @@ static void print_legend(const struct flw_sheet *sheet, FILE *out)
 }
 
 /* Where a line has no room for the trace's name and all policies, the name has a line of its own. */
-static bool has_room(const struct flw_sheet *sheets, size_t count)
+static bool has_room(const struct flw_sheet *sheets, const struct flw_sheet *widest, size_t count)
 {
     size_t longest = 0;
     for (size_t i = 0; i < count; i++) {
         longest = flw_max(longest, strlen(sheets[i].title));
     }
     return longest <= NAME_WIDTH &&
-           NAME_WIDTH + PEAK_WIDTH + CELL_WIDTH * sheets[0].policy_count <= WIDTH;
+           NAME_WIDTH + PEAK_WIDTH + CELL_WIDTH * widest->policy_count <= WIDTH;
 }
 
+/* `policy` NULL: the sheet, of a heap without a history, does not have it. */
 static void print_cell(const struct flw_sheet_policy *policy, FILE *out)
 {
-    double ratio = flw_sheet_ratio(policy);
-    bool has_failed = policy->result->policy->allocates && policy->result->failure_count != 0;
+    double ratio = policy == NULL ? 0 : flw_sheet_ratio(policy);
+    bool has_failed =
+        policy != NULL && policy->result->policy->allocates && policy->result->failure_count != 0;
     if (has_failed || ratio <= 0) {
         fprintf(out, " %5s", has_failed ? "!" : "-");
     } else {
@@ -53,7 +55,8 @@ static void print_cell(const struct flw_sheet_policy *policy, FILE *out)
 }
 
 /* `sheet` NULL: the heading. What does not fit goes on below. */
-static void print_row(const struct flw_sheet *sheet, size_t policy_count, size_t indent, FILE *out)
+static void print_row(const struct flw_sheet *sheet, const struct flw_sheet *widest, size_t indent,
+                      FILE *out)
 {
     char peak[FLW_FIGURE_BYTES] = "MiB";
     size_t a_line = (WIDTH - indent - PEAK_WIDTH) / CELL_WIDTH;
@@ -62,14 +65,14 @@ static void print_row(const struct flw_sheet *sheet, size_t policy_count, size_t
                          (struct flw_unit){"MiB", UINT64_C(1) << 20}, peak);
     }
     fprintf(out, " %*s", PEAK_WIDTH - 1, peak);
-    for (size_t p = 0; p < policy_count; p++) {
+    for (size_t p = 0; p < widest->policy_count; p++) {
         if (p != 0 && p % a_line == 0) {
             fprintf(out, "\n%*s", (int)(indent + PEAK_WIDTH), "");
         }
         if (sheet == NULL) {
             fprintf(out, " %5zu", p + 1);
         } else {
-            print_cell(&sheet->policies[p], out);
+            print_cell(flw_sheet_match(sheet, widest, p), out);
         }
     }
     fputc('\n', out);
@@ -80,16 +83,16 @@ void flw_print_landing(const struct flw_sheet *sheets, size_t count, FILE *out)
     if (count == 0) {
         return;
     }
-    size_t policy_count = sheets[0].policy_count;
-    size_t indent = has_room(sheets, count) ? NAME_WIDTH : 0;
+    const struct flw_sheet *widest = flw_sheet_widest(sheets, count);
+    size_t indent = has_room(sheets, widest, count) ? NAME_WIDTH : 0;
     fputs("reserved over requested at their peaks; ! where a request failed\n", out);
-    print_legend(&sheets[0], out);
+    print_legend(widest, out);
     fprintf(out, "\n%-*s", (int)indent, indent == 0 ? "" : "trace");
-    print_row(NULL, policy_count, indent, out);
+    print_row(NULL, widest, indent, out);
     for (size_t i = 0; i < count; i++) {
         fprintf(out, indent == 0 ? "%.*s\n" : "%-*s", indent == 0 ? WIDTH : NAME_WIDTH,
                 sheets[i].title);
-        print_row(&sheets[i], policy_count, indent, out);
+        print_row(&sheets[i], widest, indent, out);
     }
     for (size_t i = 0; i < count; i++) {
         if (sheets[i].of_devices[0] != '\0') {

@@ -16,6 +16,16 @@
 
 /* ---- head and table ---- */
 
+static void print_devices(const struct flw_sheet *sheet, FILE *out)
+{
+    if (sheet->of_devices[0] != '\0') {
+        fprintf(out, "%s\n", sheet->of_devices);
+    }
+    for (size_t i = 0; i < sheet->others.count; i++) {
+        fprintf(out, "%s\n", sheet->others.list[i].text);
+    }
+}
+
 static void print_head(const struct flw_sheet *sheet, FILE *out)
 {
     const struct flw_trace *trace = sheet->trace;
@@ -31,12 +41,7 @@ static void print_head(const struct flw_sheet *sheet, FILE *out)
     fprintf(out, "%.40s: %s event%s, %s block%s, %zu stream%s\n", sheet->title, events,
             flw_plural(trace->event_count), blocks, flw_plural(trace->block_count),
             sheet->program->stream_count, flw_plural(sheet->program->stream_count));
-    if (sheet->of_devices[0] != '\0') {
-        fprintf(out, "%s\n", sheet->of_devices);
-    }
-    for (size_t i = 0; i < sheet->others.count; i++) {
-        fprintf(out, "%s\n", sheet->others.list[i].text);
-    }
+    print_devices(sheet, out);
     fprintf(out, "peak requested %s %s", peak, unit.name);
     if (sheet->packed_bytes != FLW_UNKNOWN) {
         flw_format_bytes(sheet->packed_bytes, unit, peak);
@@ -65,14 +70,12 @@ static void format_share(double share, char *out)
 }
 
 /* The difference in per cent to the policy that is compared with. */
-static void format_against(const struct flw_sheet_policy *reference, uint64_t reserved_bytes,
-                           char *out)
+static void format_against(const struct flw_sheet *sheet, uint64_t reserved_bytes, char *out)
 {
+    const struct flw_sheet_policy *reference = flw_verdict_reference(sheet);
     if (reference != NULL && reserved_bytes != FLW_NOT_APPLICABLE) {
         snprintf(out, FLW_FIGURE_BYTES, "%+.1f",
-                 100.0 * ((double)reserved_bytes /
-                              (double)reference->result->statistics.peak_reserved_bytes -
-                          1.0));
+                 100.0 * ((double)reserved_bytes / (double)flw_sheet_held(sheet, reference) - 1.0));
     }
 }
 
@@ -104,7 +107,7 @@ static void add_without_wait(const struct flw_sheet *sheet, struct flw_table *ta
     struct flw_unit unit = flw_unit_choose(sheet->trace->peak_requested_bytes);
     flw_table_cell *cells = add_row(table, FLW_PLAN_WITHOUT_WAIT);
     flw_format_bytes(sheet->without_wait_bytes, unit, cells[HELD]);
-    format_against(flw_verdict_reference(sheet), sheet->without_wait_bytes, cells[AGAINST]);
+    format_against(sheet, sheet->without_wait_bytes, cells[AGAINST]);
     if (sheet->program->max_live_bytes != 0) {
         snprintf(cells[RATIO], FLW_TABLE_CELL_BYTES, "%.3f",
                  (double)sheet->without_wait_bytes / (double)sheet->program->max_live_bytes);
@@ -125,7 +128,7 @@ static void add_policy(const struct flw_sheet *sheet, const struct flw_sheet_pol
         snprintf(cells[RATIO], FLW_TABLE_CELL_BYTES, "%.3f", flw_sheet_ratio(policy));
     }
     if (policy != reference) {
-        format_against(reference, result->statistics.peak_reserved_bytes, cells[AGAINST]);
+        format_against(sheet, result->statistics.peak_reserved_bytes, cells[AGAINST]);
     }
     if (flw_sheet_frame(policy, "peak reserved") != NULL) {
         format_share(policy->fragmentation, cells[HOLES]);
@@ -236,7 +239,8 @@ static void fill_map(const struct flw_sheet_frame *frame, uint64_t cell_bytes, s
     }
 }
 
-static void print_map(const struct flw_sheet_policy *policy, size_t row_count, FILE *out)
+static void print_map(const struct flw_sheet_policy *policy, size_t row_count, const char *when,
+                      FILE *out)
 {
     if (row_count == 0) {
         return;
@@ -257,7 +261,7 @@ static void print_map(const struct flw_sheet_policy *policy, size_t row_count, F
     fill_map(frame, cell_bytes, cell_count, allocated_bytes);
     struct flw_unit unit = flw_unit_choose(cell_bytes);
     flw_format_bytes(cell_bytes, unit, cell);
-    fprintf(out, "%.20s at its peak: a cell is %s %s, . empty, 1-9 tenths, # full\n", policy->label,
+    fprintf(out, "%.20s %s: a cell is %s %s, . empty, 1-9 tenths, # full\n", policy->label, when,
             cell, unit.name);
     for (size_t i = 0; i < cell_count; i++) {
         uint64_t whole = flw_min(cell_bytes, total_bytes - i * cell_bytes);
@@ -499,11 +503,46 @@ static size_t find_map_rows(const struct flw_sheet *sheet, size_t row_count)
     return taken < SCREEN_LINES ? flw_min(SCREEN_LINES - taken, MAP_MOST) : 0;
 }
 
+static void print_verdict(const struct flw_sheet *sheet, const struct flw_print_style *style,
+                          FILE *out)
+{
+    fputs(style->uses_colour ? "\033[1m" : "", out);
+    print_wrapped(sheet->verdict, out);
+    fputs(style->uses_colour ? "\033[0m" : "", out);
+    print_wrapped(sheet->advice.text, out);
+}
+
+/* A heap without a history: whose it is and where its holes are. */
+static void print_state(const struct flw_sheet *sheet, const struct flw_print_style *style,
+                        FILE *out)
+{
+    const struct flw_trace *trace = sheet->trace;
+    const struct flw_sheet_policy *recorded = flw_sheet_find(sheet, "recorded");
+    char blocks[FLW_FIGURE_BYTES], segments[FLW_FIGURE_BYTES];
+    flw_format_count(trace->block_count, blocks);
+    flw_format_count(trace->segment_count, segments);
+    fprintf(out, "%.40s: %s block%s in %s segment%s, %zu stream%s; no history\n", sheet->title,
+            blocks, flw_plural(trace->block_count), segments, flw_plural(trace->segment_count),
+            sheet->program->stream_count, flw_plural(sheet->program->stream_count));
+    print_devices(sheet, out);
+    fputc('\n', out);
+    print_holding(sheet, FLW_SHEET_AT_END, "at the dump", style->is_ascii, out);
+    print_wrapped_behind((size_t)fprintf(out, "whose: "), sheet->owner_rule, out);
+    if (recorded != NULL && flw_sheet_frame(recorded, "peak reserved") != NULL) {
+        print_map(recorded, MAP_MOST, "at the dump", out);
+    }
+    print_verdict(sheet, style, out);
+}
+
 void flw_print_text(const struct flw_sheet *sheet, const struct flw_print_style *style, FILE *out)
 {
     const struct flw_sheet_policy *reference = flw_verdict_reference(sheet);
     const struct flw_sheet_policy *best = flw_verdict_best(sheet);
     const struct flw_sheet_policy *mapped = reference;
+    if (sheet->is_state) {
+        print_state(sheet, style, out);
+        return;
+    }
     print_oom(sheet, out);
     print_head(sheet, out);
     fputc('\n', out);
@@ -518,13 +557,10 @@ void flw_print_text(const struct flw_sheet *sheet, const struct flw_print_style 
     }
     if (!print_owners(sheet, style->is_ascii, out) && mapped != NULL &&
         flw_sheet_frame(mapped, "peak reserved") != NULL) {
-        print_map(mapped, map_rows, out);
+        print_map(mapped, map_rows, "at its peak", out);
     }
     if (sheet->pools_note[0] != '\0') {
         print_wrapped(sheet->pools_note, out);
     }
-    fputs(style->uses_colour ? "\033[1m" : "", out);
-    print_wrapped(sheet->verdict, out);
-    fputs(style->uses_colour ? "\033[0m" : "", out);
-    print_wrapped(sheet->advice.text, out);
+    print_verdict(sheet, style, out);
 }

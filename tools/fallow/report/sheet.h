@@ -301,7 +301,15 @@ struct flw_sheet {
     char of_devices
         [2 * FLW_SHEET_NAME_BYTES]; /* "device 1 of 0 1 2; ...": of the recording; "": it has one */
     struct flw_sheet_devices others;
-    bool is_other;                          /* of such a device, beside a sheet of the same file */
+    bool is_other; /* of such a device, beside a sheet of the same file */
+    /* The recording has no history: the sheet is of the heap at one moment, its only policy is `recorded`, and nothing
+     * is compared. */
+    bool is_state;
+    /* Of the recorded peak, what the allocator had before the recording began and nothing in the recording used. No
+     * policy that is replayed can hold it, so comparisons leave it out. */
+    uint64_t unused_bytes;
+    bool
+        is_share_unknown; /* how much of the reserved memory that is: the recording has no addresses of segments */
     char device_name[FLW_SHEET_NAME_BYTES]; /* that policies ran on */
     bool is_sim;
     uint64_t lag_units, limit_bytes;
@@ -412,6 +420,47 @@ static inline const struct flw_sheet_frame *flw_sheet_frame(const struct flw_she
         }
     }
     return NULL;
+}
+
+/* The most that a policy held, as it is compared with others; its peak is known. */
+static inline uint64_t flw_sheet_held(const struct flw_sheet *sheet,
+                                      const struct flw_sheet_policy *policy)
+{
+    uint64_t bytes = policy->result->statistics.peak_reserved_bytes;
+    bool is_recorded = strcmp(policy->result->policy->name, "recorded") == 0;
+    return is_recorded ? bytes - sheet->unused_bytes : bytes;
+}
+
+/* The policy of that name; NULL if there is none. */
+static inline const struct flw_sheet_policy *flw_sheet_find(const struct flw_sheet *sheet,
+                                                            const char *name)
+{
+    for (size_t i = 0; i < sheet->policy_count; i++) {
+        if (strcmp(sheet->policies[i].result->policy->name, name) == 0) {
+            return &sheet->policies[i];
+        }
+    }
+    return NULL;
+}
+
+/* What the sheet has of policy number `place` of another one; NULL: nothing. Most have it at the same place. */
+static inline const struct flw_sheet_policy *
+flw_sheet_match(const struct flw_sheet *sheet, const struct flw_sheet *other, size_t place)
+{
+    const char *name = other->policies[place].result->policy->name;
+    bool is_there = place < sheet->policy_count &&
+                    strcmp(sheet->policies[place].result->policy->name, name) == 0;
+    return is_there ? &sheet->policies[place] : flw_sheet_find(sheet, name);
+}
+
+/* Of several sheets the one with the most policies, whose list tables go by. */
+static inline const struct flw_sheet *flw_sheet_widest(const struct flw_sheet *sheets, size_t count)
+{
+    const struct flw_sheet *widest = &sheets[0];
+    for (size_t i = 1; i < count; i++) {
+        widest = sheets[i].policy_count > widest->policy_count ? &sheets[i] : widest;
+    }
+    return widest;
 }
 
 /* Reserved over requested at their peaks; 0 unknown. */

@@ -28,7 +28,8 @@ static const struct flw_sheet_policy *find(const struct flw_sheet *sheet, const 
 
 const struct flw_sheet_policy *flw_verdict_reference(const struct flw_sheet *sheet)
 {
-    const struct flw_sheet_policy *reference = find(sheet, "recorded");
+    const struct flw_sheet_policy *reference =
+        sheet->is_share_unknown ? NULL : find(sheet, "recorded");
     if (reference == NULL) {
         reference = find(sheet, "pytorch");
     }
@@ -89,23 +90,60 @@ static void say_failures(const struct flw_sheet *sheet, char *out, size_t room)
                                                  : "no policy ran that allocates memory");
 }
 
+/* The heap of a sheet without a history. */
+static void say_state(const struct flw_sheet *sheet, char *out, size_t room)
+{
+    const struct flw_sheet_policy *recorded = flw_sheet_find(sheet, flw_policy_recorded.name);
+    const struct flw_sheet_frame *frame =
+        recorded == NULL ? NULL : flw_sheet_frame(recorded, "end");
+    struct flw_unit unit = flw_unit_choose(sheet->trace->peak_requested_bytes);
+    char name[2 * FLW_SHEET_NAME_BYTES], held[FLW_FIGURE_BYTES], used[FLW_FIGURE_BYTES];
+    char hole[FLW_FIGURE_BYTES], largest[FLW_FIGURE_BYTES], count[FLW_FIGURE_BYTES];
+    flw_format_bytes(sheet->trace->peak_requested_bytes, unit, used);
+    if (frame == NULL) {
+        flw_format_count(sheet->trace->initial_count, count);
+        snprintf(out, room, "%s %s in use in %s block%s", used, unit.name, count,
+                 flw_plural(sheet->trace->initial_count));
+        return;
+    }
+    name_reference(sheet, recorded, name, sizeof name);
+    flw_format_bytes(frame->reserved_bytes, unit, held);
+    flw_format_bytes(frame->hole_bytes, unit, hole);
+    flw_format_bytes(frame->largest_hole_bytes, unit, largest);
+    flw_format_count(frame->hole_count, count);
+    snprintf(out, room, "%s %s %s: %s in use, %s free in %s hole%s, the largest of %s", name, held,
+             unit.name, used, hole, count, flw_plural(frame->hole_count), largest);
+}
+
 void flw_verdict_write(const struct flw_sheet *sheet, char *out, size_t room)
 {
     const struct flw_sheet_policy *reference = flw_verdict_reference(sheet);
     const struct flw_sheet_policy *best = flw_verdict_best(sheet);
     struct flw_unit unit = flw_unit_choose(sheet->trace->peak_requested_bytes);
-    char name[2 * FLW_SHEET_NAME_BYTES];
+    char name[3 * FLW_SHEET_NAME_BYTES];
     char held[FLW_FIGURE_BYTES];
     char least[FLW_FIGURE_BYTES];
     char difference[FLW_FIGURE_BYTES];
+    if (sheet->is_state) {
+        say_state(sheet, out, room);
+        return;
+    }
     if (best == NULL || reference == NULL) {
         say_failures(sheet, out, room);
         return;
     }
-    uint64_t held_bytes = reference->result->statistics.peak_reserved_bytes;
+    uint64_t held_bytes = flw_sheet_held(sheet, reference);
     uint64_t least_bytes = best->result->statistics.peak_reserved_bytes;
     name_reference(sheet, reference, name, sizeof name);
     flw_format_bytes(held_bytes, unit, held);
+    if (held_bytes != reference->result->statistics.peak_reserved_bytes) {
+        char unused[FLW_FIGURE_BYTES];
+        size_t length = strlen(name);
+        flw_format_bytes(sheet->unused_bytes, unit, unused);
+        snprintf(name + length, sizeof name - length,
+                 " (without %s %s from before the recording, which it did not use)", unused,
+                 unit.name);
+    }
     flw_format_bytes(least_bytes, unit, least);
     if (best == reference || least_bytes >= held_bytes) {
         snprintf(out, room, "%s %s %s, and no other policy holds less", name, held, unit.name);
@@ -412,11 +450,25 @@ static void advise_less(uint64_t held_bytes, const struct way *way, struct flw_s
              share, way->words);
 }
 
+static void advise_recording(const struct flw_sheet *sheet, struct flw_sheet_advice *out)
+{
+    bool is_pytorch = find_origin(sheet) == FROM_PYTORCH;
+    snprintf(out->text, sizeof out->text,
+             "no comparison and no advice: the recording has no history that could be replayed%s",
+             is_pytorch ? "; a snapshot has one if _record_memory_history() of torch.cuda.memory, "
+                          "torch.xpu.memory or torch_npu.npu.memory was called before"
+                        : "");
+}
+
 void flw_verdict_advise(const struct flw_sheet *sheet, struct flw_sheet_advice *out)
 {
     const struct flw_sheet_policy *reference = flw_verdict_reference(sheet);
     struct way least, setting;
     *out = (struct flw_sheet_advice){.saved_bytes = FLW_UNKNOWN};
+    if (sheet->is_state) {
+        advise_recording(sheet, out);
+        return;
+    }
     if (sheet->oom.count != 0) {
         advise_oom(sheet, out);
         return;
@@ -425,7 +477,7 @@ void flw_verdict_advise(const struct flw_sheet *sheet, struct flw_sheet_advice *
         snprintf(out->text, sizeof out->text, "nothing to do: the trace asks for no memory");
         return;
     }
-    uint64_t held_bytes = reference == NULL ? 0 : reference->result->statistics.peak_reserved_bytes;
+    uint64_t held_bytes = reference == NULL ? 0 : flw_sheet_held(sheet, reference);
     bool is_found = find_least(sheet, false, &least);
     if (is_found && find_least(sheet, true, &setting)) {
         bool is_near =
