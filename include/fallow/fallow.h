@@ -347,7 +347,16 @@ enum {
     FALLOW_REQUEST_NO_WAIT = 1u << 2,       /**< neither host nor device waits: else WOULD_WAIT */
     FALLOW_REQUEST_NO_GROW = 1u << 3,       /**< only memory that the pool already holds */
     FALLOW_REQUEST_DEDICATED = 1u << 4,     /**< shares no physical handle with other blocks */
-    FALLOW_REQUEST_ZERO = 1u << 5           /**< zero-filled in stream order */
+    FALLOW_REQUEST_ZERO = 1u << 5,          /**< zero-filled in stream order */
+    FALLOW_REQUEST_EVERY_STREAM = 1u
+                                  << 6 /**< usable by work of every stream that is given after the
+                                                 call returns, in no order: only memory that no unfinished
+                                                 work uses is taken, and late in the ladder the host waits
+                                                 for some. The call's stream is not looked at, but
+                                                 FALLOW_REQUEST_ZERO fills on it and waits for that. Inside
+                                                 a capture the block is ordinary memory. Free it by
+                                                 fallow_free, as any block, or fallow_free_complete.
+                                                 NOT_SUPPORTED with debug checks */
 };
 
 /** An allocation with wishes. Zero is the default for every field but struct_size. */
@@ -397,6 +406,19 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_alloc_batch(fallow_pool *pool, 
  *             is held until the capture ends.
  */
 FALLOW_API fallow_status fallow_free(fallow_pool *pool, void *ptr, fallow_stream stream);
+
+/**
+ * Free a block that no work uses any more, and the caller knows, since it has synchronised: with the streams that used
+ * it, or with the context. It may be allocated for any stream at once, without an event.
+ *
+ * Contract    all work that uses the block, on whatever stream or device, is complete; so is what the allocating stream
+ *             had been given by the allocation, unless the request said FALLOW_REQUEST_EVERY_STREAM. Uses that were
+ *             announced count as complete, too.
+ * Errors      as fallow_free; OUT_OF_HOST_MEMORY for a thread's first call, state unchanged.
+ * Cost        the pool's locks; no driver call. No hit.
+ * Capture     a captured block returns to its capture.
+ */
+FALLOW_API fallow_status fallow_free_complete(fallow_pool *pool, void *ptr);
 
 /** As fallow_free, and checks the size: INVALID_ARGUMENT, nothing freed, if no request of
  * size_bytes could have been given this block. Cheapest with the size that was asked for. */

@@ -14,6 +14,15 @@
 #define FIELD(type, name) \
     printf("%s %s %zu %zu\n", #type, #name, offsetof(type, name), sizeof(((type *)0)->name))
 
+static void print_request(void)
+{
+    FIELD(fallow_request, struct_size);
+    FIELD(fallow_request, size_bytes);
+    FIELD(fallow_request, align_bytes);
+    FIELD(fallow_request, flags);
+    FIELD(fallow_request, tag);
+}
+
 static void print_pool(void)
 {
     FIELD(fallow_pool_config, struct_size);
@@ -164,6 +173,7 @@ static void print_arena(void)
 
 int main(void)
 {
+    print_request();
     print_pool();
     print_stats();
     print_report();

@@ -37,6 +37,7 @@ class Structures(unittest.TestCase):
             "fallow_oom_report": fallow.OomReport, "fallow_region": fallow.Region,
             "fallow_arena_config": fallow.ArenaConfig, "fallow_sleep_request": fallow.SleepRequest,
             "fallow_mempool_id": fallow.MempoolId, "fallow_record_config": fallow.RecordConfig,
+            "fallow_request": fallow.Request,
         }
         text = subprocess.check_output([os.environ["FALLOW_LAYOUTS"]], universal_newlines=True, timeout=60)
         seen = set()
@@ -210,6 +211,19 @@ class Pools(unittest.TestCase):
             end()
         with self.assertRaises(ValueError):
             fallow.watch_sleep()
+
+    def test_memory_for_every_stream_is_given_and_comes_back(self):
+        before = fallow.stats().get("live_count", 0)
+        blocks = [fallow.allocate(size) for size in (100, 5 << 20)]
+        self.assertEqual(fallow.stats()["live_count"], before + 2)
+        for block in blocks:
+            fallow.free(block)
+        self.assertEqual(fallow.stats()["live_count"], before)
+        self.assertEqual(fallow.allocate(0), 0)
+        with self.assertRaisesRegex(fallow.Error, "INVALID_POINTER"):
+            fallow.free(blocks[0])
+        with self.assertRaises(MemoryError):
+            fallow.allocate(1 << 40)
 
     def test_the_limit_changes_while_pools_are_in_use(self):
         lib = fallow._lib()

@@ -41,6 +41,8 @@ __all__ = [
     "wake",
     "watch_sleep",
     "set_limit",
+    "allocate",
+    "free",
     "tagged",
     "allow_peer",
     "deny_peer",
@@ -175,6 +177,18 @@ class SleepRequest(ctypes.Structure):
     ]
 
 
+class Request(ctypes.Structure):
+    """fallow_request"""
+
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t),
+        ("size_bytes", ctypes.c_size_t),
+        ("align_bytes", ctypes.c_size_t),
+        ("flags", ctypes.c_uint32),
+        ("tag", ctypes.c_uint32),
+    ]
+
+
 class MempoolId(ctypes.Structure):
     """fallow_mempool_id"""
 
@@ -255,6 +269,8 @@ def _declare(lib):
     say("fallow_plugin_pool", number, number, number, number, out)
     say("fallow_pool_get_stats", number, pointer, ctypes.POINTER(Stats))
     say("fallow_pool_get_oom_report", number, pointer, ctypes.POINTER(OomReport))
+    say("fallow_alloc_request", number, pointer, ctypes.POINTER(Request), pointer, out)
+    say("fallow_free_complete", number, pointer, pointer)
     say("fallow_pool_driver_entry", pointer, pointer, ctypes.c_char_p)
     say("fallow_record_start", number, pointer, ctypes.POINTER(RecordConfig), out)
     say("fallow_record_dump", number, pointer, ctypes.c_char_p)
@@ -516,6 +532,25 @@ def sleep(device=0, save=(), wait=True):
     request = SleepRequest(ctypes.sizeof(SleepRequest), (1 if wait else 0) | (2 if save == "all" else 0), 0,
                            array, len(tags))
     _check(_lib().fallow_pool_sleep(_pool(device), ctypes.byref(request)), "fallow.sleep")
+
+
+_EVERY_STREAM = 1 << 6  # of fallow_request.flags
+
+
+def allocate(size, device=0):
+    """The address of `size` bytes that work of every stream may use, in no order, once the call returns: no unfinished
+    work uses them. From the pool of PyTorch, RMM and arenas. For libraries that ask for memory without a stream."""
+    request = Request(ctypes.sizeof(Request), size, 0, _EVERY_STREAM, 0)
+    address = ctypes.c_void_p()
+    _check(_lib().fallow_alloc_request(_pool(device), ctypes.byref(request), None, ctypes.byref(address)),
+           "fallow.allocate(%r)" % size)
+    return address.value or 0
+
+
+def free(address, device=0):
+    """Give back what allocate() gave. All work that uses it is complete: the caller has synchronised. Any stream may
+    have it at once."""
+    _check(_lib().fallow_free_complete(_pool(device), address), "fallow.free")
 
 
 def set_limit(limit, device=0):

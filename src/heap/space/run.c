@@ -91,24 +91,39 @@ static inline bool may_join(const struct flw_heap *heap, const struct flw_span *
            flw_domain_is_stream(heap->domains[run->u.run.owner]);
 }
 
+/* True: what was joined had another owner, and may lie beside a run of the run's own. */
+static inline bool join_right(struct flw_heap *heap, struct flw_span *run)
+{
+    struct flw_span *right = run->u.run.right;
+    bool is_absorbed = right->u.run.owner != run->u.run.owner;
+    flw_run_unindex(heap, right);
+    run->u.run.unit_count += right->u.run.unit_count;
+    run->u.run.seq = flw_max(run->u.run.seq, right->u.run.seq);
+    flw_run_merge(heap, right);
+    return is_absorbed;
+}
+
+/* The same; *run is the left one then. */
+static inline bool join_left(struct flw_heap *heap, struct flw_span **run)
+{
+    struct flw_span *right = *run, *left = right->u.run.left;
+    bool is_absorbed = left->u.run.owner != right->u.run.owner;
+    flw_run_unindex(heap, left);
+    left->u.run.unit_count += right->u.run.unit_count;
+    left->u.run.seq = FLW_MUTANT(JOIN_DROPS_POINT) ? flw_min(right->u.run.seq, left->u.run.seq)
+                                                   : flw_max(right->u.run.seq, left->u.run.seq);
+    left->u.run.owner = right->u.run.owner;
+    flw_run_merge(heap, right);
+    *run = left;
+    return is_absorbed;
+}
+
 struct flw_span *flw_run_join(struct flw_heap *heap, struct flw_span *run)
 {
     FLW_ASSERT(run->u.run.state == FLW_RUN_FREE || run->u.run.state == FLW_RUN_UNMAPPED);
-    struct flw_span *right = run->u.run.right, *left = run->u.run.left;
-    if (may_join(heap, run, right)) {
-        flw_run_unindex(heap, right);
-        run->u.run.unit_count += right->u.run.unit_count;
-        run->u.run.seq = flw_max(run->u.run.seq, right->u.run.seq);
-        flw_run_merge(heap, right);
+    while (may_join(heap, run, run->u.run.right) && join_right(heap, run)) {
     }
-    if (may_join(heap, run, left)) {
-        flw_run_unindex(heap, left);
-        left->u.run.unit_count += run->u.run.unit_count;
-        left->u.run.seq = FLW_MUTANT(JOIN_DROPS_POINT) ? flw_min(run->u.run.seq, left->u.run.seq)
-                                                       : flw_max(run->u.run.seq, left->u.run.seq);
-        left->u.run.owner = run->u.run.owner;
-        flw_run_merge(heap, run);
-        run = left;
+    while (may_join(heap, run, run->u.run.left) && join_left(heap, &run)) {
     }
     return run;
 }

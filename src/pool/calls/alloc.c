@@ -153,8 +153,23 @@ static fallow_status alloc_run(struct flw_pool *pool, struct flw_tcache *cache,
     return FALLOW_OK;
 }
 
-/* Inside a capture: straight from the capture's own heap, no cache. */
-static fallow_status alloc_captured(struct flw_pool *pool, struct flw_tcache *cache,
+/* heap lock. A block of a capture's. */
+static void count_captured(struct flw_heap *heap, struct flw_domain *domain, struct flw_span *run,
+                           const struct flw_slot *slot, uint64_t usable)
+{
+    if (run != NULL) {
+        run->u.run.owner = domain->index;
+        domain->captured_live++;
+    } else { /* a slot's maker counts it, whichever stream of the capture allocates it next */
+        uint32_t maker = flw_slot_span(&heap->map, slot)->u.slab.domain;
+        heap->domains[maker]->captured_live++;
+        heap->domains[maker]->captured_bytes -= usable;
+    }
+}
+
+/* Straight from the heap, past every cache: inside a capture from its own memory, or, for every stream, from what no
+ * work uses (FLW_UNOWNED). */
+static fallow_status alloc_uncached(struct flw_pool *pool, struct flw_account *account,
                                     struct flw_domain *domain, unsigned class_index,
                                     const fallow_request *request, void **out_ptr)
 {
@@ -174,25 +189,22 @@ static fallow_status alloc_captured(struct flw_pool *pool, struct flw_tcache *ca
         return status;
     }
     uint64_t usable = need.run != NULL ? flw_run_bytes(need.run) : flw_class_bytes(class_index);
-    flw_lock_acquire(&pool->heap.lock);
-    if (need.run != NULL) {
-        slot = flw_span_slot(&pool->heap.map, need.run, 0);
-        need.run->u.run.owner = domain->index;
-        domain->captured_live++;
-    } else { /* a slot's maker counts it, whichever stream of the capture allocates it next */
-        uint32_t maker = flw_slot_span(&pool->heap.map, slot)->u.slab.domain;
-        pool->heap.domains[maker]->captured_live++;
-        pool->heap.domains[maker]->captured_bytes -= usable;
+    slot = need.run != NULL ? flw_span_slot(&pool->heap.map, need.run, 0) : slot;
+    if (domain->capture != 0) {
+        flw_lock_acquire(&pool->heap.lock);
+        count_captured(&pool->heap, domain, need.run, slot, usable);
+        flw_lock_release(&pool->heap.lock);
     }
-    flw_lock_release(&pool->heap.lock);
-    give_slot(domain, slot, request->size_bytes, FLW_SLOT_LIVE_CAPTURED, out_ptr);
-    flw_pool_note_special(pool, cache->hot.account, (int64_t)request->size_bytes, (int64_t)usable);
+    give_slot(domain, slot, request->size_bytes,
+              domain->capture != 0 ? FLW_SLOT_LIVE_CAPTURED : FLW_SLOT_LIVE, out_ptr);
+    flw_pool_note_special(pool, account, (int64_t)request->size_bytes, (int64_t)usable);
     return FALLOW_OK;
 }
 
 #define KNOWN_FLAGS                                                                     \
     (FALLOW_REQUEST_EXPORT_FD | FALLOW_REQUEST_EXPORT_FABRIC | FALLOW_REQUEST_NO_WAIT | \
-     FALLOW_REQUEST_NO_GROW | FALLOW_REQUEST_DEDICATED | FALLOW_REQUEST_ZERO)
+     FALLOW_REQUEST_NO_GROW | FALLOW_REQUEST_DEDICATED | FALLOW_REQUEST_ZERO |          \
+     FALLOW_REQUEST_EVERY_STREAM)
 
 static fallow_status check_request(const struct flw_pool *pool, const fallow_request *request)
 {
@@ -230,7 +242,13 @@ static unsigned class_for(const struct flw_pool *pool, const fallow_request *req
                                        : flw_class_of_aligned(size_bytes, request->align_bytes);
 }
 
-static fallow_status zero_fill(struct flw_pool *pool, void *ptr, uint64_t bytes,
+/* In no stream's order: in all. */
+static bool is_for_every_stream(const struct flw_pool *pool, const fallow_request *request)
+{
+    return flw_pool_has_epochs(pool) || (request->flags & FALLOW_REQUEST_EVERY_STREAM) != 0;
+}
+
+static fallow_status zero_fill(struct flw_pool *pool, const fallow_request *request, void *ptr,
                                fallow_stream stream)
 {
     struct flw_driver_section section;
@@ -238,8 +256,9 @@ static fallow_status zero_fill(struct flw_pool *pool, void *ptr, uint64_t bytes,
         return flw_heap_not_entered(&pool->heap);
     }
     flw_heap_count_call(&pool->heap);
-    CUresult result = pool->driver.cuMemsetD8Async((CUdeviceptr)(uintptr_t)ptr, 0, bytes, stream);
-    if (result == CUDA_SUCCESS && flw_pool_has_epochs(pool)) { /* in no stream's order: in all */
+    CUresult result =
+        pool->driver.cuMemsetD8Async((CUdeviceptr)(uintptr_t)ptr, 0, request->size_bytes, stream);
+    if (result == CUDA_SUCCESS && is_for_every_stream(pool, request)) {
         flw_heap_count_call(&pool->heap);
         result = pool->driver.cuStreamSynchronize(stream);
     }
@@ -270,10 +289,32 @@ static fallow_status attach_tag(struct flw_pool *pool, const fallow_request *req
     return FALLOW_OK;
 }
 
+/* Of a pool in the order of streams. */
+static fallow_status alloc_for_every_stream(struct flw_pool *pool, const fallow_request *request,
+                                            void **out_ptr)
+{
+    struct flw_domain *unowned = pool->heap.domains[FLW_UNOWNED];
+    struct flw_account *account = flw_pool_own_account(pool);
+    fallow_status status =
+        account == NULL
+            ? FALLOW_OUT_OF_HOST_MEMORY
+            : alloc_uncached(pool, account, unowned, class_for(pool, request), request, out_ptr);
+    if (status == FALLOW_OK) {
+        flw_pool_tell(pool, FLW_TRACE_ALLOC, unowned,
+                      (struct flw_event){.address = (uint64_t)(uintptr_t)*out_ptr,
+                                         .size_bytes = request->size_bytes,
+                                         .tag = request->tag});
+    }
+    return status;
+}
+
 static fallow_status allocate_block(struct flw_pool *pool, const fallow_request *request,
                                     fallow_stream stream, void **out_ptr)
 {
     fallow_status status;
+    if ((request->flags & FALLOW_REQUEST_EVERY_STREAM) != 0 && !flw_pool_has_epochs(pool)) {
+        return alloc_for_every_stream(pool, request, out_ptr);
+    }
     struct flw_tcache *cache = flw_pool_cache(pool, stream, &status);
     if (cache == NULL) {
         return status;
@@ -283,7 +324,7 @@ static fallow_status allocate_block(struct flw_pool *pool, const fallow_request 
         flw_capture_is_on(cache->domain) ? flw_capture_enter(pool, cache->domain) : NULL;
     uint32_t capture = captured != NULL ? captured->capture : 0;
     if (captured != NULL) {
-        status = alloc_captured(pool, cache, captured, class_index, request, out_ptr);
+        status = alloc_uncached(pool, cache->hot.account, captured, class_index, request, out_ptr);
         flw_capture_leave(pool, captured);
     } else if (class_index < FLW_CLASS_COUNT) {
         status = alloc_slot(pool, cache, class_index, request, out_ptr);
@@ -348,10 +389,13 @@ fallow_status flw_pool_alloc_plain(struct flw_pool *pool, const fallow_request *
         status = attach_tag(pool, request, *out_ptr);
     }
     if (status == FALLOW_OK && (request->flags & FALLOW_REQUEST_ZERO) != 0) {
-        status = zero_fill(pool, *out_ptr, request->size_bytes, stream);
+        status = zero_fill(pool, request, *out_ptr, stream);
     }
     if (status != FALLOW_OK && *out_ptr != NULL) {
-        (void)flw_pool_free_plain(pool, *out_ptr, stream);
+        bool is_unused = (request->flags & FALLOW_REQUEST_EVERY_STREAM) != 0;
+        (void)(is_unused && !flw_pool_has_epochs(pool)
+                   ? flw_pool_free_complete(pool, *out_ptr)
+                   : flw_pool_free_plain(pool, *out_ptr, stream));
         *out_ptr = NULL;
     }
     flw_pool_note_loss(pool);

@@ -116,18 +116,18 @@ static struct flw_domain *leave_capture(struct flw_pool *pool, struct flw_domain
 }
 
 /* Its word is HELD. */
-static fallow_status free_captured(struct flw_pool *pool, struct flw_tcache *cache,
-                                   struct flw_span *span, struct flw_slot *slot,
-                                   const struct flw_side_record *side)
+static fallow_status free_captured(struct flw_pool *pool, struct flw_account *account,
+                                   struct flw_domain *freeing, struct flw_span *span,
+                                   struct flw_slot *slot, const struct flw_side_record *side)
 {
     struct flw_heap *heap = &pool->heap;
     bool has_uses = flw_side_record_has_uses(side);
     uint64_t usable = flw_span_usable_bytes(span);
-    flw_pool_note_special(pool, cache->hot.account,
-                          -(int64_t)flw_allocation_bytes(slot->allocation), -(int64_t)usable);
+    flw_pool_note_special(pool, account, -(int64_t)flw_allocation_bytes(slot->allocation),
+                          -(int64_t)usable);
     flw_lock_acquire(&heap->lock);
-    struct flw_domain *domain = leave_capture(pool, cache->domain, span, has_uses);
-    bool is_ordinary = domain == cache->domain;
+    struct flw_domain *domain = leave_capture(pool, freeing, span, has_uses);
+    bool is_ordinary = domain == freeing;
     if (is_ordinary && (has_uses || flw_capture_is_on(domain))) {
         flw_lock_release(&heap->lock);
         return hold_back(pool, domain, slot, side);
@@ -246,7 +246,7 @@ static fallow_status free_claimed(struct flw_pool *pool, struct flw_tcache *cach
         (void)flw_side_record_take(pool, flw_slot_address(slot), &side);
     }
     if (was == FLW_SLOT_LIVE_CAPTURED) {
-        return free_captured(pool, cache, span, slot, &side);
+        return free_captured(pool, cache->hot.account, cache->domain, span, slot, &side);
     }
     bool is_exported =
         was != FLW_SLOT_LIVE && flw_uses_is_exported(pool, span) && !FLW_MUTANT(EXPORTED_IS_REUSED);
@@ -298,18 +298,37 @@ fallow_status flw_pool_free(struct flw_pool *pool, void *ptr, fallow_stream stre
     return status;
 }
 
+/* The live block at the address: its slot, span and word. NULL: there is none. */
+static struct flw_slot *find_live(const struct flw_pool *pool, uint64_t address,
+                                  struct flw_span **out_span, uint64_t *out_word)
+{
+    uint64_t offset = flw_page_map_offset(&pool->heap.map, address);
+    *out_span = flw_page_map_span_at(&pool->heap.map, offset);
+    struct flw_slot *slot = flw_page_map_slot_at(&pool->heap.map, *out_span, offset);
+    uint64_t word = __atomic_load_n(&slot->word, __ATOMIC_ACQUIRE);
+    uint64_t state = word & FLW_SLOT_STATE_MASK;
+    bool is_live = word - state == address && state != FLW_SLOT_FREE && state != FLW_SLOT_HELD;
+    *out_word = word;
+    return is_live ? slot : NULL;
+}
+
+/* False: another free was faster. */
+static bool claim(struct flw_slot *slot, uint64_t word)
+{
+    uint64_t held = word - (word & FLW_SLOT_STATE_MASK) + FLW_SLOT_HELD;
+    return __atomic_compare_exchange_n(&slot->word, &word, held, false, __ATOMIC_ACQ_REL,
+                                       __ATOMIC_RELAXED);
+}
+
 fallow_status flw_pool_free_plain(struct flw_pool *pool, void *ptr, fallow_stream stream)
 {
-    uint64_t address = (uint64_t)(uintptr_t)ptr;
+    uint64_t address = (uint64_t)(uintptr_t)ptr, word;
+    struct flw_span *span;
     if (ptr == NULL || flw_heap_is_lost(&pool->heap)) {
         return FALLOW_OK;
     }
-    uint64_t offset = flw_page_map_offset(&pool->heap.map, address);
-    struct flw_span *span = flw_page_map_span_at(&pool->heap.map, offset);
-    struct flw_slot *slot = flw_page_map_slot_at(&pool->heap.map, span, offset);
-    uint64_t word = __atomic_load_n(&slot->word, __ATOMIC_ACQUIRE);
-    enum flw_slot_state state = (enum flw_slot_state)(word & FLW_SLOT_STATE_MASK);
-    if (word - state != address || state == FLW_SLOT_FREE || state == FLW_SLOT_HELD) {
+    struct flw_slot *slot = find_live(pool, address, &span, &word);
+    if (slot == NULL) {
         return misuse(pool);
     }
     fallow_status status;
@@ -317,8 +336,7 @@ fallow_status flw_pool_free_plain(struct flw_pool *pool, void *ptr, fallow_strea
     if (cache == NULL) {
         return status == FALLOW_DEVICE_LOST ? FALLOW_OK : status;
     }
-    if (!__atomic_compare_exchange_n(&slot->word, &word, address + FLW_SLOT_HELD, false,
-                                     __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+    if (!claim(slot, word)) {
         return misuse(pool);
     }
     if (flw_pool_front(pool) == NULL) {
@@ -326,8 +344,68 @@ fallow_status flw_pool_free_plain(struct flw_pool *pool, void *ptr, fallow_strea
                       (struct flw_event){.address = address,
                                          .size_bytes = flw_allocation_bytes(slot->allocation)});
     }
-    status = free_claimed(pool, cache, span, slot, state);
+    status = free_claimed(pool, cache, span, slot, (enum flw_slot_state)(word - address));
     flw_pool_keep_up(pool, cache, cache->fence_left_bytes < 0 && flw_pool_earns_fence(pool, cache));
+    return status;
+}
+
+fallow_status flw_pool_free_complete(struct flw_pool *pool, void *ptr)
+{
+    uint64_t address = (uint64_t)(uintptr_t)ptr, word;
+    struct flw_span *span;
+    if (ptr == NULL || flw_heap_is_lost(&pool->heap)) {
+        return FALLOW_OK;
+    }
+    struct flw_slot *slot = find_live(pool, address, &span, &word);
+    if (slot == NULL) {
+        return misuse(pool);
+    }
+    struct flw_account *account = flw_pool_own_account(pool);
+    if (account == NULL) {
+        return FALLOW_OUT_OF_HOST_MEMORY;
+    }
+    if (!claim(slot, word)) {
+        return misuse(pool);
+    }
+    struct flw_domain *unowned = pool->heap.domains[FLW_UNOWNED];
+    flw_pool_tell(pool, FLW_TRACE_FREE, unowned,
+                  (struct flw_event){.address = address,
+                                     .size_bytes = flw_allocation_bytes(slot->allocation)});
+    struct flw_side_record side = {0}; /* what used it is complete */
+    if (word - address != FLW_SLOT_LIVE) {
+        (void)flw_side_record_take(pool, address, &side);
+        side = (struct flw_side_record){0};
+    }
+    if (word - address == FLW_SLOT_LIVE_CAPTURED) {
+        return free_captured(pool, account, unowned, span, slot, &side);
+    }
+    flw_pool_note_special(pool, account, -(int64_t)flw_allocation_bytes(slot->allocation),
+                          -(int64_t)flw_span_usable_bytes(span));
+    flw_lock_acquire(&pool->heap.lock);
+    flw_heap_put_block(&pool->heap, unowned, slot);
+    flw_lock_release(&pool->heap.lock);
+    return FALLOW_OK;
+}
+
+/* What importers may have, what is in context order, and what a front keeps is freed in the order of a stream: of any,
+ * since all that used the block comes before. */
+static bool needs_stream(struct flw_pool *pool, const void *ptr)
+{
+    uint64_t word;
+    struct flw_span *span;
+    return flw_pool_has_epochs(pool) || flw_pool_front(pool) != NULL ||
+           (find_live(pool, (uint64_t)(uintptr_t)ptr, &span, &word) != NULL &&
+            (word & FLW_SLOT_STATE_MASK) != FLW_SLOT_LIVE && flw_uses_is_exported(pool, span));
+}
+
+fallow_status fallow_free_complete(fallow_pool *handle, void *ptr)
+{
+    int saved = errno;
+    struct flw_pool *pool = flw_pool_of(handle);
+    fallow_status status = pool == NULL              ? FALLOW_INVALID_POOL
+                           : needs_stream(pool, ptr) ? flw_pool_free(pool, ptr, NULL)
+                                                     : flw_pool_free_complete(pool, ptr);
+    errno = saved;
     return status;
 }
 

@@ -12,6 +12,8 @@
 fallow_status flw_pool_free(struct flw_pool *pool, void *ptr, fallow_stream stream);
 /* The same without a front: raw blocks. */
 fallow_status flw_pool_free_plain(struct flw_pool *pool, void *ptr, fallow_stream stream);
+/* A block whose uses the caller has waited for: unowned at once, where nothing else is to be heeded. */
+fallow_status flw_pool_free_complete(struct flw_pool *pool, void *ptr);
 
 /* Does who looks for memory have the fences recorded, rather than who frees? */
 static inline bool flw_pool_leaves_fences(const struct flw_pool *pool)

@@ -26,6 +26,14 @@ static struct flw_account *find_account(struct flw_pool *pool)
     return account;
 }
 
+struct flw_account *flw_pool_own_account(struct flw_pool *pool)
+{
+    flw_lock_acquire(&pool->lock);
+    struct flw_account *account = find_account(pool);
+    flw_lock_release(&pool->lock);
+    return account;
+}
+
 /* pool->lock. False: host memory. */
 static bool tell_extensions(struct flw_pool *pool, struct flw_tcache *cache,
                             const struct flw_domain *domain)
@@ -51,9 +59,7 @@ static struct flw_tcache *make_cache(struct flw_pool *pool, fallow_stream stream
     cache->context_id = pool->context_id;
     cache->dedicated_bytes = pool->heap.dedicated_bytes;
     cache->open_free_left_bytes = FLW_OPEN_FREE_BYTES;
-    flw_lock_acquire(&pool->lock);
-    cache->hot.account = find_account(pool);
-    flw_lock_release(&pool->lock);
+    cache->hot.account = flw_pool_own_account(pool);
     if (cache->hot.account == NULL || !flw_thread_add(cache)) {
         flw_tcache_drop(cache);
         return NULL;

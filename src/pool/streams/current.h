@@ -10,5 +10,7 @@
 /* Made on first use. NULL and a status otherwise. */
 struct flw_tcache *flw_pool_cache(struct flw_pool *pool, fallow_stream stream,
                                   fallow_status *status);
+/* Takes the pool's lock. The calling thread's account, made on first use. NULL: host memory. */
+struct flw_account *flw_pool_own_account(struct flw_pool *pool);
 
 #endif

@@ -101,6 +101,9 @@ static fallow_status alloc(struct flw_pool *pool, const fallow_request *request,
     struct flw_driver_section section;
     *out_ptr = NULL;
     flw_debug_poll(pool);
+    if ((request->flags & FALLOW_REQUEST_EVERY_STREAM) != 0) {
+        return FALLOW_NOT_SUPPORTED; /* zones and pattern are written on one stream */
+    }
     if (request->size_bytes == 0 || request->size_bytes > FLW_REQUEST_MAX - 4 * FLW_MIB ||
         request->align_bytes > 2 * FLW_MIB) {
         return flw_pool_alloc_plain(pool, request, stream, out_ptr); /* NULL, or refused */
