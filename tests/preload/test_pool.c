@@ -267,6 +267,25 @@ static void what_idles_leaves_the_reserve_alone(void)
     free_block(allocate(900 * MIB)); /* what the program itself wants it gets */
 }
 
+/* Sixteen blocks of about 32 MiB, each in turn replaced by one of a slightly different size, with work on the device:
+ * at the bound a replacement waits, and asks for no more than that takes. */
+static void replacing_large_blocks_asks_the_driver_little(void)
+{
+    CUdeviceptr blocks[16];
+    begin();
+    CUstream stream = hidden_stream();
+    for (size_t i = 0; i < 1016; i++) {
+        if (i >= 16) {
+            free_block(blocks[i % 16]);
+        }
+        blocks[i % 16] = allocate(32 * MIB + i % 16 * 64 * KIB);
+        give_work(stream);
+    }
+    EXPECT(calls("cuMemGetInfo_v2") <= 32);
+    EXPECT(calls("cuCtxRecordEvent") <= 512 && calls("cuEventQuery") <= 512);
+    EXPECT(calls("cuMemAlloc_v2") <= 33);
+}
+
 static void a_synchronisation_makes_what_was_freed_ready(void)
 {
     begin();
@@ -335,6 +354,7 @@ int main(int argc, char **argv)
         CASE("cache", idle_memory_counts_as_free),
         CASE("cache", a_full_device_serves_everybody_from_what_idles),
         CASE("cache", what_idles_leaves_the_reserve_alone),
+        CASE("cache", replacing_large_blocks_asks_the_driver_little),
         CASE("cache", a_synchronisation_makes_what_was_freed_ready),
         CASE("cache", only_blocks_of_their_own_are_exported),
         CASE("strict", strict_frees_wait_for_the_device),

@@ -30,8 +30,9 @@ struct flw_climb {
     uint64_t look;        /* the last one at other streams (struct flw_standing); 0: none yet */
     bool has_emptied_caches; /* those of the thread: nothing comes into them while it climbs */
     bool has_released_kept;  /* what extensions kept back is out */
-    bool is_headless;        /* a growth found no host memory for its headers: no other one helps */
-    bool insists;            /* the driver is asked, whatever it refused before */
+    bool knows_reserve, eats_reserve; /* context order: an answer for the whole climb */
+    bool is_headless; /* a growth found no host memory for its headers: no other one helps */
+    bool insists;     /* the driver is asked, whatever it refused before */
     bool is_refused; /* the last growth was, by the driver or since it had refused the like of it */
     bool
         awaits_device; /* free segments, or memory of other pools, stay until the device has done its work */

@@ -39,30 +39,30 @@ static bool stage_close(struct flw_climb *climb)
 }
 
 /* Some calls of the program's cannot be tried again: memory that only idles here must not be what they
- * lack. */
-static bool eats_the_reserve(const struct flw_climb *climb)
+ * lack. The driver is asked once a climb at most. */
+static bool eats_the_reserve(struct flw_climb *climb)
 {
     struct flw_heap *heap = climb->heap;
     uint64_t idle_bytes =
         atomic_load(&heap->reserved_bytes) -
         flw_min(atomic_load(&heap->reserved_bytes), flw_pool_live(climb->pool, NULL));
-    return climb->pool->reserve_bytes != 0 && idle_bytes >= climb->need_bytes &&
-           flw_climb_device_free(heap) < climb->need_bytes + climb->pool->reserve_bytes;
+    if (climb->pool->reserve_bytes == 0 || idle_bytes < climb->need_bytes) {
+        return false;
+    }
+    if (!climb->knows_reserve) {
+        climb->knows_reserve = true;
+        climb->eats_reserve =
+            flw_climb_device_free(heap) < climb->need_bytes + climb->pool->reserve_bytes;
+    }
+    return climb->eats_reserve;
 }
 
+/* A growth past the bound is none, so the driver is not asked about it. */
 static bool stage_grow(struct flw_climb *climb)
 {
-    return !eats_the_reserve(climb) && flw_climb_grow_within(climb, bound_of(climb));
-}
-
-/* Growth would pass the bound: whatever any thread has freed, and every slab without a block out. */
-static bool stage_caches(struct flw_climb *climb)
-{
-    (void)flw_pool_drain(climb->pool, climb->need->cache, NULL);
-    if (flw_climb_own_cache(climb)) {
-        return true;
-    }
-    return flw_epoch_close(climb->pool) && flw_climb_reclaim(climb);
+    uint64_t bound = bound_of(climb);
+    return atomic_load(&climb->heap->reserved_bytes) + climb->need_bytes <= bound &&
+           !eats_the_reserve(climb) && flw_climb_grow_within(climb, bound);
 }
 
 #define LOOK_MOST 4096
@@ -87,6 +87,21 @@ static uint64_t fitting_seq(const struct flw_heap *heap, const struct flw_need *
         }
     }
     return seq;
+}
+
+/* Growth would pass the bound: whatever any thread has freed, and every slab without a block out. No event is
+ * recorded while one is outstanding that a fit waits for. */
+static bool stage_caches(struct flw_climb *climb)
+{
+    (void)flw_pool_drain(climb->pool, climb->need->cache, NULL);
+    if (flw_climb_own_cache(climb)) {
+        return true;
+    }
+    flw_lock_acquire(&climb->heap->lock);
+    uint64_t seq = fitting_seq(climb->heap, climb->need);
+    bool is_closed = seq != 0 && seq < climb->heap->context_order->seq;
+    flw_lock_release(&climb->heap->lock);
+    return !is_closed && flw_epoch_close(climb->pool) && flw_climb_reclaim(climb);
 }
 
 /* heap lock. True if the device may make room for the need once it has done more. What does not fit is exchanged. */
