@@ -316,7 +316,8 @@ FALLOW_API void fallow_pool_abandon(fallow_pool *pool);
  * Ordering    stream-ordered; the host may not touch the memory.
  * Ownership   the caller owns *out_ptr until fallow_free.
  * Errors      OUT_OF_MEMORY after the whole ladder (fallow_pool_get_oom_report explains),
- *             INVALID_ARGUMENT (absurd size, out_ptr NULL), CAPTURING (captured and not announced),
+ *             INVALID_ARGUMENT (absurd size, out_ptr NULL), CAPTURING (captured and not announced;
+ *             what the thread's cache holds is given all the same, as ordinary memory),
  *             ASLEEP (sleep.h), INVALID_STREAM, INVALID_POOL, DEVICE_LOST, DRIVER and NOT_SUPPORTED: the
  *             driver refused a call, which fallow_pool_last_driver_error names, and a line in the log for
  *             the first, second, fourth and so on in a row; nothing is lost by it, and the next request
@@ -403,7 +404,8 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_alloc_batch(fallow_pool *pool, 
  * Cost        hit: one uncontended compare-and-swap on the block's own word, no driver call. Miss:
  *             returns a batch; with several active streams at most one event per 16 MiB freed.
  * Capture     a captured block returns to its capture; an ordinary block freed on a captured stream
- *             is held until the capture ends.
+ *             is held until the capture ends. If that was not announced, the block serves no other
+ *             stream before its end, but hits on `stream` may have it at once.
  */
 FALLOW_API fallow_status fallow_free(fallow_pool *pool, void *ptr, fallow_stream stream);
 
@@ -545,7 +547,7 @@ typedef struct fallow_stats {
     uint64_t event_count;          /**< events recorded */
     uint64_t steal_count;       /**< batches or runs taken from another stream with a device wait */
     uint64_t wait_count;        /**< host waits for the device */
-    uint64_t driver_call_count; /**< all driver calls */
+    uint64_t driver_call_count; /**< driver calls, but those in capture_question_count */
     uint64_t remap_count;       /**< handles moved */
     uint64_t remap_wait_count;  /**< moves that had to wait for the device */
     uint64_t grow_count;        /**< growth operations: create, map and set access count as one */
@@ -590,6 +592,8 @@ typedef struct fallow_stats {
     uint8_t reserved_1[2];   /**< 0 */
     uint64_t idle_bytes;     /**< all else that is reserved: free for one stream or for any, mapped
                                   nowhere, or lost to the rounding of slabs and segments */
+    uint64_t capture_question_count; /**< queries whether a stream is being captured: one for each
+                                          allocation that is no hit, and those of slow paths */
 } fallow_stats;
 
 /** Fill with defaults, recording the caller's size of the struct. */

@@ -82,7 +82,7 @@ static void set_phase(struct id_entry *entry, enum phase phase)
 static CUresult ask_present(struct flw_pool *pool, fallow_stream stream,
                             CUstreamCaptureStatus *status, cuuint64_t *id)
 {
-    flw_heap_count_call(&pool->heap);
+    flw_heap_count_question(&pool->heap);
     return pool->driver.cuStreamGetCaptureInfo_v2 != NULL
                ? pool->driver.cuStreamGetCaptureInfo_v2(stream, status, id, NULL, NULL, NULL)
                : pool->driver.cuStreamIsCapturing(stream, status);

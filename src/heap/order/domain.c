@@ -315,7 +315,7 @@ void flw_domain_end_naming(struct flw_heap *heap, struct flw_domain *domain)
 static CUresult ask_stream(struct flw_heap *heap, const struct flw_domain *domain,
                            CUstreamCaptureStatus *capturing)
 {
-    flw_heap_count_call(heap);
+    flw_heap_count_question(heap);
     return heap->driver->cuStreamIsCapturing(domain->stream, capturing);
 }
 

@@ -30,18 +30,11 @@ static CUresult check_capture(struct flw_heap *heap, const struct flw_domain *do
     if (domain->ops != &flw_order_stream) {
         return CUDA_SUCCESS;
     }
-    flw_heap_count_call(heap);
+    flw_heap_count_question(heap);
     CUresult asked = heap->driver->cuStreamIsCapturing(domain->stream, &capturing);
     return asked == CUDA_SUCCESS && capturing != CU_STREAM_CAPTURE_STATUS_NONE
                ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
                : asked;
-}
-
-/* A record on the legacy stream would end the captures of streams that wait for it. */
-static bool is_legacy(const struct flw_domain *domain)
-{
-    return domain->ops == &flw_order_stream &&
-           (uintptr_t)domain->stream <= (uintptr_t)CU_STREAM_LEGACY;
 }
 
 /* lock. Can the stream be asked for a capture by whoever needs the fence? Others are asked by the thread that
@@ -49,7 +42,7 @@ static bool is_legacy(const struct flw_domain *domain)
 static bool is_asked_later(const struct flw_heap *heap, const struct flw_domain *domain)
 {
     return domain->ops == &flw_order_stream && domain->is_known && !heap->streams_may_die &&
-           !domain->own_thread_only && !domain->is_foreign && !is_legacy(domain);
+           !domain->own_thread_only && !domain->is_foreign && !flw_domain_is_legacy(domain);
 }
 
 /* What a fence takes along from its domain, which gets it back if the record fails. */
@@ -66,7 +59,7 @@ static CUresult record_event(struct flw_heap *heap, const struct flw_domain *dom
                              const struct taken *taken)
 {
     CUresult result = flw_fence_make_event(heap, taken->fence);
-    if (result == CUDA_SUCCESS && is_legacy(domain)) {
+    if (result == CUDA_SUCCESS && flw_domain_is_legacy(domain)) {
         result = check_capture(heap, domain);
     }
     if (result == CUDA_SUCCESS && !FLW_MUTANT(FENCE_NOT_RECORDED)) {
@@ -74,7 +67,7 @@ static CUresult record_event(struct flw_heap *heap, const struct flw_domain *dom
     }
     if (result == CUDA_SUCCESS) {
         atomic_fetch_add_explicit(&heap->count.events, 1, memory_order_relaxed);
-        bool is_asked = taken->is_asked_later || is_legacy(domain);
+        bool is_asked = taken->is_asked_later || flw_domain_is_legacy(domain);
         result = is_asked ? result : check_capture(heap, domain);
     }
     return result;

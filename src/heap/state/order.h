@@ -183,6 +183,14 @@ static inline bool flw_domain_is_stream(const struct flw_domain *domain)
     return domain->ops != NULL && domain->ops->is_stream;
 }
 
+/* True of the legacy stream: it is never captured, but a record on it would end the captures of streams that wait for
+ * it. */
+static inline bool flw_domain_is_legacy(const struct flw_domain *domain)
+{
+    return domain->ops == &flw_order_stream &&
+           (uintptr_t)domain->stream <= (uintptr_t)CU_STREAM_LEGACY;
+}
+
 /* lock */
 static inline bool flw_domain_has_runs(const struct flw_domain *domain)
 {

@@ -69,6 +69,13 @@ static void refill(struct flw_pool *pool, struct flw_tcache *cache, unsigned cla
     }
 }
 
+/* What the cache lacks must not come from ordinary memory while the stream is being captured: a graph would name the
+ * block after it is freed. */
+static fallow_status ask_capture(struct flw_pool *pool, struct flw_domain *domain)
+{
+    return flw_domain_is_legacy(domain) ? FALLOW_OK : flw_capture_check(pool, domain);
+}
+
 /* A slot for the caller, with a few more for its bin. */
 static fallow_status alloc_slot(struct flw_pool *pool, struct flw_tcache *cache,
                                 unsigned class_index, const fallow_request *request, void **out_ptr)
@@ -88,11 +95,16 @@ static fallow_status alloc_slot(struct flw_pool *pool, struct flw_tcache *cache,
     if (slot != NULL) {
         return FALLOW_OK;
     }
+    fallow_status asked = ask_capture(pool, cache->domain);
+    if (asked == FALLOW_CAPTURING) {
+        return asked;
+    }
     struct flw_need need = {.domain = cache->domain,
                             .cache = cache,
                             .class_index = class_index,
                             .size_bytes = request->size_bytes,
                             .flags = request->flags,
+                            .asked = asked,
                             .want = want,
                             .slots = slots};
     fallow_status status = climb(pool, &need);
@@ -127,6 +139,10 @@ static fallow_status alloc_run(struct flw_pool *pool, struct flw_tcache *cache,
                                const fallow_request *request, void **out_ptr)
 {
     uint64_t align = request->align_bytes;
+    fallow_status asked = ask_capture(pool, cache->domain);
+    if (asked == FALLOW_CAPTURING) {
+        return asked;
+    }
     struct flw_need need = {.domain = cache->domain,
                             .cache = cache,
                             .class_index = FLW_CLASS_COUNT,
@@ -134,6 +150,7 @@ static fallow_status alloc_run(struct flw_pool *pool, struct flw_tcache *cache,
                             .align_units = (uint32_t)flw_max(1, align >> FLW_UNIT_LOG2),
                             .size_bytes = request->size_bytes,
                             .flags = request->flags,
+                            .asked = asked,
                             .handle_types = handle_types_of(request)};
     fallow_status status = climb(pool, &need);
     if (status != FALLOW_OK) {

@@ -170,7 +170,8 @@ fallow_status flw_ladder_climb(struct flw_pool *pool, struct flw_need *need)
         flw_climb_note_last(pool, need, FLW_STAGE_OWN_CACHE);
         return FALLOW_OK;
     }
-    fallow_status status = flw_capture_check(pool, need->domain);
+    fallow_status status =
+        flw_domain_is_legacy(need->domain) ? flw_capture_check(pool, need->domain) : need->asked;
     if (status != FALLOW_OK) {
         return status;
     }

@@ -21,7 +21,7 @@ static fallow_status ask_capture(struct flw_pool *pool, struct flw_domain *domai
     if (!flw_domain_begin_naming(heap, domain, false)) {
         return FALLOW_OK;
     }
-    flw_heap_count_call(heap);
+    flw_heap_count_question(heap);
     CUresult result = heap->driver->cuStreamIsCapturing(domain->stream, &capturing);
     flw_domain_end_naming(heap, domain);
     if (result == CUDA_SUCCESS && capturing != CU_STREAM_CAPTURE_STATUS_NONE) {
@@ -40,7 +40,7 @@ bool flw_pool_is_capturing(struct flw_pool *pool, struct flw_domain *domain)
 bool flw_pool_is_blocking_capturing(struct flw_pool *pool)
 {
     CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
-    flw_heap_count_call(&pool->heap);
+    flw_heap_count_question(&pool->heap);
     return pool->driver.cuStreamIsCapturing(CU_STREAM_LEGACY, &capturing) ==
            CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 }

@@ -32,7 +32,7 @@ static bool is_of_other(struct flw_pool *pool, CUresult result)
     if (!flw_result_is_gone(result)) {
         return false;
     }
-    flw_heap_count_call(&pool->heap);
+    flw_heap_count_question(&pool->heap);
     return !flw_result_is_gone(pool->driver.cuStreamIsCapturing(CU_STREAM_LEGACY, &none));
 }
 

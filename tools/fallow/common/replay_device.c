@@ -148,7 +148,6 @@ static const char *const frame_calls[] = {"cuCtxPushCurrent_v2",
                                           "cuCtxGetCurrent",
                                           "cuCtxSetCurrent",
                                           "cuThreadExchangeStreamCaptureMode",
-                                          "cuStreamIsCapturing",
                                           "cuStreamGetCaptureInfo_v2",
                                           NULL};
 static const char *const query_calls[] = {"cuEventQuery", "cuStreamQuery", NULL};
@@ -172,6 +171,7 @@ static void remember_start(struct flw_device *device)
     device->first.struct_size = sizeof device->first;
     device->get_ledger(0, &device->first);
     device->first_record_count = device->call_count("cuEventRecord");
+    device->first_question_count = device->call_count("cuStreamIsCapturing");
     device->first_stream_wait_count = device->call_count("cuStreamWaitEvent");
     device->first_frame_count = count_calls(device, frame_calls);
     device->first_query_count = count_calls(device, query_calls);
@@ -338,7 +338,9 @@ void flw_device_get_account(const struct flw_device *device, struct flw_device_a
         .reserved_bytes = ledger.given_bytes - first->given_bytes,
         .given_bytes = given_bytes,
         .returned_bytes = given_bytes - (ledger.given_bytes - first->given_bytes),
-        .driver_call_count = ledger.call_count - first->call_count - 2 * order_count,
+        .driver_call_count =
+            ledger.call_count - first->call_count - 2 * order_count -
+            (device->call_count("cuStreamIsCapturing") - device->first_question_count),
         .frame_call_count = count_calls(device, frame_calls) - device->first_frame_count,
         .modelled_ns =
             ledger.modelled_host_ns - first->modelled_host_ns - order_count * device->order_call_ns,

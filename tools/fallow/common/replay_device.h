@@ -42,8 +42,8 @@ struct flw_device {
     uint64_t order_call_ns; /* what one costs by the latency profile */
     _Atomic uint64_t order_count, order_wait_units;
     flw_sim_ledger first; /* when setting up was done */
-    uint64_t first_record_count, first_query_count, first_frame_count, first_stream_wait_count,
-        first_sync_count;
+    uint64_t first_record_count, first_question_count, first_query_count, first_frame_count,
+        first_stream_wait_count, first_sync_count;
     uint64_t device_bytes;
     char name[96];
     flw_sim_reset_function reset;
@@ -60,7 +60,7 @@ struct flw_device_account {
     uint64_t peak_reserved_bytes;
     uint64_t reserved_bytes;
     uint64_t given_bytes, returned_bytes; /* in all */
-    uint64_t driver_call_count;
+    uint64_t driver_call_count;           /* but questions whether a stream is being captured */
     uint64_t
         frame_call_count; /* of these, what only frames others: contexts, capture modes, questions
                                   for captures */

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what calls on a stream do that is being captured and was not announced, and what the questions cost.
+ */
+#include "unit/pool/test_api.h"
+
+#define PAIRS 1000
+
+static fallow_status ask(struct api *api, size_t bytes, size_t align, uint32_t tag)
+{
+    fallow_request request;
+    void *ptr = api;
+    fallow_request_init(&request);
+    request.size_bytes = bytes;
+    request.align_bytes = align;
+    request.tag = tag;
+    fallow_status status = fallow_alloc_request(api->pool, &request, api->stream, &ptr);
+    assert_true((status == FALLOW_OK) == (ptr != NULL));
+    return status;
+}
+
+static void expect_refusals(struct api *api)
+{
+    static const size_t sizes[] = {100, 5000, 3 * MIB, 64 * MIB};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        assert_int_equal(ask(api, sizes[i], 0, 0), FALLOW_CAPTURING);
+        assert_int_equal(ask(api, sizes[i], 1 << 16, 7), FALLOW_CAPTURING);
+    }
+    assert_int_equal(api_ask_elsewhere(api, api->stream), FALLOW_CAPTURING);
+}
+
+/* Free memory of all sizes, of this stream and of none, but none in the thread's caches. */
+static void make_idle(struct api *api)
+{
+    void *blocks[64];
+    for (int i = 0; i < 64; i++) {
+        blocks[i] = api_alloc(api,
+                              i < 32   ? 5000
+                              : i < 62 ? 3 * MIB
+                                       : 64 * MIB,
+                              i % 2 == 0 ? api->stream : api->other);
+    }
+    for (int i = 0; i < 64; i++) {
+        assert_int_equal(fallow_free(api->pool, blocks[i], i % 2 == 0 ? api->stream : api->other),
+                         FALLOW_OK);
+    }
+    api->sim.step(UINT64_MAX);
+    assert_int_equal(fallow_pool_trim(api->pool, SIZE_MAX, 0, NULL), FALLOW_OK);
+}
+
+static void a_miss_inside_an_unannounced_capture_is_refused(void **state)
+{
+    (void)state;
+    for (unsigned n = 0; n < 12; n++) {
+        struct api api;
+        api_begin(&api, NULL);
+        fallow_pool_config config = api_config(&api);
+        config.economy = (fallow_economy)(n % 3);
+        config.page_source = n / 3 % 2 == 0 ? FALLOW_PAGES_HANDLES : FALLOW_PAGES_SEGMENTS;
+        assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+        if (n / 6 != 0) { /* else the pool has never seen the stream */
+            make_idle(&api);
+        }
+        api_begin_capturing(&api, api.stream);
+        expect_refusals(&api);
+        void *ptr = api_alloc(&api, 3 * MIB, api.other); /* which is not captured */
+        assert_int_equal(fallow_free(api.pool, ptr, api.other), FALLOW_OK);
+        api_drop_captured(&api, api.stream); /* it has survived */
+        assert_int_equal(ask(&api, 5000, 0, 0), FALLOW_OK);
+        assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+        api_end(&api);
+    }
+}
+
+#define HELD 24
+
+/* The stream has work left that uses them. */
+static void blocks_freed_inside_an_unannounced_capture_are_not_handed_over(void **state)
+{
+    (void)state;
+    for (unsigned n = 0; n < 3; n++) {
+        struct api api;
+        void *held[HELD], *taken[HELD];
+        api_begin(&api, NULL);
+        fallow_pool_config config = api_config(&api);
+        config.economy = (fallow_economy)n;
+        assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+        for (int i = 0; i < HELD; i++) {
+            held[i] = api_alloc(&api, 16 * MIB, api.stream); /* too large for caches to keep all */
+            api_use(&api, held[i], 16 * MIB, api.stream);
+        }
+        api_begin_capturing(&api, api.stream);
+        for (int i = 0; i < HELD; i++) {
+            assert_int_equal(fallow_free(api.pool, held[i], api.stream), FALLOW_OK);
+        }
+        for (int i = 0; i < HELD; i++) {
+            assert_int_equal(fallow_pool_poll(api.pool), FALLOW_OK);
+            taken[i] = api_alloc(&api, 16 * MIB, api.other);
+            api_use(&api, taken[i], 16 * MIB, api.other);
+            for (int k = 0; k < HELD; k++) {
+                assert_ptr_not_equal(taken[i], held[k]);
+            }
+            api.sim.step(UINT64_MAX);
+        }
+        api_drop_captured(&api, api.stream);
+        for (int i = 0; i < HELD; i++) {
+            assert_int_equal(fallow_free(api.pool, taken[i], api.other), FALLOW_OK);
+        }
+        assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+        api_end(&api);
+    }
+}
+
+static void hits_ask_nothing_and_a_refill_once(void **state)
+{
+    (void)state;
+    struct api api;
+    api_begin_with_pool(&api);
+    assert_int_equal(fallow_free(api.pool, api_alloc(&api, 5000, api.stream), api.stream),
+                     FALLOW_OK);
+    fallow_stats before = api_stats(&api);
+    uint64_t calls = api.sim.call_count(NULL);
+    for (int i = 0; i < PAIRS; i++) {
+        assert_int_equal(fallow_free(api.pool, api_alloc(&api, 5000, api.stream), api.stream),
+                         FALLOW_OK);
+    }
+    assert_int_equal(api.sim.call_count(NULL), calls);
+    assert_int_equal(api_stats(&api).capture_question_count, before.capture_question_count);
+    make_idle(&api);
+    before = api_stats(&api);
+    calls = api.sim.call_count(NULL);
+    (void)api_alloc(&api, 5000, api.stream);
+    assert_int_equal(api.sim.call_count(NULL), calls + 1);
+    assert_int_equal(api_stats(&api).capture_question_count, before.capture_question_count + 1);
+    assert_int_equal(api_stats(&api).driver_call_count, before.driver_call_count);
+    api_end(&api);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_miss_inside_an_unannounced_capture_is_refused),
+        cmocka_unit_test(blocks_freed_inside_an_unannounced_capture_are_not_handed_over),
+        cmocka_unit_test(hits_ask_nothing_and_a_refill_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
