@@ -4,6 +4,7 @@
  *
  *   stream_cost touch COUNT        streams that all live: a block allocated and freed on each
  *   stream_cost go COUNT           each is destroyed without a word, and the next has its handle
+ *   stream_cost vanish COUNT       the same with 8 MiB each, and no handle comes again
  *   stream_cost retire COUNT       each is retired first
  *   stream_cost die COUNT          as `go`, and the pool knows that streams may die
  *
@@ -17,7 +18,7 @@
 
 #include "fallow/fallow.h"
 
-#define BYTES 5000
+static size_t bytes = 5000;
 
 static void must(bool is_so, const char *what)
 {
@@ -30,8 +31,8 @@ static void must(bool is_so, const char *what)
 static void use(const struct flw_sim *sim, fallow_pool *pool, CUstream stream)
 {
     void *ptr = NULL;
-    must(fallow_alloc(pool, BYTES, stream, &ptr) == FALLOW_OK, "no block");
-    flw_sim_range range = {(uint64_t)(uintptr_t)ptr, BYTES, 1, 0};
+    must(fallow_alloc(pool, bytes, stream, &ptr) == FALLOW_OK, "no block");
+    flw_sim_range range = {(uint64_t)(uintptr_t)ptr, bytes, 1, 0};
     must((sim->touch)(stream, &range, 1) == 0, "no touch");
     must(fallow_free(pool, ptr, stream) == FALLOW_OK, "no free");
 }
@@ -42,10 +43,14 @@ int main(int count, char **words)
     fallow_pool_config config;
     fallow_pool *pool = NULL;
     fallow_stats stats;
-    must(count == 3, "usage: stream_cost touch|go|retire|die COUNT");
+    must(count == 3, "usage: stream_cost touch|go|vanish|retire|die COUNT");
     bool lives = strcmp(words[1], "touch") == 0, retires = strcmp(words[1], "retire") == 0;
     flw_sim_config world = flw_sim_config_default(5);
     world.schedule = FLW_SIM_CLOCK;
+    if (strcmp(words[1], "vanish") == 0) {
+        world.mild = FLW_SIM_MILD_HANDLE_REUSE;
+        bytes = 8 << 20;
+    }
     must(flw_sim_open(&sim) && flw_sim_begin(&sim, &world) != NULL, "no world");
     fallow_pool_config_init(&config);
     config.driver = "sim";

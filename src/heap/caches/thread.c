@@ -210,6 +210,15 @@ static void leave(struct flw_thread *thread, uint32_t i)
     remove_at(thread, i);
 }
 
+/* Closed by another thread, or of a stream that the pool has found to be gone; not one that a call of this thread may be
+ * at, from whose callback this is. */
+static bool is_over(const struct flw_tcache *cache)
+{
+    bool is_closed = __atomic_load_n(&cache->pool, __ATOMIC_ACQUIRE) == NULL && cache->is_detached;
+    return is_closed || (&cache->hot != flw_tls_cache && cache->domain != NULL &&
+                         __atomic_load_n(&cache->domain->is_lost, __ATOMIC_RELAXED));
+}
+
 #define SWEEP_ENTRIES 16 /* twice as many as come, where an eighth is full */
 
 /* Drop caches of pools and streams that are gone: their handles may never come again. Each call looks at a few entries,
@@ -219,10 +228,9 @@ static void sweep(struct flw_thread *thread)
     uint32_t mask = (1u << (32 - thread->shift)) - 1;
     for (unsigned n = 0; n < SWEEP_ENTRIES; n++) {
         struct flw_tcache *cache = thread->entries[thread->swept].cache;
-        if (cache != NULL && __atomic_load_n(&cache->pool, __ATOMIC_ACQUIRE) == NULL &&
-            cache->is_detached) {
+        if (cache != NULL && is_over(cache)) {
             leave(thread, thread->swept); /* another may be there now */
-            flw_tcache_drop(cache);
+            __atomic_load_n(&flw_thread_on_exit, __ATOMIC_ACQUIRE)(cache);
         } else {
             thread->swept = (thread->swept + 1) & mask;
         }

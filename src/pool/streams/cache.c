@@ -139,6 +139,7 @@ static void unlist(struct flw_pool *pool, struct flw_tcache *cache)
  * from the pool; its memory stays its thread's. */
 static void detach(struct flw_pool *pool, struct flw_tcache *cache, bool ends_thread)
 {
+    unlist(pool, cache);
     flw_lock_acquire(&cache->lock);
     flw_tcache_set_open(cache, false);
     flw_lock_acquire(&pool->heap.lock);
@@ -148,9 +149,11 @@ static void detach(struct flw_pool *pool, struct flw_tcache *cache, bool ends_th
         flw_domain_lose_quietly(&pool->heap,
                                 cache->domain); /* that stream cannot be named any more */
     }
+    if (left == 0) {
+        flw_domain_free_place(&pool->heap, cache->domain);
+    }
     flw_lock_release(&pool->heap.lock);
     flw_pool_keep_totals(pool, cache);
-    unlist(pool, cache);
     cache->is_detached = true;
     flw_lock_release(&cache->lock);
     __atomic_store_n(&cache->pool, NULL, __ATOMIC_RELEASE); /* its thread may drop it now */

@@ -174,6 +174,10 @@ struct flw_domain *flw_pool_domain(struct flw_pool *pool, fallow_stream stream,
         return *status == FALLOW_OK ? pool->heap.context_order : NULL;
     }
     uint64_t refusals = flw_tables_refusals(&pool->heap);
+    if (pool->driver.cuCtxRecordEvent !=
+        NULL) { /* without a wait: where streams vanish no place is kept */
+        flw_pool_cover_lost(pool, false, false);
+    }
     struct flw_domain *domain = find_domain(pool, stream, true, status);
     bool lacks_host = flw_tables_refusals(&pool->heap) != refusals;
     if (*status == FALLOW_OUT_OF_HOST_MEMORY && ask_fences(pool)) {
