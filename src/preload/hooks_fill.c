@@ -11,6 +11,7 @@
 #include "preload/inside.h"
 #include "preload/life.h"
 #include "preload/real.h"
+#include "preload/runplace.h"
 #include "preload/say.h"
 #include "preload/settings.h"
 
@@ -22,6 +23,7 @@ static void complain(const char *prefix, int error)
 {
     flw_say("audit: cannot keep findings at '%.300s': %s; the program runs without an audit",
             prefix, strerror(error));
+    flw_runplace_say(FLW_RUNPAGE_UNKEPT);
 }
 
 static void start(void)

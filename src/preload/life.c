@@ -132,7 +132,7 @@ __attribute__((constructor)) static void start(void)
 static void say_if_passed(void)
 {
     if (flw_settings.mode != FLW_MODE_OFF && !flw_reach_is_reached() &&
-        flw_runplace_page() == NULL && flw_reach_has_near_driver()) {
+        flw_runplace_page() == NULL && flw_reach_has_near_driver() && !flw_reach_is_linked()) {
         flw_say("not reached: libcuda.so.1 is loaded, but what uses it looked past this library "
                 "(RTLD_DEEPBIND, another preload's dlsym, or a loader of its own); the program ran "
                 "without Fallow");

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/reach.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <link.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "preload/dlsym.h"
 
 struct flw_reach flw_reach;
 
@@ -40,6 +43,11 @@ bool flw_reach_is_reached(void)
 bool flw_reach_has_driver(void)
 {
     return is_mapped("/libcuda.so");
+}
+
+bool flw_reach_is_linked(void)
+{
+    return flw_dlsym_libc()(RTLD_NEXT, "cuInit") != NULL;
 }
 
 static int is_driver(struct dl_phdr_info *info, size_t bytes, void *unused)

@@ -27,6 +27,10 @@ bool flw_reach_is_reached(void);
 /* Is the driver in memory, in whatever namespace? Reads /proc/self/maps. */
 bool flw_reach_has_driver(void);
 
+/* True if it is in the scope that linked calls are looked up in, behind the hooks: what the program calls by name comes
+ * to them. */
+bool flw_reach_is_linked(void);
+
 /* Is it among the objects that we see too? Reads no file. */
 bool flw_reach_has_near_driver(void);
 

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "preload/address_table.h"
+#include "preload/audit/audit.h"
 #include "preload/inside.h"
 #include "preload/reach.h"
 #include "preload/rival.h"
@@ -262,7 +263,7 @@ static const char *find_missing(void *driver)
     return NULL;
 }
 
-/* Whether the mode that was asked for can be had here. */
+/* Switch Fallow off, with its audit, where the mode that was asked for cannot be had. */
 static void check_mode(void *driver)
 {
     const char *missing = NULL;
@@ -276,6 +277,9 @@ static void check_mode(void *driver)
     if (missing != NULL) {
         flw_settings_switch_off("the driver lacks %s; install one of CUDA 11.4 or newer", missing);
     }
+    if (flw_settings.mode == FLW_MODE_OFF) {
+        (void)flw_audit_stop();
+    }
 }
 
 /* Launches, copies and fills are looked at by an audit alone: in any other process whoever asks for them
@@ -287,7 +291,8 @@ static bool is_wanted(unsigned hook)
         FLW_HOOKS_FILL(X) FLW_HOOKS_LAUNCH(X) FLW_HOOKS_TOUCH(X)
 #undef X
     };
-    return !is_for_audit[hook] || flw_settings.audit_prefix[0] != '\0';
+    return !is_for_audit[hook] ||
+           (flw_settings.audit_prefix[0] != '\0' && flw_settings.mode != FLW_MODE_OFF);
 }
 
 static struct flw_address_table *learn_names(void)

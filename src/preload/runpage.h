@@ -31,14 +31,17 @@
 #define FLW_RUNPAGE_NAME_BYTES 24
 
 enum flw_runpage_flag {
-    FLW_RUNPAGE_LOADED = 1,  /* the preload library has been loaded */
-    FLW_RUNPAGE_DRIVER = 2,  /* the driver's entry points have been found */
+    FLW_RUNPAGE_LOADED = 1, /* the preload library has been loaded */
+    FLW_RUNPAGE_DRIVER =
+        2, /* the driver's entry points have been found, or it is linked behind the hooks */
     FLW_RUNPAGE_REACHED = 4, /* a hook has been called, or given out as an address */
     FLW_RUNPAGE_ENDED = 8,   /* by exit or by leaving main */
-    FLW_RUNPAGE_PASSED = 16, /* at the end the driver is in memory, and no hook was reached */
+    FLW_RUNPAGE_PASSED =
+        16, /* at the end the driver is in memory, but not linked, and no hook was reached */
     FLW_RUNPAGE_OFF = 32,    /* mode off, or the settings were refused and a line has said so */
     FLW_RUNPAGE_LEFT = 64,   /* by _exit, with the last statistics posted */
-    FLW_RUNPAGE_TOLD = 128   /* its statistics have been written, or are being written */
+    FLW_RUNPAGE_TOLD = 128,  /* its statistics have been written, or are being written */
+    FLW_RUNPAGE_UNKEPT = 256 /* its audit could not be kept; a line has said so */
 };
 
 /* Files of which a run has one, its first process's. */

@@ -49,7 +49,7 @@ void flw_runplace_leave(void)
     if (flw_reach_is_reached()) {
         flw_runplace_say(FLW_RUNPAGE_REACHED);
     } else if ((flags & (FLW_RUNPAGE_DRIVER | FLW_RUNPAGE_OFF)) == 0 && flw_reach_has_driver()) {
-        flw_runplace_say(FLW_RUNPAGE_PASSED);
+        flw_runplace_say(flw_reach_is_linked() ? FLW_RUNPAGE_DRIVER : FLW_RUNPAGE_PASSED);
     }
     flw_runplace_say(FLW_RUNPAGE_ENDED);
 }

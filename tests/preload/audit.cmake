@@ -11,8 +11,9 @@ if(TARGET fallow AND TARGET fallow-preload)
   flw_target(audit_client)
   target_link_libraries(audit_client PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
   flw_add_test(preload audit_command SOURCES test_audit_command.c
-    DEPENDS fallow fallow-preload simcuda-libcuda audit_client
+    DEPENDS fallow fallow-preload simcuda-libcuda audit_client preload_rival_exports
     ENVIRONMENT "FALLOW_COMMAND=$<TARGET_FILE:fallow>" "AUDIT_CLIENT=$<TARGET_FILE:audit_client>"
       AUDIT_SCRIPT=${CMAKE_CURRENT_SOURCE_DIR}/audit_script.py
-      "AUDIT_DRIVER=$<TARGET_FILE_DIR:simcuda-libcuda>" "AUDIT_LIBRARY=$<TARGET_FILE:fallow-preload>")
+      "AUDIT_DRIVER=$<TARGET_FILE_DIR:simcuda-libcuda>" "AUDIT_LIBRARY=$<TARGET_FILE:fallow-preload>"
+      "RIVAL=$<TARGET_FILE:preload_rival_exports>")
 endif()

@@ -354,22 +354,22 @@ static bool do_forked(void)
     return status == 0;
 }
 
+static bool do_nothing(void)
+{
+    return true;
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
         const char *name;
         bool (*run)(void);
-    } deeds[] = {{"two", do_two},
-                 {"touched", do_touched},
-                 {"kernel", do_kernel},
-                 {"unreadable", do_unreadable},
-                 {"buffer", do_buffer},
-                 {"graph", do_graph},
-                 {"threads", do_threads},
-                 {"killed", do_killed},
-                 {"context", do_context},
-                 {"forked", do_forked},
-                 {"processes", do_processes}};
+    } deeds[] = {{"two", do_two},         {"touched", do_touched},
+                 {"kernel", do_kernel},   {"unreadable", do_unreadable},
+                 {"buffer", do_buffer},   {"graph", do_graph},
+                 {"threads", do_threads}, {"killed", do_killed},
+                 {"context", do_context}, {"forked", do_forked},
+                 {"none", do_nothing},    {"processes", do_processes}};
     for (size_t i = 0; argc == 2 && i < sizeof deeds / sizeof *deeds; i++) {
         if (strcmp(argv[1], deeds[i].name) == 0) {
             if (strcmp(argv[1], "processes") != 0) {

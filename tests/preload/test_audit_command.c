@@ -244,6 +244,38 @@ static void hooks_that_were_not_reached_are_said(void **state)
     assert_int_equal(audit("$A -- sh -c 'exit 7'"), 7);
 }
 
+static void a_program_without_allocations_has_a_report(void **state)
+{
+    (void)state;
+    assert_int_equal(audit("$A -- $C none"), 0);
+    assert_string_equal(error_text, "");
+    flw_test_expect_in(out_text, "0 candidate sites, 0 of 0 fills");
+    flw_test_expect_in(out_text, "No allocation was seen that an audit follows.");
+    assert_int_equal(audit("$A --json -- $C none"), 0);
+    assert_int_equal(command_number("\"counts\"", "blocks"), 0);
+}
+
+/* Beside another interposer Fallow is off, and so is its audit. */
+static void an_audit_that_was_off_has_no_report(void **state)
+{
+    (void)state;
+    assert_int_equal(audit("LD_PRELOAD=$RIVAL $A -- $C two"), 1);
+    flw_test_expect_in(error_text,
+                       "too; preload one of the two; the program runs without Fallow\n");
+    flw_test_expect_in(error_text, "audit: Fallow was off, so nothing was audited\n");
+    assert_null(strstr(out_text, "candidate"));
+}
+
+/* The text is laid out for a terminal of any width: a sentence is one line of it. */
+static void sentences_are_not_broken_twice(void **state)
+{
+    (void)state;
+    assert_int_equal(audit("COLUMNS=90 $A -- $C two | awk '/^A candidate/ { s = 1 } "
+                           "s && !/^    / && ++n > 1 { exit } s' | wc -l"),
+                     0);
+    assert_int_equal(strtol(out_text, NULL, 10), 3);
+}
+
 static void findings_that_cannot_be_kept_are_said_and_the_program_runs(void **state)
 {
     (void)state;
@@ -300,6 +332,9 @@ int main(void)
         cmocka_unit_test(memory_of_the_pool_is_followed_as_the_drivers),
         cmocka_unit_test(a_program_that_is_killed_leaves_what_was_seen),
         cmocka_unit_test(hooks_that_were_not_reached_are_said),
+        cmocka_unit_test(a_program_without_allocations_has_a_report),
+        cmocka_unit_test(an_audit_that_was_off_has_no_report),
+        cmocka_unit_test(sentences_are_not_broken_twice),
         cmocka_unit_test(findings_that_cannot_be_kept_are_said_and_the_program_runs),
         cmocka_unit_test(nothing_is_left_behind),
         cmocka_unit_test(mistakes_are_named),

@@ -321,6 +321,22 @@ static void help_is_help(void **state)
     flw_test_expect_in(out_text, "usage: fallow record");
 }
 
+static void a_program_with_address_sanitizer_is_told_the_option(void **state)
+{
+    (void)state;
+    if (run(0,
+            "echo 'int main(void) { return 0; }' >a.c; cc -fsanitize=address a.c -o asan && ./asan") !=
+        0) {
+        print_message("no compiler with AddressSanitizer's runtime: nothing was checked\n");
+        return;
+    }
+    assert_int_equal(run(0, "ASAN_OPTIONS= $R -- ./asan"), 1);
+    flw_test_expect_in(error_text, "asan is built with AddressSanitizer, ");
+    flw_test_expect_in(error_text, "set ASAN_OPTIONS=verify_asan_link_order=0\n");
+    assert_int_equal(run(FLW_RUNPAGE_REACHED, "$R -- ./asan"), 0);
+    assert_string_equal(error_text, "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -343,6 +359,7 @@ int main(void)
         cmocka_unit_test(the_first_difference_is_shown),
         cmocka_unit_test(what_was_not_poisoned_shows_nothing),
         cmocka_unit_test(help_is_help),
+        cmocka_unit_test(a_program_with_address_sanitizer_is_told_the_option),
     };
     return cmocka_run_group_tests(tests, command_make_folder, command_remove_folder);
 }

@@ -131,6 +131,15 @@ static void what_reached_the_driver_is_counted(void **state)
     assert_int_equal(command_number("\"bypassed\"", "cuMemAlloc"), 0);
 }
 
+/* A program that is linked with the driver did not go past the hooks if it calls none. */
+static void a_program_that_calls_nothing_hooked_is_named_so(void **state)
+{
+    (void)state;
+    assert_int_equal(run("$R --stats - -- $L"), 2);
+    flw_test_expect_in(error_text,
+                       "never reached: the driver was loaded, but nothing of it was called");
+}
+
 static size_t count_of(const char *what)
 {
     size_t count = 0;
@@ -196,6 +205,7 @@ int main(void)
         cmocka_unit_test(a_program_name_may_be_anything),
         cmocka_unit_test(each_process_that_used_the_driver_says_it),
         cmocka_unit_test(what_reached_the_driver_is_counted),
+        cmocka_unit_test(a_program_that_calls_nothing_hooked_is_named_so),
         cmocka_unit_test(each_process_is_counted_however_it_ends),
         cmocka_unit_test(a_run_that_is_off_has_one_line),
         cmocka_unit_test(what_cannot_be_written_is_one_line),

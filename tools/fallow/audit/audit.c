@@ -201,18 +201,21 @@ static void list_sites(const struct flw_findings *findings, uint64_t wanted)
                  wanted, known, findings->site_count > 16 ? ", ..." : "");
 }
 
-static bool tell(const struct order *order, const char *folder, bool is_reached)
+/* A program that allocates nothing leaves no findings either, and has a report. */
+static bool tell(const struct order *order, const struct flw_launch *launch,
+                 const struct flw_launch_outcome *outcome, const char *folder)
 {
     struct flw_findings findings = {0};
-    bool is_told = false;
+    bool is_told = false, is_explained = flw_launch_explain(launch, outcome);
     flw_findings_read(&findings, folder, PAGE_NAME);
-    if (findings.process_count == 0) {
-        if (is_reached) {
-            flw_complain("audit: no findings were left in %s: its disk may be full; TMPDIR names "
-                         "another place",
-                         folder);
-        }
-    } else {
+    bool is_empty = findings.process_count == 0 && !is_explained;
+    if (is_empty && flw_launch_has(outcome, FLW_RUNPAGE_UNKEPT)) {
+        flw_complain("audit: no findings were left in %s: its disk may be full; TMPDIR names "
+                     "another place",
+                     folder);
+    } else if (is_empty && flw_launch_has(outcome, FLW_RUNPAGE_OFF)) {
+        flw_complain("audit: Fallow was off, so nothing was audited");
+    } else if (findings.process_count > 0 || is_empty) {
         flw_findings_sort(&findings);
         is_told = write_report(order, &findings);
         if (order->view.trial_id != 0 &&
@@ -255,7 +258,7 @@ static int carry_out(struct order *order, char **command)
         if (code == 0) {
             order->view.exit_code = outcome.exit_code;
             order->view.signal = outcome.signal;
-            is_told = tell(order, folder, !flw_launch_explain(&launch, &outcome));
+            is_told = tell(order, &launch, &outcome, folder);
         }
     }
     remove_folder(folder);

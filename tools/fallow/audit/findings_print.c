@@ -124,7 +124,7 @@ static void print_table(FILE *out, struct flw_findings *findings,
     }
     fputs(
         "\nA candidate is a zero-fill over memory that nothing in view had touched since it was "
-        "allocated. Whether the\nprogram needs the zeros is not known: fallow audit --trial SITE -- "
+        "allocated. Whether the program needs the zeros is not known: fallow audit --trial SITE -- "
         "COMMAND gives it other bytes there.\n",
         out);
 }
@@ -142,8 +142,8 @@ static void print_blind_spots(FILE *out, const struct flw_findings *findings)
     const struct flw_audit_counts *counts = &findings->counts;
     fputs(
         "\nNot in view: what a graph, a kernel that is handed addresses in device memory, another "
-        "process or a\ncall past the hooks does to a block; and blocks that a framework's own "
-        "cache cuts from one allocation\nare one block here.\n",
+        "process or a call past the hooks does to a block; and blocks that a framework's own "
+        "cache cuts from one allocation are one block here.\n",
         out);
     print_count(out, counts->reused,
                 "fills, no candidates: something had touched the block since it was allocated");
@@ -214,9 +214,12 @@ void flw_findings_print(FILE *out, struct flw_findings *findings,
     if (findings->site_count > 0) {
         print_table(out, findings, view);
     } else {
-        fputs("There is no candidate: no zero-fill was seen over memory that nothing had touched "
-              "since it was allocated.\n",
-              out);
+        fputs(
+            findings->counts.blocks == 0
+                ? "No allocation was seen that an audit follows.\n"
+                : "There is no candidate: no zero-fill was seen over memory that nothing had touched "
+                  "since it was allocated.\n",
+            out);
     }
     print_blind_spots(out, findings);
 }

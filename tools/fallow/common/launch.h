@@ -72,6 +72,9 @@ int flw_launch_end_as(const struct flw_launch_outcome *outcome);
 /* Was a hook reached, or may one have been by a process that could not say any more? */
 bool flw_launch_is_reached(const struct flw_launch_outcome *outcome);
 
+/* True if some process of the command has the flag. */
+bool flw_launch_has(const struct flw_launch_outcome *outcome, enum flw_runpage_flag flag);
+
 /* Why no hook was reached: one line, after "fallow SUBCOMMAND: ". False: one was, or it has been said.
  */
 bool flw_launch_explain(const struct flw_launch *launch, const struct flw_launch_outcome *outcome);

@@ -22,6 +22,7 @@ enum program_kind {
     PROGRAM_DYNAMIC, /* nothing speaks against it */
     PROGRAM_STATIC,  /* no loader */
     PROGRAM_FOREIGN, /* of another word size or processor than the library */
+    PROGRAM_ASAN,    /* needs AddressSanitizer's runtime as a library */
     PROGRAM_SECURE,  /* setuid, setgid or capabilities: the loader ignores LD_PRELOAD */
     PROGRAM_UNKNOWN  /* not found, not readable, or neither ELF nor a script */
 };
@@ -77,6 +78,24 @@ static bool has_loader(int fd, const Elf64_Ehdr *header)
     return found;
 }
 
+/* The library's name is among the strings of the file. */
+static bool needs_asan(int fd)
+{
+    struct stat facts;
+    if (fstat(fd, &facts) != 0 || facts.st_size <= 0) {
+        return false;
+    }
+    size_t bytes = (size_t)facts.st_size;
+    void *text = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (text == MAP_FAILED) {
+        return false;
+    }
+    bool is_one = memmem(text, bytes, "libasan.so", strlen("libasan.so")) != NULL ||
+                  memmem(text, bytes, "libclang_rt.asan", strlen("libclang_rt.asan")) != NULL;
+    (void)munmap(text, bytes);
+    return is_one;
+}
+
 static enum program_kind kind_of_elf(int fd, const Elf64_Ehdr *header)
 {
     static const uint16_t machine =
@@ -91,7 +110,7 @@ static enum program_kind kind_of_elf(int fd, const Elf64_Ehdr *header)
     if (!has_loader(fd, header)) {
         return PROGRAM_STATIC;
     }
-    return is_secure(fd) ? PROGRAM_SECURE : PROGRAM_DYNAMIC;
+    return is_secure(fd) ? PROGRAM_SECURE : needs_asan(fd) ? PROGRAM_ASAN : PROGRAM_DYNAMIC;
 }
 
 /* The interpreter of a script's first line; of `env NAME` the program NAME. False: there is none. */
@@ -189,6 +208,12 @@ static void explain_unloaded(const struct flw_launch *launch,
                      "preloaded into it",
                      launch->subcommand, file.path);
         break;
+    case PROGRAM_ASAN:
+        flw_complain("%s: the hooks were never reached: %s is built with AddressSanitizer, which "
+                     "ends a program if its runtime is not the first library; set "
+                     "ASAN_OPTIONS=verify_asan_link_order=0",
+                     launch->subcommand, file.path);
+        break;
     case PROGRAM_SECURE:
         flw_complain(
             "%s: the hooks were never reached: %s is setuid, setgid or has capabilities, and "
@@ -227,6 +252,11 @@ bool flw_launch_is_reached(const struct flw_launch_outcome *outcome)
 {
     return outcome->page != NULL &&
            (find(outcome->page, FLW_RUNPAGE_REACHED) != NULL || may_have_reached(outcome->page));
+}
+
+bool flw_launch_has(const struct flw_launch_outcome *outcome, enum flw_runpage_flag flag)
+{
+    return outcome->page != NULL && find(outcome->page, flag) != NULL;
 }
 
 bool flw_launch_explain(const struct flw_launch *launch, const struct flw_launch_outcome *outcome)
