@@ -236,7 +236,7 @@ FALLOW_API void fallow_arena_last_error(fallow_arena *arena, char *out_text, siz
  *             arena stays as it was, or empty where its old block did not come back), INVALID_ARGUMENT
  *             (a persistent region holds other values in another layout), CAPTURING (growth or
  *             initialisation inside a capture; the sentence names the bytes to take before it; or the
- *             stream of the last end is being captured; or a stream of an earlier lease was destroyed
+ *             stream of the last end is being captured, which was announced late or not at all; or a stream of an earlier lease was destroyed
  *             without fallow_stream_retire, which takes a wait for the whole context, and any stream of
  *             that, another thread's too, is being captured; or `stream` is the legacy stream and a
  *             blocking one is being captured), DRIVER, and those of fallow_alloc.

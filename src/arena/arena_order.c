@@ -33,6 +33,8 @@ static uint64_t seq_of(fallow_arena *arena, const struct flw_arena_mark *mark)
     flw_lock_acquire(&arena->pool->heap.lock);
     if (is_over(mark)) {
         seq = 0;
+    } else if (seq == 0 && mark->domain->captured_by != 0 && mark->domain->captured_seq != 0) {
+        seq = mark->domain->captured_seq; /* no lease ends on a stream that is being captured */
     } else if (seq == 0) {
         seq = flw_domain_free_seq(mark->domain);
         flw_domain_want_fence(&arena->pool->heap, mark->domain, 1);

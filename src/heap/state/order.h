@@ -108,6 +108,7 @@ struct flw_domain {
     uint64_t captured_bytes; /* a capture's domain: its slabs but for live blocks */
     uint64_t captured_live;  /* a capture's domain: blocks allocated */
     uint32_t captured_by;    /* a stream's domain: capture under way on it, 0 none. Atomic */
+    uint64_t captured_seq; /* of a fence over all that the stream was given before that; 0: none */
     uint32_t
         capture_count; /* a stream's domain: captures with memory that it took part in. They mark
                                 memory with its number when they end and are released: until then its

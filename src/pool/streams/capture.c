@@ -161,13 +161,24 @@ static struct flw_domain *take_place(struct flw_heap *heap, struct flw_capture *
 static void fence_before(struct flw_pool *pool, struct flw_domain *domain)
 {
     struct flw_driver_section section;
-    flw_heap_hold_driver(&pool->heap, &section);
+    struct flw_heap *heap = &pool->heap;
+    bool is_covered = false;
+    flw_heap_hold_driver(heap, &section);
     if (flw_capture_check(pool, domain) == FALLOW_OK) {
         (void)flw_pool_drain(pool, NULL, domain);
-        (void)flw_domain_fence_own(&pool->heap, domain);
-        (void)flw_domain_clear(&pool->heap, domain);
+        flw_lock_acquire(&heap->lock);
+        flw_domain_want_fence(heap, domain, 1); /* leases free nothing */
+        flw_lock_release(&heap->lock);
+        is_covered = flw_domain_fence_own(heap, domain) == FALLOW_OK;
+        is_covered = flw_domain_clear(heap, domain) == FALLOW_OK && is_covered;
     }
-    flw_heap_leave_driver(&pool->heap, &section);
+    flw_heap_leave_driver(heap, &section);
+    flw_lock_acquire(&heap->lock);
+    if (domain->captured_by == 0) {
+        is_covered = is_covered && !domain->is_recording && domain->unfenced_bytes == 0;
+        domain->captured_seq = is_covered ? domain->seq - 1 : 0;
+    }
+    flw_lock_release(&heap->lock);
 }
 
 _Static_assert(FLW_CAPTURE_STREAMS <= 32, "fallow_capture_end keeps a bit for each");
