@@ -91,23 +91,32 @@ bool flw_notes_add_devices(struct flw_notes *notes, const bool *is_recorded, int
     return listed < 2 || flw_notes_add(notes, line, line + strlen(line));
 }
 
-/* Anybody can write a header of the text form: what is no list of numbers is none. */
-const char *flw_notes_find_devices(const char *notes, int *out_bytes)
+const char *flw_notes_find(const char *notes, const char *key, int *out_bytes)
 {
-    static const char key[] = DEVICES_KEY " ";
+    size_t key_bytes = strlen(key);
     const char *line = notes;
-    while (line != NULL && strncmp(line, key, sizeof key - 1) != 0) {
+    while (line != NULL && (strncmp(line, key, key_bytes) != 0 || line[key_bytes] != ' ')) {
         line = strchr(line, '\n');
         line += line != NULL;
     }
     if (line == NULL) {
         return NULL;
     }
-    line += sizeof key - 1;
+    line += key_bytes + 1;
+    *out_bytes = (int)strcspn(line, "\n");
+    return line;
+}
+
+/* Anybody can write a header of the text form: what is no list of numbers is none. */
+const char *flw_notes_find_devices(const char *notes, int *out_bytes)
+{
+    const char *line = flw_notes_find(notes, DEVICES_KEY, out_bytes);
+    if (line == NULL) {
+        return NULL;
+    }
     size_t bytes = strspn(line, "0123456789 ");
     bytes += strncmp(line + bytes, "...", 3) == 0 ? 3 : 0; /* more than they list */
-    *out_bytes = (int)bytes;
-    return bytes > 0 && bytes <= DEVICES_BYTES && line[bytes] == '\n' ? line : NULL;
+    return bytes > 0 && bytes <= DEVICES_BYTES && bytes == (size_t)*out_bytes ? line : NULL;
 }
 
 char *flw_notes_take(struct flw_notes *notes)

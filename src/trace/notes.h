@@ -27,6 +27,9 @@ bool flw_notes_add_lines(struct flw_notes *notes, const char *lines);
 /* "recorded_devices A B ..." where there are several; the first few. */
 bool flw_notes_add_devices(struct flw_notes *notes, const bool *is_recorded, int count);
 
+/* What follows the key and a space in the first line that begins with both; *out_bytes of it. NULL: there is none. */
+const char *flw_notes_find(const char *notes, const char *key, int *out_bytes);
+
 /* "A B ..." of a trace's notes, which may be NULL; *out_bytes of them. NULL: there is one device, or it is not said. */
 const char *flw_notes_find_devices(const char *notes, int *out_bytes);
 

@@ -422,6 +422,35 @@ static bool find_parts(struct flw_pytorch_import *import)
            check_list(import, import->annotations, WORD_ANNOTATIONS);
 }
 
+static bool is_true(struct flw_pickle_value value)
+{
+    return (value.kind == FLW_PICKLE_BOOL || value.kind == FLW_PICKLE_UNSIGNED) && value.bits != 0;
+}
+
+/* "allocator_settings VARIABLE SETTINGS": the variable that the allocator reads and what was set. */
+static void read_settings(struct flw_pytorch_import *import)
+{
+    static const enum word variables[] = {WORD_CUDA_CONF, WORD_ANY_CONF, WORD_NPU_CONF};
+    struct flw_pickle_value dict = flw_pytorch_get(import, import->root, WORD_ALLOCATOR_SETTINGS);
+    bool is_expandable = is_true(flw_pytorch_get(import, dict, WORD_EXPANDABLE_SEGMENTS));
+    import->has_overflowed = is_true(flw_pytorch_get(import, dict, WORD_OVERFLOWED));
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
+        const char *text = text_of(import, flw_pytorch_get(import, dict, variables[i]));
+        bool is_usual = i == 0 && !is_expandable; /* nothing is to be said */
+        if (text == NULL || (text[0] == '\0' && is_usual)) {
+            continue;
+        }
+        bool is_said = strstr(text, "expandable_segments") != NULL || !is_expandable;
+        snprintf(import->settings, sizeof import->settings, "allocator_settings %s %s%s%s",
+                 words[variables[i]], text, is_said || text[0] == '\0' ? "" : ",",
+                 is_said ? "" : "expandable_segments:True");
+        for (char *c = import->settings; *c != '\0'; c++) {
+            *c = *c >= 0x20 && *c < 0x7F ? *c : '?';
+        }
+        return;
+    }
+}
+
 static bool add_count(struct flw_notes *notes, const char *key, uint64_t count)
 {
     char line[96];
@@ -435,6 +464,8 @@ static char *make_notes(const struct flw_pytorch_import *import)
     struct flw_notes notes = {0};
     if (!flw_notes_add_lines(&notes, "origin pytorch snapshot\n") ||
         !flw_notes_add_devices(&notes, import->is_recorded, FLW_PYTORCH_DEVICES) ||
+        !flw_notes_add_lines(&notes, import->settings) ||
+        (import->has_overflowed && !flw_notes_add_lines(&notes, "events_overwritten yes\n")) ||
         !add_count(&notes, "annotations_before_the_events", import->phases.early_count) ||
         !add_count(&notes, "annotations_without_a_place", import->unplaced_count) ||
         !add_count(&notes, "blocks_of_the_end_given_twice", import->history.double_count) ||
@@ -453,6 +484,7 @@ static bool import_snapshot(struct flw_pytorch_import *import, int device)
           flw_pytorch_fail_memory(import))) {
         return false;
     }
+    read_settings(import);
     /* The history holds what was of use. */
     struct flw_stacks stacks = flw_harvest_take_stacks(import->kept);
     flw_harvest_destroy(import->kept);

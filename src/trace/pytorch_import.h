@@ -11,7 +11,8 @@
 #include "trace/pickle.h"
 #include "trace/pytorch_words.h"
 
-#define FLW_PYTORCH_DEVICES 1024
+#define FLW_PYTORCH_DEVICES        1024
+#define FLW_PYTORCH_SETTINGS_BYTES 512
 
 /* What an event says beside its frames, as the pickle has it and as the trace does: a text plus 1, 0: none. */
 struct flw_pytorch_remark {
@@ -32,7 +33,9 @@ struct flw_pytorch_import {
     struct flw_phases phases;
     uint64_t unplaced_count; /* annotations without a time among events that have none */
     uint64_t rest_bytes;     /* of the file, behind the pickle */
-    bool has_pools;          /* events say theirs */
+    char settings[FLW_PYTORCH_SETTINGS_BYTES]; /* a line of the notes; "": not known */
+    bool has_overflowed;                       /* the ring of events was overwritten */
+    bool has_pools;                            /* events say theirs */
     int device;
     bool is_recorded[FLW_PYTORCH_DEVICES]; /* which devices have an event or a segment */
     uint64_t steps_left;                   /* of the walk */

@@ -56,6 +56,12 @@
     X(FRAMES, "frames")                             \
     X(FILENAME, "filename")                         \
     X(LINE, "line")                                 \
+    X(ALLOCATOR_SETTINGS, "allocator_settings")     \
+    X(CUDA_CONF, "PYTORCH_CUDA_ALLOC_CONF")         \
+    X(ANY_CONF, "PYTORCH_ALLOC_CONF")               \
+    X(NPU_CONF, "PYTORCH_NPU_ALLOC_CONF")           \
+    X(EXPANDABLE_SEGMENTS, "expandable_segments")   \
+    X(OVERFLOWED, "trace_alloc_overflowed")         \
     X(COMPILE_CONTEXT, "compile_context")           \
     X(USER_METADATA, "user_metadata")
 

@@ -324,6 +324,11 @@ static void the_screen_tells_owners_at_each_moment(void **state)
         "           1   0.1       1          @   code that is not known\n"
         "whose: the innermost Python frame outside of torch, packages and the standard\n"
         "library; else of a package; else the autograd node or the operator\n");
+    /* More is asked for than the device has: the lines that hold it, and no setting. */
+    flw_test_expect_in(
+        out_text, "no setting serves it: 7 MiB in use and the 8 MiB asked for are more than the 7\n"
+                  "MiB there were; most is held by forward (model.py:30) (4 MiB), load\n"
+                  "(weights.py:12) (2,048 KiB), before the recording, up to 1 MiB (1,024 KiB)\n");
     assert_int_equal(command_run("grep -o '<th scope=col>whose, then.*' code.html; grep -A1 "
                                  "'whose, then' code.html | tail -1"),
                      0);
@@ -567,9 +572,16 @@ static void the_advice_is_what_the_replays_say(void **state)
                   "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; it fits from 402 MiB on",
                   "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
     expect_advice(
-        "split.pickle --policy pytorch,fallow",
-        "in the 410 MiB there were, use import fallow; fallow.enable_torch(); it fits from 402 MiB on",
+        "split.pickle --policy fallow",
+        "in the 410 MiB there were, use import fallow; fallow.enable_torch(); it fits from 402 MiB on "
+        "(Fallow has not run on a GPU yet; it turns off PyTorch's memory statistics, snapshots and "
+        "graph trees)",
         "import fallow; fallow.enable_torch()");
+    /* Expandable segments are compared wherever Fallow is compared with PyTorch. */
+    expect_advice(
+        "split.pickle --policy pytorch,fallow",
+        "in the 410 MiB there were, set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True;",
+        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
     expect_advice("split.ftext", "start it with fallow run -- PROGRAM;", "fallow run -- PROGRAM");
     expect_advice(
         "split.pickle --limit 600M",
@@ -578,9 +590,9 @@ static void the_advice_is_what_the_replays_say(void **state)
     write_split("O 0 629145600 0 free=10485760");
     expect_advice(
         "split.pickle",
-        "no setting serves it in the 410 MiB there were; the smallest device that the request that "
-        "failed would fit has 842 MiB for the allocator: ",
-        "import fallow; fallow.enable_torch()");
+        "no setting serves it: 240 MiB in use and the 600 MiB asked for are more than the 410 MiB there "
+        "were; the recording has no call stacks that say which lines hold it",
+        NULL);
     write_split("O 0 629145600 0");
     expect_advice("split.pickle", "how much there was is not known; the smallest device that",
                   "import fallow; fallow.enable_torch()");
@@ -618,8 +630,8 @@ static void the_advice_of_the_demo_is_a_setting_or_another_allocator(void **stat
         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
     expect_advice(
         "\"$FALLOW_DEMO\" --policy pytorch,fallow-memory-first",
-        "to save 1,932 MiB (12.6 %), use import fallow; fallow.enable_torch(economy=\"memory_first\")",
-        "import fallow; fallow.enable_torch(economy=\\\"memory_first\\\")");
+        "to save 1,724 MiB (11.2 %), set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
     expect_advice(
         "\"$FALLOW_DEMO\" --policy pytorch,fallow-memory-first --limit 13420M",
         "to fit into 13,420 MiB, use import fallow; fallow.enable_torch(economy=\"memory_first\"); it "

@@ -203,6 +203,117 @@ static void what_a_late_recording_never_used_is_left_out_of_the_comparison(void 
     assert_int_equal(command_number("\"name\": \"recorded\"", "peak_reserved_bytes"), 100 * MIB);
 }
 
+/* ---- advice ---- */
+
+static void put_pool(struct writer *w, const char *key, bool is_private)
+{
+    put_string(w, key);
+    put_bytes(w, is_private ? "K\0K\1\x86" : "K\0K\0\x86", 5);
+}
+
+static void put_event_in(struct writer *w, const char *action, uint64_t address, uint64_t bytes,
+                         bool is_private)
+{
+    begin_dict(w);
+    put_word_pair(w, "action", action);
+    put_pair(w, "addr", address);
+    put_pair(w, "size", bytes);
+    put_pair(w, "stream", 0);
+    put_pool(w, "pool_id", is_private);
+    end_dict(w);
+}
+
+/* Four segments that hold a block of 60 MiB and 40 free each, and a request of 120 MiB. `conf` NULL: the snapshot does
+ * not say what is set. */
+static void write_split(const char *name, const char *variable, const char *conf, bool is_private,
+                        uint64_t free_bytes)
+{
+    struct writer w = begin();
+    for (uint64_t i = 0; i < 4; i++) {
+        begin_segment_of(&w, 0, BASE + i * 256 * MIB, 100 * MIB, "large", 0);
+        put_block(&w, BASE + i * 256 * MIB, 60 * MIB, "active_allocated");
+        put_block(&w, BASE + i * 256 * MIB + 60 * MIB, 40 * MIB, "inactive");
+        end_list(&w);
+        put_pool(&w, "segment_pool_id", is_private);
+        end_dict(&w);
+    }
+    begin_events(&w);
+    for (unsigned pass = 0; pass < 2; pass++) {
+        uint64_t bytes = pass == 0 ? 100 * MIB : 60 * MIB;
+        for (uint64_t i = 0; i < 4; i++) {
+            if (pass == 0) {
+                put_event_in(&w, "segment_alloc", BASE + i * 256 * MIB, bytes, is_private);
+            }
+            put_event_in(&w, "alloc", BASE + i * 256 * MIB, bytes, is_private);
+        }
+        for (uint64_t i = 0; i < 4 && pass == 0; i++) {
+            put_event_in(&w, "free_requested", BASE + i * 256 * MIB, bytes, is_private);
+            put_event_in(&w, "free_completed", BASE + i * 256 * MIB, bytes, is_private);
+        }
+    }
+    begin_dict(&w);
+    put_word_pair(&w, "action", "oom");
+    put_pair(&w, "device_free", free_bytes);
+    put_pair(&w, "size", 120 * MIB);
+    put_pair(&w, "stream", 0);
+    put_pool(&w, "pool_id", is_private);
+    end_dict(&w);
+    end_list(&w);
+    end_list(&w);
+    if (conf != NULL) {
+        put_string(&w, "allocator_settings");
+        begin_dict(&w);
+        put_word_pair(&w, variable, conf);
+        put_string(&w, "expandable_segments");
+        put_code(&w, 0x89);
+        end_dict(&w);
+    }
+    end_dict(&w);
+    end_pickle(&w);
+    command_write(name, w.bytes, w.count);
+    free(w.bytes);
+}
+
+/* What is typed, in JSON; `text` is in the advice. */
+static void expect_advice(const char *text, const char *type)
+{
+    char member[256];
+    assert_int_equal(
+        command_run("\"$F\" report split.pickle --no-times --json advice.json | tail -4 | "
+                    "tr '\\n' ' '; grep -o '\"type\": [^,]*' advice.json"),
+        0);
+    flw_test_expect_in(out_text, text);
+    snprintf(member, sizeof member, "\"type\": %s", type);
+    flw_test_expect_in(out_text, member);
+}
+
+static void no_advice_is_set_already_or_breaks_the_program(void **state)
+{
+    static const char cuda[] = "PYTORCH_CUDA_ALLOC_CONF";
+    static const char serve[] = "to serve the request that failed in the 410 MiB there were, ";
+    char text[256];
+    (void)state;
+    write_split("split.pickle", cuda, NULL, false, 10 * MIB);
+    snprintf(text, sizeof text, "%sset PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True;", serve);
+    expect_advice(text, "\"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\"");
+    snprintf(text, sizeof text, "%suse import fallow; fallow.enable_torch();", serve);
+    write_split("split.pickle", cuda, "expandable_segments:True", false, 10 * MIB);
+    expect_advice(text, "\"import fallow; fallow.enable_torch()\"");
+    flw_test_expect_in(
+        out_text, "(Fallow has not run on a GPU yet; it turns off PyTorch's memory statistics");
+    /* vLLM's sleep mode and torch.cuda.MemPool fail with expandable segments. */
+    write_split("split.pickle", cuda, NULL, true, 10 * MIB);
+    expect_advice(text, "\"import fallow; fallow.enable_torch()\"");
+    write_split("split.pickle", cuda, "backend:cudaMallocAsync", false, 10 * MIB);
+    expect_advice(text, "\"import fallow; fallow.enable_torch()\"");
+    write_split("split.pickle", cuda, "garbage_collection_threshold:0.8", false, 10 * MIB);
+    expect_advice("set", "\"PYTORCH_CUDA_ALLOC_CONF=garbage_collection_threshold:0.8");
+    flw_test_expect_in(out_text, "expandable_segments:True");
+    write_split("split.pickle", "PYTORCH_NPU_ALLOC_CONF", "", false, 10 * MIB);
+    expect_advice("set PYTORCH_NPU_ALLOC_CONF=expandable_segments:True;",
+                  "\"PYTORCH_NPU_ALLOC_CONF=expandable_segments:True\"");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -210,6 +321,7 @@ int main(void)
         cmocka_unit_test(every_threshold_looks_at_every_device),
         cmocka_unit_test(a_folder_and_a_job_have_every_device),
         cmocka_unit_test(a_snapshot_without_history_is_a_heap_and_nothing_is_compared),
+        cmocka_unit_test(no_advice_is_set_already_or_breaks_the_program),
         cmocka_unit_test(what_a_late_recording_never_used_is_left_out_of_the_comparison),
     };
     return cmocka_run_group_tests(tests, command_make_folder, command_remove_folder);

@@ -126,6 +126,23 @@ bool flw_plan_take_policies(void *member, const char *list)
     }
 }
 
+void flw_plan_complete(struct flw_plan_policies *policies)
+{
+    static const char *const names[] = {"fallow", "pytorch", "pytorch-expandable"};
+    bool has[sizeof names / sizeof *names] = {false};
+    for (size_t i = 0; i < policies->count; i++) {
+        const char *name = policies->list[i]->name;
+        size_t length = strcspn(name, ":");
+        for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
+            has[n] |= strlen(names[n]) == length && memcmp(name, names[n], length) == 0;
+        }
+        has[0] |= strncmp(name, "fallow-", 7) == 0;
+    }
+    if (has[0] && has[1] && !has[2] && policies->count < FLW_PLAN_POLICIES) {
+        policies->list[policies->count++] = &flw_policy_pytorch_expandable;
+    }
+}
+
 uint64_t flw_plan_device_bytes(const struct flw_trace *trace)
 {
     uint64_t need_bytes = flw_max(trace->peak_requested_bytes, trace->recorded_peak_reserved_bytes);

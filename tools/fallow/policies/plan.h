@@ -62,6 +62,10 @@ void flw_plan_init(struct flw_plan *plan);
 /* For FLW_OPTION_TAKE: the list of --policy, into a struct flw_plan_policies. */
 bool flw_plan_take_policies(void *member, const char *list);
 
+/* Add PyTorch's expandable segments where Fallow is compared with PyTorch without them: the setting costs its user
+ * nothing. */
+void flw_plan_complete(struct flw_plan_policies *policies);
+
 /* For FLW_OPTION_TAKE: events, or a time with its unit, into a struct flw_plan_lag. */
 bool flw_plan_take_lag(void *member, const char *text);
 

@@ -286,7 +286,8 @@ static void print_wrapped_behind(size_t used, const char *text, FILE *out)
         while (length > 0 && text[length] != ' ') {
             length--;
         }
-        length = length == 0 ? WIDTH - used : length;
+        length =
+            length == 0 ? strcspn(text, " ") : length; /* a setting stays whole, to be copied */
         fprintf(out, "%.*s\n", (int)length, text);
         text += length + (text[length] == ' ');
         used = 0;

@@ -134,6 +134,7 @@ static int parse(struct flw_report_options *options, int argc, char **argv)
     if (!flw_owner_rule_is_whole(&options->rule)) {
         return FLW_EXIT_USAGE;
     }
+    flw_plan_complete(&options->plan.policies);
     if (optind == argc) {
         flw_complain("report needs a trace or a folder of them; see fallow report --help");
         return FLW_EXIT_USAGE;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "trace/notes.h"
 #include "trace/trace.h"
 
 #include "common/figures.h"
@@ -193,30 +194,79 @@ static bool is_expandable_already(const struct flw_trace *trace)
     return is_expandable;
 }
 
-/* "max_split_size_mb=128,..." as PyTorch writes it. */
-static void append_settings(const char *settings, char *out, size_t room)
+/* What the snapshot shows as set: the variable that PyTorch reads, and its value; "" where it is not known. */
+struct settings {
+    char variable[FLW_SHEET_NAME_BYTES], value[FLW_SHEET_SETTING_BYTES];
+};
+
+static struct settings find_settings(const struct flw_trace *trace)
 {
-    size_t length = strlen(out);
-    snprintf(out + length, room - length, "%s", settings);
-    for (char *at = out + length; *at != '\0'; at++) {
-        *at = *at == '=' ? ':' : *at;
+    struct settings found = {.variable = "PYTORCH_CUDA_ALLOC_CONF"};
+    int bytes = 0;
+    const char *line = flw_notes_find(trace->notes, "allocator_settings", &bytes);
+    int variable_bytes = line == NULL ? 0 : (int)strcspn(line, " \n");
+    if (variable_bytes > 0 && variable_bytes < bytes) {
+        snprintf(found.variable, sizeof found.variable, "%.*s", variable_bytes, line);
+        snprintf(found.value, sizeof found.value, "%.*s", bytes - variable_bytes - 1,
+                 line + variable_bytes + 1);
     }
+    return found;
 }
 
-/* PYTORCH_CUDA_ALLOC_CONF and its value; false: the policy is none of PyTorch's with a setting. */
-static bool say_pytorch(const char *name, char *out, size_t room)
+/* Whether "key:value" stands between commas. */
+static bool has_setting(const char *value, const char *wanted, size_t length)
 {
-    static const char variable[] = "set PYTORCH_CUDA_ALLOC_CONF=";
+    bool is_there = false;
+    for (const char *at = value; !is_there && *at != '\0'; at += *at == ',') {
+        at += strspn(at, " ");
+        size_t bytes = strcspn(at, ",");
+        is_there = bytes == length && memcmp(at, wanted, length) == 0;
+        at += bytes;
+    }
+    return is_there;
+}
+
+/* Whether all that is to be set is. */
+static bool has_settings(const struct settings *settings, const char *wanted)
+{
+    bool has_all = true;
+    for (const char *at = wanted; *at != '\0'; at += *at == ',') {
+        size_t bytes = strcspn(at, ",");
+        has_all &= has_setting(settings->value, at, bytes);
+        at += bytes;
+    }
+    return has_all;
+}
+
+/* What to set, behind what is set: of a key that is there twice the last counts. False: the policy is none of PyTorch's
+ * with a setting, or it would change nothing, or fail: expandable segments and private pools do not go together in every
+ * version, and another backend of PyTorch's has no such settings. *out_is_pytorch: whether it is such a policy. */
+static bool say_pytorch(const struct flw_sheet *sheet, const char *name, char *out, size_t room,
+                        bool *out_is_pytorch)
+{
+    struct settings settings = find_settings(sheet->trace);
+    char wanted[FLW_POLICY_NAME_BYTES + FLW_SHEET_NAME_BYTES];
     size_t length = strcspn(name, ":");
-    const char *settings = name[length] == ':' ? name + length + 1 : "";
+    const char *more = name[length] == ':' ? name + length + 1 : "";
     bool is_expandable = strlen(flw_policy_pytorch_expandable.name) == length &&
                          memcmp(name, flw_policy_pytorch_expandable.name, length) == 0;
     bool is_plain = strlen(flw_policy_pytorch.name) == length &&
                     memcmp(name, flw_policy_pytorch.name, length) == 0;
-    snprintf(out, room, "%s%s%s", variable, is_expandable ? "expandable_segments:True" : "",
-             is_expandable && *settings != '\0' ? "," : "");
-    append_settings(settings, out, room);
-    return is_expandable || (is_plain && *settings != '\0');
+    snprintf(wanted, sizeof wanted, "%s%s%s", is_expandable ? "expandable_segments:True" : "",
+             is_expandable && *more != '\0' ? "," : "", more);
+    for (char *at = wanted; *at != '\0'; at++) { /* as PyTorch writes it */
+        *at = *at == '=' ? ':' : *at;
+    }
+    *out_is_pytorch = is_expandable || is_plain;
+    bool keeps = settings.value[0] != '\0' &&
+                 strlen(settings.value) + strlen(wanted) + FLW_SHEET_NAME_BYTES < room;
+    int written = snprintf(out, room, "set %s=%s%s%s", settings.variable,
+                           keeps ? settings.value : "", keeps ? "," : "", wanted);
+    return *out_is_pytorch && written > 0 && (size_t)written < room && wanted[0] != '\0' &&
+           !has_settings(&settings, wanted) &&
+           strstr(settings.value, "backend:cudaMallocAsync") == NULL &&
+           (!is_expandable ||
+            (!is_expandable_already(sheet->trace) && sheet->program->lanes.pool_count == 0));
 }
 
 /* The preload has one economy alone. */
@@ -249,16 +299,33 @@ struct way {
     bool is_setting; /* of the allocator that there is: no other one takes its place */
 };
 
-/* False: no setting or line chooses that policy, or the recording had it already. */
+/* False: no setting or line chooses that policy, or none that may be advised. */
 static bool find_way(const struct flw_sheet *sheet, const char *name, struct way *out)
 {
     enum origin origin = find_origin(sheet);
-    out->is_setting = origin == FROM_PYTORCH && say_pytorch(name, out->words, sizeof out->words);
-    bool is_old = out->is_setting &&
-                  strncmp(name, flw_policy_pytorch_expandable.name,
-                          strlen(flw_policy_pytorch_expandable.name)) == 0 &&
-                  is_expandable_already(sheet->trace);
-    return !is_old && (out->is_setting || say_fallow(origin, name, out->words, sizeof out->words));
+    bool is_pytorch = false;
+    out->is_setting = origin == FROM_PYTORCH &&
+                      say_pytorch(sheet, name, out->words, sizeof out->words, &is_pytorch);
+    if (out->is_setting || is_pytorch) {
+        return out->is_setting;
+    }
+    bool is_cuda = origin != FROM_PYTORCH ||
+                   strcmp(find_settings(sheet->trace).variable, "PYTORCH_CUDA_ALLOC_CONF") == 0;
+    return is_cuda && say_fallow(origin, name, out->words, sizeof out->words);
+}
+
+/* Say of another allocator what it costs. */
+static void add_caveat(const struct flw_sheet *sheet, const struct way *way,
+                       struct flw_sheet_advice *out)
+{
+    size_t length = strlen(out->text);
+    if (!way->is_setting) {
+        snprintf(out->text + length, sizeof out->text - length,
+                 " (Fallow has not run on a GPU yet%s)",
+                 find_origin(sheet) == FROM_PYTORCH
+                     ? "; it turns off PyTorch's memory statistics, snapshots and graph trees"
+                     : "");
+    }
 }
 
 /* Without its verb. */
@@ -350,6 +417,31 @@ static void advise_serving(const struct flw_sheet *sheet, const struct way *way,
         snprintf(out->text + length, sizeof out->text - (size_t)length, "; it fits from %s on",
                  format(way->bytes, least));
     }
+    add_caveat(sheet, way, out);
+}
+
+/* More is in use than there is: who holds most of it. No setting changes that. */
+static void advise_holders(const struct flw_sheet *sheet, struct flw_sheet_advice *out)
+{
+    const struct flw_sheet_oom *oom = &sheet->oom;
+    const struct flw_sheet_holding *holding = &sheet->holdings[FLW_SHEET_AT_OOM];
+    char limit[FLW_FIGURE_BYTES], live[FLW_FIGURE_BYTES], asked[FLW_FIGURE_BYTES];
+    int length = snprintf(out->text, sizeof out->text,
+                          "no setting serves it: %s in use and the %s asked for are more than the "
+                          "%s there %s; ",
+                          format(oom->live_bytes, live), format(oom->asked_bytes, asked),
+                          format(oom->limit_bytes, limit), oom->is_limit_given ? "are" : "were");
+    if (!sheet->has_code) {
+        snprintf(out->text + length, sizeof out->text - (size_t)length,
+                 "the recording has no call stacks that say which lines hold it");
+        return;
+    }
+    for (size_t i = 0; i < flw_min(holding->owner_count, 3); i++) {
+        length = (int)strlen(out->text);
+        snprintf(out->text + length, sizeof out->text - (size_t)length, "%s%s (%s)",
+                 i == 0 ? "most is held by " : ", ", holding->owners[i].name,
+                 format(holding->owners[i].bytes, live));
+    }
 }
 
 static void advise_device(const struct flw_sheet *sheet, struct flw_sheet_advice *out)
@@ -365,6 +457,7 @@ static void advise_device(const struct flw_sheet *sheet, struct flw_sheet_advice
             "%s%s; the smallest device that the request that failed would fit has %s for the allocator: %s",
             is_known ? "no setting serves it" : "how much there was is not known",
             is_known ? say_limit(oom, limit) : "", format(way.bytes, least), way.words);
+        add_caveat(sheet, &way, out);
     } else {
         snprintf(out->text, sizeof out->text,
                  "no advice: nothing that was replayed is known to serve the request that failed%s",
@@ -384,6 +477,9 @@ static void advise_oom(const struct flw_sheet *sheet, struct flw_sheet_advice *o
             "nothing to do: PyTorch's own policy, replayed, serves the request that failed%s%s",
             say_limit(&sheet->oom, limit),
             sheet->oom.is_limit_given ? "" : "; look for what else took memory then");
+    } else if (sheet->oom.limit_bytes != FLW_UNKNOWN &&
+               sheet->oom.live_bytes + sheet->oom.asked_bytes > sheet->oom.limit_bytes) {
+        advise_holders(sheet, out);
     } else if (find_serving(sheet, &way)) {
         advise_serving(sheet, &way, out);
     } else {
@@ -425,6 +521,7 @@ static void advise_limit(const struct flw_sheet *sheet, const struct way *way, b
         keep_setting(way, out);
         snprintf(out->text, sizeof out->text, "to fit into %s, %s; it holds %s",
                  format(sheet->limit_bytes, limit), way->words, format(way->bytes, least));
+        add_caveat(sheet, way, out);
     } else {
         snprintf(out->text, sizeof out->text,
                  "no setting that was replayed fits into %s; the program itself needs %s",
@@ -432,7 +529,8 @@ static void advise_limit(const struct flw_sheet *sheet, const struct way *way, b
     }
 }
 
-static void advise_less(uint64_t held_bytes, const struct way *way, struct flw_sheet_advice *out)
+static void advise_less(const struct flw_sheet *sheet, uint64_t held_bytes, const struct way *way,
+                        struct flw_sheet_advice *out)
 {
     char saved[FLW_FIGURE_BYTES], held[FLW_FIGURE_BYTES];
     uint64_t saved_bytes = held_bytes - flw_min(held_bytes, way->bytes);
@@ -448,6 +546,7 @@ static void advise_less(uint64_t held_bytes, const struct way *way, struct flw_s
     out->saved_bytes = saved_bytes;
     snprintf(out->text, sizeof out->text, "to save %s (%.1f %%), %s", format(saved_bytes, saved),
              share, way->words);
+    add_caveat(sheet, way, out);
 }
 
 static void advise_recording(const struct flw_sheet *sheet, struct flw_sheet_advice *out)
@@ -492,6 +591,6 @@ void flw_verdict_advise(const struct flw_sheet *sheet, struct flw_sheet_advice *
         snprintf(out->text, sizeof out->text,
                  "no advice: nothing was replayed that a setting or a line of the program chooses");
     } else {
-        advise_less(held_bytes, &least, out);
+        advise_less(sheet, held_bytes, &least, out);
     }
 }
