@@ -286,6 +286,29 @@ static void replacing_large_blocks_asks_the_driver_little(void)
     EXPECT(calls("cuMemAlloc_v2") <= 33);
 }
 
+/* One live block, replaced again and again: little is held at first, more as epochs go by, for fewer events. */
+static void a_small_program_holds_little(void)
+{
+    begin();
+    CUdeviceptr live = allocate(MIB);
+    for (int i = 0; i < 64; i++) {
+        free_block(live);
+        live = allocate(MIB);
+    }
+    EXPECT(calls("cuMemAlloc_v2") <= 8);
+    EXPECT(flw_sim_read_ledger(&sim).given_bytes <= 16 * MIB);
+    for (int i = 0; i < 16000; i++) {
+        free_block(live);
+        live = allocate(MIB);
+    }
+    uint64_t records = calls("cuCtxRecordEvent"), queries = calls("cuEventQuery");
+    for (int i = 0; i < 640; i++) {
+        free_block(live);
+        live = allocate(MIB);
+    }
+    EXPECT(calls("cuCtxRecordEvent") - records <= 10 && calls("cuEventQuery") - queries <= 10);
+}
+
 static void a_synchronisation_makes_what_was_freed_ready(void)
 {
     begin();
@@ -355,6 +378,7 @@ int main(int argc, char **argv)
         CASE("cache", a_full_device_serves_everybody_from_what_idles),
         CASE("cache", what_idles_leaves_the_reserve_alone),
         CASE("cache", replacing_large_blocks_asks_the_driver_little),
+        CASE("cache", a_small_program_holds_little),
         CASE("cache", a_synchronisation_makes_what_was_freed_ready),
         CASE("cache", only_blocks_of_their_own_are_exported),
         CASE("strict", strict_frees_wait_for_the_device),

@@ -8,7 +8,7 @@
  *   open     freed; first in the freeing thread's cache, then in the heap with the context's
  *            sequence number. Ready when the epoch that closed over it is complete.
  *
- * An epoch is closed when 256 blocks or 64 MiB have been freed, or when an allocation would otherwise
+ * An epoch is closed when 256 blocks or 4 to 64 MiB (flw_epoch_due_bytes) have been freed, or when an allocation would otherwise
  * exceed the bound (flw_epoch_bound) or wait. Until then a miss grows: within the bound memory costs
  * less than an event for every few blocks, and a device that is busy is never waited for.
  */
@@ -30,11 +30,21 @@ void flw_epoch_fill_runs(struct flw_pool *pool, struct flw_tcache *cache, uint32
 void flw_epoch_close_if_due(struct flw_pool *pool);
 /* Driver calls. Close an epoch over everything that was freed so far; true: something is complete. */
 bool flw_epoch_close(struct flw_pool *pool);
+/* heap lock. So many bytes of at least four blocks are worth an event: 4 MiB at first, and as much more after every 32
+ * epochs, whose events cost about as much as the driver allocations that fewer of them take. */
+static inline uint64_t flw_epoch_due_bytes(const struct flw_heap *heap)
+{
+    uint64_t most = (uint64_t)FLW_OPEN_FREE_BYTES;
+    uint64_t least = flw_min((heap->context_order->seq / 32 + 1) * (most / 16), most);
+    return heap->open_blocks < 4 ? most
+                                 : flw_clamp(atomic_load(&heap->reserved_bytes) / 8, least, most);
+}
+
 /* heap lock. Is enough open for an event? */
 static inline bool flw_epoch_is_due(const struct flw_heap *heap)
 {
     return heap->open_blocks >= FLW_OPEN_FREE_SLOTS ||
-           heap->open_bytes >= (uint64_t)FLW_OPEN_FREE_BYTES;
+           heap->open_bytes >= flw_epoch_due_bytes(heap);
 }
 /* cache lock. The cache's open frees go to the heap. */
 void flw_epoch_flush(struct flw_pool *pool, struct flw_tcache *cache);

@@ -125,7 +125,7 @@ static void a_block_of_a_mebibyte_is_a_driver_allocation_of_its_own(void **state
 static void check_pairs(size_t size, size_t pairs)
 {
     begin();
-    for (size_t i = 0; i < 16 * pairs; i++) {
+    for (size_t i = 0; i < 320 * pairs; i++) { /* until 64 MiB are open before an epoch is closed */
         free_block(allocate(size));
     }
     uint64_t records = calls("cuCtxRecordEvent"), queries = calls("cuEventQuery");
