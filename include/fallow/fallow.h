@@ -163,11 +163,11 @@ typedef enum fallow_page_source {
      *  all of a segment, which is never split and serves sizes down to eight ninths of its own; smaller
      *  segments may be split once they are free. Idle memory moves only as whole segments, through the
      *  driver, so a pool holds more. cuMemFree waits for all work of the device: a call that promises not
-     *  to wait releases a segment only after it has found all known work complete, or, counted as a wait,
-     *  all that the call before it found under way. wait_count counts every other release on a device
-     *  that works. Known is, in context order with cuCtxRecordEvent, all work; in stream order that of
-     *  streams that the pool has seen and this thread can name. No sleep, exports, peer_devices; peers by
-     *  cuCtxEnablePeerAccess. */
+     *  to wait, or not beyond a deadline, releases a segment only after it has found all known work
+     *  complete, so segments stay as long as the device is never idle. wait_count counts every other
+     *  release on a device that works. Known is, in context order with cuCtxRecordEvent, all work; in
+     *  stream order that of streams that the pool has seen and this thread can name. No sleep, exports,
+     *  peer_devices; peers by cuCtxEnablePeerAccess. */
     FALLOW_PAGES_SEGMENTS = 2
 } fallow_page_source;
 

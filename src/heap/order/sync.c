@@ -291,43 +291,23 @@ static bool is_idle_now(struct flw_heap *heap)
     return !has_open(heap);
 }
 
-/* takes the lock. A device that takes longer for an event is never found idle at once. True if it is not idle now, but
- * has done all that the look before recorded, and that one was the first of two. */
-static bool keeps_draining(struct flw_heap *heap, bool is_idle)
-{
-    flw_lock_acquire(&heap->lock);
-    bool has_drained = !is_idle && heap->has_drained;
-    heap->has_drained = !is_idle && !has_drained;
-    flw_lock_release(&heap->lock);
-    return has_drained;
-}
-
-static void count_wait(struct flw_heap *heap)
-{
-    atomic_fetch_add_explicit(&heap->count.waits, 1, memory_order_relaxed);
-}
-
 bool flw_heap_await_idle(struct flw_heap *heap, uint64_t until_ns)
 {
+    bool is_endless = until_ns >= UINT64_MAX - 1;
     for (bool is_late = false; !is_late && !flw_heap_is_lost(heap);) {
         (void)flw_heap_poll(heap);
         bool was_open = has_open(heap);
         bool can_tell = was_open || fence_everything(heap);
-        bool is_idle = !was_open && can_tell && is_idle_now(heap);
-        if (!was_open && can_tell && keeps_draining(heap, is_idle)) {
-            count_wait(heap);
+        if (!was_open && can_tell && is_idle_now(heap)) {
             return true;
         }
-        if (is_idle) {
-            return true;
-        }
-        if (until_ns == 0 || (until_ns != UINT64_MAX && flw_clock_fine_ns() >= until_ns)) {
+        if (until_ns == 0 || (!is_endless && flw_clock_fine_ns() >= until_ns)) {
             return false;
         }
         fallow_status status =
-            can_tell && until_ns != UINT64_MAX ? await_standing(heap, until_ns) : FALLOW_WOULD_WAIT;
+            can_tell && !is_endless ? await_standing(heap, until_ns) : FALLOW_WOULD_WAIT;
         if (status == FALLOW_WOULD_WAIT) {
-            count_wait(heap);
+            atomic_fetch_add_explicit(&heap->count.waits, 1, memory_order_relaxed);
             return true;
         }
         is_late = status != FALLOW_OK;

@@ -33,10 +33,10 @@ void flw_ctxsync_renew(void);
  * contexts of lost foreign streams. Else CAPTURING, DRIVER: nothing is known complete. */
 fallow_status flw_heap_sync_context(struct flw_heap *heap);
 /* calls. True if all work of which the heap can know is complete, so that cuMemFree, which waits for the device, does
- * not; or, counted as a wait, if look after look finds what the one before recorded complete, but not what it records. Waits for it until until_ns (0: not at all), each wait counted. UINT64_MAX returns true at once, and counts one
- * wait if the call that follows may wait, as does any other deadline if work cannot be told of: of a stream that dies
- * or that another thread alone can name, or without cuCtxRecordEvent in context order. Never known: what streams that
- * the pool was never given do, but in context order. */
+ * not. Waits for it until until_ns (0: not at all), each wait counted. From UINT64_MAX - 1 on returns true at once, and
+ * counts one wait if the call that follows may wait, as does any other deadline but 0 if work cannot be told of: of a
+ * stream that dies or that another thread alone can name, or without cuCtxRecordEvent in context order. Never known:
+ * what streams that the pool was never given do, but in context order. */
 bool flw_heap_await_idle(struct flw_heap *heap, uint64_t until_ns);
 /* calls. Copies of the pool's own (has_open_copies) are over. False: the driver refuses to wait for them. */
 bool flw_heap_end_copies(struct flw_heap *heap);

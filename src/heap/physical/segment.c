@@ -73,7 +73,7 @@ uint64_t flw_segment_release_one(struct flw_heap *heap, uint64_t until_ns, bool 
     if (!has_any || (!*is_idle && !flw_heap_await_idle(heap, until_ns))) {
         return 0;
     }
-    *is_idle = true;
+    *is_idle = until_ns != 0; /* other threads may have given work before the next release */
     flw_lock_acquire(&heap->lock);
     while (run == NULL && (segment = next_idle_segment(heap)) != NULL) {
         heap->segments.next_to_release = segment->next;

@@ -214,8 +214,7 @@ struct flw_heap {
     struct flw_owing owing;
     /* Streams lost since flw_pool_cover_lost was at it, and what they had freed behind no fence, roughly. */
     _Atomic uint64_t lost_bytes, lost_count;
-    uint64_t last_cover; /* events over the context for them, so far */
-    bool has_drained;    /* of flw_heap_await_idle: the last look recorded events behind all work */
+    uint64_t last_cover;      /* events over the context for them, so far */
     uint32_t recording_count; /* INVARIANT  of the domains, so many have is_recording */
     struct flw_domain_set
         open_users; /* what waits for them waits for fences that were not recorded yet */

@@ -228,6 +228,13 @@ static void bound_end(struct bound *bound)
     api_end(&bound->api);
 }
 
+/* The host has not stopped since `waited_ns`, and no wait was counted. */
+static void expect_no_wait(struct bound *bound, uint64_t waited_ns, uint64_t counted)
+{
+    assert_int_equal(flw_sim_read_ledger(&bound->api.sim).host_wait_ns - waited_ns, 0);
+    assert_int_equal(api_stats(&bound->api).wait_count - counted, 0);
+}
+
 /* What the host waited for is what it may: nothing, or wait_ms (the simulated clock moves in steps that double), or,
  * below the limit, as long as it takes. */
 static fallow_status bound_alloc(struct bound *bound, size_t bytes, CUstream stream, uint32_t flags)
@@ -239,6 +246,7 @@ static fallow_status bound_alloc(struct bound *bound, size_t bytes, CUstream str
     request.size_bytes = bytes;
     request.flags = flags;
     flw_sim_ledger before = flw_sim_read_ledger(&api->sim);
+    uint64_t counted = api_stats(api).wait_count;
     fallow_status status = fallow_alloc_request(api->pool, &request, stream, &ptr);
     flw_sim_ledger after = flw_sim_read_ledger(&api->sim);
     uint64_t waited = after.host_wait_ns - before.host_wait_ns;
@@ -246,7 +254,7 @@ static fallow_status bound_alloc(struct bound *bound, size_t bytes, CUstream str
     bool is_below = status == FALLOW_OK && before.given_bytes + bytes <= most_bytes;
     bool never = bound->config.wait_ms == UINT32_MAX || (flags & FALLOW_REQUEST_NO_WAIT) != 0;
     if (never) {
-        assert_int_equal(waited, 0);
+        expect_no_wait(bound, before.host_wait_ns, counted);
     } else if (!is_below) {
         assert_true(waited <= 8 * bound->most_ns);
     }
@@ -301,13 +309,26 @@ static uint64_t draw(struct bound *bound, uint64_t below)
     return flw_random_next(&bound->random) % below;
 }
 
+static void poll_or_trim(struct bound *bound)
+{
+    struct api *api = &bound->api;
+    uint64_t waited_ns = flw_sim_read_ledger(&api->sim).host_wait_ns;
+    uint64_t counted = api_stats(api).wait_count;
+    fallow_status status =
+        draw(bound, 2) == 0 ? fallow_pool_poll(api->pool) : fallow_pool_trim(api->pool, 0, 0, NULL);
+    assert_int_equal(status, FALLOW_OK);
+    expect_no_wait(bound, waited_ns, counted);
+}
+
 static void draw_at_the_limit(struct bound *bound, uint64_t lag_ms)
 {
     struct api *api = &bound->api;
     for (unsigned i = 0; i < 150; i++) {
-        uint64_t dice = draw(bound, 8);
+        uint64_t dice = draw(bound, 9);
         if (dice == 0) {
             api->sim.advance(draw(bound, lag_ms * MS));
+        } else if (dice == 8) {
+            poll_or_trim(bound);
         } else if (bound->count > 0 && (dice < 4 || bound->count == BLOCKS)) {
             bound_free(bound, draw(bound, bound->count));
         } else {
@@ -354,8 +375,7 @@ static void wait_ms_bounds_drawn_calls(void **state)
     static struct bound bound;
     static const uint64_t lags_ms[] = {1, 30, 1000};
     fallow_pool_config settings;
-    for (unsigned n = 0; nth_settings(n, &settings) && settings.page_source == FALLOW_PAGES_HANDLES;
-         n++) {
+    for (unsigned n = 0; nth_settings(n, &settings); n++) {
         for (unsigned i = 0; i < 6; i++) {
             bound_begin(&bound, &settings, lags_ms[i / 2], i % 2 != 0);
             bound.random = n * 6 + i + 1;
