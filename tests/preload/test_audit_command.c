@@ -276,6 +276,14 @@ static void sentences_are_not_broken_twice(void **state)
     assert_int_equal(strtol(out_text, NULL, 10), 3);
 }
 
+/* By the line of every subcommand. */
+static void a_reader_that_has_gone_is_named(void **state)
+{
+    (void)state;
+    (void)audit("mkfifo p; exec 3<>p 4>p 3>&-; rm p; $A -- $C two >&4");
+    command_expect_one_line("fallow: standard output: its reader ended before all was written");
+}
+
 static void findings_that_cannot_be_kept_are_said_and_the_program_runs(void **state)
 {
     (void)state;
@@ -335,6 +343,7 @@ int main(void)
         cmocka_unit_test(a_program_without_allocations_has_a_report),
         cmocka_unit_test(an_audit_that_was_off_has_no_report),
         cmocka_unit_test(sentences_are_not_broken_twice),
+        cmocka_unit_test(a_reader_that_has_gone_is_named),
         cmocka_unit_test(findings_that_cannot_be_kept_are_said_and_the_program_runs),
         cmocka_unit_test(nothing_is_left_behind),
         cmocka_unit_test(mistakes_are_named),

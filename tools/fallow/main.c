@@ -7,7 +7,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "fallow/fallow.h"
@@ -106,18 +105,9 @@ static void print_version(void)
            FALLOW_VERSION_PATCH, flw_host_name());
 }
 
-/* A full disk or a closed pipe behind standard output must not look like success. */
 static int finish(int code)
 {
-    struct stat about;
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        bool is_pipe = fstat(STDOUT_FILENO, &about) == 0 &&
-                       (S_ISFIFO(about.st_mode) || S_ISSOCK(about.st_mode));
-        flw_complain("%s", is_pipe ? "standard output: its reader ended before all was written"
-                                   : "cannot write to standard output; look for room on its disk");
-        return code == FLW_EXIT_OK ? FLW_EXIT_FAILED : code;
-    }
-    return code;
+    return !flw_flush_output() && code == FLW_EXIT_OK ? FLW_EXIT_FAILED : code;
 }
 
 static void complain_of_option(const char *option)

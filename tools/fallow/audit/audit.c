@@ -166,13 +166,7 @@ static bool write_to_terminal(const struct order *order, struct flw_findings *fi
     FILE *out = flw_terminal_open(false);
     flw_findings_print(out, findings, &order->view);
     flw_terminal_close(out);
-    bool is_done = fflush(stdout) == 0 && ferror(stdout) == 0;
-    if (!is_done) {
-        flw_complain("audit: cannot write to standard output: %s; choose another place with -o",
-                     strerror(errno));
-        clearerr(stdout); /* it has been said */
-    }
-    return is_done;
+    return flw_flush_output();
 }
 
 static bool write_report(const struct order *order, struct flw_findings *findings)

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 void (*flw_before_complaint)(void);
 
@@ -41,6 +42,20 @@ void flw_complain(const char *format, ...)
     }
     fprintf(stderr, "fallow: %s\n", is_made ? text : "out of host memory");
     free(text);
+}
+
+bool flw_flush_output(void)
+{
+    struct stat about;
+    if (fflush(stdout) == 0 && !ferror(stdout)) {
+        return true;
+    }
+    bool is_pipe =
+        fstat(STDOUT_FILENO, &about) == 0 && (S_ISFIFO(about.st_mode) || S_ISSOCK(about.st_mode));
+    flw_complain("%s", is_pipe ? "standard output: its reader ended before all was written"
+                               : "cannot write to standard output; look for room on its disk");
+    clearerr(stdout);
+    return false;
 }
 
 static struct sigaction pipe_before, size_before, child_before;
