@@ -275,6 +275,9 @@ bool flw_climb_grow_within(struct flw_climb *climb, uint64_t budget_bytes)
         }
         return adopt_run(climb, run);
     }
+    if (status == FALLOW_OUT_OF_MEMORY && after <= request.budget_bytes) {
+        atomic_store(&climb->pool->climbs.room_until_ns, 0); /* the device may be full by now */
+    }
     if (climb->status == FALLOW_OUT_OF_MEMORY || status != FALLOW_OUT_OF_MEMORY) {
         climb->status = status;
     }
@@ -288,8 +291,7 @@ bool flw_climb_may_exchange(struct flw_climb *climb)
         return !climb->is_refused;
     }
     bool is_due = climb->insists && !flw_heap_spares(climb->heap, climb->need_bytes);
-    climb->insists =
-        false; /* it is asked once, and if it is refused the next has to wait for longer */
+    climb->insists = false; /* asked once: if it is refused the next has to wait for longer */
     return is_due;
 }
 
@@ -589,11 +591,9 @@ static bool grow_or_move(struct flw_climb *climb)
 
 bool flw_stage_grow(struct flw_climb *climb)
 {
-    if (!grow_or_move(climb)) {
-        return false;
-    }
-    if (!climb->is_settled && !flw_climb_has_others(climb)) {
+    bool is_grown = grow_or_move(climb);
+    if (is_grown && !climb->is_settled && !flw_climb_has_others(climb)) {
         fence_own(climb);
     }
-    return true;
+    return is_grown;
 }

@@ -90,6 +90,8 @@ struct flw_climbs {
     _Atomic uint64_t last; /* above the first attempt: bytes << 8 | its place + 1; 0 none yet */
     _Atomic uint64_t remap_waits, ooms;
     _Atomic uint64_t refused_requests; /* since a growth last came about */
+    _Atomic uint64_t room_bytes; /* the device had room for so many in all when it was last asked */
+    _Atomic uint64_t room_until_ns; /* before that it is not asked again */
     atomic_flag in_callback;
     struct flw_lock report_lock; /* FLW_RANK_META: the report of the last one that failed */
     struct fallow_oom_report report;

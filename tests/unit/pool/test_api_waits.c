@@ -385,6 +385,47 @@ static void wait_ms_bounds_drawn_calls(void **state)
     }
 }
 
+/* Two streams have all memory of the pool in turn, for which each waits before the pool grows. */
+static void take_turns(struct bound *bound, uint64_t lag_ms, unsigned turns)
+{
+    const fallow_pool_config settings = {
+        .economy = FALLOW_MEMORY_FIRST, .reuse_policy = FALLOW_REUSE_COMPLETED, .wait_ms = 50};
+    bound_begin(bound, &settings, lag_ms, true);
+    assert_int_equal(bound->api.sim.cu.cuMemFree_v2(bound->others), 0);
+    for (unsigned i = 0; i < turns; i++) {
+        CUstream stream = i % 2 == 0 ? bound->api.stream : bound->api.other;
+        assert_int_equal(bound_alloc(bound, LIMIT_MIB * MIB, stream, 0), FALLOW_OK);
+        bound_free(bound, 0);
+    }
+    assert_int_equal(api_stats(&bound->api).wait_count, turns - 1);
+}
+
+static void waits_seldom_ask_for_the_room_of_the_device(void **state)
+{
+    (void)state;
+    static struct bound bound;
+    take_turns(&bound, 1, 200);
+    assert_true(bound.api.sim.call_count("cuMemGetInfo_v2") <= 10);
+    bound.others = 0;
+    bound_end(&bound);
+}
+
+static void a_wait_is_bounded_once_others_fill_the_device(void **state)
+{
+    (void)state;
+    static struct bound bound;
+    take_turns(&bound, 2000, 4);
+    const struct flw_sim *sim = &bound.api.sim;
+    size_t free_bytes = 0, total_bytes = 0;
+    assert_int_equal(sim->cu.cuMemGetInfo_v2(&free_bytes, &total_bytes), 0);
+    assert_int_equal(sim->cu.cuMemAlloc_v2(&bound.others, free_bytes), 0);
+    uint64_t waited = flw_sim_read_ledger(sim).host_wait_ns;
+    assert_int_equal(bound_alloc(&bound, LIMIT_MIB * MIB, bound.api.stream, 0),
+                     FALLOW_OUT_OF_MEMORY);
+    assert_true(flw_sim_read_ledger(sim).host_wait_ns - waited <= 8 * bound.most_ns);
+    bound_end(&bound);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -393,6 +434,8 @@ int main(void)
         cmocka_unit_test(a_request_that_may_not_wait_hears_of_small_blocks_too),
         cmocka_unit_test(wait_ms_bounds_all_waits_of_a_call),
         cmocka_unit_test(wait_ms_bounds_drawn_calls),
+        cmocka_unit_test(waits_seldom_ask_for_the_room_of_the_device),
+        cmocka_unit_test(a_wait_is_bounded_once_others_fill_the_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
