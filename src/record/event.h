@@ -63,6 +63,8 @@ struct flw_trace_block {
     uint64_t size_bytes; /* requested */
     uint16_t stream;     /* allocated on */
     bool freed;          /* somewhere in the trace */
+    bool
+        waits; /* freed and, when the trace ends, not reusable: other streams use it. PyTorch's snapshots say so */
 };
 
 /* A segment that existed before the first event. */

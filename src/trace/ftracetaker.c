@@ -177,8 +177,9 @@ static bool find_block(const struct flw_ftracereader *r, uint64_t number, uint32
 static bool add_block(struct flw_ftracereader *r, const struct flw_record *record)
 {
     struct flw_trace *trace = r->build.trace;
-    struct flw_trace_block block = {record->address, record->size_bytes, (uint16_t)record->stream,
-                                    false};
+    struct flw_trace_block block = {.address = record->address,
+                                    .size_bytes = record->size_bytes,
+                                    .stream = (uint16_t)record->stream};
     size_t number = trace->block_count;
     if (number >= UINT32_MAX) {
         return flw_ftracereader_stop(r, "more than 2^32 blocks");

@@ -160,10 +160,11 @@ static struct flw_history_block block_of(const struct heap *heap, uint32_t numbe
     }
     size_t event = number - history->block_count;
     const struct flw_trace_event *from = &history->events[event];
-    return (struct flw_history_block){{from->address, from->size_bytes, from->stream, false},
-                                      flw_history_pool(history, event),
-                                      0,
-                                      false}; /* the free's stack says nothing of its allocation */
+    return (struct flw_history_block){
+        {.address = from->address, .size_bytes = from->size_bytes, .stream = from->stream},
+        flw_history_pool(history, event),
+        0,
+        false}; /* the free's stack says nothing of its allocation */
 }
 
 static int compare_blocks(const void *a, const void *b)
@@ -481,7 +482,8 @@ static bool forward_alloc(struct forward *f, const struct flw_trace_event *event
         f->stack = stack;
     }
     uint32_t number = (uint32_t)trace->block_count;
-    struct flw_trace_block block = {event->address, event->size_bytes, event->stream, false};
+    struct flw_trace_block block = {
+        .address = event->address, .size_bytes = event->size_bytes, .stream = event->stream};
     return flw_addressmap_put(&f->places, event->address, number) &&
            flw_build_add_block(f->build, &block) &&
            add_block_event(f, event, FLW_TRACE_ALLOC, number);
@@ -555,6 +557,12 @@ static bool resolve_events(struct flw_history *history, struct flw_build *build)
             f.remark = history->remarks[f.next_remark++];
         }
         has_memory = forward_event(&f, &event);
+    }
+    for (size_t i = 0; has_memory && i < history->block_count; i++) {
+        uint32_t block = flw_addressmap_find(&f.places, history->blocks[i].block.address);
+        if (history->blocks[i].waits && block != FLW_ADDRESSMAP_ABSENT) {
+            trace->blocks[block].waits = true;
+        }
     }
     flw_addressmap_finish(&f.places);
     return has_memory;

@@ -187,7 +187,8 @@ def reserved_at_start(events, device, segments):
 
 
 def idle_at(events, at, device, segments):
-    """What is reserved and idle before an event, and the largest piece: the heap at the end with what follows undone."""
+    """What is reserved before an event, the free part of it, the largest piece, and the blocks that take the rest: the
+    heap at the end with what follows undone."""
     whole = [(s["address"], s["address"] + s["total_size"], s["stream"], s.get("is_expandable", False))
              for s in segments if s["device"] == device]
     taken = {b["address"]: b["requested_size"] for s in segments if s["device"] == device for b in s["blocks"]
@@ -209,14 +210,15 @@ def idle_at(events, at, device, segments):
             ranges[-1][1] = end
         else:
             ranges.append([begin, end, stream, is_mapped])
-    largest = 0
+    holes = []
+    rounded = {address: (size + 511) // 512 * 512 for address, size in taken.items() if size}
     for begin, end, _, _ in ranges:
         reached = begin
-        for address in sorted(a for a in taken if a < end and a + taken[a] > begin):
-            largest = max(largest, address - reached)
-            reached = max(reached, address + taken[address])
-        largest = max(largest, end - reached)
-    return sum(end - begin for begin, end, _, _ in whole), largest
+        for address in sorted(a for a in rounded if a < end and a + rounded[a] > begin):
+            holes.append(max(0, address - reached))
+            reached = max(reached, address + rounded[address])
+        holes.append(max(0, end - reached))
+    return sum(end - begin for begin, end, _, _ in whole), sum(holes), max(holes, default=0), taken
 
 
 def device_shown(snapshot):
@@ -257,10 +259,14 @@ def count(snapshot, rule):
         elif event["action"] == "oom":
             name = asker(event)[1]
             at_oom = at_oom if ooms else dict(live)
-            whole, hole = idle_at(events, place, device, snapshot["segments"]) if not ooms else (0, 0)
+            whole, idle, hole, taken = (idle_at(events, place, device, snapshot["segments"]) if not ooms
+                                        else (0, 0, 0, {}))
+            pending = [size for address, size in taken.items() if address not in live]
+            used = held + sum(pending)
             ooms.append({"asked_bytes": event["size"], "live_bytes": held, "device_free_bytes": event["device_free"],
-                         "idle_bytes": whole - held if whole >= held else None,
-                         "largest_hole_bytes": hole if whole >= held else None,
+                         "idle_bytes": min(whole - used, idle) if whole >= used else None,
+                         "largest_hole_bytes": hole if whole >= used else None,
+                         "pending_bytes": sum(pending), "pending_blocks": len(pending),
                          "owner": None if name == UNKNOWN else short(name),
                          "limit_bytes": max(reserved, held) + event["device_free"]})
         elif event["action"] in ("free_requested", "free_completed") and address in live:

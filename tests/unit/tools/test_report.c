@@ -270,12 +270,14 @@ static void an_out_of_memory_on_record_is_told_and_may_fail(void **state)
                     "8 MiB asked for beside 2 MiB in use; the device had 1 MiB free; the "
                     "first of 2 $'"),
         0);
-    assert_int_equal(command_run("grep -q '\"out_of_memory\": {\"count\": 2, \"event\": 4, "
-                                 "\"asked_bytes\": 8388608, \"live_bytes\": 2097152, "
-                                 "\"device_free_bytes\": 1048576, \"idle_bytes\": null, "
-                                 "\"largest_hole_bytes\": null, \"owner\": null, "
-                                 "\"limit_bytes\": 3145728, \"limit_given\": false,$' oom.json"),
-                     0);
+    assert_int_equal(
+        command_run(
+            "grep -q '\"out_of_memory\": {\"count\": 2, \"event\": 4, "
+            "\"asked_bytes\": 8388608, \"live_bytes\": 2097152, "
+            "\"device_free_bytes\": 1048576, \"idle_bytes\": null, "
+            "\"largest_hole_bytes\": null, \"owner\": null, "
+            "\"limit_bytes\": 3145728, \"limit_given\": false, \"pending_bytes\": 0, \"pending_blocks\": 0,$' oom.json"),
+        0);
     assert_int_equal(
         command_run("grep -q 'event 4: code that is not known asked for 8 MiB beside 2 MiB "
                     "that were in use; the device had 1 MiB free' oom.html"),

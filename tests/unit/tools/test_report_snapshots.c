@@ -203,6 +203,77 @@ static void what_a_late_recording_never_used_is_left_out_of_the_comparison(void 
     assert_int_equal(command_number("\"name\": \"recorded\"", "peak_reserved_bytes"), 100 * MIB);
 }
 
+/* ---- freed and not reusable yet ---- */
+
+/* A block of 100 bytes in a unit of 512, one of 10 MiB that record_stream keeps, and 53 MiB free behind it. */
+static void what_waits_for_other_streams_is_counted_and_rounding_is_not_idle(void **state)
+{
+    (void)state;
+    struct writer w = begin();
+    begin_segment(&w, BASE, 64 * MIB, "large", 0);
+    put_block(&w, BASE, 100, "active_allocated");
+    put_block(&w, BASE + MIB, 10 * MIB, "active_awaiting_free");
+    put_block(&w, BASE + 11 * MIB, 53 * MIB, "inactive");
+    end_segment(&w);
+    begin_events(&w);
+    put_event(&w, "segment_alloc", BASE, 64 * MIB);
+    put_event(&w, "alloc", BASE, 100);
+    put_event(&w, "alloc", BASE + MIB, 10 * MIB);
+    put_event(&w, "free_requested", BASE + MIB, 10 * MIB);
+    put_oom(&w, 200 * MIB, 0);
+    finish(&w, "waits.pickle");
+    assert_int_equal(
+        command_run("\"$F\" report waits.pickle --no-times --policy recorded --json waits.json "
+                    "--html waits.html | head -3 | tr '\\n' ' '"),
+        0);
+    flw_test_expect_in(
+        out_text, "; 10 MiB in 1 block were freed and waited for other streams (record_stream); 54 "
+                  "MiB were reserved and idle; the largest hole had 53 MiB ");
+    assert_int_equal(command_run("cat waits.json"), 0);
+    assert_int_equal(command_number("out_of_memory", "idle_bytes"), 54 * MIB - 512);
+    assert_int_equal(command_number("out_of_memory", "pending_bytes"), 10 * MIB);
+    assert_int_equal(command_number("traces", "pending_at_end_bytes"), 10 * MIB);
+    assert_int_equal(command_run("grep -o 'class=\"row pending\" d=' waits.html | wc -l; grep -c "
+                                 "'10 MiB in 1 block were freed and waited' waits.html"),
+                     0);
+    assert_true(strtol(out_text, NULL, 10) > 0);
+    /* The same without a history. */
+    w = begin();
+    begin_segment(&w, BASE, 64 * MIB, "large", 0);
+    put_block(&w, BASE, MIB, "active_allocated");
+    put_block(&w, BASE + MIB, 10 * MIB, "active_awaiting_free");
+    put_block(&w, BASE + 11 * MIB, 53 * MIB, "inactive");
+    end_segment(&w);
+    begin_events(&w);
+    finish(&w, "still.pickle");
+    assert_int_equal(command_run("\"$F\" report still.pickle --no-times | tr '\\n' ' '"), 0);
+    flw_test_expect_in(out_text,
+                       "PyTorch held 64 MiB: 1 in use, 10 freed that wait for other streams "
+                       "(record_stream), 53 free in 1 hole, the largest of 53 ");
+}
+
+/* What the driver alone would hold is no policy to choose, and less. */
+static void the_driver_is_not_passed_over(void **state)
+{
+    (void)state;
+    struct writer w = begin();
+    begin_events(&w);
+    put_event(&w, "segment_alloc", BASE, 40 * MIB);
+    put_event(&w, "alloc", BASE, 20 * MIB);
+    put_event(&w, "alloc", BASE + 20 * MIB, 2 * MIB);
+    put_event(&w, "free_requested", BASE, 20 * MIB);
+    put_event(&w, "free_completed", BASE, 20 * MIB);
+    put_event(&w, "alloc", BASE + 22 * MIB, 12 * MIB);
+    end_snapshot(&w);
+    command_write("driver.pickle", w.bytes, w.count);
+    free(w.bytes);
+    assert_int_equal(
+        command_run("\"$F\" report driver.pickle --no-times --lag 0 --policy driver,recorded,bfc"),
+        0);
+    flw_test_expect_in(out_text,
+                       "holds less but the driver alone, which\nholds 22 and waits at each free\n");
+}
+
 /* ---- advice ---- */
 
 static void put_pool(struct writer *w, const char *key, bool is_private)
@@ -321,6 +392,8 @@ int main(void)
         cmocka_unit_test(every_threshold_looks_at_every_device),
         cmocka_unit_test(a_folder_and_a_job_have_every_device),
         cmocka_unit_test(a_snapshot_without_history_is_a_heap_and_nothing_is_compared),
+        cmocka_unit_test(what_waits_for_other_streams_is_counted_and_rounding_is_not_idle),
+        cmocka_unit_test(the_driver_is_not_passed_over),
         cmocka_unit_test(no_advice_is_set_already_or_breaks_the_program),
         cmocka_unit_test(what_a_late_recording_never_used_is_left_out_of_the_comparison),
     };

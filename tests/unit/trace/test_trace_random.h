@@ -212,7 +212,8 @@ static inline void random_event(struct random_trace *r)
         event.stream = (uint16_t)(random_below(r, 4) == 0 ? random_below(r, RANDOM_STREAMS) : 0);
     }
     if (op == FLW_TRACE_ALLOC) {
-        struct flw_trace_block block = {random_address(r), random_size(r), event.stream, false};
+        struct flw_trace_block block = {
+            .address = random_address(r), .size_bytes = random_size(r), .stream = event.stream};
         event.block = (uint32_t)trace->block_count;
         r->live[r->live_count++] = event.block;
         assert_true(flw_build_add_block(&r->build, &block));

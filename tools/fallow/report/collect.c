@@ -330,6 +330,11 @@ static bool collect_sheet(const struct flw_sheet_setup *setup, struct flw_sheet 
         flw_sheet_finish(out_sheet);
         return false;
     }
+    for (size_t i = 0; i < setup->run->trace->block_count; i++) {
+        const struct flw_trace_block *block = &setup->run->trace->blocks[i];
+        out_sheet->pending_bytes += block->waits ? block->size_bytes : 0;
+        out_sheet->pending_count += block->waits;
+    }
     if (!out_sheet->is_state) {
         const struct flw_trace *trace = out_sheet->trace;
         out_sheet->unused_bytes = flw_collect_unused(trace);

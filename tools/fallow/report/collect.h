@@ -11,10 +11,16 @@
 /* The policy `recorded` and the policy `bound`: nothing runs. */
 void flw_collect_record(struct flw_sheet *sheet, const struct flw_facts *facts,
                         struct flw_sheet_policy *policy);
-/* What the recorded allocator held before an event: in all, and what lay free between blocks (nothing where the trace
- * has no segments or no addresses). Ranges that are mapped side by side are one. O(events). */
-void flw_collect_recorded_holes(const struct flw_trace *trace, size_t event,
-                                uint64_t *out_reserved_bytes, struct flw_sheet_holes *out_holes);
+/* What the recorded allocator held before an event. */
+struct flw_collect_heap {
+    uint64_t reserved_bytes;
+    uint64_t pending_bytes, pending_count; /* blocks that were freed and could not be reused yet */
+    struct flw_sheet_holes holes; /* between blocks; none where the trace has no addresses */
+};
+
+/* Ranges that are mapped side by side are one. O(events). */
+void flw_collect_recorded_heap(const struct flw_trace *trace, size_t event,
+                               struct flw_collect_heap *out);
 
 /* Return how much less the recorded peak would have been without what was reserved before the first event and is used by
  * no block of the trace. Only stretches of more than 1 MiB count: less may be part of a block. O(n log n). */

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "trace/notes.h"
+#include "trace/remains.h"
 #include "trace/trace.h"
 
 #include "common/tool_host.h"
@@ -13,9 +15,10 @@
 struct record {
     const struct flw_trace *trace;
     struct flw_probe probe;
-    uint64_t *addresses; /* by block; 0 = not allocated */
-    uint8_t *pending;    /* by block: freed, not yet reusable */
-    bool *has_done;      /* by block: a FREE_DONE follows its FREE */
+    uint64_t *addresses;   /* by block; 0 = not allocated */
+    uint8_t *pending;      /* by block: freed, not yet reusable */
+    uint64_t *block_bytes; /* by block: rounded up as PyTorch does; NULL: as requested */
+    bool *has_done;        /* by block: a FREE_DONE follows its FREE */
     uint64_t live_bytes, reserved_bytes;
     struct flw_sheet_segment *segments; /* by address */
     size_t segment_count, segment_capacity;
@@ -133,6 +136,10 @@ static void pass_event(struct record *record, const struct flw_trace_event *even
     case FLW_TRACE_FREE:
         if (record->has_done[event->block]) {
             record->pending[event->block] = 1;
+        } else if (record->trace->blocks[event->block]
+                       .waits) { /* until the end, and no longer asked for */
+            record->pending[event->block] = 1;
+            record->live_bytes -= record->trace->blocks[event->block].size_bytes;
         } else {
             drop(record, event->block);
         }
@@ -236,8 +243,20 @@ static void walk_once(struct record *record, struct flw_sheet *sheet, const stru
     record->probe.view.addresses = record->addresses;
     record->probe.view.pending = record->pending;
     flw_probe_init(&record->probe);
+    record->probe.view.block_bytes = record->block_bytes;
+    for (size_t i = 0; i < trace->initial_count; i++) {
+        record->pending[i] = trace->blocks[i].waits && !trace->blocks[i].freed;
+    }
     walk(record);
     flw_probe_finish(&record->probe);
+}
+
+/* Whether its blocks are rounded up as PyTorch's allocator does it. */
+static bool is_pytorch(const struct flw_trace *trace)
+{
+    int bytes = 0;
+    const char *origin = flw_notes_find(trace->notes, "origin", &bytes);
+    return origin != NULL && strncmp(origin, "pytorch snapshot", 16) == 0;
 }
 
 static struct record begin_record(const struct flw_trace *trace)
@@ -247,6 +266,12 @@ static struct record begin_record(const struct flw_trace *trace)
     record.pending = flw_host_alloc(trace->block_count, 1);
     record.has_done = flw_host_alloc(trace->block_count, 1);
     find_dones(trace, record.has_done);
+    if (is_pytorch(trace)) {
+        record.block_bytes = flw_host_alloc(trace->block_count, sizeof *record.block_bytes);
+        for (size_t i = 0; i < trace->block_count; i++) {
+            record.block_bytes[i] = flw_remains_round(trace->blocks[i].size_bytes);
+        }
+    }
     return record;
 }
 
@@ -255,6 +280,7 @@ static void finish_record(struct record *record)
     flw_host_free(record->addresses);
     flw_host_free(record->pending);
     flw_host_free(record->has_done);
+    flw_host_free(record->block_bytes);
     flw_host_free(record->segments);
 }
 
@@ -287,11 +313,13 @@ static void list_ranges(const struct record *record, struct flw_heapview *view)
     view->segment_count = count;
 }
 
-void flw_collect_recorded_holes(const struct flw_trace *trace, size_t event,
-                                uint64_t *out_reserved_bytes, struct flw_sheet_holes *out_holes)
+void flw_collect_recorded_heap(const struct flw_trace *trace, size_t event,
+                               struct flw_collect_heap *out)
 {
     struct record record = begin_record(trace);
-    struct flw_heapview view = {.trace = trace, .addresses = record.addresses};
+    struct flw_heapview view = {
+        .trace = trace, .addresses = record.addresses, .block_bytes = record.block_bytes};
+    *out = (struct flw_collect_heap){0};
     begin_with_segments(&record);
     for (size_t i = 0; i < trace->initial_count; i++) {
         allocate(&record, (uint32_t)i);
@@ -303,11 +331,15 @@ void flw_collect_recorded_holes(const struct flw_trace *trace, size_t event,
         if (record.addresses[i] != 0 && trace->blocks[i].size_bytes != 0) {
             flw_heapview_add(&view, (uint32_t)i);
         }
+        if (record.pending[i] != 0) {
+            out->pending_bytes += trace->blocks[i].size_bytes;
+            out->pending_count++;
+        }
     }
     list_ranges(&record, &view);
     flw_heapview_look(&view);
-    flw_heapview_measure(&view, out_holes);
-    *out_reserved_bytes = record.reserved_bytes;
+    flw_heapview_measure(&view, &out->holes);
+    out->reserved_bytes = record.reserved_bytes;
     flw_heapview_finish(&view);
     finish_record(&record);
 }

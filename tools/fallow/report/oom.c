@@ -18,16 +18,20 @@
  * had. Where its segments are not on record, it held at least what was live. */
 static void find_room(const struct flw_trace *trace, struct flw_sheet_oom *oom)
 {
-    uint64_t reserved_bytes = 0;
-    struct flw_sheet_holes holes = {0};
+    struct flw_collect_heap heap;
+    flw_collect_recorded_heap(trace, (size_t)oom->event - 1, &heap);
+    uint64_t reserved_bytes = trace->has_segments ? heap.reserved_bytes : 0;
+    uint64_t used_bytes = oom->live_bytes + heap.pending_bytes;
+    oom->pending_bytes = heap.pending_bytes;
+    oom->pending_count = heap.pending_count;
     oom->idle_bytes = FLW_UNKNOWN;
-    if (trace->has_segments) {
-        flw_collect_recorded_holes(trace, (size_t)oom->event - 1, &reserved_bytes, &holes);
-    }
-    if (trace->has_segments && reserved_bytes >= oom->live_bytes) {
-        oom->idle_bytes = reserved_bytes - oom->live_bytes;
+    if (trace->has_segments && reserved_bytes >= used_bytes) {
+        oom->idle_bytes = reserved_bytes - used_bytes;
+        if (trace->has_addresses) { /* less what blocks are rounded up by */
+            oom->idle_bytes = flw_min(oom->idle_bytes, heap.holes.total_bytes);
+        }
         if (trace->has_addresses && oom->largest_hole_bytes == FLW_UNKNOWN) {
-            oom->largest_hole_bytes = holes.largest_bytes;
+            oom->largest_hole_bytes = heap.holes.largest_bytes;
         }
     }
     oom->limit_bytes = oom->free_bytes == FLW_UNKNOWN || oom->free_bytes > MOST_BYTES

@@ -221,6 +221,12 @@ static void write_oom(const struct flw_sheet *sheet, FILE *out)
         fprintf(out, "; the device had %s free",
                 flw_svg_format(bytes, FLW_SVG_BYTES, (double)oom->free_bytes));
     }
+    if (oom->pending_count != 0) {
+        fprintf(out, "; %s in %s block%s were freed and waited for other streams (record_stream)",
+                flw_svg_format(bytes, FLW_SVG_BYTES, (double)oom->pending_bytes),
+                flw_svg_format(event, FLW_SVG_COUNT, (double)oom->pending_count),
+                flw_plural(oom->pending_count));
+    }
     if (oom->idle_bytes != FLW_UNKNOWN) {
         fprintf(out, "; %s were reserved and idle",
                 flw_svg_format(bytes, FLW_SVG_BYTES, (double)oom->idle_bytes));

@@ -209,6 +209,8 @@ static void print_trace(const struct flw_sheet *sheet, struct flw_json_writer *o
                     {"recorded_peak_reserved_bytes",
                      trace->has_segments ? trace->recorded_peak_reserved_bytes : FLW_UNKNOWN},
                     {"unused_from_before_bytes", sheet->unused_bytes},
+                    {"pending_at_end_bytes", sheet->pending_bytes},
+                    {"pending_at_end_blocks", sheet->pending_count},
                     {"bound_bytes", sheet->program->max_live_bytes},
                     {"without_wait_bytes", sheet->without_wait_bytes},
                     {"packed_bytes", sheet->packed_bytes});
@@ -401,6 +403,8 @@ static void print_oom(const struct flw_sheet_oom *oom, struct flw_json_writer *o
     print_text_or_null(out, "owner", oom->owner);
     FLW_JSON_COUNTS(out, {"limit_bytes", oom->limit_bytes});
     flw_json_bool(out, "limit_given", oom->is_limit_given);
+    FLW_JSON_NUMBERS(out, {"pending_bytes", oom->pending_bytes},
+                     {"pending_blocks", oom->pending_count});
     out->line = "   ";
     flw_json_begin(out, "replayed", '[');
     for (size_t i = 0; i < oom->answer_count; i++) {

@@ -373,6 +373,15 @@ static void print_oom(const struct flw_sheet *sheet, FILE *out)
         length += snprintf(line + length, sizeof line - (size_t)length,
                            "; the device had %s %s free", rest, unit.name);
     }
+    if (oom->pending_count != 0) {
+        char count[FLW_FIGURE_BYTES];
+        flw_format_bytes(oom->pending_bytes, unit, rest);
+        flw_format_count(oom->pending_count, count);
+        length += snprintf(line + length, sizeof line - (size_t)length,
+                           "; %s %s in %s block%s were freed and waited for other streams "
+                           "(record_stream)",
+                           rest, unit.name, count, flw_plural(oom->pending_count));
+    }
     if (oom->idle_bytes != FLW_UNKNOWN) {
         flw_format_bytes(oom->idle_bytes, unit, rest);
         length += snprintf(line + length, sizeof line - (size_t)length,

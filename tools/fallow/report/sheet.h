@@ -248,15 +248,16 @@ struct flw_sheet_answer {
 /* The recording's own out-of-memory, the first of so many. It is no part of the policies' runs; oom.c asks each of
  * them for that request alone, after the program up to there. */
 struct flw_sheet_oom {
-    uint64_t count;                   /* 0: none, and nothing else is said */
-    uint64_t event;                   /* its number, counted from 1 */
-    uint64_t op;                      /* ops before it */
-    uint64_t asked_bytes;             /* by the request that failed */
-    uint64_t live_bytes;              /* asked for and not freed by then */
-    uint64_t free_bytes;              /* what the device had; FLW_UNKNOWN */
-    uint64_t idle_bytes;              /* reserved and not in use; FLW_UNKNOWN */
-    uint64_t largest_hole_bytes;      /* of them, in one piece; FLW_UNKNOWN */
-    char owner[FLW_SHEET_NAME_BYTES]; /* whose request (owner.h); "" where that is not known */
+    uint64_t count;       /* 0: none, and nothing else is said */
+    uint64_t event;       /* its number, counted from 1 */
+    uint64_t op;          /* ops before it */
+    uint64_t asked_bytes; /* by the request that failed */
+    uint64_t live_bytes;  /* asked for and not freed by then */
+    uint64_t free_bytes;  /* what the device had; FLW_UNKNOWN */
+    uint64_t idle_bytes;  /* reserved, and neither in use nor pending nor rounding; FLW_UNKNOWN */
+    uint64_t pending_bytes, pending_count; /* freed, and not reusable since other streams used it */
+    uint64_t largest_hole_bytes;           /* of them, in one piece; FLW_UNKNOWN */
+    char owner[FLW_SHEET_NAME_BYTES];      /* whose request (owner.h); "" where that is not known */
     /* What the policies were given: what was reserved and what the device had free, or the limit asked for;
      * FLW_UNKNOWN. */
     uint64_t limit_bytes;
@@ -308,6 +309,7 @@ struct flw_sheet {
     /* Of the recorded peak, what the allocator had before the recording began and nothing in the recording used. No
      * policy that is replayed can hold it, so comparisons leave it out. */
     uint64_t unused_bytes;
+    uint64_t pending_bytes, pending_count; /* at the end: freed, and not reusable yet */
     bool
         is_share_unknown; /* how much of the reserved memory that is: the recording has no addresses of segments */
     char device_name[FLW_SHEET_NAME_BYTES]; /* that policies ran on */

@@ -1,0 +1,449 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the sentence of a report that says what to do, and what is typed for it.
+ */
+#include "report/verdict.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "trace/notes.h"
+#include "trace/trace.h"
+
+#include "common/figures.h"
+
+/* ---- advice: what can be typed ---- */
+
+enum origin {
+    FROM_PYTORCH,
+    FROM_RMM,
+    FROM_OTHERS
+};
+
+/* Whose program it is. A trace that knows of no allocator is measured against PyTorch's. */
+static enum origin find_origin(const struct flw_sheet *sheet)
+{
+    const struct flw_sheet_policy *reference = flw_verdict_reference(sheet);
+    const char *format = sheet->trace->format == NULL ? "" : sheet->trace->format;
+    if (strstr(format, "rmm") != NULL) {
+        return FROM_RMM;
+    }
+    bool is_pytorch = strstr(format, "pytorch") != NULL || strstr(format, "kineto") != NULL ||
+                      (reference != NULL &&
+                       strcmp(reference->result->policy->name, flw_policy_pytorch.name) == 0);
+    return is_pytorch ? FROM_PYTORCH : FROM_OTHERS;
+}
+
+static bool is_expandable_already(const struct flw_trace *trace)
+{
+    bool is_expandable = false;
+    for (size_t i = 0; i < trace->segment_count; i++) {
+        is_expandable |= trace->segments[i].is_expandable;
+    }
+    for (size_t i = 0; i < trace->event_count && !is_expandable; i++) {
+        is_expandable = trace->events[i].op == FLW_TRACE_SEGMENT_MAP;
+    }
+    return is_expandable;
+}
+
+/* What the snapshot shows as set: the variable that PyTorch reads, and its value; "" where it is not known. */
+struct settings {
+    char variable[FLW_SHEET_NAME_BYTES], value[FLW_SHEET_SETTING_BYTES];
+};
+
+static struct settings find_settings(const struct flw_trace *trace)
+{
+    struct settings found = {.variable = "PYTORCH_CUDA_ALLOC_CONF"};
+    int bytes = 0;
+    const char *line = flw_notes_find(trace->notes, "allocator_settings", &bytes);
+    int variable_bytes = line == NULL ? 0 : (int)strcspn(line, " \n");
+    if (variable_bytes > 0 && variable_bytes < bytes) {
+        snprintf(found.variable, sizeof found.variable, "%.*s", variable_bytes, line);
+        snprintf(found.value, sizeof found.value, "%.*s", bytes - variable_bytes - 1,
+                 line + variable_bytes + 1);
+    }
+    return found;
+}
+
+/* Whether "key:value" stands between commas. */
+static bool has_setting(const char *value, const char *wanted, size_t length)
+{
+    bool is_there = false;
+    for (const char *at = value; !is_there && *at != '\0'; at += *at == ',') {
+        at += strspn(at, " ");
+        size_t bytes = strcspn(at, ",");
+        is_there = bytes == length && memcmp(at, wanted, length) == 0;
+        at += bytes;
+    }
+    return is_there;
+}
+
+/* Whether all that is to be set is. */
+static bool has_settings(const struct settings *settings, const char *wanted)
+{
+    bool has_all = true;
+    for (const char *at = wanted; *at != '\0'; at += *at == ',') {
+        size_t bytes = strcspn(at, ",");
+        has_all &= has_setting(settings->value, at, bytes);
+        at += bytes;
+    }
+    return has_all;
+}
+
+/* What to set, behind what is set: of a key that is there twice the last counts. False: the policy is none of PyTorch's
+ * with a setting, or it would change nothing, or fail: expandable segments and private pools do not go together in every
+ * version, and another backend of PyTorch's has no such settings. *out_is_pytorch: whether it is such a policy. */
+static bool say_pytorch(const struct flw_sheet *sheet, const char *name, char *out, size_t room,
+                        bool *out_is_pytorch)
+{
+    struct settings settings = find_settings(sheet->trace);
+    char wanted[FLW_POLICY_NAME_BYTES + FLW_SHEET_NAME_BYTES];
+    size_t length = strcspn(name, ":");
+    const char *more = name[length] == ':' ? name + length + 1 : "";
+    bool is_expandable = strlen(flw_policy_pytorch_expandable.name) == length &&
+                         memcmp(name, flw_policy_pytorch_expandable.name, length) == 0;
+    bool is_plain = strlen(flw_policy_pytorch.name) == length &&
+                    memcmp(name, flw_policy_pytorch.name, length) == 0;
+    snprintf(wanted, sizeof wanted, "%s%s%s", is_expandable ? "expandable_segments:True" : "",
+             is_expandable && *more != '\0' ? "," : "", more);
+    for (char *at = wanted; *at != '\0'; at++) { /* as PyTorch writes it */
+        *at = *at == '=' ? ':' : *at;
+    }
+    *out_is_pytorch = is_expandable || is_plain;
+    bool keeps = settings.value[0] != '\0' &&
+                 strlen(settings.value) + strlen(wanted) + FLW_SHEET_NAME_BYTES < room;
+    int written = snprintf(out, room, "set %s=%s%s%s", settings.variable,
+                           keeps ? settings.value : "", keeps ? "," : "", wanted);
+    return *out_is_pytorch && written > 0 && (size_t)written < room && wanted[0] != '\0' &&
+           !has_settings(&settings, wanted) &&
+           strstr(settings.value, "backend:cudaMallocAsync") == NULL &&
+           (!is_expandable ||
+            (!is_expandable_already(sheet->trace) && sheet->program->lanes.pool_count == 0));
+}
+
+/* The preload has one economy alone. */
+static bool say_fallow(enum origin origin, const char *name, char *out, size_t room)
+{
+    static const struct {
+        const struct flw_policy *policy;
+        const char *argument;
+    } economies[] = {{&flw_policy_fallow, ""},
+                     {&flw_policy_fallow_memory_first, "economy=\"memory_first\""},
+                     {&flw_policy_fallow_speed_first, "economy=\"speed_first\""}};
+    if (origin == FROM_OTHERS) {
+        snprintf(out, room, "start it with fallow run -- PROGRAM");
+        return strcmp(name, flw_policy_fallow.name) == 0;
+    }
+    for (size_t i = 0; i < sizeof economies / sizeof *economies; i++) {
+        if (strcmp(name, economies[i].policy->name) == 0) {
+            snprintf(out, room, "use import fallow; fallow.enable_%s(%s)",
+                     origin == FROM_RMM ? "rmm" : "torch", economies[i].argument);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What there is to choose from. */
+struct way {
+    char words[FLW_SHEET_SETTING_BYTES]; /* a verb and what to type */
+    uint64_t bytes;                      /* that it holds, or fits in; FLW_UNKNOWN */
+    bool is_setting; /* of the allocator that there is: no other one takes its place */
+};
+
+/* False: no setting or line chooses that policy, or none that may be advised. */
+static bool find_way(const struct flw_sheet *sheet, const char *name, struct way *out)
+{
+    enum origin origin = find_origin(sheet);
+    bool is_pytorch = false;
+    out->is_setting = origin == FROM_PYTORCH &&
+                      say_pytorch(sheet, name, out->words, sizeof out->words, &is_pytorch);
+    if (out->is_setting || is_pytorch) {
+        return out->is_setting;
+    }
+    bool is_cuda = origin != FROM_PYTORCH ||
+                   strcmp(find_settings(sheet->trace).variable, "PYTORCH_CUDA_ALLOC_CONF") == 0;
+    return is_cuda && say_fallow(origin, name, out->words, sizeof out->words);
+}
+
+/* Say of another allocator what it costs. */
+static void add_caveat(const struct flw_sheet *sheet, const struct way *way,
+                       struct flw_sheet_advice *out)
+{
+    size_t length = strlen(out->text);
+    if (!way->is_setting) {
+        snprintf(out->text + length, sizeof out->text - length,
+                 " (Fallow has not run on a GPU yet%s)",
+                 find_origin(sheet) == FROM_PYTORCH
+                     ? "; it turns off PyTorch's memory statistics, snapshots and graph trees"
+                     : "");
+    }
+}
+
+/* Without its verb. */
+static void keep_setting(const struct way *way, struct flw_sheet_advice *out)
+{
+    static const char *const verbs[] = {"set ", "use ", "start it with "};
+    const char *words = way->words;
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
+        size_t length = strlen(verbs[i]);
+        words += strncmp(words, verbs[i], length) == 0 ? length : 0;
+    }
+    snprintf(out->setting, sizeof out->setting, "%s", words);
+}
+
+static const char *format(uint64_t bytes, char *out)
+{
+    struct flw_unit unit = flw_unit_choose(bytes);
+    flw_format_bytes(bytes, unit, out);
+    size_t length = strlen(out);
+    snprintf(out + length, FLW_FIGURE_BYTES - length, " %s", unit.name);
+    return out;
+}
+
+/* ---- advice: after an out-of-memory ---- */
+
+/* " in the 42 MiB there were" */
+static const char *say_limit(const struct flw_sheet_oom *oom, char *out)
+{
+    char limit[FLW_FIGURE_BYTES];
+    snprintf(out, FLW_SHEET_NAME_BYTES,
+             oom->is_limit_given ? " within %s" : " in the %s there were",
+             format(oom->limit_bytes, limit));
+    return out;
+}
+
+/* The setting that serves it, in the order of the replays; where there is none, the first other allocator. */
+static bool find_serving(const struct flw_sheet *sheet, struct way *out)
+{
+    const struct flw_sheet_oom *oom = &sheet->oom;
+    bool is_found = false;
+    for (size_t i = 0; i < oom->answer_count; i++) {
+        struct way way;
+        bool serves = oom->answers[i].outcome == FLW_SHEET_SERVED &&
+                      find_way(sheet, oom->answers[i].name, &way);
+        if (serves && (!is_found || (way.is_setting && !out->is_setting))) {
+            way.bytes = oom->answers[i].smallest_limit_bytes;
+            *out = way;
+            is_found = true;
+        }
+    }
+    return is_found;
+}
+
+static bool find_smallest(const struct flw_sheet *sheet, struct way *out)
+{
+    const struct flw_sheet_oom *oom = &sheet->oom;
+    bool is_found = false;
+    for (size_t i = 0; i < oom->answer_count; i++) {
+        struct way way = {.bytes = oom->answers[i].smallest_limit_bytes};
+        bool is_known = way.bytes != FLW_UNKNOWN && find_way(sheet, oom->answers[i].name, &way);
+        if (is_known && (!is_found || way.bytes < out->bytes)) {
+            *out = way;
+            is_found = true;
+        }
+    }
+    return is_found;
+}
+
+static bool is_served_as_it_is(const struct flw_sheet *sheet)
+{
+    const struct flw_sheet_oom *oom = &sheet->oom;
+    bool is_served = false;
+    for (size_t i = 0; i < oom->answer_count; i++) {
+        is_served |= strcmp(oom->answers[i].name, flw_policy_pytorch.name) == 0 &&
+                     oom->answers[i].outcome == FLW_SHEET_SERVED;
+    }
+    return is_served && find_origin(sheet) == FROM_PYTORCH;
+}
+
+static void advise_serving(const struct flw_sheet *sheet, const struct way *way,
+                           struct flw_sheet_advice *out)
+{
+    char limit[FLW_SHEET_NAME_BYTES], least[FLW_FIGURE_BYTES];
+    keep_setting(way, out);
+    int length = snprintf(out->text, sizeof out->text, "to serve the request that failed%s, %s",
+                          say_limit(&sheet->oom, limit), way->words);
+    if (way->bytes != FLW_UNKNOWN && length > 0 && (size_t)length < sizeof out->text) {
+        out->saved_bytes = sheet->oom.limit_bytes - way->bytes;
+        snprintf(out->text + length, sizeof out->text - (size_t)length, "; it fits from %s on",
+                 format(way->bytes, least));
+    }
+    add_caveat(sheet, way, out);
+}
+
+/* More is in use than there is: who holds most of it. No setting changes that. */
+static void advise_holders(const struct flw_sheet *sheet, struct flw_sheet_advice *out)
+{
+    const struct flw_sheet_oom *oom = &sheet->oom;
+    const struct flw_sheet_holding *holding = &sheet->holdings[FLW_SHEET_AT_OOM];
+    char limit[FLW_FIGURE_BYTES], live[FLW_FIGURE_BYTES], asked[FLW_FIGURE_BYTES];
+    int length = snprintf(out->text, sizeof out->text,
+                          "no setting serves it: %s in use and the %s asked for are more than the "
+                          "%s there %s; ",
+                          format(oom->live_bytes, live), format(oom->asked_bytes, asked),
+                          format(oom->limit_bytes, limit), oom->is_limit_given ? "are" : "were");
+    if (!sheet->has_code) {
+        snprintf(out->text + length, sizeof out->text - (size_t)length,
+                 "the recording has no call stacks that say which lines hold it");
+        return;
+    }
+    for (size_t i = 0; i < flw_min(holding->owner_count, 3); i++) {
+        length = (int)strlen(out->text);
+        snprintf(out->text + length, sizeof out->text - (size_t)length, "%s%s (%s)",
+                 i == 0 ? "most is held by " : ", ", holding->owners[i].name,
+                 format(holding->owners[i].bytes, live));
+    }
+}
+
+static void advise_device(const struct flw_sheet *sheet, struct flw_sheet_advice *out)
+{
+    const struct flw_sheet_oom *oom = &sheet->oom;
+    char limit[FLW_SHEET_NAME_BYTES], least[FLW_FIGURE_BYTES];
+    bool is_known = oom->limit_bytes != FLW_UNKNOWN;
+    struct way way;
+    if (find_smallest(sheet, &way)) {
+        keep_setting(&way, out);
+        snprintf(
+            out->text, sizeof out->text,
+            "%s%s; the smallest device that the request that failed would fit has %s for the allocator: %s",
+            is_known ? "no setting serves it" : "how much there was is not known",
+            is_known ? say_limit(oom, limit) : "", format(way.bytes, least), way.words);
+        add_caveat(sheet, &way, out);
+    } else {
+        snprintf(out->text, sizeof out->text,
+                 "no advice: nothing that was replayed is known to serve the request that failed%s",
+                 oom->answer_count != 0 && !oom->is_searched
+                     ? "; the program is too long to look for the smallest device"
+                     : "");
+    }
+}
+
+static void advise_oom(const struct flw_sheet *sheet, struct flw_sheet_advice *out)
+{
+    struct way way;
+    char limit[FLW_SHEET_NAME_BYTES];
+    if (is_served_as_it_is(sheet)) {
+        snprintf(
+            out->text, sizeof out->text,
+            "nothing to do: PyTorch's own policy, replayed, serves the request that failed%s%s",
+            say_limit(&sheet->oom, limit),
+            sheet->oom.is_limit_given ? "" : "; look for what else took memory then");
+    } else if (sheet->oom.limit_bytes != FLW_UNKNOWN &&
+               sheet->oom.live_bytes + sheet->oom.asked_bytes > sheet->oom.limit_bytes) {
+        advise_holders(sheet, out);
+    } else if (find_serving(sheet, &way)) {
+        advise_serving(sheet, &way, out);
+    } else {
+        advise_device(sheet, out);
+    }
+}
+
+/* ---- advice: what holds less ---- */
+
+#define LEAST_SHARE 50 /* what saves less than this part is not worth a change */
+
+/* Of those that failed nothing: of a setting of the allocator that there is, or of all, the least held. */
+static bool find_least(const struct flw_sheet *sheet, bool is_setting, struct way *out)
+{
+    bool is_found = false;
+    for (size_t i = 0; i < sheet->policy_count; i++) {
+        const struct flw_run_result *result = sheet->policies[i].result;
+        struct way way;
+        bool counts = result->policy->allocates && result->failure_count == 0 &&
+                      result->statistics.peak_reserved_bytes != FLW_NOT_APPLICABLE &&
+                      find_way(sheet, result->policy->name, &way);
+        if (!counts || (is_setting && !way.is_setting)) {
+            continue;
+        }
+        way.bytes = result->statistics.peak_reserved_bytes;
+        if (!is_found || way.bytes < out->bytes) {
+            *out = way;
+            is_found = true;
+        }
+    }
+    return is_found;
+}
+
+static void advise_limit(const struct flw_sheet *sheet, const struct way *way, bool is_found,
+                         struct flw_sheet_advice *out)
+{
+    char limit[FLW_FIGURE_BYTES], least[FLW_FIGURE_BYTES];
+    if (is_found) {
+        keep_setting(way, out);
+        snprintf(out->text, sizeof out->text, "to fit into %s, %s; it holds %s",
+                 format(sheet->limit_bytes, limit), way->words, format(way->bytes, least));
+        add_caveat(sheet, way, out);
+    } else {
+        snprintf(out->text, sizeof out->text,
+                 "no setting that was replayed fits into %s; the program itself needs %s",
+                 format(sheet->limit_bytes, limit), format(sheet->program->max_live_bytes, least));
+    }
+}
+
+static void advise_less(const struct flw_sheet *sheet, uint64_t held_bytes, const struct way *way,
+                        struct flw_sheet_advice *out)
+{
+    char saved[FLW_FIGURE_BYTES], held[FLW_FIGURE_BYTES];
+    uint64_t saved_bytes = held_bytes - flw_min(held_bytes, way->bytes);
+    double share = 100.0 * (double)saved_bytes / (double)held_bytes;
+    if (saved_bytes <= held_bytes / LEAST_SHARE) {
+        snprintf(
+            out->text, sizeof out->text,
+            "nothing to do: of the %s held no setting that was replayed saves more than %s (%.1f %%)",
+            format(held_bytes, held), format(saved_bytes, saved), share);
+        return;
+    }
+    keep_setting(way, out);
+    out->saved_bytes = saved_bytes;
+    snprintf(out->text, sizeof out->text, "to save %s (%.1f %%), %s", format(saved_bytes, saved),
+             share, way->words);
+    add_caveat(sheet, way, out);
+}
+
+static void advise_recording(const struct flw_sheet *sheet, struct flw_sheet_advice *out)
+{
+    bool is_pytorch = find_origin(sheet) == FROM_PYTORCH;
+    snprintf(out->text, sizeof out->text,
+             "no comparison and no advice: the recording has no history that could be replayed%s",
+             is_pytorch ? "; a snapshot has one if _record_memory_history() of torch.cuda.memory, "
+                          "torch.xpu.memory or torch_npu.npu.memory was called before"
+                        : "");
+}
+
+void flw_verdict_advise(const struct flw_sheet *sheet, struct flw_sheet_advice *out)
+{
+    const struct flw_sheet_policy *reference = flw_verdict_reference(sheet);
+    struct way least, setting;
+    *out = (struct flw_sheet_advice){.saved_bytes = FLW_UNKNOWN};
+    if (sheet->is_state) {
+        advise_recording(sheet, out);
+        return;
+    }
+    if (sheet->oom.count != 0) {
+        advise_oom(sheet, out);
+        return;
+    }
+    if (sheet->program->max_live_bytes == 0) {
+        snprintf(out->text, sizeof out->text, "nothing to do: the trace asks for no memory");
+        return;
+    }
+    uint64_t held_bytes = reference == NULL ? 0 : flw_sheet_held(sheet, reference);
+    bool is_found = find_least(sheet, false, &least);
+    if (is_found && find_least(sheet, true, &setting)) {
+        bool is_near =
+            setting.bytes < held_bytes &&
+            4 * (held_bytes - setting.bytes) >= 3 * (held_bytes - flw_min(held_bytes, least.bytes));
+        least = is_near ? setting : least;
+    }
+    if (reference != NULL && reference->result->policy->allocates &&
+        reference->result->failure_count != 0) {
+        advise_limit(sheet, &least, is_found, out);
+    } else if (!is_found || held_bytes == 0) {
+        snprintf(out->text, sizeof out->text,
+                 "no advice: nothing was replayed that a setting or a line of the program chooses");
+    } else {
+        advise_less(sheet, held_bytes, &least, out);
+    }
+}
