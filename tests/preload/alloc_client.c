@@ -172,6 +172,16 @@ static void alloc_and_be_killed(uint64_t number)
     (void)kill(getpid(), SIGKILL);
 }
 
+/* Says so when its counts have been posted, and goes on. */
+static void alloc_and_linger(uint64_t number)
+{
+    alloc_many(number);
+    nanosleep(&(struct timespec){.tv_nsec = STILL_NS}, NULL);
+    puts("posted");
+    fflush(stdout);
+    nanosleep(&(struct timespec){.tv_sec = 20}, NULL);
+}
+
 /* Two workers, begun by a process that does not use the driver; true in each of them. */
 static bool begin_workers(void)
 {
@@ -273,9 +283,10 @@ int main(int argc, char **argv)
                      {"two", alloc_on_two},         {"many", alloc_many},
                      {"die", alloc_and_die},        {"leave", alloc_and_leave},
                      {"workers", alloc_and_leave},  {"killed", alloc_and_be_killed},
-                     {"fork", alloc_beside_child},  {"unwritten", read_unwritten},
-                     {"written", write_then_read},  {"time", time_pairs},
-                     {"reset", alloc_around_reset}, {"create", create_handles}};
+                     {"linger", alloc_and_linger},  {"fork", alloc_beside_child},
+                     {"unwritten", read_unwritten}, {"written", write_then_read},
+                     {"time", time_pairs},          {"reset", alloc_around_reset},
+                     {"create", create_handles}};
     uint64_t number = argc > 2 ? strtoull(argv[2], NULL, 10) : MANY;
     for (size_t i = 0; argc > 1 && i < sizeof scenarios / sizeof *scenarios; i++) {
         if (strcmp(argv[1], scenarios[i].name) == 0) {

@@ -162,6 +162,11 @@ static void each_process_is_counted_however_it_ends(void **state)
     flw_test_expect_in(error_text, ": 30 allocations, ");
     flw_test_expect_in(error_text, ": 20 allocations, ");
     assert_int_equal(count_of("; killed, "), 1);
+    assert_int_equal(
+        run("mkfifo p; $R --stats - -- sh -c '$L linger 40 >p & read x <p; echo $!'; kill -9 $(cat out)"),
+        0);
+    assert_int_equal(count_of("mode cache: 40 allocations ("), 1);
+    assert_int_equal(count_of("; still running\n"), 1);
     assert_int_equal(run("$R --stats k.json -- $L killed 300; cat k.json"), 0);
     assert_int_equal(command_number("\"all\"", "allocs"), 300);
     assert_int_equal(command_number("\"pools\"", "allocs"), 300);
