@@ -235,11 +235,13 @@ FALLOW_API void fallow_arena_last_error(fallow_arena *arena, char *out_text, siz
  * Errors      BUSY (leased already, or pinned), OUT_OF_MEMORY (locked and too small, or the pool's: the
  *             arena stays as it was, or empty where its old block did not come back), INVALID_ARGUMENT
  *             (a persistent region holds other values in another layout), CAPTURING (growth or
- *             initialisation inside a capture; the sentence names the bytes to take before it; or the
- *             stream of the last end is being captured, which was announced late or not at all; or a stream of an earlier lease was destroyed
- *             without fallow_stream_retire, which takes a wait for the whole context, and any stream of
- *             that, another thread's too, is being captured; or `stream` is the legacy stream and a
- *             blocking one is being captured), DRIVER, and those of fallow_alloc.
+ *             initialisation inside a capture; the sentence names the bytes to take before it; or `stream`
+ *             is captured unannounced; or `stream` is the legacy stream and a blocking one is being
+ *             captured), DRIVER, and those of fallow_alloc. CAPTURING, too, if the arena holds persistent
+ *             regions or the pool has no other memory for it, and either the stream of the last end is
+ *             being captured, which was announced late or not at all, or a stream of an earlier lease was
+ *             destroyed without fallow_stream_retire while any stream of the context is being captured.
+ *             Otherwise the arena's memory stays with that stream's work, and the arena has new memory.
  * Capture     on a stream announced by fallow_capture_begin the arena must hold enough already, and
  *             values in its persistent regions. It is then pinned: it neither grows nor moves, and
  *             eager leases are BUSY, until fallow_capture_release. Inside one capture leases are

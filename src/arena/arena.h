@@ -157,8 +157,13 @@ void flw_arena_free_scratch(fallow_arena *arena);
 /* The mark of a stream. The domain is NULL, with a status, where the driver does not know it. */
 struct flw_arena_mark flw_arena_mark_of(fallow_arena *arena, fallow_stream stream,
                                         fallow_status *status);
-/* Later work of the stream comes after all that `last` and the debts say; it is `last` then. */
-fallow_status flw_arena_order(fallow_arena *arena, const struct flw_arena_mark *stream);
+/* Later work of the stream comes after all that `last` and the debts say; it is `last` then. CAPTURING, and *why:
+ * not before a capture has ended. */
+fallow_status flw_arena_order(fallow_arena *arena, const struct flw_arena_mark *stream,
+                              const char **why);
+/* Give scratch back to the pool, where it waits for `last` and the debts; no order is made. The caller replaces it.
+ * False: nothing has changed. */
+bool flw_arena_leave_scratch(fallow_arena *arena, fallow_stream stream);
 /* The same between two streams of one capture. */
 fallow_status flw_arena_order_captured(fallow_arena *arena, fallow_stream stream,
                                        const fallow_capture *capture);
@@ -187,6 +192,7 @@ fallow_status flw_arena_bind(fallow_arena *arena, const fallow_layout *layout, f
 fallow_status flw_arena_wake(fallow_arena *arena, const fallow_layout *layout,
                              fallow_stream stream);
 bool flw_arena_must_wake(const fallow_arena *arena);
+bool flw_arena_has_persistent(const fallow_arena *arena);
 /* Has the pool slept since the last look, and dropped what has the arena's tag? Then none holds values.
  * ASLEEP: it sleeps. */
 fallow_status flw_arena_notice_sleep(fallow_arena *arena);

@@ -9,6 +9,7 @@
 
 #include "arena/arena.h"
 #include "base/mutant.h"
+#include "pool/streams/uses.h"
 
 struct flw_arena_mark flw_arena_mark_of(fallow_arena *arena, fallow_stream stream,
                                         fallow_status *status)
@@ -70,28 +71,25 @@ static bool is_complete(fallow_arena *arena, const struct flw_arena_mark *mark, 
 /* Driver calls. What can be neither fenced nor asked any more is waited for on the host, with everything
  * else of the context: no capture in it would survive that. */
 static fallow_status await_everything(fallow_arena *arena, const struct flw_arena_mark *mark,
-                                      bool is_captured)
+                                      bool is_captured, const char **why)
 {
     struct flw_pool *pool = arena->pool;
     if (is_captured || flw_pool_is_capturing(pool, mark->domain)) {
-        return flw_arena_refuse(arena, FALLOW_CAPTURING,
-                                "the stream that the last lease ended on is being captured: "
-                                "lease again after the capture, or inside it");
+        *why = "the stream that the last lease ended on is being captured: lease again after the "
+               "capture, or inside it";
+        return FALLOW_CAPTURING;
     }
     fallow_status status = flw_pool_ask_captures(pool);
     status = status == FALLOW_OK ? flw_heap_sync_context(&pool->heap) : status;
-    if (status != FALLOW_CAPTURING) {
-        return status;
-    }
-    return flw_arena_refuse(arena, FALLOW_CAPTURING,
-                            "a stream that it was leased on cannot be recorded on any more, and "
-                            "the context cannot be waited for while another stream is being "
-                            "captured: lease again after that capture, or inside it");
+    *why = "a stream that it was leased on cannot be recorded on any more, and the context cannot "
+           "be waited for while another stream is being captured: lease again after that capture, "
+           "or inside it";
+    return status;
 }
 
 /* Driver calls. One fence, if none covers it, and one wait on the device. */
 static fallow_status order_after(fallow_arena *arena, struct flw_domain *taker,
-                                 const struct flw_arena_mark *mark)
+                                 const struct flw_arena_mark *mark, const char **why)
 {
     struct flw_heap *heap = &arena->pool->heap;
     bool is_captured = false;
@@ -110,22 +108,23 @@ static fallow_status order_after(fallow_arena *arena, struct flw_domain *taker,
     if (is_complete(arena, mark, seq, &is_captured)) {
         return FALLOW_OK;
     }
-    return await_everything(arena, mark, is_captured);
+    return await_everything(arena, mark, is_captured, why);
 }
 
 /* The mark's domain is the stream's own: a recycled handle is another domain. */
-fallow_status flw_arena_order(fallow_arena *arena, const struct flw_arena_mark *stream)
+fallow_status flw_arena_order(fallow_arena *arena, const struct flw_arena_mark *stream,
+                              const char **why)
 {
     struct flw_driver_section section;
     if (!flw_heap_enter_driver(&arena->pool->heap, &section)) {
         return flw_heap_not_entered(&arena->pool->heap);
     }
-    fallow_status status = order_after(arena, stream->domain, &arena->last);
+    fallow_status status = order_after(arena, stream->domain, &arena->last, why);
     if (status == FALLOW_OK) {
         arena->last = *stream;
     }
     while (status == FALLOW_OK && arena->debt_count > 0) {
-        status = order_after(arena, stream->domain, &arena->debts[arena->debt_count - 1]);
+        status = order_after(arena, stream->domain, &arena->debts[arena->debt_count - 1], why);
         arena->debt_count -= status == FALLOW_OK;
     }
     flw_heap_leave_driver(&arena->pool->heap, &section);
@@ -166,6 +165,24 @@ fallow_status flw_arena_order_captured(fallow_arena *arena, fallow_stream stream
     }
     atomic_fetch_add_explicit(&arena->wait_count, 1, memory_order_relaxed);
     return FALLOW_OK;
+}
+
+static bool leave_to(fallow_arena *arena, const struct flw_arena_mark *mark)
+{
+    return seq_of(arena, mark) == 0 ||
+           flw_uses_announce_of(arena->pool, arena->scratch, mark->domain->index) == FALLOW_OK;
+}
+
+bool flw_arena_leave_scratch(fallow_arena *arena, fallow_stream stream)
+{
+    if (arena->scratch == NULL) {
+        return true;
+    }
+    bool is_left = leave_to(arena, &arena->last);
+    for (size_t i = 0; is_left && i < arena->debt_count; i++) {
+        is_left = leave_to(arena, &arena->debts[i]);
+    }
+    return is_left && fallow_free(arena->handle, arena->scratch, stream) == FALLOW_OK;
 }
 
 void flw_arena_fence_now(fallow_arena *arena, struct flw_arena_mark *mark)

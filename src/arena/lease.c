@@ -130,6 +130,41 @@ static fallow_status make_room(fallow_arena *arena, const fallow_layout *layout,
                                   fallow_status_message(status));
 }
 
+/* No work can be ordered after that of the last leases as long as a capture goes on: it keeps their memory, and the
+ * arena has new. False: it keeps its own. */
+static bool replace_scratch(fallow_arena *arena, const fallow_layout *layout,
+                            const struct flw_arena_mark *mark)
+{
+    size_t bytes = flw_max(flw_arena_needed_bytes(arena, layout), arena->scratch_bytes);
+    bytes = arena->is_locked ? arena->locked_bytes : bytes;
+    void *block = NULL;
+    if (flw_arena_has_persistent(arena) ||
+        (bytes > 0 &&
+         flw_arena_take(arena, bytes, layout->align_bytes, mark->stream, &block) != FALLOW_OK)) {
+        return false;
+    }
+    if (!flw_arena_leave_scratch(arena, mark->stream)) {
+        (void)fallow_free(arena->handle, block, mark->stream);
+        return false;
+    }
+    adopt(arena, block, bytes);
+    arena->last = *mark;
+    arena->debt_count = 0;
+    return true;
+}
+
+static fallow_status order_or_replace(fallow_arena *arena, const fallow_layout *layout,
+                                      const struct flw_arena_mark *mark)
+{
+    const char *why;
+    fallow_status status = flw_arena_order(arena, mark, &why);
+    if (status != FALLOW_CAPTURING) {
+        return status;
+    }
+    return replace_scratch(arena, layout, mark) ? FALLOW_OK
+                                                : flw_arena_refuse(arena, status, "%s", why);
+}
+
 /* The legacy stream is never captured: others' captures stand in its way. */
 static const char *why_not_eager(const struct flw_arena_mark *mark, fallow_status status)
 {
@@ -156,7 +191,7 @@ static fallow_status prepare_eager(fallow_arena *arena, const fallow_layout *lay
             "them first",
             atomic_load_explicit(&arena->pin_count, memory_order_relaxed));
     }
-    if ((status = flw_arena_order(arena, mark)) != FALLOW_OK ||
+    if ((status = order_or_replace(arena, layout, mark)) != FALLOW_OK ||
         (status = make_room(arena, layout, mark->stream)) != FALLOW_OK ||
         (status = flw_arena_bind(arena, layout, mark->stream, out_persistent)) != FALLOW_OK) {
         return status;
@@ -393,8 +428,9 @@ fallow_status fallow_lease_guard(fallow_arena *arena, fallow_stream stream)
     } else {
         status = flw_arena_notice_sleep(arena);
     }
-    if (status == FALLOW_OK) {
-        status = flw_arena_order(arena, &mark);
+    const char *why;
+    if (status == FALLOW_OK && (status = flw_arena_order(arena, &mark, &why)) == FALLOW_CAPTURING) {
+        status = flw_arena_refuse(arena, status, "%s", why);
     }
     if (status == FALLOW_OK && flw_arena_must_wake(arena)) {
         status = flw_arena_wake(arena, NULL, stream);

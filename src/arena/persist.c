@@ -361,6 +361,15 @@ fallow_status flw_arena_notice_sleep(fallow_arena *arena)
     return FALLOW_OK;
 }
 
+bool flw_arena_has_persistent(const fallow_arena *arena)
+{
+    const struct flw_persistent *each = arena->persistent;
+    while (each != NULL && each->address == NULL) {
+        each = each->next;
+    }
+    return each != NULL;
+}
+
 bool flw_arena_must_wake(const fallow_arena *arena)
 {
     const struct flw_persistent *each = arena->persistent;

@@ -100,7 +100,7 @@ static struct flw_domain *user_domain(struct flw_pool *pool, fallow_stream strea
     return domain != NULL ? domain : flw_pool_domain(pool, stream, status);
 }
 
-static fallow_status announce_of_front(struct flw_pool *pool, void *ptr, uint32_t domain)
+fallow_status flw_uses_announce_of(struct flw_pool *pool, void *ptr, uint32_t domain)
 {
     const struct flw_extension *front = flw_pool_front(pool);
     struct flw_view view = {.raw = (uint64_t)(uintptr_t)ptr};
@@ -134,7 +134,7 @@ static FLW_NOINLINE fallow_status record_use(fallow_pool *handle, void *ptr, fal
         flw_pool_note_loss(pool);
         return status;
     }
-    status = announce_of_front(pool, ptr, domain->index);
+    status = flw_uses_announce_of(pool, ptr, domain->index);
     if (status == FALLOW_INVALID_POINTER) {
         atomic_fetch_add(&pool->usage.misuses, 1);
     } else if (status == FALLOW_OK && pool->config.streams_may_die) {
@@ -185,7 +185,8 @@ fallow_status fallow_record_use(fallow_pool *handle, void *ptr, fallow_stream st
 
 fallow_status flw_uses_announce_context(struct flw_pool *pool, void *ptr)
 {
-    return flw_heap_is_lost(&pool->heap) ? FALLOW_OK : announce_of_front(pool, ptr, FLW_ANY_USER);
+    return flw_heap_is_lost(&pool->heap) ? FALLOW_OK
+                                         : flw_uses_announce_of(pool, ptr, FLW_ANY_USER);
 }
 
 bool flw_uses_is_exported(struct flw_pool *pool, const struct flw_span *span)

@@ -354,25 +354,54 @@ static void an_unannounced_capture_is_found_when_order_is_to_be_made(void **stat
     api_end(&api);
 }
 
-static void an_unannounced_capture_of_the_last_stream_survives(void **state)
+/* What the arena has left would be found, if it were free. */
+static void use_blocks_like(struct api *api, const fallow_layout *layout, CUstream stream)
+{
+    void *blocks[8];
+    for (int i = 0; i < 8; i++) {
+        blocks[i] = api_alloc(api, fallow_layout_bytes(layout), stream);
+        api_use(api, blocks[i], fallow_layout_bytes(layout), stream);
+    }
+    for (int i = 0; i < 8; i++) {
+        assert_int_equal(fallow_free(api->pool, blocks[i], stream), FALLOW_OK);
+    }
+}
+
+static void a_capture_of_the_last_stream_that_is_not_announced_before_survives(void **state)
 {
     (void)state;
-    struct api api;
-    bed_begin(&api);
-    fallow_arena *arena = make_arena(&api, 0);
-    fallow_layout *layout = make_plain_layout(20000);
-    fallow_lease *lease = begin_lease(arena, layout, api.stream);
-    touch_lease(&api, lease, layout, api.stream);
-    end_lease(lease, api.stream);
-    api_begin_capturing(&api, api.stream);
-    refuse_lease(arena, layout, api.other, FALLOW_CAPTURING,
-                 "the stream that the last lease ended on is being captured");
-    api_drop_captured(&api, api.stream);
-    end_lease(begin_lease(arena, layout, api.other), api.other);
-    expect_silence(&api);
-    fallow_arena_destroy(arena);
-    fallow_layout_destroy(layout);
-    api_end(&api);
+    for (int is_late = 0; is_late < 2; is_late++) {
+        struct api api;
+        fallow_capture *capture = NULL;
+        bed_begin(&api);
+        fallow_arena *arena = make_arena(&api, 0);
+        fallow_layout *layout = make_plain_layout(20000);
+        fallow_lease *lease = begin_lease(arena, layout, api.stream);
+        touch_lease(&api, lease, layout, api.stream);
+        end_lease(lease, api.stream);
+        api_begin_capturing(&api, api.stream);
+        if (is_late) {
+            assert_int_equal(fallow_capture_begin(api.pool, api.stream, &capture), FALLOW_OK);
+        }
+        lease = begin_lease(arena, layout, api.other); /* in other memory */
+        touch_lease(&api, lease, layout, api.other);
+        end_lease(lease, api.other);
+        use_blocks_like(&api, layout, api.other);
+        if (is_late) {
+            CUgraphExec executable = end_capturing(&api, api.stream, capture);
+            assert_int_equal(api.sim.cu.cuGraphExecDestroy(executable), 0);
+            assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+        } else {
+            api_drop_captured(&api, api.stream);
+        }
+        use_blocks_like(&api, layout, api.other);
+        end_lease(begin_lease(arena, layout, api.other), api.other);
+        expect_silence(&api);
+        assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+        fallow_arena_destroy(arena);
+        fallow_layout_destroy(layout);
+        api_end(&api);
+    }
 }
 
 /* Work of a stream that is gone can only be waited for with the whole context: no capture in it would
@@ -388,16 +417,18 @@ static void leave_work_on_a_stream_that_is_gone(struct api *api, fallow_arena *a
     assert_int_equal(api->sim.cu.cuStreamDestroy_v2(gone), 0);
 }
 
-static void another_streams_capture_is_named_where_it_stands_in_the_way(void **state)
+/* Without values to keep the arena leaves its memory to that work, and takes other. */
+static void another_streams_capture_stands_in_the_way_of_values_alone(void **state)
 {
     (void)state;
-    for (int is_announced = 0; is_announced < 2; is_announced++) {
+    for (int way = 0; way < 4; way++) {
         struct api api;
         fallow_capture *capture = NULL;
         CUgraphExec executable = NULL;
+        bool is_announced = way % 2 != 0, holds_values = way / 2 != 0;
         bed_begin(&api);
         fallow_arena *arena = make_arena(&api, 0);
-        fallow_layout *layout = make_plain_layout(20000);
+        fallow_layout *layout = holds_values ? make_kept_layout() : make_plain_layout(20000);
         (void)api_alloc(&api, 5000, api.other); /* the pool knows it */
         leave_work_on_a_stream_that_is_gone(&api, arena, layout);
         if (is_announced) {
@@ -405,9 +436,16 @@ static void another_streams_capture_is_named_where_it_stands_in_the_way(void **s
         } else {
             api_begin_capturing(&api, api.other);
         }
-        refuse_lease(arena, layout, api.stream, FALLOW_CAPTURING,
-                     "while another stream is being captured");
         assert_int_equal(fallow_lease_guard(arena, api.stream), FALLOW_CAPTURING);
+        if (holds_values) {
+            refuse_lease(arena, layout, api.stream, FALLOW_CAPTURING,
+                         "while another stream is being captured");
+        } else {
+            fallow_lease *lease = begin_lease(arena, layout, api.stream);
+            touch_lease(&api, lease, layout, api.stream);
+            end_lease(lease, api.stream);
+        }
+        use_blocks_like(&api, layout, api.stream);
         if (is_announced) {
             end_lease(begin_lease(arena, layout, api.other), api.other); /* inside it */
             executable = end_capturing(&api, api.other, capture);
@@ -416,10 +454,12 @@ static void another_streams_capture_is_named_where_it_stands_in_the_way(void **s
         } else {
             api_drop_captured(&api, api.other); /* it has survived */
         }
+        use_blocks_like(&api, layout, api.other);
         fallow_lease *lease = begin_lease(arena, layout, api.stream);
         touch_lease(&api, lease, layout, api.stream);
         end_lease(lease, api.stream);
         expect_silence(&api);
+        assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
         fallow_arena_destroy(arena);
         fallow_layout_destroy(layout);
         api_end(&api);
@@ -537,8 +577,8 @@ int main(void)
         cmocka_unit_test(a_lease_is_not_carried_into_a_capture_but_may_outlast_one),
         cmocka_unit_test(a_capture_of_the_last_stream_is_not_drawn_into_the_order),
         cmocka_unit_test(an_unannounced_capture_is_found_when_order_is_to_be_made),
-        cmocka_unit_test(an_unannounced_capture_of_the_last_stream_survives),
-        cmocka_unit_test(another_streams_capture_is_named_where_it_stands_in_the_way),
+        cmocka_unit_test(a_capture_of_the_last_stream_that_is_not_announced_before_survives),
+        cmocka_unit_test(another_streams_capture_stands_in_the_way_of_values_alone),
         cmocka_unit_test(the_legacy_stream_is_refused_beside_a_blocking_streams_capture),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
