@@ -548,7 +548,7 @@ typedef struct fallow_stats {
     uint64_t event_count;          /**< events recorded */
     uint64_t steal_count;       /**< batches or runs taken from another stream with a device wait */
     uint64_t wait_count;        /**< host waits for the device */
-    uint64_t driver_call_count; /**< driver calls, but those in capture_question_count */
+    uint64_t driver_call_count; /**< driver calls, but those in question_count */
     uint64_t remap_count;       /**< handles moved */
     uint64_t remap_wait_count;  /**< moves that had to wait for the device */
     uint64_t grow_count;        /**< growth operations: create, map and set access count as one */
@@ -593,8 +593,10 @@ typedef struct fallow_stats {
     uint8_t reserved_1[2];   /**< 0 */
     uint64_t idle_bytes;     /**< all else that is reserved: free for one stream or for any, mapped
                                   nowhere, or lost to the rounding of slabs and segments */
-    uint64_t capture_question_count; /**< queries whether a stream is being captured: one for each
-                                          allocation that is no hit, and those of slow paths */
+    uint64_t
+        question_count; /**< driver calls that only ask: if a stream is being captured, once for
+                                  each allocation that is no hit and in slow paths; how much memory the
+                                  device has left, at most every 100 ms of waits */
 } fallow_stats;
 
 /** Fill with defaults, recording the caller's size of the struct. */

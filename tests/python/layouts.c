@@ -98,7 +98,7 @@ static void print_stats(void)
     FIELD(fallow_stats, allows_rdma);
     FIELD(fallow_stats, reserved_1);
     FIELD(fallow_stats, idle_bytes);
-    FIELD(fallow_stats, capture_question_count);
+    FIELD(fallow_stats, question_count);
 }
 
 static void print_report(void)

@@ -124,7 +124,7 @@ class Stats(ctypes.Structure):
         (name, ctypes.c_uint64)
         for name in "damage_count unchecked_count asleep_bytes saved_bytes exported_bytes imported_bytes bound_bytes".split()
     ] + [("handle_types", ctypes.c_uint32), ("page_source", ctypes.c_uint8), ("allows_rdma", ctypes.c_uint8),
-         ("reserved_1", ctypes.c_uint8 * 2), ("idle_bytes", ctypes.c_uint64), ("capture_question_count", ctypes.c_uint64)]
+         ("reserved_1", ctypes.c_uint8 * 2), ("idle_bytes", ctypes.c_uint64), ("question_count", ctypes.c_uint64)]
 
 
 class Owner(ctypes.Structure):

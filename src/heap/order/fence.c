@@ -432,14 +432,3 @@ fallow_status flw_domain_fence_own(struct flw_heap *heap, struct flw_domain *dom
 {
     return take_fence(heap, domain, true);
 }
-
-void flw_domain_fence_cleared(struct flw_heap *heap, struct flw_domain *domain)
-{
-    struct flw_driver_section section;
-    if (flw_heap_enter_driver(heap, &section)) {
-        if (flw_domain_fence(heap, domain) == FALLOW_OK) {
-            (void)flw_domain_clear(heap, domain);
-        }
-        flw_heap_leave_driver(heap, &section);
-    }
-}

@@ -72,6 +72,17 @@ fallow_status flw_domain_clear(struct flw_heap *heap, struct flw_domain *domain)
     return status == FALLOW_CAPTURING ? FALLOW_WOULD_WAIT : status;
 }
 
+void flw_domain_fence_cleared(struct flw_heap *heap, struct flw_domain *domain)
+{
+    struct flw_driver_section section;
+    if (flw_heap_enter_driver(heap, &section)) {
+        if (flw_domain_fence(heap, domain) == FALLOW_OK) {
+            (void)flw_domain_clear(heap, domain);
+        }
+        flw_heap_leave_driver(heap, &section);
+    }
+}
+
 /* The driver's word on a fence. Another context may end before its stream's last fence is asked for,
  * and takes its events along: what they were recorded after is over. */
 static CUresult heed_end(const struct flw_heap *heap, const struct flw_fence *fence,

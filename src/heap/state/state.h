@@ -104,8 +104,8 @@ struct flw_run_depot {
 };
 
 struct flw_heap_counters {
-    _Atomic uint64_t driver_calls; /* but those in capture_questions */
-    _Atomic uint64_t capture_questions, events, queries, steals, waits, remaps, grows, trims;
+    _Atomic uint64_t driver_calls; /* but those in questions */
+    _Atomic uint64_t questions, events, queries, steals, waits, remaps, grows, trims;
     _Atomic uint64_t lost_streams, stream_waits;
     _Atomic uint64_t gone_streams; /* retired and lost: their handles may be others' by now */
 };
@@ -465,11 +465,11 @@ static inline void flw_heap_count_call(struct flw_heap *heap)
     FLW_ASSERT(flw_lock_none_held());
     atomic_fetch_add_explicit(&heap->count.driver_calls, 1, memory_order_relaxed);
 }
-/* The same for a question whether a stream is being captured. */
+/* The same for a call that only asks: is a stream being captured, how much memory has the device left. */
 static inline void flw_heap_count_question(struct flw_heap *heap)
 {
     FLW_ASSERT(flw_lock_none_held());
-    atomic_fetch_add_explicit(&heap->count.capture_questions, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&heap->count.questions, 1, memory_order_relaxed);
 }
 /* An answer that was not expected and changed nothing: remembered for the caller. */
 static inline void flw_heap_note_error(struct flw_heap *heap, CUresult error, const char *call)

@@ -41,7 +41,7 @@ void flw_pool_read_stats(struct flw_pool *pool, fallow_stats *out_stats)
     stats.steal_count = atomic_load(&heap->count.steals);
     stats.wait_count = atomic_load(&heap->count.waits);
     stats.driver_call_count = atomic_load(&heap->count.driver_calls);
-    stats.capture_question_count = atomic_load(&heap->count.capture_questions);
+    stats.question_count = atomic_load(&heap->count.questions);
     stats.remap_count = atomic_load(&heap->count.remaps);
     stats.remap_wait_count = atomic_load(&pool->climbs.remap_waits);
     stats.grow_count = atomic_load(&heap->count.grows);

@@ -171,7 +171,9 @@ uint32_t flw_climb_oldest_donors(const struct flw_heap *heap, const struct flw_n
 /* ---- several.c, calls: what was freed while other streams used it; neighbours of several owners. */
 bool flw_climb_take_several(struct flw_climb *climb);
 
-/* ---- wait.c */
+/* ---- deadline.c */
+/* calls. Device memory that the driver has left; UINT64_MAX: the driver does not tell. */
+uint64_t flw_climb_device_free(struct flw_heap *heap);
 /* True if the host may wait for the device. */
 bool flw_climb_may_wait(const struct flw_climb *climb);
 /* calls. Return the result of `wait`, or false if the host may not wait. All waits of a climb share wait_ms. Without
@@ -181,6 +183,8 @@ bool flw_climb_wait(struct flw_climb *climb, bool comes_before_growth,
 /* calls. Release idle memory until keep_bytes are reserved; false: nothing. For segments waits for the device, if it
  * may. */
 bool flw_climb_release(struct flw_climb *climb, uint64_t keep_bytes);
+
+/* ---- wait.c */
 bool flw_stage_remap_wait(struct flw_climb *climb);
 bool flw_stage_wait(struct flw_climb *climb);
 
@@ -190,9 +194,6 @@ bool flw_stage_callback(struct flw_climb *climb);
 /* Have other pools of the device release free memory, waiting for their work until until_ns (0: not at all), and grow
  * by it. Nothing is asked of them where the pool's own limit is what the need lacks. */
 bool flw_climb_ask_others(struct flw_climb *climb, uint64_t until_ns);
-
-/* calls. Device memory that the driver has left; UINT64_MAX: the driver does not tell. */
-uint64_t flw_climb_device_free(struct flw_heap *heap);
 
 /* ---- oom.c */
 /* Nothing served: the answer, after what there is to report of it and to log. `fail` is the last place of the

@@ -66,19 +66,6 @@ bool flw_stage_callback(struct flw_climb *climb)
 
 FLW_DEFINE_INIT_SIZED(fallow_oom_report)
 
-uint64_t flw_climb_device_free(struct flw_heap *heap)
-{
-    struct flw_driver_section section;
-    size_t free_bytes = 0, total_bytes = 0;
-    if (!flw_heap_enter_driver(heap, &section)) {
-        return UINT64_MAX;
-    }
-    flw_heap_count_call(heap);
-    CUresult result = heap->driver->cuMemGetInfo_v2(&free_bytes, &total_bytes);
-    flw_heap_leave_driver(heap, &section);
-    return result == CUDA_SUCCESS ? free_bytes : UINT64_MAX;
-}
-
 /* heap lock. In units. */
 static uint64_t largest_run(const struct flw_domain *domain)
 {

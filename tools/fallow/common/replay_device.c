@@ -150,6 +150,7 @@ static const char *const frame_calls[] = {"cuCtxPushCurrent_v2",
                                           "cuThreadExchangeStreamCaptureMode",
                                           "cuStreamGetCaptureInfo_v2",
                                           NULL};
+static const char *const question_calls[] = {"cuStreamIsCapturing", "cuMemGetInfo_v2", NULL};
 static const char *const query_calls[] = {"cuEventQuery", "cuStreamQuery", NULL};
 static const char *const sync_calls[] = {"cuEventSynchronize", "cuStreamSynchronize",
                                          "cuCtxSynchronize", NULL};
@@ -171,7 +172,7 @@ static void remember_start(struct flw_device *device)
     device->first.struct_size = sizeof device->first;
     device->get_ledger(0, &device->first);
     device->first_record_count = device->call_count("cuEventRecord");
-    device->first_question_count = device->call_count("cuStreamIsCapturing");
+    device->first_question_count = count_calls(device, question_calls);
     device->first_stream_wait_count = device->call_count("cuStreamWaitEvent");
     device->first_frame_count = count_calls(device, frame_calls);
     device->first_query_count = count_calls(device, query_calls);
@@ -338,9 +339,8 @@ void flw_device_get_account(const struct flw_device *device, struct flw_device_a
         .reserved_bytes = ledger.given_bytes - first->given_bytes,
         .given_bytes = given_bytes,
         .returned_bytes = given_bytes - (ledger.given_bytes - first->given_bytes),
-        .driver_call_count =
-            ledger.call_count - first->call_count - 2 * order_count -
-            (device->call_count("cuStreamIsCapturing") - device->first_question_count),
+        .driver_call_count = ledger.call_count - first->call_count - 2 * order_count -
+                             (count_calls(device, question_calls) - device->first_question_count),
         .frame_call_count = count_calls(device, frame_calls) - device->first_frame_count,
         .modelled_ns =
             ledger.modelled_host_ns - first->modelled_host_ns - order_count * device->order_call_ns,
