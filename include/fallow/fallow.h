@@ -282,8 +282,8 @@ static inline void fallow_pool_config_init(fallow_pool_config *config)
  * Cost        driver calls, nine of them the probe's; keeps no device memory. Reserves
  *             addresses: of the device 8 times its memory; if the driver refuses that, less, and
  *             further ranges when a block has no place left; and of the host 85 GiB for a device of
- *             80 GB (94 GiB if 8 times were refused), little of which is ever used. The first pool of a process registers for
- *             membarrier(2), 10 ms or more when threads are running.
+ *             80 GB (94 GiB if 8 times were refused), little of which is ever used. The first pool of a process
+ *             registers for membarrier(2), 10 ms or more when threads are running.
  * LIMITS      Under a limit of the address space (ulimit -v) the tables take a quarter of what it
  *             leaves, and what names the device's addresses: 76 MiB for a device of 80 GB; 9 GiB in
  *             context order and where the device cannot remap. Where 8 times the memory is
@@ -350,15 +350,11 @@ enum {
     FALLOW_REQUEST_NO_GROW = 1u << 3,       /**< only memory that the pool already holds */
     FALLOW_REQUEST_DEDICATED = 1u << 4,     /**< shares no physical handle with other blocks */
     FALLOW_REQUEST_ZERO = 1u << 5,          /**< zero-filled in stream order */
-    FALLOW_REQUEST_EVERY_STREAM = 1u
-                                  << 6 /**< usable by work of every stream that is given after the
-                                                 call returns, in no order: only memory that no unfinished
-                                                 work uses is taken, and late in the ladder the host waits
-                                                 for some. The call's stream is not looked at, but
-                                                 FALLOW_REQUEST_ZERO fills on it and waits for that. Inside
-                                                 a capture the block is ordinary memory. Free it by
-                                                 fallow_free, as any block, or fallow_free_complete.
-                                                 NOT_SUPPORTED with debug checks */
+    /** Usable by work of every stream that is given after the call returns, in no order: only memory that no
+     *  unfinished work uses is taken, and late in the ladder the host waits for some. The call's stream is not
+     *  looked at, but FALLOW_REQUEST_ZERO fills on it and waits for that. Inside a capture the block is ordinary
+     *  memory. Free it by fallow_free, as any block, or fallow_free_complete. NOT_SUPPORTED with debug checks. */
+    FALLOW_REQUEST_EVERY_STREAM = 1u << 6,
 };
 
 /** An allocation with wishes. Zero is the default for every field but struct_size. */
@@ -531,8 +527,9 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_block_info(fallow_pool *pool, c
  *      reserved_bytes + asleep_bytes
  *          = live_bytes + cached_bytes + deferred_bytes + captured_bytes + idle_bytes
  *
- *  peak_reserved_bytes is always exact, and never below reserved_bytes. peak_requested_bytes is with one thread; with several it is off by at most what their caches hold. peak_live_bytes is
- *  the most that was seen where requested_bytes peaked or a caller asked. */
+ *  peak_reserved_bytes is always exact, and never below reserved_bytes. peak_requested_bytes is exact with one thread;
+ *  with several it is off by at most what their caches hold. peak_live_bytes is the most that was seen when
+ *  requested_bytes peaked or a caller asked. */
 typedef struct fallow_stats {
     size_t struct_size;            /**< set by fallow_stats_init */
     uint64_t requested_bytes;      /**< live blocks, as asked */
@@ -667,7 +664,8 @@ FALLOW_API int fallow_pool_last_driver_error(fallow_pool *pool, const char **out
 /** Give idle memory back until at most keep_bytes are reserved. Waits for what is needed, at most
  *  deadline_ns from now (0 = not at all, which is OK; UINT64_MAX = as long as it takes). TIMEOUT if it
  *  passed with work left. OK also when live memory keeps more. out_released_bytes may be NULL.
- *  No deadline bounds a sleep or wake under way, or, without cuCtxRecordEvent, the synchronisation that memory of a lost stream takes. */
+ *  No deadline bounds a sleep or wake under way, or, without cuCtxRecordEvent, the synchronisation that memory of a
+ *  lost stream takes. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_trim(fallow_pool *pool, size_t keep_bytes,
                                                            uint64_t deadline_ns,
                                                            size_t *out_released_bytes);

@@ -193,8 +193,8 @@ static fallow_status join(struct flw_capture *capture, fallow_stream stream)
         flw_pool_note_loss(pool);
         return status;
     }
-    flw_uses_fence_late(pool); /* while it may be recorded on */
-    fence_before(pool, domain);
+    fence_before(pool, domain); /* while it may be recorded on */
+    flw_uses_fence_late(pool);  /* nothing, if the fence before covers it */
     flw_lock_acquire(&heap->lock);
     uint32_t place = place_in(capture, domain);
     status = !capture->is_capturing                  ? FALLOW_INVALID_CAPTURE

@@ -175,6 +175,11 @@ static void blocks_are_allocated_and_freed(enum flw_beside_place place)
     WORKS(&bed, fallow_record_use(bed.api.pool, first, other));
     give(&bed, first, stream);
     WORKS(&bed, fallow_free_sized(bed.api.pool, second, 700, other));
+    fallow_request_init(&request);
+    request.size_bytes = 5000;
+    request.flags = FALLOW_REQUEST_EVERY_STREAM;
+    WORKS(&bed, fallow_alloc_request(bed.api.pool, &request, stream, &first));
+    WORKS(&bed, fallow_free_complete(bed.api.pool, first));
     WORKS(&bed, fallow_alloc_aligned(bed.api.pool, 5000, MIB, other, &first));
     give(&bed, first, other);
     WORKS(&bed, fallow_alloc_batch(bed.api.pool, sizes, 3, stream, blocks));
@@ -280,6 +285,7 @@ static void memory_goes_back(enum flw_beside_place place)
         sum += released;
     }
     assert_true(sum >= 45 * MIB); /* a page may be shared with what is kept */
+    WORKS(&bed, fallow_pool_set_limit(bed.api.pool, 1024 * MIB));
     give(&bed, allocate(&bed, 20 * MIB, bed.api.stream), bed.api.stream);
     WORKS(&bed, flw_test_trim(bed.api.pool, 0)); /* waits for wait_ms */
     WORKS(&bed, fallow_stream_retire(bed.api.pool, bed.api.other));
