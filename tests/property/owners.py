@@ -86,9 +86,11 @@ def worth(path, function, line, rule):
     if path.endswith(".py"):
         inside = re.search(r"/(site|dist)-packages/.*", plain)
         if inside:
-            return nothing if is_framework(inside.group(0)) else ("package", place(path, function, line, rule.by))
+            kind = "library" if is_framework(inside.group(0)) else "package"
+            return kind, place(path, function, line, rule.by)
         is_standard = "/lib/python" in plain or "/Lib/" in plain or "/cpython-" in plain
-        return nothing if is_framework(plain) or is_standard else ("program", place(path, function, line, rule.by))
+        kind = "library" if is_framework(plain) or is_standard else "program"
+        return kind, place(path, function, line, rule.by)
     node = re.search(r"(\w+)::apply\(", function)
     if node and "autograd::" in function:
         return "node", (node.group(1), node.group(1))
@@ -102,7 +104,7 @@ def owner(frames, rule):
         kind, names = worth(frame["filename"], frame["name"], frame["line"], rule)
         if kind and (kind == "operator" or kind not in found):
             found[kind] = names
-    for kind in ("named", "program", "package", "node", "operator"):
+    for kind in ("named", "program", "package", "node", "operator", "library"):
         if kind in found:
             return found[kind]
     return UNKNOWN, UNKNOWN

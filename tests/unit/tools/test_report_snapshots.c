@@ -203,6 +203,24 @@ static void what_a_late_recording_never_used_is_left_out_of_the_comparison(void 
     assert_int_equal(command_number("\"name\": \"recorded\"", "peak_reserved_bytes"), 100 * MIB);
 }
 
+/* Frames of torch are all that is known of some blocks. */
+static void torch_frames_are_better_than_nothing(void **state)
+{
+    static const char trace[] = "#fallow-trace 1\ndevice 0\nstream 0\nfields none\n"
+                                "L 7 \"_flat_weight\" \"/site-packages/torch/x.py\"\n"
+                                "L 9 \"step\" \"/site-packages/torch/y.py\"\nW 0 1\n"
+                                "A 0 0 1048576 0 stack=1\nO 0 4096 0 stack=1\n";
+    (void)state;
+    command_write("torch.ftext", trace, sizeof trace - 1);
+    assert_int_equal(
+        command_run("\"$F\" report torch.ftext --no-times --policy bound --json torch.json"), 0);
+    flw_test_expect_in(out_text, "100.0       1  _flat_weight (x.py:7)\n");
+    command_expect_error(
+        "\"$F\" report torch.ftext --no-times --policy bound --fail-on-oom >screen", 1,
+        "4,096 bytes asked for by _flat_weight (x.py:7)");
+    assert_int_equal(command_run("grep -c '\"owner\": \"_flat_weight (x.py:7)\"' torch.json"), 0);
+}
+
 /* ---- freed and not reusable yet ---- */
 
 /* A block of 100 bytes in a unit of 512, one of 10 MiB that record_stream keeps, and 53 MiB free behind it. */
@@ -392,6 +410,7 @@ int main(void)
         cmocka_unit_test(every_threshold_looks_at_every_device),
         cmocka_unit_test(a_folder_and_a_job_have_every_device),
         cmocka_unit_test(a_snapshot_without_history_is_a_heap_and_nothing_is_compared),
+        cmocka_unit_test(torch_frames_are_better_than_nothing),
         cmocka_unit_test(what_waits_for_other_streams_is_counted_and_rounding_is_not_idle),
         cmocka_unit_test(the_driver_is_not_passed_over),
         cmocka_unit_test(no_advice_is_set_already_or_breaks_the_program),

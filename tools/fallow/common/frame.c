@@ -165,7 +165,7 @@ enum flw_frame_kind flw_frame_tell(const char *function, const char *file, bool 
     case PLACE_PACKAGE:
         return FLW_FRAME_PACKAGE;
     case PLACE_FRAMEWORK:
-        return FLW_FRAME_OTHER;
+        return file[0] == '<' ? FLW_FRAME_OTHER : FLW_FRAME_LIBRARY;
     default:
         return is_node(function, name, room)                     ? FLW_FRAME_NODE
                : is_operator(function, name, room)               ? FLW_FRAME_OPERATOR

@@ -20,7 +20,7 @@
 
 #define RULE                                                                                   \
     "the innermost Python frame outside of torch, packages and the standard library; else of " \
-    "a package; else the autograd node or the operator"
+    "a package; else the autograd node or the operator; else the innermost Python frame"
 #define NATIVE_RULE \
     "; else the innermost function outside of the system's, CUDA's and Python's libraries"
 
