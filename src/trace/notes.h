@@ -30,6 +30,12 @@ bool flw_notes_add_devices(struct flw_notes *notes, const bool *is_recorded, int
 /* What follows the key and a space in the first line that begins with both; *out_bytes of it. NULL: there is none. */
 const char *flw_notes_find(const char *notes, const char *key, int *out_bytes);
 
+/* The key of a line that is there where a recorder's ring of events was overwritten, and what that means. */
+#define FLW_NOTES_OVERWRITTEN "events_overwritten"
+#define FLW_NOTES_OVERWRITTEN_SAYS                                                             \
+    "the oldest events were overwritten (trace_alloc_overflowed): the history begins late; a " \
+    "larger max_entries of _record_memory_history() keeps more"
+
 /* "A B ..." of a trace's notes, which may be NULL; *out_bytes of them. NULL: there is one device, or it is not said. */
 const char *flw_notes_find_devices(const char *notes, int *out_bytes);
 

@@ -381,6 +381,15 @@ static bool choose_device(struct flw_pytorch_import *import, int device)
                               census.device_count - 1);
     }
     int best = 0;
+    uint64_t all_count = 0;
+    for (int i = 0; i < census.device_count; i++) {
+        all_count += census.events[i] + census.segments[i];
+    }
+    import->is_empty = all_count == 0;
+    if (device >= 0 && all_count != 0 && census.events[device] + census.segments[device] == 0) {
+        return flw_input_fail(import->input, 0,
+                              "nothing is on record of device %d: no segment and no event", device);
+    }
     find_ooms(import, &census);
     for (int i = 1; i < census.device_count; i++) {
         best = is_told_before(&census, i, best) ? i : best;
@@ -465,7 +474,7 @@ static char *make_notes(const struct flw_pytorch_import *import)
     if (!flw_notes_add_lines(&notes, "origin pytorch snapshot\n") ||
         !flw_notes_add_devices(&notes, import->is_recorded, FLW_PYTORCH_DEVICES) ||
         !flw_notes_add_lines(&notes, import->settings) ||
-        (import->has_overflowed && !flw_notes_add_lines(&notes, "events_overwritten yes\n")) ||
+        (import->has_overflowed && !flw_notes_add_lines(&notes, FLW_NOTES_OVERWRITTEN " yes\n")) ||
         !add_count(&notes, "annotations_before_the_events", import->phases.early_count) ||
         !add_count(&notes, "annotations_without_a_place", import->unplaced_count) ||
         !add_count(&notes, "blocks_of_the_end_given_twice", import->history.double_count) ||
@@ -483,6 +492,11 @@ static bool import_snapshot(struct flw_pytorch_import *import, int device)
                              import->has_pools) ||
           flw_pytorch_fail_memory(import))) {
         return false;
+    }
+    if (import->is_empty) {
+        return flw_input_fail(import->input, 0,
+                              "an empty snapshot: no device has a segment or an event; dump it in "
+                              "the process that allocates, before it frees all");
     }
     read_settings(import);
     /* The history holds what was of use. */

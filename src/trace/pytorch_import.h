@@ -36,6 +36,7 @@ struct flw_pytorch_import {
     char settings[FLW_PYTORCH_SETTINGS_BYTES]; /* a line of the notes; "": not known */
     bool has_overflowed;                       /* the ring of events was overwritten */
     bool has_pools;                            /* events say theirs */
+    bool is_empty;                             /* no device has an event or a segment */
     int device;
     bool is_recorded[FLW_PYTORCH_DEVICES]; /* which devices have an event or a segment */
     uint64_t steps_left;                   /* of the walk */

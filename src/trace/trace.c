@@ -14,6 +14,7 @@
 #include "trace/kineto.h"
 #include "trace/largearray.h"
 #include "trace/minimalloc.h"
+#include "trace/mistaken.h"
 #include "trace/pytorch.h"
 #include "trace/rmm.h"
 #include "trace/stalloc.h"
@@ -131,7 +132,7 @@ static bool read_any(struct flw_input *input, int device, bool goes_on,
     if (!flw_input_fill(input, 1)) {
         return flw_input_fail(input, 0, "the file is empty");
     }
-    if (begins_with(input, "\x80")) {
+    if (begins_with(input, "\x80") && !begins_with(input, "\x80\x02\x8a\nl")) {
         return flw_pytorch_read(input, device, out_trace);
     }
     if (begins_with(input, FLW_FTRACE_MAGIC)) {
@@ -147,6 +148,10 @@ static bool read_any(struct flw_input *input, int device, bool goes_on,
         return flw_input_fail(input, 0,
                               "no trace but records of traces, which fallow report --json-lines "
                               "wrote; fallow report merge reads them");
+    }
+    const char *mistaken = flw_mistaken_tell(input);
+    if (mistaken != NULL) {
+        return flw_input_fail(input, 0, "%s", mistaken);
     }
     if (begins_with_bracket(input)) {
         return flw_kineto_read(input, device, out_trace);

@@ -349,28 +349,6 @@ static void the_screen_tells_owners_at_each_moment(void **state)
         "(/site-packages/torch/x.py:7) 4194304\nbefore the recording, up to 1 MiB 1048576\n");
 }
 
-/* Two functions that differ in their last letter alone are two owners, however long their names. */
-static void long_names_are_told_apart(void **state)
-{
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *file = open_memstream(&text, &bytes);
-    (void)state;
-    fputs("#fallow-trace 1\ndevice 0\nstream 0\nfields none\n", file);
-    for (int i = 0; i < 2; i++) {
-        fprintf(file, "L 0 \"%07900d%c\" \"/a.cpp\"\nW %d\nA 0 %d %d 0 stack=%d\n", 0, 'a' + i, i,
-                i, 1024 << i, i + 1);
-    }
-    assert_int_equal(fclose(file), 0);
-    command_write("long.ftext", text, bytes);
-    free(text);
-    assert_int_equal(command_run("\"$F\" report long.ftext --no-times --policy bound --owner a.cpp "
-                                 "--csv-owners - | cut -d, -f 2-"),
-                     0);
-    flw_test_expect_in(out_text,
-                       "\n1024,1,,,1024,1,1024,1,1024,1\n2048,1,,,2048,1,2048,1,2048,1\n");
-}
-
 /* Twelve steps that each keep 1 MiB of what they take, after one block of 5 MiB that stays: six stretches of two steps
  * and what came after them. Without stacks it is told by size, and not on the screen. */
 static void survivors_are_told_by_the_steps_that_left_them(void **state)
@@ -796,7 +774,6 @@ int main(void)
         cmocka_unit_test(a_broken_threshold_is_one_line_and_exit_code_1),
         cmocka_unit_test(an_out_of_memory_on_record_is_told_and_may_fail),
         cmocka_unit_test(the_screen_tells_owners_at_each_moment),
-        cmocka_unit_test(long_names_are_told_apart),
         cmocka_unit_test(survivors_are_told_by_the_steps_that_left_them),
         cmocka_unit_test(what_other_tools_read_goes_where_it_is_wanted),
         cmocka_unit_test(a_wrong_rule_of_owners_is_told_in_one_line),

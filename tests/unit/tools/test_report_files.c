@@ -171,6 +171,28 @@ static void which_device_of_several_is_read_is_told(void **state)
     assert_null(strstr(out_text, "--trace-device"));
 }
 
+/* Two functions that differ in their last letter alone are two owners, however long their names. */
+static void long_names_are_told_apart(void **state)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *file = open_memstream(&text, &bytes);
+    (void)state;
+    fputs("#fallow-trace 1\ndevice 0\nstream 0\nfields none\n", file);
+    for (int i = 0; i < 2; i++) {
+        fprintf(file, "L 0 \"%07900d%c\" \"/a.cpp\"\nW %d\nA 0 %d %d 0 stack=%d\n", 0, 'a' + i, i,
+                i, 1024 << i, i + 1);
+    }
+    assert_int_equal(fclose(file), 0);
+    command_write("long.ftext", text, bytes);
+    free(text);
+    assert_int_equal(command_run("\"$F\" report long.ftext --no-times --policy bound --owner a.cpp "
+                                 "--csv-owners - | cut -d, -f 2-"),
+                     0);
+    flw_test_expect_in(out_text,
+                       "\n1024,1,,,1024,1,1024,1,1024,1\n2048,1,,,2048,1,2048,1,2048,1\n");
+}
+
 /* Terminals obey control characters: of one byte, and of two in UTF-8. */
 static void names_move_no_terminal(void **state)
 {
@@ -522,6 +544,7 @@ int main(void)
         cmocka_unit_test(two_outputs_are_two_files),
         cmocka_unit_test(a_side_of_diff_may_be_a_pipe),
         cmocka_unit_test(which_device_of_several_is_read_is_told),
+        cmocka_unit_test(long_names_are_told_apart),
         cmocka_unit_test(names_move_no_terminal),
         cmocka_unit_test(an_owner_without_a_name_is_a_line_of_the_page),
         cmocka_unit_test(no_cell_of_a_table_is_a_formula),

@@ -130,6 +130,117 @@ static void a_folder_and_a_job_have_every_device(void **state)
         "rank0.pickle, device 0: policy recorded holds");
 }
 
+static void the_last_iteration_of_torchtitan_is_a_job(void **state)
+{
+    static const char *const layouts[] = {"iteration_%s/rank%u_memory_snapshot.pickle",
+                                          "iteration_%s/rank%u/memory_snapshot.pickle"};
+    char path[128], line[256];
+    (void)state;
+    for (size_t layout = 0; layout < 2; layout++) {
+        assert_int_equal(command_run("rm -rf titan; for i in 9 10_exit; do for r in 0 1; do "
+                                     "mkdir -p titan/iteration_$i/rank$r; done; done"),
+                         0);
+        for (unsigned i = 0; i < 4; i++) {
+            snprintf(path, sizeof path, layouts[layout], i < 2 ? "9" : "10_exit", i % 2);
+            snprintf(line, sizeof line, "titan/%s", path);
+            write_devices(line);
+        }
+        assert_int_equal(command_run("\"$F\" report titan --no-times --policy recorded"), 0);
+        command_expect_one_line("titan/iteration_10_exit: the latest iteration is reported");
+        flw_test_expect_in(out_text, "a job of 2 ranks; 2 ran out of memory");
+        assert_int_equal(
+            command_run("\"$F\" report titan/iteration_9 --no-times --policy recorded"), 0);
+        assert_string_equal(error_text, "");
+        flw_test_expect_in(out_text, "a job of 2 ranks; 2 ran out of memory");
+    }
+}
+
+/* ---- what lacks something ---- */
+
+static void an_empty_snapshot_and_a_device_without_memory_are_errors(void **state)
+{
+    (void)state;
+    struct writer w = begin();
+    begin_events(&w);
+    finish(&w, "empty.pickle");
+    command_expect_error("\"$F\" report empty.pickle", 1,
+                         "empty.pickle: byte 0: an empty snapshot:");
+    command_expect_error("\"$F\" trace verify empty.pickle", 1, "an empty snapshot:");
+    w = begin();
+    put_segment(&w, 2, BASE, 20 * MIB, MIB);
+    begin_events(&w);
+    finish(&w, "third.pickle");
+    command_expect_error("\"$F\" report third.pickle --trace-device 1", 1,
+                         "nothing is on record of device 1: no segment and no event");
+    assert_int_equal(command_run("\"$F\" report third.pickle"), 0);
+}
+
+static void a_ring_that_was_overwritten_is_said(void **state)
+{
+    (void)state;
+    struct writer w = begin();
+    put_segment(&w, 0, BASE, 20 * MIB, MIB);
+    begin_events(&w);
+    put_event(&w, "alloc", BASE, MIB);
+    end_list(&w);
+    end_list(&w);
+    put_string(&w, "allocator_settings");
+    begin_dict(&w);
+    put_string(&w, "trace_alloc_overflowed");
+    put_code(&w, 0x88);
+    end_dict(&w);
+    end_dict(&w);
+    end_pickle(&w);
+    command_write("ring.pickle", w.bytes, w.count);
+    free(w.bytes);
+    assert_int_equal(command_run("\"$F\" report ring.pickle --no-times --policy recorded --json -"),
+                     0);
+    command_expect_one_line(
+        "ring.pickle: the oldest events were overwritten (trace_alloc_overflowed)");
+    flw_test_expect_in(out_text, "\"events_overwritten\": true");
+    command_expect_error("\"$F\" trace verify ring.pickle", 3,
+                         "the oldest events were overwritten");
+    assert_int_equal(command_run("\"$F\" trace pack ring.pickle -o ring.ftrace"), 0);
+    command_expect_error("\"$F\" trace verify ring.ftrace", 3,
+                         "the oldest events were overwritten");
+}
+
+static void files_given_by_mistake_are_recognised(void **state)
+{
+    static const struct {
+        const char *text, *told;
+    } files[] = {
+        {"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "a pointer of Git LFS"},
+        {"SQLite format 3", "an SQLite database"},
+        {"memray", "memray's recording"},
+        {"PK\x03\x04 archive", "an archive, as torch.save() writes"},
+        {"\x80\x02\x8a\nl\xfc\x9c"
+         "F\xf9 j",
+         "a file of torch.save()"},
+        {"[    17][12:00:00:000000][info  ] ----- RMM LOG BEGIN [PTDS DISABLED] -----\n",
+         "RMM's debug log"},
+        {"[[1709000000000, 1709000000001], [[1, 2], [3, 4]]]",
+         "what export_memory_timeline() writes"},
+        {"[{\"device\": 0, \"total_size\": 2, \"segment_type\": \"small\"}]",
+         "memory_snapshot() as JSON"},
+        {"<!DOCTYPE html><script>import {add_local_files} from 'MemoryViz.js'</script>",
+         "the page of MemoryViz"},
+        {"<html><title>GPU Memory Timeline HTML</title></html>",
+         "what export_memory_timeline() writes"},
+        {"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
+         "the message of an out-of-memory"},
+        {"RuntimeError: NPU out of memory. Tried to allocate 2.00 GiB",
+         "the message of an out-of-memory"},
+        {"torch.OutOfMemoryError: XPU out of memory. Tried to allocate", "torch.xpu.memory"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        command_write("mistaken", files[i].text, strlen(files[i].text));
+        command_expect_error("\"$F\" report mistaken", 1, files[i].told);
+        command_expect_error("\"$F\" trace verify mistaken", 1, files[i].told);
+    }
+}
+
 /* ---- what was before the recording ---- */
 
 static void a_snapshot_without_history_is_a_heap_and_nothing_is_compared(void **state)
@@ -409,6 +520,10 @@ int main(void)
         cmocka_unit_test(the_device_that_ran_out_is_shown_and_the_others_have_a_line),
         cmocka_unit_test(every_threshold_looks_at_every_device),
         cmocka_unit_test(a_folder_and_a_job_have_every_device),
+        cmocka_unit_test(the_last_iteration_of_torchtitan_is_a_job),
+        cmocka_unit_test(an_empty_snapshot_and_a_device_without_memory_are_errors),
+        cmocka_unit_test(a_ring_that_was_overwritten_is_said),
+        cmocka_unit_test(files_given_by_mistake_are_recognised),
         cmocka_unit_test(a_snapshot_without_history_is_a_heap_and_nothing_is_compared),
         cmocka_unit_test(torch_frames_are_better_than_nothing),
         cmocka_unit_test(what_waits_for_other_streams_is_counted_and_rounding_is_not_idle),

@@ -280,6 +280,9 @@ static void fill_head(const struct flw_sheet_setup *setup, struct flw_sheet *she
              run->trace->source == NULL ? "?" : base_name(run->trace->source));
     flw_make_plain(sheet->title);
     name_device(run->trace, sheet->of_devices);
+    int bytes = 0;
+    sheet->is_overwritten =
+        flw_notes_find(run->trace->notes, FLW_NOTES_OVERWRITTEN, &bytes) != NULL;
     snprintf(sheet->device_name, sizeof sheet->device_name, "%s", "simulated device");
     sheet->is_sim = true;
     sheet->lag_units = run->lag_units;

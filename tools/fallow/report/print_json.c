@@ -198,6 +198,7 @@ static void print_trace(const struct flw_sheet *sheet, struct flw_json_writer *o
     flw_json_number(out, "recorded_device", (uint64_t)trace->device);
     print_devices(sheet, out);
     flw_json_bool(out, "has_history", !sheet->is_state);
+    flw_json_bool(out, "events_overwritten", sheet->is_overwritten);
     FLW_JSON_COUNTS(out, {"events", trace->event_count}, {"ops", sheet->op_count},
                     {"allocs", trace->alloc_count}, {"frees", free_count},
                     {"initial_blocks", trace->initial_count}, {"streams", trace->stream_count},

@@ -306,6 +306,7 @@ struct flw_sheet {
     /* The recording has no history: the sheet is of the heap at one moment, its only policy is `recorded`, and nothing
      * is compared. */
     bool is_state;
+    bool is_overwritten; /* the oldest events are not in the recording */
     /* Of the recorded peak, what the allocator had before the recording began and nothing in the recording used. No
      * policy that is replayed can hold it, so comparisons leave it out. */
     uint64_t unused_bytes;

@@ -10,12 +10,15 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "trace/notes.h"
 #include "trace/trace.h"
 
 #include "common/command.h"
 #include "common/progress.h"
 #include "common/tool_host.h"
 #include "report/devices.h"
+
+#define PATH_BYTES 4096
 
 /* A trace to report. */
 struct job {
@@ -66,22 +69,62 @@ static bool is_page(const char *name)
     return length > 5 && strcmp(name + length - 5, ".html") == 0;
 }
 
-static bool add_folder(struct work *work, const char *path)
+/* Return the number behind "iteration_"; 0: the name has none, or it is 0. */
+static uint64_t iteration_of(const char *name)
 {
-    size_t first = work->job_count;
+    return strncmp(name, "iteration_", 10) == 0 ? strtoull(name + 10, NULL, 10) : 0;
+}
+
+/* Add the files of one folder, and of its folders "rankM". `iteration` (PATH_BYTES) receives the latest of its folders
+ * "iteration_N"; "": it has none. False: a message was printed. */
+static bool add_files(struct work *work, const char *path, char *iteration)
+{
+    char inner[PATH_BYTES];
+    uint64_t latest = 0;
+    bool is_read = true;
     DIR *folder = opendir(path);
+    iteration[0] = '\0';
     if (folder == NULL) {
         flw_complain("cannot read the folder '%.300s': %s", path, strerror(errno));
         return false;
     }
-    for (struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {
+    for (struct dirent *entry = readdir(folder); is_read && entry != NULL;
+         entry = readdir(folder)) {
+        const char *name = entry->d_name;
         struct stat about;
-        if (entry->d_name[0] != '.' && !is_page(entry->d_name) &&
-            fstatat(dirfd(folder), entry->d_name, &about, 0) == 0 && S_ISREG(about.st_mode)) {
-            add_job(work, path, entry->d_name);
+        if (name[0] == '.' || is_page(name) || fstatat(dirfd(folder), name, &about, 0) != 0) {
+            continue;
+        }
+        bool fits = (size_t)snprintf(inner, sizeof inner, "%s/%s", path, name) < sizeof inner;
+        if (S_ISREG(about.st_mode)) {
+            add_job(work, path, name);
+        } else if (S_ISDIR(about.st_mode) && fits && strncmp(name, "rank", 4) == 0) {
+            char none[PATH_BYTES];
+            is_read = add_files(work, inner, none);
+        } else if (S_ISDIR(about.st_mode) && fits && iteration_of(name) >= latest &&
+                   strncmp(name, "iteration_", 10) == 0) {
+            latest = iteration_of(name);
+            snprintf(iteration, PATH_BYTES, "%s", inner);
         }
     }
     closedir(folder);
+    return is_read;
+}
+
+/* Of the iterations that torchtitan leaves (iteration_N/rankM_memory_snapshot.pickle) the last is the job. */
+static bool add_folder(struct work *work, const char *path)
+{
+    size_t first = work->job_count;
+    char iteration[PATH_BYTES], none[PATH_BYTES];
+    if (!add_files(work, path, iteration)) {
+        return false;
+    }
+    if (work->job_count == first && iteration[0] != '\0') {
+        flw_complain("%s: the latest iteration is reported; name the folder of another", iteration);
+        if (!add_files(work, iteration, none)) {
+            return false;
+        }
+    }
     if (work->job_count == first) {
         flw_complain("the folder '%.300s' has no files; name a trace or a folder of traces", path);
         return false;
@@ -348,6 +391,10 @@ static bool do_job(struct work *work, const struct job *job)
     }
     if (trace->truncation != NULL) {
         flw_complain("%s: %s; what was read is reported", job->path, trace->truncation);
+    }
+    int bytes = 0;
+    if (flw_notes_find(trace->notes, FLW_NOTES_OVERWRITTEN, &bytes) != NULL) {
+        flw_complain("%s: " FLW_NOTES_OVERWRITTEN_SAYS, job->path);
     }
     work->jobs[work->place].is_trace = true;
     bool is_done = report_file(work, place, trace);

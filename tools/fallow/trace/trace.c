@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "trace/notes.h"
 #include "trace/output.h"
 
 #include "common/command.h"
@@ -174,6 +175,7 @@ static enum flw_exit verify(const struct flw_verb_options *options, const char *
 {
     struct flw_trace *trace;
     enum flw_exit code = FLW_EXIT_FAILED;
+    int bytes = 0;
     if (!read_trace(options, path, &trace)) {
         return code;
     }
@@ -183,6 +185,9 @@ static enum flw_exit verify(const struct flw_verb_options *options, const char *
     } else if (!flw_trace_is_valid(trace)) {
         flw_complain("%s: byte 0: was read as what no trace can be; this is a fault of the reader",
                      path);
+    } else if (flw_notes_find(trace->notes, FLW_NOTES_OVERWRITTEN, &bytes) != NULL) {
+        flw_complain("%s: " FLW_NOTES_OVERWRITTEN_SAYS, path);
+        code = FLW_EXIT_LACKING;
     } else if (gap.missing_count > 0) {
         complain_of_gap(path, &gap);
         code = FLW_EXIT_LACKING;
