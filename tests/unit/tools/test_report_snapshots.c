@@ -332,6 +332,20 @@ static void torch_frames_are_better_than_nothing(void **state)
     assert_int_equal(command_run("grep -c '\"owner\": \"_flat_weight (x.py:7)\"' torch.json"), 0);
 }
 
+/* The operation that is shown first is the last before the failure, whose blocks are those of the failure. */
+static void the_page_opens_on_the_out_of_memory(void **state)
+{
+    static const char trace[] = "#fallow-trace 1\ndevice 0\nstream 0\nfields none\n"
+                                "A 0 0 4194304 0\nA 0 1 2097152 0\nF 0 1 0\nO 0 8388608 0 free=0\n"
+                                "A 0 2 1048576 0\nF 0 0 0\n";
+    (void)state;
+    command_write("opens.ftext", trace, sizeof trace - 1);
+    assert_int_equal(command_run("\"$F\" report opens.ftext --no-times --policy driver --html - | "
+                                 "grep -o 'id=moment data-ops=[0-9]* data-op=[0-9]*'"),
+                     0);
+    assert_string_equal(out_text, "id=moment data-ops=6 data-op=2\n");
+}
+
 /* ---- freed and not reusable yet ---- */
 
 /* A block of 100 bytes in a unit of 512, one of 10 MiB that record_stream keeps, and 53 MiB free behind it. */
@@ -525,6 +539,7 @@ int main(void)
         cmocka_unit_test(a_ring_that_was_overwritten_is_said),
         cmocka_unit_test(files_given_by_mistake_are_recognised),
         cmocka_unit_test(a_snapshot_without_history_is_a_heap_and_nothing_is_compared),
+        cmocka_unit_test(the_page_opens_on_the_out_of_memory),
         cmocka_unit_test(torch_frames_are_better_than_nothing),
         cmocka_unit_test(what_waits_for_other_streams_is_counted_and_rounding_is_not_idle),
         cmocka_unit_test(the_driver_is_not_passed_over),

@@ -163,7 +163,8 @@ static void show_event(struct flw_probe *probe, const struct flw_trace_event *ev
     if (event->op == FLW_TRACE_ALLOC && event->size_bytes != 0) {
         flw_probe_alloc(probe, op, probe->sheet->trace->blocks[event->block].address, 0);
     } else if (event->op == FLW_TRACE_OOM) {
-        flw_probe_fail(probe, op, event->size_bytes);
+        flw_probe_fail(probe, op - (op != 0),
+                       event->size_bytes); /* as the op before leaves the heap */
     }
 }
 

@@ -349,7 +349,9 @@ static void write_moment(const struct flw_sheet *sheet, FILE *out)
     if (policy == NULL) {
         return;
     }
-    uint64_t op = sheet->oom.count != 0 ? sheet->oom.op : policy->peak_requested_op;
+    uint64_t failed_op =
+        sheet->oom.op - (sheet->oom.op != 0); /* as the op before it leaves the heap */
+    uint64_t op = sheet->oom.count != 0 ? failed_op : policy->peak_requested_op;
     fprintf(
         out,
         "<div id=moment data-ops=%" PRIu64 " data-op=%" PRIu64
