@@ -11,7 +11,7 @@
  *   {"ph": "X", "cat": "cpu_op" or "python_function", "name": TEXT, "pid": N, "tid": N, "ts": MICROSECONDS,
  *    "dur": MICROSECONDS, "args": {"CallFrom": "FILE:LINE", "Call stack": TEXT}}
  * Bytes are rounded up by the allocator that was recorded; above 0 it allocated them, below it took
- * them back. Type 1 is CUDA. Each thread's events stand together in the file: their times order
+ * them back. Type 1 is CUDA, 12 XPU, 20 an NPU. Each thread's events stand together in the file: their times order
  * them. An event without a "Call stack" has that of the slices which enclose it on its thread. One of these that
  * lacks something, or has no sense, is left out.
  *
@@ -33,8 +33,7 @@
 #include "trace/measure.h"
 #include "trace/notes.h"
 
-#define DEVICES_MAX      1024
-#define DEVICE_TYPE_CUDA 1
+#define DEVICES_MAX 1024
 
 #define NO_THREAD UINT32_MAX
 
@@ -382,6 +381,12 @@ static bool add_sample(struct import *import, const struct record *record)
     return true;
 }
 
+/* As PyTorch numbers kinds of device: CUDA, XPU, and what a plug-in brings, such as NPUs. */
+static bool is_device(uint64_t type)
+{
+    return type == 1 || type == 12 || type == 20;
+}
+
 static bool read_event(struct import *import)
 {
     struct record record = {.offset = import->json.offset};
@@ -394,7 +399,7 @@ static bool read_event(struct import *import)
         return !is_call || add_slice(import, &record);
     }
     bool has_type = (record.seen >> FIELD_DEVICE_TYPE & 1) != 0;
-    if (has_type && record.values[FIELD_DEVICE_TYPE] != DEVICE_TYPE_CUDA &&
+    if (has_type && !is_device(record.values[FIELD_DEVICE_TYPE]) &&
         (record.odd >> FIELD_DEVICE_TYPE & 1) == 0) {
         import->other_count++;
         return true;
@@ -463,9 +468,10 @@ static bool choose_device(struct import *import, int device, uint16_t *out)
         best = import->device_counts[i] > import->device_counts[best] ? i : best;
     }
     if (import->sample_count == 0) {
-        return flw_input_fail(import->input, 0,
-                              "no [memory] event of a CUDA device: was it recorded with "
-                              "profile_memory=True?");
+        return flw_input_fail(
+            import->input, 0,
+            "no [memory] event of a CUDA device, an XPU or an NPU: was it recorded with "
+            "profile_memory=True?");
     }
     if (device >= DEVICES_MAX || (device >= 0 && import->device_counts[device] == 0)) {
         return flw_input_fail(import->input, 0,

@@ -447,7 +447,7 @@ def look_at_moment(page, where):
     """The script: it begins at the out-of-memory, arrow keys walk, a click chooses, a cell fills the width."""
     total = sum(size for _, size in OWNERS)
     moment = page.evaluate(MOMENT)
-    op = len(OWNERS) + 200
+    op = len(OWNERS) + 199  # the last before the failure
     check(not moment["hidden"] and moment["says"].startswith("operation %d: %d MiB in" % (op, total // MIB)), where,
           "a moment is not shown: '%s'" % moment["says"])
     cells = {cell["says"].split("\n")[1].split(" ")[0]: cell["width"] for cell in moment["cells"]}

@@ -241,6 +241,23 @@ static void files_given_by_mistake_are_recognised(void **state)
     }
 }
 
+static void profiles_of_xpus_and_npus_are_read(void **state)
+{
+    (void)state;
+    for (unsigned type = 12; type <= 20; type += 8) {
+        char text[512];
+        snprintf(
+            text, sizeof text,
+            "{\"traceEvents\":[{\"ph\":\"i\",\"name\":\"[memory]\",\"pid\":1,\"tid\":1,\"ts\":1,"
+            "\"args\":{\"Device Type\":%u,\"Device Id\":0,\"Addr\":512,\"Bytes\":2048,\"Total "
+            "Allocated\":2048}}]}",
+            type);
+        command_write("other.json", text, strlen(text));
+        assert_int_equal(command_run("\"$F\" report other.json --no-times --policy bound"), 0);
+        flw_test_expect_in(out_text, "peak requested 2 KiB");
+    }
+}
+
 /* ---- what was before the recording ---- */
 
 static void a_snapshot_without_history_is_a_heap_and_nothing_is_compared(void **state)
@@ -275,6 +292,9 @@ static void a_snapshot_without_history_is_a_heap_and_nothing_is_compared(void **
         0);
     command_expect_error("\"$F\" report still.pickle --no-times --max-reserved 100M >screen", 1,
                          "still.pickle: policy recorded holds 121,634,816 bytes");
+    assert_int_equal(command_run("\"$F\" replay still.pickle --no-times --policy pytorch"), 0);
+    command_expect_one_line(
+        "still.pickle: has no history: policies are given its live blocks alone");
     /* Beside one with a history. */
     write_devices("two.pickle");
     assert_int_equal(
@@ -538,6 +558,7 @@ int main(void)
         cmocka_unit_test(an_empty_snapshot_and_a_device_without_memory_are_errors),
         cmocka_unit_test(a_ring_that_was_overwritten_is_said),
         cmocka_unit_test(files_given_by_mistake_are_recognised),
+        cmocka_unit_test(profiles_of_xpus_and_npus_are_read),
         cmocka_unit_test(a_snapshot_without_history_is_a_heap_and_nothing_is_compared),
         cmocka_unit_test(the_page_opens_on_the_out_of_memory),
         cmocka_unit_test(torch_frames_are_better_than_nothing),

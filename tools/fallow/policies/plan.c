@@ -143,6 +143,15 @@ void flw_plan_complete(struct flw_plan_policies *policies)
     }
 }
 
+bool flw_plan_lacks_history(const struct flw_trace *trace)
+{
+    bool has_history = false;
+    for (size_t i = 0; i < trace->event_count; i++) {
+        has_history |= trace->events[i].op <= FLW_TRACE_OOM;
+    }
+    return !has_history && (trace->initial_count != 0 || trace->segment_count != 0);
+}
+
 uint64_t flw_plan_device_bytes(const struct flw_trace *trace)
 {
     uint64_t need_bytes = flw_max(trace->peak_requested_bytes, trace->recorded_peak_reserved_bytes);

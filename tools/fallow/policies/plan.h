@@ -69,6 +69,9 @@ void flw_plan_complete(struct flw_plan_policies *policies);
 /* For FLW_OPTION_TAKE: events, or a time with its unit, into a struct flw_plan_lag. */
 bool flw_plan_take_lag(void *member, const char *text);
 
+/* True if blocks or segments are on record, and no event that says what became of them. */
+bool flw_plan_lacks_history(const struct flw_trace *trace);
+
 /* 80 GiB, more when the recording held more. */
 uint64_t flw_plan_device_bytes(const struct flw_trace *trace);
 

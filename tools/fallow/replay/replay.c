@@ -356,6 +356,11 @@ int flw_command_replay(int argc, char **argv)
     if (trace->truncation != NULL) {
         flw_complain("%s: %s; what was read is replayed", options.trace_path, trace->truncation);
     }
+    if (flw_plan_lacks_history(trace)) {
+        flw_complain("%s: has no history: policies are given its live blocks alone, which does not "
+                     "compare with what was held",
+                     options.trace_path);
+    }
     code = FLW_EXIT_FAILED;
     bool has_device = needs_device(&options);
     if (has_device && !flw_device_open(&device, options.device, message)) {

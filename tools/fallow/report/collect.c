@@ -294,16 +294,6 @@ static void fill_head(const struct flw_sheet_setup *setup, struct flw_sheet *she
     sheet->has_times = run->trace->has_times;
 }
 
-/* True if blocks or segments are on record, and no event that says what became of them. */
-static bool is_state(const struct flw_trace *trace)
-{
-    bool has_history = false;
-    for (size_t i = 0; i < trace->event_count; i++) {
-        has_history |= trace->events[i].op <= FLW_TRACE_OOM;
-    }
-    return !has_history && (trace->initial_count != 0 || trace->segment_count != 0);
-}
-
 static bool collect_sheet(const struct flw_sheet_setup *setup, struct flw_sheet *out_sheet,
                           char *message)
 {
@@ -361,7 +351,7 @@ bool flw_sheet_collect(const struct flw_sheet_setup *setup, struct flw_sheet *ou
 {
     static const struct flw_policy *const recorded[] = {&flw_policy_recorded};
     struct flw_sheet_setup own = *setup;
-    *out_sheet = (struct flw_sheet){.is_state = is_state(setup->run->trace)};
+    *out_sheet = (struct flw_sheet){.is_state = flw_plan_lacks_history(setup->run->trace)};
     if (out_sheet->is_state && own.policy_count != 0) {
         own.policies = recorded;
         own.policy_count = 1;
