@@ -552,8 +552,9 @@ typedef struct fallow_stats {
     uint64_t trim_count;        /**< handles released */
     uint64_t
         lost_streams; /**< streams found to have been destroyed without retire: a call or a fence
-                                  that names one is refused, or the handle names another stream. One
-                                  whose handle is never named again is not noticed. What such
+                                  that names one is refused, or the handle names another stream, or
+                                  the driver refuses a query of it: each call that names a new
+                                  stream makes a few such queries, by turns. What such
                                   streams, and threads that ended, had freed is reclaimed behind an
                                   event of the context (cuCtxRecordEvent), without it after a
                                   synchronisation, which is counted as a wait; never while the pool

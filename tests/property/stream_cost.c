@@ -5,6 +5,7 @@
  *   stream_cost touch COUNT        streams that all live: a block allocated and freed on each
  *   stream_cost go COUNT           each is destroyed without a word, and the next has its handle
  *   stream_cost vanish COUNT       the same with 8 MiB each, and no handle comes again
+ *   stream_cost fade COUNT         the same with a small block each
  *   stream_cost retire COUNT       each is retired first
  *   stream_cost die COUNT          as `go`, and the pool knows that streams may die
  *
@@ -43,14 +44,13 @@ int main(int count, char **words)
     fallow_pool_config config;
     fallow_pool *pool = NULL;
     fallow_stats stats;
-    must(count == 3, "usage: stream_cost touch|go|vanish|retire|die COUNT");
+    must(count == 3, "usage: stream_cost touch|go|vanish|fade|retire|die COUNT");
     bool lives = strcmp(words[1], "touch") == 0, retires = strcmp(words[1], "retire") == 0;
     flw_sim_config world = flw_sim_config_default(5);
     world.schedule = FLW_SIM_CLOCK;
-    if (strcmp(words[1], "vanish") == 0) {
-        world.mild = FLW_SIM_MILD_HANDLE_REUSE;
-        bytes = 8 << 20;
-    }
+    bool vanishes = strcmp(words[1], "vanish") == 0, fades = strcmp(words[1], "fade") == 0;
+    bytes = vanishes ? 8 << 20 : bytes;
+    world.mild = vanishes || fades ? FLW_SIM_MILD_HANDLE_REUSE : world.mild;
     must(flw_sim_open(&sim) && flw_sim_begin(&sim, &world) != NULL, "no world");
     fallow_pool_config_init(&config);
     config.driver = "sim";

@@ -225,16 +225,17 @@ static bool is_over(const struct flw_tcache *cache)
  * so that no more are kept than half of those in use. */
 static void sweep(struct flw_thread *thread)
 {
-    uint32_t mask = (1u << (32 - thread->shift)) - 1;
+    uint32_t mask = (1u << (32 - thread->shift)) - 1, at = thread->swept;
     for (unsigned n = 0; n < SWEEP_ENTRIES; n++) {
-        struct flw_tcache *cache = thread->entries[thread->swept].cache;
-        if (cache != NULL && is_over(cache)) {
-            leave(thread, thread->swept); /* another may be there now */
-            __atomic_load_n(&flw_thread_on_exit, __ATOMIC_ACQUIRE)(cache);
-        } else {
-            thread->swept = (thread->swept + 1) & mask;
+        struct flw_tcache *cache = thread->entries[at].cache;
+        if (cache == NULL || !is_over(cache)) {
+            at = (at + 1) & mask;
+            continue;
         }
+        leave(thread, at); /* another may be there now */
+        __atomic_load_n(&flw_thread_on_exit, __ATOMIC_ACQUIRE)(cache);
     }
+    thread->swept = at;
 }
 
 static struct flw_thread *make_thread(void)

@@ -291,21 +291,44 @@ void flw_domain_complete(struct flw_heap *heap, struct flw_domain *domain, uint6
 
 /* ---- the stream's handle */
 
+/* lock. False: the domain's stream may not be named. */
+static bool begin_naming(const struct flw_heap *heap, struct flw_domain *domain)
+{
+    bool is_nameable = domain->ops == &flw_order_stream && domain->is_known &&
+                       !heap->streams_may_die &&
+                       (!domain->own_thread_only || domain->thread == flw_thread_token());
+    domain->naming_count += is_nameable;
+    return is_nameable;
+}
+
 bool flw_domain_begin_naming(struct flw_heap *heap, struct flw_domain *domain, bool foreign_only)
 {
     flw_lock_acquire(&heap->lock);
-    bool is_nameable = domain->ops == &flw_order_stream && domain->is_known &&
-                       !heap->streams_may_die && (domain->is_foreign || !foreign_only) &&
-                       (!domain->own_thread_only || domain->thread == flw_thread_token());
-    domain->naming_count += is_nameable;
+    bool is_nameable = (domain->is_foreign || !foreign_only) && begin_naming(heap, domain);
     flw_lock_release(&heap->lock);
     return is_nameable;
+}
+
+#define PLACES_A_LOOK 16
+
+struct flw_domain *flw_domain_begin_naming_next(struct flw_heap *heap)
+{
+    struct flw_domain *named = NULL;
+    flw_lock_acquire(&heap->lock);
+    uint32_t *place = &heap->places.named;
+    uint32_t looks = heap->streams_may_die ? 0 : flw_min(PLACES_A_LOOK, heap->domain_end - 1);
+    for (; named == NULL && looks > 0; looks--) {
+        *place = *place + 1 < heap->domain_end ? *place + 1 : 1;
+        named = begin_naming(heap, heap->domains[*place]) ? heap->domains[*place] : NULL;
+    }
+    flw_lock_release(&heap->lock);
+    return named;
 }
 
 void flw_domain_end_naming(struct flw_heap *heap, struct flw_domain *domain)
 {
     flw_lock_acquire(&heap->lock);
-    if (--domain->naming_count == 0) {
+    if (--domain->naming_count == 0 && !domain->is_known) {
         flw_domain_free_place(heap, domain);
     }
     flw_lock_release(&heap->lock);

@@ -23,6 +23,7 @@ struct flw_places {
     struct flw_meta meta;       /* the places, then the chains; written sparsely */
     struct flw_domain **chains; /* known streams by handle, linked by next_place */
     struct flw_domain *free;    /* linked by next_place */
+    uint32_t named;             /* the last one that had its turn (flw_domain_begin_naming_next) */
 };
 
 /* False: host memory. Tables that were never made may be finished. */

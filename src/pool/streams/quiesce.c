@@ -110,13 +110,18 @@ bool flw_pool_sync_uncoverable(struct flw_pool *pool, bool wants_place)
     return status == FALLOW_OK;
 }
 
-/* calls. True if an event covers all that was lost. A capture that begins meanwhile waits. */
+#define ASKS_A_COVER 16
+
+/* calls. True if an event covers all that was lost. A capture that begins meanwhile waits. Earlier events that are
+ * complete free the places of what they cover: no miss may ever ask for them. */
 static bool record_lost(struct flw_pool *pool)
 {
     struct flw_heap *heap = &pool->heap;
     struct flw_driver_section section;
     if (atomic_load(&pool->open_captures) != 0 || !flw_heap_enter_driver(heap, &section)) {
         return false;
+    }
+    for (unsigned n = 0; n < ASKS_A_COVER && flw_heap_ask_one(heap, true) != NULL; n++) {
     }
     bool is_alone = flw_ctxsync_try(heap->driver, heap->context);
     bool may_record = is_alone && flw_pool_ask_captures(pool) == FALLOW_OK;

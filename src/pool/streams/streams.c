@@ -13,6 +13,48 @@ struct identity {
     uint64_t context_id; /* of another context than the pool's; 0 unknown */
 };
 
+/* The domain is lost, and named by the caller until its caches are closed. */
+static void drop_lost(struct flw_pool *pool, struct flw_domain *domain)
+{
+    if (!FLW_MUTANT(VANISHED_KEEPS_CACHES)) {
+        flw_pool_close_caches(pool, domain);
+    }
+    flw_domain_end_naming(&pool->heap, domain);
+}
+
+/* Driver calls, in a section. True if the next known stream turns out to be destroyed: it is lost then. */
+static bool ask_next(struct flw_pool *pool)
+{
+    struct flw_heap *heap = &pool->heap;
+    struct flw_domain *domain = flw_domain_begin_naming_next(heap);
+    CUstreamCaptureStatus capturing;
+    if (domain == NULL) {
+        return false;
+    }
+    flw_heap_count_question(heap);
+    CUresult result = heap->driver->cuStreamIsCapturing(domain->stream, &capturing);
+    if (!flw_result_is_stale(result) && !(domain->is_foreign && flw_result_is_gone(result))) {
+        flw_domain_end_naming(heap, domain);
+        return false;
+    }
+    flw_lock_acquire(&heap->lock);
+    flw_domain_lose(heap, domain);
+    flw_lock_release(&heap->lock);
+    drop_lost(pool, domain);
+    return true;
+}
+
+#define VANISHED_A_LOOK 4
+
+/* Driver calls, in a section. Query one known stream, and one more each time that it is gone: a handle that is never
+ * used again would not be noticed otherwise. Whatever is new does that, so no more streams that are gone are kept than
+ * live ones, and a few. */
+static void find_vanished(struct flw_pool *pool)
+{
+    for (unsigned n = 0; n < VANISHED_A_LOOK && ask_next(pool); n++) {
+    }
+}
+
 /* Driver calls. 0: it has none that could be told. */
 static uint64_t id_of_context(struct flw_pool *pool, CUcontext context)
 {
@@ -65,6 +107,9 @@ static fallow_status identify(struct flw_pool *pool, fallow_stream stream, struc
         out->context_id = id_of_context(pool, out->context);
     }
     bool is_gone = flw_result_is_stale(result) || is_of_other(pool, result);
+    if (result == CUDA_SUCCESS) {
+        find_vanished(pool);
+    }
     flw_heap_leave_driver(heap, &section);
     return is_gone ? FALLOW_INVALID_STREAM : flw_heap_refuse(heap, result, call);
 }
@@ -133,10 +178,7 @@ static struct flw_domain *find_domain(struct flw_pool *pool, fallow_stream strea
     }
     flw_lock_release(&heap->lock);
     if (stale != NULL) {
-        if (!FLW_MUTANT(VANISHED_KEEPS_CACHES)) {
-            flw_pool_close_caches(pool, stale);
-        }
-        flw_domain_end_naming(heap, stale);
+        drop_lost(pool, stale);
     }
     return domain;
 }

@@ -174,6 +174,29 @@ static void a_capture_goes_on_beside_it(void **state)
     }
 }
 
+/* Each holds a slab, frees nothing that a fence would be recorded for, and its handle does not come again. */
+static void streams_that_nothing_names_again_are_noticed(void **state)
+{
+    (void)state;
+    struct api api;
+    CUstream streams[ROUNDS];
+    begin_lost(&api, false, NULL);
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        assert_int_equal(api.sim.cu.cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING), 0);
+    }
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        void *ptr = api_alloc(&api, 5000, streams[i]);
+        api_use(&api, ptr, 5000, streams[i]);
+        assert_int_equal(fallow_free(api.pool, ptr, streams[i]), FALLOW_OK);
+        assert_int_equal(api.sim.cu.cuStreamDestroy_v2(streams[i]), 0);
+    }
+    fallow_stats stats = api_stats(&api);
+    assert_in_range(stats.stream_count, 1, 16);
+    assert_in_range(stats.lost_streams, ROUNDS - 16, ROUNDS - 1);
+    assert_in_range(stats.peak_reserved_bytes, 0, 32 * MIB);
+    end_lost(&api);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -181,6 +204,7 @@ int main(void)
         cmocka_unit_test(without_an_event_of_the_context_it_is_waited_for_and_counted),
         cmocka_unit_test(a_refused_event_is_recorded_again),
         cmocka_unit_test(a_capture_goes_on_beside_it),
+        cmocka_unit_test(streams_that_nothing_names_again_are_noticed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
