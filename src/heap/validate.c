@@ -431,7 +431,8 @@ static const char *check_batches(const struct flw_heap *heap)
         for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
             const struct flw_domain *domain = heap->domains[i];
             const struct flw_batch *batch = domain->batches[c].head;
-            bool may_have = flw_class_set_has(&domain->with_batches, c);
+            bool may_have = flw_class_set_has(&domain->with_batches, c) &&
+                            flw_domain_set_next(&heap->slabs.holders, i) == i;
             for (; batch != NULL; batch = batch->next) {
                 if (!may_have) {
                     return "a batch is listed that its domain does not know of";

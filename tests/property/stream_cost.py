@@ -56,7 +56,7 @@ def main(program):
         print("no valgrind: nothing counted")
         return 77
     has_failed = False
-    for way, most, steps in (("touch", 6000, (64, 512, 2048, 4096)), ("go", 15000, (500, 1000, 4000)),
+    for way, most, steps in (("touch", 6000, (64, 512, 2048, 4096, 65536)), ("go", 15000, (500, 1000, 4000)),
                              ("vanish", 15000, (500, 1000, 4000)), ("fade", 15000, (500, 1000, 4000)),
                              ("die", 15000, (500, 1000, 4000)), ("retire", 15000, (500, 1000, 4000))):
         before, _ = count(program, way, steps[0])

@@ -219,23 +219,24 @@ static bool is_over(const struct flw_tcache *cache)
                          __atomic_load_n(&cache->domain->is_lost, __ATOMIC_RELAXED));
 }
 
-#define SWEEP_ENTRIES 16 /* twice as many as come, where an eighth is full */
+#define SWEEP_ENTRIES \
+    16 /* twice as many as come, where an eighth is full; each table has a multiple of it */
 
 /* Drop caches of pools and streams that are gone: their handles may never come again. Each call looks at a few entries,
  * so that no more are kept than half of those in use. */
 static void sweep(struct flw_thread *thread)
 {
-    uint32_t mask = (1u << (32 - thread->shift)) - 1, at = thread->swept;
-    for (unsigned n = 0; n < SWEEP_ENTRIES; n++) {
-        struct flw_tcache *cache = thread->entries[at].cache;
+    struct entry *entry = &thread->entries[thread->swept], *end = entry + SWEEP_ENTRIES;
+    while (entry < end) {
+        struct flw_tcache *cache = entry->cache;
         if (cache == NULL || !is_over(cache)) {
-            at = (at + 1) & mask;
+            entry++;
             continue;
         }
-        leave(thread, at); /* another may be there now */
+        leave(thread, (uint32_t)(entry - thread->entries)); /* another may be there now */
         __atomic_load_n(&flw_thread_on_exit, __ATOMIC_ACQUIRE)(cache);
     }
-    thread->swept = at;
+    thread->swept = (thread->swept + SWEEP_ENTRIES) & ((1u << (32 - thread->shift)) - 1);
 }
 
 static struct flw_thread *make_thread(void)

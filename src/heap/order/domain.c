@@ -115,7 +115,7 @@ static void make_batches_unowned(struct flw_heap *heap, struct flw_domain *domai
             return;
         }
         flw_batch_remove(list, batch);
-        flw_domain_push_batch(heap->domains[FLW_UNOWNED], batch);
+        flw_heap_push_batch(heap, heap->domains[FLW_UNOWNED], batch);
     }
     flw_class_set_remove(&domain->with_batches, class_index);
 }

@@ -230,7 +230,8 @@ static bool poll(struct flw_heap *heap)
 {
     bool any = false, settles = false;
     bool may_ask = heap->context_order == NULL || !flw_captures_are_open();
-    for (uint32_t i = 1; i < heap->domain_end && !flw_heap_is_lost(heap); i++) {
+    for (uint32_t i = 1;
+         heap->standing.oldest != NULL && i < heap->domain_end && !flw_heap_is_lost(heap); i++) {
         struct flw_domain *domain = heap->domains[i];
         if (domain->ops != NULL && domain->newest != NULL && may_ask &&
             domain->unready_look != heap->standing.look) {

@@ -178,9 +178,11 @@ static uint32_t carve(struct flw_heap *heap, struct flw_domain *domain, unsigned
     uint64_t size = flw_class_bytes(class_index);
     uint32_t count = (uint32_t)flw_min(want, part->slot_count - part->carved_count);
     count_out(heap, slab, count);
-    for (uint32_t i = 0; i < count; i++, part->carved_count++) {
-        struct flw_slot *slot = flw_span_slot(&heap->map, slab, part->carved_count);
-        flw_slot_set_word(slot, heap->map.base + slab->base + part->carved_count * size);
+    struct flw_slot *slot = flw_span_slot(&heap->map, slab, part->carved_count);
+    uint64_t address = heap->map.base + slab->base + part->carved_count * size;
+    part->carved_count += count;
+    for (uint32_t i = 0; i < count; i++, slot++, address += size) {
+        flw_slot_set_word(slot, address);
         flw_slot_set_allocation(slot, 0);
         out[i] = slot;
     }
@@ -239,7 +241,7 @@ void flw_heap_put_slots(struct flw_heap *heap, struct flw_domain *domain, unsign
             batch->class_index = class_index;
             batch->count = 0;
             hide(heap, batch);
-            flw_domain_push_batch(domain, batch);
+            flw_heap_push_batch(heap, domain, batch);
         }
         part = (uint32_t)flw_min(count - done, FLW_BATCH_SLOTS - batch->count);
         memcpy(&batch->slots[batch->count], slots + done, part * sizeof(struct flw_slot *));
@@ -358,7 +360,7 @@ void flw_heap_adopt_batch(struct flw_heap *heap, struct flw_domain *domain, stru
         join_batch(heap, batch, false);
     }
     flw_domain_want_fence(heap, domain, batch->count * flw_class_bytes(batch->class_index));
-    flw_domain_push_batch(domain, batch);
+    flw_heap_push_batch(heap, domain, batch);
 }
 
 bool flw_heap_adopt_slab(struct flw_heap *heap, struct flw_domain *domain, unsigned class_index,
@@ -426,8 +428,9 @@ static void forget_slots(struct flw_heap *heap, struct flw_span *slab)
 {
     struct flw_slab_part *part = &slab->u.slab;
     struct flw_domain *maker = heap->domains[part->domain];
-    for (uint32_t i = 0; i < part->carved_count; i++) { /* the words of the others are 0 */
-        flw_slot_set_word(flw_span_slot(&heap->map, slab, i), 0);
+    struct flw_slot *slot = flw_span_slot(&heap->map, slab, 0), *end = slot + part->carved_count;
+    for (; slot < end; slot++) { /* the words of the others are 0 */
+        flw_slot_set_word(slot, 0);
     }
     if (maker->current[part->class_index] == slab) {
         maker->current[part->class_index] = NULL;
@@ -537,18 +540,22 @@ static bool release_class(struct flw_heap *heap, unsigned class_index)
     return any;
 }
 
-/* The slots of empty slabs are in no list any more. Cost: the domains, and the lists of the classes that have such
- * slabs. */
+/* The slots of empty slabs are in no list any more. Cost: the domains that hold batches, and their lists of the classes
+ * that have such slabs. */
 static void filter_lists(struct flw_heap *heap)
 {
-    for (uint32_t d = 0; d < heap->domain_end; d++) {
+    struct flw_domain_set *holders = &heap->slabs.holders;
+    for (uint32_t d = 0; (d = flw_domain_set_next(holders, d)) < FLW_DOMAIN_COUNT; d++) {
         struct flw_domain *domain = heap->domains[d];
-        if (domain != NULL) {
-            struct flw_class_set both =
-                flw_class_set_both(&domain->with_batches, &heap->slabs.with_empty);
-            FLW_EACH_CLASS (c, &both) {
+        bool holds_any = false;
+        FLW_EACH_CLASS (c, &domain->with_batches) {
+            if (flw_class_set_has(&heap->slabs.with_empty, c)) {
                 filter_list(heap, &domain->batches[c]);
             }
+            holds_any |= domain->batches[c].head != NULL;
+        }
+        if (!holds_any) {
+            (void)flw_domain_set_remove(holders, domain);
         }
     }
 }

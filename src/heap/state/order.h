@@ -170,14 +170,6 @@ static inline uint64_t flw_domain_free_seq(const struct flw_domain *domain)
     return domain->seq - (domain->is_retired && !FLW_MUTANT(RETIRED_IS_RECORDED_ON));
 }
 
-/* lock */
-static inline void flw_domain_push_batch(struct flw_domain *domain, struct flw_batch *batch)
-{
-    unsigned class_index = batch->class_index;
-    flw_class_set_add(&domain->with_batches, class_index);
-    flw_batch_push(&domain->batches[class_index], batch);
-}
-
 /* lock. False, too, of a place that is unused. */
 static inline bool flw_domain_is_stream(const struct flw_domain *domain)
 {

@@ -122,8 +122,18 @@ struct flw_objects {
     uint32_t own_events;            /* made so far for fences of its own context, roughly */
 };
 
+/* Some of the domains, by their places: a bit for each, then one for each word of those, and so on.
+ * INVARIANT  a bit of a later level is set <=> the word that it stands for is not 0. */
+#define FLW_DOMAIN_SET_LEVELS 3
+#define FLW_DOMAIN_WORDS      (FLW_DOMAIN_COUNT / 64)
+struct flw_domain_set {
+    uint64_t words[FLW_DOMAIN_WORDS + FLW_DOMAIN_WORDS / 64 + 1];
+};
+_Static_assert(FLW_DOMAIN_LOG2 == 6 * FLW_DOMAIN_SET_LEVELS, "the top is one word");
+
 /* What slab.c keeps of all slabs. */
 struct flw_slabs {
+    struct flw_domain_set holders; /* any other domain has no batch */
     /* The slabs of their slots know nothing of them yet. */
     struct flw_batch *oldest_uncounted, *newest_uncounted;
     struct flw_span *empty[FLW_CLASS_COUNT]; /* every slot is free */
@@ -180,15 +190,6 @@ struct flw_standing {
 struct flw_owing {
     struct flw_domain *first, *last;
 };
-
-/* Some of the domains, by their places: a bit for each, then one for each word of those, and so on.
- * INVARIANT  a bit of a later level is set <=> the word that it stands for is not 0. */
-#define FLW_DOMAIN_SET_LEVELS 3
-#define FLW_DOMAIN_WORDS      (FLW_DOMAIN_COUNT / 64)
-struct flw_domain_set {
-    uint64_t words[FLW_DOMAIN_WORDS + FLW_DOMAIN_WORDS / 64 + 1];
-};
-_Static_assert(FLW_DOMAIN_LOG2 == 6 * FLW_DOMAIN_SET_LEVELS, "the top is one word");
 
 struct flw_heap {
     struct flw_lock lock;
@@ -338,7 +339,8 @@ static inline uint32_t flw_domain_set_word(unsigned level, uint32_t bit)
 static inline void flw_domain_set_add(struct flw_domain_set *set, const struct flw_domain *domain)
 {
     uint32_t bit = domain->index;
-    for (unsigned level = 0; level < FLW_DOMAIN_SET_LEVELS; level++, bit /= 64) {
+    bool has = (set->words[bit / 64] >> (bit % 64) & 1) != 0;
+    for (unsigned level = 0; !has && level < FLW_DOMAIN_SET_LEVELS; level++, bit /= 64) {
         set->words[flw_domain_set_word(level, bit)] |= 1ull << (bit % 64);
     }
 }
@@ -372,6 +374,16 @@ static inline uint32_t flw_domain_set_next(const struct flw_domain_set *set, uin
         }
     }
     return FLW_DOMAIN_COUNT;
+}
+
+/* lock */
+static inline void flw_heap_push_batch(struct flw_heap *heap, struct flw_domain *domain,
+                                       struct flw_batch *batch)
+{
+    unsigned class_index = batch->class_index;
+    flw_domain_set_add(&heap->slabs.holders, domain);
+    flw_class_set_add(&domain->with_batches, class_index);
+    flw_batch_push(&domain->batches[class_index], batch);
 }
 
 /* lock. To the end of those that owe a fence. */

@@ -57,9 +57,11 @@ static void refill(struct flw_pool *pool, struct flw_tcache *cache, unsigned cla
 {
     struct flw_bin *bin = flw_tcache_bin(cache, class_index);
     uint32_t kept = (uint32_t)flw_min(count, bin->capacity - bin->count);
+    struct flw_slot **top = &bin->slots[bin->count];
     for (uint32_t i = count; i-- > count - kept;) {
-        bin->slots[bin->count++] = slots[i];
+        *top++ = slots[i];
     }
+    bin->count += kept;
     bin->moved_in += kept;
     if (kept < count) {
         flw_lock_acquire(&pool->heap.lock);

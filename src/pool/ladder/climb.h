@@ -29,6 +29,7 @@ struct flw_climb {
     fallow_status status; /* of the last failure worth telling: a driver's refusal before no room */
     uint64_t look;        /* the last one at other streams (struct flw_standing); 0: none yet */
     bool has_emptied_caches; /* those of the thread: nothing comes into them while it climbs */
+    bool leaves_caches;      /* some of these, since there are more than a look takes */
     bool has_released_kept;  /* what extensions kept back is out */
     bool knows_reserve, eats_reserve; /* context order: an answer for the whole climb */
     bool is_headless; /* a growth found no host memory for its headers: no other one helps */
@@ -112,9 +113,11 @@ bool flw_climb_take_run(struct flw_heap *heap, struct flw_need *need);
  * hold has gone to the heap, too. */
 bool flw_climb_reclaim(struct flw_climb *climb);
 bool flw_climb_own_cache(struct flw_climb *climb);
-/* After what the thread's caches hold for any stream. Cost: grows with their number. */
-bool flw_climb_own_caches(struct flw_climb *climb);
-/* The same of the runs alone. */
+/* After what the thread's caches hold for any stream, among so many of the pool's caches: those that were made last or
+ * looked at least recently. */
+#define FLW_CACHES_A_LOOK 4096
+bool flw_climb_own_caches(struct flw_climb *climb, uint32_t most);
+/* The same of the runs alone, among FLW_CACHES_A_LOOK. */
 bool flw_climb_own_runs(struct flw_climb *climb);
 /* The first stage: what lies ready, unless tidying is due first. */
 bool flw_stage_own(struct flw_climb *climb);

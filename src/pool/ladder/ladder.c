@@ -59,6 +59,9 @@ static bool stage_fence(struct flw_climb *climb)
 
 static bool stage_limit(struct flw_climb *climb)
 {
+    if (climb->leaves_caches && flw_climb_own_caches(climb, UINT32_MAX)) {
+        return true;
+    }
     flw_pool_keep_limit(climb->pool, climb->need_bytes);
     return flw_stage_limit(climb);
 }

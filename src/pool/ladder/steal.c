@@ -292,7 +292,7 @@ void flw_climb_keep_up(struct flw_climb *climb)
 bool flw_climb_take_complete(struct flw_climb *climb)
 {
     struct flw_driver_section section;
-    if (flw_climb_own_caches(climb)) {
+    if (flw_climb_own_caches(climb, FLW_CACHES_A_LOOK)) {
         return true;
     }
     if (!flw_heap_enter_mode(climb->heap, &section)) {
@@ -555,5 +555,5 @@ static bool spares_caches(const struct flw_climb *climb)
 bool flw_climb_steal_any(struct flw_climb *climb)
 {
     bool gives_way = flw_climb_has_others(climb) && !spares_caches(climb);
-    return (gives_way && flw_climb_own_caches(climb)) || steal_from_any(climb);
+    return (gives_way && flw_climb_own_caches(climb, UINT32_MAX)) || steal_from_any(climb);
 }

@@ -105,7 +105,7 @@ bool flw_climb_own_cache(struct flw_climb *climb)
 {
     struct flw_tcache *cache = climb->need->cache;
     if (!keeps_others(climb) || cache == NULL) {
-        return flw_climb_own_caches(climb);
+        return flw_climb_own_caches(climb, FLW_CACHES_A_LOOK);
     }
     flw_lock_acquire(&cache->lock);
     flw_lock_acquire(&climb->heap->lock);
@@ -115,14 +115,15 @@ bool flw_climb_own_cache(struct flw_climb *climb)
     return any && flw_climb_take(climb->heap, climb->need); /* else nothing is new */
 }
 
-/* Of all the thread's caches. */
-static void empty_own_caches(const struct flw_climb *climb,
+/* Of the thread's caches, among so many of the pool's, which give way to the others then. True: these are all. */
+static bool empty_own_caches(const struct flw_climb *climb, uint32_t most,
                              bool (*empty)(struct flw_tcache *cache, struct flw_heap *heap))
 {
     struct flw_pool *pool = climb->pool;
     uintptr_t self = flw_thread_token();
     flw_lock_acquire(&pool->lock);
-    for (struct flw_tcache *cache = pool->caches; cache != NULL; cache = cache->next) {
+    struct flw_tcache *cache = pool->caches;
+    for (; cache != NULL && most > 0; cache = cache->next, most--) {
         if (cache->thread == self) {
             flw_lock_acquire(&cache->lock);
             flw_lock_acquire(&climb->heap->lock);
@@ -131,14 +132,16 @@ static void empty_own_caches(const struct flw_climb *climb,
             flw_lock_release(&cache->lock);
         }
     }
+    flw_pool_begin_caches_at(pool, cache);
     flw_lock_release(&pool->lock);
+    return cache == NULL;
 }
 
-bool flw_climb_own_caches(struct flw_climb *climb)
+bool flw_climb_own_caches(struct flw_climb *climb, uint32_t most)
 {
     if (!climb->has_emptied_caches) {
-        empty_own_caches(climb, flw_tcache_flush);
-        climb->has_emptied_caches = true;
+        climb->has_emptied_caches = empty_own_caches(climb, most, flw_tcache_flush);
+        climb->leaves_caches = !climb->has_emptied_caches;
     }
     return flw_climb_reclaim(climb); /* also where nothing was cached: slabs may be empty by now */
 }
@@ -148,7 +151,7 @@ bool flw_climb_own_runs(struct flw_climb *climb)
     if (climb->has_emptied_caches) {
         return false;
     }
-    empty_own_caches(climb, flw_tcache_flush_runs);
+    (void)empty_own_caches(climb, FLW_CACHES_A_LOOK, flw_tcache_flush_runs);
     return flw_climb_take(climb->heap, climb->need);
 }
 
@@ -195,7 +198,7 @@ bool flw_stage_own(struct flw_climb *climb)
     is_taken = is_taken || (is_tidy && take_slab(heap, need));
     need->lacks_host = !is_taken && flw_tables_refusals(heap) != refusals;
     flw_lock_release(&heap->lock);
-    return is_tidy ? is_taken : flw_climb_own_caches(climb);
+    return is_tidy ? is_taken : flw_climb_own_caches(climb, FLW_CACHES_A_LOOK);
 }
 
 bool flw_stage_caches(struct flw_climb *climb)

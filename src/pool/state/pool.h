@@ -133,8 +133,8 @@ struct flw_pool {
     struct flw_lock
         seizing;          /* FLW_RANK_SEIZE: streams/seize.h; caches leave the list under it, too */
     struct flw_lock lock; /* FLW_RANK_POOL: caches, captures, streams coming and going */
-    struct flw_tcache *caches;
-    struct flw_account *accounts; /* one a thread that ever came by */
+    struct flw_tcache *caches, *last_cache; /* the list; last_cache: if any */
+    struct flw_account *accounts;           /* one a thread that ever came by */
     atomic_uint cache_count;
     atomic_uint open_captures;
     _Atomic uint64_t

@@ -32,17 +32,18 @@ static void do_without_barriers(struct flw_pool *pool)
 {
     flw_lock_acquire(&pool->lock);
     pool->divert_all = true;
-    struct flw_tcache *first = pool->caches;
-    for (struct flw_tcache *cache = first; cache != NULL; cache = cache->next) {
+    for (struct flw_tcache *cache = pool->caches; cache != NULL; cache = cache->next) {
         flw_lock_acquire(&cache->lock);
         flw_tcache_set_open(cache, false);
         flw_lock_release(&cache->lock);
     }
     flw_lock_release(&pool->lock);
     flw_asym_settle();
-    for (struct flw_tcache *cache = first; cache != NULL; cache = cache->next) {
+    flw_lock_acquire(&pool->lock);
+    for (struct flw_tcache *cache = pool->caches; cache != NULL; cache = cache->next) {
         flw_tcache_await(cache);
     }
+    flw_lock_release(&pool->lock);
     atomic_store(&pool->uses_membarrier, false);
     atomic_store(&pool->lost_membarrier, true);
 }
@@ -110,9 +111,7 @@ void flw_pool_list_cache(struct flw_pool *pool, struct flw_tcache *cache)
     struct flw_domain *domain = cache->domain;
     cache->next = pool->caches;
     cache->same_next = domain->caches;
-    if (cache->next != NULL) {
-        cache->next->prev = cache;
-    }
+    *(cache->next != NULL ? &cache->next->prev : &pool->last_cache) = cache;
     if (cache->same_next != NULL) {
         cache->same_next->same_prev = cache;
     }
@@ -126,13 +125,23 @@ static void unlist(struct flw_pool *pool, struct flw_tcache *cache)
     *(cache->prev != NULL ? &cache->prev->next : &pool->caches) = cache->next;
     *(cache->same_prev != NULL ? &cache->same_prev->same_next : &cache->domain->caches) =
         cache->same_next;
-    if (cache->next != NULL) {
-        cache->next->prev = cache->prev;
-    }
+    *(cache->next != NULL ? &cache->next->prev : &pool->last_cache) = cache->prev;
     if (cache->same_next != NULL) {
         cache->same_next->same_prev = cache->same_prev;
     }
     pool->cache_count--;
+}
+
+void flw_pool_begin_caches_at(struct flw_pool *pool, struct flw_tcache *cache)
+{
+    struct flw_tcache *last = cache != NULL ? cache->prev : NULL;
+    if (last != NULL) {
+        pool->last_cache->next = pool->caches;
+        pool->caches->prev = pool->last_cache;
+        pool->caches = cache;
+        pool->last_cache = last;
+        cache->prev = last->next = NULL;
+    }
 }
 
 /* pool->seizing, pool->lock; the cache is seized, or the caller's own. Empty it for good and take it

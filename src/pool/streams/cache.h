@@ -9,6 +9,8 @@
 
 /* pool->lock. A cache that is bound to its domain becomes the pool's. */
 void flw_pool_list_cache(struct flw_pool *pool, struct flw_tcache *cache);
+/* pool->lock. The list begins with that one; those before it are the last ones now. NULL: as it is. */
+void flw_pool_begin_caches_at(struct flw_pool *pool, struct flw_tcache *cache);
 /* Empty caches into the heap: all, all but mine, or those of one domain. True if anything moved. */
 bool flw_pool_drain(struct flw_pool *pool, const struct flw_tcache *but,
                     const struct flw_domain *only);

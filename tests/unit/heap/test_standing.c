@@ -442,6 +442,9 @@ static void the_checker_sees_a_batch_that_no_bit_tells_of(void **state)
     flw_class_set_remove(&domains[0]->with_batches, CLASS);
     assert_string_equal(broken(), "a batch is listed that its domain does not know of");
     flw_class_set_add(&domains[0]->with_batches, CLASS);
+    assert_true(flw_domain_set_remove(&bed.heap.slabs.holders, domains[0]));
+    assert_string_equal(broken(), "a batch is listed that its domain does not know of");
+    flw_domain_set_add(&bed.heap.slabs.holders, domains[0]);
     close_streams();
 }
 
