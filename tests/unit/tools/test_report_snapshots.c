@@ -329,6 +329,19 @@ static void what_a_late_recording_never_used_is_left_out_of_the_comparison(void 
     flw_test_expect_in(
         out_text, "PyTorch held (without 50 MiB from before the recording, which it did not use) "
                   "50 MiB");
+    /* Nor do replays have the holes of before, but for PyTorch's model. */
+    w = begin();
+    for (uint64_t i = 0; i < 2; i++) {
+        put_segment(&w, 0, BASE + i * 128 * MIB, 60 * MIB, 20 * MIB);
+    }
+    begin_events(&w);
+    put_oom(&w, 60 * MIB, 10 * MIB);
+    finish(&w, "holes.pickle");
+    assert_int_equal(command_run("\"$F\" report holes.pickle --no-times | tr '\\n' ' '"), 0);
+    flw_test_expect_in(
+        out_text,
+        "expandable_segments:True; it fits from 102 MiB on; the recording began late: what "
+        "was there before is replayed without its holes ");
     assert_int_equal(command_run("cat late.json"), 0);
     assert_int_equal(command_number("traces", "unused_from_before_bytes"), 50 * MIB);
     assert_int_equal(command_number("\"name\": \"recorded\"", "peak_reserved_bytes"), 100 * MIB);

@@ -258,6 +258,16 @@ static bool is_served_as_it_is(const struct flw_sheet *sheet)
     return is_served && find_origin(sheet) == FROM_PYTORCH;
 }
 
+/* Replays other than PyTorch's model begin with the live blocks side by side. */
+static void add_bias(const struct flw_sheet *sheet, struct flw_sheet_advice *out)
+{
+    size_t length = strlen(out->text);
+    if (sheet->trace->initial_count != 0 && sheet->trace->has_segments) {
+        snprintf(out->text + length, sizeof out->text - length,
+                 "; the recording began late: what was there before is replayed without its holes");
+    }
+}
+
 static void advise_serving(const struct flw_sheet *sheet, const struct way *way,
                            struct flw_sheet_advice *out)
 {
@@ -270,6 +280,7 @@ static void advise_serving(const struct flw_sheet *sheet, const struct way *way,
         snprintf(out->text + length, sizeof out->text - (size_t)length, "; it fits from %s on",
                  format(way->bytes, least));
     }
+    add_bias(sheet, out);
     add_caveat(sheet, way, out);
 }
 
@@ -310,6 +321,7 @@ static void advise_device(const struct flw_sheet *sheet, struct flw_sheet_advice
             "%s%s; the smallest device that the request that failed would fit has %s for the allocator: %s",
             is_known ? "no setting serves it" : "how much there was is not known",
             is_known ? say_limit(oom, limit) : "", format(way.bytes, least), way.words);
+        add_bias(sheet, out);
         add_caveat(sheet, &way, out);
     } else {
         snprintf(out->text, sizeof out->text,
