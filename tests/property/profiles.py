@@ -53,7 +53,7 @@ def stack(memory, slices):
 
 
 def owner(frames):
-    """the innermost frame of the program; else the node; else the outermost operator"""
+    """the innermost frame of the program; else the node; else the outermost operator; else the innermost frame"""
     for function, file, line in frames:
         if file.endswith(".py") and not re.match(r"torch/|contextlib|typing|functools", file):
             return text(function, file, line)
@@ -61,7 +61,8 @@ def owner(frames):
         if function.startswith("autograd::engine::evaluate_function: "):
             return function.split(": ")[1]
     operators = [f for f, _, _ in frames if f.startswith("aten::")]
-    return operators[-1] if operators else "code that is not known"
+    library = [text(*f) for f in frames if f[1].endswith(".py")]
+    return operators[-1] if operators else library[0] if library else "code that is not known"
 
 
 def count(trace):
