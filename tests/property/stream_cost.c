@@ -6,6 +6,7 @@
  *   stream_cost go COUNT           each is destroyed without a word, and the next has its handle
  *   stream_cost vanish COUNT       the same with 8 MiB each, and no handle comes again
  *   stream_cost fade COUNT         the same with a small block each
+ *   stream_cost beside COUNT       the same beside 2,000 streams that live
  *   stream_cost retire COUNT       each is retired first
  *   stream_cost die COUNT          as `go`, and the pool knows that streams may die
  *
@@ -44,24 +45,27 @@ int main(int count, char **words)
     fallow_pool_config config;
     fallow_pool *pool = NULL;
     fallow_stats stats;
-    must(count == 3, "usage: stream_cost touch|go|vanish|fade|retire|die COUNT");
+    must(count == 3, "usage: stream_cost touch|go|vanish|fade|beside|retire|die COUNT");
     bool lives = strcmp(words[1], "touch") == 0, retires = strcmp(words[1], "retire") == 0;
     flw_sim_config world = flw_sim_config_default(5);
     world.schedule = FLW_SIM_CLOCK;
     bool vanishes = strcmp(words[1], "vanish") == 0, fades = strcmp(words[1], "fade") == 0;
+    bool is_beside = strcmp(words[1], "beside") == 0;
     bytes = vanishes ? 8 << 20 : bytes;
-    world.mild = vanishes || fades ? FLW_SIM_MILD_HANDLE_REUSE : world.mild;
+    world.mild = vanishes || fades || is_beside ? FLW_SIM_MILD_HANDLE_REUSE : world.mild;
     must(flw_sim_open(&sim) && flw_sim_begin(&sim, &world) != NULL, "no world");
     fallow_pool_config_init(&config);
     config.driver = "sim";
     config.streams_may_die = strcmp(words[1], "die") == 0;
     must(fallow_pool_create(&config, &pool) == FALLOW_OK, "no pool");
-    for (unsigned long n = strtoul(words[2], NULL, 10); n > 0; n--) {
+    unsigned long live = is_beside ? 2000 : 0;
+    for (unsigned long n = strtoul(words[2], NULL, 10) + live, made = 0; n > 0; n--) {
         CUstream stream = NULL;
         must(sim.cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS, "no stream");
         use(&sim, pool, stream);
         must(!retires || fallow_stream_retire(pool, stream) == FALLOW_OK, "no retire");
-        must(lives || sim.cu.cuStreamDestroy_v2(stream) == CUDA_SUCCESS, "no destroy");
+        must(lives || made++ < live || sim.cu.cuStreamDestroy_v2(stream) == CUDA_SUCCESS,
+             "no destroy");
     }
     fallow_stats_init(&stats);
     must(fallow_pool_get_stats(pool, &stats) == FALLOW_OK, "no statistics");

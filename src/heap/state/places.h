@@ -23,7 +23,8 @@ struct flw_places {
     struct flw_meta meta;       /* the places, then the chains; written sparsely */
     struct flw_domain **chains; /* known streams by handle, linked by next_place */
     struct flw_domain *free;    /* linked by next_place */
-    uint32_t named;             /* the last one that had its turn (flw_domain_begin_naming_next) */
+    uint32_t donor; /* the first of those among which the last one was (pool/ladder/steal.c) */
+    uint32_t named; /* the last one that had its turn (flw_domain_begin_naming_next) */
 };
 
 /* False: host memory. Tables that were never made may be finished. */

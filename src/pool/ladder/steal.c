@@ -468,14 +468,16 @@ static bool steal(struct flw_climb *climb, struct flw_domain *donor, uint64_t se
     return is_moved;
 }
 
-/* heap lock. The donor with most free memory, since one wait covers it all; then the next: *rank is of
- * the last one, begin with UINT64_MAX. Its memory that fits has *out_seq. NULL: no more. */
+#define DONORS_A_LOOK 128
+
+/* heap lock. Among a few places from `first` on the donor with most free memory, since one wait covers it all; then the
+ * next: *rank is of the last one, begin with UINT64_MAX. Its memory that fits has *out_seq. NULL: no more. */
 static struct flw_domain *next_donor(const struct flw_heap *heap, const struct flw_need *need,
-                                     uint64_t *rank, uint64_t *out_seq)
+                                     uint32_t first, uint64_t *rank, uint64_t *out_seq)
 {
     struct flw_domain *best = NULL;
     uint64_t best_rank = 0;
-    for (uint32_t i = 1; i < heap->domain_end; i++) {
+    for (uint32_t i = first; i < heap->domain_end && i < first + DONORS_A_LOOK; i++) {
         struct flw_domain *donor = heap->domains[i];
         uint64_t own_rank = (donor->runs.unit_count_total + 1) * FLW_DOMAIN_COUNT - i;
         if (own_rank > best_rank && own_rank < *rank && flw_climb_is_donor(donor, need)) {
@@ -499,13 +501,13 @@ bool flw_climb_may_steal(const struct flw_climb *climb)
            (need->flags & FALLOW_REQUEST_NO_WAIT) == 0;
 }
 
-static bool steal_from_any(struct flw_climb *climb)
+static bool steal_from_some(struct flw_climb *climb, uint32_t first)
 {
     struct flw_heap *heap = climb->heap;
     uint64_t rank = UINT64_MAX, seq = 0;
     for (;;) {
         flw_lock_acquire(&heap->lock);
-        struct flw_domain *donor = next_donor(heap, climb->need, &rank, &seq);
+        struct flw_domain *donor = next_donor(heap, climb->need, first, &rank, &seq);
         flw_lock_release(&heap->lock);
         if (donor == NULL) {
             return false;
@@ -514,6 +516,25 @@ static bool steal_from_any(struct flw_climb *climb)
             return true;
         }
     }
+}
+
+/* Once around, from where the last one was found: so the next is near. */
+static bool steal_from_any(struct flw_climb *climb)
+{
+    struct flw_heap *heap = climb->heap;
+    bool is_moved = false;
+    flw_lock_acquire(&heap->lock);
+    uint32_t end = heap->domain_end, first = heap->places.donor;
+    flw_lock_release(&heap->lock);
+    for (uint32_t looks = 0; !is_moved && looks < end; looks += DONORS_A_LOOK) {
+        first = first != 0 && first < end ? first : 1;
+        is_moved = steal_from_some(climb, first);
+        first += is_moved ? 0 : DONORS_A_LOOK;
+    }
+    flw_lock_acquire(&heap->lock);
+    heap->places.donor = first;
+    flw_lock_release(&heap->lock);
+    return is_moved;
 }
 
 /* What was freed first is taken first. */

@@ -78,6 +78,7 @@ static bool has_uncoverable(const struct flw_heap *heap, bool wants_place)
 /* With less left behind by streams that are gone growth is cheaper than a look at all streams. */
 #define LOST_BYTES (64 * FLW_MIB)
 #define LOST_COUNT 64
+#define LOST_SHARE 16 /* of the streams that are known, if more */
 
 /* heap lock. Of each, what no slot was carved of yet, and its place, too. */
 static void prepare_lost(struct flw_heap *heap)
@@ -143,7 +144,9 @@ void flw_pool_cover_lost(struct flw_pool *pool, bool wants_all, bool may_wait)
     struct flw_heap *heap = &pool->heap;
     uint64_t bytes = atomic_load_explicit(&heap->lost_bytes, memory_order_relaxed);
     uint64_t count = atomic_load_explicit(&heap->lost_count, memory_order_relaxed);
-    if ((!wants_all || count == 0) && bytes < LOST_BYTES && count < LOST_COUNT) {
+    uint64_t known = atomic_load_explicit(&heap->stream_count, memory_order_relaxed);
+    uint64_t most = flw_max(LOST_COUNT, known / LOST_SHARE);
+    if ((!wants_all || count == 0) && bytes < LOST_BYTES && count < most) {
         return;
     }
     bool can_record = pool->driver.cuCtxRecordEvent != NULL;
