@@ -382,9 +382,11 @@ fallow_status flw_domain_ask_capture(struct flw_heap *heap, struct flw_domain *d
     if (capturing != CU_STREAM_CAPTURE_STATUS_NONE) {
         return FALLOW_CAPTURING;
     }
-    flw_lock_acquire(&heap->lock);
-    domain->cleared = flw_max(domain->cleared, recorded);
-    flw_lock_release(&heap->lock);
+    if (recorded != 0) {
+        flw_lock_acquire(&heap->lock);
+        domain->cleared = flw_max(domain->cleared, recorded);
+        flw_lock_release(&heap->lock);
+    }
     return FALLOW_OK;
 }
 

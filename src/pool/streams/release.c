@@ -86,9 +86,8 @@ fallow_status flw_pool_release(struct flw_pool *pool, uint64_t keep_bytes, uint6
     } while (until_ns != 0 && atomic_load(&heap->reserved_bytes) > keep_bytes &&
              wait_for_one(pool, until_ns, &has_timed_out));
     if (until_ns != 0 && !has_timed_out && atomic_load(&heap->reserved_bytes) > keep_bytes) {
-        if (flw_pool_sync_uncoverable(pool, false)) {
-            flw_pool_complete(pool);
-        }
+        (void)flw_pool_sync_uncoverable(pool, false);
+        flw_pool_complete(pool); /* also slabs whose last fence the release before found complete */
         released += flw_heap_release_idle(heap, keep_bytes, until_ns);
     }
     if (released > 0) {

@@ -54,6 +54,7 @@ struct lap {
 struct handoff {
     struct queue queue;
     const struct flw_bench_options *options;
+    const struct flw_bench_device *device;
     struct flw_bench_loop loop; /* the producer's */
     fallow_stream free_stream;
     sem_t start;
@@ -156,10 +157,20 @@ static void run_producer(struct handoff *handoff)
     handoff->alloc_failures += failures;
 }
 
+/* As in a thread that launches kernels. */
+static void make_context_current(const struct handoff *handoff)
+{
+    const struct flw_bench_device *device = handoff->device;
+    if (device->has_driver) {
+        (void)device->driver.cuCtxSetCurrent(device->context);
+    }
+}
+
 static void *consume(void *argument)
 {
     struct handoff *handoff = argument;
     flw_machine_pin(1);
+    make_context_current(handoff);
     for (;;) {
         await(&handoff->start);
         if (handoff->lap.count == 0) {
@@ -282,6 +293,7 @@ static void *produce(void *argument)
 {
     struct handoff *handoff = argument;
     flw_machine_pin(0);
+    make_context_current(handoff);
     measure(handoff);
     handoff->lap.count = 0;
     sem_post(&handoff->start);
@@ -346,6 +358,7 @@ bool flw_bench_handoff(const struct flw_bench_options *options, struct flw_bench
         places *= 2;
     }
     handoff->options = options;
+    handoff->device = &bed->device;
     handoff->report = report;
     handoff->loop = (struct flw_bench_loop){
         .policy = options->policy, .pool = bed->pool, .stream = bed->streams[0], .steps = &steps};
