@@ -227,21 +227,21 @@ FALLOW_API void fallow_arena_last_error(fallow_arena *arena, char *out_text, siz
  * Borrow all regions of a layout for work given to `stream` from now on.
  *
  * Ordering    after the last lease's end. On the same stream that costs nothing; on another one event
- *             and one device wait, and the questions that keep them out of captures. On
- *             CU_STREAM_PER_THREAD, and on pools with streams_may_die, each end records. There, memory that
- *             goes back to the pool is first waited for on the host.
+ *             and one device wait, and the queries that keep them out of captures. On
+ *             CU_STREAM_PER_THREAD, and on pools with streams_may_die, each end records. On such pools the
+ *             host first waits before memory returns to the pool.
  * Ownership   *out_lease is the arena's until fallow_lease_end; do not free it. A handle that has ended
  *             is told from the next 8,190.
  * Errors      BUSY (leased already, or pinned), OUT_OF_MEMORY (locked and too small, or the pool's: the
  *             arena stays as it was, or empty where its old block did not come back), INVALID_ARGUMENT
  *             (a persistent region holds other values in another layout), CAPTURING (growth or
- *             initialisation inside a capture; the sentence names the bytes to take before it; or `stream`
- *             is captured unannounced; or `stream` is the legacy stream and a blocking one is being
- *             captured), DRIVER, and those of fallow_alloc. CAPTURING, too, if the arena holds persistent
- *             regions or the pool has no other memory for it, and either the stream of the last end is
- *             being captured, which was announced late or not at all, or a stream of an earlier lease was
+ *             initialisation inside a capture; the message names the bytes to take before the capture; or
+ *             `stream` is captured unannounced; or `stream` is the legacy stream while a blocking stream is
+ *             being captured), DRIVER, and those of fallow_alloc. CAPTURING, too, if the arena holds persistent
+ *             regions or the pool has no other memory for the arena, and either the stream of the last end is
+ *             in a capture that was announced late or not at all, or a stream of an earlier lease was
  *             destroyed without fallow_stream_retire while any stream of the context is being captured.
- *             Otherwise the arena's memory stays with that stream's work, and the arena has new memory.
+ *             Otherwise the arena's memory stays with that stream's work, and the arena gets new memory.
  * Capture     on a stream announced by fallow_capture_begin the arena must hold enough already, and
  *             values in its persistent regions. It is then pinned: it neither grows nor moves, and
  *             eager leases are BUSY, until fallow_capture_release. Inside one capture leases are

@@ -36,9 +36,10 @@
  *          every failure. Allocating and freeing preserve errno.
  *
  * COST     A *hit* is served from the calling thread's cache: no lock, no system call, no driver
- *          call, no event, no shared cache line. A call without tag, flag and alignment can be one,
- *          on a stream that the thread has used; above 1 MiB, of a size (in steps of 64 KiB) that
- *          the thread has freed on that stream, up to half of what the pool holds and 256 MiB.
+ *          call, no event, no shared cache line. A call without tag, flag and alignment hits on a
+ *          stream that the thread has used. Above 1 MiB it hits only if the thread has freed a block
+ *          of that size (in steps of 64 KiB) on that stream; a cache keeps such blocks up to half of
+ *          the pool's memory and 256 MiB.
  *
  * Needs no CUDA header; compiles beside <cuda.h> and <cuda_runtime.h>, as C11 and as C++17.
  */
@@ -59,8 +60,8 @@ extern "C" {
 #define FALLOW_VERSION_PATCH 0 /**< of this header: faults were mended */
 
 struct CUstream_st;
-/** A cudaStream_t or CUstream as it is, of any context and device: work there needs access to the pool's memory
- *  (fallow_pool_allow_peer). NULL and 1: the legacy default stream; 2: per thread. */
+/** A cudaStream_t or CUstream, unchanged, of any context and device. Work on another device or context needs access to
+ *  the pool's memory (fallow_pool_allow_peer). NULL and 1: the legacy default stream; 2: per thread. */
 typedef struct CUstream_st *fallow_stream;
 
 /** Memory of one device. A handle: compared, never followed. */
@@ -72,12 +73,12 @@ typedef struct fallow_capture fallow_capture;
 
 /** How much idle memory a pool may hold. */
 typedef enum fallow_economy {
-    /** Grow rather than wait, or make driver calls in a step that repeats. P is the most that was given to live
-     * blocks (peak_live_bytes), handles are the page source, and no memory is a capture's:
-     * - One stream: at most 1.16 P + 16 MiB; up to 1.3 P where most lies in blocks of 64 KiB to 1 MiB, whose slabs
+    /** Prefer growth to a wait, and to driver calls in a repeating step. P is the peak of memory in live blocks
+     * (peak_live_bytes). The bounds hold with handles as the page source and no memory in captures:
+     * - One stream: at most 1.16 P + 16 MiB; up to 1.3 P if most memory is in blocks of 64 KiB to 1 MiB, whose slabs
      *   are not full.
      * - Several streams: at most 1.45 P + 16 MiB and 256 MiB, or a 256th of a device below 64 GiB. Beyond that the
-     *   stream that takes memory waits, the host only if memory must be moved. */
+     *   stream that takes memory waits; the host waits only if memory must be moved. */
     FALLOW_BALANCED = 0,
     /** Hold as little as possible: 1.05 times the peak and 16 MiB, with three streams and more 1.10. Streams wait, and
      * the host where memory must be moved. */
@@ -108,10 +109,11 @@ typedef enum fallow_order {
      * nothing is waited for until more is held than what is allocated and the larger of 256 MiB and
      * a quarter of it.
      *
-     * Memory      of cuMemAlloc: IPC handles, peer access by cuCtxEnablePeerAccess and registration
-     *             work as natively, and it is gone with its context: each allocation queries the
-     *             context's id (cuCtxGetId), and after a reset or destroy returns DEVICE_LOST. A request of 1 MiB or more is a
-     *             driver allocation of its own, in steps of 2 MiB. All blocks are 512 B aligned.
+     * Memory      of cuMemAlloc. IPC handles, peer access by cuCtxEnablePeerAccess and registration
+     *             work as natively. The memory ends with its context: each allocation queries the
+     *             context's id (cuCtxGetId) and returns DEVICE_LOST after a reset or destroy. A request
+     *             of 1 MiB or more is a driver allocation of its own, in steps of 2 MiB. All blocks are
+     *             512 B aligned.
      * Streams     those in the calls are not looked at: any value does. fallow_record_use and
      *             fallow_stream_retire are not needed and do nothing.
      * Capture     announce each with fallow_context_capture_begin (fallow/extend.h): the event of an
@@ -151,23 +153,23 @@ enum {
 
 /** What a pool's memory is made of. */
 typedef enum fallow_page_source {
-    /** Handles where the device and the driver have them, tried at create; else segments, also if the
-     *  driver reserves no range of addresses as large as the limit. In context order segments. */
+    /** Handles if the device and the driver support them, tried at create; otherwise segments, also if the
+     *  driver cannot reserve a range of addresses as large as the limit. In context order: segments. */
     FALLOW_PAGES_AUTOMATIC = 0,
     /** Physical handles of cuMemCreate, mapped where they are wanted: memory moves between sizes,
      *  sleeps, is exported and shared with peers. No legacy IPC handle (cuIpcGetMemHandle). A block is at
      *  most as large as the largest range of addresses that the driver reserves. */
     FALLOW_PAGES_HANDLES = 1,
-    /** Segments of cuMemAlloc: what legacy IPC, and libraries that know nothing of handles, can use. A block
-     *  above 1 MiB for which no free memory fits gets one for itself. From one_handle_bytes on a block is
-     *  all of a segment, which is never split and serves sizes down to eight ninths of its own; smaller
-     *  segments may be split once they are free. Idle memory moves only as whole segments, through the
+    /** Segments of cuMemAlloc, for legacy IPC and for libraries that do not support handles. A block
+     *  above 1 MiB that fits no free memory gets a segment of its own. From one_handle_bytes on a block
+     *  fills a whole segment. Such a segment is never split and serves sizes down to eight ninths of its
+     *  own; smaller segments may be split once free. Idle memory moves only as whole segments, through the
      *  driver, so a pool holds more. cuMemFree waits for all work of the device: a call that promises not
-     *  to wait, or not beyond a deadline, releases a segment only after it has found all known work
+     *  to wait, or not beyond a deadline, releases a segment only after the pool found all tracked work
      *  complete, so segments stay as long as the device is never idle. wait_count counts every other
-     *  release on a device that works. Known is, in context order with cuCtxRecordEvent, all work; in
-     *  stream order that of streams that the pool has seen and this thread can name. No sleep, exports,
-     *  peer_devices; peers by cuCtxEnablePeerAccess. */
+     *  release on a busy device. Tracked work is, in context order with cuCtxRecordEvent, all work; in
+     *  stream order, the work of streams that the pool has seen and this thread can name. No sleep,
+     *  exports, peer_devices; peers by cuCtxEnablePeerAccess. */
     FALLOW_PAGES_SEGMENTS = 2
 } fallow_page_source;
 
@@ -196,35 +198,35 @@ typedef int (*fallow_oom_function)(void *context, size_t size_bytes, fallow_stre
 
 /** Settings of a pool. Zero is the default for every field but struct_size. */
 typedef struct fallow_pool_config {
-    size_t struct_size;     /**< set by fallow_pool_config_init */
-    int device;             /**< ordinal */
-    const char *driver;     /**< NULL = libcuda.so.1, "sim" = the simulated device, else a path */
-    void *context;          /**< a CUcontext to use; NULL = retain the device's primary context */
-    size_t limit_bytes;     /**< most that the driver may have given; 0 = the device's total.
-                                 fallow_pool_set_limit changes it */
+    size_t struct_size; /**< set by fallow_pool_config_init */
+    int device;         /**< ordinal */
+    const char *driver; /**< NULL = libcuda.so.1, "sim" = the simulated device, else a path */
+    void *context;      /**< a CUcontext to use; NULL = retain the device's primary context */
+    size_t limit_bytes; /**< most memory that the pool may hold from the driver; 0 = the device's
+                                 total. fallow_pool_set_limit changes the limit */
     fallow_economy economy; /**< how much idle memory to hold */
     size_t cache_bytes;     /**< most that all thread caches may hold together of blocks up to 1
                                  MiB; each may hold 64 KiB or two blocks of a class beyond; 0 = 1/32
-                                 of what the pool holds, at least 8 MiB. Of larger blocks each cache
-                                 may hold half of what the pool holds, from 4 to 256 MiB */
-    uint32_t decay_ms;      /**< how often fallow_pool_poll, or the helper thread, releases what
-                                 lies above 1.125 times the need of the last two seconds (a quarter
-                                 of a second more at most); 0 = 10,000; UINT32_MAX = never */
+                                 of the pool's memory, at least 8 MiB. Of larger blocks each cache
+                                 may hold half of the pool's memory, from 4 to 256 MiB */
+    uint32_t decay_ms;      /**< how often fallow_pool_poll, or the helper thread, releases memory
+                                 above 1.125 times the need of the last two seconds (a quarter of a
+                                 second more at most); 0 = 10,000; UINT32_MAX = never */
     fallow_reuse_policy reuse_policy; /**< whose memory an allocation may take */
     uint32_t checks;                  /**< FALLOW_CHECK_ bits */
-    uint8_t streams_may_die; /**< 1: streams vanish without notice: every call asks the stream's
-                                  identity, which needs cuStreamGetId, and each batch is fenced
-                                  inside the free that completes it, a use inside its
-                                  fallow_record_use, which then has to come after the use. What a
-                                  stream had not filled a batch with is lost when it is gone, and
-                                  reclaimed as lost_streams says */
+    uint8_t streams_may_die; /**< 1: streams may vanish without notice. Every call then queries the
+                                  stream's identity, which needs cuStreamGetId. Each batch is fenced
+                                  inside the free that completes the batch, and each use inside its
+                                  fallow_record_use, which then must be called after the use. Frees
+                                  of a stream that did not yet fill a batch are lost with the stream,
+                                  and reclaimed as lost_streams describes */
     uint8_t helper_thread; /**< 1: a thread of the pool polls, so an idle process releases memory */
     uint8_t reserved_0[2]; /**< 0 */
     uint32_t wait_ms; /**< longest time that one allocation waits for the device, all of its waits
                                   together, before it fails. 0 = 100; UINT32_MAX = never;
-                                  UINT32_MAX - 1 = as long as the work takes. Exceptions, as long as
-                                  the work takes: a wait that saves a growth, where limit and device
-                                  have room for that; memory of a stream that was lost; in context
+                                  UINT32_MAX - 1 = until the work is complete. Exceptions, always
+                                  until the work is complete: a wait that avoids a growth for which
+                                  limit and device have room; memory of a lost stream; in context
                                   order, a driver without cuCtxRecordEvent */
     const int *peer_devices; /**< ordinals that may access the memory too; read during create; later
                                   fallow_pool_allow_peer (share.h) */
@@ -241,15 +243,16 @@ typedef struct fallow_pool_config {
     void *oom_context;              /**< for on_oom */
     fallow_page_source page_source; /**< what memory is made of */
     uint32_t reserved_1;            /**< 0 */
-    size_t one_handle_bytes;        /**< from so many bytes on a block is all of one handle or
-                                  segment, so that cuMemGetAddressRange and exports see it whole. Freed,
-                                  such a handle serves blocks of its size, or is released for other needs: if large
-                                  blocks come and go that takes more driver calls, and waits.
-                                  - 0: automatic, from 1 GiB on, and out of several handles if the
-                                    driver has memory only for those. With handles the size doubles
-                                    after every third one that a growth released, until a trim.
+    size_t one_handle_bytes;        /**< blocks of this size or more fill one handle or segment, so
+                                  that cuMemGetAddressRange and exports see the whole block. Once
+                                  freed, the handle serves blocks of its size or is released for
+                                  other needs; frequent allocation and free of large blocks then
+                                  takes more driver calls and waits.
+                                  - 0: automatic, from 1 GiB on, with several handles if the driver
+                                    has memory only for those. With handles the size doubles after
+                                    every third handle that a growth released, until a trim.
                                   - a size, 2 MiB or more: from that size on, without exception
-                                  - FALLOW_ONE_HANDLE_NONE: no block has to */
+                                  - FALLOW_ONE_HANDLE_NONE: no block needs a handle of its own */
 } fallow_pool_config;
 
 /** Fill with defaults, recording the caller's size of the struct. A larger struct_size than this
@@ -273,16 +276,17 @@ static inline void fallow_pool_config_init(fallow_pool_config *config)
  *             types, handles or peers that the device lacks or the driver refuses), OUT_OF_MEMORY (no
  *             device memory to try a debug check on),
  *             OUT_OF_HOST_MEMORY (also a limit of the address space, see LIMITS), DRIVER. The log
- *             callback gets one line that names what failed. Nothing is left behind.
- * Probe       handles are tried, not asked for: one of the least size (2 MiB) is created, mapped,
- *             written, read and released, also if limit_bytes is smaller. Where the driver refuses, less is tried: without registration for
+ *             callback gets one line that names the failure. Nothing is left behind.
+ * Probe       handles are tried, not queried: one of the least size (2 MiB) is created, mapped,
+ *             written, read and released, also if limit_bytes is smaller. If the driver refuses, less
+ *             is tried: without registration for
  *             network adapters, without fabric handles, without descriptors, in the end segments. Each
  *             thing done without is a line to the log. A device without memory for it is believed.
  * Capture     none is disturbed: the probe's stream is its own.
- * Cost        driver calls, nine of them the probe's; keeps no device memory. Reserves
- *             addresses: of the device 8 times its memory; if the driver refuses that, less, and
- *             further ranges when a block has no place left; and of the host 85 GiB for a device of
- *             80 GB (94 GiB if 8 times were refused), little of which is ever used. The first pool of a process
+ * Cost        driver calls, nine of them the probe's; keeps no device memory. Reserves device
+ *             addresses, 8 times the device's memory; if the driver refuses, fewer, and further ranges
+ *             when a block does not fit. Reserves host addresses, 85 GiB for a device of 80 GB (94 GiB
+ *             if 8 times were refused), few of which are ever used. The first pool of a process
  *             registers for membarrier(2), 10 ms or more when threads are running.
  * LIMITS      Under a limit of the address space (ulimit -v) the tables take a quarter of what it
  *             leaves, and what names the device's addresses: 76 MiB for a device of 80 GB; 9 GiB in
@@ -318,7 +322,7 @@ FALLOW_API void fallow_pool_abandon(fallow_pool *pool);
  * Ownership   the caller owns *out_ptr until fallow_free.
  * Errors      OUT_OF_MEMORY after the whole ladder (fallow_pool_get_oom_report explains),
  *             INVALID_ARGUMENT (absurd size, out_ptr NULL), CAPTURING (captured and not announced;
- *             what the thread's cache holds is given all the same, as ordinary memory),
+ *             a block in the thread's cache is still returned, as ordinary memory),
  *             ASLEEP (sleep.h), INVALID_STREAM, INVALID_POOL, DEVICE_LOST, DRIVER and NOT_SUPPORTED: the
  *             driver refused a call, which fallow_pool_last_driver_error names, and a line in the log for
  *             the first, second, fourth and so on in a row; nothing is lost by it, and the next request
@@ -350,10 +354,11 @@ enum {
     FALLOW_REQUEST_NO_GROW = 1u << 3,       /**< only memory that the pool already holds */
     FALLOW_REQUEST_DEDICATED = 1u << 4,     /**< shares no physical handle with other blocks */
     FALLOW_REQUEST_ZERO = 1u << 5,          /**< zero-filled in stream order */
-    /** Usable by work of every stream that is given after the call returns, in no order: only memory that no
-     *  unfinished work uses is taken, and late in the ladder the host waits for some. The call's stream is not
-     *  looked at, but FALLOW_REQUEST_ZERO fills on it and waits for that. Inside a capture the block is ordinary
-     *  memory. Free it by fallow_free, as any block, or fallow_free_complete. NOT_SUPPORTED with debug checks. */
+    /** For work of every stream that is submitted after the call returns, in any order. Only memory that no
+     *  unfinished work uses is taken; late in the ladder the host waits for such memory. The call's stream is
+     *  ignored, except that FALLOW_REQUEST_ZERO fills on that stream and waits for the fill. Inside a capture the
+     *  block is ordinary memory. Free it with fallow_free, like any block, or with fallow_free_complete.
+     *  NOT_SUPPORTED with debug checks. */
     FALLOW_REQUEST_EVERY_STREAM = 1u << 6,
 };
 
@@ -401,20 +406,20 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_alloc_batch(fallow_pool *pool, 
  * Cost        hit: one uncontended compare-and-swap on the block's own word, no driver call. Miss:
  *             returns a batch; with several active streams at most one event per 16 MiB freed.
  * Capture     a captured block returns to its capture; an ordinary block freed on a captured stream
- *             is held until the capture ends. If that was not announced, the block serves no other
- *             stream before its end, but hits on `stream` may have it at once.
+ *             is held until the capture ends. If the capture was not announced, hits on `stream` may
+ *             reuse the block at once, and other streams only after the capture ends.
  */
 FALLOW_API fallow_status fallow_free(fallow_pool *pool, void *ptr, fallow_stream stream);
 
 /**
- * Free a block that no work uses any more, and the caller knows, since it has synchronised: with the streams that used
- * it, or with the context. It may be allocated for any stream at once, without an event.
+ * Free a block that no work uses any more; the caller has synchronised with the streams that used it, or with the
+ * context. The block may be allocated for any stream at once, without an event.
  *
- * Contract    all work that uses the block, on whatever stream or device, is complete; so is what the allocating stream
- *             had been given by the allocation, unless the request said FALLOW_REQUEST_EVERY_STREAM. Uses that were
- *             announced count as complete, too.
+ * Contract    all work that uses the block, on any stream or device, is complete. So is all work submitted to the
+ *             allocating stream before the allocation, unless the request had FALLOW_REQUEST_EVERY_STREAM.
+ *             Announced uses also count as complete.
  * Errors      as fallow_free; OUT_OF_HOST_MEMORY for a thread's first call, state unchanged.
- * Cost        the pool's locks; no driver call. No hit.
+ * Cost        the pool's locks; no driver call. Never a hit.
  * Capture     a captured block returns to its capture.
  */
 FALLOW_API fallow_status fallow_free_complete(fallow_pool *pool, void *ptr);
@@ -438,12 +443,12 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_record_use(fallow_pool *pool, v
                                                             fallow_stream stream);
 
 /**
- * Tell the pool that a stream is about to be destroyed. Its free memory becomes unowned once what
- * it had been given is complete; its handle is forgotten. A stream that the pool has never seen is
- * OK.
+ * Announce that a stream is about to be destroyed. Its free memory becomes unowned once the work
+ * submitted to the stream is complete; the pool drops the handle. OK for a stream that the pool has
+ * never seen.
  *
- * Errors      BUSY (it is being captured: end that first), INVALID_STREAM (it was destroyed already:
- *             its memory waits for all work of the context), INVALID_POOL, DEVICE_LOST.
+ * Errors      BUSY (the stream is being captured: end the capture first), INVALID_STREAM (already
+ *             destroyed: its memory waits for all work of the context), INVALID_POOL, DEVICE_LOST.
  * Cost        at most one event; empties the caches of every thread for this stream.
  */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_stream_retire(fallow_pool *pool,
@@ -456,9 +461,9 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_stream_retire(fallow_pool *pool
  * allocations on it, from any thread, come from memory of the capture's own, which keeps its addresses
  * until fallow_capture_release.
  *
- * Contents    of memory that is free, released captures' too, once its work is complete; within the bound of
- *             the economy allocations wait for that, as they do outside of captures. What the stream itself
- *             has freed since the last release serves only a capture that is announced before it begins.
+ * Contents    free memory, also of released captures, once its work is complete. Within the bound of the
+ *             economy, allocations wait for such memory, as outside captures. Memory that the stream itself
+ *             has freed since the last release serves only a capture announced before the capture begins.
  * Threads     announce before the stream captures where other threads call the pool: it may have to
  *             synchronise the context, which ends a capture that it was not told of. (It looks at the
  *             streams that it knows first, with streams_may_die at none.)
@@ -528,8 +533,8 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_block_info(fallow_pool *pool, c
  *          = live_bytes + cached_bytes + deferred_bytes + captured_bytes + idle_bytes
  *
  *  peak_reserved_bytes is always exact, and never below reserved_bytes. peak_requested_bytes is exact with one thread;
- *  with several it is off by at most what their caches hold. peak_live_bytes is the most that was seen when
- *  requested_bytes peaked or a caller asked. */
+ *  with several threads the error is at most the size of their caches. peak_live_bytes is the most that was seen when
+ *  requested_bytes peaked or when a caller queried the statistics. */
 typedef struct fallow_stats {
     size_t struct_size;            /**< set by fallow_stats_init */
     uint64_t requested_bytes;      /**< live blocks, as asked */
@@ -551,14 +556,14 @@ typedef struct fallow_stats {
     uint64_t grow_count;        /**< growth operations: create, map and set access count as one */
     uint64_t trim_count;        /**< handles released */
     uint64_t
-        lost_streams; /**< streams found to have been destroyed without retire: a call or a fence
-                                  that names one is refused, or the handle names another stream, or
-                                  the driver refuses a query of it: each call that names a new
-                                  stream makes a few such queries, by turns. What such
-                                  streams, and threads that ended, had freed is reclaimed behind an
-                                  event of the context (cuCtxRecordEvent), without it after a
-                                  synchronisation, which is counted as a wait; never while the pool
-                                  knows of a capture */
+        lost_streams; /**< streams found destroyed without retire: a call or a fence that names the
+                                  stream is refused, or the handle names another stream, or the
+                                  driver refuses a query of the stream (each call that names a new
+                                  stream makes a few such queries, by turns). Memory freed by such
+                                  streams, and by threads that ended, is reclaimed behind an event of
+                                  the context (cuCtxRecordEvent); without that function after a
+                                  synchronisation, which counts as a wait; never while a capture is
+                                  open in the pool */
     uint64_t misuse_count;   /**< frees refused */
     uint64_t oom_count;      /**< allocations that failed after the whole ladder */
     uint64_t cached_bytes;   /**< in thread caches */
@@ -567,7 +572,7 @@ typedef struct fallow_stats {
     uint64_t captured_bytes; /**< free memory that captures hold for their graphs */
     uint64_t host_bytes;     /**< host memory of the pool's tables */
     uint64_t live_count;     /**< blocks */
-    uint32_t stream_count;   /**< streams known */
+    uint32_t stream_count;   /**< streams that the pool tracks */
     uint8_t uses_vmm;        /**< 1: address space and physical memory are separate */
     uint8_t uses_membarrier; /**< 0: no call is a hit, each takes its cache's lock */
     uint8_t is_asleep;       /**< 1: the memory is released, the addresses are kept (sleep.h) */
@@ -592,9 +597,9 @@ typedef struct fallow_stats {
     uint64_t idle_bytes;     /**< all else that is reserved: free for one stream or for any, mapped
                                   nowhere, or lost to the rounding of slabs and segments */
     uint64_t
-        question_count; /**< driver calls that only ask: if a stream is being captured, once for
-                                  each allocation that is no hit and in slow paths; how much memory the
-                                  device has left, at most every 100 ms of waits */
+        question_count; /**< driver calls that only query: whether a stream is being captured, once
+                                  for each allocation that misses and in slow paths; how much memory
+                                  the device has left, at most every 100 ms of waits */
 } fallow_stats;
 
 /** Fill with defaults, recording the caller's size of the struct. */
@@ -640,9 +645,9 @@ typedef struct fallow_oom_report {
     fallow_oom_owner owners[FALLOW_OOM_OWNERS]; /**< largest first */
     uint64_t address_bytes; /**< addresses reserved for blocks; 0 = segments have their own */
     uint64_t largest_address_bytes; /**< largest stretch of them without memory */
-    uint32_t lacks_addresses;       /**< 1 = there was memory, but no stretch for it, and the driver
-                                       reserved no further addresses */
-    uint32_t reserved_1;            /**< 0 */
+    uint32_t lacks_addresses; /**< 1 = memory was available, but no stretch of addresses for it, and
+                                       the driver reserved no further addresses */
+    uint32_t reserved_1;      /**< 0 */
 } fallow_oom_report;
 
 /** Fill with defaults, recording the caller's size of the struct. */
@@ -672,11 +677,11 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_trim(fallow_pool *pool, si
                                                            size_t *out_released_bytes);
 
 /**
- * Change `limit_bytes` of the config: the most that the driver may have given from now on; 0 = the device's total.
+ * Change `limit_bytes` of the config, the most memory that the pool may hold from the driver; 0 = the device's total.
  *
- * Below what is reserved, free memory goes back at once as by a trim without a wait, and what the device still uses in
- * later polls and allocations. Nothing new is taken from the driver before less than the limit is reserved; live blocks
- * stay, and a wake gets all that was asleep.
+ * If more is reserved, free memory is released at once, as by a trim without a wait; later polls and allocations
+ * release memory that the device still uses. The pool takes nothing new from the driver before less than the limit is
+ * reserved. Live blocks stay, and a wake restores all memory that was asleep.
  *
  * Errors      INVALID_POOL, DEVICE_LOST.
  * Cost        a lock; above the new limit a trim.

@@ -13,7 +13,7 @@
  *             reuse:wait|completed|same_stream
  *             page_source:automatic|handles|segments
  *             one_handle:SIZE|none  a block from that size on is all of one handle; default: from 1 GiB
- *                               on, with what fallow_pool_config.one_handle_bytes says of automatic
+ *                               on; fallow_pool_config.one_handle_bytes describes automatic
  *             decay:MS|never    fallow_pool_config.decay_ms: 0 is its default, never is UINT32_MAX
  *             checks:poison+red_zones+quarantine
  *             driver:sim|PATH   in the place of libcuda.so.1
@@ -22,17 +22,17 @@
  *           setgid, capabilities) does not read the variable.
  * ERRORS    Functions that return memory return NULL for every failure, after the pool's whole ladder,
  *           a trim of the device's default pools and a second attempt, and write one line to stderr
- *           that says why; after 16 lines the rest are left out. Size 0 gives NULL without a line.
+ *           with the reason; after 16 lines the rest are left out. Size 0 returns NULL without a line.
  *           fallow_torch_alloc throws instead, see there.
- *           At the limit they wait for the device as long as its work takes, unless
+ *           At the limit they wait until the device's work is complete, unless
  *           fallow_plugin_configure sets wait_ms.
- * FREES     A block that another pair allocated is freed, too, in the pool that owns it: in context order by
- *           every pair; in stream order, if the function names no stream of use, it is reused when all that
- *           the context had been given at its free is complete.
- * PEERS     When the first pool of another device is made, the devices in use may access each other's memory
- *           from then on, wherever cuDeviceCanAccessPeer allows. fallow_pool_deny_peer (share.h) takes it back. In
+ * FREES     A block that another pair allocated is freed, too, in the pool that owns the block. In context
+ *           order every pair works. In stream order, if the function names no stream of use, the block is
+ *           reused when all work submitted to the context before its free is complete.
+ * PEERS     When the first pool of another device is created, the devices in use get access to each other's
+ *           memory if cuDeviceCanAccessPeer allows. fallow_pool_deny_peer (share.h) revokes the access. In
  *           context order, or with page_source:segments, memory is of cuMemAlloc, and
- *           cuCtxEnablePeerAccess is the program's.
+ *           the program must call cuCtxEnablePeerAccess.
  * THREADS   Any, at any time. The child of a fork has no pools and makes its own, if CUDA lets it.
  * EXIT      Nothing is released at exit. Frees from exit handlers and static destructors succeed.
  * LOSS      After the context was lost or reset the next allocation makes a new pool; what the old one
@@ -83,20 +83,20 @@ typedef struct fallow_mempool_id {
 
 /** The pair for change_current_allocator. Ordering as fallow_alloc and fallow_free. A graph is captured
  *  only with the functions for its memory below: without them a hit inside a capture is ordinary memory,
- *  and all else fails.
+ *  and every other allocation fails.
  *
- *  A failure throws a C++ exception, since PyTorch never looks at the result: c10::OutOfMemoryError with a message
- *  (torch.OutOfMemoryError in Python) if memory is missing, c10::Error else, std::bad_alloc in a process
- *  without libc10. If no caller handles C++ exceptions, as in a C program, NULL. Do not call it from C that
- *  is called by C++: fallow_rmm_alloc throws nothing.
+ *  A failure throws a C++ exception, since PyTorch never checks the result: c10::OutOfMemoryError with a message
+ *  (torch.OutOfMemoryError in Python) if memory is missing, otherwise c10::Error; std::bad_alloc in a process
+ *  without libc10. Returns NULL if no caller handles C++ exceptions, as in a C program. Do not call this from C
+ *  code that C++ calls: fallow_rmm_alloc throws nothing.
  *
  *  Cost: a hit of the pool and three loads. */
 FALLOW_API void *fallow_torch_alloc(ssize_t size, int device, fallow_stream stream);
 /** The other half of fallow_torch_alloc. */
 FALLOW_API void fallow_torch_free(void *ptr, ssize_t size, int device, fallow_stream stream);
 
-/** As fallow_torch_alloc, but every failure is NULL: for callers that exceptions must not pass through, as RMM's
- *  callbacks in Python. fallow_torch_free is its other half. */
+/** As fallow_torch_alloc, but every failure is NULL: for callers that exceptions must not cross, such as RMM's
+ *  callbacks in Python. fallow_torch_free frees the block. */
 FALLOW_API void *fallow_rmm_alloc(ssize_t size, int device, fallow_stream stream);
 
 /** The pair for torch.cuda.MemPool, where PyTorch's own allocator carves what it gets and does not say
@@ -124,25 +124,25 @@ FALLOW_API void fallow_torch_record_stream(void *ptr, fallow_stream stream);
  * keeps its address until the last release; captures of one id, one after the other, share it
  * (PyTorch's rule: their graphs are never replayed at once). Everything else between the two that
  * the thread of begin asks for is ordinary memory, tagged with the id in the out-of-memory report.
- * Each begin has a release. The last one ends what is open of the id, and waits for the context, since graphs
- * are launched on streams that are not named; while something is being captured the memory is kept until a
- * later end, release or trim.
+ * Each begin has a release. The last release ends any open begin of the id, and waits for the context, since
+ * graphs are launched on streams that are not named; while something is being captured the memory is kept until
+ * a later end, release or trim.
  *
- * An id whose second word is FALLOW_MEMPOOL_TAG only tags: no capture belongs to it. Each thread has its own,
- * and they nest.
+ * An id whose second word is FALLOW_MEMPOOL_TAG only tags and has no capture. Each thread has its own tags,
+ * and tags nest.
  *
  * Capture     begin announces nothing. The first allocation on a stream that is being captured announces the
  *             capture: to the pool, and as fallow_context_capture_begin. That is retracted by the end of the
  *             id, its last release, or the next call that finds the capture over. Between begin and the first
  *             allocation of its thread the pairs that name no stream query the streams that have allocated
- *             before; if the capture is on a new one, and other threads use CuPy meanwhile, the program
- *             announces it itself.
- * `filter`    is PyTorch's std::function by reference, and is not called: a stream goes to the id that its
- *             capture was first seen with, found by the thread of begin, else the latest. Two captures begun
- *             by one thread at a time are told apart only if each allocates before the next begins.
+ *             before. If the capture is on a new stream, and other threads use CuPy meanwhile, the program
+ *             must announce the capture.
+ * `filter`    is PyTorch's std::function by reference, and is not called. A stream belongs to the id under which
+ *             its capture was first seen: the id of the thread that called begin, otherwise the latest id. Two
+ *             captures that one thread begins are told apart only if each allocates before the next begins.
  * Not served  releases of PyTorch that name a stream in the place of a filter, 2.0 and 2.1.
- * Cost        while an id is open that is no tag: a lock and a driver call an allocation, inside captures
- *             also a free. A tag: a lock.
+ * Cost        while an id is open that is not a tag: a lock and a driver call for each allocation, inside
+ *             captures also for each free. With a tag: a lock.
  */
 FALLOW_API void fallow_torch_begin_allocate_to_pool(int device, fallow_mempool_id id, void *filter);
 /** The end of what fallow_torch_begin_allocate_to_pool began. */

@@ -48,8 +48,8 @@ static inline void fallow_share_init(fallow_share *share)
 /**
  * Make something of a live block that another process can import.
  *
- * Ownership   the caller closes out_share->descriptor; importers need it until they have imported. Clear
- *             FD_CLOEXEC before an exec that is to keep the descriptor: drivers may set it.
+ * Ownership   the caller closes out_share->descriptor; importers need the descriptor until they have imported.
+ *             Clear FD_CLOEXEC before an exec that must keep the descriptor: drivers may set the flag.
  *             The block stays the caller's, to be freed as any other.
  * Errors      NOT_SUPPORTED (no virtual memory management, or a type that is not among the pool's
  *             `handle_types`), INVALID_POINTER (no live block begins there), INVALID_ARGUMENT
@@ -67,8 +67,9 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_export(fallow_pool *pool, const
  * Ordering    usable by any work of the pool's device and its peers that is given after the call.
  * Ownership   *out_ptr until fallow_unimport, or the end of the pool. fallow_free refuses it. The
  *             descriptor stays the caller's, who may close it.
- * Errors      INVALID_ARGUMENT (a share that cannot be one), NOT_SUPPORTED, OUT_OF_MEMORY (also if
- *             the driver reserves no range as large as the exporter's handle), OUT_OF_HOST_MEMORY, DEVICE_LOST, DRIVER (the driver knows no such memory).
+ * Errors      INVALID_ARGUMENT (not a valid share), NOT_SUPPORTED, OUT_OF_MEMORY (also if
+ *             the driver reserves no range as large as the exporter's handle), OUT_OF_HOST_MEMORY, DEVICE_LOST,
+ *             DRIVER (the driver does not recognise the memory).
  *             Nothing is left behind.
  * Cost        driver calls, an address range of its own.
  */
@@ -77,8 +78,8 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_import(fallow_pool *pool,
 
 /** Give up what fallow_import gave. Waits for all work of the pool's context; work of peers must be
  *  complete. What the driver refuses to unmap then is tried again by a poll. Errors: INVALID_POINTER,
- *  CAPTURING (the wait would break a capture; README.md, "Captures that a call meets", has which of them it
- *  ends), DRIVER (it refuses to wait); nothing changed then.
+ *  CAPTURING (the wait would break a capture; README.md, "Captures that a call meets", lists the captures that it
+ *  ends), DRIVER (the driver refuses to wait); nothing changed then.
  *  DEVICE_LOST (the device was lost in this call; of one that was lost before, OK, and nothing is done,
  *  as a free does). NULL is OK. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_unimport(fallow_pool *pool, void *ptr);

@@ -160,8 +160,8 @@ typedef void (*flw_sim_reset_function)(const flw_sim_config *config); /* flw_sim
  *   slow                         creating and unmapping take 3 ms of the virtual clock and of
  *                                modelled_host_ns, and wait for the device's work
  *   host-pageable                devices read all that the process has mapped
- *   contents                     memory keeps what is written to it, and begins as zeros, in worlds that no
- *                                program configured: for programs that take this driver for a real one
+ *   contents                     memory keeps written data, and begins as zeros, in worlds that no program
+ *                                configured: for programs that take this driver for a real driver
  *
  * Returns 1; or 0, and nothing is changed: then `message` (NULL: not wanted) is a sentence of at
  * most `bytes`, its end included. What dlsym finds under `old` changes at once. */

@@ -70,8 +70,8 @@ static inline void fallow_sleep_request_init(fallow_sleep_request *request)
  *             peers and importers is theirs to complete.
  * Errors      BUSY (work, an allocation, another sleep or wake is under way; a capture is open; a
  *             watcher refused), CAPTURING (a capture that was not announced to this pool;
- *             README.md, "Captures that a call meets", has which of them it ends), ASLEEP (it was asleep; or it is
- *             now, with all of its memory, see above),
+ *             README.md, "Captures that a call meets", lists which captures end), ASLEEP (already asleep; or
+ *             now asleep, with all of its memory, see above),
  *             NOT_SUPPORTED (no virtual memory management; a pool with debug checks),
  *             INVALID_ARGUMENT, OUT_OF_HOST_MEMORY (no room to save), DRIVER, DEVICE_LOST.
  * Threads     calls that need physical memory wait for the outcome, NO_WAIT requests answer
@@ -85,10 +85,10 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_sleep(fallow_pool *pool,
  * Get the memory again, behind the same addresses, and what was saved into it. OK if awake.
  *
  * Contents    saved blocks have theirs, all else is undefined.
- * Errors      OUT_OF_MEMORY (the report's size_bytes is what is missing; other pools of the process
- *             have released what they have free, waited for as wait_ms allows), DRIVER: still
- *             asleep, nothing of it lost, try again.
- *             BUSY (another thread is at it, at an import or at peers), DEVICE_LOST.
+ * Errors      OUT_OF_MEMORY (the report's size_bytes is the missing amount; other pools of the process
+ *             have released their free memory, after waits as wait_ms allows), DRIVER: still
+ *             asleep, nothing lost, retry.
+ *             BUSY (another thread is waking, importing or changing peers), DEVICE_LOST.
  */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_wake(fallow_pool *pool);
 

@@ -157,12 +157,12 @@ void flw_arena_free_scratch(fallow_arena *arena);
 /* The mark of a stream. The domain is NULL, with a status, where the driver does not know it. */
 struct flw_arena_mark flw_arena_mark_of(fallow_arena *arena, fallow_stream stream,
                                         fallow_status *status);
-/* Later work of the stream comes after all that `last` and the debts say; it is `last` then. CAPTURING, and *why:
- * not before a capture has ended. */
+/* Order later work of the stream after `last` and the debts; the stream becomes `last`. CAPTURING, with *why:
+ * impossible before a capture has ended. */
 fallow_status flw_arena_order(fallow_arena *arena, const struct flw_arena_mark *stream,
                               const char **why);
-/* Give scratch back to the pool, where it waits for `last` and the debts; no order is made. The caller replaces it.
- * False: nothing has changed. */
+/* Give scratch back to the pool, where it waits for `last` and the debts; records no order. The caller replaces the
+ * scratch. Returns false if nothing changed. */
 bool flw_arena_leave_scratch(fallow_arena *arena, fallow_stream stream);
 /* The same between two streams of one capture. */
 fallow_status flw_arena_order_captured(fallow_arena *arena, fallow_stream stream,

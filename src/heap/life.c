@@ -116,7 +116,7 @@ static bool must_remap(const struct flw_heap_config *config)
 }
 
 /* Reserve at least as much as the pool may hold: one block may need all of it. If the driver refuses, the pool uses
- * segments. If handles are insisted on, or a limit of the address space has no room for the tables of segments, accept
+ * segments. If handles are required, or a limit of the address space has no room for the tables of segments, accept
  * less. */
 static CUresult reserve_first(struct flw_heap *heap, const struct flw_heap_config *config)
 {

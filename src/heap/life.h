@@ -30,7 +30,7 @@ struct flw_heap_config {
     bool is_context_order; /* see heap.context_order; the source has segments */
 };
 
-/* calls. Nothing stays on failure but what a message about it is made of: the source and the size of its window. */
+/* calls. On failure only the facts for the message remain: the source and the size of its window. */
 fallow_status flw_heap_init(struct flw_heap *heap, const struct flw_heap_config *config);
 /* calls. Everything back to the driver, which is asked again for what it refuses; the caller has waited for
  * the fences. False: it kept something, so many bytes of memory, or addresses or events alone. */
@@ -49,7 +49,7 @@ const char *flw_heap_broken_invariant(const struct flw_heap *heap);
 /* A pool's side records: announced uses, tags. */
 uint64_t flw_tables_side_record_bytes(unsigned shrink);
 
-/* The address space of the tables of a heap whose source and window are chosen. */
+/* Return the address space of the tables of a heap whose source and window are chosen. */
 uint64_t flw_tables_reserve_bytes(const struct flw_heap *heap, unsigned shrink);
 /* Has the host ever refused more of them, or are they used up? Rises with each refusal; any thread. */
 uint64_t flw_tables_refusals(const struct flw_heap *heap);

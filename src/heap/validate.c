@@ -61,7 +61,7 @@ static const char *check_standing(const struct flw_heap *heap)
     const struct flw_standing *standing = &heap->standing;
     bool has_next = standing->next == NULL;
     for (uint32_t i = 0; i < heap->domain_end; i++) {
-        heap->domains[i]->checked_seq = 0; /* its last fence before the one that is looked at */
+        heap->domains[i]->checked_seq = 0; /* its last fence before the current one */
         if (!stand_well(heap, heap->domains[i], &count)) {
             return "a domain's fences are not those that stand";
         }
@@ -81,7 +81,7 @@ static const char *check_standing(const struct flw_heap *heap)
     return has_next ? NULL : "the fence to ask next does not stand";
 }
 
-/* Are the free places, and the known streams, where whoever looks for them looks? */
+/* Check that the list of free places and the chains of tracked streams are consistent. */
 static const char *check_places(const struct flw_heap *heap)
 {
     uint32_t free_count = 0, known_count = 0, count = 0;
@@ -216,7 +216,7 @@ static bool is_found(const struct flw_heap *heap, const struct flw_span *run)
     return true;
 }
 
-/* Does the map lead from the run to a slab that is not there? range: the run's; NULL: it is a segment's. */
+/* True if the map leads from the run to a slab that does not exist. range: of the run; NULL: in a segment. */
 static bool is_stale(const struct flw_heap *heap, const struct flw_range *range,
                      const struct flw_span *run)
 {
@@ -293,7 +293,7 @@ static const char *check_pages(const struct flw_heap *heap, const struct flw_ran
     return NULL;
 }
 
-/* Walk the stretch [unit, end) run by run. range: NULL: it is a segment's. */
+/* Walk the stretch [unit, end) run by run. range: NULL for a segment. */
 static const char *check_stretch(const struct flw_heap *heap, const struct flw_range *range,
                                  const struct flw_span *edge, uint64_t unit, uint64_t end,
                                  struct totals *totals)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: allocating, what is tried when there is nothing to allocate, trim. Does not: free
+ * Owns: allocating, the steps tried when nothing is free, trim. Does not: free
  * (hostfree.c).
  *
- * What is tried, in order; each satisfies the need or leaves everything as it was:
- *   reclaim what is complete · what jemalloc keeps · pin a chunk within the budget · give idle chunks
- *   of other sizes back and pin one within it · cut whatever is free · pin no more than is needed
- *   within the limit, giving idle chunks back · wait for copies, and again
+ * Steps in order; each satisfies the need or leaves everything unchanged:
+ *   reclaim complete blocks · purge memory that jemalloc keeps · pin a chunk within the budget · release
+ *   idle chunks of other sizes and pin one within the budget · cut any free memory · pin no more than is
+ *   needed within the limit, releasing idle chunks · wait for copies, and retry
  */
 #include <errno.h>
 
@@ -15,8 +15,8 @@
 #include "host/hostpool.h"
 
 #define SMALL_BYTES \
-    (64 * FLW_KIB) /* up to here in chunks of such blocks: between larger ones they would keep
-                                    * the space that those leave from joining */
+    (64 * FLW_KIB) /* sizes up to here use chunks of such blocks: between larger blocks they would
+                                    * prevent free space from joining */
 #define LARGE_BYTES (8 * FLW_MIB) /* from here on a chunk of its own */
 #define FIT_LOG2    4             /* and of another's only if it is at most a sixteenth larger: */
                                   /* cut, that one could not be released */

@@ -110,8 +110,8 @@ static unsigned next_bin(const struct flw_pages *pages, enum flw_page_kind kind,
     return FLW_PAGE_BINS;
 }
 
-/* The smallest run that fits; of several, one in the chunk with least free, so that the others become
- * idle. Looks on until one fits: many that are a little too short share its bin. */
+/* Return the smallest run that fits; of several, a run in the chunk with least free, so that the others become idle.
+ * Continues past runs that are a little too short, which may fill the bin. */
 static struct flw_page_run *best_run(const struct flw_pages *pages, enum flw_page_kind kind,
                                      uint32_t page_count, uint64_t most_pages)
 {

@@ -36,7 +36,7 @@ struct flw_smalls {
     int flags;             /* of mallocx */
     size_t most_bytes;     /* the largest size served here */
     _Atomic bool
-        takes_any; /* of the present take; relaxed: a hook that jemalloc's own thread calls may miss it */
+        takes_any; /* of the present take; relaxed: a hook in jemalloc's own thread may miss the change */
     bool is_open;
 };
 

@@ -8,8 +8,8 @@
  * a cell or more begin in cells of their own, so one name a cell finds them, and 10^6 of 1 MiB take
  * 8 MB, not 64. Where memory can be mapped freely the tables cover one reserved range; where it comes in
  * driver allocations they cover the 47-bit address space (9 GiB of address space, pages appear as they
- * are used) and cells are left alone, since another's memory may lie in them. If the driver reserves less than is
- * wanted, so that several ranges may be needed, the tables cover the address space too, with cells.
+ * are used) and cells are left alone, since another's memory may be in them. If the driver reserves less than
+ * requested, so that several ranges may be needed, the tables cover the address space too, with cells.
  *
  * The tables of units and cells are as large as what they cover. Those of spans and slots are as large as
  * the number of blocks that a pool may come to have; `shrink` halves that so many times, down to a floor.
@@ -34,7 +34,8 @@
 #define FLW_CELL_COUNT          (FLW_ADDRESS_SPACE_BYTES >> FLW_CELL_LOG2)
 
 struct flw_page_map {
-    uint64_t base;   /* of what is covered, a multiple of its size; 0: the whole address space */
+    uint64_t
+        base; /* of the covered addresses, a multiple of their size; 0: the whole address space */
     uint64_t mask;   /* that size - 1 */
     uint32_t *units; /* unit -> name; the cells' names lie at a fixed distance before them */
     bool has_cells;
@@ -51,9 +52,9 @@ struct flw_page_map {
     uint8_t slab_units[FLW_CLASS_COUNT]; /* flw_class_slab_units, which is long: at most 64 */
 };
 
-/* Tables for [base, base + bytes): bytes a power of two and base a multiple of it. has_cells: no cell contains memory of
- * the pool and of others. no_bin: what runs and units without a span have for a bin. False: host
- * memory or addresses. */
+/* Make tables for [base, base + bytes): bytes is a power of two and base a multiple of bytes. has_cells: no cell
+ * contains memory of the pool and of others. no_bin: the bin of runs and units without a span. Returns false if host
+ * memory or addresses run out. */
 bool flw_page_map_init(struct flw_page_map *map, uint64_t base, uint64_t bytes, bool has_cells,
                        uint32_t no_bin, unsigned shrink);
 /* The address space that such tables take: what cannot shrink, what can. */

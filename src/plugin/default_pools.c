@@ -99,8 +99,8 @@ static const fallow_pool_config *settings(void)
     return &all.config;
 }
 
-/* The mutex. Let a device access the memory of a pool, if it can reach it; segments are left to the program's
- * cuCtxEnablePeerAccess, which PyTorch calls. False: the driver refuses. */
+/* The mutex. Let a device access the memory of a pool, if the device can reach the memory. For segments the program
+ * must call cuCtxEnablePeerAccess, as PyTorch does. Returns false if the driver refuses. */
 static bool allow_peer(int device, fallow_pool *handle, int peer)
 {
     struct flw_pool *pool = flw_pool_of(handle);
@@ -117,8 +117,8 @@ static bool allow_peer(int device, fallow_pool *handle, int peer)
     return status == FALLOW_OK;
 }
 
-/* The mutex. A pool is made: its device and those of the other pools access each other's memory. What holds
- * memory comes first, so that a driver that refuses shows it before the new pool depends on it. */
+/* The mutex. Give the device of a new pool, and the devices of the other pools, access to each other's memory. Pools
+ * that hold memory are first, so that a driver that refuses does so before the new pool depends on the access. */
 static void meet_peers(int device, fallow_pool *made)
 {
     for (int peer = 0; peer < FLW_PLUGIN_DEVICES; peer++) {
@@ -149,7 +149,8 @@ static fallow_status make_pool(int device, fallow_plugin_order order, fallow_poo
     if (config.log == NULL) {
         config.log = log_errors;
     }
-    if (config.wait_ms == 0) { /* as long as it takes, as the allocators that these pools replace */
+    if (config.wait_ms ==
+        0) { /* wait until the work is complete, as the allocators that these pools replace */
         config.wait_ms = UINT32_MAX - 1;
     }
     if (order == FALLOW_PLUGIN_CONTEXT) { /* which has no use for these */
@@ -363,7 +364,7 @@ void flw_plugin_trim(int device)
     errno = saved;
 }
 
-/* The sentence of a refusal, which has its status. */
+/* Fill in the sentence of a refusal, which has its status. */
 static void explain(int device, fallow_pool *pool, size_t size_bytes,
                     struct flw_plugin_refusal *refusal)
 {
@@ -416,7 +417,7 @@ void *flw_plugin_alloc(int device, fallow_plugin_order order, const fallow_reque
             if (pool != NULL && order == FALLOW_PLUGIN_STREAM &&
                 atomic_load(&flw_plugin_device_of(device)->open_ids) != 0) {
                 (void)flw_graph_ids_announce(device, stream,
-                                             false); /* the new pool knows of no capture */
+                                             false); /* the new pool has no capture yet */
             }
         } else if (status == FALLOW_OUT_OF_MEMORY && attempt == 0) {
             flw_plugin_trim(device);

@@ -40,7 +40,7 @@ static inline fallow_pool *flw_plugin_pool_of(const struct flw_plugin_device *at
     return atomic_load_explicit(&at->pools[order], memory_order_acquire);
 }
 
-/* Why an allocation failed; FALLOW_OK: it did not. */
+/* Why an allocation failed; FALLOW_OK: no failure. */
 struct flw_plugin_refusal {
     fallow_status status;
     char text[512]; /* as the line on stderr */
@@ -62,7 +62,7 @@ void flw_plugin_trim(int device);
 
 /* Wait until the pool's context has done everything. False: something is being captured. */
 bool flw_plugin_synchronize(fallow_pool *pool);
-/* Driver calls. True if a stream that the pool knows is being captured, or a capture is announced. */
+/* Driver calls. True if a tracked stream of the pool is being captured, or a capture is announced. */
 bool flw_plugin_any_captured(fallow_pool *pool);
 
 /* One line on stderr, "fallow: ..."; after 16 of them none. Keeps errno. */
@@ -78,13 +78,14 @@ bool flw_plugin_read_settings(const char *text, fallow_pool_config *config, char
 
 /* Driver calls. True if the stream is being captured; false also if the driver gives no answer. */
 bool flw_plugin_is_capturing(struct flw_pool *pool, fallow_stream stream);
-/* Announce to the pool the capture that `stream` is in, if an id is open for it; return the tag of what the
- * thread allocates. Only while open_ids is not 0. */
+/* Announce to the pool the capture of `stream`, if an id is open for the capture; return the tag of the
+ * thread's allocations. Call only while open_ids is not 0. */
 uint32_t flw_graph_ids_announce(int device, fallow_stream stream, bool is_free);
-/* Announce a capture that may have begun without an allocation yet, for the length of a call that names no
- * stream. True: fallow_context_capture_end ends it. Driver calls while an id is open. */
+/* Announce a capture that may have begun without an allocation yet, for the duration of a call that names no
+ * stream. If this returns true, fallow_context_capture_end must end the announcement. Driver calls while an id is
+ * open. */
 bool flw_graph_ids_guard(void);
-/* Driver calls. End what is over, and release what waited for it. */
+/* Driver calls. End captures that are over, and release captures whose work is complete. */
 void flw_graph_ids_settle(int device);
 void flw_graph_ids_forget(void);     /* after a fork */
 void flw_graph_ids_lose(int device); /* its pool was lost */

@@ -18,8 +18,8 @@ enum {
     RUNTIME_COUNT
 };
 
-/* Of libstdc++, and of the unwinder that it needs. __cxa_throw is __cxa_init_primary_exception, a count of
- * exceptions under way and _Unwind_RaiseException, but ends the process if no caller handles the
+/* Functions of libstdc++ and of its unwinder. __cxa_throw is __cxa_init_primary_exception, a count of
+ * exceptions under way and _Unwind_RaiseException, but __cxa_throw ends the process if no caller handles the
  * exception. */
 static const char *const runtime_names[RUNTIME_COUNT] = {
     "__cxa_allocate_exception", "__cxa_free_exception", "__cxa_init_primary_exception",
@@ -51,7 +51,7 @@ static const char *const init_names[][ERROR_COUNT] = {
      "_ZNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEED1Ev"},
     {"_ZN3c105ErrorC1ENS_14SourceLocationESs", "_ZNSsC1EPKcmRKSaIcE", "_ZNSsD1Ev"}};
 
-/* dlsym of a handle looks into the libraries that its library needs, too. */
+/* Find all names in a library. dlsym also searches the libraries that the library depends on. */
 static bool find_all(void *library, const char *const *names, size_t count, void **out)
 {
     bool is_found = true;
@@ -62,7 +62,7 @@ static bool find_all(void *library, const char *const *names, size_t count, void
     return is_found;
 }
 
-/* A library that is loaded anyway, however it was, and stays loaded without the handle. NULL: it is not. */
+/* Return a library that is already loaded, and stays loaded without the handle. NULL: not loaded. */
 static void *find_loaded(const char *name)
 {
     void *library = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
@@ -98,8 +98,8 @@ static void raise_exception(void **runtime, void *object, void *type, void (*end
     globals->uncaught_count--;
 }
 
-/* A vtable's address, as an object holds it: behind the offset and the type. Its first two functions are the
- * destructors. */
+/* Return the functions of a vtable, as an object points to them: after the offset and the type. The first two functions
+ * are the destructors. */
 static void **functions_of(void *vtable)
 {
     return (void **)vtable + 2;

@@ -16,19 +16,19 @@
 
 enum phase {
     ID_CLOSED,
-    ID_TAG,   /* open, and no more than a tag */
-    ID_OPEN,  /* between begin and end */
-    ID_BEGUN, /* open, and its thread has not allocated since: a capture may have begun unseen */
-    ID_BOUND  /* open, and a capture is announced for it */
+    ID_TAG,  /* open, and no more than a tag */
+    ID_OPEN, /* between begin and end */
+    ID_BEGUN, /* open, and its thread has not allocated since begin: a capture may have begun unseen */
+    ID_BOUND /* open, with an announced capture */
 };
 
 /* INVARIANTS
- *   1. Entries of a device that are not CLOSED are as many as its open_ids; those of all devices that are BEGUN
- *      or BOUND as many as ids.unsure_count.
+ *   1. open_ids of a device is the number of its entries that are not CLOSED; ids.unsure_count is the number of
+ *      entries of all devices that are BEGUN or BOUND.
  *   2. BOUND: the pool's capture is capturing, for the driver's capture driver_id, and
- *      fallow_context_capture_begin is called for it. Of a device at most one is bound to a driver_id.
- *   3. An id that is a tag (FALLOW_MEMPOOL_TAG) has an entry for each begin, any other id has one.
- * Synchronization: the mutex below; unsure_count is also read without it. */
+ *      fallow_context_capture_begin is called for it. At most one entry of a device is bound to a driver_id.
+ *   3. A tag (FALLOW_MEMPOOL_TAG) has an entry for each begin, any other id has one entry.
+ * Synchronization: the mutex below; unsure_count is also read without the mutex. */
 struct id_entry {
     int device;
     fallow_mempool_id id;
@@ -201,8 +201,8 @@ static void let_go(struct id_entry *entry)
     }
 }
 
-/* Driver calls. Let go of captures of the device that are over although PyTorch has reported no end, as after
- * an error in one. */
+/* Driver calls. Drop captures of the device that are over without an end from PyTorch, as after
+ * an error inside a capture. */
 static void let_go_of_ended(int device)
 {
     struct flw_pool *pool =
@@ -306,8 +306,8 @@ static fallow_status join_capture(int device, fallow_pool *pool, fallow_stream s
     return entry == NULL ? FALLOW_OK : take_in(entry, pool, stream, driver_id);
 }
 
-/* The calling thread allocates, on a stream in no capture: one that began on it was broken off, and PyTorch
- * reports no end. */
+/* Drop the captures on a stream where the calling thread allocates outside any capture: they were interrupted, and
+ * PyTorch reports no end. */
 static void leave_captures(int device, fallow_stream stream)
 {
     for (struct id_entry *entry = ids.latest; entry != NULL; entry = entry->older) {

@@ -7,7 +7,7 @@
 #include "plugin/default_pools.h"
 #include "plugin/exception.h"
 
-/* What a hit does not serve. PyTorch's C++ takes any result as memory, so the functions that it calls throw. */
+/* Serve a miss. PyTorch's C++ uses any result as memory, so the functions that PyTorch calls throw. */
 static void *allocate(ssize_t size, int device, fallow_stream stream, uint32_t tag,
                       fallow_status seen, bool may_throw)
 {

@@ -118,7 +118,7 @@ static uint32_t dedicated_units(const fallow_pool_config *config)
                                UINT32_MAX);
 }
 
-/* The preload tells of the end of contexts (place). */
+/* Return 0 if the preload reports the end of contexts (place). */
 static uint64_t own_context_id(struct flw_pool *pool, const struct flw_pool_place *place)
 {
     unsigned long long id = 0;
@@ -153,7 +153,7 @@ static fallow_status init_heap(struct flw_pool *pool, const struct flw_pool_plac
     }
     if (!flw_meta_reserve(&pool->side_records.meta,
                           flw_tables_side_record_bytes(pool->heap.table_shrink))) {
-        flw_heap_finish(&pool->heap, false); /* first: the message counts what is left */
+        flw_heap_finish(&pool->heap, false); /* first: the message reports the remaining space */
         flw_pool_say_no_tables(pool);
         return FALLOW_OUT_OF_HOST_MEMORY;
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the names of the files that a process writes for its user: "%p" stands for the process's number.
+ * Owns: the names of the files that a process writes for its user: "%p" is replaced by the process's number.
  */
 #ifndef FLW_PRELOAD_FILENAME_H
 #define FLW_PRELOAD_FILENAME_H

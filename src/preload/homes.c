@@ -369,8 +369,8 @@ static void make_pool(struct flw_home *home)
     config.device = home->device;
     config.context = home->context;
     config.limit_bytes = flw_settings.limit_bytes;
-    config.decay_ms = UINT32_MAX;    /* it is never polled */
-    config.wait_ms = UINT32_MAX - 1; /* as long as it takes: the driver's own free waits, too */
+    config.decay_ms = UINT32_MAX;    /* never polled */
+    config.wait_ms = UINT32_MAX - 1; /* no limit: the driver's own free waits, too */
     config.log = say_error;
     struct flw_pool_place place = {.driver = &flw_real.driver,
                                    .context_id = home->id,

@@ -313,7 +313,7 @@ static void renew(void)
     flw_tracer_forget();
     flw_pool_trace_forget();
     atomic_store_explicit(&device_count, 0,
-                          memory_order_relaxed); /* its first use is to be noted */
+                          memory_order_relaxed); /* the child must note its first use */
     start();
 }
 

@@ -55,7 +55,7 @@ static inline enum flw_life flw_life_state(void)
 /* Before a part first holds anything of the driver's: a child of this process is dead from now on. */
 void flw_life_use(void);
 
-/* The same for a part that holds nothing of the driver's, so that a child may go on. */
+/* The same for a part that holds no driver state, so that a child may continue. */
 void flw_life_note_use(void);
 
 /* Give a real call's answer through here: the first CUDA_ERROR_DEINITIALIZED begins the exit. */

@@ -27,8 +27,8 @@ bool flw_reach_is_reached(void);
 /* Is the driver in memory, in whatever namespace? Reads /proc/self/maps. */
 bool flw_reach_has_driver(void);
 
-/* True if it is in the scope that linked calls are looked up in, behind the hooks: what the program calls by name comes
- * to them. */
+/* True if the driver is in the scope where linked calls are looked up, behind the hooks: calls by name from the program
+ * then reach the hooks. */
 bool flw_reach_is_linked(void);
 
 /* Is it among the objects that we see too? Reads no file. */

@@ -263,7 +263,7 @@ static const char *find_missing(void *driver)
     return NULL;
 }
 
-/* Switch Fallow off, with its audit, where the mode that was asked for cannot be had. */
+/* Switch Fallow off, with its audit, if the requested mode is not possible. */
 static void check_mode(void *driver)
 {
     const char *missing = NULL;

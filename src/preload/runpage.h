@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the page in which the processes under `fallow run` record how far the hooks came, which of
- * them writes the files that were asked for, and their statistics.
+ * Owns: the page in which the processes under `fallow run` record the progress of the hooks, the process that
+ * writes each requested file, and their statistics.
  *
  * `fallow run` makes the page and names it with `state:PATH` in FALLOW; the preload library takes a
- * place in it when it is loaded. A program image has a place: one that replaces itself by exec takes
- * another one with the same pid. Without the page everything works but nothing is said.
+ * place in the page when loaded. A program image has a place: an image that replaces itself by exec takes
+ * another place with the same pid. Without the page everything works, but nothing is reported.
  *
- * Synchronization: atomics only. A place belongs to the process that took it. Of its two summaries the process
- * writes the one that is not posted, then posts it, so that one is whole whenever the process is killed.
+ * Synchronization: atomics only. A place belongs to the process that took the place. The process writes the one of its
+ * two summaries that is not posted, then posts it, so that a whole summary exists whenever the process is killed.
  */
 #ifndef FLW_PRELOAD_RUNPAGE_H
 #define FLW_PRELOAD_RUNPAGE_H
@@ -33,15 +33,15 @@
 enum flw_runpage_flag {
     FLW_RUNPAGE_LOADED = 1, /* the preload library has been loaded */
     FLW_RUNPAGE_DRIVER =
-        2, /* the driver's entry points have been found, or it is linked behind the hooks */
-    FLW_RUNPAGE_REACHED = 4, /* a hook has been called, or given out as an address */
+        2, /* the driver's entry points have been found, or the driver is linked behind the hooks */
+    FLW_RUNPAGE_REACHED = 4, /* a hook has been called, or its address returned */
     FLW_RUNPAGE_ENDED = 8,   /* by exit or by leaving main */
     FLW_RUNPAGE_PASSED =
         16, /* at the end the driver is in memory, but not linked, and no hook was reached */
-    FLW_RUNPAGE_OFF = 32,    /* mode off, or the settings were refused and a line has said so */
+    FLW_RUNPAGE_OFF = 32,    /* mode off, or the settings were refused, with a line in the log */
     FLW_RUNPAGE_LEFT = 64,   /* by _exit, with the last statistics posted */
     FLW_RUNPAGE_TOLD = 128,  /* its statistics have been written, or are being written */
-    FLW_RUNPAGE_UNKEPT = 256 /* its audit could not be kept; a line has said so */
+    FLW_RUNPAGE_UNKEPT = 256 /* its audit could not be kept, with a line in the log */
 };
 
 /* Files of which a run has one, its first process's. */
@@ -66,7 +66,7 @@ struct flw_runpage {
     struct flw_runpage_place places[FLW_RUNPAGE_PLACES];
 };
 
-/* Returns NULL if there is none at `path`, or if its file can be shortened under this process. */
+/* Open the page at `path`. Returns NULL if there is none, or if another process could shorten its file. */
 static inline struct flw_runpage *flw_runpage_open(const char *path)
 {
     struct stat facts;
@@ -113,7 +113,7 @@ static inline void flw_runpage_post(struct flw_runpage_place *place,
     }
 }
 
-/* True for the first caller, in whatever process: it writes the statistics of the place. */
+/* Return true for the first caller of all processes, which must write the statistics of the place. */
 static inline bool flw_runpage_tell(struct flw_runpage_place *place)
 {
     return place == NULL ||
@@ -127,7 +127,8 @@ static inline void flw_runpage_say(struct flw_runpage_place *place, enum flw_run
     }
 }
 
-/* True if the process writes the run's file: the first that is asked for does; without a page every one. */
+/* Return true if the process writes the run's file: the first process to request the file does, without a page every
+ * process. */
 static inline bool flw_runpage_claim(struct flw_runpage *page, enum flw_runpage_file file,
                                      int32_t pid)
 {

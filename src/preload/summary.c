@@ -74,7 +74,7 @@ static void add_ended(struct flw_pool *pool)
 {
     fallow_stats stats;
     (void)pthread_mutex_lock(&gathering);
-    raise_peaks(&ended.sum); /* it is among the pools still */
+    raise_peaks(&ended.sum); /* the pool still counts here */
     fallow_stats_init(&stats);
     flw_pool_read_stats(pool, &stats);
     stats.live_count = 0;
@@ -121,7 +121,7 @@ static void gather(void)
 #define STACK_BYTES (256 * 1024)
 
 static struct {
-    _Atomic int process; /* whose thread posts; 0: none */
+    _Atomic int process; /* the process whose thread posts; 0: none */
     _Atomic uint32_t asked, answered;
     bool is_over; /* gathering */
 } poster;
@@ -156,7 +156,7 @@ static void *post(void *nothing)
     return nothing;
 }
 
-/* The driver is used. Where no thread can be made, only what ends by exit is counted. */
+/* Start posting, at first use of the driver. If no thread can be made, only processes that end by exit are counted. */
 static void begin_to_post(void)
 {
     pthread_t thread;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what a process did under the preload library, and its two forms: a line and a JSON object. Under
- * `fallow run` the process posts it to the page (runpage.h) 25 times a second, so that it is there
+ * Owns: the statistics of a process under the preload library, and their two forms: a line and a JSON object. Under
+ * `fallow run` the process posts them to the page (runpage.h) 25 times a second, so that statistics exist
  * however the process ends.
  * Does not: count on the hot paths; pools, tracer and hooks do that.
  */
@@ -34,12 +34,12 @@
 enum flw_summary_end {
     FLW_SUMMARY_EXITED,  /* exit, or the end of main */
     FLW_SUMMARY_LEFT,    /* _exit */
-    FLW_SUMMARY_KILLED,  /* or became another program; what it did since its last post is missing */
-    FLW_SUMMARY_RUNS_ON, /* when the command of `fallow run` had ended */
+    FLW_SUMMARY_KILLED,  /* or became another program; activity since the last post is missing */
+    FLW_SUMMARY_RUNS_ON, /* still running after the command of `fallow run` ended */
     FLW_SUMMARY_END_COUNT
 };
 
-/* No pointers: it is read in another process. */
+/* No pointers: another process reads it. */
 struct flw_summary {
     enum flw_mode mode;
     enum flw_summary_end end;
@@ -56,12 +56,12 @@ struct flw_summary {
     uint64_t foreign_frees, double_frees, retries, retries_served, contexts_ended;
 };
 
-/* Called by a process that is about to end by _exit: wait, for a tenth of a second at most, until it has posted its last
- * counts. Safe in a signal handler. */
+/* Called by a process that is about to end by _exit: wait, for a tenth of a second at most, until the last counts
+ * are posted. Safe in a signal handler. */
 void flw_summary_post_last(void);
 
-/* Write the summary where the setting `stats` wants it: to standard error for "-", else to a file, without the process's
- * number in its name if it is `ours`. What fails is a line. */
+/* Write the summary to the place that the setting `stats` names: to standard error for "-", otherwise to a file, whose
+ * name has the process's number unless `ours`. Failures are logged in one line. */
 void flw_summary_write(const struct flw_summary *summary, const char *place, bool ours);
 
 /* One line, no newline. */

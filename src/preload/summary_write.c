@@ -16,7 +16,7 @@
 
 #define LINE_BYTES 900
 
-/* A pipe or a device is written to as it is. */
+/* True for a pipe or a device, to which the file is written directly. */
 static bool is_written_in_place(const char *path)
 {
     struct stat facts;

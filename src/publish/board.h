@@ -94,9 +94,8 @@ enum flw_board_state {
 
 struct flw_board_reader {
     int file;
-    struct flw_board_header
-        *header;      /* for the kernel only, which adds to words and sleeps on them */
-    uint32_t version; /* what a board of another version says */
+    struct flw_board_header *header; /* only the kernel adds to its words and sleeps on them */
+    uint32_t version;                /* of the board */
     uint64_t process;
 };
 

@@ -28,8 +28,8 @@ static inline void flw_board_fence(void)
 /* Until the word is another than `seen`, or timeout_ns are over (UINT64_MAX: no limit), or sooner. */
 void flw_board_sleep(_Atomic uint32_t *word, uint32_t seen, uint64_t timeout_ns);
 void flw_board_wake(_Atomic uint32_t *word);
-/* Add 1 to the word and wake its sleepers, all in the kernel: an access of the program's own would be SIGBUS if another
- * process has shortened the file. Returns false if the word cannot be reached. */
+/* Add 1 to the word and wake its sleepers, all in the kernel: an access by the program would raise SIGBUS if another
+ * process had shortened the file. Returns false if the word cannot be reached. */
 bool flw_board_add_and_wake(_Atomic uint32_t *word);
 
 /* Remove a file if it is a stale board of this user; a draft may have no head yet. */

@@ -121,7 +121,7 @@ enum flw_board_state flw_board_ask(struct flw_board_reader *reader, uint64_t tim
     if (!flw_board_add_and_wake(&reader->header->asked) || !read_head(reader, &head)) {
         return FLW_BOARD_FOREIGN;
     }
-    uint32_t question = atomic_load(&head.asked); /* this reader's, or one after it */
+    uint32_t question = atomic_load(&head.asked); /* this reader's query, or a later query */
     for (;;) {
         if (!read_head(reader, &head)) {
             return FLW_BOARD_FOREIGN;

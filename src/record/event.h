@@ -64,7 +64,7 @@ struct flw_trace_block {
     uint16_t stream;     /* allocated on */
     bool freed;          /* somewhere in the trace */
     bool
-        waits; /* freed and, when the trace ends, not reusable: other streams use it. PyTorch's snapshots say so */
+        waits; /* freed but not reusable at the end of the trace: other streams use it (PyTorch's snapshots) */
 };
 
 /* A segment that existed before the first event. */

@@ -17,7 +17,7 @@
 FLW_FORWARDED_FORMS(FORWARD)
 #undef FORWARD
 
-/* Parameters that are all zero ask for nothing; affinity and graphics are not modelled. */
+/* Parameters that are all zero request nothing; affinity and graphics are not modelled. */
 FLW_SIM_NEWER(cuCtxCreate_v4, (CUcontext * context, struct CUctxCreateParams_st *parameters,
                                unsigned flags, CUdevice device))
 {

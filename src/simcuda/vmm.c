@@ -262,8 +262,8 @@ static struct flw_mapping *next_mapping(const struct flw_mapping *mapping)
     return next != NULL ? FLW_CONTAINER(next, struct flw_mapping, node) : NULL;
 }
 
-/* The first of the mappings that [begin, end) is made of, whole and without a gap, in one reservation (a guess: cuda.h
- * describes no range over two); NULL: it is not. */
+/* Return the first of the mappings that cover [begin, end) whole and without a gap, in one reservation (a guess: cuda.h
+ * describes no range over two); NULL if none do. */
 static struct flw_mapping *find_whole(uint64_t begin, uint64_t end)
 {
     const struct flw_region *region = flw_region_find(begin);
@@ -382,7 +382,7 @@ struct fabric {
 };
 _Static_assert(sizeof(struct fabric) <= sizeof(CUmemFabricHandle), "fits a fabric handle");
 
-/* No exec may keep it: a program that relies on that fails here, not on the first GPU. */
+/* Close the file on exec: a program that relies on inheriting it fails here, not on the first GPU. */
 static int duplicate(int file)
 {
     return fcntl(file, F_DUPFD_CLOEXEC, 0);

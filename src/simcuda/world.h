@@ -249,7 +249,7 @@ static inline struct flw_context *flw_context_owner(struct flw_context *context)
 struct flw_context *flw_context_next_part(struct flw_context *whole, struct flw_context *after);
 /* A stream of any part is capturing. */
 bool flw_context_is_capturing(struct flw_context *context);
-/* May work of the context access what cuMemAlloc gave in the other one? */
+/* True if work of the context may access cuMemAlloc memory of the other context. */
 bool flw_context_reaches(const struct flw_context *context, const struct flw_context *other);
 CUgreenCtx flw_context_green(const struct flw_context *context); /* NULL: it is none */
 void flw_context_finish_all(void);

@@ -164,7 +164,7 @@ static struct flw_history_block block_of(const struct heap *heap, uint32_t numbe
         {.address = from->address, .size_bytes = from->size_bytes, .stream = from->stream},
         flw_history_pool(history, event),
         0,
-        false}; /* the free's stack says nothing of its allocation */
+        false}; /* a free's stack is not its allocation's */
 }
 
 static int compare_blocks(const void *a, const void *b)

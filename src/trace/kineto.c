@@ -10,9 +10,9 @@
  *    "Device Id": N, "Addr": N, "Bytes": N, "Total Allocated": N, "Total Reserved": N, "Call stack": TEXT}}
  *   {"ph": "X", "cat": "cpu_op" or "python_function", "name": TEXT, "pid": N, "tid": N, "ts": MICROSECONDS,
  *    "dur": MICROSECONDS, "args": {"CallFrom": "FILE:LINE", "Call stack": TEXT}}
- * Bytes are rounded up by the allocator that was recorded; above 0 it allocated them, below it took
- * them back. Type 1 is CUDA, 12 XPU, 20 an NPU. Each thread's events stand together in the file: their times order
- * them. An event without a "Call stack" has that of the slices which enclose it on its thread. One of these that
+ * Bytes are rounded up by the recorded allocator; above 0 is an allocation, below a free. Type 1 is CUDA, 12 XPU,
+ * 20 an NPU. The events of each thread are consecutive in the file and ordered by their times.
+ * An event without a "Call stack" has that of the slices which enclose it on its thread. An event that
  * lacks something, or has no sense, is left out.
  *
  * Total Allocated less what the events explain is memory allocated before the first one. What of it
@@ -381,7 +381,7 @@ static bool add_sample(struct import *import, const struct record *record)
     return true;
 }
 
-/* As PyTorch numbers kinds of device: CUDA, XPU, and what a plug-in brings, such as NPUs. */
+/* True for the kinds of device in PyTorch's numbering: CUDA, XPU, and those of plug-ins, such as NPUs. */
 static bool is_device(uint64_t type)
 {
     return type == 1 || type == 12 || type == 20;

@@ -7,12 +7,12 @@
     "give the pickle that _dump_snapshot() of torch.cuda.memory, torch.xpu.memory or " \
     "torch_npu.npu.memory writes"
 
-/* The file begins with `begin` and has both other texts in what is looked at; the first kind that fits counts. */
+/* A file of this kind begins with `begin` and has both other texts in its first bytes. The first match counts. */
 struct kind {
     const char *begin;
     size_t begin_bytes;
     const char *has, *has_too; /* NULL: nothing more */
-    const char *message;       /* NULL: it is not given by mistake */
+    const char *message;       /* NULL: not a mistake */
 };
 
 #define TIMELINE                                                                        \
@@ -39,10 +39,10 @@ static const struct kind kinds[] = {
     {BEGINS("["), "RMM LOG BEGIN", NULL, RMM_DEBUG_LOG},
     {BEGINS("[ "), "][info", NULL, RMM_DEBUG_LOG},
     {BEGINS("[[1"), NULL, NULL, TIMELINE},  /* times since 1970 */
-    {BEGINS("[[-1"), NULL, NULL, TIMELINE}, /* the raw form: what was there before */
+    {BEGINS("[[-1"), NULL, NULL, TIMELINE}, /* the raw form: memory from before the recording */
     {BEGINS("["), "\"total_size\"", "\"segment_type\"", "memory_snapshot() as JSON; " SNAPSHOT},
     {BEGINS("{"), "\"total_size\"", "\"device_traces\"", "a snapshot as JSON; " SNAPSHOT},
-    {BEGINS("["), NULL, NULL, NULL}, /* the readers know other JSON */
+    {BEGINS("["), NULL, NULL, NULL}, /* the readers accept other JSON */
     {BEGINS("{"), NULL, NULL, NULL},
     {BEGINS("<"), "MemoryViz", NULL, "the page of MemoryViz; " SNAPSHOT},
     {BEGINS("<"), "Memory Timeline", NULL, TIMELINE},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: files that are given by mistake for a trace, told by how they begin.
+ * Owns: recognising, by how they begin, files that are given by mistake for a trace.
  * Does not: read them.
  */
 #ifndef FLW_TRACE_MISTAKEN_H
@@ -8,7 +8,7 @@
 
 #include "trace/input.h"
 
-/* Return what the file is and what to give instead; NULL: it is none of those. Looks at no more than
+/* Return the kind of the file and the file to give instead; NULL: not recognised. Reads no more than
  * FLW_INPUT_FILL_BYTES. */
 const char *flw_mistaken_tell(struct flw_input *input);
 

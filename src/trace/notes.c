@@ -107,7 +107,7 @@ const char *flw_notes_find(const char *notes, const char *key, int *out_bytes)
     return line;
 }
 
-/* Anybody can write a header of the text form: what is no list of numbers is none. */
+/* Anybody can write a header of the text form, so anything but a list of numbers is ignored. */
 const char *flw_notes_find_devices(const char *notes, int *out_bytes)
 {
     const char *line = flw_notes_find(notes, DEVICES_KEY, out_bytes);

@@ -27,10 +27,10 @@ bool flw_notes_add_lines(struct flw_notes *notes, const char *lines);
 /* "recorded_devices A B ..." where there are several; the first few. */
 bool flw_notes_add_devices(struct flw_notes *notes, const bool *is_recorded, int count);
 
-/* What follows the key and a space in the first line that begins with both; *out_bytes of it. NULL: there is none. */
+/* Return the text after the key and a space in the first line that begins with both; *out_bytes long. NULL: none. */
 const char *flw_notes_find(const char *notes, const char *key, int *out_bytes);
 
-/* The key of a line that is there where a recorder's ring of events was overwritten, and what that means. */
+/* The key of the line written when a recorder's ring of events was overwritten, and its meaning. */
 #define FLW_NOTES_OVERWRITTEN "events_overwritten"
 #define FLW_NOTES_OVERWRITTEN_SAYS                                                             \
     "the oldest events were overwritten (trace_alloc_overflowed): the history begins late; a " \

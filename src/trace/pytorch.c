@@ -298,7 +298,7 @@ struct census {
     int device_count;
 };
 
-/* Return when the device first ran out of memory; without times, the number of the event. UINT64_MAX: it did not. */
+/* Return when the device first ran out of memory; without times, the number of the event. UINT64_MAX: never. */
 static uint64_t find_oom(struct flw_pytorch_import *import, struct flw_pickle_value list)
 {
     struct flw_harvest_cursor cursor = flw_harvest_first(import->kept, list);
@@ -345,7 +345,7 @@ static bool take_census(struct flw_pytorch_import *import, struct census *census
     return true;
 }
 
-/* Where one device alone has events, it is chosen anyway. */
+/* Find each device's first out-of-memory event, unless only one device has events and is chosen anyway. */
 static void find_ooms(struct flw_pytorch_import *import, struct census *census)
 {
     struct flw_harvest_cursor cursor = flw_harvest_first(import->kept, import->traces);
@@ -369,7 +369,7 @@ static bool is_told_before(const struct census *census, int a, int b)
                                                   : census->segments[a] > census->segments[b];
 }
 
-/* The device asked for, else the one that ran out of memory first, else the one with the most events, then segments. */
+/* Choose the requested device, else the first to run out of memory, else the device with most events, then segments. */
 static bool choose_device(struct flw_pytorch_import *import, int device)
 {
     struct census census = {.device_count = 0};
@@ -436,7 +436,7 @@ static bool is_true(struct flw_pickle_value value)
     return (value.kind == FLW_PICKLE_BOOL || value.kind == FLW_PICKLE_UNSIGNED) && value.bits != 0;
 }
 
-/* "allocator_settings VARIABLE SETTINGS": the variable that the allocator reads and what was set. */
+/* "allocator_settings VARIABLE SETTINGS": the variable that the allocator reads and its value. */
 static void read_settings(struct flw_pytorch_import *import)
 {
     static const enum word variables[] = {WORD_CUDA_CONF, WORD_ANY_CONF, WORD_NPU_CONF};
@@ -445,7 +445,7 @@ static void read_settings(struct flw_pytorch_import *import)
     import->has_overflowed = is_true(flw_pytorch_get(import, dict, WORD_OVERFLOWED));
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
         const char *text = text_of(import, flw_pytorch_get(import, dict, variables[i]));
-        bool is_usual = i == 0 && !is_expandable; /* nothing is to be said */
+        bool is_usual = i == 0 && !is_expandable; /* no line is needed */
         if (text == NULL || (text[0] == '\0' && is_usual)) {
             continue;
         }

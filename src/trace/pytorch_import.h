@@ -33,9 +33,9 @@ struct flw_pytorch_import {
     struct flw_phases phases;
     uint64_t unplaced_count; /* annotations without a time among events that have none */
     uint64_t rest_bytes;     /* of the file, behind the pickle */
-    char settings[FLW_PYTORCH_SETTINGS_BYTES]; /* a line of the notes; "": not known */
+    char settings[FLW_PYTORCH_SETTINGS_BYTES]; /* a line of the notes; "": unknown */
     bool has_overflowed;                       /* the ring of events was overwritten */
-    bool has_pools;                            /* events say theirs */
+    bool has_pools;                            /* events name their pools */
     bool is_empty;                             /* no device has an event or a segment */
     int device;
     bool is_recorded[FLW_PYTORCH_DEVICES]; /* which devices have an event or a segment */

@@ -106,14 +106,14 @@ struct flw_tcache *flw_tcache_create(void)
     return cache;
 }
 
-/* An unused cache is all zeros behind its first fields, but for what no count covers: so only what was used is
- * cleared. */
+/* Clear the used parts of a cache. An unused cache is all zeros behind its first fields, except data that no count
+ * covers. */
 static void wipe(struct flw_tcache *cache)
 {
     for (uint64_t bits = cache->occupied; bits != 0; bits &= bits - 1) {
         cache->run_sets[flw_lowest_bit(bits)].key = 0;
     }
-    if (cache->context_id != 0) { /* what is freed there passes bins that are not in the set */
+    if (cache->context_id != 0) { /* frees there bypass bins that are not in the set */
         memset((unsigned char *)cache + sizeof *cache, 0, CACHE_BYTES - sizeof *cache);
         return;
     }

@@ -71,8 +71,8 @@ struct flw_tcache_hot {
 struct flw_pool;
 struct flw_ring;
 
-/* What an epoch is closed for at the latest, of one thread or of all: 64 MiB as requested (fewer in a small pool,
- * pool/streams/epoch.h), or so many blocks. */
+/* Close an epoch at the latest after this much, of one thread or of all: 64 MiB as requested (fewer in a small pool,
+ * pool/streams/epoch.h), or this many blocks. */
 #define FLW_OPEN_FREE_SLOTS 256
 #define FLW_OPEN_FREE_BYTES ((int64_t)(64 * FLW_MIB))
 

@@ -97,7 +97,7 @@ static void insert(struct flw_thread *thread, const struct entry *entry)
     thread->count++;
 }
 
-/* The entries behind it that a lookup would miss now move up. */
+/* Remove an entry. Later entries that a lookup would then miss move up. */
 static void remove_at(struct flw_thread *thread, uint32_t hole)
 {
     uint32_t mask = (1u << (32 - thread->shift)) - 1;
@@ -154,7 +154,7 @@ static uint64_t choose_multiplier(const struct flw_thread *thread)
     return best;
 }
 
-/* Each cache to its place by another multiplier. */
+/* Move each cache to its place by another multiplier. */
 static void spread(struct flw_thread *thread)
 {
     struct flw_switchboard *board = &thread->board;
@@ -173,7 +173,7 @@ static void spread(struct flw_thread *thread)
     }
 }
 
-/* ---- caches that come and go */
+/* ---- adding and dropping caches */
 
 static bool rebuild(struct flw_thread *thread, uint32_t shift)
 {
@@ -210,8 +210,8 @@ static void leave(struct flw_thread *thread, uint32_t i)
     remove_at(thread, i);
 }
 
-/* Closed by another thread, or of a stream that the pool has found to be gone; not one that a call of this thread may be
- * at, from whose callback this is. */
+/* True for a cache that another thread closed, or whose stream the pool found destroyed. Never true for the current
+ * cache, which a call of this thread may be using while its callback runs this. */
 static bool is_over(const struct flw_tcache *cache)
 {
     bool is_closed = __atomic_load_n(&cache->pool, __ATOMIC_ACQUIRE) == NULL && cache->is_detached;
@@ -220,10 +220,10 @@ static bool is_over(const struct flw_tcache *cache)
 }
 
 #define SWEEP_ENTRIES \
-    16 /* twice as many as come, where an eighth is full; each table has a multiple of it */
+    16 /* twice as many as new caches, at an eighth full; each table has a multiple of it */
 
-/* Drop caches of pools and streams that are gone: their handles may never come again. Each call looks at a few entries,
- * so that no more are kept than half of those in use. */
+/* Drop caches of destroyed pools and streams, whose handles may never be used again. Each call visits a few entries,
+ * so that at most half as many stale caches are kept as are in use. */
 static void sweep(struct flw_thread *thread)
 {
     struct entry *entry = &thread->entries[thread->swept], *end = entry + SWEEP_ENTRIES;

@@ -12,9 +12,9 @@
 /* lock. A new domain, or NULL (table full, host memory). */
 struct flw_domain *flw_domain_create(struct flw_heap *heap, const struct flw_order_ops *ops,
                                      CUstream stream, CUcontext context, uint64_t id);
-/* lock. The known stream domain of a handle; NULL. */
+/* lock. Return the tracked stream's domain of a handle, or NULL. */
 struct flw_domain *flw_domain_find(const struct flw_heap *heap, CUstream stream);
-/* lock. That of a stream under another of its names: NULL and CU_STREAM_LEGACY are one stream. */
+/* lock. Return the domain of a stream under another of its names: NULL and CU_STREAM_LEGACY are one stream. */
 struct flw_domain *flw_domain_find_alias(const struct flw_heap *heap, CUstream stream, uint64_t id);
 
 /* takes the lock. The next domain in use from *cursor on (begin with 0, which is left out); NULL
@@ -24,7 +24,7 @@ struct flw_domain *flw_domain_next(struct flw_heap *heap, uint32_t *cursor);
 /* take the lock. Between the two the domain's stream may be named to the driver, for a question that
  * lasts no time: a retire, after which the caller may destroy it, waits. False: it may not be. */
 bool flw_domain_begin_naming(struct flw_heap *heap, struct flw_domain *domain, bool foreign_only);
-/* The same of the next domain, by turns, whose stream may be named; NULL: none among the next few places. */
+/* The same for the next domain, in turn, whose stream may be named; NULL: none among the next few places. */
 struct flw_domain *flw_domain_begin_naming_next(struct flw_heap *heap);
 void flw_domain_end_naming(struct flw_heap *heap, struct flw_domain *domain);
 /* calls; for who may name the stream. OK: it is not being captured, and its fences are cleared. Else

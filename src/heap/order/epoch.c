@@ -269,7 +269,7 @@ void flw_epoch_end_sync(struct flw_heap *heap, uint64_t seq)
         flw_lock_acquire(&heap->lock);
         flw_domain_complete(heap, heap->context_order, seq);
         heap->open_blocks =
-            0; /* without what others have freed meanwhile, which the next epoch covers too */
+            0; /* concurrent frees are not counted; the next epoch covers them too */
         heap->open_bytes = 0;
         flw_lock_release(&heap->lock);
     }

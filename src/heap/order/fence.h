@@ -15,8 +15,8 @@ bool flw_domain_can_fence(const struct flw_heap *heap, const struct flw_domain *
  * nothing was marked since the last one. INVALID_STREAM: it is gone, the domain is now lost.
  * WOULD_WAIT: not now, or not by this thread. DRIVER: refused (domain.refuses_fences). */
 fallow_status flw_domain_fence(struct flw_heap *heap, struct flw_domain *domain);
-/* calls. Cover what all lost streams of the pool's context have, whose handles name nothing, by one event behind all
- * work of the context. It would end a capture that is under way there. The driver has cuCtxRecordEvent. */
+/* calls. Cover the memory of all lost streams of the pool's context, whose handles are stale, by one event behind all
+ * work of the context. The event would end a capture under way there. Needs cuCtxRecordEvent. */
 fallow_status flw_heap_fence_lost(struct flw_heap *heap);
 /* The same inside a call on the domain's own stream: where streams may die without notice, only then
  * is its handle good for a record. */
@@ -37,7 +37,7 @@ enum flw_fenced flw_domain_fence_done(struct flw_heap *heap, struct flw_domain *
 /* calls, in a section of at least the mode: an event is of its own context, whichever is current. */
 CUresult flw_fence_ask_event(struct flw_heap *heap, CUevent event, CUresult (*ask)(CUevent event));
 
-/* calls. The same as flw_domain_fence, in a section of its own, and cleared (flw_domain_clear). */
+/* calls. The same as flw_domain_fence, in a section of its own; the fence is also cleared (flw_domain_clear). */
 void flw_domain_fence_cleared(struct flw_heap *heap, struct flw_domain *domain);
 
 /* calls. See that all of its fences that stand are cleared: those that a capture may have taken are void

@@ -227,7 +227,7 @@ fallow_status flw_heap_sync_context(struct flw_heap *heap)
 
 /* ---- nothing under way */
 
-/* calls. Record an event behind the work of every known stream, or of the contexts. False: of some none was. */
+/* calls. Record an event behind the work of every tracked stream, or of the contexts. False if any failed. */
 static bool fence_everything(struct flw_heap *heap)
 {
     uint32_t cursor = 0;
@@ -240,7 +240,7 @@ static bool fence_everything(struct flw_heap *heap)
         if (is_possible) {
             flw_domain_want_fence(heap, domain, 1);
         }
-        /* What is captured does not run, and nothing can be recorded: what was fenced before is what is known. */
+        /* Captured work does not run, and nothing can be recorded: only earlier fences count. */
         bool is_covered = domain->unfenced_bytes == 0;
         is_all &= !is_wanted || is_possible || (domain->captured_by != 0 && is_covered);
         is_all &= !is_stream || !domain->is_lost || is_covered;
@@ -258,7 +258,7 @@ static bool has_open(struct flw_heap *heap)
     return has_any;
 }
 
-/* calls. Wait for the fences that stand. */
+/* calls. Wait for all outstanding fences. */
 static fallow_status await_standing(struct flw_heap *heap, uint64_t until_ns)
 {
     fallow_status status = FALLOW_OK;

@@ -32,11 +32,11 @@ void flw_ctxsync_renew(void);
 /* calls. cuCtxSynchronize: completes everything of this context, the unfenced included, and of the
  * contexts of lost foreign streams. Else CAPTURING, DRIVER: nothing is known complete. */
 fallow_status flw_heap_sync_context(struct flw_heap *heap);
-/* calls. True if all work of which the heap can know is complete, so that cuMemFree, which waits for the device, does
- * not. Waits for it until until_ns (0: not at all), each wait counted. From UINT64_MAX - 1 on returns true at once, and
- * counts one wait if the call that follows may wait, as does any other deadline but 0 if work cannot be told of: of a
- * stream that dies or that another thread alone can name, or without cuCtxRecordEvent in context order. Never known:
- * what streams that the pool was never given do, but in context order. */
+/* calls. Return true if all tracked work is complete, so that cuMemFree, which waits for the device, does not block.
+ * Waits for this until until_ns (0: not at all) and counts each wait. From UINT64_MAX - 1 on returns true at once, and
+ * counts one wait if the following call may wait. Any other deadline but 0 does the same if the heap cannot track the
+ * work: of a stream that dies or that only another thread can name, or without cuCtxRecordEvent in context order. In
+ * stream order, work of streams that the pool was never given is never tracked. */
 bool flw_heap_await_idle(struct flw_heap *heap, uint64_t until_ns);
 /* calls. Copies of the pool's own (has_open_copies) are over. False: the driver refuses to wait for them. */
 bool flw_heap_end_copies(struct flw_heap *heap);

@@ -317,7 +317,7 @@ static uint64_t largest_new(const struct stock *stock)
 
 /* Why a growth failed, for another attempt. */
 struct shortfall {
-    bool had_extra;    /* more than the need was asked for */
+    bool had_extra;    /* requested more than the need */
     bool has_no_place; /* no range has room */
 };
 
@@ -400,7 +400,7 @@ static fallow_status grow_remapping(struct flw_heap *heap, const struct flw_grow
 
 /* ---- sources that give whole segments */
 
-/* A dedicated run is exactly as large as the request, so that a cache serves the next one of its size. */
+/* A dedicated run is exactly as large as the request, so that a cache serves the next request of its size. */
 static uint64_t needed_segment_bytes(const struct flw_heap *heap,
                                      const struct flw_grow_request *request)
 {

@@ -17,7 +17,7 @@ struct flw_handle_walk {
 };
 /* The next mapped or sleeping handle; NULL: none. */
 struct flw_handle *flw_handle_next(const struct flw_heap *heap, struct flw_handle_walk *walk);
-/* True if the handle begins its range: no driver call may cover both it and the memory before it. */
+/* True if the handle begins its range: no driver call may cover both the handle and the memory before. */
 static inline bool flw_handle_begins_range(const struct flw_handle_walk *walk,
                                            const struct flw_handle *handle)
 {
@@ -40,7 +40,7 @@ void flw_handle_unlink_idle(struct flw_heap *heap, struct flw_handle *handle);
 void flw_handle_link_idle(struct flw_heap *heap, struct flw_handle *handle);
 void flw_heap_raise_reserved(struct flw_heap *heap, uint64_t bytes);
 void flw_heap_lower_reserved(struct flw_heap *heap, uint64_t bytes);
-/* Takes the lock. Set the limit. What is held beyond it stays until it is released. */
+/* Takes the lock. Set the limit. Memory held beyond the limit stays until released. */
 void flw_heap_set_limit(struct flw_heap *heap, uint64_t limit_bytes);
 /* What the driver has given counts for the peak, not what was asked in vain. */
 void flw_heap_note_peak(struct flw_heap *heap);

@@ -55,9 +55,9 @@ uint64_t flw_heap_unmap_idle(struct flw_heap *heap, uint64_t want_bytes, bool in
 /* The same of as much as a growth by the request lacks where the least is missing: not of the free memory beside that,
  * which the growth is to join. 0: nothing, or it lacks nothing. */
 uint64_t flw_heap_unmap_for(struct flw_heap *heap, const struct flw_grow_request *request);
-/* Release idle handles or segments until reserved <= keep_bytes. Returns what was released; what
- * the driver refuses stays the pool's. For segments waits until until_ns, 0: not at all, for the device, as
- * flw_heap_await_idle does: while it has work they stay. */
+/* Release idle handles or segments until reserved <= keep_bytes. Returns the bytes released; memory that
+ * the driver refuses to take stays in the pool. For segments waits for the device until until_ns (0: not at all), as
+ * flw_heap_await_idle does: segments stay while the device has work. */
 uint64_t flw_heap_release_idle(struct flw_heap *heap, uint64_t keep_bytes, uint64_t until_ns);
 /* takes the lock. Is there a segment that flw_heap_release_idle would release? */
 bool flw_heap_has_idle_segment(struct flw_heap *heap);
@@ -78,8 +78,8 @@ fallow_status flw_heap_sleep(struct flw_heap *heap);
 /* In a driver section. Unmap all handles, those that were exported or not; addresses and handles stay. What
  * is refused stays mapped and ends it, or (`goes_on`) does not. The last refusal. */
 CUresult flw_heap_unmap_all(struct flw_heap *heap, bool with_exported, bool goes_on);
-/* Create and map it all again. OUT_OF_MEMORY (*out_missing_bytes more are needed), DRIVER: asleep as before. OK:
- * flw_heap_end_wake is to follow. */
+/* Create and map all of the memory again. OUT_OF_MEMORY (*out_missing_bytes more are needed), DRIVER: asleep as before.
+ * On OK the caller must call flw_heap_end_wake. */
 fallow_status flw_heap_wake(struct flw_heap *heap, uint64_t *out_missing_bytes);
 /* It is awake; or, contents could not be put back, asleep again. */
 fallow_status flw_heap_end_wake(struct flw_heap *heap, bool is_awake);

@@ -40,7 +40,7 @@ struct flw_placement {
 /* The place with the fewest missing pages; false: none. */
 bool flw_place_find(const struct flw_heap *heap, const struct flw_grow_request *request,
                     struct flw_placement *out);
-/* True if limit and budget allow the request, wherever it is placed. */
+/* True if limit and budget allow the request, regardless of its place. */
 bool flw_place_would_serve(const struct flw_heap *heap, const struct flw_grow_request *request);
 /* Reduce the hole to [map_begin, map_end) and set all three aside. False: host memory. */
 bool flw_place_set_aside(struct flw_heap *heap, struct flw_placement *place);

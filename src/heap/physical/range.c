@@ -25,8 +25,8 @@ static void fill_range(struct flw_range *range, uint64_t reservation, uint64_t r
                                 .unit_count = bytes >> FLW_UNIT_LOG2};
 }
 
-/* The window is as small as the range lets it be: a power of two, and begins at a multiple of itself, so that offsets are
- * the low bits of addresses. If the driver does not align so far, reserve as much more. */
+/* Reserve the range with the smallest window that holds it: a power of two, aligned to its own size, so that offsets
+ * are the low bits of addresses. If the driver cannot align so far, reserve as much more. */
 static CUresult reserve_in_own_window(struct flw_heap *heap, uint64_t bytes)
 {
     struct flw_source *source = &heap->source;
@@ -146,8 +146,8 @@ static CUresult reserve_further(struct flw_heap *heap, uint64_t need_bytes, stru
     return result;
 }
 
-/* Reserve a further range with room for the request. OUT_OF_MEMORY: the window cannot name one, or the driver refuses it,
- * or refused one lately and is not asked now. */
+/* Reserve a further range with room for the request. OUT_OF_MEMORY: the window cannot name a further range, the driver
+ * refuses, or the driver refused lately and is not called now. */
 static fallow_status extend(struct flw_heap *heap, const struct flw_grow_request *request)
 {
     struct flw_ranges *ranges = &heap->ranges;
@@ -197,7 +197,7 @@ fallow_status flw_ranges_make_place(struct flw_heap *heap, const struct flw_grow
 
 #define FREE_ROUNDS 3
 
-/* The source may have changed since it was reserved. */
+/* The source may have changed since the range was reserved. */
 static CUresult free_range(struct flw_heap *heap, struct flw_range *range)
 {
     const struct flw_source_ops *ops = heap->source.ops;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the address ranges of a remapping source: reserving the first and further ones, and freeing them. Does not: map
- * memory.
+ * Owns: the address ranges of a remapping source: reserving the first and further ranges, and freeing them. Does not:
+ * map memory.
  */
 #ifndef FLW_HEAP_PHYSICAL_RANGE_H
 #define FLW_HEAP_PHYSICAL_RANGE_H
@@ -17,15 +17,15 @@ CUresult flw_ranges_begin(struct flw_heap *heap, uint64_t device_bytes, uint64_t
                           bool may_extend);
 /* Make the first range's runs, once there are tables. False: host memory. */
 bool flw_ranges_open(struct flw_heap *heap);
-/* calls. Make room for a request that no place was found for: reserve a further range, or if the driver refuses that and
- * the request insists, unmap all idle memory, so that its addresses can join. OK: another search is worth it. */
+/* calls. Make room for a request that fits no free place: reserve a further range; if the driver refuses and the
+ * request insists, unmap all idle memory, so that its addresses can join. OK: searching again is worthwhile. */
 fallow_status flw_ranges_make_place(struct flw_heap *heap, const struct flw_grow_request *request);
 /* In a driver section. Free all ranges. The answer of a refusal, and the range stays. */
 CUresult flw_ranges_end(struct flw_heap *heap);
 
-/* lock. The range that a unit lies in; there is one. */
+/* lock. Return the range that contains a unit; the range must exist. */
 struct flw_range *flw_range_at(const struct flw_heap *heap, uint64_t unit);
-/* lock. How many pages lie in ranges before their mapped_page_end. */
+/* lock. Return how many pages of the ranges are before mapped_page_end. */
 uint64_t flw_ranges_touched_pages(const struct flw_heap *heap);
 
 #endif

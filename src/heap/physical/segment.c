@@ -28,7 +28,7 @@ static struct flw_segment *next_idle_segment(struct flw_heap *heap)
     return segment;
 }
 
-/* lock. The run of one that is idle, out of its index; NULL: host memory. */
+/* lock. Take the run of an idle segment out of its index. Returns NULL if host memory runs out. */
 static struct flw_span *take_idle_segment(struct flw_heap *heap, const struct flw_segment *segment)
 {
     struct flw_span *run = segment->edge->u.run.right;
@@ -40,8 +40,8 @@ static struct flw_span *take_idle_segment(struct flw_heap *heap, const struct fl
     return heap->mixed == NULL ? NULL : flw_run_cut_shared(heap, run, begin, end);
 }
 
-/* Driver calls. An unlinked segment, the run all of it and BUSY; what it counted for. One that the driver
- * does not take is linked again, its run as free as before: 0. */
+/* Driver calls. Release an unlinked segment, whose run is all of it and BUSY; return the bytes counted for it. If the
+ * driver refuses, link the segment again with its run as free as before, and return 0. */
 static uint64_t give_segment_back(struct flw_heap *heap, struct flw_segment *segment,
                                   struct flw_span *run)
 {

@@ -313,7 +313,7 @@ static fallow_status wake_up(struct flw_heap *heap, uint64_t *out_missing_bytes)
         stop = map_all(heap);
     }
     flw_lock_acquire(&heap->lock);
-    flw_heap_lower_reserved(heap, uncreated_bytes(heap)); /* what was not given after all */
+    flw_heap_lower_reserved(heap, uncreated_bytes(heap)); /* requested but not created */
     flw_heap_note_peak(heap);
     flw_lock_release(&heap->lock);
     *out_missing_bytes = stop.result == CUDA_ERROR_OUT_OF_MEMORY ? missing_bytes(heap) : 0;

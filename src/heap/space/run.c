@@ -91,7 +91,7 @@ static inline bool may_join(const struct flw_heap *heap, const struct flw_span *
            flw_domain_is_stream(heap->domains[run->u.run.owner]);
 }
 
-/* True: what was joined had another owner, and may lie beside a run of the run's own. */
+/* Join the right neighbour. True if it had another owner, so that it may now be beside a run of the same owner. */
 static inline bool join_right(struct flw_heap *heap, struct flw_span *run)
 {
     struct flw_span *right = run->u.run.right;
@@ -359,10 +359,10 @@ static FLW_INLINE struct flw_span *take_from(struct flw_heap *heap, struct flw_s
 
 /* ---- runs that are all of one handle */
 
-/* A handle that serves such a run serves no other: a small block in its rest would keep all of it in place,
- * which nothing that moves could use. So it is as large as the run, and little may be over when it
- * is allocated again. Whoever wants something else has it released and smaller ones created. A segment may be an
- * eighth larger: to replace one waits for the device. */
+/* A handle that serves such a run serves no other run: a small block in the rest would keep all of the handle in place,
+ * and nothing that moves could use the handle. So the handle is as large as the run, and little may be over when it is
+ * allocated again. To get anything else, the caller releases it and creates smaller handles. A segment may be an eighth
+ * larger: replacing a segment waits for the device. */
 static uint32_t most_dedicated_units(const struct flw_heap *heap, uint32_t unit_count)
 {
     return heap->source.ops->remaps ? unit_count + unit_count / 64

@@ -38,8 +38,8 @@ struct flw_span *flw_run_split(struct flw_heap *heap, struct flw_span *run, uint
 /* Join an unindexed run with free neighbours of the same owner and state; returns the run to index.
  */
 struct flw_span *flw_run_join(struct flw_heap *heap, struct flw_span *run);
-/* A stretch of addresses with one run: its edge, a header of no units left of its first run and right of its last, so
- * that every run has neighbours. */
+/* Begin a stretch of addresses with one run. Its edge, a header of no units, is left of the first run and right of the
+ * last, so that every run has neighbours. */
 void flw_run_open_stretch(struct flw_span *edge, struct flw_span *run);
 /* True if the run begins its stretch: its left neighbour is the edge. */
 static inline bool flw_run_is_leftmost(const struct flw_span *run)

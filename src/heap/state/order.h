@@ -75,10 +75,10 @@ struct flw_fence {
  *   1. completed < seq; every fence's seq is in (completed, seq) unless complete; fences
  *      ascend.
  *   2. Batches and runs of the domain carry numbers in (0, seq].
- *   3. Domain 0 owns what is unowned: no fences; everything in its lists is complete.
- *   4. A place is free (ops NULL) only when every point that names it is complete, and no capture has
- *      capture_count raised.
- *   5. The fences of a stream that is not known any more are all cleared.
+ *   3. Domain 0 owns unowned memory: no fences; everything in its lists is complete.
+ *   4. A place is free (ops NULL) only when every point that names the place is complete, and no capture has
+ *      raised capture_count.
+ *   5. The fences of a stream that is no longer tracked are all cleared.
  * Synchronization: the heap lock, but ops, index, context, stream, id: immutable while it lives. */
 struct flw_domain {
     const struct flw_order_ops *ops; /* NULL: this place is unused */
@@ -89,30 +89,30 @@ struct flw_domain {
     uint64_t id;               /* cuStreamGetId; 0 unknown */
     uint64_t stream_number;    /* its number, as in `allocation` (stream_ids.h); a capture's: its
                                stream's */
-    bool is_known;             /* the handle finds it (false once retired or lost): places.h */
+    bool is_known;             /* found by its handle (false once retired or lost): places.h */
     bool is_lost;              /* destroyed without retire: cannot be fenced */
     bool is_retired;           /* its last fence is recorded and covers all it will ever own */
     bool own_thread_only;      /* CU_STREAM_PER_THREAD: only its thread may record on it */
-    bool is_foreign;           /* another context's stream, only ever an announced user */
+    bool is_foreign;           /* stream of another context, used only by announced uses */
     uintptr_t thread;          /* own_thread_only: its token (thread.h) */
-    uint32_t cache_count;      /* thread caches that name it */
-    struct flw_tcache *caches; /* these, linked by same_next. Guarded by the pool's lock */
+    uint32_t cache_count;      /* thread caches of the domain */
+    struct flw_tcache *caches; /* these caches, linked by same_next. Guarded by the pool's lock */
     struct flw_domain
-        *next_place;      /* in the chain of its handle, or among the free places (places.h) */
+        *next_place;      /* in the chain of its handle, or in the list of free places (places.h) */
     uint64_t sync_seq;    /* scratch of a context synchronisation under way */
     uint64_t checked_seq; /* scratch of the checker */
     uint64_t
-        cover; /* a lost one's: the event over the context that it waits for, ascending; 0: none */
-    uint64_t cover_seq;      /* the sequence number that it covers */
+        cover; /* lost stream: number of the context-wide event that covers it, ascending; 0: none */
+    uint64_t cover_seq;      /* the sequence number that the event covers */
     uint32_t capture;        /* a capture's domain: 1 + the capture's place */
-    uint64_t captured_bytes; /* a capture's domain: its slabs but for live blocks */
+    uint64_t captured_bytes; /* a capture's domain: its slabs, without live blocks */
     uint64_t captured_live;  /* a capture's domain: blocks allocated */
     uint32_t captured_by;    /* a stream's domain: capture under way on it, 0 none. Atomic */
     uint64_t captured_seq; /* of a fence over all that the stream was given before that; 0: none */
     uint32_t
-        capture_count; /* a stream's domain: captures with memory that it took part in. They mark
-                                memory with its number when they end and are released: until then its
-                                place is kept, whether or not the stream lives */
+        capture_count; /* a stream's domain: captures with memory that the stream took part in. Such captures
+                                mark memory with the stream's number when they end and are released, so
+                                the place is kept until then, even if the stream is destroyed */
 
     /* What the next fence will carry; starts at 1. Raised under the lock by a sequentially
      * consistent increment *before* the fence is recorded, so that an owner who reads an older
@@ -147,10 +147,10 @@ struct flw_domain {
     bool is_owing;  /* in heap.owing */
     struct flw_domain *owing_before, *owing_behind;
 
-    uint32_t slab_count[FLW_CLASS_COUNT]; /* slabs made for it: slabs grow with demand */
-    uint32_t slab_units[FLW_CLASS_COUNT]; /* and what they take */
-    struct flw_class_set with_batches;    /* any other class has no batch here */
-    /* Its free memory: all zeros in a free place, so that a new stream does not clear them. */
+    uint32_t slab_count[FLW_CLASS_COUNT]; /* slabs made for the domain: slabs grow with demand */
+    uint32_t slab_units[FLW_CLASS_COUNT]; /* units of these slabs */
+    struct flw_class_set with_batches;    /* no other class has a batch here */
+    /* Free memory of the domain. All zeros in a free place, so that a new stream need not clear this. */
     struct flw_batch_list batches[FLW_CLASS_COUNT];
     struct flw_span *current[FLW_CLASS_COUNT]; /* slab with uncarved slots, or NULL */
     struct flw_run_index runs;
@@ -176,7 +176,7 @@ static inline bool flw_domain_is_stream(const struct flw_domain *domain)
     return domain->ops != NULL && domain->ops->is_stream;
 }
 
-/* True of the legacy stream: it is never captured, but a record on it would end the captures of streams that wait for
+/* True for the legacy stream. It is never captured, but a record on it would end the captures of streams that wait for
  * it. */
 static inline bool flw_domain_is_legacy(const struct flw_domain *domain)
 {

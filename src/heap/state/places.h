@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: where order domains are: the table of their places, those that are free, and which known stream has which
- * handle. Does not: decide when a place is free or a stream known (heap/order/domain.c).
+ * Owns: the table of places of order domains, the free places, and the lookup of tracked streams by handle.
+ * Does not: decide when a place is free or a stream tracked (heap/order/domain.c).
  *
  * INVARIANTS
- *   1. A place below `end` is in `free`, once, where its domain's ops are NULL; else it is not.
- *   2. The streams that are known (is_known) are each in the chain of their handle, once, and nothing else is.
+ *   1. A place below `end` is in `free`, once, if its domain's ops are NULL; otherwise it is not.
+ *   2. Each tracked stream (is_known) is in the chain of its handle, once; the chains hold nothing else.
  * Synchronization: the heap lock.
  */
 #ifndef FLW_HEAP_STATE_PLACES_H
@@ -21,10 +21,10 @@
 
 struct flw_places {
     struct flw_meta meta;       /* the places, then the chains; written sparsely */
-    struct flw_domain **chains; /* known streams by handle, linked by next_place */
+    struct flw_domain **chains; /* tracked streams by handle, linked by next_place */
     struct flw_domain *free;    /* linked by next_place */
     uint32_t donor; /* the first of those among which the last one was (pool/ladder/steal.c) */
-    uint32_t named; /* the last one that had its turn (flw_domain_begin_naming_next) */
+    uint32_t named; /* index of the last domain that had its turn (flw_domain_begin_naming_next) */
 };
 
 /* False: host memory. Tables that were never made may be finished. */

@@ -10,13 +10,13 @@
  * makes driver calls and takes it itself (`calls`).
  *
  * INVARIANTS (flw_heap_broken_invariant recomputes them)
- *   1. Runs partition each stretch of addresses, a range or a segment: from its edge each leads to its
- *      right neighbour, which begins where it ends, and so back to the edge.
+ *   1. Runs partition each stretch of addresses, a range or a segment: starting from the stretch's edge, each run
+ *      leads to its right neighbour, which begins where the run ends, and the last run leads back to the edge.
  *   2. No two neighbours are free with the same owner, nor both unmapped.
- *   3. A page (granularity) has a handle <=> its run is not unmapped. Handles that are created add
- *      up to reserved_bytes while no growth is under way; those that a wake creates, to asleep_bytes.
- *   4. reserved_bytes <= limit_bytes, always: it is raised before the driver is asked. After the limit was lowered it
- *      may be as much as was held then, and does not rise.
+ *   3. A page (granularity) has a handle <=> its run is not unmapped. The bytes of handles that are created add
+ *      up to reserved_bytes while no growth is under way; of handles that a wake creates, to asleep_bytes.
+ *   4. reserved_bytes <= limit_bytes, always: reserved_bytes is raised before the driver call. After the limit was
+ *      lowered, reserved_bytes may equal the amount held then, and does not rise.
  *   5. Of every slab: slots in counted batches + uncarved = free_count <= slot_count, and its
  *      points are the join of theirs.
  */
@@ -122,8 +122,8 @@ struct flw_objects {
     uint32_t own_events;            /* made so far for fences of its own context, roughly */
 };
 
-/* Some of the domains, by their places: a bit for each, then one for each word of those, and so on.
- * INVARIANT  a bit of a later level is set <=> the word that it stands for is not 0. */
+/* A set of domains, by their places: a bit for each place, then a bit for each word of those bits, and so on.
+ * INVARIANT  a bit of a later level is set <=> the word that the bit represents is not 0. */
 #define FLW_DOMAIN_SET_LEVELS 3
 #define FLW_DOMAIN_WORDS      (FLW_DOMAIN_COUNT / 64)
 struct flw_domain_set {
@@ -144,14 +144,15 @@ struct flw_slabs {
 };
 
 /* Addresses of a remapping source, reserved until the pool ends.
- * INVARIANT  it begins and ends on a page and on a cell. Two ranges may be neighbours, but no run, handle or driver call
- * crosses from one to the other. */
+ * INVARIANT  a range begins and ends on a page and on a cell. Two ranges may be neighbours, but no run, handle or
+ * driver call crosses from one to the other. */
 struct flw_range {
-    struct flw_range *next;                  /* by address */
-    uint64_t reservation, reservation_bytes; /* what the driver reserved; 0: nothing */
-    uint64_t begin_unit, unit_count;         /* the part of it in use */
-    struct flw_span *edge;                   /* of its stretch; NULL: it has no runs yet */
-    uint64_t mapped_page_end;                /* no page of it from here on was ever mapped */
+    struct flw_range *next; /* by address */
+    uint64_t reservation,
+        reservation_bytes;           /* address and size that the driver reserved; 0: none */
+    uint64_t begin_unit, unit_count; /* the part of the reservation in use */
+    struct flw_span *edge;           /* of its stretch; NULL: no runs yet */
+    uint64_t mapped_page_end;        /* no page of the range from here on was ever mapped */
 };
 
 /* Usually one, for which the page map is made. Where the driver grants less than was wanted the map covers all addresses,
@@ -196,7 +197,7 @@ struct flw_heap {
     const struct flw_driver *driver;
     CUcontext context;
     uint64_t
-        context_id; /* segments, which go with their context: its cuCtxGetId; 0: unknown, or its end is told */
+        context_id; /* segments: cuCtxGetId of their context; 0: unknown, or the preload reports its end */
     struct flw_source source;
     struct flw_page_map map;
     uint64_t base_unit;    /* map.base in units */
@@ -207,16 +208,16 @@ struct flw_heap {
     struct flw_domain **domains; /* FLW_DOMAIN_COUNT places. [0]: FLW_UNOWNED */
     struct flw_places places;
     uint32_t domain_end;      /* one past the highest ever used */
-    atomic_uint stream_count; /* domains that are known streams */
-    bool streams_may_die;     /* a stored handle is never named to the driver */
+    atomic_uint stream_count; /* domains of tracked streams */
+    bool streams_may_die;     /* never pass a stored handle to the driver */
     bool absorbs_unowned;     /* one stream only: its runs join unowned neighbours */
     struct flw_stream_ids stream_ids;
     struct flw_standing standing;
     struct flw_owing owing;
-    /* Streams lost since flw_pool_cover_lost was at it, and what they had freed behind no fence, roughly. */
+    /* Streams lost since the last flw_pool_cover_lost, and the approximate bytes that they freed behind no fence. */
     _Atomic uint64_t lost_bytes, lost_count;
-    uint64_t last_cover;      /* events over the context for them, so far */
-    uint32_t recording_count; /* INVARIANT  of the domains, so many have is_recording */
+    uint64_t last_cover; /* number of events over the context recorded for lost streams so far */
+    uint32_t recording_count; /* INVARIANT  number of domains with is_recording */
     struct flw_domain_set
         open_users; /* what waits for them waits for fences that were not recorded yet */
     uint64_t deferred_bytes, deferred_count;
@@ -269,7 +270,7 @@ struct flw_heap {
     const char *_Atomic last_call;
 };
 
-/* lock. The most that may be reserved now: the limit, or what was held when it was lowered. */
+/* lock. Return the most that may be reserved now: the limit, or the amount held when the limit was lowered. */
 static inline uint64_t flw_heap_most_bytes(const struct flw_heap *heap)
 {
     return flw_max(heap->limit_bytes, heap->lowered_from_bytes);
@@ -467,8 +468,8 @@ bool flw_heap_enter_mode(struct flw_heap *heap, struct flw_driver_section *secti
 CUresult flw_heap_enter_context(struct flw_heap *heap, struct flw_driver_section *section,
                                 CUcontext context);
 
-/* calls. False: the context, and all segments with it, was destroyed or reset. The device is lost then, even if
- * another context has the same handle. */
+/* calls. Returns false if the context, and all segments with it, was destroyed or reset. The device is lost then, even
+ * if another context has the same handle. */
 bool flw_heap_has_context(struct flw_heap *heap);
 
 /* Count a driver call about to be made. */
@@ -477,7 +478,7 @@ static inline void flw_heap_count_call(struct flw_heap *heap)
     FLW_ASSERT(flw_lock_none_held());
     atomic_fetch_add_explicit(&heap->count.driver_calls, 1, memory_order_relaxed);
 }
-/* The same for a call that only asks: is a stream being captured, how much memory has the device left. */
+/* The same for a call that only queries: whether a stream is being captured, or how much memory the device has left. */
 static inline void flw_heap_count_question(struct flw_heap *heap)
 {
     FLW_ASSERT(flw_lock_none_held());

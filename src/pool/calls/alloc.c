@@ -71,8 +71,8 @@ static void refill(struct flw_pool *pool, struct flw_tcache *cache, unsigned cla
     }
 }
 
-/* What the cache lacks must not come from ordinary memory while the stream is being captured: a graph would name the
- * block after it is freed. */
+/* Query whether the stream is being captured. If so, a miss must not be served from ordinary memory: a graph would name
+ * the block after its free. */
 static fallow_status ask_capture(struct flw_pool *pool, struct flw_domain *domain)
 {
     return flw_domain_is_legacy(domain) ? FALLOW_OK : flw_capture_check(pool, domain);
@@ -179,15 +179,15 @@ static void count_captured(struct flw_heap *heap, struct flw_domain *domain, str
     if (run != NULL) {
         run->u.run.owner = domain->index;
         domain->captured_live++;
-    } else { /* a slot's maker counts it, whichever stream of the capture allocates it next */
+    } else { /* a slot's maker counts the slot, whichever stream of the capture allocates it next */
         uint32_t maker = flw_slot_span(&heap->map, slot)->u.slab.domain;
         heap->domains[maker]->captured_live++;
         heap->domains[maker]->captured_bytes -= usable;
     }
 }
 
-/* Straight from the heap, past every cache: inside a capture from its own memory, or, for every stream, from what no
- * work uses (FLW_UNOWNED). */
+/* Allocate from the heap, without any cache: inside a capture from the capture's own memory, or, for every stream, from
+ * memory that no work uses (FLW_UNOWNED). */
 static fallow_status alloc_uncached(struct flw_pool *pool, struct flw_account *account,
                                     struct flw_domain *domain, unsigned class_index,
                                     const fallow_request *request, void **out_ptr)

@@ -298,7 +298,7 @@ fallow_status flw_pool_free(struct flw_pool *pool, void *ptr, fallow_stream stre
     return status;
 }
 
-/* The live block at the address: its slot, span and word. NULL: there is none. */
+/* Find the live block at the address: its slot, span and word. NULL: none. */
 static struct flw_slot *find_live(const struct flw_pool *pool, uint64_t address,
                                   struct flw_span **out_span, uint64_t *out_word)
 {
@@ -371,7 +371,7 @@ fallow_status flw_pool_free_complete(struct flw_pool *pool, void *ptr)
     flw_pool_tell(pool, FLW_TRACE_FREE, unowned,
                   (struct flw_event){.address = address,
                                      .size_bytes = flw_allocation_bytes(slot->allocation)});
-    struct flw_side_record side = {0}; /* what used it is complete */
+    struct flw_side_record side = {0}; /* all uses are complete */
     if (word - address != FLW_SLOT_LIVE) {
         (void)flw_side_record_take(pool, address, &side);
         side = (struct flw_side_record){0};
@@ -387,8 +387,8 @@ fallow_status flw_pool_free_complete(struct flw_pool *pool, void *ptr)
     return FALLOW_OK;
 }
 
-/* What importers may have, what is in context order, and what a front keeps is freed in the order of a stream: of any,
- * since all that used the block comes before. */
+/* True if the block must be freed in a stream's order, of any stream since all work that used the block is earlier:
+ * memory that importers may have, context order, and memory that a front keeps. */
 static bool needs_stream(struct flw_pool *pool, const void *ptr)
 {
     uint64_t word;

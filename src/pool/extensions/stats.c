@@ -29,7 +29,7 @@ void flw_pool_read_stats(struct flw_pool *pool, fallow_stats *out_stats)
     stats.peak_live_bytes = flw_max(stats.live_bytes, most); /* what was told is kept */
     stats.reserved_bytes = atomic_load(&heap->reserved_bytes);
     stats.peak_reserved_bytes = atomic_load(&heap->peak_reserved_bytes);
-    /* A growth under way is counted before the driver has given it; the peak rises once it has. */
+    /* A growth under way is counted before the driver call; the peak rises only after the call. */
     stats.reserved_bytes = flw_min(stats.reserved_bytes, stats.peak_reserved_bytes);
     stats.alloc_count = totals.allocs;
     stats.free_count = totals.frees;

@@ -291,7 +291,7 @@ bool flw_climb_may_exchange(struct flw_climb *climb)
         return !climb->is_refused;
     }
     bool is_due = climb->insists && !flw_heap_spares(climb->heap, climb->need_bytes);
-    climb->insists = false; /* asked once: if it is refused the next has to wait for longer */
+    climb->insists = false; /* call the driver once: a refusal makes the next call wait longer */
     return is_due;
 }
 

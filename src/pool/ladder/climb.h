@@ -17,7 +17,7 @@ struct flw_climb {
     struct flw_pool *pool;
     struct flw_heap *heap;
     struct flw_need *need;
-    uint64_t peak_bytes; /* P, and what ended captures hold free */
+    uint64_t peak_bytes; /* P, and free memory in ended captures */
     uint64_t
         first_bytes; /* to this much the pool grows before it looks for what other streams keep in caches */
     uint64_t
@@ -32,15 +32,15 @@ struct flw_climb {
     bool leaves_caches;      /* some of these, since there are more than a look takes */
     bool has_released_kept;  /* what extensions kept back is out */
     bool knows_reserve, eats_reserve; /* context order: an answer for the whole climb */
-    bool is_headless; /* a growth found no host memory for its headers: no other one helps */
-    bool insists;     /* the driver is asked, whatever it refused before */
-    bool is_refused; /* the last growth was, by the driver or since it had refused the like of it */
+    bool is_headless; /* a growth found no host memory for its headers, so no other growth helps */
+    bool insists;     /* call the driver even if an earlier call was refused */
+    bool is_refused;  /* the last growth was refused, by the driver or after a similar refusal */
     bool
-        awaits_device; /* free segments, or memory of other pools, stay until the device has done its work */
-    fallow_status gate_status; /* ASLEEP: nothing more is to be tried */
+        awaits_device; /* releasing segments, or memory of other pools, waits for the device's work */
+    fallow_status gate_status; /* ASLEEP: try nothing more */
     uint64_t waited_ns;        /* of wait_ms: by waits with a deadline */
-    uint64_t until_ns;         /* the deadline of the wait that it is in; 0: none */
-    uint64_t keep_bytes;       /* what a release leaves */
+    uint64_t until_ns;         /* deadline of the current wait; 0: none */
+    uint64_t keep_bytes;       /* reserved bytes that a release leaves */
 };
 
 /* It wants a handle of its own: only growth makes one. */
@@ -113,8 +113,8 @@ bool flw_climb_take_run(struct flw_heap *heap, struct flw_need *need);
  * hold has gone to the heap, too. */
 bool flw_climb_reclaim(struct flw_climb *climb);
 bool flw_climb_own_cache(struct flw_climb *climb);
-/* After what the thread's caches hold for any stream, among so many of the pool's caches: those that were made last or
- * looked at least recently. */
+/* Try again after flushing the calling thread's caches for every stream, among at most this many of the pool's caches:
+ * the most recently made or the least recently visited. */
 #define FLW_CACHES_A_LOOK 4096
 bool flw_climb_own_caches(struct flw_climb *climb, uint32_t most);
 /* The same of the runs alone, among FLW_CACHES_A_LOOK. */
@@ -175,7 +175,7 @@ uint32_t flw_climb_oldest_donors(const struct flw_heap *heap, const struct flw_n
 bool flw_climb_take_several(struct flw_climb *climb);
 
 /* ---- deadline.c */
-/* calls. Device memory that the driver has left; UINT64_MAX: the driver does not tell. */
+/* calls. Return the device memory that the driver has left; UINT64_MAX: unknown. */
 uint64_t flw_climb_device_free(struct flw_heap *heap);
 /* True if the host may wait for the device. */
 bool flw_climb_may_wait(const struct flw_climb *climb);
@@ -183,8 +183,8 @@ bool flw_climb_may_wait(const struct flw_climb *climb);
  * a deadline (UINT64_MAX) is one that `comes_before_growth` if the driver has the memory: nothing is refused then. */
 bool flw_climb_wait(struct flw_climb *climb, bool comes_before_growth,
                     bool (*wait)(struct flw_climb *climb, uint64_t until_ns));
-/* calls. Release idle memory until keep_bytes are reserved; false: nothing. For segments waits for the device, if it
- * may. */
+/* calls. Release idle memory until keep_bytes are reserved. Returns false if nothing was released. For segments this
+ * waits for the device, if the climb may wait. */
 bool flw_climb_release(struct flw_climb *climb, uint64_t keep_bytes);
 
 /* ---- wait.c */
@@ -194,8 +194,8 @@ bool flw_stage_wait(struct flw_climb *climb);
 /* ---- oom.c, calls */
 /* The caller's callback, then other pools of the device, without a wait. */
 bool flw_stage_callback(struct flw_climb *climb);
-/* Have other pools of the device release free memory, waiting for their work until until_ns (0: not at all), and grow
- * by it. Nothing is asked of them where the pool's own limit is what the need lacks. */
+/* Make other pools of the device release free memory, waiting for their work until until_ns (0: not at all), and grow
+ * into the released memory. Does nothing if the pool's own limit prevents the growth. */
 bool flw_climb_ask_others(struct flw_climb *climb, uint64_t until_ns);
 
 /* ---- oom.c */

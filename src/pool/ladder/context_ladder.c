@@ -38,8 +38,8 @@ static bool stage_close(struct flw_climb *climb)
     return is_wanted && flw_epoch_close(climb->pool) && flw_climb_take(climb->heap, climb->need);
 }
 
-/* Some calls of the program's cannot be tried again: memory that only idles here must not be what they
- * lack. The driver is asked once a climb at most. */
+/* True if a growth would use up the reserve. Some calls of the program cannot be retried, so memory that is only idle
+ * here must not cause them to fail. The driver is queried once per climb at most. */
 static bool eats_the_reserve(struct flw_climb *climb)
 {
     struct flw_heap *heap = climb->heap;
@@ -57,7 +57,7 @@ static bool eats_the_reserve(struct flw_climb *climb)
     return climb->eats_reserve;
 }
 
-/* A growth past the bound is none, so the driver is not asked about it. */
+/* Grow, within the bound. A growth past the bound makes no driver call. */
 static bool stage_grow(struct flw_climb *climb)
 {
     uint64_t bound = bound_of(climb);
@@ -104,7 +104,7 @@ static bool stage_caches(struct flw_climb *climb)
     return !is_closed && flw_epoch_close(climb->pool) && flw_climb_reclaim(climb);
 }
 
-/* heap lock. True if the device may make room for the need once it has done more. What does not fit is exchanged. */
+/* heap lock. True if the device may make room for the need by completing work. A run that does not fit is exchanged. */
 static bool has_incomplete(const struct flw_heap *heap, const struct flw_need *need)
 {
     const struct flw_domain *domain = heap->context_order;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the one deadline of all waits for the device in a climb, and what is waited for under it to release memory.
+ * Owns: the one deadline of all waits for the device in a climb, and the waits under it that release memory.
  */
 #include "pool/ladder/climb.h"
 #include "pool/streams/release.h"
@@ -35,14 +35,14 @@ static bool device_has_room(const struct flw_climb *climb, uint64_t now_ns)
     uint64_t reserved = atomic_load(&climb->heap->reserved_bytes);
     if (now_ns >= atomic_load(&climbs->room_until_ns)) {
         uint64_t free_bytes = flw_climb_device_free(climb->heap);
-        free_bytes = free_bytes == UINT64_MAX ? 0 : free_bytes; /* not known */
+        free_bytes = free_bytes == UINT64_MAX ? 0 : free_bytes; /* unknown */
         atomic_store(&climbs->room_bytes, reserved + free_bytes);
         atomic_store(&climbs->room_until_ns, now_ns + ROOM_NS);
     }
     return reserved + climb->need_bytes <= atomic_load(&climbs->room_bytes);
 }
 
-/* Driver call. True if a growth is likely to serve, whatever the wait comes to. */
+/* Driver call. True if a growth is likely to serve the need whether or not the wait succeeds. */
 static bool has_room(const struct flw_climb *climb, uint64_t now_ns)
 {
     struct flw_heap *heap = climb->heap;

@@ -48,7 +48,7 @@ struct flw_need {
     uint32_t unit_count, align_units;
     uint64_t size_bytes; /* as asked, for the peak and the report */
     fallow_status
-        asked; /* of flw_capture_check, but on the legacy stream: must be OK before a driver call */
+        asked; /* of flw_capture_check, except on the legacy stream: must be OK before a driver call */
     uint32_t flags, handle_types;
     bool spares_waits; /* memory first: a looser fit rather than another wait between streams */
     bool

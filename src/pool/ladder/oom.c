@@ -32,7 +32,7 @@ bool flw_climb_ask_others(struct flw_climb *climb, uint64_t until_ns)
 {
     if ((climb->need->flags & FALLOW_REQUEST_NO_GROW) != 0 || climb->is_refused ||
         flw_climb_lacks_host(climb) || is_at_limit(climb)) {
-        return false; /* the need may not grow, or the driver would not give the memory to it */
+        return false; /* the need may not grow, or the driver would refuse the memory */
     }
     climb->awaits_device |=
         flw_pool_release_others(climb->pool, climb->need_bytes, until_ns) == FALLOW_TIMEOUT;

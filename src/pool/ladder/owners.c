@@ -16,8 +16,8 @@ struct owner_entry {
 };
 
 /* Sums of one walk.
- * INVARIANT  every owner whose hash is in [first_hash, last_hash] and whose block was visited has an entry, which sums
- * all of its blocks that were visited; no other owner has one. */
+ * INVARIANT  every owner whose hash is in [first_hash, last_hash] and that has a visited block has an entry, the sum of
+ * all its visited blocks; no other owner has an entry. */
 struct owner_table {
     struct owner_entry *entries;
     uint32_t *buckets; /* as many as entries; 1 + index, 0: empty */
@@ -89,7 +89,7 @@ static struct owner_entry *find(struct owner_table *table, uint32_t tag, uint64_
             return append(table, &entry);
         }
         if (table->first_hash == table->last_hash) {
-            return NULL; /* owners of one hash fill the table: the rest of them is not counted */
+            return NULL; /* owners of one hash fill the table; further owners are not counted */
         }
         halve(table);
     }

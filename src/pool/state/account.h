@@ -27,7 +27,7 @@ uint64_t flw_pool_live(struct flw_pool *pool, struct flw_pool_totals *out);
 uint64_t flw_pool_allocs(struct flw_pool *pool);
 /* pool->lock. A cache that is seized leaves the pool: what it counted stays. */
 void flw_pool_keep_totals(struct flw_pool *pool, struct flw_tcache *cache);
-/* heap lock. What captures own beyond live blocks. */
+/* heap lock. Return the captures' memory beyond live blocks. */
 uint64_t flw_pool_captured_bytes(const struct flw_pool *pool);
 /* Note that `live` bytes are needed at `now` ns. The first call starts the clock of decay. */
 void flw_pool_note_demand(struct flw_pool *pool, int64_t live, uint64_t now);

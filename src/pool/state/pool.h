@@ -42,7 +42,7 @@ struct flw_usage {
     atomic_uint sum_left;
 };
 
-#define FLW_DEMAND_WINDOWS 8 /* of a quarter of a second: what was needed in the last two seconds */
+#define FLW_DEMAND_WINDOWS 8 /* of a quarter of a second: the need of the last two seconds */
 
 /* The largest need since window_ns, and of the windows before, the newest first (state/account.c). */
 struct flw_demand {
@@ -90,8 +90,8 @@ struct flw_climbs {
     _Atomic uint64_t last; /* above the first attempt: bytes << 8 | its place + 1; 0 none yet */
     _Atomic uint64_t remap_waits, ooms;
     _Atomic uint64_t refused_requests; /* since a growth last came about */
-    _Atomic uint64_t room_bytes; /* the device had room for so many in all when it was last asked */
-    _Atomic uint64_t room_until_ns; /* before that it is not asked again */
+    _Atomic uint64_t room_bytes;       /* total that the device had room for at the last query */
+    _Atomic uint64_t room_until_ns;    /* time of the next query at the earliest */
     atomic_flag in_callback;
     struct flw_lock report_lock; /* FLW_RANK_META: the report of the last one that failed */
     struct fallow_oom_report report;
@@ -134,7 +134,7 @@ struct flw_pool {
         seizing;          /* FLW_RANK_SEIZE: streams/seize.h; caches leave the list under it, too */
     struct flw_lock lock; /* FLW_RANK_POOL: caches, captures, streams coming and going */
     struct flw_tcache *caches, *last_cache; /* the list; last_cache: if any */
-    struct flw_account *accounts;           /* one a thread that ever came by */
+    struct flw_account *accounts;           /* an account for each thread that ever used the pool */
     atomic_uint cache_count;
     atomic_uint open_captures;
     _Atomic uint64_t

@@ -7,9 +7,9 @@
 
 #include "pool/state/pool.h"
 
-/* pool->lock. A cache that is bound to its domain becomes the pool's. */
+/* pool->lock. Add a cache that is bound to its domain to the pool's list. */
 void flw_pool_list_cache(struct flw_pool *pool, struct flw_tcache *cache);
-/* pool->lock. The list begins with that one; those before it are the last ones now. NULL: as it is. */
+/* pool->lock. Begin the list with this cache; earlier caches are at its end now. NULL: no change. */
 void flw_pool_begin_caches_at(struct flw_pool *pool, struct flw_tcache *cache);
 /* Empty caches into the heap: all, all but mine, or those of one domain. True if anything moved. */
 bool flw_pool_drain(struct flw_pool *pool, const struct flw_tcache *but,
@@ -30,8 +30,8 @@ static inline bool flw_pool_may_open(struct flw_pool *pool, const struct flw_dom
 void flw_pool_divert(struct flw_pool *pool, const struct flw_domain *domain);
 /* No hits in any cache, those that are made from now on included; or again. */
 void flw_pool_close_hits(struct flw_pool *pool, bool is_closed);
-/* Take a cache of the calling thread from its pool, unless another thread has closed it, and recycle it: the thread
- * ends, or the cache's stream has. Waits for a thread that is seizing caches of the pool. */
+/* Take a cache of the calling thread from its pool, unless another thread has closed the cache, and recycle the cache,
+ * when the thread or the cache's stream ends. Waits for a thread that is seizing caches of the pool. */
 void flw_pool_cache_exit(struct flw_tcache *cache);
 /* At exit or after a fork: no hit any more; no waiting, no lock. */
 void flw_pool_poison_all(struct flw_pool *pool);

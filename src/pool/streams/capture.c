@@ -156,8 +156,9 @@ static struct flw_domain *take_place(struct flw_heap *heap, struct flw_capture *
     return own;
 }
 
-/* Driver calls, before the stream is captured. Let a fence cover all that the stream has freed: once complete, that
- * serves captures, inside of which the stream can be neither recorded on nor asked. Nothing if it is being captured. */
+/* Driver calls, before the stream is captured. Record a fence over all memory that the stream has freed: once complete,
+ * this memory serves captures, inside of which the stream can be neither recorded on nor queried. Does nothing if the
+ * stream is being captured. */
 static void fence_before(struct flw_pool *pool, struct flw_domain *domain)
 {
     struct flw_driver_section section;
@@ -193,8 +194,8 @@ static fallow_status join(struct flw_capture *capture, fallow_stream stream)
         flw_pool_note_loss(pool);
         return status;
     }
-    fence_before(pool, domain); /* while it may be recorded on */
-    flw_uses_fence_late(pool);  /* nothing, if the fence before covers it */
+    fence_before(pool, domain); /* while recording is still possible */
+    flw_uses_fence_late(pool);  /* nothing, if the fence before covers the uses */
     flw_lock_acquire(&heap->lock);
     uint32_t place = place_in(capture, domain);
     status = !capture->is_capturing                  ? FALLOW_INVALID_CAPTURE
@@ -286,7 +287,7 @@ fallow_status fallow_capture_begin(fallow_pool *handle, fallow_stream stream,
     return status;
 }
 
-/* heap lock. Count as idle what lies free in the capture, or nothing any more. */
+/* heap lock. Count free memory of the capture as idle, or stop counting it. */
 static void count_idle(struct flw_capture *capture, bool is_idle)
 {
     struct flw_pool *pool = capture->pool;
@@ -389,7 +390,8 @@ struct flw_domain *flw_capture_home_of(struct flw_pool *pool, struct flw_domain 
     return capture->kept;
 }
 
-/* heap lock. It carries no points: settling gives it to its stream, which may have died meanwhile, marked now. */
+/* heap lock. Queue a parked block, which has no points: it returns to its stream, which may have been destroyed, marked
+ * with the present sequence number. */
 static void unpark(struct flw_heap *heap, struct flw_deferred *parked)
 {
     struct flw_domain *domain = heap->domains[parked->domain];
@@ -510,7 +512,7 @@ static void release_memory(struct flw_heap *heap, const struct flw_capture *capt
         release_domain(heap, capture->kept, to);
     }
     for (uint32_t i = capture->stream_count;
-         i-- > 0;) { /* `to` keeps its place until all is there */
+         i-- > 0;) { /* `to` keeps its place until all memory is there */
         release_domain(heap, capture->domains[i], to);
         capture->stream_domains[i]->capture_count--;
         flw_domain_free_place(heap, capture->stream_domains[i]);

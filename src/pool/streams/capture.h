@@ -26,7 +26,7 @@ struct flw_capture {
     bool is_released;      /* its handle is gone; its memory and place too, once no thread is
                               inside */
     uint32_t inside_count; /* allocations under way from its memory */
-    uint64_t idle_bytes;   /* of pool.captured_idle_bytes: 0 while it captures */
+    uint64_t idle_bytes;   /* of pool.captured_idle_bytes: 0 during the capture */
     uint32_t stream_count;
     struct flw_domain *stream_domains[FLW_CAPTURE_STREAMS]; /* the streams' own domains */
     struct flw_domain *domains[FLW_CAPTURE_STREAMS];        /* the capture's, one for each */

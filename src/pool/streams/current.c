@@ -94,8 +94,8 @@ struct flw_tcache *flw_pool_cache(struct flw_pool *pool, fallow_stream stream,
             return NULL;
         }
     }
-    /* Not before the domain is known: another thread may just have closed the cache, and the place of its
-     * domain may be the new stream's. */
+    /* Not before the domain is found: another thread may just have closed the cache, and the place of its
+     * domain may now be the new stream's. */
     if (cache != NULL && (__atomic_load_n(&cache->pool, __ATOMIC_ACQUIRE) != pool ||
                           (domain != NULL && domain != cache->domain))) {
         flw_thread_forget(cache);

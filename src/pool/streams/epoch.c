@@ -86,7 +86,7 @@ bool flw_epoch_poll(struct flw_heap *heap)
     return any;
 }
 
-/* Without a record of contexts, or where the driver refuses one, all of them are synchronised. */
+/* Synchronise all contexts if the driver cannot record a context, or refuses to. */
 bool flw_epoch_wait(struct flw_heap *heap, uint64_t seq, uint64_t deadline_ns)
 {
     struct flw_driver_section section;

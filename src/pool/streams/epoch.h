@@ -30,8 +30,8 @@ void flw_epoch_fill_runs(struct flw_pool *pool, struct flw_tcache *cache, uint32
 void flw_epoch_close_if_due(struct flw_pool *pool);
 /* Driver calls. Close an epoch over everything that was freed so far; true: something is complete. */
 bool flw_epoch_close(struct flw_pool *pool);
-/* heap lock. So many bytes of at least four blocks are worth an event: 4 MiB at first, and as much more after every 32
- * epochs, whose events cost about as much as the driver allocations that fewer of them take. */
+/* heap lock. Return how many bytes of at least four blocks justify an event: 4 MiB at first, and as much more after
+ * every 32 epochs, whose events cost about as much as the driver allocations that fewer events would cause. */
 static inline uint64_t flw_epoch_due_bytes(const struct flw_heap *heap)
 {
     uint64_t most = (uint64_t)FLW_OPEN_FREE_BYTES;
@@ -50,16 +50,16 @@ static inline bool flw_epoch_is_due(const struct flw_heap *heap)
 void flw_epoch_flush(struct flw_pool *pool, struct flw_tcache *cache);
 /* Driver calls. Ask for the epochs that are closed; true: something is complete. */
 bool flw_epoch_poll(struct flw_heap *heap);
-/* Driver calls. Wait until the sequence number is complete; until everything is that was ever freed. Returns false
- * if it is not complete by the deadline (UINT64_MAX: none; 0: does not wait). A driver that cannot record a context
- * makes the wait as long as the device works. */
+/* Driver calls. Wait until the sequence number is complete; until everything freed so far is complete. Returns false
+ * at the deadline (UINT64_MAX: none; 0: does not wait). If the driver cannot record a context, the wait lasts until
+ * the device is idle. */
 bool flw_epoch_wait(struct flw_heap *heap, uint64_t seq, uint64_t deadline_ns);
 bool flw_epoch_wait_all(struct flw_heap *heap, uint64_t deadline_ns);
 /* The caller is about to synchronise the pool's context: flw_epoch_begin_sync (heap/order/epoch.h) that covers
  * what the calling thread has freed, too. */
 uint64_t flw_epoch_expect_sync(struct flw_pool *pool);
-/* Driver calls. Release to the driver what is idle: caches emptied, the device waited for until the deadline (not
- * while something is captured, nor with 0). What came back. */
+/* Driver calls. Release idle memory to the driver: empty the caches and wait for the device until the deadline (not
+ * while something is being captured, nor with 0). Returns the bytes released. */
 uint64_t flw_epoch_trim(struct flw_pool *pool, uint64_t deadline_ns);
 
 /* Does the pool's memory hold the address, allocated or not? No lock. */

@@ -78,9 +78,10 @@ static bool has_uncoverable(const struct flw_heap *heap, bool wants_place)
 /* With less left behind by streams that are gone growth is cheaper than a look at all streams. */
 #define LOST_BYTES (64 * FLW_MIB)
 #define LOST_COUNT 64
-#define LOST_SHARE 16 /* of the streams that are known, if more */
+#define LOST_SHARE 16 /* of the tracked streams, if more */
 
-/* heap lock. Of each, what no slot was carved of yet, and its place, too. */
+/* heap lock. Let the next event cover all of each lost domain: carve the unused rest of its slabs, and count a byte for
+ * its place. */
 static void prepare_lost(struct flw_heap *heap)
 {
     for (uint32_t i = 1; i < heap->domain_end; i++) {
@@ -113,8 +114,8 @@ bool flw_pool_sync_uncoverable(struct flw_pool *pool, bool wants_place)
 
 #define ASKS_A_COVER 16
 
-/* calls. True if an event covers all that was lost. A capture that begins meanwhile waits. Earlier events that are
- * complete free the places of what they cover: no miss may ever ask for them. */
+/* calls. Return true if an event covers everything that was lost. A capture that begins meanwhile waits. Earlier events
+ * that are complete free the places of the streams that they cover, since no miss may ever query them. */
 static bool record_lost(struct flw_pool *pool)
 {
     struct flw_heap *heap = &pool->heap;

@@ -13,10 +13,10 @@
 /* Synchronise the context, if a lost stream has memory that no fence covers, or only its place,
  * where that is wanted, and nothing is being captured. True: it is complete now. Driver calls. */
 bool flw_pool_sync_uncoverable(struct flw_pool *pool, bool wants_place);
-/* Driver calls, for memory of lost streams, once 64 MiB, or 64 streams and a 16th of those that
- * are known, were lost, or `wants_all`: record an event behind
- * all work of the context, if nothing is being captured; no wait. Without cuCtxRecordEvent synchronise as above, if
- * the caller may wait. */
+/* Driver calls, for memory of lost streams, once 64 MiB, or 64 streams and a 16th of the tracked
+ * streams, were lost, or with `wants_all`: record an event behind all work of the context, if
+ * nothing is being captured; no wait. Without cuCtxRecordEvent synchronise as above, if the caller
+ * may wait. */
 void flw_pool_cover_lost(struct flw_pool *pool, bool wants_all, bool may_wait);
 /* Driver calls. Is the stream being captured, if it can be named? */
 bool flw_pool_is_capturing(struct flw_pool *pool, struct flw_domain *domain);

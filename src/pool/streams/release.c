@@ -21,7 +21,7 @@ void flw_pool_complete(struct flw_pool *pool)
     flw_lock_release(&pool->heap.lock);
 }
 
-/* heap lock. The next domain from *cursor on that has a fence, and its newest; NULL. */
+/* heap lock. Return the next domain after *cursor with a fence, and the number of its newest fence; NULL: none. */
 static struct flw_domain *next_fenced(const struct flw_heap *heap, uint32_t *cursor,
                                       uint64_t *out_seq)
 {
@@ -81,13 +81,14 @@ fallow_status flw_pool_release(struct flw_pool *pool, uint64_t keep_bytes, uint6
     flw_pool_fence_all(pool); /* without a wait, too, work that is complete by now is found so */
     do {
         flw_pool_complete(pool);
-        flw_pool_fence_all(pool); /* also what has just been settled: the next round waits for it */
+        flw_pool_fence_all(pool); /* also memory just settled: the next round waits for it */
         released += flw_heap_release_idle(heap, keep_bytes, 0);
     } while (until_ns != 0 && atomic_load(&heap->reserved_bytes) > keep_bytes &&
              wait_for_one(pool, until_ns, &has_timed_out));
     if (until_ns != 0 && !has_timed_out && atomic_load(&heap->reserved_bytes) > keep_bytes) {
         (void)flw_pool_sync_uncoverable(pool, false);
-        flw_pool_complete(pool); /* also slabs whose last fence the release before found complete */
+        flw_pool_complete(
+            pool); /* also slabs whose last fence the previous release found complete */
         released += flw_heap_release_idle(heap, keep_bytes, until_ns);
     }
     if (released > 0) {

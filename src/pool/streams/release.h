@@ -9,8 +9,8 @@
 
 #include "pool/state/pool.h"
 
-/* When a wait for the device that begins now has to end, by the config's wait_ms; 0: the pool never waits; UINT64_MAX:
- * as long as it takes. */
+/* Return the deadline of a wait for the device that begins now, by the config's wait_ms; 0: the pool never waits;
+ * UINT64_MAX: no deadline. */
 static inline uint64_t flw_pool_wait_until(const struct flw_pool *pool)
 {
     uint32_t wait_ms = pool->config.wait_ms;
@@ -28,8 +28,8 @@ void flw_pool_complete(struct flw_pool *pool);
 fallow_status flw_pool_release(struct flw_pool *pool, uint64_t keep_bytes, uint64_t until_ns,
                                uint64_t *out_released_bytes);
 
-/* If more is reserved than the limit, which was lowered: release free memory until it is not, and `bytes` more, without
- * a wait. As flw_pool_release else. */
+/* Release free memory without a wait if more is reserved than a lowered limit allows, until `bytes` more fit.
+ * Otherwise as flw_pool_release. */
 void flw_pool_keep_limit(struct flw_pool *pool, uint64_t bytes);
 
 /* Have the other pools of the process that are on the pool's device release up to `bytes` each, as above. Pools that

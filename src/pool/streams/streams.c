@@ -13,7 +13,7 @@ struct identity {
     uint64_t context_id; /* of another context than the pool's; 0 unknown */
 };
 
-/* The domain is lost, and named by the caller until its caches are closed. */
+/* Close the caches of a lost domain; the caller's naming keeps the domain until then. */
 static void drop_lost(struct flw_pool *pool, struct flw_domain *domain)
 {
     if (!FLW_MUTANT(VANISHED_KEEPS_CACHES)) {
@@ -22,7 +22,7 @@ static void drop_lost(struct flw_pool *pool, struct flw_domain *domain)
     flw_domain_end_naming(&pool->heap, domain);
 }
 
-/* Driver calls, in a section. True if the next known stream turns out to be destroyed: it is lost then. */
+/* Driver calls, in a section. Query the next tracked stream. Returns true if it was destroyed; its domain is then lost. */
 static bool ask_next(struct flw_pool *pool)
 {
     struct flw_heap *heap = &pool->heap;
@@ -46,9 +46,9 @@ static bool ask_next(struct flw_pool *pool)
 
 #define VANISHED_A_LOOK 4
 
-/* Driver calls, in a section. Query one known stream, and one more each time that it is gone: a handle that is never
- * used again would not be noticed otherwise. Whatever is new does that, so no more streams that are gone are kept than
- * live ones, and a few. */
+/* Driver calls, in a section. Query one tracked stream, and one more for each destroyed stream found: the pool would
+ * not otherwise notice a destroyed handle that is never used again. Every new stream calls this, so the pool keeps at
+ * most a few more destroyed streams than live streams. */
 static void find_vanished(struct flw_pool *pool)
 {
     for (unsigned n = 0; n < VANISHED_A_LOOK && ask_next(pool); n++) {
@@ -169,7 +169,7 @@ static struct flw_domain *find_domain(struct flw_pool *pool, fallow_stream strea
             domain->thread = flw_thread_token();
             flw_places_note_stream(&heap->places, domain);
             unsigned known = atomic_fetch_add(&heap->stream_count, 1) + 1;
-            /* What may die without notice takes nothing along. */
+            /* A stream that may vanish without notice must not absorb unowned memory. */
             heap->absorbs_unowned =
                 known == 1 && !domain->own_thread_only && !heap->streams_may_die;
         } else {

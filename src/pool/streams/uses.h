@@ -15,7 +15,7 @@ fallow_status flw_uses_announce(struct flw_pool *pool, uint64_t address, uint32_
 /* Announce that any work of the pool's context may use a live block, as the caller of the free that follows
  * names no stream. */
 fallow_status flw_uses_announce_context(struct flw_pool *pool, void *ptr);
-/* The same of a domain's stream, which may be gone, to a block as the program has it. */
+/* The same for a domain's stream, which may be destroyed; `ptr` is the block's address as the program has it. */
 fallow_status flw_uses_announce_of(struct flw_pool *pool, void *ptr, uint32_t domain);
 /* Were uses of a live block announced? */
 bool flw_uses_has(struct flw_pool *pool, uint64_t address);
