@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Owns: as much of PyTorch's c10::Error as a thrown one needs: names, bases, members that are destroyed. It is built
-// into a libc10.so (c10_look_alike.cpp).
+// Owns: the part of PyTorch's c10::Error that throwing needs: names, bases, members with destructors. Built into a
+// libc10.so (c10_look_alike.cpp).
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -47,6 +47,6 @@ class __attribute__((visibility("default"))) OutOfMemoryError : public Error
     using Error::Error;
 };
 
-// Throws one, as PyTorch does somewhere.
+// Throw an OutOfMemoryError, as PyTorch does.
 void throw_out_of_memory();
 } // namespace c10

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Calls the functions of fallow/plugin.h as PyTorch does: addresses turned into std::function of PyTorch's
-// types, an id as std::pair by value, a filter as std::function by value. What arrives is looked at, and so are
-// the exceptions of failed allocations: built with WITH_C10 the program is linked with a libc10 (c10_look_alike.h).
+// types, an id as std::pair by value, a filter as std::function by value. Checks the received
+// values and the exceptions of failed allocations. WITH_C10: the program is linked with a libc10 (c10_look_alike.h).
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
@@ -51,13 +51,13 @@ using other_exception = std::bad_alloc;
 static int living() { return 0; }
 #endif
 
-// Unwinding destroys what is between the throw and the catch.
+// Count destructor calls, to check that unwinding destroys the objects between throw and catch.
 struct counter {
     int *count;
     ~counter() { ++*count; }
 };
 
-// What an allocation that cannot succeed throws: its type, and its message.
+// Return the message of the Exception that an impossible allocation throws.
 template <typename Exception>
 static std::string thrown_by(const alloc_function &alloc, size_t size, int device)
 {
@@ -105,7 +105,7 @@ static int throw_and_go_on(const alloc_function &alloc)
                 } catch (const memory_exception &) {
                     thrown++;
                 }
-                fallow_torch_free(alloc(5000, 0, nullptr), 5000, 0, nullptr); // no lock is left held
+                fallow_torch_free(alloc(5000, 0, nullptr), 5000, 0, nullptr); // no lock is still held
             }
         });
     }

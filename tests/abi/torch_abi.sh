@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# abi.torch: the functions of fallow/plugin.h take what PyTorch's C++ passes to them, and throw what it catches, with
-# and without a libc10. Skipped where there is no C++ compiler.
+# abi.torch: the functions of fallow/plugin.h accept the arguments of PyTorch's C++ and throw the exceptions
+# that it catches, with and without a libc10. Skipped without a C++ compiler.
 #
 #   torch_abi.sh <source root> <libfallow.so> <scratch folder>
 set -eu

@@ -352,7 +352,7 @@ static void access_is_set_for_each_device(struct bed *b)
     bed_unmap(b, &m);
 }
 
-/* The context of a device that this one may access; false: there is none. */
+/* Retain the context of a device that this device may access; false if there is none. */
 static bool retain_peer(struct bed *b, CUdevice *out_peer, CUcontext *out_context)
 {
     int count = 0, can = 0;

@@ -360,8 +360,8 @@ static void expect_violations(struct bed *b, bool some)
     THAT((b->sim.violation(0) != NULL) == some);
 }
 
-/* cuCtxEnablePeerAccess is for allocations: mappings have their own access. A context that touched what it may
- * not is broken, so each touch has one of its own. */
+/* cuCtxEnablePeerAccess applies to allocations; mappings have their own access flags. A forbidden access breaks the
+ * context, so each access uses a new one. */
 static void expect_reach(struct bed *b, CUcontext peer, CUdeviceptr address, bool is_reached)
 {
     CUcontext made = NULL;

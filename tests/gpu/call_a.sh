@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2154 # first.sh sources this file and defines the names
 #
-# The first of two calls that fit into fifteen minutes of device time: what only hardware can answer, the most
-# important first, what may break the device last. For a budget of 370 s.
+# The first of two calls that fit into fifteen minutes of device time: the questions that only hardware answers, the
+# most important first, and steps that may break the device last. For a budget of 370 s.
 
-# Simulated memory is this machine's: fewer operations there.
+# Simulated memory is host memory, so the simulated device runs fewer operations.
 ops=20000 few=4000
 if [ "$simulated" = true ]; then
     ops=3000 few=1200
@@ -78,7 +78,7 @@ done
 step gen 30 fallow gen serve llama-3-8b --mode graph --steps 100 -o "$work/serve.ftext"
 step replay.serve 60 fallow replay "$work/serve.ftext" --device "$device" --json -
 
-# 6. Plain C programs under the preload library, then what may break the device.
+# 6. Plain C programs under the preload library, then steps that may break the device.
 for client in c_dlopen c_linked c_lookup c_contexts c_reset c_strict; do
     on_77=missing step "client.$client" 30 bash "$tests/clients.sh" --device "$asked" --bundle "$bundle" \
         --work "$work/clients" --out - --limit 14 --only "$client"

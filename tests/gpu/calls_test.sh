@@ -6,7 +6,7 @@
 #
 #   tests/gpu/calls_test.sh sim|0 BUNDLE OUT
 #
-# sim  every program opens the simulated driver by itself and knows it
+# sim  every program opens the simulated driver under its own name
 # 0    every program opens libcuda.so.1 as on a GPU machine, and finds the simulated driver under that name, with
 #      contents and queues of 1,024 entries
 #

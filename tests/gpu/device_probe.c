@@ -5,8 +5,8 @@
  *
  *   device_probe [--device N|sim] [--attributes]
  *
- * Prints one JSON object, with the path of the driver's library; --attributes adds every attribute that the driver answers, by number. Exit: 0 well;
- * 1 not; 77 no such device. Does not: use the library.
+ * Prints one JSON object, with the path of the driver's library; --attributes adds every attribute that the driver
+ * returns, by number. Exit: 0 well; 1 not; 77 no such device. Does not: use the library.
  */
 #include "bed.h"
 
@@ -41,7 +41,7 @@ static bool is_well(struct bed *bed)
     return true;
 }
 
-/* The file that the driver was loaded from. */
+/* Print the path of the driver's library. */
 static void print_library(const struct bed *bed)
 {
     Dl_info found = {0};

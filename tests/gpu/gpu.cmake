@@ -121,8 +121,8 @@ add_custom_target(gpu_programs DEPENDS fallow fallow_shared fallow-kernels fallo
 if(CMAKE_CROSSCOMPILING)
   return()
 endif()
-# From this build: steps that crash, hang and print half a line; both calls as on a GPU machine, where the
-# simulated driver has the real one's name.
+# From this build: steps that crash, hang and print half a line; both calls as on a GPU machine, with the
+# simulated driver under the name of the real one.
 if(NOT FALLOW_SANITIZE)
   add_test(NAME gpu.real_name COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/calls_test.sh
     0 ${PROJECT_BINARY_DIR} ${CMAKE_CURRENT_BINARY_DIR}/real_name)

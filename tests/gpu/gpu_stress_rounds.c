@@ -120,7 +120,7 @@ static int run_importer(const struct run *run, const fallow_share *share, uint32
     }
     pid_t child;
     int state = 0;
-    if (fcntl(share->descriptor, F_SETFD, 0) != 0) { /* drivers may export it close-on-exec */
+    if (fcntl(share->descriptor, F_SETFD, 0) != 0) { /* some drivers export with close-on-exec */
         return -1;
     }
     if (posix_spawn(&child, run->world->program, NULL, NULL, arguments, environ) != 0 ||

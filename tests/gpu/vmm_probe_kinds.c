@@ -98,7 +98,7 @@ static CUresult use_once(struct probe *probe, CUmemGenericAllocationHandle handl
     return result;
 }
 
-/* `*keeps`: an exec keeps the descriptor. */
+/* Export once; *keeps: the descriptor survives an exec. */
 static CUresult export_once(struct probe *probe, CUmemGenericAllocationHandle handle, unsigned type,
                             bool *keeps)
 {

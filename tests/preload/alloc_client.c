@@ -127,7 +127,7 @@ static void alloc_many(uint64_t number)
     }
 }
 
-/* What a program does that maps its memory itself, beside one block. */
+/* Map memory directly with the driver, beside one block. */
 static void create_handles(uint64_t number)
 {
     CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -164,7 +164,7 @@ static void alloc_and_leave(uint64_t number)
     _exit(0);
 }
 
-/* Long after its last call. */
+/* Be killed long after the last call. */
 static void alloc_and_be_killed(uint64_t number)
 {
     alloc_many(number);
@@ -172,7 +172,7 @@ static void alloc_and_be_killed(uint64_t number)
     (void)kill(getpid(), SIGKILL);
 }
 
-/* Says so when its counts have been posted, and goes on. */
+/* Print a line once the counts are posted, and keep running. */
 static void alloc_and_linger(uint64_t number)
 {
     alloc_many(number);
@@ -182,7 +182,7 @@ static void alloc_and_linger(uint64_t number)
     nanosleep(&(struct timespec){.tv_sec = 20}, NULL);
 }
 
-/* Two workers, begun by a process that does not use the driver; true in each of them. */
+/* Fork two workers from a process that does not use the driver. Returns true in each worker. */
 static bool begin_workers(void)
 {
     for (int i = 0; i < 2; i++) {

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# What the preload library brings into every process: the hooked names of the list, dlsym, _exit and a few
+# The symbols that the preload library exports into every process: the hooked names, dlsym, _exit and a few
 # fallow_preload_ functions; no other library of CUDA; bound at once; never unloaded; where it has a jemalloc
 # of its own, nothing of the program's allocator.
 #

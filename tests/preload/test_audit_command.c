@@ -255,7 +255,7 @@ static void a_program_without_allocations_has_a_report(void **state)
     assert_int_equal(command_number("\"counts\"", "blocks"), 0);
 }
 
-/* Beside another interposer Fallow is off, and so is its audit. */
+/* Beside another interposer, Fallow and its audit are off. */
 static void an_audit_that_was_off_has_no_report(void **state)
 {
     (void)state;
@@ -266,7 +266,7 @@ static void an_audit_that_was_off_has_no_report(void **state)
     assert_null(strstr(out_text, "candidate"));
 }
 
-/* The text is laid out for a terminal of any width: a sentence is one line of it. */
+/* On a wide terminal every sentence is a single line. */
 static void sentences_are_not_broken_twice(void **state)
 {
     (void)state;
@@ -276,7 +276,7 @@ static void sentences_are_not_broken_twice(void **state)
     assert_int_equal(strtol(out_text, NULL, 10), 3);
 }
 
-/* By the line of every subcommand. */
+/* With the message that every subcommand prints. */
 static void a_reader_that_has_gone_is_named(void **state)
 {
     (void)state;

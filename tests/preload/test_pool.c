@@ -267,8 +267,8 @@ static void what_idles_leaves_the_reserve_alone(void)
     free_block(allocate(900 * MIB)); /* what the program itself wants it gets */
 }
 
-/* Sixteen blocks of about 32 MiB, each in turn replaced by one of a slightly different size, with work on the device:
- * at the bound a replacement waits, and asks for no more than that takes. */
+/* Replace sixteen blocks of about 32 MiB in turn by blocks of slightly different sizes, while the device works: at the
+ * bound a replacement waits, and makes only the driver calls that the wait takes. */
 static void replacing_large_blocks_asks_the_driver_little(void)
 {
     CUdeviceptr blocks[16];
@@ -286,7 +286,7 @@ static void replacing_large_blocks_asks_the_driver_little(void)
     EXPECT(calls("cuMemAlloc_v2") <= 33);
 }
 
-/* One live block, replaced again and again: little is held at first, more as epochs go by, for fewer events. */
+/* Replace one live block repeatedly: the pool holds little at first, and more over time to record fewer events. */
 static void a_small_program_holds_little(void)
 {
     begin();

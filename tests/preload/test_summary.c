@@ -116,7 +116,7 @@ static void each_process_that_used_the_driver_says_it(void **state)
     flw_test_expect_in(out_text, "s.json\n"); /* the child has its own, if it says anything */
 }
 
-/* No hit, yet one driver allocation serves them all; and what no pool serves is named. */
+/* One driver allocation serves all blocks although none is a hit, and unserved memory is listed. */
 static void what_reached_the_driver_is_counted(void **state)
 {
     (void)state;
@@ -131,7 +131,7 @@ static void what_reached_the_driver_is_counted(void **state)
     assert_int_equal(command_number("\"bypassed\"", "cuMemAlloc"), 0);
 }
 
-/* A program that is linked with the driver did not go past the hooks if it calls none. */
+/* A program linked with the driver that makes no hooked call has not bypassed the hooks. */
 static void a_program_that_calls_nothing_hooked_is_named_so(void **state)
 {
     (void)state;
@@ -149,7 +149,7 @@ static size_t count_of(const char *what)
     return count;
 }
 
-/* Workers end by _exit, and any process may be killed; their parent uses no CUDA. */
+/* Workers end by _exit or are killed; their parent does not use CUDA. */
 static void each_process_is_counted_however_it_ends(void **state)
 {
     (void)state;

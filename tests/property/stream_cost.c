@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a program that meets many streams, for stream_cost.py, which counts its instructions.
+ * Owns: a program that uses many streams; stream_cost.py counts its instructions.
  *
- *   stream_cost touch COUNT        streams that all live: a block allocated and freed on each
- *   stream_cost go COUNT           each is destroyed without a word, and the next has its handle
- *   stream_cost vanish COUNT       the same with 8 MiB each, and no handle comes again
- *   stream_cost fade COUNT         the same with a small block each
- *   stream_cost beside COUNT       the same beside 2,000 streams that live
- *   stream_cost retire COUNT       each is retired first
- *   stream_cost die COUNT          as `go`, and the pool knows that streams may die
+ *   stream_cost touch COUNT        allocate and free a block on each of COUNT streams; all stay alive
+ *   stream_cost go COUNT           destroy each stream without a retire; the next one has the same handle
+ *   stream_cost vanish COUNT       like `go` with blocks of 8 MiB, and every handle is new
+ *   stream_cost fade COUNT         like `vanish` with small blocks
+ *   stream_cost beside COUNT       like `fade` beside 2,000 live streams
+ *   stream_cost retire COUNT       like `go`, but retire each stream first
+ *   stream_cost die COUNT          like `go` with streams_may_die
  *
- * Prints what the pool holds at the end.
+ * Prints the memory of the pool at the end.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,5 +72,5 @@ int main(int count, char **words)
     printf("%zu bytes held, %zu of the host, %u streams\n", (size_t)stats.reserved_bytes,
            (size_t)stats.host_bytes, (unsigned)stats.stream_count);
     fflush(NULL);
-    _Exit(0); /* what comes at the end is not counted */
+    _Exit(0); /* do not count the cleanup at exit */
 }

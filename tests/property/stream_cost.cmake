@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What a stream costs that a pool has not seen, counted. Check builds look at invariants in between.
+# Count the cost of a stream that is new to the pool. Not in check builds, which check invariants during the run.
 if(TARGET fallow_shared AND TARGET test_support)
   add_executable(stream_cost stream_cost.c)
   flw_target(stream_cost)

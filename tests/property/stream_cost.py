@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# What a stream costs that the pool has not seen, in instructions (callgrind) of libfallow without the driver's: flat,
-# however many there are. What streams leave behind that come and go: nothing. Times are not looked at.
+# Check the cost of a stream that is new to the pool, in instructions (callgrind) of libfallow without the driver: it
+# must not grow with the number of streams. Destroyed streams must leave no memory behind. Times are not measured.
 #
 #   stream_cost.py PROGRAM     exit 1: something costs more, or grows; 77: no valgrind
 import os
@@ -12,7 +12,7 @@ import sys
 import tempfile
 
 MIB = 1 << 20
-HELD_MOST, HOST_MOST = 64 * MIB, 8 * MIB  # by a pool whose streams have all come and gone
+HELD_MOST, HOST_MOST = 64 * MIB, 8 * MIB  # by a pool whose streams are all destroyed
 BESIDE_HELD_MOST, BESIDE_HOST_MOST = 384 * MIB, 64 * MIB  # 2,000 live, and no more that are gone
 
 

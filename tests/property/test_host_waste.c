@@ -283,10 +283,10 @@ static void a_mixed_workload_wastes_little(void **state)
     (void)run(2500000, UINT32_MAX);
 }
 
-/* ---- blocks of a few sizes that are replaced at random */
+/* ---- random replacement of blocks of a few sizes */
 
 struct mix {
-    unsigned count, one_large_of;      /* blocks; one of so many is large, 0: none */
+    unsigned count, one_large_of;      /* blocks; one in `one_large_of` is large (0: none) */
     uint64_t small_bytes, large_bytes; /* at most */
     uint64_t lag_ns;
 };
@@ -314,7 +314,7 @@ static void replace_at_random(fallow_host *host, struct flw_sim *sim, const stru
     free(blocks);
 }
 
-/* One number of each doubling is as likely as one of another. */
+/* Draw a number between the powers of two; each doubling is equally likely. */
 static uint64_t drawn(uint64_t *random, unsigned low_log2, unsigned high_log2)
 {
     uint64_t low = 1ull << (low_log2 + flw_test_random(random) % (high_log2 - low_log2));

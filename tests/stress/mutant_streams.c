@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the scenarios of the mutation suite in which a stream is captured, retired or destroyed while another thread
- * is at it, or its caches are still there.
+ * uses it, or while threads still hold caches of it.
  */
 #include <pthread.h>
 #include <semaphore.h>
@@ -49,7 +49,7 @@ static void must(bool is_so)
     }
 }
 
-/* On a device that does nothing unasked. */
+/* Begin a world with a device that completes work only on step(). */
 static void begin(const struct flw_sim *sim, size_t limit_bytes, bool streams_may_die)
 {
     flw_sim_config world = flw_sim_config_default(8);
@@ -104,7 +104,7 @@ static void drop_captured(void)
          bed.cu->cuGraphDestroy(graph) == CUDA_SUCCESS);
 }
 
-/* The stream goes without a word, and another has its handle. */
+/* Destroy the stream without a retire; the next stream receives the same handle. */
 static void renew_stream(void)
 {
     CUstream gone = bed.stream;
@@ -121,7 +121,7 @@ static CUresult record_late(CUevent event, CUstream stream)
     if (stream == bed.stream && !pthread_equal(pthread_self(), bed.main)) {
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_sec += 1; /* who waits for the record, as is right, does not let it go on */
+        until.tv_sec += 1; /* correct code waits for this record, so nobody posts may_go_on */
         sem_post(&bed.is_met);
         (void)sem_timedwait(&bed.may_go_on, &until);
         must(bed.cu->cuStreamIsCapturing(stream, &capturing) == CUDA_SUCCESS);
@@ -135,7 +135,7 @@ static void *trim(void *unused)
     must(bed.cu->cuCtxSetCurrent(bed.context) == CUDA_SUCCESS);
     fallow_status status = fallow_pool_trim(bed.pool, 0, 0, NULL); /* or TIMEOUT */
     expect(status == FALLOW_OK || status == FALLOW_TIMEOUT, "a trim is refused");
-    sem_post(&bed.is_met); /* should it have recorded nothing */
+    sem_post(&bed.is_met); /* in case the trim recorded no event */
     return unused;
 }
 
@@ -144,7 +144,7 @@ static void check_capture_beside_record(const struct flw_sim *sim)
     pthread_t thread;
     fallow_capture *capture = NULL;
     begin(sim, 0, false);
-    give(use(SLOT, bed.stream), bed.stream); /* what the trim finds in the cache is fenced */
+    give(use(SLOT, bed.stream), bed.stream); /* the trim fences this cached block */
     flw_pool_of(bed.pool)->driver.cuEventRecord = record_late;
     must(pthread_create(&thread, NULL, trim, NULL) == 0);
     sem_wait(&bed.is_met);
@@ -159,7 +159,7 @@ static void check_capture_beside_record(const struct flw_sim *sim)
     end();
 }
 
-/* ---- what a stream owed when it was captured */
+/* ---- an event still due on a stream when its capture begins */
 
 static fallow_status look(void)
 {
@@ -183,12 +183,12 @@ static void check_debt_after_capture(const struct flw_sim *sim)
 {
     fallow_capture *capture = NULL;
     begin(sim, 48 * MIB, false);
-    for (unsigned i = 0; i < 200; i++) { /* after a growth the first are fenced by their frees */
+    for (unsigned i = 0; i < 200; i++) { /* right after a growth every free records a fence */
         give(use(40 * MIB, bed.stream), bed.stream);
     }
     (void)sim->step(UINT64_MAX);
     give(use(40 * MIB, bed.stream), bed.stream);
-    capture_on_driver(); /* so that the announcement cannot record what is owed */
+    capture_on_driver(); /* the announcement can no longer record the event that is due */
     expect(fallow_capture_begin(bed.pool, bed.stream, &capture) == FALLOW_OK,
            "a capture is refused");
     for (unsigned i = 0; i < 3; i++) {
@@ -236,7 +236,7 @@ static void check_free_beside_retire(const struct flw_sim *sim)
     expect(fallow_stream_retire(bed.pool, bed.stream) == FALLOW_OK, "a retire is refused");
     pthread_join(thread, NULL);
     must(bed.has_met);
-    for (unsigned i = 0; i < 2; i++) { /* the first one records for what was freed last */
+    for (unsigned i = 0; i < 2; i++) { /* the first trim records an event after the last free */
         (void)sim->step(UINT64_MAX);
         fallow_status status = fallow_pool_trim(bed.pool, 0, 0, NULL);
         expect(status == FALLOW_OK || status == FALLOW_TIMEOUT, "a trim is refused");

@@ -19,10 +19,10 @@ struct stress_settings {
     uint64_t economy, reuse, checks, validate_every, trace_address;
     uint64_t order, cache_bytes, decay_ms;
     uint64_t one_handle_bytes;
-    uint64_t range_bytes; /* the driver reserves no larger range of addresses; handles; 0: any */
-    uint64_t dies;        /* 1: streams_may_die, and half of them do so unannounced */
-    uint64_t faults;      /* once in so many chances a driver call is refused; 0: never */
-    uint64_t rounds;      /* each with the next seed, in a world of its own */
+    uint64_t range_bytes; /* largest address range that the driver reserves, with handles; 0: any */
+    uint64_t dies;   /* 1: set streams_may_die; half of the destroyed streams die unannounced */
+    uint64_t faults; /* the driver refuses one in `faults` calls; 0: none */
+    uint64_t rounds; /* each in a new world, with the next seed */
     flw_sim_schedule schedule;
     bool capture, retire, check, without_vmm;
     bool sleep;       /* the pool sleeps and wakes in the middle */

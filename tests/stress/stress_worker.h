@@ -60,9 +60,9 @@ struct worker {
     struct flw_client client;
     uint64_t ops_left, life_ops, until_validate;
     pthread_t thread;
-    bool wants_sleep, wants_renewal; /* after the step, outside of `steps` */
-    bool is_in_capture;              /* a callback of the pool's leaves the blocks alone */
-    CUcontext foreign;               /* a context of its own, with a stream; NULL: none now */
+    bool wants_sleep, wants_renewal; /* do so after the step, outside of `steps` */
+    bool is_in_capture;              /* callbacks of the pool must not touch the blocks */
+    CUcontext foreign;               /* private context with a stream; NULL: none at present */
     CUstream foreign_stream;
     void *imports[STRESS_IMPORTS];
     unsigned import_count;
@@ -85,8 +85,8 @@ void stress_step(struct worker *worker);
 /* ---- stress_rare.c */
 
 void stress_rare(struct worker *worker);
-/* Outside of `steps`: a stream that all threads use vanishes, with notice or without, and all go on with the one that
- * has its handle. */
+/* Destroy a stream that all threads use, with or without a retire; all continue on the new stream with the same handle.
+ * Call outside of `steps`. */
 void stress_renew_shared(struct worker *worker);
 /* With one thread every counter is exact at every moment. */
 void stress_compare_ledger(struct worker *worker);

@@ -111,7 +111,7 @@ void flw_client_drop(struct flw_client *client, size_t index, struct flw_client_
  * sized: with fallow_free_sized. */
 fallow_status flw_client_free(struct flw_client *client, size_t index, uint32_t stream, bool sized);
 
-/* Blocks and reads of stream `index` become those of another, which waits for it. */
+/* Transfer the blocks and reads of stream `index` to stream `heir`, which waits for it. */
 void flw_client_leave_stream(struct flw_client *client, uint32_t index, uint32_t heir);
 /* Destroy stream `index` and make another in its place. tells: the pool hears of it. */
 fallow_status flw_client_renew_stream(struct flw_client *client, uint32_t index, bool tells);

@@ -186,7 +186,7 @@ static fallow_status begin(struct flw_client *client, CUstream stream, fallow_ca
     return status;
 }
 
-/* The pool sees the new stream at once: what it knew of the old one it may forget. */
+/* Renew the stream. A use of the new stream follows, so the pool may discard its state of the old one. */
 static bool renew(struct flw_client *client, uint32_t stream, bool tells)
 {
     const struct flw_put *put = &client->put;

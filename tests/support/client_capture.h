@@ -15,7 +15,7 @@ struct flw_client_capture {
     bool
         dies; /* `stream` is renewed (flw_client_renew_stream) before the capture is released, or before
                            the pool hears of its end, and then no graph is launched */
-    bool tells; /* the pool hears of that, where it may */
+    bool tells; /* retire the stream first, if permitted */
     /* Called while the streams capture; must leave both alone. NULL: nothing. */
     void (*between)(void *context);
     void *context;

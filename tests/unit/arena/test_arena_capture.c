@@ -354,7 +354,7 @@ static void an_unannounced_capture_is_found_when_order_is_to_be_made(void **stat
     api_end(&api);
 }
 
-/* What the arena has left would be found, if it were free. */
+/* Use blocks of the arena's sizes: they would reuse memory that the arena freed too early. */
 static void use_blocks_like(struct api *api, const fallow_layout *layout, CUstream stream)
 {
     void *blocks[8];
@@ -417,7 +417,7 @@ static void leave_work_on_a_stream_that_is_gone(struct api *api, fallow_arena *a
     assert_int_equal(api->sim.cu.cuStreamDestroy_v2(gone), 0);
 }
 
-/* Without values to keep the arena leaves its memory to that work, and takes other. */
+/* An arena that keeps no values abandons its memory to that work and allocates other memory. */
 static void another_streams_capture_stands_in_the_way_of_values_alone(void **state)
 {
     (void)state;
@@ -492,8 +492,8 @@ static void the_legacy_stream_is_refused_beside_a_blocking_streams_capture(void 
     api_end(&api);
 }
 
-/* The stream dies while its last work goes on, and another has its handle, which the pool has seen or not. The arena's
- * memory is leased by another stream, given back by a trim or by the end of the arena: neither is before that work. */
+/* Destroy the stream while its last work is running; another stream has the same handle, which the pool has noticed or
+ * not. Neither a lease by another stream nor a release by a trim or by the end of the arena may precede that work. */
 static void after_the_death_of(bool leases_in_graph, bool is_noticed)
 {
     for (int kind = 0; kind < 3; kind++) {

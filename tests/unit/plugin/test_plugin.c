@@ -95,7 +95,7 @@ static void a_failure_is_null_and_a_line(void **state)
     give(take(100 * MIB, stream), 100 * MIB, stream);
 }
 
-/* No caller handles an exception, so none is thrown. */
+/* A C program cannot catch exceptions, so the plug-in throws none, even with a C++ runtime loaded. */
 static void a_failure_is_null_in_c_beside_a_cpp_runtime(void **state)
 {
     (void)state;
@@ -229,7 +229,7 @@ static void give_by(enum pair pair, void *ptr, size_t bytes, CUstream on)
     }
 }
 
-/* What `after` is given from now on comes after what `before` was given. */
+/* Let later work on `after` wait for earlier work on `before`. */
 static void order_streams(CUstream before, CUstream after)
 {
     CUevent event = NULL;
@@ -239,8 +239,8 @@ static void order_streams(CUstream before, CUstream after)
     assert_int_equal(sim.cu.cuEventDestroy_v2(event), 0);
 }
 
-/* Up to 32 MiB, far beyond the limit in all. Each block is used last on a stream that nothing else waits for. A
- * torch pair that frees its own block names that stream; every other free has to do without. */
+/* Allocate blocks of up to 32 MiB, in all far beyond the limit. No other stream waits for the stream of a block's last
+ * use. A torch pair that frees its own block passes that stream; every other free cannot. */
 static void every_pair_takes_back_the_blocks_of_every_other(void **state)
 {
     (void)state;
@@ -364,7 +364,7 @@ static void a_memory_fraction_is_a_limit(void **state)
     ptr = fallow_torch_alloc(200 * (ssize_t)MIB, 1, NULL);
     assert_non_null(ptr);
     fallow_torch_free(ptr, 200 * (ssize_t)MIB, 1, NULL);
-    fallow_torch_memory_fraction(0.5, 1); /* the pool is in use, and has it at once */
+    fallow_torch_memory_fraction(0.5, 1); /* the limit applies immediately to a pool in use */
     ptr = fallow_torch_alloc(300 * (ssize_t)MIB, 1, NULL);
     assert_non_null(ptr);
     fallow_torch_free(ptr, 300 * (ssize_t)MIB, 1, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: graph memory of plugin.h: ids, tags, captures that share one, those that break off, and what pools in
- * context order see of them.
+ * Owns: graph memory of plugin.h: ids, tags, captures that share an id, aborted captures, and their effect on pools in
+ * context order.
  */
 #include "unit/plugin/test_plugin.h"
 
@@ -144,9 +144,9 @@ static void a_capture_that_breaks_off_ends(void **state)
     assert_int_equal(stats_of(0, FALLOW_PLUGIN_STREAM).captured_bytes, 0);
 }
 
-/* ---- an id is open, and nothing is captured */
+/* ---- an open id without a capture */
 
-/* More than the limit in all, so an epoch is closed for most of them. */
+/* Allocate more than the limit in all, so that most allocations close an epoch. */
 static void use_context_order(void)
 {
     for (int i = 0; i < 40; i++) {
@@ -158,7 +158,7 @@ static void use_context_order(void)
     assert_true(stats_of(0, FALLOW_PLUGIN_CONTEXT).reserved_bytes <= 320 * MIB);
 }
 
-/* The driver calls of 100 pairs. */
+/* Return the driver calls of 100 pairs. */
 static uint64_t calls_of_pairs(void)
 {
     give(take(5000, stream), 5000, stream);
@@ -184,7 +184,7 @@ static void an_open_id_is_no_capture(void **state)
         use_context_order();
         assert_int_equal(sim.call_count("cuStreamIsCapturing"), before);
         fallow_torch_reset();
-        fallow_torch_release_pool(0, cases[i]); /* there was no end */
+        fallow_torch_release_pool(0, cases[i]); /* without end_allocate_to_pool */
         assert_int_equal(calls_of_pairs(), 0);
     }
 }
@@ -291,13 +291,13 @@ static void pools_in_context_order_see_a_capture(void **state)
         assert_int_equal(sim.cu.cuStreamIsCapturing(stream, &capturing), 0);
         assert_int_equal(capturing, CU_STREAM_CAPTURE_STATUS_ACTIVE);
         end_capture(stream);
-        use_context_order(); /* PyTorch's end is still to come */
+        use_context_order(); /* end_allocate_to_pool has not been called yet */
         fallow_torch_end_allocate_to_pool(0, graph_id);
         fallow_torch_release_pool(0, graph_id);
     }
 }
 
-/* As after an exception in a capture, whose graph is dropped. */
+/* Begin a capture and drop its graph, as after an exception. */
 static void begin_without_end(fallow_mempool_id id)
 {
     fallow_torch_begin_allocate_to_pool(0, id, &sim);
@@ -316,7 +316,8 @@ static void a_begin_without_an_end_leaves_nothing_behind(void **state)
     fallow_torch_reset();
     assert_int_equal(sim.cu.cuCtxSynchronize(), 0);
     fallow_torch_reset();
-    assert_true(stats_of(0, FALLOW_PLUGIN_STREAM).reserved_bytes < 32 * MIB); /* it was trimmed */
+    assert_true(stats_of(0, FALLOW_PLUGIN_STREAM).reserved_bytes <
+                32 * MIB); /* the reset trimmed it */
     begin_without_end(third_id);
     fallow_torch_begin_allocate_to_pool(0, graph_id, &sim); /* the same stream again */
     begin_capture(stream);
@@ -327,7 +328,7 @@ static void a_begin_without_an_end_leaves_nothing_behind(void **state)
     fallow_torch_end_allocate_to_pool(0, graph_id);
     uint64_t both = stats_of(0, FALLOW_PLUGIN_STREAM).captured_bytes;
     fallow_torch_release_pool(0, graph_id);
-    assert_true(stats_of(0, FALLOW_PLUGIN_STREAM).captured_bytes < both); /* not put off */
+    assert_true(stats_of(0, FALLOW_PLUGIN_STREAM).captured_bytes < both); /* released immediately */
     for (int i = 0; i < 3; i++) {
         fallow_torch_release_pool(0, third_id);
     }
@@ -354,7 +355,7 @@ static void the_last_release_ends_a_capture_that_is_open(void **state)
 
 #define THREADS 4
 
-/* Graphs, memory pools and tags, each thread's on a stream of its own. */
+/* Use graphs, memory pools and tags on a stream of this thread's own. */
 static void *use_ids(void *context)
 {
     const uint64_t number = *(const uint64_t *)context;
@@ -393,7 +394,7 @@ static void *use_ids(void *context)
             wrong += sim.cu.cuStreamEndCapture(own, &graph) != 0 || graph == NULL ||
                      sim.cu.cuGraphDestroy(graph) != 0;
         }
-        if (flw_test_random(&seed) % 4 != 0) { /* else the release is the end */
+        if (flw_test_random(&seed) % 4 != 0) { /* otherwise the release ends the id */
             fallow_torch_end_allocate_to_pool(0, id);
         }
         fallow_torch_release_pool(0, id);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: several devices under plugin.h: whose memory each may access. A world of four devices, the last of
- * which reaches no other.
+ * Owns: peer access between devices under plugin.h, in a world of four devices; the last device has no peer.
  */
 #include "unit/plugin/test_plugin.h"
 
@@ -16,7 +15,7 @@ static void set_device(int device)
     assert_int_equal(sim.cu.cuCtxSetCurrent(contexts[device]), 0);
 }
 
-/* Work of a device on memory of any. */
+/* Use memory, of any device, from `device`. */
 static void use_from(int device, void *ptr, size_t bytes)
 {
     set_device(device);
@@ -66,13 +65,13 @@ static void devices_in_use_access_each_others_memory(void **state)
     void *before = take_on(0, 64 * MIB);
     hold_stderr();
     fallow_cupy_free(NULL, fallow_cupy_malloc(NULL, 5000, 1),
-                     1); /* a pool in context order counts */
+                     1); /* a pool in context order needs access as well */
     assert_int_equal(access_of(before, 1), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     void *theirs = take_on(1, 64 * MIB), *after = take_on(0, 100 * MIB);
     use_from(1, before, 64 * MIB);
     use_from(1, after, 100 * MIB);
     use_from(0, theirs, 64 * MIB);
-    void *lonely = take_on(3, 64 * MIB); /* has no peer, and needs no line about it */
+    void *lonely = take_on(3, 64 * MIB); /* has no peer, which is not logged */
     assert_string_equal(release_stderr(), "");
     assert_int_equal(access_of(lonely, 0), CU_MEM_ACCESS_FLAGS_PROT_NONE);
     assert_int_equal(access_of(before, 3), CU_MEM_ACCESS_FLAGS_PROT_NONE);
@@ -83,7 +82,7 @@ static void devices_in_use_access_each_others_memory(void **state)
     assert_int_equal(flw_sim_print_violations(&sim), 0);
 }
 
-/* The pool of device 1 is lost with its context, and the next one is made while the driver refuses a call. */
+/* Lose the pool of device 1 with its context, then make a new pool while the driver refuses a call. */
 static void *take_from_a_new_pool(const char *refused)
 {
     set_device(1);

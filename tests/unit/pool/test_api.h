@@ -36,7 +36,7 @@ static inline void api_log(void *context, fallow_log_level level, const char *me
     snprintf(api->log, sizeof api->log, "%s", message);
 }
 
-/* A held device does nothing while an allocation asks: only a wait without a deadline moves it. */
+/* A held device makes no progress while an allocation polls, only during a wait without a deadline. */
 static inline fallow_pool_config api_config(struct api *api)
 {
     fallow_pool_config config;

@@ -137,7 +137,7 @@ static void what_libraries_ask_of_segments_is_answered_as_natively(void **state)
     api_end(&api);
 }
 
-/* Sizes, aligned now and then, drawn with lives: whatever was freed before, a large block is all of its segment. */
+/* Allocate random sizes, some aligned, with random lifetimes: a large block always fills its segment. */
 static void a_large_segment_is_never_split(void **state)
 {
     (void)state;

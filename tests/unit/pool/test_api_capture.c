@@ -473,7 +473,7 @@ static void a_pool_is_destroyed_beside_another_pools_capture(void **state)
     api_end(&api);
 }
 
-/* ---- the stream dies, and its last work goes on */
+/* ---- the stream dies while its last work is running */
 
 static void begin_where_streams_may_die(struct api *api)
 {
@@ -483,7 +483,7 @@ static void begin_where_streams_may_die(struct api *api)
     assert_int_equal(fallow_pool_create(&config, &api->pool), FALLOW_OK);
 }
 
-/* Another stream has its handle, and the pool has seen that one. */
+/* Destroy the stream; the pool sees a new stream with the same handle. */
 static void let_die(struct api *api, CUstream *stream)
 {
     CUstream gone = *stream;
@@ -495,7 +495,8 @@ static void let_die(struct api *api, CUstream *stream)
     assert_int_equal(api_stats(api).lost_streams, 1);
 }
 
-/* No stream gets memory that the dead one's work still uses; the driver gets it when that is done. */
+/* Check that no stream gets memory in use by the dead stream's work, and that the memory is released once it
+ * completes. */
 static void expect_not_given_away(struct api *api, size_t bytes)
 {
     CUstream streams[] = {api->stream, api->other};
@@ -513,7 +514,7 @@ static void expect_not_given_away(struct api *api, size_t bytes)
     api->sim.step(UINT64_MAX);
     assert_int_equal(flw_sim_print_violations(&api->sim), 0);
     assert_int_equal(flw_test_trim(api->pool, 0), FALLOW_OK);
-    assert_in_range(api_stats(api).reserved_bytes, 0, 4 * MIB); /* of the small blocks */
+    assert_in_range(api_stats(api).reserved_bytes, 0, 4 * MIB); /* memory of the small blocks */
     assert_int_equal(fallow_pool_validate(api->pool), FALLOW_OK);
     api_end(api);
 }

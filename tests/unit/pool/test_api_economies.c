@@ -125,7 +125,7 @@ struct slot {
     CUstream stream;
 };
 
-/* Blocks of drawn sizes are replaced at random, `turns` times; the bound is looked at after each. */
+/* Replace blocks of random sizes `turns` times, and check the bound after each replacement. */
 static void expect_bound(uint64_t seed, unsigned stream_count, uint64_t device_bytes,
                          unsigned turns)
 {

@@ -445,8 +445,8 @@ static size_t resident_bytes(void)
     return resident * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* More than 65,536 streams at a time, then as many again at the places of the first, which end by the rules: not asked
- * for their fences before the next stream comes. Announced as users, since that makes a place and nothing else. */
+/* Use more than 65,536 streams at once, retire them, then use as many again, which take the same places. The streams
+ * are announced as users, since an announced use takes a place and nothing else. */
 static void retired_streams_make_room_for_as_many_again(void **state)
 {
     (void)state;

@@ -210,7 +210,7 @@ static void too_few_addresses_are_named(void **state)
     api_end(&api);
 }
 
-/* No table for further ranges, nor for segments, fits into the limit: the pool keeps to one range. */
+/* The limit has no room for a table of further ranges or of segments, so the pool uses a single range. */
 static void one_small_range_is_named_as_the_limit(void **state)
 {
     (void)state;
@@ -243,8 +243,8 @@ static uint64_t number_behind(const char *text, const char *words)
     return strtoull(at + strlen(words), NULL, 10);
 }
 
-/* Create in ever more room, in steps of `step`, until it succeeds: each refusal names more than is left, and the last one
- * not much more than was enough. */
+/* Retry creation with the room growing by `step` until it succeeds: each refusal reports a need above the room, and the
+ * last one at most slightly above the room that sufficed. */
 static void expect_consistent_refusals(fallow_order order, size_t room, size_t step)
 {
     struct api api;

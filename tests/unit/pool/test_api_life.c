@@ -251,7 +251,7 @@ static int use_in_child(struct api *api, void *live)
 
 static const size_t reset_sizes[] = {5000, 300000, 3 * MIB};
 
-/* The program resets its device, begins anew and allocates, perhaps where the pool's segments were. */
+/* Reset the device and allocate in a new context, possibly at the addresses of the pool's segments. */
 static void reset_the_context(struct api *api, CUdeviceptr own[3])
 {
     CUcontext context = NULL;
@@ -289,7 +289,7 @@ static void segments_of_a_context_that_was_reset_are_neither_allocated_nor_freed
         } else if (round < 6) {
             assert_int_equal(fallow_pool_trim(api.pool, 0, 0, &released), FALLOW_DEVICE_LOST);
             assert_int_equal(released, 0);
-        } /* else its end comes first */
+        } /* otherwise the context ends first */
         fallow_pool_destroy(api.pool);
         api.pool = NULL;
         assert_int_equal(flw_sim_read_ledger(&api.sim).given_bytes, 12 * MIB);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the limit of a pool, changed while it lives: fallow_pool_set_limit.
+ * Owns: changes of a pool's limit by fallow_pool_set_limit.
  */
 #include "unit/pool/test_api.h"
 
@@ -25,7 +25,7 @@ static void begin_as(struct api *api, const struct kind *kind, size_t limit_byte
     config.order = kind->order;
     config.page_source = kind->source;
     config.limit_bytes = limit_bytes;
-    config.log = NULL; /* of several threads at once */
+    config.log = NULL; /* would be called from several threads */
     assert_int_equal(fallow_pool_create(&config, &api->pool), FALLOW_OK);
 }
 
@@ -51,13 +51,13 @@ static void a_limit_is_raised_and_lowered(void **state)
         assert_int_equal(try_alloc(&api, 100 * MIB, &large), FALLOW_OK);
         assert_int_equal(fallow_pool_set_limit(api.pool, 0), FALLOW_OK); /* the device's total */
         assert_int_equal(try_alloc(&api, 200 * MIB, &more), FALLOW_OK);
-        /* Below what is live: all stays, nothing new comes. */
+        /* A limit below the live bytes: live blocks stay, requests that need more memory fail. */
         assert_int_equal(fallow_pool_set_limit(api.pool, 120 * MIB), FALLOW_OK);
         assert_true(api_stats(&api).reserved_bytes >= 300 * MIB);
         assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
         void *none = NULL;
         assert_int_equal(try_alloc(&api, 50 * MIB, &none), FALLOW_OUT_OF_MEMORY);
-        /* Freed, and beyond the limit: a poll gives it back, and what fits is served. */
+        /* A poll releases freed memory beyond the limit; a request that fits succeeds. */
         give(&api, more);
         assert_int_equal(api.sim.cu.cuCtxSynchronize(), 0);
         assert_int_equal(fallow_pool_poll(api.pool), FALLOW_OK);
@@ -65,7 +65,7 @@ static void a_limit_is_raised_and_lowered(void **state)
         assert_true(api_stats(&api).reserved_bytes <= 120 * MIB);
         give(&api, more);
         give(&api, large);
-        /* Free memory goes at once. */
+        /* A lower limit releases free memory immediately. */
         assert_int_equal(api.sim.cu.cuCtxSynchronize(), 0);
         assert_int_equal(fallow_pool_set_limit(api.pool, 32 * MIB), FALLOW_OK);
         assert_true(api_stats(&api).reserved_bytes <= 32 * MIB);
@@ -94,8 +94,8 @@ static void what_the_device_still_uses_goes_by_later_polls(void **state)
         api_use(&api, ptr, 100 * MIB, api.stream);
         give(&api, ptr);
         assert_int_equal(fallow_pool_set_limit(api.pool, 32 * MIB), FALLOW_OK);
-        assert_true(api_stats(&api).reserved_bytes >= 100 * MIB); /* no wait */
-        for (int i = 0; i < 2; i++) { /* the first records events, which the second one queries */
+        assert_true(api_stats(&api).reserved_bytes >= 100 * MIB); /* without a wait */
+        for (int i = 0; i < 2; i++) { /* the first poll records events, the second queries them */
             api.sim.advance(world.lag_ns);
             assert_int_equal(fallow_pool_poll(api.pool), FALLOW_OK);
         }
@@ -126,7 +126,7 @@ static void a_wake_gets_what_was_asleep_whatever_the_limit(void **state)
     api_end(&api);
 }
 
-/* ---- threads allocate while the limit changes: what is reserved never rises above it */
+/* ---- threads allocate while the limit changes: reserved bytes never rise above the limit */
 
 struct worker {
     struct api *api;
@@ -163,7 +163,7 @@ static void the_limit_changes_under_threads(void **state)
         struct worker workers[3];
         pthread_t threads[3];
         begin_as(&api, &kinds[k], 0);
-        for (int i = 0; i < 2; i++) { /* the first records events, which the second one queries */
+        for (int i = 0; i < 2; i++) {
             workers[i] = (struct worker){.api = &api, .random = 5u + (unsigned)i};
             assert_int_equal(api.sim.cu.cuCtxGetCurrent(&workers[i].context), 0);
             assert_int_equal(pthread_create(&threads[i], NULL, work, &workers[i]), 0);
@@ -175,7 +175,7 @@ static void the_limit_changes_under_threads(void **state)
             assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
             assert_true(api_stats(&api).reserved_bytes <= (before > limit ? before : limit));
         }
-        for (int i = 0; i < 2; i++) { /* the first records events, which the second one queries */
+        for (int i = 0; i < 2; i++) {
             assert_int_equal(pthread_join(threads[i], NULL), 0);
         }
         assert_int_equal(fallow_pool_set_limit(api.pool, 16 * MIB), FALLOW_OK);

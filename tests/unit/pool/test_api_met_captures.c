@@ -11,8 +11,8 @@
 enum kind {
     TOLD_POOL,    /* fallow_capture_begin */
     TOLD_PROCESS, /* fallow_context_capture_begin */
-    KNOWN,        /* told nobody, on a stream that the pool has seen */
-    UNKNOWN,      /* the same, on one that it has not */
+    KNOWN,        /* not announced, on a stream that the pool has seen */
+    UNKNOWN,      /* not announced, on a stream that is new to the pool */
     KINDS
 };
 
@@ -82,7 +82,7 @@ static void expect_cell(bool is_sleep, bool streams_may_die, enum kind kind)
     } else if (kind == TOLD_PROCESS) {
         fallow_context_capture_end();
     }
-    assert_int_equal(fallow_unimport(api.pool, seen), FALLOW_OK); /* nothing had changed */
+    assert_int_equal(fallow_unimport(api.pool, seen), FALLOW_OK); /* the import is still valid */
     assert_int_equal(fallow_pool_sleep(api.pool, NULL), FALLOW_OK);
     assert_int_equal(fallow_pool_wake(api.pool), FALLOW_OK);
     assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);

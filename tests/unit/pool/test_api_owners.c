@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the promise that the out-of-memory report lists the owners of the most requested bytes, exactly, however many
- * owners there are and whether or not the host has memory for the sums.
+ * Owns: the promise that the out-of-memory report lists exactly the owners of the most requested bytes, with any number
+ * of owners, and even if host memory runs out while adding up.
  */
 #include "test_api.h"
 
@@ -68,7 +68,7 @@ static void bytes_are_those_asked_for(void **state)
     api_end(&api);
 }
 
-/* Compare the report with the sums of two streams' tags, the larger of which are listed. */
+/* Compare the report with the sums by tag and stream; the largest sums must be listed. */
 static void expect_largest(struct api *api, uint64_t (*sums)[2], uint32_t tag_count)
 {
     fallow_oom_report report = read_report(api);
@@ -91,7 +91,7 @@ static void expect_largest(struct api *api, uint64_t (*sums)[2], uint32_t tag_co
     assert_true(larger < FALLOW_OOM_OWNERS);
 }
 
-/* The large owner's blocks have the highest addresses, behind all others'. */
+/* The blocks of the large owner have the highest addresses. */
 static void the_largest_of_thousands_of_owners_are_listed(void **state)
 {
     (void)state;
@@ -115,7 +115,7 @@ static void the_largest_of_thousands_of_owners_are_listed(void **state)
     struct rlimit few, unlimited;
     assert_int_equal(getrlimit(RLIMIT_AS, &unlimited), 0);
     few = unlimited;
-    few.rlim_cur = MIB; /* below what is mapped: the system refuses to map more */
+    few.rlim_cur = MIB; /* already exceeded, so every further mmap fails */
     assert_int_equal(setrlimit(RLIMIT_AS, &few), 0);
     expect_largest(&api, sums, LARGE_TAG + 1);
     assert_int_equal(setrlimit(RLIMIT_AS, &unlimited), 0);

@@ -165,7 +165,7 @@ static void an_import_that_stays_is_seen_by_every_change_of_peers(void **state)
     api_end(&api);
 }
 
-/* "A stream ... of any context and device": none is refused as another device's, and order holds. */
+/* "A stream ... of any context and device": no stream is refused because of its device, and order holds. */
 static void streams_of_other_devices_are_served(void **state)
 {
     (void)state;
@@ -199,7 +199,7 @@ static void streams_of_other_devices_are_served(void **state)
             slots[which].stream = streams[draw >> 8 & 3];
             slots[which].size = 1 + (draw >> 16) % (draw & 1 << 12 ? 6 * MIB : 60000);
             slots[which].ptr = api_alloc(&api, slots[which].size, slots[which].stream);
-            bool is_abroad = (draw >> 8 & 3) >= 2; /* a launch is given in the stream's context */
+            bool is_abroad = (draw >> 8 & 3) >= 2; /* launch in the stream's context */
             assert_int_equal(is_abroad ? api.sim.cu.cuCtxPushCurrent_v2(abroad) : 0, 0);
             api_use(&api, slots[which].ptr, slots[which].size, slots[which].stream);
             assert_int_equal(is_abroad ? api.sim.cu.cuCtxPopCurrent_v2(&popped) : 0, 0);

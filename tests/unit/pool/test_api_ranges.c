@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the promises about a driver that refuses large ranges of addresses although memory is free: the pool serves all
- * of it, from further ranges or from segments, and names addresses where they are the limit.
+ * Owns: the promises about a driver that refuses large address ranges although memory is free: the pool serves all free
+ * memory, from further ranges or from segments, and reports if addresses are the limit.
  */
 #include "unit/pool/test_api.h"
 
@@ -73,7 +73,7 @@ static void large_blocks_are_served_whatever_the_driver_reserves(void **state)
     }
 }
 
-/* With handles nothing but a block larger than any range is out of reach. */
+/* With handles only a block larger than any range fails. */
 static void further_ranges_serve_the_whole_device(void **state)
 {
     (void)state;
@@ -108,7 +108,7 @@ static void further_ranges_serve_the_whole_device(void **state)
     }
 }
 
-/* The driver refuses a call that covers two ranges, also where one begins where the other ends. */
+/* The driver refuses a call that covers two ranges, even if they are adjacent. */
 static void no_driver_call_covers_two_ranges(void **state)
 {
     (void)state;
@@ -144,7 +144,7 @@ static void no_driver_call_covers_two_ranges(void **state)
     end_valid(&api);
 }
 
-/* All ranges together are 64 GiB and in pieces; what is idle gives its addresses up for a block that needs them. */
+/* The ranges total 64 GiB in pieces; idle memory releases its addresses when a block needs them. */
 static void idle_memory_gives_its_addresses_up(void **state)
 {
     (void)state;
@@ -177,7 +177,7 @@ static void idle_memory_gives_its_addresses_up(void **state)
     end_valid(&api);
 }
 
-/* Where the driver grants it the addresses are eight times the memory, no more. */
+/* The pool reserves addresses for eight times the memory if the driver grants them, and no more. */
 static void addresses_are_eight_times_the_memory(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what later captures have of the memory of released ones: in a loop that synchronises, and drawn, under the rule
- * checker.
+ * Owns: the reuse of memory of released captures by later ones, in a loop that synchronises and in random programs,
+ * under the rule checker.
  */
 #include "unit/pool/test_api.h"
 
@@ -17,7 +17,8 @@ struct block {
     unsigned stream;
 };
 
-/* A graph and its capture; NULL: none. Blocks that it has left allocated are among the world's. */
+/* A graph and its capture, NULL if there is none. `blocks` of the world also holds blocks that the graph left
+ * allocated. */
 struct graph {
     fallow_capture *capture;
     CUgraphExec executable;
@@ -61,7 +62,7 @@ static uint64_t draw(struct world *world, uint64_t below)
     return flw_random_next(&world->random) % below;
 }
 
-/* What the economy lets a pool hold, where what captures hold is in use. */
+/* Check the bound of the economy on reserved memory; memory of captures counts as in use. */
 static void expect_bound(struct world *world)
 {
     fallow_stats stats = api_stats(&world->api);
@@ -97,7 +98,7 @@ static size_t draw_bytes(struct world *world)
     return (size_t)1 << (10 + draw(world, 15));
 }
 
-/* Some of the blocks outlive the capture. */
+/* Capture a graph; some of its blocks outlive the capture. */
 static void make_graph(struct world *world, struct graph *graph)
 {
     struct api *api = &world->api;
@@ -188,7 +189,7 @@ static void drawn_captures_hold_no_more_than_the_economy_lets(void **state)
     }
 }
 
-/* Rounds of a capture that each end with the device idle; what happens between them, by number. */
+/* Capture in rounds that each end with an idle device. `between`: the action between two rounds. */
 static void synchronised_rounds(fallow_economy economy, unsigned between, bool has_survivor,
                                 bool announces_late)
 {
@@ -244,7 +245,7 @@ static void captures_reuse_what_released_ones_left(void **state)
         synchronised_rounds((fallow_economy)(n % 3), betweens[n / 3 % 4], n / 12 != 0, false);
     }
     for (unsigned n = 0; n < 6;
-         n++) { /* what its stream has freed since the last release is out of reach */
+         n++) { /* memory that its stream freed since the last release cannot be reused */
         synchronised_rounds((fallow_economy)(n % 3), betweens[n / 3], false, true);
     }
 }

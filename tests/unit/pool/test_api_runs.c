@@ -84,7 +84,7 @@ static void runs_are_counted_alike_whoever_serves_them(void **state)
     api_end(&api);
 }
 
-/* ---- what a cache may hold, what is a hit */
+/* ---- the bounds of a cache, and the requests that hit */
 
 #define GIB ((size_t)1 << 30)
 
@@ -152,7 +152,7 @@ static void a_cache_holds_half_of_the_pool_in_larger_blocks_at_most(void **state
     api_end(&api);
 }
 
-/* How many of 50 pairs are hits, beside 1 GiB that is live. */
+/* Return how many of 50 pairs hit while 1 GiB is live. */
 static uint64_t hits_of_pairs(struct api *api, size_t bytes, uint32_t tag, uint32_t flags)
 {
     fallow_request request;

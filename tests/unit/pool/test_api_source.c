@@ -117,7 +117,7 @@ static void the_probe_makes_nine_calls_and_keeps_nothing(void **state)
     api_end(&api);
 }
 
-/* The header allows it, and no more. */
+/* Only the probe may exceed the limit, as the header permits. */
 static void a_limit_below_a_handle_holds_but_for_the_probe(void **state)
 {
     (void)state;

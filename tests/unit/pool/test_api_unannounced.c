@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what calls on a stream do that is being captured and was not announced, and what the questions cost.
+ * Owns: calls on a stream with an unannounced capture, and the cost of detecting such captures.
  */
 #include "unit/pool/test_api.h"
 
@@ -29,7 +29,7 @@ static void expect_refusals(struct api *api)
     assert_int_equal(api_ask_elsewhere(api, api->stream), FALLOW_CAPTURING);
 }
 
-/* Free memory of all sizes, of this stream and of none, but none in the thread's caches. */
+/* Free blocks of all sizes, of this stream and of no stream, outside of the thread's caches. */
 static void make_idle(struct api *api)
 {
     void *blocks[64];
@@ -58,14 +58,14 @@ static void a_miss_inside_an_unannounced_capture_is_refused(void **state)
         config.economy = (fallow_economy)(n % 3);
         config.page_source = n / 3 % 2 == 0 ? FALLOW_PAGES_HANDLES : FALLOW_PAGES_SEGMENTS;
         assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
-        if (n / 6 != 0) { /* else the pool has never seen the stream */
+        if (n / 6 != 0) { /* otherwise the stream is new to the pool */
             make_idle(&api);
         }
         api_begin_capturing(&api, api.stream);
         expect_refusals(&api);
-        void *ptr = api_alloc(&api, 3 * MIB, api.other); /* which is not captured */
+        void *ptr = api_alloc(&api, 3 * MIB, api.other); /* this stream is not captured */
         assert_int_equal(fallow_free(api.pool, ptr, api.other), FALLOW_OK);
-        api_drop_captured(&api, api.stream); /* it has survived */
+        api_drop_captured(&api, api.stream); /* the capture is still valid */
         assert_int_equal(ask(&api, 5000, 0, 0), FALLOW_OK);
         assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
         api_end(&api);
@@ -74,7 +74,7 @@ static void a_miss_inside_an_unannounced_capture_is_refused(void **state)
 
 #define HELD 24
 
-/* The stream has work left that uses them. */
+/* Work on the stream still uses the freed blocks. */
 static void blocks_freed_inside_an_unannounced_capture_are_not_handed_over(void **state)
 {
     (void)state;

@@ -11,7 +11,7 @@
 
 #include "base/random.h"
 
-/* The pool's clock is that of the device, as long as a test has one that runs. */
+/* clock_gettime returns the clock of this simulated device; NULL: the real clock. */
 static const struct flw_sim *clock_of;
 
 __attribute__((visibility("default"))) int clock_gettime(clockid_t id, struct timespec *out)
@@ -176,17 +176,17 @@ static void a_request_that_may_not_wait_hears_of_small_blocks_too(void **state)
 #define LIMIT_MIB 64
 #define BLOCKS    32
 
-/* A pool under a limit, on a device that works for `lag_ms` at each block. */
+/* A pool under a limit, on a device where each use of a block takes `lag_ms`. */
 struct bound {
     struct api api;
     fallow_pool_config config;
-    CUdeviceptr others; /* memory of the device that another owner has; 0: none */
+    CUdeviceptr others; /* device memory allocated outside of the pool; 0: none */
     uint64_t random;
     void *blocks[BLOCKS];
     size_t sizes[BLOCKS];
     CUstream streams[BLOCKS];
     size_t count;
-    uint64_t most_ns; /* that a call may wait */
+    uint64_t most_ns; /* longest permitted wait of a call */
 };
 
 static void bound_begin(struct bound *bound, const fallow_pool_config *settings, uint64_t lag_ms,
@@ -228,15 +228,15 @@ static void bound_end(struct bound *bound)
     api_end(&bound->api);
 }
 
-/* The host has not stopped since `waited_ns`, and no wait was counted. */
+/* Check that the host has not waited since it had waited `waited_ns` in all, and that no wait was counted. */
 static void expect_no_wait(struct bound *bound, uint64_t waited_ns, uint64_t counted)
 {
     assert_int_equal(flw_sim_read_ledger(&bound->api.sim).host_wait_ns - waited_ns, 0);
     assert_int_equal(api_stats(&bound->api).wait_count - counted, 0);
 }
 
-/* What the host waited for is what it may: nothing, or wait_ms (the simulated clock moves in steps that double), or,
- * below the limit, as long as it takes. */
+/* Allocate, and check that the host waited no longer than permitted: not at all, or wait_ms (the simulated clock
+ * advances in doubling steps), or without a bound below the limit. */
 static fallow_status bound_alloc(struct bound *bound, size_t bytes, CUstream stream, uint32_t flags)
 {
     struct api *api = &bound->api;
@@ -277,7 +277,7 @@ static void bound_free(struct bound *bound, size_t i)
     bound->streams[i] = bound->streams[bound->count];
 }
 
-/* All of the memory was freed on one stream behind work that goes on for two seconds. */
+/* Allocate after all memory was freed on one stream behind two seconds of work. */
 static void wait_at_the_limit(struct bound *bound)
 {
     struct api *api = &bound->api;
@@ -291,14 +291,14 @@ static void wait_at_the_limit(struct bound *bound)
     fallow_status status =
         bound_alloc(bound, LIMIT_MIB * MIB * 3 / 4, api->stream, FALLOW_REQUEST_NO_WAIT);
     assert_true(status != FALLOW_OK || flw_sim_read_ledger(&api->sim).clock_ns == begin);
-    if (status == FALLOW_OK) { /* the driver had it back without a wait */
+    if (status == FALLOW_OK) { /* the pool returned memory to the driver without a wait */
         return;
     }
     status = bound_alloc(bound, LIMIT_MIB * MIB * 3 / 4, api->stream, 0);
     bool can_steal = bound->config.order == FALLOW_ORDER_STREAM &&
                      bound->config.reuse_policy == FALLOW_REUSE_WAIT;
     assert_true(can_steal || status == FALLOW_OUT_OF_MEMORY);
-    if (status != FALLOW_OK) { /* which is not for ever */
+    if (status != FALLOW_OK) { /* the wait had a deadline */
         api->sim.advance(4000 * MS);
         assert_int_equal(bound_alloc(bound, LIMIT_MIB * MIB * 3 / 4, api->stream, 0), FALLOW_OK);
     }
@@ -339,7 +339,7 @@ static void draw_at_the_limit(struct bound *bound, uint64_t lag_ms)
     }
 }
 
-/* The settings that decide how an allocation waits, by number. False: there are no more. */
+/* Return the n-th combination of the settings that decide how an allocation waits; false if there are no more. */
 static bool nth_settings(unsigned n, fallow_pool_config *out)
 {
     static const uint32_t waits[] = {50, 0, UINT32_MAX};
@@ -385,7 +385,7 @@ static void wait_ms_bounds_drawn_calls(void **state)
     }
 }
 
-/* Two streams have all memory of the pool in turn, for which each waits before the pool grows. */
+/* Two streams alternately use all memory of the pool; each waits for the other before the pool grows. */
 static void take_turns(struct bound *bound, uint64_t lag_ms, unsigned turns)
 {
     const fallow_pool_config settings = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: "the need of the last two seconds, a quarter of a second more at most" (fallow_pool_config.decay_ms), in time
- * that the test makes.
+ * Owns: "the need of the last two seconds, a quarter of a second more at most" (fallow_pool_config.decay_ms), in
+ * simulated time.
  */
 #include "base/bits.h"
 #include "base/random.h"
@@ -15,7 +15,7 @@
 static struct flw_pool pool;
 static uint64_t at_ns[NOTE_COUNT], needed[NOTE_COUNT];
 
-/* Return the most of the first `count` notes that is younger than `age_ns`. */
+/* Return the maximum of those of the first `count` notes that are younger than `age_ns`. */
 static uint64_t most_since(size_t count, uint64_t age_ns)
 {
     uint64_t most = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: blocks in no stream's order: FALLOW_REQUEST_EVERY_STREAM and fallow_free_complete, under the rule checker, which
- * reports memory that two streams use at once.
+ * Owns: blocks without a stream order: FALLOW_REQUEST_EVERY_STREAM and fallow_free_complete, under the rule checker,
+ * which reports concurrent use of memory by two streams.
  */
 #include "unit/pool/test_api.h"
 
@@ -31,7 +31,7 @@ static void begin_as(struct api *api, const struct kind *kind, const flw_sim_con
     config.economy = kind->economy;
     config.reuse_policy = kind->reuse;
     config.limit_bytes = limit_bytes;
-    config.log = NULL; /* of several threads at once */
+    config.log = NULL; /* would be called from several threads */
     assert_int_equal(fallow_pool_create(&config, &api->pool), FALLOW_OK);
 }
 
@@ -49,13 +49,13 @@ static void a_block_is_everyones_at_once(void **state)
     (void)state;
     for (size_t k = 0; k < KINDS; k++) {
         struct api api;
-        begin_as(&api, &kinds[k], NULL, 0); /* held: nothing that is given is complete */
+        begin_as(&api, &kinds[k], NULL, 0); /* held: no submitted work completes */
         for (size_t bytes = 3000; bytes < 10 * MIB; bytes *= 30) {
             void *busy = api_alloc(&api, bytes, api.stream), *ptr = NULL;
             api_use(&api, busy, bytes, api.stream);
             assert_int_equal(fallow_free(api.pool, busy, api.stream), FALLOW_OK);
             assert_int_equal(ask(&api, bytes, 0, &ptr), FALLOW_OK);
-            assert_ptr_not_equal(ptr, busy); /* the stream is not done with that */
+            assert_ptr_not_equal(ptr, busy); /* the stream still uses that block */
             api_use(&api, ptr, bytes, api.other);
             assert_int_equal(api.sim.cu.cuCtxSynchronize(), 0);
             api_use(&api, ptr, bytes, api.stream);
@@ -89,7 +89,7 @@ static void what_is_complete_serves_every_stream_without_a_driver_call(void **st
     api_end(&api);
 }
 
-/* At the limit the host waits for a stream; who may not wait hears that it would help. */
+/* At the limit the host waits for a stream; a request that may not wait returns WOULD_WAIT. */
 static void memory_of_streams_is_waited_for(void **state)
 {
     (void)state;
@@ -122,14 +122,14 @@ static void what_else_a_block_can_be(void **state)
     assert_int_equal(fallow_free_complete(api.pool, NULL), FALLOW_OK);
     assert_int_equal(fallow_free_complete(NULL, &api), FALLOW_INVALID_POOL);
     assert_int_equal(fallow_free_complete(api.pool, &api), FALLOW_INVALID_POINTER);
-    /* With announced uses that are complete. */
+    /* A block with announced uses, all complete. */
     void *used = api_alloc(&api, 5 * MIB, api.stream);
     assert_int_equal(fallow_record_use(api.pool, used, api.other), FALLOW_OK);
     assert_int_equal(fallow_free_complete(api.pool, used), FALLOW_OK);
     assert_int_equal(api_stats(&api).deferred_bytes, 0);
     void *again = api_alloc(&api, 5 * MIB, api.other);
     assert_ptr_equal(again, used);
-    /* Of a capture: the block returns there. And inside of it every stream's memory is ordinary. */
+    /* A block of a capture returns to the capture. During the capture, EVERY_STREAM returns ordinary memory. */
     assert_int_equal(fallow_capture_begin(api.pool, api.stream, &capture), FALLOW_OK);
     void *captured = api_alloc(&api, 3 * MIB, api.stream), *ordinary = NULL;
     assert_int_equal(ask(&api, 3 * MIB, 0, &ordinary), FALLOW_OK);
@@ -148,7 +148,7 @@ static void what_else_a_block_can_be(void **state)
     api_end(&api);
 }
 
-/* ---- random programs of several threads, each with streams of its own, that share one pool */
+/* ---- random programs of several threads that share a pool, each with private streams */
 
 struct worker {
     struct api *api;
@@ -160,7 +160,7 @@ struct worker {
 struct held {
     void *ptr;
     size_t bytes;
-    int stream; /* -1: every stream's */
+    int stream; /* -1: EVERY_STREAM */
 };
 
 static uint64_t below(struct worker *worker, uint64_t end)
@@ -171,7 +171,7 @@ static uint64_t below(struct worker *worker, uint64_t end)
     return worker->random % end;
 }
 
-/* Every use comes before the free: on the block's stream, or announced, or waited for. */
+/* Free a block with every use ordered before the free: on the block's stream, announced, or waited for. */
 static void free_one(struct worker *worker, const CUstream *streams, struct held *held)
 {
     fallow_pool *pool = worker->api->pool;
@@ -204,7 +204,7 @@ static void take_one(struct worker *worker, const CUstream *streams, struct held
     fallow_status status = fallow_alloc_request(
         worker->api->pool, &request, streams[held->stream < 0 ? 0 : held->stream], &held->ptr);
     assert_true(status == FALLOW_OK || status == FALLOW_OUT_OF_MEMORY);
-    if (status == FALLOW_OK) { /* one stream writes, or each a half at once */
+    if (status == FALLOW_OK) { /* one stream writes, or each of two writes a half concurrently */
         flw_sim_range range = {(uint64_t)(uintptr_t)held->ptr, held->bytes, 1, 0};
         if (held->stream >= 0) {
             assert_int_equal(worker->api->sim.touch(streams[held->stream], &range, 1), 0);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Proves: what streams that are gone had freed (threads that ended, streams destroyed without retire) is reclaimed
- * before the pool grows for long: by an event of the context and without a wait, or by a synchronisation that is
- * counted, never in a call that may not wait; and no capture that the pool can know of is ended by it.
+ * Proves: the pool reclaims memory freed on lost streams (of threads that ended, or destroyed without retire)
+ * before it grows much: by an event of the context without a wait, or by a counted synchronisation, but never in a call that may
+ * not wait. This ends no capture that is announced or on a stream that the pool has seen.
  */
 #include "unit/pool/test_api.h"
 
 #define ROUNDS 400
 #define BLOCK  (8 * MIB)
-#define MOST   (512 * MIB) /* of the 3,200 MiB that all the rounds ask for */
+#define MOST   (512 * MIB) /* all rounds together request 3,200 MiB */
 
 static void begin_lost(struct api *api, bool streams_may_die, const char *driver)
 {
@@ -67,7 +67,7 @@ static void in_a_thread(struct round *round)
     assert_int_equal(pthread_join(thread, NULL), 0);
 }
 
-/* None gets the handle of one that was destroyed: without streams_may_die that asks for a retire. */
+/* Use a new stream. No handle is reused: without streams_may_die a reused handle requires a retire. */
 static void on_a_stream(struct round *round)
 {
     static CUstream streams[ROUNDS];
@@ -145,7 +145,7 @@ static void a_refused_event_is_recorded_again(void **state)
     end_lost(&api);
 }
 
-/* Announced or not: its stream is known. */
+/* The pool has seen the captured stream, so the capture survives announced or not. */
 static void a_capture_goes_on_beside_it(void **state)
 {
     (void)state;
@@ -168,13 +168,13 @@ static void a_capture_goes_on_beside_it(void **state)
             assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
         }
         uint64_t held = api_stats(&api).reserved_bytes;
-        go_on(&round, 0); /* and is made good behind it */
+        go_on(&round, 0); /* after the capture the pool reclaims the memory */
         assert_in_range(api_stats(&api).peak_reserved_bytes, 0, held + MOST);
         end_lost(&api);
     }
 }
 
-/* Each holds a slab, frees nothing that a fence would be recorded for, and its handle does not come again. */
+/* Each stream holds a slab, frees too little for a fence, and its handle is not reused. */
 static void streams_that_nothing_names_again_are_noticed(void **state)
 {
     (void)state;

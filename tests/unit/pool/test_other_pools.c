@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: guarantee 5 among the pools of a device: an allocation, and a wake, fail only after the other pools of the
- * process have given up what is free: in any thread's cache, fenced or not, waiting for the device as wait_ms allows.
+ * Owns: guarantee 5 among the pools of a device: an allocation or a wake fails only after the other pools of the
+ * process have released their free memory, in every thread's cache, with or without a fence, waiting for the device
+ * as wait_ms allows.
  */
 #include "unit/pool/test_api_sleep.h"
 
@@ -37,12 +38,12 @@ static fallow_pool *make(struct api *api, const struct kind *kind, uint32_t wait
     config.economy = kind->economy;
     config.reuse_policy = kind->reuse;
     config.wait_ms = wait_ms;
-    config.log = NULL; /* of several threads at once */
+    config.log = NULL; /* would be called from several threads */
     assert_int_equal(fallow_pool_create(&config, &pool), FALLOW_OK);
     return pool;
 }
 
-/* Work is complete so long after it was given, in virtual time, which a host that waits moves. */
+/* Work completes `lag_ns` after submission, in virtual time, which advances while the host waits. */
 static void begin_small(struct api *api, uint64_t lag_ns)
 {
     flw_sim_config world = flw_sim_config_default(5);
@@ -58,16 +59,16 @@ static void must_free(fallow_pool *pool, void *ptr, CUstream stream)
     assert_int_equal(fallow_free(pool, ptr, stream), FALLOW_OK);
 }
 
-/* ---- one thread or another has freed it; its work is complete, or not */
+/* ---- memory freed by this thread or another, with complete or pending work */
 
 struct holder {
     struct api *api;
     fallow_pool *pool;
     CUcontext context;
-    pthread_barrier_t *barrier; /* NULL: the calling thread's */
+    pthread_barrier_t *barrier; /* of a second thread; NULL: the calling thread frees */
 };
 
-/* Frees 200 MiB in large and small blocks that the device has used. */
+/* Free 200 MiB of large and small blocks after use on the device. */
 static void *hold(void *context)
 {
     struct holder *holder = context;
@@ -82,7 +83,7 @@ static void *hold(void *context)
     for (int i = 0; i < 7; i++) {
         must_free(holder->pool, blocks[i], holder->api->stream);
     }
-    if (holder->barrier != NULL) { /* its cache stays until the other has asked */
+    if (holder->barrier != NULL) { /* keep the cache until the main thread has allocated */
         pthread_barrier_wait(holder->barrier);
         pthread_barrier_wait(holder->barrier);
     }
@@ -118,7 +119,7 @@ static void serve_from(const struct kind *from, const struct kind *to, bool is_e
     } else {
         hold(&holder);
     }
-    if (is_late) { /* who may not wait hears that waiting would help, and does not */
+    if (is_late) { /* a request that may not wait returns WOULD_WAIT without a wait */
         uint64_t waits = flw_sim_read_ledger(&api.sim).host_wait_count;
         if (from->source == FALLOW_PAGES_HANDLES) {
             assert_int_equal(ask(&api, api.pool, 180 * MIB, FALLOW_REQUEST_NO_WAIT, &ptr),
@@ -170,7 +171,7 @@ static void a_wake_is_served_from_other_pools(void **state)
     }
 }
 
-/* ---- what is not taken */
+/* ---- memory that a pool must not take */
 
 static void a_pool_at_its_own_limit_takes_nothing_from_others(void **state)
 {
@@ -201,7 +202,7 @@ static void others_give_no_more_than_is_asked_for(void **state)
     begin_small(&api, 0);
     fallow_pool *other = make(&api, &kinds[0], 0);
     void *blocks[24];
-    for (int i = 0; i < 24; i++) { /* all of the device, a handle or more each */
+    for (int i = 0; i < 24; i++) { /* fills the device, at least one handle per block */
         assert_int_equal(fallow_alloc(other, 10 * MIB, api.stream, &blocks[i]), FALLOW_OK);
     }
     for (int i = 0; i < 24; i++) {
@@ -217,7 +218,7 @@ static void others_give_no_more_than_is_asked_for(void **state)
     api_end(&api);
 }
 
-/* Neither the taker's capture nor the holder's is ended, and memory of a capture stays where it is. */
+/* Taking memory ends neither pool's capture and moves no captured memory. */
 static void captures_go_on_while_others_are_asked(void **state)
 {
     (void)state;
@@ -226,7 +227,7 @@ static void captures_go_on_while_others_are_asked(void **state)
         fallow_capture *taken = NULL, *held = NULL;
         void *kept = NULL, *ptr = NULL;
         if (kinds[i].order == FALLOW_ORDER_CONTEXT) {
-            continue; /* whose captures are announced to the process, and stop it */
+            continue; /* its captures are announced to the whole process and prevent taking */
         }
         begin_small(&api, 0);
         struct holder holder = {.api = &api, .pool = make(&api, &kinds[i], 0)};
@@ -259,7 +260,7 @@ static void captures_go_on_while_others_are_asked(void **state)
     }
 }
 
-/* ---- random programs: OUT_OF_MEMORY means that trimming every other pool does not help */
+/* ---- random programs: after OUT_OF_MEMORY, trimming every other pool does not help either */
 
 #define POOLS 3
 #define LIVE  96
@@ -368,10 +369,10 @@ static void a_random_program_fails_only_where_others_cannot_help(void **state)
         failures += run.failures;
         api_end(&run.api);
     }
-    assert_true(failures > 100); /* it has been tried */
+    assert_true(failures > 100); /* the case occurs often enough */
 }
 
-/* ---- several pools that ask each other at once */
+/* ---- pools that take from each other concurrently */
 
 struct asker {
     struct api *api;

@@ -334,7 +334,7 @@ static void a_retired_and_destroyed_streams_handle_is_refused_by_every_call(void
     api_end(&api);
 }
 
-/* ---- threads that meet a new stream at the handle of one that vanished */
+/* ---- threads that use a new stream under the handle of a destroyed one */
 
 #define MEETERS 3
 #define ROUNDS  400

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Proves: with segments, in both orders, no call that promises not to wait stops the host, which cuMemFree does while
- * the device has work; what waits all the same is counted in wait_count. Time is virtual: another stream works for ten
- * seconds.
+ * Proves: with segments, in both orders, no call that promises not to wait blocks the host, as cuMemFree does while the
+ * device has work; every other wait is counted in wait_count. Time is virtual: another stream works for ten seconds.
  */
 #include "unit/pool/test_api.h"
 
@@ -17,7 +16,8 @@ enum state {
     BUSY
 };
 
-/* 48 of 64 MiB are free segments; the other stream, which the pool knows in stream order, has work to do or not. */
+/* Begin with free segments of 48 of 64 MiB. The other stream, which the pool has seen in stream order, is busy or
+ * idle. */
 static void begin_full(struct api *api, fallow_order order, uint32_t wait_ms, enum state device)
 {
     flw_sim_config world = flw_sim_config_default(7);
@@ -39,7 +39,7 @@ static void begin_full(struct api *api, fallow_order order, uint32_t wait_ms, en
         assert_int_equal(fallow_free(api->pool, blocks[i], i < 5 ? api->stream : api->other),
                          FALLOW_OK);
     }
-    for (unsigned i = 0; i < 3; i++) { /* what was freed is complete */
+    for (unsigned i = 0; i < 3; i++) { /* complete the freed memory */
         assert_int_equal(fallow_pool_trim(api->pool, SIZE_MAX, 0, NULL), FALLOW_OK);
         api->sim.advance(20 * SECOND);
     }
@@ -49,7 +49,7 @@ static void begin_full(struct api *api, fallow_order order, uint32_t wait_ms, en
     }
 }
 
-/* The host has not stopped since, and no wait was counted. */
+/* Waits so far, to check that a call neither blocks the host nor counts a wait. */
 struct waits {
     uint64_t host_ns, counted;
 };
@@ -68,7 +68,7 @@ static void expect_no_wait(struct api *api, struct waits before)
 
 static const fallow_order orders[] = {FALLOW_ORDER_STREAM, FALLOW_ORDER_CONTEXT};
 
-/* Each in both orders, on a device that works and on one that idles. */
+/* Run `check` in both orders on a busy and on an idle device. */
 static void in_all(uint32_t wait_ms, void (*check)(struct api *api, enum state device))
 {
     for (unsigned i = 0; i < 4; i++) {
@@ -127,7 +127,7 @@ static void poll_for(struct api *api, uint64_t ns, uint64_t while_bytes)
     }
 }
 
-/* (The demand of two real seconds is kept in any case.) */
+/* The pool always keeps the demand of the last two seconds, of real time. */
 static void pool_poll_releases_segments_of_an_idle_device_only(void **state)
 {
     (void)state;
@@ -163,7 +163,7 @@ static void pool_trim_with_deadline_0_releases_segments_of_an_idle_device_only(v
     in_all(0, trim_zero);
 }
 
-/* One that may wait counts it, and one with a deadline is not stopped for longer. */
+/* A call that may wait counts its wait, and a call with a deadline is not blocked for longer. */
 static void what_waits_is_counted(void **state)
 {
     (void)state;
@@ -176,7 +176,7 @@ static void what_waits_is_counted(void **state)
         if (i < 2) {
             assert_int_equal(fallow_pool_trim(api.pool, 0, UINT64_MAX, &released), FALLOW_OK);
             assert_int_equal(released, 48 * MIB);
-        } else if (i < 4) { /* (the virtual clock moves where the host asks on and on) */
+        } else if (i < 4) { /* polling advances the virtual clock */
             fallow_status status = fallow_pool_trim(api.pool, 0, 1, &released);
             assert_int_equal(status, FALLOW_TIMEOUT);
             assert_int_equal(released, 0);

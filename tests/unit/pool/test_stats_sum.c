@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Proves: at quiet points of random programs the terms of fallow_stats add up to what is reserved and asleep, and each
- * is what a walk over the pool's spans finds; a look never sees more reserved than the peak.
+ * Proves: at quiet points of random programs the terms of fallow_stats add up to the reserved and sleeping bytes, and
+ * each term equals the sum over the pool's spans; statistics never show more reserved bytes than the peak.
  */
 #include "unit/pool/test_api.h"
 
@@ -235,7 +235,7 @@ static void the_terms_add_up_at_every_quiet_point(void **state)
     }
 }
 
-/* ---- the peak, looked at while the driver is asked for more */
+/* ---- the peak, read while a driver allocation is in progress */
 
 static struct api looker;
 static CUresult (*real_alloc)(CUdeviceptr *pointer, size_t bytes);
@@ -268,7 +268,7 @@ static void a_look_never_sees_more_reserved_than_the_peak(void **state)
     assert_int_equal(flw_pool_create(&config, &place, &looker.pool), FALLOW_OK);
     looks_on = true;
     for (int i = 0; i < 4; i++) {
-        if (i == 2) { /* a growth that fails was never given: the peak does not know of it */
+        if (i == 2) { /* a failed growth does not count for the peak */
             assert_int_equal((looker.sim.fail)("cuMemAlloc_v2", 1, CUDA_ERROR_OUT_OF_MEMORY, 0), 1);
         }
         ptrs[i] = api_alloc(&looker, (size_t)(i + 1) * 8 * MIB, looker.stream);

@@ -327,7 +327,7 @@ static void the_screen_tells_owners_at_each_moment(void **state)
         "whose: the innermost Python frame outside of torch, packages and the standard\n"
         "library; else of a package; else the autograd node or the operator; else the\n"
         "innermost Python frame\n");
-    /* More is asked for than the device has: the lines that hold it, and no setting. */
+    /* Live and requested bytes exceed the device: the report lists the owners and advises no setting. */
     flw_test_expect_in(
         out_text, "no setting serves it: 7 MiB in use and the 8 MiB asked for are more than the 7\n"
                   "MiB there were; most is held by forward (model.py:30) (4 MiB), load\n"

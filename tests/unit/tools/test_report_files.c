@@ -171,7 +171,7 @@ static void which_device_of_several_is_read_is_told(void **state)
     assert_null(strstr(out_text, "--trace-device"));
 }
 
-/* Two functions that differ in their last letter alone are two owners, however long their names. */
+/* Functions with long names that differ only in the last letter are separate owners. */
 static void long_names_are_told_apart(void **state)
 {
     char *text = NULL;
@@ -238,7 +238,7 @@ static void an_owner_without_a_name_is_a_line_of_the_page(void **state)
     flw_test_expect_in(out_text, "\n\"?\",2097152,1,,,");
 }
 
-/* A spreadsheet must not evaluate what a recorded program called its functions and files. */
+/* A spreadsheet must not evaluate a recorded function or file name as a formula. */
 static void no_cell_of_a_table_is_a_formula(void **state)
 {
     static const char *const starts[] = {"=", "+", "-", "@", "\\t", "\\x0d"};

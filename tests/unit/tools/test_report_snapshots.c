@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `fallow report` on PyTorch's snapshots, put together opcode by opcode: which device is shown and which ones the
- * thresholds look at; what is said without a history, or of a late one. FALLOW_COMMAND names the program.
+ * `fallow report` on PyTorch's snapshots, written opcode by opcode: the choice of the device to show, the devices that
+ * thresholds check, and recordings without a history or with a late one. FALLOW_COMMAND names the program.
  */
 #include "support/test.h"
 
@@ -18,7 +18,7 @@ static struct writer begin(void)
     return w;
 }
 
-/* Behind the last of the snapshot's lists. */
+/* End the snapshot after its last list. */
 static void finish(struct writer *w, const char *name)
 {
     end_snapshot(w);
@@ -26,7 +26,7 @@ static void finish(struct writer *w, const char *name)
     free(w->bytes);
 }
 
-/* A block, if it has bytes, and a hole that fills the segment. */
+/* Write a segment with a block of `used_bytes` (0: none) and a hole behind it. */
 static void put_segment(struct writer *w, uint64_t device, uint64_t address, uint64_t bytes,
                         uint64_t used_bytes)
 {
@@ -42,7 +42,7 @@ static void put_segment(struct writer *w, uint64_t device, uint64_t address, uin
 
 /* ---- several devices ---- */
 
-/* Device 0 does most, device 1 runs out. */
+/* Device 0 is busiest; device 1 runs out of memory. */
 static void write_devices(const char *name)
 {
     struct writer w = begin();
@@ -95,7 +95,7 @@ static void every_threshold_looks_at_every_device(void **state)
     command_expect_error(whole, 1, "two.pickle: ran out of memory at event 3: 41,943,040 bytes");
     snprintf(whole, sizeof whole, line, "--fail-on-oom --trace-device 0");
     assert_int_equal(command_run(whole), 0);
-    /* What device 0 holds, and not the device that is shown. */
+    /* Device 0 exceeds the threshold, although device 1 is shown. */
     snprintf(whole, sizeof whole, line, "--max-reserved 70M");
     command_expect_error(whole, 1, "two.pickle, device 0: policy recorded holds 83,886,080 bytes");
     snprintf(whole, sizeof whole, line,
@@ -155,7 +155,7 @@ static void the_last_iteration_of_torchtitan_is_a_job(void **state)
     }
 }
 
-/* ---- what lacks something ---- */
+/* ---- incomplete or foreign files ---- */
 
 static void an_empty_snapshot_and_a_device_without_memory_are_errors(void **state)
 {
@@ -258,7 +258,7 @@ static void profiles_of_xpus_and_npus_are_read(void **state)
     }
 }
 
-/* ---- what was before the recording ---- */
+/* ---- memory from before the recording ---- */
 
 static void a_snapshot_without_history_is_a_heap_and_nothing_is_compared(void **state)
 {
@@ -307,7 +307,7 @@ static void a_snapshot_without_history_is_a_heap_and_nothing_is_compared(void **
     flw_test_expect_in(out_text, "\nstill.pickle                   30     - 3.867\n");
 }
 
-/* 100 MiB were there at the start, of which the recording uses 40, and gives 20 back before its peak. */
+/* 100 MiB are reserved at the start; the recording uses 40 MiB of them and releases 20 before its peak. */
 static void what_a_late_recording_never_used_is_left_out_of_the_comparison(void **state)
 {
     (void)state;
@@ -329,7 +329,7 @@ static void what_a_late_recording_never_used_is_left_out_of_the_comparison(void 
     flw_test_expect_in(
         out_text, "PyTorch held (without 50 MiB from before the recording, which it did not use) "
                   "50 MiB");
-    /* Nor do replays have the holes of before, but for PyTorch's model. */
+    /* Only the replay of PyTorch's model contains the earlier holes. */
     w = begin();
     for (uint64_t i = 0; i < 2; i++) {
         put_segment(&w, 0, BASE + i * 128 * MIB, 60 * MIB, 20 * MIB);
@@ -347,7 +347,7 @@ static void what_a_late_recording_never_used_is_left_out_of_the_comparison(void 
     assert_int_equal(command_number("\"name\": \"recorded\"", "peak_reserved_bytes"), 100 * MIB);
 }
 
-/* Frames of torch are all that is known of some blocks. */
+/* Some blocks have only frames of torch. */
 static void torch_frames_are_better_than_nothing(void **state)
 {
     static const char trace[] = "#fallow-trace 1\ndevice 0\nstream 0\nfields none\n"
@@ -365,7 +365,7 @@ static void torch_frames_are_better_than_nothing(void **state)
     assert_int_equal(command_run("grep -c '\"owner\": \"_flat_weight (x.py:7)\"' torch.json"), 0);
 }
 
-/* The operation that is shown first is the last before the failure, whose blocks are those of the failure. */
+/* The page first shows the last operation before the failure, with the blocks live at the failure. */
 static void the_page_opens_on_the_out_of_memory(void **state)
 {
     static const char trace[] = "#fallow-trace 1\ndevice 0\nstream 0\nfields none\n"
@@ -428,7 +428,7 @@ static void what_waits_for_other_streams_is_counted_and_rounding_is_not_idle(voi
                        "(record_stream), 53 free in 1 hole, the largest of 53 ");
 }
 
-/* What the driver alone would hold is no policy to choose, and less. */
+/* The driver alone would hold less, but is not a policy to advise. */
 static void the_driver_is_not_passed_over(void **state)
 {
     (void)state;
@@ -470,8 +470,8 @@ static void put_event_in(struct writer *w, const char *action, uint64_t address,
     end_dict(w);
 }
 
-/* Four segments that hold a block of 60 MiB and 40 free each, and a request of 120 MiB. `conf` NULL: the snapshot does
- * not say what is set. */
+/* Write four segments, each with a block of 60 MiB and 40 MiB free, and a request of 120 MiB. `conf` NULL: the snapshot
+ * has no settings. */
 static void write_split(const char *name, const char *variable, const char *conf, bool is_private,
                         uint64_t free_bytes)
 {
@@ -521,7 +521,7 @@ static void write_split(const char *name, const char *variable, const char *conf
     free(w.bytes);
 }
 
-/* What is typed, in JSON; `text` is in the advice. */
+/* Check that the advice contains `text`, and the setting in the JSON. */
 static void expect_advice(const char *text, const char *type)
 {
     char member[256];

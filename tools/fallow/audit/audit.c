@@ -195,7 +195,7 @@ static void list_sites(const struct flw_findings *findings, uint64_t wanted)
                  wanted, known, findings->site_count > 16 ? ", ..." : "");
 }
 
-/* A program that allocates nothing leaves no findings either, and has a report. */
+/* Print the report. A program without allocations leaves no findings file but still gets a report. */
 static bool tell(const struct order *order, const struct flw_launch *launch,
                  const struct flw_launch_outcome *outcome, const char *folder)
 {

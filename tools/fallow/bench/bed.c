@@ -7,8 +7,8 @@
 #include <string.h>
 
 /* A bench measures the host, and the pool must find its fences complete: nothing is given to the
- * device but the host function that holds a stream back in `deferred`, and a sweep's work, whose clock
- * goes on by one a pair. */
+ * device but the host function that holds a stream back in `deferred`, and a sweep's work: the sweep's
+ * clock advances by one per pair. */
 static flw_sim_config make_world(const struct flw_bench_options *options)
 {
     return (flw_sim_config){.struct_size = sizeof(flw_sim_config),

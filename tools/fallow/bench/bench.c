@@ -247,7 +247,7 @@ static const struct shape *find_shape(const char *name)
 }
 
 #define DEFERRED_BYTES_MAX ((uint64_t)4 << 30)
-/* One fence behind 256 blocks, at most: half of the 1,024 entries that a stream's queue holds. */
+/* One fence behind 256 blocks, at most: half of a stream's queue of 1,024 entries. */
 #define DEFERRED_MAX ((uint64_t)1 << 17)
 #define BESIDE_MAX   ((uint64_t)1 << 26) /* blocks */
 

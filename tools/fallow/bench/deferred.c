@@ -3,7 +3,7 @@
  * Owns: the shape `deferred`: what an announced use costs beside many freed blocks that wait for
  * one. A host function holds a stream back while the clock runs, so every block announced for that
  * stream stays deferred; the timed blocks are announced for an idle stream, and every poll collects
- * them. At the end the held stream continues, and one poll collects the rest, timed by itself.
+ * them. At the end the held stream continues, and one poll collects the rest, timed separately.
  */
 #include "bench/bench.h"
 
@@ -14,15 +14,15 @@
 #include <semaphore.h>
 #include <stdio.h>
 
-/* A stream held back by a host function. A driver may run the function in any thread that waits or
- * queries, as the simulated one does, so a thread of its own waits for the stream: the thread that
- * opens the gate must never run the function that waits for it. */
+/* A stream blocked by a host function that waits for the gate. A driver may run host functions in any
+ * thread that waits or queries, as the simulated driver does. The thread that opens the gate must never
+ * run that function, so a separate thread waits for the stream. */
 struct gate {
     const struct flw_bench_bed *bed;
     fallow_stream stream;
     pthread_t waiter;
     sem_t closed, open;
-    CUresult result; /* of the waiter; read after its end */
+    CUresult result; /* written by the waiting thread; read after the join */
 };
 
 static void await(sem_t *semaphore)
@@ -58,7 +58,7 @@ static bool complain(const struct gate *gate, CUresult result, const char *call,
     return result == CUDA_SUCCESS;
 }
 
-/* Returns once the stream is held back. Without a driver there is nothing to hold. */
+/* Block the stream, and return once the host function runs. Does nothing without a driver. */
 static bool hold_back(struct gate *gate, char *message)
 {
     if (gate->bed->driver == NULL) {
@@ -72,7 +72,8 @@ static bool hold_back(struct gate *gate, char *message)
     }
     if (pthread_create(&gate->waiter, NULL, wait_for_stream, gate) != 0) {
         sem_post(&gate->open);
-        (void)gate->bed->driver->cuStreamSynchronize(gate->stream); /* it names the gate */
+        (void)gate->bed->driver->cuStreamSynchronize(
+            gate->stream); /* the host function still refers to the gate */
         snprintf(message, FLW_BENCH_MESSAGE_BYTES, "the system starts no thread");
         return false;
     }
@@ -80,8 +81,8 @@ static bool hold_back(struct gate *gate, char *message)
     return true;
 }
 
-/* Open the gate and wait for the stream. False: a deferred block may have been collected while the clock
- * ran, so no figure counts. */
+/* Open the gate and wait for the stream. Returns false if a deferred block may have been collected while
+ * the clock was running, which invalidates every figure. */
 static bool let_go(struct gate *gate, char *message)
 {
     struct flw_driver *driver = gate->bed->driver;

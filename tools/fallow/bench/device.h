@@ -17,9 +17,9 @@ struct flw_bench_device {
     CUdevice device;
     CUcontext context; /* current in the thread that opened it */
     bool has_driver;
-    bool is_sim;       /* asked for: a world of its own */
-    bool is_simulated; /* also a simulated driver that has the real one's name */
-    char name[96];     /* as the driver has it */
+    bool is_sim;       /* requested: simulate in a new world */
+    bool is_simulated; /* true also for a simulated driver under the real driver's name */
+    char name[96];     /* reported by the driver */
 };
 
 /* ordinal -1: simulated, in a world made with `config`. False: message says what failed; closing is

@@ -157,7 +157,7 @@ static void run_producer(struct handoff *handoff)
     handoff->alloc_failures += failures;
 }
 
-/* As in a thread that launches kernels. */
+/* Make the context current, as in a thread that launches kernels. */
 static void make_context_current(const struct handoff *handoff)
 {
     const struct flw_bench_device *device = handoff->device;

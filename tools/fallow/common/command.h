@@ -41,8 +41,8 @@ void flw_make_plain(char *text);
 /* "fallow: " and one line to standard error, plain. */
 void flw_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Flush standard output. Returns false, after a line, if not all was written: a full disk or a closed pipe must not look
- * like success. What is written afterwards counts anew. */
+/* Flush standard output. If a write failed, print a message, clear the error and return false: a full disk or a closed
+ * pipe must not look like success. */
 bool flw_flush_output(void);
 
 /* What has to go from the terminal before that; NULL: nothing. */

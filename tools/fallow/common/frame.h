@@ -13,14 +13,14 @@
 
 /* Whose memory a stack's is, the first of these that it has. */
 enum flw_frame_kind {
-    FLW_FRAME_OTHER,    /* native code or generated code that says nothing */
+    FLW_FRAME_OTHER,    /* native or generated code without a useful name */
     FLW_FRAME_NAMED,    /* by a pattern of the user's */
     FLW_FRAME_PROGRAM,  /* Python outside of all that is installed */
     FLW_FRAME_PACKAGE,  /* Python of a package that is no framework */
     FLW_FRAME_NODE,     /* of autograd */
     FLW_FRAME_OPERATOR, /* of PyTorch */
     FLW_FRAME_NATIVE,   /* a function of the program's own modules */
-    FLW_FRAME_LIBRARY,  /* Python of a framework or of the standard library: better than nothing */
+    FLW_FRAME_LIBRARY,  /* Python of a framework or of the standard library: a last resort */
     FLW_FRAME_KINDS
 };
 

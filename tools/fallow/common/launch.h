@@ -54,7 +54,8 @@ struct flw_launch_outcome {
     int signal;    /* that ended it */
     int pid;
     char library[FLW_LAUNCH_PATH_BYTES];
-    const struct flw_runpage *page; /* what still runs may write it on; NULL: the system has none */
+    const struct flw_runpage
+        *page; /* running processes may still write; NULL if the system has none */
 };
 
 /* 0: it ran, and outcome says how it ended. Else a line has been written and the result is the exit
@@ -63,7 +64,7 @@ struct flw_launch_outcome {
  * the command, but for those of a terminal, which it gets itself. */
 int flw_launch(const struct flw_launch *launch, struct flw_launch_outcome *outcome);
 
-/* Write the statistics of processes that have not done so themselves: killed, ended by _exit, or still running. */
+/* Write the statistics of processes that did not write their own: killed, ended by _exit, or still running. */
 void flw_launch_tell_stats(const struct flw_launch *launch, struct flw_runpage *page);
 
 /* Ends as the command did: returns its exit code, or dies of its signal (without a second core). */

@@ -78,7 +78,7 @@ static bool has_loader(int fd, const Elf64_Ehdr *header)
     return found;
 }
 
-/* The library's name is among the strings of the file. */
+/* True if the ELF file's strings contain the name of AddressSanitizer's runtime library. */
 static bool needs_asan(int fd)
 {
     struct stat facts;

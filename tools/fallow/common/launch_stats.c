@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the statistics of processes that ended without a word: what they had posted to the page.
+ * Owns: the statistics of processes that wrote none at exit, taken from the counts that they posted to the page.
  */
 #include "common/launch.h"
 
@@ -10,7 +10,7 @@
 #include "base/bits.h"
 #include "preload/settings.h"
 
-/* False for a zombie too. */
+/* True if the process is running; false also for a zombie. */
 static bool is_running(int process)
 {
     char path[32], text[512] = "";
@@ -35,7 +35,7 @@ static enum flw_summary_end end_of(const struct flw_runpage *page, size_t number
     }
     for (size_t i = number + 1; i < count; i++) {
         if (atomic_load(&page->places[i].pid) == process) {
-            return FLW_SUMMARY_KILLED; /* by exec */
+            return FLW_SUMMARY_KILLED; /* replaced by exec */
         }
     }
     return is_running(process) ? FLW_SUMMARY_RUNS_ON : FLW_SUMMARY_KILLED;
@@ -58,7 +58,9 @@ void flw_launch_tell_stats(const struct flw_launch *launch, struct flw_runpage *
         if (posted != 0 && flw_runpage_tell(place)) {
             summary = place->summaries[posted % 2];
             summary.end = end_of(page, i, count);
-            summary.mode = flw_min(summary.mode, FLW_MODE_AUDIT); /* others may write the page */
+            summary.mode =
+                flw_min(summary.mode,
+                        FLW_MODE_AUDIT); /* any process of the user may write the page: clamp */
             summary.program[sizeof summary.program - 1] = '\0';
             flw_summary_write(&summary, settings.stats_file,
                               flw_runpage_claim(page, FLW_RUNPAGE_STATS, summary.process));

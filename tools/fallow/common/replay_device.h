@@ -60,7 +60,7 @@ struct flw_device_account {
     uint64_t peak_reserved_bytes;
     uint64_t reserved_bytes;
     uint64_t given_bytes, returned_bytes; /* in all */
-    uint64_t driver_call_count; /* but those that only ask (fallow_stats.question_count) */
+    uint64_t driver_call_count;           /* without queries (fallow_stats.question_count) */
     uint64_t
         frame_call_count; /* of these, what only frames others: contexts, capture modes, questions
                                   for captures */

@@ -28,7 +28,7 @@ bool flw_settings_inherit(struct flw_settings_text *settings)
     return true;
 }
 
-/* The program itself writes these files, a record as it runs, so that it survives the program's death. */
+/* Refuse a name for a packed file: the program writes these files itself, and a record must survive a crash. */
 static bool check_name(const char *path)
 {
     if (flw_packer_tell(path) != FLW_CODEC_PLAIN) {

@@ -35,7 +35,7 @@ struct flw_plan {
     struct flw_plan_policies policies;
     struct flw_plan_lag lag;
     uint64_t limit_bytes; /* 0: none */
-    int trace_device;     /* -1 = as flw_trace_read chooses */
+    int trace_device;     /* -1: let flw_trace_read choose */
 };
 
 /* The four, of a command whose settings have a struct flw_plan as `member`. */
@@ -62,14 +62,14 @@ void flw_plan_init(struct flw_plan *plan);
 /* For FLW_OPTION_TAKE: the list of --policy, into a struct flw_plan_policies. */
 bool flw_plan_take_policies(void *member, const char *list);
 
-/* Add PyTorch's expandable segments where Fallow is compared with PyTorch without them: the setting costs its user
- * nothing. */
+/* Add PyTorch's expandable segments to a comparison of Fallow with PyTorch without them: users can enable that
+ * setting at no cost. */
 void flw_plan_complete(struct flw_plan_policies *policies);
 
 /* For FLW_OPTION_TAKE: events, or a time with its unit, into a struct flw_plan_lag. */
 bool flw_plan_take_lag(void *member, const char *text);
 
-/* True if blocks or segments are on record, and no event that says what became of them. */
+/* True if the trace has blocks or segments but no events. */
 bool flw_plan_lacks_history(const struct flw_trace *trace);
 
 /* 80 GiB, more when the recording held more. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the sentence of a report that says what to do, and what is typed for it.
+ * Owns: the advice of a report: one sentence, and the setting or command that the user types.
  */
 #include "report/verdict.h"
 
@@ -13,7 +13,7 @@
 
 #include "common/figures.h"
 
-/* ---- advice: what can be typed ---- */
+/* ---- advice: settings and commands ---- */
 
 enum origin {
     FROM_PYTORCH,
@@ -21,7 +21,7 @@ enum origin {
     FROM_OTHERS
 };
 
-/* Whose program it is. A trace that knows of no allocator is measured against PyTorch's. */
+/* Return the allocator of the recorded program. A trace that names no allocator counts as PyTorch's. */
 static enum origin find_origin(const struct flw_sheet *sheet)
 {
     const struct flw_sheet_policy *reference = flw_verdict_reference(sheet);
@@ -47,7 +47,7 @@ static bool is_expandable_already(const struct flw_trace *trace)
     return is_expandable;
 }
 
-/* What the snapshot shows as set: the variable that PyTorch reads, and its value; "" where it is not known. */
+/* The settings in the snapshot: the variable that PyTorch reads, and its value; "" if unknown. */
 struct settings {
     char variable[FLW_SHEET_NAME_BYTES], value[FLW_SHEET_SETTING_BYTES];
 };
@@ -66,7 +66,7 @@ static struct settings find_settings(const struct flw_trace *trace)
     return found;
 }
 
-/* Whether "key:value" stands between commas. */
+/* True if `wanted` ("key:value") is an item of the comma-separated list `value`. */
 static bool has_setting(const char *value, const char *wanted, size_t length)
 {
     bool is_there = false;
@@ -79,7 +79,7 @@ static bool has_setting(const char *value, const char *wanted, size_t length)
     return is_there;
 }
 
-/* Whether all that is to be set is. */
+/* True if every item of `wanted` is already set. */
 static bool has_settings(const struct settings *settings, const char *wanted)
 {
     bool has_all = true;
@@ -91,9 +91,10 @@ static bool has_settings(const struct settings *settings, const char *wanted)
     return has_all;
 }
 
-/* What to set, behind what is set: of a key that is there twice the last counts. False: the policy is none of PyTorch's
- * with a setting, or it would change nothing, or fail: expandable segments and private pools do not go together in every
- * version, and another backend of PyTorch's has no such settings. *out_is_pytorch: whether it is such a policy. */
+/* Write the setting that selects PyTorch's policy `name`, appended to the current settings: PyTorch uses the last value
+ * of a repeated key. *out_is_pytorch: true if `name` is a policy of PyTorch's. False if it is not, has no setting, is
+ * already set, or would fail: some versions reject expandable segments with private pools, and PyTorch's other backend
+ * has no such settings. */
 static bool say_pytorch(const struct flw_sheet *sheet, const char *name, char *out, size_t room,
                         bool *out_is_pytorch)
 {
@@ -107,7 +108,7 @@ static bool say_pytorch(const struct flw_sheet *sheet, const char *name, char *o
                     memcmp(name, flw_policy_pytorch.name, length) == 0;
     snprintf(wanted, sizeof wanted, "%s%s%s", is_expandable ? "expandable_segments:True" : "",
              is_expandable && *more != '\0' ? "," : "", more);
-    for (char *at = wanted; *at != '\0'; at++) { /* as PyTorch writes it */
+    for (char *at = wanted; *at != '\0'; at++) { /* in PyTorch's syntax */
         *at = *at == '=' ? ':' : *at;
     }
     *out_is_pytorch = is_expandable || is_plain;
@@ -122,7 +123,7 @@ static bool say_pytorch(const struct flw_sheet *sheet, const char *name, char *o
             (!is_expandable_already(sheet->trace) && sheet->program->lanes.pool_count == 0));
 }
 
-/* The preload has one economy alone. */
+/* Write how to use Fallow for policy `name`; false if that is impossible. `fallow run` has the default economy only. */
 static bool say_fallow(enum origin origin, const char *name, char *out, size_t room)
 {
     static const struct {
@@ -145,14 +146,14 @@ static bool say_fallow(enum origin origin, const char *name, char *out, size_t r
     return false;
 }
 
-/* What there is to choose from. */
+/* One way to use less memory. */
 struct way {
     char words[FLW_SHEET_SETTING_BYTES]; /* a verb and what to type */
-    uint64_t bytes;                      /* that it holds, or fits in; FLW_UNKNOWN */
-    bool is_setting; /* of the allocator that there is: no other one takes its place */
+    uint64_t bytes;                      /* held, or smallest sufficient limit; FLW_UNKNOWN */
+    bool is_setting; /* changes a setting of the present allocator instead of replacing it */
 };
 
-/* False: no setting or line chooses that policy, or none that may be advised. */
+/* Find the setting or command that selects policy `name`. False if there is none that may be advised. */
 static bool find_way(const struct flw_sheet *sheet, const char *name, struct way *out)
 {
     enum origin origin = find_origin(sheet);
@@ -167,7 +168,7 @@ static bool find_way(const struct flw_sheet *sheet, const char *name, struct way
     return is_cuda && say_fallow(origin, name, out->words, sizeof out->words);
 }
 
-/* Say of another allocator what it costs. */
+/* If `way` replaces the allocator, append its cost to the advice. */
 static void add_caveat(const struct flw_sheet *sheet, const struct way *way,
                        struct flw_sheet_advice *out)
 {
@@ -181,7 +182,7 @@ static void add_caveat(const struct flw_sheet *sheet, const struct way *way,
     }
 }
 
-/* Without its verb. */
+/* Copy the setting without its verb. */
 static void keep_setting(const struct way *way, struct flw_sheet_advice *out)
 {
     static const char *const verbs[] = {"set ", "use ", "start it with "};
@@ -214,7 +215,8 @@ static const char *say_limit(const struct flw_sheet_oom *oom, char *out)
     return out;
 }
 
-/* The setting that serves it, in the order of the replays; where there is none, the first other allocator. */
+/* Find the first setting, in the order of the replays, that serves the failed request; if there is none, the first
+ * other allocator. */
 static bool find_serving(const struct flw_sheet *sheet, struct way *out)
 {
     const struct flw_sheet_oom *oom = &sheet->oom;
@@ -258,7 +260,7 @@ static bool is_served_as_it_is(const struct flw_sheet *sheet)
     return is_served && find_origin(sheet) == FROM_PYTORCH;
 }
 
-/* Replays other than PyTorch's model begin with the live blocks side by side. */
+/* Warn that replays other than PyTorch's model start with the live blocks packed side by side. */
 static void add_bias(const struct flw_sheet *sheet, struct flw_sheet_advice *out)
 {
     size_t length = strlen(out->text);
@@ -284,7 +286,7 @@ static void advise_serving(const struct flw_sheet *sheet, const struct way *way,
     add_caveat(sheet, way, out);
 }
 
-/* More is in use than there is: who holds most of it. No setting changes that. */
+/* List the owners of the most live bytes, if more is live than the device has: no setting avoids that failure. */
 static void advise_holders(const struct flw_sheet *sheet, struct flw_sheet_advice *out)
 {
     const struct flw_sheet_oom *oom = &sheet->oom;
@@ -352,11 +354,12 @@ static void advise_oom(const struct flw_sheet *sheet, struct flw_sheet_advice *o
     }
 }
 
-/* ---- advice: what holds less ---- */
+/* ---- advice: policies that hold less ---- */
 
-#define LEAST_SHARE 50 /* what saves less than this part is not worth a change */
+#define LEAST_SHARE 50 /* advise no change that saves less than 1/50 */
 
-/* Of those that failed nothing: of a setting of the allocator that there is, or of all, the least held. */
+/* Find the policy that holds least among the policies without a failed request: only settings of the present allocator
+ * if `is_setting`, else all. */
 static bool find_least(const struct flw_sheet *sheet, bool is_setting, struct way *out)
 {
     bool is_found = false;

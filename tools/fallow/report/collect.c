@@ -344,8 +344,8 @@ static bool collect_sheet(const struct flw_sheet_setup *setup, struct flw_sheet 
     return true;
 }
 
-/* Nothing can be replayed of a state: a policy would be given the live blocks alone, and the recorded allocator be
- * charged with all that it kept. */
+/* A heap without a history is not replayed: a replay would contain only the live blocks, while the recorded allocator
+ * would be charged with its idle memory as well. */
 bool flw_sheet_collect(const struct flw_sheet_setup *setup, struct flw_sheet *out_sheet,
                        char *message)
 {

@@ -11,19 +11,19 @@
 /* The policy `recorded` and the policy `bound`: nothing runs. */
 void flw_collect_record(struct flw_sheet *sheet, const struct flw_facts *facts,
                         struct flw_sheet_policy *policy);
-/* What the recorded allocator held before an event. */
+/* The memory of the recorded allocator before an event. */
 struct flw_collect_heap {
     uint64_t reserved_bytes;
-    uint64_t pending_bytes, pending_count; /* blocks that were freed and could not be reused yet */
-    struct flw_sheet_holes holes; /* between blocks; none where the trace has no addresses */
+    uint64_t pending_bytes, pending_count; /* blocks freed but not yet reusable */
+    struct flw_sheet_holes holes;          /* between blocks; empty if the trace has no addresses */
 };
 
-/* Ranges that are mapped side by side are one. O(events). */
+/* Sum up the recorded heap before event number `event`; adjacent mapped ranges count as one. O(events). */
 void flw_collect_recorded_heap(const struct flw_trace *trace, size_t event,
                                struct flw_collect_heap *out);
 
-/* Return how much less the recorded peak would have been without what was reserved before the first event and is used by
- * no block of the trace. Only stretches of more than 1 MiB count: less may be part of a block. O(n log n). */
+/* Return the part of the recorded peak that was reserved before the first event and that no block of the trace uses.
+ * Only stretches of more than 1 MiB count: a smaller one may be part of a block. O(n log n). */
 uint64_t flw_collect_unused(const struct flw_trace *trace);
 
 void flw_collect_bound(struct flw_sheet *sheet, const struct flw_facts *facts,

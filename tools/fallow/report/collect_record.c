@@ -137,7 +137,7 @@ static void pass_event(struct record *record, const struct flw_trace_event *even
         if (record->has_done[event->block]) {
             record->pending[event->block] = 1;
         } else if (record->trace->blocks[event->block]
-                       .waits) { /* until the end, and no longer asked for */
+                       .waits) { /* pending until the end, no longer requested */
             record->pending[event->block] = 1;
             record->live_bytes -= record->trace->blocks[event->block].size_bytes;
         } else {
@@ -164,7 +164,7 @@ static void show_event(struct flw_probe *probe, const struct flw_trace_event *ev
         flw_probe_alloc(probe, op, probe->sheet->trace->blocks[event->block].address, 0);
     } else if (event->op == FLW_TRACE_OOM) {
         flw_probe_fail(probe, op - (op != 0),
-                       event->size_bytes); /* as the op before leaves the heap */
+                       event->size_bytes); /* the heap after the previous op */
     }
 }
 
@@ -252,7 +252,7 @@ static void walk_once(struct record *record, struct flw_sheet *sheet, const stru
     flw_probe_finish(&record->probe);
 }
 
-/* Whether its blocks are rounded up as PyTorch's allocator does it. */
+/* True if the recorded allocator rounds blocks up as PyTorch's does. */
 static bool is_pytorch(const struct flw_trace *trace)
 {
     int bytes = 0;
@@ -345,7 +345,7 @@ void flw_collect_recorded_heap(const struct flw_trace *trace, size_t event,
     finish_record(&record);
 }
 
-/* ---- what was there before ---- */
+/* ---- memory reserved before the recording ---- */
 
 #define UNUSED_LEAST (UINT64_C(1) << 20)
 
@@ -356,7 +356,7 @@ static int compare_ranges(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Leave in `record` of the segments of the start only the stretches that no block of the trace uses. */
+/* Reduce the segments of `record`, those of the start, to the stretches that no block of the trace uses. */
 static void keep_unused(struct record *record)
 {
     const struct flw_trace *trace = record->trace;

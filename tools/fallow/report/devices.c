@@ -95,11 +95,11 @@ bool flw_devices_hold_pipe(const char *path, char *place)
     static char bytes[1 << 16];
     struct stat about;
     static const char fds[] = "/dev/fd/";
-    uint64_t number = 0; /* stdin's too */
+    uint64_t number = 0; /* stdin: 0 */
     snprintf(place, FLW_PLACE_BYTES, "%s", flw_input_place(path));
     if (strlen(flw_input_place(path)) >= FLW_PLACE_BYTES || stat(place, &about) != 0 ||
         !S_ISFIFO(about.st_mode)) {
-        return true; /* what is not there, or no trace, is said by who reads it */
+        return true; /* the reader reports a missing or invalid file */
     }
     int pipe = open(place, O_RDONLY | O_CLOEXEC);
     int memory = memfd_create("fallow-report", MFD_CLOEXEC);

@@ -27,7 +27,7 @@ static void find_room(const struct flw_trace *trace, struct flw_sheet_oom *oom)
     oom->idle_bytes = FLW_UNKNOWN;
     if (trace->has_segments && reserved_bytes >= used_bytes) {
         oom->idle_bytes = reserved_bytes - used_bytes;
-        if (trace->has_addresses) { /* less what blocks are rounded up by */
+        if (trace->has_addresses) { /* exclude the rounding of blocks */
             oom->idle_bytes = flw_min(oom->idle_bytes, heap.holes.total_bytes);
         }
         if (trace->has_addresses && oom->largest_hole_bytes == FLW_UNKNOWN) {

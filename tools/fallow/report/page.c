@@ -349,8 +349,7 @@ static void write_moment(const struct flw_sheet *sheet, FILE *out)
     if (policy == NULL) {
         return;
     }
-    uint64_t failed_op =
-        sheet->oom.op - (sheet->oom.op != 0); /* as the op before it leaves the heap */
+    uint64_t failed_op = sheet->oom.op - (sheet->oom.op != 0); /* the heap after the previous op */
     uint64_t op = sheet->oom.count != 0 ? failed_op : policy->peak_requested_op;
     fprintf(
         out,
@@ -526,7 +525,7 @@ static void write_requests(const struct flw_sheet *sheet, FILE *out)
     fputs("</section>\n", out);
 }
 
-/* A heap without a history: nothing over time, and no other policies. */
+/* Write the page of a heap without a history: no timeline and no other policies. */
 static void write_state(const struct flw_sheet *sheet, FILE *out)
 {
     fputs("<main><section><h2 id=owners>Who holds it</h2>\n", out);

@@ -392,7 +392,7 @@ static uint64_t peak_of(const struct flw_sheet_policy *policy)
     return holds_anything(policy) ? policy->result->statistics.peak_reserved_bytes : 0;
 }
 
-/* Of what is compared of the reference. */
+/* Return the bytes saved by the best policy against the reference, as comparisons count them. */
 static uint64_t saved_by_best(const struct flw_sheet *sheet)
 {
     bool is_held = holds_anything(sheet->reference);

@@ -22,7 +22,7 @@
 #define PEAK_WIDTH 9 /* with the space before it */
 #define CELL_WIDTH 6 /* the same */
 
-/* A number stands for a policy. */
+/* Print the policy of each column number. */
 static void print_legend(const struct flw_sheet *sheet, FILE *out)
 {
     for (size_t i = 0; i < sheet->policy_count; i++) {
@@ -41,7 +41,7 @@ static bool has_room(const struct flw_sheet *sheets, const struct flw_sheet *wid
            NAME_WIDTH + PEAK_WIDTH + CELL_WIDTH * widest->policy_count <= WIDTH;
 }
 
-/* `policy` NULL: the sheet, of a heap without a history, does not have it. */
+/* Print a cell. `policy` NULL: the sheet, a heap without a history, lacks that policy. */
 static void print_cell(const struct flw_sheet_policy *policy, FILE *out)
 {
     double ratio = policy == NULL ? 0 : flw_sheet_ratio(policy);
@@ -114,7 +114,7 @@ static void print_range(FILE *out, const struct flw_sheet_range *series, size_t 
 }
 
 /* Print a quoted cell: names of policies with settings contain commas. A cell that a spreadsheet would evaluate as a
- * formula begins with an apostrophe, which makes it text there. */
+ * formula begins with an apostrophe, the mark of a text cell. */
 static void print_name(FILE *out, const char *name)
 {
     bool is_formula = *name != '\0' && strchr("=+-@\t\r", *name) != NULL;

@@ -286,8 +286,8 @@ static void print_wrapped_behind(size_t used, const char *text, FILE *out)
         while (length > 0 && text[length] != ' ') {
             length--;
         }
-        length =
-            length == 0 ? strcspn(text, " ") : length; /* a setting stays whole, to be copied */
+        length = length == 0 ? strcspn(text, " ")
+                             : length; /* never split a setting: users copy settings */
         fprintf(out, "%.*s\n", (int)length, text);
         text += length + (text[length] == ' ');
         used = 0;
@@ -522,7 +522,7 @@ static void print_verdict(const struct flw_sheet *sheet, const struct flw_print_
     print_wrapped(sheet->advice.text, out);
 }
 
-/* A heap without a history: whose it is and where its holes are. */
+/* Print a heap without a history: its owners and its holes. */
 static void print_state(const struct flw_sheet *sheet, const struct flw_print_style *style,
                         FILE *out)
 {

@@ -239,7 +239,7 @@ static bool read_side(const char *path, const struct flw_owner_rule *rule, struc
     return is_read;
 }
 
-/* Whether all are of one file: its name, and those of its other devices ("NAME, device 1"). */
+/* True if all traces are of one file: its name, and "NAME, device 1" of its other devices. */
 static bool is_one_file(const struct flw_baseline *of)
 {
     bool is_one = of->trace_count != 0;
@@ -258,7 +258,7 @@ static void rename_trace(char *title, size_t stem, const char *name)
     memcpy(title, whole, FLW_BASELINE_TEXT_BYTES - 1);
 }
 
-/* Give the second's traces the first's names, so that two files are compared whatever theirs are. */
+/* Rename the traces of `b` after those of `a`, so that two files can be compared whatever their names. */
 static void match_titles(const struct flw_baseline *a, struct flw_baseline *b)
 {
     if (!is_one_file(a) || !is_one_file(b)) {

@@ -248,16 +248,17 @@ struct flw_sheet_answer {
 /* The recording's own out-of-memory, the first of so many. It is no part of the policies' runs; oom.c asks each of
  * them for that request alone, after the program up to there. */
 struct flw_sheet_oom {
-    uint64_t count;       /* 0: none, and nothing else is said */
-    uint64_t event;       /* its number, counted from 1 */
-    uint64_t op;          /* ops before it */
-    uint64_t asked_bytes; /* by the request that failed */
-    uint64_t live_bytes;  /* asked for and not freed by then */
-    uint64_t free_bytes;  /* what the device had; FLW_UNKNOWN */
-    uint64_t idle_bytes;  /* reserved, and neither in use nor pending nor rounding; FLW_UNKNOWN */
-    uint64_t pending_bytes, pending_count; /* freed, and not reusable since other streams used it */
-    uint64_t largest_hole_bytes;           /* of them, in one piece; FLW_UNKNOWN */
-    char owner[FLW_SHEET_NAME_BYTES];      /* whose request (owner.h); "" where that is not known */
+    uint64_t count;       /* 0: none; the other members are unset */
+    uint64_t event;       /* number of the failed event, from 1 */
+    uint64_t op;          /* ops before the event */
+    uint64_t asked_bytes; /* by the failed request */
+    uint64_t live_bytes;  /* requested and not freed */
+    uint64_t free_bytes;  /* free on the device; FLW_UNKNOWN */
+    uint64_t
+        idle_bytes; /* reserved, without blocks in use, pending blocks and rounding; FLW_UNKNOWN */
+    uint64_t pending_bytes, pending_count; /* freed, not reusable yet: used on other streams */
+    uint64_t largest_hole_bytes;           /* of idle_bytes; FLW_UNKNOWN */
+    char owner[FLW_SHEET_NAME_BYTES];      /* of the failed request (owner.h); "" if unknown */
     /* What the policies were given: what was reserved and what the device had free, or the limit asked for;
      * FLW_UNKNOWN. */
     uint64_t limit_bytes;
@@ -268,14 +269,14 @@ struct flw_sheet_oom {
 
 #define FLW_SHEET_DEVICES 16
 
-/* Another device of the recording, which the sheet is not of. */
+/* A device of the recording other than the sheet's. */
 struct flw_sheet_device {
     int device;
     uint64_t event_count, peak_requested_bytes;
-    uint64_t peak_reserved_bytes; /* FLW_UNKNOWN */
-    uint64_t oom_event;           /* the first, counted from 1; 0: it did not run out of memory */
-    uint64_t asked_bytes;         /* by the request that failed */
-    char text[3 * FLW_SHEET_NAME_BYTES]; /* all of it in words */
+    uint64_t peak_reserved_bytes;        /* FLW_UNKNOWN */
+    uint64_t oom_event;                  /* first failure, from 1; 0: none */
+    uint64_t asked_bytes;                /* by the failed request */
+    char text[3 * FLW_SHEET_NAME_BYTES]; /* the line of the report */
 };
 
 struct flw_sheet_devices {
@@ -300,19 +301,19 @@ struct flw_sheet {
     const struct flw_program *program;
     char title[FLW_SHEET_NAME_BYTES]; /* the file's name without its folder */
     char of_devices
-        [2 * FLW_SHEET_NAME_BYTES]; /* "device 1 of 0 1 2; ...": of the recording; "": it has one */
+        [2 *
+         FLW_SHEET_NAME_BYTES]; /* "device 1 of 0 1 2; ...": of the recording; "" if it has one device */
     struct flw_sheet_devices others;
-    bool is_other; /* of such a device, beside a sheet of the same file */
+    bool is_other; /* of a device that is not shown, beside the sheet of the shown one */
     /* The recording has no history: the sheet is of the heap at one moment, its only policy is `recorded`, and nothing
      * is compared. */
     bool is_state;
     bool is_overwritten; /* the oldest events are not in the recording */
-    /* Of the recorded peak, what the allocator had before the recording began and nothing in the recording used. No
-     * policy that is replayed can hold it, so comparisons leave it out. */
+    /* The part of the recorded peak that was reserved before the recording began and that nothing in the recording
+     * used. A replayed policy cannot hold it, so comparisons exclude it. */
     uint64_t unused_bytes;
-    uint64_t pending_bytes, pending_count; /* at the end: freed, and not reusable yet */
-    bool
-        is_share_unknown; /* how much of the reserved memory that is: the recording has no addresses of segments */
+    uint64_t pending_bytes, pending_count; /* at the end: freed, not reusable yet */
+    bool is_share_unknown; /* the unused part is unknown: segments have no addresses */
     char device_name[FLW_SHEET_NAME_BYTES]; /* that policies ran on */
     bool is_sim;
     uint64_t lag_units, limit_bytes;
@@ -425,7 +426,7 @@ static inline const struct flw_sheet_frame *flw_sheet_frame(const struct flw_she
     return NULL;
 }
 
-/* The most that a policy held, as it is compared with others; its peak is known. */
+/* Return the peak of a policy for comparisons. Requires a peak other than FLW_UNKNOWN. */
 static inline uint64_t flw_sheet_held(const struct flw_sheet *sheet,
                                       const struct flw_sheet_policy *policy)
 {
@@ -434,7 +435,7 @@ static inline uint64_t flw_sheet_held(const struct flw_sheet *sheet,
     return is_recorded ? bytes - sheet->unused_bytes : bytes;
 }
 
-/* The policy of that name; NULL if there is none. */
+/* Return the policy of that name, or NULL. */
 static inline const struct flw_sheet_policy *flw_sheet_find(const struct flw_sheet *sheet,
                                                             const char *name)
 {
@@ -446,7 +447,7 @@ static inline const struct flw_sheet_policy *flw_sheet_find(const struct flw_she
     return NULL;
 }
 
-/* What the sheet has of policy number `place` of another one; NULL: nothing. Most have it at the same place. */
+/* Return the sheet's counterpart of policy number `place` of another sheet, or NULL. It usually has the same number. */
 static inline const struct flw_sheet_policy *
 flw_sheet_match(const struct flw_sheet *sheet, const struct flw_sheet *other, size_t place)
 {
@@ -456,7 +457,7 @@ flw_sheet_match(const struct flw_sheet *sheet, const struct flw_sheet *other, si
     return is_there ? &sheet->policies[place] : flw_sheet_find(sheet, name);
 }
 
-/* Of several sheets the one with the most policies, whose list tables go by. */
+/* Return the sheet with the most policies; tables use its list. */
 static inline const struct flw_sheet *flw_sheet_widest(const struct flw_sheet *sheets, size_t count)
 {
     const struct flw_sheet *widest = &sheets[0];

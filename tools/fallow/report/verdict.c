@@ -90,7 +90,7 @@ static void say_failures(const struct flw_sheet *sheet, char *out, size_t room)
                                                  : "no policy ran that allocates memory");
 }
 
-/* The heap of a sheet without a history. */
+/* Describe the heap of a sheet without a history. */
 static void say_state(const struct flw_sheet *sheet, char *out, size_t room)
 {
     const struct flw_sheet_policy *recorded = flw_sheet_find(sheet, flw_policy_recorded.name);

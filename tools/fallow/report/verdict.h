@@ -8,8 +8,9 @@
 
 #include "report/sheet.h"
 
-/* What the user has now: the recorded allocator where the trace knows what it held, and what of that was there before,
- * else the model of PyTorch's policy, else the first policy that allocates; NULL if nothing was held at all. */
+/* Return the user's present policy: the recorded allocator if the trace contains its reserved memory, including
+ * memory from before the recording; else the model of PyTorch's policy, else the first policy that allocates. NULL
+ * if no memory was held. */
 const struct flw_sheet_policy *flw_verdict_reference(const struct flw_sheet *sheet);
 
 /* Of those that allocate and failed no request, the one that holds least; NULL if there is none.

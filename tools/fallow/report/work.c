@@ -69,14 +69,14 @@ static bool is_page(const char *name)
     return length > 5 && strcmp(name + length - 5, ".html") == 0;
 }
 
-/* Return the number behind "iteration_"; 0: the name has none, or it is 0. */
+/* Return N of "iteration_N", or 0 if the name has another form. */
 static uint64_t iteration_of(const char *name)
 {
     return strncmp(name, "iteration_", 10) == 0 ? strtoull(name + 10, NULL, 10) : 0;
 }
 
-/* Add the files of one folder, and of its folders "rankM". `iteration` (PATH_BYTES) receives the latest of its folders
- * "iteration_N"; "": it has none. False: a message was printed. */
+/* Add the files of a folder and of its subfolders "rankM". `iteration` (PATH_BYTES) receives the subfolder
+ * "iteration_N" with the highest N, or "" if there is none. Returns false after printing a message. */
 static bool add_files(struct work *work, const char *path, char *iteration)
 {
     char inner[PATH_BYTES];
@@ -111,7 +111,7 @@ static bool add_files(struct work *work, const char *path, char *iteration)
     return is_read;
 }
 
-/* Of the iterations that torchtitan leaves (iteration_N/rankM_memory_snapshot.pickle) the last is the job. */
+/* Add a folder. Of torchtitan's iterations (iteration_N/rankM_memory_snapshot.pickle) only the last is added. */
 static bool add_folder(struct work *work, const char *path)
 {
     size_t first = work->job_count;
@@ -260,7 +260,7 @@ static void keep(struct work *work, size_t slot, const struct flw_trace *trace,
     work->sheets[slot].program = kept_program;
 }
 
-/* Return the number of a new sheet, which is empty. The others refer to their traces and programs, which may move. */
+/* Append an empty sheet and return its index. The arrays may move, so update the pointers of the other sheets. */
 static size_t add_slot(struct work *work)
 {
     size_t slot = work->sheet_count++;
@@ -277,7 +277,7 @@ static size_t add_slot(struct work *work)
     return slot;
 }
 
-/* Whether a threshold or the JSON needs the policies of devices that are not shown. */
+/* True if a threshold or the JSON needs the policies of devices that are not shown. */
 static bool compares_all(const struct work *work)
 {
     const struct flw_report_options *options = work->options;
@@ -285,7 +285,7 @@ static bool compares_all(const struct work *work)
            !isinf(options->max_fragmentation);
 }
 
-/* What is written at once of the device that is shown, or of each row of a table. */
+/* Write the output that needs one whole sheet: of the device that is shown, or of each row of a table. */
 static bool write_sheet(struct work *work, size_t slot)
 {
     const struct flw_report_options *options = work->options;
@@ -303,7 +303,7 @@ static bool write_sheet(struct work *work, size_t slot)
                                  work->json));
 }
 
-/* Fill sheet number `slot`. `others`: the devices beside the one that is shown; NULL: this is one of them. */
+/* Fill sheet number `slot`. `others`: the devices that are not shown; NULL if `trace` is of such a device. */
 static bool report_trace(struct work *work, const struct flw_trace *trace, size_t slot,
                          const struct flw_sheet_devices *others)
 {
@@ -333,7 +333,7 @@ static bool report_trace(struct work *work, const struct flw_trace *trace, size_
     return is_done;
 }
 
-/* Look at a device that is not shown. False: the whole report fails. */
+/* Add a device that is not shown. Returns false if the whole report fails. */
 static bool report_other(struct work *work, const char *place, int device,
                          struct flw_sheet_devices *others)
 {
@@ -352,7 +352,7 @@ static bool report_other(struct work *work, const char *place, int device,
     return is_done;
 }
 
-/* False: the whole report fails. */
+/* Report the devices of one file. Returns false if the whole report fails. */
 static bool report_file(struct work *work, const char *place, const struct flw_trace *trace)
 {
     struct flw_sheet_devices others = {.count = 0};

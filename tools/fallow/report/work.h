@@ -67,8 +67,9 @@ bool flw_report_write_one(const struct flw_report_options *options, const struct
 /* Whether --json names the file that --baseline does: it waits for the thresholds. */
 bool flw_report_replaces_baseline(const struct flw_report_options *options);
 
-/* Text, landing page, JSON: all of it into a draft that was begun. `has_several`: a table of all sheets; else the first
- * is shown, and the others are devices of the same file. `job`: what the sheets are the ranks of; NULL: of none. */
+/* Write the text, the landing page and, into the draft `json`, the JSON. `has_several`: write a table of all sheets;
+ * else show the first sheet, and the others are devices of the same file. `job`: the job whose ranks the sheets are;
+ * NULL if they are no ranks. */
 bool flw_report_write_all(const struct flw_report_options *options, const struct flw_sheet *sheets,
                           size_t count, bool has_several, const struct flw_job *job,
                           struct flw_draft *json);
