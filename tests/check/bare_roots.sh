@@ -205,7 +205,7 @@ oldest_built() {
     grep -q 'CMAKE_C_COMPILER_VERSION "11\.' "$1"/CMakeFiles/3.22.*/CMakeCCompiler.cmake
 }
 
-# gcc 11 is bookworm's package, CMake 3.22 PyPI's; both are there before the first command looks for them. pip uses
+# gcc 11 is bookworm's package, CMake 3.22 PyPI's; both are installed before the first command needs them. pip uses
 # this machine's settings and certificates, copied after the root's own package has written its certificates.
 as_oldest() {
     local root=$1

@@ -3,7 +3,7 @@
 #
 # check.help: the help of a subcommand has an example of it; those of layout, bench, doctor, top and help, which need
 # no file, run. (unit.gen_command and unit.trace_command run those of the generators and verbs.) "`fallow SUBCOMMAND
-# --help` has every option; those of a verb have helps of their own": each option in a subcommand's source is in one.
+# --help` has every option; verbs have their own help": each option in a subcommand's source is in one of these texts.
 #
 #   help.sh <fallow>
 set -eu
@@ -11,7 +11,7 @@ fallow=$1
 folders=$(dirname "$0")/../../tools/fallow
 failures=0
 
-# has_options FOLDER COMMAND...: each option in the folder's source is in the help of one of the commands
+# has_options FOLDER COMMAND...: check that each option in the folder's source is in the help of one of the commands
 has_options() {
     folder=$folders/$1
     shift

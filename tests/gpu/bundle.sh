@@ -11,7 +11,7 @@
 # --generation N     compute capability, times ten, that kernels are compiled for
 # --without-kernels  for the simulated device only; so it is where there is no nvcc
 #
-# Needs a C compiler, CMake 3.22, make or ninja, strip and readelf. DIR/MANIFEST says what it is.
+# Needs a C compiler, CMake 3.22, make or ninja, strip and readelf. DIR/MANIFEST describes the bundle.
 #
 # Exit: 0 made and looked at; 1 it could not be built, or is not as promised; 2 usage.
 set -u

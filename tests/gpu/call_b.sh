@@ -2,7 +2,7 @@
 # shellcheck shell=bash disable=SC2154 # first.sh sources this file and defines the names
 #
 # The second call: a small transformer end to end under each allocator, the kernels beside the PyTorch sequences
-# that they replace, compute-sanitizer, other frameworks. For a budget of 235 s, while call A left the device well.
+# that they replace, compute-sanitizer, other frameworks. For a budget of 235 s, if the device still works after call A.
 
 export FALLOW_LIBRARY=$bundle/lib/libfallow.so CUBLAS_WORKSPACE_CONFIG=:4096:8 PYTHONUNBUFFERED=1
 transformer() { # KIND ALLOCATOR
@@ -23,14 +23,14 @@ else
         for allocator in native plugin expandable preload async; do transformer $kind $allocator; done
     done
 fi
-# shellcheck disable=SC2016 # that shell expands it
+# shellcheck disable=SC2016 # sh -c expands the variables
 on_77=missing step kernels.torch 90 sh -c '"$1" bench kernels --device "$2" --json >kernels.json || exit 1
     command -v python3 >/dev/null || { echo "there is no python3 here" >&2; exit 77; }
     python3 "$3" --cases kernels.json --out kernels_torch.json; code=$?
     cat kernels_torch.json 2>/dev/null; exit $code' - "$bin/fallow" "$device" "$tests/kernels_torch.py"
 
-# Kernels with shared memory. A refused driver call is no error: Fallow tries whether a call is refused. initcheck is
-# left out: mapped memory is unknown to it.
+# Kernels with shared memory. A refused driver call is no error, since Fallow probes the driver. Without initcheck,
+# which does not track mapped memory.
 sanitized() { # TOOL OPTIONS MODULE...
     local tool=$1 options=$2 module
     shift 2

@@ -26,7 +26,7 @@ expect() { # WHAT COMMAND...
         failed=1
     fi
 }
-# count REGEX: lines of results.jsonl that have it
+# count REGEX: print the number of lines in results.jsonl that match
 count() { grep -c -- "$1" "$out/$call/results.jsonl"; }
 for call in call_a:370 call_b:235; do
     budget=${call#*:} call=${call%:*}

@@ -180,7 +180,7 @@ if wanted asked; then
         ",\"answers\":\"$(escape <"$work/asked.out")\"" ;;
     esac
 fi
-# The driver's file as the loader finds it, if a step needs it: the probe starts the driver once more.
+# Find the driver's file as the loader does, only if a step needs the path, since the probe starts the driver again.
 if [ "$device" != sim ] && { wanted driver_symbolic || wanted c_path; }; then
     found=$("$bin/device_probe" --device 0 2>/dev/null | sed -n 's/.*"library":"\([^"]*\)".*/\1/p')
     driver=${found:-$driver}

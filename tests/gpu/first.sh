@@ -168,7 +168,7 @@ now_us() {
     local time=$EPOCHREALTIME
     us=${time/./}
 }
-# start LIMIT COMMAND...: run it as job $number
+# start LIMIT COMMAND...: start the command as job $number
 number=0
 declare -A deadline=() # of the jobs that run
 start() {
@@ -187,7 +187,8 @@ start() {
         echo "$number $status $((us - begun))" >&"$answers"
     ) &
 }
-# await: wait until a job ends: $ended is its number, $status its exit status or stuck, $us how long it took (0 if stuck)
+# await: wait until a job ends: set $ended to its number, $status to its exit status or "stuck", $us to its time (0 if
+# stuck)
 await() {
     local job next
     ended=''
@@ -196,9 +197,9 @@ await() {
         for job in "${!deadline[@]}"; do
             [ -n "$next" ] && [ "${deadline[$next]}" -le "${deadline[$job]}" ] || next=$job
         done
-        # To the deadline in one go: a read that times out may drop half of an answer.
+        # Read until the deadline without a retry: a read that times out may drop half of an answer.
         if IFS=' ' read -r -t $((deadline[$next] > SECONDS ? deadline[$next] - SECONDS : 1)) -u "$answers" job status us; then
-            ended=${deadline[$job]+$job} # nothing: the late answer of one that was stuck
+            ended=${deadline[$job]+$job} # empty: the late answer of a job recorded as stuck
         elif [ $SECONDS -ge "${deadline[$next]}" ]; then
             ended=$next status=stuck us=0
         fi
@@ -215,7 +216,7 @@ run() { # LIMIT COMMAND...: start and await, while nothing else runs
 last_line() {
     text=$(tail -n 1 "$1" | head -c 400 | plain)
 }
-# judge LIMIT: $result and $why of the job that ended
+# judge LIMIT: set $result and $why for the job that ended
 judge() {
     why=''
     case $status in
@@ -231,7 +232,7 @@ judge() {
         if [ "$status" -gt 128 ]; then result=died; why="signal $((status - 128))"; fi ;;
     esac
 }
-# record NAME LIMIT COMMAND...: the line of the job that ended, and its output in the log
+# record NAME LIMIT COMMAND...: write the line of the job that ended, and its output to the log
 record() {
     local name=$1 limit=$2 members seconds
     shift 2
@@ -253,7 +254,7 @@ record() {
     log_text "=== $name: $result, $seconds s: ${*//$work\//}"$'\n' "$work/out"
     log_text '' "$work/err"
 }
-# Test the device: if it is broken, later lines have "broken_since".
+# probe NAME: test the device; if the test fails, later lines have "broken_since"
 probe() {
     run_probe
     record_probe "$1"
@@ -273,7 +274,7 @@ has_time() {
     limit=$(($1 < left ? $1 : left))
     [ "$left" -ge 3 ]
 }
-# fits NAME SECONDS: true, or the step is listed as not run
+# fits NAME SECONDS: true if the budget has room, else list the step as not run
 fits() {
     has_time "$2" || { line "$1" not_run "the budget of $budget s is spent" ''; false; }
 }
@@ -285,12 +286,12 @@ wanted() { # shellcheck disable=SC2254 # the pattern is one
 missing() {
     ! wanted "$1" || line "$1" missing "$2" ''
 }
-# find_program NAME PROGRAM: $program is its path, of the bundle, else of the machine; or the step is missing
+# find_program NAME PROGRAM: set $program to its path in the bundle, else on the machine; else list the step as missing
 find_program() {
     program=$bin/$2
     [ -f "$program" ] || program=$(command -v "$2") || { missing "$1" "there is no $2 here"; false; }
 }
-# record_step NAME LIMIT SECONDS COMMAND...: judge and record the job that ended. SECONDS: its limit but for the budget.
+# record_step NAME LIMIT SECONDS COMMAND...: judge and record the job that ended. SECONDS: its limit without the budget.
 record_step() {
     local name=$1 limit=$2 most=$3
     shift 3
@@ -298,7 +299,7 @@ record_step() {
     if [ "$limit" -lt "$most" ] && [ "$result" = hung ]; then why="the budget had $limit of its $most s left"; fi
     record "$name" "$limit" "$@"
 }
-# step NAME SECONDS COMMAND [ARGUMENT...]: run a program. $on_77 is the result that exit 77 stands for (skip).
+# step NAME SECONDS COMMAND [ARGUMENT...]: run a program. $on_77: the result for exit 77 (skip).
 step() {
     local name=$1 most=$2 command=$3 program limit
     shift 3
@@ -307,8 +308,8 @@ step() {
     record_step "$name" "$limit" "$most" "$command" "$@"
     case $result in died | hung | stuck) probe "probe.after.$name" ;; esac
 }
-# together JOBS SECONDS: the steps of stdin, a line "NAME COMMAND ARGUMENT..." each, up to so many at once. After one
-# that died the device is tested before another starts.
+# together JOBS SECONDS: run the steps of stdin, lines "NAME COMMAND ARGUMENT...", up to JOBS at a time. After a step
+# that died, test the device before the next step starts.
 together() {
     local jobs=$1 most=$2 name command words program limit suspect=''
     local -A names=() commands=() limits=()

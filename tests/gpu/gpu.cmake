@@ -136,7 +136,7 @@ if(Python3_FOUND)
     --conformance $<TARGET_FILE:driver_conformance> --probe $<TARGET_FILE:vmm_probe> --compiler ${CMAKE_C_COMPILER})
   set_tests_properties(gpu.digest PROPERTIES LABELS gpu TIMEOUT 240 SKIP_RETURN_CODE 77)
 endif()
-# The bundle, made anew, and both calls of it in a root that has nothing else. The longest test begins first.
+# Build the bundle, and run both calls in a root with nothing else. The longest test starts first.
 if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT FALLOW_SANITIZE)
   add_test(NAME gpu.bundle_in_an_empty_root COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/empty_root.sh
     ${CMAKE_CURRENT_BINARY_DIR}/empty_root)

@@ -189,8 +189,8 @@ def reserved_at_start(events, device, segments):
 
 
 def idle_at(events, at, device, segments):
-    """What is reserved before an event, the free part of it, the largest piece, and the blocks that take the rest: the
-    heap at the end with what follows undone."""
+    """Return the reserved bytes before an event, the free bytes, the largest free piece, and the blocks in the rest.
+    Starts from the heap at the end and undoes the later events."""
     whole = [(s["address"], s["address"] + s["total_size"], s["stream"], s.get("is_expandable", False))
              for s in segments if s["device"] == device]
     taken = {b["address"]: b["requested_size"] for s in segments if s["device"] == device for b in s["blocks"]
@@ -224,7 +224,7 @@ def idle_at(events, at, device, segments):
 
 
 def device_shown(snapshot):
-    """the one that ran out of memory first, else the busiest"""
+    """Return the device that ran out of memory first, else the busiest."""
     def weight(device):
         events = snapshot["device_traces"][device]
         return (min((e.get("time_us", i) for i, e in enumerate(events) if e["action"] == "oom"), default=1 << 64),

@@ -538,8 +538,8 @@ _EVERY_STREAM = 1 << 6  # of fallow_request.flags
 
 
 def allocate(size, device=0):
-    """The address of `size` bytes that work of every stream may use, in no order, once the call returns: no unfinished
-    work uses them. From the pool of PyTorch, RMM and arenas. For libraries that ask for memory without a stream."""
+    """Allocate `size` bytes and return their address. Every stream may use the memory immediately: no unfinished work
+    uses it. From the pool of PyTorch, RMM and arenas. For libraries that allocate without a stream."""
     request = Request(ctypes.sizeof(Request), size, 0, _EVERY_STREAM, 0)
     address = ctypes.c_void_p()
     _check(_lib().fallow_alloc_request(_pool(device), ctypes.byref(request), None, ctypes.byref(address)),
@@ -548,15 +548,15 @@ def allocate(size, device=0):
 
 
 def free(address, device=0):
-    """Give back what allocate() gave. All work that uses it is complete: the caller has synchronised. Any stream may
-    have it at once."""
+    """Free memory of allocate(). All work that uses the memory must be complete: synchronise first. Any stream may
+    reuse the memory immediately."""
     _check(_lib().fallow_free_complete(_pool(device), address), "fallow.free")
 
 
 def set_limit(limit, device=0):
-    """Change the most that each default pool of a device may hold: bytes, "20G", or None for the device's total. A pool
-    that holds more releases what it has free, and takes nothing new before it holds less. For pools that are not made
-    yet: configure()."""
+    """Change the limit of each default pool of a device: bytes, "20G", or None for the device's total. A pool above the
+    limit releases its free memory, and allocates no more from the driver until it is below. To limit pools before they
+    exist, use configure()."""
     size = 0 if limit is None else _bytes(limit, "limit")
     pools = [pool for pool in (_pool(device, order, make=False) for order in _ORDERS) if pool is not None]
     if not pools:
@@ -571,25 +571,25 @@ _AFTER_WAKE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 def watch_sleep(before_sleep=None, after_wake=None, device=0):
-    """Call before_sleep() before each sleep of what PyTorch, RMM and arenas hold on a device, and after_wake() after each
-    wake, and after a sleep that failed. A true result of before_sleep refuses the sleep, and so does an exception,
-    which is printed. Undo there what others have registered (network cards, collective libraries).
+    """Call before_sleep() before each sleep of the pool of PyTorch, RMM and arenas on a device, and after_wake() after
+    each wake and after a failed sleep. The sleep is refused if before_sleep returns true or raises an exception, which
+    is printed. Deregister the memory there (from network cards, collective libraries).
 
-    Returns a function that ends it. Up to 16 watchers; a wake calls the last one first."""
+    Returns a function that removes the watcher. Up to 16 watchers; a wake calls the last one first."""
     if before_sleep is None and after_wake is None:
         raise ValueError("fallow.watch_sleep needs before_sleep, after_wake, or both")
 
     def before(_):
         try:
             return 1 if before_sleep() else 0
-        except Exception:  # nothing above this call could see it
+        except Exception:  # no caller above could catch it
             traceback.print_exc()
             return 1
 
     pool = _pool(device)
     pair = (_BEFORE_SLEEP(before) if before_sleep is not None else _BEFORE_SLEEP(),
             _AFTER_WAKE(lambda _: after_wake()) if after_wake is not None else _AFTER_WAKE())
-    _kept.append(pair)  # a sleep or wake under way may still call it after the end
+    _kept.append(pair)  # a concurrent sleep or wake may still call it after the removal
     _check(_lib().fallow_pool_watch_sleep(pool, *pair, None), "fallow.watch_sleep")
     return lambda: _check(_lib().fallow_pool_unwatch_sleep(pool, *pair, None), "the end of fallow.watch_sleep")
 
@@ -601,13 +601,13 @@ def wake(device=0):
 
 
 def allow_peer(device, peer):
-    """Let another device read and write all that the pool of a device holds for PyTorch, RMM and arenas. Devices of one
-    process are allowed so by themselves when a second one's pool is made; this tries again what failed then."""
+    """Let another device read and write all memory that a device's pool of PyTorch, RMM and arenas holds. Creating the
+    pool of a second device in a process already does this; call it to retry if that failed."""
     _check(_lib().fallow_pool_allow_peer(_pool(device), peer), "fallow.allow_peer(%d, %d)" % (device, peer))
 
 
 def deny_peer(device, peer):
-    """Take back what allow_peer() gave. The peer's work on the memory must be complete."""
+    """Revoke the access of allow_peer(). The peer's work on the memory must be complete."""
     _check(_lib().fallow_pool_deny_peer(_pool(device), peer), "fallow.deny_peer(%d, %d)" % (device, peer))
 
 

@@ -33,7 +33,7 @@ static void every_key_is_a_field(void **state)
     assert_true(config.one_handle_bytes == (size_t)64 << 20);
     assert_true(read_text("one_handle:none", &config));
     assert_true(config.one_handle_bytes == FALLOW_ONE_HANDLE_NONE);
-    /* As in fallow.h: 0 is the default, never has a value of its own. */
+    /* As in fallow.h, 0 means the default and has no other meaning. */
     assert_true(read_text("decay:0,limit:7", &config));
     assert_int_equal(config.decay_ms, 0);
     assert_true(read_text("decay:never,limit:7", &config));

@@ -374,7 +374,7 @@ static void threads_may_meet_a_recycled_handle_at_once(void **state)
     }
     for (unsigned round = 0; round < ROUNDS; round++) {
         pthread_barrier_wait(&gathering);
-        pthread_barrier_wait(&gathering); /* the others wait for the next round */
+        pthread_barrier_wait(&gathering); /* the other threads wait for the next round */
         assert_int_equal(bed.cu->cuStreamDestroy_v2(first), 0);
         assert_int_equal(bed.cu->cuStreamCreate(&bed.api.stream, CU_STREAM_NON_BLOCKING), 0);
         assert_ptr_equal(bed.api.stream, first);

@@ -72,8 +72,8 @@ static bool hold_back(struct gate *gate, char *message)
     }
     if (pthread_create(&gate->waiter, NULL, wait_for_stream, gate) != 0) {
         sem_post(&gate->open);
-        (void)gate->bed->driver->cuStreamSynchronize(
-            gate->stream); /* the host function still refers to the gate */
+        /* The host function still refers to the gate. */
+        (void)gate->bed->driver->cuStreamSynchronize(gate->stream);
         snprintf(message, FLW_BENCH_MESSAGE_BYTES, "the system starts no thread");
         return false;
     }

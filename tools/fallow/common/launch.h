@@ -54,8 +54,7 @@ struct flw_launch_outcome {
     int signal;    /* that ended it */
     int pid;
     char library[FLW_LAUNCH_PATH_BYTES];
-    const struct flw_runpage
-        *page; /* running processes may still write; NULL if the system has none */
+    const struct flw_runpage *page; /* processes may still write; NULL: the system has none */
 };
 
 /* 0: it ran, and outcome says how it ended. Else a line has been written and the result is the exit

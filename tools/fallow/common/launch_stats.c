@@ -10,7 +10,7 @@
 #include "base/bits.h"
 #include "preload/settings.h"
 
-/* True if the process is running; false also for a zombie. */
+/* True if the process is running. A zombie is not. */
 static bool is_running(int process)
 {
     char path[32], text[512] = "";
@@ -58,9 +58,8 @@ void flw_launch_tell_stats(const struct flw_launch *launch, struct flw_runpage *
         if (posted != 0 && flw_runpage_tell(place)) {
             summary = place->summaries[posted % 2];
             summary.end = end_of(page, i, count);
-            summary.mode =
-                flw_min(summary.mode,
-                        FLW_MODE_AUDIT); /* any process of the user may write the page: clamp */
+            /* Clamp: other processes may write the page. */
+            summary.mode = flw_min(summary.mode, FLW_MODE_AUDIT);
             summary.program[sizeof summary.program - 1] = '\0';
             flw_summary_write(&summary, settings.stats_file,
                               flw_runpage_claim(page, FLW_RUNPAGE_STATS, summary.process));

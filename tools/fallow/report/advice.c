@@ -205,7 +205,7 @@ static const char *format(uint64_t bytes, char *out)
 
 /* ---- advice: after an out-of-memory ---- */
 
-/* " in the 42 MiB there were" */
+/* Write the limit of the failed request: " in the 42 MiB there were". */
 static const char *say_limit(const struct flw_sheet_oom *oom, char *out)
 {
     char limit[FLW_FIGURE_BYTES];

@@ -1,27 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what a sheet comes to: which policy the others are measured against, which holds least, the one sentence
- * that says so, and one that says what to type.
+ * Owns: the conclusions from a sheet: the policy of reference, the policy that holds least, a sentence about both, and
+ * a sentence of advice.
  */
 #ifndef FLW_TOOL_REPORT_VERDICT_H
 #define FLW_TOOL_REPORT_VERDICT_H
 
 #include "report/sheet.h"
 
-/* Return the user's present policy: the recorded allocator if the trace contains its reserved memory, including
- * memory from before the recording; else the model of PyTorch's policy, else the first policy that allocates. NULL
- * if no memory was held. */
+/* Return the user's present policy: the recorded allocator if the trace contains its reserved memory and the part of
+ * it from before the recording; else the model of PyTorch's policy, else the first policy that allocates. NULL if no
+ * memory was held. */
 const struct flw_sheet_policy *flw_verdict_reference(const struct flw_sheet *sheet);
 
-/* Of those that allocate and failed no request, the one that holds least; NULL if there is none.
- * Not the driver alone: it holds least by making every free wait. */
+/* Return the policy that holds least among the policies that allocate and failed no request, or NULL. The driver alone
+ * does not count: it holds least by making every free wait. */
 const struct flw_sheet_policy *flw_verdict_best(const struct flw_sheet *sheet);
 
 void flw_verdict_write(const struct flw_sheet *sheet, char *out, size_t room);
 
-/* From the replays alone. After an out-of-memory: what serves the request that failed in what there was, a setting of
- * PyTorch before another allocator, else the smallest device. Else what holds less, a setting of PyTorch where that
- * saves most of what anything saves, and nothing where it is less than a fiftieth. */
+/* Advise from the replays alone. After an out-of-memory: a policy that serves the failed request with the memory there
+ * was, preferring a setting of PyTorch to another allocator, else the smallest sufficient device. Otherwise the policy
+ * that holds less, preferring a setting of PyTorch if it saves most of the possible savings; no advice if the savings
+ * are below a fiftieth. */
 void flw_verdict_advise(const struct flw_sheet *sheet, struct flw_sheet_advice *out);
 
 #endif
