@@ -387,7 +387,7 @@ static void a_device_reaches_another_ones_memory_only_if_allowed(struct bed *b)
     OK(b->cu->cuCtxPopCurrent_v2(NULL));
     expect_reach(b, NULL, address, false);
     expect_reach(b, peer, address, true);
-    expect_reach(b, NULL, address, false); /* another context is another peer */
+    expect_reach(b, NULL, address, false); /* peer access is per context */
     OK(b->cu->cuDevicePrimaryCtxRelease_v2(1));
 }
 
@@ -494,7 +494,7 @@ static void unmapping_under_work_is_found(struct bed *b)
     THAT(flw_sim_read_ledger(&b->sim).violation_count > 0);
 }
 
-/* A guess: cuda.h describes no call over two reservations. */
+/* An assumption: cuda.h does not describe calls over two reservations. */
 static void no_call_covers_two_reservations(struct bed *b)
 {
     struct bed_mapping m;

@@ -329,7 +329,7 @@ void check_free(struct bed *bed)
 
 /* ---- 13. how much does a stream take before a call waits? */
 
-#define MOST_RECORDS 8192 /* a few microseconds each: given long before the work ends by itself */
+#define MOST_RECORDS 8192 /* a few microseconds each: submitted before the work ends */
 
 void check_queue(struct bed *bed)
 {

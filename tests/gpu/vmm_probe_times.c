@@ -10,7 +10,7 @@
 
 #define ROUNDS        9
 #define BEHIND_ROUNDS 3 /* each call may wait BEHIND_MS */
-#define MOST_WAITS    8 /* calls that wait for the work: the others will, too */
+#define MOST_WAITS    8 /* stop after so many calls that wait for the work */
 #define FILL_BYTES    ((size_t)140000000000)
 #define FILL_LEFT     (2048 * MIB) /* of the device's memory, for the driver */
 

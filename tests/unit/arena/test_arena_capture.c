@@ -324,7 +324,7 @@ static void a_capture_of_the_last_stream_is_not_drawn_into_the_order(void **stat
     end_lease(lease, api.stream);
     begin_capturing(&api, api.stream, &capture);
     assert_int_equal(fallow_lease_guard(arena, api.stream), FALLOW_CAPTURING);
-    lease = begin_lease(arena, layout, api.other); /* after the fence from before the capture */
+    lease = begin_lease(arena, layout, api.other); /* waits for the fence before the capture */
     touch_lease(&api, lease, layout, api.other);
     end_lease(lease, api.other);
     CUgraphExec executable = end_capturing(&api, api.stream, capture);

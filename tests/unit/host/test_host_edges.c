@@ -303,7 +303,7 @@ static void short_runs_do_not_hide_one_that_fits(void **state)
     }
 }
 
-/* Small blocks have chunks of their own only as long as the limit leaves room for those. */
+/* Small blocks have separate chunks only while the limit leaves room for such chunks. */
 static void small_blocks_take_pages_of_larger_ones_at_the_limit(void **state)
 {
     static const size_t sizes[] = {700, 5 * 4096};

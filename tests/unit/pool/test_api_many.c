@@ -359,7 +359,7 @@ static void a_lost_stream_that_owed_is_not_recorded_on(void **state)
         (void)look_for_some();
     }
     assert_int_equal(api.sim.call_count("cuEventRecord"), records);
-    void *ptr = use_new(40 * MIB, streams[1]); /* by an event of the context */
+    void *ptr = use_new(40 * MIB, streams[1]); /* reclaimed by an event of the context */
     free_on(ptr, streams[1]);
     close_world();
 }

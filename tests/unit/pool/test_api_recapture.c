@@ -30,7 +30,7 @@ struct world {
     uint64_t random;
     fallow_economy economy;
     unsigned stream_count;
-    bool announces_late; /* after the capture has begun */
+    bool announces_late; /* announce each capture after its begin */
     CUstream streams[STREAMS];
     struct graph graphs[GRAPHS];
     struct block blocks[BLOCKS];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what an allocation waits for on the host, and what it says where it may not.
+ * Owns: the waits of an allocation on the host, and its status if it may not wait.
  */
 #include "unit/pool/test_api.h"
 

@@ -558,7 +558,7 @@ static void the_advice_is_what_the_replays_say(void **state)
         "(Fallow has not run on a GPU yet; it turns off PyTorch's memory statistics, snapshots and "
         "graph trees)",
         "import fallow; fallow.enable_torch()");
-    /* Expandable segments are compared wherever Fallow is compared with PyTorch. */
+    /* A comparison of Fallow with PyTorch always includes expandable segments. */
     expect_advice(
         "split.pickle --policy pytorch,fallow",
         "in the 410 MiB there were, set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True;",

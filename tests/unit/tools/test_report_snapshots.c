@@ -295,7 +295,7 @@ static void a_snapshot_without_history_is_a_heap_and_nothing_is_compared(void **
     assert_int_equal(command_run("\"$F\" replay still.pickle --no-times --policy pytorch"), 0);
     command_expect_one_line(
         "still.pickle: has no history: policies are given its live blocks alone");
-    /* Beside one with a history. */
+    /* Together with a snapshot that has a history. */
     write_devices("two.pickle");
     assert_int_equal(
         command_run("\"$F\" report still.pickle two.pickle --no-times --policy pytorch,recorded "
@@ -413,7 +413,7 @@ static void what_waits_for_other_streams_is_counted_and_rounding_is_not_idle(voi
                                  "'10 MiB in 1 block were freed and waited' waits.html"),
                      0);
     assert_true(strtol(out_text, NULL, 10) > 0);
-    /* The same without a history. */
+    /* The same heap without a history. */
     w = begin();
     begin_segment(&w, BASE, 64 * MIB, "large", 0);
     put_block(&w, BASE, MIB, "active_allocated");

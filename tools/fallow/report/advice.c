@@ -148,7 +148,7 @@ static bool say_fallow(enum origin origin, const char *name, char *out, size_t r
 
 /* One way to use less memory. */
 struct way {
-    char words[FLW_SHEET_SETTING_BYTES]; /* a verb and what to type */
+    char words[FLW_SHEET_SETTING_BYTES]; /* a verb and the setting or command */
     uint64_t bytes;                      /* held, or smallest sufficient limit; FLW_UNKNOWN */
     bool is_setting; /* changes a setting of the present allocator instead of replacing it */
 };

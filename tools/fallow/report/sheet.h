@@ -305,8 +305,8 @@ struct flw_sheet {
          FLW_SHEET_NAME_BYTES]; /* "device 1 of 0 1 2; ...": of the recording; "" if it has one device */
     struct flw_sheet_devices others;
     bool is_other; /* of a device that is not shown, beside the sheet of the shown one */
-    /* The recording has no history: the sheet is of the heap at one moment, its only policy is `recorded`, and nothing
-     * is compared. */
+    /* The recording has no history: the sheet shows the heap at one moment, `recorded` is the only policy, and there
+     * are no comparisons. */
     bool is_state;
     bool is_overwritten; /* the oldest events are not in the recording */
     /* The part of the recorded peak that was reserved before the recording began and that nothing in the recording
