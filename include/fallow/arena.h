@@ -227,7 +227,7 @@ FALLOW_API void fallow_arena_last_error(fallow_arena *arena, char *out_text, siz
  * Borrow all regions of a layout for work given to `stream` from now on.
  *
  * Ordering    after the last lease's end. On the same stream that costs nothing; on another one event
- *             and one device wait, and the queries that keep them out of captures. On
+ *             and one device wait, and the queries that avoid captures. On
  *             CU_STREAM_PER_THREAD, and on pools with streams_may_die, each end records. On such pools the
  *             host first waits before memory returns to the pool.
  * Ownership   *out_lease is the arena's until fallow_lease_end; do not free it. A handle that has ended

@@ -75,8 +75,8 @@ typedef struct fallow_capture fallow_capture;
 typedef enum fallow_economy {
     /** Prefer growth to a wait, and to driver calls in a repeating step. P is the peak of memory in live blocks
      * (peak_live_bytes). The bounds hold with handles as the page source and no memory in captures:
-     * - One stream: at most 1.16 P + 16 MiB; up to 1.3 P if most memory is in blocks of 64 KiB to 1 MiB, whose slabs
-     *   are not full.
+     * - One stream: at most 1.16 P + 16 MiB; up to 1.3 P if most memory is in blocks of 64 KiB to 1 MiB with
+     *   partly filled slabs.
      * - Several streams: at most 1.45 P + 16 MiB and 256 MiB, or a 256th of a device below 64 GiB. Beyond that the
      *   stream that takes memory waits; the host waits only if memory must be moved. */
     FALLOW_BALANCED = 0,
@@ -288,13 +288,14 @@ static inline void fallow_pool_config_init(fallow_pool_config *config)
  *             when a block does not fit. Reserves host addresses, 85 GiB for a device of 80 GB (94 GiB
  *             if 8 times were refused), few of which are ever used. The first pool of a process
  *             registers for membarrier(2), 10 ms or more when threads are running.
- * LIMITS      Under a limit of the address space (ulimit -v) the tables take a quarter of what it
- *             leaves, and what names the device's addresses: 76 MiB for a device of 80 GB; 9 GiB in
- *             context order and where the device cannot remap. Where 8 times the memory is
- *             refused and the limit leaves less than 40 GiB, a pool keeps to one range. They shrink to some 120 MiB beside
- *             that; below, create is refused. A hit costs the same. Smaller tables have room for
- *             fewer blocks, allocated and free: of the smallest for 4 million, and for 130,000 that
- *             are larger than 1 MiB. The log gets one warning that says for how many.
+ * LIMITS      Under a limit of the address space (ulimit -v) the tables take a quarter of the space that
+ *             the limit leaves, plus names for the device's addresses: 76 MiB for a device of 80 GB;
+ *             9 GiB in context order and if the device cannot remap. If the driver refuses 8 times
+ *             the memory and the limit leaves less than 40 GiB, a pool uses one range. The tables
+ *             shrink to some 120 MiB beside the names; below that, create fails. A hit costs the
+ *             same. Smaller tables have room for fewer blocks, allocated and free: the smallest for
+ *             4 million, and for 130,000 blocks larger than 1 MiB. The log gets one warning with
+ *             these numbers.
  */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_create(const fallow_pool_config *config,
                                                              fallow_pool **out_pool);
@@ -574,7 +575,7 @@ typedef struct fallow_stats {
     uint64_t live_count;     /**< blocks */
     uint32_t stream_count;   /**< streams that the pool tracks */
     uint8_t uses_vmm;        /**< 1: address space and physical memory are separate */
-    uint8_t uses_membarrier; /**< 0: no call is a hit, each takes its cache's lock */
+    uint8_t uses_membarrier; /**< 0: no call is a hit, each takes the cache's lock */
     uint8_t is_asleep;       /**< 1: the memory is released, the addresses are kept (sleep.h) */
     uint8_t
         lost_membarrier; /**< 1: the kernel granted membarrier(2) at first and refuses it by now, so

@@ -128,7 +128,7 @@ FALLOW_API void fallow_torch_record_stream(void *ptr, fallow_stream stream);
  * graphs are launched on streams that are not named; while something is being captured the memory is kept until
  * a later end, release or trim.
  *
- * An id whose second word is FALLOW_MEMPOOL_TAG only tags and has no capture. Each thread has its own tags,
+ * An id with FALLOW_MEMPOOL_TAG as its second word only tags and has no capture. Each thread has its own tags,
  * and tags nest.
  *
  * Capture     begin announces nothing. The first allocation on a stream that is being captured announces the

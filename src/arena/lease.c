@@ -130,8 +130,8 @@ static fallow_status make_room(fallow_arena *arena, const fallow_layout *layout,
                                   fallow_status_message(status));
 }
 
-/* Replace the arena's memory if a capture prevents ordering work after the last leases, whose memory the pool then
- * keeps for them. Returns false if the arena keeps its own memory. */
+/* Replace the arena's memory if a capture prevents ordering work after the last leases; the pool then keeps the old
+ * memory for the leases. Returns false if the arena keeps its own memory. */
 static bool replace_scratch(fallow_arena *arena, const fallow_layout *layout,
                             const struct flw_arena_mark *mark)
 {

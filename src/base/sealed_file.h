@@ -13,7 +13,7 @@
 
 #define FLW_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
-/* Make a memory file of `bytes` zeros whose size no process can change: if one process shortens a file, every
+/* Make a memory file of `bytes` zeros with a size that no process can change: if one process shortens a file, every
  * other process that touches the lost part of its mapping dies of SIGBUS. Returns -1, with errno, on failure. */
 static inline int flw_sealed_file_make(const char *name, size_t bytes)
 {

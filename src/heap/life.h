@@ -49,7 +49,7 @@ const char *flw_heap_broken_invariant(const struct flw_heap *heap);
 /* A pool's side records: announced uses, tags. */
 uint64_t flw_tables_side_record_bytes(unsigned shrink);
 
-/* Return the address space of the tables of a heap whose source and window are chosen. */
+/* Return the address space of the tables of a heap with its source and window chosen. */
 uint64_t flw_tables_reserve_bytes(const struct flw_heap *heap, unsigned shrink);
 /* Has the host ever refused more of them, or are they used up? Rises with each refusal; any thread. */
 uint64_t flw_tables_refusals(const struct flw_heap *heap);

@@ -149,8 +149,7 @@ static fallow_status make_pool(int device, fallow_plugin_order order, fallow_poo
     if (config.log == NULL) {
         config.log = log_errors;
     }
-    if (config.wait_ms ==
-        0) { /* wait until the work is complete, as the allocators that these pools replace */
+    if (config.wait_ms == 0) { /* no limit, like the allocators that these pools replace */
         config.wait_ms = UINT32_MAX - 1;
     }
     if (order == FALLOW_PLUGIN_CONTEXT) { /* which has no use for these */

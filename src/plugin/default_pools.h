@@ -85,7 +85,7 @@ uint32_t flw_graph_ids_announce(int device, fallow_stream stream, bool is_free);
  * stream. If this returns true, fallow_context_capture_end must end the announcement. Driver calls while an id is
  * open. */
 bool flw_graph_ids_guard(void);
-/* Driver calls. End captures that are over, and release captures whose work is complete. */
+/* Driver calls. End captures that are over, and release the captures with complete work. */
 void flw_graph_ids_settle(int device);
 void flw_graph_ids_forget(void);     /* after a fork */
 void flw_graph_ids_lose(int device); /* its pool was lost */

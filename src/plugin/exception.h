@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the C++ exception that a failed allocation becomes for PyTorch, whose C++ never checks the result of
+ * Owns: the C++ exception that a failed allocation becomes for PyTorch. PyTorch's C++ never checks the result of
  * a pluggable allocator. Does not: link a C++ library, or load one. Every symbol is found at run time.
  */
 #ifndef FLW_PLUGIN_EXCEPTION_H

@@ -40,7 +40,7 @@ enum flw_runpage_flag {
         16, /* at the end the driver is in memory, but not linked, and no hook was reached */
     FLW_RUNPAGE_OFF = 32,    /* mode off, or the settings were refused, with a line in the log */
     FLW_RUNPAGE_LEFT = 64,   /* by _exit, with the last statistics posted */
-    FLW_RUNPAGE_TOLD = 128,  /* its statistics have been written, or are being written */
+    FLW_RUNPAGE_TOLD = 128,  /* the statistics have been written, or are being written */
     FLW_RUNPAGE_UNKEPT = 256 /* its audit could not be kept, with a line in the log */
 };
 

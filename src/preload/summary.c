@@ -121,7 +121,7 @@ static void gather(void)
 #define STACK_BYTES (256 * 1024)
 
 static struct {
-    _Atomic int process; /* the process whose thread posts; 0: none */
+    _Atomic int process; /* the posting thread's process; 0: none */
     _Atomic uint32_t asked, answered;
     bool is_over; /* gathering */
 } poster;

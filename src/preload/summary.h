@@ -60,8 +60,8 @@ struct flw_summary {
  * are posted. Safe in a signal handler. */
 void flw_summary_post_last(void);
 
-/* Write the summary to the place that the setting `stats` names: to standard error for "-", otherwise to a file, whose
- * name has the process's number unless `ours`. Failures are logged in one line. */
+/* Write the summary to the place that the setting `stats` names: to standard error for "-", otherwise to a file. The
+ * file's name has the process's number unless `ours`. Failures are logged in one line. */
 void flw_summary_write(const struct flw_summary *summary, const char *place, bool ours);
 
 /* One line, no newline. */

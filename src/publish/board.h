@@ -94,7 +94,7 @@ enum flw_board_state {
 
 struct flw_board_reader {
     int file;
-    struct flw_board_header *header; /* only the kernel adds to its words and sleeps on them */
+    struct flw_board_header *header; /* only the kernel adds to the words and sleeps on them */
     uint32_t version;                /* of the board */
     uint64_t process;
 };

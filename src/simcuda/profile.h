@@ -26,7 +26,7 @@ struct flw_profile {
     bool is_vgpu;      /* no virtual memory management, no managed memory, no IPC, no RDMA */
     bool is_old;       /* 12.0: without later entry points */
     bool is_slow;      /* cuMemCreate and cuMemUnmap take time and wait for the device */
-    bool reads_host;   /* a device can read all host memory of the process */
+    bool reads_host;   /* a device can read all memory that the process has mapped */
     bool has_contents; /* memory of a world that no program configured has contents */
     uint64_t
         no_fabric_from; /* the n-th handle for fabric is not permitted, nor a later one; 0: all are */

@@ -382,7 +382,7 @@ struct fabric {
 };
 _Static_assert(sizeof(struct fabric) <= sizeof(CUmemFabricHandle), "fits a fabric handle");
 
-/* Close the file on exec: a program that relies on inheriting it fails here, not on the first GPU. */
+/* Duplicate with close-on-exec: a program that relies on inheriting the file fails here, not on the first GPU. */
 static int duplicate(int file)
 {
     return fcntl(file, F_DUPFD_CLOEXEC, 0);

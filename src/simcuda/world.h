@@ -75,7 +75,7 @@ struct flw_context {
     struct flw_stream *streams;             /* all of them, legacy included */
     uint64_t max_done_ns, blocking_done_ns; /* FLW_SIM_CLOCK */
     unsigned capture_count;                 /* streams of it that are capturing */
-    uint64_t *peers;                        /* ids of contexts whose allocations it may access */
+    uint64_t *peers; /* ids of contexts with allocations that this context may access */
     unsigned peer_count, peer_capacity;
     struct flw_context *next; /* of the world, dead ones too: a thread may still hold one */
 };

@@ -11,9 +11,8 @@
  *   {"ph": "X", "cat": "cpu_op" or "python_function", "name": TEXT, "pid": N, "tid": N, "ts": MICROSECONDS,
  *    "dur": MICROSECONDS, "args": {"CallFrom": "FILE:LINE", "Call stack": TEXT}}
  * Bytes are rounded up by the recorded allocator; above 0 is an allocation, below a free. Type 1 is CUDA, 12 XPU,
- * 20 an NPU. The events of each thread are consecutive in the file and ordered by their times.
- * An event without a "Call stack" has that of the slices which enclose it on its thread. An event that
- * lacks something, or has no sense, is left out.
+ * 20 an NPU. The events of each thread are consecutive in the file and ordered by their times. An event without a
+ * "Call stack" has that of the enclosing slices on its thread. An event with a missing or invalid field is left out.
  *
  * Total Allocated less what the events explain is memory allocated before the first one. What of it
  * is freed later is known block by block; the rest becomes one block at address 0. Total Reserved

@@ -154,7 +154,7 @@ static uint64_t choose_multiplier(const struct flw_thread *thread)
     return best;
 }
 
-/* Move each cache to its place by another multiplier. */
+/* Place each cache anew, by another multiplier. */
 static void spread(struct flw_thread *thread)
 {
     struct flw_switchboard *board = &thread->board;
@@ -210,7 +210,7 @@ static void leave(struct flw_thread *thread, uint32_t i)
     remove_at(thread, i);
 }
 
-/* True for a cache that another thread closed, or whose stream the pool found destroyed. Never true for the current
+/* True for a cache that another thread closed, or of a stream that the pool found destroyed. Never true for the current
  * cache, which a call of this thread may be using while its callback runs this. */
 static bool is_over(const struct flw_tcache *cache)
 {
@@ -222,7 +222,7 @@ static bool is_over(const struct flw_tcache *cache)
 #define SWEEP_ENTRIES \
     16 /* twice as many as new caches, at an eighth full; each table has a multiple of it */
 
-/* Drop caches of destroyed pools and streams, whose handles may never be used again. Each call visits a few entries,
+/* Drop caches of destroyed pools and streams: their handles may never be used again. Each call visits a few entries,
  * so that at most half as many stale caches are kept as are in use. */
 static void sweep(struct flw_thread *thread)
 {

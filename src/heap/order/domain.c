@@ -398,8 +398,7 @@ void flw_domain_lose_quietly(struct flw_heap *heap, struct flw_domain *domain)
         heap->lost_bytes += flw_max(domain->unfenced_bytes, flw_domain_run_bytes(domain));
         heap->lost_count++;
     }
-    __atomic_store_n(&domain->is_lost, true,
-                     __ATOMIC_RELAXED); /* read by the owners of its caches */
+    __atomic_store_n(&domain->is_lost, true, __ATOMIC_RELAXED); /* read by cache owners */
     flw_domain_owe_nothing(heap, domain);
     if (domain->is_known) {
         flw_places_forget_stream(&heap->places, domain);

@@ -24,7 +24,7 @@ struct flw_domain *flw_domain_next(struct flw_heap *heap, uint32_t *cursor);
 /* take the lock. Between the two the domain's stream may be named to the driver, for a question that
  * lasts no time: a retire, after which the caller may destroy it, waits. False: it may not be. */
 bool flw_domain_begin_naming(struct flw_heap *heap, struct flw_domain *domain, bool foreign_only);
-/* The same for the next domain, in turn, whose stream may be named; NULL: none among the next few places. */
+/* The same for the next domain, in turn, with a stream that may be named; NULL: none among the next few places. */
 struct flw_domain *flw_domain_begin_naming_next(struct flw_heap *heap);
 void flw_domain_end_naming(struct flw_heap *heap, struct flw_domain *domain);
 /* calls; for who may name the stream. OK: it is not being captured, and its fences are cleared. Else

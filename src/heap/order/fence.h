@@ -15,7 +15,7 @@ bool flw_domain_can_fence(const struct flw_heap *heap, const struct flw_domain *
  * nothing was marked since the last one. INVALID_STREAM: it is gone, the domain is now lost.
  * WOULD_WAIT: not now, or not by this thread. DRIVER: refused (domain.refuses_fences). */
 fallow_status flw_domain_fence(struct flw_heap *heap, struct flw_domain *domain);
-/* calls. Cover the memory of all lost streams of the pool's context, whose handles are stale, by one event behind all
+/* calls. Cover the memory of all lost streams of the pool's context (their handles are stale) by one event behind all
  * work of the context. The event would end a capture under way there. Needs cuCtxRecordEvent. */
 fallow_status flw_heap_fence_lost(struct flw_heap *heap);
 /* The same inside a call on the domain's own stream: where streams may die without notice, only then

@@ -40,7 +40,7 @@ static struct flw_span *take_idle_segment(struct flw_heap *heap, const struct fl
     return heap->mixed == NULL ? NULL : flw_run_cut_shared(heap, run, begin, end);
 }
 
-/* Driver calls. Release an unlinked segment, whose run is all of it and BUSY; return the bytes counted for it. If the
+/* Driver calls. Release an unlinked segment (its one run is BUSY); return the bytes counted for it. If the
  * driver refuses, link the segment again with its run as free as before, and return 0. */
 static uint64_t give_segment_back(struct flw_heap *heap, struct flw_segment *segment,
                                   struct flw_span *run)

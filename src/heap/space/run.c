@@ -91,7 +91,8 @@ static inline bool may_join(const struct flw_heap *heap, const struct flw_span *
            flw_domain_is_stream(heap->domains[run->u.run.owner]);
 }
 
-/* Join the right neighbour. True if it had another owner, so that it may now be beside a run of the same owner. */
+/* Join the right neighbour. True if the neighbour had another owner, so that the run may now be beside another run of
+ * its owner. */
 static inline bool join_right(struct flw_heap *heap, struct flw_span *run)
 {
     struct flw_span *right = run->u.run.right;

@@ -41,7 +41,7 @@ struct flw_span *flw_run_join(struct flw_heap *heap, struct flw_span *run);
 /* Begin a stretch of addresses with one run. Its edge, a header of no units, is left of the first run and right of the
  * last, so that every run has neighbours. */
 void flw_run_open_stretch(struct flw_span *edge, struct flw_span *run);
-/* True if the run begins its stretch: its left neighbour is the edge. */
+/* True if the run begins the stretch: the left neighbour is the edge. */
 static inline bool flw_run_is_leftmost(const struct flw_span *run)
 {
     return run->u.run.left->u.run.unit_count == 0;

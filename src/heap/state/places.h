@@ -4,7 +4,7 @@
  * Does not: decide when a place is free or a stream tracked (heap/order/domain.c).
  *
  * INVARIANTS
- *   1. A place below `end` is in `free`, once, if its domain's ops are NULL; otherwise it is not.
+ *   1. A place below `end` is in `free`, once, if and only if the domain's ops are NULL.
  *   2. Each tracked stream (is_known) is in the chain of its handle, once; the chains hold nothing else.
  * Synchronization: the heap lock.
  */

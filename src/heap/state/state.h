@@ -147,12 +147,11 @@ struct flw_slabs {
  * INVARIANT  a range begins and ends on a page and on a cell. Two ranges may be neighbours, but no run, handle or
  * driver call crosses from one to the other. */
 struct flw_range {
-    struct flw_range *next; /* by address */
-    uint64_t reservation,
-        reservation_bytes;           /* address and size that the driver reserved; 0: none */
-    uint64_t begin_unit, unit_count; /* the part of the reservation in use */
-    struct flw_span *edge;           /* of its stretch; NULL: no runs yet */
-    uint64_t mapped_page_end;        /* no page of the range from here on was ever mapped */
+    struct flw_range *next;                  /* by address */
+    uint64_t reservation, reservation_bytes; /* reserved from the driver; 0: none */
+    uint64_t begin_unit, unit_count;         /* the part of the reservation in use */
+    struct flw_span *edge;                   /* of its stretch; NULL: no runs yet */
+    uint64_t mapped_page_end;                /* no page of the range from here on was ever mapped */
 };
 
 /* Usually one, for which the page map is made. Where the driver grants less than was wanted the map covers all addresses,

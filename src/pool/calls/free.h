@@ -12,7 +12,7 @@
 fallow_status flw_pool_free(struct flw_pool *pool, void *ptr, fallow_stream stream);
 /* The same without a front: raw blocks. */
 fallow_status flw_pool_free_plain(struct flw_pool *pool, void *ptr, fallow_stream stream);
-/* Free a block whose uses the caller has waited for: unowned at once, if no other order applies. */
+/* Free a block after the caller has waited for all uses: unowned at once, if no other order applies. */
 fallow_status flw_pool_free_complete(struct flw_pool *pool, void *ptr);
 
 /* Does who looks for memory have the fences recorded, rather than who frees? */

@@ -16,8 +16,8 @@ struct owner_entry {
 };
 
 /* Sums of one walk.
- * INVARIANT  every owner whose hash is in [first_hash, last_hash] and that has a visited block has an entry, the sum of
- * all its visited blocks; no other owner has an entry. */
+ * INVARIANT  every owner with a hash in [first_hash, last_hash] and a visited block has an entry, the sum of all
+ * visited blocks of the owner; no other owner has an entry. */
 struct owner_table {
     struct owner_entry *entries;
     uint32_t *buckets; /* as many as entries; 1 + index, 0: empty */

@@ -471,8 +471,8 @@ static bool steal(struct flw_climb *climb, struct flw_domain *donor, uint64_t se
 #define DONORS_A_LOOK 128
 
 /* heap lock. Return the donor with most free memory among a few places from `first` on, since one wait covers it all;
- * then the next one. *rank is the rank of the previous donor (begin with UINT64_MAX), *out_seq the fence of its memory
- * that fits. Returns NULL if there are no more. */
+ * then the next one. *rank is the rank of the previous donor (begin with UINT64_MAX), *out_seq the number of the fence
+ * that covers its memory that fits. Returns NULL if there are no more. */
 static struct flw_domain *next_donor(const struct flw_heap *heap, const struct flw_need *need,
                                      uint32_t first, uint64_t *rank, uint64_t *out_seq)
 {

@@ -8,9 +8,9 @@
  *   open     freed; first in the freeing thread's cache, then in the heap with the context's
  *            sequence number. Ready when the epoch that closed over it is complete.
  *
- * An epoch is closed when 256 blocks or 4 to 64 MiB (flw_epoch_due_bytes) have been freed, or when an allocation would otherwise
- * exceed the bound (flw_epoch_bound) or wait. Until then a miss grows: within the bound memory costs
- * less than an event for every few blocks, and a device that is busy is never waited for.
+ * An epoch is closed when 256 blocks or 4 to 64 MiB (flw_epoch_due_bytes) have been freed, or when an allocation would
+ * otherwise exceed the bound (flw_epoch_bound) or wait. Until then a miss grows: within the bound memory costs
+ * less than an event for every few blocks, and the pool never waits for a busy device.
  */
 #ifndef FLW_POOL_STREAMS_EPOCH_H
 #define FLW_POOL_STREAMS_EPOCH_H
@@ -31,7 +31,7 @@ void flw_epoch_close_if_due(struct flw_pool *pool);
 /* Driver calls. Close an epoch over everything that was freed so far; true: something is complete. */
 bool flw_epoch_close(struct flw_pool *pool);
 /* heap lock. Return how many bytes of at least four blocks justify an event: 4 MiB at first, and as much more after
- * every 32 epochs, whose events cost about as much as the driver allocations that fewer events would cause. */
+ * every 32 epochs: their events cost about as much as the driver allocations that fewer events would cause. */
 static inline uint64_t flw_epoch_due_bytes(const struct flw_heap *heap)
 {
     uint64_t most = (uint64_t)FLW_OPEN_FREE_BYTES;

@@ -115,7 +115,7 @@ bool flw_pool_sync_uncoverable(struct flw_pool *pool, bool wants_place)
 #define ASKS_A_COVER 16
 
 /* calls. Return true if an event covers everything that was lost. A capture that begins meanwhile waits. Earlier events
- * that are complete free the places of the streams that they cover, since no miss may ever query them. */
+ * that are complete free the places of covered streams, since no miss may ever query them. */
 static bool record_lost(struct flw_pool *pool)
 {
     struct flw_heap *heap = &pool->heap;

@@ -87,8 +87,8 @@ fallow_status flw_pool_release(struct flw_pool *pool, uint64_t keep_bytes, uint6
              wait_for_one(pool, until_ns, &has_timed_out));
     if (until_ns != 0 && !has_timed_out && atomic_load(&heap->reserved_bytes) > keep_bytes) {
         (void)flw_pool_sync_uncoverable(pool, false);
-        flw_pool_complete(
-            pool); /* also slabs whose last fence the previous release found complete */
+        /* The previous release may have found the last fences of slabs complete. */
+        flw_pool_complete(pool);
         released += flw_heap_release_idle(heap, keep_bytes, until_ns);
     }
     if (released > 0) {

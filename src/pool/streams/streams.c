@@ -22,7 +22,8 @@ static void drop_lost(struct flw_pool *pool, struct flw_domain *domain)
     flw_domain_end_naming(&pool->heap, domain);
 }
 
-/* Driver calls, in a section. Query the next tracked stream. Returns true if it was destroyed; its domain is then lost. */
+/* Driver calls, in a section. Query the next tracked stream. Returns true if the stream was destroyed and its domain is
+ * lost. */
 static bool ask_next(struct flw_pool *pool)
 {
     struct flw_heap *heap = &pool->heap;
@@ -124,7 +125,7 @@ static struct flw_domain *match(struct flw_heap *heap, fallow_stream stream,
     if (domain != NULL && (status == FALLOW_INVALID_STREAM ||
                            (identity->id != 0 && domain->id != 0 && domain->id != identity->id))) {
         *stale = domain;
-        domain->naming_count++; /* keeps its place until its caches are closed */
+        domain->naming_count++; /* keeps the place until the caches are closed */
         flw_domain_lose(heap, domain);
         domain = NULL;
     }
