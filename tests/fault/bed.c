@@ -382,15 +382,15 @@ static bool is_lost(struct flw_bed *bed)
     return status == FALLOW_DEVICE_LOST || status == FALLOW_DRIVER;
 }
 
-/* Nothing goes on while the device is held: what the first records the second finds. The third may wait, for
- * what no event covers. */
+/* Nothing completes while the device is held: the second trim finds the events of the first complete. The third waits
+ * for memory that no event covers, and for the device before it releases segments. */
 static void trim_all(struct flw_bed *bed)
 {
     for (int i = 0; i < 3; i++) {
         size_t released = 0;
         bed->step = "trim_within";
         fallow_status status =
-            bed->put.ops->trim_within(bed->put.pool, 0, i == 2 ? 1000000u : 0u, &released);
+            bed->put.ops->trim_within(bed->put.pool, 0, i == 2 ? UINT64_MAX : 0, &released);
         if (status != FALLOW_OK) {
             complain(bed, "a trim fails", status);
         }

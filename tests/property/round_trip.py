@@ -161,8 +161,10 @@ def fill(segment):
 def make(seed):
     dice = random.Random(seed)
     devices = [Device(dice, number) for number in range(dice.choice([1, 3]))]
-    for device in devices:
-        for _ in range(dice.choice([0, 30, 300])):
+    steps = [dice.choice([0, 30, 300]) for _ in devices]
+    steps[0] = steps[0] or 30  # an empty snapshot is refused
+    for device, count in zip(devices, steps):
+        for _ in range(count):
             device.step()
         device.complete()  # where no free is complete, a trace is one of an allocator that defers none
     return {"segments": [fill(s) for d in devices for s in d.segments.values()], "device_traces": [d.events for d in devices]}

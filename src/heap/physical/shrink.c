@@ -15,6 +15,7 @@
 struct cuts {
     struct flw_span *runs[UNMAP_BATCH];
     uint32_t first_handles[UNMAP_BATCH]; /* of each cut: how many handles the ones before it have */
+    bool is_leftmost[UNMAP_BATCH];       /* read under the lock: other threads change a run's neighbours */
     uint32_t count, handle_count, whole_count;
     uint64_t bytes, given_bytes; /* given: went back to the driver at once */
     bool in_turn;                /* each run gives one handle in turn */
@@ -26,6 +27,7 @@ static void add_cut(struct cuts *cuts, struct flw_span *run, uint32_t handle_cou
     cuts->bytes += flw_run_bytes(run);
     cuts->whole_count += flw_run_is_dedicated(run);
     cuts->first_handles[cuts->count] = cuts->handle_count;
+    cuts->is_leftmost[cuts->count] = flw_run_is_leftmost(run);
     cuts->runs[cuts->count++] = run;
     cuts->handle_count += handle_count;
 }
@@ -201,7 +203,7 @@ static void unmap_rows(struct flw_heap *heap, const struct cuts *cuts,
         const struct flw_span *run = cuts->runs[order[i]];
         uint32_t place = cuts->first_handles[order[i]];
         uint64_t address = flw_run_address(heap, run), unit = flw_run_begin(run);
-        if (flw_run_is_leftmost(run) || !flw_row_takes(&at.row, address)) {
+        if (cuts->is_leftmost[order[i]] || !flw_row_takes(&at.row, address)) {
             unmap_row(heap, &at, is_unmapped);
         }
         while (unit < flw_run_end(run)) { /* set aside: no other thread changes it */

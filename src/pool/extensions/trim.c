@@ -29,7 +29,7 @@ fallow_status fallow_pool_trim(fallow_pool *handle, size_t keep_bytes, uint64_t 
                  pool->heap.first_dedicated_units); /* another phase begins */
     atomic_store(&pool->heap.released_dedicated, 0);
     uint64_t now = flw_clock_fine_ns(), released;
-    uint64_t until = deadline_ns > UINT64_MAX - 1 - now ? UINT64_MAX - 1 : now + deadline_ns;
+    uint64_t until = deadline_ns > UINT64_MAX - now ? UINT64_MAX : now + deadline_ns;
     fallow_status status =
         flw_pool_release(pool, keep_bytes, deadline_ns == 0 ? 0 : until, &released);
     flw_gate_leave(&pool->gate);

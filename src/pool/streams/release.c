@@ -82,7 +82,8 @@ fallow_status flw_pool_release(struct flw_pool *pool, uint64_t keep_bytes, uint6
     do {
         flw_pool_complete(pool);
         flw_pool_fence_all(pool); /* also memory just settled: the next round waits for it */
-        released += flw_heap_release_idle(heap, keep_bytes, 0);
+        /* Without a deadline the driver may wait: events would never cover work that is given meanwhile. */
+        released += flw_heap_release_idle(heap, keep_bytes, until_ns == UINT64_MAX ? until_ns : 0);
     } while (until_ns != 0 && atomic_load(&heap->reserved_bytes) > keep_bytes &&
              wait_for_one(pool, until_ns, &has_timed_out));
     if (until_ns != 0 && !has_timed_out && atomic_load(&heap->reserved_bytes) > keep_bytes) {
