@@ -15,7 +15,8 @@
 struct cuts {
     struct flw_span *runs[UNMAP_BATCH];
     uint32_t first_handles[UNMAP_BATCH]; /* of each cut: how many handles the ones before it have */
-    bool is_leftmost[UNMAP_BATCH];       /* read under the lock: other threads change a run's neighbours */
+    bool
+        is_leftmost[UNMAP_BATCH]; /* read under the lock: other threads change a run's neighbours */
     uint32_t count, handle_count, whole_count;
     uint64_t bytes, given_bytes; /* given: went back to the driver at once */
     bool in_turn;                /* each run gives one handle in turn */

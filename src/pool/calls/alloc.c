@@ -78,6 +78,13 @@ static fallow_status ask_capture(struct flw_pool *pool, struct flw_domain *domai
     return flw_domain_is_legacy(domain) ? FALLOW_OK : flw_capture_check(pool, domain);
 }
 
+/* True if the answer of ask_capture leaves no memory to allocate; other refusals leave memory that needs no driver
+ * call. */
+static bool forbids_all(fallow_status asked)
+{
+    return asked == FALLOW_CAPTURING || asked == FALLOW_DEVICE_LOST;
+}
+
 /* A slot for the caller, with a few more for its bin. */
 static fallow_status alloc_slot(struct flw_pool *pool, struct flw_tcache *cache,
                                 unsigned class_index, const fallow_request *request, void **out_ptr)
@@ -98,7 +105,7 @@ static fallow_status alloc_slot(struct flw_pool *pool, struct flw_tcache *cache,
         return FALLOW_OK;
     }
     fallow_status asked = ask_capture(pool, cache->domain);
-    if (asked == FALLOW_CAPTURING) {
+    if (forbids_all(asked)) {
         return asked;
     }
     struct flw_need need = {.domain = cache->domain,
@@ -142,7 +149,7 @@ static fallow_status alloc_run(struct flw_pool *pool, struct flw_tcache *cache,
 {
     uint64_t align = request->align_bytes;
     fallow_status asked = ask_capture(pool, cache->domain);
-    if (asked == FALLOW_CAPTURING) {
+    if (forbids_all(asked)) {
         return asked;
     }
     struct flw_need need = {.domain = cache->domain,
