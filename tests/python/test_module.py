@@ -16,6 +16,7 @@ import warnings
 from unittest import mock
 
 import fallow
+import fallow_arena
 
 
 def run(code, **environment):
@@ -34,8 +35,8 @@ class Structures(unittest.TestCase):
     def test_every_field_lies_where_the_compiler_puts_it(self):
         ours = {
             "fallow_pool_config": fallow.Config, "fallow_stats": fallow.Stats, "fallow_oom_owner": fallow.Owner,
-            "fallow_oom_report": fallow.OomReport, "fallow_region": fallow.Region,
-            "fallow_arena_config": fallow.ArenaConfig, "fallow_sleep_request": fallow.SleepRequest,
+            "fallow_oom_report": fallow.OomReport, "fallow_region": fallow_arena.Region,
+            "fallow_arena_config": fallow_arena.ArenaConfig, "fallow_sleep_request": fallow.SleepRequest,
             "fallow_mempool_id": fallow.MempoolId, "fallow_record_config": fallow.RecordConfig,
             "fallow_request": fallow.Request,
         }
