@@ -95,6 +95,14 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_layout_create_within(const fall
 /** No lease of it may be open. NULL is allowed. */
 FALLOW_API void fallow_layout_destroy(fallow_layout *layout);
 
+/** Give a layout the name that messages and reports call it by: 1 to 63 bytes, copied. A new layout is
+ *  "unnamed"; ready layouts (layouts.h) have the names of their paths. Set it before another thread or a
+ *  lease uses the layout. Errors: INVALID_ARGUMENT. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_layout_set_name(fallow_layout *layout,
+                                                                 const char *name);
+/** The name, valid as long as the layout and its name; NULL for a NULL layout. */
+FALLOW_API const char *fallow_layout_name(const fallow_layout *layout);
+
 /** Bytes of the scratch block. */
 FALLOW_API size_t fallow_layout_bytes(const fallow_layout *layout);
 /** The most bytes alive in any one phase, without padding: no placement is smaller. */
@@ -163,7 +171,7 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_create(fallow_pool *pool,
 FALLOW_API void fallow_arena_destroy(fallow_arena *arena);
 
 /** After warm-up: from now on a lease that needs more than the arena holds is OUT_OF_MEMORY, in a
- *  sentence that names the largest region, the bytes wanted and the locked size. What is trimmed may
+ *  sentence that names the layout, its largest region, the bytes wanted and the locked size. What is trimmed may
  *  come back. BUSY while leased. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_lock(fallow_arena *arena);
 /** Leases may take more again. BUSY while leased. */

@@ -87,6 +87,7 @@ static fallow_layout *copy_regions(const fallow_region *regions, size_t count)
     }
     layout->id = atomic_fetch_add_explicit(&last_id, 1, memory_order_relaxed) + 1;
     layout->count = count;
+    memcpy(layout->name, "unnamed", sizeof "unnamed");
     layout->names = names;
     for (size_t i = 0; i < count; i++) {
         fallow_region *region = &layout->regions[i].region;
@@ -206,6 +207,20 @@ void fallow_layout_destroy(fallow_layout *layout)
         free(layout->names);
         free(layout);
     }
+}
+
+fallow_status fallow_layout_set_name(fallow_layout *layout, const char *name)
+{
+    if (layout == NULL || name == NULL || name[0] == '\0' || strlen(name) > FLW_ARENA_NAME_MOST) {
+        return FALLOW_INVALID_ARGUMENT;
+    }
+    memcpy(layout->name, name, strlen(name) + 1);
+    return FALLOW_OK;
+}
+
+const char *fallow_layout_name(const fallow_layout *layout)
+{
+    return layout == NULL ? NULL : layout->name;
 }
 
 size_t fallow_layout_bytes(const fallow_layout *layout)

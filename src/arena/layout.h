@@ -10,7 +10,7 @@
  *   2. Every offset is a multiple of its region's alignment, align_bytes of all; bytes and
  *      guarded_bytes are the largest ends. A persistent region has a block of its own and offset 0.
  *   3. lower_bound <= bytes.
- * Synchronization: immutable after create.
+ * Synchronization: immutable after create, but for the name, which is set before others use it.
  */
 #ifndef FLW_ARENA_LAYOUT_H
 #define FLW_ARENA_LAYOUT_H
@@ -36,7 +36,8 @@ struct fallow_layout {
     size_t persistent_count;
     size_t align_bytes; /* of scratch: the largest */
     size_t bytes, guarded_bytes, persistent_bytes, lower_bound;
-    char *names; /* one block */
+    char name[FLW_ARENA_NAME_MOST + 1];
+    char *names; /* of regions, one block */
     struct flw_placed_region regions[];
 };
 

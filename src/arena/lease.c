@@ -97,18 +97,20 @@ static fallow_status check_scratch(fallow_arena *arena, const fallow_layout *lay
         return FALLOW_OK;
     }
     if (arena->is_locked && (bytes > arena->locked_bytes || arena->scratch != NULL)) {
-        return flw_arena_refuse(arena, FALLOW_OUT_OF_MEMORY,
-                                "locked at %zu bytes, the layout needs %zu aligned to %zu (largest "
-                                "region '%s', %zu bytes)",
-                                arena->locked_bytes, bytes, layout->align_bytes, largest->name,
-                                largest->size_bytes);
+        return flw_arena_refuse(
+            arena, FALLOW_OUT_OF_MEMORY,
+            "locked at %zu bytes, layout '%s' needs %zu aligned to %zu (largest "
+            "region '%s', %zu bytes)",
+            arena->locked_bytes, layout->name, bytes, layout->align_bytes, largest->name,
+            largest->size_bytes);
     }
     if (capture != NULL && !FLW_MUTANT(ARENA_GROWS_IN_CAPTURE)) {
         return flw_arena_refuse(
             arena, FALLOW_CAPTURING,
-            "holds %zu bytes and cannot grow inside a capture; the layout needs %zu aligned to "
+            "holds %zu bytes and cannot grow inside a capture; layout '%s' needs %zu aligned to "
             "%zu (largest region '%s', %zu bytes): lease it once before",
-            arena->scratch_bytes, bytes, layout->align_bytes, largest->name, largest->size_bytes);
+            arena->scratch_bytes, layout->name, bytes, layout->align_bytes, largest->name,
+            largest->size_bytes);
     }
     return FALLOW_OK;
 }
@@ -126,8 +128,9 @@ static fallow_status make_room(fallow_arena *arena, const fallow_layout *layout,
     fallow_status status = grow(arena, bytes, layout->align_bytes, stream);
     return status == FALLOW_OK
                ? FALLOW_OK
-               : flw_arena_refuse(arena, status, "the pool did not allocate %zu bytes: %s", bytes,
-                                  fallow_status_message(status));
+               : flw_arena_refuse(arena, status,
+                                  "the pool did not allocate %zu bytes for layout '%s': %s", bytes,
+                                  layout->name, fallow_status_message(status));
 }
 
 /* Replace the arena's memory if a capture prevents ordering work after the last leases; the pool then keeps the old

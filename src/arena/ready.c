@@ -96,7 +96,7 @@ static fallow_status begin(struct flw_ready *ready, const fallow_model *model,
     return FALLOW_OK; /* the end says it */
 }
 
-fallow_status flw_ready_make(const fallow_model *model, const fallow_step *step,
+fallow_status flw_ready_make(const char *name, const fallow_model *model, const fallow_step *step,
                              fallow_layout **out_layout, void (*fill)(struct flw_ready *ready))
 {
     struct flw_ready ready;
@@ -108,6 +108,9 @@ fallow_status flw_ready_make(const fallow_model *model, const fallow_step *step,
     status = ready.status;
     if (status == FALLOW_OK) {
         status = fallow_layout_create(ready.regions, ready.count, out_layout);
+    }
+    if (status == FALLOW_OK) {
+        status = fallow_layout_set_name(*out_layout, name);
     }
     free(ready.regions);
     free(ready.names);

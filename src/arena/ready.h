@@ -24,17 +24,17 @@ struct flw_ready {
     char (*names)[64];
 };
 
-/* The layout that `fill` describes. */
-fallow_status flw_ready_make(const fallow_model *model, const fallow_step *step,
+/* Make the layout that `fill` describes and give it the name. */
+fallow_status flw_ready_make(const char *name, const fallow_model *model, const fallow_step *step,
                              fallow_layout **out_layout, void (*fill)(struct flw_ready *ready));
 
-/* Defines fallow_layout_<name>; what follows is the body of its `fill`. */
-#define FLW_READY_LAYOUT(name)                                                             \
+/* Defines fallow_layout_<name>, a layout called `text`; what follows is the body of its `fill`. */
+#define FLW_READY_LAYOUT(name, text)                                                       \
     static void fill_##name(struct flw_ready *ready);                                      \
     fallow_status fallow_layout_##name(const fallow_model *model, const fallow_step *step, \
                                        fallow_layout **out_layout)                         \
     {                                                                                      \
-        return flw_ready_make(model, step, out_layout, fill_##name);                       \
+        return flw_ready_make(text, model, step, out_layout, fill_##name);                 \
     }                                                                                      \
     static void fill_##name(struct flw_ready *ready)
 

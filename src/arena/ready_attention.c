@@ -60,7 +60,7 @@ static void add_scheduler(struct flw_ready *ready)
     flw_ready_keep(ready, "scheduler_metadata", vectors + 1, 1, 4, FALLOW_INIT_ZERO, 0, 0);
 }
 
-FLW_READY_LAYOUT(fa3_graph)
+FLW_READY_LAYOUT(fa3_graph, "fa3-graph")
 {
     const fallow_model *model = ready->model;
     const fallow_step *step = &ready->step;
@@ -82,7 +82,7 @@ static uint64_t count_parts(const struct flw_ready *ready)
     return parts > 1 ? parts : 1;
 }
 
-FLW_READY_LAYOUT(flashmla_decode)
+FLW_READY_LAYOUT(flashmla_decode, "flashmla-decode")
 {
     const fallow_model *model = ready->model;
     const fallow_step *step = &ready->step;

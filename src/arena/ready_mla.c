@@ -57,7 +57,7 @@ static void add_chunk(struct flw_ready *ready, uint64_t chunk, uint64_t rows)
                            at + MERGE);
 }
 
-FLW_READY_LAYOUT(mla_prefill)
+FLW_READY_LAYOUT(mla_prefill, "mla-prefill")
 {
     const fallow_model *model = ready->model;
     const fallow_step *step = &ready->step;

@@ -79,7 +79,7 @@ static void add_out(struct flw_ready *ready)
                   (uint32_t)ready->step.value_bytes, FALLOW_INIT_DIRTY, COMBINE, COMBINE);
 }
 
-FLW_READY_LAYOUT(moe_triton)
+FLW_READY_LAYOUT(moe_triton, "moe-triton")
 {
     const fallow_model *model = ready->model;
     uint64_t choices = ready->step.tokens * model->top_k;
@@ -94,7 +94,7 @@ FLW_READY_LAYOUT(moe_triton)
     add_out(ready);
 }
 
-FLW_READY_LAYOUT(moe_contiguous)
+FLW_READY_LAYOUT(moe_contiguous, "moe-contiguous")
 {
     const fallow_model *model = ready->model;
     uint64_t choices = ready->step.tokens * model->top_k;
@@ -110,7 +110,7 @@ FLW_READY_LAYOUT(moe_contiguous)
     add_out(ready);
 }
 
-FLW_READY_LAYOUT(moe_masked)
+FLW_READY_LAYOUT(moe_masked, "moe-masked")
 {
     const fallow_model *model = ready->model;
     uint64_t choices = ready->step.tokens * model->top_k;

@@ -24,10 +24,11 @@ static void growth_and_initialisation_are_refused_inside(void **state)
     fallow_layout *small = make_plain_layout(5000), *kept = make_kept_layout();
     begin_capturing(&api, api.stream, &capture);
     char sentence[160];
-    snprintf(sentence, sizeof sentence,
-             "holds 0 bytes and cannot grow inside a capture; the layout needs %zu aligned to 256 "
-             "(largest region 'x', 20000 bytes): lease it once before",
-             fallow_layout_bytes(kept));
+    snprintf(
+        sentence, sizeof sentence,
+        "holds 0 bytes and cannot grow inside a capture; layout 'unnamed' needs %zu aligned to 256 "
+        "(largest region 'x', 20000 bytes): lease it once before",
+        fallow_layout_bytes(kept));
     uint64_t calls = api.sim.call_count("cuMemCreate");
     refuse_lease(arena, kept, api.stream, FALLOW_CAPTURING, sentence);
     assert_int_equal(api.sim.call_count("cuMemCreate"), calls);

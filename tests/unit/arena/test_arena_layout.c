@@ -76,6 +76,19 @@ static void a_layout_tells_what_it_was_given(void **state)
     size_t offset = 1;
     fallow_layout *layout = make_layout(regions, 4);
     memset(name, 'z', sizeof name); /* copied */
+    assert_string_equal(fallow_layout_name(layout), "unnamed");
+    memcpy(name, "step", sizeof "step");
+    assert_int_equal(fallow_layout_set_name(layout, name), FALLOW_OK);
+    memset(name, 'z', sizeof name); /* copied */
+    char longest[65] = {0};
+    memset(longest, 'n', 64);
+    const char *const refused[] = {NULL, "", longest};
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(fallow_layout_set_name(layout, refused[i]), FALLOW_INVALID_ARGUMENT);
+    }
+    assert_int_equal(fallow_layout_set_name(NULL, "step"), FALLOW_INVALID_ARGUMENT);
+    assert_string_equal(fallow_layout_name(layout), "step");
+    assert_null(fallow_layout_name(NULL));
     assert_int_equal(fallow_layout_region_count(layout), 4);
     assert_int_equal(fallow_layout_find(layout, "first"), 0);
     assert_int_equal(fallow_layout_find(layout, "also"), 3);

@@ -226,14 +226,16 @@ static void a_locked_arena_names_region_bytes_and_locked_size(void **state)
     bed_begin(&api);
     fallow_arena *arena = make_arena(&api, 0);
     fallow_layout *warm = make_plain_layout(10000), *large = make_layout(regions, 3);
+    assert_int_equal(fallow_layout_set_name(large, "prefill"), FALLOW_OK);
     end_lease(begin_lease(arena, warm, api.stream), api.stream);
     assert_int_equal(fallow_arena_lock(arena), FALLOW_OK);
     assert_int_equal(arena_stats(arena).is_locked, 1);
     char sentence[200];
-    snprintf(sentence, sizeof sentence,
-             "locked at 10000 bytes, the layout needs %zu aligned to 256 (largest region 'logits', "
-             "20000 bytes)",
-             fallow_layout_bytes(large));
+    snprintf(
+        sentence, sizeof sentence,
+        "locked at 10000 bytes, layout 'prefill' needs %zu aligned to 256 (largest region 'logits', "
+        "20000 bytes)",
+        fallow_layout_bytes(large));
     refuse_lease(arena, large, api.stream, FALLOW_OUT_OF_MEMORY, sentence);
     assert_non_null(strstr(api.log, sentence));
     assert_int_equal(arena_stats(arena).scratch_bytes, 10000);

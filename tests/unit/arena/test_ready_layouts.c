@@ -219,6 +219,7 @@ static void every_path_is_within_two_percent_of_its_bound(void **state)
                     fallow_path_at(p)->make(fallow_model_preset(m), &step, &layout);
                 assert_true(status == FALLOW_OK || status == FALLOW_INVALID_ARGUMENT);
                 if (layout != NULL) {
+                    assert_string_equal(fallow_layout_name(layout), fallow_path_at(p)->name);
                     size_t bound = fallow_layout_lower_bound(layout);
                     /* Offsets are multiples of 256. */
                     size_t slack = 256 * fallow_layout_region_count(layout);
