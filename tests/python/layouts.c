@@ -7,6 +7,7 @@
 
 #include "fallow/arena.h"
 #include "fallow/fallow.h"
+#include "fallow/layouts.h"
 #include "fallow/plugin.h"
 #include "fallow/sleep.h"
 #include "fallow/trace.h"
@@ -170,6 +171,70 @@ static void print_arena(void)
     FIELD(fallow_arena_config, tag);
     FIELD(fallow_arena_config, checks);
     FIELD(fallow_arena_config, scratch_bytes);
+    FIELD(fallow_arena_config, log);
+    FIELD(fallow_arena_config, log_context);
+    FIELD(fallow_arena_stats, struct_size);
+    FIELD(fallow_arena_stats, scratch_bytes);
+    FIELD(fallow_arena_stats, persistent_bytes);
+    FIELD(fallow_arena_stats, lease_count);
+    FIELD(fallow_arena_stats, grow_count);
+    FIELD(fallow_arena_stats, wait_count);
+    FIELD(fallow_arena_stats, init_count);
+    FIELD(fallow_arena_stats, refuse_count);
+    FIELD(fallow_arena_stats, damage_count);
+    FIELD(fallow_arena_stats, unwritten_count);
+    FIELD(fallow_arena_stats, generation);
+    FIELD(fallow_arena_stats, is_locked);
+    FIELD(fallow_arena_stats, is_leased);
+    FIELD(fallow_arena_stats, is_pinned);
+    FIELD(fallow_arena_stats, reserved_0);
+}
+
+static void print_model(void)
+{
+    FIELD(fallow_model, name);
+    FIELD(fallow_model, layers);
+    FIELD(fallow_model, hidden);
+    FIELD(fallow_model, heads);
+    FIELD(fallow_model, kv_heads);
+    FIELD(fallow_model, head_dim);
+    FIELD(fallow_model, intermediate);
+    FIELD(fallow_model, vocab);
+    FIELD(fallow_model, experts);
+    FIELD(fallow_model, top_k);
+    FIELD(fallow_model, expert_intermediate);
+    FIELD(fallow_model, dense_layers);
+    FIELD(fallow_model, shared_experts);
+    FIELD(fallow_model, query_rank);
+    FIELD(fallow_model, kv_rank);
+    FIELD(fallow_model, rope_dim);
+    FIELD(fallow_model, weight_bytes);
+    printf("fallow_model - 0 %zu\n", sizeof(fallow_model));
+}
+
+static void print_step(void)
+{
+    FIELD(fallow_step, struct_size);
+    FIELD(fallow_step, batch);
+    FIELD(fallow_step, tokens);
+    FIELD(fallow_step, context);
+    FIELD(fallow_step, page_size);
+    FIELD(fallow_step, chunk);
+    FIELD(fallow_step, draft_tokens);
+    FIELD(fallow_step, splits);
+    FIELD(fallow_step, sm_count);
+    FIELD(fallow_step, tensor_ranks);
+    FIELD(fallow_step, expert_ranks);
+    FIELD(fallow_step, block_rows);
+    FIELD(fallow_step, value_bytes);
+    FIELD(fallow_step, pads_values);
+    FIELD(fallow_step, quantises);
+    FIELD(fallow_step, activates_in_place);
+    FIELD(fallow_step, reserved_0);
+    FIELD(fallow_path, name);
+    FIELD(fallow_path, summary);
+    FIELD(fallow_path, make);
+    FIELD(fallow_path, phases);
 }
 
 int main(void)
@@ -181,6 +246,8 @@ int main(void)
     print_sleep();
     print_record();
     print_arena();
+    print_model();
+    print_step();
     printf("fallow_region - 0 %zu\n", sizeof(fallow_region));
     return 0;
 }

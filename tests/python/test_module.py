@@ -36,7 +36,9 @@ class Structures(unittest.TestCase):
         ours = {
             "fallow_pool_config": fallow.Config, "fallow_stats": fallow.Stats, "fallow_oom_owner": fallow.Owner,
             "fallow_oom_report": fallow.OomReport, "fallow_region": fallow_arena.Region,
-            "fallow_arena_config": fallow_arena.ArenaConfig, "fallow_sleep_request": fallow.SleepRequest,
+            "fallow_arena_config": fallow_arena.ArenaConfig, "fallow_arena_stats": fallow_arena.ArenaStats,
+            "fallow_model": fallow_arena.Model, "fallow_step": fallow_arena.Step, "fallow_path": fallow_arena.Path,
+            "fallow_sleep_request": fallow.SleepRequest,
             "fallow_mempool_id": fallow.MempoolId, "fallow_record_config": fallow.RecordConfig,
             "fallow_request": fallow.Request,
         }

@@ -2,11 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """python.tensors: arenas, and their regions as DLPack tensors, read as a consumer reads them: the capsule's
 name, the structure behind it, its deleter. On the simulated device, where there are no bytes to look at."""
+import contextlib
 import ctypes
 import gc
+import io
+import json
+import os
+import tempfile
 import unittest
 
 import fallow
+import fallow_arena
 
 _get = ctypes.pythonapi.PyCapsule_GetPointer
 _get.restype, _get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
@@ -133,8 +139,106 @@ class Arenas(unittest.TestCase):
 
     def test_regions_that_are_never_alive_together_share_bytes(self):
         layout = fallow.Layout([{"name": "a", "bytes": 4096, "phases": (0, 1)},
-                                {"name": "b", "bytes": 4096, "phases": (2, 3)}])
-        self.assertEqual(layout.bytes, 4096)
+                                {"name": "b", "bytes": 4096, "phases": (2, 3)},
+                                {"name": "c", "bytes": 64, "persistent": True}], name="ab")
+        self.assertEqual((layout.name, layout.bytes, layout.lower_bound, layout.persistent_bytes),
+                         ("ab", 4096, 4096, 64))
+        self.assertEqual([(each["name"], each["offset"], each["align"], each["phases"], each["persistent"])
+                          for each in layout.regions],
+                         [("a", 0, 256, (0, 1), False), ("b", 0, 256, (2, 3), False), ("c", 0, 256, (0, 0), True)])
+
+    def test_reserved_memory_serves_every_layout_without_growth(self):
+        small = fallow.Layout([{"name": "counter", "bytes": 4, "init": "counter", "persistent": True}], "small")
+        self.arena.reserve([small, self.layout])
+        self.arena.reserve("1M")
+        self.arena.lock()
+        before = self.arena.stats()
+        for layout in (small, self.layout, fallow.Layout([{"name": "out", "bytes": 1 << 20}])):
+            self.arena.lease(layout).end()
+        after = self.arena.stats()
+        self.assertEqual(after["lease_count"], before["lease_count"] + 3)
+        for name in ("grow_count", "init_count", "generation"):
+            self.assertEqual(after[name], before[name], name)
+        self.assertEqual((after["is_locked"], after["is_leased"], after["persistent_bytes"]), (1, 0, 64))
+
+    def test_persistent_regions_get_their_values_from_the_callback(self):
+        woken = []
+
+        def wake(region, address, stream):
+            woken.append((region["name"], region["bytes"], address, stream))
+            if len(woken) == 2:
+                raise ValueError("printed")
+            return True
+
+        self.arena.on_wake(wake)
+        with self.arena.lease(self.layout, stream=0) as lease:
+            self.assertEqual(woken, [("counter", 64, lease.address("counter"), 0)])
+        self.arena.lose_contents()
+        with contextlib.redirect_stderr(io.StringIO()) as printed:
+            self.arena.guard(0)  # nothing is captured: nothing to wake
+            self.arena.lease(self.layout, stream=0).end()
+        self.assertIn("ValueError: printed", printed.getvalue())
+        self.assertEqual((len(woken), self.arena.stats()["init_count"]), (2, 2))
+        self.arena.on_wake(None)
+        self.arena.lose_contents()
+        self.arena.lease(self.layout, stream=0).end()
+        self.assertEqual(len(woken), 2)
+
+    def test_the_log_gets_each_refusal(self):
+        lines = []
+        arena = fallow.Arena(name="told", log=lambda level, text: lines.append((level, text)))
+        with arena.lease(self.layout):
+            with self.assertRaises(fallow.Error):
+                arena.lock()
+        self.assertEqual(lines, [("warning", "arena 'told': a lease is open; end it first")])
+        arena.close()
+
+    def test_a_ready_layout_is_made_from_a_model(self):
+        layout = fallow.layout("moe-triton", "qwen3-30b-a3b", tokens=8192)
+        self.assertEqual((layout.name, layout.bytes), ("moe-triton", 369690628))
+        self.assertIn("gate_and_up", [region["name"] for region in layout.regions])
+        for wrong, text in ((("moe", "qwen3-30b-a3b"), "path is 'moe': one of fa3-graph, "),
+                            (("moe-triton", "qwen"), "model is 'qwen': one of llama-3-8b, .*or the config.json")):
+            with self.assertRaisesRegex(ValueError, text):
+                fallow.layout(*wrong)
+        with self.assertRaisesRegex(ValueError, "a size of the step is 'token': one of batch, tokens"):
+            fallow.layout("moe-triton", "qwen3-30b-a3b", token=1)
+        with self.assertRaisesRegex(fallow.Error, "the model has no such path"):
+            fallow.layout("moe-triton", "llama-3-8b", tokens=1)
+
+    def test_a_config_of_huggingface_is_the_preset(self):
+        configs = {  # as published, without what says nothing about sizes
+            "llama-3-8b": {"hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32,
+                           "num_hidden_layers": 32, "num_key_value_heads": 8, "vocab_size": 128256},
+            "qwen3-30b-a3b": {"text_config": {
+                "head_dim": 128, "hidden_size": 2048, "intermediate_size": 6144, "moe_intermediate_size": 768,
+                "num_attention_heads": 32, "num_experts": 128, "num_experts_per_tok": 8, "num_hidden_layers": 48,
+                "num_key_value_heads": 4, "vocab_size": 151936}},
+            "mixtral-8x7b": {"head_dim": None, "hidden_size": 4096, "intermediate_size": 14336,
+                             "num_attention_heads": 32, "num_experts_per_tok": 2, "num_hidden_layers": 32,
+                             "num_key_value_heads": 8, "num_local_experts": 8, "vocab_size": 32000},
+            "deepseek-v3": {
+                "first_k_dense_replace": 3, "hidden_size": 7168, "intermediate_size": 18432, "kv_lora_rank": 512,
+                "moe_intermediate_size": 2048, "n_routed_experts": 256, "n_shared_experts": 1,
+                "num_attention_heads": 128, "num_experts_per_tok": 8, "num_hidden_layers": 61,
+                "num_key_value_heads": 128, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+                "quantization_config": {"quant_method": "fp8"}, "v_head_dim": 128, "vocab_size": 129280},
+        }
+        for name, config in configs.items():
+            preset, model = fallow_arena._model(name), fallow_arena._model(config)
+            for field, _ in fallow_arena.Model._fields_[1:]:
+                self.assertEqual(getattr(model, field), getattr(preset, field), (name, field))
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "config.json")
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump(configs["deepseek-v3"], file)
+            sizes = [fallow.layout("flashmla-decode", model, batch=4).bytes
+                     for model in ("deepseek-v3", path, folder)]
+        self.assertEqual(sizes, [sizes[0]] * 3)
+        with self.assertRaisesRegex(ValueError, "describes no language model"):
+            fallow.layout("moe-triton", {"vocab_size": 4})
+        with self.assertRaisesRegex(ValueError, "values of 256 elements and keys of 192"):
+            fallow.layout("mla-prefill", dict(configs["deepseek-v3"], qk_nope_head_dim=192, v_head_dim=256))
 
 
 if __name__ == "__main__":

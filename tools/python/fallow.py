@@ -51,6 +51,7 @@ __all__ = [
     "library_path",
     "report_html",
     "watch_oom",
+    "layout",
     "Layout",
     "Arena",
     "Lease",
@@ -886,4 +887,4 @@ def enable_rmm(device=0, **settings):
 
 
 import fallow_arena  # last: it imports what stands above
-from fallow_arena import Arena, Layout, Lease
+from fallow_arena import Arena, Layout, Lease, layout

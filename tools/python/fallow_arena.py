@@ -1,9 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layouts, arenas, leases and their tensors: a part of the module fallow, which re-exports the classes."""
-import ctypes
-import sys
+"""Layouts, arenas, leases and their tensors: a part of the module fallow, which re-exports what is public.
 
-from fallow import _check, _configure, _framework, _lib, _pool, _stream_handle, _word
+    layout = fallow.Layout([{"name": "out", "bytes": 1 << 20}, {"name": "sums", "bytes": 4096}])
+    layout = fallow.layout("moe-triton", "qwen3-30b-a3b", tokens=8192)      # sizes from a model
+    arena = fallow.Arena(name="decode")
+    arena.reserve([layout])                                                 # memory now, for the largest
+    with arena.lease(layout) as lease:
+        out = lease.torch("out", (tokens, 4096), torch.bfloat16)
+"""
+import ctypes
+import json
+import os
+import sys
+import traceback
+
+from fallow import _bytes, _check, _configure, _framework, _lib, _pool, _stream_handle, _word
+
+# ---- structures of the headers; tests compare their offsets with the compiler's
 
 
 class Region(ctypes.Structure):
@@ -24,6 +37,10 @@ class Region(ctypes.Structure):
     ]
 
 
+_LOG = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p)
+_WAKE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(Region), ctypes.c_void_p, ctypes.c_void_p)
+
+
 class ArenaConfig(ctypes.Structure):
     """The front of fallow_arena_config"""
 
@@ -33,35 +50,94 @@ class ArenaConfig(ctypes.Structure):
         ("tag", ctypes.c_uint32),
         ("checks", ctypes.c_uint32),
         ("scratch_bytes", ctypes.c_size_t),
+        ("log", _LOG),
+        ("log_context", ctypes.c_void_p),
+    ]
+
+
+class ArenaStats(ctypes.Structure):
+    """fallow_arena_stats"""
+
+    _fields_ = [("struct_size", ctypes.c_size_t)] + [
+        (name, ctypes.c_uint64)
+        for name in (
+            "scratch_bytes persistent_bytes lease_count grow_count wait_count init_count refuse_count "
+            "damage_count unwritten_count generation"
+        ).split()
+    ] + [("is_locked", ctypes.c_uint8), ("is_leased", ctypes.c_uint8), ("is_pinned", ctypes.c_uint8),
+         ("reserved_0", ctypes.c_uint8 * 5)]
+
+
+class Model(ctypes.Structure):
+    """fallow_model"""
+
+    _fields_ = [("name", ctypes.c_char_p)] + [
+        (name, ctypes.c_uint64)
+        for name in (
+            "layers hidden heads kv_heads head_dim intermediate vocab experts top_k expert_intermediate "
+            "dense_layers shared_experts query_rank kv_rank rope_dim weight_bytes"
+        ).split()
+    ]
+
+
+class Step(ctypes.Structure):
+    """fallow_step"""
+
+    _fields_ = [("struct_size", ctypes.c_size_t)] + [
+        (name, ctypes.c_uint64)
+        for name in (
+            "batch tokens context page_size chunk draft_tokens splits sm_count tensor_ranks expert_ranks "
+            "block_rows value_bytes"
+        ).split()
+    ] + [("pads_values", ctypes.c_uint8), ("quantises", ctypes.c_uint8), ("activates_in_place", ctypes.c_uint8),
+         ("reserved_0", ctypes.c_uint8 * 5)]
+
+
+class Path(ctypes.Structure):
+    """fallow_path"""
+
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("summary", ctypes.c_char_p),
+        ("make", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(Model), ctypes.POINTER(Step),
+                                  ctypes.POINTER(ctypes.c_void_p))),
+        ("phases", ctypes.c_void_p),
     ]
 
 
 def declare(say):
-    """Declare the functions of arena.h: say(name, result, *arguments)."""
+    """Declare the functions of arena.h, layouts.h and model.h: say(name, result, *arguments)."""
     pointer, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
     out = ctypes.POINTER(ctypes.c_void_p)
     say("fallow_layout_create", number, ctypes.POINTER(Region), size, out)
     say("fallow_layout_destroy", None, pointer)
-    say("fallow_layout_bytes", size, pointer)
-    say("fallow_layout_find", size, pointer, ctypes.c_char_p)
+    for name in ("bytes", "lower_bound", "persistent_bytes", "region_count"):
+        say("fallow_layout_" + name, size, pointer)
+    say("fallow_layout_set_name", number, pointer, ctypes.c_char_p)
+    say("fallow_layout_name", ctypes.c_char_p, pointer)
     say("fallow_layout_region", number, pointer, size, ctypes.POINTER(Region), ctypes.POINTER(size))
     say("fallow_arena_create", number, pointer, ctypes.POINTER(ArenaConfig), out)
     say("fallow_arena_destroy", None, pointer)
-    say("fallow_arena_lock", number, pointer)
-    say("fallow_arena_unlock", number, pointer)
-    say("fallow_arena_trim", number, pointer)
+    for name in ("lock", "unlock", "trim", "lose_contents"):
+        say("fallow_arena_" + name, number, pointer)
+    say("fallow_arena_on_wake", number, pointer, _WAKE, pointer)
+    say("fallow_arena_get_stats", number, pointer, ctypes.POINTER(ArenaStats))
     say("fallow_arena_last_error", None, pointer, ctypes.c_char_p, size)
     say("fallow_lease_begin", number, pointer, pointer, pointer, out)
     say("fallow_lease_end", number, pointer, pointer)
+    say("fallow_lease_guard", number, pointer, pointer)
     say("fallow_lease_region_at", pointer, pointer, size)
     say(
         "fallow_lease_export", number, pointer, size, ctypes.POINTER(ctypes.c_int64),
         ctypes.POINTER(ctypes.c_int64), number, ctypes.c_uint8, ctypes.c_uint8, ctypes.c_uint64, out,
     )
     say("fallow_export_unversioned", pointer, pointer)
+    say("fallow_path_at", ctypes.POINTER(Path), size)
+    say("fallow_model_preset", ctypes.POINTER(Model), size)
 
 
 _INITS = ["dirty", "prefix", "once", "leading_zero", "counter", "zero", "sentinel", "valid_tail", "neutral_tail"]
+_LEVELS = ["error", "warning", "info"]
 _DTYPES = {  # DLPack code and bits
     "int8": (0, 8), "int16": (0, 16), "int32": (0, 32), "int64": (0, 64),
     "uint8": (1, 8), "uint16": (1, 16), "uint32": (1, 32), "uint64": (1, 64),
@@ -76,9 +152,9 @@ class Layout:
         {"name": "out", "bytes": 4096, "align": 256, "init": "dirty", "phases": (0, 3), "persistent": False,
          "value": 0, "step": 0, "element_bytes": 4}
 
-    name and bytes are needed. Regions whose phases do not meet share bytes."""
+    name and bytes are needed. Regions whose phases do not meet share bytes. Errors name the layout by `name`."""
 
-    def __init__(self, regions):
+    def __init__(self, regions, name=None):
         array = (Region * len(regions))()
         for place, region in zip(array, regions):
             unknown = set(region) - {"name", "bytes", "align", "init", "phases", "persistent", "value", "step",
@@ -97,22 +173,142 @@ class Layout:
         handle = ctypes.c_void_p()
         self._handle = None
         _check(_lib().fallow_layout_create(array, len(regions), ctypes.byref(handle)), "fallow.Layout")
+        self._adopt(handle)
+        if name is not None:
+            _check(_lib().fallow_layout_set_name(handle, name.encode()), "the name %r of a layout" % name)
+
+    def _adopt(self, handle):
         self._handle = handle
+        self._indices = {region["name"]: index for index, region in enumerate(self.regions)}
 
     def __del__(self):
         if getattr(self, "_handle", None) is not None and _lib is not None:
             _lib().fallow_layout_destroy(self._handle)
 
     @property
+    def name(self):
+        """In messages; of a ready layout the name of its path."""
+        return _lib().fallow_layout_name(self._handle).decode()
+
+    @property
     def bytes(self):
         """Bytes of the scratch block."""
         return _lib().fallow_layout_bytes(self._handle)
 
+    @property
+    def lower_bound(self):
+        """The most bytes alive in any one phase: no placement is smaller."""
+        return _lib().fallow_layout_lower_bound(self._handle)
+
+    @property
+    def persistent_bytes(self):
+        """Bytes of the persistent regions, outside of the scratch block."""
+        return _lib().fallow_layout_persistent_bytes(self._handle)
+
+    @property
+    def regions(self):
+        """A dict for each region, as __init__ takes them with the defaults filled in, and "offset" in the scratch
+        block (0 for persistent regions)."""
+        made = []
+        for index in range(_lib().fallow_layout_region_count(self._handle)):
+            region, offset = Region(), ctypes.c_size_t()
+            _check(_lib().fallow_layout_region(self._handle, index, ctypes.byref(region), ctypes.byref(offset)),
+                   "region %d" % index)
+            made.append(dict(_describe(region), offset=offset.value))
+        return made
+
     def _find(self, name):
-        index = _lib().fallow_layout_find(self._handle, name.encode())
-        if index == ctypes.c_size_t(-1).value:
+        if name not in self._indices:
             raise KeyError("the layout has no region %r" % name)
-        return index
+        return self._indices[name]
+
+
+def _describe(region):
+    return {"name": region.name.decode(), "bytes": region.size_bytes, "align": region.align_bytes,
+            "init": _INITS[region.init], "phases": (region.first_phase, region.last_phase),
+            "persistent": bool(region.flags & 1), "value": region.init_value, "step": region.init_step,
+            "element_bytes": region.element_bytes}
+
+
+# ---- ready layouts
+
+
+def _table(function):
+    """The rows of one of the library's tables, by name."""
+    rows = {}
+    while function(len(rows)):
+        row = function(len(rows)).contents
+        rows[row.name.decode()] = row
+    return rows
+
+
+def _model_of_config(config):
+    """A Model from the config.json that HuggingFace has of it."""
+    config = config.get("text_config") or config
+
+    def first(*names):
+        return next((int(config[name]) for name in names if config.get(name)), 0)
+
+    model = Model(b"config.json", first("num_hidden_layers"), first("hidden_size"), first("num_attention_heads"),
+                  first("num_key_value_heads", "num_attention_heads"), first("head_dim"), first("intermediate_size"),
+                  first("vocab_size"), first("n_routed_experts", "num_experts", "num_local_experts"))
+    if not model.hidden or not model.heads:
+        raise ValueError("a config.json without hidden_size or num_attention_heads describes no language model")
+    if model.experts:
+        model.top_k = first("num_experts_per_tok", "num_experts_per_token", "moe_topk")
+        model.expert_intermediate = first("moe_intermediate_size", "intermediate_size")
+        model.dense_layers = first("first_k_dense_replace")
+        model.shared_experts = (first("n_shared_experts", "num_shared_experts")
+                                or first("shared_expert_intermediate_size") // model.expert_intermediate)
+        model.intermediate = model.intermediate if model.dense_layers else 0
+    model.kv_rank = first("kv_lora_rank")
+    if model.kv_rank:  # latent attention: one row for all heads
+        model.query_rank, model.rope_dim = first("q_lora_rank"), first("qk_rope_head_dim")
+        model.kv_heads, model.head_dim = 1, first("qk_nope_head_dim")
+        if model.head_dim != first("v_head_dim"):
+            raise ValueError("values of %d elements and keys of %d without rope: the ready layouts are for models "
+                             "where they are equal" % (first("v_head_dim"), model.head_dim))
+    model.head_dim = model.head_dim or model.hidden // model.heads
+    quantised = config.get("quantization_config") or {}
+    model.weight_bytes = 1 if "fp8" in str(quantised.get("quant_method")) else 2
+    return model
+
+
+def _model(given):
+    presets = _table(_lib().fallow_model_preset)
+    if isinstance(given, str) and given in presets:
+        return presets[given]
+    if not isinstance(given, dict):
+        path = os.path.join(given, "config.json") if os.path.isdir(given) else given
+        if not os.path.exists(path):
+            raise ValueError("model is %r: one of %s, or the config.json of a model: its path, its folder, or what it "
+                             "holds as a dict" % (given, ", ".join(presets)))
+        with open(path, encoding="utf-8") as file:
+            given = json.load(file)
+    return _model_of_config(given)
+
+
+def layout(path, model, **step):
+    """A ready layout (layouts.h): the scratch memory of a step of `path`, sized from the model and the step.
+
+        fallow.layout("moe-triton", "qwen3-30b-a3b", tokens=8192, expert_ranks=8)
+        fallow.layout("flashmla-decode", "/models/DeepSeek-V3/config.json", batch=256, context=32768)
+
+    path   one of those that `fallow layout --help` lists
+    model  a name in that list, or a HuggingFace config.json: its path, its folder, or a dict
+    step   fields of fallow_step: batch, tokens, context, page_size, ..."""
+    paths = _table(_lib().fallow_path_at)
+    values = Step(struct_size=ctypes.sizeof(Step))
+    _word(path, list(paths), "path")
+    for name, value in step.items():
+        _word(name, [field for field, _ in Step._fields_[1:]], "a size of the step")
+        setattr(values, name, value)
+    handle = ctypes.c_void_p()
+    _check(paths[path].make(ctypes.byref(_model(model)), ctypes.byref(values), ctypes.byref(handle)),
+           "fallow.layout(%r, %r): the model has no such path, or lacks a size" % (path, model))
+    made = Layout.__new__(Layout)
+    made._adopt(handle)
+    return made
 
 
 class Arena:
@@ -123,13 +319,21 @@ class Arena:
         with arena.lease(layout) as lease:
             out = lease.torch("out", (tokens, 4096), torch.bfloat16)
 
-    `settings`: as configure()."""
+    name      in messages and reports
+    tag       of its memory: see tagged()
+    checks    FALLOW_ARENA_CHECK_ bits of arena.h, for tests and debugging
+    log       log(level, message) is called for each refusal and finding; level: "error", "warning" or "info"
+    settings  as configure()
 
-    def __init__(self, device=0, name="arena", tag=0, checks=0, **settings):
+    One lease is open at a time. Any thread may call; methods raise fallow.Error with the library's sentence."""
+
+    def __init__(self, device=0, name="arena", tag=0, checks=0, log=None, **settings):
         _configure(settings)
         self._device = device
         self._handle = None
-        config = ArenaConfig(ctypes.sizeof(ArenaConfig), name.encode(), tag, checks, 0)
+        self._wake = _WAKE()
+        self._log = _LOG() if log is None else _LOG(lambda _, level, text: log(_LEVELS[level], text.decode()))
+        config = ArenaConfig(ctypes.sizeof(ArenaConfig), name.encode(), tag, checks, 0, self._log)
         handle = ctypes.c_void_p()
         status = _lib().fallow_arena_create(_pool(device), ctypes.byref(config), ctypes.byref(handle))
         _check(status, "fallow.Arena")
@@ -146,10 +350,21 @@ class Arena:
             self.close()
 
     def _refused(self, status, what):
+        if status == 0:
+            return
         text = ctypes.create_string_buffer(512)
         _lib().fallow_arena_last_error(self._handle, text, len(text))
         reason = text.value.decode(errors="replace")
         _check(status, what + (": " + reason if reason else ""))
+
+    def reserve(self, need, stream=None):
+        """Take the memory now that later leases need: `need` is a list of layouts, or bytes of scratch ("2G" too).
+        What is not reserved is taken by the lease that first needs it. Persistent regions get their first values.
+        Before captures and lock(), which let nothing grow. `stream`: as lease()."""
+        if isinstance(need, (int, str)):
+            need = [Layout([{"name": "reserve", "bytes": _bytes(need, "reserve"), "init": "prefix"}], "reserve")]
+        for each in sorted(need, key=lambda layout: -layout.bytes):
+            self.lease(each, stream).end()
 
     def lock(self):
         """After warm-up: a lease that needs more than the arena holds is refused."""
@@ -163,14 +378,50 @@ class Arena:
         """Give the blocks back to the pool; contents of persistent regions are lost."""
         self._refused(_lib().fallow_arena_trim(self._handle), "trim")
 
+    def lose_contents(self):
+        """The values of persistent regions are worthless, as after an aborted step: the next lease initialises those of
+        its layout again, and the next guard() all."""
+        self._refused(_lib().fallow_arena_lose_contents(self._handle), "lose_contents")
+
+    def on_wake(self, wake):
+        """Call wake(region, address, stream) for each persistent region that must get its values, at first and
+        again after they were lost. It gives work to `stream`, a number, and returns true; if it returns false or
+        raises an exception, which is printed, the region gets the values of its "init". It must not call the arena.
+        region: a dict as in Layout.regions. None: no callback."""
+
+        def call(_, region, address, stream):
+            try:
+                return 0 if wake(_describe(region.contents), address, stream or 0) else 1
+            except Exception:  # no caller above could catch it
+                traceback.print_exc()
+                return 1
+
+        called = _WAKE() if wake is None else _WAKE(call)
+        self._refused(_lib().fallow_arena_on_wake(self._handle, called, None), "on_wake")
+        self._wake = called
+
+    def guard(self, stream=None):
+        """Call before each launch of a graph that was captured with leases of the arena: orders the launch on
+        `stream` after the lease or launch before it. `stream`: as lease()."""
+        self._refused(_lib().fallow_lease_guard(self._handle, self._stream_of(stream)), "guard")
+
+    def stats(self):
+        """The counters as a dict (fallow_arena_stats)."""
+        values = ArenaStats(struct_size=ctypes.sizeof(ArenaStats))
+        self._refused(_lib().fallow_arena_get_stats(self._handle, ctypes.byref(values)), "stats")
+        return {name: getattr(values, name) for name, _ in ArenaStats._fields_[1:] if name != "reserved_0"}
+
+    def _stream_of(self, stream):
+        if stream is None:
+            torch = sys.modules.get("torch")
+            if torch is not None and torch.cuda.is_initialized():
+                stream = torch.cuda.current_stream(self._device)
+        return _stream_handle(stream)
+
     def lease(self, layout, stream=None):
         """Borrow all regions for work given to `stream` from now on. None: PyTorch's current stream where
         PyTorch has been imported and uses CUDA, else the default stream."""
-        if stream is None:
-            torch = sys.modules.get("torch")
-            if torch is not None and torch.cuda.is_available():
-                stream = torch.cuda.current_stream(self._device)
-        number = _stream_handle(stream)
+        number = self._stream_of(stream)
         handle = ctypes.c_void_p()
         status = _lib().fallow_lease_begin(self._handle, layout._handle, number, ctypes.byref(handle))
         self._refused(status, "lease")
