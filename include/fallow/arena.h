@@ -26,7 +26,8 @@
  * ORDER        a lease comes after the last one on the device, whatever the streams. Tell the pool
  *              before a stream is destroyed (fallow_stream_retire): then its handle may be another
  *              stream's, and the arena still knows what it was given.
- * THREADS      an arena may be used from any thread; one lease at a time, a second begin is BUSY.
+ * THREADS      an arena may be used from any thread; one lease at a time, a second begin is BUSY, or
+ *              waits for its turn (fallow_lease_begin_within).
  * ERRORS       a call that fails has changed nothing that the caller sees; fallow_arena_last_error
  *              says what and why. INVALID_POOL: the pool is gone. DEVICE_LOST as the pool's calls.
  */
@@ -262,6 +263,16 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_lease_begin(fallow_arena *arena
                                                              const fallow_layout *layout,
                                                              fallow_stream stream,
                                                              fallow_lease **out_lease);
+/** The same for an arena that other threads use: if a lease is open, or another thread is inside a call,
+ *  sleep until it is this begin's turn, at most wait_ms, then BUSY. UINT32_MAX: without limit; 0: as
+ *  fallow_lease_begin. Waiting begins are served in the order in which they came; until none is left
+ *  every other call that claims the arena is BUSY. The wait is the host's and holds no lock; a thread that
+ *  waits for its own lease sleeps until the limit. BUSY for other reasons is not waited for. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_lease_begin_within(fallow_arena *arena,
+                                                                    const fallow_layout *layout,
+                                                                    fallow_stream stream,
+                                                                    uint32_t wait_ms,
+                                                                    fallow_lease **out_lease);
 /** The address of a region by name; NULL: no such region, or the lease has ended. */
 FALLOW_API void *fallow_lease_region(const fallow_lease *lease, const char *name);
 /** The same by index in the layout, in O(1). */

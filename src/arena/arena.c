@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/clock.h"
 #include "base/sized.h"
 
 #define ALL_CHECKS \
@@ -55,29 +56,117 @@ void fallow_arena_last_error(fallow_arena *arena, char *out_text, size_t text_by
     }
 }
 
+/* ---- the claim */
+
+/* lock. Claim an idle arena, else mark it as awaited; returns what it was. */
+static int claim_or_mark(fallow_arena *arena)
+{
+    int state = FLW_ARENA_IDLE;
+    while (!atomic_compare_exchange_weak_explicit(
+        &arena->state, &state,
+        state == FLW_ARENA_IDLE ? FLW_ARENA_LEASED : state | FLW_ARENA_AWAITED,
+        memory_order_acquire, memory_order_relaxed)) {
+    }
+    return state;
+}
+
+/* lock. */
+static void leave_queue(fallow_arena *arena, const struct flw_arena_waiter *waiter)
+{
+    struct flw_arena_waiter **link = &arena->waiters;
+    while (*link != waiter) {
+        link = &(*link)->next;
+    }
+    *link = waiter->next;
+    if (arena->waiters == NULL) {
+        (void)atomic_fetch_and_explicit(&arena->state, ~FLW_ARENA_AWAITED, memory_order_relaxed);
+    }
+}
+
+/* lock, not held during the sleep. */
+static bool sleep_in_queue(fallow_arena *arena, struct flw_arena_waiter *waiter, uint32_t wait_ms)
+{
+    uint64_t end_ns =
+        wait_ms == UINT32_MAX ? UINT64_MAX : flw_clock_fine_ns() + wait_ms * UINT64_C(1000000);
+    uint64_t now_ns = 0;
+    while (flw_bell_count(&waiter->bell) == 0 && (now_ns = flw_clock_fine_ns()) < end_ns) {
+        pthread_mutex_unlock(&arena->lock);
+        flw_bell_wait(&waiter->bell, 0, end_ns - now_ns);
+        pthread_mutex_lock(&arena->lock);
+    }
+    return flw_bell_count(&waiter->bell) != 0;
+}
+
+static bool refuse_busy(fallow_arena *arena, int state)
+{
+    (void)flw_arena_refuse(arena, FALLOW_BUSY, "%s",
+                           (state & ~FLW_ARENA_AWAITED) == FLW_ARENA_AT_WORK
+                               ? "another thread is inside a call on it"
+                               : "a lease is open; end it first");
+    return false;
+}
+
 bool flw_arena_claim(fallow_arena *arena, enum flw_arena_state to)
 {
     int idle = FLW_ARENA_IDLE;
-    if (FLW_LIKELY(atomic_compare_exchange_strong_explicit(
-            &arena->state, &idle, (int)to, memory_order_acquire, memory_order_relaxed))) {
-        return true;
+    return FLW_LIKELY(atomic_compare_exchange_strong_explicit(
+               &arena->state, &idle, (int)to, memory_order_acquire, memory_order_relaxed)) ||
+           refuse_busy(arena, idle);
+}
+
+bool flw_arena_claim_in_turn(fallow_arena *arena, uint32_t wait_ms)
+{
+    struct flw_arena_waiter waiter = {0};
+    pthread_mutex_lock(&arena->lock);
+    int state = claim_or_mark(arena);
+    bool is_claimed = state == FLW_ARENA_IDLE;
+    if (!is_claimed) {
+        struct flw_arena_waiter **link = &arena->waiters;
+        while (*link != NULL) {
+            link = &(*link)->next;
+        }
+        *link = &waiter;
+        is_claimed = sleep_in_queue(arena, &waiter, wait_ms);
+        if (!is_claimed) {
+            leave_queue(arena, &waiter);
+        }
     }
-    (void)flw_arena_refuse(arena, FALLOW_BUSY, "%s",
-                           idle == FLW_ARENA_AT_WORK ? "another thread is inside a call on it"
-                                                     : "a lease is open; end it first");
-    return false;
+    pthread_mutex_unlock(&arena->lock);
+    return is_claimed || refuse_busy(arena, state);
 }
 
 static void free_arena(fallow_arena *arena);
 
+/* The claim passes to the first waiter: a try in between is BUSY and overtakes none. */
+static FLW_NOINLINE void settle_otherwise(fallow_arena *arena)
+{
+    pthread_mutex_lock(&arena->lock);
+    struct flw_arena_waiter *first = arena->waiters;
+    int state = atomic_load_explicit(&arena->state, memory_order_relaxed), to = FLW_ARENA_IDLE;
+    if (first != NULL) {
+        arena->waiters = first->next;
+        to = FLW_ARENA_LEASED | (first->next != NULL ? FLW_ARENA_AWAITED : 0);
+    }
+    bool is_over = state == FLW_ARENA_DOOMED ||
+                   !atomic_compare_exchange_strong_explicit(
+                       &arena->state, &state, to, memory_order_acq_rel, memory_order_acquire);
+    if (first != NULL) {
+        flw_bell_ring(&first->bell);
+    }
+    pthread_mutex_unlock(&arena->lock);
+    if (is_over) {
+        free_arena(arena);
+    }
+}
+
 void flw_arena_settle(fallow_arena *arena)
 {
     int state = atomic_load_explicit(&arena->state, memory_order_relaxed);
-    if (FLW_UNLIKELY(state == FLW_ARENA_DOOMED ||
+    if (FLW_UNLIKELY(state > FLW_ARENA_AT_WORK ||
                      !atomic_compare_exchange_strong_explicit(&arena->state, &state, FLW_ARENA_IDLE,
                                                               memory_order_acq_rel,
                                                               memory_order_acquire))) {
-        free_arena(arena);
+        settle_otherwise(arena);
     }
 }
 
@@ -333,6 +422,7 @@ fallow_status fallow_arena_get_stats(fallow_arena *arena, fallow_arena_stats *ou
                                 .scratch_bytes = read_count(&arena->held_scratch_bytes),
                                 .persistent_bytes = read_count(&arena->held_persistent_bytes)};
     int state = atomic_load_explicit(&arena->state, memory_order_acquire);
+    state &= ~FLW_ARENA_AWAITED;
     stats.is_leased = state == FLW_ARENA_LEASED || state == FLW_ARENA_DOOMED;
     stats.is_locked = atomic_load_explicit(&arena->is_locked, memory_order_relaxed);
     stats.is_pinned = atomic_load_explicit(&arena->pin_count, memory_order_relaxed) > 0;

@@ -7,14 +7,14 @@
  * INVARIANTS
  *   1. scratch_bytes > 0 exactly where scratch is a block of the pool; only the arena knows it.
  *   2. At most one lease is open; `state` is LEASED or DOOMED then, and open_handle its handle until its
- *      owner ends it.
+ *      owner ends it. AWAITED is set exactly while `waiters` is not empty, and never on IDLE.
  *   3. A binding's addresses are those of the persistent regions of its layout, by index; NULL for
  *      scratch ones. Where a region moves, all bindings go.
  *   4. Everything that uses the arena's memory outside of captures comes before the next work of one of
  *      `last` and `debts`. Its blocks are allocated in the order of `last`.
  * Synchronization: `state` is taken by compare-and-swap before anything else is looked at or changed; its
  * holder alone reads and writes every other field but the statistics (relaxed), `open_handle` and
- * `references` (they end a lease, from any thread) and `message` (`lock`).
+ * `references` (they end a lease, from any thread), `message` and `waiters` (`lock`).
  */
 #ifndef FLW_ARENA_ARENA_H
 #define FLW_ARENA_ARENA_H
@@ -23,13 +23,21 @@
 #include <stdatomic.h>
 
 #include "arena/layout.h"
+#include "base/bell.h"
 #include "pool/pool.h"
 
 enum flw_arena_state {
     FLW_ARENA_IDLE,
     FLW_ARENA_LEASED,
-    FLW_ARENA_DOOMED, /* leased, and destroyed when the lease ends */
-    FLW_ARENA_AT_WORK /* in a call that is no lease: lock, trim, ... */
+    FLW_ARENA_AT_WORK, /* in a call that is no lease: lock, trim, ... */
+    FLW_ARENA_DOOMED,  /* leased, and destroyed when the lease ends */
+    FLW_ARENA_AWAITED  /* a bit beside LEASED and AT_WORK */
+};
+
+/* A begin that waits, on its thread's stack. */
+struct flw_arena_waiter {
+    struct flw_arena_waiter *next; /* came later */
+    struct flw_bell bell;          /* count 1: the arena is LEASED for this begin */
 };
 
 /* A stream whose work, up to its present end, may use the arena's memory. */
@@ -124,7 +132,8 @@ struct fallow_arena {
     fallow_log_function log;
     void *log_context;
     char name[FLW_ARENA_NAME_MOST + 1];
-    pthread_mutex_t lock; /* message */
+    pthread_mutex_t lock;             /* message, waiters */
+    struct flw_arena_waiter *waiters; /* the first came first */
     char message[256];
 };
 _Static_assert(sizeof(fallow_arena) <= FLW_ARENA_BYTES, "handles are addresses in it");
@@ -133,7 +142,9 @@ _Static_assert(sizeof(fallow_arena) <= FLW_ARENA_BYTES, "handles are addresses i
 
 /* Idle to `to`; false: BUSY, said. */
 bool flw_arena_claim(fallow_arena *arena, enum flw_arena_state to);
-/* To idle; a doomed arena is gone then. */
+/* To LEASED, after the begins that wait already; waits up to wait_ms, UINT32_MAX: without limit. */
+bool flw_arena_claim_in_turn(fallow_arena *arena, uint32_t wait_ms);
+/* To idle, or to the lease of the first waiter; a doomed arena is gone then. */
 void flw_arena_settle(fallow_arena *arena);
 /* Claimed for work, its pool alive. `to_do` not NULL names what captures would be in the way of: not pinned
  * either. Else nothing is claimed. */

@@ -276,14 +276,17 @@ static void count_lease(fallow_arena *arena)
     atomic_store_explicit(&arena->lease_count, count + 1, memory_order_relaxed);
 }
 
-fallow_status fallow_lease_begin(fallow_arena *arena, const fallow_layout *layout,
-                                 fallow_stream stream, fallow_lease **out_lease)
+/* Inline: a constant wait_ms costs a try nothing. */
+static FLW_INLINE fallow_status begin(fallow_arena *arena, const fallow_layout *layout,
+                                      fallow_stream stream, uint32_t wait_ms,
+                                      fallow_lease **out_lease)
 {
     if (FLW_UNLIKELY(arena == NULL || layout == NULL || out_lease == NULL)) {
         return FALLOW_INVALID_ARGUMENT;
     }
     *out_lease = NULL;
-    if (FLW_UNLIKELY(!flw_arena_claim(arena, FLW_ARENA_LEASED))) {
+    if (FLW_UNLIKELY(!(wait_ms > 0 ? flw_arena_claim_in_turn(arena, wait_ms)
+                                   : flw_arena_claim(arena, FLW_ARENA_LEASED)))) {
         return FALLOW_BUSY;
     }
     fallow_status status = FALLOW_OK;
@@ -311,6 +314,19 @@ fallow_status fallow_lease_begin(fallow_arena *arena, const fallow_layout *layou
     atomic_store_explicit(&arena->open_handle, handle_of(arena), memory_order_release);
     *out_lease = (fallow_lease *)handle_of(arena); /* never followed */
     return FALLOW_OK;
+}
+
+fallow_status fallow_lease_begin(fallow_arena *arena, const fallow_layout *layout,
+                                 fallow_stream stream, fallow_lease **out_lease)
+{
+    return begin(arena, layout, stream, 0, out_lease);
+}
+
+fallow_status fallow_lease_begin_within(fallow_arena *arena, const fallow_layout *layout,
+                                        fallow_stream stream, uint32_t wait_ms,
+                                        fallow_lease **out_lease)
+{
+    return begin(arena, layout, stream, wait_ms, out_lease);
 }
 
 void *fallow_lease_region_at(const fallow_lease *lease, size_t index)

@@ -27,8 +27,8 @@
 #define FLW_RECORD_RING_H
 
 #include "base/asym.h"
+#include "base/bell.h"
 #include "base/bits.h"
-#include "record/bell.h"
 #include "record/event.h"
 #include "record/tsc.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: how threads that record wake the one that writes.
+ * Owns: how threads wake one that sleeps. Does not: lose a ring between a look and the sleep.
  */
-#ifndef FLW_RECORD_BELL_H
-#define FLW_RECORD_BELL_H
+#ifndef FLW_BASE_BELL_H
+#define FLW_BASE_BELL_H
 
 #include <errno.h>
 #include <linux/futex.h>
@@ -32,12 +32,14 @@ static inline void flw_bell_ring(struct flw_bell *bell)
     errno = saved;
 }
 
-/* Until the count is another than `heard`, or so many ns have passed, or sooner. */
+/* Until the count is another than `heard`, or so many ns have passed, or sooner. No cancellation point. */
 static inline void flw_bell_wait(struct flw_bell *bell, uint32_t heard, uint64_t most_ns)
 {
     struct timespec most = {.tv_sec = (time_t)(most_ns / UINT64_C(1000000000)),
                             .tv_nsec = (long)(most_ns % UINT64_C(1000000000))};
+    int saved = errno;
     (void)syscall(SYS_futex, &bell->count, FUTEX_WAIT_PRIVATE, heard, &most, NULL, 0);
+    errno = saved;
 }
 
 #endif
