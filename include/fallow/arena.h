@@ -135,8 +135,9 @@ enum {
     FALLOW_ARENA_CHECK_WRITTEN = 1u << 2 /**< at end: of regions whose class demands that they are
                                                  fully written (all but PREFIX), the bytes that still
                                                  hold the poison of this lease and of the one before,
-                                                 of the same layout, are counted. Where regions share
-                                                 bytes one may have written for another */
+                                                 of the same layout, are counted, as far as both used
+                                                 the region (fallow_lease_set_used). Where regions
+                                                 share bytes one may have written for another */
 };
 
 /** Settings of an arena. Zero is the default for every field but struct_size. */
@@ -161,7 +162,8 @@ static inline void fallow_arena_config_init(fallow_arena_config *config)
 
 /** Make an arena on a pool, which must outlive it; it takes no device memory yet. NULL config:
  *  defaults. Errors: INVALID_ARGUMENT (unknown check bits), INVALID_POOL, VERSION (struct_size),
- *  OUT_OF_HOST_MEMORY. */
+ *  OUT_OF_HOST_MEMORY, NOT_SUPPORTED (a pool in context order; checks where memory has no contents, as the
+ *  simulated device's without `backed`: the pool's log says so), and those of a driver call. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_create(fallow_pool *pool,
                                                               const fallow_arena_config *config,
                                                               fallow_arena **out_arena);
@@ -277,6 +279,11 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_lease_begin_within(fallow_arena
 FALLOW_API void *fallow_lease_region(const fallow_lease *lease, const char *name);
 /** The same by index in the layout, in O(1). */
 FALLOW_API void *fallow_lease_region_at(const fallow_lease *lease, size_t index);
+/** A step smaller than its layout: of region `index` this lease uses the first `bytes`, and the check
+ *  WRITTEN judges no more. Until the lease ends, in O(1); without checks it does nothing.
+ *  INVALID_ARGUMENT: the lease has ended, no such region, or more bytes than it has. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_lease_set_used(fallow_lease *lease, size_t index,
+                                                                size_t bytes);
 /** Release everything, in the order of `stream`'s present end, which comes after every use. Exports
  *  (fallow_lease_export) delay the end until the last one is dropped. INVALID_ARGUMENT: it has ended
  *  already. The lease stays open after INVALID_STREAM, and after CAPTURING: it was begun outside of the

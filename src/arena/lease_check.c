@@ -13,6 +13,7 @@
 #include "arena/arena.h"
 #include "base/bits.h"
 #include "base/mutant.h"
+#include "pool/extensions/debug/debug.h"
 
 #include "fallow/simcuda.h"
 
@@ -24,10 +25,23 @@ struct flw_arena_check {
     flw_sim_touch_function touch;
     unsigned char *now, *before; /* scratch at the end of this lease and of the one before */
     size_t room, before_bytes;   /* before_bytes 0: there is none to compare with */
+    size_t *used, *used_before;  /* bytes of each region, likewise; as judged */
+    size_t used_room;
     uint64_t before_layout;
     unsigned char pattern, before_pattern;
     bool is_skipped; /* this lease: inside a capture, or a driver call failed */
 };
+
+static fallow_status probe_contents(struct flw_pool *pool)
+{
+    struct flw_driver_section section;
+    if (!flw_heap_enter_driver(&pool->heap, &section)) {
+        return flw_heap_not_entered(&pool->heap);
+    }
+    fallow_status status = flw_debug_probe_contents(pool);
+    flw_heap_leave_driver(&pool->heap, &section);
+    return status;
+}
 
 fallow_status flw_arena_check_create(fallow_arena *arena)
 {
@@ -42,7 +56,7 @@ fallow_status flw_arena_check_create(fallow_arena *arena)
     memcpy(&check->touch, &touch, sizeof touch);
     memcpy(&check->forget, &forget, sizeof forget);
     arena->check = check;
-    return FALLOW_OK;
+    return check->name == NULL ? FALLOW_OK : probe_contents(arena->pool); /* real memory has them */
 }
 
 void flw_arena_check_destroy(fallow_arena *arena)
@@ -50,6 +64,8 @@ void flw_arena_check_destroy(fallow_arena *arena)
     if (arena->check != NULL) {
         free(arena->check->now);
         free(arena->check->before);
+        free(arena->check->used);
+        free(arena->check->used_before);
         free(arena->check);
     }
 }
@@ -144,6 +160,26 @@ static bool draw_zones(fallow_arena *arena, const struct flw_lease *lease, fallo
     return true;
 }
 
+/* All of each region, until the lease says less. */
+static bool use_all(struct flw_arena_check *check, const fallow_layout *layout)
+{
+    if (layout->count > check->used_room) {
+        size_t bytes = layout->count * sizeof *check->used;
+        size_t *used = realloc(check->used, bytes);
+        check->used = used != NULL ? used : check->used;
+        size_t *before = realloc(check->used_before, bytes);
+        check->used_before = before != NULL ? before : check->used_before;
+        if (used == NULL || before == NULL) {
+            return false;
+        }
+        check->used_room = layout->count;
+    }
+    for (size_t i = 0; i < layout->count; i++) {
+        check->used[i] = layout->regions[i].region.size_bytes;
+    }
+    return true;
+}
+
 void flw_arena_check_begin(fallow_arena *arena)
 {
     struct flw_arena_check *check = arena->check;
@@ -151,7 +187,7 @@ void flw_arena_check_begin(fallow_arena *arena)
     fallow_stream stream = lease->stream;
     struct flw_driver_section section;
     size_t bytes = flw_arena_needed_bytes(arena, lease->layout);
-    check->is_skipped = lease->capture != 0 || bytes == 0;
+    check->is_skipped = lease->capture != 0 || bytes == 0 || !use_all(check, lease->layout);
     if (check->is_skipped || !flw_heap_enter_driver(&arena->pool->heap, &section)) {
         check->is_skipped = true;
         return;
@@ -204,6 +240,19 @@ static bool must_be_written(const fallow_region *region)
     return region->init != FALLOW_INIT_PREFIX;
 }
 
+fallow_status fallow_lease_set_used(fallow_lease *lease, size_t index, size_t bytes)
+{
+    const fallow_arena *arena = flw_lease_arena(lease);
+    if (arena == NULL || index >= arena->lease.layout->count ||
+        bytes > arena->lease.layout->regions[index].region.size_bytes) {
+        return FALLOW_INVALID_ARGUMENT;
+    }
+    if (arena->check != NULL && !arena->check->is_skipped) {
+        arena->check->used[index] = bytes;
+    }
+    return FALLOW_OK;
+}
+
 /* A byte that held the poison of two leases at their ends, one 0xff and one 0x7f, was written in neither. */
 static void count_unwritten(fallow_arena *arena, const struct flw_lease *lease)
 {
@@ -214,7 +263,7 @@ static void count_unwritten(fallow_arena *arena, const struct flw_lease *lease)
         if (!is_scratch(placed) || !must_be_written(&placed->region)) {
             continue;
         }
-        for (size_t k = placed->region.size_bytes; k-- > 0;) {
+        for (size_t k = flw_min(check->used[i], check->used_before[i]); k-- > 0;) {
             if (check->now[begin + k] == check->pattern &&
                 check->before[begin + k] == check->before_pattern) {
                 first = k;
@@ -224,9 +273,10 @@ static void count_unwritten(fallow_arena *arena, const struct flw_lease *lease)
         if (count > 0) {
             atomic_fetch_add_explicit(&arena->unwritten_count, count, memory_order_relaxed);
             flw_arena_say(arena, FALLOW_LOG_ERROR,
-                          "unwritten: %zu bytes of region '%s' (%zu bytes), the first at %zu, were "
-                          "written by neither of two leases",
-                          count, placed->region.name, placed->region.size_bytes, first);
+                          "unwritten: %zu bytes of region '%s' (%zu bytes, %zu used), the first at "
+                          "%zu, were written by neither of two leases",
+                          count, placed->region.name, placed->region.size_bytes, check->used[i],
+                          first);
         }
     }
 }
@@ -259,6 +309,9 @@ static void check_written(fallow_arena *arena, const struct flw_lease *lease, fa
     unsigned char *swapped = check->before;
     check->before = check->now;
     check->now = swapped;
+    size_t *used = check->used_before;
+    check->used_before = check->used;
+    check->used = used;
     check->before_bytes = bytes;
     check->before_layout = lease->layout->id;
     check->before_pattern = check->pattern;

@@ -156,8 +156,8 @@ static void a_region_left_unwritten_is_found_after_two_leases(void **state)
     write_but_ten(&api, arena, layout, 0, 2);
     assert_int_equal(arena_stats(arena).unwritten_count, 10);
     assert_string_equal(api.log,
-                        "arena 'decode': unwritten: 10 bytes of region 'first' (1000 bytes), "
-                        "the first at 990, were written by neither of two leases");
+                        "arena 'decode': unwritten: 10 bytes of region 'first' (1000 bytes, "
+                        "1000 used), the first at 990, were written by neither of two leases");
     write_but_ten(&api, arena, layout, 1, 3); /* a prefix need not be whole */
     write_but_ten(&api, arena, layout, 1, 4);
     assert_int_equal(arena_stats(arena).unwritten_count, 10);
@@ -167,6 +167,82 @@ static void a_region_left_unwritten_is_found_after_two_leases(void **state)
     expect_silence(&api); /* the check's own reads are no violation */
     fallow_arena_destroy(arena);
     fallow_layout_destroy(layout);
+    api_end(&api);
+}
+
+/* Of each region a part, all of which is written; `told`: the lease says how much that is. */
+static void write_part(struct api *api, fallow_arena *arena, const fallow_layout *layout,
+                       size_t divisor, bool told, int byte)
+{
+    fallow_lease *lease = begin_lease(arena, layout, api->stream);
+    for (size_t i = 0; i < REGIONS; i++) {
+        size_t bytes = regions[i].size_bytes / divisor;
+        fill_bytes(api, fallow_lease_region_at(lease, i), byte, bytes, api->stream);
+        if (told) {
+            assert_int_equal(fallow_lease_set_used(lease, i, bytes), FALLOW_OK);
+        }
+    }
+    end_lease(lease, api->stream);
+}
+
+static void only_what_a_lease_uses_must_be_written(void **state)
+{
+    (void)state;
+    struct api api;
+    bed_begin(&api);
+    fallow_arena *arena = make_arena(&api, WRITTEN | ZONES), *plain = make_arena(&api, 0);
+    fallow_layout *layout = make_layout(regions, REGIONS);
+    static const size_t divisors[] = {4, 4, 1, 4, 10, 2, 2};
+    for (size_t i = 0; i < sizeof divisors / sizeof *divisors; i++) {
+        write_part(&api, arena, layout, divisors[i], true, (int)i);
+        assert_int_equal(arena_stats(arena).unwritten_count, 0);
+    }
+    write_part(&api, arena, layout, 2, false, 9); /* the last one used half of each */
+    assert_int_equal(arena_stats(arena).unwritten_count, 0);
+    write_part(&api, arena, layout, 2, false, 10);
+    assert_int_equal(arena_stats(arena).unwritten_count, 500 + 2500);
+    fallow_lease *lease = begin_lease(arena, layout, api.stream);
+    assert_int_equal(fallow_lease_set_used(lease, 0, 900), FALLOW_OK);
+    fill_bytes(&api, fallow_lease_region_at(lease, 0), 11, 890, api.stream);
+    fill_bytes(&api, fallow_lease_region_at(lease, 2), 11, 5000, api.stream);
+    end_lease(lease, api.stream); /* ten bytes short, and the lease before left half */
+    assert_int_equal(arena_stats(arena).unwritten_count, 3000 + 10);
+    assert_string_equal(
+        api.log, "arena 'decode': unwritten: 10 bytes of region 'first' (1000 bytes, 900 used), "
+                 "the first at 890, were written by neither of two leases");
+    assert_int_equal(fallow_lease_set_used(lease, 0, 1), FALLOW_INVALID_ARGUMENT);
+    assert_int_equal(fallow_lease_set_used(NULL, 0, 1), FALLOW_INVALID_ARGUMENT);
+    lease = begin_lease(plain, layout, api.stream);
+    assert_int_equal(fallow_lease_set_used(lease, 0, 1000), FALLOW_OK);
+    assert_int_equal(fallow_lease_set_used(lease, 0, 1001), FALLOW_INVALID_ARGUMENT);
+    assert_int_equal(fallow_lease_set_used(lease, REGIONS, 0), FALLOW_INVALID_ARGUMENT);
+    end_lease(lease, api.stream);
+    expect_silence(&api);
+    fallow_arena_destroy(arena);
+    fallow_arena_destroy(plain);
+    fallow_layout_destroy(layout);
+    api_end(&api);
+}
+
+static void checks_need_memory_with_contents(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_arena_config config;
+    fallow_arena *arena = NULL;
+    flw_sim_config world = flw_sim_config_default(12); /* addresses only */
+    api_begin(&api, &world);
+    fallow_pool_config pool_config = api_config(&api);
+    assert_int_equal(fallow_pool_create(&pool_config, &api.pool), FALLOW_OK);
+    fallow_arena_config_init(&config);
+    static const uint32_t checks[] = {POISON, ZONES, WRITTEN, ZONES | WRITTEN};
+    for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
+        config.checks = checks[i];
+        assert_int_equal(fallow_arena_create(api.pool, &config, &arena), FALLOW_NOT_SUPPORTED);
+        assert_null(arena);
+    }
+    assert_non_null(strstr(api.log, "need memory with contents"));
+    assert_int_equal(flw_sim_read_ledger(&api.sim).allocation_count, 0);
     api_end(&api);
 }
 
@@ -247,6 +323,8 @@ int main(void)
         cmocka_unit_test(a_write_behind_a_region_is_found),
         cmocka_unit_test(zones_hold_regions_apart_that_else_share_bytes),
         cmocka_unit_test(a_region_left_unwritten_is_found_after_two_leases),
+        cmocka_unit_test(only_what_a_lease_uses_must_be_written),
+        cmocka_unit_test(checks_need_memory_with_contents),
         cmocka_unit_test(a_read_of_unwritten_bytes_names_kernel_region_and_arena),
         cmocka_unit_test(checks_leave_captures_alone),
     };

@@ -291,8 +291,7 @@ static CUresult write_and_read(struct flw_pool *pool, CUdeviceptr probe, unsigne
     return result;
 }
 
-/* Does memory keep what is written? The simulated device's may be addresses only: NOT_SUPPORTED. */
-static fallow_status probe_contents(struct flw_pool *pool)
+fallow_status flw_debug_probe_contents(struct flw_pool *pool)
 {
     const struct flw_driver *driver = &pool->driver;
     unsigned char back[64] = {0};
@@ -341,7 +340,7 @@ static fallow_status create(struct flw_pool *pool)
         bool is_inside = flw_heap_enter_driver(&pool->heap, &section);
         status = flw_heap_not_entered(&pool->heap);
         if (is_inside) {
-            status = probe_contents(pool);
+            status = flw_debug_probe_contents(pool);
             if (status == FALLOW_OK) {
                 status = flw_debug_make_ring(pool, debug);
             }
