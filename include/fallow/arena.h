@@ -82,7 +82,9 @@ typedef struct fallow_region {
  *             flag or element, a persistent size that is no multiple of its elements, last_phase
  *             before first_phase, more than 65,535 regions, a sum beyond 2^62), OUT_OF_HOST_MEMORY.
  * Threads     a layout is immutable and may serve several arenas at once.
- * Cost        host only; some microseconds for tens of regions.
+ * Cost        host only; some microseconds for ten regions, some tens for forty with lifetimes in
+ *             phases. If no placement reaches the bound that alignment allows (regions of different
+ *             alignments), the search goes on: about 1 ms for forty regions, 0.1 s for 450 and more.
  */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_layout_create(const fallow_region *regions,
                                                                size_t count,

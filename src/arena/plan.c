@@ -17,19 +17,27 @@ static uint64_t add_saturated(uint64_t a, uint64_t b)
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-/* Every largest live set is complete when some item begins. O(n^2), no memory. */
-static uint64_t bound_without_memory(const struct flw_plan_item *items, size_t count)
+/* The bound of the items aligned to `align_bytes` or more. All their offsets are multiples of it. Take
+ * those alive in one phase in the order of their offsets: each begins at or above the end of the one
+ * before, hence at or above that end rounded up, so by induction the last one begins no lower than the
+ * sum of the others' rounded sizes. Its end is that sum plus its own size: all rounded sizes less its
+ * padding, at least less the largest padding. With align_bytes 1 this is the sum of all sizes.
+ * Every largest live set is complete when some item begins. O(n^2), no memory. */
+static uint64_t bound_at(const struct flw_plan_item *items, size_t count, uint64_t align_bytes)
 {
     uint64_t most_bytes = 0;
     for (size_t i = 0; i < count; i++) {
-        uint64_t live_bytes = 0;
+        uint64_t live_bytes = 0, pad_bytes = 0;
         for (size_t j = 0; j < count; j++) {
             if (items[j].first_phase <= items[i].first_phase &&
-                items[i].first_phase <= items[j].last_phase) {
-                live_bytes = add_saturated(live_bytes, items[j].bytes);
+                items[i].first_phase <= items[j].last_phase &&
+                items[j].align_bytes >= align_bytes) {
+                uint64_t bytes = flw_align_up(items[j].bytes, align_bytes);
+                live_bytes = add_saturated(live_bytes, bytes);
+                pad_bytes = flw_max(pad_bytes, bytes - items[j].bytes);
             }
         }
-        most_bytes = flw_max(most_bytes, live_bytes);
+        most_bytes = flw_max(most_bytes, live_bytes - pad_bytes);
     }
     return most_bytes;
 }
@@ -41,7 +49,7 @@ uint64_t flw_plan_lower_bound(const struct flw_plan_item *items, size_t count)
     }
     struct flw_plan_key *begins = malloc(2 * count * sizeof(*begins));
     if (begins == NULL) {
-        return bound_without_memory(items, count);
+        return bound_at(items, count, 1);
     }
     struct flw_plan_key *ends = begins + count;
     for (size_t i = 0; i < count; i++) {
@@ -60,6 +68,19 @@ uint64_t flw_plan_lower_bound(const struct flw_plan_item *items, size_t count)
     }
     free(begins);
     return most_bytes > UINT64_MAX ? UINT64_MAX : (uint64_t)most_bytes;
+}
+
+/* The least alignment covers all items, so this is at least flw_plan_lower_bound. */
+uint64_t flw_plan_padded_bound(const struct flw_plan_item *items, size_t count)
+{
+    uint64_t most_bytes = 0, seen = 0; /* alignments, each one bit */
+    for (size_t i = 0; i < count; i++) {
+        if ((seen & items[i].align_bytes) == 0) {
+            seen |= items[i].align_bytes;
+            most_bytes = flw_max(most_bytes, bound_at(items, count, items[i].align_bytes));
+        }
+    }
+    return most_bytes;
 }
 
 static bool meet(const struct flw_plan_item *a, const struct flw_plan_item *b)
@@ -116,10 +137,12 @@ enum order {
     BY_SIZE,
     BY_LIFETIME,
     BY_BEGIN,
+    BY_PAD,
     ORDER_COUNT
 };
 
-/* In each order, what is hard to place comes first. */
+/* In each order, what is hard to place comes first; by pad, the item whose padding is cut off at the top
+ * comes last: with one alignment and one phase that meets the padded bound. */
 static void sort_items(struct flw_plan_key *keys, const struct flw_plan_item *items, size_t count,
                        enum order order)
 {
@@ -128,10 +151,12 @@ static void sort_items(struct flw_plan_key *keys, const struct flw_plan_item *it
         uint64_t phases = (uint64_t)item->last_phase - item->first_phase + 1;
         /* Sizes go to 2^62 and phases to 2^32: the upper half of a product of 128 bits is enough. */
         uint64_t area = (uint64_t)(((flw_u128)item->bytes * phases) >> 32);
+        uint64_t pad = flw_align_up(item->bytes, item->align_bytes) - item->bytes;
         uint64_t key = order == BY_AREA       ? UINT64_MAX - area
                        : order == BY_SIZE     ? UINT64_MAX - item->bytes
                        : order == BY_LIFETIME ? UINT64_MAX - phases
-                                              : item->first_phase;
+                       : order == BY_BEGIN    ? item->first_phase
+                                              : pad;
         keys[i] = (struct flw_plan_key){key, (uint32_t)i};
     }
     flw_plan_sort(keys, count);
@@ -232,7 +257,7 @@ bool flw_plan_place(struct flw_plan_item *items, size_t count, uint64_t effort_n
     }
     uint64_t begin_ns = effort_ns != 0 ? flw_clock_fine_ns() : 0;
     struct flw_plan_goal goal = {
-        .lower_bytes = flw_plan_lower_bound(items, count),
+        .lower_bytes = count <= FLW_PLAN_GRAPH_MAX_ITEMS ? flw_plan_padded_bound(items, count) : 0,
         .deadline_ns = effort_ns != 0 ? add_saturated(begin_ns, effort_ns) : 0,
     };
     if (!place_first_fit(items, count, goal.lower_bytes, out_bytes)) {

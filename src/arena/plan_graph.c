@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define INSERTED_MOST 64 /* keys that insertion sorts faster than qsort */
+
 static int by_key(const void *left, const void *right)
 {
     const struct flw_plan_key *a = left, *b = right;
@@ -18,8 +20,17 @@ static int by_key(const void *left, const void *right)
 
 void flw_plan_sort(struct flw_plan_key *keys, size_t count)
 {
-    if (count > 1) {
+    if (count > INSERTED_MOST) {
         qsort(keys, count, sizeof(*keys), by_key);
+        return;
+    }
+    for (size_t k = 1; k < count; k++) {
+        struct flw_plan_key key = keys[k];
+        size_t at = k;
+        for (; at > 0 && by_key(&keys[at - 1], &key) > 0; at--) {
+            keys[at] = keys[at - 1];
+        }
+        keys[at] = key;
     }
 }
 

@@ -36,7 +36,7 @@ struct change {
 /* Beside each other because they are read together, millions of times. */
 struct spot {
     uint64_t offset;
-    uint64_t open_bytes; /* its size; 0: placed */
+    uint64_t open_bytes; /* its size, rounded up to align_bytes; 0: placed */
 };
 
 struct candidate {
@@ -51,6 +51,7 @@ struct candidate {
 struct search {
     struct flw_plan_graph graph;
     const struct flw_plan_item *items;
+    uint64_t align_bytes; /* the least of all items: every offset is a multiple */
     uint64_t limit_bytes;
     struct spot *spot;
     uint64_t *bar, *blame; /* blame is of sections */
@@ -82,9 +83,27 @@ static void blame_sections(struct search *s, uint32_t item)
     }
 }
 
+static uint64_t round_up(const struct search *s, uint64_t bytes)
+{
+    return flw_align_up(bytes, s->align_bytes);
+}
+
+/* The largest padding of an unplaced member: that of the topmost one is not needed. */
+static uint64_t widest_pad(const struct search *s, const uint16_t *member, uint32_t count)
+{
+    uint64_t pad_bytes = 0;
+    for (uint32_t k = 0; k < count; k++) {
+        uint64_t open_bytes = s->spot[member[k]].open_bytes;
+        if (open_bytes != 0) {
+            pad_bytes = flw_max(pad_bytes, open_bytes - s->items[member[k]].bytes);
+        }
+    }
+    return pad_bytes;
+}
+
 /* True where the unplaced members of a section, each above its place, can end below the limit: taken
- * from the lowest place up, each on the one before. Gaps below an item that nothing can fill any more
- * count as lost. A placed member lies below all others and adds nothing. */
+ * from the lowest place up, each on the one before, in rounded sizes. Gaps below an item that nothing can
+ * fill any more count as lost. A placed member lies below all others and adds nothing. */
 static bool section_fits(struct search *s, uint32_t section)
 {
     uint16_t *member = s->graph.member + s->graph.member_begin[section];
@@ -113,7 +132,8 @@ static bool section_fits(struct search *s, uint32_t section)
     for (uint32_t k = 0; k < count; k++) {
         top = flw_max(top, s->spot[member[k]].offset) + s->spot[member[k]].open_bytes;
     }
-    return top <= s->limit_bytes;
+    return top <= s->limit_bytes || (top < s->limit_bytes + s->align_bytes &&
+                                     top - widest_pad(s, member, count) <= s->limit_bytes);
 }
 
 /* Lift the unplaced neighbours of a placed item above it and mark their sections. */
@@ -130,7 +150,7 @@ static bool lift_neighbours(struct search *s, uint32_t item, struct span *touche
         uint64_t lifted = flw_align_up(end_bytes, s->items[other].align_bytes);
         s->changes[s->change_count++] = (struct change){s->spot[other].offset, other};
         s->spot[other].offset = lifted;
-        if (lifted + s->spot[other].open_bytes > s->limit_bytes) {
+        if (lifted + s->items[other].bytes > s->limit_bytes) {
             blame_sections(s, other);
             return false;
         }
@@ -171,7 +191,7 @@ static void retract(struct search *s, size_t change_count)
             s->spot[item].offset = change->offset;
             continue;
         }
-        s->spot[item].open_bytes = s->items[item].bytes;
+        s->spot[item].open_bytes = round_up(s, s->items[item].bytes);
         for (uint32_t t = s->graph.first[item]; t <= s->graph.last[item]; t++) {
             s->open[t]++;
         }
@@ -413,7 +433,7 @@ static bool try_order(struct search *s, uint64_t limit_bytes)
     s->candidate_count = 0;
     s->is_cut_off = false;
     for (uint32_t i = 0; i < count; i++) {
-        s->spot[i] = (struct spot){0, s->items[i].bytes};
+        s->spot[i] = (struct spot){0, round_up(s, s->items[i].bytes)};
         s->bar[i] = NOT_BARRED;
     }
     for (uint32_t t = 0; t < s->graph.section_count; t++) {
@@ -435,13 +455,15 @@ static uint64_t take_plan(const struct search *s, struct flw_plan_item *items)
 }
 
 /* How far towards the bound a try aims, in turn: a half, a quarter, a half, an eighth and so on, down to
- * a single byte: large steps save many, small ones succeed. */
+ * a single byte: large steps save many, small ones succeed. If only padding is left to save, all the way. */
 static void run_tries(struct search *s, struct flw_plan_item *items, uint64_t lower_bytes,
                       uint64_t *bytes)
 {
     for (uint64_t failures = 0; *bytes > lower_bytes && !s->is_over; failures++) {
         uint64_t gap_bytes = *bytes - 1 - lower_bytes;
-        uint64_t step_bytes = gap_bytes >> (1 + flw_lowest_bit(failures + 1));
+        uint64_t step_bytes = gap_bytes < s->align_bytes
+                                  ? gap_bytes
+                                  : gap_bytes >> (1 + flw_lowest_bit(failures + 1));
         if (try_order(s, *bytes - 1 - step_bytes)) {
             *bytes = take_plan(s, items);
             failures = UINT64_MAX; /* from the first again */
@@ -474,9 +496,15 @@ static bool allocate(struct search *s)
 bool flw_plan_search_improve(struct flw_plan_item *items, size_t count, struct flw_plan_goal goal,
                              uint64_t *bytes)
 {
-    struct search s = {.items = items, .deadline_ns = goal.deadline_ns, .looks_max = UINT64_MAX};
+    struct search s = {.items = items,
+                       .deadline_ns = goal.deadline_ns,
+                       .looks_max = UINT64_MAX,
+                       .align_bytes = UINT64_MAX};
     if (!flw_plan_graph_create(&s.graph, items, count)) {
         return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        s.align_bytes = flw_min(s.align_bytes, items[i].align_bytes);
     }
     bool is_done = allocate(&s);
     if (is_done) {

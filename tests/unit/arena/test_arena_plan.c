@@ -24,7 +24,8 @@ static uint64_t place(struct flw_plan_item *items, size_t count)
     assert_true(flw_plan_place(items, count, 0, &bytes));
     assert_true(flw_plan_is_valid(items, count, &proven_bytes));
     assert_true(bytes == proven_bytes);
-    assert_true(bytes >= flw_plan_lower_bound(items, count));
+    assert_true(bytes >= flw_plan_padded_bound(items, count));
+    assert_true(flw_plan_padded_bound(items, count) >= flw_plan_lower_bound(items, count));
     return bytes;
 }
 
@@ -124,6 +125,14 @@ static void draw_items(struct flw_plan_item *items, size_t count, uint64_t *stat
     }
 }
 
+/* Gives all items one alignment, as most layouts have it. */
+static void align_all(struct flw_plan_item *items, size_t count, uint64_t align_bytes)
+{
+    for (size_t i = 0; i < count; i++) {
+        items[i].align_bytes = align_bytes;
+    }
+}
+
 static void every_random_plan_is_a_plan(void **state)
 {
     (void)state;
@@ -181,8 +190,12 @@ static void small_plans_are_as_good_as_the_smallest_there_are(void **state)
         struct flw_plan_item items[6], copy[6];
         size_t count = 1 + draw(&random, COUNT_OF(items));
         draw_items(items, count, &random);
+        if (round % 2 == 0) {
+            align_all(items, count, UINT64_C(1) << draw(&random, 9));
+        }
         memcpy(copy, items, sizeof(copy));
         uint64_t least = least_of_all_orders(copy, count, 0);
+        assert_true(flw_plan_padded_bound(items, count) <= least);
         uint64_t found = place(items, count);
         if (found != least) {
             print_message("round %d: %llu bytes, %llu are enough\n", round,
@@ -192,6 +205,26 @@ static void small_plans_are_as_good_as_the_smallest_there_are(void **state)
         exact += found == least;
     }
     assert_true(exact * 100 >= rounds * 97);
+}
+
+/* The search stops at the padded bound, so a plan above it has cost all the effort there is. */
+static void plans_of_one_alignment_meet_the_padded_bound(void **state)
+{
+    (void)state;
+    uint64_t random = flw_test_seed("arena_plan");
+    int met = 0, rounds = 300;
+    for (int round = 0; round < rounds; round++) {
+        struct flw_plan_item items[40];
+        size_t count = 1 + draw(&random, COUNT_OF(items));
+        draw_items(items, count, &random);
+        align_all(items, count, 256);
+        met += place(items, count) == flw_plan_padded_bound(items, count);
+        for (size_t i = 0; i < count; i++) {
+            items[i].first_phase = 0; /* and all alive together */
+        }
+        assert_true(place(items, count) == flw_plan_padded_bound(items, count));
+    }
+    assert_true(met * 100 >= rounds * 95);
 }
 
 struct cutter {
@@ -377,6 +410,7 @@ int main(void)
         cmocka_unit_test(validity_refuses_every_kind_of_fault),
         cmocka_unit_test(every_random_plan_is_a_plan),
         cmocka_unit_test(small_plans_are_as_good_as_the_smallest_there_are),
+        cmocka_unit_test(plans_of_one_alignment_meet_the_padded_bound),
         cmocka_unit_test(cut_rectangles_are_put_together_within_two_percent),
         cmocka_unit_test(the_same_items_get_the_same_plan),
         cmocka_unit_test(more_effort_never_gives_more_bytes_than_first_fit),
