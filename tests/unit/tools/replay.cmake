@@ -1,8 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # `fallow replay` and `fallow trace` from outside, then what a replay, its tables and `fallow top` are made of.
 if(TARGET fallow)
-  flw_add_test(unit replay SOURCES test_replay.c DEPENDS fallow fallow-simcuda simcuda-libcuda
-    ENVIRONMENT "FALLOW_COMMAND=$<TARGET_FILE:fallow>" ${FLW_DEMO_ENVIRONMENT})
+  if(NOT FALLOW_SANITIZE) # whose runtime is to be loaded first
+    add_library(jumping_clock MODULE jumping_clock.c)
+    flw_target(jumping_clock)
+    set(clock jumping_clock)
+    set(clock_environment "FALLOW_CLOCK=$<TARGET_FILE:jumping_clock>")
+  endif()
+  flw_add_test(unit replay SOURCES test_replay.c DEPENDS fallow fallow-simcuda simcuda-libcuda ${clock}
+    ENVIRONMENT "FALLOW_COMMAND=$<TARGET_FILE:fallow>" ${FLW_DEMO_ENVIRONMENT}
+      ${clock_environment})
   flw_add_test(unit trace_command SOURCES test_trace_command.c DEPENDS fallow
     ENVIRONMENT "FALLOW_COMMAND=$<TARGET_FILE:fallow>")
 endif()

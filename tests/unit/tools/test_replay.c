@@ -557,6 +557,32 @@ static void a_gpus_driver_is_asked_for_nothing_but_its_own_calls(void **state)
     }
 }
 
+/* Runs the replay, then again with a clock that jumps at each read. */
+static void expect_repeats(const char *arguments)
+{
+    char line[1024], expected[COMMAND_TEXT_BYTES];
+    snprintf(line, sizeof line, "\"$F\" replay %s --no-times", arguments);
+    assert_int_equal(command_run(line), 0);
+    memcpy(expected, out_text, sizeof expected);
+    snprintf(line, sizeof line, "LD_PRELOAD=\"$FALLOW_CLOCK\" \"$F\" replay %s --no-times",
+             arguments);
+    assert_int_equal(command_run(line), 0);
+    assert_string_equal(out_text, expected);
+}
+
+static void no_count_depends_on_the_hosts_clock(void **state)
+{
+    (void)state;
+    if (getenv("FALLOW_CLOCK") == NULL) {
+        skip();
+    }
+    assert_int_equal(run("gen random rmm --count 200 --max 1G -o random.ftext"), 0);
+    expect_repeats("random.ftext --find-limit --repeat 2");
+    expect_repeats(
+        "random.ftext --policy fallow:segments=1,fallow-memory-first:segments=1 --find-limit");
+    expect_repeats("\"$FALLOW_DEMO\" --policy fallow,fallow-memory-first --find-limit");
+}
+
 static void a_gpu_that_is_not_there_is_named(void **state)
 {
     (void)state;
@@ -705,6 +731,7 @@ int main(void)
         cmocka_unit_test(a_second_pass_is_counted_apart),
         cmocka_unit_test(waits_are_counted_where_the_host_stops),
         cmocka_unit_test(who_holds_less_than_without_a_wait_has_waited),
+        cmocka_unit_test(no_count_depends_on_the_hosts_clock),
         cmocka_unit_test(a_gpu_that_is_not_there_is_named),
         cmocka_unit_test(a_gpus_driver_is_asked_for_nothing_but_its_own_calls),
         cmocka_unit_test(a_recording_without_room_fails_the_bench),

@@ -79,7 +79,9 @@ static void *create_with(const struct flw_policy_setup *setup, fallow_economy ec
     config.context = setup->device->context;
     config.limit_bytes = setup->limit_bytes;
     config.economy = economy;
-    config.decay_ms = UINT32_MAX; /* a replay is over in less than a decay: keep it repeatable */
+    /* Keep a replay repeatable: no decision may depend on the host's clock. */
+    config.decay_ms = UINT32_MAX;
+    config.wait_ms = UINT32_MAX - 1;
     if (flw_policy_value(setup->policy, SEGMENTS) != 0) {
         config.page_source = FALLOW_PAGES_SEGMENTS;
     }
