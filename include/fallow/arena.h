@@ -277,6 +277,15 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_lease_begin_within(fallow_arena
                                                                     fallow_stream stream,
                                                                     uint32_t wait_ms,
                                                                     fallow_lease **out_lease);
+/** Have each of several arenas (the lanes of micro-batches) hold what a lease of the layout needs, all or
+ *  none: order, errors, capture behaviour and cost are those of a lease on `stream` and its end, arena by
+ *  arena. On an error all scratch blocks have their size of before; persistent regions that were taken stay.
+ *  fallow_arena_last_error of the arena that refused says why. BUSY: one is leased, is in a call, or is
+ *  listed twice. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_arenas_reserve(fallow_arena *const *arenas,
+                                                                size_t count,
+                                                                const fallow_layout *layout,
+                                                                fallow_stream stream);
 /** The address of a region by name; NULL: no such region, or the lease has ended. */
 FALLOW_API void *fallow_lease_region(const fallow_lease *lease, const char *name);
 /** The same by index in the layout, in O(1). */

@@ -427,6 +427,55 @@ fallow_status fallow_lease_end(fallow_lease *lease, fallow_stream stream)
     return FALLOW_OK;
 }
 
+/* ---- several arenas */
+
+static void shrink(fallow_arena *arena, size_t bytes, fallow_stream stream)
+{
+    void *block = NULL;
+    if (arena->scratch_bytes > bytes) {
+        flw_arena_free_scratch(arena);
+        if (bytes > 0 && flw_arena_take(arena, bytes, 0, stream, &block) == FALLOW_OK) {
+            adopt(arena, block, bytes);
+        }
+    }
+}
+
+/* All are claimed. The first one to refuse has the others shrink again. */
+static fallow_status grow_all(fallow_arena *const *arenas, size_t count,
+                              const fallow_layout *layout, fallow_stream stream)
+{
+    if (count == 0) {
+        return FALLOW_OK;
+    }
+    size_t before = arenas[0]->scratch_bytes;
+    fallow_status status = prepare(arenas[0], layout, stream);
+    if (status == FALLOW_OK) {
+        status = grow_all(arenas + 1, count - 1, layout, stream);
+    }
+    if (status != FALLOW_OK) {
+        shrink(arenas[0], before, stream);
+    }
+    return status;
+}
+
+fallow_status fallow_arenas_reserve(fallow_arena *const *arenas, size_t count,
+                                    const fallow_layout *layout, fallow_stream stream)
+{
+    size_t claimed = 0;
+    fallow_status status = arenas == NULL || layout == NULL ? FALLOW_INVALID_ARGUMENT : FALLOW_OK;
+    while (status == FALLOW_OK && claimed < count) {
+        status = flw_arena_enter(arenas[claimed], NULL);
+        claimed += status == FALLOW_OK;
+    }
+    if (status == FALLOW_OK) {
+        status = grow_all(arenas, count, layout, stream);
+    }
+    while (claimed > 0) {
+        flw_arena_settle(arenas[--claimed]);
+    }
+    return status;
+}
+
 /* ---- graphs */
 
 fallow_status fallow_lease_guard(fallow_arena *arena, fallow_stream stream)

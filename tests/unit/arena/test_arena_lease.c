@@ -398,6 +398,81 @@ static void an_arena_outlived_by_its_handle_only_says_invalid_pool(void **state)
     api_end(&api);
 }
 
+#define LANES 3
+
+static bool lanes_hold(fallow_arena *const *lanes, const uint64_t *bytes)
+{
+    bool do_hold = true;
+    for (size_t i = 0; i < LANES; i++) {
+        do_hold = do_hold && arena_stats(lanes[i]).scratch_bytes == bytes[i];
+    }
+    return do_hold;
+}
+
+static void lanes_grow_together_or_not_at_all(void **state)
+{
+    (void)state;
+    struct api api;
+    uint64_t random = flw_test_seed("lanes"), grown = 0, refused = 0;
+    fallow_arena *lanes[LANES];
+    bed_begin_with(&api, 64 * MIB);
+    for (size_t i = 0; i < LANES; i++) {
+        lanes[i] = make_arena(&api, 0);
+    }
+    for (int i = 0; i < 200; i++) {
+        uint64_t before[LANES], after[LANES];
+        CUstream stream = flw_test_random(&random) % 2 == 0 ? api.stream : api.other;
+        fallow_layout *layout = make_plain_layout(1 + flw_test_random(&random) % (32 * MIB));
+        fallow_layout *own = make_plain_layout(1 + flw_test_random(&random) % (8 * MIB));
+        size_t one = flw_test_random(&random) % LANES;
+        fallow_lease *lease = NULL;
+        if (flw_test_random(&random) % 4 == 0) {
+            assert_int_equal(fallow_arena_trim(lanes[one]), FALLOW_OK);
+        }
+        if (fallow_lease_begin(lanes[one], own, stream, &lease) == FALLOW_OK) {
+            touch_lease(&api, lease, own, stream);
+            end_lease(lease, stream);
+        }
+        lease = NULL;
+        bool is_busy = flw_test_random(&random) % 8 == 0 &&
+                       fallow_lease_begin(lanes[one], own, stream, &lease) == FALLOW_OK;
+        for (size_t k = 0; k < LANES; k++) {
+            before[k] = arena_stats(lanes[k]).scratch_bytes;
+            after[k] =
+                before[k] > fallow_layout_bytes(layout) ? before[k] : fallow_layout_bytes(layout);
+        }
+        fallow_status status = fallow_arenas_reserve(lanes, LANES, layout, stream);
+        assert_true(lanes_hold(lanes, status == FALLOW_OK ? after : before));
+        assert_int_equal(status == FALLOW_BUSY, is_busy);
+        grown += status == FALLOW_OK;
+        refused += status == FALLOW_OUT_OF_MEMORY;
+        if (is_busy) {
+            end_lease(lease, stream);
+        }
+        if (status == FALLOW_OK) { /* nothing is taken any more */
+            uint64_t taken = arena_stats(lanes[one]).grow_count;
+            lease = begin_lease(lanes[one], layout, stream);
+            touch_lease(&api, lease, layout, stream);
+            end_lease(lease, stream);
+            assert_int_equal(arena_stats(lanes[one]).grow_count, taken);
+        }
+        fallow_layout_destroy(layout);
+        fallow_layout_destroy(own);
+    }
+    assert_true(grown > 0 && refused > 0);
+    fallow_layout *layout = make_plain_layout(4096);
+    fallow_arena *twice[] = {lanes[1], lanes[1]};
+    assert_int_equal(fallow_arenas_reserve(twice, 2, layout, api.stream), FALLOW_BUSY);
+    assert_int_equal(fallow_arenas_reserve(NULL, 2, layout, api.stream), FALLOW_INVALID_ARGUMENT);
+    assert_int_equal(fallow_arenas_reserve(lanes, 2, NULL, api.stream), FALLOW_INVALID_ARGUMENT);
+    assert_int_equal(fallow_arenas_reserve(lanes, 0, layout, api.stream), FALLOW_OK);
+    for (size_t i = 0; i < LANES; i++) {
+        fallow_arena_destroy(lanes[i]);
+    }
+    fallow_layout_destroy(layout);
+    api_end(&api);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -411,6 +486,7 @@ int main(void)
         cmocka_unit_test(a_configured_first_block_is_at_least_so_large),
         cmocka_unit_test(the_pools_out_of_memory_leaves_the_arena_usable),
         cmocka_unit_test(an_arena_destroyed_with_a_lease_open_goes_at_its_end),
+        cmocka_unit_test(lanes_grow_together_or_not_at_all),
         cmocka_unit_test(bad_arguments_are_refused),
         cmocka_unit_test(an_arena_outlived_by_its_handle_only_says_invalid_pool),
     };
