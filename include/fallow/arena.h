@@ -60,7 +60,7 @@ enum {
 /** One region of a layout. Zero is the default of every field but name and size_bytes. */
 typedef struct fallow_region {
     const char *name;       /**< unique in its layout, at most 63 bytes; copied */
-    size_t size_bytes;      /**< 1 or more */
+    size_t size_bytes;      /**< 0 (scratch only: a rank without tokens) or more */
     size_t align_bytes;     /**< a power of two to 2 MiB; 0 = 256 */
     fallow_init_class init; /**< what its bytes must be before they are read */
     uint32_t first_phase;   /**< alive from this one on; 0 to 65,535 */
@@ -76,9 +76,10 @@ typedef struct fallow_region {
 /**
  * Place regions: each gets an offset, a multiple of its alignment, such that no two that are alive in
  * one phase overlap. The same routine counts the bytes and carves them. Persistent regions have a
- * block each.
+ * block each. An empty region has an address like any other, of bytes that it must not use.
  *
- * Errors      INVALID_ARGUMENT (a NULL, empty, long or doubled name, no size, a bad alignment, class,
+ * Errors      INVALID_ARGUMENT (a NULL, empty, long or doubled name, a persistent region
+ *             without a size, a bad alignment, class,
  *             flag or element, a persistent size that is no multiple of its elements, last_phase
  *             before first_phase, more than 65,535 regions, a sum beyond 2^62), OUT_OF_HOST_MEMORY.
  * Threads     a layout is immutable and may serve several arenas at once.
@@ -119,7 +120,7 @@ FALLOW_API size_t fallow_layout_region_count(const fallow_layout *layout);
  *  such region. */
 FALLOW_API fallow_status fallow_layout_region(const fallow_layout *layout, size_t index,
                                               fallow_region *out_region, size_t *out_offset);
-/** The index of a region, or SIZE_MAX. */
+/** The index of a region, or SIZE_MAX. Costs a hash of the name and a comparison, however many regions. */
 FALLOW_API size_t fallow_layout_find(const fallow_layout *layout, const char *name);
 
 /* ---- arena */
@@ -286,7 +287,7 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_arenas_reserve(fallow_arena *co
                                                                 size_t count,
                                                                 const fallow_layout *layout,
                                                                 fallow_stream stream);
-/** The address of a region by name; NULL: no such region, or the lease has ended. */
+/** The address of a region by name (fallow_layout_find); NULL: no such region, or the lease has ended. */
 FALLOW_API void *fallow_lease_region(const fallow_lease *lease, const char *name);
 /** The same by index in the layout, in O(1). */
 FALLOW_API void *fallow_lease_region_at(const fallow_lease *lease, size_t index);

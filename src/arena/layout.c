@@ -28,8 +28,9 @@ static bool is_region_legal(const fallow_region *region)
 {
     size_t align = region->align_bytes, element = region->element_bytes;
     return region->name != NULL && region->name[0] != '\0' &&
-           strlen(region->name) <= FLW_ARENA_NAME_MOST && region->size_bytes > 0 &&
-           region->size_bytes <= BYTES_MOST && (align & (align - 1)) == 0 && align <= ALIGN_MOST &&
+           strlen(region->name) <= FLW_ARENA_NAME_MOST &&
+           (region->size_bytes > 0 || !is_persistent(region)) && region->size_bytes <= BYTES_MOST &&
+           (align & (align - 1)) == 0 && align <= ALIGN_MOST &&
            (unsigned)region->init <= FALLOW_INIT_NEUTRAL_TAIL &&
            (region->flags & ~(uint32_t)FALLOW_REGION_PERSISTENT) == 0 && region->reserved_0 == 0 &&
            (is_persistent(region) ||
@@ -38,57 +39,70 @@ static bool is_region_legal(const fallow_region *region)
            (element == 0 || element == 1 || element == 2 || element == 4 || element == 8);
 }
 
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-/* The calls for a lease by name and the sentences that name a region need one of each. */
 static fallow_status check_regions(const fallow_region *regions, size_t count)
 {
     uint64_t sum = 0;
-    fallow_status status = FALLOW_OK;
     for (size_t i = 0; i < count; i++) {
         if (!is_region_legal(&regions[i]) || sum > BYTES_MOST - regions[i].size_bytes) {
             return FALLOW_INVALID_ARGUMENT;
         }
         sum += regions[i].size_bytes;
     }
-    const char **names = malloc(count * sizeof *names + 1);
-    if (names == NULL) {
-        return FALLOW_OUT_OF_HOST_MEMORY;
+    return FALLOW_OK;
+}
+
+/* ---- names */
+
+/* The slot of the region with this name; without one the slot that it would have. */
+static uint16_t *find_slot(const fallow_layout *layout, const char *name)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
+    for (const char *byte = name; *byte != '\0'; byte++) {
+        hash = (hash ^ (unsigned char)*byte) * UINT64_C(0x100000001b3);
     }
-    for (size_t i = 0; i < count; i++) {
-        names[i] = regions[i].name;
-    }
-    qsort(names, count, sizeof *names, compare_names);
-    for (size_t i = 1; i < count; i++) {
-        if (strcmp(names[i - 1], names[i]) == 0) {
-            status = FALLOW_INVALID_ARGUMENT;
+    for (size_t at = hash ^ hash >> 32;; at++) {
+        uint16_t *slot = &layout->slots[at & layout->slot_mask];
+        if (*slot == FLW_LAYOUT_NO_REGION ||
+            strcmp(layout->regions[*slot].region.name, name) == 0) {
+            return slot;
         }
     }
-    free(names);
-    return status;
+}
+
+/* False: two regions have one name. */
+static bool index_names(fallow_layout *layout)
+{
+    memset(layout->slots, 0xff, (layout->slot_mask + 1) * sizeof *layout->slots);
+    for (size_t i = 0; i < layout->count; i++) {
+        uint16_t *slot = find_slot(layout, layout->regions[i].region.name);
+        if (*slot != FLW_LAYOUT_NO_REGION) {
+            return false;
+        }
+        *slot = (uint16_t)i;
+    }
+    return true;
 }
 
 /* A layout with copied regions, nothing placed yet. */
 static fallow_layout *copy_regions(const fallow_region *regions, size_t count)
 {
-    size_t name_bytes = 1;
+    size_t name_bytes = 0, slot_count = (size_t)4 << flw_log2_floor(count);
     for (size_t i = 0; i < count; i++) {
         name_bytes += strlen(regions[i].name) + 1;
     }
     fallow_layout *layout = calloc(1, sizeof *layout + count * sizeof layout->regions[0]);
-    char *names = malloc(name_bytes);
-    if (layout == NULL || names == NULL) {
+    uint16_t *slots = malloc(slot_count * sizeof *slots + name_bytes);
+    if (layout == NULL || slots == NULL) {
         free(layout);
-        free(names);
+        free(slots);
         return NULL;
     }
+    char *names = (char *)(slots + slot_count);
     layout->id = atomic_fetch_add_explicit(&last_id, 1, memory_order_relaxed) + 1;
     layout->count = count;
     memcpy(layout->name, "unnamed", sizeof "unnamed");
-    layout->names = names;
+    layout->slots = slots;
+    layout->slot_mask = slot_count - 1;
     for (size_t i = 0; i < count; i++) {
         fallow_region *region = &layout->regions[i].region;
         size_t bytes = strlen(regions[i].name) + 1;
@@ -131,27 +145,32 @@ static void place_guarded(fallow_layout *layout)
 
 static bool place_scratch(fallow_layout *layout, struct flw_plan_item *items, uint64_t effort_ns)
 {
-    size_t count = 0;
+    size_t count = 0, least_bytes = 0;
     uint64_t bytes = 0;
     layout->align_bytes = 1;
     for (size_t i = 0; i < layout->count; i++) {
         const fallow_region *region = &layout->regions[i].region;
-        if (!is_persistent(region)) {
+        if (is_persistent(region)) {
+            continue;
+        }
+        layout->align_bytes = flw_max(layout->align_bytes, region->align_bytes);
+        if (region->size_bytes == 0) {
+            least_bytes = 1;
+        } else {
             items[count++] = (struct flw_plan_item){.bytes = region->size_bytes,
                                                     .align_bytes = region->align_bytes,
                                                     .first_phase = region->first_phase,
                                                     .last_phase = region->last_phase};
-            layout->align_bytes = flw_max(layout->align_bytes, region->align_bytes);
         }
     }
     layout->lower_bound = flw_plan_lower_bound(items, count);
     if (!flw_plan_place(items, count, effort_ns, &bytes)) {
         return false;
     }
-    layout->bytes = bytes;
+    layout->bytes = flw_max(bytes, least_bytes);
     for (size_t i = 0, k = 0; i < layout->count; i++) {
         struct flw_placed_region *placed = &layout->regions[i];
-        if (!is_persistent(&placed->region)) {
+        if (!is_persistent(&placed->region) && placed->region.size_bytes > 0) {
             placed->offset = items[k++].offset;
             if (FLW_MUTANT(ARENA_REGIONS_OVERLAP) && placed->offset > 0) {
                 placed->offset -= placed->region.align_bytes;
@@ -177,7 +196,12 @@ fallow_status fallow_layout_create_within(const fallow_region *regions, size_t c
     }
     fallow_layout *layout = copy_regions(regions, count);
     struct flw_plan_item *items = malloc(count * sizeof *items);
+    status = FALLOW_OUT_OF_HOST_MEMORY;
     if (layout == NULL || items == NULL) {
+        goto fail;
+    }
+    if (!index_names(layout)) {
+        status = FALLOW_INVALID_ARGUMENT;
         goto fail;
     }
     place_persistent(layout);
@@ -192,7 +216,7 @@ fallow_status fallow_layout_create_within(const fallow_region *regions, size_t c
 fail:
     free(items);
     fallow_layout_destroy(layout);
-    return FALLOW_OUT_OF_HOST_MEMORY;
+    return status;
 }
 
 fallow_status fallow_layout_create(const fallow_region *regions, size_t count,
@@ -204,7 +228,7 @@ fallow_status fallow_layout_create(const fallow_region *regions, size_t count,
 void fallow_layout_destroy(fallow_layout *layout)
 {
     if (layout != NULL) {
-        free(layout->names);
+        free(layout->slots);
         free(layout);
     }
 }
@@ -260,12 +284,9 @@ fallow_status fallow_layout_region(const fallow_layout *layout, size_t index,
 
 size_t fallow_layout_find(const fallow_layout *layout, const char *name)
 {
-    for (size_t i = 0; layout != NULL && name != NULL && i < layout->count; i++) {
-        if (strcmp(layout->regions[i].region.name, name) == 0) {
-            return i;
-        }
-    }
-    return SIZE_MAX;
+    uint16_t index =
+        layout == NULL || name == NULL ? FLW_LAYOUT_NO_REGION : *find_slot(layout, name);
+    return index == FLW_LAYOUT_NO_REGION ? SIZE_MAX : index;
 }
 
 static bool overlap(const struct flw_placed_region *a, const struct flw_placed_region *b)
@@ -284,14 +305,15 @@ bool flw_layout_is_valid(const fallow_layout *layout)
     for (size_t i = 0; i < layout->count; i++) {
         const struct flw_placed_region *a = &layout->regions[i];
         const fallow_region *region = &a->region;
-        if (a->offset % region->align_bytes != 0 || a->guarded_offset % region->align_bytes != 0) {
+        if (a->offset % region->align_bytes != 0 || a->guarded_offset % region->align_bytes != 0 ||
+            fallow_layout_find(layout, region->name) != i) {
             return false;
         }
         if (is_persistent(region)) {
             continue;
         }
         align = flw_max(align, region->align_bytes);
-        end = flw_max(end, a->offset + region->size_bytes);
+        end = flw_max(end, a->offset + flw_max(region->size_bytes, 1));
         guarded_end =
             flw_max(guarded_end, a->guarded_offset + region->size_bytes + FLW_ARENA_ZONE_BYTES);
         for (size_t j = 0; j < i; j++) {

@@ -9,7 +9,10 @@
  *      another region may write in its own phase would prove nothing.
  *   2. Every offset is a multiple of its region's alignment, align_bytes of all; bytes and
  *      guarded_bytes are the largest ends. A persistent region has a block of its own and offset 0.
- *   3. lower_bound <= bytes.
+ *   3. lower_bound <= bytes. Empty scratch regions are at offset 0, and bytes is at least 1 beside one, so
+ *      that they have an address.
+ *   4. slots is a hash table with linear probing: a slot holds a region's index or FLW_LAYOUT_NO_REGION,
+ *      and each region is found from the hash of its name on before an empty slot.
  * Synchronization: immutable after create, but for the name, which is set before others use it.
  */
 #ifndef FLW_ARENA_LAYOUT_H
@@ -24,6 +27,9 @@
 
 #define FLW_ARENA_NAME_MOST 63
 
+/* More than the largest index of a region. */
+#define FLW_LAYOUT_NO_REGION UINT16_MAX
+
 struct flw_placed_region {
     fallow_region region; /* defaults filled in; the name is the layout's own */
     size_t offset;
@@ -37,7 +43,8 @@ struct fallow_layout {
     size_t align_bytes; /* of scratch: the largest */
     size_t bytes, guarded_bytes, persistent_bytes, lower_bound;
     char name[FLW_ARENA_NAME_MOST + 1];
-    char *names; /* of regions, one block */
+    size_t slot_mask; /* slots less one; a power of two of them, at least twice the count */
+    uint16_t *slots;  /* one block with the names of regions behind them */
     struct flw_placed_region regions[];
 };
 

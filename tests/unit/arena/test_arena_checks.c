@@ -100,6 +100,28 @@ static void a_write_behind_a_region_is_found(void **state)
     api_end(&api);
 }
 
+static void a_write_to_an_empty_region_is_found(void **state)
+{
+    (void)state;
+    struct api api;
+    const fallow_region empty = {.name = "routed", .align_bytes = 1024};
+    bed_begin(&api);
+    fallow_arena *plain = make_arena(&api, 0), *guarded = make_arena(&api, ZONES);
+    fallow_layout *layout = make_layout(&empty, 1);
+    fallow_lease *lease = begin_lease(plain, layout, api.stream);
+    assert_non_null(fallow_lease_region(lease, "routed"));
+    end_lease(lease, api.stream);
+    lease = begin_lease(guarded, layout, api.stream);
+    assert_int_equal((uintptr_t)fallow_lease_region(lease, "routed") % 1024, 0);
+    fill_bytes(&api, fallow_lease_region(lease, "routed"), 0x42, 1, api.stream);
+    end_lease(lease, api.stream);
+    assert_int_equal(arena_stats(guarded).damage_count, 1);
+    fallow_arena_destroy(plain);
+    fallow_arena_destroy(guarded);
+    fallow_layout_destroy(layout);
+    api_end(&api);
+}
+
 static void zones_hold_regions_apart_that_else_share_bytes(void **state)
 {
     (void)state;
@@ -321,6 +343,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(poison_takes_turns_between_two_patterns),
         cmocka_unit_test(a_write_behind_a_region_is_found),
+        cmocka_unit_test(a_write_to_an_empty_region_is_found),
         cmocka_unit_test(zones_hold_regions_apart_that_else_share_bytes),
         cmocka_unit_test(a_region_left_unwritten_is_found_after_two_leases),
         cmocka_unit_test(only_what_a_lease_uses_must_be_written),

@@ -27,7 +27,7 @@ static void a_bad_region_is_refused(void **state)
     refuse_one((fallow_region){.name = NULL, .size_bytes = 1});
     refuse_one((fallow_region){.name = "", .size_bytes = 1});
     refuse_one((fallow_region){.name = name, .size_bytes = 1});
-    refuse_one((fallow_region){.name = "x", .size_bytes = 0});
+    refuse_one((fallow_region){.name = "x", .flags = FALLOW_REGION_PERSISTENT});
     refuse_one((fallow_region){.name = "x", .size_bytes = 1, .align_bytes = 3});
     refuse_one((fallow_region){.name = "x", .size_bytes = 1, .align_bytes = 4 * MIB});
     refuse_one((fallow_region){.name = "x", .size_bytes = 1, .first_phase = 2, .last_phase = 1});
@@ -134,6 +134,48 @@ static void regions_that_are_never_alive_together_share_bytes(void **state)
     fallow_layout_destroy(layout);
 }
 
+static void an_empty_region_has_an_address(void **state)
+{
+    (void)state;
+    const fallow_region regions[] = {{.name = "routed", .align_bytes = 1024},
+                                     {.name = "shared", .size_bytes = 100}};
+    for (size_t count = 1; count <= 2; count++) {
+        size_t offset = 1;
+        fallow_layout *layout = make_layout(regions, count);
+        assert_int_equal(fallow_layout_region(layout, 0, NULL, &offset), FALLOW_OK);
+        assert_int_equal(offset, 0);
+        assert_int_equal(fallow_layout_bytes(layout), count == 1 ? 1 : 100);
+        assert_int_equal(fallow_layout_lower_bound(layout), count == 1 ? 0 : 100);
+        fallow_layout_destroy(layout);
+    }
+}
+
+/* As many as there may be, so that slots collide and the last index is next to the mark of empty ones. */
+static void every_region_is_found_by_its_name(void **state)
+{
+    (void)state;
+    const size_t count = 65535;
+    fallow_region *regions = calloc(count, sizeof *regions);
+    char(*names)[8] = calloc(count, sizeof *names);
+    assert_true(regions != NULL && names != NULL);
+    for (size_t i = 0; i < count; i++) {
+        snprintf(names[i], sizeof names[i], "r%zu", i);
+        regions[i] =
+            (fallow_region){.name = names[i], .size_bytes = 4, .flags = FALLOW_REGION_PERSISTENT};
+    }
+    fallow_layout *layout = make_layout(regions, count);
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(fallow_layout_find(layout, names[i]), i);
+        names[i][0] = 's';
+        assert_true(fallow_layout_find(layout, names[i]) == SIZE_MAX);
+    }
+    fallow_layout_destroy(layout);
+    regions[count - 1].name = names[0];
+    refuse(regions, count);
+    free(names);
+    free(regions);
+}
+
 static void a_layout_of_persistent_regions_only_has_no_scratch(void **state)
 {
     (void)state;
@@ -225,6 +267,8 @@ int main(void)
         cmocka_unit_test(a_bad_set_is_refused),
         cmocka_unit_test(a_layout_tells_what_it_was_given),
         cmocka_unit_test(regions_that_are_never_alive_together_share_bytes),
+        cmocka_unit_test(an_empty_region_has_an_address),
+        cmocka_unit_test(every_region_is_found_by_its_name),
         cmocka_unit_test(a_layout_of_persistent_regions_only_has_no_scratch),
         cmocka_unit_test(random_layouts_never_overlap_what_is_alive_together),
         cmocka_unit_test(an_effort_never_makes_a_layout_larger),
