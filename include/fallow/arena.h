@@ -153,6 +153,11 @@ typedef struct fallow_arena_config {
                                   this large; a lock before it allows as much */
     fallow_log_function log; /**< damage and refusals; NULL = silent */
     void *log_context;       /**< for log */
+    uint8_t
+        asks_captures; /**< 1: each lease, its end and each guard query whether the stream is being
+                                  captured, one driver call: for programs that capture without
+                                  fallow_capture_begin. A lease in such a capture is CAPTURING */
+    uint8_t reserved_0[7]; /**< 0 */
 } fallow_arena_config;
 
 /** Fill with defaults, recording the caller's size of the struct. */
@@ -246,23 +251,29 @@ FALLOW_API void fallow_arena_last_error(fallow_arena *arena, char *out_text, siz
  *             host first waits before memory returns to the pool.
  * Ownership   *out_lease is the arena's until fallow_lease_end; do not free it. A handle that has ended
  *             is told from the next 8,190.
- * Errors      BUSY (leased already, or pinned), OUT_OF_MEMORY (locked and too small, or the pool's: the
+ * Errors      BUSY (leased already, or memory would move whose address graphs hold), OUT_OF_MEMORY (locked and too small, or the pool's: the
  *             arena stays as it was, or empty where its old block did not come back), INVALID_ARGUMENT
  *             (a persistent region holds other values in another layout), CAPTURING (growth or
  *             initialisation inside a capture; the message names the bytes to take before the capture; or
- *             `stream` is captured unannounced; or `stream` is the legacy stream while a blocking stream is
- *             being captured), DRIVER, and those of fallow_alloc. CAPTURING, too, if the arena holds persistent
- *             regions or the pool has no other memory for the arena, and either the stream of the last end is
+ *             `stream` is captured unannounced, where that is found; or `stream` is the legacy stream while a blocking stream is
+ *             being captured), DRIVER, and those of fallow_alloc. CAPTURING, too, if graphs hold addresses
+ *             of the arena, the arena holds persistent regions or the pool has no other memory for the arena, and either the stream of the last end is
  *             in a capture that was announced late or not at all, or a stream of an earlier lease was
  *             destroyed without fallow_stream_retire while any stream of the context is being captured.
  *             Otherwise the arena's memory stays with that stream's work, and the arena gets new memory.
  * Capture     on a stream announced by fallow_capture_begin the arena must hold enough already, and
- *             values in its persistent regions. It is then pinned: it neither grows nor moves, and
- *             eager leases are BUSY, until fallow_capture_release. Inside one capture leases are
- *             ordered; graphs are launched in stream order: see fallow_lease_guard.
+ *             values in its persistent regions. Until fallow_capture_release the arena is then pinned:
+ *             what it has keeps its address. Leases outside of captures go on beside the graphs, if
+ *             nothing must move for them; lease the largest layout before the capture. Inside one
+ *             capture leases are ordered; graphs are launched in stream order: see fallow_lease_guard.
+ *             An unannounced capture is found by the default pools between
+ *             fallow_torch_begin_allocate_to_pool and its end (the lease is pinned), after
+ *             fallow_context_capture_begin and with asks_captures (CAPTURING); else only if the lease
+ *             is on another stream than the last one, or growth is needed.
  * Cost        steady state (the layout and stream of the last lease): at most 250 instructions with the
- *             end of it; no driver call, no pool call, no host allocation. A new layout: a look at each
- *             of its persistent regions, by name.
+ *             end of it; no driver call, no pool call, no host allocation. Another layout on that
+ *             stream, which fits and has been leased before: no driver call either. A new layout: a look
+ *             at each of its persistent regions, by name, and the questions to the driver.
  */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_lease_begin(fallow_arena *arena,
                                                              const fallow_layout *layout,
@@ -305,8 +316,10 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_lease_end(fallow_lease *lease,
                                                            fallow_stream stream);
 
 /** A graph captured from this arena is about to be launched on `stream`: orders it after the launch, or
- *  the lease, before it, and initialises persistent regions whose contents were lost. On the same stream
- *  as that, nothing; else one event and one wait. BUSY while leased. CAPTURING: `stream` is being
+ *  the lease, before it, and initialises persistent regions whose contents were lost. The next lease
+ *  or guard comes after it. Until the launch is given no thread may begin a lease outside of captures, or
+ *  guard another launch. On the same stream as the last one, no driver call; else one event and one wait.
+ *  BUSY while leased. CAPTURING: `stream` is being
  *  captured, or a capture stands in the way as in fallow_lease_begin. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_lease_guard(fallow_arena *arena,
                                                              fallow_stream stream);

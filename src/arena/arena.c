@@ -267,6 +267,8 @@ fallow_status fallow_arena_create(fallow_pool *pool, const fallow_arena_config *
     arena->sleep_serial = atomic_load(&inside->sleeper.serial);
     arena->tag = config.tag;
     arena->checks = config.checks;
+    arena->asks_captures = config.asks_captures != 0;
+    arena->looks = FLW_ARENA_LOOKS_AT_ORDER;
     arena->least_bytes = config.scratch_bytes;
     arena->log = config.log;
     arena->log_context = config.log_context;
@@ -370,7 +372,6 @@ fallow_status fallow_arena_trim(fallow_arena *arena)
     if (status == FALLOW_OK) {
         flw_arena_free_scratch(arena);
         flw_arena_trim_persistent(arena);
-        arena->is_plain = false;
         flw_arena_settle(arena);
     }
     return status;
@@ -391,10 +392,7 @@ fallow_status fallow_arena_lose_contents(fallow_arena *arena)
 {
     fallow_status status = flw_arena_enter(arena, NULL);
     if (status == FALLOW_OK) {
-        for (struct flw_persistent *each = arena->persistent; each != NULL; each = each->next) {
-            each->holds_values = false;
-        }
-        arena->is_plain = false;
+        flw_arena_lose_values(arena);
         flw_arena_settle(arena);
     }
     return status;

@@ -40,6 +40,12 @@ struct flw_arena_waiter {
     struct flw_bell bell;          /* count 1: the arena is LEASED for this begin */
 };
 
+/* Bits of fallow_arena.looks. */
+enum {
+    FLW_ARENA_LOOKS_AT_ORDER = 1, /* `last` covers not all, or its handle may be another stream */
+    FLW_ARENA_LOOKS_FOR_CAPTURES = 2 /* the driver must be queried: not all are announced */
+};
+
 /* A stream whose work, up to its present end, may use the arena's memory. */
 struct flw_arena_mark {
     struct flw_domain *domain; /* NULL: none */
@@ -68,6 +74,7 @@ struct flw_persistent {
 struct flw_binding {
     struct flw_binding *next; /* used longer ago */
     uint64_t layout_id;
+    bool holds_values; /* every region does */
     void *addresses[];
 };
 
@@ -92,16 +99,16 @@ struct flw_lease {
 struct fallow_arena {
     /* What a begin in steady state reads. */
     atomic_int state;
-    bool is_plain; /* nothing but what a steady begin looks at is to be looked at */
+    unsigned looks; /* FLW_ARENA_LOOKS_: what a begin must look at besides layout and stream */
     unsigned turn;
     fallow_pool *handle;
     struct flw_pool *pool;
     unsigned char *scratch;
-    uint64_t last_layout_id;
+    uint64_t last_layout_id; /* whose scratch fits and whose regions are last_persistent; 0: none */
     void *const *last_persistent;
     struct flw_arena_mark last;
-    uint64_t gone_streams; /* of the pool, when `last` was noted */
-    uint64_t sleep_serial; /* of the pool's last sleep that was noticed */
+    uint64_t order_changes; /* of the pool, when `last` was noted */
+    uint64_t sleep_serial;  /* of the pool's last sleep that was noticed */
     _Atomic uint64_t lease_count;
     _Atomic uintptr_t open_handle; /* 0: none, or its owner has ended it */
     atomic_int references;         /* the owner's and one an export; 0: no lease */
@@ -123,6 +130,7 @@ struct fallow_arena {
     struct flw_binding *bindings;
     uint32_t tag, checks;
     atomic_bool is_locked; /* relaxed; statistics read it */
+    bool asks_captures;
     fallow_wake_function wake;
     void *wake_context;
     struct flw_arena_check *check; /* NULL: no checks */
@@ -187,6 +195,8 @@ bool flw_arena_await(fallow_arena *arena, const struct flw_arena_mark *mark);
 
 /* Is any capture that leased still unreleased? The others become debts. */
 bool flw_arena_is_pinned(fallow_arena *arena);
+/* How many are not, as far as known: their graphs hold the addresses of everything there is. */
+size_t flw_arena_graph_count(const fallow_arena *arena);
 fallow_status flw_arena_pin(fallow_arena *arena, const fallow_capture *capture);
 /* Pins become debts whether released or not: the arena goes. */
 void flw_arena_forget_pins(fallow_arena *arena);
@@ -199,6 +209,11 @@ fallow_status flw_arena_check_persistent(fallow_arena *arena, const fallow_layou
 /* Their addresses, taken and bound where they are not yet. */
 fallow_status flw_arena_bind(fallow_arena *arena, const fallow_layout *layout, fallow_stream stream,
                              void *const **out_addresses);
+/* True if no region of the layout must be taken or initialised; then their addresses. */
+bool flw_arena_find_bound(fallow_arena *arena, const fallow_layout *layout,
+                          void *const **out_addresses);
+/* No region holds its values any more. */
+void flw_arena_lose_values(fallow_arena *arena);
 /* Make those of `layout`, NULL: all, hold their values that do not. Driver calls. */
 fallow_status flw_arena_wake(fallow_arena *arena, const fallow_layout *layout,
                              fallow_stream stream);

@@ -246,6 +246,13 @@ bool flw_arena_is_pinned(fallow_arena *arena)
     return kept > 0;
 }
 
+size_t flw_arena_graph_count(const fallow_arena *arena)
+{
+    return FLW_MUTANT(ARENA_MOVES_UNDER_GRAPHS)
+               ? 0
+               : atomic_load_explicit(&arena->pin_count, memory_order_relaxed);
+}
+
 void flw_arena_forget_pins(fallow_arena *arena)
 {
     size_t count = atomic_load_explicit(&arena->pin_count, memory_order_relaxed);

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: leases: begin, the addresses, end. In steady state (the last lease's layout and stream, nothing
- * to initialise, no capture open, no stream gone) a begin is a claim, some compares and some stores.
+ * to initialise, no capture open, no stream gone) a begin is a claim, some compares and some stores. Another layout
+ * that fits costs a look at it, and no driver call either.
  */
 
 #include "arena/arena.h"
 #include "base/bits.h"
 #include "base/mutant.h"
+#include "heap/order/epoch.h"
 
 /* ---- handles */
 
@@ -104,6 +106,14 @@ static fallow_status check_scratch(fallow_arena *arena, const fallow_layout *lay
             arena->locked_bytes, layout->name, bytes, layout->align_bytes, largest->name,
             largest->size_bytes);
     }
+    size_t graphs = flw_arena_graph_count(arena);
+    if (capture == NULL && arena->scratch != NULL && graphs > 0) {
+        return flw_arena_refuse(
+            arena, FALLOW_BUSY,
+            "holds %zu bytes and cannot move while graphs of %zu captures hold its addresses; layout "
+            "'%s' needs %zu aligned to %zu: release them first, or lease it before the capture",
+            arena->scratch_bytes, graphs, layout->name, bytes, layout->align_bytes);
+    }
     if (capture != NULL && !FLW_MUTANT(ARENA_GROWS_IN_CAPTURE)) {
         return flw_arena_refuse(
             arena, FALLOW_CAPTURING,
@@ -141,7 +151,7 @@ static bool replace_scratch(fallow_arena *arena, const fallow_layout *layout,
     size_t bytes = flw_max(flw_arena_needed_bytes(arena, layout), arena->scratch_bytes);
     bytes = arena->is_locked ? arena->locked_bytes : bytes;
     void *block = NULL;
-    if (flw_arena_has_persistent(arena) ||
+    if (flw_arena_has_persistent(arena) || flw_arena_graph_count(arena) > 0 ||
         (bytes > 0 &&
          flw_arena_take(arena, bytes, layout->align_bytes, mark->stream, &block) != FALLOW_OK)) {
         return false;
@@ -174,7 +184,7 @@ static const char *why_not_eager(const struct flw_arena_mark *mark, fallow_statu
     bool is_legacy = mark->stream == NULL || mark->stream == (fallow_stream)CU_STREAM_LEGACY;
     return status != FALLOW_CAPTURING ? "stream is not the driver's"
            : is_legacy ? "legacy stream cannot be used while a blocking stream is being captured"
-                       : "stream is being captured: tell fallow_capture_begin";
+                       : "stream is being captured: announce that with fallow_capture_begin";
 }
 
 /* Nothing that can refuse comes after the first step that changes something, but the pool, the driver
@@ -186,13 +196,6 @@ static fallow_status prepare_eager(fallow_arena *arena, const fallow_layout *lay
     fallow_status status = flw_capture_check(arena->pool, mark->domain);
     if (status != FALLOW_OK) {
         return flw_arena_refuse(arena, status, "the %s", why_not_eager(mark, status));
-    }
-    if (flw_arena_is_pinned(arena) && !FLW_MUTANT(ARENA_LEASED_WHILE_PINNED)) {
-        return flw_arena_refuse(
-            arena, FALLOW_BUSY,
-            "%zu captures hold its addresses; an eager step needs an arena of its own, or release "
-            "them first",
-            atomic_load_explicit(&arena->pin_count, memory_order_relaxed));
     }
     if ((status = order_or_replace(arena, layout, mark)) != FALLOW_OK ||
         (status = make_room(arena, layout, mark->stream)) != FALLOW_OK ||
@@ -218,20 +221,64 @@ static fallow_status prepare_captured(fallow_arena *arena, const fallow_layout *
     return flw_arena_pin(arena, capture);
 }
 
+/* Since `last` was noted: its handle may be another stream's, or more than `last` has used the arena. */
+static inline bool has_order_changed(const fallow_arena *arena)
+{
+    return arena->order_changes !=
+           atomic_load_explicit(&arena->pool->heap.count.order_changes, memory_order_acquire);
+}
+
+/* True if work on the stream comes after all that uses the arena, unless a capture is not announced. */
+static inline bool is_in_order(const fallow_arena *arena, fallow_stream stream)
+{
+    const struct flw_pool *pool = arena->pool;
+    return (arena->looks & FLW_ARENA_LOOKS_AT_ORDER) == 0 && arena->last.stream == stream &&
+           atomic_load_explicit(&pool->open_captures, memory_order_acquire) == 0 &&
+           !has_order_changed(arena) && !flw_heap_is_lost(&pool->heap);
+}
+
+/* Must captures be queried, which are not all announced? Announces that of the stream if a plug-in can. */
+static bool looks_for_captures(fallow_arena *arena, fallow_stream stream)
+{
+    struct flw_pool *pool = arena->pool;
+    bool may_be_unseen = pool->announce != NULL && pool->announce(pool, stream);
+    return may_be_unseen || arena->asks_captures || flw_captures_are_open();
+}
+
+/* The same as is_in_order, with the driver's word where captures are not all announced. */
+static bool is_known_in_order(fallow_arena *arena, fallow_stream stream, bool looks)
+{
+    return is_in_order(arena, stream) &&
+           (!looks || flw_capture_check(arena->pool, arena->last.domain) == FALLOW_OK);
+}
+
+/* `last` is the mark, and covers everything. changes: read before anything was looked at. */
+static void note_order(fallow_arena *arena, const struct flw_arena_mark *mark, uint64_t changes,
+                       bool looks)
+{
+    bool is_sure = arena->checks == 0 && !mark->domain->own_thread_only &&
+                   !flw_pool_asks_identity(arena->pool);
+    arena->lease.capture = NULL;
+    arena->order_changes = changes;
+    arena->looks =
+        (is_sure ? 0 : FLW_ARENA_LOOKS_AT_ORDER) | (looks ? FLW_ARENA_LOOKS_FOR_CAPTURES : 0);
+}
+
 /* Everything that a begin may have to do. */
-static FLW_NOINLINE fallow_status prepare(fallow_arena *arena, const fallow_layout *layout,
-                                          fallow_stream stream)
+static fallow_status prepare_all(fallow_arena *arena, const fallow_layout *layout,
+                                 fallow_stream stream, bool looks)
 {
     struct flw_pool *pool = arena->pool;
     void *const *persistent = NULL;
     fallow_status status;
-    arena->is_plain = false;
-    uint64_t gone = atomic_load_explicit(&pool->heap.count.gone_streams, memory_order_acquire);
+    arena->looks |= FLW_ARENA_LOOKS_AT_ORDER;
+    uint64_t changes = atomic_load_explicit(&pool->heap.count.order_changes, memory_order_acquire);
     struct flw_arena_mark mark = flw_arena_mark_of(arena, stream, &status);
     if (mark.domain == NULL) {
         return flw_arena_refuse(arena, status, "the stream: %s", fallow_status_message(status));
     }
     const fallow_capture *capture = flw_capture_of(pool, stream);
+    (void)flw_arena_is_pinned(arena);
     if ((status = flw_arena_notice_sleep(arena)) != FALLOW_OK ||
         (status = check_scratch(arena, layout, capture)) != FALLOW_OK ||
         (status = flw_arena_check_persistent(arena, layout, capture)) != FALLOW_OK) {
@@ -242,31 +289,32 @@ static FLW_NOINLINE fallow_status prepare(fallow_arena *arena, const fallow_layo
     if (status != FALLOW_OK) {
         return status;
     }
+    if (capture == NULL) {
+        note_order(arena, &mark, changes, looks);
+    }
     arena->lease.capture = capture;
-    arena->last_layout_id = layout->id;
     arena->last_persistent = persistent;
-    arena->gone_streams = gone;
-    arena->is_plain = capture == NULL && arena->checks == 0 && !mark.domain->own_thread_only &&
-                      !flw_pool_asks_identity(pool);
     return FALLOW_OK;
+}
+
+static FLW_NOINLINE fallow_status prepare(fallow_arena *arena, const fallow_layout *layout,
+                                          fallow_stream stream)
+{
+    arena->last_layout_id = 0;
+    bool looks = looks_for_captures(arena, stream);
+    bool is_ready = is_known_in_order(arena, stream, looks) && missing_bytes(arena, layout) == 0 &&
+                    flw_arena_find_bound(arena, layout, &arena->last_persistent);
+    fallow_status status = is_ready ? FALLOW_OK : prepare_all(arena, layout, stream, looks);
+    arena->last_layout_id = status == FALLOW_OK ? layout->id : 0;
+    return status;
 }
 
 /* ---- begin, addresses, end */
 
-/* Since `last` was noted: its handle may be another stream's. */
-static inline bool has_lost_streams(const fallow_arena *arena)
-{
-    return arena->gone_streams !=
-           atomic_load_explicit(&arena->pool->heap.count.gone_streams, memory_order_acquire);
-}
-
 static inline bool is_steady(const fallow_arena *arena, const fallow_layout *layout,
                              fallow_stream stream)
 {
-    const struct flw_pool *pool = arena->pool;
-    return arena->is_plain && arena->last_layout_id == layout->id && arena->last.stream == stream &&
-           atomic_load_explicit(&pool->open_captures, memory_order_acquire) == 0 &&
-           !has_lost_streams(arena) && !flw_heap_is_lost(&pool->heap);
+    return arena->looks == 0 && arena->last_layout_id == layout->id && is_in_order(arena, stream);
 }
 
 /* A statistic that only holders of the claim write. */
@@ -311,8 +359,9 @@ static FLW_INLINE fallow_status begin(fallow_arena *arena, const fallow_layout *
     count_lease(arena);
     arena->turn++;
     atomic_store_explicit(&arena->references, 1, memory_order_relaxed);
-    atomic_store_explicit(&arena->open_handle, handle_of(arena), memory_order_release);
-    *out_lease = (fallow_lease *)handle_of(arena); /* never followed */
+    uintptr_t handle = handle_of(arena);
+    atomic_store_explicit(&arena->open_handle, handle, memory_order_release);
+    *out_lease = (fallow_lease *)handle; /* never followed */
     return FALLOW_OK;
 }
 
@@ -376,14 +425,14 @@ static FLW_NOINLINE fallow_status note_end(fallow_arena *arena, fallow_stream st
     if (flw_pool_of(arena->handle) == NULL) {
         return FALLOW_OK;
     }
+    bool looks = lease->capture == NULL && looks_for_captures(arena, stream);
+    if (stream == lease->stream && is_known_in_order(arena, stream, looks)) {
+        return FALLOW_OK; /* `last` is the stream already */
+    }
     const fallow_capture *capture = flw_capture_of(arena->pool, stream);
     fallow_status status = FALLOW_OK;
-    if (capture != NULL && capture != lease->capture) {
-        return flw_arena_refuse(arena, FALLOW_CAPTURING,
-                                "the lease was begun outside of the capture: end it there");
-    }
     lease->ends_captured = capture != NULL;
-    if (lease->capture != NULL) {
+    if (lease->capture != NULL && (capture == NULL || capture == lease->capture)) {
         return FALLOW_OK; /* its work is in a graph, if not in a capture still */
     }
     struct flw_arena_mark mark = flw_arena_mark_of(arena, stream, &status);
@@ -394,7 +443,13 @@ static FLW_NOINLINE fallow_status note_end(fallow_arena *arena, fallow_stream st
         return flw_arena_refuse(arena, status, "the stream of the end: %s",
                                 fallow_status_message(status));
     }
+    if (capture != NULL ||
+        (looks && flw_capture_check(arena->pool, mark.domain) == FALLOW_CAPTURING)) {
+        return flw_arena_refuse(arena, FALLOW_CAPTURING,
+                                "the lease was begun outside of the capture: end it there");
+    }
     if (mark.domain->own_thread_only || arena->pool->config.streams_may_die) {
+        arena->looks |= FLW_ARENA_LOOKS_AT_ORDER;
         flw_arena_fence_now(arena, &mark);
     }
     lease->end = mark;
@@ -414,7 +469,8 @@ fallow_status fallow_lease_end(fallow_lease *lease, fallow_stream stream)
     }
     arena->lease.end = (struct flw_arena_mark){0};
     arena->lease.ends_captured = false;
-    if (FLW_UNLIKELY(!arena->is_plain || stream != arena->lease.stream || has_lost_streams(arena) ||
+    if (FLW_UNLIKELY(arena->looks != 0 || stream != arena->lease.stream ||
+                     has_order_changed(arena) ||
                      atomic_load_explicit(&arena->pool->open_captures, memory_order_acquire) > 0)) {
         fallow_status status = note_end(arena, stream);
         if (status != FALLOW_OK) {
@@ -478,32 +534,50 @@ fallow_status fallow_arenas_reserve(fallow_arena *const *arenas, size_t count,
 
 /* ---- graphs */
 
+/* Of a launch that does not come on the stream of `last`. */
+static fallow_status guard(fallow_arena *arena, fallow_stream stream, bool looks)
+{
+    struct flw_pool *pool = arena->pool;
+    const char *why;
+    fallow_status status;
+    arena->looks |= FLW_ARENA_LOOKS_AT_ORDER;
+    uint64_t changes = atomic_load_explicit(&pool->heap.count.order_changes, memory_order_acquire);
+    struct flw_arena_mark mark = flw_arena_mark_of(arena, stream, &status), last = arena->last;
+    if (mark.domain != NULL) {
+        status = flw_capture_of(pool, stream) != NULL ? FALLOW_CAPTURING
+                                                      : flw_capture_check(pool, mark.domain);
+    }
+    if (status != FALLOW_OK) {
+        return flw_arena_refuse(arena, status, "the stream of a launch: %s",
+                                fallow_status_message(status));
+    }
+    (void)flw_arena_is_pinned(arena);
+    if ((status = flw_arena_notice_sleep(arena)) != FALLOW_OK) {
+        return status;
+    }
+    if ((status = flw_arena_order(arena, &mark, &why)) != FALLOW_OK) {
+        return status == FALLOW_CAPTURING ? flw_arena_refuse(arena, status, "%s", why) : status;
+    }
+    note_order(arena, &mark, changes, looks);
+    if (FLW_MUTANT(ARENA_FORGETS_LAUNCH)) {
+        arena->last = last;
+    }
+    return FALLOW_OK;
+}
+
 fallow_status fallow_lease_guard(fallow_arena *arena, fallow_stream stream)
 {
     fallow_status status = flw_arena_enter(arena, NULL);
     if (status != FALLOW_OK) {
         return status;
     }
-    struct flw_arena_mark mark = flw_arena_mark_of(arena, stream, &status);
-    if (mark.domain != NULL) {
-        status = flw_capture_of(arena->pool, stream) != NULL
-                     ? FALLOW_CAPTURING
-                     : flw_capture_check(arena->pool, mark.domain);
-    }
-    if (status != FALLOW_OK) {
-        status = flw_arena_refuse(arena, status, "the stream of a launch: %s",
-                                  fallow_status_message(status));
-    } else {
-        status = flw_arena_notice_sleep(arena);
-    }
-    const char *why;
-    if (status == FALLOW_OK && (status = flw_arena_order(arena, &mark, &why)) == FALLOW_CAPTURING) {
-        status = flw_arena_refuse(arena, status, "%s", why);
+    bool looks = looks_for_captures(arena, stream);
+    if (!is_known_in_order(arena, stream, looks)) {
+        status = guard(arena, stream, looks);
     }
     if (status == FALLOW_OK && flw_arena_must_wake(arena)) {
         status = flw_arena_wake(arena, NULL, stream);
     }
-    arena->is_plain = false;
     flw_arena_settle(arena);
     return status;
 }

@@ -107,6 +107,15 @@ static fallow_status check_one(fallow_arena *arena, const fallow_region *region,
                                 "and cannot move inside a capture: lease it once before",
                                 region->name, region->size_bytes, region->align_bytes, has_bytes);
     }
+    if (is_taken && persistent != NULL && persistent->address != NULL &&
+        flw_arena_graph_count(arena) > 0) {
+        return flw_arena_refuse(arena, FALLOW_BUSY,
+                                "persistent region '%s' needs %zu bytes aligned to %zu, has %zu, "
+                                "and cannot move while graphs of %zu captures hold its address: "
+                                "release them first",
+                                region->name, region->size_bytes, region->align_bytes, has_bytes,
+                                flw_arena_graph_count(arena));
+    }
     if (capture != NULL && persistent != NULL && !persistent->holds_values) {
         return flw_arena_refuse(arena, FALLOW_CAPTURING,
                                 "persistent region '%s' must be initialised and cannot be inside "
@@ -200,6 +209,15 @@ static void limit_bindings(fallow_arena *arena)
     }
 }
 
+bool flw_arena_find_bound(fallow_arena *arena, const fallow_layout *layout,
+                          void *const **out_addresses)
+{
+    const struct flw_binding *binding =
+        layout->persistent_count > 0 ? find_binding(arena, layout->id) : NULL;
+    *out_addresses = binding != NULL ? binding->addresses : NULL;
+    return layout->persistent_count == 0 || (binding != NULL && binding->holds_values);
+}
+
 fallow_status flw_arena_bind(fallow_arena *arena, const fallow_layout *layout, fallow_stream stream,
                              void *const **out_addresses)
 {
@@ -223,10 +241,14 @@ fallow_status flw_arena_bind(fallow_arena *arena, const fallow_layout *layout, f
             return flw_arena_refuse(arena, FALLOW_OUT_OF_HOST_MEMORY, "no room for a binding");
         }
         binding->layout_id = layout->id;
+        binding->holds_values = true;
         for (size_t i = 0; i < layout->count; i++) {
             const fallow_region *region = &layout->regions[i].region;
-            binding->addresses[i] =
-                is_persistent(region) ? find(arena, region->name)->address : NULL;
+            if (is_persistent(region)) {
+                const struct flw_persistent *persistent = find(arena, region->name);
+                binding->addresses[i] = persistent->address;
+                binding->holds_values &= persistent->holds_values;
+            }
         }
         binding->next = arena->bindings;
         arena->bindings = binding;
@@ -344,6 +366,17 @@ static bool lacks_values(const struct flw_persistent *persistent)
     return persistent->address != NULL && !persistent->holds_values;
 }
 
+void flw_arena_lose_values(fallow_arena *arena)
+{
+    for (struct flw_persistent *each = arena->persistent; each != NULL; each = each->next) {
+        each->holds_values = false;
+    }
+    for (struct flw_binding *each = arena->bindings; each != NULL; each = each->next) {
+        each->holds_values = false;
+    }
+    arena->last_layout_id = 0;
+}
+
 fallow_status flw_arena_notice_sleep(fallow_arena *arena)
 {
     struct flw_pool *pool = arena->pool;
@@ -353,9 +386,7 @@ fallow_status flw_arena_notice_sleep(fallow_arena *arena)
     uint64_t serial = atomic_load(&pool->sleeper.serial);
     if (serial != arena->sleep_serial &&
         !flw_sleep_has_kept(pool, arena->tag, arena->sleep_serial)) {
-        for (struct flw_persistent *each = arena->persistent; each != NULL; each = each->next) {
-            each->holds_values = false;
-        }
+        flw_arena_lose_values(arena);
     }
     arena->sleep_serial = serial;
     return FALLOW_OK;
@@ -388,6 +419,10 @@ fallow_status flw_arena_wake(fallow_arena *arena, const fallow_layout *layout, f
             (layout == NULL || fallow_layout_find(layout, each->name) != SIZE_MAX)) {
             status = wake_one(arena, each, stream);
         }
+    }
+    for (struct flw_binding *binding = arena->bindings; status == FALLOW_OK && binding != NULL;
+         binding = binding->next) {
+        binding->holds_values |= layout == NULL || binding->layout_id == layout->id;
     }
     return status;
 }

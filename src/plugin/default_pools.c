@@ -162,6 +162,7 @@ static fallow_status make_pool(int device, fallow_plugin_order order, fallow_poo
     }
     fallow_status status = fallow_pool_create(&config, out_pool);
     if (status == FALLOW_OK) {
+        flw_pool_of(*out_pool)->announce = flw_graph_ids_announce_to;
         meet_peers(device, *out_pool);
     }
     return status;

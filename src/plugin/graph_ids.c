@@ -371,6 +371,21 @@ uint32_t flw_graph_ids_announce(int device, fallow_stream stream, bool is_free)
     return tag;
 }
 
+bool flw_graph_ids_announce_to(struct flw_pool *pool, fallow_stream stream)
+{
+    int device = pool->config.device;
+    bool may_begin = false;
+    if (atomic_load(&flw_plugin_device_of(device)->open_ids) != 0) {
+        pthread_mutex_lock(&ids.mutex);
+        may_begin = highest_phase(device) >= ID_OPEN;
+        pthread_mutex_unlock(&ids.mutex);
+    }
+    if (may_begin) {
+        (void)flw_graph_ids_announce(device, stream, false);
+    }
+    return may_begin;
+}
+
 bool flw_graph_ids_guard(void)
 {
     bool is_capturing = false;
@@ -442,6 +457,11 @@ void fallow_torch_begin_allocate_to_pool(int device, fallow_mempool_id id, void 
     }
     pthread_mutex_lock(&ids.mutex);
     open_entry(device, id);
+    struct flw_pool *pool =
+        flw_pool_of(flw_plugin_pool_of(flw_plugin_device_of(device), FALLOW_PLUGIN_STREAM));
+    if (pool != NULL) { /* the next lease of its arenas looks */
+        atomic_fetch_add_explicit(&pool->heap.count.order_changes, 1, memory_order_release);
+    }
     pthread_mutex_unlock(&ids.mutex);
 }
 

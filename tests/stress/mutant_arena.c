@@ -157,6 +157,7 @@ static void check_capture(struct field *field)
     fallow_capture *capture = NULL;
     fallow_lease *lease = NULL;
     CUgraph graph = NULL;
+    CUgraphExec executable = NULL;
     lease_once(field, layout, field->stream);
     must(fallow_capture_begin(field->pool, field->stream, &capture) == FALLOW_OK &&
          field->sim.cu.cuStreamBeginCapture_v2(field->stream, CU_STREAM_CAPTURE_MODE_RELAXED) ==
@@ -169,12 +170,20 @@ static void check_capture(struct field *field)
     lease_once(field, layout, field->stream);
     must(field->sim.cu.cuStreamEndCapture(field->stream, &graph) == CUDA_SUCCESS &&
          fallow_capture_end(capture) == FALLOW_OK);
-    status = fallow_lease_begin(field->arena, layout, field->stream, &lease);
-    expect(field, status == FALLOW_BUSY, "an arena is leased that a graph holds the addresses of");
+    status = fallow_lease_begin(field->arena, large, field->stream, &lease);
+    expect(field, status == FALLOW_BUSY, "an arena moves that a graph holds the addresses of");
     if (status == FALLOW_OK) {
         must(fallow_lease_end(lease, field->stream) == FALLOW_OK);
     }
-    must(field->sim.cu.cuGraphDestroy(graph) == CUDA_SUCCESS &&
+    must(field->sim.cu.cuGraphInstantiateWithFlags(&executable, graph, 0) == CUDA_SUCCESS);
+    for (int i = 0; i < 2; i++) {
+        must(fallow_lease_guard(field->arena, field->other) == FALLOW_OK &&
+             field->sim.cu.cuGraphLaunch(executable, field->other) == CUDA_SUCCESS);
+        lease_once(field, layout, field->stream);
+    }
+    expect(field, flw_sim_print_violations(&field->sim) == 0, "a lease and a launch race");
+    must(field->sim.cu.cuGraphExecDestroy(executable) == CUDA_SUCCESS &&
+         field->sim.cu.cuGraphDestroy(graph) == CUDA_SUCCESS &&
          fallow_capture_release(capture) == FALLOW_OK);
     fallow_layout_destroy(layout);
     fallow_layout_destroy(large);

@@ -403,7 +403,7 @@ void flw_domain_lose_quietly(struct flw_heap *heap, struct flw_domain *domain)
     if (domain->is_known) {
         flw_places_forget_stream(&heap->places, domain);
         atomic_fetch_sub_explicit(&heap->stream_count, 1, memory_order_relaxed);
-        atomic_fetch_add_explicit(&heap->count.gone_streams, 1, memory_order_release);
+        atomic_fetch_add_explicit(&heap->count.order_changes, 1, memory_order_release);
     }
     domain->cleared = domain->seq; /* it cannot be asked any more, and no capture outlives its
                                       streams */

@@ -107,7 +107,9 @@ struct flw_heap_counters {
     _Atomic uint64_t driver_calls; /* but those in questions */
     _Atomic uint64_t questions, events, queries, steals, waits, remaps, grows, trims;
     _Atomic uint64_t lost_streams, stream_waits;
-    _Atomic uint64_t gone_streams; /* retired and lost: their handles may be others' by now */
+    /* For arenas, which look at the order of their leases again: streams retired or lost, sleeps, captures
+     * released, announcements of captures that may begin unseen. */
+    _Atomic uint64_t order_changes;
 };
 
 /* Small objects, recycled within their kind (state.c). */

@@ -557,7 +557,9 @@ fallow_status fallow_capture_release(fallow_capture *handle)
     if (capture == NULL) {
         return FALLOW_INVALID_CAPTURE;
     }
+    struct flw_pool *pool = capture->pool;
     fallow_status status = release(capture);
+    atomic_fetch_add_explicit(&pool->heap.count.order_changes, 1, memory_order_release);
     flw_handles_leave(&table, handle);
     return status;
 }

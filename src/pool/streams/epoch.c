@@ -3,6 +3,7 @@
 
 #include "heap/order/epoch.h"
 #include "pool/state/account.h"
+#include "pool/state/table.h"
 #include "pool/streams/cache.h"
 
 /* ---- open frees */
@@ -157,10 +158,17 @@ uint64_t flw_epoch_expect_sync(struct flw_pool *pool)
     return flw_epoch_begin_sync(&pool->heap);
 }
 
+static void change_order(struct flw_pool *pool, void *context)
+{
+    (void)context;
+    atomic_fetch_add_explicit(&pool->heap.count.order_changes, 1, memory_order_release);
+}
+
 void fallow_context_capture_begin(void)
 {
     flw_captures_lock();
     flw_captures_unlock(true);
+    flw_pool_table_each(change_order, NULL);
 }
 
 void fallow_context_capture_end(void)

@@ -22,7 +22,7 @@ static void forget_stream(struct flw_heap *heap, struct flw_domain *domain, bool
         flw_places_forget_stream(&heap->places, domain);
         domain->is_retired = true;
         atomic_fetch_sub(&heap->stream_count, 1);
-        atomic_fetch_add_explicit(&heap->count.gone_streams, 1, memory_order_release);
+        atomic_fetch_add_explicit(&heap->count.order_changes, 1, memory_order_release);
     }
     flw_domain_free_place(heap, domain);
 }

@@ -4,6 +4,8 @@
  */
 #include "unit/arena/test_arena.h"
 
+#include "fallow/extend.h"
+
 static fallow_layout *make_kept_layout(void)
 {
     const fallow_region regions[] = {{.name = "x", .size_bytes = 20000},
@@ -60,7 +62,17 @@ static void growth_and_initialisation_are_refused_inside(void **state)
     api_end(&api);
 }
 
-static void a_captured_lease_pins_the_arena_until_release(void **state)
+/* Begun, used, ended; at this address. */
+static void lease_at(struct api *api, fallow_arena *arena, const fallow_layout *layout,
+                     CUstream stream, const void *address)
+{
+    fallow_lease *lease = begin_lease(arena, layout, stream);
+    assert_ptr_equal(fallow_lease_region_at(lease, 0), address);
+    touch_lease(api, lease, layout, stream);
+    end_lease(lease, stream);
+}
+
+static void eager_leases_that_fit_share_the_arena_with_graphs(void **state)
 {
     (void)state;
     struct api api;
@@ -68,6 +80,12 @@ static void a_captured_lease_pins_the_arena_until_release(void **state)
     bed_begin(&api);
     fallow_arena *arena = make_arena(&api, 0);
     fallow_layout *layout = make_kept_layout(), *larger = make_plain_layout(5 * MIB);
+    fallow_layout *small = make_plain_layout(5000);
+    fallow_region region = {.name = "counter",
+                            .size_bytes = 4096,
+                            .init = FALLOW_INIT_COUNTER,
+                            .flags = FALLOW_REGION_PERSISTENT};
+    fallow_layout *longer = make_layout(&region, 1);
     fallow_lease *lease = begin_lease(arena, layout, api.stream);
     void *address = fallow_lease_region_at(lease, 0);
     end_lease(lease, api.stream);
@@ -77,23 +95,30 @@ static void a_captured_lease_pins_the_arena_until_release(void **state)
     assert_int_equal(arena_stats(arena).is_pinned, 1);
     touch_lease(&api, lease, layout, api.stream);
     end_lease(lease, api.stream);
-    refuse_lease(arena, layout, api.other, FALLOW_BUSY, "1 captures hold its addresses");
+    lease_at(&api, arena, layout, api.other, address);
     CUgraphExec executable = end_capturing(&api, api.stream, capture);
-    for (int i = 0; i < 3; i++) {
-        refuse_lease(arena, layout, api.stream, FALLOW_BUSY,
-                     "1 captures hold its addresses; an eager step needs an arena of its own");
-        refuse_lease(arena, larger, api.stream, FALLOW_BUSY, "hold its addresses");
+    for (int i = 0; i < 4; i++) { /* what would move is refused, whatever the stream */
+        CUstream stream = i < 2 ? api.stream : api.other;
+        lease_at(&api, arena, layout, stream, address);
+        refuse_lease(
+            arena, larger, stream, FALLOW_BUSY,
+            "cannot move while graphs of 1 captures hold its addresses; layout 'unnamed' needs "
+            "5242880 aligned to 256");
+        refuse_lease(arena, longer, stream, FALLOW_BUSY,
+                     "'counter' needs 4096 bytes aligned to 256, has 512, and cannot move while "
+                     "graphs of 1 captures");
         assert_int_equal(fallow_arena_trim(arena), FALLOW_BUSY);
         assert_int_equal(fallow_lease_guard(arena, api.stream), FALLOW_OK);
         assert_int_equal(api.sim.cu.cuGraphLaunch(executable, api.stream), 0);
+        lease_at(&api, arena, small, stream, address);
+        assert_int_equal(fallow_lease_guard(arena, stream), FALLOW_OK);
+        assert_int_equal(api.sim.cu.cuGraphLaunch(executable, stream), 0);
     }
     assert_int_equal(api.sim.cu.cuGraphExecDestroy(executable), 0);
     assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
-    lease = begin_lease(arena, layout, api.other); /* after what the graph wrote */
-    assert_ptr_equal(fallow_lease_region_at(lease, 0), address);
-    touch_lease(&api, lease, layout, api.other);
-    end_lease(lease, api.other);
+    lease_at(&api, arena, layout, api.other, address); /* after what the graph wrote */
     assert_int_equal(arena_stats(arena).is_pinned, 0);
+    end_lease(begin_lease(arena, longer, api.other), api.other);
     lease = begin_lease(arena, larger, api.stream);
     touch_lease(&api, lease, larger, api.stream);
     end_lease(lease, api.stream);
@@ -101,6 +126,8 @@ static void a_captured_lease_pins_the_arena_until_release(void **state)
     fallow_arena_destroy(arena);
     fallow_layout_destroy(layout);
     fallow_layout_destroy(larger);
+    fallow_layout_destroy(small);
+    fallow_layout_destroy(longer);
     api_end(&api);
 }
 
@@ -176,7 +203,7 @@ static void graphs_of_several_captures_find_one_arena(void **state)
     unsigned char byte = 0;
     bed_begin(&api);
     fallow_arena *arena = make_arena(&api, 0);
-    fallow_layout *layout = make_kept_layout();
+    fallow_layout *layout = make_kept_layout(), *larger = make_plain_layout(5 * MIB);
     fallow_lease *lease = begin_lease(arena, layout, api.stream);
     unsigned char *address = fallow_lease_region_at(lease, 0);
     end_lease(lease, api.stream);
@@ -202,8 +229,8 @@ static void graphs_of_several_captures_find_one_arena(void **state)
     expect_silence(&api);
     for (int i = 0; i < 3; i++) {
         char sentence[64];
-        snprintf(sentence, sizeof sentence, "%d captures hold its addresses", 3 - i);
-        refuse_lease(arena, layout, api.stream, FALLOW_BUSY, sentence);
+        snprintf(sentence, sizeof sentence, "graphs of %d captures hold its addresses", 3 - i);
+        refuse_lease(arena, larger, api.stream, FALLOW_BUSY, sentence);
         assert_int_equal(api.sim.cu.cuGraphExecDestroy(executables[i]), 0);
         assert_int_equal(fallow_capture_release(captures[i]), FALLOW_OK);
     }
@@ -211,6 +238,7 @@ static void graphs_of_several_captures_find_one_arena(void **state)
     touch_lease(&api, lease, layout, api.other);
     end_lease(lease, api.other);
     fallow_arena_destroy(arena);
+    fallow_layout_destroy(larger);
     fallow_layout_destroy(layout);
     api_end(&api);
 }
@@ -347,12 +375,56 @@ static void an_unannounced_capture_is_found_when_order_is_to_be_made(void **stat
     end_lease(begin_lease(arena, layout, api.stream), api.stream);
     api_begin_capturing(&api, api.other);
     refuse_lease(arena, layout, api.other, FALLOW_CAPTURING,
-                 "the stream is being captured: tell fallow_capture_begin");
+                 "the stream is being captured: announce that with fallow_capture_begin");
     api_drop_captured(&api, api.other);
     end_lease(begin_lease(arena, layout, api.other), api.other);
     fallow_arena_destroy(arena);
     fallow_layout_destroy(layout);
     api_end(&api);
+}
+
+/* Nothing announces the capture: only the driver knows of it. */
+static void an_arena_that_asks_refuses_what_a_capture_would_keep_unseen(void **state)
+{
+    (void)state;
+    struct api api;
+    for (int is_hinted = 0; is_hinted < 2; is_hinted++) {
+        fallow_arena_config config;
+        fallow_arena *arena = NULL;
+        bed_begin(&api);
+        fallow_arena_config_init(&config);
+        config.asks_captures = !is_hinted;
+        assert_int_equal(fallow_arena_create(api.pool, &config, &arena), FALLOW_OK);
+        fallow_layout *layouts[] = {make_plain_layout(20000), make_plain_layout(5000)};
+        for (int i = 0; i < 2; i++) {
+            end_lease(begin_lease(arena, layouts[i], api.stream), api.stream);
+        }
+        if (is_hinted) { /* that something is captured, not which stream */
+            fallow_context_capture_begin();
+        }
+        uint64_t calls = flw_sim_read_ledger(&api.sim).call_count;
+        fallow_lease *lease = begin_lease(arena, layouts[0], api.stream);
+        assert_true(is_hinted || flw_sim_read_ledger(&api.sim).call_count == calls + 1);
+        api_begin_capturing(&api, api.stream);
+        assert_int_equal(fallow_lease_end(lease, api.stream), FALLOW_CAPTURING);
+        end_lease(lease, api.other);
+        end_lease(begin_lease(arena, layouts[0], api.other), api.other);
+        for (int i = 0; i < 2; i++) {
+            refuse_lease(arena, layouts[i], api.stream, FALLOW_CAPTURING,
+                         "announce that with fallow_capture_begin");
+        }
+        assert_int_equal(fallow_lease_guard(arena, api.stream), FALLOW_CAPTURING);
+        api_drop_captured(&api, api.stream);
+        if (is_hinted) {
+            fallow_context_capture_end();
+        }
+        end_lease(begin_lease(arena, layouts[0], api.stream), api.stream);
+        expect_silence(&api);
+        fallow_arena_destroy(arena);
+        fallow_layout_destroy(layouts[0]);
+        fallow_layout_destroy(layouts[1]);
+        api_end(&api);
+    }
 }
 
 /* Use blocks of the arena's sizes: they would reuse memory that the arena freed too early. */
@@ -569,7 +641,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_arena_comes_after_the_work_of_a_dead_stream),
         cmocka_unit_test(growth_and_initialisation_are_refused_inside),
-        cmocka_unit_test(a_captured_lease_pins_the_arena_until_release),
+        cmocka_unit_test(eager_leases_that_fit_share_the_arena_with_graphs),
         cmocka_unit_test(a_lease_after_a_release_comes_after_the_captures_stream),
         cmocka_unit_test(an_arena_destroyed_while_pinned_gives_back_after_the_graphs),
         cmocka_unit_test(graphs_of_several_captures_find_one_arena),
@@ -578,6 +650,7 @@ int main(void)
         cmocka_unit_test(a_lease_is_not_carried_into_a_capture_but_may_outlast_one),
         cmocka_unit_test(a_capture_of_the_last_stream_is_not_drawn_into_the_order),
         cmocka_unit_test(an_unannounced_capture_is_found_when_order_is_to_be_made),
+        cmocka_unit_test(an_arena_that_asks_refuses_what_a_capture_would_keep_unseen),
         cmocka_unit_test(a_capture_of_the_last_stream_that_is_not_announced_before_survives),
         cmocka_unit_test(another_streams_capture_stands_in_the_way_of_values_alone),
         cmocka_unit_test(the_legacy_stream_is_refused_beside_a_blocking_streams_capture),

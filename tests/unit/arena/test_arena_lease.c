@@ -157,6 +157,60 @@ static void steady_state_makes_no_driver_call_and_no_pool_call(void **state)
     api_end(&api);
 }
 
+/* A step of 61 layers, each with the scratch of its attention and then of its experts, while a graph holds the arena. */
+static void layouts_in_turn_and_guards_make_no_driver_call(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_capture *capture = NULL;
+    const fallow_region regions[] = {{.name = "scores", .size_bytes = 70000},
+                                     {.name = "counters",
+                                      .size_bytes = 512,
+                                      .init = FALLOW_INIT_COUNTER,
+                                      .flags = FALLOW_REGION_PERSISTENT},
+                                     {.name = "rows", .size_bytes = 30000},
+                                     {.name = "counts",
+                                      .size_bytes = 512,
+                                      .init = FALLOW_INIT_COUNTER,
+                                      .flags = FALLOW_REGION_PERSISTENT}};
+    bed_begin(&api);
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_layout *layouts[] = {make_layout(regions, 2), make_layout(regions + 2, 2)};
+    for (int i = 0; i < 2; i++) {
+        end_lease(begin_lease(arena, layouts[i], api.stream), api.stream);
+    }
+    begin_capturing(&api, api.other, &capture);
+    end_lease(begin_lease(arena, layouts[0], api.other), api.other);
+    CUgraphExec executable = end_capturing(&api, api.other, capture);
+    assert_int_equal(fallow_lease_guard(arena, api.other), FALLOW_OK);
+    assert_int_equal(api.sim.cu.cuGraphLaunch(executable, api.other), 0);
+    assert_int_equal(fallow_lease_guard(arena, api.stream), FALLOW_OK);
+    for (int i = 0; i < 2; i++) { /* once after the guard, which finds values */
+        end_lease(begin_lease(arena, layouts[i], api.stream), api.stream);
+    }
+    uint64_t calls = flw_sim_read_ledger(&api.sim).call_count;
+    for (int i = 0; i < 122; i++) {
+        fallow_lease *lease = begin_lease(arena, layouts[i % 2], api.stream);
+        assert_non_null(fallow_lease_region_at(lease, 1));
+        end_lease(lease, api.stream);
+        if (i % 3 == 0) {
+            assert_int_equal(fallow_lease_guard(arena, api.stream), FALLOW_OK);
+        }
+    }
+    assert_int_equal(flw_sim_read_ledger(&api.sim).call_count, calls);
+    assert_int_equal(fallow_arena_lose_contents(arena), FALLOW_OK);
+    for (int i = 0; i < 4; i++) { /* each layout finds its own values gone, once */
+        end_lease(begin_lease(arena, layouts[i % 2], api.stream), api.stream);
+    }
+    assert_int_equal(arena_stats(arena).init_count, 4);
+    assert_int_equal(api.sim.cu.cuGraphExecDestroy(executable), 0);
+    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layouts[0]);
+    fallow_layout_destroy(layouts[1]);
+    api_end(&api);
+}
+
 static void an_arena_grows_and_keeps_its_largest_block(void **state)
 {
     (void)state;
@@ -480,6 +534,7 @@ int main(void)
         cmocka_unit_test(a_second_begin_is_busy_from_any_thread),
         cmocka_unit_test(a_lease_that_has_ended_is_told_from_thousands_that_follow),
         cmocka_unit_test(steady_state_makes_no_driver_call_and_no_pool_call),
+        cmocka_unit_test(layouts_in_turn_and_guards_make_no_driver_call),
         cmocka_unit_test(an_arena_grows_and_keeps_its_largest_block),
         cmocka_unit_test(a_layout_that_wants_more_alignment_moves_the_block),
         cmocka_unit_test(a_locked_arena_names_region_bytes_and_locked_size),

@@ -151,6 +151,7 @@ struct visitor {
     fallow_arena *arena;
     fallow_layout *layout;
     CUcontext context;
+    CUstream begins_on; /* NULL: the thread's default stream, as the end */
     fallow_status status;
 };
 
@@ -163,7 +164,8 @@ static void *lease_on_own_default_stream(void *context)
     if (api->sim.cu.cuCtxSetCurrent(visitor->context) != CUDA_SUCCESS) {
         return NULL;
     }
-    visitor->status = fallow_lease_begin(visitor->arena, visitor->layout, own, &lease);
+    CUstream first = visitor->begins_on != NULL ? visitor->begins_on : own;
+    visitor->status = fallow_lease_begin(visitor->arena, visitor->layout, first, &lease);
     if (visitor->status == FALLOW_OK) {
         flw_sim_range range = {(uint64_t)(uintptr_t)fallow_lease_region_at(lease, 0), 4096, 1, 0};
         visitor->status = api->sim.touch(own, &range, 1) == 0 ? FALLOW_OK : FALLOW_DRIVER;
@@ -183,7 +185,9 @@ static void the_default_streams_of_two_threads_are_two_streams(void **state)
     struct visitor visitor = {
         .api = &api, .arena = make_arena(&api, 0), .layout = make_plain_layout(4096)};
     assert_int_equal(api.sim.cu.cuCtxGetCurrent(&visitor.context), 0);
-    for (int i = 0; i < 3; i++) {
+    end_lease(begin_lease(visitor.arena, visitor.layout, api.stream), api.stream);
+    for (int i = 0; i < 4; i++) {
+        visitor.begins_on = i == 0 ? api.stream : NULL;
         assert_int_equal(pthread_create(&thread, NULL, lease_on_own_default_stream, &visitor), 0);
         assert_int_equal(pthread_join(thread, NULL), 0);
         assert_int_equal(visitor.status, FALLOW_OK);

@@ -7,6 +7,8 @@
 
 #include <pthread.h>
 
+#include "fallow/arena.h"
+
 static const fallow_mempool_id graph_id = {1, 0}, shared_id = {0, 7}, third_id = {3, 0};
 static const fallow_mempool_id tag_id = {9, FALLOW_MEMPOOL_TAG},
                                inner_tag_id = {8, FALLOW_MEMPOOL_TAG};
@@ -56,6 +58,50 @@ static void *allocate_in_capture(void *context)
     void *ptr = fallow_torch_alloc(5000, 0, stream);
     assert_int_equal(sim.cu.cuDevicePrimaryCtxRelease_v2(0), 0);
     return ptr;
+}
+
+static bool is_leased(fallow_arena *arena, const fallow_layout *layout, CUstream on)
+{
+    fallow_lease *lease = NULL;
+    return fallow_lease_begin(arena, layout, on, &lease) == FALLOW_OK &&
+           fallow_lease_end(lease, on) == FALLOW_OK;
+}
+
+/* The first that a capture does may be a lease, of the layout that the arena had last or another one. */
+static void a_lease_in_a_capture_is_pinned_before_any_allocation(void **state)
+{
+    (void)state;
+    fallow_layout *layouts[2];
+    fallow_region region = {.name = "x", .size_bytes = 40000};
+    give(take(5000, stream), 5000, stream);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(fallow_layout_create(&region, 1, &layouts[i]), FALLOW_OK);
+        region.size_bytes /= 2;
+    }
+    for (int i = 0; i < 2; i++) {
+        fallow_arena *arena = NULL;
+        assert_int_equal(fallow_arena_create(pool_of(0, FALLOW_PLUGIN_STREAM), NULL, &arena),
+                         FALLOW_OK);
+        assert_true(is_leased(arena, layouts[0], stream));
+        fallow_torch_begin_allocate_to_pool(0, shared_id, &sim);
+        uint64_t calls = flw_sim_read_ledger(&sim).call_count;
+        assert_true(
+            is_leased(arena, layouts[0], stream)); /* no capture yet: asked for, not pinned */
+        assert_true(flw_sim_read_ledger(&sim).call_count > calls);
+        assert_int_equal(fallow_arena_trim(arena), FALLOW_OK);
+        assert_true(is_leased(arena, layouts[0], stream));
+        begin_capture(stream);
+        assert_true(is_leased(arena, layouts[i], stream));
+        end_capture(stream);
+        fallow_torch_end_allocate_to_pool(0, shared_id);
+        assert_int_equal(fallow_arena_trim(arena), FALLOW_BUSY);
+        assert_true(is_leased(arena, layouts[0], other));
+        fallow_torch_release_pool(0, shared_id);
+        assert_int_equal(fallow_arena_trim(arena), FALLOW_OK);
+        fallow_arena_destroy(arena);
+    }
+    fallow_layout_destroy(layouts[0]);
+    fallow_layout_destroy(layouts[1]);
 }
 
 static void another_thread_and_another_stream_take_part(void **state)
@@ -454,6 +500,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(graphs_of_one_id_share_their_memory),
+        cmocka_unit_test(a_lease_in_a_capture_is_pinned_before_any_allocation),
         cmocka_unit_test(another_thread_and_another_stream_take_part),
         cmocka_unit_test(two_captures_keep_apart_and_a_release_waits_for_both),
         cmocka_unit_test(a_pool_without_a_capture_is_a_tag),

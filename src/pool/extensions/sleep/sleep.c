@@ -291,7 +291,7 @@ static fallow_status fall_asleep(struct flw_pool *pool, const fallow_sleep_reque
     }
     flw_sleep_note_kept(&pool->sleeper, request, kept);
     /* An arena whose last lease may simply be repeated looks again. */
-    atomic_fetch_add_explicit(&pool->heap.count.gone_streams, 1, memory_order_release);
+    atomic_fetch_add_explicit(&pool->heap.count.order_changes, 1, memory_order_release);
     flw_gate_set(&pool->gate, FLW_GATE_ASLEEP);
     if (status == FALLOW_ASLEEP) {
         flw_pool_log(
