@@ -16,6 +16,7 @@
 #define LAYOUTS      16
 #define REGIONS_MOST 10
 #define STREAMS      3 /* a thread's own */
+#define GRAPHS_MOST  3 /* a thread's own */
 #define THREADS_MOST 16
 
 struct run {
@@ -27,8 +28,14 @@ struct run {
     fallow_layout *layouts[LAYOUTS];
     pthread_rwlock_t retiring; /* a trim may not meet the retirement of the last stream */
     uint64_t ops;
-    _Atomic uint64_t leases, refusals, captures;
+    _Atomic uint64_t leases, refusals, captures, launch_count;
     atomic_bool is_broken;
+};
+
+struct graph {
+    size_t arena;
+    fallow_capture *capture;
+    CUgraphExec executable;
 };
 
 struct worker {
@@ -36,6 +43,8 @@ struct worker {
     uint64_t random;
     CUstream streams[STREAMS];
     CUevent event;
+    struct graph graphs[GRAPHS_MOST]; /* that may be launched */
+    size_t graph_count;
 };
 
 static uint64_t draw(uint64_t *state, uint64_t below)
@@ -162,13 +171,15 @@ static bool is_expected(fallow_status status)
            status == FALLOW_OUT_OF_MEMORY;
 }
 
-static void lease_once(struct worker *worker, fallow_arena *arena, CUstream stream,
-                       bool is_captured)
+static void lease_once(struct worker *worker, size_t index, CUstream stream, bool is_captured)
 {
     struct run *run = worker->run;
+    fallow_arena *arena = run->arenas[index];
     const fallow_layout *layout = run->layouts[draw(&worker->random, LAYOUTS)];
     fallow_lease *lease = NULL;
+    pthread_mutex_lock(&run->launches[index]);
     fallow_status status = fallow_lease_begin(arena, layout, stream, &lease);
+    pthread_mutex_unlock(&run->launches[index]);
     expect(run, is_expected(status), "a begin answers what it never should", status);
     if (status != FALLOW_OK) {
         atomic_fetch_add(&run->refusals, 1);
@@ -183,47 +194,70 @@ static void lease_once(struct worker *worker, fallow_arena *arena, CUstream stre
 
 /* ---- graphs */
 
-static void launch(struct worker *worker, size_t index, CUgraphExec graph, CUstream stream)
+/* Others lease meanwhile, some inside captures. */
+static void launch(struct worker *worker, const struct graph *graph, CUstream stream)
 {
     struct run *run = worker->run;
     fallow_status status = FALLOW_BUSY;
-    pthread_mutex_lock(&run->launches[index]);
-    while (status == FALLOW_BUSY || status == FALLOW_CAPTURING) { /* others lease inside captures */
-        status = fallow_lease_guard(run->arenas[index], stream);
+    while (status == FALLOW_BUSY || status == FALLOW_CAPTURING) {
+        pthread_mutex_lock(&run->launches[graph->arena]);
+        status = fallow_lease_guard(run->arenas[graph->arena], stream);
+        if (status == FALLOW_OK) {
+            must(run->sim.cu.cuGraphLaunch(graph->executable, stream), "cuGraphLaunch");
+        }
+        pthread_mutex_unlock(&run->launches[graph->arena]);
+        expect(run, is_expected(status), "a guard answers what it never should", status);
         if (status != FALLOW_OK) {
             sched_yield();
         }
-        expect(run, is_expected(status), "a guard answers what it never should", status);
     }
-    must(run->sim.cu.cuGraphLaunch(graph, stream), "cuGraphLaunch");
-    pthread_mutex_unlock(&run->launches[index]);
+    atomic_fetch_add(&run->launch_count, 1);
+}
+
+static void drop_graph(struct worker *worker, size_t at)
+{
+    struct run *run = worker->run;
+    const struct graph graph = worker->graphs[at];
+    worker->graphs[at] = worker->graphs[--worker->graph_count];
+    must(run->sim.cu.cuGraphExecDestroy(graph.executable), "cuGraphExecDestroy");
+    expect(run, fallow_capture_release(graph.capture) == FALLOW_OK, "a capture is not released", 0);
 }
 
 static void capture_once(struct worker *worker)
 {
     struct run *run = worker->run;
-    size_t index = (size_t)draw(&worker->random, ARENAS);
+    struct graph made = {.arena = (size_t)draw(&worker->random, ARENAS)};
     CUstream stream = worker->streams[draw(&worker->random, STREAMS)];
-    fallow_capture *capture = NULL;
     CUgraph graph = NULL;
-    CUgraphExec executable = NULL;
-    fallow_status status = fallow_capture_begin(run->pool, stream, &capture);
+    fallow_status status = fallow_capture_begin(run->pool, stream, &made.capture);
     expect(run, status == FALLOW_OK, "a capture does not begin", status);
     must(run->sim.cu.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED),
          "cuStreamBeginCapture");
     for (uint64_t i = draw(&worker->random, 3) + 1; i > 0; i--) {
-        lease_once(worker, run->arenas[index], stream, true);
+        lease_once(worker, made.arena, stream, true);
     }
     must(run->sim.cu.cuStreamEndCapture(stream, &graph), "cuStreamEndCapture");
-    expect(run, fallow_capture_end(capture) == FALLOW_OK, "a capture does not end", 0);
-    must(run->sim.cu.cuGraphInstantiateWithFlags(&executable, graph, 0), "cuGraphInstantiate");
-    for (uint64_t i = draw(&worker->random, 3); i > 0; i--) {
-        launch(worker, index, executable, stream);
-    }
-    must(run->sim.cu.cuGraphExecDestroy(executable), "cuGraphExecDestroy");
+    expect(run, fallow_capture_end(made.capture) == FALLOW_OK, "a capture does not end", 0);
+    must(run->sim.cu.cuGraphInstantiateWithFlags(&made.executable, graph, 0), "cuGraphInstantiate");
     must(run->sim.cu.cuGraphDestroy(graph), "cuGraphDestroy");
-    expect(run, fallow_capture_release(capture) == FALLOW_OK, "a capture is not released", 0);
+    if (worker->graph_count == GRAPHS_MOST) {
+        drop_graph(worker, (size_t)draw(&worker->random, GRAPHS_MOST));
+    }
+    worker->graphs[worker->graph_count++] = made;
     atomic_fetch_add(&run->captures, 1);
+}
+
+/* Launched once more, or gone. */
+static void use_graph(struct worker *worker)
+{
+    size_t at = worker->graph_count > 0 ? (size_t)draw(&worker->random, worker->graph_count) : 0;
+    if (worker->graph_count == 0) {
+        capture_once(worker);
+    } else if (draw(&worker->random, 6) == 0) {
+        drop_graph(worker, at);
+    } else {
+        launch(worker, &worker->graphs[at], worker->streams[draw(&worker->random, STREAMS)]);
+    }
 }
 
 /* ---- what else happens to arenas and streams */
@@ -290,21 +324,26 @@ static void *work(void *context)
     }
     for (uint64_t i = 0; i < run->ops && !run->is_broken; i++) {
         uint64_t what = draw(&worker->random, 100);
-        if (what < 4) {
+        if (what < 2) {
             capture_once(worker);
-        } else if (what < 8) {
+        } else if (what < 5) {
             disturb(worker);
-        } else if (what < 10) {
+        } else if (what < 7) {
             renew_stream(worker);
-        } else if (what < 20) {
+        } else if (what < 15) {
             borrow(worker);
+        } else if (what < 40) {
+            use_graph(worker);
         } else {
-            lease_once(worker, run->arenas[draw(&worker->random, ARENAS)],
+            lease_once(worker, (size_t)draw(&worker->random, ARENAS),
                        worker->streams[draw(&worker->random, STREAMS)], false);
         }
         if (i % 500 == 499) {
             expect(run, flw_sim_read_ledger(&run->sim).violation_count == 0, "a rule is broken", 0);
         }
+    }
+    while (worker->graph_count > 0) {
+        drop_graph(worker, 0);
     }
     must(run->sim.cu.cuEventDestroy_v2(worker->event), "cuEventDestroy");
     return NULL;
@@ -387,7 +426,8 @@ int stress_arena(int count, char **words)
     } else {
         (void)flw_sim_print_violations(&run.sim);
     }
-    printf("%llu leases, %llu refused, %llu captures\n", (unsigned long long)run.leases,
-           (unsigned long long)run.refusals, (unsigned long long)run.captures);
+    printf("%llu leases, %llu refused, %llu captures, %llu launches\n",
+           (unsigned long long)run.leases, (unsigned long long)run.refusals,
+           (unsigned long long)run.captures, (unsigned long long)run.launch_count);
     return run.is_broken ? 1 : 0;
 }
