@@ -33,7 +33,8 @@ static const char help[] =
     "  threads   --threads pinned threads, each on its own stream, beside libfallow-null.so in turn\n"
     "  handoff   one thread allocates, another frees (--streams 2: each on its own stream);\n"
     "            --live is the length of the queue between them; --lockstep: by turns, for callgrind\n"
-    "  lease     begin and end an arena's lease of twelve regions (--policy fallow)\n"
+    "  lease     begin and end an arena's lease of twelve regions, of --live layouts in turn, at most\n"
+    "            8 (--policy fallow)\n"
     "  pinned    a pair of pinned host memory, freed as idle (--policy fallow)\n"
     "  staged    the same, freed in the order of a stream (--policy fallow)\n"
 #if defined(FLW_HAS_KERNELS)
@@ -44,8 +45,8 @@ static const char help[] =
     "options\n"
     "  --size BYTES|small|mixed|log   512 B..32 KiB; 19 sizes 512 B..64 MiB; log-uniform (4096)\n"
     "  --count N        timed operations (1000000)     --warm N     untimed before them (20000)\n"
-    "  --live N         live or deferred blocks, holes, queue (64; grow, holes, deferred: 10000;\n"
-    "                   deferred: at most 128K)\n"
+    "  --live N         live or deferred blocks, holes, queue, layouts (64; grow, holes, deferred:\n"
+    "                   10000; deferred: at most 128K; lease: 1)\n"
     "  --streams N      (1; streams: 4)                --threads N  (2)\n"
     "  --policy NAME    fallow, null (an empty shared library), loop (the loop alone)\n"
     "  --sized          pair: free_sized               --percentiles  replace: latency of each\n"
@@ -80,7 +81,7 @@ static const struct shape shapes[] = {
     {"streams", flw_bench_streams, 0, 4, 1},
     {"threads", flw_bench_threads, 64, 1, 2},
     {"handoff", flw_bench_handoff, 64, 1, 2},
-    {"lease", flw_bench_lease, 0, 1, 1},
+    {"lease", flw_bench_lease, 1, 1, 1},
     {"pinned", flw_bench_pinned, 0, 1, 1},
     {"staged", flw_bench_staged, 0, 1, 1},
 };

@@ -1,24 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the shape `lease`: an arena's lease of twelve regions, one of them persistent, begun and ended
- * on one stream, as a step does.
+ * on one stream, as a step does; of one layout, or of several in turn, as its layers do.
  */
 #include "bench/bench.h"
 
 #include <stdio.h>
 
+#include "base/bits.h"
+
 #include "fallow/arena.h"
 
-#define REGIONS 12
+#define REGIONS      12
+#define LAYOUTS_MOST 8
 
 /* What the loop's `pool` is here. */
 struct lease_bed {
     fallow_arena *arena;
-    fallow_layout *layout;
+    fallow_layout *layouts[LAYOUTS_MOST];
+    uint64_t count;
 };
 
 /* A decode step's: lengths, tables and scratch of one layer after the other. */
-static fallow_status make_layout(fallow_layout **out_layout)
+static fallow_status make_layout(uint64_t number, fallow_layout **out_layout)
 {
     static const char *const names[REGIONS] = {"cu_seqlens", "seqlens", "page_table", "metadata",
                                                "q",          "scores",  "lse",        "accumulator",
@@ -26,10 +30,11 @@ static fallow_status make_layout(fallow_layout **out_layout)
     fallow_region regions[REGIONS];
     for (uint32_t i = 0; i < REGIONS; i++) {
         regions[i] = (fallow_region){.name = names[i],
-                                     .size_bytes = (size_t)4096 << i % 7,
+                                     .size_bytes = (size_t)4096 << (i + number) % 7,
                                      .first_phase = i / 2,
                                      .last_phase = i / 2 + 1};
     }
+    regions[REGIONS - 1].size_bytes = 4096;
     regions[REGIONS - 1].flags = FALLOW_REGION_PERSISTENT;
     regions[REGIONS - 1].init = FALLOW_INIT_COUNTER;
     return fallow_layout_create(regions, REGIONS, out_layout);
@@ -38,11 +43,13 @@ static fallow_status make_layout(fallow_layout **out_layout)
 static uint64_t run_leases(const struct flw_bench_loop *loop, struct flw_bench_range range)
 {
     const struct lease_bed *bed = loop->pool;
-    uint64_t failures = 0;
+    uint64_t failures = 0, at = 0;
     for (uint64_t i = range.begin; i < range.end; i++) {
         fallow_lease *lease;
-        failures += fallow_lease_begin(bed->arena, bed->layout, loop->stream, &lease) != FALLOW_OK;
+        failures +=
+            fallow_lease_begin(bed->arena, bed->layouts[at], loop->stream, &lease) != FALLOW_OK;
         failures += fallow_lease_end(lease, loop->stream) != FALLOW_OK;
+        at = at + 1 == bed->count ? 0 : at + 1;
     }
     return failures;
 }
@@ -50,11 +57,14 @@ static uint64_t run_leases(const struct flw_bench_loop *loop, struct flw_bench_r
 bool flw_bench_lease(const struct flw_bench_options *options, struct flw_bench_bed *bed,
                      struct flw_bench_report *report, char *message)
 {
-    struct lease_bed lease_bed = {0};
+    struct lease_bed lease_bed = {.count = flw_max(1, flw_min(options->live_count, LAYOUTS_MOST))};
     fallow_stats before, after;
     fallow_stats_init(&before);
     fallow_stats_init(&after);
-    fallow_status status = make_layout(&lease_bed.layout);
+    fallow_status status = FALLOW_OK;
+    for (uint64_t i = 0; status == FALLOW_OK && i < lease_bed.count; i++) {
+        status = make_layout(i, &lease_bed.layouts[i]);
+    }
     if (status == FALLOW_OK) {
         status = fallow_arena_create(bed->pool, NULL, &lease_bed.arena);
     }
@@ -76,6 +86,8 @@ bool flw_bench_lease(const struct flw_bench_options *options, struct flw_bench_b
         snprintf(message, FLW_BENCH_MESSAGE_BYTES, "no arena: %s", fallow_status_message(status));
     }
     fallow_arena_destroy(lease_bed.arena);
-    fallow_layout_destroy(lease_bed.layout);
+    for (uint64_t i = 0; i < lease_bed.count; i++) {
+        fallow_layout_destroy(lease_bed.layouts[i]);
+    }
     return status == FALLOW_OK;
 }
