@@ -272,8 +272,8 @@ FALLOW_API void fallow_arena_last_error(fallow_arena *arena, char *out_text, siz
  *             is on another stream than the last one, or growth is needed.
  * Cost        steady state (the layout and stream of the last lease): at most 250 instructions with the
  *             end of it; no driver call, no pool call, no host allocation. Another layout on that
- *             stream, which fits and has been leased before: no driver call either. A new layout: a look
- *             at each of its persistent regions, by name, and the questions to the driver.
+ *             stream, for which nothing is taken or initialised: no driver call either. If it has
+ *             persistent regions and is new: a look at each of them, by name.
  */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_lease_begin(fallow_arena *arena,
                                                              const fallow_layout *layout,

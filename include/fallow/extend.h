@@ -22,7 +22,7 @@ FALLOW_API void *fallow_pool_context(fallow_pool *pool);
 /** Around each capture of a stream, from before cuStreamBeginCapture to after cuStreamEndCapture, where
  * pools in context order (FALLOW_ORDER_CONTEXT) are used: they record no event and ask for none
  * meanwhile, since that would end the capture. Nor does any pool synchronise its context then: what has to
- * answers CAPTURING. Counted, for all pools of the process. The first waits for an event that is being
+ * answers CAPTURING. Leases of arenas query whether their stream is being captured. Counted, for all pools of the process. The first waits for an event that is being
  * recorded. */
 FALLOW_API void fallow_context_capture_begin(void);
 /** One of the captures that fallow_context_capture_begin announced has ended. */

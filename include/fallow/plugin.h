@@ -131,8 +131,8 @@ FALLOW_API void fallow_torch_record_stream(void *ptr, fallow_stream stream);
  * An id with FALLOW_MEMPOOL_TAG as its second word only tags and has no capture. Each thread has its own tags,
  * and tags nest.
  *
- * Capture     begin announces nothing. The first allocation on a stream that is being captured announces the
- *             capture: to the pool, and as fallow_context_capture_begin. That is retracted by the end of the
+ * Capture     begin announces nothing. The first allocation, or lease of an arena of the pool, on a stream that
+ *             is being captured announces the capture: to the pool, and as fallow_context_capture_begin. That is retracted by the end of the
  *             id, its last release, or the next call that finds the capture over. Between begin and the first
  *             allocation of its thread the pairs that name no stream query the streams that have allocated
  *             before. If the capture is on a new stream, and other threads use CuPy meanwhile, the program

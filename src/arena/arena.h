@@ -12,6 +12,10 @@
  *      scratch ones. Where a region moves, all bindings go.
  *   4. Everything that uses the arena's memory outside of captures comes before the next work of one of
  *      `last` and `debts`. Its blocks are allocated in the order of `last`.
+ *   5. If FLW_ARENA_LOOKS_AT_ORDER is not set and order_changes is the pool's, `last` covers everything and no
+ *      debt is left.
+ *   6. last_layout_id is 0, or scratch fits that layout, and last_persistent has the addresses of its persistent
+ *      regions, which hold their values.
  * Synchronization: `state` is taken by compare-and-swap before anything else is looked at or changed; its
  * holder alone reads and writes every other field but the statistics (relaxed), `open_handle` and
  * `references` (they end a lease, from any thread), `message` and `waiters` (`lock`).

@@ -258,6 +258,7 @@ static void note_order(fallow_arena *arena, const struct flw_arena_mark *mark, u
 {
     bool is_sure = arena->checks == 0 && !mark->domain->own_thread_only &&
                    !flw_pool_asks_identity(arena->pool);
+    FLW_ASSERT(arena->debt_count == 0);
     arena->lease.capture = NULL;
     arena->order_changes = changes;
     arena->looks =

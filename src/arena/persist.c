@@ -209,13 +209,55 @@ static void limit_bindings(fallow_arena *arena)
     }
 }
 
+static struct flw_binding *add_binding(fallow_arena *arena, const fallow_layout *layout)
+{
+    struct flw_binding *binding =
+        calloc(1, sizeof *binding + layout->count * sizeof binding->addresses[0]);
+    if (binding == NULL) {
+        return NULL;
+    }
+    binding->layout_id = layout->id;
+    binding->holds_values = true;
+    for (size_t i = 0; i < layout->count; i++) {
+        const fallow_region *region = &layout->regions[i].region;
+        if (is_persistent(region)) {
+            const struct flw_persistent *persistent = find(arena, region->name);
+            binding->addresses[i] = persistent->address;
+            binding->holds_values &= persistent->holds_values;
+        }
+    }
+    binding->next = arena->bindings;
+    arena->bindings = binding;
+    limit_bindings(arena);
+    return binding;
+}
+
+static bool is_held(const fallow_arena *arena, const fallow_region *region)
+{
+    const struct flw_persistent *persistent = find(arena, region->name);
+    return !must_take(persistent, region) && holds_the_same(&persistent->region, region);
+}
+
 bool flw_arena_find_bound(fallow_arena *arena, const fallow_layout *layout,
                           void *const **out_addresses)
 {
-    const struct flw_binding *binding =
-        layout->persistent_count > 0 ? find_binding(arena, layout->id) : NULL;
-    *out_addresses = binding != NULL ? binding->addresses : NULL;
-    return layout->persistent_count == 0 || (binding != NULL && binding->holds_values);
+    *out_addresses = NULL;
+    if (layout->persistent_count == 0) {
+        return true;
+    }
+    struct flw_binding *binding = find_binding(arena, layout->id);
+    for (size_t i = 0; binding == NULL && i < layout->count; i++) {
+        const fallow_region *region = &layout->regions[i].region;
+        if (is_persistent(region) && !is_held(arena, region)) {
+            return false;
+        }
+    }
+    binding = binding == NULL ? add_binding(arena, layout) : binding;
+    if (binding == NULL || !binding->holds_values) {
+        return false;
+    }
+    *out_addresses = binding->addresses;
+    return true;
 }
 
 fallow_status flw_arena_bind(fallow_arena *arena, const fallow_layout *layout, fallow_stream stream,
@@ -235,24 +277,9 @@ fallow_status flw_arena_bind(fallow_arena *arena, const fallow_layout *layout, f
         }
     }
     struct flw_binding *binding = find_binding(arena, layout->id);
+    binding = binding == NULL ? add_binding(arena, layout) : binding;
     if (binding == NULL) {
-        binding = calloc(1, sizeof *binding + layout->count * sizeof binding->addresses[0]);
-        if (binding == NULL) {
-            return flw_arena_refuse(arena, FALLOW_OUT_OF_HOST_MEMORY, "no room for a binding");
-        }
-        binding->layout_id = layout->id;
-        binding->holds_values = true;
-        for (size_t i = 0; i < layout->count; i++) {
-            const fallow_region *region = &layout->regions[i].region;
-            if (is_persistent(region)) {
-                const struct flw_persistent *persistent = find(arena, region->name);
-                binding->addresses[i] = persistent->address;
-                binding->holds_values &= persistent->holds_values;
-            }
-        }
-        binding->next = arena->bindings;
-        arena->bindings = binding;
-        limit_bindings(arena);
+        return flw_arena_refuse(arena, FALLOW_OUT_OF_HOST_MEMORY, "no room for a binding");
     }
     *out_addresses = binding->addresses;
     return FALLOW_OK;

@@ -5,8 +5,8 @@
  *
  * PyTorch reports when allocating to an id begins and ends, but neither the streams nor whether anything is
  * captured: the same two calls surround a memory pool without graphs. So while an id is open, each allocation
- * of the torch pair queries whether its stream is being captured, and by which capture. The first allocation
- * of a new capture binds that capture to an open id and announces it; an open id by itself announces nothing.
+ * of the torch pair, and each lease of an arena, queries whether its stream is being captured, and by which capture.
+ * The first of a new capture binds that capture to an open id and announces it; an open id by itself announces nothing.
  */
 #include <stdlib.h>
 

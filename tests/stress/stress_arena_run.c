@@ -11,6 +11,7 @@
 #include "support/sim.h"
 
 #include "fallow/arena.h"
+#include "fallow/sleep.h"
 
 #define ARENAS       4
 #define LAYOUTS      16
@@ -27,6 +28,7 @@ struct run {
     pthread_mutex_t launches[ARENAS]; /* from a guard to the launch it is for */
     fallow_layout *layouts[LAYOUTS];
     pthread_rwlock_t retiring; /* a trim may not meet the retirement of the last stream */
+    pthread_rwlock_t sleeping; /* no work is given to a pool that sleeps */
     uint64_t ops;
     _Atomic uint64_t leases, refusals, captures, launch_count;
     atomic_bool is_broken;
@@ -312,6 +314,17 @@ static void borrow(struct worker *worker)
     }
 }
 
+static void sleep_and_wake(struct run *run)
+{
+    pthread_rwlock_wrlock(&run->sleeping);
+    must(run->sim.cu.cuCtxSynchronize(), "cuCtxSynchronize");
+    fallow_status status = fallow_pool_sleep(run->pool, NULL);
+    expect(run, status == FALLOW_OK, "a pool does not sleep", status);
+    status = fallow_pool_wake(run->pool);
+    expect(run, status == FALLOW_OK, "a pool does not wake", status);
+    pthread_rwlock_unlock(&run->sleeping);
+}
+
 static void *work(void *context)
 {
     struct worker *worker = context;
@@ -324,6 +337,10 @@ static void *work(void *context)
     }
     for (uint64_t i = 0; i < run->ops && !run->is_broken; i++) {
         uint64_t what = draw(&worker->random, 100);
+        if (draw(&worker->random, 300) == 0) {
+            sleep_and_wake(run);
+        }
+        pthread_rwlock_rdlock(&run->sleeping);
         if (what < 2) {
             capture_once(worker);
         } else if (what < 5) {
@@ -338,13 +355,16 @@ static void *work(void *context)
             lease_once(worker, (size_t)draw(&worker->random, ARENAS),
                        worker->streams[draw(&worker->random, STREAMS)], false);
         }
+        pthread_rwlock_unlock(&run->sleeping);
         if (i % 500 == 499) {
             expect(run, flw_sim_read_ledger(&run->sim).violation_count == 0, "a rule is broken", 0);
         }
     }
+    pthread_rwlock_rdlock(&run->sleeping);
     while (worker->graph_count > 0) {
         drop_graph(worker, 0);
     }
+    pthread_rwlock_unlock(&run->sleeping);
     must(run->sim.cu.cuEventDestroy_v2(worker->event), "cuEventDestroy");
     return NULL;
 }
@@ -359,6 +379,7 @@ static void make(struct run *run, uint64_t seed)
     config.schedule = FLW_SIM_RANDOM;
     run->context = flw_sim_begin(&run->sim, &config);
     fallow_pool_config pool_config;
+    fallow_arena_config arena_config;
     fallow_pool_config_init(&pool_config);
     pool_config.driver = "sim";
     if (fallow_pool_create(&pool_config, &run->pool) != FALLOW_OK) {
@@ -366,9 +387,12 @@ static void make(struct run *run, uint64_t seed)
     }
     make_layouts(run, &random);
     pthread_rwlock_init(&run->retiring, NULL);
+    pthread_rwlock_init(&run->sleeping, NULL);
     for (size_t i = 0; i < ARENAS; i++) {
         pthread_mutex_init(&run->launches[i], NULL);
-        if (fallow_arena_create(run->pool, NULL, &run->arenas[i]) != FALLOW_OK) {
+        fallow_arena_config_init(&arena_config);
+        arena_config.asks_captures = i == ARENAS - 1;
+        if (fallow_arena_create(run->pool, &arena_config, &run->arenas[i]) != FALLOW_OK) {
             abort();
         }
     }

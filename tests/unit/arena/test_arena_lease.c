@@ -175,7 +175,8 @@ static void layouts_in_turn_and_guards_make_no_driver_call(void **state)
                                       .flags = FALLOW_REGION_PERSISTENT}};
     bed_begin(&api);
     fallow_arena *arena = make_arena(&api, 0);
-    fallow_layout *layouts[] = {make_layout(regions, 2), make_layout(regions + 2, 2)};
+    fallow_layout *layouts[] = {make_layout(regions, 2), make_layout(regions + 2, 2),
+                                make_layout(regions + 1, 3)};
     for (int i = 0; i < 2; i++) {
         end_lease(begin_lease(arena, layouts[i], api.stream), api.stream);
     }
@@ -197,6 +198,7 @@ static void layouts_in_turn_and_guards_make_no_driver_call(void **state)
             assert_int_equal(fallow_lease_guard(arena, api.stream), FALLOW_OK);
         }
     }
+    end_lease(begin_lease(arena, layouts[2], api.stream), api.stream); /* the first time */
     assert_int_equal(flw_sim_read_ledger(&api.sim).call_count, calls);
     assert_int_equal(fallow_arena_lose_contents(arena), FALLOW_OK);
     for (int i = 0; i < 4; i++) { /* each layout finds its own values gone, once */
@@ -206,8 +208,9 @@ static void layouts_in_turn_and_guards_make_no_driver_call(void **state)
     assert_int_equal(api.sim.cu.cuGraphExecDestroy(executable), 0);
     assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
     fallow_arena_destroy(arena);
-    fallow_layout_destroy(layouts[0]);
-    fallow_layout_destroy(layouts[1]);
+    for (int i = 0; i < 3; i++) {
+        fallow_layout_destroy(layouts[i]);
+    }
     api_end(&api);
 }
 
