@@ -36,7 +36,8 @@ typedef struct fallow_step {
     uint8_t
         activates_in_place; /**< experts: the activation takes the gate's place, at the stride of
                                      gate and up, and is no region of its own */
-    uint8_t reserved_0[5];
+    uint8_t overlaps; /**< MLA: a second region for gathered rows, see fallow_layout_mla_prefill */
+    uint8_t reserved_0[4];
 } fallow_step;
 
 /** Fill with defaults, recording the caller's size of the struct. */
@@ -64,7 +65,10 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_layout_flashmla_decode(const fa
                                                                         const fallow_step *step,
                                                                         fallow_layout **out_layout);
 /** vLLM's MLA prefill of `tokens` new tokens whose contexts are read in chunks: gathered rows, keys, the
- *  two pairs of output and LSE that are merged in place. Phases: five a chunk. */
+ *  two pairs of output and LSE that are merged in place. After phase 0, the new tokens, phases 1 to 5 are
+ *  those of a chunk, and each chunk uses the same regions again. With `overlaps` chunk i is gathered into
+ *  "gathered 0" or "gathered 1", by turns, instead of "gathered": another stream may do so while chunk i - 1
+ *  is worked on, or the new tokens are, as soon as chunk i - 2 has been concatenated. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_layout_mla_prefill(const fallow_model *model,
                                                                     const fallow_step *step,
                                                                     fallow_layout **out_layout);
@@ -86,8 +90,7 @@ typedef struct fallow_path {
     const char *name;            /**< "fa3-graph" */
     const char *summary;         /**< one line */
     fallow_layout_function make; /**< makes its layout */
-    const char *const
-        *phases; /**< names of the phases; NULL ends them; the last ones repeat a chunk */
+    const char *const *phases;   /**< names of the phases; NULL ends them */
 } fallow_path;
 
 /** The paths in their order; NULL after the last. Static storage. */

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "arena/ready.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "base/sized.h"
 #include "pool/pool.h"
 
@@ -89,11 +86,7 @@ static fallow_status begin(struct flw_ready *ready, const fallow_model *model,
     ready->heads = model->heads / ready->step.tensor_ranks;
     ready->kv_heads = flw_ready_divide_up(model->kv_heads, ready->step.tensor_ranks);
     ready->experts = model->experts / ready->step.expert_ranks;
-    ready->regions = calloc(FLW_READY_REGIONS, sizeof *ready->regions);
-    ready->names = calloc(FLW_READY_REGIONS, sizeof *ready->names);
-    ready->status =
-        ready->regions == NULL || ready->names == NULL ? FALLOW_OUT_OF_HOST_MEMORY : FALLOW_OK;
-    return FALLOW_OK; /* the end says it */
+    return FALLOW_OK;
 }
 
 fallow_status flw_ready_make(const char *name, const fallow_model *model, const fallow_step *step,
@@ -112,8 +105,6 @@ fallow_status flw_ready_make(const char *name, const fallow_model *model, const 
     if (status == FALLOW_OK) {
         status = fallow_layout_set_name(*out_layout, name);
     }
-    free(ready.regions);
-    free(ready.names);
     return status;
 }
 
@@ -121,17 +112,15 @@ fallow_region *flw_ready_add(struct flw_ready *ready, const char *name, uint64_t
                              uint64_t columns, uint32_t element_bytes, fallow_init_class init,
                              uint32_t first_phase, uint32_t last_phase)
 {
-    static fallow_region nowhere; /* what a refused region is written to; never read */
     uint64_t count = 0, bytes = 0;
     flw_ready_require(ready, !__builtin_mul_overflow(rows, columns, &count) &&
                                  !__builtin_mul_overflow(count, element_bytes, &bytes) &&
                                  ready->count < FLW_READY_REGIONS);
     if (ready->status != FALLOW_OK || bytes == 0) {
-        return &nowhere; /* a region of nothing is left out */
+        return &ready->nowhere; /* a region of nothing is left out */
     }
     fallow_region *region = &ready->regions[ready->count];
-    snprintf(ready->names[ready->count], sizeof ready->names[0], "%s", name);
-    *region = (fallow_region){.name = ready->names[ready->count],
+    *region = (fallow_region){.name = name,
                               .size_bytes = bytes,
                               .init = init,
                               .first_phase = first_phase,
@@ -150,20 +139,12 @@ void flw_ready_keep(struct flw_ready *ready, const char *name, uint64_t rows, ui
     region->init_step = step;
 }
 
-fallow_region *flw_ready_add_numbered(struct flw_ready *ready, const char *name, uint64_t number,
-                                      uint64_t rows, uint64_t columns, uint32_t element_bytes,
-                                      uint32_t first_phase, uint32_t last_phase)
-{
-    char numbered[64];
-    snprintf(numbered, sizeof numbered, "%s %llu", name, (unsigned long long)number);
-    return flw_ready_add(ready, numbered, rows, columns, element_bytes, FALLOW_INIT_DIRTY,
-                         first_phase, last_phase);
-}
-
 static const char *const graph_phases[] = {"metadata", "attention", "combine", NULL};
 static const char *const decode_phases[] = {"metadata", "attention", "combine", NULL};
-static const char *const prefill_phases[] = {"new tokens", "gather", "project", "concatenate",
-                                             "attention",  "merge",  NULL};
+static const char *const prefill_phases[] = {"new tokens", "gather",
+                                             "project",    "concatenate",
+                                             "attention",  "merge (1 to 5 again for each chunk)",
+                                             NULL};
 static const char *const moe_phases[] = {"route",      "align", "permute", "gate and up",
                                          "activation", "down",  "combine", NULL};
 

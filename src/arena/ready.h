@@ -10,7 +10,7 @@
 
 #include "fallow/layouts.h"
 
-#define FLW_READY_REGIONS 1024
+#define FLW_READY_REGIONS 32
 
 /* A layout in the making. Sizes are 64-bit products that are checked: the first that does not fit, or that is
  * refused, makes the end INVALID_ARGUMENT. */
@@ -20,8 +20,8 @@ struct flw_ready {
     fallow_status status;
     uint64_t heads, kv_heads, experts; /* of this rank */
     size_t count;
-    fallow_region *regions;
-    char (*names)[64];
+    fallow_region regions[FLW_READY_REGIONS];
+    fallow_region nowhere; /* what a refused region is written to; never read */
 };
 
 /* Make the layout that `fill` describes and give it the name. */
@@ -40,17 +40,13 @@ fallow_status flw_ready_make(const char *name, const fallow_model *model, const 
 
 void flw_ready_require(struct flw_ready *ready, bool is_so);
 
-/* Rows and columns of elements; alive from first to last. */
+/* Rows and columns of elements; alive from first to last. The name must live as long as `ready`. */
 fallow_region *flw_ready_add(struct flw_ready *ready, const char *name, uint64_t rows,
                              uint64_t columns, uint32_t element_bytes, fallow_init_class init,
                              uint32_t first_phase, uint32_t last_phase);
 /* Keeps contents: first element `value`, each next one `step` more. */
 void flw_ready_keep(struct flw_ready *ready, const char *name, uint64_t rows, uint64_t columns,
                     uint32_t element_bytes, fallow_init_class init, int64_t value, int64_t step);
-/* "name 3" */
-fallow_region *flw_ready_add_numbered(struct flw_ready *ready, const char *name, uint64_t number,
-                                      uint64_t rows, uint64_t columns, uint32_t element_bytes,
-                                      uint32_t first_phase, uint32_t last_phase);
 
 static inline uint64_t flw_ready_divide_up(uint64_t a, uint64_t b)
 {

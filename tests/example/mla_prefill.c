@@ -1,18 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A latent attention prefill whose context is read in four chunks of 256 tokens. However many chunks:
- * two pairs of output and LSE, since the merge is in place.
+ * A latent attention prefill whose context is read in four chunks of 256 tokens, each in the same regions.
+ * However many chunks: two pairs of output and LSE, since the merge is in place.
  */
 #include <fallow/attention.h>
 #include <fallow/layouts.h>
 #include <fallow/mla.h>
 #include <stdio.h>
-static void *at(const fallow_lease *lease, const char *name, int chunk) /* "k 3" */
-{
-    char text[64];
-    snprintf(text, sizeof text, "%s %d", name, chunk);
-    return fallow_lease_region(lease, text);
-}
 
 /* `engine`: what it has on the device: a block table, offsets of the chunks, and behind them its cache. */
 static int run_chunk(fallow_kernels *kernels, const fallow_lease *l, int32_t *engine, int i)
@@ -21,12 +15,15 @@ static int run_chunk(fallow_kernels *kernels, const fallow_lease *l, int32_t *en
     fallow_gather_kv_params gather = {.struct_size = sizeof gather, .cache = engine + 64};
     gather.block_table = engine, gather.cu_seqlens = engine + 16 + 2 * i;
     gather.tokens = 256, gather.block_count = gather.table_columns = 16, gather.page_size = 64;
-    gather.dst = at(l, "gathered", i), gather.batch = 1, gather.dtype = FALLOW_BF16;
-    fallow_concat_kv_params concat = {.struct_size = sizeof concat, .kv = at(l, "kv_nope", i)};
-    concat.k_rope = (char *)at(l, "gathered", i) + 512 * 2, concat.rope_stride = 576;
-    concat.k = at(l, "k", i), concat.tokens = 256, concat.heads = 128, concat.dtype = FALLOW_BF16;
+    gather.dst = fallow_lease_region(l, "gathered"), gather.batch = 1, gather.dtype = FALLOW_BF16;
+    fallow_concat_kv_params concat = {.struct_size = sizeof concat,
+                                      .kv = fallow_lease_region(l, "kv_nope")};
+    concat.k_rope = (char *)fallow_lease_region(l, "gathered") + 512 * 2, concat.rope_stride = 576;
+    concat.k = fallow_lease_region(l, "k"), concat.tokens = 256, concat.heads = 128,
+    concat.dtype = FALLOW_BF16;
     fallow_merge_states_params merge = {.struct_size = sizeof merge, .a = out, .a_lse = lse};
-    merge.b = at(l, "chunk_out", i), merge.b_lse = at(l, "chunk_lse", i), merge.out = out;
+    merge.b = fallow_lease_region(l, "chunk_out"),
+    merge.b_lse = fallow_lease_region(l, "chunk_lse"), merge.out = out;
     merge.out_lse = lse, merge.tokens = 64, merge.heads = 128, merge.width = 128;
     merge.dtype = merge.out_dtype = FALLOW_BF16;
     return fallow_mla_gather_kv(kernels, &gather, NULL) ||       /* then your projection */

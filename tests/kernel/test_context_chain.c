@@ -185,22 +185,18 @@ struct chain {
 
 static void *region(struct chain *chain, const char *name)
 {
-    char full[40];
-    snprintf(full, sizeof full, chain->chunk < 0 ? "%s" : "%s %d", name, chain->chunk);
-    void *address = fallow_lease_region(chain->lease, full);
-    FLW_EXPECT(chain->bed, address != NULL, "no region '%s'", full);
+    void *address = fallow_lease_region(chain->lease, name);
+    FLW_EXPECT(chain->bed, address != NULL, "no region '%s'", name);
     return address;
 }
 
 /* Nothing of what an earlier chunk, or step, left may show. */
 static void dirty_region(struct chain *chain, const char *name)
 {
-    char full[40];
     fallow_region found;
-    snprintf(full, sizeof full, chain->chunk < 0 ? "%s" : "%s %d", name, chain->chunk);
-    size_t index = fallow_layout_find(chain->layout, full);
+    size_t index = fallow_layout_find(chain->layout, name);
     FLW_EXPECT(chain->bed, fallow_layout_region(chain->layout, index, &found, NULL) == FALLOW_OK,
-               "no region '%s'", full);
+               "no region '%s'", name);
     flw_bed_dirty(chain->bed, fallow_lease_region_at(chain->lease, index), found.size_bytes, 0xff);
 }
 
@@ -425,8 +421,7 @@ static void run_chain(struct flw_bed *bed, fallow_arena *arena, const fallow_lay
                    counted == chunks,
                "%lld chunks, expected %lld", (long long)counted, (long long)chunks);
     FLW_EXPECT_OK(bed, fallow_lease_begin(arena, layout, flw_bed_stream(bed), &lease));
-    struct chain chain = {
-        .bed = bed, .world = world, .layout = layout, .lease = lease, .chunk = -1};
+    struct chain chain = {.bed = bed, .world = world, .layout = layout, .lease = lease};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
         dirty_region(&chain, tables[i]);
     }

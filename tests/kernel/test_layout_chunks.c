@@ -48,7 +48,6 @@ struct prefill {
 /* Where a chunk is in the tables of all. */
 struct chunk {
     const struct flw_leased *run;
-    int number;
     const int32_t *starts, *cu; /* on the device */
     int32_t host_cu[BATCH + 1];
 };
@@ -72,32 +71,10 @@ static struct prefill make_prefill(struct flw_bed *bed, int32_t tokens, int32_t 
                             .cache = flw_bed_upload(bed, "cache", cache, sizeof cache)};
 }
 
-/* The name of a chunk's region. */
-struct name {
-    char text[40];
-};
-
-static struct name name_of(const struct chunk *chunk, const char *region)
-{
-    struct name name;
-    snprintf(name.text, sizeof name.text, "%s %d", region, chunk->number);
-    return name;
-}
-
-static void *claim(const struct chunk *chunk, const char *region)
-{
-    return flw_leased_claim(chunk->run, name_of(chunk, region).text);
-}
-
-static void *region_of(const struct chunk *chunk, const char *region)
-{
-    return flw_leased_region(chunk->run, name_of(chunk, region).text);
-}
-
 /* Its rows up to the chunk's tokens. */
 static const void *note_rows(const struct chunk *chunk, const char *region, size_t width)
 {
-    return flw_leased_note(chunk->run, name_of(chunk, region).text, region_of(chunk, region),
+    return flw_leased_note(chunk->run, region, flw_leased_region(chunk->run, region),
                            (size_t)chunk->host_cu[BATCH] * width * 2);
 }
 
@@ -153,7 +130,7 @@ static void run_gather(const struct chunk *chunk)
     params.block_table = prefill->table;
     params.cu_seqlens = chunk->cu;
     params.starts = chunk->starts;
-    params.dst = claim(chunk, "gathered");
+    params.dst = flw_leased_claim(chunk->run, "gathered");
     params.tokens = CHUNK;
     params.batch = BATCH;
     params.block_count = BLOCKS;
@@ -173,7 +150,7 @@ static void project(const struct chunk *chunk)
     for (int32_t i = 0; i < count; i++) {
         kv[i] = gathered[i / width * ROW + i % width * 5 % LATENT];
     }
-    flw_bed_write(chunk->run->bed, claim(chunk, "kv_nope"), kv, (size_t)count * 2);
+    flw_bed_write(chunk->run->bed, flw_leased_claim(chunk->run, "kv_nope"), kv, (size_t)count * 2);
 }
 
 static void run_join(const struct chunk *chunk)
@@ -182,12 +159,12 @@ static void run_join(const struct chunk *chunk)
     struct flw_bed *bed = chunk->run->bed;
     fallow_concat_kv_params params;
     fallow_concat_kv_params_init(&params);
-    params.kv = region_of(chunk, "kv_nope");
-    params.k_rope = (const uint16_t *)region_of(chunk, "gathered") + LATENT;
+    params.kv = flw_leased_region(chunk->run, "kv_nope");
+    params.k_rope = (const uint16_t *)flw_leased_region(chunk->run, "gathered") + LATENT;
     params.rope_stride = ROW;
     params.token_count = chunk->cu + BATCH;
-    params.k = claim(chunk, "k");
-    params.v = prefill->pads_values ? claim(chunk, "v_padded") : NULL;
+    params.k = flw_leased_claim(chunk->run, "k");
+    params.v = prefill->pads_values ? flw_leased_claim(chunk->run, "v_padded") : NULL;
     params.v_columns = prefill->pads_values ? KEY : 0;
     params.tokens = CHUNK;
     params.heads = HEADS;
@@ -207,7 +184,7 @@ static void attend(const struct chunk *chunk)
     const uint16_t *values = prefill->pads_values
                                  ? note_rows(chunk, "v_padded", HEADS * KEY)
                                  : note_rows(chunk, "kv_nope", (size_t)HEADS * 2 * NOPE);
-    uint16_t *out = claim(chunk, "chunk_out");
+    uint16_t *out = flw_leased_claim(chunk->run, "chunk_out");
     float lse[HEADS * MOST_TOKENS];
     values += prefill->pads_values ? 0 : NOPE;
     for (int32_t i = 0; i < prefill->tokens * HEADS; i++) {
@@ -221,7 +198,7 @@ static void attend(const struct chunk *chunk)
                           (size_t)width * 2);
         }
     }
-    flw_bed_write(chunk->run->bed, claim(chunk, "chunk_lse"), lse,
+    flw_bed_write(chunk->run->bed, flw_leased_claim(chunk->run, "chunk_lse"), lse,
                   (size_t)(HEADS * prefill->tokens) * 4);
 }
 
@@ -233,8 +210,8 @@ static void run_merge(const struct chunk *chunk)
     fallow_merge_states_params_init(&params);
     params.a = params.out = flw_leased_region(chunk->run, "out");
     params.a_lse = params.out_lse = flw_leased_region(chunk->run, "lse");
-    params.b = region_of(chunk, "chunk_out");
-    params.b_lse = region_of(chunk, "chunk_lse");
+    params.b = flw_leased_region(chunk->run, "chunk_out");
+    params.b_lse = flw_leased_region(chunk->run, "chunk_lse");
     params.tokens = prefill->tokens;
     params.heads = HEADS;
     params.width = value_width(prefill);
@@ -250,7 +227,7 @@ static void run_prefill(struct flw_leased *run)
     attend_to_own(run);
     run_plan(run);
     for (int i = 0; i < prefill->chunks; i++) {
-        struct chunk chunk = {.run = run, .number = i};
+        struct chunk chunk = {.run = run};
         chunk.starts = (const int32_t *)flw_leased_region(run, "chunk_starts") + i * BATCH;
         chunk.cu = (const int32_t *)flw_leased_region(run, "cu_chunk") + i * (BATCH + 1);
         flw_bed_read(run->bed, chunk.host_cu, chunk.cu, sizeof chunk.host_cu);

@@ -90,7 +90,7 @@ class Step(ctypes.Structure):
             "block_rows value_bytes"
         ).split()
     ] + [("pads_values", ctypes.c_uint8), ("quantises", ctypes.c_uint8), ("activates_in_place", ctypes.c_uint8),
-         ("reserved_0", ctypes.c_uint8 * 5)]
+         ("overlaps", ctypes.c_uint8), ("reserved_0", ctypes.c_uint8 * 4)]
 
 
 class Path(ctypes.Structure):

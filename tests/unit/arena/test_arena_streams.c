@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: leases on several streams: what a begin waits for, retired, destroyed and default streams.
+ * Owns: leases on several streams: what a begin waits for, retired, destroyed and default streams; a ready
+ * layout that two streams share.
  */
 #include "unit/arena/test_arena.h"
 
 #include <pthread.h>
+
+#include "fallow/layouts.h"
 
 static void a_lease_on_another_stream_waits_on_the_device_once(void **state)
 {
@@ -201,6 +204,116 @@ static void the_default_streams_of_two_threads_are_two_streams(void **state)
     api_end(&api);
 }
 
+struct prefill {
+    struct api *api;
+    const fallow_layout *layout;
+    const fallow_lease *lease;
+    fallow_step step;
+};
+
+/* Give `stream` a kernel that reads and writes whole regions, named with commas between. A name that the
+ * layout lacks is left out. */
+static void launch(const struct prefill *prefill, CUstream stream, const char *reads,
+                   const char *writes)
+{
+    flw_sim_range ranges[8];
+    size_t count = 0;
+    for (uint32_t is_write = 0; is_write < 2; is_write++) {
+        char names[128], *rest = names;
+        snprintf(names, sizeof names, "%s", is_write ? writes : reads);
+        for (char *name = strsep(&rest, ","); name != NULL; name = strsep(&rest, ",")) {
+            fallow_region region;
+            size_t index = fallow_layout_find(prefill->layout, name);
+            if (fallow_layout_region(prefill->layout, index, &region, NULL) == FALLOW_OK) {
+                void *address = fallow_lease_region_at(prefill->lease, index);
+                ranges[count++] = (flw_sim_range){.address = (uint64_t)(uintptr_t)address,
+                                                  .bytes = region.size_bytes,
+                                                  .is_write = is_write};
+            }
+        }
+    }
+    assert_int_equal(prefill->api->sim.touch(stream, ranges, count), 0);
+}
+
+static void wait_for(struct api *api, CUstream stream, CUstream other)
+{
+    CUevent event;
+    assert_int_equal(api->sim.cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), 0);
+    assert_int_equal(api->sim.cu.cuEventRecord(event, other), 0);
+    assert_int_equal(api->sim.cu.cuStreamWaitEvent(stream, event, 0), 0);
+    assert_int_equal(api->sim.cu.cuEventDestroy_v2(event), 0);
+}
+
+/* Gathered rows of a chunk. */
+static const char *gathered(const struct prefill *prefill, int chunk)
+{
+    static const char *const names[] = {"gathered 0", "gathered 1"};
+    return prefill->step.overlaps ? names[chunk % 2] : "gathered";
+}
+
+/* With the next chunk gathered meanwhile. */
+static void work_on_chunk(const struct prefill *prefill, int chunk, bool is_last)
+{
+    struct api *api = prefill->api;
+    char both[32];
+    wait_for(api, api->stream, api->other);
+    if (!is_last) {
+        launch(prefill, api->other, "chunk_starts,cu_chunk", gathered(prefill, chunk + 1));
+    }
+    launch(prefill, api->stream, gathered(prefill, chunk), "kv_nope");
+    snprintf(both, sizeof both, "kv_nope,%s", gathered(prefill, chunk));
+    launch(prefill, api->stream, both, "k,v_padded");
+    wait_for(api, api->other, api->stream); /* before it gathers the chunk after the next */
+    launch(prefill, api->stream, prefill->step.pads_values ? "k,v_padded" : "k,kv_nope",
+           "chunk_out,chunk_lse");
+    launch(prefill, api->stream, "chunk_out,chunk_lse,out,lse", "out,lse");
+}
+
+static uint64_t races_of_eight_chunks(bool overlaps, bool pads_values)
+{
+    const fallow_model model = {
+        .heads = 2, .kv_heads = 2, .head_dim = 16, .kv_rank = 24, .rope_dim = 8};
+    struct api api;
+    struct prefill prefill = {.api = &api};
+    fallow_layout *layout = NULL;
+    bed_begin(&api);
+    fallow_step_init(&prefill.step);
+    prefill.step.tokens = 32;
+    prefill.step.chunk = 64;
+    prefill.step.context = 8 * prefill.step.chunk;
+    prefill.step.overlaps = overlaps;
+    prefill.step.pads_values = pads_values;
+    assert_int_equal(fallow_layout_mla_prefill(&model, &prefill.step, &layout), FALLOW_OK);
+    assert_int_equal(fallow_layout_region_count(layout), 10 + overlaps + pads_values);
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_lease *lease = begin_lease(arena, layout, api.stream);
+    prefill.layout = layout;
+    prefill.lease = lease;
+    launch(&prefill, api.stream, "", "chunk_starts,chunk_seq_lens,cu_chunk");
+    wait_for(&api, api.other, api.stream);
+    launch(&prefill, api.other, "chunk_starts,cu_chunk", gathered(&prefill, 0));
+    launch(&prefill, api.stream, "", "out,lse");
+    for (int i = 0; i < 8; i++) {
+        work_on_chunk(&prefill, i, i == 7);
+    }
+    end_lease(lease, api.stream);
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layout);
+    fallow_pool_destroy(api.pool);
+    uint64_t races = flw_sim_read_ledger(&api.sim).violation_count;
+    flw_sim_close(&api.sim);
+    return races;
+}
+
+static void a_chunk_is_gathered_while_the_one_before_is_worked_on(void **state)
+{
+    (void)state;
+    for (int pads_values = 0; pads_values < 2; pads_values++) {
+        assert_int_equal(races_of_eight_chunks(true, pads_values == 1), 0);
+        assert_true(races_of_eight_chunks(false, pads_values == 1) >= 7);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -210,6 +323,7 @@ int main(void)
         cmocka_unit_test(a_lease_may_end_on_a_stream_that_took_over_the_handle),
         cmocka_unit_test(a_dead_handle_without_notice_makes_the_host_wait),
         cmocka_unit_test(the_default_streams_of_two_threads_are_two_streams),
+        cmocka_unit_test(a_chunk_is_gathered_while_the_one_before_is_worked_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

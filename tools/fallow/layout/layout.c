@@ -35,6 +35,7 @@ static const char help_end[] =
     "  --tp N  --ep N        ranks that heads, experts are divided by (1)\n"
     "  --block N             rows that a product of experts takes at a time (128)\n"
     "  --pad-values          latent attention: values as wide as keys\n"
+    "  --overlap             latent attention: gather a chunk while the one before is worked on\n"
     "  --quantise            activations of experts in fp8\n"
     "  --in-place            the activation takes the gate's place\n"
     "  --bandwidth BYTES     a second, for the cost of zeros (4.8T, an H200's by its data sheet)\n"
@@ -95,6 +96,7 @@ static const struct flw_option option_list[] = {
     {.name = "model", .kind = FLW_OPTION_TAKE, .offset = OPTION(model), .take = take_model},
     {.name = "bandwidth", .kind = FLW_OPTION_BYTES, .offset = OPTION(bandwidth)},
     {.name = "pad-values", .kind = FLW_OPTION_SET, .offset = OPTION(step.pads_values)},
+    {.name = "overlap", .kind = FLW_OPTION_SET, .offset = OPTION(step.overlaps)},
     {.name = "quantise", .kind = FLW_OPTION_SET, .offset = OPTION(step.quantises)},
     {.name = "in-place", .kind = FLW_OPTION_SET, .offset = OPTION(step.activates_in_place)},
     {.name = "json", .kind = FLW_OPTION_SET, .offset = OPTION(is_json)},
@@ -235,7 +237,7 @@ static void print_picture(const fallow_layout *layout, const fallow_path *path)
     for (size_t i = 0; path->phases[i] != NULL; i++) {
         printf("%s%s", i == 0 ? ": " : ", ", path->phases[i]);
     }
-    printf("%s\n", phases > 8 ? ", and again for each chunk" : "");
+    putchar('\n');
     for (int row = PICTURE_ROWS - 1; row >= 0; row--) {
         printf("%9.1f MiB  ", (double)bytes / PICTURE_ROWS * row / (1 << 20));
         for (uint32_t column = 0; column < columns; column++) {
