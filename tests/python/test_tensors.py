@@ -125,7 +125,7 @@ class Arenas(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "a region has no size"):
             fallow.Layout([{"name": "x", "size": 4}])
         with self.assertRaises(fallow.Error):
-            fallow.Layout([{"name": "x", "bytes": 0}])
+            fallow.Layout([{"name": "x", "bytes": 0, "persistent": True}])
 
     def test_a_locked_arena_says_what_does_not_fit(self):
         self.arena.lease(self.layout).end()
