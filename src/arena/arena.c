@@ -221,6 +221,7 @@ void flw_arena_free_scratch(fallow_arena *arena)
         arena->scratch = NULL;
         arena->scratch_bytes = 0;
         atomic_store_explicit(&arena->held_scratch_bytes, 0, memory_order_relaxed);
+        arena->last_layout_id = 0; /* what is taken next may not fit */
     }
 }
 

@@ -512,6 +512,9 @@ static void lanes_grow_together_or_not_at_all(void **state)
             touch_lease(&api, lease, layout, stream);
             end_lease(lease, stream);
             assert_int_equal(arena_stats(lanes[one]).grow_count, taken);
+        } else if (fallow_lease_begin(lanes[one], layout, stream, &lease) == FALLOW_OK) {
+            assert_true(arena_stats(lanes[one]).scratch_bytes >= fallow_layout_bytes(layout));
+            end_lease(lease, stream);
         }
         fallow_layout_destroy(layout);
         fallow_layout_destroy(own);
