@@ -271,7 +271,8 @@ static const char *check_pages(const struct flw_heap *heap, const struct flw_ran
                                const struct flw_span *run)
 {
     const struct flw_run_part *part = &run->u.run;
-    bool is_mapped = part->state != FLW_RUN_UNMAPPED && part->state != FLW_RUN_BUSY;
+    bool is_mapped = part->state != FLW_RUN_UNMAPPED && part->state != FLW_RUN_RESERVED &&
+                     part->state != FLW_RUN_BUSY;
     uint64_t end = (uint64_t)part->begin_unit + part->unit_count;
     for (uint64_t page = part->begin_unit / heap->page_units;
          page < flw_div_up(end, heap->page_units) && part->state != FLW_RUN_BUSY; page++) {

@@ -187,6 +187,25 @@ static void keep_mapped(struct flw_heap *heap, struct stock *stock, struct flw_s
     }
 }
 
+/* lock. After a growth that came to nothing. A growable block keeps the addresses if none of them is mapped. */
+static void leave_hole(struct flw_heap *heap, struct stock *stock,
+                       const struct flw_placement *place)
+{
+    bool is_mapped = false;
+    for (struct flw_handle *handle = stock->handles; handle != NULL; handle = handle->next) {
+        is_mapped |= handle->is_mapped;
+    }
+    if (place->growable != NULL && !is_mapped) {
+        flw_growable_put_back(heap, place->growable, place->hole);
+        return;
+    }
+    keep_mapped(heap, stock, place->hole);
+    if (place->growable != NULL && place->growable->tail != NULL) {
+        flw_run_put_back_unmapped(heap, place->growable->tail);
+        place->growable->tail = NULL;
+    }
+}
+
 void flw_heap_adopt_left(struct flw_heap *heap)
 {
     struct flw_source *source = &heap->source;
@@ -385,7 +404,7 @@ static fallow_status grow_remapping(struct flw_heap *heap, const struct flw_grow
         }
         flw_heap_lower_reserved(heap, missing);
         flw_heap_note_peak(heap); /* what was made before the failure is kept, idle */
-        keep_mapped(heap, &stock, place.hole);
+        leave_hole(heap, &stock, &place);
         put_back_stock(heap, &stock);
         flw_run_put_back(heap, place.left);
         flw_run_put_back(heap, place.right);
@@ -556,7 +575,7 @@ fallow_status flw_heap_grow(struct flw_heap *heap, const struct flw_grow_request
         whole.unit_count = (uint32_t)flw_align_up(whole.unit_count, heap->page_units);
     }
     fallow_status status = grow(heap, &whole, out_run, &shortfall);
-    if (shortfall.has_no_place && flw_place_would_serve(heap, &whole)) {
+    if (shortfall.has_no_place && whole.growable == NULL && flw_place_would_serve(heap, &whole)) {
         status = flw_ranges_make_place(heap, &whole);
         status = status == FALLOW_OK ? grow(heap, &whole, out_run, &shortfall) : status;
     }
@@ -565,29 +584,4 @@ fallow_status flw_heap_grow(struct flw_heap *heap, const struct flw_grow_request
         status = grow(heap, &whole, out_run, &shortfall);
     }
     return status;
-}
-
-/* ---- what the driver refused */
-
-bool flw_heap_refuses(struct flw_heap *heap, uint64_t bytes)
-{
-    flw_lock_acquire(&heap->lock);
-    bool is_refused = flw_refusal_covers(&heap->refused, bytes);
-    flw_lock_release(&heap->lock);
-    return is_refused;
-}
-
-bool flw_heap_spares(struct flw_heap *heap, uint64_t bytes)
-{
-    flw_lock_acquire(&heap->lock);
-    bool is_spared = flw_refusal_spares(&heap->refused, bytes);
-    flw_lock_release(&heap->lock);
-    return is_spared;
-}
-
-void flw_heap_forget_refusal(struct flw_heap *heap)
-{
-    flw_lock_acquire(&heap->lock);
-    heap->refused = (struct flw_refused_growth){.is_refused = false};
-    flw_lock_release(&heap->lock);
 }

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "heap/physical/physical.h"
 #include "heap/space/run.h"
 
 struct flw_handle *flw_heap_handle_at(const struct flw_heap *heap, uint64_t offset)
@@ -189,4 +190,29 @@ CUresult flw_heap_unmap_row(struct flw_heap *heap, struct flw_row *row, bool goe
         }
     }
     return last;
+}
+
+/* ---- what the driver refused */
+
+bool flw_heap_refuses(struct flw_heap *heap, uint64_t bytes)
+{
+    flw_lock_acquire(&heap->lock);
+    bool is_refused = flw_refusal_covers(&heap->refused, bytes);
+    flw_lock_release(&heap->lock);
+    return is_refused;
+}
+
+bool flw_heap_spares(struct flw_heap *heap, uint64_t bytes)
+{
+    flw_lock_acquire(&heap->lock);
+    bool is_spared = flw_refusal_spares(&heap->refused, bytes);
+    flw_lock_release(&heap->lock);
+    return is_spared;
+}
+
+void flw_heap_forget_refusal(struct flw_heap *heap)
+{
+    flw_lock_acquire(&heap->lock);
+    heap->refused = (struct flw_refused_growth){.is_refused = false};
+    flw_lock_release(&heap->lock);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: what getting memory, giving it back and sleeping share: handles, where they are mapped, idle or
- * withheld, and the bytes that they add up to. Under the heap lock, but for the row.
+ * withheld, the bytes that they add up to, and what the driver refused. Under the heap lock, but for the row.
  */
 #ifndef FLW_HEAP_PHYSICAL_HANDLE_H
 #define FLW_HEAP_PHYSICAL_HANDLE_H

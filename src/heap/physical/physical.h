@@ -13,6 +13,14 @@
 
 /* ---- growth */
 
+/* A block that grows in place and the addresses set aside for that. Synchronization: the heap lock. Only the owner, in
+ * one call at a time, changes how much is mapped; the heap takes back the upper half of a tail when addresses run out.
+ * INVARIANT  block is LIVE; tail is RESERVED, a page or more, and begins where the block ends. */
+struct flw_growable {
+    struct flw_span *block; /* NULL: nothing is mapped yet */
+    struct flw_span *tail;  /* NULL: no addresses are left */
+};
+
 struct flw_grow_request {
     struct flw_domain *domain; /* the run becomes LIVE for it */
     uint32_t unit_count;
@@ -22,6 +30,8 @@ struct flw_grow_request {
     uint64_t ahead_bytes;  /* map at least so much, where budget and hole allow */
     uint64_t beyond_bytes; /* and so much more than is missing */
     uint32_t handle_types; /* exportable: one handle of its own */
+    struct flw_growable
+        *growable;         /* whole pages behind this block, or its first ones; NULL: anywhere */
     bool is_single_handle; /* a handle or segment of its own, all of it */
     bool is_dedicated;     /* with is_single_handle, or in context order: a dedicated run */
     bool is_exact;         /* no more than the need */
@@ -37,6 +47,16 @@ void flw_heap_adopt_left(struct flw_heap *heap);
  * idle handles. */
 fallow_status flw_heap_grow(struct flw_heap *heap, const struct flw_grow_request *request,
                             struct flw_span **out_run);
+/* calls. Set aside addresses for a block: most_bytes, or if there is no room half as many and so on, least_bytes at
+ * least. As much again is left to others, except by the least. OUT_OF_MEMORY: no addresses; NOT_SUPPORTED: segments. */
+fallow_status flw_growable_reserve(struct flw_heap *heap, uint64_t most_bytes, uint64_t least_bytes,
+                                   struct flw_growable *out);
+/* takes the lock. The addresses that were set aside are anybody's again; the block, if there is one, is like others. */
+void flw_growable_end(struct flw_heap *heap, struct flw_growable *growable);
+/* calls. Unmap the block's last handles down to keep_bytes (1 or more); no work uses them. Those that the driver
+ * refuses to unmap, and all before, stay. Return the bytes unmapped, which are idle then. */
+uint64_t flw_growable_cut(struct flw_heap *heap, struct flw_growable *growable,
+                          uint64_t keep_bytes);
 /* takes the lock. Did the driver refuse a new handle or segment of so many bytes, and give none since; 0: the
  * mapping of one that is at hand. What goes back to it then does not come again. */
 bool flw_heap_refuses(struct flw_heap *heap, uint64_t bytes);

@@ -101,6 +101,22 @@ static void try_hole(const struct flw_heap *heap, const struct flw_grow_request 
     }
 }
 
+/* Behind the growable block; false: too few addresses are left there. */
+static bool place_behind(const struct flw_heap *heap, const struct flw_grow_request *request,
+                         struct flw_placement *out)
+{
+    struct flw_span *tail = request->growable->tail;
+    uint64_t begin = tail != NULL ? flw_run_begin(tail) : 0;
+    uint64_t end = flw_align_up(begin + request->unit_count, heap->page_units);
+    *out = (struct flw_placement){.hole = tail,
+                                  .growable = request->growable,
+                                  .begin = begin,
+                                  .end = end,
+                                  .map_begin = begin,
+                                  .map_end = end};
+    return tail != NULL && end <= flw_run_end(tail);
+}
+
 #define HOLE_SCAN 256
 
 bool flw_place_find(const struct flw_heap *heap, const struct flw_grow_request *request,
@@ -108,6 +124,9 @@ bool flw_place_find(const struct flw_heap *heap, const struct flw_grow_request *
 {
     const struct flw_run_index *unmapped = &heap->ranges.unmapped;
     struct flw_span *hole = unmapped->newest;
+    if (request->growable != NULL) {
+        return place_behind(heap, request, out);
+    }
     out->hole = NULL;
     for (uint32_t i = 0; hole != NULL && i < HOLE_SCAN; i++, hole = hole->u.run.age_prev) {
         try_hole(heap, request, hole, out);
@@ -152,17 +171,48 @@ void flw_run_put_back_unmapped(struct flw_heap *heap, struct flw_span *run)
     flw_run_index_by_state(heap, flw_run_join(heap, run));
 }
 
+void flw_growable_put_back(struct flw_heap *heap, struct flw_growable *growable,
+                           struct flw_span *run)
+{
+    run->u.run.state = FLW_RUN_RESERVED;
+    growable->tail = flw_run_absorb(heap, run, growable->tail);
+}
+
+void flw_growable_end(struct flw_heap *heap, struct flw_growable *growable)
+{
+    flw_lock_acquire(&heap->lock);
+    if (growable->tail != NULL) {
+        flw_run_put_back_unmapped(heap, growable->tail);
+    }
+    flw_lock_release(&heap->lock);
+    *growable = (struct flw_growable){NULL, NULL};
+}
+
+/* What a growth does not need of its hole. */
+static void put_back_hole(struct flw_heap *heap, const struct flw_placement *place,
+                          struct flw_span *run)
+{
+    if (place->growable != NULL) {
+        flw_growable_put_back(heap, place->growable, run);
+    } else {
+        flw_run_put_back_unmapped(heap, run);
+    }
+}
+
 bool flw_place_set_aside(struct flw_heap *heap, struct flw_placement *place)
 {
     struct flw_span *hole = place->hole, *rest;
     flw_run_set_busy(heap, hole);
+    if (place->growable != NULL) {
+        place->growable->tail = NULL;
+    }
     if (place->map_end < flw_run_end(hole)) {
         rest = flw_run_split(heap, hole, (uint32_t)(place->map_end - flw_run_begin(hole)));
         if (rest == NULL) {
-            flw_run_put_back_unmapped(heap, hole);
+            put_back_hole(heap, place, hole);
             return false;
         }
-        flw_run_put_back_unmapped(heap, rest);
+        put_back_hole(heap, place, rest);
     }
     if (place->map_begin > flw_run_begin(hole)) {
         rest = flw_run_split(heap, hole, (uint32_t)(place->map_begin - flw_run_begin(hole)));
@@ -226,8 +276,34 @@ struct flw_span *flw_run_absorb(struct flw_heap *heap, struct flw_span *run, str
     return run;
 }
 
+/* A run that has become memory is allocated. */
+static struct flw_span *set_live(struct flw_heap *heap, struct flw_span *run, uint64_t seq)
+{
+    run->u.run.state = FLW_RUN_LIVE;
+    run->u.run.owner = FLW_UNOWNED;
+    run->u.run.seq = seq;
+    heap->live_run_bytes += flw_run_bytes(run);
+    flw_run_arm_slot(heap, run);
+    flw_page_map_set_run(&heap->map, run);
+    return run;
+}
+
+static struct flw_span *settle_growable(struct flw_heap *heap, struct flw_growable *growable,
+                                        struct flw_span *run)
+{
+    if (growable->block != NULL) {
+        heap->live_run_bytes += flw_run_bytes(run);
+        return flw_run_absorb(heap, growable->block, run);
+    }
+    growable->block = set_live(heap, run, 0);
+    return run;
+}
+
 struct flw_span *flw_place_settle(struct flw_heap *heap, const struct flw_placement *place)
 {
+    if (place->growable != NULL) {
+        return settle_growable(heap, place->growable, place->hole);
+    }
     uint32_t front_owner = place->left != NULL ? place->left->u.run.owner : FLW_UNOWNED;
     uint64_t front_seq = place->left != NULL ? place->left->u.run.seq : 0;
     uint32_t back_owner = place->right != NULL ? place->right->u.run.owner : FLW_UNOWNED;
@@ -251,13 +327,7 @@ struct flw_span *flw_place_settle(struct flw_heap *heap, const struct flw_placem
         flw_heap_put_run_at_point(heap, front_owner, front_seq, run);
         run = rest;
     }
-    run->u.run.state = FLW_RUN_LIVE;
-    run->u.run.owner = FLW_UNOWNED;
-    run->u.run.seq = flw_max(front_seq, back_seq); /* of the taker, where not complete */
-    heap->live_run_bytes += flw_run_bytes(run);
-    flw_run_arm_slot(heap, run);
-    flw_page_map_set_run(&heap->map, run);
-    return run;
+    return set_live(heap, run, flw_max(front_seq, back_seq)); /* of the taker, where not complete */
 }
 
 /* ---- memory that idles, of one owner or several */

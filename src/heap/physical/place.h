@@ -23,6 +23,9 @@ bool flw_run_is_idle_until(const struct flw_heap *heap, const struct flw_span *r
  * run, BUSY; of several owners, then that of what they shared. NULL: host memory. */
 struct flw_span *flw_run_cut_shared(struct flw_heap *heap, struct flw_span *part, uint64_t begin,
                                     uint64_t end);
+/* A run without memory, BUSY, right behind a growable block belongs to its tail. */
+void flw_growable_put_back(struct flw_heap *heap, struct flw_growable *growable,
+                           struct flw_span *run);
 /* Two neighbours as one; either may be NULL. */
 struct flw_span *flw_run_absorb(struct flw_heap *heap, struct flw_span *run,
                                 struct flw_span *right);
@@ -33,8 +36,9 @@ struct flw_span *flw_run_absorb(struct flw_heap *heap, struct flw_span *run,
  */
 struct flw_placement {
     struct flw_span *left, *hole, *right;
-    uint64_t begin, end;         /* of the run to make, in units */
-    uint64_t map_begin, map_end; /* what must get memory: whole pages of the hole */
+    struct flw_growable *growable; /* whose tail the hole is; NULL: none's */
+    uint64_t begin, end;           /* of the run to make, in units */
+    uint64_t map_begin, map_end;   /* what must get memory: whole pages of the hole */
 };
 
 /* The place with the fewest missing pages; false: none. */
@@ -44,8 +48,8 @@ bool flw_place_find(const struct flw_heap *heap, const struct flw_grow_request *
 bool flw_place_would_serve(const struct flw_heap *heap, const struct flw_grow_request *request);
 /* Reduce the hole to [map_begin, map_end) and set all three aside. False: host memory. */
 bool flw_place_set_aside(struct flw_heap *heap, struct flw_placement *place);
-/* The mapped pieces become one LIVE run [begin, end); what lies before and after is free. NULL: host
- * memory; they are free. */
+/* The mapped pieces become one LIVE run [begin, end); what lies before and after is free. Of a growable block all of the
+ * hole is the block's. NULL: host memory; they are free. */
 struct flw_span *flw_place_settle(struct flw_heap *heap, const struct flw_placement *place);
 
 #endif

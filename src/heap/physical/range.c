@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "heap/physical/range.h"
 
+#include "heap/physical/place.h"
 #include "heap/space/run.h"
 
 /* A range begins and ends on a page, so that handles fit, and on a cell, so that no two ranges share one. */
@@ -188,11 +189,106 @@ static fallow_status extend(struct flw_heap *heap, const struct flw_grow_request
     return is_added ? FALLOW_OK : FALLOW_OUT_OF_HOST_MEMORY;
 }
 
+/* lock. The upper half of the largest tail of a growable block is anybody's again. False: each has a page at most. */
+static bool halve_tail(struct flw_heap *heap)
+{
+    struct flw_span *largest = NULL;
+    for (const struct flw_range *range = heap->ranges.lowest; range != NULL; range = range->next) {
+        struct flw_span *run = range->edge->u.run.right;
+        for (; run != range->edge; run = run->u.run.right) {
+            bool is_larger = largest == NULL || run->u.run.unit_count > largest->u.run.unit_count;
+            largest = run->u.run.state == FLW_RUN_RESERVED && is_larger ? run : largest;
+        }
+    }
+    uint32_t units = largest != NULL ? largest->u.run.unit_count : 0;
+    uint32_t keep = (uint32_t)flw_align_up(units / 2, heap->page_units);
+    struct flw_span *rest = keep < units ? flw_run_split(heap, largest, keep) : NULL;
+    if (rest != NULL) {
+        flw_run_put_back_unmapped(heap, rest);
+    }
+    return rest != NULL;
+}
+
+/* Addresses that are set aside for growable blocks, as many as the request lacks. False: they are not enough. */
+static bool take_back_reserved(struct flw_heap *heap, const struct flw_grow_request *request)
+{
+    struct flw_placement place;
+    bool fits;
+    flw_lock_acquire(&heap->lock);
+    while (!(fits = flw_place_find(heap, request, &place)) && halve_tail(heap)) {
+    }
+    flw_lock_release(&heap->lock);
+    return fits;
+}
+
 fallow_status flw_ranges_make_place(struct flw_heap *heap, const struct flw_grow_request *request)
 {
     fallow_status status = extend(heap, request);
+    if (status == FALLOW_OUT_OF_MEMORY && take_back_reserved(heap, request)) {
+        return FALLOW_OK;
+    }
     bool may_unmap = status == FALLOW_OUT_OF_MEMORY && request->insists;
     return may_unmap && flw_heap_unmap_idle(heap, UINT64_MAX, false) > 0 ? FALLOW_OK : status;
+}
+
+/* ---- addresses for growable blocks */
+
+/* Unit_count of the request out of the smallest hole that has so many, and beside_units more; apart_units behind its
+ * begin, where the pool's own memory grows, if there are as many. NULL: there is none, or no host memory. */
+static struct flw_span *reserve(struct flw_heap *heap, const struct flw_grow_request *request,
+                                uint64_t beside_units, uint64_t apart_units)
+{
+    uint64_t base = heap->base_unit, align = request->align_units, units = request->unit_count;
+    flw_lock_acquire(&heap->lock);
+    struct flw_placement place = {.hole = flw_run_index_find(&heap->ranges.unmapped,
+                                                             (uint32_t)(units + beside_units),
+                                                             request->align_units, base)};
+    if (place.hole != NULL) {
+        uint64_t last = flw_align_down(base + flw_run_end(place.hole) - units, align) - base;
+        uint64_t begin = flw_align_up(base + flw_run_begin(place.hole) + apart_units, align) - base;
+        place.map_begin = flw_min(begin, last);
+        place.map_end = place.map_begin + units;
+        place.hole = flw_place_set_aside(heap, &place) ? place.hole : NULL;
+    }
+    if (place.hole != NULL) {
+        place.hole->u.run.state = FLW_RUN_RESERVED;
+    }
+    flw_lock_release(&heap->lock);
+    return place.hole;
+}
+
+/* What a layout may be aligned to. */
+#define RESERVED_ALIGN_BYTES (2 * FLW_MIB)
+
+fallow_status flw_growable_reserve(struct flw_heap *heap, uint64_t most_bytes, uint64_t least_bytes,
+                                   struct flw_growable *out)
+{
+    uint64_t page = heap->source.granularity_bytes;
+    uint64_t least = flw_align_up(least_bytes, page) >> FLW_UNIT_LOG2;
+    uint64_t most = flw_max(flw_align_down(most_bytes, page) >> FLW_UNIT_LOG2, least);
+    struct flw_grow_request request = {
+        .domain = heap->domains[FLW_UNOWNED],
+        .align_units = (uint32_t)(flw_max(page, RESERVED_ALIGN_BYTES) >> FLW_UNIT_LOG2),
+        .budget_bytes = UINT64_MAX,
+        .is_single_handle = true,
+        .insists = true};
+    *out = (struct flw_growable){NULL, NULL};
+    fallow_status status = heap->source.ops->remaps ? FALLOW_OK : FALLOW_NOT_SUPPORTED;
+    bool is_last = false;
+    for (uint64_t units = most; status != FALLOW_NOT_SUPPORTED && out->tail == NULL && !is_last;
+         units = flw_max(flw_align_down(units / 2, heap->page_units), least)) {
+        is_last = units == least;
+        request.unit_count = (uint32_t)units;
+        uint64_t beside = is_last ? 0 : units;
+        out->tail = reserve(heap, &request, beside, most);
+        status = out->tail != NULL ? FALLOW_OK
+                 : is_last         ? flw_ranges_make_place(heap, &request)
+                                   : extend(heap, &request);
+        if (out->tail == NULL && status == FALLOW_OK) {
+            out->tail = reserve(heap, &request, beside, most);
+        }
+    }
+    return out->tail != NULL || status != FALLOW_OK ? status : FALLOW_OUT_OF_MEMORY;
 }
 
 #define FREE_ROUNDS 3

@@ -405,6 +405,67 @@ void flw_heap_forget_idle(struct flw_heap *heap)
     flw_lock_release(&heap->lock);
 }
 
+/* ---- the end of a growable block */
+
+/* lock. The last handle of the block, all of which is behind the first keep_units, BUSY as a run of its own. NULL: there
+ * is none, or no host memory. */
+static struct flw_span *cut_last(struct flw_heap *heap, struct flw_span *block, uint64_t keep_units)
+{
+    struct flw_handle *last = flw_handle_at_unit(heap, flw_run_end(block) - 1);
+    uint64_t units = last->begin_unit - flw_run_begin(block);
+    struct flw_span *run =
+        last->begin_unit >= flw_run_begin(block) + keep_units && !last->is_exported
+            ? flw_run_split(heap, block, (uint32_t)units)
+            : NULL;
+    if (run != NULL) {
+        run->u.run.state = FLW_RUN_BUSY;
+        heap->live_run_bytes -= flw_run_bytes(run);
+    }
+    return run;
+}
+
+/* lock. The driver was asked to unmap it. */
+static void put_back_last(struct flw_heap *heap, struct flw_growable *growable,
+                          struct flw_span *run, bool is_unmapped)
+{
+    struct flw_handle *handle = flw_handle_at_unit(heap, flw_run_begin(run));
+    if (is_unmapped) {
+        flw_handle_detach(heap, handle);
+        flw_handle_link_idle(heap, handle);
+        atomic_fetch_add(&heap->count.remaps, 1);
+        flw_growable_put_back(heap, growable, run);
+    } else {
+        heap->live_run_bytes += flw_run_bytes(run);
+        (void)flw_run_absorb(heap, growable->block, run);
+    }
+}
+
+uint64_t flw_growable_cut(struct flw_heap *heap, struct flw_growable *growable, uint64_t keep_bytes)
+{
+    uint64_t done_bytes = 0, keep_units = flw_div_up(keep_bytes, FLW_UNIT_BYTES);
+    struct flw_driver_section section;
+    if (!flw_heap_enter_mode(heap, &section)) {
+        return 0;
+    }
+    for (bool goes_on = flw_heap_end_copies(heap); goes_on;) {
+        flw_lock_acquire(&heap->lock);
+        struct flw_span *run = cut_last(heap, growable->block, keep_units);
+        flw_lock_release(&heap->lock);
+        if (run == NULL) {
+            break;
+        }
+        uint64_t bytes = flw_run_bytes(run);
+        CUresult result = heap->source.ops->unmap(&heap->source, flw_run_address(heap, run), bytes);
+        goes_on = flw_heap_refuse(heap, result, "cuMemUnmap") == FALLOW_OK;
+        flw_lock_acquire(&heap->lock);
+        put_back_last(heap, growable, run, goes_on);
+        flw_lock_release(&heap->lock);
+        done_bytes += goes_on ? bytes : 0;
+    }
+    flw_heap_leave_driver(heap, &section);
+    return done_bytes;
+}
+
 /* ---- what was exported */
 
 /* lock. One that was exported and that the driver did not take back when it was unmapped, out of the

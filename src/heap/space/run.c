@@ -45,9 +45,10 @@ void flw_run_unindex(struct flw_heap *heap, struct flw_span *run)
         flw_run_index_remove(index_of(heap, run), run);
     } else if (run->u.run.state == FLW_RUN_DEDICATED) {
         flw_run_index_remove(dedicated_of(heap, run), run);
-    } else {
-        FLW_ASSERT(run->u.run.state == FLW_RUN_UNMAPPED);
+    } else if (run->u.run.state == FLW_RUN_UNMAPPED) {
         flw_run_index_remove(&heap->ranges.unmapped, run);
+    } else {
+        FLW_ASSERT(run->u.run.state == FLW_RUN_RESERVED); /* in no index */
     }
 }
 

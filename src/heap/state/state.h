@@ -13,7 +13,7 @@
  *   1. Runs partition each stretch of addresses, a range or a segment: starting from the stretch's edge, each run
  *      leads to its right neighbour, which begins where the run ends, and the last run leads back to the edge.
  *   2. No two neighbours are free with the same owner, nor both unmapped.
- *   3. A page (granularity) has a handle <=> its run is not unmapped. The bytes of handles that are created add
+ *   3. A page (granularity) has a handle <=> its run is neither unmapped nor reserved. The bytes of handles that are created add
  *      up to reserved_bytes while no growth is under way; of handles that a wake creates, to asleep_bytes.
  *   4. reserved_bytes <= limit_bytes, always: reserved_bytes is raised before the driver call. After the limit was
  *      lowered, reserved_bytes may equal the amount held then, and does not rise.

@@ -21,7 +21,8 @@ struct block {
 struct program {
     struct flw_domain *domain;
     struct block blocks[LIVE];
-    uint64_t refused;
+    struct flw_growable growable; /* a block that grows in place */
+    uint64_t grown_address, refused, grown_count, cut_count;
 };
 
 static struct program program;
@@ -34,6 +35,12 @@ static void check_disjoint(const struct block *block)
             other->address < block->address + block->bytes) {
             fail_msg("0x%llx is allocated twice", (unsigned long long)block->address);
         }
+    }
+    const struct flw_span *grown = program.growable.block;
+    if (grown != NULL &&
+        block->address < flw_run_address(&bed.heap, grown) + flw_run_bytes(grown) &&
+        flw_run_address(&bed.heap, grown) < block->address + block->bytes) {
+        fail_msg("0x%llx is allocated twice", (unsigned long long)block->address);
     }
 }
 
@@ -88,6 +95,64 @@ static void take_back(struct block *block)
     *block = (struct block){0};
 }
 
+static void grow_in_place(uint32_t pages)
+{
+    struct flw_growable *growable = &program.growable;
+    uint64_t page = bed.heap.source.granularity_bytes, bytes = pages * page;
+    if (growable->tail == NULL && growable->block == NULL) {
+        (void)flw_growable_reserve(&bed.heap, LIMIT, bytes, growable);
+        program.grown_address =
+            growable->tail != NULL ? flw_run_address(&bed.heap, growable->tail) : 0;
+        assert_true(program.grown_address % page == 0);
+    }
+    struct flw_grow_request request = {.domain = program.domain,
+                                       .unit_count = (uint32_t)(bytes >> FLW_UNIT_LOG2),
+                                       .align_units = 1,
+                                       .budget_bytes = LIMIT,
+                                       .growable = growable};
+    uint64_t before = growable->block != NULL ? flw_run_bytes(growable->block) : 0;
+    struct flw_span *run = NULL;
+    (void)flw_heap_unmap_for(&bed.heap, &request);
+    fallow_status status = flw_heap_grow(&bed.heap, &request, &run);
+    assert_true(status != FALLOW_OK || run == growable->block);
+    uint64_t after = growable->block != NULL ? flw_run_bytes(growable->block) : 0;
+    assert_true(status == FALLOW_OK ? after >= before + bytes : after == before);
+    program.grown_count += status == FALLOW_OK;
+}
+
+/* The block keeps its address, and its first bytes their handles. */
+static void change_growable(uint64_t r)
+{
+    struct flw_growable *growable = &program.growable;
+    struct flw_span *block = growable->block;
+    if (r % 3 == 0) {
+        (void)(bed.sim.fail)(NULL, 1 + (r >> 8) % 8,
+                             r % 2 == 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN, 0);
+    }
+    if (r >> 16 & 1) {
+        grow_in_place(1 + (uint32_t)(r >> 24) % 4);
+    } else if (block != NULL && (r >> 17 & 7) != 0) {
+        uint64_t before = flw_run_bytes(block), keep = 1 + (r >> 24) % before;
+        uint64_t done = flw_growable_cut(&bed.heap, growable, keep);
+        assert_true(flw_run_bytes(block) == before - done && flw_run_bytes(block) >= keep);
+        program.cut_count += done > 0;
+    } else {
+        flw_growable_end(&bed.heap, growable);
+        if (block != NULL) {
+            bed_put(&bed, program.domain, block);
+        }
+    }
+    (void)(bed.sim.fail)(NULL, 0, 0, 0);
+    block = growable->block;
+    assert_true(block == NULL || flw_run_address(&bed.heap, block) == program.grown_address);
+    assert_true(block == NULL || growable->tail == NULL || block->u.run.right == growable->tail);
+    for (unsigned i = 0; i < LIVE && block != NULL; i++) {
+        if (program.blocks[i].bytes != 0) {
+            check_disjoint(&program.blocks[i]);
+        }
+    }
+}
+
 static void step(unsigned n)
 {
     uint64_t r = flw_test_random(&bed.seed);
@@ -98,6 +163,9 @@ static void step(unsigned n)
         (r >> 40) % 2 == 0 ? allocate_run(block) : give_slot(block);
         check_disjoint(block);
         assert_true(block->address % 512 == 0);
+    }
+    if (n % 8 == 3 && bed.source == BED_VMM) {
+        change_growable(flw_test_random(&bed.seed));
     }
     switch (n % 64) {
     case 7:
@@ -135,6 +203,11 @@ static void give_everything_back(void)
             take_back(&program.blocks[i]);
         }
     }
+    struct flw_span *grown = program.growable.block;
+    flw_growable_end(&bed.heap, &program.growable);
+    if (grown != NULL) {
+        bed_put(&bed, program.domain, grown);
+    }
     bed_finish_work(&bed);
     flw_lock_acquire(&bed.heap.lock);
     for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
@@ -160,10 +233,15 @@ static void run_program(enum heap_bed_source source, const struct flw_order_ops 
     for (unsigned n = 0; n < 6000; n++) {
         step(n);
     }
-    print_message("%s over %s: %llu grows, %llu events, %llu refusals at the limit\n", ops->name,
-                  bed.heap.source.ops->name, (unsigned long long)atomic_load(&bed.heap.count.grows),
-                  (unsigned long long)atomic_load(&bed.heap.count.events),
-                  (unsigned long long)program.refused);
+    print_message(
+        "%s over %s: %llu grows, %llu events, %llu refusals at the limit, %llu growths in "
+        "place, %llu cuts\n",
+        ops->name, bed.heap.source.ops->name,
+        (unsigned long long)atomic_load(&bed.heap.count.grows),
+        (unsigned long long)atomic_load(&bed.heap.count.events),
+        (unsigned long long)program.refused, (unsigned long long)program.grown_count,
+        (unsigned long long)program.cut_count);
+    assert_true((program.grown_count > 0 && program.cut_count > 0) || source != BED_VMM);
     give_everything_back();
     bed_end(&bed);
 }
@@ -175,6 +253,16 @@ static void every_domain_works_over_every_source(void **state)
         run_program((enum heap_bed_source)source, &flw_order_stream);
         run_program((enum heap_bed_source)source, &flw_order_context);
     }
+}
+
+/* As little as the limit and half as much again: addresses set aside for growth are taken back. */
+static void few_addresses_serve_as_well(void **state)
+{
+    (void)state;
+    bed.address_bytes = 96 * FLW_MIB;
+    run_program(BED_VMM, &flw_order_stream);
+    run_program(BED_VMM, &flw_order_context);
+    bed.address_bytes = 0;
 }
 
 static void a_limit_bounds_what_the_driver_gives(void **state)
@@ -366,6 +454,7 @@ int main(void)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_domain_works_over_every_source),
+        cmocka_unit_test(few_addresses_serve_as_well),
         cmocka_unit_test(a_handle_that_is_larger_than_what_is_missing_serves_before_a_new_one),
         cmocka_unit_test(more_handles_than_are_unmapped_at_a_time_are_unmapped_by_one_call),
         cmocka_unit_test(handles_side_by_side_are_unmapped_as_one_stretch),

@@ -27,6 +27,7 @@ struct heap_bed {
     CUstream stream;
     enum heap_bed_source source;
     uint64_t seed;
+    uint64_t address_bytes; /* that the driver reserves; 0: any */
 };
 
 /* ---- a third page source: nothing but two driver calls */
@@ -62,6 +63,7 @@ static inline void bed_begin(struct heap_bed *bed, enum heap_bed_source source,
     config.schedule = FLW_SIM_HELD;
     config.device_bytes = FLW_GIB;
     config.without_vmm = source != BED_VMM;
+    config.reserve_all_bytes = bed->address_bytes;
     bed->context = flw_sim_begin(&bed->sim, &config);
     bed->source = source;
     (void)flw_bin_table();
