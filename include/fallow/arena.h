@@ -7,7 +7,8 @@
  * in phases; regions that are never alive together share bytes. An *arena* belongs to a key (a model's
  * geometry, a stream slot, a graph mode) and serves one *lease* of a layout at a time: all regions or
  * none. It keeps the largest block it ever needed, so that in steady state a lease costs no driver
- * call, no pool call and no host allocation.
+ * call, no pool call and no host allocation. Where the pool maps handles that block grows in place: addresses
+ * up to the device's size are set aside for it, and more memory is mapped behind its end.
  *
  *     fallow_layout_create(regions, count, &layout);       once
  *     fallow_arena_create(pool, &config, &arena);          once
@@ -150,7 +151,7 @@ typedef struct fallow_arena_config {
     uint32_t tag;            /**< of its blocks in the pool */
     uint32_t checks;         /**< FALLOW_ARENA_CHECK_ bits */
     size_t scratch_bytes;    /**< the first scratch block, taken by the first lease, is at least
-                                  this large; a lock before it allows as much */
+                                  this large; fallow_arena_lock allows as much */
     fallow_log_function log; /**< damage and refusals; NULL = silent */
     void *log_context;       /**< for log */
     uint8_t
@@ -181,16 +182,21 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_create(fallow_pool *pool,
  *  those streams. NULL is allowed. */
 FALLOW_API void fallow_arena_destroy(fallow_arena *arena);
 
-/** After warm-up: from now on a lease that needs more than the arena holds is OUT_OF_MEMORY, in a
- *  sentence that names the layout, its largest region, the bytes wanted and the locked size. What is trimmed may
- *  come back. BUSY while leased. */
+/** Set how many bytes the arena may hold, scratch and persistent regions together; 0: as many as it holds now,
+ *  SIZE_MAX: no budget, as at first. A lease for which it would have to hold more is OVER_BUDGET, and
+ *  fallow_arena_last_error names the layout, its largest region, the bytes and the budget. What the arena holds already
+ *  is leased all the same, and what is trimmed may come back. BUSY while leased. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_set_budget(fallow_arena *arena,
+                                                                  size_t bytes);
+/** After warm-up: fallow_arena_set_budget(arena, 0). */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_lock(fallow_arena *arena);
-/** Leases may take more again. BUSY while leased. */
+/** fallow_arena_set_budget(arena, SIZE_MAX). */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_unlock(fallow_arena *arena);
 
-/** Give the blocks back to the pool; the next lease takes new ones, of the locked size where it is
- *  locked. BUSY: leased, or pinned by a capture. Contents of persistent regions are lost. The stream of
- *  the last end may not be retired meanwhile. */
+/** Give the blocks back to the pool; the next lease takes new ones. While captures hold the addresses: scratch that
+ *  grows in place keeps what their graphs use, and the memory beyond that is unmapped, after a wait on the host for the
+ *  leases that used it; persistent regions stay. BUSY: leased, or captures hold scratch that cannot be cut. Contents of
+ *  persistent regions that go are lost. The stream of the last end may not be retired meanwhile. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_trim(fallow_arena *arena);
 
 /** Called for each persistent region that must be made to hold its values, at first and again, on the
@@ -214,14 +220,14 @@ typedef struct fallow_arena_stats {
     uint64_t scratch_bytes;    /**< held */
     uint64_t persistent_bytes; /**< held */
     uint64_t lease_count;      /**< begun */
-    uint64_t grow_count;       /**< times that a block was taken from the pool */
+    uint64_t grow_count;       /**< times that scratch was taken from the pool or grew */
     uint64_t wait_count;       /**< waits on the device between streams: one event each */
     uint64_t init_count;       /**< persistent regions initialised */
     uint64_t refuse_count;     /**< calls refused */
     uint64_t damage_count;     /**< red zones found written */
     uint64_t unwritten_count;  /**< bytes that a lease should have written and did not */
     uint64_t generation;       /**< of the scratch block: counts its changes of address */
-    uint8_t is_locked;         /**< 1: fallow_arena_lock */
+    uint8_t is_locked;         /**< 1: it has a budget */
     uint8_t is_leased;         /**< 1: a lease is open */
     uint8_t is_pinned;         /**< 1: a capture has leased, which is not released */
     uint8_t reserved_0[5];
@@ -251,7 +257,8 @@ FALLOW_API void fallow_arena_last_error(fallow_arena *arena, char *out_text, siz
  *             host first waits before memory returns to the pool.
  * Ownership   *out_lease is the arena's until fallow_lease_end; do not free it. A handle that has ended
  *             is told from the next 8,190.
- * Errors      BUSY (leased already, or memory would move whose address graphs hold), OUT_OF_MEMORY (locked and too small, or the pool's: the
+ * Errors      BUSY (leased already, or memory would move whose address graphs hold), OVER_BUDGET
+ *             (fallow_arena_set_budget), OUT_OF_MEMORY (the pool's: the
  *             arena stays as it was, or empty where its old block did not come back), INVALID_ARGUMENT
  *             (a persistent region holds other values in another layout), CAPTURING (growth or
  *             initialisation inside a capture; the message names the bytes to take before the capture; or

@@ -43,6 +43,7 @@ extern "C" {
     X(OUT_OF_PINNED_MEMORY, 24, "no pinned host memory within the limit; fallow_host_last_error says what to do") \
     X(ASLEEP, 25, "the pool is asleep; fallow_pool_wake comes first") \
     X(RECORDS_LOST, 26, "the recording has ended and lacks events; the log says how many and what loses none") \
+    X(OVER_BUDGET, 27, "the arena may not take that much; raise its budget or use less; fallow_arena_last_error names both") \
     X(NOT_FOUND, 40, "a library, device or file was not found") \
     X(VERSION, 41, "the driver or the caller's header is of a version this library does not serve") \
     X(NOT_SUPPORTED, 42, "the device or driver lacks the feature") \

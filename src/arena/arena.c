@@ -9,6 +9,8 @@
 #include "base/bits.h"
 #include "base/clock.h"
 #include "base/sized.h"
+#include "heap/space/run.h"
+#include "pool/calls/alloc.h"
 
 #define ALL_CHECKS \
     (FALLOW_ARENA_CHECK_POISON | FALLOW_ARENA_CHECK_RED_ZONES | FALLOW_ARENA_CHECK_WRITTEN)
@@ -172,15 +174,47 @@ void flw_arena_settle(fallow_arena *arena)
 
 /* ---- memory */
 
-fallow_status flw_arena_take(fallow_arena *arena, size_t bytes, size_t align_bytes,
-                             fallow_stream stream, void **out_block)
+static fallow_request request_of(const fallow_arena *arena, size_t bytes, size_t align_bytes)
 {
     fallow_request request;
     fallow_request_init(&request);
     request.size_bytes = bytes;
     request.align_bytes = align_bytes;
     request.tag = arena->tag;
+    return request;
+}
+
+fallow_status flw_arena_take(fallow_arena *arena, size_t bytes, size_t align_bytes,
+                             fallow_stream stream, void **out_block)
+{
+    fallow_request request = request_of(arena, bytes, align_bytes);
     return fallow_alloc_request(arena->handle, &request, stream, out_block);
+}
+
+fallow_status flw_arena_take_scratch(fallow_arena *arena, struct flw_growable *growable,
+                                     size_t bytes, size_t align_bytes, fallow_stream stream,
+                                     void **out_block)
+{
+    fallow_request request = request_of(arena, bytes, align_bytes);
+    fallow_status status = flw_pool_grow(arena->pool, growable, &request, stream);
+    if (status == FALLOW_OK) {
+        *out_block = (void *)(uintptr_t)flw_run_address(&arena->pool->heap, growable->block);
+    } else if (growable->block == NULL) { /* in pieces that no growth can use there may be enough */
+        status = flw_arena_take(arena, bytes, align_bytes, stream, out_block);
+    }
+    return status;
+}
+
+fallow_status flw_arena_cut_scratch(fallow_arena *arena, size_t bytes, fallow_stream stream)
+{
+    fallow_request request = request_of(arena, bytes, 0);
+    fallow_status status = flw_pool_cut(arena->pool, &arena->growable, &request, stream);
+    if (status == FALLOW_OK) {
+        arena->last_layout_id = 0; /* it may fit no more */
+        arena->scratch_bytes = bytes;
+        atomic_store_explicit(&arena->held_scratch_bytes, bytes, memory_order_relaxed);
+    }
+    return status;
 }
 
 /* On a stream that has a handle still, the other one announced; what cannot be named is waited for. */
@@ -217,6 +251,7 @@ void flw_arena_free_block(fallow_arena *arena, void *block)
 void flw_arena_free_scratch(fallow_arena *arena)
 {
     if (arena->scratch != NULL) {
+        flw_growable_end(&arena->pool->heap, &arena->growable);
         flw_arena_free_block(arena, arena->scratch);
         arena->scratch = NULL;
         arena->scratch_bytes = 0;
@@ -271,6 +306,7 @@ fallow_status fallow_arena_create(fallow_pool *pool, const fallow_arena_config *
     arena->asks_captures = config.asks_captures != 0;
     arena->looks = FLW_ARENA_LOOKS_AT_ORDER;
     arena->least_bytes = config.scratch_bytes;
+    arena->budget_bytes = SIZE_MAX;
     arena->log = config.log;
     arena->log_context = config.log_context;
     snprintf(arena->name, sizeof arena->name, "%s", config.name == NULL ? "arena" : config.name);
@@ -324,7 +360,7 @@ void fallow_arena_destroy(fallow_arena *arena)
     free_arena(arena);
 }
 
-fallow_status flw_arena_enter(fallow_arena *arena, const char *to_do)
+fallow_status flw_arena_enter(fallow_arena *arena)
 {
     if (arena == NULL) {
         return FALLOW_INVALID_ARGUMENT;
@@ -336,51 +372,81 @@ fallow_status flw_arena_enter(fallow_arena *arena, const char *to_do)
         flw_arena_settle(arena);
         return FALLOW_INVALID_POOL;
     }
-    if (to_do != NULL && flw_arena_is_pinned(arena)) {
-        (void)flw_arena_refuse(
-            arena, FALLOW_BUSY, "%zu captures hold its addresses; release them before the %s",
-            atomic_load_explicit(&arena->pin_count, memory_order_relaxed), to_do);
-        flw_arena_settle(arena);
-        return FALLOW_BUSY;
-    }
     return FALLOW_OK;
+}
+
+fallow_status fallow_arena_set_budget(fallow_arena *arena, size_t bytes)
+{
+    fallow_status status = flw_arena_enter(arena);
+    if (status == FALLOW_OK) {
+        size_t held = flw_max(arena->scratch_bytes, arena->least_bytes) +
+                      flw_arena_persistent_bytes(arena, NULL);
+        arena->budget_bytes = bytes == 0 ? held : bytes;
+        atomic_store_explicit(&arena->has_budget, bytes != SIZE_MAX, memory_order_relaxed);
+        flw_arena_settle(arena);
+    }
+    return status;
 }
 
 fallow_status fallow_arena_lock(fallow_arena *arena)
 {
-    fallow_status status = flw_arena_enter(arena, NULL);
-    if (status == FALLOW_OK) {
-        arena->locked_bytes = flw_max(arena->scratch_bytes, arena->least_bytes);
-        atomic_store_explicit(&arena->is_locked, true, memory_order_relaxed);
-        flw_arena_settle(arena);
-    }
-    return status;
+    return fallow_arena_set_budget(arena, 0);
 }
 
 fallow_status fallow_arena_unlock(fallow_arena *arena)
 {
-    fallow_status status = flw_arena_enter(arena, NULL);
-    if (status == FALLOW_OK) {
-        atomic_store_explicit(&arena->is_locked, false, memory_order_relaxed);
-        flw_arena_settle(arena);
+    return fallow_arena_set_budget(arena, SIZE_MAX);
+}
+
+/* Captures that leased are not released: what lies above their graphs' end is unmapped, once it is idle. */
+static fallow_status trim_pinned(fallow_arena *arena)
+{
+    size_t keep = 0, count = atomic_load_explicit(&arena->pin_count, memory_order_relaxed);
+    for (size_t i = 0; i < count; i++) {
+        keep = flw_max(keep, arena->pins[i].bytes);
     }
-    return status;
+    if (arena->scratch == NULL || (arena->scratch_bytes <= keep && arena->growable.block != NULL)) {
+        return FALLOW_OK;
+    }
+    fallow_stream stream = flw_arena_can_name(arena, &arena->last) ? arena->last.stream : NULL;
+    fallow_status status = arena->growable.block == NULL ? FALLOW_BUSY : FALLOW_OK;
+    bool is_idle = status == FALLOW_OK && flw_arena_await(arena, &arena->last);
+    for (size_t i = 0; is_idle && i < arena->debt_count; i++) {
+        is_idle = flw_arena_await(arena, &arena->debts[i]);
+    }
+    if (status == FALLOW_OK && !is_idle) {
+        status = flw_heap_is_lost(&arena->pool->heap) ? FALLOW_DEVICE_LOST : FALLOW_DRIVER;
+    } else if (status == FALLOW_OK) {
+        status = flw_arena_cut_scratch(arena, flw_max(keep, 1), stream);
+    }
+    if (status != FALLOW_OK) {
+        return flw_arena_refuse(arena, status,
+                                "%zu captures hold its addresses, and %zu bytes beyond them could "
+                                "not be given back: %s",
+                                count, arena->scratch_bytes - keep, fallow_status_message(status));
+    }
+    return FALLOW_OK;
 }
 
 fallow_status fallow_arena_trim(fallow_arena *arena)
 {
-    fallow_status status = flw_arena_enter(arena, "trim");
-    if (status == FALLOW_OK) {
+    fallow_status status = flw_arena_enter(arena);
+    if (status != FALLOW_OK) {
+        return status;
+    }
+    if (flw_arena_is_pinned(arena)) {
+        status = trim_pinned(arena);
+    } else {
         flw_arena_free_scratch(arena);
         flw_arena_trim_persistent(arena);
-        flw_arena_settle(arena);
     }
+    flw_arena_settle(arena);
     return status;
 }
 
 fallow_status fallow_arena_on_wake(fallow_arena *arena, fallow_wake_function wake, void *context)
 {
-    fallow_status status = flw_arena_enter(arena, NULL);
+    fallow_status status = flw_arena_enter(arena);
     if (status == FALLOW_OK) {
         arena->wake = wake;
         arena->wake_context = context;
@@ -391,7 +457,7 @@ fallow_status fallow_arena_on_wake(fallow_arena *arena, fallow_wake_function wak
 
 fallow_status fallow_arena_lose_contents(fallow_arena *arena)
 {
-    fallow_status status = flw_arena_enter(arena, NULL);
+    fallow_status status = flw_arena_enter(arena);
     if (status == FALLOW_OK) {
         flw_arena_lose_values(arena);
         flw_arena_settle(arena);
@@ -423,7 +489,7 @@ fallow_status fallow_arena_get_stats(fallow_arena *arena, fallow_arena_stats *ou
     int state = atomic_load_explicit(&arena->state, memory_order_acquire);
     state &= ~FLW_ARENA_AWAITED;
     stats.is_leased = state == FLW_ARENA_LEASED || state == FLW_ARENA_DOOMED;
-    stats.is_locked = atomic_load_explicit(&arena->is_locked, memory_order_relaxed);
+    stats.is_locked = atomic_load_explicit(&arena->has_budget, memory_order_relaxed);
     stats.is_pinned = atomic_load_explicit(&arena->pin_count, memory_order_relaxed) > 0;
     return flw_struct_answer(out_stats, &stats, sizeof stats);
 }

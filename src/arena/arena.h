@@ -5,7 +5,8 @@
  * Does not: place regions (layout.h), know kernels.
  *
  * INVARIANTS
- *   1. scratch_bytes > 0 exactly where scratch is a block of the pool; only the arena knows it.
+ *   1. scratch_bytes > 0 exactly where scratch is a block of the pool; only the arena knows it. It is that of
+ *      `growable`, or growable is empty.
  *   2. At most one lease is open; `state` is LEASED or DOOMED then, and open_handle its handle until its
  *      owner ends it. AWAITED is set exactly while `waiters` is not empty, and never on IDLE.
  *   3. A binding's addresses are those of the persistent regions of its layout, by index; NULL for
@@ -28,6 +29,7 @@
 
 #include "arena/layout.h"
 #include "base/bell.h"
+#include "heap/physical/physical.h"
 #include "pool/pool.h"
 
 enum flw_arena_state {
@@ -62,6 +64,7 @@ struct flw_arena_mark {
 struct flw_arena_pin {
     const fallow_capture *capture;
     struct flw_arena_mark origin; /* the stream it began on, which its graphs are done before */
+    size_t bytes;                 /* of scratch that its graphs use */
 };
 
 /* A region that keeps address and contents. */
@@ -118,9 +121,10 @@ struct fallow_arena {
     atomic_int references;         /* the owner's and one an export; 0: no lease */
     struct flw_lease lease;
 
+    struct flw_growable growable; /* scratch that grows in place */
     size_t scratch_bytes;
     size_t least_bytes;  /* of the first scratch block */
-    size_t locked_bytes; /* the most that scratch may have while locked */
+    size_t budget_bytes; /* the most that all blocks may have together; SIZE_MAX: no budget */
     struct flw_arena_pin *pins;
     struct flw_arena_mark *debts; /* streams of captures released since, beside `last` */
     size_t pin_room, debt_room, debt_count;
@@ -133,7 +137,7 @@ struct fallow_arena {
     struct flw_persistent *persistent;
     struct flw_binding *bindings;
     uint32_t tag, checks;
-    atomic_bool is_locked; /* relaxed; statistics read it */
+    atomic_bool has_budget; /* relaxed; statistics read it */
     bool asks_captures;
     fallow_wake_function wake;
     void *wake_context;
@@ -158,9 +162,8 @@ bool flw_arena_claim(fallow_arena *arena, enum flw_arena_state to);
 bool flw_arena_claim_in_turn(fallow_arena *arena, uint32_t wait_ms);
 /* To idle, or to the lease of the first waiter; a doomed arena is gone then. */
 void flw_arena_settle(fallow_arena *arena);
-/* Claimed for work, its pool alive. `to_do` not NULL names what captures would be in the way of: not pinned
- * either. Else nothing is claimed. */
-fallow_status flw_arena_enter(fallow_arena *arena, const char *to_do);
+/* Claimed for work, its pool alive. Else nothing is claimed. */
+fallow_status flw_arena_enter(fallow_arena *arena);
 
 /* Keep and log a sentence; refuse: count it too, and return `status`. */
 fallow_status flw_arena_refuse(fallow_arena *arena, fallow_status status, const char *format, ...)
@@ -171,6 +174,13 @@ void flw_arena_say(fallow_arena *arena, fallow_log_level level, const char *form
 /* One block from the pool with the arena's tag. */
 fallow_status flw_arena_take(fallow_arena *arena, size_t bytes, size_t align_bytes,
                              fallow_stream stream, void **out_block);
+/* Scratch of so many bytes. A *growable that is not empty grows in place, or nothing changes: NOT_SUPPORTED if its
+ * addresses do not suffice. Else a new block, growable if the pool can do that. */
+fallow_status flw_arena_take_scratch(fallow_arena *arena, struct flw_growable *growable,
+                                     size_t bytes, size_t align_bytes, fallow_stream stream,
+                                     void **out_block);
+/* Unmap what growable scratch has beyond so many bytes, 1 or more, which no work uses. */
+fallow_status flw_arena_cut_scratch(fallow_arena *arena, size_t bytes, fallow_stream stream);
 /* Back to the pool after everything that may use it. */
 void flw_arena_free_block(fallow_arena *arena, void *block);
 void flw_arena_free_scratch(fallow_arena *arena);
@@ -201,7 +211,8 @@ bool flw_arena_await(fallow_arena *arena, const struct flw_arena_mark *mark);
 bool flw_arena_is_pinned(fallow_arena *arena);
 /* How many are not, as far as known: their graphs hold the addresses of everything there is. */
 size_t flw_arena_graph_count(const fallow_arena *arena);
-fallow_status flw_arena_pin(fallow_arena *arena, const fallow_capture *capture);
+/* bytes: of scratch that the capture's graphs use. */
+fallow_status flw_arena_pin(fallow_arena *arena, const fallow_capture *capture, size_t bytes);
 /* Pins become debts whether released or not: the arena goes. */
 void flw_arena_forget_pins(fallow_arena *arena);
 
@@ -221,12 +232,14 @@ void flw_arena_lose_values(fallow_arena *arena);
 /* Make those of `layout`, NULL: all, hold their values that do not. Driver calls. */
 fallow_status flw_arena_wake(fallow_arena *arena, const fallow_layout *layout,
                              fallow_stream stream);
+/* What all persistent regions hold once the layout's are taken. */
+size_t flw_arena_persistent_bytes(const fallow_arena *arena, const fallow_layout *layout);
 bool flw_arena_must_wake(const fallow_arena *arena);
 bool flw_arena_has_persistent(const fallow_arena *arena);
 /* Has the pool slept since the last look, and dropped what has the arena's tag? Then none holds values.
  * ASLEEP: it sleeps. */
 fallow_status flw_arena_notice_sleep(fallow_arena *arena);
-/* Blocks back; what they were is kept, for an arena that is locked. */
+/* Blocks back; what they were is kept. */
 void flw_arena_trim_persistent(fallow_arena *arena);
 void flw_arena_free_persistent(fallow_arena *arena);
 

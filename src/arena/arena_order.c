@@ -182,7 +182,11 @@ bool flw_arena_leave_scratch(fallow_arena *arena, fallow_stream stream)
     for (size_t i = 0; is_left && i < arena->debt_count; i++) {
         is_left = leave_to(arena, &arena->debts[i]);
     }
-    return is_left && fallow_free(arena->handle, arena->scratch, stream) == FALLOW_OK;
+    if (is_left) {
+        flw_growable_end(&arena->pool->heap, &arena->growable);
+        is_left = fallow_free(arena->handle, arena->scratch, stream) == FALLOW_OK;
+    }
+    return is_left;
 }
 
 void flw_arena_fence_now(fallow_arena *arena, struct flw_arena_mark *mark)
@@ -284,11 +288,12 @@ static bool make_room(fallow_arena *arena, size_t pins, size_t debts)
     return true;
 }
 
-fallow_status flw_arena_pin(fallow_arena *arena, const fallow_capture *capture)
+fallow_status flw_arena_pin(fallow_arena *arena, const fallow_capture *capture, size_t bytes)
 {
     size_t count = atomic_load_explicit(&arena->pin_count, memory_order_relaxed);
     for (size_t i = 0; i < count; i++) {
         if (arena->pins[i].capture == capture) {
+            arena->pins[i].bytes = flw_max(arena->pins[i].bytes, bytes);
             return FALLOW_OK;
         }
     }
@@ -298,6 +303,7 @@ fallow_status flw_arena_pin(fallow_arena *arena, const fallow_capture *capture)
     struct flw_domain *origin = flw_capture_origin(arena->pool, capture);
     arena->pins[count] = (struct flw_arena_pin){
         .capture = capture,
+        .bytes = bytes,
         .origin = {.domain = origin,
                    .stream_number = origin == NULL ? 0 : origin->stream_number,
                    .stream = origin == NULL ? NULL : origin->stream}};

@@ -39,44 +39,43 @@ static const fallow_region *largest_region(const fallow_layout *layout)
     const fallow_region *largest = NULL;
     for (size_t i = 0; i < layout->count; i++) {
         const fallow_region *region = &layout->regions[i].region;
-        if ((region->flags & FALLOW_REGION_PERSISTENT) == 0 &&
-            (largest == NULL || region->size_bytes > largest->size_bytes)) {
-            largest = region;
-        }
+        largest = largest == NULL || region->size_bytes > largest->size_bytes ? region : largest;
     }
     return largest;
 }
 
 static void adopt(fallow_arena *arena, void *block, size_t bytes)
 {
+    atomic_fetch_add_explicit(&arena->generation, arena->scratch != block, memory_order_relaxed);
     arena->scratch = block;
     arena->scratch_bytes = bytes;
     atomic_store_explicit(&arena->held_scratch_bytes, bytes, memory_order_relaxed);
     atomic_fetch_add_explicit(&arena->grow_count, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&arena->generation, 1, memory_order_relaxed);
 }
 
-/* Scratch contents are worth nothing between leases: where both do not fit, the old block goes first,
- * and one of its size is taken back if the larger one fails all the same. */
+/* In place, where that is possible. Else the old block goes first, since scratch contents are worth nothing between
+ * leases, and one of its size is taken back if the larger one fails. */
 static fallow_status grow(fallow_arena *arena, size_t bytes, size_t align, fallow_stream stream)
 {
     size_t old_bytes = arena->scratch_bytes;
     void *block = NULL;
-    fallow_status status = flw_arena_take(arena, bytes, align, stream, &block);
-    if (status == FALLOW_OK) {
+    bool is_movable = old_bytes > 0 && !flw_arena_is_pinned(arena);
+    fallow_status status =
+        old_bytes > 0 && arena->growable.block == NULL
+            ? FALLOW_NOT_SUPPORTED
+            : flw_arena_take_scratch(arena, &arena->growable, bytes, align, stream, &block);
+    if (is_movable && (status == FALLOW_OUT_OF_MEMORY || status == FALLOW_NOT_SUPPORTED)) {
         flw_arena_free_scratch(arena);
-    } else if (status == FALLOW_OUT_OF_MEMORY && old_bytes > 0) {
-        flw_arena_free_scratch(arena);
-        status = flw_arena_take(arena, bytes, align, stream, &block);
-        if (status != FALLOW_OK &&
-            flw_arena_take(arena, old_bytes, 0, stream, &block) == FALLOW_OK) {
+        status = flw_arena_take_scratch(arena, &arena->growable, bytes, align, stream, &block);
+        if (status != FALLOW_OK && flw_arena_take_scratch(arena, &arena->growable, old_bytes, 0,
+                                                          stream, &block) == FALLOW_OK) {
             adopt(arena, block, old_bytes);
         }
     }
     if (status == FALLOW_OK) {
         adopt(arena, block, bytes);
     }
-    return status;
+    return status == FALLOW_NOT_SUPPORTED ? FALLOW_BUSY : status; /* it would have to move */
 }
 
 /* What scratch must have to serve the layout; 0: it does. */
@@ -90,24 +89,37 @@ static size_t missing_bytes(const fallow_arena *arena, const fallow_layout *layo
 }
 
 /* A refusal changes nothing. */
+static fallow_status check_budget(fallow_arena *arena, const fallow_layout *layout)
+{
+    if (arena->budget_bytes == SIZE_MAX) {
+        return FALLOW_OK;
+    }
+    size_t needed = flw_arena_needed_bytes(arena, layout);
+    size_t kept = flw_arena_persistent_bytes(arena, layout);
+    size_t wanted = flw_max(needed, arena->scratch_bytes) + kept;
+    const fallow_region *largest = largest_region(layout);
+    bool has_all =
+        needed <= arena->scratch_bytes && kept == flw_arena_persistent_bytes(arena, NULL);
+    if (wanted <= arena->budget_bytes || has_all) {
+        return FALLOW_OK;
+    }
+    return flw_arena_refuse(
+        arena, FALLOW_OVER_BUDGET,
+        "the budget is %zu bytes: for layout '%s' it would hold %zu, %zu of them persistent "
+        "(largest region '%s', %zu bytes)",
+        arena->budget_bytes, layout->name, wanted, kept, largest->name, largest->size_bytes);
+}
+
 static fallow_status check_scratch(fallow_arena *arena, const fallow_layout *layout,
                                    const fallow_capture *capture)
 {
     size_t bytes = missing_bytes(arena, layout);
     const fallow_region *largest = largest_region(layout);
-    if (bytes == 0 || largest == NULL) {
+    if (bytes == 0 || layout->bytes == 0) {
         return FALLOW_OK;
     }
-    if (arena->is_locked && (bytes > arena->locked_bytes || arena->scratch != NULL)) {
-        return flw_arena_refuse(
-            arena, FALLOW_OUT_OF_MEMORY,
-            "locked at %zu bytes, layout '%s' needs %zu aligned to %zu (largest "
-            "region '%s', %zu bytes)",
-            arena->locked_bytes, layout->name, bytes, layout->align_bytes, largest->name,
-            largest->size_bytes);
-    }
     size_t graphs = flw_arena_graph_count(arena);
-    if (capture == NULL && arena->scratch != NULL && graphs > 0) {
+    if (capture == NULL && arena->scratch != NULL && arena->growable.block == NULL && graphs > 0) {
         return flw_arena_refuse(
             arena, FALLOW_BUSY,
             "holds %zu bytes and cannot move while graphs of %zu captures hold its addresses; layout "
@@ -132,9 +144,6 @@ static fallow_status make_room(fallow_arena *arena, const fallow_layout *layout,
     if (bytes == 0) {
         return FALLOW_OK;
     }
-    if (arena->is_locked) {
-        bytes = arena->locked_bytes; /* trimmed since */
-    }
     fallow_status status = grow(arena, bytes, layout->align_bytes, stream);
     return status == FALLOW_OK
                ? FALLOW_OK
@@ -149,17 +158,19 @@ static bool replace_scratch(fallow_arena *arena, const fallow_layout *layout,
                             const struct flw_arena_mark *mark)
 {
     size_t bytes = flw_max(flw_arena_needed_bytes(arena, layout), arena->scratch_bytes);
-    bytes = arena->is_locked ? arena->locked_bytes : bytes;
+    struct flw_growable growable = {NULL, NULL};
     void *block = NULL;
     if (flw_arena_has_persistent(arena) || flw_arena_graph_count(arena) > 0 ||
-        (bytes > 0 &&
-         flw_arena_take(arena, bytes, layout->align_bytes, mark->stream, &block) != FALLOW_OK)) {
+        (bytes > 0 && flw_arena_take_scratch(arena, &growable, bytes, layout->align_bytes,
+                                             mark->stream, &block) != FALLOW_OK)) {
         return false;
     }
     if (!flw_arena_leave_scratch(arena, mark->stream)) {
+        flw_growable_end(&arena->pool->heap, &growable);
         (void)fallow_free(arena->handle, block, mark->stream);
         return false;
     }
+    arena->growable = growable;
     adopt(arena, block, bytes);
     arena->last = *mark;
     arena->debt_count = 0;
@@ -218,7 +229,7 @@ static fallow_status prepare_captured(fallow_arena *arena, const fallow_layout *
         (status = flw_arena_order_captured(arena, stream, capture)) != FALLOW_OK) {
         return status;
     }
-    return flw_arena_pin(arena, capture);
+    return flw_arena_pin(arena, capture, flw_arena_needed_bytes(arena, layout));
 }
 
 /* Since `last` was noted: its handle may be another stream's, or more than `last` has used the arena. */
@@ -281,6 +292,7 @@ static fallow_status prepare_all(fallow_arena *arena, const fallow_layout *layou
     const fallow_capture *capture = flw_capture_of(pool, stream);
     (void)flw_arena_is_pinned(arena);
     if ((status = flw_arena_notice_sleep(arena)) != FALLOW_OK ||
+        (status = check_budget(arena, layout)) != FALLOW_OK ||
         (status = check_scratch(arena, layout, capture)) != FALLOW_OK ||
         (status = flw_arena_check_persistent(arena, layout, capture)) != FALLOW_OK) {
         return status;
@@ -489,9 +501,13 @@ fallow_status fallow_lease_end(fallow_lease *lease, fallow_stream stream)
 static void shrink(fallow_arena *arena, size_t bytes, fallow_stream stream)
 {
     void *block = NULL;
-    if (arena->scratch_bytes > bytes) {
+    bool is_larger = arena->scratch_bytes > bytes;
+    if (is_larger && bytes > 0 && arena->growable.block != NULL) {
+        (void)flw_arena_cut_scratch(arena, bytes, stream); /* none has used the rest yet */
+    } else if (is_larger) {
         flw_arena_free_scratch(arena);
-        if (bytes > 0 && flw_arena_take(arena, bytes, 0, stream, &block) == FALLOW_OK) {
+        if (bytes > 0 && flw_arena_take_scratch(arena, &arena->growable, bytes, 0, stream,
+                                                &block) == FALLOW_OK) {
             adopt(arena, block, bytes);
         }
     }
@@ -521,7 +537,7 @@ fallow_status fallow_arenas_reserve(fallow_arena *const *arenas, size_t count,
     size_t claimed = 0;
     fallow_status status = arenas == NULL || layout == NULL ? FALLOW_INVALID_ARGUMENT : FALLOW_OK;
     while (status == FALLOW_OK && claimed < count) {
-        status = flw_arena_enter(arenas[claimed], NULL);
+        status = flw_arena_enter(arenas[claimed]);
         claimed += status == FALLOW_OK;
     }
     if (status == FALLOW_OK) {
@@ -568,7 +584,7 @@ static fallow_status guard(fallow_arena *arena, fallow_stream stream, bool looks
 
 fallow_status fallow_lease_guard(fallow_arena *arena, fallow_stream stream)
 {
-    fallow_status status = flw_arena_enter(arena, NULL);
+    fallow_status status = flw_arena_enter(arena);
     if (status != FALLOW_OK) {
         return status;
     }

@@ -93,14 +93,6 @@ static fallow_status check_one(fallow_arena *arena, const fallow_region *region,
                                 region->name);
     }
     bool is_taken = must_take(persistent, region);
-    /* A region that was trimmed may come back while locked. */
-    if (is_taken && arena->is_locked &&
-        (persistent == NULL || has_bytes < region->size_bytes || persistent->address != NULL)) {
-        return flw_arena_refuse(arena, FALLOW_OUT_OF_MEMORY,
-                                "locked, and persistent region '%s' needs %zu bytes aligned to "
-                                "%zu, has %zu",
-                                region->name, region->size_bytes, region->align_bytes, has_bytes);
-    }
     if (is_taken && capture != NULL) {
         return flw_arena_refuse(arena, FALLOW_CAPTURING,
                                 "persistent region '%s' needs %zu bytes aligned to %zu, has %zu, "
@@ -137,6 +129,20 @@ fallow_status flw_arena_check_persistent(fallow_arena *arena, const fallow_layou
     return status;
 }
 
+size_t flw_arena_persistent_bytes(const fallow_arena *arena, const fallow_layout *layout)
+{
+    size_t bytes = atomic_load_explicit(&arena->held_persistent_bytes, memory_order_relaxed);
+    for (size_t i = 0; layout != NULL && layout->persistent_count > 0 && i < layout->count; i++) {
+        const fallow_region *region = &layout->regions[i].region;
+        const struct flw_persistent *has = is_persistent(region) ? find(arena, region->name) : NULL;
+        if (is_persistent(region) && must_take(has, region)) {
+            size_t most = flw_max(region->size_bytes, has == NULL ? 0 : has->region.size_bytes);
+            bytes += most - (has == NULL || has->address == NULL ? 0 : has->region.size_bytes);
+        }
+    }
+    return bytes;
+}
+
 /* ---- blocks */
 
 static struct flw_persistent *enter(fallow_arena *arena, const fallow_region *region)
@@ -146,7 +152,7 @@ static struct flw_persistent *enter(fallow_arena *arena, const fallow_region *re
         memcpy(persistent->name, region->name, strlen(region->name) + 1);
         persistent->region = *region;
         persistent->region.name = persistent->name;
-        persistent->region.size_bytes = 0; /* nothing yet: a locked arena gives it nothing */
+        persistent->region.size_bytes = 0; /* nothing yet */
         persistent->next = arena->persistent;
         arena->persistent = persistent;
     }

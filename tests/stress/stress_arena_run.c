@@ -170,7 +170,7 @@ static void end_lease(struct worker *worker, fallow_lease *lease, CUstream begun
 static bool is_expected(fallow_status status)
 {
     return status == FALLOW_OK || status == FALLOW_BUSY || status == FALLOW_CAPTURING ||
-           status == FALLOW_OUT_OF_MEMORY;
+           status == FALLOW_OUT_OF_MEMORY || status == FALLOW_OVER_BUDGET;
 }
 
 static void lease_once(struct worker *worker, size_t index, CUstream stream, bool is_captured)
@@ -371,17 +371,19 @@ static void *work(void *context)
 
 /* ---- the run */
 
-static void make(struct run *run, uint64_t seed)
+static void make(struct run *run, uint64_t seed, uint64_t address_mib, fallow_page_source source)
 {
     flw_sim_config config = flw_sim_config_default(seed);
     uint64_t random = seed;
     config.check = 1;
     config.schedule = FLW_SIM_RANDOM;
+    config.reserve_all_bytes = address_mib << 20;
     run->context = flw_sim_begin(&run->sim, &config);
     fallow_pool_config pool_config;
     fallow_arena_config arena_config;
     fallow_pool_config_init(&pool_config);
     pool_config.driver = "sim";
+    pool_config.page_source = source;
     if (fallow_pool_create(&pool_config, &run->pool) != FALLOW_OK) {
         abort();
     }
@@ -423,19 +425,24 @@ int stress_arena(int count, char **words)
     pthread_t threads[THREADS_MOST];
     const char *given = getenv("FALLOW_TEST_SEED");
     uint64_t seed = given != NULL ? strtoull(given, NULL, 0) : 1, ops = 20000, thread_count = 2;
+    uint64_t address_mib = 0, source = FALLOW_PAGES_AUTOMATIC;
     for (int i = 1; i + 1 < count; i += 2) {
         uint64_t value = strtoull(words[i + 1], NULL, 0);
         seed = strcmp(words[i], "--seed") == 0 ? value : seed;
         ops = strcmp(words[i], "--ops") == 0 ? value : ops;
         thread_count = strcmp(words[i], "--threads") == 0 ? value : thread_count;
+        address_mib = strcmp(words[i], "--addresses") == 0 ? value : address_mib;
+        source = strcmp(words[i], "--source") == 0 ? value : source;
     }
     if (thread_count < 1 || thread_count > THREADS_MOST || !flw_sim_open(&run.sim)) {
-        fprintf(stderr, "usage: stress_arena [--seed N] [--ops N] [--threads 1..16]\n");
+        fprintf(stderr,
+                "usage: stress_arena [--seed N] [--ops N] [--threads 1..16] [--addresses MIB] "
+                "[--source N]\n");
         return 2;
     }
     fprintf(stderr, "stress_arena: --seed 0x%llx\n", (unsigned long long)seed);
     run.ops = ops / thread_count;
-    make(&run, seed);
+    make(&run, seed, address_mib, (fallow_page_source)source);
     for (uint64_t i = 0; i < thread_count; i++) {
         workers[i] = (struct worker){.run = &run, .random = seed + 77 * i};
         if (pthread_create(&threads[i], NULL, work, &workers[i]) != 0) {

@@ -118,6 +118,7 @@ def declare(say):
     say("fallow_layout_region", number, pointer, size, ctypes.POINTER(Region), ctypes.POINTER(size))
     say("fallow_arena_create", number, pointer, ctypes.POINTER(ArenaConfig), out)
     say("fallow_arena_destroy", None, pointer)
+    say("fallow_arena_set_budget", number, pointer, ctypes.c_size_t)
     for name in ("lock", "unlock", "trim", "lose_contents"):
         say("fallow_arena_" + name, number, pointer)
     say("fallow_arena_on_wake", number, pointer, _WAKE, pointer)
@@ -373,6 +374,10 @@ class Arena:
     def unlock(self):
         """Growth is allowed again."""
         self._refused(_lib().fallow_arena_unlock(self._handle), "unlock")
+
+    def set_budget(self, bytes):
+        """Refuse leases for which the arena would hold more, persistent regions included."""
+        self._refused(_lib().fallow_arena_set_budget(self._handle, bytes), "set_budget")
 
     def trim(self):
         """Give the blocks back to the pool; contents of persistent regions are lost."""

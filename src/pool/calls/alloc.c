@@ -144,6 +144,21 @@ static uint32_t run_units(uint64_t size_bytes)
     return (uint32_t)flw_max(flw_div_up(size_bytes, FLW_UNIT_BYTES), FLW_CELL_UNITS);
 }
 
+static void give_run(struct flw_pool *pool, struct flw_tcache *cache, struct flw_span *run,
+                     const fallow_request *request, void **out_ptr)
+{
+    flw_lock_acquire(&cache->lock);
+    cache->run_pops++;
+    cache->run_out_bytes += flw_run_bytes(run);
+    flw_tcache_limit_runs(cache, &pool->heap);
+    if (cache->context_id != 0) {
+        flw_epoch_fill_runs(pool, cache, run->u.run.unit_count);
+    }
+    give_missed(cache, flw_span_slot(&pool->heap.map, run, 0), request->size_bytes, out_ptr);
+    flw_lock_release(&cache->lock);
+    flw_pool_settle(pool, cache->hot.account);
+}
+
 static fallow_status alloc_run(struct flw_pool *pool, struct flw_tcache *cache,
                                const fallow_request *request, void **out_ptr)
 {
@@ -165,17 +180,7 @@ static fallow_status alloc_run(struct flw_pool *pool, struct flw_tcache *cache,
     if (status != FALLOW_OK) {
         return status;
     }
-    struct flw_slot *slot = flw_span_slot(&pool->heap.map, need.run, 0);
-    flw_lock_acquire(&cache->lock);
-    cache->run_pops++;
-    cache->run_out_bytes += flw_run_bytes(need.run);
-    flw_tcache_limit_runs(cache, &pool->heap);
-    if (cache->context_id != 0) {
-        flw_epoch_fill_runs(pool, cache, need.run->u.run.unit_count);
-    }
-    give_missed(cache, slot, request->size_bytes, out_ptr);
-    flw_lock_release(&cache->lock);
-    flw_pool_settle(pool, cache->hot.account);
+    give_run(pool, cache, need.run, request, out_ptr);
     return FALLOW_OK;
 }
 
@@ -426,6 +431,134 @@ fallow_status flw_pool_alloc_plain(struct flw_pool *pool, const fallow_request *
     }
     flw_pool_note_loss(pool);
     return flw_heap_is_lost(&pool->heap) && status != FALLOW_OK ? FALLOW_DEVICE_LOST : status;
+}
+
+/* ---- a block that grows in place */
+
+static uint64_t block_bytes(struct flw_pool *pool, const struct flw_growable *growable)
+{
+    flw_lock_acquire(&pool->heap.lock);
+    uint64_t bytes = growable->block != NULL ? flw_run_bytes(growable->block) : 0;
+    flw_lock_release(&pool->heap.lock);
+    return bytes;
+}
+
+/* The addresses behind the block for so many more bytes; of a new one all there may be. */
+static fallow_status reserve(struct flw_pool *pool, struct flw_growable *growable,
+                             uint64_t more_bytes)
+{
+    struct flw_heap *heap = &pool->heap;
+    if (growable->block == NULL &&
+        flw_growable_reserve(heap, pool->device_bytes, more_bytes, growable) != FALLOW_OK) {
+        return flw_heap_is_lost(heap) ? FALLOW_DEVICE_LOST : FALLOW_NOT_SUPPORTED;
+    }
+    flw_lock_acquire(&heap->lock);
+    bool has_room = growable->tail != NULL && flw_run_bytes(growable->tail) >= more_bytes;
+    flw_lock_release(&heap->lock);
+    return has_room ? FALLOW_OK : FALLOW_NOT_SUPPORTED;
+}
+
+/* A growable block had so many bytes, and has another size now: as if it were freed and allocated. */
+static void resize(struct flw_pool *pool, struct flw_tcache *cache, struct flw_growable *growable,
+                   uint64_t had_bytes, const fallow_request *request)
+{
+    struct flw_slot *slot = flw_span_slot(&pool->heap.map, growable->block, 0);
+    uint64_t allocation = slot->allocation, requested = flw_allocation_bytes(allocation);
+    struct flw_event event = {.address = flw_slot_address(slot), .size_bytes = requested};
+    flw_pool_tell(pool, FLW_TRACE_FREE, cache->domain, event);
+    flw_lock_acquire(&cache->lock);
+    cache->run_out_bytes += flw_run_bytes(growable->block) - had_bytes;
+    flw_pool_account(cache->hot.account, (int64_t)(request->size_bytes - requested));
+    flw_slot_set_allocation(slot, allocation - requested + request->size_bytes);
+    flw_lock_release(&cache->lock);
+    flw_pool_settle(pool, cache->hot.account);
+    event.size_bytes = request->size_bytes;
+    event.tag = request->tag;
+    flw_pool_tell(pool, FLW_TRACE_ALLOC, cache->domain, event);
+}
+
+/* Inside the gate. */
+static fallow_status grow(struct flw_pool *pool, struct flw_tcache *cache,
+                          struct flw_growable *growable, const fallow_request *request)
+{
+    void *address = NULL;
+    uint64_t had = block_bytes(pool, growable);
+    uint64_t bytes = flw_align_up(request->size_bytes, pool->heap.source.granularity_bytes);
+    struct flw_need need = {.domain = cache->domain,
+                            .cache = cache,
+                            .class_index = FLW_CLASS_COUNT,
+                            .unit_count =
+                                (uint32_t)((bytes - flw_min(bytes, had)) >> FLW_UNIT_LOG2),
+                            .align_units = 1,
+                            .size_bytes = request->size_bytes - flw_min(request->size_bytes, had),
+                            .growable = growable,
+                            .has_bytes = had};
+    fallow_status status = need.unit_count > 0 ? reserve(pool, growable, bytes - had) : FALLOW_OK;
+    if (status == FALLOW_OK && need.unit_count > 0) {
+        need.asked = ask_capture(pool, cache->domain);
+        status = forbids_all(need.asked) ? need.asked : climb(pool, &need);
+    }
+    if (status == FALLOW_OK && had > 0) {
+        resize(pool, cache, growable, had, request);
+    } else if (status == FALLOW_OK) {
+        give_run(pool, cache, growable->block, request, &address);
+        flw_pool_tell(pool, FLW_TRACE_ALLOC, cache->domain,
+                      (struct flw_event){.address = (uint64_t)(uintptr_t)address,
+                                         .size_bytes = request->size_bytes,
+                                         .tag = request->tag});
+        status = request->tag != 0 ? attach_tag(pool, request, address) : FALLOW_OK;
+    }
+    if (status != FALLOW_OK && had == 0) {
+        flw_growable_end(&pool->heap, growable);
+        (void)flw_pool_free_plain(pool, address, cache->domain->stream);
+    }
+    return status;
+}
+
+/* Inside the gate. */
+static fallow_status cut(struct flw_pool *pool, struct flw_tcache *cache,
+                         struct flw_growable *growable, const fallow_request *request)
+{
+    uint64_t had = block_bytes(pool, growable);
+    (void)flw_growable_cut(&pool->heap, growable, request->size_bytes);
+    resize(pool, cache, growable, had, request);
+    return FALLOW_OK;
+}
+
+static fallow_status
+change_block(struct flw_pool *pool, struct flw_growable *growable, const fallow_request *request,
+             fallow_stream stream,
+             fallow_status (*change)(struct flw_pool *pool, struct flw_tcache *cache,
+                                     struct flw_growable *growable, const fallow_request *request))
+{
+    struct flw_driver_section section;
+    if (!pool->heap.source.ops->remaps || flw_pool_front(pool) != NULL) {
+        return FALLOW_NOT_SUPPORTED;
+    }
+    bool has_looked = flw_pool_look(pool);
+    fallow_status status = flw_gate_enter(&pool->gate, true);
+    if (status == FALLOW_OK) {
+        flw_heap_hold_driver(&pool->heap, &section);
+        struct flw_tcache *cache = flw_pool_cache(pool, stream, &status);
+        status = cache != NULL ? change(pool, cache, growable, request) : status;
+        flw_heap_leave_driver(&pool->heap, &section);
+        flw_gate_leave(&pool->gate);
+    }
+    flw_pool_end_look(has_looked);
+    flw_pool_note_loss(pool);
+    return flw_heap_is_lost(&pool->heap) && status != FALLOW_OK ? FALLOW_DEVICE_LOST : status;
+}
+
+fallow_status flw_pool_grow(struct flw_pool *pool, struct flw_growable *growable,
+                            const fallow_request *request, fallow_stream stream)
+{
+    return change_block(pool, growable, request, stream, grow);
+}
+
+fallow_status flw_pool_cut(struct flw_pool *pool, struct flw_growable *growable,
+                           const fallow_request *request, fallow_stream stream)
+{
+    return change_block(pool, growable, request, stream, cut);
 }
 
 /* A hit of a pool in context order, for a call on its handle. */

@@ -226,14 +226,17 @@ static bool is_spent(struct flw_climb *climb, uint64_t budget_bytes)
     return is_spent;
 }
 
-/* The need, wherever it fits. */
-static struct flw_grow_request request_of(const struct flw_climb *climb)
+struct flw_grow_request flw_climb_request(const struct flw_heap *heap, const struct flw_need *need)
 {
-    const struct flw_need *need = climb->need;
     return (struct flw_grow_request){.domain = need->domain,
                                      .unit_count = need->unit_count,
                                      .align_units = need->align_units,
-                                     .handle_types = need->handle_types};
+                                     .budget_bytes = heap->limit_bytes,
+                                     .handle_types = need->handle_types,
+                                     .growable = need->growable,
+                                     .is_exact = need->growable != NULL,
+                                     .is_single_handle = flw_need_is_single(need) ||
+                                                         flw_need_is_dedicated(heap, need)};
 }
 
 /* Without handles to move: those at hand, then new ones while reserved stays within budget. */
@@ -245,12 +248,11 @@ bool flw_climb_grow_within(struct flw_climb *climb, uint64_t budget_bytes)
     uint64_t ahead_bytes = flw_max(growth, settled_growth(climb, budget_bytes));
     uint64_t after = atomic_load(&climb->heap->reserved_bytes) + climb->need_bytes;
     bool is_dedicated = flw_need_is_dedicated(climb->heap, need);
-    struct flw_grow_request request = request_of(climb);
+    struct flw_grow_request request = flw_climb_request(climb->heap, need);
     request.budget_bytes = flw_min(budget_bytes, climb->heap->limit_bytes);
     request.handle_bytes = after <= FLW_SMALL_POOL_BYTES ? 0 : growth;
     request.ahead_bytes = ahead_bytes;
     request.beyond_bytes = beyond_size(climb, budget_bytes);
-    request.is_single_handle = flw_need_is_single(need) || is_dedicated;
     request.is_dedicated = is_dedicated || flw_need_is_whole_segment(climb->heap, need);
     request.insists = climb->insists;
     if (!may_grow(climb) || is_spent(climb, request.budget_bytes)) {
@@ -348,10 +350,8 @@ static uint64_t unmap_for(const struct flw_climb *climb)
  * need is new take apart what the next ones would have found whole. */
 static bool move_missing(struct flw_climb *climb, uint64_t budget_bytes)
 {
-    bool is_whole =
-        flw_need_is_single(climb->need) || flw_need_is_dedicated(climb->heap, climb->need);
-    struct flw_grow_request request = request_of(climb);
-    if (is_whole || !flw_climb_has_others(climb) || moves_singly(climb)) {
+    struct flw_grow_request request = flw_climb_request(climb->heap, climb->need);
+    if (request.is_single_handle || !flw_climb_has_others(climb) || moves_singly(climb)) {
         return false;
     }
     uint64_t unmapped = flw_heap_unmap_for(climb->heap, &request);

@@ -50,10 +50,16 @@ static inline bool flw_need_is_single(const struct flw_need *need)
                            FALLOW_REQUEST_DEDICATED)) != 0;
 }
 
+/* No free memory serves it. */
+static inline bool flw_need_is_grown(const struct flw_need *need)
+{
+    return need->growable != NULL || flw_need_is_single(need);
+}
+
 /* It gets all of a handle. Once freed, the run serves only such requests. */
 static inline bool flw_need_is_dedicated(const struct flw_heap *heap, const struct flw_need *need)
 {
-    return need->class_index == FLW_CLASS_COUNT && !flw_need_is_single(need) && !need->is_divided &&
+    return need->class_index == FLW_CLASS_COUNT && !flw_need_is_grown(need) && !need->is_divided &&
            need->unit_count >= heap->dedicated_units;
 }
 
@@ -125,6 +131,8 @@ bool flw_stage_own(struct flw_climb *climb);
 bool flw_stage_caches(struct flw_climb *climb);
 
 /* ---- budget.c */
+/* The need, wherever it fits. */
+struct flw_grow_request flw_climb_request(const struct flw_heap *heap, const struct flw_need *need);
 uint64_t flw_climb_tight_budget(const struct flw_climb *climb);
 uint64_t flw_climb_loose_budget(const struct flw_climb *climb);
 uint64_t flw_climb_first_budget(const struct flw_climb *climb);

@@ -184,8 +184,8 @@ fallow_status flw_ladder_climb(struct flw_pool *pool, struct flw_need *need)
     }
     plan(&climb);
     /* What can never fit moves nothing and waits for no thread. */
-    bool is_hopeless =
-        climb.need_bytes > pool->heap.limit_bytes && need->class_index == FLW_CLASS_COUNT;
+    bool is_hopeless = climb.need_bytes + need->has_bytes > pool->heap.limit_bytes &&
+                       need->class_index == FLW_CLASS_COUNT;
     unsigned first = is_hopeless ? FLW_STAGE_FAIL : FLW_STAGE_COMPLETE;
     for (unsigned i = first; i < FLW_STAGE_FAIL; i++) {
         if (i == FLW_STAGE_CALLBACK) { /* what is released then may come into caches */

@@ -78,11 +78,7 @@ static void read_addresses(const struct flw_heap *heap, const struct flw_need *n
                            fallow_oom_report *report)
 {
     struct flw_placement place;
-    struct flw_grow_request request = {.domain = need->domain,
-                                       .unit_count = need->unit_count,
-                                       .align_units = need->align_units,
-                                       .budget_bytes = heap->limit_bytes};
-    request.is_single_handle = flw_need_is_single(need) || flw_need_is_dedicated(heap, need);
+    struct flw_grow_request request = flw_climb_request(heap, need);
     for (const struct flw_range *range = heap->ranges.lowest; range != NULL; range = range->next) {
         report->address_bytes += range->unit_count << FLW_UNIT_LOG2;
     }

@@ -498,7 +498,7 @@ bool flw_climb_may_steal(const struct flw_climb *climb)
 {
     const struct flw_need *need = climb->need;
     return climb->pool->config.reuse_policy == FALLOW_REUSE_WAIT &&
-           need->domain->ops->wait != NULL && !flw_need_is_single(need) &&
+           need->domain->ops->wait != NULL && !flw_need_is_grown(need) &&
            (need->flags & FALLOW_REQUEST_NO_WAIT) == 0;
 }
 

@@ -61,7 +61,7 @@ bool flw_climb_take_run(struct flw_heap *heap, struct flw_need *need)
 
 bool flw_climb_take(struct flw_heap *heap, struct flw_need *need)
 {
-    if (flw_need_is_single(need)) {
+    if (flw_need_is_grown(need)) {
         return false;
     }
     flw_lock_acquire(&heap->lock);

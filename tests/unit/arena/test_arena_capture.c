@@ -72,12 +72,14 @@ static void lease_at(struct api *api, fallow_arena *arena, const fallow_layout *
     end_lease(lease, stream);
 }
 
-static void eager_leases_that_fit_share_the_arena_with_graphs(void **state)
+static void share_with_graphs(bool grows_in_place)
 {
-    (void)state;
     struct api api;
     fallow_capture *capture = NULL;
-    bed_begin(&api);
+    bed_begin_world(&api);
+    fallow_pool_config config = api_config(&api);
+    config.page_source = grows_in_place ? FALLOW_PAGES_HANDLES : FALLOW_PAGES_SEGMENTS;
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
     fallow_arena *arena = make_arena(&api, 0);
     fallow_layout *layout = make_kept_layout(), *larger = make_plain_layout(5 * MIB);
     fallow_layout *small = make_plain_layout(5000);
@@ -97,17 +99,26 @@ static void eager_leases_that_fit_share_the_arena_with_graphs(void **state)
     end_lease(lease, api.stream);
     lease_at(&api, arena, layout, api.other, address);
     CUgraphExec executable = end_capturing(&api, api.stream, capture);
-    for (int i = 0; i < 4; i++) { /* what would move is refused, whatever the stream */
+    size_t held = fallow_layout_bytes(layout);
+    for (int i = 0; i < 4; i++) { /* whatever the stream */
         CUstream stream = i < 2 ? api.stream : api.other;
         lease_at(&api, arena, layout, stream, address);
-        refuse_lease(
-            arena, larger, stream, FALLOW_BUSY,
-            "cannot move while graphs of 1 captures hold its addresses; layout 'unnamed' needs "
-            "5242880 aligned to 256");
+        if (grows_in_place) { /* and back */
+            lease_at(&api, arena, larger, stream, address);
+            assert_int_equal(arena_stats(arena).scratch_bytes, 5 * MIB);
+            assert_int_equal(fallow_arena_trim(arena), FALLOW_OK);
+        } else { /* it would move */
+            refuse_lease(
+                arena, larger, stream, FALLOW_BUSY,
+                "cannot move while graphs of 1 captures hold its addresses; layout 'unnamed' needs "
+                "5242880 aligned to 256");
+            assert_int_equal(fallow_arena_trim(arena), FALLOW_BUSY);
+        }
+        assert_int_equal(arena_stats(arena).scratch_bytes, held);
+        assert_int_equal(arena_stats(arena).generation, 1);
         refuse_lease(arena, longer, stream, FALLOW_BUSY,
                      "'counter' needs 4096 bytes aligned to 256, has 512, and cannot move while "
                      "graphs of 1 captures");
-        assert_int_equal(fallow_arena_trim(arena), FALLOW_BUSY);
         assert_int_equal(fallow_lease_guard(arena, api.stream), FALLOW_OK);
         assert_int_equal(api.sim.cu.cuGraphLaunch(executable, api.stream), 0);
         lease_at(&api, arena, small, stream, address);
@@ -129,6 +140,13 @@ static void eager_leases_that_fit_share_the_arena_with_graphs(void **state)
     fallow_layout_destroy(small);
     fallow_layout_destroy(longer);
     api_end(&api);
+}
+
+static void eager_leases_share_the_arena_with_graphs(void **state)
+{
+    (void)state;
+    share_with_graphs(true);
+    share_with_graphs(false);
 }
 
 /* Released without a guard: the release says that the last launch comes before the stream's end. */
@@ -203,7 +221,11 @@ static void graphs_of_several_captures_find_one_arena(void **state)
     unsigned char byte = 0;
     bed_begin(&api);
     fallow_arena *arena = make_arena(&api, 0);
-    fallow_layout *layout = make_kept_layout(), *larger = make_plain_layout(5 * MIB);
+    fallow_region region = {.name = "counter",
+                            .size_bytes = 4096,
+                            .init = FALLOW_INIT_COUNTER,
+                            .flags = FALLOW_REGION_PERSISTENT};
+    fallow_layout *layout = make_kept_layout(), *longer = make_layout(&region, 1);
     fallow_lease *lease = begin_lease(arena, layout, api.stream);
     unsigned char *address = fallow_lease_region_at(lease, 0);
     end_lease(lease, api.stream);
@@ -229,8 +251,8 @@ static void graphs_of_several_captures_find_one_arena(void **state)
     expect_silence(&api);
     for (int i = 0; i < 3; i++) {
         char sentence[64];
-        snprintf(sentence, sizeof sentence, "graphs of %d captures hold its addresses", 3 - i);
-        refuse_lease(arena, larger, api.stream, FALLOW_BUSY, sentence);
+        snprintf(sentence, sizeof sentence, "graphs of %d captures hold its address", 3 - i);
+        refuse_lease(arena, longer, api.stream, FALLOW_BUSY, sentence);
         assert_int_equal(api.sim.cu.cuGraphExecDestroy(executables[i]), 0);
         assert_int_equal(fallow_capture_release(captures[i]), FALLOW_OK);
     }
@@ -238,7 +260,7 @@ static void graphs_of_several_captures_find_one_arena(void **state)
     touch_lease(&api, lease, layout, api.other);
     end_lease(lease, api.other);
     fallow_arena_destroy(arena);
-    fallow_layout_destroy(larger);
+    fallow_layout_destroy(longer);
     fallow_layout_destroy(layout);
     api_end(&api);
 }
@@ -641,7 +663,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_arena_comes_after_the_work_of_a_dead_stream),
         cmocka_unit_test(growth_and_initialisation_are_refused_inside),
-        cmocka_unit_test(eager_leases_that_fit_share_the_arena_with_graphs),
+        cmocka_unit_test(eager_leases_share_the_arena_with_graphs),
         cmocka_unit_test(a_lease_after_a_release_comes_after_the_captures_stream),
         cmocka_unit_test(an_arena_destroyed_while_pinned_gives_back_after_the_graphs),
         cmocka_unit_test(graphs_of_several_captures_find_one_arena),

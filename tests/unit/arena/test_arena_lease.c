@@ -230,7 +230,7 @@ static void an_arena_grows_and_keeps_its_largest_block(void **state)
     touch_lease(&api, lease, large, api.other);
     end_lease(lease, api.other);
     assert_int_equal(arena_stats(arena).scratch_bytes, 5 * MIB);
-    assert_int_equal(arena_stats(arena).generation, 2);
+    assert_int_equal(arena_stats(arena).generation, 1); /* grown in place */
     for (int i = 0; i < 4; i++) {
         const fallow_layout *layout = i % 2 == 0 ? small : large;
         lease = begin_lease(arena, layout, api.stream);
@@ -250,6 +250,45 @@ static void an_arena_grows_and_keeps_its_largest_block(void **state)
     fallow_layout_destroy(small);
     fallow_layout_destroy(large);
     api_end(&api);
+}
+
+/* Never the old block beside the new one: mapped behind its end, or without virtual memory freed first. */
+static void growth_takes_no_more_than_it_ends_with(void **state)
+{
+    (void)state;
+    for (int with_handles = 1; with_handles >= 0; with_handles--) {
+        struct api api;
+        flw_sim_config world = flw_sim_config_default(11);
+        world.check = 1;
+        world.device_bytes = 3000 * MIB;
+        api_begin(&api, &world);
+        fallow_pool_config config = api_config(&api);
+        config.page_source = with_handles ? FALLOW_PAGES_HANDLES : FALLOW_PAGES_SEGMENTS;
+        assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+        fallow_arena *arena = make_arena(&api, 0);
+        const size_t sizes[] = {100, 700, 701, 1600, 2300, 2400, 2200};
+        void *address = NULL;
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            fallow_layout *layout = make_plain_layout(sizes[i] * MIB);
+            CUstream stream = i % 2 == 0 ? api.stream : api.other;
+            fallow_lease *lease = begin_lease(arena, layout, stream);
+            touch_lease(&api, lease, layout, stream);
+            address = i == 0 ? fallow_lease_region_at(lease, 0) : address;
+            assert_true(!with_handles || fallow_lease_region_at(lease, 0) == address);
+            end_lease(lease, stream);
+            fallow_layout_destroy(layout);
+        }
+        /* The pool may keep a small segment that was freed. */
+        uint64_t most = with_handles ? 2400 : 2500;
+        assert_int_equal(flw_sim_read_ledger(&api.sim).peak_given_bytes / MIB, most);
+        assert_int_equal(arena_stats(arena).scratch_bytes, 2400 * MIB);
+        assert_int_equal(api_stats(&api).live_bytes, 2400 * MIB);
+        assert_int_equal(api_stats(&api).requested_bytes, 2400 * MIB);
+        assert_int_equal(api_stats(&api).peak_live_bytes, 2400 * MIB);
+        assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+        fallow_arena_destroy(arena);
+        api_end(&api);
+    }
 }
 
 static void a_layout_that_wants_more_alignment_moves_the_block(void **state)
@@ -273,7 +312,7 @@ static void a_layout_that_wants_more_alignment_moves_the_block(void **state)
     api_end(&api);
 }
 
-static void a_locked_arena_names_region_bytes_and_locked_size(void **state)
+static void a_budget_is_kept_and_named_with_the_layout(void **state)
 {
     (void)state;
     struct api api;
@@ -288,22 +327,29 @@ static void a_locked_arena_names_region_bytes_and_locked_size(void **state)
     assert_int_equal(fallow_arena_lock(arena), FALLOW_OK);
     assert_int_equal(arena_stats(arena).is_locked, 1);
     char sentence[200];
-    snprintf(
-        sentence, sizeof sentence,
-        "locked at 10000 bytes, layout 'prefill' needs %zu aligned to 256 (largest region 'logits', "
-        "20000 bytes)",
-        fallow_layout_bytes(large));
-    refuse_lease(arena, large, api.stream, FALLOW_OUT_OF_MEMORY, sentence);
+    snprintf(sentence, sizeof sentence,
+             "the budget is 10000 bytes: for layout 'prefill' it would hold %zu, 0 of them "
+             "persistent (largest region 'logits', 20000 bytes)",
+             fallow_layout_bytes(large));
+    refuse_lease(arena, large, api.stream, FALLOW_OVER_BUDGET, sentence);
     assert_non_null(strstr(api.log, sentence));
     assert_int_equal(arena_stats(arena).scratch_bytes, 10000);
     end_lease(begin_lease(arena, warm, api.stream), api.stream);
     assert_int_equal(fallow_arena_trim(arena), FALLOW_OK); /* what it had may come back */
-    refuse_lease(arena, large, api.stream, FALLOW_OUT_OF_MEMORY, "locked at 10000 bytes");
+    refuse_lease(arena, large, api.stream, FALLOW_OVER_BUDGET, "the budget is 10000 bytes");
     end_lease(begin_lease(arena, warm, api.stream), api.stream);
     assert_int_equal(arena_stats(arena).scratch_bytes, 10000);
     assert_int_equal(fallow_arena_unlock(arena), FALLOW_OK);
     end_lease(begin_lease(arena, large, api.stream), api.stream);
     assert_int_equal(arena_stats(arena).is_locked, 0);
+    assert_int_equal(fallow_arena_set_budget(arena, 30000), FALLOW_OK);
+    fallow_layout *fits = make_plain_layout(30000), *larger = make_plain_layout(30001);
+    refuse_lease(arena, larger, api.stream, FALLOW_OVER_BUDGET, "the budget is 30000 bytes");
+    end_lease(begin_lease(arena, fits, api.stream), api.stream);
+    assert_int_equal(fallow_arena_set_budget(arena, 100), FALLOW_OK);
+    end_lease(begin_lease(arena, fits, api.stream), api.stream); /* it holds that */
+    fallow_layout_destroy(fits);
+    fallow_layout_destroy(larger);
     fallow_arena_destroy(arena);
     fallow_layout_destroy(warm);
     fallow_layout_destroy(large);
@@ -542,8 +588,9 @@ int main(void)
         cmocka_unit_test(steady_state_makes_no_driver_call_and_no_pool_call),
         cmocka_unit_test(layouts_in_turn_and_guards_make_no_driver_call),
         cmocka_unit_test(an_arena_grows_and_keeps_its_largest_block),
+        cmocka_unit_test(growth_takes_no_more_than_it_ends_with),
         cmocka_unit_test(a_layout_that_wants_more_alignment_moves_the_block),
-        cmocka_unit_test(a_locked_arena_names_region_bytes_and_locked_size),
+        cmocka_unit_test(a_budget_is_kept_and_named_with_the_layout),
         cmocka_unit_test(a_configured_first_block_is_at_least_so_large),
         cmocka_unit_test(the_pools_out_of_memory_leaves_the_arena_usable),
         cmocka_unit_test(an_arena_destroyed_with_a_lease_open_goes_at_its_end),

@@ -73,7 +73,7 @@ static void run_round(struct line *line, uint64_t *random)
     fallow_lease *lease = NULL, *tried = NULL;
     bool is_at_work = flw_test_random(random) % 2 == 0;
     if (is_at_work) {
-        assert_int_equal(flw_arena_enter(line->arena, NULL), FALLOW_OK);
+        assert_int_equal(flw_arena_enter(line->arena), FALLOW_OK);
     } else {
         lease = begin_lease(line->arena, line->layout, line->stream);
     }
