@@ -455,13 +455,14 @@ static uint64_t take_plan(const struct search *s, struct flw_plan_item *items)
 }
 
 /* How far towards the bound a try aims, in turn: a half, a quarter, a half, an eighth and so on, down to
- * a single byte: large steps save many, small ones succeed. If only padding is left to save, all the way. */
+ * a single byte: large steps save many, small ones succeed. If only padding is left to save, all the way
+ * instead of a half. */
 static void run_tries(struct search *s, struct flw_plan_item *items, uint64_t lower_bytes,
                       uint64_t *bytes)
 {
     for (uint64_t failures = 0; *bytes > lower_bytes && !s->is_over; failures++) {
         uint64_t gap_bytes = *bytes - 1 - lower_bytes;
-        uint64_t step_bytes = gap_bytes < s->align_bytes
+        uint64_t step_bytes = gap_bytes < s->align_bytes && failures % 2 == 0
                                   ? gap_bytes
                                   : gap_bytes >> (1 + flw_lowest_bit(failures + 1));
         if (try_order(s, *bytes - 1 - step_bytes)) {
