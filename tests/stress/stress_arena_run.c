@@ -16,7 +16,8 @@
 #define ARENAS       4
 #define LAYOUTS      16
 #define REGIONS_MOST 10
-#define STREAMS      3 /* a thread's own */
+#define CREATED      3 /* a thread's own */
+#define STREAMS      4 /* and its default stream */
 #define GRAPHS_MOST  3 /* a thread's own */
 #define THREADS_MOST 16
 
@@ -229,7 +230,7 @@ static void capture_once(struct worker *worker)
 {
     struct run *run = worker->run;
     struct graph made = {.arena = (size_t)draw(&worker->random, ARENAS)};
-    CUstream stream = worker->streams[draw(&worker->random, STREAMS)];
+    CUstream stream = worker->streams[draw(&worker->random, CREATED)];
     CUgraph graph = NULL;
     fallow_status status = fallow_capture_begin(run->pool, stream, &made.capture);
     expect(run, status == FALLOW_OK, "a capture does not begin", status);
@@ -267,7 +268,7 @@ static void use_graph(struct worker *worker)
 static void renew_stream(struct worker *worker)
 {
     struct run *run = worker->run;
-    CUstream *stream = &worker->streams[draw(&worker->random, STREAMS)];
+    CUstream *stream = &worker->streams[draw(&worker->random, CREATED)];
     pthread_rwlock_wrlock(&run->retiring);
     fallow_status status = fallow_stream_retire(run->pool, *stream);
     expect(run, status == FALLOW_OK, "a stream is not retired", status);
@@ -331,7 +332,8 @@ static void *work(void *context)
     struct run *run = worker->run;
     must(run->sim.cu.cuCtxSetCurrent(run->context), "cuCtxSetCurrent");
     must(run->sim.cu.cuEventCreate(&worker->event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
-    for (size_t i = 0; i < STREAMS; i++) {
+    worker->streams[CREATED] = CU_STREAM_PER_THREAD;
+    for (size_t i = 0; i < CREATED; i++) {
         must(run->sim.cu.cuStreamCreate(&worker->streams[i], CU_STREAM_NON_BLOCKING),
              "cuStreamCreate");
     }
