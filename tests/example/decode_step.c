@@ -7,7 +7,14 @@
 #include <fallow/layouts.h>
 #include <stdio.h>
 
-#define AT(name) fallow_lease_region(lease, name)
+#include "example/engine.h"
+
+enum { /* regions, in the order of `fallow layout fa3-graph` */
+    CACHE_SEQLENS,
+    CU_SEQLENS_Q,
+    CU_SEQLENS_K,
+    PAGE_TABLE
+};
 
 /* What the engine has on the device: each request's token slots, lengths, who is in the batch, how many. */
 enum {
@@ -17,43 +24,52 @@ enum {
     COUNT,
     INPUTS
 };
+static const size_t sizes[INPUTS] = {64 * 8192 * 4, 64 * 4, 64 * 4, 4};
+static const uint32_t values[INPUTS] = {3 * 64, 100, 0, 2}; /* in page 3, 100 tokens, 2 requests */
 
-static fallow_status fill_metadata(fallow_kernels *kernels, const fallow_lease *lease,
-                                   void *const inputs[INPUTS])
+static void fill_metadata(const fallow_lease *lease, void *const inputs[INPUTS])
 {
     fallow_page_table_params params = {.struct_size = sizeof params};
     params.req_to_token = inputs[SLOTS], params.request_rows = 64, params.stride = 8192;
     params.lengths = inputs[LENGTHS], params.requests = inputs[REQUESTS];
     params.valid_count = inputs[COUNT]; /* may change between replays of a graph */
-    params.page_table = AT("page_table"), params.cache_seqlens = AT("cache_seqlens");
-    params.cu_k = AT("cu_seqlens_k");
+    params.page_table = fallow_lease_region_at(lease, PAGE_TABLE);
+    params.cache_seqlens = fallow_lease_region_at(lease, CACHE_SEQLENS);
+    params.cu_k = fallow_lease_region_at(lease, CU_SEQLENS_K);
     params.batch = 64, params.cols = 128, params.page_size = 64, params.pad_len = 1;
-    return fallow_attention_page_table(kernels, &params, NULL);
+    OK(fallow_attention_page_table(engine.kernels, &params, engine.stream));
+}
+
+static uint32_t word_of(const fallow_lease *lease, size_t region, size_t i)
+{
+    return engine_read(engine.stream, (uint32_t *)fallow_lease_region_at(lease, region) + i);
 }
 
 int main(void)
 {
-    fallow_pool_config config = {.struct_size = sizeof config, .driver = "sim"};
     fallow_step step = {.struct_size = sizeof step, .batch = 64, .context = 8192};
-    const size_t sizes[INPUTS] = {64 * 8192 * 4, 64 * 4, 64 * 4, 4};
-    void *inputs[INPUTS] = {NULL};
-    fallow_pool *pool = NULL;
-    fallow_arena *arena = NULL;
-    fallow_layout *layout = NULL;
-    fallow_lease *lease = NULL;
-    fallow_kernels *kernels = NULL;
-    int failed = fallow_pool_create(&config, &pool) || fallow_kernels_create(pool, &kernels) ||
-                 fallow_layout_fa3_graph(fallow_model_find("llama-3-8b"), &step, &layout) ||
-                 fallow_arena_create(pool, NULL, &arena) ||
-                 fallow_alloc_batch(pool, sizes, INPUTS, NULL, inputs) ||
-                 fallow_lease_begin(arena, layout, NULL, &lease) ||
-                 fill_metadata(kernels, lease, inputs) || fallow_lease_end(lease, NULL);
-    printf("%s a decode step's metadata: %d launch, %zu bytes kept, %zu of scratch\n",
-           failed ? "could not fill" : "filled", (int)fallow_kernels_launch_count(kernels),
-           fallow_layout_persistent_bytes(layout), fallow_layout_bytes(layout));
+    void *inputs[INPUTS];
+    fallow_arena *arena;
+    fallow_layout *layout;
+    fallow_lease *lease;
+    engine_begin();
+    OK(fallow_layout_fa3_graph(fallow_model_find("llama-3-8b"), &step, &layout));
+    OK(fallow_arena_create(engine.pool, NULL, &arena));
+    OK(fallow_alloc_batch(engine.pool, sizes, INPUTS, engine.stream, inputs));
+    for (int i = 0; i < INPUTS; i++) {
+        engine_fill(engine.stream, inputs[i], values[i], sizes[i]);
+    }
+    OK(fallow_lease_begin(arena, layout, engine.stream, &lease));
+    fill_metadata(lease, inputs);
+    EXPECT(word_of(lease, CACHE_SEQLENS, 1) == 100 && word_of(lease, CACHE_SEQLENS, 2) == 1);
+    EXPECT(word_of(lease, CU_SEQLENS_K, 0) == 0 && word_of(lease, CU_SEQLENS_K, 64) == 262);
+    EXPECT(word_of(lease, CU_SEQLENS_Q, 64) == 64); /* by the arena, once */
+    EXPECT(word_of(lease, PAGE_TABLE, 128) == 3 && word_of(lease, PAGE_TABLE, 130) == 0);
+    OK(fallow_lease_end(lease, engine.stream));
+    printf("filled a decode step's metadata: %d launch, %zu bytes kept, %zu of scratch\n",
+           (int)fallow_kernels_launch_count(engine.kernels), fallow_layout_persistent_bytes(layout),
+           fallow_layout_bytes(layout));
     fallow_arena_destroy(arena);
     fallow_layout_destroy(layout);
-    fallow_kernels_destroy(kernels);
-    fallow_pool_destroy(pool); /* takes what is still allocated with it */
-    return failed;
+    return engine_end();
 }

@@ -1,57 +1,156 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A latent attention prefill whose context is read in four chunks of 256 tokens, each in the same regions.
- * However many chunks: two pairs of output and LSE, since the merge is in place.
+ * A latent attention prefill whose context is read in four chunks of 256 tokens, all in the same regions.
+ * Rows are gathered on a second stream, one chunk ahead. However many chunks: two regions of gathered
+ * rows, and two pairs of output and LSE, since the merge is in place.
  */
 #include <fallow/attention.h>
 #include <fallow/layouts.h>
 #include <fallow/mla.h>
 #include <stdio.h>
 
-/* `engine`: what it has on the device: a block table, offsets of the chunks, and behind them its cache. */
-static int run_chunk(fallow_kernels *kernels, const fallow_lease *l, int32_t *engine, int i)
+#include "example/engine.h"
+
+enum { /* regions, in the order of `fallow layout mla-prefill` for a step that overlaps */
+    OUT,
+    LSE,
+    CHUNK_STARTS,
+    CHUNK_SEQ_LENS,
+    CU_CHUNK,
+    GATHERED, /* and the next one: by turns */
+    KV_NOPE = GATHERED + 2,
+    K,
+    CHUNK_OUT,
+    CHUNK_LSE
+};
+
+enum {
+    CHUNKS = 4,
+    HEADS = 8, /* of 128, on 16 ranks */
+    OUT_BYTES = 64 * HEADS * 128 * 2,
+    LSE_BYTES = 64 * HEADS * 4,
+    PAGE_BYTES = 64 * 576 * 2
+};
+
+#define AT(index) fallow_lease_region_at(lease, index)
+
+/* What the engine has on the device: the context's length, its 16 pages, and the cache. */
+struct inputs {
+    int32_t *length, *pages;
+    char *cache;
+};
+static const uint32_t of_chunk[CHUNKS] = {0x40a040a0, 0x41204120, 0x41704170,
+                                          0x41a041a0}; /* 5, 10, 15, 20 as bf16, twice */
+
+static void plan_chunks(const fallow_lease *lease, const struct inputs *inputs)
 {
-    void *out = fallow_lease_region(l, "out"), *lse = fallow_lease_region(l, "lse");
-    fallow_gather_kv_params gather = {.struct_size = sizeof gather, .cache = engine + 64};
-    gather.block_table = engine, gather.cu_seqlens = engine + 16 + 2 * i;
-    gather.tokens = 256, gather.block_count = gather.table_columns = 16, gather.page_size = 64;
-    gather.dst = fallow_lease_region(l, "gathered"), gather.batch = 1, gather.dtype = FALLOW_BF16;
-    fallow_concat_kv_params concat = {.struct_size = sizeof concat,
-                                      .kv = fallow_lease_region(l, "kv_nope")};
-    concat.k_rope = (char *)fallow_lease_region(l, "gathered") + 512 * 2, concat.rope_stride = 576;
-    concat.k = fallow_lease_region(l, "k"), concat.tokens = 256, concat.heads = 128,
-    concat.dtype = FALLOW_BF16;
-    fallow_merge_states_params merge = {.struct_size = sizeof merge, .a = out, .a_lse = lse};
-    merge.b = fallow_lease_region(l, "chunk_out"),
-    merge.b_lse = fallow_lease_region(l, "chunk_lse"), merge.out = out;
-    merge.out_lse = lse, merge.tokens = 64, merge.heads = 128, merge.width = 128;
+    fallow_chunk_plan_params plan = {.struct_size = sizeof plan, .starts = AT(CHUNK_STARTS)};
+    plan.context_lengths = inputs->length, plan.lengths = AT(CHUNK_SEQ_LENS);
+    plan.cu_seqlens = AT(CU_CHUNK), plan.batch = 1, plan.chunk_capacity = CHUNKS;
+    plan.workspace_tokens = 256, plan.page_size = 64;
+    OK(fallow_mla_chunk_plan(engine.kernels, &plan, engine.stream));
+}
+
+static void gather(const fallow_lease *lease, const struct inputs *inputs, int i)
+{
+    fallow_gather_kv_params rows = {.struct_size = sizeof rows, .cache = inputs->cache};
+    rows.block_table = inputs->pages, rows.block_count = rows.table_columns = 16;
+    rows.cu_seqlens = (int32_t *)AT(CU_CHUNK) + 2 * i,
+    rows.starts = (int32_t *)AT(CHUNK_STARTS) + i;
+    rows.tokens = 256, rows.page_size = 64, rows.batch = 1, rows.dtype = FALLOW_BF16;
+    rows.dst = AT(GATHERED + i % 2);
+    OK(fallow_mla_gather_kv(engine.kernels, &rows, engine.second));
+}
+
+static void concatenate(const fallow_lease *lease, int i)
+{
+    fallow_concat_kv_params concat = {.struct_size = sizeof concat, .kv = AT(KV_NOPE), .k = AT(K)};
+    concat.k_rope = (char *)AT(GATHERED + i % 2) + 512 * 2, concat.rope_stride = 576;
+    concat.tokens = 256, concat.heads = HEADS, concat.dtype = FALLOW_BF16;
+    OK(fallow_mla_concat_kv(engine.kernels, &concat, engine.stream));
+}
+
+static void merge(const fallow_lease *lease)
+{
+    fallow_merge_states_params merge = {
+        .struct_size = sizeof merge, .a = AT(OUT), .a_lse = AT(LSE)};
+    merge.b = AT(CHUNK_OUT), merge.b_lse = AT(CHUNK_LSE), merge.out = AT(OUT);
+    merge.out_lse = AT(LSE), merge.tokens = 64, merge.heads = HEADS, merge.width = 128;
     merge.dtype = merge.out_dtype = FALLOW_BF16;
-    return fallow_mla_gather_kv(kernels, &gather, NULL) ||       /* then your projection */
-           fallow_mla_concat_kv(kernels, &concat, NULL) ||       /* then your attention */
-           fallow_attention_merge_states(kernels, &merge, NULL); /* into the first pair */
+    OK(fallow_attention_merge_states(engine.kernels, &merge, engine.stream));
+}
+
+/* Your projection and your attention. Here the keys of a chunk are all equal, and are what attention yields. */
+static void project(const fallow_layout *layout, const fallow_lease *lease, int i)
+{
+    engine_launch(engine.stream, layout, lease, READS(GATHERED + i % 2) | WRITES(KV_NOPE));
+    engine_fill(engine.stream, AT(KV_NOPE), of_chunk[i], 256 * HEADS * 256 * 2);
+}
+
+static void attend(const fallow_layout *layout, const fallow_lease *lease)
+{
+    engine_launch(engine.stream, layout, lease, READS(K) | READS(KV_NOPE) | WRITES(CHUNK_OUT));
+    OK(engine.sim.cu.cuMemcpyDtoDAsync_v2((CUdeviceptr)(uintptr_t)AT(CHUNK_OUT),
+                                          (CUdeviceptr)(uintptr_t)AT(K), OUT_BYTES, engine.stream));
+    engine_fill(engine.stream, AT(CHUNK_LSE), 0, LSE_BYTES);
+}
+
+static void run_prefill(const fallow_layout *layout, const fallow_lease *lease,
+                        const struct inputs *inputs)
+{
+    plan_chunks(lease, inputs);
+    engine_join(engine.second, engine.stream);
+    gather(lease, inputs, 0);
+    engine_fill(engine.stream, AT(OUT), 0, OUT_BYTES); /* your attention of the new tokens */
+    engine_fill(engine.stream, AT(LSE), 0, LSE_BYTES);
+    for (int i = 0; i < CHUNKS; i++) {
+        engine_join(engine.stream, engine.second); /* chunk i is gathered */
+        if (i + 1 < CHUNKS) {
+            gather(lease, inputs, i + 1); /* while chunk i is worked on */
+        }
+        project(layout, lease, i);
+        concatenate(lease, i);
+        engine_join(engine.second, engine.stream); /* chunk i + 2 may have its place */
+        attend(layout, lease);
+        merge(lease);
+    }
+}
+
+static void fill_inputs(struct inputs *inputs)
+{
+    const size_t sizes[] = {4, 16 * 4, 16 * PAGE_BYTES};
+    void *blocks[3];
+    OK(fallow_alloc_batch(engine.pool, sizes, 3, engine.stream, blocks));
+    *inputs = (struct inputs){.length = blocks[0], .pages = blocks[1], .cache = blocks[2]};
+    engine_fill(engine.stream, inputs->length, 256 * CHUNKS, 4);
+    for (int page = 0; page < 16; page++) {
+        char *place = inputs->cache + page * PAGE_BYTES;
+        engine_fill(engine.stream, inputs->pages + page, (uint32_t)page, 4);
+        engine_fill(engine.stream, place, of_chunk[page / 4], PAGE_BYTES);
+    }
 }
 
 int main(void)
 {
-    fallow_pool_config config = {.struct_size = sizeof config, .driver = "sim"};
-    fallow_step step = {.struct_size = sizeof step, .tokens = 64, .context = 1024, .chunk = 256};
-    fallow_pool *pool = NULL;
-    fallow_arena *arena = NULL;
-    fallow_layout *layout = NULL;
-    fallow_lease *lease = NULL;
-    fallow_kernels *kernels = NULL;
-    void *engine = NULL;
-    int failed = fallow_pool_create(&config, &pool) || fallow_kernels_create(pool, &kernels) ||
-                 fallow_layout_mla_prefill(fallow_model_find("deepseek-v3"), &step, &layout) ||
-                 fallow_arena_create(pool, NULL, &arena) ||
-                 fallow_alloc(pool, 4 << 20, NULL, &engine) ||
-                 fallow_lease_begin(arena, layout, NULL, &lease);
-    for (int i = 0; i < 4; i++) {
-        failed = failed || run_chunk(kernels, lease, engine, i);
+    fallow_step step = {.struct_size = sizeof step, .tokens = 64, .context = 256 * CHUNKS};
+    fallow_arena *arena;
+    fallow_layout *layout;
+    fallow_lease *lease;
+    struct inputs inputs;
+    step.chunk = 256, step.tensor_ranks = 128 / HEADS, step.overlaps = 1;
+    engine_begin();
+    OK(fallow_layout_mla_prefill(fallow_model_find("deepseek-v3"), &step, &layout));
+    OK(fallow_arena_create(engine.pool, NULL, &arena));
+    fill_inputs(&inputs);
+    OK(fallow_lease_begin(arena, layout, engine.stream, &lease));
+    run_prefill(layout, lease, &inputs);
+    for (size_t i = 0; i < OUT_BYTES / 4; i += 1024 + 16) {
+        EXPECT(engine_read(engine.stream, (uint32_t *)AT(OUT) + i) ==
+               0x41204120); /* the mean, 10 */
     }
-    failed = failed || fallow_lease_end(lease, NULL);
-    printf("%d launches, failed %d\n", (int)fallow_kernels_launch_count(kernels), failed);
-    fallow_arena_destroy(arena), fallow_layout_destroy(layout), fallow_kernels_destroy(kernels);
-    fallow_pool_destroy(pool); /* takes what is still allocated with it */
-    return failed;
+    OK(fallow_lease_end(lease, engine.stream));
+    printf("%d chunks of a prefill, %zu bytes\n", CHUNKS, fallow_layout_bytes(layout));
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layout);
+    return engine_end();
 }
