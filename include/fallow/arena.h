@@ -30,7 +30,9 @@
  * THREADS      an arena may be used from any thread; one lease at a time, a second begin is BUSY, or
  *              waits for its turn (fallow_lease_begin_within).
  * ERRORS       a call that fails has changed nothing that the caller sees; fallow_arena_last_error
- *              says what and why. INVALID_POOL: the pool is gone. DEVICE_LOST as the pool's calls.
+ *              says what and why. INVALID_POOL: the pool is gone. DEVICE_LOST as the pool's calls. A
+ *              handle of an arena that was destroyed, or of a lease that has ended, is INVALID_ARGUMENT: it
+ *              is compared, never followed, and no later arena or lease has it.
  */
 #ifndef FALLOW_ARENA_H
 #define FALLOW_ARENA_H
@@ -97,7 +99,8 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_layout_create_within(const fall
                                                                       size_t count,
                                                                       uint64_t effort_ns,
                                                                       fallow_layout **out_layout);
-/** No lease of it may be open. NULL is allowed. */
+/** An open lease keeps the layout until its end, and the arena the host memory until a lease of another
+ *  layout. NULL is allowed. */
 FALLOW_API void fallow_layout_destroy(fallow_layout *layout);
 
 /** Give a layout the name that messages and reports call it by: 1 to 63 bytes, copied. A new layout is
@@ -128,12 +131,13 @@ FALLOW_API size_t fallow_layout_find(const fallow_layout *layout, const char *na
 
 /** Bits of fallow_arena_config.checks: for tests and debugging. Each lease then takes driver calls and
  *  waits for its stream at both ends; leases in captures are not checked. On the simulated device any
- *  of them makes a read of what was not written in this lease a violation that names region and
- *  arena. Findings go to the log at level error and to fallow_arena_last_error. */
+ *  of them makes a read of what was not written in this lease, and any use of scratch after the end of its
+ *  lease but by a graph that was guarded, a violation that names region and arena. Findings go to the log
+ *  at level error and to fallow_arena_last_error. */
 enum {
-    FALLOW_ARENA_CHECK_POISON = 1u << 0, /**< scratch is filled at begin with 0xff or, every other
-                                                 lease, 0x7f: never one pattern, since 0xff is a
-                                                 legal -1 */
+    FALLOW_ARENA_CHECK_POISON = 1u << 0,    /**< scratch is filled at begin and at end with 0xff or,
+                                                 every other lease, 0x7f: never one pattern, since
+                                                 0xff is a legal -1 */
     FALLOW_ARENA_CHECK_RED_ZONES = 1u << 1, /**< 256 B behind each region, compared at end; no two
                                                  regions share bytes then, so the arena is larger */
     FALLOW_ARENA_CHECK_WRITTEN = 1u << 2 /**< at end: of regions whose class demands that they are
@@ -171,15 +175,16 @@ static inline void fallow_arena_config_init(fallow_arena_config *config)
 
 /** Make an arena on a pool, which must outlive it; it takes no device memory yet. NULL config:
  *  defaults. Errors: INVALID_ARGUMENT (unknown check bits), INVALID_POOL, VERSION (struct_size),
- *  OUT_OF_HOST_MEMORY, NOT_SUPPORTED (a pool in context order; checks where memory has no contents, as the
- *  simulated device's without `backed`: the pool's log says so), and those of a driver call. */
+ *  OUT_OF_HOST_MEMORY (a process has at most 4,096 arenas at a time), NOT_SUPPORTED (a pool in context
+ *  order; checks where memory has no contents, as the simulated device's without `backed`: the pool's log
+ *  says so), and those of a driver call. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_create(fallow_pool *pool,
                                                               const fallow_arena_config *config,
                                                               fallow_arena **out_arena);
 /** Gives its blocks back, after the last lease and, where captures leased, after all that the streams
- *  they began on have been given by now: their graphs are not launched any more. With a lease open, or
- *  an export of it, that happens at its end. No other call may be under way, nor a retirement of one of
- *  those streams. NULL is allowed. */
+ *  they began on have been given by now: their graphs are not launched any more. With a lease open that
+ *  happens at its end; the lease's handle is good until then. No other call may be under way, nor a
+ *  retirement of one of those streams. NULL is allowed. */
 FALLOW_API void fallow_arena_destroy(fallow_arena *arena);
 
 /** Set how many bytes the arena may hold, scratch and persistent regions together; 0: as many as it holds now,
@@ -255,8 +260,7 @@ FALLOW_API void fallow_arena_last_error(fallow_arena *arena, char *out_text, siz
  *             and one device wait, and the queries that avoid captures. On
  *             CU_STREAM_PER_THREAD, and on pools with streams_may_die, each end records. On such pools the
  *             host first waits before memory returns to the pool.
- * Ownership   *out_lease is the arena's until fallow_lease_end; do not free it. A handle that has ended
- *             is told from the next 8,190.
+ * Ownership   *out_lease is the arena's until fallow_lease_end; do not free it.
  * Errors      BUSY (leased already, or memory would move whose address graphs hold), OVER_BUDGET
  *             (fallow_arena_set_budget), OUT_OF_MEMORY (the pool's: the
  *             arena stays as it was, or empty where its old block did not come back), INVALID_ARGUMENT
@@ -314,11 +318,11 @@ FALLOW_API void *fallow_lease_region_at(const fallow_lease *lease, size_t index)
  *  INVALID_ARGUMENT: the lease has ended, no such region, or more bytes than it has. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_lease_set_used(fallow_lease *lease, size_t index,
                                                                 size_t bytes);
-/** Release everything, in the order of `stream`'s present end, which comes after every use. Exports
- *  (fallow_lease_export) delay the end until the last one is dropped. INVALID_ARGUMENT: it has ended
- *  already. The lease stays open after INVALID_STREAM, and after CAPTURING: it was begun outside of the
- *  capture that `stream` is in. One begun inside a capture may end inside or after it. DEVICE_LOST
- *  never: on a lost device leases end, and nothing more is allocated. */
+/** Release everything, in the order of `stream`'s present end, which comes after every use, that of exports
+ *  (fallow_lease_export) too. INVALID_ARGUMENT: it has ended already. The lease stays open after
+ *  INVALID_STREAM, and after CAPTURING: it was begun outside of the capture that `stream` is in. One begun
+ *  inside a capture may end inside or after it. DEVICE_LOST never: on a lost device leases end, and nothing
+ *  more is allocated. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_lease_end(fallow_lease *lease,
                                                            fallow_stream stream);
 
@@ -332,12 +336,13 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_lease_guard(fallow_arena *arena
                                                              fallow_stream stream);
 
 struct DLManagedTensorVersioned;
-/** A DLPack 1.0 tensor over one region, which holds the lease open until its deleter is called, from any
- *  thread, before or after fallow_lease_end. dtype codes as in DLPack (0 int, 1 uint, 2 float, 4 bfloat);
- *  at most 8 dimensions; strides in elements, not negative, NULL: row-major. The consumer orders its work
- *  after `stream` of the lease, and before the present end of the stream given to fallow_lease_end when
- *  it calls the deleter. INVALID_ARGUMENT: the tensor leaves the region or is not aligned to its
- *  elements. */
+/** A DLPack 1.0 tensor over one region. It has an address and holds nothing open: after the end of the lease
+ *  that memory is the next lease's (FALLOW_ARENA_CHECK_ bits find such uses). Its deleter may be called at any
+ *  time, from any thread, also when arena and pool are gone. `data` is the address of the first element, and
+ *  the tensor's own byte_offset 0, since not all consumers read that. dtype codes as in DLPack (0 int, 1 uint,
+ *  2 float, 4 bfloat); at most 8 dimensions; strides in elements, not negative, NULL: row-major. The consumer
+ *  orders its work after `stream` of the lease, and before the end of the stream that fallow_lease_end gets.
+ *  INVALID_ARGUMENT: the tensor leaves the region or is not aligned to its elements. INVALID_POOL. */
 FALLOW_API FALLOW_NODISCARD fallow_status
 fallow_lease_export(fallow_lease *lease, size_t index, const int64_t *shape, const int64_t *strides,
                     int dimensions, uint8_t dtype_code, uint8_t dtype_bits, uint64_t byte_offset,

@@ -18,6 +18,9 @@
 FLW_DEFINE_INIT_SIZED(fallow_arena_config)
 FLW_DEFINE_INIT_SIZED(fallow_arena_stats)
 
+struct flw_handle_place flw_arena_places[FLW_ARENAS_MOST];
+static struct flw_handles table = FLW_HANDLES(FLW_HANDLE_ARENA, flw_arena_places);
+
 static void keep(fallow_arena *arena, fallow_log_level level, const char *format, va_list arguments)
 {
     char sentence[sizeof arena->message];
@@ -51,6 +54,7 @@ fallow_status flw_arena_refuse(fallow_arena *arena, fallow_status status, const 
 
 void fallow_arena_last_error(fallow_arena *arena, char *out_text, size_t text_bytes)
 {
+    arena = flw_arena_of(arena);
     if (arena != NULL && out_text != NULL && text_bytes > 0) {
         pthread_mutex_lock(&arena->lock);
         snprintf(out_text, text_bytes, "%s", arena->message);
@@ -208,6 +212,7 @@ fallow_status flw_arena_take_scratch(fallow_arena *arena, struct flw_growable *g
 fallow_status flw_arena_cut_scratch(fallow_arena *arena, size_t bytes, fallow_stream stream)
 {
     fallow_request request = request_of(arena, bytes, 0);
+    flw_arena_check_allow(arena);
     fallow_status status = flw_pool_cut(arena->pool, &arena->growable, &request, stream);
     if (status == FALLOW_OK) {
         arena->last_layout_id = 0; /* it may fit no more */
@@ -252,6 +257,7 @@ void flw_arena_free_scratch(fallow_arena *arena)
 {
     if (arena->scratch != NULL) {
         flw_growable_end(&arena->pool->heap, &arena->growable);
+        flw_arena_check_allow(arena);
         flw_arena_free_block(arena, arena->scratch);
         arena->scratch = NULL;
         arena->scratch_bytes = 0;
@@ -274,6 +280,16 @@ static fallow_status accept_config(const fallow_arena_config *given, fallow_aren
     return status;
 }
 
+/* The handles of the arena and of its leases; false: there are too many arenas. */
+static bool name_arena(fallow_arena *arena)
+{
+    arena->self = flw_lease_take_place(arena) ? flw_handles_take(&table) : NULL;
+    if (arena->self != NULL) {
+        flw_handles_publish(&table, arena->self, arena);
+    }
+    return arena->self != NULL;
+}
+
 fallow_status fallow_arena_create(fallow_pool *pool, const fallow_arena_config *given,
                                   fallow_arena **out_arena)
 {
@@ -293,11 +309,10 @@ fallow_status fallow_arena_create(fallow_pool *pool, const fallow_arena_config *
     if (status != FALLOW_OK) {
         return status;
     }
-    fallow_arena *arena = aligned_alloc(FLW_ARENA_BYTES, FLW_ARENA_BYTES);
+    fallow_arena *arena = calloc(1, sizeof *arena);
     if (arena == NULL) {
         return FALLOW_OUT_OF_HOST_MEMORY;
     }
-    memset(arena, 0, sizeof *arena);
     arena->handle = pool;
     arena->pool = inside;
     arena->sleep_serial = atomic_load(&inside->sleeper.serial);
@@ -305,6 +320,7 @@ fallow_status fallow_arena_create(fallow_pool *pool, const fallow_arena_config *
     arena->checks = config.checks;
     arena->asks_captures = config.asks_captures != 0;
     arena->looks = FLW_ARENA_LOOKS_AT_ORDER;
+    arena->lease.is_guarded = (config.checks & FALLOW_ARENA_CHECK_RED_ZONES) != 0;
     arena->least_bytes = config.scratch_bytes;
     arena->budget_bytes = SIZE_MAX;
     arena->log = config.log;
@@ -312,11 +328,14 @@ fallow_status fallow_arena_create(fallow_pool *pool, const fallow_arena_config *
     snprintf(arena->name, sizeof arena->name, "%s", config.name == NULL ? "arena" : config.name);
     pthread_mutex_init(&arena->lock, NULL);
     status = config.checks != 0 ? flw_arena_check_create(arena) : FALLOW_OK;
+    if (status == FALLOW_OK && !name_arena(arena)) {
+        status = FALLOW_OUT_OF_HOST_MEMORY;
+    }
     if (status != FALLOW_OK) {
-        fallow_arena_destroy(arena);
+        free_arena(arena);
         return status;
     }
-    *out_arena = arena;
+    *out_arena = arena->self;
     return FALLOW_OK;
 }
 
@@ -341,6 +360,8 @@ static void free_arena(fallow_arena *arena)
     }
     flw_arena_free_persistent(arena);
     flw_arena_check_destroy(arena);
+    flw_lease_free_place(arena);
+    flw_layout_drop(arena->lease.layout);
     free(arena->pins);
     free(arena->debts);
     pthread_mutex_destroy(&arena->lock);
@@ -350,18 +371,22 @@ static void free_arena(fallow_arena *arena)
 void fallow_arena_destroy(fallow_arena *arena)
 {
     int leased = FLW_ARENA_LEASED;
+    const fallow_arena *handle = arena;
+    arena = flw_handles_drop(&table, handle);
     if (arena == NULL) {
         return;
     }
+    flw_handles_free(&table, handle);
     if (atomic_compare_exchange_strong_explicit(&arena->state, &leased, FLW_ARENA_DOOMED,
                                                 memory_order_acq_rel, memory_order_acquire)) {
-        return; /* the end of the lease, or the last export dropped, destroys it */
+        return; /* the end of the lease destroys it */
     }
     free_arena(arena);
 }
 
-fallow_status flw_arena_enter(fallow_arena *arena)
+fallow_status flw_arena_enter(fallow_arena **handle)
 {
+    fallow_arena *arena = *handle = flw_arena_of(*handle);
     if (arena == NULL) {
         return FALLOW_INVALID_ARGUMENT;
     }
@@ -377,7 +402,7 @@ fallow_status flw_arena_enter(fallow_arena *arena)
 
 fallow_status fallow_arena_set_budget(fallow_arena *arena, size_t bytes)
 {
-    fallow_status status = flw_arena_enter(arena);
+    fallow_status status = flw_arena_enter(&arena);
     if (status == FALLOW_OK) {
         size_t held = flw_max(arena->scratch_bytes, arena->least_bytes) +
                       flw_arena_persistent_bytes(arena, NULL);
@@ -430,7 +455,7 @@ static fallow_status trim_pinned(fallow_arena *arena)
 
 fallow_status fallow_arena_trim(fallow_arena *arena)
 {
-    fallow_status status = flw_arena_enter(arena);
+    fallow_status status = flw_arena_enter(&arena);
     if (status != FALLOW_OK) {
         return status;
     }
@@ -446,7 +471,7 @@ fallow_status fallow_arena_trim(fallow_arena *arena)
 
 fallow_status fallow_arena_on_wake(fallow_arena *arena, fallow_wake_function wake, void *context)
 {
-    fallow_status status = flw_arena_enter(arena);
+    fallow_status status = flw_arena_enter(&arena);
     if (status == FALLOW_OK) {
         arena->wake = wake;
         arena->wake_context = context;
@@ -457,7 +482,7 @@ fallow_status fallow_arena_on_wake(fallow_arena *arena, fallow_wake_function wak
 
 fallow_status fallow_arena_lose_contents(fallow_arena *arena)
 {
-    fallow_status status = flw_arena_enter(arena);
+    fallow_status status = flw_arena_enter(&arena);
     if (status == FALLOW_OK) {
         flw_arena_lose_values(arena);
         flw_arena_settle(arena);
@@ -472,7 +497,7 @@ static uint64_t read_count(const _Atomic uint64_t *count)
 
 fallow_status fallow_arena_get_stats(fallow_arena *arena, fallow_arena_stats *out_stats)
 {
-    if (arena == NULL || out_stats == NULL) {
+    if ((arena = flw_arena_of(arena)) == NULL || out_stats == NULL) {
         return FALLOW_INVALID_ARGUMENT;
     }
     fallow_arena_stats stats = {.struct_size = sizeof stats,

@@ -7,8 +7,9 @@
  * INVARIANTS
  *   1. scratch_bytes > 0 exactly where scratch is a block of the pool; only the arena knows it. It is that of
  *      `growable`, or growable is empty.
- *   2. At most one lease is open; `state` is LEASED or DOOMED then, and open_handle its handle until its
- *      owner ends it. AWAITED is set exactly while `waiters` is not empty, and never on IDLE.
+ *   2. At most one lease is open; `state` is LEASED or DOOMED then, and lease_handle finds the arena. AWAITED
+ *      is set exactly while `waiters` is not empty, and never on IDLE. lease.layout is referenced from a
+ *      begin to the next with another layout.
  *   3. A binding's addresses are those of the persistent regions of its layout, by index; NULL for
  *      scratch ones. Where a region moves, all bindings go.
  *   4. Everything that uses the arena's memory outside of captures comes before the next work of one of
@@ -18,8 +19,8 @@
  *   6. last_layout_id is 0, or scratch fits that layout, and last_persistent has the addresses of its persistent
  *      regions, which hold their values.
  * Synchronization: `state` is taken by compare-and-swap before anything else is looked at or changed; its
- * holder alone reads and writes every other field but the statistics (relaxed), `open_handle` and
- * `references` (they end a lease, from any thread), `message` and `waiters` (`lock`).
+ * holder alone reads and writes every other field but the statistics (relaxed), `message` and `waiters`
+ * (`lock`). The holder of a lease is whoever its handle lets in, from any thread.
  */
 #ifndef FLW_ARENA_ARENA_H
 #define FLW_ARENA_ARENA_H
@@ -85,29 +86,21 @@ struct flw_binding {
     void *addresses[];
 };
 
-/* An arena lies at a multiple of this, and a lease's handle is an address in it that is never followed:
- * the arena's and the lease's turn. The handles of so many leases in a row differ. */
-#define FLW_ARENA_BYTES 8192
-#define FLW_LEASE_TURNS (FLW_ARENA_BYTES - 1)
-
-/* The one lease. */
+/* The one lease, or the last one. */
 struct flw_lease {
-    const fallow_layout *layout;
-    unsigned char *base; /* of scratch */
+    const fallow_layout *layout; /* NULL: there was none */
+    unsigned char *base;         /* of scratch */
     void *const *persistent;
     fallow_stream stream;          /* it began on */
-    fallow_stream end_stream;      /* ended by its owner; exports may hold it open */
-    struct flw_arena_mark end;     /* of end_stream; domain NULL: as `last` */
     const fallow_capture *capture; /* that it began in; NULL: none */
-    bool ends_captured;
-    bool is_guarded; /* offsets with zones */
+    bool is_guarded;               /* offsets with zones */
 };
 
+/* Callers hold `self`, which is compared, never this address. */
 struct fallow_arena {
     /* What a begin in steady state reads. */
     atomic_int state;
     unsigned looks; /* FLW_ARENA_LOOKS_: what a begin must look at besides layout and stream */
-    unsigned turn;
     fallow_pool *handle;
     struct flw_pool *pool;
     unsigned char *scratch;
@@ -117,10 +110,10 @@ struct fallow_arena {
     uint64_t order_changes; /* of the pool, when `last` was noted */
     uint64_t sleep_serial;  /* of the pool's last sleep that was noticed */
     _Atomic uint64_t lease_count;
-    _Atomic uintptr_t open_handle; /* 0: none, or its owner has ended it */
-    atomic_int references;         /* the owner's and one an export; 0: no lease */
+    void *lease_handle; /* of the open or the last lease */
     struct flw_lease lease;
 
+    fallow_arena *self;
     struct flw_growable growable; /* scratch that grows in place */
     size_t scratch_bytes;
     size_t least_bytes;  /* of the first scratch block */
@@ -152,18 +145,26 @@ struct fallow_arena {
     struct flw_arena_waiter *waiters; /* the first came first */
     char message[256];
 };
-_Static_assert(sizeof(fallow_arena) <= FLW_ARENA_BYTES, "handles are addresses in it");
+
+/* Arenas of a process at one time. */
+#define FLW_ARENAS_MOST FLW_HANDLE_PLACES_MOST
 
 /* ---- arena.c */
 
+extern struct flw_handle_place flw_arena_places[FLW_ARENAS_MOST];
+/* The arena of a handle; NULL: it was destroyed, or never was one. */
+static inline fallow_arena *flw_arena_of(const fallow_arena *handle)
+{
+    return flw_places_find(flw_arena_places, FLW_ARENAS_MOST, handle);
+}
 /* Idle to `to`; false: BUSY, said. */
 bool flw_arena_claim(fallow_arena *arena, enum flw_arena_state to);
 /* To LEASED, after the begins that wait already; waits up to wait_ms, UINT32_MAX: without limit. */
 bool flw_arena_claim_in_turn(fallow_arena *arena, uint32_t wait_ms);
 /* To idle, or to the lease of the first waiter; a doomed arena is gone then. */
 void flw_arena_settle(fallow_arena *arena);
-/* Claimed for work, its pool alive. Else nothing is claimed. */
-fallow_status flw_arena_enter(fallow_arena *arena);
+/* *arena, a caller's handle, becomes the arena, claimed for work, its pool alive. Else nothing is claimed. */
+fallow_status flw_arena_enter(fallow_arena **arena);
 
 /* Keep and log a sentence; refuse: count it too, and return `status`. */
 fallow_status flw_arena_refuse(fallow_arena *arena, fallow_status status, const char *format, ...)
@@ -247,16 +248,20 @@ void flw_arena_free_persistent(fallow_arena *arena);
 
 /* The arena of a handle if that lease is open, else NULL. */
 fallow_arena *flw_lease_arena(const fallow_lease *lease);
-/* Drop a reference; the last one ends the lease. */
-void flw_lease_drop(fallow_arena *arena);
+/* A place for the handles of the arena's leases; false: there is none. No lease is open at the end. */
+bool flw_lease_take_place(fallow_arena *arena);
+void flw_lease_free_place(fallow_arena *arena);
 
 /* ---- lease_check.c */
 
 fallow_status flw_arena_check_create(fallow_arena *arena);
 void flw_arena_check_destroy(fallow_arena *arena);
 size_t flw_arena_needed_bytes(const fallow_arena *arena, const fallow_layout *layout);
-/* At begin: name, forget, poison, draw zones. At end: compare. In a capture nothing is done. */
+/* At begin: name, forget, poison, draw zones. At end: compare, poison, forbid. In a capture nothing is done. */
 void flw_arena_check_begin(fallow_arena *arena);
-void flw_arena_check_end(fallow_arena *arena);
+void flw_arena_check_end(fallow_arena *arena, const struct flw_arena_mark *end);
+/* Scratch may be touched again: a graph will, or it goes back to the pool. Every release of scratch comes here
+ * before. */
+void flw_arena_check_allow(fallow_arena *arena);
 
 #endif

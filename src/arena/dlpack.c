@@ -44,18 +44,15 @@ struct DLManagedTensor {
     void (*deleter)(struct DLManagedTensor *self);
 };
 
+/* Addresses and shape: nothing of the lease, which may end before. */
 struct flw_export {
     struct DLManagedTensorVersioned managed;
-    fallow_arena *arena;
     int64_t shape[DIMENSIONS_MOST], strides[DIMENSIONS_MOST];
 };
 
 static void drop_export(struct DLManagedTensorVersioned *self)
 {
-    struct flw_export *exported = self->manager;
-    fallow_arena *arena = exported->arena;
-    free(exported);
-    flw_lease_drop(arena);
+    free(self->manager);
 }
 
 /* Bytes from the first element to the end of the last; false: beyond 62 bits, or below the first. */
@@ -106,8 +103,11 @@ fallow_status fallow_lease_export(fallow_lease *lease, size_t index, const int64
         return FALLOW_INVALID_ARGUMENT;
     }
     *out_tensor = NULL;
-    void *address = fallow_lease_region_at(lease, index);
+    char *address = fallow_lease_region_at(lease, index);
     fallow_arena *arena = flw_lease_arena(lease);
+    if (arena != NULL && flw_pool_of(arena->handle) == NULL) {
+        return FALLOW_INVALID_POOL;
+    }
     if (address == NULL || arena == NULL || dimensions < 0 || dimensions > DIMENSIONS_MOST ||
         (dimensions > 0 && shape == NULL) || dtype_bits == 0 || dtype_bits % 8 != 0) {
         return FALLOW_INVALID_ARGUMENT;
@@ -138,19 +138,16 @@ fallow_status fallow_lease_export(fallow_lease *lease, size_t index, const int64
                                 (unsigned long long)byte_offset, region->name,
                                 (unsigned long long)element_bytes);
     }
-    exported->arena = arena;
-    exported->managed =
-        (struct DLManagedTensorVersioned){.version = {MAJOR_VERSION, 0},
-                                          .manager = exported,
-                                          .deleter = drop_export,
-                                          .tensor = {.data = address,
-                                                     .device = {DEVICE_CUDA, arena->pool->device},
-                                                     .dimensions = dimensions,
-                                                     .dtype = {dtype_code, dtype_bits, 1},
-                                                     .shape = exported->shape,
-                                                     .strides = exported->strides,
-                                                     .byte_offset = byte_offset}};
-    atomic_fetch_add_explicit(&arena->references, 1, memory_order_relaxed);
+    exported->managed = (struct DLManagedTensorVersioned){
+        .version = {MAJOR_VERSION, 0},
+        .manager = exported,
+        .deleter = drop_export,
+        .tensor = {.data = address + byte_offset, /* not all read byte_offset */
+                   .device = {DEVICE_CUDA, arena->pool->device},
+                   .dimensions = dimensions,
+                   .dtype = {dtype_code, dtype_bits, 1},
+                   .shape = exported->shape,
+                   .strides = exported->strides}};
     *out_tensor = &exported->managed;
     return FALLOW_OK;
 }

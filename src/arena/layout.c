@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "arena/layout.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -100,6 +99,7 @@ static fallow_layout *copy_regions(const fallow_region *regions, size_t count)
     char *names = (char *)(slots + slot_count);
     layout->id = atomic_fetch_add_explicit(&last_id, 1, memory_order_relaxed) + 1;
     layout->count = count;
+    atomic_init(&layout->references, 1);
     memcpy(layout->name, "unnamed", sizeof "unnamed");
     layout->slots = slots;
     layout->slot_mask = slot_count - 1;
@@ -225,12 +225,15 @@ fallow_status fallow_layout_create(const fallow_region *regions, size_t count,
     return fallow_layout_create_within(regions, count, 0, out_layout);
 }
 
+void flw_layout_free(fallow_layout *layout)
+{
+    free(layout->slots);
+    free(layout);
+}
+
 void fallow_layout_destroy(fallow_layout *layout)
 {
-    if (layout != NULL) {
-        free(layout->slots);
-        free(layout);
-    }
+    flw_layout_drop(layout);
 }
 
 fallow_status fallow_layout_set_name(fallow_layout *layout, const char *name)

@@ -13,11 +13,14 @@
  *      that they have an address.
  *   4. slots is a hash table with linear probing: a slot holds a region's index or FLW_LAYOUT_NO_REGION,
  *      and each region is found from the hash of its name on before an empty slot.
- * Synchronization: immutable after create, but for the name, which is set before others use it.
+ *   5. references: one until fallow_layout_destroy, and one of each arena whose last lease has it.
+ * Synchronization: immutable after create, but for references, and the name, which is set before others
+ * use it.
  */
 #ifndef FLW_ARENA_LAYOUT_H
 #define FLW_ARENA_LAYOUT_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "fallow/arena.h"
@@ -38,6 +41,7 @@ struct flw_placed_region {
 
 struct fallow_layout {
     uint64_t id; /* of this layout, never again of another in the process */
+    atomic_uint references;
     size_t count;
     size_t persistent_count;
     size_t align_bytes; /* of scratch: the largest */
@@ -47,6 +51,23 @@ struct fallow_layout {
     uint16_t *slots;  /* one block with the names of regions behind them */
     struct flw_placed_region regions[];
 };
+
+void flw_layout_free(fallow_layout *layout);
+
+/* Count a reference; give one up, NULL is allowed. The last one frees the layout, which is const to users only. */
+static inline void flw_layout_keep(const fallow_layout *layout)
+{
+    atomic_fetch_add_explicit(&((fallow_layout *)(uintptr_t)layout)->references, 1,
+                              memory_order_relaxed);
+}
+
+static inline void flw_layout_drop(const fallow_layout *layout)
+{
+    fallow_layout *own = (fallow_layout *)(uintptr_t)layout;
+    if (own != NULL && atomic_fetch_sub_explicit(&own->references, 1, memory_order_acq_rel) == 1) {
+        flw_layout_free(own);
+    }
+}
 
 bool flw_layout_is_valid(const fallow_layout *layout);
 

@@ -10,26 +10,31 @@
 #include "base/mutant.h"
 #include "heap/order/epoch.h"
 
-/* ---- handles */
+/* ---- handles: an arena has one place, its leases the generations of it */
 
-static uintptr_t handle_of(const fallow_arena *arena)
+static struct flw_handle_place places[FLW_ARENAS_MOST];
+static struct flw_handles table = FLW_HANDLES(FLW_HANDLE_LEASE, places);
+
+bool flw_lease_take_place(fallow_arena *arena)
 {
-    return (uintptr_t)arena + 1 + arena->turn % FLW_LEASE_TURNS;
+    void *first = arena->lease_handle = flw_handles_take(&table);
+    if (first != NULL) {
+        flw_handles_publish(&table, first, arena);
+        (void)flw_handles_drop(&table, first); /* no lease */
+    }
+    return first != NULL;
 }
 
-static fallow_arena *arena_at(const fallow_lease *lease)
+void flw_lease_free_place(fallow_arena *arena)
 {
-    /* The arena's own allocation; the handle's low bits are its turn. */
-    return (fallow_arena *)(void *)((uintptr_t)lease & ~(uintptr_t)(FLW_ARENA_BYTES - 1));
+    if (arena->lease_handle != NULL) {
+        flw_handles_free(&table, arena->lease_handle);
+    }
 }
 
 fallow_arena *flw_lease_arena(const fallow_lease *lease)
 {
-    fallow_arena *arena = arena_at(lease);
-    return arena != NULL && atomic_load_explicit(&arena->open_handle, memory_order_acquire) ==
-                                (uintptr_t)lease
-               ? arena
-               : NULL;
+    return flw_places_find(places, FLW_ARENAS_MOST, lease);
 }
 
 /* ---- what is not steady state */
@@ -342,10 +347,14 @@ static FLW_INLINE fallow_status begin(fallow_arena *arena, const fallow_layout *
                                       fallow_stream stream, uint32_t wait_ms,
                                       fallow_lease **out_lease)
 {
-    if (FLW_UNLIKELY(arena == NULL || layout == NULL || out_lease == NULL)) {
+    if (FLW_UNLIKELY(out_lease == NULL)) {
         return FALLOW_INVALID_ARGUMENT;
     }
     *out_lease = NULL;
+    arena = flw_arena_of(arena);
+    if (FLW_UNLIKELY(arena == NULL || layout == NULL)) {
+        return FALLOW_INVALID_ARGUMENT;
+    }
     if (FLW_UNLIKELY(!(wait_ms > 0 ? flw_arena_claim_in_turn(arena, wait_ms)
                                    : flw_arena_claim(arena, FLW_ARENA_LEASED)))) {
         return FALLOW_BUSY;
@@ -361,20 +370,19 @@ static FLW_INLINE fallow_status begin(fallow_arena *arena, const fallow_layout *
         return status;
     }
     struct flw_lease *lease = &arena->lease;
-    lease->layout = layout;
+    if (FLW_UNLIKELY(lease->layout != layout)) {
+        flw_layout_keep(layout);
+        flw_layout_drop(lease->layout);
+        lease->layout = layout;
+    }
     lease->base = arena->scratch;
     lease->persistent = arena->last_persistent;
     lease->stream = stream;
-    lease->is_guarded = (arena->checks & FALLOW_ARENA_CHECK_RED_ZONES) != 0;
     if (FLW_UNLIKELY(arena->checks != 0)) {
         flw_arena_check_begin(arena);
     }
     count_lease(arena);
-    arena->turn++;
-    atomic_store_explicit(&arena->references, 1, memory_order_relaxed);
-    uintptr_t handle = handle_of(arena);
-    atomic_store_explicit(&arena->open_handle, handle, memory_order_release);
-    *out_lease = (fallow_lease *)handle; /* never followed */
+    *out_lease = arena->lease_handle = flw_handles_renew(&table, arena->lease_handle);
     return FALLOW_OK;
 }
 
@@ -412,29 +420,11 @@ void *fallow_lease_region(const fallow_lease *lease, const char *name)
                : fallow_lease_region_at(lease, fallow_layout_find(arena->lease.layout, name));
 }
 
-void flw_lease_drop(fallow_arena *arena)
-{
-    if (atomic_fetch_sub_explicit(&arena->references, 1, memory_order_acq_rel) != 1) {
-        return;
-    }
-    struct flw_lease *lease = &arena->lease;
-    if (FLW_UNLIKELY(arena->checks != 0) && flw_pool_of(arena->handle) != NULL) {
-        flw_arena_check_end(arena);
-    }
-    if (FLW_UNLIKELY(lease->ends_captured)) {
-        arena->captured.capture = lease->capture;
-        arena->captured.stream = lease->end_stream;
-    } else if (FLW_UNLIKELY(lease->end.domain != NULL)) {
-        arena->last = lease->end;
-    }
-    flw_arena_settle(arena);
-}
-
 /* What is known of the end where it is not a plain one: it may be on another stream, inside a capture,
  * or on a stream that no other thread can record on. A refusal leaves the lease open. */
-static FLW_NOINLINE fallow_status note_end(fallow_arena *arena, fallow_stream stream)
+static FLW_NOINLINE fallow_status finish(fallow_arena *arena, fallow_stream stream)
 {
-    struct flw_lease *lease = &arena->lease;
+    const struct flw_lease *lease = &arena->lease;
     if (flw_pool_of(arena->handle) == NULL) {
         return FALLOW_OK;
     }
@@ -444,8 +434,11 @@ static FLW_NOINLINE fallow_status note_end(fallow_arena *arena, fallow_stream st
     }
     const fallow_capture *capture = flw_capture_of(arena->pool, stream);
     fallow_status status = FALLOW_OK;
-    lease->ends_captured = capture != NULL;
     if (lease->capture != NULL && (capture == NULL || capture == lease->capture)) {
+        if (capture != NULL) {
+            arena->captured.capture = capture;
+            arena->captured.stream = stream;
+        }
         return FALLOW_OK; /* its work is in a graph, if not in a capture still */
     }
     struct flw_arena_mark mark = flw_arena_mark_of(arena, stream, &status);
@@ -465,34 +458,29 @@ static FLW_NOINLINE fallow_status note_end(fallow_arena *arena, fallow_stream st
         arena->looks |= FLW_ARENA_LOOKS_AT_ORDER;
         flw_arena_fence_now(arena, &mark);
     }
-    lease->end = mark;
+    if (arena->checks != 0) {
+        flw_arena_check_end(arena, &mark);
+    }
+    arena->last = mark;
     return FALLOW_OK;
 }
 
 fallow_status fallow_lease_end(fallow_lease *lease, fallow_stream stream)
 {
-    fallow_arena *arena = arena_at(lease);
-    uintptr_t handle = (uintptr_t)lease;
+    fallow_arena *arena = flw_handles_drop(&table, lease);
     if (FLW_UNLIKELY(arena == NULL)) {
         return FALLOW_INVALID_ARGUMENT;
     }
-    if (FLW_UNLIKELY(!atomic_compare_exchange_strong_explicit(
-            &arena->open_handle, &handle, 0, memory_order_acq_rel, memory_order_relaxed))) {
-        return flw_arena_refuse(arena, FALLOW_INVALID_ARGUMENT, "the lease has ended already");
-    }
-    arena->lease.end = (struct flw_arena_mark){0};
-    arena->lease.ends_captured = false;
     if (FLW_UNLIKELY(arena->looks != 0 || stream != arena->lease.stream ||
                      has_order_changed(arena) ||
                      atomic_load_explicit(&arena->pool->open_captures, memory_order_acquire) > 0)) {
-        fallow_status status = note_end(arena, stream);
+        fallow_status status = finish(arena, stream);
         if (status != FALLOW_OK) {
-            atomic_store_explicit(&arena->open_handle, handle, memory_order_release);
+            flw_handles_publish(&table, lease, arena);
             return status;
         }
     }
-    arena->lease.end_stream = stream;
-    flw_lease_drop(arena);
+    flw_arena_settle(arena);
     return FALLOW_OK;
 }
 
@@ -520,13 +508,14 @@ static fallow_status grow_all(fallow_arena *const *arenas, size_t count,
     if (count == 0) {
         return FALLOW_OK;
     }
-    size_t before = arenas[0]->scratch_bytes;
-    fallow_status status = prepare(arenas[0], layout, stream);
+    fallow_arena *arena = flw_arena_of(arenas[0]);
+    size_t before = arena->scratch_bytes;
+    fallow_status status = prepare(arena, layout, stream);
     if (status == FALLOW_OK) {
         status = grow_all(arenas + 1, count - 1, layout, stream);
     }
     if (status != FALLOW_OK) {
-        shrink(arenas[0], before, stream);
+        shrink(arena, before, stream);
     }
     return status;
 }
@@ -537,14 +526,15 @@ fallow_status fallow_arenas_reserve(fallow_arena *const *arenas, size_t count,
     size_t claimed = 0;
     fallow_status status = arenas == NULL || layout == NULL ? FALLOW_INVALID_ARGUMENT : FALLOW_OK;
     while (status == FALLOW_OK && claimed < count) {
-        status = flw_arena_enter(arenas[claimed]);
+        fallow_arena *arena = arenas[claimed];
+        status = flw_arena_enter(&arena);
         claimed += status == FALLOW_OK;
     }
     if (status == FALLOW_OK) {
         status = grow_all(arenas, count, layout, stream);
     }
     while (claimed > 0) {
-        flw_arena_settle(arenas[--claimed]);
+        flw_arena_settle(flw_arena_of(arenas[--claimed]));
     }
     return status;
 }
@@ -584,7 +574,7 @@ static fallow_status guard(fallow_arena *arena, fallow_stream stream, bool looks
 
 fallow_status fallow_lease_guard(fallow_arena *arena, fallow_stream stream)
 {
-    fallow_status status = flw_arena_enter(arena);
+    fallow_status status = flw_arena_enter(&arena);
     if (status != FALLOW_OK) {
         return status;
     }
@@ -594,6 +584,9 @@ fallow_status fallow_lease_guard(fallow_arena *arena, fallow_stream stream)
     }
     if (status == FALLOW_OK && flw_arena_must_wake(arena)) {
         status = flw_arena_wake(arena, NULL, stream);
+    }
+    if (status == FALLOW_OK) {
+        flw_arena_check_allow(arena);
     }
     flw_arena_settle(arena);
     return status;

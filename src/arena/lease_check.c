@@ -3,7 +3,7 @@
  * Owns: the checks of an arena: poison, red zones, "was everything written". They wait for the stream at
  * both ends of a lease, and do nothing inside a capture. On the simulated device a lease's scratch is
  * named region by region and forgotten at begin, so that a kernel's read of unwritten bytes is
- * reported with both names.
+ * reported with both names, and forbidden between leases, so that a late use is.
  * Does not: run where an arena has no checks.
  */
 #include <stdio.h>
@@ -22,6 +22,7 @@
 struct flw_arena_check {
     flw_sim_name_function name; /* NULL: a real device */
     flw_sim_forget_function forget;
+    flw_sim_forbid_function forbid;
     flw_sim_touch_function touch;
     unsigned char *now, *before; /* scratch at the end of this lease and of the one before */
     size_t room, before_bytes;   /* before_bytes 0: there is none to compare with */
@@ -30,6 +31,8 @@ struct flw_arena_check {
     uint64_t before_layout;
     unsigned char pattern, before_pattern;
     bool is_skipped; /* this lease: inside a capture, or a driver call failed */
+    size_t
+        forbidden_bytes; /* of scratch, since the last lease ended; no legal work on them is unfinished */
 };
 
 static fallow_status probe_contents(struct flw_pool *pool)
@@ -51,10 +54,12 @@ fallow_status flw_arena_check_create(fallow_arena *arena)
     }
     void *name = fallow_pool_driver_entry(arena->handle, "flw_sim_name");
     void *forget = fallow_pool_driver_entry(arena->handle, "flw_sim_forget");
+    void *forbid = fallow_pool_driver_entry(arena->handle, "flw_sim_forbid");
     void *touch = fallow_pool_driver_entry(arena->handle, "flw_sim_touch");
     memcpy(&check->name, &name, sizeof name);
     memcpy(&check->touch, &touch, sizeof touch);
     memcpy(&check->forget, &forget, sizeof forget);
+    memcpy(&check->forbid, &forbid, sizeof forbid);
     arena->check = check;
     return check->name == NULL ? FALLOW_OK : probe_contents(arena->pool); /* real memory has them */
 }
@@ -147,6 +152,17 @@ static void name_regions(const fallow_arena *arena, const struct flw_lease *leas
     }
 }
 
+void flw_arena_check_allow(fallow_arena *arena)
+{
+    struct flw_arena_check *check = arena->check;
+    if (check != NULL && check->forbidden_bytes > 0) {
+        CUdeviceptr scratch = (CUdeviceptr)(uintptr_t)arena->scratch;
+        check->forget(scratch, check->forbidden_bytes);
+        check->name(scratch, check->forbidden_bytes, NULL);
+        check->forbidden_bytes = 0;
+    }
+}
+
 static bool draw_zones(fallow_arena *arena, const struct flw_lease *lease, fallow_stream stream)
 {
     for (size_t i = 0; i < lease->layout->count; i++) {
@@ -187,6 +203,7 @@ void flw_arena_check_begin(fallow_arena *arena)
     fallow_stream stream = lease->stream;
     struct flw_driver_section section;
     size_t bytes = flw_arena_needed_bytes(arena, lease->layout);
+    flw_arena_check_allow(arena);
     check->is_skipped = lease->capture != 0 || bytes == 0 || !use_all(check, lease->layout);
     if (check->is_skipped || !flw_heap_enter_driver(&arena->pool->heap, &section)) {
         check->is_skipped = true;
@@ -319,36 +336,46 @@ static void check_written(fallow_arena *arena, const struct flw_lease *lease, fa
 
 /* The checks read bytes that were never written: on the simulated device that is said to be
  * right. */
-static void excuse_reads(const fallow_arena *arena, const struct flw_lease *lease)
+static void excuse_reads(const fallow_arena *arena, const struct flw_lease *lease,
+                         fallow_stream stream)
 {
     flw_sim_range range = {.address = scratch_of(lease),
                            .bytes = flw_arena_needed_bytes(arena, lease->layout),
                            .is_write = 1};
     if (arena->check->touch != NULL) {
-        (void)arena->check->touch(lease->end_stream, &range, 1);
+        (void)arena->check->touch(stream, &range, 1);
     }
 }
 
-void flw_arena_check_end(fallow_arena *arena)
+/* The lease is over: every use of it comes before this end of the stream. */
+static void end_use(fallow_arena *arena, const struct flw_lease *lease, fallow_stream stream)
+{
+    struct flw_arena_check *check = arena->check;
+    size_t bytes = flw_arena_needed_bytes(arena, lease->layout);
+    bool is_filled = !has(arena, FALLOW_ARENA_CHECK_POISON) ||
+                     fill(arena, scratch_of(lease), check->pattern, bytes, stream);
+    if (check->forbid != NULL && is_filled && wait_for(arena, stream)) {
+        check->forbid(scratch_of(lease), bytes);
+        check->forbidden_bytes = bytes;
+    }
+}
+
+void flw_arena_check_end(fallow_arena *arena, const struct flw_arena_mark *end)
 {
     const struct flw_lease *lease = &arena->lease;
     struct flw_driver_section section;
-    /* An export dropped later: the stream of the end may be gone, or in a capture of another's. */
-    if (arena->check->is_skipped || !flw_arena_can_name(arena, &lease->end) ||
-        flw_capture_check(arena->pool, lease->end.domain) != FALLOW_OK ||
+    if (arena->check->is_skipped || flw_capture_check(arena->pool, end->domain) != FALLOW_OK ||
         !flw_heap_enter_driver(&arena->pool->heap, &section)) {
         arena->check->before_bytes = 0;
         return;
     }
-    excuse_reads(arena, lease);
+    excuse_reads(arena, lease, end->stream);
     if (has(arena, FALLOW_ARENA_CHECK_RED_ZONES)) {
-        check_zones(arena, lease, lease->end_stream);
+        check_zones(arena, lease, end->stream);
     }
     if (has(arena, FALLOW_ARENA_CHECK_WRITTEN)) {
-        check_written(arena, lease, lease->end_stream);
+        check_written(arena, lease, end->stream);
     }
-    if (arena->check->name != NULL) {
-        arena->check->name(scratch_of(lease), flw_arena_needed_bytes(arena, lease->layout), NULL);
-    }
+    end_use(arena, lease, end->stream);
     flw_heap_leave_driver(&arena->pool->heap, &section);
 }

@@ -72,6 +72,19 @@ void flw_handles_publish(struct flw_handles *table, const void *handle, void *ob
     atomic_store(&place->handle, (uintptr_t)handle);
 }
 
+void *flw_handles_renew(struct flw_handles *table, const void *handle)
+{
+    const uintptr_t bits = (uintptr_t)GENERATION_MASK << FLW_HANDLE_PLACES_LOG2;
+    const uintptr_t known = (uintptr_t)handle;
+    const uintptr_t next = (known & ~bits) | ((known + FLW_HANDLE_PLACES_MOST) & bits);
+    struct flw_handle_place *place = &table->places[flw_handle_place(handle)];
+    FLW_ASSERT(atomic_load(&place->is_taken) && atomic_load(&place->handle) == 0);
+    place->generation++;
+    FLW_ASSERT(handle_at(table, flw_handle_place(handle)) == next);
+    atomic_store(&place->handle, next);
+    return (void *)next;
+}
+
 void *flw_handles_enter(struct flw_handles *table, const void *handle)
 {
     struct flw_handle_place *place = place_of(table, handle);

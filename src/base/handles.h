@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the handle table. What callers hold for pools, captures, recorders and host pools is a handle
- * of a table of that kind.
+ * Owns: the handle table. What callers hold for pools, captures, recorders, host pools, arenas and
+ * leases is a handle of a table of that kind.
  * Does not: know, make or free the objects.
  *
  * A handle is a number in the shape of a pointer. It is compared, never followed. It names a place of
@@ -39,6 +39,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/bits.h"
+
 #define FLW_HANDLE_PLACES_LOG2 12 /* a table has at most so many */
 #define FLW_HANDLE_PLACES_MOST (1u << FLW_HANDLE_PLACES_LOG2)
 
@@ -46,7 +48,9 @@ enum flw_handle_kind {
     FLW_HANDLE_POOL = 1,
     FLW_HANDLE_CAPTURE,
     FLW_HANDLE_RECORDER,
-    FLW_HANDLE_HOST
+    FLW_HANDLE_HOST,
+    FLW_HANDLE_ARENA,
+    FLW_HANDLE_LEASE
 };
 
 struct flw_handle_place {
@@ -85,17 +89,26 @@ void flw_handles_publish(struct flw_handles *table, const void *handle, void *ob
 /* The object of a handle; NULL: it has ended, is another table's, or never was a handle. Nothing keeps
  * the object but the caller's knowledge that it is not ended now. The object is read first: where
  * it is a later owner's, so is the handle. */
-static inline void *flw_handles_find(const struct flw_handles *table, const void *handle)
+static inline void *flw_places_find(const struct flw_handle_place *places, uint32_t count,
+                                    const void *handle)
 {
     uint32_t index = flw_handle_place(handle);
-    if (handle == NULL || index >= table->count) {
+    if (handle == NULL || index >= count) {
         return NULL;
     }
-    struct flw_handle_place *place = &table->places[index];
+    const struct flw_handle_place *place = &places[index];
     void *object = atomic_load_explicit(&place->object, memory_order_acquire);
     uintptr_t known = atomic_load_explicit(&place->handle, memory_order_relaxed);
-    return known == (uintptr_t)handle ? object : NULL;
+    return FLW_LIKELY(known == (uintptr_t)handle) ? object : NULL;
 }
+
+static inline void *flw_handles_find(const struct flw_handles *table, const void *handle)
+{
+    return flw_places_find(table->places, table->count, handle);
+}
+
+/* Dropped: publish the same object under the place's next handle, and return that. */
+void *flw_handles_renew(struct flw_handles *table, const void *handle);
 
 /* The same as a visitor: not NULL, and until flw_handles_leave await waits and the place stays. */
 void *flw_handles_enter(struct flw_handles *table, const void *handle);

@@ -48,6 +48,7 @@ struct worker {
     CUevent event;
     struct graph graphs[GRAPHS_MOST]; /* that may be launched */
     size_t graph_count;
+    struct managed *kept; /* a tensor, let go of whenever */
 };
 
 static uint64_t draw(uint64_t *state, uint64_t below)
@@ -139,6 +140,14 @@ struct managed {
     void (*deleter)(struct managed *self);
 };
 
+static void drop_tensor(struct worker *worker)
+{
+    if (worker->kept != NULL) {
+        worker->kept->deleter(worker->kept);
+        worker->kept = NULL;
+    }
+}
+
 static struct managed *export_one(struct worker *worker, fallow_lease *lease)
 {
     struct DLManagedTensorVersioned *tensor = NULL;
@@ -151,20 +160,16 @@ static struct managed *export_one(struct worker *worker, fallow_lease *lease)
 static void end_lease(struct worker *worker, fallow_lease *lease, CUstream begun, CUstream end)
 {
     struct run *run = worker->run;
-    struct managed *tensor = draw(&worker->random, 4) == 0 ? export_one(worker, lease) : NULL;
+    if (draw(&worker->random, 4) == 0) {
+        drop_tensor(worker);
+        worker->kept = export_one(worker, lease);
+    }
     if (end != begun) {
         must(run->sim.cu.cuEventRecord(worker->event, begun), "cuEventRecord");
         must(run->sim.cu.cuStreamWaitEvent(end, worker->event, 0), "cuStreamWaitEvent");
     }
-    bool is_first = draw(&worker->random, 2) == 0;
-    if (tensor != NULL && is_first) {
-        tensor->deleter(tensor);
-    }
     fallow_status status = fallow_lease_end(lease, end);
     expect(run, status == FALLOW_OK, "an open lease does not end", status);
-    if (tensor != NULL && !is_first) {
-        tensor->deleter(tensor);
-    }
     expect(run, fallow_lease_region_at(lease, 0) == NULL, "a lease that has ended has regions", 0);
 }
 
@@ -367,6 +372,7 @@ static void *work(void *context)
         drop_graph(worker, 0);
     }
     pthread_rwlock_unlock(&run->sleeping);
+    drop_tensor(worker);
     must(run->sim.cu.cuEventDestroy_v2(worker->event), "cuEventDestroy");
     return NULL;
 }

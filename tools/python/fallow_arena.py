@@ -341,7 +341,7 @@ class Arena:
         self._handle = handle
 
     def close(self):
-        """Give its memory back, after the last lease and its tensors."""
+        """Give its memory back; with a lease open, when that ends."""
         if self._handle is not None and _lib is not None:
             _lib().fallow_arena_destroy(self._handle)
         self._handle = None
@@ -434,8 +434,8 @@ class Arena:
 
 
 class Lease:
-    """One use of an arena. Ends with the `with` block, or by end(); tensors hold it open until they are
-    gone."""
+    """One use of an arena. Ends with the `with` block, by end(), or when the object is gone. Its tensors are
+    addresses: they hold nothing open, and their memory is the next lease's from then on."""
 
     def __init__(self, arena, layout, stream, handle):
         self._arena, self._layout, self._stream, self._handle = arena, layout, stream, handle
@@ -447,10 +447,14 @@ class Lease:
         if self._handle is not None:
             self.end()
 
+    def __del__(self):
+        if getattr(self, "_handle", None) is not None and _lib is not None:
+            _lib().fallow_lease_end(self._handle, self._stream)
+
     def end(self, stream=None):
         """Release everything in the order of `stream`'s present end; None: the lease's."""
         number = self._stream if stream is None else _stream_handle(stream)
-        self._arena._refused(_lib().fallow_lease_end(self._handle, number), "end of the lease")
+        self._arena._refused(_lib().fallow_lease_end(self._open(), number), "end of the lease")
         self._handle = None
 
     def _open(self):
@@ -463,7 +467,8 @@ class Lease:
         return _lib().fallow_lease_region_at(self._open(), self._layout._find(name))
 
     def tensor(self, name, shape, dtype, byte_offset=0, strides=None):
-        """The region, or a part of it, as an object with __dlpack__, for torch.from_dlpack and others.
+        """The region, or a part of it, as an object with __dlpack__, for torch.from_dlpack and others; not to be
+        used after the end of the lease (Arena(checks=1) finds that).
         dtype: "bfloat16", torch.bfloat16, numpy.float32 ..."""
         word = getattr(dtype, "__name__", None) or str(dtype)
         word = word.rsplit(".", 1)[-1]

@@ -338,6 +338,76 @@ static void checks_leave_captures_alone(void **state)
     api_end(&api);
 }
 
+static void touch_first(struct api *api, void *at, uint32_t is_write, uint64_t expected)
+{
+    flw_sim_range range = {(uint64_t)(uintptr_t)at, 16, is_write, 0};
+    assert_int_equal(api->sim.touch(api->other, &range, 1), 0);
+    assert_int_equal(api->sim.cu.cuStreamSynchronize(api->other), 0);
+    assert_int_equal(violations(api), expected);
+}
+
+/* With each check alone: an address that is kept after its lease. */
+static void a_use_after_the_end_names_region_and_arena(void **state)
+{
+    (void)state;
+    static const uint32_t checks[] = {POISON, ZONES, WRITTEN};
+    for (size_t i = 0; i < 3; i++) {
+        struct api api;
+        void *block;
+        bed_begin(&api);
+        fallow_arena *arena = make_arena(&api, checks[i]);
+        fallow_layout *layout = make_layout(regions, REGIONS);
+        fallow_lease *lease = begin_lease(arena, layout, api.stream);
+        char *first = fallow_lease_region(lease, "first");
+        end_lease(lease, api.stream);
+        touch_first(&api, first + 48, 0, 1);
+        touch_first(&api, first + 48, 1, 2);
+        assert_non_null(strstr(api.sim.violation(0), "reads a forbidden byte"));
+        assert_non_null(strstr(api.sim.violation(0), "region 'first' of arena 'decode' + 48"));
+        assert_non_null(strstr(api.sim.violation(1), "writes a forbidden byte"));
+        write_all(&api, arena, layout, 5); /* the next lease may */
+        assert_int_equal(fallow_lease_guard(arena, api.other), FALLOW_OK);
+        touch_first(&api, first, 1, 2); /* so may a graph */
+        write_all(&api, arena, layout, 6);
+        assert_int_equal(fallow_arena_trim(arena), FALLOW_OK);
+        assert_int_equal(fallow_alloc(api.pool, 16000, api.stream, &block), FALLOW_OK);
+        fill_bytes(&api, block, 1, 16000, api.stream); /* so may the next owner */
+        assert_int_equal(fallow_free(api.pool, block, api.stream), FALLOW_OK);
+        assert_int_equal(violations(&api), 2);
+        fallow_arena_destroy(arena);
+        fallow_layout_destroy(layout);
+        fallow_pool_destroy(api.pool);
+        flw_sim_close(&api.sim); /* the violations were wanted */
+    }
+}
+
+/* A real device forbids nothing: a late read finds poison. */
+static void scratch_is_poisoned_at_the_end(void **state)
+{
+    (void)state;
+    struct api api;
+    flw_sim_config world = flw_sim_config_default(11);
+    world.backed = 1;
+    api_begin(&api, &world);
+    fallow_pool_config config = api_config(&api);
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    fallow_arena *arena = make_arena(&api, POISON);
+    fallow_layout *layout = make_layout(regions, REGIONS);
+    for (int i = 0; i < 3; i++) {
+        unsigned char bytes[1000];
+        fallow_lease *lease = begin_lease(arena, layout, api.stream);
+        void *first = fallow_lease_region(lease, "first");
+        fill_bytes(&api, first, 0x11, sizeof bytes, api.stream);
+        end_lease(lease, api.stream);
+        read_bytes(&api, bytes, first, sizeof bytes, api.stream);
+        assert_int_equal(bytes[0], i % 2 == 0 ? 0xff : 0x7f);
+        assert_int_equal(bytes[999], i % 2 == 0 ? 0xff : 0x7f);
+    }
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layout);
+    api_end(&api);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -350,6 +420,8 @@ int main(void)
         cmocka_unit_test(checks_need_memory_with_contents),
         cmocka_unit_test(a_read_of_unwritten_bytes_names_kernel_region_and_arena),
         cmocka_unit_test(checks_leave_captures_alone),
+        cmocka_unit_test(a_use_after_the_end_names_region_and_arena),
+        cmocka_unit_test(scratch_is_poisoned_at_the_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

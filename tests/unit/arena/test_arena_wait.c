@@ -53,8 +53,9 @@ static void start(struct waiter *waiter, struct line *line, uint32_t number, uin
     assert_int_equal(pthread_create(&waiter->thread, NULL, wait_in_line, waiter), 0);
 }
 
-static uint32_t queue_length(fallow_arena *arena)
+static uint32_t queue_length(const fallow_arena *handle)
 {
+    fallow_arena *arena = flw_arena_of(handle);
     uint32_t length = 0;
     pthread_mutex_lock(&arena->lock);
     for (const struct flw_arena_waiter *each = arena->waiters; each != NULL; each = each->next) {
@@ -73,7 +74,8 @@ static void run_round(struct line *line, uint64_t *random)
     fallow_lease *lease = NULL, *tried = NULL;
     bool is_at_work = flw_test_random(random) % 2 == 0;
     if (is_at_work) {
-        assert_int_equal(flw_arena_enter(line->arena), FALLOW_OK);
+        fallow_arena *arena = line->arena;
+        assert_int_equal(flw_arena_enter(&arena), FALLOW_OK);
     } else {
         lease = begin_lease(line->arena, line->layout, line->stream);
     }
@@ -93,7 +95,7 @@ static void run_round(struct line *line, uint64_t *random)
         }
     }
     if (is_at_work) {
-        flw_arena_settle(line->arena);
+        flw_arena_settle(flw_arena_of(line->arena));
     } else {
         end_lease(lease, line->stream);
     }

@@ -121,6 +121,28 @@ static void a_generation_that_comes_round_leaves_kind_and_place_alone(void **sta
     }
 }
 
+/* As a lease of an arena: the place stays taken, every handle in it is new. */
+static void a_taken_place_is_renewed(void **state)
+{
+    (void)state;
+    char *handle = flw_handles_take(&table);
+    const uint64_t most = (UINT64_C(1) << 43) - 1, known = (uintptr_t)handle >> 12 & most;
+    places[flw_handle_place(handle)].generation += most - 9 - known; /* comes round on the way */
+    handle += (most - 9 - known) << 12;
+    flw_handles_publish(&table, handle, &objects[3]);
+    for (unsigned i = 0; i < 50; i++) {
+        void *last = handle;
+        assert_ptr_equal(flw_handles_drop(&table, last), &objects[3]);
+        handle = flw_handles_renew(&table, last);
+        assert_int_equal(flw_handle_place(handle), flw_handle_place(last));
+        assert_refused(&table, last);
+        assert_ptr_equal(flw_handles_find(&table, handle), &objects[3]);
+        check(&table);
+    }
+    end(&table, handle);
+    assert_refused(&table, handle);
+}
+
 static void a_full_table_takes_nothing(void **state)
 {
     (void)state;
@@ -339,6 +361,7 @@ int main(void)
         cmocka_unit_test(a_handle_is_refused_until_it_is_published),
         cmocka_unit_test(no_handle_comes_again),
         cmocka_unit_test(a_generation_that_comes_round_leaves_kind_and_place_alone),
+        cmocka_unit_test(a_taken_place_is_renewed),
         cmocka_unit_test(a_full_table_takes_nothing),
         cmocka_unit_test(a_place_with_a_visitor_is_not_taken),
         cmocka_unit_test(two_tables_of_a_kind_refuse_each_others_handles),
