@@ -17,6 +17,8 @@
  *    GLIBC_TUNABLES=glibc.rtld.optional_static_tls=4096. Once loaded the library stays: dlclose is
  *    allowed and unloads nothing. malloc stays the C library's: jemalloc is called by its own names,
  *    with an arena of the pool's own.
+ *  - If libjemalloc.so was built for pages larger than 4 KiB, as Debian's for arm64 is, every block
+ *    takes whole pages of 4 KiB, and slack_percent counts those pages as in use.
  *  - Contents are undefined. The driver zeroes what it pins, once; nothing here does.
  *  - A captured copy runs again with each launch of its graph: free the block on the launching
  *    stream after the last launch was given.

@@ -113,10 +113,14 @@ static uint64_t budget_of(struct flw_hostpool *pool, const struct need *need)
     if (used > pool->peak_used_bytes) {
         pool->peak_used_bytes = used;
     }
+    if (pool->smalls.most_bytes == 0) {
+        uint64_t taken = pool->pages.all_bytes - pool->pages.free_bytes + need->chunk_bytes;
+        pool->peak_taken_bytes = flw_max(pool->peak_taken_bytes, taken);
+    }
     if (pool->config.slack_percent == UINT32_MAX) {
         return pool->limit_bytes;
     }
-    uint64_t base = pool->peak_used_bytes;
+    uint64_t base = flw_max(pool->peak_used_bytes, pool->peak_taken_bytes);
     uint64_t slack = (uint64_t)((flw_u128)base * pool->config.slack_percent / 100) + SLACK_BYTES;
     return flw_min(base + slack, pool->limit_bytes);
 }
@@ -133,7 +137,7 @@ static uint64_t chunk_bytes_of(const struct flw_hostpool *pool, const struct nee
         /* Sizes that are nearly the same share a chunk: a thirty-second at most. */
         wanted = flw_align_up(least, 1ull << (flw_log2_floor(least) - 5));
     } else {
-        wanted = pool->peak_used_bytes >> CHUNK_LOG2;
+        wanted = flw_max(pool->peak_used_bytes, pool->peak_taken_bytes) >> CHUNK_LOG2;
         wanted = wanted < LEAST_CHUNK ? LEAST_CHUNK : flw_min(wanted, MOST_CHUNK);
         wanted = flw_align_up(wanted < least ? least : wanted, CHUNK_STEP);
     }

@@ -256,6 +256,7 @@ void flw_pages_publish(struct flw_pages *pages, struct flw_chunk *chunk)
             (pages->chunk_count - place) * sizeof *pages->chunks);
     pages->chunks[place] = chunk;
     pages->chunk_count++;
+    pages->all_bytes += flw_chunk_bytes(chunk);
     insert_run(pages, chunk, 0, chunk->page_count);
 }
 
@@ -267,6 +268,7 @@ void flw_pages_withdraw(struct flw_pages *pages, struct flw_chunk *chunk)
     memmove(&pages->chunks[place], &pages->chunks[place + 1],
             (pages->chunk_count - place - 1) * sizeof *pages->chunks);
     pages->chunk_count--;
+    pages->all_bytes -= flw_chunk_bytes(chunk);
 }
 
 struct flw_chunk *flw_pages_idle_chunk(const struct flw_pages *pages)
@@ -334,13 +336,14 @@ static const char *broken_chunk(const struct flw_pages *pages, const struct flw_
 const char *flw_pages_broken_invariant(const struct flw_pages *pages)
 {
     const char *broken = NULL;
-    uint64_t free_bytes = 0, run_count = 0, listed_count = 0;
+    uint64_t all_bytes = 0, free_bytes = 0, run_count = 0, listed_count = 0;
     for (uint32_t i = 0; broken == NULL && i < pages->chunk_count; i++) {
         if (i > 0 && pages->chunks[i]->base <=
                          pages->chunks[i - 1]->base + flw_chunk_bytes(pages->chunks[i - 1]) - 1) {
             return "chunks overlap, or are out of order";
         }
         broken = broken_chunk(pages, pages->chunks[i], &run_count);
+        all_bytes += flw_chunk_bytes(pages->chunks[i]);
         free_bytes += pages->chunks[i]->free_pages * FLW_HOST_PAGE;
     }
     for (unsigned kind = 0; kind < FLW_PAGE_KINDS; kind++) {
@@ -358,8 +361,8 @@ const char *flw_pages_broken_invariant(const struct flw_pages *pages)
     if (broken == NULL && run_count != listed_count) {
         broken = "a bin lists what is no free run";
     }
-    if (broken == NULL && free_bytes != pages->free_bytes) {
-        broken = "the free bytes are miscounted";
+    if (broken == NULL && (all_bytes != pages->all_bytes || free_bytes != pages->free_bytes)) {
+        broken = "the bytes of chunks, or the free bytes, are miscounted";
     }
     return broken;
 }

@@ -10,7 +10,8 @@
  * INVARIANTS (flw_pages_broken_invariant recomputes them)
  *   1. A free run's first and last page carry its length; no two free runs of a chunk touch.
  *   2. Every free run is in the bin of its length and its chunk's kind, and in no other.
- *   3. free_pages of a chunk is the sum over its free runs; free_bytes that over all chunks.
+ *   3. free_pages of a chunk is the sum over its free runs; free_bytes that over all chunks, and
+ *      all_bytes the sum of their lengths.
  */
 #ifndef FLW_HOST_PAGES_H
 #define FLW_HOST_PAGES_H
@@ -58,7 +59,7 @@ struct flw_pages {
     struct flw_chunk *unused_chunks;
     struct flw_page_run *bins[FLW_PAGE_KINDS][FLW_PAGE_BINS];
     uint64_t occupied[FLW_PAGE_KINDS][3]; /* bit: the bin is not empty */
-    uint64_t free_bytes;
+    uint64_t all_bytes, free_bytes;
 };
 
 bool flw_pages_init(struct flw_pages *pages);

@@ -7,7 +7,9 @@
  * The workload is that of a server: index tensors (1 to 64 KiB) and token batches every step, key
  * and value blocks (64 KiB to 4 MiB) that are swapped out, stay and come back, chunks of weights (16
  * to 256 MiB) while models change; four streams. Work completes a lag after it was given, in virtual
- * time: the same seed gives the same numbers on every machine.
+ * time: the same seed gives the same numbers on every machine with jemalloc's usual pages of 4 KiB.
+ * With larger pages small blocks differ (host.h), and a synchronising call at another step changes all that
+ * follows: such a run is held to the bound for any workload.
  *
  * Columns: what was allocated at the peak; with it what was freed before the device was done
  * ("used"); what was pinned ("held"), over either; PyTorch's over used; sizes alone, rounded to
@@ -33,6 +35,7 @@
 #define LAYERS     120u
 #define LIMIT      (64ull << 30)
 #define MOST_RATIO 1.15
+#define ANY_RATIO  1.3 /* host.h, of any workload */
 #define MIXES      60u
 
 enum stream_name {
@@ -74,7 +77,7 @@ struct workload {
 };
 
 struct figures {
-    double over_allocated, over_used, rounded_over_used, rounding;
+    double over_allocated, over_used, rounded_over_used, rounding, most_ratio;
     uint64_t peak_used_bytes;
 };
 
@@ -212,6 +215,21 @@ static void one_step(struct workload *w)
     w->step++;
 }
 
+/* MOST_RATIO if small blocks share pages. */
+static double most_ratio_of(fallow_pool *pool)
+{
+    fallow_host *host = NULL;
+    void *blocks[2];
+    fallow_host_config config = {.struct_size = sizeof config, .limit_bytes = LIMIT};
+    assert_int_equal(fallow_host_create(pool, &config, &host), FALLOW_OK);
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(fallow_host_alloc(host, 64, &blocks[i]), FALLOW_OK);
+    }
+    uint64_t pages[] = {(uintptr_t)blocks[0] / 4096, (uintptr_t)blocks[1] / 4096};
+    fallow_host_destroy(host);
+    return pages[0] == pages[1] ? MOST_RATIO : ANY_RATIO;
+}
+
 static struct figures run(uint64_t lag_ns, uint32_t slack_percent)
 {
     struct workload *w = calloc(1, sizeof *w);
@@ -249,6 +267,7 @@ static struct figures run(uint64_t lag_ns, uint32_t slack_percent)
         .over_used = (double)stats.peak_reserved_bytes / (double)w->peak_used_bytes,
         .rounded_over_used = (double)w->rounded.made_bytes / (double)w->peak_used_bytes,
         .rounding = (double)w->peak_rounded_bytes / (double)w->peak_allocated_bytes,
+        .most_ratio = most_ratio_of(pool),
         .peak_used_bytes = w->peak_used_bytes};
     char slack[16];
     snprintf(slack, sizeof slack, slack_percent == UINT32_MAX ? "any" : "10");
@@ -276,9 +295,9 @@ static void a_mixed_workload_wastes_little(void **state)
     for (unsigned i = 0; i < 4; i++) {
         static const uint64_t lags_ns[] = {0, 500000, 2500000, 10000000};
         struct figures figures = run(lags_ns[i], 0);
-        assert_true(figures.over_used <= MOST_RATIO);
+        assert_true(figures.over_used <= figures.most_ratio);
         /* Where work is done before the next step, nothing but what is allocated need be held. */
-        assert_true(lags_ns[i] >= STEP_NS || figures.over_allocated <= MOST_RATIO);
+        assert_true(lags_ns[i] >= STEP_NS || figures.over_allocated <= figures.most_ratio);
     }
     (void)run(2500000, UINT32_MAX);
 }
