@@ -34,8 +34,7 @@ struct flw_hostpool {
     uint64_t reserved_bytes, bound_bytes;
     uint64_t requested_bytes, deferred_bytes;
     uint64_t peak_requested_bytes, peak_used_bytes, peak_reserved_bytes;
-    uint64_t
-        peak_taken_bytes; /* as peak_used_bytes, in whole pages; 0: jemalloc serves small blocks */
+    uint64_t peak_taken_bytes; /* peak_used_bytes in whole pages; 0: jemalloc serves small blocks */
     uint64_t live_count, alloc_count, free_count;
     uint64_t grow_count, release_count;
     uint32_t moving_count; /* growths and releases under way */
