@@ -275,8 +275,9 @@ FALLOW_API void fallow_arena_last_error(fallow_arena *arena, char *out_text, siz
  * Capture     on a stream announced by fallow_capture_begin the arena must hold enough already, and
  *             values in its persistent regions. Until fallow_capture_release the arena is then pinned:
  *             what it has keeps its address. Leases outside of captures go on beside the graphs, if
- *             nothing must move for them; lease the largest layout before the capture. Inside one
- *             capture leases are ordered; graphs are launched in stream order: see fallow_lease_guard.
+ *             nothing must move for them: where scratch cannot grow in place, lease the largest layout
+ *             before the capture. Inside one capture leases are ordered; graphs are launched in stream
+ *             order: see fallow_lease_guard.
  *             An unannounced capture is found by the default pools between
  *             fallow_torch_begin_allocate_to_pool and its end (the lease is pinned), after
  *             fallow_context_capture_begin and with asks_captures (CAPTURING); else only if the lease

@@ -48,7 +48,8 @@ static inline void fallow_step_init(fallow_step *step)
     fallow_step_init_sized(step, sizeof *step);
 }
 
-/** Make the layout of a path. Errors: INVALID_ARGUMENT (the model lacks what the path is about, a rank count
+/** Make the layout of a path. Its regions are in the order in which `fallow layout` prints them for the step;
+ *  one without bytes is left out. Errors: INVALID_ARGUMENT (the model lacks what the path is about, a rank count
  *  that does not divide, a number of the step above 2^31 or of the model above 2^20, sizes beyond
  *  2^62), and those of fallow_layout_create. */
 typedef fallow_status (*fallow_layout_function)(const fallow_model *model, const fallow_step *step,
