@@ -6,6 +6,8 @@
  */
 #include "example/engine.h"
 
+#define LAYERS 12
+
 enum { /* phases */
     ROUTE,
     DISPATCH, /* beside the shared expert */
@@ -44,24 +46,22 @@ static void run_layer(fallow_arena *arena, const fallow_layout *layout)
     fallow_lease *lease;
     OK(fallow_lease_begin(arena, layout, compute, &lease));
     engine_launch(compute, layout, lease, READS(HIDDEN) | WRITES(IDS));
-    engine_join(network, compute);
+    engine_join(network, compute); /* dispatch, beside the shared expert */
     engine_launch(network, layout, lease, READS(HIDDEN) | READS(IDS) | WRITES(RECEIVED));
     engine_launch(compute, layout, lease, READS(HIDDEN) | WRITES(SHARED_UP));
     engine_launch(compute, layout, lease, READS(SHARED_UP) | WRITES(SHARED_OUT));
-    engine_join(compute, network);
+    engine_join(compute, network); /* the experts of this rank */
     engine_launch(compute, layout, lease, READS(RECEIVED) | WRITES(GATE_AND_UP));
     engine_launch(compute, layout, lease, READS(GATE_AND_UP) | WRITES(ACTIVATION));
     engine_launch(compute, layout, lease, READS(ACTIVATION) | WRITES(DOWN));
-    engine_join(network, compute);
-    engine_launch(network, layout, lease, READS(DOWN) | READS(SHARED_OUT) | WRITES(HIDDEN));
+    engine_join(network, compute); /* combine */
+    engine_launch(network, layout, lease,
+                  READS(DOWN) | READS(IDS) | READS(SHARED_OUT) | WRITES(HIDDEN));
     OK(fallow_lease_end(lease, network)); /* the stream of the last use, which all others precede */
 }
 
 int main(void)
 {
-    enum {
-        LAYERS = 12
-    };
     fallow_layout *layout;
     fallow_arena *arena;
     fallow_lease *lease;
@@ -72,9 +72,9 @@ int main(void)
     engine_fill(engine.stream, fallow_lease_region_at(lease, HIDDEN), 1, 64 << 10);
     OK(fallow_lease_end(lease, engine.stream));
     uint32_t expected = 1;
-    for (int layer = 0; layer < LAYERS;
-         layer++, expected *= 3) { /* 2 by experts, 1 by the shared */
+    for (int layer = 0; layer < LAYERS; layer++) {
         run_layer(arena, layout);
+        expected *= 4; /* what combine adds up: 2 by the experts, ids, 1 by the shared one */
     }
     OK(fallow_lease_begin(arena, layout, engine.second, &lease));
     EXPECT(engine_read(engine.second, fallow_lease_region_at(lease, HIDDEN)) == expected);
