@@ -325,8 +325,13 @@ static void checks_leave_captures_alone(void **state)
     begin_capturing(&api, api.stream, &capture);
     write_all(&api, arena, layout, 4);
     CUgraphExec executable = end_capturing(&api, api.stream, capture);
-    assert_int_equal(fallow_lease_guard(arena, api.stream), FALLOW_OK);
-    assert_int_equal(api.sim.cu.cuGraphLaunch(executable, api.stream), 0);
+    for (int i = 0; i < 3; i++) {
+        CUstream stream = i == 1 ? api.other : api.stream;
+        assert_int_equal(fallow_lease_guard(arena, stream), FALLOW_OK);
+        assert_int_equal(api.sim.cu.cuGraphLaunch(executable, stream), 0);
+        assert_int_equal(api.sim.cu.cuGraphLaunch(executable, stream), 0);
+        write_all(&api, arena, layout, 5);
+    }
     assert_int_equal(api.sim.cu.cuGraphExecDestroy(executable), 0);
     assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
     write_all(&api, arena, layout, 5);

@@ -86,32 +86,6 @@ static void a_second_begin_is_busy_from_any_thread(void **state)
     api_end(&api);
 }
 
-static void a_lease_that_has_ended_is_told_from_all_that_follow(void **state)
-{
-    (void)state;
-    struct api api;
-    bed_begin(&api);
-    fallow_arena *arena = make_arena(&api, 0);
-    fallow_layout *layout = make_plain_layout(4096);
-    fallow_lease *stale = begin_lease(arena, layout, api.stream);
-    end_lease(stale, api.stream);
-    assert_int_equal(fallow_lease_end(stale, api.stream), FALLOW_INVALID_ARGUMENT);
-    for (int i = 0; i < 20000; i++) {
-        fallow_lease *lease = begin_lease(arena, layout, api.stream);
-        assert_ptr_not_equal(lease, stale);
-        if (i % 1000 == 0) {
-            assert_int_equal(fallow_lease_end(stale, api.stream), FALLOW_INVALID_ARGUMENT);
-            assert_null(fallow_lease_region_at(stale, 0));
-            assert_null(fallow_lease_region(stale, "x"));
-            assert_non_null(fallow_lease_region_at(lease, 0));
-        }
-        end_lease(lease, api.stream);
-    }
-    fallow_arena_destroy(arena);
-    fallow_layout_destroy(layout);
-    api_end(&api);
-}
-
 static void steady_state_makes_no_driver_call_and_no_pool_call(void **state)
 {
     (void)state;
@@ -411,23 +385,6 @@ static void the_pools_out_of_memory_leaves_the_arena_usable(void **state)
     api_end(&api);
 }
 
-static void an_arena_destroyed_with_a_lease_open_goes_at_its_end(void **state)
-{
-    (void)state;
-    struct api api;
-    bed_begin(&api);
-    fallow_arena *arena = make_arena(&api, 0);
-    fallow_layout *layout = make_plain_layout(64 * KIB);
-    fallow_lease *lease = begin_lease(arena, layout, api.stream);
-    fallow_arena_destroy(arena);
-    touch_lease(&api, lease, layout, api.stream);
-    assert_int_equal(api_stats(&api).live_count, 1);
-    end_lease(lease, api.stream);
-    assert_int_equal(api_stats(&api).live_count, 0);
-    fallow_layout_destroy(layout);
-    api_end(&api);
-}
-
 static void bad_arguments_are_refused(void **state)
 {
     (void)state;
@@ -474,25 +431,6 @@ static void bad_arguments_are_refused(void **state)
     assert_non_null(fallow_lease_region_at(lease, 0)); /* open still */
     end_lease(lease, api.stream);
     fallow_arena_destroy(NULL);
-    fallow_arena_destroy(arena);
-    fallow_layout_destroy(layout);
-    api_end(&api);
-}
-
-static void an_arena_outlived_by_its_handle_only_says_invalid_pool(void **state)
-{
-    (void)state;
-    struct api api;
-    fallow_lease *lease = NULL;
-    bed_begin(&api);
-    fallow_arena *arena = make_arena(&api, 0);
-    fallow_layout *layout = make_plain_layout(4096);
-    end_lease(begin_lease(arena, layout, api.stream), api.stream);
-    fallow_pool_destroy(api.pool);
-    api.pool = NULL;
-    assert_int_equal(fallow_lease_begin(arena, layout, api.stream, &lease), FALLOW_INVALID_POOL);
-    assert_int_equal(fallow_arena_trim(arena), FALLOW_INVALID_POOL);
-    assert_int_equal(fallow_lease_guard(arena, api.stream), FALLOW_INVALID_POOL);
     fallow_arena_destroy(arena);
     fallow_layout_destroy(layout);
     api_end(&api);
@@ -576,125 +514,11 @@ static void lanes_grow_together_or_not_at_all(void **state)
     api_end(&api);
 }
 
-static void refuse_arena(struct api *api, fallow_arena *arena, const fallow_layout *layout)
-{
-    char text[8] = "unset";
-    fallow_lease *lease = (fallow_lease *)(void *)text;
-    fallow_arena_stats stats;
-    fallow_arena_stats_init(&stats);
-    assert_int_equal(fallow_lease_begin(arena, layout, api->stream, &lease),
-                     FALLOW_INVALID_ARGUMENT);
-    assert_null(lease);
-    assert_int_equal(fallow_lease_guard(arena, api->stream), FALLOW_INVALID_ARGUMENT);
-    assert_int_equal(fallow_arena_lock(arena), FALLOW_INVALID_ARGUMENT);
-    assert_int_equal(fallow_arena_unlock(arena), FALLOW_INVALID_ARGUMENT);
-    assert_int_equal(fallow_arena_trim(arena), FALLOW_INVALID_ARGUMENT);
-    assert_int_equal(fallow_arena_on_wake(arena, NULL, NULL), FALLOW_INVALID_ARGUMENT);
-    assert_int_equal(fallow_arena_lose_contents(arena), FALLOW_INVALID_ARGUMENT);
-    assert_int_equal(fallow_arena_get_stats(arena, &stats), FALLOW_INVALID_ARGUMENT);
-    fallow_arena_last_error(arena, text, sizeof text);
-    assert_string_equal(text, "unset");
-    fallow_arena_destroy(arena);
-}
-
-static void handles_of_a_destroyed_arena_are_refused(void **state)
-{
-    (void)state;
-    struct api api;
-    bed_begin(&api);
-    fallow_arena *gone = make_arena(&api, 0), *leased = make_arena(&api, 0);
-    fallow_layout *layout = make_plain_layout(4096);
-    fallow_lease *ended = begin_lease(gone, layout, api.stream);
-    end_lease(ended, api.stream);
-    fallow_lease *open = begin_lease(leased, layout, api.stream);
-    fallow_arena_destroy(gone);
-    fallow_arena_destroy(leased);
-    refuse_arena(&api, gone, layout);
-    refuse_arena(&api, leased, layout);
-    assert_non_null(fallow_lease_region_at(open, 0)); /* the arena goes when the lease ends */
-    end_lease(open, api.stream);
-    for (int i = 0; i < 10000; i++) { /* others in their places */
-        fallow_arena *arena = make_arena(&api, 0);
-        assert_ptr_not_equal(arena, gone);
-        assert_ptr_not_equal(arena, leased);
-        if (i % 1000 == 0) {
-            fallow_lease *lease = begin_lease(arena, layout, api.stream);
-            refuse_arena(&api, gone, layout);
-            assert_int_equal(fallow_lease_end(ended, api.stream), FALLOW_INVALID_ARGUMENT);
-            assert_int_equal(fallow_lease_end(open, api.stream), FALLOW_INVALID_ARGUMENT);
-            assert_null(fallow_lease_region_at(open, 0));
-            assert_null(fallow_lease_region(ended, "x"));
-            end_lease(lease, api.stream);
-        }
-        fallow_arena_destroy(arena);
-    }
-    assert_int_equal(api_stats(&api).live_count, 0);
-    fallow_layout_destroy(layout);
-    api_end(&api);
-}
-
-static void a_process_has_so_many_arenas_at_a_time(void **state)
-{
-    (void)state;
-    static fallow_arena *arenas[4096];
-    struct api api;
-    fallow_arena *more;
-    bed_begin(&api);
-    for (size_t i = 0; i < 4096; i++) {
-        arenas[i] = make_arena(&api, 0);
-    }
-    assert_int_equal(fallow_arena_create(api.pool, NULL, &more), FALLOW_OUT_OF_HOST_MEMORY);
-    assert_null(more);
-    fallow_arena_destroy(arenas[77]);
-    arenas[77] = make_arena(&api, 0);
-    for (size_t i = 0; i < 4096; i++) {
-        fallow_arena_destroy(arenas[i]);
-    }
-    api_end(&api);
-}
-
-static void an_open_lease_holds_its_layout(void **state)
-{
-    (void)state;
-    struct api api;
-    char text[256];
-    const int64_t rows[] = {1025};
-    struct DLManagedTensorVersioned *tensor = NULL;
-    const fallow_region regions[] = {{.name = "first", .size_bytes = 4096},
-                                     {.name = "second", .size_bytes = 1024}};
-    bed_begin(&api);
-    fallow_arena *arena = make_arena(&api, 0), *other = make_arena(&api, 0);
-    for (int i = 0; i < 3; i++) {
-        fallow_layout *layout = make_layout(regions, 2);
-        fallow_lease *lease = begin_lease(arena, layout, api.stream);
-        fallow_lease *second = begin_lease(other, layout, api.other);
-        void *address = fallow_lease_region(lease, "second");
-        touch_lease(&api, lease, layout, api.stream);
-        fallow_layout_destroy(layout);
-        fallow_layout_destroy(make_layout(regions, 1)); /* takes the memory if that was freed */
-        assert_non_null(address);
-        assert_ptr_equal(fallow_lease_region(lease, "second"), address);
-        assert_ptr_equal(fallow_lease_region_at(lease, 1), address);
-        assert_null(fallow_lease_region_at(lease, 2));
-        assert_int_equal(fallow_lease_export(lease, 1, rows, NULL, 1, 0, 8, 0, &tensor),
-                         FALLOW_INVALID_ARGUMENT);
-        fallow_arena_last_error(arena, text, sizeof text);
-        assert_non_null(strstr(text, "leaves region 'second' of 1024 bytes"));
-        end_lease(lease, api.stream);
-        assert_non_null(fallow_lease_region(second, "first"));
-        end_lease(second, api.other);
-    }
-    fallow_arena_destroy(arena);
-    fallow_arena_destroy(other);
-    api_end(&api);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_lease_has_all_regions_or_none),
         cmocka_unit_test(a_second_begin_is_busy_from_any_thread),
-        cmocka_unit_test(a_lease_that_has_ended_is_told_from_all_that_follow),
         cmocka_unit_test(steady_state_makes_no_driver_call_and_no_pool_call),
         cmocka_unit_test(layouts_in_turn_and_guards_make_no_driver_call),
         cmocka_unit_test(an_arena_grows_and_keeps_its_largest_block),
@@ -703,13 +527,8 @@ int main(void)
         cmocka_unit_test(a_budget_is_kept_and_named_with_the_layout),
         cmocka_unit_test(a_configured_first_block_is_at_least_so_large),
         cmocka_unit_test(the_pools_out_of_memory_leaves_the_arena_usable),
-        cmocka_unit_test(an_arena_destroyed_with_a_lease_open_goes_at_its_end),
         cmocka_unit_test(lanes_grow_together_or_not_at_all),
         cmocka_unit_test(bad_arguments_are_refused),
-        cmocka_unit_test(an_arena_outlived_by_its_handle_only_says_invalid_pool),
-        cmocka_unit_test(handles_of_a_destroyed_arena_are_refused),
-        cmocka_unit_test(a_process_has_so_many_arenas_at_a_time),
-        cmocka_unit_test(an_open_lease_holds_its_layout),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
