@@ -64,7 +64,7 @@ static fallow_status grow(fallow_arena *arena, size_t bytes, size_t align, fallo
 {
     size_t old_bytes = arena->scratch_bytes;
     void *block = NULL;
-    bool is_movable = old_bytes > 0 && !flw_arena_is_pinned(arena);
+    bool is_movable = old_bytes > 0 && flw_arena_graph_count(arena) == 0;
     fallow_status status =
         old_bytes > 0 && arena->growable.block == NULL
             ? FALLOW_NOT_SUPPORTED

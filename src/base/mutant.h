@@ -69,7 +69,7 @@
     X(ARENA_STALE_BINDING, "a layout keeps the address of a persistent region that has moved") \
     X(ARENA_ZONE_NOT_COMPARED, "an arena's red zones are not compared") \
     X(ARENA_GROWS_IN_CAPTURE, "an arena grows inside a capture") \
-    X(ARENA_MOVES_UNDER_GRAPHS, "an arena grows while graphs hold its addresses") \
+    X(ARENA_MOVES_UNDER_GRAPHS, "an arena moves what graphs hold the addresses of") \
     X(ARENA_FORGETS_LAUNCH, "a lease does not come after the launch that was guarded last")
 /* clang-format on */
 

@@ -150,10 +150,13 @@ static void check_zones(struct field *field)
 
 static void check_capture(struct field *field)
 {
-    fallow_region region = {.name = "x", .size_bytes = 50000};
-    fallow_layout *layout = layout_of(&region, 1);
-    region.size_bytes = 3 << 20;
-    fallow_layout *large = layout_of(&region, 1);
+    fallow_region regions[] = {
+        {.name = "x", .size_bytes = 50000},
+        {.name = "held", .size_bytes = 512, .flags = FALLOW_REGION_PERSISTENT}};
+    fallow_layout *layout = layout_of(regions, 2);
+    regions[1].size_bytes = 70000;
+    fallow_layout *moved = layout_of(regions + 1, 1), *plain = layout_of(regions, 1);
+    fallow_arena *empty = NULL;
     fallow_capture *capture = NULL;
     fallow_lease *lease = NULL;
     CUgraph graph = NULL;
@@ -162,7 +165,8 @@ static void check_capture(struct field *field)
     must(fallow_capture_begin(field->pool, field->stream, &capture) == FALLOW_OK &&
          field->sim.cu.cuStreamBeginCapture_v2(field->stream, CU_STREAM_CAPTURE_MODE_RELAXED) ==
              CUDA_SUCCESS);
-    fallow_status status = fallow_lease_begin(field->arena, large, field->stream, &lease);
+    must(fallow_arena_create(field->pool, NULL, &empty) == FALLOW_OK);
+    fallow_status status = fallow_lease_begin(empty, plain, field->stream, &lease);
     expect(field, status == FALLOW_CAPTURING, "an arena grows inside a capture");
     if (status == FALLOW_OK) {
         must(fallow_lease_end(lease, field->stream) == FALLOW_OK);
@@ -170,7 +174,7 @@ static void check_capture(struct field *field)
     lease_once(field, layout, field->stream);
     must(field->sim.cu.cuStreamEndCapture(field->stream, &graph) == CUDA_SUCCESS &&
          fallow_capture_end(capture) == FALLOW_OK);
-    status = fallow_lease_begin(field->arena, large, field->stream, &lease);
+    status = fallow_lease_begin(field->arena, moved, field->stream, &lease);
     expect(field, status == FALLOW_BUSY, "an arena moves that a graph holds the addresses of");
     if (status == FALLOW_OK) {
         must(fallow_lease_end(lease, field->stream) == FALLOW_OK);
@@ -186,7 +190,9 @@ static void check_capture(struct field *field)
          field->sim.cu.cuGraphDestroy(graph) == CUDA_SUCCESS &&
          fallow_capture_release(capture) == FALLOW_OK);
     fallow_layout_destroy(layout);
-    fallow_layout_destroy(large);
+    fallow_layout_destroy(plain);
+    fallow_layout_destroy(moved);
+    fallow_arena_destroy(empty);
 }
 
 int flw_mutant_arena_scenarios(void)
