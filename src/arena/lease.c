@@ -120,26 +120,15 @@ static fallow_status check_scratch(fallow_arena *arena, const fallow_layout *lay
 {
     size_t bytes = missing_bytes(arena, layout);
     const fallow_region *largest = largest_region(layout);
-    if (bytes == 0 || layout->bytes == 0) {
+    if (bytes == 0 || layout->bytes == 0 || capture == NULL || FLW_MUTANT(ARENA_GROWS_IN_CAPTURE)) {
         return FALLOW_OK;
     }
-    size_t graphs = flw_arena_graph_count(arena);
-    if (capture == NULL && arena->scratch != NULL && arena->growable.block == NULL && graphs > 0) {
-        return flw_arena_refuse(
-            arena, FALLOW_BUSY,
-            "holds %zu bytes and cannot move while graphs of %zu captures hold its addresses; layout "
-            "'%s' needs %zu aligned to %zu: release them first, or lease it before the capture",
-            arena->scratch_bytes, graphs, layout->name, bytes, layout->align_bytes);
-    }
-    if (capture != NULL && !FLW_MUTANT(ARENA_GROWS_IN_CAPTURE)) {
-        return flw_arena_refuse(
-            arena, FALLOW_CAPTURING,
-            "holds %zu bytes and cannot grow inside a capture; layout '%s' needs %zu aligned to "
-            "%zu (largest region '%s', %zu bytes): lease it once before",
-            arena->scratch_bytes, layout->name, bytes, layout->align_bytes, largest->name,
-            largest->size_bytes);
-    }
-    return FALLOW_OK;
+    return flw_arena_refuse(
+        arena, FALLOW_CAPTURING,
+        "holds %zu bytes and cannot grow inside a capture; layout '%s' needs %zu aligned to "
+        "%zu (largest region '%s', %zu bytes): lease it once before",
+        arena->scratch_bytes, layout->name, bytes, layout->align_bytes, largest->name,
+        largest->size_bytes);
 }
 
 static fallow_status make_room(fallow_arena *arena, const fallow_layout *layout,
@@ -150,6 +139,14 @@ static fallow_status make_room(fallow_arena *arena, const fallow_layout *layout,
         return FALLOW_OK;
     }
     fallow_status status = grow(arena, bytes, layout->align_bytes, stream);
+    if (status == FALLOW_BUSY) {
+        return flw_arena_refuse(
+            arena, status,
+            "holds %zu bytes and cannot move while graphs of %zu captures hold its addresses; layout "
+            "'%s' needs %zu aligned to %zu: release them first, or lease it before the capture",
+            arena->scratch_bytes, flw_arena_graph_count(arena), layout->name, bytes,
+            layout->align_bytes);
+    }
     return status == FALLOW_OK
                ? FALLOW_OK
                : flw_arena_refuse(arena, status,
