@@ -379,11 +379,13 @@ static void *work(void *context)
 
 /* ---- the run */
 
-static void make(struct run *run, uint64_t seed, uint64_t address_mib, fallow_page_source source)
+static void make(struct run *run, uint64_t seed, uint64_t address_mib, fallow_page_source source,
+                 uint32_t checks)
 {
     flw_sim_config config = flw_sim_config_default(seed);
     uint64_t random = seed;
     config.check = 1;
+    config.backed = checks != 0;
     config.schedule = FLW_SIM_RANDOM;
     config.reserve_all_bytes = address_mib << 20;
     run->context = flw_sim_begin(&run->sim, &config);
@@ -402,6 +404,7 @@ static void make(struct run *run, uint64_t seed, uint64_t address_mib, fallow_pa
         pthread_mutex_init(&run->launches[i], NULL);
         fallow_arena_config_init(&arena_config);
         arena_config.asks_captures = i == ARENAS - 1;
+        arena_config.checks = checks;
         if (fallow_arena_create(run->pool, &arena_config, &run->arenas[i]) != FALLOW_OK) {
             abort();
         }
@@ -413,6 +416,11 @@ static void finish(struct run *run)
     fallow_stats stats;
     fallow_stats_init(&stats);
     for (size_t i = 0; i < ARENAS; i++) {
+        fallow_arena_stats found = {.struct_size = sizeof found};
+        expect(run,
+               fallow_arena_get_stats(run->arenas[i], &found) == FALLOW_OK &&
+                   found.damage_count == 0,
+               "a red zone is damaged", 0);
         fallow_arena_destroy(run->arenas[i]);
     }
     for (size_t i = 0; i < LAYOUTS; i++) {
@@ -433,7 +441,7 @@ int stress_arena(int count, char **words)
     pthread_t threads[THREADS_MOST];
     const char *given = getenv("FALLOW_TEST_SEED");
     uint64_t seed = given != NULL ? strtoull(given, NULL, 0) : 1, ops = 20000, thread_count = 2;
-    uint64_t address_mib = 0, source = FALLOW_PAGES_AUTOMATIC;
+    uint64_t address_mib = 0, source = FALLOW_PAGES_AUTOMATIC, checks = 0;
     for (int i = 1; i + 1 < count; i += 2) {
         uint64_t value = strtoull(words[i + 1], NULL, 0);
         seed = strcmp(words[i], "--seed") == 0 ? value : seed;
@@ -441,16 +449,17 @@ int stress_arena(int count, char **words)
         thread_count = strcmp(words[i], "--threads") == 0 ? value : thread_count;
         address_mib = strcmp(words[i], "--addresses") == 0 ? value : address_mib;
         source = strcmp(words[i], "--source") == 0 ? value : source;
+        checks = strcmp(words[i], "--checks") == 0 ? value : checks;
     }
     if (thread_count < 1 || thread_count > THREADS_MOST || !flw_sim_open(&run.sim)) {
         fprintf(stderr,
                 "usage: stress_arena [--seed N] [--ops N] [--threads 1..16] [--addresses MIB] "
-                "[--source N]\n");
+                "[--source N] [--checks BITS]\n");
         return 2;
     }
     fprintf(stderr, "stress_arena: --seed 0x%llx\n", (unsigned long long)seed);
     run.ops = ops / thread_count;
-    make(&run, seed, address_mib, (fallow_page_source)source);
+    make(&run, seed, address_mib, (fallow_page_source)source, (uint32_t)checks);
     for (uint64_t i = 0; i < thread_count; i++) {
         workers[i] = (struct worker){.run = &run, .random = seed + 77 * i};
         if (pthread_create(&threads[i], NULL, work, &workers[i]) != 0) {
