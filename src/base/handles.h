@@ -17,14 +17,15 @@
  * handles.
  *
  * The life of a place: take (its owner knows the handle, others are refused) · publish · drop (refused
- * from now on) · await, where the object is about to go · free. A *visitor* counts itself in, then looks
- * at the handle; a drop takes the handle out, then await looks at the count: one of the two sees the
- * other. A place with a visitor inside is not taken again.
+ * from now on; renew publishes the object again, under a new handle) · await, where the object is about to
+ * go · free. A *visitor* counts itself in, then looks at the handle; a drop takes the handle out, then
+ * await looks at the count: one of the two sees the other. A place with a visitor inside is not taken
+ * again.
  *
  * INVARIANTS
  *   1. handle is 0, or has this place, its generation and the table's kind. Where it is not 0 the place
  *      is taken and object is not NULL.
- *   2. generation only grows, by one with each take: no two handles of a table are equal.
+ *   2. generation only grows, by one with each take or renew: no two handles of a table are equal.
  *   3. object changes only while handle is 0, and never while a visitor who was let in is inside.
  *
  * Synchronization: internal, without a lock: each word changes in one step. generation belongs to
