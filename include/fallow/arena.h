@@ -132,8 +132,10 @@ FALLOW_API size_t fallow_layout_find(const fallow_layout *layout, const char *na
 /** Bits of fallow_arena_config.checks: for tests and debugging. Each lease then takes driver calls and
  *  waits for its stream at both ends; leases in captures are not checked. On the simulated device any
  *  of them makes a read of what was not written in this lease, and any use of scratch after the end of its
- *  lease but by a graph that was guarded, a violation that names region and arena. Findings go to the log
- *  at level error and to fallow_arena_last_error. */
+ *  lease but by a graph that was guarded, a violation that names region and arena: a graph launched
+ *  without fallow_lease_guard, a stream that was not joined before fallow_lease_end. Findings go to the
+ *  log at level error and to fallow_arena_last_error, at the latest with the next lease, guard or release
+ *  of the memory. */
 enum {
     FALLOW_ARENA_CHECK_POISON = 1u << 0,    /**< scratch is filled at begin and at end with 0xff or,
                                                  every other lease, 0x7f: never one pattern, since
@@ -145,7 +147,9 @@ enum {
                                                  hold the poison of this lease and of the one before,
                                                  of the same layout, are counted, as far as both used
                                                  the region (fallow_lease_set_used). Where regions
-                                                 share bytes one may have written for another */
+                                                 share bytes one may have written for another. At the
+                                                 next lease or guard: what was written since the end,
+                                                 on any device */
 };
 
 /** Settings of an arena. Zero is the default for every field but struct_size. */
@@ -229,7 +233,7 @@ typedef struct fallow_arena_stats {
     uint64_t wait_count;       /**< waits on the device between streams: one event each */
     uint64_t init_count;       /**< persistent regions initialised */
     uint64_t refuse_count;     /**< calls refused */
-    uint64_t damage_count;     /**< red zones found written */
+    uint64_t damage_count;     /**< red zones found written, late writes, violations that name it */
     uint64_t unwritten_count;  /**< bytes that a lease should have written and did not */
     uint64_t generation;       /**< of the scratch block: counts its changes of address */
     uint8_t is_locked;         /**< 1: it has a budget */

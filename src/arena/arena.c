@@ -212,7 +212,7 @@ fallow_status flw_arena_take_scratch(fallow_arena *arena, struct flw_growable *g
 fallow_status flw_arena_cut_scratch(fallow_arena *arena, size_t bytes, fallow_stream stream)
 {
     fallow_request request = request_of(arena, bytes, 0);
-    flw_arena_check_allow(arena);
+    flw_arena_check_release(arena);
     fallow_status status = flw_pool_cut(arena->pool, &arena->growable, &request, stream);
     if (status == FALLOW_OK) {
         arena->last_layout_id = 0; /* it may fit no more */
@@ -257,7 +257,7 @@ void flw_arena_free_scratch(fallow_arena *arena)
 {
     if (arena->scratch != NULL) {
         flw_growable_end(&arena->pool->heap, &arena->growable);
-        flw_arena_check_allow(arena);
+        flw_arena_check_release(arena);
         flw_arena_free_block(arena, arena->scratch);
         arena->scratch = NULL;
         arena->scratch_bytes = 0;

@@ -143,7 +143,7 @@ struct fallow_arena {
     char name[FLW_ARENA_NAME_MOST + 1];
     pthread_mutex_t lock;             /* message, waiters */
     struct flw_arena_waiter *waiters; /* the first came first */
-    char message[256];
+    char message[512];
 };
 
 /* Arenas of a process at one time. */
@@ -260,8 +260,12 @@ size_t flw_arena_needed_bytes(const fallow_arena *arena, const fallow_layout *la
 /* At begin: name, forget, poison, draw zones. At end: compare, poison, forbid. In a capture nothing is done. */
 void flw_arena_check_begin(fallow_arena *arena);
 void flw_arena_check_end(fallow_arena *arena, const struct flw_arena_mark *end);
-/* Scratch may be touched again: a graph will, or it goes back to the pool. Every release of scratch comes here
- * before. */
+/* Before an eager lease or a launch on `stream`: has anything used scratch since the last lease ended? Then
+ * allow. `lease` is the last one. */
+void flw_arena_check_between(fallow_arena *arena, fallow_stream stream);
+/* Scratch may be touched again. */
 void flw_arena_check_allow(fallow_arena *arena);
+/* Before scratch goes back to the pool. */
+void flw_arena_check_release(fallow_arena *arena);
 
 #endif

@@ -183,7 +183,7 @@ bool flw_arena_leave_scratch(fallow_arena *arena, fallow_stream stream)
         is_left = leave_to(arena, &arena->debts[i]);
     }
     if (is_left) {
-        flw_arena_check_allow(arena);
+        flw_arena_check_release(arena);
         flw_growable_end(&arena->pool->heap, &arena->growable);
         is_left = fallow_free(arena->handle, arena->scratch, stream) == FALLOW_OK;
     }

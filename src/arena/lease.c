@@ -321,6 +321,9 @@ static FLW_NOINLINE fallow_status prepare(fallow_arena *arena, const fallow_layo
                     flw_arena_find_bound(arena, layout, &arena->last_persistent);
     fallow_status status = is_ready ? FALLOW_OK : prepare_all(arena, layout, stream, looks);
     arena->last_layout_id = status == FALLOW_OK ? layout->id : 0;
+    if (status == FALLOW_OK && arena->check != NULL && arena->lease.capture == NULL) {
+        flw_arena_check_between(arena, stream);
+    }
     return status;
 }
 
@@ -582,8 +585,8 @@ fallow_status fallow_lease_guard(fallow_arena *arena, fallow_stream stream)
     if (status == FALLOW_OK && flw_arena_must_wake(arena)) {
         status = flw_arena_wake(arena, NULL, stream);
     }
-    if (status == FALLOW_OK) {
-        flw_arena_check_allow(arena);
+    if (status == FALLOW_OK && arena->check != NULL) {
+        flw_arena_check_between(arena, stream);
     }
     flw_arena_settle(arena);
     return status;

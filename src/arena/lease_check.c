@@ -3,7 +3,8 @@
  * Owns: the checks of an arena: poison, red zones, "was everything written". They wait for the stream at
  * both ends of a lease, and do nothing inside a capture. On the simulated device a lease's scratch is
  * named region by region and forgotten at begin, so that a kernel's read of unwritten bytes is
- * reported with both names, and forbidden between leases, so that a late use is.
+ * reported with both names, and forbidden between leases, so that a late use is. What the rule checker
+ * found of an arena goes to its log.
  * Does not: run where an arena has no checks.
  */
 #include <stdio.h>
@@ -16,23 +17,31 @@
 #include "pool/extensions/debug/debug.h"
 
 #include "fallow/simcuda.h"
+#include "fallow/sleep.h"
 
 #define ZONE_BYTE 0xe7
+
+#define LATE_USE                                                                              \
+    "an address was kept after its lease, a graph launched without fallow_lease_guard, or a " \
+    "stream not joined before fallow_lease_end"
 
 struct flw_arena_check {
     flw_sim_name_function name; /* NULL: a real device */
     flw_sim_forget_function forget;
     flw_sim_forbid_function forbid;
     flw_sim_touch_function touch;
+    flw_sim_violation_function violation;
+    uint64_t violations_seen;
     unsigned char *now, *before; /* scratch at the end of this lease and of the one before */
     size_t room, before_bytes;   /* before_bytes 0: there is none to compare with */
     size_t *used, *used_before;  /* bytes of each region, likewise; as judged */
     size_t used_room;
     uint64_t before_layout;
     unsigned char pattern, before_pattern;
+    bool watches_sleep;
     bool is_skipped; /* this lease: inside a capture, or a driver call failed */
     size_t
-        forbidden_bytes; /* of scratch, since the last lease ended; no legal work on them is unfinished */
+        ended_bytes; /* of scratch, in no legal use since the last lease ended; 0: a graph was guarded */
 };
 
 static fallow_status probe_contents(struct flw_pool *pool)
@@ -56,22 +65,33 @@ fallow_status flw_arena_check_create(fallow_arena *arena)
     void *forget = fallow_pool_driver_entry(arena->handle, "flw_sim_forget");
     void *forbid = fallow_pool_driver_entry(arena->handle, "flw_sim_forbid");
     void *touch = fallow_pool_driver_entry(arena->handle, "flw_sim_touch");
+    void *violation = fallow_pool_driver_entry(arena->handle, "flw_sim_violation");
     memcpy(&check->name, &name, sizeof name);
     memcpy(&check->touch, &touch, sizeof touch);
     memcpy(&check->forget, &forget, sizeof forget);
     memcpy(&check->forbid, &forbid, sizeof forbid);
+    memcpy(&check->violation, &violation, sizeof violation);
+    while (check->violation != NULL && check->violation(check->violations_seen) != NULL) {
+        check->violations_seen++;
+    }
     arena->check = check;
     return check->name == NULL ? FALLOW_OK : probe_contents(arena->pool); /* real memory has them */
 }
 
-void flw_arena_check_destroy(fallow_arena *arena)
+/* Log what the rule checker has found of this arena since the last look. */
+static void relay_violations(fallow_arena *arena)
 {
-    if (arena->check != NULL) {
-        free(arena->check->now);
-        free(arena->check->before);
-        free(arena->check->used);
-        free(arena->check->used_before);
-        free(arena->check);
+    struct flw_arena_check *check = arena->check;
+    char own[FLW_ARENA_NAME_MOST + 16];
+    const char *text;
+    snprintf(own, sizeof own, "of arena '%s'", arena->name);
+    for (; check->violation != NULL && (text = check->violation(check->violations_seen)) != NULL;
+         check->violations_seen++) {
+        if (strstr(text, own) != NULL) {
+            bool is_unwritten = strncmp(text, "unwritten", strlen("unwritten")) == 0;
+            atomic_fetch_add_explicit(&arena->damage_count, 1, memory_order_relaxed);
+            flw_arena_say(arena, FALLOW_LOG_ERROR, "%s%s", text, is_unwritten ? "" : ": " LATE_USE);
+        }
     }
 }
 
@@ -141,6 +161,7 @@ static size_t offset_in(const struct flw_lease *lease, const struct flw_placed_r
 static void name_regions(const fallow_arena *arena, const struct flw_lease *lease)
 {
     char name[160];
+    arena->check->name(scratch_of(lease), arena->scratch_bytes, NULL);
     for (size_t i = lease->layout->count; i-- > 0;) {
         const struct flw_placed_region *placed = &lease->layout->regions[i];
         if (is_scratch(placed)) {
@@ -155,11 +176,20 @@ static void name_regions(const fallow_arena *arena, const struct flw_lease *leas
 void flw_arena_check_allow(fallow_arena *arena)
 {
     struct flw_arena_check *check = arena->check;
-    if (check != NULL && check->forbidden_bytes > 0) {
-        CUdeviceptr scratch = (CUdeviceptr)(uintptr_t)arena->scratch;
-        check->forget(scratch, check->forbidden_bytes);
-        check->name(scratch, check->forbidden_bytes, NULL);
-        check->forbidden_bytes = 0;
+    if (check != NULL && check->ended_bytes > 0) {
+        if (check->forget != NULL) {
+            check->forget((CUdeviceptr)(uintptr_t)arena->scratch, check->ended_bytes);
+        }
+        check->ended_bytes = 0;
+    }
+}
+
+void flw_arena_check_release(fallow_arena *arena)
+{
+    flw_arena_check_allow(arena);
+    if (arena->check != NULL && arena->check->name != NULL) {
+        relay_violations(arena);
+        arena->check->name((CUdeviceptr)(uintptr_t)arena->scratch, arena->scratch_bytes, NULL);
     }
 }
 
@@ -203,7 +233,6 @@ void flw_arena_check_begin(fallow_arena *arena)
     fallow_stream stream = lease->stream;
     struct flw_driver_section section;
     size_t bytes = flw_arena_needed_bytes(arena, lease->layout);
-    flw_arena_check_allow(arena);
     check->is_skipped = lease->capture != 0 || bytes == 0 || !use_all(check, lease->layout);
     if (check->is_skipped || !flw_heap_enter_driver(&arena->pool->heap, &section)) {
         check->is_skipped = true;
@@ -220,6 +249,86 @@ void flw_arena_check_begin(fallow_arena *arena)
         (void)draw_zones(arena, lease, stream);
     }
     flw_heap_leave_driver(&arena->pool->heap, &section);
+}
+
+/* Room for copies of scratch. */
+static bool fit(struct flw_arena_check *check, size_t bytes)
+{
+    if (bytes > check->room) {
+        unsigned char *now = realloc(check->now, bytes);
+        check->now = now != NULL ? now : check->now;
+        unsigned char *before = realloc(check->before, bytes);
+        check->before = before != NULL ? before : check->before;
+        if (now == NULL || before == NULL) {
+            return false;
+        }
+        check->room = bytes;
+        check->before_bytes = 0;
+    }
+    return true;
+}
+
+/* The checks read bytes that were never written: on the simulated device that is said to be
+ * right. */
+static void excuse_reads(const fallow_arena *arena, size_t bytes, fallow_stream stream)
+{
+    flw_sim_range range = {
+        .address = (CUdeviceptr)(uintptr_t)arena->scratch, .bytes = bytes, .is_write = 1};
+    if (arena->check->touch != NULL) {
+        (void)arena->check->touch(stream, &range, 1);
+    }
+}
+
+/* The first region of the last lease with this byte; NULL: none. */
+static const struct flw_placed_region *region_at(const struct flw_lease *lease, size_t offset)
+{
+    for (size_t i = 0; i < lease->layout->count; i++) {
+        const struct flw_placed_region *placed = &lease->layout->regions[i];
+        if (is_scratch(placed) && offset - offset_in(lease, placed) < placed->region.size_bytes) {
+            return placed;
+        }
+    }
+    return NULL;
+}
+
+/* Scratch holds the poison of the last lease's end, but where something wrote since. */
+static void count_late(fallow_arena *arena, size_t bytes)
+{
+    const struct flw_arena_check *check = arena->check;
+    size_t first = 0, count = 0;
+    for (size_t k = bytes; k-- > 0;) {
+        if (check->now[k] != check->pattern) {
+            first = k;
+            count++;
+        }
+    }
+    if (count > 0) {
+        const struct flw_placed_region *placed = region_at(&arena->lease, first);
+        atomic_fetch_add_explicit(&arena->damage_count, 1, memory_order_relaxed);
+        flw_arena_say(arena, FALLOW_LOG_ERROR,
+                      "late: %zu bytes were written after the last lease had ended, the first in "
+                      "region '%s' at %zu: " LATE_USE,
+                      count, placed == NULL ? "(padding)" : placed->region.name,
+                      placed == NULL ? first : first - offset_in(&arena->lease, placed));
+    }
+}
+
+void flw_arena_check_between(fallow_arena *arena, fallow_stream stream)
+{
+    struct flw_arena_check *check = arena->check;
+    struct flw_driver_section section;
+    size_t bytes = check->ended_bytes;
+    relay_violations(arena);
+    flw_arena_check_allow(arena);
+    if (bytes > 0 && has(arena, FALLOW_ARENA_CHECK_WRITTEN) && fit(check, bytes) &&
+        flw_heap_enter_driver(&arena->pool->heap, &section)) {
+        excuse_reads(arena, bytes, stream);
+        if (copy_back(arena, check->now, (CUdeviceptr)(uintptr_t)arena->scratch, bytes, stream) &&
+            wait_for(arena, stream)) {
+            count_late(arena, bytes);
+        }
+        flw_heap_leave_driver(&arena->pool->heap, &section);
+    }
 }
 
 /* ---- end */
@@ -304,16 +413,8 @@ static void check_written(fallow_arena *arena, const struct flw_lease *lease, fa
 {
     struct flw_arena_check *check = arena->check;
     size_t bytes = flw_arena_needed_bytes(arena, lease->layout);
-    if (bytes > check->room) {
-        unsigned char *now = realloc(check->now, bytes);
-        check->now = now != NULL ? now : check->now;
-        unsigned char *before = realloc(check->before, bytes);
-        check->before = before != NULL ? before : check->before;
-        if (now == NULL || before == NULL) {
-            return;
-        }
-        check->room = bytes;
-        check->before_bytes = 0;
+    if (!fit(check, bytes)) {
+        return;
     }
     if (!copy_back(arena, check->now, scratch_of(lease), bytes, stream) ||
         !wait_for(arena, stream)) {
@@ -334,17 +435,37 @@ static void check_written(fallow_arena *arena, const struct flw_lease *lease, fa
     check->before_pattern = check->pattern;
 }
 
-/* The checks read bytes that were never written: on the simulated device that is said to be
- * right. */
-static void excuse_reads(const fallow_arena *arena, const struct flw_lease *lease,
-                         fallow_stream stream)
+/* A sleep may save scratch, that is read all of it. While a lease is open nothing is forbidden. */
+static int allow_sleep(void *handle)
 {
-    flw_sim_range range = {.address = scratch_of(lease),
-                           .bytes = flw_arena_needed_bytes(arena, lease->layout),
-                           .is_write = 1};
-    if (arena->check->touch != NULL) {
-        (void)arena->check->touch(stream, &range, 1);
+    fallow_arena *arena = flw_arena_of(handle);
+    struct flw_driver_section section;
+    int idle = FLW_ARENA_IDLE;
+    if (arena == NULL ||
+        !atomic_compare_exchange_strong_explicit(&arena->state, &idle, FLW_ARENA_AT_WORK,
+                                                 memory_order_acquire, memory_order_relaxed)) {
+        return 0;
     }
+    size_t bytes = arena->check->ended_bytes;
+    flw_arena_check_allow(arena);
+    if (bytes > 0 && flw_arena_can_name(arena, &arena->last) &&
+        flw_heap_enter_driver(&arena->pool->heap, &section)) {
+        excuse_reads(arena, bytes, arena->last.stream);
+        (void)wait_for(arena, arena->last.stream);
+        flw_heap_leave_driver(&arena->pool->heap, &section);
+    }
+    flw_arena_settle(arena);
+    return 0;
+}
+
+static bool may_forbid(fallow_arena *arena)
+{
+    struct flw_arena_check *check = arena->check;
+    if (check->forbid != NULL && !check->watches_sleep) {
+        check->watches_sleep =
+            fallow_pool_watch_sleep(arena->handle, allow_sleep, NULL, arena->self) == FALLOW_OK;
+    }
+    return check->watches_sleep;
 }
 
 /* The lease is over: every use of it comes before this end of the stream. */
@@ -352,11 +473,13 @@ static void end_use(fallow_arena *arena, const struct flw_lease *lease, fallow_s
 {
     struct flw_arena_check *check = arena->check;
     size_t bytes = flw_arena_needed_bytes(arena, lease->layout);
-    bool is_filled = !has(arena, FALLOW_ARENA_CHECK_POISON) ||
+    bool is_filled = !has(arena, FALLOW_ARENA_CHECK_POISON | FALLOW_ARENA_CHECK_WRITTEN) ||
                      fill(arena, scratch_of(lease), check->pattern, bytes, stream);
-    if (check->forbid != NULL && is_filled && wait_for(arena, stream)) {
-        check->forbid(scratch_of(lease), bytes);
-        check->forbidden_bytes = bytes;
+    if (is_filled && wait_for(arena, stream)) {
+        if (may_forbid(arena)) {
+            check->forbid(scratch_of(lease), bytes);
+        }
+        check->ended_bytes = bytes;
     }
 }
 
@@ -369,7 +492,7 @@ void flw_arena_check_end(fallow_arena *arena, const struct flw_arena_mark *end)
         arena->check->before_bytes = 0;
         return;
     }
-    excuse_reads(arena, lease, end->stream);
+    excuse_reads(arena, flw_arena_needed_bytes(arena, lease->layout), end->stream);
     if (has(arena, FALLOW_ARENA_CHECK_RED_ZONES)) {
         check_zones(arena, lease, end->stream);
     }
@@ -378,4 +501,21 @@ void flw_arena_check_end(fallow_arena *arena, const struct flw_arena_mark *end)
     }
     end_use(arena, lease, end->stream);
     flw_heap_leave_driver(&arena->pool->heap, &section);
+    relay_violations(arena);
+}
+
+void flw_arena_check_destroy(fallow_arena *arena)
+{
+    if (arena->check != NULL) {
+        if (arena->check->watches_sleep) {
+            fallow_status ignored =
+                fallow_pool_unwatch_sleep(arena->handle, allow_sleep, NULL, arena->self);
+            (void)ignored; /* the pool may be gone */
+        }
+        free(arena->check->now);
+        free(arena->check->before);
+        free(arena->check->used);
+        free(arena->check->used_before);
+        free(arena->check);
+    }
 }

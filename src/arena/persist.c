@@ -421,6 +421,9 @@ fallow_status flw_arena_notice_sleep(fallow_arena *arena)
         !flw_sleep_has_kept(pool, arena->tag, arena->sleep_serial)) {
         flw_arena_lose_values(arena);
     }
+    if (serial != arena->sleep_serial) {
+        flw_arena_check_allow(arena); /* scratch may hold anything now */
+    }
     arena->sleep_serial = serial;
     return FALLOW_OK;
 }

@@ -4,6 +4,8 @@
  */
 #include "unit/arena/test_arena.h"
 
+#include "fallow/sleep.h"
+
 #define POISON  FALLOW_ARENA_CHECK_POISON
 #define ZONES   FALLOW_ARENA_CHECK_RED_ZONES
 #define WRITTEN FALLOW_ARENA_CHECK_WRITTEN
@@ -386,16 +388,21 @@ static void a_use_after_the_end_names_region_and_arena(void **state)
     }
 }
 
+static void begin_unwatched(struct api *api)
+{
+    flw_sim_config world = flw_sim_config_default(11);
+    world.backed = 1;
+    api_begin(api, &world);
+    fallow_pool_config config = api_config(api);
+    assert_int_equal(fallow_pool_create(&config, &api->pool), FALLOW_OK);
+}
+
 /* A real device forbids nothing: a late read finds poison. */
 static void scratch_is_poisoned_at_the_end(void **state)
 {
     (void)state;
     struct api api;
-    flw_sim_config world = flw_sim_config_default(11);
-    world.backed = 1;
-    api_begin(&api, &world);
-    fallow_pool_config config = api_config(&api);
-    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    begin_unwatched(&api);
     fallow_arena *arena = make_arena(&api, POISON);
     fallow_layout *layout = make_layout(regions, REGIONS);
     for (int i = 0; i < 3; i++) {
@@ -408,6 +415,160 @@ static void scratch_is_poisoned_at_the_end(void **state)
         assert_int_equal(bytes[0], i % 2 == 0 ? 0xff : 0x7f);
         assert_int_equal(bytes[999], i % 2 == 0 ? 0xff : 0x7f);
     }
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layout);
+    api_end(&api);
+}
+
+static void expect_finding(struct api *api, fallow_arena *arena, const char *first,
+                           const char *second)
+{
+    char text[512];
+    fallow_arena_last_error(arena, text, sizeof text);
+    if (strstr(text, first) == NULL || strstr(text, second) == NULL) {
+        fail_msg("'%s' does not say '%s' and '%s'", text, first, second);
+    }
+    assert_string_equal(text, api->log);
+}
+
+static const uint32_t each_check[] = {POISON, ZONES, WRITTEN};
+#define CHECKS (sizeof each_check / sizeof *each_check)
+
+static void end_with_violations(struct api *api, fallow_arena *arena, fallow_layout *layout)
+{
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layout);
+    fallow_pool_destroy(api->pool);
+    flw_sim_close(&api->sim);
+}
+
+/* Saves scratch too, or drops it. */
+static void sleep_and_wake(struct api *api)
+{
+    fallow_sleep_request request;
+    fallow_sleep_request_init(&request);
+    for (uint32_t i = 0; i < 2; i++) {
+        request.flags = i == 0 ? FALLOW_SLEEP_SAVE_ALL : 0;
+        assert_int_equal(fallow_pool_sleep(api->pool, &request), FALLOW_OK);
+        assert_int_equal(fallow_pool_wake(api->pool), FALLOW_OK);
+    }
+}
+
+static CUgraphExec capture_write(struct api *api, fallow_arena *arena, const fallow_layout *layout,
+                                 fallow_capture **capture)
+{
+    begin_capturing(api, api->stream, capture);
+    fallow_lease *lease = begin_lease(arena, layout, api->stream);
+    fill_bytes(api, fallow_lease_region(lease, "first"), 0x33, 1000, api->stream);
+    end_lease(lease, api->stream);
+    return end_capturing(api, api->stream, *capture);
+}
+
+static void a_graph_launched_without_its_guard_is_reported(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < CHECKS; i++) {
+        struct api api;
+        fallow_capture *capture = NULL;
+        bed_begin(&api);
+        fallow_arena *arena = make_arena(&api, each_check[i]);
+        fallow_layout *layout = make_layout(regions, REGIONS);
+        write_all(&api, arena, layout, 1);
+        CUgraphExec graph = capture_write(&api, arena, layout, &capture);
+        for (int k = 0; k < 3; k++) {
+            CUstream stream = k == 1 ? api.other : api.stream;
+            assert_int_equal(fallow_lease_guard(arena, stream), FALLOW_OK);
+            assert_int_equal(api.sim.cu.cuGraphLaunch(graph, stream), 0);
+            write_all(&api, arena, layout, 2);
+        }
+        sleep_and_wake(&api);
+        write_all(&api, arena, layout, 2);
+        assert_int_equal(arena_stats(arena).damage_count, 0);
+        expect_silence(&api);
+        assert_int_equal(api.sim.cu.cuGraphLaunch(graph, api.other), 0);
+        assert_int_equal(api.sim.cu.cuStreamSynchronize(api.other), 0);
+        write_all(&api, arena, layout, 3);
+        assert_true(arena_stats(arena).damage_count > 0);
+        assert_non_null(strstr(api.sim.violation(0), "region 'first' of arena 'decode'"));
+        expect_finding(&api, arena, "region 'first'",
+                       "a graph launched without fallow_lease_guard");
+        assert_int_equal(api.sim.cu.cuGraphExecDestroy(graph), 0);
+        assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+        end_with_violations(&api, arena, layout);
+    }
+}
+
+/* Work on a second stream, which is done before the lease ends, or after, and is joined or not. */
+static void a_stream_that_was_not_joined_is_reported(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 4 * CHECKS; i++) {
+        bool is_joined = i % 2 == 1, is_early = i / 2 % 2 == 1;
+        struct api api;
+        CUevent event;
+        bed_begin(&api);
+        fallow_arena *arena = make_arena(&api, each_check[i / 4]);
+        fallow_layout *layout = make_layout(regions, REGIONS);
+        write_all(&api, arena, layout, 1);
+        assert_int_equal(api.sim.cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), 0);
+        fallow_lease *lease = begin_lease(arena, layout, api.stream);
+        fill_bytes(&api, fallow_lease_region(lease, "first"), 2, 1000, api.other);
+        while (is_early && api.sim.step(1) > 0) {
+        }
+        if (is_joined) {
+            assert_int_equal(api.sim.cu.cuEventRecord(event, api.other), 0);
+            assert_int_equal(api.sim.cu.cuStreamWaitEvent(api.stream, event, 0), 0);
+        }
+        end_lease(lease, api.stream);
+        assert_int_equal(api.sim.cu.cuStreamSynchronize(api.other), 0);
+        if (is_joined) {
+            write_all(&api, arena, layout, 3);
+            assert_int_equal(arena_stats(arena).damage_count, 0);
+            expect_silence(&api);
+        } else {
+            if (!is_early) {
+                lease = begin_lease(arena, layout, api.stream);
+            }
+            assert_true(arena_stats(arena).damage_count > 0);
+            expect_finding(&api, arena, "region 'first'", "a stream not joined before");
+        }
+        assert_int_equal(api.sim.cu.cuEventDestroy_v2(event), 0);
+        end_with_violations(&api, arena, layout);
+    }
+}
+
+/* As a real device: no rule checker. */
+static void a_late_write_is_found_where_nothing_is_forbidden(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_capture *capture = NULL;
+    begin_unwatched(&api);
+    fallow_arena *arena = make_arena(&api, WRITTEN);
+    fallow_layout *layout = make_layout(regions, REGIONS);
+    write_all(&api, arena, layout, 1);
+    CUgraphExec graph = capture_write(&api, arena, layout, &capture);
+    assert_int_equal(fallow_lease_guard(arena, api.stream), FALLOW_OK);
+    assert_int_equal(api.sim.cu.cuGraphLaunch(graph, api.stream), 0);
+    fallow_lease *lease = begin_lease(arena, layout, api.stream);
+    char *first = fallow_lease_region(lease, "first");
+    end_lease(lease, api.stream);
+    write_all(&api, arena, layout, 2);
+    sleep_and_wake(&api);
+    write_all(&api, arena, layout, 3);
+    assert_int_equal(arena_stats(arena).damage_count, 0);
+    fill_bytes(&api, first + 400, 4, 70, api.other);
+    assert_int_equal(api.sim.cu.cuStreamSynchronize(api.other), 0);
+    write_all(&api, arena, layout, 5);
+    assert_int_equal(arena_stats(arena).damage_count, 1);
+    expect_finding(&api, arena, "late: 70 bytes", "region 'first' at 400: an address was kept");
+    assert_int_equal(api.sim.cu.cuGraphLaunch(graph, api.other), 0);
+    assert_int_equal(api.sim.cu.cuStreamSynchronize(api.other), 0);
+    assert_int_equal(fallow_lease_guard(arena, api.stream), FALLOW_OK); /* too late */
+    assert_int_equal(arena_stats(arena).damage_count, 2);
+    expect_finding(&api, arena, "late: 1000 bytes", "a graph launched without fallow_lease_guard");
+    assert_int_equal(api.sim.cu.cuGraphExecDestroy(graph), 0);
+    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
     fallow_arena_destroy(arena);
     fallow_layout_destroy(layout);
     api_end(&api);
@@ -427,6 +588,9 @@ int main(void)
         cmocka_unit_test(checks_leave_captures_alone),
         cmocka_unit_test(a_use_after_the_end_names_region_and_arena),
         cmocka_unit_test(scratch_is_poisoned_at_the_end),
+        cmocka_unit_test(a_graph_launched_without_its_guard_is_reported),
+        cmocka_unit_test(a_stream_that_was_not_joined_is_reported),
+        cmocka_unit_test(a_late_write_is_found_where_nothing_is_forbidden),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
