@@ -240,6 +240,10 @@ typedef struct fallow_arena_stats {
     uint8_t is_leased;         /**< 1: a lease is open */
     uint8_t is_pinned;         /**< 1: a capture has leased, which is not released */
     uint8_t reserved_0[5];
+    uint64_t capture_count; /**< captures that have leased, not released as far as known */
+    uint32_t tag;           /**< of its blocks in the pool */
+    uint32_t reserved_1;    /**< 0 */
+    char name[64];          /**< the config's */
 } fallow_arena_stats;
 
 /** Fill with defaults, recording the caller's size of the struct. */
@@ -252,6 +256,13 @@ static inline void fallow_arena_stats_init(fallow_arena_stats *stats)
 /** Cheap: a copy of counters. Errors: INVALID_ARGUMENT (struct_size). */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_get_stats(fallow_arena *arena,
                                                                  fallow_arena_stats *out_stats);
+/** Called with the statistics of one arena, which are valid during the call. */
+typedef void (*fallow_arena_visitor)(void *context, const fallow_arena_stats *stats);
+/** Call `visit` for each arena of a pool, in no particular order; of arenas that are made or destroyed
+ *  meanwhile maybe. `visit` must not destroy an arena. Errors: INVALID_POOL, INVALID_ARGUMENT (visit NULL).
+ *  Any thread; holds no lock. */
+FALLOW_API fallow_status fallow_pool_visit_arenas(fallow_pool *pool, fallow_arena_visitor visit,
+                                                  void *context);
 /** The last refusal or finding in a sentence; "" if none. Copied, cut, terminated. */
 FALLOW_API void fallow_arena_last_error(fallow_arena *arena, char *out_text, size_t text_bytes);
 
@@ -323,11 +334,14 @@ FALLOW_API void *fallow_lease_region_at(const fallow_lease *lease, size_t index)
  *  INVALID_ARGUMENT: the lease has ended, no such region, or more bytes than it has. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_lease_set_used(fallow_lease *lease, size_t index,
                                                                 size_t bytes);
+/** For fallow_lease_end: the stream that the lease began on. */
+#define FALLOW_LEASE_STREAM ((fallow_stream)-1)
 /** Release everything, in the order of `stream`'s present end, which comes after every use, that of exports
  *  (fallow_lease_export) too. INVALID_ARGUMENT: it has ended already. The lease stays open after
  *  INVALID_STREAM, and after CAPTURING: it was begun outside of the capture that `stream` is in. One begun
- *  inside a capture may end inside or after it. DEVICE_LOST never: on a lost device leases end, and nothing
- *  more is allocated. */
+ *  inside a capture may end inside or after it. FALLOW_LEASE_STREAM is never refused: if that stream has
+ *  entered a capture or is destroyed, its work outside of captures until then is the order, which must have been
+ *  all the use. DEVICE_LOST never: on a lost device leases end, and nothing more is allocated. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_lease_end(fallow_lease *lease,
                                                            fallow_stream stream);
 
@@ -344,8 +358,9 @@ struct DLManagedTensorVersioned;
 /** A DLPack 1.0 tensor over one region. It has an address and holds nothing open: after the end of the lease
  *  that memory is the next lease's (FALLOW_ARENA_CHECK_ bits find such uses). Its deleter may be called at any
  *  time, from any thread, also when arena and pool are gone. `data` is the address of the first element, and
- *  the tensor's own byte_offset 0, since not all consumers read that. dtype codes as in DLPack (0 int, 1 uint,
- *  2 float, 4 bfloat); at most 8 dimensions; strides in elements, not negative, NULL: row-major. The consumer
+ *  the tensor's own byte_offset 0, since not all consumers read that. dtype codes as in DLPack 1.1 (0 int, 1 uint,
+ *  2 float, 4 bfloat, 10 float8_e4m3fn, ...); an element of code 17, float4_e2m1fn, is a pair in a byte. At most
+ *  8 dimensions; strides in elements, not negative, NULL: row-major. The consumer
  *  orders its work after `stream` of the lease, and before the end of the stream that fallow_lease_end gets.
  *  INVALID_ARGUMENT: the tensor leaves the region or is not aligned to its elements. INVALID_POOL. */
 FALLOW_API FALLOW_NODISCARD fallow_status

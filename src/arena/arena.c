@@ -376,6 +376,7 @@ void fallow_arena_destroy(fallow_arena *arena)
     if (arena == NULL) {
         return;
     }
+    flw_handles_await(&table, handle); /* visitors */
     flw_handles_free(&table, handle);
     if (atomic_compare_exchange_strong_explicit(&arena->state, &leased, FLW_ARENA_DOOMED,
                                                 memory_order_acq_rel, memory_order_acquire)) {
@@ -495,11 +496,8 @@ static uint64_t read_count(const _Atomic uint64_t *count)
     return atomic_load_explicit(count, memory_order_relaxed);
 }
 
-fallow_status fallow_arena_get_stats(fallow_arena *arena, fallow_arena_stats *out_stats)
+static fallow_arena_stats read_stats(const fallow_arena *arena)
 {
-    if ((arena = flw_arena_of(arena)) == NULL || out_stats == NULL) {
-        return FALLOW_INVALID_ARGUMENT;
-    }
     fallow_arena_stats stats = {.struct_size = sizeof stats,
                                 .lease_count = read_count(&arena->lease_count),
                                 .grow_count = read_count(&arena->grow_count),
@@ -509,12 +507,53 @@ fallow_status fallow_arena_get_stats(fallow_arena *arena, fallow_arena_stats *ou
                                 .damage_count = read_count(&arena->damage_count),
                                 .unwritten_count = read_count(&arena->unwritten_count),
                                 .generation = read_count(&arena->generation),
+                                .tag = arena->tag,
                                 .scratch_bytes = read_count(&arena->held_scratch_bytes),
                                 .persistent_bytes = read_count(&arena->held_persistent_bytes)};
     int state = atomic_load_explicit(&arena->state, memory_order_acquire);
     state &= ~FLW_ARENA_AWAITED;
     stats.is_leased = state == FLW_ARENA_LEASED || state == FLW_ARENA_DOOMED;
     stats.is_locked = atomic_load_explicit(&arena->has_budget, memory_order_relaxed);
-    stats.is_pinned = atomic_load_explicit(&arena->pin_count, memory_order_relaxed) > 0;
+    stats.capture_count = atomic_load_explicit(&arena->pin_count, memory_order_relaxed);
+    stats.is_pinned = stats.capture_count > 0;
+    memcpy(stats.name, arena->name, sizeof stats.name);
+    return stats;
+}
+
+fallow_status fallow_arena_get_stats(fallow_arena *arena, fallow_arena_stats *out_stats)
+{
+    if ((arena = flw_arena_of(arena)) == NULL || out_stats == NULL) {
+        return FALLOW_INVALID_ARGUMENT;
+    }
+    fallow_arena_stats stats = read_stats(arena);
     return flw_struct_answer(out_stats, &stats, sizeof stats);
+}
+
+struct visit {
+    const fallow_pool *pool;
+    fallow_arena_visitor visit;
+    void *context;
+};
+
+static void visit_if_of_pool(void *object, void *context)
+{
+    const fallow_arena *arena = object;
+    const struct visit *visit = context;
+    if (arena->handle == visit->pool) {
+        fallow_arena_stats stats = read_stats(arena);
+        visit->visit(visit->context, &stats);
+    }
+}
+
+fallow_status fallow_pool_visit_arenas(fallow_pool *pool, fallow_arena_visitor visit, void *context)
+{
+    struct visit each = {pool, visit, context};
+    if (visit == NULL) {
+        return FALLOW_INVALID_ARGUMENT;
+    }
+    if (flw_pool_of(pool) == NULL) {
+        return FALLOW_INVALID_POOL;
+    }
+    flw_handles_each(&table, visit_if_of_pool, &each);
+    return FALLOW_OK;
 }

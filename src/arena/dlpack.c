@@ -10,6 +10,8 @@
 enum {
     DEVICE_CUDA = 2,
     MAJOR_VERSION = 1,
+    LAST_CODE_OF_1_0 = 6,
+    FLOAT4_CODE = 17,
     DIMENSIONS_MOST = 8
 };
 
@@ -99,6 +101,7 @@ fallow_status fallow_lease_export(fallow_lease *lease, size_t index, const int64
                                   struct DLManagedTensorVersioned **out_tensor)
 {
     uint64_t bytes = 0;
+    uint16_t lanes = dtype_code == FLOAT4_CODE ? 2 : 1; /* a pair in a byte */
     if (out_tensor == NULL) {
         return FALLOW_INVALID_ARGUMENT;
     }
@@ -109,10 +112,10 @@ fallow_status fallow_lease_export(fallow_lease *lease, size_t index, const int64
         return FALLOW_INVALID_POOL;
     }
     if (address == NULL || arena == NULL || dimensions < 0 || dimensions > DIMENSIONS_MOST ||
-        (dimensions > 0 && shape == NULL) || dtype_bits == 0 || dtype_bits % 8 != 0) {
+        (dimensions > 0 && shape == NULL) || dtype_bits == 0 || dtype_bits * lanes % 8 != 0) {
         return FALLOW_INVALID_ARGUMENT;
     }
-    uint64_t element_bytes = dtype_bits / 8u;
+    uint64_t element_bytes = dtype_bits * lanes / 8u;
     const fallow_region *region = &arena->lease.layout->regions[index].region;
     struct flw_export *exported = calloc(1, sizeof *exported);
     if (exported == NULL) {
@@ -139,13 +142,13 @@ fallow_status fallow_lease_export(fallow_lease *lease, size_t index, const int64
                                 (unsigned long long)element_bytes);
     }
     exported->managed = (struct DLManagedTensorVersioned){
-        .version = {MAJOR_VERSION, 0},
+        .version = {MAJOR_VERSION, dtype_code > LAST_CODE_OF_1_0},
         .manager = exported,
         .deleter = drop_export,
         .tensor = {.data = address + byte_offset, /* not all read byte_offset */
                    .device = {DEVICE_CUDA, arena->pool->device},
                    .dimensions = dimensions,
-                   .dtype = {dtype_code, dtype_bits, 1},
+                   .dtype = {dtype_code, dtype_bits, lanes},
                    .shape = exported->shape,
                    .strides = exported->strides}};
     *out_tensor = &exported->managed;

@@ -425,6 +425,8 @@ void *fallow_lease_region(const fallow_lease *lease, const char *name)
 static FLW_NOINLINE fallow_status finish(fallow_arena *arena, fallow_stream stream)
 {
     const struct flw_lease *lease = &arena->lease;
+    bool is_own = stream == FALLOW_LEASE_STREAM;
+    stream = is_own ? lease->stream : stream;
     if (flw_pool_of(arena->handle) == NULL) {
         return FALLOW_OK;
     }
@@ -445,12 +447,17 @@ static FLW_NOINLINE fallow_status finish(fallow_arena *arena, fallow_stream stre
     if (flw_heap_is_lost(&arena->pool->heap)) {
         return FALLOW_OK; /* as a free: there is nothing left to be in order with */
     }
+    bool is_captured =
+        capture != NULL || (looks && mark.domain != NULL &&
+                            flw_capture_check(arena->pool, mark.domain) == FALLOW_CAPTURING);
+    if (is_own && (is_captured || mark.domain == NULL)) {
+        return FALLOW_OK; /* `last` has the stream, without the capture, or as what it was */
+    }
     if (mark.domain == NULL) {
         return flw_arena_refuse(arena, status, "the stream of the end: %s",
                                 fallow_status_message(status));
     }
-    if (capture != NULL ||
-        (looks && flw_capture_check(arena->pool, mark.domain) == FALLOW_CAPTURING)) {
+    if (is_captured) {
         return flw_arena_refuse(arena, FALLOW_CAPTURING,
                                 "the lease was begun outside of the capture: end it there");
     }

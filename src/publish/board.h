@@ -30,7 +30,7 @@
 
 #define FLW_BOARD_DIRECTORY     "/dev/shm"
 #define FLW_BOARD_MAGIC         "FALLOWBD"
-#define FLW_BOARD_VERSION       2u
+#define FLW_BOARD_VERSION       3u
 #define FLW_BOARD_HEADER_BYTES  4096u
 #define FLW_BOARD_BYTES         (256u * 1024)
 #define FLW_BOARD_BODY_BYTES    (FLW_BOARD_BYTES - FLW_BOARD_HEADER_BYTES)

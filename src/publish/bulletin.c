@@ -13,11 +13,13 @@
 #define CLASS_WORDS  (sizeof(struct flw_bulletin_class) / 8)
 #define STREAM_WORDS (sizeof(struct flw_bulletin_stream) / 8)
 #define HOLDER_WORDS (sizeof(struct flw_bulletin_holder) / 8)
+#define ARENA_WORDS  (sizeof(struct flw_bulletin_arena) / 8)
 #define MOST_POOLS   4096
 
 _Static_assert(sizeof(struct flw_bulletin_class) == 56, "words and nothing else");
 _Static_assert(sizeof(struct flw_bulletin_stream) == 104, "words and nothing else");
 _Static_assert(sizeof(struct flw_bulletin_holder) == 1024, "words and nothing else");
+_Static_assert(sizeof(struct flw_bulletin_arena) == 112, "words and nothing else");
 
 const char *flw_bulletin_stage(const struct flw_bulletin_pool *pool, uint64_t stage)
 {
@@ -65,14 +67,15 @@ void flw_bulletin_begin(struct flw_bulletin_writer *writer, void *bytes, size_t 
 void flw_bulletin_add(struct flw_bulletin_writer *writer, const struct flw_bulletin_pool *pool)
 {
     size_t most = (writer->capacity - writer->used) / 8;
-    size_t bare = 1 + POOL_WORDS + 2 + 2 + 2;
-    size_t all = bare + pool->class_count * CLASS_WORDS + pool->stream_count * STREAM_WORDS;
-    uint32_t classes = pool->class_count, streams = pool->stream_count;
+    size_t bare = 1 + POOL_WORDS + 2 + 2 + 2 + 2;
+    size_t all = bare + pool->class_count * CLASS_WORDS + pool->stream_count * STREAM_WORDS +
+                 pool->arena_count * ARENA_WORDS;
+    uint32_t classes = pool->class_count, streams = pool->stream_count, arenas = pool->arena_count;
     /* Tables of pools to come have one half for themselves. */
     bool has_room = all + pool->holder_count * HOLDER_WORDS + writer->capacity / 16 <= most;
     uint32_t holders = has_room ? pool->holder_count : 0;
     if (all > most) {
-        classes = streams = 0;
+        classes = streams = arenas = 0;
         if (bare > most) {
             return;
         }
@@ -91,6 +94,9 @@ void flw_bulletin_add(struct flw_bulletin_writer *writer, const struct flw_bulle
     put_word(writer, holders);
     put_word(writer, HOLDER_WORDS);
     put_words(writer, pool->holders, holders * HOLDER_WORDS);
+    put_word(writer, arenas);
+    put_word(writer, ARENA_WORDS);
+    put_words(writer, pool->arenas, arenas * ARENA_WORDS);
     writer->pool_count++;
 }
 
@@ -196,6 +202,10 @@ static void get_pool(struct source *source, struct flw_bulletin_pool *pool)
     pool->holder_count = get_rows(source, pool->holders, HOLDER_WORDS, FLW_BULLETIN_HOLDERS + 1);
     for (uint32_t i = 0; i < pool->holder_count; i++) {
         pool->holders[i].frames[FLW_BULLETIN_FRAMES_BYTES - 1] = '\0';
+    }
+    pool->arena_count = get_rows(source, pool->arenas, ARENA_WORDS, FLW_BULLETIN_ARENAS);
+    for (uint32_t i = 0; i < pool->arena_count; i++) {
+        pool->arenas[i].name[sizeof pool->arenas[i].name - 1] = '\0';
     }
 }
 

@@ -12,6 +12,7 @@
  *                        classes, words of one; the classes
  *                        streams, words of one; the streams
  *                        holders, words of one; the holders
+ *                        arenas, words of one; the arenas
  */
 #ifndef FLW_PUBLISH_BULLETIN_H
 #define FLW_PUBLISH_BULLETIN_H
@@ -24,6 +25,7 @@
 #define FLW_BULLETIN_CLASSES 74 /* the size classes, and all runs as one */
 #define FLW_BULLETIN_STREAMS 64 /* told of one by one; the rest as one more */
 #define FLW_BULLETIN_HOLDERS 48 /* the same */
+#define FLW_BULLETIN_ARENAS  32 /* at most so many of a pool */
 
 #define FLW_BULLETIN_FRAMES_BYTES 1000
 
@@ -84,7 +86,9 @@
     X(lost_membarrier, STATS, VALUE,                                                             \
       "1: the kernel has refused membarrier since the pool was made")                            \
     X(has_context_order, POOL, VALUE, "1: its callers name no stream")                           \
-    X(idle_bytes, STATS, VALUE, "reserved, and neither live, cached, deferred nor captured")
+    X(idle_bytes, STATS, VALUE, "reserved, and neither live, cached, deferred nor captured")     \
+    X(arena_bytes, POOL, VALUE, "live blocks that arenas hold")                                  \
+    X(arena_count, POOL, VALUE, "arenas")
 
 enum flw_bulletin_value {
 #define X(name, source, kind, help) FLW_VALUE_##name,
@@ -134,14 +138,24 @@ struct flw_bulletin_holder {
     char frames[FLW_BULLETIN_FRAMES_BYTES]; /* ends in a zero byte, and zeros behind it */
 };
 
+/* An arena, and what it holds of the pool. */
+struct flw_bulletin_arena {
+    uint64_t scratch_bytes, persistent_bytes;
+    uint64_t lease_count;
+    uint64_t capture_count;        /* whose graphs hold its addresses */
+    uint64_t is_leased, is_locked; /* 0 or 1 */
+    char name[64];                 /* ends in a zero byte, and zeros behind it */
+};
+
 struct flw_bulletin_pool {
     uint64_t value[FLW_VALUE_COUNT];
     uint64_t stage_count[FLW_BULLETIN_STAGES], stage_ns[FLW_BULLETIN_STAGES];
     char driver[32]; /* as in its config; "" = libcuda.so.1. Cut to fit */
-    uint32_t class_count, stream_count, holder_count;
+    uint32_t class_count, stream_count, holder_count, arena_count;
     struct flw_bulletin_class classes[FLW_BULLETIN_CLASSES];      /* those with memory, ascending */
     struct flw_bulletin_stream streams[FLW_BULLETIN_STREAMS + 1]; /* most memory first */
     struct flw_bulletin_holder holders[FLW_BULLETIN_HOLDERS + 1]; /* the same */
+    struct flw_bulletin_arena arenas[FLW_BULLETIN_ARENAS];        /* in no order */
 };
 
 struct flw_bulletin {
@@ -165,7 +179,7 @@ struct flw_bulletin_writer {
 };
 
 void flw_bulletin_begin(struct flw_bulletin_writer *writer, void *bytes, size_t capacity);
-/* One that does not fit goes without its holders, then without classes and streams, or not at all. */
+/* One that does not fit goes without its holders, then without classes, streams and arenas, or not at all. */
 void flw_bulletin_add(struct flw_bulletin_writer *writer, const struct flw_bulletin_pool *pool);
 /* The head; `bulletin`'s pools are not looked at. Returns the bytes used. */
 size_t flw_bulletin_end(struct flw_bulletin_writer *writer, const struct flw_bulletin *bulletin);

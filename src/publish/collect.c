@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "fallow/arena.h"
 #include "pool/extensions/recording.h"
 
 #define SLOTS_A_LOCK 4096 /* looked at before others get the heap's lock */
@@ -377,6 +378,30 @@ static void copy_holders(struct flw_pool *pool, struct flw_bulletin_pool *out)
     }
 }
 
+static void add_arena(void *context, const fallow_arena_stats *stats)
+{
+    struct flw_bulletin_pool *out = context;
+    out->value[FLW_VALUE_arena_count]++;
+    out->value[FLW_VALUE_arena_bytes] += stats->scratch_bytes + stats->persistent_bytes;
+    if (out->arena_count < FLW_BULLETIN_ARENAS) {
+        struct flw_bulletin_arena *arena = &out->arenas[out->arena_count++];
+        *arena = (struct flw_bulletin_arena){.scratch_bytes = stats->scratch_bytes,
+                                             .persistent_bytes = stats->persistent_bytes,
+                                             .lease_count = stats->lease_count,
+                                             .capture_count = stats->capture_count,
+                                             .is_leased = stats->is_leased,
+                                             .is_locked = stats->is_locked};
+        snprintf(arena->name, sizeof arena->name, "%s", stats->name);
+    }
+}
+
+static void copy_arenas(struct flw_pool *pool, struct flw_bulletin_pool *out)
+{
+    out->value[FLW_VALUE_arena_count] = out->value[FLW_VALUE_arena_bytes] = 0;
+    out->arena_count = 0;
+    fallow_pool_visit_arenas((fallow_pool *)(uintptr_t)pool->handle, add_arena, out);
+}
+
 void flw_collect_pool(struct flw_collector *collector, struct flw_pool *pool,
                       struct flw_bulletin_pool *out_pool)
 {
@@ -397,5 +422,6 @@ void flw_collect_pool(struct flw_collector *collector, struct flw_pool *pool,
     copy_classes(collector, out_pool);
     copy_rows(collector, out_pool);
     copy_holders(pool, out_pool);
+    copy_arenas(pool, out_pool);
     forget_rows(collector);
 }

@@ -173,6 +173,8 @@ static void print_arena(void)
     FIELD(fallow_arena_config, scratch_bytes);
     FIELD(fallow_arena_config, log);
     FIELD(fallow_arena_config, log_context);
+    FIELD(fallow_arena_config, asks_captures);
+    FIELD(fallow_arena_config, reserved_0);
     FIELD(fallow_arena_stats, struct_size);
     FIELD(fallow_arena_stats, scratch_bytes);
     FIELD(fallow_arena_stats, persistent_bytes);
@@ -188,6 +190,10 @@ static void print_arena(void)
     FIELD(fallow_arena_stats, is_leased);
     FIELD(fallow_arena_stats, is_pinned);
     FIELD(fallow_arena_stats, reserved_0);
+    FIELD(fallow_arena_stats, capture_count);
+    FIELD(fallow_arena_stats, tag);
+    FIELD(fallow_arena_stats, reserved_1);
+    FIELD(fallow_arena_stats, name);
 }
 
 static void print_model(void)
@@ -230,6 +236,7 @@ static void print_step(void)
     FIELD(fallow_step, pads_values);
     FIELD(fallow_step, quantises);
     FIELD(fallow_step, activates_in_place);
+    FIELD(fallow_step, overlaps);
     FIELD(fallow_step, reserved_0);
     FIELD(fallow_path, name);
     FIELD(fallow_path, summary);

@@ -85,6 +85,23 @@ class Loading(unittest.TestCase):
         self.assertRegex(error, "fallow: cannot load the CUDA driver '/nowhere/libcuda.so.1'")
 
 
+class Reports(unittest.TestCase):
+    def test_arenas_are_named(self):
+        code = ("import fallow; fallow.configure(driver='sim', limit='64M');"
+                "arena = fallow.Arena(name='decode', tag=7); other = fallow.Arena(name='prefill');"
+                "layout = fallow.Layout([{'name': 'x', 'bytes': 32 << 20}]); arena.reserve([layout]); arena.lock();"
+                "lease = arena.lease(layout); print(fallow.report());\n"
+                "try: fallow.allocate(60 << 20)\n"
+                "except MemoryError: print(fallow.report())")
+        status, out, _ = run(code)
+        self.assertEqual(status, 0)
+        before, after = out.split("device 0, stream order:")[1:]
+        for text in before, after:
+            self.assertIn("  arena 'decode': scratch 32.0 MiB, persistent 0.0 MiB; 2 leases, 0 captures hold it, "
+                          "leased, locked\n  arena 'prefill': scratch 0.0 MiB", text)
+        self.assertRegex(after, r"32.0 MiB in 1 blocks of stream \d+, tag 7 \(arena 'decode'\)")
+
+
 class Settings(unittest.TestCase):
     def test_the_variable_reaches_the_pool(self):
         code = ("import fallow; lib = fallow._lib(); print(lib.fallow_torch_alloc(65 << 20, 0, None));"

@@ -11,6 +11,7 @@ import os
 import tempfile
 import unittest
 
+import fakes
 import fallow
 import fallow_arena
 
@@ -133,6 +134,38 @@ class Arenas(unittest.TestCase):
             del capsule
             gc.collect()
             self.arena.lease(self.layout).end()
+
+    def test_small_floats_have_the_codes_of_dlpack(self):
+        codes = {"float8_e4m3fn": (10, 8, 1), "float8_e4m3fnuz": (11, 8, 1), "float8_e5m2": (12, 8, 1),
+                 "float8_e5m2fnuz": (13, 8, 1), "float8_e8m0fnu": (14, 8, 1), "float4_e2m1fn_x2": (17, 4, 2)}
+        with self.arena.lease(self.layout) as lease:
+            for word, code in codes.items():
+                taken, delete = consume(lease.tensor("out", (4096,), word).__dlpack__(max_version=(1, 1)))
+                self.assertEqual((taken.tensor.code, taken.tensor.bits, taken.tensor.lanes), code)
+                self.assertEqual((taken.major, taken.minor, taken.tensor.strides[0]), (1, 1, 1))
+                delete()
+                with self.assertRaisesRegex(fallow.Error, "a tensor of 4097 bytes"):
+                    lease.tensor("out", (4097,), word).__dlpack__()
+
+    def test_a_rank_without_tokens_has_empty_tensors(self):
+        rows, other = self.arena.get(("rows", (0, 576), "bfloat16"), ("other", (4,), "uint8"))
+        taken, delete = consume(rows.__dlpack__(max_version=(1, 0)))
+        self.assertEqual((taken.tensor.shape[0], taken.tensor.shape[1]), (0, 576))
+        delete()
+        nothing, = self.arena.get(("rows", (0,), "uint8"))
+        consume(nothing.__dlpack__())[1]()
+
+    def test_a_stream_that_joined_may_use_tensors(self):
+        with self.arena.lease(self.layout, stream=0) as lease:
+            view = lease.tensor("out", (4,), "float32")
+            with self.assertRaisesRegex(BufferError, r"on 0x1234: .* lease\.join\(\) it"):
+                view.__dlpack__(stream=0x1234)
+            lease.join(0x1234)
+            for stream in (0x1234, 1, None, -1):
+                consume(view.__dlpack__(stream=stream))[1]()
+            lease.used("out", 64)
+            with self.assertRaises(fallow.Error):
+                lease.used("out", 4097)
 
     def test_what_cannot_be_is_refused(self):
         with self.arena.lease(self.layout, stream=0) as lease:
@@ -269,6 +302,130 @@ class Arenas(unittest.TestCase):
             fallow.layout("moe-triton", {"vocab_size": 4})
         with self.assertRaisesRegex(ValueError, "values of 256 elements and keys of 192"):
             fallow.layout("mla-prefill", dict(configs["deepseek-v3"], qk_nope_head_dim=192, v_head_dim=256))
+
+    def test_several_tensors_take_one_line(self):
+        q, k, scale = self.arena.get(("q", (3, 5), "bfloat16"), ("k", [7], "float32"), ("scale", (), "float64"))
+        places = []
+        for view, count, bits in ((q, 15, 16), (k, 7, 32), (scale, 1, 64)):
+            taken, delete = consume(view.__dlpack__(max_version=(1, 0)))
+            self.assertEqual(taken.tensor.bits, bits)
+            places.append((taken.tensor.data, taken.tensor.data + count * bits // 8))
+            delete()
+        places.sort()
+        self.assertTrue(all(end <= begin for (_, end), (begin, _) in zip(places, places[1:])), places)
+        first, = self.arena.get(("q", (4096,), "uint8"))
+        with self.assertRaisesRegex(RuntimeError, "the lease has ended"):
+            q.__dlpack__()
+        self.arena.lock()  # ends the lease, as every other call
+        with self.assertRaisesRegex(RuntimeError, "the lease has ended"):
+            first.__dlpack__()
+        with self.assertRaisesRegex(fallow.Error, "layout 'get'.*FALLOW_OVER_BUDGET"):
+            self.arena.get(("q", (1 << 20,), "uint8"))
+        self.arena.unlock()
+
+    def test_layouts_of_equal_lines_are_kept_and_bounded(self):
+        for rows in range(300):
+            self.arena.get(("q", (1 + rows, 5), "bfloat16"))
+        kept = dict(self.arena._layouts)
+        self.assertEqual(len(kept), 256)
+        self.arena.get(("q", [300, 5], "bfloat16"))
+        self.assertEqual(self.arena._layouts, kept)
+        self.assertEqual(self.arena.stats()["refuse_count"], 0)
+
+    def test_dtypes_of_torch_give_its_tensors(self):
+        fake = fakes.torch()
+        fake.from_dlpack = lambda view: ("a tensor of PyTorch's", view)
+
+        class Type:
+            def __repr__(self):
+                return "torch.bfloat16"
+
+        with fakes.installed(torch=fake):
+            (word, view), other = self.arena.get(("q", (3, 5), Type()), ("k", (3,), "bool"))
+        self.assertEqual((word, view._dtype, other._dtype), ("a tensor of PyTorch's", (4, 16), (6, 8)))
+
+
+def entry(name, *arguments):
+    """A function of the simulated driver."""
+    address = fallow._lib().fallow_pool_driver_entry(fallow._pool(0), name.encode())
+    function = ctypes.CFUNCTYPE(ctypes.c_int, *arguments)(address)
+
+    def call(*given):
+        result = function(*given)
+        if result != 0:
+            raise AssertionError("%s answered %d" % (name, result))
+
+    return call
+
+
+class Captures(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        fallow.stats() or fallow.allocate(1)  # the pool, and with it the driver
+        pointer, context = ctypes.c_void_p, ctypes.c_void_p()
+        entry("cuDevicePrimaryCtxRetain", pointer, ctypes.c_int)(ctypes.byref(context), 0)
+        entry("cuCtxSetCurrent", pointer)(context)
+        cls.create = staticmethod(entry("cuStreamCreate", pointer, ctypes.c_uint))
+        cls.begin = staticmethod(entry("cuStreamBeginCapture_v2", pointer, ctypes.c_int))
+        cls.end = staticmethod(entry("cuStreamEndCapture", pointer, pointer))
+
+    def setUp(self):
+        self.arena = fallow.Arena(name="decode")
+        self.layout = fallow.Layout([{"name": "out", "bytes": 4096}])
+        self.stream, self.graph = ctypes.c_void_p(), ctypes.c_void_p()
+        self.create(ctypes.byref(self.stream), 1)
+        self.stream = self.stream.value
+
+    def tearDown(self):
+        self.arena.close()
+
+    @contextlib.contextmanager
+    def captured(self):
+        self.begin(self.stream, 0)
+        try:
+            yield
+        finally:
+            self.end(self.stream, ctypes.byref(self.graph))
+
+    def test_a_lease_in_an_announced_capture_is_pinned_until_its_release(self):
+        self.arena.reserve([self.layout], self.stream)
+        announced = fallow.capture(self.stream)
+        with announced, self.captured():
+            with self.arena.lease(self.layout, self.stream) as lease:
+                address = lease.address("out")
+        self.assertEqual(self.arena.stats()["is_pinned"], 1)
+        self.arena.trim()  # what the graph uses stays
+        self.assertEqual((self.arena.stats()["capture_count"], self.arena.stats()["scratch_bytes"] > 0), (1, True))
+        self.arena.guard(self.stream)
+        with self.arena.lease(self.layout, self.stream) as lease:
+            self.assertEqual(lease.address("out"), address)
+        announced.release()
+        self.arena.trim()
+        self.assertEqual((self.arena.stats()["is_pinned"], self.arena.stats()["scratch_bytes"]), (0, 0))
+
+    def test_a_lease_in_a_capture_that_nobody_announced_is_refused(self):
+        self.arena.reserve([self.layout], self.stream)
+        other = fallow.Layout([{"name": "out", "bytes": 64}])
+        with self.captured():
+            for layout in (self.layout, other):
+                with self.assertRaisesRegex(fallow.Error, r"announce that with fallow\.capture\(stream\).*CAPTURING"):
+                    self.arena.lease(layout, self.stream)
+
+    def test_one_line_goes_in_and_out_of_captures(self):
+        line = ("q", (4096,), "uint8"), ("k", (64,), "uint8")
+        self.arena.get(*line, stream=self.stream)
+        captures = [fallow.capture(self.stream) for _ in range(3)]
+        for announced in captures:
+            with announced, self.captured():
+                self.arena.get(*line, stream=self.stream)
+                self.arena.get(*line[:1], stream=self.stream)
+        for _ in range(2):
+            self.arena.guard(self.stream)
+            self.arena.get(*line, stream=self.stream)
+        for announced in captures:
+            announced.release()
+        self.arena.trim()
+        self.assertEqual(self.arena.stats()["refuse_count"], 0)
 
 
 if __name__ == "__main__":

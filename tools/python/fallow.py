@@ -32,6 +32,7 @@ __all__ = [
     "torch_mempool",
     "enable_cupy",
     "capturing",
+    "capture",
     "rmm_resource",
     "enable_rmm",
     "stats",
@@ -267,6 +268,10 @@ def _declare(lib):
     say("fallow_cupy_free", None, pointer, pointer, number)
     say("fallow_context_capture_begin", None)
     say("fallow_context_capture_end", None)
+    say("fallow_capture_begin", number, pointer, pointer, out)
+    say("fallow_capture_join", number, pointer, pointer)
+    for name in ("end", "release"):
+        say("fallow_capture_" + name, number, pointer)
     fallow_arena.declare(say)
 
 
@@ -446,6 +451,16 @@ def report(device=None):
                     now["driver_call_count"], _mib(now["captured_bytes"]),
                 )
             )
+            arenas = fallow_arena.arenas_of(pool)
+            for arena in arenas:
+                lines.append(
+                    "  arena '%s': scratch %s, persistent %s; %d leases, %d captures hold it%s%s"
+                    % (
+                        arena["name"], _mib(arena["scratch_bytes"]), _mib(arena["persistent_bytes"]),
+                        arena["lease_count"], arena["capture_count"], ", leased" * arena["is_leased"],
+                        ", locked" * arena["is_locked"],
+                    )
+                )
             oom = _oom(pool)
             if oom.size_bytes != 0:
                 lines.append(
@@ -461,9 +476,11 @@ def report(device=None):
                         % (_mib(oom.address_bytes), _mib(oom.largest_address_bytes))
                     )
                 for owner in oom.owners[: oom.owner_count]:
+                    names = ["arena '%s'" % arena["name"] for arena in arenas if arena["tag"] == owner.tag != 0]
                     lines.append(
-                        "    %s in %d blocks of stream %d, tag %d"
-                        % (_mib(owner.bytes), owner.count, owner.stream_id, owner.tag)
+                        "    %s in %d blocks of stream %d, tag %d%s"
+                        % (_mib(owner.bytes), owner.count, owner.stream_id, owner.tag,
+                           " (%s)" % ", ".join(names) if names else "")
                     )
     return "\n".join(lines) if lines else "nothing was allocated from Fallow"
 
@@ -766,6 +783,45 @@ class capturing:
 
     def __exit__(self, *_):
         _lib().fallow_context_capture_end()
+
+
+class capture:
+    """Announce the capture of a stream, from before its begin to after its end, where nothing else does: with
+    PyTorch's own allocator, or with graphs of one's own. (enable_torch() announces PyTorch's captures.)
+
+        captured = fallow.capture(stream)
+        with captured, torch.cuda.graph(graph, stream=stream):
+            with arena.lease(layout) as lease: ...
+
+    Leases of arenas inside are the graph's: it may be launched, each time after arena.guard(), until release().
+    An arena keeps what it leased at its address until then."""
+
+    def __init__(self, stream, device=0):
+        self._stream, self._device, self._handle = _stream_handle(stream), device, None
+
+    def __enter__(self):
+        handle = ctypes.c_void_p()
+        _lib().fallow_context_capture_begin()
+        status = _lib().fallow_capture_begin(_pool(self._device), self._stream, ctypes.byref(handle))
+        if status != 0:
+            _lib().fallow_context_capture_end()
+        _check(status, "fallow.capture")
+        self._handle = handle
+        return self
+
+    def __exit__(self, *_):
+        _lib().fallow_context_capture_end()
+        _check(_lib().fallow_capture_end(self._handle), "the end of a capture")
+
+    def join(self, stream):
+        """Another stream takes part: it waits on an event of the capture."""
+        _check(_lib().fallow_capture_join(self._handle, _stream_handle(stream)), "fallow.capture.join")
+
+    def release(self):
+        """The graph is gone, and its launches are complete or come before the present end of the stream."""
+        if self._handle is not None:
+            _check(_lib().fallow_capture_release(self._handle), "fallow.capture.release")
+            self._handle = None
 
 
 # ---- Numba: NUMBA_CUDA_MEMORY_MANAGER=fallow, or numba.cuda.set_memory_manager(fallow._numba_memory_manager)

@@ -10,6 +10,7 @@
 """
 import ctypes
 import json
+import math
 import os
 import sys
 import traceback
@@ -42,7 +43,7 @@ _WAKE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(Region), 
 
 
 class ArenaConfig(ctypes.Structure):
-    """The front of fallow_arena_config"""
+    """fallow_arena_config"""
 
     _fields_ = [
         ("struct_size", ctypes.c_size_t),
@@ -52,6 +53,8 @@ class ArenaConfig(ctypes.Structure):
         ("scratch_bytes", ctypes.c_size_t),
         ("log", _LOG),
         ("log_context", ctypes.c_void_p),
+        ("asks_captures", ctypes.c_uint8),
+        ("reserved_0", ctypes.c_uint8 * 7),
     ]
 
 
@@ -65,7 +68,11 @@ class ArenaStats(ctypes.Structure):
             "damage_count unwritten_count generation"
         ).split()
     ] + [("is_locked", ctypes.c_uint8), ("is_leased", ctypes.c_uint8), ("is_pinned", ctypes.c_uint8),
-         ("reserved_0", ctypes.c_uint8 * 5)]
+         ("reserved_0", ctypes.c_uint8 * 5), ("capture_count", ctypes.c_uint64), ("tag", ctypes.c_uint32),
+         ("reserved_1", ctypes.c_uint32), ("name", ctypes.c_char * 64)]
+
+
+_VISIT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(ArenaStats))
 
 
 class Model(ctypes.Structure):
@@ -123,9 +130,11 @@ def declare(say):
         say("fallow_arena_" + name, number, pointer)
     say("fallow_arena_on_wake", number, pointer, _WAKE, pointer)
     say("fallow_arena_get_stats", number, pointer, ctypes.POINTER(ArenaStats))
+    say("fallow_pool_visit_arenas", number, pointer, _VISIT, pointer)
     say("fallow_arena_last_error", None, pointer, ctypes.c_char_p, size)
-    say("fallow_lease_begin", number, pointer, pointer, pointer, out)
+    say("fallow_lease_begin_within", number, pointer, pointer, pointer, ctypes.c_uint32, out)
     say("fallow_lease_end", number, pointer, pointer)
+    say("fallow_lease_set_used", number, pointer, size, size)
     say("fallow_lease_guard", number, pointer, pointer)
     say("fallow_lease_region_at", pointer, pointer, size)
     say(
@@ -144,7 +153,28 @@ _DTYPES = {  # DLPack code and bits
     "uint8": (1, 8), "uint16": (1, 16), "uint32": (1, 32), "uint64": (1, 64),
     "float16": (2, 16), "float32": (2, 32), "float64": (2, 64),
     "bfloat16": (4, 16), "bool": (6, 8),
+    "float8_e3m4": (7, 8), "float8_e4m3": (8, 8), "float8_e4m3b11fnuz": (9, 8), "float8_e4m3fn": (10, 8),
+    "float8_e4m3fnuz": (11, 8), "float8_e5m2": (12, 8), "float8_e5m2fnuz": (13, 8), "float8_e8m0fnu": (14, 8),
+    "float4_e2m1fn_x2": (17, 4),  # a pair in a byte
 }
+_LEASE_STREAM = -1  # FALLOW_LEASE_STREAM
+
+
+def _dlpack_of(dtype):
+    """DLPack's code and bits of "bfloat16", torch.bfloat16, numpy.float32 ..."""
+    word = (getattr(dtype, "__name__", None) or str(dtype)).rsplit(".", 1)[-1]
+    if word not in _DTYPES:
+        raise TypeError("%r is no type that a region can have: one of %s" % (dtype, ", ".join(_DTYPES)))
+    return _DTYPES[word]
+
+
+def _same(stream):
+    """A stream's number; DLPack calls the default stream 1 or None."""
+    return 0 if stream in (None, 1) else stream
+
+
+def _is_torch(dtype):
+    return str(dtype).startswith("torch.")
 
 
 class Layout:
@@ -319,6 +349,7 @@ class Arena:
         arena = fallow.Arena(name="decode")
         with arena.lease(layout) as lease:
             out = lease.torch("out", (tokens, 4096), torch.bfloat16)
+        q, k = arena.get(("q", (tokens, 576), torch.bfloat16), ("k", (tokens, 64), torch.bfloat16))
 
     name      in messages and reports
     tag       of its memory: see tagged()
@@ -326,15 +357,18 @@ class Arena:
     log       log(level, message) is called for each refusal and finding; level: "error", "warning" or "info"
     settings  as configure()
 
-    One lease is open at a time. Any thread may call; methods raise fallow.Error with the library's sentence."""
+    One lease is open at a time. Any thread may call; methods raise fallow.Error with the library's sentence.
+    A lease on a stream that is being captured needs the capture announced: enable_torch() does so, else capture()."""
 
     def __init__(self, device=0, name="arena", tag=0, checks=0, log=None, **settings):
         _configure(settings)
         self._device = device
         self._handle = None
+        self._got = None  # get()'s lease
+        self._layouts = {}  # get()'s, used last at the end
         self._wake = _WAKE()
         self._log = _LOG() if log is None else _LOG(lambda _, level, text: log(_LEVELS[level], text.decode()))
-        config = ArenaConfig(ctypes.sizeof(ArenaConfig), name.encode(), tag, checks, 0, self._log)
+        config = ArenaConfig(ctypes.sizeof(ArenaConfig), name.encode(), tag, checks, 0, self._log, asks_captures=1)
         handle = ctypes.c_void_p()
         status = _lib().fallow_arena_create(_pool(device), ctypes.byref(config), ctypes.byref(handle))
         _check(status, "fallow.Arena")
@@ -343,6 +377,7 @@ class Arena:
     def close(self):
         """Give its memory back; with a lease open, when that ends."""
         if self._handle is not None and _lib is not None:
+            self._settle()
             _lib().fallow_arena_destroy(self._handle)
         self._handle = None
 
@@ -350,12 +385,22 @@ class Arena:
         if getattr(self, "_handle", None) is not None:
             self.close()
 
+    def _settle(self):
+        """End the lease of get(), whose tensors are not used any more."""
+        lease, self._got = self._got, None
+        if lease is not None and lease._handle is not None:
+            lease.end(_LEASE_STREAM)
+
+    def _call(self, function, *arguments):
+        self._settle()
+        self._refused(getattr(_lib(), "fallow_" + function)(self._handle, *arguments), function.split("_", 1)[1])
+
     def _refused(self, status, what):
         if status == 0:
             return
         text = ctypes.create_string_buffer(512)
         _lib().fallow_arena_last_error(self._handle, text, len(text))
-        reason = text.value.decode(errors="replace")
+        reason = text.value.decode(errors="replace").replace("fallow_capture_begin", "fallow.capture(stream)")
         _check(status, what + (": " + reason if reason else ""))
 
     def reserve(self, need, stream=None):
@@ -369,24 +414,24 @@ class Arena:
 
     def lock(self):
         """After warm-up: a lease that needs more than the arena holds is refused."""
-        self._refused(_lib().fallow_arena_lock(self._handle), "lock")
+        self._call("arena_lock")
 
     def unlock(self):
         """Growth is allowed again."""
-        self._refused(_lib().fallow_arena_unlock(self._handle), "unlock")
+        self._call("arena_unlock")
 
     def set_budget(self, bytes):
         """Refuse leases for which the arena would hold more, persistent regions included."""
-        self._refused(_lib().fallow_arena_set_budget(self._handle, bytes), "set_budget")
+        self._call("arena_set_budget", bytes)
 
     def trim(self):
         """Give the blocks back to the pool; contents of persistent regions are lost."""
-        self._refused(_lib().fallow_arena_trim(self._handle), "trim")
+        self._call("arena_trim")
 
     def lose_contents(self):
         """The values of persistent regions are worthless, as after an aborted step: the next lease initialises those of
         its layout again, and the next guard() all."""
-        self._refused(_lib().fallow_arena_lose_contents(self._handle), "lose_contents")
+        self._call("arena_lose_contents")
 
     def on_wake(self, wake):
         """Call wake(region, address, stream) for each persistent region that must get its values, at first and
@@ -402,19 +447,19 @@ class Arena:
                 return 1
 
         called = _WAKE() if wake is None else _WAKE(call)
-        self._refused(_lib().fallow_arena_on_wake(self._handle, called, None), "on_wake")
+        self._call("arena_on_wake", called, None)
         self._wake = called
 
     def guard(self, stream=None):
         """Call before each launch of a graph that was captured with leases of the arena: orders the launch on
         `stream` after the lease or launch before it. `stream`: as lease()."""
-        self._refused(_lib().fallow_lease_guard(self._handle, self._stream_of(stream)), "guard")
+        self._call("lease_guard", self._stream_of(stream))
 
     def stats(self):
         """The counters as a dict (fallow_arena_stats)."""
         values = ArenaStats(struct_size=ctypes.sizeof(ArenaStats))
         self._refused(_lib().fallow_arena_get_stats(self._handle, ctypes.byref(values)), "stats")
-        return {name: getattr(values, name) for name, _ in ArenaStats._fields_[1:] if name != "reserved_0"}
+        return _counters(values)
 
     def _stream_of(self, stream):
         if stream is None:
@@ -423,14 +468,48 @@ class Arena:
                 stream = torch.cuda.current_stream(self._device)
         return _stream_handle(stream)
 
-    def lease(self, layout, stream=None):
+    def lease(self, layout, stream=None, wait_ms=0):
         """Borrow all regions for work given to `stream` from now on. None: PyTorch's current stream where
-        PyTorch has been imported and uses CUDA, else the default stream."""
+        PyTorch has been imported and uses CUDA, else the default stream. While another thread leases the arena, wait
+        up to wait_ms for it, first come first served."""
         number = self._stream_of(stream)
         handle = ctypes.c_void_p()
-        status = _lib().fallow_lease_begin(self._handle, layout._handle, number, ctypes.byref(handle))
+        self._settle()
+        status = _lib().fallow_lease_begin_within(self._handle, layout._handle, number, wait_ms, ctypes.byref(handle))
         self._refused(status, "lease")
         return Lease(self, layout, number, handle)
+
+    def get(self, *tensors, stream=None):
+        """Borrow tensors in one line: a tuple with one for each (name, shape, dtype).
+
+            q, k = arena.get(("q", (tokens, 576), torch.bfloat16), ("k", (tokens, 64), torch.bfloat16))
+
+        They are dirty, none shares bytes with another, and they are for work given to `stream` (as lease()) before the
+        next call on the arena: that ends their lease. A dtype of PyTorch's gives a torch.Tensor, any other one (see
+        Lease.tensor) an object with __dlpack__. The layouts of the last 256 sets of names, shapes and dtypes are kept."""
+        key = tuple((name, tuple(shape), dtype) for name, shape, dtype in tensors)
+        layout = self._layouts.pop(key, None) or Layout([
+            {"name": name, "bytes": math.prod(shape) * max(1, _dlpack_of(dtype)[1] // 8)}
+            for name, shape, dtype in key], name="get")
+        self._layouts[key] = layout
+        if len(self._layouts) > 256:
+            del self._layouts[next(iter(self._layouts))]
+        self._got = lease = self.lease(layout, stream)
+        return tuple([lease.torch(*each) if _is_torch(each[2]) else lease.tensor(*each) for each in key])
+
+
+def _counters(values):
+    made = {name: getattr(values, name) for name, _ in ArenaStats._fields_[1:] if not name.startswith("reserved")}
+    made["name"] = values.name.decode(errors="replace")
+    return made
+
+
+def arenas_of(pool):
+    """The counters of each arena of a pool, made in Python or not, as Arena.stats()."""
+    made = []
+    _check(_lib().fallow_pool_visit_arenas(pool, _VISIT(lambda _, values: made.append(_counters(values.contents))), None),
+           "the arenas of a pool")
+    return made
 
 
 class Lease:
@@ -439,6 +518,7 @@ class Lease:
 
     def __init__(self, arena, layout, stream, handle):
         self._arena, self._layout, self._stream, self._handle = arena, layout, stream, handle
+        self._streams = {_same(stream)}
 
     def __enter__(self):
         return self
@@ -449,7 +529,7 @@ class Lease:
 
     def __del__(self):
         if getattr(self, "_handle", None) is not None and _lib is not None:
-            _lib().fallow_lease_end(self._handle, self._stream)
+            _lib().fallow_lease_end(self._handle, _LEASE_STREAM)
 
     def end(self, stream=None):
         """Release everything in the order of `stream`'s present end; None: the lease's."""
@@ -462,6 +542,15 @@ class Lease:
             raise RuntimeError("the lease has ended")
         return self._handle
 
+    def join(self, stream):
+        """Allow tensors on another stream too, which the caller has made to wait for the lease's stream. The stream of
+        end() must in turn wait for it."""
+        self._streams.add(_same(_stream_handle(stream)))
+
+    def used(self, name, bytes):
+        """A step smaller than the layout: only the first bytes of the region are used (fallow_lease_set_used)."""
+        self._arena._refused(_lib().fallow_lease_set_used(self._open(), self._layout._find(name), bytes), "used")
+
     def address(self, name):
         """The region's device address."""
         return _lib().fallow_lease_region_at(self._open(), self._layout._find(name))
@@ -470,12 +559,8 @@ class Lease:
         """The region, or a part of it, as an object with __dlpack__, for torch.from_dlpack and others; not to be
         used after the end of the lease (Arena(checks=1) finds that).
         dtype: "bfloat16", torch.bfloat16, numpy.float32 ..."""
-        word = getattr(dtype, "__name__", None) or str(dtype)
-        word = word.rsplit(".", 1)[-1]
-        if word not in _DTYPES:
-            raise TypeError("%r is no type that a region can have: one of %s" % (dtype, ", ".join(_DTYPES)))
         self._open()
-        return _View(self, self._layout._find(name), tuple(shape), strides, _DTYPES[word], byte_offset)
+        return _View(self, self._layout._find(name), tuple(shape), strides, _dlpack_of(dtype), byte_offset)
 
     def torch(self, name, shape, dtype, byte_offset=0, strides=None):
         """The same as a PyTorch tensor."""
@@ -536,15 +621,14 @@ class _View:
         return (2, self._lease._arena._device)
 
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
-        """stream: the consumer's. It must be the lease's, whose order the memory is in; -1: the consumer
-        sees to the order itself."""
+        """stream: the consumer's. It must be the lease's, whose order the memory is in, or one that has joined; -1: the
+        consumer sees to the order itself."""
         if copy or (dl_device is not None and tuple(dl_device) != self.__dlpack_device__()):
             raise BufferError("a region is exported where it lies: it is neither copied nor moved")
-        names = {None: 0, 1: 0}
         lease = self._lease
-        if stream != -1 and names.get(stream, stream) != names.get(lease._stream, lease._stream):
+        if stream != -1 and _same(stream) not in lease._streams:
             raise BufferError("the lease is on stream %#x, the consumer on %#x: begin the lease on the consumer's "
-                              "stream" % (lease._stream, stream or 0))
+                              "stream, or order it after the lease's and lease.join() it" % (lease._stream, stream or 0))
         exported = ctypes.c_void_p()
         status = _lib().fallow_lease_export(
             lease._open(), self._index, self._shape, self._strides, self._dimensions, self._dtype[0],

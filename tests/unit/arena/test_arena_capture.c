@@ -362,6 +362,73 @@ static void a_lease_is_not_carried_into_a_capture_but_may_outlast_one(void **sta
     api_end(&api);
 }
 
+enum change {
+    ANNOUNCED,
+    ASKED, /* captured, not announced, and the arena asks */
+    RECAPTURED /* begun in a capture that is over, and in another one now */,
+    DESTROYED,
+    CHANGES
+};
+
+/* The lease was used before its stream changed; its end on it is refused, and never on FALLOW_LEASE_STREAM. */
+static void a_lease_ends_on_its_own_stream_as_that_was(void **state)
+{
+    (void)state;
+    for (enum change change = 0; change < CHANGES; change++) {
+        struct api api;
+        fallow_arena_config config;
+        fallow_arena *arena = NULL;
+        fallow_capture *first = NULL, *capture = NULL;
+        CUstream stream = NULL;
+        bed_begin(&api);
+        assert_int_equal(api.sim.cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), 0);
+        fallow_arena_config_init(&config);
+        config.asks_captures = change == ASKED;
+        assert_int_equal(fallow_arena_create(api.pool, &config, &arena), FALLOW_OK);
+        fallow_layout *layout = make_plain_layout(20000);
+        end_lease(begin_lease(arena, layout, stream), stream);
+        if (change == RECAPTURED) {
+            begin_capturing(&api, stream, &first);
+        }
+        fallow_lease *lease = begin_lease(arena, layout, stream);
+        touch_lease(&api, lease, layout, stream);
+        CUgraphExec executable = first != NULL ? end_capturing(&api, stream, first) : NULL;
+        if (change == ASKED) {
+            api_begin_capturing(&api, stream);
+        } else if (change == DESTROYED) {
+            assert_int_equal(fallow_stream_retire(api.pool, stream), FALLOW_OK);
+            assert_int_equal(api.sim.cu.cuStreamDestroy_v2(stream), 0);
+        } else {
+            begin_capturing(&api, stream, &capture);
+        }
+        assert_int_equal(fallow_lease_end(lease, stream),
+                         change == DESTROYED ? FALLOW_INVALID_STREAM : FALLOW_CAPTURING);
+        uint64_t refused = arena_stats(arena).refuse_count;
+        end_lease(lease, FALLOW_LEASE_STREAM);
+        assert_int_equal(arena_stats(arena).refuse_count, refused);
+        assert_int_equal(fallow_lease_end(lease, FALLOW_LEASE_STREAM), FALLOW_INVALID_ARGUMENT);
+        if (capture != NULL) {
+            end_lease(begin_lease(arena, layout, stream), FALLOW_LEASE_STREAM);
+            assert_int_equal(api.sim.cu.cuGraphExecDestroy(end_capturing(&api, stream, capture)),
+                             0);
+            assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+        } else if (change == ASKED) {
+            api_drop_captured(&api, stream);
+        }
+        lease = begin_lease(arena, layout, api.other);
+        touch_lease(&api, lease, layout, api.other);
+        end_lease(lease, FALLOW_LEASE_STREAM);
+        if (executable != NULL) {
+            assert_int_equal(api.sim.cu.cuGraphExecDestroy(executable), 0);
+            assert_int_equal(fallow_capture_release(first), FALLOW_OK);
+        }
+        expect_silence(&api);
+        fallow_arena_destroy(arena);
+        fallow_layout_destroy(layout);
+        api_end(&api);
+    }
+}
+
 static void a_capture_of_the_last_stream_is_not_drawn_into_the_order(void **state)
 {
     (void)state;
@@ -670,6 +737,7 @@ int main(void)
         cmocka_unit_test(leases_on_two_streams_of_one_capture_are_ordered_in_its_graph),
         cmocka_unit_test(the_guard_restores_what_a_sleep_lost_before_a_graph_runs),
         cmocka_unit_test(a_lease_is_not_carried_into_a_capture_but_may_outlast_one),
+        cmocka_unit_test(a_lease_ends_on_its_own_stream_as_that_was),
         cmocka_unit_test(a_capture_of_the_last_stream_is_not_drawn_into_the_order),
         cmocka_unit_test(an_unannounced_capture_is_found_when_order_is_to_be_made),
         cmocka_unit_test(an_arena_that_asks_refuses_what_a_capture_would_keep_unseen),

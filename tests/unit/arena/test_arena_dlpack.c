@@ -82,6 +82,14 @@ static void a_region_is_a_tensor(void **state)
                      FALLOW_OK);
     assert_int_equal(export_region(lease, 0, (struct shape){shape, NULL, 3, 2, 32, 1024}, &empty),
                      FALLOW_OK);
+    assert_int_equal(tensor->version.minor, 0);
+    struct managed *pairs = NULL;
+    assert_int_equal(export_region(lease, 0, (struct shape){rows, NULL, 2, 17, 4, 1003}, &pairs),
+                     FALLOW_OK);
+    assert_int_equal(pairs->version.minor, 1);
+    assert_int_equal(pairs->tensor.bits, 4);
+    assert_int_equal(pairs->tensor.lanes, 2);
+    pairs->deleter(pairs);
     end_lease(lease, api.stream);
     tensor->deleter(tensor);
     view->deleter(view);
@@ -178,6 +186,7 @@ static void a_tensor_stays_in_its_region(void **state)
     refuse_export(arena, lease, (struct shape){many, NULL, -1, 0, 32, 0}, NULL);
     refuse_export(arena, lease, (struct shape){NULL, NULL, 1, 0, 32, 0}, NULL);
     refuse_export(arena, lease, (struct shape){rows, NULL, 2, 0, 4, 0}, NULL);
+    refuse_export(arena, lease, (struct shape){rows, NULL, 2, 17, 4, 769}, "leaves region");
     refuse_export(arena, lease, (struct shape){rows, NULL, 2, 0, 0, 0}, NULL);
     assert_int_equal(export_region(lease, 1, (struct shape){rows, NULL, 2, 0, 32, 0}, &tensor),
                      FALLOW_INVALID_ARGUMENT);

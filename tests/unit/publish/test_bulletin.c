@@ -40,6 +40,11 @@ static struct flw_bulletin_pool pool_of(uint64_t *random)
                                                        .requested_bytes = flw_test_random(random),
                                                        .frames = "step\ntrain.py\n12\n"};
     }
+    pool.arena_count = (uint32_t)(flw_test_random(random) % (FLW_BULLETIN_ARENAS + 1));
+    for (uint32_t i = 0; i < pool.arena_count; i++) {
+        pool.arenas[i] =
+            (struct flw_bulletin_arena){.lease_count = flw_test_random(random), .name = "decode"};
+    }
     return pool;
 }
 
@@ -91,6 +96,7 @@ static void call_stacks_leave_half_of_a_board(void **state)
         pools[i].class_count = FLW_BULLETIN_CLASSES;
         pools[i].stream_count = FLW_BULLETIN_STREAMS + 1;
         pools[i].holder_count = FLW_BULLETIN_HOLDERS + 1;
+        pools[i].arena_count = 4;
     }
     size_t count = write_pools(scratch, FLW_BOARD_BODY_BYTES, pools, POOLS);
     assert_true(flw_bulletin_read(&bulletin, scratch, count));
@@ -168,6 +174,12 @@ static void records_of_a_later_version_are_skipped_at_their_end(void **state)
     *at++ = 41;
     *at++ = 42;
     *at++ = UINT64_C(0x0a666564); /* "def\n" */
+    *at++ = 1;                    /* arenas, of 7 words: the name is cut */
+    *at++ = 7;
+    for (uint64_t i = 0; i < 6; i++) {
+        *at++ = 51 + i;
+    }
+    *at++ = UINT64_C(0x666564);
     assert_true(flw_bulletin_read(&bulletin, words, (size_t)(at - words) * 8));
     assert_int_equal(bulletin.process, 99);
     assert_memory_equal(bulletin.pools->value, pool.value, sizeof pool.value);
@@ -179,6 +191,9 @@ static void records_of_a_later_version_are_skipped_at_their_end(void **state)
     assert_int_equal(bulletin.pools->holder_count, 1);
     assert_int_equal(bulletin.pools->holders[0].requested_bytes, 42);
     assert_string_equal(bulletin.pools->holders[0].frames, "def\n");
+    assert_int_equal(bulletin.pools->arena_count, 1);
+    assert_int_equal(bulletin.pools->arenas[0].lease_count, 53);
+    assert_string_equal(bulletin.pools->arenas[0].name, "def");
     flw_bulletin_drop(&bulletin);
 }
 

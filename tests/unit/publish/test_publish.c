@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "fallow/arena.h"
 #include "fallow/publish.h"
 #include "fallow/sleep.h"
 #include "publish/board.h"
@@ -353,6 +354,68 @@ static void a_pool_that_sleeps_is_told_of_as_that(void **state)
     api_end(&bed);
 }
 
+/* Of two pools; more of one than there is room for. */
+static void arenas_are_told_of_by_name(void **state)
+{
+    (void)state;
+    enum {
+        ARENAS = FLW_BULLETIN_ARENAS + 3
+    };
+    struct api bed;
+    struct flw_bulletin bulletin;
+    fallow_pool_config pool_config;
+    fallow_pool *other;
+    fallow_arena *arenas[ARENAS];
+    fallow_layout *layout;
+    fallow_lease *lease;
+    const fallow_region regions[] = {{.name = "out", .size_bytes = MIB},
+                                     {.name = "counter",
+                                      .size_bytes = 64,
+                                      .init = FALLOW_INIT_COUNTER,
+                                      .flags = FALLOW_REGION_PERSISTENT}};
+    api_begin_with_pool(&bed);
+    fallow_pool_config_init(&pool_config);
+    pool_config.driver = "sim";
+    assert_int_equal(fallow_pool_create(&pool_config, &other), FALLOW_OK);
+    assert_int_equal(fallow_layout_create(regions, 2, &layout), FALLOW_OK);
+    for (unsigned i = 0; i < ARENAS; i++) {
+        char name[16];
+        fallow_arena_config config;
+        fallow_arena_config_init(&config);
+        snprintf(name, sizeof name, "lane %u", i);
+        config.name = name;
+        assert_int_equal(fallow_arena_create(i == 1 ? other : bed.pool, &config, &arenas[i]),
+                         FALLOW_OK);
+    }
+    assert_int_equal(fallow_lease_begin(arenas[1], layout, bed.stream, &lease), FALLOW_OK);
+    assert_int_equal(fallow_arena_lock(arenas[0]), FALLOW_OK);
+    publish();
+    look(&bulletin);
+    for (uint32_t i = 0; i < 2; i++) {
+        const struct flw_bulletin_pool *pool = &bulletin.pools[i];
+        bool is_other = pool->arena_count == 1;
+        const struct flw_bulletin_arena *arena = pool->arenas;
+        assert_int_equal(pool->value[FLW_VALUE_arena_count], is_other ? 1 : ARENAS - 1);
+        assert_int_equal(pool->arena_count, is_other ? 1 : FLW_BULLETIN_ARENAS);
+        assert_string_equal(arena->name, is_other ? "lane 1" : "lane 0");
+        assert_int_equal(arena->is_leased, is_other);
+        assert_int_equal(arena->lease_count, is_other);
+        assert_int_equal(arena->is_locked, !is_other);
+        assert_int_equal(arena->scratch_bytes, is_other ? MIB : 0);
+        assert_int_equal(arena->persistent_bytes, is_other ? 64 : 0);
+        assert_int_equal(pool->value[FLW_VALUE_arena_bytes], is_other ? MIB + 64 : 0);
+    }
+    flw_bulletin_drop(&bulletin);
+    fallow_publish_stop();
+    assert_int_equal(fallow_lease_end(lease, bed.stream), FALLOW_OK);
+    for (unsigned i = 0; i < ARENAS; i++) {
+        fallow_arena_destroy(arenas[i]);
+    }
+    fallow_layout_destroy(layout);
+    fallow_pool_destroy(other);
+    api_end(&bed);
+}
+
 /* ---- beginning and end */
 
 static void starts_are_counted_and_the_last_stop_removes_the_file(void **state)
@@ -565,6 +628,7 @@ int main(void)
         cmocka_unit_test(a_pool_in_context_order_has_the_stages_of_its_own_ladder),
         cmocka_unit_test(captures_uses_and_gone_streams_are_told_of),
         cmocka_unit_test(a_pool_that_sleeps_is_told_of_as_that),
+        cmocka_unit_test(arenas_are_told_of_by_name),
         cmocka_unit_test(starts_are_counted_and_the_last_stop_removes_the_file),
         cmocka_unit_test(what_cannot_be_published_is_told_in_one_line),
         cmocka_unit_test(the_child_of_a_fork_publishes_when_it_asks),

@@ -331,6 +331,30 @@ static void whose_the_memory_is_is_told_while_it_is_recorded(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
+static void arenas_are_named(void **state)
+{
+    (void)state;
+    struct target target;
+    start(&target, "1");
+    assert_int_equal(run_on(&target, "--once --json"), 0);
+    expect_text("\"arenas\": []");
+    tell(&target, "lease");
+    expect_word(&target, "leased");
+    assert_int_equal(run_on(&target, "--once --json"), 0);
+    expect_text("\"arena_bytes\": 1048576, \"arena_count\": 1,");
+    expect_text("\"arenas\": [{\"name\": \"decode?of lane 0\", \"scratch_bytes\": 1048576, "
+                "\"persistent_bytes\": 0, \"lease_count\": 1, \"capture_count\": 0, "
+                "\"is_leased\": 1, \"is_locked\": 0}]");
+    assert_int_equal(run_on(&target, "--once"), 0);
+    expect_plain_80_columns();
+    expect_text("\narena     1.00 MiB  decode?of lane 0, leased  kept 0 B  1 leases  0 captures\n");
+    assert_int_equal(run("--prometheus"), 0);
+    expect_text("\nfallow_pool_arenas{process=");
+    tell(&target, "end");
+    expect_word(&target, "ended");
+    end(&target);
+}
+
 static void the_text_is_plain_and_fits_80_columns(void **state)
 {
     (void)state;
@@ -623,7 +647,7 @@ static void what_cannot_be_read_is_named_in_one_line(void **state)
     expect_refusal_of(&target, "is not read");
     poke(&target, 8, "\7\0\0\0", 4);
     expect_refusal_of(&target, "publishes in version 7");
-    poke(&target, 8, "\2\0\0\0", 4);
+    poke(&target, 8, "\3\0\0\0", 4);
     assert_int_equal(run_on(&target, "--once"), 0);
     poke(&target, 0, "?", 1);
     expect_refusal_of(&target, "damaged");
@@ -672,6 +696,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(at_a_quiet_point_the_json_says_what_the_pool_says),
         cmocka_unit_test(whose_the_memory_is_is_told_while_it_is_recorded),
+        cmocka_unit_test(arenas_are_named),
         cmocka_unit_test(the_text_is_plain_and_fits_80_columns),
         cmocka_unit_test(without_a_terminal_views_follow_each_other_to_the_end),
         cmocka_unit_test(the_prometheus_text_is_one),

@@ -11,6 +11,7 @@
  *   keep    two functions allocate of it, one 5 blocks of 3 MiB, one 7 of 1 MiB
  *   drop    two of the former are freed
  *   stop    the recording ends, and all of them are freed
+ *   lease   an arena of the first pool leases 1 MiB; "end" destroys it
  *   quit    destroy the pools and end
  *   exit    abandon the pools and call exit()
  *
@@ -25,6 +26,7 @@
 #include <string.h>
 
 #include "driver/driver.h"
+#include "fallow/arena.h"
 #include "fallow/publish.h"
 #include "fallow/trace.h"
 
@@ -48,6 +50,9 @@ static pthread_barrier_t barrier;
 static atomic_bool rests, ends;
 static fallow_recorder *recorder;
 static void *many[5], *few[7];
+static fallow_arena *arena;
+static fallow_layout *layout;
+static fallow_lease *leased;
 
 static uint64_t next(uint64_t *state)
 {
@@ -195,6 +200,17 @@ static void drop(void **blocks, unsigned count)
     }
 }
 
+static void lease(void)
+{
+    const fallow_region region = {.name = "out", .size_bytes = 1 << 20};
+    fallow_arena_config config;
+    fallow_arena_config_init(&config);
+    config.name = "decode\tof lane 0";
+    must(fallow_layout_create(&region, 1, &layout) == FALLOW_OK, "fallow_layout_create");
+    must(fallow_arena_create(pools[0], &config, &arena) == FALLOW_OK, "fallow_arena_create");
+    must(fallow_lease_begin(arena, layout, NULL, &leased) == FALLOW_OK, "fallow_lease_begin");
+}
+
 /* What is on record by now is what `fallow top` is told. */
 static void settle(void)
 {
@@ -276,6 +292,14 @@ static bool obey(const char *word, bool *works)
         drop(many + 2, sizeof many / sizeof *many - 2);
         drop(few, sizeof few / sizeof *few);
         puts("stopped");
+    } else if (strcmp(word, "lease") == 0) {
+        lease();
+        puts("leased");
+    } else if (strcmp(word, "end") == 0) {
+        must(fallow_lease_end(leased, NULL) == FALLOW_OK, "fallow_lease_end");
+        fallow_arena_destroy(arena);
+        fallow_layout_destroy(layout);
+        puts("ended");
     } else if (strcmp(word, "exit") == 0) {
         for (unsigned p = 0; p < pool_count; p++) {
             fallow_pool_abandon(pools[p]);

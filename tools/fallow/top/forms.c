@@ -87,6 +87,17 @@ static void write_owners(struct flw_json_writer *out, const struct flw_bulletin_
     flw_json_end(out, ']');
 }
 
+static void write_arena(struct flw_json_writer *out, const struct flw_bulletin_arena *arena)
+{
+    flw_json_begin(out, NULL, '{');
+    flw_json_text(out, "name", arena->name);
+    FLW_JSON_NUMBERS(out, {"scratch_bytes", arena->scratch_bytes},
+                     {"persistent_bytes", arena->persistent_bytes},
+                     {"lease_count", arena->lease_count}, {"capture_count", arena->capture_count},
+                     {"is_leased", arena->is_leased}, {"is_locked", arena->is_locked});
+    flw_json_end(out, '}');
+}
+
 static void put_pool(struct flw_json_writer *out, const struct flw_bulletin_pool *pool,
                      const char *label)
 {
@@ -113,6 +124,11 @@ static void put_pool(struct flw_json_writer *out, const struct flw_bulletin_pool
     }
     flw_json_end(out, ']');
     write_owners(out, pool);
+    flw_json_begin(out, "arenas", '[');
+    for (uint32_t i = 0; i < pool->arena_count; i++) {
+        write_arena(out, &pool->arenas[i]);
+    }
+    flw_json_end(out, ']');
     flw_json_end(out, '}');
 }
 
@@ -211,7 +227,8 @@ static void name_metric(char *metric, size_t room, const char *name, enum kind k
     } others[] = {{"live_count", "live_blocks"},
                   {"stream_count", "streams"},
                   {"thread_cache_count", "thread_caches"},
-                  {"capture_count", "captures"}};
+                  {"capture_count", "captures"},
+                  {"arena_count", "arenas"}};
     size_t length = strlen(name), suffix = strlen("_count");
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         if (strcmp(others[i].name, name) == 0) {

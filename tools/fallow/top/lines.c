@@ -169,3 +169,24 @@ void flw_top_add_title(struct flw_top_page *page, const char *left, const char *
     int gap = (int)page->width - (int)strlen(left) - (int)strlen(right);
     flw_top_add_line(page, FLW_TOP_TITLE, "%s%*s%s", left, gap > 1 ? gap : 1, "", right);
 }
+
+struct flw_top_window flw_top_window_of(struct flw_top_page *page, uint32_t count, uint32_t most,
+                                        uint32_t skip)
+{
+    uint32_t most_skip = count > most ? count - most : 0;
+    page->most_skip = page->most_skip > most_skip ? page->most_skip : most_skip;
+    uint32_t first = skip < most_skip ? skip : most_skip;
+    return (struct flw_top_window){first, first + (count > most ? most : count), count};
+}
+
+void flw_top_add_rest(struct flw_top_page *page, struct flw_top_window window, const char *what)
+{
+    if (window.first > 0 && window.end < window.count) {
+        flw_top_add_line(page, FLW_TOP_PLAIN, "... %u before, %u more %s", window.first,
+                         window.count - window.end, what);
+    } else if (window.first > 0) {
+        flw_top_add_line(page, FLW_TOP_PLAIN, "... %u %s before", window.first, what);
+    } else if (window.end < window.count) {
+        flw_top_add_line(page, FLW_TOP_PLAIN, "... %u more %s", window.count - window.end, what);
+    }
+}

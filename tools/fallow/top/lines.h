@@ -23,6 +23,15 @@ void flw_top_add_title(struct flw_top_page *page, const char *left, const char *
 /* Lines that are left. */
 uint32_t flw_top_room(const struct flw_top_page *page);
 
+/* Which rows of `count` are shown, from where on; where some are not, a line says how many. */
+struct flw_top_window {
+    uint32_t first, end, count;
+};
+
+struct flw_top_window flw_top_window_of(struct flw_top_page *page, uint32_t count, uint32_t most,
+                                        uint32_t skip);
+void flw_top_add_rest(struct flw_top_page *page, struct flw_top_window window, const char *what);
+
 struct flw_top_row {
     uint64_t key; /* the most comes first */
     uint32_t index;

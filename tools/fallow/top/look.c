@@ -130,6 +130,9 @@ static void adopt(struct flw_top_look *look, const struct flw_bulletin *bulletin
     look->pool_count += bulletin->pool_count;
     for (uint32_t i = 0; i < bulletin->pool_count; i++) {
         make_printable(bulletin->pools[i].driver);
+        for (uint32_t a = 0; a < bulletin->pools[i].arena_count; a++) {
+            make_printable(bulletin->pools[i].arenas[a].name);
+        }
     }
 }
 

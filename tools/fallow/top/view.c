@@ -146,6 +146,25 @@ static void add_absent(struct flw_top_page *page, const uint64_t *value)
     }
 }
 
+/* Screens show three, to leave room for the tables. */
+static void add_arenas(struct flw_top_page *page, const struct flw_bulletin_pool *pool)
+{
+    uint64_t total = pool->value[FLW_VALUE_arena_count];
+    uint32_t most = page->height == 0 || pool->arena_count < 3 ? pool->arena_count : 3;
+    for (uint32_t i = 0; i < most; i++) {
+        const struct flw_bulletin_arena *arena = &pool->arenas[i];
+        char a[FLW_TOP_TEXT_BYTES], b[FLW_TOP_TEXT_BYTES], c[FLW_TOP_TEXT_BYTES];
+        flw_top_add_line(
+            page, FLW_TOP_PLAIN, "arena    %9s  %s%s%s  kept %s  %s leases  %" PRIu64 " captures",
+            flw_top_bytes(a, arena->scratch_bytes), arena->name, arena->is_leased ? ", leased" : "",
+            arena->is_locked ? ", locked" : "", flw_top_bytes(b, arena->persistent_bytes),
+            flw_format_count(arena->lease_count, c), arena->capture_count);
+    }
+    if (most < total) {
+        flw_top_add_line(page, FLW_TOP_PLAIN, "... %" PRIu64 " more arenas", total - most);
+    }
+}
+
 /* What should be 0, where it is not. */
 static void add_trouble(struct flw_top_page *page, const struct flw_bulletin_pool *pool)
 {
@@ -173,32 +192,6 @@ static void add_trouble(struct flw_top_page *page, const struct flw_bulletin_poo
     }
 }
 
-/* Which rows of `count` are shown, from where on; where some are not, a line says how many. */
-struct window {
-    uint32_t first, end, count;
-};
-
-static struct window window_of(struct flw_top_page *page, uint32_t count, uint32_t most,
-                               uint32_t skip)
-{
-    uint32_t most_skip = count > most ? count - most : 0;
-    page->most_skip = page->most_skip > most_skip ? page->most_skip : most_skip;
-    uint32_t first = skip < most_skip ? skip : most_skip;
-    return (struct window){first, first + (count > most ? most : count), count};
-}
-
-static void add_rest(struct flw_top_page *page, struct window window, const char *what)
-{
-    if (window.first > 0 && window.end < window.count) {
-        flw_top_add_line(page, FLW_TOP_PLAIN, "... %u before, %u more %s", window.first,
-                         window.count - window.end, what);
-    } else if (window.first > 0) {
-        flw_top_add_line(page, FLW_TOP_PLAIN, "... %u %s before", window.first, what);
-    } else if (window.end < window.count) {
-        flw_top_add_line(page, FLW_TOP_PLAIN, "... %u more %s", window.count - window.end, what);
-    }
-}
-
 static void order_streams(const struct flw_bulletin_pool *pool, enum flw_top_sort sort,
                           uint32_t *order)
 {
@@ -219,7 +212,7 @@ static void add_streams(struct flw_top_page *page, const struct flw_bulletin_poo
                         uint32_t most, const struct flw_top_view *view)
 {
     uint32_t order[FLW_BULLETIN_STREAMS + 1];
-    struct window window = window_of(page, pool->stream_count, most, view->skip);
+    struct flw_top_window window = flw_top_window_of(page, pool->stream_count, most, view->skip);
     order_streams(pool, view->sort, order);
     flw_top_add_line(page, FLW_TOP_HEADING, "%-14s %10s %10s %10s %10s %7s %8s", "STREAM", "LIVE",
                      "ASKED", "CACHED", "FREE", "THREADS", "HITS");
@@ -245,7 +238,7 @@ static void add_streams(struct flw_top_page *page, const struct flw_bulletin_poo
                          flw_top_bytes(d, row->free_bytes + row->captured_bytes), row->cache_count,
                          flw_top_share(e, row->hit_count, row->alloc_count));
     }
-    add_rest(page, window, "streams");
+    flw_top_add_rest(page, window, "streams");
 }
 
 /* Classes have no order of their own that helps: the one that holds most comes first. */
@@ -267,7 +260,7 @@ static void add_classes(struct flw_top_page *page, const struct flw_bulletin_poo
                         uint32_t most, const struct flw_top_view *view)
 {
     uint32_t order[FLW_BULLETIN_CLASSES];
-    struct window window = window_of(page, pool->class_count, most, view->skip);
+    struct flw_top_window window = flw_top_window_of(page, pool->class_count, most, view->skip);
     order_classes(pool, view->sort, order);
     flw_top_add_line(page, FLW_TOP_HEADING, "%-14s %10s %10s %10s %10s %7s %8s", "CLASS", "LIVE",
                      "ASKED", "CACHED", "RESERVED", "BLOCKS", "USED");
@@ -281,7 +274,7 @@ static void add_classes(struct flw_top_page *page, const struct flw_bulletin_poo
                          flw_top_bytes(c, row->cached_bytes), flw_top_bytes(d, row->reserved_bytes),
                          row->live_count, flw_top_share(e, row->live_bytes, row->reserved_bytes));
     }
-    add_rest(page, window, "classes");
+    flw_top_add_rest(page, window, "classes");
 }
 
 static void add_owners(struct flw_top_page *page, const struct flw_bulletin_pool *pool,
@@ -289,7 +282,7 @@ static void add_owners(struct flw_top_page *page, const struct flw_bulletin_pool
 {
     struct flw_top_owner owners[FLW_TOP_OWNERS];
     uint32_t count = flw_top_list_owners(pool, owners);
-    struct window window = window_of(page, count, most, view->skip);
+    struct flw_top_window window = flw_top_window_of(page, count, most, view->skip);
     flw_top_add_line(page, FLW_TOP_HEADING, "%10s %8s %7s  %s", "ASKED", "SHARE", "BLOCKS",
                      "WHOSE");
     for (uint32_t i = window.first; i < window.end; i++) {
@@ -299,7 +292,7 @@ static void add_owners(struct flw_top_page *page, const struct flw_bulletin_pool
                          flw_top_share(b, owners[i].bytes, pool->value[FLW_VALUE_requested_bytes]),
                          owners[i].count, owners[i].name);
     }
-    add_rest(page, window, "owners");
+    flw_top_add_rest(page, window, "owners");
     if (count == 0) {
         flw_top_add_line(
             page, FLW_TOP_PLAIN, "%s",
@@ -344,6 +337,7 @@ static void add_pool(struct flw_top_page *page, const struct change *change,
 {
     add_memory(page, change->now->value);
     add_absent(page, change->now->value);
+    add_arenas(page, change->now);
     add_traffic(page, change);
     add_ladder(page, change->now);
     add_trouble(page, change->now);
