@@ -424,34 +424,30 @@ fallow_status fallow_arena_unlock(fallow_arena *arena)
     return fallow_arena_set_budget(arena, SIZE_MAX);
 }
 
-/* Captures that leased are not released: what lies above their graphs' end is unmapped, once it is idle. */
+/* Captures that leased are not released. What scratch has beyond the end of their graphs is unmapped, once idle. */
 static fallow_status trim_pinned(fallow_arena *arena)
 {
-    size_t keep = 0, count = atomic_load_explicit(&arena->pin_count, memory_order_relaxed);
+    size_t keep = 1, count = atomic_load_explicit(&arena->pin_count, memory_order_relaxed);
     for (size_t i = 0; i < count; i++) {
         keep = flw_max(keep, arena->pins[i].bytes);
     }
-    if (arena->scratch == NULL || (arena->scratch_bytes <= keep && arena->growable.block != NULL)) {
-        return FALLOW_OK;
+    fallow_status status = FALLOW_BUSY;
+    if (arena->growable.block != NULL && arena->scratch_bytes > keep) {
+        fallow_stream stream = flw_arena_can_name(arena, &arena->last) ? arena->last.stream : NULL;
+        bool is_idle = flw_arena_await(arena, &arena->last);
+        for (size_t i = 0; is_idle && i < arena->debt_count; i++) {
+            is_idle = flw_arena_await(arena, &arena->debts[i]);
+        }
+        fallow_status cut = is_idle ? flw_arena_cut_scratch(arena, keep, stream)
+                            : flw_heap_is_lost(&arena->pool->heap) ? FALLOW_DEVICE_LOST
+                                                                   : FALLOW_DRIVER;
+        status = cut == FALLOW_OK ? FALLOW_BUSY : cut;
     }
-    fallow_stream stream = flw_arena_can_name(arena, &arena->last) ? arena->last.stream : NULL;
-    fallow_status status = arena->growable.block == NULL ? FALLOW_BUSY : FALLOW_OK;
-    bool is_idle = status == FALLOW_OK && flw_arena_await(arena, &arena->last);
-    for (size_t i = 0; is_idle && i < arena->debt_count; i++) {
-        is_idle = flw_arena_await(arena, &arena->debts[i]);
-    }
-    if (status == FALLOW_OK && !is_idle) {
-        status = flw_heap_is_lost(&arena->pool->heap) ? FALLOW_DEVICE_LOST : FALLOW_DRIVER;
-    } else if (status == FALLOW_OK) {
-        status = flw_arena_cut_scratch(arena, flw_max(keep, 1), stream);
-    }
-    if (status != FALLOW_OK) {
-        return flw_arena_refuse(arena, status,
-                                "%zu captures hold its addresses, and %zu bytes beyond them could "
-                                "not be given back: %s",
-                                count, arena->scratch_bytes - keep, fallow_status_message(status));
-    }
-    return FALLOW_OK;
+    return flw_arena_refuse(
+        arena, status,
+        "%zu captures hold its addresses; it keeps %zu bytes of scratch and its "
+        "persistent regions until they are released",
+        count, arena->scratch_bytes);
 }
 
 fallow_status fallow_arena_trim(fallow_arena *arena)
