@@ -180,6 +180,70 @@ static void an_open_lease_holds_its_layout(void **state)
     api_end(&api);
 }
 
+#define OWNERS 3
+
+/* Arenas that come and go in the same places. */
+struct owner {
+    struct api *api;
+    const fallow_layout *layout;
+    fallow_arena *_Atomic *dead_arena; /* of any owner, the last */
+    fallow_lease *_Atomic *dead_lease;
+    unsigned broken_count;
+};
+
+static void *own_arenas(void *context)
+{
+    struct owner *owner = context;
+    unsigned broken = 0;
+    for (int i = 0; i < 500; i++) {
+        fallow_arena *arena = NULL, *dead = *owner->dead_arena;
+        fallow_lease *lease = NULL, *ended = *owner->dead_lease, *none = NULL;
+        broken += fallow_arena_create(owner->api->pool, NULL, &arena) != FALLOW_OK;
+        broken += fallow_lease_begin(arena, owner->layout, owner->api->stream, &lease) != FALLOW_OK;
+        broken += fallow_lease_begin(dead, owner->layout, owner->api->stream, &none) !=
+                  FALLOW_INVALID_ARGUMENT;
+        broken += fallow_arena_lock(dead) != FALLOW_INVALID_ARGUMENT;
+        broken += fallow_lease_end(ended, owner->api->stream) != FALLOW_INVALID_ARGUMENT;
+        broken +=
+            fallow_lease_region_at(ended, 0) != NULL || fallow_lease_region_at(lease, 0) == NULL;
+        if (i % 2 == 0) {
+            fallow_arena_destroy(arena); /* at the end */
+        }
+        broken += fallow_lease_end(lease, owner->api->stream) != FALLOW_OK;
+        if (i % 2 == 1) {
+            fallow_arena_destroy(arena);
+        }
+        *owner->dead_arena = arena;
+        *owner->dead_lease = lease;
+    }
+    owner->broken_count = broken;
+    return NULL;
+}
+
+static void dead_handles_are_refused_while_others_take_the_places(void **state)
+{
+    (void)state;
+    struct api api;
+    pthread_t threads[OWNERS];
+    struct owner owners[OWNERS];
+    fallow_arena *_Atomic dead_arena = NULL;
+    fallow_lease *_Atomic dead_lease = NULL;
+    bed_begin(&api);
+    fallow_layout *layout = make_plain_layout(4096);
+    for (size_t i = 0; i < OWNERS; i++) {
+        owners[i] = (struct owner){&api, layout, &dead_arena, &dead_lease, 0};
+        assert_int_equal(pthread_create(&threads[i], NULL, own_arenas, &owners[i]), 0);
+    }
+    for (size_t i = 0; i < OWNERS; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+        assert_int_equal(owners[i].broken_count, 0);
+    }
+    assert_int_equal(api_stats(&api).live_count, 0);
+    expect_silence(&api);
+    fallow_layout_destroy(layout);
+    api_end(&api);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -187,6 +251,7 @@ int main(void)
         cmocka_unit_test(an_arena_destroyed_with_a_lease_open_goes_at_its_end),
         cmocka_unit_test(an_arena_outlived_by_its_handle_only_says_invalid_pool),
         cmocka_unit_test(handles_of_a_destroyed_arena_are_refused),
+        cmocka_unit_test(dead_handles_are_refused_while_others_take_the_places),
         cmocka_unit_test(a_process_has_so_many_arenas_at_a_time),
         cmocka_unit_test(an_open_lease_holds_its_layout),
     };
