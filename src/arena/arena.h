@@ -257,7 +257,7 @@ void flw_lease_free_place(fallow_arena *arena);
 fallow_status flw_arena_check_create(fallow_arena *arena);
 void flw_arena_check_destroy(fallow_arena *arena);
 size_t flw_arena_needed_bytes(const fallow_arena *arena, const fallow_layout *layout);
-/* At begin: name, forget, poison, draw zones. At end: compare, poison, forbid. In a capture nothing is done. */
+/* At begin: name, forget, poison, draw zones. At end: compare, poison, forbid. In a capture: name. */
 void flw_arena_check_begin(fallow_arena *arena);
 void flw_arena_check_end(fallow_arena *arena, const struct flw_arena_mark *end);
 /* Before an eager lease or a launch on `stream`: has anything used scratch since the last lease ended? Then

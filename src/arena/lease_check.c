@@ -233,6 +233,9 @@ void flw_arena_check_begin(fallow_arena *arena)
     fallow_stream stream = lease->stream;
     struct flw_driver_section section;
     size_t bytes = flw_arena_needed_bytes(arena, lease->layout);
+    if (check->name != NULL && bytes > 0) {
+        name_regions(arena, lease);
+    }
     check->is_skipped = lease->capture != 0 || bytes == 0 || !use_all(check, lease->layout);
     if (check->is_skipped || !flw_heap_enter_driver(&arena->pool->heap, &section)) {
         check->is_skipped = true;
@@ -243,7 +246,6 @@ void flw_arena_check_begin(fallow_arena *arena)
                      fill(arena, scratch_of(lease), check->pattern, bytes, stream);
     if (is_filled && wait_for(arena, stream) && check->forget != NULL) {
         check->forget(scratch_of(lease), bytes);
-        name_regions(arena, lease);
     }
     if (!check->is_skipped && has(arena, FALLOW_ARENA_CHECK_RED_ZONES)) {
         (void)draw_zones(arena, lease, stream);

@@ -498,6 +498,41 @@ static void a_graph_launched_without_its_guard_is_reported(void **state)
     }
 }
 
+/* Nothing was leased but in captures: that no guard orders launches of two graphs is all that is wrong. */
+static void two_graphs_launched_without_a_guard_are_reported(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_capture *captures[2] = {NULL, NULL};
+    CUgraphExec graphs[2];
+    bed_begin(&api);
+    fallow_arena *arena = make_arena(&api, ZONES);
+    fallow_layout *layout = make_layout(regions, REGIONS);
+    assert_int_equal(fallow_arenas_reserve(&arena, 1, layout, api.stream), FALLOW_OK);
+    for (int i = 0; i < 2; i++) {
+        graphs[i] = capture_write(&api, arena, layout, &captures[i]);
+    }
+    for (int i = 0; i < 3; i++) {
+        CUstream stream = i == 1 ? api.other : api.stream;
+        assert_int_equal(fallow_lease_guard(arena, stream), FALLOW_OK);
+        assert_int_equal(api.sim.cu.cuGraphLaunch(graphs[i % 2], stream), 0);
+    }
+    assert_int_equal(fallow_lease_guard(arena, api.stream), FALLOW_OK);
+    assert_int_equal(arena_stats(arena).damage_count, 0);
+    assert_int_equal(api.sim.cu.cuGraphLaunch(graphs[0], api.stream), 0);
+    assert_int_equal(api.sim.cu.cuGraphLaunch(graphs[1], api.other), 0);
+    assert_int_equal(api.sim.cu.cuStreamSynchronize(api.other), 0);
+    assert_int_equal(api.sim.cu.cuStreamSynchronize(api.stream), 0);
+    assert_int_equal(fallow_lease_guard(arena, api.stream), FALLOW_OK);
+    assert_int_equal(arena_stats(arena).damage_count, 1);
+    expect_finding(&api, arena, "race: ", "region 'first' of arena 'decode' + 0)");
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(api.sim.cu.cuGraphExecDestroy(graphs[i]), 0);
+        assert_int_equal(fallow_capture_release(captures[i]), FALLOW_OK);
+    }
+    end_with_violations(&api, arena, layout);
+}
+
 /* Work on a second stream, which is done before the lease ends, or after, and is joined or not. */
 static void a_stream_that_was_not_joined_is_reported(void **state)
 {
@@ -589,6 +624,7 @@ int main(void)
         cmocka_unit_test(a_use_after_the_end_names_region_and_arena),
         cmocka_unit_test(scratch_is_poisoned_at_the_end),
         cmocka_unit_test(a_graph_launched_without_its_guard_is_reported),
+        cmocka_unit_test(two_graphs_launched_without_a_guard_are_reported),
         cmocka_unit_test(a_stream_that_was_not_joined_is_reported),
         cmocka_unit_test(a_late_write_is_found_where_nothing_is_forbidden),
     };
