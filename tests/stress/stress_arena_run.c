@@ -186,7 +186,8 @@ static void lease_once(struct worker *worker, size_t index, CUstream stream, boo
     const fallow_layout *layout = run->layouts[draw(&worker->random, LAYOUTS)];
     fallow_lease *lease = NULL;
     pthread_mutex_lock(&run->launches[index]);
-    fallow_status status = fallow_lease_begin(arena, layout, stream, &lease);
+    uint32_t wait_ms = (uint32_t)draw(&worker->random, 2);
+    fallow_status status = fallow_lease_begin_within(arena, layout, stream, wait_ms, &lease);
     pthread_mutex_unlock(&run->launches[index]);
     expect(run, is_expected(status), "a begin answers what it never should", status);
     if (status != FALLOW_OK) {
@@ -282,12 +283,30 @@ static void renew_stream(struct worker *worker)
     pthread_rwlock_unlock(&run->retiring);
 }
 
+/* Two arenas at once. */
+static fallow_status reserve(struct worker *worker)
+{
+    struct run *run = worker->run;
+    size_t first = draw(&worker->random, ARENAS - 1);
+    pthread_mutex_lock(&run->launches[first]);
+    pthread_mutex_lock(&run->launches[first + 1]);
+    fallow_status status =
+        fallow_arenas_reserve(&run->arenas[first], 2, run->layouts[draw(&worker->random, LAYOUTS)],
+                              worker->streams[draw(&worker->random, STREAMS)]);
+    pthread_mutex_unlock(&run->launches[first + 1]);
+    pthread_mutex_unlock(&run->launches[first]);
+    return status;
+}
+
 static void disturb(struct worker *worker)
 {
     struct run *run = worker->run;
     fallow_arena *arena = run->arenas[draw(&worker->random, ARENAS)];
     fallow_status status = FALLOW_OK;
-    switch (draw(&worker->random, 5)) {
+    switch (draw(&worker->random, 6)) {
+    case 5:
+        status = reserve(worker);
+        break;
     case 0:
         status = fallow_arena_lock(arena);
         break;
