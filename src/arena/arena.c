@@ -8,6 +8,7 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
+#include "base/mutant.h"
 #include "base/sized.h"
 #include "heap/space/run.h"
 #include "pool/calls/alloc.h"
@@ -434,7 +435,7 @@ static fallow_status trim_pinned(fallow_arena *arena)
     fallow_status status = FALLOW_BUSY;
     if (arena->growable.block != NULL && arena->scratch_bytes > keep) {
         fallow_stream stream = flw_arena_can_name(arena, &arena->last) ? arena->last.stream : NULL;
-        bool is_idle = flw_arena_await(arena, &arena->last);
+        bool is_idle = FLW_MUTANT(ARENA_CUTS_BUSY) || flw_arena_await(arena, &arena->last);
         for (size_t i = 0; is_idle && i < arena->debt_count; i++) {
             is_idle = flw_arena_await(arena, &arena->debts[i]);
         }

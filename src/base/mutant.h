@@ -70,7 +70,8 @@
     X(ARENA_ZONE_NOT_COMPARED, "an arena's red zones are not compared") \
     X(ARENA_GROWS_IN_CAPTURE, "an arena grows inside a capture") \
     X(ARENA_MOVES_UNDER_GRAPHS, "an arena moves what graphs hold the addresses of") \
-    X(ARENA_FORGETS_LAUNCH, "a lease does not come after the launch that was guarded last")
+    X(ARENA_FORGETS_LAUNCH, "a lease does not come after the launch that was guarded last") \
+    X(ARENA_CUTS_BUSY, "a trim beside graphs unmaps memory that leases still use")
 /* clang-format on */
 
 enum flw_mutant_name {

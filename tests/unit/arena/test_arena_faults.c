@@ -129,6 +129,13 @@ static void capture_once(struct fault *fault)
             }
             assert_int_equal(api->sim.cu.cuGraphLaunch(executable, stream), 0);
         }
+        if (works(fault)) { /* in place, and back */
+            lease_once(fault, fault->large, stream, stream);
+            before = arm(fault);
+            status = fallow_arena_trim(fault->arena);
+            disarm(fault, before);
+            expect_legal(fault, status == FALLOW_BUSY ? FALLOW_OK : status);
+        }
     }
     if (works(fault)) {
         assert_int_equal(fallow_lease_guard(fault->arena, api->stream), FALLOW_OK);
