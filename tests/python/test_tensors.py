@@ -323,6 +323,14 @@ class Arenas(unittest.TestCase):
             self.arena.get(("q", (1 << 20,), "uint8"))
         self.arena.unlock()
 
+    def test_a_dropped_arena_gives_back_what_one_line_borrowed(self):
+        gc.disable()  # at once, not when circles are looked for
+        self.addCleanup(gc.enable)
+        arena = fallow.Arena(name="dropped")
+        arena.get(("q", (4096,), "uint8"))
+        del arena
+        self.assertEqual(fallow.stats()["live_count"], 0)
+
     def test_layouts_of_equal_lines_are_kept_and_bounded(self):
         for rows in range(300):
             self.arena.get(("q", (1 + rows, 5), "bfloat16"))

@@ -14,6 +14,7 @@ import math
 import os
 import sys
 import traceback
+import weakref
 
 from fallow import _bytes, _check, _configure, _framework, _lib, _pool, _stream_handle, _word
 
@@ -389,7 +390,8 @@ class Arena:
         """End the lease of get(), whose tensors are not used any more."""
         lease, self._got = self._got, None
         if lease is not None and lease._handle is not None:
-            lease.end(_LEASE_STREAM)
+            self._refused(_lib().fallow_lease_end(lease._handle, _LEASE_STREAM), "end of the lease")
+            lease._handle = None
 
     def _call(self, function, *arguments):
         self._settle()
@@ -495,6 +497,7 @@ class Arena:
         if len(self._layouts) > 256:
             del self._layouts[next(iter(self._layouts))]
         self._got = lease = self.lease(layout, stream)
+        lease._arena = weakref.proxy(self)  # no circle: a dropped arena is closed at once
         return tuple([lease.torch(*each) if _is_torch(each[2]) else lease.tensor(*each) for each in key])
 
 
