@@ -566,10 +566,25 @@ static void *allocate(void *argument)
     return NULL;
 }
 
+static void lease_of_a_new_arena(struct traffic *traffic, const fallow_layout *layout)
+{
+    fallow_arena *arena = NULL;
+    fallow_lease *lease = NULL;
+    traffic->failures +=
+        fallow_arena_create(traffic->bed->pool, NULL, &arena) != FALLOW_OK ||
+        fallow_lease_begin(arena, layout, traffic->bed->stream, &lease) != FALLOW_OK ||
+        fallow_lease_end(lease, traffic->bed->stream) != FALLOW_OK;
+    fallow_arena_destroy(arena);
+}
+
 static void *come_and_go(void *argument)
 {
     struct traffic *traffic = argument;
+    fallow_layout *layout = NULL;
+    const fallow_region region = {.name = "out", .size_bytes = MIB};
+    traffic->failures += fallow_layout_create(&region, 1, &layout) != FALLOW_OK;
     while (!atomic_load(&traffic->stops)) {
+        lease_of_a_new_arena(traffic, layout);
         fallow_pool_config config;
         fallow_pool *pool = NULL;
         void *block = NULL;
@@ -580,10 +595,11 @@ static void *come_and_go(void *argument)
                              fallow_free(pool, block, NULL) != FALLOW_OK;
         fallow_pool_destroy(pool);
     }
+    fallow_layout_destroy(layout);
     return NULL;
 }
 
-static void it_can_be_watched_while_threads_allocate_and_pools_come_and_go(void **state)
+static void it_can_be_watched_while_pools_and_arenas_come_and_go(void **state)
 {
     (void)state;
     struct api bed;
@@ -633,7 +649,7 @@ int main(void)
         cmocka_unit_test(what_cannot_be_published_is_told_in_one_line),
         cmocka_unit_test(the_child_of_a_fork_publishes_when_it_asks),
         cmocka_unit_test(exit_removes_the_file_and_a_kill_leaves_a_stale_one),
-        cmocka_unit_test(it_can_be_watched_while_threads_allocate_and_pools_come_and_go),
+        cmocka_unit_test(it_can_be_watched_while_pools_and_arenas_come_and_go),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
