@@ -97,7 +97,7 @@ class Reports(unittest.TestCase):
         self.assertEqual(status, 0)
         before, after = out.split("device 0, stream order:")[1:]
         for text in before, after:
-            self.assertIn("  arena 'decode': scratch 32.0 MiB, persistent 0.0 MiB; 2 leases, 0 captures hold it, "
+            self.assertIn("  arena 'decode': scratch 32.0 MiB, persistent 0.0 MiB; 1 leases, 0 captures hold it, "
                           "leased, locked\n  arena 'prefill': scratch 0.0 MiB", text)
         self.assertRegex(after, r"32.0 MiB in 1 blocks of stream \d+, tag 7 \(arena 'decode'\)")
 

@@ -224,6 +224,22 @@ class Arenas(unittest.TestCase):
             self.assertEqual(after[name], before[name], name)
         self.assertEqual((after["is_locked"], after["is_leased"], after["persistent_bytes"]), (1, 0, 64))
 
+    def test_lanes_get_the_memory_together_or_not_at_all(self):
+        lanes = [fallow.Arena(name="lane %d" % number, checks=0) for number in range(2)]
+        lanes[1].set_budget("1M")
+        lanes[1].get(("x", (4,), "uint8"))  # the lease of get() is not in the way
+        small = self.arena.stats()["scratch_bytes"], lanes[1].stats()["scratch_bytes"]
+        with self.assertRaisesRegex(fallow.Error, "arena 'lane 1': the budget is 1048576 bytes: for layout 'reserve'"):
+            self.arena.reserve("2M", lanes=lanes)
+        self.assertEqual((self.arena.stats()["scratch_bytes"], lanes[1].stats()["scratch_bytes"]), small)
+        lanes[1].unlock()
+        self.arena.reserve("2M", lanes=lanes)
+        for arena in [self.arena] + lanes:
+            self.assertGreaterEqual(arena.stats()["scratch_bytes"], 2 << 20)
+            self.assertEqual(arena.stats()["is_leased"], 0)
+        for lane in lanes:
+            lane.close()
+
     def test_persistent_regions_get_their_values_from_the_callback(self):
         woken = []
 

@@ -6,6 +6,7 @@
     fallow.enable_cupy()            # CuPy does
     NUMBA_CUDA_MEMORY_MANAGER=fallow python program.py        # Numba does
     fallow.enable_rmm()             # RMM, and cuDF with it
+    arena = fallow.Arena()          # scratch memory of a step: see Arena, Layout, layout()
     print(fallow.report())
 
 Needs Python 3.8 and libfallow.so, nothing else: no build step, no CUDA toolkit. The library is looked
@@ -323,7 +324,7 @@ def _check(status, what):
 
 def _framework(name, how):
     try:
-        return __import__(name, fromlist=["*"])
+        return sys.modules.get(name) or __import__(name, fromlist=["*"])
     except ImportError as error:
         raise ImportError("fallow.%s needs %s, which cannot be imported: %s" % (how, name, error)) from error
 

@@ -135,6 +135,7 @@ def declare(say):
     say("fallow_arena_last_error", None, pointer, ctypes.c_char_p, size)
     say("fallow_lease_begin_within", number, pointer, pointer, pointer, ctypes.c_uint32, out)
     say("fallow_lease_end", number, pointer, pointer)
+    say("fallow_arenas_reserve", number, ctypes.POINTER(pointer), size, pointer, pointer)
     say("fallow_lease_set_used", number, pointer, size, size)
     say("fallow_lease_guard", number, pointer, pointer)
     say("fallow_lease_region_at", pointer, pointer, size)
@@ -405,14 +406,24 @@ class Arena:
         reason = text.value.decode(errors="replace").replace("fallow_capture_begin", "fallow.capture(stream)")
         _check(status, what + (": " + reason if reason else ""))
 
-    def reserve(self, need, stream=None):
+    def reserve(self, need, stream=None, lanes=()):
         """Take the memory now that later leases need: `need` is a list of layouts, or bytes of scratch ("2G" too).
         What is not reserved is taken by the lease that first needs it. Persistent regions get their first values.
-        Before captures and lock(), which let nothing grow. `stream`: as lease()."""
+        Before captures and lock(), which let nothing grow. `stream`: as lease(). `lanes`: arenas that get the same, so
+        that for each layout all have the memory or none."""
         if isinstance(need, (int, str)):
-            need = [Layout([{"name": "reserve", "bytes": _bytes(need, "reserve"), "init": "prefix"}], "reserve")]
+            need = [Layout([{"name": "reserve", "bytes": _bytes(need, "reserve")}], "reserve")]
+        arenas = [self, *lanes]
+        for arena in arenas:
+            arena._settle()
+        handles = (ctypes.c_void_p * len(arenas))(*[arena._handle.value for arena in arenas])
+        refusals = [arena.stats()["refuse_count"] for arena in arenas]
+        number = self._stream_of(stream)
         for each in sorted(need, key=lambda layout: -layout.bytes):
-            self.lease(each, stream).end()
+            status = _lib().fallow_arenas_reserve(handles, len(arenas), each._handle, number)
+            if status != 0:
+                by = [arena for arena, count in zip(arenas, refusals) if arena.stats()["refuse_count"] > count]
+                (by or arenas)[0]._refused(status, "reserve")
 
     def lock(self):
         """After warm-up: a lease that needs more than the arena holds is refused."""
@@ -423,8 +434,8 @@ class Arena:
         self._call("arena_unlock")
 
     def set_budget(self, bytes):
-        """Refuse leases for which the arena would hold more, persistent regions included."""
-        self._call("arena_set_budget", bytes)
+        """Refuse leases for which the arena would hold more, persistent regions included: bytes, or "2G"."""
+        self._call("arena_set_budget", _bytes(bytes, "set_budget"))
 
     def trim(self):
         """Give the blocks back to the pool; contents of persistent regions are lost."""
@@ -488,7 +499,7 @@ class Arena:
 
         They are dirty, none shares bytes with another, and they are for work given to `stream` (as lease()) before the
         next call on the arena: that ends their lease. A dtype of PyTorch's gives a torch.Tensor, any other one (see
-        Lease.tensor) an object with __dlpack__. The layouts of the last 256 sets of names, shapes and dtypes are kept."""
+        Lease.tensor) an object with __dlpack__. The layouts of the last 256 different lines are kept."""
         key = tuple((name, tuple(shape), dtype) for name, shape, dtype in tensors)
         layout = self._layouts.pop(key, None) or Layout([
             {"name": name, "bytes": math.prod(shape) * max(1, _dlpack_of(dtype)[1] // 8)}
@@ -510,8 +521,8 @@ def _counters(values):
 def arenas_of(pool):
     """The counters of each arena of a pool, made in Python or not, as Arena.stats()."""
     made = []
-    _check(_lib().fallow_pool_visit_arenas(pool, _VISIT(lambda _, values: made.append(_counters(values.contents))), None),
-           "the arenas of a pool")
+    visit = _VISIT(lambda _, values: made.append(_counters(values.contents)))
+    _check(_lib().fallow_pool_visit_arenas(pool, visit, None), "the arenas of a pool")
     return made
 
 
@@ -611,6 +622,9 @@ def _drop_capsule(capsule):
             _delete(_capsule_get(capsule, name), is_versioned)
 
 
+_drop = ctypes.cast(_drop_capsule, ctypes.c_void_p)
+
+
 class _View:
     """A region as a DLPack producer."""
 
@@ -630,8 +644,8 @@ class _View:
             raise BufferError("a region is exported where it lies: it is neither copied nor moved")
         lease = self._lease
         if stream != -1 and _same(stream) not in lease._streams:
-            raise BufferError("the lease is on stream %#x, the consumer on %#x: begin the lease on the consumer's "
-                              "stream, or order it after the lease's and lease.join() it" % (lease._stream, stream or 0))
+            raise BufferError("the lease is on stream %#x, the consumer on %#x: begin the lease on the consumer's stream, "
+                              "or order it after the lease's and lease.join() it" % (lease._stream, stream or 0))
         exported = ctypes.c_void_p()
         status = _lib().fallow_lease_export(
             lease._open(), self._index, self._shape, self._strides, self._dimensions, self._dtype[0],
@@ -644,5 +658,4 @@ class _View:
             if not address:
                 _delete(exported.value, True)
                 raise MemoryError("no host memory for a tensor")
-        drop = ctypes.cast(_drop_capsule, ctypes.c_void_p)
-        return _capsule_new(address, _NAMES[is_versioned], drop)
+        return _capsule_new(address, _NAMES[is_versioned], _drop)
