@@ -9,7 +9,7 @@
  *      `growable`, or growable is empty.
  *   2. At most one lease is open; `state` is LEASED or DOOMED then, and lease_handle finds the arena. AWAITED
  *      is set exactly while `waiters` is not empty, and never on IDLE. lease.layout is referenced from a
- *      begin to the next with another layout.
+ *      begin to the next with another layout. scratch and last_persistent stay while a lease is open.
  *   3. A binding's addresses are those of the persistent regions of its layout, by index; NULL for
  *      scratch ones. Where a region moves, all bindings go.
  *   4. Everything that uses the arena's memory outside of captures comes before the next work of one of
@@ -88,9 +88,7 @@ struct flw_binding {
 
 /* The one lease, or the last one. */
 struct flw_lease {
-    const fallow_layout *layout; /* NULL: there was none */
-    unsigned char *base;         /* of scratch */
-    void *const *persistent;
+    const fallow_layout *layout;   /* NULL: there was none */
     fallow_stream stream;          /* it began on */
     const fallow_capture *capture; /* that it began in; NULL: none */
     bool is_guarded;               /* offsets with zones */

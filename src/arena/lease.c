@@ -375,8 +375,6 @@ static FLW_INLINE fallow_status begin(fallow_arena *arena, const fallow_layout *
         flw_layout_drop(lease->layout);
         lease->layout = layout;
     }
-    lease->base = arena->scratch;
-    lease->persistent = arena->last_persistent;
     lease->stream = stream;
     if (FLW_UNLIKELY(arena->checks != 0)) {
         flw_arena_check_begin(arena);
@@ -407,9 +405,9 @@ void *fallow_lease_region_at(const fallow_lease *lease, size_t index)
     }
     const struct flw_placed_region *placed = &arena->lease.layout->regions[index];
     if ((placed->region.flags & FALLOW_REGION_PERSISTENT) != 0) {
-        return arena->lease.persistent[index];
+        return arena->last_persistent[index];
     }
-    return arena->lease.base + (arena->lease.is_guarded ? placed->guarded_offset : placed->offset);
+    return arena->scratch + (arena->lease.is_guarded ? placed->guarded_offset : placed->offset);
 }
 
 void *fallow_lease_region(const fallow_lease *lease, const char *name)

@@ -108,9 +108,9 @@ size_t flw_arena_needed_bytes(const fallow_arena *arena, const fallow_layout *la
 
 /* ---- the driver */
 
-static CUdeviceptr scratch_of(const struct flw_lease *lease)
+static CUdeviceptr scratch_of(const fallow_arena *arena)
 {
-    return (CUdeviceptr)(uintptr_t)lease->base;
+    return (CUdeviceptr)(uintptr_t)arena->scratch;
 }
 
 static bool may(fallow_arena *arena, CUresult result, const char *call)
@@ -161,13 +161,13 @@ static size_t offset_in(const struct flw_lease *lease, const struct flw_placed_r
 static void name_regions(const fallow_arena *arena, const struct flw_lease *lease)
 {
     char name[160];
-    arena->check->name(scratch_of(lease), arena->scratch_bytes, NULL);
+    arena->check->name(scratch_of(arena), arena->scratch_bytes, NULL);
     for (size_t i = lease->layout->count; i-- > 0;) {
         const struct flw_placed_region *placed = &lease->layout->regions[i];
         if (is_scratch(placed)) {
             snprintf(name, sizeof name, "region '%s' of arena '%s'", placed->region.name,
                      arena->name);
-            arena->check->name(scratch_of(lease) + offset_in(lease, placed),
+            arena->check->name(scratch_of(arena) + offset_in(lease, placed),
                                placed->region.size_bytes, name);
         }
     }
@@ -178,7 +178,7 @@ void flw_arena_check_allow(fallow_arena *arena)
     struct flw_arena_check *check = arena->check;
     if (check != NULL && check->ended_bytes > 0) {
         if (check->forget != NULL) {
-            check->forget((CUdeviceptr)(uintptr_t)arena->scratch, check->ended_bytes);
+            check->forget(scratch_of(arena), check->ended_bytes);
         }
         check->ended_bytes = 0;
     }
@@ -189,7 +189,7 @@ void flw_arena_check_release(fallow_arena *arena)
     flw_arena_check_allow(arena);
     if (arena->check != NULL && arena->check->name != NULL) {
         relay_violations(arena);
-        arena->check->name((CUdeviceptr)(uintptr_t)arena->scratch, arena->scratch_bytes, NULL);
+        arena->check->name(scratch_of(arena), arena->scratch_bytes, NULL);
     }
 }
 
@@ -198,7 +198,7 @@ static bool draw_zones(fallow_arena *arena, const struct flw_lease *lease, fallo
     for (size_t i = 0; i < lease->layout->count; i++) {
         const struct flw_placed_region *placed = &lease->layout->regions[i];
         if (is_scratch(placed) &&
-            !fill(arena, scratch_of(lease) + placed->guarded_offset + placed->region.size_bytes,
+            !fill(arena, scratch_of(arena) + placed->guarded_offset + placed->region.size_bytes,
                   ZONE_BYTE, FLW_ARENA_ZONE_BYTES, stream)) {
             return false;
         }
@@ -243,9 +243,9 @@ void flw_arena_check_begin(fallow_arena *arena)
     }
     check->pattern = check->pattern == 0xff ? 0x7f : 0xff;
     bool is_filled = !has(arena, FALLOW_ARENA_CHECK_POISON | FALLOW_ARENA_CHECK_WRITTEN) ||
-                     fill(arena, scratch_of(lease), check->pattern, bytes, stream);
+                     fill(arena, scratch_of(arena), check->pattern, bytes, stream);
     if (is_filled && wait_for(arena, stream) && check->forget != NULL) {
-        check->forget(scratch_of(lease), bytes);
+        check->forget(scratch_of(arena), bytes);
     }
     if (!check->is_skipped && has(arena, FALLOW_ARENA_CHECK_RED_ZONES)) {
         (void)draw_zones(arena, lease, stream);
@@ -274,8 +274,7 @@ static bool fit(struct flw_arena_check *check, size_t bytes)
  * right. */
 static void excuse_reads(const fallow_arena *arena, size_t bytes, fallow_stream stream)
 {
-    flw_sim_range range = {
-        .address = (CUdeviceptr)(uintptr_t)arena->scratch, .bytes = bytes, .is_write = 1};
+    flw_sim_range range = {.address = scratch_of(arena), .bytes = bytes, .is_write = 1};
     if (arena->check->touch != NULL) {
         (void)arena->check->touch(stream, &range, 1);
     }
@@ -325,7 +324,7 @@ void flw_arena_check_between(fallow_arena *arena, fallow_stream stream)
     if (bytes > 0 && has(arena, FALLOW_ARENA_CHECK_WRITTEN) && fit(check, bytes) &&
         flw_heap_enter_driver(&arena->pool->heap, &section)) {
         excuse_reads(arena, bytes, stream);
-        if (copy_back(arena, check->now, (CUdeviceptr)(uintptr_t)arena->scratch, bytes, stream) &&
+        if (copy_back(arena, check->now, scratch_of(arena), bytes, stream) &&
             wait_for(arena, stream)) {
             count_late(arena, bytes);
         }
@@ -347,7 +346,7 @@ static void check_zones(fallow_arena *arena, const struct flw_lease *lease, fall
         if (!is_scratch(placed)) {
             continue;
         }
-        if (!copy_back(arena, zone, scratch_of(lease) + at, sizeof zone, stream) ||
+        if (!copy_back(arena, zone, scratch_of(arena) + at, sizeof zone, stream) ||
             !wait_for(arena, stream)) {
             return;
         }
@@ -418,7 +417,7 @@ static void check_written(fallow_arena *arena, const struct flw_lease *lease, fa
     if (!fit(check, bytes)) {
         return;
     }
-    if (!copy_back(arena, check->now, scratch_of(lease), bytes, stream) ||
+    if (!copy_back(arena, check->now, scratch_of(arena), bytes, stream) ||
         !wait_for(arena, stream)) {
         return;
     }
@@ -476,10 +475,10 @@ static void end_use(fallow_arena *arena, const struct flw_lease *lease, fallow_s
     struct flw_arena_check *check = arena->check;
     size_t bytes = flw_arena_needed_bytes(arena, lease->layout);
     bool is_filled = !has(arena, FALLOW_ARENA_CHECK_POISON | FALLOW_ARENA_CHECK_WRITTEN) ||
-                     fill(arena, scratch_of(lease), check->pattern, bytes, stream);
+                     fill(arena, scratch_of(arena), check->pattern, bytes, stream);
     if (is_filled && wait_for(arena, stream)) {
         if (may_forbid(arena)) {
-            check->forbid(scratch_of(lease), bytes);
+            check->forbid(scratch_of(arena), bytes);
         }
         check->ended_bytes = bytes;
     }
