@@ -35,13 +35,14 @@ static fallow_layout *create_layout(size_t tokens)
         [ACTIVATION] = {.name = "activation",
                         .size_bytes = tokens * 1536,
                         .first_phase = 2,
-                        .last_phase = 3},
-        [OUT] = {.name = "out", .size_bytes = tokens * 4096, .first_phase = 3, .last_phase = 3}};
+                        .last_phase = 2},
+        [OUT] = {.name = "out", .size_bytes = PREFILL * 4096, .flags = FALLOW_REGION_PERSISTENT}};
     OK(fallow_layout_create(regions, REGIONS, &layout));
     return layout;
 }
 
-/* A step is the same inside a capture and outside. Returns the address of its output, which holds `tokens`. */
+/* A step is the same inside a capture and outside. Returns the address of its output, which holds `tokens` and
+ * keeps them until the next step: all layouts have the same "out". */
 static const void *run_step(const fallow_layout *layout, CUstream stream, uint32_t tokens)
 {
     fallow_lease *lease;
@@ -97,7 +98,7 @@ int main(void)
     fallow_layout *largest_batch = create_layout(256), *largest = create_layout(PREFILL);
     OK(fallow_arena_create(engine.pool, NULL, &arena));
     OK(fallow_arenas_reserve(&arena, 1, largest_batch, decode));
-    OK(fallow_arena_set_budget(arena, 6 << 20)); /* later leases that need more are refused */
+    OK(fallow_arena_set_budget(arena, 10 << 20)); /* later leases that need more are refused */
     for (int i = 0; i < GRAPHS; i++) {
         capture(&graphs[i], decode, batches[i]);
     }
