@@ -6,7 +6,8 @@ micro-batch and lane.
     hidden, inner = manager.get_simultaneous(((tokens, 4096), torch.bfloat16), ((tokens, 1536), torch.bfloat16))
 
 A workspace grows in place, so captured graphs stay valid and no old tensor keeps memory. Streams that use one workspace
-in turn are ordered on the device. All workspaces share the memory of the device's pool."""
+in turn are ordered on the device; graphs have to be launched on the stream of the eager steps between them. All
+workspaces share the memory of the device's pool."""
 import contextlib
 import contextvars
 import math
@@ -41,7 +42,7 @@ class WorkspaceManager:
         """A tensor that keeps its address and contents; the same for each key in a micro-batch and lane."""
         region = {"name": str(key), "bytes": math.prod(shape) * dtype.itemsize, "persistent": True, "element_bytes": 1,
                   "init": "zero" if zero_init else "dirty"}
-        with self._kept[self._slot()].lease(fallow.Layout([region])) as lease:
+        with self._kept[self._slot()].lease(fallow.Layout([region], str(key))) as lease:
             return lease.torch(region["name"], shape, dtype)
 
     def lock(self):

@@ -544,6 +544,7 @@ class Lease:
     def __del__(self):
         if getattr(self, "_handle", None) is not None and _lib is not None:
             _lib().fallow_lease_end(self._handle, _LEASE_STREAM)
+            self._handle = None
 
     def end(self, stream=None):
         """Release everything in the order of `stream`'s present end; None: the lease's."""
