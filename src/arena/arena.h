@@ -186,6 +186,28 @@ void flw_arena_free_scratch(fallow_arena *arena);
 
 /* ---- arena_order.c */
 
+/* Where it is not the arena's, the handle of `last` may be another stream's, or more than `last` has used the arena. */
+static inline uint64_t flw_arena_order_changes(const fallow_arena *arena)
+{
+    return atomic_load_explicit(&arena->pool->heap.count.order_changes, memory_order_acquire);
+}
+
+/* True if work on the stream comes after all that uses the arena, unless a capture is not announced. */
+static inline bool flw_arena_is_in_order(const fallow_arena *arena, fallow_stream stream)
+{
+    const struct flw_pool *pool = arena->pool;
+    return (arena->looks & FLW_ARENA_LOOKS_AT_ORDER) == 0 && arena->last.stream == stream &&
+           atomic_load_explicit(&pool->open_captures, memory_order_acquire) == 0 &&
+           arena->order_changes == flw_arena_order_changes(arena) && !flw_heap_is_lost(&pool->heap);
+}
+/* Must captures be queried, which are not all announced? Announces that of the stream if a plug-in can. */
+bool flw_arena_looks_for_captures(fallow_arena *arena, fallow_stream stream);
+/* The same as flw_arena_is_in_order, with the driver's word where captures are not all announced. */
+bool flw_arena_is_known_in_order(fallow_arena *arena, fallow_stream stream, bool looks);
+/* `last` is the mark, and covers everything. changes: read before all else that is noted. */
+void flw_arena_note_order(fallow_arena *arena, const struct flw_arena_mark *mark, uint64_t changes,
+                          bool looks);
+
 /* The mark of a stream. The domain is NULL, with a status, where the driver does not know it. */
 struct flw_arena_mark flw_arena_mark_of(fallow_arena *arena, fallow_stream stream,
                                         fallow_status *status);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the arena's memory comes after: the stream of the last end, the streams of captures that
- * were released since, and the captures that are not. The pool's order domains do the work: their
- * fences cover streams that were retired, and refuse those that are being captured.
+ * Owns: guards of launches, and what the arena's memory comes after: the stream of the last end, the
+ * streams of captures that were released since, and the captures that are not. The pool's order domains do
+ * the work: their fences cover streams that were retired, and refuse those that are being captured.
  * Does not: know regions.
  */
 #include <stdlib.h>
 
 #include "arena/arena.h"
 #include "base/mutant.h"
+#include "heap/order/epoch.h"
 #include "pool/streams/uses.h"
 
 struct flw_arena_mark flw_arena_mark_of(fallow_arena *arena, fallow_stream stream,
@@ -310,4 +311,84 @@ fallow_status flw_arena_pin(fallow_arena *arena, const fallow_capture *capture, 
                    .stream = origin == NULL ? NULL : origin->stream}};
     atomic_store_explicit(&arena->pin_count, count + 1, memory_order_relaxed);
     return FALLOW_OK;
+}
+
+/* ---- is an order needed? */
+
+bool flw_arena_looks_for_captures(fallow_arena *arena, fallow_stream stream)
+{
+    struct flw_pool *pool = arena->pool;
+    bool may_be_unseen = pool->announce != NULL && pool->announce(pool, stream);
+    return may_be_unseen || arena->asks_captures || flw_captures_are_open();
+}
+
+bool flw_arena_is_known_in_order(fallow_arena *arena, fallow_stream stream, bool looks)
+{
+    return flw_arena_is_in_order(arena, stream) &&
+           (!looks || flw_capture_check(arena->pool, arena->last.domain) == FALLOW_OK);
+}
+
+void flw_arena_note_order(fallow_arena *arena, const struct flw_arena_mark *mark, uint64_t changes,
+                          bool looks)
+{
+    bool is_sure = arena->checks == 0 && !mark->domain->own_thread_only &&
+                   !flw_pool_asks_identity(arena->pool);
+    FLW_ASSERT(arena->debt_count == 0);
+    arena->lease.capture = NULL;
+    arena->order_changes = changes;
+    arena->looks =
+        (is_sure ? 0 : FLW_ARENA_LOOKS_AT_ORDER) | (looks ? FLW_ARENA_LOOKS_FOR_CAPTURES : 0);
+}
+
+/* ---- graphs */
+
+/* Of a launch that does not come on the stream of `last`. */
+static fallow_status guard(fallow_arena *arena, fallow_stream stream, uint64_t changes, bool looks)
+{
+    struct flw_pool *pool = arena->pool;
+    const char *why;
+    fallow_status status;
+    arena->looks |= FLW_ARENA_LOOKS_AT_ORDER;
+    struct flw_arena_mark mark = flw_arena_mark_of(arena, stream, &status), last = arena->last;
+    if (mark.domain != NULL) {
+        status = flw_capture_of(pool, stream) != NULL ? FALLOW_CAPTURING
+                                                      : flw_capture_check(pool, mark.domain);
+    }
+    if (status != FALLOW_OK) {
+        return flw_arena_refuse(arena, status, "the stream of a launch: %s",
+                                fallow_status_message(status));
+    }
+    (void)flw_arena_is_pinned(arena);
+    if ((status = flw_arena_notice_sleep(arena)) != FALLOW_OK) {
+        return status;
+    }
+    if ((status = flw_arena_order(arena, &mark, &why)) != FALLOW_OK) {
+        return status == FALLOW_CAPTURING ? flw_arena_refuse(arena, status, "%s", why) : status;
+    }
+    flw_arena_note_order(arena, &mark, changes, looks);
+    if (FLW_MUTANT(ARENA_FORGETS_LAUNCH)) {
+        arena->last = last;
+    }
+    return FALLOW_OK;
+}
+
+fallow_status fallow_lease_guard(fallow_arena *arena, fallow_stream stream)
+{
+    fallow_status status = flw_arena_enter(&arena);
+    if (status != FALLOW_OK) {
+        return status;
+    }
+    uint64_t changes = flw_arena_order_changes(arena);
+    bool looks = flw_arena_looks_for_captures(arena, stream);
+    if (!flw_arena_is_known_in_order(arena, stream, looks)) {
+        status = guard(arena, stream, changes, looks);
+    }
+    if (status == FALLOW_OK && flw_arena_must_wake(arena)) {
+        status = flw_arena_wake(arena, NULL, stream);
+    }
+    if (status == FALLOW_OK && arena->check != NULL) {
+        flw_arena_check_between(arena, stream);
+    }
+    flw_arena_settle(arena);
+    return status;
 }

@@ -8,7 +8,6 @@
 #include "arena/arena.h"
 #include "base/bits.h"
 #include "base/mutant.h"
-#include "heap/order/epoch.h"
 
 /* ---- handles: an arena has one place, its leases the generations of it */
 
@@ -234,59 +233,14 @@ static fallow_status prepare_captured(fallow_arena *arena, const fallow_layout *
     return flw_arena_pin(arena, capture, flw_arena_needed_bytes(arena, layout));
 }
 
-/* Since `last` was noted: its handle may be another stream's, or more than `last` has used the arena. */
-static inline bool has_order_changed(const fallow_arena *arena)
-{
-    return arena->order_changes !=
-           atomic_load_explicit(&arena->pool->heap.count.order_changes, memory_order_acquire);
-}
-
-/* True if work on the stream comes after all that uses the arena, unless a capture is not announced. */
-static inline bool is_in_order(const fallow_arena *arena, fallow_stream stream)
-{
-    const struct flw_pool *pool = arena->pool;
-    return (arena->looks & FLW_ARENA_LOOKS_AT_ORDER) == 0 && arena->last.stream == stream &&
-           atomic_load_explicit(&pool->open_captures, memory_order_acquire) == 0 &&
-           !has_order_changed(arena) && !flw_heap_is_lost(&pool->heap);
-}
-
-/* Must captures be queried, which are not all announced? Announces that of the stream if a plug-in can. */
-static bool looks_for_captures(fallow_arena *arena, fallow_stream stream)
-{
-    struct flw_pool *pool = arena->pool;
-    bool may_be_unseen = pool->announce != NULL && pool->announce(pool, stream);
-    return may_be_unseen || arena->asks_captures || flw_captures_are_open();
-}
-
-/* The same as is_in_order, with the driver's word where captures are not all announced. */
-static bool is_known_in_order(fallow_arena *arena, fallow_stream stream, bool looks)
-{
-    return is_in_order(arena, stream) &&
-           (!looks || flw_capture_check(arena->pool, arena->last.domain) == FALLOW_OK);
-}
-
-/* `last` is the mark, and covers everything. changes: read before anything was looked at. */
-static void note_order(fallow_arena *arena, const struct flw_arena_mark *mark, uint64_t changes,
-                       bool looks)
-{
-    bool is_sure = arena->checks == 0 && !mark->domain->own_thread_only &&
-                   !flw_pool_asks_identity(arena->pool);
-    FLW_ASSERT(arena->debt_count == 0);
-    arena->lease.capture = NULL;
-    arena->order_changes = changes;
-    arena->looks =
-        (is_sure ? 0 : FLW_ARENA_LOOKS_AT_ORDER) | (looks ? FLW_ARENA_LOOKS_FOR_CAPTURES : 0);
-}
-
 /* Everything that a begin may have to do. */
 static fallow_status prepare_all(fallow_arena *arena, const fallow_layout *layout,
-                                 fallow_stream stream, bool looks)
+                                 fallow_stream stream, uint64_t changes, bool looks)
 {
     struct flw_pool *pool = arena->pool;
     void *const *persistent = NULL;
     fallow_status status;
     arena->looks |= FLW_ARENA_LOOKS_AT_ORDER;
-    uint64_t changes = atomic_load_explicit(&pool->heap.count.order_changes, memory_order_acquire);
     struct flw_arena_mark mark = flw_arena_mark_of(arena, stream, &status);
     if (mark.domain == NULL) {
         return flw_arena_refuse(arena, status, "the stream: %s", fallow_status_message(status));
@@ -305,7 +259,7 @@ static fallow_status prepare_all(fallow_arena *arena, const fallow_layout *layou
         return status;
     }
     if (capture == NULL) {
-        note_order(arena, &mark, changes, looks);
+        flw_arena_note_order(arena, &mark, changes, looks);
     }
     arena->lease.capture = capture;
     arena->last_persistent = persistent;
@@ -316,10 +270,16 @@ static FLW_NOINLINE fallow_status prepare(fallow_arena *arena, const fallow_layo
                                           fallow_stream stream)
 {
     arena->last_layout_id = 0;
-    bool looks = looks_for_captures(arena, stream);
-    bool is_ready = is_known_in_order(arena, stream, looks) && missing_bytes(arena, layout) == 0 &&
+    uint64_t changes = flw_arena_order_changes(arena);
+    bool looks = flw_arena_looks_for_captures(arena, stream);
+    bool is_ready = flw_arena_is_known_in_order(arena, stream, looks) &&
+                    missing_bytes(arena, layout) == 0 &&
                     flw_arena_find_bound(arena, layout, &arena->last_persistent);
-    fallow_status status = is_ready ? FALLOW_OK : prepare_all(arena, layout, stream, looks);
+    if (is_ready) {
+        arena->looks = looks ? FLW_ARENA_LOOKS_FOR_CAPTURES : 0;
+    }
+    fallow_status status =
+        is_ready ? FALLOW_OK : prepare_all(arena, layout, stream, changes, looks);
     arena->last_layout_id = status == FALLOW_OK ? layout->id : 0;
     if (status == FALLOW_OK && arena->check != NULL && arena->lease.capture == NULL) {
         flw_arena_check_between(arena, stream);
@@ -332,7 +292,8 @@ static FLW_NOINLINE fallow_status prepare(fallow_arena *arena, const fallow_layo
 static inline bool is_steady(const fallow_arena *arena, const fallow_layout *layout,
                              fallow_stream stream)
 {
-    return arena->looks == 0 && arena->last_layout_id == layout->id && is_in_order(arena, stream);
+    return arena->looks == 0 && arena->last_layout_id == layout->id &&
+           flw_arena_is_in_order(arena, stream);
 }
 
 /* A statistic that only holders of the claim write. */
@@ -428,8 +389,8 @@ static FLW_NOINLINE fallow_status finish(fallow_arena *arena, fallow_stream stre
     if (flw_pool_of(arena->handle) == NULL) {
         return FALLOW_OK;
     }
-    bool looks = lease->capture == NULL && looks_for_captures(arena, stream);
-    if (stream == lease->stream && is_known_in_order(arena, stream, looks)) {
+    bool looks = lease->capture == NULL && flw_arena_looks_for_captures(arena, stream);
+    if (stream == lease->stream && flw_arena_is_known_in_order(arena, stream, looks)) {
         return FALLOW_OK; /* `last` is the stream already */
     }
     const fallow_capture *capture = flw_capture_of(arena->pool, stream);
@@ -477,7 +438,7 @@ fallow_status fallow_lease_end(fallow_lease *lease, fallow_stream stream)
         return FALLOW_INVALID_ARGUMENT;
     }
     if (FLW_UNLIKELY(arena->looks != 0 || stream != arena->lease.stream ||
-                     has_order_changed(arena) ||
+                     arena->order_changes != flw_arena_order_changes(arena) ||
                      atomic_load_explicit(&arena->pool->open_captures, memory_order_acquire) > 0)) {
         fallow_status status = finish(arena, stream);
         if (status != FALLOW_OK) {
@@ -541,58 +502,5 @@ fallow_status fallow_arenas_reserve(fallow_arena *const *arenas, size_t count,
     while (claimed > 0) {
         flw_arena_settle(flw_arena_of(arenas[--claimed]));
     }
-    return status;
-}
-
-/* ---- graphs */
-
-/* Of a launch that does not come on the stream of `last`. */
-static fallow_status guard(fallow_arena *arena, fallow_stream stream, bool looks)
-{
-    struct flw_pool *pool = arena->pool;
-    const char *why;
-    fallow_status status;
-    arena->looks |= FLW_ARENA_LOOKS_AT_ORDER;
-    uint64_t changes = atomic_load_explicit(&pool->heap.count.order_changes, memory_order_acquire);
-    struct flw_arena_mark mark = flw_arena_mark_of(arena, stream, &status), last = arena->last;
-    if (mark.domain != NULL) {
-        status = flw_capture_of(pool, stream) != NULL ? FALLOW_CAPTURING
-                                                      : flw_capture_check(pool, mark.domain);
-    }
-    if (status != FALLOW_OK) {
-        return flw_arena_refuse(arena, status, "the stream of a launch: %s",
-                                fallow_status_message(status));
-    }
-    (void)flw_arena_is_pinned(arena);
-    if ((status = flw_arena_notice_sleep(arena)) != FALLOW_OK) {
-        return status;
-    }
-    if ((status = flw_arena_order(arena, &mark, &why)) != FALLOW_OK) {
-        return status == FALLOW_CAPTURING ? flw_arena_refuse(arena, status, "%s", why) : status;
-    }
-    note_order(arena, &mark, changes, looks);
-    if (FLW_MUTANT(ARENA_FORGETS_LAUNCH)) {
-        arena->last = last;
-    }
-    return FALLOW_OK;
-}
-
-fallow_status fallow_lease_guard(fallow_arena *arena, fallow_stream stream)
-{
-    fallow_status status = flw_arena_enter(&arena);
-    if (status != FALLOW_OK) {
-        return status;
-    }
-    bool looks = looks_for_captures(arena, stream);
-    if (!is_known_in_order(arena, stream, looks)) {
-        status = guard(arena, stream, looks);
-    }
-    if (status == FALLOW_OK && flw_arena_must_wake(arena)) {
-        status = flw_arena_wake(arena, NULL, stream);
-    }
-    if (status == FALLOW_OK && arena->check != NULL) {
-        flw_arena_check_between(arena, stream);
-    }
-    flw_arena_settle(arena);
     return status;
 }
