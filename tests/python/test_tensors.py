@@ -456,6 +456,22 @@ class Captures(unittest.TestCase):
         self.arena.trim()
         self.assertEqual(self.arena.stats()["refuse_count"], 0)
 
+    def test_captures_of_pytorch_are_announced_by_its_hooks(self):
+        line = ("q", (4096,), "uint8"), ("k", (64,), "uint8")
+        lib, identity = fallow._lib(), fallow.MempoolId(0, 99)
+        self.arena.get(*line, stream=self.stream)
+        lib.fallow_torch_begin_allocate_to_pool(0, identity, None)
+        with self.captured():
+            self.arena.get(*line, stream=self.stream)  # before PyTorch has allocated
+            self.arena.get(*line[:1], stream=self.stream)
+        lib.fallow_torch_end_allocate_to_pool(0, identity)
+        self.assertEqual(self.arena.stats()["capture_count"], 1)
+        self.arena.guard(self.stream)
+        self.arena.get(*line, stream=self.stream)
+        lib.fallow_torch_release_pool(0, identity)
+        self.arena.trim()
+        self.assertEqual((self.arena.stats()["scratch_bytes"], self.arena.stats()["refuse_count"]), (0, 0))
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -179,7 +179,8 @@ static bool is_expected(fallow_status status)
            status == FALLOW_OUT_OF_MEMORY || status == FALLOW_OVER_BUDGET;
 }
 
-static void lease_once(struct worker *worker, size_t index, CUstream stream, bool is_captured)
+/* Begun and used; NULL: refused. */
+static fallow_lease *use_arena(struct worker *worker, size_t index, CUstream stream)
 {
     struct run *run = worker->run;
     fallow_arena *arena = run->arenas[index];
@@ -192,10 +193,19 @@ static void lease_once(struct worker *worker, size_t index, CUstream stream, boo
     expect(run, is_expected(status), "a begin answers what it never should", status);
     if (status != FALLOW_OK) {
         atomic_fetch_add(&run->refusals, 1);
-        return;
+        return NULL;
     }
     atomic_fetch_add(&run->leases, 1);
     touch(worker, lease, layout, stream);
+    return lease;
+}
+
+static void lease_once(struct worker *worker, size_t index, CUstream stream, bool is_captured)
+{
+    fallow_lease *lease = use_arena(worker, index, stream);
+    if (lease == NULL) {
+        return;
+    }
     bool moves = !is_captured && draw(&worker->random, 4) == 0;
     end_lease(worker, lease, stream,
               moves ? worker->streams[draw(&worker->random, STREAMS)] : stream);
@@ -238,10 +248,16 @@ static void capture_once(struct worker *worker)
     struct graph made = {.arena = (size_t)draw(&worker->random, ARENAS)};
     CUstream stream = worker->streams[draw(&worker->random, CREATED)];
     CUgraph graph = NULL;
+    bool carries = draw(&worker->random, 3) == 0;
+    fallow_lease *carried = carries ? use_arena(worker, made.arena, stream) : NULL;
     fallow_status status = fallow_capture_begin(run->pool, stream, &made.capture);
     expect(run, status == FALLOW_OK, "a capture does not begin", status);
     must(run->sim.cu.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED),
          "cuStreamBeginCapture");
+    if (carried != NULL) {
+        status = fallow_lease_end(carried, FALLOW_LEASE_STREAM);
+        expect(run, status == FALLOW_OK, "a lease does not end before a capture", status);
+    }
     for (uint64_t i = draw(&worker->random, 3) + 1; i > 0; i--) {
         lease_once(worker, made.arena, stream, true);
     }
