@@ -41,8 +41,8 @@ static fallow_layout *create_layout(size_t tokens)
     return layout;
 }
 
-/* A step is the same inside a capture and outside. Returns the address of its output, which holds `tokens` and
- * keeps them until the next step: all layouts have the same "out". */
+/* Run a step, inside a capture or outside. Returns the address of "out", which all layouts share: its words are
+ * `tokens` until the next step. */
 static const void *run_step(const fallow_layout *layout, CUstream stream, uint32_t tokens)
 {
     fallow_lease *lease;
@@ -77,7 +77,7 @@ static void capture(struct graph *graph, CUstream stream, uint32_t tokens)
     OK(engine.sim.cu.cuGraphDestroy(captured));
 }
 
-/* The launch comes after the last eager step and launch, and the next ones after it. */
+/* The guard orders the launch after the last eager step and launch, and later ones after the launch. */
 static void replay(const struct graph *graph, CUstream stream)
 {
     OK(fallow_lease_guard(arena, stream));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A decode step's metadata, FlashAttention's: buffers that a graph is captured with, filled in place by
- * one launch. Nothing is zero-filled; what must hold a value is written by the module that owns it.
+ * one launch. Nothing is zero-filled: the module that owns a value writes it.
  */
 #include <fallow/attention.h>
 #include <fallow/layouts.h>
@@ -16,7 +16,7 @@ enum { /* regions, in the order of `fallow layout fa3-graph` */
     PAGE_TABLE
 };
 
-/* What the engine has on the device: each request's token slots, lengths, who is in the batch, how many. */
+/* The engine's inputs on the device: each request's token slots and length, the batch's requests, their count. */
 enum {
     SLOTS,
     LENGTHS,

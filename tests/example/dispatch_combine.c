@@ -74,7 +74,7 @@ int main(void)
     uint32_t expected = 1;
     for (int layer = 0; layer < LAYERS; layer++) {
         run_layer(arena, layout);
-        expected *= 4; /* what combine adds up: 2 by the experts, ids, 1 by the shared one */
+        expected *= 4; /* combine adds 2 of the experts, 1 of the ids, 1 of the shared expert */
     }
     OK(fallow_lease_begin(arena, layout, engine.second, &lease));
     EXPECT(engine_read(engine.second, fallow_lease_region_at(lease, HIDDEN)) == expected);

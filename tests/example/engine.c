@@ -61,7 +61,7 @@ int engine_end(void)
 {
     OK(engine.sim.cu.cuCtxSynchronize());
     fallow_kernels_destroy(engine.kernels);
-    fallow_pool_destroy(engine.pool); /* takes what is still allocated with it */
+    fallow_pool_destroy(engine.pool); /* with all of its blocks */
     return flw_sim_print_violations(&engine.sim) != 0;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the arena examples have in place of an engine and a GPU: a simulated device that checks the
+ * Owns: the stand-in for an engine and a GPU in the arena examples: a simulated device that checks the
  * order of every access and whose memory has contents, a pool, two streams, and a stand-in for kernels.
  * Does not: use an arena. The examples show that part.
  */

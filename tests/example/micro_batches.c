@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Two micro-batches at once, each on a stream of its own, so that one computes while the other waits for
- * the network. Each has a lane: an arena, which nobody else leases. Attention and experts lease it in
- * turn.
+ * the network. Each has a lane, an arena of its own. Attention and experts lease the lane
+ * in turn.
  */
 #include "example/engine.h"
 

@@ -34,7 +34,7 @@ enum {
 
 #define AT(index) fallow_lease_region_at(lease, index)
 
-/* What the engine has on the device: the context's length, its 16 pages, and the cache. */
+/* The engine's inputs on the device: the context's length and 16 pages, and the cache. */
 struct inputs {
     int32_t *length, *pages;
     char *cache;
@@ -80,7 +80,7 @@ static void merge(const fallow_lease *lease)
     OK(fallow_attention_merge_states(engine.kernels, &merge, engine.stream));
 }
 
-/* Your projection and your attention. Here the keys of a chunk are all equal, and are what attention yields. */
+/* Your projection and your attention. Here all keys of a chunk are equal, and attention returns the keys. */
 static void project(const fallow_layout *layout, const fallow_lease *lease, int i)
 {
     engine_launch(engine.stream, layout, lease, READS(GATHERED + i % 2) | WRITES(KV_NOPE));
@@ -110,7 +110,7 @@ static void run_prefill(const fallow_layout *layout, const fallow_lease *lease,
         }
         project(layout, lease, i);
         concatenate(lease, i);
-        engine_join(engine.second, engine.stream); /* chunk i + 2 may have its place */
+        engine_join(engine.second, engine.stream); /* chunk i + 2 may use the place of chunk i */
         attend(layout, lease);
         merge(lease);
     }

@@ -24,7 +24,7 @@ enum { /* regions, in the order of `fallow layout moe-triton` */
 #define AT(index) fallow_lease_region_at(lease, index)
 #define TWO_BF16  0x40004000u /* 2.0, twice */
 
-/* Your product: it reads what routing wrote and the activation before it, and here every value is 2. */
+/* Your product: reads the results of routing and the activation, if any. Here every value is 2. */
 static void multiply(const fallow_layout *layout, const fallow_lease *lease, uint32_t in,
                      size_t out)
 {
