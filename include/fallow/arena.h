@@ -204,8 +204,9 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_unlock(fallow_arena *aren
 
 /** Give the blocks back to the pool; the next lease takes new ones. While captures hold the addresses: scratch that
  *  grows in place keeps what their graphs use, and the memory beyond that is unmapped, after a wait on the host for the
- *  leases that used it; persistent regions stay; BUSY tells that graphs hold the rest. BUSY while leased, too. Contents
- *  of persistent regions that go are lost. The stream of the last end may not be retired meanwhile. */
+ *  leases that used it; persistent regions stay; BUSY tells that graphs hold the rest. BUSY while leased, too. CAPTURING:
+ *  one of those leases cannot be waited for beside a capture, and nothing was given back. Contents of persistent
+ *  regions that go are lost. The stream of the last end may not be retired meanwhile. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_trim(fallow_arena *arena);
 
 /** Called for each persistent region that must be made to hold its values, at first and again, on the

@@ -56,10 +56,13 @@ fallow_status flw_arena_refuse(fallow_arena *arena, fallow_status status, const 
 void fallow_arena_last_error(fallow_arena *arena, char *out_text, size_t text_bytes)
 {
     arena = flw_arena_of(arena);
-    if (arena != NULL && out_text != NULL && text_bytes > 0) {
-        pthread_mutex_lock(&arena->lock);
-        snprintf(out_text, text_bytes, "%s", arena->message);
-        pthread_mutex_unlock(&arena->lock);
+    if (out_text != NULL && text_bytes > 0) {
+        out_text[0] = '\0';
+        if (arena != NULL) {
+            pthread_mutex_lock(&arena->lock);
+            snprintf(out_text, text_bytes, "%s", arena->message);
+            pthread_mutex_unlock(&arena->lock);
+        }
     }
 }
 
@@ -227,29 +230,24 @@ fallow_status flw_arena_cut_scratch(fallow_arena *arena, size_t bytes, fallow_st
 void flw_arena_free_block(fallow_arena *arena, void *block)
 {
     fallow_stream stream = NULL;
-    bool is_over = true;
+    fallow_status status = FALLOW_OK;
     if (flw_arena_can_name(arena, &arena->last)) {
         stream = arena->last.stream;
     } else {
-        is_over = flw_arena_await(arena, &arena->last);
+        status = flw_arena_await(arena, &arena->last);
     }
-    for (size_t i = 0; i < arena->debt_count; i++) {
+    for (size_t i = 0; status == FALLOW_OK && i < arena->debt_count; i++) {
         const struct flw_arena_mark *debt = &arena->debts[i];
         if (!flw_arena_can_name(arena, debt) ||
             fallow_record_use(arena->handle, block, debt->stream) != FALLOW_OK) {
-            is_over = flw_arena_await(arena, debt) && is_over;
+            status = flw_arena_await(arena, debt);
         }
     }
-    if (!is_over) {
-        flw_arena_say(
-            arena, FALLOW_LOG_ERROR,
-            "a block stays allocated until its pool goes: the driver refused to wait for what "
-            "uses it");
-        return;
+    if (status == FALLOW_OK) {
+        status = fallow_free(arena->handle, block, stream);
     }
-    fallow_status status = fallow_free(arena->handle, block, stream);
     if (status != FALLOW_OK) {
-        flw_arena_say(arena, FALLOW_LOG_ERROR, "a block could not be freed: %s",
+        flw_arena_say(arena, FALLOW_LOG_ERROR, "a block stays allocated until its pool goes: %s",
                       fallow_status_message(status));
     }
 }
@@ -435,13 +433,14 @@ static fallow_status trim_pinned(fallow_arena *arena)
     fallow_status status = FALLOW_BUSY;
     if (arena->growable.block != NULL && arena->scratch_bytes > keep) {
         fallow_stream stream = flw_arena_can_name(arena, &arena->last) ? arena->last.stream : NULL;
-        bool is_idle = FLW_MUTANT(ARENA_CUTS_BUSY) || flw_arena_await(arena, &arena->last);
-        for (size_t i = 0; is_idle && i < arena->debt_count; i++) {
-            is_idle = flw_arena_await(arena, &arena->debts[i]);
+        fallow_status cut =
+            FLW_MUTANT(ARENA_CUTS_BUSY) ? FALLOW_OK : flw_arena_await(arena, &arena->last);
+        for (size_t i = 0; cut == FALLOW_OK && i < arena->debt_count; i++) {
+            cut = flw_arena_await(arena, &arena->debts[i]);
         }
-        fallow_status cut = is_idle ? flw_arena_cut_scratch(arena, keep, stream)
-                            : flw_heap_is_lost(&arena->pool->heap) ? FALLOW_DEVICE_LOST
-                                                                   : FALLOW_DRIVER;
+        if (cut == FALLOW_OK) {
+            cut = flw_arena_cut_scratch(arena, keep, stream);
+        }
         status = cut == FALLOW_OK ? FALLOW_BUSY : cut;
     }
     return flw_arena_refuse(

@@ -225,8 +225,9 @@ fallow_status flw_arena_order_captured(fallow_arena *arena, fallow_stream stream
 void flw_arena_fence_now(fallow_arena *arena, struct flw_arena_mark *mark);
 /* Whether this thread may name the mark's stream. */
 bool flw_arena_can_name(fallow_arena *arena, const struct flw_arena_mark *mark);
-/* Wait on the host until what the mark's stream had been given by now is done. False: the driver refuses. */
-bool flw_arena_await(fallow_arena *arena, const struct flw_arena_mark *mark);
+/* Wait on the host until what the mark's stream had been given by now is done. CAPTURING: a capture prevents that;
+ * DRIVER: the driver refuses. OK on a lost device. */
+fallow_status flw_arena_await(fallow_arena *arena, const struct flw_arena_mark *mark);
 
 /* Is any capture that leased still unreleased? The others become debts. */
 bool flw_arena_is_pinned(fallow_arena *arena);

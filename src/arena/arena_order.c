@@ -206,21 +206,21 @@ void flw_arena_fence_now(fallow_arena *arena, struct flw_arena_mark *mark)
 
 #define AWAIT_TRIES 3
 
-bool flw_arena_await(fallow_arena *arena, const struct flw_arena_mark *mark)
+fallow_status flw_arena_await(fallow_arena *arena, const struct flw_arena_mark *mark)
 {
     struct flw_heap *heap = &arena->pool->heap;
     struct flw_driver_section section;
     uint64_t seq = seq_of(arena, mark);
-    bool is_over = seq == 0;
-    for (unsigned n = 0; !is_over && n < AWAIT_TRIES; n++) {
+    fallow_status status = seq == 0 ? FALLOW_OK : FALLOW_DRIVER;
+    for (unsigned n = 0; status == FALLOW_DRIVER && n < AWAIT_TRIES; n++) {
         if (flw_heap_enter_driver(heap, &section)) {
-            is_over = flw_domain_wait(heap, mark->domain, seq, UINT64_MAX) == FALLOW_OK ||
-                      flw_pool_await_all(arena->pool) != FALLOW_DRIVER;
+            status = flw_domain_wait(heap, mark->domain, seq, UINT64_MAX) == FALLOW_OK
+                         ? FALLOW_OK
+                         : flw_pool_await_all(arena->pool);
             flw_heap_leave_driver(heap, &section);
         }
-        is_over = is_over || flw_heap_is_lost(heap);
     }
-    return is_over;
+    return flw_heap_is_lost(heap) ? FALLOW_OK : status;
 }
 
 /* ---- captures */

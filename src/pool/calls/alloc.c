@@ -535,6 +535,9 @@ change_block(struct flw_pool *pool, struct flw_growable *growable, const fallow_
     if (!pool->heap.source.ops->remaps || flw_pool_front(pool) != NULL) {
         return FALLOW_NOT_SUPPORTED;
     }
+    if (request->size_bytes > FLW_REQUEST_MAX) {
+        return FALLOW_INVALID_ARGUMENT;
+    }
     bool has_looked = flw_pool_look(pool);
     fallow_status status = flw_gate_enter(&pool->gate, true);
     if (status == FALLOW_OK) {

@@ -423,14 +423,25 @@ static void bad_arguments_are_refused(void **state)
     assert_int_equal(fallow_arena_get_stats(NULL, &stats), FALLOW_INVALID_ARGUMENT);
     assert_int_equal(fallow_arena_get_stats(arena, NULL), FALLOW_INVALID_ARGUMENT);
     fallow_arena_last_error(NULL, text, sizeof text);
-    assert_string_equal(text, "unset");
+    assert_string_equal(text, "");
     fallow_arena_last_error(arena, text, 6);
     assert_string_equal(text, "arena"); /* cut */
     lease = begin_lease(arena, layout, api.stream);
     assert_int_equal(fallow_lease_end(lease, (CUstream)(uintptr_t)0xdead0), FALLOW_INVALID_STREAM);
     assert_non_null(fallow_lease_region_at(lease, 0)); /* open still */
     end_lease(lease, api.stream);
+    for (int log2 = 46; log2 <= 62; log2++) { /* more units than 32 bits count */
+        fallow_layout *huge = make_plain_layout((size_t)1 << log2);
+        lease = NULL;
+        assert_int_not_equal(fallow_lease_begin(arena, huge, api.stream, &lease), FALLOW_OK);
+        fallow_layout_destroy(huge);
+    }
     fallow_arena_destroy(NULL);
+    fallow_arena_destroy(arena);
+    config.struct_size = sizeof config;
+    config.scratch_bytes = SIZE_MAX;
+    assert_int_equal(fallow_arena_create(api.pool, &config, &arena), FALLOW_OK);
+    refuse_lease(arena, layout, api.stream, FALLOW_INVALID_ARGUMENT, "18446744073709551615 bytes");
     fallow_arena_destroy(arena);
     fallow_layout_destroy(layout);
     api_end(&api);

@@ -178,6 +178,38 @@ static void *lease_on_own_default_stream(void *context)
     return NULL;
 }
 
+/* Announced or not: a capture keeps the host from waiting for what its stream was given before. */
+static void a_trim_beside_a_capture_unmaps_nothing_that_is_used(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_capture *capture;
+    bed_begin(&api);
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_layout *layout = make_plain_layout(64 * KIB), *large = make_plain_layout(20 * MIB);
+    end_lease(begin_lease(arena, layout, api.other), api.other);
+    begin_capturing(&api, api.other, &capture);
+    end_lease(begin_lease(arena, layout, api.other), api.other);
+    CUgraphExec graph = end_capturing(&api, api.other, capture);
+    fallow_lease *lease = begin_lease(arena, large, api.stream);
+    touch_lease(&api, lease, large, api.stream);
+    end_lease(lease, api.stream);
+    api_begin_capturing(&api, api.stream);
+    assert_int_equal(fallow_arena_trim(arena), FALLOW_CAPTURING);
+    assert_int_equal(arena_stats(arena).scratch_bytes, 20 * MIB);
+    expect_silence(&api);
+    api_drop_captured(&api, api.stream);
+    assert_int_equal(fallow_arena_trim(arena), FALLOW_BUSY); /* what the graph uses stays */
+    assert_int_equal(arena_stats(arena).scratch_bytes, 64 * KIB);
+    expect_silence(&api);
+    assert_int_equal(api.sim.cu.cuGraphExecDestroy(graph), 0);
+    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layout);
+    fallow_layout_destroy(large);
+    api_end(&api);
+}
+
 static void the_default_streams_of_two_threads_are_two_streams(void **state)
 {
     (void)state;
@@ -322,6 +354,7 @@ int main(void)
         cmocka_unit_test(a_retired_streams_work_is_still_waited_for),
         cmocka_unit_test(a_lease_may_end_on_a_stream_that_took_over_the_handle),
         cmocka_unit_test(a_dead_handle_without_notice_makes_the_host_wait),
+        cmocka_unit_test(a_trim_beside_a_capture_unmaps_nothing_that_is_used),
         cmocka_unit_test(the_default_streams_of_two_threads_are_two_streams),
         cmocka_unit_test(a_chunk_is_gathered_while_the_one_before_is_worked_on),
     };
