@@ -206,13 +206,13 @@ class Layout:
         handle = ctypes.c_void_p()
         self._handle = None
         _check(_lib().fallow_layout_create(array, len(regions), ctypes.byref(handle)), "fallow.Layout")
-        self._adopt(handle)
+        self._adopt(handle, regions)
         if name is not None:
             _check(_lib().fallow_layout_set_name(handle, name.encode()), "the name %r of a layout" % name)
 
-    def _adopt(self, handle):
+    def _adopt(self, handle, regions=None):
         self._handle = handle
-        self._indices = {region["name"]: index for index, region in enumerate(self.regions)}
+        self._indices = {region["name"]: index for index, region in enumerate(regions or self.regions)}
 
     def __del__(self):
         if getattr(self, "_handle", None) is not None and _lib is not None:
@@ -292,7 +292,7 @@ def _model_of_config(config):
         model.expert_intermediate = first("moe_intermediate_size", "intermediate_size")
         model.dense_layers = first("first_k_dense_replace")
         model.shared_experts = (first("n_shared_experts", "num_shared_experts")
-                                or first("shared_expert_intermediate_size") // model.expert_intermediate)
+                                or first("shared_expert_intermediate_size") // max(1, model.expert_intermediate))
         model.intermediate = model.intermediate if model.dense_layers else 0
     model.kv_rank = first("kv_lora_rank")
     if model.kv_rank:  # latent attention: one row for all heads
