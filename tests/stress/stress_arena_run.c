@@ -463,7 +463,9 @@ static void finish(struct run *run)
     for (size_t i = 0; i < LAYOUTS; i++) {
         fallow_layout_destroy(run->layouts[i]);
     }
-    expect(run, fallow_pool_get_stats(run->pool, &stats) == FALLOW_OK && stats.live_count == 0,
+    expect(run,
+           fallow_pool_get_stats(run->pool, &stats) == FALLOW_OK && stats.live_count == 0 &&
+               stats.live_bytes == 0 && stats.requested_bytes == 0,
            "arenas left blocks behind", 0);
     expect(run, fallow_pool_validate(run->pool) == FALLOW_OK, "an invariant is broken", 0);
     fallow_pool_destroy(run->pool);

@@ -115,6 +115,9 @@ static void share_with_graphs(bool grows_in_place)
         assert_int_equal(fallow_arena_trim(arena), FALLOW_BUSY); /* what graphs hold stays */
         assert_int_equal(arena_stats(arena).scratch_bytes, held);
         assert_int_equal(arena_stats(arena).generation, 1);
+        assert_int_equal(fallow_pool_trim(api.pool, 0, 0, NULL), FALLOW_OK);
+        /* A page of scratch, one of the counter. */
+        assert_true(flw_sim_read_ledger(&api.sim).given_bytes <= 4 * MIB);
         refuse_lease(arena, longer, stream, FALLOW_BUSY,
                      "'counter' needs 4096 bytes aligned to 256, has 512, and cannot move while "
                      "graphs of 1 captures");
