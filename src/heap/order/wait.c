@@ -25,14 +25,14 @@ static inline CUresult ask_others(struct flw_heap *heap, const struct flw_fence 
                                              : flw_epoch_ask_others(heap, fence, is_patient);
 }
 
-/* lock. A capture took the event: it covers nothing. A later fence covers what it should have. */
+/* lock. A capture took the event: it covers nothing. A later fence covers what it should have; a retired stream has had
+ * that one. */
 static void void_fence(struct flw_heap *heap, struct flw_domain *domain, struct flw_fence *fence)
 {
     if (!fence->is_unlinked) {
         flw_fence_unlink(heap, domain, fence);
-        domain->unfenced_bytes++;
         flw_domain_set_add(&heap->open_users, domain);
-        flw_domain_owe(heap, domain);
+        flw_domain_want_fence(heap, domain, 1);
     }
 }
 

@@ -136,12 +136,34 @@ static void hits_ask_nothing_and_a_refill_once(void **state)
     api_end(&api);
 }
 
+static void a_retired_stream_needs_no_fence_in_place_of_one_that_a_capture_took(void **state)
+{
+    (void)state;
+    struct api api;
+    api_begin_with_pool(&api);
+    void *first = api_alloc(&api, 8 * MIB, api.stream), *second = api_alloc(&api, MIB, api.stream);
+    api_use(&api, first, 8 * MIB, api.stream);
+    api_begin_capturing(&api, api.stream);
+    assert_int_equal(fallow_free(api.pool, first, api.stream), FALLOW_OK);
+    assert_int_equal(fallow_pool_trim(api.pool, 0, 0, NULL),
+                     FALLOW_OK); /* records, in the capture */
+    api_drop_captured(&api, api.stream);
+    assert_int_equal(fallow_free(api.pool, second, api.stream), FALLOW_OK);
+    assert_int_equal(fallow_stream_retire(api.pool, api.stream), FALLOW_OK);
+    assert_int_equal(api.sim.cu.cuStreamDestroy_v2(api.stream), 0);
+    void *block = api_alloc(&api, 4 * MIB, api.other); /* queries that fence */
+    assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+    assert_int_equal(fallow_free(api.pool, block, api.other), FALLOW_OK);
+    api_end(&api);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_miss_inside_an_unannounced_capture_is_refused),
         cmocka_unit_test(blocks_freed_inside_an_unannounced_capture_are_not_handed_over),
         cmocka_unit_test(hits_ask_nothing_and_a_refill_once),
+        cmocka_unit_test(a_retired_stream_needs_no_fence_in_place_of_one_that_a_capture_took),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
