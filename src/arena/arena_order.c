@@ -356,7 +356,9 @@ static fallow_status guard(fallow_arena *arena, fallow_stream stream, uint64_t c
     }
     if (status != FALLOW_OK) {
         return flw_arena_refuse(arena, status, "the stream of a launch: %s",
-                                fallow_status_message(status));
+                                status == FALLOW_CAPTURING
+                                    ? "it is being captured; guard launches outside of captures"
+                                    : fallow_status_message(status));
     }
     (void)flw_arena_is_pinned(arena);
     if ((status = flw_arena_notice_sleep(arena)) != FALLOW_OK) {

@@ -109,9 +109,9 @@ static fallow_status check_budget(fallow_arena *arena, const fallow_layout *layo
     }
     return flw_arena_refuse(
         arena, FALLOW_OVER_BUDGET,
-        "the budget is %zu bytes: for layout '%s' it would hold %zu, %zu of them persistent "
-        "(largest region '%s', %zu bytes)",
-        arena->budget_bytes, layout->name, wanted, kept, largest->name, largest->size_bytes);
+        "for layout '%s' it would hold %zu bytes, %zu of them persistent (largest region '%s', %zu "
+        "bytes), and its budget is %zu: raise the budget, or lease the layout before it is set",
+        layout->name, wanted, kept, largest->name, largest->size_bytes, arena->budget_bytes);
 }
 
 static fallow_status check_scratch(fallow_arena *arena, const fallow_layout *layout,

@@ -179,14 +179,20 @@ class Arenas(unittest.TestCase):
                 lease.tensor("out", (4,), "float32").__dlpack__(dl_device=(1, 0))
             with self.assertRaisesRegex(TypeError, "complex64"):
                 lease.tensor("out", (4,), "complex64")
-            with self.assertRaisesRegex(KeyError, "no region 'in'"):
+            with self.assertRaisesRegex(KeyError, "no region 'in': it has out, counter"):
                 lease.address("in")
         with self.assertRaisesRegex(RuntimeError, "the lease has ended"):
             lease.address("out")
         with self.assertRaisesRegex(ValueError, "a region has no size"):
             fallow.Layout([{"name": "x", "size": 4}])
-        with self.assertRaises(fallow.Error):
-            fallow.Layout([{"name": "x", "bytes": 0, "persistent": True}])
+        alone = r"^fallow\.Layout: a layout cannot have the region {'name': 'x'.*%s.*help\(fallow\.Layout\)"
+        for wrong, text in (({"bytes": 0, "persistent": True}, "'persistent': True"),
+                            ({"bytes": 4, "phases": (3, 1)}, r"'phases': \(3, 1\)"), ({"bytes": 4, "align": 3}, "'align': 3")):
+            with self.assertRaisesRegex(fallow.Error, alone % text):
+                fallow.Layout([{"name": "a", "bytes": 4}, dict(wrong, name="x"), {"name": "b", "bytes": 4}])
+        for wrong in [], [{"name": "a", "bytes": 4}] * 2:
+            with self.assertRaisesRegex(fallow.Error, "no region, two of one name"):
+                fallow.Layout(wrong)
 
     def test_a_locked_arena_says_what_does_not_fit(self):
         self.arena.lease(self.layout).end()
@@ -229,7 +235,7 @@ class Arenas(unittest.TestCase):
         lanes[1].set_budget("1M")
         lanes[1].get(("x", (4,), "uint8"))  # the lease of get() is not in the way
         small = self.arena.stats()["scratch_bytes"], lanes[1].stats()["scratch_bytes"]
-        with self.assertRaisesRegex(fallow.Error, "arena 'lane 1': the budget is 1048576 bytes: for layout 'reserve'"):
+        with self.assertRaisesRegex(fallow.Error, "arena 'lane 1': for layout 'reserve'"):
             self.arena.reserve("2M", lanes=lanes)
         self.assertEqual((self.arena.stats()["scratch_bytes"], lanes[1].stats()["scratch_bytes"]), small)
         lanes[1].unlock()
@@ -263,6 +269,21 @@ class Arenas(unittest.TestCase):
         self.arena.lease(self.layout, stream=0).end()
         self.assertEqual(len(woken), 2)
 
+    def test_an_error_gives_the_reason_of_its_own_call(self):
+        with self.assertRaisesRegex(MemoryError, r"for layout 'q, k': no device memory [^;]*; fallow\.report\(\) [^:]*$"):
+            self.arena.get(("q", (1 << 40,), "uint8"), ("k", (1,), "uint8"))
+        with self.arena.lease(self.layout) as lease:
+            with self.assertRaisesRegex(fallow.Error, "^used: an argument is outside"):
+                lease.used("out", 4097)
+            with self.assertRaisesRegex(fallow.Error, r"^lock: .*: a lease is open; end it first \(FALLOW_BUSY\)$"):
+                self.arena.lock()
+        self.arena.lease(self.layout, wait_ms=None).end()
+        closed = fallow.Arena()
+        closed.close()
+        for call in closed.stats, closed.lock, lambda: closed.lease(self.layout), lambda: closed.reserve("1M"):
+            with self.assertRaisesRegex(RuntimeError, "the arena is closed"):
+                call()
+
     def test_the_log_gets_each_refusal(self):
         lines = []
         arena = fallow.Arena(name="told", log=lambda level, text: lines.append((level, text)))
@@ -280,9 +301,9 @@ class Arenas(unittest.TestCase):
                             (("moe-triton", "qwen"), "model is 'qwen': one of llama-3-8b, .*or the config.json")):
             with self.assertRaisesRegex(ValueError, text):
                 fallow.layout(*wrong)
-        with self.assertRaisesRegex(ValueError, "a size of the step is 'token': one of batch, tokens"):
+        with self.assertRaisesRegex(ValueError, "a size of the step is 'token': one of batch, tokens.*overlaps$"):
             fallow.layout("moe-triton", "qwen3-30b-a3b", token=1)
-        with self.assertRaisesRegex(fallow.Error, "the model has no such path"):
+        with self.assertRaisesRegex(fallow.Error, "the model has nothing for that path"):
             fallow.layout("moe-triton", "llama-3-8b", tokens=1)
 
     def test_a_config_of_huggingface_is_the_preset(self):
@@ -335,7 +356,7 @@ class Arenas(unittest.TestCase):
         self.arena.lock()  # ends the lease, as every other call
         with self.assertRaisesRegex(RuntimeError, "the lease has ended"):
             first.__dlpack__()
-        with self.assertRaisesRegex(fallow.Error, "layout 'get'.*FALLOW_OVER_BUDGET"):
+        with self.assertRaisesRegex(fallow.Error, "layout 'q' it would hold 1048.*: raise the budget.*FALLOW_OVER_BUDGET"):
             self.arena.get(("q", (1 << 20,), "uint8"))
         self.arena.unlock()
 
@@ -436,8 +457,11 @@ class Captures(unittest.TestCase):
         self.arena.reserve([self.layout], self.stream)
         other = fallow.Layout([{"name": "out", "bytes": 64}])
         with self.captured():
+            with self.assertRaisesRegex(fallow.Error, r"guard: .*outside of captures \(FALLOW_CAPTURING\)$"):
+                self.arena.guard(self.stream)
             for layout in (self.layout, other):
-                with self.assertRaisesRegex(fallow.Error, r"announce that with fallow\.capture\(stream\).*CAPTURING"):
+                with self.assertRaisesRegex(
+                        fallow.Error, r"being captured: announce that with fallow\.capture\(stream\) \(FALLOW_CAPTURING\)$"):
                     self.arena.lease(layout, self.stream)
 
     def test_one_line_goes_in_and_out_of_captures(self):

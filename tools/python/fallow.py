@@ -68,11 +68,10 @@ _kept = []  # what frameworks hold by address only
 class Error(RuntimeError):
     """A call of the library failed: `status` is its number, `name` its name."""
 
-    def __init__(self, status, what):
+    def __init__(self, status, what, reason=None):
         self.status = status
         self.name = _lib().fallow_status_name(status).decode()
-        text = _lib().fallow_status_message(status).decode()
-        super().__init__("%s: %s (%s)" % (what, text, self.name))
+        super().__init__("%s: %s (%s)" % (what, reason or _message(status), self.name))
 
 
 # ---- structures of the headers; tests compare their offsets with the compiler's
@@ -315,11 +314,32 @@ def _address(name):
     return ctypes.cast(getattr(_lib(), name), ctypes.c_void_p).value
 
 
-def _check(status, what):
+_PYTHON_NAMES = [  # in sentences of the library
+    ("fallow_pool_get_oom_report", "fallow.report()"),
+    ("fallow_pool_wake", "fallow.wake()"),
+    ("fallow_capture_begin", "fallow.capture(stream)"),
+    ("fallow_lease_guard", "Arena.guard()"),
+    ("fallow_lease_end", "the lease's end"),
+    ("; fallow_arena_last_error names both", ""),
+]
+
+
+def _in_python(text):
+    for name, here in _PYTHON_NAMES:
+        text = text.replace(name, here)
+    return text
+
+
+def _message(status):
+    return _in_python(_lib().fallow_status_message(status).decode())
+
+
+def _check(status, what, reason=None):
+    """Raise unless OK. reason: in the place of the status's own sentence, if there is one."""
     if status in (20, 21):
-        raise MemoryError("%s: %s" % (what, _lib().fallow_status_message(status).decode()))
+        raise MemoryError("%s: %s" % (what, reason or _message(status)))
     if status != 0:
-        raise Error(status, what)
+        raise Error(status, what, reason)
 
 
 def _framework(name, how):

@@ -16,7 +16,7 @@ import sys
 import traceback
 import weakref
 
-from fallow import _bytes, _check, _configure, _framework, _lib, _pool, _stream_handle, _word
+from fallow import _bytes, _check, _configure, _framework, _in_python, _lib, _pool, _stream_handle, _word
 
 # ---- structures of the headers; tests compare their offsets with the compiler's
 
@@ -185,7 +185,15 @@ class Layout:
         {"name": "out", "bytes": 4096, "align": 256, "init": "dirty", "phases": (0, 3), "persistent": False,
          "value": 0, "step": 0, "element_bytes": 4}
 
-    name and bytes are needed. Regions whose phases do not meet share bytes. Errors name the layout by `name`."""
+    name        at most 63 bytes, unique in the layout; needed, as is bytes
+    align       a power of two to 2 MiB; 0: 256
+    phases      the first and the last in which it is alive; regions that no phase has together share bytes
+    persistent  outside of the scratch block; address and contents stay from lease to lease
+    init        what its bytes must be before they are read: "dirty", "prefix", "once", "leading_zero", "counter",
+                "zero", "sentinel", "valid_tail", "neutral_tail" (fallow/init_class.h)
+    value, step, element_bytes   of persistent regions: element i holds value + i step at first
+
+    Messages and reports call the layout by `name`."""
 
     def __init__(self, regions, name=None):
         array = (Region * len(regions))()
@@ -205,7 +213,8 @@ class Layout:
             place.element_bytes = region.get("element_bytes", 0)
         handle = ctypes.c_void_p()
         self._handle = None
-        _check(_lib().fallow_layout_create(array, len(regions), ctypes.byref(handle)), "fallow.Layout")
+        status = _lib().fallow_layout_create(array, len(regions), ctypes.byref(handle))
+        _check(status, "fallow.Layout", None if status == 0 else _refused_region(array))
         self._adopt(handle, regions)
         if name is not None:
             _check(_lib().fallow_layout_set_name(handle, name.encode()), "the name %r of a layout" % name)
@@ -252,8 +261,18 @@ class Layout:
 
     def _find(self, name):
         if name not in self._indices:
-            raise KeyError("the layout has no region %r" % name)
+            raise KeyError("layout '%s' has no region %r: it has %s" % (self.name, name, ", ".join(self._indices)))
         return self._indices[name]
+
+
+def _refused_region(array):
+    """What is wrong with regions: each is tried alone."""
+    for region in array:
+        handle = ctypes.c_void_p()
+        if _lib().fallow_layout_create(region, 1, ctypes.byref(handle)) != 0:
+            return "a layout cannot have the region %s: help(fallow.Layout)" % _describe(region)
+        _lib().fallow_layout_destroy(handle)
+    return "it has no region, two of one name, or more bytes than 2^62"
 
 
 def _describe(region):
@@ -334,11 +353,12 @@ def layout(path, model, **step):
     values = Step(struct_size=ctypes.sizeof(Step))
     _word(path, list(paths), "path")
     for name, value in step.items():
-        _word(name, [field for field, _ in Step._fields_[1:]], "a size of the step")
+        _word(name, [field for field, _ in Step._fields_[1:-1]], "a size of the step")
         setattr(values, name, value)
     handle = ctypes.c_void_p()
     _check(paths[path].make(ctypes.byref(_model(model)), ctypes.byref(values), ctypes.byref(handle)),
-           "fallow.layout(%r, %r): the model has no such path, or lacks a size" % (path, model))
+           "fallow.layout(%r, %r)" % (path, model), "the model has nothing for that path, the step lacks a size, "
+           "a size is too large, or ranks do not divide the model")
     made = Layout.__new__(Layout)
     made._adopt(handle)
     return made
@@ -354,13 +374,16 @@ class Arena:
         q, k = arena.get(("q", (tokens, 576), torch.bfloat16), ("k", (tokens, 64), torch.bfloat16))
 
     name      in messages and reports
-    tag       of its memory: see tagged()
-    checks    FALLOW_ARENA_CHECK_ bits of arena.h, for tests and debugging
+    tag       of its memory: see tagged(). sleep(save=[tag]) saves its scratch too
+    checks    for tests and debugging, a sum: 1 fills scratch with poison, 2 adds red zones, 4 reports regions that were
+              not written and writes after the end of a lease. The simulated device needs FALLOW_SIMCUDA=contents
     log       log(level, message) is called for each refusal and finding; level: "error", "warning" or "info"
     settings  as configure()
 
-    One lease is open at a time. Any thread may call; methods raise fallow.Error with the library's sentence.
-    A lease on a stream that is being captured needs the capture announced: enable_torch() does so, else capture()."""
+    Memory is taken by the first lease that needs it, and kept. One lease is open at a time. Any thread may call.
+    Methods raise fallow.Error with the library's sentence, or MemoryError; nothing has changed then.
+    A lease on a stream that is being captured needs the capture announced: enable_torch() does so, else capture().
+    Each lease, end and guard asks the driver whether its stream is: one call, and in steady state no other."""
 
     def __init__(self, device=0, name="arena", tag=0, checks=0, log=None, **settings):
         _configure(settings)
@@ -368,6 +391,7 @@ class Arena:
         self._handle = None
         self._got = None  # get()'s lease
         self._layouts = {}  # get()'s, used last at the end
+        self._refusals = 0  # seen: the library counts those that it gives a reason for
         self._wake = _WAKE()
         self._log = _LOG() if log is None else _LOG(lambda _, level, text: log(_LEVELS[level], text.decode()))
         config = ArenaConfig(ctypes.sizeof(ArenaConfig), name.encode(), tag, checks, 0, self._log, asks_captures=1)
@@ -401,10 +425,13 @@ class Arena:
     def _refused(self, status, what):
         if status == 0:
             return
-        text = ctypes.create_string_buffer(512)
+        if self._handle is None:
+            raise RuntimeError("%s: the arena is closed" % what)
+        count = self.stats()["refuse_count"]
+        has_reason, self._refusals = count != self._refusals, count
+        text = ctypes.create_string_buffer(512 if has_reason else 1)
         _lib().fallow_arena_last_error(self._handle, text, len(text))
-        reason = text.value.decode(errors="replace").replace("fallow_capture_begin", "fallow.capture(stream)")
-        _check(status, what + (": " + reason if reason else ""))
+        _check(status, what, _in_python(text.value.decode(errors="replace")))
 
     def reserve(self, need, stream=None, lanes=()):
         """Take the memory now that later leases need: `need` is a list of layouts, or bytes of scratch ("2G" too).
@@ -416,8 +443,8 @@ class Arena:
         arenas = [self, *lanes]
         for arena in arenas:
             arena._settle()
-        handles = (ctypes.c_void_p * len(arenas))(*[arena._handle.value for arena in arenas])
         refusals = [arena.stats()["refuse_count"] for arena in arenas]
+        handles = (ctypes.c_void_p * len(arenas))(*[arena._handle.value for arena in arenas])
         number = self._stream_of(stream)
         for each in sorted(need, key=lambda layout: -layout.bytes):
             status = _lib().fallow_arenas_reserve(handles, len(arenas), each._handle, number)
@@ -426,15 +453,16 @@ class Arena:
                 (by or arenas)[0]._refused(status, "reserve")
 
     def lock(self):
-        """After warm-up: a lease that needs more than the arena holds is refused."""
+        """After warm-up: set the budget to what the arena holds."""
         self._call("arena_lock")
 
     def unlock(self):
-        """Growth is allowed again."""
+        """Remove the budget, also that of set_budget()."""
         self._call("arena_unlock")
 
     def set_budget(self, bytes):
-        """Refuse leases for which the arena would hold more, persistent regions included: bytes, or "2G"."""
+        """Refuse leases for which the arena would hold more, persistent regions included: bytes, or "2G". The error
+        names the layout, its largest region, the bytes and the budget."""
         self._call("arena_set_budget", _bytes(bytes, "set_budget"))
 
     def trim(self):
@@ -484,11 +512,12 @@ class Arena:
     def lease(self, layout, stream=None, wait_ms=0):
         """Borrow all regions for work given to `stream` from now on. None: PyTorch's current stream where
         PyTorch has been imported and uses CUDA, else the default stream. While another thread leases the arena, wait
-        up to wait_ms for it, first come first served."""
+        up to wait_ms for it, first come first served; None: without limit."""
         number = self._stream_of(stream)
         handle = ctypes.c_void_p()
+        most_ms = 0xFFFFFFFF if wait_ms is None else wait_ms
         self._settle()
-        status = _lib().fallow_lease_begin_within(self._handle, layout._handle, number, wait_ms, ctypes.byref(handle))
+        status = _lib().fallow_lease_begin_within(self._handle, layout._handle, number, most_ms, ctypes.byref(handle))
         self._refused(status, "lease")
         return Lease(self, layout, number, handle)
 
@@ -498,12 +527,13 @@ class Arena:
             q, k = arena.get(("q", (tokens, 576), torch.bfloat16), ("k", (tokens, 64), torch.bfloat16))
 
         They are dirty, none shares bytes with another, and they are for work given to `stream` (as lease()) before the
-        next call on the arena: that ends their lease. A dtype of PyTorch's gives a torch.Tensor, any other one (see
-        Lease.tensor) an object with __dlpack__. The layouts of the last 256 different lines are kept."""
+        next call on the arena, by any thread: that ends their lease. A dtype of PyTorch's gives a torch.Tensor, any
+        other one (see Lease.tensor) an object with __dlpack__. The layouts of the last 256 different lines are kept.
+        Call it with the largest shapes before captures and lock()."""
         key = tuple((name, tuple(shape), dtype) for name, shape, dtype in tensors)
         layout = self._layouts.pop(key, None) or Layout([
             {"name": name, "bytes": math.prod(shape) * max(1, _dlpack_of(dtype)[1] // 8)}
-            for name, shape, dtype in key], name="get")
+            for name, shape, dtype in key], ", ".join([name for name, _, _ in key]).encode()[:63].decode(errors="ignore"))
         self._layouts[key] = layout
         if len(self._layouts) > 256:
             del self._layouts[next(iter(self._layouts))]
@@ -572,7 +602,7 @@ class Lease:
 
     def tensor(self, name, shape, dtype, byte_offset=0, strides=None):
         """The region, or a part of it, as an object with __dlpack__, for torch.from_dlpack and others; not to be
-        used after the end of the lease (Arena(checks=1) finds that).
+        used after the end of the lease (Arena(checks=4) finds writes).
         dtype: "bfloat16", torch.bfloat16, numpy.float32 ..."""
         self._open()
         return _View(self, self._layout._find(name), tuple(shape), strides, _dlpack_of(dtype), byte_offset)

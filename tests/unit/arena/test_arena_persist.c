@@ -365,11 +365,12 @@ static void a_locked_arena_takes_no_new_persistent_region(void **state)
     fallow_layout *other = make_layout(&region, 1);
     end_lease(begin_lease(arena, layout, api.stream), api.stream);
     assert_int_equal(fallow_arena_lock(arena), FALLOW_OK);
-    refuse_lease(arena, larger, api.stream, FALLOW_OVER_BUDGET,
-                 "the budget is 256 bytes: for layout 'unnamed' it would hold 512, 512 of them "
-                 "persistent (largest region 'table', 512 bytes)");
+    refuse_lease(
+        arena, larger, api.stream, FALLOW_OVER_BUDGET,
+        "for layout 'unnamed' it would hold 512 bytes, 512 of them persistent (largest region "
+        "'table', 512 bytes), and its budget is 256:");
     refuse_lease(arena, other, api.stream, FALLOW_OVER_BUDGET,
-                 "would hold 768, 768 of them persistent (largest region 'new', 512 bytes)");
+                 "would hold 768 bytes, 768 of them persistent (largest region 'new', 512 bytes)");
     assert_int_equal(fallow_arena_trim(arena), FALLOW_OK);
     assert_int_equal(arena_stats(arena).persistent_bytes, 0);
     end_lease(begin_lease(arena, layout, api.stream), api.stream);

@@ -311,9 +311,10 @@ fallow_status flw_debug_probe_contents(struct flw_pool *pool)
         keeps = keeps && back[i] == FLW_ZONE_BYTE;
     }
     if (!keeps) {
-        flw_pool_log(pool, FALLOW_LOG_ERROR,
-                     "poison, red zones and quarantine need memory with contents: this simulated "
-                     "device has addresses only (set `backed` in its config)");
+        flw_pool_log(
+            pool, FALLOW_LOG_ERROR,
+            "poison, red zones and quarantine need memory with contents: this simulated "
+            "device has addresses only (set `backed` in its config, or FALLOW_SIMCUDA=contents)");
     }
     return keeps ? FALLOW_OK : FALLOW_NOT_SUPPORTED;
 }
