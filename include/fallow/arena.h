@@ -205,7 +205,7 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_unlock(fallow_arena *aren
 /** Give the blocks back to the pool; the next lease takes new ones. While captures hold the addresses: scratch that
  *  grows in place keeps what their graphs use, and the memory beyond that is unmapped, after a wait on the host for the
  *  leases that used it; persistent regions stay; BUSY tells that graphs hold the rest. BUSY while leased, too. CAPTURING:
- *  one of those leases cannot be waited for beside a capture, and nothing was given back. Contents of persistent
+ *  what uses the memory cannot be waited for beside a capture, and nothing was given back. Contents of persistent
  *  regions that go are lost. The stream of the last end may not be retired meanwhile. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_trim(fallow_arena *arena);
 
@@ -319,7 +319,8 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_lease_begin_within(fallow_arena
                                                                     fallow_lease **out_lease);
 /** Have each of several arenas (the lanes of micro-batches) hold what a lease of the layout needs, all or
  *  none: order, errors, capture behaviour and cost are those of a lease on `stream` and its end, arena by
- *  arena. On an error all scratch blocks have their size of before; persistent regions that were taken stay.
+ *  arena. On an error all scratch blocks have their size of before, but for one that cannot be given back
+ *  beside a capture; persistent regions that were taken stay.
  *  fallow_arena_last_error of the arena that refused says why. BUSY: one is leased, is in a call, or is
  *  listed twice. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_arenas_reserve(fallow_arena *const *arenas,

@@ -434,10 +434,7 @@ static fallow_status trim_pinned(fallow_arena *arena)
     if (arena->growable.block != NULL && arena->scratch_bytes > keep) {
         fallow_stream stream = flw_arena_can_name(arena, &arena->last) ? arena->last.stream : NULL;
         fallow_status cut =
-            FLW_MUTANT(ARENA_CUTS_BUSY) ? FALLOW_OK : flw_arena_await(arena, &arena->last);
-        for (size_t i = 0; cut == FALLOW_OK && i < arena->debt_count; i++) {
-            cut = flw_arena_await(arena, &arena->debts[i]);
-        }
+            FLW_MUTANT(ARENA_CUTS_BUSY) ? FALLOW_OK : flw_arena_await_all(arena, false);
         if (cut == FALLOW_OK) {
             cut = flw_arena_cut_scratch(arena, keep, stream);
         }
@@ -458,6 +455,9 @@ fallow_status fallow_arena_trim(fallow_arena *arena)
     }
     if (flw_arena_is_pinned(arena)) {
         status = trim_pinned(arena);
+    } else if ((status = flw_arena_await_all(arena, true)) != FALLOW_OK) {
+        (void)flw_arena_refuse(arena, status, "what uses it cannot be waited for: %s",
+                               fallow_status_message(status));
     } else {
         flw_arena_free_scratch(arena);
         flw_arena_trim_persistent(arena);

@@ -180,7 +180,8 @@ fallow_status flw_arena_take_scratch(fallow_arena *arena, struct flw_growable *g
                                      void **out_block);
 /* Unmap what growable scratch has beyond so many bytes, 1 or more, which no work uses. */
 fallow_status flw_arena_cut_scratch(fallow_arena *arena, size_t bytes, fallow_stream stream);
-/* Back to the pool after everything that may use it. */
+/* Back to the pool after everything that may use it. After a flw_arena_await_all that was refused the block would stay
+ * allocated until its pool goes. */
 void flw_arena_free_block(fallow_arena *arena, void *block);
 void flw_arena_free_scratch(fallow_arena *arena);
 
@@ -228,6 +229,8 @@ bool flw_arena_can_name(fallow_arena *arena, const struct flw_arena_mark *mark);
 /* Wait on the host until what the mark's stream had been given by now is done. CAPTURING: a capture prevents that;
  * DRIVER: the driver refuses. OK on a lost device. */
 fallow_status flw_arena_await(fallow_arena *arena, const struct flw_arena_mark *mark);
+/* The same for `last` and the debts; spares_named: but those that this thread may name. */
+fallow_status flw_arena_await_all(fallow_arena *arena, bool spares_named);
 
 /* Is any capture that leased still unreleased? The others become debts. */
 bool flw_arena_is_pinned(fallow_arena *arena);

@@ -223,6 +223,18 @@ fallow_status flw_arena_await(fallow_arena *arena, const struct flw_arena_mark *
     return flw_heap_is_lost(heap) ? FALLOW_OK : status;
 }
 
+fallow_status flw_arena_await_all(fallow_arena *arena, bool spares_named)
+{
+    fallow_status status = FALLOW_OK;
+    for (size_t i = 0; status == FALLOW_OK && i <= arena->debt_count; i++) {
+        const struct flw_arena_mark *mark = i < arena->debt_count ? &arena->debts[i] : &arena->last;
+        if (!spares_named || !flw_arena_can_name(arena, mark)) {
+            status = flw_arena_await(arena, mark);
+        }
+    }
+    return status;
+}
+
 /* ---- captures */
 
 static void add_debt(fallow_arena *arena, const struct flw_arena_mark *mark)

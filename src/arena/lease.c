@@ -69,6 +69,9 @@ static fallow_status grow(fallow_arena *arena, size_t bytes, size_t align, fallo
             ? FALLOW_NOT_SUPPORTED
             : flw_arena_take_scratch(arena, &arena->growable, bytes, align, stream, &block);
     if (is_movable && (status == FALLOW_OUT_OF_MEMORY || status == FALLOW_NOT_SUPPORTED)) {
+        if ((status = flw_arena_await_all(arena, true)) != FALLOW_OK) {
+            return status;
+        }
         flw_arena_free_scratch(arena);
         status = flw_arena_take_scratch(arena, &arena->growable, bytes, align, stream, &block);
         if (status != FALLOW_OK && flw_arena_take_scratch(arena, &arena->growable, old_bytes, 0,
@@ -458,7 +461,7 @@ static void shrink(fallow_arena *arena, size_t bytes, fallow_stream stream)
     bool is_larger = arena->scratch_bytes > bytes;
     if (is_larger && bytes > 0 && arena->growable.block != NULL) {
         (void)flw_arena_cut_scratch(arena, bytes, stream); /* none has used the rest yet */
-    } else if (is_larger) {
+    } else if (is_larger && flw_arena_await_all(arena, true) == FALLOW_OK) {
         flw_arena_free_scratch(arena);
         if (bytes > 0 && flw_arena_take_scratch(arena, &arena->growable, bytes, 0, stream,
                                                 &block) == FALLOW_OK) {

@@ -170,7 +170,9 @@ static fallow_status take(fallow_arena *arena, const fallow_region *region, fall
     }
     size_t bytes = flw_max(region->size_bytes, persistent->region.size_bytes);
     size_t align = flw_max(region->align_bytes, persistent->region.align_bytes);
-    fallow_status status = flw_arena_take(arena, bytes, align, stream, &block);
+    fallow_status status =
+        persistent->address != NULL ? flw_arena_await_all(arena, true) : FALLOW_OK;
+    status = status == FALLOW_OK ? flw_arena_take(arena, bytes, align, stream, &block) : status;
     if (status != FALLOW_OK) {
         return flw_arena_refuse(arena, status, "the pool did not allocate %zu bytes for '%s': %s",
                                 bytes, region->name, fallow_status_message(status));

@@ -210,6 +210,42 @@ static void a_trim_beside_a_capture_unmaps_nothing_that_is_used(void **state)
     api_end(&api);
 }
 
+static void nothing_is_given_up_that_a_capture_keeps_from_being_freed(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_lease *lease;
+    fallow_capture *capture;
+    bed_begin_world(&api);
+    fallow_pool_config config = api_config(&api);
+    config.streams_may_die = 1;
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_region region = {.name = "x", .size_bytes = 4 * KIB, .flags = FALLOW_REGION_PERSISTENT};
+    fallow_layout *small = make_layout(&region, 1), *layout = make_plain_layout(MIB);
+    region.size_bytes *= 2;
+    fallow_layout *large = make_layout(&region, 1);
+    end_lease(begin_lease(arena, small, api.stream), api.stream);
+    end_lease(begin_lease(arena, layout, api.stream), api.stream);
+    assert_int_equal(fallow_lease_guard(arena, api.other), FALLOW_OK); /* no end records after it */
+    begin_capturing(&api, api.stream, &capture);
+    assert_int_equal(fallow_arena_trim(arena), FALLOW_CAPTURING);
+    assert_int_equal(fallow_lease_begin(arena, large, api.other, &lease), FALLOW_CAPTURING);
+    assert_int_equal(api_stats(&api).requested_bytes, MIB + 4 * KIB);
+    assert_int_equal(arena_stats(arena).scratch_bytes, MIB);
+    assert_int_equal(arena_stats(arena).persistent_bytes, 4 * KIB);
+    api_drop_captured(&api, api.stream);
+    assert_int_equal(fallow_capture_end(capture), FALLOW_OK);
+    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    assert_int_equal(fallow_arena_trim(arena), FALLOW_OK);
+    assert_int_equal(api_stats(&api).requested_bytes, 0);
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(small);
+    fallow_layout_destroy(layout);
+    fallow_layout_destroy(large);
+    api_end(&api);
+}
+
 static void the_default_streams_of_two_threads_are_two_streams(void **state)
 {
     (void)state;
@@ -355,6 +391,7 @@ int main(void)
         cmocka_unit_test(a_lease_may_end_on_a_stream_that_took_over_the_handle),
         cmocka_unit_test(a_dead_handle_without_notice_makes_the_host_wait),
         cmocka_unit_test(a_trim_beside_a_capture_unmaps_nothing_that_is_used),
+        cmocka_unit_test(nothing_is_given_up_that_a_capture_keeps_from_being_freed),
         cmocka_unit_test(the_default_streams_of_two_threads_are_two_streams),
         cmocka_unit_test(a_chunk_is_gathered_while_the_one_before_is_worked_on),
     };
