@@ -112,12 +112,23 @@ static fallow_status order_after(fallow_arena *arena, struct flw_domain *taker,
     return await_everything(arena, mark, is_captured, why);
 }
 
+/* Enter the driver to record a fence. Query one first: a pool that serves only arenas polls nowhere else, and each fence
+ * would keep its event. */
+static bool enter_to_fence(struct flw_heap *heap, struct flw_driver_section *section)
+{
+    bool is_inside = flw_heap_enter_driver(heap, section);
+    if (is_inside) {
+        (void)flw_heap_ask_one(heap, true);
+    }
+    return is_inside;
+}
+
 /* The mark's domain is the stream's own: a recycled handle is another domain. */
 fallow_status flw_arena_order(fallow_arena *arena, const struct flw_arena_mark *stream,
                               const char **why)
 {
     struct flw_driver_section section;
-    if (!flw_heap_enter_driver(&arena->pool->heap, &section)) {
+    if (!enter_to_fence(&arena->pool->heap, &section)) {
         return flw_heap_not_entered(&arena->pool->heap);
     }
     fallow_status status = order_after(arena, stream->domain, &arena->last, why);
@@ -196,7 +207,7 @@ void flw_arena_fence_now(fallow_arena *arena, struct flw_arena_mark *mark)
     struct flw_driver_section section;
     mark->seq = 0;
     uint64_t seq = seq_of(arena, mark);
-    if (seq != 0 && flw_heap_enter_driver(&arena->pool->heap, &section)) {
+    if (seq != 0 && enter_to_fence(&arena->pool->heap, &section)) {
         if (flw_domain_fence_own(&arena->pool->heap, mark->domain) == FALLOW_OK) {
             mark->seq = seq;
         }

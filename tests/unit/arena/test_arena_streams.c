@@ -37,6 +37,38 @@ static void a_lease_on_another_stream_waits_on_the_device_once(void **state)
     api_end(&api);
 }
 
+/* No block is allocated or freed meanwhile, which would poll. */
+static void events_of_leases_serve_again(void **state)
+{
+    (void)state;
+    for (int streams_may_die = 0; streams_may_die < 2; streams_may_die++) {
+        struct api api;
+        bed_begin_world(&api);
+        fallow_pool_config config = api_config(&api);
+        config.streams_may_die = (uint8_t)streams_may_die;
+        assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+        fallow_arena *arena = make_arena(&api, 0);
+        fallow_layout *layout = make_plain_layout(64 * KIB);
+        uint64_t made = 0;
+        for (int i = 0; i < 300; i++) {
+            CUstream stream = i % 2 == 0 || streams_may_die ? api.stream : api.other;
+            if (i == 100) {
+                made = api.sim.call_count("cuEventCreate");
+            }
+            if (i % 3 == 0) {
+                assert_int_equal(fallow_lease_guard(arena, stream), FALLOW_OK);
+            } else {
+                end_lease(begin_lease(arena, layout, stream), stream);
+            }
+            assert_int_equal(api.sim.cu.cuStreamSynchronize(stream), 0);
+        }
+        assert_int_equal(api.sim.call_count("cuEventCreate"), made);
+        fallow_arena_destroy(arena);
+        fallow_layout_destroy(layout);
+        api_end(&api);
+    }
+}
+
 static void the_stream_of_the_end_counts_not_that_of_the_begin(void **state)
 {
     (void)state;
@@ -386,6 +418,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_lease_on_another_stream_waits_on_the_device_once),
+        cmocka_unit_test(events_of_leases_serve_again),
         cmocka_unit_test(the_stream_of_the_end_counts_not_that_of_the_begin),
         cmocka_unit_test(a_retired_streams_work_is_still_waited_for),
         cmocka_unit_test(a_lease_may_end_on_a_stream_that_took_over_the_handle),
