@@ -187,7 +187,8 @@ class Arenas(unittest.TestCase):
             fallow.Layout([{"name": "x", "size": 4}])
         alone = r"^fallow\.Layout: a layout cannot have the region {'name': 'x'.*%s.*help\(fallow\.Layout\)"
         for wrong, text in (({"bytes": 0, "persistent": True}, "'persistent': True"),
-                            ({"bytes": 4, "phases": (3, 1)}, r"'phases': \(3, 1\)"), ({"bytes": 4, "align": 3}, "'align': 3")):
+                            ({"bytes": 1 << 64 | 16}, "'bytes': 9223372036854775808"), ({"bytes": 4, "align": 3}, "'align': 3"),
+                            ({"bytes": 4, "phases": (3, 1)}, r"'phases': \(3, 1\)")):
             with self.assertRaisesRegex(fallow.Error, alone % text):
                 fallow.Layout([{"name": "a", "bytes": 4}, dict(wrong, name="x"), {"name": "b", "bytes": 4}])
         for wrong in [], [{"name": "a", "bytes": 4}] * 2:

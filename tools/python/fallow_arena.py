@@ -203,7 +203,7 @@ class Layout:
             if unknown:
                 raise ValueError("a region has no %s" % ", ".join(sorted(unknown)))
             place.name = region["name"].encode()
-            place.size_bytes = region["bytes"]
+            place.size_bytes = min(region["bytes"], 1 << 63)  # refused; of more ctypes keeps the lower 64 bits
             place.align_bytes = region.get("align", 0)
             place.init = _word(region.get("init", "dirty"), _INITS, "init")
             place.first_phase, place.last_phase = region.get("phases", (0, 0))
