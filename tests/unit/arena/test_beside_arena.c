@@ -27,6 +27,8 @@ static fallow_layout *make_layout(struct bed *bed)
     WORKS(bed, fallow_layout_create(regions, 3, &layout));
     WORKS(bed, fallow_layout_create_within(regions, 3, 1000000, &other));
     DO(bed, fallow_layout_destroy(other));
+    WORKS(bed, fallow_layout_set_name(layout, "steps"));
+    DO(bed, assert_string_equal(fallow_layout_name(layout), "steps"));
     return layout;
 }
 
@@ -51,11 +53,17 @@ static int do_nothing(void *context, const fallow_region *region, void *address,
     return 1;
 }
 
+static void count(void *context, const fallow_arena_stats *stats)
+{
+    *(uint64_t *)context += stats->lease_count;
+}
+
 static fallow_lease *begin_lease(struct bed *bed, fallow_arena *arena, const fallow_layout *layout,
                                  CUstream stream)
 {
     fallow_lease *lease = NULL;
     WORKS(bed, fallow_lease_begin(arena, layout, stream, &lease));
+    WORKS(bed, fallow_lease_set_used(lease, 0, 0));
     return lease;
 }
 
@@ -84,6 +92,7 @@ static void steps_lease_an_arena(enum flw_beside_place place)
     for (unsigned i = 0; i < sizeof checks / sizeof *checks; i++) {
         fallow_arena *arena = make_arena(&bed, checks[i]);
         WORKS(&bed, fallow_arena_on_wake(arena, do_nothing, NULL));
+        WORKS(&bed, fallow_arenas_reserve(&arena, 1, layout, bed.api.other));
         for (unsigned round = 0; round < 4; round++) {
             CUstream stream = round % 2 == 0 ? bed.api.stream : bed.api.other;
             fallow_lease *lease = begin_lease(&bed, arena, layout, stream);
@@ -97,8 +106,15 @@ static void steps_lease_an_arena(enum flw_beside_place place)
         WORKS(&bed, fallow_lease_guard(arena, bed.api.stream));
         WORKS(&bed,
               fallow_lease_end(begin_lease(&bed, arena, layout, bed.api.stream), bed.api.stream));
+        fallow_lease *lease = NULL;
+        WORKS(&bed, fallow_lease_begin_within(arena, layout, bed.api.other, 1, &lease));
+        WORKS(&bed, fallow_lease_end(lease, bed.api.other));
         fallow_arena_stats_init(&stats);
         WORKS(&bed, fallow_arena_get_stats(arena, &stats));
+        uint64_t leases = 0;
+        WORKS(&bed, fallow_pool_visit_arenas(bed.api.pool, count, &leases));
+        assert_int_equal(leases, stats.lease_count);
+        WORKS(&bed, fallow_arena_set_budget(arena, MIB));
         WORKS(&bed, fallow_arena_lock(arena));
         WORKS(&bed, fallow_arena_unlock(arena));
         WORKS(&bed, fallow_arena_trim(arena));
