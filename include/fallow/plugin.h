@@ -2,7 +2,7 @@
 /**
  * @file
  * Entry points for frameworks that take an allocator as addresses of functions: PyTorch, CuPy, and
- * through them Numba and RMM. tools/python/fallow.py hands them over; C needs none of this.
+ * through them Numba and RMM. tools/python/fallow hands them over; C needs none of this.
  *
  * They allocate from *default pools*, one for each device and kind, made when a call first needs
  * one and kept until the process ends. Loading the library makes nothing and calls no driver.

@@ -73,7 +73,7 @@ cp -L "$build/lib/driver/libcuda.so.1" "$out/lib/driver/" || die "the simulated 
 find "$out/bin" "$out/lib" -type f -exec strip --strip-unneeded {} + || die "strip failed"
 cd "$root/tests/gpu" || die "no $root/tests/gpu"
 cp first.sh call_[ab].sh calls_test.sh rehearsal.sh clients.sh kernels_torch.py torch_tour.py transformer.py "$out/tests/gpu/" &&
-    cp clients/*.py clients/plain.cu "$out/tests/gpu/clients/" && cp "$root"/tools/python/*.py "$out/tools/python/" ||
+    cp clients/*.py clients/plain.cu "$out/tests/gpu/clients/" && mkdir "$out/tools/python/fallow" && cp "$root"/tools/python/fallow/*.py "$out/tools/python/fallow/" ||
     die "the scripts could not be copied"
 
 # ---- look

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the offsets that the compiler gives the structures declared again in tools/python/fallow.py and
- * fallow_arena.py: "structure field offset bytes" a line.
+ * Owns: the offsets that the compiler gives the structures declared again in the Python module
+ * (tools/python/fallow): "structure field offset bytes" a line.
  */
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""python.module: fallow.py finds and loads the library in a plain Python, its structures are the header's,
+"""python.module: the module fallow finds and loads the library in a plain Python, its structures are the header's,
 its settings reach the pools, and its refusals say what to do. On the simulated device."""
 import contextlib
 import ctypes
@@ -16,7 +16,7 @@ import warnings
 from unittest import mock
 
 import fallow
-import fallow_arena
+from fallow import _arena
 
 
 def run(code, **environment):
@@ -26,7 +26,7 @@ def run(code, **environment):
         full.pop(name, None)
         if value is not None:
             full[name] = value
-    done = subprocess.run([sys.executable, "-c", code], env=full, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    done = subprocess.run([sys.executable, "-S", "-c", code], env=full, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           universal_newlines=True, timeout=60)
     return done.returncode, done.stdout, done.stderr
 
@@ -35,9 +35,9 @@ class Structures(unittest.TestCase):
     def test_every_field_lies_where_the_compiler_puts_it(self):
         ours = {
             "fallow_pool_config": fallow.Config, "fallow_stats": fallow.Stats, "fallow_oom_owner": fallow.Owner,
-            "fallow_oom_report": fallow.OomReport, "fallow_region": fallow_arena.Region,
-            "fallow_arena_config": fallow_arena.ArenaConfig, "fallow_arena_stats": fallow_arena.ArenaStats,
-            "fallow_model": fallow_arena.Model, "fallow_step": fallow_arena.Step, "fallow_path": fallow_arena.Path,
+            "fallow_oom_report": fallow.OomReport, "fallow_region": _arena.Region,
+            "fallow_arena_config": _arena.ArenaConfig, "fallow_arena_stats": _arena.ArenaStats,
+            "fallow_model": _arena.Model, "fallow_step": _arena.Step, "fallow_path": _arena.Path,
             "fallow_sleep_request": fallow.SleepRequest,
             "fallow_mempool_id": fallow.MempoolId, "fallow_record_config": fallow.RecordConfig,
             "fallow_request": fallow.Request,
@@ -59,8 +59,9 @@ class Structures(unittest.TestCase):
 
 class Loading(unittest.TestCase):
     def test_importing_loads_nothing(self):
-        code = "import fallow; print('libfallow' in open('/proc/self/maps').read())"
-        self.assertEqual(run(code)[:2], (0, "False\n"))
+        code = ("import fallow, sys; print('libfallow' in open('/proc/self/maps').read(), [name for name in "
+                "('fallow._report', 'json', 'pickle', 'subprocess', 'tempfile', 'traceback') if name in sys.modules])")
+        self.assertEqual(run(code)[:2], (0, "False []\n"))
 
     def test_loading_and_asking_makes_no_pool_and_opens_no_driver(self):
         code = ("import fallow; print(fallow.stats(), fallow.report());"

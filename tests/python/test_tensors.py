@@ -13,7 +13,7 @@ import unittest
 
 import fakes
 import fallow
-import fallow_arena
+from fallow import _arena
 
 _get = ctypes.pythonapi.PyCapsule_GetPointer
 _get.restype, _get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
@@ -326,8 +326,8 @@ class Arenas(unittest.TestCase):
                 "quantization_config": {"quant_method": "fp8"}, "v_head_dim": 128, "vocab_size": 129280},
         }
         for name, config in configs.items():
-            preset, model = fallow_arena._model(name), fallow_arena._model(config)
-            for field, _ in fallow_arena.Model._fields_[1:]:
+            preset, model = _arena._model(name), _arena._model(config)
+            for field, _ in _arena.Model._fields_[1:]:
                 self.assertEqual(getattr(model, field), getattr(preset, field), (name, field))
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "config.json")

@@ -112,7 +112,7 @@ through_python() {
     command -v python3 >/dev/null || return 0
     said=$(env -u FALLOW_LIBRARY PYTHONPATH="$tree/share/fallow/python" python3 -c \
         "import fallow; fallow.configure(driver='sim'); print(fallow.Layout([{'name': 'x', 'bytes': 512}]).bytes, fallow.library_path())")
-    [ "$said" = "512 $tree/$libdir/libfallow.so.0.2" ] || die "fallow.py printed '$said'"
+    [ "$said" = "512 $tree/$libdir/libfallow.so.0.2" ] || die "the module fallow printed '$said'"
 }
 
 # The command finds its libraries and the simulated driver where they lie now, and the library that it

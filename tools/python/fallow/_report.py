@@ -12,6 +12,8 @@ import sys
 import tempfile
 import threading
 
+from fallow import _find_command
+
 __all__ = ["report_html", "watch_oom"]
 
 
@@ -21,15 +23,7 @@ __all__ = ["report_html", "watch_oom"]
 def _command():
     if "FALLOW_COMMAND" in os.environ:
         return os.environ["FALLOW_COMMAND"]
-    here = os.path.dirname(os.path.abspath(__file__))
-    prefix = os.path.dirname(os.path.dirname(os.path.dirname(here)))  # PREFIX/share/fallow/python
-    source = os.path.dirname(os.path.dirname(here))  # tools/python of a source tree
-    found = [os.path.join(prefix, "bin", "fallow")]
-    found += [os.path.join(source, "build", preset, "bin", "fallow") for preset in ("release", "quickstart", "dev")]
-    for path in found:
-        if os.access(path, os.X_OK):
-            return path
-    return shutil.which("fallow")
+    return _find_command() or shutil.which("fallow")
 
 
 def _run_report(arguments, seconds=None):

@@ -21,10 +21,7 @@ import ctypes
 import os
 import sys
 import threading
-import traceback
 import warnings
-
-from fallow_report import report_html, watch_oom
 
 __all__ = [
     "Error",
@@ -214,17 +211,29 @@ class RecordConfig(ctypes.Structure):
 # ---- the library
 
 
+def _roots():
+    """Folders whose lib and bin may hold the library and the command, in order."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    if os.path.isdir(os.path.join(here, "lib")):
+        return [here]  # a wheel holds its own
+    source = os.path.normpath(os.path.join(here, "../../.."))  # tools/python/fallow of a source tree
+    builds = [os.path.join(source, "build", preset) for preset in ("release", "quickstart", "dev")]
+    return [os.path.dirname(source)] + builds  # PREFIX/share/fallow/python/fallow
+
+
 def _candidates():
-    """Where libfallow.so may lie, in order."""
+    """Paths of libfallow.so to try, in order."""
     if "FALLOW_LIBRARY" in os.environ:
         return [os.environ["FALLOW_LIBRARY"]]
-    here = os.path.dirname(os.path.abspath(__file__))
-    prefix = os.path.dirname(os.path.dirname(os.path.dirname(here)))  # PREFIX/share/fallow/python
-    machine = os.uname().machine + "-linux-gnu"
-    found = [os.path.join(prefix, folder) for folder in ("lib", "lib64", os.path.join("lib", machine))]
-    source = os.path.dirname(os.path.dirname(here))  # tools/python of a source tree
-    found += [os.path.join(source, "build", preset, "lib") for preset in ("release", "quickstart", "dev")]
-    return [os.path.join(folder, "libfallow.so.0.2") for folder in found] + ["libfallow.so.0.2", "libfallow.so"]
+    folders = ("lib", "lib64", "lib/%s-linux-gnu" % os.uname().machine)
+    found = [os.path.join(root, folder, "libfallow.so.0.2") for root in _roots() for folder in folders]
+    return found + ["libfallow.so.0.2", "libfallow.so"]
+
+
+def _find_command():
+    """Return the path of the command fallow that belongs to this module, or None if there is none."""
+    found = [os.path.join(root, "bin", "fallow") for root in _roots()]
+    return next((path for path in found if os.access(path, os.X_OK)), None)
 
 
 def _declare(lib):
@@ -272,7 +281,7 @@ def _declare(lib):
     say("fallow_capture_join", number, pointer, pointer)
     for name in ("end", "release"):
         say("fallow_capture_" + name, number, pointer)
-    fallow_arena.declare(say)
+    _arena.declare(say)
 
 
 def _lib():
@@ -472,7 +481,7 @@ def report(device=None):
                     now["driver_call_count"], _mib(now["captured_bytes"]),
                 )
             )
-            arenas = fallow_arena.arenas_of(pool)
+            arenas = _arena.arenas_of(pool)
             for arena in arenas:
                 lines.append(
                     "  arena '%s': scratch %s, persistent %s; %d leases, %d captures hold it%s%s"
@@ -574,6 +583,8 @@ def watch_sleep(before_sleep=None, after_wake=None, device=0):
         try:
             return 1 if before_sleep() else 0
         except Exception:  # no caller above could catch it
+            import traceback  # slow to import
+
             traceback.print_exc()
             return 1
 
@@ -910,12 +921,17 @@ def _make_numba_manager():
 
 
 def __getattr__(name):
-    """_numba_memory_manager is made when Numba asks for it: importing this module does not need Numba."""
+    """Make on first use what importing this module must not need: Numba, and the modules that reports need."""
     if name == "_numba_memory_manager":
-        manager = _make_numba_manager()
-        globals()[name] = manager
-        return manager
-    raise AttributeError("module 'fallow' has no attribute %r" % name)
+        value = _make_numba_manager()
+    elif name in ("report_html", "watch_oom"):
+        from fallow import _report
+
+        value = getattr(_report, name)
+    else:
+        raise AttributeError("module 'fallow' has no attribute %r" % name)
+    globals()[name] = value
+    return value
 
 
 # ---- RMM
@@ -963,5 +979,5 @@ def enable_rmm(device=0, **settings):
     return resource
 
 
-import fallow_arena  # last: it imports what stands above
-from fallow_arena import Arena, Layout, Lease, layout
+from fallow import _arena  # last: it imports what stands above
+from fallow._arena import Arena, Layout, Lease, layout

@@ -9,11 +9,9 @@
         out = lease.torch("out", (tokens, 4096), torch.bfloat16)
 """
 import ctypes
-import json
 import math
 import os
 import sys
-import traceback
 import weakref
 
 from fallow import _bytes, _check, _configure, _framework, _in_python, _lib, _pool, _stream_handle, _word
@@ -335,6 +333,8 @@ def _model(given):
         if not os.path.exists(path):
             raise ValueError("model is %r: one of %s, or the config.json of a model: its path, its folder, or what it "
                              "holds as a dict" % (given, ", ".join(presets)))
+        import json  # slow to import
+
         with open(path, encoding="utf-8") as file:
             given = json.load(file)
     return _model_of_config(given)
@@ -484,6 +484,8 @@ class Arena:
             try:
                 return 0 if wake(_describe(region.contents), address, stream or 0) else 1
             except Exception:  # no caller above could catch it
+                import traceback  # slow to import
+
                 traceback.print_exc()
                 return 1
 

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run the command fallow: `python -m fallow report snapshot.pickle`. A wheel's script `fallow` does the same."""
+import os
+import signal
+import sys
+
+from fallow import _find_command
+
+
+def main():
+    """Replace this process by the command, which finds its libraries from where it lies."""
+    command = _find_command()
+    if command is None:
+        sys.exit("fallow: no command beside %s; build it (-DFALLOW_TOOLS=ON)" % os.path.dirname(__file__))
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)  # Python ignores them, and the command would inherit that
+    os.execv(command, ["fallow"] + sys.argv[1:])
+
+
+if __name__ == "__main__":
+    main()
