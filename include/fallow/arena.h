@@ -4,11 +4,12 @@
  * Arenas: the scratch memory of a step, borrowed once and reused dirty.
  *
  * A *layout* is a set of named regions, each with a size, an alignment, an init class and a lifetime
- * in phases; regions that are never alive together share bytes. An *arena* belongs to a key (a model's
- * geometry, a stream slot, a graph mode) and serves one *lease* of a layout at a time: all regions or
- * none. It keeps the largest block it ever needed, so that in steady state a lease costs no driver
- * call, no pool call and no host allocation. Where the pool maps handles that block grows in place: addresses
- * up to the device's size are set aside for it, and more memory is mapped behind its end.
+ * in phases; regions that are never alive together share bytes. An *arena* serves one *lease* of a layout at
+ * a time: all regions or none. Steps that run in turn share one, whatever their layouts; steps that run at
+ * once, as two micro-batches, have one each. It keeps the largest block it ever needed, so that in steady
+ * state a lease costs no driver call, no pool call and no host allocation. Where the pool maps handles that
+ * block grows in place: addresses up to the device's size are set aside for it, and more memory is mapped
+ * behind its end.
  *
  *     fallow_layout_create(regions, count, &layout);       once
  *     fallow_arena_create(pool, &config, &arena);          once
@@ -130,8 +131,8 @@ FALLOW_API size_t fallow_layout_find(const fallow_layout *layout, const char *na
 /* ---- arena */
 
 /** Bits of fallow_arena_config.checks: for tests and debugging. Each lease then takes driver calls and
- *  waits for its stream at both ends; leases in captures are not checked. On the simulated device any
- *  of them makes a read of what was not written in this lease, and any use of scratch after the end of its
+ *  waits for its stream at both ends; leases in captures are not checked. On a simulated device with `check`
+ *  and `backed` (simcuda.h) any of them makes a read of what was not written in this lease, and any use of scratch after the end of its
  *  lease but by a graph that was guarded, a violation that names region and arena: a graph launched
  *  without fallow_lease_guard, a stream that was not joined before fallow_lease_end. Findings go to the
  *  log at level error and to fallow_arena_last_error, at the latest with the next lease, guard or release
@@ -154,11 +155,12 @@ enum {
 
 /** Settings of an arena. Zero is the default for every field but struct_size. */
 typedef struct fallow_arena_config {
-    size_t struct_size;      /**< set by fallow_arena_config_init */
-    const char *name;        /**< for messages, at most 63 bytes; NULL = "arena" */
-    uint32_t tag;            /**< of its blocks in the pool */
-    uint32_t checks;         /**< FALLOW_ARENA_CHECK_ bits */
-    size_t scratch_bytes;    /**< the first scratch block, taken by the first lease, is at least
+    size_t struct_size;   /**< set by fallow_arena_config_init */
+    const char *name;     /**< for messages, at most 63 bytes; NULL = "arena" */
+    uint32_t tag;         /**< of its blocks in the pool, scratch included: a sleep that saves this
+                                  tag (sleep.h) copies scratch to the host, too */
+    uint32_t checks;      /**< FALLOW_ARENA_CHECK_ bits */
+    size_t scratch_bytes; /**< the first scratch block, taken by the first lease, is at least
                                   this large; fallow_arena_lock allows as much */
     fallow_log_function log; /**< damage and refusals; NULL = silent */
     void *log_context;       /**< for log */
@@ -277,17 +279,20 @@ FALLOW_API void fallow_arena_last_error(fallow_arena *arena, char *out_text, siz
  *             CU_STREAM_PER_THREAD, and on pools with streams_may_die, each end records. On such pools the
  *             host first waits before memory returns to the pool.
  * Ownership   *out_lease is the arena's until fallow_lease_end; do not free it.
- * Errors      BUSY (leased already, or memory would move whose address graphs hold), OVER_BUDGET
- *             (fallow_arena_set_budget), OUT_OF_MEMORY (the pool's: the
- *             arena stays as it was, or empty where its old block did not come back), INVALID_ARGUMENT
- *             (a persistent region holds other values in another layout), CAPTURING (growth or
- *             initialisation inside a capture; the message names the bytes to take before the capture; or
- *             `stream` is captured unannounced, where that is found; or `stream` is the legacy stream while a blocking stream is
- *             being captured), DRIVER, and those of fallow_alloc. CAPTURING, too, if graphs hold addresses
- *             of the arena, the arena holds persistent regions or the pool has no other memory for the arena, and either the stream of the last end is
- *             in a capture that was announced late or not at all, or a stream of an earlier lease was
- *             destroyed without fallow_stream_retire while any stream of the context is being captured.
- *             Otherwise the arena's memory stays with that stream's work, and the arena gets new memory.
+ * Errors      those of fallow_alloc, DRIVER, and:
+ *             BUSY: it is leased, or memory would move whose address graphs hold.
+ *             OVER_BUDGET: see fallow_arena_set_budget.
+ *             OUT_OF_MEMORY: the pool's. The arena stays as it was, or is empty if its old block did not
+ *             come back.
+ *             INVALID_ARGUMENT: a persistent region holds other values in another layout.
+ *             CAPTURING: 1. growth or initialisation inside a capture; the message names the bytes to take
+ *             before it. 2. `stream` is captured unannounced, as far as that is found. 3. `stream` is the
+ *             legacy stream while a blocking stream is being captured. 4. Work of an earlier lease can be
+ *             neither recorded nor awaited: the stream of the last end is in a capture that was announced
+ *             late or not at all, or a stream was destroyed without fallow_stream_retire while any stream
+ *             of the context is being captured. In case 4 the arena leaves its memory to that work and gets
+ *             other memory instead, unless graphs hold its addresses, it has persistent regions, or the
+ *             pool has none.
  * Capture     on a stream announced by fallow_capture_begin the arena must hold enough already, and
  *             values in its persistent regions. Until fallow_capture_release the arena is then pinned:
  *             what it has keeps its address. Leases outside of captures go on beside the graphs, if
@@ -350,7 +355,8 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_lease_end(fallow_lease *lease,
 /** A graph captured from this arena is about to be launched on `stream`: orders it after the launch, or
  *  the lease, before it, and initialises persistent regions whose contents were lost. The next lease
  *  or guard comes after it. Until the launch is given no thread may begin a lease outside of captures, or
- *  guard another launch. On the same stream as the last one, no driver call; else one event and one wait.
+ *  guard another launch. On the same stream as the last one, no driver call; else one event, one wait and
+ *  the queries of fallow_lease_begin.
  *  BUSY while leased. CAPTURING: `stream` is being
  *  captured, or a capture stands in the way as in fallow_lease_begin. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_lease_guard(fallow_arena *arena,
