@@ -369,10 +369,15 @@ static bool must_be_written(const fallow_region *region)
 
 fallow_status fallow_lease_set_used(fallow_lease *lease, size_t index, size_t bytes)
 {
-    const fallow_arena *arena = flw_lease_arena(lease);
-    if (arena == NULL || index >= arena->lease.layout->count ||
-        bytes > arena->lease.layout->regions[index].region.size_bytes) {
+    fallow_arena *arena = flw_lease_arena(lease);
+    if (arena == NULL || index >= arena->lease.layout->count) {
         return FALLOW_INVALID_ARGUMENT;
+    }
+    const fallow_region *region = &arena->lease.layout->regions[index].region;
+    if (bytes > region->size_bytes) {
+        return flw_arena_refuse(arena, FALLOW_INVALID_ARGUMENT,
+                                "region '%s' has %zu bytes, %zu of them cannot be used",
+                                region->name, region->size_bytes, bytes);
     }
     if (arena->check != NULL && !arena->check->is_skipped) {
         arena->check->used[index] = bytes;

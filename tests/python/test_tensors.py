@@ -274,8 +274,10 @@ class Arenas(unittest.TestCase):
         with self.assertRaisesRegex(MemoryError, r"for layout 'q, k': no device memory [^;]*; fallow\.report\(\) [^:]*$"):
             self.arena.get(("q", (1 << 40,), "uint8"), ("k", (1,), "uint8"))
         with self.arena.lease(self.layout) as lease:
-            with self.assertRaisesRegex(fallow.Error, "^used: an argument is outside"):
+            with self.assertRaisesRegex(fallow.Error, "^used: arena 'decode': region 'out' has 4096 bytes, 4097 of them"):
                 lease.used("out", 4097)
+            with self.assertRaisesRegex(fallow.Error, "^tensor: an argument is outside"):  # without a reason
+                lease.tensor("out", (1,) * 9, "uint8").__dlpack__()
             with self.assertRaisesRegex(fallow.Error, r"^lock: .*: a lease is open; end it first \(FALLOW_BUSY\)$"):
                 self.arena.lock()
         self.arena.lease(self.layout, wait_ms=None).end()

@@ -466,7 +466,8 @@ class Arena:
         self._call("arena_set_budget", _bytes(bytes, "set_budget"))
 
     def trim(self):
-        """Give the blocks back to the pool; contents of persistent regions are lost."""
+        """Give the blocks back to the pool; contents of persistent regions are lost. While captures hold addresses, it
+        gives back what their graphs do not use, and raises an Error that says what they hold."""
         self._call("arena_trim")
 
     def lose_contents(self):
