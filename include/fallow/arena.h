@@ -274,9 +274,9 @@ FALLOW_API void fallow_arena_last_error(fallow_arena *arena, char *out_text, siz
 /**
  * Borrow all regions of a layout for work given to `stream` from now on.
  *
- * Ordering    after the last lease's end. On the same stream that costs nothing; on another one event
- *             and one device wait, and the queries that avoid captures. On
- *             CU_STREAM_PER_THREAD, and on pools with streams_may_die, each end records. On such pools the
+ * Ordering    after the last lease's end. On the same stream that costs nothing; on another some 15
+ *             driver calls: one event, one device wait, and the queries that identify the stream and avoid
+ *             captures. On CU_STREAM_PER_THREAD, and on pools with streams_may_die, each end records. On such pools the
  *             host first waits before memory returns to the pool.
  * Ownership   *out_lease is the arena's until fallow_lease_end; do not free it.
  * Errors      those of fallow_alloc, DRIVER, and:
@@ -355,8 +355,8 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_lease_end(fallow_lease *lease,
 /** A graph captured from this arena is about to be launched on `stream`: orders it after the launch, or
  *  the lease, before it, and initialises persistent regions whose contents were lost. The next lease
  *  or guard comes after it. Until the launch is given no thread may begin a lease outside of captures, or
- *  guard another launch. On the same stream as the last one, no driver call; else one event, one wait and
- *  the queries of fallow_lease_begin.
+ *  guard another launch. On the same stream as the last one, no driver call; else those of
+ *  fallow_lease_begin on another stream.
  *  BUSY while leased. CAPTURING: `stream` is being
  *  captured, or a capture stands in the way as in fallow_lease_begin. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_lease_guard(fallow_arena *arena,
