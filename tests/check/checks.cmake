@@ -116,6 +116,12 @@ if(TARGET fallow AND TARGET fallow-simcuda AND FLW_DEMO)
       # Where tools/quickstart puts what PyPI has.
       set_tests_properties(check.perfetto PROPERTIES
         ENVIRONMENT_MODIFICATION PYTHONPATH=path_list_append:${PROJECT_SOURCE_DIR}/build/pypi)
+      if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT CMAKE_CROSSCOMPILING) # it builds as that does
+        add_test(NAME check.wheel COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/wheel.sh ${PROJECT_SOURCE_DIR}
+          ${CMAKE_C_COMPILER} ${Python3_EXECUTABLE} ${CMAKE_CURRENT_BINARY_DIR}/wheel)
+        set_tests_properties(check.wheel PROPERTIES LABELS "check;slow" TIMEOUT 600 PROCESSORS 2 SKIP_RETURN_CODE 77
+          ENVIRONMENT "CMAKE_GENERATOR=${CMAKE_GENERATOR}") # make need not be there
+      endif()
       set_tests_properties(check.page_browser check.perfetto PROPERTIES LABELS "check;slow" TIMEOUT 600 SKIP_RETURN_CODE 77)
     endif()
     add_test(NAME check.columns COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/columns.py

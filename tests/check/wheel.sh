@@ -1,0 +1,115 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# check.wheel: builds the wheel from the sources, installs it into a fresh environment, and uses the module and the
+# command there with no other variable set, on the simulated device.
+#
+#   wheel.sh <source root> <C compiler> <python3> <scratch folder>
+#
+# Needs scikit-build-core, installed or from PyPI; skipped if pip gets neither. Kernels are built without device code.
+set -eu
+source=$1 cc=$2 python=$3 work=$4
+
+die() {
+    echo "check.wheel: $1" >&2
+    exit 1
+}
+
+# This machine cannot do it, and nothing was tested.
+cannot() {
+    echo "check.wheel: $1"
+    exit 77
+}
+
+rm -rf "$work"
+mkdir -p "$work/elsewhere/driver"
+"$python" -m venv --system-site-packages "$work/builder" >"$work/builder.log" 2>&1 ||
+    cannot "$python makes no environments with pip (python3-venv has them): $(tail -1 "$work/builder.log")"
+timeout 90 "$work/builder/bin/python3" -m pip install --timeout 10 --retries 1 'scikit-build-core>=0.11' \
+    >"$work/builder.log" 2>&1 || cannot "no scikit-build-core, neither installed nor from PyPI: $(tail -1 "$work/builder.log")"
+
+# ---- build and install
+
+CC=$cc CMAKE_BUILD_PARALLEL_LEVEL=2 "$work/builder/bin/python3" -m pip wheel -v --no-build-isolation --no-deps \
+    -C cmake.define.FALLOW_KERNEL_IMAGES=OFF -w "$work" "$source" >"$work/build.log" 2>&1 ||
+    { tail -30 "$work/build.log" >&2; die "pip wheel failed"; }
+wheel=$(echo "$work"/fallow-*-py3-none-*.whl)
+[ -f "$wheel" ] || die "the wheel is for one Python: $(ls "$work")"
+"$python" - "$wheel" <<'END' || die "the contents of $wheel"
+import re, stat, sys, zipfile
+
+infos = zipfile.ZipFile(sys.argv[1]).infolist()
+names = [info.filename for info in infos]
+size = sum(info.compress_size for info in infos)
+modes = {info.filename: info.external_attr >> 16 for info in infos}
+libraries = sorted(re.sub(r"^fallow/lib/lib|\.so.*", "", name) for name in names if ".so" in name)
+print("wheel: %d files, %d KiB; libraries %s" % (len(names), size >> 10, " ".join(libraries)))
+assert not any(stat.S_ISLNK(mode) for mode in modes.values()), "links"
+others = [name for name in names if not re.fullmatch(r"fallow/\w+\.py|fallow/lib/[a-z-]+\.so(\.\d+\.\d+)?|fallow/bin/fallow"
+                                                     r"|fallow-[0-9.]+\.dist-info/.*", name)]
+assert not others, others
+assert len(libraries) == len(set(libraries)), "a library twice"
+assert {"fallow", "fallow-kernels", "fallow-preload", "fallow-simcuda"} <= set(libraries), libraries
+assert modes["fallow/bin/fallow"] & 0o111 == 0o111, "the command cannot be run"
+assert any(name.endswith("/LICENSE") for name in names), "no licence"
+assert size < 15 << 20, size
+END
+"$python" -m venv "$work/env" >"$work/env.log" 2>&1 &&
+    "$work/env/bin/python3" -m pip install --no-index --no-deps "$wheel" >>"$work/env.log" 2>&1 ||
+    { tail -5 "$work/env.log" >&2; die "the wheel cannot be installed"; }
+
+# ---- use
+
+cd "$work/elsewhere"
+# inside COMMAND...: runs it with the environment's programs first and no other variable
+inside() {
+    env -i PATH="$work/env/bin:/usr/bin:/bin" "$@"
+}
+
+lib=$(inside python3 -c '
+import os, sys
+import fallow
+assert fallow.__file__.startswith(sys.prefix), fallow.__file__
+assert "libfallow" not in open("/proc/self/maps").read(), "the import loads the library"
+fallow.configure(driver="sim")
+address = fallow.allocate(1 << 20)
+assert address and fallow.stats()["live_bytes"] == 1 << 20, fallow.stats()
+fallow.free(address)
+assert fallow.stats()["live_bytes"] == 0, fallow.stats()
+folder = os.path.join(os.path.dirname(fallow.__file__), "lib")
+assert os.path.dirname(fallow.library_path()) == folder, fallow.library_path()
+print(folder)
+') || die "the module"
+for library in "$lib"/*; do
+    said=$(inside LD_PRELOAD="$library" true 2>&1)
+    [ -z "$said" ] || die "$said"
+done
+ln -s "$lib/libfallow-simcuda.so" driver/libcuda.so.1
+
+# A snapshot whose only block has a stack.
+snapshot=$source/tests/fuzz/corpus/pickle/state_4
+for command in fallow 'python3 -m fallow'; do
+    # shellcheck disable=SC2086 # a list of words
+    said=$(inside $command report "$snapshot") || die "$command report: $said"
+    [[ $said == *'forward (model.py:17)'* ]] || die "$command report printed: $said"
+    # shellcheck disable=SC2016,SC2086
+    inside $command run -- sh -c 'kill -s PIPE $$' 2>/dev/null && code=0 || code=$?
+    [ "$code" = 141 ] || die "$command run: a program under it ignores SIGPIPE (exit status $code)"
+done
+inside python3 -c 'import fallow, sys; assert "model.py:17" in fallow.report_html(sys.argv[1]).html' "$snapshot" ||
+    die "report_html"
+
+cat >cuda.py <<'END'
+import ctypes
+
+cuda = ctypes.CDLL("libcuda.so.1")
+context, block = ctypes.c_void_p(), ctypes.c_uint64()
+assert cuda.cuInit(0) == 0
+assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert cuda.cuCtxSetCurrent(context) == 0
+assert cuda.cuMemAlloc_v2(ctypes.byref(block), ctypes.c_size_t(1 << 20)) == 0
+assert cuda.cuMemFree_v2(block) == 0
+END
+said=$(inside LD_LIBRARY_PATH=driver fallow run --stats - -- python3 cuda.py 2>&1) || die "fallow run: $said"
+[[ $said == *' mode cache: 1 allocation '* ]] || die "fallow run printed: $said"
+rm -rf "$work/builder" "$work/env"
