@@ -76,6 +76,7 @@ void flw_domain_fence_cleared(struct flw_heap *heap, struct flw_domain *domain)
 {
     struct flw_driver_section section;
     if (flw_heap_enter_driver(heap, &section)) {
+        (void)flw_heap_ask_one(heap, true); /* for its event: captures alone poll nothing */
         if (flw_domain_fence(heap, domain) == FALLOW_OK) {
             (void)flw_domain_clear(heap, domain);
         }

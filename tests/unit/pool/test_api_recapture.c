@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the reuse of memory of released captures by later ones, in a loop that synchronises and in random programs,
- * under the rule checker.
+ * under the rule checker; of events.
  */
 #include "unit/pool/test_api.h"
 
@@ -250,10 +250,33 @@ static void captures_reuse_what_released_ones_left(void **state)
     }
 }
 
+/* No block is allocated or freed meanwhile, which would poll. */
+static void events_of_captures_serve_again(void **state)
+{
+    (void)state;
+    struct world world;
+    struct api *api = &world.api;
+    fallow_capture *capture = NULL;
+    uint64_t made = 0;
+    world_begin(&world, 1, FALLOW_BALANCED, 1);
+    for (int i = 0; i < 300; i++) {
+        made = i == 100 ? api->sim.call_count("cuEventCreate") : made;
+        assert_int_equal(fallow_capture_begin(api->pool, world.streams[0], &capture), FALLOW_OK);
+        api_begin_capturing(api, world.streams[0]);
+        api_drop_captured(api, world.streams[0]);
+        assert_int_equal(fallow_capture_end(capture), FALLOW_OK);
+        assert_int_equal(api->sim.cu.cuStreamSynchronize(world.streams[0]), 0);
+        assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    }
+    assert_int_equal(api->sim.call_count("cuEventCreate"), made);
+    world_end(&world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(captures_reuse_what_released_ones_left),
+        cmocka_unit_test(events_of_captures_serve_again),
         cmocka_unit_test(drawn_captures_hold_no_more_than_the_economy_lets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
