@@ -68,7 +68,7 @@ void fallow_arena_last_error(fallow_arena *arena, char *out_text, size_t text_by
 
 /* ---- the claim */
 
-/* lock. Claim an idle arena, else mark it as awaited; returns what it was. */
+/* lock. Claim an idle arena, or mark it as awaited. Returns its previous state. */
 static int claim_or_mark(fallow_arena *arena)
 {
     int state = FLW_ARENA_IDLE;
@@ -147,7 +147,7 @@ bool flw_arena_claim_in_turn(fallow_arena *arena, uint32_t wait_ms)
 
 static void free_arena(fallow_arena *arena);
 
-/* The claim passes to the first waiter: a try in between is BUSY and overtakes none. */
+/* Slow half of flw_arena_settle. The state stays claimed while it passes to a waiter, so no other begin overtakes. */
 static FLW_NOINLINE void settle_otherwise(fallow_arena *arena)
 {
     pthread_mutex_lock(&arena->lock);
@@ -207,7 +207,7 @@ fallow_status flw_arena_take_scratch(fallow_arena *arena, struct flw_growable *g
     fallow_status status = flw_pool_grow(arena->pool, growable, &request, stream);
     if (status == FALLOW_OK) {
         *out_block = (void *)(uintptr_t)flw_run_address(&arena->pool->heap, growable->block);
-    } else if (growable->block == NULL) { /* in pieces that no growth can use there may be enough */
+    } else if (growable->block == NULL) { /* free memory may still serve an ordinary block */
         status = flw_arena_take(arena, bytes, align_bytes, stream, out_block);
     }
     return status;
@@ -226,7 +226,7 @@ fallow_status flw_arena_cut_scratch(fallow_arena *arena, size_t bytes, fallow_st
     return status;
 }
 
-/* On a stream that has a handle still, the other one announced; what cannot be named is waited for. */
+/* Free on the stream of `last` and announce the debts as uses. Wait on the host for streams that cannot be named. */
 void flw_arena_free_block(fallow_arena *arena, void *block)
 {
     fallow_stream stream = NULL;
@@ -279,7 +279,7 @@ static fallow_status accept_config(const fallow_arena_config *given, fallow_aren
     return status;
 }
 
-/* The handles of the arena and of its leases; false: there are too many arenas. */
+/* Take the handles of the arena and of its leases; false: there are too many arenas. */
 static bool name_arena(fallow_arena *arena)
 {
     arena->self = flw_lease_take_place(arena) ? flw_handles_take(&table) : NULL;
@@ -423,7 +423,7 @@ fallow_status fallow_arena_unlock(fallow_arena *arena)
     return fallow_arena_set_budget(arena, SIZE_MAX);
 }
 
-/* Captures that leased are not released. What scratch has beyond the end of their graphs is unmapped, once idle. */
+/* Trim while graphs hold the addresses: wait for the last leases, then unmap scratch that no graph uses. */
 static fallow_status trim_pinned(fallow_arena *arena)
 {
     size_t keep = 1, count = atomic_load_explicit(&arena->pin_count, memory_order_relaxed);

@@ -49,22 +49,22 @@ struct flw_arena_waiter {
 
 /* Bits of fallow_arena.looks. */
 enum {
-    FLW_ARENA_LOOKS_AT_ORDER = 1, /* `last` covers not all, or its handle may be another stream */
-    FLW_ARENA_LOOKS_FOR_CAPTURES = 2 /* the driver must be queried: not all are announced */
+    FLW_ARENA_LOOKS_AT_ORDER = 1, /* `last` does not cover all work, or may name another stream */
+    FLW_ARENA_LOOKS_FOR_CAPTURES = 2 /* captures may be unannounced: query the driver */
 };
 
 /* A stream whose work, up to its present end, may use the arena's memory. */
 struct flw_arena_mark {
     struct flw_domain *domain; /* NULL: none */
     uint64_t stream_number;    /* the domain's: another's where its place was given away */
-    uint64_t seq; /* of a fence that covers it already; 0: its end is now, whenever one asks */
+    uint64_t seq; /* of a fence that covers it; 0: no fence yet, all work up to the present */
     fallow_stream stream;
 };
 
-/* A capture that leased, not released as far as known. */
+/* A capture that leased and is not known to be released. */
 struct flw_arena_pin {
     const fallow_capture *capture;
-    struct flw_arena_mark origin; /* the stream it began on, which its graphs are done before */
+    struct flw_arena_mark origin; /* the stream it began on */
     size_t bytes;                 /* of scratch that its graphs use */
 };
 
@@ -78,7 +78,7 @@ struct flw_persistent {
     bool holds_values;
 };
 
-/* What a layout's persistent regions are, found once. */
+/* The addresses of a layout's persistent regions. */
 struct flw_binding {
     struct flw_binding *next; /* used longer ago */
     uint64_t layout_id;
@@ -155,45 +155,45 @@ static inline fallow_arena *flw_arena_of(const fallow_arena *handle)
 {
     return flw_places_find(flw_arena_places, FLW_ARENAS_MOST, handle);
 }
-/* Idle to `to`; false: BUSY, said. */
+/* Move an idle arena to `to`. Returns false, after a refusal with BUSY, if it is not idle. */
 bool flw_arena_claim(fallow_arena *arena, enum flw_arena_state to);
-/* To LEASED, after the begins that wait already; waits up to wait_ms, UINT32_MAX: without limit. */
+/* Move the arena to LEASED after the begins that wait already. Waits up to wait_ms; UINT32_MAX: without limit. */
 bool flw_arena_claim_in_turn(fallow_arena *arena, uint32_t wait_ms);
-/* To idle, or to the lease of the first waiter; a doomed arena is gone then. */
+/* Release the claim, or pass it to the first waiter. Frees a doomed arena. */
 void flw_arena_settle(fallow_arena *arena);
-/* *arena, a caller's handle, becomes the arena, claimed for work, its pool alive. Else nothing is claimed. */
+/* Replace *arena, a caller's handle, with the arena, claimed for work. If this fails nothing is claimed. */
 fallow_status flw_arena_enter(fallow_arena **arena);
 
-/* Keep and log a sentence; refuse: count it too, and return `status`. */
+/* Keep a sentence as the last error and log it. flw_arena_refuse also counts it, and returns `status`. */
 fallow_status flw_arena_refuse(fallow_arena *arena, fallow_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void flw_arena_say(fallow_arena *arena, fallow_log_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* One block from the pool with the arena's tag. */
+/* Allocate a block with the arena's tag. */
 fallow_status flw_arena_take(fallow_arena *arena, size_t bytes, size_t align_bytes,
                              fallow_stream stream, void **out_block);
-/* Scratch of so many bytes. A *growable that is not empty grows in place, or nothing changes: NOT_SUPPORTED if its
- * addresses do not suffice. Else a new block, growable if the pool can do that. */
+/* Get scratch of so many bytes. If *growable has a block, grow it in place, or change nothing: NOT_SUPPORTED if its
+ * addresses do not suffice. Otherwise allocate a block, growable if the pool supports that. */
 fallow_status flw_arena_take_scratch(fallow_arena *arena, struct flw_growable *growable,
                                      size_t bytes, size_t align_bytes, fallow_stream stream,
                                      void **out_block);
-/* Unmap what growable scratch has beyond so many bytes, 1 or more, which no work uses. */
+/* Unmap growable scratch beyond so many bytes (1 or more). No work may use the rest. */
 fallow_status flw_arena_cut_scratch(fallow_arena *arena, size_t bytes, fallow_stream stream);
-/* Back to the pool after everything that may use it. After a flw_arena_await_all that was refused the block would stay
- * allocated until its pool goes. */
+/* Free a block after all work that may use it. If flw_arena_await_all would fail, the block stays allocated until its
+ * pool is destroyed. */
 void flw_arena_free_block(fallow_arena *arena, void *block);
 void flw_arena_free_scratch(fallow_arena *arena);
 
 /* ---- arena_order.c */
 
-/* Where it is not the arena's, the handle of `last` may be another stream's, or more than `last` has used the arena. */
+/* If this differs from arena->order_changes, `last` may name another stream or no longer cover all work. */
 static inline uint64_t flw_arena_order_changes(const fallow_arena *arena)
 {
     return atomic_load_explicit(&arena->pool->heap.count.order_changes, memory_order_acquire);
 }
 
-/* True if work on the stream comes after all that uses the arena, unless a capture is not announced. */
+/* True if work on the stream comes after all work that uses the arena. Unannounced captures are not seen. */
 static inline bool flw_arena_is_in_order(const fallow_arena *arena, fallow_stream stream)
 {
     const struct flw_pool *pool = arena->pool;
@@ -201,78 +201,78 @@ static inline bool flw_arena_is_in_order(const fallow_arena *arena, fallow_strea
            atomic_load_explicit(&pool->open_captures, memory_order_acquire) == 0 &&
            arena->order_changes == flw_arena_order_changes(arena) && !flw_heap_is_lost(&pool->heap);
 }
-/* Must captures be queried, which are not all announced? Announces that of the stream if a plug-in can. */
+/* True if captures may be unannounced and must be queried. Announces that of the stream if a plug-in can. */
 bool flw_arena_looks_for_captures(fallow_arena *arena, fallow_stream stream);
-/* The same as flw_arena_is_in_order, with the driver's word where captures are not all announced. */
+/* The same as flw_arena_is_in_order; looks: also query the driver for a capture. */
 bool flw_arena_is_known_in_order(fallow_arena *arena, fallow_stream stream, bool looks);
-/* `last` is the mark, and covers everything. changes: read before all else that is noted. */
+/* Note that `last` is the mark and covers all work. changes: flw_arena_order_changes, read before the rest. */
 void flw_arena_note_order(fallow_arena *arena, const struct flw_arena_mark *mark, uint64_t changes,
                           bool looks);
 
-/* The mark of a stream. The domain is NULL, with a status, where the driver does not know it. */
+/* Return the mark of a stream. Its domain is NULL, with a status, if the driver does not know the stream. */
 struct flw_arena_mark flw_arena_mark_of(fallow_arena *arena, fallow_stream stream,
                                         fallow_status *status);
-/* Order later work of the stream after `last` and the debts; the stream becomes `last`. CAPTURING, with *why:
- * impossible before a capture has ended. */
+/* Order later work of the stream after `last` and the debts, and make the stream `last`. CAPTURING, with *why: not
+ * possible before a capture has ended. */
 fallow_status flw_arena_order(fallow_arena *arena, const struct flw_arena_mark *stream,
                               const char **why);
 /* Give scratch back to the pool, where it waits for `last` and the debts; records no order. The caller replaces the
  * scratch. Returns false if nothing changed. */
 bool flw_arena_leave_scratch(fallow_arena *arena, fallow_stream stream);
-/* The same between two streams of one capture. */
+/* Order a lease of a capture after the last one of that capture, if that was on another stream. */
 fallow_status flw_arena_order_captured(fallow_arena *arena, fallow_stream stream,
                                        const fallow_capture *capture);
-/* Where the stream could not be recorded on later: record now. */
+/* Record a fence now, for a stream that cannot be recorded on later. */
 void flw_arena_fence_now(fallow_arena *arena, struct flw_arena_mark *mark);
-/* Whether this thread may name the mark's stream. */
+/* True if this thread may pass the mark's stream to the driver. */
 bool flw_arena_can_name(fallow_arena *arena, const struct flw_arena_mark *mark);
-/* Wait on the host until what the mark's stream had been given by now is done. CAPTURING: a capture prevents that;
+/* Wait on the host until the present work of the mark's stream is complete. CAPTURING: a capture prevents that;
  * DRIVER: the driver refuses. OK on a lost device. */
 fallow_status flw_arena_await(fallow_arena *arena, const struct flw_arena_mark *mark);
-/* The same for `last` and the debts; spares_named: but those that this thread may name. */
+/* The same for `last` and the debts; spares_named: except streams that this thread may name. */
 fallow_status flw_arena_await_all(fallow_arena *arena, bool spares_named);
 
-/* Is any capture that leased still unreleased? The others become debts. */
+/* Turn pins of released captures into debts. Returns true if pins are left. */
 bool flw_arena_is_pinned(fallow_arena *arena);
-/* How many are not, as far as known: their graphs hold the addresses of everything there is. */
+/* Return the number of pins: captures whose graphs hold the arena's addresses. */
 size_t flw_arena_graph_count(const fallow_arena *arena);
-/* bytes: of scratch that the capture's graphs use. */
+/* Pin the arena for a capture whose graphs use so many bytes of scratch. */
 fallow_status flw_arena_pin(fallow_arena *arena, const fallow_capture *capture, size_t bytes);
-/* Pins become debts whether released or not: the arena goes. */
+/* Turn all pins into debts, before the arena is freed. */
 void flw_arena_forget_pins(fallow_arena *arena);
 
 /* ---- persist.c */
 
-/* Whether the persistent regions of a layout can be had: a refusal changes nothing. */
+/* Check whether the layout's persistent regions can be provided. A refusal changes nothing. */
 fallow_status flw_arena_check_persistent(fallow_arena *arena, const fallow_layout *layout,
                                          const fallow_capture *capture);
-/* Their addresses, taken and bound where they are not yet. */
+/* Return the addresses of the layout's persistent regions. Allocates and binds those that are missing. */
 fallow_status flw_arena_bind(fallow_arena *arena, const fallow_layout *layout, fallow_stream stream,
                              void *const **out_addresses);
-/* True if no region of the layout must be taken or initialised; then their addresses. */
+/* Return true, and the addresses, if no region of the layout must be allocated or initialised. */
 bool flw_arena_find_bound(fallow_arena *arena, const fallow_layout *layout,
                           void *const **out_addresses);
-/* No region holds its values any more. */
+/* Mark all regions as without values. */
 void flw_arena_lose_values(fallow_arena *arena);
-/* Make those of `layout`, NULL: all, hold their values that do not. Driver calls. */
+/* Initialise the regions of `layout` (NULL: all) that have no values. Driver calls. */
 fallow_status flw_arena_wake(fallow_arena *arena, const fallow_layout *layout,
                              fallow_stream stream);
-/* What all persistent regions hold once the layout's are taken. */
+/* Return the bytes of all persistent regions once those of the layout (NULL: none) are allocated. */
 size_t flw_arena_persistent_bytes(const fallow_arena *arena, const fallow_layout *layout);
 bool flw_arena_must_wake(const fallow_arena *arena);
 bool flw_arena_has_persistent(const fallow_arena *arena);
-/* Has the pool slept since the last look, and dropped what has the arena's tag? Then none holds values.
- * ASLEEP: it sleeps. */
+/* Mark all regions as without values if the pool has slept since the last call and not kept the arena's tag.
+ * ASLEEP: the pool is asleep. */
 fallow_status flw_arena_notice_sleep(fallow_arena *arena);
-/* Blocks back; what they were is kept. */
+/* Free the blocks of all persistent regions; keep their descriptions. */
 void flw_arena_trim_persistent(fallow_arena *arena);
 void flw_arena_free_persistent(fallow_arena *arena);
 
 /* ---- lease.c */
 
-/* The arena of a handle if that lease is open, else NULL. */
+/* Return the arena of a lease's handle; NULL if the lease is not open. */
 fallow_arena *flw_lease_arena(const fallow_lease *lease);
-/* A place for the handles of the arena's leases; false: there is none. No lease is open at the end. */
+/* Take a place for the handles of the arena's leases; false: none is left. Free it when no lease is open. */
 bool flw_lease_take_place(fallow_arena *arena);
 void flw_lease_free_place(fallow_arena *arena);
 

@@ -21,14 +21,14 @@ struct flw_arena_mark flw_arena_mark_of(fallow_arena *arena, fallow_stream strea
                                    .stream = stream};
 }
 
-/* heap lock. Its place was given away: all it ever did is complete. */
+/* heap lock. True if the mark's domain serves another stream now; then all work of the mark is complete. */
 static bool is_over(const struct flw_arena_mark *mark)
 {
     return mark->domain == NULL || mark->domain->ops != &flw_order_stream ||
            mark->domain->stream_number != mark->stream_number;
 }
 
-/* The sequence number that covers the mark; 0: nothing of it is open. */
+/* Return the sequence number that covers the mark; 0: its work is complete. */
 static uint64_t seq_of(fallow_arena *arena, const struct flw_arena_mark *mark)
 {
     uint64_t seq = mark->seq;
@@ -69,8 +69,8 @@ static bool is_complete(fallow_arena *arena, const struct flw_arena_mark *mark, 
     return is_done;
 }
 
-/* Driver calls. What can be neither fenced nor asked any more is waited for on the host, with everything
- * else of the context: no capture in it would survive that. */
+/* Driver calls. Wait on the host for the whole context, since the mark's stream can be neither recorded on nor
+ * queried. Refused beside a capture, which would not survive that. */
 static fallow_status await_everything(fallow_arena *arena, const struct flw_arena_mark *mark,
                                       bool is_captured, const char **why)
 {
@@ -88,7 +88,7 @@ static fallow_status await_everything(fallow_arena *arena, const struct flw_aren
     return status;
 }
 
-/* Driver calls. One fence, if none covers it, and one wait on the device. */
+/* Driver calls. Make the taker wait for the mark on the device; record a fence if none covers the mark. */
 static fallow_status order_after(fallow_arena *arena, struct flw_domain *taker,
                                  const struct flw_arena_mark *mark, const char **why)
 {
@@ -151,7 +151,7 @@ fallow_status flw_arena_order_captured(fallow_arena *arena, fallow_stream stream
     struct flw_driver_section section;
     CUresult result = CUDA_SUCCESS;
     if (arena->captured.capture != capture || arena->captured.stream == stream) {
-        return FALLOW_OK; /* between graphs: whoever launches them orders them */
+        return FALLOW_OK; /* the order between graphs is made by those that launch them */
     }
     if (!flw_heap_enter_driver(heap, &section)) {
         return flw_heap_not_entered(heap);
@@ -256,7 +256,7 @@ static void add_debt(fallow_arena *arena, const struct flw_arena_mark *mark)
     }
     if (mark->domain != NULL) {
         arena->debts[i] =
-            *mark; /* a place that was given away: nothing of the last owner is open */
+            *mark; /* if the domain had another stream before, that one's work is complete */
         arena->debt_count += i == arena->debt_count;
     }
 }
@@ -291,7 +291,7 @@ void flw_arena_forget_pins(fallow_arena *arena)
     atomic_store_explicit(&arena->pin_count, 0, memory_order_relaxed);
 }
 
-/* A debt has room before it is owed: releasing a pin cannot fail. */
+/* Make room for debts when pins are made, so that a release of a pin cannot fail. */
 static bool make_room(fallow_arena *arena, size_t pins, size_t debts)
 {
     if (pins > arena->pin_room) {
@@ -365,7 +365,7 @@ void flw_arena_note_order(fallow_arena *arena, const struct flw_arena_mark *mark
 
 /* ---- graphs */
 
-/* Of a launch that does not come on the stream of `last`. */
+/* Slow half of fallow_lease_guard: the launch is not on the stream of `last`. */
 static fallow_status guard(fallow_arena *arena, fallow_stream stream, uint64_t changes, bool looks)
 {
     struct flw_pool *pool = arena->pool;

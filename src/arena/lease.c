@@ -57,8 +57,8 @@ static void adopt(fallow_arena *arena, void *block, size_t bytes)
     atomic_fetch_add_explicit(&arena->grow_count, 1, memory_order_relaxed);
 }
 
-/* In place, where that is possible. Else the old block goes first, since scratch contents are worth nothing between
- * leases, and one of its size is taken back if the larger one fails. */
+/* Grow scratch in place if possible. Otherwise free the old block first, since scratch has no contents between leases,
+ * and allocate one of its size again if the larger one fails. */
 static fallow_status grow(fallow_arena *arena, size_t bytes, size_t align, fallow_stream stream)
 {
     size_t old_bytes = arena->scratch_bytes;
@@ -85,7 +85,7 @@ static fallow_status grow(fallow_arena *arena, size_t bytes, size_t align, fallo
     return status == FALLOW_NOT_SUPPORTED ? FALLOW_BUSY : status; /* it would have to move */
 }
 
-/* What scratch must have to serve the layout; 0: it does. */
+/* Return the bytes that scratch must have for the layout; 0: it serves the layout already. */
 static size_t missing_bytes(const fallow_arena *arena, const fallow_layout *layout)
 {
     size_t bytes = flw_arena_needed_bytes(arena, layout);
@@ -202,9 +202,8 @@ static const char *why_not_eager(const struct flw_arena_mark *mark, fallow_statu
                        : "stream is being captured: announce that with fallow_capture_begin";
 }
 
-/* Nothing that can refuse comes after the first step that changes something, but the pool, the driver
- * and host memory. What was taken by the time that one of those fails stays with the arena, unleased,
- * in the order of `last`. */
+/* After the first step that changes something only the pool, the driver and host memory can fail. Memory that was
+ * allocated by then stays with the arena, in the order of `last`. */
 static fallow_status prepare_eager(fallow_arena *arena, const fallow_layout *layout,
                                    const struct flw_arena_mark *mark, void *const **out_persistent)
 {
@@ -236,7 +235,7 @@ static fallow_status prepare_captured(fallow_arena *arena, const fallow_layout *
     return flw_arena_pin(arena, capture, flw_arena_needed_bytes(arena, layout));
 }
 
-/* Everything that a begin may have to do. */
+/* Slow half of prepare: order, memory and values. */
 static fallow_status prepare_all(fallow_arena *arena, const fallow_layout *layout,
                                  fallow_stream stream, uint64_t changes, bool looks)
 {
@@ -299,14 +298,14 @@ static inline bool is_steady(const fallow_arena *arena, const fallow_layout *lay
            flw_arena_is_in_order(arena, stream);
 }
 
-/* A statistic that only holders of the claim write. */
+/* Only holders of the claim write this statistic. */
 static void count_lease(fallow_arena *arena)
 {
     uint64_t count = atomic_load_explicit(&arena->lease_count, memory_order_relaxed);
     atomic_store_explicit(&arena->lease_count, count + 1, memory_order_relaxed);
 }
 
-/* Inline: a constant wait_ms costs a try nothing. */
+/* Inline, so that a constant wait_ms of 0 costs nothing. */
 static FLW_INLINE fallow_status begin(fallow_arena *arena, const fallow_layout *layout,
                                       fallow_stream stream, uint32_t wait_ms,
                                       fallow_lease **out_lease)
@@ -382,8 +381,8 @@ void *fallow_lease_region(const fallow_lease *lease, const char *name)
                : fallow_lease_region_at(lease, fallow_layout_find(arena->lease.layout, name));
 }
 
-/* What is known of the end where it is not a plain one: it may be on another stream, inside a capture,
- * or on a stream that no other thread can record on. A refusal leaves the lease open. */
+/* Slow half of fallow_lease_end: on another stream, inside a capture, or on a stream that no other thread can record
+ * on. A refusal leaves the lease open. */
 static FLW_NOINLINE fallow_status finish(fallow_arena *arena, fallow_stream stream)
 {
     const struct flw_lease *lease = &arena->lease;
@@ -403,17 +402,17 @@ static FLW_NOINLINE fallow_status finish(fallow_arena *arena, fallow_stream stre
             arena->captured.capture = capture;
             arena->captured.stream = stream;
         }
-        return FALLOW_OK; /* its work is in a graph, if not in a capture still */
+        return FALLOW_OK; /* its work is in a capture or in a graph */
     }
     struct flw_arena_mark mark = flw_arena_mark_of(arena, stream, &status);
     if (flw_heap_is_lost(&arena->pool->heap)) {
-        return FALLOW_OK; /* as a free: there is nothing left to be in order with */
+        return FALLOW_OK; /* no work is left to be ordered with */
     }
     bool is_captured =
         capture != NULL || (looks && mark.domain != NULL &&
                             flw_capture_check(arena->pool, mark.domain) == FALLOW_CAPTURING);
     if (is_own && (is_captured || mark.domain == NULL)) {
-        return FALLOW_OK; /* `last` has the stream, without the capture, or as what it was */
+        return FALLOW_OK; /* `last` is that stream's work outside of the capture, or before its end */
     }
     if (mark.domain == NULL) {
         return flw_arena_refuse(arena, status, "the stream of the end: %s",
@@ -460,7 +459,7 @@ static void shrink(fallow_arena *arena, size_t bytes, fallow_stream stream)
     void *block = NULL;
     bool is_larger = arena->scratch_bytes > bytes;
     if (is_larger && bytes > 0 && arena->growable.block != NULL) {
-        (void)flw_arena_cut_scratch(arena, bytes, stream); /* none has used the rest yet */
+        (void)flw_arena_cut_scratch(arena, bytes, stream); /* no work has used the rest */
     } else if (is_larger && flw_arena_await_all(arena, true) == FALLOW_OK) {
         flw_arena_free_scratch(arena);
         if (bytes > 0 && flw_arena_take_scratch(arena, &arena->growable, bytes, 0, stream,
@@ -470,7 +469,7 @@ static void shrink(fallow_arena *arena, size_t bytes, fallow_stream stream)
     }
 }
 
-/* All are claimed. The first one to refuse has the others shrink again. */
+/* Grow arenas that are all claimed. If one refuses, shrink those before it again. */
 static fallow_status grow_all(fallow_arena *const *arenas, size_t count,
                               const fallow_layout *layout, fallow_stream stream)
 {

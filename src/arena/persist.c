@@ -159,7 +159,7 @@ static struct flw_persistent *enter(fallow_arena *arena, const fallow_region *re
     return persistent;
 }
 
-/* A block for a region that has none, or too small a one. */
+/* Allocate a block for a region that has none or too small a one. */
 static fallow_status take(fallow_arena *arena, const fallow_region *region, fallow_stream stream)
 {
     struct flw_persistent *persistent = find(arena, region->name);
@@ -188,7 +188,7 @@ static fallow_status take(fallow_arena *arena, const fallow_region *region, fall
     return FALLOW_OK;
 }
 
-/* The layout's binding to the front of the list; NULL: it has none. */
+/* Move the layout's binding to the front of the list and return it; NULL: there is none. */
 static struct flw_binding *find_binding(fallow_arena *arena, uint64_t layout_id)
 {
     for (struct flw_binding **link = &arena->bindings; *link != NULL; link = &(*link)->next) {
@@ -203,7 +203,7 @@ static struct flw_binding *find_binding(fallow_arena *arena, uint64_t layout_id)
     return NULL;
 }
 
-/* Layouts come and go without a word: those used longest ago are found anew if need be. */
+/* Free the bindings used longest ago. Layouts that still exist are bound again when leased. */
 static void limit_bindings(fallow_arena *arena)
 {
     struct flw_binding **link = &arena->bindings;
@@ -295,7 +295,7 @@ fallow_status flw_arena_bind(fallow_arena *arena, const fallow_layout *layout, f
 
 /* ---- values */
 
-/* Elements first.. of a region, as its class has them. */
+/* Compute `count` elements of a region from element `first` on. */
 static void compute(const fallow_region *region, uint64_t first, unsigned char *to, uint64_t count)
 {
     for (uint64_t i = 0; i < count; i++) {
@@ -304,7 +304,7 @@ static void compute(const fallow_region *region, uint64_t first, unsigned char *
     }
 }
 
-/* Through pageable memory, waiting: this happens once, and after a sleep. */
+/* Copy from pageable memory and wait: this happens once, and after a sleep. */
 static CUresult upload(fallow_arena *arena, const fallow_region *region, CUdeviceptr address,
                        fallow_stream stream, const char **call)
 {
@@ -377,7 +377,7 @@ static fallow_status fill(fallow_arena *arena, const fallow_region *given, void 
                                   flw_driver_error_name(&arena->pool->driver, result));
 }
 
-/* The whole block: a layout that has less of it may be the first that finds it without values. */
+/* Initialise the whole block, since another layout may use more of it. */
 static fallow_status wake_one(fallow_arena *arena, struct flw_persistent *persistent,
                               fallow_stream stream)
 {

@@ -32,7 +32,7 @@ static inline void flw_bell_ring(struct flw_bell *bell)
     errno = saved;
 }
 
-/* Until the count is another than `heard`, or so many ns have passed, or sooner. No cancellation point. */
+/* Sleep until the count differs from `heard` or so many ns have passed; may return sooner. No cancellation point. */
 static inline void flw_bell_wait(struct flw_bell *bell, uint32_t heard, uint64_t most_ns)
 {
     struct timespec most = {.tv_sec = (time_t)(most_ns / UINT64_C(1000000000)),

@@ -459,7 +459,7 @@ void fallow_torch_begin_allocate_to_pool(int device, fallow_mempool_id id, void 
     open_entry(device, id);
     struct flw_pool *pool =
         flw_pool_of(flw_plugin_pool_of(flw_plugin_device_of(device), FALLOW_PLUGIN_STREAM));
-    if (pool != NULL) { /* the next lease of its arenas looks */
+    if (pool != NULL) { /* the next lease of each of its arenas queries its stream */
         atomic_fetch_add_explicit(&pool->heap.count.order_changes, 1, memory_order_release);
     }
     pthread_mutex_unlock(&ids.mutex);

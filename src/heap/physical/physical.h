@@ -31,7 +31,7 @@ struct flw_grow_request {
     uint64_t beyond_bytes; /* and so much more than is missing */
     uint32_t handle_types; /* exportable: one handle of its own */
     struct flw_growable
-        *growable;         /* whole pages behind this block, or its first ones; NULL: anywhere */
+        *growable;         /* whole pages at the end of this block, or its first; NULL: anywhere */
     bool is_single_handle; /* a handle or segment of its own, all of it */
     bool is_dedicated;     /* with is_single_handle, or in context order: a dedicated run */
     bool is_exact;         /* no more than the need */
@@ -47,14 +47,14 @@ void flw_heap_adopt_left(struct flw_heap *heap);
  * idle handles. */
 fallow_status flw_heap_grow(struct flw_heap *heap, const struct flw_grow_request *request,
                             struct flw_span **out_run);
-/* calls. Set aside addresses for a block: most_bytes, or if there is no room half as many and so on, least_bytes at
- * least. As much again is left to others, except by the least. OUT_OF_MEMORY: no addresses; NOT_SUPPORTED: segments. */
+/* calls. Set aside addresses for a block: most_bytes, halved while there is no room, but not below least_bytes. Unless
+ * only least_bytes fit, as much again is left free beside. OUT_OF_MEMORY: no addresses; NOT_SUPPORTED: segments. */
 fallow_status flw_growable_reserve(struct flw_heap *heap, uint64_t most_bytes, uint64_t least_bytes,
                                    struct flw_growable *out);
-/* takes the lock. The addresses that were set aside are anybody's again; the block, if there is one, is like others. */
+/* takes the lock. Put back the addresses that were set aside. The block, if there is one, is an ordinary one then. */
 void flw_growable_end(struct flw_heap *heap, struct flw_growable *growable);
-/* calls. Unmap the block's last handles down to keep_bytes (1 or more); no work uses them. Those that the driver
- * refuses to unmap, and all before, stay. Return the bytes unmapped, which are idle then. */
+/* calls. Unmap handles from the block's end, which no work uses, down to keep_bytes (1 or more). Stops at the first that
+ * the driver refuses to unmap. Returns the bytes unmapped; their handles are idle. */
 uint64_t flw_growable_cut(struct flw_heap *heap, struct flw_growable *growable,
                           uint64_t keep_bytes);
 /* takes the lock. Did the driver refuse a new handle or segment of so many bytes, and give none since; 0: the

@@ -101,7 +101,7 @@ static void try_hole(const struct flw_heap *heap, const struct flw_grow_request 
     }
 }
 
-/* Behind the growable block; false: too few addresses are left there. */
+/* Place a growth at the end of the growable block; false: too few addresses are left there. */
 static bool place_behind(const struct flw_heap *heap, const struct flw_grow_request *request,
                          struct flw_placement *out)
 {
@@ -188,7 +188,7 @@ void flw_growable_end(struct flw_heap *heap, struct flw_growable *growable)
     *growable = (struct flw_growable){NULL, NULL};
 }
 
-/* What a growth does not need of its hole. */
+/* Put back the part of a hole that a growth does not need. */
 static void put_back_hole(struct flw_heap *heap, const struct flw_placement *place,
                           struct flw_span *run)
 {
@@ -276,7 +276,7 @@ struct flw_span *flw_run_absorb(struct flw_heap *heap, struct flw_span *run, str
     return run;
 }
 
-/* A run that has become memory is allocated. */
+/* Make a run that has got memory LIVE. */
 static struct flw_span *set_live(struct flw_heap *heap, struct flw_span *run, uint64_t seq)
 {
     run->u.run.state = FLW_RUN_LIVE;

@@ -23,7 +23,7 @@ bool flw_run_is_idle_until(const struct flw_heap *heap, const struct flw_span *r
  * run, BUSY; of several owners, then that of what they shared. NULL: host memory. */
 struct flw_span *flw_run_cut_shared(struct flw_heap *heap, struct flw_span *part, uint64_t begin,
                                     uint64_t end);
-/* A run without memory, BUSY, right behind a growable block belongs to its tail. */
+/* Join a BUSY run without memory, which begins where a growable block ends, to the block's tail. */
 void flw_growable_put_back(struct flw_heap *heap, struct flw_growable *growable,
                            struct flw_span *run);
 /* Two neighbours as one; either may be NULL. */

@@ -189,7 +189,7 @@ static fallow_status extend(struct flw_heap *heap, const struct flw_grow_request
     return is_added ? FALLOW_OK : FALLOW_OUT_OF_HOST_MEMORY;
 }
 
-/* lock. The upper half of the largest tail of a growable block is anybody's again. False: each has a page at most. */
+/* lock. Put back the upper half of the largest tail of a growable block. False: no tail has more than a page. */
 static bool halve_tail(struct flw_heap *heap)
 {
     struct flw_span *largest = NULL;
@@ -209,7 +209,7 @@ static bool halve_tail(struct flw_heap *heap)
     return rest != NULL;
 }
 
-/* Addresses that are set aside for growable blocks, as many as the request lacks. False: they are not enough. */
+/* Put back addresses of growable blocks until the request fits. False: it does not fit in the end. */
 static bool take_back_reserved(struct flw_heap *heap, const struct flw_grow_request *request)
 {
     struct flw_placement place;
@@ -233,8 +233,8 @@ fallow_status flw_ranges_make_place(struct flw_heap *heap, const struct flw_grow
 
 /* ---- addresses for growable blocks */
 
-/* Unit_count of the request out of the smallest hole that has so many, and beside_units more; apart_units behind its
- * begin, where the pool's own memory grows, if there are as many. NULL: there is none, or no host memory. */
+/* Reserve request->unit_count units in the smallest hole that has beside_units more. They begin apart_units behind the
+ * hole's begin, where other memory grows, or at its end. NULL: no such hole, or no host memory. */
 static struct flw_span *reserve(struct flw_heap *heap, const struct flw_grow_request *request,
                                 uint64_t beside_units, uint64_t apart_units)
 {
@@ -257,7 +257,7 @@ static struct flw_span *reserve(struct flw_heap *heap, const struct flw_grow_req
     return place.hole;
 }
 
-/* What a layout may be aligned to. */
+/* The largest alignment of a layout. */
 #define RESERVED_ALIGN_BYTES (2 * FLW_MIB)
 
 fallow_status flw_growable_reserve(struct flw_heap *heap, uint64_t most_bytes, uint64_t least_bytes,

@@ -443,7 +443,7 @@ static uint64_t block_bytes(struct flw_pool *pool, const struct flw_growable *gr
     return bytes;
 }
 
-/* The addresses behind the block for so many more bytes; of a new one all there may be. */
+/* Make sure that so many more bytes fit behind the block; for a new block set its addresses aside. */
 static fallow_status reserve(struct flw_pool *pool, struct flw_growable *growable,
                              uint64_t more_bytes)
 {
@@ -458,7 +458,7 @@ static fallow_status reserve(struct flw_pool *pool, struct flw_growable *growabl
     return has_room ? FALLOW_OK : FALLOW_NOT_SUPPORTED;
 }
 
-/* A growable block had so many bytes, and has another size now: as if it were freed and allocated. */
+/* Account for a growable block's change of size as a free and an allocation. */
 static void resize(struct flw_pool *pool, struct flw_tcache *cache, struct flw_growable *growable,
                    uint64_t had_bytes, const fallow_request *request)
 {

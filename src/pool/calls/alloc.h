@@ -13,13 +13,12 @@ fallow_status flw_pool_alloc(struct flw_pool *pool, const fallow_request *reques
 /* The same without a front: raw blocks. */
 fallow_status flw_pool_alloc_plain(struct flw_pool *pool, const fallow_request *request,
                                    fallow_stream stream, void **out_ptr);
-/* Let a growable block grow in place until it has request->size_bytes; the first call makes it, at a multiple of 2 MiB. Its
- * addresses stay, and it is freed as any other, after flw_growable_end. Not inside a capture. NOT_SUPPORTED: the
- * pool's memory is no mapped handles, or has a front, or the addresses do not suffice; others as flw_pool_alloc, and
- * nothing has changed. */
+/* Grow a block in place to request->size_bytes. The first call allocates it, at a multiple of 2 MiB. It is freed like
+ * others, after flw_growable_end. Not inside a capture. NOT_SUPPORTED: the pool does not map handles, has a front, or
+ * too few addresses are left behind the block; other errors as flw_pool_alloc. A failure changes nothing. */
 fallow_status flw_pool_grow(struct flw_pool *pool, struct flw_growable *growable,
                             const fallow_request *request, fallow_stream stream);
-/* Unmap its end, which no work uses, down to request->size_bytes, as far as whole handles go; they are idle then. */
+/* Unmap whole handles from the block's end, which no work uses, down to request->size_bytes. They become idle. */
 fallow_status flw_pool_cut(struct flw_pool *pool, struct flw_growable *growable,
                            const fallow_request *request, fallow_stream stream);
 

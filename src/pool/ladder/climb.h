@@ -50,7 +50,7 @@ static inline bool flw_need_is_single(const struct flw_need *need)
                            FALLOW_REQUEST_DEDICATED)) != 0;
 }
 
-/* No free memory serves it. */
+/* True if free memory cannot serve the need. */
 static inline bool flw_need_is_grown(const struct flw_need *need)
 {
     return need->growable != NULL || flw_need_is_single(need);
@@ -131,7 +131,7 @@ bool flw_stage_own(struct flw_climb *climb);
 bool flw_stage_caches(struct flw_climb *climb);
 
 /* ---- budget.c */
-/* The need, wherever it fits. */
+/* Return a growth request for the need, at any place. */
 struct flw_grow_request flw_climb_request(const struct flw_heap *heap, const struct flw_need *need);
 uint64_t flw_climb_tight_budget(const struct flw_climb *climb);
 uint64_t flw_climb_loose_budget(const struct flw_climb *climb);

@@ -18,8 +18,8 @@
  * check. */
 extern const struct flw_extension flw_debug_extension;
 
-/* Inside a driver section. Does memory keep what is written? NOT_SUPPORTED: no, the simulated device's is
- * addresses only; the pool's log has the sentence. */
+/* Inside a driver section. Check that memory keeps written bytes. NOT_SUPPORTED, with a message in the pool's log: the
+ * simulated device has addresses only. */
 fallow_status flw_debug_probe_contents(struct flw_pool *pool);
 
 #endif
