@@ -1,26 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: an arena: its scratch block, its persistent regions, its one lease, and whose work may still use
- * them.
- * Does not: place regions (layout.h), know kernels.
+ * Owns: an arena: the scratch block, the persistent regions, the one lease, and the streams with work that may still use
+ * that memory.
+ * Does not: place regions (layout.h), launch kernels.
  *
  * INVARIANTS
- *   1. scratch_bytes > 0 exactly where scratch is a block of the pool; only the arena knows it. It is that of
- *      `growable`, or growable is empty.
- *   2. At most one lease is open; `state` is LEASED or DOOMED then, and lease_handle finds the arena. AWAITED
- *      is set exactly while `waiters` is not empty, and never on IDLE. lease.layout is referenced from a
- *      begin to the next with another layout. scratch and last_persistent stay while a lease is open.
- *   3. A binding's addresses are those of the persistent regions of its layout, by index; NULL for
- *      scratch ones. Where a region moves, all bindings go.
- *   4. Everything that uses the arena's memory outside of captures comes before the next work of one of
- *      `last` and `debts`. Its blocks are allocated in the order of `last`.
- *   5. If FLW_ARENA_LOOKS_AT_ORDER is not set and order_changes is the pool's, `last` covers everything and no
- *      debt is left.
- *   6. last_layout_id is 0, or scratch fits that layout, and last_persistent has the addresses of its persistent
- *      regions, which hold their values.
- * Synchronization: `state` is taken by compare-and-swap before anything else is looked at or changed; its
- * holder alone reads and writes every other field but the statistics (relaxed), `message` and `waiters`
- * (`lock`). The holder of a lease is whoever its handle lets in, from any thread.
+ *   1. scratch_bytes > 0 <=> scratch is a block of the pool. Either `growable` has that block, or `growable` is empty.
+ *   2. At most one lease is open; `state` is LEASED or DOOMED then, and a look-up of lease_handle finds the arena.
+ *      AWAITED is set <=> `waiters` is not empty, and never with IDLE. The arena holds a reference to lease.layout until
+ *      a begin with another layout. scratch and last_persistent do not change while a lease is open.
+ *   3. A binding has the address of each persistent region of its layout, by index; NULL for scratch regions. When a
+ *      region moves, all bindings are freed.
+ *   4. All work outside of captures that uses the arena's memory is ordered before any later work on one of the streams
+ *      of `last` and `debts`. Blocks are allocated on the stream of `last`.
+ *   5. If FLW_ARENA_LOOKS_AT_ORDER is not set and order_changes is the pool's, `last` covers all that work and
+ *      debt_count is 0.
+ *   6. last_layout_id is 0; or scratch fits that layout, and last_persistent has the addresses of the layout's
+ *      persistent regions, which hold their values.
+ * Synchronization: a thread claims `state` by compare-and-swap before any other access. Only the claimant reads and
+ * writes the other fields, except the statistics (relaxed), and `message` and `waiters` (`lock`). While a lease is open,
+ * any thread that has the lease's handle may act as the claimant.
  */
 #ifndef FLW_ARENA_ARENA_H
 #define FLW_ARENA_ARENA_H
@@ -36,14 +35,14 @@
 enum flw_arena_state {
     FLW_ARENA_IDLE,
     FLW_ARENA_LEASED,
-    FLW_ARENA_AT_WORK, /* in a call that is no lease: lock, trim, ... */
+    FLW_ARENA_AT_WORK, /* in a call without a lease: lock, trim, ... */
     FLW_ARENA_DOOMED,  /* leased, and destroyed when the lease ends */
     FLW_ARENA_AWAITED  /* a bit beside LEASED and AT_WORK */
 };
 
-/* A begin that waits, on its thread's stack. */
+/* A waiting begin, on the stack of its thread. */
 struct flw_arena_waiter {
-    struct flw_arena_waiter *next; /* came later */
+    struct flw_arena_waiter *next; /* began to wait later */
     struct flw_bell bell;          /* count 1: the arena is LEASED for this begin */
 };
 
@@ -56,23 +55,22 @@ enum {
 /* A stream whose work, up to its present end, may use the arena's memory. */
 struct flw_arena_mark {
     struct flw_domain *domain; /* NULL: none */
-    uint64_t stream_number;    /* the domain's: another's where its place was given away */
-    uint64_t seq; /* of a fence that covers it; 0: no fence yet, all work up to the present */
+    uint64_t stream_number;    /* of the domain; differs once the domain serves another stream */
+    uint64_t seq; /* of a fence that covers the mark; 0: none recorded, covers all work so far */
     fallow_stream stream;
 };
 
-/* A capture that leased and is not known to be released. */
+/* A capture that leased and was not seen released. */
 struct flw_arena_pin {
     const fallow_capture *capture;
-    struct flw_arena_mark origin; /* the stream it began on */
-    size_t bytes;                 /* of scratch that its graphs use */
+    struct flw_arena_mark origin; /* the stream where the capture began */
+    size_t bytes;                 /* of scratch that the graphs use */
 };
 
 /* A region that keeps address and contents. */
 struct flw_persistent {
     struct flw_persistent *next;
-    fallow_region
-        region; /* what it holds; size_bytes: of its block, kept where the block is gone */
+    fallow_region region; /* description; size_bytes: of the block, kept after the block is freed */
     char name[FLW_ARENA_NAME_MOST + 1];
     void *address; /* NULL: trimmed */
     bool holds_values;
@@ -80,33 +78,33 @@ struct flw_persistent {
 
 /* The addresses of a layout's persistent regions. */
 struct flw_binding {
-    struct flw_binding *next; /* used longer ago */
+    struct flw_binding *next; /* less recently used */
     uint64_t layout_id;
-    bool holds_values; /* every region does */
+    bool holds_values; /* every region holds its values */
     void *addresses[];
 };
 
 /* The one lease, or the last one. */
 struct flw_lease {
-    const fallow_layout *layout;   /* NULL: there was none */
-    fallow_stream stream;          /* it began on */
-    const fallow_capture *capture; /* that it began in; NULL: none */
-    bool is_guarded;               /* offsets with zones */
+    const fallow_layout *layout;   /* NULL: no lease yet */
+    fallow_stream stream;          /* given to begin */
+    const fallow_capture *capture; /* the lease began in; NULL: none */
+    bool is_guarded;               /* uses guarded_offset: red zones */
 };
 
-/* Callers hold `self`, which is compared, never this address. */
+/* Callers hold the handle `self`, never this address. */
 struct fallow_arena {
-    /* What a begin in steady state reads. */
+    /* Read by a begin in steady state. */
     atomic_int state;
-    unsigned looks; /* FLW_ARENA_LOOKS_: what a begin must look at besides layout and stream */
+    unsigned looks; /* FLW_ARENA_LOOKS_ bits: further checks that a begin must make */
     fallow_pool *handle;
     struct flw_pool *pool;
     unsigned char *scratch;
-    uint64_t last_layout_id; /* whose scratch fits and whose regions are last_persistent; 0: none */
+    uint64_t last_layout_id; /* fits scratch; its persistent regions are last_persistent; 0: none */
     void *const *last_persistent;
     struct flw_arena_mark last;
-    uint64_t order_changes; /* of the pool, when `last` was noted */
-    uint64_t sleep_serial;  /* of the pool's last sleep that was noticed */
+    uint64_t order_changes; /* of the pool, when `last` was set */
+    uint64_t sleep_serial;  /* of the pool's last sleep that the arena noticed */
     _Atomic uint64_t lease_count;
     void *lease_handle; /* of the open or the last lease */
     struct flw_lease lease;
@@ -140,7 +138,7 @@ struct fallow_arena {
     void *log_context;
     char name[FLW_ARENA_NAME_MOST + 1];
     pthread_mutex_t lock;             /* message, waiters */
-    struct flw_arena_waiter *waiters; /* the first came first */
+    struct flw_arena_waiter *waiters; /* in the order of their calls */
     char message[512];
 };
 
@@ -150,7 +148,7 @@ struct fallow_arena {
 /* ---- arena.c */
 
 extern struct flw_handle_place flw_arena_places[FLW_ARENAS_MOST];
-/* The arena of a handle; NULL: it was destroyed, or never was one. */
+/* Return the arena of a handle; NULL: destroyed, or not a handle of an arena. */
 static inline fallow_arena *flw_arena_of(const fallow_arena *handle)
 {
     return flw_places_find(flw_arena_places, FLW_ARENAS_MOST, handle);
@@ -193,7 +191,7 @@ static inline uint64_t flw_arena_order_changes(const fallow_arena *arena)
     return atomic_load_explicit(&arena->pool->heap.count.order_changes, memory_order_acquire);
 }
 
-/* True if work on the stream comes after all work that uses the arena. Unannounced captures are not seen. */
+/* True if work on the stream is ordered after all work that uses the arena. Does not detect unannounced captures. */
 static inline bool flw_arena_is_in_order(const fallow_arena *arena, fallow_stream stream)
 {
     const struct flw_pool *pool = arena->pool;
@@ -201,15 +199,15 @@ static inline bool flw_arena_is_in_order(const fallow_arena *arena, fallow_strea
            atomic_load_explicit(&pool->open_captures, memory_order_acquire) == 0 &&
            arena->order_changes == flw_arena_order_changes(arena) && !flw_heap_is_lost(&pool->heap);
 }
-/* True if captures may be unannounced and must be queried. Announces that of the stream if a plug-in can. */
+/* True if captures may be unannounced and must be queried. If a plug-in can, announce the capture of the stream. */
 bool flw_arena_looks_for_captures(fallow_arena *arena, fallow_stream stream);
-/* The same as flw_arena_is_in_order; looks: also query the driver for a capture. */
+/* True if flw_arena_is_in_order and, with `looks`, the driver reports no capture. */
 bool flw_arena_is_known_in_order(fallow_arena *arena, fallow_stream stream, bool looks);
-/* Note that `last` is the mark and covers all work. changes: flw_arena_order_changes, read before the rest. */
+/* Note that `last` covers all work and is this mark. changes: flw_arena_order_changes, read before the ordering. */
 void flw_arena_note_order(fallow_arena *arena, const struct flw_arena_mark *mark, uint64_t changes,
                           bool looks);
 
-/* Return the mark of a stream. Its domain is NULL, with a status, if the driver does not know the stream. */
+/* Return the mark of a stream. The domain is NULL, with a status, if the driver refuses the stream. */
 struct flw_arena_mark flw_arena_mark_of(fallow_arena *arena, fallow_stream stream,
                                         fallow_status *status);
 /* Order later work of the stream after `last` and the debts, and make the stream `last`. CAPTURING, with *why: not
@@ -234,9 +232,9 @@ fallow_status flw_arena_await_all(fallow_arena *arena, bool spares_named);
 
 /* Turn pins of released captures into debts. Returns true if pins are left. */
 bool flw_arena_is_pinned(fallow_arena *arena);
-/* Return the number of pins: captures whose graphs hold the arena's addresses. */
+/* Return the number of pins: captures with graphs that hold the arena's addresses. */
 size_t flw_arena_graph_count(const fallow_arena *arena);
-/* Pin the arena for a capture whose graphs use so many bytes of scratch. */
+/* Pin the arena for a capture with graphs that use so many bytes of scratch. */
 fallow_status flw_arena_pin(fallow_arena *arena, const fallow_capture *capture, size_t bytes);
 /* Turn all pins into debts, before the arena is freed. */
 void flw_arena_forget_pins(fallow_arena *arena);
@@ -281,15 +279,16 @@ void flw_lease_free_place(fallow_arena *arena);
 fallow_status flw_arena_check_create(fallow_arena *arena);
 void flw_arena_check_destroy(fallow_arena *arena);
 size_t flw_arena_needed_bytes(const fallow_arena *arena, const fallow_layout *layout);
-/* At begin: name, forget, poison, draw zones. At end: compare, poison, forbid. In a capture: name. */
+/* At begin, name the regions for the simulated device, fill scratch with poison, mark all as unwritten and fill the
+ * red zones; in a capture only name. At end, compare, fill poison again and forbid access. */
 void flw_arena_check_begin(fallow_arena *arena);
 void flw_arena_check_end(fallow_arena *arena, const struct flw_arena_mark *end);
-/* Before an eager lease or a launch on `stream`: has anything used scratch since the last lease ended? Then
- * allow. `lease` is the last one. */
+/* Report uses of scratch since the last lease ended, then allow access again. Called before a lease outside of captures
+ * and before a launch on `stream`. */
 void flw_arena_check_between(fallow_arena *arena, fallow_stream stream);
-/* Scratch may be touched again. */
+/* Allow access to scratch again. */
 void flw_arena_check_allow(fallow_arena *arena);
-/* Before scratch goes back to the pool. */
+/* Allow access and remove the names, before scratch returns to the pool. */
 void flw_arena_check_release(fallow_arena *arena);
 
 #endif
