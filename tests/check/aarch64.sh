@@ -143,16 +143,15 @@ say_left_out() {
     done <<<"$left_out"
 }
 
-# run_tests GIB CTEST-ARGUMENTS...: with so much address space beside the 256 GiB that the emulator holds (aarch64.cmake)
+# run_tests GIB CTEST-ARGUMENTS...: runs tests with GIB of address space, besides the emulator's 256 GiB (aarch64.cmake)
 run_tests() {
-    # Emulated, a reservation of addresses costs time and memory for each page of it. Under a limit a pool's
-    # tables are small: it counts with what the limit leaves.
+    # Under emulation each reserved page costs time and memory. A pool sizes its tables by the limit.
     ulimit -v $(((256 + $1) << 20)) || die "cannot limit the address space to $((256 + $1)) GiB"
     shift
     ctest --test-dir "$build" -j "$jobs" --output-on-failure --no-tests=error "$@" </dev/null
 }
 
-# run_apart NAME GIB CTEST-ARGUMENTS...: as run_tests; prints failures and one line
+# run_apart NAME GIB CTEST-ARGUMENTS...: run_tests that prints only failures and a summary
 run_apart() {
     local name=$1 log status=0
     log=$build/test.${name// /_}.log
@@ -166,8 +165,8 @@ summary() {
     grep -E '^[0-9]+% tests passed' "$1" || echo 'no test ran'
 }
 
-# These need tables for all addresses, which are a quarter of 40 GiB, or for 66,000 streams. Such tables take most other
-# tests twice the time.
+# Tests that need tables for all addresses or for 66,000 streams, which do not fit into 11 GiB. With 44 GiB most other
+# tests would take twice the time.
 large_tables='^(unit[.]api_(edges|ranges|source)|property[.]model_fallow)$'
 
 # Many ARM servers have pages of 64 KiB. An emulator of these on a machine of 4 KiB starts no program that has

@@ -46,7 +46,7 @@ set_tests_properties(check.layers check.layers_catches check.project check.words
 add_test(NAME check.bare_build COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/bare_build.sh ${PROJECT_SOURCE_DIR}
   ${CMAKE_C_COMPILER} ${CMAKE_CURRENT_BINARY_DIR}/bare_build)
 set_tests_properties(check.bare_build PROPERTIES LABELS check TIMEOUT 900
-  ENVIRONMENT "CMAKE_GENERATOR=${CMAKE_GENERATOR}") # make need not be there
+  ENVIRONMENT "CMAKE_GENERATOR=${CMAKE_GENERATOR}") # make may be missing
 # Compiled kernels against their limits; skipped where they are not compiled (FALLOW_KERNEL_IMAGES, nvcc).
 add_test(NAME check.kernel_resources COMMAND ${PROJECT_SOURCE_DIR}/tests/gpu/kernel_resources.sh
   --check ${PROJECT_SOURCE_DIR}/tests/gpu/kernel_limits.txt ${PROJECT_BINARY_DIR}/kernels/image)
@@ -116,11 +116,11 @@ if(TARGET fallow AND TARGET fallow-simcuda AND FLW_DEMO)
       # Where tools/quickstart puts what PyPI has.
       set_tests_properties(check.perfetto PROPERTIES
         ENVIRONMENT_MODIFICATION PYTHONPATH=path_list_append:${PROJECT_SOURCE_DIR}/build/pypi)
-      if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT CMAKE_CROSSCOMPILING) # it builds as that does
+      if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT CMAKE_CROSSCOMPILING) # a wheel is a native Release build
         add_test(NAME check.wheel COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/wheel.sh ${PROJECT_SOURCE_DIR}
           ${CMAKE_C_COMPILER} ${Python3_EXECUTABLE} ${CMAKE_CURRENT_BINARY_DIR}/wheel)
         set_tests_properties(check.wheel PROPERTIES LABELS "check;slow" TIMEOUT 600 PROCESSORS 2 SKIP_RETURN_CODE 77
-          ENVIRONMENT "CMAKE_GENERATOR=${CMAKE_GENERATOR}") # make need not be there
+          ENVIRONMENT "CMAKE_GENERATOR=${CMAKE_GENERATOR}") # make may be missing
       endif()
       set_tests_properties(check.page_browser check.perfetto PROPERTIES LABELS "check;slow" TIMEOUT 600 SKIP_RETURN_CODE 77)
     endif()

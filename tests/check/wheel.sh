@@ -6,7 +6,7 @@
 #
 #   wheel.sh <source root> <C compiler> <python3> <scratch folder>
 #
-# Needs scikit-build-core, installed or from PyPI; skipped if pip gets neither. Kernels are built without device code.
+# Needs scikit-build-core, installed or from PyPI; skipped without. Kernels are built without device code.
 set -eu
 source=$1 cc=$2 python=$3 work=$4
 
@@ -15,7 +15,7 @@ die() {
     exit 1
 }
 
-# This machine cannot do it, and nothing was tested.
+# Skip the test because something is missing here.
 cannot() {
     echo "check.wheel: $1"
     exit 77
@@ -61,7 +61,7 @@ END
 # ---- use
 
 cd "$work/elsewhere"
-# inside COMMAND...: runs it with the environment's programs first and no other variable
+# inside COMMAND...: runs COMMAND with the environment first in PATH and no other variable
 inside() {
     env -i PATH="$work/env/bin:/usr/bin:/bin" "$@"
 }
@@ -86,7 +86,7 @@ for library in "$lib"/*; do
 done
 ln -s "$lib/libfallow-simcuda.so" driver/libcuda.so.1
 
-# A snapshot whose only block has a stack.
+# A snapshot of one block with a stack.
 snapshot=$source/tests/fuzz/corpus/pickle/state_4
 for command in fallow 'python3 -m fallow'; do
     # shellcheck disable=SC2086 # a list of words

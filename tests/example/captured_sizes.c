@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One arena for the graphs of 20 batch sizes and for eager steps between their replays. The largest batch is
- * reserved first, since nothing grows inside a capture. For prefills the arena grows behind the graphs' memory,
- * within a budget: no address changes that a graph holds.
+ * One arena for the graphs of 20 batch sizes and for eager steps between replays. The largest batch is
+ * reserved first, since no arena grows inside a capture. For prefills the arena grows in place, within a
+ * budget, so the addresses in the graphs stay valid.
  */
 #include "example/engine.h"
 
@@ -41,8 +41,8 @@ static fallow_layout *create_layout(size_t tokens)
     return layout;
 }
 
-/* Run a step, inside a capture or outside. Returns the address of "out", which all layouts share: its words are
- * `tokens` until the next step. */
+/* Run a step, inside a capture or outside. Returns the address of "out", which is the same in all layouts.
+ * Its first word is `tokens` until the next step. */
 static const void *run_step(const fallow_layout *layout, CUstream stream, uint32_t tokens)
 {
     fallow_lease *lease;
@@ -58,8 +58,7 @@ static const void *run_step(const fallow_layout *layout, CUstream stream, uint32
 
 static struct graph {
     fallow_layout *layout;
-    fallow_capture
-        *capture; /* until its release the arena keeps the addresses that the graph holds */
+    fallow_capture *capture; /* the addresses in the graph are valid until its release */
     CUgraphExec executable;
     const void *out;
 } graphs[GRAPHS];
@@ -77,7 +76,7 @@ static void capture(struct graph *graph, CUstream stream, uint32_t tokens)
     OK(engine.sim.cu.cuGraphDestroy(captured));
 }
 
-/* The guard orders the launch after the last eager step and launch, and later ones after the launch. */
+/* Launch a graph. The guard orders the launch after earlier steps and launches, and before later ones. */
 static void replay(const struct graph *graph, CUstream stream)
 {
     OK(fallow_lease_guard(arena, stream));
@@ -98,7 +97,7 @@ int main(void)
     fallow_layout *largest_batch = create_layout(256), *largest = create_layout(PREFILL);
     OK(fallow_arena_create(engine.pool, NULL, &arena));
     OK(fallow_arenas_reserve(&arena, 1, largest_batch, decode));
-    OK(fallow_arena_set_budget(arena, 10 << 20)); /* later leases that need more are refused */
+    OK(fallow_arena_set_budget(arena, 10 << 20)); /* refuses leases that need more */
     for (int i = 0; i < GRAPHS; i++) {
         capture(&graphs[i], decode, batches[i]);
     }

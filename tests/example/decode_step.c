@@ -16,7 +16,8 @@ enum { /* regions, in the order of `fallow layout fa3-graph` */
     PAGE_TABLE
 };
 
-/* The engine's inputs on the device: each request's token slots and length, the batch's requests, their count. */
+/* Inputs of the engine in device memory: token slots and length of each request, the requests of the batch, and
+ * the number of requests. */
 enum {
     SLOTS,
     LENGTHS,
@@ -25,7 +26,8 @@ enum {
     INPUTS
 };
 static const size_t sizes[INPUTS] = {64 * 8192 * 4, 64 * 4, 64 * 4, 4};
-static const uint32_t values[INPUTS] = {3 * 64, 100, 0, 2}; /* in page 3, 100 tokens, 2 requests */
+static const uint32_t values[INPUTS] = {3 * 64, 100, 0,
+                                        2}; /* page 3, 100 tokens, request 0, 2 requests */
 
 static void fill_metadata(const fallow_lease *lease, void *const inputs[INPUTS])
 {
@@ -63,7 +65,7 @@ int main(void)
     fill_metadata(lease, inputs);
     EXPECT(word_of(lease, CACHE_SEQLENS, 1) == 100 && word_of(lease, CACHE_SEQLENS, 2) == 1);
     EXPECT(word_of(lease, CU_SEQLENS_K, 0) == 0 && word_of(lease, CU_SEQLENS_K, 64) == 262);
-    EXPECT(word_of(lease, CU_SEQLENS_Q, 64) == 64); /* by the arena, once */
+    EXPECT(word_of(lease, CU_SEQLENS_Q, 64) == 64); /* initialised by the arena */
     EXPECT(word_of(lease, PAGE_TABLE, 128) == 3 && word_of(lease, PAGE_TABLE, 130) == 0);
     OK(fallow_lease_end(lease, engine.stream));
     printf("filled a decode step's metadata: %d launch, %zu bytes kept, %zu of scratch\n",

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Layers of experts whose dispatch and combine run on the network's stream. The shared expert computes
- * during the dispatch, so their regions have a phase in common: work that overlaps shares no bytes. A
- * lease begins on one stream and ends on the other one; the arena orders the next layer after it.
+ * Layers of experts with dispatch and combine on the network's stream. The shared expert computes
+ * during the dispatch, so the regions of both are alive in the same phase and share no bytes. A lease
+ * begins on the compute stream and ends on the network's; the arena orders the next layer after that end.
  */
 #include "example/engine.h"
 
@@ -10,7 +10,7 @@
 
 enum { /* phases */
     ROUTE,
-    DISPATCH, /* beside the shared expert */
+    DISPATCH, /* and the shared expert */
     GATE_UP,
     SILU,
     PROJECT,
@@ -46,7 +46,7 @@ static void run_layer(fallow_arena *arena, const fallow_layout *layout)
     fallow_lease *lease;
     OK(fallow_lease_begin(arena, layout, compute, &lease));
     engine_launch(compute, layout, lease, READS(HIDDEN) | WRITES(IDS));
-    engine_join(network, compute); /* dispatch, beside the shared expert */
+    engine_join(network, compute); /* dispatch, during the shared expert */
     engine_launch(network, layout, lease, READS(HIDDEN) | READS(IDS) | WRITES(RECEIVED));
     engine_launch(compute, layout, lease, READS(HIDDEN) | WRITES(SHARED_UP));
     engine_launch(compute, layout, lease, READS(SHARED_UP) | WRITES(SHARED_OUT));
@@ -57,7 +57,7 @@ static void run_layer(fallow_arena *arena, const fallow_layout *layout)
     engine_join(network, compute); /* combine */
     engine_launch(network, layout, lease,
                   READS(DOWN) | READS(IDS) | READS(SHARED_OUT) | WRITES(HIDDEN));
-    OK(fallow_lease_end(lease, network)); /* the stream of the last use, which all others precede */
+    OK(fallow_lease_end(lease, network)); /* combine is the last use */
 }
 
 int main(void)
@@ -74,15 +74,15 @@ int main(void)
     uint32_t expected = 1;
     for (int layer = 0; layer < LAYERS; layer++) {
         run_layer(arena, layout);
-        expected *= 4; /* combine adds 2 of the experts, 1 of the ids, 1 of the shared expert */
+        expected *= 4; /* combine adds experts (2), ids (1) and shared expert (1) */
     }
     OK(fallow_lease_begin(arena, layout, engine.second, &lease));
     EXPECT(engine_read(engine.second, fallow_lease_region_at(lease, HIDDEN)) == expected);
     OK(fallow_lease_end(lease, engine.second));
     fallow_arena_stats stats = {.struct_size = sizeof stats};
     OK(fallow_arena_get_stats(arena, &stats));
-    EXPECT(stats.wait_count == LAYERS - 1); /* one wait on the device between two layers */
-    EXPECT(stats.scratch_bytes < 2 << 20);  /* of 2.7 MiB if nothing shared bytes */
+    EXPECT(stats.wait_count == LAYERS - 1); /* one device-side wait between two layers */
+    EXPECT(stats.scratch_bytes < 2 << 20);  /* 2.7 MiB without sharing */
     fallow_arena_destroy(arena);
     fallow_layout_destroy(layout);
     return engine_end();

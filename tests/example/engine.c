@@ -9,7 +9,7 @@
 
 struct engine engine;
 
-/* What one launch reads and writes; 0 ends a list. */
+/* Addresses that a launch reads and writes; 0 ends a list. */
 struct operands {
     uint64_t reads[REGIONS], writes[REGIONS];
 };
@@ -61,7 +61,7 @@ int engine_end(void)
 {
     OK(engine.sim.cu.cuCtxSynchronize());
     fallow_kernels_destroy(engine.kernels);
-    fallow_pool_destroy(engine.pool); /* with all of its blocks */
+    fallow_pool_destroy(engine.pool); /* frees all blocks */
     return flw_sim_print_violations(&engine.sim) != 0;
 }
 

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Two micro-batches at once, each on a stream of its own, so that one computes while the other waits for
- * the network. Each has a lane, an arena of its own. Attention and experts lease the lane
- * in turn.
+ * Two micro-batches on two streams: one computes while the other waits for the network. Each micro-batch has
+ * a lane, an arena that its attention and its experts lease in turn.
  */
 #include "example/engine.h"
 
 #define HIDDEN_BYTES (256 << 10)
 
-enum { /* regions of attention; of experts */
+enum { /* regions of both layouts */
     HIDDEN,
     QKV,
     GATE_AND_UP = QKV,
@@ -17,7 +16,7 @@ enum { /* regions of attention; of experts */
     REGIONS
 };
 
-/* "hidden" keeps address and contents from lease to lease, and from layout to layout. */
+/* "hidden" keeps its address and contents across leases of both layouts. */
 static const fallow_region regions_of_attention[REGIONS] = {
     [HIDDEN] = {.name = "hidden", .size_bytes = HIDDEN_BYTES, .flags = FALLOW_REGION_PERSISTENT},
     [QKV] = {.name = "qkv", .size_bytes = 384 << 10},
@@ -33,7 +32,7 @@ static struct lane {
 } lanes[2];
 static fallow_layout *attention, *experts;
 
-/* Attention or experts. */
+/* Run the three kernels of attention or of experts. */
 static void run(const struct lane *lane, const fallow_layout *layout)
 {
     fallow_lease *lease;
@@ -44,7 +43,7 @@ static void run(const struct lane *lane, const fallow_layout *layout)
     OK(fallow_lease_end(lease, lane->stream));
 }
 
-/* A step's first kernel and its last. */
+/* Run the first kernel of a step. */
 static void embed(const struct lane *lane, uint32_t token)
 {
     fallow_lease *lease;
@@ -70,7 +69,7 @@ static void create_lanes(void)
     OK(fallow_arena_create(engine.pool, NULL, &lanes[0].arena));
     OK(fallow_arena_create(engine.pool, NULL, &lanes[1].arena));
     fallow_arena *const both[] = {lanes[0].arena, lanes[1].arena};
-    OK(fallow_arenas_reserve(both, 2, attention, engine.stream)); /* for both lanes or for none */
+    OK(fallow_arenas_reserve(both, 2, attention, engine.stream)); /* both lanes or none */
     OK(fallow_arenas_reserve(both, 2, experts, engine.stream));
     OK(fallow_arena_lock(lanes[0].arena));
     OK(fallow_arena_lock(lanes[1].arena));
@@ -90,7 +89,8 @@ int main(void)
             run(&lanes[0], experts);
             run(&lanes[1], experts);
         }
-        EXPECT(engine.sim.call_count(NULL) == calls + 61 * 12); /* the launches: none for leases */
+        EXPECT(engine.sim.call_count(NULL) ==
+               calls + 61 * 12); /* launches only, no call for leases */
         EXPECT(sample(&lanes[0]) == 2 * step);
         EXPECT(sample(&lanes[1]) == 2 * step + 1);
     }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A latent attention prefill whose context is read in four chunks of 256 tokens, all in the same regions.
- * Rows are gathered on a second stream, one chunk ahead. However many chunks: two regions of gathered
- * rows, and two pairs of output and LSE, since the merge is in place.
+ * A latent attention prefill that reads its context in four chunks of 256 tokens. A second stream gathers
+ * the rows of the next chunk. Any number of chunks needs two regions of gathered rows, and two pairs of
+ * output and LSE, since the merge is in place.
  */
 #include <fallow/attention.h>
 #include <fallow/layouts.h>
@@ -17,7 +17,7 @@ enum { /* regions, in the order of `fallow layout mla-prefill` for a step that o
     CHUNK_STARTS,
     CHUNK_SEQ_LENS,
     CU_CHUNK,
-    GATHERED, /* and the next one: by turns */
+    GATHERED, /* two regions, used alternately */
     KV_NOPE = GATHERED + 2,
     K,
     CHUNK_OUT,
@@ -26,7 +26,7 @@ enum { /* regions, in the order of `fallow layout mla-prefill` for a step that o
 
 enum {
     CHUNKS = 4,
-    HEADS = 8, /* of 128, on 16 ranks */
+    HEADS = 8, /* of this rank: 128 over 16 ranks */
     OUT_BYTES = 64 * HEADS * 128 * 2,
     LSE_BYTES = 64 * HEADS * 4,
     PAGE_BYTES = 64 * 576 * 2
@@ -34,13 +34,13 @@ enum {
 
 #define AT(index) fallow_lease_region_at(lease, index)
 
-/* The engine's inputs on the device: the context's length and 16 pages, and the cache. */
+/* Inputs of the engine in device memory: length of the context, its 16 page numbers, and the cache. */
 struct inputs {
     int32_t *length, *pages;
     char *cache;
 };
 static const uint32_t of_chunk[CHUNKS] = {0x40a040a0, 0x41204120, 0x41704170,
-                                          0x41a041a0}; /* 5, 10, 15, 20 as bf16, twice */
+                                          0x41a041a0}; /* 5, 10, 15, 20: two bf16 in each word */
 
 static void plan_chunks(const fallow_lease *lease, const struct inputs *inputs)
 {
@@ -80,13 +80,14 @@ static void merge(const fallow_lease *lease)
     OK(fallow_attention_merge_states(engine.kernels, &merge, engine.stream));
 }
 
-/* Your projection and your attention. Here all keys of a chunk are equal, and attention returns the keys. */
+/* Replace your projection: all keys of a chunk are equal. */
 static void project(const fallow_layout *layout, const fallow_lease *lease, int i)
 {
     engine_launch(engine.stream, layout, lease, READS(GATHERED + i % 2) | WRITES(KV_NOPE));
     engine_fill(engine.stream, AT(KV_NOPE), of_chunk[i], 256 * HEADS * 256 * 2);
 }
 
+/* Replace your attention: return the keys. */
 static void attend(const fallow_layout *layout, const fallow_lease *lease)
 {
     engine_launch(engine.stream, layout, lease, READS(K) | READS(KV_NOPE) | WRITES(CHUNK_OUT));
@@ -101,16 +102,17 @@ static void run_prefill(const fallow_layout *layout, const fallow_lease *lease,
     plan_chunks(lease, inputs);
     engine_join(engine.second, engine.stream);
     gather(lease, inputs, 0);
-    engine_fill(engine.stream, AT(OUT), 0, OUT_BYTES); /* your attention of the new tokens */
+    engine_fill(engine.stream, AT(OUT), 0,
+                OUT_BYTES); /* replaces your attention of the new tokens */
     engine_fill(engine.stream, AT(LSE), 0, LSE_BYTES);
     for (int i = 0; i < CHUNKS; i++) {
-        engine_join(engine.stream, engine.second); /* chunk i is gathered */
+        engine_join(engine.stream, engine.second); /* wait until chunk i is gathered */
         if (i + 1 < CHUNKS) {
-            gather(lease, inputs, i + 1); /* while chunk i is worked on */
+            gather(lease, inputs, i + 1); /* during the work on chunk i */
         }
         project(layout, lease, i);
         concatenate(lease, i);
-        engine_join(engine.second, engine.stream); /* chunk i + 2 may use the place of chunk i */
+        engine_join(engine.second, engine.stream); /* chunk i + 2 may overwrite chunk i */
         attend(layout, lease);
         merge(lease);
     }

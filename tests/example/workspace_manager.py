@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The WorkspaceManager of vLLM over arenas: scratch of a step that a model's layers share, one arena for each
-micro-batch and lane.
+"""vLLM's WorkspaceManager on arenas: the layers of a model share the scratch of a step. Each micro-batch and lane
+has its own arena.
 
     manager = WorkspaceManager(torch.device("cuda", 0), num_ubatches=2, current_ubatch=dbo_current_ubatch_id)
     hidden, inner = manager.get_simultaneous(((tokens, 4096), torch.bfloat16), ((tokens, 1536), torch.bfloat16))
 
-A workspace grows in place, so captured graphs stay valid and no old tensor keeps memory. Streams that use one workspace
-in turn are ordered on the device; graphs have to be launched on the stream of the eager steps between them. All
-workspaces share the memory of the device's pool."""
+A workspace grows in place, so captured graphs stay valid and old tensors keep no memory. Streams that use a workspace
+in turn are ordered on the device. Launch graphs on the stream of the eager steps between them. All workspaces share
+the pool of the device."""
 import contextlib
 import contextvars
 import math
@@ -34,19 +34,19 @@ class WorkspaceManager:
         self._slot = lambda: (current_ubatch(), _lane.get())
 
     def get_simultaneous(self, *shapes_and_dtypes):
-        """Tensors for work given to the current stream before the next call in the same micro-batch and lane."""
+        """Return tensors for work queued on the current stream before the next call in this micro-batch and lane."""
         named = [("tensor %d" % i, *each) for i, each in enumerate(shapes_and_dtypes)]
         return list(self._scratch[self._slot()].get(*named))
 
     def get_persistent(self, key, shape, dtype, *, zero_init=False):
-        """A tensor that keeps its address and contents; the same for each key in a micro-batch and lane."""
+        """Return the tensor of a key in this micro-batch and lane. It keeps its address and contents."""
         region = {"name": str(key), "bytes": math.prod(shape) * dtype.itemsize, "persistent": True, "element_bytes": 1,
                   "init": "zero" if zero_init else "dirty"}
         with self._kept[self._slot()].lease(fallow.Layout([region], str(key))) as lease:
             return lease.torch(region["name"], shape, dtype)
 
     def lock(self):
-        """After warm-up: a call that needs more memory than there is raises fallow.Error, which names it."""
+        """Forbid growth after warm-up: calls that need more memory raise fallow.Error, which names the tensor."""
         for arena in [*self._scratch.values(), *self._kept.values()]:
             arena.lock()
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the offsets that the compiler gives the structures declared again in the Python module
- * (tools/python/fallow): "structure field offset bytes" a line.
+ * Owns: the offsets and sizes of the structures that the Python module (tools/python/fallow) declares again.
+ * Prints "structure field offset bytes", one field a line.
  */
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""python.frameworks: what the module fallow hands to PyTorch, CuPy, Numba and RMM. The frameworks are fakes (see
+"""python.frameworks: the calls of the module fallow into PyTorch, CuPy, Numba and RMM. The frameworks are fakes (see
 fakes.py), the functions behind the addresses are the library's, the device is simulated."""
 import ctypes
 import types

@@ -79,7 +79,7 @@ class Arenas(unittest.TestCase):
             tensor = taken.tensor
             if major is not None:
                 self.assertEqual((taken.major, taken.minor), (1, 0))
-            self.assertEqual(tensor.data, lease.address("out") + 64)  # all that PyTorch reads to 2.9
+            self.assertEqual(tensor.data, lease.address("out") + 64)  # PyTorch up to 2.9 ignores byte_offset
             self.assertEqual((tensor.device_type, tensor.device_id, tensor.ndim), (2, 0, 2))
             self.assertEqual((tensor.code, tensor.bits, tensor.lanes), (2, 32, 1))
             self.assertEqual((tensor.shape[0], tensor.shape[1], tensor.strides[0]), (3, 5, 5))
@@ -103,7 +103,7 @@ class Arenas(unittest.TestCase):
             try:
                 step(fails)
             except ValueError as error:
-                kept.append(error)  # and with its traceback the frame
+                kept.append(error)  # its traceback keeps the frame
         self.assertEqual(len(kept), 6)
         with self.assertRaisesRegex(RuntimeError, "the lease has ended"):
             lease = self.arena.lease(self.layout)
@@ -123,7 +123,7 @@ class Arenas(unittest.TestCase):
         gc.collect()
         self.assertEqual(self.arena.stats()["is_leased"], 0)
         with self.arena.lease(self.layout) as lease:
-            self.arena.close()  # at the end of the lease
+            self.arena.close()  # takes effect when the lease ends
             self.assertTrue(lease.address("out"))
 
     def test_a_capsule_that_nobody_takes_gives_its_tensor_back(self):
@@ -234,7 +234,7 @@ class Arenas(unittest.TestCase):
     def test_lanes_get_the_memory_together_or_not_at_all(self):
         lanes = [fallow.Arena(name="lane %d" % number, checks=0) for number in range(2)]
         lanes[1].set_budget("1M")
-        lanes[1].get(("x", (4,), "uint8"))  # the lease of get() is not in the way
+        lanes[1].get(("x", (4,), "uint8"))  # ends with the next call
         small = self.arena.stats()["scratch_bytes"], lanes[1].stats()["scratch_bytes"]
         with self.assertRaisesRegex(fallow.Error, "arena 'lane 1': for layout 'reserve'"):
             self.arena.reserve("2M", lanes=lanes)
@@ -261,7 +261,7 @@ class Arenas(unittest.TestCase):
             self.assertEqual(woken, [("counter", 64, lease.address("counter"), 0)])
         self.arena.lose_contents()
         with contextlib.redirect_stderr(io.StringIO()) as printed:
-            self.arena.guard(0)  # nothing is captured: nothing to wake
+            self.arena.guard(0)  # no capture: does not call the hook
             self.arena.lease(self.layout, stream=0).end()
         self.assertIn("ValueError: printed", printed.getvalue())
         self.assertEqual((len(woken), self.arena.stats()["init_count"]), (2, 2))
@@ -276,7 +276,7 @@ class Arenas(unittest.TestCase):
         with self.arena.lease(self.layout) as lease:
             with self.assertRaisesRegex(fallow.Error, "^used: arena 'decode': region 'out' has 4096 bytes, 4097 of them"):
                 lease.used("out", 4097)
-            with self.assertRaisesRegex(fallow.Error, "^tensor: an argument is outside"):  # without a reason
+            with self.assertRaisesRegex(fallow.Error, "^tensor: an argument is outside"):  # no reason given
                 lease.tensor("out", (1,) * 9, "uint8").__dlpack__()
             with self.assertRaisesRegex(fallow.Error, r"^lock: .*: a lease is open; end it first \(FALLOW_BUSY\)$"):
                 self.arena.lock()
@@ -310,7 +310,7 @@ class Arenas(unittest.TestCase):
             fallow.layout("moe-triton", "llama-3-8b", tokens=1)
 
     def test_a_config_of_huggingface_is_the_preset(self):
-        configs = {  # as published, without what says nothing about sizes
+        configs = {  # published configurations, size fields only
             "llama-3-8b": {"hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32,
                            "num_hidden_layers": 32, "num_key_value_heads": 8, "vocab_size": 128256},
             "qwen3-30b-a3b": {"text_config": {
@@ -356,7 +356,7 @@ class Arenas(unittest.TestCase):
         first, = self.arena.get(("q", (4096,), "uint8"))
         with self.assertRaisesRegex(RuntimeError, "the lease has ended"):
             q.__dlpack__()
-        self.arena.lock()  # ends the lease, as every other call
+        self.arena.lock()  # like most calls, ends the lease
         with self.assertRaisesRegex(RuntimeError, "the lease has ended"):
             first.__dlpack__()
         with self.assertRaisesRegex(fallow.Error, "layout 'q' it would hold 1048.*: raise the budget.*FALLOW_OVER_BUDGET"):
@@ -364,7 +364,7 @@ class Arenas(unittest.TestCase):
         self.arena.unlock()
 
     def test_a_dropped_arena_gives_back_what_one_line_borrowed(self):
-        gc.disable()  # at once, not when circles are looked for
+        gc.disable()  # must be freed without the cycle collector
         self.addCleanup(gc.enable)
         arena = fallow.Arena(name="dropped")
         arena.get(("q", (4096,), "uint8"))
@@ -372,7 +372,7 @@ class Arenas(unittest.TestCase):
         self.assertEqual(fallow.stats()["live_count"], 0)
         arena = fallow.Arena(name="dropped")
         arena.get(("q", (4096,), "uint8"))
-        arena._got.__del__()  # in a circle of the program the collector may do so first
+        arena._got.__del__()  # the cycle collector may call it before close()
         arena.close()
 
     def test_layouts_of_equal_lines_are_kept_and_bounded(self):
@@ -413,7 +413,7 @@ def entry(name, *arguments):
 class Captures(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        fallow.stats() or fallow.allocate(1)  # the pool, and with it the driver
+        fallow.stats() or fallow.allocate(1)  # creates the pool, which loads the driver
         pointer, context = ctypes.c_void_p, ctypes.c_void_p()
         entry("cuDevicePrimaryCtxRetain", pointer, ctypes.c_int)(ctypes.byref(context), 0)
         entry("cuCtxSetCurrent", pointer)(context)
@@ -447,7 +447,7 @@ class Captures(unittest.TestCase):
                 address = lease.address("out")
         self.assertEqual(self.arena.stats()["is_pinned"], 1)
         with self.assertRaisesRegex(fallow.Error, "captures hold its addresses"):
-            self.arena.trim()  # what the graph uses stays
+            self.arena.trim()  # keeps the graph's memory
         self.assertEqual((self.arena.stats()["capture_count"], self.arena.stats()["scratch_bytes"] > 0), (1, True))
         self.arena.guard(self.stream)
         with self.arena.lease(self.layout, self.stream) as lease:
@@ -489,7 +489,7 @@ class Captures(unittest.TestCase):
         self.arena.get(*line, stream=self.stream)
         lib.fallow_torch_begin_allocate_to_pool(0, identity, None)
         with self.captured():
-            self.arena.get(*line, stream=self.stream)  # before PyTorch has allocated
+            self.arena.get(*line, stream=self.stream)  # before PyTorch's first allocation
             self.arena.get(*line[:1], stream=self.stream)
         lib.fallow_torch_end_allocate_to_pool(0, identity)
         self.assertEqual(self.arena.stats()["capture_count"], 1)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""python.workspace: the example workspace_manager.py in a simulated world whose checker judges the order of every
-access, with a stand-in for PyTorch whose tensors are addresses."""
+"""python.workspace: the example workspace_manager.py on a simulated device that checks the order of every access,
+with a substitute for PyTorch whose tensors are addresses."""
 import ctypes
 import math
 import os
@@ -15,7 +15,7 @@ from workspace_manager import WorkspaceManager, use_workspace_lane
 
 
 class World(ctypes.Structure):
-    """The front of flw_sim_config"""
+    """First fields of flw_sim_config"""
 
     _fields_ = [("struct_size", ctypes.c_size_t), ("device_bytes", ctypes.c_uint64), ("device_count", ctypes.c_int),
                 ("driver_version", ctypes.c_int), ("seed", ctypes.c_uint64), ("schedule", ctypes.c_int),
@@ -39,7 +39,7 @@ class Type:
 
 
 class Tensor:
-    """What PyTorch makes of a capsule: a range of addresses."""
+    """Substitute for a PyTorch tensor: a range of addresses."""
 
     def __init__(self, view):
         taken, self._delete = consume(view.__dlpack__(stream=-1, max_version=(1, 0)))
@@ -99,7 +99,7 @@ class Workspaces(unittest.TestCase):
         self.call("flw_sim_touch", ctypes.c_void_p(self.stream), array, len(ranges))
 
     def expert_layer(self):
-        """Two kernels around one of another library that keeps its tensors."""
+        """Launch two kernels, and between them one of a library that keeps its tensors."""
         up, act, down = self.manager.get_simultaneous(((8, 4096), bf16), ((8, 2048), bf16), ((8, 1024), bf16))
         self.kernel(writes=[up])
         self.kernel(reads=[up], writes=[act])
@@ -168,7 +168,7 @@ class Workspaces(unittest.TestCase):
         self.call("cuGraphInstantiateWithFlags", ctypes.byref(executable), graph, ctypes.c_ulonglong(0))
         for step in range(6):
             self.call("cuGraphLaunch", executable, self.streams[0])
-            large, = self.manager.get_simultaneous((((1 + step) << 20,), u8))  # a prefill: grows behind the graph's end
+            large, = self.manager.get_simultaneous((((1 + step) << 20,), u8))  # a prefill: grows in place
             self.kernel(writes=[large])
         self.assertEqual(addresses, [tensor.begin for tensor in self.expert_layer()])
         self.call("cuGraphExecDestroy", executable)

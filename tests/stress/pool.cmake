@@ -36,7 +36,7 @@ if(TARGET fallow_shared)
     add_test(NAME stress.arena_${threads} COMMAND stress_arena --ops ${ops} --threads ${threads})
     set_tests_properties(stress.arena_${threads} PROPERTIES LABELS stress TIMEOUT 300)
   endforeach()
-  math(EXPR ops "60000 / ${FLW_STRESS_DIVISOR}") # poison, red zones, and scratch forbidden between leases
+  math(EXPR ops "60000 / ${FLW_STRESS_DIVISOR}") # poison and red zones; scratch is forbidden between leases
   add_test(NAME stress.arena_checks COMMAND stress_arena --ops ${ops} --checks 3)
   set_tests_properties(stress.arena_checks PROPERTIES LABELS stress TIMEOUT 300)
   math(EXPR ops "100000 / ${FLW_STRESS_DIVISOR}")

@@ -6,9 +6,9 @@
 #ifndef FLW_TESTS_STRESS_ARENA_H
 #define FLW_TESTS_STRESS_ARENA_H
 
-/* The program: --seed N, --ops N (in all), --threads N, --addresses MIB that the driver reserves (0: any), --source N
- * (a fallow_page_source); others are passed over with their value. Exit
- * status: 0 clean, 1 a rule or a promise was broken (a sentence on stderr), 2 usage. */
+/* Run the program. Options: --seed N, --ops N (in all), --threads N, --addresses MIB (limit of the driver's
+ * reservations; 0: none), --source N (a fallow_page_source), --checks BITS (FALLOW_ARENA_CHECK_). Other options
+ * are ignored with their values. Exit status: 0 clean, 1 a rule was broken (explained on stderr), 2 usage. */
 int stress_arena(int count, char **words);
 
 #endif

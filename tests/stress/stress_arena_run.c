@@ -16,9 +16,9 @@
 #define ARENAS       4
 #define LAYOUTS      16
 #define REGIONS_MOST 10
-#define CREATED      3 /* a thread's own */
-#define STREAMS      4 /* and its default stream */
-#define GRAPHS_MOST  3 /* a thread's own */
+#define CREATED      3 /* of each thread */
+#define STREAMS      4 /* created ones and the thread's default stream */
+#define GRAPHS_MOST  3 /* of each thread */
 #define THREADS_MOST 16
 
 struct run {
@@ -29,7 +29,7 @@ struct run {
     pthread_mutex_t launches[ARENAS]; /* from a guard to the launch it is for */
     fallow_layout *layouts[LAYOUTS];
     pthread_rwlock_t retiring; /* a trim may not meet the retirement of the last stream */
-    pthread_rwlock_t sleeping; /* no work is given to a pool that sleeps */
+    pthread_rwlock_t sleeping; /* held shared by work, exclusively by a sleep */
     uint64_t ops;
     _Atomic uint64_t leases, refusals, captures, launch_count;
     atomic_bool is_broken;
@@ -46,9 +46,9 @@ struct worker {
     uint64_t random;
     CUstream streams[STREAMS];
     CUevent event;
-    struct graph graphs[GRAPHS_MOST]; /* that may be launched */
+    struct graph graphs[GRAPHS_MOST]; /* ready to launch */
     size_t graph_count;
-    struct managed *kept; /* a tensor, let go of whenever */
+    struct managed *kept; /* a tensor, deleted at random */
 };
 
 static uint64_t draw(uint64_t *state, uint64_t below)
@@ -179,7 +179,7 @@ static bool is_expected(fallow_status status)
            status == FALLOW_OUT_OF_MEMORY || status == FALLOW_OVER_BUDGET;
 }
 
-/* Begun and used; NULL: refused. */
+/* Begin a lease and use its regions. Returns NULL if the arena refuses. */
 static fallow_lease *use_arena(struct worker *worker, size_t index, CUstream stream)
 {
     struct run *run = worker->run;
@@ -213,7 +213,7 @@ static void lease_once(struct worker *worker, size_t index, CUstream stream, boo
 
 /* ---- graphs */
 
-/* Others lease meanwhile, some inside captures. */
+/* Launch a graph after its guard; retry while another thread has a lease or captures. */
 static void launch(struct worker *worker, const struct graph *graph, CUstream stream)
 {
     struct run *run = worker->run;
@@ -272,7 +272,7 @@ static void capture_once(struct worker *worker)
     atomic_fetch_add(&run->captures, 1);
 }
 
-/* Launched once more, or gone. */
+/* Launch or destroy a graph of the thread; capture one if there is none. */
 static void use_graph(struct worker *worker)
 {
     size_t at = worker->graph_count > 0 ? (size_t)draw(&worker->random, worker->graph_count) : 0;
@@ -299,7 +299,7 @@ static void renew_stream(struct worker *worker)
     pthread_rwlock_unlock(&run->retiring);
 }
 
-/* Two arenas at once. */
+/* Grow two arenas by one call. */
 static fallow_status reserve(struct worker *worker)
 {
     struct run *run = worker->run;
@@ -360,7 +360,7 @@ static void sleep_and_wake(struct run *run)
     pthread_rwlock_wrlock(&run->sleeping);
     must(run->sim.cu.cuCtxSynchronize(), "cuCtxSynchronize");
     fallow_status status = fallow_pool_sleep(run->pool, NULL);
-    if (status != FALLOW_NOT_SUPPORTED) { /* segments do not sleep */
+    if (status != FALLOW_NOT_SUPPORTED) { /* as with segments */
         expect(run, status == FALLOW_OK, "a pool does not sleep", status);
         status = fallow_pool_wake(run->pool);
         expect(run, status == FALLOW_OK, "a pool does not wake", status);

@@ -62,7 +62,7 @@ static void growth_and_initialisation_are_refused_inside(void **state)
     api_end(&api);
 }
 
-/* Begun, used, ended; at this address. */
+/* Lease and use the arena. Fails unless the first region is at `address`. */
 static void lease_at(struct api *api, fallow_arena *arena, const fallow_layout *layout,
                      CUstream stream, const void *address)
 {
@@ -100,23 +100,23 @@ static void share_with_graphs(bool grows_in_place)
     lease_at(&api, arena, layout, api.other, address);
     CUgraphExec executable = end_capturing(&api, api.stream, capture);
     size_t held = fallow_layout_bytes(layout);
-    for (int i = 0; i < 4; i++) { /* whatever the stream */
+    for (int i = 0; i < 4; i++) { /* twice on each stream */
         CUstream stream = i < 2 ? api.stream : api.other;
         lease_at(&api, arena, layout, stream, address);
-        if (grows_in_place) { /* and back */
+        if (grows_in_place) {
             lease_at(&api, arena, larger, stream, address);
             assert_int_equal(arena_stats(arena).scratch_bytes, 5 * MIB);
-        } else { /* it would move */
+        } else {
             refuse_lease(
                 arena, larger, stream, FALLOW_BUSY,
                 "cannot move while graphs of 1 captures hold its addresses; layout 'unnamed' needs "
                 "5242880 aligned to 256");
         }
-        assert_int_equal(fallow_arena_trim(arena), FALLOW_BUSY); /* what graphs hold stays */
+        assert_int_equal(fallow_arena_trim(arena), FALLOW_BUSY); /* keeps the memory of graphs */
         assert_int_equal(arena_stats(arena).scratch_bytes, held);
         assert_int_equal(arena_stats(arena).generation, 1);
         assert_int_equal(fallow_pool_trim(api.pool, 0, 0, NULL), FALLOW_OK);
-        /* A page of scratch, one of the counter. */
+        /* One page of scratch and one with the counter. */
         assert_true(flw_sim_read_ledger(&api.sim).given_bytes <= 4 * MIB);
         refuse_lease(arena, longer, stream, FALLOW_BUSY,
                      "'counter' needs 4096 bytes aligned to 256, has 512, and cannot move while "
@@ -129,7 +129,7 @@ static void share_with_graphs(bool grows_in_place)
     }
     assert_int_equal(api.sim.cu.cuGraphExecDestroy(executable), 0);
     assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
-    lease_at(&api, arena, layout, api.other, address); /* after what the graph wrote */
+    lease_at(&api, arena, layout, api.other, address); /* ordered after the graph */
     assert_int_equal(arena_stats(arena).is_pinned, 0);
     end_lease(begin_lease(arena, longer, api.other), api.other);
     lease = begin_lease(arena, larger, api.stream);
@@ -366,13 +366,14 @@ static void a_lease_is_not_carried_into_a_capture_but_may_outlast_one(void **sta
 
 enum change {
     ANNOUNCED,
-    ASKED, /* captured, not announced, and the arena asks */
-    RECAPTURED /* begun in a capture that is over, and in another one now */,
+    ASKED,      /* an unannounced capture begins; the arena queries captures */
+    RECAPTURED, /* the capture of the begin has ended and another has begun */
     DESTROYED,
     CHANGES
 };
 
-/* The lease was used before its stream changed; its end on it is refused, and never on FALLOW_LEASE_STREAM. */
+/* If the stream of a lease enters a capture or is destroyed, an end on that stream is refused, and an end on
+ * FALLOW_LEASE_STREAM succeeds. */
 static void a_lease_ends_on_its_own_stream_as_that_was(void **state)
 {
     (void)state;
@@ -474,7 +475,7 @@ static void an_unannounced_capture_is_found_when_order_is_to_be_made(void **stat
     api_end(&api);
 }
 
-/* Nothing announces the capture: only the driver knows of it. */
+/* The capture is unannounced, so only a query of the driver finds it. */
 static void an_arena_that_asks_refuses_what_a_capture_would_keep_unseen(void **state)
 {
     (void)state;
@@ -490,7 +491,7 @@ static void an_arena_that_asks_refuses_what_a_capture_would_keep_unseen(void **s
         for (int i = 0; i < 2; i++) {
             end_lease(begin_lease(arena, layouts[i], api.stream), api.stream);
         }
-        if (is_hinted) { /* that something is captured, not which stream */
+        if (is_hinted) { /* a capture of an unknown stream */
             fallow_context_capture_begin();
         }
         uint64_t calls = flw_sim_read_ledger(&api.sim).call_count;

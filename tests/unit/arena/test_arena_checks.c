@@ -67,7 +67,7 @@ static void poison_takes_turns_between_two_patterns(void **state)
     fallow_arena_destroy(arena);
     fallow_layout_destroy(layout);
     fallow_pool_destroy(api.pool);
-    flw_sim_close(&api.sim); /* the violations were wanted */
+    flw_sim_close(&api.sim); /* the violations are intended */
 }
 
 static void a_write_behind_a_region_is_found(void **state)
@@ -194,7 +194,7 @@ static void a_region_left_unwritten_is_found_after_two_leases(void **state)
     api_end(&api);
 }
 
-/* Of each region a part, all of which is written; `told`: the lease says how much that is. */
+/* Lease and write the first 1/divisor of each region. With `told`, report that size by fallow_lease_set_used. */
 static void write_part(struct api *api, fallow_arena *arena, const fallow_layout *layout,
                        size_t divisor, bool told, int byte)
 {
@@ -221,7 +221,7 @@ static void only_what_a_lease_uses_must_be_written(void **state)
         write_part(&api, arena, layout, divisors[i], true, (int)i);
         assert_int_equal(arena_stats(arena).unwritten_count, 0);
     }
-    write_part(&api, arena, layout, 2, false, 9); /* the last one used half of each */
+    write_part(&api, arena, layout, 2, false, 9); /* the previous lease used only half */
     assert_int_equal(arena_stats(arena).unwritten_count, 0);
     write_part(&api, arena, layout, 2, false, 10);
     assert_int_equal(arena_stats(arena).unwritten_count, 500 + 2500);
@@ -229,7 +229,7 @@ static void only_what_a_lease_uses_must_be_written(void **state)
     assert_int_equal(fallow_lease_set_used(lease, 0, 900), FALLOW_OK);
     fill_bytes(&api, fallow_lease_region_at(lease, 0), 11, 890, api.stream);
     fill_bytes(&api, fallow_lease_region_at(lease, 2), 11, 5000, api.stream);
-    end_lease(lease, api.stream); /* ten bytes short, and the lease before left half */
+    end_lease(lease, api.stream); /* ten bytes short */
     assert_int_equal(arena_stats(arena).unwritten_count, 3000 + 10);
     assert_string_equal(
         api.log, "arena 'decode': unwritten: 10 bytes of region 'first' (1000 bytes, 900 used), "
@@ -353,7 +353,7 @@ static void touch_first(struct api *api, void *at, uint32_t is_write, uint64_t e
     assert_int_equal(violations(api), expected);
 }
 
-/* With each check alone: an address that is kept after its lease. */
+/* Each check alone detects a use of an address after its lease has ended. */
 static void a_use_after_the_end_names_region_and_arena(void **state)
 {
     (void)state;
@@ -372,7 +372,7 @@ static void a_use_after_the_end_names_region_and_arena(void **state)
         assert_non_null(strstr(api.sim.violation(0), "reads a forbidden byte"));
         assert_non_null(strstr(api.sim.violation(0), "region 'first' of arena 'decode' + 48"));
         assert_non_null(strstr(api.sim.violation(1), "writes a forbidden byte"));
-        write_all(&api, arena, layout, 5); /* the next lease may */
+        write_all(&api, arena, layout, 5); /* the next lease may use the address */
         assert_int_equal(fallow_lease_guard(arena, api.other), FALLOW_OK);
         touch_first(&api, first, 1, 2); /* so may a graph */
         write_all(&api, arena, layout, 6);
@@ -384,7 +384,7 @@ static void a_use_after_the_end_names_region_and_arena(void **state)
         fallow_arena_destroy(arena);
         fallow_layout_destroy(layout);
         fallow_pool_destroy(api.pool);
-        flw_sim_close(&api.sim); /* the violations were wanted */
+        flw_sim_close(&api.sim); /* the violations are intended */
     }
 }
 
@@ -397,7 +397,7 @@ static void begin_unwatched(struct api *api)
     assert_int_equal(fallow_pool_create(&config, &api->pool), FALLOW_OK);
 }
 
-/* A real device forbids nothing: a late read finds poison. */
+/* Without a rule checker, as on a real device, a read after the end returns poison. */
 static void scratch_is_poisoned_at_the_end(void **state)
 {
     (void)state;
@@ -442,7 +442,7 @@ static void end_with_violations(struct api *api, fallow_arena *arena, fallow_lay
     flw_sim_close(&api->sim);
 }
 
-/* Saves scratch too, or drops it. */
+/* Sleep and wake twice, first with scratch saved, then without. */
 static void sleep_and_wake(struct api *api)
 {
     fallow_sleep_request request;
@@ -498,7 +498,7 @@ static void a_graph_launched_without_its_guard_is_reported(void **state)
     }
 }
 
-/* Nothing was leased but in captures: that no guard orders launches of two graphs is all that is wrong. */
+/* Two graphs use the arena, and no eager lease. Unordered launches of both are the only fault. */
 static void two_graphs_launched_without_a_guard_are_reported(void **state)
 {
     (void)state;
@@ -533,7 +533,7 @@ static void two_graphs_launched_without_a_guard_are_reported(void **state)
     end_with_violations(&api, arena, layout);
 }
 
-/* Work on a second stream, which is done before the lease ends, or after, and is joined or not. */
+/* Use a lease on a second stream: complete before the end of the lease or after, joined or not. */
 static void a_stream_that_was_not_joined_is_reported(void **state)
 {
     (void)state;
@@ -572,7 +572,7 @@ static void a_stream_that_was_not_joined_is_reported(void **state)
     }
 }
 
-/* As a real device: no rule checker. */
+/* Without a rule checker, as on a real device, late writes are found by their bytes. */
 static void a_late_write_is_found_where_nothing_is_forbidden(void **state)
 {
     (void)state;
@@ -599,7 +599,7 @@ static void a_late_write_is_found_where_nothing_is_forbidden(void **state)
     expect_finding(&api, arena, "late: 70 bytes", "region 'first' at 400: an address was kept");
     assert_int_equal(api.sim.cu.cuGraphLaunch(graph, api.other), 0);
     assert_int_equal(api.sim.cu.cuStreamSynchronize(api.other), 0);
-    assert_int_equal(fallow_lease_guard(arena, api.stream), FALLOW_OK); /* too late */
+    assert_int_equal(fallow_lease_guard(arena, api.stream), FALLOW_OK); /* after the launch */
     assert_int_equal(arena_stats(arena).damage_count, 2);
     expect_finding(&api, arena, "late: 1000 bytes", "a graph launched without fallow_lease_guard");
     assert_int_equal(api.sim.cu.cuGraphExecDestroy(graph), 0);

@@ -77,7 +77,7 @@ static void a_region_is_a_tensor(void **state)
                      FALLOW_OK); /* 8 x (2 x 10 + 6 x 2 + 1) = 264 bytes */
     assert_int_equal(view->tensor.strides[0], 10);
     assert_ptr_equal(view->tensor.data, (char *)tensor->tensor.data + 512);
-    assert_int_equal(view->tensor.byte_offset, 0); /* PyTorch to 2.9 does not read it */
+    assert_int_equal(view->tensor.byte_offset, 0); /* ignored by PyTorch up to 2.9 */
     assert_int_equal(export_region(lease, 0, (struct shape){NULL, NULL, 0, 2, 32, 1020}, &scalar),
                      FALLOW_OK);
     assert_int_equal(export_region(lease, 0, (struct shape){shape, NULL, 3, 2, 32, 1024}, &empty),
@@ -212,7 +212,7 @@ static struct managed *export_rows(fallow_lease *lease)
     return tensor;
 }
 
-/* As a program binds them to locals and lets go of them later, in any order. */
+/* A program may keep tensors in variables and delete them in any order after the lease. */
 static void tensors_hold_nothing_open(void **state)
 {
     (void)state;
@@ -235,13 +235,13 @@ static void tensors_hold_nothing_open(void **state)
     tensors[1]->deleter(tensors[1]);
     fallow_lease *lease = begin_lease(arena, layout, api.stream);
     tensors[5] = export_rows(lease);
-    fallow_arena_destroy(arena); /* at the end of the lease */
+    fallow_arena_destroy(arena); /* takes effect when the lease ends */
     tensors[2]->deleter(tensors[2]);
     end_lease(lease, api.stream);
     assert_int_equal(api_stats(&api).live_count, 0);
     tensors[3]->deleter(tensors[3]);
     fallow_layout_destroy(layout);
-    api_end(&api); /* the pool is gone */
+    api_end(&api); /* destroys the pool */
     tensors[0]->deleter(tensors[0]);
     tensors[4]->deleter(tensors[4]);
     tensors[5]->deleter(tensors[5]);

@@ -129,7 +129,7 @@ static void capture_once(struct fault *fault)
             }
             assert_int_equal(api->sim.cu.cuGraphLaunch(executable, stream), 0);
         }
-        if (works(fault)) { /* in place, and back */
+        if (works(fault)) { /* growth in place, then a trim */
             lease_once(fault, fault->large, stream, stream);
             before = arm(fault);
             status = fallow_arena_trim(fault->arena);

@@ -150,7 +150,8 @@ static void an_empty_region_has_an_address(void **state)
     }
 }
 
-/* As many as there may be, so that slots collide and the last index is next to the mark of empty ones. */
+/* With the most regions allowed, slots of the hash table collide, and the last index is the largest below the
+ * value that marks an empty slot. */
 static void every_region_is_found_by_its_name(void **state)
 {
     (void)state;

@@ -128,7 +128,7 @@ static void steady_state_makes_no_driver_call_and_no_pool_call(void **state)
     api_end(&api);
 }
 
-/* A step of 61 layers, each with the scratch of its attention and then of its experts, while a graph holds the arena. */
+/* A step of 61 layers leases for attention and for experts in turn, while a graph has addresses of the arena. */
 static void layouts_in_turn_and_guards_make_no_driver_call(void **state)
 {
     (void)state;
@@ -157,7 +157,7 @@ static void layouts_in_turn_and_guards_make_no_driver_call(void **state)
     assert_int_equal(fallow_lease_guard(arena, api.other), FALLOW_OK);
     assert_int_equal(api.sim.cu.cuGraphLaunch(executable, api.other), 0);
     assert_int_equal(fallow_lease_guard(arena, api.stream), FALLOW_OK);
-    for (int i = 0; i < 2; i++) { /* once after the guard, which finds values */
+    for (int i = 0; i < 2; i++) { /* each layout once after the guard */
         end_lease(begin_lease(arena, layouts[i], api.stream), api.stream);
     }
     uint64_t calls = flw_sim_read_ledger(&api.sim).call_count;
@@ -169,10 +169,11 @@ static void layouts_in_turn_and_guards_make_no_driver_call(void **state)
             assert_int_equal(fallow_lease_guard(arena, api.stream), FALLOW_OK);
         }
     }
-    end_lease(begin_lease(arena, layouts[2], api.stream), api.stream); /* the first time */
+    end_lease(begin_lease(arena, layouts[2], api.stream),
+              api.stream); /* a new layout of existing regions */
     assert_int_equal(flw_sim_read_ledger(&api.sim).call_count, calls);
     assert_int_equal(fallow_arena_lose_contents(arena), FALLOW_OK);
-    for (int i = 0; i < 4; i++) { /* each layout finds its own values gone, once */
+    for (int i = 0; i < 4; i++) { /* each layout initialises its counter once more */
         end_lease(begin_lease(arena, layouts[i % 2], api.stream), api.stream);
     }
     assert_int_equal(arena_stats(arena).init_count, 4);
@@ -223,7 +224,8 @@ static void an_arena_grows_and_keeps_its_largest_block(void **state)
     api_end(&api);
 }
 
-/* Never the old block beside the new one: mapped behind its end, or without virtual memory freed first. */
+/* Growth never holds the old block and the new one at once: the block grows in place, or without virtual memory
+ * the old block is freed first. */
 static void growth_takes_no_more_than_it_ends_with(void **state)
 {
     (void)state;
@@ -249,7 +251,7 @@ static void growth_takes_no_more_than_it_ends_with(void **state)
             end_lease(lease, stream);
             fallow_layout_destroy(layout);
         }
-        /* The pool may keep a small segment that was freed. */
+        /* With segments the pool may keep the freed segment of 100 MiB. */
         uint64_t most = with_handles ? 2400 : 2500;
         assert_int_equal(flw_sim_read_ledger(&api.sim).peak_given_bytes / MIB, most);
         assert_int_equal(arena_stats(arena).scratch_bytes, 2400 * MIB);
@@ -318,7 +320,7 @@ static void a_budget_is_kept_and_named_with_the_layout(void **state)
     refuse_lease(arena, larger, api.stream, FALLOW_OVER_BUDGET, "its budget is 30000:");
     end_lease(begin_lease(arena, fits, api.stream), api.stream);
     assert_int_equal(fallow_arena_set_budget(arena, 100), FALLOW_OK);
-    end_lease(begin_lease(arena, fits, api.stream), api.stream); /* it holds that */
+    end_lease(begin_lease(arena, fits, api.stream), api.stream); /* needs no growth */
     fallow_layout_destroy(fits);
     fallow_layout_destroy(larger);
     fallow_arena_destroy(arena);
@@ -430,7 +432,7 @@ static void bad_arguments_are_refused(void **state)
     assert_int_equal(fallow_lease_end(lease, (CUstream)(uintptr_t)0xdead0), FALLOW_INVALID_STREAM);
     assert_non_null(fallow_lease_region_at(lease, 0)); /* open still */
     end_lease(lease, api.stream);
-    for (int log2 = 46; log2 <= 62; log2++) { /* more units than 32 bits count */
+    for (int log2 = 46; log2 <= 62; log2++) { /* unit counts beyond 32 bits */
         fallow_layout *huge = make_plain_layout((size_t)1 << log2);
         lease = NULL;
         assert_int_not_equal(fallow_lease_begin(arena, huge, api.stream, &lease), FALLOW_OK);
@@ -498,7 +500,7 @@ static void lanes_grow_together_or_not_at_all(void **state)
         if (is_busy) {
             end_lease(lease, stream);
         }
-        if (status == FALLOW_OK) { /* nothing is taken any more */
+        if (status == FALLOW_OK) { /* a lease does not grow the arena */
             uint64_t taken = arena_stats(lanes[one]).grow_count;
             lease = begin_lease(lanes[one], layout, stream);
             touch_lease(&api, lease, layout, stream);

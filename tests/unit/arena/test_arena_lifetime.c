@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what outlives an arena and a lease: their handles, which are refused then, and layouts that a lease
- * holds. Does not: look at tensors (test_arena_dlpack.c).
+ * Owns: handles of ended leases and destroyed arenas, which are refused, and layouts destroyed during a lease.
+ * Does not: test tensors (test_arena_dlpack.c).
  */
 #include "unit/arena/test_arena.h"
 
@@ -102,9 +102,10 @@ static void handles_of_a_destroyed_arena_are_refused(void **state)
     fallow_arena_destroy(leased);
     refuse_arena(&api, gone, layout);
     refuse_arena(&api, leased, layout);
-    assert_non_null(fallow_lease_region_at(open, 0)); /* the arena goes when the lease ends */
+    assert_non_null(
+        fallow_lease_region_at(open, 0)); /* destruction takes effect when the lease ends */
     end_lease(open, api.stream);
-    for (int i = 0; i < 10000; i++) { /* others in their places */
+    for (int i = 0; i < 10000; i++) { /* new arenas reuse the places */
         fallow_arena *arena = make_arena(&api, 0);
         assert_ptr_not_equal(arena, gone);
         assert_ptr_not_equal(arena, leased);
@@ -162,7 +163,7 @@ static void an_open_lease_holds_its_layout(void **state)
         void *address = fallow_lease_region(lease, "second");
         touch_lease(&api, lease, layout, api.stream);
         fallow_layout_destroy(layout);
-        fallow_layout_destroy(make_layout(regions, 1)); /* takes the memory if that was freed */
+        fallow_layout_destroy(make_layout(regions, 1)); /* would reuse freed memory */
         assert_non_null(address);
         assert_ptr_equal(fallow_lease_region(lease, "second"), address);
         assert_ptr_equal(fallow_lease_region_at(lease, 1), address);
@@ -182,11 +183,11 @@ static void an_open_lease_holds_its_layout(void **state)
 
 #define OWNERS 3
 
-/* Arenas that come and go in the same places. */
+/* A thread that creates and destroys arenas in the same places of the table as the other threads. */
 struct owner {
     struct api *api;
     const fallow_layout *layout;
-    fallow_arena *_Atomic *dead_arena; /* of any owner, the last */
+    fallow_arena *_Atomic *dead_arena; /* the arena destroyed last by any thread */
     fallow_lease *_Atomic *dead_lease;
     unsigned broken_count;
 };
@@ -207,7 +208,7 @@ static void *own_arenas(void *context)
         broken +=
             fallow_lease_region_at(ended, 0) != NULL || fallow_lease_region_at(lease, 0) == NULL;
         if (i % 2 == 0) {
-            fallow_arena_destroy(arena); /* at the end */
+            fallow_arena_destroy(arena); /* takes effect when the lease ends */
         }
         broken += fallow_lease_end(lease, owner->api->stream) != FALLOW_OK;
         if (i % 2 == 1) {

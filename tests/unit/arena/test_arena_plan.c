@@ -125,7 +125,7 @@ static void draw_items(struct flw_plan_item *items, size_t count, uint64_t *stat
     }
 }
 
-/* Gives all items one alignment, as most layouts have it. */
+/* Give all items one alignment, as in most layouts. */
 static void align_all(struct flw_plan_item *items, size_t count, uint64_t align_bytes)
 {
     for (size_t i = 0; i < count; i++) {
@@ -207,7 +207,7 @@ static void small_plans_are_as_good_as_the_smallest_there_are(void **state)
     assert_true(exact * 100 >= rounds * 97);
 }
 
-/* The search stops at the padded bound, so a plan above it has cost all the effort there is. */
+/* The search stops as soon as it meets the padded bound; a larger plan costs the full effort. */
 static void plans_of_one_alignment_meet_the_padded_bound(void **state)
 {
     (void)state;
@@ -220,7 +220,7 @@ static void plans_of_one_alignment_meet_the_padded_bound(void **state)
         align_all(items, count, 256);
         met += place(items, count) == flw_plan_padded_bound(items, count);
         for (size_t i = 0; i < count; i++) {
-            items[i].first_phase = 0; /* and all alive together */
+            items[i].first_phase = 0; /* all alive together */
         }
         assert_true(place(items, count) == flw_plan_padded_bound(items, count));
     }

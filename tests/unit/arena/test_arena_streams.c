@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: leases on several streams: what a begin waits for, retired, destroyed and default streams; a ready
- * layout that two streams share.
+ * Owns: leases on several streams: waits of a begin, retired, destroyed and default streams; a ready
+ * layout used on two streams.
  */
 #include "unit/arena/test_arena.h"
 
@@ -37,7 +37,7 @@ static void a_lease_on_another_stream_waits_on_the_device_once(void **state)
     api_end(&api);
 }
 
-/* No block is allocated or freed meanwhile, which would poll. */
+/* Allocations and frees, which poll, do not occur: leases alone must reuse events. */
 static void events_of_leases_serve_again(void **state)
 {
     (void)state;
@@ -186,7 +186,7 @@ struct visitor {
     fallow_arena *arena;
     fallow_layout *layout;
     CUcontext context;
-    CUstream begins_on; /* NULL: the thread's default stream, as the end */
+    CUstream begins_on; /* NULL: the thread's default stream, where each lease ends */
     fallow_status status;
 };
 
@@ -210,7 +210,7 @@ static void *lease_on_own_default_stream(void *context)
     return NULL;
 }
 
-/* Announced or not: a capture keeps the host from waiting for what its stream was given before. */
+/* During a capture, announced or not, the host cannot wait for earlier work of the captured stream. */
 static void a_trim_beside_a_capture_unmaps_nothing_that_is_used(void **state)
 {
     (void)state;
@@ -231,7 +231,7 @@ static void a_trim_beside_a_capture_unmaps_nothing_that_is_used(void **state)
     assert_int_equal(arena_stats(arena).scratch_bytes, 20 * MIB);
     expect_silence(&api);
     api_drop_captured(&api, api.stream);
-    assert_int_equal(fallow_arena_trim(arena), FALLOW_BUSY); /* what the graph uses stays */
+    assert_int_equal(fallow_arena_trim(arena), FALLOW_BUSY); /* keeps the graph's memory */
     assert_int_equal(arena_stats(arena).scratch_bytes, 64 * KIB);
     expect_silence(&api);
     assert_int_equal(api.sim.cu.cuGraphExecDestroy(graph), 0);
@@ -259,7 +259,8 @@ static void nothing_is_given_up_that_a_capture_keeps_from_being_freed(void **sta
     fallow_layout *large = make_layout(&region, 1);
     end_lease(begin_lease(arena, small, api.stream), api.stream);
     end_lease(begin_lease(arena, layout, api.stream), api.stream);
-    assert_int_equal(fallow_lease_guard(arena, api.other), FALLOW_OK); /* no end records after it */
+    assert_int_equal(fallow_lease_guard(arena, api.other),
+                     FALLOW_OK); /* no lease follows to record a fence */
     begin_capturing(&api, api.stream, &capture);
     assert_int_equal(fallow_arena_trim(arena), FALLOW_CAPTURING);
     assert_int_equal(fallow_lease_begin(arena, large, api.other, &lease), FALLOW_CAPTURING);
@@ -311,8 +312,8 @@ struct prefill {
     fallow_step step;
 };
 
-/* Give `stream` a kernel that reads and writes whole regions, named with commas between. A name that the
- * layout lacks is left out. */
+/* Launch a kernel that reads and writes whole regions. Names are separated by commas; names that the layout
+ * lacks are ignored. */
 static void launch(const struct prefill *prefill, CUstream stream, const char *reads,
                    const char *writes)
 {
@@ -344,14 +345,14 @@ static void wait_for(struct api *api, CUstream stream, CUstream other)
     assert_int_equal(api->sim.cu.cuEventDestroy_v2(event), 0);
 }
 
-/* Gathered rows of a chunk. */
+/* Return the name of the region with the gathered rows of a chunk. */
 static const char *gathered(const struct prefill *prefill, int chunk)
 {
     static const char *const names[] = {"gathered 0", "gathered 1"};
     return prefill->step.overlaps ? names[chunk % 2] : "gathered";
 }
 
-/* With the next chunk gathered meanwhile. */
+/* Process a chunk while the other stream gathers the next one. */
 static void work_on_chunk(const struct prefill *prefill, int chunk, bool is_last)
 {
     struct api *api = prefill->api;
@@ -363,7 +364,7 @@ static void work_on_chunk(const struct prefill *prefill, int chunk, bool is_last
     launch(prefill, api->stream, gathered(prefill, chunk), "kv_nope");
     snprintf(both, sizeof both, "kv_nope,%s", gathered(prefill, chunk));
     launch(prefill, api->stream, both, "k,v_padded");
-    wait_for(api, api->other, api->stream); /* before it gathers the chunk after the next */
+    wait_for(api, api->other, api->stream); /* before the gather of chunk + 2 */
     launch(prefill, api->stream, prefill->step.pads_values ? "k,v_padded" : "k,kv_nope",
            "chunk_out,chunk_lse");
     launch(prefill, api->stream, "chunk_out,chunk_lse,out,lse", "out,lse");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: begins that wait for an arena: their order, their limits, and that none sleeps on.
+ * Owns: begins that wait for an arena: order, time limits, and wake-ups.
  */
 #include "unit/arena/test_arena.h"
 
@@ -10,11 +10,11 @@
 
 #define WAITERS 6
 
-struct line { /* begins that wait, in one round */
+struct line { /* queue of waiting begins in one round */
     fallow_arena *arena;
     const fallow_layout *layout;
     CUstream stream;
-    uint32_t served[WAITERS]; /* written under the lease alone */
+    uint32_t served[WAITERS]; /* written only during a lease */
     uint32_t served_count;
 };
 
@@ -25,7 +25,7 @@ struct waiter {
     fallow_status status;
 };
 
-/* Without the bed's log, which one thread may write. */
+/* Create an arena without a log, since the bed's log may be written by one thread only. */
 static fallow_arena *make_quiet_arena(struct api *api)
 {
     fallow_arena *arena = NULL;
@@ -66,7 +66,7 @@ static uint32_t queue_length(const fallow_arena *handle)
     return length;
 }
 
-/* Each waiter is in the queue before the next one comes; those with a limit leave it from anywhere. */
+/* Queue waiters one after the other. Waiters with a short limit leave the queue from any position. */
 static void run_round(struct line *line, uint64_t *random)
 {
     struct waiter patient[WAITERS], hasty;
@@ -102,7 +102,7 @@ static void run_round(struct line *line, uint64_t *random)
     while (fallow_lease_begin(line->arena, line->layout, line->stream, &tried) == FALLOW_BUSY) {
         sched_yield();
     }
-    assert_int_equal(line->served_count, count); /* a try overtakes nobody */
+    assert_int_equal(line->served_count, count); /* a begin that does not wait is served last */
     end_lease(tried, line->stream);
     for (uint32_t i = 0; i < count; i++) {
         assert_int_equal(pthread_join(patient[i].thread, NULL), 0);
@@ -140,7 +140,7 @@ static void begins_are_served_as_they_came(void **state)
 struct crowd {
     struct line line;
     uint64_t random;
-    uint64_t *lease_count; /* under the lease alone */
+    uint64_t *lease_count; /* written only during a lease */
     uint64_t own_count;
 };
 
@@ -173,7 +173,7 @@ static void *crowd_in(void *context)
     return NULL;
 }
 
-/* A lost wake-up is a test that never ends, and two leases at once a race that ThreadSanitizer reports. */
+/* A lost wake-up hangs this test; two leases at once are a data race that ThreadSanitizer reports. */
 static void threads_crowd_in_and_none_sleeps_on(void **state)
 {
     (void)state;

@@ -132,7 +132,7 @@ static void a_chain_of_chunks_keeps_two_pairs(void **state)
     assert_true(fallow_layout_bytes(layout) <= fallow_layout_lower_bound(layout) * 102 / 100);
     size_t count = fallow_layout_region_count(layout), bytes = fallow_layout_bytes(layout);
     fallow_layout_destroy(layout);
-    step.context *= 100; /* as many chunks more */
+    step.context *= 100; /* 100 times as many chunks */
     layout = make(fallow_layout_mla_prefill, "deepseek-v3", &step);
     assert_int_equal(fallow_layout_region_count(layout), count);
     assert_true(fallow_layout_bytes(layout) <= bytes + (64 << 10));

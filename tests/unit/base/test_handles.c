@@ -121,13 +121,14 @@ static void a_generation_that_comes_round_leaves_kind_and_place_alone(void **sta
     }
 }
 
-/* As a lease of an arena: the place stays taken, every handle in it is new. */
+/* Leases of an arena renew their handle: the place stays taken, and each handle in the place is new. */
 static void a_taken_place_is_renewed(void **state)
 {
     (void)state;
     char *handle = flw_handles_take(&table);
     const uint64_t most = (UINT64_C(1) << 43) - 1, known = (uintptr_t)handle >> 12 & most;
-    places[flw_handle_place(handle)].generation += most - 9 - known; /* comes round on the way */
+    places[flw_handle_place(handle)].generation +=
+        most - 9 - known; /* the generation wraps around below */
     handle += (most - 9 - known) << 12;
     flw_handles_publish(&table, handle, &objects[3]);
     for (unsigned i = 0; i < 50; i++) {

@@ -21,7 +21,7 @@ struct block {
 struct program {
     struct flw_domain *domain;
     struct block blocks[LIVE];
-    struct flw_growable growable; /* a block that grows in place */
+    struct flw_growable growable; /* a block grown in place */
     uint64_t grown_address, refused, grown_count, cut_count;
 };
 
@@ -120,7 +120,7 @@ static void grow_in_place(uint32_t pages)
     program.grown_count += status == FALLOW_OK;
 }
 
-/* The block keeps its address, and its first bytes their handles. */
+/* Grow, cut or free the growable block at random, sometimes with a failing driver. The address must not change. */
 static void change_growable(uint64_t r)
 {
     struct flw_growable *growable = &program.growable;
@@ -255,7 +255,7 @@ static void every_domain_works_over_every_source(void **state)
     }
 }
 
-/* As little as the limit and half as much again: addresses set aside for growth are taken back. */
+/* With few addresses, 1.5 times the limit, the heap takes back addresses that are set aside for growth. */
 static void few_addresses_serve_as_well(void **state)
 {
     (void)state;

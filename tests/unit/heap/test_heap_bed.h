@@ -27,7 +27,7 @@ struct heap_bed {
     CUstream stream;
     enum heap_bed_source source;
     uint64_t seed;
-    uint64_t address_bytes; /* that the driver reserves; 0: any */
+    uint64_t address_bytes; /* limit of the driver's reservations; 0: none */
 };
 
 /* ---- a third page source: nothing but two driver calls */

@@ -303,8 +303,7 @@ static void short_runs_do_not_hide_one_that_fits(void **state)
     }
 }
 
-/* Small blocks have separate chunks only while the limit leaves room for such chunks. A small block takes a page at
- * most. */
+/* Small blocks have separate chunks only while the limit leaves room. A small block takes at most a page. */
 static void small_blocks_take_pages_of_larger_ones_at_the_limit(void **state)
 {
     static const size_t sizes[] = {700, 5 * 4096};
@@ -331,7 +330,7 @@ static void small_blocks_take_pages_of_larger_ones_at_the_limit(void **state)
     }
 }
 
-/* Also if each small block takes a page (host.h). */
+/* Many small blocks share one driver call, even if each takes a page (host.h). */
 static void small_blocks_are_pinned_many_at_a_time(void **state)
 {
     (void)state;

@@ -67,7 +67,7 @@ static bool is_leased(fallow_arena *arena, const fallow_layout *layout, CUstream
            fallow_lease_end(lease, on) == FALLOW_OK;
 }
 
-/* The first that a capture does may be a lease, of the layout that the arena had last or another one. */
+/* A lease may be the first call in a capture, with the layout of the last lease or another layout. */
 static void a_lease_in_a_capture_is_pinned_before_any_allocation(void **state)
 {
     (void)state;
@@ -85,8 +85,7 @@ static void a_lease_in_a_capture_is_pinned_before_any_allocation(void **state)
         assert_true(is_leased(arena, layouts[0], stream));
         fallow_torch_begin_allocate_to_pool(0, shared_id, &sim);
         uint64_t calls = flw_sim_read_ledger(&sim).call_count;
-        assert_true(
-            is_leased(arena, layouts[0], stream)); /* no capture yet: asked for, not pinned */
+        assert_true(is_leased(arena, layouts[0], stream)); /* not captured: queried, not pinned */
         assert_true(flw_sim_read_ledger(&sim).call_count > calls);
         assert_int_equal(fallow_arena_trim(arena), FALLOW_OK);
         assert_true(is_leased(arena, layouts[0], stream));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the reuse of memory of released captures by later ones, in a loop that synchronises and in random programs,
- * under the rule checker; of events.
+ * under the rule checker; the reuse of their events.
  */
 #include "unit/pool/test_api.h"
 
@@ -250,7 +250,7 @@ static void captures_reuse_what_released_ones_left(void **state)
     }
 }
 
-/* No block is allocated or freed meanwhile, which would poll. */
+/* Allocations and frees, which poll, do not occur: captures alone must reuse events. */
 static void events_of_captures_serve_again(void **state)
 {
     (void)state;

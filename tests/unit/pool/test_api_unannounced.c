@@ -145,13 +145,13 @@ static void a_retired_stream_needs_no_fence_in_place_of_one_that_a_capture_took(
     api_use(&api, first, 8 * MIB, api.stream);
     api_begin_capturing(&api, api.stream);
     assert_int_equal(fallow_free(api.pool, first, api.stream), FALLOW_OK);
-    assert_int_equal(fallow_pool_trim(api.pool, 0, 0, NULL),
-                     FALLOW_OK); /* records, in the capture */
+    /* Records a fence, which becomes part of the capture. */
+    assert_int_equal(fallow_pool_trim(api.pool, 0, 0, NULL), FALLOW_OK);
     api_drop_captured(&api, api.stream);
     assert_int_equal(fallow_free(api.pool, second, api.stream), FALLOW_OK);
     assert_int_equal(fallow_stream_retire(api.pool, api.stream), FALLOW_OK);
     assert_int_equal(api.sim.cu.cuStreamDestroy_v2(api.stream), 0);
-    void *block = api_alloc(&api, 4 * MIB, api.other); /* queries that fence */
+    void *block = api_alloc(&api, 4 * MIB, api.other); /* queries the fence */
     assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
     assert_int_equal(fallow_free(api.pool, block, api.other), FALLOW_OK);
     api_end(&api);

@@ -174,7 +174,7 @@ static void records_of_a_later_version_are_skipped_at_their_end(void **state)
     *at++ = 41;
     *at++ = 42;
     *at++ = UINT64_C(0x0a666564); /* "def\n" */
-    *at++ = 1;                    /* arenas, of 7 words: the name is cut */
+    *at++ = 1;                    /* one arena of 7 words, with a cut name */
     *at++ = 7;
     for (uint64_t i = 0; i < 6; i++) {
         *at++ = 51 + i;

@@ -354,7 +354,7 @@ static void a_pool_that_sleeps_is_told_of_as_that(void **state)
     api_end(&bed);
 }
 
-/* Of two pools; more of one than there is room for. */
+/* Two pools have arenas, and one has more than a bulletin holds. */
 static void arenas_are_told_of_by_name(void **state)
 {
     (void)state;

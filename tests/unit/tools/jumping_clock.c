@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * To be preloaded: each read of a clock is a second or more later than the read before it, as on a machine that
- * stops the program between any two.
+ * Owns: a library to preload that makes the clock jump: each read of a clock returns at least a second more than
+ * the previous read, as if the machine had stopped the program in between.
  */
 #include <stdatomic.h>
 #include <sys/syscall.h>

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # `fallow replay` and `fallow trace` from outside, then what a replay, its tables and `fallow top` are made of.
 if(TARGET fallow)
-  if(NOT FALLOW_SANITIZE) # whose runtime is to be loaded first
+  if(NOT FALLOW_SANITIZE) # a sanitizer's runtime must be preloaded first
     add_library(jumping_clock MODULE jumping_clock.c)
     flw_target(jumping_clock)
     set(clock jumping_clock)

@@ -557,7 +557,7 @@ static void a_gpus_driver_is_asked_for_nothing_but_its_own_calls(void **state)
     }
 }
 
-/* Runs the replay, then again with a clock that jumps at each read. */
+/* Fail unless a replay prints the same text with a clock that jumps at each read. */
 static void expect_repeats(const char *arguments)
 {
     char line[1024], expected[COMMAND_TEXT_BYTES];
