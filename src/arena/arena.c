@@ -68,7 +68,7 @@ void fallow_arena_last_error(fallow_arena *arena, char *out_text, size_t text_by
 
 /* ---- the claim */
 
-/* lock. Claim an idle arena, or mark it as awaited. Returns its previous state. */
+/* lock. Claim an idle arena, or mark a claimed one as awaited. Returns the previous state. */
 static int claim_or_mark(fallow_arena *arena)
 {
     int state = FLW_ARENA_IDLE;
@@ -80,7 +80,7 @@ static int claim_or_mark(fallow_arena *arena)
     return state;
 }
 
-/* lock. */
+/* lock. Remove a waiter after its limit. */
 static void leave_queue(fallow_arena *arena, const struct flw_arena_waiter *waiter)
 {
     struct flw_arena_waiter **link = &arena->waiters;
@@ -93,7 +93,8 @@ static void leave_queue(fallow_arena *arena, const struct flw_arena_waiter *wait
     }
 }
 
-/* lock, not held during the sleep. */
+/* lock, released while asleep. Sleep until the claim is passed to the waiter, at most wait_ms; return whether it was.
+ * */
 static bool sleep_in_queue(fallow_arena *arena, struct flw_arena_waiter *waiter, uint32_t wait_ms)
 {
     uint64_t end_ns =
@@ -147,7 +148,7 @@ bool flw_arena_claim_in_turn(fallow_arena *arena, uint32_t wait_ms)
 
 static void free_arena(fallow_arena *arena);
 
-/* Slow half of flw_arena_settle. The state stays claimed while it passes to a waiter, so no other begin overtakes. */
+/* Slow half of flw_arena_settle. A claim that passes to a waiter is never released, so no other begin overtakes. */
 static FLW_NOINLINE void settle_otherwise(fallow_arena *arena)
 {
     pthread_mutex_lock(&arena->lock);
@@ -219,7 +220,7 @@ fallow_status flw_arena_cut_scratch(fallow_arena *arena, size_t bytes, fallow_st
     flw_arena_check_release(arena);
     fallow_status status = flw_pool_cut(arena->pool, &arena->growable, &request, stream);
     if (status == FALLOW_OK) {
-        arena->last_layout_id = 0; /* it may fit no more */
+        arena->last_layout_id = 0; /* scratch may be too small for that layout */
         arena->scratch_bytes = bytes;
         atomic_store_explicit(&arena->held_scratch_bytes, bytes, memory_order_relaxed);
     }
@@ -261,13 +262,13 @@ void flw_arena_free_scratch(fallow_arena *arena)
         arena->scratch = NULL;
         arena->scratch_bytes = 0;
         atomic_store_explicit(&arena->held_scratch_bytes, 0, memory_order_relaxed);
-        arena->last_layout_id = 0; /* what is taken next may not fit */
+        arena->last_layout_id = 0; /* the next scratch may not fit that layout */
     }
 }
 
 /* ---- life */
 
-/* A copy with defaults; INVALID_ARGUMENT for bits that no version has. */
+/* Copy the config with defaults. INVALID_ARGUMENT: unknown check bits. */
 static fallow_status accept_config(const fallow_arena_config *given, fallow_arena_config *config)
 {
     *config = (fallow_arena_config){.struct_size = sizeof *config};
@@ -279,7 +280,7 @@ static fallow_status accept_config(const fallow_arena_config *given, fallow_aren
     return status;
 }
 
-/* Take the handles of the arena and of its leases; false: there are too many arenas. */
+/* Take the handles of the arena and of its leases. Returns false if no place is left for another arena. */
 static bool name_arena(fallow_arena *arena)
 {
     arena->self = flw_lease_take_place(arena) ? flw_handles_take(&table) : NULL;
@@ -348,7 +349,7 @@ static void destroy_event(fallow_arena *arena)
     }
 }
 
-/* No other thread is inside. */
+/* Free the arena. No other thread is inside a call. */
 static void free_arena(fallow_arena *arena)
 {
     if (flw_pool_of(arena->handle) != NULL) {
@@ -375,11 +376,11 @@ void fallow_arena_destroy(fallow_arena *arena)
     if (arena == NULL) {
         return;
     }
-    flw_handles_await(&table, handle); /* visitors */
+    flw_handles_await(&table, handle); /* fallow_pool_visit_arenas in other threads */
     flw_handles_free(&table, handle);
     if (atomic_compare_exchange_strong_explicit(&arena->state, &leased, FLW_ARENA_DOOMED,
                                                 memory_order_acq_rel, memory_order_acquire)) {
-        return; /* the end of the lease destroys it */
+        return; /* the end of the lease frees the arena */
     }
     free_arena(arena);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: guards of launches, and what the arena's memory comes after: the stream of the last end, the
- * streams of captures that were released since, and the captures that are not. The pool's order domains do
- * the work: their fences cover streams that were retired, and refuse those that are being captured.
- * Does not: know regions.
+ * Owns: guards of launches, and the order of uses of an arena's memory: the stream of the last end (`last`), the
+ * streams of captures released since (`debts`), and captures not released (`pins`). The pool's order domains record
+ * the fences; a fence also covers a retired stream, and a stream that is being captured cannot be fenced.
+ * Does not: place or initialise regions.
  */
 #include <stdlib.h>
 
@@ -28,7 +28,8 @@ static bool is_over(const struct flw_arena_mark *mark)
            mark->domain->stream_number != mark->stream_number;
 }
 
-/* Return the sequence number that covers the mark; 0: its work is complete. */
+/* Return the sequence number of a fence that covers the mark, and request that fence; 0: the mark's work is complete.
+ * */
 static uint64_t seq_of(fallow_arena *arena, const struct flw_arena_mark *mark)
 {
     uint64_t seq = mark->seq;
@@ -70,7 +71,7 @@ static bool is_complete(fallow_arena *arena, const struct flw_arena_mark *mark, 
 }
 
 /* Driver calls. Wait on the host for the whole context, since the mark's stream can be neither recorded on nor
- * queried. Refused beside a capture, which would not survive that. */
+ * queried. Returns CAPTURING, with *why, while a capture is open: the wait would invalidate the capture. */
 static fallow_status await_everything(fallow_arena *arena, const struct flw_arena_mark *mark,
                                       bool is_captured, const char **why)
 {
@@ -112,8 +113,8 @@ static fallow_status order_after(fallow_arena *arena, struct flw_domain *taker,
     return await_everything(arena, mark, is_captured, why);
 }
 
-/* Enter the driver to record a fence. Query one first: a pool that serves only arenas polls nowhere else, and each fence
- * would keep its event. */
+/* Enter the driver to record a fence. Query an earlier fence first, to get its event back: a pool that serves only
+ * arenas polls nowhere else. */
 static bool enter_to_fence(struct flw_heap *heap, struct flw_driver_section *section)
 {
     bool is_inside = flw_heap_enter_driver(heap, section);
@@ -151,7 +152,7 @@ fallow_status flw_arena_order_captured(fallow_arena *arena, fallow_stream stream
     struct flw_driver_section section;
     CUresult result = CUDA_SUCCESS;
     if (arena->captured.capture != capture || arena->captured.stream == stream) {
-        return FALLOW_OK; /* the order between graphs is made by those that launch them */
+        return FALLOW_OK; /* fallow_lease_guard orders launches of graphs */
     }
     if (!flw_heap_enter_driver(heap, &section)) {
         return flw_heap_not_entered(heap);
@@ -256,7 +257,7 @@ static void add_debt(fallow_arena *arena, const struct flw_arena_mark *mark)
     }
     if (mark->domain != NULL) {
         arena->debts[i] =
-            *mark; /* if the domain had another stream before, that one's work is complete */
+            *mark; /* if the domain served another stream before, that stream's work is complete */
         arena->debt_count += i == arena->debt_count;
     }
 }

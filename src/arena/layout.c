@@ -52,7 +52,7 @@ static fallow_status check_regions(const fallow_region *regions, size_t count)
 
 /* ---- names */
 
-/* The slot of the region with this name; without one the slot that it would have. */
+/* Return the slot of the region with this name, or the empty slot for a new region of this name. */
 static uint16_t *find_slot(const fallow_layout *layout, const char *name)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
@@ -68,7 +68,7 @@ static uint16_t *find_slot(const fallow_layout *layout, const char *name)
     }
 }
 
-/* False: two regions have one name. */
+/* Fill the table of names. Returns false if two regions have the same name. */
 static bool index_names(fallow_layout *layout)
 {
     memset(layout->slots, 0xff, (layout->slot_mask + 1) * sizeof *layout->slots);
@@ -82,7 +82,7 @@ static bool index_names(fallow_layout *layout)
     return true;
 }
 
-/* A layout with copied regions, nothing placed yet. */
+/* Create a layout with copied regions, not placed yet. */
 static fallow_layout *copy_regions(const fallow_region *regions, size_t count)
 {
     size_t name_bytes = 0, slot_count = (size_t)4 << flw_log2_floor(count);

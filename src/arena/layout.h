@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a layout: named regions and where each one lies.
- * Does not: hold memory, know an arena.
+ * Owns: a layout: named regions and their offsets.
+ * Does not: hold memory.
  *
- * INVARIANTS (flw_layout_is_valid recomputes them)
- *   1. Scratch regions alive in one phase do not overlap in [offset, offset + size_bytes). In
- *      [guarded_offset, guarded_offset + size_bytes + FLW_ARENA_ZONE_BYTES) none ever do: a zone that
- *      another region may write in its own phase would prove nothing.
+ * INVARIANTS (checked by flw_layout_is_valid)
+ *   1. Scratch regions alive in the same phase do not overlap in [offset, offset + size_bytes). No two scratch regions
+ *      overlap in [guarded_offset, guarded_offset + size_bytes + FLW_ARENA_ZONE_BYTES): a region of another phase would
+ *      write a shared zone.
  *   2. Every offset is a multiple of its region's alignment, align_bytes of all; bytes and
  *      guarded_bytes are the largest ends. A persistent region has a block of its own and offset 0.
- *   3. lower_bound <= bytes. Empty scratch regions are at offset 0, and bytes is at least 1 beside one, so
- *      that they have an address.
- *   4. slots is a hash table with linear probing: a slot holds a region's index or FLW_LAYOUT_NO_REGION,
- *      and each region is found from the hash of its name on before an empty slot.
- *   5. references: one until fallow_layout_destroy, and one of each arena whose last lease has it.
- * Synchronization: immutable after create, but for references, and the name, which is set before others
- * use it.
+ *   3. lower_bound <= bytes. Empty scratch regions have offset 0. If there is an empty region, bytes is at least 1, so
+ *      that the region has an address.
+ *   4. slots is a hash table with linear probing: a slot holds a region's index or FLW_LAYOUT_NO_REGION, and no empty
+ *      slot is between the hash of a region's name and the region's slot.
+ *   5. references counts one until fallow_layout_destroy, and one for each arena with this layout as lease.layout.
+ * Synchronization: immutable after create, except references, and the name, which no other thread may use while it is
+ * set.
  */
 #ifndef FLW_ARENA_LAYOUT_H
 #define FLW_ARENA_LAYOUT_H
@@ -25,36 +25,38 @@
 
 #include "fallow/arena.h"
 
-/* Behind each region of an arena that checks red zones. */
+/* Bytes of the red zone behind each region, if an arena checks red zones. */
 #define FLW_ARENA_ZONE_BYTES 256
 
 #define FLW_ARENA_NAME_MOST 63
 
-/* More than the largest index of a region. */
+/* An empty slot; larger than any region's index. */
 #define FLW_LAYOUT_NO_REGION UINT16_MAX
 
 struct flw_placed_region {
-    fallow_region region; /* defaults filled in; the name is the layout's own */
+    fallow_region region; /* with defaults filled in and the layout's copy of the name */
     size_t offset;
-    size_t guarded_offset; /* with a zone behind each region, nothing shared */
+    size_t guarded_offset; /* offset with red zones, without shared bytes */
 };
 
 struct fallow_layout {
-    uint64_t id; /* of this layout, never again of another in the process */
+    uint64_t id; /* unique in the process, never reused */
     atomic_uint references;
     size_t count;
     size_t persistent_count;
-    size_t align_bytes; /* of scratch: the largest */
+    size_t align_bytes; /* the largest of all scratch regions */
     size_t bytes, guarded_bytes, persistent_bytes, lower_bound;
     char name[FLW_ARENA_NAME_MOST + 1];
-    size_t slot_mask; /* slots less one; a power of two of them, at least twice the count */
-    uint16_t *slots;  /* one block with the names of regions behind them */
+    size_t
+        slot_mask;   /* slot count less 1; the slot count is a power of two, at least twice count */
+    uint16_t *slots; /* followed by the names of regions in the same block */
     struct flw_placed_region regions[];
 };
 
 void flw_layout_free(fallow_layout *layout);
 
-/* Count a reference; give one up, NULL is allowed. The last one frees the layout, which is const to users only. */
+/* Add or drop a reference; the last drop frees the layout. drop allows NULL. The casts drop const: only users must
+ * not modify a layout. */
 static inline void flw_layout_keep(const fallow_layout *layout)
 {
     atomic_fetch_add_explicit(&((fallow_layout *)(uintptr_t)layout)->references, 1,

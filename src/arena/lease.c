@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: leases: begin, the addresses, end. In steady state (the last lease's layout and stream, nothing
- * to initialise, no capture open, no stream gone) a begin is a claim, some compares and some stores. Another layout
- * that fits costs a look at it, and no driver call either.
+ * Owns: leases: begin, the addresses, end. In steady state (the last lease's layout and stream, nothing to initialise,
+ * no capture open, no stream retired or lost) a begin is a claim, some compares and some stores. Another layout that fits
+ * makes no driver call either.
  */
 
 #include "arena/arena.h"
 #include "base/bits.h"
 #include "base/mutant.h"
 
-/* ---- handles: an arena has one place, its leases the generations of it */
+/* ---- handles: each arena has one place; each lease has another generation of that place */
 
 static struct flw_handle_place places[FLW_ARENAS_MOST];
 static struct flw_handles table = FLW_HANDLES(FLW_HANDLE_LEASE, places);
@@ -36,7 +36,7 @@ fallow_arena *flw_lease_arena(const fallow_lease *lease)
     return flw_places_find(places, FLW_ARENAS_MOST, lease);
 }
 
-/* ---- what is not steady state */
+/* ---- begins outside of steady state */
 
 static const fallow_region *largest_region(const fallow_layout *layout)
 {
@@ -57,8 +57,8 @@ static void adopt(fallow_arena *arena, void *block, size_t bytes)
     atomic_fetch_add_explicit(&arena->grow_count, 1, memory_order_relaxed);
 }
 
-/* Grow scratch in place if possible. Otherwise free the old block first, since scratch has no contents between leases,
- * and allocate one of its size again if the larger one fails. */
+/* Grow scratch in place if possible. Otherwise free the old block first, since scratch has no contents between
+ * leases, and allocate the old size again if the larger block fails. */
 static fallow_status grow(fallow_arena *arena, size_t bytes, size_t align, fallow_stream stream)
 {
     size_t old_bytes = arena->scratch_bytes;
@@ -82,10 +82,10 @@ static fallow_status grow(fallow_arena *arena, size_t bytes, size_t align, fallo
     if (status == FALLOW_OK) {
         adopt(arena, block, bytes);
     }
-    return status == FALLOW_NOT_SUPPORTED ? FALLOW_BUSY : status; /* it would have to move */
+    return status == FALLOW_NOT_SUPPORTED ? FALLOW_BUSY : status; /* scratch would have to move */
 }
 
-/* Return the bytes that scratch must have for the layout; 0: it serves the layout already. */
+/* Return the bytes that scratch must have for the layout; 0: scratch serves the layout already. */
 static size_t missing_bytes(const fallow_arena *arena, const fallow_layout *layout)
 {
     size_t bytes = flw_arena_needed_bytes(arena, layout);
@@ -95,7 +95,7 @@ static size_t missing_bytes(const fallow_arena *arena, const fallow_layout *layo
                : 0;
 }
 
-/* A refusal changes nothing. */
+/* Return OVER_BUDGET if a lease would need new memory beyond the budget. A refusal changes nothing. */
 static fallow_status check_budget(fallow_arena *arena, const fallow_layout *layout)
 {
     if (arena->budget_bytes == SIZE_MAX) {
@@ -193,7 +193,7 @@ static fallow_status order_or_replace(fallow_arena *arena, const fallow_layout *
                                                 : flw_arena_refuse(arena, status, "%s", why);
 }
 
-/* The legacy stream is never captured: others' captures stand in its way. */
+/* Return the reason. The legacy stream is never captured itself; captures of blocking streams forbid its use. */
 static const char *why_not_eager(const struct flw_arena_mark *mark, fallow_status status)
 {
     bool is_legacy = mark->stream == NULL || mark->stream == (fallow_stream)CU_STREAM_LEGACY;
@@ -202,8 +202,8 @@ static const char *why_not_eager(const struct flw_arena_mark *mark, fallow_statu
                        : "stream is being captured: announce that with fallow_capture_begin";
 }
 
-/* After the first step that changes something only the pool, the driver and host memory can fail. Memory that was
- * allocated by then stays with the arena, in the order of `last`. */
+/* Order, allocate and initialise for a lease outside of captures. After order_or_replace only the pool, the driver or
+ * host memory can fail; memory allocated before such a failure stays in the arena, in the order of `last`. */
 static fallow_status prepare_eager(fallow_arena *arena, const fallow_layout *layout,
                                    const struct flw_arena_mark *mark, void *const **out_persistent)
 {
@@ -402,17 +402,17 @@ static FLW_NOINLINE fallow_status finish(fallow_arena *arena, fallow_stream stre
             arena->captured.capture = capture;
             arena->captured.stream = stream;
         }
-        return FALLOW_OK; /* its work is in a capture or in a graph */
+        return FALLOW_OK; /* the work of the lease is in a capture or in a graph */
     }
     struct flw_arena_mark mark = flw_arena_mark_of(arena, stream, &status);
     if (flw_heap_is_lost(&arena->pool->heap)) {
-        return FALLOW_OK; /* no work is left to be ordered with */
+        return FALLOW_OK; /* no work is left to order */
     }
     bool is_captured =
         capture != NULL || (looks && mark.domain != NULL &&
                             flw_capture_check(arena->pool, mark.domain) == FALLOW_CAPTURING);
     if (is_own && (is_captured || mark.domain == NULL)) {
-        return FALLOW_OK; /* `last` is that stream's work outside of the capture, or before its end */
+        return FALLOW_OK; /* `last` covers that stream's work before the capture or the destruction */
     }
     if (mark.domain == NULL) {
         return flw_arena_refuse(arena, status, "the stream of the end: %s",
@@ -459,7 +459,7 @@ static void shrink(fallow_arena *arena, size_t bytes, fallow_stream stream)
     void *block = NULL;
     bool is_larger = arena->scratch_bytes > bytes;
     if (is_larger && bytes > 0 && arena->growable.block != NULL) {
-        (void)flw_arena_cut_scratch(arena, bytes, stream); /* no work has used the rest */
+        (void)flw_arena_cut_scratch(arena, bytes, stream); /* no work has used the new bytes */
     } else if (is_larger && flw_arena_await_all(arena, true) == FALLOW_OK) {
         flw_arena_free_scratch(arena);
         if (bytes > 0 && flw_arena_take_scratch(arena, &arena->growable, bytes, 0, stream,
@@ -469,7 +469,7 @@ static void shrink(fallow_arena *arena, size_t bytes, fallow_stream stream)
     }
 }
 
-/* Grow arenas that are all claimed. If one refuses, shrink those before it again. */
+/* Grow arenas that are all claimed. If an arena fails, shrink all arenas to their previous size. */
 static fallow_status grow_all(fallow_arena *const *arenas, size_t count,
                               const fallow_layout *layout, fallow_stream stream)
 {

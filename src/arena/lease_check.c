@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the checks of an arena: poison, red zones, "was everything written". They wait for the stream at
- * both ends of a lease, and do nothing inside a capture. On the simulated device a lease's scratch is
- * named region by region and forgotten at begin, so that a kernel's read of unwritten bytes is
- * reported with both names, and forbidden between leases, so that a late use is. What the rule checker
- * found of an arena goes to its log.
- * Does not: run where an arena has no checks.
+ * Owns: the checks of an arena: poison, red zones, unwritten bytes. The checks wait for the stream at both ends of a
+ * lease, and do nothing inside a capture. On the simulated device they name each region, mark scratch as unwritten at
+ * begin and forbid access at end: the rule checker then reports reads of unwritten bytes, and uses after the end of a
+ * lease, with the names of region and arena. The checks copy these reports to the arena's log.
+ * Does not: run for an arena without checks.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,16 +31,16 @@ struct flw_arena_check {
     flw_sim_touch_function touch;
     flw_sim_violation_function violation;
     uint64_t violations_seen;
-    unsigned char *now, *before; /* scratch at the end of this lease and of the one before */
-    size_t room, before_bytes;   /* before_bytes 0: there is none to compare with */
-    size_t *used, *used_before;  /* bytes of each region, likewise; as judged */
+    unsigned char *now, *before; /* scratch at the end of this lease and of the previous lease */
+    size_t room, before_bytes;   /* before_bytes 0: no previous lease to compare with */
+    size_t *used, *used_before;  /* bytes of each region that the two leases used */
     size_t used_room;
     uint64_t before_layout;
     unsigned char pattern, before_pattern;
     bool watches_sleep;
-    bool is_skipped; /* this lease: inside a capture, or a driver call failed */
+    bool is_skipped; /* do not check this lease: inside a capture, or a driver call failed */
     size_t
-        ended_bytes; /* of scratch, in no legal use since the last lease ended; 0: a graph was guarded */
+        ended_bytes; /* of scratch that nothing may use since the last lease ended; 0: a guarded graph may */
 };
 
 static fallow_status probe_contents(struct flw_pool *pool)
@@ -75,10 +74,11 @@ fallow_status flw_arena_check_create(fallow_arena *arena)
         check->violations_seen++;
     }
     arena->check = check;
-    return check->name == NULL ? FALLOW_OK : probe_contents(arena->pool); /* real memory has them */
+    return check->name == NULL ? FALLOW_OK
+                               : probe_contents(arena->pool); /* real memory has contents */
 }
 
-/* Log what the rule checker has found of this arena since the last look. */
+/* Log new violations of this arena that the rule checker found. */
 static void relay_violations(fallow_arena *arena)
 {
     struct flw_arena_check *check = arena->check;
@@ -157,7 +157,7 @@ static size_t offset_in(const struct flw_lease *lease, const struct flw_placed_r
     return lease->is_guarded ? placed->guarded_offset : placed->offset;
 }
 
-/* Where regions share bytes the first by index names them; with red zones none do. */
+/* Name each region's bytes on the simulated device. Shared bytes get the name of the region with the lowest index. */
 static void name_regions(const fallow_arena *arena, const struct flw_lease *lease)
 {
     char name[160];
@@ -206,7 +206,7 @@ static bool draw_zones(fallow_arena *arena, const struct flw_lease *lease, fallo
     return true;
 }
 
-/* All of each region, until the lease says less. */
+/* Set each region as used whole, until fallow_lease_set_used. Returns false if host memory runs out. */
 static bool use_all(struct flw_arena_check *check, const fallow_layout *layout)
 {
     if (layout->count > check->used_room) {
@@ -253,7 +253,7 @@ void flw_arena_check_begin(fallow_arena *arena)
     flw_heap_leave_driver(&arena->pool->heap, &section);
 }
 
-/* Room for copies of scratch. */
+/* Make room for two copies of scratch. Returns false if host memory runs out. */
 static bool fit(struct flw_arena_check *check, size_t bytes)
 {
     if (bytes > check->room) {
@@ -270,8 +270,7 @@ static bool fit(struct flw_arena_check *check, size_t bytes)
     return true;
 }
 
-/* The checks read bytes that were never written: on the simulated device that is said to be
- * right. */
+/* Declare scratch written on the simulated device, since the checks read bytes that no kernel wrote. */
 static void excuse_reads(const fallow_arena *arena, size_t bytes, fallow_stream stream)
 {
     flw_sim_range range = {.address = scratch_of(arena), .bytes = bytes, .is_write = 1};
@@ -280,7 +279,7 @@ static void excuse_reads(const fallow_arena *arena, size_t bytes, fallow_stream 
     }
 }
 
-/* The first region of the last lease with this byte; NULL: none. */
+/* Return the first region of the last lease that contains this byte; NULL: none. */
 static const struct flw_placed_region *region_at(const struct flw_lease *lease, size_t offset)
 {
     for (size_t i = 0; i < lease->layout->count; i++) {
@@ -292,7 +291,7 @@ static const struct flw_placed_region *region_at(const struct flw_lease *lease, 
     return NULL;
 }
 
-/* Scratch holds the poison of the last lease's end, but where something wrote since. */
+/* Count and report bytes that differ from the poison of the last end: late writes. */
 static void count_late(fallow_arena *arena, size_t bytes)
 {
     const struct flw_arena_check *check = arena->check;
@@ -385,7 +384,7 @@ fallow_status fallow_lease_set_used(fallow_lease *lease, size_t index, size_t by
     return FALLOW_OK;
 }
 
-/* A byte that held the poison of two leases at their ends, one 0xff and one 0x7f, was written in neither. */
+/* Report bytes that still held the poison at the end of both leases, 0xff in one and 0x7f in the other: unwritten. */
 static void count_unwritten(fallow_arena *arena, const struct flw_lease *lease)
 {
     const struct flw_arena_check *check = arena->check;
@@ -413,8 +412,8 @@ static void count_unwritten(fallow_arena *arena, const struct flw_lease *lease)
     }
 }
 
-/* Regions that share bytes with later ones hold those at the end: only a byte that was never
- * written counts, so sharing hides faults and never invents one. */
+/* Compare scratch with the copy from the end of the previous lease, and keep this copy. A write to any region counts
+ * for all regions that share the bytes: sharing can hide a fault but never causes a false report. */
 static void check_written(fallow_arena *arena, const struct flw_lease *lease, fallow_stream stream)
 {
     struct flw_arena_check *check = arena->check;
@@ -441,7 +440,8 @@ static void check_written(fallow_arena *arena, const struct flw_lease *lease, fa
     check->before_pattern = check->pattern;
 }
 
-/* A sleep may save scratch, that is read all of it. While a lease is open nothing is forbidden. */
+/* Called before the pool sleeps, since a sleep may read all of scratch to save the contents. An open lease needs no
+ * change: access is not forbidden then. */
 static int allow_sleep(void *handle)
 {
     fallow_arena *arena = flw_arena_of(handle);
@@ -474,7 +474,7 @@ static bool may_forbid(fallow_arena *arena)
     return check->watches_sleep;
 }
 
-/* The lease is over: every use of it comes before this end of the stream. */
+/* Fill scratch with poison and forbid access. All uses of the lease are ordered before this point of the stream. */
 static void end_use(fallow_arena *arena, const struct flw_lease *lease, fallow_stream stream)
 {
     struct flw_arena_check *check = arena->check;

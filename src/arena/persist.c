@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: persistent regions: a block of the pool each, found by name, and the values they hold at first
- * and after their contents were lost.
+ * Owns: persistent regions, found by name, with a block of the pool each, and the initialisation of their values at
+ * first and after a loss of contents.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -67,7 +67,7 @@ static bool is_persistent(const fallow_region *region)
     return (region->flags & FALLOW_REGION_PERSISTENT) != 0;
 }
 
-/* ---- can they be had? */
+/* ---- checks before a lease */
 
 static bool holds_the_same(const fallow_region *a, const fallow_region *b)
 {
@@ -159,7 +159,7 @@ static struct flw_persistent *enter(fallow_arena *arena, const fallow_region *re
     return persistent;
 }
 
-/* Allocate a block for a region that has none or too small a one. */
+/* Allocate a block for a region without a block, or with a block that is too small or not aligned. */
 static fallow_status take(fallow_arena *arena, const fallow_region *region, fallow_stream stream)
 {
     struct flw_persistent *persistent = find(arena, region->name);
@@ -188,7 +188,7 @@ static fallow_status take(fallow_arena *arena, const fallow_region *region, fall
     return FALLOW_OK;
 }
 
-/* Move the layout's binding to the front of the list and return it; NULL: there is none. */
+/* Return the layout's binding, moved to the front of the list; NULL: none. */
 static struct flw_binding *find_binding(fallow_arena *arena, uint64_t layout_id)
 {
     for (struct flw_binding **link = &arena->bindings; *link != NULL; link = &(*link)->next) {
@@ -203,7 +203,7 @@ static struct flw_binding *find_binding(fallow_arena *arena, uint64_t layout_id)
     return NULL;
 }
 
-/* Free the bindings used longest ago. Layouts that still exist are bound again when leased. */
+/* Free the least recently used bindings. A later lease binds such a layout again. */
 static void limit_bindings(fallow_arena *arena)
 {
     struct flw_binding **link = &arena->bindings;
@@ -304,7 +304,7 @@ static void compute(const fallow_region *region, uint64_t first, unsigned char *
     }
 }
 
-/* Copy from pageable memory and wait: this happens once, and after a sleep. */
+/* Copy from pageable memory and wait, since values are initialised rarely: at first and after a loss. */
 static CUresult upload(fallow_arena *arena, const fallow_region *region, CUdeviceptr address,
                        fallow_stream stream, const char **call)
 {
@@ -377,7 +377,7 @@ static fallow_status fill(fallow_arena *arena, const fallow_region *given, void 
                                   flw_driver_error_name(&arena->pool->driver, result));
 }
 
-/* Initialise the whole block, since another layout may use more of it. */
+/* Initialise the whole block, since another layout may use a larger part. */
 static fallow_status wake_one(fallow_arena *arena, struct flw_persistent *persistent,
                               fallow_stream stream)
 {

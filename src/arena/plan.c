@@ -17,12 +17,12 @@ static uint64_t add_saturated(uint64_t a, uint64_t b)
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-/* The bound of the items aligned to `align_bytes` or more. All their offsets are multiples of it. Take
- * those alive in one phase in the order of their offsets: each begins at or above the end of the one
- * before, hence at or above that end rounded up, so by induction the last one begins no lower than the
- * sum of the others' rounded sizes. Its end is that sum plus its own size: all rounded sizes less its
- * padding, at least less the largest padding. With align_bytes 1 this is the sum of all sizes.
- * Every largest live set is complete when some item begins. O(n^2), no memory. */
+/* Return a lower bound from the items aligned to `align_bytes` or more. All offsets of these items are multiples of
+ * align_bytes. Sort the items alive in one phase by offset: each item begins at or above the end of the previous
+ * item, rounded up. By induction the last item begins at or above the sum of the other rounded sizes, and ends at or
+ * above the sum of all rounded sizes, less its own padding. So the bound is that sum less the largest padding. With
+ * align_bytes 1 the bound is the sum of all sizes. Checking the phases in which items begin suffices, since a live
+ * set is largest when an item begins. O(n^2), no memory. */
 static uint64_t bound_at(const struct flw_plan_item *items, size_t count, uint64_t align_bytes)
 {
     uint64_t most_bytes = 0;
@@ -70,7 +70,7 @@ uint64_t flw_plan_lower_bound(const struct flw_plan_item *items, size_t count)
     return most_bytes > UINT64_MAX ? UINT64_MAX : (uint64_t)most_bytes;
 }
 
-/* The least alignment covers all items, so this is at least flw_plan_lower_bound. */
+/* At least flw_plan_lower_bound, since the smallest alignment covers all items. */
 uint64_t flw_plan_padded_bound(const struct flw_plan_item *items, size_t count)
 {
     uint64_t most_bytes = 0, seen = 0; /* alignments, each one bit */
@@ -141,8 +141,8 @@ enum order {
     ORDER_COUNT
 };
 
-/* In each order, what is hard to place comes first; by pad, the item whose padding is cut off at the top
- * comes last: with one alignment and one phase that meets the padded bound. */
+/* Sort items that are hard to place first. BY_PAD sorts the item with the largest padding last: at the top of a plan
+ * that padding is not needed, so with one alignment and one phase the plan meets the padded bound. */
 static void sort_items(struct flw_plan_key *keys, const struct flw_plan_item *items, size_t count,
                        enum order order)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: where intervals with a size and a lifetime go so that those alive together never overlap and
- * the whole is small: offline dynamic storage allocation.
- * Does not: know regions, names or memory.
+ * Owns: offline dynamic storage allocation: choose offsets for items with a size and a lifetime, so that items alive
+ * together never overlap and the total is small.
+ * Does not: depend on regions, names or memory.
  */
 #ifndef FLW_ARENA_PLAN_H
 #define FLW_ARENA_PLAN_H
@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* One interval. INVARIANT of a plan: items whose [first_phase, last_phase] meet do not overlap in
+/* An item to place. INVARIANT of a plan: two items with a common phase in [first_phase, last_phase] do not overlap in
  * [offset, offset + bytes), and offset is a multiple of align_bytes (a power of two). */
 struct flw_plan_item {
     uint64_t bytes; /* > 0 */
@@ -20,22 +20,23 @@ struct flw_plan_item {
     uint64_t offset;                  /* out */
 };
 
-/* The most bytes alive in one phase: no plan is smaller. */
+/* Return the most bytes alive in one phase: no plan is smaller. */
 uint64_t flw_plan_lower_bound(const struct flw_plan_item *items, size_t count);
-/* The same with the padding that no plan avoids: no plan is smaller. O(n^2) for each alignment. */
+/* The same, plus the padding that no plan can avoid. O(n^2) for each alignment. */
 uint64_t flw_plan_padded_bound(const struct flw_plan_item *items, size_t count);
 
-/* Set every offset; *out_bytes is the largest end. The search stops when the padded bound is met: with one
- * alignment nearly always, within some microseconds for tens of items. Else effort_ns 0: after a fixed,
- * repeatable amount of work, less than a millisecond for 30 items, about 0.1 s for 450 and more; not 0:
- * when the time is up. Above 2048 items: first fit, whatever the effort; O(n^2). False: host memory, or an end
- * beyond 64 bits (no size or alignment may exceed 2^62); offsets are undefined then. The same input gives
- * the same plan where effort_ns is 0. Memory: O(n^2) for up to 2048 items, at most 150 MiB, touched as far
- * as it is used. */
+/* Set every offset; *out_bytes is the largest end. The search stops when a plan meets the padded bound; with one
+ * alignment this is nearly always so, within some microseconds for tens of items. Otherwise the search stops
+ *   effort_ns 0      after a fixed amount of work: less than a millisecond for 30 items, about 0.1 s for 450 and more;
+ *                    the same input gives the same plan
+ *   other effort_ns  after that time.
+ * Above 2048 items: first fit in O(n^2), for any effort. Returns false, with undefined offsets, if host memory runs out
+ * or an end exceeds 64 bits; no size or alignment may exceed 2^62. Memory: O(n^2) for up to 2048 items, at most 150 MiB,
+ * of which only the used part is touched. */
 bool flw_plan_place(struct flw_plan_item *items, size_t count, uint64_t effort_ns,
                     uint64_t *out_bytes);
 
-/* Recomputes the invariant; *out_bytes as above. */
+/* Check the invariant; *out_bytes as above. */
 bool flw_plan_is_valid(const struct flw_plan_item *items, size_t count, uint64_t *out_bytes);
 
 #endif

@@ -29,18 +29,18 @@
 #define WAS_PLACED            UINT64_MAX
 
 struct change {
-    uint64_t offset; /* what it was, or WAS_PLACED: the item was given its place */
+    uint64_t offset; /* previous value, or WAS_PLACED: the item was placed */
     uint32_t item;
 };
 
 /* Beside each other because they are read together, millions of times. */
 struct spot {
     uint64_t offset;
-    uint64_t open_bytes; /* its size, rounded up to align_bytes; 0: placed */
+    uint64_t open_bytes; /* size rounded up to align_bytes; 0: placed */
 };
 
 struct candidate {
-    uint64_t barred; /* what bar[item] was */
+    uint64_t barred; /* previous bar[item] */
     uint32_t item;
 };
 
@@ -88,7 +88,7 @@ static uint64_t round_up(const struct search *s, uint64_t bytes)
     return flw_align_up(bytes, s->align_bytes);
 }
 
-/* The largest padding of an unplaced member: that of the topmost one is not needed. */
+/* Return the largest padding of an unplaced member: the padding of the topmost member is not needed. */
 static uint64_t widest_pad(const struct search *s, const uint16_t *member, uint32_t count)
 {
     uint64_t pad_bytes = 0;
@@ -101,9 +101,9 @@ static uint64_t widest_pad(const struct search *s, const uint16_t *member, uint3
     return pad_bytes;
 }
 
-/* True where the unplaced members of a section, each above its place, can end below the limit: taken
- * from the lowest place up, each on the one before, in rounded sizes. Gaps below an item that nothing can
- * fill any more count as lost. A placed member lies below all others and adds nothing. */
+/* True if the unplaced members of a section, each at or above its least offset, may end below the limit. Stack the
+ * members by least offset, lowest first, with rounded sizes. A gap that no member can fill any more counts as lost. A
+ * placed member is below all others and adds nothing. */
 static bool section_fits(struct search *s, uint32_t section)
 {
     uint16_t *member = s->graph.member + s->graph.member_begin[section];
@@ -454,9 +454,9 @@ static uint64_t take_plan(const struct search *s, struct flw_plan_item *items)
     return bytes;
 }
 
-/* How far towards the bound a try aims, in turn: a half, a quarter, a half, an eighth and so on, down to
- * a single byte: large steps save many, small ones succeed. If only padding is left to save, all the way
- * instead of a half. */
+/* Run tries, each with a limit closer to the bound: by a half of the gap, a quarter, a half, an eighth and so on,
+ * down to a single byte. Large steps save many tries, small steps succeed. If only padding is left to save, try the
+ * whole gap instead of a half. */
 static void run_tries(struct search *s, struct flw_plan_item *items, uint64_t lower_bytes,
                       uint64_t *bytes)
 {

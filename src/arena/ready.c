@@ -117,7 +117,7 @@ fallow_region *flw_ready_add(struct flw_ready *ready, const char *name, uint64_t
                                  !__builtin_mul_overflow(count, element_bytes, &bytes) &&
                                  ready->count < FLW_READY_REGIONS);
     if (ready->status != FALLOW_OK || bytes == 0) {
-        return &ready->nowhere; /* a region of nothing is left out */
+        return &ready->nowhere; /* leave out an empty region */
     }
     fallow_region *region = &ready->regions[ready->count];
     *region = (fallow_region){.name = name,

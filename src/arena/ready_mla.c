@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the workspace of a latent attention prefill whose contexts are read in chunks.
+ * Owns: the workspace of a latent attention prefill that reads contexts in chunks.
  *
  * The new tokens attend to each other first, into the accumulator pair. Then, chunk by chunk: gather the
  * compressed rows, project them to keys and values, join the rope part, attend into the chunk pair, merge
- * that into the accumulator in place. A chunk passes nothing to the next one but the accumulator, so the
- * phases of one chunk stand for all of them: two pairs live at the peak, however many chunks there are.
+ * that pair into the accumulator in place. A chunk passes only the accumulator to the next chunk, so the phases of one
+ * chunk serve for all: two pairs are live at the peak, for any number of chunks.
  */
 #include "arena/ready.h"
 
@@ -13,14 +13,14 @@
 
 enum {
     NEW_TOKENS,
-    GATHER, /* this and the next four again for each chunk */
+    GATHER, /* GATHER to MERGE repeat for each chunk */
     PROJECT,
     CONCATENATE,
     ATTENTION,
     MERGE
 };
 
-/* Per chunk the starts and lengths of each request, the offsets, all in one table each. */
+/* Add the tables with starts, lengths and offsets of each request, for all chunks. */
 static void add_tables(struct flw_ready *ready, uint64_t chunks)
 {
     uint64_t batch = ready->step.batch;
@@ -30,8 +30,8 @@ static void add_tables(struct flw_ready *ready, uint64_t chunks)
                   MERGE);
 }
 
-/* While a chunk is worked on the next one's rows may be gathered into the other of two regions, from the
- * new tokens on: both are then alive in every phase. */
+/* Add the gathered rows. With overlaps, the rows of the next chunk may be gathered into one region while the current
+ * chunk, or the new tokens, use the other: both regions are then alive in every phase. */
 static void add_gathered(struct flw_ready *ready, uint64_t rows)
 {
     uint64_t width = ready->model->kv_rank + ready->model->rope_dim;
