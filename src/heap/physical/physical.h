@@ -47,8 +47,9 @@ void flw_heap_adopt_left(struct flw_heap *heap);
  * idle handles. */
 fallow_status flw_heap_grow(struct flw_heap *heap, const struct flw_grow_request *request,
                             struct flw_span **out_run);
-/* calls. Set aside addresses for a block: most_bytes, halved while there is no room, but not below least_bytes. Unless
- * only least_bytes fit, as much again is left free beside. OUT_OF_MEMORY: no addresses; NOT_SUPPORTED: segments. */
+/* calls. Set aside addresses for a block: most_bytes, halved while there is no room, but not below least_bytes. They are
+ * half of another block's tail or in a hole, which keeps room for other memory unless only least_bytes fit.
+ * OUT_OF_MEMORY: no addresses; NOT_SUPPORTED: segments. */
 fallow_status flw_growable_reserve(struct flw_heap *heap, uint64_t most_bytes, uint64_t least_bytes,
                                    struct flw_growable *out);
 /* takes the lock. Put back the addresses that were set aside. The block, if there is one, is an ordinary one then. */

@@ -189,8 +189,18 @@ static fallow_status extend(struct flw_heap *heap, const struct flw_grow_request
     return is_added ? FALLOW_OK : FALLOW_OUT_OF_HOST_MEMORY;
 }
 
-/* lock. Put back the upper half of the largest tail of a growable block. False: no tail has more than a page. */
-static bool halve_tail(struct flw_heap *heap)
+/* The largest alignment of a layout. */
+#define RESERVED_ALIGN_BYTES (2 * FLW_MIB)
+
+static uint32_t reserved_align_units(const struct flw_heap *heap)
+{
+    return (uint32_t)(flw_max(heap->source.granularity_bytes, RESERVED_ALIGN_BYTES) >>
+                      FLW_UNIT_LOG2);
+}
+
+/* lock. Cut the upper half, RESERVED, off the largest tail of a growable block. NULL: it would have less than least_units,
+ * or no host memory. */
+static struct flw_span *halve_tail(struct flw_heap *heap, uint64_t least_units)
 {
     struct flw_span *largest = NULL;
     for (const struct flw_range *range = heap->ranges.lowest; range != NULL; range = range->next) {
@@ -200,22 +210,24 @@ static bool halve_tail(struct flw_heap *heap)
             largest = run->u.run.state == FLW_RUN_RESERVED && is_larger ? run : largest;
         }
     }
-    uint32_t units = largest != NULL ? largest->u.run.unit_count : 0;
-    uint32_t keep = (uint32_t)flw_align_up(units / 2, heap->page_units);
-    struct flw_span *rest = keep < units ? flw_run_split(heap, largest, keep) : NULL;
-    if (rest != NULL) {
-        flw_run_put_back_unmapped(heap, rest);
+    if (largest == NULL) {
+        return NULL;
     }
-    return rest != NULL;
+    uint64_t begin = heap->base_unit + flw_run_begin(largest), units = largest->u.run.unit_count;
+    uint64_t keep = flw_align_up(begin + units / 2, reserved_align_units(heap)) - begin;
+    return keep + least_units <= units ? flw_run_split(heap, largest, (uint32_t)keep) : NULL;
 }
 
 /* Put back addresses of growable blocks until the request fits. False: it does not fit in the end. */
 static bool take_back_reserved(struct flw_heap *heap, const struct flw_grow_request *request)
 {
     struct flw_placement place;
+    struct flw_span *half;
     bool fits;
     flw_lock_acquire(&heap->lock);
-    while (!(fits = flw_place_find(heap, request, &place)) && halve_tail(heap)) {
+    while (!(fits = flw_place_find(heap, request, &place)) &&
+           (half = halve_tail(heap, heap->page_units)) != NULL) {
+        flw_run_put_back_unmapped(heap, half);
     }
     flw_lock_release(&heap->lock);
     return fits;
@@ -233,17 +245,20 @@ fallow_status flw_ranges_make_place(struct flw_heap *heap, const struct flw_grow
 
 /* ---- addresses for growable blocks */
 
-/* Reserve request->unit_count units in the smallest hole that has beside_units more. They begin apart_units behind the
- * hole's begin, where other memory grows, or at its end. NULL: no such hole, or no host memory. */
+/* Reserve request->unit_count units: half of a tail, or in the smallest hole that has beside_units more. In a hole they
+ * begin apart_units behind its begin, where other memory grows, or at its end. NULL: none, or no host memory. */
 static struct flw_span *reserve(struct flw_heap *heap, const struct flw_grow_request *request,
                                 uint64_t beside_units, uint64_t apart_units)
 {
     uint64_t base = heap->base_unit, align = request->align_units, units = request->unit_count;
     flw_lock_acquire(&heap->lock);
-    struct flw_placement place = {.hole = flw_run_index_find(&heap->ranges.unmapped,
-                                                             (uint32_t)(units + beside_units),
-                                                             request->align_units, base)};
-    if (place.hole != NULL) {
+    struct flw_span *half = halve_tail(heap, units);
+    struct flw_placement place = {.hole = half};
+    if (half == NULL) {
+        place.hole = flw_run_index_find(&heap->ranges.unmapped, (uint32_t)(units + beside_units),
+                                        request->align_units, base);
+    }
+    if (half == NULL && place.hole != NULL) {
         uint64_t last = flw_align_down(base + flw_run_end(place.hole) - units, align) - base;
         uint64_t begin = flw_align_up(base + flw_run_begin(place.hole) + apart_units, align) - base;
         place.map_begin = flw_min(begin, last);
@@ -257,8 +272,17 @@ static struct flw_span *reserve(struct flw_heap *heap, const struct flw_grow_req
     return place.hole;
 }
 
-/* The largest alignment of a layout. */
-#define RESERVED_ALIGN_BYTES (2 * FLW_MIB)
+/* Return the units of a hole that is left to others: most_units, at most a quarter of all addresses. */
+static uint64_t beside_units(struct flw_heap *heap, uint64_t most_units)
+{
+    uint64_t units = 0;
+    flw_lock_acquire(&heap->lock);
+    for (const struct flw_range *range = heap->ranges.lowest; range != NULL; range = range->next) {
+        units += range->unit_count;
+    }
+    flw_lock_release(&heap->lock);
+    return flw_min(most_units, units / 4);
+}
 
 fallow_status flw_growable_reserve(struct flw_heap *heap, uint64_t most_bytes, uint64_t least_bytes,
                                    struct flw_growable *out)
@@ -266,12 +290,11 @@ fallow_status flw_growable_reserve(struct flw_heap *heap, uint64_t most_bytes, u
     uint64_t page = heap->source.granularity_bytes;
     uint64_t least = flw_align_up(least_bytes, page) >> FLW_UNIT_LOG2;
     uint64_t most = flw_max(flw_align_down(most_bytes, page) >> FLW_UNIT_LOG2, least);
-    struct flw_grow_request request = {
-        .domain = heap->domains[FLW_UNOWNED],
-        .align_units = (uint32_t)(flw_max(page, RESERVED_ALIGN_BYTES) >> FLW_UNIT_LOG2),
-        .budget_bytes = UINT64_MAX,
-        .is_single_handle = true,
-        .insists = true};
+    struct flw_grow_request request = {.domain = heap->domains[FLW_UNOWNED],
+                                       .align_units = reserved_align_units(heap),
+                                       .budget_bytes = UINT64_MAX,
+                                       .is_single_handle = true,
+                                       .insists = true};
     *out = (struct flw_growable){NULL, NULL};
     fallow_status status = heap->source.ops->remaps ? FALLOW_OK : FALLOW_NOT_SUPPORTED;
     bool is_last = false;
@@ -279,7 +302,7 @@ fallow_status flw_growable_reserve(struct flw_heap *heap, uint64_t most_bytes, u
          units = flw_max(flw_align_down(units / 2, heap->page_units), least)) {
         is_last = units == least;
         request.unit_count = (uint32_t)units;
-        uint64_t beside = is_last ? 0 : units;
+        uint64_t beside = is_last ? 0 : beside_units(heap, most);
         out->tail = reserve(heap, &request, beside, most);
         status = out->tail != NULL ? FALLOW_OK
                  : is_last         ? flw_ranges_make_place(heap, &request)

@@ -449,6 +449,35 @@ static void bad_arguments_are_refused(void **state)
     api_end(&api);
 }
 
+#define CROWD 150
+
+/* They share the addresses that are set aside, so that there are some for each and for a large block. */
+static void a_crowd_of_arenas_grows_in_place_and_leaves_addresses(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_arena *arenas[CROWD];
+    bed_begin(&api);
+    fallow_layout *small = make_plain_layout(MIB), *large = make_plain_layout(3 * MIB);
+    for (size_t i = 0; i < CROWD; i++) {
+        arenas[i] = make_arena(&api, 0);
+        end_lease(begin_lease(arenas[i], small, api.stream), api.stream);
+    }
+    void *block = api_alloc(&api, 600 * MIB, api.stream);
+    assert_int_equal(fallow_free(api.pool, block, api.stream), FALLOW_OK);
+    for (size_t i = 0; i < CROWD; i++) {
+        end_lease(begin_lease(arenas[i], large, api.stream), api.stream);
+        assert_int_equal(arena_stats(arenas[i]).generation, 1);
+    }
+    assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+    for (size_t i = 0; i < CROWD; i++) {
+        fallow_arena_destroy(arenas[i]);
+    }
+    fallow_layout_destroy(small);
+    fallow_layout_destroy(large);
+    api_end(&api);
+}
+
 #define LANES 3
 
 static bool lanes_hold(fallow_arena *const *lanes, const uint64_t *bytes)
@@ -540,6 +569,7 @@ int main(void)
         cmocka_unit_test(a_budget_is_kept_and_named_with_the_layout),
         cmocka_unit_test(a_configured_first_block_is_at_least_so_large),
         cmocka_unit_test(the_pools_out_of_memory_leaves_the_arena_usable),
+        cmocka_unit_test(a_crowd_of_arenas_grows_in_place_and_leaves_addresses),
         cmocka_unit_test(lanes_grow_together_or_not_at_all),
         cmocka_unit_test(bad_arguments_are_refused),
     };
