@@ -26,8 +26,7 @@ enum {
     INPUTS
 };
 static const size_t sizes[INPUTS] = {64 * 8192 * 4, 64 * 4, 64 * 4, 4};
-static const uint32_t values[INPUTS] = {3 * 64, 100, 0,
-                                        2}; /* page 3, 100 tokens, request 0, 2 requests */
+static const uint32_t values[INPUTS] = {3 * 64, 100, 0, 2}; /* page 3, 100 tokens, 2 requests */
 
 static void fill_metadata(const fallow_lease *lease, void *const inputs[INPUTS])
 {

@@ -80,14 +80,14 @@ static void merge(const fallow_lease *lease)
     OK(fallow_attention_merge_states(engine.kernels, &merge, engine.stream));
 }
 
-/* Replace your projection: all keys of a chunk are equal. */
+/* Simulate your projection: all keys of a chunk become equal. */
 static void project(const fallow_layout *layout, const fallow_lease *lease, int i)
 {
     engine_launch(engine.stream, layout, lease, READS(GATHERED + i % 2) | WRITES(KV_NOPE));
     engine_fill(engine.stream, AT(KV_NOPE), of_chunk[i], 256 * HEADS * 256 * 2);
 }
 
-/* Replace your attention: return the keys. */
+/* Simulate your attention: return the keys. */
 static void attend(const fallow_layout *layout, const fallow_lease *lease)
 {
     engine_launch(engine.stream, layout, lease, READS(K) | READS(KV_NOPE) | WRITES(CHUNK_OUT));
@@ -102,8 +102,7 @@ static void run_prefill(const fallow_layout *layout, const fallow_lease *lease,
     plan_chunks(lease, inputs);
     engine_join(engine.second, engine.stream);
     gather(lease, inputs, 0);
-    engine_fill(engine.stream, AT(OUT), 0,
-                OUT_BYTES); /* replaces your attention of the new tokens */
+    engine_fill(engine.stream, AT(OUT), 0, OUT_BYTES); /* your attention of the new tokens */
     engine_fill(engine.stream, AT(LSE), 0, LSE_BYTES);
     for (int i = 0; i < CHUNKS; i++) {
         engine_join(engine.stream, engine.second); /* wait until chunk i is gathered */

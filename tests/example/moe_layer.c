@@ -24,7 +24,7 @@ enum { /* regions, in the order of `fallow layout moe-triton` */
 #define AT(index) fallow_lease_region_at(lease, index)
 #define TWO_BF16  0x40004000u /* two bf16 of 2.0 */
 
-/* Your product: reads the results of routing and the activation, if any. Here every value is 2. */
+/* Simulate your product: read the results of routing and the activation, if any, and make every value 2. */
 static void multiply(const fallow_layout *layout, const fallow_lease *lease, uint32_t in,
                      size_t out)
 {

@@ -374,11 +374,11 @@ static void a_use_after_the_end_names_region_and_arena(void **state)
         assert_non_null(strstr(api.sim.violation(1), "writes a forbidden byte"));
         write_all(&api, arena, layout, 5); /* the next lease may use the address */
         assert_int_equal(fallow_lease_guard(arena, api.other), FALLOW_OK);
-        touch_first(&api, first, 1, 2); /* so may a graph */
+        touch_first(&api, first, 1, 2); /* a graph may use the address */
         write_all(&api, arena, layout, 6);
         assert_int_equal(fallow_arena_trim(arena), FALLOW_OK);
         assert_int_equal(fallow_alloc(api.pool, 16000, api.stream, &block), FALLOW_OK);
-        fill_bytes(&api, block, 1, 16000, api.stream); /* so may the next owner */
+        fill_bytes(&api, block, 1, 16000, api.stream); /* the next owner may use the address */
         assert_int_equal(fallow_free(api.pool, block, api.stream), FALLOW_OK);
         assert_int_equal(violations(&api), 2);
         fallow_arena_destroy(arena);

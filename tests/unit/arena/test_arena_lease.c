@@ -169,8 +169,7 @@ static void layouts_in_turn_and_guards_make_no_driver_call(void **state)
             assert_int_equal(fallow_lease_guard(arena, api.stream), FALLOW_OK);
         }
     }
-    end_lease(begin_lease(arena, layouts[2], api.stream),
-              api.stream); /* a new layout of existing regions */
+    end_lease(begin_lease(arena, layouts[2], api.stream), api.stream); /* existing regions */
     assert_int_equal(flw_sim_read_ledger(&api.sim).call_count, calls);
     assert_int_equal(fallow_arena_lose_contents(arena), FALLOW_OK);
     for (int i = 0; i < 4; i++) { /* each layout initialises its counter once more */

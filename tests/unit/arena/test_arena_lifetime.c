@@ -102,8 +102,7 @@ static void handles_of_a_destroyed_arena_are_refused(void **state)
     fallow_arena_destroy(leased);
     refuse_arena(&api, gone, layout);
     refuse_arena(&api, leased, layout);
-    assert_non_null(
-        fallow_lease_region_at(open, 0)); /* destruction takes effect when the lease ends */
+    assert_non_null(fallow_lease_region_at(open, 0)); /* destroyed when the lease ends */
     end_lease(open, api.stream);
     for (int i = 0; i < 10000; i++) { /* new arenas reuse the places */
         fallow_arena *arena = make_arena(&api, 0);

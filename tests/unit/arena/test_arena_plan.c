@@ -207,7 +207,7 @@ static void small_plans_are_as_good_as_the_smallest_there_are(void **state)
     assert_true(exact * 100 >= rounds * 97);
 }
 
-/* The search stops as soon as it meets the padded bound; a larger plan costs the full effort. */
+/* The search stops at the padded bound; a larger plan costs the full effort. */
 static void plans_of_one_alignment_meet_the_padded_bound(void **state)
 {
     (void)state;

@@ -259,8 +259,7 @@ static void nothing_is_given_up_that_a_capture_keeps_from_being_freed(void **sta
     fallow_layout *large = make_layout(&region, 1);
     end_lease(begin_lease(arena, small, api.stream), api.stream);
     end_lease(begin_lease(arena, layout, api.stream), api.stream);
-    assert_int_equal(fallow_lease_guard(arena, api.other),
-                     FALLOW_OK); /* no lease follows to record a fence */
+    assert_int_equal(fallow_lease_guard(arena, api.other), FALLOW_OK); /* without a fence */
     begin_capturing(&api, api.stream, &capture);
     assert_int_equal(fallow_arena_trim(arena), FALLOW_CAPTURING);
     assert_int_equal(fallow_lease_begin(arena, large, api.other, &lease), FALLOW_CAPTURING);

@@ -127,8 +127,7 @@ static void a_taken_place_is_renewed(void **state)
     (void)state;
     char *handle = flw_handles_take(&table);
     const uint64_t most = (UINT64_C(1) << 43) - 1, known = (uintptr_t)handle >> 12 & most;
-    places[flw_handle_place(handle)].generation +=
-        most - 9 - known; /* the generation wraps around below */
+    places[flw_handle_place(handle)].generation += most - 9 - known; /* wraps around below */
     handle += (most - 9 - known) << 12;
     flw_handles_publish(&table, handle, &objects[3]);
     for (unsigned i = 0; i < 50; i++) {
