@@ -39,7 +39,7 @@ class WorkspaceManager:
         return list(self._scratch[self._slot()].get(*named))
 
     def get_persistent(self, key, shape, dtype, *, zero_init=False):
-        """Return the tensor of a key in this micro-batch and lane. It keeps its address and contents."""
+        """Return the tensor of a key in this micro-batch and lane. Address and contents are kept."""
         region = {"name": str(key), "bytes": math.prod(shape) * dtype.itemsize, "persistent": True, "element_bytes": 1,
                   "init": "zero" if zero_init else "dirty"}
         with self._kept[self._slot()].lease(fallow.Layout([region], str(key))) as lease:

@@ -103,7 +103,7 @@ class Arenas(unittest.TestCase):
             try:
                 step(fails)
             except ValueError as error:
-                kept.append(error)  # its traceback keeps the frame
+                kept.append(error)  # the traceback keeps the frame
         self.assertEqual(len(kept), 6)
         with self.assertRaisesRegex(RuntimeError, "the lease has ended"):
             lease = self.arena.lease(self.layout)
@@ -372,7 +372,7 @@ class Arenas(unittest.TestCase):
         self.assertEqual(fallow.stats()["live_count"], 0)
         arena = fallow.Arena(name="dropped")
         arena.get(("q", (4096,), "uint8"))
-        arena._got.__del__()  # the cycle collector may call it before close()
+        arena._got.__del__()  # the cycle collector may run before close()
         arena.close()
 
     def test_layouts_of_equal_lines_are_kept_and_bounded(self):

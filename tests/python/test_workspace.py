@@ -99,7 +99,7 @@ class Workspaces(unittest.TestCase):
         self.call("flw_sim_touch", ctypes.c_void_p(self.stream), array, len(ranges))
 
     def expert_layer(self):
-        """Launch two kernels, and between them one of a library that keeps its tensors."""
+        """Launch two kernels, and between them one of a library that keeps tensors."""
         up, act, down = self.manager.get_simultaneous(((8, 4096), bf16), ((8, 2048), bf16), ((8, 1024), bf16))
         self.kernel(writes=[up])
         self.kernel(reads=[up], writes=[act])
