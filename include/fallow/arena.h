@@ -149,8 +149,9 @@ enum {
                                                  byte to be written (all but PREFIX), as far as both
                                                  leases used the region (fallow_lease_set_used). A
                                                  write to one region hides a missing write to
-                                                 another region that shares the bytes. At the next lease or guard, on
-                                                 any device, report bytes written since the end */
+                                                 another region that shares the bytes. At the next
+                                                 lease or guard, on any device, report bytes written
+                                                 since the end */
 };
 
 /** Settings of an arena. Zero is the default for every field but struct_size. */

@@ -19,13 +19,13 @@ FALLOW_API void *fallow_pool_driver_entry(fallow_pool *pool, const char *symbol)
 /** The pool's CUcontext. */
 FALLOW_API void *fallow_pool_context(fallow_pool *pool);
 
-/** Around each capture of a stream, from before cuStreamBeginCapture to after cuStreamEndCapture, where
- * pools in context order (FALLOW_ORDER_CONTEXT) are used: they record no event and ask for none
- * meanwhile, since that would end the capture. Nor does any pool synchronise its context then: what has to
- * answers CAPTURING. Leases of arenas query whether their stream is being captured. Counted, for all pools of the process. The first waits for an event that is being
- * recorded. */
+/** Announce a capture of a stream to all pools of the process: call before cuStreamBeginCapture, and
+ * fallow_context_capture_end after cuStreamEndCapture, if pools in context order (FALLOW_ORDER_CONTEXT) are used.
+ * Between the two, these pools neither record nor query events, since that would end the capture; calls that need to
+ * synchronise the context of any pool fail with CAPTURING; and leases of arenas query whether their stream is being
+ * captured. Announcements are counted. The first waits for an event that is being recorded. */
 FALLOW_API void fallow_context_capture_begin(void);
-/** One of the captures that fallow_context_capture_begin announced has ended. */
+/** End one announcement of fallow_context_capture_begin. */
 FALLOW_API void fallow_context_capture_end(void);
 
 #ifdef __cplusplus

@@ -48,10 +48,10 @@ static inline void fallow_step_init(fallow_step *step)
     fallow_step_init_sized(step, sizeof *step);
 }
 
-/** Make the layout of a path. Its regions are in the order in which `fallow layout` prints them for the step;
- *  one without bytes is left out. Errors: INVALID_ARGUMENT (the model lacks what the path is about, a rank count
- *  that does not divide, a number of the step above 2^31 or of the model above 2^20, sizes beyond
- *  2^62), and those of fallow_layout_create. */
+/** Create the layout of a path. The regions have the order of `fallow layout` for the same step; empty regions are
+ *  left out. Errors: INVALID_ARGUMENT (the model lacks the feature that the path serves, a rank count does not divide
+ *  the model, a number of the step exceeds 2^31 or of the model 2^20, sizes exceed 2^62), and those of
+ *  fallow_layout_create. */
 typedef fallow_status (*fallow_layout_function)(const fallow_model *model, const fallow_step *step,
                                                 fallow_layout **out_layout);
 
@@ -65,11 +65,11 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_layout_fa3_graph(const fallow_m
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_layout_flashmla_decode(const fallow_model *model,
                                                                         const fallow_step *step,
                                                                         fallow_layout **out_layout);
-/** vLLM's MLA prefill of `tokens` new tokens whose contexts are read in chunks: gathered rows, keys, the
- *  two pairs of output and LSE that are merged in place. After phase 0, the new tokens, phases 1 to 5 are
- *  those of a chunk, and each chunk uses the same regions again. With `overlaps` chunk i is gathered into
- *  "gathered 0" or "gathered 1", by turns, instead of "gathered": another stream may do so while chunk i - 1
- *  is worked on, or the new tokens are, as soon as chunk i - 2 has been concatenated. */
+/** vLLM's MLA prefill of `tokens` new tokens, with contexts read in chunks: gathered rows, keys, and the two pairs of
+ *  output and LSE that are merged in place. Phase 0 is the attention of the new tokens. Phases 1 to 5 are those of a
+ *  chunk, and each chunk uses the same regions again. With `overlaps`, chunks are gathered into "gathered 0" and
+ *  "gathered 1" in turn, instead of "gathered": another stream may gather chunk i while chunk i - 1 or the new tokens
+ *  are being processed, once chunk i - 2 has been concatenated. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_layout_mla_prefill(const fallow_model *model,
                                                                     const fallow_step *step,
                                                                     fallow_layout **out_layout);
@@ -91,7 +91,7 @@ typedef struct fallow_path {
     const char *name;            /**< "fa3-graph" */
     const char *summary;         /**< one line */
     fallow_layout_function make; /**< makes its layout */
-    const char *const *phases;   /**< names of the phases; NULL ends them */
+    const char *const *phases;   /**< names of the phases, terminated by NULL */
 } fallow_path;
 
 /** The paths in their order; NULL after the last. Static storage. */

@@ -2,7 +2,7 @@
 /**
  * @file
  * Entry points for frameworks that take an allocator as addresses of functions: PyTorch, CuPy, and
- * through them Numba and RMM. tools/python/fallow hands them over; C needs none of this.
+ * through them Numba and RMM. tools/python/fallow passes the addresses; C programs need none of this.
  *
  * They allocate from *default pools*, one for each device and kind, made when a call first needs
  * one and kept until the process ends. Loading the library makes nothing and calls no driver.
@@ -132,8 +132,9 @@ FALLOW_API void fallow_torch_record_stream(void *ptr, fallow_stream stream);
  * and tags nest.
  *
  * Capture     begin announces nothing. The first allocation, or lease of an arena of the pool, on a stream that
- *             is being captured announces the capture: to the pool, and as fallow_context_capture_begin. That is retracted by the end of the
- *             id, its last release, or the next call that finds the capture over. Between begin and the first
+ *             is being captured announces the capture: to the pool, and as fallow_context_capture_begin. The
+ *             announcement ends with the end of the id, the last release of the id, or the next call that finds the
+ *             capture over. Between begin and the first
  *             allocation of its thread the pairs that name no stream query the streams that have allocated
  *             before. If the capture is on a new stream, and other threads use CuPy meanwhile, the program
  *             must announce the capture.

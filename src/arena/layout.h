@@ -47,9 +47,8 @@ struct fallow_layout {
     size_t align_bytes; /* the largest of all scratch regions */
     size_t bytes, guarded_bytes, persistent_bytes, lower_bound;
     char name[FLW_ARENA_NAME_MOST + 1];
-    size_t
-        slot_mask;   /* slot count less 1; the slot count is a power of two, at least twice count */
-    uint16_t *slots; /* followed by the names of regions in the same block */
+    size_t slot_mask; /* slot count less 1; the count is a power of two, at least 2 * `count` */
+    uint16_t *slots;  /* followed by the names of regions in the same block */
     struct flw_placed_region regions[];
 };
 

@@ -38,9 +38,8 @@ struct flw_arena_check {
     uint64_t before_layout;
     unsigned char pattern, before_pattern;
     bool watches_sleep;
-    bool is_skipped; /* do not check this lease: inside a capture, or a driver call failed */
-    size_t
-        ended_bytes; /* of scratch that nothing may use since the last lease ended; 0: a guarded graph may */
+    bool is_skipped;    /* do not check this lease: inside a capture, or a driver call failed */
+    size_t ended_bytes; /* of scratch, must be unused since the last end; 0: a graph was guarded */
 };
 
 static fallow_status probe_contents(struct flw_pool *pool)
@@ -74,8 +73,7 @@ fallow_status flw_arena_check_create(fallow_arena *arena)
         check->violations_seen++;
     }
     arena->check = check;
-    return check->name == NULL ? FALLOW_OK
-                               : probe_contents(arena->pool); /* real memory has contents */
+    return check->name == NULL ? FALLOW_OK : probe_contents(arena->pool); /* NULL: real memory */
 }
 
 /* Log new violations of this arena that the rule checker found. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: how threads wake one that sleeps. Does not: lose a ring between a look and the sleep.
+ * Owns: waking a sleeping thread. A ring between the read of the count and the sleep is not lost.
  */
 #ifndef FLW_BASE_BELL_H
 #define FLW_BASE_BELL_H
@@ -32,7 +32,7 @@ static inline void flw_bell_ring(struct flw_bell *bell)
     errno = saved;
 }
 
-/* Sleep until the count differs from `heard` or so many ns have passed; may return sooner. No cancellation point. */
+/* Sleep until the count differs from `heard`, at most most_ns; may return earlier. Not a cancellation point. */
 static inline void flw_bell_wait(struct flw_bell *bell, uint32_t heard, uint64_t most_ns)
 {
     struct timespec most = {.tv_sec = (time_t)(most_ns / UINT64_C(1000000000)),

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the handle table. What callers hold for pools, captures, recorders, host pools, arenas and
- * leases is a handle of a table of that kind.
- * Does not: know, make or free the objects.
+ * Owns: the handle tables, one for each kind of object that callers refer to: pools, captures, recorders, host pools,
+ * arenas, leases.
+ * Does not: create or free the objects.
  *
- * A handle is a number in the shape of a pointer. It is compared, never followed. It names a place of
- * its table and a *generation* of that place, which goes on with every owner: the handle of an object
- * that has ended is refused for good, since a place has 2^43 generations.
+ * A handle is a number in the shape of a pointer, which is compared and never dereferenced. A handle contains a place of
+ * its table and a *generation* of that place, which grows with every owner: the handle of an object that has ended is
+ * refused for good, since a place has 2^43 generations.
  *
  *   bits 63 and 55 set · 58 to 56 the kind · 54 to 12 the generation · 11 to 0 the place
  *
@@ -17,10 +17,9 @@
  * handles.
  *
  * The life of a place: take (its owner knows the handle, others are refused) · publish · drop (refused
- * from now on; renew publishes the object again, under a new handle) · await, where the object is about to
- * go · free. A *visitor* counts itself in, then looks at the handle; a drop takes the handle out, then
- * await looks at the count: one of the two sees the other. A place with a visitor inside is not taken
- * again.
+ * from now on; renew publishes the object again, under a new handle) · await, before the object is freed · free. A
+ * *visitor* increments the count, then reads the handle; drop clears the handle, then await reads the count: one of the
+ * two sees the other. A place with a visitor inside is not taken again.
  *
  * INVARIANTS
  *   1. handle is 0, or has this place, its generation and the table's kind. Where it is not 0 the place
@@ -108,7 +107,7 @@ static inline void *flw_handles_find(const struct flw_handles *table, const void
     return flw_places_find(table->places, table->count, handle);
 }
 
-/* Dropped: publish the same object under the place's next handle, and return that. */
+/* Publish a dropped object again, under the next handle of the same place; return that handle. */
 void *flw_handles_renew(struct flw_handles *table, const void *handle);
 
 /* The same as a visitor: not NULL, and until flw_handles_leave await waits and the place stays. */

@@ -10,8 +10,8 @@
  * INVARIANTS (flw_pages_broken_invariant recomputes them)
  *   1. A free run's first and last page carry its length; no two free runs of a chunk touch.
  *   2. Every free run is in the bin of its length and its chunk's kind, and in no other.
- *   3. free_pages of a chunk is the sum over its free runs; free_bytes that over all chunks, and
- *      all_bytes the sum of their lengths.
+ *   3. free_pages of a chunk is the sum over the chunk's free runs. free_bytes is the sum over all chunks, and all_bytes
+ *      the sum of the lengths of all chunks.
  */
 #ifndef FLW_HOST_PAGES_H
 #define FLW_HOST_PAGES_H

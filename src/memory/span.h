@@ -82,8 +82,8 @@ enum flw_run_state {
     FLW_RUN_DEDICATED, /* the same, all of one handle, in its owner's index of those: joins nothing */
     FLW_RUN_UNMAPPED, /* address space only */
     FLW_RUN_DEFERRED, /* free, but points of several domains are not complete */
-    FLW_RUN_BUSY,     /* a growth or a move is working on it without the lock */
-    FLW_RUN_RESERVED  /* address space only, set aside for the block before it to grow into */
+    FLW_RUN_BUSY,     /* a growth or a move uses the run without the lock */
+    FLW_RUN_RESERVED  /* address space only, set aside for growth of the block before */
 };
 
 /* Owner of free memory whose work is complete. Real domains count from 1. */

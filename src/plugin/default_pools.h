@@ -81,7 +81,7 @@ bool flw_plugin_is_capturing(struct flw_pool *pool, fallow_stream stream);
 /* Announce to the pool the capture of `stream`, if an id is open for the capture; return the tag of the
  * thread's allocations. Call only while open_ids is not 0. */
 uint32_t flw_graph_ids_announce(int device, fallow_stream stream, bool is_free);
-/* The same for the pool's device, without a tag. True if an id that is no tag is open. */
+/* Announce as above for the pool's device; ignore tags. True if an id other than a tag is open. */
 bool flw_graph_ids_announce_to(struct flw_pool *pool, fallow_stream stream);
 /* Announce a capture that may have begun without an allocation yet, for the duration of a call that names no
  * stream. If this returns true, fallow_context_capture_end must end the announcement. Driver calls while an id is

@@ -5,8 +5,9 @@
  *
  * PyTorch reports when allocating to an id begins and ends, but neither the streams nor whether anything is
  * captured: the same two calls surround a memory pool without graphs. So while an id is open, each allocation
- * of the torch pair, and each lease of an arena, queries whether its stream is being captured, and by which capture.
- * The first of a new capture binds that capture to an open id and announces it; an open id by itself announces nothing.
+ * of the torch pair, and each lease of an arena, queries whether the stream is being captured, and by which capture.
+ * The first query that finds a new capture binds the capture to an open id and announces the capture. An open id alone
+ * announces nothing.
  */
 #include <stdlib.h>
 
@@ -459,7 +460,7 @@ void fallow_torch_begin_allocate_to_pool(int device, fallow_mempool_id id, void 
     open_entry(device, id);
     struct flw_pool *pool =
         flw_pool_of(flw_plugin_pool_of(flw_plugin_device_of(device), FALLOW_PLUGIN_STREAM));
-    if (pool != NULL) { /* the next lease of each of its arenas queries its stream */
+    if (pool != NULL) { /* makes the next lease of each arena query for captures */
         atomic_fetch_add_explicit(&pool->heap.count.order_changes, 1, memory_order_release);
     }
     pthread_mutex_unlock(&ids.mutex);

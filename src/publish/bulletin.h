@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the bulletin, what a process says of its pools at one moment, and its form on a board. Does
- * not: look at pools (collect.c), or show anything (the tools).
+ * Owns: the bulletin, a snapshot of a process's pools, and its encoding on a board. Does not: read pools
+ * (collect.c), or show anything (the tools).
  *
- * The form is words of 64 bits, little-endian. Each kind of record says how many words it has: one
- * of a later version may have more at its end, which an earlier reader skips; what an earlier one
- * lacks reads as 0.
+ * The encoding is 64-bit words, little-endian. Each kind of record has its number of words: a later version may append
+ * words, which an earlier reader skips, and words that an earlier version lacks read as 0.
  *
- *   words of the head    process, its name (2 words of text), clock, pools there are, pools told of
+ *   words of the head    process, process name (2 words of text), clock, count of pools, count of pools below
  *   per pool             words; values (FLW_BULLETIN_VALUES), stages (count and ns), driver (4 words)
  *                        classes, words of one; the classes
  *                        streams, words of one; the streams
@@ -23,9 +22,9 @@
 
 #define FLW_BULLETIN_STAGES  12
 #define FLW_BULLETIN_CLASSES 74 /* the size classes, and all runs as one */
-#define FLW_BULLETIN_STREAMS 64 /* told of one by one; the rest as one more */
+#define FLW_BULLETIN_STREAMS 64 /* rows of their own; the rest are one more row */
 #define FLW_BULLETIN_HOLDERS 48 /* the same */
-#define FLW_BULLETIN_ARENAS  32 /* at most so many of a pool */
+#define FLW_BULLETIN_ARENAS  32 /* most arenas of a pool in a bulletin */
 
 #define FLW_BULLETIN_FRAMES_BYTES 1000
 
@@ -135,16 +134,16 @@ struct flw_bulletin_holder {
     uint64_t
         stack_count; /* 1; of the last one, where there are too many: those that are not told of one by one */
     uint64_t live_count, requested_bytes;
-    char frames[FLW_BULLETIN_FRAMES_BYTES]; /* ends in a zero byte, and zeros behind it */
+    char frames[FLW_BULLETIN_FRAMES_BYTES]; /* padded with zero bytes, at least one */
 };
 
-/* An arena, and what it holds of the pool. */
+/* An arena and its memory. */
 struct flw_bulletin_arena {
     uint64_t scratch_bytes, persistent_bytes;
     uint64_t lease_count;
-    uint64_t capture_count;        /* whose graphs hold its addresses */
+    uint64_t capture_count;        /* captures with graphs that hold addresses of the arena */
     uint64_t is_leased, is_locked; /* 0 or 1 */
-    char name[64];                 /* ends in a zero byte, and zeros behind it */
+    char name[64];                 /* padded with zero bytes, at least one */
 };
 
 struct flw_bulletin_pool {
@@ -179,7 +178,7 @@ struct flw_bulletin_writer {
 };
 
 void flw_bulletin_begin(struct flw_bulletin_writer *writer, void *bytes, size_t capacity);
-/* One that does not fit goes without its holders, then without classes, streams and arenas, or not at all. */
+/* Append a pool. If the pool does not fit, leave out the holders, then classes, streams and arenas, then the pool. */
 void flw_bulletin_add(struct flw_bulletin_writer *writer, const struct flw_bulletin_pool *pool);
 /* The head; `bulletin`'s pools are not looked at. Returns the bytes used. */
 size_t flw_bulletin_end(struct flw_bulletin_writer *writer, const struct flw_bulletin *bulletin);

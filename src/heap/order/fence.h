@@ -37,8 +37,7 @@ enum flw_fenced flw_domain_fence_done(struct flw_heap *heap, struct flw_domain *
 /* calls, in a section of at least the mode: an event is of its own context, whichever is current. */
 CUresult flw_fence_ask_event(struct flw_heap *heap, CUevent event, CUresult (*ask)(CUevent event));
 
-/* calls. The same as flw_domain_fence, in a section of its own; the fence is also cleared (flw_domain_clear). Before, one
- * fence is queried. */
+/* calls. Enter the driver, query one fence, then call flw_domain_fence and flw_domain_clear. */
 void flw_domain_fence_cleared(struct flw_heap *heap, struct flw_domain *domain);
 
 /* calls. See that all of its fences that stand are cleared: those that a capture may have taken are void

@@ -25,8 +25,8 @@ static inline CUresult ask_others(struct flw_heap *heap, const struct flw_fence 
                                              : flw_epoch_ask_others(heap, fence, is_patient);
 }
 
-/* lock. A capture took the event: it covers nothing. A later fence covers what it should have; a retired stream has had
- * that one. */
+/* lock. Discard a fence after a capture took the event, which covers nothing then. A later fence covers the work; on
+ * a retired stream that is the fence of the retirement. */
 static void void_fence(struct flw_heap *heap, struct flw_domain *domain, struct flw_fence *fence)
 {
     if (!fence->is_unlinked) {
@@ -76,7 +76,7 @@ void flw_domain_fence_cleared(struct flw_heap *heap, struct flw_domain *domain)
 {
     struct flw_driver_section section;
     if (flw_heap_enter_driver(heap, &section)) {
-        (void)flw_heap_ask_one(heap, true); /* for its event: captures alone poll nothing */
+        (void)flw_heap_ask_one(heap, true); /* reuse events even if nothing else polls */
         if (flw_domain_fence(heap, domain) == FALLOW_OK) {
             (void)flw_domain_clear(heap, domain);
         }

@@ -187,7 +187,7 @@ static void keep_mapped(struct flw_heap *heap, struct stock *stock, struct flw_s
     }
 }
 
-/* lock. Put back the addresses of a failed growth. Those of a growable block stay its own if none is mapped. */
+/* lock. Put back the addresses of a failed growth. Unmapped addresses of a growable block return to the block. */
 static void leave_hole(struct flw_heap *heap, struct stock *stock,
                        const struct flw_placement *place)
 {

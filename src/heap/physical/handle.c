@@ -192,7 +192,7 @@ CUresult flw_heap_unmap_row(struct flw_heap *heap, struct flw_row *row, bool goe
     return last;
 }
 
-/* ---- what the driver refused */
+/* ---- refused requests */
 
 bool flw_heap_refuses(struct flw_heap *heap, uint64_t bytes)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what getting memory, giving it back and sleeping share: handles, where they are mapped, idle or
- * withheld, the bytes that they add up to, and what the driver refused. Under the heap lock, but for the row.
+ * Owns: the physical handles, shared by growth, release and sleep: mapped, idle and withheld handles, the sums of their
+ * bytes, and the record of refused requests. Under the heap lock, except the row.
  */
 #ifndef FLW_HEAP_PHYSICAL_HANDLE_H
 #define FLW_HEAP_PHYSICAL_HANDLE_H

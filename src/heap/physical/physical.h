@@ -14,7 +14,7 @@
 /* ---- growth */
 
 /* A block that grows in place and the addresses set aside for that. Synchronization: the heap lock. Only the owner, in
- * one call at a time, changes how much is mapped; the heap takes back the upper half of a tail when addresses run out.
+ * one call at a time, changes the mapped size. The heap takes back the upper half of a tail when addresses run out.
  * INVARIANT  block is LIVE; tail is RESERVED, a page or more, and begins where the block ends. */
 struct flw_growable {
     struct flw_span *block; /* NULL: nothing is mapped yet */
@@ -25,17 +25,16 @@ struct flw_grow_request {
     struct flw_domain *domain; /* the run becomes LIVE for it */
     uint32_t unit_count;
     uint32_t align_units;
-    uint64_t budget_bytes; /* reserved may reach this by new handles */
-    uint64_t handle_bytes; /* of a new handle, preferably; 0: the granularity */
-    uint64_t ahead_bytes;  /* map at least so much, where budget and hole allow */
-    uint64_t beyond_bytes; /* and so much more than is missing */
-    uint32_t handle_types; /* exportable: one handle of its own */
-    struct flw_growable
-        *growable;         /* whole pages at the end of this block, or its first; NULL: anywhere */
-    bool is_single_handle; /* a handle or segment of its own, all of it */
-    bool is_dedicated;     /* with is_single_handle, or in context order: a dedicated run */
-    bool is_exact;         /* no more than the need */
-    bool insists;          /* the driver is asked, whatever it refused before */
+    uint64_t budget_bytes;         /* reserved may reach this by new handles */
+    uint64_t handle_bytes;         /* of a new handle, preferably; 0: the granularity */
+    uint64_t ahead_bytes;          /* map at least so much, where budget and hole allow */
+    uint64_t beyond_bytes;         /* and so much more than is missing */
+    uint32_t handle_types;         /* exportable: one handle of its own */
+    struct flw_growable *growable; /* grow this block, by whole pages; NULL: anywhere */
+    bool is_single_handle;         /* a handle or segment of its own, all of it */
+    bool is_dedicated;             /* with is_single_handle, or in context order: a dedicated run */
+    bool is_exact;                 /* no more than the need */
+    bool insists;                  /* the driver is asked, whatever it refused before */
 };
 /* lock; no other thread has the heap yet. What the probe could not take back is the heap's: to be
  * unmapped, allocated or released when the driver lets it. */
@@ -47,12 +46,12 @@ void flw_heap_adopt_left(struct flw_heap *heap);
  * idle handles. */
 fallow_status flw_heap_grow(struct flw_heap *heap, const struct flw_grow_request *request,
                             struct flw_span **out_run);
-/* calls. Set aside addresses for a block: most_bytes, halved while there is no room, but not below least_bytes. They are
- * half of another block's tail or in a hole, which keeps room for other memory unless only least_bytes fit.
- * OUT_OF_MEMORY: no addresses; NOT_SUPPORTED: segments. */
+/* calls. Set aside addresses for a block: most_bytes, halved while there is no room, but not below least_bytes. The
+ * addresses are half of another block's tail, or part of a hole that keeps room for other memory unless only
+ * least_bytes fit. OUT_OF_MEMORY: no addresses; NOT_SUPPORTED: segments. */
 fallow_status flw_growable_reserve(struct flw_heap *heap, uint64_t most_bytes, uint64_t least_bytes,
                                    struct flw_growable *out);
-/* takes the lock. Put back the addresses that were set aside. The block, if there is one, is an ordinary one then. */
+/* takes the lock. Put back the addresses that were set aside. The block, if any, becomes an ordinary block. */
 void flw_growable_end(struct flw_heap *heap, struct flw_growable *growable);
 /* calls. Unmap handles from the block's end, which no work uses, down to keep_bytes (1 or more). Stops at the first that
  * the driver refuses to unmap. Returns the bytes unmapped; their handles are idle. */

@@ -276,7 +276,7 @@ struct flw_span *flw_run_absorb(struct flw_heap *heap, struct flw_span *run, str
     return run;
 }
 
-/* Make a run that has got memory LIVE. */
+/* Make a run LIVE after its memory was mapped. */
 static struct flw_span *set_live(struct flw_heap *heap, struct flw_span *run, uint64_t seq)
 {
     run->u.run.state = FLW_RUN_LIVE;

@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: where a growth lies: address space with the fewest missing pages, set aside while the driver is called,
- * restored or settled after it; memory that is set aside to be unmapped. All of it under the heap lock.
+ * Owns: the place of a growth: address space with the fewest missing pages, set aside during the driver call, then
+ * restored or settled; and memory set aside to be unmapped. All functions need the heap lock.
  */
 #ifndef FLW_HEAP_PHYSICAL_PLACE_H
 #define FLW_HEAP_PHYSICAL_PLACE_H
 
 #include "heap/physical/physical.h"
 
-/* Out of its index, for a growth or a move at work without the lock. */
+/* Remove the run from its index and make it BUSY, for a growth or a move without the lock. */
 void flw_run_set_busy(struct flw_heap *heap, struct flw_span *run);
-/* Address space only, back to the index. */
+/* Return a run without memory to the index. */
 void flw_run_put_back_unmapped(struct flw_heap *heap, struct flw_span *run);
-/* As free as it was before it was set aside. NULL: nothing. */
+/* Make a run that was set aside free again. NULL is allowed. */
 void flw_run_put_back(struct flw_heap *heap, struct flw_span *run);
-/* The units [begin, end) of a free run, BUSY; the rest of it is free. NULL: host memory, and it is as it was. */
+/* Cut the units [begin, end) out of a free run and return them as a BUSY run; the rest stays free. NULL: host memory
+ * ran out, nothing changed. */
 struct flw_span *flw_run_cut(struct flw_heap *heap, struct flw_span *run, uint64_t begin,
                              uint64_t end);
-/* Is all memory from the run on to the unit free and complete? */
+/* True if all memory from the run to the unit is free and complete. */
 bool flw_run_is_idle_until(const struct flw_heap *heap, const struct flw_span *run, uint64_t end);
 /* Where complete memory keeps its owner: the units [begin, end), all of them idle, of which `part` has the first, as one
  * run, BUSY; of several owners, then that of what they shared. NULL: host memory. */
@@ -26,7 +27,7 @@ struct flw_span *flw_run_cut_shared(struct flw_heap *heap, struct flw_span *part
 /* Join a BUSY run without memory, which begins where a growable block ends, to the block's tail. */
 void flw_growable_put_back(struct flw_heap *heap, struct flw_growable *growable,
                            struct flw_span *run);
-/* Two neighbours as one; either may be NULL. */
+/* Merge two neighbours; either may be NULL. */
 struct flw_span *flw_run_absorb(struct flw_heap *heap, struct flw_span *run,
                                 struct flw_span *right);
 
@@ -36,20 +37,20 @@ struct flw_span *flw_run_absorb(struct flw_heap *heap, struct flw_span *run,
  */
 struct flw_placement {
     struct flw_span *left, *hole, *right;
-    struct flw_growable *growable; /* whose tail the hole is; NULL: none's */
+    struct flw_growable *growable; /* the hole is its tail; NULL: an ordinary growth */
     uint64_t begin, end;           /* of the run to make, in units */
-    uint64_t map_begin, map_end;   /* what must get memory: whole pages of the hole */
+    uint64_t map_begin, map_end;   /* whole pages of the hole that must get memory */
 };
 
-/* The place with the fewest missing pages; false: none. */
+/* Find the place with the fewest missing pages; false: none. */
 bool flw_place_find(const struct flw_heap *heap, const struct flw_grow_request *request,
                     struct flw_placement *out);
 /* True if limit and budget allow the request, regardless of its place. */
 bool flw_place_would_serve(const struct flw_heap *heap, const struct flw_grow_request *request);
 /* Reduce the hole to [map_begin, map_end) and set all three aside. False: host memory. */
 bool flw_place_set_aside(struct flw_heap *heap, struct flw_placement *place);
-/* The mapped pieces become one LIVE run [begin, end); what lies before and after is free. Of a growable block all of the
- * hole is the block's. NULL: host memory; they are free. */
+/* Make the mapped pieces one LIVE run [begin, end) and the rest before and after free. For a growable block the whole
+ * hole joins the block. NULL: host memory ran out; all pieces are free. */
 struct flw_span *flw_place_settle(struct flw_heap *heap, const struct flw_placement *place);
 
 #endif

@@ -198,8 +198,8 @@ static uint32_t reserved_align_units(const struct flw_heap *heap)
                       FLW_UNIT_LOG2);
 }
 
-/* lock. Cut the upper half, RESERVED, off the largest tail of a growable block. NULL: it would have less than least_units,
- * or no host memory. */
+/* lock. Cut the upper half, RESERVED, off the largest tail of a growable block. NULL: that half has less than
+ * least_units, or host memory ran out. */
 static struct flw_span *halve_tail(struct flw_heap *heap, uint64_t least_units)
 {
     struct flw_span *largest = NULL;
@@ -218,7 +218,7 @@ static struct flw_span *halve_tail(struct flw_heap *heap, uint64_t least_units)
     return keep + least_units <= units ? flw_run_split(heap, largest, (uint32_t)keep) : NULL;
 }
 
-/* Put back addresses of growable blocks until the request fits. False: it does not fit in the end. */
+/* Put back addresses of growable blocks until the request fits. False: none are left and the request does not fit. */
 static bool take_back_reserved(struct flw_heap *heap, const struct flw_grow_request *request)
 {
     struct flw_placement place;
@@ -245,8 +245,9 @@ fallow_status flw_ranges_make_place(struct flw_heap *heap, const struct flw_grow
 
 /* ---- addresses for growable blocks */
 
-/* Reserve request->unit_count units: half of a tail, or in the smallest hole that has beside_units more. In a hole they
- * begin apart_units behind its begin, where other memory grows, or at its end. NULL: none, or no host memory. */
+/* Reserve request->unit_count units: half of a tail, or part of the smallest hole that has beside_units more. In a hole,
+ * leave apart_units free at the begin, for other growths, or reserve the end if the hole is too small for that. NULL: no
+ * tail and no hole is large enough, or host memory ran out. */
 static struct flw_span *reserve(struct flw_heap *heap, const struct flw_grow_request *request,
                                 uint64_t beside_units, uint64_t apart_units)
 {
@@ -272,7 +273,7 @@ static struct flw_span *reserve(struct flw_heap *heap, const struct flw_grow_req
     return place.hole;
 }
 
-/* Return the units of a hole that is left to others: most_units, at most a quarter of all addresses. */
+/* Return the units of a hole to leave to other memory: most_units, at most a quarter of all addresses. */
 static uint64_t beside_units(struct flw_heap *heap, uint64_t most_units)
 {
     uint64_t units = 0;

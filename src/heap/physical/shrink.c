@@ -407,8 +407,8 @@ void flw_heap_forget_idle(struct flw_heap *heap)
 
 /* ---- the end of a growable block */
 
-/* lock. Split off the block's last handle, BUSY, if all of it is behind the first keep_units. NULL: it is not, or no
- * host memory. */
+/* lock. Split off the units of the block's last handle as a BUSY run. NULL: part of that handle is in the first
+ * keep_units, the handle is exported, or host memory ran out. */
 static struct flw_span *cut_last(struct flw_heap *heap, struct flw_span *block, uint64_t keep_units)
 {
     struct flw_handle *last = flw_handle_at_unit(heap, flw_run_end(block) - 1);
@@ -424,7 +424,7 @@ static struct flw_span *cut_last(struct flw_heap *heap, struct flw_span *block, 
     return run;
 }
 
-/* lock. Return the run to the tail if its handle was unmapped, else to the block. */
+/* lock. Return the run to the tail if the handle was unmapped, otherwise to the block. */
 static void put_back_last(struct flw_heap *heap, struct flw_growable *growable,
                           struct flw_span *run, bool is_unmapped)
 {

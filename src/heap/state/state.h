@@ -13,8 +13,9 @@
  *   1. Runs partition each stretch of addresses, a range or a segment: starting from the stretch's edge, each run
  *      leads to its right neighbour, which begins where the run ends, and the last run leads back to the edge.
  *   2. No two neighbours are free with the same owner, nor both unmapped.
- *   3. A page (granularity) has a handle <=> its run is neither unmapped nor reserved. The bytes of handles that are created add
- *      up to reserved_bytes while no growth is under way; of handles that a wake creates, to asleep_bytes.
+ *   3. A page (granularity) has a handle <=> the page's run is neither unmapped nor reserved. While no growth is under
+ *      way, the bytes of created handles add up to reserved_bytes, and those of handles that a wake creates to
+ *      asleep_bytes.
  *   4. reserved_bytes <= limit_bytes, always: reserved_bytes is raised before the driver call. After the limit was
  *      lowered, reserved_bytes may equal the amount held then, and does not rise.
  *   5. Of every slab: slots in counted batches + uncarved = free_count <= slot_count, and its
@@ -107,8 +108,8 @@ struct flw_heap_counters {
     _Atomic uint64_t driver_calls; /* but those in questions */
     _Atomic uint64_t questions, events, queries, steals, waits, remaps, grows, trims;
     _Atomic uint64_t lost_streams, stream_waits;
-    /* For arenas, which look at the order of their leases again: streams retired or lost, sleeps, captures
-     * released, announcements of captures that may begin unseen. */
+    /* Counts events after which an arena must check the order of its leases again: streams retired or lost, sleeps,
+     * captures released, announcements of captures that may begin unseen. */
     _Atomic uint64_t order_changes;
 };
 

@@ -443,7 +443,7 @@ static uint64_t block_bytes(struct flw_pool *pool, const struct flw_growable *gr
     return bytes;
 }
 
-/* Make sure that so many more bytes fit behind the block; for a new block set its addresses aside. */
+/* Check that more_bytes addresses are left behind the block; set addresses aside for a new block. */
 static fallow_status reserve(struct flw_pool *pool, struct flw_growable *growable,
                              uint64_t more_bytes)
 {
@@ -477,7 +477,7 @@ static void resize(struct flw_pool *pool, struct flw_tcache *cache, struct flw_g
     flw_pool_tell(pool, FLW_TRACE_ALLOC, cache->domain, event);
 }
 
-/* Inside the gate. */
+/* Grow inside the gate. */
 static fallow_status grow(struct flw_pool *pool, struct flw_tcache *cache,
                           struct flw_growable *growable, const fallow_request *request)
 {
@@ -515,7 +515,7 @@ static fallow_status grow(struct flw_pool *pool, struct flw_tcache *cache,
     return status;
 }
 
-/* Inside the gate. */
+/* Cut inside the gate. */
 static fallow_status cut(struct flw_pool *pool, struct flw_tcache *cache,
                          struct flw_growable *growable, const fallow_request *request)
 {

@@ -50,8 +50,8 @@ struct flw_need {
     fallow_status
         asked; /* of flw_capture_check, except on the legacy stream: must be OK before a driver call */
     uint32_t flags, handle_types;
-    struct flw_growable *growable; /* a run of whole pages at its end; NULL: anywhere */
-    uint64_t has_bytes;            /* of the growable block */
+    struct flw_growable *growable; /* need whole pages at the end of this block; NULL: anywhere */
+    uint64_t has_bytes;            /* bytes of the growable block so far */
     bool spares_waits; /* memory first: a looser fit rather than another wait between streams */
     bool
         is_divided; /* a large one that found no handle for itself: out of several; in segments, one with an

@@ -164,8 +164,8 @@ struct flw_pool {
     struct flw_sleeper sleeper;
     struct flw_sharing sharing;
     struct flw_helper helper;
-    /* The plug-in's, NULL: none. Announce the capture that the stream is in, if graph memory that is begun (plugin.h)
-     * has one there. True if a capture may begin unseen. Driver calls. */
+    /* Set by the plug-in; NULL: none. Announce the capture that the stream is in, if an id of graph memory is open
+     * (plugin.h). True if a capture may begin unseen. Driver calls. */
     bool (*announce)(struct flw_pool *pool, fallow_stream stream);
     struct flw_pool *next_abandoned; /* chain of pools whose memory is kept on purpose */
 };

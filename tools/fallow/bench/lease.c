@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the shape `lease`: an arena's lease of twelve regions, one of them persistent, begun and ended
- * on one stream, as a step does; of one layout, or of several in turn, as its layers do.
+ * Owns: the shape `lease`: a lease of twelve regions, one of them persistent, begun and ended on one stream as in a
+ * step, with one layout or with several in turn as in the layers of a model.
  */
 #include "bench/bench.h"
 

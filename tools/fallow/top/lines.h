@@ -23,7 +23,7 @@ void flw_top_add_title(struct flw_top_page *page, const char *left, const char *
 /* Lines that are left. */
 uint32_t flw_top_room(const struct flw_top_page *page);
 
-/* Which rows of `count` are shown, from where on; where some are not, a line says how many. */
+/* The rows [first, end) of `count` that are shown. add_rest adds a line with the number of hidden rows. */
 struct flw_top_window {
     uint32_t first, end, count;
 };

@@ -146,7 +146,7 @@ static void add_absent(struct flw_top_page *page, const uint64_t *value)
     }
 }
 
-/* Screens show three, to leave room for the tables. */
+/* Add a line for each arena, at most three on a screen, to leave room for the tables. */
 static void add_arenas(struct flw_top_page *page, const struct flw_bulletin_pool *pool)
 {
     uint64_t total = pool->value[FLW_VALUE_arena_count];
