@@ -212,17 +212,17 @@ class RecordConfig(ctypes.Structure):
 
 
 def _roots():
-    """Folders whose lib and bin may hold the library and the command, in order."""
+    """Return the folders to search for lib and bin, in order."""
     here = os.path.dirname(os.path.abspath(__file__))
     if os.path.isdir(os.path.join(here, "lib")):
-        return [here]  # a wheel holds its own
+        return [here]  # installed by a wheel
     source = os.path.normpath(os.path.join(here, "../../.."))  # tools/python/fallow of a source tree
     builds = [os.path.join(source, "build", preset) for preset in ("release", "quickstart", "dev")]
     return [os.path.dirname(source)] + builds  # PREFIX/share/fallow/python/fallow
 
 
 def _candidates():
-    """Paths of libfallow.so to try, in order."""
+    """Return the paths of libfallow.so to try, in order."""
     if "FALLOW_LIBRARY" in os.environ:
         return [os.environ["FALLOW_LIBRARY"]]
     folders = ("lib", "lib64", "lib/%s-linux-gnu" % os.uname().machine)
@@ -323,7 +323,7 @@ def _address(name):
     return ctypes.cast(getattr(_lib(), name), ctypes.c_void_p).value
 
 
-_PYTHON_NAMES = [  # in sentences of the library
+_PYTHON_NAMES = [  # replacements in messages of the library
     ("fallow_pool_get_oom_report", "fallow.report()"),
     ("fallow_pool_wake", "fallow.wake()"),
     ("fallow_capture_begin", "fallow.capture(stream)"),
@@ -344,7 +344,7 @@ def _message(status):
 
 
 def _check(status, what, reason=None):
-    """Raise unless OK. reason: in the place of the status's own sentence, if there is one."""
+    """Raise unless OK. `reason` replaces the message of the status, if given."""
     if status in (20, 21):
         raise MemoryError("%s: %s" % (what, reason or _message(status)))
     if status != 0:
@@ -818,15 +818,15 @@ class capturing:
 
 
 class capture:
-    """Announce the capture of a stream, from before its begin to after its end, where nothing else does: with
-    PyTorch's own allocator, or with graphs of one's own. (enable_torch() announces PyTorch's captures.)
+    """Announce the capture of a stream, from before its begin to after its end. Needed with PyTorch's own allocator, or
+    with graphs that the program captures itself; enable_torch() announces PyTorch's captures.
 
         captured = fallow.capture(stream)
         with captured, torch.cuda.graph(graph, stream=stream):
             with arena.lease(layout) as lease: ...
 
-    Leases of arenas inside are the graph's: it may be launched, each time after arena.guard(), until release().
-    An arena keeps what it leased at its address until then."""
+    The graph may be launched until release(), each time after arena.guard(). Until then, arenas leased inside keep
+    their memory at the same addresses."""
 
     def __init__(self, stream, device=0):
         self._stream, self._device, self._handle = _stream_handle(stream), device, None
@@ -846,11 +846,12 @@ class capture:
         _check(_lib().fallow_capture_end(self._handle), "the end of a capture")
 
     def join(self, stream):
-        """Another stream takes part: it waits on an event of the capture."""
+        """Add a stream that takes part in the capture: it waits on an event of the capture."""
         _check(_lib().fallow_capture_join(self._handle, _stream_handle(stream)), "fallow.capture.join")
 
     def release(self):
-        """The graph is gone, and its launches are complete or come before the present end of the stream."""
+        """Release the capture's memory. The graph must be destroyed, and its launches complete or ordered before the
+        present end of the stream."""
         if self._handle is not None:
             _check(_lib().fallow_capture_release(self._handle), "fallow.capture.release")
             self._handle = None
@@ -921,7 +922,7 @@ def _make_numba_manager():
 
 
 def __getattr__(name):
-    """Make on first use what importing this module must not need: Numba, and the modules that reports need."""
+    """Load attributes on first use that need Numba or the modules of reports, so that the import needs neither."""
     if name == "_numba_memory_manager":
         value = _make_numba_manager()
     elif name in ("report_html", "watch_oom"):
@@ -979,5 +980,5 @@ def enable_rmm(device=0, **settings):
     return resource
 
 
-from fallow import _arena  # last: it imports what stands above
+from fallow import _arena  # last: imports names from above
 from fallow._arena import Arena, Layout, Lease, layout

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the command fallow: `python -m fallow report snapshot.pickle`. A wheel's script `fallow` does the same."""
+"""Run the command fallow: `python -m fallow report snapshot.pickle`. The script `fallow` of a wheel runs this too."""
 import os
 import signal
 import sys
@@ -8,12 +8,12 @@ from fallow import _find_command
 
 
 def main():
-    """Replace this process by the command, which finds its libraries from where it lies."""
+    """Replace this process by the command, which finds its libraries relative to its own path."""
     command = _find_command()
     if command is None:
         sys.exit("fallow: no command beside %s; build it (-DFALLOW_TOOLS=ON)" % os.path.dirname(__file__))
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(number, signal.SIG_DFL)  # Python ignores them, and the command would inherit that
+        signal.signal(number, signal.SIG_DFL)  # Python ignores these signals; the command would inherit that
     os.execv(command, ["fallow"] + sys.argv[1:])
 
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layouts, arenas, leases and their tensors: a part of the module fallow, which re-exports what is public.
+"""Layouts, arenas, leases and their tensors. The module fallow re-exports the public names.
 
     layout = fallow.Layout([{"name": "out", "bytes": 1 << 20}, {"name": "sums", "bytes": 4096}])
-    layout = fallow.layout("moe-triton", "qwen3-30b-a3b", tokens=8192)      # sizes from a model
+    layout = fallow.layout("moe-triton", "qwen3-30b-a3b", tokens=8192)      # sized from a model
     arena = fallow.Arena(name="decode")
-    arena.reserve([layout])                                                 # memory now, for the largest
+    arena.reserve([layout])                                                 # allocate now
     with arena.lease(layout) as lease:
         out = lease.torch("out", (tokens, 4096), torch.bfloat16)
 """
@@ -112,7 +112,7 @@ class Path(ctypes.Structure):
 
 
 def declare(say):
-    """Declare the functions of arena.h, layouts.h and model.h: say(name, result, *arguments)."""
+    """Declare the functions of arena.h, layouts.h and model.h, with say(name, result, *arguments)."""
     pointer, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
     out = ctypes.POINTER(ctypes.c_void_p)
     say("fallow_layout_create", number, ctypes.POINTER(Region), size, out)
@@ -161,7 +161,7 @@ _LEASE_STREAM = -1  # FALLOW_LEASE_STREAM
 
 
 def _dlpack_of(dtype):
-    """DLPack's code and bits of "bfloat16", torch.bfloat16, numpy.float32 ..."""
+    """Return DLPack's code and bits of "bfloat16", torch.bfloat16, numpy.float32 ..."""
     word = (getattr(dtype, "__name__", None) or str(dtype)).rsplit(".", 1)[-1]
     if word not in _DTYPES:
         raise TypeError("%r is no type that a region can have: one of %s" % (dtype, ", ".join(_DTYPES)))
@@ -169,7 +169,7 @@ def _dlpack_of(dtype):
 
 
 def _same(stream):
-    """A stream's number; DLPack calls the default stream 1 or None."""
+    """Return a stream's number. DLPack's numbers for the default stream are 1 and None."""
     return 0 if stream in (None, 1) else stream
 
 
@@ -183,15 +183,16 @@ class Layout:
         {"name": "out", "bytes": 4096, "align": 256, "init": "dirty", "phases": (0, 3), "persistent": False,
          "value": 0, "step": 0, "element_bytes": 4}
 
-    name        at most 63 bytes, unique in the layout; needed, as is bytes
-    align       a power of two to 2 MiB; 0: 256
-    phases      the first and the last in which it is alive; regions that no phase has together share bytes
-    persistent  outside of the scratch block; address and contents stay from lease to lease
-    init        what its bytes must be before they are read: "dirty", "prefix", "once", "leading_zero", "counter",
+    name        at most 63 bytes, unique in the layout; required
+    bytes       size; required
+    align       a power of two up to 2 MiB; 0: 256
+    phases      the first and the last phase in which the region is alive; regions never alive together share bytes
+    persistent  True: keep address and contents between leases, in a block apart from scratch
+    init        required contents before the first read: "dirty", "prefix", "once", "leading_zero", "counter",
                 "zero", "sentinel", "valid_tail", "neutral_tail" (fallow/init_class.h)
-    value, step, element_bytes   of persistent regions: element i holds value + i step at first
+    value, step, element_bytes   initial values of persistent regions: element i holds value + i * step
 
-    Messages and reports call the layout by `name`."""
+    `name` is the layout's name in messages and reports."""
 
     def __init__(self, regions, name=None):
         array = (Region * len(regions))()
@@ -201,7 +202,7 @@ class Layout:
             if unknown:
                 raise ValueError("a region has no %s" % ", ".join(sorted(unknown)))
             place.name = region["name"].encode()
-            place.size_bytes = min(region["bytes"], 1 << 63)  # refused; of more ctypes keeps the lower 64 bits
+            place.size_bytes = min(region["bytes"], 1 << 63)  # refused; ctypes would cut larger numbers
             place.align_bytes = region.get("align", 0)
             place.init = _word(region.get("init", "dirty"), _INITS, "init")
             place.first_phase, place.last_phase = region.get("phases", (0, 0))
@@ -227,7 +228,7 @@ class Layout:
 
     @property
     def name(self):
-        """In messages; of a ready layout the name of its path."""
+        """The name in messages and reports; for a ready layout the name of the path."""
         return _lib().fallow_layout_name(self._handle).decode()
 
     @property
@@ -247,8 +248,8 @@ class Layout:
 
     @property
     def regions(self):
-        """A dict for each region, as __init__ takes them with the defaults filled in, and "offset" in the scratch
-        block (0 for persistent regions)."""
+        """A dict for each region, as given to __init__ with defaults filled in, plus "offset" in the scratch block
+        (0 for persistent regions)."""
         made = []
         for index in range(_lib().fallow_layout_region_count(self._handle)):
             region, offset = Region(), ctypes.c_size_t()
@@ -264,7 +265,7 @@ class Layout:
 
 
 def _refused_region(array):
-    """What is wrong with regions: each is tried alone."""
+    """Return the reason for a refused layout: create a layout of each region alone."""
     for region in array:
         handle = ctypes.c_void_p()
         if _lib().fallow_layout_create(region, 1, ctypes.byref(handle)) != 0:
@@ -284,7 +285,7 @@ def _describe(region):
 
 
 def _table(function):
-    """The rows of one of the library's tables, by name."""
+    """Return the rows of a table of the library, by name."""
     rows = {}
     while function(len(rows)):
         row = function(len(rows)).contents
@@ -293,7 +294,7 @@ def _table(function):
 
 
 def _model_of_config(config):
-    """A Model from the config.json that HuggingFace has of it."""
+    """Return the Model of a HuggingFace config.json."""
     config = config.get("text_config") or config
 
     def first(*names):
@@ -341,13 +342,13 @@ def _model(given):
 
 
 def layout(path, model, **step):
-    """A ready layout (layouts.h): the scratch memory of a step of `path`, sized from the model and the step.
+    """Return a ready layout (layouts.h): the scratch memory of a step of `path`, sized from the model and the step.
 
         fallow.layout("moe-triton", "qwen3-30b-a3b", tokens=8192, expert_ranks=8)
         fallow.layout("flashmla-decode", "/models/DeepSeek-V3/config.json", batch=256, context=32768)
 
-    path   one of those that `fallow layout --help` lists
-    model  a name in that list, or a HuggingFace config.json: its path, its folder, or a dict
+    path   a name in the list of `fallow layout --help`
+    model  a name in the list of `fallow layout --help`, or a HuggingFace config.json: file, folder, or dict
     step   fields of fallow_step: batch, tokens, context, page_size, ..."""
     paths = _table(_lib().fallow_path_at)
     values = Step(struct_size=ctypes.sizeof(Step))
@@ -373,25 +374,25 @@ class Arena:
             out = lease.torch("out", (tokens, 4096), torch.bfloat16)
         q, k = arena.get(("q", (tokens, 576), torch.bfloat16), ("k", (tokens, 64), torch.bfloat16))
 
-    name      in messages and reports
-    tag       of its memory: see tagged(). sleep(save=[tag]) saves its scratch too
+    name      for messages and reports
+    tag       of the arena's memory: see tagged(). sleep(save=[tag]) saves scratch too
     checks    for tests and debugging, a sum: 1 fills scratch with poison, 2 adds red zones, 4 reports regions that were
               not written and writes after the end of a lease. The simulated device needs FALLOW_SIMCUDA=contents
-    log       log(level, message) is called for each refusal and finding; level: "error", "warning" or "info"
+    log       called as log(level, message) for each refusal and finding; level: "error", "warning" or "info"
     settings  as configure()
 
-    Memory is taken by the first lease that needs it, and kept. One lease is open at a time. Any thread may call.
-    Methods raise fallow.Error with the library's sentence, or MemoryError; nothing has changed then.
-    A lease on a stream that is being captured needs the capture announced: enable_torch() does so, else capture().
-    Each lease, end and guard asks the driver whether its stream is: one call, and in steady state no other."""
+    The first lease that needs memory allocates it; the arena keeps it. One lease is open at a time. Any thread may
+    call. Methods raise fallow.Error with the library's message, or MemoryError; the arena is then unchanged.
+    Captures of streams with leases must be announced: enable_torch() does so, otherwise use capture(). Each lease, end
+    and guard makes one driver call, to query whether the stream is being captured; in steady state no other."""
 
     def __init__(self, device=0, name="arena", tag=0, checks=0, log=None, **settings):
         _configure(settings)
         self._device = device
         self._handle = None
-        self._got = None  # get()'s lease
-        self._layouts = {}  # get()'s, used last at the end
-        self._refusals = 0  # seen: the library counts those that it gives a reason for
+        self._got = None  # the lease of get()
+        self._layouts = {}  # of get(), most recently used last
+        self._refusals = 0  # refuse_count already handled; the library counts refusals with a reason
         self._wake = _WAKE()
         self._log = _LOG() if log is None else _LOG(lambda _, level, text: log(_LEVELS[level], text.decode()))
         config = ArenaConfig(ctypes.sizeof(ArenaConfig), name.encode(), tag, checks, 0, self._log, asks_captures=1)
@@ -401,7 +402,7 @@ class Arena:
         self._handle = handle
 
     def close(self):
-        """Give its memory back; with a lease open, when that ends."""
+        """Destroy the arena and return its memory to the pool. If a lease is open, this happens when the lease ends."""
         if self._handle is not None and _lib is not None:
             self._settle()
             _lib().fallow_arena_destroy(self._handle)
@@ -412,7 +413,7 @@ class Arena:
             self.close()
 
     def _settle(self):
-        """End the lease of get(), whose tensors are not used any more."""
+        """End the lease of get(); its tensors must not be used any more."""
         lease, self._got = self._got, None
         if lease is not None and lease._handle is not None:
             self._refused(_lib().fallow_lease_end(lease._handle, _LEASE_STREAM), "end of the lease")
@@ -434,10 +435,12 @@ class Arena:
         _check(status, what, _in_python(text.value.decode(errors="replace")))
 
     def reserve(self, need, stream=None, lanes=()):
-        """Take the memory now that later leases need: `need` is a list of layouts, or bytes of scratch ("2G" too).
-        What is not reserved is taken by the lease that first needs it. Persistent regions get their first values.
-        Before captures and lock(), which let nothing grow. `stream`: as lease(). `lanes`: arenas that get the same, so
-        that for each layout all have the memory or none."""
+        """Allocate now the memory that later leases need, and initialise persistent regions. Call before captures and
+        lock(), which forbid growth. Without reserve(), the first lease that needs memory allocates it.
+
+        need    a list of layouts, or bytes of scratch, also as "2G"
+        stream  as in lease()
+        lanes   further arenas; for each layout all arenas get the memory, or none"""
         if isinstance(need, (int, str)):
             need = [Layout([{"name": "reserve", "bytes": _bytes(need, "reserve")}], "reserve")]
         arenas = [self, *lanes]
@@ -453,33 +456,33 @@ class Arena:
                 (by or arenas)[0]._refused(status, "reserve")
 
     def lock(self):
-        """After warm-up: set the budget to what the arena holds."""
+        """Set the budget to the bytes that the arena holds. Call after warm-up."""
         self._call("arena_lock")
 
     def unlock(self):
-        """Remove the budget, also that of set_budget()."""
+        """Remove the budget of lock() or set_budget()."""
         self._call("arena_unlock")
 
     def set_budget(self, bytes):
-        """Refuse leases for which the arena would hold more, persistent regions included: bytes, or "2G". The error
-        names the layout, its largest region, the bytes and the budget."""
+        """Refuse leases that need the arena to hold more than `bytes` (a number, or "2G"), scratch and persistent
+        regions together. The error names the layout, its largest region, the bytes and the budget."""
         self._call("arena_set_budget", _bytes(bytes, "set_budget"))
 
     def trim(self):
-        """Give the blocks back to the pool; contents of persistent regions are lost. While captures hold addresses, it
-        gives back what their graphs do not use, and raises an Error that says what they hold."""
+        """Return the arena's memory to the pool; contents of persistent regions are lost. While captures hold
+        addresses, return only scratch that no graph uses, and raise an Error with the bytes that stay."""
         self._call("arena_trim")
 
     def lose_contents(self):
-        """The values of persistent regions are worthless, as after an aborted step: the next lease initialises those of
-        its layout again, and the next guard() all."""
+        """Declare the values of persistent regions lost, for example after an aborted step. The next lease initialises
+        the regions of its layout again, the next guard() those of all layouts."""
         self._call("arena_lose_contents")
 
     def on_wake(self, wake):
-        """Call wake(region, address, stream) for each persistent region that must get its values, at first and
-        again after they were lost. It gives work to `stream`, a number, and returns true; if it returns false or
-        raises an exception, which is printed, the region gets the values of its "init". It must not call the arena.
-        region: a dict as in Layout.regions. None: no callback."""
+        """Call wake(region, address, stream) for each persistent region that must be initialised, at first or again
+        after its values were lost. None: no callback. The callback queues the initialisation on `stream`, a number, and
+        returns true. If it returns false or raises an exception, which is printed, the region is initialised by "init".
+        region: a dict as in Layout.regions. The callback must not call the arena."""
 
         def call(_, region, address, stream):
             try:
@@ -495,12 +498,12 @@ class Arena:
         self._wake = called
 
     def guard(self, stream=None):
-        """Call before each launch of a graph that was captured with leases of the arena: orders the launch on
-        `stream` after the lease or launch before it. `stream`: as lease()."""
+        """Order a graph launch on `stream` after the previous lease or launch. Call before each launch of a graph that
+        was captured with leases of the arena. `stream`: as in lease()."""
         self._call("lease_guard", self._stream_of(stream))
 
     def stats(self):
-        """The counters as a dict (fallow_arena_stats)."""
+        """Return the counters as a dict (fallow_arena_stats)."""
         values = ArenaStats(struct_size=ctypes.sizeof(ArenaStats))
         self._refused(_lib().fallow_arena_get_stats(self._handle, ctypes.byref(values)), "stats")
         return _counters(values)
@@ -513,9 +516,10 @@ class Arena:
         return _stream_handle(stream)
 
     def lease(self, layout, stream=None, wait_ms=0):
-        """Borrow all regions for work given to `stream` from now on. None: PyTorch's current stream where
-        PyTorch has been imported and uses CUDA, else the default stream. While another thread leases the arena, wait
-        up to wait_ms for it, first come first served; None: without limit."""
+        """Borrow all regions for work queued on `stream` from now on. Returns a Lease.
+
+        stream   None: PyTorch's current stream if PyTorch is imported and uses CUDA, otherwise the default stream
+        wait_ms  most time to wait, in the order of calls, while another thread leases the arena; None: no limit"""
         number = self._stream_of(stream)
         handle = ctypes.c_void_p()
         most_ms = 0xFFFFFFFF if wait_ms is None else wait_ms
@@ -525,14 +529,14 @@ class Arena:
         return Lease(self, layout, number, handle)
 
     def get(self, *tensors, stream=None):
-        """Borrow tensors in one line: a tuple with one for each (name, shape, dtype).
+        """Borrow tensors in one line. Returns a tuple with a tensor for each (name, shape, dtype).
 
             q, k = arena.get(("q", (tokens, 576), torch.bfloat16), ("k", (tokens, 64), torch.bfloat16))
 
-        They are dirty, none shares bytes with another, and they are for work given to `stream` (as lease()) before the
-        next call on the arena, by any thread: that ends their lease. A dtype of PyTorch's gives a torch.Tensor, any
-        other one (see Lease.tensor) an object with __dlpack__. The layouts of the last 256 different lines are kept.
-        Call it with the largest shapes before captures and lock()."""
+        The tensors are dirty and share no bytes. Use them for work queued on `stream` (as in lease()) before the next
+        call on the arena by any thread, which ends their lease. A dtype of PyTorch gives a torch.Tensor, any other
+        dtype (see Lease.tensor) an object with __dlpack__. The arena keeps the layouts of the last 256 different
+        calls. Before captures and lock(), call get() with the largest shapes."""
         key = tuple((name, tuple(shape), dtype) for name, shape, dtype in tensors)
         layout = self._layouts.pop(key, None) or Layout([
             {"name": name, "bytes": math.prod(shape) * max(1, _dlpack_of(dtype)[1] // 8)}
@@ -541,7 +545,7 @@ class Arena:
         if len(self._layouts) > 256:
             del self._layouts[next(iter(self._layouts))]
         self._got = lease = self.lease(layout, stream)
-        lease._arena = weakref.proxy(self)  # no circle: a dropped arena is closed at once
+        lease._arena = weakref.proxy(self)  # no reference cycle: a dropped arena is closed at once
         return tuple([lease.torch(*each) if _is_torch(each[2]) else lease.tensor(*each) for each in key])
 
 
@@ -552,7 +556,7 @@ def _counters(values):
 
 
 def arenas_of(pool):
-    """The counters of each arena of a pool, made in Python or not, as Arena.stats()."""
+    """Return the counters of each arena of a pool, as Arena.stats() does, also of arenas not made in Python."""
     made = []
     visit = _VISIT(lambda _, values: made.append(_counters(values.contents)))
     _check(_lib().fallow_pool_visit_arenas(pool, visit, None), "the arenas of a pool")
@@ -560,8 +564,8 @@ def arenas_of(pool):
 
 
 class Lease:
-    """One use of an arena. Ends with the `with` block, by end(), or when the object is gone. Its tensors are
-    addresses: they hold nothing open, and their memory is the next lease's from then on."""
+    """One use of an arena. A lease ends with its `with` block, by end(), or when the object is freed. Tensors of a
+    lease hold addresses and do not extend the lease: after its end the next lease uses the same memory."""
 
     def __init__(self, arena, layout, stream, handle):
         self._arena, self._layout, self._stream, self._handle = arena, layout, stream, handle
@@ -580,7 +584,7 @@ class Lease:
             self._handle = None
 
     def end(self, stream=None):
-        """Release everything in the order of `stream`'s present end; None: the lease's."""
+        """End the lease. Order later leases after all work queued on `stream` so far; None: the lease's stream."""
         number = self._stream if stream is None else _stream_handle(stream)
         self._arena._refused(_lib().fallow_lease_end(self._open(), number), "end of the lease")
         self._handle = None
@@ -591,27 +595,27 @@ class Lease:
         return self._handle
 
     def join(self, stream):
-        """Allow tensors on another stream too, which the caller has made to wait for the lease's stream. The stream of
-        end() must in turn wait for it."""
+        """Allow tensors on another stream too. The caller must have made that stream wait for the lease's stream, and
+        must make the stream of end() wait for that stream."""
         self._streams.add(_same(_stream_handle(stream)))
 
     def used(self, name, bytes):
-        """A step smaller than the layout: only the first bytes of the region are used (fallow_lease_set_used)."""
+        """Limit checks to the first `bytes` of a region, for a step smaller than the layout (fallow_lease_set_used)."""
         self._arena._refused(_lib().fallow_lease_set_used(self._open(), self._layout._find(name), bytes), "used")
 
     def address(self, name):
-        """The region's device address."""
+        """Return the region's device address."""
         return _lib().fallow_lease_region_at(self._open(), self._layout._find(name))
 
     def tensor(self, name, shape, dtype, byte_offset=0, strides=None):
-        """The region, or a part of it, as an object with __dlpack__, for torch.from_dlpack and others; not to be
-        used after the end of the lease (Arena(checks=4) finds writes).
+        """Return the region, or a part, as an object with __dlpack__, for torch.from_dlpack and others. Do not use the
+        object after the end of the lease (Arena(checks=4) finds writes).
         dtype: "bfloat16", torch.bfloat16, numpy.float32 ..."""
         self._open()
         return _View(self, self._layout._find(name), tuple(shape), strides, _dlpack_of(dtype), byte_offset)
 
     def torch(self, name, shape, dtype, byte_offset=0, strides=None):
-        """The same as a PyTorch tensor."""
+        """Return the same as a PyTorch tensor."""
         torch = _framework("torch", "Lease.torch()")
         return torch.from_dlpack(self.tensor(name, shape, dtype, byte_offset, strides))
 
@@ -628,14 +632,14 @@ _NAMES = {True: b"dltensor_versioned", False: b"dltensor"}  # static: capsules k
 
 
 class _Versioned(ctypes.Structure):
-    """DLManagedTensorVersioned, as far as its deleter."""
+    """DLManagedTensorVersioned, up to the deleter."""
 
     _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("manager", ctypes.c_void_p),
                 ("deleter", ctypes.c_void_p)]
 
 
 class _Unversioned(ctypes.Structure):
-    """DLManagedTensor, the form before DLPack 1.0."""
+    """DLManagedTensor, from before DLPack 1.0."""
 
     _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
                 ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
@@ -650,7 +654,7 @@ def _delete(address, is_versioned):
 
 @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 def _drop_capsule(capsule):
-    """A capsule that no tensor was taken from; one that was taken from has another name."""
+    """Free the tensor of a capsule that nobody consumed; a consumer renames the capsule."""
     for is_versioned, name in _NAMES.items():
         if _capsule_is(capsule, name):
             _delete(_capsule_get(capsule, name), is_versioned)
@@ -672,8 +676,8 @@ class _View:
         return (2, self._lease._arena._device)
 
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
-        """stream: the consumer's. It must be the lease's, whose order the memory is in, or one that has joined; -1: the
-        consumer sees to the order itself."""
+        """Return a capsule for the consumer. `stream`: the consumer's stream, which must be the lease's or joined; -1:
+        the consumer orders the accesses itself."""
         if copy or (dl_device is not None and tuple(dl_device) != self.__dlpack_device__()):
             raise BufferError("a region is exported where it lies: it is neither copied nor moved")
         lease = self._lease
