@@ -22,8 +22,9 @@
  *              module that owns a region initialises any byte that must hold a value (FALLOW_INIT_ classes).
  *              *Persistent* regions (FALLOW_REGION_PERSISTENT) are found by name in each layout, and keep
  *              address and contents between leases. The arena initialises a persistent region by its class
- *              when a lease first uses the region, again after fallow_arena_lose_contents, and again if a
- *              layout needs the region larger or with a larger alignment, which moves the region.
+ *              when a lease first uses the region, and again after the contents were lost: by
+ *              fallow_arena_lose_contents, by fallow_arena_trim, by a sleep that did not save them, or because
+ *              a layout needs the region larger or with a larger alignment, which moves the region.
  * ORDER        Each lease is ordered after the previous one on the device, even on another stream. Call
  *              fallow_stream_retire before a stream is destroyed: leases then stay ordered after the
  *              stream's work, even if the driver reuses the handle for another stream.
@@ -44,7 +45,7 @@
 extern "C" {
 #endif
 
-/** Regions and their offsets; immutable. */
+/** Regions and their offsets; immutable except for the name. */
 typedef struct fallow_layout fallow_layout;
 /** Scratch and persistent memory from a pool, for one user at a time. */
 typedef struct fallow_arena fallow_arena;
@@ -69,7 +70,7 @@ typedef struct fallow_region {
     uint32_t last_phase;    /**< to the end of this phase; 0 to 65,535 */
     uint32_t flags;         /**< FALLOW_REGION_ bits */
     int64_t init_value; /**< persistent regions: initial value of each element (COUNTER, ZERO and
-                             LEADING_ZERO: 0); ONCE with init_step: element i holds value + i step */
+                             LEADING_ZERO: 0); ONCE with init_step: element i holds value + i * step */
     int64_t init_step;  /**< ONCE: see init_value; else 0 */
     uint32_t element_bytes; /**< 1, 2, 4 or 8; 0 = 4 */
     uint32_t reserved_0;
@@ -196,8 +197,8 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_create(fallow_pool *pool,
 FALLOW_API void fallow_arena_destroy(fallow_arena *arena);
 
 /** Set how many bytes the arena may hold, scratch and persistent regions together. 0: as many as the arena
- *  holds now, at least config.scratch_bytes of scratch. SIZE_MAX: no budget (the default). A lease that needs
- *  more fails with OVER_BUDGET, and fallow_arena_last_error names the layout, its largest region, the bytes and
+ *  holds now, at least config.scratch_bytes of scratch. SIZE_MAX: no budget (the default). A lease that would
+ *  need more fails with OVER_BUDGET, and fallow_arena_last_error names the layout, its largest region, the bytes and
  *  the budget. A lease that needs no new memory succeeds even above the budget, and trimmed memory may be
  *  allocated again. BUSY while leased. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_set_budget(fallow_arena *arena,
@@ -208,11 +209,11 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_lock(fallow_arena *arena)
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_unlock(fallow_arena *arena);
 
 /** Return the arena's memory to the pool; the next lease allocates again. Contents of returned persistent
- *  regions are lost. If graphs hold the addresses (captures not released), persistent regions stay, scratch
- *  that grows in place is unmapped beyond the part that graphs use, after a wait on the host for the leases that
- *  used the rest, and the call fails with BUSY. BUSY while leased, too. CAPTURING: work that uses the memory
- *  cannot be waited for while a capture is open; nothing was returned. The stream of the last end must not be
- *  retired during the call. */
+ *  regions are lost. If graphs hold the addresses (captures not released), the call returns only the part of
+ *  scratch that no graph uses, if scratch grows in place, after a wait on the host for the last leases; persistent
+ *  regions stay, and the call fails with BUSY. BUSY while leased, too. CAPTURING: work that uses the memory cannot
+ *  be waited for while a capture is open; nothing was returned. The stream of the last end must not be retired
+ *  during the call. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_trim(fallow_arena *arena);
 
 /** Called for each persistent region that must be initialised, at first or again. `stream` is that of the lease
@@ -291,23 +292,26 @@ FALLOW_API void fallow_arena_last_error(fallow_arena *arena, char *out_text, siz
  *             OUT_OF_MEMORY: from the pool. The arena is unchanged, or empty if its old block was freed and
  *             could not be allocated again.
  *             INVALID_ARGUMENT: another layout gives a persistent region other initial values.
- *             CAPTURING: 1. The lease needs growth or initialisation inside a capture; the message names the
- *             bytes to allocate before. 2. `stream` is in an unannounced capture, if that is detected.
- *             3. `stream` is the legacy stream while a blocking stream is being captured. 4. Work of an earlier
- *             lease can be neither recorded nor awaited: the stream of the last end is in a capture that was
- *             announced late or not at all, or a stream was destroyed without fallow_stream_retire while any
- *             stream of the context is being captured. In case 4 the arena leaves its memory to that work and
- *             gets other memory instead, unless graphs hold its addresses, the arena has persistent regions,
- *             or the pool has no memory left.
+ *             CAPTURING, in four cases:
+ *              1. The lease needs growth or initialisation inside a capture; the message names the bytes to
+ *                 allocate before.
+ *              2. `stream` is in an unannounced capture, if that is detected.
+ *              3. `stream` is the legacy stream while a blocking stream is being captured.
+ *              4. Work of an earlier lease can be neither recorded nor awaited: the stream of the last end is in
+ *                 a capture that was announced late or not at all, or a stream was destroyed without
+ *                 fallow_stream_retire while any stream of the context is being captured. The arena then leaves
+ *                 its memory to that work and gets other memory, and the lease succeeds, unless graphs hold
+ *                 the addresses, the arena has persistent regions, or the pool has no memory left.
  * Capture     In a capture announced by fallow_capture_begin the arena must already hold enough memory, and
  *             values in its persistent regions. The capture pins the arena: until fallow_capture_release its
  *             memory keeps its addresses. Leases outside of captures succeed meanwhile if no memory must move
  *             for them: where scratch cannot grow in place, lease the largest layout before the capture. Inside
  *             one capture leases are ordered; for launches of graphs see fallow_lease_guard.
- *             An unannounced capture is detected in three cases: 1. On the default pools,
- *             between fallow_torch_begin_allocate_to_pool and its end: the capture pins the arena. 2. After
- *             fallow_context_capture_begin, or with asks_captures: CAPTURING. 3. If the lease is on another
- *             stream than the previous one, or needs growth: CAPTURING.
+ *             An unannounced capture is detected in three cases:
+ *              1. On the default pools, between fallow_torch_begin_allocate_to_pool and its end: the capture
+ *                 pins the arena.
+ *              2. After fallow_context_capture_begin, or with asks_captures: CAPTURING.
+ *              3. If the lease is on another stream than the previous one, or needs growth: CAPTURING.
  * Cost        Steady state (layout and stream of the previous lease): at most 250 instructions for begin and
  *             end together; no driver call, no pool call, no host allocation. Another layout on the same
  *             stream, if nothing must be allocated or initialised: no driver call either. A new layout with
@@ -347,8 +351,8 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_lease_set_used(fallow_lease *le
                                                                 size_t bytes);
 /** Passed to fallow_lease_end: the stream that the lease began on. */
 #define FALLOW_LEASE_STREAM ((fallow_stream)-1)
-/** End the lease. Later leases are ordered after all work queued on `stream` so far, and that work must be
- *  ordered after every use of the regions, through exports (fallow_lease_export) too. A lease begun inside a
+/** End the lease. Later leases are ordered after all work queued on `stream` so far. That work must include, or be
+ *  ordered after, every use of the regions, also through exports (fallow_lease_export). A lease begun inside a
  *  capture may end inside or after that capture. INVALID_ARGUMENT: the lease has ended already. The lease stays
  *  open after INVALID_STREAM, and after CAPTURING: `stream` is in a capture that the lease was not begun in.
  *  FALLOW_LEASE_STREAM is never refused. If that stream has entered a capture or was destroyed, later leases are
@@ -373,8 +377,8 @@ struct DLManagedTensorVersioned;
  *  first element and the tensor's own byte_offset is 0, since some consumers ignore byte_offset. dtype codes are
  *  those of DLPack 1.1 (0 int, 1 uint, 2 float, 4 bfloat, 10 float8_e4m3fn, ...); an element of code 17,
  *  float4_e2m1fn, is a pair in a byte. At most 8 dimensions. Strides are in elements and not negative; NULL:
- *  row-major. The consumer must order its work after the lease's `stream` at begin, and before the stream
- *  given to fallow_lease_end at end. INVALID_ARGUMENT: the tensor exceeds the region or is not aligned to its
+ *  row-major. The consumer must order its work after the begin of the lease on its stream, and before the end
+ *  of the lease on the stream given to fallow_lease_end. INVALID_ARGUMENT: the tensor exceeds the region or is not aligned to its
  *  elements. INVALID_POOL: the pool was destroyed. OUT_OF_HOST_MEMORY. */
 FALLOW_API FALLOW_NODISCARD fallow_status
 fallow_lease_export(fallow_lease *lease, size_t index, const int64_t *shape, const int64_t *strides,

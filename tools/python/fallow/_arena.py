@@ -654,7 +654,7 @@ def _delete(address, is_versioned):
 
 @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 def _drop_capsule(capsule):
-    """Free the tensor of a capsule that nobody consumed; a consumer renames the capsule."""
+    """Free the tensor of a capsule that was never consumed. A consumer renames its capsule."""
     for is_versioned, name in _NAMES.items():
         if _capsule_is(capsule, name):
             _delete(_capsule_get(capsule, name), is_versioned)
