@@ -378,8 +378,8 @@ struct DLManagedTensorVersioned;
  *  those of DLPack 1.1 (0 int, 1 uint, 2 float, 4 bfloat, 10 float8_e4m3fn, ...); an element of code 17,
  *  float4_e2m1fn, is a pair in a byte. At most 8 dimensions. Strides are in elements and not negative; NULL:
  *  row-major. The consumer must order its work after the begin of the lease on its stream, and before the end
- *  of the lease on the stream given to fallow_lease_end. INVALID_ARGUMENT: the tensor exceeds the region or is not aligned to its
- *  elements. INVALID_POOL: the pool was destroyed. OUT_OF_HOST_MEMORY. */
+ *  of the lease on the stream given to fallow_lease_end. INVALID_ARGUMENT: the tensor exceeds the region or is not
+ *  aligned to its elements. INVALID_POOL: the pool was destroyed. OUT_OF_HOST_MEMORY. */
 FALLOW_API FALLOW_NODISCARD fallow_status
 fallow_lease_export(fallow_lease *lease, size_t index, const int64_t *shape, const int64_t *strides,
                     int dimensions, uint8_t dtype_code, uint8_t dtype_bits, uint64_t byte_offset,

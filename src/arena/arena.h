@@ -37,7 +37,7 @@ enum flw_arena_state {
     FLW_ARENA_LEASED,
     FLW_ARENA_AT_WORK, /* in a call without a lease: lock, trim, ... */
     FLW_ARENA_DOOMED,  /* leased, and destroyed when the lease ends */
-    FLW_ARENA_AWAITED  /* a bit beside LEASED and AT_WORK */
+    FLW_ARENA_AWAITED  /* a flag added to LEASED or AT_WORK */
 };
 
 /* A waiting begin, on the stack of its thread. */
@@ -52,7 +52,7 @@ enum {
     FLW_ARENA_LOOKS_FOR_CAPTURES = 2 /* captures may be unannounced: query the driver */
 };
 
-/* A stream whose work, up to its present end, may use the arena's memory. */
+/* A stream with queued work that may use the arena's memory. */
 struct flw_arena_mark {
     struct flw_domain *domain; /* NULL: none */
     uint64_t stream_number;    /* of the domain; differs once the domain serves another stream */
@@ -117,7 +117,7 @@ struct fallow_arena {
     struct flw_arena_pin *pins;
     struct flw_arena_mark *debts; /* streams of captures released since, beside `last` */
     size_t pin_room, debt_room, debt_count;
-    _Atomic size_t pin_count; /* relaxed; statistics read it */
+    _Atomic size_t pin_count; /* relaxed; read by statistics */
     struct {
         const fallow_capture *capture; /* NULL: none */
         fallow_stream stream;
@@ -126,7 +126,7 @@ struct fallow_arena {
     struct flw_persistent *persistent;
     struct flw_binding *bindings;
     uint32_t tag, checks;
-    atomic_bool has_budget; /* relaxed; statistics read it */
+    atomic_bool has_budget; /* relaxed; read by statistics */
     bool asks_captures;
     fallow_wake_function wake;
     void *wake_context;
@@ -153,16 +153,17 @@ static inline fallow_arena *flw_arena_of(const fallow_arena *handle)
 {
     return flw_places_find(flw_arena_places, FLW_ARENAS_MOST, handle);
 }
-/* Move an idle arena to `to`. Returns false, after a refusal with BUSY, if it is not idle. */
+/* Move an idle arena to the state `to`. Returns false, after a refusal with BUSY, if the arena is not idle. */
 bool flw_arena_claim(fallow_arena *arena, enum flw_arena_state to);
-/* Move the arena to LEASED after the begins that wait already. Waits up to wait_ms; UINT32_MAX: without limit. */
+/* Move the arena to LEASED after all begins that wait already. Waits up to wait_ms; UINT32_MAX: no limit. Returns false,
+ * after a refusal with BUSY, at the limit. */
 bool flw_arena_claim_in_turn(fallow_arena *arena, uint32_t wait_ms);
 /* Release the claim, or pass it to the first waiter. Frees a doomed arena. */
 void flw_arena_settle(fallow_arena *arena);
 /* Replace *arena, a caller's handle, with the arena, claimed for work. If this fails nothing is claimed. */
 fallow_status flw_arena_enter(fallow_arena **arena);
 
-/* Keep a sentence as the last error and log it. flw_arena_refuse also counts it, and returns `status`. */
+/* Log a sentence and keep it as the last error. flw_arena_refuse also counts a refusal, and returns `status`. */
 fallow_status flw_arena_refuse(fallow_arena *arena, fallow_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void flw_arena_say(fallow_arena *arena, fallow_log_level level, const char *format, ...)

@@ -25,16 +25,16 @@ struct flw_grow_request {
     struct flw_domain *domain; /* the run becomes LIVE for it */
     uint32_t unit_count;
     uint32_t align_units;
-    uint64_t budget_bytes;         /* reserved may reach this by new handles */
-    uint64_t handle_bytes;         /* of a new handle, preferably; 0: the granularity */
-    uint64_t ahead_bytes;          /* map at least so much, where budget and hole allow */
-    uint64_t beyond_bytes;         /* and so much more than is missing */
-    uint32_t handle_types;         /* exportable: one handle of its own */
+    uint64_t budget_bytes;         /* most reserved_bytes after new handles */
+    uint64_t handle_bytes;         /* preferred size of a new handle; 0: the granularity */
+    uint64_t ahead_bytes;          /* map at least this much if budget and hole allow */
+    uint64_t beyond_bytes;         /* map this much more than the missing bytes */
+    uint32_t handle_types;         /* exportable: one handle for this run alone */
     struct flw_growable *growable; /* grow this block, by whole pages; NULL: anywhere */
-    bool is_single_handle;         /* a handle or segment of its own, all of it */
+    bool is_single_handle;         /* one whole handle or segment for this run alone */
     bool is_dedicated;             /* with is_single_handle, or in context order: a dedicated run */
     bool is_exact;                 /* no more than the need */
-    bool insists;                  /* the driver is asked, whatever it refused before */
+    bool insists;                  /* call the driver even after a refusal of this size */
 };
 /* lock; no other thread has the heap yet. What the probe could not take back is the heap's: to be
  * unmapped, allocated or released when the driver lets it. */
