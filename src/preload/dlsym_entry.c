@@ -8,6 +8,7 @@
 #if defined(__x86_64__)
 __asm__(".text\n"
         ".globl dlsym\n"
+        ".protected dlsym\n" /* as FLW_PRELOAD_EXPORT is */
         ".type dlsym, @function\n"
         ".p2align 4\n"
         "dlsym:\n"
@@ -35,6 +36,7 @@ __asm__(".text\n"
 #elif defined(__aarch64__)
 __asm__(".text\n"
         ".globl dlsym\n"
+        ".protected dlsym\n" /* as FLW_PRELOAD_EXPORT is */
         ".type dlsym, %function\n"
         ".p2align 4\n"
         "dlsym:\n"

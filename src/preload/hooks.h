@@ -12,7 +12,9 @@
 
 #include "preload/hook_list.h"
 
-#define FLW_PRELOAD_EXPORT __attribute__((visibility("default")))
+/* Protected: the library's own references are bound to these functions, also by a linker without
+ * -Bsymbolic-functions. */
+#define FLW_PRELOAD_EXPORT __attribute__((visibility("protected")))
 
 #define X(symbol, base, since, parameters, arguments) \
     FLW_PRELOAD_EXPORT CUresult CUDAAPI flw_hook_##symbol parameters __asm__(#symbol);
