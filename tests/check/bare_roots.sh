@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The README's commands where nothing is installed: makes minimal roots of Debian bookworm and trixie, unpacks
-# the committed sources there and runs the lines of README.md's first shell block, word for word.
+# the committed sources there and runs the lines of README.md's first shell block, word for word. In a root of
+# bullseye, whose glibc is 2.31, installs the wheel of tools/wheel and uses it, without a compiler.
 #
-#   bare_roots.sh [--suites 'bookworm trixie'] <folder for the roots>
+#   bare_roots.sh [--suites 'bookworm trixie bullseye'] <folder for the roots>
 #
 # In each root: as root with nothing else there (the first command; again; in a folder with a blank in its
 # name; the second command), then as an ordinary user without sudo where compiler, CMake and make are there and
@@ -18,7 +19,7 @@
 # Needs root (chroot, mounts in a namespace of their own) and debootstrap, which it installs. Packages come from
 # where this machine's own settings get them.
 set -u
-suites='bookworm trixie'
+suites='bookworm trixie bullseye'
 if [ "${1-}" = --suites ]; then
     suites=$2
     shift 2
@@ -222,6 +223,24 @@ as_oldest() {
     expect 'oldest: gcc 11 and CMake 3.22 built it' oldest_built "$root/root/fallow/build/quickstart"
 }
 
+built_wheel() {
+    log=$roots/$suite.build.log
+    rm -rf "$roots/wheel"
+    tools/wheel "$roots/wheel" -C cmake.define.FALLOW_KERNEL_IMAGES=OFF >"$log" 2>&1 || { tail -30 "$log"; return 1; }
+}
+
+with_wheel() {
+    local root=$1
+    inside "$root" root / 'apt-get update -qq && apt-get install -y -qq --no-install-recommends python3 python3-venv' \
+        >"$roots/$suite.python.log" 2>&1 ||
+        { tail -5 "$roots/$suite.python.log"; die "the root with Python was not made"; }
+    unpack "$root" root/fallow
+    expect 'wheel: built by tools/wheel' built_wheel
+    cp "$roots"/wheel/fallow-*.whl "$root/root/"
+    expect 'wheel: installed and used' ran use "$root" root /root \
+        'fallow/tests/check/wheel.sh /root/fallow none python3 /root/work /root/fallow-*.whl'
+}
+
 command -v debootstrap >/dev/null || {
     apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends debootstrap >/dev/null
 } || cannot "debootstrap could not be installed"
@@ -238,6 +257,11 @@ for suite in $suites; do
     base=$roots/$suite
     rm -rf "$base" "$base.user" "$base.oldest"
     make_root "$suite" "$base"
+    if [ "$suite" = bullseye ]; then
+        with_wheel "$base"
+        [ $failed != 0 ] || rm -rf "$base" "$roots/wheel"
+        continue
+    fi
     cp -a "$base" "$base.user"
     [ "$suite" != bookworm ] || cp -a "$base" "$base.oldest"
     echo "$suite: a minimal root in $((SECONDS - began)) s"
@@ -247,5 +271,5 @@ for suite in $suites; do
     [ $failed != 0 ] || rm -rf "$base" "$base.user" "$base.oldest"
     echo "$suite: $((SECONDS - began)) s"
 done
-echo "README's commands in bare roots of $suites: $((count - failed)) of $count as promised"
+echo "README's commands and the wheel in bare roots of $suites: $((count - failed)) of $count as promised"
 [ $failed = 0 ] && [ $count -gt 0 ]

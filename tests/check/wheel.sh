@@ -4,9 +4,10 @@
 # check.wheel: builds the wheel from the sources, installs it into a fresh environment, and uses the module and the
 # command there with no other variable set, on the simulated device.
 #
-#   wheel.sh <source root> <C compiler> <python3> <scratch folder>
+#   wheel.sh <source root> <C compiler> <python3> <scratch folder> [wheel]
 #
-# Needs scikit-build-core, installed or from PyPI; skipped without. Kernels are built without device code.
+# A given wheel is not built. Building needs scikit-build-core, installed or from PyPI; skipped without. Kernels are
+# built without device code.
 set -eu
 source=$1 cc=$2 python=$3 work=$4
 
@@ -23,23 +24,31 @@ cannot() {
 
 rm -rf "$work"
 mkdir -p "$work/elsewhere/driver"
-"$python" -m venv --system-site-packages "$work/builder" >"$work/builder.log" 2>&1 ||
-    cannot "$python makes no environments with pip (python3-venv has them): $(tail -1 "$work/builder.log")"
-timeout 90 "$work/builder/bin/python3" -m pip install --timeout 10 --retries 1 'scikit-build-core>=0.11' \
-    >"$work/builder.log" 2>&1 || cannot "no scikit-build-core, neither installed nor from PyPI: $(tail -1 "$work/builder.log")"
 
-# ---- build and install
+# ---- build
 
-CC=$cc CMAKE_BUILD_PARALLEL_LEVEL=2 "$work/builder/bin/python3" -m pip wheel -v --no-build-isolation --no-deps \
-    -C cmake.define.FALLOW_KERNEL_IMAGES=OFF -w "$work" "$source" >"$work/build.log" 2>&1 ||
-    { tail -30 "$work/build.log" >&2; die "pip wheel failed"; }
-wheel=$(echo "$work"/fallow-*-py3-none-*.whl)
+build_wheel() {
+    "$python" -m venv --system-site-packages "$work/builder" >"$work/builder.log" 2>&1 ||
+        cannot "$python makes no environments with pip (python3-venv has them): $(tail -1 "$work/builder.log")"
+    timeout 90 "$work/builder/bin/python3" -m pip install --timeout 10 --retries 1 'scikit-build-core>=0.11' \
+        >"$work/builder.log" 2>&1 ||
+        cannot "no scikit-build-core, neither installed nor from PyPI: $(tail -1 "$work/builder.log")"
+    CC=$cc CMAKE_BUILD_PARALLEL_LEVEL=2 "$work/builder/bin/python3" -m pip wheel -v --no-build-isolation --no-deps \
+        -C cmake.define.FALLOW_KERNEL_IMAGES=OFF -w "$work" "$source" >"$work/build.log" 2>&1 ||
+        { tail -30 "$work/build.log" >&2; die "pip wheel failed"; }
+    wheel=$(echo "$work"/fallow-*-py3-none-*.whl)
+}
+wheel=${5-}
+[ -n "$wheel" ] || build_wheel
 [ -f "$wheel" ] || die "the wheel is for one Python: $(ls "$work")"
+
+# ---- install
+
 "$python" - "$wheel" <<'END' || die "the contents of $wheel"
 import re, stat, sys, zipfile
 
 infos = zipfile.ZipFile(sys.argv[1]).infolist()
-names = [info.filename for info in infos]
+names = [info.filename for info in infos if not info.is_dir()]
 size = sum(info.compress_size for info in infos)
 modes = {info.filename: info.external_attr >> 16 for info in infos}
 libraries = sorted(re.sub(r"^fallow/lib/lib|\.so.*", "", name) for name in names if ".so" in name)
