@@ -3,7 +3,7 @@
 #
 # The README's commands where nothing is installed: makes minimal roots of Debian bookworm and trixie, unpacks
 # the committed sources there and runs the lines of README.md's first shell block, word for word. In a root of
-# bullseye, whose glibc is 2.31, installs the wheel of tools/wheel and uses it, without a compiler.
+# bullseye (glibc 2.31) installs the wheel of tools/wheel and uses it, without a compiler.
 #
 #   bare_roots.sh [--suites 'bookworm trixie bullseye'] <folder for the roots>
 #
@@ -229,7 +229,7 @@ built_wheel() {
     tools/wheel "$roots/wheel" -C cmake.define.FALLOW_KERNEL_IMAGES=OFF >"$log" 2>&1
 }
 
-# A machine without PyPI, or whose archive has no bullseye, skips this suite.
+# Skip this suite without PyPI, or if the archive has no bullseye.
 with_wheel() {
     local root=$1
     (make_root "$suite" "$root") || { echo "  skipped wheel: no root of $suite"; return; }
