@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Two micro-batches on two streams: one computes while the other waits for the network. Each micro-batch has
- * a lane, an arena that its attention and its experts lease in turn.
+ * an arena of its own, a lane. Attention and experts lease it in turn.
  */
 #include "example/engine.h"
 

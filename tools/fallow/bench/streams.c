@@ -119,7 +119,7 @@ static void count(const struct flw_bench_bed *bed, double *out)
     if (calls == NULL || get_ledger == NULL) {
         return;
     }
-    out[DRIVER_CALLS] = /* but those that only ask, as in fallow_stats */
+    out[DRIVER_CALLS] = /* without queries, as in fallow_stats */
         (double)(calls(NULL) - calls("cuStreamIsCapturing") - calls("cuMemGetInfo_v2"));
     get_ledger(0, &ledger);
     out[HOST_WAITS] = (double)ledger.host_wait_count;
