@@ -105,6 +105,9 @@ class Arenas(unittest.TestCase):
             except ValueError as error:
                 kept.append(error)  # the traceback keeps the frame
         self.assertEqual(len(kept), 6)
+        for wait_ms in (-1, 1 << 32):
+            with self.assertRaisesRegex(ValueError, "wait_ms is"):
+                self.arena.lease(self.layout, stream=0, wait_ms=wait_ms)
         with self.assertRaisesRegex(RuntimeError, "the lease has ended"):
             lease = self.arena.lease(self.layout)
             lease.end()

@@ -398,7 +398,7 @@ class Arena:
         config = ArenaConfig(ctypes.sizeof(ArenaConfig), name.encode(), tag, checks, 0, self._log, asks_captures=1)
         handle = ctypes.c_void_p()
         status = _lib().fallow_arena_create(_pool(device), ctypes.byref(config), ctypes.byref(handle))
-        _check(status, "fallow.Arena")
+        _check(status, "fallow.Arena (a process has at most 4,096 at a time)")
         self._handle = handle
 
     def close(self):
@@ -523,6 +523,8 @@ class Arena:
         number = self._stream_of(stream)
         handle = ctypes.c_void_p()
         most_ms = 0xFFFFFFFF if wait_ms is None else wait_ms
+        if not 0 <= most_ms <= 0xFFFFFFFF:  # ctypes would keep the lower 32 bits
+            raise ValueError("wait_ms is %r: 0 to 4,294,967,295 milliseconds, or None for no limit" % (wait_ms,))
         self._settle()
         status = _lib().fallow_lease_begin_within(self._handle, layout._handle, number, most_ms, ctypes.byref(handle))
         self._refused(status, "lease")
