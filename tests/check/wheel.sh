@@ -54,7 +54,7 @@ modes = {info.filename: info.external_attr >> 16 for info in infos}
 libraries = sorted(re.sub(r"^fallow/lib/lib|\.so.*", "", name) for name in names if ".so" in name)
 print("wheel: %d files, %d KiB; libraries %s" % (len(names), size >> 10, " ".join(libraries)))
 assert not any(stat.S_ISLNK(mode) for mode in modes.values()), "links"
-others = [name for name in names if not re.fullmatch(r"fallow/\w+\.py|fallow/lib/[a-z-]+\.so(\.\d+\.\d+)?|fallow/bin/fallow"
+others = [name for name in names if not re.fullmatch(r"fallow/\w+\.py|fallow/py\.typed|fallow/lib/[a-z-]+\.so(\.\d+\.\d+)?|fallow/bin/fallow"
                                                      r"|fallow-[0-9.]+\.dist-info/.*", name)]
 assert not others, others
 assert len(libraries) == len(set(libraries)), "a library twice"

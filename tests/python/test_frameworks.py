@@ -3,6 +3,8 @@
 """python.frameworks: the calls of the module fallow into PyTorch, CuPy, Numba and RMM. The frameworks are fakes (see
 fakes.py), the functions behind the addresses are the library's, the device is simulated."""
 import ctypes
+import importlib
+import sys
 import types
 import unittest
 
@@ -55,7 +57,7 @@ class Torch(unittest.TestCase):
         begin(0, fakes.MempoolId(0, 77), None)
         address = allocator.alloc(255 << 20, 0, None)
         self.assertIsNone(allocator.alloc(5 << 20, 0, None))
-        owners = fallow._oom(fallow._pool(0)).owners
+        owners = fallow._report.oom_report(fallow._pool.make_pool(0)).owners
         self.assertEqual([o.tag for o in owners if o.bytes >= 255 << 20], [77])
         allocator.free(address, 255 << 20, 0, None)
         end(0, fakes.MempoolId(0, 77))
@@ -90,7 +92,7 @@ class Torch(unittest.TestCase):
         for outer in (False, True):
             with fakes.installed(torch=fakes.torch(outer=outer)):
                 pool = fallow.torch_mempool()
-            allocator = fallow._kept[-1]
+            allocator = fallow._library.kept[-1]
             self.assertIs(pool.allocator, allocator if outer else allocator.inner)
             before = fallow.stats(order="context").get("live_count", 0)
             address = allocator.alloc(2 << 20, 0, None)
@@ -114,11 +116,11 @@ class Cupy(unittest.TestCase):
 
     def test_a_capture_is_announced_around(self):
         with fallow.capturing():
-            block = fallow._lib().fallow_cupy_malloc(None, 5000, 0)
-            fallow._lib().fallow_cupy_free(None, block, 0)
-            again = fallow._lib().fallow_cupy_malloc(None, 5000, 0)
+            block = fallow._library.lib().fallow_cupy_malloc(None, 5000, 0)
+            fallow._library.lib().fallow_cupy_free(None, block, 0)
+            again = fallow._library.lib().fallow_cupy_malloc(None, 5000, 0)
             self.assertNotEqual(again, block)  # nothing comes again inside a capture
-        fallow._lib().fallow_cupy_free(None, again, 0)
+        fallow._library.lib().fallow_cupy_free(None, again, 0)
 
     def test_a_missing_cupy_is_said(self):
         with fakes.installed(cupy=None):
@@ -132,7 +134,8 @@ class Numba(unittest.TestCase):
             package, cuda, cudadrv, driver = fakes.numba(uses_binding)
             with fakes.installed(numba=package, numba__cuda=cuda, numba__cuda__cudadrv=cudadrv,
                                  numba__cuda__cudadrv__driver=driver):
-                manager = fallow._make_numba_manager()
+                sys.modules.pop("fallow._numba", None)
+                manager = importlib.import_module("fallow._numba").FallowMemoryManager
             context = types.SimpleNamespace(device=types.SimpleNamespace(id=0))
             one = manager(context=context)
             self.assertEqual(one.interface_version, 1)

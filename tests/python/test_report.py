@@ -19,7 +19,7 @@ from unittest import mock
 
 import fakes
 import fallow
-from fallow import _report
+from fallow import _library, _oom, _page
 
 JOB = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "SLURM_NTASKS")
 NAMES = {"_record_memory_history": {"enabled", "stacks", "max_entries"}, "_snapshot": set()}
@@ -154,7 +154,7 @@ class Refusals(InFolder):
 
     def test_a_full_disk_leaves_no_part_of_a_file(self):
         torch = fakes.torch_memory()
-        with mock.patch("fallow._report.pickle.dump", side_effect=OSError(28, "No space left on device")):
+        with mock.patch("fallow._oom.pickle.dump", side_effect=OSError(28, "No space left on device")):
             self.watched(torch)
         self.assertEqual(self.files(), [])
         self.assertIn("No space left on device", self.said.getvalue())
@@ -166,7 +166,7 @@ class Refusals(InFolder):
         self.assertRegex(self.said.getvalue(), "no page: the command fallow cannot be run: .*FALLOW_COMMAND")
         self.assertRegex(self.said.getvalue(), "fallow report /.*/oom.pickle --trace-device 0 --html /.*/oom.html\n$")
         os.environ.pop("FALLOW_COMMAND")
-        with mock.patch("fallow._report._command", return_value=None):
+        with mock.patch("fallow._page._command", return_value=None):
             self.watched(fakes.torch_memory())
         self.assertIn("no page: the command fallow was not found; install Fallow", self.said.getvalue())
 
@@ -243,7 +243,7 @@ class Refusals(InFolder):
 class Names(InFolder):
     def name(self, pattern, number=1, **job):
         with mock.patch.dict(os.environ, job):
-            return _report._name_page(pattern, number)
+            return _oom._name_page(pattern, number)
 
     def test_one_file_a_rank(self):
         self.assertEqual(self.name("a/oom.html"), "a/oom.html")
@@ -317,15 +317,15 @@ class Command(InFolder):
     def test_found_beside_the_module_then_along_the_path(self):
         os.environ.pop("FALLOW_COMMAND", None)
         module = os.path.join(self.folder, "share", "fallow", "python", "fallow", "__init__.py")
-        with mock.patch.object(fallow, "__file__", module):
+        with mock.patch.object(_library, "__file__", module):
             self.make_command("exit 0\n")
             os.environ.pop("FALLOW_COMMAND")
-            self.assertEqual(_report._command(), os.path.join(self.folder, "bin", "fallow"))
+            self.assertEqual(_page._command(), os.path.join(self.folder, "bin", "fallow"))
             os.rename("bin", "elsewhere")
             with mock.patch.dict(os.environ, PATH=os.path.join(self.folder, "elsewhere")):
-                self.assertEqual(_report._command(), os.path.join(self.folder, "elsewhere", "fallow"))
+                self.assertEqual(_page._command(), os.path.join(self.folder, "elsewhere", "fallow"))
             with mock.patch.dict(os.environ, PATH=self.folder):
-                self.assertIsNone(_report._command())
+                self.assertIsNone(_page._command())
 
 
 class Real(unittest.TestCase):

@@ -13,7 +13,6 @@ import unittest
 
 import fakes
 import fallow
-from fallow import _arena
 
 _get = ctypes.pythonapi.PyCapsule_GetPointer
 _get.restype, _get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
@@ -331,8 +330,8 @@ class Arenas(unittest.TestCase):
                 "quantization_config": {"quant_method": "fp8"}, "v_head_dim": 128, "vocab_size": 129280},
         }
         for name, config in configs.items():
-            preset, model = _arena._model(name), _arena._model(config)
-            for field, _ in _arena.Model._fields_[1:]:
+            preset, model = fallow._layout._model(name), fallow._layout._model(config)
+            for field, _ in fallow._abi.Model._fields_[1:]:
                 self.assertEqual(getattr(model, field), getattr(preset, field), (name, field))
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "config.json")
@@ -402,7 +401,7 @@ class Arenas(unittest.TestCase):
 
 def entry(name, *arguments):
     """A function of the simulated driver."""
-    address = fallow._lib().fallow_pool_driver_entry(fallow._pool(0), name.encode())
+    address = fallow._library.lib().fallow_pool_driver_entry(fallow._pool.make_pool(0), name.encode())
     function = ctypes.CFUNCTYPE(ctypes.c_int, *arguments)(address)
 
     def call(*given):
@@ -488,7 +487,7 @@ class Captures(unittest.TestCase):
 
     def test_captures_of_pytorch_are_announced_by_its_hooks(self):
         line = ("q", (4096,), "uint8"), ("k", (64,), "uint8")
-        lib, identity = fallow._lib(), fallow.MempoolId(0, 99)
+        lib, identity = fallow._library.lib(), fallow._abi.MempoolId(0, 99)
         self.arena.get(*line, stream=self.stream)
         lib.fallow_torch_begin_allocate_to_pool(0, identity, None)
         with self.captured():

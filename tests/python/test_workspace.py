@@ -52,7 +52,7 @@ class Tensor:
 
 
 def driver(name, result=ctypes.c_int):
-    return ctypes.CFUNCTYPE(result)(fallow._lib().fallow_pool_driver_entry(fallow._pool(0), name.encode()))
+    return ctypes.CFUNCTYPE(result)(fallow._library.lib().fallow_pool_driver_entry(fallow._pool.make_pool(0), name.encode()))
 
 
 bf16, u8 = Type("bfloat16", 2), Type("uint8", 1)
@@ -61,7 +61,7 @@ bf16, u8 = Type("bfloat16", 2), Type("uint8", 1)
 class Workspaces(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        simulated = ctypes.CDLL(os.path.join(os.path.dirname(fallow._lib()._name), "libfallow-simcuda.so"))
+        simulated = ctypes.CDLL(os.path.join(os.path.dirname(fallow._library.lib()._name), "libfallow-simcuda.so"))
         simulated.flw_sim_reset(ctypes.byref(World(ctypes.sizeof(World), backed=1, check=1)))
         fallow.configure(driver="sim")
         cls.violation = driver("flw_sim_violation", ctypes.c_char_p)

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run the command fallow: `python -m fallow report snapshot.pickle`. The script `fallow` of a wheel runs this too."""
+from __future__ import annotations
+
 import os
 import signal
 import sys
 
-from fallow import _find_command
+from fallow._library import find_command
 
 
-def main():
+def main() -> None:
     """Replace this process by the command, which finds its libraries relative to its own path."""
-    command = _find_command()
+    command = find_command()
     if command is None:
         sys.exit("fallow: no command beside %s; build it (-DFALLOW_TOOLS=ON)" % os.path.dirname(__file__))
     for number in (signal.SIGPIPE, signal.SIGXFSZ):

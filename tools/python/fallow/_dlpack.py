@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Regions of a lease as DLPack tensors."""
+from __future__ import annotations
+
+import ctypes
+
+from fallow._library import lib
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Sequence
+
+    from fallow._arena import Lease
+
+_DTYPES = {  # code and bits of DLPack
+    "int8": (0, 8), "int16": (0, 16), "int32": (0, 32), "int64": (0, 64),
+    "uint8": (1, 8), "uint16": (1, 16), "uint32": (1, 32), "uint64": (1, 64),
+    "float16": (2, 16), "float32": (2, 32), "float64": (2, 64),
+    "bfloat16": (4, 16), "bool": (6, 8),
+    "float8_e3m4": (7, 8), "float8_e4m3": (8, 8), "float8_e4m3b11fnuz": (9, 8), "float8_e4m3fn": (10, 8),
+    "float8_e4m3fnuz": (11, 8), "float8_e5m2": (12, 8), "float8_e5m2fnuz": (13, 8), "float8_e8m0fnu": (14, 8),
+    "float4_e2m1fn_x2": (17, 4),  # a pair in a byte
+}
+
+
+def code_of(dtype: Any) -> tuple[int, int]:
+    """Return DLPack's code and bits of "bfloat16", torch.bfloat16, numpy.float32 ..."""
+    word = (getattr(dtype, "__name__", None) or str(dtype)).rsplit(".", 1)[-1]
+    if word not in _DTYPES:
+        raise TypeError("%r is no type that a region can have: one of %s" % (dtype, ", ".join(_DTYPES)))
+    return _DTYPES[word]
+
+
+def same_stream(stream: int | None) -> int:
+    """Return a stream's number. DLPack's numbers for the default stream are 1 and None."""
+    return 0 if stream is None or stream == 1 else stream
+
+
+def _python(name: str, result: Any, *arguments: Any) -> Any:
+    return ctypes.PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
+
+
+_capsule_new = _python("PyCapsule_New", ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+_capsule_is = _python("PyCapsule_IsValid", ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)
+_capsule_get = _python("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)
+
+_VERSIONED, _UNVERSIONED = b"dltensor_versioned", b"dltensor"  # static: capsules keep the pointer
+_DELETERS = {_VERSIONED: 16, _UNVERSIONED: 56}  # offsets in DLManagedTensorVersioned and DLManagedTensor
+
+
+def _delete(address: int, name: bytes) -> None:
+    deleter = ctypes.c_void_p.from_address(address + _DELETERS[name]).value
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(deleter or 0)(address)
+
+
+def _drop_capsule(capsule: int) -> None:
+    """Free the tensor of a capsule that was never consumed. A consumer renames its capsule."""
+    for name in _DELETERS:
+        if _capsule_is(capsule, name):
+            _delete(_capsule_get(capsule, name), name)
+
+
+_destructor = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_drop_capsule)
+_drop = ctypes.cast(_destructor, ctypes.c_void_p)
+
+
+class View:
+    """A region as a DLPack producer."""
+
+    def __init__(self, lease: Lease, index: int, shape: Sequence[int], strides: Sequence[int] | None,
+                 dtype: tuple[int, int], byte_offset: int) -> None:
+        self._lease, self._index, self._dtype, self._byte_offset = lease, index, dtype, byte_offset
+        self._shape = (ctypes.c_int64 * max(1, len(shape)))(*shape)
+        self._strides = None if strides is None else (ctypes.c_int64 * max(1, len(strides)))(*strides)
+        self._dimensions = len(shape)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (2, self._lease._arena._device)
+
+    def __dlpack__(self, *, stream: int | None = None, max_version: tuple[int, int] | None = None,
+                   dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:
+        """Return a capsule for the consumer. `stream`: the consumer's stream, which must be the lease's or joined; -1:
+        the consumer orders the accesses itself."""
+        if copy or (dl_device is not None and tuple(dl_device) != self.__dlpack_device__()):
+            raise BufferError("a region is exported where it lies: it is neither copied nor moved")
+        lease = self._lease
+        if stream != -1 and same_stream(stream) not in lease._streams:
+            raise BufferError("the lease is on stream %#x, the consumer on %#x: begin the lease on the consumer's stream, "
+                              "or order it after the lease's and lease.join() it" % (lease._stream, stream or 0))
+        exported = ctypes.c_void_p()
+        status = lib().fallow_lease_export(
+            lease._open(), self._index, self._shape, self._strides, self._dimensions, *self._dtype,
+            self._byte_offset, ctypes.byref(exported))
+        lease._arena._check(status, "tensor")
+        if max_version is not None and tuple(max_version) >= (1, 0):
+            return _capsule_new(exported, _VERSIONED, _drop)
+        address = lib().fallow_export_unversioned(exported)
+        if not address:
+            _delete(exported.value or 0, _VERSIONED)
+            raise MemoryError("no host memory for a tensor")
+        return _capsule_new(address, _UNVERSIONED, _drop)

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The default pools: settings, counters, limits, peers, and memory allocated by hand."""
+from __future__ import annotations
+
+import ctypes
+
+from fallow import _abi
+from fallow._arguments import byte_count, index_of
+from fallow._library import check, lib
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+ORDERS = _abi.WORDS["fallow_plugin_order"]
+
+
+def configure(limit: int | str | None = None, economy: str = "balanced", reuse: str = "wait",
+              decay_ms: int | str | None = None, driver: str | None = None, page_source: str = "automatic",
+              one_handle: int | str | None = None, helper_thread: bool = False) -> None:
+    """Set up the default pools, in place of the variable FALLOW_PLUGIN. Call it before the first allocation, from any
+    thread. It loads the library and makes no pool.
+
+    A default pool is made by the first allocation on a device, and kept until the process ends. Each device has up to
+    two: in stream order, for PyTorch, RMM and arenas; in context order, for CuPy, Numba and torch_mempool().
+
+    limit          most bytes that each pool may hold, as a number or "20G"; None: the device's total
+    economy        "balanced"; "memory_first": hold as little as possible; "speed_first": grow to the limit rather
+                   than wait
+    reuse          another stream's memory: "wait": if need be by making the stream wait; "completed": only if its work
+                   is known complete; "same_stream": not at all
+    decay_ms       milliseconds between releases of idle memory; "never"; None or 0: 10,000
+    driver         "sim": the simulated device; a path of another libcuda.so.1; None: the GPU's
+    page_source    "automatic", "handles" (mapped), or "segments": memory of cuMemAlloc, for libraries that can use no
+                   other
+    one_handle     blocks of at least so many bytes (or "2G") are of one physical handle each, for libraries that
+                   register them; "none": no block has to be; None: from 1 GiB on
+    helper_thread  True: a thread per pool polls it, so that an idle process releases memory
+
+    Raises RuntimeError if a pool exists already, ValueError for a setting that does not exist."""
+    config = _abi.PoolConfig(
+        economy=index_of(economy, _abi.WORDS["fallow_economy"], "economy"),
+        reuse_policy=index_of(reuse, _abi.WORDS["fallow_reuse_policy"], "reuse"),
+        page_source=index_of(page_source, _abi.WORDS["fallow_page_source"], "page_source"),
+        helper_thread=bool(helper_thread))
+    if limit is not None:
+        config.limit_bytes = byte_count(limit, "limit")
+    if one_handle is not None:
+        is_none = one_handle == "none"
+        config.one_handle_bytes = _abi.FALLOW_ONE_HANDLE_NONE if is_none else byte_count(one_handle, "one_handle")
+    if decay_ms is not None:
+        config.decay_ms = _abi.UINT32_MAX if decay_ms == "never" else decay_ms
+    if driver is not None:
+        config.driver = driver.encode()
+    status = lib().fallow_plugin_configure(ctypes.byref(config))
+    if status == _abi.FALLOW_BUSY:
+        raise RuntimeError("fallow.configure comes too late: memory was allocated already; call it first")
+    check(status, "fallow.configure")
+
+
+def configure_with(settings: dict[str, Any]) -> None:
+    """Call configure() if there are settings."""
+    if settings:
+        configure(**settings)
+
+
+def make_pool(device: int, order: str = "stream") -> ctypes.c_void_p:
+    """Return the handle of a default pool, which is made if it does not exist."""
+    pool = ctypes.c_void_p()
+    status = lib().fallow_plugin_pool(device, index_of(order, ORDERS, "order"), 1, ctypes.byref(pool))
+    check(status, "the pool of device %d" % device)
+    return pool
+
+
+def find_pool(device: int, order: str) -> ctypes.c_void_p | None:
+    """Return the handle of a default pool, or None if it does not exist."""
+    pool = ctypes.c_void_p()
+    status = lib().fallow_plugin_pool(device, index_of(order, ORDERS, "order"), 0, ctypes.byref(pool))
+    if status == _abi.FALLOW_NOT_FOUND:
+        return None
+    check(status, "the pool of device %d" % device)
+    return pool
+
+
+def stats(device: int = 0, order: str = "stream") -> dict[str, int]:
+    """Return the counters of a default pool, by the names of fallow_stats in fallow/fallow.h: bytes ("requested_bytes",
+    "reserved_bytes", "peak_requested_bytes", ...), events since the pool was made ("alloc_count", "hit_count", ...),
+    and 0 or 1 ("is_asleep", ...). Returns {} if the pool does not exist; no pool is made.
+
+    order  "stream": the pool of PyTorch, RMM and arenas; "context": that of CuPy, Numba and torch_mempool()
+
+    Any thread may call it, also during captures. Cost: a lock and a sum over threads; no driver call."""
+    pool = find_pool(device, order)
+    if pool is None:
+        return {}
+    values = _abi.Stats()
+    check(lib().fallow_pool_get_stats(pool, ctypes.byref(values)), "fallow.stats")
+    return values.numbers()
+
+
+def trim() -> None:
+    """Release the idle memory of every default pool to the driver. Any thread may call it. Cost: driver calls for each
+    piece; the memory of announced captures stays."""
+    lib().fallow_torch_reset()
+
+
+def set_limit(limit: int | str | None, device: int = 0) -> None:
+    """Change the limit of each default pool of a device: bytes, "20G", or None for the device's total. A pool above the
+    limit releases its free memory, and allocates no more from the driver until it is below. Live blocks stay. To limit
+    pools before they exist, use configure(). Raises RuntimeError if the device has no pool. Any thread may call it."""
+    size = 0 if limit is None else byte_count(limit, "limit")
+    pools = [pool for pool in (find_pool(device, order) for order in ORDERS) if pool is not None]
+    if not pools:
+        raise RuntimeError("fallow.set_limit: device %d has no pool yet; fallow.configure(limit=...) is for pools to come"
+                           % device)
+    for pool in pools:
+        check(lib().fallow_pool_set_limit(pool, size), "fallow.set_limit")
+
+
+def allocate(size: int, device: int = 0) -> int:
+    """Allocate `size` bytes from the pool of PyTorch, RMM and arenas, and return their address, 0 if size is 0. For
+    libraries that allocate without a stream.
+
+    The contents are undefined. Any work on any stream may use the memory immediately: no unfinished work uses it. The
+    caller owns it until free(). Raises MemoryError if there is no memory within the limit; report() then describes the
+    failure. Any thread may call it. It may wait for the device. Memory allocated during a capture is ordinary memory,
+    not the graph's."""
+    request = _abi.Request(size_bytes=size, flags=_abi.FALLOW_REQUEST_EVERY_STREAM)
+    address = ctypes.c_void_p()
+    status = lib().fallow_alloc_request(make_pool(device), ctypes.byref(request), None, ctypes.byref(address))
+    check(status, "fallow.allocate(%r)" % size)
+    return address.value or 0
+
+
+def free(address: int, device: int = 0) -> None:
+    """Free memory of allocate(). All work that uses the memory must be complete: synchronise first. Any stream may
+    reuse the memory immediately. Raises Error for an address that is no live block; nothing is changed then. Any thread
+    may call it."""
+    check(lib().fallow_free_complete(make_pool(device), address), "fallow.free")
+
+
+def allow_peer(device: int, peer: int) -> None:
+    """Let another device, `peer`, read and write all memory of a device's pool of PyTorch, RMM and arenas, present and
+    future. Creating the pool of a second device in a process already does this; call it to retry if that failed. Raises
+    Error if the devices cannot reach each other."""
+    check(lib().fallow_pool_allow_peer(make_pool(device), peer), "fallow.allow_peer(%d, %d)" % (device, peer))
+
+
+def deny_peer(device: int, peer: int) -> None:
+    """Revoke the access of allow_peer(). The peer's work on the memory must be complete."""
+    check(lib().fallow_pool_deny_peer(make_pool(device), peer), "fallow.deny_peer(%d, %d)" % (device, peer))
+
+
+def publish() -> None:
+    """Show the pools of this process to `fallow top`, from now until it ends. Raises Error if /dev/shm has no room; a
+    program can ignore that. Calling it again has no effect."""
+    check(lib().fallow_publish_start(None), "fallow.publish: no file in /dev/shm")
+
+
+class tagged:
+    """Tag memory: blocks that the thread allocates through enable_torch() or rmm_resource() inside the `with` block bear
+    the tag, 1 to 4,294,967,295. Reports name the tag, and sleep() can save its blocks.
+
+        with fallow.tagged(1):
+            model.cuda()
+
+    Each thread has its own tags, and tags nest. Cost: a lock for each allocation inside."""
+
+    def __init__(self, tag: int, device: int = 0) -> None:
+        if not 0 < tag <= _abi.UINT32_MAX:
+            raise ValueError("a tag of %r: 1 to 4294967295" % (tag,))
+        self._arguments = (device, _abi.MempoolId(tag, _abi.FALLOW_MEMPOOL_TAG))
+
+    def __enter__(self) -> tagged:
+        lib().fallow_torch_begin_allocate_to_pool(*self._arguments, None)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        lib().fallow_torch_end_allocate_to_pool(*self._arguments)
+        lib().fallow_torch_release_pool(*self._arguments)

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""RMM, and cuDF with it."""
+from __future__ import annotations
+
+from fallow._arguments import framework, stream_handle
+from fallow._library import lib
+from fallow._pool import configure_with
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def rmm_resource(device: int = 0, **settings: Any) -> Any:
+    """A memory resource for RMM whose memory is Fallow's, on the streams that RMM names, which have to live as
+    long as the program allocates. Each call goes through Python."""
+    rmm = framework("rmm", "rmm_resource()")
+    configure_with(settings)
+
+    def allocate(size: int, stream: Any = None) -> int:
+        address: int | None = lib().fallow_rmm_alloc(size, device, stream_handle(stream))
+        if not address and size > 0:
+            raise MemoryError("no %d bytes on device %d; fallow.report() says whose they are" % (size, device))
+        return address or 0
+
+    def deallocate(address: int, size: int, stream: Any = None) -> None:
+        lib().fallow_torch_free(address, size, device, stream_handle(stream))
+
+    return rmm.mr.CallbackMemoryResource(allocate, deallocate)
+
+
+def enable_rmm(device: int = 0, **settings: Any) -> Any:
+    """rmm_resource(), set as RMM's for the device."""
+    rmm = framework("rmm", "enable_rmm()")
+    resource = rmm_resource(device, **settings)
+    rmm.mr.set_per_device_resource(device, resource)
+    return resource
