@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: what an allocation trace consists of: events, blocks, segments, and what is said beside them.
- * Does not: hold a trace; trace/trace.h does, with the rules that its parts keep.
+ * Does not: hold a trace; trace/trace/trace.h does, with the rules that its parts keep.
  */
 #ifndef FLW_RECORD_EVENT_H
 #define FLW_RECORD_EVENT_H
@@ -75,7 +75,7 @@ struct flw_trace_segment {
     bool is_large; /* PyTorch's large pool */
     bool is_expandable;
     uint32_t pool;  /* as a context's */
-    uint32_t stack; /* where it was taken, as a record's (trace/trace.h); 0: not known */
+    uint32_t stack; /* where it was taken, as a record's (trace/trace/trace.h); 0: not known */
 };
 
 #define FLW_TRACE_NAME_BYTES 1000

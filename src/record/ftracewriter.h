@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the trace file `.ftrace`: its form and its writer. trace/ftrace.h reads it.
+ * Owns: the trace file `.ftrace`: its form and its writer. trace/formats/ftrace.h reads it.
  * Does not: pack it further. A .ftrace.zst, .xz or .gz is read like any other packed trace.
  *
  * A file is a header and chunks, little-endian throughout. Chunks are only ever appended; each has

@@ -10,11 +10,17 @@ add_test(NAME check.layers COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/layers.sh ${PROJE
 add_test(NAME check.layers_catches COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/layers_test.sh
   ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_BINARY_DIR}/layers_tree)
 # From the object files: headers are layers.sh's.
-foreach(layer heap pool)
+foreach(layer heap pool trace)
   add_test(NAME check.circles_${layer} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/circles.sh ${layer} ${CMAKE_NM}
     $<TARGET_OBJECTS:flw_${layer}> COMMAND_EXPAND_LISTS)
   set_tests_properties(check.circles_${layer} PROPERTIES LABELS check TIMEOUT 240)
 endforeach()
+find_program(FALLOW_PYTHON python3)
+if(FALLOW_PYTHON AND TARGET fallow)
+  add_test(NAME check.convert COMMAND ${FALLOW_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/convert.py ${PROJECT_SOURCE_DIR}
+    $<TARGET_FILE:fallow> ${FALLOW_TRACE_DIR})
+  set_tests_properties(check.convert PROPERTIES LABELS check TIMEOUT 240)
+endif()
 if(NOT FALLOW_SANITIZE)
   add_test(NAME check.features COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/features.sh ${PROJECT_SOURCE_DIR}
     ${CMAKE_CURRENT_BINARY_DIR}/features_tree ${CMAKE_C_COMPILER} $<TARGET_OBJECTS:flw_base> $<TARGET_OBJECTS:flw_driver>

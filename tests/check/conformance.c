@@ -28,7 +28,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "trace/jsonwriter.h"
+#include "trace/io/jsonwriter.h"
 
 #define CASE_SECONDS 60
 

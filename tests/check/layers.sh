@@ -17,6 +17,7 @@
 #                  other's; no header shares its path with one of src or kernels, and trace/ in an include is src's
 #   heap     state < space < order < physical < caches < what lies beside these folders
 #   pool     state < streams < ladder < calls < extensions < what lies beside these folders
+#   trace    io < trace < formats < gen
 #   src includes nothing of tools/ or tests/; nobody but tests/support/test.h includes <cmocka.h>
 #   an entry point is called by its exported name: cuda.h would rename a plain one, and where there is no
 #   toolkit nothing does
@@ -52,6 +53,7 @@ floors_of() {
     case $1 in
     heap) echo 'state space order physical caches' ;;
     pool) echo 'state streams ladder calls extensions' ;;
+    trace) echo 'io trace formats gen' ;;
     esac
 }
 

@@ -23,8 +23,9 @@ fresh() {
         echo "$spdx" >"$tree/tools/fallow/$folder/$folder.h"
     done
     mv "$tree/tools/fallow/trace/trace.h" "$tree/tools/fallow/trace/verbs.h"
-    echo "$spdx" >"$tree/src/trace/trace.h"
-    printf '%s\n#include "trace/trace.h"\n#include "policies/policies.h"\n#include "common/common.h"\n#include "verbs.h"\n' \
+    mkdir -p "$tree/src/trace/trace"
+    echo "$spdx" >"$tree/src/trace/trace/trace.h"
+    printf '%s\n#include "trace/trace/trace.h"\n#include "policies/policies.h"\n#include "common/common.h"\n#include "verbs.h"\n' \
         "$spdx" >"$tree/tools/fallow/trace/a.c"
     printf '%s\n#include "bench/bench.h"\n' "$spdx" >"$tree/tools/fallow/main.c"
     printf '%s\n#include <cmocka.h>\n' "$spdx" >"$tree/tests/support/test.h"
@@ -54,7 +55,7 @@ plant src/heap/x.h '#include "pool/pool.h"' "heap must not include pool"
 plant src/heap/state/x.c '#include "heap/order/a.h"' "a floor must not include one above it"
 plant src/heap/order/x.c '#include "heap/life.h"' "a floor must not include what lies on top"
 plant src/trace/x.c '#include "driver/driver.h"' "trace must not include driver"
-plant src/record/x.c '#include "trace/trace.h"' "record must not include trace"
+plant src/record/x.c '#include "trace/trace/trace.h"' "record must not include trace"
 plant src/simcuda/x.c '#include "driver/driver.h"' "simcuda includes the driver's types only"
 plant src/heap/x.c '#include "../tools/t.h"' "src must not include tools"
 plant src/heap/x.c '#include <pool/pool.h>' "brackets do not hide an include"
@@ -68,7 +69,7 @@ plant tools/fallow/common/x.c '#include "bench/bench.h"' "common must not includ
 plant tools/fallow/policies/x.c '#include "bench/bench.h"' "policies must not include a subcommand"
 plant tools/fallow/bench/x.c '#include "trace/verbs.h"' "a subcommand must not include another"
 plant tools/fallow/trace/x.c '#include "trace/verbs.h"' "a header of the command's trace is included by its name"
-plant tools/fallow/trace/trace.h 'int x;' "a header shares its path with one of src"
+plant src/trace/verbs.h 'int x;' "a header shares its path with one of src"
 fresh
 printf '%s\n    cu->cuMemFree_v2(memory);\n    cu->cuInit(0);\n' "$spdx" >"$tree/tests/unit/x.c"
 expect 0 "exported names pass"

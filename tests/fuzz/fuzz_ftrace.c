@@ -6,8 +6,9 @@
 #include "fuzz_text_twin.h"
 
 #include "record/frame.h"
+#include "trace/io/input.h"
 
-static void check(const uint8_t *bytes, size_t count, bool goes_on)
+static void check(const uint8_t *bytes, size_t count, bool reads_on)
 {
     char message[FLW_TRACE_MESSAGE_BYTES];
     struct flw_input input;
@@ -16,7 +17,8 @@ static void check(const uint8_t *bytes, size_t count, bool goes_on)
         fuzz_check_refusal(trace, message);
         return;
     }
-    if (flw_ftrace_read(&input, goes_on, &trace)) {
+    input.reads_on = reads_on;
+    if (flw_ftrace_read(&input, -1, &trace)) {
         fuzz_check_trace(trace, NULL, 0);
         fuzz_check_exports(trace);
         flw_trace_destroy(trace);

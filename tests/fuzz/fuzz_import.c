@@ -3,6 +3,7 @@
  * Owns: the fuzz target of every reader that imports, and of packed input; the corpus leads the way.
  */
 #include "fuzz_text_twin.h"
+#include "trace/formats/formats.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {

@@ -3,6 +3,7 @@
  * Owns: the fuzz target of the text readers.
  */
 #include "fuzz_text_twin.h"
+#include "trace/formats/formats.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {

@@ -10,9 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trace/ftrace.h"
-#include "trace/text.h"
-#include "trace/trace.h"
+#include "trace/formats/formats.h"
+#include "trace/formats/ftrace.h"
+#include "trace/formats/text.h"
+#include "trace/trace/trace.h"
 
 static inline void fuzz_require(bool holds, const char *what)
 {

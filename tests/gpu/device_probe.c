@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trace/jsonwriter.h"
+#include "trace/io/jsonwriter.h"
 
 #define ATTRIBUTES 200 /* more than cuda.h 13.0 names */
 #define WORD       0x5ca1ab1e

@@ -23,7 +23,7 @@ cs336_large_train.pickle.xz|*|MiB above expandable segments|48
 cs336_medium_infer_ctx1024.pickle.xz|*|MiB above expandable segments|72
 decomfl_opt_zo_finetune.pickle.xz|*|MiB above expandable segments|48
 snap_diffusion_attention_a.pickle.xz|*|MiB above expandable segments|80
-hta_df_index_resolver.txt.xz|*|MiB above expandable segments|100'
+hta_df_index_resolver.json.gz|*|MiB above expandable segments|100'
 
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
@@ -74,7 +74,7 @@ full_device() {
 }
 
 found=0
-for path in "$demo" "$folder"/*.pickle.xz "$folder"/*.txt.xz; do
+for path in "$demo" "$folder"/*.pickle.xz "$folder"/*.json.gz; do
     [ -e "$path" ] || continue
     [ "$path" = "$demo" ] || found=$((found + 1))
     lags=(0 200us 5ms 20ms)

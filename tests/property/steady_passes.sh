@@ -111,7 +111,7 @@ in_1000() {
 }
 
 found=0
-for path in "$demo" "$folder"/*.pickle.xz "$folder"/*.txt.xz; do
+for path in "$demo" "$folder"/*.pickle.xz "$folder"/*.json.gz; do
     [ -e "$path" ] || continue
     [ "$path" = "$demo" ] || found=$((found + 1))
     one_stream "$path"

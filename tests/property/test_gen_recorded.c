@@ -9,7 +9,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "trace/gen.h"
+#include "trace/formats/formats.h"
+#include "trace/gen/gen.h"
 
 #define RECORDED "cs336_medium_train_ctx1024.pickle.xz"
 

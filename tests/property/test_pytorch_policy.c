@@ -14,7 +14,8 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "trace/trace.h"
+#include "trace/formats/formats.h"
+#include "trace/trace/trace.h"
 
 #include "common/program.h"
 #include "common/replay_device.h"

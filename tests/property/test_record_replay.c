@@ -12,8 +12,8 @@
 
 #include "fallow/trace.h"
 #include "support/recording.h"
-#include "trace/codec.h"
-#include "trace/trace.h"
+#include "trace/io/codec.h"
+#include "trace/trace/trace.h"
 
 #define STREAMS_MOST 64
 #define COMMAND_MOST 1024

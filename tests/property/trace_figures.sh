@@ -29,7 +29,7 @@ fallow=$1 deal=$2 demo=$3 folder=$4
 # shellcheck source=tests/property/figures.sh
 . "$(dirname "${BASH_SOURCE[0]}")/figures.sh"
 KNOWN='3 streams: attention_naive_bench.pickle.xz|memory first over 0.05 steals an allocation
-hta_df_index_resolver.txt.xz|balanced over 1.05'
+hta_df_index_resolver.json.gz|balanced over 1.05'
 
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
@@ -124,7 +124,7 @@ three_streams() {
 }
 
 found=0
-for path in "$demo" "$folder"/*.pickle.xz "$folder"/*.txt.xz; do
+for path in "$demo" "$folder"/*.pickle.xz "$folder"/*.json.gz; do
     [ -e "$path" ] || continue
     is_recorded=no
     [ "$path" = "$demo" ] || { is_recorded=yes; found=$((found + 1)); }

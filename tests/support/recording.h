@@ -7,7 +7,8 @@
 
 #include "support/test.h"
 
-#include "trace/trace.h"
+#include "trace/formats/formats.h"
+#include "trace/trace/trace.h"
 
 /* The caller's to destroy. */
 static inline struct flw_trace *flw_recording_read_file(const char *path)

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "fallow/fallow.h"
-#include "trace/gen.h"
+#include "trace/gen/gen.h"
 
 #include "common/command.h"
 #include "common/subcommand.h"

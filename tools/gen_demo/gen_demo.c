@@ -6,7 +6,8 @@
  */
 #include <stdio.h>
 
-#include "trace/serve.h"
+#include "trace/formats/formats.h"
+#include "trace/gen/serve.h"
 
 int main(int argc, char **argv)
 {

@@ -3,6 +3,7 @@
  * Owns: how recordings begin and end: configs, full disks, ends of pools, forks, kills, while threads
  * work.
  */
+#include "trace/formats/formats.h"
 #include "unit/record/test_recorder.h"
 
 #include <fcntl.h>

@@ -194,7 +194,7 @@ static void what_the_fuzzers_found_worth_keeping_is_reported(void **state)
     if (getenv("FALLOW_CORPUS") == NULL) {
         skip();
     }
-    assert_int_equal(command_run("for form in ftrace json minimalloc pickle rmm stalloc text; do "
+    assert_int_equal(command_run("for form in ftrace json pickle rmm text; do "
                                  "\"$F\" report \"$FALLOW_CORPUS/$form\" --no-times --html c.html "
                                  "--json c.json >screen || exit 9; "
                                  "grep -c '\"title\"' c.json; done"),

@@ -13,7 +13,7 @@
 #include "report/page.h"
 #include "report/picture.h"
 #include "report/svg.h"
-#include "trace/trace.h"
+#include "trace/trace/trace.h"
 
 #define POLICIES 12
 #define FRAMES   12

@@ -11,7 +11,7 @@
 #include "base/random.h"
 #include "report/heapview.h"
 #include "report/sheet.h"
-#include "trace/trace.h"
+#include "trace/trace/trace.h"
 
 #include "common/tool_host.h"
 

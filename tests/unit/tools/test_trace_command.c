@@ -195,7 +195,7 @@ static void info_as_json_is_as_written_here(void **state)
             fail_msg("the help does not name %s", word);
         }
     }
-    command_write("lines", "1 1048576 4096 0\n", 17);
+    command_write("lines", "#fallow-trace 1\ndevice 0\nstream 0\nfields none\nA 0 0 4096 0\n", 59);
     expect_success("info lines --json");
     assert_non_null(strstr(out_text, "\"duration_ns\": null,\n"));
     assert_non_null(strstr(out_text, "\"peak_reserved_bytes\": null,\n"));

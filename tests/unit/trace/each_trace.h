@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "trace/trace.h"
+#include "trace/formats/formats.h"
+#include "trace/trace/trace.h"
 
 /* Counts what differs; the number of all. The exit code. */
 static inline int flw_each_trace(int argc, char **argv,

@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-#include "trace/text.h"
+#include "trace/formats/formats.h"
+#include "trace/formats/text.h"
 
 char bed_message[FLW_TRACE_MESSAGE_BYTES];
 

@@ -11,7 +11,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "trace/gen.h"
+#include "trace/gen/gen.h"
 
 extern char bed_message[FLW_TRACE_MESSAGE_BYTES];
 

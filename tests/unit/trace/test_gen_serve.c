@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "trace/gen_serve.h"
+#include "trace/gen/gen_serve.h"
 
 static char folder[] = "/tmp/fallow_gen_serve_XXXXXX";
 static char requests_path[64];

@@ -5,7 +5,7 @@
 #include "unit/trace/test_gen_bed.h"
 
 #include "base/bits.h"
-#include "trace/gen_requests.h"
+#include "trace/gen/gen_requests.h"
 
 /* 2 layers, h 128, 2 heads, I 512, V 1000, 3 sequences of 96: T = 288. */
 #define SMALL "layers=2 hidden=128 heads=2 vocab=1000 batch=3 seq=96 steps=2 "

@@ -7,8 +7,9 @@
 #include <string.h>
 
 #include "test_pickle_writer.h"
-#include "trace/pickle.h"
-#include "trace/trace.h"
+#include "trace/formats/pickle.h"
+#include "trace/io/input.h"
+#include "trace/trace/trace.h"
 
 static const char *const words[] = {"a", "b", "list"};
 enum {

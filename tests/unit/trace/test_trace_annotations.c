@@ -10,8 +10,9 @@
 #include <unistd.h>
 
 #include "test_pickle_writer.h"
-#include "trace/phases.h"
-#include "trace/trace.h"
+#include "trace/formats/formats.h"
+#include "trace/trace/phases.h"
+#include "trace/trace/trace.h"
 
 #define MIB  (UINT64_C(1) << 20)
 #define BASE UINT64_C(0x7F0000000000)

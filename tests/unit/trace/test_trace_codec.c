@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trace/codec.h"
-#include "trace/trace.h"
+#include "trace/formats/formats.h"
+#include "trace/io/codec.h"
+#include "trace/trace/trace.h"
 
 #if FLW_HAS_LZMA
 #include <lzma.h>
@@ -224,9 +225,10 @@ static void an_archive_that_unpacks_to_far_too_much_is_refused(void **state)
     assert_true(text != NULL && packed != NULL);
     memset(text, '#', count);
     for (size_t i = 0; i < count; i += 64) {
+        text[i + 1] = ' ';
         text[i + 63] = '\n';
     }
-    memcpy(text, "# gtrace-text 0\n", 16);
+    memcpy(text, "#fallow-trace 1\ndevice 0\nfields none\n# twenty-four letters here\n", 64);
     for (size_t i = 0; i < KIND_COUNT; i++) {
         if (kinds[i].pack != NULL) {
             size_t whole = kinds[i].pack(text, count, packed, ROOM);

@@ -7,8 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trace/serve.h"
-#include "trace/text.h"
+#include "trace/formats/formats.h"
+#include "trace/formats/text.h"
+#include "trace/gen/serve.h"
 
 static int failures;
 

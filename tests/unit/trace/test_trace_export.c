@@ -9,7 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "trace/trace.h"
+#include "trace/formats/formats.h"
+#include "trace/trace/trace.h"
 #include "unit/trace/each_trace.h"
 
 static const char *path; /* to write to */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the tests of the line forms of other programs: RMM's log, STAlloc's lines, MiniMalloc's
- * problems, and of RMM's log as it is written.
+ * Owns: the tests of RMM's log, read and written.
  */
 #include "support/test.h"
 
@@ -9,10 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "trace/trace.h"
+#include "trace/formats/formats.h"
+#include "trace/trace/trace.h"
 
-#define RMM  "Thread,Time,Action,Pointer,Size,Stream\n"
-#define MINI "id,lower,upper,size\n"
+#define RMM "Thread,Time,Action,Pointer,Size,Stream\n"
 
 static char message[FLW_TRACE_MESSAGE_BYTES];
 
@@ -150,60 +149,12 @@ static void rmms_log_is_written_and_read_back(void **state)
     flw_trace_destroy(trace);
 }
 
-/* ---- the others ---- */
-
-static void stallocs_lines_are_read_in_both_bases(void **state)
-{
-    (void)state;
-    static const struct wanted wanted[] = {
-        {0, 512, 1, FLW_TRACE_ALLOC},
-        {0, 1024, 2, FLW_TRACE_ALLOC},
-        {0, 512, 1, FLW_TRACE_FREE},
-        {0, 2048, 0, FLW_TRACE_FREE},
-    };
-    struct flw_trace *trace = read_text("1 139926520725504 512 0\n"
-                                        "1\t0x7f4334000200 1024 0x2a\n"
-                                        "\n"
-                                        "0 139926520725504 512 0\r\n"
-                                        "0 4096 2048 42\n");
-    assert_string_equal(trace->format, "stalloc lines");
-    expect_events(trace, wanted, 4);
-    assert_int_equal(trace->stream_count, 2);
-    assert_int_equal(trace->initial_count, 1);
-    assert_false(trace->has_times);
-    flw_trace_destroy(trace);
-}
-
-static void minimallocs_lifetimes_end_before_others_begin(void **state)
-{
-    (void)state;
-    static const struct wanted wanted[] = {
-        {0, 10, 0, FLW_TRACE_ALLOC}, {0, 20, 1, FLW_TRACE_ALLOC}, {0, 10, 0, FLW_TRACE_FREE},
-        {0, 30, 2, FLW_TRACE_ALLOC}, {0, 20, 1, FLW_TRACE_FREE},  {0, 30, 2, FLW_TRACE_FREE},
-    };
-    static const char *const texts[] = {
-        MINI "b,5,9,30\na,0,5,10\nc,0,7,20\n",
-        "size,end,start,buffer_id,alignment,gaps\n30,8,5,1,1,6-7@0:2\n10,4,0,2,8,\n20,6,0,3,1,\n",
-    };
-    for (size_t i = 0; i < 2; i++) {
-        struct flw_trace *trace = read_text(texts[i]);
-        assert_string_equal(trace->format, "minimalloc csv");
-        expect_events(trace, wanted, 6);
-        assert_int_equal(trace->peak_requested_bytes, 50);
-        assert_int_equal(strstr(trace->notes, "minimalloc_ignored") != NULL, i == 1);
-        flw_trace_destroy(trace);
-    }
-}
-
 static void a_header_alone_is_an_empty_trace(void **state)
 {
     (void)state;
-    static const char *const texts[] = {RMM, MINI};
-    for (size_t i = 0; i < 2; i++) {
-        struct flw_trace *trace = read_text(texts[i]);
-        assert_int_equal(trace->event_count, 0);
-        flw_trace_destroy(trace);
-    }
+    struct flw_trace *trace = read_text(RMM);
+    assert_int_equal(trace->event_count, 0);
+    flw_trace_destroy(trace);
 }
 
 static void a_bad_row_is_named_with_its_place_and_reason(void **state)
@@ -235,23 +186,6 @@ static void a_bad_row_is_named_with_its_place_and_reason(void **state)
         {RMM "1,1,allocate,0x10,8\n", "the stream is not a number"},
         {RMM "1,1,allocate,0x10,8,\n", "the stream is not a number"},
         {RMM "1,1,allocate,0x10,8,0,1\n", "more than six columns"},
-        {"1 0x10 8 0\n2 0x10 8 0\n", "line 2: neither 1 (allocate) nor 0 (free); 1 lines before"},
-        {"1 0x10 8 0\n1 0x10 8\n", "byte 11: line 2: fewer than four columns"},
-        {"1 0x10 8 0\n1 0x10 8 0 1\n", "more than four columns"},
-        {"1 0x10 8 0\n1 -4 8 0\n", "not a number of at most 64 bits"},
-        {"1 0x10 8 0\n1 0xffffffffffffffff 8 0\n", "go beyond 64 bits"},
-        {"1 0x10 8 0\n1 0x10 8 0", "does not end in a newline: truncated"},
-        {"id,lower,size\n", "the header lacks one of id, lower, upper and size"},
-        {"id,lower,lower,size\n", "a column is in the header twice"},
-        {"id,lower,upper,size,colour\n", "an unknown column in the header"},
-        {MINI "1,5,5,8\n", "byte 20: line 2: the lifetime ends before it begins"},
-        {MINI "1,-5,5,8\n", "the first moment is not a whole number from 0 up"},
-        {MINI "1,0,5.5,8\n", "the last moment is not a whole number from 0 up"},
-        {MINI "1,0,5,8\n2,0,5,NaN\n", "line 3: the size is not a number of bytes; 1 rows before"},
-        {MINI "1,0,5\n", "fewer columns than the header"},
-        {MINI "1,0,5,8,9\n", "more columns than the header"},
-        {MINI "1,0,5,18446744073709551615\n2,0,5,1\n", "more than 64 bits hold"},
-        {"id,lower,end,size\n1,0,18446744073709551615,8\n", "the lifetime ends before it begins"},
         {"2 0x10 8 0\n", "neither a pickled PyTorch snapshot nor"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -272,8 +206,6 @@ int main(void)
         cmocka_unit_test(both_spellings_of_rmms_log_are_one_trace),
         cmocka_unit_test(rmms_gaps_are_counted),
         cmocka_unit_test(rmms_log_is_written_and_read_back),
-        cmocka_unit_test(stallocs_lines_are_read_in_both_bases),
-        cmocka_unit_test(minimallocs_lifetimes_end_before_others_begin),
         cmocka_unit_test(a_header_alone_is_an_empty_trace),
         cmocka_unit_test(a_bad_row_is_named_with_its_place_and_reason),
     };

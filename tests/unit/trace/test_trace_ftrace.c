@@ -10,11 +10,12 @@
 #include <unistd.h>
 
 #include "record/frame.h"
-#include "trace/ftrace.h"
-#include "trace/text.h"
+#include "trace/formats/ftrace.h"
+#include "trace/formats/text.h"
 
 #include "test_trace_ftrace.h"
 #include "test_trace_random.h"
+#include "trace/formats/formats.h"
 
 static void assert_same(const struct flw_trace *trace, const struct flw_trace *again)
 {

@@ -10,8 +10,9 @@
 #include <string.h>
 
 #include "record/frame.h"
-#include "trace/ftrace.h"
-#include "trace/text.h"
+#include "trace/formats/formats.h"
+#include "trace/formats/ftrace.h"
+#include "trace/formats/text.h"
 
 static char message[FLW_TRACE_MESSAGE_BYTES];
 
@@ -54,7 +55,8 @@ static inline struct flw_trace *read_on(const void *bytes, size_t count)
     struct flw_input input;
     struct flw_trace *trace;
     assert_true(flw_input_open_bytes(&input, bytes, count, "name", message));
-    flw_ftrace_read(&input, true, &trace);
+    input.reads_on = true;
+    flw_ftrace_read(&input, -1, &trace);
     flw_input_close(&input);
     return trace;
 }

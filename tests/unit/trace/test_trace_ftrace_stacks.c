@@ -7,8 +7,8 @@
 
 #include <stdio.h>
 
-#include "trace/build.h"
-#include "trace/measure.h"
+#include "trace/trace/build.h"
+#include "trace/trace/measure.h"
 
 /* Dictionary entries and numbers of stacks that follow one another, then one ALLOC. */
 static struct flw_trace *read_stacks(const char *entries, size_t bytes, uint32_t entry_count,

@@ -15,9 +15,10 @@
 
 #include "test_pickle_writer.h"
 #include "test_trace_random.h"
-#include "trace/ftrace.h"
-#include "trace/output.h"
-#include "trace/trace.h"
+#include "trace/formats/formats.h"
+#include "trace/formats/ftrace.h"
+#include "trace/io/output.h"
+#include "trace/trace/trace.h"
 
 static char message[FLW_TRACE_MESSAGE_BYTES];
 static char folder[64];
@@ -239,13 +240,15 @@ static void a_damaged_archive_is_blamed_for_what_made_no_sense(void **state)
 static void an_archive_that_unpacks_to_far_too_much_is_refused(void **state)
 {
     (void)state;
-    static const char head[] = "# gtrace-text 0\n";
+    static const char head[] =
+        "#fallow-trace 1\ndevice 0\nfields none\n# twenty-four letters here\n";
     size_t count = 80u << 20;
     size_t packed_count;
     char *text = malloc(count);
     assert_non_null(text);
     memset(text, '#', count);
     for (size_t i = 0; i < count; i += 64) {
+        text[i + 1] = ' ';
         text[i + 63] = '\n';
     }
     memcpy(text, head, sizeof(head) - 1);

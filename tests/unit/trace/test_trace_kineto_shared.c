@@ -10,8 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trace/input.h"
-#include "trace/trace.h"
+#include "trace/formats/formats.h"
+#include "trace/io/input.h"
+#include "trace/trace/trace.h"
 
 #define EVENT_COUNT     26770
 #define DEVICE_TYPE_GPU 1

@@ -4,7 +4,7 @@
  */
 #include "support/test.h"
 
-#include "trace/largearray.h"
+#include "trace/trace/largearray.h"
 
 static void growth_keeps_what_is_there_and_adds_zeros(void **state)
 {

@@ -10,7 +10,8 @@
 #include <string.h>
 
 #include "base/compare.h"
-#include "trace/trace.h"
+#include "trace/formats/formats.h"
+#include "trace/trace/trace.h"
 
 struct figures {
     uint64_t events, allocs, distinct_sizes, streams, pre_blocks, pre_bytes, peak_live,

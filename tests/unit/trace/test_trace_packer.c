@@ -8,9 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "trace/codec.h"
-#include "trace/output.h"
-#include "trace/trace.h"
+#include "trace/formats/formats.h"
+#include "trace/io/codec.h"
+#include "trace/io/output.h"
+#include "trace/trace/trace.h"
 
 #define TEXT_BYTES (1u << 20)
 

@@ -9,8 +9,8 @@
 
 #include <string.h>
 
-#include "trace/build.h"
-#include "trace/measure.h"
+#include "trace/trace/build.h"
+#include "trace/trace/measure.h"
 
 #define RANDOM_STREAMS 5
 

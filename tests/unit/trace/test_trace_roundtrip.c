@@ -10,8 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "trace/ftrace.h"
-#include "trace/text.h"
+#include "trace/formats/formats.h"
+#include "trace/formats/ftrace.h"
+#include "trace/formats/text.h"
 #include "unit/trace/each_trace.h"
 
 #define EVENT_BYTES_MAX 6 /* of files of some size, without their texts, frames and stacks */

@@ -7,8 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trace/text.h"
-#include "trace/trace.h"
+#include "trace/formats/formats.h"
+#include "trace/formats/text.h"
+#include "trace/trace/trace.h"
 
 static char message[FLW_TRACE_MESSAGE_BYTES];
 
@@ -399,8 +400,6 @@ static void a_wrong_line_is_named_with_its_place(void **state)
         {HEAD "L 1 \"\t\" \"a\"\n", "one that is not written so"},
         {"", "the file is empty"},
         {"hello\n", "neither a pickled PyTorch snapshot nor"},
-        {"# gtrace-text 0\nA 0 1 5 0\n", "the next block's number is 0"},
-        {"# gtrace-text 0\nA 0 0 5 0\nF 1 0\nF 1 0\n", "a block is freed that is not allocated"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         assert_null(read_text(cases[i].text));

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "trace/output.h"
+#include "trace/io/output.h"
 
 #include "audit/findings.h"
 #include "common/command.h"

@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "trace/jsonwriter.h"
+#include "trace/io/jsonwriter.h"
 
 #define FRAMES_SHOWN 4
 #define TEXT_BYTES   32

@@ -11,7 +11,7 @@
 #include "common/command.h"
 #include "common/options.h"
 #include "common/terminal.h"
-#include "trace/jsonwriter.h"
+#include "trace/io/jsonwriter.h"
 
 static const char help[] =
     "usage: fallow bench kernels [--only NAME] [--device sim|N] [--json]\n"

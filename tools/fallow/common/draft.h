@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: a file that is built in memory and then written whole or not at all, and what is said where that fails.
- * Does not: write (trace/output.h).
+ * Does not: write (trace/io/output.h).
  */
 #ifndef FLW_TOOL_DRAFT_H
 #define FLW_TOOL_DRAFT_H

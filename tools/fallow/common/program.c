@@ -3,7 +3,7 @@
 
 #include "common/tool_host.h"
 
-#include "trace/trace.h"
+#include "trace/trace/trace.h"
 
 /* ---- lanes ---- */
 

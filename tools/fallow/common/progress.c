@@ -12,7 +12,7 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
-#include "trace/progress.h"
+#include "trace/io/progress.h"
 
 #include "common/command.h"
 

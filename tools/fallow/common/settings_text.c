@@ -11,7 +11,7 @@
 #include "common/command.h"
 #include "common/launch.h"
 #include "preload/settings.h"
-#include "trace/codec.h"
+#include "trace/io/codec.h"
 
 bool flw_settings_inherit(struct flw_settings_text *settings)
 {

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "trace/jsonwriter.h"
+#include "trace/io/jsonwriter.h"
 
 #include "common/terminal.h"
 

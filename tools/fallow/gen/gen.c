@@ -8,13 +8,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "trace/gen.h"
-#include "trace/output.h"
+#include "trace/gen/gen.h"
+#include "trace/io/output.h"
 
 #include "common/command.h"
 #include "common/figures.h"
 #include "common/options.h"
 #include "common/progress.h"
+#include "trace/formats/formats.h"
 
 struct request {
     const struct flw_gen_kind *kind;

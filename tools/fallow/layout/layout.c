@@ -11,7 +11,7 @@
 #include "common/command.h"
 #include "common/options.h"
 #include "fallow/layouts.h"
-#include "trace/jsonwriter.h"
+#include "trace/io/jsonwriter.h"
 
 #define PICTURE_ROWS    16
 #define PICTURE_COLUMNS 64

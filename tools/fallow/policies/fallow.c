@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 #include "fallow/fallow.h"
-#include "trace/trace.h"
+#include "trace/trace/trace.h"
 
 #include "common/replay_device.h"
 #include "common/tool_host.h"

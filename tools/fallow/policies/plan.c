@@ -6,8 +6,8 @@
 
 #include "base/bits.h"
 #include "base/setting.h"
-#include "trace/jsonwriter.h"
-#include "trace/trace.h"
+#include "trace/io/jsonwriter.h"
+#include "trace/trace/trace.h"
 
 #include "common/command.h"
 #include "common/figures.h"

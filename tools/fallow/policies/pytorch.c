@@ -17,7 +17,7 @@
 #include <stdio.h>
 
 #include "base/bits.h"
-#include "trace/trace.h"
+#include "trace/trace/trace.h"
 
 #include "common/replay_device.h"
 #include "common/tool_host.h"

@@ -7,7 +7,7 @@
 #include "policies/policy.h"
 
 #include "base/bits.h"
-#include "trace/trace.h"
+#include "trace/trace/trace.h"
 
 #include "common/tool_host.h"
 

@@ -8,7 +8,7 @@
 #include "base/bits.h"
 #include "base/clock.h"
 #include "base/compare.h"
-#include "trace/trace.h"
+#include "trace/trace/trace.h"
 
 #include "common/ticks.h"
 #include "common/tool_host.h"

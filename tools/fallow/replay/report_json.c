@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "replay/report.h"
 
-#include "trace/jsonwriter.h"
-#include "trace/trace.h"
+#include "trace/io/jsonwriter.h"
+#include "trace/trace/trace.h"
 
 #include "policies/plan.h"
 

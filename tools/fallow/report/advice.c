@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "trace/notes.h"
-#include "trace/trace.h"
+#include "trace/trace/notes.h"
+#include "trace/trace/trace.h"
 
 #include "common/figures.h"
 

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trace/trace.h"
+#include "trace/io/input.h"
+#include "trace/trace/trace.h"
 
 #include "common/figures.h"
 #include "common/tool_host.h"

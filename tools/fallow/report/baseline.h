@@ -11,7 +11,7 @@
 #include <stdio.h>
 
 #include "report/sheet.h"
-#include "trace/json.h"
+#include "trace/io/json.h"
 
 #define FLW_BASELINE_MESSAGE_BYTES 512
 #define FLW_BASELINE_TEXT_BYTES    64

@@ -6,8 +6,8 @@
 
 #include "base/bits.h"
 #include "base/check.h"
-#include "trace/notes.h"
-#include "trace/trace.h"
+#include "trace/trace/notes.h"
+#include "trace/trace/trace.h"
 
 #include "common/command.h"
 #include "common/tool_host.h"

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "trace/notes.h"
-#include "trace/remains.h"
-#include "trace/trace.h"
+#include "trace/trace/notes.h"
+#include "trace/trace/remains.h"
+#include "trace/trace/trace.h"
 
 #include "common/tool_host.h"
 

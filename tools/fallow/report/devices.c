@@ -11,9 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "trace/notes.h"
-#include "trace/output.h"
-#include "trace/trace.h"
+#include "trace/io/output.h"
+#include "trace/trace/notes.h"
+#include "trace/trace/trace.h"
 
 #include "common/command.h"
 #include "common/figures.h"

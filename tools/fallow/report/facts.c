@@ -10,7 +10,7 @@
 #include "base/compare.h"
 #include "report/heapview.h"
 #include "report/packing.h"
-#include "trace/trace.h"
+#include "trace/trace/trace.h"
 
 #include "common/tool_host.h"
 

@@ -16,7 +16,7 @@
 #define FLW_TOOL_REPORT_JOB_H
 
 #include "report/rank.h"
-#include "trace/jsonwriter.h"
+#include "trace/io/jsonwriter.h"
 
 struct flw_job {
     struct flw_rank *records;

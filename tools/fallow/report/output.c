@@ -8,8 +8,9 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "trace/output.h"
-#include "trace/trace.h"
+#include "trace/io/input.h"
+#include "trace/io/output.h"
+#include "trace/trace/trace.h"
 
 #include "common/command.h"
 #include "common/draft.h"

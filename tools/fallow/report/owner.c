@@ -8,7 +8,7 @@
 #include "base/bits.h"
 #include "report/heapview.h"
 #include "report/sheet.h"
-#include "trace/trace.h"
+#include "trace/trace/trace.h"
 
 #include "common/command.h"
 #include "common/frame.h"

@@ -19,7 +19,7 @@
 
 #include <regex.h>
 
-#include "trace/stacks.h"
+#include "trace/trace/stacks.h"
 
 struct flw_trace;
 

@@ -13,7 +13,7 @@
 #include "report/page_style.h"
 #include "report/page_table.h"
 #include "report/picture.h"
-#include "trace/trace.h"
+#include "trace/trace/trace.h"
 
 #include "common/figures.h"
 

@@ -5,7 +5,7 @@
 
 #include "base/bits.h"
 #include "report/svg.h"
-#include "trace/trace.h"
+#include "trace/trace/trace.h"
 
 /* On a narrow screen a row becomes a card, and a cell says itself what it is of (page.css). */
 struct table {

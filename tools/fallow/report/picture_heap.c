@@ -7,7 +7,7 @@
 
 #include "base/bits.h"
 #include "report/picture.h"
-#include "trace/trace.h"
+#include "trace/trace/trace.h"
 
 #include "common/tool_host.h"
 

@@ -7,7 +7,7 @@
 
 #include "base/bits.h"
 #include "report/picture.h"
-#include "trace/trace.h"
+#include "trace/trace/trace.h"
 
 /* Of a picture: the more series, the fewer, since the page's size is bounded. */
 #define OVERLAY_COLUMNS 480

@@ -7,10 +7,10 @@
 
 #include "base/bits.h"
 #include "report/facts.h"
-#include "trace/chrome.h"
-#include "trace/jsonwriter.h"
-#include "trace/phases.h"
-#include "trace/trace.h"
+#include "trace/formats/chrome.h"
+#include "trace/io/jsonwriter.h"
+#include "trace/trace/phases.h"
+#include "trace/trace/trace.h"
 
 #include "common/figures.h"
 #include "common/tool_host.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "trace/trace.h"
+#include "trace/trace/trace.h"
 
 #include "common/tool_host.h"
 

@@ -8,9 +8,10 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "trace/intern.h"
-#include "trace/jsonwriter.h"
-#include "trace/trace.h"
+#include "trace/io/input.h"
+#include "trace/io/jsonwriter.h"
+#include "trace/trace/intern.h"
+#include "trace/trace/trace.h"
 
 #include "common/command.h"
 #include "common/draft.h"

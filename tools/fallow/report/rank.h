@@ -17,7 +17,7 @@
 #include <stdio.h>
 
 #include "report/sheet.h"
-#include "trace/json.h"
+#include "trace/io/json.h"
 
 #define FLW_RANK_SCHEMA        1 /* counts changes that break readers */
 #define FLW_RANK_STEPS         200

@@ -9,8 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trace/output.h"
-#include "trace/trace.h"
+#include "trace/io/input.h"
+#include "trace/io/output.h"
+#include "trace/trace/trace.h"
 
 #include "common/command.h"
 #include "common/draft.h"

@@ -2,7 +2,7 @@
 #include "report/sheet.h"
 
 #include "base/bits.h"
-#include "trace/trace.h"
+#include "trace/trace/trace.h"
 
 #include "common/tool_host.h"
 #include "report/owner.h"

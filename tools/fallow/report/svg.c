@@ -7,7 +7,7 @@
 
 #include "common/figures.h"
 #include "common/tool_host.h"
-#include "trace/jsonwriter.h"
+#include "trace/io/jsonwriter.h"
 
 #define TOP        26.0 /* pixels above the drawing, and below */
 #define BOTTOM     34.0

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "trace/trace.h"
+#include "trace/trace/trace.h"
 
 #include "common/figures.h"
 

@@ -10,8 +10,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "trace/notes.h"
-#include "trace/trace.h"
+#include "trace/formats/formats.h"
+#include "trace/trace/notes.h"
+#include "trace/trace/trace.h"
 
 #include "common/command.h"
 #include "common/progress.h"

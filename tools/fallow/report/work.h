@@ -6,7 +6,7 @@
 #ifndef FLW_TOOL_REPORT_WORK_H
 #define FLW_TOOL_REPORT_WORK_H
 
-#include "trace/output.h"
+#include "trace/io/output.h"
 
 #include "common/draft.h"
 #include "policies/plan.h"

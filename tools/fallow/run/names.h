@@ -5,7 +5,7 @@
 #ifndef FLW_TOOL_NAMES_H
 #define FLW_TOOL_NAMES_H
 
-#include "trace/trace.h"
+#include "trace/trace/trace.h"
 
 /* Each frame whose file is a module and an offset in it (record/callstack.h) becomes the function there with its file and
  * line, and one frame more for each function that is inlined there. What is not known stays as it is. How many

@@ -22,6 +22,7 @@
 #include "record/ftracewriter.h"
 #include "run/compare.h"
 #include "run/names.h"
+#include "trace/formats/formats.h"
 
 static const char run_help[] =
     "usage: fallow run [OPTIONS] -- COMMAND [ARGUMENTS]\n"

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "top/top.h"
-#include "trace/jsonwriter.h"
+#include "trace/io/jsonwriter.h"
 
 /* ---- JSON */
 

@@ -15,8 +15,8 @@
 #include "common/figures.h"
 #include "common/terminal.h"
 #include "common/tool_host.h"
-#include "trace/jsonwriter.h"
-#include "trace/notes.h"
+#include "trace/io/jsonwriter.h"
+#include "trace/trace/notes.h"
 #include "verbs.h"
 
 #define SCHEMA     1  /* raised when a key goes or means something else */

@@ -10,13 +10,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "trace/notes.h"
-#include "trace/output.h"
+#include "trace/io/output.h"
+#include "trace/trace/notes.h"
 
 #include "common/command.h"
 #include "common/figures.h"
 #include "common/options.h"
 #include "common/progress.h"
+#include "trace/formats/formats.h"
 #include "verbs.h"
 
 struct verb {
@@ -28,20 +29,6 @@ struct verb {
     int (*run)(const struct flw_verb_options *options);
     bool takes_many, takes_out, needs_out, takes_form, takes_json;
 };
-
-struct form {
-    const char *name;
-    bool (*write)(const struct flw_trace *trace, const char *path, char *message);
-    bool is_binary;
-};
-
-static const struct form forms[] = {
-    {"ftrace", flw_trace_write_ftrace, true},   {"text", flw_trace_write_text, false},
-    {"chrome", flw_trace_write_chrome, false},  {"rmm", flw_trace_write_rmm, false},
-    {"pytorch", flw_trace_write_pytorch, true},
-};
-
-#define FORM_COUNT (sizeof forms / sizeof *forms)
 
 /* ---- reading and writing ---- */
 
@@ -80,7 +67,7 @@ bool flw_verb_read(const struct flw_verb_options *options, const char *path,
 }
 
 /* Read one form, write another. */
-static int convert(const struct flw_verb_options *options, const struct form *form,
+static int convert(const struct flw_verb_options *options, const struct flw_trace_format *form,
                    bool says_what_it_read)
 {
     char message[FLW_TRACE_MESSAGE_BYTES];
@@ -119,34 +106,25 @@ static int convert(const struct flw_verb_options *options, const struct form *fo
     return is_written ? FLW_EXIT_OK : FLW_EXIT_FAILED;
 }
 
-static const struct form *find_form(const char *name)
-{
-    for (size_t i = 0; i < FORM_COUNT; i++) {
-        if (strcmp(forms[i].name, name) == 0) {
-            return &forms[i];
-        }
-    }
-    return NULL;
-}
-
 static int run_dump(const struct flw_verb_options *options)
 {
-    return convert(options, find_form("text"), false);
+    return convert(options, flw_trace_format_find("text"), false);
 }
 
 static int run_pack(const struct flw_verb_options *options)
 {
-    return convert(options, find_form("ftrace"), false);
+    return convert(options, flw_trace_format_find("ftrace"), false);
 }
 
 static int run_import(const struct flw_verb_options *options)
 {
-    return convert(options, find_form("ftrace"), true);
+    return convert(options, flw_trace_format_find("ftrace"), true);
 }
 
 static int run_export(const struct flw_verb_options *options)
 {
-    const struct form *form = options->form != NULL ? find_form(options->form) : NULL;
+    const struct flw_trace_format *form =
+        options->form != NULL ? flw_trace_format_find(options->form) : NULL;
     if (form == NULL) {
         if (options->form == NULL) {
             flw_complain("export needs --to text, chrome, rmm, pytorch or ftrace");
@@ -257,7 +235,7 @@ static const struct verb verbs[] = {
      .summary = "a trace file of what another program recorded, and a line that says what it was",
      .text =
          "Reads, by content: PyTorch memory snapshots, PyTorch profiles (Kineto JSON), RMM logs,\n"
-         "STAlloc lines, MiniMalloc problems, Fallow's own forms; also as .xz, .gz, .zst.",
+         "Fallow's own forms; also as .xz, .gz, .zst.",
      .example = "fallow trace import snapshot.pickle -o run.ftrace",
      .run = run_import,
      .takes_out = true,

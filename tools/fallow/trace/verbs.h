@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "trace/trace.h"
+#include "trace/trace/trace.h"
 
 struct flw_verb_options {
     const char *const *paths; /* what to read; "-" = standard input */

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: writing a trace as Chrome's JSON, which Perfetto and chrome://tracing open, and whose
+ * [memory] events the readers of PyTorch profiles take, ours among them.
+ * Does not: keep which stream allocated a block, nor blocks of the start one by one: the first
+ * totals hold them.
+ *
+ *   counters   "requested": allocated and not freed by the user; "allocated": with what is freed
+ *              and still in use; "reserved": segments, where the trace has them
+ *   instants   "[memory]" at every allocation and free; segments, out of memory, marks, waits of the
+ *              host, captures, settings, missing events
+ *   phases     as durations, in rows ("tid") since they may overlap, where a thread's must not; an end
+ *              without a begin is left out
+ * Bytes are those asked for: what an allocator would round them to is for a replay to say. The call stack of a
+ * [memory] event is a text as kinetostacks.h has it; a semicolon in a name is a comma there.
+ */
+#include "trace/formats/chrome.h"
+
+#include <stdlib.h>
+
+#include "trace/formats/formats.h"
+#include "trace/io/input.h"
+#include "trace/io/jsonwriter.h"
+#include "trace/io/output.h"
+#include "trace/trace/phases.h"
+#include "trace/trace/trace.h"
+
+void flw_chrome_print_name(struct flw_json_writer *out, const char *what, uint64_t process,
+                           uint64_t row, const char *name)
+{
+    out->line = "";
+    flw_json_begin(out, NULL, '{');
+    flw_json_text(out, "ph", "M");
+    flw_json_text(out, "name", what);
+    FLW_JSON_NUMBERS(out, {"pid", process}, {"tid", row});
+    flw_json_begin(out, "args", '{');
+    flw_json_text(out, "name", name);
+    flw_json_end(out, '}');
+    flw_json_end(out, '}');
+}
+
+void flw_chrome_print_names(struct flw_json_writer *out, const char *process, const char *row_0,
+                            uint32_t row_count)
+{
+    flw_chrome_print_name(out, "process_name", 0, 0, process);
+    flw_chrome_print_name(out, "thread_name", 0, 0, row_0);
+    for (uint32_t row = 1; row < row_count; row++) {
+        flw_chrome_print_name(out, "thread_name", 0, row, "phases that overlap");
+    }
+}
+
+struct writer {
+    const struct flw_trace *trace;
+    struct flw_json_writer out;
+    uint64_t requested_bytes; /* until the user's free */
+    uint64_t allocated_bytes; /* until the block may be reused */
+    uint64_t reserved_bytes;
+    bool has_done;        /* the trace tells the two apart */
+    const uint32_t *rows; /* of the phases from the next one on */
+};
+
+static const char *const instants[] = {
+    [FLW_TRACE_SEGMENT_ALLOC] = "segment_alloc",
+    [FLW_TRACE_SEGMENT_FREE] = "segment_free",
+    [FLW_TRACE_SEGMENT_MAP] = "segment_map",
+    [FLW_TRACE_SEGMENT_UNMAP] = "segment_unmap",
+    [FLW_TRACE_USE] = "stream_use",
+    [FLW_TRACE_OOM] = "oom",
+    [FLW_TRACE_MARK] = "mark",
+    [FLW_TRACE_PHASE_BEGIN] = "phase",
+    [FLW_TRACE_PHASE_END] = "phase",
+    [FLW_TRACE_SYNC_DEVICE] = "sync_device",
+    [FLW_TRACE_SYNC_STREAM] = "sync_stream",
+    [FLW_TRACE_SYNC_EVENT] = "sync_event",
+    [FLW_TRACE_SYNC_WAIT] = "stream_wait",
+    [FLW_TRACE_POOL_BEGIN] = "pool_begin",
+    [FLW_TRACE_POOL_END] = "pool_end",
+    [FLW_TRACE_EMPTY_CACHE] = "empty_cache",
+    [FLW_TRACE_CONFIG] = "config",
+    [FLW_TRACE_DROP] = "missing_events",
+};
+_Static_assert(sizeof(instants) / sizeof(instants[0]) == FLW_TRACE_OP_COUNT, "a word each");
+
+/* Up to the arguments, whose bracket is left open. */
+static struct flw_json_writer *begin_event_of(struct writer *w, const char *phase, const char *name,
+                                              uint64_t time_ns, uint64_t row)
+{
+    struct flw_json_writer *out = &w->out;
+    out->line = "";
+    flw_json_begin(out, NULL, '{');
+    flw_json_text(out, "ph", phase);
+    if (*phase == 'i') {
+        flw_json_text(out, "s", "t");
+    }
+    flw_json_text(out, "name", name);
+    FLW_JSON_NUMBERS(out, {"pid", 0}, {"tid", row});
+    flw_json_key(out, "ts");
+    fprintf(out->file, "%" PRIu64 ".%03" PRIu64, time_ns / 1000, time_ns % 1000);
+    flw_json_begin(out, "args", '{');
+    return out;
+}
+
+static struct flw_json_writer *begin_event(struct writer *w, const char *phase, const char *name,
+                                           uint64_t time_ns)
+{
+    return begin_event_of(w, phase, name, time_ns, 0);
+}
+
+static void end_event(struct writer *w)
+{
+    flw_json_end(&w->out, '}');
+    flw_json_end(&w->out, '}');
+}
+
+static void print_counter(struct writer *w, const char *name, uint64_t time_ns, uint64_t bytes)
+{
+    flw_json_number(begin_event(w, "C", name, time_ns), "bytes", bytes);
+    end_event(w);
+}
+
+static void print_name(FILE *file, const char *name)
+{
+    size_t bytes = strcspn(name, ";");
+    flw_json_print_utf8(file, name, bytes);
+    while (name[bytes] == ';') {
+        name += bytes + 1;
+        bytes = strcspn(name, ";");
+        putc(',', file);
+        flw_json_print_utf8(file, name, bytes);
+    }
+}
+
+static void print_stack(struct writer *w, uint32_t stack)
+{
+    const struct flw_stacks *stacks = &w->trace->stacks;
+    struct flw_stack_walk walk = flw_stacks_walk(stacks, stack);
+    FILE *file = w->out.file;
+    uint32_t number;
+    flw_json_key(&w->out, "Call stack");
+    for (char before = '"'; flw_stacks_next(&walk, &number); before = ';') {
+        const struct flw_frame *frame = &stacks->frames[number];
+        const char *source = flw_stacks_text(stacks, frame->file);
+        putc(before, file);
+        if (*source != '\0') {
+            print_name(file, source);
+            fprintf(file, "(%" PRIu32 "): ", frame->line);
+        }
+        print_name(file, flw_stacks_text(stacks, frame->function));
+    }
+    putc('"', file);
+}
+
+static void print_memory(struct writer *w, const struct flw_trace_event *event)
+{
+    const struct flw_trace *trace = w->trace;
+    uint32_t stack = flw_trace_stack(trace, trace->initial_count + (size_t)(event - trace->events));
+    struct flw_json_writer *out = begin_event(w, "i", "[memory]", event->time_ns);
+    bool has_address = trace->has_addresses && event->address != 0;
+    FLW_JSON_NUMBERS(out, {"Device Type", 1}, {"Device Id", (uint64_t)trace->device},
+                     {"Addr", has_address ? event->address : (uint64_t)event->block + 1});
+    flw_json_key(out, "Bytes");
+    fprintf(out->file, "%s%" PRIu64, event->op == FLW_TRACE_FREE ? "-" : "", event->size_bytes);
+    flw_json_number(out, "Total Allocated", w->requested_bytes);
+    if (trace->has_segments) {
+        flw_json_number(out, "Total Reserved", w->reserved_bytes);
+    }
+    if (stack != 0) {
+        print_stack(w, stack);
+    }
+    end_event(w);
+}
+
+static void print_known(struct flw_json_writer *out, const char *key, uint64_t bytes)
+{
+    if (bytes != FLW_TRACE_UNKNOWN) {
+        flw_json_number(out, key, bytes);
+    }
+}
+
+/* Out of memory: with what was free, where that is known. */
+static void print_instant(struct writer *w, const struct flw_trace_event *event,
+                          const struct flw_trace_detail *detail)
+{
+    struct flw_json_writer *out = begin_event(w, "i", instants[event->op], event->time_ns);
+    FLW_JSON_NUMBERS(out, {"bytes", event->size_bytes},
+                     {"stream", w->trace->streams[event->stream]});
+    if (event->address != 0) {
+        char address[19];
+        snprintf(address, sizeof address, "0x%" PRIx64, event->address);
+        flw_json_text(out, "address", address);
+    }
+    if (event->op == FLW_TRACE_OOM && detail != NULL) {
+        print_known(out, "device_free", detail->free_bytes);
+        print_known(out, "largest_free", detail->largest_bytes);
+    }
+    end_event(w);
+}
+
+static void print_named(struct writer *w, const struct flw_trace_event *event,
+                        const struct flw_trace_detail *detail)
+{
+    const char *name = flw_trace_name(w->trace, detail);
+    struct flw_json_writer *out = begin_event(w, "i", instants[event->op], event->time_ns);
+    if (name != NULL) {
+        flw_json_text(out, "name", name);
+    }
+    if (event->op == FLW_TRACE_DROP) {
+        flw_json_number(out, "events", detail->lost_count);
+    }
+    end_event(w);
+}
+
+static void print_phase(struct writer *w, const struct flw_trace_event *event,
+                        const struct flw_trace_detail *detail)
+{
+    uint32_t row = *w->rows++;
+    if (row != FLW_PHASES_NO_ROW) {
+        begin_event_of(w, event->op == FLW_TRACE_PHASE_BEGIN ? "B" : "E",
+                       flw_trace_name(w->trace, detail), event->time_ns, row);
+        end_event(w);
+    }
+}
+
+static void print_live(struct writer *w, uint64_t time_ns)
+{
+    print_counter(w, "requested", time_ns, w->requested_bytes);
+    if (w->has_done) {
+        print_counter(w, "allocated", time_ns, w->allocated_bytes);
+    } else {
+        print_counter(w, "allocated", time_ns, w->requested_bytes);
+    }
+}
+
+static void print_reserved(struct writer *w, uint64_t time_ns)
+{
+    if (w->trace->has_segments) {
+        print_counter(w, "reserved", time_ns, w->reserved_bytes);
+    }
+}
+
+static void print_event(struct writer *w, const struct flw_trace_event *event,
+                        const struct flw_trace_detail *detail)
+{
+    switch (event->op) {
+    case FLW_TRACE_ALLOC:
+        w->requested_bytes += event->size_bytes;
+        w->allocated_bytes += event->size_bytes;
+        print_memory(w, event);
+        print_live(w, event->time_ns);
+        break;
+    case FLW_TRACE_FREE:
+        w->requested_bytes -= event->size_bytes;
+        print_memory(w, event);
+        print_live(w, event->time_ns);
+        break;
+    case FLW_TRACE_FREE_DONE:
+        w->allocated_bytes -= event->size_bytes;
+        print_live(w, event->time_ns);
+        break;
+    case FLW_TRACE_SEGMENT_ALLOC:
+    case FLW_TRACE_SEGMENT_MAP:
+        w->reserved_bytes += event->size_bytes;
+        print_instant(w, event, detail);
+        print_reserved(w, event->time_ns);
+        break;
+    case FLW_TRACE_SEGMENT_FREE:
+    case FLW_TRACE_SEGMENT_UNMAP:
+        /* A recording whose beginning is lost may release more than it took. */
+        w->reserved_bytes -=
+            event->size_bytes < w->reserved_bytes ? event->size_bytes : w->reserved_bytes;
+        print_instant(w, event, detail);
+        print_reserved(w, event->time_ns);
+        break;
+    case FLW_TRACE_PHASE_BEGIN:
+    case FLW_TRACE_PHASE_END:
+        print_phase(w, event, detail);
+        break;
+    default:
+        if (flw_trace_op_has_stream(event->op)) {
+            print_instant(w, event, detail);
+        } else {
+            print_named(w, event, detail);
+        }
+        break;
+    }
+}
+
+static void begin_totals(struct writer *w)
+{
+    const struct flw_trace *trace = w->trace;
+    for (size_t i = 0; i < trace->initial_count; i++) {
+        w->requested_bytes += trace->blocks[i].size_bytes;
+    }
+    w->allocated_bytes = w->requested_bytes;
+    w->reserved_bytes = trace->recorded_initial_reserved_bytes;
+    for (size_t i = 0; i < trace->event_count; i++) {
+        w->has_done |= trace->events[i].op == FLW_TRACE_FREE_DONE;
+    }
+}
+
+static void print_trace(const struct flw_trace *trace, const struct flw_phase_rows *rows,
+                        FILE *file)
+{
+    struct writer w = {
+        .trace = trace, .out = {.file = file, .is_utf8 = true}, .rows = rows->of_event};
+    struct flw_trace_walk walk = {0};
+    begin_totals(&w);
+    flw_json_begin(&w.out, NULL, '{');
+    flw_json_text(&w.out, "displayTimeUnit", "ms");
+    flw_json_begin(&w.out, "otherData", '{');
+    flw_json_text(&w.out, "source", trace->source);
+    flw_json_text(&w.out, "format", trace->format);
+    flw_json_number(&w.out, "device", (uint64_t)trace->device);
+    flw_json_end(&w.out, '}');
+    flw_json_begin(&w.out, "traceEvents", '[');
+    flw_chrome_print_names(&w.out, trace->source, "events and phases", rows->count);
+    print_live(&w, 0);
+    print_reserved(&w, 0);
+    for (size_t i = 0; i < trace->event_count; i++) {
+        print_event(&w, &trace->events[i], flw_trace_walk_detail(trace, &walk, i));
+    }
+    fputs("\n]}\n", file);
+}
+
+bool flw_trace_write_chrome(const struct flw_trace *trace, const char *path, char *message)
+{
+    struct flw_output output;
+    struct flw_phase_rows rows;
+    if (!flw_phases_find_rows(trace, &rows)) {
+        flw_input_message(message, path, "no memory to write it");
+        return false;
+    }
+    bool is_written = flw_output_begin(&output, path, message);
+    if (is_written) {
+        print_trace(trace, &rows, output.file);
+        is_written = flw_output_commit(&output, message);
+    }
+    free(rows.of_event);
+    return is_written;
+}

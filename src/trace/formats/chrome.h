@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: how the files in Chrome's JSON that are written here name processes and their rows ("threads").
+ */
+#ifndef FLW_TRACE_FORMATS_CHROME_H
+#define FLW_TRACE_FORMATS_CHROME_H
+
+#include <stdint.h>
+
+struct flw_json_writer;
+
+/* An item of the open list of events; `what` is "process_name" or "thread_name". */
+void flw_chrome_print_name(struct flw_json_writer *out, const char *what, uint64_t process,
+                           uint64_t row, const char *name);
+
+/* Those of process 0. Row 0 has a name of its own; what overlaps lies in the rows behind it. */
+void flw_chrome_print_names(struct flw_json_writer *out, const char *process, const char *row_0,
+                            uint32_t row_count);
+
+#endif

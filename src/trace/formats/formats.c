@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "trace/formats/formats.h"
+
+#include <string.h>
+
+#include "trace/formats/ftrace.h"
+#include "trace/formats/kineto.h"
+#include "trace/formats/mistaken.h"
+#include "trace/formats/pytorch.h"
+#include "trace/formats/rmm.h"
+#include "trace/formats/text.h"
+
+/* ---- writing ---- */
+
+static const struct flw_trace_format written[] = {
+    {"text", flw_trace_write_text, false},    {"chrome", flw_trace_write_chrome, false},
+    {"rmm", flw_trace_write_rmm, false},      {"pytorch", flw_trace_write_pytorch, true},
+    {"ftrace", flw_trace_write_ftrace, true},
+};
+
+const struct flw_trace_format *flw_trace_format_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof written / sizeof *written; i++) {
+        if (strcmp(written[i].name, name) == 0) {
+            return &written[i];
+        }
+    }
+    return NULL;
+}
+
+/* ---- recognising ---- */
+
+static bool begins_with(struct flw_input *input, const char *prefix)
+{
+    size_t count = strlen(prefix);
+    return flw_input_fill(input, count) && memcmp(input->at, prefix, count) == 0;
+}
+
+/* A pickle; torch.save() writes another kind, which holds no history. */
+static bool is_pytorch(struct flw_input *input)
+{
+    return begins_with(input, "\x80") && !begins_with(input, "\x80\x02\x8a\nl");
+}
+
+static bool is_ftrace(struct flw_input *input)
+{
+    return begins_with(input, FLW_FTRACE_MAGIC);
+}
+
+static bool is_text(struct flw_input *input)
+{
+    return begins_with(input, FLW_TEXT_MAGIC);
+}
+
+/* True and a message if the file is known to be no trace. */
+static bool is_mistaken(struct flw_input *input)
+{
+    const char *message = flw_mistaken_tell(input);
+    if (message != NULL) {
+        flw_input_fail(input, 0, "%s", message);
+    }
+    return message != NULL;
+}
+
+/* JSON, perhaps after some space. */
+static bool is_json(struct flw_input *input)
+{
+    flw_input_fill(input, FLW_INPUT_FILL_BYTES);
+    const unsigned char *at = input->at;
+    while (at < input->end && (*at == ' ' || *at == '\n' || *at == '\t' || *at == '\r')) {
+        at++;
+    }
+    return at < input->end && (*at == '{' || *at == '[');
+}
+
+static bool is_rmm(struct flw_input *input)
+{
+    return begins_with(input, FLW_RMM_MAGIC);
+}
+
+/* ---- reading ---- */
+
+static bool read_nothing(struct flw_input *input, int device, struct flw_trace **out_trace)
+{
+    (void)input; /* is_mistaken has failed it */
+    (void)device;
+    (void)out_trace;
+    return false;
+}
+
+/* In the order in which they are tried. */
+static const struct {
+    bool (*recognise)(struct flw_input *input);
+    bool (*read)(struct flw_input *input, int device, struct flw_trace **out_trace);
+} readers[] = {
+    {is_pytorch, flw_pytorch_read}, {is_ftrace, flw_ftrace_read}, {is_text, flw_text_read},
+    {is_mistaken, read_nothing},    {is_json, flw_kineto_read},   {is_rmm, flw_rmm_read},
+};
+
+static bool read_any(struct flw_input *input, int device, struct flw_trace **out_trace)
+{
+    if (!flw_input_fill(input, 1)) {
+        return flw_input_fail(input, 0, "the file is empty");
+    }
+    for (size_t i = 0; i < sizeof readers / sizeof *readers; i++) {
+        if (readers[i].recognise(input)) {
+            return readers[i].read(input, device, out_trace);
+        }
+    }
+    return flw_input_fail(input, 0,
+                          "neither a pickled PyTorch snapshot nor a fallow trace or its text, a "
+                          "profiler's JSON or an RMM log; tools/convert of Fallow's sources reads "
+                          "STAlloc, MiniMalloc and gtrace files");
+}
+
+static bool read_input(struct flw_input *input, int device, struct flw_trace **out_trace)
+{
+    bool is_read = read_any(input, device, out_trace);
+    if (is_read && device >= 0 && device != (*out_trace)->device) {
+        flw_input_fail(input, 0, "has no device %d, only %d", device, (*out_trace)->device);
+        flw_trace_destroy(*out_trace);
+        *out_trace = NULL;
+        is_read = false;
+    }
+    if (!is_read) {
+        flw_input_blame(input);
+    }
+    flw_input_close(input);
+    return is_read;
+}
+
+static bool read_file(const char *path, int device, bool reads_on, struct flw_trace **out_trace,
+                      char *message)
+{
+    struct flw_input input;
+    *out_trace = NULL;
+    if (!flw_input_open(&input, path, message)) {
+        return false;
+    }
+    input.reads_on = reads_on;
+    return read_input(&input, device, out_trace);
+}
+
+bool flw_trace_read(const char *path, int device, struct flw_trace **out_trace, char *message)
+{
+    return read_file(path, device, false, out_trace, message);
+}
+
+bool flw_trace_read_damaged(const char *path, int device, struct flw_trace **out_trace,
+                            char *message)
+{
+    return read_file(path, device, true, out_trace, message);
+}
+
+bool flw_trace_read_bytes(const void *bytes, size_t count, const char *name, int device,
+                          struct flw_trace **out_trace, char *message)
+{
+    struct flw_input input;
+    *out_trace = NULL;
+    return flw_input_open_bytes(&input, bytes, count, name, message) &&
+           read_input(&input, device, out_trace);
+}

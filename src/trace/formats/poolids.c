@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: renumbering, and telling an event's pool from where it lies.
+ */
+#include "trace/formats/poolids.h"
+
+#include <stdlib.h>
+
+/* ---- renumbering ---- */
+
+struct place {
+    struct flw_intern_pair pair;
+    size_t index; /* of the pair */
+};
+
+static int compare_places(const void *a, const void *b)
+{
+    const struct flw_intern_pair *x = &((const struct place *)a)->pair;
+    const struct flw_intern_pair *y = &((const struct place *)b)->pair;
+    if (x->first != y->first) {
+        return x->first < y->first ? -1 : 1;
+    }
+    return (x->second > y->second) - (x->second < y->second);
+}
+
+/* What each pool of a history is passed through. */
+static void map_pools(struct flw_history *history, uint32_t *numbers,
+                      void (*map)(uint32_t *pool, uint32_t *numbers))
+{
+    for (size_t i = 0; i < history->pool_count; i++) {
+        map(&history->pools[i], numbers);
+    }
+    for (size_t i = 0; i < history->block_count; i++) {
+        map(&history->blocks[i].pool, numbers);
+    }
+    for (size_t i = 0; i < history->segment_count; i++) {
+        map(&history->segments[i].pool, numbers);
+    }
+}
+
+static void note_use(uint32_t *pool, uint32_t *numbers)
+{
+    numbers[*pool] = 1;
+}
+
+static void renumber(uint32_t *pool, uint32_t *numbers)
+{
+    *pool = numbers[*pool];
+}
+
+static bool number_pools(struct flw_history *history, const struct flw_intern *pairs)
+{
+    uint32_t *numbers = calloc(pairs->pair_count + 1, sizeof(*numbers));
+    struct place *places = calloc(pairs->pair_count + 1, sizeof(*places));
+    bool has_memory = numbers != NULL && places != NULL;
+    if (has_memory) {
+        size_t count = 0;
+        map_pools(history, numbers, note_use);
+        for (size_t i = 0; i < pairs->pair_count; i++) {
+            if (numbers[i + 1] != 0) {
+                places[count++] = (struct place){pairs->pairs[i], i};
+            }
+        }
+        qsort(places, count, sizeof(*places), compare_places);
+        uint32_t next = 0;
+        numbers[0] = 0;
+        for (size_t i = 0; i < count; i++) {
+            bool is_common = places[i].pair.first == 0 && places[i].pair.second == 0;
+            numbers[places[i].index + 1] = is_common ? 0 : ++next;
+        }
+        map_pools(history, numbers, renumber);
+    }
+    free(numbers);
+    free(places);
+    return has_memory;
+}
+
+/* ---- events that do not say ---- */
+
+struct range {
+    uint64_t begin, end;
+    uint32_t pool;
+    bool is_over; /* walking back, its allocation was met */
+};
+
+static int compare_ranges(const void *a, const void *b)
+{
+    const struct range *x = a;
+    const struct range *y = b;
+    return (x->begin > y->begin) - (x->begin < y->begin);
+}
+
+/* The last range that begins at or below an address. */
+static struct range *find_range(struct range *ranges, size_t count, uint64_t address)
+{
+    size_t low = 0;
+    size_t high = count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (ranges[middle].begin <= address) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low > 0 && address < ranges[low - 1].end ? &ranges[low - 1] : NULL;
+}
+
+static void place_events(struct flw_history *history, struct range *ranges, size_t count)
+{
+    for (size_t i = history->event_count; i-- > 0;) {
+        const struct flw_trace_event *event = &history->events[i];
+        if (event->op > FLW_TRACE_SEGMENT_UNMAP) {
+            continue;
+        }
+        struct range *range = find_range(ranges, count, event->address);
+        if (range != NULL && !range->is_over) {
+            history->pools[i] = range->pool;
+            range->is_over = event->op == FLW_TRACE_SEGMENT_ALLOC;
+        }
+    }
+}
+
+static bool tell_pools(struct flw_history *history)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < history->segment_count; i++) {
+        count += history->segments[i].pool != 0;
+    }
+    if (count == 0 || history->event_count == 0) {
+        return true;
+    }
+    struct range *ranges = calloc(count, sizeof(*ranges));
+    history->pools = calloc(history->event_count, sizeof(*history->pools));
+    if (ranges == NULL || history->pools == NULL) {
+        free(ranges);
+        return false;
+    }
+    history->pool_count = history->event_count;
+    history->pool_room = history->event_count;
+    count = 0;
+    for (size_t i = 0; i < history->segment_count; i++) {
+        const struct flw_trace_segment *segment = &history->segments[i];
+        if (segment->pool != 0) {
+            ranges[count++] = (struct range){
+                segment->address, segment->address + segment->size_bytes, segment->pool, false};
+        }
+    }
+    qsort(ranges, count, sizeof(*ranges), compare_ranges);
+    place_events(history, ranges, count);
+    free(ranges);
+    return true;
+}
+
+bool flw_poolids_settle(struct flw_history *history, const struct flw_intern *pairs,
+                        bool events_say)
+{
+    return number_pools(history, pairs) && (events_say || tell_pools(history));
+}

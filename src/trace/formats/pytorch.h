@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: PyTorch's memory snapshots (torch.cuda.memory._snapshot, 2.0 and newer, and the bare list
+ * of segments of older versions) as a trace.
+ */
+#ifndef FLW_TRACE_FORMATS_PYTORCH_H
+#define FLW_TRACE_FORMATS_PYTORCH_H
+
+#include "trace/io/input.h"
+#include "trace/trace/trace.h"
+
+/* As flw_trace_read; the input is at a pickle's first byte. */
+bool flw_pytorch_read(struct flw_input *input, int device, struct flw_trace **out_trace);
+
+#endif

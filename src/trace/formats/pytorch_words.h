@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the words of a snapshot, for its reader and its writer.
+ * Does not: say what they mean (pytorch.c, pytorch_heap.c and snapshot.c do).
+ */
+#ifndef FLW_TRACE_FORMATS_PYTORCH_WORDS_H
+#define FLW_TRACE_FORMATS_PYTORCH_WORDS_H
+
+#include "trace/formats/pickle.h"
+#include "trace/io/encoder.h"
+
+/* What the reader knows: actions in the order of its `operations`, states and types, keys. */
+#define WORD_READ_LIST(X)                           \
+    X(ALLOC, "alloc")                               \
+    X(FREE_REQUESTED, "free_requested")             \
+    X(FREE_COMPLETED, "free_completed")             \
+    X(SEGMENT_ALLOC, "segment_alloc")               \
+    X(SEGMENT_FREE, "segment_free")                 \
+    X(SEGMENT_MAP, "segment_map")                   \
+    X(SEGMENT_UNMAP, "segment_unmap")               \
+    X(OOM, "oom")                                   \
+    X(SNAPSHOT, "snapshot")                         \
+    X(USER_DEFINED, "user_defined")                 \
+    X(WORKSPACE_SNAPSHOT, "workspace_snapshot")     \
+    X(ACTIVE_ALLOCATED, "active_allocated")         \
+    X(ACTIVE_PENDING_FREE, "active_pending_free")   \
+    X(ACTIVE_AWAITING_FREE, "active_awaiting_free") \
+    X(INACTIVE, "inactive")                         \
+    X(LARGE, "large")                               \
+    X(SMALL, "small")                               \
+    X(START, "START")                               \
+    X(END, "END")                                   \
+    X(SEGMENTS, "segments")                         \
+    X(DEVICE_TRACES, "device_traces")               \
+    X(DEVICE, "device")                             \
+    X(ADDRESS, "address")                           \
+    X(TOTAL_SIZE, "total_size")                     \
+    X(STREAM, "stream")                             \
+    X(SEGMENT_TYPE, "segment_type")                 \
+    X(IS_EXPANDABLE, "is_expandable")               \
+    X(BLOCKS, "blocks")                             \
+    X(SIZE, "size")                                 \
+    X(REQUESTED_SIZE, "requested_size")             \
+    X(STATE, "state")                               \
+    X(HISTORY, "history")                           \
+    X(REAL_SIZE, "real_size")                       \
+    X(ACTION, "action")                             \
+    X(ADDR, "addr")                                 \
+    X(TIME_US, "time_us")                           \
+    X(SEGMENT_POOL_ID, "segment_pool_id")           \
+    X(POOL_ID, "pool_id")                           \
+    X(DEVICE_FREE, "device_free")                   \
+    X(ANNOTATIONS, "external_annotations")          \
+    X(STAGE, "stage")                               \
+    X(NAME, "name")                                 \
+    X(FRAMES, "frames")                             \
+    X(FILENAME, "filename")                         \
+    X(LINE, "line")                                 \
+    X(ALLOCATOR_SETTINGS, "allocator_settings")     \
+    X(CUDA_CONF, "PYTORCH_CUDA_ALLOC_CONF")         \
+    X(ANY_CONF, "PYTORCH_ALLOC_CONF")               \
+    X(NPU_CONF, "PYTORCH_NPU_ALLOC_CONF")           \
+    X(EXPANDABLE_SEGMENTS, "expandable_segments")   \
+    X(OVERFLOWED, "trace_alloc_overflowed")         \
+    X(COMPILE_CONTEXT, "compile_context")           \
+    X(USER_METADATA, "user_metadata")
+
+/* What is written only: the reader would keep their values. */
+#define WORD_WRITTEN_LIST(X)            \
+    X(ALLOCATED_SIZE, "allocated_size") \
+    X(ACTIVE_SIZE, "active_size")
+
+#define WORD_NUMBER(name, text) WORD_##name,
+#define WORD_TEXT(name, text)   text,
+
+enum word {
+    WORD_READ_LIST(WORD_NUMBER) WORD_READ_COUNT,
+    WORD_BEFORE_WRITTEN = WORD_READ_COUNT - 1,
+    WORD_WRITTEN_LIST(WORD_NUMBER) WORD_COUNT
+};
+
+static const char *const words[] = {WORD_READ_LIST(WORD_TEXT) WORD_WRITTEN_LIST(WORD_TEXT)};
+_Static_assert(sizeof(words) / sizeof(words[0]) == WORD_COUNT, "a word for each number");
+_Static_assert(WORD_READ_COUNT <= FLW_PICKLE_WORDS_MAX, "the vocabulary fits");
+_Static_assert(WORD_COUNT <= FLW_ENCODER_WORDS_MAX, "the writer's words fit");
+
+#undef WORD_NUMBER
+#undef WORD_TEXT
+
+#endif

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the log that RMM's logging resource writes, both ways.
+ */
+#ifndef FLW_TRACE_FORMATS_RMM_H
+#define FLW_TRACE_FORMATS_RMM_H
+
+#include "trace/io/input.h"
+#include "trace/trace/trace.h"
+
+#define FLW_RMM_MAGIC "Thread,Time,Action,Pointer,Size,Stream"
+
+/* The input is at its first byte. False: nothing is held, the input's message says why. */
+bool flw_rmm_read(struct flw_input *input, int device, struct flw_trace **out_trace);
+
+#endif

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what the generators of traces share: the list of them, their options, and the trace while one
+ * fills it: random numbers, blocks, streams, time, the header.
+ * Does not: read command lines or write files.
+ *
+ * A generator computes in integers only, so that the same options give the same trace on every
+ * machine; its header has them all, as a command line.
+ */
+#ifndef FLW_TRACE_GEN_GEN_H
+#define FLW_TRACE_GEN_GEN_H
+
+#include "trace/io/input.h"
+#include "trace/trace/build.h"
+#include "trace/trace/trace.h"
+
+#define FLW_GEN_OPTIONS_MAX  24
+#define FLW_GEN_EVENTS_MAX   UINT64_C(50000000)
+#define FLW_GEN_BLOCK_MAX    (UINT64_C(1) << 44) /* bytes */
+#define FLW_GEN_NO_BLOCK     UINT32_MAX
+#define FLW_GEN_BYTES_PER_NS 2048 /* a kernel that writes a block takes this long for it */
+
+enum flw_gen_option_kind {
+    FLW_GEN_COUNT,
+    FLW_GEN_BYTES,
+    FLW_GEN_CHOICE, /* the index of one of `words` */
+    FLW_GEN_FILE    /* a path, "" for none */
+};
+
+struct flw_gen_option {
+    const char *name; /* as on the command line, without "--" */
+    const char *help;
+    enum flw_gen_option_kind kind;
+    uint64_t initial, low, high;
+    const char *const *words; /* NULL-terminated */
+};
+
+/* A generator's options are a list of X(NUMBER, name, help, kind, initial, low, high, words), from which their
+ * numbers OPTION_NUMBER and their rows are made. */
+#define FLW_GEN_OPTION_NUMBER(number, ...)                OPTION_##number,
+#define FLW_GEN_OPTION_ROW(number, name, help, kind, ...) {name, help, FLW_GEN_##kind, __VA_ARGS__},
+
+struct flw_gen_values {
+    uint64_t numbers[FLW_GEN_OPTIONS_MAX];
+    const char *paths[FLW_GEN_OPTIONS_MAX]; /* borrowed; NULL: none */
+};
+
+struct flw_gen;
+
+struct flw_gen_kind {
+    const char *name;
+    const char *summary;
+    const char *example; /* arguments behind the name */
+    const char *formula; /* for the header: lines "# ...\n" */
+    unsigned version;    /* another one where the same options give another trace */
+    const struct flw_gen_option *options;
+    size_t option_count;
+    /* What each word of the first option is, where it is a choice; else NULL. */
+    const char *const *word_help;
+    void (*run)(struct flw_gen *gen);
+};
+
+/* The index-th generator; NULL beyond the last. */
+const struct flw_gen_kind *flw_gen_get(size_t index);
+const struct flw_gen_kind *flw_gen_find(const char *name);
+
+/* The index of an option; option_count where there is none of that name. */
+size_t flw_gen_find_option(const struct flw_gen_kind *kind, const char *name);
+
+struct flw_gen_values flw_gen_initial_values(const struct flw_gen_kind *kind);
+
+/* False: nothing is held; the message (FLW_TRACE_MESSAGE_BYTES) says why. Values lie within their
+ * options' bounds. */
+bool flw_gen_generate(const struct flw_gen_kind *kind, const struct flw_gen_values *values,
+                      struct flw_trace **out_trace, char *message);
+
+/* ---- for generators ---------------------------------------------------------------------------
+ *
+ * Once something has failed, everything below does nothing, and numbers are 0. */
+
+struct flw_gen {
+    const struct flw_gen_kind *kind;
+    const struct flw_gen_values *values;
+    struct flw_build build;
+    uint64_t random_state;
+    uint64_t time_ns;
+    uint64_t live_bytes;
+    struct flw_trace_context context; /* thread, tag and pool of the events to come */
+    bool has_failed;
+    char *message;
+    char *extra; /* header lines of the generator's own; NULL: none */
+};
+
+/* What an option is set to. */
+static inline uint64_t flw_gen_number(const struct flw_gen *gen, int option)
+{
+    return gen->values->numbers[option];
+}
+
+bool flw_gen_fail(struct flw_gen *gen, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* A header line "key value"; control characters become '?'. */
+void flw_gen_note(struct flw_gen *gen, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+void flw_gen_seed(struct flw_gen *gen, uint64_t seed);
+uint64_t flw_gen_random(struct flw_gen *gen);
+/* From `low` to `high`, both included. */
+uint64_t flw_gen_between(struct flw_gen *gen, uint64_t low, uint64_t high);
+/* True `percent` times in a hundred. */
+bool flw_gen_chance(struct flw_gen *gen, uint64_t percent);
+
+/* `count` streams with the handles 0 .. count-1, which are their numbers too. */
+void flw_gen_add_streams(struct flw_gen *gen, uint64_t count);
+
+/* A block, and a kernel that writes it: time passes for the launch and for each byte. Size 0: none. */
+uint32_t flw_gen_take(struct flw_gen *gen, uint64_t size_bytes, uint64_t stream);
+/* Without a kernel's time. */
+uint32_t flw_gen_take_quick(struct flw_gen *gen, uint64_t size_bytes, uint64_t stream);
+/* A stream other than the block's own uses it. */
+void flw_gen_use(struct flw_gen *gen, uint32_t block, uint64_t stream);
+/* A kernel makes a new block out of `from`, which is freed behind it. */
+uint32_t flw_gen_turn(struct flw_gen *gen, uint32_t from, uint64_t size_bytes, uint64_t stream);
+/* Freed by its own stream; FLW_GEN_NO_BLOCK: nothing. */
+void flw_gen_give(struct flw_gen *gen, uint32_t block);
+void flw_gen_give_each(struct flw_gen *gen, const uint32_t *blocks, size_t count);
+#define FLW_GEN_GIVE(gen, ...)                                \
+    flw_gen_give_each((gen), (const uint32_t[]){__VA_ARGS__}, \
+                      sizeof((const uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t))
+/* The same as flw_gen_give, and *block is FLW_GEN_NO_BLOCK then. */
+void flw_gen_drop(struct flw_gen *gen, uint32_t *block);
+void flw_gen_begin_phase(struct flw_gen *gen, const char *name);
+void flw_gen_end_phase(struct flw_gen *gen, const char *name);
+/* A capture into the private pool gen->context.pool; blocks taken meanwhile are its own. */
+void flw_gen_begin_pool(struct flw_gen *gen, uint64_t stream);
+void flw_gen_end_pool(struct flw_gen *gen, uint64_t stream);
+void flw_gen_pass(struct flw_gen *gen, uint64_t time_ns);
+
+extern const struct flw_gen_kind flw_gen_adversarial;
+extern const struct flw_gen_kind flw_gen_random_kind;
+extern const struct flw_gen_kind flw_gen_train_kind;
+extern const struct flw_gen_kind flw_gen_serve_kind;
+extern const struct flw_gen_kind flw_gen_streams_kind;
+
+#endif

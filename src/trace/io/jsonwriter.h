@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: how values become JSON: commas, quotes, what is not known. Members and items are written one
+ * after the other; a key of NULL is an item of a list.
+ * Does not: match brackets, quote what is in a key, or read JSON (json.h).
+ */
+#ifndef FLW_TRACE_IO_JSONWRITER_H
+#define FLW_TRACE_IO_JSONWRITER_H
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Bytes of the character of UTF-8 that begins here and ends before `end`; 0: none does. */
+static inline size_t flw_json_utf8_length(const unsigned char *c, const unsigned char *end)
+{
+    size_t length = *c < 0x80 ? 1 : *c < 0xc2 || *c > 0xf4 ? 0 : *c < 0xe0 ? 2 : *c < 0xf0 ? 3 : 4;
+    if (length > (size_t)(end - c)) {
+        return 0;
+    }
+    for (size_t i = 1; i < length; i++) {
+        if ((c[i] & 0xc0) != 0x80) {
+            return 0;
+        }
+    }
+    /* Longer than need be, half of a pair, or beyond the last character. */
+    bool is_none = (*c == 0xe0 && c[1] < 0xa0) || (*c == 0xed && c[1] > 0x9f) ||
+                   (*c == 0xf0 && c[1] < 0x90) || (*c == 0xf4 && c[1] > 0x8f);
+    return is_none ? 0 : length;
+}
+
+/* A piece of a text. A byte that is no UTF-8 is a half of a pair, \udcXX, as Python has it (surrogateescape), or a
+ * question mark. */
+static inline void flw_json_print_piece(FILE *file, const char *text, size_t bytes, bool keeps)
+{
+    const unsigned char *c = (const unsigned char *)text, *end = c + bytes;
+    for (size_t length; c < end; c += length == 0 ? 1 : length) {
+        length = flw_json_utf8_length(c, end);
+        if (*c == '"' || *c == '\\') {
+            fprintf(file, "\\%c", *c);
+        } else if (*c < 0x20 || *c == 0x7f) {
+            fprintf(file, "\\u%04x", *c);
+        } else if (length == 0 && keeps) {
+            fprintf(file, "\\udc%02x", *c);
+        } else if (length <= 1) {
+            putc(length == 0 ? '?' : *c, file);
+        } else {
+            fwrite(c, 1, length, file);
+        }
+    }
+}
+
+/* In quotes. The names of files may be any bytes: flw_json_unescape gives them back. */
+static inline void flw_json_print_bytes(FILE *file, const char *text, size_t bytes, bool keeps)
+{
+    putc('"', file);
+    flw_json_print_piece(file, text, bytes, keeps);
+    putc('"', file);
+}
+
+/* A piece of a text for others' readers, which take it to be UTF-8: what is not becomes question marks. */
+static inline void flw_json_print_utf8(FILE *file, const char *text, size_t bytes)
+{
+    flw_json_print_piece(file, text, bytes, false);
+}
+
+static inline void flw_json_print_text(FILE *file, const char *text)
+{
+    flw_json_print_bytes(file, text, strlen(text), true);
+}
+
+struct flw_json_writer {
+    FILE *file;
+    bool is_spaced;    /* ", " and ": ", else "," and ":" */
+    bool is_utf8;      /* for others' readers, as flw_json_print_utf8 */
+    bool follows;      /* a value of the same object or list stands before */
+    const char *line;  /* the next value begins a line, with this indent; NULL: it does not */
+    unsigned depth;    /* brackets that are open */
+    const char *lines; /* each member of the outermost object but the first begins a line */
+};
+
+static inline void flw_json_key(struct flw_json_writer *out, const char *key)
+{
+    if (out->lines != NULL && out->follows && out->depth == 1) {
+        out->line = out->lines;
+    }
+    if (out->line != NULL) {
+        fprintf(out->file, "%s\n%s", out->follows ? "," : "", out->line);
+        out->line = NULL;
+    } else if (out->follows) {
+        fputs(out->is_spaced ? ", " : ",", out->file);
+    }
+    if (key != NULL) {
+        fprintf(out->file, out->is_spaced ? "\"%s\": " : "\"%s\":", key);
+    }
+    out->follows = true;
+}
+
+static inline void flw_json_begin(struct flw_json_writer *out, const char *key, char bracket)
+{
+    flw_json_key(out, key);
+    putc(bracket, out->file);
+    out->follows = false;
+    out->depth++;
+}
+
+static inline void flw_json_end(struct flw_json_writer *out, char bracket)
+{
+    putc(bracket, out->file);
+    out->follows = true;
+    out->depth--;
+}
+
+static inline void flw_json_null(struct flw_json_writer *out, const char *key)
+{
+    flw_json_key(out, key);
+    fputs("null", out->file);
+}
+
+static inline void flw_json_number(struct flw_json_writer *out, const char *key, uint64_t value)
+{
+    flw_json_key(out, key);
+    fprintf(out->file, "%" PRIu64, value);
+}
+
+static inline void flw_json_known(struct flw_json_writer *out, const char *key, bool is_known,
+                                  uint64_t value)
+{
+    if (is_known) {
+        flw_json_number(out, key, value);
+    } else {
+        flw_json_null(out, key);
+    }
+}
+
+/* UINT64_MAX, which stands for what is unknown or does not apply, is null. */
+static inline void flw_json_count(struct flw_json_writer *out, const char *key, uint64_t value)
+{
+    flw_json_known(out, key, value != UINT64_MAX, value);
+}
+
+struct flw_json_pair {
+    const char *key;
+    uint64_t value;
+};
+
+static inline void flw_json_pairs(struct flw_json_writer *out, bool is_count,
+                                  const struct flw_json_pair *pairs, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        flw_json_known(out, pairs[i].key, !is_count || pairs[i].value != UINT64_MAX,
+                       pairs[i].value);
+    }
+}
+
+#define FLW_JSON_PAIRS(out, is_count, ...)                                     \
+    flw_json_pairs(out, is_count, (const struct flw_json_pair[]){__VA_ARGS__}, \
+                   sizeof((struct flw_json_pair[]){__VA_ARGS__}) / sizeof(struct flw_json_pair))
+
+/* {key, value}, {key, value}, ... as flw_json_number and flw_json_count write them */
+#define FLW_JSON_NUMBERS(out, ...) FLW_JSON_PAIRS(out, false, __VA_ARGS__)
+#define FLW_JSON_COUNTS(out, ...)  FLW_JSON_PAIRS(out, true, __VA_ARGS__)
+
+/* With `digits` behind the point; what is not finite is null. */
+static inline void flw_json_fixed(struct flw_json_writer *out, const char *key, int digits,
+                                  double value)
+{
+    flw_json_key(out, key);
+    fprintf(out->file, isfinite(value) ? "%.*f" : "null", digits, value);
+}
+
+/* With `digits` in all, as "%g"; what is not finite is null. */
+static inline void flw_json_general(struct flw_json_writer *out, const char *key, int digits,
+                                    double value)
+{
+    flw_json_key(out, key);
+    fprintf(out->file, isfinite(value) ? "%.*g" : "null", digits, value);
+}
+
+static inline void flw_json_real(struct flw_json_writer *out, const char *key, bool is_known,
+                                 double value)
+{
+    flw_json_fixed(out, key, 6, is_known ? value : (double)NAN);
+}
+
+static inline void flw_json_bool(struct flw_json_writer *out, const char *key, bool value)
+{
+    flw_json_key(out, key);
+    fputs(value ? "true" : "false", out->file);
+}
+
+static inline void flw_json_bytes(struct flw_json_writer *out, const char *key, const char *text,
+                                  size_t bytes)
+{
+    flw_json_key(out, key);
+    flw_json_print_bytes(out->file, text, bytes, !out->is_utf8);
+}
+
+/* NULL is null. */
+static inline void flw_json_text(struct flw_json_writer *out, const char *key, const char *text)
+{
+    if (text == NULL) {
+        flw_json_null(out, key);
+    } else {
+        flw_json_bytes(out, key, text, strlen(text));
+    }
+}
+
+#endif

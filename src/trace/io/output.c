@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the temporary file, its mode and its way to its place.
+ */
+#include "trace/io/output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "trace/io/codec.h"
+#include "trace/io/input.h"
+#include "trace/io/progress.h"
+
+#define BUFFER_BYTES (1u << 16)
+#define NO_FD        (-1)
+
+static bool fail(const struct flw_output *output, char *message, const char *what, int error)
+{
+    flw_input_message(message, output->name, "%s: %s", what, strerror(error));
+    return false;
+}
+
+/* Under the stream, so that the first error is known however the stream was used since. */
+struct flw_output_sink {
+    int fd;
+    int error; /* 0: none */
+    bool
+        is_synced; /* on disk before it is closed, since it replaces a file that must not be lost */
+    const char *name; /* borrowed; of what it is for */
+    uint64_t written_bytes;
+};
+
+/* 0: all of it was written. */
+static int write_all(int fd, const char *bytes, size_t count)
+{
+    while (count > 0) {
+        ssize_t written = write(fd, bytes, count);
+        if (written < 0 && errno == EINTR) {
+            continue;
+        }
+        if (written < 0 && errno == EAGAIN) { /* whoever handed it down does not block */
+            (void)poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, -1);
+            continue;
+        }
+        if (written <= 0) {
+            return written < 0 ? errno : EIO;
+        }
+        bytes += written;
+        count -= (size_t)written;
+    }
+    return 0;
+}
+
+static ssize_t sink_write(void *cookie, const char *bytes, size_t count)
+{
+    struct flw_output_sink *sink = cookie;
+    sink->error = sink->error == 0 ? write_all(sink->fd, bytes, count) : sink->error;
+    sink->written_bytes += sink->error == 0 ? count : 0;
+    flw_trace_tell(&(struct flw_trace_progress){
+        .verb = "writing", .name = sink->name, .unit = "bytes", .done = sink->written_bytes});
+    return sink->error == 0 ? (ssize_t)count : 0;
+}
+
+static int sink_close(void *cookie)
+{
+    struct flw_output_sink *sink = cookie;
+    if (sink->is_synced && sink->error == 0 && fsync(sink->fd) != 0) {
+        sink->error = errno;
+    }
+    if (sink->fd != STDOUT_FILENO && close(sink->fd) != 0 && sink->error == 0) {
+        sink->error = errno;
+    }
+    return sink->error == 0 ? 0 : EOF;
+}
+
+/* False: not begun; the caller closes `fd`. */
+static bool begin_on(struct flw_output *output, int fd)
+{
+    static const cookie_io_functions_t functions = {.write = sink_write, .close = sink_close};
+    output->sink = calloc(1, sizeof(*output->sink));
+    if (output->sink == NULL) {
+        return false;
+    }
+    output->sink->fd = fd;
+    output->sink->name = output->name;
+    output->file = fopencookie(output->sink, "w", functions);
+    if (output->file != NULL) {
+        (void)setvbuf(output->file, NULL, _IOFBF, BUFFER_BYTES); /* else it is only slower */
+    }
+    return output->file != NULL;
+}
+
+static void release(struct flw_output *output)
+{
+    if (output->file != NULL) {
+        fclose(output->file);
+    }
+    if (output->packed != NULL) {
+        fclose(output->packed);
+    }
+    if (output->temporary != NULL) {
+        unlink(output->temporary);
+    }
+    free(output->sink);
+    free(output->temporary);
+    free(output->path);
+    *output = (struct flw_output){0};
+}
+
+/* Gives what replaces a file to its owner and its group, as far as may be, and tells the mode that it is to have: where
+ * the group is another one, that reads nothing. */
+static mode_t hand_over(int fd, const struct stat *old)
+{
+    bool has_group =
+        fchown(fd, old->st_uid, old->st_gid) == 0 || fchown(fd, (uid_t)-1, old->st_gid) == 0;
+    return old->st_mode & (has_group ? 0777 : 0707);
+}
+
+/* A file that replaces `path`, or the file that a link there leads to, and is for the same readers; a link that leads
+ * nowhere is replaced itself. `old`: it; NULL: there is none. */
+static bool begin_beside(struct flw_output *output, const char *path, const struct stat *old,
+                         char *message)
+{
+    static const char suffix[] = ".XXXXXX";
+    output->path = old != NULL ? realpath(path, NULL) : strdup(path);
+    if (output->path == NULL) {
+        return fail(output, message, "cannot write", errno);
+    }
+    output->temporary = calloc(1, strlen(output->path) + sizeof(suffix));
+    if (output->temporary == NULL) {
+        return fail(output, message, "cannot write", errno);
+    }
+    strcpy(output->temporary, output->path);
+    strcat(output->temporary, suffix);
+    int fd = mkstemp(output->temporary);
+    if (fd < 0) {
+        int error = errno;
+        free(output->temporary);
+        output->temporary = NULL;
+        return fail(output, message, "cannot create a file there", error);
+    }
+    mode_t mask = umask(0);
+    umask(mask);
+    if (fchmod(fd, old != NULL ? hand_over(fd, old) : 0666 & ~mask) != 0 || !begin_on(output, fd)) {
+        fail(output, message, "cannot write", errno);
+        close(fd);
+        return false;
+    }
+    output->sink->is_synced = old != NULL;
+    return true;
+}
+
+/* The number behind the folder's name; NO_FD: it is none of that folder. */
+static int fd_in(const char *path, const char *folder)
+{
+    size_t length = strlen(folder);
+    const char *digits = path + length;
+    bool is_one = strncmp(path, folder, length) == 0 && *digits != '\0' && strlen(digits) < 8 &&
+                  strspn(digits, "0123456789") == strlen(digits);
+    return is_one ? (int)strtol(digits, NULL, 10) : NO_FD;
+}
+
+static int fd_by_name(const char *path)
+{
+    static const struct {
+        const char *name;
+        int fd;
+    } names[] = {{"-", STDOUT_FILENO},
+                 {"/dev/stdin", STDIN_FILENO},
+                 {"/dev/stdout", STDOUT_FILENO},
+                 {"/dev/stderr", STDERR_FILENO}};
+    char own[64];
+    snprintf(own, sizeof own, "/proc/%ld/fd/", (long)getpid());
+    const char *folders[] = {"/dev/fd/", "/proc/self/fd/", "/proc/thread-self/fd/", own};
+    int fd = NO_FD;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        fd = strcmp(path, names[i].name) == 0 ? names[i].fd : fd;
+    }
+    for (size_t i = 0; i < sizeof folders / sizeof *folders && fd == NO_FD; i++) {
+        fd = fd_in(path, folders[i]);
+    }
+    return fd;
+}
+
+/* What the link leads to, seen from where the link is. False: it is none. */
+static bool follow(char path[PATH_MAX])
+{
+    char target[PATH_MAX];
+    ssize_t count = readlink(path, target, sizeof target - 1);
+    if (count <= 0) {
+        return false;
+    }
+    target[count] = '\0';
+    const char *slash = strrchr(path, '/');
+    size_t folder = target[0] == '/' || slash == NULL ? 0 : (size_t)(slash - path) + 1;
+    if (folder + (size_t)count >= PATH_MAX) {
+        return false;
+    }
+    memcpy(path + folder, target, (size_t)count + 1);
+    return true;
+}
+
+#define LINKS_MOST 40
+
+/* The descriptor of this process that a path names, or a link there leads to, as a container's log may; NO_FD: none.
+ * Opened by that name a file would be written from its beginning. */
+static int fd_of(const char *path)
+{
+    char at[PATH_MAX];
+    int fd = fd_by_name(path);
+    if (fd != NO_FD || strlen(path) >= sizeof at) {
+        return fd;
+    }
+    memcpy(at, path, strlen(path) + 1);
+    for (unsigned links = 0; fd == NO_FD && links < LINKS_MOST && follow(at); links++) {
+        fd = fd_by_name(at);
+    }
+    return fd;
+}
+
+/* What is no file of a folder's, or another process's: it is not replaced. */
+static bool is_in_place(const char *path, const struct stat *status)
+{
+    return !S_ISREG(status->st_mode) || strncmp(path, "/proc/", 6) == 0;
+}
+
+/* A device, a pipe, a descriptor. */
+static bool begin_in_place(struct flw_output *output, const char *path, char *message)
+{
+    bool is_stdout = flw_output_is_stdout(path);
+    int fd = fd_of(path);
+    if (is_stdout) {
+        fflush(stdout);
+    } else if (fd != NO_FD) {
+        fd = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    } else {
+        struct stat status; /* another process's file keeps what it has */
+        bool is_file = stat(path, &status) == 0 && S_ISREG(status.st_mode);
+        fd = open(path, O_WRONLY | (is_file ? O_APPEND : O_TRUNC) | O_CLOEXEC);
+    }
+    if (fd >= 0 && begin_on(output, fd)) {
+        return true;
+    }
+    fail(output, message, "cannot write", errno);
+    if (fd >= 0 && !is_stdout) {
+        close(fd);
+    }
+    return false;
+}
+
+/* Whatever is printed goes through a packer where the path asks for one. */
+static bool begin_packing(struct flw_output *output, const char *path, char *message)
+{
+    const char *problem = "";
+    enum flw_codec_kind kind = flw_packer_tell(path);
+    if (kind == FLW_CODEC_PLAIN) {
+        return true;
+    }
+    output->packed = output->file;
+    output->file = flw_packer_open(output->packed, kind, &problem);
+    if (output->file == NULL) {
+        flw_input_message(message, output->name, "cannot write: %s", problem);
+    }
+    return output->file != NULL;
+}
+
+bool flw_output_is_stdout(const char *path)
+{
+    return fd_of(path) == STDOUT_FILENO;
+}
+
+static bool is_writable(int fd)
+{
+    int flags = fcntl(fd, F_GETFL);
+    bool is_readable_only = flags >= 0 && (flags & O_ACCMODE) == O_RDONLY;
+    errno = is_readable_only ? EBADF : errno;
+    return flags >= 0 && !is_readable_only;
+}
+
+bool flw_output_is_possible(const char *path, char *message)
+{
+    struct stat status;
+    const struct flw_output output = {.name = path};
+    message[0] = '\0';
+    if (flw_output_is_stdout(path)) {
+        return true;
+    }
+    if (fd_of(path) != NO_FD) {
+        return is_writable(fd_of(path)) || fail(&output, message, "cannot write", errno);
+    }
+    bool exists = stat(path, &status) == 0;
+    if (exists && is_in_place(path, &status)) {
+        errno = EISDIR;
+        return (!S_ISDIR(status.st_mode) && access(path, W_OK) == 0) ||
+               fail(&output, message, "cannot write", errno);
+    }
+    char *folder = exists ? realpath(path, NULL) : strdup(path);
+    char *slash = folder == NULL ? NULL : strrchr(folder, '/');
+    if (slash != NULL) {
+        slash[1] = '\0';
+    }
+    bool is_possible = folder != NULL && access(slash == NULL ? "." : folder, W_OK | X_OK) == 0;
+    if (!is_possible) {
+        fail(&output, message, "cannot create a file there", errno);
+    }
+    free(folder);
+    return is_possible;
+}
+
+bool flw_output_begin(struct flw_output *output, const char *path, char *message)
+{
+    struct stat status;
+    bool is_fd = fd_of(path) != NO_FD;
+    *output = (struct flw_output){.name = flw_output_is_stdout(path) ? "standard output" : path};
+    message[0] = '\0';
+    bool exists = !is_fd && stat(path, &status) == 0;
+    bool is_begun = is_fd || (exists && is_in_place(path, &status))
+                        ? begin_in_place(output, path, message)
+                        : begin_beside(output, path, exists ? &status : NULL, message);
+    is_begun = is_begun && begin_packing(output, path, message);
+    if (!is_begun) {
+        release(output);
+    }
+    return is_begun;
+}
+
+/* All that `from` holds; an error, or 0. */
+static int copy(int from, int to)
+{
+    char buffer[4096];
+    int error = 0;
+    while (error == 0) {
+        ssize_t bytes = read(from, buffer, sizeof buffer);
+        if (bytes == 0) {
+            return fsync(to) == 0 ? 0 : errno;
+        }
+        error = bytes < 0 ? errno : write_all(to, buffer, (size_t)bytes);
+    }
+    return error;
+}
+
+/* The content of the temporary file into the file at its place, which nothing replaces. An error, or 0; after one that
+ * took what was there the temporary file stays, and the message names it. */
+static int fill(struct flw_output *output, char *message)
+{
+    int from = open(output->temporary, O_RDONLY | O_CLOEXEC);
+    int to = from < 0 ? -1 : open(output->path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+    int error = to < 0 ? errno : copy(from, to);
+    if (to >= 0 && close(to) != 0 && error == 0) {
+        error = errno;
+    }
+    if (from >= 0) {
+        close(from);
+    }
+    if (to >= 0 && error != 0) {
+        flw_input_message(message, output->name, "cannot write: %s; all of it is in %s",
+                          strerror(error), output->temporary);
+        free(output->temporary);
+        output->temporary = NULL;
+    }
+    return error;
+}
+
+bool flw_output_commit(struct flw_output *output, char *message)
+{
+    message[0] = '\0';
+    bool is_closed = fclose(output->file) == 0;
+    if (output->packed != NULL) {
+        is_closed = fclose(output->packed) == 0 && is_closed;
+    }
+    int error = output->sink->error;
+    error = error == 0 && !is_closed ? EIO : error;
+    output->file = output->packed = NULL;
+    if (error == 0 && output->temporary != NULL) {
+        error = rename(output->temporary, output->path) == 0 ? 0 : errno;
+        if (error == 0) {
+            free(output->temporary);
+            output->temporary = NULL;
+        } else if (error == EBUSY) { /* it is a mount */
+            error = fill(output, message);
+        }
+    }
+    if (error != 0 && message[0] == '\0') {
+        fail(output, message, "cannot write", error);
+    }
+    release(output);
+    return error == 0;
+}
+
+void flw_output_abandon(struct flw_output *output)
+{
+    release(output);
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the growth of a trace's arrays.
+ * Does not: interpret what is put in.
+ */
+#include "trace/trace/build.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "record/array.h"
+#include "trace/trace/intern.h"
+#include "trace/trace/largearray.h"
+
+bool flw_build_init(struct flw_build *build, const char *source, const char *format)
+{
+    *build = (struct flw_build){0};
+    build->trace = calloc(1, sizeof(*build->trace));
+    if (build->trace == NULL) {
+        return false;
+    }
+    build->trace->source = strdup(source);
+    build->trace->format = strdup(format);
+    if (build->trace->source == NULL || build->trace->format == NULL) {
+        flw_build_finish(build);
+        return false;
+    }
+    return true;
+}
+
+bool flw_build_add_event(struct flw_build *build, const struct flw_trace_event *event)
+{
+    struct flw_trace *trace = build->trace;
+    if (!FLW_LARGEARRAY_FITS(trace->events, trace->event_count, trace->event_room)) {
+        return false;
+    }
+    trace->events[trace->event_count++] = *event;
+    return true;
+}
+
+bool flw_build_add_block(struct flw_build *build, const struct flw_trace_block *block)
+{
+    struct flw_trace *trace = build->trace;
+    if (!FLW_LARGEARRAY_FITS(trace->blocks, trace->block_count, trace->block_room)) {
+        return false;
+    }
+    trace->blocks[trace->block_count++] = *block;
+    return true;
+}
+
+bool flw_build_reserve_blocks(struct flw_build *build, size_t count)
+{
+    return FLW_LARGEARRAY_HOLDS(build->trace->blocks, count, build->trace->block_room);
+}
+
+bool flw_build_add_segment(struct flw_build *build, const struct flw_trace_segment *segment)
+{
+    struct flw_trace *trace = build->trace;
+    if (!FLW_ARRAY_FITS(trace->segments, trace->segment_count, build->segment_room)) {
+        return false;
+    }
+    trace->segments[trace->segment_count++] = *segment;
+    return true;
+}
+
+bool flw_build_add_stream(struct flw_build *build, uint64_t handle, uint16_t *out_stream)
+{
+    struct flw_trace *trace = build->trace;
+    uint32_t known = flw_addressmap_find(&build->streams, handle);
+    if (known != FLW_ADDRESSMAP_ABSENT) {
+        *out_stream = (uint16_t)known;
+        return true;
+    }
+    if (trace->stream_count == FLW_BUILD_STREAMS_MAX) {
+        return false;
+    }
+    if (!FLW_ARRAY_FITS(trace->streams, trace->stream_count, build->stream_room)) {
+        return false;
+    }
+    if (!flw_addressmap_put(&build->streams, handle, (uint32_t)trace->stream_count)) {
+        return false;
+    }
+    *out_stream = (uint16_t)trace->stream_count;
+    trace->streams[trace->stream_count++] = handle;
+    return true;
+}
+
+bool flw_build_add_name(struct flw_build *build, const char *name, size_t bytes, uint32_t *out_name)
+{
+    struct flw_trace *trace = build->trace;
+    uint64_t hash = flw_intern_hash(name, bytes);
+    uint32_t known;
+    while ((known = flw_addressmap_find(&build->names, hash)) != FLW_ADDRESSMAP_ABSENT) {
+        if (strlen(trace->names[known]) == bytes && memcmp(trace->names[known], name, bytes) == 0) {
+            *out_name = known;
+            return true;
+        }
+        hash++; /* two names of one hash */
+    }
+    if (!FLW_ARRAY_FITS(trace->names, trace->name_count, build->name_room)) {
+        return false;
+    }
+    char *copy = strndup(name, bytes);
+    if (copy == NULL || trace->name_count >= FLW_TRACE_NO_NAME - 1 ||
+        !flw_addressmap_put(&build->names, hash, (uint32_t)trace->name_count)) {
+        free(copy);
+        return false;
+    }
+    *out_name = (uint32_t)trace->name_count;
+    trace->names[trace->name_count++] = copy;
+    return true;
+}
+
+struct flw_trace_detail flw_build_no_detail(void)
+{
+    return (struct flw_trace_detail){.free_bytes = FLW_TRACE_UNKNOWN,
+                                     .largest_bytes = FLW_TRACE_UNKNOWN,
+                                     .name = FLW_TRACE_NO_NAME};
+}
+
+bool flw_build_add_detail(struct flw_build *build, struct flw_trace_detail detail)
+{
+    struct flw_trace *trace = build->trace;
+    if (!FLW_ARRAY_FITS(trace->details, trace->detail_count, build->detail_room)) {
+        return false;
+    }
+    detail.event = trace->event_count - 1;
+    trace->details[trace->detail_count++] = detail;
+    return true;
+}
+
+bool flw_build_add_context(struct flw_build *build, const struct flw_trace_context *context)
+{
+    static const struct flw_trace_context none = {0};
+    struct flw_trace *trace = build->trace;
+    size_t count = trace->context_count;
+    const struct flw_trace_context *last = count == 0 ? &none : &trace->contexts[count - 1];
+    if (last->thread == context->thread && last->tag == context->tag &&
+        last->pool == context->pool) {
+        return true;
+    }
+    if (!FLW_ARRAY_FITS(trace->contexts, count, build->context_room)) {
+        return false;
+    }
+    trace->contexts[trace->context_count++] = *context;
+    return true;
+}
+
+bool flw_build_add_remark(struct flw_build *build, const struct flw_trace_remark *remark)
+{
+    static const struct flw_trace_remark none = {0};
+    struct flw_trace *trace = build->trace;
+    size_t count = trace->remark_count;
+    const struct flw_trace_remark *last = count == 0 ? &none : &trace->remarks[count - 1];
+    if (flw_trace_remark_is(last, remark)) {
+        return true;
+    }
+    if (!FLW_ARRAY_FITS(trace->remarks, count, build->remark_room)) {
+        return false;
+    }
+    trace->remarks[trace->remark_count++] = *remark;
+    return true;
+}
+
+bool flw_build_set_stack(struct flw_build *build, size_t record, uint32_t stack)
+{
+    struct flw_trace *trace = build->trace;
+    if (stack != 0) {
+        if (!FLW_LARGEARRAY_FITS(trace->record_stacks, record, trace->record_stack_room)) {
+            return false;
+        }
+        trace->record_stacks[record] = stack;
+        trace->record_stack_count =
+            record + 1 > trace->record_stack_count ? record + 1 : trace->record_stack_count;
+    }
+    return true;
+}
+
+void flw_build_end(struct flw_build *build, bool is_whole, struct flw_trace **out_trace)
+{
+    *out_trace = is_whole ? build->trace : NULL;
+    if (is_whole) {
+        build->trace = NULL;
+    }
+    flw_build_finish(build);
+}
+
+void flw_build_finish(struct flw_build *build)
+{
+    flw_trace_destroy(build->trace);
+    flw_addressmap_finish(&build->streams);
+    flw_addressmap_finish(&build->names);
+    *build = (struct flw_build){0};
+}

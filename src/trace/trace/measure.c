@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: recomputing a trace's totals and its invariants.
+ * Does not: repair anything.
+ */
+#include "trace/trace/measure.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- names, details, contexts ---- */
+
+bool flw_trace_op_needs_name(uint8_t op)
+{
+    return op == FLW_TRACE_PHASE_BEGIN || op == FLW_TRACE_PHASE_END || op == FLW_TRACE_CONFIG;
+}
+
+static bool takes_name(uint8_t op)
+{
+    return op == FLW_TRACE_MARK || flw_trace_op_needs_name(op);
+}
+
+static bool needs_detail(uint8_t op)
+{
+    return flw_trace_op_needs_name(op) || op == FLW_TRACE_SYNC_WAIT || op == FLW_TRACE_DROP;
+}
+
+static const char *check_detail(const struct flw_trace *trace,
+                                const struct flw_trace_detail *detail)
+{
+    uint8_t op = trace->events[detail->event].op;
+    bool has_name = detail->name != FLW_TRACE_NO_NAME;
+    bool has_bytes =
+        detail->free_bytes != FLW_TRACE_UNKNOWN || detail->largest_bytes != FLW_TRACE_UNKNOWN;
+    if (has_name && (detail->name >= trace->name_count || !takes_name(op))) {
+        return "an event has a name that is not in the list, or that it cannot have";
+    }
+    if (!has_name && flw_trace_op_needs_name(op)) {
+        return "a phase or a setting has no name";
+    }
+    if (has_bytes && op != FLW_TRACE_OOM) {
+        return "an event has free bytes that is no out-of-memory";
+    }
+    if ((detail->lost_count > 0) != (op == FLW_TRACE_DROP)) {
+        return "an event counts missing ones that should not, or does not that should";
+    }
+    if (op == FLW_TRACE_SYNC_WAIT ? detail->other_stream >= trace->stream_count
+                                  : detail->other_stream != 0) {
+        return "an event names another stream that is not in the list, or that it cannot have";
+    }
+    return has_name || has_bytes || needs_detail(op) ? NULL : "a detail says nothing";
+}
+
+static const char *check_details(const struct flw_trace *trace)
+{
+    size_t next = 0;
+    for (size_t i = 0; i < trace->event_count; i++) {
+        if (next < trace->detail_count && trace->details[next].event == i) {
+            const char *wrong = check_detail(trace, &trace->details[next++]);
+            if (wrong != NULL) {
+                return wrong;
+            }
+        } else if (needs_detail(trace->events[i].op)) {
+            return "an event lacks its detail";
+        }
+    }
+    return next == trace->detail_count ? NULL : "the details are not in the order of events";
+}
+
+static const char *check_contexts(const struct flw_trace *trace)
+{
+    struct flw_trace_context last = {0};
+    for (size_t i = 0; i < trace->context_count; i++) {
+        const struct flw_trace_context *context = &trace->contexts[i];
+        if ((i > 0 && context->record <= last.record) ||
+            context->record >= trace->initial_count + trace->event_count) {
+            return "the contexts are not in the order of records";
+        }
+        if (context->thread == last.thread && context->tag == last.tag &&
+            context->pool == last.pool) {
+            return "a context is the one before it";
+        }
+        last = *context;
+    }
+    return NULL;
+}
+
+static bool has_text(const struct flw_trace *trace, uint32_t text)
+{
+    return text <= trace->stacks.texts.text_bytes;
+}
+
+static const char *check_remarks(const struct flw_trace *trace)
+{
+    struct flw_trace_remark last = {.record = trace->initial_count};
+    for (size_t i = 0; i < trace->remark_count; i++) {
+        const struct flw_trace_remark *remark = &trace->remarks[i];
+        if (remark->record < last.record || (i > 0 && remark->record == last.record) ||
+            remark->record >= trace->initial_count + trace->event_count) {
+            return "the remarks are not in the order of events";
+        }
+        if (flw_trace_remark_is(remark, &last)) {
+            return "a remark is the one before it";
+        }
+        if (!has_text(trace, remark->compile_context) || !has_text(trace, remark->user_metadata)) {
+            return "a remark has a text that is not there";
+        }
+        last = *remark;
+    }
+    return NULL;
+}
+
+/* NULL, or what is wrong with names, details, contexts and remarks. The events are within their own rules. */
+static const char *check_sides(const struct flw_trace *trace)
+{
+    for (size_t i = 0; i < trace->name_count; i++) {
+        if (!flw_trace_is_name(trace->names[i], strlen(trace->names[i]))) {
+            return "a name is empty, too long or not printable";
+        }
+    }
+    const char *wrong = check_details(trace);
+    if (wrong == NULL) {
+        wrong = check_contexts(trace);
+    }
+    return wrong != NULL ? wrong : check_remarks(trace);
+}
+
+/* ---- events ---- */
+
+/* Where a block is in its life; has_done says whether a FREE_DONE is to come. */
+enum stage {
+    STAGE_UNBORN,
+    STAGE_LIVE,
+    STAGE_FREED,
+    STAGE_DONE
+};
+
+struct life {
+    uint8_t stage;
+    bool has_done;
+};
+
+struct totals {
+    uint64_t live_bytes, peak_live_bytes;
+    uint64_t reserved_bytes, peak_reserved_bytes, initial_reserved_bytes;
+    uint64_t alloc_count, segment_calls;
+};
+
+static const char *check_event(const struct flw_trace *trace, const struct flw_trace_event *event)
+{
+    if (event->op >= FLW_TRACE_OP_COUNT) {
+        return "an event has an unknown kind";
+    }
+    if (!flw_trace_op_has_stream(event->op)) {
+        return event->stream == 0 && event->size_bytes == 0 && event->address == 0 &&
+                       event->block == UINT32_MAX
+                   ? NULL
+                   : "an event has a stream, a size, an address or a block that it cannot have";
+    }
+    if (event->stream >= trace->stream_count) {
+        return "an event names a stream that is not in the list";
+    }
+    if (!trace->has_addresses && event->address != 0) {
+        return "an event has an address in a trace without";
+    }
+    if (!flw_trace_op_has_block(event->op)) {
+        return event->block == UINT32_MAX ? NULL : "an event names a block that it cannot concern";
+    }
+    if (event->block >= trace->block_count) {
+        return "an event names a block that does not exist";
+    }
+    const struct flw_trace_block *block = &trace->blocks[event->block];
+    if (event->address != block->address || event->size_bytes != block->size_bytes) {
+        return "an event has another address or size than its block";
+    }
+    return NULL;
+}
+
+static const char *step_life(struct life *life, const struct flw_trace_event *event)
+{
+    switch (event->op) {
+    case FLW_TRACE_ALLOC:
+        if (life->stage != STAGE_UNBORN) {
+            return "a block is allocated twice";
+        }
+        life->stage = STAGE_LIVE;
+        return NULL;
+    case FLW_TRACE_FREE:
+        if (life->stage != STAGE_LIVE) {
+            return "a block is freed that is not allocated";
+        }
+        life->stage = STAGE_FREED;
+        return NULL;
+    case FLW_TRACE_FREE_DONE:
+        if (life->stage != STAGE_FREED) {
+            return "a free is completed that was not asked for";
+        }
+        life->stage = STAGE_DONE;
+        life->has_done = true;
+        return NULL;
+    default:
+        return life->stage == STAGE_LIVE ? NULL : "a stream uses a block that is not allocated";
+    }
+}
+
+/* Every rule about single events and about the order of one block's events. */
+static const char *check_order(const struct flw_trace *trace, struct life *lives)
+{
+    uint64_t time_ns = 0;
+    size_t next_block = trace->initial_count;
+    for (size_t i = 0; i < trace->event_count; i++) {
+        const struct flw_trace_event *event = &trace->events[i];
+        const char *wrong = check_event(trace, event);
+        if (wrong == NULL && flw_trace_op_has_block(event->op)) {
+            wrong = step_life(&lives[event->block], event);
+        }
+        if (wrong != NULL) {
+            return wrong;
+        }
+        if (event->op == FLW_TRACE_ALLOC && event->block != next_block++) {
+            return "blocks are not numbered in order";
+        }
+        if (event->time_ns < time_ns || (!trace->has_times && event->time_ns != 0)) {
+            return "times fall, or are given in a trace without";
+        }
+        time_ns = event->time_ns;
+    }
+    return next_block == trace->block_count ? NULL : "a block is never allocated";
+}
+
+static bool add(uint64_t *total, uint64_t *peak, uint64_t bytes)
+{
+    if (__builtin_add_overflow(*total, bytes, total)) {
+        return false;
+    }
+    *peak = *total > *peak ? *total : *peak;
+    return true;
+}
+
+/* Recordings whose first events are lost may release more than they took. */
+static void subtract(uint64_t *total, uint64_t bytes)
+{
+    *total -= bytes < *total ? bytes : *total;
+}
+
+static bool add_initial(const struct flw_trace *trace, struct totals *t)
+{
+    for (size_t i = 0; i < trace->initial_count; i++) {
+        if (!add(&t->live_bytes, &t->peak_live_bytes, trace->blocks[i].size_bytes)) {
+            return false;
+        }
+    }
+    for (size_t i = 0; i < trace->segment_count; i++) {
+        if (!add(&t->reserved_bytes, &t->peak_reserved_bytes, trace->segments[i].size_bytes)) {
+            return false;
+        }
+    }
+    t->initial_reserved_bytes = t->reserved_bytes;
+    return true;
+}
+
+static bool add_event(const struct flw_trace_event *event, const struct life *lives,
+                      struct totals *t)
+{
+    uint64_t bytes = event->size_bytes;
+    switch (event->op) {
+    case FLW_TRACE_ALLOC:
+        t->alloc_count++;
+        return add(&t->live_bytes, &t->peak_live_bytes, bytes);
+    case FLW_TRACE_FREE:
+        t->live_bytes -= lives[event->block].has_done ? 0 : bytes;
+        return true;
+    case FLW_TRACE_FREE_DONE:
+        t->live_bytes -= bytes;
+        return true;
+    case FLW_TRACE_SEGMENT_ALLOC:
+    case FLW_TRACE_SEGMENT_MAP:
+        t->segment_calls++;
+        return add(&t->reserved_bytes, &t->peak_reserved_bytes, bytes);
+    case FLW_TRACE_SEGMENT_FREE:
+    case FLW_TRACE_SEGMENT_UNMAP:
+        t->segment_calls++;
+        subtract(&t->reserved_bytes, bytes);
+        return true;
+    default:
+        return true;
+    }
+}
+
+static const char *add_up(const struct flw_trace *trace, const struct life *lives,
+                          struct totals *totals)
+{
+    *totals = (struct totals){0};
+    bool fits = add_initial(trace, totals);
+    for (size_t i = 0; fits && i < trace->event_count; i++) {
+        fits = add_event(&trace->events[i], lives, totals);
+    }
+    return fits ? NULL : "its sizes add up to more than 64 bits hold";
+}
+
+static const char *check_initial(const struct flw_trace *trace)
+{
+    if (trace->initial_count > trace->block_count) {
+        return "there are fewer blocks than initial ones";
+    }
+    for (size_t i = 0; i < trace->block_count; i++) {
+        const struct flw_trace_block *block = &trace->blocks[i];
+        if (block->stream >= trace->stream_count) {
+            return "a block names a stream that is not in the list";
+        }
+        if (!trace->has_addresses && block->address != 0) {
+            return "a block has an address in a trace without";
+        }
+        if (i > 0 && i < trace->initial_count && block->address < block[-1].address) {
+            return "the initial blocks are not in address order";
+        }
+    }
+    for (size_t i = 0; i < trace->segment_count; i++) {
+        if (trace->segments[i].stream >= trace->stream_count) {
+            return "a segment names a stream that is not in the list";
+        }
+    }
+    return NULL;
+}
+
+/* `out_lives`: the caller frees it; NULL on no memory. */
+static const char *compute(const struct flw_trace *trace, struct life **out_lives,
+                           struct totals *totals)
+{
+    struct life *lives = calloc(trace->block_count + 1, sizeof(*lives));
+    *out_lives = lives;
+    if (lives == NULL) {
+        return "there is no memory to check it";
+    }
+    const char *wrong = check_initial(trace);
+    for (size_t i = 0; wrong == NULL && i < trace->initial_count; i++) {
+        lives[i].stage = STAGE_LIVE;
+    }
+    if (wrong == NULL) {
+        wrong = check_order(trace, lives);
+    }
+    if (wrong == NULL) {
+        wrong = check_sides(trace);
+    }
+    if (wrong == NULL) {
+        wrong = add_up(trace, lives, totals);
+    }
+    return wrong;
+}
+
+const char *flw_measure_trace(struct flw_trace *trace)
+{
+    struct life *lives;
+    struct totals totals = {0};
+    const char *wrong = compute(trace, &lives, &totals);
+    if (wrong == NULL) {
+        for (size_t i = 0; i < trace->block_count; i++) {
+            trace->blocks[i].freed = lives[i].stage >= STAGE_FREED;
+        }
+        trace->alloc_count = totals.alloc_count;
+        trace->peak_requested_bytes = totals.peak_live_bytes;
+        trace->recorded_peak_reserved_bytes = trace->has_segments ? totals.peak_reserved_bytes : 0;
+        trace->recorded_initial_reserved_bytes = totals.initial_reserved_bytes;
+        trace->recorded_segment_calls = totals.segment_calls;
+    }
+    free(lives);
+    return wrong;
+}
+
+static bool stack_exists(const struct flw_trace *trace, uint32_t stack)
+{
+    return stack == 0 || stack < trace->stacks.stack_count;
+}
+
+static bool stacks_exist(const struct flw_trace *trace)
+{
+    bool exist = flw_stacks_are_valid(&trace->stacks) &&
+                 trace->record_stack_count <= trace->initial_count + trace->event_count;
+    for (size_t i = 0; exist && i < trace->segment_count; i++) {
+        exist = stack_exists(trace, trace->segments[i].stack);
+    }
+    for (size_t i = 0; exist && i < trace->record_stack_count; i++) {
+        exist = stack_exists(trace, trace->record_stacks[i]);
+    }
+    return exist;
+}
+
+bool flw_trace_is_valid(const struct flw_trace *trace)
+{
+    struct life *lives = NULL;
+    struct totals totals = {0};
+    bool is_valid = trace != NULL && trace->source != NULL && trace->format != NULL &&
+                    compute(trace, &lives, &totals) == NULL;
+    for (size_t i = 0; is_valid && i < trace->block_count; i++) {
+        is_valid = trace->blocks[i].freed == (lives[i].stage >= STAGE_FREED);
+    }
+    free(lives);
+    return is_valid && stacks_exist(trace) && trace->alloc_count == totals.alloc_count &&
+           trace->peak_requested_bytes == totals.peak_live_bytes &&
+           trace->recorded_peak_reserved_bytes ==
+               (trace->has_segments ? totals.peak_reserved_bytes : 0) &&
+           trace->recorded_initial_reserved_bytes == totals.initial_reserved_bytes &&
+           trace->recorded_segment_calls == totals.segment_calls &&
+           (trace->has_segments || (totals.segment_calls == 0 && trace->segment_count == 0));
+}

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: matching ends with begins, the order of both, and rows of them.
+ */
+#include "trace/trace/phases.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "record/array.h"
+
+bool flw_phases_add(struct flw_phases *phases, uint64_t time_us, uint32_t name, bool is_begin)
+{
+    if (!FLW_ARRAY_FITS(phases->at, phases->count, phases->room)) {
+        return false;
+    }
+    phases->at[phases->count] = (struct flw_phase){time_us, phases->count, name, is_begin};
+    phases->count++;
+    return true;
+}
+
+static int compare_phases(const void *a, const void *b)
+{
+    const struct flw_phase *x = a;
+    const struct flw_phase *y = b;
+    if (x->time_us != y->time_us) {
+        return x->time_us < y->time_us ? -1 : 1;
+    }
+    return (x->number > y->number) - (x->number < y->number);
+}
+
+/* Which ends have which begins: an end closes the latest open begin of its name. */
+struct matching {
+    size_t *partner; /* of each phase; SIZE_MAX: none on record */
+    size_t *below;   /* of a begin that is open: the one of its name that was open before it */
+    size_t *open;    /* of each name: the latest open begin, or SIZE_MAX */
+};
+
+static bool match(const struct flw_phases *phases, struct matching *m)
+{
+    size_t name_count = 0;
+    for (size_t i = 0; i < phases->count; i++) {
+        size_t name = phases->at[i].name;
+        name_count = name >= name_count ? name + 1 : name_count;
+    }
+    m->partner = malloc((2 * phases->count + name_count + 1) * sizeof(*m->partner));
+    if (m->partner == NULL) {
+        return false;
+    }
+    m->below = m->partner + phases->count;
+    m->open = m->below + phases->count;
+    memset(m->partner, 0xFF, (2 * phases->count + name_count) * sizeof(*m->partner));
+    for (size_t i = 0; i < phases->count; i++) {
+        size_t *open = &m->open[phases->at[i].name];
+        if (phases->at[i].is_begin) {
+            m->below[i] = *open;
+            *open = i;
+        } else if (*open != SIZE_MAX) {
+            m->partner[i] = *open;
+            m->partner[*open] = i;
+            *open = m->below[*open];
+        }
+    }
+    return true;
+}
+
+/* What began before the first event: over by then, or under way. */
+static bool take_early(struct flw_phases *out, struct flw_phases *phases, const struct matching *m,
+                       uint64_t first_us)
+{
+    bool has_memory = true;
+    for (size_t i = phases->count; has_memory && i-- > 0;) {
+        /* Its begin is lost, so it was the outermost; the last to end, first. */
+        const struct flw_phase *end = &phases->at[i];
+        if (!end->is_begin && m->partner[i] == SIZE_MAX && end->time_us >= first_us) {
+            has_memory = flw_phases_add(out, first_us, end->name, true);
+        }
+    }
+    for (size_t i = 0; has_memory && i < phases->count; i++) {
+        const struct flw_phase *phase = &phases->at[i];
+        size_t partner = m->partner[i];
+        if (phase->time_us >= first_us) {
+            has_memory = flw_phases_add(out, phase->time_us, phase->name, phase->is_begin);
+        } else if (phase->is_begin &&
+                   (partner == SIZE_MAX || phases->at[partner].time_us >= first_us)) {
+            has_memory = flw_phases_add(out, first_us, phase->name, true);
+        } else {
+            phases->early_count++;
+        }
+    }
+    return has_memory;
+}
+
+bool flw_phases_settle(struct flw_phases *phases, uint64_t first_us)
+{
+    struct flw_phases out = {0};
+    struct matching m = {0};
+    if (phases->count == 0) {
+        return true;
+    }
+    qsort(phases->at, phases->count, sizeof(*phases->at), compare_phases);
+    bool has_memory = match(phases, &m) && take_early(&out, phases, &m, first_us);
+    free(m.partner);
+    if (!has_memory) {
+        flw_phases_finish(&out);
+        return false;
+    }
+    out.early_count = phases->early_count;
+    flw_phases_finish(phases);
+    *phases = out;
+    return true;
+}
+
+const struct flw_phase *flw_phases_due(struct flw_phases *phases, uint64_t time_us)
+{
+    if (phases->next == phases->count) {
+        return NULL;
+    }
+    const struct flw_phase *phase = &phases->at[phases->next];
+    bool is_due = phase->is_begin ? phase->time_us <= time_us : phase->time_us < time_us;
+    if (!is_due && time_us != UINT64_MAX) {
+        return NULL;
+    }
+    phases->next++;
+    return phase;
+}
+
+/* ---- rows ---- */
+
+static bool add_all(struct flw_phases *phases, const struct flw_trace *trace)
+{
+    bool has_memory = true;
+    for (size_t i = 0; has_memory && i < trace->detail_count; i++) {
+        const struct flw_trace_detail *detail = &trace->details[i];
+        const struct flw_trace_event *event = &trace->events[detail->event];
+        if (event->op == FLW_TRACE_PHASE_BEGIN || event->op == FLW_TRACE_PHASE_END) {
+            has_memory = flw_phases_add(phases, event->time_ns, detail->name,
+                                        event->op == FLW_TRACE_PHASE_BEGIN);
+        }
+    }
+    return has_memory;
+}
+
+/* The leaves of a tree, as many as a power of two; `ends` has the root at 1, the two below node i at 2 i and 2 i + 1. */
+struct rows {
+    size_t count;
+    size_t *innermost; /* the begin that is open, of each row */
+    size_t *
+        ends; /* when it ends, SIZE_MAX where none is open or never; of each node, the last one below it */
+};
+
+static bool begin_rows(struct rows *rows, size_t phase_count)
+{
+    rows->count = 1;
+    while (rows->count < phase_count) {
+        rows->count *= 2;
+    }
+    rows->innermost = malloc(3 * rows->count * sizeof(*rows->innermost));
+    if (rows->innermost == NULL) {
+        return false;
+    }
+    rows->ends = rows->innermost + rows->count;
+    memset(rows->innermost, 0xFF, 3 * rows->count * sizeof(*rows->innermost));
+    return true;
+}
+
+/* The first in which what is open ends later, or nothing is. One that never ends does after all others. */
+static uint32_t find_row(const struct rows *rows, size_t end)
+{
+    size_t node = 1;
+    while (node < rows->count) {
+        node = 2 * node + (rows->ends[2 * node] < end);
+    }
+    return (uint32_t)(node - rows->count);
+}
+
+static void set_innermost(struct rows *rows, uint32_t row, size_t begin, size_t end)
+{
+    size_t node = rows->count + row;
+    rows->innermost[row] = begin;
+    rows->ends[node] = end;
+    while ((node /= 2) > 0) {
+        size_t left = rows->ends[2 * node];
+        size_t right = rows->ends[2 * node + 1];
+        rows->ends[node] = left > right ? left : right;
+    }
+}
+
+static void fill_rows(const struct flw_phases *phases, const struct matching *m, struct rows *rows,
+                      struct flw_phase_rows *out)
+{
+    size_t *outer = m->below; /* which is used up */
+    uint32_t *row = out->of_event;
+    for (size_t i = 0; i < phases->count; i++) {
+        size_t partner = m->partner[i];
+        if (phases->at[i].is_begin) {
+            row[i] = find_row(rows, partner);
+            outer[i] = rows->innermost[row[i]];
+            set_innermost(rows, row[i], i, partner);
+            out->count = row[i] < out->count ? out->count : row[i] + 1;
+        } else if (partner == SIZE_MAX) {
+            row[i] = FLW_PHASES_NO_ROW;
+        } else {
+            size_t begin = outer[partner];
+            row[i] = row[partner];
+            set_innermost(rows, row[i], begin, begin == SIZE_MAX ? SIZE_MAX : m->partner[begin]);
+        }
+    }
+}
+
+bool flw_phases_find_rows(const struct flw_trace *trace, struct flw_phase_rows *out)
+{
+    struct flw_phases phases = {0};
+    struct matching m = {0};
+    struct rows rows = {0};
+    *out = (struct flw_phase_rows){0};
+    bool has_memory =
+        add_all(&phases, trace) && match(&phases, &m) && begin_rows(&rows, phases.count);
+    if (has_memory) {
+        out->of_event = malloc((phases.count + 1) * sizeof(*out->of_event));
+        has_memory = out->of_event != NULL;
+    }
+    if (has_memory) {
+        fill_rows(&phases, &m, &rows, out);
+    }
+    free(rows.innermost);
+    free(m.partner);
+    flw_phases_finish(&phases);
+    return has_memory;
+}
+
+void flw_phases_finish(struct flw_phases *phases)
+{
+    free(phases->at);
+    *phases = (struct flw_phases){0};
+}
