@@ -18,6 +18,9 @@
  * end
  *
  * Prompts have 16 to 255 tokens (60 %), 256 to 2047 (30 %) or 2048 to 8191 (10 %); outputs 8 to 39.
+ *
+ * Each allocation has a call stack, as PyTorch would record it of a server written in Python. That server is
+ * invented.
  */
 #include "trace/gen/serve.h"
 
@@ -38,6 +41,71 @@
 #define INPUTS_PER_STEP  3
 #define SAMPLING_TENSORS 3
 
+#define TORCH "/usr/local/lib/python3.12/site-packages/torch/nn/modules/"
+
+/* The functions of the invented server: X(name, caller, line of the call in the caller, function, file, line of
+ * the allocation or 0, whether torch.nn.Linear allocates there). */
+#define FUNCTIONS(X)                                                           \
+    X(MODULE, MODULE, 0, "<module>", "serve", 0, false)                        \
+    X(MAIN, MODULE, 58, "main", "serve", 0, false)                             \
+    X(START, MAIN, 41, "__init__", "engine/engine", 0, false)                  \
+    X(LOAD, START, 27, "load_model", "engine/loader", 0, false)                \
+    X(LOAD_EMBEDDING, LOAD, 33, "load_vocabulary", "model/model", 18, false)   \
+    X(LOAD_LAYER, LOAD, 35, "load_layer", "model/model", 0, false)             \
+    X(LOAD_NORM, LOAD_LAYER, 26, "load_norm", "model/norm", 11, false)         \
+    X(LOAD_QKV, LOAD_LAYER, 27, "load_qkv", "model/attention", 24, false)      \
+    X(LOAD_OUT, LOAD_LAYER, 28, "load_out", "model/attention", 30, false)      \
+    X(LOAD_MLP_NORM, LOAD_LAYER, 29, "load_norm", "model/norm", 11, false)     \
+    X(LOAD_GATE_UP, LOAD_LAYER, 30, "load_gate_up", "model/mlp", 17, false)    \
+    X(LOAD_DOWN, LOAD_LAYER, 31, "load_down", "model/mlp", 22, false)          \
+    X(LOAD_LAST_NORM, LOAD, 36, "load_norm", "model/norm", 11, false)          \
+    X(LOAD_LM_HEAD, LOAD, 37, "load_vocabulary", "model/model", 18, false)     \
+    X(KV_CACHE, START, 31, "allocate_kv_cache", "engine/kv_cache", 45, false)  \
+    X(RUN, MAIN, 43, "run", "engine/engine", 0, false)                         \
+    X(ADMIT, RUN, 66, "admit", "engine/scheduler", 0, false)                   \
+    X(TOKEN_COUNTS, ADMIT, 52, "token_counts", "engine/sampler", 21, false)    \
+    X(IMAGES, ADMIT, 55, "embed_images", "engine/images", 38, false)           \
+    X(LOGPROBS, ADMIT, 58, "prompt_logprobs", "engine/logprobs", 29, false)    \
+    X(STEP, RUN, 70, "step", "engine/runner", 0, false)                        \
+    X(INPUTS, STEP, 61, "copy_inputs", "engine/runner", 88, false)             \
+    X(FORWARD, STEP, 64, "forward", "model/model", 0, false)                   \
+    X(EMBED, FORWARD, 52, "embed", "model/model", 46, false)                   \
+    X(LAYER, FORWARD, 54, "layer", "model/model", 0, false)                    \
+    X(NORM, LAYER, 61, "rms_norm", "model/norm", 19, false)                    \
+    X(ATTENTION, LAYER, 62, "attention", "model/attention", 0, false)          \
+    X(QKV, ATTENTION, 73, "qkv", "model/attention", 41, true)                  \
+    X(ATTEND, ATTENTION, 75, "attend", "model/attention", 49, false)           \
+    X(ATTEND_SUMS, ATTENTION, 75, "attend", "model/attention", 50, false)      \
+    X(SPLIT, ATTENTION, 77, "attend_split", "model/attention", 58, false)      \
+    X(SPLIT_SUMS, ATTENTION, 77, "attend_split", "model/attention", 59, false) \
+    X(PROJECT, ATTENTION, 79, "project", "model/attention", 66, true)          \
+    X(MLP_NORM, LAYER, 63, "rms_norm", "model/norm", 19, false)                \
+    X(MLP, LAYER, 64, "mlp", "model/mlp", 0, false)                            \
+    X(GATE_UP, MLP, 51, "gate_up", "model/mlp", 33, true)                      \
+    X(ACTIVATE, MLP, 52, "silu_and_multiply", "model/mlp", 39, false)          \
+    X(DOWN, MLP, 53, "down", "model/mlp", 45, true)                            \
+    X(SAMPLE, STEP, 68, "sample", "engine/sampler", 0, false)                  \
+    X(LOGITS, SAMPLE, 74, "logits", "engine/sampler", 37, true)                \
+    X(LOGITS_FP32, SAMPLE, 75, "as_fp32", "engine/sampler", 42, false)         \
+    X(PROBABILITIES, SAMPLE, 78, "probabilities", "engine/sampler", 56, false) \
+    X(IDS, SAMPLE, 80, "choose", "engine/sampler", 63, false)
+
+enum function {
+#define NUMBER(name, ...) name,
+    FUNCTIONS(NUMBER) FUNCTION_COUNT
+};
+
+static const struct {
+    enum function caller; /* of MODULE: itself */
+    uint32_t call_line;
+    const char *name, *file;
+    uint32_t line;
+    bool is_linear;
+} functions[] = {
+#define ROW(name, caller, call_line, function, file, ...) \
+    {caller, call_line, function, "/srv/chat/" file ".py", __VA_ARGS__},
+    FUNCTIONS(ROW)};
+
 struct request {
     uint64_t prompt_left, context, output_left;
     uint32_t counts, embeddings, logprobs; /* blocks or FLW_GEN_NO_BLOCK */
@@ -46,7 +114,8 @@ struct request {
 struct server {
     const struct flw_serve_params *p;
     struct flw_gen gen;
-    struct request *requests; /* running, oldest first */
+    uint32_t stacks[FUNCTION_COUNT]; /* of what a function allocates */
+    struct request *requests;        /* running, oldest first */
     size_t request_count;
 };
 
@@ -72,14 +141,61 @@ struct flw_serve_params flw_serve_demo(void)
 
 #define give(s, ...) FLW_GEN_GIVE(&(s)->gen, __VA_ARGS__)
 
-static uint32_t compute(struct server *s, uint64_t size_bytes)
+/* Allocate in `function`. */
+static uint32_t take(struct server *s, enum function function, uint64_t size_bytes, uint64_t stream)
 {
-    return flw_gen_take(&s->gen, size_bytes, STREAM_COMPUTE);
+    size_t event = s->gen.build.trace->event_count;
+    uint32_t block = flw_gen_take(&s->gen, size_bytes, stream);
+    if (block != FLW_GEN_NO_BLOCK &&
+        !flw_build_set_stack(&s->gen.build, event, s->stacks[function])) {
+        s->gen.has_failed = true;
+    }
+    return block;
 }
 
-static uint32_t turn(struct server *s, uint32_t from, uint64_t size_bytes)
+static uint32_t compute(struct server *s, enum function function, uint64_t size_bytes)
 {
-    return flw_gen_turn(&s->gen, from, size_bytes, STREAM_COMPUTE);
+    return take(s, function, size_bytes, STREAM_COMPUTE);
+}
+
+/* A kernel computes a new block from `from`, which is freed after it. */
+static uint32_t turn(struct server *s, uint32_t from, enum function function, uint64_t size_bytes)
+{
+    uint32_t block = compute(s, function, size_bytes);
+    give(s, from);
+    return block;
+}
+
+/* ---- call stacks ---- */
+
+#define DEPTH_MOST 12
+
+static void add_frame(struct server *s, const char *function, const char *file, uint32_t line,
+                      uint32_t *frames, size_t *count)
+{
+    s->gen.has_failed |=
+        !flw_stacks_add_frame(&s->gen.build.trace->stacks, function, file, line, &frames[*count]);
+    (*count)++;
+}
+
+static void add_stacks(struct server *s)
+{
+    uint32_t stack[DEPTH_MOST];
+    for (size_t i = 0; i < FUNCTION_COUNT; i++) {
+        size_t count = 0;
+        if (functions[i].is_linear) {
+            add_frame(s, "forward", TORCH "linear.py", 117, stack, &count);
+            add_frame(s, "_call_impl", TORCH "module.py", 1562, stack, &count);
+            add_frame(s, "_wrapped_call_impl", TORCH "module.py", 1553, stack, &count);
+        }
+        uint32_t line = functions[i].line;
+        for (size_t f = i; line != 0; f = functions[f].caller) {
+            add_frame(s, functions[f].name, functions[f].file, line, stack, &count);
+            line = functions[f].call_line;
+        }
+        s->gen.has_failed |=
+            !flw_stacks_add(&s->gen.build.trace->stacks, stack, count, &s->stacks[i]);
+    }
 }
 
 /* ---- the start ---- */
@@ -89,19 +205,19 @@ static void load_model(struct server *s)
     const struct flw_serve_params *p = s->p;
     uint64_t bytes = p->weight_bytes_per_value;
     uint64_t norm_bytes = p->hidden * 2;
-    compute(s, p->vocabulary * p->hidden * bytes);
+    compute(s, LOAD_EMBEDDING, p->vocabulary * p->hidden * bytes);
     for (uint64_t i = 0; i < p->layers; i++) {
-        compute(s, norm_bytes);
-        compute(s, (p->heads + 2 * p->kv_heads) * p->head_dim * p->hidden * bytes);
-        compute(s, p->heads * p->head_dim * p->hidden * bytes);
-        compute(s, norm_bytes);
-        compute(s, 2 * p->intermediate * p->hidden * bytes);
-        compute(s, p->intermediate * p->hidden * bytes);
+        compute(s, LOAD_NORM, norm_bytes);
+        compute(s, LOAD_QKV, (p->heads + 2 * p->kv_heads) * p->head_dim * p->hidden * bytes);
+        compute(s, LOAD_OUT, p->heads * p->head_dim * p->hidden * bytes);
+        compute(s, LOAD_MLP_NORM, norm_bytes);
+        compute(s, LOAD_GATE_UP, 2 * p->intermediate * p->hidden * bytes);
+        compute(s, LOAD_DOWN, p->intermediate * p->hidden * bytes);
     }
-    compute(s, norm_bytes);
-    compute(s, p->vocabulary * p->hidden * bytes);
+    compute(s, LOAD_LAST_NORM, norm_bytes);
+    compute(s, LOAD_LM_HEAD, p->vocabulary * p->hidden * bytes);
     for (uint64_t i = 0; i < p->layers; i++) {
-        compute(s, p->kv_cache_bytes / p->layers);
+        compute(s, KV_CACHE, p->kv_cache_bytes / p->layers);
     }
 }
 
@@ -122,12 +238,12 @@ static void admit(struct server *s)
     *r = (struct request){.embeddings = FLW_GEN_NO_BLOCK, .logprobs = FLW_GEN_NO_BLOCK};
     r->prompt_left = draw_prompt(s);
     r->output_left = flw_gen_between(&s->gen, 8, 39);
-    r->counts = compute(s, p->vocabulary * 4);
+    r->counts = compute(s, TOKEN_COUNTS, p->vocabulary * 4);
     if (flw_gen_between(&s->gen, 0, 3) == 0) {
-        r->embeddings = compute(s, r->prompt_left * p->hidden * 2);
+        r->embeddings = compute(s, IMAGES, r->prompt_left * p->hidden * 2);
     }
     if (flw_gen_between(&s->gen, 0, 7) == 0) {
-        r->logprobs = compute(s, r->prompt_left * CANDIDATES * 4);
+        r->logprobs = compute(s, LOGPROBS, r->prompt_left * CANDIDATES * 4);
     }
 }
 
@@ -197,17 +313,17 @@ static uint32_t attend(struct server *s, const struct batch *b, uint32_t norm)
 {
     const struct flw_serve_params *p = s->p;
     uint64_t t = b->tokens;
-    uint32_t qkv = turn(s, norm, t * (p->heads + 2 * p->kv_heads) * p->head_dim * 2);
-    uint32_t out = compute(s, t * p->heads * p->head_dim * 2);
-    uint32_t sums = compute(s, t * p->heads * 4);
+    uint32_t qkv = turn(s, norm, QKV, t * (p->heads + 2 * p->kv_heads) * p->head_dim * 2);
+    uint32_t out = compute(s, ATTEND, t * p->heads * p->head_dim * 2);
+    uint32_t sums = compute(s, ATTEND_SUMS, t * p->heads * 4);
     if (b->splits > 1) {
         uint64_t parts = b->splits * b->decodes * p->heads;
-        uint32_t partial = compute(s, parts * p->head_dim * 4);
-        uint32_t partial_sums = compute(s, parts * 4);
+        uint32_t partial = compute(s, SPLIT, parts * p->head_dim * 4);
+        uint32_t partial_sums = compute(s, SPLIT_SUMS, parts * 4);
         give(s, partial, partial_sums);
     }
     give(s, sums, qkv);
-    return turn(s, out, t * p->hidden * 2);
+    return turn(s, out, PROJECT, t * p->hidden * 2);
 }
 
 /* Takes the residual stream's block and returns the next one. */
@@ -215,11 +331,11 @@ static uint32_t run_layer(struct server *s, const struct batch *b, uint32_t resi
 {
     const struct flw_serve_params *p = s->p;
     uint64_t t = b->tokens;
-    uint32_t projection = attend(s, b, compute(s, t * p->hidden * 2));
-    uint32_t norm = turn(s, residual, t * p->hidden * 2);
-    uint32_t gate_up = turn(s, norm, t * p->intermediate * 4);
-    uint32_t activation = turn(s, gate_up, t * p->intermediate * 2);
-    uint32_t down = turn(s, activation, t * p->hidden * 2);
+    uint32_t projection = attend(s, b, compute(s, NORM, t * p->hidden * 2));
+    uint32_t norm = turn(s, residual, MLP_NORM, t * p->hidden * 2);
+    uint32_t gate_up = turn(s, norm, GATE_UP, t * p->intermediate * 4);
+    uint32_t activation = turn(s, gate_up, ACTIVATE, t * p->intermediate * 2);
+    uint32_t down = turn(s, activation, DOWN, t * p->hidden * 2);
     give(s, projection);
     return down;
 }
@@ -229,12 +345,12 @@ static uint32_t sample(struct server *s, const struct batch *b)
 {
     uint64_t values = b->samples * s->p->vocabulary;
     uint32_t temporaries[SAMPLING_TENSORS];
-    uint32_t logits = compute(s, values * 2);
-    uint32_t wide = turn(s, logits, values * 4);
+    uint32_t logits = compute(s, LOGITS, values * 2);
+    uint32_t wide = turn(s, logits, LOGITS_FP32, values * 4);
     for (size_t i = 0; i < SAMPLING_TENSORS; i++) {
-        temporaries[i] = compute(s, values * 4);
+        temporaries[i] = compute(s, PROBABILITIES, values * 4);
     }
-    uint32_t ids = compute(s, b->samples * 8);
+    uint32_t ids = compute(s, IDS, b->samples * 8);
     flw_gen_give_each(&s->gen, temporaries, SAMPLING_TENSORS);
     give(s, wide);
     flw_gen_use(&s->gen, ids, STREAM_COPY);
@@ -250,10 +366,10 @@ static void run_step(struct server *s, uint32_t *last_ids)
         return;
     }
     for (size_t i = 0; i < INPUTS_PER_STEP; i++) {
-        inputs[i] = flw_gen_take(&s->gen, batch.tokens * 8, STREAM_COPY);
+        inputs[i] = take(s, INPUTS, batch.tokens * 8, STREAM_COPY);
         flw_gen_use(&s->gen, inputs[i], STREAM_COMPUTE);
     }
-    uint32_t residual = compute(s, batch.tokens * s->p->hidden * 2);
+    uint32_t residual = compute(s, EMBED, batch.tokens * s->p->hidden * 2);
     for (uint64_t i = 0; i < s->p->layers; i++) {
         residual = run_layer(s, &batch, residual);
     }
@@ -274,7 +390,7 @@ static bool add_notes(struct server *s)
     int count =
         asprintf(&s->gen.build.trace->notes,
                  "# serving with continuous batching; the formulas are in src/trace/serve.c\n"
-                 "generator serve 1\n"
+                 "generator serve 2\n"
                  "seed %" PRIu64 "\n"
                  "model layers %" PRIu64 " hidden %" PRIu64 " heads %" PRIu64 " kv_heads %" PRIu64
                  " head_dim %" PRIu64 " intermediate %" PRIu64 " vocabulary %" PRIu64
@@ -297,6 +413,7 @@ static bool serve(struct server *s)
     if (!add_notes(s)) {
         return false;
     }
+    add_stacks(s);
     load_model(s);
     for (uint64_t i = 0; i < s->p->steps; i++) {
         run_step(s, &last_ids);

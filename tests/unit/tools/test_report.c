@@ -126,9 +126,12 @@ static void text_json_and_csv_are_the_golden_ones(void **state)
 
 static void the_screen_is_24_lines_of_80_columns(void **state)
 {
-    static const char *const traces[] = {"pin.ftext", "\"$FALLOW_DEMO\""}; /* one stream, and two */
+    static const char *const traces[] = {"pin.ftext", "plain.ftext"}; /* one stream, and two */
     char line[512];
     (void)state;
+    assert_int_equal(command_run("\"$F\" trace dump \"$FALLOW_DEMO\" | "
+                                 "sed '/^[LW] /d; s/ stack=.*//' >plain.ftext"),
+                     0);
     for (size_t i = 0; i < 2; i++) {
         snprintf(line, sizeof line,
                  "\"$F\" report %s --ascii >screen; wc -l screen; "
@@ -141,6 +144,28 @@ static void the_screen_is_24_lines_of_80_columns(void **state)
     }
     assert_int_equal(command_run("grep '^bound' screen"), 0);
     flw_test_expect_in(out_text, "\nbound, no wait         13,321  1.000 ");
+}
+
+static void the_screen_of_the_demo_begins_with_its_owners(void **state)
+{
+    (void)state;
+    assert_int_equal(command_run("\"$F\" report \"$FALLOW_DEMO\" --no-times --policy "
+                                 "fallow-memory-first,pytorch >screen && sed -n '3,13p' screen"),
+                     0);
+    assert_string_equal(out_text, "\n"
+                                  "    held MiB     %  blocks  at the peak, by owner\n"
+                                  "       4,096  30.7      32  allocate_kv_cache (kv_cache.py:45)\n"
+                                  "       3,584  26.9      32  load_gate_up (mlp.py:17)\n"
+                                  "       1,792  13.5      32  load_down (mlp.py:22)\n"
+                                  "       1,002   7.5       2  load_vocabulary (model.py:18)\n"
+                                  "         896   6.7       1  gate_up (mlp.py:33)\n"
+                                  "         768   5.8      32  load_qkv (attention.py:24)\n"
+                                  "         512   3.8      32  load_out (attention.py:30)\n"
+                                  "         448   3.4       1  silu_and_multiply (mlp.py:39)\n"
+                                  "         223   1.7     217  the rest\n");
+    assert_int_equal(command_run("tail -3 screen"), 0);
+    flw_test_expect_in(out_text, "pytorch holds 15,362 MiB (13,638 with expandable segments); "
+                                 "fallow-memory-first\nholds 13,430,");
 }
 
 /* Colour where a terminal is, unless NO_COLOR says no. `script` makes the terminal. */
@@ -311,20 +336,20 @@ static void the_screen_tells_owners_at_each_moment(void **state)
     flw_test_expect_in(out_text, "out of memory at event 2: step (train.py:40), 8 MiB asked for");
     flw_test_expect_in(
         out_text,
-        "    held MiB     %  blocks  whose, when it ran out of memory\n"
+        "    held MiB     %  blocks  when it ran out of memory, by owner\n"
         "           4  57.1       1  forward (model.py:30)\n"
         "           2  28.6       1  load (weights.py:12)\n"
         "           1  14.3       1  before the recording, up to 1 MiB\n"
-        "    held MiB     %  blocks  whose, when most is asked for\n"
+        "    held MiB     %  blocks  at the peak, by owner\n"
         "           4  50.0       1  forward (model.py:30)\n"
         "           2  25.0       1  load (weights.py:12)\n"
         "           1  12.5       1  step (train.py:40)\n"
         "           1  12.5       1  before the recording, up to 1 MiB\n"
-        "    held KiB     %  blocks  by tenths   whose, of what is alive at the end, not at the start\n"
+        "    held KiB     %  blocks  by tenths   allocated in the recording, not freed, by owner\n"
         "       1,024  94.0       1     @        step (train.py:40)\n"
         "          64   5.9       1        @     forward (model.py:30)\n"
         "           1   0.1       1          @   code that is not known\n"
-        "whose: the innermost Python frame outside of torch, packages and the standard\n"
+        "owner: the innermost Python frame outside of torch, packages and the standard\n"
         "library; else of a package; else the autograd node or the operator; else the\n"
         "innermost Python frame\n");
     /* Live and requested bytes exceed the device: the report lists the owners and advises no setting. */
@@ -332,9 +357,10 @@ static void the_screen_tells_owners_at_each_moment(void **state)
         out_text, "no setting serves it: 7 MiB in use and the 8 MiB asked for are more than the 7\n"
                   "MiB there were; most is held by forward (model.py:30) (4 MiB), load\n"
                   "(weights.py:12) (2,048 KiB), before the recording, up to 1 MiB (1,024 KiB)\n");
-    assert_int_equal(command_run("grep -o '<th scope=col>whose, then.*' code.html; grep -A1 "
-                                 "'whose, then' code.html | tail -1"),
-                     0);
+    assert_int_equal(
+        command_run("grep -o '<th scope=col>owner when it ran out.*' code.html; grep -A1 "
+                    "'owner when it ran out' code.html | tail -1"),
+        0);
     flw_test_expect_in(
         out_text,
         "<tr><th scope=row>forward (model.py:30)</th><td data-of=\"bytes\">4 MiB</td><td data-of=\"blocks\">1</td><td data-of=\"share\">57.1 %");
@@ -373,7 +399,7 @@ static void survivors_are_told_by_the_steps_that_left_them(void **state)
     assert_int_equal(
         command_run(
             "\"$F\" report steps.ftext --no-times --policy bound --json - && ! \"$F\" report "
-            "steps.ftext --no-times --policy bound | grep -q whose"),
+            "steps.ftext --no-times --policy bound | grep -q owner"),
         0);
     static const char *const parts[] = {
         "\"holders\": {\"rule\": \"the size, since the recording has no call stacks\",",
@@ -394,11 +420,10 @@ static void survivors_are_told_by_the_steps_that_left_them(void **state)
                      0);
     flw_test_expect_in(
         out_text,
-        "    held MiB     %  blocks  by steps    whose, of what is alive at "
-        "the end, not at the start\n"
+        "    held MiB     %  blocks  by steps    allocated in the recording, not freed, by owner\n"
         "          12  70.6      12  @@@@@@      forward\n"
         "           5  29.4       2  @     .     neither in a phase nor with a call stack\n"
-        "whose: the innermost phase of the recording that was open; else");
+        "owner: the innermost phase of the recording that was open; else");
 }
 
 /* Their sums are property.owners' to look at, which reads them back; here, where they go and what they say of a trace
@@ -673,20 +698,20 @@ static void diff_says_who_holds_more(void **state)
 {
     static const char head[] = "#fallow-trace 1\ndevice 0\nstream 0\nfields none\n";
     static const char expected[] =
-        "before.ftext, by owner, when most is asked for, MiB\n"
-        "    before      after     change  whose\n"
+        "before.ftext, by owner, at the peak, MiB\n"
+        "    before      after     change  owner\n"
         "         2         15        +13  forward\n"
         "         9          3         -6  Optimizer.step\n"
         "         1          1          0  the others\n"
         "        12         19         +7  all\n"
         "before.ftext, by owner, at the end, MiB\n"
-        "    before      after     change  whose\n"
+        "    before      after     change  owner\n"
         "         1         15        +14  forward\n"
         "         9          3         -6  Optimizer.step\n"
         "         1          1          0  the others\n"
         "        11         19         +8  all\n"
-        "before.ftext, by owner, of what is alive at the end, not at the start, MiB\n"
-        "    before      after     change  whose\n"
+        "before.ftext, by owner, allocated in the recording, not freed, MiB\n"
+        "    before      after     change  owner\n"
         "         1         15        +14  forward\n"
         "         9          3         -6  Optimizer.step\n"
         "        10         18         +8  all\n";
@@ -767,6 +792,7 @@ int main(void)
         cmocka_unit_test(a_failure_is_told_with_the_largest_hole),
         cmocka_unit_test(text_json_and_csv_are_the_golden_ones),
         cmocka_unit_test(the_screen_is_24_lines_of_80_columns),
+        cmocka_unit_test(the_screen_of_the_demo_begins_with_its_owners),
         cmocka_unit_test(a_terminal_has_colour_unless_it_is_refused),
         cmocka_unit_test(every_sheet_of_the_demo_and_of_generated_traces_is_valid),
         cmocka_unit_test(what_the_fuzzers_found_worth_keeping_is_reported),

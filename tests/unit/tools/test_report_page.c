@@ -302,7 +302,7 @@ static void survivors_have_a_row_each_and_the_rest_one(void **state)
     assert_int_equal(
         count_of(section, "<th scope=row>the rest</th><td data-of=\"bytes\">1.76 GiB</td>"), 1);
     assert_int_equal(count_of(section, "\">90.0 %</td>"), 1);
-    assert_int_equal(count_of(section, "Whose: &lt;/style&gt;"), 1); /* the rule, escaped */
+    assert_int_equal(count_of(section, "Owner: &lt;/style&gt;"), 1); /* the rule, escaped */
     free(section);
     free(text);
     free(made);

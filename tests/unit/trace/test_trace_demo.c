@@ -42,6 +42,16 @@ static size_t count_uses_by_other_streams(const struct flw_trace *trace)
     return count;
 }
 
+static bool has_stacks(const struct flw_trace *trace)
+{
+    for (size_t i = 0; i < trace->event_count; i++) {
+        if (trace->events[i].op == FLW_TRACE_ALLOC && flw_trace_stack(trace, i) == 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static void check(const struct flw_trace *shipped, const struct flw_trace *made)
 {
     size_t shipped_bytes = 0;
@@ -56,6 +66,7 @@ static void check(const struct flw_trace *shipped, const struct flw_trace *made)
     expect(shipped->alloc_count >= 5000, "it has several thousand allocations");
     expect(shipped->stream_count == 2, "it has two streams");
     expect(count_uses_by_other_streams(shipped) > 100, "blocks are used across streams");
+    expect(has_stacks(shipped), "each allocation has a call stack");
     free(shipped_text);
     free(made_text);
 }

@@ -484,7 +484,7 @@ static bool print_changes(const char *title, const char *what, struct changes *c
         return false;
     }
     fprintf(out, "%s, by owner, %s, %s\n", title, what, unit.name);
-    fprintf(out, "%10s %10s %10s  whose\n", "before", "after", "change");
+    fprintf(out, "%10s %10s %10s  owner\n", "before", "after", "change");
     for (size_t i = 0; i < changes->count && i < CHANGES_SHOWN; i++) {
         const struct change *change = &changes->list[i];
         if (size_of(change) == 0) {
@@ -504,10 +504,10 @@ static bool print_changes(const char *title, const char *what, struct changes *c
 static bool print_owners(const struct flw_baseline *a, const struct flw_baseline *b, FILE *out)
 {
     static const char *const moments[FLW_SHEET_MOMENT_COUNT] = {
-        [FLW_SHEET_AT_PEAK] = "when most is asked for",
+        [FLW_SHEET_AT_PEAK] = "at the peak",
         [FLW_SHEET_AT_OOM] = "when it ran out of memory",
         [FLW_SHEET_AT_END] = "at the end",
-        [FLW_SHEET_SURVIVORS] = "of what is alive at the end, not at the start"};
+        [FLW_SHEET_SURVIVORS] = "allocated in the recording, not freed"};
     bool differ = false;
     for (size_t i = 0; i < a->trace_count; i++) {
         size_t j = 0;

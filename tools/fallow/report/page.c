@@ -316,7 +316,7 @@ static void write_pick(FILE *out, const char *group, size_t i, const char *name)
 
 static void write_rule(const struct flw_sheet *sheet, FILE *out)
 {
-    fputs("<p class=hint>Whose: ", out);
+    fputs("<p class=hint>Owner: ", out);
     flw_svg_escape(out, sheet->owner_rule == NULL ? "not known" : sheet->owner_rule);
     fputs(".</p>", out);
 }

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""README.md's picture: what the page that `fallow report` makes of the demo trace says of policies.
+"""README.md's picture: who holds the memory of the demo trace, of the page that `fallow report` makes of it.
 
   page_picture.py BUILD            make page.png anew: needs chromium; look at it afterwards
   page_picture.py --check BUILD    is page.png what this build's page shows?
 
-What the picture was made of, the report's table and verdict, is kept in the file as a comment (a tEXt chunk) and
+What the picture was made of, the report's list of owners, is kept in the file as a comment (a tEXt chunk) and
 compared first, which needs no browser. Where there is one the picture is made anew and compared tile by tile, so that
 another machine's letters are no difference, but another picture is.
 
@@ -26,12 +26,11 @@ import browser as chromium  # noqa: E402
 
 PICTURE = os.path.join(HERE, "page.png")
 DEMO = os.path.join(os.path.dirname(HERE), "demo.ftext.xz")
-POLICIES = "fallow,fallow-memory-first,pytorch,pytorch-expandable,async,bound"
 WIDTH = 1000
-# From the section's heading to the end of its first table.
-PART = """(() => { const s = document.querySelector('#policies').parentElement;
-    const top = document.querySelector('#policies').getBoundingClientRect().top + scrollY;
-    return [top, s.querySelector('table').getBoundingClientRect().bottom + scrollY - top]; })()"""
+# From the section's heading to the end of the legend of its first chart.
+PART = """(() => { const s = document.querySelector('#owners').parentElement;
+    const top = document.querySelector('#owners').getBoundingClientRect().top + scrollY;
+    return [top, s.querySelector('.legend').getBoundingClientRect().bottom + scrollY - top]; })()"""
 TILE = 20  # pixels each way
 TILE_ERROR = 32  # levels of a tile's mean
 STALE_TILES = 0.05  # of all
@@ -39,11 +38,12 @@ KEYWORD = b"Comment\0"
 
 
 def report(build, page):
-    """The report's table and verdict; writes the page."""
+    """The report's list of owners at the peak; writes the page."""
     said = subprocess.run(
-        [os.path.join(build, "bin", "fallow"), "report", DEMO, "--no-times", "--policy", POLICIES, "--html", page],
-        check=True, capture_output=True, text=True).stdout.split("\n")
-    return "\n".join(" ".join(line.split()) for line in said if line[:1].isalpha() and "▇" not in line and "█" not in line)
+        [os.path.join(build, "bin", "fallow"), "report", DEMO, "--ascii", "--no-times", "--policy", "bound", "--html", page],
+        check=True, capture_output=True, text=True).stdout
+    owners = said.partition("at the peak, by owner\n")[2].partition("held")[0].split("\n")
+    return "\n".join(" ".join(line.split()) for line in owners if "(" in line)
 
 
 def make_chunk(kind, body):

@@ -334,19 +334,20 @@ void flw_page_table_survivors(const struct flw_sheet *sheet, FILE *out)
 {
     bool has_steps = strncmp(sheet->stretches[0].name, "step", 4) == 0;
     write_holding(sheet, &sheet->holdings[FLW_SHEET_SURVIVORS],
-                  has_steps ? "whose|bytes|blocks|share|left by steps"
-                            : "whose|bytes|blocks|share|left by tenths",
+                  has_steps ? "owner|bytes|blocks|share|left by steps"
+                            : "owner|bytes|blocks|share|left by tenths",
                   out);
 }
 
 void flw_page_table_oom(const struct flw_sheet *sheet, FILE *out)
 {
-    write_holding(sheet, &sheet->holdings[FLW_SHEET_AT_OOM], "whose, then|bytes|blocks|share", out);
+    write_holding(sheet, &sheet->holdings[FLW_SHEET_AT_OOM],
+                  "owner when it ran out|bytes|blocks|share", out);
 }
 
 void flw_page_table_state(const struct flw_sheet *sheet, FILE *out)
 {
-    write_holding(sheet, &sheet->holdings[FLW_SHEET_AT_END], "whose|bytes|blocks|share", out);
+    write_holding(sheet, &sheet->holdings[FLW_SHEET_AT_END], "owner|bytes|blocks|share", out);
 }
 
 void flw_page_table_answers(const struct flw_sheet_oom *oom, FILE *out)

@@ -458,7 +458,7 @@ static void print_holding(const struct flw_sheet *sheet, enum flw_sheet_moment m
             left.bytes[i] = sheet->stretches[i].left_bytes;
         }
     }
-    fprintf(out, "  whose, %s\n", what);
+    fprintf(out, "  %s, by owner\n", what);
     for (size_t i = 0; i < holding->owner_count; i++) {
         const struct flw_sheet_owner *owner = &holding->owners[i];
         const struct flw_sheet_left *of = holding->left == NULL ? NULL : &holding->left[i];
@@ -480,17 +480,18 @@ static void print_holding(const struct flw_sheet *sheet, enum flw_sheet_moment m
     }
 }
 
-/* Who holds it, where more is known than sizes. */
+/* Print the owners if the recording has call stacks; false if it has none. */
 static bool print_owners(const struct flw_sheet *sheet, bool is_ascii, FILE *out)
 {
     if (sheet->category_count[FLW_SHEET_BY_OWNER] == 0) {
         return false;
     }
     print_holding(sheet, FLW_SHEET_AT_OOM, "when it ran out of memory", is_ascii, out);
-    print_holding(sheet, FLW_SHEET_AT_PEAK, "when most is asked for", is_ascii, out);
-    print_holding(sheet, FLW_SHEET_SURVIVORS, "of what is alive at the end, not at the start",
-                  is_ascii, out);
-    print_wrapped_behind((size_t)fprintf(out, "whose: "), sheet->owner_rule, out);
+    print_holding(sheet, FLW_SHEET_AT_PEAK, "at the peak", is_ascii, out);
+    print_holding(sheet, FLW_SHEET_SURVIVORS, "allocated in the recording, not freed", is_ascii,
+                  out);
+    print_wrapped_behind((size_t)fprintf(out, "owner: "), sheet->owner_rule, out);
+    fputc('\n', out);
     return true;
 }
 
@@ -537,7 +538,7 @@ static void print_state(const struct flw_sheet *sheet, const struct flw_print_st
     print_devices(sheet, out);
     fputc('\n', out);
     print_holding(sheet, FLW_SHEET_AT_END, "at the dump", style->is_ascii, out);
-    print_wrapped_behind((size_t)fprintf(out, "whose: "), sheet->owner_rule, out);
+    print_wrapped_behind((size_t)fprintf(out, "owner: "), sheet->owner_rule, out);
     if (recorded != NULL && flw_sheet_frame(recorded, "peak reserved") != NULL) {
         print_map(recorded, MAP_MOST, "at the dump", out);
     }
@@ -556,6 +557,7 @@ void flw_print_text(const struct flw_sheet *sheet, const struct flw_print_style 
     print_oom(sheet, out);
     print_head(sheet, out);
     fputc('\n', out);
+    bool has_owners = print_owners(sheet, style->is_ascii, out);
     size_t row_count = print_table(sheet, style->columns, out);
     size_t map_rows = find_map_rows(sheet, row_count);
     fputc('\n', out);
@@ -565,8 +567,7 @@ void flw_print_text(const struct flw_sheet *sheet, const struct flw_print_style 
     if (mapped == NULL || flw_sheet_frame(mapped, "peak reserved") == NULL) {
         mapped = best;
     }
-    if (!print_owners(sheet, style->is_ascii, out) && mapped != NULL &&
-        flw_sheet_frame(mapped, "peak reserved") != NULL) {
+    if (!has_owners && mapped != NULL && flw_sheet_frame(mapped, "peak reserved") != NULL) {
         print_map(mapped, map_rows, "at its peak", out);
     }
     if (sheet->pools_note[0] != '\0') {

@@ -58,16 +58,24 @@ const struct flw_sheet_policy *flw_verdict_best(const struct flw_sheet *sheet)
     return best;
 }
 
-/* "PyTorch held", "the model of PyTorch's policy holds" */
+/* True if `reference` is PyTorch's allocator without expandable segments, recorded or modelled. */
+static bool is_of_pytorch(const struct flw_sheet *sheet, const struct flw_sheet_policy *reference)
+{
+    const char *format = sheet->trace->format;
+    return reference->result->policy->allocates
+               ? strcmp(reference->result->policy->name, flw_policy_pytorch.name) == 0
+               : format != NULL && strstr(format, "pytorch") != NULL;
+}
+
+/* "PyTorch held", "pytorch holds" */
 static void name_reference(const struct flw_sheet *sheet, const struct flw_sheet_policy *reference,
                            char *out, size_t room)
 {
-    const char *format = sheet->trace->format;
-    bool is_pytorch = format != NULL && strstr(format, "pytorch") != NULL;
     if (reference->result->policy->allocates) {
         snprintf(out, room, "%s holds", reference->label);
     } else {
-        snprintf(out, room, "%s held", is_pytorch ? "PyTorch" : "the recorded allocator");
+        snprintf(out, room, "%s held",
+                 is_of_pytorch(sheet, reference) ? "PyTorch" : "the recorded allocator");
     }
 }
 
@@ -150,11 +158,18 @@ void flw_verdict_write(const struct flw_sheet *sheet, char *out, size_t room)
                  " (without %s %s from before the recording, which it did not use)", unused,
                  unit.name);
     }
+    char lead[sizeof name + 2 * FLW_SHEET_NAME_BYTES];
+    int length = snprintf(lead, sizeof lead, "%s %s %s", name, held, unit.name);
+    const struct flw_sheet_policy *expandable = find(sheet, flw_policy_pytorch_expandable.name);
+    if (expandable != NULL && expandable != best && is_of_pytorch(sheet, reference)) {
+        flw_format_bytes(flw_sheet_held(sheet, expandable), unit, held);
+        snprintf(lead + length, sizeof lead - (size_t)length, " (%s with expandable segments)",
+                 held);
+    }
     flw_format_bytes(least_bytes, unit, least);
     if (best == reference || least_bytes >= held_bytes) {
         const struct flw_sheet_policy *driver = find(sheet, flw_policy_driver.name);
-        int length =
-            snprintf(out, room, "%s %s %s, and no other policy holds less", name, held, unit.name);
+        length = snprintf(out, room, "%s, and no other policy holds less", lead);
         if (driver != NULL && driver->result->failure_count == 0 && length > 0 &&
             (size_t)length < room && flw_sheet_held(sheet, driver) < held_bytes) {
             flw_format_bytes(flw_sheet_held(sheet, driver), unit, least);
@@ -164,9 +179,9 @@ void flw_verdict_write(const struct flw_sheet *sheet, char *out, size_t room)
         return;
     }
     flw_format_bytes(held_bytes - least_bytes, unit, difference);
-    int length = snprintf(out, room, "%s %s %s; %s holds %s, which is %s %s (%.1f %%) less", name,
-                          held, unit.name, best->label, least, difference, unit.name,
-                          100.0 * (double)(held_bytes - least_bytes) / (double)held_bytes);
+    length = snprintf(out, room, "%s; %s holds %s, which is %s %s (%.1f %%) less", lead,
+                      best->label, least, difference, unit.name,
+                      100.0 * (double)(held_bytes - least_bytes) / (double)held_bytes);
     if (length > 0 && (size_t)length < room && best->result->has_times) {
         snprintf(out + length, room - (size_t)length, ", at %.0f ns an operation",
                  best->result->all_times.p50_ns);
