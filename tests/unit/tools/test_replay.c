@@ -64,6 +64,21 @@ static void the_table_of_a_tiny_trace_is_as_written_here(void **state)
     assert_int_equal(run("replay tiny.ftext --policy recorded,bound --lag 0"), 0);
     assert_null(strstr(out_text, "no wait"));
     assert_null(strstr(out_text, "device "));
+    assert_int_equal(run("replay tiny.ftext --brief"), 0);
+    assert_string_equal(
+        out_text,
+        "trace   tiny.ftext: 7 events, 3 allocations, 2 streams, 1 block alive at the start\n"
+        "device  simulated device, 80 GiB, work done 2,000 events late, rule checker on\n"
+        "\n"
+        "at the peak         held MiB  held/live\n"
+        "live bytes                 8      1.000\n"
+        "fallow                    16      2.000\n"
+        "pytorch                   42      5.250\n"
+        "pytorch-expandable        42      5.250\n"
+        "\n"
+        "Lower is better: no allocator can hold less than the live bytes.\n"
+        "fallow holds 16 MiB, 61.9 % less than the model of PyTorch (42 MiB), 61.9 % less than that "
+        "with\n    expandable segments (42 MiB)\n");
 }
 
 /* --- JSON --- */

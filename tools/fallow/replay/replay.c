@@ -26,6 +26,8 @@
 #include "policies/run.h"
 #include "replay/report.h"
 
+#define BRIEF_POLICIES "bound,fallow,pytorch,pytorch-expandable"
+
 struct options {
     const char *trace_path;
     const char *json_path;
@@ -33,7 +35,7 @@ struct options {
     int device;            /* FLW_DEVICE_SIM or a GPU's ordinal */
     uint64_t device_bytes; /* of the simulated one; 0: as the trace needs */
     uint64_t pass_count;
-    bool uses_threads, finds_limit, checks, times;
+    bool uses_threads, finds_limit, checks, times, is_brief;
 };
 
 static void print_policies(void)
@@ -68,6 +70,8 @@ static void print_help(void)
         "  --find-limit        search the smallest limit at which the trace completes\n"
         "  --threads           one thread a stream, for policies that allow it\n"
         "  --repeat N          replay the trace N times in a row, counting the last pass apart\n"
+        "  --brief             print only what each policy held; default policies: live bytes, fallow,\n"
+        "                      pytorch and pytorch-expandable\n"
         "  --json FILE         results as JSON; - is standard output, without the table\n"
         "  --trace-device N    which device of the recording; default the one that ran out of\n"
         "                      memory first, else the busiest\n"
@@ -98,6 +102,7 @@ static const struct flw_option option_list[] = {
     {.name = "json", .kind = FLW_OPTION_TEXT, .offset = offsetof(struct options, json_path)},
     {.name = "threads", .kind = FLW_OPTION_SET, .offset = offsetof(struct options, uses_threads)},
     {.name = "find-limit", .kind = FLW_OPTION_SET, .offset = offsetof(struct options, finds_limit)},
+    {.name = "brief", .kind = FLW_OPTION_SET, .offset = offsetof(struct options, is_brief)},
     {.name = "no-check", .kind = FLW_OPTION_CLEAR, .offset = offsetof(struct options, checks)},
     {.name = "no-times", .kind = FLW_OPTION_CLEAR, .offset = offsetof(struct options, times)},
     {.name = NULL}};
@@ -127,6 +132,10 @@ static int parse(struct options *options, int argc, char **argv)
         return FLW_EXIT_USAGE;
     }
     options->trace_path = argv[optind];
+    if (options->is_brief && !options->plan.policies.are_named) {
+        (void)flw_plan_take_policies(&options->plan.policies, BRIEF_POLICIES);
+        options->plan.policies.are_named = false;
+    }
     return FLW_OPTIONS_READ;
 }
 
@@ -263,7 +272,8 @@ static int print_results(const struct options *options, const struct flw_report 
     bool is_to_stdout = options->json_path != NULL && flw_output_is_stdout(options->json_path);
     if (!is_to_stdout) {
         struct flw_report_style style = {.columns = flw_terminal_columns(),
-                                         .uses_colour = flw_terminal_has_colour()};
+                                         .uses_colour = flw_terminal_has_colour(),
+                                         .is_brief = options->is_brief};
         FILE *out = flw_terminal_open(false);
         flw_report_print_table(report, &style, out);
         flw_terminal_close(out);

@@ -361,54 +361,49 @@ static const struct flw_run_result *find_subject(const struct flw_report *report
     return subject;
 }
 
-static bool print_comparison(const struct flw_run_result *subject, const char *lead,
+/* Print ", 9.0 % less than NAME (15,362 MiB)"; nothing if `other_bytes` is unknown. */
+static void print_comparison(const struct flw_run_result *subject, const char *name,
                              uint64_t other_bytes, struct flw_unit unit, FILE *out)
 {
     char text[CELL_BYTES];
     if (other_bytes == FLW_NOT_APPLICABLE || other_bytes == 0) {
-        return false;
+        return;
     }
     double share =
         100.0 * ((double)subject->statistics.peak_reserved_bytes / (double)other_bytes - 1.0);
     flw_format_bytes(other_bytes, unit, text);
-    fprintf(out, "%s %s %s (%+.1f %%)", lead, text, unit.name, share);
-    return true;
+    fprintf(out, ", %.1f %% %s than %s (%s %s)", share < 0 ? -share : share,
+            share < 0 ? "less" : "more", name, text, unit.name);
+}
+
+/* Return the name of a policy in the verdict; NULL if the verdict does not compare with it. */
+static const char *compared_name(const struct flw_report *report, const struct flw_policy *policy)
+{
+    return strcmp(policy->name, "pytorch") == 0              ? "the model of PyTorch"
+           : strcmp(policy->name, "pytorch-expandable") == 0 ? "that with expandable segments"
+           : report->is_sim || !policy->allocates            ? NULL
+                                                             : policy->name;
 }
 
 static void print_verdict(const struct flw_report *report, FILE *out)
 {
     char text[CELL_BYTES];
     struct flw_unit unit = choose_unit(report);
+    const struct flw_trace *trace = report->setup->trace;
     const struct flw_run_result *subject = find_subject(report);
     if (subject == NULL || subject->statistics.peak_reserved_bytes == FLW_NOT_APPLICABLE) {
         return;
     }
     flw_format_bytes(subject->statistics.peak_reserved_bytes, unit, text);
     fprintf(out, "%s holds %s %s", flw_report_label(report, subject->policy), text, unit.name);
-    const char *lead = " where PyTorch held";
-    bool is_pytorch = report->setup->trace->format != NULL &&
-                      strstr(report->setup->trace->format, "pytorch") != NULL;
-    if (!is_pytorch) {
-        lead = " where the recorded allocator held";
-    }
-    bool has_other = print_comparison(subject, lead,
-                                      report->setup->trace->recorded_peak_reserved_bytes == 0
-                                          ? FLW_NOT_APPLICABLE
-                                          : report->setup->trace->recorded_peak_reserved_bytes,
-                                      unit, out);
-    const struct flw_run_result *model = find(report, "pytorch");
-    if (model != NULL && model != subject) {
-        print_comparison(subject,
-                         has_other ? ", the model of PyTorch's policy"
-                                   : " where the model of PyTorch's policy holds",
-                         model->statistics.peak_reserved_bytes, unit, out);
-    }
-    for (size_t i = 0; !report->is_sim && i < report->result_count; i++) {
+    bool is_pytorch = trace->format != NULL && strstr(trace->format, "pytorch") != NULL;
+    print_comparison(subject, is_pytorch ? "PyTorch held" : "the recorded allocator held",
+                     trace->recorded_peak_reserved_bytes, unit, out);
+    for (size_t i = 0; i < report->result_count; i++) {
         const struct flw_run_result *other = &report->results[i];
-        if (other != subject && other != model && other->policy->allocates) {
-            char also[64];
-            snprintf(also, sizeof also, ", %s", other->policy->name);
-            print_comparison(subject, also, other->statistics.peak_reserved_bytes, unit, out);
+        const char *name = compared_name(report, other->policy);
+        if (other != subject && name != NULL) {
+            print_comparison(subject, name, other->statistics.peak_reserved_bytes, unit, out);
         }
     }
     if (subject->failure_count != 0) {
@@ -416,6 +411,30 @@ static void print_verdict(const struct flw_report *report, FILE *out)
         fprintf(out, "; %s request%s failed", text, flw_plural(subject->failure_count));
     }
     fputc('\n', out);
+}
+
+/* Print what each policy held at its peak, and how to read that. */
+static void print_brief(const struct flw_report *report, const struct flw_report_style *style,
+                        FILE *out)
+{
+    struct flw_unit unit = choose_unit(report);
+    struct flw_table table = {.column_count = 3, .head_count = 1};
+    flw_table_cell *cells = flw_table_add(&table, NULL);
+    strcpy(cells[0], "at the peak");
+    snprintf(cells[1], FLW_TABLE_CELL_BYTES, "held %s", unit.name);
+    strcpy(cells[2], "held/live");
+    for (size_t i = 0; i < report->result_count; i++) {
+        const struct flw_run_result *result = &report->results[i];
+        flw_table_cell row[COLUMN_COUNT];
+        fill_row(report, result, unit, row);
+        cells = flw_table_add(&table, style_of(result, style->uses_colour));
+        strcpy(cells[0], strcmp(row[NAME], "bound") == 0 ? "live bytes" : row[NAME]);
+        strcpy(cells[1], row[RESERVED]);
+        strcpy(cells[2], row[RATIO]);
+    }
+    flw_table_print(&table, style->columns, out);
+    flw_table_finish(&table);
+    fputs("\nLower is better: no allocator can hold less than the live bytes.\n", out);
 }
 
 void flw_report_print_table(const struct flw_report *report, const struct flw_report_style *style,
@@ -430,9 +449,13 @@ void flw_report_print_table(const struct flw_report *report, const struct flw_re
         print_device(report, out);
     }
     fputc('\n', out);
-    print_rows(report, out, style);
-    fputc('\n', out);
-    print_waits(report, out, style);
+    if (style->is_brief) {
+        print_brief(report, style, out);
+    } else {
+        print_rows(report, out, style);
+        fputc('\n', out);
+        print_waits(report, out, style);
+    }
     print_matches(report, out);
     print_pools(report, out);
     print_last_passes(report, out);

@@ -27,6 +27,7 @@ struct flw_report {
 struct flw_report_style {
     size_t columns; /* that a table may take */
     bool uses_colour;
+    bool is_brief; /* held bytes only, instead of all columns */
 };
 
 void flw_report_print_table(const struct flw_report *report, const struct flw_report_style *style,
