@@ -114,7 +114,7 @@ class Abi(unittest.TestCase):
 
     def test_functions(self):
         for name, declared in _abi.FUNCTIONS.items():
-            self.assertEqual(declared, self.headers.signature(*self.headers.functions["fallow_" + name]), name)
+            self.assertEqual(tuple(declared), self.headers.signature(*self.headers.functions["fallow_" + name]), name)
 
     def test_functions_that_are_called_and_no_others_are_declared(self):
         package = os.path.dirname(_abi.__file__)

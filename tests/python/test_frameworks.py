@@ -122,6 +122,15 @@ class Cupy(unittest.TestCase):
             self.assertNotEqual(again, block)  # nothing comes again inside a capture
         fallow._library.lib().fallow_cupy_free(None, again, 0)
 
+    def test_a_capture_that_cannot_begin_announces_nothing(self):
+        with self.assertRaisesRegex(fallow.Error, "NOT_FOUND"):
+            with fallow.capture(None, device=7):
+                pass
+        for _ in range(2):  # the second one waits for the first one's end, which a capture forbids
+            block = fallow._library.lib().fallow_cupy_malloc(None, 200 << 20, 0)
+            self.assertIsNotNone(block)
+            fallow._library.lib().fallow_cupy_free(None, block, 0)
+
     def test_a_missing_cupy_is_said(self):
         with fakes.installed(cupy=None):
             with self.assertRaisesRegex(ImportError, r"fallow.enable_cupy\(\) needs cupy"):

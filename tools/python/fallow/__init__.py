@@ -1,20 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fallow for Python programs: GPU memory allocated in stream order, through libfallow.so and ctypes.
+"""GPU memory for Python programs, allocated in stream order by libfallow.so.
+
+Let a framework allocate from Fallow, before its first tensor:
 
     import fallow
-    fallow.enable_torch()           # before the first CUDA tensor: PyTorch allocates from Fallow
-    fallow.enable_cupy()            # CuPy does
-    NUMBA_CUDA_MEMORY_MANAGER=fallow python program.py        # Numba does
-    fallow.enable_rmm()             # RMM, and cuDF with it
-    arena = fallow.Arena()          # scratch memory of a step: see Arena, Layout, layout()
-    print(fallow.report())
+    fallow.enable_torch()                                  # PyTorch
+    fallow.enable_cupy()                                   # CuPy
+    fallow.enable_rmm()                                    # RMM, and cuDF with it
+    NUMBA_CUDA_MEMORY_MANAGER=fallow python3 program.py    # Numba, from the shell
 
-Needs Python 3.8 and libfallow.so, nothing else: no build step, no CUDA toolkit. The library is looked
-for in FALLOW_LIBRARY, then beside this file's installation, then along the library path. Importing this
-module loads nothing; the first call does. driver="sim" takes the simulated device: for tests, it computes
-nothing.
+report(), stats() and Recording show who holds memory; watch_oom() and report_html() need no allocations from Fallow.
+Arena and Layout manage the scratch memory of a step. sleep() gives memory back and keeps every address.
 
-A failure raises fallow.Error, which names the status and says what to do, or MemoryError.
+devices  ordinals of CUDA, from 0
+bytes    a number, or a text such as "512M" or "20G"; units are powers of 1,024
+streams  None (the default stream), a number (a CUstream), or a stream of PyTorch, CuPy, Numba or cuda.core
+pools    made by the first allocation on a device, and kept until the process ends. A device has up to two: in stream
+         order, for PyTorch, RMM and arenas; in context order, for CuPy, Numba and torch_mempool(). The child of a
+         fork has none and makes its own
+errors   Error, which names the status and what to do; MemoryError; ValueError for arguments. A call that failed has
+         changed nothing, unless its text says otherwise
+threads  any thread may call any function at any time; the library runs without the interpreter lock
+
+Importing the package loads no library and starts nothing. The first call loads libfallow.so: from FALLOW_LIBRARY if
+set, else beside the package, then along the library path. Python 3.8 or later; no other package is needed. Without a
+GPU, configure(driver="sim") uses the simulated device, which computes nothing.
 """
 from __future__ import annotations
 
@@ -29,8 +39,8 @@ from fallow._report import report
 from fallow._rmm import enable_rmm, rmm_resource
 from fallow._sleep import sleep, wake, watch_sleep
 from fallow._torch import enable_torch, torch_mempool
+from fallow._typing import TYPE_CHECKING
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from fallow._oom import watch_oom
     from fallow._page import report_html
@@ -38,11 +48,11 @@ if TYPE_CHECKING:
 __all__ = [
     "Arena", "Error", "Layout", "Lease", "Recording", "allocate", "allow_peer", "capture", "capturing", "configure",
     "deny_peer", "enable_cupy", "enable_rmm", "enable_torch", "free", "layout", "library_path", "publish", "report",
-    "report_html", "rmm_resource", "set_limit", "sleep", "stats", "tagged", "torch_mempool", "trim", "wake", "watch_oom",
-    "watch_sleep",
+    "report_html", "rmm_resource", "set_limit", "sleep", "stats", "tagged", "torch_mempool", "trim", "wake",
+    "watch_oom", "watch_sleep",
 ]
 
-_LATE = {  # modules that are slow to import, or need Numba
+_LATE = {  # attributes whose modules are slow to import, or need Numba
     "report_html": ("_page", "report_html"),
     "watch_oom": ("_oom", "watch_oom"),
     "_numba_memory_manager": ("_numba", "FallowMemoryManager"),

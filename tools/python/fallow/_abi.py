@@ -6,9 +6,7 @@ from __future__ import annotations
 from ctypes import (CFUNCTYPE, POINTER, Structure, c_char, c_char_p, c_double, c_int, c_int64, c_size_t, c_ssize_t,
                     c_uint8, c_uint32, c_uint64, c_void_p, sizeof)
 
-TYPE_CHECKING = False  # typing takes longer to import than this package
-if TYPE_CHECKING:
-    from typing import Any
+from fallow._typing import Any
 
 # ---- constants
 
@@ -183,85 +181,62 @@ class Path(Structure):
 
 # ---- functions
 
-_OUT = POINTER(c_void_p)  # of a handle
+_OUT = POINTER(c_void_p)  # for a handle or an address
 
-#: For each function fallow_NAME: its result and its arguments. Handles, streams and addresses are c_void_p.
-FUNCTIONS: dict[str, tuple[Any, ...]] = {
-    "status_name": (c_char_p, c_int),
-    "status_message": (c_char_p, c_int),
+#: For each function fallow_NAME its result and its arguments. Handles, streams and addresses are c_void_p.
+FUNCTIONS: dict[str, list[Any]] = {name: signature for names, *signature in (
+    ("status_name status_message", c_char_p, c_int),
     # pools
-    "plugin_configure": (c_int, POINTER(PoolConfig)),
-    "plugin_pool": (c_int, c_int, c_int, c_int, _OUT),
-    "pool_get_stats": (c_int, c_void_p, POINTER(Stats)),
-    "pool_get_oom_report": (c_int, c_void_p, POINTER(OomReport)),
-    "pool_set_limit": (c_int, c_void_p, c_size_t),
-    "pool_allow_peer": (c_int, c_void_p, c_int),
-    "pool_deny_peer": (c_int, c_void_p, c_int),
-    "pool_driver_entry": (c_void_p, c_void_p, c_char_p),
-    "pool_visit_arenas": (c_int, c_void_p, ArenaVisitor, c_void_p),
-    "alloc_request": (c_int, c_void_p, POINTER(Request), c_void_p, _OUT),
-    "free_complete": (c_int, c_void_p, c_void_p),
-    "publish_start": (c_int, c_void_p),
-    # sleep
-    "pool_sleep": (c_int, c_void_p, POINTER(SleepRequest)),
-    "pool_wake": (c_int, c_void_p),
-    "pool_watch_sleep": (c_int, c_void_p, BeforeSleepFunction, AfterWakeFunction, c_void_p),
-    "pool_unwatch_sleep": (c_int, c_void_p, BeforeSleepFunction, AfterWakeFunction, c_void_p),
-    # recordings
-    "record_start": (c_int, c_void_p, POINTER(RecordConfig), _OUT),
-    "record_dump": (c_int, c_void_p, c_char_p),
-    "record_stop": (c_int, c_void_p),
-    "record_phase_begin": (c_int, c_void_p, c_char_p),
-    "record_phase_end": (c_int, c_void_p, c_char_p),
-    "record_mark": (c_int, c_void_p, c_char_p),
-    # frameworks
-    "torch_alloc": (c_void_p, c_ssize_t, c_int, c_void_p),
-    "torch_free": (None, c_void_p, c_ssize_t, c_int, c_void_p),
-    "torch_reset": (None,),
-    "torch_begin_allocate_to_pool": (None, c_int, MempoolId, c_void_p),
-    "torch_end_allocate_to_pool": (None, c_int, MempoolId),
-    "torch_release_pool": (None, c_int, MempoolId),
-    "rmm_alloc": (c_void_p, c_ssize_t, c_int, c_void_p),
-    "cupy_malloc": (c_void_p, c_void_p, c_size_t, c_int),
-    "cupy_free": (None, c_void_p, c_void_p, c_int),
-    # captures
-    "context_capture_begin": (None,),
-    "context_capture_end": (None,),
-    "capture_begin": (c_int, c_void_p, c_void_p, _OUT),
-    "capture_join": (c_int, c_void_p, c_void_p),
-    "capture_end": (c_int, c_void_p),
-    "capture_release": (c_int, c_void_p),
+    ("plugin_configure", c_int, POINTER(PoolConfig)),
+    ("plugin_pool", c_int, c_int, c_int, c_int, _OUT),
+    ("pool_get_stats", c_int, c_void_p, POINTER(Stats)),
+    ("pool_get_oom_report", c_int, c_void_p, POINTER(OomReport)),
+    ("pool_set_limit", c_int, c_void_p, c_size_t),
+    ("pool_allow_peer pool_deny_peer", c_int, c_void_p, c_int),
+    ("pool_driver_entry", c_void_p, c_void_p, c_char_p),
+    ("pool_visit_arenas", c_int, c_void_p, ArenaVisitor, c_void_p),
+    ("pool_sleep", c_int, c_void_p, POINTER(SleepRequest)),
+    ("pool_watch_sleep pool_unwatch_sleep", c_int, c_void_p, BeforeSleepFunction, AfterWakeFunction, c_void_p),
+    ("pool_wake publish_start", c_int, c_void_p),
+    ("alloc_request", c_int, c_void_p, POINTER(Request), c_void_p, _OUT),
+    ("free_complete", c_int, c_void_p, c_void_p),
+    ("record_start", c_int, c_void_p, POINTER(RecordConfig), _OUT),
+    ("record_dump record_phase_begin record_phase_end record_mark", c_int, c_void_p, c_char_p),
+    ("record_stop", c_int, c_void_p),
+    # frameworks and captures
+    ("torch_alloc rmm_alloc", c_void_p, c_ssize_t, c_int, c_void_p),
+    ("torch_free", None, c_void_p, c_ssize_t, c_int, c_void_p),
+    ("torch_begin_allocate_to_pool", None, c_int, MempoolId, c_void_p),
+    ("torch_end_allocate_to_pool torch_release_pool", None, c_int, MempoolId),
+    ("torch_reset context_capture_begin context_capture_end", None),
+    ("cupy_malloc", c_void_p, c_void_p, c_size_t, c_int),
+    ("cupy_free", None, c_void_p, c_void_p, c_int),
+    ("capture_begin", c_int, c_void_p, c_void_p, _OUT),
+    ("capture_join", c_int, c_void_p, c_void_p),
+    ("capture_end capture_release", c_int, c_void_p),
     # layouts
-    "layout_create": (c_int, POINTER(Region), c_size_t, _OUT),
-    "layout_destroy": (None, c_void_p),
-    "layout_bytes": (c_size_t, c_void_p),
-    "layout_lower_bound": (c_size_t, c_void_p),
-    "layout_persistent_bytes": (c_size_t, c_void_p),
-    "layout_region_count": (c_size_t, c_void_p),
-    "layout_region": (c_int, c_void_p, c_size_t, POINTER(Region), POINTER(c_size_t)),
-    "layout_set_name": (c_int, c_void_p, c_char_p),
-    "layout_name": (c_char_p, c_void_p),
-    "path_at": (POINTER(Path), c_size_t),
-    "model_preset": (POINTER(Model), c_size_t),
-    # arenas
-    "arena_create": (c_int, c_void_p, POINTER(ArenaConfig), _OUT),
-    "arena_destroy": (None, c_void_p),
-    "arena_set_budget": (c_int, c_void_p, c_size_t),
-    "arena_lock": (c_int, c_void_p),
-    "arena_unlock": (c_int, c_void_p),
-    "arena_trim": (c_int, c_void_p),
-    "arena_lose_contents": (c_int, c_void_p),
-    "arena_on_wake": (c_int, c_void_p, WakeFunction, c_void_p),
-    "arena_get_stats": (c_int, c_void_p, POINTER(ArenaStats)),
-    "arena_last_error": (None, c_void_p, c_char_p, c_size_t),
-    "arenas_reserve": (c_int, _OUT, c_size_t, c_void_p, c_void_p),
-    # leases
-    "lease_begin_within": (c_int, c_void_p, c_void_p, c_void_p, c_uint32, _OUT),
-    "lease_end": (c_int, c_void_p, c_void_p),
-    "lease_set_used": (c_int, c_void_p, c_size_t, c_size_t),
-    "lease_guard": (c_int, c_void_p, c_void_p),
-    "lease_region_at": (c_void_p, c_void_p, c_size_t),
-    "lease_export": (c_int, c_void_p, c_size_t, POINTER(c_int64), POINTER(c_int64), c_int, c_uint8, c_uint8, c_uint64,
-                     _OUT),
-    "export_unversioned": (c_void_p, c_void_p),
-}
+    ("layout_create", c_int, POINTER(Region), c_size_t, _OUT),
+    ("layout_destroy", None, c_void_p),
+    ("layout_bytes layout_lower_bound layout_persistent_bytes layout_region_count", c_size_t, c_void_p),
+    ("layout_region", c_int, c_void_p, c_size_t, POINTER(Region), POINTER(c_size_t)),
+    ("layout_set_name", c_int, c_void_p, c_char_p),
+    ("layout_name", c_char_p, c_void_p),
+    ("path_at", POINTER(Path), c_size_t),
+    ("model_preset", POINTER(Model), c_size_t),
+    # arenas and leases
+    ("arena_create", c_int, c_void_p, POINTER(ArenaConfig), _OUT),
+    ("arena_destroy", None, c_void_p),
+    ("arena_lock arena_unlock arena_trim arena_lose_contents", c_int, c_void_p),
+    ("arena_set_budget", c_int, c_void_p, c_size_t),
+    ("arena_on_wake", c_int, c_void_p, WakeFunction, c_void_p),
+    ("arena_get_stats", c_int, c_void_p, POINTER(ArenaStats)),
+    ("arena_last_error", None, c_void_p, c_char_p, c_size_t),
+    ("arenas_reserve", c_int, _OUT, c_size_t, c_void_p, c_void_p),
+    ("lease_begin_within", c_int, c_void_p, c_void_p, c_void_p, c_uint32, _OUT),
+    ("lease_end lease_guard", c_int, c_void_p, c_void_p),
+    ("lease_set_used", c_int, c_void_p, c_size_t, c_size_t),
+    ("lease_region_at", c_void_p, c_void_p, c_size_t),
+    ("lease_export", c_int, c_void_p, c_size_t, POINTER(c_int64), POINTER(c_int64), c_int, c_uint8, c_uint8, c_uint64,
+     _OUT),
+    ("export_unversioned", c_void_p, c_void_p),
+) for name in str(names).split()}

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import sys
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, Sequence
+from fallow._typing import Any, Sequence
 
 
 def index_of(value: str, words: Sequence[str], what: str) -> int:

@@ -5,17 +5,16 @@ from __future__ import annotations
 from fallow._arguments import framework
 from fallow._library import address_of, kept, lib
 from fallow._pool import configure_with, stats
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from fallow._typing import Any, Settings, Unpack
 
 
-def enable_cupy(**settings: Any) -> Any:
-    """Make CuPy allocate from Fallow, in the place of its own pool. `settings`: as configure().
+def enable_cupy(**settings: Unpack[Settings]) -> Any:
+    """Make CuPy allocate from Fallow in place of its own pool. Returns the function given to
+    cupy.cuda.set_allocator(); cupy.cuda.set_allocator(None) turns it off for later allocations.
 
-    CuPy names no stream, so a block is reused when everything that the context had been given at its free
-    is complete; captures are announced with capturing(). cupy.cuda.set_allocator(None) turns it off for what is allocated from then on."""
+    `settings` are those of configure(). CuPy names no stream when it frees, so Fallow reuses a block when all work
+    submitted to the context before its free is complete. Announce captures with capturing(). Out of memory raises
+    CuPy's OutOfMemoryError; report() tells why."""
     cupy = framework("cupy", "enable_cupy()")
     configure_with(settings)
     memory = cupy.cuda.memory

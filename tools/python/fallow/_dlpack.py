@@ -1,16 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Regions of a lease as DLPack tensors."""
+"""Types and capsules of DLPack tensors."""
 from __future__ import annotations
 
 import ctypes
 
 from fallow._library import lib
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, Sequence
-
-    from fallow._arena import Lease
+from fallow._typing import Any
 
 _DTYPES = {  # code and bits of DLPack
     "int8": (0, 8), "int16": (0, 16), "int32": (0, 32), "int64": (0, 64),
@@ -64,38 +59,13 @@ _destructor = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_drop_capsule)
 _drop = ctypes.cast(_destructor, ctypes.c_void_p)
 
 
-class View:
-    """A region as a DLPack producer."""
-
-    def __init__(self, lease: Lease, index: int, shape: Sequence[int], strides: Sequence[int] | None,
-                 dtype: tuple[int, int], byte_offset: int) -> None:
-        self._lease, self._index, self._dtype, self._byte_offset = lease, index, dtype, byte_offset
-        self._shape = (ctypes.c_int64 * max(1, len(shape)))(*shape)
-        self._strides = None if strides is None else (ctypes.c_int64 * max(1, len(strides)))(*strides)
-        self._dimensions = len(shape)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return (2, self._lease._arena._device)
-
-    def __dlpack__(self, *, stream: int | None = None, max_version: tuple[int, int] | None = None,
-                   dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:
-        """Return a capsule for the consumer. `stream`: the consumer's stream, which must be the lease's or joined; -1:
-        the consumer orders the accesses itself."""
-        if copy or (dl_device is not None and tuple(dl_device) != self.__dlpack_device__()):
-            raise BufferError("a region is exported where it lies: it is neither copied nor moved")
-        lease = self._lease
-        if stream != -1 and same_stream(stream) not in lease._streams:
-            raise BufferError("the lease is on stream %#x, the consumer on %#x: begin the lease on the consumer's stream, "
-                              "or order it after the lease's and lease.join() it" % (lease._stream, stream or 0))
-        exported = ctypes.c_void_p()
-        status = lib().fallow_lease_export(
-            lease._open(), self._index, self._shape, self._strides, self._dimensions, *self._dtype,
-            self._byte_offset, ctypes.byref(exported))
-        lease._arena._check(status, "tensor")
-        if max_version is not None and tuple(max_version) >= (1, 0):
-            return _capsule_new(exported, _VERSIONED, _drop)
-        address = lib().fallow_export_unversioned(exported)
-        if not address:
-            _delete(exported.value or 0, _VERSIONED)
-            raise MemoryError("no host memory for a tensor")
-        return _capsule_new(address, _UNVERSIONED, _drop)
+def capsule_of(exported: ctypes.c_void_p, max_version: tuple[int, int] | None) -> Any:
+    """Return the capsule of a DLManagedTensorVersioned, which it owns, for a consumer of that version of DLPack.
+    MemoryError: no host memory; the tensor is freed."""
+    if max_version is not None and tuple(max_version) >= (1, 0):
+        return _capsule_new(exported, _VERSIONED, _drop)
+    address = lib().fallow_export_unversioned(exported)
+    if not address:
+        _delete(exported.value or 0, _VERSIONED)
+        raise MemoryError("no host memory for a tensor")
+    return _capsule_new(address, _UNVERSIONED, _drop)

@@ -6,10 +6,7 @@ import ctypes
 import os
 
 from fallow import _abi
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Callable
+from fallow._typing import Callable
 
 _loaded: ctypes.CDLL | None = None
 _loaded_path = ""
@@ -51,8 +48,8 @@ def find_command() -> str | None:
 
 
 def lib() -> ctypes.CDLL:
-    """Return the library. The first call loads it; OSError lists the files tried. Threads that call it first at once get
-    objects of the same library."""
+    """Return the library. The first call loads it; OSError lists the files tried. Threads that call it first at once
+    get objects of the same library."""
     global _loaded, _loaded_path
     if _loaded is not None:
         return _loaded
@@ -79,8 +76,8 @@ def lib() -> ctypes.CDLL:
 
 
 def library_path() -> str:
-    """Return the path of libfallow.so, for other users of its functions. Loads the library if it is not; OSError if that
-    fails."""
+    """Return the path of libfallow.so, for other users of its functions. Loads the library if it is not; OSError if
+    that fails."""
     lib()
     return _loaded_path
 
@@ -120,8 +117,8 @@ def check(status: int, what: str, reason: str | None = None) -> None:
 
 
 def call_back(function: Callable[..., object], *arguments: object, if_raised: bool) -> object:
-    """Return the result of a function that the library calls. An exception is printed, since no caller could catch it,
-    and `if_raised` returned."""
+    """Return the result of a function that the library calls. An exception is printed, since no caller could catch
+    it, and `if_raised` returned."""
     try:
         return function(*arguments)
     except Exception:

@@ -7,10 +7,7 @@ import ctypes
 from fallow._arguments import framework
 from fallow._library import lib
 from fallow._pool import make_pool, stats, trim
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from fallow._typing import Any
 
 _cuda: Any = framework("numba.cuda", "_numba_memory_manager")
 _driver: Any = framework("numba.cuda.cudadrv.driver", "_numba_memory_manager")

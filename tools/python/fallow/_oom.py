@@ -10,14 +10,11 @@ import threading
 from fallow._arguments import framework
 from fallow._page import replacing, run_report
 from fallow._report import mib
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from fallow._typing import Any
 
 
 def _rank() -> str | None:
-    """This process's place in its job, as text; None: it has none."""
+    """Return this process's rank in its job as text, or None if there is no job."""
     distributed = getattr(sys.modules.get("torch"), "distributed", None)
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return str(distributed.get_rank())
@@ -30,7 +27,7 @@ def _rank() -> str | None:
 
 
 def _name_page(pattern: str, number: int) -> str:
-    """oom.html; oom_rank3.html in a job of several; oom-2.html the second time."""
+    """Return "oom.html", or "oom_rank3.html" in a job of several processes, or "oom-2.html" the second time."""
     rank = _rank()
     root, ending = os.path.splitext(pattern)
     if "{rank}" not in root and "{pid}" not in root and rank is not None:
@@ -40,8 +37,8 @@ def _name_page(pattern: str, number: int) -> str:
 
 
 class OomWatch:
-    """What watch_oom() returns. `pages` are the pages written so far. stop() ends it, and so does the end of a
-    `with` block."""
+    """The watch that watch_oom() began. `pages` are the paths of the pages written so far. It ends with stop() or the
+    end of a `with` block."""
 
     def __init__(self, torch: Any, pattern: str, most: int, seconds: float) -> None:
         self.pages: list[str] = []
@@ -58,15 +55,15 @@ class OomWatch:
         self.stop()
 
     def stop(self) -> None:
-        """Write nothing from now on, and record no more if it was watch_oom() that began to. PyTorch keeps the
-        observer, which does nothing, for as long as the process lives."""
+        """Write no more pages, and end PyTorch's recording if watch_oom() began it. PyTorch keeps the observer, which
+        does nothing, until the process ends."""
         with self._lock:
             records, self._records, self._is_on = self._records, False, False
         if records:
             self._torch.cuda.memory._record_memory_history(None)
 
     def _observe(self, device: int, asked_bytes: int, total_bytes: int, free_bytes: int) -> None:
-        """PyTorch's call. What it raises would take the place of PyTorch's own error, so it raises nothing."""
+        """PyTorch's callback. An exception would replace PyTorch's own error, so none is raised."""
         try:
             with self._lock:
                 if self._is_on and self._count < self._most:
@@ -109,24 +106,21 @@ class OomWatch:
 
 def watch_oom(path: str | os.PathLike[str] = "oom.html", stacks: str = "all", max_entries: int = 100000, most: int = 3,
               seconds: float = 300) -> OomWatch:
-    """From now on, when PyTorch runs out of CUDA memory, write a snapshot and the page of `fallow report`
-    about it, before the error is raised:
+    """Whenever PyTorch runs out of CUDA memory, write a snapshot and the page of `fallow report` about it before the
+    error is raised. Call it near the start of the program:
 
-        fallow.watch_oom("oom.html")        # near the start of the program
-        ...                                 # oom.pickle and oom.html, said on standard error
+        fallow.watch_oom("oom.html")        # later: oom.pickle and oom.html, named on standard error
 
-    path         of the page; the snapshot lies beside it, as .pickle. {rank} and {pid} stand for the process's
-                 own; with neither of them, a process of a job (torch.distributed; RANK, OMPI_COMM_WORLD_RANK, or
-                 SLURM_PROCID of several tasks) writes oom_rank3.html. Its folder is made now,
-                 or when a page is written if the rank was not known.
-    stacks       "all", or "python": without C++ frames, which name what runs in a backward pass
-    max_entries  most allocations and frees that PyTorch keeps, some KB of host memory each
-    most         of so many times, the later ones as oom-2.html ...: programs try again with less
-    seconds      most that the page may take; the snapshot stays
+    path         of the page; the snapshot is beside it, as .pickle. {rank} and {pid} are replaced; without them, a
+                 process of a job (torch.distributed; RANK, OMPI_COMM_WORLD_RANK, SLURM_PROCID) writes oom_rank3.html
+    stacks       "all", or "python": without C++ frames, which name the work of a backward pass
+    max_entries  most allocations and frees that PyTorch records, some KB of host memory each
+    most         most times that something is written; later ones have the names oom-2.html, ...
+    seconds      most that the page may take; the snapshot stays in any case
 
-    PyTorch's recording of its history is turned on if it is not; stacks and max_entries are for that alone.
-    Returns a handle with stop(). Not with enable_torch(), which PyTorch gives no observer: a
-    Recording(flight=True) is written there when an allocation fails. Needs PyTorch 2.1 or newer with CUDA."""
+    Turns on PyTorch's memory history if it is off; `stacks` and `max_entries` concern that alone. Returns a handle
+    with stop(). PyTorch offers this only for its own allocator: with enable_torch() use Recording(flight=True).
+    ImportError: needs PyTorch 2.1 or newer with CUDA."""
     torch = framework("torch", "watch_oom()")
     attach = getattr(torch._C, "_cuda_attach_out_of_memory_observer", None)
     if attach is None:

@@ -12,12 +12,7 @@ import subprocess
 import tempfile
 
 from fallow._library import find_command
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, BinaryIO, Iterator, Sequence, TypeVar, Union
-
-    _Path = TypeVar("_Path", bound=Union[str, os.PathLike[str]])
+from fallow._typing import Any, AnyPath, BinaryIO, Iterator, Sequence
 
 
 def _command() -> str | None:
@@ -27,7 +22,8 @@ def _command() -> str | None:
 
 
 def run_report(arguments: Sequence[str], seconds: float | None = None) -> bytes:
-    """What `fallow report` prints, as bytes. RuntimeError: what it complained of, or why it could not run."""
+    """Run `fallow report` and return its standard output. RuntimeError: the command cannot be run, takes longer than
+    `seconds`, or fails; the message is that of the command."""
     command = _command()
     if command is None:
         raise RuntimeError("the command fallow was not found; install Fallow, or set FALLOW_COMMAND to it")
@@ -47,38 +43,39 @@ def run_report(arguments: Sequence[str], seconds: float | None = None) -> bytes:
 
 
 class Page:
-    """What report_html() returns: a notebook shows it; `html` is all of it as text, save() writes it."""
+    """A page of `fallow report`: a notebook shows it, `html` is its text, save() writes it to a file."""
 
     def __init__(self, text: str, height: int) -> None:
         self.html, self._height = text, height
 
     def _repr_html_(self) -> str:
-        """In a frame of its own, so that neither its style nor its script reaches the notebook."""
+        """Return the page in a frame of its own, so that its style and script stay out of the notebook."""
         return ('<iframe srcdoc="%s" sandbox="allow-scripts" title="fallow report" '
                 'style="width:100%%;height:%dpx;border:0"></iframe>' % (html.escape(self.html), self._height))
 
     def __repr__(self) -> str:
         return "<fallow.report_html: %d bytes; .save(path) writes them>" % len(self.html.encode())
 
-    def save(self, path: _Path) -> _Path:
-        """Write the page to a file, which it replaces whole or not at all. Returns the path."""
+    def save(self, path: AnyPath) -> AnyPath:
+        """Write the page to a file, which is replaced completely or not at all. Returns the path."""
         with replacing(path) as file:
             file.write(self.html.encode())
         return path
 
 
 def report_html(snapshot: Any, *options: str, height: int = 800) -> Page:
-    """The page of `fallow report`, to be shown by a notebook or saved:
+    """Return the page of `fallow report` about a snapshot, for a notebook or a file:
 
         fallow.report_html(torch.cuda.memory._snapshot())
         fallow.report_html("snapshot.pickle", "--policy", "fallow,pytorch").save("report.html")
 
-    snapshot  a dict as torch.cuda.memory._snapshot() makes it, the path of a file that `fallow report` reads,
-              or such a file's bytes
+    snapshot  a dict as torch.cuda.memory._snapshot() returns it; a path of any file that `fallow report` reads; or
+              the bytes of such a file
     options   of `fallow report`
     height    of the frame in a notebook, in pixels
 
-    RuntimeError: the command is not there, or what it says of a snapshot that it cannot read."""
+    Runs the command `fallow`, which is searched in FALLOW_COMMAND, beside this package, and along PATH; it needs no
+    GPU. RuntimeError: there is no command, or it cannot read the snapshot."""
     arguments = list(options) + ["--html", "-", "--"]
     if isinstance(snapshot, (str, os.PathLike)):
         page = run_report(arguments + [os.fspath(snapshot)])

@@ -7,10 +7,7 @@ import ctypes
 from fallow import _abi
 from fallow._arguments import byte_count, index_of
 from fallow._library import check, lib
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from fallow._typing import Settings
 
 ORDERS = _abi.WORDS["fallow_plugin_order"]
 
@@ -18,26 +15,23 @@ ORDERS = _abi.WORDS["fallow_plugin_order"]
 def configure(limit: int | str | None = None, economy: str = "balanced", reuse: str = "wait",
               decay_ms: int | str | None = None, driver: str | None = None, page_source: str = "automatic",
               one_handle: int | str | None = None, helper_thread: bool = False) -> None:
-    """Set up the default pools, in place of the variable FALLOW_PLUGIN. Call it before the first allocation, from any
-    thread. It loads the library and makes no pool.
+    """Set up the default pools, in place of the variable FALLOW_PLUGIN. Call it before the first allocation. It makes
+    no pool.
 
-    A default pool is made by the first allocation on a device, and kept until the process ends. Each device has up to
-    two: in stream order, for PyTorch, RMM and arenas; in context order, for CuPy, Numba and torch_mempool().
-
-    limit          most bytes that each pool may hold, as a number or "20G"; None: the device's total
+    limit          most bytes that each pool may hold; None: the device's total
     economy        "balanced"; "memory_first": hold as little as possible; "speed_first": grow to the limit rather
                    than wait
-    reuse          another stream's memory: "wait": if need be by making the stream wait; "completed": only if its work
-                   is known complete; "same_stream": not at all
-    decay_ms       milliseconds between releases of idle memory; "never"; None or 0: 10,000
-    driver         "sim": the simulated device; a path of another libcuda.so.1; None: the GPU's
-    page_source    "automatic", "handles" (mapped), or "segments": memory of cuMemAlloc, for libraries that can use no
-                   other
-    one_handle     blocks of at least so many bytes (or "2G") are of one physical handle each, for libraries that
-                   register them; "none": no block has to be; None: from 1 GiB on
+    reuse          when a stream may take memory that another stream freed: "wait": at any time, waiting on the device
+                   if need be; "completed": after the other stream's work; "same_stream": never
+    decay_ms       milliseconds between releases of idle memory; None or 0: 10,000; "never"
+    driver         None: the GPU's; "sim": the simulated device, which computes nothing; or the path of a libcuda.so.1
+    page_source    "automatic"; "handles": mapped memory; "segments": memory of cuMemAlloc, for libraries that can use
+                   no other
+    one_handle     blocks of at least so many bytes have one physical handle each, for libraries that register them;
+                   None: from 1 GiB on; "none": no block has to
     helper_thread  True: a thread per pool polls it, so that an idle process releases memory
 
-    Raises RuntimeError if a pool exists already, ValueError for a setting that does not exist."""
+    RuntimeError: a pool exists already. ValueError: a setting is not one of these."""
     config = _abi.PoolConfig(
         economy=index_of(economy, _abi.WORDS["fallow_economy"], "economy"),
         reuse_policy=index_of(reuse, _abi.WORDS["fallow_reuse_policy"], "reuse"),
@@ -58,7 +52,7 @@ def configure(limit: int | str | None = None, economy: str = "balanced", reuse: 
     check(status, "fallow.configure")
 
 
-def configure_with(settings: dict[str, Any]) -> None:
+def configure_with(settings: Settings) -> None:
     """Call configure() if there are settings."""
     if settings:
         configure(**settings)
@@ -83,13 +77,13 @@ def find_pool(device: int, order: str) -> ctypes.c_void_p | None:
 
 
 def stats(device: int = 0, order: str = "stream") -> dict[str, int]:
-    """Return the counters of a default pool, by the names of fallow_stats in fallow/fallow.h: bytes ("requested_bytes",
-    "reserved_bytes", "peak_requested_bytes", ...), events since the pool was made ("alloc_count", "hit_count", ...),
-    and 0 or 1 ("is_asleep", ...). Returns {} if the pool does not exist; no pool is made.
+    """Return the counters of a default pool, or {} if it does not exist.
 
     order  "stream": the pool of PyTorch, RMM and arenas; "context": that of CuPy, Numba and torch_mempool()
 
-    Any thread may call it, also during captures. Cost: a lock and a sum over threads; no driver call."""
+    The names are those of fallow_stats in fallow/fallow.h: bytes held now ("requested_bytes", "reserved_bytes", ...)
+    and at most ("peak_requested_bytes", ...), events since the pool was made ("alloc_count", "hit_count", ...), and
+    flags ("is_asleep", ...). Cheap: sums the threads' counters and stops no thread."""
     pool = find_pool(device, order)
     if pool is None:
         return {}
@@ -99,32 +93,31 @@ def stats(device: int = 0, order: str = "stream") -> dict[str, int]:
 
 
 def trim() -> None:
-    """Release the idle memory of every default pool to the driver. Any thread may call it. Cost: driver calls for each
-    piece; the memory of announced captures stays."""
+    """Release the idle memory of every default pool to the driver. Live blocks, and memory that captures hold, stay."""
     lib().fallow_torch_reset()
 
 
 def set_limit(limit: int | str | None, device: int = 0) -> None:
-    """Change the limit of each default pool of a device: bytes, "20G", or None for the device's total. A pool above the
-    limit releases its free memory, and allocates no more from the driver until it is below. Live blocks stay. To limit
-    pools before they exist, use configure(). Raises RuntimeError if the device has no pool. Any thread may call it."""
+    """Change the most bytes that each default pool of a device may hold; None: the device's total.
+
+    A pool above the limit releases its free memory, and takes no more from the driver until it holds less than the
+    limit. Live blocks stay. For pools that do not exist yet, use configure(). RuntimeError: the device has no pool."""
     size = 0 if limit is None else byte_count(limit, "limit")
     pools = [pool for pool in (find_pool(device, order) for order in ORDERS) if pool is not None]
     if not pools:
-        raise RuntimeError("fallow.set_limit: device %d has no pool yet; fallow.configure(limit=...) is for pools to come"
-                           % device)
+        raise RuntimeError("fallow.set_limit: device %d has no pool yet; fallow.configure(limit=...) is for pools to "
+                           "come" % device)
     for pool in pools:
         check(lib().fallow_pool_set_limit(pool, size), "fallow.set_limit")
 
 
 def allocate(size: int, device: int = 0) -> int:
-    """Allocate `size` bytes from the pool of PyTorch, RMM and arenas, and return their address, 0 if size is 0. For
-    libraries that allocate without a stream.
+    """Allocate memory for work of every stream, and return its address; 0 if size is 0. For libraries that allocate
+    without a stream.
 
-    The contents are undefined. Any work on any stream may use the memory immediately: no unfinished work uses it. The
-    caller owns it until free(). Raises MemoryError if there is no memory within the limit; report() then describes the
-    failure. Any thread may call it. It may wait for the device. Memory allocated during a capture is ordinary memory,
-    not the graph's."""
+    The contents are undefined. No unfinished work uses the memory. It is from the pool of PyTorch, RMM and arenas,
+    and the caller's until free(). The call may wait for the device. Inside a capture the block is ordinary memory,
+    not the graph's. MemoryError: no memory within the limit; report() tells why."""
     request = _abi.Request(size_bytes=size, flags=_abi.FALLOW_REQUEST_EVERY_STREAM)
     address = ctypes.c_void_p()
     status = lib().fallow_alloc_request(make_pool(device), ctypes.byref(request), None, ctypes.byref(address))
@@ -133,16 +126,17 @@ def allocate(size: int, device: int = 0) -> int:
 
 
 def free(address: int, device: int = 0) -> None:
-    """Free memory of allocate(). All work that uses the memory must be complete: synchronise first. Any stream may
-    reuse the memory immediately. Raises Error for an address that is no live block; nothing is changed then. Any thread
-    may call it."""
+    """Free memory of allocate(). All work that uses it must be complete: synchronise first. Any stream may reuse the
+    memory at once. Makes no driver call. Error: the address is no live block (nothing is changed)."""
     check(lib().fallow_free_complete(make_pool(device), address), "fallow.free")
 
 
 def allow_peer(device: int, peer: int) -> None:
-    """Let another device, `peer`, read and write all memory of a device's pool of PyTorch, RMM and arenas, present and
-    future. Creating the pool of a second device in a process already does this; call it to retry if that failed. Raises
-    Error if the devices cannot reach each other."""
+    """Let the device `peer` read and write all memory, present and future, that the pool of PyTorch, RMM and arenas
+    holds on `device`.
+
+    The pool of a second device in a process does this when it is made; call this to retry if that failed. Costs a
+    driver call for each piece of memory. Error: `peer` cannot reach the device, or 16 devices have access already."""
     check(lib().fallow_pool_allow_peer(make_pool(device), peer), "fallow.allow_peer(%d, %d)" % (device, peer))
 
 
@@ -152,19 +146,21 @@ def deny_peer(device: int, peer: int) -> None:
 
 
 def publish() -> None:
-    """Show the pools of this process to `fallow top`, from now until it ends. Raises Error if /dev/shm has no room; a
-    program can ignore that. Calling it again has no effect."""
+    """Show the pools of this process, those made later too, to `fallow top` until the process ends.
+
+    Starts a thread that sleeps unless `fallow top` looks, and makes a file of 256 KiB in /dev/shm. Error: /dev/shm has no
+    room; a program may ignore that. A second call has no effect."""
     check(lib().fallow_publish_start(None), "fallow.publish: no file in /dev/shm")
 
 
 class tagged:
-    """Tag memory: blocks that the thread allocates through enable_torch() or rmm_resource() inside the `with` block bear
-    the tag, 1 to 4,294,967,295. Reports name the tag, and sleep() can save its blocks.
+    """Tag what this thread allocates through enable_torch() or rmm_resource() inside the block:
 
         with fallow.tagged(1):
             model.cuda()
 
-    Each thread has its own tags, and tags nest. Cost: a lock for each allocation inside."""
+    Reports name the tag, 1 to 4,294,967,295, and sleep(save=[1]) keeps the contents. Tags nest; the innermost counts.
+    Each allocation inside takes a lock."""
 
     def __init__(self, tag: int, device: int = 0) -> None:
         if not 0 < tag <= _abi.UINT32_MAX:

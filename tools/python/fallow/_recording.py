@@ -12,21 +12,28 @@ from fallow._pool import make_pool
 
 
 class Recording:
-    """What a default pool allocates and frees, in a file for `fallow report`, `fallow replay` and
-    `fallow trace`:
+    """Record what a default pool allocates and frees, in a file for `fallow report`, `replay` and `trace`:
 
         with fallow.Recording("mine.ftrace") as recording:
-            with recording.phase("warm-up"): ...
+            with recording.phase("warm-up"):
+                ...
             recording.mark("ready")
 
-    flight=True keeps only the latest calls in memory, and writes them when dump() is called or an allocation
-    fails. whole=True loses nothing: a thread that is faster than the file is written waits; without it what it
-    does meanwhile is missing, and the end warns of it.
+    path           of the file
+    device, order  the pool, as in stats()
+    flight         True: keep only the latest calls, in memory; dump() writes them, and so does an allocation that
+                   fails
+    whole          True: lose nothing: a thread that is faster than the file is written waits; False: some of its
+                   calls are then missing, and stop() warns
+    stacks         True: record the call stack of each allocation, up to 16 frames of Python and of C each, so that
+                   `fallow report` can name the owners; or the number of frames, up to 64
+    enter_python   False: no Python frames for threads that have released the interpreter lock, as PyTorch's operators
+                   do. Needed if such a thread allocates while it holds a lock for which the thread with the
+                   interpreter lock waits
 
-    stacks=True records each allocation with the call stack that asked for it, at most 16 frames of Python and as
-    many of C, or as many as are given (up to 64): `fallow report` then says whose the memory is. A thread that has
-    let the interpreter go, as PyTorch's operators do, takes it for that look; enter_python=False leaves it out, where
-    some thread allocates with a lock held that another one, which has the interpreter, waits for."""
+    It ends with the `with` block, or with stop(). A pool has one recording at a time. Any thread may call the
+    methods. A recorded call costs a clock and four stores, a stack some hundred ns to some us. Error: the pool is
+    being recorded, or the file cannot be written."""
 
     def __init__(self, path: str | os.PathLike[str], device: int = 0, order: str = "stream", flight: bool = False,
                  whole: bool = False, stacks: bool | int = False, enter_python: bool = True) -> None:
@@ -55,7 +62,8 @@ class Recording:
             self.stop()
 
     def stop(self) -> None:
-        """End it. An error says that the file could not be written whole, a warning that calls are missing."""
+        """End the recording and wait for the file. Error: the file could not be written completely. RuntimeWarning:
+        calls are missing, which whole=True prevents."""
         handle, self._handle = self._handle, None
         status = lib().fallow_record_stop(handle)
         if status == _abi.FALLOW_RECORDS_LOST:
@@ -65,16 +73,18 @@ class Recording:
         check(status, "the end of a recording")
 
     def dump(self, path: str | os.PathLike[str] | None = None) -> None:
-        """Write what there is now; a path of its own is for flight=True."""
+        """Write what has been recorded so far, and wait for the file. `path`: only with flight=True; None: the
+        recording's own."""
         name = None if path is None else os.fsencode(path)
         check(lib().fallow_record_dump(self._handle, name), "a dump")
 
     def mark(self, name: str) -> None:
-        """Something happened."""
+        """Record that something happened at this moment. Names have 1 to 1,000 bytes; use few different ones."""
         check(lib().fallow_record_mark(self._handle, name.encode()), "a mark")
 
     def phase(self, name: str) -> _Phase:
-        """What is allocated inside belongs to the phase."""
+        """Return a `with` block whose allocations belong to a phase of the program. Phases nest. Names are as in
+        mark()."""
         return _Phase(self._handle, name.encode())
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from fallow._arguments import framework, stream_handle
 from fallow._library import lib
 from fallow._pool import configure_with
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from fallow._typing import Any, Settings, Unpack
 
 
-def rmm_resource(device: int = 0, **settings: Any) -> Any:
-    """A memory resource for RMM whose memory is Fallow's, on the streams that RMM names, which have to live as
-    long as the program allocates. Each call goes through Python."""
+def rmm_resource(device: int = 0, **settings: Unpack[Settings]) -> Any:
+    """Return an RMM memory resource whose memory is Fallow's. `settings` are those of configure().
+
+    Blocks are reused in the order of the streams that RMM names, which must live as long as the program allocates.
+    Each call passes through Python. MemoryError: no memory within the limit; report() tells why."""
     rmm = framework("rmm", "rmm_resource()")
     configure_with(settings)
 
@@ -29,8 +28,8 @@ def rmm_resource(device: int = 0, **settings: Any) -> Any:
     return rmm.mr.CallbackMemoryResource(allocate, deallocate)
 
 
-def enable_rmm(device: int = 0, **settings: Any) -> Any:
-    """rmm_resource(), set as RMM's for the device."""
+def enable_rmm(device: int = 0, **settings: Unpack[Settings]) -> Any:
+    """Make rmm_resource() the resource of a device for RMM and its users (cuDF, cuML, ...). Returns the resource."""
     rmm = framework("rmm", "enable_rmm()")
     resource = rmm_resource(device, **settings)
     rmm.mr.set_per_device_resource(device, resource)

@@ -7,19 +7,20 @@ import ctypes
 from fallow import _abi
 from fallow._library import call_back, check, kept, lib
 from fallow._pool import make_pool
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Callable, Iterable
+from fallow._typing import Callable, Iterable
 
 
 def sleep(device: int = 0, save: Iterable[int] | str = (), wait: bool = True) -> None:
-    """Give the physical memory of what PyTorch, RMM and arenas hold on a device back to the driver, and keep
-    every address: after wake() tensors and graphs are where they were.
+    """Give the physical memory of the pool of PyTorch, RMM and arenas back to the driver and keep every address:
+    after wake() tensors and graphs are where they were.
 
-    save  tags (see tagged()) of blocks whose contents are kept in pinned host memory meanwhile; 0 stands for
-          blocks without a tag; "all": every block. All other contents are lost.
-    wait  False: a device that is busy is an error, instead of waited for"""
+    save  tags (see tagged()) of blocks whose contents are kept in pinned host memory; 0: blocks without a tag; "all":
+          every block. All other contents are lost.
+    wait  True: wait until the work of the device's context is complete; False: an Error if it is not
+
+    No work may use the memory until wake(). Allocations fail meanwhile; frees succeed. What network cards or
+    collective libraries have registered is unmapped too: see watch_sleep(). Costs driver calls for each piece of
+    memory, and the copies. Error: the pool is asleep, a capture is open, or a watcher refuses."""
     tags = [] if save == "all" else [int(tag) for tag in save]
     request = _abi.SleepRequest(
         flags=(_abi.FALLOW_SLEEP_WAIT if wait else 0) | (_abi.FALLOW_SLEEP_SAVE_ALL if save == "all" else 0),
@@ -28,18 +29,21 @@ def sleep(device: int = 0, save: Iterable[int] | str = (), wait: bool = True) ->
 
 
 def wake(device: int = 0) -> None:
-    """Get the memory again, behind the same addresses, and what was saved into it. A MemoryError leaves it
-    asleep: make room, and try again."""
+    """Get the memory of sleep() again, at the same addresses, with the saved contents. No effect on a pool that is
+    awake. MemoryError: the driver has no memory, and the pool stays asleep with nothing lost; make room and call
+    again."""
     check(lib().fallow_pool_wake(make_pool(device)), "fallow.wake")
 
 
 def watch_sleep(before_sleep: Callable[[], object] | None = None, after_wake: Callable[[], object] | None = None,
                 device: int = 0) -> Callable[[], None]:
-    """Call before_sleep() before each sleep of the pool of PyTorch, RMM and arenas on a device, and after_wake() after
-    each wake and after a failed sleep. The sleep is refused if before_sleep returns true or raises an exception, which
-    is printed. Deregister the memory there (from network cards, collective libraries).
+    """Call before_sleep() before each sleep of the pool of PyTorch, RMM and arenas, and after_wake() after each wake
+    and each failed sleep. Returns a function that removes the watcher.
 
-    Returns a function that removes the watcher. Up to 16 watchers; a wake calls the last one first."""
+    Deregister the memory in before_sleep (from network cards, collective libraries), and register it again in
+    after_wake. If before_sleep returns true or raises an exception, which is printed, the sleep is refused. It may
+    use the pool, but not put it to sleep. The thread that sleeps or wakes calls both. A pool has up to 16 watchers;
+    after a wake the last is called first. Error: there are 16 already."""
     if before_sleep is None and after_wake is None:
         raise ValueError("fallow.watch_sleep needs before_sleep, after_wake, or both")
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 from fallow._arguments import framework
 from fallow._library import address_of, kept, library_path
 from fallow._pool import configure_with
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from fallow._typing import Any, Settings, Unpack
 
 _HOOKS = {
     "set_reset_fn": "fallow_torch_reset",
@@ -25,14 +22,18 @@ def _version(torch: Any) -> str:
     return str(getattr(torch, "__version__", "an unknown version"))
 
 
-def enable_torch(**settings: Any) -> Any:
-    """Make PyTorch allocate its CUDA memory from Fallow (change_current_allocator), graphs included.
+def enable_torch(**settings: Unpack[Settings]) -> Any:
+    """Make PyTorch allocate its CUDA memory from Fallow, graphs included. Returns PyTorch's allocator object.
 
-    Call it before anything touches the GPU. `settings`: as configure(). Returns PyTorch's allocator object.
-    Out of memory raises torch.OutOfMemoryError.
-    PyTorch refuses torch.cuda.memory_stats(), memory_allocated(), memory snapshots and CUDA-graph trees
-    (torch.compile(mode="reduce-overhead")) with any allocator of this kind: take fallow.stats(), or
-    torch_mempool() for a part of the program."""
+    Call it right after `import torch`, before anything uses the GPU. `settings` are those of configure(). Blocks are
+    reused in stream order, as with PyTorch's own allocator. Out of memory raises torch.OutOfMemoryError; report()
+    tells why. Captures announce themselves.
+
+    With any such allocator PyTorch refuses torch.cuda.memory_stats(), memory_allocated(), memory snapshots and
+    CUDA-graph trees (torch.compile(mode="reduce-overhead")): use stats(), or torch_mempool() for a part of the
+    program.
+
+    ImportError: needs PyTorch 2.3 or newer with CUDA. RuntimeError: CUDA is initialised already."""
     torch = framework("torch", "enable_torch()")
     memory: Any = getattr(getattr(torch, "cuda", None), "memory", None)
     allocator = None
@@ -55,12 +56,15 @@ def enable_torch(**settings: Any) -> Any:
     return allocator
 
 
-def torch_mempool(**settings: Any) -> Any:
-    """A torch.cuda.MemPool whose segments come from Fallow, PyTorch's own allocator on top:
+def torch_mempool(**settings: Unpack[Settings]) -> Any:
+    """Return a torch.cuda.MemPool whose segments come from Fallow, with PyTorch's own allocator on top:
 
-        with torch.cuda.use_mem_pool(fallow.torch_mempool()): ...
+        with torch.cuda.use_mem_pool(fallow.torch_mempool()):
+            ...
 
-    Needs PyTorch 2.5 or newer. Statistics, snapshots and graph trees of PyTorch go on working."""
+    Statistics, snapshots and graph trees of PyTorch go on working. `settings` are those of configure(). Segments are
+    in context order: Fallow reuses one when all work submitted to the context before its free is complete.
+    ImportError: needs PyTorch 2.5 or newer with CUDA."""
     torch = framework("torch", "torch_mempool()")
     if not hasattr(getattr(torch, "cuda", None), "MemPool"):
         raise ImportError("fallow.torch_mempool() needs PyTorch 2.5 or newer with CUDA; this is %s" % _version(torch))
