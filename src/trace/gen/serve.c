@@ -389,7 +389,7 @@ static bool add_notes(struct server *s)
     const struct flw_serve_params *p = s->p;
     int count =
         asprintf(&s->gen.build.trace->notes,
-                 "# serving with continuous batching; the formulas are in src/trace/serve.c\n"
+                 "# serving with continuous batching; the formulas are in src/trace/gen/serve.c\n"
                  "generator serve 2\n"
                  "seed %" PRIu64 "\n"
                  "model layers %" PRIu64 " hidden %" PRIu64 " heads %" PRIu64 " kv_heads %" PRIu64
