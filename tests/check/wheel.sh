@@ -54,7 +54,7 @@ modes = {info.filename: info.external_attr >> 16 for info in infos}
 libraries = sorted(re.sub(r"^fallow/lib/lib|\.so.*", "", name) for name in names if ".so" in name)
 print("wheel: %d files, %d KiB; libraries %s" % (len(names), size >> 10, " ".join(libraries)))
 assert not any(stat.S_ISLNK(mode) for mode in modes.values()), "links"
-others = [name for name in names if not re.fullmatch(r"fallow/\w+\.py|fallow/py\.typed|fallow/lib/[a-z-]+\.so(\.\d+\.\d+)?|fallow/bin/fallow"
+others = [name for name in names if not re.fullmatch(r"fallow\.pth|fallow/\w+\.py|fallow/py\.typed|fallow/lib/[a-z-]+\.so(\.\d+\.\d+)?|fallow/bin/fallow"
                                                      r"|fallow-[0-9.]+\.dist-info/.*", name)]
 assert not others, others
 assert len(libraries) == len(set(libraries)), "a library twice"
@@ -108,6 +108,11 @@ done
 inside python3 -c 'import fallow, sys; assert "model.py:17" in fallow.report_html(sys.argv[1]).html' "$snapshot" ||
     die "report_html"
 
+echo >torch.py
+said=$(inside FALLOW_AUTO=torch python3 -c 'import torch' 2>&1) || die "FALLOW_AUTO ends Python: $said"
+[[ $said == "fallow: FALLOW_AUTO=torch: torch allocates without Fallow: "*"needs PyTorch 2.3"* ]] ||
+    die "FALLOW_AUTO printed: $said"
+
 cat >cuda.py <<'END'
 import ctypes
 
@@ -121,4 +126,7 @@ assert cuda.cuMemFree_v2(block) == 0
 END
 said=$(inside LD_LIBRARY_PATH=driver fallow run --stats - -- python3 cuda.py 2>&1) || die "fallow run: $said"
 [[ $said == *' mode cache: 1 allocation '* ]] || die "fallow run printed: $said"
+
+inside python3 -m pip uninstall -q -y fallow >"$work/env.log" 2>&1
+[ -z "$(find "$work/env" -iname '*fallow*')" ] || die "pip uninstall leaves files: $(find "$work/env" -iname '*fallow*')"
 rm -rf "$work/builder" "$work/env"

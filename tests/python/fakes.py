@@ -61,6 +61,7 @@ def torch(version="2.8", initialized=False, with_pool=True, outer=False):
     fake.cuda.is_initialized = lambda: initialized
     fake.cuda.is_available = lambda: False
     fake.current = None
+    fake.given = 0
 
     class CUDAPluggableAllocator:
         def __init__(self, path, alloc_name, free_name):
@@ -81,7 +82,10 @@ def torch(version="2.8", initialized=False, with_pool=True, outer=False):
             self.allocator = allocator
 
     def change_current_allocator(allocator):
+        if fake.current is not None:
+            raise RuntimeError("Can't swap an already initialized allocator")
         fake.current = allocator
+        fake.given += 1
 
     fake.cuda.memory = types.SimpleNamespace(
         CUDAPluggableAllocator=CUDAPluggableAllocator, change_current_allocator=change_current_allocator)
@@ -154,6 +158,10 @@ def numba(uses_binding):
         def get_ipc_handle(self, memory):
             return memory
 
+    def set_memory_manager(manager):
+        cuda.manager = manager
+
+    cuda.set_memory_manager = set_memory_manager
     cuda.HostOnlyCUDAMemoryManager, cuda.MemoryPointer, cuda.MemoryInfo, cuda.GetIpcHandleMixin = (
         HostOnlyCUDAMemoryManager, MemoryPointer, MemoryInfo, GetIpcHandleMixin)
     return types.ModuleType("numba"), cuda, types.ModuleType("numba.cuda.cudadrv"), driver

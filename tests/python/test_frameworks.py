@@ -71,6 +71,12 @@ class Torch(unittest.TestCase):
                 fallow.enable_torch()
         self.assertIsNone(fake.current)
 
+    def test_the_second_call_returns_the_same_allocator(self):
+        fake = fakes.torch()
+        with fakes.installed(torch=fake):
+            self.assertIs(fallow.enable_torch(), fallow.enable_torch())
+        self.assertEqual(fake.given, 1)
+
     def test_too_late_is_said(self):
         with fakes.installed(torch=fakes.torch(initialized=True)):
             with self.assertRaisesRegex(RuntimeError, "comes too late.*right after import torch"):
@@ -143,8 +149,8 @@ class Numba(unittest.TestCase):
             package, cuda, cudadrv, driver = fakes.numba(uses_binding)
             with fakes.installed(numba=package, numba__cuda=cuda, numba__cuda__cudadrv=cudadrv,
                                  numba__cuda__cudadrv__driver=driver):
-                sys.modules.pop("fallow._numba", None)
-                manager = importlib.import_module("fallow._numba").FallowMemoryManager
+                sys.modules.pop("fallow._numba_manager", None)
+                manager = importlib.import_module("fallow._numba_manager").FallowMemoryManager
             context = types.SimpleNamespace(device=types.SimpleNamespace(id=0))
             one = manager(context=context)
             self.assertEqual(one.interface_version, 1)
@@ -167,7 +173,10 @@ class Numba(unittest.TestCase):
         package, cuda, cudadrv, driver = fakes.numba(True)
         with fakes.installed(numba=package, numba__cuda=cuda, numba__cuda__cudadrv=cudadrv,
                              numba__cuda__cudadrv__driver=driver):
+            sys.modules.pop("fallow._numba_manager", None)
             self.assertIs(fallow._numba_memory_manager, fallow._numba_memory_manager)
+            fallow.enable_numba()
+        self.assertIs(cuda.manager, fallow._numba_memory_manager)
         with self.assertRaises(AttributeError):
             fallow.something_else
 

@@ -36,7 +36,8 @@ class Loading(unittest.TestCase):
                 "print(sorted(set(sys.modules) - before), os.listdir('/proc/self/task') == [str(os.getpid())],"
                 "'libfallow' in open('/proc/self/maps').read())")
         ours = ["fallow"] + ["fallow._" + name for name in (
-            "abi arena arguments capture cupy dlpack layout library pool recording report rmm sleep torch typing").split()]
+            "abi arena arguments capture cupy dlpack layout library numba pool recording report rmm sleep torch "
+            "typing").split()]
         self.assertEqual(run(code)[:2], (0, "%s True False\n" % ours))
 
     def test_loading_and_asking_makes_no_pool_and_opens_no_driver(self):

@@ -14,7 +14,7 @@ def main():
     if client.is_plugged:
         import fallow
 
-        cuda.set_memory_manager(fallow._numba_memory_manager)
+        fallow.enable_numba()
 
     def work():
         @cuda.reduce

@@ -4,10 +4,12 @@
 Let a framework allocate from Fallow, before its first tensor:
 
     import fallow
-    fallow.enable_torch()                                  # PyTorch
-    fallow.enable_cupy()                                   # CuPy
-    fallow.enable_rmm()                                    # RMM, and cuDF with it
-    NUMBA_CUDA_MEMORY_MANAGER=fallow python3 program.py    # Numba, from the shell
+    fallow.enable_torch()    # PyTorch
+    fallow.enable_cupy()     # CuPy
+    fallow.enable_numba()    # Numba
+    fallow.enable_rmm()      # RMM, and cuDF with it
+
+or without a change to the program, from the shell: FALLOW_AUTO=torch,cupy,numba,rmm python3 program.py
 
 report(), stats() and Recording show who holds memory; watch_oom() and report_html() need no allocations from Fallow.
 Arena and Layout manage the scratch memory of a step. sleep() gives memory back and keeps every address.
@@ -33,6 +35,7 @@ from fallow._capture import capture, capturing
 from fallow._cupy import enable_cupy
 from fallow._layout import Layout, layout
 from fallow._library import Error, library_path
+from fallow._numba import enable_numba
 from fallow._pool import allocate, allow_peer, configure, deny_peer, free, publish, set_limit, stats, tagged, trim
 from fallow._recording import Recording
 from fallow._report import report
@@ -47,15 +50,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Arena", "Error", "Layout", "Lease", "Recording", "allocate", "allow_peer", "capture", "capturing", "configure",
-    "deny_peer", "enable_cupy", "enable_rmm", "enable_torch", "free", "layout", "library_path", "publish", "report",
-    "report_html", "rmm_resource", "set_limit", "sleep", "stats", "tagged", "torch_mempool", "trim", "wake",
+    "deny_peer", "enable_cupy", "enable_numba", "enable_rmm", "enable_torch", "free", "layout", "library_path", "publish",
+    "report", "report_html", "rmm_resource", "set_limit", "sleep", "stats", "tagged", "torch_mempool", "trim", "wake",
     "watch_oom", "watch_sleep",
 ]
 
 _LATE = {  # attributes whose modules are slow to import, or need Numba
     "report_html": ("_page", "report_html"),
     "watch_oom": ("_oom", "watch_oom"),
-    "_numba_memory_manager": ("_numba", "FallowMemoryManager"),
+    "_numba_memory_manager": ("_numba_manager", "FallowMemoryManager"),
 }
 
 

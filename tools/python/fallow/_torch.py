@@ -17,6 +17,8 @@ _HOOKS = {
     "set_release_pool": "fallow_torch_release_pool",
 }
 
+_enabled: tuple[Any, Any] | None = None  # the module torch, and the allocator that it was given
+
 
 def _version(torch: Any) -> str:
     return str(getattr(torch, "__version__", "an unknown version"))
@@ -27,14 +29,18 @@ def enable_torch(**settings: Unpack[Settings]) -> Any:
 
     Call it right after `import torch`, before anything uses the GPU. `settings` are those of configure(). Blocks are
     reused in stream order, as with PyTorch's own allocator. Out of memory raises torch.OutOfMemoryError; report()
-    tells why. Captures announce themselves.
+    tells why. Captures announce themselves. Further calls return the same allocator.
 
     With any such allocator PyTorch refuses torch.cuda.memory_stats(), memory_allocated(), memory snapshots and
     CUDA-graph trees (torch.compile(mode="reduce-overhead")): use stats(), or torch_mempool() for a part of the
     program.
 
     ImportError: needs PyTorch 2.3 or newer with CUDA. RuntimeError: CUDA is initialised already."""
+    global _enabled
     torch = framework("torch", "enable_torch()")
+    if _enabled is not None and _enabled[0] is torch:
+        configure_with(settings)
+        return _enabled[1]
     memory: Any = getattr(getattr(torch, "cuda", None), "memory", None)
     allocator = None
     if hasattr(memory, "CUDAPluggableAllocator"):
@@ -52,7 +58,7 @@ def enable_torch(**settings: Unpack[Settings]) -> Any:
         if hasattr(inner, setter):
             getattr(inner, setter)(address_of(function))
     memory.change_current_allocator(allocator)
-    kept.append(allocator)
+    _enabled = torch, allocator
     return allocator
 
 
