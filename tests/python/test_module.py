@@ -107,10 +107,9 @@ class Settings(unittest.TestCase):
 
     def test_settings_that_are_none_are_refused(self):
         for settings in ({"limit": "20X"}, {"limit": 0}, {"limit": "G"}, {"economy": "frugal"}, {"reuse": "never"},
-                         {"one_handle": "few"}):
+                         {"one_handle": "few"}, {"limit": 1 << 64 | 1}, {"decay_ms": 1 << 32}, {"decay_ms": -1}):
             with self.assertRaises(ValueError):
                 fallow.configure(**settings)
-
 
     def test_every_economy_has_its_number(self):
         with mock.patch.object(fallow._pool, "lib") as library:
@@ -223,6 +222,11 @@ class Pools(unittest.TestCase):
             fallow.free(blocks[0])
         with self.assertRaises(MemoryError):
             fallow.allocate(1 << 40)
+        for size in (1 << 64, -1):
+            with self.assertRaisesRegex(ValueError, "size_bytes is .*: out of range"):
+                fallow.allocate(size)
+        with self.assertRaisesRegex(ValueError, "tags are 0 to"):
+            fallow.sleep(save=[1 << 32])
 
     def test_the_limit_changes_while_pools_are_in_use(self):
         lib = fallow._library.lib()

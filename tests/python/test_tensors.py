@@ -189,10 +189,13 @@ class Arenas(unittest.TestCase):
             fallow.Layout([{"name": "x", "size": 4}])
         alone = r"^fallow\.Layout: a layout cannot have the region {'name': 'x'.*%s.*help\(fallow\.Layout\)"
         for wrong, text in (({"bytes": 0, "persistent": True}, "'persistent': True"),
-                            ({"bytes": 1 << 64 | 16}, "'bytes': 9223372036854775808"), ({"bytes": 4, "align": 3}, "'align': 3"),
+                            ({"bytes": 1 << 63}, "'bytes': 9223372036854775808"), ({"bytes": 4, "align": 3}, "'align': 3"),
                             ({"bytes": 4, "phases": (3, 1)}, r"'phases': \(3, 1\)")):
             with self.assertRaisesRegex(fallow.Error, alone % text):
                 fallow.Layout([{"name": "a", "bytes": 4}, dict(wrong, name="x"), {"name": "b", "bytes": 4}])
+        for wrong in {"bytes": 1 << 64 | 16}, {"bytes": 4, "phases": (0, 1 << 32)}, {"bytes": 4, "element_bytes": -1}:
+            with self.assertRaisesRegex(ValueError, "(size|last_phase|element).* is -?[0-9]+: out of range"):
+                fallow.Layout([dict(wrong, name="x")])
         for wrong in [], [{"name": "a", "bytes": 4}] * 2:
             with self.assertRaisesRegex(fallow.Error, "no region, two of one name"):
                 fallow.Layout(wrong)
@@ -203,6 +206,10 @@ class Arenas(unittest.TestCase):
         larger = fallow.Layout([{"name": "out", "bytes": 1 << 20}])
         with self.assertRaisesRegex(fallow.Error, "region 'out'.*FALLOW_OVER_BUDGET"):
             self.arena.lease(larger)
+        with self.assertRaisesRegex(ValueError, "below 2.63"):
+            self.arena.set_budget(1 << 64 | 1)
+        with self.assertRaisesRegex(ValueError, "tag is 4294967296: out of range"):
+            fallow.Arena(tag=1 << 32)
         self.arena.set_budget(larger.bytes + 64)
         self.arena.lease(larger).end()
         self.arena.unlock()
@@ -308,6 +315,8 @@ class Arenas(unittest.TestCase):
                 fallow.layout(*wrong)
         with self.assertRaisesRegex(ValueError, "a size of the step is 'token': one of batch, tokens.*overlaps$"):
             fallow.layout("moe-triton", "qwen3-30b-a3b", token=1)
+        with self.assertRaisesRegex(ValueError, "tokens is -1: out of range"):
+            fallow.layout("moe-triton", "qwen3-30b-a3b", tokens=-1)
         with self.assertRaisesRegex(fallow.Error, "the model has nothing for that path"):
             fallow.layout("moe-triton", "llama-3-8b", tokens=1)
 

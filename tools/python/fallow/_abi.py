@@ -48,11 +48,17 @@ def _fields(kind: type[Any], names: str) -> list[tuple[str, type[Any]]]:
     return [(name, kind) for name in names.split()]
 
 
-class _Sized(Structure):
-    """A structure whose first field is its own size, which the constructor sets."""
+class _Checked(Structure):
+    """A structure whose constructor sets struct_size, if there is that field, and refuses numbers that ctypes would
+    cut."""
 
     def __init__(self, **fields: Any) -> None:
-        super().__init__(struct_size=sizeof(self), **fields)
+        super().__init__(**fields)
+        for name, value in fields.items():
+            if isinstance(value, int) and getattr(self, name) != value:
+                raise ValueError("%s is %r: out of range" % (name, value))
+        if self._fields_[0][0] == "struct_size":
+            self.struct_size = sizeof(self)
 
     def numbers(self) -> dict[str, Any]:
         """Return the fields as a dict, without struct_size and the reserved ones."""
@@ -63,7 +69,7 @@ LogFunction = CFUNCTYPE(None, c_void_p, c_int, c_char_p)
 OomFunction = CFUNCTYPE(c_int, c_void_p, c_size_t, c_void_p)
 
 
-class PoolConfig(_Sized):
+class PoolConfig(_Checked):
     _fields_ = [
         ("struct_size", c_size_t), ("device", c_int), ("driver", c_char_p), ("context", c_void_p),
         ("limit_bytes", c_size_t), ("economy", c_int), ("cache_bytes", c_size_t), ("decay_ms", c_uint32),
@@ -75,7 +81,7 @@ class PoolConfig(_Sized):
     ]
 
 
-class Stats(_Sized):
+class Stats(_Checked):
     _fields_ = [
         ("struct_size", c_size_t),
         *_fields(c_uint64, "requested_bytes live_bytes reserved_bytes peak_requested_bytes peak_live_bytes "
@@ -95,7 +101,7 @@ class OomOwner(Structure):
     _fields_ = [("stream_id", c_uint64), ("tag", c_uint32), ("count", c_uint32), ("bytes", c_uint64)]
 
 
-class OomReport(_Sized):
+class OomReport(_Checked):
     _fields_ = [
         ("struct_size", c_size_t),
         *_fields(c_uint64, "size_bytes limit_bytes reserved_bytes requested_bytes free_bytes largest_free_bytes "
@@ -106,12 +112,12 @@ class OomReport(_Sized):
     ]
 
 
-class SleepRequest(_Sized):
+class SleepRequest(_Checked):
     _fields_ = [("struct_size", c_size_t), ("flags", c_uint32), ("reserved_0", c_uint32),
                 ("saved_tags", POINTER(c_uint32)), ("saved_tag_count", c_size_t)]
 
 
-class Request(_Sized):
+class Request(_Checked):
     _fields_ = [("struct_size", c_size_t), ("size_bytes", c_size_t), ("align_bytes", c_size_t), ("flags", c_uint32),
                 ("tag", c_uint32)]
 
@@ -120,12 +126,12 @@ class MempoolId(Structure):
     _fields_ = [("first", c_uint64), ("second", c_uint64)]
 
 
-class RecordConfig(_Sized):
+class RecordConfig(_Checked):
     _fields_ = [("struct_size", c_size_t), ("path", c_char_p), ("ring_bytes", c_size_t), ("flags", c_uint32),
                 ("dump_signal", c_int), ("stack_depth", c_uint32), ("reserved_0", c_uint32)]
 
 
-class Region(Structure):
+class Region(_Checked):
     _fields_ = [
         ("name", c_char_p), ("size_bytes", c_size_t), ("align_bytes", c_size_t), ("init", c_int),
         ("first_phase", c_uint32), ("last_phase", c_uint32), ("flags", c_uint32), ("init_value", c_int64),
@@ -138,13 +144,13 @@ BeforeSleepFunction = CFUNCTYPE(c_int, c_void_p)
 AfterWakeFunction = CFUNCTYPE(None, c_void_p)
 
 
-class ArenaConfig(_Sized):
+class ArenaConfig(_Checked):
     _fields_ = [("struct_size", c_size_t), ("name", c_char_p), ("tag", c_uint32), ("checks", c_uint32),
                 ("scratch_bytes", c_size_t), ("log", LogFunction), ("log_context", c_void_p),
                 ("asks_captures", c_uint8), ("reserved_0", c_uint8 * 7)]
 
 
-class ArenaStats(_Sized):
+class ArenaStats(_Checked):
     _fields_ = [
         ("struct_size", c_size_t),
         *_fields(c_uint64, "scratch_bytes persistent_bytes lease_count grow_count wait_count init_count refuse_count "
@@ -157,13 +163,13 @@ class ArenaStats(_Sized):
 ArenaVisitor = CFUNCTYPE(None, c_void_p, POINTER(ArenaStats))
 
 
-class Model(Structure):
+class Model(_Checked):
     _fields_ = [("name", c_char_p), *_fields(
         c_uint64, "layers hidden heads kv_heads head_dim intermediate vocab experts top_k expert_intermediate "
         "dense_layers shared_experts query_rank kv_rank rope_dim weight_bytes")]
 
 
-class Step(_Sized):
+class Step(_Checked):
     _fields_ = [
         ("struct_size", c_size_t),
         *_fields(c_uint64, "batch tokens context page_size chunk draft_tokens splits sm_count tensor_ranks "

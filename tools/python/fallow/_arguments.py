@@ -22,8 +22,8 @@ def byte_count(value: int | str, what: str) -> int:
         if not digits.isdigit():
             raise ValueError('%s is %r: bytes, or a number with K, M, G or T behind, as "20G"' % (what, value))
         value = int(digits) << shift
-    if value <= 0:
-        raise ValueError("%s is %r: it must be above 0" % (what, value))
+    if not 0 < value < 1 << 63:
+        raise ValueError("%s is %r: it must be above 0 and below 2^63" % (what, value))
     return value
 
 

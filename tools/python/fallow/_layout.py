@@ -30,24 +30,10 @@ class Layout:
 
     Layout(regions, name): `name` is for messages and reports. A layout holds no memory; arenas lease it. It never
     changes: any thread and several arenas may use it at once. Making one takes microseconds, for hundreds of regions
-    up to 0.1 s. ValueError, Error: a region cannot be; the message names the region."""
+    up to 0.1 s. ValueError, Error: a region is invalid; the message names the fault."""
 
     def __init__(self, regions: Sequence[Mapping[str, Any]], name: str | None = None) -> None:
-        array = (_abi.Region * len(regions))()
-        for place, region in zip(array, regions):
-            unknown = set(region) - {"name", "bytes", "align", "init", "phases", "persistent", "value", "step",
-                                     "element_bytes"}
-            if unknown:
-                raise ValueError("a region has no %s" % ", ".join(sorted(unknown)))
-            place.name = region["name"].encode()
-            place.size_bytes = min(region["bytes"], 1 << 63)  # refused; ctypes would cut larger numbers
-            place.align_bytes = region.get("align", 0)
-            place.init = index_of(region.get("init", "dirty"), _INITS, "init")
-            place.first_phase, place.last_phase = region.get("phases", (0, 0))
-            place.flags = _abi.FALLOW_REGION_PERSISTENT if region.get("persistent", False) else 0
-            place.init_value = region.get("value", 0)
-            place.init_step = region.get("step", 0)
-            place.element_bytes = region.get("element_bytes", 0)
+        array = (_abi.Region * len(regions))(*[_region_of(region) for region in regions])
         handle = ctypes.c_void_p()
         self._handle: ctypes.c_void_p | None = None
         status = lib().fallow_layout_create(array, len(regions), ctypes.byref(handle))
@@ -91,7 +77,7 @@ class Layout:
         for index in range(lib().fallow_layout_region_count(self._handle)):
             region, offset = _abi.Region(), ctypes.c_size_t()
             check(lib().fallow_layout_region(self._handle, index, ctypes.byref(region), ctypes.byref(offset)),
-                   "region %d" % index)
+                  "region %d" % index)
             made.append(dict(describe(region), offset=offset.value))
         return made
 
@@ -110,6 +96,18 @@ def _refused_region(array: ctypes.Array[_abi.Region]) -> str:
             return "a layout cannot have the region %s: help(fallow.Layout)" % describe(region)
         lib().fallow_layout_destroy(handle)
     return "it has no region, two of one name, or more bytes than 2^62"
+
+
+def _region_of(given: Mapping[str, Any]) -> _abi.Region:
+    unknown = set(given) - {"name", "bytes", "align", "init", "phases", "persistent", "value", "step", "element_bytes"}
+    if unknown:
+        raise ValueError("a region has no %s" % ", ".join(sorted(unknown)))
+    first, last = given.get("phases", (0, 0))
+    return _abi.Region(
+        name=given["name"].encode(), size_bytes=given["bytes"], align_bytes=given.get("align", 0),
+        init=index_of(given.get("init", "dirty"), _INITS, "init"), first_phase=first, last_phase=last,
+        flags=_abi.FALLOW_REGION_PERSISTENT if given.get("persistent") else 0, init_value=given.get("value", 0),
+        init_step=given.get("step", 0), element_bytes=given.get("element_bytes", 0))
 
 
 def describe(region: _abi.Region) -> dict[str, Any]:
@@ -136,9 +134,11 @@ def _model_of_config(config: Mapping[str, Any]) -> _abi.Model:
     def first(*names: str) -> int:
         return next((int(config[name]) for name in names if config.get(name)), 0)
 
-    model = _abi.Model(b"config.json", first("num_hidden_layers"), first("hidden_size"), first("num_attention_heads"),
-                  first("num_key_value_heads", "num_attention_heads"), first("head_dim"), first("intermediate_size"),
-                  first("vocab_size"), first("n_routed_experts", "num_experts", "num_local_experts"))
+    model = _abi.Model(
+        name=b"config.json", layers=first("num_hidden_layers"), hidden=first("hidden_size"),
+        heads=first("num_attention_heads"), kv_heads=first("num_key_value_heads", "num_attention_heads"),
+        head_dim=first("head_dim"), intermediate=first("intermediate_size"), vocab=first("vocab_size"),
+        experts=first("n_routed_experts", "num_experts", "num_local_experts"))
     if not model.hidden or not model.heads:
         raise ValueError("a config.json without hidden_size or num_attention_heads describes no language model")
     if model.experts:
@@ -161,11 +161,10 @@ def _model_of_config(config: Mapping[str, Any]) -> _abi.Model:
     return model
 
 
-def _model(given: Any) -> _abi.Model:
+def _model(given: Any) -> Any:
     presets = _table(lib().fallow_model_preset)
     if isinstance(given, str) and given in presets:
-        model: _abi.Model = presets[given]
-        return model
+        return presets[given]
     if not isinstance(given, dict):
         path = os.path.join(given, "config.json") if os.path.isdir(given) else given
         if not os.path.exists(path):
@@ -192,15 +191,13 @@ def layout(path: str, model: Any, **step: int) -> Layout:
     Needs no GPU. ValueError: a name or the config is not understood. Error: the model has nothing for that path, or a
     size is missing or too large."""
     paths = _table(lib().fallow_path_at)
-    values = _abi.Step()
     index_of(path, list(paths), "path")
-    for name, value in step.items():
-        index_of(name, list(values.numbers()), "a size of the step")
-        setattr(values, name, value)
+    for name in step:
+        index_of(name, list(_abi.Step().numbers()), "a size of the step")
     handle = ctypes.c_void_p()
-    check(paths[path].make(ctypes.byref(_model(model)), ctypes.byref(values), ctypes.byref(handle)),
-           "fallow.layout(%r, %r)" % (path, model), "the model has nothing for that path, the step lacks a size, "
-           "a size is too large, or ranks do not divide the model")
+    check(paths[path].make(ctypes.byref(_model(model)), ctypes.byref(_abi.Step(**step)), ctypes.byref(handle)),
+          "fallow.layout(%r, %r)" % (path, model), "the model has nothing for that path, the step lacks a size, "
+          "a size is too large, or ranks do not divide the model")
     made = Layout.__new__(Layout)
     made._adopt(handle)
     return made

@@ -32,18 +32,18 @@ def configure(limit: int | str | None = None, economy: str = "balanced", reuse: 
     helper_thread  True: a thread per pool polls it, so that an idle process releases memory
 
     RuntimeError: a pool exists already. ValueError: a setting is not one of these."""
+    if decay_ms == "never":
+        decay_ms = _abi.UINT32_MAX
     config = _abi.PoolConfig(
         economy=index_of(economy, _abi.WORDS["fallow_economy"], "economy"),
         reuse_policy=index_of(reuse, _abi.WORDS["fallow_reuse_policy"], "reuse"),
         page_source=index_of(page_source, _abi.WORDS["fallow_page_source"], "page_source"),
-        helper_thread=bool(helper_thread))
+        decay_ms=decay_ms or 0, helper_thread=bool(helper_thread))
     if limit is not None:
         config.limit_bytes = byte_count(limit, "limit")
     if one_handle is not None:
         is_none = one_handle == "none"
         config.one_handle_bytes = _abi.FALLOW_ONE_HANDLE_NONE if is_none else byte_count(one_handle, "one_handle")
-    if decay_ms is not None:
-        config.decay_ms = _abi.UINT32_MAX if decay_ms == "never" else decay_ms
     if driver is not None:
         config.driver = driver.encode()
     status = lib().fallow_plugin_configure(ctypes.byref(config))

@@ -22,6 +22,8 @@ def sleep(device: int = 0, save: Iterable[int] | str = (), wait: bool = True) ->
     collective libraries have registered is unmapped too: see watch_sleep(). Costs driver calls for each piece of
     memory, and the copies. Error: the pool is asleep, a capture is open, or a watcher refuses."""
     tags = [] if save == "all" else [int(tag) for tag in save]
+    if any(not 0 <= tag <= _abi.UINT32_MAX for tag in tags):
+        raise ValueError("save is %r: tags are 0 to 4294967295" % (save,))
     request = _abi.SleepRequest(
         flags=(_abi.FALLOW_SLEEP_WAIT if wait else 0) | (_abi.FALLOW_SLEEP_SAVE_ALL if save == "all" else 0),
         saved_tags=(ctypes.c_uint32 * max(1, len(tags)))(*tags), saved_tag_count=len(tags))
