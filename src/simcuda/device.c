@@ -4,7 +4,9 @@
  * counts. Does not: make contexts.
  */
 #include <stdio.h>
+#include <string.h>
 
+#include "simcuda/forms.h"
 #include "simcuda/order.h"
 #include "simcuda/storage.h"
 
@@ -70,6 +72,16 @@ CUresult CUDAAPI cuDeviceGetName(char *name, int length, CUdevice device)
     FLW_CALL_ON_DEVICE(cuDeviceGetName, FLW_CALL_PLAIN, device);
     FLW_REFUSE_IF(name == NULL || length <= 0, CUDA_ERROR_INVALID_VALUE);
     snprintf(name, (size_t)length, "simulated device %d", device);
+    return CUDA_SUCCESS;
+}
+
+/* Sixteen bytes, which differ between devices only. */
+CUresult CUDAAPI cuDeviceGetUuid_v2(struct CUuuid_st *uuid, CUdevice device)
+{
+    FLW_CALL_ON_DEVICE(cuDeviceGetName, FLW_CALL_PLAIN, device);
+    FLW_REFUSE_IF(uuid == NULL, CUDA_ERROR_INVALID_VALUE);
+    const char bytes[16] = {'s', 'i', 'm', 'c', 'u', 'd', 'a', (char)device};
+    memcpy(uuid, bytes, sizeof bytes);
     return CUDA_SUCCESS;
 }
 

@@ -22,6 +22,7 @@
 struct CUctxCreateParams_st;
 struct CUdevResource_st;
 struct CUlaunchConfig_st;
+struct CUuuid_st;
 
 /* clang-format off */
 /* Those that are no more than another call, which the last column has: forms.c defines them. */
@@ -61,6 +62,8 @@ struct CUlaunchConfig_st;
     X(cuMemsetD8_v2_ptds, 7000, 0, (CUdeviceptr pointer, unsigned char value, size_t count)) \
     X(cuMemcpyHtoD_v2_ptds, 7000, 0, (CUdeviceptr to, const void *from, size_t bytes)) \
     X(cuMemcpyDtoH_v2_ptds, 7000, 0, (void *to, CUdeviceptr from, size_t bytes)) \
+    X(cuDeviceGetUuid_v2, 11040, 0, (struct CUuuid_st *uuid, CUdevice device)) \
+    X(cuCtxGetStreamPriorityRange, 5050, 0, (int *least, int *greatest)) \
     X(cuCtxCreate_v4, 12050, 0, (CUcontext *context, struct CUctxCreateParams_st *wishes, unsigned flags, CUdevice device)) \
     X(cuGreenCtxCreate, 12040, 0, (CUgreenCtx *green, CUdevResourceDesc descriptor, CUdevice device, unsigned flags)) \
     X(cuGreenCtxDestroy, 12040, 0, (CUgreenCtx green)) \

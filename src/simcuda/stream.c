@@ -185,6 +185,19 @@ CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *stream, unsigned flags, in
     return flw_stream_create(call.context, stream, flags, priority);
 }
 
+/* "lower numbers imply greater priorities" */
+CUresult CUDAAPI cuCtxGetStreamPriorityRange(int *least, int *greatest)
+{
+    FLW_CALL(cuCtxGetDevice, FLW_CALL_CONTEXT);
+    if (least != NULL) {
+        *least = 0;
+    }
+    if (greatest != NULL) {
+        *greatest = -5;
+    }
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuStreamDestroy_v2(CUstream handle)
 {
     FLW_CALL(cuStreamDestroy_v2, FLW_CALL_CONTEXT);

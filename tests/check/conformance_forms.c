@@ -167,6 +167,40 @@ static void two_names_pin_host_memory(struct bed *b)
     IS(CUDA_ERROR_INVALID_VALUE, b->cu->cuMemFreeHost(pointer));
 }
 
+static void devices_differ_in_their_uuids(struct bed *b)
+{
+    CUresult (*get)(char *, CUdevice) = NULL;
+    char first[16] = {0}, other[16] = {0};
+    int count = 0;
+    if (!find(b, "cuDeviceGetUuid_v2", &get)) {
+        return;
+    }
+    OK(b->cu->cuDeviceGetCount(&count));
+    OK(get(first, 0));
+    for (int device = 0; device < count; device++) {
+        OK(get(other, device));
+        THAT((memcmp(first, other, sizeof first) == 0) == (device == 0));
+    }
+    IS(CUDA_ERROR_INVALID_DEVICE, get(other, count));
+}
+
+static void every_priority_of_the_range_is_accepted(struct bed *b)
+{
+    CUresult (*get)(int *, int *) = NULL;
+    CUstream stream = NULL;
+    int least = 0, greatest = 0;
+    if (!find(b, "cuCtxGetStreamPriorityRange", &get) ||
+        !bed_has(b, b->cu->cuStreamCreateWithPriority != NULL)) {
+        return;
+    }
+    OK(get(NULL, NULL));
+    OK(get(&least, &greatest));
+    for (int priority = greatest; priority <= least; priority++) {
+        OK(b->cu->cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, priority));
+        OK(b->cu->cuStreamDestroy_v2(stream));
+    }
+}
+
 /* The parameters of CUDA's samples: all zero. */
 static void a_context_with_empty_parameters_is_a_plain_one(struct bed *b)
 {
@@ -197,6 +231,8 @@ static const struct conformance_case cases[] = {
            "If the specified context is NULL, the API will operate on the current context"),
     HEADER(a_context_with_empty_parameters_is_a_plain_one,
            "Creates a new CUDA context and associates it with the calling thread"),
+    HEADER(devices_differ_in_their_uuids, "Returns 16-octets identifying the device"),
+    HEADER(every_priority_of_the_range_is_accepted, "meaningful stream priorities is given by"),
     HEADER(two_names_pin_host_memory,
            "bytes of host memory that is page-locked and accessible to the"),
 };
