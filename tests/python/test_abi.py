@@ -70,8 +70,8 @@ class Headers:
 
 
 def run(*arguments, source):
-    return subprocess.run([CC, "-I", INCLUDE, "-x", "c", *arguments, "-"], input=source, stdout=subprocess.PIPE, check=True,
-                          timeout=120, universal_newlines=True).stdout
+    return subprocess.run([CC, "-I", INCLUDE, "-x", "c", *arguments, "-"], input=source, stdout=subprocess.PIPE,
+                          check=True, timeout=120, universal_newlines=True).stdout
 
 
 class Abi(unittest.TestCase):
@@ -81,8 +81,8 @@ class Abi(unittest.TestCase):
         lines = ["%s %%zu\\n\", sizeof(%s)" % (name, name) for name in STRUCTURES]
         lines += ["%s.%s %%zu %%zu\\n\", offsetof(%s, %s), sizeof((%s){0}.%s)" % ((name, field) * 3)
                   for name, kind in STRUCTURES.items() for field, _ in kind._fields_]
-        lines += ["%s %%ju\\n\", (uintmax_t)%s" % (name, name) for name in CONSTANTS]
-        lines += ["%s %%ju\\n\", (uintmax_t)%s" % (name, name) for enum in _abi.WORDS for name in cls.headers.enums[enum]]
+        names = list(CONSTANTS) + [name for enum in _abi.WORDS for name in cls.headers.enums[enum]]
+        lines += ["%s %%ju\\n\", (uintmax_t)%s" % (name, name) for name in names]
         source = "#include <stdint.h>\n#include <stdio.h>\n%sint main(void)\n{\n%s}\n" % (
             cls.headers.includes, "".join("    printf(\"%s);\n" % line for line in lines))
         with tempfile.TemporaryDirectory() as folder:

@@ -366,6 +366,7 @@ class Pools(unittest.TestCase):
                 change(0, 1)  # one device is simulated
 
     def test_every_public_name_has_a_text(self):
+        self.assertEqual(set(fallow.__all__) - set(dir(fallow)), set())  # help(fallow) lists dir(fallow)
         for name in fallow.__all__:
             self.assertTrue(re.search(r"\w", getattr(fallow, name).__doc__ or ""), name)
 

@@ -50,9 +50,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Arena", "Error", "Layout", "Lease", "Recording", "allocate", "allow_peer", "capture", "capturing", "configure",
-    "deny_peer", "enable_cupy", "enable_numba", "enable_rmm", "enable_torch", "free", "layout", "library_path", "publish",
-    "report", "report_html", "rmm_resource", "set_limit", "sleep", "stats", "tagged", "torch_mempool", "trim", "wake",
-    "watch_oom", "watch_sleep",
+    "deny_peer", "enable_cupy", "enable_numba", "enable_rmm", "enable_torch", "free", "layout", "library_path",
+    "publish", "report", "report_html", "rmm_resource", "set_limit", "sleep", "stats", "tagged", "torch_mempool",
+    "trim", "wake", "watch_oom", "watch_sleep",
 ]
 
 _LATE = {  # attributes whose modules are slow to import, or need Numba
@@ -69,3 +69,8 @@ def __getattr__(name: str) -> object:
     module, attribute = _LATE[name]
     globals()[name] = value = getattr(__import__("fallow." + module, fromlist=["*"]), attribute)
     return value
+
+
+def __dir__() -> list[str]:
+    """List attributes that are not imported yet as well, for help()."""
+    return sorted({*globals(), *__all__})

@@ -11,8 +11,8 @@ from fallow._typing import Settings, Unpack
 def enable_numba(**settings: Unpack[Settings]) -> None:
     """Make Numba allocate device memory from Fallow, as the variable NUMBA_CUDA_MEMORY_MANAGER=fallow does.
 
-    Call it before Numba uses the GPU. `settings` are those of configure(). What enable_cupy() says of streams and
-    captures is true of Numba."""
+    Call it before Numba uses the GPU. `settings` are those of configure(). Streams and captures are as in
+    enable_cupy()."""
     cuda = framework("numba.cuda", "enable_numba()")
     configure_with(settings)
     lib()  # fails here if there is none, not at the first allocation

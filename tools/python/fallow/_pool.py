@@ -148,8 +148,8 @@ def deny_peer(device: int, peer: int) -> None:
 def publish() -> None:
     """Show the pools of this process, those made later too, to `fallow top` until the process ends.
 
-    Starts a thread that sleeps unless `fallow top` looks, and makes a file of 256 KiB in /dev/shm. Error: /dev/shm has no
-    room; a program may ignore that. A second call has no effect."""
+    Starts a thread that sleeps unless `fallow top` looks, and makes a file of 256 KiB in /dev/shm. Error: /dev/shm has
+    no room; a program may ignore that. A second call has no effect."""
     check(lib().fallow_publish_start(None), "fallow.publish: no file in /dev/shm")
 
 
