@@ -73,8 +73,8 @@ typedef struct fallow_capture fallow_capture;
 
 /** How much idle memory a pool may hold. */
 typedef enum fallow_economy {
-    /** Prefer growth to a wait, and to driver calls in a repeating step. P is the peak of memory in live blocks
-     * (peak_live_bytes). The bounds hold with handles as the page source and no memory in captures:
+    /** Prefer growth to a wait, and to driver calls in a repeating step. P is the peak of memory in live blocks since
+     * the pool was made (peak_live_bytes, if never reset). The bounds hold with handles as the page source and no memory in captures:
      * - One stream: at most 1.16 P + 16 MiB; up to 1.3 P if most memory is in blocks of 64 KiB to 1 MiB with
      *   partly filled slabs.
      * - Several streams: at most 1.45 P + 16 MiB and 256 MiB, or a 256th of a device below 64 GiB. Beyond that the
@@ -533,9 +533,10 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_block_info(fallow_pool *pool, c
  *      reserved_bytes + asleep_bytes
  *          = live_bytes + cached_bytes + deferred_bytes + captured_bytes + idle_bytes
  *
+ *  Peaks are those since the pool was made, or since the last fallow_pool_reset_peaks.
  *  peak_reserved_bytes is always exact, and never below reserved_bytes. peak_requested_bytes is exact with one thread;
- *  with several threads the error is at most the size of their caches. peak_live_bytes is the most that was seen when
- *  requested_bytes peaked or when a caller queried the statistics. */
+ *  with several threads the error is at most the size of their caches. peak_live_bytes is at least peak_requested_bytes
+ *  and the most that was seen when requested_bytes peaked or when a caller queried the statistics. */
 typedef struct fallow_stats {
     size_t struct_size;            /**< set by fallow_stats_init */
     uint64_t requested_bytes;      /**< live blocks, as asked */
@@ -613,6 +614,19 @@ static inline void fallow_stats_init(fallow_stats *stats)
 /** Cheap: sums per-thread counters; stops no thread. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_get_stats(fallow_pool *pool,
                                                                 fallow_stats *out_stats);
+
+/**
+ * Restart the three peaks of fallow_stats at the present amounts, so that later statistics show the peaks since this
+ * call. No other counter changes, nor how much memory the pool keeps.
+ *
+ * Precision   as that of the peaks: exact if the calling thread is the only one that allocates; otherwise
+ *             peak_requested_bytes may miss as much as the caches of other threads hold. A growth under way counts for
+ *             peak_reserved_bytes.
+ * Errors      INVALID_POOL.
+ * Threads     any, also during captures and while the pool is asleep.
+ * Cost        as fallow_pool_get_stats; no driver call.
+ */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_reset_peaks(fallow_pool *pool);
 
 /** Entries of fallow_oom_report.owners. */
 #define FALLOW_OOM_OWNERS 8

@@ -31,7 +31,7 @@ static inline bool raises_peak(const struct flw_pool *pool, const struct flw_acc
 {
     return atomic_load_explicit(&pool->usage.requested_bytes, memory_order_relaxed) +
                account->peak_requested_bytes >
-           atomic_load_explicit(&pool->usage.peak_requested_bytes, memory_order_relaxed);
+           atomic_load_explicit(&pool->usage.recent_peak_bytes, memory_order_relaxed);
 }
 
 /* The cache has none of this size. */

@@ -8,6 +8,7 @@
 #include "pool/state/settings.h"
 #include "pool/state/table.h"
 #include "pool/streams/cache.h"
+#include "pool/streams/current.h"
 #include "pool/streams/epoch.h"
 
 FLW_DEFINE_INIT_SIZED(fallow_stats)
@@ -19,14 +20,11 @@ void flw_pool_read_stats(struct flw_pool *pool, fallow_stats *out_stats)
     fallow_stats stats = {0};
     stats.live_bytes = flw_pool_live(pool, &totals);
     stats.requested_bytes = flw_not_negative(totals.requested_bytes);
-    stats.peak_requested_bytes = flw_not_negative(atomic_load(&pool->usage.peak_requested_bytes));
+    stats.peak_requested_bytes = flw_not_negative(atomic_load(&pool->usage.recent_peak_bytes));
     int64_t unsettled = atomic_load(&pool->usage.requested_bytes) + totals.unsettled_peak_bytes;
     stats.peak_requested_bytes = flw_max(stats.peak_requested_bytes, flw_not_negative(unsettled));
-    uint64_t most = atomic_load(&pool->usage.peak_live_bytes);
-    while (stats.live_bytes > most &&
-           !atomic_compare_exchange_weak(&pool->usage.peak_live_bytes, &most, stats.live_bytes)) {
-    }
-    stats.peak_live_bytes = flw_max(stats.live_bytes, most); /* what was told is kept */
+    stats.peak_live_bytes = flw_pool_note_live(pool, stats.live_bytes); /* what was told is kept */
+    stats.peak_live_bytes = flw_max(stats.peak_live_bytes, stats.peak_requested_bytes);
     stats.reserved_bytes = atomic_load(&heap->reserved_bytes);
     stats.peak_reserved_bytes = atomic_load(&heap->peak_reserved_bytes);
     /* A growth under way is counted before the driver call; the peak rises only after the call. */
@@ -95,6 +93,21 @@ fallow_status fallow_pool_get_stats(fallow_pool *handle, fallow_stats *out_stats
     }
     flw_pool_read_stats(pool, &stats);
     return flw_struct_answer(out_stats, &stats, sizeof stats);
+}
+
+fallow_status fallow_pool_reset_peaks(fallow_pool *handle)
+{
+    struct flw_pool *pool = flw_pool_of(handle);
+    if (pool == NULL) {
+        return FALLOW_INVALID_POOL;
+    }
+    flw_pool_reset_peaks(pool, flw_pool_own_account(pool));
+    flw_lock_acquire(&pool->heap.lock);
+    uint64_t reserved = atomic_load(&pool->heap.reserved_bytes); /* a growth under way, too */
+    atomic_store(&pool->heap.peak_reserved_bytes,
+                 flw_min(reserved, atomic_load(&pool->heap.peak_reserved_bytes)));
+    flw_lock_release(&pool->heap.lock);
+    return FALLOW_OK;
 }
 
 int fallow_pool_last_driver_error(fallow_pool *handle, const char **out_call)

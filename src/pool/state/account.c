@@ -1,11 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pool/state/account.h"
 
-static void raise_to(_Atomic int64_t *peak, int64_t value)
+/* False if the peak is as high already. */
+static bool raise_to(_Atomic int64_t *peak, int64_t value)
 {
     int64_t seen = atomic_load(peak);
     while (value > seen && !atomic_compare_exchange_weak(peak, &seen, value)) {
     }
+    return value > seen;
+}
+
+/* Return the account's maximum since its settlement or the reset of the pool's peaks. Where the maximum may be older
+ * than the reset, return its present value. */
+static int64_t recent_peak(const struct flw_account *account)
+{
+    int64_t peak = __atomic_load_n(&account->peak_requested_bytes, __ATOMIC_RELAXED);
+    return peak > __atomic_load_n(&account->stale_peak_bytes, __ATOMIC_RELAXED)
+               ? peak
+               : __atomic_load_n(&account->requested_bytes, __ATOMIC_RELAXED);
 }
 
 void flw_pool_account(struct flw_account *account, int64_t requested_bytes)
@@ -23,22 +35,44 @@ void flw_pool_settle(struct flw_pool *pool, struct flw_account *account)
     if (delta == 0 && peak == 0) {
         return;
     }
+    int64_t recent = recent_peak(account);
     int64_t base = atomic_fetch_add(&pool->usage.requested_bytes, delta);
     __atomic_store_n(&account->requested_bytes, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&account->peak_requested_bytes, 0, __ATOMIC_RELAXED);
-    if (base + peak <= atomic_load(&pool->usage.peak_requested_bytes)) {
+    __atomic_store_n(&account->stale_peak_bytes, 0, __ATOMIC_RELAXED);
+    if (base + peak <= atomic_load(&pool->usage.recent_peak_bytes)) {
         return;
     }
     /* Others may have freed what they have not settled yet: the sum over all knows. */
-    int64_t highest = flw_pool_requested(pool) + (peak - delta);
-    if (highest <= atomic_load(&pool->usage.peak_requested_bytes)) {
-        return;
+    int64_t before = flw_pool_requested(pool) - delta;
+    (void)raise_to(&pool->usage.peak_requested_bytes, before + peak);
+    if (raise_to(&pool->usage.recent_peak_bytes, before + recent)) {
+        (void)flw_pool_note_live(pool, flw_pool_live(pool, NULL));
     }
-    raise_to(&pool->usage.peak_requested_bytes, highest);
-    uint64_t live = flw_pool_live(pool, NULL), most = atomic_load(&pool->usage.peak_live_bytes);
-    while (live > most &&
-           !atomic_compare_exchange_weak(&pool->usage.peak_live_bytes, &most, live)) {
+}
+
+uint64_t flw_pool_note_live(struct flw_pool *pool, uint64_t live)
+{
+    (void)raise_to(&pool->usage.recent_peak_live_bytes, (int64_t)live);
+    return flw_max(live, (uint64_t)atomic_load(&pool->usage.recent_peak_live_bytes));
+}
+
+void flw_pool_reset_peaks(struct flw_pool *pool, struct flw_account *own)
+{
+    if (own != NULL) {
+        flw_pool_settle(pool, own);
     }
+    int64_t requested = atomic_load(&pool->usage.requested_bytes);
+    flw_lock_acquire(&pool->lock);
+    for (struct flw_account *account = pool->accounts; account; account = account->next) {
+        int64_t peak = __atomic_load_n(&account->peak_requested_bytes, __ATOMIC_RELAXED);
+        __atomic_store_n(&account->stale_peak_bytes, peak, __ATOMIC_RELAXED);
+        requested += __atomic_load_n(&account->requested_bytes, __ATOMIC_RELAXED);
+    }
+    (void)raise_to(&pool->usage.peak_requested_bytes, requested);
+    atomic_store(&pool->usage.recent_peak_bytes, requested);
+    flw_lock_release(&pool->lock);
+    atomic_store(&pool->usage.recent_peak_live_bytes, (int64_t)flw_pool_live(pool, NULL));
 }
 
 void flw_pool_note_special(struct flw_pool *pool, struct flw_account *account,
@@ -49,7 +83,8 @@ void flw_pool_note_special(struct flw_pool *pool, struct flw_account *account,
     atomic_fetch_add(&pool->usage.special_live_bytes, live_bytes);
     atomic_fetch_add(
         requested_bytes >= 0 ? &pool->usage.special_allocs : &pool->usage.special_frees, 1);
-    raise_to(&pool->usage.peak_requested_bytes, now);
+    (void)raise_to(&pool->usage.peak_requested_bytes, now);
+    (void)raise_to(&pool->usage.recent_peak_bytes, now);
 }
 
 static FLW_SNAPSHOT uint64_t read_word(const uint64_t *word)
@@ -111,8 +146,7 @@ uint64_t flw_pool_live(struct flw_pool *pool, struct flw_pool_totals *out)
     }
     for (const struct flw_account *account = pool->accounts; account; account = account->next) {
         totals.requested_bytes += __atomic_load_n(&account->requested_bytes, __ATOMIC_RELAXED);
-        totals.unsettled_peak_bytes +=
-            __atomic_load_n(&account->peak_requested_bytes, __ATOMIC_RELAXED);
+        totals.unsettled_peak_bytes += recent_peak(account);
     }
     flw_lock_release(&pool->lock);
     if (out != NULL) {

@@ -9,13 +9,17 @@
 
 /* Owner: allocated (or, negative, freed). */
 void flw_pool_account(struct flw_account *account, int64_t requested_bytes);
-/* Owner: fold the thread's requested bytes into the pool's, raising the peak. */
+/* Owner: fold the thread's requested bytes into the pool's, raising the peaks. */
 void flw_pool_settle(struct flw_pool *pool, struct flw_account *account);
 /* A block that passes no cache. */
 void flw_pool_note_special(struct flw_pool *pool, struct flw_account *account,
                            int64_t requested_bytes, int64_t live_bytes);
 /* Now-live requested bytes: settled and not. */
 int64_t flw_pool_requested(struct flw_pool *pool);
+/* Raise the recent peak of live bytes; return it. */
+uint64_t flw_pool_note_live(struct flw_pool *pool, uint64_t live);
+/* Restart the recent peaks at the present amounts. `own`: the calling thread's account; NULL: it has none. */
+void flw_pool_reset_peaks(struct flw_pool *pool, struct flw_account *own);
 /* Sums over all caches; exact at quiescent points. Returns live bytes. */
 struct flw_pool_totals {
     uint64_t allocs, frees, misses, cached_bytes;

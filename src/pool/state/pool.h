@@ -30,10 +30,11 @@ struct flw_extension;
 /* What callers hold, and how much it was at most (state/account.c). Synchronization: atomics; `accounts` and what
  * caches count are summed under the pool's lock. */
 struct flw_usage {
-    _Atomic int64_t requested_bytes; /* settled; the accounts hold the rest */
-    _Atomic int64_t peak_requested_bytes;
-    _Atomic uint64_t peak_live_bytes;
-    _Atomic int64_t retired_live_bytes; /* of caches that are gone */
+    _Atomic int64_t requested_bytes;        /* settled; the accounts hold the rest */
+    _Atomic int64_t peak_requested_bytes;   /* ever: what a pool may hold depends on it */
+    _Atomic int64_t recent_peak_bytes;      /* since the peaks were reset; at most the peak ever */
+    _Atomic int64_t recent_peak_live_bytes; /* the most that was seen since then */
+    _Atomic int64_t retired_live_bytes;     /* of caches that are gone */
     _Atomic uint64_t retired_allocs, retired_frees, retired_misses;
     _Atomic uint64_t special_allocs, special_frees; /* blocks that never pass a cache */
     _Atomic int64_t special_live_bytes;

@@ -129,6 +129,7 @@ static void a_destroyed_pools_handle_answers_invalid_pool(void **state)
         assert_int_equal(fallow_pool_poll(handles[i]), FALLOW_INVALID_POOL);
         assert_int_equal(fallow_pool_validate(handles[i]), FALLOW_INVALID_POOL);
         assert_int_equal(fallow_pool_get_stats(handles[i], &stats), FALLOW_INVALID_POOL);
+        assert_int_equal(fallow_pool_reset_peaks(handles[i]), FALLOW_INVALID_POOL);
         assert_int_equal(fallow_block_info(handles[i], block, &info), FALLOW_INVALID_POOL);
         assert_int_equal(fallow_pool_get_oom_report(handles[i], &report), FALLOW_INVALID_POOL);
         assert_int_equal(fallow_capture_begin(handles[i], api.stream, &capture),

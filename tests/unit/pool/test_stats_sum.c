@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Proves: at quiet points of random programs the terms of fallow_stats add up to the reserved and sleeping bytes, and
- * each term equals the sum over the pool's spans; statistics never show more reserved bytes than the peak.
+ * each term equals the sum over the pool's spans; statistics never show more reserved bytes than the peak; peaks are
+ * those since their last reset.
  */
 #include "unit/pool/test_api.h"
+
+#include <stdatomic.h>
 
 #include "fallow/sleep.h"
 #include "heap/heap.h"
@@ -95,8 +98,10 @@ struct run {
     CUstream streams[3];
     fallow_capture *capture; /* on streams[0]; NULL: none */
     bool is_capturing, has_context_order, can_sleep, is_asleep;
+    uint64_t requested_bytes, peak_bytes; /* since the last reset of the peaks */
     struct {
         void *ptr;
+        uint64_t size_bytes;
         int stream;
         bool is_captured;
     } live[LIVE];
@@ -123,6 +128,9 @@ static void turn_block(struct run *run)
             fallow_alloc_request(run->api.pool, &request, run->streams[other], &run->live[i].ptr);
         assert_true(status == FALLOW_OK || status == FALLOW_OUT_OF_MEMORY ||
                     (status == FALLOW_ASLEEP && run->is_asleep));
+        run->live[i].size_bytes = status == FALLOW_OK ? request.size_bytes : 0;
+        run->requested_bytes += run->live[i].size_bytes;
+        run->peak_bytes = flw_max(run->peak_bytes, run->requested_bytes);
         run->live[i].stream = other;
         run->live[i].is_captured = run->is_capturing && other == 0;
         return;
@@ -134,6 +142,16 @@ static void turn_block(struct run *run)
     int stream = below(run, 3) == 0 ? other : run->live[i].stream;
     assert_int_equal(fallow_free(run->api.pool, run->live[i].ptr, run->streams[stream]), FALLOW_OK);
     run->live[i].ptr = NULL;
+    run->requested_bytes -= run->live[i].size_bytes;
+}
+
+static void turn_peaks(struct run *run)
+{
+    assert_int_equal(fallow_pool_reset_peaks(run->api.pool), FALLOW_OK);
+    fallow_stats stats = api_stats(&run->api);
+    assert_int_equal(stats.peak_live_bytes, stats.live_bytes);
+    assert_int_equal(stats.peak_reserved_bytes, stats.reserved_bytes);
+    run->peak_bytes = run->requested_bytes;
 }
 
 static void turn_capture(struct run *run)
@@ -213,12 +231,16 @@ static void run_with(uint64_t seed, fallow_order order, fallow_page_source sourc
             turn_capture(&run);
         } else if (kind < 97) {
             turn_sleep(&run);
+        } else if (kind < 98) {
+            turn_peaks(&run);
         } else {
-            assert_int_equal(kind == 97 ? fallow_pool_poll(run.api.pool)
+            assert_int_equal(kind == 98 ? fallow_pool_poll(run.api.pool)
                                         : fallow_pool_trim(run.api.pool, 0, 0, NULL),
                              FALLOW_OK);
         }
         expect_sum(&run.api);
+        assert_int_equal(api_stats(&run.api).requested_bytes, run.requested_bytes);
+        assert_int_equal(api_stats(&run.api).peak_requested_bytes, run.peak_bytes);
     }
     end_run(&run);
     api_end(&run.api);
@@ -283,11 +305,77 @@ static void a_look_never_sees_more_reserved_than_the_peak(void **state)
     api_end(&looker);
 }
 
+/* ---- peaks reset while threads allocate */
+
+#define THREADS    4
+#define ROUNDS     2000
+#define KEPT       16
+#define BLOCK_MOST ((size_t)100 << 10)
+
+struct worker {
+    struct api *api;
+    CUstream stream;
+    pthread_t thread;
+    uint64_t random;
+    atomic_uint *working;
+};
+
+static void *allocate_and_free(void *argument)
+{
+    struct worker *worker = argument;
+    struct run run = {.random = worker->random};
+    void *kept[KEPT] = {NULL};
+    for (int i = 0; i < ROUNDS + KEPT; i++) {
+        void **at = &kept[i % KEPT];
+        assert_int_equal(fallow_free(worker->api->pool, *at, worker->stream), FALLOW_OK);
+        *at =
+            i < ROUNDS ? api_alloc(worker->api, 1 + below(&run, BLOCK_MOST), worker->stream) : NULL;
+    }
+    atomic_fetch_sub(worker->working, 1);
+    return NULL;
+}
+
+static void peaks_are_reset_while_threads_allocate(void **state)
+{
+    (void)state;
+    struct api api;
+    struct worker workers[THREADS];
+    atomic_uint working = THREADS;
+    flw_sim_config world = flw_sim_config_default(3);
+    api_begin(&api, &world);
+    api.pool = api_create(&api);
+    void *held = api_alloc(&api, 7 * MIB, api.stream);
+    for (uint64_t i = 0; i < THREADS; i++) {
+        workers[i] = (struct worker){.api = &api, .random = i + 1, .working = &working};
+        assert_int_equal(api.sim.cu.cuStreamCreate(&workers[i].stream, CU_STREAM_NON_BLOCKING), 0);
+        assert_int_equal(pthread_create(&workers[i].thread, NULL, allocate_and_free, &workers[i]),
+                         0);
+    }
+    uint64_t most = 7 * MIB + THREADS * KEPT * BLOCK_MOST;
+    while (atomic_load(&working) != 0) {
+        assert_int_equal(fallow_pool_reset_peaks(api.pool), FALLOW_OK);
+        fallow_stats stats = api_stats(&api);
+        assert_in_range(stats.peak_requested_bytes, 7 * MIB, 2 * most); /* cached at most as much */
+        assert_true(stats.peak_live_bytes >= stats.peak_requested_bytes);
+        assert_true(stats.peak_reserved_bytes >= stats.reserved_bytes);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        assert_int_equal(pthread_join(workers[i].thread, NULL), 0);
+    }
+    assert_int_equal(fallow_pool_reset_peaks(api.pool), FALLOW_OK);
+    assert_int_equal(api_stats(&api).peak_requested_bytes, 7 * MIB); /* nothing is left of theirs */
+    assert_int_equal(api_ask_elsewhere(&api, api.stream), FALLOW_OK);
+    assert_int_equal(api_stats(&api).peak_requested_bytes, 7 * MIB + 300);
+    assert_int_equal(fallow_free(api.pool, held, api.stream), FALLOW_OK);
+    api_end(&api);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_terms_add_up_at_every_quiet_point),
         cmocka_unit_test(a_look_never_sees_more_reserved_than_the_peak),
+        cmocka_unit_test(peaks_are_reset_while_threads_allocate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
