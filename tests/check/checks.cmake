@@ -91,6 +91,12 @@ if(TARGET fallow AND FALLOW_BENCH AND CMAKE_BUILD_TYPE STREQUAL "Release" AND FA
   add_test(NAME check.figures COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/figures.sh ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}
     ${CMAKE_CURRENT_BINARY_DIR}/figures.md)
   set_tests_properties(check.figures PROPERTIES LABELS check TIMEOUT 240 SKIP_RETURN_CODE 77)
+  find_package(Python3 COMPONENTS Interpreter QUIET)
+  if(Python3_FOUND AND TARGET simcuda-libcuda)
+    add_test(NAME check.peers COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/tests/peers/measure
+      ${PROJECT_BINARY_DIR} --against ${PROJECT_SOURCE_DIR}/tests/README.md)
+    set_tests_properties(check.peers PROPERTIES LABELS "check;slow" TIMEOUT 600 SKIP_RETURN_CODE 77)
+  endif()
 endif()
 flw_add_test(check asym_model SOURCES asym_model.c weak_machine.c PLAIN)
 # What the cross compiler makes of the same lock.

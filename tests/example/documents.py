@@ -21,6 +21,7 @@ A comment right before a block says what is different about it:
 A figure in a table is bold, with its name in a comment behind it: **84**<!-- measure: pair of 4096 B -->.
   measure: NAME    the row of that name in the table of tests/README.md that tools/measure writes
   demo: POLICY     held over requested, `fallow replay` of the demo trace
+  peers: WHO, NAME the cell of that column and row in the table of tests/README.md that tests/peers/measure writes
 
 Links lead to files and headings that are there, tests that are named exist, and README.md has its size.
 
@@ -348,12 +349,24 @@ def check_program(source, block):
         raise Wrong("line %d: %s ends before the block" % (block.line, path))
 
 
+def table_rows(source, mark):
+    """The rows of the table between two marks in tests/README.md."""
+    with open(os.path.join(source, "tests/README.md"), encoding="utf-8") as file:
+        table = file.read().partition("<!-- %s: begin -->" % mark)[2].partition("<!-- %s: end -->" % mark)[0]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.split("\n") if line.startswith("|")]
+
+
 def measured_figures(source):
     """{name: measured} of the table that tools/measure writes: what repeats, instructions and their ratios."""
-    with open(os.path.join(source, "tests/README.md"), encoding="utf-8") as file:
-        table = file.read().partition("<!-- figures: begin -->")[2].partition("<!-- figures: end -->")[0]
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.split("\n") if line.startswith("|")]
+    rows = table_rows(source, "figures")
     return {row[0]: float(row[3]) for row in rows if len(row) > 3 and row[1] in ("instructions", "ratio of Ir")}
+
+
+def peer_figures(source):
+    """{"column, row": figure} of the table that tests/peers/measure writes."""
+    rows = table_rows(source, "peers")
+    return {"%s, %s" % (column, row[0]): float(cell)
+            for row in rows[2:] for column, cell in zip(rows[0][1:], row[1:]) if cell}
 
 
 def demo_figures(shell):
@@ -366,7 +379,7 @@ def demo_figures(shell):
             for row in policies if row["peak_reserved_bytes"]}
 
 
-FIGURE = re.compile(r"\*\*([0-9.,]+)\*\*<!-- (measure|demo): ([^>]*?) -->")
+FIGURE = re.compile(r"\*\*([0-9.,]+)\*\*<!-- (measure|demo|peers): ([^>]*?) -->")
 
 
 def check_figures(source, shell, text):
@@ -375,6 +388,8 @@ def check_figures(source, shell, text):
     known = {}
     if any(kind == "measure" for _, kind, _ in found):
         known["measure"] = measured_figures(source)
+    if any(kind == "peers" for _, kind, _ in found):
+        known["peers"] = peer_figures(source)
     if any(kind == "demo" for _, kind, _ in found):
         known["demo"] = demo_figures(shell)
     for shown, kind, name in found:

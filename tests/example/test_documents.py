@@ -14,7 +14,8 @@ import documents
 README = "# R\n\n```sh\nexport PATH=\"$PWD/build/quickstart/bin:$PATH\"\n```\n"
 PROGRAM = "/* Owns:\n * nothing.\n */\n#include <a.h>\n\nint main(void)\n{\n    return 0;\n}\n"
 TABLE = "<!-- figures: begin -->\n| figure | unit | goal | measured | kept |\n|---|---|---:|---:|---|\n" \
-        "| pair of 4096 B | instructions | 90 | 84.0 | yes |\n<!-- figures: end -->\n"
+        "| pair of 4096 B | instructions | 90 | 84.0 | yes |\n<!-- figures: end -->\n" \
+        "<!-- peers: begin -->\n| figure | A | B |\n|---|---:|---:|\n| pair | 1.0 | 4188.2 |\n<!-- peers: end -->\n"
 
 
 class Texts(unittest.TestCase):
@@ -190,6 +191,8 @@ class Texts(unittest.TestCase):
         self.assertIn("1 figures and 0 names", out)
         self.refuse("| it takes **85**<!-- measure: pair of 4096 B --> |\n", "is shown as 85, and it is 84")
         self.refuse("| it takes **84**<!-- measure: pair of 5 B --> |\n", "'measure: pair of 5 B' does not exist")
+        self.run_text("| they take **4,188**<!-- peers: B, pair --> |\n")
+        self.refuse("| they take **4,187**<!-- peers: B, pair --> |\n", "is shown as 4,187, and it is 4188")
 
     def test_a_named_test_exists(self):
         self.write("tests/unit/a.cmake", "flw_add_test(unit page_map SOURCES a.c)\nadd_test(NAME check.layers COMMAND x)\n")

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "peer.hpp"
+
+#include <cstdio>
+#include <map>
+#include <mutex>
+#include <stdexcept>
+#include <thread>
+#include <unistd.h>
+
+namespace
+{
+
+// A bench without a device has addresses for streams: the first is the default stream, each other one
+// becomes a stream at its first use.
+cudaStream_t find_stream(const void *name)
+{
+    static std::mutex lock;
+    static std::map<const void *, cudaStream_t> streams;
+    std::lock_guard<std::mutex> guard(lock);
+    auto [at, is_new] = streams.emplace(name, nullptr);
+    if (is_new && streams.size() > 1 &&
+        cudaStreamCreateWithPriority(&at->second, cudaStreamNonBlocking, 0) != cudaSuccess) {
+        throw std::runtime_error("no stream");
+    }
+    return at->second;
+}
+
+inline cudaStream_t to_stream(const void *name)
+{
+    thread_local const void *last_name;
+    thread_local cudaStream_t last;
+    if (name != last_name) {
+        last = find_stream(name);
+        last_name = name;
+    }
+    return last;
+}
+
+// glibc and libstdc++ omit atomic instructions in a process of one thread, and no process with a CUDA
+// driver has one.
+__attribute__((constructor)) void start_a_thread()
+{
+    std::thread([] { pause(); }).detach();
+}
+
+// Return 1 if the operation throws; the first failure is printed.
+template <typename Operation> int attempt(Operation operation)
+{
+    static std::once_flag is_told;
+    try {
+        operation();
+        return 0;
+    } catch (const std::exception &error) {
+        std::call_once(is_told, [&] { std::fprintf(stderr, "peer: %s\n", error.what()); });
+        return 1;
+    }
+}
+
+} // namespace
+
+extern "C" {
+int fallow_null_alloc(void *, std::size_t bytes, const void *stream, void **out)
+{
+    return attempt([&] { *out = peer_alloc(bytes, to_stream(stream)); });
+}
+
+int fallow_null_free(void *, void *pointer, const void *stream)
+{
+    return pointer == nullptr ? 0 : attempt([&] { peer_free(pointer, to_stream(stream)); });
+}
+
+int fallow_null_free_sized(void *pool, void *pointer, std::size_t, const void *stream)
+{
+    return fallow_null_free(pool, pointer, stream);
+}
+
+int fallow_null_record_use(void *, void *pointer, const void *stream)
+{
+    return attempt([&] { peer_record_use(pointer, to_stream(stream)); });
+}
+
+int fallow_null_poll(void *)
+{
+    return 0;
+}
+}

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Owns: what an allocator of others provides to be measured: libfallow-null.so with its calls in place of
+// the empty ones, so that the loops of `fallow bench --policy null` are its loops too.
+#pragma once
+#include <cstddef>
+#include <cuda_runtime_api.h>
+
+// Defined for each allocator. An exception is a failed operation. A stream is NULL or a stream of its own.
+void *peer_alloc(std::size_t bytes, cudaStream_t stream);
+void peer_free(void *pointer, cudaStream_t stream);
+void peer_record_use(void *pointer, cudaStream_t stream);
+extern "C" std::size_t peer_peak_reserved();
