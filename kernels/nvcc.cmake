@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # FLW_NVCC_FLAGS: how nvcc is called for a kernel; empty where there is no nvcc that can do it, and why is said.
+# FLW_KERNEL_GENERATIONS: "sm_80 sm_90", what has device code then.
 # The architectures are those of FALLOW_KERNEL_GENERATIONS that this nvcc knows, and PTX of the first and the
 # last of them for what lies between and behind. A definition (the C twin) says where a result is rounded, so
 # the compiler fuses no product with a sum (-fmad=false); a kernel that wants that says fmaf, as its twin does.
@@ -23,6 +24,8 @@ if(NOT generations)
   message(STATUS "fallow: ${FALLOW_NVCC} knows none of sm_${FALLOW_KERNEL_GENERATIONS}; the kernels serve the simulated device only")
   return()
 endif()
+list(TRANSFORM generations PREPEND sm_ OUTPUT_VARIABLE names)
+list(JOIN names " " FLW_KERNEL_GENERATIONS)
 list(GET generations 0 first)
 list(GET generations -1 last)
 foreach(generation ${first} ${last})
@@ -44,5 +47,5 @@ if(failed)
   message(STATUS "fallow: ${FALLOW_NVCC} does not work here (${why}); the kernels serve the simulated device only")
   set(FLW_NVCC_FLAGS)
 else()
-  message(STATUS "fallow: kernels for sm_${generations} by ${FALLOW_NVCC}")
+  message(STATUS "fallow: kernels for ${FLW_KERNEL_GENERATIONS} by ${FALLOW_NVCC}")
 endif()

@@ -145,6 +145,10 @@ FALLOW_API void fallow_kernels_destroy(fallow_kernels *kernels);
 FALLOW_API void fallow_kernels_last_error(fallow_kernels *kernels, char *out_text,
                                           size_t text_bytes);
 
+/** GPU generations that this library has device code for: "sm_80 sm_90 sm_100". "" if it was built without
+ *  nvcc; fallow_kernels_create then refuses every device but the simulated one. Makes no driver call. */
+FALLOW_API const char *fallow_kernels_generations(void);
+
 /** Launches since create. */
 FALLOW_API uint64_t fallow_kernels_launch_count(fallow_kernels *kernels);
 

@@ -121,6 +121,11 @@ void fallow_kernels_last_error(fallow_kernels *kernels, char *out_text, size_t t
     }
 }
 
+const char *fallow_kernels_generations(void)
+{
+    return FLW_KERNEL_GENERATIONS;
+}
+
 uint64_t fallow_kernels_launch_count(fallow_kernels *kernels)
 {
     return kernels == NULL ? 0 : atomic_load_explicit(&kernels->launch_count, memory_order_relaxed);

@@ -8,6 +8,7 @@
 #include "common/command.h"
 #include "doctor/doctor.h"
 
+#include "fallow/kernels.h"
 #include "fallow/simcuda.h"
 
 #include <dlfcn.h>
@@ -118,6 +119,10 @@ static void a_whole_device_gets_every_finding_and_no_advice(void **state)
     assert_int_equal(sheet.advice_count, 0);
     assert_false(sheet.is_full);
     assert_int_equal(count_alive(&patient.driver), 0);
+    flw_doctor_see_host(&sheet);
+    const char *generations = fallow_kernels_generations();
+    assert_non_null(strstr(find("host", "kernels")->text,
+                           generations[0] != '\0' ? generations : "no device code"));
     dismiss(&patient);
 }
 

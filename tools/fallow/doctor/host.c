@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the host allows: membarrier(2), address space, overcommit.
+ * Owns: what the host allows: membarrier(2), address space, overcommit; what the kernels were built for.
  */
 #include "doctor/doctor.h"
 
 #include "common/machine.h"
+#if defined(FLW_HAS_KERNELS)
+#include "fallow/kernels.h"
+#endif
 
 #include <errno.h>
 #include <linux/membarrier.h>
@@ -80,6 +83,22 @@ static void see_overcommit(struct flw_doctor_sheet *sheet)
     }
 }
 
+#if defined(FLW_HAS_KERNELS)
+static void see_kernels(struct flw_doctor_sheet *sheet)
+{
+    const char *generations = fallow_kernels_generations();
+    flw_doctor_text(sheet, "kernels", "%s",
+                    generations[0] != '\0'
+                        ? generations
+                        : "no device code (built without nvcc): simulated device only");
+}
+#else
+static void see_kernels(struct flw_doctor_sheet *sheet)
+{
+    flw_doctor_text(sheet, "kernels", "not built");
+}
+#endif
+
 void flw_doctor_see_host(struct flw_doctor_sheet *sheet)
 {
     char cpu[128];
@@ -95,4 +114,5 @@ void flw_doctor_see_host(struct flw_doctor_sheet *sheet)
     see_membarrier(sheet);
     see_address_space(sheet);
     see_overcommit(sheet);
+    see_kernels(sheet);
 }

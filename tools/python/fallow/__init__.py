@@ -34,7 +34,7 @@ from fallow._arena import Arena, Lease
 from fallow._capture import capture, capturing
 from fallow._cupy import enable_cupy
 from fallow._layout import Layout, layout
-from fallow._library import Error, library_path
+from fallow._library import Error, kernel_generations, library_path
 from fallow._numba import enable_numba
 from fallow._pool import allocate, allow_peer, configure, deny_peer, free, publish, set_limit, stats, tagged, trim
 from fallow._recording import Recording
@@ -50,9 +50,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Arena", "Error", "Layout", "Lease", "Recording", "allocate", "allow_peer", "capture", "capturing", "configure",
-    "deny_peer", "enable_cupy", "enable_numba", "enable_rmm", "enable_torch", "free", "layout", "library_path",
-    "publish", "report", "report_html", "rmm_resource", "set_limit", "sleep", "stats", "tagged", "torch_mempool",
-    "trim", "wake", "watch_oom", "watch_sleep",
+    "deny_peer", "enable_cupy", "enable_numba", "enable_rmm", "enable_torch", "free", "kernel_generations", "layout",
+    "library_path", "publish", "report", "report_html", "rmm_resource", "set_limit", "sleep", "stats", "tagged",
+    "torch_mempool", "trim", "wake", "watch_oom", "watch_sleep",
 ]
 
 _LATE = {  # attributes whose modules are slow to import, or need Numba

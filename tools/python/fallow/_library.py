@@ -82,6 +82,15 @@ def library_path() -> str:
     return _loaded_path
 
 
+def kernel_generations() -> list[str]:
+    """Return the GPU generations that libfallow-kernels has device code for, such as ["sm_80", "sm_90"]. Empty if it was
+    built without nvcc; its kernels then run on the simulated device only. OSError if the library cannot be loaded."""
+    kernels = ctypes.CDLL(os.path.join(os.path.dirname(library_path()), "libfallow-kernels.so.0.2"))
+    kernels.fallow_kernels_generations.restype = ctypes.c_char_p
+    generations: bytes = kernels.fallow_kernels_generations()
+    return generations.decode().split()
+
+
 def address_of(name: str) -> int | None:
     """Return the address of a function of the library."""
     return ctypes.cast(getattr(lib(), name), ctypes.c_void_p).value
