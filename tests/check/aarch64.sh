@@ -3,7 +3,7 @@
 #
 # Builds everything for aarch64 with the distribution's cross compiler, without a warning, and runs the unit,
 # property, kernel, stress and preload tests under qemu's user emulation. The preload's dlsym, which is
-# assembly, runs in preload.reach.
+# assembly, runs in preload.reach. At the end builds the wheel and uses it there.
 #
 #   aarch64.sh <build folder>
 #
@@ -17,7 +17,7 @@ build=${1:?usage: aarch64.sh BUILD-FOLDER}
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 mkdir -p "$build" && build=$(cd "$build" && pwd) || exit 1
 jobs=$(nproc 2>/dev/null || echo 2)
-libraries='libcmocka-dev libjemalloc-dev liblzma-dev zlib1g-dev libzstd-dev'
+libraries='libcmocka-dev libjemalloc-dev liblzma-dev zlib1g-dev libzstd-dev python3'
 
 # What of these kinds does not run: a test's name, and why.
 left_out='unit.api_host_limits      the emulator sets no limit of memory for itself
@@ -86,36 +86,6 @@ install_missing() {
         { tail -5 "$build/apt.log" >&2; cannot "apt-get install $packages failed: is there a network?"; }
 }
 
-# private_apt COMMAND...: apt-get as on an arm64 machine where nothing is installed yet, with this machine's
-# sources and nothing else of it
-private_apt() {
-    apt-get -q -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o APT::Sandbox::User=root \
-        -o Dir::State="$build/apt" -o Dir::State::status="$build/apt/status" -o Dir::Cache="$build/apt" \
-        -o Acquire::Languages=none -o APT::Install-Recommends=false "$@" </dev/null >>"$build/apt.log" 2>&1
-}
-
-# The root is complete or absent.
-fetch_libraries() {
-    local archive draft=$build/root.draft
-    [ ! -e "$build/root" ] || return 0
-    has apt-get || cannot "no apt-get: unpack arm64's $libraries and what they need into $build/root"
-    say "fetching $libraries for arm64"
-    rm -rf "$draft" "$build/apt"
-    mkdir -p "$draft" "$build/apt/lists/partial" "$build/apt/archives/partial"
-    : >"$build/apt/status"
-    private_apt update # a source that has nothing for arm64 is no obstacle
-    # shellcheck disable=SC2086 # a list of words
-    private_apt install -y --download-only $libraries ||
-        { tail -5 "$build/apt.log" >&2
-          cannot "apt's sources do not give $libraries for arm64: add one that does to /etc/apt (all of $build/apt.log)"; }
-    for archive in "$build"/apt/archives/*.deb; do
-        dpkg-deb -x "$archive" "$draft" || die "dpkg-deb -x $archive failed"
-    done
-    [ -e "$draft/lib" ] || ln -s usr/lib "$draft/lib" # from trixie on it is part of no library's package
-    rm -rf "$build/apt"
-    mv "$draft" "$build/root"
-}
-
 # ------------------------------------------------------------------------------------- build, tests ---
 
 build_all() {
@@ -169,6 +139,16 @@ summary() {
 # tests would take twice the time.
 large_tables='^(unit[.]api_(edges|ranges|source)|property[.]model_fallow)$'
 
+test_wheel() {
+    rm -rf "$build/wheel"
+    tools/wheel --no-device-code "$build/wheel" aarch64 >"$build/wheel.log" 2>&1
+    case $? in
+        0) tests/check/wheel.sh "$PWD" none python3 "$build/wheel.test" "$build"/wheel/fallow-*.whl "$build/root" ;;
+        77) say "the wheel is not tested: $(tail -1 "$build/wheel.log")" ;;
+        *) tail -30 "$build/wheel.log"; return 1 ;;
+    esac
+}
+
 # Many ARM servers have pages of 64 KiB. An emulator of these on a machine of 4 KiB starts no program that has
 # jemalloc in it, and newer versions have no such mode.
 large_pages='^(unit[.](api|api_lookup|api_share|api_sleep|arena_lease|arena_persist|board|heap|heap_edges|page_map|publish|recorder|run_cache|simcuda|simcuda_memory)|stress[.](faults|one_thread|quiescence_pool_3|sleeps))$'
@@ -185,7 +165,8 @@ test_large_pages() {
 }
 
 install_missing
-fetch_libraries
+# shellcheck disable=SC2086 # a list of words
+tools/debian_root arm64 "$build/root" $libraries || exit
 began=$SECONDS
 build_all
 built=$SECONDS
@@ -197,6 +178,7 @@ status=0
 (run_apart "large tables" 44 -R "$large_tables") || status=1
 (test_large_pages) || status=1
 FALLOW_AARCH64_ROOT=$build/root tests/check/asym_arm.sh . || status=1
+test_wheel || status=1
 say "the order of memory is not shown here, the emulator's is x86's: check.asym_model models ARMv8's"
 say "built in $((built - began)) s, tested in $((SECONDS - built)) s: $(summary "$build/test.log")"
 exit $status

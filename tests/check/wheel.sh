@@ -4,12 +4,13 @@
 # check.wheel: builds the wheel from the sources, installs it into a fresh environment, and uses the module and the
 # command there with no other variable set, on the simulated device.
 #
-#   wheel.sh <source root> <C compiler> <python3> <scratch folder> [wheel]
+#   wheel.sh <source root> <C compiler> <python3> <scratch folder> [wheel [root]]
 #
-# A given wheel is not built. Building needs scikit-build-core, installed or from PyPI; skipped without. Kernels are
-# built without device code.
+# A given wheel is not built. One for aarch64 is unpacked and run under qemu, with the libraries and the Python of a
+# root of arm64; fallow run, which starts a program, is not. Building needs scikit-build-core, installed or from PyPI;
+# skipped without. Kernels are built without device code.
 set -eu
-source=$1 cc=$2 python=$3 work=$4
+source=$1 cc=$2 python=$3 work=$4 root=${6-}
 
 die() {
     echo "check.wheel: $1" >&2
@@ -34,7 +35,7 @@ build_wheel() {
         >"$work/builder.log" 2>&1 ||
         cannot "no scikit-build-core, neither installed nor from PyPI: $(tail -1 "$work/builder.log")"
     CC=$cc CMAKE_BUILD_PARALLEL_LEVEL=2 "$work/builder/bin/python3" -m pip wheel -v --no-build-isolation --no-deps \
-        -C cmake.define.FALLOW_KERNEL_IMAGES=OFF -w "$work" "$source" >"$work/build.log" 2>&1 ||
+        --config-settings cmake.define.FALLOW_KERNEL_IMAGES=OFF -w "$work" "$source" >"$work/build.log" 2>&1 ||
         { tail -30 "$work/build.log" >&2; die "pip wheel failed"; }
     wheel=$(echo "$work"/fallow-*-py3-none-*.whl)
 }
@@ -47,25 +48,57 @@ wheel=${5-}
 "$python" - "$wheel" <<'END' || die "the contents of $wheel"
 import re, stat, sys, zipfile
 
-infos = zipfile.ZipFile(sys.argv[1]).infolist()
+wheel = zipfile.ZipFile(sys.argv[1])
+infos = wheel.infolist()
 names = [info.filename for info in infos if not info.is_dir()]
 size = sum(info.compress_size for info in infos)
 modes = {info.filename: info.external_attr >> 16 for info in infos}
 libraries = sorted(re.sub(r"^fallow/lib/lib|\.so.*", "", name) for name in names if ".so" in name)
 print("wheel: %d files, %d KiB; libraries %s" % (len(names), size >> 10, " ".join(libraries)))
 assert not any(stat.S_ISLNK(mode) for mode in modes.values()), "links"
-others = [name for name in names if not re.fullmatch(r"fallow\.pth|fallow/\w+\.py|fallow/py\.typed|fallow/lib/[a-z-]+\.so(\.\d+\.\d+)?|fallow/bin/fallow"
-                                                     r"|fallow-[0-9.]+\.dist-info/.*", name)]
+info, man = r"fallow-[0-9.]+\.dist-info/", r"fallow-[0-9.]+\.data/data/share/man/man1/"
+others = [name for name in names if not re.fullmatch(
+    r"fallow/[\w/]+\.py|fallow/py\.typed|\w+\.pth|fallow/lib/[a-z-]+\.so(\.\d+\.\d+)?|fallow/bin/fallow|%sfallow[a-z-]*\.1|%s.*" % (man, info), name)]
 assert not others, others
 assert len(libraries) == len(set(libraries)), "a library twice"
 assert {"fallow", "fallow-kernels", "fallow-preload", "fallow-simcuda"} <= set(libraries), libraries
 assert modes["fallow/bin/fallow"] & 0o111 == 0o111, "the command cannot be run"
-assert any(name.endswith("/LICENSE") for name in names), "no licence"
+pages = {re.sub(man, "", name) for name in names if re.match(man, name)}
+assert {"fallow.1", "fallow-report.1", "fallow-run.1"} <= pages, pages
 assert size < 15 << 20, size
+
+# tools/wheel links libraries statically, whose licences are inside. auditwheel has checked what they need of glibc.
+metadata = next(name for name in names if re.fullmatch(info + "METADATA", name))
+licences = set(re.findall("^License-File: (?:bundled/)?(.*)", wheel.read(metadata).decode(), re.M))
+bundled = "jemalloc.txt liblzma.txt libunwind.txt libzstd.txt zig.txt zlib.txt".split()
+machine = re.search(r"-manylinux_2_28_(\w+)\.whl", sys.argv[1])
+assert licences == {"LICENSE", *(bundled if machine else ())}, licences
+assert licences == {name.rpartition("/")[2] for name in names if re.match(info + "licenses/", name)}, names
+for name in names if machine else ():
+    if re.match("fallow/(lib|bin)/", name):
+        assert wheel.read(name)[18] == {"x86_64": 62, "aarch64": 183}[machine.group(1)], name + " is of another machine"
 END
-"$python" -m venv "$work/env" >"$work/env.log" 2>&1 &&
-    "$work/env/bin/python3" -m pip install --no-index --no-deps "$wheel" >>"$work/env.log" 2>&1 ||
-    { tail -5 "$work/env.log" >&2; die "the wheel cannot be installed"; }
+
+# emulated PROGRAM: writes env/bin/NAME, which runs PROGRAM under qemu
+emulated() {
+    printf '#!/bin/sh\nPYTHONPATH=%q PYTHONHOME=%q exec qemu-aarch64-static -L %q %q "$@"\n' \
+        "$work/env" "$root/usr" "$root" "$1" >"$work/env/bin/$(basename "$1")"
+    chmod +x "$work/env/bin/$(basename "$1")"
+}
+
+foreign=
+[ -z "$root" ] || [ "$(uname -m)" = aarch64 ] || foreign=yes
+if [ -n "$foreign" ]; then
+    mkdir -p "$work/env/bin"
+    "$python" -m zipfile -e "$wheel" "$work/env"
+    emulated "$root/usr/bin/python3"
+    emulated "$work/env/fallow/bin/fallow"
+else
+    "$python" -m venv "$work/env" >"$work/env.log" 2>&1 &&
+        "$work/env/bin/python3" -m pip install --no-index --no-deps "$wheel" >>"$work/env.log" 2>&1 ||
+        { tail -5 "$work/env.log" >&2; die "the wheel cannot be installed"; }
+    [ -f "$work/env/share/man/man1/fallow-report.1" ] || die "no man pages in the environment"
+fi
 
 # ---- use
 
@@ -78,7 +111,7 @@ inside() {
 lib=$(inside python3 -c '
 import os, sys
 import fallow
-assert fallow.__file__.startswith(sys.prefix), fallow.__file__
+assert fallow.__file__.startswith(sys.argv[1]), fallow.__file__
 assert "libfallow" not in open("/proc/self/maps").read(), "the import loads the library"
 fallow.configure(driver="sim")
 address = fallow.allocate(1 << 20)
@@ -87,21 +120,33 @@ fallow.free(address)
 assert fallow.stats()["live_bytes"] == 0, fallow.stats()
 folder = os.path.join(os.path.dirname(fallow.__file__), "lib")
 assert os.path.dirname(fallow.library_path()) == folder, fallow.library_path()
+assert all(name.startswith("sm_") for name in fallow.kernel_generations()), fallow.kernel_generations()
 print(folder)
-') || die "the module"
+' "$work/env") || die "the module"
+
+# A snapshot of one block with a stack.
+snapshot=$source/tests/fuzz/corpus/pickle/state_4
+# reports COMMAND...: COMMAND report prints the line of Python that holds the block
+reports() {
+    local said
+    said=$(inside "$@" report "$snapshot") || die "$* report: $said"
+    [[ $said == *'forward (model.py:17)'* ]] || die "$* report printed: $said"
+}
+reports fallow
+[ -z "$foreign" ] || exit 0
+
+if command -v man >/dev/null; then
+    [ "$(inside man -w fallow-report)" = "$work/env/share/man/man1/fallow-report.1" ] || die "man finds no page"
+fi
 for library in "$lib"/*; do
     said=$(inside LD_PRELOAD="$library" true 2>&1)
     [ -z "$said" ] || die "$said"
 done
 ln -s "$lib/libfallow-simcuda.so" driver/libcuda.so.1
 
-# A snapshot of one block with a stack.
-snapshot=$source/tests/fuzz/corpus/pickle/state_4
+reports python3 -m fallow
 for command in fallow 'python3 -m fallow'; do
-    # shellcheck disable=SC2086 # a list of words
-    said=$(inside $command report "$snapshot") || die "$command report: $said"
-    [[ $said == *'forward (model.py:17)'* ]] || die "$command report printed: $said"
-    # shellcheck disable=SC2016,SC2086
+    # shellcheck disable=SC2016,SC2086 # a list of words
     inside $command run -- sh -c 'kill -s PIPE $$' 2>/dev/null && code=0 || code=$?
     [ "$code" = 141 ] || die "$command run: a program under it ignores SIGPIPE (exit status $code)"
 done
