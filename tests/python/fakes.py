@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stand-ins for frameworks that are not installed here: just enough of their surface to see which
 addresses are handed over, and to call those with the frameworks' own signatures through ctypes. They prove
-nothing about the frameworks themselves; tests/gpu/clients.sh runs the real ones."""
+nothing about the frameworks themselves: check.frameworks compares their signatures with the real packages, and
+tests/gpu/clients.sh runs those."""
 import contextlib
 import ctypes
 import sys
@@ -64,11 +65,11 @@ def torch(version="2.8", initialized=False, with_pool=True, outer=False):
     fake.given = 0
 
     class CUDAPluggableAllocator:
-        def __init__(self, path, alloc_name, free_name):
-            library = ctypes.CDLL(path)  # as PyTorch does
-            self.alloc = function(ctypes.cast(getattr(library, alloc_name), pointer).value, pointer,
+        def __init__(self, path_to_so_file, alloc_fn_name, free_fn_name):
+            library = ctypes.CDLL(path_to_so_file)  # as PyTorch does
+            self.alloc = function(ctypes.cast(getattr(library, alloc_fn_name), pointer).value, pointer,
                                   ctypes.c_ssize_t, number, pointer)
-            self.free = function(ctypes.cast(getattr(library, free_name), pointer).value, None, pointer,
+            self.free = function(ctypes.cast(getattr(library, free_fn_name), pointer).value, None, pointer,
                                  ctypes.c_size_t, number, pointer)
             self.inner = TorchInner(names)
 
@@ -76,7 +77,7 @@ def torch(version="2.8", initialized=False, with_pool=True, outer=False):
             return self.inner
 
     class MemPool:
-        def __init__(self, allocator):
+        def __init__(self, allocator=None, use_on_oom=False, no_split=False):
             if isinstance(allocator, TorchInner) == outer:
                 raise TypeError("incompatible constructor arguments")
             self.allocator = allocator
@@ -103,16 +104,16 @@ def cupy():
             super().__init__("Out of memory allocating %d bytes (allocated so far: %d bytes)" % (size, total))
 
     class CFunctionAllocator:
-        def __init__(self, param, malloc, free, owner):
-            self._malloc = function(malloc, pointer, pointer, ctypes.c_size_t, number)
-            self._free = function(free, None, pointer, pointer, number)
+        def __init__(self, param, malloc_func, free_func, owner):
+            self._malloc = function(malloc_func, pointer, pointer, ctypes.c_size_t, number)
+            self._free = function(free_func, None, pointer, pointer, number)
             self._param = param
 
         def malloc(self, size):
             address = self._malloc(self._param, size, 0) if size > 0 else 0
             return types.SimpleNamespace(ptr=address or 0, free=lambda: self._free(self._param, address, 0))
 
-    def set_allocator(allocator):
+    def set_allocator(allocator=None):
         fake.current = allocator
 
     memory = types.SimpleNamespace(CFunctionAllocator=CFunctionAllocator, OutOfMemoryError=OutOfMemoryError)
@@ -133,8 +134,8 @@ def numba(uses_binding):
     driver.binding = types.SimpleNamespace(CUdeviceptr=CUdeviceptr)
 
     class HostOnlyCUDAMemoryManager:
-        def __init__(self, *_, **keywords):
-            self.context = keywords.pop("context")
+        def __init__(self, *args, **kwargs):
+            self.context = kwargs.pop("context")
             self.allocations = {}
             self.deallocations = types.SimpleNamespace(clear=lambda: None)
 
@@ -158,8 +159,8 @@ def numba(uses_binding):
         def get_ipc_handle(self, memory):
             return memory
 
-    def set_memory_manager(manager):
-        cuda.manager = manager
+    def set_memory_manager(mm_plugin):
+        cuda.manager = mm_plugin
 
     cuda.set_memory_manager = set_memory_manager
     cuda.HostOnlyCUDAMemoryManager, cuda.MemoryPointer, cuda.MemoryInfo, cuda.GetIpcHandleMixin = (
@@ -172,11 +173,14 @@ def rmm():
     fake.current = {}
 
     class CallbackMemoryResource:
-        def __init__(self, allocate, deallocate):
-            self.allocate, self.deallocate = allocate, deallocate
+        def __init__(self, allocate_func, deallocate_func):
+            self.allocate, self.deallocate = allocate_func, deallocate_func
+
+    def set_per_device_resource(device, mr):
+        fake.current[device] = mr
 
     fake.mr = types.SimpleNamespace(CallbackMemoryResource=CallbackMemoryResource,
-                                    set_per_device_resource=fake.current.__setitem__)
+                                    set_per_device_resource=set_per_device_resource)
     return fake
 
 
