@@ -51,12 +51,13 @@ set_tests_properties(check.layers check.layers_catches check.project check.words
 # Another build of everything, with all that is optional hidden.
 add_test(NAME check.bare_build COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/bare_build.sh ${PROJECT_SOURCE_DIR}
   ${CMAKE_C_COMPILER} ${CMAKE_CURRENT_BINARY_DIR}/bare_build)
-set_tests_properties(check.bare_build PROPERTIES LABELS check TIMEOUT 900
+set_tests_properties(check.bare_build PROPERTIES LABELS "check;slow" TIMEOUT 900
   ENVIRONMENT "CMAKE_GENERATOR=${CMAKE_GENERATOR}") # make may be missing
-# Compiled kernels against their limits; skipped where they are not compiled (FALLOW_KERNEL_IMAGES, nvcc).
+# Compiled kernels against their limits; skipped where they are not compiled (FALLOW_KERNEL_IMAGES, nvcc). Slow, as
+# the quick stage compiles none.
 add_test(NAME check.kernel_resources COMMAND ${PROJECT_SOURCE_DIR}/tests/gpu/kernel_resources.sh
   --check ${PROJECT_SOURCE_DIR}/tests/gpu/kernel_limits.txt ${PROJECT_BINARY_DIR}/kernels/image)
-set_tests_properties(check.kernel_resources PROPERTIES LABELS check TIMEOUT 600 SKIP_RETURN_CODE 77)
+set_tests_properties(check.kernel_resources PROPERTIES LABELS "check;slow" TIMEOUT 600 SKIP_RETURN_CODE 77)
 add_test(NAME check.kernel_resources_catches COMMAND ${PROJECT_SOURCE_DIR}/tests/gpu/kernel_resources_test.sh
   ${PROJECT_SOURCE_DIR}/tests/gpu/kernel_resources.sh ${CMAKE_CURRENT_BINARY_DIR}/kernel_resources)
 set_tests_properties(check.kernel_resources_catches PROPERTIES LABELS check TIMEOUT 240)
@@ -70,7 +71,7 @@ if(flags)
   list(FILTER flags EXCLUDE REGEX "^-gencode") # PTX is of one architecture
   add_test(NAME check.kernel_rounding COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/kernel_rounding.sh
     ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_BINARY_DIR}/kernel_rounding ${FALLOW_NVCC} ${flags})
-  set_tests_properties(check.kernel_rounding PROPERTIES LABELS check TIMEOUT 240)
+  set_tests_properties(check.kernel_rounding PROPERTIES LABELS "check;slow" TIMEOUT 240)
 endif()
 if(TARGET fallow)
   add_test(NAME check.help COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/help.sh $<TARGET_FILE:fallow>)
