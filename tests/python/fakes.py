@@ -88,11 +88,43 @@ def torch(version="2.8", initialized=False, with_pool=True, outer=False):
         fake.current = allocator
         fake.given += 1
 
+    def refuse(*_):
+        raise RuntimeError("CUDAPluggableAllocator does not yet support getDeviceStats.")
+
+    served = ["_cuda_memoryStats", "_cuda_resetPeakMemoryStats", "_cuda_resetAccumulatedMemoryStats"]
+    if version == "2.15":
+        served += ["_accelerator_isAllocatorInitialized", "_accelerator_emptyCache", "_accelerator_getDeviceStats",
+                   "_accelerator_resetPeakStats", "_accelerator_resetAccumulatedStats"]
+    fake._C = types.SimpleNamespace(**{name: refuse for name in served})
     fake.cuda.memory = types.SimpleNamespace(
         CUDAPluggableAllocator=CUDAPluggableAllocator, change_current_allocator=change_current_allocator)
     if with_pool:
         fake.cuda.MemPool = MemPool
     return fake
+
+
+def flat(stats):
+    """As torch.cuda.memory_stats() shows a nested dict, and with the keys of PyTorch 2.15."""
+    pools, metrics = ("all", "large_pool", "small_pool"), ("current", "peak", "allocated", "freed")
+    keys = {(name, pool, metric) for pool in pools for metric in metrics for name in (
+        "allocation", "active", "segment", "inactive_split", "allocated_bytes", "active_bytes", "requested_bytes",
+        "reserved_bytes", "inactive_split_bytes")}
+    keys |= {(name, metric) for name in ("oversize_allocations", "oversize_segments") for metric in metrics}
+    keys |= {(name,) for name in ("num_alloc_retries", "num_ooms", "num_sync_all_streams", "num_device_alloc",
+                                  "num_device_free", "num_oom_rejections", "max_split_size")}
+    result = {}
+
+    def add(path, value):
+        if isinstance(value, dict):
+            for key in value:
+                add(path + (key,), value[key])
+        else:
+            assert type(value) is int
+            result[path] = value
+
+    add((), stats)
+    assert set(result) == keys, set(result) ^ keys
+    return {".".join(path): value for path, value in result.items()}
 
 
 def cupy():

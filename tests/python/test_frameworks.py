@@ -63,6 +63,45 @@ class Torch(unittest.TestCase):
         end(0, fakes.MempoolId(0, 77))
         release(0, fakes.MempoolId(0, 77))
 
+    def test_statistics_of_pytorch_are_those_of_its_pool(self):
+        for version in ("2.3", "2.15"):
+            fake = fakes.torch(version)
+            own = fake._C._cuda_memoryStats
+            with fakes.installed(torch=fake):
+                allocator = fallow.enable_torch()
+            cuda = fake._C
+            self.assertNotIn(own, vars(cuda).values())
+            self.assertEqual(hasattr(cuda, "_accelerator_emptyCache"), version == "2.15")
+            allocator.free(allocator.alloc(5000, 0, None), 5000, 0, None)
+            held = allocator.alloc(3 << 20, 0, None)
+            allocator.free(allocator.alloc(9 << 20, 0, None), 9 << 20, 0, None)
+            stats, ours = fakes.flat(cuda._cuda_memoryStats(0)), fallow.stats()
+            self.assertGreaterEqual(stats["allocated_bytes.all.peak"], 12 << 20)
+            self.assertEqual(stats["allocated_bytes.all.current"], ours["live_bytes"])
+            self.assertEqual(stats["requested_bytes.all.peak"], ours["peak_requested_bytes"])
+            self.assertEqual(stats["reserved_bytes.large_pool.peak"], ours["peak_reserved_bytes"])
+            cuda._cuda_resetPeakMemoryStats(0)
+            cuda._cuda_resetAccumulatedMemoryStats(0)
+            after = fakes.flat(cuda._cuda_memoryStats(0))
+            self.assertEqual(after["allocated_bytes.all.peak"], stats["allocated_bytes.all.current"])
+            allocator.free(held, 3 << 20, 0, None)
+            last = fakes.flat(cuda._cuda_memoryStats(0))
+            self.assertEqual([last["allocation.all." + name] for name in ("current", "allocated", "freed")],
+                             [ours["live_count"] - 1, 0, 1])
+            if version == "2.15":
+                self.assertIs(cuda._accelerator_isAllocatorInitialized(), False)
+                cuda._accelerator_emptyCache()
+                cuda._accelerator_resetPeakStats(0)
+                cuda._accelerator_resetAccumulatedStats(0)
+                last = fakes.flat(cuda._accelerator_getDeviceStats(0))
+                self.assertLess(last["reserved_bytes.all.current"], after["reserved_bytes.all.current"])
+                self.assertEqual(last["reserved_bytes.all.peak"], last["reserved_bytes.all.current"])
+                self.assertEqual(last["allocation.all.freed"], 0)
+            nothing = fakes.flat(cuda._cuda_memoryStats(5))  # a device without a pool
+            self.assertEqual(set(nothing.values()), {0, -1})
+            cuda._cuda_resetPeakMemoryStats(5)
+            cuda._cuda_resetAccumulatedMemoryStats(5)
+
     def test_a_release_that_captures_without_our_functions_is_refused(self):
         fake = fakes.torch(version="2.0")
         with fakes.installed(torch=fake):

@@ -197,6 +197,7 @@ FUNCTIONS: dict[str, list[Any]] = {name: signature for names, *signature in (
     ("plugin_pool", c_int, c_int, c_int, c_int, _OUT),
     ("pool_get_stats", c_int, c_void_p, POINTER(Stats)),
     ("pool_get_oom_report", c_int, c_void_p, POINTER(OomReport)),
+    ("pool_reset_peaks", c_int, c_void_p),
     ("pool_set_limit", c_int, c_void_p, c_size_t),
     ("pool_allow_peer pool_deny_peer", c_int, c_void_p, c_int),
     ("pool_driver_entry", c_void_p, c_void_p, c_char_p),

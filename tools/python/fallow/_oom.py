@@ -139,7 +139,8 @@ def watch_oom(path: str | os.PathLike[str] = "oom.html", stacks: str = "all", ma
         attach(watch._observe)
     except RuntimeError as error:
         instead = "; with enable_torch() take fallow.Recording(flight=True)" if "Pluggable" in str(error) else ""
-        raise RuntimeError("PyTorch cannot watch for an out-of-memory here: %s%s" % (error, instead)) from error
+        reason = str(error).split(". ")[0]
+        raise RuntimeError("PyTorch cannot watch for an out-of-memory here: %s%s" % (reason, instead)) from error
     if not torch._C._cuda_isHistoryEnabled():
         torch.cuda.memory._record_memory_history("all", stacks=stacks, max_entries=max_entries)
         watch._records = True

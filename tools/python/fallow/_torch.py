@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fallow._arguments import framework
-from fallow._library import address_of, kept, library_path
-from fallow._pool import configure_with
+from fallow._library import address_of, check, kept, lib, library_path
+from fallow._pool import configure_with, find_pool, stats, trim
 from fallow._typing import Any, Settings, Unpack
 
 _HOOKS = {
@@ -17,6 +17,32 @@ _HOOKS = {
     "set_release_pool": "fallow_torch_release_pool",
 }
 
+# PyTorch's statistics, and the names in stats() of the current value, the peak, and the totals allocated and freed.
+# "" is not counted, and shown as 0.
+_BLOCKS = ("live_count", "live_count", "alloc_count", "free_count")
+_BYTES = ("live_bytes", "peak_live_bytes", "", "")
+_UNKNOWN = ("", "", "", "")
+_STATISTICS = {
+    "allocation": _BLOCKS,
+    "active": _BLOCKS,
+    "allocated_bytes": _BYTES,
+    "active_bytes": _BYTES,
+    "requested_bytes": ("requested_bytes", "peak_requested_bytes", "", ""),
+    "reserved_bytes": ("reserved_bytes", "peak_reserved_bytes", "", ""),
+    "segment": _UNKNOWN,
+    "inactive_split": _UNKNOWN,
+    "inactive_split_bytes": _UNKNOWN,
+}
+_COUNTERS = {
+    "num_ooms": "oom_count",
+    "num_sync_all_streams": "wait_count",
+    "num_device_alloc": "grow_count",
+    "num_device_free": "trim_count",
+    "num_alloc_retries": "",
+    "num_oom_rejections": "",
+}
+
+_totals: dict[int, dict[str, int]] = {}  # stats() of each device when its totals were reset
 _enabled: tuple[Any, Any] | None = None  # the module torch, and the allocator that it was given
 
 
@@ -31,9 +57,14 @@ def enable_torch(**settings: Unpack[Settings]) -> Any:
     reused in stream order, as with PyTorch's own allocator. Out of memory raises torch.OutOfMemoryError; report()
     tells why. Captures announce themselves. Further calls return the same allocator.
 
-    With any such allocator PyTorch refuses torch.cuda.memory_stats(), memory_allocated(), memory snapshots and
-    CUDA-graph trees (torch.compile(mode="reduce-overhead")): use stats(), or torch_mempool() for a part of the
-    program.
+    The statistics of torch.cuda and torch.accelerator (memory_stats(), max_memory_allocated(), ...) are those of the
+    device's pool in stream order, RMM and arenas included. Not counted, so 0: totals of bytes, segments, retries. The
+    peak number of blocks is the current one. The large pool has all sizes. num_ooms counts attempts: two for each
+    error raised.
+
+    With any such allocator PyTorch refuses torch.cuda.MemPool, so torch_mempool(); memory snapshots and their history,
+    so watch_oom(); CUDA-graph trees (torch.compile(mode="reduce-overhead")); sending CUDA tensors to another process;
+    get_per_process_memory_fraction(). If you need one of these, use torch_mempool() instead of enable_torch().
 
     ImportError: needs PyTorch 2.3 or newer with CUDA. RuntimeError: CUDA is initialised already."""
     global _enabled
@@ -58,8 +89,47 @@ def enable_torch(**settings: Unpack[Settings]) -> Any:
         if hasattr(inner, setter):
             getattr(inner, setter)(address_of(function))
     memory.change_current_allocator(allocator)
+    _serve_statistics(torch)
     _enabled = torch, allocator
     return allocator
+
+
+def _serve_statistics(torch: Any) -> None:
+    """Replace the functions behind PyTorch's statistics. Its own raise, or query an allocator that nothing uses."""
+    for name, function in {
+            "_cuda_memoryStats": _memory_stats, "_accelerator_getDeviceStats": _memory_stats,
+            "_cuda_resetPeakMemoryStats": _reset_peaks, "_accelerator_resetPeakStats": _reset_peaks,
+            "_cuda_resetAccumulatedMemoryStats": _reset_totals, "_accelerator_resetAccumulatedStats": _reset_totals,
+            "_accelerator_emptyCache": trim,
+            "_accelerator_isAllocatorInitialized": torch.cuda.is_initialized}.items():
+        if hasattr(torch._C, name):  # older releases lack torch.accelerator
+            setattr(torch._C, name, function)
+
+
+def _memory_stats(device: int) -> dict[str, Any]:
+    """Return torch.cuda.memory_stats_as_nested_dict(device)."""
+    now, before = stats(device), _totals.get(device, {})
+    since = {name: value - before.get(name, 0) for name, value in now.items()}
+
+    def four(current: str, peak: str, allocated: str, freed: str) -> dict[str, int]:
+        return {"current": now.get(current, 0), "peak": now.get(peak, 0), "allocated": since.get(allocated, 0),
+                "freed": since.get(freed, 0)}
+
+    result: dict[str, Any] = {name: since.get(field, 0) for name, field in _COUNTERS.items()}
+    for name, fields in _STATISTICS.items():
+        result[name] = {"all": four(*fields), "large_pool": four(*fields), "small_pool": four(*_UNKNOWN)}
+    return dict(result, oversize_allocations=four(*_UNKNOWN), oversize_segments=four(*_UNKNOWN), max_split_size=-1,
+                reserved_bytes_by_private_pools={})
+
+
+def _reset_peaks(device: int) -> None:
+    pool = find_pool(device, "stream")
+    if pool is not None:
+        check(lib().fallow_pool_reset_peaks(pool), "reset_peak_memory_stats(%d)" % device)
+
+
+def _reset_totals(device: int) -> None:
+    _totals[device] = stats(device)
 
 
 def torch_mempool(**settings: Unpack[Settings]) -> Any:
@@ -67,6 +137,9 @@ def torch_mempool(**settings: Unpack[Settings]) -> Any:
 
         with torch.cuda.use_mem_pool(fallow.torch_mempool()):
             ...
+
+    Use it instead of enable_torch(). use_mem_pool() covers allocations of its own thread only, not those of a backward
+    pass, which runs in threads of PyTorch.
 
     Statistics, snapshots and graph trees of PyTorch go on working. `settings` are those of configure(). Segments are
     in context order: Fallow reuses one when all work submitted to the context before its free is complete.
