@@ -83,7 +83,7 @@ END
 emulated() {
     printf '#!/bin/sh\nPYTHONPATH=%q PYTHONHOME=%q exec qemu-aarch64-static -L %q %q "$@"\n' \
         "$work/env" "$root/usr" "$root" "$1" >"$work/env/bin/$(basename "$1")"
-    chmod +x "$work/env/bin/$(basename "$1")"
+    chmod +x "$1" "$work/env/bin/$(basename "$1")"
 }
 
 foreign=
