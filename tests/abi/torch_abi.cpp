@@ -44,17 +44,26 @@ using alloc_function = std::function<void *(size_t, int, stream)>;
 #ifdef WITH_C10
 using memory_exception = c10::OutOfMemoryError;
 using other_exception = c10::Error;
-static int living() { return c10::Error::living; }
+static int living()
+{
+    return c10::Error::living;
+}
 #else
 using memory_exception = std::bad_alloc;
 using other_exception = std::bad_alloc;
-static int living() { return 0; }
+static int living()
+{
+    return 0;
+}
 #endif
 
 // Count destructor calls, to check that unwinding destroys the objects between throw and catch.
 struct counter {
     int *count;
-    ~counter() { ++*count; }
+    ~counter()
+    {
+        ++*count;
+    }
 };
 
 // Return the message of the Exception that an impossible allocation throws.
@@ -87,13 +96,16 @@ static int throw_and_go_on(const alloc_function &alloc)
     int wrong = 0;
     const size_t too_much = size_t(2) << 30;
     std::string text = thrown_by<memory_exception>(alloc, too_much, 0);
-    wrong += check(has(text, "CUDA out of memory. fallow: no 2147483648 bytes on device 0: "), text.c_str());
+    wrong += check(has(text, "CUDA out of memory. fallow: no 2147483648 bytes on device 0: "),
+                   text.c_str());
     text = thrown_by<other_exception>(alloc, 100, 99);
     wrong += check(has(text, "fallow: no 100 bytes: device 99 has no pool: "), text.c_str());
     wrong += check(living() == 0, "exceptions are destroyed");
     wrong += check(alloc(0, 0, nullptr) == nullptr, "size 0");
-    wrong += check(fallow_rmm_alloc(ssize_t(too_much), 0, nullptr) == nullptr, "RMM's function throws nothing");
-    wrong += check(fallow_torch_segment_alloc(ssize_t(too_much), 0, nullptr) == nullptr, "nor does the segments'");
+    wrong += check(fallow_rmm_alloc(ssize_t(too_much), 0, nullptr) == nullptr,
+                   "RMM's function throws nothing");
+    wrong += check(fallow_torch_segment_alloc(ssize_t(too_much), 0, nullptr) == nullptr,
+                   "nor does the segments'");
     wrong += check(fallow_cupy_malloc(nullptr, too_much, 0) == nullptr, "nor CuPy's");
     std::vector<std::thread> threads;
     std::atomic<int> thrown{0};
@@ -105,7 +117,8 @@ static int throw_and_go_on(const alloc_function &alloc)
                 } catch (const memory_exception &) {
                     thrown++;
                 }
-                fallow_torch_free(alloc(5000, 0, nullptr), 5000, 0, nullptr); // no lock is still held
+                fallow_torch_free(alloc(5000, 0, nullptr), 5000, 0,
+                                  nullptr); // no lock is still held
             }
         });
     }
@@ -155,18 +168,21 @@ int main()
     end(0, other);
     release(0, other);
     size_t bytes = 0;
-    wrong += check(base(static_cast<char *>(ptr) + 10, &bytes) == ptr && bytes >= 5000, "base_alloc");
+    wrong +=
+        check(base(static_cast<char *>(ptr) + 10, &bytes) == ptr && bytes >= 5000, "base_alloc");
     free(ptr, 5000, 0, nullptr);
     free(second, 5000, 0, nullptr);
     fallow_stats stats;
     fallow_stats_init(&stats);
-    wrong += check(fallow_pool_get_stats(pool, &stats) == FALLOW_OK && stats.live_count == 0, "free");
+    wrong +=
+        check(fallow_pool_get_stats(pool, &stats) == FALLOW_OK && stats.live_count == 0, "free");
     fallow_oom_report report;
     fallow_oom_report_init(&report);
     wrong += throw_and_go_on(alloc);
     wrong += check(fallow_pool_get_oom_report(pool, &report) == FALLOW_OK &&
                        report.limit_bytes == uint64_t(80) << 30 >> 6,
                    "the memory fraction");
-    std::printf("%d of PyTorch's calls arrive wrong; the filter was called %d times\n", wrong, calls);
+    std::printf("%d of PyTorch's calls arrive wrong; the filter was called %d times\n", wrong,
+                calls);
     return wrong;
 }

@@ -1,7 +1,7 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# check.format: every C file is as clang-format leaves it. 77: no clang-format here.
+# check.format: every C and C++ file is as clang-format leaves it. 77: no clang-format here.
 #
 #   format.sh <source root>       to repair: clang-format -i FILE
 set -eu
@@ -14,5 +14,6 @@ if [ "$version" != "$expected" ]; then
     echo "clang-format $version, not $expected: nothing checked"
     exit 77
 fi
-find src include kernels tools tests -name '*.[ch]' | sort | xargs clang-format --dry-run -Werror --ferror-limit=1
-echo "$(find src include kernels tools tests -name '*.[ch]' | wc -l) files are formatted"
+mapfile -t files < <(find src include kernels tools tests -name '*.[ch]' -o -name '*.[ch]pp' | sort)
+clang-format --dry-run -Werror --ferror-limit=1 "${files[@]}"
+echo "${#files[@]} files are formatted"

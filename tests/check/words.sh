@@ -26,7 +26,7 @@ allowed='time[ -]stamp'
 look() {
     local any
     any=$(echo "$words" | cut -d' ' -f1 | paste -sd'|')
-    grep -rInE --include='*.[ch]' --include='*.cu' --include='*.md' --include='*.py' --include='*.txt' \
+    grep -rInE --include='*.[ch]' --include='*.hpp' --include='*.cu' --include='*.md' --include='*.py' --include='*.txt' \
         --include='*.cmake' --include='*.css' --include='*.js' --exclude=CHANGELOG.md -i "(^|[^[:alpha:]])($any)([^[:alpha:]]|$)" "$@" |
         grep -viE "$allowed" || true
 }

@@ -7,7 +7,7 @@ Owns: the rules of a text that is run. A document is run in one fresh shell, blo
   ```sh        run; every command ends with status 0 or what `exit:` says. A block whose first line begins
                with "$ " is a session: its other lines are what the commands print, both streams, line by line.
   ...          in a session, alone on a line: lines that are left out. At the end of a line: its rest is.
-  ```c         below <!-- program: PATH -->: the file below its opening comment, word for word.
+  ```c, ```cpp below <!-- program: PATH -->: the file below its opening comment, word for word.
 
 A comment right before a block says what is different about it:
 
@@ -336,7 +336,7 @@ def check_tests(source, build, text):
 
 
 def check_program(source, block):
-    """A C block is the file that its mark names, below the opening comment."""
+    """A C or C++ block is the file that its mark names, below the opening comment."""
     path = block.mark("program")
     if path is None:
         raise Wrong("line %d: a C block needs <!-- program: PATH --> before it" % block.line)
@@ -457,7 +457,7 @@ def run_document(source, build, document, readme, out=sys.stdout):
             if readme is not None:
                 run_block(shell, path_block(os.path.join(source, readme)), known)
             for block in blocks:
-                if block.language == "c":
+                if block.language in ("c", "cpp"):
                     check_program(source, block)
                     counts["programs"] += 1
                 elif block.language != "sh":

@@ -14,6 +14,7 @@ here=$source/tests/example/installed
 tree=$work/moved/fallow
 program=$source/tests/example/quickstart.c
 command -v pkg-config >/dev/null || { echo "no pkg-config: nothing checked"; exit 77; }
+cxx=$(command -v g++ || command -v clang++ || true)
 unset LD_LIBRARY_PATH
 rm -rf "$work"
 mkdir -p "$work/moved"
@@ -86,6 +87,11 @@ through_pkg_config() {
     expect_static "$work/archive"
     by_pkg_config kernels "$here/kernels.c" $(pkg-config --cflags --libs fallow-kernels)
     "$work/kernels" || die "the user of pkg-config fallow-kernels failed"
+    if [ -n "$cxx" ]; then
+        "$cxx" -std=c++17 "$source/tests/example/steps.cpp" -o "$work/steps" $(pkg-config --cflags --libs fallow) ||
+            die "the C++ program does not compile"
+        [[ $("$work/steps") == *"step 2: 64 MiB of scratch"*"FALLOW_OUT_OF_MEMORY: "* ]] || die "the C++ program failed"
+    fi
     [ -n "$has_host" ] || return 0
     by_pkg_config host "$here/host.c" $(pkg-config --cflags --libs fallow-host)
     "$work/host" || die "the user of pkg-config fallow-host failed"
