@@ -44,7 +44,7 @@ build=$out.build
 
 generator=()
 if [ ! -e "$build/CMakeCache.txt" ] && command -v ninja >/dev/null; then generator=(-G Ninja); fi
-if ! { cmake -S "$root" -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DFALLOW_LIBDW=OFF \
+if ! { cmake -S "$root" -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DFALLOW_LIBDW=OFF -DFALLOW_NCURSES=OFF \
     -DCMAKE_C_FLAGS_RELEASE='-O2 -DNDEBUG' -DCMAKE_BUILD_RPATH_USE_ORIGIN=ON \
     -DCMAKE_EXE_LINKER_FLAGS=-static-libgcc -DCMAKE_SHARED_LINKER_FLAGS=-static-libgcc -DFALLOW_INSTALL=OFF \
     -DFALLOW_TESTS=ON -DFALLOW_TOOLS=ON -DFALLOW_HOST=OFF -DFALLOW_JEMALLOC=OFF \

@@ -30,5 +30,3 @@ flw_add_test(unit policy_peers INCLUDES ${tool} LIBRARIES flw_driver flw_base
 flw_add_test(unit tabular INCLUDES ${tool} LIBRARIES flw_base
   SOURCES test_tabular.c ${tool}/common/command.c ${tool}/common/tabular.c ${tool}/common/terminal.c
     ${tool}/common/tool_host.c)
-flw_add_test(unit top_history INCLUDES ${tool} LIBRARIES flw_base
-  SOURCES test_top_history.c ${tool}/common/tool_host.c ${tool}/top/history.c)

@@ -299,7 +299,7 @@ static void whose_the_memory_is_is_told_while_it_is_recorded(void **state)
     assert_int_equal(run_on(&target, "--once --json"), 0);
     expect_text("\"owners\": null");
     assert_int_equal(run_on(&target, "--once"), 0);
-    assert_null(strstr(text, "WHOSE"));
+    assert_null(strstr(text, "OWNER"));
     tell(&target, "work");
     expect_word(&target, "works");
     tell(&target, "rest");
@@ -316,7 +316,7 @@ static void whose_the_memory_is_is_told_while_it_is_recorded(void **state)
     expect_text("{\"owner\": \"no call stack, or before the recording\"");
     assert_int_equal(run_on(&target, "--once"), 0);
     expect_plain_80_columns();
-    expect_text("  BLOCKS  WHOSE\n  15.0 MiB ");
+    expect_text("  BLOCKS  OWNER\n  15.0 MiB ");
     expect_text("top_target+0x");
     tell(&target, "drop");
     expect_word(&target, "dropped");

@@ -139,54 +139,14 @@ static void cut(char *line, uint32_t width)
 
 void flw_top_add_line(struct flw_top_page *page, enum flw_top_style style, const char *format, ...)
 {
-    uint32_t most =
-        page->height == 0 || page->height > FLW_TOP_LINES ? FLW_TOP_LINES : page->height;
-    if (page->line_count >= most) {
-        return;
-    }
-    char *line = page->lines[page->line_count];
+    char line[FLW_TOP_LINE_BYTES];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(line, FLW_TOP_LINE_BYTES, format, arguments);
+    vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
     cut(line, page->width);
     for (size_t end = strlen(line); end > 0 && line[end - 1] == ' '; end--) {
         line[end - 1] = '\0';
     }
-    page->styles[page->line_count++] = style;
-}
-
-uint32_t flw_top_room(const struct flw_top_page *page)
-{
-    uint32_t most =
-        page->height == 0 || page->height > FLW_TOP_LINES ? FLW_TOP_LINES : page->height;
-    return most - page->line_count;
-}
-
-/* What is left at the right end of a line's left text. */
-void flw_top_add_title(struct flw_top_page *page, const char *left, const char *right)
-{
-    int gap = (int)page->width - (int)strlen(left) - (int)strlen(right);
-    flw_top_add_line(page, FLW_TOP_TITLE, "%s%*s%s", left, gap > 1 ? gap : 1, "", right);
-}
-
-struct flw_top_window flw_top_window_of(struct flw_top_page *page, uint32_t count, uint32_t most,
-                                        uint32_t skip)
-{
-    uint32_t most_skip = count > most ? count - most : 0;
-    page->most_skip = page->most_skip > most_skip ? page->most_skip : most_skip;
-    uint32_t first = skip < most_skip ? skip : most_skip;
-    return (struct flw_top_window){first, first + (count > most ? most : count), count};
-}
-
-void flw_top_add_rest(struct flw_top_page *page, struct flw_top_window window, const char *what)
-{
-    if (window.first > 0 && window.end < window.count) {
-        flw_top_add_line(page, FLW_TOP_PLAIN, "... %u before, %u more %s", window.first,
-                         window.count - window.end, what);
-    } else if (window.first > 0) {
-        flw_top_add_line(page, FLW_TOP_PLAIN, "... %u %s before", window.first, what);
-    } else if (window.end < window.count) {
-        flw_top_add_line(page, FLW_TOP_PLAIN, "... %u more %s", window.count - window.end, what);
-    }
+    page->put(page, style, line);
 }

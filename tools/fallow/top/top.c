@@ -25,10 +25,9 @@ static const char help[] =
     "was started by fallow run --set top:1.\n"
     "Without PID: the processes of this user that do.\n"
     "\n"
-    "On a terminal the view is redrawn, of several processes a list of them, each with the last\n"
-    "minute as a line; arrows and enter choose one, tab a pool, r, l, c and h sort, w shows whose the\n"
-    "memory is where it is recorded with call stacks, ? lists the keys, q ends. Elsewhere, and with\n"
-    "--json, a view follows the other. NO_COLOR in the environment: no colours.\n"
+    "On a terminal the view is redrawn: of several processes a list, and one of them in full; tab\n"
+    "shows the next one, arrows scroll, r, l, c, h and o sort, q ends. Elsewhere, with --json, and in\n"
+    "builds without ncurses, one view follows the other. NO_COLOR in the environment: no colours.\n"
     "\n"
     "  --once           one view, then end\n"
     "  --json           one JSON object a line, of each process\n"
@@ -48,16 +47,10 @@ enum form {
     FORM_PROMETHEUS
 };
 
-#define PROCESSES_MAX 256
-
 struct settings {
-    pid_t processes[PROCESSES_MAX]; /* that were named */
-    size_t process_count;
-    enum flw_top_sort sort;
+    struct flw_top_settings top;
     bool is_once, is_json, is_prometheus;
     enum form form;
-    uint64_t interval_ns;
-    const char *directory;
 };
 
 /* ---- command line */
@@ -110,12 +103,12 @@ static const struct flw_option option_list[] = {
     {.name = "prometheus", .kind = FLW_OPTION_SET, .offset = OPTION(is_prometheus)},
     {.name = "interval",
      .kind = FLW_OPTION_TAKE,
-     .offset = OPTION(interval_ns),
+     .offset = OPTION(top.interval_ns),
      .take = take_interval},
-    {.name = "sort", .kind = FLW_OPTION_TAKE, .offset = OPTION(sort), .take = take_sort},
+    {.name = "sort", .kind = FLW_OPTION_TAKE, .offset = OPTION(top.sort), .take = take_sort},
     {.name = "directory",
      .kind = FLW_OPTION_TAKE,
-     .offset = OPTION(directory),
+     .offset = OPTION(top.directory),
      .take = take_directory},
     {.name = NULL}};
 #undef OPTION
@@ -140,95 +133,27 @@ static int parse(int argc, char **argv, struct settings *settings)
             flw_complain("top: '%.100s' is no process number", argv[optind]);
             return FLW_EXIT_USAGE;
         }
-        if (settings->process_count == PROCESSES_MAX) {
-            flw_complain("top: more than %d processes; name fewer, or none", PROCESSES_MAX);
+        if (settings->top.process_count == FLW_TOP_PROCESSES) {
+            flw_complain("top: more than %d processes; name fewer, or none", FLW_TOP_PROCESSES);
             return FLW_EXIT_USAGE;
         }
-        settings->processes[settings->process_count++] = (pid_t)number;
+        settings->top.processes[settings->top.process_count++] = (pid_t)number;
     }
     return FLW_OPTIONS_READ;
 }
 
-/* ---- looks of all processes */
+/* ---- looks */
 
-struct looks {
-    struct flw_top_look *looks;
-    size_t count;
-};
-
-static void drop_looks(struct looks *all)
+void flw_top_looks_drop(struct flw_top_looks *all)
 {
     for (size_t i = 0; i < all->count; i++) {
         flw_top_drop(&all->looks[i]);
     }
     flw_host_free(all->looks);
+    *all = (struct flw_top_looks){0};
 }
 
-/* Those that answer; who ended meanwhile is no mistake. False: see the message. */
-static bool take_all(struct looks *all, const struct settings *settings, char *message)
-{
-    struct flw_top_list list;
-    if (!flw_top_list_take(&list, settings->directory)) {
-        snprintf(message, FLW_TOP_MESSAGE_BYTES, "cannot look into %s: %s", settings->directory,
-                 strerror(errno));
-        return false;
-    }
-    all->looks = flw_host_alloc(list.count, sizeof *all->looks);
-    for (size_t i = 0; i < list.count; i++) {
-        bool is_ended = false;
-        if (flw_top_take(&all->looks[all->count], settings->directory, list.processes[i], message,
-                         &is_ended)) {
-            all->count++;
-        } else if (!is_ended) {
-            flw_complain("top: %s", message);
-        }
-    }
-    if (all->count == 0 && settings->form == FORM_TEXT) {
-        printf("no process of this user shows pools in %s%s\n", settings->directory,
-               list.other_count > 0 ? "; other users' do" : "");
-    }
-    flw_top_list_drop(&list);
-    return true;
-}
-
-/* Those that were named, without those that have ended. False: see the message; *out_ended: because all of
- * them are gone. */
-static bool take_named(struct looks *all, const struct settings *settings, char *message,
-                       bool *out_ended)
-{
-    all->looks = flw_host_alloc(settings->process_count, sizeof *all->looks);
-    for (size_t i = 0; i < settings->process_count; i++) {
-        bool is_ended = false;
-        if (flw_top_take(&all->looks[all->count], settings->directory, settings->processes[i],
-                         message, &is_ended)) {
-            all->count++;
-        } else if (!is_ended) {
-            *out_ended = false;
-            return false;
-        }
-    }
-    *out_ended = all->count == 0;
-    return all->count > 0;
-}
-
-static bool take(struct looks *all, const struct settings *settings, char *message, bool *out_ended)
-{
-    *out_ended = false;
-    *all = (struct looks){0};
-    return settings->process_count == 0 ? take_all(all, settings, message)
-                                        : take_named(all, settings, message, out_ended);
-}
-
-/* ---- forms */
-
-static void print_page(const struct flw_top_page *page)
-{
-    for (uint32_t i = 0; i < page->line_count; i++) {
-        puts(page->lines[i]);
-    }
-}
-
-static const struct flw_top_look *find_look(const struct looks *all, pid_t process)
+const struct flw_top_look *flw_top_looks_find(const struct flw_top_looks *all, pid_t process)
 {
     for (size_t i = 0; i < all->count; i++) {
         if (all->looks[i].process == process) {
@@ -238,47 +163,75 @@ static const struct flw_top_look *find_look(const struct looks *all, pid_t proce
     return NULL;
 }
 
-/* A process and its pools in full. */
-static void print_process(struct flw_top_page *page, const struct flw_top_look *look,
-                          const struct flw_top_look *earlier)
+bool flw_top_looks_take(struct flw_top_looks *all, const struct flw_top_settings *settings,
+                        char *message, bool *out_ended)
 {
-    flw_top_fill_overview(page, look);
-    print_page(page);
-    for (uint32_t i = 0; i < look->pool_count; i++) {
-        flw_top_fill_pool(page, look, earlier, i);
-        print_page(page);
+    struct flw_top_list list = {.processes = (pid_t *)settings->processes,
+                                .count = settings->process_count};
+    bool is_named = settings->process_count > 0, is_ok = true;
+    *out_ended = false;
+    *all = (struct flw_top_looks){0};
+    if (!is_named && !flw_top_list_take(&list, settings->directory)) {
+        snprintf(message, FLW_TOP_MESSAGE_BYTES, "cannot look into %s: %s", settings->directory,
+                 strerror(errno));
+        return false;
     }
+    all->looks = flw_host_alloc(list.count, sizeof *all->looks);
+    all->other_count = list.other_count;
+    for (size_t i = 0; is_ok && i < list.count; i++) {
+        bool is_ended = false;
+        if (flw_top_take(&all->looks[all->count], settings->directory, list.processes[i], message,
+                         &is_ended)) {
+            all->count++;
+        } else if (!is_ended && is_named) {
+            is_ok = false;
+        } else if (!is_ended) {
+            memcpy(all->note, message, FLW_TOP_MESSAGE_BYTES);
+        }
+    }
+    if (!is_named) {
+        flw_top_list_drop(&list);
+    }
+    *out_ended = is_ok && is_named && all->count == 0;
+    if (!is_ok || *out_ended) {
+        flw_top_looks_drop(all);
+        return false;
+    }
+    return true;
 }
 
-static void print_list(struct flw_top_page *page, const struct looks *all, enum flw_top_sort sort)
+/* ---- forms */
+
+static void put_line(struct flw_top_page *page, enum flw_top_style style, const char *line)
 {
-    uint32_t *order = flw_host_alloc(all->count, sizeof *order);
-    flw_top_order_looks(all->looks, (uint32_t)all->count, sort, order);
-    flw_top_fill_list_heading(page);
-    print_page(page);
-    for (size_t i = 0; i < all->count; i++) {
-        flw_top_fill_list_line(page, &all->looks[order[i]]);
-        print_page(page);
-    }
-    flw_host_free(order);
+    (void)page;
+    (void)style;
+    puts(line);
 }
 
-static void print_text(const struct looks *all, const struct looks *before,
+/* The processes that were named in full; else a line for each. */
+static void print_text(const struct flw_top_looks *all, const struct flw_top_looks *before,
                        const struct settings *settings)
 {
-    struct flw_top_page *page = flw_host_alloc(1, sizeof *page);
-    page->width = 80;
-    for (size_t i = 0; settings->process_count > 0 && i < all->count; i++) {
+    struct flw_top_page page = {.width = 80, .put = put_line};
+    for (size_t i = 0; settings->top.process_count > 0 && i < all->count; i++) {
         fputs(i > 0 ? "\n" : "", stdout);
-        print_process(page, &all->looks[i], find_look(before, all->looks[i].process));
+        flw_top_write_process(&page, &all->looks[i],
+                              flw_top_looks_find(before, all->looks[i].process),
+                              settings->top.sort);
     }
-    if (settings->process_count == 0 && all->count > 0) {
-        print_list(page, all, settings->sort);
+    if (settings->top.process_count == 0 && all->count > 0) {
+        uint32_t *order = flw_host_alloc(all->count, sizeof *order);
+        flw_top_order_looks(all->looks, (uint32_t)all->count, settings->top.sort, order);
+        flw_top_write_list(&page, all->looks, order, (uint32_t)all->count);
+        flw_host_free(order);
+    } else if (all->count == 0) {
+        printf("no process of this user shows pools in %s%s\n", settings->top.directory,
+               all->other_count > 0 ? "; other users' do" : "");
     }
-    flw_host_free(page);
 }
 
-static bool print(const struct looks *all, const struct looks *before,
+static bool print(const struct flw_top_looks *all, const struct flw_top_looks *before,
                   const struct settings *settings)
 {
     switch (settings->form) {
@@ -308,18 +261,20 @@ static void pause_for(uint64_t ns)
 
 static int print_all(const struct settings *settings)
 {
-    struct looks now, before = {0};
+    struct flw_top_looks now, before = {0};
     char message[FLW_TOP_MESSAGE_BYTES];
-    bool is_ended = false, is_ok = take(&now, settings, message, &is_ended);
+    bool is_ended = false, is_ok = flw_top_looks_take(&now, &settings->top, message, &is_ended);
     if (!is_ok) {
         flw_complain("top: %s", message);
+    } else if (now.note[0] != '\0') {
+        flw_complain("top: %s", now.note);
     }
     bool goes_on = is_ok = is_ok && print(&now, &before, settings);
-    while (goes_on && !settings->is_once && settings->process_count != 0) {
-        pause_for(settings->interval_ns);
-        drop_looks(&before);
+    while (goes_on && !settings->is_once && settings->top.process_count != 0) {
+        pause_for(settings->top.interval_ns);
+        flw_top_looks_drop(&before);
         before = now;
-        goes_on = take(&now, settings, message, &is_ended);
+        goes_on = flw_top_looks_take(&now, &settings->top, message, &is_ended);
         is_ok = goes_on || is_ended;
         if (goes_on) {
             if (settings->form == FORM_TEXT) {
@@ -330,14 +285,15 @@ static int print_all(const struct settings *settings)
             flw_complain("top: %s", message);
         }
     }
-    drop_looks(&before);
-    drop_looks(&now);
+    flw_top_looks_drop(&before);
+    flw_top_looks_drop(&now);
     return is_ok ? FLW_EXIT_OK : FLW_EXIT_FAILED;
 }
 
 int flw_command_top(int argc, char **argv)
 {
-    struct settings settings = {.interval_ns = 1000000000, .directory = FLW_BOARD_DIRECTORY};
+    struct settings settings = {
+        .top = {.interval_ns = 1000000000, .directory = FLW_BOARD_DIRECTORY}};
     int code = parse(argc, argv, &settings);
     if (code != FLW_OPTIONS_READ) {
         return code;
@@ -345,12 +301,10 @@ int flw_command_top(int argc, char **argv)
     settings.is_once |= settings.form == FORM_PROMETHEUS;
     if (!settings.is_once && settings.form == FORM_TEXT && isatty(STDOUT_FILENO) &&
         isatty(STDIN_FILENO)) {
-        struct flw_top_watch watch = {.directory = settings.directory,
-                                      .processes = settings.processes,
-                                      .process_count = settings.process_count,
-                                      .sort = settings.sort,
-                                      .interval_ns = settings.interval_ns};
-        return flw_top_watch_screen(&watch);
+        code = flw_top_watch_screen(&settings.top);
+        if (code >= 0) {
+            return code;
+        }
     }
     return print_all(&settings);
 }

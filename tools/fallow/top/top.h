@@ -74,7 +74,8 @@ void flw_top_print_json(const struct flw_top_look *look, FILE *out);
  * other. */
 void flw_top_print_prometheus(const struct flw_top_look *looks, size_t count, FILE *out);
 
-/* A page of text, as wide and as high as there is room. */
+/* ---- text */
+
 enum flw_top_style {
     FLW_TOP_PLAIN,
     FLW_TOP_TITLE,
@@ -83,17 +84,14 @@ enum flw_top_style {
 };
 
 #define FLW_TOP_LINE_BYTES 512
-#define FLW_TOP_LINES      256
 
+/* Where lines of text are written, each cut to the width. */
 struct flw_top_page {
-    uint32_t width, height; /* height 0: no limit but FLW_TOP_LINES */
-    uint32_t line_count;
-    uint32_t most_skip; /* rows of its tables that may be scrolled past */
-    char lines[FLW_TOP_LINES][FLW_TOP_LINE_BYTES];
-    enum flw_top_style styles[FLW_TOP_LINES];
+    uint32_t width; /* columns */
+    void (*put)(struct flw_top_page *page, enum flw_top_style style, const char *line);
 };
 
-/* The order of processes, pools, streams and classes: the most first; by number as they come. */
+/* The order of processes, pools, streams and classes: the largest first, or by number. */
 enum flw_top_sort {
     FLW_TOP_BY_NUMBER,
     FLW_TOP_BY_RESERVED,
@@ -106,53 +104,47 @@ enum flw_top_sort {
 /* "number", "reserved", "live", "cached", "hits". */
 const char *flw_top_sort_name(enum flw_top_sort sort);
 
-struct flw_top_history;
-
-/* How a screen is looked at. */
-struct flw_top_view {
-    enum flw_top_sort sort;
-    uint32_t pool;   /* index of the one shown in full */
-    uint32_t skip;   /* rows of the tables that are scrolled past */
-    uint32_t chosen; /* index of a process in the list */
-    bool is_ascii;
-    bool shows_owners; /* in the place of streams and classes */
-    const struct flw_top_history *history;
-    uint64_t second;  /* now, as the history counts */
-    const char *note; /* one line to be told in the list; NULL: none */
-};
-
-/* Indices in the order of the view. */
-void flw_top_order_pools(const struct flw_top_look *look, enum flw_top_sort sort, uint32_t *order);
+/* Write one process and each of its pools in full. `before` (or NULL): an earlier look, for rates. */
+void flw_top_write_process(struct flw_top_page *page, const struct flw_top_look *look,
+                           const struct flw_top_look *before, enum flw_top_sort sort);
+/* Write a line for each process, in the order of `order`. */
+void flw_top_write_list(struct flw_top_page *page, const struct flw_top_look *looks,
+                        const uint32_t *order, uint32_t count);
+/* Fill `order` with the indices of the looks. */
 void flw_top_order_looks(const struct flw_top_look *looks, uint32_t count, enum flw_top_sort sort,
                          uint32_t *order);
 
-/* Each begins the page anew. `before` (or NULL): an earlier look, for what happened since.
- *
- * The screens: what fits of the process, one pool in full; processes, a line each; the keys. For paper: the
- * process and its pools a line each, and each pool in full. */
-void flw_top_fill_screen(struct flw_top_page *page, const struct flw_top_look *look,
-                         const struct flw_top_look *before, const struct flw_top_view *view);
-void flw_top_fill_processes(struct flw_top_page *page, const struct flw_top_look *looks,
-                            uint32_t count, const struct flw_top_view *view);
-void flw_top_fill_help(struct flw_top_page *page);
-void flw_top_fill_overview(struct flw_top_page *page, const struct flw_top_look *look);
-void flw_top_fill_pool(struct flw_top_page *page, const struct flw_top_look *look,
-                       const struct flw_top_look *before, uint32_t pool);
-/* One line a process: number, name, pools, what they hold. */
-void flw_top_fill_list_heading(struct flw_top_page *page);
-void flw_top_fill_list_line(struct flw_top_page *page, const struct flw_top_look *look);
+/* ---- watching */
 
-/* ---- the terminal (screen.c) */
+#define FLW_TOP_PROCESSES 256
 
-struct flw_top_watch {
+struct flw_top_settings {
     const char *directory;
-    const pid_t *processes;
-    size_t process_count; /* 0: all that show pools */
+    pid_t processes[FLW_TOP_PROCESSES]; /* named on the command line */
+    size_t process_count;               /* 0: all that show pools */
     enum flw_top_sort sort;
     uint64_t interval_ns;
 };
 
-/* Until q, an interrupt, or the end of all the processes that were named. Exit status. */
-int flw_top_watch_screen(const struct flw_top_watch *watch);
+/* Looks at several processes at about one moment. */
+struct flw_top_looks {
+    struct flw_top_look *looks;
+    size_t count;
+    uint32_t other_count; /* processes of other users */
+    char
+        note[FLW_TOP_MESSAGE_BYTES]; /* why a process that was not named is left out; "": none is */
+};
+
+/* Look at the processes of the settings. A process that has ended is left out. False: the message (of
+ * FLW_TOP_MESSAGE_BYTES) is one line that says why, and *out_ended whether all that were named have ended. */
+bool flw_top_looks_take(struct flw_top_looks *all, const struct flw_top_settings *settings,
+                        char *message, bool *out_ended);
+void flw_top_looks_drop(struct flw_top_looks *all);
+/* The look at a process; NULL: none was taken. */
+const struct flw_top_look *flw_top_looks_find(const struct flw_top_looks *all, pid_t process);
+
+/* Show the processes in the whole terminal until q, an interrupt, or the end of all that were named. Returns an
+ * exit status, or -1 if the terminal cannot be controlled (or this build lacks ncurses): nothing was written. */
+int flw_top_watch_screen(const struct flw_top_settings *settings);
 
 #endif
