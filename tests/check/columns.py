@@ -100,7 +100,7 @@ def main():
     write_job()
     policies = ("fallow,pytorch:max_split_size_mb=128,roundup_power2_divisions=8,garbage_collection_threshold=0.8,"
                 "bound")
-    commands = [["replay", DEMO, "--no-times", "--no-check", "--policy", "fallow-memory-first,async,cub,bound"],
+    commands = [["replay", DEMO, "--no-times", "--no-check", "--policy", "fallow-memory-first,async,bound"],
                 ["replay", long_name, "--policy", policies, "--find-limit", "--repeat", "2"],
                 ["replay", strange_name, "--no-times", "--policy", policies],
                 ["report", DEMO, "--no-times", "--policy", "fallow-memory-first,pytorch"],

@@ -101,9 +101,9 @@ def main():
     expect_line(slowly(["trace", "pack", "slow.ftext", "-o", "x.ftrace"], demo), ["reading slow.ftext: "], "pack")
     expect_line(slowly(["trace", "verify", long_name, "slow.ftext", long_name], demo),
                 ["reading slow.ftext (2 of 3): ", "reading ...", "of_progress_has.ftext (3 of 3): "], "verify")
-    expect_line(slowly(["replay", "slow.ftext", "--policy", "bfc,driver"], demo),
-                ["reading slow.ftext: ", "replaying slow.ftext: bfc, 0 %", " %"], "replay")
-    expect_line(slowly(["report", "slow.ftext", long_name, "--policy", "bfc"], demo),
+    expect_line(slowly(["replay", "slow.ftext", "--policy", "async,driver"], demo),
+                ["reading slow.ftext: ", "replaying slow.ftext: async, 0 %", " %"], "replay")
+    expect_line(slowly(["report", "slow.ftext", long_name, "--policy", "async"], demo),
                 ["reading slow.ftext (1 of 2): ", "replaying slow.ftext (1 of 2): ", "(2 of 2): "], "report")
     expect_line(slowly(["gen", "random", "--count", "20000", "-o", "slow.ftext"], None),
                 ["writing slow.ftext: "], "gen")

@@ -48,7 +48,7 @@ def main(fallow, snapshot):
             ("replay with all policies", "64M", ["replay", "--no-times"]),
             # so small that nothing ends what is live from growing, and what is free between
             ("replay with models, ever more blocks", "64K",
-             ["replay", "--no-times", "--policy", "pytorch,pytorch-expandable,bfc,async,cub"]),
+             ["replay", "--no-times", "--policy", "pytorch,pytorch-expandable,async"]),
             ("report of one policy", "64M", ["report", "--no-times", "--policy", "driver"]))
     ]
     has_failed = False

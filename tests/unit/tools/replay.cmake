@@ -23,10 +23,6 @@ flw_add_test(unit policy_setting INCLUDES ${tool} LIBRARIES flw_base
 flw_add_test(unit pytorch_model INCLUDES ${tool} LIBRARIES flw_base
   SOURCES test_pytorch_model.c ${tool}/common/tool_host.c ${tool}/policies/pytorch_expand.c
     ${tool}/policies/pytorch_model.c ${tool}/policies/segheap.c)
-flw_add_test(unit policy_peers INCLUDES ${tool} LIBRARIES flw_driver flw_base
-  SOURCES test_policy_peers.c ${tool}/common/command.c ${tool}/common/replay_device.c ${tool}/common/tool_host.c
-    ${tool}/policies/bfc.c ${tool}/policies/cub.c ${tool}/policies/deferrals.c ${tool}/policies/segheap.c
-    ${tool}/policies/setting.c)
 flw_add_test(unit tabular INCLUDES ${tool} LIBRARIES flw_base
   SOURCES test_tabular.c ${tool}/common/command.c ${tool}/common/tabular.c ${tool}/common/terminal.c
     ${tool}/common/tool_host.c)

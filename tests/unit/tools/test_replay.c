@@ -240,7 +240,7 @@ static uint64_t get_count(const char *policy, const char *key)
 }
 
 static const char *const allocating[] = {"fallow",  "fallow-memory-first", "driver", "async",
-                                         "pytorch", "pytorch-expandable",  "cub",    "bfc"};
+                                         "pytorch", "pytorch-expandable"};
 #define ALLOCATING_COUNT (sizeof allocating / sizeof *allocating)
 
 static void every_policy_serves_the_tiny_trace_within_its_own_figures(void **state)
@@ -288,7 +288,7 @@ static void memory_of_private_pools_is_kept_apart(void **state)
     (void)state;
     assert_int_equal(run("gen serve --mode graph --steps 20 --max-seqs 16 -o graph.ftext"), 0);
     assert_int_equal(run("replay graph.ftext --lag 0 --no-times --repeat 2 --json - "
-                         "--policy fallow,fallow-memory-first,pytorch,cub"),
+                         "--policy fallow,fallow-memory-first,pytorch,async"),
                      0);
     assert_non_null(strstr(out_text, "\"private_pools\": 1,"));
     for (size_t i = 0; i < 2; i++) {
@@ -300,18 +300,18 @@ static void memory_of_private_pools_is_kept_apart(void **state)
                                  "A 0 2 67108864 0 pool=1\\nF 0 2 0\\n' >pool.ftext"),
                      0);
     assert_int_equal(run("replay pool.ftext --lag 0 --no-times --json - "
-                         "--policy fallow,fallow-memory-first,pytorch,cub"),
+                         "--policy fallow,fallow-memory-first,pytorch,async"),
                      0);
     for (size_t i = 0; i < 2; i++) {
         uint64_t reserved_bytes = get_count(allocating[i], "peak_reserved_bytes");
         assert_true(reserved_bytes >= 128 << 20 && reserved_bytes < 136 << 20);
     }
     assert_int_equal(get_count("pytorch", "peak_reserved_bytes"), 128 << 20);
-    assert_int_equal(get_count("cub", "peak_reserved_bytes"), 64 << 20);
-    assert_int_equal(run("replay pool.ftext --policy fallow,cub"), 0);
+    assert_int_equal(get_count("async", "peak_reserved_bytes"), 64 << 20);
+    assert_int_equal(run("replay pool.ftext --policy fallow,async"), 0);
     assert_non_null(strstr(out_text,
                            "1 private pool (captured graphs), kept apart by fallow; given to "
-                           "everybody by cub\n"));
+                           "everybody by async\n"));
 }
 
 /* Idle memory goes only when the host waits. */
@@ -431,15 +431,15 @@ static void a_limit_that_is_too_small_shows_and_the_smallest_is_found(void **sta
 {
     char arguments[512];
     (void)state;
-    assert_int_equal(run("replay tiny.ftext --json - --limit 7M --policy cub,driver,bound"), 1);
+    assert_int_equal(run("replay tiny.ftext --json - --limit 7M --policy pytorch,driver,bound"), 1);
     flw_test_expect_in(error_text,
-                       "policy cub could not serve 2 of 4 requests (50 %) within 7 MiB; "
-                       "the first was of 1,048,576 bytes; ");
+                       "policy pytorch could not serve 3 of 4 requests (75 %) within 7 MiB; "
+                       "the first was of 3,145,728 bytes; ");
     flw_test_expect_in(error_text, "fallow: policy driver could not serve ");
     assert_null(strstr(error_text, "bound"));
-    assert_int_not_equal(get_count("cub", "failures"), 0);
+    assert_int_not_equal(get_count("pytorch", "failures"), 0);
     assert_int_not_equal(get_count("driver", "failures"), 0);
-    assert_true(get_count("cub", "peak_reserved_bytes") <= 7 << 20);
+    assert_true(get_count("pytorch", "peak_reserved_bytes") <= 7 << 20);
     assert_int_equal(run("replay tiny.ftext --json - --find-limit --policy driver,pytorch"), 0);
     uint64_t limit_bytes = get_count("driver", "smallest_limit_bytes");
     assert_true(limit_bytes >= 8 << 20 && limit_bytes <= 12 << 20);
@@ -551,12 +551,12 @@ static void who_holds_less_than_without_a_wait_has_waited(void **state)
  * the name libcuda.so.1. Nothing is read off a ledger. */
 static void a_gpus_driver_is_asked_for_nothing_but_its_own_calls(void **state)
 {
-    static const char *const policies[] = {"fallow", "cub", "driver", "async", "pytorch"};
+    static const char *const policies[] = {"fallow", "driver", "async", "pytorch"};
     char what[64];
     (void)state;
     assert_int_equal(
         command_run("LD_LIBRARY_PATH=$(dirname $F)/../lib/driver $F replay $FALLOW_DEMO --device 0 "
-                    "--policy fallow,cub,driver,async,pytorch --json -"),
+                    "--policy fallow,driver,async,pytorch --json -"),
         0);
     assert_string_equal(error_text, "");
     assert_non_null(strstr(out_text, "\"simulated\": false"));

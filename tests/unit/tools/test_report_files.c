@@ -318,7 +318,7 @@ static void what_would_have_no_effect_is_refused(void **state)
     command_expect_error("\"$F\" report tiny.ftext --at peak", 2, "--at is of --folded");
     command_expect_error("\"$F\" report tiny.ftext --policy bound,driver,bound", 2,
                          "--policy has 'bound' twice");
-    command_expect_error("\"$F\" replay tiny.ftext --policy pytorch:expandable_segments=1,cub,"
+    command_expect_error("\"$F\" replay tiny.ftext --policy pytorch:expandable_segments=1,async,"
                          "pytorch:expandable_segments=1",
                          2, "--policy has 'pytorch:expandable_segments=1' twice");
     assert_int_equal(command_run("\"$F\" report tiny.ftext --policy "
@@ -530,6 +530,171 @@ static void no_driver_is_loaded_before_there_is_something_to_replay(void **state
     flw_test_expect_in(out_text, "{\"fallow_rank\":");
 }
 
+/* Four segments of 100 MiB, each with 60 MiB that stay and 40 that are free. Then 120 MiB, with 10 that the device has:
+ * who cannot join what is free in different segments has no place for it. */
+static const char split_trace[] = "#fallow-trace 1\ndevice 0\nstream 0\nfields addresses segments\n"
+                                  "S+ 0 104857600 0 @4294967296\nA 0 0 104857600 0 @4294967296\n"
+                                  "S+ 0 104857600 0 @4563402752\nA 0 1 104857600 0 @4563402752\n"
+                                  "S+ 0 104857600 0 @4831838208\nA 0 2 104857600 0 @4831838208\n"
+                                  "S+ 0 104857600 0 @5100273664\nA 0 3 104857600 0 @5100273664\n"
+                                  "F 0 0 0\nF 0 1 0\nF 0 2 0\nF 0 3 0\n"
+                                  "A 0 4 62914560 0 @4294967296\nA 0 5 62914560 0 @4563402752\n"
+                                  "A 0 6 62914560 0 @4831838208\nA 0 7 62914560 0 @5100273664\n";
+
+/* The trace with its last line, as text and as PyTorch's snapshot: split.ftext, split.pickle. */
+static void write_split(const char *last_line)
+{
+    char text[2048];
+    int length = snprintf(text, sizeof text, "%s%s\n", split_trace, last_line);
+    command_write("split.ftext", text, (size_t)length);
+    assert_int_equal(command_run("\"$F\" trace export split.ftext --to pytorch -o split.pickle"),
+                     0);
+}
+
+/* The only answer of that policy, in JSON. */
+static void expect_answer(const char *name, const char *outcome, const char *smallest_limit)
+{
+    char answer[256];
+    snprintf(answer, sizeof answer,
+             "{\"name\": \"%s\", \"outcome\": \"%s\", \"smallest_limit_bytes\": %s}", name, outcome,
+             smallest_limit);
+    flw_test_expect_in(out_text, answer);
+}
+
+static void the_request_that_failed_is_asked_of_every_policy(void **state)
+{
+    (void)state;
+    write_split("O 0 125829120 0 free=10485760");
+    assert_int_equal(command_run("\"$F\" report split.pickle --no-times --json -"), 0);
+    flw_test_expect_in(out_text, "\"limit_bytes\": 429916160, \"limit_given\": false");
+    expect_answer("pytorch-expandable", "served", "421527552");
+    expect_answer("driver", "served", "421527552");
+    expect_answer("pytorch", "refused", "545259520"); /* 400 MiB and 120 more */
+    /* What is reported of the whole program is of the program without that request. */
+    flw_test_expect_in(out_text,
+                       "{\"name\": \"pytorch\", \"label\": \"pytorch\", \"allocates\": true, "
+                       "\"peak_requested_bytes\": 419430400");
+    assert_int_equal(
+        command_run(
+            "\"$F\" report split.ftext --no-times --html split.html >screen && "
+            "grep -c '<th scope=row>pytorch</th><td data-of=\"that request\">refuses it</td><td "
+            "data-of=\"smallest limit\">520 MiB<' "
+            "split.html && tr '\\n' ' ' <screen"),
+        0);
+    flw_test_expect_in(out_text,
+                       "that request, replayed with 410 MiB, reserved or free then: served by ");
+    flw_test_expect_in(out_text, "pytorch-expandable (from 402 MiB)");
+    flw_test_expect_in(out_text,
+                       " refused by async (model) (from 520 MiB), pytorch (from 520 MiB),");
+    /* A limit that is given takes the place of what there was. */
+    assert_int_equal(
+        command_run("\"$F\" report split.pickle --no-times --policy pytorch --limit 520M "
+                    "--json -"),
+        0);
+    flw_test_expect_in(out_text, "\"limit_bytes\": 545259520, \"limit_given\": true");
+    expect_answer("pytorch", "served", "545259520");
+    assert_null(strstr(out_text, "max_split_size_mb")); /* who names policies gets those */
+    /* Without what the device had, only the smallest limits are known. */
+    write_split("O 0 125829120 0");
+    assert_int_equal(command_run("\"$F\" report split.ftext --no-times --policy pytorch --json -"),
+                     0);
+    flw_test_expect_in(out_text, "\"limit_bytes\": null, \"limit_given\": false");
+    expect_answer("pytorch", "not asked", "545259520");
+}
+
+/* Runs the report, and looks for the advice in text and JSON. `type` NULL: none. */
+static void expect_advice(const char *arguments, const char *text, const char *type)
+{
+    char line[512], member[512];
+    snprintf(line, sizeof line,
+             "\"$F\" report %s --no-times --json advice.json | tail -4 | tr '\\n' ' '", arguments);
+    assert_int_equal(command_run(line), 0);
+    flw_test_expect_in(out_text, text);
+    snprintf(member, sizeof member, type == NULL ? "\"type\": null" : "\"type\": \"%s\"", type);
+    assert_int_equal(command_run("cat advice.json"), 0);
+    flw_test_expect_in(out_text, member);
+}
+
+static void the_advice_is_what_the_replays_say(void **state)
+{
+    (void)state;
+    write_split("O 0 125829120 0 free=10485760");
+    expect_advice("split.pickle",
+                  "to serve the request that failed in the 410 MiB there were, set "
+                  "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; it fits from 402 MiB on",
+                  "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
+    expect_advice(
+        "split.pickle --policy fallow",
+        "in the 410 MiB there were, use import fallow; fallow.enable_torch(); it fits from 402 MiB on "
+        "(Fallow has not run on a GPU yet; it turns off PyTorch's memory statistics, snapshots and "
+        "graph trees)",
+        "import fallow; fallow.enable_torch()");
+    /* A comparison of Fallow with PyTorch always includes expandable segments. */
+    expect_advice(
+        "split.pickle --policy pytorch,fallow",
+        "in the 410 MiB there were, set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True;",
+        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
+    expect_advice("split.ftext", "start it with fallow run -- PROGRAM;", "fallow run -- PROGRAM");
+    expect_advice(
+        "split.pickle --limit 600M",
+        "nothing to do: PyTorch's own policy, replayed, serves the request that failed within 600 MiB",
+        NULL);
+    write_split("O 0 629145600 0 free=10485760");
+    expect_advice(
+        "split.pickle",
+        "no setting serves it: 240 MiB in use and the 600 MiB asked for are more than the 410 MiB there "
+        "were; the recording has no call stacks that say which lines hold it",
+        NULL);
+    write_split("O 0 629145600 0");
+    expect_advice("split.pickle", "how much there was is not known; the smallest device that",
+                  "import fallow; fallow.enable_torch()");
+    expect_advice("split.pickle --policy bound",
+                  "no advice: nothing that was replayed is known to serve", NULL);
+    write_split("O 0 2097152 0 free=20971520");
+    expect_advice("split.pickle",
+                  "serves the request that failed in the 420 MiB there were; look for what else",
+                  NULL);
+    /* Without an out-of-memory. */
+    write_split("F 0 4 0");
+    expect_advice(
+        "split.pickle",
+        "nothing to do: of the 400 MiB held no setting that was replayed saves more than 0 ", NULL);
+    expect_advice("split.pickle --policy bound",
+                  "no advice: nothing was replayed that a setting or", NULL);
+    assert_int_equal(command_run("\"$F\" gen random --count 2000 -o random.ftext && "
+                                 "\"$F\" trace export random.ftext --to rmm -o random.csv"),
+                     0);
+    command_write("empty.ftext", "#fallow-trace 1\ndevice 0\nstream 0\nfields none\n", 46);
+    expect_advice("empty.ftext", "nothing to do: the trace asks for no memory", NULL);
+    expect_advice("random.csv --policy async,fallow", "use import fallow; fallow.enable_rmm()",
+                  "import fallow; fallow.enable_rmm()");
+}
+
+static void the_advice_of_the_demo_is_a_setting_or_another_allocator(void **state)
+{
+    (void)state;
+    if (getenv("FALLOW_DEMO") == NULL) {
+        skip();
+    }
+    expect_advice(
+        "\"$FALLOW_DEMO\"",
+        "to save 1,724 MiB (11.2 %), set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
+    expect_advice(
+        "\"$FALLOW_DEMO\" --policy pytorch,fallow-memory-first",
+        "to save 1,724 MiB (11.2 %), set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
+    expect_advice(
+        "\"$FALLOW_DEMO\" --policy pytorch,fallow-memory-first --limit 13420M",
+        "to fit into 13,420 MiB, use import fallow; fallow.enable_torch(economy=\"memory_first\"); it "
+        "holds 13,3",
+        "import fallow; fallow.enable_torch(economy=\\\"memory_first\\\")");
+    expect_advice(
+        "\"$FALLOW_DEMO\" --limit 2G",
+        "no setting that was replayed fits into 2,048 MiB; the program itself needs 13,321 MiB",
+        NULL);
+}
+
 int main(void)
 {
     if (getenv("FALLOW_COMMAND") == NULL) {
@@ -561,6 +726,9 @@ int main(void)
         cmocka_unit_test(a_file_that_is_a_mount_is_filled),
         cmocka_unit_test(what_cannot_be_written_is_said_first),
         cmocka_unit_test(no_driver_is_loaded_before_there_is_something_to_replay),
+        cmocka_unit_test(the_request_that_failed_is_asked_of_every_policy),
+        cmocka_unit_test(the_advice_is_what_the_replays_say),
+        cmocka_unit_test(the_advice_of_the_demo_is_a_setting_or_another_allocator),
     };
     return cmocka_run_group_tests(tests, make_traces, command_remove_folder);
 }

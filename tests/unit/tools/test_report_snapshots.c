@@ -444,7 +444,8 @@ static void the_driver_is_not_passed_over(void **state)
     command_write("driver.pickle", w.bytes, w.count);
     free(w.bytes);
     assert_int_equal(
-        command_run("\"$F\" report driver.pickle --no-times --lag 0 --policy driver,recorded,bfc"),
+        command_run(
+            "\"$F\" report driver.pickle --no-times --lag 0 --policy driver,recorded,pytorch:roundup_power2_divisions=1"),
         0);
     flw_test_expect_in(out_text,
                        "holds less but the driver alone, which\nholds 22 and waits at each free\n");

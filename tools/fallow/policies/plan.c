@@ -27,8 +27,6 @@ static const struct flw_policy *const built[] = {
     &flw_policy_async,
     &flw_policy_pytorch,
     &flw_policy_pytorch_expandable,
-    &flw_policy_cub,
-    &flw_policy_bfc,
     &flw_policy_recorded,
     &flw_policy_bound,
 };

@@ -120,8 +120,7 @@ struct flw_policy_choice {
 
 extern const struct flw_policy flw_policy_fallow, flw_policy_fallow_memory_first,
     flw_policy_fallow_speed_first, flw_policy_driver, flw_policy_async, flw_policy_pytorch,
-    flw_policy_pytorch_expandable, flw_policy_cub, flw_policy_bfc, flw_policy_recorded,
-    flw_policy_bound;
+    flw_policy_pytorch_expandable, flw_policy_recorded, flw_policy_bound;
 
 /* The i-th policy of this build, in the table's order; NULL past the end. */
 const struct flw_policy *flw_policy_get(size_t i);

@@ -302,7 +302,7 @@ static void print_wrapped(const char *text, FILE *out)
 
 /* ---- out of memory ---- */
 
-/* "served by fallow (from 34 MiB on), cub": those with that outcome; nothing where there are none. */
+/* "served by fallow (from 34 MiB on), async": those with that outcome; nothing where there are none. */
 static void list_answers(const struct flw_sheet_oom *oom, enum flw_sheet_outcome outcome,
                          const char *heading, FILE *out)
 {
