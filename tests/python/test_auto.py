@@ -3,6 +3,7 @@
 """python.auto: FALLOW_AUTO in fresh interpreters of an environment with fallow.pth among its site packages. The
 frameworks are fakes (see fakes.py) in files, which Python imports like the real ones."""
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -32,7 +33,8 @@ class Auto(unittest.TestCase):
         cls.write("a.pth", "%s\n%s\n" % (SOURCES, os.path.dirname(os.path.abspath(fakes.__file__))))
         shutil.copy(os.path.join(SOURCES, "fallow.pth"), cls.site)
         for path, fake in (("torch.py", "torch()"), ("cupy.py", "cupy()"), ("rmm.py", "rmm()"),
-                           ("old/torch.py", "torch(version='2.0')"), ("numba/__init__.py", "numba(True)[0]"),
+                           ("old/torch.py", "torch(version='2.0')"), ("late/torch.py", "torch(initialized=True)"),
+                           ("numba/__init__.py", "numba(True)[0]"),
                            ("numba/cuda/__init__.py", "numba(True)[1]"),
                            ("numba/cuda/cudadrv/__init__.py", "numba(True)[2]"),
                            ("numba/cuda/cudadrv/driver.py", "numba(True)[3]")):
@@ -148,11 +150,25 @@ class Auto(unittest.TestCase):
         self.check("import torch, fallow; print(fallow.enable_torch(limit='1G') is torch._fake.current)\n" + GIVEN,
                    "True\n1")
 
+    def test_the_plugin_of_vllm(self):
+        """load_general_plugins() of vLLM 0.33 catches what loading raises, and nothing that the function raises."""
+        with open(os.path.join(SOURCES, "../../pyproject.toml")) as file:
+            (group, name, value) = re.search(r'^\[project.entry-points."(vllm.*)"\]\n(\w+) = "(.*)"$', file.read(), re.M).groups()
+        self.write("plugin-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: plugin\nVersion: 1\n")
+        self.write("plugin-1.dist-info/entry_points.txt", "[%s]\n%s = %s\n" % (group, name, value))
+        load = ("import torch\nfrom importlib.metadata import entry_points as e\n"
+                "for plugin in e(group='vllm.general_plugins') if %r else e()['vllm.general_plugins']:\n"
+                "    plugin.load()()\n" % (sys.version_info >= (3, 10)))
+        for auto, given in ((None, 0), ("cupy", 0), ("vllm", 1), ("torch", 1), ("vllm,torch", 1)):
+            self.check(load + load + GIVEN, str(given), auto=auto)
+        self.check(load, "", ["comes too late.*; correct this, or remove vllm from FALLOW_AUTO"], auto="vllm", first="late")
+        shutil.rmtree(os.path.join(self.site, "plugin-1.dist-info"))
+
     def test_failures_print_one_line(self):
         self.check("import torch; print(1)", "1", ["torch allocates without Fallow: fallow.enable_torch.. needs PyTorch "
                    "2.3 or newer.*; correct this, or remove torch from FALLOW_AUTO"], first="old")
         self.check("import torch; print(1)", "1", ["/no/libfallow.so: no such file"], FALLOW_LIBRARY="/no/libfallow.so")
-        self.check("import torch; " + GIVEN, "1", ["no framework 'tensorflow'; use cupy, numba, rmm, torch, separated"],
+        self.check("import torch; " + GIVEN, "1", ["no framework 'tensorflow'; use cupy, numba, rmm, torch or vllm, separated"],
                    auto="torch,tensorflow")
         self.check("import sys; sys.stderr = None; import torch; print(1)", "1", first="old")
 

@@ -13,6 +13,7 @@ import re
 import site
 import sys
 import unittest
+import unittest.mock
 
 import fakes
 
@@ -22,9 +23,9 @@ if not os.path.isdir(os.path.join(FOLDER, "frameworks")) or not os.path.isdir(TO
     print("no packages of PyPI in %s: tools/quickstart installs them" % FOLDER)
     sys.exit(77)
 os.environ["FALLOW_AUTO"] = "cupy,numba,rmm"
-import fallow  # noqa: E402
-import fallow._auto  # noqa: E402
-from fallow._arguments import stream_handle  # noqa: E402
+import fallow
+import fallow._auto
+from fallow._arguments import stream_handle
 
 site.addsitedir(os.path.join(FOLDER, "frameworks"))  # runs the .pth file of numba-cuda
 try:
@@ -84,7 +85,8 @@ class Signatures(unittest.TestCase):
             self.assertEqual(parameters(fake), parameters(real), real)
 
     def test_the_fakes_have_those_of_pytorch(self):
-        mine, recording = fakes.torch().cuda, fakes.torch_memory()
+        torch, recording = fakes.torch("2.15"), fakes.torch_memory()
+        mine = torch.cuda
         memory, bindings = "cuda/memory.py", "_C/__init__.pyi"
         for fake, path, name in (
                 (mine.memory.CUDAPluggableAllocator, memory, "CUDAPluggableAllocator.__init__"),
@@ -96,6 +98,10 @@ class Signatures(unittest.TestCase):
                 (recording.cuda.memory._snapshot, memory, "_snapshot"),
                 (recording._C._cuda_isHistoryEnabled, bindings, "_cuda_isHistoryEnabled")):
             self.assertEqual(parameters(fake), source_parameters(path, name), name)
+        with fakes.installed(torch=torch):
+            fallow.enable_torch()
+        for name, function in vars(torch._C).items():
+            self.assertEqual(len(parameters(function)), len(source_parameters(bindings, name)), name)
 
     @unittest.skipUnless(importlib.util.find_spec("torch"), "PyTorch can be read here, not imported")
     def test_pytorch_takes_the_allocator_and_every_function(self):
@@ -107,6 +113,11 @@ class Signatures(unittest.TestCase):
         arguments = fallow.library_path(), "fallow_torch_alloc", "fallow_torch_free"
         setters = [{name for name in dir(kind(*arguments).allocator()) if name.startswith("set_")} for kind in (mine, real)]
         self.assertEqual(*setters)
+        with unittest.mock.patch("torch.cuda.memory.is_initialized", return_value=True):
+            torch.cuda.reset_peak_memory_stats(0)
+            torch.cuda.reset_accumulated_memory_stats(0)
+            self.assertIn("Allocated memory", torch.cuda.memory_summary(0))
+            self.assertEqual(torch.cuda.max_memory_allocated(0), torch.cuda.memory_allocated(0))
 
 
 class Runs(unittest.TestCase):

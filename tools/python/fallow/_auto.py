@@ -20,15 +20,15 @@ def _complain(text: str) -> None:
         pass  # no stderr, or a closed one
 
 
-def _enable(name: str) -> None:
-    """Call fallow.enable_NAME()."""
+def _enable(name: str, word: str = "") -> None:
+    """Call fallow.enable_NAME(), for a word in FALLOW_AUTO if that is another one."""
     try:
         import fallow
 
         getattr(fallow, "enable_" + name)()
     except Exception as error:
         _complain("%s allocates without Fallow: %s; correct this, or remove %s from FALLOW_AUTO"
-                  % (name, str(error) or type(error).__name__, name))
+                  % (name, str(error) or type(error).__name__, word or name))
 
 
 class _Loader:
@@ -70,19 +70,31 @@ class _Finder:
         return None
 
 
+def _names() -> list[str]:
+    return os.environ.get("FALLOW_AUTO", "").replace(",", " ").split()
+
+
 def _install() -> None:
     """Wait for the imports of the frameworks in FALLOW_AUTO. Enable those already imported."""
     finder: Any = _Finder()
-    for name in dict.fromkeys(os.environ.get("FALLOW_AUTO", "").replace(",", " ").split()):
+    for name in dict.fromkeys(_names()):
         module = _MODULES.get(name)
+        if name == "vllm":
+            continue
         if module is None:
-            _complain("no framework '%s'; use %s, separated by commas" % (name, ", ".join(_MODULES)))
+            _complain("no framework '%s'; use %s or vllm, separated by commas" % (name, ", ".join(_MODULES)))
         elif module in sys.modules:
             _enable(name)
         else:
             finder.waiting[module] = name
     if finder.waiting:
         sys.meta_path.insert(0, finder)
+
+
+def vllm() -> None:
+    """Enable Fallow in PyTorch if FALLOW_AUTO names vllm. vLLM calls this plug-in in each of its processes."""
+    if "vllm" in _names():
+        _enable("torch", "vllm")
 
 
 _install()  # on import, because Python runs a .pth file twice in virtual environments
