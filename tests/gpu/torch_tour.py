@@ -8,9 +8,9 @@
                 preload   under the preload library, without PyTorch's cache
 
 Parts: training (losses and weights to the bit), tensors freed while another stream writes to them, CUDA graphs that
-share a pool, the price of an allocation, the memory held, a failed allocation; with the plug-in also a lease of an
-arena as a tensor, and sleep and wake under graphs. A part is left out where it cannot run: without PyTorch's cache
-there are no graphs. Equal parts have equal digests in every mode.
+share a pool, the price of an allocation, the memory held, its peak after a reset, a failed allocation; with the plug-in
+also a lease of an arena as a tensor, and sleep and wake under graphs. A part is left out where it cannot run: without
+PyTorch's cache there are no graphs. Equal parts have equal digests in every mode.
 
 STATE: has never run on a GPU.
 
@@ -140,13 +140,25 @@ def pairs(torch):
 def held(torch):
     free, total = torch.cuda.mem_get_info()
     more = {}
-    if MODE == "plain":
+    if MODE != "preload":  # without its cache PyTorch counts nothing
         more = {"reserved_bytes": torch.cuda.max_memory_reserved()}
-    elif MODE == "plugin":
+    if MODE == "plugin":
         import fallow
 
-        more = {"fallow": fallow.stats(0)}
+        more["fallow"] = fallow.stats(0)
     say("held", used_bytes=total - free, **more)
+
+
+def peak(torch):
+    """Reset PyTorch's peaks and read that of one tensor."""
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    torch.empty(64 << 20, device="cuda", dtype=torch.uint8)
+    more = torch.cuda.max_memory_allocated() - before
+    memory = torch.accelerator if hasattr(getattr(torch, "accelerator", None), "memory_reserved") else torch.cuda
+    memory.empty_cache()
+    idle = memory.memory_reserved() - memory.memory_allocated()
+    expect("peak", more == 64 << 20 and torch.cuda.memory_allocated() == before, bytes=more, idle_bytes=idle)
 
 
 def arena(torch):
@@ -195,8 +207,8 @@ def failure(torch):
     expect("failure", after == 1000 and address is None, answer=answer, address=address)
 
 
-PARTS = {"plain": (train, foreign, graphs, pairs, held, failure),
-         "plugin": (train, foreign, graphs, pairs, held, arena, sleep, failure),
+PARTS = {"plain": (train, foreign, graphs, pairs, held, peak, failure),
+         "plugin": (train, foreign, graphs, pairs, held, peak, arena, sleep, failure),
          "cached": (train, foreign, graphs, held),
          "preload": (train, foreign, pairs, held, failure)}
 

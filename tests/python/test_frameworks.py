@@ -71,6 +71,8 @@ class Torch(unittest.TestCase):
                 allocator = fallow.enable_torch()
             cuda = fake._C
             self.assertNotIn(own, vars(cuda).values())
+            with fakes.installed(torch=fake), self.assertRaisesRegex(RuntimeError, "call only one of them"):
+                fallow.torch_mempool()
             self.assertEqual(hasattr(cuda, "_accelerator_emptyCache"), version == "2.15")
             allocator.free(allocator.alloc(5000, 0, None), 5000, 0, None)
             held = allocator.alloc(3 << 20, 0, None)

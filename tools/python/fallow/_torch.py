@@ -143,10 +143,13 @@ def torch_mempool(**settings: Unpack[Settings]) -> Any:
 
     Statistics, snapshots and graph trees of PyTorch go on working. `settings` are those of configure(). Segments are
     in context order: Fallow reuses one when all work submitted to the context before its free is complete.
-    ImportError: needs PyTorch 2.5 or newer with CUDA."""
+    ImportError: needs PyTorch 2.5 or newer with CUDA. RuntimeError: enable_torch() was called."""
     torch = framework("torch", "torch_mempool()")
     if not hasattr(getattr(torch, "cuda", None), "MemPool"):
         raise ImportError("fallow.torch_mempool() needs PyTorch 2.5 or newer with CUDA; this is %s" % _version(torch))
+    if _enabled is not None and _enabled[0] is torch:
+        raise RuntimeError("fallow.torch_mempool() needs PyTorch's own allocator, which fallow.enable_torch() replaced; "
+                           "call only one of them")
     configure_with(settings)
     allocator = torch.cuda.memory.CUDAPluggableAllocator(
         library_path(), "fallow_torch_segment_alloc", "fallow_torch_segment_free")
