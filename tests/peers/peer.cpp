@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "peer.hpp"
 
+#include "fallow/simcuda.h"
+
 #include <cstdio>
 #include <map>
 #include <mutex>
 #include <stdexcept>
 #include <thread>
 #include <unistd.h>
+
+extern "C" void flw_sim_reset(const flw_sim_config *config);
 
 namespace
 {
@@ -37,10 +41,14 @@ inline cudaStream_t to_stream(const void *name)
     return last;
 }
 
-// glibc and libstdc++ omit atomic instructions in a process of one thread, and no process with a CUDA
-// driver has one.
-__attribute__((constructor)) void start_a_thread()
+// Start a simulated device that completes work at once, and a thread: glibc and libstdc++ omit atomic
+// instructions in a process of one thread, and no process with a CUDA driver has one.
+__attribute__((constructor)) void prepare()
 {
+    flw_sim_config world = {};
+    world.struct_size = sizeof world;
+    world.schedule = FLW_SIM_CLOCK;
+    flw_sim_reset(&world);
     std::thread([] { pause(); }).detach();
 }
 

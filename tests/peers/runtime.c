@@ -63,7 +63,7 @@ CALL(cudaDeviceCanAccessPeer, (int *can, int device, int peer),
 CALL(cudaDeviceGetAttribute, (int *value, enum cudaDeviceAttr attribute, int device),
      cuDeviceGetAttribute(value, (CUdevice_attribute)attribute, device))
 CALL(cudaDeviceGetStreamPriorityRange, (int *least, int *greatest),
-     (*least = *greatest = 0, CUDA_SUCCESS))
+     cuCtxGetStreamPriorityRange(least, greatest))
 CALL(cudaMemGetInfo, (size_t * free_bytes, size_t *bytes), cuMemGetInfo_v2(free_bytes, bytes))
 
 static CUresult get_properties(struct cudaDeviceProp *out, int device)

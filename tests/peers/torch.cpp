@@ -45,6 +45,17 @@ void peer_record_use(void *pointer, cudaStream_t stream)
     borrowed.release_context();
 }
 
+// What a capture with this private pool does, and its end.
+extern "C" void peer_begin_pool(unsigned long long number)
+{
+    allocator().beginAllocateToPool(0, {number, 0}, [](cudaStream_t) { return true; });
+}
+
+extern "C" void peer_end_pool(unsigned long long number)
+{
+    allocator().endAllocateToPool(0, {number, 0});
+}
+
 std::size_t peer_peak_reserved()
 {
     return static_cast<std::size_t>(allocator().getDeviceStats(0).reserved_bytes[0].peak);
