@@ -19,7 +19,8 @@ enum flw_exit {
 /* argv[0] is the subcommand's name. Each returns an enum flw_exit. */
 int flw_command_replay(int argc, char **argv);
 int flw_command_report(int argc, char **argv);
-int flw_command_report_one(int argc, char **argv); /* for view: of one trace, the last operand */
+/* For view: as report, with a page. *page is the default place in, and the page's place out, or NULL if none was made. */
+int flw_command_report_page(int argc, char **argv, const char *view_help, const char **page);
 int flw_command_view(int argc, char **argv);
 int flw_command_gen(int argc, char **argv);
 int flw_command_trace(int argc, char **argv);

@@ -121,10 +121,11 @@ static const struct flw_option option_list[] = {
     {.name = NULL}};
 #undef OPTION
 
-static int parse(struct flw_report_options *options, int argc, char **argv)
+/* `name`: "report", or "view", which has the same options. */
+static int parse(struct flw_report_options *options, int argc, char **argv, const char *name,
+                 const char *text)
 {
-    static const struct flw_options command = {
-        .command = "report", .help = help, .list = option_list};
+    const struct flw_options command = {.command = name, .help = text, .list = option_list};
     *options = (struct flw_report_options){
         .max_fragmentation = INFINITY, .times = true, .folded_at = FLW_SHEET_MOMENT_COUNT};
     flw_plan_init(&options->plan);
@@ -137,7 +138,7 @@ static int parse(struct flw_report_options *options, int argc, char **argv)
     }
     flw_plan_complete(&options->plan.policies);
     if (optind == argc) {
-        flw_complain("report needs a trace or a folder of them; see fallow report --help");
+        flw_complain("%s needs a trace or a folder of traces; see fallow %s --help", name, name);
         return FLW_EXIT_USAGE;
     }
     if (flw_report_stdout_count(options) > 1) {
@@ -406,14 +407,16 @@ static int run_merge(int argc, char **argv)
     return is_done ? FLW_EXIT_OK : FLW_EXIT_FAILED;
 }
 
-static int run_report(int argc, char **argv, bool takes_one)
+int flw_command_report_page(int argc, char **argv, const char *view_help, const char **page)
 {
     struct flw_report_options options;
-    int code = parse(&options, argc, argv);
-    if (code == FLW_OPTIONS_READ && takes_one && options.path_count > 1) {
-        flw_complain("view shows one trace, and '%.300s' is one more: fallow report --html FILE "
-                     "makes the pages of several",
-                     options.paths[0]);
+    int code = parse(&options, argc, argv, "view", view_help);
+    if (options.html_path == NULL) {
+        options.html_path = *page;
+    }
+    *page = code == FLW_OPTIONS_READ ? options.html_path : NULL;
+    if (*page != NULL && flw_report_is_stdout(*page)) {
+        flw_complain("--html - writes to standard output; fallow view needs a file");
         code = FLW_EXIT_USAGE;
     }
     code = code == FLW_OPTIONS_READ ? flw_report_work(&options) : code;
@@ -421,18 +424,17 @@ static int run_report(int argc, char **argv, bool takes_one)
     return code;
 }
 
-int flw_command_report_one(int argc, char **argv)
-{
-    return run_report(argc, argv, true);
-}
-
 int flw_command_report(int argc, char **argv)
 {
+    struct flw_report_options options;
     if (argc > 1 && strcmp(argv[1], "diff") == 0) {
         return run_diff(argc - 1, argv + 1);
     }
     if (argc > 1 && strcmp(argv[1], "merge") == 0) {
         return run_merge(argc - 1, argv + 1);
     }
-    return run_report(argc, argv, false);
+    int code = parse(&options, argc, argv, "report", help);
+    code = code == FLW_OPTIONS_READ ? flw_report_work(&options) : code;
+    flw_owner_rule_finish(&options.rule);
+    return code;
 }
