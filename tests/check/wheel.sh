@@ -158,9 +158,8 @@ said=$(inside FALLOW_AUTO=torch python3 -c 'import torch' 2>&1) || die "FALLOW_A
 [[ $said == "fallow: FALLOW_AUTO=torch: torch allocates without Fallow: "*"needs PyTorch 2.3"* ]] ||
     die "FALLOW_AUTO printed: $said"
 inside python3 -c 'from importlib.metadata import distribution
-for entry in distribution("fallow").entry_points:
-    entry.load()
-assert entry.group == "vllm.general_plugins", entry' || die "the entry points"
+groups = {entry.group for entry in distribution("fallow").entry_points if callable(entry.load())}
+assert groups == {"console_scripts", "vllm.general_plugins"}, groups' || die "the entry points"
 
 cat >cuda.py <<'END'
 import ctypes
