@@ -71,6 +71,7 @@ def torch(version="2.8", initialized=False, with_pool=True, outer=False):
                                   ctypes.c_ssize_t, number, pointer)
             self.free = function(ctypes.cast(getattr(library, free_fn_name), pointer).value, None, pointer,
                                  ctypes.c_size_t, number, pointer)
+            fake._C._cuda_customAllocator(self.alloc, self.free)
             self.inner = TorchInner(names)
 
         def allocator(self):
@@ -96,6 +97,7 @@ def torch(version="2.8", initialized=False, with_pool=True, outer=False):
         served += ["_accelerator_isAllocatorInitialized", "_accelerator_emptyCache", "_accelerator_getDeviceStats",
                    "_accelerator_resetPeakStats", "_accelerator_resetAccumulatedStats"]
     fake._C = types.SimpleNamespace(**{name: refuse for name in served})
+    fake._C._cuda_customAllocator = lambda alloc_fn, free_fn: None  # builds without CUDA lack it
     fake.cuda.memory = types.SimpleNamespace(
         CUDAPluggableAllocator=CUDAPluggableAllocator, change_current_allocator=change_current_allocator)
     if with_pool:

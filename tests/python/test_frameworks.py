@@ -124,10 +124,14 @@ class Torch(unittest.TestCase):
                 fallow.enable_torch()
 
     def test_a_torch_without_cuda_or_none_at_all_is_said(self):
-        bare = types.ModuleType("torch")
-        with fakes.installed(torch=bare):
-            with self.assertRaisesRegex(ImportError, "needs PyTorch 2.3 or newer with CUDA"):
-                fallow.enable_torch()
+        without = fakes.torch()
+        del without._C._cuda_customAllocator
+        for fake in (types.ModuleType("torch"), without):
+            with fakes.installed(torch=fake):
+                with self.assertRaisesRegex(ImportError, "needs PyTorch 2.3 or newer with CUDA"):
+                    fallow.enable_torch()
+                with self.assertRaisesRegex(ImportError, "needs PyTorch 2.5 or newer with CUDA"):
+                    fallow.torch_mempool()
         with fakes.installed(torch=fakes.torch(with_pool=False)):
             with self.assertRaisesRegex(ImportError, "needs PyTorch 2.5 or newer"):
                 fallow.torch_mempool()

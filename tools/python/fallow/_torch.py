@@ -50,6 +50,11 @@ def _version(torch: Any) -> str:
     return str(getattr(torch, "__version__", "an unknown version"))
 
 
+def _has_cuda(torch: Any) -> bool:
+    """True if PyTorch can take an allocator. Builds without CUDA have the Python part of that only."""
+    return hasattr(getattr(torch, "_C", None), "_cuda_customAllocator")
+
+
 def enable_torch(**settings: Unpack[Settings]) -> Any:
     """Make PyTorch allocate its CUDA memory from Fallow, graphs included. Returns PyTorch's allocator object.
 
@@ -72,10 +77,9 @@ def enable_torch(**settings: Unpack[Settings]) -> Any:
     if _enabled is not None and _enabled[0] is torch:
         configure_with(settings)
         return _enabled[1]
-    memory: Any = getattr(getattr(torch, "cuda", None), "memory", None)
     allocator = None
-    if hasattr(memory, "CUDAPluggableAllocator"):
-        allocator = memory.CUDAPluggableAllocator(library_path(), "fallow_torch_alloc", "fallow_torch_free")
+    if _has_cuda(torch):
+        allocator = torch.cuda.memory.CUDAPluggableAllocator(library_path(), "fallow_torch_alloc", "fallow_torch_free")
     # Without the functions for graphs a capture would be given ordinary memory.
     if allocator is None or not hasattr(allocator.allocator(), "set_begin_allocate_to_pool"):
         raise ImportError("fallow.enable_torch() needs PyTorch 2.3 or newer with CUDA; this is %s; an older one "
@@ -88,7 +92,7 @@ def enable_torch(**settings: Unpack[Settings]) -> Any:
     for setter, function in _HOOKS.items():
         if hasattr(inner, setter):
             getattr(inner, setter)(address_of(function))
-    memory.change_current_allocator(allocator)
+    torch.cuda.memory.change_current_allocator(allocator)
     _serve_statistics(torch)
     _enabled = torch, allocator
     return allocator
@@ -145,7 +149,7 @@ def torch_mempool(**settings: Unpack[Settings]) -> Any:
     in context order: Fallow reuses one when all work submitted to the context before its free is complete.
     ImportError: needs PyTorch 2.5 or newer with CUDA. RuntimeError: enable_torch() was called."""
     torch = framework("torch", "torch_mempool()")
-    if not hasattr(getattr(torch, "cuda", None), "MemPool"):
+    if not _has_cuda(torch) or not hasattr(torch.cuda, "MemPool"):
         raise ImportError("fallow.torch_mempool() needs PyTorch 2.5 or newer with CUDA; this is %s" % _version(torch))
     if _enabled is not None and _enabled[0] is torch:
         raise RuntimeError("fallow.torch_mempool() needs PyTorch's own allocator, which fallow.enable_torch() replaced; "
