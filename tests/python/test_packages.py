@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""check.frameworks: the real CuPy, Numba, RMM, cuda.core and PyTorch of PyPI, in the folders `frameworks` and `torch` of
-build/pypi. Signatures of the fakes must be those of the packages. What works with the simulated driver runs: LD_LIBRARY_PATH
-names its folder. CUDA's runtime refuses that driver, and with it tensors of PyTorch, arrays of CuPy and buffers of RMM."""
+"""check.frameworks: the real CuPy, Numba, RMM and cuda.core of PyPI in build/pypi/frameworks, and the sources of PyTorch
+that tests/peers/measure fetches. The fakes must have their signatures. What works with the simulated driver runs, whose
+folder LD_LIBRARY_PATH names. CUDA's runtime refuses that driver, and with it tensors of PyTorch, arrays of CuPy and
+buffers of RMM."""
 import ast
 import gc
 import importlib
@@ -18,8 +19,8 @@ import unittest.mock
 import fakes
 
 FOLDER = sys.argv.pop(1)
-TORCH = os.path.join(FOLDER, "torch", "torch")
-if not os.path.isdir(os.path.join(FOLDER, "frameworks")) or not os.path.isdir(TORCH):
+TORCH = os.path.join(FOLDER, "peers", "torch")
+if not os.path.isdir(os.path.join(FOLDER, "frameworks")) or not os.path.isfile(os.path.join(TORCH, "cuda", "memory.py")):
     print("no packages of PyPI in %s: tools/quickstart installs them" % FOLDER)
     sys.exit(77)
 os.environ["FALLOW_AUTO"] = "cupy,numba,rmm"
