@@ -22,6 +22,7 @@ libraries='libcmocka-dev libjemalloc-dev liblzma-dev zlib1g-dev libzstd-dev pyth
 # What of these kinds does not run: a test's name, and why.
 left_out='unit.api_host_limits      the emulator sets no limit of memory for itself
 unit.arena_faults         thousands of worlds, each with a pool
+unit.report               fifty reports of whole traces, which take the emulator minutes
 unit.arena_plan           a search among numbers, which takes the emulator most of a minute
 property.host_bytes       a million blocks, which take the emulator a minute
 property.trace_figures    a shell starts the command; the traces take minutes

@@ -13,8 +13,8 @@
 # with warnings as errors, except in the suite of this machine, whose clang the stage `dev` uses; gcc's build is
 # the second command's.
 #
-# FALLOW_TEST_STAGES cuts the second command to the stage `quick`. And a sample: the folder with a blank in the
-# first suite only, the user's second command in none. FALLOW_TEST_ALL=1 cuts nothing.
+# FALLOW_TEST_STAGES cuts the second command to the stage `quick`. And a sample: the folder with a blank and the
+# user in the first suite only, the user's second command in none. FALLOW_TEST_ALL=1 cuts nothing.
 #
 # Needs root (chroot, mounts in a namespace of their own) and debootstrap, which it installs. Packages come from
 # where this machine's own settings get them.
@@ -157,6 +157,11 @@ steps_at_most() {
 
 # ------------------------------------------------------------------------------------------- runs ---
 
+# True in the first suite, in each if nothing is cut.
+in_full() {
+    [ -n "$all" ] || [ "$suite" = "${suites%% *}" ]
+}
+
 in_a_folder_with_a_blank() {
     unpack "$1" 'root/a folder'
     expect 'root: a folder with a blank in its name' ran blank "$1" root '/root/a folder' "$first"
@@ -176,7 +181,7 @@ as_root() {
     expect 'root: a second run' ran again "$root" root /root/fallow "$first"
     expect 'root: the table once more' has_table
     expect 'root: nothing was installed again' bash -c "! grep -q installing '$log'"
-    [ -n "$all" ] || [ "$suite" = "${suites%% *}" ] && in_a_folder_with_a_blank "$root"
+    ! in_full || in_a_folder_with_a_blank "$root"
     STAGES=${all:-quick} expect "root: $second (stages: ${all:-quick})" ran second "$root" root /root/fallow "$second"
     expect 'root: tests ran, none failed' says ' tests passed, 0 failed'
     expect 'root: no warning by gcc' no_warning "$tree/build/quick.log"
@@ -269,11 +274,11 @@ for suite in $suites; do
         continue
     fi
     make_root "$suite" "$base"
-    cp -a "$base" "$base.user"
+    ! in_full || cp -a "$base" "$base.user"
     [ "$suite" != bookworm ] || cp -a "$base" "$base.oldest"
     echo "$suite: a minimal root in $((SECONDS - began)) s"
     as_root "$base"
-    as_user "$base.user"
+    ! in_full || as_user "$base.user"
     [ "$suite" != bookworm ] || as_oldest "$base.oldest"
     [ $failed != 0 ] || rm -rf "$base" "$base.user" "$base.oldest"
     echo "$suite: $((SECONDS - began)) s"
