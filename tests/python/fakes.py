@@ -202,8 +202,9 @@ def numba(uses_binding):
     return types.ModuleType("numba"), cuda, types.ModuleType("numba.cuda.cudadrv"), driver
 
 
-def rmm():
+def rmm(version="26.10.00"):
     fake = types.ModuleType("rmm")
+    fake.__version__ = version
     fake.current = {}
 
     class CallbackMemoryResource:
@@ -213,6 +214,13 @@ def rmm():
     def set_per_device_resource(device, mr):
         fake.current[device] = mr
 
+    class Stream:
+        if version >= "25.12":
+
+            def __cuda_stream__(self):
+                return (0, 0)
+
+    fake.pylibrmm = types.SimpleNamespace(stream=types.SimpleNamespace(Stream=Stream))
     fake.mr = types.SimpleNamespace(CallbackMemoryResource=CallbackMemoryResource,
                                     set_per_device_resource=set_per_device_resource)
     return fake

@@ -12,11 +12,6 @@ import fakes
 import fallow
 
 
-class Stream:
-    def __cuda_stream__(self):
-        return (0, 0)
-
-
 def setUpModule():
     print("torch, cupy, numba and rmm are fakes here: addresses and signatures are checked, not the frameworks")
     fallow.configure(driver="sim", limit="256M")
@@ -241,13 +236,19 @@ class Rmm(unittest.TestCase):
             resource = fallow.enable_rmm()
         self.assertEqual(fake.current, {0: resource})
         before = fallow.stats().get("live_count", 0)
-        address = resource.allocate(5000, Stream())
+        stream = fake.pylibrmm.stream.Stream()
+        address = resource.allocate(5000, stream)
         self.assertEqual(fallow.stats()["live_count"], before + 1)
-        resource.deallocate(address, 5000, Stream())
+        resource.deallocate(address, 5000, stream)
         self.assertEqual(fallow.stats()["live_count"], before)
-        self.assertEqual(resource.allocate(0, Stream()), 0)
+        self.assertEqual(resource.allocate(0, stream), 0)
         with self.assertRaisesRegex(MemoryError, "fallow.report"):
-            resource.allocate(300 << 20, Stream())
+            resource.allocate(300 << 20, stream)
+
+    def test_a_release_whose_streams_have_no_numbers_is_refused(self):
+        with fakes.installed(rmm=fakes.rmm("25.06.00")):
+            with self.assertRaisesRegex(ImportError, "needs RMM 25.12 or newer, .*; this is 25.06.00"):
+                fallow.enable_rmm()
 
 
 if __name__ == "__main__":
