@@ -205,7 +205,7 @@ class Texts(unittest.TestCase):
         documents.check_readme_size(uses + "x\n" * 197)
         for text, why in ((uses + "x\n" * 198, "201 lines"), (uses + "x" * 201 + "\n", "line 4 has 201 characters"),
                           (uses + ("x" * 199 + "\n") * 85, "200 and 16,384 are allowed"),
-                          ("x\n" * 80 + uses, "'See' does not begin")):
+                          ("x\n" * 90 + uses, "'See' does not begin")):
             with self.assertRaises(documents.Wrong) as caught:
                 documents.check_readme_size(text)
             self.assertIn(why, str(caught.exception))
