@@ -9,32 +9,20 @@
 
 #include "common/kernel_list.h"
 
-#define CASES 256
-
-/* All cases, one after the other. */
-static size_t list_cases(const struct flw_kernel_case *list[CASES])
+/* variant NULL: the first. Fails if there is none. */
+static const struct flw_kernel_case *find_case(const char *module, const char *variant,
+                                               const struct flw_kernel_module **out_module)
 {
-    size_t count = 0;
-    for (size_t t = 0; flw_kernel_tables[t] != NULL; t++) {
-        for (const struct flw_kernel_case *of = flw_kernel_tables[t]; of->module != NULL; of++) {
-            assert_in_range(count, 0, CASES - 1);
-            list[count++] = of;
+    for (const struct flw_kernel_module *at = flw_kernel_modules; at->name != NULL; at++) {
+        for (const struct flw_kernel_case *of = at->cases; of->variant != NULL; of++) {
+            if (strcmp(at->name, module) == 0 &&
+                (variant == NULL || strcmp(of->variant, variant) == 0)) {
+                *out_module = at;
+                return of;
+            }
         }
     }
-    return count;
-}
-
-/* variant NULL: any. NULL: there is none. */
-static const struct flw_kernel_case *find_case(const char *module, const char *variant)
-{
-    const struct flw_kernel_case *list[CASES];
-    size_t count = list_cases(list);
-    for (size_t i = 0; i < count; i++) {
-        if (strcmp(list[i]->module, module) == 0 &&
-            (variant == NULL || strcmp(list[i]->variant, variant) == 0)) {
-            return list[i];
-        }
-    }
+    fail_msg("%s: no case in tools/fallow/bench/kernels_table.c", module);
     return NULL;
 }
 
@@ -46,20 +34,20 @@ static void every_kernel_has_a_case(void **state)
         FLW_KERNEL_LIST(X)
 #undef X
     };
+    const struct flw_kernel_module *module;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (find_case(names[i], NULL) == NULL) {
-            fail_msg("%s: no case in tools/fallow/bench/kernels_*.c", names[i]);
-        }
+        (void)find_case(names[i], NULL, &module);
     }
 }
 
 static void no_two_cases_share_a_name(void **state)
 {
     (void)state;
-    const struct flw_kernel_case *list[CASES];
-    size_t count = list_cases(list);
-    for (size_t i = 0; i < count; i++) {
-        assert_ptr_equal(find_case(list[i]->module, list[i]->variant), list[i]);
+    for (const struct flw_kernel_module *at = flw_kernel_modules; at->name != NULL; at++) {
+        for (const struct flw_kernel_case *of = at->cases; of->variant != NULL; of++) {
+            const struct flw_kernel_module *module;
+            assert_ptr_equal(find_case(at->name, of->variant, &module), of);
+        }
     }
 }
 
@@ -97,15 +85,15 @@ static void cases_at_full_size_move_the_bytes_of_their_shapes(void **state)
     };
     char message[FLW_BENCH_MESSAGE_BYTES];
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const struct flw_kernel_case *of = find_case(rows[i].module, rows[i].variant);
+        const struct flw_kernel_module *module;
+        const struct flw_kernel_case *of = find_case(rows[i].module, rows[i].variant, &module);
         struct flw_kernel_call call;
         fallow_workspace_need need;
-        assert_non_null(of);
-        assert_true(flw_kernel_call_make(&call, of, NULL, FLW_KERNEL_SHAPES, message));
+        assert_true(flw_kernel_call_make(&call, module, of, NULL, message));
         fallow_workspace_need_init(&need);
-        assert_int_equal(of->query(call.params, &need), FALLOW_OK);
+        assert_int_equal(module->query(call.params, &need), FALLOW_OK);
         if (need.read_bytes + need.write_bytes != rows[i].bytes) {
-            fail_msg("%s, %s: %llu bytes, not %llu", of->module, of->variant,
+            fail_msg("%s, %s: %llu bytes, not %llu", module->name, of->variant,
                      (unsigned long long)(need.read_bytes + need.write_bytes),
                      (unsigned long long)rows[i].bytes);
         }
@@ -120,10 +108,10 @@ static void every_case_runs_on_the_simulated_device(void **state)
     }
     assert_non_null(strstr(out_text, "simulated device: byte and launch counts only"));
     assert_null(strstr(out_text, "GB/s")); /* no figure of the simulated device is a GPU's */
-    const struct flw_kernel_case *list[CASES];
-    size_t count = list_cases(list);
-    for (size_t i = 0; i < count; i++) {
-        assert_non_null(strstr(out_text, list[i]->variant));
+    for (const struct flw_kernel_module *at = flw_kernel_modules; at->name != NULL; at++) {
+        for (const struct flw_kernel_case *of = at->cases; of->variant != NULL; of++) {
+            assert_non_null(strstr(out_text, of->variant));
+        }
     }
 }
 
@@ -152,34 +140,34 @@ static void mistakes_on_the_command_line_are_refused(void **state)
 
 /* ---- broken calls */
 
-static bool is_large; /* whether the broken case asks for more memory than there is */
-
-static void make_broken(struct flw_kernel_call *call)
+static void make_broken(struct flw_kernel_call *call, const int *sizes)
 {
-    int64_t *params = flw_kernel_params(call, 16);
-    int64_t bytes = flw_kernel_size(call, "bytes", INT64_MAX);
-    (void)params;
-    (void)flw_kernel_output(call, is_large ? bytes : 16);
+    (void)flw_kernel_output(call, (int64_t)sizes[0] << 30);
+}
+
+static void open_bed(struct flw_kernel_bed *bed)
+{
+    char message[FLW_BENCH_MESSAGE_BYTES] = "";
+    bool is_absent = false;
+    if (!flw_kernel_bed_open(bed, -1, message, &is_absent)) {
+        fail_msg("%s", message);
+    }
 }
 
 static void a_call_without_its_memory_is_broken_and_says_so(void **state)
 {
     (void)state;
     char message[FLW_BENCH_MESSAGE_BYTES] = "";
-    const struct flw_kernel_case of = {
-        .module = "broken", .variant = "-", .make = make_broken, .sizes = {(int64_t)1 << 40}};
+    const struct flw_kernel_module module = {
+        .name = "broken", .make = make_broken, .sizes = {{"gigabytes", 1024}}};
+    const struct flw_kernel_case large = {.sizes = {1 << 20}}, small = {.sizes = {0}};
     struct flw_kernel_bed bed;
     struct flw_kernel_call call;
-    bool is_absent = false;
-    if (!flw_kernel_bed_open(&bed, -1, message, &is_absent)) {
-        fail_msg("%s", message);
-    }
-    is_large = true;
-    assert_false(flw_kernel_call_make(&call, &of, &bed, FLW_KERNEL_SMALL, message));
+    open_bed(&bed);
+    assert_false(flw_kernel_call_make(&call, &module, &large, &bed, message));
     assert_non_null(strstr(message, "no buffer of 1099511627776 bytes"));
     flw_kernel_call_finish(&call);
-    is_large = false;
-    assert_true(flw_kernel_call_make(&call, &of, &bed, FLW_KERNEL_SMALL, message));
+    assert_true(flw_kernel_call_make(&call, &module, &small, &bed, message));
     assert_true(flw_kernel_bed_settle(&bed, message));
     flw_kernel_call_finish(&call);
     flw_kernel_bed_close(&bed);
@@ -190,19 +178,16 @@ static void a_call_that_reads_unwritten_bytes_is_told(void **state)
 {
     (void)state;
     char message[FLW_BENCH_MESSAGE_BYTES] = "";
-    const struct flw_kernel_case *of = find_case("cu_seqlens", "decode");
+    const struct flw_kernel_module *module;
+    const struct flw_kernel_case *of = find_case("cu_seqlens", "decode", &module);
     struct flw_kernel_bed bed;
     struct flw_kernel_call call;
-    bool is_absent = false;
     void *unwritten;
-    assert_non_null(of);
-    if (!flw_kernel_bed_open(&bed, -1, message, &is_absent)) {
-        fail_msg("%s", message);
-    }
-    assert_true(flw_kernel_call_make(&call, of, &bed, FLW_KERNEL_SMALL, message));
+    open_bed(&bed);
+    assert_true(flw_kernel_call_make(&call, module, of, &bed, message));
     unwritten = flw_kernel_output(&call, 65536);
     memcpy(call.params + sizeof(size_t), &unwritten, sizeof unwritten); /* params.lengths */
-    assert_int_equal(of->launch(bed.kernels, call.params, bed.stream), FALLOW_OK);
+    assert_int_equal(module->launch(bed.kernels, call.params, bed.bed.streams[0]), FALLOW_OK);
     assert_false(flw_kernel_bed_settle(&bed, message));
     assert_non_null(strstr(message, "lengths"));
     assert_true(flw_kernel_bed_settle(&bed, message)); /* told once: the next call is another */

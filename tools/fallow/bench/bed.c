@@ -23,7 +23,9 @@ static bool open_device(struct flw_bench_bed *bed, const struct flw_bench_option
 {
     struct flw_bench_device *device = &bed->device;
     flw_sim_config world = make_world(options);
-    bool is_open = flw_bench_device_open(device, options->device, &world, message);
+    bool is_open = flw_bench_device_open(device, options->device,
+                                         options->world != NULL ? options->world : &world, message);
+    bed->is_absent = !is_open;
     bed->driver = device->has_driver ? &device->driver : NULL;
     snprintf(bed->device_name, sizeof bed->device_name, "%s%s",
              device->is_simulated && strstr(device->name, "simulated") == NULL
@@ -80,5 +82,5 @@ void flw_bench_bed_close(struct flw_bench_bed *bed)
     }
     flw_host_free(bed->streams);
     flw_bench_device_close(&bed->device);
-    *bed = (struct flw_bench_bed){.policy = bed->policy};
+    *bed = (struct flw_bench_bed){.policy = bed->policy, .is_absent = bed->is_absent};
 }

@@ -70,6 +70,7 @@ struct flw_bench_options {
     bool is_lockstep;   /* handoff: the two threads by turns */
     const char *record; /* a trace file, or "ring": the flight recorder. NULL: not recorded */
     int device;         /* ordinal, or -1: simulated */
+    const flw_sim_config *world; /* of the simulated device; NULL: one without work */
 };
 
 /* ---- policy ---- */
@@ -114,6 +115,7 @@ const char *flw_bench_policy_names(void);
 struct flw_bench_bed {
     struct flw_bench_device device;
     struct flw_driver *driver; /* the device's; NULL: the policy needs none */
+    bool is_absent;            /* of a failed open: there is no such device */
     char device_name[128];
     fallow_stream *streams;
     size_t stream_count;
