@@ -619,9 +619,8 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_get_stats(fallow_pool *poo
  * Restart the three peaks of fallow_stats at the present amounts, so that later statistics show the peaks since this
  * call. No other counter changes, nor how much memory the pool keeps.
  *
- * Precision   as that of the peaks: exact if the calling thread is the only one that allocates; otherwise
- *             peak_requested_bytes may miss as much as the caches of other threads hold. A growth under way counts for
- *             peak_reserved_bytes.
+ * Precision   as that of the peaks. An allocation that another thread makes during this call may be missed. A growth
+ *             under way counts for peak_reserved_bytes.
  * Errors      INVALID_POOL.
  * Threads     any, also during captures and while the pool is asleep.
  * Cost        as fallow_pool_get_stats; no driver call.

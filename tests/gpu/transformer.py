@@ -207,9 +207,8 @@ def report(torch, program, options, times):
     }
     if options.device == "cuda":
         free, total = torch.cuda.mem_get_info()
-        result.update(name=torch.cuda.get_device_name(), used_bytes=total - free)
-        if not options.fallow:
-            result["reserved_bytes"] = torch.cuda.max_memory_reserved()
+        result.update(name=torch.cuda.get_device_name(), used_bytes=total - free,
+                      reserved_bytes=torch.cuda.max_memory_reserved())
     if options.fallow:
         import fallow
 

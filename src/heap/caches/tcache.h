@@ -44,12 +44,11 @@ struct flw_bin {
 };
 
 /* What one thread has allocated and freed of one pool, over all its streams: so that the peak is
- * exact with one thread. Lives as long as the pool. Synchronization: written by its thread, but for
- * stale_peak_bytes; read by anyone. */
+ * exact with one thread. Lives as long as the pool. Synchronization: written by its thread; read by
+ * anyone. A reset of the pool's peaks lowers the peak from any thread. */
 struct flw_account {
     int64_t requested_bytes;      /* allocated minus freed since the last settlement */
-    int64_t peak_requested_bytes; /* its maximum since then */
-    int64_t stale_peak_bytes;     /* the maximum at a reset of the pool's peaks since then, or 0 */
+    int64_t peak_requested_bytes; /* its maximum since then, or since a reset */
     uintptr_t thread;
     struct flw_account *next;
 };

@@ -33,7 +33,7 @@ static FLW_INLINE void flw_account_add(struct flw_account *account, uint64_t siz
 {
     int64_t requested = account->requested_bytes + (int64_t)size_bytes;
     __atomic_store_n(&account->requested_bytes, requested, __ATOMIC_RELAXED);
-    if (requested > account->peak_requested_bytes) {
+    if (requested > FLW_LOAD(account->peak_requested_bytes)) {
         __atomic_store_n(&account->peak_requested_bytes, requested, __ATOMIC_RELAXED);
     }
 }

@@ -30,7 +30,7 @@ static inline bool has_moved_far(const struct flw_account *account)
 static inline bool raises_peak(const struct flw_pool *pool, const struct flw_account *account)
 {
     return atomic_load_explicit(&pool->usage.requested_bytes, memory_order_relaxed) +
-               account->peak_requested_bytes >
+               FLW_LOAD(account->peak_requested_bytes) >
            atomic_load_explicit(&pool->usage.recent_peak_bytes, memory_order_relaxed);
 }
 

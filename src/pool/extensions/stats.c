@@ -8,7 +8,6 @@
 #include "pool/state/settings.h"
 #include "pool/state/table.h"
 #include "pool/streams/cache.h"
-#include "pool/streams/current.h"
 #include "pool/streams/epoch.h"
 
 FLW_DEFINE_INIT_SIZED(fallow_stats)
@@ -101,7 +100,7 @@ fallow_status fallow_pool_reset_peaks(fallow_pool *handle)
     if (pool == NULL) {
         return FALLOW_INVALID_POOL;
     }
-    flw_pool_reset_peaks(pool, flw_pool_own_account(pool));
+    flw_pool_reset_peaks(pool);
     flw_lock_acquire(&pool->heap.lock);
     uint64_t reserved = atomic_load(&pool->heap.reserved_bytes); /* a growth under way, too */
     atomic_store(&pool->heap.peak_reserved_bytes,

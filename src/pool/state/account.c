@@ -10,43 +10,40 @@ static bool raise_to(_Atomic int64_t *peak, int64_t value)
     return value > seen;
 }
 
-/* Return the account's maximum since its settlement or the reset of the pool's peaks. Where the maximum may be older
- * than the reset, return its present value. */
-static int64_t recent_peak(const struct flw_account *account)
+/* Return the account's maximum since its settlement or the last reset of the peaks. A reset during an allocation may
+ * leave the peak below the present value. */
+static int64_t account_peak(const struct flw_account *account)
 {
     int64_t peak = __atomic_load_n(&account->peak_requested_bytes, __ATOMIC_RELAXED);
-    return peak > __atomic_load_n(&account->stale_peak_bytes, __ATOMIC_RELAXED)
-               ? peak
-               : __atomic_load_n(&account->requested_bytes, __ATOMIC_RELAXED);
+    int64_t now = __atomic_load_n(&account->requested_bytes, __ATOMIC_RELAXED);
+    return peak > now ? peak : now;
 }
 
 void flw_pool_account(struct flw_account *account, int64_t requested_bytes)
 {
     int64_t now = account->requested_bytes + requested_bytes;
     __atomic_store_n(&account->requested_bytes, now, __ATOMIC_RELAXED);
-    if (now > account->peak_requested_bytes) {
+    if (now > __atomic_load_n(&account->peak_requested_bytes, __ATOMIC_RELAXED)) {
         __atomic_store_n(&account->peak_requested_bytes, now, __ATOMIC_RELAXED);
     }
 }
 
 void flw_pool_settle(struct flw_pool *pool, struct flw_account *account)
 {
-    int64_t delta = account->requested_bytes, peak = account->peak_requested_bytes;
+    int64_t delta = account->requested_bytes, peak = account_peak(account);
     if (delta == 0 && peak == 0) {
         return;
     }
-    int64_t recent = recent_peak(account);
     int64_t base = atomic_fetch_add(&pool->usage.requested_bytes, delta);
     __atomic_store_n(&account->requested_bytes, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&account->peak_requested_bytes, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&account->stale_peak_bytes, 0, __ATOMIC_RELAXED);
     if (base + peak <= atomic_load(&pool->usage.recent_peak_bytes)) {
         return;
     }
     /* Others may have freed what they have not settled yet: the sum over all knows. */
-    int64_t before = flw_pool_requested(pool) - delta;
-    (void)raise_to(&pool->usage.peak_requested_bytes, before + peak);
-    if (raise_to(&pool->usage.recent_peak_bytes, before + recent)) {
+    int64_t highest = flw_pool_requested(pool) + (peak - delta);
+    (void)raise_to(&pool->usage.peak_requested_bytes, highest);
+    if (raise_to(&pool->usage.recent_peak_bytes, highest)) {
         (void)flw_pool_note_live(pool, flw_pool_live(pool, NULL));
     }
 }
@@ -57,19 +54,19 @@ uint64_t flw_pool_note_live(struct flw_pool *pool, uint64_t live)
     return flw_max(live, (uint64_t)atomic_load(&pool->usage.recent_peak_live_bytes));
 }
 
-void flw_pool_reset_peaks(struct flw_pool *pool, struct flw_account *own)
+void flw_pool_reset_peaks(struct flw_pool *pool)
 {
-    if (own != NULL) {
-        flw_pool_settle(pool, own);
-    }
-    int64_t requested = atomic_load(&pool->usage.requested_bytes);
+    int64_t requested = flw_pool_requested(pool);
+    (void)raise_to(&pool->usage.peak_requested_bytes, requested);
     flw_lock_acquire(&pool->lock);
     for (struct flw_account *account = pool->accounts; account; account = account->next) {
         int64_t peak = __atomic_load_n(&account->peak_requested_bytes, __ATOMIC_RELAXED);
-        __atomic_store_n(&account->stale_peak_bytes, peak, __ATOMIC_RELAXED);
-        requested += __atomic_load_n(&account->requested_bytes, __ATOMIC_RELAXED);
+        int64_t now = __atomic_load_n(&account->requested_bytes, __ATOMIC_RELAXED);
+        (void)raise_to(&pool->usage.peak_requested_bytes, requested + peak - now);
+        /* Fails if its thread has settled the account or raised the peak meanwhile. */
+        (void)__atomic_compare_exchange_n(&account->peak_requested_bytes, &peak, now, false,
+                                          __ATOMIC_RELAXED, __ATOMIC_RELAXED);
     }
-    (void)raise_to(&pool->usage.peak_requested_bytes, requested);
     atomic_store(&pool->usage.recent_peak_bytes, requested);
     flw_lock_release(&pool->lock);
     atomic_store(&pool->usage.recent_peak_live_bytes, (int64_t)flw_pool_live(pool, NULL));
@@ -146,7 +143,7 @@ uint64_t flw_pool_live(struct flw_pool *pool, struct flw_pool_totals *out)
     }
     for (const struct flw_account *account = pool->accounts; account; account = account->next) {
         totals.requested_bytes += __atomic_load_n(&account->requested_bytes, __ATOMIC_RELAXED);
-        totals.unsettled_peak_bytes += recent_peak(account);
+        totals.unsettled_peak_bytes += account_peak(account);
     }
     flw_lock_release(&pool->lock);
     if (out != NULL) {

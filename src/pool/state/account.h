@@ -18,8 +18,8 @@ void flw_pool_note_special(struct flw_pool *pool, struct flw_account *account,
 int64_t flw_pool_requested(struct flw_pool *pool);
 /* Raise the recent peak of live bytes; return it. */
 uint64_t flw_pool_note_live(struct flw_pool *pool, uint64_t live);
-/* Restart the recent peaks at the present amounts. `own`: the calling thread's account; NULL: it has none. */
-void flw_pool_reset_peaks(struct flw_pool *pool, struct flw_account *own);
+/* Restart the recent peaks at the present amounts. */
+void flw_pool_reset_peaks(struct flw_pool *pool);
 /* Sums over all caches; exact at quiescent points. Returns live bytes. */
 struct flw_pool_totals {
     uint64_t allocs, frees, misses, cached_bytes;
