@@ -150,7 +150,11 @@ def size_class(size):
 
 def short(name):
     """As the report shows it: without what moves a terminal's cursor, cut to what it has room for."""
-    return re.sub(r"[\x00-\x1f\x7f]", "?", name).encode()[:63].decode(errors="ignore")
+    name = re.sub(r"[\x00-\x1f\x7f]", "?", name).encode()
+    kept = min(len(name) - name.rfind(b"("), 45) if b"(" in name else 0  # "(model.py:30)"
+    if len(name) > 63:
+        name = name[:60 - kept] + b"..." + name[len(name) - kept:]
+    return name.decode(errors="ignore")
 
 
 def blocks_at_start(events, segments, rule):

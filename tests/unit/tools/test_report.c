@@ -381,6 +381,20 @@ static void the_screen_tells_owners_at_each_moment(void **state)
         "(/site-packages/torch/x.py:7) 4194304\nbefore the recording, up to 1 MiB 1048576\n");
 }
 
+/* The line in a long name is whole. */
+static void a_long_owner_is_cut_in_the_middle(void **state)
+{
+    static const char trace[] =
+        "#fallow-trace 1\ndevice 0\nstream 0\nfields none\n"
+        "L 1234 \"custom_scaled_dot_product_attention_of_a_layer\" \"/run/attention_layer.py\"\n"
+        "W 0\nA 0 0 1048576 0 stack=1\nF 0 0 0\n";
+    (void)state;
+    command_write("long.ftext", trace, sizeof trace - 1);
+    assert_int_equal(command_run("\"$F\" report long.ftext --no-times --policy bound"), 0);
+    flw_test_expect_in(out_text,
+                       "1  custom_scaled_dot_product_attention...(attention_layer.py:1234)\n");
+}
+
 /* Twelve steps that each keep 1 MiB of what they take, after one block of 5 MiB that stays: six stretches of two steps
  * and what came after them. Without stacks it is told by size, and not on the screen. */
 static void survivors_are_told_by_the_steps_that_left_them(void **state)
@@ -639,6 +653,7 @@ int main(void)
         cmocka_unit_test(a_broken_threshold_is_one_line_and_exit_code_1),
         cmocka_unit_test(an_out_of_memory_on_record_is_told_and_may_fail),
         cmocka_unit_test(the_screen_tells_owners_at_each_moment),
+        cmocka_unit_test(a_long_owner_is_cut_in_the_middle),
         cmocka_unit_test(survivors_are_told_by_the_steps_that_left_them),
         cmocka_unit_test(what_other_tools_read_goes_where_it_is_wanted),
         cmocka_unit_test(a_wrong_rule_of_owners_is_told_in_one_line),

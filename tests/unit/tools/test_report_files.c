@@ -626,7 +626,7 @@ static void the_advice_is_what_the_replays_say(void **state)
     expect_advice(
         "split.pickle --policy fallow",
         "in the 410 MiB there were, use import fallow; fallow.enable_torch(); it fits from 402 MiB on "
-        "(Fallow has not run on a GPU yet; it turns off PyTorch's memory statistics, snapshots and "
+        "(Fallow has not run on a GPU yet; it turns off PyTorch's memory snapshots, MemPool and "
         "graph trees)",
         "import fallow; fallow.enable_torch()");
     /* A comparison of Fallow with PyTorch always includes expandable segments. */

@@ -547,8 +547,8 @@ static void no_advice_is_set_already_or_breaks_the_program(void **state)
     snprintf(text, sizeof text, "%suse import fallow; fallow.enable_torch();", serve);
     write_split("split.pickle", cuda, "expandable_segments:True", false, 10 * MIB);
     expect_advice(text, "\"import fallow; fallow.enable_torch()\"");
-    flw_test_expect_in(
-        out_text, "(Fallow has not run on a GPU yet; it turns off PyTorch's memory statistics");
+    flw_test_expect_in(out_text,
+                       "(Fallow has not run on a GPU yet; it turns off PyTorch's memory snapshots");
     /* vLLM's sleep mode and torch.cuda.MemPool fail with expandable segments. */
     write_split("split.pickle", cuda, NULL, true, 10 * MIB);
     expect_advice(text, "\"import fallow; fallow.enable_torch()\"");

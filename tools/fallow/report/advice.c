@@ -177,7 +177,7 @@ static void add_caveat(const struct flw_sheet *sheet, const struct way *way,
         snprintf(out->text + length, sizeof out->text - length,
                  " (Fallow has not run on a GPU yet%s)",
                  find_origin(sheet) == FROM_PYTORCH
-                     ? "; it turns off PyTorch's memory statistics, snapshots and graph trees"
+                     ? "; it turns off PyTorch's memory snapshots, MemPool and graph trees"
                      : "");
     }
 }

@@ -125,7 +125,7 @@ static void name_owner(const struct owners *owners, uint32_t key, char *out)
     uint32_t value = owners->values == NULL ? key : owners->values[key];
     switch (owners->kind) {
     case FLW_SHEET_BY_OWNER:
-        snprintf(out, FLW_SHEET_NAME_BYTES, "%s", flw_owners_short_name(owners->code, key));
+        flw_owners_cut_name(owners->code, key, out);
         break;
     case FLW_SHEET_BY_STREAM:
         snprintf(out, FLW_SHEET_NAME_BYTES, "stream %" PRIu64,
@@ -354,7 +354,7 @@ static void note_oom(struct flw_sheet *sheet, const struct flw_owners *code, siz
     }
     uint32_t owner = code->of_record[trace->initial_count + event];
     if (code->has_code && owner != FLW_OWNER_UNKNOWN) {
-        snprintf(oom->owner, sizeof oom->owner, "%s", flw_owners_short_name(code, owner));
+        flw_owners_cut_name(code, owner, oom->owner);
     }
 }
 
@@ -443,7 +443,7 @@ static void note_holding(struct tally *tally, enum flw_sheet_moment moment)
             continue;
         }
         struct flw_sheet_owner *owner = &holding->owners[i];
-        snprintf(owner->name, sizeof owner->name, "%s", flw_owners_short_name(tally->code, key));
+        flw_owners_cut_name(tally->code, key, owner->name);
         owner->bytes = tally->bytes[key];
         owner->count = tally->counts[key];
     }

@@ -459,6 +459,18 @@ void flw_owners_finish(struct flw_owners *owners)
     *owners = (struct flw_owners){0};
 }
 
+void flw_owners_cut_name(const struct flw_owners *owners, uint32_t owner, char *out)
+{
+    const size_t most = FLW_SHEET_NAME_BYTES - 1;
+    const char *name = flw_owners_short_name(owners, owner), *place = strrchr(name, '(');
+    size_t length = strlen(name), kept = place == NULL ? 0 : flw_min(strlen(place), most / 4 * 3);
+    if (length <= most) {
+        memcpy(out, name, length + 1);
+    } else {
+        snprintf(out, most + 1, "%.*s...%s", (int)(most - 3 - kept), name, name + length - kept);
+    }
+}
+
 void flw_owners_name_size(char out[FLW_OWNER_SIZE_BYTES], size_t bin)
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};

@@ -86,6 +86,9 @@ static inline const char *flw_owners_short_name(const struct flw_owners *owners,
     return flw_intern_text(&owners->names, owners->shorts[owner]);
 }
 
+/* Copy the short name into FLW_SHEET_NAME_BYTES. A long one loses its middle, and keeps "(model.py:30)" at its end. */
+void flw_owners_cut_name(const struct flw_owners *owners, uint32_t owner, char *out);
+
 /* "up to 2 MiB", of flw_sheet_size_bin. */
 #define FLW_OWNER_SIZE_BYTES 24
 void flw_owners_name_size(char out[FLW_OWNER_SIZE_BYTES], size_t bin);

@@ -434,7 +434,7 @@ static void print_owner(const struct flw_sheet *sheet, const struct flw_sheet_ho
     if (left != NULL) {
         print_left(sheet, left, is_ascii, out);
     }
-    fprintf(out, "  %.60s\n", owner->name);
+    fprintf(out, "  %s\n", owner->name);
 }
 
 /* The largest owners of a moment, in the program's own words. */
