@@ -51,6 +51,11 @@ class Loading(unittest.TestCase):
         self.assertRegex(error, "OSError: libfallow.so could not be loaded; install Fallow, or set FALLOW_LIBRARY "
                                 "to the file. Tried: /nowhere/libfallow.so: no such file")
 
+    def test_empty_variables_count_as_unset(self):
+        code = ("import fallow; from fallow import _page; fallow._library._candidates() == ["
+                "''] and print('the empty path'); _page._command() == '' and print('the empty command')")
+        self.assertEqual(run(code, FALLOW_LIBRARY="", FALLOW_COMMAND="")[:2], (0, ""))
+
     def test_another_library_is_told_apart(self):
         status, _, error = run("import fallow; fallow.stats()", FALLOW_LIBRARY="libm.so.6")
         self.assertNotEqual(status, 0)
@@ -152,7 +157,7 @@ class Pools(unittest.TestCase):
         text = fallow.report()
         self.assertRegex(text, "device 0, stream order:")
         self.assertRegex(text, "device 0, context order:")
-        self.assertRegex(text, "last failure: 300.0 MiB of 256.0 MiB")
+        self.assertRegex(text, "last failure: 300.0 MiB asked for, 256.0 MiB allowed;")
         lib.fallow_torch_free(address, 5000, 0, None)
         lib.fallow_cupy_free(None, other, 0)
         fallow.trim()
@@ -225,6 +230,11 @@ class Pools(unittest.TestCase):
         for size in (1 << 64, -1):
             with self.assertRaisesRegex(ValueError, "size_bytes is .*: out of range"):
                 fallow.allocate(size)
+        for size in (1e9, b"1G"):
+            with self.assertRaisesRegex(TypeError, "limit is .*: bytes as an int, or a text as \"20G\""):
+                fallow.configure(limit=size)
+        with self.assertRaisesRegex(ValueError, "limit is '²': bytes"):
+            fallow.configure(limit="²")
         with self.assertRaisesRegex(ValueError, "tags are 0 to"):
             fallow.sleep(save=[1 << 32])
 

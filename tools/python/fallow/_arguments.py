@@ -19,9 +19,11 @@ def byte_count(value: int | str, what: str) -> int:
     if isinstance(value, str):
         units = {"K": 10, "M": 20, "G": 30, "T": 40}
         digits, shift = (value[:-1], units[value[-1]]) if value[-1:] in units else (value, 0)
-        if not digits.isdigit():
+        if not (digits.isascii() and digits.isdigit()):
             raise ValueError('%s is %r: bytes, or a number with K, M, G or T behind, as "20G"' % (what, value))
         value = int(digits) << shift
+    elif not hasattr(value, "__index__"):
+        raise TypeError('%s is %r: bytes as an int, or a text as "20G"' % (what, value))
     if not 0 < value < 1 << 63:
         raise ValueError("%s is %r: it must be above 0 and below 2^63" % (what, value))
     return value

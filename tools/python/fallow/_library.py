@@ -34,7 +34,7 @@ def _roots() -> list[str]:
 
 def _candidates() -> list[str]:
     """Return the paths of libfallow.so to try, in order."""
-    if "FALLOW_LIBRARY" in os.environ:
+    if os.environ.get("FALLOW_LIBRARY"):
         return [os.environ["FALLOW_LIBRARY"]]
     folders = ("lib", "lib64", "lib/%s-linux-gnu" % os.uname().machine)
     found = [os.path.join(root, folder, "libfallow.so.0.2") for root in _roots() for folder in folders]

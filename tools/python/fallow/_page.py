@@ -16,9 +16,7 @@ from fallow._typing import Any, AnyPath, BinaryIO, Iterator, Sequence
 
 
 def _command() -> str | None:
-    if "FALLOW_COMMAND" in os.environ:
-        return os.environ["FALLOW_COMMAND"]
-    return find_command() or shutil.which("fallow")
+    return os.environ.get("FALLOW_COMMAND") or find_command() or shutil.which("fallow")
 
 
 def run_report(arguments: Sequence[str], seconds: float | None = None) -> bytes:

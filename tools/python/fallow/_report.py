@@ -58,7 +58,7 @@ def _describe_pool(pool: ctypes.c_void_p, now: dict[str, int]) -> list[str]:
 
 
 def _describe_failure(oom: _abi.OomReport, arenas: list[dict[str, Any]]) -> list[str]:
-    lines = ["  last failure: %s of %s; in use %s, largest hole %s, waiting %s, graphs %s"
+    lines = ["  last failure: %s asked for, %s allowed; in use %s, largest hole %s, waiting %s, graphs %s"
              % (mib(oom.size_bytes), mib(oom.limit_bytes), mib(oom.requested_bytes), mib(oom.largest_free_bytes),
                 mib(oom.deferred_bytes), mib(oom.captured_bytes))]
     if oom.lacks_addresses:
