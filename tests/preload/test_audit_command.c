@@ -62,8 +62,7 @@ static void sites_are_listed_with_their_callers_and_the_dearest_first(void **sta
     assert_true(first < second);
     flw_test_expect_in(out_text, "\"function\":\"do_two\"");
     assert_int_equal(audit("$A --bandwidth 4096 -- $C two"), 0);
-    flw_test_expect_in(out_text,
-                       "2 candidate sites, 4 of 4 fills, 16.0 KiB: about 4 ns of writing");
+    flw_test_expect_in(out_text, "2 candidate sites, 4 of 4 fills, 16 KiB: about 4 ns of writing");
     flw_test_expect_in(out_text, "at 4096 GB/s (a stated bandwidth, not a measured one)");
     flw_test_expect_in(out_text, "cuMemsetD32Async");
     flw_test_expect_in(out_text, "from audit_client+0x");

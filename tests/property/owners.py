@@ -556,9 +556,13 @@ def run_out(snapshot):
     return snapshot
 
 
-def in_words(size, unit):
-    """a figure of the first screen"""
-    return f"{size / 1024 ** unit:,.0f} {['B', 'KiB', 'MiB', 'GiB'][unit]}"
+def in_words(size):
+    """a size as the command formats it: three digits"""
+    unit = 0
+    while size >= 1023.5:
+        size, unit = size / 1024, unit + 1
+    digits = 0 if size == int(size) or size >= 99.95 else 1 if size >= 9.995 else 2
+    return f"{size:.{digits}f} {['B', 'KiB', 'MiB', 'GiB'][unit]}"
 
 
 def says_oom(tool, path, folder):
@@ -573,10 +577,11 @@ def says_oom(tool, path, folder):
     with open(page_path) as file:
         page = html.unescape(re.sub(r"<[^>]*>", "", file.read()))
     page = re.search(r"The recording ran out of memory .*", page).group(0)
-    figures = {"{} asked for": "asked_bytes", "beside {} in use": "live_bytes", "the device had {} free": "device_free_bytes",
-               "{} were reserved and idle": "idle_bytes", "the largest hole had {}": "largest_hole_bytes"}
+    figures = {" requested {} with": "asked_bytes", " with {} live": "live_bytes",
+               "free on the device {} ": "device_free_bytes", "reserved and unused {} ": "idle_bytes",
+               "largest hole {} ": "largest_hole_bytes"}
     figures = {words: key for words, key in figures.items() if oom[key] is not None}
-    missing = [words for words, key in figures.items() if words.format(in_words(oom[key], 2)) not in screen]
+    missing = [words for words, key in figures.items() if words.format(in_words(oom[key])) not in screen]
     missing += [key for key in figures.values() if not any(f" {oom[key] / 1024 ** unit:{digits}} {name}" in page
                                                            for digits in (".3g", ".1f")
                                                            for unit, name in enumerate(("B", "KiB", "MiB", "GiB")))]

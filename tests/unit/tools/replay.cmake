@@ -24,5 +24,5 @@ flw_add_test(unit pytorch_model INCLUDES ${tool} LIBRARIES flw_base
   SOURCES test_pytorch_model.c ${tool}/common/tool_host.c ${tool}/policies/pytorch_expand.c
     ${tool}/policies/pytorch_model.c ${tool}/policies/segheap.c)
 flw_add_test(unit tabular INCLUDES ${tool} LIBRARIES flw_base
-  SOURCES test_tabular.c ${tool}/common/command.c ${tool}/common/tabular.c ${tool}/common/terminal.c
+  SOURCES test_tabular.c ${tool}/common/command.c ${tool}/common/figures.c ${tool}/common/tabular.c ${tool}/common/terminal.c
     ${tool}/common/tool_host.c)

@@ -316,7 +316,7 @@ static void whose_the_memory_is_is_told_while_it_is_recorded(void **state)
     expect_text("{\"owner\": \"no call stack, or before the recording\"");
     assert_int_equal(run_on(&target, "--once"), 0);
     expect_plain_80_columns();
-    expect_text("  BLOCKS  OWNER\n  15.0 MiB ");
+    expect_text("  BLOCKS  OWNER\n    15 MiB ");
     expect_text("top_target+0x");
     tell(&target, "drop");
     expect_word(&target, "dropped");
@@ -347,7 +347,7 @@ static void arenas_are_named(void **state)
                 "\"is_leased\": 1, \"is_locked\": 0}]");
     assert_int_equal(run_on(&target, "--once"), 0);
     expect_plain_80_columns();
-    expect_text("\narena     1.00 MiB  decode?of lane 0, leased  kept 0 B  1 leases  0 captures\n");
+    expect_text("\narena        1 MiB  decode?of lane 0, leased  kept 0 B  1 leases  0 captures\n");
     assert_int_equal(run("--prometheus"), 0);
     expect_text("\nfallow_pool_arenas{process=");
     tell(&target, "end");

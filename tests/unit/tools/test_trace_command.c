@@ -32,11 +32,11 @@ static const char tiny_info[] =
     "tiny.ftext: text, device 1\n"
     "  file             336 bytes, 33.60 an event\n"
     "  events           10 in 0.5 s; with times, with addresses, with segments\n"
-    "  allocations      2, 2 sizes from 512 B to 2.0 MiB\n"
-    "  at the start     1 block, 1.0 MiB; 1 segment, 2.0 MiB\n"
-    "  at the end       2 blocks, 3.0 MiB\n"
-    "  peak requested   3.0 MiB (3,146,240 bytes)\n"
-    "  peak reserved    22.0 MiB (23,068,672 bytes)\n"
+    "  allocations      2, 2 sizes from 512 B to 2 MiB\n"
+    "  at the start     1 block, 1 MiB; 1 segment, 2 MiB\n"
+    "  at the end       2 blocks, 3 MiB\n"
+    "  peak requested   3.00 MiB (3,146,240 bytes)\n"
+    "  peak reserved    22 MiB (23,068,672 bytes)\n"
     "  segment events   1\n"
     "  streams          2: 0, 7\n"
     "  uses             1 of blocks by other streams\n"
@@ -301,7 +301,7 @@ static void info_names_the_devices_of_a_recording(void **state)
     expect_success("info two.json --json");
     assert_non_null(strstr(out_text, "\"devices\": [0, 2],\n"));
     expect_success("info two.json --trace-device 2");
-    assert_non_null(strstr(out_text, ", 1 size from 1.0 KiB to 1.0 KiB\n"));
+    assert_non_null(strstr(out_text, ", 1 size from 1 KiB to 1 KiB\n"));
 }
 
 static void import_says_what_it_read(void **state)

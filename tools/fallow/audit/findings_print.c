@@ -8,43 +8,15 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "common/figures.h"
 #include "trace/io/jsonwriter.h"
 
 #define FRAMES_SHOWN 4
-#define TEXT_BYTES   32
-
-struct scale {
-    double size;
-    const char *name;
-};
-
-static void scale_text(double value, const struct scale *scales, size_t count, char *out)
-{
-    size_t i = 0;
-    while (i + 1 < count && value >= scales[i + 1].size) {
-        i++;
-    }
-    snprintf(out, TEXT_BYTES, i == 0 ? "%.0f %s" : "%.1f %s", value / scales[i].size,
-             scales[i].name);
-}
-
-static void bytes_text(uint64_t bytes, char *out)
-{
-    static const struct scale scales[] = {
-        {1.0, "B"}, {1024.0, "KiB"}, {1048576.0, "MiB"}, {1073741824.0, "GiB"}};
-    scale_text((double)bytes, scales, 4, out);
-}
 
 /* A GB/s is a byte a nanosecond. */
 static double time_ns(uint64_t bytes, const struct flw_findings_view *view)
 {
     return (double)bytes / view->bandwidth_gbs;
-}
-
-static void time_text(double ns, char *out)
-{
-    static const struct scale scales[] = {{1.0, "ns"}, {1e3, "us"}, {1e6, "ms"}, {1e9, "s"}};
-    scale_text(ns, scales, 4, out);
 }
 
 static uint64_t total_bytes(const struct flw_findings *findings)
@@ -96,9 +68,9 @@ static void print_site(FILE *out, struct flw_findings *findings, const struct fl
                        const struct flw_findings_view *view)
 {
     const struct flw_audit_site *site = &finding->site;
-    char bytes[TEXT_BYTES], time[TEXT_BYTES];
-    bytes_text(site->bytes, bytes);
-    time_text(time_ns(site->bytes, view), time);
+    char bytes[FLW_FIGURE_BYTES], time[FLW_FIGURE_BYTES];
+    flw_format_size(site->bytes, bytes);
+    flw_format_time(time_ns(site->bytes, view), time);
     fprintf(out, "  %012" PRIx64 " %9" PRIu64 "  %s%10s %10s  %s\n", site->id, site->fill_count,
             site->unread_range_count > 0 ? "<" : " ", bytes, time, site->call);
     print_frames(out, findings, finding);
@@ -194,10 +166,10 @@ static void print_trial(FILE *out, const struct flw_findings *findings,
 void flw_findings_print(FILE *out, struct flw_findings *findings,
                         const struct flw_findings_view *view)
 {
-    char bytes[TEXT_BYTES], time[TEXT_BYTES];
+    char bytes[FLW_FIGURE_BYTES], time[FLW_FIGURE_BYTES];
     uint64_t total = total_bytes(findings);
-    bytes_text(total, bytes);
-    time_text(time_ns(total, view), time);
+    flw_format_size(total, bytes);
+    flw_format_time(time_ns(total, view), time);
     fprintf(out,
             "fallow audit: %zu candidate site%s, %" PRIu64 " of %" PRIu64 " fills, %s: about %s of "
             "writing at %g GB/s (a stated bandwidth, not a measured one)\n",

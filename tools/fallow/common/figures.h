@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: how the tables of the `fallow` command write numbers.
+ * Owns: how the `fallow` command formats sizes, counts and times.
  */
 #ifndef FLW_TOOL_FIGURES_H
 #define FLW_TOOL_FIGURES_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #define FLW_FIGURE_BYTES 32 /* room for any figure */
@@ -12,22 +13,33 @@
 /* A number that does not apply, to a policy for example: null in JSON, "-" in a table. */
 #define FLW_NOT_APPLICABLE UINT64_MAX
 
+/* Each writes to `out` (FLW_FIGURE_BYTES) and returns it; "-" for FLW_NOT_APPLICABLE. */
+
+/* "12,345" */
+const char *flw_format_count(uint64_t value, char *out);
+/* In the largest unit that fits, three digits: "850 B", "12.3 MiB", "4 GiB". */
+const char *flw_format_size(uint64_t bytes, char *out);
+/* "850 ns", "1.25 ms" */
+const char *flw_format_time(double ns, char *out);
+
+/* The unit of a column of sizes. */
 struct flw_unit {
     const char *name;
     uint64_t bytes;
+    int decimals;
 };
 
-/* MiB, or KiB where everything is small. */
+/* KiB below 4 MiB, MiB below 4 GiB, else GiB with two decimals. */
 struct flw_unit flw_unit_choose(uint64_t peak_bytes);
+
+/* Rounded to the unit, without its name. */
+const char *flw_format_bytes(uint64_t bytes, struct flw_unit unit, char *out);
+
+/* Append to a text of `room` bytes, cut where it is full. */
+void flw_append(char *text, size_t room, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* What the name of so many things ends with: "s", or "" of one. */
 const char *flw_plural(uint64_t count);
-
-/* "12,345", in `out`, which is returned. */
-const char *flw_format_count(uint64_t value, char *out);
-/* The same, or "-" for FLW_NOT_APPLICABLE. */
-void flw_format_optional(uint64_t value, char *out);
-/* Rounded to the nearest of the unit, or "-" for FLW_NOT_APPLICABLE; without its name. */
-void flw_format_bytes(uint64_t bytes, struct flw_unit unit, char *out);
 
 #endif

@@ -1,63 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "common/tabular.h"
 
-#include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/bits.h"
 
-#include "common/figures.h"
+#include "common/command.h"
 #include "common/terminal.h"
 #include "common/tool_host.h"
 
 #define NAME_LEAST 24 /* a name as long as that stands in its row */
 #define GAP        2
 
-/* ---- figures ---- */
-
-struct flw_unit flw_unit_choose(uint64_t peak_bytes)
-{
-    struct flw_unit mib = {"MiB", FLW_MIB};
-    struct flw_unit kib = {"KiB", FLW_KIB};
-    return peak_bytes < 4 * FLW_MIB ? kib : mib;
-}
-
-const char *flw_plural(uint64_t count)
-{
-    return count == 1 ? "" : "s";
-}
-
-const char *flw_format_count(uint64_t value, char *out)
-{
-    char digits[24], *at = out;
-    int length = snprintf(digits, sizeof digits, "%" PRIu64, value);
-    for (int i = 0; i < length; i++) {
-        if (i > 0 && (length - i) % 3 == 0) {
-            *at++ = ',';
-        }
-        *at++ = digits[i];
-    }
-    *at = '\0';
-    return out;
-}
-
-void flw_format_optional(uint64_t value, char *out)
-{
-    if (value == FLW_NOT_APPLICABLE) {
-        strcpy(out, "-");
-    } else {
-        flw_format_count(value, out);
-    }
-}
-
-void flw_format_bytes(uint64_t bytes, struct flw_unit unit, char *out)
-{
-    flw_format_optional(bytes == FLW_NOT_APPLICABLE ? bytes : (bytes + unit.bytes / 2) / unit.bytes,
-                        out);
-}
-
-/* ---- tables ---- */
+/* ---- rows ---- */
 
 flw_table_cell *flw_table_add(struct flw_table *table, const char *style)
 {
@@ -70,6 +27,85 @@ flw_table_cell *flw_table_add(struct flw_table *table, const char *style)
     return table->cells + row * table->column_count;
 }
 
+static size_t count_lines(const char *heading)
+{
+    size_t count = 1;
+    for (; *heading != '\0'; heading++) {
+        count += *heading == '\n';
+    }
+    return count;
+}
+
+/* Headings of fewer lines than others begin further down. */
+static void fill_heading(const struct flw_table *table, size_t column)
+{
+    const char *line = table->columns[column].heading;
+    for (size_t row = table->head_count - count_lines(line);; row++) {
+        char *cell = table->cells[row * table->column_count + column];
+        size_t length = strcspn(line, "\n");
+        bool is_last = line[length] == '\0';
+        bool has_unit = is_last && table->columns[column].kind == FLW_COLUMN_BYTES;
+        snprintf(cell, FLW_TABLE_CELL_BYTES, "%.*s%s%s", (int)length, line,
+                 has_unit && length != 0 ? " " : "", has_unit ? table->unit.name : "");
+        if (is_last) {
+            return;
+        }
+        line += length + 1;
+    }
+}
+
+void flw_table_begin(struct flw_table *table, const struct flw_column *columns, size_t count,
+                     struct flw_unit unit)
+{
+    *table = (struct flw_table){.columns = columns, .column_count = count, .unit = unit};
+    for (size_t c = 0; c < count; c++) {
+        table->head_count = flw_max(table->head_count, count_lines(columns[c].heading));
+    }
+    for (size_t row = 0; row < table->head_count; row++) {
+        (void)flw_table_add(table, NULL);
+    }
+    for (size_t c = 0; c < count; c++) {
+        fill_heading(table, c);
+    }
+}
+
+static void fill_cell(const struct flw_table *table, const struct flw_column *column,
+                      union flw_value value, char *out)
+{
+    switch (column->kind) {
+    case FLW_COLUMN_TEXT:
+    case FLW_COLUMN_CELL:
+        snprintf(out, FLW_TABLE_CELL_BYTES, "%s", value.text == NULL ? "-" : value.text);
+        flw_make_plain(out);
+        break;
+    case FLW_COLUMN_COUNT:
+        (void)flw_format_count(value.count, out);
+        break;
+    case FLW_COLUMN_BYTES:
+        (void)flw_format_bytes(value.count, table->unit, out);
+        break;
+    case FLW_COLUMN_REAL:
+        if (column->decimals == 0 && !column->is_signed && value.real >= 0) {
+            (void)flw_format_count((uint64_t)(value.real + 0.5), out);
+            break;
+        }
+        snprintf(out, FLW_TABLE_CELL_BYTES,
+                 isnan(value.real)   ? "-"
+                 : column->is_signed ? "%+.*f"
+                                     : "%.*f",
+                 column->decimals, value.real);
+        break;
+    }
+}
+
+void flw_table_row(struct flw_table *table, const char *style, const union flw_value *values)
+{
+    flw_table_cell *cells = flw_table_add(table, style);
+    for (size_t c = 0; c < table->column_count; c++) {
+        fill_cell(table, &table->columns[c], values[c], cells[c]);
+    }
+}
+
 void flw_table_finish(struct flw_table *table)
 {
     flw_host_free(table->cells);
@@ -77,9 +113,16 @@ void flw_table_finish(struct flw_table *table)
     *table = (struct flw_table){0};
 }
 
+/* ---- printing ---- */
+
 static const char *cell_at(const struct flw_table *table, size_t row, size_t column)
 {
     return table->cells[row * table->column_count + column];
+}
+
+static bool is_text(const struct flw_table *table, size_t column)
+{
+    return table->columns == NULL ? column == 0 : table->columns[column].kind == FLW_COLUMN_TEXT;
 }
 
 /* Of a column, of cells that take at most that much. */
@@ -93,37 +136,44 @@ static size_t column_width(const struct flw_table *table, size_t column, size_t 
     return widest;
 }
 
-/* Blanks are written when something stands behind them. */
+/* The first column, and those from `first` on. Blanks are written when something stands behind them. */
 static void print_row(const struct flw_table *table, size_t row, size_t first, size_t end,
                       const size_t *widths, FILE *out)
 {
-    const char *style = table->styles[row], *name = cell_at(table, row, 0);
-    size_t name_width = flw_terminal_width(name), blanks;
+    const char *style = table->styles[row];
+    size_t blanks = 0;
     fputs(style != NULL ? style : "", out);
-    fputs(name, out);
-    if (name_width > widths[0]) {
-        fputc('\n', out);
-        name_width = 0;
-    }
-    blanks = widths[0] - name_width;
-    for (size_t c = first; c < end; c++) {
+    for (size_t c = 0; c < end; c = c == 0 ? first : c + 1) {
         const char *cell = cell_at(table, row, c);
         size_t width = flw_terminal_width(cell);
-        blanks += GAP + widths[c] - width;
+        bool is_alone = width > widths[c];
+        size_t rest = is_alone ? widths[c] : widths[c] - width;
+        blanks += (c == 0 ? 0 : GAP) + (is_text(table, c) ? 0 : rest);
         if (width != 0) {
-            fprintf(out, "%*s%s", (int)blanks, "", cell);
+            fprintf(out, "%*s%s%s", (int)blanks, "", cell, is_alone ? "\n" : "");
             blanks = 0;
         }
+        blanks += is_text(table, c) ? rest : 0;
     }
     fputs(style != NULL ? "\033[0m\n" : "\n", out);
+}
+
+/* True if a line of the headings has nothing in this part. */
+static bool is_empty(const struct flw_table *table, size_t row, size_t first, size_t end)
+{
+    bool is = cell_at(table, row, 0)[0] == '\0';
+    for (size_t c = first; c < end; c++) {
+        is &= cell_at(table, row, c)[0] == '\0';
+    }
+    return is;
 }
 
 void flw_table_print(const struct flw_table *table, size_t width, FILE *out)
 {
     size_t *widths = flw_host_alloc(table->column_count, sizeof *widths);
-    widths[0] = column_width(table, 0, flw_max(NAME_LEAST, width / 3));
-    for (size_t c = 1; c < table->column_count; c++) {
-        widths[c] = column_width(table, c, SIZE_MAX);
+    for (size_t c = 0; c < table->column_count; c++) {
+        bool is_name = c == 0 && is_text(table, c);
+        widths[c] = column_width(table, c, is_name ? flw_max(NAME_LEAST, width / 3) : SIZE_MAX);
     }
     for (size_t first = 1, end; first < table->column_count; first = end) {
         size_t used = widths[0];
@@ -134,6 +184,9 @@ void flw_table_print(const struct flw_table *table, size_t width, FILE *out)
         }
         fputs(first > 1 ? "\n" : "", out);
         for (size_t row = 0; row < table->row_count; row++) {
+            if (row < table->head_count && is_empty(table, row, first, end)) {
+                continue;
+            }
             print_row(table, row, first, end, widths, out);
         }
     }

@@ -1,20 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: tables for people: names on the left, cells on the right of their columns, in as many parts below each
- * other as the width asks for. Does not: know what is in a cell; figures.h writes numbers.
+ * Owns: tables for people: columns of text, counts, sizes and reals under headings, in as many parts below each
+ * other as the width asks for. Does not: format figures (figures.h).
  */
 #ifndef FLW_TOOL_TABULAR_H
 #define FLW_TOOL_TABULAR_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
+
+#include "common/figures.h"
 
 #define FLW_TABLE_CELL_BYTES 224 /* as long as a policy with its settings */
 
 typedef char flw_table_cell[FLW_TABLE_CELL_BYTES];
 
+enum flw_column_kind {
+    FLW_COLUMN_TEXT, /* aligned left; control characters become question marks */
+    FLW_COLUMN_CELL, /* text aligned right */
+    FLW_COLUMN_COUNT,
+    FLW_COLUMN_BYTES, /* in the table's unit, which the heading gets too */
+    FLW_COLUMN_REAL   /* NAN is "-" */
+};
+
+struct flw_column {
+    const char *heading; /* lines divided by \n */
+    enum flw_column_kind kind;
+    int decimals; /* of a real */
+    bool is_signed;
+};
+
+/* By the column's kind. NULL is "-". */
+union flw_value {
+    const char *text;
+    uint64_t count;
+    double real;
+};
+
 struct flw_table {
-    size_t column_count;            /* the first has the names */
+    const struct flw_column *columns; /* NULL: the first is text, the others are aligned right */
+    struct flw_unit unit;
+    size_t column_count;
     size_t head_count;              /* rows that every part begins with */
     size_t row_count, row_capacity; /* these too */
     flw_table_cell *cells;          /* row by row */
@@ -22,11 +49,18 @@ struct flw_table {
     size_t style_capacity;
 };
 
-/* A row of empty cells, a heading as long as there are fewer than head_count; to be filled before the next. */
+/* Begin with the headings. `columns` are borrowed. */
+void flw_table_begin(struct flw_table *table, const struct flw_column *columns, size_t count,
+                     struct flw_unit unit);
+
+/* Add a row with a value for each column. */
+void flw_table_row(struct flw_table *table, const char *style, const union flw_value *values);
+
+/* Add a row of empty cells, a heading as long as there are fewer than head_count; to be filled before the next. */
 flw_table_cell *flw_table_add(struct flw_table *table, const char *style);
 
-/* A part has the names, and as many columns as fit; the next part the others. A name too long for a third of
- * the width has a line of its own. */
+/* A part has the first column, and as many others as fit; the next part the rest. A text too long for a third of
+ * the width has a line of its own if it is in the first column. */
 void flw_table_print(const struct flw_table *table, size_t width, FILE *out);
 
 void flw_table_finish(struct flw_table *table);

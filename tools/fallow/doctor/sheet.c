@@ -8,6 +8,7 @@
 
 #include "trace/io/jsonwriter.h"
 
+#include "common/figures.h"
 #include "common/terminal.h"
 
 void flw_doctor_begin(struct flw_doctor_sheet *sheet, const char *section)
@@ -63,20 +64,9 @@ void flw_doctor_advise(struct flw_doctor_sheet *sheet, const char *format, ...)
 
 /* ---- text ---- */
 
-static void print_bytes(FILE *out, uint64_t bytes)
-{
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-    size_t unit = 0;
-    double value = (double)bytes;
-    while (value >= 1024 && unit + 1 < sizeof units / sizeof *units) {
-        value /= 1024;
-        unit++;
-    }
-    fprintf(out, value == (double)(uint64_t)value ? "%.0f %s" : "%.1f %s", value, units[unit]);
-}
-
 static void print_value(FILE *out, const struct flw_doctor_entry *entry)
 {
+    char size[FLW_FIGURE_BYTES];
     switch (entry->kind) {
     case FLW_DOCTOR_TEXT:
         fputs(entry->text, out);
@@ -85,7 +75,7 @@ static void print_value(FILE *out, const struct flw_doctor_entry *entry)
         fprintf(out, "%" PRIu64, entry->number);
         break;
     case FLW_DOCTOR_BYTES:
-        print_bytes(out, entry->number);
+        fputs(flw_format_size(entry->number, size), out);
         break;
     case FLW_DOCTOR_NS:
         fprintf(out, "%10.2f us", (double)entry->number / 1000);

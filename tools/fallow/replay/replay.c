@@ -204,17 +204,13 @@ static bool fits(const struct options *options, const struct flw_run_setup *setu
     if (options->plan.limit_bytes != 0 && options->plan.limit_bytes < most_bytes) {
         most_bytes = options->plan.limit_bytes;
     }
-    struct flw_unit unit = flw_unit_choose(most_bytes);
-    flw_format_bytes(most_bytes, unit, most);
-    flw_format_count(result->failure_count, failed);
-    flw_format_count(result->all.alloc_count, of);
-    flw_format_count(result->first_failure_bytes, first);
-    flw_complain(
-        "policy %s could not serve %s of %s requests (%.3g %%) within %s %s; the first was of %s "
-        "bytes; --find-limit says what it needs",
-        result->policy->name, failed, of,
-        100.0 * (double)result->failure_count / (double)result->all.alloc_count, most, unit.name,
-        first);
+    flw_complain("policy %s failed %s of %s requests (%.3g %%) within %s; the first was %s bytes; "
+                 "--find-limit finds the limit that it needs",
+                 result->policy->name, flw_format_count(result->failure_count, failed),
+                 flw_format_count(result->all.alloc_count, of),
+                 100.0 * (double)result->failure_count / (double)result->all.alloc_count,
+                 flw_format_size(most_bytes, most),
+                 flw_format_count(result->first_failure_bytes, first));
     return false;
 }
 

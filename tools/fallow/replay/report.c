@@ -2,6 +2,7 @@
 #include "replay/report.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/bits.h"
@@ -10,8 +11,6 @@
 #include "common/figures.h"
 #include "common/tabular.h"
 #include "policies/plan.h"
-
-#define CELL_BYTES 96
 
 enum column {
     NAME,
@@ -34,27 +33,6 @@ enum column {
     COLUMN_COUNT
 };
 
-/* Two lines of heading a column. */
-static const char *const headings[COLUMN_COUNT][2] = {
-    [NAME] = {"", "policy"},
-    [REQUESTED] = {"requested", ""}, /* the unit goes below */
-    [RESERVED] = {"reserved", ""},
-    [RATIO] = {"reserved/", "requested"},
-    [FAILED] = {"failed", ""},
-    [GROW] = {"grow", "ops"},
-    [CALLS] = {"driver", "calls"},
-    [DRIVER_TIME] = {"driver", "ms"},
-    [EVENTS] = {"events", ""},
-    [STEALS] = {"steals", ""},
-    [WAITS] = {"waits", ""},
-    [STREAM_WAIT] = {"stream", "wait"},
-    [REMAP_WAITS] = {"remap", "waits"},
-    [P50] = {"p50", "ns"},
-    [P99] = {"p99", "ns"},
-    [P999] = {"p99.9", "ns"},
-    [LIMIT] = {"smallest", "limit"},
-};
-
 static struct flw_unit choose_unit(const struct flw_report *report)
 {
     return flw_unit_choose(report->setup->trace->peak_requested_bytes);
@@ -73,118 +51,107 @@ static const char *style_of(const struct flw_run_result *result, bool uses_colou
     return !uses_colour ? NULL : is_bad ? "\033[31m" : is_ours ? "\033[1m" : NULL;
 }
 
-static void fill_row(const struct flw_report *report, const struct flw_run_result *result,
-                     struct flw_unit unit, flw_table_cell *cells)
-{
-    snprintf(cells[NAME], FLW_TABLE_CELL_BYTES, "%s", flw_report_label(report, result->policy));
-    flw_format_bytes(result->peak_requested_bytes, unit, cells[REQUESTED]);
-    flw_format_bytes(result->statistics.peak_reserved_bytes, unit, cells[RESERVED]);
-    strcpy(cells[RATIO], "-");
-    if (result->statistics.peak_reserved_bytes != FLW_NOT_APPLICABLE &&
-        result->peak_requested_bytes != 0) {
-        snprintf(cells[RATIO], FLW_TABLE_CELL_BYTES, "%.3f",
-                 (double)result->statistics.peak_reserved_bytes /
-                     (double)result->peak_requested_bytes);
-    }
-    flw_format_optional(result->failure_count, cells[FAILED]);
-    flw_format_optional(result->statistics.grow_count, cells[GROW]);
-    flw_format_optional(result->statistics.driver_call_count, cells[CALLS]);
-    strcpy(cells[DRIVER_TIME], "-");
-    if (result->account.modelled_ns != FLW_NOT_APPLICABLE) {
-        snprintf(cells[DRIVER_TIME], FLW_TABLE_CELL_BYTES, "%.1f",
-                 (double)result->account.modelled_ns * 1e-6);
-    }
-    flw_format_optional(result->statistics.event_count, cells[EVENTS]);
-    flw_format_optional(result->statistics.steal_count, cells[STEALS]);
-    flw_format_optional(result->statistics.wait_count, cells[WAITS]);
-    flw_format_optional(result->account.stream_wait_units, cells[STREAM_WAIT]);
-    if (report->is_by_time && result->account.stream_wait_units != FLW_NOT_APPLICABLE) {
-        snprintf(cells[STREAM_WAIT], FLW_TABLE_CELL_BYTES, "%.1f ms",
-                 (double)result->account.stream_wait_units * 1e-6);
-    }
-    flw_format_optional(result->statistics.remap_wait_count, cells[REMAP_WAITS]);
-    const double times[] = {result->all_times.p50_ns, result->all_times.p99_ns,
-                            result->all_times.p999_ns};
-    for (int i = 0; i < 3; i++) {
-        strcpy(cells[P50 + i], "-");
-        if (result->has_times) {
-            flw_format_count((uint64_t)(times[i] + 0.5), cells[P50 + i]);
-        }
-    }
-    if (report->finds_limit) {
-        flw_format_bytes(result->smallest_limit_bytes, unit, cells[LIMIT]);
-    }
-}
-
-/* The bound of those that make no one wait is a line below the bound, where the two may differ. */
+/* True if the bound of policies that never wait has a row of its own below the bound. */
 static bool has_without_wait(const struct flw_report *report, const struct flw_run_result *result)
 {
     return report->is_sim && result->statistics.without_wait_bytes != FLW_NOT_APPLICABLE &&
            flw_plan_may_wait(report->setup->program, report->setup->lag_units);
 }
 
-static void fill_headings(struct flw_unit unit, struct flw_table *table)
+/* ---- tables ---- */
+
+static double ratio_of(const struct flw_run_result *result)
 {
-    for (int line = 0; line < 2; line++) {
-        flw_table_cell *cells = flw_table_add(table, NULL);
-        for (size_t c = 0; c < table->column_count; c++) {
-            strcpy(cells[c], headings[c][line]);
-        }
-        if (line == 1) {
-            strcpy(cells[REQUESTED], unit.name);
-            strcpy(cells[RESERVED], unit.name);
-        }
-    }
+    return result->statistics.peak_reserved_bytes == FLW_NOT_APPLICABLE ||
+                   result->peak_requested_bytes == 0
+               ? NAN
+               : (double)result->statistics.peak_reserved_bytes /
+                     (double)result->peak_requested_bytes;
 }
 
-static void print_rows(const struct flw_report *report, FILE *out,
-                       const struct flw_report_style *style)
+static double scaled(uint64_t value, double unit)
 {
-    struct flw_unit unit = choose_unit(report);
-    struct flw_table table = {.column_count = report->finds_limit ? COLUMN_COUNT : COLUMN_COUNT - 1,
-                              .head_count = 2};
-    fill_headings(unit, &table);
+    return value == FLW_NOT_APPLICABLE ? NAN : (double)value / unit;
+}
+
+static void add_row(const struct flw_report *report, const struct flw_run_result *result,
+                    const char *name, const char *style, struct flw_table *table)
+{
+    const struct flw_policy_statistics *statistics = &result->statistics;
+    const struct flw_run_times *times = &result->all_times;
+    const union flw_value values[COLUMN_COUNT] = {
+        [NAME] = {.text = name},
+        [REQUESTED] = {.count = result->peak_requested_bytes},
+        [RESERVED] = {.count = statistics->peak_reserved_bytes},
+        [RATIO] = {.real = ratio_of(result)},
+        [FAILED] = {.count = result->failure_count},
+        [GROW] = {.count = statistics->grow_count},
+        [CALLS] = {.count = statistics->driver_call_count},
+        [DRIVER_TIME] = {.real = scaled(result->account.modelled_ns, 1e6)},
+        [EVENTS] = {.count = statistics->event_count},
+        [STEALS] = {.count = statistics->steal_count},
+        [WAITS] = {.count = statistics->wait_count},
+        [STREAM_WAIT] = {.real = scaled(result->account.stream_wait_units,
+                                        report->is_by_time ? 1e6 : 1)},
+        [REMAP_WAITS] = {.count = statistics->remap_wait_count},
+        [P50] = {.real = result->has_times ? times->p50_ns : NAN},
+        [P99] = {.real = result->has_times ? times->p99_ns : NAN},
+        [P999] = {.real = result->has_times ? times->p999_ns : NAN},
+        [LIMIT] = {.count = result->smallest_limit_bytes}};
+    flw_table_row(table, style, values);
+}
+
+static void print_rows(const struct flw_report *report, const struct flw_report_style *style,
+                       FILE *out)
+{
+    const struct flw_column columns[COLUMN_COUNT] = {
+        [NAME] = {"policy", FLW_COLUMN_TEXT, 0, false},
+        [REQUESTED] = {"live\n", FLW_COLUMN_BYTES, 0, false},
+        [RESERVED] = {"reserved\n", FLW_COLUMN_BYTES, 0, false},
+        [RATIO] = {"reserved\n/ live", FLW_COLUMN_REAL, 3, false},
+        [FAILED] = {"failed", FLW_COLUMN_COUNT, 0, false},
+        [GROW] = {"growths", FLW_COLUMN_COUNT, 0, false},
+        [CALLS] = {"driver\ncalls", FLW_COLUMN_COUNT, 0, false},
+        [DRIVER_TIME] = {"driver\nms", FLW_COLUMN_REAL, 1, false},
+        [EVENTS] = {"events", FLW_COLUMN_COUNT, 0, false},
+        [STEALS] = {"steals", FLW_COLUMN_COUNT, 0, false},
+        [WAITS] = {"waits", FLW_COLUMN_COUNT, 0, false},
+        [STREAM_WAIT] = {report->is_by_time ? "stream\nwait ms" : "stream\nwait", FLW_COLUMN_REAL,
+                         report->is_by_time, false},
+        [REMAP_WAITS] = {"remap\nwaits", FLW_COLUMN_COUNT, 0, false},
+        [P50] = {"p50\nns", FLW_COLUMN_REAL, 0, false},
+        [P99] = {"p99\nns", FLW_COLUMN_REAL, 0, false},
+        [P999] = {"p99.9\nns", FLW_COLUMN_REAL, 0, false},
+        [LIMIT] = {"smallest\nlimit", FLW_COLUMN_BYTES, 0, false}};
+    struct flw_table table;
+    flw_table_begin(&table, columns, report->finds_limit ? COLUMN_COUNT : LIMIT,
+                    choose_unit(report));
     for (size_t i = 0; i < report->result_count; i++) {
         struct flw_run_result result = report->results[i];
         const char *colour = style_of(&result, style->uses_colour);
-        fill_row(report, &result, unit, flw_table_add(&table, colour));
+        add_row(report, &result, flw_report_label(report, result.policy), colour, &table);
         if (has_without_wait(report, &result)) {
             result.statistics.peak_reserved_bytes = result.statistics.without_wait_bytes;
             result.smallest_limit_bytes = FLW_NOT_APPLICABLE;
-            flw_table_cell *cells = flw_table_add(&table, colour);
-            fill_row(report, &result, unit, cells);
-            strcpy(cells[NAME], FLW_PLAN_WITHOUT_WAIT);
+            add_row(report, &result, FLW_PLAN_WITHOUT_WAIT, colour, &table);
         }
     }
     flw_table_print(&table, style->columns, out);
     flw_table_finish(&table);
+    fputs(
+        "live, reserved: at the peak; growths: times that memory was taken from the driver; steals, "
+        "waits: reuse of memory that another stream freed, and waits for it\n",
+        out);
 }
-
-/* ---- waits ---- */
 
 static bool is_some(uint64_t count)
 {
     return count != FLW_NOT_APPLICABLE && count != 0;
 }
 
-static void format_rate(uint64_t count, uint64_t alloc_count, flw_table_cell out)
+static double rate_of(uint64_t count, uint64_t alloc_count)
 {
-    strcpy(out, "-");
-    if (count != FLW_NOT_APPLICABLE && is_some(alloc_count)) {
-        double rate = 1000.0 * (double)count / (double)alloc_count;
-        if (rate < 1000) {
-            snprintf(out, FLW_TABLE_CELL_BYTES, "%.1f", rate);
-        } else {
-            flw_format_count((uint64_t)(rate + 0.5), out);
-        }
-    }
-}
-
-static void fill_rates(const struct flw_run_counts *counts, flw_table_cell *cells)
-{
-    format_rate(counts->wait_count, counts->alloc_count, cells[0]);
-    format_rate(counts->stream_wait_count, counts->alloc_count, cells[1]);
-    format_rate(counts->driver_call_count, counts->alloc_count, cells[2]);
+    return is_some(alloc_count) ? 1000.0 * scaled(count, 1) / (double)alloc_count : NAN;
 }
 
 static bool has_waits(const struct flw_report *report)
@@ -199,56 +166,81 @@ static bool has_waits(const struct flw_report *report)
     return false;
 }
 
-/* Where some policy waits: how often for what it serves, and whether it goes on once it has settled. */
-static void print_waits(const struct flw_report *report, FILE *out,
-                        const struct flw_report_style *style)
+/* Print how often policies wait, in all of the trace and in its last quarter. */
+static void print_waits(const struct flw_report *report, const struct flw_report_style *style,
+                        FILE *out)
 {
-    static const char *const heads[][7] = {
-        {"", "host", "stream", "driver", "last quarter:", "stream", "driver"},
-        {"policy", "waits", "waits", "calls", "host waits", "waits", "calls"}};
-    struct flw_table table = {.column_count = 7, .head_count = 2};
+    static const struct flw_column columns[] = {
+        {"policy", FLW_COLUMN_TEXT, 0, false},
+        {"host\nwaits", FLW_COLUMN_REAL, 1, false},
+        {"stream\nwaits", FLW_COLUMN_REAL, 1, false},
+        {"driver\ncalls", FLW_COLUMN_REAL, 1, false},
+        {"last quarter:\nhost waits", FLW_COLUMN_REAL, 1, false},
+        {"stream\nwaits", FLW_COLUMN_REAL, 1, false},
+        {"driver\ncalls", FLW_COLUMN_REAL, 1, false}};
+    struct flw_table table;
     if (!has_waits(report)) {
         return;
     }
-    for (size_t line = 0; line < 2; line++) {
-        flw_table_cell *cells = flw_table_add(&table, NULL);
-        for (size_t c = 0; c < table.column_count; c++) {
-            strcpy(cells[c], heads[line][c]);
-        }
-    }
+    flw_table_begin(&table, columns, 7, choose_unit(report));
     for (size_t i = 0; i < report->result_count; i++) {
         const struct flw_run_result *result = &report->results[i];
+        const struct flw_run_counts *all = &result->all, *last = &result->last_quarter;
+        const union flw_value values[] = {
+            {.text = flw_report_label(report, result->policy)},
+            {.real = rate_of(all->wait_count, all->alloc_count)},
+            {.real = rate_of(all->stream_wait_count, all->alloc_count)},
+            {.real = rate_of(all->driver_call_count, all->alloc_count)},
+            {.real = rate_of(last->wait_count, last->alloc_count)},
+            {.real = rate_of(last->stream_wait_count, last->alloc_count)},
+            {.real = rate_of(last->driver_call_count, last->alloc_count)}};
         if (result->policy->allocates) {
-            flw_table_cell *cells = flw_table_add(&table, NULL);
-            snprintf(cells[0], FLW_TABLE_CELL_BYTES, "%s",
-                     flw_report_label(report, result->policy));
-            fill_rates(&result->all, cells + 1);
-            fill_rates(&result->last_quarter, cells + 4);
+            flw_table_row(&table, NULL, values);
         }
     }
-    fputs("per 1,000 allocations\n", out);
+    fputs("\nper 1,000 allocations\n", out);
     flw_table_print(&table, style->columns, out);
     flw_table_finish(&table);
-    fputc('\n', out);
+}
+
+/* Print the reserved memory of each policy, and how to read it. */
+static void print_brief(const struct flw_report *report, const struct flw_report_style *style,
+                        FILE *out)
+{
+    static const struct flw_column columns[] = {{"at the peak", FLW_COLUMN_TEXT, 0, false},
+                                                {"reserved", FLW_COLUMN_BYTES, 0, false},
+                                                {"reserved / live", FLW_COLUMN_REAL, 3, false}};
+    struct flw_table table;
+    flw_table_begin(&table, columns, 3, choose_unit(report));
+    for (size_t i = 0; i < report->result_count; i++) {
+        const struct flw_run_result *result = &report->results[i];
+        const char *label = flw_report_label(report, result->policy);
+        const union flw_value values[] = {
+            {.text = strcmp(label, "bound") == 0 ? "live bytes" : label},
+            {.count = result->statistics.peak_reserved_bytes},
+            {.real = ratio_of(result)}};
+        flw_table_row(&table, style_of(result, style->uses_colour), values);
+    }
+    flw_table_print(&table, style->columns, out);
+    flw_table_finish(&table);
+    fputs("\nLower is better: no allocator can reserve less than the live bytes.\n", out);
 }
 
 /* ---- header, match and verdict ---- */
 
 static void print_header(const struct flw_report *report, FILE *out)
 {
-    char events[CELL_BYTES];
-    char allocs[CELL_BYTES];
-    char initial[CELL_BYTES];
+    char count[FLW_FIGURE_BYTES], allocs[FLW_FIGURE_BYTES];
     const struct flw_trace *trace = report->setup->trace;
     size_t stream_count = report->setup->program->stream_count;
-    flw_format_count(trace->event_count, events);
-    flw_format_count(trace->alloc_count, allocs);
     fprintf(out, "trace   %s: %s event%s, %s allocation%s, %zu stream%s",
-            trace->source == NULL ? "?" : trace->source, events, flw_plural(trace->event_count),
-            allocs, flw_plural(trace->alloc_count), stream_count, flw_plural(stream_count));
+            trace->source == NULL ? "?" : trace->source,
+            flw_format_count(trace->event_count, count), flw_plural(trace->event_count),
+            flw_format_count(trace->alloc_count, allocs), flw_plural(trace->alloc_count),
+            stream_count, flw_plural(stream_count));
     if (trace->initial_count != 0) {
-        flw_format_count(trace->initial_count, initial);
-        fprintf(out, ", %s block%s alive at the start", initial, flw_plural(trace->initial_count));
+        fprintf(out, ", %s block%s live at the start",
+                flw_format_count(trace->initial_count, count), flw_plural(trace->initial_count));
     }
     if (trace->unknown_free_count != 0) {
         fprintf(out, ", %" PRIu64 " free%s of unknown blocks left out", trace->unknown_free_count,
@@ -259,51 +251,45 @@ static void print_header(const struct flw_report *report, FILE *out)
 
 static void print_device(const struct flw_report *report, FILE *out)
 {
-    char text[CELL_BYTES];
-    uint64_t device_bytes = report->setup->device_bytes;
-    bool is_odd = report->is_sim && device_bytes % FLW_GIB != 0; /* somebody chose it */
-    flw_format_count(device_bytes / (is_odd ? FLW_MIB : FLW_GIB), text);
-    fprintf(out, "device  %s, %s %s, ", report->device_name, text, is_odd ? "MiB" : "GiB");
-    if (report->setup->limit_bytes != 0) {
-        flw_format_count(flw_div_up(report->setup->limit_bytes, FLW_MIB), text);
-        fprintf(out, "limit %s MiB, ", text);
+    const struct flw_run_setup *setup = report->setup;
+    char text[FLW_FIGURE_BYTES];
+    fprintf(out, "device  %s, %s, ", report->device_name,
+            flw_format_size(setup->device_bytes, text));
+    if (setup->limit_bytes != 0) {
+        fprintf(out, "limit %s, ", flw_format_size(setup->limit_bytes, text));
     }
-    flw_format_count(
-        report->is_by_time ? report->setup->lag_units / 1000 : report->setup->lag_units, text);
-    if (report->setup->lag_units == 0) {
-        fprintf(out, "no device work");
+    if (setup->lag_units == 0) {
+        fputs("no GPU work", out);
     } else if (!report->is_sim) {
-        fprintf(out, "one small memset a block and use, reserved as each policy counts it");
+        fputs("one small memset a block and use, reserved as each policy counts it", out);
+    } else if (report->is_by_time) {
+        fprintf(out, "kernels %s late", flw_format_time((double)setup->lag_units, text));
     } else {
-        fprintf(out, "work done %s %s%s late", text,
-                report->is_by_time ? "us of trace time" : "event",
-                report->is_by_time ? "" : flw_plural(report->setup->lag_units));
+        fprintf(out, "kernels %s event%s late", flw_format_count(setup->lag_units, text),
+                flw_plural(setup->lag_units));
     }
     fprintf(out, "%s\n",
-            !report->is_sim         ? ""
-            : report->setup->checks ? ", rule checker on"
-                                    : ", rule checker off");
+            !report->is_sim ? ""
+            : setup->checks ? ", rule checker on"
+                            : ", rule checker off");
 }
 
 static void print_matches(const struct flw_report *report, FILE *out)
 {
-    char match[CELL_BYTES];
-    char of[CELL_BYTES];
+    char match[FLW_FIGURE_BYTES], of[FLW_FIGURE_BYTES];
     for (size_t i = 0; i < report->result_count; i++) {
         const struct flw_policy_statistics *statistics = &report->results[i].statistics;
         uint64_t compare_count = statistics->compare_count;
-        if (!report->results[i].policy->allocates || compare_count == FLW_NOT_APPLICABLE ||
-            compare_count == 0) {
+        if (!report->results[i].policy->allocates || !is_some(compare_count)) {
             continue;
         }
-        flw_format_count(statistics->match_count, match);
-        flw_format_count(statistics->compare_count, of);
-        double share = 100.0 * (double)statistics->match_count / (double)compare_count;
         fprintf(out,
                 "%s model: %s of %s addresses as recorded (%.1f %%), %" PRIu64
                 " segments against %" PRIu64 " recorded, %s%s\n",
-                report->results[i].policy->name, match, of, share, statistics->segment_count,
-                statistics->recorded_segment_count,
+                report->results[i].policy->name, flw_format_count(statistics->match_count, match),
+                flw_format_count(compare_count, of),
+                100.0 * (double)statistics->match_count / (double)compare_count,
+                statistics->segment_count, statistics->recorded_segment_count,
                 statistics->has_same_segments ? "identical" : "not identical",
                 statistics->is_seeded ? ", started from the recorded heap" : "");
     }
@@ -318,23 +304,19 @@ static void print_pools(const struct flw_report *report, FILE *out)
     }
 }
 
-/* What a repeating step still costs. */
+/* Print the cost of a repeated step. */
 static void print_last_passes(const struct flw_report *report, FILE *out)
 {
-    char calls[CELL_BYTES];
-    char events[CELL_BYTES];
-    char waits[CELL_BYTES];
+    char calls[FLW_FIGURE_BYTES], events[FLW_FIGURE_BYTES], waits[FLW_FIGURE_BYTES];
     for (size_t i = 0; report->setup->pass_count > 1 && i < report->result_count; i++) {
         const struct flw_run_result *result = &report->results[i];
-        if (!result->policy->allocates) {
-            continue;
+        if (result->policy->allocates) {
+            fprintf(out, "pass %u of %s: %s driver calls, %s events, %s remap waits\n",
+                    report->setup->pass_count, flw_report_label(report, result->policy),
+                    flw_format_count(result->last_pass.driver_call_count, calls),
+                    flw_format_count(result->last_pass.event_count, events),
+                    flw_format_count(result->last_pass.remap_wait_count, waits));
         }
-        flw_format_optional(result->last_pass.driver_call_count, calls);
-        flw_format_optional(result->last_pass.event_count, events);
-        flw_format_optional(result->last_pass.remap_wait_count, waits);
-        fprintf(out, "pass %u of %s: %s driver calls, %s events, %s remap waits\n",
-                report->setup->pass_count, flw_report_label(report, result->policy), calls, events,
-                waits);
     }
 }
 
@@ -361,19 +343,18 @@ static const struct flw_run_result *find_subject(const struct flw_report *report
     return subject;
 }
 
-/* Print ", 9.0 % less than NAME (15,362 MiB)"; nothing if `other_bytes` is unknown. */
+/* Print ", 9.0 % less than NAME (15.0 GiB)"; nothing if `other_bytes` is unknown. */
 static void print_comparison(const struct flw_run_result *subject, const char *name,
-                             uint64_t other_bytes, struct flw_unit unit, FILE *out)
+                             uint64_t other_bytes, FILE *out)
 {
-    char text[CELL_BYTES];
-    if (other_bytes == FLW_NOT_APPLICABLE || other_bytes == 0) {
+    char text[FLW_FIGURE_BYTES];
+    if (!is_some(other_bytes)) {
         return;
     }
     double share =
         100.0 * ((double)subject->statistics.peak_reserved_bytes / (double)other_bytes - 1.0);
-    flw_format_bytes(other_bytes, unit, text);
-    fprintf(out, ", %.1f %% %s than %s (%s %s)", share < 0 ? -share : share,
-            share < 0 ? "less" : "more", name, text, unit.name);
+    fprintf(out, ", %.1f %% %s than %s (%s)", fabs(share), share < 0 ? "less" : "more", name,
+            flw_format_size(other_bytes, text));
 }
 
 /* Return the name of a policy in the verdict; NULL if the verdict does not compare with it. */
@@ -387,54 +368,29 @@ static const char *compared_name(const struct flw_report *report, const struct f
 
 static void print_verdict(const struct flw_report *report, FILE *out)
 {
-    char text[CELL_BYTES];
-    struct flw_unit unit = choose_unit(report);
+    char text[FLW_FIGURE_BYTES];
     const struct flw_trace *trace = report->setup->trace;
     const struct flw_run_result *subject = find_subject(report);
     if (subject == NULL || subject->statistics.peak_reserved_bytes == FLW_NOT_APPLICABLE) {
         return;
     }
-    flw_format_bytes(subject->statistics.peak_reserved_bytes, unit, text);
-    fprintf(out, "%s holds %s %s", flw_report_label(report, subject->policy), text, unit.name);
+    fprintf(out, "%s reserves %s", flw_report_label(report, subject->policy),
+            flw_format_size(subject->statistics.peak_reserved_bytes, text));
     bool is_pytorch = trace->format != NULL && strstr(trace->format, "pytorch") != NULL;
-    print_comparison(subject, is_pytorch ? "PyTorch held" : "the recorded allocator held",
-                     trace->recorded_peak_reserved_bytes, unit, out);
+    print_comparison(subject, is_pytorch ? "PyTorch reserved" : "the recorded allocator reserved",
+                     trace->recorded_peak_reserved_bytes, out);
     for (size_t i = 0; i < report->result_count; i++) {
         const struct flw_run_result *other = &report->results[i];
         const char *name = compared_name(report, other->policy);
         if (other != subject && name != NULL) {
-            print_comparison(subject, name, other->statistics.peak_reserved_bytes, unit, out);
+            print_comparison(subject, name, other->statistics.peak_reserved_bytes, out);
         }
     }
     if (subject->failure_count != 0) {
-        flw_format_count(subject->failure_count, text);
-        fprintf(out, "; %s request%s failed", text, flw_plural(subject->failure_count));
+        fprintf(out, "; %s request%s failed", flw_format_count(subject->failure_count, text),
+                flw_plural(subject->failure_count));
     }
     fputc('\n', out);
-}
-
-/* Print what each policy held at its peak, and how to read that. */
-static void print_brief(const struct flw_report *report, const struct flw_report_style *style,
-                        FILE *out)
-{
-    struct flw_unit unit = choose_unit(report);
-    struct flw_table table = {.column_count = 3, .head_count = 1};
-    flw_table_cell *cells = flw_table_add(&table, NULL);
-    strcpy(cells[0], "at the peak");
-    snprintf(cells[1], FLW_TABLE_CELL_BYTES, "held %s", unit.name);
-    strcpy(cells[2], "held/live");
-    for (size_t i = 0; i < report->result_count; i++) {
-        const struct flw_run_result *result = &report->results[i];
-        flw_table_cell row[COLUMN_COUNT];
-        fill_row(report, result, unit, row);
-        cells = flw_table_add(&table, style_of(result, style->uses_colour));
-        strcpy(cells[0], strcmp(row[NAME], "bound") == 0 ? "live bytes" : row[NAME]);
-        strcpy(cells[1], row[RESERVED]);
-        strcpy(cells[2], row[RATIO]);
-    }
-    flw_table_print(&table, style->columns, out);
-    flw_table_finish(&table);
-    fputs("\nLower is better: no allocator can hold less than the live bytes.\n", out);
 }
 
 void flw_report_print_table(const struct flw_report *report, const struct flw_report_style *style,
@@ -452,9 +408,9 @@ void flw_report_print_table(const struct flw_report *report, const struct flw_re
     if (style->is_brief) {
         print_brief(report, style, out);
     } else {
-        print_rows(report, out, style);
+        print_rows(report, style, out);
+        print_waits(report, style, out);
         fputc('\n', out);
-        print_waits(report, out, style);
     }
     print_matches(report, out);
     print_pools(report, out);

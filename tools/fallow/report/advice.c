@@ -146,6 +146,8 @@ static bool say_fallow(enum origin origin, const char *name, char *out, size_t r
     return false;
 }
 
+#define ADD(...) flw_append(out->text, sizeof out->text, __VA_ARGS__)
+
 /* One way to use less memory. */
 struct way {
     char words[FLW_SHEET_SETTING_BYTES]; /* a verb and the setting or command */
@@ -172,13 +174,11 @@ static bool find_way(const struct flw_sheet *sheet, const char *name, struct way
 static void add_caveat(const struct flw_sheet *sheet, const struct way *way,
                        struct flw_sheet_advice *out)
 {
-    size_t length = strlen(out->text);
     if (!way->is_setting) {
-        snprintf(out->text + length, sizeof out->text - length,
-                 " (Fallow has not run on a GPU yet%s)",
-                 find_origin(sheet) == FROM_PYTORCH
-                     ? "; it turns off PyTorch's memory snapshots, MemPool and graph trees"
-                     : "");
+        ADD(" (Fallow has not run on a GPU yet%s)",
+            find_origin(sheet) == FROM_PYTORCH
+                ? "; it turns off PyTorch's memory snapshots, MemPool and graph trees"
+                : "");
     }
 }
 
@@ -194,24 +194,15 @@ static void keep_setting(const struct way *way, struct flw_sheet_advice *out)
     snprintf(out->setting, sizeof out->setting, "%s", words);
 }
 
-static const char *format(uint64_t bytes, char *out)
-{
-    struct flw_unit unit = flw_unit_choose(bytes);
-    flw_format_bytes(bytes, unit, out);
-    size_t length = strlen(out);
-    snprintf(out + length, FLW_FIGURE_BYTES - length, " %s", unit.name);
-    return out;
-}
-
 /* ---- advice: after an out-of-memory ---- */
 
-/* Write the limit of the failed request: " in the 42 MiB there were". */
+/* Write the limit of the failed request: " with the 42 MiB there were". */
 static const char *say_limit(const struct flw_sheet_oom *oom, char *out)
 {
     char limit[FLW_FIGURE_BYTES];
     snprintf(out, FLW_SHEET_NAME_BYTES,
-             oom->is_limit_given ? " within %s" : " in the %s there were",
-             format(oom->limit_bytes, limit));
+             oom->is_limit_given ? " within %s" : " with the %s there were",
+             flw_format_size(oom->limit_bytes, limit));
     return out;
 }
 
@@ -263,10 +254,8 @@ static bool is_served_as_it_is(const struct flw_sheet *sheet)
 /* Warn that replays other than PyTorch's model start with the live blocks packed side by side. */
 static void add_bias(const struct flw_sheet *sheet, struct flw_sheet_advice *out)
 {
-    size_t length = strlen(out->text);
     if (sheet->trace->initial_count != 0 && sheet->trace->has_segments) {
-        snprintf(out->text + length, sizeof out->text - length,
-                 "; the recording began late: what was there before is replayed without its holes");
+        ADD("; the recording began late, and memory from before is replayed without its holes");
     }
 }
 
@@ -275,12 +264,10 @@ static void advise_serving(const struct flw_sheet *sheet, const struct way *way,
 {
     char limit[FLW_SHEET_NAME_BYTES], least[FLW_FIGURE_BYTES];
     keep_setting(way, out);
-    int length = snprintf(out->text, sizeof out->text, "to serve the request that failed%s, %s",
-                          say_limit(&sheet->oom, limit), way->words);
-    if (way->bytes != FLW_UNKNOWN && length > 0 && (size_t)length < sizeof out->text) {
+    ADD("to serve the failed request%s, %s", say_limit(&sheet->oom, limit), way->words);
+    if (way->bytes != FLW_UNKNOWN) {
         out->saved_bytes = sheet->oom.limit_bytes - way->bytes;
-        snprintf(out->text + length, sizeof out->text - (size_t)length, "; it fits from %s on",
-                 format(way->bytes, least));
+        ADD("; it fits from %s on", flw_format_size(way->bytes, least));
     }
     add_bias(sheet, out);
     add_caveat(sheet, way, out);
@@ -291,22 +278,17 @@ static void advise_holders(const struct flw_sheet *sheet, struct flw_sheet_advic
 {
     const struct flw_sheet_oom *oom = &sheet->oom;
     const struct flw_sheet_holding *holding = &sheet->holdings[FLW_SHEET_AT_OOM];
-    char limit[FLW_FIGURE_BYTES], live[FLW_FIGURE_BYTES], asked[FLW_FIGURE_BYTES];
-    int length = snprintf(out->text, sizeof out->text,
-                          "no setting serves it: %s in use and the %s asked for are more than the "
-                          "%s there %s; ",
-                          format(oom->live_bytes, live), format(oom->asked_bytes, asked),
-                          format(oom->limit_bytes, limit), oom->is_limit_given ? "are" : "were");
+    char size[FLW_FIGURE_BYTES], limit[FLW_FIGURE_BYTES];
+    ADD("reduce live memory, since no allocator setting would have avoided this: the program needs %s "
+        "live and %s %s; ",
+        flw_format_size(oom->live_bytes + oom->asked_bytes, size),
+        oom->is_limit_given ? "has" : "had", flw_format_size(oom->limit_bytes, limit));
     if (!sheet->has_code) {
-        snprintf(out->text + length, sizeof out->text - (size_t)length,
-                 "the recording has no call stacks that say which lines hold it");
-        return;
+        ADD("record with call stacks to see which lines hold it");
     }
-    for (size_t i = 0; i < flw_min(holding->owner_count, 3); i++) {
-        length = (int)strlen(out->text);
-        snprintf(out->text + length, sizeof out->text - (size_t)length, "%s%s (%s)",
-                 i == 0 ? "most is held by " : ", ", holding->owners[i].name,
-                 format(holding->owners[i].bytes, live));
+    for (size_t i = 0; sheet->has_code && i < flw_min(holding->owner_count, 3); i++) {
+        ADD("%s%s (%s)", i == 0 ? "most is held by " : ", ", holding->owners[i].name,
+            flw_format_size(holding->owners[i].bytes, size));
     }
 }
 
@@ -318,19 +300,16 @@ static void advise_device(const struct flw_sheet *sheet, struct flw_sheet_advice
     struct way way;
     if (find_smallest(sheet, &way)) {
         keep_setting(&way, out);
-        snprintf(
-            out->text, sizeof out->text,
-            "%s%s; the smallest device that the request that failed would fit has %s for the allocator: %s",
-            is_known ? "no setting serves it" : "how much there was is not known",
-            is_known ? say_limit(oom, limit) : "", format(way.bytes, least), way.words);
+        ADD("%s%s; the failed request needs at least %s for the allocator: %s",
+            is_known ? "no setting serves it" : "the memory available then is unknown",
+            is_known ? say_limit(oom, limit) : "", flw_format_size(way.bytes, least), way.words);
         add_bias(sheet, out);
         add_caveat(sheet, &way, out);
     } else {
-        snprintf(out->text, sizeof out->text,
-                 "no advice: nothing that was replayed is known to serve the request that failed%s",
-                 oom->answer_count != 0 && !oom->is_searched
-                     ? "; the program is too long to look for the smallest device"
-                     : "");
+        ADD("no advice: no replayed allocator is known to serve the failed request%s",
+            oom->answer_count != 0 && !oom->is_searched
+                ? "; the program is too long to search for the smallest device"
+                : "");
     }
 }
 
@@ -339,11 +318,9 @@ static void advise_oom(const struct flw_sheet *sheet, struct flw_sheet_advice *o
     struct way way;
     char limit[FLW_SHEET_NAME_BYTES];
     if (is_served_as_it_is(sheet)) {
-        snprintf(
-            out->text, sizeof out->text,
-            "nothing to do: PyTorch's own policy, replayed, serves the request that failed%s%s",
+        ADD("nothing: PyTorch's own policy, replayed, serves the failed request%s%s",
             say_limit(&sheet->oom, limit),
-            sheet->oom.is_limit_given ? "" : "; look for what else took memory then");
+            sheet->oom.is_limit_given ? "" : "; look for other users of the GPU at that moment");
     } else if (sheet->oom.limit_bytes != FLW_UNKNOWN &&
                sheet->oom.live_bytes + sheet->oom.asked_bytes > sheet->oom.limit_bytes) {
         advise_holders(sheet, out);
@@ -385,15 +362,15 @@ static void advise_limit(const struct flw_sheet *sheet, const struct way *way, b
                          struct flw_sheet_advice *out)
 {
     char limit[FLW_FIGURE_BYTES], least[FLW_FIGURE_BYTES];
+    flw_format_size(sheet->limit_bytes, limit);
     if (is_found) {
         keep_setting(way, out);
-        snprintf(out->text, sizeof out->text, "to fit into %s, %s; it holds %s",
-                 format(sheet->limit_bytes, limit), way->words, format(way->bytes, least));
+        ADD("to fit into %s, %s; it reserves %s", limit, way->words,
+            flw_format_size(way->bytes, least));
         add_caveat(sheet, way, out);
     } else {
-        snprintf(out->text, sizeof out->text,
-                 "no setting that was replayed fits into %s; the program itself needs %s",
-                 format(sheet->limit_bytes, limit), format(sheet->program->max_live_bytes, least));
+        ADD("no replayed setting fits into %s; the program itself needs %s", limit,
+            flw_format_size(sheet->program->max_live_bytes, least));
     }
 }
 
@@ -403,28 +380,25 @@ static void advise_less(const struct flw_sheet *sheet, uint64_t held_bytes, cons
     char saved[FLW_FIGURE_BYTES], held[FLW_FIGURE_BYTES];
     uint64_t saved_bytes = held_bytes - flw_min(held_bytes, way->bytes);
     double share = 100.0 * (double)saved_bytes / (double)held_bytes;
+    flw_format_size(saved_bytes, saved);
     if (saved_bytes <= held_bytes / LEAST_SHARE) {
-        snprintf(
-            out->text, sizeof out->text,
-            "nothing to do: of the %s held no setting that was replayed saves more than %s (%.1f %%)",
-            format(held_bytes, held), format(saved_bytes, saved), share);
+        ADD("nothing: no replayed setting saves more than %s (%.1f %%) of the %s reserved", saved,
+            share, flw_format_size(held_bytes, held));
         return;
     }
     keep_setting(way, out);
     out->saved_bytes = saved_bytes;
-    snprintf(out->text, sizeof out->text, "to save %s (%.1f %%), %s", format(saved_bytes, saved),
-             share, way->words);
+    ADD("to save %s (%.1f %%), %s", saved, share, way->words);
     add_caveat(sheet, way, out);
 }
 
 static void advise_recording(const struct flw_sheet *sheet, struct flw_sheet_advice *out)
 {
-    bool is_pytorch = find_origin(sheet) == FROM_PYTORCH;
-    snprintf(out->text, sizeof out->text,
-             "no comparison and no advice: the recording has no history that could be replayed%s",
-             is_pytorch ? "; a snapshot has one if _record_memory_history() of torch.cuda.memory, "
-                          "torch.xpu.memory or torch_npu.npu.memory was called before"
-                        : "");
+    ADD("No comparison: the recording has no history to replay.%s",
+        find_origin(sheet) == FROM_PYTORCH
+            ? " Call _record_memory_history() of torch.cuda.memory, torch.xpu.memory or "
+              "torch_npu.npu.memory before the snapshot."
+            : "");
 }
 
 void flw_verdict_advise(const struct flw_sheet *sheet, struct flw_sheet_advice *out)
@@ -441,7 +415,7 @@ void flw_verdict_advise(const struct flw_sheet *sheet, struct flw_sheet_advice *
         return;
     }
     if (sheet->program->max_live_bytes == 0) {
-        snprintf(out->text, sizeof out->text, "nothing to do: the trace asks for no memory");
+        ADD("nothing: the trace allocates no memory");
         return;
     }
     uint64_t held_bytes = reference == NULL ? 0 : flw_sheet_held(sheet, reference);
@@ -456,8 +430,7 @@ void flw_verdict_advise(const struct flw_sheet *sheet, struct flw_sheet_advice *
         reference->result->failure_count != 0) {
         advise_limit(sheet, &least, is_found, out);
     } else if (!is_found || held_bytes == 0) {
-        snprintf(out->text, sizeof out->text,
-                 "no advice: nothing was replayed that a setting or a line of the program chooses");
+        ADD("no advice: no replayed allocator can be chosen by a setting or a line of code");
     } else {
         advise_less(sheet, held_bytes, &least, out);
     }

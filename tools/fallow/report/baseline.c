@@ -1,305 +1,73 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/baseline.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bits.h"
 #include "trace/io/input.h"
 #include "trace/trace/trace.h"
 
-#include "common/figures.h"
+#include "common/tabular.h"
 #include "common/tool_host.h"
 #include "report/print.h"
 
 _Static_assert(FLW_TRACE_MESSAGE_BYTES <= FLW_BASELINE_MESSAGE_BYTES, "the input's message fits");
 
-struct reader {
-    struct flw_input input;
-    struct flw_json json;
-    struct flw_baseline *baseline;
-    struct flw_baseline_number now; /* trace, policy and key of what is being read */
-    bool has_schema;
-};
+#define KEY_BYTES     128
+#define CHANGES_SHOWN 12
+
+typedef const struct flw_json_node *node;
 
 /* ---- reading ---- */
 
-static bool fail(struct reader *reader, const char *what)
+/* Return why the tree is no report, and where; NULL if it is one. */
+static const char *blame(const struct flw_json_tree *tree, node *out_at)
 {
-    return flw_input_fail(&reader->input, reader->json.offset,
-                          "%s; it is not the JSON of fallow report", what);
-}
-
-static void cut(char *out, const char *text)
-{
-    snprintf(out, FLW_BASELINE_TEXT_BYTES, "%.*s", FLW_BASELINE_TEXT_BYTES - 1, text);
-}
-
-static void push(struct reader *reader)
-{
-    struct flw_baseline *baseline = reader->baseline;
-    baseline->numbers = flw_host_grow(baseline->numbers, &baseline->capacity, baseline->count + 1,
-                                      sizeof *baseline->numbers);
-    cut(reader->now.text, reader->json.text);
-    reader->now.value = strtod(reader->now.text, NULL);
-    baseline->numbers[baseline->count++] = reader->now;
-}
-
-static bool expect(struct reader *reader, enum flw_json_token wanted, const char *what)
-{
-    enum flw_json_token token = flw_json_next(&reader->json);
-    return token == wanted || (token != FLW_JSON_FAILED && fail(reader, what));
-}
-
-/* A member's value: a number is kept, an object's numbers too; other things are stepped over. */
-static bool read_value(struct reader *reader, enum flw_json_token token, const char *outer)
-{
-    char *key = reader->now.key;
-    if (token == FLW_JSON_NUMBER ||
-        (token == FLW_JSON_LITERAL && strcmp(reader->json.text, "null") == 0)) {
-        push(reader);
-        return true;
+    node root = &tree->nodes[0];
+    *out_at = root;
+    if (root->kind != FLW_JSON_OBJECT) {
+        return "it begins with no object";
     }
-    if (token != FLW_JSON_OBJECT || outer != NULL) {
-        return flw_json_skip(&reader->json, token);
+    *out_at = flw_json_member(tree, root, "schema", FLW_JSON_NUMBER);
+    if ((*out_at)->kind == FLW_JSON_FAILED) {
+        *out_at = root;
+        return "no schema is named";
     }
-    char name[FLW_BASELINE_TEXT_BYTES];
-    cut(name, key);
-    for (token = flw_json_next(&reader->json); token == FLW_JSON_KEY;
-         token = flw_json_next(&reader->json)) {
-        snprintf(key, FLW_BASELINE_KEY_BYTES, "%s.%.*s", name, FLW_BASELINE_TEXT_BYTES - 1,
-                 reader->json.text);
-        token = flw_json_next(&reader->json);
-        if (token == FLW_JSON_FAILED || !read_value(reader, token, name)) {
-            return false;
+    node traces = flw_json_member(tree, root, "traces", FLW_JSON_ARRAY);
+    for
+        FLW_JSON_EACH(tree, trace, traces)
+        {
+            *out_at = trace;
+            if (flw_json_member(tree, trace, "title", FLW_JSON_STRING)->kind == FLW_JSON_FAILED) {
+                return "a trace has no title";
+            }
         }
-    }
-    return token == FLW_JSON_OBJECT_END;
+    return NULL;
 }
 
-/* ---- owners ---- */
-
-static bool read_count(struct reader *reader, enum flw_json_token token, uint64_t *out)
+static bool read_all(struct flw_input *input, struct flw_baseline *out)
 {
-    bool is_negative = false;
-    bool is_count = token == FLW_JSON_NUMBER &&
-                    flw_json_get_whole(&reader->json, &is_negative, out) && !is_negative;
-    return is_count || (token != FLW_JSON_FAILED && fail(reader, "a count is no whole number"));
-}
-
-static void push_owner(struct reader *reader, const struct flw_baseline_owner *owner)
-{
-    struct flw_baseline *baseline = reader->baseline;
-    baseline->owners = flw_host_grow(baseline->owners, &baseline->owner_capacity,
-                                     baseline->owner_count + 1, sizeof *baseline->owners);
-    baseline->owners[baseline->owner_count++] = *owner;
-}
-
-/* An owner of the moment that `owner` names already. */
-static bool read_owner(struct reader *reader, struct flw_baseline_owner owner)
-{
-    enum flw_json_token token = flw_json_next(&reader->json);
-    bool is_read = true;
-    for (; is_read && token == FLW_JSON_KEY; token = flw_json_next(&reader->json)) {
-        bool is_name = strcmp(reader->json.text, "owner") == 0;
-        bool is_bytes = strcmp(reader->json.text, "bytes") == 0;
-        token = flw_json_next(&reader->json);
-        if (is_name && token == FLW_JSON_STRING) {
-            flw_json_unescape(&reader->json);
-            cut(owner.name, reader->json.text);
-        } else if (is_bytes) {
-            is_read = read_count(reader, token, &owner.bytes);
-        } else {
-            is_read = token != FLW_JSON_FAILED && flw_json_skip(&reader->json, token);
-        }
-    }
-    push_owner(reader, &owner);
-    return is_read && token == FLW_JSON_OBJECT_END;
-}
-
-static bool read_owner_list(struct reader *reader, const struct flw_baseline_owner *of)
-{
-    enum flw_json_token token = flw_json_next(&reader->json);
-    for (; token == FLW_JSON_OBJECT; token = flw_json_next(&reader->json)) {
-        if (!read_owner(reader, *of)) {
-            return false;
-        }
-    }
-    return token == FLW_JSON_ARRAY_END ||
-           (token != FLW_JSON_FAILED && fail(reader, "an owner is no object"));
-}
-
-static bool read_moment(struct reader *reader, enum flw_sheet_moment moment)
-{
-    struct flw_baseline_owner owner = {.moment = moment};
-    enum flw_json_token token = flw_json_next(&reader->json);
-    bool is_read = true;
-    for (; is_read && token == FLW_JSON_KEY; token = flw_json_next(&reader->json)) {
-        bool is_rest = strcmp(reader->json.text, "rest_bytes") == 0;
-        bool is_list = strcmp(reader->json.text, "owners") == 0;
-        token = flw_json_next(&reader->json);
-        if (is_rest) {
-            struct flw_baseline_owner rest = owner;
-            is_read = read_count(reader, token, &rest.bytes);
-            push_owner(reader, &rest);
-        } else if (is_list && token == FLW_JSON_ARRAY) {
-            is_read = read_owner_list(reader, &owner);
-        } else {
-            is_read = token != FLW_JSON_FAILED && flw_json_skip(&reader->json, token);
-        }
-    }
-    return is_read && token == FLW_JSON_OBJECT_END;
-}
-
-static const char *const moment_keys[FLW_SHEET_MOMENT_COUNT] = {
-    [FLW_SHEET_AT_PEAK] = "at_peak",
-    [FLW_SHEET_AT_OOM] = "at_out_of_memory",
-    [FLW_SHEET_AT_END] = "at_end",
-    [FLW_SHEET_SURVIVORS] = "survivors"};
-
-static bool read_holders(struct reader *reader)
-{
-    enum flw_json_token token = flw_json_next(&reader->json);
-    bool is_read = true;
-    for (; is_read && token == FLW_JSON_KEY; token = flw_json_next(&reader->json)) {
-        unsigned moment = 0;
-        while (moment < FLW_SHEET_MOMENT_COUNT &&
-               strcmp(reader->json.text, moment_keys[moment]) != 0) {
-            moment++;
-        }
-        token = flw_json_next(&reader->json);
-        if (moment < FLW_SHEET_MOMENT_COUNT && token == FLW_JSON_OBJECT) {
-            is_read = read_moment(reader, (enum flw_sheet_moment)moment);
-        } else {
-            is_read = token != FLW_JSON_FAILED && flw_json_skip(&reader->json, token);
-        }
-    }
-    return is_read && token == FLW_JSON_OBJECT_END;
-}
-
-/* ---- traces and policies ---- */
-
-/* An object whose first member is its name; its others are for `read_member`, whose key is reader->now.key. */
-static bool read_object(struct reader *reader, const char *name_key, char *out_name,
-                        bool (*read_member)(struct reader *reader, enum flw_json_token token))
-{
-    if (!expect(reader, FLW_JSON_KEY, "a name is missing") ||
-        (strcmp(reader->json.text, name_key) != 0 && !fail(reader, "a name is missing")) ||
-        !expect(reader, FLW_JSON_STRING, "a name is no string")) {
-        return false;
-    }
-    flw_json_unescape(&reader->json);
-    cut(out_name, reader->json.text);
-    enum flw_json_token token = flw_json_next(&reader->json);
-    for (; token == FLW_JSON_KEY; token = flw_json_next(&reader->json)) {
-        snprintf(reader->now.key, sizeof reader->now.key, "%.*s", FLW_BASELINE_TEXT_BYTES - 1,
-                 reader->json.text);
-        token = flw_json_next(&reader->json);
-        if (token == FLW_JSON_FAILED || !read_member(reader, token)) {
-            return false;
-        }
-    }
-    return token == FLW_JSON_OBJECT_END;
-}
-
-static bool read_number(struct reader *reader, enum flw_json_token token)
-{
-    return read_value(reader, token, NULL);
-}
-
-static bool read_policies(struct reader *reader)
-{
-    enum flw_json_token token = flw_json_next(&reader->json);
-    for (; token == FLW_JSON_OBJECT; token = flw_json_next(&reader->json)) {
-        if (!read_object(reader, "name", reader->now.policy, read_number)) {
-            return false;
-        }
-    }
-    reader->now.policy[0] = '\0';
-    return token == FLW_JSON_ARRAY_END ||
-           (token != FLW_JSON_FAILED && fail(reader, "a policy is no object"));
-}
-
-static bool read_part(struct reader *reader, enum flw_json_token token)
-{
-    if (strcmp(reader->now.key, "policies") == 0 && token == FLW_JSON_ARRAY) {
-        return read_policies(reader);
-    }
-    if (strcmp(reader->now.key, "holders") == 0 && token == FLW_JSON_OBJECT) {
-        return read_holders(reader);
-    }
-    return read_value(reader, token, NULL);
-}
-
-static bool read_traces(struct reader *reader)
-{
-    struct flw_baseline *baseline = reader->baseline;
-    enum flw_json_token token = flw_json_next(&reader->json);
-    for (; token == FLW_JSON_OBJECT; token = flw_json_next(&reader->json)) {
-        size_t place = baseline->trace_count++;
-        baseline->traces = flw_host_grow(baseline->traces, &baseline->trace_capacity,
-                                         baseline->trace_count, sizeof *baseline->traces);
-        baseline->traces[place].first_owner = baseline->owner_count;
-        if (!read_object(reader, "title", reader->now.trace, read_part)) {
-            return false;
-        }
-        memcpy(baseline->traces[place].title, reader->now.trace, FLW_BASELINE_TEXT_BYTES);
-        baseline->traces[place].owner_end = baseline->owner_count;
-    }
-    return token == FLW_JSON_ARRAY_END ||
-           (token != FLW_JSON_FAILED && fail(reader, "a trace is no object"));
-}
-
-static bool read_schema(struct reader *reader)
-{
-    uint64_t schema = 0;
-    bool is_negative = false;
-    if (!expect(reader, FLW_JSON_NUMBER, "the schema is no number")) {
-        return false;
-    }
-    reader->has_schema = true;
-    if (!flw_json_get_whole(&reader->json, &is_negative, &schema) || is_negative ||
-        schema != FLW_PRINT_SCHEMA) {
-        return flw_input_fail(&reader->input, reader->json.offset,
-                              "schema %s, and this fallow reads %d; write it anew",
-                              reader->json.text, FLW_PRINT_SCHEMA);
-    }
-    return true;
-}
-
-static bool read_root(struct reader *reader)
-{
-    if (!expect(reader, FLW_JSON_OBJECT, "it begins with no object")) {
-        return false;
-    }
-    enum flw_json_token token = flw_json_next(&reader->json);
-    for (; token == FLW_JSON_KEY; token = flw_json_next(&reader->json)) {
-        bool is_read = false;
-        if (strcmp(reader->json.text, "schema") == 0) {
-            is_read = read_schema(reader);
-        } else if (strcmp(reader->json.text, "traces") == 0 && reader->has_schema) {
-            is_read =
-                expect(reader, FLW_JSON_ARRAY, "the traces are no list") && read_traces(reader);
-        } else {
-            token = flw_json_next(&reader->json);
-            is_read = token != FLW_JSON_FAILED && flw_json_skip(&reader->json, token);
-        }
-        if (!is_read) {
-            return false;
-        }
-    }
-    if (token != FLW_JSON_OBJECT_END) {
-        return false;
-    }
-    return reader->has_schema || fail(reader, "no schema is named");
-}
-
-static bool read_all(struct reader *reader, struct flw_baseline *out)
-{
+    struct flw_json *json = flw_host_alloc(1, sizeof *json);
+    node at;
     *out = (struct flw_baseline){0};
-    reader->json.input = &reader->input;
-    reader->baseline = out;
-    bool is_read = read_root(reader) && flw_input_drain(&reader->input);
-    flw_input_close(&reader->input);
+    json->input = input;
+    bool is_read = flw_json_tree_read(&out->tree, json) && flw_input_drain(input);
+    flw_host_free(json);
+    const char *wrong = is_read ? blame(&out->tree, &at) : NULL;
+    if (wrong != NULL) {
+        is_read =
+            flw_input_fail(input, at->offset, "%s; it is not the JSON of fallow report", wrong);
+    } else if (is_read) {
+        at = flw_json_member(&out->tree, &out->tree.nodes[0], "schema", FLW_JSON_NUMBER);
+        const char *schema = flw_json_text_of(&out->tree, at);
+        is_read =
+            strtod(schema, NULL) == FLW_PRINT_SCHEMA ||
+            flw_input_fail(input, at->offset, "schema %s, and this fallow reads %d; write it anew",
+                           schema, FLW_PRINT_SCHEMA);
+    }
+    flw_input_close(input);
     if (!is_read) {
         flw_baseline_finish(out);
     }
@@ -308,100 +76,200 @@ static bool read_all(struct reader *reader, struct flw_baseline *out)
 
 bool flw_baseline_read(const char *path, struct flw_baseline *out, char *message)
 {
-    struct reader reader = {0};
+    struct flw_input input;
     message[0] = '\0';
-    return flw_input_open(&reader.input, path, message) && read_all(&reader, out);
+    return flw_input_open(&input, path, message) && read_all(&input, out);
 }
 
 bool flw_baseline_read_bytes(const char *text, size_t length, struct flw_baseline *out,
                              char *message)
 {
-    struct reader reader = {0};
+    struct flw_input input;
     message[0] = '\0';
-    return flw_input_open_bytes(&reader.input, text, length, "this report", message) &&
-           read_all(&reader, out);
+    return flw_input_open_bytes(&input, text, length, "this report", message) &&
+           read_all(&input, out);
 }
 
 void flw_baseline_finish(struct flw_baseline *baseline)
 {
-    flw_host_free(baseline->numbers);
-    flw_host_free(baseline->owners);
-    flw_host_free(baseline->traces);
-    *baseline = (struct flw_baseline){0};
+    flw_json_tree_finish(&baseline->tree);
 }
 
-/* ---- comparing ---- */
+/* ---- finding ---- */
 
-static bool is_same_policy(const struct flw_baseline_number *a, const struct flw_baseline_number *b)
+static const char *member_text(const struct flw_json_tree *tree, node object, const char *key)
 {
-    return strcmp(a->trace, b->trace) == 0 && strcmp(a->policy, b->policy) == 0;
+    return flw_json_text_of(tree, flw_json_member(tree, object, key, FLW_JSON_STRING));
 }
 
-/* Where `wanted` is in the other; numbers mostly come in the same order, so the search goes on from
- * the last. count: nowhere. `by_key` false: the first number of its policy. */
-static size_t find(const struct flw_baseline *in, const struct flw_baseline_number *wanted,
-                   size_t from, bool by_key)
+static node member_list(const struct flw_json_tree *tree, node object, const char *key)
 {
-    for (size_t i = 0; i < in->count; i++) {
-        size_t at = (from + i) % in->count;
-        const struct flw_baseline_number *number = &in->numbers[at];
-        if (is_same_policy(number, wanted) && (!by_key || strcmp(number->key, wanted->key) == 0)) {
-            return at;
+    return flw_json_member(tree, object, key, FLW_JSON_ARRAY);
+}
+
+static node traces_of(const struct flw_baseline *of)
+{
+    return member_list(&of->tree, &of->tree.nodes[0], "traces");
+}
+
+/* Return the length of the file's name if all traces are of one file ("NAME", and "NAME, device 1" of its other
+ * devices), else 0. */
+static size_t find_stem(const struct flw_baseline *of)
+{
+    const char *first = NULL;
+    for
+        FLW_JSON_EACH(&of->tree, trace, traces_of(of))
+        {
+            const char *title = member_text(&of->tree, trace, "title");
+            size_t length = first == NULL ? 0 : strlen(first);
+            if (first == NULL) {
+                first = title;
+            } else if (strncmp(first, title, length) != 0 || title[length] != ',') {
+                return 0;
+            }
         }
+    return first == NULL ? 0 : strlen(first);
+}
+
+/* Two reports. */
+struct pair {
+    const struct flw_json_tree *a, *b;
+    node a_traces, b_traces;
+    size_t a_stem, b_stem; /* both 0: titles are compared whole */
+};
+
+static struct pair pair_of(const struct flw_baseline *a, const struct flw_baseline *b,
+                           bool goes_by_file)
+{
+    struct pair pair = {&a->tree, &b->tree, traces_of(a), traces_of(b), find_stem(a), find_stem(b)};
+    if (!goes_by_file || pair.a_stem == 0 || pair.b_stem == 0) {
+        pair.a_stem = pair.b_stem = 0;
     }
-    return in->count;
+    return pair;
 }
 
-static void print_missing(const struct flw_baseline *a, const struct flw_baseline *b,
-                          const char *side, FILE *out)
+static node find_trace(const struct pair *pair, node wanted)
 {
-    for (size_t i = 0; i < a->count; i++) {
-        const struct flw_baseline_number *number = &a->numbers[i];
-        bool is_first = i == 0 || !is_same_policy(number, number - 1);
-        if (is_first && find(b, number, 0, false) == b->count) {
-            fprintf(out, "only in %s: %s %s\n", side, number->trace, number->policy);
+    const char *title = member_text(pair->a, wanted, "title") + pair->a_stem;
+    for
+        FLW_JSON_EACH(pair->b, trace, pair->b_traces)
+        {
+            if (strcmp(member_text(pair->b, trace, "title") + pair->b_stem, title) == 0) {
+                return trace;
+            }
         }
-    }
+    return flw_json_at(pair->b, 0);
 }
 
-static void print_change(const struct flw_baseline_number *a, const struct flw_baseline_number *b,
-                         FILE *out)
+/* Return the element with the same text at `key`. */
+static node find_named(const struct pair *pair, node list, const char *key, const char *name)
 {
-    fprintf(out, "  %-36s %20s %20s", a->key, a->text, b->text);
-    if (a->value != 0 && strcmp(a->text, "null") != 0 && strcmp(b->text, "null") != 0) {
-        fprintf(out, " %+9.2f %%", 100.0 * (b->value / a->value - 1.0));
-    }
-    fputc('\n', out);
+    for
+        FLW_JSON_EACH(pair->b, element, list)
+        {
+            if (strcmp(member_text(pair->b, element, key), name) == 0) {
+                return element;
+            }
+        }
+    return flw_json_at(pair->b, 0);
 }
 
-static bool print_numbers(const struct flw_baseline *a, const struct flw_baseline *b, FILE *out)
+/* ---- numbers ---- */
+
+static bool is_number(const struct flw_json_tree *tree, node value)
 {
-    const struct flw_baseline_number *headed = NULL; /* whose policy was named last */
-    size_t at = 0;
-    for (size_t i = 0; i < a->count; i++) {
-        const struct flw_baseline_number *number = &a->numbers[i];
-        size_t found = find(b, number, at, true);
-        if (found == b->count) {
-            continue;
-        }
-        at = found + 1;
-        if (strcmp(number->text, b->numbers[found].text) == 0) {
-            continue;
-        }
-        if (headed == NULL || !is_same_policy(headed, number)) {
-            fprintf(out, "%s %s\n", number->trace, number->policy);
-            headed = number;
-        }
-        print_change(number, &b->numbers[found], out);
-    }
-    print_missing(a, b, "the first", out);
-    print_missing(b, a, "the second", out);
-    return headed != NULL;
+    return value->kind == FLW_JSON_NUMBER ||
+           (value->kind == FLW_JSON_LITERAL && strcmp(flw_json_text_of(tree, value), "null") == 0);
 }
 
-/* ---- comparing owners ---- */
+/* Add a row for each number of both objects that differs, and of the objects in them. */
+static void add_numbers(const struct pair *pair, node a, node b, const char *prefix,
+                        struct flw_table *table)
+{
+    for
+        FLW_JSON_EACH(pair->a, from, a)
+        {
+            const char *name = flw_json_key_of(pair->a, from);
+            node to = flw_json_member(pair->b, b, name, FLW_JSON_FAILED);
+            const char *before = flw_json_text_of(pair->a, from),
+                       *after = flw_json_text_of(pair->b, to);
+            double share = strtod(after, NULL) / strtod(before, NULL) - 1.0;
+            bool is_known = from->kind == to->kind && isfinite(share);
+            char key[KEY_BYTES];
+            snprintf(key, sizeof key, "%s%s", prefix, name);
+            if (from->kind == FLW_JSON_OBJECT && to->kind == FLW_JSON_OBJECT && prefix[0] == '\0' &&
+                strcmp(name, "holders") != 0) {
+                flw_append(key, sizeof key, ".");
+                add_numbers(pair, from, to, key, table);
+            } else if (is_number(pair->a, from) && is_number(pair->b, to) &&
+                       strcmp(before, after) != 0) {
+                const union flw_value values[] = {{.text = key},
+                                                  {.text = before},
+                                                  {.text = after},
+                                                  {.real = is_known ? 100.0 * share : NAN}};
+                flw_table_row(table, NULL, values);
+            }
+        }
+}
 
-#define CHANGES_SHOWN 12
+/* Print the changes of a trace, or of its policy of that name. Returns whether there are any. */
+static bool print_numbers(const struct pair *pair, node a, node b, const char *title,
+                          const char *policy, size_t width, FILE *out)
+{
+    static const struct flw_column columns[] = {{"", FLW_COLUMN_TEXT, 0, false},
+                                                {"before", FLW_COLUMN_CELL, 0, false},
+                                                {"after", FLW_COLUMN_CELL, 0, false},
+                                                {"change %", FLW_COLUMN_REAL, 2, true}};
+    struct flw_table table;
+    flw_table_begin(&table, columns, 4, flw_unit_choose(0));
+    add_numbers(pair, a, b, "", &table);
+    bool differ = table.row_count > table.head_count;
+    if (differ) {
+        fprintf(out, "%s%s%s\n", title, policy[0] == '\0' ? "" : " ", policy);
+        flw_table_print(&table, width, out);
+    }
+    flw_table_finish(&table);
+    return differ;
+}
+
+static bool print_trace(const struct pair *pair, node a, node b, size_t width, FILE *out)
+{
+    const char *title = member_text(pair->a, a, "title");
+    bool differ = print_numbers(pair, a, b, title, "", width, out);
+    for
+        FLW_JSON_EACH(pair->a, policy, member_list(pair->a, a, "policies"))
+        {
+            const char *name = member_text(pair->a, policy, "name");
+            node other = find_named(pair, member_list(pair->b, b, "policies"), "name", name);
+            differ |= print_numbers(pair, policy, other, title, name, width, out);
+        }
+    return differ;
+}
+
+/* Print the traces and the policies of `pair->a` that `pair->b` lacks. */
+static void print_missing(const struct pair *pair, const char *side, FILE *out)
+{
+    for
+        FLW_JSON_EACH(pair->a, trace, pair->a_traces)
+        {
+            const char *title = member_text(pair->a, trace, "title");
+            node other = find_trace(pair, trace);
+            if (other->kind == FLW_JSON_FAILED) {
+                fprintf(out, "only in %s: %s\n", side, title);
+            }
+        for
+            FLW_JSON_EACH(pair->a, policy, member_list(pair->a, trace, "policies"))
+            {
+                const char *name = member_text(pair->a, policy, "name");
+                node list = member_list(pair->b, other, "policies");
+                if (find_named(pair, list, "name", name)->kind == FLW_JSON_FAILED) {
+                    fprintf(out, "only in %s: %s %s\n", side, title, name);
+                }
+            }
+        }
+}
+
+/* ---- owners ---- */
 
 struct change {
     const char *name;
@@ -413,7 +281,6 @@ struct changes {
     struct change *list;
     size_t count, capacity;
     uint64_t before, after; /* of all, those included that are the same */
-    bool has_before, has_after;
 };
 
 static uint64_t size_of(const struct change *change)
@@ -424,155 +291,199 @@ static uint64_t size_of(const struct change *change)
 
 static int compare_changes(const void *a, const void *b)
 {
-    uint64_t left = size_of(a);
-    uint64_t right = size_of(b);
+    uint64_t left = size_of(a), right = size_of(b);
     return left != right
                ? (left > right ? -1 : 1)
                : strcmp(((const struct change *)a)->name, ((const struct change *)b)->name);
 }
 
-/* Two owners that are shown alike are one. */
-static void add_owners(struct changes *changes, const struct flw_baseline *of, size_t trace,
-                       unsigned moment, bool is_after)
+static uint64_t member_count(const struct flw_json_tree *tree, node object, const char *key)
 {
-    for (size_t i = of->traces[trace].first_owner; i < of->traces[trace].owner_end; i++) {
-        const struct flw_baseline_owner *owner = &of->owners[i];
-        size_t at = 0;
-        if (owner->moment != moment) {
-            continue;
-        }
-        *(is_after ? &changes->has_after : &changes->has_before) = true;
-        *(is_after ? &changes->after : &changes->before) += owner->bytes;
-        while (at < changes->count && strcmp(changes->list[at].name, owner->name) != 0) {
-            at++;
-        }
-        if (owner->name[0] == '\0') {
-            continue; /* the rest: in the sums alone */
-        }
-        if (at == changes->count) {
-            changes->list = flw_host_grow(changes->list, &changes->capacity, ++changes->count,
-                                          sizeof *changes->list);
-            changes->list[at].name = owner->name;
-        }
-        *(is_after ? &changes->list[at].after : &changes->list[at].before) += owner->bytes;
-    }
+    return strtoull(flw_json_text_of(tree, flw_json_member(tree, object, key, FLW_JSON_NUMBER)),
+                    NULL, 10);
 }
 
-static void print_owner_change(const char *name, uint64_t before, uint64_t after,
-                               struct flw_unit unit, FILE *out)
+/* Add the owners of a moment. Owners that are shown alike are one. */
+static void add_owners(struct changes *changes, const struct flw_json_tree *tree, node moment,
+                       bool is_after)
 {
-    char texts[2][FLW_FIGURE_BYTES], size[FLW_FIGURE_BYTES], change[FLW_FIGURE_BYTES + 1];
-    flw_format_bytes(before, unit, texts[0]);
-    flw_format_bytes(after, unit, texts[1]);
-    flw_format_bytes(before < after ? after - before : before - after, unit, size);
-    snprintf(change, sizeof change, "%s%s", before < after ? "+" : before > after ? "-" : "", size);
-    fprintf(out, "%10s %10s %10s  %s\n", texts[0], texts[1], change, name);
+    uint64_t *sum = is_after ? &changes->after : &changes->before;
+    *sum = member_count(tree, moment, "rest_bytes");
+    for
+        FLW_JSON_EACH(tree, owner, member_list(tree, moment, "owners"))
+        {
+            const char *name = member_text(tree, owner, "owner");
+            uint64_t bytes = member_count(tree, owner, "bytes");
+            size_t at = 0;
+            while (at < changes->count && strcmp(changes->list[at].name, name) != 0) {
+                at++;
+            }
+            if (at == changes->count) {
+                changes->list = flw_host_grow(changes->list, &changes->capacity, ++changes->count,
+                                              sizeof *changes->list);
+                changes->list[at] = (struct change){.name = name};
+            }
+            *(is_after ? &changes->list[at].after : &changes->list[at].before) += bytes;
+            *sum += bytes;
+        }
 }
 
-/* False: all hold the same, or one of the reports does not say. */
-static bool print_changes(const char *title, const char *what, struct changes *changes, FILE *out)
+static void add_change(struct flw_table *table, const char *name, uint64_t before, uint64_t after)
 {
-    struct flw_unit unit =
-        flw_unit_choose(changes->before > changes->after ? changes->before : changes->after);
-    uint64_t before = changes->before;
-    uint64_t after = changes->after;
+    double difference = (double)after - (double)before;
+    const union flw_value values[] = {{.count = before},
+                                      {.count = after},
+                                      {.real = difference / (double)table->unit.bytes},
+                                      {.text = name}};
+    flw_table_row(table, NULL, values);
+}
+
+/* False: all hold the same. */
+static bool print_changes(const char *title, const char *when, struct changes *changes,
+                          size_t width, FILE *out)
+{
+    struct flw_unit unit = flw_unit_choose(flw_max(changes->before, changes->after));
+    const struct flw_column columns[] = {{"before", FLW_COLUMN_BYTES, 0, false},
+                                         {"after", FLW_COLUMN_BYTES, 0, false},
+                                         {"change", FLW_COLUMN_REAL, unit.decimals, true},
+                                         {"owner", FLW_COLUMN_TEXT, 0, false}};
+    uint64_t before = changes->before, after = changes->after;
+    struct flw_table table;
     if (changes->count != 0) {
         qsort(changes->list, changes->count, sizeof *changes->list, compare_changes);
     }
-    bool is_same = before == after && (changes->count == 0 || size_of(&changes->list[0]) == 0);
-    if (is_same || !changes->has_before || !changes->has_after) {
+    if (before == after && (changes->count == 0 || size_of(&changes->list[0]) == 0)) {
         return false;
     }
-    fprintf(out, "%s, by owner, %s, %s\n", title, what, unit.name);
-    fprintf(out, "%10s %10s %10s  owner\n", "before", "after", "change");
+    flw_table_begin(&table, columns, 4, unit);
     for (size_t i = 0; i < changes->count && i < CHANGES_SHOWN; i++) {
         const struct change *change = &changes->list[i];
         if (size_of(change) == 0) {
             break;
         }
-        print_owner_change(change->name, change->before, change->after, unit, out);
+        add_change(&table, change->name, change->before, change->after);
         before -= change->before;
         after -= change->after;
     }
     if (before != 0 || after != 0) {
-        print_owner_change("the others", before, after, unit, out);
+        add_change(&table, "the others", before, after);
     }
-    print_owner_change("all", changes->before, changes->after, unit, out);
+    add_change(&table, "all", changes->before, changes->after);
+    fprintf(out, "%s, by owner, %s\n", title, when);
+    flw_table_print(&table, width, out);
+    flw_table_finish(&table);
     return true;
 }
 
-static bool print_owners(const struct flw_baseline *a, const struct flw_baseline *b, FILE *out)
+static bool print_owners(const struct pair *pair, node a, node b, size_t width, FILE *out)
 {
-    static const char *const moments[FLW_SHEET_MOMENT_COUNT] = {
-        [FLW_SHEET_AT_PEAK] = "at the peak",
-        [FLW_SHEET_AT_OOM] = "when it ran out of memory",
-        [FLW_SHEET_AT_END] = "at the end",
-        [FLW_SHEET_SURVIVORS] = "allocated in the recording, not freed"};
+    static const char *const moments[][2] = {
+        {"at_peak", "at the peak"},
+        {"at_out_of_memory", "when it ran out of memory"},
+        {"at_end", "at the end"},
+        {"survivors", "allocated in the recording, not freed"}};
+    node before = flw_json_member(pair->a, a, "holders", FLW_JSON_OBJECT);
+    node after = flw_json_member(pair->b, b, "holders", FLW_JSON_OBJECT);
     bool differ = false;
-    for (size_t i = 0; i < a->trace_count; i++) {
-        size_t j = 0;
-        while (j < b->trace_count && strcmp(a->traces[i].title, b->traces[j].title) != 0) {
-            j++;
+    for (size_t i = 0; i < sizeof moments / sizeof *moments; i++) {
+        struct changes changes = {0};
+        node from = flw_json_member(pair->a, before, moments[i][0], FLW_JSON_OBJECT);
+        node to = flw_json_member(pair->b, after, moments[i][0], FLW_JSON_OBJECT);
+        if (from->kind == FLW_JSON_OBJECT && to->kind == FLW_JSON_OBJECT) {
+            add_owners(&changes, pair->a, from, false);
+            add_owners(&changes, pair->b, to, true);
+            differ |= print_changes(member_text(pair->a, a, "title"), moments[i][1], &changes,
+                                    width, out);
         }
-        for (unsigned moment = 0; j < b->trace_count && moment < FLW_SHEET_MOMENT_COUNT; moment++) {
-            struct changes changes = {0};
-            add_owners(&changes, a, i, moment, false);
-            add_owners(&changes, b, j, moment, true);
-            differ |= print_changes(a->traces[i].title, moments[moment], &changes, out);
-            flw_host_free(changes.list);
-        }
+        flw_host_free(changes.list);
     }
     return differ;
 }
 
-void flw_baseline_print_diff(const struct flw_baseline *a, const struct flw_baseline *b, FILE *out)
+/* ---- both ---- */
+
+void flw_baseline_print_diff(const struct flw_baseline *a, const struct flw_baseline *b,
+                             size_t columns, FILE *out)
 {
-    bool differ = print_numbers(a, b, out);
-    differ |= print_owners(a, b, out);
+    struct pair pair = pair_of(a, b, true);
+    struct pair turned = pair_of(b, a, true);
+    bool differ = false;
+    for
+        FLW_JSON_EACH(pair.a, trace, pair.a_traces)
+        {
+            differ |= print_trace(&pair, trace, find_trace(&pair, trace), columns, out);
+        }
+    print_missing(&pair, "the first", out);
+    print_missing(&turned, "the second", out);
+    for
+        FLW_JSON_EACH(pair.a, trace, pair.a_traces)
+        {
+            differ |= print_owners(&pair, trace, find_trace(&pair, trace), columns, out);
+        }
     if (!differ) {
         fputs("no number differs\n", out);
     }
 }
 
-/* How much worse a number is that may only fall: by share of what it was. */
-static double excess(const struct flw_baseline_number *then, const struct flw_baseline_number *now)
+/* The number of a policy that grew most, by share of what it was. */
+struct worst {
+    double most;
+    const char *title, *policy, *key, *before, *after;
+    size_t compared_count;
+};
+
+static void compare_policy(const struct pair *pair, node then, node now, const char *title,
+                           struct worst *worst)
 {
-    return then->value == 0 ? (now->value > 0 ? 1.0 : 0.0) : now->value / then->value - 1.0;
+    static const char *const keys[] = {"peak_reserved_bytes", "failures"};
+    for (size_t i = 0; i < 2; i++) {
+        node before = flw_json_member(pair->a, then, keys[i], FLW_JSON_NUMBER);
+        node after = flw_json_member(pair->b, now, keys[i], FLW_JSON_NUMBER);
+        if (before->kind == FLW_JSON_FAILED || after->kind == FLW_JSON_FAILED) {
+            continue;
+        }
+        const char *texts[] = {flw_json_text_of(pair->a, before), flw_json_text_of(pair->b, after)};
+        double from = strtod(texts[0], NULL), to = strtod(texts[1], NULL);
+        double excess = from == 0 ? (to > 0 ? 1.0 : 0.0) : to / from - 1.0;
+        worst->compared_count++;
+        if (excess > worst->most) {
+            *worst = (struct worst){excess,
+                                    title,
+                                    member_text(pair->a, then, "name"),
+                                    keys[i],
+                                    texts[0],
+                                    texts[1],
+                                    worst->compared_count};
+        }
+    }
 }
 
 bool flw_baseline_is_kept(const struct flw_baseline *then, const struct flw_baseline *now,
                           char *message)
 {
-    const struct flw_baseline_number *worst = NULL;
-    const struct flw_baseline_number *worst_then = NULL;
-    double most = 0;
-    size_t compared_count = 0;
-    size_t at = 0;
-    for (size_t i = 0; i < then->count; i++) {
-        const struct flw_baseline_number *number = &then->numbers[i];
-        bool is_held =
-            strcmp(number->key, "peak_reserved_bytes") == 0 || strcmp(number->key, "failures") == 0;
-        size_t found =
-            is_held && number->policy[0] != '\0' ? find(now, number, at, true) : now->count;
-        if (found == now->count) {
-            continue;
+    struct pair pair = pair_of(then, now, false);
+    struct worst worst = {.most = 0};
+    for
+        FLW_JSON_EACH(pair.a, trace, pair.a_traces)
+        {
+            node other = member_list(pair.b, find_trace(&pair, trace), "policies");
+        for
+            FLW_JSON_EACH(pair.a, policy, member_list(pair.a, trace, "policies"))
+            {
+                compare_policy(
+                    &pair, policy,
+                    find_named(&pair, other, "name", member_text(pair.a, policy, "name")),
+                    member_text(pair.a, trace, "title"), &worst);
+            }
         }
-        at = found + 1;
-        compared_count++;
-        if (excess(number, &now->numbers[found]) > most) {
-            most = excess(number, &now->numbers[found]);
-            worst = &now->numbers[found];
-            worst_then = number;
-        }
-    }
     message[0] = '\0';
-    if (compared_count == 0) {
+    if (worst.compared_count == 0) {
         snprintf(message, FLW_BASELINE_MESSAGE_BYTES,
                  "the baseline has no trace and policy in common with this report");
-    } else if (worst != NULL) {
+    } else if (worst.most > 0) {
         snprintf(message, FLW_BASELINE_MESSAGE_BYTES,
-                 "%s: policy %s has %s of %s, above the baseline's %s (%+.2f %%)", worst->trace,
-                 worst->policy, worst->key, worst->text, worst_then->text, 100.0 * most);
+                 "%s: policy %s has %s of %s, above the baseline's %s (%+.2f %%)", worst.title,
+                 worst.policy, worst.key, worst.after, worst.before, 100.0 * worst.most);
     }
     return message[0] == '\0';
 }

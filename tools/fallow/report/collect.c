@@ -338,7 +338,7 @@ static bool collect_sheet(const struct flw_sheet_setup *setup, struct flw_sheet 
     flw_oom_ask(setup, out_sheet);
     out_sheet->reference = flw_verdict_reference(out_sheet);
     out_sheet->best = flw_verdict_best(out_sheet);
-    flw_verdict_write(out_sheet, out_sheet->verdict, sizeof out_sheet->verdict);
+    flw_verdict_write(out_sheet);
     flw_verdict_advise(out_sheet, &out_sheet->advice);
     FLW_ASSERT_VALID(flw_sheet_is_valid(out_sheet));
     return true;

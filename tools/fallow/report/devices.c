@@ -52,7 +52,7 @@ static void find_oom(const struct flw_trace *trace, struct flw_sheet_device *out
 void flw_devices_add(struct flw_sheet_devices *devices, const struct flw_trace *trace)
 {
     struct flw_sheet_device *out = &devices->list[devices->count++];
-    char events[FLW_FIGURE_BYTES], figure[FLW_FIGURE_BYTES];
+    char count[FLW_FIGURE_BYTES], size[FLW_FIGURE_BYTES];
     *out = (struct flw_sheet_device){.device = trace->device,
                                      .event_count = trace->event_count,
                                      .peak_requested_bytes = trace->peak_requested_bytes,
@@ -60,23 +60,17 @@ void flw_devices_add(struct flw_sheet_devices *devices, const struct flw_trace *
                                          trace->has_segments ? trace->recorded_peak_reserved_bytes
                                                              : FLW_UNKNOWN};
     find_oom(trace, out);
-    struct flw_unit unit = flw_unit_choose(out->peak_requested_bytes);
-    flw_format_count(trace->event_count, events);
-    flw_format_bytes(out->peak_requested_bytes, unit, figure);
-    int length =
-        snprintf(out->text, sizeof out->text, "device %d: %s event%s, peak requested %s %s",
-                 out->device, events, flw_plural(trace->event_count), figure, unit.name);
+    flw_append(out->text, sizeof out->text, "device %d: %s event%s, peak live memory %s",
+               out->device, flw_format_count(trace->event_count, count),
+               flw_plural(trace->event_count), flw_format_size(out->peak_requested_bytes, size));
     if (out->peak_reserved_bytes != FLW_UNKNOWN) {
-        flw_format_bytes(out->peak_reserved_bytes, unit, figure);
-        length +=
-            snprintf(out->text + length, sizeof out->text - (size_t)length, ", held %s", figure);
+        flw_append(out->text, sizeof out->text, ", reserved %s",
+                   flw_format_size(out->peak_reserved_bytes, size));
     }
     if (out->oom_event != 0) {
-        flw_format_count(out->oom_event, events);
-        unit = flw_unit_choose(out->asked_bytes);
-        flw_format_bytes(out->asked_bytes, unit, figure);
-        snprintf(out->text + length, sizeof out->text - (size_t)length,
-                 "; ran out of memory at event %s, asked for %s %s", events, figure, unit.name);
+        flw_append(out->text, sizeof out->text, "; out of memory at event %s, requested %s",
+                   flw_format_count(out->oom_event, count),
+                   flw_format_size(out->asked_bytes, size));
     }
 }
 

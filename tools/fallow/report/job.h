@@ -42,7 +42,7 @@ uint64_t flw_job_rank_of_path(const char *path, bool *says_rank);
 bool flw_job_is_told(const char *const *paths, size_t count, uint64_t *out_twice);
 
 /* Of a settled job with a record at least. */
-void flw_job_print_text(const struct flw_job *job, FILE *out);
+void flw_job_print_text(const struct flw_job *job, size_t columns, FILE *out);
 /* The member "job". */
 void flw_job_print_json(const struct flw_job *job, struct flw_json_writer *out);
 /* The records, one a line. */

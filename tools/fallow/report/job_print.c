@@ -1,162 +1,123 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "report/job_reading.h"
 
 #include "base/bits.h"
-#include "common/figures.h"
+#include "common/command.h"
+#include "common/tabular.h"
 #include "common/tool_host.h"
 
-#define WIDTH     80
 #define ROWS      8   /* of a table in text */
 #define JSON_ROWS 200 /* of a list in JSON */
 
 /* ---- text ---- */
 
-static const struct flw_unit mib = {"MiB", UINT64_C(1) << 20};
-
-/* What a record says may hold anything: it ends no line and has no colour. The rest is the terminal's to show. */
-static void print_letters(const char *text, size_t count, FILE *out)
+/* "rank 3", or the file's name without control characters. */
+static const char *name_rank(const struct flw_rank *record, char out[FLW_RANK_NAME_BYTES])
 {
-    for (size_t i = 0; i < count; i++) {
-        putc((unsigned char)text[i] < 0x20 || text[i] == 0x7F ? '?' : text[i], out);
-    }
-}
-
-static void print_name(const char *name, FILE *out)
-{
-    print_letters(name, strlen(name), out);
-}
-
-/* In lines of at most WIDTH columns where words allow it; `column` is taken already. */
-static void print_folded(const char *text, size_t column, FILE *out)
-{
-    for (size_t word; *text != '\0'; text += word) {
-        bool follows = *text == ' ';
-        text += follows;
-        word = strcspn(text, " ");
-        if (follows && column + 1 + word > WIDTH) {
-            fputs("\n  ", out);
-            column = 2;
-        } else if (follows) {
-            putc(' ', out);
-            column++;
-        }
-        print_letters(text, word, out);
-        column += word;
-    }
-    putc('\n', out);
-}
-
-static void print_bytes(uint64_t bytes, int width, FILE *out)
-{
-    char text[FLW_FIGURE_BYTES] = "-";
-    if (bytes != FLW_UNKNOWN) {
-        flw_format_bytes(bytes, mib, text);
-    }
-    fprintf(out, "%*s", width, text);
-}
-
-/* "rank 3", or the file's name. */
-static void print_rank(const struct flw_rank *record, FILE *out)
-{
-    if (record->rank == FLW_UNKNOWN) {
-        print_name(record->title, out);
+    if (record->rank != FLW_UNKNOWN) {
+        snprintf(out, FLW_RANK_NAME_BYTES, "rank %" PRIu64, record->rank);
     } else {
-        fprintf(out, "rank %" PRIu64, record->rank);
+        strcpy(out, record->title);
+        flw_make_plain(out);
     }
-}
-
-static void print_rank_cell(const struct flw_rank *record, FILE *out)
-{
-    if (record->rank == FLW_UNKNOWN) {
-        fprintf(out, " %6s", "-");
-    } else {
-        fprintf(out, " %6" PRIu64, record->rank);
-    }
+    return out;
 }
 
 static void print_head(const struct flw_job_reading *reading, FILE *out)
 {
     const struct flw_job *job = reading->job;
-    char oom_count[FLW_FIGURE_BYTES] = "none";
+    char oom_count[FLW_FIGURE_BYTES] = "none", rule[FLW_RANK_RULE_BYTES];
     if (reading->oom_count != 0) {
-        snprintf(oom_count, sizeof oom_count, "%zu", reading->oom_count);
+        flw_format_count(reading->oom_count, oom_count);
     }
     size_t again_count = job->count - job->compared_count;
     size_t apart_count = job->compared_count - reading->comparable_count;
     fprintf(out, "a job of %zu rank%s; %s ran out of memory\n", job->compared_count,
             flw_plural(job->compared_count), oom_count);
     if (again_count != 0) {
-        fprintf(out, "%zu record%s of a rank that has another, which is compared\n", again_count,
-                again_count == 1 ? " is" : "s are each");
+        fprintf(out, "%zu record%s left out: the rank has another record\n", again_count,
+                again_count == 1 ? " is" : "s are");
     }
-    print_folded(reading->like->rule, (size_t)fprintf(out, "owners: "), out);
+    strcpy(rule, reading->like->rule);
+    flw_make_plain(rule);
+    fprintf(out, "owners: %s\n", rule);
     if (apart_count != 0) {
-        fprintf(out, "%zu rank%s left out by owner: no stacks were recorded, or other rules hold\n",
+        fprintf(out, "%zu rank%s not compared by owner: no call stacks, or another rule\n",
                 apart_count, apart_count == 1 ? " is" : "s are");
     }
 }
 
-static void print_more_than_others(const struct flw_job_reading *reading, FILE *out)
+/* Print what the first rank out of memory held more of than the others. */
+static void print_more_than_others(const struct flw_job_reading *reading, size_t width, FILE *out)
 {
+    static const struct flw_column columns[] = {{"held", FLW_COLUMN_BYTES, 0, false},
+                                                {"others' mean", FLW_COLUMN_BYTES, 0, false},
+                                                {"others' most", FLW_COLUMN_BYTES, 0, false},
+                                                {"owner", FLW_COLUMN_TEXT, 0, false}};
     size_t count = 0;
     struct flw_job_owner *lines = flw_job_list_owners(reading, reading->first, &count);
+    struct flw_table table;
     if (count != 0) {
-        fprintf(out, "it held more then than the other %zu at their peaks:\n%10s%14s%14s  owner\n",
-                reading->comparable_count - 1, "MiB", "others' mean", "others' most");
-    }
-    for (size_t i = 0; i < count && i < ROWS; i++) {
-        print_bytes(lines[i].bytes, 10, out);
-        print_bytes(lines[i].mean_bytes, 14, out);
-        print_bytes(lines[i].others_most_bytes, 14, out);
-        fputs("  ", out);
-        print_name(lines[i].name, out);
-        fputc('\n', out);
+        flw_table_begin(&table, columns, 4, flw_unit_choose(lines[0].bytes));
+        for (size_t i = 0; i < count && i < ROWS; i++) {
+            const union flw_value values[] = {{.count = lines[i].bytes},
+                                              {.count = lines[i].mean_bytes},
+                                              {.count = lines[i].others_most_bytes},
+                                              {.text = lines[i].name}};
+            flw_table_row(&table, NULL, values);
+        }
+        fprintf(out, "it held more then than the other %zu at their peaks:\n",
+                reading->comparable_count - 1);
+        flw_table_print(&table, width, out);
+        flw_table_finish(&table);
     }
     flw_host_free(lines);
 }
 
-static void print_oom(const struct flw_job_reading *reading, FILE *out)
+static void print_oom(const struct flw_job_reading *reading, size_t width, FILE *out)
 {
+    char first_name[FLW_RANK_NAME_BYTES], second_name[FLW_RANK_NAME_BYTES];
+    char asked[FLW_FIGURE_BYTES], held[FLW_FIGURE_BYTES], size[FLW_FIGURE_BYTES];
     if (reading->oom_count == 0) {
         return;
     }
     const struct flw_rank *first = flw_job_at(reading, reading->first);
-    fputc('\n', out);
-    print_rank(first, out);
-    if (reading->oom_count == 1) {
-        fputs(" ran out of memory", out);
-    } else if (!reading->has_order) {
-        fputs(" ran out of memory; which was first is not known, for recordings lack a clock", out);
-    } else {
+    fprintf(out, "\n%s ran out of memory", name_rank(first, first_name));
+    if (reading->oom_count > 1 && !reading->has_order) {
+        fputs("; which rank was first is unknown, since recordings lack a clock", out);
+    } else if (reading->oom_count > 1) {
         const struct flw_rank *second = flw_job_at(reading, reading->second);
-        fprintf(out, " ran out of memory first by the recordings' clocks, %.6f s before ",
-                (double)(flw_job_oom_time(second) - flw_job_oom_time(first)) * 1e-9);
-        print_rank(second, out);
+        fprintf(out, " first by the recordings' clocks, %.6f s before %s",
+                (double)(flw_job_oom_time(second) - flw_job_oom_time(first)) * 1e-9,
+                name_rank(second, second_name));
     }
-    fputs("\nit asked for ", out);
-    print_bytes(first->asked_bytes, 0, out);
-    fputs(" MiB", out);
+    fprintf(out, "\nit requested %s", flw_format_size(first->asked_bytes, asked));
     if (first->asked_by[0] != '\0') {
-        fputs(" (", out);
-        print_name(first->asked_by, out);
-        fputc(')', out);
+        char owner[FLW_RANK_NAME_BYTES];
+        strcpy(owner, first->asked_by);
+        flw_make_plain(owner);
+        fprintf(out, " (%s)", owner);
     }
-    fputs(", held ", out);
-    print_bytes(first->oom_held_bytes, 0, out);
-    fputs(" MiB; free on the device, MiB: ", out);
-    print_bytes(first->free_bytes, 0, out);
-    fputc('\n', out);
-    print_more_than_others(reading, out);
+    fprintf(out, " and held %s; free on the device: %s\n",
+            flw_format_size(first->oom_held_bytes, held), flw_format_size(first->free_bytes, size));
+    print_more_than_others(reading, width, out);
 }
 
-/* What would be 0 MiB in its line is left out: lines come by what the most has above the mean. */
-static void print_imbalance(const struct flw_job_reading *reading, FILE *out)
+/* Lines are in the order of the excess; lines with less than 1 MiB are left out. */
+static void print_imbalance(const struct flw_job_reading *reading, size_t width, FILE *out)
 {
+    static const struct flw_column columns[] = {{"most / mean", FLW_COLUMN_REAL, 3, false},
+                                                {"most", FLW_COLUMN_BYTES, 0, false},
+                                                {"mean", FLW_COLUMN_BYTES, 0, false},
+                                                {"rank", FLW_COLUMN_COUNT, 0, false},
+                                                {"owner", FLW_COLUMN_TEXT, 0, false}};
     size_t count = 0;
     struct flw_job_owner *lines = flw_job_list_owners(reading, SIZE_MAX, &count);
+    struct flw_table table;
     while (count != 0 && lines[count - 1].excess_bytes < FLW_MIB) {
         count--;
     }
@@ -164,54 +125,61 @@ static void print_imbalance(const struct flw_job_reading *reading, FILE *out)
         fprintf(out, "\nno owner has on one rank 1 MiB more at its peak than the mean of %zu\n",
                 reading->comparable_count);
     } else if (count != 0) {
-        fprintf(out,
-                "\nimbalance, each rank at its peak: the most of one over the mean of %zu\n"
-                "%10s%10s%10s %6s  owner\n",
-                reading->comparable_count, "max/mean", "MiB", "mean MiB", "rank");
-    }
-    for (size_t i = 0; i < count && i < ROWS; i++) {
-        fprintf(out, "%10.3f",
-                (double)lines[i].bytes * (double)reading->comparable_count /
-                    (double)(lines[i].bytes + lines[i].others_bytes));
-        print_bytes(lines[i].bytes, 10, out);
-        print_bytes(lines[i].mean_bytes, 10, out);
-        print_rank_cell(flw_job_at(reading, lines[i].place), out);
-        fputs("  ", out);
-        print_name(lines[i].name, out);
-        fputc('\n', out);
+        flw_table_begin(&table, columns, 5, flw_unit_choose(lines[0].bytes));
+        for (size_t i = 0; i < count && i < ROWS; i++) {
+            const union flw_value values[] = {
+                {.real = (double)lines[i].bytes * (double)reading->comparable_count /
+                         (double)(lines[i].bytes + lines[i].others_bytes)},
+                {.count = lines[i].bytes},
+                {.count = lines[i].mean_bytes},
+                {.count = flw_job_at(reading, lines[i].place)->rank},
+                {.text = lines[i].name}};
+            flw_table_row(&table, NULL, values);
+        }
+        fprintf(out, "\nimbalance, each rank at its peak: the most of one and the mean of %zu\n",
+                reading->comparable_count);
+        flw_table_print(&table, width, out);
+        flw_table_finish(&table);
     }
     flw_host_free(lines);
 }
 
-static void print_limits(struct flw_job_reading *reading, FILE *out)
+static void print_limits(struct flw_job_reading *reading, size_t width, FILE *out)
 {
+    static const struct flw_column columns[] = {
+        {"rank", FLW_COLUMN_COUNT, 0, false},   {"held", FLW_COLUMN_BYTES, 0, false},
+        {"limit", FLW_COLUMN_BYTES, 0, false},  {"", FLW_COLUMN_TEXT, 0, false},
+        {"share %", FLW_COLUMN_REAL, 1, false}, {"nearest for %", FLW_COLUMN_REAL, 1, false},
+        {"trace", FLW_COLUMN_TEXT, 0, false}};
     const struct flw_job *job = reading->job;
+    struct flw_table table;
     if (reading->fallback_bytes == FLW_UNKNOWN) {
-        fputs("\nno limit is known: a recording tells it when memory runs out; --limit names it\n",
-              out);
+        fputs("\nno limit is known: set --limit, or record a run that runs out of memory\n", out);
         return;
     }
     size_t *places = flw_job_list_places(reading);
     bool has_borrowed = false;
-    fprintf(out, "\nnearest to the limit\n %6s%10s%11s%9s%15s  trace\n", "rank", "held MiB",
-            "limit MiB", "share %", "nearest for %");
+    flw_table_begin(&table, columns, 7,
+                    flw_unit_choose(flw_job_at(reading, places[0])->peak_held_bytes));
     for (size_t i = 0; i < job->compared_count && i < ROWS; i++) {
         const struct flw_rank *record = flw_job_at(reading, places[i]);
         bool is_own = record->limit_bytes != FLW_UNKNOWN;
-        char led[FLW_FIGURE_BYTES] = "-";
-        if (reading->span_ns != 0) {
-            snprintf(led, sizeof led, "%.1f",
-                     100.0 * (double)reading->led_ns[places[i]] / (double)reading->span_ns);
-        }
+        double led = (double)reading->led_ns[places[i]] / (double)reading->span_ns;
+        const union flw_value values[] = {
+            {.count = record->rank},
+            {.count = record->peak_held_bytes},
+            {.count = flw_job_limit_of(reading, record)},
+            {.text = is_own ? "" : "*"},
+            {.real = 100.0 * flw_job_share_of(reading, record, record->peak_held_bytes)},
+            {.real = reading->span_ns == 0 ? NAN : 100.0 * led},
+            {.text = record->title}};
+        flw_table_row(&table, NULL, values);
         has_borrowed |= !is_own;
-        print_rank_cell(record, out);
-        print_bytes(record->peak_held_bytes, 10, out);
-        print_bytes(flw_job_limit_of(reading, record), 10, out);
-        fprintf(out, "%s%9.1f%15s  ", is_own ? " " : "*",
-                100.0 * flw_job_share_of(reading, record, record->peak_held_bytes), led);
-        print_name(record->title, out);
-        fputc('\n', out);
     }
+    fputs("\nnearest to the limit\n", out);
+    flw_table_print(&table, width, out);
+    flw_table_finish(&table);
+    fputs("nearest for: the share of the time in which the rank was nearest to its limit\n", out);
     if (has_borrowed) {
         fputs(job->limit_bytes != 0 ? "* as --limit says\n"
                                     : "* of its own none is known: the least of another rank\n",
@@ -220,14 +188,14 @@ static void print_limits(struct flw_job_reading *reading, FILE *out)
     flw_host_free(places);
 }
 
-void flw_job_print_text(const struct flw_job *job, FILE *out)
+void flw_job_print_text(const struct flw_job *job, size_t columns, FILE *out)
 {
     struct flw_job_reading reading;
     flw_job_read(&reading, job);
     print_head(&reading, out);
-    print_oom(&reading, out);
-    print_imbalance(&reading, out);
-    print_limits(&reading, out);
+    print_oom(&reading, columns, out);
+    print_imbalance(&reading, columns, out);
+    print_limits(&reading, columns, out);
     flw_job_reading_finish(&reading);
 }
 

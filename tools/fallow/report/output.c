@@ -226,7 +226,7 @@ static char *say_job(const struct flw_job *job)
 {
     struct flw_draft draft;
     flw_draft_begin(&draft, "");
-    flw_job_print_text(job, draft.file);
+    flw_job_print_text(job, flw_terminal_columns(), draft.file);
     return flw_draft_end(&draft, true, NULL) ? draft.text : NULL;
 }
 
@@ -258,16 +258,17 @@ static void print_screen(const struct flw_report_options *options, const struct 
 {
     struct flw_print_style style = {.is_ascii = options->is_ascii || !flw_terminal_is_utf8(),
                                     .columns = flw_terminal_columns(),
-                                    .uses_colour = flw_terminal_has_colour()};
+                                    .uses_colour = flw_terminal_has_colour(),
+                                    .has_times = options->shows_times};
     FILE *out = flw_terminal_open(options->is_ascii);
     if (!has_several || count == 1) {
         flw_print_text(&sheets[0], &style, out);
     } else {
-        flw_print_landing(sheets, count, out);
+        flw_print_landing(sheets, count, &style, out);
     }
     if (job != NULL) {
         fputc('\n', out);
-        flw_job_print_text(job, out);
+        flw_job_print_text(job, style.columns, out);
     }
     flw_terminal_close(out);
 }

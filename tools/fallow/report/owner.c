@@ -11,6 +11,7 @@
 #include "trace/trace/trace.h"
 
 #include "common/command.h"
+#include "common/figures.h"
 #include "common/frame.h"
 #include "common/tool_host.h"
 
@@ -473,6 +474,6 @@ void flw_owners_cut_name(const struct flw_owners *owners, uint32_t owner, char *
 
 void flw_owners_name_size(char out[FLW_OWNER_SIZE_BYTES], size_t bin)
 {
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-    snprintf(out, FLW_OWNER_SIZE_BYTES, "up to %u %s", 1u << bin % 10, units[bin / 10]);
+    char size[FLW_FIGURE_BYTES];
+    snprintf(out, FLW_OWNER_SIZE_BYTES, "up to %s", flw_format_size(UINT64_C(1) << bin, size));
 }

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a sheet as text of the terminal (24 lines of 80 columns with up to 11 policies; more where the trace
- * has call stacks: ten and the rule for each moment that it tells), as JSON, as CSV, and in
- * the forms of flame graphs and of Chrome's traces. Does not: open files.
+ * Owns: a sheet as text of the terminal, as JSON, as CSV, and in the forms of flame graphs and of Chrome's traces. Does not: open files.
  */
 #ifndef FLW_TOOL_REPORT_PRINT_H
 #define FLW_TOOL_REPORT_PRINT_H
@@ -21,6 +19,7 @@ struct flw_print_style {
     size_t columns; /* that a table may take */
     bool is_ascii;
     bool uses_colour;
+    bool has_times; /* a column of host times */
 };
 
 void flw_print_text(const struct flw_sheet *sheet, const struct flw_print_style *style, FILE *out);
@@ -50,7 +49,8 @@ void flw_print_folded(const struct flw_sheet *sheet, const struct flw_owner_rule
  * takes a microsecond. */
 void flw_print_chrome(const struct flw_sheet *sheet, const struct flw_owner_rule *rule, FILE *out);
 
-/* Several traces: the ratio of each policy, a line a trace or two, 80 columns. */
-void flw_print_landing(const struct flw_sheet *sheets, size_t count, FILE *out);
+/* Several traces: the ratio of each policy, a row a trace. */
+void flw_print_landing(const struct flw_sheet *sheets, size_t count,
+                       const struct flw_print_style *style, FILE *out);
 
 #endif

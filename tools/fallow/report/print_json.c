@@ -446,6 +446,7 @@ static void print_sheet(const struct flw_sheet *sheet, struct flw_json_writer *o
     }
     flw_json_end(out, ']');
     out->line = "  ";
+    flw_json_text(out, "headline", sheet->headline);
     flw_json_text(out, "verdict", sheet->verdict);
     print_advice(&sheet->advice, out);
     flw_json_end(out, '}');

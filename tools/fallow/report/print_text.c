@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/print.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/bits.h"
@@ -10,168 +11,20 @@
 #include "common/tabular.h"
 #include "report/verdict.h"
 
-#define WIDTH     80
-#define SPARKS    60
-#define MAP_WIDTH 78
+#define SPARKS       60
+#define MAP_WIDTH    78
+#define MAP_ROWS     3
+#define OWNERS_SHOWN 8
 
-/* ---- head and table ---- */
+/* ---- levels, sparklines ---- */
 
-static void print_devices(const struct flw_sheet *sheet, FILE *out)
-{
-    if (sheet->of_devices[0] != '\0') {
-        fprintf(out, "%s\n", sheet->of_devices);
-    }
-    for (size_t i = 0; i < sheet->others.count; i++) {
-        fprintf(out, "%s\n", sheet->others.list[i].text);
-    }
-}
-
-static void print_head(const struct flw_sheet *sheet, FILE *out)
-{
-    const struct flw_trace *trace = sheet->trace;
-    struct flw_unit unit = flw_unit_choose(trace->peak_requested_bytes);
-    char events[FLW_FIGURE_BYTES];
-    char blocks[FLW_FIGURE_BYTES];
-    char peak[FLW_FIGURE_BYTES];
-    char lag[FLW_FIGURE_BYTES];
-    flw_format_count(trace->event_count, events);
-    flw_format_count(trace->block_count, blocks);
-    flw_format_bytes(sheet->program->max_live_bytes, unit, peak);
-    flw_format_count(sheet->is_by_time ? sheet->lag_units / 1000 : sheet->lag_units, lag);
-    fprintf(out, "%.40s: %s event%s, %s block%s, %zu stream%s\n", sheet->title, events,
-            flw_plural(trace->event_count), blocks, flw_plural(trace->block_count),
-            sheet->program->stream_count, flw_plural(sheet->program->stream_count));
-    print_devices(sheet, out);
-    fprintf(out, "peak requested %s %s", peak, unit.name);
-    if (sheet->packed_bytes != FLW_UNKNOWN) {
-        flw_format_bytes(sheet->packed_bytes, unit, peak);
-        fprintf(out, ", packed %s", peak);
-    } else { /* at the planner's bound of work */
-        fputs(", packing stopped", out);
-    }
-    fprintf(out, "; %s, ", sheet->device_name);
-    if (sheet->limit_bytes != 0) {
-        char limit[FLW_FIGURE_BYTES];
-        bool is_small = sheet->limit_bytes < unit.bytes;
-        flw_format_bytes(sheet->limit_bytes, is_small ? (struct flw_unit){"B", 1} : unit, limit);
-        fprintf(out, "limit %s%s, ", limit, is_small ? " B" : "");
-    }
-    if (sheet->lag_units == 0) {
-        fprintf(out, "no work on it\n");
-    } else {
-        const char *late_by = sheet->lag_units == 1 ? "event" : "events";
-        fprintf(out, "work %s %s late\n", lag, sheet->is_by_time ? "us" : late_by);
-    }
-}
-
-static void format_share(double share, char *out)
-{
-    snprintf(out, FLW_FIGURE_BYTES, "%.1f", 100.0 * share);
-}
-
-/* The difference in per cent to the policy that is compared with. */
-static void format_against(const struct flw_sheet *sheet, uint64_t reserved_bytes, char *out)
-{
-    const struct flw_sheet_policy *reference = flw_verdict_reference(sheet);
-    if (reference != NULL && reserved_bytes != FLW_NOT_APPLICABLE) {
-        snprintf(out, FLW_FIGURE_BYTES, "%+.1f",
-                 100.0 * ((double)reserved_bytes / (double)flw_sheet_held(sheet, reference) - 1.0));
-    }
-}
-
-enum column {
-    NAME,
-    HELD,
-    RATIO,
-    AGAINST,
-    HOLES,
-    FAILED,
-    CALLS,
-    TIME,
-    COLUMN_COUNT
-};
-
-static flw_table_cell *add_row(struct flw_table *table, const char *name)
-{
-    flw_table_cell *cells = flw_table_add(table, NULL);
-    snprintf(cells[NAME], FLW_TABLE_CELL_BYTES, "%s", name);
-    for (size_t c = RATIO; c < COLUMN_COUNT; c++) {
-        strcpy(cells[c], "-");
-    }
-    return cells;
-}
-
-/* The bound of those that make no one wait, below the bound, where the two may differ. */
-static void add_without_wait(const struct flw_sheet *sheet, struct flw_table *table)
-{
-    struct flw_unit unit = flw_unit_choose(sheet->trace->peak_requested_bytes);
-    flw_table_cell *cells = add_row(table, FLW_PLAN_WITHOUT_WAIT);
-    flw_format_bytes(sheet->without_wait_bytes, unit, cells[HELD]);
-    format_against(sheet, sheet->without_wait_bytes, cells[AGAINST]);
-    if (sheet->program->max_live_bytes != 0) {
-        snprintf(cells[RATIO], FLW_TABLE_CELL_BYTES, "%.3f",
-                 (double)sheet->without_wait_bytes / (double)sheet->program->max_live_bytes);
-    }
-}
-
-static void add_policy(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy,
-                       struct flw_table *table)
-{
-    const struct flw_run_result *result = policy->result;
-    const struct flw_sheet_policy *reference = flw_verdict_reference(sheet);
-    struct flw_unit unit = flw_unit_choose(sheet->trace->peak_requested_bytes);
-    flw_table_cell *cells = add_row(table, policy->label);
-    flw_format_bytes(result->statistics.peak_reserved_bytes, unit, cells[HELD]);
-    flw_format_optional(result->failure_count, cells[FAILED]);
-    flw_format_optional(result->statistics.driver_call_count, cells[CALLS]);
-    if (flw_sheet_ratio(policy) > 0) {
-        snprintf(cells[RATIO], FLW_TABLE_CELL_BYTES, "%.3f", flw_sheet_ratio(policy));
-    }
-    if (policy != reference) {
-        format_against(sheet, result->statistics.peak_reserved_bytes, cells[AGAINST]);
-    }
-    if (flw_sheet_frame(policy, "peak reserved") != NULL) {
-        format_share(policy->fragmentation, cells[HOLES]);
-    }
-    if (result->has_times) {
-        snprintf(cells[TIME], FLW_TABLE_CELL_BYTES, "%.0f", result->all_times.p50_ns);
-    }
-}
-
-/* The rows printed. */
-static size_t print_table(const struct flw_sheet *sheet, size_t columns, FILE *out)
-{
-    static const char *const heads[COLUMN_COUNT] = {"policy", "",       "ratio", "diff %",
-                                                    "frag %", "failed", "calls", "ns"};
-    struct flw_unit unit = flw_unit_choose(sheet->trace->peak_requested_bytes);
-    struct flw_table table = {.column_count = COLUMN_COUNT, .head_count = 1};
-    flw_table_cell *cells = flw_table_add(&table, NULL);
-    for (size_t c = 0; c < COLUMN_COUNT; c++) {
-        strcpy(cells[c], heads[c]);
-    }
-    snprintf(cells[HELD], FLW_TABLE_CELL_BYTES, "held %s", unit.name);
-    for (size_t i = 0; i < sheet->policy_count; i++) {
-        add_policy(sheet, &sheet->policies[i], &table);
-        if (sheet->policies[i].result->statistics.without_wait_bytes != FLW_NOT_APPLICABLE &&
-            flw_plan_may_wait(sheet->program, sheet->lag_units)) {
-            add_without_wait(sheet, &table);
-        }
-    }
-    size_t row_count = table.row_count - 1;
-    flw_table_print(&table, columns, out);
-    flw_table_finish(&table);
-    return row_count;
-}
-
-/* ---- sparkline ---- */
-
-static void print_level(uint64_t bytes, uint64_t top_bytes, bool is_ascii, FILE *out)
+static const char *level(uint64_t bytes, uint64_t top_bytes, bool is_ascii)
 {
     static const char *const blocks[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
     static const char *const letters[] = {" ", ".", ":", "-", "=", "+", "*", "#", "@"};
     double share = top_bytes == 0 ? 0 : (double)bytes / (double)top_bytes;
-    size_t level = bytes == 0 ? 0 : 1 + (size_t)(7.0 * share + 0.5);
-    fputs(is_ascii ? letters[level] : blocks[level], out);
+    size_t place = bytes == 0 ? 0 : 1 + (size_t)(7.0 * share + 0.5);
+    return (is_ascii ? letters : blocks)[place];
 }
 
 static void print_spark(const struct flw_sheet *sheet, const char *name,
@@ -186,7 +39,7 @@ static void print_spark(const struct flw_sheet *sheet, const char *name,
         for (size_t c = i * sheet->columns.count / count; c < end; c++) {
             high_bytes = flw_max(high_bytes, series[c].high);
         }
-        print_level(high_bytes, top_bytes, is_ascii, out);
+        fputs(level(high_bytes, top_bytes, is_ascii), out);
     }
     fputc('\n', out);
 }
@@ -203,7 +56,8 @@ static void print_sparks(const struct flw_sheet *sheet, const struct flw_sheet_p
     if (shows_best) {
         top_bytes = flw_max(top_bytes, best->result->statistics.peak_reserved_bytes);
     }
-    print_spark(sheet, "requested", shown->requested, top_bytes, is_ascii, out);
+    fprintf(out, "\nMemory over the recording: live, and reserved by allocator\n");
+    print_spark(sheet, "live", shown->requested, top_bytes, is_ascii, out);
     print_spark(sheet, shown->label, shown->reserved, top_bytes, is_ascii, out);
     if (shows_best) {
         print_spark(sheet, best->label, best->reserved, top_bytes, is_ascii, out);
@@ -239,14 +93,10 @@ static void fill_map(const struct flw_sheet_frame *frame, uint64_t cell_bytes, s
     }
 }
 
-static void print_map(const struct flw_sheet_policy *policy, size_t row_count, const char *when,
-                      FILE *out)
+static void print_map(const struct flw_sheet_policy *policy, const char *when, FILE *out)
 {
-    if (row_count == 0) {
-        return;
-    }
     const struct flw_sheet_frame *frame = flw_sheet_frame(policy, "peak reserved");
-    uint64_t allocated_bytes[3 * MAP_WIDTH] = {0};
+    uint64_t allocated_bytes[MAP_ROWS * MAP_WIDTH] = {0};
     uint64_t total_bytes = 0;
     char cell[FLW_FIGURE_BYTES];
     for (size_t i = 0; i < frame->segment_count; i++) {
@@ -255,14 +105,12 @@ static void print_map(const struct flw_sheet_policy *policy, size_t row_count, c
     if (total_bytes == 0) {
         return;
     }
-    size_t cell_count = row_count * MAP_WIDTH;
+    size_t cell_count = MAP_ROWS * MAP_WIDTH;
     uint64_t cell_bytes = flw_div_up(total_bytes, cell_count);
     cell_count = (size_t)flw_div_up(total_bytes, cell_bytes);
     fill_map(frame, cell_bytes, cell_count, allocated_bytes);
-    struct flw_unit unit = flw_unit_choose(cell_bytes);
-    flw_format_bytes(cell_bytes, unit, cell);
-    fprintf(out, "%.20s %s: a cell is %s %s, . empty, 1-9 tenths, # full\n", policy->label, when,
-            cell, unit.name);
+    fprintf(out, "\nHeap of %s %s: a character is %s; . free, 1-9 tenths in use, # in use\n",
+            policy->label, when, flw_format_size(cell_bytes, cell));
     for (size_t i = 0; i < cell_count; i++) {
         uint64_t whole = flw_min(cell_bytes, total_bytes - i * cell_bytes);
         uint64_t tenths = flw_min(9, flw_max(1, allocated_bytes[i] * 10 / whole));
@@ -276,273 +124,331 @@ static void print_map(const struct flw_sheet_policy *policy, size_t row_count, c
     }
 }
 
-/* ---- words ---- */
-
-/* Breaks a sentence between words; `used` columns of the first line are taken. */
-static void print_wrapped_behind(size_t used, const char *text, FILE *out)
-{
-    while (strlen(text) > WIDTH - used) {
-        size_t length = WIDTH - used;
-        while (length > 0 && text[length] != ' ') {
-            length--;
-        }
-        length = length == 0 ? strcspn(text, " ")
-                             : length; /* never split a setting: users copy settings */
-        fprintf(out, "%.*s\n", (int)length, text);
-        text += length + (text[length] == ' ');
-        used = 0;
-    }
-    fprintf(out, "%s\n", text);
-}
-
-static void print_wrapped(const char *text, FILE *out)
-{
-    print_wrapped_behind(0, text, out);
-}
-
-/* ---- out of memory ---- */
-
-/* "served by fallow (from 34 MiB on), async": those with that outcome; nothing where there are none. */
-static void list_answers(const struct flw_sheet_oom *oom, enum flw_sheet_outcome outcome,
-                         const char *heading, FILE *out)
-{
-    char line[FLW_SHEET_ANSWERS * (FLW_POLICY_NAME_BYTES + 2 * FLW_FIGURE_BYTES)];
-    int length = snprintf(line, sizeof line, "%s", heading);
-    size_t count = 0;
-    for (size_t i = 0; i < oom->answer_count; i++) {
-        const struct flw_sheet_answer *answer = &oom->answers[i];
-        char least[FLW_FIGURE_BYTES];
-        if (answer->outcome != outcome) {
-            continue;
-        }
-        length += snprintf(line + length, sizeof line - (size_t)length, "%s %s",
-                           count++ == 0 ? "" : ",", answer->label);
-        if (answer->smallest_limit_bytes != FLW_UNKNOWN) {
-            struct flw_unit unit = flw_unit_choose(answer->smallest_limit_bytes);
-            flw_format_bytes(answer->smallest_limit_bytes, unit, least);
-            length += snprintf(line + length, sizeof line - (size_t)length, " (from %s %s)", least,
-                               unit.name);
-        }
-    }
-    if (count != 0) {
-        print_wrapped(line, out);
-    }
-}
-
-/* Who would have served it, and from which limit on. */
-static void print_answers(const struct flw_sheet_oom *oom, FILE *out)
-{
-    char limit[FLW_FIGURE_BYTES];
-    if (oom->answer_count == 0) {
-        return;
-    }
-    if (oom->limit_bytes == FLW_UNKNOWN) {
-        fputs("that request, replayed (what the device had then is not known):\n", out);
-    } else {
-        struct flw_unit unit = flw_unit_choose(oom->limit_bytes);
-        flw_format_bytes(oom->limit_bytes, unit, limit);
-        fprintf(out, "that request, replayed with %s %s%s:\n", limit, unit.name,
-                oom->is_limit_given ? ", the limit given" : ", reserved or free then");
-    }
-    list_answers(oom, FLW_SHEET_SERVED, "served by", out);
-    list_answers(oom, FLW_SHEET_REFUSED, "refused by", out);
-    list_answers(oom, FLW_SHEET_REFUSED_BEFORE, "out of memory before it:", out);
-    list_answers(oom, FLW_SHEET_NOT_ASKED, "would fit:", out);
-    if (!oom->is_searched) {
-        fputs("(too long a program to look for the smallest limits)\n", out);
-    }
-}
-
-/* First of all, where there was one. */
-static void print_oom(const struct flw_sheet *sheet, FILE *out)
-{
-    const struct flw_sheet_oom *oom = &sheet->oom;
-    struct flw_unit unit = flw_unit_choose(flw_max(oom->asked_bytes, oom->live_bytes));
-    char asked[FLW_FIGURE_BYTES], live[FLW_FIGURE_BYTES], rest[FLW_FIGURE_BYTES], line[512];
-    if (oom->count == 0) {
-        return;
-    }
-    flw_format_bytes(oom->asked_bytes, unit, asked);
-    flw_format_bytes(oom->live_bytes, unit, live);
-    flw_format_count(oom->event, rest);
-    int length = snprintf(
-        line, sizeof line, "out of memory at event %s: %s%s%s %s asked for beside %s %s in use",
-        rest, oom->owner, oom->owner[0] != '\0' ? ", " : "", asked, unit.name, live, unit.name);
-    if (oom->free_bytes != FLW_UNKNOWN) {
-        flw_format_bytes(oom->free_bytes, unit, rest);
-        length += snprintf(line + length, sizeof line - (size_t)length,
-                           "; the device had %s %s free", rest, unit.name);
-    }
-    if (oom->pending_count != 0) {
-        char count[FLW_FIGURE_BYTES];
-        flw_format_bytes(oom->pending_bytes, unit, rest);
-        flw_format_count(oom->pending_count, count);
-        length += snprintf(line + length, sizeof line - (size_t)length,
-                           "; %s %s in %s block%s were freed and waited for other streams "
-                           "(record_stream)",
-                           rest, unit.name, count, flw_plural(oom->pending_count));
-    }
-    if (oom->idle_bytes != FLW_UNKNOWN) {
-        flw_format_bytes(oom->idle_bytes, unit, rest);
-        length += snprintf(line + length, sizeof line - (size_t)length,
-                           "; %s %s were reserved and idle", rest, unit.name);
-    }
-    if (oom->largest_hole_bytes != FLW_UNKNOWN) {
-        flw_format_bytes(oom->largest_hole_bytes, unit, rest);
-        length += snprintf(line + length, sizeof line - (size_t)length,
-                           "; the largest hole had %s %s", rest, unit.name);
-    }
-    if (oom->count > 1) {
-        flw_format_count(oom->count, rest);
-        snprintf(line + length, sizeof line - (size_t)length, "; the first of %s", rest);
-    }
-    print_wrapped(line, out);
-    print_answers(oom, out);
-    fputs("(the table is of the program without that request)\n", out);
-}
-
 /* ---- owners ---- */
 
-#define OWNERS_SHOWN 8
-#define LEFT_WIDTH   FLW_SHEET_STRETCHES
-
-/* How much each stretch left behind, beside the one that left most. */
-static void print_left(const struct flw_sheet *sheet, const struct flw_sheet_left *left,
-                       bool is_ascii, FILE *out)
+static union flw_value share_of(uint64_t part, uint64_t whole)
 {
+    return (union flw_value){.real = 100.0 * (double)part / (double)whole};
+}
+
+/* `left` NULL: the table has no column of stretches. */
+static void add_owner(struct flw_table *table, const struct flw_sheet *sheet,
+                      const struct flw_sheet_holding *holding, const struct flw_sheet_owner *owner,
+                      const struct flw_sheet_left *left, bool is_ascii)
+{
+    char levels[FLW_SHEET_STRETCHES * sizeof "█"] = "";
     uint64_t most = 0;
-    for (size_t i = 0; i < sheet->stretch_count; i++) {
+    for (size_t i = 0; left != NULL && i < sheet->stretch_count; i++) {
         most = flw_max(most, left->bytes[i]);
     }
-    fputs("  ", out);
-    for (size_t i = 0; i < sheet->stretch_count; i++) {
-        print_level(left->bytes[i], most, is_ascii, out);
+    for (size_t i = 0; left != NULL && i < sheet->stretch_count; i++) {
+        strcat(levels, level(left->bytes[i], most, is_ascii));
     }
-    fprintf(out, "%*s", (int)(LEFT_WIDTH - sheet->stretch_count), "");
+    const union flw_value values[] = {{.count = owner->bytes},
+                                      share_of(owner->bytes, holding->bytes),
+                                      {.count = owner->count},
+                                      {.text = left != NULL ? levels : owner->name},
+                                      {.text = owner->name}};
+    flw_table_row(table, NULL, values);
 }
 
-/* `left` may be NULL. */
-static void print_owner(const struct flw_sheet *sheet, const struct flw_sheet_holding *holding,
-                        const struct flw_sheet_owner *owner, const struct flw_sheet_left *left,
-                        bool is_ascii, FILE *out)
-{
-    char bytes[FLW_FIGURE_BYTES], count[FLW_FIGURE_BYTES];
-    double share = 100.0 * (double)owner->bytes / (double)holding->bytes;
-    flw_format_bytes(owner->bytes, flw_unit_choose(holding->bytes), bytes);
-    flw_format_count(owner->count, count);
-    fprintf(out, "%12s %5.1f %7s", bytes, share, count);
-    if (left != NULL) {
-        print_left(sheet, left, is_ascii, out);
-    }
-    fprintf(out, "  %s\n", owner->name);
-}
-
-/* The largest owners of a moment, in the program's own words. */
+/* Print the largest owners at a moment, and the rest as one row. */
 static void print_holding(const struct flw_sheet *sheet, enum flw_sheet_moment moment,
-                          const char *what, bool is_ascii, FILE *out)
+                          const char *title, const struct flw_print_style *style, FILE *out)
 {
     const struct flw_sheet_holding *holding = &sheet->holdings[moment];
     struct flw_sheet_owner rest = {
         .name = "the rest", .bytes = holding->rest_bytes, .count = holding->rest_count};
     struct flw_sheet_left left = {{0}, {0}};
-    char heading[FLW_FIGURE_BYTES];
+    struct flw_table table;
+    bool has_left = holding->left != NULL;
+    bool has_steps = has_left && strncmp(sheet->stretches[0].name, "step", 4) == 0;
+    const struct flw_column columns[] = {{.heading = "    ", .kind = FLW_COLUMN_BYTES},
+                                         {.heading = "%", .kind = FLW_COLUMN_REAL, .decimals = 1},
+                                         {.heading = "blocks", .kind = FLW_COLUMN_COUNT},
+                                         {.heading = !has_left   ? "owner"
+                                                     : has_steps ? "by steps"
+                                                                 : "by tenths",
+                                          .kind = FLW_COLUMN_TEXT},
+                                         {.heading = "owner", .kind = FLW_COLUMN_TEXT}};
     if (holding->bytes == 0) {
         return;
     }
-    snprintf(heading, sizeof heading, "held %s", flw_unit_choose(holding->bytes).name);
-    fprintf(out, "%12s     %%  blocks", heading);
-    if (holding->left != NULL) {
-        bool has_steps = strncmp(sheet->stretches[0].name, "step", 4) == 0;
-        fprintf(out, "  %-*s", LEFT_WIDTH, has_steps ? "by steps" : "by tenths");
-        for (size_t i = 0; i < sheet->stretch_count; i++) {
-            left.bytes[i] = sheet->stretches[i].left_bytes;
-        }
+    flw_table_begin(&table, columns, has_left ? 5 : 4, flw_unit_choose(holding->bytes));
+    for (size_t s = 0; has_left && s < sheet->stretch_count; s++) {
+        left.bytes[s] = sheet->stretches[s].left_bytes;
     }
-    fprintf(out, "  %s, by owner\n", what);
     for (size_t i = 0; i < holding->owner_count; i++) {
         const struct flw_sheet_owner *owner = &holding->owners[i];
-        const struct flw_sheet_left *of = holding->left == NULL ? NULL : &holding->left[i];
-        if (i < OWNERS_SHOWN) {
-            print_owner(sheet, holding, owner, of, is_ascii, out);
+        const struct flw_sheet_left *of = has_left ? &holding->left[i] : NULL;
+        if (i >= OWNERS_SHOWN) {
+            rest.bytes += owner->bytes;
+            rest.count += owner->count;
             continue;
         }
-        rest.bytes += owner->bytes;
-        rest.count += owner->count;
-    }
-    for (size_t i = 0; holding->left != NULL && i < flw_min(holding->owner_count, OWNERS_SHOWN);
-         i++) {
-        for (size_t s = 0; s < sheet->stretch_count; s++) {
-            left.bytes[s] -= holding->left[i].bytes[s];
+        add_owner(&table, sheet, holding, owner, of, style->is_ascii);
+        for (size_t s = 0; has_left && s < sheet->stretch_count; s++) {
+            left.bytes[s] -= of->bytes[s];
         }
     }
     if (rest.count != 0) {
-        print_owner(sheet, holding, &rest, holding->left == NULL ? NULL : &left, is_ascii, out);
+        add_owner(&table, sheet, holding, &rest, has_left ? &left : NULL, style->is_ascii);
+    }
+    fprintf(out, "\n%s\n", title);
+    flw_table_print(&table, style->columns, out);
+    flw_table_finish(&table);
+    if (has_left) {
+        fprintf(out, "%s: when it was allocated, from the first to the last %s of the recording\n",
+                columns[3].heading, has_steps ? "step" : "tenth");
     }
 }
 
+static void print_rule(const struct flw_sheet *sheet, FILE *out)
+{
+    fprintf(out, "owner: %s\n", sheet->owner_rule);
+}
+
 /* Print the owners if the recording has call stacks; false if it has none. */
-static bool print_owners(const struct flw_sheet *sheet, bool is_ascii, FILE *out)
+static bool print_owners(const struct flw_sheet *sheet, const struct flw_print_style *style,
+                         FILE *out)
 {
     if (sheet->category_count[FLW_SHEET_BY_OWNER] == 0) {
         return false;
     }
-    print_holding(sheet, FLW_SHEET_AT_OOM, "when it ran out of memory", is_ascii, out);
-    print_holding(sheet, FLW_SHEET_AT_PEAK, "at the peak", is_ascii, out);
-    print_holding(sheet, FLW_SHEET_SURVIVORS, "allocated in the recording, not freed", is_ascii,
-                  out);
-    print_wrapped_behind((size_t)fprintf(out, "owner: "), sheet->owner_rule, out);
-    fputc('\n', out);
+    print_holding(sheet, FLW_SHEET_AT_OOM, "Live memory when it ran out, by owner", style, out);
+    print_holding(sheet, FLW_SHEET_AT_PEAK, "Live memory at the peak, by owner", style, out);
+    print_holding(sheet, FLW_SHEET_SURVIVORS,
+                  "Allocated during the recording and not freed, by owner", style, out);
+    print_rule(sheet, out);
     return true;
+}
+
+/* ---- out of memory ---- */
+
+/* Print the outcome of the failed request in each replayed policy. */
+static void print_answers(const struct flw_sheet_oom *oom, const struct flw_print_style *style,
+                          FILE *out)
+{
+    static const struct flw_column columns[] = {{"policy", FLW_COLUMN_TEXT, 0, false},
+                                                {"the request", FLW_COLUMN_TEXT, 0, false},
+                                                {"fits from", FLW_COLUMN_CELL, 0, false}};
+    static const char *const outcomes[] = {[FLW_SHEET_SERVED] = "is served",
+                                           [FLW_SHEET_REFUSED] = "fails",
+                                           [FLW_SHEET_REFUSED_BEFORE] = "an earlier one fails",
+                                           [FLW_SHEET_NOT_ASKED] = "was not tried"};
+    char size[FLW_FIGURE_BYTES];
+    struct flw_table table;
+    if (oom->answer_count == 0) {
+        return;
+    }
+    flw_table_begin(&table, columns, 3, flw_unit_choose(0));
+    for (size_t i = 0; i < oom->answer_count; i++) {
+        const struct flw_sheet_answer *answer = &oom->answers[i];
+        const union flw_value values[] = {
+            {.text = answer->label},
+            {.text = outcomes[answer->outcome]},
+            {.text = flw_format_size(answer->smallest_limit_bytes, size)}};
+        flw_table_row(&table, NULL, values);
+    }
+    if (oom->limit_bytes == FLW_UNKNOWN) {
+        fputs("\nThe same request in each allocator (the memory available then is unknown)\n", out);
+    } else {
+        fprintf(out, "\nThe same request in each allocator, with %s (%s)\n",
+                flw_format_size(oom->limit_bytes, size),
+                oom->is_limit_given ? "--limit" : "the memory reserved or free then");
+    }
+    flw_table_print(&table, style->columns, out);
+    flw_table_finish(&table);
+    fprintf(out, "fits from: the smallest limit that serves the request%s\n",
+            oom->is_searched ? "" : " (not searched: the program is too long)");
+}
+
+static void print_fact(const char *name, uint64_t bytes, FILE *out)
+{
+    char size[FLW_FIGURE_BYTES];
+    if (bytes != FLW_UNKNOWN) {
+        fprintf(out, "  %-22s %s\n", name, flw_format_size(bytes, size));
+    }
+}
+
+static void print_oom(const struct flw_sheet *sheet, FILE *out)
+{
+    const struct flw_sheet_oom *oom = &sheet->oom;
+    char size[FLW_FIGURE_BYTES], count[FLW_FIGURE_BYTES];
+    print_fact("free on the device", oom->free_bytes, out);
+    print_fact("reserved and unused", oom->idle_bytes, out);
+    print_fact("largest hole", oom->largest_hole_bytes, out);
+    if (oom->pending_count != 0) {
+        fprintf(out, "  %-22s %s in %s block%s, waiting for other streams (record_stream)\n",
+                "freed", flw_format_size(oom->pending_bytes, size),
+                flw_format_count(oom->pending_count, count), flw_plural(oom->pending_count));
+    }
+    if (oom->count > 1) {
+        fprintf(out, "  %-22s %s\n", "failed requests", flw_format_count(oom->count, count));
+    }
+}
+
+/* ---- policies ---- */
+
+enum column {
+    NAME,
+    HELD,
+    RATIO,
+    AGAINST,
+    HOLES,
+    FAILED,
+    CALLS,
+    TIME,
+    COLUMN_COUNT
+};
+
+/* The difference in per cent to the policy that is compared with. */
+static double against(const struct flw_sheet *sheet, uint64_t reserved_bytes)
+{
+    const struct flw_sheet_policy *reference = flw_verdict_reference(sheet);
+    return reference == NULL || reserved_bytes == FLW_NOT_APPLICABLE
+               ? NAN
+               : 100.0 * ((double)reserved_bytes / (double)flw_sheet_held(sheet, reference) - 1.0);
+}
+
+static void add_policy(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy,
+                       struct flw_table *table)
+{
+    const struct flw_run_result *result = policy->result;
+    uint64_t reserved_bytes = result->statistics.peak_reserved_bytes;
+    double ratio = flw_sheet_ratio(policy);
+    bool has_frame = flw_sheet_frame(policy, "peak reserved") != NULL;
+    const union flw_value values[COLUMN_COUNT] = {
+        [NAME] = {.text = policy->label},
+        [HELD] = {.count = reserved_bytes},
+        [RATIO] = {.real = ratio > 0 ? ratio : NAN},
+        [AGAINST] = {.real = policy == flw_verdict_reference(sheet)
+                                 ? NAN
+                                 : against(sheet, reserved_bytes)},
+        [HOLES] = {.real = has_frame ? 100.0 * policy->fragmentation : NAN},
+        [FAILED] = {.count = result->failure_count},
+        [CALLS] = {.count = result->statistics.driver_call_count},
+        [TIME] = {.real = result->has_times ? result->all_times.p50_ns : NAN}};
+    flw_table_row(table, NULL, values);
+}
+
+/* Add the bound of policies that never wait, below the bound. */
+static void add_without_wait(const struct flw_sheet *sheet, struct flw_table *table)
+{
+    uint64_t live_bytes = sheet->program->max_live_bytes;
+    const union flw_value values[COLUMN_COUNT] = {
+        [NAME] = {.text = FLW_PLAN_WITHOUT_WAIT},
+        [HELD] = {.count = sheet->without_wait_bytes},
+        [RATIO] = {.real = live_bytes == 0
+                               ? NAN
+                               : (double)sheet->without_wait_bytes / (double)live_bytes},
+        [AGAINST] = {.real = against(sheet, sheet->without_wait_bytes)},
+        [HOLES] = {.real = NAN},
+        [FAILED] = {.count = FLW_NOT_APPLICABLE},
+        [CALLS] = {.count = FLW_NOT_APPLICABLE},
+        [TIME] = {.real = NAN}};
+    flw_table_row(table, NULL, values);
+}
+
+static void print_setting(const struct flw_sheet *sheet, FILE *out)
+{
+    char text[FLW_FIGURE_BYTES];
+    fprintf(out,
+            "\nWhat each allocator would have reserved for the same program%s\n(replayed on the %s",
+            sheet->oom.count != 0 ? " without the failed request" : "", sheet->device_name);
+    if (sheet->limit_bytes != 0) {
+        fprintf(out, ", limit %s", flw_format_size(sheet->limit_bytes, text));
+    }
+    if (sheet->lag_units == 0) {
+        fputs(", no GPU work)\n", out);
+    } else if (sheet->is_by_time) {
+        fprintf(out, ", kernels %s late)\n", flw_format_time((double)sheet->lag_units, text));
+    } else {
+        fprintf(out, ", kernels %s event%s late)\n", flw_format_count(sheet->lag_units, text),
+                flw_plural(sheet->lag_units));
+    }
+}
+
+static void print_table(const struct flw_sheet *sheet, const struct flw_print_style *style,
+                        FILE *out)
+{
+    static const struct flw_column columns[COLUMN_COUNT] = {
+        [NAME] = {"policy", FLW_COLUMN_TEXT, 0, false},
+        [HELD] = {"reserved\n", FLW_COLUMN_BYTES, 0, false},
+        [RATIO] = {"reserved\n/ live", FLW_COLUMN_REAL, 3, false},
+        [AGAINST] = {"difference\n%", FLW_COLUMN_REAL, 1, true},
+        [HOLES] = {"fragmented\n%", FLW_COLUMN_REAL, 1, false},
+        [FAILED] = {"failed\nrequests", FLW_COLUMN_COUNT, 0, false},
+        [CALLS] = {"driver\ncalls", FLW_COLUMN_COUNT, 0, false},
+        [TIME] = {"median\nns", FLW_COLUMN_REAL, 0, false}};
+    const struct flw_sheet_policy *reference = flw_verdict_reference(sheet);
+    char packed[FLW_FIGURE_BYTES];
+    struct flw_table table;
+    flw_table_begin(&table, columns, style->has_times ? COLUMN_COUNT : TIME,
+                    flw_unit_choose(sheet->trace->peak_requested_bytes));
+    for (size_t i = 0; i < sheet->policy_count; i++) {
+        add_policy(sheet, &sheet->policies[i], &table);
+        if (sheet->policies[i].result->statistics.without_wait_bytes != FLW_NOT_APPLICABLE &&
+            flw_plan_may_wait(sheet->program, sheet->lag_units)) {
+            add_without_wait(sheet, &table);
+        }
+    }
+    print_setting(sheet, out);
+    flw_table_print(&table, style->columns, out);
+    flw_table_finish(&table);
+    fprintf(out, "reserved: taken from the driver at the peak; fragmented: free memory outside the "
+                 "largest hole; bound: no allocator can reserve less");
+    if (reference != NULL) {
+        fprintf(out, "; difference: from %s", reference->label);
+    }
+    if (sheet->packed_bytes != FLW_UNKNOWN) {
+        fprintf(out, "; an offline planner needs %s", flw_format_size(sheet->packed_bytes, packed));
+    }
+    fputc('\n', out);
 }
 
 /* ---- the screen ---- */
 
-#define SCREEN_LINES 24
-#define FIXED_LINES  9 /* head, headings, sparklines, what parts them, and the map's own heading */
-#define MAP_MOST     3
-
-static size_t count_lines(const char *text)
+static void print_head(const struct flw_sheet *sheet, const struct flw_print_style *style,
+                       FILE *out)
 {
-    return text[0] == '\0' ? 0 : 1 + strlen(text) / WIDTH;
-}
-
-/* What the screen has room for. */
-static size_t find_map_rows(const struct flw_sheet *sheet, size_t row_count)
-{
-    size_t taken = FIXED_LINES + row_count + count_lines(sheet->pools_note) +
-                   count_lines(sheet->verdict) + count_lines(sheet->advice.text);
-    return taken < SCREEN_LINES ? flw_min(SCREEN_LINES - taken, MAP_MOST) : 0;
-}
-
-static void print_verdict(const struct flw_sheet *sheet, const struct flw_print_style *style,
-                          FILE *out)
-{
-    fputs(style->uses_colour ? "\033[1m" : "", out);
-    print_wrapped(sheet->verdict, out);
-    fputs(style->uses_colour ? "\033[0m" : "", out);
-    print_wrapped(sheet->advice.text, out);
+    const struct flw_trace *trace = sheet->trace;
+    char events[FLW_FIGURE_BYTES], blocks[FLW_FIGURE_BYTES], segments[FLW_FIGURE_BYTES];
+    size_t stream_count = sheet->program->stream_count;
+    fprintf(out, "%s%s: %s%s\n", style->uses_colour ? "\033[1m" : "", sheet->title, sheet->headline,
+            style->uses_colour ? "\033[0m" : "");
+    if (sheet->oom.count != 0) {
+        print_oom(sheet, out);
+    }
+    flw_format_count(trace->block_count, blocks);
+    if (sheet->is_state) {
+        fprintf(out, "%s block%s in %s segment%s, %zu stream%s; no history\n", blocks,
+                flw_plural(trace->block_count), flw_format_count(trace->segment_count, segments),
+                flw_plural(trace->segment_count), stream_count, flw_plural(stream_count));
+    } else {
+        fprintf(out, "%s event%s, %s block%s, %zu stream%s\n",
+                flw_format_count(trace->event_count, events), flw_plural(trace->event_count),
+                blocks, flw_plural(trace->block_count), stream_count, flw_plural(stream_count));
+    }
+    if (sheet->of_devices[0] != '\0') {
+        fprintf(out, "%s\n", sheet->of_devices);
+    }
+    for (size_t i = 0; i < sheet->others.count; i++) {
+        fprintf(out, "%s\n", sheet->others.list[i].text);
+    }
 }
 
 /* Print a heap without a history: its owners and its holes. */
 static void print_state(const struct flw_sheet *sheet, const struct flw_print_style *style,
                         FILE *out)
 {
-    const struct flw_trace *trace = sheet->trace;
     const struct flw_sheet_policy *recorded = flw_sheet_find(sheet, "recorded");
-    char blocks[FLW_FIGURE_BYTES], segments[FLW_FIGURE_BYTES];
-    flw_format_count(trace->block_count, blocks);
-    flw_format_count(trace->segment_count, segments);
-    fprintf(out, "%.40s: %s block%s in %s segment%s, %zu stream%s; no history\n", sheet->title,
-            blocks, flw_plural(trace->block_count), segments, flw_plural(trace->segment_count),
-            sheet->program->stream_count, flw_plural(sheet->program->stream_count));
-    print_devices(sheet, out);
-    fputc('\n', out);
-    print_holding(sheet, FLW_SHEET_AT_END, "at the dump", style->is_ascii, out);
-    print_wrapped_behind((size_t)fprintf(out, "owner: "), sheet->owner_rule, out);
+    print_holding(sheet, FLW_SHEET_AT_END, "Live memory at the dump, by owner", style, out);
+    print_rule(sheet, out);
     if (recorded != NULL && flw_sheet_frame(recorded, "peak reserved") != NULL) {
-        print_map(recorded, MAP_MOST, "at the dump", out);
+        print_map(recorded, "at the dump", out);
     }
-    print_verdict(sheet, style, out);
+    fprintf(out, "\n%s\n", sheet->advice.text);
 }
 
 void flw_print_text(const struct flw_sheet *sheet, const struct flw_print_style *style, FILE *out)
@@ -550,17 +456,17 @@ void flw_print_text(const struct flw_sheet *sheet, const struct flw_print_style 
     const struct flw_sheet_policy *reference = flw_verdict_reference(sheet);
     const struct flw_sheet_policy *best = flw_verdict_best(sheet);
     const struct flw_sheet_policy *mapped = reference;
+    print_head(sheet, style, out);
     if (sheet->is_state) {
         print_state(sheet, style, out);
         return;
     }
-    print_oom(sheet, out);
-    print_head(sheet, out);
-    fputc('\n', out);
-    bool has_owners = print_owners(sheet, style->is_ascii, out);
-    size_t row_count = print_table(sheet, style->columns, out);
-    size_t map_rows = find_map_rows(sheet, row_count);
-    fputc('\n', out);
+    bool has_owners = print_owners(sheet, style, out);
+    if (sheet->oom.count != 0) {
+        fprintf(out, "\nWhat to do: %s\n", sheet->advice.text);
+        print_answers(&sheet->oom, style, out);
+    }
+    print_table(sheet, style, out);
     if (reference != NULL) {
         print_sparks(sheet, reference, best, style->is_ascii, out);
     }
@@ -568,10 +474,73 @@ void flw_print_text(const struct flw_sheet *sheet, const struct flw_print_style 
         mapped = best;
     }
     if (!has_owners && mapped != NULL && flw_sheet_frame(mapped, "peak reserved") != NULL) {
-        print_map(mapped, map_rows, "at its peak", out);
+        print_map(mapped, "at its peak", out);
     }
-    if (sheet->pools_note[0] != '\0') {
-        print_wrapped(sheet->pools_note, out);
+    fprintf(out, "%s%s\n%s\n", sheet->pools_note[0] == '\0' ? "" : "\n", sheet->pools_note,
+            sheet->verdict);
+    if (sheet->oom.count == 0) {
+        fprintf(out, "What to do: %s\n", sheet->advice.text);
     }
-    print_verdict(sheet, style, out);
+}
+
+/* ---- several traces ---- */
+
+/* "fallow-memory-first" as a heading of three lines. */
+static void break_label(const char *label, char *out)
+{
+    for (; *label != '\0'; label++) {
+        *out++ = *label == ' ' ? '\n' : *label;
+        if (*label == '-') {
+            *out++ = '\n';
+        }
+    }
+    *out = '\0';
+}
+
+/* `policy` NULL: the sheet, a heap without a history, lacks that policy. */
+static const char *format_ratio(const struct flw_sheet_policy *policy, char *out)
+{
+    double ratio = policy == NULL ? 0 : flw_sheet_ratio(policy);
+    if (policy != NULL && policy->result->policy->allocates && policy->result->failure_count != 0) {
+        return "failed";
+    }
+    snprintf(out, FLW_FIGURE_BYTES, ratio <= 0 ? "-" : "%.3f", ratio);
+    return out;
+}
+
+void flw_print_landing(const struct flw_sheet *sheets, size_t count,
+                       const struct flw_print_style *style, FILE *out)
+{
+    const struct flw_sheet *widest = flw_sheet_widest(sheets, count);
+    size_t column_count = 2 + (count == 0 ? 0 : widest->policy_count);
+    struct flw_column columns[2 + FLW_PLAN_POLICIES] = {{"trace", FLW_COLUMN_TEXT, 0, false},
+                                                        {"live\n", FLW_COLUMN_BYTES, 0, false}};
+    char headings[FLW_PLAN_POLICIES][2 * FLW_SHEET_NAME_BYTES];
+    char cells[FLW_PLAN_POLICIES][FLW_FIGURE_BYTES];
+    uint64_t most_bytes = 0;
+    struct flw_table table;
+    for (size_t i = 0; i < count; i++) {
+        most_bytes = flw_max(most_bytes, sheets[i].trace->peak_requested_bytes);
+    }
+    for (size_t p = 0; p + 2 < column_count; p++) {
+        break_label(widest->policies[p].label, headings[p]);
+        columns[2 + p] = (struct flw_column){.heading = headings[p], .kind = FLW_COLUMN_CELL};
+    }
+    flw_table_begin(&table, columns, column_count, flw_unit_choose(most_bytes));
+    for (size_t i = 0; i < count; i++) {
+        union flw_value values[2 + FLW_PLAN_POLICIES] = {
+            {.text = sheets[i].title}, {.count = sheets[i].trace->peak_requested_bytes}};
+        for (size_t p = 0; p + 2 < column_count; p++) {
+            values[2 + p].text = format_ratio(flw_sheet_match(&sheets[i], widest, p), cells[p]);
+        }
+        flw_table_row(&table, NULL, values);
+    }
+    fputs("Reserved over live memory, each at its peak, by allocator; 1.000 is the least\n\n", out);
+    flw_table_print(&table, style->columns, out);
+    flw_table_finish(&table);
+    for (size_t i = 0; i < count; i++) {
+        if (sheets[i].of_devices[0] != '\0') {
+            fprintf(out, "\n%s\n%s\n", sheets[i].title, sheets[i].of_devices);
+        }
+    }
 }

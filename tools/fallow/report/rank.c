@@ -2,6 +2,7 @@
 #include "report/rank.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 #include "common/command.h"
 #include "common/draft.h"
 #include "common/tool_host.h"
+#include "report/json_tree.h"
 
 _Static_assert(FLW_SHEET_OWNERS == 200 && FLW_RANK_STEPS == 200, "as the messages say");
 _Static_assert(FLW_TRACE_MESSAGE_BYTES <= FLW_RANK_MESSAGE_BYTES, "the input's message fits");
@@ -354,160 +356,140 @@ void flw_rank_finish(struct flw_rank *rank)
 
 /* ---- reading ---- */
 
+typedef const struct flw_json_node *node;
+
 struct reader {
     struct flw_input input;
     struct flw_json json;
-    struct flw_rank *rank;
+    struct flw_json_tree tree;
 };
 
-static bool fail(struct reader *reader, const char *what)
+static bool fail(struct reader *reader, node at, const char *what)
 {
-    return flw_input_fail(&reader->input, reader->json.offset,
+    return flw_input_fail(&reader->input, at->offset,
                           "%s; it is no record of fallow report --json-lines", what);
 }
 
-static bool expect(struct reader *reader, enum flw_json_token wanted, const char *what)
+static bool read_number(struct reader *reader, node at, uint64_t *out)
 {
-    enum flw_json_token token = flw_json_next(&reader->json);
-    return token == wanted || (token != FLW_JSON_FAILED && fail(reader, what));
-}
-
-static bool read_number(struct reader *reader, uint64_t *out)
-{
-    bool is_negative = false;
-    enum flw_json_token token = flw_json_next(&reader->json);
-    if (token == FLW_JSON_LITERAL && strcmp(reader->json.text, "null") == 0) {
+    const char *text = flw_json_text_of(&reader->tree, at);
+    char *end = NULL;
+    if (at->kind == FLW_JSON_LITERAL && strcmp(text, "null") == 0) {
         *out = FLW_UNKNOWN;
         return true;
     }
-    if (token != FLW_JSON_NUMBER) {
-        return token != FLW_JSON_FAILED && fail(reader, "a number is missing");
+    if (at->kind != FLW_JSON_NUMBER) {
+        return fail(reader, at, "a number is missing");
     }
-    bool is_whole = flw_json_get_whole(&reader->json, &is_negative, out) && !is_negative;
-    return (is_whole && *out <= FLW_RANK_MOST_NUMBER) ||
-           fail(reader, is_whole ? "a number is above 2^62" : "a number is not whole");
+    errno = 0;
+    *out = strtoull(text, &end, 10);
+    if (*end != '\0' || text[0] == '-') {
+        return fail(reader, at, "a number is not whole");
+    }
+    return (errno == 0 && *out <= FLW_RANK_MOST_NUMBER) ||
+           fail(reader, at, "a number is above 2^62");
 }
 
-static bool read_text(struct reader *reader, char *out, size_t room)
+static bool read_fields(struct reader *reader, node object, const struct field *fields,
+                        void *structure);
+
+static bool read_owners(struct reader *reader, node list, struct flw_rank_moment *moment)
 {
-    if (!expect(reader, FLW_JSON_STRING, "a text is missing")) {
-        return false;
-    }
-    flw_json_unescape(&reader->json);
-    size_t count = flw_min(strlen(reader->json.text), room - 1);
-    memcpy(out, reader->json.text, count);
-    out[count] = '\0';
+    for
+        FLW_JSON_EACH(&reader->tree, at, list)
+        {
+            if (moment->owner_count == FLW_SHEET_OWNERS) {
+                return fail(reader, at, "a moment has more than 200 owners");
+            }
+            moment->owners = flw_host_grow(moment->owners, &moment->owner_capacity,
+                                           moment->owner_count + 1, sizeof *moment->owners);
+            struct flw_rank_owner *owner = &moment->owners[moment->owner_count++];
+            *owner = (struct flw_rank_owner){0};
+            if (!read_fields(reader, at, owner_fields, owner)) {
+                return false;
+            }
+        }
     return true;
 }
 
-static bool read_bool(struct reader *reader, bool *out)
+static bool read_steps(struct reader *reader, node list, struct flw_rank *rank)
 {
-    if (!expect(reader, FLW_JSON_LITERAL, "true or false is missing")) {
-        return false;
-    }
-    *out = strcmp(reader->json.text, "true") == 0;
-    return *out || strcmp(reader->json.text, "false") == 0 || fail(reader, "a null is no answer");
+    for
+        FLW_JSON_EACH(&reader->tree, pair, list)
+        {
+            if (rank->step_count == FLW_RANK_STEPS) {
+                return fail(reader, pair, "held has more than 200 steps");
+            }
+            rank->steps = flw_host_grow(rank->steps, &rank->step_capacity, rank->step_count + 1,
+                                        sizeof *rank->steps);
+            struct flw_rank_step *step = &rank->steps[rank->step_count++];
+            node time = flw_json_at(&reader->tree, pair->child);
+            node bytes = flw_json_at(&reader->tree, time->next);
+            if (pair->kind != FLW_JSON_ARRAY || bytes->kind == FLW_JSON_FAILED ||
+                bytes->next != 0) {
+                return fail(reader, pair, "a step is no pair");
+            }
+            if (!read_number(reader, time, &step->time_ns) ||
+                !read_number(reader, bytes, &step->bytes)) {
+                return false;
+            }
+        }
+    return true;
 }
 
-static bool read_fields(struct reader *reader, const struct field *fields, void *structure);
-
-static bool read_owners(struct reader *reader, struct flw_rank_moment *moment)
-{
-    if (!expect(reader, FLW_JSON_ARRAY, "owners are no list")) {
-        return false;
-    }
-    enum flw_json_token token = flw_json_next(&reader->json);
-    for (; token == FLW_JSON_OBJECT; token = flw_json_next(&reader->json)) {
-        if (moment->owner_count == FLW_SHEET_OWNERS) {
-            return fail(reader, "a moment has more than 200 owners");
-        }
-        moment->owners = flw_host_grow(moment->owners, &moment->owner_capacity,
-                                       moment->owner_count + 1, sizeof *moment->owners);
-        struct flw_rank_owner *owner = &moment->owners[moment->owner_count++];
-        *owner = (struct flw_rank_owner){0};
-        if (!read_fields(reader, owner_fields, owner)) {
-            return false;
-        }
-    }
-    return token == FLW_JSON_ARRAY_END ||
-           (token != FLW_JSON_FAILED && fail(reader, "an owner is no object"));
-}
-
-static bool read_steps(struct reader *reader, struct flw_rank *rank)
-{
-    if (!expect(reader, FLW_JSON_ARRAY, "what is held is no list")) {
-        return false;
-    }
-    enum flw_json_token token = flw_json_next(&reader->json);
-    for (; token == FLW_JSON_ARRAY; token = flw_json_next(&reader->json)) {
-        if (rank->step_count == FLW_RANK_STEPS) {
-            return fail(reader, "held has more than 200 steps");
-        }
-        rank->steps = flw_host_grow(rank->steps, &rank->step_capacity, rank->step_count + 1,
-                                    sizeof *rank->steps);
-        struct flw_rank_step *step = &rank->steps[rank->step_count++];
-        if (!read_number(reader, &step->time_ns) || !read_number(reader, &step->bytes) ||
-            !expect(reader, FLW_JSON_ARRAY_END, "a step is no pair")) {
-            return false;
-        }
-    }
-    return token == FLW_JSON_ARRAY_END ||
-           (token != FLW_JSON_FAILED && fail(reader, "a step is no pair"));
-}
-
-static bool read_field(struct reader *reader, const struct field *field, void *structure)
+static bool read_field(struct reader *reader, node at, const struct field *field, void *structure)
 {
     char *member = (char *)structure + field->offset;
+    const char *text = flw_json_text_of(&reader->tree, at);
     switch (field->kind) {
     case NUMBER:
-        return read_number(reader, (uint64_t *)(void *)member);
+        return read_number(reader, at, (uint64_t *)(void *)member);
     case TEXT:
-        return read_text(reader, member, field->room);
+        snprintf(member, field->room, "%s", text);
+        return at->kind == FLW_JSON_STRING || fail(reader, at, "a text is missing");
     case BOOL:
-        return read_bool(reader, (bool *)(void *)member);
+        *(bool *)(void *)member = strcmp(text, "true") == 0;
+        return (at->kind == FLW_JSON_LITERAL && strcmp(text, "null") != 0) ||
+               fail(reader, at, "true or false is missing");
     case MOMENT:
-        return expect(reader, FLW_JSON_OBJECT, "a moment is no object") &&
-               read_fields(reader, moment_fields, member);
+        return read_fields(reader, at, moment_fields, member);
     case OWNERS:
-        return read_owners(reader, structure);
+        return at->kind == FLW_JSON_ARRAY ? read_owners(reader, at, structure)
+                                          : fail(reader, at, "owners are no list");
     case STEPS:
-        return read_steps(reader, structure);
+        return at->kind == FLW_JSON_ARRAY ? read_steps(reader, at, structure)
+                                          : fail(reader, at, "what is held is no list");
     }
     return false;
 }
 
-/* The rest of an object whose bracket was read: each field once, in any order; what is not known is stepped over. */
-static bool read_fields(struct reader *reader, const struct field *fields, void *structure)
+/* Read each field once, in any order, and skip unknown members. */
+static bool read_fields(struct reader *reader, node object, const struct field *fields,
+                        void *structure)
 {
-    uint64_t seen = 0;
-    uint64_t wanted = 0;
-    enum flw_json_token token = flw_json_next(&reader->json);
-    for (; token == FLW_JSON_KEY; token = flw_json_next(&reader->json)) {
-        size_t at = 0;
-        while (fields[at].key != NULL && strcmp(fields[at].key, reader->json.text) != 0) {
-            at++;
-        }
-        if (fields[at].key == NULL) {
-            token = flw_json_next(&reader->json);
-            if (!flw_json_skip(&reader->json, token)) {
-                return false;
+    if (object->kind != FLW_JSON_OBJECT) {
+        return fail(reader, object, "an object is missing");
+    }
+    for (const struct field *field = fields; field->key != NULL; field++) {
+        size_t count = 0;
+        for
+            FLW_JSON_EACH(&reader->tree, at, object)
+            {
+                if (strcmp(flw_json_key_of(&reader->tree, at), field->key) != 0) {
+                    continue;
+                }
+                if (count++ != 0) {
+                    return fail(reader, at, "something is said twice");
+                }
+                if (!read_field(reader, at, field, structure)) {
+                    return false;
+                }
             }
-            continue;
-        }
-        if ((seen >> at & 1) != 0) {
-            return fail(reader, "something is said twice");
-        }
-        seen |= UINT64_C(1) << at;
-        if (!read_field(reader, &fields[at], structure)) {
-            return false;
+        if (count == 0) {
+            return fail(reader, object, "something is missing");
         }
     }
-    for (size_t i = 0; fields[i].key != NULL; i++) {
-        wanted |= UINT64_C(1) << i;
-    }
-    return token == FLW_JSON_OBJECT_END
-               ? seen == wanted || fail(reader, "something is missing")
-               : token != FLW_JSON_FAILED && fail(reader, "an object does not end");
+    return true;
 }
 
 /* What is wrong with it; NULL: nothing. */
@@ -562,54 +544,56 @@ static const char *blame(const struct flw_rank *rank)
     return found[i];
 }
 
-/* The record whose bracket was read. Its schema comes first. */
-static bool read_record(struct reader *reader)
+/* Read a record, whose first member is its schema. */
+static bool read_record(struct reader *reader, struct flw_rank *rank)
 {
     uint64_t schema = 0;
-    if (!expect(reader, FLW_JSON_KEY, "it begins with nothing known")) {
+    if (!flw_json_tree_read(&reader->tree, &reader->json)) {
         return false;
     }
-    if (strcmp(reader->json.text, "fallow_rank") != 0) {
-        return fail(reader, "it begins otherwise");
+    node root = &reader->tree.nodes[0];
+    node first = flw_json_at(&reader->tree, root->child);
+    if (root->kind != FLW_JSON_OBJECT) {
+        return fail(reader, root, "it is no object");
     }
-    if (!read_number(reader, &schema)) {
+    if (strcmp(flw_json_key_of(&reader->tree, first), "fallow_rank") != 0) {
+        return fail(reader, root, "it does not begin with fallow_rank");
+    }
+    if (!read_number(reader, first, &schema)) {
         return false;
     }
     if (schema != FLW_RANK_SCHEMA) {
-        return flw_input_fail(&reader->input, reader->json.offset,
+        return flw_input_fail(&reader->input, first->offset,
                               "a record of schema %s, and this fallow reads %d; write it anew",
-                              reader->json.text, FLW_RANK_SCHEMA);
+                              flw_json_text_of(&reader->tree, first), FLW_RANK_SCHEMA);
     }
-    if (!read_fields(reader, rank_fields, reader->rank)) {
+    if (!read_fields(reader, root, rank_fields, rank)) {
         return false;
     }
-    const char *wrong = blame(reader->rank);
-    return wrong == NULL || fail(reader, wrong);
+    const char *wrong = blame(rank);
+    return wrong == NULL || fail(reader, root, wrong);
 }
 
 bool flw_rank_read(const char *path, void (*take)(void *context, struct flw_rank *rank),
                    void *context, char *message)
 {
-    struct reader reader = {0};
+    struct reader *reader = flw_host_alloc(1, sizeof *reader);
     size_t count = 0;
     message[0] = '\0';
-    if (!flw_input_open(&reader.input, flw_input_place(path), message)) {
-        return false;
-    }
-    bool is_read = true;
+    bool is_read = flw_input_open(&reader->input, flw_input_place(path), message);
+    bool is_open = is_read;
     while (is_read) {
         struct flw_rank rank = {0};
-        reader.json = (struct flw_json){.input = &reader.input}; /* a value of its own */
-        reader.rank = &rank;
-        while (flw_input_fill(&reader.input, 1) && isspace(*reader.input.at)) {
-            reader.input.at++;
+        reader->json = (struct flw_json){.input = &reader->input}; /* a value of its own */
+        while (flw_input_fill(&reader->input, 1) && isspace(*reader->input.at)) {
+            reader->input.at++;
         }
-        if (!flw_input_fill(&reader.input, 1)) {
+        if (!flw_input_fill(&reader->input, 1)) {
             break;
         }
-        is_read = *reader.input.at != '{'
-                      ? fail(&reader, "it is no object")
-                      : expect(&reader, FLW_JSON_OBJECT, "it is no object") && read_record(&reader);
+        is_read = *reader->input.at == '{'
+                      ? read_record(reader, &rank)
+                      : fail(reader, flw_json_at(&reader->tree, 0), "it is no object");
         if (is_read) {
             write_line(&rank);
             take(context, &rank);
@@ -618,7 +602,12 @@ bool flw_rank_read(const char *path, void (*take)(void *context, struct flw_rank
             flw_rank_finish(&rank);
         }
     }
-    is_read = is_read && !reader.input.failed && (count > 0 || fail(&reader, "it is empty"));
-    flw_input_close(&reader.input);
+    if (is_open) {
+        is_read = is_read && !reader->input.failed &&
+                  (count > 0 || fail(reader, flw_json_at(&reader->tree, 0), "it is empty"));
+        flw_input_close(&reader->input);
+    }
+    flw_json_tree_finish(&reader->tree);
+    flw_host_free(reader);
     return is_read;
 }

@@ -51,7 +51,8 @@ static const char help[] =
     "  --skip REGEX          a frame that matches is never an owner; both may stand several times\n"
     "  --by WORD             an owner is named by its frame (the default), file, module (the package\n"
     "                        that it was installed as, else the folder) or the phase of the recording\n"
-    "  --no-times            without host times: the same trace gives the same bytes\n"
+    "  --times               a column of host times: the median of an operation, in ns\n"
+    "  --no-times            no host times in any output: the same trace gives the same bytes\n"
     "  --ascii               no letters beyond ASCII; so too where the locale is not of UTF-8\n\n"
     "exit code 1, and a line that says which policy and by how much, where\n"
     "  --max-reserved BYTES      a policy holds more\n"
@@ -116,6 +117,7 @@ static const struct flw_option option_list[] = {
     {.name = "at", .kind = FLW_OPTION_TAKE, .offset = OPTION(folded_at), .take = take_moment},
     {.name = "chrome", .kind = FLW_OPTION_TEXT, .offset = OPTION(chrome_path)},
     {.name = "html", .kind = FLW_OPTION_TEXT, .offset = OPTION(html_path)},
+    {.name = "times", .kind = FLW_OPTION_SET, .offset = OPTION(shows_times)},
     {.name = "no-times", .kind = FLW_OPTION_CLEAR, .offset = OPTION(times)},
     {.name = "ascii", .kind = FLW_OPTION_SET, .offset = OPTION(is_ascii)},
     {.name = NULL}};
@@ -241,40 +243,6 @@ static bool read_side(const char *path, const struct flw_owner_rule *rule, struc
     return is_read;
 }
 
-/* True if all traces are of one file: its name, and "NAME, device 1" of its other devices. */
-static bool is_one_file(const struct flw_baseline *of)
-{
-    bool is_one = of->trace_count != 0;
-    for (size_t i = 1; i < of->trace_count; i++) {
-        size_t stem = strlen(of->traces[0].title);
-        is_one &= strncmp(of->traces[i].title, of->traces[0].title, stem) == 0 &&
-                  of->traces[i].title[stem] == ',';
-    }
-    return is_one;
-}
-
-static void rename_trace(char *title, size_t stem, const char *name)
-{
-    char whole[2 * FLW_BASELINE_TEXT_BYTES];
-    snprintf(whole, sizeof whole, "%s%s", name, title + stem);
-    memcpy(title, whole, FLW_BASELINE_TEXT_BYTES - 1);
-}
-
-/* Rename the traces of `b` after those of `a`, so that two files can be compared whatever their names. */
-static void match_titles(const struct flw_baseline *a, struct flw_baseline *b)
-{
-    if (!is_one_file(a) || !is_one_file(b)) {
-        return;
-    }
-    size_t stem = strlen(b->traces[0].title);
-    for (size_t i = 0; i < b->count; i++) {
-        rename_trace(b->numbers[i].trace, stem, a->traces[0].title);
-    }
-    for (size_t i = 0; i < b->trace_count; i++) {
-        rename_trace(b->traces[i].title, stem, a->traces[0].title);
-    }
-}
-
 static int run_diff(int argc, char **argv)
 {
     static const struct flw_options command = {
@@ -294,9 +262,8 @@ static int run_diff(int argc, char **argv)
         char *const *paths = argv + optind;
         bool is_read = read_side(paths[0], &rule, &a) && read_side(paths[1], &rule, &b);
         if (is_read) {
-            match_titles(&a, &b);
             FILE *out = flw_terminal_open(false);
-            flw_baseline_print_diff(&a, &b, out);
+            flw_baseline_print_diff(&a, &b, flw_terminal_columns(), out);
             flw_terminal_close(out);
         }
         code = is_read ? FLW_EXIT_OK : FLW_EXIT_FAILED;
@@ -363,7 +330,7 @@ static bool write_merged(const struct merge_settings *settings, const struct flw
     }
     if (!flw_report_is_stdout(settings->json_path)) {
         FILE *out = flw_terminal_open(false);
-        flw_job_print_text(job, out);
+        flw_job_print_text(job, flw_terminal_columns(), out);
         flw_terminal_close(out);
     }
     return true;

@@ -351,7 +351,9 @@ struct flw_sheet {
     size_t mark_count;
     /* Of policies: what the verdict compares, what is or would be held and the least (verdict.h); NULL. */
     const struct flw_sheet_policy *reference, *best;
-    char verdict[256]; /* one sentence */
+    char headline
+        [512]; /* the user's own figures: the peak or the failed request, and the largest owners */
+    char verdict[256]; /* one sentence that compares */
     struct flw_sheet_advice advice;
     char pools_note[FLW_PLAN_NOTE_BYTES]; /* flw_plan_say_pools */
 };

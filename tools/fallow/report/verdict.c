@@ -67,123 +67,168 @@ static bool is_of_pytorch(const struct flw_sheet *sheet, const struct flw_sheet_
                : format != NULL && strstr(format, "pytorch") != NULL;
 }
 
-/* "PyTorch held", "pytorch holds" */
-static void name_reference(const struct flw_sheet *sheet, const struct flw_sheet_policy *reference,
-                           char *out, size_t room)
+static const char *name_recorded(const struct flw_sheet *sheet)
 {
-    if (reference->result->policy->allocates) {
-        snprintf(out, room, "%s holds", reference->label);
-    } else {
-        snprintf(out, room, "%s held",
-                 is_of_pytorch(sheet, reference) ? "PyTorch" : "the recorded allocator");
-    }
+    const char *format = sheet->trace->format;
+    return format != NULL && strstr(format, "pytorch") != NULL ? "PyTorch"
+                                                               : "the recorded allocator";
 }
 
-static void say_failures(const struct flw_sheet *sheet, char *out, size_t room)
+/* ---- headline ---- */
+
+/* Append the three largest owners of a moment if they are code. */
+static void add_owners(const struct flw_sheet *sheet, enum flw_sheet_moment moment, char *out,
+                       size_t room)
 {
-    char bytes[FLW_FIGURE_BYTES];
-    for (size_t i = 0; i < sheet->policy_count; i++) {
-        const struct flw_sheet_policy *policy = &sheet->policies[i];
-        if (policy->result->policy->allocates && policy->result->failure_count != 0) {
-            flw_format_count(policy->first_failure_bytes, bytes);
-            snprintf(out, room,
-                     "every policy failed a request; the first that %s could not serve was of %s "
-                     "bytes",
-                     policy->label, bytes);
-            return;
-        }
+    const struct flw_sheet_holding *holding = &sheet->holdings[moment];
+    char size[FLW_FIGURE_BYTES];
+    for (size_t i = 0; sheet->has_code && i < flw_min(holding->owner_count, 3); i++) {
+        flw_append(out, room, "%s%s %s", i == 0 ? "; largest owners: " : ", ",
+                   flw_format_size(holding->owners[i].bytes, size), holding->owners[i].name);
     }
-    snprintf(out, room,
-             sheet->program->max_live_bytes == 0 ? "the trace asks for no memory"
-                                                 : "no policy ran that allocates memory");
 }
 
 /* Describe the heap of a sheet without a history. */
-static void say_state(const struct flw_sheet *sheet, char *out, size_t room)
+static void write_state(const struct flw_sheet *sheet, char *out, size_t room)
 {
     const struct flw_sheet_policy *recorded = flw_sheet_find(sheet, flw_policy_recorded.name);
     const struct flw_sheet_frame *frame =
         recorded == NULL ? NULL : flw_sheet_frame(recorded, "end");
-    struct flw_unit unit = flw_unit_choose(sheet->trace->peak_requested_bytes);
-    char name[2 * FLW_SHEET_NAME_BYTES], held[FLW_FIGURE_BYTES], used[FLW_FIGURE_BYTES];
-    char hole[FLW_FIGURE_BYTES], largest[FLW_FIGURE_BYTES], count[FLW_FIGURE_BYTES];
-    char pending[2 * FLW_SHEET_NAME_BYTES] = "";
-    flw_format_bytes(sheet->trace->peak_requested_bytes - sheet->pending_bytes, unit, used);
+    char size[FLW_FIGURE_BYTES], count[FLW_FIGURE_BYTES];
+    flw_append(out, room, "%s live",
+               flw_format_size(sheet->trace->peak_requested_bytes - sheet->pending_bytes, size));
     if (sheet->pending_count != 0) {
-        flw_format_bytes(sheet->pending_bytes, unit, hole);
-        snprintf(pending, sizeof pending, " %s freed that wait for other streams (record_stream),",
-                 hole);
+        flw_append(out, room, ", %s freed and waiting for other streams (record_stream)",
+                   flw_format_size(sheet->pending_bytes, size));
     }
-    if (frame == NULL) {
-        flw_format_count(sheet->trace->initial_count, count);
-        snprintf(out, room, "%s %s in use in %s block%s", used, unit.name, count,
-                 flw_plural(sheet->trace->initial_count));
-        return;
+    if (frame != NULL) {
+        flw_append(out, room, " of %s that %s reserved",
+                   flw_format_size(frame->reserved_bytes, size), name_recorded(sheet));
+        flw_append(out, room, "; %s free in %s hole%s", flw_format_size(frame->hole_bytes, size),
+                   flw_format_count(frame->hole_count, count), flw_plural(frame->hole_count));
+        flw_append(out, room, ", the largest of %s",
+                   flw_format_size(frame->largest_hole_bytes, size));
     }
-    name_reference(sheet, recorded, name, sizeof name);
-    flw_format_bytes(frame->reserved_bytes, unit, held);
-    flw_format_bytes(frame->hole_bytes, unit, hole);
-    flw_format_bytes(frame->largest_hole_bytes, unit, largest);
-    flw_format_count(frame->hole_count, count);
-    snprintf(out, room, "%s %s %s: %s in use,%s %s free in %s hole%s, the largest of %s", name,
-             held, unit.name, used, pending, hole, count, flw_plural(frame->hole_count), largest);
 }
 
-void flw_verdict_write(const struct flw_sheet *sheet, char *out, size_t room)
+static void write_oom(const struct flw_sheet *sheet, char *out, size_t room)
+{
+    const struct flw_sheet_oom *oom = &sheet->oom;
+    char asked[FLW_FIGURE_BYTES], live[FLW_FIGURE_BYTES], event[FLW_FIGURE_BYTES];
+    flw_append(out, room, "out of memory at event %s: %s requested %s with %s live",
+               flw_format_count(oom->event, event),
+               oom->owner[0] != '\0' ? oom->owner : "unknown code",
+               flw_format_size(oom->asked_bytes, asked), flw_format_size(oom->live_bytes, live));
+    add_owners(sheet, FLW_SHEET_AT_OOM, out, room);
+}
+
+static void write_peak(const struct flw_sheet *sheet, char *out, size_t room)
+{
+    const struct flw_sheet_policy *recorded = find(sheet, flw_policy_recorded.name);
+    const struct flw_sheet_columns *columns = &sheet->columns;
+    char size[FLW_FIGURE_BYTES];
+    flw_append(out, room, "peak live memory %s",
+               flw_format_size(sheet->program->max_live_bytes, size));
+    if (columns->time_ns != NULL) {
+        uint64_t time_ns = columns->time_ns[flw_sheet_column(columns, sheet->peak_op)];
+        flw_append(out, room, " after %s", flw_format_time((double)time_ns, size));
+    } else if (sheet->op_count != 0) {
+        flw_append(out, room, ", %.0f %% into the recording",
+                   100.0 * (double)sheet->peak_op / (double)sheet->op_count);
+    }
+    if (recorded != NULL) {
+        flw_append(out, room, "; %s reserved %s", name_recorded(sheet),
+                   flw_format_size(recorded->result->statistics.peak_reserved_bytes, size));
+    }
+    add_owners(sheet, FLW_SHEET_AT_PEAK, out, room);
+}
+
+/* ---- verdict ---- */
+
+static void write_failures(const struct flw_sheet *sheet, char *out, size_t room)
+{
+    char size[FLW_FIGURE_BYTES];
+    for (size_t i = 0; i < sheet->policy_count; i++) {
+        const struct flw_sheet_policy *policy = &sheet->policies[i];
+        if (policy->result->policy->allocates && policy->result->failure_count != 0) {
+            flw_append(out, room, "Every policy failed a request; the first that %s failed was %s.",
+                       policy->label, flw_format_size(policy->first_failure_bytes, size));
+            return;
+        }
+    }
+    flw_append(out, room, "%s",
+               sheet->program->max_live_bytes == 0
+                   ? "The trace allocates no memory."
+                   : "No policy that allocates memory was replayed.");
+}
+
+/* "PyTorch reserved 24.0 GiB", with the part that the recording did not use, and expandable segments. */
+static void write_reference(const struct flw_sheet *sheet, char *out, size_t room)
+{
+    const struct flw_sheet_policy *reference = flw_verdict_reference(sheet);
+    const struct flw_sheet_policy *expandable = find(sheet, flw_policy_pytorch_expandable.name);
+    uint64_t held_bytes = flw_sheet_held(sheet, reference);
+    char size[FLW_FIGURE_BYTES];
+    if (reference->result->policy->allocates) {
+        flw_append(out, room, "%s would reserve %s", reference->label,
+                   flw_format_size(held_bytes, size));
+    } else {
+        const char *name = name_recorded(sheet);
+        flw_append(out, room, "%c%s reserved %s", name[0] == 't' ? 'T' : name[0], name + 1,
+                   flw_format_size(held_bytes, size));
+    }
+    if (held_bytes != reference->result->statistics.peak_reserved_bytes) {
+        flw_append(out, room, " (without %s from before the recording, which it did not use)",
+                   flw_format_size(sheet->unused_bytes, size));
+    }
+    if (expandable != NULL && expandable != flw_verdict_best(sheet) &&
+        is_of_pytorch(sheet, reference)) {
+        flw_append(out, room, " (%s with expandable segments)",
+                   flw_format_size(flw_sheet_held(sheet, expandable), size));
+    }
+}
+
+static void write_comparison(const struct flw_sheet *sheet, char *out, size_t room)
 {
     const struct flw_sheet_policy *reference = flw_verdict_reference(sheet);
     const struct flw_sheet_policy *best = flw_verdict_best(sheet);
-    struct flw_unit unit = flw_unit_choose(sheet->trace->peak_requested_bytes);
-    char name[3 * FLW_SHEET_NAME_BYTES];
-    char held[FLW_FIGURE_BYTES];
-    char least[FLW_FIGURE_BYTES];
-    char difference[FLW_FIGURE_BYTES];
-    if (sheet->is_state) {
-        say_state(sheet, out, room);
-        return;
-    }
+    const struct flw_sheet_policy *driver = find(sheet, flw_policy_driver.name);
+    char size[FLW_FIGURE_BYTES], less[FLW_FIGURE_BYTES];
     if (best == NULL || reference == NULL) {
-        say_failures(sheet, out, room);
+        write_failures(sheet, out, room);
         return;
     }
     uint64_t held_bytes = flw_sheet_held(sheet, reference);
     uint64_t least_bytes = best->result->statistics.peak_reserved_bytes;
-    name_reference(sheet, reference, name, sizeof name);
-    flw_format_bytes(held_bytes, unit, held);
-    if (held_bytes != reference->result->statistics.peak_reserved_bytes) {
-        char unused[FLW_FIGURE_BYTES];
-        size_t length = strlen(name);
-        flw_format_bytes(sheet->unused_bytes, unit, unused);
-        snprintf(name + length, sizeof name - length,
-                 " (without %s %s from before the recording, which it did not use)", unused,
-                 unit.name);
+    write_reference(sheet, out, room);
+    if (best != reference && least_bytes < held_bytes) {
+        flw_append(out, room, "; %s would reserve %s, %s (%.1f %%) less.", best->label,
+                   flw_format_size(least_bytes, size),
+                   flw_format_size(held_bytes - least_bytes, less),
+                   100.0 * (double)(held_bytes - least_bytes) / (double)held_bytes);
+    } else if (driver != NULL && driver->result->failure_count == 0 &&
+               flw_sheet_held(sheet, driver) < held_bytes) {
+        flw_append(out, room,
+                   "; only the driver alone would reserve less: %s, waiting at each free.",
+                   flw_format_size(flw_sheet_held(sheet, driver), size));
+    } else {
+        flw_append(out, room, "; no other policy would reserve less.");
     }
-    char lead[sizeof name + 2 * FLW_SHEET_NAME_BYTES];
-    int length = snprintf(lead, sizeof lead, "%s %s %s", name, held, unit.name);
-    const struct flw_sheet_policy *expandable = find(sheet, flw_policy_pytorch_expandable.name);
-    if (expandable != NULL && expandable != best && is_of_pytorch(sheet, reference)) {
-        flw_format_bytes(flw_sheet_held(sheet, expandable), unit, held);
-        snprintf(lead + length, sizeof lead - (size_t)length, " (%s with expandable segments)",
-                 held);
-    }
-    flw_format_bytes(least_bytes, unit, least);
-    if (best == reference || least_bytes >= held_bytes) {
-        const struct flw_sheet_policy *driver = find(sheet, flw_policy_driver.name);
-        length = snprintf(out, room, "%s, and no other policy holds less", lead);
-        if (driver != NULL && driver->result->failure_count == 0 && length > 0 &&
-            (size_t)length < room && flw_sheet_held(sheet, driver) < held_bytes) {
-            flw_format_bytes(flw_sheet_held(sheet, driver), unit, least);
-            snprintf(out + length, room - (size_t)length,
-                     " but the driver alone, which holds %s and waits at each free", least);
-        }
+}
+
+void flw_verdict_write(struct flw_sheet *sheet)
+{
+    char *headline = sheet->headline, *verdict = sheet->verdict;
+    headline[0] = verdict[0] = '\0';
+    if (sheet->is_state) {
+        write_state(sheet, headline, sizeof sheet->headline);
+        snprintf(verdict, sizeof sheet->verdict, "%.*s", (int)sizeof sheet->verdict - 1, headline);
         return;
     }
-    flw_format_bytes(held_bytes - least_bytes, unit, difference);
-    length = snprintf(out, room, "%s; %s holds %s, which is %s %s (%.1f %%) less", lead,
-                      best->label, least, difference, unit.name,
-                      100.0 * (double)(held_bytes - least_bytes) / (double)held_bytes);
-    if (length > 0 && (size_t)length < room && best->result->has_times) {
-        snprintf(out + length, room - (size_t)length, ", at %.0f ns an operation",
-                 best->result->all_times.p50_ns);
+    if (sheet->oom.count != 0) {
+        write_oom(sheet, headline, sizeof sheet->headline);
+    } else {
+        write_peak(sheet, headline, sizeof sheet->headline);
     }
+    write_comparison(sheet, verdict, sizeof sheet->verdict);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the conclusions from a sheet: the policy of reference, the policy that holds least, a sentence about both, and
- * a sentence of advice.
+ * Owns: the conclusions from a sheet: the policy of reference, the policy that holds least, the headline,
+ * a sentence about both policies, and a sentence of advice.
  */
 #ifndef FLW_TOOL_REPORT_VERDICT_H
 #define FLW_TOOL_REPORT_VERDICT_H
@@ -17,7 +17,8 @@ const struct flw_sheet_policy *flw_verdict_reference(const struct flw_sheet *she
  * does not count: it holds least by making every free wait. */
 const struct flw_sheet_policy *flw_verdict_best(const struct flw_sheet *sheet);
 
-void flw_verdict_write(const struct flw_sheet *sheet, char *out, size_t room);
+/* Write the sheet's headline and verdict. */
+void flw_verdict_write(struct flw_sheet *sheet);
 
 /* Advise from the replays alone. After an out-of-memory: a policy that serves the failed request with the memory there
  * was, preferring a setting of PyTorch to another allocator, else the smallest sufficient device. Otherwise the policy

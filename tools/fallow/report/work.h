@@ -29,7 +29,7 @@ struct flw_report_options {
     double max_fragmentation;    /* INFINITY: none */
     bool fails_on_oom;
     bool writes_lines; /* records of ranks (rank.h), and nothing else */
-    bool times, is_ascii;
+    bool times, shows_times, is_ascii;
 };
 
 static inline bool flw_report_is_stdout(const char *path)

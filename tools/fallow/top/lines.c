@@ -9,20 +9,6 @@
 
 /* ---- numbers */
 
-/* "0 B", "12.3 MiB", "1023 KiB": three digits or so. */
-const char *flw_top_bytes(char text[FLW_TOP_TEXT_BYTES], uint64_t bytes)
-{
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-    unsigned unit = 0;
-    double value = (double)bytes;
-    for (; value >= 1023.5 && unit < 6; unit++) {
-        value /= 1024;
-    }
-    int decimals = unit == 0 || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
-    snprintf(text, FLW_TOP_TEXT_BYTES, "%.*f %s", decimals, value, units[unit]);
-    return text;
-}
-
 /* Never 100 % where one missed. */
 const char *flw_top_share(char text[FLW_TOP_TEXT_BYTES], uint64_t part, uint64_t whole)
 {

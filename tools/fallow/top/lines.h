@@ -5,12 +5,12 @@
 #ifndef FLW_TOOL_TOP_LINES_H
 #define FLW_TOOL_TOP_LINES_H
 
+#include "common/figures.h"
 #include "top/top.h"
 
 #define FLW_TOP_TEXT_BYTES 32
 
 /* "0 B", "12.3 MiB", "1023 KiB": three digits or so. In `text`, which is returned. */
-const char *flw_top_bytes(char text[FLW_TOP_TEXT_BYTES], uint64_t bytes);
 /* "99.12 %", or "-" of nothing. Never 100 % where one missed. */
 const char *flw_top_share(char text[FLW_TOP_TEXT_BYTES], uint64_t part, uint64_t whole);
 

@@ -38,22 +38,22 @@ static void add_memory(struct flw_top_page *page, const uint64_t *value)
     }
     bar[BAR_COLUMNS] = '\0';
     flw_top_add_line(page, FLW_TOP_PLAIN, "reserved %9s  of %9s  [%s]  peak %s",
-                     flw_top_bytes(a, reserved), flw_top_bytes(b, limit), bar,
-                     flw_top_bytes(c, value[FLW_VALUE_peak_reserved_bytes]));
+                     flw_format_size(reserved, a), flw_format_size(limit, b), bar,
+                     flw_format_size(value[FLW_VALUE_peak_reserved_bytes], c));
     flw_top_add_line(page, FLW_TOP_PLAIN, "live     %9s  asked %9s  in %s blocks  peak asked %s",
-                     flw_top_bytes(a, value[FLW_VALUE_live_bytes]),
-                     flw_top_bytes(b, value[FLW_VALUE_requested_bytes]),
+                     flw_format_size(value[FLW_VALUE_live_bytes], a),
+                     flw_format_size(value[FLW_VALUE_requested_bytes], b),
                      flw_format_count(value[FLW_VALUE_live_count], c),
-                     flw_top_bytes(d, value[FLW_VALUE_peak_requested_bytes]));
+                     flw_format_size(value[FLW_VALUE_peak_requested_bytes], d));
     flw_top_add_line(page, FLW_TOP_PLAIN, "free     %9s  cached %s  deferred %s  unmapped %s",
-                     flw_top_bytes(a, value[FLW_VALUE_free_bytes]),
-                     flw_top_bytes(b, value[FLW_VALUE_cached_bytes]),
-                     flw_top_bytes(c, value[FLW_VALUE_deferred_bytes]),
-                     flw_top_bytes(d, value[FLW_VALUE_unmapped_bytes]));
+                     flw_format_size(value[FLW_VALUE_free_bytes], a),
+                     flw_format_size(value[FLW_VALUE_cached_bytes], b),
+                     flw_format_size(value[FLW_VALUE_deferred_bytes], c),
+                     flw_format_size(value[FLW_VALUE_unmapped_bytes], d));
     flw_top_add_line(page, FLW_TOP_PLAIN, "captures %9s  %s under way  tables %s of host memory",
-                     flw_top_bytes(a, value[FLW_VALUE_captured_bytes]),
+                     flw_format_size(value[FLW_VALUE_captured_bytes], a),
                      flw_format_count(value[FLW_VALUE_capture_count], b),
-                     flw_top_bytes(c, value[FLW_VALUE_host_bytes]));
+                     flw_format_size(value[FLW_VALUE_host_bytes], c));
 }
 
 static void add_traffic(struct flw_top_page *page, const struct change *change)
@@ -106,7 +106,7 @@ static void add_ladder(struct flw_top_page *page, const struct flw_bulletin_pool
     const char *served = last == 0 ? NULL : flw_bulletin_stage(pool, last - 1);
     if (served != NULL) {
         snprintf(line, sizeof line, "ladder   last %s for %s ", served,
-                 flw_top_bytes(text, pool->value[FLW_VALUE_last_climb_bytes]));
+                 flw_format_size(pool->value[FLW_VALUE_last_climb_bytes], text));
     }
     for (unsigned i = 0; i < FLW_BULLETIN_STAGES; i++) {
         const char *stage = flw_bulletin_stage(pool, i);
@@ -129,13 +129,13 @@ static void add_absent(struct flw_top_page *page, const uint64_t *value)
     char a[FLW_TOP_TEXT_BYTES], b[FLW_TOP_TEXT_BYTES];
     if (value[FLW_VALUE_is_asleep] != 0) {
         flw_top_add_line(page, FLW_TOP_TITLE, "asleep   %9s  released  %s saved in host memory",
-                         flw_top_bytes(a, value[FLW_VALUE_asleep_bytes]),
-                         flw_top_bytes(b, value[FLW_VALUE_saved_bytes]));
+                         flw_format_size(value[FLW_VALUE_asleep_bytes], a),
+                         flw_format_size(value[FLW_VALUE_saved_bytes], b));
     }
     if (value[FLW_VALUE_exported_bytes] + value[FLW_VALUE_imported_bytes] != 0) {
         flw_top_add_line(page, FLW_TOP_PLAIN, "shared   %9s  exported  %s imported",
-                         flw_top_bytes(a, value[FLW_VALUE_exported_bytes]),
-                         flw_top_bytes(b, value[FLW_VALUE_imported_bytes]));
+                         flw_format_size(value[FLW_VALUE_exported_bytes], a),
+                         flw_format_size(value[FLW_VALUE_imported_bytes], b));
     }
 }
 
@@ -145,11 +145,12 @@ static void add_arenas(struct flw_top_page *page, const struct flw_bulletin_pool
     for (uint32_t i = 0; i < pool->arena_count; i++) {
         const struct flw_bulletin_arena *arena = &pool->arenas[i];
         char a[FLW_TOP_TEXT_BYTES], b[FLW_TOP_TEXT_BYTES], c[FLW_TOP_TEXT_BYTES];
-        flw_top_add_line(
-            page, FLW_TOP_PLAIN, "arena    %9s  %s%s%s  kept %s  %s leases  %" PRIu64 " captures",
-            flw_top_bytes(a, arena->scratch_bytes), arena->name, arena->is_leased ? ", leased" : "",
-            arena->is_locked ? ", locked" : "", flw_top_bytes(b, arena->persistent_bytes),
-            flw_format_count(arena->lease_count, c), arena->capture_count);
+        flw_top_add_line(page, FLW_TOP_PLAIN,
+                         "arena    %9s  %s%s%s  kept %s  %s leases  %" PRIu64 " captures",
+                         flw_format_size(arena->scratch_bytes, a), arena->name,
+                         arena->is_leased ? ", leased" : "", arena->is_locked ? ", locked" : "",
+                         flw_format_size(arena->persistent_bytes, b),
+                         flw_format_count(arena->lease_count, c), arena->capture_count);
     }
     if (pool->arena_count < total) {
         flw_top_add_line(page, FLW_TOP_PLAIN, "... %" PRIu64 " more arenas",
@@ -224,10 +225,11 @@ static void add_streams(struct flw_top_page *page, const struct flw_bulletin_poo
             snprintf(name, sizeof name, "any");
         }
         flw_top_add_line(page, FLW_TOP_PLAIN, "%-14.14s %10s %10s %10s %10s %7" PRIu64 " %8s", name,
-                         flw_top_bytes(a, row->live_bytes), flw_top_bytes(b, row->requested_bytes),
-                         flw_top_bytes(c, row->cached_bytes),
-                         flw_top_bytes(d, row->free_bytes + row->captured_bytes), row->cache_count,
-                         flw_top_share(e, row->hit_count, row->alloc_count));
+                         flw_format_size(row->live_bytes, a),
+                         flw_format_size(row->requested_bytes, b),
+                         flw_format_size(row->cached_bytes, c),
+                         flw_format_size(row->free_bytes + row->captured_bytes, d),
+                         row->cache_count, flw_top_share(e, row->hit_count, row->alloc_count));
     }
 }
 
@@ -257,11 +259,12 @@ static void add_classes(struct flw_top_page *page, const struct flw_bulletin_poo
         const struct flw_bulletin_class *row = &pool->classes[order[i]];
         char name[FLW_TOP_TEXT_BYTES], a[FLW_TOP_TEXT_BYTES], b[FLW_TOP_TEXT_BYTES],
             c[FLW_TOP_TEXT_BYTES], d[FLW_TOP_TEXT_BYTES], e[FLW_TOP_TEXT_BYTES];
-        flw_top_add_line(page, FLW_TOP_PLAIN, "%-14s %10s %10s %10s %10s %7" PRIu64 " %8s",
-                         row->size_bytes == 0 ? "runs" : flw_top_bytes(name, row->size_bytes),
-                         flw_top_bytes(a, row->live_bytes), flw_top_bytes(b, row->requested_bytes),
-                         flw_top_bytes(c, row->cached_bytes), flw_top_bytes(d, row->reserved_bytes),
-                         row->live_count, flw_top_share(e, row->live_bytes, row->reserved_bytes));
+        flw_top_add_line(
+            page, FLW_TOP_PLAIN, "%-14s %10s %10s %10s %10s %7" PRIu64 " %8s",
+            row->size_bytes == 0 ? "runs" : flw_format_size(row->size_bytes, name),
+            flw_format_size(row->live_bytes, a), flw_format_size(row->requested_bytes, b),
+            flw_format_size(row->cached_bytes, c), flw_format_size(row->reserved_bytes, d),
+            row->live_count, flw_top_share(e, row->live_bytes, row->reserved_bytes));
     }
 }
 
@@ -274,7 +277,7 @@ static void add_owners(struct flw_top_page *page, const struct flw_bulletin_pool
     for (uint32_t i = 0; i < count; i++) {
         char a[FLW_TOP_TEXT_BYTES], b[FLW_TOP_TEXT_BYTES];
         flw_top_add_line(page, FLW_TOP_PLAIN, "%10s %8s %7" PRIu64 "  %s",
-                         flw_top_bytes(a, owners[i].bytes),
+                         flw_format_size(owners[i].bytes, a),
                          flw_top_share(b, owners[i].bytes, pool->value[FLW_VALUE_requested_bytes]),
                          owners[i].count, owners[i].name);
     }
@@ -310,9 +313,9 @@ static void add_pool_line(struct flw_top_page *page, const struct flw_top_look *
     flw_top_add_line(page, FLW_TOP_PLAIN, "%-5s %3" PRIu64 " %-16.16s %10s %10s %10s %7s %8s",
                      label, value[FLW_VALUE_device],
                      pool->driver[0] == '\0' ? "libcuda.so.1" : pool->driver,
-                     flw_top_bytes(a, value[FLW_VALUE_reserved_bytes]),
-                     flw_top_bytes(b, value[FLW_VALUE_live_bytes]),
-                     flw_top_bytes(c, value[FLW_VALUE_cached_bytes]),
+                     flw_format_size(value[FLW_VALUE_reserved_bytes], a),
+                     flw_format_size(value[FLW_VALUE_live_bytes], b),
+                     flw_format_size(value[FLW_VALUE_cached_bytes], c),
                      flw_format_count(value[FLW_VALUE_stream_count], d),
                      flw_top_share(e, value[FLW_VALUE_hit_count], value[FLW_VALUE_alloc_count]));
 }
@@ -371,7 +374,7 @@ void flw_top_write_list(struct flw_top_page *page, const struct flw_top_look *lo
         struct flw_top_sums sums = flw_top_sum_up(look);
         flw_top_add_line(page, FLW_TOP_PLAIN, "%8d %-16.16s %5" PRIu64 " %10s %10s %10s %8s",
                          (int)look->process, look->name, look->pool_total,
-                         flw_top_bytes(a, sums.reserved), flw_top_bytes(b, sums.live),
-                         flw_top_bytes(c, sums.cached), flw_top_share(d, sums.hits, sums.allocs));
+                         flw_format_size(sums.reserved, a), flw_format_size(sums.live, b),
+                         flw_format_size(sums.cached, c), flw_top_share(d, sums.hits, sums.allocs));
     }
 }

@@ -175,14 +175,8 @@ static void print_count(FILE *out, const char *label, uint64_t number, const cha
 
 static void print_bytes(FILE *out, uint64_t bytes)
 {
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-    unsigned unit = 0;
-    double value = (double)bytes;
-    while (value >= 1024 && unit + 1 < sizeof units / sizeof *units) {
-        value /= 1024;
-        unit++;
-    }
-    fprintf(out, unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
+    char text[FLW_FIGURE_BYTES];
+    fputs(flw_format_size(bytes, text), out);
 }
 
 static void print_peak(FILE *out, const char *label, uint64_t bytes)
