@@ -112,6 +112,7 @@ in_tmux resize-window -t top -x 110 -y 45
 wait_for "the new width" is_wide 110
 wait_for "more lines" shows '^CLASS '
 in_tmux resize-window -t top -x 60 -y 12
+wait_for "the order behind a gap" eval 'screen | head -n 1 | grep -q "  by number"'
 wait_for "a small screen" eval '! shows "^CLASS "'
 [ "$(screen | awk '{ if (length($0) > most) most = length($0) } END { print most + 0 }')" -le 60 ] ||
     complain "more than 60 columns"
@@ -163,8 +164,15 @@ ended=$process process=
 wait_for "that the process has ended" shows "^process $ended has ended"
 wait_for "its exit status" shows '^left=0'
 
-# A terminal that cannot be controlled gets one view after the other.
+# A terminal that goes away without a signal, as that of `docker exec -it` does, ends it.
 start_target 1
+open_top "sh -c 'echo \$\$ >$work/alone; exec setsid \"\$@\"' sh '$fallow' top --directory '$work/boards' $process"
+wait_for "a view without a controlling terminal" shows '^CLASS '
+in_tmux kill-session -t top
+alone=$(cat "$work/alone")
+wait_for "its end without a terminal" eval '! grep -q "^State:.[RS]" "/proc/$alone/status"' || kill -9 "$alone"
+
+# A terminal that cannot be controlled gets one view after the other.
 open_top "TERM=none '$fallow' top --directory '$work/boards' --interval 0.2 $process"
 wait_for "views that follow each other" shows '^CLASS '
 in_tmux send-keys -t top C-c

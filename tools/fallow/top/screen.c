@@ -8,6 +8,7 @@
 
 #include <curses.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,7 +63,7 @@ static void draw_title(const struct screen *screen)
     if (localtime_r(&now, &parts) != NULL) {
         (void)strftime(clock, sizeof clock, "%H:%M:%S", &parts);
     }
-    snprintf(right, sizeof right, "by %s  %s", flw_top_sort_name(screen->sort), clock);
+    snprintf(right, sizeof right, "  by %s  %s", flw_top_sort_name(screen->sort), clock);
     (void)attrset(screen->attributes[FLW_TOP_TITLE]);
     (void)mvaddnstr(0, 0, KEYS, COLS);
     (void)mvaddnstr(0, COLS > (int)strlen(right) ? COLS - (int)strlen(right) : 0, right, COLS);
@@ -203,6 +204,13 @@ static bool look(struct screen *screen, char *message, bool *out_ended)
     return true;
 }
 
+/* A terminal that is gone answers every question for a key at once. */
+static bool is_terminal_gone(void)
+{
+    struct pollfd keys = {.fd = STDIN_FILENO};
+    return poll(&keys, 1, 0) > 0 && (keys.revents & (POLLHUP | POLLERR)) != 0;
+}
+
 /* Returns false once the processes cannot be watched any more. */
 static bool run(struct screen *screen, char *message, bool *out_ended)
 {
@@ -212,7 +220,7 @@ static bool run(struct screen *screen, char *message, bool *out_ended)
         uint64_t now_ns = flw_clock_fine_ns();
         timeout(due_ns > now_ns ? (int)((due_ns - now_ns) / NS_PER_MS) + 1 : 0);
         int key = getch();
-        if (key != ERR && !react(screen, key)) {
+        if (key == ERR ? is_terminal_gone() : !react(screen, key)) {
             break;
         }
         if (flw_clock_fine_ns() >= due_ns) {
