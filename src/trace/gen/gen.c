@@ -140,7 +140,9 @@ uint32_t flw_gen_take_quick(struct flw_gen *gen, uint64_t size_bytes, uint64_t s
 uint32_t flw_gen_take(struct flw_gen *gen, uint64_t size_bytes, uint64_t stream)
 {
     uint32_t block = flw_gen_take_quick(gen, size_bytes, stream);
-    if (block != FLW_GEN_NO_BLOCK) {
+    if (block != FLW_GEN_NO_BLOCK && gen->launch != NULL) {
+        gen->launch(gen, stream, size_bytes, stream);
+    } else if (block != FLW_GEN_NO_BLOCK) {
         gen->time_ns += LAUNCH_NS + size_bytes / FLW_GEN_BYTES_PER_NS;
     }
     return block;
@@ -153,10 +155,22 @@ uint32_t flw_gen_turn(struct flw_gen *gen, uint32_t from, uint64_t size_bytes, u
     return block;
 }
 
+uint64_t flw_gen_size(const struct flw_gen *gen, uint32_t block)
+{
+    return block == FLW_GEN_NO_BLOCK ? 0 : gen->build.trace->blocks[block].size_bytes;
+}
+
 void flw_gen_use(struct flw_gen *gen, uint32_t block, uint64_t stream)
 {
-    if (block != FLW_GEN_NO_BLOCK) {
+    if (block == FLW_GEN_NO_BLOCK || gen->has_failed) {
+        return;
+    }
+    uint64_t own = gen->build.trace->blocks[block].stream;
+    if (stream != own) {
         add_event(gen, FLW_TRACE_USE, block, stream);
+    }
+    if (gen->launch != NULL) {
+        gen->launch(gen, stream, flw_gen_size(gen, block), own);
     }
 }
 
@@ -328,6 +342,9 @@ bool flw_gen_generate(const struct flw_gen_kind *kind, const struct flw_gen_valu
                       struct flw_trace **out_trace, char *message)
 {
     struct flw_gen gen = {.kind = kind, .values = values, .message = message};
+    for (size_t i = 0; i < kind->option_count; i++) {
+        gen.numbers[(unsigned)kind->options[i].letter][0] = values->numbers[i];
+    }
     *out_trace = NULL;
     message[0] = '\0';
     if (flw_build_init(&gen.build, kind->name, "generated")) {
@@ -336,6 +353,7 @@ bool flw_gen_generate(const struct flw_gen_kind *kind, const struct flw_gen_valu
         fail_memory(&gen);
     }
     flw_build_end(&gen.build, !gen.has_failed, out_trace);
+    flw_addressmap_finish(&gen.held);
     free(gen.extra);
     return *out_trace != NULL;
 }

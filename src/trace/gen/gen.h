@@ -19,6 +19,8 @@
 #define FLW_GEN_BLOCK_MAX    (UINT64_C(1) << 44) /* bytes */
 #define FLW_GEN_NO_BLOCK     UINT32_MAX
 #define FLW_GEN_BYTES_PER_NS 2048 /* a kernel that writes a block takes this long for it */
+#define FLW_GEN_LETTERS      128
+#define FLW_GEN_INDICES      64
 
 enum flw_gen_option_kind {
     FLW_GEN_COUNT,
@@ -33,12 +35,13 @@ struct flw_gen_option {
     enum flw_gen_option_kind kind;
     uint64_t initial, low, high;
     const char *const *words; /* NULL-terminated */
+    char letter;              /* of the number that plans have it as */
 };
 
 /* A generator's options are a list of X(NUMBER, name, help, kind, initial, low, high, words), from which their
  * numbers OPTION_NUMBER and their rows are made. */
 #define FLW_GEN_OPTION_NUMBER(number, ...)                OPTION_##number,
-#define FLW_GEN_OPTION_ROW(number, name, help, kind, ...) {name, help, FLW_GEN_##kind, __VA_ARGS__},
+#define FLW_GEN_OPTION_ROW(number, name, help, kind, ...) {name, help, FLW_GEN_##kind, __VA_ARGS__, 0},
 
 struct flw_gen_values {
     uint64_t numbers[FLW_GEN_OPTIONS_MAX];
@@ -89,6 +92,13 @@ struct flw_gen {
     bool has_failed;
     char *message;
     char *extra; /* header lines of the generator's own; NULL: none */
+    /* Of plans (plan.h). */
+    uint64_t numbers[FLW_GEN_LETTERS][FLW_GEN_INDICES];
+    struct flw_addressmap held; /* a name's key -> its block */
+    /* A kernel of `stream` writes or reads so many bytes, behind the work of stream `writer`; NULL: one that writes
+     * takes time, one that reads does not. */
+    void (*launch)(struct flw_gen *gen, uint64_t stream, uint64_t size_bytes, uint64_t writer);
+    void *owner; /* of `launch` */
 };
 
 /* What an option is set to. */
@@ -118,7 +128,9 @@ void flw_gen_add_streams(struct flw_gen *gen, uint64_t count);
 uint32_t flw_gen_take(struct flw_gen *gen, uint64_t size_bytes, uint64_t stream);
 /* Without a kernel's time. */
 uint32_t flw_gen_take_quick(struct flw_gen *gen, uint64_t size_bytes, uint64_t stream);
-/* A stream other than the block's own uses it. */
+/* Bytes of a block; 0 of FLW_GEN_NO_BLOCK. */
+uint64_t flw_gen_size(const struct flw_gen *gen, uint32_t block);
+/* A stream uses the block, which is an event if the stream is not the block's own. */
 void flw_gen_use(struct flw_gen *gen, uint32_t block, uint64_t stream);
 /* A kernel makes a new block out of `from`, which is freed behind it. */
 uint32_t flw_gen_turn(struct flw_gen *gen, uint32_t from, uint64_t size_bytes, uint64_t stream);

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: small traces that are hard on allocators, each one trouble that somebody reported.
+ * Does not: resemble a workload.
+ */
+#include "base/bits.h"
+#include "trace/gen/plan.h"
+
+static const char *const names[] = {
+    "sawtooth", "pin-small-between-large", "comb-free", "alternating-streams",
+    "half-max", "batch-size-change",       NULL};
+
+static const char *const name_help[] = {
+    "what is held climbs and falls to nothing, each time in blocks an eighth larger",
+    "two large blocks freed around a small one that stays, in every cycle",
+    "every other block of a row freed, then blocks of twice the size wanted",
+    "two streams take turns with the whole of the memory, in other sizes",
+    "blocks of an eighth, a half and the whole of the memory, by turns",
+    "training steps of one batch size, then of another, by turns",
+};
+
+/* clang-format off */
+static const struct flw_gen_option options[] = {
+    {"scenario", "which one", FLW_GEN_CHOICE, 0, 0, 5, names, 'S'},
+    {"cycles", "how often it comes again", FLW_GEN_COUNT, 32, 1, 100000, NULL, 'N'},
+    {"size", "bytes held at the highest, about", FLW_GEN_BYTES, 4 * FLW_GIB, 64 * FLW_MIB, 4096 * FLW_GIB, NULL, 'Z'},
+    {"jitter", "per cent by which sizes may fall short, drawn", FLW_GEN_COUNT, 0, 0, 90, NULL, 'J'},
+    {"seed", "of the drawn numbers", FLW_GEN_COUNT, 1, 0, UINT64_MAX, NULL, 'R'},
+};
+
+/* Blocks of b bytes, or less by the jitter: one, and a row of n. */
+#define BLOCK(name) " " name "=b-b/100[0,J] "
+#define ROW(n) " i*" n "{" BLOCK("row.i") "} "
+#define FREE_ROW(n) "i*" n "{-row.i} "
+
+/* A layer of u bytes a unit: forward keeps four tensors, backward frees each beside its gradient. */
+#define FORWARD(name, units) "b:" units "u" BLOCK(name ".i")
+#define BACKWARD(name, units) "b:" units "u" BLOCK("gradient") "-" name ".(23-i) -gradient "
+
+/* One cycle, the c-th, of each scenario, on `streams` streams. */
+static const struct {
+    uint64_t streams;
+    const char *plan;
+} scenarios[] = {
+    {1, "b:Z/32 b:b+b/8(c%9)" ROW("16") FREE_ROW("16")},
+    {1, "b:Z/45" BLOCK("large") "b:Z/45/2" BLOCK("half") "b:2097152" BLOCK("pin.c") "-large -half"},
+    {1, "b:Z/64" ROW("64") "i*32{-row.(2i)} b:Z/64*2 i*16{" BLOCK("wide.i") "}" FREE_ROW("64") "i*16{-wide.i}"},
+    {2, "b:Z/32" ROW("32") FREE_ROW("32") "b:Z/24 i*24{row.i@1=b-b/100[0,J]} " FREE_ROW("24")},
+    {1, "b:Z/8" ROW("8") FREE_ROW("8") "b:Z/2" ROW("2") FREE_ROW("2") "b:Z" ROW("1") FREE_ROW("1")
+        "b:Z/2" ROW("2") FREE_ROW("2")},
+    {1, "u:Z/480(3+c/4%2)/4 "
+        "i*24{" FORWARD("ka", "2") FORWARD("kb", "6") FORWARD("kc", "3") FORWARD("kd", "8") "} "
+        "i*24{" BACKWARD("kd", "8") BACKWARD("kc", "3") BACKWARD("kb", "6") BACKWARD("ka", "2") "}"},
+};
+/* clang-format on */
+
+static void run(struct flw_gen *gen)
+{
+    uint64_t scenario = *flw_plan_number(gen, 'S');
+    flw_gen_seed(gen, *flw_plan_number(gen, 'R'));
+    flw_gen_add_streams(gen, scenarios[scenario].streams);
+    for (uint64_t i = 0; i < *flw_plan_number(gen, 'N'); i++) {
+        *flw_plan_number(gen, 'c') = i;
+        flw_gen_begin_phase(gen, "cycle");
+        flw_plan_run(gen, scenarios[scenario].plan);
+        flw_gen_end_phase(gen, "cycle");
+    }
+    flw_plan_run(gen, "c*N{-pin.c}");
+}
+
+const struct flw_gen_kind flw_gen_adversarial = {
+    .name = "adversarial",
+    .summary = "small traces that are hard on allocators, each a trouble that somebody reported",
+    .example = "pin-small-between-large --cycles 100 -o pin.ftext",
+    .formula = "# the sizes of each scenario are in src/trace/gen/adversarial.c\n",
+    .version = 1,
+    .options = options,
+    .option_count = sizeof options / sizeof *options,
+    .word_help = name_help,
+    .run = run,
+};

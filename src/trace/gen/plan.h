@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: plans, the notation in which generators list the blocks of a layer or a step, with their sizes, their streams
+ * and the order in which they are allocated and freed.
+ *
+ * A plan is a text of statements with spaces between them and none within:
+ *
+ *   name=SIZE           allocate a block on stream 0 and launch a kernel that writes it; SIZE 0: nothing
+ *   name@S=SIZE         the same on stream S
+ *   +SIZE               allocate a block that nothing frees, without a kernel
+ *   -name               free a block; nothing if the name has none
+ *   name>S              a kernel of stream S reads the block; the trace has that if S is not the block's own stream
+ *   name<other          the block of `other` gets this name; nothing if `other` has none
+ *   x:NUMBER            set a number
+ *   ?CONDITION{...}     if CONDITION is not 0
+ *   i*COUNT{...}        COUNT times, with i from 0
+ *
+ * Blocks have words of two letters or more, numbers have one letter. Both may have an index: hidden.i, size.(2i+1). Names
+ * keep their blocks and numbers from plan to plan, so a block's life may span steps. An option of the generator is the
+ * number of its letter.
+ *
+ * A number is a formula in unsigned integers: 2Th is 2 times T times h; + - * / % ( ) as in C; a^b is a power, a&b the
+ * smaller and a|b the larger one, [a,b] a drawn number from a to b, $name the size of a block, !a is 1 if a is 0. All
+ * of * / % & | and products without a sign have one precedence, above + and -. S and CONDITION are one letter, one
+ * number or stand in parentheses.
+ */
+#ifndef FLW_TRACE_GEN_PLAN_H
+#define FLW_TRACE_GEN_PLAN_H
+
+#include "trace/gen/gen.h"
+
+/* Run a plan. A plan that cannot be read is a fault of the program and aborts it. */
+void flw_plan_run(struct flw_gen *gen, const char *plan);
+
+/* The number of a letter. */
+static inline uint64_t *flw_plan_number(struct flw_gen *gen, char letter)
+{
+    return gen->numbers[letter % FLW_GEN_LETTERS];
+}
+
+#endif
