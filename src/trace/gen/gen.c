@@ -166,7 +166,7 @@ void flw_gen_use(struct flw_gen *gen, uint32_t block, uint64_t stream)
         return;
     }
     uint64_t own = gen->build.trace->blocks[block].stream;
-    if (stream != own) {
+    if (stream != own || gen->launch == NULL) {
         add_event(gen, FLW_TRACE_USE, block, stream);
     }
     if (gen->launch != NULL) {

@@ -46,9 +46,9 @@ static struct name read_name(struct reader *r, size_t letters_max)
     if (*r->at == '.') {
         r->at++;
         index = read_factor(r);
+        key ^= (index + 1) * UINT64_C(0x9E3779B97F4A7C15);
     }
-    return (struct name){key ^ index * UINT64_C(0x9E3779B97F4A7C15),
-                         &r->gen->numbers[letter % FLW_GEN_LETTERS][index % FLW_GEN_INDICES]};
+    return (struct name){key, &r->gen->numbers[letter % FLW_GEN_LETTERS][index % FLW_GEN_INDICES]};
 }
 
 static uint32_t find_block(struct reader *r)
@@ -157,13 +157,14 @@ static void run_braces(struct reader *r, uint64_t count, uint64_t *counter)
     }
 }
 
-static void hold(struct flw_gen *gen, uint64_t key, uint32_t block)
+static void hold(struct reader *r, uint64_t key, uint32_t block)
 {
+    struct flw_gen *gen = r->gen;
     if (block == FLW_GEN_NO_BLOCK) {
         return;
     }
     if (flw_addressmap_find(&gen->held, key) != FLW_ADDRESSMAP_ABSENT) {
-        flw_gen_fail(gen, "internal error: a plan gives two blocks one name");
+        flw_gen_fail(gen, "internal error: a plan gives two blocks one name before: %.40s", r->at);
     } else if (!flw_addressmap_put(&gen->held, key, block)) {
         flw_gen_fail(gen, "no memory to hold the names of blocks");
     }
@@ -186,8 +187,7 @@ static void run_named(struct reader *r)
         flw_gen_use(r->gen, flw_addressmap_find(&r->gen->held, name.key), stream);
         return;
     case '<':
-        hold(r->gen, name.key,
-             flw_addressmap_remove(&r->gen->held, read_name(r, WORD_LETTERS).key));
+        hold(r, name.key, flw_addressmap_remove(&r->gen->held, read_name(r, WORD_LETTERS).key));
         return;
     case '@':
         stream = read_factor(r);
@@ -196,7 +196,7 @@ static void run_named(struct reader *r)
         r->at--;
     }
     take_character(r, '=');
-    hold(r->gen, name.key, flw_gen_take(r->gen, read_sum(r), stream));
+    hold(r, name.key, flw_gen_take(r->gen, read_sum(r), stream));
 }
 
 static void run_statements(struct reader *r)
