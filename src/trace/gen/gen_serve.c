@@ -1,110 +1,161 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a server of a language model as one of its ranks sees it: options, the schedule of requests,
- * captured graphs, what surrounds the layers.
- * Does not: know the layers' blocks or the weights (gen_serve_layer.c).
+ * Owns: a server of a language model as one of its ranks sees it: the blocks of its layers, the schedule of requests,
+ * captured graphs.
  *
- * Continuous batching: a step takes one token of each request that decodes, then prompts in order of
- * arrival, cut where max-tokens ends; a request is admitted while fewer than max-seqs run and where the
- * cache has room for all of it. Where none runs the time of the next arrival comes; behind the last one
- * of a file the trace ends, with fewer steps than asked for.
+ * T tokens, B of them decodes, b samples; h hidden, H heads, K key/value heads, d their size, I inner, V vocabulary, y
+ * bytes a weight, Q bytes of a token in all layers' caches, U tokens in them; E experts of which k work, X their inner width, Y of them here, z the inner width of those that every
+ * token goes to; q, c and r the ranks of a latent query, of its cache and its rope. All of this rank: attention and
+ * inner layers are cut in D parts, experts are dealt to W ranks. Activations are bf16.
  *
- *   start    weights; workspaces of 256 MiB and, with latent attention, min(max(8 max-len,
- *            256 max-seqs), 131072) x 576 x 2; the key/value cache, layer by layer, or (pages) a block
- *            for every 64 tokens of a request as it grows
- *   step     ids, positions, slots: 8 T each, copied in on stream 1, used on stream 0; the layers
- *   sampling of B tokens: hidden 2 B h; logits 2 B V, 4 B V, three temporaries of 4 B V; ids 8 B,
- *            copied out on stream 1
- *   graph    steps that only decode, B <= 512, run as one of the captured graphs, the smallest that
- *            holds them: 1, 2, 4, 8, 16, then by eights. All are captured at the start, the largest
- *            first, into private pool 1: what they take is allocated and freed inside the capture
- *            and is the graphs' own from then on. Inputs and hidden states of the largest stay. A
- *            replayed graph takes nothing but what samples.
+ * Continuous batching: a step runs one token of each request that decodes, then prompts in order of arrival, cut where
+ * max-tokens ends; a request is admitted while fewer than max-seqs run and the cache has room for all of it. If none
+ * runs, time passes to the next arrival; behind the last one of a file the trace ends, with fewer steps than asked for.
+ *
+ * Graphs: steps that only decode, 512 tokens at most, run as one of the captured graphs, the smallest that holds them:
+ * 1, 2, 4, 8, 16, then by eights. All are captured at the start, the largest first, into private pool 1: blocks of a
+ * capture are the graphs' own from then on. Inputs and hidden states of the largest stay. A replayed graph allocates
+ * only what samples.
  */
 #include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/bits.h"
+#include "fallow/model.h"
 #include "trace/gen/gen_requests.h"
-#include "trace/gen/gen_serve.h"
+#include "trace/gen/plan.h"
 
-#define WORKSPACE_BYTES   (256 * FLW_MIB)
-#define PAGE_TOKENS       64 /* of one block where the cache grows by pages */
-#define LATENT_PAGE       64
-#define LATENT_TOKENS_MAX 131072
-#define SPLIT_TOKENS      1024 /* of context that one split of a decode takes */
-#define SPLITS_MAX        8
-#define CAPTURE_MAX       512
-#define CAPTURE_STEP      8
-#define INPUTS            3
-#define SAMPLING_TENSORS  3
-#define NEVER             UINT64_MAX
+#define PAGES_MAX    32768 /* of a request where the cache grows by pages of 64 tokens */
+#define SPLIT_TOKENS 1024  /* of context that one split of a decode takes */
+#define SPLITS_MAX   8
+#define CAPTURE_MAX  512
+#define CAPTURE_STEP 8
+#define LAYERS_MAX   128
+#define NEVER        UINT64_MAX
 
+/* clang-format off */
+
+/* ---- plans ---- */
+
+/* From `normed` to `projection`. A decode of a long context is split S ways. */
+#define ATTEND \
+    "qkv=2T(H+2K)d -normed out=2THd sums=4HT " \
+    "?((S-1)B){partial=4SHBd parts=4SHB -partial -parts} -sums -qkv projection=2Th -out"
+
+/* Latent attention. Prompts with C tokens of context go through the workspace in chunks of w tokens; decodes run
+ * FlashMLA (f) with g parts, or Triton split four ways. */
+#define ATTEND_LATENT \
+    "in=2T(q+c+r) -normed query=2TH(d+r) out=2THd " \
+    "?(T-B){heads=2(T-B)Hd sums=4(T-B)H " \
+        "i*((C+w-1)/w){n:w&(C-iw) up=4nHd keys=2nH(d+r) -keys -up} -sums -heads} " \
+    "?B{absorbed=2BH(c+r) latent=2BHc " \
+        "?f{g:132/((H+63)/64) plan=32g splits=4(B+1) sums=4(B+g)H partial=4(B+g)Hc -partial -sums -splits -plan} " \
+        "?!f{partial=16BH(c+1) -partial} -absorbed heads=2BHd -latent -heads} " \
+    "-query -in projection=2Th -out"
+
+#define INNER(to, width) "gates=4T" width " product=2T" width " -gates " to "=2Th -product "
+
+/* Experts of this rank alone: M choices in blocks of R rows, P rows with the padding; the fewest rows that keep the
+ * padding below them. */
+#define EXPERTS \
+    "M:(T&32768)k R:16 i*3{?((M|(RE))-RE){R:2R}} P:M+E(R-1) ?((M|E)-M){P:P&(MR)} " \
+    "order=4P experts=4((P+R-1)/R) count=4 first=2M((2X)|h) second=2MX inner=2Th -second -first -count -experts -order"
+
+/* Experts dealt to W ranks of T tokens each: a choices are for those of this rank. */
+#define EXPERTS_DEALT \
+    "received@1=2ah received>0 order=4a gates=4aX -received product=2aX -gates down=2ah -product -order down>1 " \
+    "inner=2Th -down"
+
+static const char layer_plan[] =
+    "normed=2Th ?c{" ATTEND_LATENT "} ?!c{" ATTEND "} normed=2Th -residual "
+    "?!J{" INNER("inner", "I") "} "
+    "?J{?z{" INNER("shared", "z") "} scores=2TE weights=4Tk chosen=4Tk -scores "
+        "?(W-1){" EXPERTS_DEALT "} ?!(W-1){" EXPERTS "} -chosen -weights -shared} "
+    "-normed residual<inner -projection";
+
+/* A layer's weights, one block a matrix. */
+static const char load_plan[] =
+    "+2h ?c{+h(q+c+r)y +qH(d+r)y +2cHdy} ?!c{+h(H+2K)dy} +Hdhy +2h "
+    "?J{+2Eh +2(YX+z)hy +(YX+z)hy} ?!J{+2Ihy +Ihy}";
+
+/* The ids stay for the copying stream until the next step's are made. */
+static const char sample_plan[] =
+    "hidden=2bh logits=2bV wide=4bV -logits -hidden i*3{partial.i=4bV} -ids ids=8b "
+    "i*3{-partial.i} -wide ids>1";
+
+/* How often this rank's experts are chosen, in millionths: j in a hundred by Zipf, in an order of liking that is drawn,
+ * the rest evenly. */
+static const char share_plan[] =
+    "t:0 o:0 m:Y i*E{t:t+1000000/(i+1) x:[1,E-i] ?!((x|m)-m){o:o+1000000/(i+1) m:m-1}} "
+    "o:(o*1000000/(t|1)*j+Y*1000000/(E|1)(100-j))/100";
+
+/* ---- options ---- */
+
+static const char *const models[] = {"llama-3-8b",   "llama-3-70b", "qwen3-30b-a3b",
+                                     "mixtral-8x7b", "deepseek-v3", NULL}; /* of fallow/model.h */
+static const char *const model_help[] = {
+    "dense, 32 layers, bf16",
+    "dense, 80 layers, bf16",
+    "128 experts of which 8 work, bf16",
+    "8 experts of which 2 work, bf16",
+    "latent attention, 256 experts of which 8 work and one for all, fp8",
+};
 static const char *const modes[] = {"eager", "graph", NULL};
 static const char *const traffics[] = {"conversation", "code", "long", NULL};
 static const char *const caches[] = {"pool", "pages", NULL};
 static const char *const latents[] = {"triton", "flashmla", NULL};
 
-/* clang-format off */
-#define OPTIONS(X) \
-    X(MODEL, "model", "which one", CHOICE, 0, 0, 4, flw_serve_model_names) \
-    X(MODE, "mode", "each kernel launched, or captured graphs where a step only decodes", CHOICE, 0, 0, 1, modes) \
-    X(REQUESTS, "requests", "lengths and arrivals of a file: Azure's CSV, Mooncake's JSON lines", FILE, 0, 0, 0, NULL) \
-    X(TRAFFIC, "traffic", "without a file: requests drawn as in such services", CHOICE, 0, 0, 2, traffics) \
-    X(SPEED, "speed", "how many times as fast requests come", COUNT, 10, 1, 1000000, NULL) \
-    X(STEPS, "steps", "of the server; fewer where a file ends", COUNT, 200, 1, 1000000, NULL) \
-    X(MAX_SEQS, "max-seqs", "requests that run at once", COUNT, 256, 1, 65536, NULL) \
-    X(MAX_TOKENS, "max-tokens", "of a step", COUNT, 8192, 1, 1048576, NULL) \
-    X(MAX_LEN, "max-len", "tokens of a request, prompt and output", COUNT, 32768, 2, 1048576, NULL) \
-    X(KV, "kv", "the cache is one pool, or pages that come and go", CHOICE, 0, 0, 1, caches) \
-    X(KV_BYTES, "kv-bytes", "of the cache, at most", BYTES, 8 * FLW_GIB, FLW_MIB, 4096 * FLW_GIB, NULL) \
-    X(TP, "tp", "ranks that share each layer", COUNT, 1, 1, 64, NULL) \
-    X(EP, "ep", "ranks that share the experts, each with a batch of its own", COUNT, 1, 1, 256, NULL) \
-    X(EXPERT_SKEW, "expert-skew", "per cent of choices that follow Zipf, with ep", COUNT, 50, 0, 100, NULL) \
-    X(MLA, "mla", "kernels of latent attention", CHOICE, 0, 0, 1, latents) \
-    X(SEED, "seed", "of the drawn numbers", COUNT, 1, 0, UINT64_MAX, NULL)
+static const struct flw_gen_option options[] = {
+    {"model", "which one", FLW_GEN_CHOICE, 0, 0, 4, models, 'O'},
+    {"mode", "each kernel launched, or captured graphs where a step only decodes", FLW_GEN_CHOICE, 0, 0, 1, modes, 'G'},
+    {"requests", "lengths and arrivals of a file: Azure's CSV, Mooncake's JSON lines", FLW_GEN_FILE, 0, 0, 0, NULL, 'F'},
+    {"traffic", "without a file: requests drawn as in such services", FLW_GEN_CHOICE, 0, 0, 2, traffics, 'e'},
+    {"speed", "how many times as fast requests come", FLW_GEN_COUNT, 10, 1, 1000000, NULL, 'v'},
+    {"steps", "of the server; fewer where a file ends", FLW_GEN_COUNT, 200, 1, 1000000, NULL, 'N'},
+    {"max-seqs", "requests that run at once", FLW_GEN_COUNT, 256, 1, 65536, NULL, 's'},
+    {"max-tokens", "of a step", FLW_GEN_COUNT, 8192, 1, 1048576, NULL, 'u'},
+    {"max-len", "tokens of a request, prompt and output", FLW_GEN_COUNT, 32768, 2, 1048576, NULL, 'L'},
+    {"kv", "the cache is one pool, or pages that come and go", FLW_GEN_CHOICE, 0, 0, 1, caches, 'p'},
+    {"kv-bytes", "of the cache, at most", FLW_GEN_BYTES, 8 * FLW_GIB, FLW_MIB, 4096 * FLW_GIB, NULL, 'Z'},
+    {"tp", "ranks that share each layer", FLW_GEN_COUNT, 1, 1, 64, NULL, 'D'},
+    {"ep", "ranks that share the experts, each with a batch of its own", FLW_GEN_COUNT, 1, 1, 256, NULL, 'W'},
+    {"expert-skew", "per cent of choices that follow Zipf, with ep", FLW_GEN_COUNT, 50, 0, 100, NULL, 'j'},
+    {"mla", "kernels of latent attention", FLW_GEN_CHOICE, 0, 0, 1, latents, 'f'},
+    {"seed", "of the drawn numbers", FLW_GEN_COUNT, 1, 0, UINT64_MAX, NULL, 'g'},
+};
 /* clang-format on */
 
-enum {
-    OPTIONS(FLW_GEN_OPTION_NUMBER) OPTION_COUNT
-};
-
-static const struct flw_gen_option options[] = {OPTIONS(FLW_GEN_OPTION_ROW)};
-
-/* One that runs, or waits. */
 struct request {
     uint64_t arrival_ns;
     uint64_t prompt_left, output_left, context;
-    uint64_t known; /* of the context: in pages that other requests brought */
-    uint32_t *pages;
-    size_t page_count, page_room;
+    uint64_t known;         /* of the context: in pages that other requests brought */
+    uint64_t pages, number; /* blocks page.(number PAGES_MAX) and on */
 };
 
 struct server {
-    struct flw_serve serve;
     struct flw_gen *gen;
+    const fallow_model *model;
+    uint64_t weight_bytes[LAYERS_MAX]; /* of a layer's matrices */
+    uint64_t shares[LAYERS_MAX];       /* of a layer's choices, for this rank's experts */
     struct flw_requests file;
     size_t next_request;      /* of the file */
     struct request *requests; /* running, oldest first */
-    size_t request_count;
-    struct request waiting; /* the next to come */
-    uint64_t start_ns;      /* what a file's arrivals count from */
-    uint64_t reserved_tokens, cache_tokens;
+    struct request waiting;   /* the next to come */
+    uint64_t request_count, arrived;
+    uint64_t start_ns; /* what a file's arrivals count from */
+    uint64_t reserved_tokens;
     uint64_t capture_max; /* 0: eager */
-    uint32_t last_ids;
 };
 
-static uint64_t number(const struct server *s, int option)
+static uint64_t number(const struct server *s, char letter)
 {
-    return flw_gen_number(s->gen, option);
+    return *flw_plan_number(s->gen, letter);
 }
 
-static uint32_t take(struct server *s, uint64_t size_bytes)
+static void set(struct server *s, char letter, uint64_t number)
 {
-    return flw_gen_take(s->gen, size_bytes, FLW_SERVE_COMPUTE);
+    *flw_plan_number(s->gen, letter) = number;
 }
-
-#define give(s, ...) FLW_GEN_GIVE((s)->gen, __VA_ARGS__)
 
 /* ---- requests ---- */
 
@@ -113,8 +164,8 @@ static void await_next(struct server *s)
 {
     struct flw_request request;
     uint64_t since_ns = s->waiting.arrival_ns;
-    if (s->gen->values->paths[OPTION_REQUESTS] == NULL) {
-        request = flw_requests_draw(s->gen, (enum flw_requests_kind)number(s, OPTION_TRAFFIC));
+    if (s->file.count == 0) {
+        request = flw_requests_draw(s->gen, (int)number(s, 'e'));
     } else if (s->next_request < s->file.count) {
         request = s->file.items[s->next_request++];
         since_ns = s->start_ns;
@@ -122,16 +173,16 @@ static void await_next(struct server *s)
         s->waiting = (struct request){.arrival_ns = NEVER};
         return;
     }
-    uint64_t length_max = flw_min(number(s, OPTION_MAX_LEN), s->cache_tokens);
+    uint64_t length_max = flw_min(number(s, 'L'), number(s, 'U'));
     uint64_t prompt = flw_min(request.prompt, length_max - 1);
-    uint64_t output = flw_min(request.output, length_max - prompt);
     uint64_t known = flw_min(request.known, prompt - 1);
-    s->waiting = (struct request){.arrival_ns = since_ns +
-                                                request.arrival_us * 1000 / number(s, OPTION_SPEED),
-                                  .prompt_left = prompt - known,
-                                  .output_left = output,
-                                  .context = known,
-                                  .known = known};
+    s->waiting =
+        (struct request){.arrival_ns = since_ns + request.arrival_us * 1000 / number(s, 'v'),
+                         .prompt_left = prompt - known,
+                         .output_left = flw_min(request.output, length_max - prompt),
+                         .context = known,
+                         .known = known,
+                         .number = s->arrived++};
 }
 
 static uint64_t all_tokens(const struct request *r)
@@ -139,53 +190,34 @@ static uint64_t all_tokens(const struct request *r)
     return r->context + r->prompt_left + r->output_left;
 }
 
-static bool has_room(const struct server *s)
-{
-    return s->request_count < number(s, OPTION_MAX_SEQS) &&
-           s->reserved_tokens + all_tokens(&s->waiting) <= s->cache_tokens;
-}
-
 static void admit_arrivals(struct server *s)
 {
-    if (s->request_count == 0 && s->waiting.arrival_ns != NEVER &&
-        s->waiting.arrival_ns > s->gen->time_ns) {
-        flw_gen_pass(s->gen, s->waiting.arrival_ns - s->gen->time_ns);
+    if (s->request_count == 0 && s->waiting.arrival_ns != NEVER) {
+        s->gen->time_ns = flw_max(s->gen->time_ns, s->waiting.arrival_ns);
     }
-    while (s->waiting.arrival_ns <= s->gen->time_ns && has_room(s)) {
+    while (s->waiting.arrival_ns <= s->gen->time_ns && s->request_count < number(s, 's') &&
+           s->reserved_tokens + all_tokens(&s->waiting) <= number(s, 'U')) {
         s->reserved_tokens += all_tokens(&s->waiting);
         s->requests[s->request_count++] = s->waiting;
         await_next(s);
     }
 }
 
-/* Pages for the tokens that a request has by now, where the cache grows. */
-static void grow_cache(struct server *s, struct request *r)
+/* Runs a plan for the pages from r->pages to `count`, where the cache grows; n is a page's number. */
+static void run_pages(struct server *s, const struct request *r, uint64_t from, uint64_t to,
+                      const char *plan)
 {
-    if (number(s, OPTION_KV) == 0) {
-        return;
-    }
-    size_t wanted = (size_t)flw_div_up(r->context - r->known, PAGE_TOKENS);
-    if (wanted > r->page_room) {
-        size_t room = (size_t)flw_div_up(all_tokens(r), PAGE_TOKENS);
-        uint32_t *pages = realloc(r->pages, room * sizeof(*pages));
-        if (pages == NULL) {
-            flw_gen_fail(s->gen, "no memory for a request's pages");
-            return;
-        }
-        r->pages = pages;
-        r->page_room = room;
-    }
-    while (r->page_count < wanted) {
-        r->pages[r->page_count++] = flw_gen_take_quick(
-            s->gen, PAGE_TOKENS * flw_serve_kv_bytes(&s->serve), FLW_SERVE_COMPUTE);
+    for (uint64_t i = from; i < to && number(s, 'p'); i++) {
+        set(s, 'n', r->number * PAGES_MAX + i);
+        flw_plan_run(s->gen, plan);
     }
 }
 
-static void retire(struct server *s, struct request *r)
+static void grow_cache(struct server *s, struct request *r)
 {
-    flw_gen_give_each(s->gen, r->pages, r->page_count);
-    free(r->pages);
-    s->reserved_tokens -= all_tokens(r);
+    uint64_t count = flw_div_up(r->context - r->known, 64);
+    run_pages(s, r, r->pages, count, "page.n+64Q");
+    r->pages = flw_max(r->pages, count);
 }
 
 static void retire_finished(struct server *s)
@@ -194,7 +226,8 @@ static void retire_finished(struct server *s)
     for (size_t i = 0; i < s->request_count; i++) {
         struct request *r = &s->requests[i];
         if (r->prompt_left == 0 && r->output_left == 0) {
-            retire(s, r);
+            run_pages(s, r, 0, r->pages, "-page.n");
+            s->reserved_tokens -= all_tokens(r);
         } else {
             s->requests[kept++] = *r;
         }
@@ -202,108 +235,111 @@ static void retire_finished(struct server *s)
     s->request_count = kept;
 }
 
-static struct flw_serve_batch schedule(struct server *s)
+/* Sets the numbers of the next step. */
+static void schedule(struct server *s)
 {
-    struct flw_serve_batch batch = {.splits = 1};
-    uint64_t longest = 0;
-    uint64_t budget = number(s, OPTION_MAX_TOKENS);
+    uint64_t longest = 0, decodes = 0, budget = number(s, 'u'), context = 0;
     for (size_t i = 0; i < s->request_count; i++) {
         struct request *r = &s->requests[i];
-        if (r->prompt_left == 0 && batch.decodes < budget) {
-            batch.decodes++;
+        if (r->prompt_left == 0 && decodes < budget) {
+            decodes++;
             r->context++;
             r->output_left--;
             longest = flw_max(longest, r->context);
             grow_cache(s, r);
         }
     }
-    batch.tokens = batch.samples = batch.decodes;
+    uint64_t tokens = decodes, samples = decodes;
     for (size_t i = 0; i < s->request_count; i++) {
         struct request *r = &s->requests[i];
-        uint64_t chunk = flw_min(r->prompt_left, budget - batch.tokens);
+        uint64_t chunk = flw_min(r->prompt_left, budget - tokens);
         if (chunk == 0) {
             continue;
         }
         r->prompt_left -= chunk;
         r->context += chunk;
-        batch.tokens += chunk;
-        batch.context += r->context;
+        tokens += chunk;
+        context += r->context;
         if (r->prompt_left == 0) { /* its first token comes of this step */
-            batch.samples++;
+            samples++;
             r->output_left--;
             r->context++;
         }
         grow_cache(s, r);
     }
-    batch.splits = flw_clamp(flw_div_up(longest, SPLIT_TOKENS), 1, SPLITS_MAX);
-    return batch;
+    set(s, 'T', tokens);
+    set(s, 'B', decodes);
+    set(s, 'b', samples);
+    set(s, 'C', context);
+    set(s, 'S', flw_clamp(flw_div_up(longest, SPLIT_TOKENS), 1, SPLITS_MAX));
 }
 
 /* ---- a step ---- */
 
-/* The ids stay for the copying stream until the next step's are made. */
-static void sample(struct server *s, uint64_t samples)
+static uint64_t root(uint64_t x)
 {
-    uint32_t temporaries[SAMPLING_TENSORS];
-    uint64_t values = samples * s->serve.model->vocab;
-    uint32_t hidden = take(s, samples * s->serve.model->hidden * 2);
-    uint32_t logits = take(s, values * 2);
-    uint32_t wide = take(s, values * 4);
-    give(s, logits, hidden);
-    for (size_t i = 0; i < SAMPLING_TENSORS; i++) {
-        temporaries[i] = take(s, values * 4);
+    uint64_t y = 0;
+    for (uint64_t bit = UINT64_C(1) << 31; bit > 0; bit /= 2) {
+        y += (y + bit) * (y + bit) <= x ? bit : 0;
     }
-    flw_gen_drop(s->gen, &s->last_ids);
-    s->last_ids = take(s, samples * 8);
-    flw_gen_give_each(s->gen, temporaries, SAMPLING_TENSORS);
-    give(s, wide);
-    flw_gen_use(s->gen, s->last_ids, FLW_SERVE_COPY);
+    return y;
 }
 
-static void take_inputs(struct server *s, uint64_t tokens, uint32_t *inputs)
+/* Of all ranks' choices those for this rank's experts: their mean, and their deviation times a normal number, which is
+ * a sum of twelve drawn ones. */
+static uint64_t draw_choices(struct server *s, uint64_t share)
 {
-    for (size_t i = 0; i < INPUTS; i++) {
-        inputs[i] = flw_gen_take(s->gen, tokens * 8, FLW_SERVE_COPY);
-        flw_gen_use(s->gen, inputs[i], FLW_SERVE_COMPUTE);
-    }
+    uint64_t count = number(s, 'T') * number(s, 'k') * number(s, 'W');
+    uint64_t mean = count * share / 1000000;
+    uint64_t deviation = root(mean * (1000000 - share) / 1000000);
+    flw_plan_run(s->gen, "t:0 i*12{t:t+[0,65535]}");
+    uint64_t high = mean + deviation * number(s, 't') / 65536;
+    return flw_min(high - flw_min(high, deviation * 6), count);
 }
 
-static void run_eager(struct server *s, const struct flw_serve_batch *batch)
+static void set_layer(struct server *s, uint64_t layer)
 {
-    uint32_t inputs[INPUTS];
-    take_inputs(s, batch->tokens, inputs);
-    uint32_t hidden = flw_serve_run_layers(&s->serve, batch);
-    if (batch->samples > 0) {
-        sample(s, batch->samples);
-    }
-    give(s, hidden);
-    flw_gen_give_each(s->gen, inputs, INPUTS);
+    set(s, 'J', s->model->experts > 0 && layer >= s->model->dense_layers);
 }
 
-/* A replayed graph takes the time of its kernels, which is its weights' time, and nothing else. */
-static void run_graph(struct server *s, const struct flw_serve_batch *batch)
+/* All layers; the hidden states at their end are the block `residual`. */
+static void run_layers(struct server *s)
 {
-    for (uint64_t i = 0; i < s->serve.model->layers; i++) {
-        flw_gen_pass(s->gen, flw_serve_weight_bytes(&s->serve, i) / FLW_GEN_BYTES_PER_NS);
+    flw_plan_run(s->gen, "residual=2Th");
+    for (uint64_t i = 0; i < s->model->layers && !s->gen->has_failed; i++) {
+        set_layer(s, i);
+        if (number(s, 'J') && number(s, 'W') > 1) {
+            set(s, 'a', draw_choices(s, s->shares[i]));
+        }
+        flw_plan_run(s->gen, layer_plan);
+        /* Weights are read, of experts those that work. */
+        set(s, 't', s->weight_bytes[i] / FLW_GEN_BYTES_PER_NS);
+        flw_plan_run(s->gen, "?E{t:t*((Tk)&E)/E}");
+        s->gen->time_ns += number(s, 't');
     }
-    sample(s, batch->samples);
 }
 
 /* False: no request is left. */
 static bool run_step(struct server *s)
 {
     admit_arrivals(s);
-    struct flw_serve_batch batch = schedule(s);
-    if (batch.tokens == 0) {
+    schedule(s);
+    if (number(s, 'T') == 0) {
         return false;
     }
-    bool is_graph = batch.tokens == batch.decodes && batch.decodes <= s->capture_max;
-    const char *name = batch.tokens == batch.decodes ? "decode" : "prefill";
+    bool is_decode = number(s, 'T') == number(s, 'B');
+    const char *name = is_decode ? "decode" : "prefill";
     flw_gen_begin_phase(s->gen, name);
-    if (is_graph) {
-        run_graph(s, &batch);
+    if (is_decode && number(s, 'B') <= s->capture_max) {
+        for (uint64_t i = 0; i < s->model->layers; i++) {
+            s->gen->time_ns += s->weight_bytes[i] / FLW_GEN_BYTES_PER_NS;
+        }
+        flw_plan_run(s->gen, sample_plan);
     } else {
-        run_eager(s, &batch);
+        flw_plan_run(s->gen, "i*3{input.i@1=8T input.i>0}");
+        run_layers(s);
+        flw_plan_run(s->gen, number(s, 'b') > 0 ? sample_plan : "");
+        flw_plan_run(s->gen, "-residual i*3{-input.i}");
     }
     flw_gen_end_phase(s->gen, name);
     retire_finished(s);
@@ -312,31 +348,24 @@ static bool run_step(struct server *s)
 
 /* ---- the start ---- */
 
-static uint64_t next_smaller(uint64_t size)
-{
-    return size > 2 * CAPTURE_STEP ? size - CAPTURE_STEP : size / 2;
-}
-
-/* The largest first, so that the others find room in what it took. What stays are inputs and the hidden
- * states that come out, of the largest. */
+/* The largest first, so that the others find room in what it took. */
 static void capture(struct server *s)
 {
-    uint32_t inputs[INPUTS];
-    uint64_t size = flw_min(flw_align_up(number(s, OPTION_MAX_SEQS), CAPTURE_STEP), CAPTURE_MAX);
+    uint64_t size = flw_min(flw_align_up(number(s, 's'), CAPTURE_STEP), CAPTURE_MAX);
     s->capture_max = size;
-    take_inputs(s, size, inputs);
-    take(s, size * s->serve.model->hidden * 2);
+    set(s, 'T', size);
+    flw_plan_run(s->gen, "i*3{graph.i@1=8T graph.i>0} states=2Th");
     flw_gen_begin_phase(s->gen, "capture");
     s->gen->context.pool = 1;
-    for (; size > 0 && !s->gen->has_failed; size = next_smaller(size)) {
-        struct flw_serve_batch batch = {
-            .tokens = size,
-            .decodes = size,
-            .samples = size,
-            .splits = flw_clamp(number(s, OPTION_MAX_LEN) / SPLIT_TOKENS, 1, SPLITS_MAX)};
-        flw_gen_begin_pool(s->gen, FLW_SERVE_COMPUTE);
-        give(s, flw_serve_run_layers(&s->serve, &batch));
-        flw_gen_end_pool(s->gen, FLW_SERVE_COMPUTE);
+    set(s, 'S', flw_clamp(number(s, 'L') / SPLIT_TOKENS, 1, SPLITS_MAX));
+    while (size > 0 && !s->gen->has_failed) {
+        set(s, 'T', size);
+        set(s, 'B', size);
+        flw_gen_begin_pool(s->gen, 0);
+        run_layers(s);
+        flw_plan_run(s->gen, "-residual");
+        flw_gen_end_pool(s->gen, 0);
+        size = size > 2 * CAPTURE_STEP ? size - CAPTURE_STEP : size / 2;
     }
     s->gen->context.pool = 0;
     flw_gen_end_phase(s->gen, "capture");
@@ -344,29 +373,40 @@ static void capture(struct server *s)
 
 static void start(struct server *s)
 {
-    const fallow_model *m = s->serve.model;
+    const char *ends = "+2h((V+D-1)/D)";
     flw_gen_begin_phase(s->gen, "load");
-    flw_serve_load(&s->serve);
-    flw_gen_take_quick(s->gen, WORKSPACE_BYTES, FLW_SERVE_COMPUTE);
-    if (m->kv_rank > 0) {
-        flw_gen_take_quick(s->gen, s->serve.chunk_tokens * (m->kv_rank + m->rope_dim) * 2,
-                           FLW_SERVE_COMPUTE);
+    flw_plan_run(s->gen, ends);
+    for (uint64_t i = 0; i < s->model->layers; i++) {
+        uint64_t before_bytes = s->gen->live_bytes + 2 * 2 * number(s, 'h');
+        set_layer(s, i);
+        flw_plan_run(s->gen, load_plan);
+        s->weight_bytes[i] = s->gen->live_bytes - before_bytes;
     }
-    for (uint64_t i = 0; i < m->layers && number(s, OPTION_KV) == 0; i++) {
-        flw_gen_take_quick(s->gen, s->cache_tokens * flw_serve_kv_bytes(&s->serve) / m->layers,
-                           FLW_SERVE_COMPUTE);
-    }
+    flw_plan_run(s->gen, "+2h");
+    flw_plan_run(s->gen, ends);
+    flw_plan_run(s->gen, "+268435456 ?c{+2w(c+r)} ?!p{i*l{+UQ/l}}");
     flw_gen_end_phase(s->gen, "load");
-    if (number(s, OPTION_MODE) == 1) {
+    if (number(s, 'G') == 1) {
         capture(s);
     }
 }
 
-static bool fits(struct server *s)
+/* The model's numbers, then what this rank has of them. */
+static void set_model(struct server *s)
 {
-    const fallow_model *m = s->serve.model;
-    uint64_t tp = number(s, OPTION_TP);
-    uint64_t ep = number(s, OPTION_EP);
+    static const char letters[] =
+        "lhHKdIVEkXOzqcry"; /* of the fields of fallow_model, in their order */
+    for (size_t i = 0; letters[i] != '\0'; i++) {
+        set(s, letters[i], (&s->model->layers)[i]);
+    }
+    flw_plan_run(s->gen, "z:zX/D ?!(W-1){X:X/D} Y:E/W|(E&1) H:H/D K:K/D|1 I:I/D w:8L|(256s)&131072 "
+                         "?c{Q:2l(c+r)} ?!c{Q:4lKd} U:Z/Q/16*16");
+}
+
+static bool set_up(struct server *s)
+{
+    const fallow_model *m = s->model;
+    uint64_t tp = number(s, 'D'), ep = number(s, 'W');
     if (m->heads % tp != 0) {
         return flw_gen_fail(
             s->gen, "--tp %" PRIu64 " does not divide the model's %" PRIu64 " heads", tp, m->heads);
@@ -376,43 +416,20 @@ static bool fits(struct server *s)
                             "--ep %" PRIu64 " does not divide the model's %" PRIu64 " experts", ep,
                             m->experts);
     }
-    return true;
-}
-
-static bool set_up(struct server *s)
-{
-    const fallow_model *m = fallow_model_preset(number(s, OPTION_MODEL));
-    struct flw_serve *v = &s->serve;
-    v->model = m;
-    if (!fits(s)) {
-        return false;
-    }
-    v->tp = number(s, OPTION_TP);
-    v->ep = number(s, OPTION_EP);
-    v->heads = m->heads / v->tp;
-    v->kv_heads = flw_max(m->kv_heads / v->tp, 1);
-    v->intermediate = m->intermediate / v->tp;
-    v->experts = flw_max(m->experts / v->ep, m->experts > 0);
-    v->expert_intermediate = v->ep > 1 ? m->expert_intermediate : m->expert_intermediate / v->tp;
-    v->max_len = number(s, OPTION_MAX_LEN);
-    v->max_seqs = number(s, OPTION_MAX_SEQS);
-    v->chunk_tokens =
-        flw_min(flw_max(8 * v->max_len, 4 * v->max_seqs * LATENT_PAGE), LATENT_TOKENS_MAX);
-    v->is_flashmla = number(s, OPTION_MLA) == 1;
-    s->cache_tokens = flw_align_down(number(s, OPTION_KV_BYTES) / flw_serve_kv_bytes(v), 16);
-    if (s->cache_tokens < 16) {
+    set_model(s);
+    if (number(s, 'U') == 0) {
         return flw_gen_fail(s->gen,
                             "--kv-bytes holds fewer than 16 tokens of %" PRIu64 " bytes each",
-                            flw_serve_kv_bytes(v));
+                            number(s, 'Q'));
     }
-    s->requests = calloc((size_t)number(s, OPTION_MAX_SEQS), sizeof(*s->requests));
+    s->requests = calloc((size_t)number(s, 's'), sizeof(*s->requests));
     return s->requests != NULL || flw_gen_fail(s->gen, "no memory for the requests");
 }
 
 static bool read_requests(struct server *s)
 {
     char message[FLW_TRACE_MESSAGE_BYTES];
-    const char *path = s->gen->values->paths[OPTION_REQUESTS];
+    const char *path = s->gen->values->paths[2];
     if (path == NULL) {
         return true;
     }
@@ -427,11 +444,14 @@ static bool read_requests(struct server *s)
 static void serve(struct server *s)
 {
     flw_gen_add_streams(s->gen, 2);
-    flw_serve_draw_shares(&s->serve, number(s, OPTION_EXPERT_SKEW));
+    for (uint64_t i = 0; i < s->model->layers && number(s, 'W') > 1; i++) {
+        flw_plan_run(s->gen, share_plan);
+        s->shares[i] = number(s, 'o');
+    }
     start(s);
     s->start_ns = s->waiting.arrival_ns = s->gen->time_ns;
     await_next(s);
-    uint64_t steps = number(s, OPTION_STEPS);
+    uint64_t steps = number(s, 'N');
     while (steps > 0 && run_step(s)) {
         steps--;
     }
@@ -439,13 +459,10 @@ static void serve(struct server *s)
 
 static void run(struct flw_gen *gen)
 {
-    struct server s = {.serve = {.gen = gen}, .gen = gen, .last_ids = FLW_GEN_NO_BLOCK};
-    flw_gen_seed(gen, number(&s, OPTION_SEED));
+    struct server s = {.gen = gen, .model = fallow_model_preset(*flw_plan_number(gen, 'O'))};
+    flw_gen_seed(gen, number(&s, 'g'));
     if (set_up(&s) && read_requests(&s)) {
         serve(&s);
-    }
-    for (size_t i = 0; i < s.request_count; i++) {
-        free(s.requests[i].pages);
     }
     flw_requests_finish(&s.file);
     free(s.requests);
@@ -457,13 +474,12 @@ const struct flw_gen_kind flw_gen_serve_kind = {
         "a language model being served: continuous batching, chunked prompts, experts, graphs",
     .example = "qwen3-30b-a3b --ep 8 --expert-skew 80 --traffic code -o serve.ftext",
     .formula =
-        "# blocks as in src/trace/gen_serve.c and gen_serve_layer.c; what is alive at the end "
-        "are weights, workspaces, the cache\n"
+        "# blocks as in src/trace/gen/serve.c; what is alive at the end are weights, workspaces, the cache\n"
         "# pool=1 is the captured graphs': what is freed inside a capture is theirs until the "
         "end\n",
     .version = 1,
     .options = options,
-    .option_count = OPTION_COUNT,
-    .word_help = flw_serve_model_help,
+    .option_count = sizeof options / sizeof *options,
+    .word_help = model_help,
     .run = run,
 };

@@ -189,6 +189,13 @@ static void run_named(struct reader *r)
     case '<':
         hold(r, name.key, flw_addressmap_remove(&r->gen->held, read_name(r, WORD_LETTERS).key));
         return;
+    case '+': {
+        uint32_t block = flw_gen_take_quick(r->gen, read_sum(r), 0);
+        if (name.key != 0) {
+            hold(r, name.key, block);
+        }
+        return;
+    }
     case '@':
         stream = read_factor(r);
         break;
@@ -210,10 +217,6 @@ static void run_statements(struct reader *r)
             r->at++;
             flw_gen_give(r->gen,
                          flw_addressmap_remove(&r->gen->held, read_name(r, WORD_LETTERS).key));
-            break;
-        case '+':
-            r->at++;
-            flw_gen_take_quick(r->gen, read_sum(r), 0);
             break;
         case '?':
             r->at++;

@@ -7,7 +7,7 @@
  *
  *   name=SIZE           allocate a block on stream 0 and launch a kernel that writes it; SIZE 0: nothing
  *   name@S=SIZE         the same on stream S
- *   +SIZE               allocate a block that nothing frees, without a kernel
+ *   name+SIZE           allocate a block on stream 0 without a kernel; without a name nothing frees it
  *   -name               free a block; nothing if the name has none
  *   name>S              a kernel of stream S reads the block; the trace has that if S is not the block's own stream
  *   name<other          the block of `other` gets this name; nothing if `other` has none
@@ -32,7 +32,7 @@
 /* Run a plan. A plan that cannot be read is a fault of the program and aborts it. */
 void flw_plan_run(struct flw_gen *gen, const char *plan);
 
-/* The number of a letter. */
+/* The number of a letter, without an index. */
 static inline uint64_t *flw_plan_number(struct flw_gen *gen, char letter)
 {
     return gen->numbers[letter % FLW_GEN_LETTERS];

@@ -22,7 +22,6 @@
 
 #define PAD_TOKENS       8
 #define MICROBATCHES_MAX 4096
-#define TENSORS          9
 
 /* clang-format off */
 
@@ -124,12 +123,22 @@ static const struct phase {
       LAYER_BACK, "-all.u " REDUCE("v")}, "u:L " EMBEDDING_BACK "-all.u " REDUCE("o")},
 };
 
+/* A plan of the tensors i of all units, or of the `count` ones from `from` on outside the layers: tensor j has n values
+ * here. */
+#define SHARD(n) "+!P!i((" n "+G-1)/G) j:9u+i "
+#define EACH_OUTSIDE(from, count, plan) \
+    "u:L t*" count "{i:t+" from " n:P(Vhf!i+hl!(i-1)+Vhl!(i-2))" SHARD("o") plan "} "
+#define EACH(plan) \
+    "u*L{i*9{n:P(hh!(i/4)+hI(i/4&1)!(i/7)+h(i/7&1))" SHARD("v") plan "}} "
+
 /* AdamW of tensor j with n values. The old moments of the tensor before are freed when the next one is looked up. */
 #define LOOK_UP(moment, old) "zeros=4n ?$" moment "{-zeros} " moment "<zeros -" old " " old "<" moment " "
 #define UPDATE \
     "?n{?(M!$master.j){master.j=4n} decay=4n -decay " LOOK_UP("first.j", "before") LOOK_UP("second.j", "past") \
     "kept=4n added=4n first.j=4n -kept -added kept=4n square=4n added=4n -square second.j=4n -kept -added " \
     "scaled=4n root=4n divisor=4n -root change=4n -scaled -divisor -change}"
+
+#define FREE "-weight.j -master.j -first.j -second.j"
 
 /* ---- options ---- */
 
@@ -222,43 +231,10 @@ static void run_phase(struct run *run, const struct phase *phase, uint64_t micro
     flw_gen_end_phase(run->gen, phase->name);
 }
 
-/* ---- parameters and state ---- */
-
-/* Run a plan of the tensors `from` to `to` of a unit, of the values that this rank keeps. */
-static void run_tensors(struct run *run, uint64_t unit, uint64_t from, uint64_t to,
-                        const char *plan)
-{
-    bool is_layer = unit < number(run, 'L');
-    set(run, 'u', unit);
-    for (uint64_t i = from; i < to; i++) {
-        set(run, 'i', i);
-        flw_plan_run(run->gen, !number(run, 'P') ? (i > 0       ? "n:0"
-                                                    : is_layer ? "n:(v+G-1)/G"
-                                                               : "n:(o+G-1)/G")
-                               : is_layer        ? (i < 4   ? "n:hh"
-                                                    : i < 7 ? "n:hI"
-                                                            : "n:h")
-                               : i == 0          ? "n:Vhf"
-                               : i == 1          ? "n:hl"
-                               : i == 2          ? "n:Vhl"
-                                                 : "n:0");
-        flw_plan_run(run->gen, "j:9u+i");
-        flw_plan_run(run->gen, plan);
-    }
-}
-
-static void run_units(struct run *run, uint64_t outside_from, const char *plan)
-{
-    for (uint64_t u = 0; u < number(run, 'L'); u++) {
-        run_tensors(run, u, 0, TENSORS, plan);
-    }
-    run_tensors(run, number(run, 'L'), outside_from, TENSORS, plan);
-}
-
 static void run_step(struct run *run)
 {
     uint64_t micros = number(run, 'K'), warm = number(run, 'w') - 1;
-    run_units(run, 0, "-grad.j");
+    flw_plan_run(run->gen, EACH("-grad.j") EACH_OUTSIDE("0", "3", "-grad.j"));
     for (uint64_t i = 0; i < micros; i++) {
         load(run, i);
     }
@@ -272,9 +248,8 @@ static void run_step(struct run *run)
         }
     }
     flw_gen_begin_phase(run->gen, "optimizer");
-    run_tensors(run, number(run, 'L'), 0, 1, UPDATE);
-    run_units(run, 1, UPDATE);
-    flw_plan_run(run->gen, "-before -past");
+    flw_plan_run(run->gen, EACH_OUTSIDE("0", "1", UPDATE) EACH(UPDATE)
+                               EACH_OUTSIDE("1", "2", UPDATE) "-before -past");
     flw_gen_end_phase(run->gen, "optimizer");
     flw_gen_end_phase(run->gen, "step");
     flw_plan_run(run->gen, "m*K{-logits.m -loss.m -words.m -targets.m}");
@@ -322,14 +297,14 @@ static bool read_lengths(struct run *run)
 static void train(struct run *run)
 {
     flw_gen_add_streams(run->gen, number(run, 'S') > 1 || number(run, 'G') > 1 ? 2 : 1);
-    run_units(run, 0, "weight.j=np");
+    flw_plan_run(run->gen, EACH("weight.j=np") EACH_OUTSIDE("0", "3", "weight.j=np"));
     flw_plan_run(run->gen, "work=8519680 works=8519680 cosines=2Q(h/H) sines=2Q(h/H)");
     for (uint64_t i = 0; i < number(run, 'N') && !run->gen->has_failed; i++) {
         run_step(run);
     }
     flw_plan_run(run->gen, "-work -works -cosines -sines");
-    run_units(run, 0, "-grad.j");
-    run_units(run, 0, "-weight.j -master.j -first.j -second.j");
+    flw_plan_run(run->gen, EACH("-grad.j") EACH_OUTSIDE("0", "3", "-grad.j"));
+    flw_plan_run(run->gen, EACH(FREE) EACH_OUTSIDE("0", "3", FREE));
 }
 
 static void run_train(struct flw_gen *gen)
