@@ -20,7 +20,7 @@
 #define FLW_GEN_NO_BLOCK     UINT32_MAX
 #define FLW_GEN_BYTES_PER_NS 2048 /* a kernel that writes a block takes this long for it */
 #define FLW_GEN_LETTERS      128
-#define FLW_GEN_INDICES      64
+#define FLW_GEN_INDICES      128
 
 enum flw_gen_option_kind {
     FLW_GEN_COUNT,

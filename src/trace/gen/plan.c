@@ -82,7 +82,8 @@ static uint64_t read_primary(struct reader *r)
         return read_primary(r) == 0;
     case '$':
         r->at++;
-        return flw_gen_size(r->gen, find_block(r));
+        return isalpha((unsigned char)*r->at) ? flw_gen_size(r->gen, find_block(r))
+                                              : r->gen->live_bytes;
     default:
         low = strtoull(r->at, (char **)&r->at, 10);
         return low;

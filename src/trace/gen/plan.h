@@ -20,7 +20,8 @@
  * number of its letter.
  *
  * A number is a formula in unsigned integers: 2Th is 2 times T times h; + - * / % ( ) as in C; a^b is a power, a&b the
- * smaller and a|b the larger one, [a,b] a drawn number from a to b, $name the size of a block, !a is 1 if a is 0. All
+ * smaller and a|b the larger one, [a,b] a drawn number from a to b, $name the size of a block, $ alone all
+ * live bytes, !a is 1 if a is 0. All
  * of * / % & | and products without a sign have one precedence, above + and -. S and CONDITION are one letter, one
  * number or stand in parentheses.
  */
