@@ -4,7 +4,7 @@
  */
 #include "fuzz_text_twin.h"
 
-#include "trace/gen/gen_requests.h"
+#include "trace/gen/requests.h"
 
 static void check(const struct flw_requests *requests)
 {

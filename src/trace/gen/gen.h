@@ -40,8 +40,9 @@ struct flw_gen_option {
 
 /* A generator's options are a list of X(NUMBER, name, help, kind, initial, low, high, words), from which their
  * numbers OPTION_NUMBER and their rows are made. */
-#define FLW_GEN_OPTION_NUMBER(number, ...)                OPTION_##number,
-#define FLW_GEN_OPTION_ROW(number, name, help, kind, ...) {name, help, FLW_GEN_##kind, __VA_ARGS__, 0},
+#define FLW_GEN_OPTION_NUMBER(number, ...) OPTION_##number,
+#define FLW_GEN_OPTION_ROW(number, name, help, kind, ...) \
+    {name, help, FLW_GEN_##kind, __VA_ARGS__, 0},
 
 struct flw_gen_values {
     uint64_t numbers[FLW_GEN_OPTIONS_MAX];

@@ -22,8 +22,8 @@
 
 #include "base/bits.h"
 #include "fallow/model.h"
-#include "trace/gen/gen_requests.h"
 #include "trace/gen/plan.h"
+#include "trace/gen/requests.h"
 
 #define PAGES_MAX    32768 /* of a request where the cache grows by pages of 64 tokens */
 #define SPLIT_TOKENS 1024  /* of context that one split of a decode takes */
@@ -165,7 +165,7 @@ static void await_next(struct server *s)
     struct flw_request request;
     uint64_t since_ns = s->waiting.arrival_ns;
     if (s->file.count == 0) {
-        request = flw_requests_draw(s->gen, (int)number(s, 'e'));
+        request = flw_requests_draw(s->gen, number(s, 'e'));
     } else if (s->next_request < s->file.count) {
         request = s->file.items[s->next_request++];
         since_ns = s->start_ns;
@@ -426,21 +426,6 @@ static bool set_up(struct server *s)
     return s->requests != NULL || flw_gen_fail(s->gen, "no memory for the requests");
 }
 
-static bool read_requests(struct server *s)
-{
-    char message[FLW_TRACE_MESSAGE_BYTES];
-    const char *path = s->gen->values->paths[2];
-    if (path == NULL) {
-        return true;
-    }
-    if (!flw_requests_read(path, &s->file, message)) {
-        return flw_gen_fail(s->gen, "%s", message);
-    }
-    flw_gen_note(s->gen, "requests %zu of a file with checksum %016" PRIx64, s->file.count,
-                 s->file.checksum);
-    return true;
-}
-
 static void serve(struct server *s)
 {
     flw_gen_add_streams(s->gen, 2);
@@ -461,7 +446,7 @@ static void run(struct flw_gen *gen)
 {
     struct server s = {.gen = gen, .model = fallow_model_preset(*flw_plan_number(gen, 'O'))};
     flw_gen_seed(gen, number(&s, 'g'));
-    if (set_up(&s) && read_requests(&s)) {
+    if (set_up(&s) && flw_requests_read(gen, gen->values->paths[2], &s.file)) {
         serve(&s);
     }
     flw_requests_finish(&s.file);

@@ -17,8 +17,8 @@
 #include <inttypes.h>
 
 #include "base/bits.h"
-#include "trace/gen/gen_requests.h"
 #include "trace/gen/plan.h"
+#include "trace/gen/requests.h"
 
 #define PAD_TOKENS       8
 #define MICROBATCHES_MAX 4096
@@ -195,7 +195,7 @@ static uint64_t draw_length(struct run *run)
         return run->lengths.items[run->next_length++ % run->lengths.count].prompt;
     }
     uint64_t kind = number(run, 'Z');
-    return kind == 0 ? number(run, 'Q') : flw_requests_draw(run->gen, (int)kind - 1).prompt;
+    return kind == 0 ? number(run, 'Q') : flw_requests_draw(run->gen, kind - 1).prompt;
 }
 
 /* Run a plan of microbatch m. */
@@ -279,21 +279,6 @@ static bool set_up(struct run *run)
     return true;
 }
 
-static bool read_lengths(struct run *run)
-{
-    char message[FLW_TRACE_MESSAGE_BYTES];
-    const char *path = run->gen->values->paths[17];
-    if (path == NULL) {
-        return true;
-    }
-    if (!flw_requests_read(path, &run->lengths, message)) {
-        return flw_gen_fail(run->gen, "%s", message);
-    }
-    flw_gen_note(run->gen, "lengths %zu requests, checksum %016" PRIx64, run->lengths.count,
-                 run->lengths.checksum);
-    return true;
-}
-
 static void train(struct run *run)
 {
     flw_gen_add_streams(run->gen, number(run, 'S') > 1 || number(run, 'G') > 1 ? 2 : 1);
@@ -311,7 +296,7 @@ static void run_train(struct flw_gen *gen)
 {
     struct run run = {.gen = gen};
     flw_gen_seed(gen, number(&run, 'z'));
-    if (set_up(&run) && read_lengths(&run)) {
+    if (set_up(&run) && flw_requests_read(gen, gen->values->paths[17], &run.lengths)) {
         train(&run);
     }
     flw_requests_finish(&run.lengths);

@@ -5,7 +5,7 @@
 #include "unit/trace/test_gen_bed.h"
 
 #include "base/bits.h"
-#include "trace/gen/gen_requests.h"
+#include "trace/gen/requests.h"
 
 /* 2 layers, h 128, 2 heads, I 512, V 1000, 3 sequences of 96: T = 288. */
 #define SMALL "layers=2 hidden=128 heads=2 vocab=1000 batch=3 seq=96 steps=2 "
@@ -282,7 +282,7 @@ static void drawn_requests_look_like_the_tables(void **state)
     (void)state;
     flw_gen_seed(&gen, 3);
     for (size_t i = 0; i < 10000; i++) {
-        struct flw_request request = flw_requests_draw(&gen, FLW_REQUESTS_CONVERSATION);
+        struct flw_request request = flw_requests_draw(&gen, 0);
         assert_in_range(request.prompt, 2, 14050);
         assert_in_range(request.output, 7, 1000);
         short_count += request.prompt < 1020; /* the median */

@@ -24,22 +24,16 @@ struct flw_requests {
 };
 
 /* "TIMESTAMP,ContextTokens,GeneratedTokens" (Azure LLM inference) or lines of JSON with timestamp,
- * input_length, output_length, hash_ids (Mooncake); .xz, .gz and .zst too. False: nothing is held, the
- * message (FLW_TRACE_MESSAGE_BYTES) names the file and the line. */
-bool flw_requests_read(const char *path, struct flw_requests *out, char *message);
+ * input_length, output_length, hash_ids (Mooncake); .xz, .gz and .zst too. False: *out holds nothing and
+ * the generator has failed. A path that is NULL leaves *out as it is. The trace's header gets a line. */
+bool flw_requests_read(struct flw_gen *gen, const char *path, struct flw_requests *out);
+/* The same; the message (FLW_TRACE_MESSAGE_BYTES) has the name and the line. */
 bool flw_requests_read_bytes(const char *text, size_t bytes, const char *name,
                              struct flw_requests *out, char *message);
 void flw_requests_finish(struct flw_requests *requests);
 
-/* What a file's requests look like: 33 values each, those below which 0/32 .. 32/32 of them lie. */
-enum flw_requests_kind {
-    FLW_REQUESTS_CONVERSATION,
-    FLW_REQUESTS_CODE,
-    FLW_REQUESTS_LONG,
-    FLW_REQUESTS_KIND_COUNT
-};
-
-/* arrival_us: the time since the one before. Prompt, output and time are independent. */
-struct flw_request flw_requests_draw(struct flw_gen *gen, enum flw_requests_kind kind);
+/* One like those of a conversation (0), of code (1), with long prompts (2). arrival_us: the time since
+ * the one before. Prompt, output and time are independent. */
+struct flw_request flw_requests_draw(struct flw_gen *gen, uint64_t kind);
 
 #endif
