@@ -371,7 +371,7 @@ def peer_figures(source):
 
 def demo_figures(shell):
     """{policy: held over requested} of the demo trace."""
-    status, said = shell.run("fallow replay tools/fallow/demo.ftext.xz --no-times --json -")
+    status, said = shell.run("fallow replay tools/fallow/demo.ftrace --no-times --json -")
     if status != 0:
         raise Wrong("the replay of the demo ended with status %d: %s" % (status, said[-1:]))
     policies = json.loads("\n".join(line for line in said if line))["policies"]

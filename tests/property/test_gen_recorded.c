@@ -121,7 +121,9 @@ static int make_traces(void **state)
     const struct flw_gen_kind *kind = flw_gen_find("train");
     struct flw_gen_values values = flw_gen_initial_values(kind);
     (void)state;
-    values.numbers[flw_gen_find_option(kind, "steps")] = 2;
+    for (size_t i = 0; i < kind->option_count; i++) {
+        values.numbers[i] = strcmp(kind->options[i].name, "steps") == 0 ? 2 : values.numbers[i];
+    }
     if (!flw_gen_generate(kind, &values, &generated, message)) {
         print_error("%s\n", message);
         return -1;

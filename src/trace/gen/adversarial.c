@@ -56,26 +56,23 @@ static const struct {
 
 static void run(struct flw_gen *gen)
 {
-    uint64_t scenario = *flw_plan_number(gen, 'S');
-    flw_gen_seed(gen, *flw_plan_number(gen, 'R'));
+    uint64_t scenario = flw_gen_number(gen, 'S');
     flw_gen_add_streams(gen, scenarios[scenario].streams);
-    for (uint64_t i = 0; i < *flw_plan_number(gen, 'N'); i++) {
-        *flw_plan_number(gen, 'c') = i;
-        flw_gen_begin_phase(gen, "cycle");
+    for (uint64_t i = 0; i < flw_gen_number(gen, 'N'); i++) {
+        flw_gen_set(gen, 'c', i);
+        flw_gen_mark(gen, FLW_TRACE_PHASE_BEGIN, "cycle");
         flw_plan_run(gen, scenarios[scenario].plan);
-        flw_gen_end_phase(gen, "cycle");
+        flw_gen_mark(gen, FLW_TRACE_PHASE_END, "cycle");
     }
     flw_plan_run(gen, "c*N{-pin.c}");
 }
 
-const struct flw_gen_kind flw_gen_adversarial = {
-    .name = "adversarial",
-    .summary = "small traces that are hard on allocators, each a trouble that somebody reported",
-    .example = "pin-small-between-large --cycles 100 -o pin.ftext",
-    .formula = "# the sizes of each scenario are in src/trace/gen/adversarial.c\n",
-    .version = 1,
-    .options = options,
-    .option_count = sizeof options / sizeof *options,
-    .word_help = name_help,
-    .run = run,
-};
+const struct flw_gen_kind flw_gen_adversarial_kind = {
+    "adversarial",
+    "small traces that are hard on allocators, each a trouble that somebody reported",
+    "pin-small-between-large --cycles 100 -o pin.ftext",
+    1,
+    options,
+    sizeof options / sizeof *options,
+    name_help,
+    run};

@@ -16,15 +16,6 @@
 
 #define LAUNCH_NS 2000
 
-size_t flw_gen_find_option(const struct flw_gen_kind *kind, const char *name)
-{
-    size_t i = 0;
-    while (i < kind->option_count && strcmp(kind->options[i].name, name) != 0) {
-        i++;
-    }
-    return i;
-}
-
 struct flw_gen_values flw_gen_initial_values(const struct flw_gen_kind *kind)
 {
     struct flw_gen_values values = {{0}, {NULL}};
@@ -51,29 +42,12 @@ static void fail_memory(struct flw_gen *gen)
     flw_gen_fail(gen, "no memory to hold the trace; ask for fewer steps");
 }
 
-/* ---- random numbers: splitmix64 ---- */
-
-void flw_gen_seed(struct flw_gen *gen, uint64_t seed)
-{
-    gen->random_state = seed;
-}
-
-uint64_t flw_gen_random(struct flw_gen *gen)
-{
-    return flw_random_next(&gen->random_state);
-}
-
 uint64_t flw_gen_between(struct flw_gen *gen, uint64_t low, uint64_t high)
 {
-    return low + flw_gen_random(gen) % (high - low + 1);
+    return low + flw_random_next(&gen->random_state) % (high - low + 1);
 }
 
-bool flw_gen_chance(struct flw_gen *gen, uint64_t percent)
-{
-    return flw_gen_between(gen, 0, 99) < percent;
-}
-
-/* ---- blocks ---- */
+/* ---- events ---- */
 
 void flw_gen_add_streams(struct flw_gen *gen, uint64_t count)
 {
@@ -85,35 +59,28 @@ void flw_gen_add_streams(struct flw_gen *gen, uint64_t count)
     }
 }
 
-static void put_event(struct flw_gen *gen, const struct flw_trace_event *event)
+static void add_event(struct flw_gen *gen, enum flw_trace_op op, uint32_t block, uint64_t stream)
 {
     if (gen->has_failed) {
         return;
     }
-    gen->context.record = gen->build.trace->event_count;
-    if (gen->context.record % FLW_TRACE_PROGRESS_EVENTS == 0) {
-        flw_trace_tell(&(struct flw_trace_progress){
-            .verb = "making", .unit = "events", .done = gen->context.record});
+    size_t count = gen->context.record = gen->build.trace->event_count;
+    struct flw_trace_event event = {.time_ns = gen->time_ns,
+                                    .size_bytes = flw_gen_size(gen, block),
+                                    .block = block,
+                                    .stream = (uint16_t)stream,
+                                    .op = (uint8_t)op};
+    if (count % FLW_TRACE_PROGRESS_EVENTS == 0) {
+        flw_trace_tell(
+            &(struct flw_trace_progress){.verb = "making", .unit = "events", .done = count});
     }
-    if (gen->build.trace->event_count >= FLW_GEN_EVENTS_MAX) {
+    if (count >= FLW_GEN_EVENTS_MAX) {
         flw_gen_fail(gen, "the trace has more than %" PRIu64 " events; ask for fewer steps",
                      FLW_GEN_EVENTS_MAX);
     } else if (!flw_build_add_context(&gen->build, &gen->context) ||
-               !flw_build_add_event(&gen->build, event)) {
+               !flw_build_add_event(&gen->build, &event)) {
         fail_memory(gen);
     }
-}
-
-static void add_event(struct flw_gen *gen, uint8_t op, uint32_t block, uint64_t stream)
-{
-    bool has_size = block != FLW_GEN_NO_BLOCK && !gen->has_failed;
-    struct flw_trace_event event = {.time_ns = gen->time_ns,
-                                    .size_bytes =
-                                        has_size ? gen->build.trace->blocks[block].size_bytes : 0,
-                                    .block = block,
-                                    .stream = (uint16_t)stream,
-                                    .op = op};
-    put_event(gen, &event);
 }
 
 uint32_t flw_gen_take_quick(struct flw_gen *gen, uint64_t size_bytes, uint64_t stream)
@@ -148,13 +115,6 @@ uint32_t flw_gen_take(struct flw_gen *gen, uint64_t size_bytes, uint64_t stream)
     return block;
 }
 
-uint32_t flw_gen_turn(struct flw_gen *gen, uint32_t from, uint64_t size_bytes, uint64_t stream)
-{
-    uint32_t block = flw_gen_take(gen, size_bytes, stream);
-    flw_gen_give(gen, from);
-    return block;
-}
-
 uint64_t flw_gen_size(const struct flw_gen *gen, uint32_t block)
 {
     return block == FLW_GEN_NO_BLOCK ? 0 : gen->build.trace->blocks[block].size_bytes;
@@ -178,113 +138,41 @@ void flw_gen_give(struct flw_gen *gen, uint32_t block)
 {
     if (block != FLW_GEN_NO_BLOCK && !gen->has_failed) {
         add_event(gen, FLW_TRACE_FREE, block, gen->build.trace->blocks[block].stream);
-        gen->live_bytes -= gen->build.trace->blocks[block].size_bytes;
+        gen->live_bytes -= flw_gen_size(gen, block);
     }
 }
 
-void flw_gen_give_each(struct flw_gen *gen, const uint32_t *blocks, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        flw_gen_give(gen, blocks[i]);
-    }
-}
-
-void flw_gen_drop(struct flw_gen *gen, uint32_t *block)
-{
-    flw_gen_give(gen, *block);
-    *block = FLW_GEN_NO_BLOCK;
-}
-
-static void add_named(struct flw_gen *gen, uint8_t op, const char *name)
+void flw_gen_mark(struct flw_gen *gen, enum flw_trace_op op, const char *name)
 {
     struct flw_trace_detail detail = flw_build_no_detail();
     add_event(gen, op, FLW_GEN_NO_BLOCK, 0);
-    if (!gen->has_failed && (!flw_build_add_name(&gen->build, name, strlen(name), &detail.name) ||
-                             !flw_build_add_detail(&gen->build, detail))) {
+    if (name != NULL && !gen->has_failed &&
+        (!flw_build_add_name(&gen->build, name, strlen(name), &detail.name) ||
+         !flw_build_add_detail(&gen->build, detail))) {
         fail_memory(gen);
     }
-}
-
-void flw_gen_begin_phase(struct flw_gen *gen, const char *name)
-{
-    add_named(gen, FLW_TRACE_PHASE_BEGIN, name);
-}
-
-void flw_gen_end_phase(struct flw_gen *gen, const char *name)
-{
-    add_named(gen, FLW_TRACE_PHASE_END, name);
-}
-
-void flw_gen_begin_pool(struct flw_gen *gen, uint64_t stream)
-{
-    add_event(gen, FLW_TRACE_POOL_BEGIN, FLW_GEN_NO_BLOCK, stream);
-}
-
-void flw_gen_end_pool(struct flw_gen *gen, uint64_t stream)
-{
-    add_event(gen, FLW_TRACE_POOL_END, FLW_GEN_NO_BLOCK, stream);
-}
-
-void flw_gen_pass(struct flw_gen *gen, uint64_t time_ns)
-{
-    gen->time_ns += time_ns;
 }
 
 /* ---- the header ---- */
 
-static void print_clean(FILE *file, const char *text)
-{
-    for (; *text != '\0'; text++) {
-        unsigned char c = (unsigned char)*text;
-        putc(c < 0x20 || c == 0x7F ? '?' : c, file);
-    }
-}
-
-void flw_gen_note(struct flw_gen *gen, const char *format, ...)
-{
-    char line[512];
-    char *text = NULL;
-    size_t bytes = 0;
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(line, sizeof(line), format, arguments);
-    va_end(arguments);
-    FILE *file = open_memstream(&text, &bytes);
-    if (file != NULL) {
-        fputs(gen->extra != NULL ? gen->extra : "", file);
-        print_clean(file, line);
-        putc('\n', file);
-    }
-    if (file == NULL || fclose(file) != 0) {
-        free(text);
-        fail_memory(gen);
-        return;
-    }
-    free(gen->extra);
-    gen->extra = text;
-}
-
-/* The last part of a path: where a file lies is no part of the trace. */
-static const char *last_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash == NULL ? path : slash + 1;
-}
-
+/* " --NAME VALUE"; of a file the last part of its path: where it lies is no part of the trace. */
 static void print_option(const struct flw_gen_option *option, uint64_t number, const char *path,
                          FILE *file)
 {
-    if (option->kind != FLW_GEN_FILE) {
-        fprintf(file, " --%s ", option->name);
-    } else if (path != NULL) {
-        fprintf(file, " --%s ", option->name);
-        print_clean(file, last_name(path));
+    if (option->kind == FLW_GEN_FILE && path == NULL) {
         return;
     }
+    fprintf(file, " --%s ", option->name);
     if (option->kind == FLW_GEN_CHOICE) {
         fputs(option->words[number], file);
     } else if (option->kind != FLW_GEN_FILE) {
         fprintf(file, "%" PRIu64, number);
+    } else {
+        const char *slash = strrchr(path, '/');
+        for (path = slash == NULL ? path : slash + 1; *path != '\0'; path++) {
+            unsigned char c = (unsigned char)*path;
+            putc(c < 0x20 || c == 0x7F ? '?' : c, file);
+        }
     }
 }
 
@@ -300,50 +188,45 @@ static void print_notes(const struct flw_gen *gen, FILE *file)
     for (size_t i = 0; i < kind->option_count; i++) {
         print_option(&kind->options[i], gen->values->numbers[i], gen->values->paths[i], file);
     }
-    fprintf(file, "\n%s%s", kind->formula, gen->extra != NULL ? gen->extra : "");
+    fprintf(file, "\n# sizes and times as in src/trace/gen/%s.c\n%s", kind->name, gen->note);
     fprintf(file, "alive_at_end %zu blocks, %" PRIu64 " bytes\n", live_count, gen->live_bytes);
-}
-
-static void add_notes(struct flw_gen *gen)
-{
-    size_t bytes = 0;
-    FILE *file = open_memstream(&gen->build.trace->notes, &bytes);
-    if (file != NULL) {
-        print_notes(gen, file);
-    }
-    if (file == NULL || fclose(file) != 0) {
-        fail_memory(gen);
-    }
 }
 
 /* ---- together ---- */
 
 static void fill(struct flw_gen *gen)
 {
+    size_t bytes = 0;
     gen->kind->run(gen);
-    if (gen->has_failed) {
-        return;
-    }
-    if (gen->build.trace->block_count == 0) {
+    if (!gen->has_failed && gen->build.trace->block_count == 0) {
         flw_gen_fail(gen, "these options leave no allocation to make; see fallow gen %s --help",
                      gen->kind->name);
+    }
+    if (gen->has_failed) {
         return;
     }
     gen->build.trace->has_times = true;
     const char *wrong = flw_measure_trace(gen->build.trace);
-    if (wrong != NULL) {
+    FILE *file = open_memstream(&gen->build.trace->notes, &bytes);
+    if (file != NULL) {
+        print_notes(gen, file);
+    }
+    if (file == NULL || fclose(file) != 0) {
+        fail_memory(gen);
+    } else if (wrong != NULL) {
         flw_gen_fail(gen, "%s", wrong);
-    } else {
-        add_notes(gen);
     }
 }
 
 bool flw_gen_generate(const struct flw_gen_kind *kind, const struct flw_gen_values *values,
                       struct flw_trace **out_trace, char *message)
 {
-    struct flw_gen gen = {.kind = kind, .values = values, .message = message};
+    struct flw_gen gen = {.kind = kind,
+                          .values = values,
+                          .random_state = values->numbers[kind->option_count - 1],
+                          .message = message};
     for (size_t i = 0; i < kind->option_count; i++) {
-        gen.numbers[(unsigned)kind->options[i].letter][0] = values->numbers[i];
+        flw_gen_set(&gen, kind->options[i].letter, values->numbers[i]);
     }
     *out_trace = NULL;
     message[0] = '\0';
@@ -354,6 +237,5 @@ bool flw_gen_generate(const struct flw_gen_kind *kind, const struct flw_gen_valu
     }
     flw_build_end(&gen.build, !gen.has_failed, out_trace);
     flw_addressmap_finish(&gen.held);
-    free(gen.extra);
     return *out_trace != NULL;
 }

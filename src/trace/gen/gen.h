@@ -26,7 +26,7 @@ enum flw_gen_option_kind {
     FLW_GEN_COUNT,
     FLW_GEN_BYTES,
     FLW_GEN_CHOICE, /* the index of one of `words` */
-    FLW_GEN_FILE    /* a path, "" for none */
+    FLW_GEN_FILE    /* a path, NULL for none */
 };
 
 struct flw_gen_option {
@@ -35,14 +35,8 @@ struct flw_gen_option {
     enum flw_gen_option_kind kind;
     uint64_t initial, low, high;
     const char *const *words; /* NULL-terminated */
-    char letter;              /* of the number that plans have it as */
+    char letter;              /* of the number that it is in plans */
 };
-
-/* A generator's options are a list of X(NUMBER, name, help, kind, initial, low, high, words), from which their
- * numbers OPTION_NUMBER and their rows are made. */
-#define FLW_GEN_OPTION_NUMBER(number, ...) OPTION_##number,
-#define FLW_GEN_OPTION_ROW(number, name, help, kind, ...) \
-    {name, help, FLW_GEN_##kind, __VA_ARGS__, 0},
 
 struct flw_gen_values {
     uint64_t numbers[FLW_GEN_OPTIONS_MAX];
@@ -55,11 +49,10 @@ struct flw_gen_kind {
     const char *name;
     const char *summary;
     const char *example; /* arguments behind the name */
-    const char *formula; /* for the header: lines "# ...\n" */
     unsigned version;    /* another one where the same options give another trace */
-    const struct flw_gen_option *options;
+    const struct flw_gen_option *options; /* the last one is the seed of drawn numbers */
     size_t option_count;
-    /* What each word of the first option is, where it is a choice; else NULL. */
+    /* What each word of the first option is, if that is a choice; else NULL. */
     const char *const *word_help;
     void (*run)(struct flw_gen *gen);
 };
@@ -67,9 +60,6 @@ struct flw_gen_kind {
 /* The index-th generator; NULL beyond the last. */
 const struct flw_gen_kind *flw_gen_get(size_t index);
 const struct flw_gen_kind *flw_gen_find(const char *name);
-
-/* The index of an option; option_count where there is none of that name. */
-size_t flw_gen_find_option(const struct flw_gen_kind *kind, const char *name);
 
 struct flw_gen_values flw_gen_initial_values(const struct flw_gen_kind *kind);
 
@@ -80,7 +70,7 @@ bool flw_gen_generate(const struct flw_gen_kind *kind, const struct flw_gen_valu
 
 /* ---- for generators ---------------------------------------------------------------------------
  *
- * Once something has failed, everything below does nothing, and numbers are 0. */
+ * Once something has failed, everything below does nothing. */
 
 struct flw_gen {
     const struct flw_gen_kind *kind;
@@ -89,10 +79,10 @@ struct flw_gen {
     uint64_t random_state;
     uint64_t time_ns;
     uint64_t live_bytes;
-    struct flw_trace_context context; /* thread, tag and pool of the events to come */
+    struct flw_trace_context context; /* thread and pool of the events to come */
     bool has_failed;
     char *message;
-    char *extra; /* header lines of the generator's own; NULL: none */
+    char note[128]; /* a header line of the generator's own; "": none */
     /* Of plans (plan.h). */
     uint64_t numbers[FLW_GEN_LETTERS][FLW_GEN_INDICES];
     struct flw_addressmap held; /* a name's key -> its block */
@@ -102,25 +92,23 @@ struct flw_gen {
     void *owner; /* of `launch` */
 };
 
-/* What an option is set to. */
-static inline uint64_t flw_gen_number(const struct flw_gen *gen, int option)
+/* The number of a letter in plans, which an option has from the start. */
+static inline uint64_t flw_gen_number(const struct flw_gen *gen, char letter)
 {
-    return gen->values->numbers[option];
+    return gen->numbers[letter % FLW_GEN_LETTERS][0];
 }
 
+static inline void flw_gen_set(struct flw_gen *gen, char letter, uint64_t number)
+{
+    gen->numbers[letter % FLW_GEN_LETTERS][0] = number;
+}
+
+/* False. */
 bool flw_gen_fail(struct flw_gen *gen, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* A header line "key value"; control characters become '?'. */
-void flw_gen_note(struct flw_gen *gen, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-void flw_gen_seed(struct flw_gen *gen, uint64_t seed);
-uint64_t flw_gen_random(struct flw_gen *gen);
 /* From `low` to `high`, both included. */
 uint64_t flw_gen_between(struct flw_gen *gen, uint64_t low, uint64_t high);
-/* True `percent` times in a hundred. */
-bool flw_gen_chance(struct flw_gen *gen, uint64_t percent);
 
 /* `count` streams with the handles 0 .. count-1, which are their numbers too. */
 void flw_gen_add_streams(struct flw_gen *gen, uint64_t count);
@@ -131,29 +119,16 @@ uint32_t flw_gen_take(struct flw_gen *gen, uint64_t size_bytes, uint64_t stream)
 uint32_t flw_gen_take_quick(struct flw_gen *gen, uint64_t size_bytes, uint64_t stream);
 /* Bytes of a block; 0 of FLW_GEN_NO_BLOCK. */
 uint64_t flw_gen_size(const struct flw_gen *gen, uint32_t block);
-/* A stream uses the block, which is an event if the stream is not the block's own. */
+/* A kernel of the stream reads the block. It is an event, unless gen->launch has a clock and the stream is the block's
+ * own. */
 void flw_gen_use(struct flw_gen *gen, uint32_t block, uint64_t stream);
-/* A kernel makes a new block out of `from`, which is freed behind it. */
-uint32_t flw_gen_turn(struct flw_gen *gen, uint32_t from, uint64_t size_bytes, uint64_t stream);
 /* Freed by its own stream; FLW_GEN_NO_BLOCK: nothing. */
 void flw_gen_give(struct flw_gen *gen, uint32_t block);
-void flw_gen_give_each(struct flw_gen *gen, const uint32_t *blocks, size_t count);
-#define FLW_GEN_GIVE(gen, ...)                                \
-    flw_gen_give_each((gen), (const uint32_t[]){__VA_ARGS__}, \
-                      sizeof((const uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t))
-/* The same as flw_gen_give, and *block is FLW_GEN_NO_BLOCK then. */
-void flw_gen_drop(struct flw_gen *gen, uint32_t *block);
-void flw_gen_begin_phase(struct flw_gen *gen, const char *name);
-void flw_gen_end_phase(struct flw_gen *gen, const char *name);
-/* A capture into the private pool gen->context.pool; blocks taken meanwhile are its own. */
-void flw_gen_begin_pool(struct flw_gen *gen, uint64_t stream);
-void flw_gen_end_pool(struct flw_gen *gen, uint64_t stream);
-void flw_gen_pass(struct flw_gen *gen, uint64_t time_ns);
+/* The begin or the end of a phase, or of a capture into the private pool gen->context.pool, whose name is NULL; blocks
+ * taken meanwhile are the pool's. */
+void flw_gen_mark(struct flw_gen *gen, enum flw_trace_op op, const char *name);
 
-extern const struct flw_gen_kind flw_gen_adversarial;
-extern const struct flw_gen_kind flw_gen_random_kind;
-extern const struct flw_gen_kind flw_gen_train_kind;
-extern const struct flw_gen_kind flw_gen_serve_kind;
-extern const struct flw_gen_kind flw_gen_streams_kind;
+extern const struct flw_gen_kind flw_gen_adversarial_kind, flw_gen_random_kind, flw_gen_train_kind,
+    flw_gen_serve_kind, flw_gen_streams_kind;
 
 #endif

@@ -33,10 +33,4 @@
 /* Run a plan. A plan that cannot be read is a fault of the program and aborts it. */
 void flw_plan_run(struct flw_gen *gen, const char *plan);
 
-/* The number of a letter, without an index. */
-static inline uint64_t *flw_plan_number(struct flw_gen *gen, char letter)
-{
-    return gen->numbers[letter % FLW_GEN_LETTERS];
-}
-
 #endif

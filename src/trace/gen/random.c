@@ -113,48 +113,51 @@ static const struct flw_gen_option options[] = {
 static void run_queries(struct flw_gen *gen)
 {
     flw_gen_add_streams(gen, 2);
-    for (uint64_t i = 0; i < *flw_plan_number(gen, 'N') && !gen->has_failed; i++) {
-        flw_gen_begin_phase(gen, "query");
+    for (uint64_t i = 0; i < flw_gen_number(gen, 'N') && !gen->has_failed; i++) {
+        flw_gen_mark(gen, FLW_TRACE_PHASE_BEGIN, "query");
         flw_plan_run(gen, scan);
         flw_plan_run(gen, "l:t v:0 ?c{v:![0,3]}");
-        flw_plan_run(gen, *flw_plan_number(gen, 'v') ? fetch : scan);
+        flw_plan_run(gen, flw_gen_number(gen, 'v') ? fetch : scan);
         flw_plan_run(gen, join);
         flw_plan_run(gen, group);
         flw_plan_run(gen, sort);
-        flw_gen_end_phase(gen, "query");
+        flw_gen_mark(gen, FLW_TRACE_PHASE_END, "query");
     }
     flw_plan_run(gen, "i*c{" REMOVE_RESULT("0") FREE_TABLE("t") "}");
 }
 
+static void set_thread(struct flw_gen *gen, uint64_t thread)
+{
+    flw_gen_set(gen, 't', thread);
+    gen->context.thread = (uint32_t)thread;
+}
+
 static void run_threads(struct flw_gen *gen)
 {
-    uint64_t *thread = flw_plan_number(gen, 't');
-    uint64_t threads = *flw_plan_number(gen, 'T'), count = *flw_plan_number(gen, 'N') / threads;
+    uint64_t threads = flw_gen_number(gen, 'T'), count = flw_gen_number(gen, 'N') / threads;
     if (count == 0) {
         flw_gen_fail(gen, "--count %" PRIu64 " is not one block for each of %" PRIu64 " threads",
-                     *flw_plan_number(gen, 'N'), threads);
+                     flw_gen_number(gen, 'N'), threads);
     }
-    flw_gen_add_streams(gen, *flw_plan_number(gen, 'S'));
-    *flw_plan_number(gen, 'c') = count;
+    flw_gen_add_streams(gen, flw_gen_number(gen, 'S'));
+    flw_gen_set(gen, 'c', count);
     for (uint64_t i = 0; i < 2 * count * threads && !gen->has_failed; i++) {
-        *thread = threads == 1 ? 0 : flw_gen_between(gen, 0, threads - 1);
-        gen->context.thread = (uint32_t)*thread;
+        set_thread(gen, threads == 1 ? 0 : flw_gen_between(gen, 0, threads - 1));
         flw_plan_run(gen, step);
     }
-    for (*thread = 0; *thread < threads; ++*thread) { /* blocks of the last steps */
-        gen->context.thread = (uint32_t)*thread;
+    for (uint64_t i = 0; i < threads; i++) { /* blocks of the last steps */
+        set_thread(gen, i);
         flw_plan_run(gen, "i*l.t{-held.(64(l.t-1-i)+t)}");
     }
 }
 
 static void run(struct flw_gen *gen)
 {
-    uint64_t pattern = *flw_plan_number(gen, 'W');
-    flw_gen_seed(gen, *flw_plan_number(gen, 'Z'));
+    uint64_t pattern = flw_gen_number(gen, 'W');
     if (pattern == 3) {
         run_queries(gen);
     } else if (pattern == 2) {
-        flw_gen_add_streams(gen, *flw_plan_number(gen, 'S'));
+        flw_gen_add_streams(gen, flw_gen_number(gen, 'S'));
         flw_plan_run(gen, "i*N{kernel@(i%S)=8 -kernel}");
     } else {
         flw_plan_run(gen, "?!W{S:1 T:1}");
@@ -163,14 +166,11 @@ static void run(struct flw_gen *gen)
 }
 
 const struct flw_gen_kind flw_gen_random_kind = {
-    .name = "random",
-    .summary = "random sizes and lives as RMM's benchmarks draw them, and a database's queries",
-    .example = "--count 10000 --max 256M -o random.ftext",
-    .formula =
-        "# 73 % of steps take a block of 1 byte to max, the rest free one; src/trace/gen/random.c\n",
-    .version = 1,
-    .options = options,
-    .option_count = sizeof options / sizeof *options,
-    .word_help = pattern_help,
-    .run = run,
-};
+    "random",
+    "random sizes and lives as RMM's benchmarks draw them, and a database's queries",
+    "--count 10000 --max 256M -o random.ftext",
+    1,
+    options,
+    sizeof options / sizeof *options,
+    pattern_help,
+    run};

@@ -229,8 +229,12 @@ bool flw_requests_read_bytes(const char *text, size_t bytes, const char *name,
     return flw_input_open_bytes(&input, text, bytes, name, message) && read_input(&input, out);
 }
 
-bool flw_requests_read(struct flw_gen *gen, const char *path, struct flw_requests *out)
+bool flw_requests_read(struct flw_gen *gen, struct flw_requests *out)
 {
+    const char *path = NULL;
+    for (size_t i = 0; i < gen->kind->option_count; i++) {
+        path = gen->values->paths[i] != NULL ? gen->values->paths[i] : path;
+    }
     struct flw_input input;
     char message[FLW_TRACE_MESSAGE_BYTES];
     if (path == NULL) {
@@ -239,8 +243,8 @@ bool flw_requests_read(struct flw_gen *gen, const char *path, struct flw_request
     if (!flw_input_open(&input, path, message) || !read_input(&input, out)) {
         return flw_gen_fail(gen, "%s", message);
     }
-    flw_gen_note(gen, "requests %zu of a file with checksum %016" PRIx64, out->count,
-                 out->checksum);
+    snprintf(gen->note, sizeof gen->note, "requests %zu of a file with checksum %016" PRIx64 "\n",
+             out->count, out->checksum);
     return true;
 }
 

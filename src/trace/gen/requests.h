@@ -24,9 +24,10 @@ struct flw_requests {
 };
 
 /* "TIMESTAMP,ContextTokens,GeneratedTokens" (Azure LLM inference) or lines of JSON with timestamp,
- * input_length, output_length, hash_ids (Mooncake); .xz, .gz and .zst too. False: *out holds nothing and
- * the generator has failed. A path that is NULL leaves *out as it is. The trace's header gets a line. */
-bool flw_requests_read(struct flw_gen *gen, const char *path, struct flw_requests *out);
+ * input_length, output_length, hash_ids (Mooncake); .xz, .gz and .zst too. Read the file of
+ * the generator's option for it, if there is one, and describe it in the trace's header. False: *out holds nothing and the
+ * generator has failed. */
+bool flw_requests_read(struct flw_gen *gen, struct flw_requests *out);
 /* The same; the message (FLW_TRACE_MESSAGE_BYTES) has the name and the line. */
 bool flw_requests_read_bytes(const char *text, size_t bytes, const char *name,
                              struct flw_requests *out, char *message);

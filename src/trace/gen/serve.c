@@ -1,258 +1,214 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the formulas of a serving step and the schedule of requests.
+ * Owns: a server of a language model as one of its ranks sees it: the blocks of its layers, the schedule of requests,
+ * captured graphs.
  *
- * A step takes T tokens: one for each of the B requests that decode, the rest of the budget for
- * prompts, cut where it ends. Activations are bf16; h hidden, H heads, K key/value heads, d their
- * size, I intermediate, V vocabulary.
+ * T tokens, B of them decodes, b samples; h hidden, H heads, K key/value heads, d their size, I inner, V vocabulary, y
+ * bytes a weight, Q bytes of a token in all layers' caches, U tokens in them; E experts of which k work, X their inner width, Y of them here, z the inner width of those that every
+ * token goes to; q, c and r the ranks of a latent query, of its cache and its rope. All of this rank: attention and
+ * inner layers are cut in D parts, experts are dealt to W ranks. Activations are bf16.
  *
- *   start    weights and key/value cache, layer by layer
- *   step     ids, positions, slots: 8T each, copied in on stream 1, used on stream 0; embedding 2Th
- *   layer    norm 2Th; qkv 2T(H+2K)d; attention out 2THd; softmax sums 4TH; where decodes attend to
- *            long contexts split S ways: partial outputs 4SBHd and sums 4SBH; projection 2Th;
- *            norm 2Th; gate and up 4TI; activation 2TI; down 2Th. Each is freed after its last use.
- *   sampling logits 2BV, then fp32 4BV, three temporaries of 4BV, ids 8B copied out on stream 1
- *   request  token counts 4V from its admission to its end; one in four brings 2Ph of embeddings
- * for its P prompt tokens, kept until its prompt is done; one in eight asks for the prompt's
- *            log-probabilities: 4 bytes for each of 1024 candidates of each prompt token, to its
- * end
+ * Continuous batching: a step runs one token of each request that decodes, then prompts in order of arrival, cut where
+ * max-tokens ends; a request is admitted while fewer than max-seqs run and the cache has room for all of it. If none
+ * runs, time passes to the next arrival; behind the last one of a file the trace ends, with fewer steps than asked for.
  *
- * Prompts have 16 to 255 tokens (60 %), 256 to 2047 (30 %) or 2048 to 8191 (10 %); outputs 8 to 39.
- *
- * Each allocation has a call stack, as PyTorch would record it of a server written in Python. That server is
- * invented.
+ * Graphs: steps that only decode, 512 tokens at most, run as one of the captured graphs, the smallest that holds them:
+ * 1, 2, 4, 8, 16, then by eights. All are captured at the start, the largest first, into private pool 1: blocks of a
+ * capture are the graphs' own from then on. Inputs and hidden states of the largest stay. A replayed graph allocates
+ * only what samples.
  */
-#include "trace/gen/serve.h"
-
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/bits.h"
-#include "trace/gen/gen.h"
-#include "trace/trace/measure.h"
+#include "fallow/model.h"
+#include "trace/gen/plan.h"
+#include "trace/gen/requests.h"
 
-#define STREAM_COMPUTE 0
-#define STREAM_COPY    1
+#define PAGES_MAX    32768 /* of a request where the cache grows by pages of 64 tokens */
+#define SPLIT_TOKENS 1024  /* of context that one split of a decode takes */
+#define SPLITS_MAX   8
+#define CAPTURE_MAX  512
+#define CAPTURE_STEP 8
+#define LAYERS_MAX   128
+#define NEVER        UINT64_MAX
 
-#define SPLIT_TOKENS     1024 /* of context that one split of a decode takes */
-#define SPLITS_MAX       8
-#define CANDIDATES       1024 /* log-probabilities kept for a prompt token */
-#define INPUTS_PER_STEP  3
-#define SAMPLING_TENSORS 3
+/* clang-format off */
 
-#define TORCH "/usr/local/lib/python3.12/site-packages/torch/nn/modules/"
+/* ---- plans ---- */
 
-/* The functions of the invented server: X(name, caller, line of the call in the caller, function, file, line of
- * the allocation or 0, whether torch.nn.Linear allocates there). */
-#define FUNCTIONS(X)                                                           \
-    X(MODULE, MODULE, 0, "<module>", "serve", 0, false)                        \
-    X(MAIN, MODULE, 58, "main", "serve", 0, false)                             \
-    X(START, MAIN, 41, "__init__", "engine/engine", 0, false)                  \
-    X(LOAD, START, 27, "load_model", "engine/loader", 0, false)                \
-    X(LOAD_EMBEDDING, LOAD, 33, "load_vocabulary", "model/model", 18, false)   \
-    X(LOAD_LAYER, LOAD, 35, "load_layer", "model/model", 0, false)             \
-    X(LOAD_NORM, LOAD_LAYER, 26, "load_norm", "model/norm", 11, false)         \
-    X(LOAD_QKV, LOAD_LAYER, 27, "load_qkv", "model/attention", 24, false)      \
-    X(LOAD_OUT, LOAD_LAYER, 28, "load_out", "model/attention", 30, false)      \
-    X(LOAD_MLP_NORM, LOAD_LAYER, 29, "load_norm", "model/norm", 11, false)     \
-    X(LOAD_GATE_UP, LOAD_LAYER, 30, "load_gate_up", "model/mlp", 17, false)    \
-    X(LOAD_DOWN, LOAD_LAYER, 31, "load_down", "model/mlp", 22, false)          \
-    X(LOAD_LAST_NORM, LOAD, 36, "load_norm", "model/norm", 11, false)          \
-    X(LOAD_LM_HEAD, LOAD, 37, "load_vocabulary", "model/model", 18, false)     \
-    X(KV_CACHE, START, 31, "allocate_kv_cache", "engine/kv_cache", 45, false)  \
-    X(RUN, MAIN, 43, "run", "engine/engine", 0, false)                         \
-    X(ADMIT, RUN, 66, "admit", "engine/scheduler", 0, false)                   \
-    X(TOKEN_COUNTS, ADMIT, 52, "token_counts", "engine/sampler", 21, false)    \
-    X(IMAGES, ADMIT, 55, "embed_images", "engine/images", 38, false)           \
-    X(LOGPROBS, ADMIT, 58, "prompt_logprobs", "engine/logprobs", 29, false)    \
-    X(STEP, RUN, 70, "step", "engine/runner", 0, false)                        \
-    X(INPUTS, STEP, 61, "copy_inputs", "engine/runner", 88, false)             \
-    X(FORWARD, STEP, 64, "forward", "model/model", 0, false)                   \
-    X(EMBED, FORWARD, 52, "embed", "model/model", 46, false)                   \
-    X(LAYER, FORWARD, 54, "layer", "model/model", 0, false)                    \
-    X(NORM, LAYER, 61, "rms_norm", "model/norm", 19, false)                    \
-    X(ATTENTION, LAYER, 62, "attention", "model/attention", 0, false)          \
-    X(QKV, ATTENTION, 73, "qkv", "model/attention", 41, true)                  \
-    X(ATTEND, ATTENTION, 75, "attend", "model/attention", 49, false)           \
-    X(ATTEND_SUMS, ATTENTION, 75, "attend", "model/attention", 50, false)      \
-    X(SPLIT, ATTENTION, 77, "attend_split", "model/attention", 58, false)      \
-    X(SPLIT_SUMS, ATTENTION, 77, "attend_split", "model/attention", 59, false) \
-    X(PROJECT, ATTENTION, 79, "project", "model/attention", 66, true)          \
-    X(MLP_NORM, LAYER, 63, "rms_norm", "model/norm", 19, false)                \
-    X(MLP, LAYER, 64, "mlp", "model/mlp", 0, false)                            \
-    X(GATE_UP, MLP, 51, "gate_up", "model/mlp", 33, true)                      \
-    X(ACTIVATE, MLP, 52, "silu_and_multiply", "model/mlp", 39, false)          \
-    X(DOWN, MLP, 53, "down", "model/mlp", 45, true)                            \
-    X(SAMPLE, STEP, 68, "sample", "engine/sampler", 0, false)                  \
-    X(LOGITS, SAMPLE, 74, "logits", "engine/sampler", 37, true)                \
-    X(LOGITS_FP32, SAMPLE, 75, "as_fp32", "engine/sampler", 42, false)         \
-    X(PROBABILITIES, SAMPLE, 78, "probabilities", "engine/sampler", 56, false) \
-    X(IDS, SAMPLE, 80, "choose", "engine/sampler", 63, false)
+/* From `normed` to `projection`. A decode of a long context is split S ways. */
+#define ATTEND \
+    "qkv=2T(H+2K)d -normed out=2THd sums=4HT " \
+    "?((S-1)B){partial=4SHBd parts=4SHB -partial -parts} -sums -qkv projection=2Th -out"
 
-enum function {
-#define NUMBER(name, ...) name,
-    FUNCTIONS(NUMBER) FUNCTION_COUNT
+/* Latent attention. Prompts with C tokens of context go through the workspace in chunks of w tokens; decodes run
+ * FlashMLA (f) with g parts, or Triton split four ways. */
+#define ATTEND_LATENT \
+    "in=2T(q+c+r) -normed query=2TH(d+r) out=2THd " \
+    "?(T-B){heads=2(T-B)Hd sums=4(T-B)H " \
+        "i*((C+w-1)/w){n:w&(C-iw) up=4nHd keys=2nH(d+r) -keys -up} -sums -heads} " \
+    "?B{absorbed=2BH(c+r) latent=2BHc " \
+        "?f{g:132/((H+63)/64) plan=32g splits=4(B+1) sums=4(B+g)H partial=4(B+g)Hc -partial -sums -splits -plan} " \
+        "?!f{partial=16BH(c+1) -partial} -absorbed heads=2BHd -latent -heads} " \
+    "-query -in projection=2Th -out"
+
+#define INNER(to, width) "gates=4T" width " product=2T" width " -gates " to "=2Th -product "
+
+/* Experts of this rank alone: M choices in blocks of R rows, P rows with the padding; the fewest rows that keep the
+ * padding below them. */
+#define EXPERTS \
+    "M:(T&32768)k R:16 i*3{?((M|(RE))-RE){R:2R}} P:M+E(R-1) ?((M|E)-M){P:P&(MR)} " \
+    "order=4P experts=4((P+R-1)/R) count=4 first=2M((2X)|h) second=2MX inner=2Th -second -first -count -experts -order"
+
+/* Experts dealt to W ranks of T tokens each: a choices are for those of this rank. */
+#define EXPERTS_DEALT \
+    "received@1=2ah received>0 order=4a gates=4aX -received product=2aX -gates down=2ah -product -order down>1 " \
+    "inner=2Th -down"
+
+static const char layer_plan[] =
+    "normed=2Th ?c{" ATTEND_LATENT "} ?!c{" ATTEND "} normed=2Th -residual "
+    "?!J{" INNER("inner", "I") "} "
+    "?J{?z{" INNER("shared", "z") "} scores=2TE weights=4Tk chosen=4Tk -scores "
+        "?(W-1){" EXPERTS_DEALT "} ?!(W-1){" EXPERTS "} -chosen -weights -shared} "
+    "-normed residual<inner -projection";
+
+/* A layer's weights, one block a matrix. */
+static const char load_plan[] =
+    "+2h ?c{+h(q+c+r)y +qH(d+r)y +2cHdy} ?!c{+h(H+2K)dy} +Hdhy +2h "
+    "?J{+2Eh +2(YX+z)hy +(YX+z)hy} ?!J{+2Ihy +Ihy}";
+
+/* The ids stay for the copying stream until the next step's are made. */
+static const char sample_plan[] =
+    "hidden=2bh logits=2bV wide=4bV -logits -hidden i*3{partial.i=4bV} -ids ids=8b "
+    "i*3{-partial.i} -wide ids>1";
+
+/* How often this rank's experts are chosen, in millionths: j in a hundred by Zipf, in an order of liking that is drawn,
+ * the rest evenly. */
+static const char share_plan[] =
+    "t:0 o:0 m:Y i*E{t:t+1000000/(i+1) x:[1,E-i] ?!((x|m)-m){o:o+1000000/(i+1) m:m-1}} "
+    "o:(o*1000000/(t|1)*j+Y*1000000/(E|1)(100-j))/100";
+
+/* ---- options ---- */
+
+static const char *const models[] = {"llama-3-8b",   "llama-3-70b", "qwen3-30b-a3b",
+                                     "mixtral-8x7b", "deepseek-v3", NULL}; /* of fallow/model.h */
+static const char *const model_help[] = {
+    "dense, 32 layers, bf16",
+    "dense, 80 layers, bf16",
+    "128 experts of which 8 work, bf16",
+    "8 experts of which 2 work, bf16",
+    "latent attention, 256 experts of which 8 work and one for all, fp8",
 };
+static const char *const modes[] = {"eager", "graph", NULL};
+static const char *const traffics[] = {"conversation", "code", "long", NULL};
+static const char *const caches[] = {"pool", "pages", NULL};
+static const char *const latents[] = {"triton", "flashmla", NULL};
 
-static const struct {
-    enum function caller; /* of MODULE: itself */
-    uint32_t call_line;
-    const char *name, *file;
-    uint32_t line;
-    bool is_linear;
-} functions[] = {
-#define ROW(name, caller, call_line, function, file, ...) \
-    {caller, call_line, function, "/srv/chat/" file ".py", __VA_ARGS__},
-    FUNCTIONS(ROW)};
+static const struct flw_gen_option options[] = {
+    {"model", "which one", FLW_GEN_CHOICE, 0, 0, 4, models, 'O'},
+    {"mode", "each kernel launched, or captured graphs where a step only decodes", FLW_GEN_CHOICE, 0, 0, 1, modes, 'G'},
+    {"requests", "lengths and arrivals of a file: Azure's CSV, Mooncake's JSON lines", FLW_GEN_FILE, 0, 0, 0, NULL, 'F'},
+    {"traffic", "without a file: requests drawn as in such services", FLW_GEN_CHOICE, 0, 0, 2, traffics, 'e'},
+    {"speed", "how many times as fast requests come", FLW_GEN_COUNT, 10, 1, 1000000, NULL, 'v'},
+    {"steps", "of the server; fewer where a file ends", FLW_GEN_COUNT, 200, 1, 1000000, NULL, 'N'},
+    {"max-seqs", "requests that run at once", FLW_GEN_COUNT, 256, 1, 65536, NULL, 's'},
+    {"max-tokens", "of a step", FLW_GEN_COUNT, 8192, 1, 1048576, NULL, 'u'},
+    {"max-len", "tokens of a request, prompt and output", FLW_GEN_COUNT, 32768, 2, 1048576, NULL, 'L'},
+    {"kv", "the cache is one pool, or pages that come and go", FLW_GEN_CHOICE, 0, 0, 1, caches, 'p'},
+    {"kv-bytes", "of the cache, at most", FLW_GEN_BYTES, 8 * FLW_GIB, FLW_MIB, 4096 * FLW_GIB, NULL, 'Z'},
+    {"tp", "ranks that share each layer", FLW_GEN_COUNT, 1, 1, 64, NULL, 'D'},
+    {"ep", "ranks that share the experts, each with a batch of its own", FLW_GEN_COUNT, 1, 1, 256, NULL, 'W'},
+    {"expert-skew", "per cent of choices that follow Zipf, with ep", FLW_GEN_COUNT, 50, 0, 100, NULL, 'j'},
+    {"mla", "kernels of latent attention", FLW_GEN_CHOICE, 0, 0, 1, latents, 'f'},
+    {"seed", "of the drawn numbers", FLW_GEN_COUNT, 1, 0, UINT64_MAX, NULL, 'g'},
+};
+/* clang-format on */
 
 struct request {
-    uint64_t prompt_left, context, output_left;
-    uint32_t counts, embeddings, logprobs; /* blocks or FLW_GEN_NO_BLOCK */
+    uint64_t arrival_ns;
+    uint64_t prompt_left, output_left, context;
+    uint64_t known;         /* of the context: in pages that other requests brought */
+    uint64_t pages, number; /* blocks page.(number PAGES_MAX) and on */
 };
 
 struct server {
-    const struct flw_serve_params *p;
-    struct flw_gen gen;
-    uint32_t stacks[FUNCTION_COUNT]; /* of what a function allocates */
-    struct request *requests;        /* running, oldest first */
-    size_t request_count;
+    struct flw_gen *gen;
+    const fallow_model *model;
+    uint64_t weight_bytes[LAYERS_MAX]; /* of a layer's matrices */
+    uint64_t shares[LAYERS_MAX];       /* of a layer's choices, for this rank's experts */
+    struct flw_requests file;
+    size_t next_request;      /* of the file */
+    struct request *requests; /* running, oldest first */
+    struct request waiting;   /* the next to come */
+    uint64_t request_count, arrived;
+    uint64_t start_ns; /* what a file's arrivals count from */
+    uint64_t reserved_tokens;
+    uint64_t capture_max; /* 0: eager */
 };
-
-struct flw_serve_params flw_serve_demo(void)
-{
-    return (struct flw_serve_params){
-        .seed = 20,
-        .layers = 32,
-        .hidden = 4096,
-        .heads = 32,
-        .kv_heads = 8,
-        .head_dim = 128,
-        .intermediate = 14336,
-        .vocabulary = 128256,
-        .weight_bytes_per_value = 1,
-        .kv_cache_bytes = 4 * FLW_GIB,
-        .token_budget = 16384,
-        .requests_max = 256,
-        .arrivals_max = 10,
-        .steps = 40,
-    };
-}
-
-#define give(s, ...) FLW_GEN_GIVE(&(s)->gen, __VA_ARGS__)
-
-/* Allocate in `function`. */
-static uint32_t take(struct server *s, enum function function, uint64_t size_bytes, uint64_t stream)
-{
-    size_t event = s->gen.build.trace->event_count;
-    uint32_t block = flw_gen_take(&s->gen, size_bytes, stream);
-    if (block != FLW_GEN_NO_BLOCK &&
-        !flw_build_set_stack(&s->gen.build, event, s->stacks[function])) {
-        s->gen.has_failed = true;
-    }
-    return block;
-}
-
-static uint32_t compute(struct server *s, enum function function, uint64_t size_bytes)
-{
-    return take(s, function, size_bytes, STREAM_COMPUTE);
-}
-
-/* A kernel computes a new block from `from`, which is freed after it. */
-static uint32_t turn(struct server *s, uint32_t from, enum function function, uint64_t size_bytes)
-{
-    uint32_t block = compute(s, function, size_bytes);
-    give(s, from);
-    return block;
-}
-
-/* ---- call stacks ---- */
-
-#define DEPTH_MOST 12
-
-static void add_frame(struct server *s, const char *function, const char *file, uint32_t line,
-                      uint32_t *frames, size_t *count)
-{
-    s->gen.has_failed |=
-        !flw_stacks_add_frame(&s->gen.build.trace->stacks, function, file, line, &frames[*count]);
-    (*count)++;
-}
-
-static void add_stacks(struct server *s)
-{
-    uint32_t stack[DEPTH_MOST];
-    for (size_t i = 0; i < FUNCTION_COUNT; i++) {
-        size_t count = 0;
-        if (functions[i].is_linear) {
-            add_frame(s, "forward", TORCH "linear.py", 117, stack, &count);
-            add_frame(s, "_call_impl", TORCH "module.py", 1562, stack, &count);
-            add_frame(s, "_wrapped_call_impl", TORCH "module.py", 1553, stack, &count);
-        }
-        uint32_t line = functions[i].line;
-        for (size_t f = i; line != 0; f = functions[f].caller) {
-            add_frame(s, functions[f].name, functions[f].file, line, stack, &count);
-            line = functions[f].call_line;
-        }
-        s->gen.has_failed |=
-            !flw_stacks_add(&s->gen.build.trace->stacks, stack, count, &s->stacks[i]);
-    }
-}
-
-/* ---- the start ---- */
-
-static void load_model(struct server *s)
-{
-    const struct flw_serve_params *p = s->p;
-    uint64_t bytes = p->weight_bytes_per_value;
-    uint64_t norm_bytes = p->hidden * 2;
-    compute(s, LOAD_EMBEDDING, p->vocabulary * p->hidden * bytes);
-    for (uint64_t i = 0; i < p->layers; i++) {
-        compute(s, LOAD_NORM, norm_bytes);
-        compute(s, LOAD_QKV, (p->heads + 2 * p->kv_heads) * p->head_dim * p->hidden * bytes);
-        compute(s, LOAD_OUT, p->heads * p->head_dim * p->hidden * bytes);
-        compute(s, LOAD_MLP_NORM, norm_bytes);
-        compute(s, LOAD_GATE_UP, 2 * p->intermediate * p->hidden * bytes);
-        compute(s, LOAD_DOWN, p->intermediate * p->hidden * bytes);
-    }
-    compute(s, LOAD_LAST_NORM, norm_bytes);
-    compute(s, LOAD_LM_HEAD, p->vocabulary * p->hidden * bytes);
-    for (uint64_t i = 0; i < p->layers; i++) {
-        compute(s, KV_CACHE, p->kv_cache_bytes / p->layers);
-    }
-}
 
 /* ---- requests ---- */
 
-static uint64_t draw_prompt(struct server *s)
+/* The next to come, cut to max-len and to the cache; NEVER behind a file's end. */
+static void await_next(struct server *s)
 {
-    uint64_t kind = flw_gen_between(&s->gen, 0, 99);
-    return kind < 60   ? flw_gen_between(&s->gen, 16, 255)
-           : kind < 90 ? flw_gen_between(&s->gen, 256, 2047)
-                       : flw_gen_between(&s->gen, 2048, 8191);
+    struct flw_request request;
+    uint64_t since_ns = s->waiting.arrival_ns;
+    if (s->file.count == 0) {
+        request = flw_requests_draw(s->gen, flw_gen_number(s->gen, 'e'));
+    } else if (s->next_request < s->file.count) {
+        request = s->file.items[s->next_request++];
+        since_ns = s->start_ns;
+    } else {
+        s->waiting = (struct request){.arrival_ns = NEVER};
+        return;
+    }
+    uint64_t length_max = flw_min(flw_gen_number(s->gen, 'L'), flw_gen_number(s->gen, 'U'));
+    uint64_t prompt = flw_min(request.prompt, length_max - 1);
+    uint64_t known = flw_min(request.known, prompt - 1);
+    s->waiting = (struct request){.arrival_ns = since_ns + request.arrival_us * 1000 /
+                                                               flw_gen_number(s->gen, 'v'),
+                                  .prompt_left = prompt - known,
+                                  .output_left = flw_min(request.output, length_max - prompt),
+                                  .context = known,
+                                  .known = known,
+                                  .number = s->arrived++};
 }
 
-static void admit(struct server *s)
+static uint64_t all_tokens(const struct request *r)
 {
-    const struct flw_serve_params *p = s->p;
-    struct request *r = &s->requests[s->request_count++];
-    *r = (struct request){.embeddings = FLW_GEN_NO_BLOCK, .logprobs = FLW_GEN_NO_BLOCK};
-    r->prompt_left = draw_prompt(s);
-    r->output_left = flw_gen_between(&s->gen, 8, 39);
-    r->counts = compute(s, TOKEN_COUNTS, p->vocabulary * 4);
-    if (flw_gen_between(&s->gen, 0, 3) == 0) {
-        r->embeddings = compute(s, IMAGES, r->prompt_left * p->hidden * 2);
-    }
-    if (flw_gen_between(&s->gen, 0, 7) == 0) {
-        r->logprobs = compute(s, LOGPROBS, r->prompt_left * CANDIDATES * 4);
-    }
+    return r->context + r->prompt_left + r->output_left;
 }
 
 static void admit_arrivals(struct server *s)
 {
-    uint64_t arrivals = flw_gen_between(&s->gen, 0, s->p->arrivals_max);
-    for (; arrivals > 0 && s->request_count < s->p->requests_max; arrivals--) {
-        admit(s);
+    if (s->request_count == 0 && s->waiting.arrival_ns != NEVER) {
+        s->gen->time_ns = flw_max(s->gen->time_ns, s->waiting.arrival_ns);
     }
+    while (s->waiting.arrival_ns <= s->gen->time_ns &&
+           s->request_count < flw_gen_number(s->gen, 's') &&
+           s->reserved_tokens + all_tokens(&s->waiting) <= flw_gen_number(s->gen, 'U')) {
+        s->reserved_tokens += all_tokens(&s->waiting);
+        s->requests[s->request_count++] = s->waiting;
+        await_next(s);
+    }
+}
+
+/* Runs a plan for the pages from r->pages to `count`, where the cache grows; n is a page's number. */
+static void run_pages(struct server *s, const struct request *r, uint64_t from, uint64_t to,
+                      const char *plan)
+{
+    for (uint64_t i = from; i < to && flw_gen_number(s->gen, 'p'); i++) {
+        flw_gen_set(s->gen, 'n', r->number * PAGES_MAX + i);
+        flw_plan_run(s->gen, plan);
+    }
+}
+
+static void grow_cache(struct server *s, struct request *r)
+{
+    uint64_t count = flw_div_up(r->context - r->known, 64);
+    run_pages(s, r, r->pages, count, "page.n+64Q");
+    r->pages = flw_max(r->pages, count);
 }
 
 static void retire_finished(struct server *s)
@@ -260,11 +216,9 @@ static void retire_finished(struct server *s)
     size_t kept = 0;
     for (size_t i = 0; i < s->request_count; i++) {
         struct request *r = &s->requests[i];
-        if (r->prompt_left == 0) {
-            flw_gen_drop(&s->gen, &r->embeddings);
-        }
         if (r->prompt_left == 0 && r->output_left == 0) {
-            give(s, r->logprobs, r->counts);
+            run_pages(s, r, 0, r->pages, "-page.n");
+            s->reserved_tokens -= all_tokens(r);
         } else {
             s->requests[kept++] = *r;
         }
@@ -272,165 +226,230 @@ static void retire_finished(struct server *s)
     s->request_count = kept;
 }
 
-/* What one step works on. */
-struct batch {
-    uint64_t tokens;
-    uint64_t decodes;
-    uint64_t samples; /* decodes, and prompts that end in this step */
-    uint64_t splits;  /* of the longest decode's context; 1: not split */
-};
-
-static struct batch schedule(struct server *s)
+/* Sets the numbers of the next step. */
+static void schedule(struct server *s)
 {
-    struct batch batch = {0, 0, 0, 1};
-    uint64_t longest = 0;
+    uint64_t longest = 0, decodes = 0, budget = flw_gen_number(s->gen, 'u'), context = 0;
     for (size_t i = 0; i < s->request_count; i++) {
         struct request *r = &s->requests[i];
-        if (r->prompt_left == 0) {
-            batch.decodes++;
+        if (r->prompt_left == 0 && decodes < budget) {
+            decodes++;
             r->context++;
             r->output_left--;
             longest = flw_max(longest, r->context);
+            grow_cache(s, r);
         }
     }
-    batch.tokens = batch.decodes;
-    batch.samples = batch.decodes;
+    uint64_t tokens = decodes, samples = decodes;
     for (size_t i = 0; i < s->request_count; i++) {
         struct request *r = &s->requests[i];
-        uint64_t chunk = flw_min(r->prompt_left, s->p->token_budget - batch.tokens);
+        uint64_t chunk = flw_min(r->prompt_left, budget - tokens);
+        if (chunk == 0) {
+            continue;
+        }
         r->prompt_left -= chunk;
         r->context += chunk;
-        batch.tokens += chunk;
-        batch.samples += chunk > 0 && r->prompt_left == 0;
+        tokens += chunk;
+        context += r->context;
+        if (r->prompt_left == 0) { /* its first token comes of this step */
+            samples++;
+            r->output_left--;
+            r->context++;
+        }
+        grow_cache(s, r);
     }
-    batch.splits = flw_clamp(flw_div_up(longest, SPLIT_TOKENS), 1, SPLITS_MAX);
-    return batch;
+    flw_gen_set(s->gen, 'T', tokens);
+    flw_gen_set(s->gen, 'B', decodes);
+    flw_gen_set(s->gen, 'b', samples);
+    flw_gen_set(s->gen, 'C', context);
+    flw_gen_set(s->gen, 'S', flw_clamp(flw_div_up(longest, SPLIT_TOKENS), 1, SPLITS_MAX));
 }
 
 /* ---- a step ---- */
 
-static uint32_t attend(struct server *s, const struct batch *b, uint32_t norm)
+static uint64_t root(uint64_t x)
 {
-    const struct flw_serve_params *p = s->p;
-    uint64_t t = b->tokens;
-    uint32_t qkv = turn(s, norm, QKV, t * (p->heads + 2 * p->kv_heads) * p->head_dim * 2);
-    uint32_t out = compute(s, ATTEND, t * p->heads * p->head_dim * 2);
-    uint32_t sums = compute(s, ATTEND_SUMS, t * p->heads * 4);
-    if (b->splits > 1) {
-        uint64_t parts = b->splits * b->decodes * p->heads;
-        uint32_t partial = compute(s, SPLIT, parts * p->head_dim * 4);
-        uint32_t partial_sums = compute(s, SPLIT_SUMS, parts * 4);
-        give(s, partial, partial_sums);
+    uint64_t y = 0;
+    for (uint64_t bit = UINT64_C(1) << 31; bit > 0; bit /= 2) {
+        y += (y + bit) * (y + bit) <= x ? bit : 0;
     }
-    give(s, sums, qkv);
-    return turn(s, out, PROJECT, t * p->hidden * 2);
+    return y;
 }
 
-/* Takes the residual stream's block and returns the next one. */
-static uint32_t run_layer(struct server *s, const struct batch *b, uint32_t residual)
+/* Of all ranks' choices those for this rank's experts: their mean, and their deviation times a normal number, which is
+ * a sum of twelve drawn ones. */
+static uint64_t draw_choices(struct server *s, uint64_t share)
 {
-    const struct flw_serve_params *p = s->p;
-    uint64_t t = b->tokens;
-    uint32_t projection = attend(s, b, compute(s, NORM, t * p->hidden * 2));
-    uint32_t norm = turn(s, residual, MLP_NORM, t * p->hidden * 2);
-    uint32_t gate_up = turn(s, norm, GATE_UP, t * p->intermediate * 4);
-    uint32_t activation = turn(s, gate_up, ACTIVATE, t * p->intermediate * 2);
-    uint32_t down = turn(s, activation, DOWN, t * p->hidden * 2);
-    give(s, projection);
-    return down;
+    uint64_t count =
+        flw_gen_number(s->gen, 'T') * flw_gen_number(s->gen, 'k') * flw_gen_number(s->gen, 'W');
+    uint64_t mean = count * share / 1000000;
+    uint64_t deviation = root(mean * (1000000 - share) / 1000000);
+    flw_plan_run(s->gen, "t:0 i*12{t:t+[0,65535]}");
+    uint64_t high = mean + deviation * flw_gen_number(s->gen, 't') / 65536;
+    return flw_min(high - flw_min(high, deviation * 6), count);
 }
 
-/* The sampled ids, which the copying stream still reads. */
-static uint32_t sample(struct server *s, const struct batch *b)
+static void set_layer(struct server *s, uint64_t layer)
 {
-    uint64_t values = b->samples * s->p->vocabulary;
-    uint32_t temporaries[SAMPLING_TENSORS];
-    uint32_t logits = compute(s, LOGITS, values * 2);
-    uint32_t wide = turn(s, logits, LOGITS_FP32, values * 4);
-    for (size_t i = 0; i < SAMPLING_TENSORS; i++) {
-        temporaries[i] = compute(s, PROBABILITIES, values * 4);
+    flw_gen_set(s->gen, 'J', s->model->experts > 0 && layer >= s->model->dense_layers);
+}
+
+/* All layers; the hidden states at their end are the block `residual`. */
+static void run_layers(struct server *s)
+{
+    flw_plan_run(s->gen, "residual=2Th");
+    for (uint64_t i = 0; i < s->model->layers && !s->gen->has_failed; i++) {
+        set_layer(s, i);
+        if (flw_gen_number(s->gen, 'J') && flw_gen_number(s->gen, 'W') > 1) {
+            flw_gen_set(s->gen, 'a', draw_choices(s, s->shares[i]));
+        }
+        flw_plan_run(s->gen, layer_plan);
+        /* Weights are read, of experts those that work. */
+        flw_gen_set(s->gen, 't', s->weight_bytes[i] / FLW_GEN_BYTES_PER_NS);
+        flw_plan_run(s->gen, "?E{t:t*((Tk)&E)/E}");
+        s->gen->time_ns += flw_gen_number(s->gen, 't');
     }
-    uint32_t ids = compute(s, IDS, b->samples * 8);
-    flw_gen_give_each(&s->gen, temporaries, SAMPLING_TENSORS);
-    give(s, wide);
-    flw_gen_use(&s->gen, ids, STREAM_COPY);
-    return ids;
 }
 
-static void run_step(struct server *s, uint32_t *last_ids)
+/* False: no request is left. */
+static bool run_step(struct server *s)
 {
-    uint32_t inputs[INPUTS_PER_STEP];
     admit_arrivals(s);
-    struct batch batch = schedule(s);
-    if (batch.tokens == 0) {
-        return;
-    }
-    for (size_t i = 0; i < INPUTS_PER_STEP; i++) {
-        inputs[i] = take(s, INPUTS, batch.tokens * 8, STREAM_COPY);
-        flw_gen_use(&s->gen, inputs[i], STREAM_COMPUTE);
-    }
-    uint32_t residual = compute(s, EMBED, batch.tokens * s->p->hidden * 2);
-    for (uint64_t i = 0; i < s->p->layers; i++) {
-        residual = run_layer(s, &batch, residual);
-    }
-    flw_gen_drop(&s->gen, last_ids);
-    if (batch.samples > 0) {
-        *last_ids = sample(s, &batch);
-    }
-    give(s, residual);
-    flw_gen_give_each(&s->gen, inputs, INPUTS_PER_STEP);
-    retire_finished(s);
-}
-
-/* ---- together ---- */
-
-static bool add_notes(struct server *s)
-{
-    const struct flw_serve_params *p = s->p;
-    int count =
-        asprintf(&s->gen.build.trace->notes,
-                 "# serving with continuous batching; the formulas are in src/trace/gen/serve.c\n"
-                 "generator serve 2\n"
-                 "seed %" PRIu64 "\n"
-                 "model layers %" PRIu64 " hidden %" PRIu64 " heads %" PRIu64 " kv_heads %" PRIu64
-                 " head_dim %" PRIu64 " intermediate %" PRIu64 " vocabulary %" PRIu64
-                 " weight_bytes_per_value %" PRIu64 "\n"
-                 "server kv_cache_bytes %" PRIu64 " token_budget %" PRIu64 " requests_max %" PRIu64
-                 " arrivals_max %" PRIu64 " steps %" PRIu64 "\n",
-                 p->seed, p->layers, p->hidden, p->heads, p->kv_heads, p->head_dim, p->intermediate,
-                 p->vocabulary, p->weight_bytes_per_value, p->kv_cache_bytes, p->token_budget,
-                 p->requests_max, p->arrivals_max, p->steps);
-    if (count < 0) {
-        s->gen.build.trace->notes = NULL;
-    }
-    return count >= 0;
-}
-
-static bool serve(struct server *s)
-{
-    uint32_t last_ids = FLW_GEN_NO_BLOCK;
-    flw_gen_add_streams(&s->gen, 2);
-    if (!add_notes(s)) {
+    schedule(s);
+    if (flw_gen_number(s->gen, 'T') == 0) {
         return false;
     }
-    add_stacks(s);
-    load_model(s);
-    for (uint64_t i = 0; i < s->p->steps; i++) {
-        run_step(s, &last_ids);
+    bool is_decode = flw_gen_number(s->gen, 'T') == flw_gen_number(s->gen, 'B');
+    const char *name = is_decode ? "decode" : "prefill";
+    flw_gen_mark(s->gen, FLW_TRACE_PHASE_BEGIN, name);
+    if (is_decode && flw_gen_number(s->gen, 'B') <= s->capture_max) {
+        for (uint64_t i = 0; i < s->model->layers; i++) {
+            s->gen->time_ns += s->weight_bytes[i] / FLW_GEN_BYTES_PER_NS;
+        }
+        flw_plan_run(s->gen, sample_plan);
+    } else {
+        flw_plan_run(s->gen, "i*3{input.i@1=8T input.i>0}");
+        run_layers(s);
+        flw_plan_run(s->gen, flw_gen_number(s->gen, 'b') > 0 ? sample_plan : "");
+        flw_plan_run(s->gen, "-residual i*3{-input.i}");
     }
-    s->gen.build.trace->has_times = true;
-    return !s->gen.has_failed && flw_measure_trace(s->gen.build.trace) == NULL;
+    flw_gen_mark(s->gen, FLW_TRACE_PHASE_END, name);
+    retire_finished(s);
+    return !s->gen->has_failed;
 }
 
-bool flw_serve_generate(const struct flw_serve_params *params, struct flw_trace **out_trace)
+/* ---- the start ---- */
+
+/* The largest first, so that the others find room in what it took. */
+static void capture(struct server *s)
 {
-    char message[FLW_TRACE_MESSAGE_BYTES];
-    struct server s = {.p = params, .gen = {.message = message, .random_state = params->seed}};
-    *out_trace = NULL;
-    s.requests = calloc((size_t)params->requests_max + 1, sizeof(*s.requests));
-    bool is_made =
-        s.requests != NULL && flw_build_init(&s.gen.build, "serve", "generated") && serve(&s);
-    flw_build_end(&s.gen.build, is_made, out_trace);
-    free(s.requests);
-    return is_made;
+    uint64_t size = flw_min(flw_align_up(flw_gen_number(s->gen, 's'), CAPTURE_STEP), CAPTURE_MAX);
+    s->capture_max = size;
+    flw_gen_set(s->gen, 'T', size);
+    flw_plan_run(s->gen, "i*3{graph.i@1=8T graph.i>0} states=2Th");
+    flw_gen_mark(s->gen, FLW_TRACE_PHASE_BEGIN, "capture");
+    s->gen->context.pool = 1;
+    flw_gen_set(s->gen, 'S', flw_clamp(flw_gen_number(s->gen, 'L') / SPLIT_TOKENS, 1, SPLITS_MAX));
+    while (size > 0 && !s->gen->has_failed) {
+        flw_gen_set(s->gen, 'T', size);
+        flw_gen_set(s->gen, 'B', size);
+        flw_gen_mark(s->gen, FLW_TRACE_POOL_BEGIN, NULL);
+        run_layers(s);
+        flw_plan_run(s->gen, "-residual");
+        flw_gen_mark(s->gen, FLW_TRACE_POOL_END, NULL);
+        size = size > 2 * CAPTURE_STEP ? size - CAPTURE_STEP : size / 2;
+    }
+    s->gen->context.pool = 0;
+    flw_gen_mark(s->gen, FLW_TRACE_PHASE_END, "capture");
 }
+
+static void start(struct server *s)
+{
+    const char *ends = "+2h((V+D-1)/D)";
+    flw_gen_mark(s->gen, FLW_TRACE_PHASE_BEGIN, "load");
+    flw_plan_run(s->gen, ends);
+    for (uint64_t i = 0; i < s->model->layers; i++) {
+        uint64_t before_bytes = s->gen->live_bytes + 2 * 2 * flw_gen_number(s->gen, 'h');
+        set_layer(s, i);
+        flw_plan_run(s->gen, load_plan);
+        s->weight_bytes[i] = s->gen->live_bytes - before_bytes;
+    }
+    flw_plan_run(s->gen, "+2h");
+    flw_plan_run(s->gen, ends);
+    flw_plan_run(s->gen, "+268435456 ?c{+2w(c+r)} ?!p{i*l{+UQ/l}}");
+    flw_gen_mark(s->gen, FLW_TRACE_PHASE_END, "load");
+    if (flw_gen_number(s->gen, 'G') == 1) {
+        capture(s);
+    }
+}
+
+/* The model's numbers, then what this rank has of them. */
+static void set_model(struct server *s)
+{
+    static const char letters[] =
+        "lhHKdIVEkXOzqcry"; /* of the fields of fallow_model, in their order */
+    for (size_t i = 0; letters[i] != '\0'; i++) {
+        flw_gen_set(s->gen, letters[i], (&s->model->layers)[i]);
+    }
+    flw_plan_run(s->gen, "z:zX/D ?!(W-1){X:X/D} Y:E/W|(E&1) H:H/D K:K/D|1 I:I/D w:8L|(256s)&131072 "
+                         "?c{Q:2l(c+r)} ?!c{Q:4lKd} U:Z/Q/16*16");
+}
+
+static bool set_up(struct server *s)
+{
+    const fallow_model *m = s->model;
+    uint64_t tp = flw_gen_number(s->gen, 'D'), ep = flw_gen_number(s->gen, 'W');
+    if (m->heads % tp != 0) {
+        return flw_gen_fail(
+            s->gen, "--tp %" PRIu64 " does not divide the model's %" PRIu64 " heads", tp, m->heads);
+    }
+    if (ep > 1 && (m->experts == 0 || m->experts % ep != 0)) {
+        return flw_gen_fail(s->gen,
+                            "--ep %" PRIu64 " does not divide the model's %" PRIu64 " experts", ep,
+                            m->experts);
+    }
+    set_model(s);
+    if (flw_gen_number(s->gen, 'U') == 0) {
+        return flw_gen_fail(s->gen,
+                            "--kv-bytes holds fewer than 16 tokens of %" PRIu64 " bytes each",
+                            flw_gen_number(s->gen, 'Q'));
+    }
+    s->requests = calloc((size_t)flw_gen_number(s->gen, 's'), sizeof(*s->requests));
+    return s->requests != NULL || flw_gen_fail(s->gen, "no memory for the requests");
+}
+
+static void serve(struct server *s)
+{
+    flw_gen_add_streams(s->gen, 2);
+    for (uint64_t i = 0; i < s->model->layers && flw_gen_number(s->gen, 'W') > 1; i++) {
+        flw_plan_run(s->gen, share_plan);
+        s->shares[i] = flw_gen_number(s->gen, 'o');
+    }
+    start(s);
+    s->start_ns = s->waiting.arrival_ns = s->gen->time_ns;
+    await_next(s);
+    uint64_t steps = flw_gen_number(s->gen, 'N');
+    while (steps > 0 && run_step(s)) {
+        steps--;
+    }
+}
+
+static void run(struct flw_gen *gen)
+{
+    struct server s = {.gen = gen, .model = fallow_model_preset(flw_gen_number(gen, 'O'))};
+    if (set_up(&s) && flw_requests_read(gen, &s.file)) {
+        serve(&s);
+    }
+    flw_requests_finish(&s.file);
+    free(s.requests);
+}
+
+const struct flw_gen_kind flw_gen_serve_kind = {
+    "serve",
+    "a language model being served: continuous batching, chunked prompts, experts, graphs",
+    "qwen3-30b-a3b --ep 8 --expert-skew 80 --traffic code -o serve.ftext",
+    1,
+    options,
+    sizeof options / sizeof *options,
+    model_help,
+    run};

@@ -184,39 +184,36 @@ static bool has_streams(struct flw_gen *gen, const struct workload *w, uint64_t 
 
 static void run(struct flw_gen *gen)
 {
-    const struct workload *w = &workloads[*flw_plan_number(gen, 'W')];
-    uint64_t *streams = flw_plan_number(gen, 'S'), *step = flw_plan_number(gen, 's');
-    uint64_t pace_ns = *flw_plan_number(gen, 'P');
+    const struct workload *w = &workloads[flw_gen_number(gen, 'W')];
+    uint64_t streams = flw_gen_number(gen, 'S'), pace_ns = flw_gen_number(gen, 'P');
     struct clock clock = {.workload = w, .pace_ns = pace_ns == 0 ? w->pace_ns : pace_ns};
-    gen->launch = launch;
-    gen->owner = &clock;
-    *streams = *streams == 0 ? w->streams : *streams;
-    flw_gen_seed(gen, *flw_plan_number(gen, 'Z'));
-    if (!has_streams(gen, w, *streams)) {
+    streams = streams == 0 ? w->streams : streams;
+    if (!has_streams(gen, w, streams)) {
         return;
     }
-    flw_gen_add_streams(gen, *streams);
-    for (; *step < *flw_plan_number(gen, 'N') && !gen->has_failed; ++*step) {
-        flw_gen_begin_phase(gen, "step");
+    gen->launch = launch;
+    gen->owner = &clock;
+    flw_gen_set(gen, 'S', streams);
+    flw_gen_add_streams(gen, streams);
+    for (uint64_t i = 0; i < flw_gen_number(gen, 'N') && !gen->has_failed; i++) {
+        flw_gen_set(gen, 's', i);
+        flw_gen_mark(gen, FLW_TRACE_PHASE_BEGIN, "step");
         flw_plan_run(gen, w->begin);
         flw_plan_run(gen, w->step);
         end_step(gen, &clock);
-        flw_gen_end_phase(gen, "step");
+        flw_gen_mark(gen, FLW_TRACE_PHASE_END, "step");
     }
-    *step = UINT64_MAX;
+    flw_gen_set(gen, 's', UINT64_MAX);
     flw_plan_run(gen, w->begin);
+    gen->owner = NULL;
 }
 
 const struct flw_gen_kind flw_gen_streams_kind = {
-    .name = "streams",
-    .summary = "workloads of several streams that hand memory to each other, in steady steps",
-    .example = "offload --streams 6 --steps 100 -o offload.ftext",
-    .formula =
-        "# a use of a block on another stream is announced before its own stream frees it; sizes "
-        "and times as in src/trace/gen/streams.c\n",
-    .version = 1,
-    .options = options,
-    .option_count = sizeof options / sizeof *options,
-    .word_help = name_help,
-    .run = run,
-};
+    "streams",
+    "workloads of several streams that hand memory to each other, in steady steps",
+    "offload --streams 6 --steps 100 -o offload.ftext",
+    1,
+    options,
+    sizeof options / sizeof *options,
+    name_help,
+    run};

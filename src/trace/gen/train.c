@@ -177,16 +177,6 @@ struct run {
     uint64_t seqs[MICROBATCHES_MAX]; /* tokens of each sequence of a microbatch */
 };
 
-static uint64_t number(const struct run *run, char letter)
-{
-    return *flw_plan_number(run->gen, letter);
-}
-
-static void set(struct run *run, char letter, uint64_t number)
-{
-    *flw_plan_number(run->gen, letter) = number;
-}
-
 /* ---- microbatches ---- */
 
 static uint64_t draw_length(struct run *run)
@@ -194,15 +184,15 @@ static uint64_t draw_length(struct run *run)
     if (run->lengths.count > 0) {
         return run->lengths.items[run->next_length++ % run->lengths.count].prompt;
     }
-    uint64_t kind = number(run, 'Z');
-    return kind == 0 ? number(run, 'Q') : flw_requests_draw(run->gen, kind - 1).prompt;
+    uint64_t kind = flw_gen_number(run->gen, 'Z');
+    return kind == 0 ? flw_gen_number(run->gen, 'Q') : flw_requests_draw(run->gen, kind - 1).prompt;
 }
 
 /* Run a plan of microbatch m. */
 static void run_micro(struct run *run, uint64_t micro, const char *plan)
 {
-    set(run, 'm', micro);
-    set(run, 's', run->seqs[micro]);
+    flw_gen_set(run->gen, 'm', micro);
+    flw_gen_set(run->gen, 's', run->seqs[micro]);
     flw_plan_run(run->gen, "T:bs A:bHs");
     flw_plan_run(run->gen, plan);
 }
@@ -210,35 +200,35 @@ static void run_micro(struct run *run, uint64_t micro, const char *plan)
 static void load(struct run *run, uint64_t micro)
 {
     uint64_t longest = 1;
-    for (uint64_t i = 0; i < number(run, 'b'); i++) {
+    for (uint64_t i = 0; i < flw_gen_number(run->gen, 'b'); i++) {
         longest = flw_max(longest, draw_length(run));
     }
-    run->seqs[micro] = flw_min(flw_align_up(longest, PAD_TOKENS), number(run, 'Q'));
+    run->seqs[micro] = flw_min(flw_align_up(longest, PAD_TOKENS), flw_gen_number(run->gen, 'Q'));
     run_micro(run, micro, "words.m=8T targets.m=8T");
 }
 
 static void run_phase(struct run *run, const struct phase *phase, uint64_t micro)
 {
-    flw_gen_begin_phase(run->gen, phase->name);
+    flw_gen_mark(run->gen, FLW_TRACE_PHASE_BEGIN, phase->name);
     run_micro(run, micro, phase->begin);
-    for (uint64_t i = 0; i < number(run, 'L'); i++) {
-        set(run, 'i', i);
+    for (uint64_t i = 0; i < flw_gen_number(run->gen, 'L'); i++) {
+        flw_gen_set(run->gen, 'i', i);
         for (size_t part = 0; part < 3; part++) {
             flw_plan_run(run->gen, phase->layers[part]);
         }
     }
     flw_plan_run(run->gen, phase->end);
-    flw_gen_end_phase(run->gen, phase->name);
+    flw_gen_mark(run->gen, FLW_TRACE_PHASE_END, phase->name);
 }
 
 static void run_step(struct run *run)
 {
-    uint64_t micros = number(run, 'K'), warm = number(run, 'w') - 1;
+    uint64_t micros = flw_gen_number(run->gen, 'K'), warm = flw_gen_number(run->gen, 'w') - 1;
     flw_plan_run(run->gen, EACH("-grad.j") EACH_OUTSIDE("0", "3", "-grad.j"));
     for (uint64_t i = 0; i < micros; i++) {
         load(run, i);
     }
-    flw_gen_begin_phase(run->gen, "step");
+    flw_gen_mark(run->gen, FLW_TRACE_PHASE_BEGIN, "step");
     for (uint64_t i = 0; i < micros + warm; i++) {
         if (i < micros) {
             run_phase(run, &phases[0], i);
@@ -247,11 +237,11 @@ static void run_step(struct run *run)
             run_phase(run, &phases[1], i - warm);
         }
     }
-    flw_gen_begin_phase(run->gen, "optimizer");
+    flw_gen_mark(run->gen, FLW_TRACE_PHASE_BEGIN, "optimizer");
     flw_plan_run(run->gen, EACH_OUTSIDE("0", "1", UPDATE) EACH(UPDATE)
                                EACH_OUTSIDE("1", "2", UPDATE) "-before -past");
-    flw_gen_end_phase(run->gen, "optimizer");
-    flw_gen_end_phase(run->gen, "step");
+    flw_gen_mark(run->gen, FLW_TRACE_PHASE_END, "optimizer");
+    flw_gen_mark(run->gen, FLW_TRACE_PHASE_END, "step");
     flw_plan_run(run->gen, "m*K{-logits.m -loss.m -words.m -targets.m}");
 }
 
@@ -259,7 +249,8 @@ static void run_step(struct run *run)
 
 static bool set_up(struct run *run)
 {
-    uint64_t stages = number(run, 'S'), rank = number(run, 'r'), layers = number(run, 'L');
+    uint64_t stages = flw_gen_number(run->gen, 'S'), rank = flw_gen_number(run->gen, 'r'),
+             layers = flw_gen_number(run->gen, 'L');
     if (rank >= stages || layers < stages) {
         return flw_gen_fail(run->gen,
                             "--rank %" PRIu64 " and --layers %" PRIu64
@@ -267,13 +258,13 @@ static bool set_up(struct run *run)
                             ": ranks are below, layers at least the stages",
                             rank, layers, stages);
     }
-    if (number(run, 'h') % (2 * number(run, 'H')) != 0) {
+    if (flw_gen_number(run->gen, 'h') % (2 * flw_gen_number(run->gen, 'H')) != 0) {
         return flw_gen_fail(run->gen, "--hidden is not a multiple of twice --heads");
     }
-    set(run, 'L', layers / stages + (rank < layers % stages));
-    set(run, 'f', rank == 0);
-    set(run, 'l', rank + 1 == stages);
-    set(run, 'P', number(run, 'G') == 1);
+    flw_gen_set(run->gen, 'L', layers / stages + (rank < layers % stages));
+    flw_gen_set(run->gen, 'f', rank == 0);
+    flw_gen_set(run->gen, 'l', rank + 1 == stages);
+    flw_gen_set(run->gen, 'P', flw_gen_number(run->gen, 'G') == 1);
     flw_plan_run(run->gen, "I:I+!(I)4h C:!X W:CP p:2+2C M:!(2-X) K:K+!K(2S-!(S-1)) w:(S-r)&K "
                            "v:4hh+3hI+2h o:Vhf+Vhl+hl");
     return true;
@@ -281,10 +272,11 @@ static bool set_up(struct run *run)
 
 static void train(struct run *run)
 {
-    flw_gen_add_streams(run->gen, number(run, 'S') > 1 || number(run, 'G') > 1 ? 2 : 1);
+    flw_gen_add_streams(
+        run->gen, flw_gen_number(run->gen, 'S') > 1 || flw_gen_number(run->gen, 'G') > 1 ? 2 : 1);
     flw_plan_run(run->gen, EACH("weight.j=np") EACH_OUTSIDE("0", "3", "weight.j=np"));
     flw_plan_run(run->gen, "work=8519680 works=8519680 cosines=2Q(h/H) sines=2Q(h/H)");
-    for (uint64_t i = 0; i < number(run, 'N') && !run->gen->has_failed; i++) {
+    for (uint64_t i = 0; i < flw_gen_number(run->gen, 'N') && !run->gen->has_failed; i++) {
         run_step(run);
     }
     flw_plan_run(run->gen, "-work -works -cosines -sines");
@@ -295,20 +287,18 @@ static void train(struct run *run)
 static void run_train(struct flw_gen *gen)
 {
     struct run run = {.gen = gen};
-    flw_gen_seed(gen, number(&run, 'z'));
-    if (set_up(&run) && flw_requests_read(gen, gen->values->paths[17], &run.lengths)) {
+    if (set_up(&run) && flw_requests_read(gen, &run.lengths)) {
         train(&run);
     }
     flw_requests_finish(&run.lengths);
 }
 
 const struct flw_gen_kind flw_gen_train_kind = {
-    .name = "train",
-    .summary = "training steps of a transformer: forward, backward, AdamW; shards and pipelines",
-    .example = "--layers 8 --zero3 8 --attention flash --vary conversation -o train.ftext",
-    .formula = "# tensors as in src/trace/gen/train.c\n",
-    .version = 1,
-    .options = options,
-    .option_count = sizeof options / sizeof *options,
-    .run = run_train,
-};
+    "train",
+    "training steps of a transformer: forward, backward, AdamW; shards and pipelines",
+    "--layers 8 --zero3 8 --attention flash --vary conversation -o train.ftext",
+    1,
+    options,
+    sizeof options / sizeof *options,
+    NULL,
+    run_train};

@@ -159,7 +159,7 @@ static void the_screen_of_the_demo_begins_with_its_owners(void **state)
                                  "fallow-memory-first,pytorch >screen && sed -n '1p;4,15p' screen"),
                      0);
     assert_string_equal(out_text,
-                        "demo.ftext.xz: peak live memory 13.0 GiB after 377 ms; largest owners: 4 "
+                        "demo.ftrace: peak live memory 13.0 GiB after 377 ms; largest owners: 4 "
                         "GiB allocate_kv_cache\n"
                         "\n"
                         "Live memory at the peak, by owner\n"

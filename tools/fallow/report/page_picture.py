@@ -25,7 +25,7 @@ sys.path.insert(0, os.path.join(ROOT, "tests", "check"))
 import browser as chromium  # noqa: E402
 
 PICTURE = os.path.join(HERE, "page.png")
-DEMO = os.path.join(os.path.dirname(HERE), "demo.ftext.xz")
+DEMO = os.path.join(os.path.dirname(HERE), "demo.ftrace")
 WIDTH = 1000
 # From the section's heading to the end of the legend of its first chart.
 PART = """(() => { const s = document.querySelector('#owners').parentElement;
