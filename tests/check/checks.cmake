@@ -15,6 +15,12 @@ foreach(layer heap pool trace)
     $<TARGET_OBJECTS:flw_${layer}> COMMAND_EXPAND_LISTS)
   set_tests_properties(check.circles_${layer} PROPERTIES LABELS check TIMEOUT 240)
 endforeach()
+if(TARGET fallow) # all folders of the command together
+  add_test(NAME check.circles_fallow COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/circles.sh fallow ${CMAKE_NM}
+    $<TARGET_OBJECTS:fallow> $<TARGET_OBJECTS:flw_tool> $<TARGET_OBJECTS:flw_report>
+    $<TARGET_OBJECTS:flw_findings> $<TARGET_OBJECTS:flw_top> $<TARGET_OBJECTS:flw_doctor> COMMAND_EXPAND_LISTS)
+  set_tests_properties(check.circles_fallow PROPERTIES LABELS check TIMEOUT 240)
+endif()
 find_program(FALLOW_PYTHON python3)
 if(FALLOW_PYTHON AND TARGET fallow)
   add_test(NAME check.convert COMMAND ${FALLOW_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/convert.py ${PROJECT_SOURCE_DIR}

@@ -58,45 +58,7 @@ static const struct flw_subcommand subcommands[] = {
 #endif
     {"doctor", "look at the driver and the devices, and say what to set", flw_command_doctor, NULL},
     {"help", "print the help of a subcommand, or its man page", flw_command_help, NULL},
-};
-
-#define SUBCOMMAND_COUNT (sizeof subcommands / sizeof *subcommands)
-
-const struct flw_subcommand *flw_subcommand_get(size_t index)
-{
-    return index < SUBCOMMAND_COUNT ? &subcommands[index] : NULL;
-}
-
-const struct flw_subcommand *flw_subcommand_find(const char *name)
-{
-    struct flw_guess guess = {.word = name, .length = strlen(name)};
-    char hint[FLW_GUESS_BYTES];
-    for (size_t i = 0; i < SUBCOMMAND_COUNT; i++) {
-        if (strcmp(name, subcommands[i].name) == 0) {
-            return &subcommands[i];
-        }
-        flw_guess_offer(&guess, subcommands[i].name);
-    }
-    flw_complain("there is no subcommand '%s'%ssee fallow --help", name,
-                 flw_guess_say(&guess, "", hint));
-    return NULL;
-}
-
-void flw_subcommand_print_help(FILE *out)
-{
-    fprintf(out, "usage: fallow SUBCOMMAND [OPTIONS]\n\n");
-    for (size_t i = 0; i < SUBCOMMAND_COUNT; i++) {
-        fprintf(out, "  %-8s %s\n", subcommands[i].name, subcommands[i].summary);
-    }
-    fprintf(
-        out,
-        "\n  fallow SUBCOMMAND --help   its options and an example\n"
-        "  fallow --version           or -V\n"
-        "\nOptions are written --name VALUE or --name=VALUE; what stands behind -- is none.\n"
-        "Tables are as wide as the terminal; elsewhere as COLUMNS says, else 100. Letters beyond ASCII are\n"
-        "used where the locale has UTF-8, colours on a terminal where NO_COLOR is not set.\n"
-        "\nfirst: fallow doctor, and with a PyTorch memory snapshot, fallow report snapshot.pickle\n");
-}
+    {.name = NULL}};
 
 static void print_version(void)
 {
@@ -140,6 +102,7 @@ static void hold_standard(void)
 
 int main(int argc, char **argv)
 {
+    flw_subcommands = subcommands;
     hold_standard();
     flw_signals_keep();
     signal(SIGPIPE, SIG_IGN); /* a reader that has gone is an error of writing, told in one line */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what is known of the subcommands of `fallow`, and what `fallow --help` prints (main.c).
+ * Owns: what is known of the subcommands of `fallow`, and what `fallow --help` prints (help.c).
  * Does not: any work of theirs.
  */
 #ifndef FLW_TOOL_SUBCOMMAND_H
@@ -17,6 +17,9 @@ struct flw_subcommand {
      * where there is none. */
     const char *(*get_word)(size_t index);
 };
+
+/* The list, set by main(); the last has no name. */
+extern const struct flw_subcommand *flw_subcommands;
 
 /* NULL behind the last. */
 const struct flw_subcommand *flw_subcommand_get(size_t index);

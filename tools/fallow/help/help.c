@@ -32,6 +32,46 @@ static const char help[] =
     "\n"
     "example: fallow help trace info\n";
 
+/* ---- the subcommands ---- */
+
+const struct flw_subcommand *flw_subcommands;
+
+const struct flw_subcommand *flw_subcommand_get(size_t index)
+{
+    return flw_subcommands[index].name == NULL ? NULL : &flw_subcommands[index];
+}
+
+const struct flw_subcommand *flw_subcommand_find(const char *name)
+{
+    struct flw_guess guess = {.word = name, .length = strlen(name)};
+    char hint[FLW_GUESS_BYTES];
+    for (size_t i = 0; flw_subcommands[i].name != NULL; i++) {
+        if (strcmp(name, flw_subcommands[i].name) == 0) {
+            return &flw_subcommands[i];
+        }
+        flw_guess_offer(&guess, flw_subcommands[i].name);
+    }
+    flw_complain("there is no subcommand '%s'%ssee fallow --help", name,
+                 flw_guess_say(&guess, "", hint));
+    return NULL;
+}
+
+void flw_subcommand_print_help(FILE *out)
+{
+    fprintf(out, "usage: fallow SUBCOMMAND [OPTIONS]\n\n");
+    for (size_t i = 0; flw_subcommands[i].name != NULL; i++) {
+        fprintf(out, "  %-8s %s\n", flw_subcommands[i].name, flw_subcommands[i].summary);
+    }
+    fprintf(
+        out,
+        "\n  fallow SUBCOMMAND --help   its options and an example\n"
+        "  fallow --version           or -V\n"
+        "\nOptions are written --name VALUE or --name=VALUE; arguments after -- are not options.\n"
+        "Tables are as wide as the terminal, COLUMNS or 100 columns. Other letters than ASCII need a UTF-8\n"
+        "locale, colours a terminal and no NO_COLOR.\n"
+        "\nbegin with fallow doctor, or with a PyTorch memory snapshot, fallow report snapshot.pickle\n");
+}
+
 /* ---- what --help prints ---- */
 
 static int run_help(const struct flw_subcommand *subcommand, const char *word)

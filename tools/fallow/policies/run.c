@@ -110,22 +110,6 @@ static void record_sample(struct flw_run *run, uint64_t begin_ticks, bool is_fre
     }
 }
 
-bool flw_run_put_use(const struct flw_run *run, const struct flw_op *op, uint64_t address)
-{
-    struct flw_device *device = run->setup->device;
-    uint16_t home = run->setup->trace->blocks[op->block].stream;
-    return !device->has_work ||
-           ((home == op->stream || flw_device_order(device, home, op->stream)) &&
-            flw_device_put_work(device, op->stream, address, op->size_bytes, false));
-}
-
-bool flw_run_order_free(const struct flw_run *run, const struct flw_op *op)
-{
-    struct flw_device *device = run->setup->device;
-    uint16_t home = run->setup->trace->blocks[op->block].stream;
-    return !device->has_work || flw_device_order(device, home, op->stream);
-}
-
 static void do_alloc(struct flw_run *run, const struct flw_op *op, bool is_timed)
 {
     uint64_t address = 0;

@@ -13,6 +13,7 @@
 #include "common/program.h"
 #include "common/replay_device.h"
 #include "policies/policy.h"
+#include "trace/trace/trace.h"
 
 #define FLW_RUN_MESSAGE_BYTES   512
 #define FLW_RUN_VIOLATION_BYTES 512
@@ -118,10 +119,23 @@ bool flw_run_policy(const struct flw_run_setup *setup, const struct flw_policy *
 /* The work of one op that uses a block: on another stream than the allocating one it is ordered
  * first.
  */
-bool flw_run_put_use(const struct flw_run *run, const struct flw_op *op, uint64_t address);
+static inline bool flw_run_put_use(const struct flw_run *run, const struct flw_op *op,
+                                   uint64_t address)
+{
+    struct flw_device *device = run->setup->device;
+    uint16_t home = run->setup->trace->blocks[op->block].stream;
+    return !device->has_work ||
+           ((home == op->stream || flw_device_order(device, home, op->stream)) &&
+            flw_device_put_work(device, op->stream, address, op->size_bytes, false));
+}
 
 /* Before a free on another stream than the allocating one: the contract of a free. */
-bool flw_run_order_free(const struct flw_run *run, const struct flw_op *op);
+static inline bool flw_run_order_free(const struct flw_run *run, const struct flw_op *op)
+{
+    struct flw_device *device = run->setup->device;
+    uint16_t home = run->setup->trace->blocks[op->block].stream;
+    return !device->has_work || flw_device_order(device, home, op->stream);
+}
 
 /* run_threads.c: all ops, one thread a stream. False: message. */
 bool flw_run_threaded(struct flw_run *run, char *message);

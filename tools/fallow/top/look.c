@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: asking a process for its bulletins, and saying why there are none; whose the memory is that they tell of.
+ * Owns: asking processes for their bulletins, and saying why there are none; the owners of the memory in them.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -374,4 +374,62 @@ void flw_top_list_drop(struct flw_top_list *list)
 {
     flw_host_free(list->processes);
     *list = (struct flw_top_list){0};
+}
+
+/* ---- several processes */
+
+void flw_top_looks_drop(struct flw_top_looks *all)
+{
+    for (size_t i = 0; i < all->count; i++) {
+        flw_top_drop(&all->looks[i]);
+    }
+    flw_host_free(all->looks);
+    *all = (struct flw_top_looks){0};
+}
+
+const struct flw_top_look *flw_top_looks_find(const struct flw_top_looks *all, pid_t process)
+{
+    for (size_t i = 0; i < all->count; i++) {
+        if (all->looks[i].process == process) {
+            return &all->looks[i];
+        }
+    }
+    return NULL;
+}
+
+bool flw_top_looks_take(struct flw_top_looks *all, const struct flw_top_settings *settings,
+                        char *message, bool *out_ended)
+{
+    struct flw_top_list list = {.processes = (pid_t *)settings->processes,
+                                .count = settings->process_count};
+    bool is_named = settings->process_count > 0, is_ok = true;
+    *out_ended = false;
+    *all = (struct flw_top_looks){0};
+    if (!is_named && !flw_top_list_take(&list, settings->directory)) {
+        snprintf(message, FLW_TOP_MESSAGE_BYTES, "cannot look into %s: %s", settings->directory,
+                 strerror(errno));
+        return false;
+    }
+    all->looks = flw_host_alloc(list.count, sizeof *all->looks);
+    all->other_count = list.other_count;
+    for (size_t i = 0; is_ok && i < list.count; i++) {
+        bool is_ended = false;
+        if (flw_top_take(&all->looks[all->count], settings->directory, list.processes[i], message,
+                         &is_ended)) {
+            all->count++;
+        } else if (!is_ended && is_named) {
+            is_ok = false;
+        } else if (!is_ended) {
+            memcpy(all->note, message, FLW_TOP_MESSAGE_BYTES);
+        }
+    }
+    if (!is_named) {
+        flw_top_list_drop(&list);
+    }
+    *out_ended = is_ok && is_named && all->count == 0;
+    if (!is_ok || *out_ended) {
+        flw_top_looks_drop(all);
+        return false;
+    }
+    return true;
 }

@@ -15,9 +15,9 @@
 #include "common/figures.h"
 #include "common/terminal.h"
 #include "common/tool_host.h"
+#include "info.h"
 #include "trace/io/jsonwriter.h"
 #include "trace/trace/notes.h"
-#include "verbs.h"
 
 #define SCHEMA     1  /* raised when a key goes or means something else */
 #define LISTED_MAX 12 /* streams, settings, header lines */
@@ -147,10 +147,10 @@ static void count_stacks(struct flw_trace_facts *facts)
 }
 
 /* They name the trace and the path, which outlive them. */
-static struct flw_trace_facts count_facts(const char *path, const struct flw_trace *trace)
+static struct flw_trace_facts count_facts(const char *path, const struct flw_trace *trace,
+                                          uint64_t file_bytes)
 {
-    struct flw_trace_facts facts = {
-        .path = path, .trace = trace, .file_bytes = flw_verb_file_bytes(path)};
+    struct flw_trace_facts facts = {.path = path, .trace = trace, .file_bytes = file_bytes};
     facts.devices = flw_notes_find_devices(trace->notes, &facts.devices_bytes);
     count_sizes(&facts);
     count_blocks(&facts);
@@ -484,21 +484,15 @@ static void print_json(const struct flw_trace_facts *facts, FILE *file)
     fputs("}\n", file);
 }
 
-int flw_verb_info(const struct flw_verb_options *options)
+void flw_trace_print_info(const char *path, const struct flw_trace *trace, uint64_t file_bytes,
+                          bool wants_json)
 {
-    struct flw_trace *trace;
-    const char *path = options->paths[0];
-    if (!flw_verb_read(options, path, &trace)) {
-        return FLW_EXIT_FAILED;
-    }
-    struct flw_trace_facts facts = count_facts(path, trace);
-    if (options->wants_json) {
+    struct flw_trace_facts facts = count_facts(path, trace, file_bytes);
+    if (wants_json) {
         print_json(&facts, stdout);
     } else {
         FILE *out = flw_terminal_open(false);
         print_text(out, &facts);
         flw_terminal_close(out);
     }
-    flw_trace_destroy(trace);
-    return FLW_EXIT_OK;
 }

@@ -17,8 +17,18 @@
 #include "common/figures.h"
 #include "common/options.h"
 #include "common/progress.h"
+#include "info.h"
 #include "trace/formats/formats.h"
-#include "verbs.h"
+
+struct verb_options {
+    const char *const *paths; /* what to read; "-" = standard input */
+    size_t path_count;
+    const char *out_path; /* -o; NULL = not given */
+    const char *form;     /* --to; NULL = not given */
+    int device;           /* -1 = the one with the most events */
+    bool goes_on;         /* --damaged */
+    bool wants_json;      /* --json */
+};
 
 struct verb {
     const char *name;
@@ -26,20 +36,20 @@ struct verb {
     const char *summary;
     const char *text; /* of its help */
     const char *example;
-    int (*run)(const struct flw_verb_options *options);
+    int (*run)(const struct verb_options *options);
     bool takes_many, takes_out, needs_out, takes_form, takes_json;
 };
 
 /* ---- reading and writing ---- */
 
-unsigned long long flw_verb_file_bytes(const char *path)
+static unsigned long long file_bytes(const char *path)
 {
     struct stat about;
     return stat(path, &about) == 0 && S_ISREG(about.st_mode) ? (unsigned long long)about.st_size
                                                              : 0;
 }
 
-static bool read_trace(const struct flw_verb_options *options, const char *path,
+static bool read_trace(const struct verb_options *options, const char *path,
                        struct flw_trace **out_trace)
 {
     char message[FLW_TRACE_MESSAGE_BYTES];
@@ -54,8 +64,8 @@ static bool read_trace(const struct flw_verb_options *options, const char *path,
     return is_read;
 }
 
-bool flw_verb_read(const struct flw_verb_options *options, const char *path,
-                   struct flw_trace **out_trace)
+static bool read_whole(const struct verb_options *options, const char *path,
+                       struct flw_trace **out_trace)
 {
     if (!read_trace(options, path, out_trace)) {
         return false;
@@ -67,7 +77,7 @@ bool flw_verb_read(const struct flw_verb_options *options, const char *path,
 }
 
 /* Read one form, write another. */
-static int convert(const struct flw_verb_options *options, const struct flw_trace_format *form,
+static int convert(const struct verb_options *options, const struct flw_trace_format *form,
                    bool says_what_it_read)
 {
     char message[FLW_TRACE_MESSAGE_BYTES];
@@ -82,7 +92,7 @@ static int convert(const struct flw_verb_options *options, const struct flw_trac
         flw_complain("-o %s is the trace itself; name another file", out_path);
         return FLW_EXIT_USAGE;
     }
-    if (!flw_verb_read(options, options->paths[0], &trace)) {
+    if (!read_whole(options, options->paths[0], &trace)) {
         return FLW_EXIT_FAILED;
     }
     bool is_written = form->write(trace, out_path, message);
@@ -90,7 +100,7 @@ static int convert(const struct flw_verb_options *options, const struct flw_trac
     if (!is_written) {
         flw_complain("%s", message);
     } else if (says_what_it_read && !is_stdout) {
-        unsigned long long bytes = flw_verb_file_bytes(out_path);
+        unsigned long long bytes = file_bytes(out_path);
         printf("%s: %s, %zu event%s, %" PRIu64 " allocation%s, %zu block%s at the start", out_path,
                trace->format, trace->event_count, flw_plural(trace->event_count),
                trace->alloc_count, flw_plural(trace->alloc_count), trace->initial_count,
@@ -106,22 +116,34 @@ static int convert(const struct flw_verb_options *options, const struct flw_trac
     return is_written ? FLW_EXIT_OK : FLW_EXIT_FAILED;
 }
 
-static int run_dump(const struct flw_verb_options *options)
+static int run_info(const struct verb_options *options)
+{
+    struct flw_trace *trace;
+    const char *path = options->paths[0];
+    if (!read_whole(options, path, &trace)) {
+        return FLW_EXIT_FAILED;
+    }
+    flw_trace_print_info(path, trace, file_bytes(path), options->wants_json);
+    flw_trace_destroy(trace);
+    return FLW_EXIT_OK;
+}
+
+static int run_dump(const struct verb_options *options)
 {
     return convert(options, flw_trace_format_find("text"), false);
 }
 
-static int run_pack(const struct flw_verb_options *options)
+static int run_pack(const struct verb_options *options)
 {
     return convert(options, flw_trace_format_find("ftrace"), false);
 }
 
-static int run_import(const struct flw_verb_options *options)
+static int run_import(const struct verb_options *options)
 {
     return convert(options, flw_trace_format_find("ftrace"), true);
 }
 
-static int run_export(const struct flw_verb_options *options)
+static int run_export(const struct verb_options *options)
 {
     const struct flw_trace_format *form =
         options->form != NULL ? flw_trace_format_find(options->form) : NULL;
@@ -149,7 +171,7 @@ static void complain_of_gap(const char *path, const struct flw_trace_gap *gap)
         gap->missing_count == 1 ? "is" : "are");
 }
 
-static enum flw_exit verify(const struct flw_verb_options *options, const char *path)
+static enum flw_exit verify(const struct verb_options *options, const char *path)
 {
     struct flw_trace *trace;
     enum flw_exit code = FLW_EXIT_FAILED;
@@ -180,7 +202,7 @@ static enum flw_exit verify(const struct flw_verb_options *options, const char *
 }
 
 /* Of several files the worst: one that is not whole, else one that lacks events. */
-static int run_verify(const struct flw_verb_options *options)
+static int run_verify(const struct verb_options *options)
 {
     enum flw_exit worst = FLW_EXIT_OK;
     for (size_t i = 0; i < options->path_count; i++) {
@@ -209,7 +231,7 @@ static const struct verb verbs[] = {
          "  stacks, frames, records_with_stacks, streams, settings, header\n\n"
          "null stands for what a trace does not say.",
      .example = "fallow trace info snapshot.pickle --json | jq .peak_requested_bytes",
-     .run = flw_verb_info,
+     .run = run_info,
      .takes_json = true},
     {.name = "dump",
      .arguments = "FILE [-o FILE]",
@@ -305,33 +327,32 @@ static void print_verb(void)
 
 /* ---- command line ---- */
 
-static int parse(const struct verb *verb, int argc, char **argv, struct flw_verb_options *options)
+static int parse(const struct verb *verb, int argc, char **argv, struct verb_options *options)
 {
     const struct {
         bool is_its;
         struct flw_option option;
-    } all[] = {{verb->takes_out,
-                {.name = "output",
-                 .kind = FLW_OPTION_TEXT,
-                 .offset = offsetof(struct flw_verb_options, out_path),
-                 .letter = 'o'}},
-               {verb->takes_form,
-                {.name = "to",
-                 .kind = FLW_OPTION_TEXT,
-                 .offset = offsetof(struct flw_verb_options, form)}},
-               {verb->takes_json,
-                {.name = "json",
-                 .kind = FLW_OPTION_SET,
-                 .offset = offsetof(struct flw_verb_options, wants_json)}},
-               {true,
-                {.name = "damaged",
-                 .kind = FLW_OPTION_SET,
-                 .offset = offsetof(struct flw_verb_options, goes_on)}},
-               {true,
-                {.name = "trace-device",
-                 .kind = FLW_OPTION_TAKE,
-                 .offset = offsetof(struct flw_verb_options, device),
-                 .take = flw_option_take_trace_device}}};
+    } all[] = {
+        {verb->takes_out,
+         {.name = "output",
+          .kind = FLW_OPTION_TEXT,
+          .offset = offsetof(struct verb_options, out_path),
+          .letter = 'o'}},
+        {verb->takes_form,
+         {.name = "to", .kind = FLW_OPTION_TEXT, .offset = offsetof(struct verb_options, form)}},
+        {verb->takes_json,
+         {.name = "json",
+          .kind = FLW_OPTION_SET,
+          .offset = offsetof(struct verb_options, wants_json)}},
+        {true,
+         {.name = "damaged",
+          .kind = FLW_OPTION_SET,
+          .offset = offsetof(struct verb_options, goes_on)}},
+        {true,
+         {.name = "trace-device",
+          .kind = FLW_OPTION_TAKE,
+          .offset = offsetof(struct verb_options, device),
+          .take = flw_option_take_trace_device}}};
     struct flw_option list[sizeof all / sizeof *all + 1] = {0};
     char name[32];
     size_t count = 0;
@@ -342,7 +363,7 @@ static int parse(const struct verb *verb, int argc, char **argv, struct flw_verb
     }
     snprintf(name, sizeof name, "trace %s", verb->name);
     current = verb;
-    *options = (struct flw_verb_options){.device = -1};
+    *options = (struct verb_options){.device = -1};
     int code = flw_options_read(
         &(struct flw_options){.command = name, .print_help = print_verb, .list = list}, options,
         argc, argv);
@@ -365,7 +386,7 @@ static int parse(const struct verb *verb, int argc, char **argv, struct flw_verb
 
 int flw_command_trace(int argc, char **argv)
 {
-    struct flw_verb_options options;
+    struct verb_options options;
     const char *name = argc > 1 ? argv[1] : "";
     struct flw_guess guess = {.word = name, .length = strlen(name)};
     char hint[FLW_GUESS_BYTES];
