@@ -1,49 +1,201 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the bed of a bench: the device, on the simulated one a fresh world, its streams, and the pool by one of the
+ * policies. A policy's functions are adapters between the loops and what is measured. Each is a jump through the
+ * program's linkage table, which is how a user's call reaches a shared library.
+ *
+ * `loop` answers from inside the program: the loop, the indirect calls, nothing else.
+ * `null` goes on to libfallow-null.so: the cost of reaching a shared library twice on top.
+ */
 #include "bench/bench.h"
 
 #include "base/bits.h"
 
-#include <stdio.h>
-#include <string.h>
+#include <dlfcn.h>
 
-/* A bench measures the host, and the pool must find its fences complete: nothing is given to the
- * device but the host function that holds a stream back in `deferred`, and a sweep's work: the sweep's
- * clock advances by one per pair. */
-static flw_sim_config make_world(const struct flw_bench_options *options)
+/* ---- device */
+
+void flw_bench_device_find(const struct flw_bench_device *device, const char *name,
+                           void *out_function)
 {
-    return (flw_sim_config){.struct_size = sizeof(flw_sim_config),
-                            .seed = 1,
-                            .schedule = FLW_SIM_CLOCK,
-                            .lag_ns = flw_max(options->lag_pairs, 1),
-                            .mild = FLW_SIM_MILD_GARBAGE};
+    void *address = dlsym(device->driver.object, name);
+    memcpy(out_function, &address, sizeof address);
 }
 
-static bool open_device(struct flw_bench_bed *bed, const struct flw_bench_options *options,
+bool flw_bench_device_check(const struct flw_bench_device *device, CUresult result,
+                            const char *call, char *message)
+{
+    if (result != CUDA_SUCCESS) {
+        snprintf(message, FLW_BENCH_MESSAGE_BYTES, "%s failed with %s; `fallow doctor` says more",
+                 call, flw_driver_error_name(&device->driver, result));
+    }
+    return result == CUDA_SUCCESS;
+}
+
+static bool open_device(struct flw_bench_device *device, int ordinal, const flw_sim_config *world,
                         char *message)
 {
-    struct flw_bench_device *device = &bed->device;
-    flw_sim_config world = make_world(options);
-    bool is_open = flw_bench_device_open(device, options->device,
-                                         options->world != NULL ? options->world : &world, message);
-    bed->is_absent = !is_open;
-    bed->driver = device->has_driver ? &device->driver : NULL;
-    snprintf(bed->device_name, sizeof bed->device_name, "%s%s",
-             device->is_simulated && strstr(device->name, "simulated") == NULL
-                 ? "simulated device, "
-                 : "",
-             device->name);
-    return is_open;
+    flw_sim_reset_function reset = NULL;
+    device->is_sim = ordinal < 0;
+    device->has_driver =
+        flw_driver_open(&device->driver, device->is_sim ? "sim" : NULL, message) == FALLOW_OK;
+    if (!device->has_driver) {
+        return false;
+    }
+    flw_bench_device_find(device, "flw_sim_reset", &reset);
+    device->is_simulated = reset != NULL;
+    if (device->is_sim && reset == NULL) {
+        snprintf(message, FLW_BENCH_MESSAGE_BYTES,
+                 "the simulated driver lacks flw_sim_reset: rebuild libfallow-simcuda.so");
+        return false;
+    }
+    if (device->is_sim) {
+        reset(world);
+    }
+    return FLW_BENCH_CALL(device, message, cuInit, 0) && /* a new world wants it anew */
+           FLW_BENCH_CALL(device, message, cuDeviceGet, &device->device,
+                          device->is_sim ? 0 : ordinal) &&
+           FLW_BENCH_CALL(device, message, cuDeviceGetName, device->name, (int)sizeof device->name,
+                          device->device) &&
+           FLW_BENCH_CALL(device, message, cuDevicePrimaryCtxRetain, &device->context,
+                          device->device) &&
+           FLW_BENCH_CALL(device, message, cuCtxSetCurrent, device->context);
 }
 
-static bool make_streams(struct flw_bench_bed *bed, size_t count, char *message)
+/* ---- policies */
+
+static void get_no_usage(void *pool, fallow_stats *out)
+{
+    (void)pool;
+    memset(out, 0xff, sizeof *out);
+}
+
+static void *create_nothing(const struct flw_bench_options *options, struct flw_bench_bed *bed,
+                            char *message)
+{
+    (void)options;
+    (void)message;
+    return bed; /* something that is not NULL; allocated as every block */
+}
+
+static void destroy_nothing(void *pool)
+{
+    (void)pool;
+}
+
+/* The last error that the library logged; a pool may log long after it was made. */
+static char last_line[FLW_BENCH_MESSAGE_BYTES];
+
+static void keep_line(void *context, fallow_log_level level, const char *line)
+{
+    (void)context;
+    if (level == FALLOW_LOG_ERROR) {
+        snprintf(last_line, sizeof last_line, "%s", line);
+    }
+}
+
+static bool explain(fallow_status status, const char *call, char *message)
+{
+    if (status != FALLOW_OK) {
+        snprintf(message, FLW_BENCH_MESSAGE_BYTES, "%s%.270s", call,
+                 last_line[0] != '\0' ? last_line : fallow_status_message(status));
+    }
+    return status == FALLOW_OK;
+}
+
+static void *create_pool(const struct flw_bench_options *options, struct flw_bench_bed *bed,
+                         char *message)
+{
+    fallow_pool *pool = NULL;
+    fallow_pool_config config;
+    fallow_record_config recording;
+    fallow_pool_config_init(&config);
+    fallow_record_config_init(&recording);
+    config.driver = bed->device.is_sim ? "sim" : NULL;
+    config.device = bed->device.is_sim ? 0 : options->device;
+    config.log = keep_line;
+    if (!explain(fallow_pool_create(&config, &pool), "fallow_pool_create: ", message)) {
+        return NULL;
+    }
+    if (options->record != NULL) {
+        recording.path = strcmp(options->record, "ring") == 0 ? NULL : options->record;
+        if (!explain(fallow_record_start(pool, &recording, &bed->recorder),
+                     "fallow_record_start: ", message)) {
+            fallow_pool_destroy(pool);
+            return NULL;
+        }
+    }
+    return pool;
+}
+
+static void destroy_pool(void *pool)
+{
+    fallow_pool_destroy(pool);
+}
+
+static void get_pool_usage(void *pool, fallow_stats *out)
+{
+    fallow_stats_init(out);
+    if (fallow_pool_get_stats(pool, out) != FALLOW_OK) {
+        get_no_usage(pool, out);
+    }
+}
+
+bool flw_bench_bed_stop_recording(struct flw_bench_bed *bed, char *message)
+{
+    fallow_status status = fallow_record_stop(bed->recorder);
+    bool is_whole = status == FALLOW_OK || status == FALLOW_RECORDS_LOST; /* lost: expected here */
+    (void)explain(status, is_whole ? "" : "the recording is not whole: ", message);
+    return is_whole;
+}
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#define ADAPT(prefix, name, parameters, result)     \
+    static fallow_status prefix##_##name parameters \
+    {                                               \
+        return result;                              \
+    }
+#define LOOP(name, library, parameters, arguments) ADAPT(loop, name, parameters, FALLOW_OK)
+#define NULL_(name, library, parameters, arguments) \
+    ADAPT(null, name, parameters, fallow_null_##name arguments)
+#define POOL(name, library, parameters, arguments) \
+    ADAPT(pool, name, parameters, fallow_##library arguments)
+FLW_BENCH_ALLOC(LOOP)
+FLW_BENCH_OTHERS(LOOP)
+FLW_BENCH_ALLOC(NULL_)
+FLW_BENCH_OTHERS(NULL_)
+FLW_BENCH_ALLOC(POOL)
+FLW_BENCH_OTHERS(POOL)
+#pragma GCC diagnostic pop
+
+#define CALLS(prefix)                                                                  \
+    .alloc = prefix##_alloc, .free = prefix##_free, .free_sized = prefix##_free_sized, \
+    .record_use = prefix##_record_use, .poll = prefix##_poll
+
+const struct flw_bench_policy *flw_bench_policy_find(const char *name)
+{
+    static const struct flw_bench_policy policies[] = {
+        {"fallow", true, CALLS(pool), create_pool, destroy_pool, get_pool_usage},
+        {"null", false, CALLS(null), create_nothing, destroy_nothing, get_no_usage},
+        {"loop", false, CALLS(loop), create_nothing, destroy_nothing, get_no_usage}};
+    for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
+        if (strcmp(policies[i].name, name) == 0) {
+            return &policies[i];
+        }
+    }
+    return NULL;
+}
+
+/* ---- bed */
+
+static bool open_streams(struct flw_bench_bed *bed, size_t count, char *message)
 {
     bed->streams = flw_host_lines(count, sizeof *bed->streams);
     for (size_t i = 0; i < count; i++) {
-        CUstream stream = NULL;
-        if (bed->driver == NULL) { /* nothing looks at it */
-            stream = (CUstream)(void *)&bed->streams[i];
-        } else if (!FLW_BENCH_CALL(&bed->device, message, cuStreamCreate, &stream,
-                                   CU_STREAM_NON_BLOCKING)) {
+        CUstream stream = (CUstream)(void *)&bed->streams[i]; /* a name, if nothing looks at it */
+        if (bed->driver != NULL && !FLW_BENCH_CALL(&bed->device, message, cuStreamCreate, &stream,
+                                                   CU_STREAM_NON_BLOCKING)) {
             return false;
         }
         bed->streams[bed->stream_count++] = stream;
@@ -54,26 +206,39 @@ static bool make_streams(struct flw_bench_bed *bed, size_t count, char *message)
 bool flw_bench_bed_open(struct flw_bench_bed *bed, const struct flw_bench_options *options,
                         char *message)
 {
+    /* A bench measures the host, and the pool must find its fences complete: the device has no work but the host
+     * function that holds a stream back in `deferred`, and a sweep's, whose clock advances by one per pair. */
+    flw_sim_config world = {.struct_size = sizeof world,
+                            .seed = 1,
+                            .schedule = FLW_SIM_CLOCK,
+                            .lag_ns = flw_max(options->lag_pairs, 1),
+                            .mild = FLW_SIM_MILD_GARBAGE};
+    struct flw_bench_device *device = &bed->device;
     *bed = (struct flw_bench_bed){.policy = options->policy};
     message[0] = '\0';
     snprintf(bed->device_name, sizeof bed->device_name, "no device");
-    size_t streams = options->stream_count > options->thread_count ? options->stream_count
-                                                                   : options->thread_count;
-    if ((options->policy->needs_device && !open_device(bed, options, message)) ||
-        !make_streams(bed, streams, message)) {
-        goto fail;
+    if (options->policy->needs_device) {
+        bed->is_absent = !open_device(device, options->device,
+                                      options->world != NULL ? options->world : &world, message);
+        bed->driver = device->has_driver ? &device->driver : NULL;
+        bool is_named = !device->is_simulated || strstr(device->name, "simulated") != NULL;
+        snprintf(bed->device_name, sizeof bed->device_name, "%s%s",
+                 is_named ? "" : "simulated device, ", device->name);
     }
-    bed->pool = options->policy->create(options, bed, message);
-    if (bed->pool != NULL) {
-        return true;
+    if (!bed->is_absent &&
+        open_streams(bed, flw_max(options->stream_count, options->thread_count), message)) {
+        bed->pool = options->policy->create(options, bed, message);
     }
-fail:
-    flw_bench_bed_close(bed);
-    return false;
+    if (bed->pool == NULL) {
+        flw_bench_bed_close(bed);
+        return false;
+    }
+    return true;
 }
 
 void flw_bench_bed_close(struct flw_bench_bed *bed)
 {
+    struct flw_bench_device *device = &bed->device;
     if (bed->pool != NULL) {
         bed->policy->destroy(bed->pool);
     }
@@ -81,6 +246,12 @@ void flw_bench_bed_close(struct flw_bench_bed *bed)
         bed->driver->cuStreamDestroy_v2(bed->streams[i]);
     }
     flw_host_free(bed->streams);
-    flw_bench_device_close(&bed->device);
+    if (device->context != NULL) {
+        device->driver.cuCtxSetCurrent(NULL);
+        device->driver.cuDevicePrimaryCtxRelease_v2(device->device);
+    }
+    if (device->has_driver) {
+        flw_driver_close(&device->driver);
+    }
     *bed = (struct flw_bench_bed){.policy = bed->policy, .is_absent = bed->is_absent};
 }

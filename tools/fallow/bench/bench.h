@@ -1,30 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the parts of `fallow bench` share: options, the table of functions that a loop calls,
- * the bed (device, streams, pool) it runs on, the random steps it follows, and the report.
- * Does not: assert a time anywhere. It measures; whoever reads it judges.
+ * Owns: what the parts of `fallow bench` share: options, the table of functions that a loop calls, the bed (device,
+ * streams, pool) it runs on, the random steps it follows, and the report.
+ * Does not: assert a time anywhere. It measures; the reader judges.
  *
- * Every loop calls through struct flw_bench_policy, so `null` (an empty shared library, linked as
- * libfallow is) and `loop` (the empty adapter) cost what the loop and the calls cost. A run does
- * exactly `--count` timed operations and otherwise the same work, whatever the count: under
- * callgrind (Ir(count 2) - Ir(count 1)) / (count 2 - count 1) is the number of instructions per
- * operation.
+ * Every loop calls through struct flw_bench_policy, so `null` (an empty shared library, linked as libfallow is) and
+ * `loop` (the empty adapter) cost what the loop and the calls cost. A run does exactly `--count` timed operations and
+ * otherwise the same work, whatever the count: under callgrind (Ir(count 2) - Ir(count 1)) / (count 2 - count 1) is
+ * the number of instructions per operation.
  */
 #ifndef FLW_TOOL_BENCH_H
 #define FLW_TOOL_BENCH_H
 
+#include <math.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
 
-#include "fallow/fallow.h"
-
-#include "bench/device.h"
+#include "bench/null.h"
 #include "common/machine.h"
 #include "common/median.h"
 #include "common/tool_host.h"
+#include "driver/driver.h"
+#include "fallow/simcuda.h"
+#include "fallow/trace.h"
 
-#define FLW_BENCH_BATCHES 5
+#define FLW_BENCH_MESSAGE_BYTES 320
+#define FLW_BENCH_BATCHES       5
 
 enum flw_bench_sizes {
     FLW_BENCH_SIZE_ONE,   /* size_bytes */
@@ -47,7 +49,7 @@ enum flw_bench_part {
 };
 
 struct flw_bench_options {
-    const char *shape; /* "pair", ... */
+    const char *shape;
     const struct flw_bench_policy *policy;
     enum flw_bench_sizes sizes;
     size_t size_bytes; /* FLW_BENCH_SIZE_ONE */
@@ -60,57 +62,51 @@ struct flw_bench_options {
     uint64_t seed;
     bool is_sweep; /* streams: each of the lists' combinations */
     struct flw_bench_list stream_list, size_list, beside_list;
-    uint64_t
-        lag_pairs; /* a sweep's: work on a block is done so many pairs later; 0: there is none */
-    enum flw_bench_part part; /* holes: which request is timed */
+    uint64_t lag_pairs;       /* of a sweep: work on a block is done so many pairs later; 0: none */
+    enum flw_bench_part part; /* holes: the request that is timed */
     bool is_random_switch;    /* streams: a random stream per pair, else round-robin */
     bool is_sized;            /* fallow_free_sized */
     bool has_percentiles;
     bool is_json;
-    bool is_lockstep;   /* handoff: the two threads by turns */
-    const char *record; /* a trace file, or "ring": the flight recorder. NULL: not recorded */
-    int device;         /* ordinal, or -1: simulated */
+    bool is_lockstep;            /* handoff: the two threads by turns */
+    const char *record;          /* a trace file, or "ring": the flight recorder. NULL: none */
+    int device;                  /* ordinal, or -1: simulated */
     const flw_sim_config *world; /* of the simulated device; NULL: one without work */
 };
 
-/* ---- policy ---- */
-
-typedef fallow_status (*flw_bench_alloc)(void *pool, size_t size_bytes, fallow_stream stream,
-                                         void **out_ptr);
-typedef fallow_status (*flw_bench_free)(void *pool, void *ptr, fallow_stream stream);
-typedef fallow_status (*flw_bench_free_sized)(void *pool, void *ptr, size_t size_bytes,
-                                              fallow_stream stream);
-typedef fallow_status (*flw_bench_record_use)(void *pool, void *ptr, fallow_stream stream);
-typedef fallow_status (*flw_bench_poll)(void *pool);
+/* ---- policy */
 
 struct flw_bench_bed;
 
 struct flw_bench_policy {
     const char *name;
     bool needs_device;
-    flw_bench_alloc alloc;
-    flw_bench_free free;
-    flw_bench_free_sized free_sized;
-    flw_bench_record_use record_use;
-    flw_bench_poll poll;
+#define X(name, library, parameters, arguments) fallow_status(*name) parameters;
+    FLW_BENCH_ALLOC(X)
+    FLW_BENCH_OTHERS(X)
+#undef X
     /* NULL: message says what failed. */
     void *(*create)(const struct flw_bench_options *options, struct flw_bench_bed *bed,
                     char *message);
     void (*destroy)(void *pool);
-    /* What the policy says of itself; UINT64_MAX in alloc_count: nothing. */
+    /* The pool's statistics; UINT64_MAX in alloc_count: it has none. */
     void (*get_usage)(void *pool, fallow_stats *out);
-    /* The end of a recording; NULL where none is made. False: the file is not whole, message says why. It
-     * has to say something, too, of one that lacks events: they cost less than those that it has. */
-    bool (*stop_recording)(char *message);
 };
 
-/* By name; NULL if this build has none of that name. */
+/* By name; NULL if there is none. "fallow, null, loop" are the names. */
 const struct flw_bench_policy *flw_bench_policy_find(const char *name);
 
-/* "fallow, null, loop": those of this build. */
-const char *flw_bench_policy_names(void);
+/* ---- bed */
 
-/* ---- bed ---- */
+struct flw_bench_device {
+    struct flw_driver driver;
+    CUdevice device;
+    CUcontext context; /* current in the thread that opened it */
+    bool has_driver;
+    bool is_sim;       /* requested: simulate in a new world */
+    bool is_simulated; /* true also for a simulated driver under the real driver's name */
+    char name[96];     /* reported by the driver */
+};
 
 struct flw_bench_bed {
     struct flw_bench_device device;
@@ -120,6 +116,7 @@ struct flw_bench_bed {
     fallow_stream *streams;
     size_t stream_count;
     void *pool;
+    fallow_recorder *recorder; /* NULL: nothing is recorded */
     const struct flw_bench_policy *policy;
 };
 
@@ -128,7 +125,56 @@ bool flw_bench_bed_open(struct flw_bench_bed *bed, const struct flw_bench_option
                         char *message);
 void flw_bench_bed_close(struct flw_bench_bed *bed);
 
-/* ---- steps ---- */
+/* The end of a recording. False: the file is not whole. message is set then, and if events were lost. */
+bool flw_bench_bed_stop_recording(struct flw_bench_bed *bed, char *message);
+
+/* A function of the driver's library; NULL: it has none of that name. */
+void flw_bench_device_find(const struct flw_bench_device *device, const char *name,
+                           void *out_function);
+
+/* False, and a message: the call failed. */
+bool flw_bench_device_check(const struct flw_bench_device *device, CUresult result,
+                            const char *call, char *message);
+#define FLW_BENCH_CALL(device, message, call, ...) \
+    flw_bench_device_check(device, (device)->driver.call(__VA_ARGS__), #call, message)
+
+/* ---- report */
+
+#define FLW_BENCH_VALUES 48
+
+struct flw_bench_value {
+    char key[40];
+    double value;
+};
+
+/* A row of a sweep; a value that is not finite is unknown. */
+#define FLW_BENCH_COLUMNS 12
+struct flw_bench_row {
+    double values[FLW_BENCH_COLUMNS];
+};
+
+struct flw_bench_column {
+    const char *key, *head;
+    double unit; /* a table has values in this */
+};
+
+extern const struct flw_bench_column flw_bench_columns[FLW_BENCH_COLUMNS];
+
+struct flw_bench_report {
+    struct flw_bench_value values[FLW_BENCH_VALUES];
+    size_t value_count;
+    struct flw_bench_row *rows; /* flw_host_free; NULL: no sweep */
+    size_t row_count;
+    uint64_t failure_count;
+};
+
+/* A lost figure counts as a failure. */
+void flw_bench_report_add(struct flw_bench_report *report, const char *key, double value);
+void flw_bench_report_print(const struct flw_bench_report *report,
+                            const struct flw_bench_options *options,
+                            const struct flw_bench_bed *bed);
+
+/* ---- loops */
 
 /* One operation of a replacing loop, drawn before the clock runs. */
 struct flw_bench_step {
@@ -150,44 +196,6 @@ void flw_bench_steps_finish(struct flw_bench_steps *steps);
 /* One size of the options' distribution. */
 uint64_t flw_bench_size_draw(const struct flw_bench_options *options, uint64_t *state);
 
-/* ---- report ---- */
-
-#define FLW_BENCH_VALUES 48
-
-struct flw_bench_value {
-    const char *key; /* static storage */
-    double value;
-};
-
-/* A row of a sweep; a value that is not finite is unknown. */
-#define FLW_BENCH_COLUMNS 9
-struct flw_bench_row {
-    uint64_t stream_count, size_bytes, beside_bytes;
-    double values[FLW_BENCH_COLUMNS];
-};
-
-struct flw_bench_column {
-    const char *key, *head;
-    double unit; /* a table has values in this */
-};
-
-extern const struct flw_bench_column flw_bench_columns[FLW_BENCH_COLUMNS];
-
-struct flw_bench_report {
-    struct flw_bench_value values[FLW_BENCH_VALUES];
-    size_t value_count;
-    struct flw_bench_row *rows; /* flw_host_free; NULL: no sweep */
-    size_t row_count;
-    uint64_t failure_count;
-};
-
-void flw_bench_report_add(struct flw_bench_report *report, const char *key, double value);
-void flw_bench_report_print(const struct flw_bench_report *report,
-                            const struct flw_bench_options *options,
-                            const struct flw_bench_bed *bed);
-
-/* ---- loops ---- */
-
 struct flw_bench_range {
     uint64_t begin, end; /* operations */
 };
@@ -197,12 +205,12 @@ struct flw_bench_loop {
     const struct flw_bench_policy *policy;
     void *pool;
     fallow_stream stream;
-    const fallow_stream *streams; /* streams only */
-    fallow_stream user;           /* deferred only: uses on it are announced */
+    const fallow_stream *streams;
+    fallow_stream user; /* deferred: uses on it are announced */
     const struct flw_bench_steps *steps;
     void **slots;
     size_t size_bytes;
-    flw_sim_touch_function touch; /* worked only: the device's work and its clock */
+    flw_sim_touch_function touch; /* worked: the device's work and its clock */
     flw_sim_advance_function advance;
 };
 
@@ -218,27 +226,28 @@ flw_bench_run flw_bench_run_pair, flw_bench_run_pair_drawn, flw_bench_run_pair_s
 /* flw_bench_run_deferred polls after so many operations. */
 #define FLW_BENCH_POLL_EVERY 64
 
-/* Fill slots[0..count) with blocks of the steps' or the one size; return what they took back. */
+/* Fill slots[0..count) with blocks of the options' sizes; free them. Return the number of failed calls. */
 uint64_t flw_bench_fill(const struct flw_bench_loop *loop, uint64_t count,
                         const struct flw_bench_options *options);
 uint64_t flw_bench_drain(const struct flw_bench_loop *loop, uint64_t count);
 
-/* `count` operations in FLW_BENCH_BATCHES batches; adds <prefix>ns_per_op and
- * <prefix>ns_per_op_min. */
-struct flw_bench_keys {
-    const char *median, *min;
-};
+/* Run `count` operations in FLW_BENCH_BATCHES batches by a clock, add up failures. Returns the median of nanoseconds per
+ * operation; sets *out_least, unless NULL. */
 double flw_bench_time(const struct flw_bench_loop *loop, flw_bench_run *run, uint64_t count,
-                      struct flw_bench_report *report, struct flw_bench_keys keys);
+                      uint64_t (*clock_ns)(void), uint64_t *failures, double *out_least);
 
-/* ---- shapes ---- */
+/* The same behind the options' warm operations: adds <prefix>ns_per_op and <prefix>ns_per_op_min. */
+double flw_bench_measure(const struct flw_bench_loop *loop, flw_bench_run *run,
+                         const struct flw_bench_options *options, struct flw_bench_report *report,
+                         const char *prefix);
+
+/* ---- shapes */
 
 /* Each measures and fills the report. False: message says what could not be set up. */
 typedef bool flw_bench_shape(const struct flw_bench_options *options, struct flw_bench_bed *bed,
                              struct flw_bench_report *report, char *message);
 flw_bench_shape flw_bench_pair, flw_bench_replace, flw_bench_holes, flw_bench_deferred,
-    flw_bench_streams, flw_bench_threads, flw_bench_handoff, flw_bench_lease, flw_bench_pinned,
-    flw_bench_staged;
+    flw_bench_streams, flw_bench_threads, flw_bench_handoff, flw_bench_lease, flw_bench_pinned;
 
 int flw_command_bench(int argc, char **argv);
 

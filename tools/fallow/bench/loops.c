@@ -1,11 +1,68 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the loops that are timed. They are small, the same for every policy, and call through the
- * policy's table; the sums of statuses are what keeps them honest.
+ * Owns: the loops that are timed, the random sizes and steps that they follow, and the clock around them. The loops
+ * are small, the same for every policy, and call through the policy's table; the sums of statuses are checked.
  */
 #include "bench/bench.h"
 
+#include "base/bits.h"
 #include "base/clock.h"
+#include "base/random.h"
+
+/* ---- steps */
+
+uint64_t flw_bench_size_draw(const struct flw_bench_options *options, uint64_t *state)
+{
+    /* In KiB. Small: the usual requests to a host allocator, and small tensors and biases, two sizes a doubling. Mixed:
+     * the tensors of a language model, 8 of the 19 (42 %) above 2 MiB; 43 MiB is 4,096 x 11,008 bytes, one
+     * feed-forward activation. */
+    static const double small[] = {0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32};
+    static const double mixed[] = {0.5,  2,    8,    16,   32,    64,    128,   256,   512,  1024,
+                                   2048, 3072, 5120, 8192, 12288, 20480, 32768, 44032, 65536};
+    uint64_t random = flw_random_next(state), base = 0, size = 0;
+    switch (options->sizes) {
+    case FLW_BENCH_SIZE_SMALL:
+        return (uint64_t)(small[random % (sizeof small / sizeof *small)] * 1024);
+    case FLW_BENCH_SIZE_MIXED:
+        return (uint64_t)(mixed[random % (sizeof mixed / sizeof *mixed)] * 1024);
+    case FLW_BENCH_SIZE_LOG:
+        /* 17 doublings from 512 B to 64 MiB, linear inside each, in steps of 512 B above the first. */
+        base = (uint64_t)512 << (random % 17);
+        size = base + (random >> 8) % base;
+        return base == 512 ? size : size - size % 512;
+    case FLW_BENCH_SIZE_ONE:
+        break;
+    }
+    return options->size_bytes;
+}
+
+void flw_bench_steps_init(struct flw_bench_steps *steps, const struct flw_bench_options *options,
+                          uint64_t slot_count, uint64_t seed)
+{
+    uint64_t count = 8192;
+    while (count < slot_count) {
+        count *= 2;
+    }
+    steps->mask = count - 1;
+    steps->steps = flw_host_lines(count, sizeof *steps->steps);
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t random = flw_random_next(&seed);
+        steps->steps[i] = (struct flw_bench_step){
+            .size_bytes = flw_bench_size_draw(options, &seed),
+            .slot = (uint32_t)(random % flw_max(slot_count, 1)),
+            .stream =
+                (uint32_t)((options->is_random_switch ? random >> 32 : i) % options->stream_count),
+        };
+    }
+}
+
+void flw_bench_steps_finish(struct flw_bench_steps *steps)
+{
+    flw_host_free(steps->steps);
+    *steps = (struct flw_bench_steps){0};
+}
+
+/* ---- loops */
 
 struct flw_bench_loop flw_bench_loop_on(const struct flw_bench_options *options,
                                         const struct flw_bench_bed *bed)
@@ -17,56 +74,69 @@ struct flw_bench_loop flw_bench_loop_on(const struct flw_bench_options *options,
                                    .size_bytes = options->size_bytes};
 }
 
-uint64_t flw_bench_run_pair(const struct flw_bench_loop *loop, struct flw_bench_range range)
+enum kind {
+    DRAWN = 1,     /* sizes are the steps' */
+    STREAMS = 2,   /* streams are the steps' */
+    SIZED = 4,     /* free_sized */
+    WORKED = 8,    /* the device works on each block */
+    ANNOUNCED = 16 /* another stream's use is announced */
+};
+
+/* The body of all pairs; `kind` is a constant, so a loop has the code of its kind alone. */
+static inline __attribute__((always_inline)) uint64_t
+run_pairs(const struct flw_bench_loop *loop, struct flw_bench_range range, unsigned kind)
 {
-    flw_bench_alloc alloc = loop->policy->alloc;
-    flw_bench_free release = loop->policy->free;
+    const struct flw_bench_policy *policy = loop->policy;
+    __typeof__(policy->alloc) alloc = policy->alloc;
+    __typeof__(policy->free) release = policy->free;
+    __typeof__(policy->free_sized) release_sized = policy->free_sized;
+    __typeof__(policy->record_use) record_use = policy->record_use;
     void *pool = loop->pool, *ptr = NULL;
-    fallow_stream stream = loop->stream;
+    fallow_stream stream = loop->stream, user = loop->user;
+    const fallow_stream *streams = loop->streams;
+    const struct flw_bench_step *steps = kind & (DRAWN | STREAMS) ? loop->steps->steps : NULL;
+    uint64_t mask = kind & (DRAWN | STREAMS) ? loop->steps->mask : 0, failures = 0;
     size_t size_bytes = loop->size_bytes;
-    uint64_t failures = 0;
     for (uint64_t i = range.begin; i < range.end; i++) {
+        stream = kind & STREAMS ? streams[steps[i & mask].stream] : stream;
+        size_bytes = kind & DRAWN ? steps[i & mask].size_bytes : size_bytes;
         failures += alloc(pool, size_bytes, stream, &ptr) != FALLOW_OK;
-        failures += release(pool, ptr, stream) != FALLOW_OK;
+        if (kind & WORKED) {
+            flw_sim_range whole = {
+                .address = (uint64_t)(uintptr_t)ptr, .bytes = size_bytes, .is_write = 1};
+            failures += loop->touch(stream, &whole, 1) != CUDA_SUCCESS;
+        }
+        if (kind & ANNOUNCED) {
+            failures += record_use(pool, ptr, user) != FALLOW_OK;
+        }
+        failures += (kind & SIZED ? release_sized(pool, ptr, size_bytes, stream)
+                                  : release(pool, ptr, stream)) != FALLOW_OK;
+        if (kind & WORKED) {
+            loop->advance(1);
+        }
+        if (kind & ANNOUNCED && i % FLW_BENCH_POLL_EVERY == FLW_BENCH_POLL_EVERY - 1) {
+            failures += policy->poll(pool) != FALLOW_OK;
+        }
     }
     return failures;
 }
 
-uint64_t flw_bench_run_pair_drawn(const struct flw_bench_loop *loop, struct flw_bench_range range)
-{
-    flw_bench_alloc alloc = loop->policy->alloc;
-    flw_bench_free release = loop->policy->free;
-    void *pool = loop->pool, *ptr = NULL;
-    fallow_stream stream = loop->stream;
-    const struct flw_bench_steps *steps = loop->steps;
-    uint64_t failures = 0;
-    for (uint64_t i = range.begin; i < range.end; i++) {
-        failures +=
-            alloc(pool, steps->steps[i & steps->mask].size_bytes, stream, &ptr) != FALLOW_OK;
-        failures += release(pool, ptr, stream) != FALLOW_OK;
+#define LOOP(name, kind)                                                                           \
+    uint64_t flw_bench_run_##name(const struct flw_bench_loop *loop, struct flw_bench_range range) \
+    {                                                                                              \
+        return run_pairs(loop, range, kind);                                                       \
     }
-    return failures;
-}
-
-uint64_t flw_bench_run_pair_sized(const struct flw_bench_loop *loop, struct flw_bench_range range)
-{
-    flw_bench_alloc alloc = loop->policy->alloc;
-    flw_bench_free_sized release = loop->policy->free_sized;
-    void *pool = loop->pool, *ptr = NULL;
-    fallow_stream stream = loop->stream;
-    size_t size_bytes = loop->size_bytes;
-    uint64_t failures = 0;
-    for (uint64_t i = range.begin; i < range.end; i++) {
-        failures += alloc(pool, size_bytes, stream, &ptr) != FALLOW_OK;
-        failures += release(pool, ptr, size_bytes, stream) != FALLOW_OK;
-    }
-    return failures;
-}
+LOOP(pair, 0)
+LOOP(pair_drawn, DRAWN)
+LOOP(pair_sized, SIZED)
+LOOP(streams, STREAMS)
+LOOP(worked, STREAMS | WORKED)
+LOOP(deferred, ANNOUNCED)
 
 uint64_t flw_bench_run_replace(const struct flw_bench_loop *loop, struct flw_bench_range range)
 {
-    flw_bench_alloc alloc = loop->policy->alloc;
-    flw_bench_free release = loop->policy->free;
+    __typeof__(loop->policy->alloc) alloc = loop->policy->alloc;
+    __typeof__(loop->policy->free) release = loop->policy->free;
     const struct flw_bench_step *steps = loop->steps->steps;
     uint64_t mask = loop->steps->mask, failures = 0;
     void *pool = loop->pool, **slots = loop->slots;
@@ -76,63 +146,6 @@ uint64_t flw_bench_run_replace(const struct flw_bench_loop *loop, struct flw_ben
         void **slot = &slots[step->slot];
         failures += release(pool, *slot, stream) != FALLOW_OK;
         failures += alloc(pool, step->size_bytes, stream, slot) != FALLOW_OK;
-    }
-    return failures;
-}
-
-uint64_t flw_bench_run_streams(const struct flw_bench_loop *loop, struct flw_bench_range range)
-{
-    flw_bench_alloc alloc = loop->policy->alloc;
-    flw_bench_free release = loop->policy->free;
-    const struct flw_bench_step *steps = loop->steps->steps;
-    const fallow_stream *streams = loop->streams;
-    uint64_t mask = loop->steps->mask, failures = 0;
-    void *pool = loop->pool, *ptr = NULL;
-    size_t size_bytes = loop->size_bytes;
-    for (uint64_t i = range.begin; i < range.end; i++) {
-        fallow_stream stream = streams[steps[i & mask].stream];
-        failures += alloc(pool, size_bytes, stream, &ptr) != FALLOW_OK;
-        failures += release(pool, ptr, stream) != FALLOW_OK;
-    }
-    return failures;
-}
-
-uint64_t flw_bench_run_worked(const struct flw_bench_loop *loop, struct flw_bench_range range)
-{
-    flw_bench_alloc alloc = loop->policy->alloc;
-    flw_bench_free release = loop->policy->free;
-    const struct flw_bench_step *steps = loop->steps->steps;
-    uint64_t mask = loop->steps->mask, failures = 0;
-    void *pool = loop->pool, *ptr = NULL;
-    size_t size_bytes = loop->size_bytes;
-    for (uint64_t i = range.begin; i < range.end; i++) {
-        fallow_stream stream = loop->streams[steps[i & mask].stream];
-        failures += alloc(pool, size_bytes, stream, &ptr) != FALLOW_OK;
-        flw_sim_range whole = {
-            .address = (uint64_t)(uintptr_t)ptr, .bytes = size_bytes, .is_write = 1};
-        failures += loop->touch(stream, &whole, 1) != CUDA_SUCCESS;
-        failures += release(pool, ptr, stream) != FALLOW_OK;
-        loop->advance(1);
-    }
-    return failures;
-}
-
-uint64_t flw_bench_run_deferred(const struct flw_bench_loop *loop, struct flw_bench_range range)
-{
-    flw_bench_alloc alloc = loop->policy->alloc;
-    flw_bench_free release = loop->policy->free;
-    flw_bench_record_use record_use = loop->policy->record_use;
-    void *pool = loop->pool, *ptr = NULL;
-    fallow_stream stream = loop->stream, user = loop->user;
-    size_t size_bytes = loop->size_bytes;
-    uint64_t failures = 0;
-    for (uint64_t i = range.begin; i < range.end; i++) {
-        failures += alloc(pool, size_bytes, stream, &ptr) != FALLOW_OK;
-        failures += record_use(pool, ptr, user) != FALLOW_OK;
-        failures += release(pool, ptr, stream) != FALLOW_OK;
-        if (i % FLW_BENCH_POLL_EVERY == FLW_BENCH_POLL_EVERY - 1) {
-            failures += loop->policy->poll(pool) != FALLOW_OK;
-        }
     }
     return failures;
 }
@@ -159,23 +172,41 @@ uint64_t flw_bench_drain(const struct flw_bench_loop *loop, uint64_t count)
     return failures;
 }
 
+/* ---- clock */
+
 double flw_bench_time(const struct flw_bench_loop *loop, flw_bench_run *run, uint64_t count,
-                      struct flw_bench_report *report, struct flw_bench_keys keys)
+                      uint64_t (*clock_ns)(void), uint64_t *failures, double *out_least)
 {
     double ns[FLW_BENCH_BATCHES];
     size_t batches = 0;
     for (uint64_t i = 0; i < FLW_BENCH_BATCHES; i++) {
         struct flw_bench_range range = {count * i / FLW_BENCH_BATCHES,
                                         count * (i + 1) / FLW_BENCH_BATCHES};
-        if (range.begin == range.end) {
-            continue;
+        if (range.begin < range.end) {
+            uint64_t begin = clock_ns();
+            *failures += run(loop, range);
+            ns[batches++] = (double)(clock_ns() - begin) / (double)(range.end - range.begin);
         }
-        uint64_t begin = flw_clock_fine_ns();
-        report->failure_count += run(loop, range);
-        ns[batches++] = (double)(flw_clock_fine_ns() - begin) / (double)(range.end - range.begin);
     }
     double median = flw_median(ns, batches); /* sorts */
-    flw_bench_report_add(report, keys.median, median);
-    flw_bench_report_add(report, keys.min, batches == 0 ? 0 : ns[0]);
+    if (out_least != NULL) {
+        *out_least = batches == 0 ? 0 : ns[0];
+    }
+    return median;
+}
+
+double flw_bench_measure(const struct flw_bench_loop *loop, flw_bench_run *run,
+                         const struct flw_bench_options *options, struct flw_bench_report *report,
+                         const char *prefix)
+{
+    char key[sizeof report->values->key];
+    double least;
+    report->failure_count += run(loop, (struct flw_bench_range){0, options->warm_count});
+    double median = flw_bench_time(loop, run, options->count, flw_clock_fine_ns,
+                                   &report->failure_count, &least);
+    snprintf(key, sizeof key, "%sns_per_op", prefix);
+    flw_bench_report_add(report, key, median);
+    snprintf(key, sizeof key, "%sns_per_op_min", prefix);
+    flw_bench_report_add(report, key, least);
     return median;
 }

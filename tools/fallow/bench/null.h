@@ -1,19 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: libfallow-null.so, a library that allocates nothing: the signatures of the timed calls with
- * empty bodies. A loop linked to it costs what the loop and the way into a shared library cost.
+ * Owns: the calls that are timed, and libfallow-null.so, a library with empty ones: a loop linked to it costs as much
+ * as the loop and the way into a shared library.
  */
 #ifndef FLW_TOOL_BENCH_NULL_H
 #define FLW_TOOL_BENCH_NULL_H
 
 #include "fallow/fallow.h"
 
-FALLOW_API fallow_status fallow_null_alloc(fallow_pool *pool, size_t size_bytes,
-                                           fallow_stream stream, void **out_ptr);
-FALLOW_API fallow_status fallow_null_free(fallow_pool *pool, void *ptr, fallow_stream stream);
-FALLOW_API fallow_status fallow_null_free_sized(fallow_pool *pool, void *ptr, size_t size_bytes,
-                                                fallow_stream stream);
-FALLOW_API fallow_status fallow_null_record_use(fallow_pool *pool, void *ptr, fallow_stream stream);
-FALLOW_API fallow_status fallow_null_poll(fallow_pool *pool);
+/* X(name, its function in libfallow without the prefix, parameters, arguments) */
+#define FLW_BENCH_ALLOC(X)                                                                 \
+    X(alloc, alloc, (void *pool, size_t size_bytes, fallow_stream stream, void **out_ptr), \
+      (pool, size_bytes, stream, out_ptr))
+#define FLW_BENCH_OTHERS(X)                                                                       \
+    X(free, free, (void *pool, void *ptr, fallow_stream stream), (pool, ptr, stream))             \
+    X(free_sized, free_sized, (void *pool, void *ptr, size_t size_bytes, fallow_stream stream),   \
+      (pool, ptr, size_bytes, stream))                                                            \
+    X(record_use, record_use, (void *pool, void *ptr, fallow_stream stream), (pool, ptr, stream)) \
+    X(poll, pool_poll, (void *pool), (pool))
+
+#define X(name, library, parameters, arguments) \
+    FALLOW_API fallow_status fallow_null_##name parameters;
+FLW_BENCH_ALLOC(X)
+FLW_BENCH_OTHERS(X)
+#undef X
 
 #endif

@@ -1,38 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/bench.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
-
-#include "trace/io/jsonwriter.h"
-
 #include "common/tabular.h"
 #include "common/terminal.h"
+#include "trace/io/jsonwriter.h"
 
 void flw_bench_report_add(struct flw_bench_report *report, const char *key, double value)
 {
-    if (report->value_count < FLW_BENCH_VALUES) {
-        report->values[report->value_count++] = (struct flw_bench_value){key, value};
-    } else {
-        report->failure_count++; /* a lost figure is a failure, never silence */
+    if (report->value_count == FLW_BENCH_VALUES) {
+        report->failure_count++;
+        return;
     }
-}
-
-static void print_json_rows(const struct flw_bench_report *report, struct flw_json_writer *out)
-{
-    flw_json_begin(out, "rows", '[');
-    for (size_t i = 0; i < report->row_count; i++) {
-        const struct flw_bench_row *row = &report->rows[i];
-        flw_json_begin(out, NULL, '{');
-        FLW_JSON_NUMBERS(out, {"streams", row->stream_count}, {"size_bytes", row->size_bytes},
-                         {"beside_bytes", row->beside_bytes});
-        for (size_t j = 0; j < FLW_BENCH_COLUMNS; j++) {
-            flw_json_general(out, flw_bench_columns[j].key, 10, row->values[j]);
-        }
-        flw_json_end(out, '}');
-    }
-    flw_json_end(out, ']');
+    struct flw_bench_value *added = &report->values[report->value_count++];
+    snprintf(added->key, sizeof added->key, "%s", key);
+    added->value = value;
 }
 
 static void print_json(const struct flw_bench_report *report,
@@ -61,43 +42,23 @@ static void print_json(const struct flw_bench_report *report,
     flw_json_end(out, '}');
     if (report->rows != NULL) {
         flw_json_number(out, "lag_pairs", options->lag_pairs);
-        print_json_rows(report, out);
+        flw_json_begin(out, "rows", '[');
+        for (size_t i = 0; i < report->row_count; i++) {
+            flw_json_begin(out, NULL, '{');
+            for (size_t j = 0; j < FLW_BENCH_COLUMNS; j++) {
+                flw_json_general(out, flw_bench_columns[j].key, 15, report->rows[i].values[j]);
+            }
+            flw_json_end(out, '}');
+        }
+        flw_json_end(out, ']');
     }
     puts("}");
-}
-
-/* ---- a sweep's table ---- */
-
-static void format_size(uint64_t bytes, flw_table_cell cell)
-{
-    static const char *const letters[] = {"", "K", "M", "G", "T"};
-    unsigned unit = 0;
-    while (unit < 4 && bytes != 0 && bytes % 1024 == 0) {
-        bytes /= 1024;
-        unit++;
-    }
-    snprintf(cell, FLW_TABLE_CELL_BYTES, "%llu%s", (unsigned long long)bytes, letters[unit]);
-}
-
-static void fill_row(const struct flw_bench_row *row, flw_table_cell *cells)
-{
-    snprintf(cells[0], FLW_TABLE_CELL_BYTES, "%llu", (unsigned long long)row->stream_count);
-    format_size(row->size_bytes, cells[1]);
-    format_size(row->beside_bytes, cells[2]);
-    for (size_t i = 0; i < FLW_BENCH_COLUMNS; i++) {
-        double value = row->values[i] / flw_bench_columns[i].unit;
-        snprintf(cells[3 + i], FLW_TABLE_CELL_BYTES,
-                 !isfinite(value)      ? "-"
-                 : fabs(value) >= 1000 ? "%.0f"
-                                       : "%.4g",
-                 value);
-    }
 }
 
 static void print_table(const struct flw_bench_options *options,
                         const struct flw_bench_report *report)
 {
-    struct flw_table table = {.column_count = 3 + FLW_BENCH_COLUMNS, .head_count = 1};
+    struct flw_table table = {.column_count = FLW_BENCH_COLUMNS, .head_count = 1};
     FILE *out = flw_terminal_open(false);
     fprintf(out, "a row's pairs are on random streams; CPU time and counts a pair; ");
     if (options->lag_pairs == 0) {
@@ -107,14 +68,19 @@ static void print_table(const struct flw_bench_options *options,
                 (unsigned long long)options->lag_pairs);
     }
     flw_table_cell *cells = flw_table_add(&table, NULL);
-    strcpy(cells[0], "streams");
-    strcpy(cells[1], "size");
-    strcpy(cells[2], "live");
-    for (size_t i = 0; i < FLW_BENCH_COLUMNS; i++) {
-        strcpy(cells[3 + i], flw_bench_columns[i].head);
+    for (size_t j = 0; j < FLW_BENCH_COLUMNS; j++) {
+        strcpy(cells[j], flw_bench_columns[j].head);
     }
     for (size_t i = 0; i < report->row_count; i++) {
-        fill_row(&report->rows[i], flw_table_add(&table, NULL));
+        cells = flw_table_add(&table, NULL);
+        for (size_t j = 0; j < FLW_BENCH_COLUMNS; j++) {
+            double value = report->rows[i].values[j] / flw_bench_columns[j].unit;
+            snprintf(cells[j], sizeof *cells,
+                     !isfinite(value)      ? "-"
+                     : fabs(value) >= 1000 ? "%.0f"
+                                           : "%.4g",
+                     value);
+        }
     }
     flw_table_print(&table, flw_terminal_columns(), out);
     flw_table_finish(&table);
@@ -139,14 +105,12 @@ void flw_bench_report_print(const struct flw_bench_report *report,
         print_table(options, report);
     }
     for (size_t i = 0; i < report->value_count; i++) {
-        const struct flw_bench_value *value = &report->values[i];
-        if (!isfinite(value->value)) {
-            printf("  %-28s -\n", value->key);
-        } else if (fabs(value->value) >= 1e6 || value->value == floor(value->value)) {
-            printf("  %-28s %.0f\n", value->key, value->value);
-        } else {
-            printf("  %-28s %.2f\n", value->key, value->value);
-        }
+        double value = report->values[i].value;
+        bool is_whole = fabs(value) >= 1e6 || value == floor(value);
+        printf(!isfinite(value) ? "  %-28s -\n"
+               : is_whole       ? "  %-28s %.0f\n"
+                                : "  %-28s %.2f\n",
+               report->values[i].key, value);
     }
     if (report->failure_count != 0) {
         printf("  %-28s %llu\n", "FAILED CALLS", (unsigned long long)report->failure_count);

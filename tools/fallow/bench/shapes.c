@@ -1,23 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the shapes of one thread: pair, replace, grow, holes.
+ * Owns: the shapes of one thread and stream: pair, replace, grow, holes, deferred, lease, pinned, staged.
  *
  * The operations before the clock are the same whatever `--count` says.
  */
 #include "bench/bench.h"
 
-#include <math.h>
-#include <stdio.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <stdlib.h>
 
+#include "base/bits.h"
+#include "base/clock.h"
 #include "base/compare.h"
 #include "base/random.h"
 #include "common/ticks.h"
+#include "fallow/arena.h"
 #include "record/tsc.h"
+#if defined(FLW_HAS_PINNED)
+#include "fallow/host.h"
+#endif
 
-static const struct flw_bench_keys plain_keys = {"ns_per_op", "ns_per_op_min"};
+/* ---- pair */
 
-/* What a recorded call's look at the clock costs by itself: the median of some loops. */
+/* The cost of reading the clock, which a recorded call does: the median of some loops. */
 static double clock_ns(bool is_ordered)
 {
     enum {
@@ -49,8 +55,7 @@ bool flw_bench_pair(const struct flw_bench_options *options, struct flw_bench_be
         loop.steps = &steps;
         run = flw_bench_run_pair_drawn;
     }
-    report->failure_count += run(&loop, (struct flw_bench_range){0, options->warm_count});
-    flw_bench_time(&loop, run, options->count, report, plain_keys);
+    flw_bench_measure(&loop, run, options, report, "");
     if (options->record != NULL) {
         flw_bench_report_add(report, "ns_rdtsc", clock_ns(false));
         flw_bench_report_add(report, "ns_rdtscp", clock_ns(true));
@@ -59,32 +64,11 @@ bool flw_bench_pair(const struct flw_bench_options *options, struct flw_bench_be
     return true;
 }
 
-/* ---- latency of a call ---- */
+/* ---- replace, and grow: the same with other sizes and counts */
 
 #define SAMPLES_MAX ((uint64_t)1 << 22)
 
 /* Time every replacement by itself, or every n-th of a very long run. */
-static uint64_t sample_replacements(const struct flw_bench_loop *loop, uint64_t count,
-                                    uint32_t *samples, uint64_t *out_count)
-{
-    uint64_t every = count / SAMPLES_MAX + 1, failures = 0, taken = 0;
-    uint64_t overhead = flw_ticks_overhead();
-    for (uint64_t i = 0; i < count; i++) {
-        struct flw_bench_range one = {i, i + 1};
-        if (i % every != 0) {
-            failures += flw_bench_run_replace(loop, one);
-            continue;
-        }
-        uint64_t begin = flw_ticks();
-        failures += flw_bench_run_replace(loop, one);
-        uint64_t passed = flw_ticks() - begin;
-        passed = passed < overhead ? 0 : passed - overhead;
-        samples[taken++] = passed > UINT32_MAX ? UINT32_MAX : (uint32_t)passed;
-    }
-    *out_count = taken;
-    return failures;
-}
-
 static void add_percentiles(const struct flw_bench_loop *loop, uint64_t count,
                             struct flw_bench_report *report)
 {
@@ -92,40 +76,29 @@ static void add_percentiles(const struct flw_bench_loop *loop, uint64_t count,
         const char *key;
         double quantile;
     } rows[] = {{"ns_p50", 0.5}, {"ns_p99", 0.99}, {"ns_p999", 0.999}, {"ns_max", 1.0}};
-    uint32_t *samples =
-        flw_host_alloc(count < SAMPLES_MAX ? count + 1 : SAMPLES_MAX + 1, sizeof *samples);
-    uint64_t taken = 0;
+    uint32_t *samples = flw_host_alloc(flw_min(count, SAMPLES_MAX) + 1, sizeof *samples);
     struct flw_tick_rate rate = flw_ticks_start();
-    double p50 = 0;
-    report->failure_count += sample_replacements(loop, count, samples, &taken);
-    double ns_per_tick = flw_ticks_ns(&rate);
+    uint64_t every = count / SAMPLES_MAX + 1, taken = 0, overhead = flw_ticks_overhead();
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t begin = flw_ticks();
+        report->failure_count += flw_bench_run_replace(loop, (struct flw_bench_range){i, i + 1});
+        if (i % every == 0) {
+            uint64_t passed = flw_ticks() - begin;
+            samples[taken++] =
+                (uint32_t)flw_min(passed < overhead ? 0 : passed - overhead, UINT32_MAX);
+        }
+    }
+    double ns_per_tick = flw_ticks_ns(&rate), ns[4];
     qsort(samples, taken, sizeof *samples, flw_compare_u32);
     for (size_t i = 0; i < sizeof rows / sizeof *rows && taken != 0; i++) {
-        uint64_t at = (uint64_t)(rows[i].quantile * (double)(taken - 1) + 0.5);
-        double ns = samples[at] * ns_per_tick;
-        flw_bench_report_add(report, rows[i].key, ns);
-        if (rows[i].quantile == 0.5) {
-            p50 = ns;
-        }
-        if (rows[i].quantile == 0.999) {
-            flw_bench_report_add(report, "p999_over_p50", p50 > 0 ? ns / p50 : NAN);
+        ns[i] = samples[(uint64_t)(rows[i].quantile * (double)(taken - 1) + 0.5)] * ns_per_tick;
+        flw_bench_report_add(report, rows[i].key, ns[i]);
+        if (i == 2) {
+            flw_bench_report_add(report, "p999_over_p50", ns[0] > 0 ? ns[2] / ns[0] : NAN);
         }
     }
     flw_bench_report_add(report, "sample_count", (double)taken);
     flw_host_free(samples);
-}
-
-/* ---- replace, and grow: the same with other sizes and counts ---- */
-
-/* Of the pool's own tables, while everything is live. */
-static void add_host_bytes(const struct flw_bench_bed *bed, struct flw_bench_report *report)
-{
-    fallow_stats usage;
-    bed->policy->get_usage(bed->pool, &usage);
-    if (usage.host_bytes != UINT64_MAX && usage.host_bytes != 0 && usage.live_count != 0) {
-        flw_bench_report_add(report, "host_bytes_per_live_block",
-                             (double)usage.host_bytes / (double)usage.live_count);
-    }
 }
 
 bool flw_bench_replace(const struct flw_bench_options *options, struct flw_bench_bed *bed,
@@ -133,73 +106,315 @@ bool flw_bench_replace(const struct flw_bench_options *options, struct flw_bench
 {
     struct flw_bench_steps steps = {0};
     struct flw_bench_loop loop = flw_bench_loop_on(options, bed);
+    fallow_stats usage;
     (void)message;
     loop.steps = &steps;
     loop.slots = flw_host_lines(options->live_count + 1, sizeof *loop.slots);
     flw_bench_steps_init(&steps, options, options->live_count, options->seed + 1);
     report->failure_count += flw_bench_fill(&loop, options->live_count, options);
-    report->failure_count +=
-        flw_bench_run_replace(&loop, (struct flw_bench_range){0, options->warm_count});
-    flw_bench_time(&loop, flw_bench_run_replace, options->count, report, plain_keys);
+    flw_bench_measure(&loop, flw_bench_run_replace, options, report, "");
     if (options->has_percentiles) {
         add_percentiles(&loop, options->count, report);
     }
-    add_host_bytes(bed, report);
+    bed->policy->get_usage(bed->pool, &usage); /* while everything is live */
+    if (usage.host_bytes != UINT64_MAX && usage.host_bytes != 0 && usage.live_count != 0) {
+        flw_bench_report_add(report, "host_bytes_per_live_block",
+                             (double)usage.host_bytes / (double)usage.live_count);
+    }
     report->failure_count += flw_bench_drain(&loop, options->live_count);
     flw_bench_steps_finish(&steps);
     flw_host_free(loop.slots);
     return true;
 }
 
-/* ---- holes ---- */
-
-/* 4 to 64 KiB in steps of 4 KiB, or the one size that was asked for. */
-static size_t hole_size(const struct flw_bench_options *options, uint64_t *state)
-{
-    uint64_t random = flw_random_next(state);
-    return options->sizes == FLW_BENCH_SIZE_ONE ? options->size_bytes : (random % 16 + 1) * 4096;
-}
-
-/* Every second block of 2 x live_count goes back; its neighbours stay, so no two holes can join. */
-static uint64_t make_holes(const struct flw_bench_loop *loop,
-                           const struct flw_bench_options *options)
-{
-    uint64_t state = options->seed, failures = 0, count = 2 * options->live_count;
-    for (uint64_t i = 0; i < count; i++) {
-        failures += loop->policy->alloc(loop->pool, hole_size(options, &state), loop->stream,
-                                        &loop->slots[i]) != FALLOW_OK;
-    }
-    for (uint64_t i = 0; i < count; i += 2) {
-        failures += loop->policy->free(loop->pool, loop->slots[i], loop->stream) != FALLOW_OK;
-        loop->slots[i] = NULL; /* free(NULL) is a success: the drain needs no second thought */
-    }
-    return failures;
-}
+/* ---- holes: of 4 to 64 KiB in steps of 4 KiB, or of the one size that was asked for */
 
 bool flw_bench_holes(const struct flw_bench_options *options, struct flw_bench_bed *bed,
                      struct flw_bench_report *report, char *message)
 {
     struct flw_bench_loop loop = flw_bench_loop_on(options, bed);
     bool is_one = options->sizes == FLW_BENCH_SIZE_ONE;
-    size_t hole_bytes = is_one ? options->size_bytes : 32768;
-    size_t larger_bytes = is_one ? 2 * options->size_bytes : 131072;
+    uint64_t state = options->seed, count = 2 * options->live_count;
     (void)message;
-    loop.slots = flw_host_lines(2 * options->live_count + 1, sizeof *loop.slots);
-    report->failure_count += make_holes(&loop, options);
-    struct flw_bench_range warm = {0, options->warm_count};
+    loop.slots = flw_host_lines(count + 1, sizeof *loop.slots);
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t random = flw_random_next(&state);
+        size_t bytes = is_one ? options->size_bytes : (random % 16 + 1) * 4096;
+        report->failure_count +=
+            loop.policy->alloc(loop.pool, bytes, loop.stream, &loop.slots[i]) != FALLOW_OK;
+    }
+    for (uint64_t i = 0; i < count; i += 2) { /* the neighbours stay, so no two holes can join */
+        report->failure_count +=
+            loop.policy->free(loop.pool, loop.slots[i], loop.stream) != FALLOW_OK;
+        loop.slots[i] = NULL; /* free(NULL) succeeds */
+    }
     if (options->part != FLW_BENCH_LARGER) {
-        loop.size_bytes = hole_bytes;
-        report->failure_count += flw_bench_run_pair(&loop, warm);
-        flw_bench_time(&loop, flw_bench_run_pair, options->count, report,
-                       (struct flw_bench_keys){"hole_ns_per_op", "hole_ns_per_op_min"});
+        loop.size_bytes = is_one ? options->size_bytes : 32768;
+        flw_bench_measure(&loop, flw_bench_run_pair, options, report, "hole_");
     }
     if (options->part != FLW_BENCH_HOLE) {
-        loop.size_bytes = larger_bytes;
-        report->failure_count += flw_bench_run_pair(&loop, warm);
-        flw_bench_time(&loop, flw_bench_run_pair, options->count, report,
-                       (struct flw_bench_keys){"larger_ns_per_op", "larger_ns_per_op_min"});
+        loop.size_bytes = is_one ? 2 * options->size_bytes : 131072;
+        flw_bench_measure(&loop, flw_bench_run_pair, options, report, "larger_");
     }
-    report->failure_count += flw_bench_drain(&loop, 2 * options->live_count);
+    report->failure_count += flw_bench_drain(&loop, count);
     flw_host_free(loop.slots);
     return true;
 }
+
+/* ---- deferred: the cost of an announced use beside many freed blocks that wait for one
+ *
+ * A host function holds a stream back while the clock runs, so every block announced for that stream stays deferred;
+ * the timed blocks are announced for an idle stream, and every poll collects them. At the end the held stream
+ * continues, and one poll collects the rest, timed separately. */
+
+/* A stream blocked by a host function that waits for the gate. A driver may run host functions in any thread that waits
+ * or queries, as the simulated driver does. The thread that opens the gate must never run that function, so a separate
+ * thread waits for the stream. */
+struct gate {
+    const struct flw_bench_bed *bed;
+    fallow_stream stream;
+    pthread_t waiter;
+    sem_t closed, open;
+    CUresult result; /* written by the waiting thread; read after the join */
+};
+
+static void await(sem_t *semaphore)
+{
+    while (sem_wait(semaphore) != 0) {
+    }
+}
+
+static void CUDA_CB stay_closed(void *argument)
+{
+    struct gate *gate = argument;
+    sem_post(&gate->closed);
+    await(&gate->open);
+}
+
+static void *wait_for_stream(void *argument)
+{
+    struct gate *gate = argument;
+    gate->result = gate->bed->driver->cuCtxSetCurrent(gate->bed->device.context);
+    if (gate->result == CUDA_SUCCESS) {
+        gate->result = gate->bed->driver->cuStreamSynchronize(gate->stream);
+    }
+    return NULL;
+}
+
+/* Block the stream, and return once the host function runs. Does nothing without a driver. */
+static bool hold_back(struct gate *gate, char *message)
+{
+    if (gate->bed->driver == NULL) {
+        return true;
+    }
+    sem_init(&gate->closed, 0, 0);
+    sem_init(&gate->open, 0, 0);
+    if (!FLW_BENCH_CALL(&gate->bed->device, message, cuLaunchHostFunc, gate->stream, stay_closed,
+                        gate)) {
+        return false;
+    }
+    if (pthread_create(&gate->waiter, NULL, wait_for_stream, gate) != 0) {
+        sem_post(&gate->open); /* the host function still refers to the gate */
+        (void)gate->bed->driver->cuStreamSynchronize(gate->stream);
+        snprintf(message, FLW_BENCH_MESSAGE_BYTES, "the system starts no thread");
+        return false;
+    }
+    await(&gate->closed);
+    return true;
+}
+
+/* Open the gate and wait for the stream. Returns false if a deferred block may have been collected while the clock was
+ * running, which invalidates every figure. */
+static bool release(struct gate *gate, char *message)
+{
+    struct flw_driver *driver = gate->bed->driver;
+    if (driver == NULL) {
+        return true;
+    }
+    bool was_held = driver->cuStreamQuery(gate->stream) == CUDA_ERROR_NOT_READY;
+    sem_post(&gate->open);
+    pthread_join(gate->waiter, NULL);
+    sem_destroy(&gate->closed);
+    sem_destroy(&gate->open);
+    if (!was_held) {
+        snprintf(message, FLW_BENCH_MESSAGE_BYTES, "the held stream was done before it was let go");
+    }
+    return was_held &&
+           flw_bench_device_check(&gate->bed->device, gate->result, "cuStreamSynchronize", message);
+}
+
+bool flw_bench_deferred(const struct flw_bench_options *options, struct flw_bench_bed *bed,
+                        struct flw_bench_report *report, char *message)
+{
+    struct flw_bench_loop loop = flw_bench_loop_on(options, bed);
+    struct gate gate = {.bed = bed, .stream = bed->streams[1]};
+    uint64_t count = options->live_count, *failures = &report->failure_count;
+    if (!hold_back(&gate, message)) {
+        return false;
+    }
+    loop.user = bed->streams[2];
+    loop.slots = flw_host_lines(count + 1, sizeof *loop.slots);
+    *failures += flw_bench_fill(&loop, count, options); /* all live: none is another's memory */
+    uint64_t begin = flw_clock_fine_ns();
+    for (uint64_t i = 0; i < count; i++) {
+        *failures += loop.policy->record_use(loop.pool, loop.slots[i], gate.stream) != FALLOW_OK;
+    }
+    *failures += flw_bench_drain(&loop, count);
+    flw_bench_report_add(report, "defer_ns_per_deferred",
+                         (double)(flw_clock_fine_ns() - begin) / (double)(count + 1));
+    *failures += loop.policy->poll(loop.pool) != FALLOW_OK;
+    flw_bench_measure(&loop, flw_bench_run_deferred, options, report, "");
+    bool is_done = release(&gate, message);
+    begin = flw_clock_fine_ns();
+    *failures += loop.policy->poll(loop.pool) != FALLOW_OK;
+    flw_bench_report_add(report, "last_poll_ns_per_deferred",
+                         count == 0 ? 0 : (double)(flw_clock_fine_ns() - begin) / (double)count);
+    flw_host_free(loop.slots);
+    return is_done;
+}
+
+/* ---- lease: of twelve regions, one of them persistent, with one layout or several in turn as in a model's layers */
+
+#define REGIONS      12
+#define LAYOUTS_MOST 8
+
+struct leasing {
+    fallow_arena *arena;
+    fallow_layout *layouts[LAYOUTS_MOST];
+    uint64_t count;
+};
+
+/* Make the layout of a decode step: lengths, tables and scratch of one layer after the other. */
+static fallow_status make_layout(uint64_t number, fallow_layout **out_layout)
+{
+    static const char *const names[REGIONS] = {"cu_seqlens", "seqlens", "page_table", "metadata",
+                                               "q",          "scores",  "lse",        "accumulator",
+                                               "output",     "gate_up", "activation", "counter"};
+    fallow_region regions[REGIONS];
+    for (uint32_t i = 0; i < REGIONS; i++) {
+        regions[i] = (fallow_region){.name = names[i],
+                                     .size_bytes = (size_t)4096 << (i + number) % 7,
+                                     .first_phase = i / 2,
+                                     .last_phase = i / 2 + 1};
+    }
+    regions[REGIONS - 1].size_bytes = 4096;
+    regions[REGIONS - 1].flags = FALLOW_REGION_PERSISTENT;
+    regions[REGIONS - 1].init = FALLOW_INIT_COUNTER;
+    return fallow_layout_create(regions, REGIONS, out_layout);
+}
+
+static uint64_t run_leases(const struct flw_bench_loop *loop, struct flw_bench_range range)
+{
+    const struct leasing *leasing = loop->pool;
+    uint64_t failures = 0, at = 0;
+    for (uint64_t i = range.begin; i < range.end; i++) {
+        fallow_lease *lease;
+        failures += fallow_lease_begin(leasing->arena, leasing->layouts[at], loop->stream,
+                                       &lease) != FALLOW_OK;
+        failures += fallow_lease_end(lease, loop->stream) != FALLOW_OK;
+        at = at + 1 == leasing->count ? 0 : at + 1;
+    }
+    return failures;
+}
+
+bool flw_bench_lease(const struct flw_bench_options *options, struct flw_bench_bed *bed,
+                     struct flw_bench_report *report, char *message)
+{
+    struct leasing leasing = {.count = flw_max(1, flw_min(options->live_count, LAYOUTS_MOST))};
+    struct flw_bench_options own = *options;
+    struct flw_bench_loop loop = {.pool = &leasing, .stream = bed->streams[0]};
+    fallow_stats before, after;
+    fallow_status status = fallow_arena_create(bed->pool, NULL, &leasing.arena);
+    for (uint64_t i = 0; status == FALLOW_OK && i < leasing.count; i++) {
+        status = make_layout(i, &leasing.layouts[i]);
+    }
+    if (status == FALLOW_OK) {
+        own.warm_count = 0; /* the pool's calls are counted behind them */
+        report->failure_count +=
+            run_leases(&loop, (struct flw_bench_range){0, options->warm_count + 1});
+        bed->policy->get_usage(bed->pool, &before);
+        flw_bench_measure(&loop, run_leases, &own, report, "");
+        bed->policy->get_usage(bed->pool, &after);
+        flw_bench_report_add(report, "lease_driver_calls",
+                             (double)(after.driver_call_count - before.driver_call_count));
+        flw_bench_report_add(report, "lease_pool_calls",
+                             (double)(after.alloc_count + after.free_count - before.alloc_count -
+                                      before.free_count));
+    } else {
+        snprintf(message, FLW_BENCH_MESSAGE_BYTES, "no arena: %s", fallow_status_message(status));
+    }
+    fallow_arena_destroy(leasing.arena);
+    for (uint64_t i = 0; i < leasing.count; i++) {
+        fallow_layout_destroy(leasing.layouts[i]);
+    }
+    return status == FALLOW_OK;
+}
+
+/* ---- pinned and staged: a pinned block of libfallow-host, freed as idle or in the order of a stream, where one event
+ * covers several blocks and every event is queried */
+
+#if defined(FLW_HAS_PINNED)
+
+static uint64_t run_pinned(const struct flw_bench_loop *loop, struct flw_bench_range range)
+{
+    uint64_t failures = 0;
+    for (uint64_t i = range.begin; i < range.end; i++) {
+        void *block;
+        failures += fallow_host_alloc(loop->pool, loop->size_bytes, &block) != FALLOW_OK;
+        failures += fallow_host_free_idle(loop->pool, block) != FALLOW_OK;
+    }
+    return failures;
+}
+
+static uint64_t run_staged(const struct flw_bench_loop *loop, struct flw_bench_range range)
+{
+    uint64_t failures = 0;
+    for (uint64_t i = range.begin; i < range.end; i++) {
+        void *block;
+        failures += fallow_host_alloc(loop->pool, loop->size_bytes, &block) != FALLOW_OK;
+        failures += fallow_host_free(loop->pool, block, loop->stream) != FALLOW_OK;
+    }
+    return failures;
+}
+
+bool flw_bench_pinned(const struct flw_bench_options *options, struct flw_bench_bed *bed,
+                      struct flw_bench_report *report, char *message)
+{
+    fallow_host *host = NULL;
+    fallow_host_stats before, after;
+    struct flw_bench_options own = *options;
+    flw_bench_run *run = strcmp(options->shape, "staged") == 0 ? run_staged : run_pinned;
+    fallow_host_stats_init(&before);
+    fallow_host_stats_init(&after);
+    fallow_status status = fallow_host_create(bed->pool, NULL, &host);
+    if (status != FALLOW_OK) {
+        snprintf(message, FLW_BENCH_MESSAGE_BYTES, "no host pool: %s",
+                 fallow_status_message(status));
+        return false;
+    }
+    struct flw_bench_loop loop = flw_bench_loop_on(options, bed);
+    loop.pool = host;
+    own.warm_count = 0;
+    report->failure_count += run(&loop, (struct flw_bench_range){0, options->warm_count + 1});
+    report->failure_count += fallow_host_get_stats(host, &before) != FALLOW_OK;
+    flw_bench_measure(&loop, run, &own, report, "");
+    report->failure_count += fallow_host_get_stats(host, &after) != FALLOW_OK;
+    flw_bench_report_add(report, "driver_calls_per_op",
+                         (double)(after.driver_call_count - before.driver_call_count) /
+                             (double)(after.alloc_count - before.alloc_count));
+    fallow_host_destroy(host);
+    return true;
+}
+
+#else
+
+bool flw_bench_pinned(const struct flw_bench_options *options, struct flw_bench_bed *bed,
+                      struct flw_bench_report *report, char *message)
+{
+    (void)options, (void)bed, (void)report;
+    snprintf(message, FLW_BENCH_MESSAGE_BYTES,
+             "this build has no libfallow-host (libjemalloc-dev)");
+    return false;
+}
+
+#endif

@@ -1,22 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the scaling of N pinned threads, each on a stream of its own. In every round one thread and
- * then N run the same number of operations, first with libfallow-null.so, then with the policy; a
- * machine that scales badly at that moment does so for both, and their quotient stays.
+ * Owns: the shapes of several pinned threads, each on a stream of its own or as asked for. The threads live as long as
+ * the bench: a new thread a round would measure the hand-over of dead threads' caches.
  *
- * The workers live as long as the bench: a new thread a round would measure the hand-over of dead
- * threads' caches.
+ * threads: in every round one thread and then N run the same number of operations, first with libfallow-null.so, then
+ * with the policy; a machine that scales badly at that moment does so for both, and their quotient stays.
+ *
+ * handoff: one thread allocates, another frees. Between them is a bounded queue of one producer and one consumer,
+ * without a lock, that changes hands a stretch of blocks at a time, so that the allocator is measured. The cost of
+ * the queue is measured by turns with it, on the same two threads, and subtracted: so is the loop from the pair that is
+ * compared with. Other programs on the host stop one end and let the other wait, for longer than a round lasts. So there
+ * are many short rounds, and the figures are the medians of those in which neither thread lost its processor; where
+ * these are too few, what a tenth of all rounds keep below. With --lockstep the two never work at once; one fills the
+ * queue, sleeps, the other empties it. No loop that waits, so under callgrind the instructions of one block repeat.
  */
 #include "bench/bench.h"
 
-#include "base/clock.h"
-
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <stdatomic.h>
-#include <stdio.h>
 
-#define ROUNDS 7
+#include "base/bits.h"
+#include "base/clock.h"
+
+/* ---- a crew of threads */
+
+struct crew;
 
 struct worker {
     _Alignas(FLW_HOST_LINE_BYTES) struct flw_bench_loop loop;
@@ -25,78 +35,77 @@ struct worker {
     size_t index;
     pthread_t thread;
     uint64_t failures;
-    uint64_t begin_ns, end_ns; /* of the last job */
+    uint64_t begin_ns, end_ns, switches; /* of the last job */
 };
 
-/* What the crew does next. Written under the lock, while no thread works. */
+/* The next job is written under the lock, while no thread works. */
 struct crew {
     pthread_mutex_t lock;
     pthread_cond_t changed;
+    const struct flw_bench_device *device;
+    struct worker *workers;
     uint64_t job;      /* number of the job given last */
     size_t done_count; /* workers that are through with it */
     size_t started_count;
-    const struct flw_bench_policy *policy;
-    void *pool;
-    flw_bench_run *run;
-    size_t active; /* workers below this index run */
-    uint64_t count;
-    bool is_over;
+    bool is_over, is_lockstep;
+    uint64_t (*work)(struct worker *worker, uint64_t count); /* returns its failures */
+    size_t active;                                           /* workers below this index work */
+    uint64_t count, live_count;
+    struct queue *queue;                                     /* handoff's */
     _Alignas(FLW_HOST_LINE_BYTES) atomic_size_t ready_count; /* the active ones start together */
 };
 
 static void start_together(struct crew *crew)
 {
     atomic_fetch_add_explicit(&crew->ready_count, 1, memory_order_acq_rel);
-    while (atomic_load_explicit(&crew->ready_count, memory_order_acquire) < crew->active) {
+    while (!crew->is_lockstep && /* a loop that waits would be counted */
+           atomic_load_explicit(&crew->ready_count, memory_order_acquire) < crew->active) {
         sched_yield();
     }
-}
-
-/* The next job's number; waits for it. */
-static uint64_t await_job(struct crew *crew, uint64_t last)
-{
-    pthread_mutex_lock(&crew->lock);
-    while (crew->job == last) {
-        pthread_cond_wait(&crew->changed, &crew->lock);
-    }
-    last = crew->job;
-    pthread_mutex_unlock(&crew->lock);
-    return last;
-}
-
-static void say_done(struct crew *crew)
-{
-    pthread_mutex_lock(&crew->lock);
-    crew->done_count++;
-    pthread_cond_broadcast(&crew->changed);
-    pthread_mutex_unlock(&crew->lock);
 }
 
 static void *work(void *argument)
 {
     struct worker *worker = argument;
     struct crew *crew = worker->crew;
-    uint64_t job = 0;
     flw_machine_pin(worker->index);
-    for (;;) {
-        job = await_job(crew, job);
-        if (crew->is_over) {
-            return NULL;
-        }
-        if (worker->index < crew->active) {
-            worker->loop.policy = crew->policy;
-            worker->loop.pool = crew->pool;
-            start_together(crew);
-            worker->begin_ns = flw_clock_fine_ns();
-            worker->failures += crew->run(&worker->loop, (struct flw_bench_range){0, crew->count});
-            worker->end_ns = flw_clock_fine_ns();
-        }
-        say_done(crew);
+    if (crew->device->has_driver) { /* as in a thread that launches kernels */
+        (void)crew->device->driver.cuCtxSetCurrent(crew->device->context);
     }
+    pthread_mutex_lock(&crew->lock);
+    for (uint64_t job = 0;;) {
+        while (crew->job == job) {
+            pthread_cond_wait(&crew->changed, &crew->lock);
+        }
+        job = crew->job;
+        if (crew->is_over) {
+            break;
+        }
+        pthread_mutex_unlock(&crew->lock);
+        if (worker->index < crew->active) {
+            start_together(crew);
+            worker->switches = flw_machine_switches();
+            worker->begin_ns = flw_clock_fine_ns();
+            worker->failures += crew->work(worker, crew->count);
+            worker->end_ns = flw_clock_fine_ns();
+            worker->switches = flw_machine_switches() - worker->switches;
+        }
+        pthread_mutex_lock(&crew->lock);
+        crew->done_count++;
+        pthread_cond_broadcast(&crew->changed);
+    }
+    pthread_mutex_unlock(&crew->lock);
+    return NULL;
 }
 
-static void give_job(struct crew *crew)
+/* Give the job to the first `active` workers. Returns nanoseconds from the first begin to the last end; sets *is_quiet to
+ * whether none of them lost its processor, unless NULL. */
+static double run_job(struct crew *crew, size_t active, uint64_t count, bool *is_quiet)
 {
+    uint64_t begin = UINT64_MAX, end = 0, switches = 0;
+    crew->active = active;
+    crew->count = count;
+    atomic_store_explicit(&crew->ready_count, 0, memory_order_relaxed);
     pthread_mutex_lock(&crew->lock);
     crew->done_count = 0;
     crew->job++;
@@ -105,128 +114,303 @@ static void give_job(struct crew *crew)
         pthread_cond_wait(&crew->changed, &crew->lock);
     }
     pthread_mutex_unlock(&crew->lock);
-}
-
-/* Operations per nanosecond of the active workers together. */
-static double run_job(struct crew *crew, struct worker *workers, size_t active)
-{
-    uint64_t begin = UINT64_MAX, end = 0;
-    crew->active = active;
-    atomic_store_explicit(&crew->ready_count, 0, memory_order_relaxed);
-    give_job(crew);
     for (size_t i = 0; i < active; i++) {
-        begin = workers[i].begin_ns < begin ? workers[i].begin_ns : begin;
-        end = workers[i].end_ns > end ? workers[i].end_ns : end;
+        begin = flw_min(begin, crew->workers[i].begin_ns);
+        end = flw_max(end, crew->workers[i].end_ns);
+        switches += crew->workers[i].switches;
     }
-    return end <= begin ? 0 : (double)crew->count * (double)active / (double)(end - begin);
+    if (is_quiet != NULL) {
+        *is_quiet = switches == 0;
+    }
+    return end <= begin ? 1 : (double)(end - begin);
 }
 
-static void measure(struct crew *crew, struct worker *workers,
-                    const struct flw_bench_options *options, const struct flw_bench_bed *bed,
-                    struct flw_bench_report *report)
+/* Start the options' threads, each with a loop on its own stream. False: the host refused, message is set. */
+static bool open_crew(struct crew *crew, const struct flw_bench_options *options,
+                      const struct flw_bench_bed *bed, char *message)
 {
-    const struct flw_bench_policy *empty = flw_bench_policy_find("null");
-    double one_ns[ROUNDS], many_ns[ROUNDS], scaling[ROUNDS], null_scaling[ROUNDS], relative[ROUNDS];
-    for (size_t round = 0; round < ROUNDS; round++) {
-        crew->policy = empty;
-        crew->pool = crew;
-        double null_one = run_job(crew, workers, 1);
-        double null_many = run_job(crew, workers, options->thread_count);
-        crew->policy = options->policy;
-        crew->pool = bed->pool;
-        double one = run_job(crew, workers, 1);
-        double many = run_job(crew, workers, options->thread_count);
-        one_ns[round] = 1 / one;
-        many_ns[round] = (double)options->thread_count / many;
-        scaling[round] = many / one;
-        null_scaling[round] = null_many / null_one;
-        relative[round] = scaling[round] / null_scaling[round];
+    *crew = (struct crew){.lock = PTHREAD_MUTEX_INITIALIZER,
+                          .changed = PTHREAD_COND_INITIALIZER,
+                          .device = &bed->device,
+                          .is_lockstep = options->is_lockstep,
+                          .live_count = options->live_count};
+    crew->workers = flw_host_lines(options->thread_count, sizeof *crew->workers);
+    for (size_t i = 0; i < options->thread_count; i++) {
+        struct worker *worker = &crew->workers[i];
+        worker->crew = crew;
+        worker->index = i;
+        worker->loop = flw_bench_loop_on(options, bed);
+        worker->loop.stream = bed->streams[flw_min(i, bed->stream_count - 1)];
+        worker->loop.steps = &worker->steps;
+        worker->loop.slots = flw_host_lines(options->live_count + 1, sizeof(void *));
+        flw_bench_steps_init(&worker->steps, options, options->live_count, options->seed + i);
+        if (pthread_create(&worker->thread, NULL, work, worker) != 0) {
+            snprintf(message, FLW_BENCH_MESSAGE_BYTES, "the host refused thread %zu of %zu", i + 1,
+                     options->thread_count);
+            return false;
+        }
+        crew->started_count++;
     }
-    flw_bench_report_add(report, "one_thread_ns_per_op", flw_median(one_ns, ROUNDS));
-    flw_bench_report_add(report, "ns_per_op", flw_median(many_ns, ROUNDS));
-    flw_bench_report_add(report, "scaling", flw_median(scaling, ROUNDS));
-    flw_bench_report_add(report, "null_scaling", flw_median(null_scaling, ROUNDS));
-    flw_bench_report_add(report, "relative_scaling", flw_median(relative, ROUNDS));
-    flw_bench_report_add(report, "relative_scaling_min", relative[0]); /* sorted */
-    flw_bench_report_add(report, "rounds", ROUNDS);
-}
-
-static void equip(struct worker *worker, const struct flw_bench_options *options,
-                  const struct flw_bench_bed *bed)
-{
-    worker->loop = (struct flw_bench_loop){.policy = options->policy,
-                                           .pool = bed->pool,
-                                           .stream = bed->streams[worker->index],
-                                           .steps = &worker->steps,
-                                           .size_bytes = options->size_bytes};
-    worker->loop.slots = flw_host_lines(options->live_count + 1, sizeof(void *));
-    worker->loop.slots[options->live_count] = worker->loop.slots; /* the end mark */
-    flw_bench_steps_init(&worker->steps, options, options->live_count,
-                         options->seed + worker->index);
-}
-
-static uint64_t run_and_free(const struct flw_bench_loop *loop, struct flw_bench_range range)
-{
-    /* Slots start empty (free(NULL) succeeds) and end empty, so policies can take turns. The drain
-     * is at most 64 calls, against a count of many thousands. */
-    uint64_t failures = flw_bench_run_replace(loop, range);
-    for (uint64_t i = 0; loop->slots[i] != (void *)loop->slots; i++) {
-        failures += loop->policy->free(loop->pool, loop->slots[i], loop->stream) != FALLOW_OK;
-        loop->slots[i] = NULL;
-    }
-    return failures;
-}
-
-/* Start one worker; false: the host refused. */
-static bool start(struct crew *crew, struct worker *worker, const struct flw_bench_options *options,
-                  const struct flw_bench_bed *bed)
-{
-    worker->crew = crew;
-    worker->index = crew->started_count;
-    equip(worker, options, bed);
-    if (pthread_create(&worker->thread, NULL, work, worker) != 0) {
-        return false;
-    }
-    crew->started_count++;
     return true;
 }
 
-static void dismiss(struct crew *crew, struct worker *workers, struct flw_bench_report *report)
+static void close_crew(struct crew *crew, size_t thread_count, struct flw_bench_report *report)
 {
     crew->is_over = true;
-    give_job(crew);
+    (void)run_job(crew, 0, 0, NULL);
     for (size_t i = 0; i < crew->started_count; i++) {
-        pthread_join(workers[i].thread, NULL);
-        report->failure_count += workers[i].failures;
+        pthread_join(crew->workers[i].thread, NULL);
+        report->failure_count += crew->workers[i].failures;
     }
+    for (size_t i = 0; i < thread_count; i++) {
+        flw_bench_steps_finish(&crew->workers[i].steps);
+        flw_host_free(crew->workers[i].loop.slots);
+    }
+    flw_host_free(crew->workers);
+}
+
+static void set_policy(struct crew *crew, const struct flw_bench_policy *policy, void *pool)
+{
+    for (size_t i = 0; i < crew->started_count; i++) {
+        crew->workers[i].loop.policy = policy;
+        crew->workers[i].loop.pool = pool;
+    }
+}
+
+/* ---- threads */
+
+#define THREAD_ROUNDS 7
+
+static uint64_t run_pairs(struct worker *worker, uint64_t count)
+{
+    return flw_bench_run_pair(&worker->loop, (struct flw_bench_range){0, count});
+}
+
+/* Slots start empty (free(NULL) succeeds) and end empty, so policies can take turns. The drain is at most 64 calls,
+ * against a count of many thousands. */
+static uint64_t run_and_free(struct worker *worker, uint64_t count)
+{
+    return flw_bench_run_replace(&worker->loop, (struct flw_bench_range){0, count}) +
+           flw_bench_drain(&worker->loop, worker->crew->live_count);
 }
 
 bool flw_bench_threads(const struct flw_bench_options *options, struct flw_bench_bed *bed,
                        struct flw_bench_report *report, char *message)
 {
-    bool is_ready = true;
-    struct crew crew = {.lock = PTHREAD_MUTEX_INITIALIZER,
-                        .changed = PTHREAD_COND_INITIALIZER,
-                        .policy = options->policy,
-                        .pool = bed->pool,
-                        .count = options->count / ROUNDS / options->thread_count + 1};
-    struct worker *workers = flw_host_lines(options->thread_count, sizeof *workers);
-    crew.run = options->sizes == FLW_BENCH_SIZE_ONE ? flw_bench_run_pair : run_and_free;
-    for (size_t i = 0; i < options->thread_count && is_ready; i++) {
-        is_ready = start(&crew, &workers[i], options, bed);
-    }
+    struct crew crew;
+    size_t threads = options->thread_count;
+    uint64_t count = options->count / THREAD_ROUNDS / threads + 1;
+    double one[THREAD_ROUNDS], many[THREAD_ROUNDS], scaling[THREAD_ROUNDS],
+        null_scaling[THREAD_ROUNDS], relative[THREAD_ROUNDS];
+    bool is_ready = open_crew(&crew, options, bed, message);
+    crew.work = options->sizes == FLW_BENCH_SIZE_ONE ? run_pairs : run_and_free;
     if (is_ready) {
-        run_job(&crew, workers, options->thread_count); /* warm */
-        measure(&crew, workers, options, bed, report);
-    } else {
-        snprintf(message, FLW_BENCH_MESSAGE_BYTES, "the host refused thread %zu of %zu",
-                 crew.started_count + 1, options->thread_count);
+        run_job(&crew, threads, count, NULL); /* warm */
     }
-    dismiss(&crew, workers, report);
-    for (size_t i = 0; i < options->thread_count; i++) {
-        flw_bench_steps_finish(&workers[i].steps);
-        flw_host_free(workers[i].loop.slots);
+    for (size_t i = 0; i < THREAD_ROUNDS && is_ready; i++) {
+        set_policy(&crew, flw_bench_policy_find("null"), &crew);
+        double null_one = run_job(&crew, 1, count, NULL);
+        null_scaling[i] = (double)threads * null_one / run_job(&crew, threads, count, NULL);
+        set_policy(&crew, options->policy, bed->pool);
+        one[i] = run_job(&crew, 1, count, NULL) / (double)count;
+        many[i] = run_job(&crew, threads, count, NULL) / (double)count;
+        scaling[i] = (double)threads * one[i] / many[i];
+        relative[i] = scaling[i] / null_scaling[i];
     }
-    flw_host_free(workers);
+    close_crew(&crew, threads, report);
+    if (is_ready) {
+        flw_bench_report_add(report, "one_thread_ns_per_op", flw_median(one, THREAD_ROUNDS));
+        flw_bench_report_add(report, "ns_per_op", flw_median(many, THREAD_ROUNDS));
+        flw_bench_report_add(report, "scaling", flw_median(scaling, THREAD_ROUNDS));
+        flw_bench_report_add(report, "null_scaling", flw_median(null_scaling, THREAD_ROUNDS));
+        flw_bench_report_add(report, "relative_scaling", flw_median(relative, THREAD_ROUNDS));
+        flw_bench_report_add(report, "relative_scaling_min", relative[0]); /* sorted */
+        flw_bench_report_add(report, "rounds", THREAD_ROUNDS);
+    }
+    return is_ready;
+}
+
+/* ---- handoff */
+
+#define SPINS        16384 /* some ten microseconds: to yield is to be away for a time slice */
+#define STRETCH_MOST 32
+#define ROUNDS       255
+#define LONG_ROUNDS  63 /* lockstep: no one's time, so few ends that are unlike the middle */
+#define QUIET_LEAST  15
+/* Of the warm blocks, a round, whatever the count. */
+#define PAIRS_SHARE 64
+#define QUEUE_SHARE 8
+
+/* INVARIANT  tail - head <= mask + 1; each index has one writer. */
+struct queue {
+    void **slots;
+    uint64_t mask;
+    uint64_t stretch;                                        /* blocks that change hands at once */
+    sem_t filled, emptied;                                   /* lockstep: whose turn it is */
+    _Alignas(FLW_HOST_LINE_BYTES) atomic_uint_fast64_t tail; /* written by the producer */
+    _Alignas(FLW_HOST_LINE_BYTES) atomic_uint_fast64_t head; /* written by the consumer */
+};
+
+/* Wait until *index is at least `least`; in lockstep, for the turn. */
+static void await(atomic_uint_fast64_t *index, uint64_t least, sem_t *turn)
+{
+    while (turn != NULL && sem_wait(turn) != 0) {
+    }
+    for (unsigned spins = 1;
+         (int64_t)(atomic_load_explicit(index, memory_order_acquire) - least) < 0; spins++) {
+        if (spins % SPINS == 0) {
+            sched_yield();
+        }
+    }
+}
+
+/* Worker 0 allocates, worker 1 frees in the order of allocation, until the last block is freed. */
+static uint64_t exchange(struct worker *worker, uint64_t count)
+{
+    struct queue *queue = worker->crew->queue;
+    const struct flw_bench_loop *loop = &worker->loop;
+    bool is_producer = worker->index == 0, is_lockstep = worker->crew->is_lockstep;
+    atomic_uint_fast64_t *own = is_producer ? &queue->tail : &queue->head;
+    atomic_uint_fast64_t *other = is_producer ? &queue->head : &queue->tail;
+    sem_t *turn = is_producer ? &queue->emptied : &queue->filled;
+    sem_t *next = is_producer ? &queue->filled : &queue->emptied;
+    uint64_t at = atomic_load_explicit(own, memory_order_relaxed), end = at + count, failures = 0;
+    while (at != end) {
+        uint64_t stop = at + flw_min(end - at, queue->stretch);
+        await(other, is_producer ? stop - queue->mask - 1 : stop, is_lockstep ? turn : NULL);
+        for (; is_producer && at != stop; at++) {
+            failures += loop->policy->alloc(
+                            loop->pool, loop->steps->steps[at & loop->steps->mask].size_bytes,
+                            loop->stream, &queue->slots[at & queue->mask]) != FALLOW_OK;
+        }
+        for (; at != stop; at++) {
+            failures += loop->policy->free(loop->pool, queue->slots[at & queue->mask],
+                                           loop->stream) != FALLOW_OK;
+        }
+        atomic_store_explicit(own, at, memory_order_release);
+        if (is_lockstep) {
+            sem_post(next);
+        }
+    }
+    return failures;
+}
+
+static uint64_t run_drawn(struct worker *worker, uint64_t count)
+{
+    return flw_bench_run_pair_drawn(&worker->loop, (struct flw_bench_range){0, count});
+}
+
+/* Times of one kind, a round each: ns a block. Those of rounds that were not disturbed come first. */
+struct series {
+    double ns[ROUNDS];
+    size_t count, quiet_count;
+};
+
+static void run_round(struct crew *crew, uint64_t (*round)(struct worker *, uint64_t),
+                      uint64_t count, struct series *series)
+{
+    bool is_quiet = false;
+    crew->work = round;
+    double ns = run_job(crew, round == exchange ? 2 : 1, count, &is_quiet);
+    size_t at = series->count++;
+    if (is_quiet) {
+        series->ns[at] = series->ns[series->quiet_count];
+        at = series->quiet_count++;
+    }
+    series->ns[at] = ns / (double)count;
+}
+
+/* Sorts, so it is asked once. */
+static double find_typical(struct series *series)
+{
+    if (series->quiet_count >= QUIET_LEAST) {
+        return flw_median(series->ns, series->quiet_count);
+    }
+    (void)flw_median(series->ns, series->count);
+    return series->count == 0 ? 0 : series->ns[series->count / 10];
+}
+
+/* Each round times the blocks, the queue without them, the pair, the loop without it. */
+static void measure_handoff(struct crew *crew, const struct flw_bench_options *options, void *pool,
+                            struct flw_bench_report *report)
+{
+    enum {
+        BLOCKS,
+        QUEUE,
+        PAIRS,
+        LOOPS,
+        KINDS
+    };
+    struct series series[KINDS] = {0}, warm = {0};
+    double typical[KINDS];
+    uint64_t planned = options->is_lockstep ? LONG_ROUNDS : ROUNDS;
+    uint64_t pairs = options->warm_count / PAIRS_SHARE + 1;
+    const struct flw_bench_policy *loop = flw_bench_policy_find("loop");
+    run_round(crew, exchange, options->warm_count + 1, &warm);
+    run_round(crew, run_drawn, pairs, &warm);
+    for (uint64_t i = 0; i < planned; i++) {
+        uint64_t count = options->count * (i + 1) / planned - options->count * i / planned;
+        if (count == 0) {
+            continue;
+        }
+        run_round(crew, exchange, count, &series[BLOCKS]);
+        run_round(crew, run_drawn, pairs, &series[PAIRS]);
+        set_policy(crew, loop, pool);
+        run_round(crew, exchange, options->warm_count / QUEUE_SHARE + 1, &series[QUEUE]);
+        run_round(crew, run_drawn, pairs, &series[LOOPS]);
+        set_policy(crew, options->policy, pool);
+    }
+    for (size_t i = 0; i < KINDS; i++) {
+        typical[i] = find_typical(&series[i]);
+    }
+    double pair = typical[PAIRS] - typical[LOOPS], block = typical[BLOCKS] - typical[QUEUE];
+    flw_bench_report_add(report, "ns_per_op", typical[BLOCKS]);
+    flw_bench_report_add(report, "median_ns_per_op",
+                         flw_median(series[BLOCKS].ns, series[BLOCKS].count));
+    flw_bench_report_add(report, "queue_ns_per_op", typical[QUEUE]);
+    flw_bench_report_add(report, "same_thread_ns_per_op", typical[PAIRS]);
+    flw_bench_report_add(report, "same_thread_loop_ns", typical[LOOPS]);
+    flw_bench_report_add(report, "over_same_thread", pair > 0 ? block / pair : NAN);
+    flw_bench_report_add(report, "rounds", (double)series[BLOCKS].count);
+    flw_bench_report_add(report, "quiet_rounds", (double)series[BLOCKS].quiet_count);
+}
+
+bool flw_bench_handoff(const struct flw_bench_options *options, struct flw_bench_bed *bed,
+                       struct flw_bench_report *report, char *message)
+{
+    struct flw_bench_options own = *options;
+    struct crew crew;
+    fallow_stats usage;
+    uint64_t places = 1;
+    while (places < options->live_count) {
+        places *= 2;
+    }
+    struct queue *queue = flw_host_lines(1, sizeof *queue);
+    queue->slots = flw_host_lines(places, sizeof(void *));
+    queue->mask = places - 1;
+    queue->stretch = options->is_lockstep ? places : flw_min(flw_max(places / 4, 1), STRETCH_MOST);
+    sem_init(&queue->filled, 0, 0);
+    sem_init(&queue->emptied, 0, 1);
+    own.thread_count = 2;
+    own.live_count = 1; /* steps are for their sizes alone */
+    bool is_ready = open_crew(&crew, &own, bed, message);
+    if (is_ready) {
+        crew.queue = queue;
+        crew.workers[1].loop.stream = bed->streams[options->stream_count > 1 ? 1 : 0];
+        measure_handoff(&crew, options, bed->pool, report);
+    }
+    close_crew(&crew, own.thread_count, report);
+    bed->policy->get_usage(bed->pool, &usage);
+    if (usage.peak_reserved_bytes != UINT64_MAX) {
+        double held = (double)usage.peak_reserved_bytes, live = (double)usage.peak_requested_bytes;
+        double over = fmax(held - 16.0 * 1024 * 1024, 0);
+        flw_bench_report_add(report, "peak_held_over_live", live > 0 ? held / live : NAN);
+        flw_bench_report_add(report, "peak_held_less_16mib_over_live",
+                             live > 0 ? over / live : NAN);
+    }
+    sem_destroy(&queue->filled);
+    sem_destroy(&queue->emptied);
+    flw_host_free(queue->slots);
+    flw_host_free(queue);
     return is_ready;
 }
