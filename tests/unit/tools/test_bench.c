@@ -208,11 +208,10 @@ static void replacing_loops_follow_the_steps(void **state)
 {
     (void)state;
     struct flw_bench_step list[2] = {{512, 1, 0}, {1024, 0, 0}};
-    struct flw_bench_steps steps = {.steps = list, .mask = 1};
     struct tally tally = {0};
     void *slots[2] = {NULL, NULL};
     struct flw_bench_loop loop = {
-        .policy = &tally_policy, .pool = &tally, .steps = &steps, .slots = slots};
+        .policy = &tally_policy, .pool = &tally, .steps = list, .mask = 1, .slots = slots};
     assert_int_equal(flw_bench_run_replace(&loop, (struct flw_bench_range){0, 1}), 0);
     assert_null(slots[0]);
     assert_ptr_equal(slots[1], &tally);
@@ -258,20 +257,21 @@ static void steps_stay_inside_slots_and_streams(void **state)
     (void)state;
     static const uint64_t slot_counts[] = {1, 64, 100, 8192, 8193, 100000};
     struct flw_bench_options options = make_options(1);
+    fallow_stream stream = NULL;
+    const struct flw_bench_bed bed = {.streams = &stream};
     options.is_random_switch = true;
     for (size_t i = 0; i < sizeof slot_counts / sizeof *slot_counts; i++) {
-        struct flw_bench_steps steps;
+        struct flw_bench_loop loop = flw_bench_loop_open(&options, &bed, slot_counts[i], i);
         uint64_t seen = 0;
-        flw_bench_steps_init(&steps, &options, slot_counts[i], i);
-        assert_true(steps.mask + 1 >= slot_counts[i]);
-        assert_int_equal(steps.mask & (steps.mask + 1), 0);
-        for (uint64_t k = 0; k <= steps.mask; k++) {
-            assert_in_range(steps.steps[k].slot, 0, slot_counts[i] - 1);
-            assert_in_range(steps.steps[k].stream, 0, options.stream_count - 1);
-            seen |= (uint64_t)1 << steps.steps[k].stream;
+        assert_true(loop.mask + 1 >= slot_counts[i]);
+        assert_int_equal(loop.mask & (loop.mask + 1), 0);
+        for (uint64_t k = 0; k <= loop.mask; k++) {
+            assert_in_range(loop.steps[k].slot, 0, slot_counts[i] - 1);
+            assert_in_range(loop.steps[k].stream, 0, options.stream_count - 1);
+            seen |= (uint64_t)1 << loop.steps[k].stream;
         }
         assert_int_equal(seen, 7); /* each of the three streams */
-        flw_bench_steps_finish(&steps);
+        flw_bench_loop_close(&loop);
     }
 }
 
@@ -417,9 +417,6 @@ static void every_shape_runs_on_the_empty_library(void **state)
 static void a_recorded_pair_is_measured_beside_the_clock(void **state)
 {
     (void)state;
-    if (flw_bench_policy_find("fallow") == NULL) {
-        skip();
-    }
     assert_int_equal(run_command("pair --record ring --count 2000"), 0);
     assert_int_equal(run_command("pair --record /nowhere/at/all.ftrace --count 2000"), 1);
 }
@@ -442,9 +439,6 @@ static double handoff_holds(size_t stream_count)
     struct flw_bench_report report = {0};
     char message[FLW_BENCH_MESSAGE_BYTES] = "";
     double held = -1;
-    if (options.policy == NULL) {
-        skip();
-    }
     if (!flw_bench_bed_open(&bed, &options, message) ||
         !flw_bench_handoff(&options, &bed, &report, message)) {
         fail_msg("%s", message);
@@ -473,9 +467,6 @@ static void what_one_thread_allocates_and_another_frees_holds_at_most_twice_the_
 static void a_lease_makes_no_driver_call_and_no_pool_call(void **state)
 {
     (void)state;
-    if (flw_bench_policy_find("fallow") == NULL) {
-        skip();
-    }
     assert_int_equal(run_command("lease --count 1000 --warm 0"), 0);
     struct flw_bench_options options = make_options(1000);
     struct flw_bench_report report = {0};

@@ -8,64 +8,65 @@
 #include "common/command.h"
 #include "common/options.h"
 
-#if defined(FLW_HAS_KERNELS)
-#include "bench/kernels.h"
-#endif
-
 #include <getopt.h>
 
 struct shape {
     const char *name, *help;
-    flw_bench_shape *run; /* NULL: kernels, which has a command line of its own */
-    const char *size;     /* defaults */
+    flw_bench_shape *run;
+    const char *size; /* defaults */
     uint64_t live_count;
     size_t stream_count, thread_count;
     unsigned traits;
+    const struct flw_options *command; /* NULL: that of most shapes */
+    const flw_sim_config *world;
 };
+
+#define EXIT_ABSENT 77 /* kernels: no such device, or no kernels for it */
 
 #define ONE_SIZE   1u /* --size in bytes */
 #define NEEDS_POOL 2u /* --policy fallow */
 #define NEEDS_LIVE 4u /* --live at least 1 */
 
 static const struct shape shapes[] = {
-    {"pair", "allocate and free one block of --size", flw_bench_pair, "4096", 0, 1, 1, 0},
+    {"pair", "allocate and free one block of --size", flw_bench_pair, "4096", 0, 1, 1, .traits = 0},
     {"replace", "--live blocks of --size, replace a random one", flw_bench_replace, "small", 64, 1,
-     1, NEEDS_LIVE},
+     1, .traits = NEEDS_LIVE},
     {"grow", "the same with many small ones (--live 100 to 1000000)", flw_bench_replace, "1024",
-     10000, 1, 1, NEEDS_LIVE},
+     10000, 1, 1, .traits = NEEDS_LIVE},
     {"holes",
      "--live free holes of 4 to 64 KiB between live blocks: a pair that fits one, and a\n"
      "            pair larger than each (--part hole|larger for one of the two)",
-     flw_bench_holes, "small", 10000, 1, 1, 0},
+     flw_bench_holes, "small", 10000, 1, 1, .traits = 0},
     {"deferred",
      "--live freed blocks that a stream still uses, as announced: beside them a block is\n"
      "            allocated, announced for another stream and freed; every 64th time a poll",
-     flw_bench_deferred, "4096", 10000, 3, 1, ONE_SIZE},
+     flw_bench_deferred, "4096", 10000, 3, 1, .traits = ONE_SIZE},
     {"streams",
      "a pair per step, each on the next of --streams, or on a random one (--switch);\n"
      "            --sweep: a table of what a pair costs on random ones, for each of the lists'\n"
      "            streams, sizes and bytes that are live beside it",
-     flw_bench_streams, "4096", 0, 4, 1, ONE_SIZE},
+     flw_bench_streams, "4096", 0, 4, 1, .traits = ONE_SIZE},
     {"threads",
      "--threads pinned threads, each on its own stream, beside libfallow-null.so in turn",
-     flw_bench_threads, "4096", 64, 1, 2, NEEDS_LIVE},
+     flw_bench_threads, "4096", 64, 1, 2, .traits = NEEDS_LIVE},
     {"handoff",
      "one thread allocates, another frees (--streams 2: each on its own stream);\n"
      "            --live is the length of the queue between them; --lockstep: by turns, for callgrind",
-     flw_bench_handoff, "4096", 64, 1, 2, 0},
+     flw_bench_handoff, "4096", 64, 1, 2, .traits = 0},
     {"lease",
      "begin and end an arena's lease of twelve regions, of --live layouts in turn, at most\n"
      "            8 (--policy fallow)",
-     flw_bench_lease, "4096", 1, 1, 1, NEEDS_POOL},
+     flw_bench_lease, "4096", 1, 1, 1, .traits = NEEDS_POOL},
     {"pinned", "a pair of pinned host memory, freed as idle (--policy fallow)", flw_bench_pinned,
-     "4096", 0, 1, 1, ONE_SIZE | NEEDS_POOL},
+     "4096", 0, 1, 1, .traits = ONE_SIZE | NEEDS_POOL},
     {"staged", "the same, freed in the order of a stream (--policy fallow)", flw_bench_pinned,
-     "4096", 0, 1, 1, ONE_SIZE | NEEDS_POOL},
+     "4096", 0, 1, 1, .traits = ONE_SIZE | NEEDS_POOL},
 #if defined(FLW_HAS_KERNELS)
     {"kernels",
      "the kernel modules: bytes, launches, time\n\n"
      "  fallow bench kernels --help   its options and an example",
-     .run = NULL},
+     flw_bench_kernels, "4096", 0, 1, 1, .command = &flw_bench_kernel_command,
+     .world = &flw_bench_kernel_world},
 #endif
 };
 
@@ -239,6 +240,9 @@ static const struct flw_option option_list[] = {
 
 _Static_assert(sizeof(size_t) == sizeof(uint64_t), "FLW_OPTION_SCALED sets counts of both kinds");
 
+static const struct flw_options command = {
+    .command = "bench", .print_help = print_help, .list = option_list};
+
 /* ---- options that do not go together */
 
 /* One fence behind 256 blocks, at most: half of a stream's queue of 1,024 entries. */
@@ -352,17 +356,18 @@ static int parse(int argc, char **argv, struct flw_bench_options *options,
                                           .stream_count = shape->stream_count,
                                           .thread_count = shape->thread_count,
                                           .seed = 1,
+                                          .world = shape->world,
                                           .device = -1};
     (void)take_size(options, shape->size);
     options->size_list.count = 0; /* none is given */
-    int code = flw_options_read(
-        &(struct flw_options){.command = "bench", .print_help = print_help, .list = option_list},
-        options, argc, argv);
+    const struct flw_options *own = shape->command != NULL ? shape->command : &command;
+    int code = flw_options_read(own, options, argc, argv);
     if (code != FLW_OPTIONS_READ) {
         return code;
     }
     if (optind < argc) {
-        flw_complain("bench: what is '%s'? see fallow bench --help", argv[optind]);
+        flw_complain("%s: what is '%s'? see fallow %s --help", own->command, argv[optind],
+                     own->command);
         return FLW_EXIT_USAGE;
     }
     complete(options);
@@ -414,18 +419,13 @@ int flw_command_bench(int argc, char **argv)
     if (shape == NULL) {
         return FLW_EXIT_USAGE;
     }
-#if defined(FLW_HAS_KERNELS)
-    if (shape->run == NULL) {
-        return flw_command_bench_kernels(argc - 1, argv + 1);
-    }
-#endif
     int code = parse(argc - 1, argv + 1, &options, shape);
     if (code != FLW_OPTIONS_READ) {
         return code;
     }
     if (!flw_bench_bed_open(&bed, &options, message)) {
-        flw_complain("bench: %s", message);
-        return FLW_EXIT_FAILED;
+        flw_complain("bench %s: %s", name, message);
+        return bed.is_absent && shape->command != NULL ? EXIT_ABSENT : FLW_EXIT_FAILED;
     }
     bed.policy->get_usage(bed.pool, &before);
     bool is_done = shape->run(&options, &bed, &report, message);
@@ -434,19 +434,22 @@ int flw_command_bench(int argc, char **argv)
         is_done = options.record == NULL || flw_bench_bed_stop_recording(&bed, message);
     }
     if (is_done) {
-        if (!options.is_sweep) { /* its rows have pools of their own */
+        if (report.rows == NULL) { /* rows have figures of their own */
             add_usage(&before, &after, &report);
         }
         flw_bench_report_print(&report, &options, &bed);
     }
     if (message[0] != '\0') {
-        flw_complain("bench: %s", message);
+        flw_complain("bench %s: %s", name, message);
     }
+    bool is_absent = bed.is_absent && shape->command != NULL;
     flw_bench_bed_close(&bed);
     flw_host_free(report.rows);
     if (report.failure_count != 0) {
         flw_complain("bench: %llu operations failed: the figures do not count",
                      (unsigned long long)report.failure_count);
     }
-    return is_done && report.failure_count == 0 ? FLW_EXIT_OK : FLW_EXIT_FAILED;
+    return is_absent                              ? EXIT_ABSENT
+           : is_done && report.failure_count == 0 ? FLW_EXIT_OK
+                                                  : FLW_EXIT_FAILED;
 }

@@ -72,6 +72,7 @@ struct flw_bench_options {
     const char *record;          /* a trace file, or "ring": the flight recorder. NULL: none */
     int device;                  /* ordinal, or -1: simulated */
     const flw_sim_config *world; /* of the simulated device; NULL: one without work */
+    const char *only;            /* kernels: a module. NULL: all */
 };
 
 /* ---- policy */
@@ -111,7 +112,7 @@ struct flw_bench_device {
 struct flw_bench_bed {
     struct flw_bench_device device;
     struct flw_driver *driver; /* the device's; NULL: the policy needs none */
-    bool is_absent;            /* of a failed open: there is no such device */
+    bool is_absent;            /* there is no such device, or no kernels for it */
     char device_name[128];
     fallow_stream *streams;
     size_t stream_count;
@@ -147,24 +148,35 @@ struct flw_bench_value {
     double value;
 };
 
-/* A row of a sweep; a value that is not finite is unknown. */
 #define FLW_BENCH_COLUMNS 12
-struct flw_bench_row {
-    double values[FLW_BENCH_COLUMNS];
-};
 
 struct flw_bench_column {
     const char *key, *head;
-    double unit; /* a table has values in this */
+    double unit;      /* a table has values in this */
+    bool is_optional; /* JSON is without it if it is unknown, else null */
 };
 
-extern const struct flw_bench_column flw_bench_columns[FLW_BENCH_COLUMNS];
+/* A row of a sweep, or a case of a kernel; a value that is not finite is unknown. */
+struct flw_bench_row {
+    double values[FLW_BENCH_COLUMNS];
+    const void *module, *of; /* of a case */
+    char name[64];           /* of a case */
+    bool is_failed;
+    char note[FLW_BENCH_MESSAGE_BYTES]; /* of a case: its goal and sizes, or the failure */
+};
+
+struct flw_json_writer;
 
 struct flw_bench_report {
     struct flw_bench_value values[FLW_BENCH_VALUES];
     size_t value_count;
-    struct flw_bench_row *rows; /* flw_host_free; NULL: no sweep */
+    const struct flw_bench_column *columns; /* of rows */
+    size_t column_count;
+    struct flw_bench_row *rows; /* flw_host_free; NULL: none */
     size_t row_count;
+    char note[160]; /* of all rows */
+    /* Of cases: writes the name and sizes. NULL: rows of a sweep. */
+    void (*print_case)(const struct flw_bench_row *row, struct flw_json_writer *out);
     uint64_t failure_count;
 };
 
@@ -183,16 +195,6 @@ struct flw_bench_step {
     uint32_t stream;
 };
 
-/* `mask + 1` steps, a power of two, followed round as long as a loop lasts. */
-struct flw_bench_steps {
-    struct flw_bench_step *steps;
-    uint64_t mask;
-};
-
-void flw_bench_steps_init(struct flw_bench_steps *steps, const struct flw_bench_options *options,
-                          uint64_t slot_count, uint64_t seed);
-void flw_bench_steps_finish(struct flw_bench_steps *steps);
-
 /* One size of the options' distribution. */
 uint64_t flw_bench_size_draw(const struct flw_bench_options *options, uint64_t *state);
 
@@ -207,16 +209,20 @@ struct flw_bench_loop {
     fallow_stream stream;
     const fallow_stream *streams;
     fallow_stream user; /* deferred: uses on it are announced */
-    const struct flw_bench_steps *steps;
+    struct flw_bench_step
+        *steps; /* mask + 1, a power of two, followed round as long as a loop lasts */
+    uint64_t mask;
     void **slots;
     size_t size_bytes;
     flw_sim_touch_function touch; /* worked: the device's work and its clock */
     flw_sim_advance_function advance;
 };
 
-/* The bed's pool and streams, the options' policy and size. */
-struct flw_bench_loop flw_bench_loop_on(const struct flw_bench_options *options,
-                                        const struct flw_bench_bed *bed);
+/* On the bed's pool and streams, with the options' policy and size, empty slots, and steps through them. */
+struct flw_bench_loop flw_bench_loop_open(const struct flw_bench_options *options,
+                                          const struct flw_bench_bed *bed, uint64_t slot_count,
+                                          uint64_t seed);
+void flw_bench_loop_close(struct flw_bench_loop *loop);
 
 /* Each returns the number of failed calls. */
 typedef uint64_t flw_bench_run(const struct flw_bench_loop *loop, struct flw_bench_range range);
@@ -247,7 +253,12 @@ double flw_bench_measure(const struct flw_bench_loop *loop, flw_bench_run *run,
 typedef bool flw_bench_shape(const struct flw_bench_options *options, struct flw_bench_bed *bed,
                              struct flw_bench_report *report, char *message);
 flw_bench_shape flw_bench_pair, flw_bench_replace, flw_bench_holes, flw_bench_deferred,
-    flw_bench_streams, flw_bench_threads, flw_bench_handoff, flw_bench_lease, flw_bench_pinned;
+    flw_bench_streams, flw_bench_threads, flw_bench_handoff, flw_bench_lease, flw_bench_pinned,
+    flw_bench_kernels;
+
+/* Of `kernels`: its command line, and a device whose memory has contents and whose accesses are checked. */
+extern const struct flw_options flw_bench_kernel_command;
+extern const flw_sim_config flw_bench_kernel_world;
 
 int flw_command_bench(int argc, char **argv);
 

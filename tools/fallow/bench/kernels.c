@@ -7,14 +7,13 @@
  */
 #include "bench/kernels.h"
 
-#include <getopt.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/command.h"
 #include "common/options.h"
-#include "common/terminal.h"
 #include "trace/io/jsonwriter.h"
+
+/* ---- command line */
 
 static const char help[] =
     "usage: fallow bench kernels [--only NAME] [--device sim|N] [--json]\n"
@@ -33,37 +32,51 @@ static const char help[] =
     "\n"
     "example: fallow bench kernels --only combine\n";
 
-#define EXIT_ABSENT 77 /* no such device, or no kernels for it */
+static bool take_only(void *member, const char *text)
+{
+    const char **only = member;
+    *only = text;
+    for (const struct flw_kernel_module *module = flw_kernel_modules; module->name; module++) {
+        if (strcmp(module->name, text) == 0) {
+            return true;
+        }
+    }
+    flw_complain("bench kernels: no module '%s'; without --only it lists them all", text);
+    return false;
+}
+
+#define OPTION(member) offsetof(struct flw_bench_options, member)
+static const struct flw_option list[] = {
+    {.name = "only", .kind = FLW_OPTION_TAKE, .offset = OPTION(only), .take = take_only},
+    {.name = "device", .kind = FLW_OPTION_DEVICE, .offset = OPTION(device)},
+    {.name = "json", .kind = FLW_OPTION_SET, .offset = OPTION(is_json)},
+    {.name = NULL}};
+
+const struct flw_options flw_bench_kernel_command = {
+    .command = "bench kernels", .help = help, .list = list};
 
 /* ---- bed */
 
-bool flw_kernel_bed_open(struct flw_kernel_bed *bed, int device, char *message, bool *out_is_absent)
+const flw_sim_config flw_bench_kernel_world = {.struct_size = sizeof flw_bench_kernel_world,
+                                               .seed = 1,
+                                               .backed = 1,
+                                               .check = 1,
+                                               .device_bytes = (uint64_t)8 << 30};
+
+bool flw_kernel_bed_open(struct flw_kernel_bed *kernels, struct flw_bench_bed *bed, char *message)
 {
-    static const flw_sim_config world = {.struct_size = sizeof world,
-                                         .seed = 1,
-                                         .backed = 1,
-                                         .check = 1,
-                                         .device_bytes = (uint64_t)8 << 30};
-    struct flw_bench_options options = {.policy = flw_bench_policy_find("fallow"),
-                                        .stream_count = 1,
-                                        .device = device,
-                                        .world = &world};
-    *bed = (struct flw_kernel_bed){.kernels = NULL};
-    if (!flw_bench_bed_open(&bed->bed, &options, message)) {
-        *out_is_absent = bed->bed.is_absent;
-        return false;
-    }
-    fallow_status status = fallow_kernels_create(bed->bed.pool, &bed->kernels);
+    *kernels = (struct flw_kernel_bed){.bed = bed};
+    fallow_status status = fallow_kernels_create(bed->pool, &kernels->kernels);
     if (status == FALLOW_OK) { /* no figure has a load in it, and graphs come first */
-        status = fallow_kernels_load(bed->kernels, NULL, 0);
+        status = fallow_kernels_load(kernels->kernels, NULL, 0);
     }
-    *out_is_absent = status == FALLOW_NOT_SUPPORTED;
+    bed->is_absent = status == FALLOW_NOT_SUPPORTED;
     if (status != FALLOW_OK) {
         char why[128] = "";
-        fallow_kernels_last_error(bed->kernels, why, sizeof why);
-        snprintf(message, FLW_BENCH_MESSAGE_BYTES, "no kernels on %s: %s%s%s", bed->bed.device_name,
+        fallow_kernels_last_error(kernels->kernels, why, sizeof why);
+        snprintf(message, FLW_BENCH_MESSAGE_BYTES, "no kernels on %s: %s%s%s", bed->device_name,
                  fallow_status_name(status), why[0] == 0 ? "" : ": ", why);
-        flw_kernel_bed_close(bed);
+        flw_kernel_bed_close(kernels);
     }
     return status == FALLOW_OK;
 }
@@ -71,20 +84,16 @@ bool flw_kernel_bed_open(struct flw_kernel_bed *bed, int device, char *message, 
 void flw_kernel_bed_close(struct flw_kernel_bed *bed)
 {
     fallow_kernels_destroy(bed->kernels);
-    if (bed->bed.pool != NULL) {
-        (void)!fallow_stream_retire(bed->bed.pool, bed->bed.streams[0]);
-    }
-    flw_bench_bed_close(&bed->bed);
-    bed->kernels = NULL;
+    (void)!fallow_stream_retire(bed->bed->pool, bed->bed->streams[0]);
 }
 
 bool flw_kernel_bed_settle(struct flw_kernel_bed *bed, char *message)
 {
-    struct flw_bench_device *device = &bed->bed.device;
+    struct flw_bench_device *device = &bed->bed->device;
     flw_sim_ledger ledger = {.struct_size = sizeof ledger};
     flw_sim_ledger_function get_ledger = NULL;
     flw_sim_violation_function violation = NULL;
-    if (!FLW_BENCH_CALL(device, message, cuStreamSynchronize, bed->bed.streams[0])) {
+    if (!FLW_BENCH_CALL(device, message, cuStreamSynchronize, bed->bed->streams[0])) {
         return false;
     }
     if (!device->is_simulated) {
@@ -125,7 +134,7 @@ void *flw_kernel_output(struct flw_kernel_call *call, int64_t bytes)
     size_t room = bytes == 0 ? 16 : (size_t)bytes;
     fallow_status status = FALLOW_OUT_OF_HOST_MEMORY;
     if (call->buffer_count < FLW_KERNEL_BUFFERS) {
-        status = fallow_alloc(call->bed->bed.pool, room, call->bed->bed.streams[0], &buffer);
+        status = fallow_alloc(call->bed->bed->pool, room, call->bed->bed->streams[0], &buffer);
     }
     if (status != FALLOW_OK) {
         call->is_broken = true;
@@ -138,8 +147,8 @@ void *flw_kernel_output(struct flw_kernel_call *call, int64_t bytes)
 }
 
 #define CALL(call, name, ...) \
-    FLW_BENCH_CALL(&(call)->bed->bed.device, (call)->message, name, __VA_ARGS__)
-#define STREAM(call) ((call)->bed->bed.streams[0])
+    FLW_BENCH_CALL(&(call)->bed->bed->device, (call)->message, name, __VA_ARGS__)
+#define STREAM(call) ((call)->bed->bed->streams[0])
 
 void *flw_kernel_filled(struct flw_kernel_call *call, int64_t bytes, uint32_t word)
 {
@@ -200,7 +209,7 @@ bool flw_kernel_call_make(struct flw_kernel_call *call, const struct flw_kernel_
                           char *message)
 {
     int sizes[FLW_KERNEL_SIZES];
-    bool is_small = bed != NULL && bed->bed.device.is_simulated;
+    bool is_small = bed != NULL && bed->bed->device.is_simulated;
     *call = (struct flw_kernel_call){.module = module, .of = of, .bed = bed, .message = message};
     for (size_t i = 0; i < FLW_KERNEL_SIZES; i++) {
         int most = module->sizes[i].most_simulated;
@@ -213,7 +222,7 @@ bool flw_kernel_call_make(struct flw_kernel_call *call, const struct flw_kernel_
 void flw_kernel_call_finish(struct flw_kernel_call *call)
 {
     while (call->buffer_count > 0) {
-        (void)!fallow_free(call->bed->bed.pool, call->buffers[--call->buffer_count], STREAM(call));
+        (void)!fallow_free(call->bed->bed->pool, call->buffers[--call->buffer_count], STREAM(call));
     }
 }
 
@@ -270,8 +279,8 @@ static bool capture(const struct work *work, CUgraph *out_graph)
     for (unsigned i = 0; i < work->count && is_done; i++) {
         is_done = submit(work);
     }
-    CUresult ended = call->bed->bed.driver->cuStreamEndCapture(STREAM(call), out_graph);
-    return is_done && flw_bench_device_check(&call->bed->bed.device, ended, "cuStreamEndCapture",
+    CUresult ended = call->bed->bed->driver->cuStreamEndCapture(STREAM(call), out_graph);
+    return is_done && flw_bench_device_check(&call->bed->bed->device, ended, "cuStreamEndCapture",
                                              call->message);
 }
 
@@ -280,10 +289,10 @@ static bool replay(const struct work *work, CUgraphExec graph, CUevent begin, CU
                    double *out_us)
 {
     struct flw_kernel_call *call = work->call;
-    bool is_simulated = call->bed->bed.device.is_simulated;
+    bool is_simulated = call->bed->bed->device.is_simulated;
     CUresult (*elapsed)(float *milliseconds, CUevent begin, CUevent end) = NULL;
     double times[REPLAYS];
-    flw_bench_device_find(&call->bed->bed.device, "cuEventElapsedTime", &elapsed);
+    flw_bench_device_find(&call->bed->bed->device, "cuEventElapsedTime", &elapsed);
     for (int i = 0; i < (is_simulated ? 1 : REPLAYS + WARM_REPLAYS); i++) {
         float milliseconds = 0;
         if (!CALL(call, cuEventRecord, begin, STREAM(call)) ||
@@ -292,7 +301,7 @@ static bool replay(const struct work *work, CUgraphExec graph, CUevent begin, CU
             return false;
         }
         if (!is_simulated &&
-            !flw_bench_device_check(&call->bed->bed.device,
+            !flw_bench_device_check(&call->bed->bed->device,
                                     elapsed == NULL ? CUDA_ERROR_NOT_FOUND
                                                     : elapsed(&milliseconds, begin, end),
                                     "cuEventElapsedTime", call->message)) {
@@ -307,7 +316,7 @@ static bool replay(const struct work *work, CUgraphExec graph, CUevent begin, CU
 static bool time_graph(const struct work *work, double *out_us)
 {
     struct flw_kernel_call *call = work->call;
-    const struct flw_driver *driver = call->bed->bed.driver;
+    const struct flw_driver *driver = call->bed->bed->driver;
     CUgraph graph = NULL;
     CUgraphExec executable = NULL;
     CUevent begin = NULL, end = NULL;
@@ -339,7 +348,7 @@ static bool time_graph(const struct work *work, double *out_us)
 static bool time_call(struct flw_kernel_call *call, uint64_t moved, double *out_us,
                       double *out_copy_us)
 {
-    bool is_simulated = call->bed->bed.device.is_simulated;
+    bool is_simulated = call->bed->bed->device.is_simulated;
     /* So many that the start of a graph does not show. */
     struct work work = {.call = call,
                         .count = is_simulated                 ? 2
@@ -357,7 +366,7 @@ static bool time_call(struct flw_kernel_call *call, uint64_t moved, double *out_
     return !call->is_broken && time_graph(&work, out_copy_us);
 }
 
-/* ---- a case's report */
+/* ---- report */
 
 enum {
     READ,
@@ -372,82 +381,52 @@ enum {
     COLUMNS
 };
 
-static const struct {
-    const char *key, *head;
-    int width, digits;
-} columns[COLUMNS] = {[READ] = {"read_bytes", "bytes read", 15, 0},
-                      [WRITTEN] = {"write_bytes", "written", 15, 0},
-                      [LAUNCHES] = {"launches", "launches", 8, 0},
-                      [LAUNCH_GOAL] = {"launch_goal", "goal", 4, 0},
-                      [US] = {"us", "us", 9, 2},
-                      [COPY_US] = {"copy_us", "copy us", 9, 2},
-                      [GB_PER_S] = {"gb_per_s", "GB/s", 8, 0},
-                      [OF_COPY] = {"of_copy", "of copy", 9, 3}};
+static const struct flw_bench_column columns[COLUMNS] = {
+    [READ] = {"read_bytes", "bytes read", 1, false},
+    [WRITTEN] = {"write_bytes", "written", 1, false},
+    [LAUNCHES] = {"launches", "launches", 1, false},
+    [LAUNCH_GOAL] = {"launch_goal", "goal", 1, false},
+    [US] = {"us", "us", 1, true},
+    [COPY_US] = {"copy_us", "copy us", 1, true},
+    [GB_PER_S] = {"gb_per_s", "GB/s", 1, true},
+    [OF_COPY] = {"of_copy", "% of copy", 0.01, true}};
 
-/* Run a case: bytes are of the full size. False: message says what failed. */
-static bool run(const struct flw_kernel_module *module, const struct flw_kernel_case *of,
-                struct flw_kernel_bed *bed, double *values, char *message)
+/* Run a case: bytes are of the full size. False: row->note is what failed. */
+static bool run_case(const struct flw_kernel_module *module, const struct flw_kernel_case *of,
+                     struct flw_kernel_bed *bed, struct flw_bench_row *row)
 {
     struct flw_kernel_call call;
     fallow_workspace_need need;
-    for (size_t i = 0; i < COLUMNS; i++) {
-        values[i] = NAN;
-    }
-    message[0] = '\0';
-    if (!flw_kernel_call_make(&call, module, of, NULL, message) || !query(&call, &need)) {
+    double *values = row->values;
+    if (!flw_kernel_call_make(&call, module, of, NULL, row->note) || !query(&call, &need)) {
         return false;
     }
     values[READ] = (double)need.read_bytes;
     values[WRITTEN] = (double)need.write_bytes;
-    values[LAUNCH_GOAL] = of->launch_goal > 0 ? of->launch_goal : NAN;
-    uint64_t before = fallow_kernels_launch_count(bed->kernels), launches = 0;
-    bool is_ok = flw_kernel_call_make(&call, module, of, bed, message) && query(&call, &need) &&
-                 launch(&call) && flw_kernel_bed_settle(bed, message);
-    launches = fallow_kernels_launch_count(bed->kernels) - before;
+    uint64_t before = fallow_kernels_launch_count(bed->kernels);
+    bool is_ok = flw_kernel_call_make(&call, module, of, bed, row->note) && query(&call, &need) &&
+                 launch(&call) && flw_kernel_bed_settle(bed, row->note);
+    uint64_t launches = fallow_kernels_launch_count(bed->kernels) - before;
     values[LAUNCHES] = (double)launches;
     if (is_ok &&
         (launches != need.launch_count || (of->launch_goal > 0 && launches > of->launch_goal))) {
-        snprintf(message, FLW_BENCH_MESSAGE_BYTES,
-                 "%llu launches; its query says %u, the goal is %u", (unsigned long long)launches,
-                 need.launch_count, of->launch_goal);
+        snprintf(row->note, sizeof row->note, "%llu launches; its query says %u, the goal is %u",
+                 (unsigned long long)launches, need.launch_count, of->launch_goal);
         is_ok = false;
     }
     is_ok = is_ok &&
             time_call(&call, need.read_bytes + need.write_bytes, &values[US], &values[COPY_US]) &&
-            flw_kernel_bed_settle(bed, message);
+            flw_kernel_bed_settle(bed, row->note);
     values[GB_PER_S] = (values[READ] + values[WRITTEN]) / values[US] / 1e3;
     values[OF_COPY] = values[COPY_US] / values[US];
     flw_kernel_call_finish(&call);
     return is_ok;
 }
 
-static void print_row(FILE *out, const struct flw_kernel_module *module,
-                      const struct flw_kernel_case *of, bool is_simulated, const double *values)
+static void print_case(const struct flw_bench_row *row, struct flw_json_writer *out)
 {
-    for (size_t i = 0; i < (is_simulated ? SIMULATED_COLUMNS : COLUMNS); i++) {
-        if (isfinite(values[i])) {
-            fprintf(out, " %*.*f", columns[i].width, columns[i].digits, values[i]);
-        } else {
-            fprintf(out, " %*s", columns[i].width, "-");
-        }
-    }
-    if (!is_simulated && of->goal_us > 0) {
-        fprintf(out, " %4.0f us %s", of->goal_us, values[US] <= of->goal_us ? "met" : "missed");
-    } else if (!is_simulated && of->goal_share > 0) {
-        fprintf(out, " %4.2f    %s", of->goal_share,
-                values[OF_COPY] >= of->goal_share ? "met" : "missed");
-    }
-    for (size_t i = 0; i < FLW_KERNEL_SIZES && module->sizes[i].name != NULL; i++) {
-        fprintf(out, "%s %s %d", i == 0 ? " " : ",", module->sizes[i].name, of->sizes[i]);
-    }
-    fputc('\n', out);
-}
-
-static void print_json_case(struct flw_json_writer *out, const struct flw_kernel_module *module,
-                            const struct flw_kernel_case *of, const double *values, bool is_ok,
-                            const char *message)
-{
-    flw_json_begin(out, NULL, '{');
+    const struct flw_kernel_module *module = row->module;
+    const struct flw_kernel_case *of = row->of;
     flw_json_text(out, "module", module->name);
     flw_json_text(out, "case", of->variant);
     flw_json_begin(out, "sizes", '{');
@@ -455,138 +434,66 @@ static void print_json_case(struct flw_json_writer *out, const struct flw_kernel
         flw_json_number(out, module->sizes[i].name, (uint64_t)of->sizes[i]);
     }
     flw_json_end(out, '}');
-    for (size_t i = 0; i < COLUMNS; i++) {
-        if (i < SIMULATED_COLUMNS || (is_ok && isfinite(values[i]))) {
-            flw_json_general(out, columns[i].key, 15, values[i]);
-        }
-    }
     if (of->goal_us > 0 || of->goal_share > 0) {
         bool is_time = of->goal_us > 0;
         flw_json_general(out, is_time ? "goal_us" : "goal_of_copy", 6,
                          is_time ? of->goal_us : of->goal_share);
     }
-    flw_json_bool(out, "ok", is_ok);
-    flw_json_text(out, "message", message);
-    flw_json_end(out, '}');
+    flw_json_bool(out, "ok", !row->is_failed);
+    flw_json_text(out, "message", row->is_failed ? row->note : "");
 }
 
-/* ---- command */
-
-struct settings {
-    const char *only;
-    int device;
-    bool is_json;
-};
-
-static int parse(int argc, char **argv, struct settings *settings)
+/* Set the note of a case that succeeded: on a GPU its goal, and its sizes. */
+static void describe(struct flw_bench_row *row, bool is_simulated)
 {
-    static const struct flw_option list[] = {
-        {.name = "only", .kind = FLW_OPTION_TEXT, .offset = offsetof(struct settings, only)},
-        {.name = "device", .kind = FLW_OPTION_DEVICE, .offset = offsetof(struct settings, device)},
-        {.name = "json", .kind = FLW_OPTION_SET, .offset = offsetof(struct settings, is_json)},
-        {.name = NULL}};
-    static const struct flw_options command = {
-        .command = "bench kernels", .help = help, .list = list};
-    *settings = (struct settings){.device = FLW_OPTION_SIM};
-    int code = flw_options_read(&command, settings, argc, argv);
-    if (code != FLW_OPTIONS_READ) {
-        return code;
+    const struct flw_kernel_module *module = row->module;
+    const struct flw_kernel_case *of = row->of;
+    FILE *note = fmemopen(row->note, sizeof row->note, "w");
+    if (!is_simulated && of->goal_us > 0) {
+        fprintf(note, "%g us %s; ", of->goal_us, row->values[US] <= of->goal_us ? "met" : "missed");
+    } else if (!is_simulated && of->goal_share > 0) {
+        fprintf(note, "%g %% %s; ", of->goal_share * 100,
+                row->values[OF_COPY] >= of->goal_share ? "met" : "missed");
     }
-    if (optind < argc) {
-        flw_complain("bench kernels: what is '%s'? see fallow bench kernels --help", argv[optind]);
-        return FLW_EXIT_USAGE;
+    for (size_t i = 0; i < FLW_KERNEL_SIZES && module->sizes[i].name != NULL; i++) {
+        fprintf(note, "%s%s %d", i == 0 ? "" : ", ", module->sizes[i].name, of->sizes[i]);
     }
-    const struct flw_kernel_module *module = flw_kernel_modules;
-    while (module->name != NULL && settings->only != NULL &&
-           strcmp(module->name, settings->only) != 0) {
-        module++;
-    }
-    if (module->name == NULL) {
-        flw_complain("bench kernels: no module '%s'; without --only it lists them all",
-                     settings->only);
-        return FLW_EXIT_USAGE;
-    }
-    return FLW_OPTIONS_READ;
+    fclose(note);
 }
 
-/* Run and print the cases of a module. Returns how many failed. */
-static unsigned run_module(const struct flw_kernel_module *module, struct flw_kernel_bed *bed,
-                           struct flw_json_writer *json, FILE *out)
+bool flw_bench_kernels(const struct flw_bench_options *options, struct flw_bench_bed *bed,
+                       struct flw_bench_report *report, char *message)
 {
-    char message[FLW_BENCH_MESSAGE_BYTES];
-    double values[COLUMNS];
-    unsigned failures = 0;
-    for (const struct flw_kernel_case *of = module->cases; of->variant != NULL; of++) {
-        bool is_ok = run(module, of, bed, values, message);
-        failures += !is_ok;
-        if (out == NULL) {
-            print_json_case(json, module, of, values, is_ok, message);
-            continue;
-        }
-        fprintf(out, "%-18s %-22s", module->name, of->variant);
-        if (is_ok) {
-            print_row(out, module, of, bed->bed.device.is_simulated, values);
-        } else {
-            fprintf(out, " FAILED: %s\n", message);
-        }
+    struct flw_kernel_bed kernels;
+    size_t capacity = 0;
+    if (!flw_kernel_bed_open(&kernels, bed, message)) {
+        return false;
     }
-    return failures;
-}
-
-static void print_head(FILE *out, struct flw_json_writer *json, const struct flw_bench_bed *bed)
-{
-    bool is_simulated = bed->device.is_simulated;
-    const char *note = is_simulated ? "simulated device: byte and launch counts only"
-                                    : "times by events around graphs of many launches";
-    if (out == NULL) {
-        flw_json_begin(json, NULL, '{');
-        flw_json_text(json, "bench", "kernels");
-        flw_json_text(json, "device", bed->device.name);
-        flw_json_bool(json, "simulated", is_simulated);
-        flw_json_text(json, "note", note);
-        flw_json_begin(json, "cases", '[');
-        return;
-    }
-    fprintf(out, "on %s\n%s\n%-18s %-22s", bed->device.name, note, "module", "case");
-    for (size_t i = 0; i < (is_simulated ? SIMULATED_COLUMNS : COLUMNS); i++) {
-        fprintf(out, " %*s", columns[i].width, columns[i].head);
-    }
-    fprintf(out, is_simulated ? "  sizes\n" : " goal  sizes\n");
-}
-
-int flw_command_bench_kernels(int argc, char **argv)
-{
-    char message[FLW_BENCH_MESSAGE_BYTES] = "";
-    struct settings settings;
-    struct flw_kernel_bed bed;
-    struct flw_json_writer json = {.file = stdout};
-    bool is_absent = false;
-    unsigned failures = 0;
-    int code = parse(argc, argv, &settings);
-    if (code != FLW_OPTIONS_READ) {
-        return code;
-    }
-    if (!flw_kernel_bed_open(&bed, settings.device, message, &is_absent)) {
-        flw_complain("bench kernels: %s", message);
-        return is_absent ? EXIT_ABSENT : FLW_EXIT_FAILED;
-    }
-    FILE *out = settings.is_json ? NULL : flw_terminal_open(false);
-    print_head(out, &json, &bed.bed);
+    report->columns = columns;
+    report->column_count = bed->device.is_simulated ? SIMULATED_COLUMNS : COLUMNS;
+    report->print_case = print_case;
+    snprintf(report->note, sizeof report->note, "%s",
+             bed->device.is_simulated ? "simulated device: byte and launch counts only"
+                                      : "times by events around graphs of many launches");
     for (const struct flw_kernel_module *module = flw_kernel_modules; module->name; module++) {
-        if (settings.only == NULL || strcmp(settings.only, module->name) == 0) {
-            failures += run_module(module, &bed, &json, out);
+        bool is_wanted = options->only == NULL || strcmp(options->only, module->name) == 0;
+        for (const struct flw_kernel_case *of = module->cases; is_wanted && of->variant; of++) {
+            report->rows =
+                flw_host_grow(report->rows, &capacity, report->row_count + 1, sizeof *report->rows);
+            struct flw_bench_row *row = &report->rows[report->row_count++];
+            *row = (struct flw_bench_row){.module = module, .of = of};
+            for (size_t i = 0; i < COLUMNS; i++) {
+                row->values[i] = NAN;
+            }
+            row->values[LAUNCH_GOAL] = of->launch_goal > 0 ? of->launch_goal : NAN;
+            snprintf(row->name, sizeof row->name, "%s, %s", module->name, of->variant);
+            row->is_failed = !run_case(module, of, &kernels, row);
+            report->failure_count += row->is_failed;
+            if (!row->is_failed) {
+                describe(row, bed->device.is_simulated);
+            }
         }
     }
-    if (out != NULL) {
-        flw_terminal_close(out);
-    } else {
-        flw_json_end(&json, ']');
-        flw_json_number(&json, "failures", failures);
-        puts("}");
-    }
-    flw_kernel_bed_close(&bed);
-    if (failures > 0) {
-        flw_complain("bench kernels: %u cases failed", failures);
-    }
-    return failures == 0 ? FLW_EXIT_OK : FLW_EXIT_FAILED;
+    flw_kernel_bed_close(&kernels);
+    return true;
 }

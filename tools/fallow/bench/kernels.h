@@ -43,15 +43,13 @@ struct flw_kernel_module {
 extern const struct flw_kernel_module flw_kernel_modules[];
 
 struct flw_kernel_bed {
-    struct flw_bench_bed bed;
+    struct flw_bench_bed *bed;
     fallow_kernels *kernels;
     uint64_t reported_count; /* violations that the rule checker had found before */
 };
 
-/* device -1: simulated; memory has contents and each access is checked. False: message is one line; *out_is_absent:
- * there is no such device, or no kernels for it. */
-bool flw_kernel_bed_open(struct flw_kernel_bed *bed, int device, char *message,
-                         bool *out_is_absent);
+/* Load the kernels. False: message is one line; bed->is_absent: there are none for the device. */
+bool flw_kernel_bed_open(struct flw_kernel_bed *kernels, struct flw_bench_bed *bed, char *message);
 void flw_kernel_bed_close(struct flw_kernel_bed *bed);
 
 /* Wait for the stream. False: message says what the device, or the rule checker since the last call, found. */
@@ -88,7 +86,5 @@ enum flw_kernel_values {
 };
 int32_t *flw_kernel_integers(struct flw_kernel_call *call, int64_t count,
                              enum flw_kernel_values values, const int *with);
-
-int flw_command_bench_kernels(int argc, char **argv);
 
 #endif

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/random.h"
 
-/* ---- steps */
+/* ---- sizes and steps */
 
 uint64_t flw_bench_size_draw(const struct flw_bench_options *options, uint64_t *state)
 {
@@ -36,43 +36,41 @@ uint64_t flw_bench_size_draw(const struct flw_bench_options *options, uint64_t *
     return options->size_bytes;
 }
 
-void flw_bench_steps_init(struct flw_bench_steps *steps, const struct flw_bench_options *options,
-                          uint64_t slot_count, uint64_t seed)
+struct flw_bench_loop flw_bench_loop_open(const struct flw_bench_options *options,
+                                          const struct flw_bench_bed *bed, uint64_t slot_count,
+                                          uint64_t seed)
 {
+    struct flw_bench_loop loop = {.policy = options->policy,
+                                  .pool = bed->pool,
+                                  .stream = bed->streams[0],
+                                  .streams = bed->streams,
+                                  .slots = flw_host_lines(slot_count + 1, sizeof *loop.slots),
+                                  .size_bytes = options->size_bytes};
     uint64_t count = 8192;
     while (count < slot_count) {
         count *= 2;
     }
-    steps->mask = count - 1;
-    steps->steps = flw_host_lines(count, sizeof *steps->steps);
+    loop.mask = count - 1;
+    loop.steps = flw_host_lines(count, sizeof *loop.steps);
     for (uint64_t i = 0; i < count; i++) {
         uint64_t random = flw_random_next(&seed);
-        steps->steps[i] = (struct flw_bench_step){
+        loop.steps[i] = (struct flw_bench_step){
             .size_bytes = flw_bench_size_draw(options, &seed),
             .slot = (uint32_t)(random % flw_max(slot_count, 1)),
             .stream =
                 (uint32_t)((options->is_random_switch ? random >> 32 : i) % options->stream_count),
         };
     }
+    return loop;
 }
 
-void flw_bench_steps_finish(struct flw_bench_steps *steps)
+void flw_bench_loop_close(struct flw_bench_loop *loop)
 {
-    flw_host_free(steps->steps);
-    *steps = (struct flw_bench_steps){0};
+    flw_host_free(loop->slots);
+    flw_host_free(loop->steps);
 }
 
 /* ---- loops */
-
-struct flw_bench_loop flw_bench_loop_on(const struct flw_bench_options *options,
-                                        const struct flw_bench_bed *bed)
-{
-    return (struct flw_bench_loop){.policy = options->policy,
-                                   .pool = bed->pool,
-                                   .stream = bed->streams[0],
-                                   .streams = bed->streams,
-                                   .size_bytes = options->size_bytes};
-}
 
 enum kind {
     DRAWN = 1,     /* sizes are the steps' */
@@ -94,8 +92,8 @@ run_pairs(const struct flw_bench_loop *loop, struct flw_bench_range range, unsig
     void *pool = loop->pool, *ptr = NULL;
     fallow_stream stream = loop->stream, user = loop->user;
     const fallow_stream *streams = loop->streams;
-    const struct flw_bench_step *steps = kind & (DRAWN | STREAMS) ? loop->steps->steps : NULL;
-    uint64_t mask = kind & (DRAWN | STREAMS) ? loop->steps->mask : 0, failures = 0;
+    const struct flw_bench_step *steps = loop->steps;
+    uint64_t mask = loop->mask, failures = 0;
     size_t size_bytes = loop->size_bytes;
     for (uint64_t i = range.begin; i < range.end; i++) {
         stream = kind & STREAMS ? streams[steps[i & mask].stream] : stream;
@@ -137,8 +135,8 @@ uint64_t flw_bench_run_replace(const struct flw_bench_loop *loop, struct flw_ben
 {
     __typeof__(loop->policy->alloc) alloc = loop->policy->alloc;
     __typeof__(loop->policy->free) release = loop->policy->free;
-    const struct flw_bench_step *steps = loop->steps->steps;
-    uint64_t mask = loop->steps->mask, failures = 0;
+    const struct flw_bench_step *steps = loop->steps;
+    uint64_t mask = loop->mask, failures = 0;
     void *pool = loop->pool, **slots = loop->slots;
     fallow_stream stream = loop->stream;
     for (uint64_t i = range.begin; i < range.end; i++) {

@@ -29,11 +29,13 @@ static void print_json(const struct flw_bench_report *report,
     flw_json_text(out, "host_cpu", cpu);
     flw_json_number(out, "host_cpus", flw_machine_cpu_count());
     flw_json_text(out, "compiler", flw_machine_compiler());
-    flw_json_text(out, "size", options->size_name);
-    FLW_JSON_NUMBERS(out, {"count", options->count}, {"warm", options->warm_count},
-                     {"live", options->live_count}, {"streams", options->stream_count},
-                     {"threads", options->thread_count}, {"seed", options->seed});
-    flw_json_bool(out, "sized", options->is_sized);
+    if (report->print_case == NULL) {
+        flw_json_text(out, "size", options->size_name);
+        FLW_JSON_NUMBERS(out, {"count", options->count}, {"warm", options->warm_count},
+                         {"live", options->live_count}, {"streams", options->stream_count},
+                         {"threads", options->thread_count}, {"seed", options->seed});
+        flw_json_bool(out, "sized", options->is_sized);
+    }
     flw_json_number(out, "failures", report->failure_count);
     flw_json_begin(out, "results", '{');
     for (size_t i = 0; i < report->value_count; i++) {
@@ -42,11 +44,18 @@ static void print_json(const struct flw_bench_report *report,
     flw_json_end(out, '}');
     if (report->rows != NULL) {
         flw_json_number(out, "lag_pairs", options->lag_pairs);
-        flw_json_begin(out, "rows", '[');
+        flw_json_text(out, "note", report->note);
+        flw_json_begin(out, report->print_case != NULL ? "cases" : "rows", '[');
         for (size_t i = 0; i < report->row_count; i++) {
+            const struct flw_bench_row *row = &report->rows[i];
             flw_json_begin(out, NULL, '{');
-            for (size_t j = 0; j < FLW_BENCH_COLUMNS; j++) {
-                flw_json_general(out, flw_bench_columns[j].key, 15, report->rows[i].values[j]);
+            if (report->print_case != NULL) {
+                report->print_case(row, out);
+            }
+            for (size_t j = 0; j < report->column_count; j++) {
+                if (isfinite(row->values[j]) || !report->columns[j].is_optional) {
+                    flw_json_general(out, report->columns[j].key, 15, row->values[j]);
+                }
             }
             flw_json_end(out, '}');
         }
@@ -55,31 +64,31 @@ static void print_json(const struct flw_bench_report *report,
     puts("}");
 }
 
-static void print_table(const struct flw_bench_options *options,
-                        const struct flw_bench_report *report)
+static void print_table(const struct flw_bench_report *report)
 {
-    struct flw_table table = {.column_count = FLW_BENCH_COLUMNS, .head_count = 1};
+    size_t first = report->print_case != NULL; /* a case has a name and a note */
+    struct flw_table table = {.column_count = report->column_count + 2 * first, .head_count = 1};
     FILE *out = flw_terminal_open(false);
-    fprintf(out, "a row's pairs are on random streams; CPU time and counts a pair; ");
-    if (options->lag_pairs == 0) {
-        fprintf(out, "no device work\n");
-    } else {
-        fprintf(out, "simulated work on each block, its time included, is done %llu pairs later\n",
-                (unsigned long long)options->lag_pairs);
-    }
+    fprintf(out, "%s\n", report->note);
     flw_table_cell *cells = flw_table_add(&table, NULL);
-    for (size_t j = 0; j < FLW_BENCH_COLUMNS; j++) {
-        strcpy(cells[j], flw_bench_columns[j].head);
+    for (size_t j = 0; j < report->column_count; j++) {
+        strcpy(cells[first + j], report->columns[j].head);
     }
     for (size_t i = 0; i < report->row_count; i++) {
+        const struct flw_bench_row *row = &report->rows[i];
         cells = flw_table_add(&table, NULL);
-        for (size_t j = 0; j < FLW_BENCH_COLUMNS; j++) {
-            double value = report->rows[i].values[j] / flw_bench_columns[j].unit;
-            snprintf(cells[j], sizeof *cells,
+        for (size_t j = 0; j < report->column_count; j++) {
+            double value = row->values[j] / report->columns[j].unit;
+            snprintf(cells[first + j], sizeof *cells,
                      !isfinite(value)      ? "-"
                      : fabs(value) >= 1000 ? "%.0f"
                                            : "%.4g",
                      value);
+        }
+        if (first != 0) {
+            snprintf(cells[0], sizeof *cells, "%s", row->name);
+            snprintf(cells[first + report->column_count], sizeof *cells, "%s%.200s",
+                     row->is_failed ? "FAILED: " : "", row->note);
         }
     }
     flw_table_print(&table, flw_terminal_columns(), out);
@@ -97,12 +106,14 @@ void flw_bench_report_print(const struct flw_bench_report *report,
         print_json(report, options, bed, cpu);
         return;
     }
-    printf("bench %s, policy %s, size %s, count %llu\n", options->shape, options->policy->name,
-           options->size_name, (unsigned long long)options->count);
+    if (report->print_case == NULL) {
+        printf("bench %s, policy %s, size %s, count %llu\n", options->shape, options->policy->name,
+               options->size_name, (unsigned long long)options->count);
+    }
     printf("on %s; host: %s, %zu CPUs, %s\n", bed->device_name, cpu, flw_machine_cpu_count(),
            flw_machine_compiler());
     if (report->rows != NULL) {
-        print_table(options, report);
+        print_table(report);
     }
     for (size_t i = 0; i < report->value_count; i++) {
         double value = report->values[i].value;

@@ -46,21 +46,18 @@ static double clock_ns(bool is_ordered)
 bool flw_bench_pair(const struct flw_bench_options *options, struct flw_bench_bed *bed,
                     struct flw_bench_report *report, char *message)
 {
-    struct flw_bench_steps steps = {0};
-    struct flw_bench_loop loop = flw_bench_loop_on(options, bed);
-    flw_bench_run *run = options->is_sized ? flw_bench_run_pair_sized : flw_bench_run_pair;
+    struct flw_bench_loop loop = flw_bench_loop_open(options, bed, 1, options->seed);
     (void)message;
-    if (options->sizes != FLW_BENCH_SIZE_ONE) {
-        flw_bench_steps_init(&steps, options, 1, options->seed);
-        loop.steps = &steps;
-        run = flw_bench_run_pair_drawn;
-    }
-    flw_bench_measure(&loop, run, options, report, "");
+    flw_bench_measure(&loop,
+                      options->sizes != FLW_BENCH_SIZE_ONE ? flw_bench_run_pair_drawn
+                      : options->is_sized                  ? flw_bench_run_pair_sized
+                                                           : flw_bench_run_pair,
+                      options, report, "");
     if (options->record != NULL) {
         flw_bench_report_add(report, "ns_rdtsc", clock_ns(false));
         flw_bench_report_add(report, "ns_rdtscp", clock_ns(true));
     }
-    flw_bench_steps_finish(&steps);
+    flw_bench_loop_close(&loop);
     return true;
 }
 
@@ -104,13 +101,10 @@ static void add_percentiles(const struct flw_bench_loop *loop, uint64_t count,
 bool flw_bench_replace(const struct flw_bench_options *options, struct flw_bench_bed *bed,
                        struct flw_bench_report *report, char *message)
 {
-    struct flw_bench_steps steps = {0};
-    struct flw_bench_loop loop = flw_bench_loop_on(options, bed);
+    struct flw_bench_loop loop =
+        flw_bench_loop_open(options, bed, options->live_count, options->seed + 1);
     fallow_stats usage;
     (void)message;
-    loop.steps = &steps;
-    loop.slots = flw_host_lines(options->live_count + 1, sizeof *loop.slots);
-    flw_bench_steps_init(&steps, options, options->live_count, options->seed + 1);
     report->failure_count += flw_bench_fill(&loop, options->live_count, options);
     flw_bench_measure(&loop, flw_bench_run_replace, options, report, "");
     if (options->has_percentiles) {
@@ -122,8 +116,7 @@ bool flw_bench_replace(const struct flw_bench_options *options, struct flw_bench
                              (double)usage.host_bytes / (double)usage.live_count);
     }
     report->failure_count += flw_bench_drain(&loop, options->live_count);
-    flw_bench_steps_finish(&steps);
-    flw_host_free(loop.slots);
+    flw_bench_loop_close(&loop);
     return true;
 }
 
@@ -132,11 +125,10 @@ bool flw_bench_replace(const struct flw_bench_options *options, struct flw_bench
 bool flw_bench_holes(const struct flw_bench_options *options, struct flw_bench_bed *bed,
                      struct flw_bench_report *report, char *message)
 {
-    struct flw_bench_loop loop = flw_bench_loop_on(options, bed);
     bool is_one = options->sizes == FLW_BENCH_SIZE_ONE;
     uint64_t state = options->seed, count = 2 * options->live_count;
+    struct flw_bench_loop loop = flw_bench_loop_open(options, bed, count, options->seed);
     (void)message;
-    loop.slots = flw_host_lines(count + 1, sizeof *loop.slots);
     for (uint64_t i = 0; i < count; i++) {
         uint64_t random = flw_random_next(&state);
         size_t bytes = is_one ? options->size_bytes : (random % 16 + 1) * 4096;
@@ -157,7 +149,7 @@ bool flw_bench_holes(const struct flw_bench_options *options, struct flw_bench_b
         flw_bench_measure(&loop, flw_bench_run_pair, options, report, "larger_");
     }
     report->failure_count += flw_bench_drain(&loop, count);
-    flw_host_free(loop.slots);
+    flw_bench_loop_close(&loop);
     return true;
 }
 
@@ -246,14 +238,13 @@ static bool release(struct gate *gate, char *message)
 bool flw_bench_deferred(const struct flw_bench_options *options, struct flw_bench_bed *bed,
                         struct flw_bench_report *report, char *message)
 {
-    struct flw_bench_loop loop = flw_bench_loop_on(options, bed);
     struct gate gate = {.bed = bed, .stream = bed->streams[1]};
     uint64_t count = options->live_count, *failures = &report->failure_count;
     if (!hold_back(&gate, message)) {
         return false;
     }
+    struct flw_bench_loop loop = flw_bench_loop_open(options, bed, count, options->seed);
     loop.user = bed->streams[2];
-    loop.slots = flw_host_lines(count + 1, sizeof *loop.slots);
     *failures += flw_bench_fill(&loop, count, options); /* all live: none is another's memory */
     uint64_t begin = flw_clock_fine_ns();
     for (uint64_t i = 0; i < count; i++) {
@@ -269,7 +260,7 @@ bool flw_bench_deferred(const struct flw_bench_options *options, struct flw_benc
     *failures += loop.policy->poll(loop.pool) != FALLOW_OK;
     flw_bench_report_add(report, "last_poll_ns_per_deferred",
                          count == 0 ? 0 : (double)(flw_clock_fine_ns() - begin) / (double)count);
-    flw_host_free(loop.slots);
+    flw_bench_loop_close(&loop);
     return is_done;
 }
 
@@ -392,8 +383,8 @@ bool flw_bench_pinned(const struct flw_bench_options *options, struct flw_bench_
                  fallow_status_message(status));
         return false;
     }
-    struct flw_bench_loop loop = flw_bench_loop_on(options, bed);
-    loop.pool = host;
+    struct flw_bench_loop loop = {
+        .pool = host, .stream = bed->streams[0], .size_bytes = options->size_bytes};
     own.warm_count = 0;
     report->failure_count += run(&loop, (struct flw_bench_range){0, options->warm_count + 1});
     report->failure_count += fallow_host_get_stats(host, &before) != FALLOW_OK;

@@ -19,30 +19,27 @@ static bool measure_one(const struct flw_bench_options *options, struct flw_benc
                         struct flw_bench_report *report)
 {
     struct flw_bench_options one = *options;
-    struct flw_bench_steps single = {0}, many = {0};
-    struct flw_bench_loop loop = flw_bench_loop_on(options, bed), warm = loop;
+    uint64_t switches = 0;
     one.stream_count = 1;
     one.count = REFERENCE_COUNT;
     one.warm_count = 0;
-    flw_bench_steps_init(&single, &one, 1, options->seed);
-    flw_bench_steps_init(&many, options, 1, options->seed);
+    struct flw_bench_loop single = flw_bench_loop_open(&one, bed, 1, options->seed),
+                          many = flw_bench_loop_open(options, bed, 1, options->seed);
     for (size_t i = 0; i < bed->stream_count; i++) { /* cached blocks in each */
-        warm.stream = bed->streams[i];
-        report->failure_count += flw_bench_run_pair(&warm, (struct flw_bench_range){0, 64});
+        single.stream = bed->streams[i];
+        report->failure_count += flw_bench_run_pair(&single, (struct flw_bench_range){0, 64});
     }
-    loop.steps = &single;
-    double reference = flw_bench_measure(&loop, flw_bench_run_streams, &one, report, "one_stream_");
-    loop.steps = &many;
-    double ns = flw_bench_measure(&loop, flw_bench_run_streams, options, report, "");
-    uint64_t switches = 0;
+    double reference =
+        flw_bench_measure(&single, flw_bench_run_streams, &one, report, "one_stream_");
+    double ns = flw_bench_measure(&many, flw_bench_run_streams, options, report, "");
     for (uint64_t i = 0; i <= many.mask; i++) {
         switches += many.steps[i].stream != many.steps[(i + 1) & many.mask].stream;
     }
     double rate = (double)switches / (double)(many.mask + 1);
     flw_bench_report_add(report, "switches_per_op", rate);
     flw_bench_report_add(report, "ns_per_switch", rate > 0 ? (ns - reference) / rate : NAN);
-    flw_bench_steps_finish(&single);
-    flw_bench_steps_finish(&many);
+    flw_bench_loop_close(&single);
+    flw_bench_loop_close(&many);
     return true;
 }
 
@@ -65,19 +62,19 @@ enum {
 };
 _Static_assert(RESERVED_BYTES + 1 == FLW_BENCH_COLUMNS, "a column for each value");
 
-const struct flw_bench_column flw_bench_columns[FLW_BENCH_COLUMNS] = {
-    [STREAM_COUNT] = {"streams", "streams", 1},
-    [SIZE_BYTES] = {"size_bytes", "size KiB", 1 << 10},
-    [BESIDE_BYTES] = {"beside_bytes", "live MiB", 1 << 20},
-    [CPU_NS] = {"cpu_ns_per_pair", "ns", 1},
-    [OVER_ONE_STREAM] = {"over_one_stream", "over one", 1},
-    [DRIVER_CALLS] = {"driver_calls_per_pair", "calls", 1},
-    [EVENTS] = {"events_per_pair", "events", 1},
-    [QUERIES] = {"queries_per_pair", "queries", 1},
-    [STREAM_WAITS] = {"stream_waits_per_pair", "str.waits", 1},
-    [HOST_WAITS] = {"host_waits_per_pair", "host waits", 1},
-    [STEALS] = {"steals_per_pair", "steals", 1},
-    [RESERVED_BYTES] = {"reserved_bytes", "held MiB", 1 << 20},
+static const struct flw_bench_column columns[FLW_BENCH_COLUMNS] = {
+    [STREAM_COUNT] = {"streams", "streams", 1, false},
+    [SIZE_BYTES] = {"size_bytes", "size KiB", 1 << 10, false},
+    [BESIDE_BYTES] = {"beside_bytes", "live MiB", 1 << 20, false},
+    [CPU_NS] = {"cpu_ns_per_pair", "ns", 1, false},
+    [OVER_ONE_STREAM] = {"over_one_stream", "over one", 1, false},
+    [DRIVER_CALLS] = {"driver_calls_per_pair", "calls", 1, false},
+    [EVENTS] = {"events_per_pair", "events", 1, false},
+    [QUERIES] = {"queries_per_pair", "queries", 1, false},
+    [STREAM_WAITS] = {"stream_waits_per_pair", "str.waits", 1, false},
+    [HOST_WAITS] = {"host_waits_per_pair", "host waits", 1, false},
+    [STEALS] = {"steals_per_pair", "steals", 1, false},
+    [RESERVED_BYTES] = {"reserved_bytes", "held MiB", 1 << 20, false},
 };
 
 /* A simulated driver counts calls. A GPU's does not: the pool's own counts stand for them, NAN where there are none. */
@@ -126,17 +123,13 @@ static uint64_t cpu_ns(void)
 static bool measure_row(const struct flw_bench_options *options, const struct flw_bench_bed *bed,
                         double *values, uint64_t *failures, char *message)
 {
-    struct flw_bench_steps steps;
     struct flw_bench_options own = *options;
     flw_bench_run *run = options->lag_pairs == 0 ? flw_bench_run_streams : flw_bench_run_worked;
     own.is_random_switch = true;
     own.stream_count = (size_t)values[STREAM_COUNT];
     own.size_bytes = (size_t)values[SIZE_BYTES];
-    struct flw_bench_loop loop = flw_bench_loop_on(&own, bed);
     uint64_t count_beside = (uint64_t)values[BESIDE_BYTES] / own.size_bytes, held = 0;
-    flw_bench_steps_init(&steps, &own, 1, options->seed);
-    loop.steps = &steps;
-    loop.slots = flw_host_lines(count_beside + 1, sizeof *loop.slots);
+    struct flw_bench_loop loop = flw_bench_loop_open(&own, bed, count_beside, options->seed);
     if (options->lag_pairs != 0) {
         flw_bench_device_find(&bed->device, "flw_sim_touch", &loop.touch);
         flw_bench_device_find(&bed->device, "flw_sim_advance", &loop.advance);
@@ -164,8 +157,7 @@ static bool measure_row(const struct flw_bench_options *options, const struct fl
         *failures += loop.policy->free(loop.pool, loop.slots[i],
                                        loop.streams[i % own.stream_count]) != FALLOW_OK;
     }
-    flw_host_free(loop.slots);
-    flw_bench_steps_finish(&steps);
+    flw_bench_loop_close(&loop);
     return held == count_beside;
 }
 
@@ -208,7 +200,13 @@ bool flw_bench_streams(const struct flw_bench_options *options, struct flw_bench
         return measure_one(options, bed, report);
     }
     size_t row_count = sizes->count * besides->count * streams->count;
+    report->columns = columns;
+    report->column_count = FLW_BENCH_COLUMNS;
     report->rows = flw_host_alloc(row_count, sizeof *report->rows);
+    snprintf(report->note, sizeof report->note,
+             "a row's pairs are on random streams; CPU time and counts a pair; %s",
+             options->lag_pairs == 0 ? "no device work"
+                                     : "simulated work on each block, its time included");
     for (size_t i = 0; i < row_count; i++) {
         double *values = report->rows[report->row_count++].values;
         values[STREAM_COUNT] = (double)streams->values[i % streams->count];

@@ -30,7 +30,6 @@ struct crew;
 
 struct worker {
     _Alignas(FLW_HOST_LINE_BYTES) struct flw_bench_loop loop;
-    struct flw_bench_steps steps;
     struct crew *crew;
     size_t index;
     pthread_t thread;
@@ -139,11 +138,8 @@ static bool open_crew(struct crew *crew, const struct flw_bench_options *options
         struct worker *worker = &crew->workers[i];
         worker->crew = crew;
         worker->index = i;
-        worker->loop = flw_bench_loop_on(options, bed);
+        worker->loop = flw_bench_loop_open(options, bed, options->live_count, options->seed + i);
         worker->loop.stream = bed->streams[flw_min(i, bed->stream_count - 1)];
-        worker->loop.steps = &worker->steps;
-        worker->loop.slots = flw_host_lines(options->live_count + 1, sizeof(void *));
-        flw_bench_steps_init(&worker->steps, options, options->live_count, options->seed + i);
         if (pthread_create(&worker->thread, NULL, work, worker) != 0) {
             snprintf(message, FLW_BENCH_MESSAGE_BYTES, "the host refused thread %zu of %zu", i + 1,
                      options->thread_count);
@@ -163,8 +159,7 @@ static void close_crew(struct crew *crew, size_t thread_count, struct flw_bench_
         report->failure_count += crew->workers[i].failures;
     }
     for (size_t i = 0; i < thread_count; i++) {
-        flw_bench_steps_finish(&crew->workers[i].steps);
-        flw_host_free(crew->workers[i].loop.slots);
+        flw_bench_loop_close(&crew->workers[i].loop);
     }
     flw_host_free(crew->workers);
 }
@@ -279,9 +274,9 @@ static uint64_t exchange(struct worker *worker, uint64_t count)
         uint64_t stop = at + flw_min(end - at, queue->stretch);
         await(other, is_producer ? stop - queue->mask - 1 : stop, is_lockstep ? turn : NULL);
         for (; is_producer && at != stop; at++) {
-            failures += loop->policy->alloc(
-                            loop->pool, loop->steps->steps[at & loop->steps->mask].size_bytes,
-                            loop->stream, &queue->slots[at & queue->mask]) != FALLOW_OK;
+            failures +=
+                loop->policy->alloc(loop->pool, loop->steps[at & loop->mask].size_bytes,
+                                    loop->stream, &queue->slots[at & queue->mask]) != FALLOW_OK;
         }
         for (; at != stop; at++) {
             failures += loop->policy->free(loop->pool, queue->slots[at & queue->mask],
