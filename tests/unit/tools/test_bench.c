@@ -159,7 +159,7 @@ static void two_counts_differ_by_exactly_that_many_operations(void **state)
     expect_exact_counts(flw_bench_streams, options);
     options.is_sweep = false;
     expect_exact_counts(flw_bench_replace, options);
-    options.part = FLW_BENCH_LARGER;
+    options.part = "larger";
     expect_exact_counts(flw_bench_holes, options);
     expect_exact_counts(flw_bench_deferred, options);
 }

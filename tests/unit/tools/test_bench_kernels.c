@@ -146,15 +146,14 @@ static void make_broken(struct flw_kernel_call *call, const int *sizes)
     (void)flw_kernel_output(call, (int64_t)sizes[0] << 30);
 }
 
-static void open_bed(struct flw_bench_bed *bed, struct flw_kernel_bed *kernels)
+static void open_bed(struct flw_bench_bed *bed)
 {
     char message[FLW_BENCH_MESSAGE_BYTES] = "";
     const struct flw_bench_options options = {.policy = flw_bench_policy_find("fallow"),
                                               .stream_count = 1,
                                               .device = -1,
                                               .world = &flw_bench_kernel_world};
-    if (!flw_bench_bed_open(bed, &options, message) ||
-        !flw_kernel_bed_open(kernels, bed, message)) {
+    if (!flw_bench_bed_open(bed, &options, message) || !flw_kernel_load(bed, message)) {
         fail_msg("%s", message);
     }
 }
@@ -167,16 +166,15 @@ static void a_call_without_its_memory_is_broken_and_says_so(void **state)
         .name = "broken", .make = make_broken, .sizes = {{"gigabytes", 1024}}};
     const struct flw_kernel_case large = {.sizes = {1 << 20}}, small = {.sizes = {0}};
     struct flw_bench_bed bed;
-    struct flw_kernel_bed kernels;
     struct flw_kernel_call call;
-    open_bed(&bed, &kernels);
-    assert_false(flw_kernel_call_make(&call, &module, &large, &kernels, message));
+    open_bed(&bed);
+    assert_false(flw_kernel_call_make(&call, &module, &large, &bed, message));
     assert_non_null(strstr(message, "no buffer of 1099511627776 bytes"));
     flw_kernel_call_finish(&call);
-    assert_true(flw_kernel_call_make(&call, &module, &small, &kernels, message));
-    assert_true(flw_kernel_bed_settle(&kernels, message));
+    assert_true(flw_kernel_call_make(&call, &module, &small, &bed, message));
+    assert_true(flw_kernel_settle(&bed, message));
     flw_kernel_call_finish(&call);
-    flw_kernel_bed_close(&kernels);
+    flw_kernel_unload(&bed);
     flw_bench_bed_close(&bed);
 }
 
@@ -188,19 +186,18 @@ static void a_call_that_reads_unwritten_bytes_is_told(void **state)
     const struct flw_kernel_module *module;
     const struct flw_kernel_case *of = find_case("cu_seqlens", "decode", &module);
     struct flw_bench_bed bed;
-    struct flw_kernel_bed kernels;
     struct flw_kernel_call call;
     void *unwritten;
-    open_bed(&bed, &kernels);
-    assert_true(flw_kernel_call_make(&call, module, of, &kernels, message));
+    open_bed(&bed);
+    assert_true(flw_kernel_call_make(&call, module, of, &bed, message));
     unwritten = flw_kernel_output(&call, 65536);
     memcpy(call.params + sizeof(size_t), &unwritten, sizeof unwritten); /* params.lengths */
-    assert_int_equal(module->launch(kernels.kernels, call.params, bed.streams[0]), FALLOW_OK);
-    assert_false(flw_kernel_bed_settle(&kernels, message));
+    assert_int_equal(module->launch(bed.kernels, call.params, bed.streams[0]), FALLOW_OK);
+    assert_false(flw_kernel_settle(&bed, message));
     assert_non_null(strstr(message, "lengths"));
-    assert_true(flw_kernel_bed_settle(&kernels, message)); /* told once: the next call is another */
+    assert_true(flw_kernel_settle(&bed, message)); /* told once: the next call is another */
     flw_kernel_call_finish(&call);
-    flw_kernel_bed_close(&kernels);
+    flw_kernel_unload(&bed);
     flw_bench_bed_close(&bed);
 }
 

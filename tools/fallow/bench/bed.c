@@ -15,51 +15,53 @@
 
 /* ---- device */
 
-void flw_bench_device_find(const struct flw_bench_device *device, const char *name,
-                           void *out_function)
+void flw_bench_bed_find(const struct flw_bench_bed *bed, const char *name, void *out_function)
 {
-    void *address = dlsym(device->driver.object, name);
+    void *address = dlsym(bed->driver->object, name);
     memcpy(out_function, &address, sizeof address);
 }
 
-bool flw_bench_device_check(const struct flw_bench_device *device, CUresult result,
-                            const char *call, char *message)
+bool flw_bench_bed_check(const struct flw_bench_bed *bed, CUresult result, const char *call,
+                         char *message)
 {
     if (result != CUDA_SUCCESS) {
         snprintf(message, FLW_BENCH_MESSAGE_BYTES, "%s failed with %s; `fallow doctor` says more",
-                 call, flw_driver_error_name(&device->driver, result));
+                 call, flw_driver_error_name(bed->driver, result));
     }
     return result == CUDA_SUCCESS;
 }
 
-static bool open_device(struct flw_bench_device *device, int ordinal, const flw_sim_config *world,
+static bool open_device(struct flw_bench_bed *bed, int ordinal, const flw_sim_config *world,
                         char *message)
 {
     flw_sim_reset_function reset = NULL;
-    device->is_sim = ordinal < 0;
-    device->has_driver =
-        flw_driver_open(&device->driver, device->is_sim ? "sim" : NULL, message) == FALLOW_OK;
-    if (!device->has_driver) {
+    char name[96] = "";
+    bed->is_sim = ordinal < 0;
+    if (flw_driver_open(&bed->opened, bed->is_sim ? "sim" : NULL, message) != FALLOW_OK) {
         return false;
     }
-    flw_bench_device_find(device, "flw_sim_reset", &reset);
-    device->is_simulated = reset != NULL;
-    if (device->is_sim && reset == NULL) {
+    bed->driver = &bed->opened;
+    flw_bench_bed_find(bed, "flw_sim_reset", &reset);
+    bed->is_simulated = reset != NULL;
+    if (bed->is_sim && reset == NULL) {
         snprintf(message, FLW_BENCH_MESSAGE_BYTES,
                  "the simulated driver lacks flw_sim_reset: rebuild libfallow-simcuda.so");
         return false;
     }
-    if (device->is_sim) {
+    if (bed->is_sim) {
         reset(world);
     }
-    return FLW_BENCH_CALL(device, message, cuInit, 0) && /* a new world wants it anew */
-           FLW_BENCH_CALL(device, message, cuDeviceGet, &device->device,
-                          device->is_sim ? 0 : ordinal) &&
-           FLW_BENCH_CALL(device, message, cuDeviceGetName, device->name, (int)sizeof device->name,
-                          device->device) &&
-           FLW_BENCH_CALL(device, message, cuDevicePrimaryCtxRetain, &device->context,
-                          device->device) &&
-           FLW_BENCH_CALL(device, message, cuCtxSetCurrent, device->context);
+    if (!FLW_BENCH_CALL(bed, message, cuInit, 0) || /* a new world wants it anew */
+        !FLW_BENCH_CALL(bed, message, cuDeviceGet, &bed->device, bed->is_sim ? 0 : ordinal) ||
+        !FLW_BENCH_CALL(bed, message, cuDeviceGetName, name, (int)sizeof name, bed->device) ||
+        !FLW_BENCH_CALL(bed, message, cuDevicePrimaryCtxRetain, &bed->context, bed->device) ||
+        !FLW_BENCH_CALL(bed, message, cuCtxSetCurrent, bed->context)) {
+        return false;
+    }
+    bool is_named = !bed->is_simulated || strstr(name, "simulated") != NULL;
+    snprintf(bed->device_name, sizeof bed->device_name, "%s%s",
+             is_named ? "" : "simulated device, ", name);
+    return true;
 }
 
 /* ---- policies */
@@ -111,8 +113,8 @@ static void *create_pool(const struct flw_bench_options *options, struct flw_ben
     fallow_record_config recording;
     fallow_pool_config_init(&config);
     fallow_record_config_init(&recording);
-    config.driver = bed->device.is_sim ? "sim" : NULL;
-    config.device = bed->device.is_sim ? 0 : options->device;
+    config.driver = bed->is_sim ? "sim" : NULL;
+    config.device = bed->is_sim ? 0 : options->device;
     config.log = keep_line;
     if (!explain(fallow_pool_create(&config, &pool), "fallow_pool_create: ", message)) {
         return NULL;
@@ -194,8 +196,8 @@ static bool open_streams(struct flw_bench_bed *bed, size_t count, char *message)
     bed->streams = flw_host_lines(count, sizeof *bed->streams);
     for (size_t i = 0; i < count; i++) {
         CUstream stream = (CUstream)(void *)&bed->streams[i]; /* a name, if nothing looks at it */
-        if (bed->driver != NULL && !FLW_BENCH_CALL(&bed->device, message, cuStreamCreate, &stream,
-                                                   CU_STREAM_NON_BLOCKING)) {
+        if (bed->driver != NULL &&
+            !FLW_BENCH_CALL(bed, message, cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING)) {
             return false;
         }
         bed->streams[bed->stream_count++] = stream;
@@ -213,18 +215,11 @@ bool flw_bench_bed_open(struct flw_bench_bed *bed, const struct flw_bench_option
                             .schedule = FLW_SIM_CLOCK,
                             .lag_ns = flw_max(options->lag_pairs, 1),
                             .mild = FLW_SIM_MILD_GARBAGE};
-    struct flw_bench_device *device = &bed->device;
-    *bed = (struct flw_bench_bed){.policy = options->policy};
+    *bed = (struct flw_bench_bed){.policy = options->policy, .device_name = "no device"};
     message[0] = '\0';
-    snprintf(bed->device_name, sizeof bed->device_name, "no device");
-    if (options->policy->needs_device) {
-        bed->is_absent = !open_device(device, options->device,
-                                      options->world != NULL ? options->world : &world, message);
-        bed->driver = device->has_driver ? &device->driver : NULL;
-        bool is_named = !device->is_simulated || strstr(device->name, "simulated") != NULL;
-        snprintf(bed->device_name, sizeof bed->device_name, "%s%s",
-                 is_named ? "" : "simulated device, ", device->name);
-    }
+    bed->is_absent = options->policy->needs_device &&
+                     !open_device(bed, options->device,
+                                  options->world != NULL ? options->world : &world, message);
     if (!bed->is_absent &&
         open_streams(bed, flw_max(options->stream_count, options->thread_count), message)) {
         bed->pool = options->policy->create(options, bed, message);
@@ -238,7 +233,6 @@ bool flw_bench_bed_open(struct flw_bench_bed *bed, const struct flw_bench_option
 
 void flw_bench_bed_close(struct flw_bench_bed *bed)
 {
-    struct flw_bench_device *device = &bed->device;
     if (bed->pool != NULL) {
         bed->policy->destroy(bed->pool);
     }
@@ -246,12 +240,12 @@ void flw_bench_bed_close(struct flw_bench_bed *bed)
         bed->driver->cuStreamDestroy_v2(bed->streams[i]);
     }
     flw_host_free(bed->streams);
-    if (device->context != NULL) {
-        device->driver.cuCtxSetCurrent(NULL);
-        device->driver.cuDevicePrimaryCtxRelease_v2(device->device);
+    if (bed->context != NULL) {
+        bed->driver->cuCtxSetCurrent(NULL);
+        bed->driver->cuDevicePrimaryCtxRelease_v2(bed->device);
     }
-    if (device->has_driver) {
-        flw_driver_close(&device->driver);
+    if (bed->driver != NULL) {
+        flw_driver_close(bed->driver);
     }
     *bed = (struct flw_bench_bed){.policy = bed->policy, .is_absent = bed->is_absent};
 }

@@ -189,22 +189,6 @@ static bool take_policy(void *member, const char *text)
     return *policy != NULL;
 }
 
-static bool take_part(void *member, const char *text)
-{
-    static const char *const names[] = {[FLW_BENCH_HOLE] = "hole", [FLW_BENCH_LARGER] = "larger"};
-    enum flw_bench_part *part = member;
-    for (*part = FLW_BENCH_LARGER; *part != FLW_BENCH_BOTH; --*part) {
-        if (strcmp(text, names[*part]) == 0) {
-            return true;
-        }
-    }
-    if (strcmp(text, "both") != 0) {
-        flw_complain("--part '%s' is none: give hole, larger or both", text);
-        return false;
-    }
-    return true;
-}
-
 #define OPTION(member) offsetof(struct flw_bench_options, member)
 #define FLAG(word, member)                                             \
     {                                                                  \
@@ -228,7 +212,7 @@ static const struct flw_option option_list[] = {
     NUMBER("seed", seed, 0, UINT64_MAX >> 8),
     {.name = "policy", .kind = FLW_OPTION_TAKE, .offset = OPTION(policy), .take = take_policy},
     {.name = "device", .kind = FLW_OPTION_DEVICE, .offset = OPTION(device)},
-    {.name = "part", .kind = FLW_OPTION_TAKE, .offset = OPTION(part), .take = take_part},
+    {.name = "part", .kind = FLW_OPTION_TEXT, .offset = OPTION(part)},
     FLAG("sweep", is_sweep),
     FLAG("switch", is_random_switch),
     FLAG("sized", is_sized),
@@ -264,6 +248,7 @@ static bool holds_too_many(const struct flw_bench_options *options)
 /* Combinations that would be ignored in silence are refused. NULL: fine. */
 static const char *find_conflict(const struct flw_bench_options *options, const struct shape *shape)
 {
+    static const char *const parts[] = {"hole", "larger", "both", NULL};
     bool is_pool = strcmp(options->policy->name, "fallow") == 0;
     bool is_pair = shape->run == flw_bench_pair, is_deferred = shape->run == flw_bench_deferred;
     bool has_mixed_sizes = options->sizes != FLW_BENCH_SIZE_ONE, is_sweep = options->is_sweep;
@@ -272,6 +257,8 @@ static const char *find_conflict(const struct flw_bench_options *options, const 
         const char *sentence;
     } rows[] = {
         {shape->traits & NEEDS_LIVE && options->live_count == 0, "--live must be at least 1"},
+        {options->part != NULL && !flw_is_one_of(options->part, parts),
+         "--part is hole, larger or both"},
         {options->is_sized && !is_pair, "--sized is for pair"},
         {options->record != NULL && !(is_pair && is_pool),
          "--record is for pair with --policy fallow"},

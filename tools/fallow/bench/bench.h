@@ -42,12 +42,6 @@ struct flw_bench_list {
     size_t count;
 };
 
-enum flw_bench_part {
-    FLW_BENCH_BOTH,
-    FLW_BENCH_HOLE,
-    FLW_BENCH_LARGER
-};
-
 struct flw_bench_options {
     const char *shape;
     const struct flw_bench_policy *policy;
@@ -62,10 +56,10 @@ struct flw_bench_options {
     uint64_t seed;
     bool is_sweep; /* streams: each of the lists' combinations */
     struct flw_bench_list stream_list, size_list, beside_list;
-    uint64_t lag_pairs;       /* of a sweep: work on a block is done so many pairs later; 0: none */
-    enum flw_bench_part part; /* holes: the request that is timed */
-    bool is_random_switch;    /* streams: a random stream per pair, else round-robin */
-    bool is_sized;            /* fallow_free_sized */
+    uint64_t lag_pairs;    /* of a sweep: work on a block is done so many pairs later; 0: none */
+    const char *part;      /* holes: the request that is timed, "hole" or "larger"; else both */
+    bool is_random_switch; /* streams: a random stream per pair, else round-robin */
+    bool is_sized;         /* fallow_free_sized */
     bool has_percentiles;
     bool is_json;
     bool is_lockstep;            /* handoff: the two threads by turns */
@@ -99,25 +93,21 @@ const struct flw_bench_policy *flw_bench_policy_find(const char *name);
 
 /* ---- bed */
 
-struct flw_bench_device {
-    struct flw_driver driver;
+struct flw_bench_bed {
+    struct flw_driver *driver; /* NULL: the policy needs none */
+    struct flw_driver opened;  /* what `driver` points to */
     CUdevice device;
-    CUcontext context; /* current in the thread that opened it */
-    bool has_driver;
+    CUcontext context; /* current in the thread that opened the bed */
     bool is_sim;       /* requested: simulate in a new world */
     bool is_simulated; /* true also for a simulated driver under the real driver's name */
-    char name[96];     /* reported by the driver */
-};
-
-struct flw_bench_bed {
-    struct flw_bench_device device;
-    struct flw_driver *driver; /* the device's; NULL: the policy needs none */
-    bool is_absent;            /* there is no such device, or no kernels for it */
+    bool is_absent;    /* there is no such device, or no kernels for it */
     char device_name[128];
     fallow_stream *streams;
     size_t stream_count;
     void *pool;
-    fallow_recorder *recorder; /* NULL: nothing is recorded */
+    fallow_recorder *recorder;      /* NULL: nothing is recorded */
+    struct fallow_kernels *kernels; /* of the shape `kernels` */
+    uint64_t reported_count;        /* violations that the rule checker had found before */
     const struct flw_bench_policy *policy;
 };
 
@@ -130,14 +120,16 @@ void flw_bench_bed_close(struct flw_bench_bed *bed);
 bool flw_bench_bed_stop_recording(struct flw_bench_bed *bed, char *message);
 
 /* A function of the driver's library; NULL: it has none of that name. */
-void flw_bench_device_find(const struct flw_bench_device *device, const char *name,
-                           void *out_function);
+void flw_bench_bed_find(const struct flw_bench_bed *bed, const char *name, void *out_function);
 
 /* False, and a message: the call failed. */
-bool flw_bench_device_check(const struct flw_bench_device *device, CUresult result,
-                            const char *call, char *message);
-#define FLW_BENCH_CALL(device, message, call, ...) \
-    flw_bench_device_check(device, (device)->driver.call(__VA_ARGS__), #call, message)
+bool flw_bench_bed_check(const struct flw_bench_bed *bed, CUresult result, const char *call,
+                         char *message);
+#define FLW_BENCH_CALL(bed, message, call, ...)                                         \
+    flw_bench_bed_check(bed,                                                            \
+                        (bed)->driver->call == NULL ? CUDA_ERROR_NOT_FOUND              \
+                                                    : (bed)->driver->call(__VA_ARGS__), \
+                        #call, message)
 
 /* ---- report */
 

@@ -7,8 +7,6 @@
  */
 #include "bench/kernels.h"
 
-#include <stdlib.h>
-
 #include "common/command.h"
 #include "common/options.h"
 #include "trace/io/jsonwriter.h"
@@ -63,44 +61,42 @@ const flw_sim_config flw_bench_kernel_world = {.struct_size = sizeof flw_bench_k
                                                .check = 1,
                                                .device_bytes = (uint64_t)8 << 30};
 
-bool flw_kernel_bed_open(struct flw_kernel_bed *kernels, struct flw_bench_bed *bed, char *message)
+bool flw_kernel_load(struct flw_bench_bed *bed, char *message)
 {
-    *kernels = (struct flw_kernel_bed){.bed = bed};
-    fallow_status status = fallow_kernels_create(bed->pool, &kernels->kernels);
+    fallow_status status = fallow_kernels_create(bed->pool, &bed->kernels);
     if (status == FALLOW_OK) { /* no figure has a load in it, and graphs come first */
-        status = fallow_kernels_load(kernels->kernels, NULL, 0);
+        status = fallow_kernels_load(bed->kernels, NULL, 0);
     }
     bed->is_absent = status == FALLOW_NOT_SUPPORTED;
     if (status != FALLOW_OK) {
         char why[128] = "";
-        fallow_kernels_last_error(kernels->kernels, why, sizeof why);
+        fallow_kernels_last_error(bed->kernels, why, sizeof why);
         snprintf(message, FLW_BENCH_MESSAGE_BYTES, "no kernels on %s: %s%s%s", bed->device_name,
                  fallow_status_name(status), why[0] == 0 ? "" : ": ", why);
-        flw_kernel_bed_close(kernels);
+        flw_kernel_unload(bed);
     }
     return status == FALLOW_OK;
 }
 
-void flw_kernel_bed_close(struct flw_kernel_bed *bed)
+void flw_kernel_unload(struct flw_bench_bed *bed)
 {
     fallow_kernels_destroy(bed->kernels);
-    (void)!fallow_stream_retire(bed->bed->pool, bed->bed->streams[0]);
+    (void)!fallow_stream_retire(bed->pool, bed->streams[0]);
 }
 
-bool flw_kernel_bed_settle(struct flw_kernel_bed *bed, char *message)
+bool flw_kernel_settle(struct flw_bench_bed *bed, char *message)
 {
-    struct flw_bench_device *device = &bed->bed->device;
     flw_sim_ledger ledger = {.struct_size = sizeof ledger};
     flw_sim_ledger_function get_ledger = NULL;
     flw_sim_violation_function violation = NULL;
-    if (!FLW_BENCH_CALL(device, message, cuStreamSynchronize, bed->bed->streams[0])) {
+    if (!FLW_BENCH_CALL(bed, message, cuStreamSynchronize, bed->streams[0])) {
         return false;
     }
-    if (!device->is_simulated) {
+    if (!bed->is_simulated) {
         return true;
     }
-    flw_bench_device_find(device, "flw_sim_get_ledger", &get_ledger);
-    flw_bench_device_find(device, "flw_sim_violation", &violation);
+    flw_bench_bed_find(bed, "flw_sim_get_ledger", &get_ledger);
+    flw_bench_bed_find(bed, "flw_sim_violation", &violation);
     get_ledger(0, &ledger);
     bool is_clean = ledger.violation_count == bed->reported_count;
     if (!is_clean) {
@@ -117,14 +113,6 @@ bool flw_kernel_bed_settle(struct flw_kernel_bed *bed, char *message)
 /* Stands for memory in a query: optional pointers must not be NULL, and none is followed. */
 static _Alignas(256) int32_t nowhere[64];
 
-void flw_kernel_set(struct flw_kernel_call *call, const void *params, size_t bytes)
-{
-    if (bytes > sizeof call->params) {
-        abort(); /* FLW_KERNEL_PARAMS_BYTES is too small for a new case */
-    }
-    memcpy(call->params, params, bytes);
-}
-
 void *flw_kernel_output(struct flw_kernel_call *call, int64_t bytes)
 {
     void *buffer = NULL;
@@ -134,7 +122,7 @@ void *flw_kernel_output(struct flw_kernel_call *call, int64_t bytes)
     size_t room = bytes == 0 ? 16 : (size_t)bytes;
     fallow_status status = FALLOW_OUT_OF_HOST_MEMORY;
     if (call->buffer_count < FLW_KERNEL_BUFFERS) {
-        status = fallow_alloc(call->bed->bed->pool, room, call->bed->bed->streams[0], &buffer);
+        status = fallow_alloc(call->bed->pool, room, call->bed->streams[0], &buffer);
     }
     if (status != FALLOW_OK) {
         call->is_broken = true;
@@ -146,9 +134,8 @@ void *flw_kernel_output(struct flw_kernel_call *call, int64_t bytes)
     return buffer;
 }
 
-#define CALL(call, name, ...) \
-    FLW_BENCH_CALL(&(call)->bed->bed->device, (call)->message, name, __VA_ARGS__)
-#define STREAM(call) ((call)->bed->bed->streams[0])
+#define CALL(call, name, ...) FLW_BENCH_CALL((call)->bed, (call)->message, name, __VA_ARGS__)
+#define STREAM(call)          ((call)->bed->streams[0])
 
 void *flw_kernel_filled(struct flw_kernel_call *call, int64_t bytes, uint32_t word)
 {
@@ -205,11 +192,11 @@ int32_t *flw_kernel_integers(struct flw_kernel_call *call, int64_t count,
 }
 
 bool flw_kernel_call_make(struct flw_kernel_call *call, const struct flw_kernel_module *module,
-                          const struct flw_kernel_case *of, struct flw_kernel_bed *bed,
+                          const struct flw_kernel_case *of, struct flw_bench_bed *bed,
                           char *message)
 {
     int sizes[FLW_KERNEL_SIZES];
-    bool is_small = bed != NULL && bed->bed->device.is_simulated;
+    bool is_small = bed != NULL && bed->is_simulated;
     *call = (struct flw_kernel_call){.module = module, .of = of, .bed = bed, .message = message};
     for (size_t i = 0; i < FLW_KERNEL_SIZES; i++) {
         int most = module->sizes[i].most_simulated;
@@ -222,13 +209,13 @@ bool flw_kernel_call_make(struct flw_kernel_call *call, const struct flw_kernel_
 void flw_kernel_call_finish(struct flw_kernel_call *call)
 {
     while (call->buffer_count > 0) {
-        (void)!fallow_free(call->bed->bed->pool, call->buffers[--call->buffer_count], STREAM(call));
+        (void)!fallow_free(call->bed->pool, call->buffers[--call->buffer_count], STREAM(call));
     }
 }
 
 static bool launch(struct flw_kernel_call *call)
 {
-    struct flw_kernel_bed *bed = call->bed;
+    struct flw_bench_bed *bed = call->bed;
     fallow_status status = call->module->launch(bed->kernels, call->params, STREAM(call));
     if (status != FALLOW_OK) {
         fallow_kernels_last_error(bed->kernels, call->message, FLW_BENCH_MESSAGE_BYTES);
@@ -279,61 +266,48 @@ static bool capture(const struct work *work, CUgraph *out_graph)
     for (unsigned i = 0; i < work->count && is_done; i++) {
         is_done = submit(work);
     }
-    CUresult ended = call->bed->bed->driver->cuStreamEndCapture(STREAM(call), out_graph);
-    return is_done && flw_bench_device_check(&call->bed->bed->device, ended, "cuStreamEndCapture",
-                                             call->message);
+    CUresult ended = call->bed->driver->cuStreamEndCapture(STREAM(call), out_graph);
+    return is_done && flw_bench_bed_check(call->bed, ended, "cuStreamEndCapture", call->message);
 }
 
-/* Replay the graph and set *out_us, on a GPU, to the median of a launch. */
-static bool replay(const struct work *work, CUgraphExec graph, CUevent begin, CUevent end,
-                   double *out_us)
+static bool replay(struct flw_kernel_call *call, CUgraphExec graph, CUevent begin, CUevent end,
+                   float *out_ms)
 {
-    struct flw_kernel_call *call = work->call;
-    bool is_simulated = call->bed->bed->device.is_simulated;
-    CUresult (*elapsed)(float *milliseconds, CUevent begin, CUevent end) = NULL;
-    double times[REPLAYS];
-    flw_bench_device_find(&call->bed->bed->device, "cuEventElapsedTime", &elapsed);
-    for (int i = 0; i < (is_simulated ? 1 : REPLAYS + WARM_REPLAYS); i++) {
-        float milliseconds = 0;
-        if (!CALL(call, cuEventRecord, begin, STREAM(call)) ||
-            !CALL(call, cuGraphLaunch, graph, STREAM(call)) ||
-            !CALL(call, cuEventRecord, end, STREAM(call)) || !CALL(call, cuEventSynchronize, end)) {
-            return false;
-        }
-        if (!is_simulated &&
-            !flw_bench_device_check(&call->bed->bed->device,
-                                    elapsed == NULL ? CUDA_ERROR_NOT_FOUND
-                                                    : elapsed(&milliseconds, begin, end),
-                                    "cuEventElapsedTime", call->message)) {
-            return false;
-        }
-        times[i % REPLAYS] = (double)milliseconds * 1e3 / work->count; /* the warm ones go */
-    }
-    *out_us = is_simulated ? NAN : flw_median(times, REPLAYS);
-    return true;
+    CUresult (*elapsed)(float *ms, CUevent begin, CUevent end) = NULL;
+    flw_bench_bed_find(call->bed, "cuEventElapsedTime", &elapsed);
+    return CALL(call, cuEventRecord, begin, STREAM(call)) &&
+           CALL(call, cuGraphLaunch, graph, STREAM(call)) &&
+           CALL(call, cuEventRecord, end, STREAM(call)) && CALL(call, cuEventSynchronize, end) &&
+           (call->bed->is_simulated ||
+            flw_bench_bed_check(
+                call->bed, elapsed == NULL ? CUDA_ERROR_NOT_FOUND : elapsed(out_ms, begin, end),
+                "cuEventElapsedTime", call->message));
 }
 
+/* Set *out_us to the median of replays, NAN on the simulated device. */
 static bool time_graph(const struct work *work, double *out_us)
 {
     struct flw_kernel_call *call = work->call;
-    const struct flw_driver *driver = call->bed->bed->driver;
+    const struct flw_driver *driver = call->bed->driver;
     CUgraph graph = NULL;
     CUgraphExec executable = NULL;
     CUevent begin = NULL, end = NULL;
-    if (driver->cuGraphLaunch == NULL || driver->cuGraphInstantiateWithFlags == NULL ||
-        driver->cuGraphExecDestroy == NULL || driver->cuGraphDestroy == NULL) {
-        snprintf(call->message, FLW_BENCH_MESSAGE_BYTES, "the driver lacks graphs");
-        return false;
-    }
+    double times[REPLAYS];
+    int replays = call->bed->is_simulated ? 1 : REPLAYS + WARM_REPLAYS;
     bool is_done = capture(work, &graph) &&
                    CALL(call, cuGraphInstantiateWithFlags, &executable, graph, 0) &&
-                   CALL(call, cuEventCreate, &begin, 0) && CALL(call, cuEventCreate, &end, 0) &&
-                   replay(work, executable, begin, end, out_us);
-    if (begin != NULL) {
-        driver->cuEventDestroy_v2(begin);
+                   CALL(call, cuEventCreate, &begin, 0) && CALL(call, cuEventCreate, &end, 0);
+    for (int i = 0; i < replays && is_done; i++) {
+        float ms = NAN;
+        is_done = replay(call, executable, begin, end, &ms);
+        times[i % REPLAYS] = (double)ms * 1e3 / work->count; /* the warm ones are replaced */
     }
+    *out_us = replays == 1 ? NAN : flw_median(times, REPLAYS);
     if (end != NULL) {
         driver->cuEventDestroy_v2(end);
+    }
+    if (begin != NULL) {
+        driver->cuEventDestroy_v2(begin);
     }
     if (executable != NULL) {
         driver->cuGraphExecDestroy(executable);
@@ -348,7 +322,7 @@ static bool time_graph(const struct work *work, double *out_us)
 static bool time_call(struct flw_kernel_call *call, uint64_t moved, double *out_us,
                       double *out_copy_us)
 {
-    bool is_simulated = call->bed->bed->device.is_simulated;
+    bool is_simulated = call->bed->is_simulated;
     /* So many that the start of a graph does not show. */
     struct work work = {.call = call,
                         .count = is_simulated                 ? 2
@@ -393,7 +367,7 @@ static const struct flw_bench_column columns[COLUMNS] = {
 
 /* Run a case: bytes are of the full size. False: row->note is what failed. */
 static bool run_case(const struct flw_kernel_module *module, const struct flw_kernel_case *of,
-                     struct flw_kernel_bed *bed, struct flw_bench_row *row)
+                     struct flw_bench_bed *bed, struct flw_bench_row *row)
 {
     struct flw_kernel_call call;
     fallow_workspace_need need;
@@ -405,7 +379,7 @@ static bool run_case(const struct flw_kernel_module *module, const struct flw_ke
     values[WRITTEN] = (double)need.write_bytes;
     uint64_t before = fallow_kernels_launch_count(bed->kernels);
     bool is_ok = flw_kernel_call_make(&call, module, of, bed, row->note) && query(&call, &need) &&
-                 launch(&call) && flw_kernel_bed_settle(bed, row->note);
+                 launch(&call) && flw_kernel_settle(bed, row->note);
     uint64_t launches = fallow_kernels_launch_count(bed->kernels) - before;
     values[LAUNCHES] = (double)launches;
     if (is_ok &&
@@ -416,7 +390,7 @@ static bool run_case(const struct flw_kernel_module *module, const struct flw_ke
     }
     is_ok = is_ok &&
             time_call(&call, need.read_bytes + need.write_bytes, &values[US], &values[COPY_US]) &&
-            flw_kernel_bed_settle(bed, row->note);
+            flw_kernel_settle(bed, row->note);
     values[GB_PER_S] = (values[READ] + values[WRITTEN]) / values[US] / 1e3;
     values[OF_COPY] = values[COPY_US] / values[US];
     flw_kernel_call_finish(&call);
@@ -464,17 +438,16 @@ static void describe(struct flw_bench_row *row, bool is_simulated)
 bool flw_bench_kernels(const struct flw_bench_options *options, struct flw_bench_bed *bed,
                        struct flw_bench_report *report, char *message)
 {
-    struct flw_kernel_bed kernels;
     size_t capacity = 0;
-    if (!flw_kernel_bed_open(&kernels, bed, message)) {
+    if (!flw_kernel_load(bed, message)) {
         return false;
     }
     report->columns = columns;
-    report->column_count = bed->device.is_simulated ? SIMULATED_COLUMNS : COLUMNS;
+    report->column_count = bed->is_simulated ? SIMULATED_COLUMNS : COLUMNS;
     report->print_case = print_case;
     snprintf(report->note, sizeof report->note, "%s",
-             bed->device.is_simulated ? "simulated device: byte and launch counts only"
-                                      : "times by events around graphs of many launches");
+             bed->is_simulated ? "simulated device: byte and launch counts only"
+                               : "times by events around graphs of many launches");
     for (const struct flw_kernel_module *module = flw_kernel_modules; module->name; module++) {
         bool is_wanted = options->only == NULL || strcmp(options->only, module->name) == 0;
         for (const struct flw_kernel_case *of = module->cases; is_wanted && of->variant; of++) {
@@ -487,13 +460,13 @@ bool flw_bench_kernels(const struct flw_bench_options *options, struct flw_bench
             }
             row->values[LAUNCH_GOAL] = of->launch_goal > 0 ? of->launch_goal : NAN;
             snprintf(row->name, sizeof row->name, "%s, %s", module->name, of->variant);
-            row->is_failed = !run_case(module, of, &kernels, row);
+            row->is_failed = !run_case(module, of, bed, row);
             report->failure_count += row->is_failed;
             if (!row->is_failed) {
-                describe(row, bed->device.is_simulated);
+                describe(row, bed->is_simulated);
             }
         }
     }
-    flw_kernel_bed_close(&kernels);
+    flw_kernel_unload(bed);
     return true;
 }

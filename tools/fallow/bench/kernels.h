@@ -42,23 +42,17 @@ struct flw_kernel_module {
 
 extern const struct flw_kernel_module flw_kernel_modules[];
 
-struct flw_kernel_bed {
-    struct flw_bench_bed *bed;
-    fallow_kernels *kernels;
-    uint64_t reported_count; /* violations that the rule checker had found before */
-};
-
-/* Load the kernels. False: message is one line; bed->is_absent: there are none for the device. */
-bool flw_kernel_bed_open(struct flw_kernel_bed *kernels, struct flw_bench_bed *bed, char *message);
-void flw_kernel_bed_close(struct flw_kernel_bed *bed);
+/* Load the kernels into bed->kernels. False: message is one line; bed->is_absent: there are none for the device. */
+bool flw_kernel_load(struct flw_bench_bed *bed, char *message);
+void flw_kernel_unload(struct flw_bench_bed *bed);
 
 /* Wait for the stream. False: message says what the device, or the rule checker since the last call, found. */
-bool flw_kernel_bed_settle(struct flw_kernel_bed *bed, char *message);
+bool flw_kernel_settle(struct flw_bench_bed *bed, char *message);
 
 struct flw_kernel_call {
     const struct flw_kernel_module *module;
     const struct flw_kernel_case *of;
-    struct flw_kernel_bed *bed; /* NULL: for a query, without memory */
+    struct flw_bench_bed *bed; /* NULL: for a query, without memory */
     void *buffers[FLW_KERNEL_BUFFERS];
     size_t buffer_count;
     _Alignas(16) unsigned char params[FLW_KERNEL_PARAMS_BYTES];
@@ -67,12 +61,11 @@ struct flw_kernel_call {
 };
 
 bool flw_kernel_call_make(struct flw_kernel_call *call, const struct flw_kernel_module *module,
-                          const struct flw_kernel_case *of, struct flw_kernel_bed *bed,
+                          const struct flw_kernel_case *of, struct flw_bench_bed *bed,
                           char *message);
 void flw_kernel_call_finish(struct flw_kernel_call *call);
 
-/* For `make`: set the parameters, allocate an output, memory of one word over and over, or int32 values. */
-void flw_kernel_set(struct flw_kernel_call *call, const void *params, size_t bytes);
+/* For `make`: allocate an output, memory of one word over and over, or int32 values. */
 void *flw_kernel_output(struct flw_kernel_call *call, int64_t bytes);
 void *flw_kernel_filled(struct flw_kernel_call *call, int64_t bytes, uint32_t word);
 

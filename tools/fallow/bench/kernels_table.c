@@ -22,11 +22,14 @@
     }                                                                                           \
     static void make_##operation(struct flw_kernel_call *call, const int *s)
 
-#define SET(operation, ...)                                                              \
-    flw_kernel_set(call,                                                                 \
-                   &(fallow_##operation##_params){                                       \
-                       .struct_size = sizeof(fallow_##operation##_params), __VA_ARGS__}, \
-                   sizeof(fallow_##operation##_params))
+#define SET(operation, ...)                                                                       \
+    do {                                                                                          \
+        _Static_assert(sizeof(fallow_##operation##_params) <= sizeof call->params, "room");       \
+        memcpy(call->params,                                                                      \
+               &(fallow_##operation##_params){.struct_size = sizeof(fallow_##operation##_params), \
+                                              __VA_ARGS__},                                       \
+               sizeof(fallow_##operation##_params));                                              \
+    } while (0)
 
 #define OUT(count, bytes)        flw_kernel_output(call, (int64_t)(count) * (bytes))
 #define FILL(count, bytes, word) flw_kernel_filled(call, (int64_t)(count) * (bytes), word)

@@ -25,7 +25,7 @@ static void print_json(const struct flw_bench_report *report,
     flw_json_text(out, "bench", options->shape);
     flw_json_text(out, "policy", options->policy->name);
     flw_json_text(out, "device", bed->device_name);
-    flw_json_bool(out, "simulated", bed->device.is_simulated);
+    flw_json_bool(out, "simulated", bed->is_simulated);
     flw_json_text(out, "host_cpu", cpu);
     flw_json_number(out, "host_cpus", flw_machine_cpu_count());
     flw_json_text(out, "compiler", flw_machine_compiler());

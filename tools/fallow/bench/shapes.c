@@ -140,11 +140,11 @@ bool flw_bench_holes(const struct flw_bench_options *options, struct flw_bench_b
             loop.policy->free(loop.pool, loop.slots[i], loop.stream) != FALLOW_OK;
         loop.slots[i] = NULL; /* free(NULL) succeeds */
     }
-    if (options->part != FLW_BENCH_LARGER) {
+    if (options->part == NULL || strcmp(options->part, "larger") != 0) {
         loop.size_bytes = is_one ? options->size_bytes : 32768;
         flw_bench_measure(&loop, flw_bench_run_pair, options, report, "hole_");
     }
-    if (options->part != FLW_BENCH_HOLE) {
+    if (options->part == NULL || strcmp(options->part, "hole") != 0) {
         loop.size_bytes = is_one ? 2 * options->size_bytes : 131072;
         flw_bench_measure(&loop, flw_bench_run_pair, options, report, "larger_");
     }
@@ -186,7 +186,7 @@ static void CUDA_CB stay_closed(void *argument)
 static void *wait_for_stream(void *argument)
 {
     struct gate *gate = argument;
-    gate->result = gate->bed->driver->cuCtxSetCurrent(gate->bed->device.context);
+    gate->result = gate->bed->driver->cuCtxSetCurrent(gate->bed->context);
     if (gate->result == CUDA_SUCCESS) {
         gate->result = gate->bed->driver->cuStreamSynchronize(gate->stream);
     }
@@ -201,8 +201,7 @@ static bool hold_back(struct gate *gate, char *message)
     }
     sem_init(&gate->closed, 0, 0);
     sem_init(&gate->open, 0, 0);
-    if (!FLW_BENCH_CALL(&gate->bed->device, message, cuLaunchHostFunc, gate->stream, stay_closed,
-                        gate)) {
+    if (!FLW_BENCH_CALL(gate->bed, message, cuLaunchHostFunc, gate->stream, stay_closed, gate)) {
         return false;
     }
     if (pthread_create(&gate->waiter, NULL, wait_for_stream, gate) != 0) {
@@ -231,8 +230,7 @@ static bool release(struct gate *gate, char *message)
     if (!was_held) {
         snprintf(message, FLW_BENCH_MESSAGE_BYTES, "the held stream was done before it was let go");
     }
-    return was_held &&
-           flw_bench_device_check(&gate->bed->device, gate->result, "cuStreamSynchronize", message);
+    return was_held && flw_bench_bed_check(gate->bed, gate->result, "cuStreamSynchronize", message);
 }
 
 bool flw_bench_deferred(const struct flw_bench_options *options, struct flw_bench_bed *bed,

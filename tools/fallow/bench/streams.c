@@ -96,11 +96,11 @@ static void count(const struct flw_bench_bed *bed, double *out)
     out[HOST_WAITS] = (double)(usage.wait_count + usage.remap_wait_count);
     out[STEALS] = (double)usage.steal_count;
     out[RESERVED_BYTES] = (double)usage.reserved_bytes;
-    if (!bed->device.is_sim || bed->driver == NULL) {
+    if (!bed->is_sim || bed->driver == NULL) {
         return;
     }
-    flw_bench_device_find(&bed->device, "flw_sim_call_count", &calls);
-    flw_bench_device_find(&bed->device, "flw_sim_get_ledger", &get_ledger);
+    flw_bench_bed_find(bed, "flw_sim_call_count", &calls);
+    flw_bench_bed_find(bed, "flw_sim_get_ledger", &get_ledger);
     get_ledger(0, &ledger);
     out[DRIVER_CALLS] = /* without queries, as in fallow_stats */
         (double)(calls(NULL) - calls("cuStreamIsCapturing") - calls("cuMemGetInfo_v2"));
@@ -131,8 +131,8 @@ static bool measure_row(const struct flw_bench_options *options, const struct fl
     uint64_t count_beside = (uint64_t)values[BESIDE_BYTES] / own.size_bytes, held = 0;
     struct flw_bench_loop loop = flw_bench_loop_open(&own, bed, count_beside, options->seed);
     if (options->lag_pairs != 0) {
-        flw_bench_device_find(&bed->device, "flw_sim_touch", &loop.touch);
-        flw_bench_device_find(&bed->device, "flw_sim_advance", &loop.advance);
+        flw_bench_bed_find(bed, "flw_sim_touch", &loop.touch);
+        flw_bench_bed_find(bed, "flw_sim_advance", &loop.advance);
     }
     while (held < count_beside &&
            loop.policy->alloc(loop.pool, loop.size_bytes, loop.streams[held % own.stream_count],
@@ -182,8 +182,7 @@ static bool renew_pool(const struct flw_bench_options *options, struct flw_bench
                        char *message)
 {
     if (bed->driver != NULL &&
-        !flw_bench_device_check(&bed->device, bed->driver->cuCtxSynchronize(), "cuCtxSynchronize",
-                                message)) {
+        !flw_bench_bed_check(bed, bed->driver->cuCtxSynchronize(), "cuCtxSynchronize", message)) {
         return false;
     }
     bed->policy->destroy(bed->pool);

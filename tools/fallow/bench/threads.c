@@ -41,7 +41,7 @@ struct worker {
 struct crew {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    const struct flw_bench_device *device;
+    const struct flw_bench_bed *bed;
     struct worker *workers;
     uint64_t job;      /* number of the job given last */
     size_t done_count; /* workers that are through with it */
@@ -68,8 +68,8 @@ static void *work(void *argument)
     struct worker *worker = argument;
     struct crew *crew = worker->crew;
     flw_machine_pin(worker->index);
-    if (crew->device->has_driver) { /* as in a thread that launches kernels */
-        (void)crew->device->driver.cuCtxSetCurrent(crew->device->context);
+    if (crew->bed->driver != NULL) { /* as in a thread that launches kernels */
+        (void)crew->bed->driver->cuCtxSetCurrent(crew->bed->context);
     }
     pthread_mutex_lock(&crew->lock);
     for (uint64_t job = 0;;) {
@@ -130,7 +130,7 @@ static bool open_crew(struct crew *crew, const struct flw_bench_options *options
 {
     *crew = (struct crew){.lock = PTHREAD_MUTEX_INITIALIZER,
                           .changed = PTHREAD_COND_INITIALIZER,
-                          .device = &bed->device,
+                          .bed = bed,
                           .is_lockstep = options->is_lockstep,
                           .live_count = options->live_count};
     crew->workers = flw_host_lines(options->thread_count, sizeof *crew->workers);
