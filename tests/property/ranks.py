@@ -351,7 +351,7 @@ def check_damage(draw, folder):
     refuse(["merge", "-"], 1, "it is empty", text=" \n")
     refuse(["merge", "/nowhere/x"], 1, "/nowhere/x")
     refuse(["merge"], 2, "report merge needs files that fallow report --json-lines wrote")
-    refuse(["merge", "x", "--json", "-", "--json-lines"], 2, "one of them")
+    refuse(["merge", "x", "--json", "-", "--json-lines"], 2, "use one of them")
     for option, value in (("--html", "x"), ("--policy", "bound"), ("--lag", "1")):
         refuse(["--json-lines", path, option, value], 2, "--json-lines replays nothing")
     check(run("merge", "-", "--json-lines", text=line + "\n\n" + line) == line, "twice the same is not once")

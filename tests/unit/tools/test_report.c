@@ -283,7 +283,7 @@ static void a_broken_threshold_is_one_line_and_exit_code_1(void **state)
     assert_int_equal(command_run(whole), 0);
     snprintf(whole, sizeof whole, line, "--max-reserved 9M");
     command_expect_error(whole, 1,
-                         "tiny.ftext: policy driver holds 10,485,760 bytes, 1,048,576 more");
+                         "tiny.ftext: policy driver reserves 10,485,760 bytes, 1,048,576 more");
     assert_int_equal(command_run("\"$F\" report heap.ftext --no-times --policy recorded "
                                  "--max-fragmentation 0.34 >screen"),
                      0);
@@ -322,7 +322,7 @@ static void an_out_of_memory_on_record_is_told_and_may_fail(void **state)
         0);
     command_expect_error("\"$F\" report oom.ftext --no-times --policy driver --fail-on-oom >screen",
                          1,
-                         "oom.ftext: ran out of memory at event 4: 8,388,608 bytes asked for by");
+                         "oom.ftext: ran out of memory at event 4: 8,388,608 bytes requested by");
     assert_int_equal(
         command_run("\"$F\" report tiny.ftext --no-times --policy driver --fail-on-oom "
                     ">screen"),
@@ -512,8 +512,7 @@ static void a_wrong_rule_of_owners_is_told_in_one_line(void **state)
     command_expect_error("\"$F\" report tiny.ftext --skip", 2, "--skip needs a value");
     command_expect_error("\"$F\" report tiny.ftext --by line", 2,
                          "--by 'line' is none of frame, file, module and phase");
-    command_expect_error("\"$F\" report tiny.ftext --by phase --skip x", 2,
-                         "--by phase looks at none");
+    command_expect_error("\"$F\" report tiny.ftext --by phase --skip x", 2, "--by phase uses none");
 }
 
 static void a_baseline_is_held_to(void **state)

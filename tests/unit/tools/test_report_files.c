@@ -30,7 +30,7 @@ static void a_baseline_that_is_replaced_is_held_to_as_it_was(void **state)
                      1);
     flw_test_expect_in(error_text, "policy driver has peak_reserved_bytes of 10485760, above the "
                                    "baseline's 8388608 (+25.00 %)\n"
-                                   "fallow: ./link.json: is the baseline, and stays as it was\n");
+                                   "fallow: ./link.json: the baseline was not replaced\n");
     assert_int_equal(command_run("cmp kept.json less.json && test -L link.json"), 0);
     /* One that is held to is replaced; another file is written in any case. */
     assert_int_equal(command_run("cp then.json kept.json; "
@@ -315,7 +315,7 @@ static void one_is_not_several(void **state)
 static void what_would_have_no_effect_is_refused(void **state)
 {
     (void)state;
-    command_expect_error("\"$F\" report tiny.ftext --at peak", 2, "--at is of --folded");
+    command_expect_error("\"$F\" report tiny.ftext --at peak", 2, "--at needs --folded");
     command_expect_error("\"$F\" report tiny.ftext --policy bound,driver,bound", 2,
                          "--policy has 'bound' twice");
     command_expect_error("\"$F\" replay tiny.ftext --policy pytorch:expandable_segments=1,async,"

@@ -98,7 +98,7 @@ static void every_threshold_looks_at_every_device(void **state)
     assert_int_equal(command_run(whole), 0);
     /* Device 0 exceeds the threshold, although device 1 is shown. */
     snprintf(whole, sizeof whole, line, "--max-reserved 70M");
-    command_expect_error(whole, 1, "two.pickle, device 0: policy recorded holds 83,886,080 bytes");
+    command_expect_error(whole, 1, "two.pickle, device 0: policy recorded reserves 83,886,080 bytes");
     snprintf(whole, sizeof whole, line,
              "--json now.json && sed 's/83886080/8388608/' now.json >then.json");
     assert_int_equal(command_run(whole), 0);
@@ -128,7 +128,7 @@ static void a_folder_and_a_job_have_every_device(void **state)
     assert_int_equal(command_run("grep -c '<a[^>]*>rank1.pickle, device 0</a>' job.html"), 0);
     command_expect_error(
         "\"$F\" report job --no-times --policy recorded --max-reserved 70M >screen", 1,
-        "rank0.pickle, device 0: policy recorded holds");
+        "rank0.pickle, device 0: policy recorded reserves");
 }
 
 static void the_last_iteration_of_torchtitan_is_a_job(void **state)
@@ -291,7 +291,7 @@ static void a_snapshot_without_history_is_a_heap_and_nothing_is_compared(void **
                     "! grep -q 'id=policies\\|over time' still.html"),
         0);
     command_expect_error("\"$F\" report still.pickle --no-times --max-reserved 100M >screen", 1,
-                         "still.pickle: policy recorded holds 121,634,816 bytes");
+                         "still.pickle: policy recorded reserves 121,634,816 bytes");
     assert_int_equal(command_run("\"$F\" replay still.pickle --no-times --policy pytorch"), 0);
     command_expect_one_line(
         "still.pickle: has no history: policies are given its live blocks alone");
@@ -359,7 +359,7 @@ static void torch_frames_are_better_than_nothing(void **state)
     flw_test_expect_in(out_text, "100.0       1  _flat_weight (x.py:7)\n");
     command_expect_error(
         "\"$F\" report torch.ftext --no-times --policy bound --fail-on-oom >screen", 1,
-        "4,096 bytes asked for by _flat_weight (x.py:7)");
+        "4,096 bytes requested by _flat_weight (x.py:7)");
     assert_int_equal(command_run("grep -c '\"owner\": \"_flat_weight (x.py:7)\"' torch.json"), 0);
 }
 

@@ -229,8 +229,8 @@ static void explain_unloaded(const struct flw_launch *launch,
     case PROGRAM_DYNAMIC:
     case PROGRAM_UNKNOWN:
         flw_complain(
-            "%s: the hooks were never reached: %s was not loaded into %s; the loader's message "
-            "above says why, or another user's process could not say that it was",
+            "%s: the hooks were never reached: %s was not loaded into %s; see the loader error above "
+            "(setuid programs cannot be preloaded)",
             launch->subcommand, outcome->library,
             file.path[0] != '\0' ? file.path : launch->command[0]);
         break;

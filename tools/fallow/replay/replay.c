@@ -41,7 +41,7 @@ struct options {
 static void print_policies(void)
 {
     char allowed[FLW_POLICY_ALLOWED_BYTES];
-    printf("\npolicies, and what can be set:\n");
+    printf("\npolicies and their settings:\n");
     for (size_t i = 0; flw_policy_get(i) != NULL; i++) {
         const struct flw_policy *policy = flw_policy_get(i);
         printf("  %-20s%s\n", policy->name, policy->summary);
@@ -55,34 +55,36 @@ static void print_policies(void)
 static void print_help(void)
 {
     printf(
-        "usage: fallow replay TRACE [OPTIONS]\n\n"
-        "Replays an allocation trace (a PyTorch memory snapshot, a .ftrace, its text, or what else\n"
-        "fallow trace import reads; - is standard input) through policies, and compares what they hold.\n\n"
-        "  --policy A,B        which policies, each alone or as NAME:SETTING=VALUE,SETTING=VALUE;\n"
-        "                      default all; they are listed below\n"
-        "  --device sim|N      the simulated device (default) or GPU N\n"
-        "  --device-bytes N    how much memory the simulated device has (K, M, G, T allowed); default 80 GiB,\n"
-        "                      or a quarter more than the trace held\n"
-        "  --lag N|TIME        work is done N events, or TIME (200us, 5ms, 1s) of trace time, after it\n"
-        "                      was given; default 5ms where times are known, else %d events; 0: no\n"
-        "                      device work\n"
-        "  --limit BYTES       most that a policy may hold (K, M, G, T allowed)\n"
-        "  --find-limit        search the smallest limit at which the trace completes\n"
-        "  --threads           one thread a stream, for policies that allow it\n"
-        "  --repeat N          replay the trace N times in a row, counting the last pass apart\n"
-        "  --brief             print only what each policy held; default policies: live bytes, fallow,\n"
-        "                      pytorch and pytorch-expandable\n"
-        "  --json FILE         results as JSON; - is standard output, without the table\n"
-        "  --trace-device N    which device of the recording; default the one that ran out of\n"
-        "                      memory first, else the busiest\n"
-        "  --no-check          without the rule checker\n"
-        "  --no-times          without timing single operations\n",
+        "usage: fallow replay TRACE [OPTIONS]\n"
+        "\n"
+        "Replay an allocation trace (a PyTorch memory snapshot, a .ftrace, its text or another form that\n"
+        "fallow trace import reads; - is standard input) through policies, and compare how much memory they\n"
+        "reserve.\n"
+        "\n"
+        "  --policy A,B        policies to replay, each as NAME or NAME:SETTING=VALUE,SETTING=VALUE (all);\n"
+        "                      they are listed below\n"
+        "  --device sim|N      replay on the simulated device (default) or on GPU N\n"
+        "  --device-bytes N    memory of the simulated device (K, M, G, T allowed); default 80 GiB, or a\n"
+        "                      quarter more than the trace held\n"
+        "  --lag N|TIME        assume GPU work completes N events or TIME (200us, 5ms) after submission;\n"
+        "                      default 5ms for traces with times, else %d events; 0: no GPU work\n"
+        "  --limit BYTES       most memory that a policy may reserve (K, M, G, T allowed)\n"
+        "  --find-limit        search for the smallest limit at which the trace completes\n"
+        "  --threads           use one thread for each stream, for policies that allow it\n"
+        "  --repeat N          replay the trace N times in a row, counting the last pass separately\n"
+        "  --brief             print only how much each policy reserved; default policies: live bytes,\n"
+        "                      fallow, pytorch and pytorch-expandable\n"
+        "  --json FILE         write the results as JSON; - is standard output, without the table\n"
+        "  --trace-device N    device of the recording; default the one that ran out of memory first, else\n"
+        "                      the busiest\n"
+        "  --no-check          turn the rule checker off\n"
+        "  --no-times          do not time single operations\n",
         FLW_PLAN_LAG_EVENTS);
     print_policies();
     printf(
-        "\nexit status 0: replayed; what a policy could not serve is counted as failed; 1: requests failed\n"
-        "under --limit or --device-bytes, the trace cannot be read or has no times for a lag in times, there\n"
-        "is no such device, an output cannot be written, or a rule was broken; 2: the command line is wrong\n");
+        "\nexit status 0: replayed, even if requests failed; 1: requests failed under --limit or\n"
+        "--device-bytes, the trace cannot be read or lacks the times for the lag, the device does not\n"
+        "exist, an output cannot be written, or a rule was broken; 2: the command line is wrong\n");
     printf("\nexample: fallow replay snapshot.pickle --policy fallow,async:release_threshold=0\n");
 }
 

@@ -188,8 +188,7 @@ static bool write_forms(const struct flw_report_options *options, const struct f
     bool lacks_oom = options->folded_path != NULL && options->folded_at == FLW_SHEET_AT_OOM &&
                      sheet->oom.count == 0;
     if (lacks_oom) {
-        flw_complain("%s: did not run out of memory; --at peak and --at end are there to be folded",
-                     sheet->title);
+        flw_complain("%s: did not run out of memory; use --at peak or --at end", sheet->title);
     }
     return !lacks_oom && write_form(options, sheet, options->csv_path, print_csv) &&
            write_form(options, sheet, options->csv_owners_path, print_csv_owners) &&
@@ -347,8 +346,8 @@ static bool is_below_reserved(uint64_t most_bytes, const struct flw_sheet *sheet
         char held[FLW_FIGURE_BYTES], above[FLW_FIGURE_BYTES];
         flw_format_count(bytes, held);
         flw_format_count(bytes - most_bytes, above);
-        flw_complain("%s: policy %s holds %s bytes, %s more than --max-reserved allows", of->title,
-                     worst->result->policy->name, held, above);
+        flw_complain("%s: policy %s reserves %s bytes, %s more than --max-reserved allows",
+                     of->title, worst->result->policy->name, held, above);
     }
     return worst == NULL;
 }
@@ -376,9 +375,9 @@ static bool is_without_oom(const struct flw_sheet *sheets, size_t count)
             is_without = false;
             flw_format_count(oom->asked_bytes, asked);
             flw_format_count(oom->event, event);
-            flw_complain("%s: ran out of memory at event %s: %s bytes asked for by %s",
+            flw_complain("%s: ran out of memory at event %s: %s bytes requested by %s",
                          sheets[i].title, event, asked,
-                         oom->owner[0] != '\0' ? oom->owner : "code that is not known");
+                         oom->owner[0] != '\0' ? oom->owner : "unknown code");
         }
     }
     return is_without;

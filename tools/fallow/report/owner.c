@@ -74,7 +74,7 @@ bool flw_owner_rule_is_whole(const struct flw_owner_rule *rule)
 {
     bool is_whole = rule->by != FLW_OWNER_BY_PHASE || rule->pattern_count == 0;
     if (!is_whole) {
-        flw_complain("--owner and --skip choose among frames, and --by phase looks at none");
+        flw_complain("--owner and --skip need frames, and --by phase uses none");
     }
     return is_whole;
 }

@@ -24,42 +24,46 @@
 static const char help[] =
     "usage: fallow report TRACE|FOLDER ... [OPTIONS]\n"
     "       fallow report diff A B\n"
-    "       fallow report merge RECORDS...\n\n"
-    "Where the memory of a recorded program went, and what other policies would have held: runs each\n"
-    "policy over the trace on the simulated device. Several traces, or a folder: a table over them;\n"
-    "-: standard input. A FILE is packed where its name ends in .gz, .xz or .zst.\n\n"
-    "  --html FILE           a page with pictures; of several traces, one each beside it\n"
-    "  --json FILE           every number; - is standard output, without the text\n"
-    "  --csv FILE            series in at most 2000 rows a policy, each from its event to the next row's:\n"
-    "                        the most requested, in blocks, reserved; the holes after holes_event\n"
-    "  --csv-owners FILE     whose memory it is, a row an owner: bytes and blocks at the peak, when\n"
-    "                        memory ran out, at the end, of these not there at the start; and all it\n"
-    "                        asked for\n"
-    "  --folded FILE         the live memory by call stack, for flame graphs: a;b;c bytes\n"
-    "  --at MOMENT           of --folded: peak (the default), oom or end\n"
-    "  --chrome FILE         each block as a slice and each owner as a counter, for Perfetto and\n"
+    "       fallow report merge RECORDS...\n"
+    "\n"
+    "Show which code held the memory of a recorded program, and how much other allocators would have\n"
+    "reserved: each policy is replayed on a simulated GPU. Several traces, or a folder, make one table.\n"
+    "- is standard input. A FILE whose name ends in .gz, .xz or .zst is packed.\n"
+    "\n"
+    "  --html FILE           write a page with pictures; for several traces, one more page each beside it\n"
+    "  --json FILE           write every number; - is standard output, without the text\n"
+    "  --csv FILE            write time series in at most 2000 rows a policy. A row lasts from its event\n"
+    "                        to the next row: the most live, in blocks and reserved, and the holes after\n"
+    "                        holes_event\n"
+    "  --csv-owners FILE     write one row for each owner: bytes and blocks at the peak, when memory ran\n"
+    "                        out, at the end, allocated in the recording and not freed, and in total\n"
+    "  --folded FILE         write the live memory by call stack for flame graphs: a;b;c bytes\n"
+    "  --at MOMENT           the moment of --folded: peak (default), oom or end\n"
+    "  --chrome FILE         write blocks as slices and owners as counters for Perfetto and\n"
     "                        chrome://tracing\n"
-    "  --json-lines          one record a trace, a line each, for fallow report merge; replays nothing\n"
-    "  --policy A,B          which policies; default all; fallow replay --help lists them\n"
-    "  --lag N|TIME          work is done N events, or TIME (200us, 5ms, 1s), after it was given;\n"
-    "                        default as fallow replay\n"
-    "  --limit BYTES         most that a policy may hold (K, M, G, T allowed)\n"
-    "  --trace-device N      which device of the recording; default the one that ran out of\n"
-    "                        memory first, else the busiest\n"
-    "  --owner REGEX         whose memory it is: a frame that matches, before all others; REGEX is an\n"
-    "                        extended one of POSIX, matched against 'function (file:line)'\n"
-    "  --skip REGEX          a frame that matches is never an owner; both may stand several times\n"
-    "  --by WORD             an owner is named by its frame (the default), file, module (the package\n"
-    "                        that it was installed as, else the folder) or the phase of the recording\n"
-    "  --times               a column of host times: the median of an operation, in ns\n"
+    "  --json-lines          print one record a trace for fallow report merge; nothing is replayed\n"
+    "  --policy A,B          policies to replay (all); see fallow replay --help\n"
+    "  --lag N|TIME          assume GPU work completes N events or TIME (200us, 5ms) after submission;\n"
+    "                        default as in fallow replay\n"
+    "  --limit BYTES         most memory that a policy may reserve (K, M, G, T allowed)\n"
+    "  --trace-device N      device of the recording; default the one that ran out of memory first, else\n"
+    "                        the busiest\n"
+    "  --owner REGEX         frames that own memory before all others: a POSIX extended expression,\n"
+    "                        matched against 'function (file:line)'\n"
+    "  --skip REGEX          frames that never own memory; both options may be repeated\n"
+    "  --by WORD             name owners by frame (default), file, module (the installed package, else\n"
+    "                        the folder) or phase of the recording\n"
+    "  --times               add a column of host times: the median of an operation, in ns\n"
     "  --no-times            no host times in any output: the same trace gives the same bytes\n"
-    "  --ascii               no letters beyond ASCII; so too where the locale is not of UTF-8\n\n"
-    "exit code 1, and a line that says which policy and by how much, where\n"
-    "  --max-reserved BYTES      a policy holds more\n"
-    "  --max-fragmentation X     a policy's free memory at its peak is in pieces: 1 less the largest\n"
-    "                            hole over all holes is above X, from 0 to 1\n"
+    "  --ascii               print ASCII only, as in a locale without UTF-8\n"
+    "\n"
+    "exit code 1, and a line with the policy and the excess, if\n"
+    "  --max-reserved BYTES      a policy reserves more\n"
+    "  --max-fragmentation X     the fragmentation of a policy at its peak exceeds X, from 0 to 1:\n"
+    "                            1 - largest hole / all holes\n"
     "  --fail-on-oom             the recording ran out of memory\n"
-    "  --baseline FILE.json      a policy holds more, or fails more, than in an earlier --json\n\n"
+    "  --baseline FILE.json      a policy reserves more or fails more requests than in an earlier --json\n"
+    "\n"
     "example: fallow report snapshot.pickle --html report.html\n";
 
 /* ---- command line ---- */
@@ -152,7 +156,7 @@ static int parse(struct flw_report_options *options, int argc, char **argv, cons
     if (options->folded_at == FLW_SHEET_MOMENT_COUNT) {
         options->folded_at = FLW_SHEET_AT_PEAK;
     } else if (options->folded_path == NULL) {
-        flw_complain("--at is of --folded, which is not asked for");
+        flw_complain("--at needs --folded");
         return FLW_EXIT_USAGE;
     }
     if (options->writes_lines &&
@@ -161,8 +165,8 @@ static int parse(struct flw_report_options *options, int argc, char **argv, cons
          options->csv_owners_path != NULL || options->folded_path != NULL ||
          options->chrome_path != NULL || options->baseline_path != NULL ||
          options->max_reserved_bytes != 0 || !isinf(options->max_fragmentation))) {
-        flw_complain("--json-lines replays nothing and writes to standard output alone: it goes "
-                     "with --limit, --trace-device, --fail-on-oom and what says who owns");
+        flw_complain("--json-lines replays nothing and writes to standard output alone: use it "
+                     "only with --limit, --trace-device, --fail-on-oom and rules of owners");
         return FLW_EXIT_USAGE;
     }
     options->paths = argv + optind;
@@ -173,10 +177,13 @@ static int parse(struct flw_report_options *options, int argc, char **argv, cons
 /* ---- diff ---- */
 
 static const char diff_help[] =
-    "usage: fallow report diff A B [OPTIONS]\n\n"
-    "What changed from one report to another, policy by policy and owner by owner. Each is a file that\n"
-    "fallow report TRACE --json FILE wrote, or a trace, which is not replayed for it. -: standard input.\n\n"
-    "  --owner REGEX, --skip REGEX, --by WORD   whose the memory of traces is; see fallow report --help\n\n"
+    "usage: fallow report diff A B [OPTIONS]\n"
+    "\n"
+    "Print the differences between two reports, by policy and by owner. A and B are files written by\n"
+    "fallow report TRACE --json FILE, or traces, which are not replayed. - is standard input.\n"
+    "\n"
+    "  --owner REGEX, --skip REGEX, --by WORD   rule of owners for traces; see fallow report --help\n"
+    "\n"
     "example: fallow report diff before.json after.json\n";
 
 static const struct flw_option diff_option_list[] = {
@@ -277,16 +284,20 @@ static int run_diff(int argc, char **argv)
 /* ---- merge ---- */
 
 static const char merge_help[] =
-    "usage: fallow report merge RECORDS ... [OPTIONS]\n\n"
-    "One report of a job of many ranks, from the records that fallow report --json-lines wrote of them:\n"
-    "which rank ran out of memory first and what it held more of than the others, which owners are\n"
-    "uneven, which rank came nearest to its limit. Files in any order, some of them merged before:\n"
-    "the same report. -: standard input.\n\n"
-    "  --json FILE           the comparison; - is standard output, without the text\n"
-    "  --json-lines          the records in order, each once, for another merge\n"
-    "  --limit BYTES         most that a rank could hold whose recording does not tell it (K, M, G, T)\n\n"
+    "usage: fallow report merge RECORDS ... [OPTIONS]\n"
+    "\n"
+    "Make one report of a job from the records that fallow report --json-lines wrote for its ranks: the\n"
+    "rank that ran out of memory first and what it held more of than the others, uneven owners, and the\n"
+    "rank nearest to its limit. The order of the files, and earlier merges, do not matter. - is standard\n"
+    "input.\n"
+    "\n"
+    "  --json FILE           write the comparison; - is standard output, without the text\n"
+    "  --json-lines          print the records in order, each once, for another merge\n"
+    "  --limit BYTES         limit of ranks whose recording does not contain one (K, M, G, T)\n"
+    "\n"
     "The rank is the number behind \"rank\" in the name of a trace's file or of its folder, else the one\n"
-    "behind the last \"_\" of the name (snapshot_3.pickle), else, where --json-lines had one trace, RANK.\n\n"
+    "behind the last \"_\" of the name (snapshot_3.pickle), else, if --json-lines had one trace, RANK.\n"
+    "\n"
     "example: fallow report merge records/*.jsonl\n";
 
 struct merge_settings {
@@ -349,7 +360,7 @@ static int run_merge(int argc, char **argv)
     if (optind == argc || (settings.writes_lines && settings.json_path != NULL)) {
         flw_complain(optind == argc
                          ? "report merge needs files that fallow report --json-lines wrote"
-                         : "--json and --json-lines are two forms of report merge: one of them");
+                         : "--json and --json-lines exclude each other: use one of them");
         return FLW_EXIT_USAGE;
     }
     bool has_file = settings.json_path != NULL && !flw_report_is_stdout(settings.json_path);

@@ -228,7 +228,7 @@ static bool add_rank(struct work *work, const struct flw_sheet *sheet)
         return true;
     }
     flw_rank_finish(&rank);
-    flw_complain("%s: %s, which is more than the record of a rank can say; it has none", job->path,
+    flw_complain("%s: %s, which is more than a record can contain; it is left out", job->path,
                  wrong);
     return !work->options->writes_lines || job->is_found;
 }
@@ -316,7 +316,7 @@ static bool report_trace(struct work *work, const struct flw_trace *trace, size_
     }
     struct flw_program *program = flw_program_create(trace, lag.is_by_time);
     if (program == NULL) {
-        flw_complain("the trace has more private pools and streams than can be told apart");
+        flw_complain("the trace has too many private pools and streams");
         return false;
     }
     bool replays = !options->writes_lines && (others != NULL || compares_all(work));
@@ -453,8 +453,8 @@ static bool are_ranks(const struct work *work)
     }
     bool are = flw_job_is_told(paths, count, &twice);
     if (twice != FLW_UNKNOWN) {
-        flw_complain("rank %" PRIu64 " has several traces, and ranks are not compared; fallow "
-                     "report --json-lines and merge take one of each",
+        flw_complain("rank %" PRIu64 " has several traces, and ranks are not compared; use fallow "
+                     "report --json-lines and merge with one trace of each",
                      twice);
     }
     flw_host_free(paths);
@@ -485,7 +485,7 @@ static bool judge(struct work *work)
         return is_within;
     }
     if (!is_within) {
-        flw_complain("%s: is the baseline, and stays as it was", options->json_path);
+        flw_complain("%s: the baseline was not replaced", options->json_path);
     }
     return is_within && flw_draft_write(work->json, options->json_path);
 }
@@ -501,7 +501,7 @@ static bool do_jobs(struct work *work)
     }
     flw_progress_hide();
     if (is_done && work->sheet_count == 0) {
-        flw_complain("none of the files is a trace; fallow replay --help says what is");
+        flw_complain("none of the files is a trace; see fallow trace import --help for the forms");
     }
     is_done = is_done && work->sheet_count != 0;
     is_done = is_done && write_all(work) && judge(work);

@@ -183,7 +183,7 @@ static enum flw_exit verify(const struct verb_options *options, const char *path
     if (trace->truncation != NULL) {
         flw_complain("%s: %s", path, trace->truncation);
     } else if (!flw_trace_is_valid(trace)) {
-        flw_complain("%s: byte 0: was read as what no trace can be; this is a fault of the reader",
+        flw_complain("%s: internal error: the reader produced an invalid trace (please report it)",
                      path);
     } else if (flw_notes_find(trace->notes, FLW_NOTES_OVERWRITTEN, &bytes) != NULL) {
         flw_complain("%s: " FLW_NOTES_OVERWRITTEN_SAYS, path);
@@ -218,10 +218,10 @@ static int run_verify(const struct verb_options *options)
 static const struct verb verbs[] = {
     {.name = "info",
      .arguments = "FILE [--json]",
-     .summary = "what a trace is and holds",
+     .summary = "print the contents of a trace",
      .text =
-         "Form, events, allocations, streams, blocks of the start, peaks, settings, and what is\n"
-         "missing. With --json all of it as one object, whose keys are the same for every trace:\n\n"
+         "Form, events, allocations, streams, blocks at the start, peaks, settings, missing events.\n"
+         "With --json one object with the same keys for every trace:\n\n"
          "  schema, source, format, file_bytes, device, devices, truncation (null: all was read),\n"
          "  events, duration_ns, has_times, has_addresses, has_segments, allocations,\n"
          "  distinct_sizes, smallest_bytes, largest_bytes, start_blocks, start_bytes,\n"
@@ -229,34 +229,34 @@ static const struct verb verbs[] = {
          "  peak_reserved_bytes, segment_events, uses, out_of_memory, marks, phases, waits,\n"
          "  captures, cache_emptied, context_changes, missing_events, unknown_frees, lost_frees,\n"
          "  stacks, frames, records_with_stacks, streams, settings, header\n\n"
-         "null stands for what a trace does not say.",
+         "A value that the trace does not contain is null.",
      .example = "fallow trace info snapshot.pickle --json | jq .peak_requested_bytes",
      .run = run_info,
      .takes_json = true},
     {.name = "dump",
      .arguments = "FILE [-o FILE]",
-     .summary = "a trace as lines of text",
+     .summary = "print a trace as lines of text",
      .text =
-         "One line a record, for grep and diff; default standard output. fallow trace pack makes\n"
-         "the same trace of it again.",
+         "One line a record, for grep and diff. fallow trace pack turns the text back into the same\n"
+         "trace.",
      .example = "fallow trace dump run.ftrace | grep '^O'",
      .run = run_dump,
      .takes_out = true},
     {.name = "pack",
      .arguments = "FILE -o FILE",
-     .summary = "a trace file of lines of text, or of any other form",
+     .summary = "turn lines of text, or any other form, into a trace file",
      .text =
-         "Writes a .ftrace: about 4 bytes an event, checksums on everything; stacks of calls, where\n"
-         "there are any, once each, and up to a byte an event.",
+         "Writes a .ftrace with checksums: about 4 bytes an event; call stacks take up to a byte an\n"
+         "event more, and each distinct stack is stored once.",
      .example = "fallow trace pack run.ftext -o run.ftrace",
      .run = run_pack,
      .takes_out = true,
      .needs_out = true},
     {.name = "import",
      .arguments = "FILE -o FILE",
-     .summary = "a trace file of what another program recorded, and a line that says what it was",
+     .summary = "turn the recording of another program into a trace file",
      .text =
-         "Reads, by content: PyTorch memory snapshots, PyTorch profiles (Kineto JSON), RMM logs,\n"
+         "Detects the form by content: PyTorch memory snapshots, PyTorch profiles (Kineto JSON), RMM logs,\n"
          "Fallow's own forms; also as .xz, .gz, .zst.",
      .example = "fallow trace import snapshot.pickle -o run.ftrace",
      .run = run_import,
@@ -264,10 +264,10 @@ static const struct verb verbs[] = {
      .needs_out = true},
     {.name = "export",
      .arguments = "FILE --to FORM [-o FILE]",
-     .summary = "a trace in another program's form",
+     .summary = "write a trace in another program's form",
      .text =
          "FORM is text, chrome (Perfetto opens it), rmm (RMM's replay reads it), pytorch (memory_viz\n"
-         "opens it) or ftrace. What a form has no word for is left out. Default standard output.",
+         "opens it) or ftrace. Events that a form cannot express are left out.",
      .example = "fallow trace export run.ftrace --to pytorch -o run.pickle",
      .run = run_export,
      .takes_out = true,
@@ -276,10 +276,10 @@ static const struct verb verbs[] = {
      .arguments = "FILE...",
      .summary = "check every chunk and every rule, and whether events are missing",
      .text =
-         "One line for each file that is not whole: the file, the byte, the reason. One for each that\n"
-         "is whole and lacks events: how many, and their share of all that there were.\n\n"
-         "exit status 0: whole; 3: a file lacks events that were not recorded, or are lost; 1: one is not\n"
-         "whole, or cannot be read; 2: the command line is wrong",
+         "Prints a line for each damaged file (file, byte, reason) and for each intact file that lacks\n"
+         "events (their number and share).\n\n"
+         "exit status 0: intact; 3: a file lacks events, which were not recorded or are lost; 1: a file is\n"
+         "damaged or cannot be read; 2: the command line is wrong",
      .example = "fallow trace verify run.ftrace",
      .run = run_verify,
      .takes_many = true},
@@ -309,17 +309,18 @@ static void print_verb(void)
     printf("usage: fallow trace %s %s [OPTIONS]\n\n%s: %s.\n%s\n\n", verb->name, verb->arguments,
            verb->name, verb->summary, verb->text);
     if (verb->takes_out) {
-        printf("  -o, --output FILE  where to write; - is standard output\n");
+        printf("  -o, --output FILE  file to write%s\n",
+               verb->needs_out ? "" : " (standard output)");
     }
     if (verb->takes_form) {
         printf("  --to FORM          text, chrome, rmm, pytorch, ftrace\n");
     }
     if (verb->takes_json) {
-        printf("  --json             one JSON object on standard output\n");
+        printf("  --json             print one JSON object\n");
     }
-    printf("  --trace-device N   which device of the recording; default the one that ran out of\n"
+    printf("  --trace-device N   device of the recording; default the one that ran out of\n"
            "                     memory first, else the busiest\n"
-           "  --damaged          read on behind damage in a .ftrace\n"
+           "  --damaged          continue after damage in a .ftrace\n"
            "\nFILE may be -, standard input.\n"
            "\nexample: %s\n",
            verb->example);
