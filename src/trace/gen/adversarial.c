@@ -56,10 +56,11 @@ static const struct {
 
 static void run(struct flw_gen *gen)
 {
-    uint64_t scenario = flw_gen_number(gen, 'S');
+    uint64_t *n = gen->numbers[0];
+    uint64_t scenario = n['S'];
     flw_gen_add_streams(gen, scenarios[scenario].streams);
-    for (uint64_t i = 0; i < flw_gen_number(gen, 'N'); i++) {
-        flw_gen_set(gen, 'c', i);
+    for (uint64_t i = 0; i < n['N']; i++) {
+        n['c'] = i;
         flw_gen_mark(gen, FLW_TRACE_PHASE_BEGIN, "cycle");
         flw_plan_run(gen, scenarios[scenario].plan);
         flw_gen_mark(gen, FLW_TRACE_PHASE_END, "cycle");

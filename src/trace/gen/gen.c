@@ -226,7 +226,7 @@ bool flw_gen_generate(const struct flw_gen_kind *kind, const struct flw_gen_valu
                           .random_state = values->numbers[kind->option_count - 1],
                           .message = message};
     for (size_t i = 0; i < kind->option_count; i++) {
-        flw_gen_set(&gen, kind->options[i].letter, values->numbers[i]);
+        gen.numbers[0][(unsigned)kind->options[i].letter] = values->numbers[i];
     }
     *out_trace = NULL;
     message[0] = '\0';

@@ -84,24 +84,13 @@ struct flw_gen {
     char *message;
     char note[128]; /* a header line of the generator's own; "": none */
     /* Of plans (plan.h). */
-    uint64_t numbers[FLW_GEN_LETTERS][FLW_GEN_INDICES];
-    struct flw_addressmap held; /* a name's key -> its block */
+    uint64_t numbers[FLW_GEN_INDICES][FLW_GEN_LETTERS]; /* those of options are in [0] */
+    struct flw_addressmap held;                         /* a name's key -> its block */
     /* A kernel of `stream` writes or reads so many bytes, behind the work of stream `writer`; NULL: one that writes
      * takes time, one that reads does not. */
     void (*launch)(struct flw_gen *gen, uint64_t stream, uint64_t size_bytes, uint64_t writer);
     void *owner; /* of `launch` */
 };
-
-/* The number of a letter in plans, which an option has from the start. */
-static inline uint64_t flw_gen_number(const struct flw_gen *gen, char letter)
-{
-    return gen->numbers[letter % FLW_GEN_LETTERS][0];
-}
-
-static inline void flw_gen_set(struct flw_gen *gen, char letter, uint64_t number)
-{
-    gen->numbers[letter % FLW_GEN_LETTERS][0] = number;
-}
 
 /* False. */
 bool flw_gen_fail(struct flw_gen *gen, const char *format, ...)

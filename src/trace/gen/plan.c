@@ -48,7 +48,7 @@ static struct name read_name(struct reader *r, size_t letters_max)
         index = read_factor(r);
         key ^= (index + 1) * UINT64_C(0x9E3779B97F4A7C15);
     }
-    return (struct name){key, &r->gen->numbers[letter % FLW_GEN_LETTERS][index % FLW_GEN_INDICES]};
+    return (struct name){key, &r->gen->numbers[index % FLW_GEN_INDICES][letter % FLW_GEN_LETTERS]};
 }
 
 static uint32_t find_block(struct reader *r)

@@ -112,12 +112,13 @@ static const struct flw_gen_option options[] = {
 
 static void run_queries(struct flw_gen *gen)
 {
+    uint64_t *n = gen->numbers[0];
     flw_gen_add_streams(gen, 2);
-    for (uint64_t i = 0; i < flw_gen_number(gen, 'N') && !gen->has_failed; i++) {
+    for (uint64_t i = 0; i < n['N'] && !gen->has_failed; i++) {
         flw_gen_mark(gen, FLW_TRACE_PHASE_BEGIN, "query");
         flw_plan_run(gen, scan);
         flw_plan_run(gen, "l:t v:0 ?c{v:![0,3]}");
-        flw_plan_run(gen, flw_gen_number(gen, 'v') ? fetch : scan);
+        flw_plan_run(gen, n['v'] ? fetch : scan);
         flw_plan_run(gen, join);
         flw_plan_run(gen, group);
         flw_plan_run(gen, sort);
@@ -128,19 +129,21 @@ static void run_queries(struct flw_gen *gen)
 
 static void set_thread(struct flw_gen *gen, uint64_t thread)
 {
-    flw_gen_set(gen, 't', thread);
+    uint64_t *n = gen->numbers[0];
+    n['t'] = thread;
     gen->context.thread = (uint32_t)thread;
 }
 
 static void run_threads(struct flw_gen *gen)
 {
-    uint64_t threads = flw_gen_number(gen, 'T'), count = flw_gen_number(gen, 'N') / threads;
+    uint64_t *n = gen->numbers[0];
+    uint64_t threads = n['T'], count = n['N'] / threads;
     if (count == 0) {
         flw_gen_fail(gen, "--count %" PRIu64 " is not one block for each of %" PRIu64 " threads",
-                     flw_gen_number(gen, 'N'), threads);
+                     n['N'], threads);
     }
-    flw_gen_add_streams(gen, flw_gen_number(gen, 'S'));
-    flw_gen_set(gen, 'c', count);
+    flw_gen_add_streams(gen, n['S']);
+    n['c'] = count;
     for (uint64_t i = 0; i < 2 * count * threads && !gen->has_failed; i++) {
         set_thread(gen, threads == 1 ? 0 : flw_gen_between(gen, 0, threads - 1));
         flw_plan_run(gen, step);
@@ -153,11 +156,12 @@ static void run_threads(struct flw_gen *gen)
 
 static void run(struct flw_gen *gen)
 {
-    uint64_t pattern = flw_gen_number(gen, 'W');
+    uint64_t *n = gen->numbers[0];
+    uint64_t pattern = n['W'];
     if (pattern == 3) {
         run_queries(gen);
     } else if (pattern == 2) {
-        flw_gen_add_streams(gen, flw_gen_number(gen, 'S'));
+        flw_gen_add_streams(gen, n['S']);
         flw_plan_run(gen, "i*N{kernel@(i%S)=8 -kernel}");
     } else {
         flw_plan_run(gen, "?!W{S:1 T:1}");

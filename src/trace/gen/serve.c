@@ -134,6 +134,7 @@ struct request {
 
 struct server {
     struct flw_gen *gen;
+    uint64_t *n; /* the numbers of plans */
     const fallow_model *model;
     uint64_t weight_bytes[LAYERS_MAX]; /* of a layer's matrices */
     uint64_t shares[LAYERS_MAX];       /* of a layer's choices, for this rank's experts */
@@ -155,7 +156,7 @@ static void await_next(struct server *s)
     struct flw_request request;
     uint64_t since_ns = s->waiting.arrival_ns;
     if (s->file.count == 0) {
-        request = flw_requests_draw(s->gen, flw_gen_number(s->gen, 'e'));
+        request = flw_requests_draw(s->gen, s->n['e']);
     } else if (s->next_request < s->file.count) {
         request = s->file.items[s->next_request++];
         since_ns = s->start_ns;
@@ -163,11 +164,10 @@ static void await_next(struct server *s)
         s->waiting = (struct request){.arrival_ns = NEVER};
         return;
     }
-    uint64_t length_max = flw_min(flw_gen_number(s->gen, 'L'), flw_gen_number(s->gen, 'U'));
+    uint64_t length_max = flw_min(s->n['L'], s->n['U']);
     uint64_t prompt = flw_min(request.prompt, length_max - 1);
     uint64_t known = flw_min(request.known, prompt - 1);
-    s->waiting = (struct request){.arrival_ns = since_ns + request.arrival_us * 1000 /
-                                                               flw_gen_number(s->gen, 'v'),
+    s->waiting = (struct request){.arrival_ns = since_ns + request.arrival_us * 1000 / s->n['v'],
                                   .prompt_left = prompt - known,
                                   .output_left = flw_min(request.output, length_max - prompt),
                                   .context = known,
@@ -185,9 +185,8 @@ static void admit_arrivals(struct server *s)
     if (s->request_count == 0 && s->waiting.arrival_ns != NEVER) {
         s->gen->time_ns = flw_max(s->gen->time_ns, s->waiting.arrival_ns);
     }
-    while (s->waiting.arrival_ns <= s->gen->time_ns &&
-           s->request_count < flw_gen_number(s->gen, 's') &&
-           s->reserved_tokens + all_tokens(&s->waiting) <= flw_gen_number(s->gen, 'U')) {
+    while (s->waiting.arrival_ns <= s->gen->time_ns && s->request_count < s->n['s'] &&
+           s->reserved_tokens + all_tokens(&s->waiting) <= s->n['U']) {
         s->reserved_tokens += all_tokens(&s->waiting);
         s->requests[s->request_count++] = s->waiting;
         await_next(s);
@@ -198,8 +197,8 @@ static void admit_arrivals(struct server *s)
 static void run_pages(struct server *s, const struct request *r, uint64_t from, uint64_t to,
                       const char *plan)
 {
-    for (uint64_t i = from; i < to && flw_gen_number(s->gen, 'p'); i++) {
-        flw_gen_set(s->gen, 'n', r->number * PAGES_MAX + i);
+    for (uint64_t i = from; i < to && s->n['p']; i++) {
+        s->n['n'] = r->number * PAGES_MAX + i;
         flw_plan_run(s->gen, plan);
     }
 }
@@ -229,7 +228,7 @@ static void retire_finished(struct server *s)
 /* Sets the numbers of the next step. */
 static void schedule(struct server *s)
 {
-    uint64_t longest = 0, decodes = 0, budget = flw_gen_number(s->gen, 'u'), context = 0;
+    uint64_t longest = 0, decodes = 0, budget = s->n['u'], context = 0;
     for (size_t i = 0; i < s->request_count; i++) {
         struct request *r = &s->requests[i];
         if (r->prompt_left == 0 && decodes < budget) {
@@ -258,11 +257,11 @@ static void schedule(struct server *s)
         }
         grow_cache(s, r);
     }
-    flw_gen_set(s->gen, 'T', tokens);
-    flw_gen_set(s->gen, 'B', decodes);
-    flw_gen_set(s->gen, 'b', samples);
-    flw_gen_set(s->gen, 'C', context);
-    flw_gen_set(s->gen, 'S', flw_clamp(flw_div_up(longest, SPLIT_TOKENS), 1, SPLITS_MAX));
+    s->n['T'] = tokens;
+    s->n['B'] = decodes;
+    s->n['b'] = samples;
+    s->n['C'] = context;
+    s->n['S'] = flw_clamp(flw_div_up(longest, SPLIT_TOKENS), 1, SPLITS_MAX);
 }
 
 /* ---- a step ---- */
@@ -280,18 +279,17 @@ static uint64_t root(uint64_t x)
  * a sum of twelve drawn ones. */
 static uint64_t draw_choices(struct server *s, uint64_t share)
 {
-    uint64_t count =
-        flw_gen_number(s->gen, 'T') * flw_gen_number(s->gen, 'k') * flw_gen_number(s->gen, 'W');
+    uint64_t count = s->n['T'] * s->n['k'] * s->n['W'];
     uint64_t mean = count * share / 1000000;
     uint64_t deviation = root(mean * (1000000 - share) / 1000000);
     flw_plan_run(s->gen, "t:0 i*12{t:t+[0,65535]}");
-    uint64_t high = mean + deviation * flw_gen_number(s->gen, 't') / 65536;
+    uint64_t high = mean + deviation * s->n['t'] / 65536;
     return flw_min(high - flw_min(high, deviation * 6), count);
 }
 
 static void set_layer(struct server *s, uint64_t layer)
 {
-    flw_gen_set(s->gen, 'J', s->model->experts > 0 && layer >= s->model->dense_layers);
+    s->n['J'] = s->model->experts > 0 && layer >= s->model->dense_layers;
 }
 
 /* All layers; the hidden states at their end are the block `residual`. */
@@ -300,14 +298,14 @@ static void run_layers(struct server *s)
     flw_plan_run(s->gen, "residual=2Th");
     for (uint64_t i = 0; i < s->model->layers && !s->gen->has_failed; i++) {
         set_layer(s, i);
-        if (flw_gen_number(s->gen, 'J') && flw_gen_number(s->gen, 'W') > 1) {
-            flw_gen_set(s->gen, 'a', draw_choices(s, s->shares[i]));
+        if (s->n['J'] && s->n['W'] > 1) {
+            s->n['a'] = draw_choices(s, s->shares[i]);
         }
         flw_plan_run(s->gen, layer_plan);
         /* Weights are read, of experts those that work. */
-        flw_gen_set(s->gen, 't', s->weight_bytes[i] / FLW_GEN_BYTES_PER_NS);
+        s->n['t'] = s->weight_bytes[i] / FLW_GEN_BYTES_PER_NS;
         flw_plan_run(s->gen, "?E{t:t*((Tk)&E)/E}");
-        s->gen->time_ns += flw_gen_number(s->gen, 't');
+        s->gen->time_ns += s->n['t'];
     }
 }
 
@@ -316,13 +314,13 @@ static bool run_step(struct server *s)
 {
     admit_arrivals(s);
     schedule(s);
-    if (flw_gen_number(s->gen, 'T') == 0) {
+    if (s->n['T'] == 0) {
         return false;
     }
-    bool is_decode = flw_gen_number(s->gen, 'T') == flw_gen_number(s->gen, 'B');
+    bool is_decode = s->n['T'] == s->n['B'];
     const char *name = is_decode ? "decode" : "prefill";
     flw_gen_mark(s->gen, FLW_TRACE_PHASE_BEGIN, name);
-    if (is_decode && flw_gen_number(s->gen, 'B') <= s->capture_max) {
+    if (is_decode && s->n['B'] <= s->capture_max) {
         for (uint64_t i = 0; i < s->model->layers; i++) {
             s->gen->time_ns += s->weight_bytes[i] / FLW_GEN_BYTES_PER_NS;
         }
@@ -330,7 +328,7 @@ static bool run_step(struct server *s)
     } else {
         flw_plan_run(s->gen, "i*3{input.i@1=8T input.i>0}");
         run_layers(s);
-        flw_plan_run(s->gen, flw_gen_number(s->gen, 'b') > 0 ? sample_plan : "");
+        flw_plan_run(s->gen, s->n['b'] > 0 ? sample_plan : "");
         flw_plan_run(s->gen, "-residual i*3{-input.i}");
     }
     flw_gen_mark(s->gen, FLW_TRACE_PHASE_END, name);
@@ -343,16 +341,16 @@ static bool run_step(struct server *s)
 /* The largest first, so that the others find room in what it took. */
 static void capture(struct server *s)
 {
-    uint64_t size = flw_min(flw_align_up(flw_gen_number(s->gen, 's'), CAPTURE_STEP), CAPTURE_MAX);
+    uint64_t size = flw_min(flw_align_up(s->n['s'], CAPTURE_STEP), CAPTURE_MAX);
     s->capture_max = size;
-    flw_gen_set(s->gen, 'T', size);
+    s->n['T'] = size;
     flw_plan_run(s->gen, "i*3{graph.i@1=8T graph.i>0} states=2Th");
     flw_gen_mark(s->gen, FLW_TRACE_PHASE_BEGIN, "capture");
     s->gen->context.pool = 1;
-    flw_gen_set(s->gen, 'S', flw_clamp(flw_gen_number(s->gen, 'L') / SPLIT_TOKENS, 1, SPLITS_MAX));
+    s->n['S'] = flw_clamp(s->n['L'] / SPLIT_TOKENS, 1, SPLITS_MAX);
     while (size > 0 && !s->gen->has_failed) {
-        flw_gen_set(s->gen, 'T', size);
-        flw_gen_set(s->gen, 'B', size);
+        s->n['T'] = size;
+        s->n['B'] = size;
         flw_gen_mark(s->gen, FLW_TRACE_POOL_BEGIN, NULL);
         run_layers(s);
         flw_plan_run(s->gen, "-residual");
@@ -369,7 +367,7 @@ static void start(struct server *s)
     flw_gen_mark(s->gen, FLW_TRACE_PHASE_BEGIN, "load");
     flw_plan_run(s->gen, ends);
     for (uint64_t i = 0; i < s->model->layers; i++) {
-        uint64_t before_bytes = s->gen->live_bytes + 2 * 2 * flw_gen_number(s->gen, 'h');
+        uint64_t before_bytes = s->gen->live_bytes + 2 * 2 * s->n['h'];
         set_layer(s, i);
         flw_plan_run(s->gen, load_plan);
         s->weight_bytes[i] = s->gen->live_bytes - before_bytes;
@@ -378,7 +376,7 @@ static void start(struct server *s)
     flw_plan_run(s->gen, ends);
     flw_plan_run(s->gen, "+268435456 ?c{+2w(c+r)} ?!p{i*l{+UQ/l}}");
     flw_gen_mark(s->gen, FLW_TRACE_PHASE_END, "load");
-    if (flw_gen_number(s->gen, 'G') == 1) {
+    if (s->n['G'] == 1) {
         capture(s);
     }
 }
@@ -389,7 +387,7 @@ static void set_model(struct server *s)
     static const char letters[] =
         "lhHKdIVEkXOzqcry"; /* of the fields of fallow_model, in their order */
     for (size_t i = 0; letters[i] != '\0'; i++) {
-        flw_gen_set(s->gen, letters[i], (&s->model->layers)[i]);
+        s->n[(unsigned)letters[i]] = (&s->model->layers)[i];
     }
     flw_plan_run(s->gen, "z:zX/D ?!(W-1){X:X/D} Y:E/W|(E&1) H:H/D K:K/D|1 I:I/D w:8L|(256s)&131072 "
                          "?c{Q:2l(c+r)} ?!c{Q:4lKd} U:Z/Q/16*16");
@@ -398,7 +396,7 @@ static void set_model(struct server *s)
 static bool set_up(struct server *s)
 {
     const fallow_model *m = s->model;
-    uint64_t tp = flw_gen_number(s->gen, 'D'), ep = flw_gen_number(s->gen, 'W');
+    uint64_t tp = s->n['D'], ep = s->n['W'];
     if (m->heads % tp != 0) {
         return flw_gen_fail(
             s->gen, "--tp %" PRIu64 " does not divide the model's %" PRIu64 " heads", tp, m->heads);
@@ -409,26 +407,25 @@ static bool set_up(struct server *s)
                             m->experts);
     }
     set_model(s);
-    if (flw_gen_number(s->gen, 'U') == 0) {
-        return flw_gen_fail(s->gen,
-                            "--kv-bytes holds fewer than 16 tokens of %" PRIu64 " bytes each",
-                            flw_gen_number(s->gen, 'Q'));
+    if (s->n['U'] == 0) {
+        return flw_gen_fail(
+            s->gen, "--kv-bytes holds fewer than 16 tokens of %" PRIu64 " bytes each", s->n['Q']);
     }
-    s->requests = calloc((size_t)flw_gen_number(s->gen, 's'), sizeof(*s->requests));
+    s->requests = calloc((size_t)s->n['s'], sizeof(*s->requests));
     return s->requests != NULL || flw_gen_fail(s->gen, "no memory for the requests");
 }
 
 static void serve(struct server *s)
 {
     flw_gen_add_streams(s->gen, 2);
-    for (uint64_t i = 0; i < s->model->layers && flw_gen_number(s->gen, 'W') > 1; i++) {
+    for (uint64_t i = 0; i < s->model->layers && s->n['W'] > 1; i++) {
         flw_plan_run(s->gen, share_plan);
-        s->shares[i] = flw_gen_number(s->gen, 'o');
+        s->shares[i] = s->n['o'];
     }
     start(s);
     s->start_ns = s->waiting.arrival_ns = s->gen->time_ns;
     await_next(s);
-    uint64_t steps = flw_gen_number(s->gen, 'N');
+    uint64_t steps = s->n['N'];
     while (steps > 0 && run_step(s)) {
         steps--;
     }
@@ -436,7 +433,8 @@ static void serve(struct server *s)
 
 static void run(struct flw_gen *gen)
 {
-    struct server s = {.gen = gen, .model = fallow_model_preset(flw_gen_number(gen, 'O'))};
+    struct server s = {
+        .gen = gen, .n = gen->numbers[0], .model = fallow_model_preset(gen->numbers[0]['O'])};
     if (set_up(&s) && flw_requests_read(gen, &s.file)) {
         serve(&s);
     }

@@ -184,8 +184,9 @@ static bool has_streams(struct flw_gen *gen, const struct workload *w, uint64_t 
 
 static void run(struct flw_gen *gen)
 {
-    const struct workload *w = &workloads[flw_gen_number(gen, 'W')];
-    uint64_t streams = flw_gen_number(gen, 'S'), pace_ns = flw_gen_number(gen, 'P');
+    uint64_t *n = gen->numbers[0];
+    const struct workload *w = &workloads[n['W']];
+    uint64_t streams = n['S'], pace_ns = n['P'];
     struct clock clock = {.workload = w, .pace_ns = pace_ns == 0 ? w->pace_ns : pace_ns};
     streams = streams == 0 ? w->streams : streams;
     if (!has_streams(gen, w, streams)) {
@@ -193,17 +194,17 @@ static void run(struct flw_gen *gen)
     }
     gen->launch = launch;
     gen->owner = &clock;
-    flw_gen_set(gen, 'S', streams);
+    n['S'] = streams;
     flw_gen_add_streams(gen, streams);
-    for (uint64_t i = 0; i < flw_gen_number(gen, 'N') && !gen->has_failed; i++) {
-        flw_gen_set(gen, 's', i);
+    for (uint64_t i = 0; i < n['N'] && !gen->has_failed; i++) {
+        n['s'] = i;
         flw_gen_mark(gen, FLW_TRACE_PHASE_BEGIN, "step");
         flw_plan_run(gen, w->begin);
         flw_plan_run(gen, w->step);
         end_step(gen, &clock);
         flw_gen_mark(gen, FLW_TRACE_PHASE_END, "step");
     }
-    flw_gen_set(gen, 's', UINT64_MAX);
+    n['s'] = UINT64_MAX;
     flw_plan_run(gen, w->begin);
     gen->owner = NULL;
 }

@@ -172,6 +172,7 @@ static const struct flw_gen_option options[] = {
 
 struct run {
     struct flw_gen *gen;
+    uint64_t *n;                 /* the numbers of plans */
     struct flw_requests lengths; /* of the file */
     size_t next_length;
     uint64_t seqs[MICROBATCHES_MAX]; /* tokens of each sequence of a microbatch */
@@ -184,15 +185,15 @@ static uint64_t draw_length(struct run *run)
     if (run->lengths.count > 0) {
         return run->lengths.items[run->next_length++ % run->lengths.count].prompt;
     }
-    uint64_t kind = flw_gen_number(run->gen, 'Z');
-    return kind == 0 ? flw_gen_number(run->gen, 'Q') : flw_requests_draw(run->gen, kind - 1).prompt;
+    uint64_t kind = run->n['Z'];
+    return kind == 0 ? run->n['Q'] : flw_requests_draw(run->gen, kind - 1).prompt;
 }
 
 /* Run a plan of microbatch m. */
 static void run_micro(struct run *run, uint64_t micro, const char *plan)
 {
-    flw_gen_set(run->gen, 'm', micro);
-    flw_gen_set(run->gen, 's', run->seqs[micro]);
+    run->n['m'] = micro;
+    run->n['s'] = run->seqs[micro];
     flw_plan_run(run->gen, "T:bs A:bHs");
     flw_plan_run(run->gen, plan);
 }
@@ -200,10 +201,10 @@ static void run_micro(struct run *run, uint64_t micro, const char *plan)
 static void load(struct run *run, uint64_t micro)
 {
     uint64_t longest = 1;
-    for (uint64_t i = 0; i < flw_gen_number(run->gen, 'b'); i++) {
+    for (uint64_t i = 0; i < run->n['b']; i++) {
         longest = flw_max(longest, draw_length(run));
     }
-    run->seqs[micro] = flw_min(flw_align_up(longest, PAD_TOKENS), flw_gen_number(run->gen, 'Q'));
+    run->seqs[micro] = flw_min(flw_align_up(longest, PAD_TOKENS), run->n['Q']);
     run_micro(run, micro, "words.m=8T targets.m=8T");
 }
 
@@ -211,8 +212,8 @@ static void run_phase(struct run *run, const struct phase *phase, uint64_t micro
 {
     flw_gen_mark(run->gen, FLW_TRACE_PHASE_BEGIN, phase->name);
     run_micro(run, micro, phase->begin);
-    for (uint64_t i = 0; i < flw_gen_number(run->gen, 'L'); i++) {
-        flw_gen_set(run->gen, 'i', i);
+    for (uint64_t i = 0; i < run->n['L']; i++) {
+        run->n['i'] = i;
         for (size_t part = 0; part < 3; part++) {
             flw_plan_run(run->gen, phase->layers[part]);
         }
@@ -223,7 +224,7 @@ static void run_phase(struct run *run, const struct phase *phase, uint64_t micro
 
 static void run_step(struct run *run)
 {
-    uint64_t micros = flw_gen_number(run->gen, 'K'), warm = flw_gen_number(run->gen, 'w') - 1;
+    uint64_t micros = run->n['K'], warm = run->n['w'] - 1;
     flw_plan_run(run->gen, EACH("-grad.j") EACH_OUTSIDE("0", "3", "-grad.j"));
     for (uint64_t i = 0; i < micros; i++) {
         load(run, i);
@@ -249,8 +250,7 @@ static void run_step(struct run *run)
 
 static bool set_up(struct run *run)
 {
-    uint64_t stages = flw_gen_number(run->gen, 'S'), rank = flw_gen_number(run->gen, 'r'),
-             layers = flw_gen_number(run->gen, 'L');
+    uint64_t stages = run->n['S'], rank = run->n['r'], layers = run->n['L'];
     if (rank >= stages || layers < stages) {
         return flw_gen_fail(run->gen,
                             "--rank %" PRIu64 " and --layers %" PRIu64
@@ -258,13 +258,13 @@ static bool set_up(struct run *run)
                             ": ranks are below, layers at least the stages",
                             rank, layers, stages);
     }
-    if (flw_gen_number(run->gen, 'h') % (2 * flw_gen_number(run->gen, 'H')) != 0) {
+    if (run->n['h'] % (2 * run->n['H']) != 0) {
         return flw_gen_fail(run->gen, "--hidden is not a multiple of twice --heads");
     }
-    flw_gen_set(run->gen, 'L', layers / stages + (rank < layers % stages));
-    flw_gen_set(run->gen, 'f', rank == 0);
-    flw_gen_set(run->gen, 'l', rank + 1 == stages);
-    flw_gen_set(run->gen, 'P', flw_gen_number(run->gen, 'G') == 1);
+    run->n['L'] = layers / stages + (rank < layers % stages);
+    run->n['f'] = rank == 0;
+    run->n['l'] = rank + 1 == stages;
+    run->n['P'] = run->n['G'] == 1;
     flw_plan_run(run->gen, "I:I+!(I)4h C:!X W:CP p:2+2C M:!(2-X) K:K+!K(2S-!(S-1)) w:(S-r)&K "
                            "v:4hh+3hI+2h o:Vhf+Vhl+hl");
     return true;
@@ -272,11 +272,10 @@ static bool set_up(struct run *run)
 
 static void train(struct run *run)
 {
-    flw_gen_add_streams(
-        run->gen, flw_gen_number(run->gen, 'S') > 1 || flw_gen_number(run->gen, 'G') > 1 ? 2 : 1);
+    flw_gen_add_streams(run->gen, run->n['S'] > 1 || run->n['G'] > 1 ? 2 : 1);
     flw_plan_run(run->gen, EACH("weight.j=np") EACH_OUTSIDE("0", "3", "weight.j=np"));
     flw_plan_run(run->gen, "work=8519680 works=8519680 cosines=2Q(h/H) sines=2Q(h/H)");
-    for (uint64_t i = 0; i < flw_gen_number(run->gen, 'N') && !run->gen->has_failed; i++) {
+    for (uint64_t i = 0; i < run->n['N'] && !run->gen->has_failed; i++) {
         run_step(run);
     }
     flw_plan_run(run->gen, "-work -works -cosines -sines");
@@ -286,7 +285,7 @@ static void train(struct run *run)
 
 static void run_train(struct flw_gen *gen)
 {
-    struct run run = {.gen = gen};
+    struct run run = {.gen = gen, .n = gen->numbers[0]};
     if (set_up(&run) && flw_requests_read(gen, &run.lengths)) {
         train(&run);
     }
