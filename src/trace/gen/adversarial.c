@@ -68,12 +68,9 @@ static void run(struct flw_gen *gen)
     flw_plan_run(gen, "c*N{-pin.c}");
 }
 
+/* clang-format off */
 const struct flw_gen_kind flw_gen_adversarial_kind = {
     "adversarial",
     "small traces that are hard on allocators, each a trouble that somebody reported",
     "pin-small-between-large --cycles 100 -o pin.ftext",
-    1,
-    options,
-    sizeof options / sizeof *options,
-    name_help,
-    run};
+    1, options, sizeof options / sizeof *options, name_help, NULL, run};

@@ -45,6 +45,12 @@ struct flw_gen_values {
 
 struct flw_gen;
 
+/* A plan (plan.h) or a function that plans call by its name. */
+struct flw_plan {
+    const char *name, *text;
+    void (*run)(struct flw_gen *gen); /* NULL: the text */
+};
+
 struct flw_gen_kind {
     const char *name;
     const char *summary;
@@ -54,6 +60,7 @@ struct flw_gen_kind {
     size_t option_count;
     /* What each word of the first option is, if that is a choice; else NULL. */
     const char *const *word_help;
+    const struct flw_plan *plans;
     void (*run)(struct flw_gen *gen);
 };
 

@@ -207,24 +207,51 @@ static void run_named(struct reader *r)
     hold(r, name.key, flw_gen_take(r->gen, read_sum(r), stream));
 }
 
+/* The word at the reader, up to a space or a brace. */
+static void read_word(struct reader *r, char *out)
+{
+    size_t bytes = strcspn(r->at, " }");
+    snprintf(out, FLW_PLAN_NAME_BYTES, "%.*s", (int)bytes, r->at);
+    r->at += bytes;
+}
+
+static void run_statement(struct reader *r)
+{
+    char word[FLW_PLAN_NAME_BYTES];
+    uint64_t once;
+    switch (*r->at++) {
+    case '-':
+        flw_gen_give(r->gen, flw_addressmap_remove(&r->gen->held, read_name(r, WORD_LETTERS).key));
+        return;
+    case '~':
+        r->gen->time_ns += read_sum(r);
+        return;
+    case '?':
+        run_braces(r, read_factor(r) != 0, &once);
+        return;
+    case '.':
+        read_word(r, word);
+        flw_plan_call(r->gen, word);
+        return;
+    case '<':
+    case '>':
+        once = r->at[-1] == '<' ? FLW_TRACE_PHASE_BEGIN : FLW_TRACE_PHASE_END;
+        read_word(r, word);
+        flw_gen_mark(r->gen, (enum flw_trace_op)once, word);
+        return;
+    default:
+        r->at--;
+        run_named(r);
+    }
+}
+
 static void run_statements(struct reader *r)
 {
-    uint64_t once = 0;
-    for (; *r->at != '\0' && *r->at != '}'; r->at += *r->at == ' ') {
-        switch (*r->at) {
-        case ' ':
-            break;
-        case '-':
+    while (*r->at != '\0' && *r->at != '}') {
+        if (*r->at == ' ') {
             r->at++;
-            flw_gen_give(r->gen,
-                         flw_addressmap_remove(&r->gen->held, read_name(r, WORD_LETTERS).key));
-            break;
-        case '?':
-            r->at++;
-            run_braces(r, read_factor(r) != 0, &once);
-            break;
-        default:
-            run_named(r);
+        } else {
+            run_statement(r);
         }
     }
 }
@@ -233,4 +260,17 @@ void flw_plan_run(struct flw_gen *gen, const char *plan)
 {
     struct reader r = {gen, plan};
     run_statements(&r);
+}
+
+void flw_plan_call(struct flw_gen *gen, const char *name)
+{
+    const struct flw_plan *plan = gen->kind->plans;
+    while (strcmp(plan->name, name) != 0) {
+        plan++;
+    }
+    if (plan->run != NULL) {
+        plan->run(gen);
+    } else {
+        flw_plan_run(gen, plan->text);
+    }
 }

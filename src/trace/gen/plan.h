@@ -14,6 +14,9 @@
  *   x:NUMBER            set a number
  *   ?CONDITION{...}     if CONDITION is not 0
  *   i*COUNT{...}        COUNT times, with i from 0
+ *   <name  >name        the begin and the end of a phase
+ *   ~TIME               so many ns pass
+ *   .name               run the generator's plan or function of that name
  *
  * Blocks have words of two letters or more, numbers have one letter. Both may have an index: hidden.i, size.(2i+1). Names
  * keep their blocks and numbers from plan to plan, so a block's life may span steps. An option of the generator is the
@@ -30,7 +33,12 @@
 
 #include "trace/gen/gen.h"
 
+#define FLW_PLAN_NAME_BYTES 32
+
 /* Run a plan. A plan that cannot be read is a fault of the program and aborts it. */
 void flw_plan_run(struct flw_gen *gen, const char *plan);
+
+/* Run one of the generator's plans, which must be there. */
+void flw_plan_call(struct flw_gen *gen, const char *name);
 
 #endif

@@ -169,12 +169,9 @@ static void run(struct flw_gen *gen)
     }
 }
 
+/* clang-format off */
 const struct flw_gen_kind flw_gen_random_kind = {
     "random",
     "random sizes and lives as RMM's benchmarks draw them, and a database's queries",
     "--count 10000 --max 256M -o random.ftext",
-    1,
-    options,
-    sizeof options / sizeof *options,
-    pattern_help,
-    run};
+    1, options, sizeof options / sizeof *options, pattern_help, NULL, run};

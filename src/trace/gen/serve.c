@@ -442,12 +442,9 @@ static void run(struct flw_gen *gen)
     free(s.requests);
 }
 
+/* clang-format off */
 const struct flw_gen_kind flw_gen_serve_kind = {
     "serve",
     "a language model being served: continuous batching, chunked prompts, experts, graphs",
     "qwen3-30b-a3b --ep 8 --expert-skew 80 --traffic code -o serve.ftext",
-    1,
-    options,
-    sizeof options / sizeof *options,
-    model_help,
-    run};
+    1, options, sizeof options / sizeof *options, model_help, NULL, run};

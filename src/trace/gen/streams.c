@@ -209,12 +209,9 @@ static void run(struct flw_gen *gen)
     gen->owner = NULL;
 }
 
+/* clang-format off */
 const struct flw_gen_kind flw_gen_streams_kind = {
     "streams",
     "workloads of several streams that hand memory to each other, in steady steps",
     "offload --streams 6 --steps 100 -o offload.ftext",
-    1,
-    options,
-    sizeof options / sizeof *options,
-    name_help,
-    run};
+    1, options, sizeof options / sizeof *options, name_help, NULL, run};

@@ -16,11 +16,9 @@
  */
 #include <inttypes.h>
 
-#include "base/bits.h"
 #include "trace/gen/plan.h"
 #include "trace/gen/requests.h"
 
-#define PAD_TOKENS       8
 #define MICROBATCHES_MAX 4096
 
 /* clang-format off */
@@ -57,7 +55,7 @@
 #define LAYER \
     "input.k<residual.m " NORM("a.k") \
     "xq.k=2ThC wq.k=2hhW qq=2Th xk.k=2ThC wk.k=2hhW kk=2Th xv.k=2ThC wv.k=2hhW vv=2Th " ROTATE("qq") ROTATE("kk") \
-    "positions=8s ?F{query.k=2Th key.k=2Th value.k=2Th joined=2Th lse.k=4A} ?!F{" SOFTMAX "} " \
+    "positions=8s ?F{query.k=2Th key.k=2Th value.k=2Th joined=2Th lse.k=4A} ?!F{.softmax} " \
     "xo.k=2Th -joined wo.k=2hhW projected=2Th -qq -kk -vv -positions " RELEASE_NORMED("xq.k") \
     "middle.k=Thp " NORM("i.k") \
     "xg.k=2ThC wg.k=2hIW gate.k=2TI sigmoid.k=2TI silu.k=2TI xu.k=2ThC wu.k=2hIW up.k=2TI product.k=2TI wd.k=2hIW " \
@@ -78,7 +76,7 @@
     "sigmoid=2TI dgate=2TI -dsilu -gate.k through=2TI -sigmoid -sigmoid.k -through " \
     MATRIX_BACK("4", "hI", "dgate", "made", "2Th", "wg.k", "xg.k") WIDEN NORM_BACK("i.k", "middle.k", "8") \
     "above=2Th " MATRIX_BACK("3", "hh", "above", "out", "2Th", "wo.k", "xo.k") "joined=2Th -out " \
-    "?F{delta=4A wide=4Th dq=2Th dk=2Th dv=2Th -wide -delta -joined -lse.k -value.k} ?!F{" SOFTMAX_BACK "} " \
+    "?F{delta=4A wide=4Th dq=2Th dk=2Th dv=2Th -wide -delta -joined -lse.k -value.k} ?!F{.softmaxback} " \
     "-key.k -query.k made=4Th -dq dq<made made=4Th -dk dk<made " ROTATE_BACK("dq") ROTATE_BACK("dk") \
     "made=2Th -dv dv<made made=2Th -dq dq<made made=2Th -dk dk<made " \
     MATRIX_BACK("2", "hh", "dv", "made", "2Th", "wv.k", "xv.k") WIDEN \
@@ -113,16 +111,6 @@
     "?$part.u{own@1=4((" n "+G-1)/G) part.u>1 -part.u own>0 ?$grad.(9u){-own} grad.(9u)<own} "
 #define ENTER "k:m%w*L+u all.u>0 "
 
-static const struct phase {
-    const char *name, *begin, *layers[3], *end; /* layers: of the i-th of them */
-} phases[] = {
-    {"forward", "u:L " GATHER("o") "all.u>0 " EMBEDDING,
-     {"j*((D+1)&(L-i)){u:i+j " GATHER("v") "} u:i " ENTER, LAYER, "-all.u ?Y{" FORGET "}"}, "u:L " HEAD "-all.u"},
-    {"backward", "u:L " GATHER("o") "all.u>0 part.u=2o!P " HEAD_BACK,
-     {"j*((D+1)&(L-i)){u:L-1-i-j " GATHER("v") "} u:L-1-i " ENTER "?Y{residual.m<input.k " LAYER "-residual.m} part.u=2v!P",
-      LAYER_BACK, "-all.u " REDUCE("v")}, "u:L " EMBEDDING_BACK "-all.u " REDUCE("o")},
-};
-
 /* A plan of the tensors i of all units, or of the `count` ones from `from` on outside the layers: tensor j has n values
  * here. */
 #define SHARD(n) "+!P!i((" n "+G-1)/G) j:9u+i "
@@ -138,7 +126,37 @@ static const struct phase {
     "kept=4n added=4n first.j=4n -kept -added kept=4n square=4n added=4n -square second.j=4n -kept -added " \
     "scaled=4n root=4n divisor=4n -root change=4n -scaled -divisor -change}"
 
-#define FREE "-weight.j -master.j -first.j -second.j"
+/* ---- the schedule ---- */
+
+static void draw_length(struct flw_gen *gen);
+
+static const struct flw_plan plans[] = {
+    {"softmax", SOFTMAX, NULL},
+    {"softmaxback", SOFTMAX_BACK, NULL},
+    {"layer", LAYER, NULL},
+    {"layerback", LAYER_BACK, NULL},
+    {"forget", FORGET, NULL},
+    {"update", UPDATE, NULL},
+    {"length", NULL, draw_length},
+    {"forward",
+     "<forward T:$words.m/8 s:T/b A:bHs u:L " GATHER("o") "all.u>0 " EMBEDDING
+     "i*L{j*((D+1)&(L-i)){u:i+j " GATHER("v") "} u:i " ENTER ".layer -all.u ?Y{.forget}} "
+     "u:L " HEAD "-all.u >forward", NULL},
+    {"backward",
+     "<backward T:$words.m/8 s:T/b A:bHs u:L " GATHER("o") "all.u>0 part.u=2o!P " HEAD_BACK
+     "i*L{j*((D+1)&(L-i)){u:L-1-i-j " GATHER("v") "} u:L-1-i " ENTER "?Y{residual.m<input.k .layer -residual.m} "
+     "part.u=2v!P .layerback -all.u " REDUCE("v") "} u:L " EMBEDDING_BACK "-all.u " REDUCE("o") ">backward", NULL},
+    {"step",
+     EACH("-grad.j") EACH_OUTSIDE("0", "3", "-grad.j") "m*K{x:1 i*b{.length x:x|s} s:(x+7)/8*8&Q words.m=8bs targets.m=8bs} "
+     "<step x*(K+w-1){?!((K|(x+1))-K){m:x .forward} ?!((x|(w-1))-x){m:x-(w-1) .backward}} "
+     "<optimizer " EACH_OUTSIDE("0", "1", ".update") EACH(".update") EACH_OUTSIDE("1", "2", ".update")
+     "-before -past >optimizer >step m*K{-logits.m -loss.m -words.m -targets.m}", NULL},
+    {"train",
+     EACH("weight.j=np") EACH_OUTSIDE("0", "3", "weight.j=np")
+     "work=8519680 works=8519680 cosines=2Q(h/H) sines=2Q(h/H) d*N{.step} -work -works -cosines -sines "
+     EACH("-grad.j") EACH_OUTSIDE("0", "3", "-grad.j")
+     EACH("-weight.j -master.j -first.j -second.j") EACH_OUTSIDE("0", "3", "-weight.j -master.j -first.j -second.j"), NULL},
+};
 
 /* ---- options ---- */
 
@@ -170,134 +188,57 @@ static const struct flw_gen_option options[] = {
 };
 /* clang-format on */
 
-struct run {
-    struct flw_gen *gen;
-    uint64_t *n;                 /* the numbers of plans */
-    struct flw_requests lengths; /* of the file */
-    size_t next_length;
-    uint64_t seqs[MICROBATCHES_MAX]; /* tokens of each sequence of a microbatch */
+struct lengths {
+    struct flw_requests file;
+    size_t next;
 };
 
-/* ---- microbatches ---- */
-
-static uint64_t draw_length(struct run *run)
+/* s: the tokens of the next sequence. */
+static void draw_length(struct flw_gen *gen)
 {
-    if (run->lengths.count > 0) {
-        return run->lengths.items[run->next_length++ % run->lengths.count].prompt;
+    struct lengths *lengths = gen->owner;
+    uint64_t *n = gen->numbers[0];
+    if (lengths->file.count > 0) {
+        n['s'] = lengths->file.items[lengths->next++ % lengths->file.count].prompt;
+    } else {
+        n['s'] = n['Z'] == 0 ? n['Q'] : flw_requests_draw(gen, n['Z'] - 1).prompt;
     }
-    uint64_t kind = run->n['Z'];
-    return kind == 0 ? run->n['Q'] : flw_requests_draw(run->gen, kind - 1).prompt;
 }
 
-/* Run a plan of microbatch m. */
-static void run_micro(struct run *run, uint64_t micro, const char *plan)
+static bool set_up(struct flw_gen *gen)
 {
-    run->n['m'] = micro;
-    run->n['s'] = run->seqs[micro];
-    flw_plan_run(run->gen, "T:bs A:bHs");
-    flw_plan_run(run->gen, plan);
-}
-
-static void load(struct run *run, uint64_t micro)
-{
-    uint64_t longest = 1;
-    for (uint64_t i = 0; i < run->n['b']; i++) {
-        longest = flw_max(longest, draw_length(run));
-    }
-    run->seqs[micro] = flw_min(flw_align_up(longest, PAD_TOKENS), run->n['Q']);
-    run_micro(run, micro, "words.m=8T targets.m=8T");
-}
-
-static void run_phase(struct run *run, const struct phase *phase, uint64_t micro)
-{
-    flw_gen_mark(run->gen, FLW_TRACE_PHASE_BEGIN, phase->name);
-    run_micro(run, micro, phase->begin);
-    for (uint64_t i = 0; i < run->n['L']; i++) {
-        run->n['i'] = i;
-        for (size_t part = 0; part < 3; part++) {
-            flw_plan_run(run->gen, phase->layers[part]);
-        }
-    }
-    flw_plan_run(run->gen, phase->end);
-    flw_gen_mark(run->gen, FLW_TRACE_PHASE_END, phase->name);
-}
-
-static void run_step(struct run *run)
-{
-    uint64_t micros = run->n['K'], warm = run->n['w'] - 1;
-    flw_plan_run(run->gen, EACH("-grad.j") EACH_OUTSIDE("0", "3", "-grad.j"));
-    for (uint64_t i = 0; i < micros; i++) {
-        load(run, i);
-    }
-    flw_gen_mark(run->gen, FLW_TRACE_PHASE_BEGIN, "step");
-    for (uint64_t i = 0; i < micros + warm; i++) {
-        if (i < micros) {
-            run_phase(run, &phases[0], i);
-        }
-        if (i >= warm) {
-            run_phase(run, &phases[1], i - warm);
-        }
-    }
-    flw_gen_mark(run->gen, FLW_TRACE_PHASE_BEGIN, "optimizer");
-    flw_plan_run(run->gen, EACH_OUTSIDE("0", "1", UPDATE) EACH(UPDATE)
-                               EACH_OUTSIDE("1", "2", UPDATE) "-before -past");
-    flw_gen_mark(run->gen, FLW_TRACE_PHASE_END, "optimizer");
-    flw_gen_mark(run->gen, FLW_TRACE_PHASE_END, "step");
-    flw_plan_run(run->gen, "m*K{-logits.m -loss.m -words.m -targets.m}");
-}
-
-/* ---- together ---- */
-
-static bool set_up(struct run *run)
-{
-    uint64_t stages = run->n['S'], rank = run->n['r'], layers = run->n['L'];
+    uint64_t *n = gen->numbers[0], stages = n['S'], rank = n['r'], layers = n['L'];
     if (rank >= stages || layers < stages) {
-        return flw_gen_fail(run->gen,
+        return flw_gen_fail(gen,
                             "--rank %" PRIu64 " and --layers %" PRIu64
                             " do not fit --stages %" PRIu64
                             ": ranks are below, layers at least the stages",
                             rank, layers, stages);
     }
-    if (run->n['h'] % (2 * run->n['H']) != 0) {
-        return flw_gen_fail(run->gen, "--hidden is not a multiple of twice --heads");
+    if (n['h'] % (2 * n['H']) != 0) {
+        return flw_gen_fail(gen, "--hidden is not a multiple of twice --heads");
     }
-    run->n['L'] = layers / stages + (rank < layers % stages);
-    run->n['f'] = rank == 0;
-    run->n['l'] = rank + 1 == stages;
-    run->n['P'] = run->n['G'] == 1;
-    flw_plan_run(run->gen, "I:I+!(I)4h C:!X W:CP p:2+2C M:!(2-X) K:K+!K(2S-!(S-1)) w:(S-r)&K "
-                           "v:4hh+3hI+2h o:Vhf+Vhl+hl");
+    n['L'] = layers / stages + (rank < layers % stages);
+    flw_plan_run(gen, "f:!r l:!(S-1-r) P:!(G-1) I:I+!(I)4h C:!X W:CP p:2+2C M:!(2-X) "
+                      "K:K+!K(2S-!(S-1)) w:(S-r)&K v:4hh+3hI+2h o:Vhf+Vhl+hl");
+    flw_gen_add_streams(gen, stages > 1 || n['G'] > 1 ? 2 : 1);
     return true;
 }
 
-static void train(struct run *run)
+static void run(struct flw_gen *gen)
 {
-    flw_gen_add_streams(run->gen, run->n['S'] > 1 || run->n['G'] > 1 ? 2 : 1);
-    flw_plan_run(run->gen, EACH("weight.j=np") EACH_OUTSIDE("0", "3", "weight.j=np"));
-    flw_plan_run(run->gen, "work=8519680 works=8519680 cosines=2Q(h/H) sines=2Q(h/H)");
-    for (uint64_t i = 0; i < run->n['N'] && !run->gen->has_failed; i++) {
-        run_step(run);
+    struct lengths lengths = {.next = 0};
+    gen->owner = &lengths;
+    if (set_up(gen) && flw_requests_read(gen, &lengths.file)) {
+        flw_plan_call(gen, "train");
     }
-    flw_plan_run(run->gen, "-work -works -cosines -sines");
-    flw_plan_run(run->gen, EACH("-grad.j") EACH_OUTSIDE("0", "3", "-grad.j"));
-    flw_plan_run(run->gen, EACH(FREE) EACH_OUTSIDE("0", "3", FREE));
+    flw_requests_finish(&lengths.file);
+    gen->owner = NULL;
 }
 
-static void run_train(struct flw_gen *gen)
-{
-    struct run run = {.gen = gen, .n = gen->numbers[0]};
-    if (set_up(&run) && flw_requests_read(gen, &run.lengths)) {
-        train(&run);
-    }
-    flw_requests_finish(&run.lengths);
-}
-
+/* clang-format off */
 const struct flw_gen_kind flw_gen_train_kind = {
     "train",
     "training steps of a transformer: forward, backward, AdamW; shards and pipelines",
     "--layers 8 --zero3 8 --attention flash --vary conversation -o train.ftext",
-    1,
-    options,
-    sizeof options / sizeof *options,
-    NULL,
-    run_train};
+    1, options, sizeof options / sizeof *options, NULL, plans, run};

@@ -201,7 +201,7 @@ static void run_plan(struct flw_gen *gen)
 static void plans_allocate_use_and_free(void **state)
 {
     static const struct flw_gen_option seed[] = {{"seed", "", FLW_GEN_COUNT, 1, 0, 9, NULL, 'Z'}};
-    static const struct flw_gen_kind kind = {"plan", "", "", 1, seed, 1, NULL, run_plan};
+    static const struct flw_gen_kind kind = {"plan", "", "", 1, seed, 1, NULL, NULL, run_plan};
     struct flw_gen_values values = flw_gen_initial_values(&kind);
     struct flw_trace *trace;
     (void)state;
