@@ -30,7 +30,6 @@
 #define SPLITS_MAX   8
 #define CAPTURE_MAX  512
 #define CAPTURE_STEP 8
-#define LAYERS_MAX   128
 #define NEVER        UINT64_MAX
 
 /* clang-format off */
@@ -66,28 +65,41 @@
     "received@1=2ah received>0 order=4a gates=4aX -received product=2aX -gates down=2ah -product -order down>1 " \
     "inner=2Th -down"
 
-static const char layer_plan[] =
-    "normed=2Th ?c{" ATTEND_LATENT "} ?!c{" ATTEND "} normed=2Th -residual "
-    "?!J{" INNER("inner", "I") "} "
-    "?J{?z{" INNER("shared", "z") "} scores=2TE weights=4Tk chosen=4Tk -scores "
-        "?(W-1){" EXPERTS_DEALT "} ?!(W-1){" EXPERTS "} -chosen -weights -shared} "
-    "-normed residual<inner -projection";
+/* Experts are in layer m. */
+#define HAS_EXPERTS "J:(E&1)!((O|m)-m) "
 
-/* A layer's weights, one block a matrix. */
-static const char load_plan[] =
-    "+2h ?c{+h(q+c+r)y +qH(d+r)y +2cHdy} ?!c{+h(H+2K)dy} +Hdhy +2h "
-    "?J{+2Eh +2(YX+z)hy +(YX+z)hy} ?!J{+2Ihy +Ihy}";
+static void draw_choices(struct flw_gen *gen);
 
-/* The ids stay for the copying stream until the next step's are made. */
-static const char sample_plan[] =
-    "hidden=2bh logits=2bV wide=4bV -logits -hidden i*3{partial.i=4bV} -ids ids=8b "
-    "i*3{-partial.i} -wide ids>1";
-
-/* How often this rank's experts are chosen, in millionths: j in a hundred by Zipf, in an order of liking that is drawn,
- * the rest evenly. */
-static const char share_plan[] =
-    "t:0 o:0 m:Y i*E{t:t+1000000/(i+1) x:[1,E-i] ?!((x|m)-m){o:o+1000000/(i+1) m:m-1}} "
-    "o:(o*1000000/(t|1)*j+Y*1000000/(E|1)(100-j))/100";
+static const struct flw_plan plans[] = {
+    {"layer",
+     "normed=2Th ?c{" ATTEND_LATENT "} ?!c{" ATTEND "} normed=2Th -residual "
+     "?!J{" INNER("inner", "I") "} "
+     "?J{?z{" INNER("shared", "z") "} scores=2TE weights=4Tk chosen=4Tk -scores "
+         "?(W-1){" EXPERTS_DEALT "} ?!(W-1){" EXPERTS "} -chosen -weights -shared} "
+     "-normed residual<inner -projection", NULL},
+    {"choices", NULL, draw_choices},
+    /* The time is that of reading the weights of each layer, A.m bytes, of experts those that work. */
+    {"layers",
+     "residual=2Th m*l{" HAS_EXPERTS "?(J(W-1)){.choices} .layer t:A.m/2048 ?E{t:t*((Tk)&E)/E} ~t}", NULL},
+    {"eager", "i*3{input.i@1=8T input.i>0} .layers ?b{.sample} -residual i*3{-input.i}", NULL},
+    {"graph", "m*l{~A.m/2048} .sample", NULL},
+    /* The ids stay for the copying stream until the next step's are made. */
+    {"sample",
+     "hidden=2bh logits=2bV wide=4bV -logits -hidden i*3{partial.i=4bV} -ids ids=8b "
+     "i*3{-partial.i} -wide ids>1", NULL},
+    /* One block a matrix; workspaces; the cache. */
+    {"weights",
+     "+2h ?c{+h(q+c+r)y +qH(d+r)y +2cHdy} ?!c{+h(H+2K)dy} +Hdhy +2h "
+     "?J{+2Eh +2(YX+z)hy +(YX+z)hy} ?!J{+2Ihy +Ihy}", NULL},
+    {"load",
+     "<load +2h((V+D-1)/D) m*l{" HAS_EXPERTS "A.m:$ .weights A.m:$-A.m-4h} +2h +2h((V+D-1)/D) "
+     "+268435456 ?c{+2w(c+r)} ?!p{m*l{+UQ/l}} >load", NULL},
+    /* How often this rank's experts are chosen in each layer, in millionths: j in a hundred by Zipf, in an order of liking
+     * that is drawn, the rest evenly. */
+    {"shares",
+     "g*l{t:0 o:0 m:Y i*E{t:t+1000000/(i+1) x:[1,E-i] ?!((x|m)-m){o:o+1000000/(i+1) m:m-1}} "
+     "F.g:(o*1000000/(t|1)*j+Y*1000000/(E|1)(100-j))/100}", NULL},
+};
 
 /* ---- options ---- */
 
@@ -136,8 +148,6 @@ struct server {
     struct flw_gen *gen;
     uint64_t *n; /* the numbers of plans */
     const fallow_model *model;
-    uint64_t weight_bytes[LAYERS_MAX]; /* of a layer's matrices */
-    uint64_t shares[LAYERS_MAX];       /* of a layer's choices, for this rank's experts */
     struct flw_requests file;
     size_t next_request;      /* of the file */
     struct request *requests; /* running, oldest first */
@@ -275,38 +285,17 @@ static uint64_t root(uint64_t x)
     return y;
 }
 
-/* Of all ranks' choices those for this rank's experts: their mean, and their deviation times a normal number, which is
- * a sum of twelve drawn ones. */
-static uint64_t draw_choices(struct server *s, uint64_t share)
+/* a: of all ranks' choices in layer m those for this rank's experts: their mean, and their deviation times a normal
+ * number, which is a sum of twelve drawn ones. */
+static void draw_choices(struct flw_gen *gen)
 {
-    uint64_t count = s->n['T'] * s->n['k'] * s->n['W'];
+    uint64_t *n = gen->numbers[0];
+    uint64_t count = n['T'] * n['k'] * n['W'], share = gen->numbers[n['m']]['F'];
     uint64_t mean = count * share / 1000000;
     uint64_t deviation = root(mean * (1000000 - share) / 1000000);
-    flw_plan_run(s->gen, "t:0 i*12{t:t+[0,65535]}");
-    uint64_t high = mean + deviation * s->n['t'] / 65536;
-    return flw_min(high - flw_min(high, deviation * 6), count);
-}
-
-static void set_layer(struct server *s, uint64_t layer)
-{
-    s->n['J'] = s->model->experts > 0 && layer >= s->model->dense_layers;
-}
-
-/* All layers; the hidden states at their end are the block `residual`. */
-static void run_layers(struct server *s)
-{
-    flw_plan_run(s->gen, "residual=2Th");
-    for (uint64_t i = 0; i < s->model->layers && !s->gen->has_failed; i++) {
-        set_layer(s, i);
-        if (s->n['J'] && s->n['W'] > 1) {
-            s->n['a'] = draw_choices(s, s->shares[i]);
-        }
-        flw_plan_run(s->gen, layer_plan);
-        /* Weights are read, of experts those that work. */
-        s->n['t'] = s->weight_bytes[i] / FLW_GEN_BYTES_PER_NS;
-        flw_plan_run(s->gen, "?E{t:t*((Tk)&E)/E}");
-        s->gen->time_ns += s->n['t'];
-    }
+    flw_plan_run(gen, "t:0 i*12{t:t+[0,65535]}");
+    uint64_t high = mean + deviation * n['t'] / 65536;
+    n['a'] = flw_min(high - flw_min(high, deviation * 6), count);
 }
 
 /* False: no request is left. */
@@ -318,20 +307,9 @@ static bool run_step(struct server *s)
         return false;
     }
     bool is_decode = s->n['T'] == s->n['B'];
-    const char *name = is_decode ? "decode" : "prefill";
-    flw_gen_mark(s->gen, FLW_TRACE_PHASE_BEGIN, name);
-    if (is_decode && s->n['B'] <= s->capture_max) {
-        for (uint64_t i = 0; i < s->model->layers; i++) {
-            s->gen->time_ns += s->weight_bytes[i] / FLW_GEN_BYTES_PER_NS;
-        }
-        flw_plan_run(s->gen, sample_plan);
-    } else {
-        flw_plan_run(s->gen, "i*3{input.i@1=8T input.i>0}");
-        run_layers(s);
-        flw_plan_run(s->gen, s->n['b'] > 0 ? sample_plan : "");
-        flw_plan_run(s->gen, "-residual i*3{-input.i}");
-    }
-    flw_gen_mark(s->gen, FLW_TRACE_PHASE_END, name);
+    flw_plan_run(s->gen, !is_decode                    ? "<prefill .eager >prefill"
+                         : s->n['B'] <= s->capture_max ? "<decode .graph >decode"
+                                                       : "<decode .eager >decode");
     retire_finished(s);
     return !s->gen->has_failed;
 }
@@ -352,33 +330,12 @@ static void capture(struct server *s)
         s->n['T'] = size;
         s->n['B'] = size;
         flw_gen_mark(s->gen, FLW_TRACE_POOL_BEGIN, NULL);
-        run_layers(s);
-        flw_plan_run(s->gen, "-residual");
+        flw_plan_run(s->gen, ".layers -residual");
         flw_gen_mark(s->gen, FLW_TRACE_POOL_END, NULL);
         size = size > 2 * CAPTURE_STEP ? size - CAPTURE_STEP : size / 2;
     }
     s->gen->context.pool = 0;
     flw_gen_mark(s->gen, FLW_TRACE_PHASE_END, "capture");
-}
-
-static void start(struct server *s)
-{
-    const char *ends = "+2h((V+D-1)/D)";
-    flw_gen_mark(s->gen, FLW_TRACE_PHASE_BEGIN, "load");
-    flw_plan_run(s->gen, ends);
-    for (uint64_t i = 0; i < s->model->layers; i++) {
-        uint64_t before_bytes = s->gen->live_bytes + 2 * 2 * s->n['h'];
-        set_layer(s, i);
-        flw_plan_run(s->gen, load_plan);
-        s->weight_bytes[i] = s->gen->live_bytes - before_bytes;
-    }
-    flw_plan_run(s->gen, "+2h");
-    flw_plan_run(s->gen, ends);
-    flw_plan_run(s->gen, "+268435456 ?c{+2w(c+r)} ?!p{i*l{+UQ/l}}");
-    flw_gen_mark(s->gen, FLW_TRACE_PHASE_END, "load");
-    if (s->n['G'] == 1) {
-        capture(s);
-    }
 }
 
 /* The model's numbers, then what this rank has of them. */
@@ -418,11 +375,10 @@ static bool set_up(struct server *s)
 static void serve(struct server *s)
 {
     flw_gen_add_streams(s->gen, 2);
-    for (uint64_t i = 0; i < s->model->layers && s->n['W'] > 1; i++) {
-        flw_plan_run(s->gen, share_plan);
-        s->shares[i] = s->n['o'];
+    flw_plan_run(s->gen, "?(W-1){.shares} .load");
+    if (s->n['G'] == 1) {
+        capture(s);
     }
-    start(s);
     s->start_ns = s->waiting.arrival_ns = s->gen->time_ns;
     await_next(s);
     uint64_t steps = s->n['N'];
@@ -447,4 +403,4 @@ const struct flw_gen_kind flw_gen_serve_kind = {
     "serve",
     "a language model being served: continuous batching, chunked prompts, experts, graphs",
     "qwen3-30b-a3b --ep 8 --expert-skew 80 --traffic code -o serve.ftext",
-    1, options, sizeof options / sizeof *options, model_help, NULL, run};
+    1, options, sizeof options / sizeof *options, model_help, plans, run};
