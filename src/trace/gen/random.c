@@ -60,24 +60,35 @@
 /* 8 bytes for each of the smallest power of two that is at least twice the rows. */
 #define TAKE_HASHES(rows) "h:16 x*60{?((h|(16" rows "))-h){h:2h}} " TAKE("hashes", "0", "h")
 
-static const char scan[] = /* the table t */
+static const struct flw_plan plans[] = {
+    /* the table t */
+    {"scan",
     NEW_TABLE "o:0 i*64{o:o+5040/(i+1)} a:[0,o-1] z:1 i*64{x:5040/z ?!((a|x)-a){a:a-x z:z+1}} r.t:R/z|1 "
     "d:[2,6] i*d{n.t:n.t+1 x:[0,7] k:6t+i w.k:4*2^(x/4+x/7) m.k:i%2 "
-        TAKE("staging", "1", "r.tw.k/2|1") TAKE_COLUMN("1") "-staging} " USE_TABLE("t", "0");
-static const char fetch[] = /* a result that was kept, as the table t */
-    "p:[0,c-1] " REMOVE_RESULT("p") "?s.t{i*n.t{k:6t+i " TAKE_COLUMN("1") "} " USE_TABLE("t", "0") "s.t:0}";
-static const char join[] = /* the tables l and t, to t */
+        TAKE("staging", "1", "r.tw.k/2|1") TAKE_COLUMN("1") "-staging} " USE_TABLE("t", "0"), NULL},
+    /* a result that was kept, as the table t */
+    {"fetch",
+    "p:[0,c-1] " REMOVE_RESULT("p") "?s.t{i*n.t{k:6t+i " TAKE_COLUMN("1") "} " USE_TABLE("t", "0") "s.t:0}", NULL},
+    /* the tables l and t, to t */
+    {"join",
     "f:t " NEW_TABLE "b:r.l|r.f r.t:[(b+1)/2,b] b:r.l&r.f " TAKE_HASHES("b")
     TAKE("left", "0", "4r.t") TAKE("right", "0", "4r.t") "-hashes "
-    GATHER("l") GATHER("f") "-left -right " FREE_TABLE("l") FREE_TABLE("f");
-static const char group[] = /* the table t, to t */
+    GATHER("l") GATHER("f") "-left -right " FREE_TABLE("l") FREE_TABLE("f"), NULL},
+    /* the table t, to t */
+    {"group",
     "f:t " NEW_TABLE "r.t:r.f/2^[2,12]|1 b:r.t " TAKE_HASHES("b") TAKE("rows", "0", "4r.f")
-    "i*3{k:6t+i n.t:n.t+1 w.k:8 m.k:i&1 " TAKE_COLUMN("0") "} " GATHER("f") "-rows -hashes " FREE_TABLE("f");
-static const char sort[] = /* the table t, to the newest result */
+    "i*3{k:6t+i n.t:n.t+1 w.k:8 m.k:i&1 " TAKE_COLUMN("0") "} " GATHER("f") "-rows -hashes " FREE_TABLE("f"), NULL},
+    /* the table t, to the newest result */
+    {"sort",
     "f:t ?!(16-c){" REMOVE_RESULT("0") FREE_TABLE("t") "} " NEW_TABLE "r.t:r.f "
     TAKE("keys", "0", "8r.t") TAKE("sorted", "0", "8r.t") TAKE("left", "0", "4r.t") TAKE("right", "0", "4r.t")
     TAKE("scratch", "0", "24r.t/16|1") "-scratch -sorted -keys " GATHER("f") "-left -right " FREE_TABLE("f")
-    "q.c:t c:c+1";
+    "q.c:t c:c+1", NULL},
+    {"query",
+     "V*N{<query .scan l:t v:0 ?c{v:![0,3]} ?v{.fetch} ?!v{.scan} .join .group .sort >query} "
+     "i*c{" REMOVE_RESULT("0") FREE_TABLE("t") "}", NULL},
+    {"kernels", "i*N{kernel@(i%S)=8 -kernel}", NULL},
+};
 
 /* ---- sizes and lives ---- */
 
@@ -110,23 +121,6 @@ static const struct flw_gen_option options[] = {
 };
 /* clang-format on */
 
-static void run_queries(struct flw_gen *gen)
-{
-    uint64_t *n = gen->numbers[0];
-    flw_gen_add_streams(gen, 2);
-    for (uint64_t i = 0; i < n['N'] && !gen->has_failed; i++) {
-        flw_gen_mark(gen, FLW_TRACE_PHASE_BEGIN, "query");
-        flw_plan_run(gen, scan);
-        flw_plan_run(gen, "l:t v:0 ?c{v:![0,3]}");
-        flw_plan_run(gen, n['v'] ? fetch : scan);
-        flw_plan_run(gen, join);
-        flw_plan_run(gen, group);
-        flw_plan_run(gen, sort);
-        flw_gen_mark(gen, FLW_TRACE_PHASE_END, "query");
-    }
-    flw_plan_run(gen, "i*c{" REMOVE_RESULT("0") FREE_TABLE("t") "}");
-}
-
 static void set_thread(struct flw_gen *gen, uint64_t thread)
 {
     uint64_t *n = gen->numbers[0];
@@ -157,15 +151,12 @@ static void run_threads(struct flw_gen *gen)
 static void run(struct flw_gen *gen)
 {
     uint64_t *n = gen->numbers[0];
-    uint64_t pattern = n['W'];
-    if (pattern == 3) {
-        run_queries(gen);
-    } else if (pattern == 2) {
-        flw_gen_add_streams(gen, n['S']);
-        flw_plan_run(gen, "i*N{kernel@(i%S)=8 -kernel}");
-    } else {
+    if (n['W'] < 2) {
         flw_plan_run(gen, "?!W{S:1 T:1}");
         run_threads(gen);
+    } else {
+        flw_gen_add_streams(gen, n['W'] == 3 ? 2 : n['S']);
+        flw_plan_call(gen, patterns[n['W']]);
     }
 }
 
@@ -174,4 +165,4 @@ const struct flw_gen_kind flw_gen_random_kind = {
     "random",
     "random sizes and lives as RMM's benchmarks draw them, and a database's queries",
     "--count 10000 --max 256M -o random.ftext",
-    1, options, sizeof options / sizeof *options, pattern_help, NULL, run};
+    1, options, sizeof options / sizeof *options, pattern_help, plans, run};
