@@ -118,7 +118,7 @@ static void its_peak_is_within_two_per_cent_of_the_recorded_one(void **state)
 static int make_traces(void **state)
 {
     char message[FLW_TRACE_MESSAGE_BYTES];
-    const struct flw_gen_kind *kind = flw_gen_find("train");
+    const struct flw_gen_kind *kind = &flw_gen_train_kind;
     struct flw_gen_values values = flw_gen_initial_values(kind);
     (void)state;
     for (size_t i = 0; i < kind->option_count; i++) {

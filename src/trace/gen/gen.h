@@ -66,7 +66,6 @@ struct flw_gen_kind {
 
 /* The index-th generator; NULL beyond the last. */
 const struct flw_gen_kind *flw_gen_get(size_t index);
-const struct flw_gen_kind *flw_gen_find(const char *name);
 
 struct flw_gen_values flw_gen_initial_values(const struct flw_gen_kind *kind);
 

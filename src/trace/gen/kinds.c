@@ -2,8 +2,6 @@
  *
  * Owns: the list of generators.
  */
-#include <string.h>
-
 #include "trace/gen/gen.h"
 
 const struct flw_gen_kind *flw_gen_get(size_t index)
@@ -13,13 +11,4 @@ const struct flw_gen_kind *flw_gen_get(size_t index)
         &flw_gen_random_kind, &flw_gen_adversarial_kind,
     };
     return index < sizeof kinds / sizeof *kinds ? kinds[index] : NULL;
-}
-
-const struct flw_gen_kind *flw_gen_find(const char *name)
-{
-    size_t i = 0;
-    while (flw_gen_get(i) != NULL && strcmp(flw_gen_get(i)->name, name) != 0) {
-        i++;
-    }
-    return flw_gen_get(i);
 }

@@ -59,29 +59,20 @@ static void print_item(const char *name, int indent, int column, const char *tex
     printf("%s\n", text);
 }
 
-static void format_bytes(uint64_t bytes, char out[32])
+/* "; default 4G" */
+static void append_initial(const struct flw_gen_option *option, char *text, size_t room)
 {
     static const char *const letters[] = {"", "K", "M", "G", "T"};
+    uint64_t number = option->initial;
     unsigned unit = 0;
-    while (unit < 4 && bytes != 0 && bytes % 1024 == 0) {
-        bytes /= 1024;
+    while (option->kind == FLW_GEN_BYTES && number != 0 && number % 1024 == 0) {
+        number /= 1024;
         unit++;
     }
-    snprintf(out, 32, "%" PRIu64 "%s", bytes, letters[unit]);
-}
-
-/* "; default 4G", or nothing. */
-static void format_initial(const struct flw_gen_option *option, char out[64])
-{
-    char number[32];
-    out[0] = '\0';
     if (option->kind == FLW_GEN_CHOICE) {
-        snprintf(out, 64, "; default %s", option->words[option->initial]);
-    } else if (option->kind == FLW_GEN_BYTES) {
-        format_bytes(option->initial, number);
-        snprintf(out, 64, "; default %s", number);
-    } else if (option->kind == FLW_GEN_COUNT) {
-        snprintf(out, 64, "; default %" PRIu64, option->initial);
+        flw_append(text, room, "; default %s", option->words[number]);
+    } else if (option->kind != FLW_GEN_FILE) {
+        flw_append(text, room, "; default %" PRIu64 "%s", number, letters[unit]);
     }
 }
 
@@ -97,30 +88,22 @@ static void print_words(const struct flw_gen_kind *kind)
     }
 }
 
-/* "(one two three)" */
-static void print_choices(const struct flw_gen_option *option)
-{
-    char text[256] = "(";
-    for (size_t i = 0; option->words[i] != NULL; i++) {
-        size_t used = strlen(text);
-        snprintf(text + used, sizeof text - used, "%s%s", i == 0 ? "" : " ", option->words[i]);
-    }
-    strncat(text, ")", sizeof text - strlen(text) - 1);
-    print_item("", 2, 22, text);
-}
-
 static void print_options(const struct flw_gen_kind *kind)
 {
     static const char *const units[] = {"N", "BYTES", "WORD", "FILE"};
     for (size_t i = 0; i < kind->option_count; i++) {
         const struct flw_gen_option *option = &kind->options[i];
-        char name[64], text[256], initial[64];
+        char name[64], text[256] = "", choices[256] = "";
         snprintf(name, sizeof name, "--%s %s", option->name, units[option->kind]);
-        format_initial(option, initial);
-        snprintf(text, sizeof text, "%s%s", option->help, initial);
+        flw_append(text, sizeof text, "%s", option->help);
+        append_initial(option, text, sizeof text);
         print_item(name, 2, 22, text);
         if (option->kind == FLW_GEN_CHOICE && (i > 0 || kind->word_help == NULL)) {
-            print_choices(option);
+            for (size_t w = 0; option->words[w] != NULL; w++) {
+                flw_append(choices, sizeof choices, "%c%s", w == 0 ? '(' : ' ', option->words[w]);
+            }
+            flw_append(choices, sizeof choices, ")");
+            print_item("", 2, 22, choices);
         }
     }
     print_item("-o, --output FILE", 2, 22,
@@ -147,20 +130,30 @@ static void print_generator(void)
 
 /* ---- command line ---- */
 
-static bool choose(const struct flw_gen_kind *kind, const struct flw_gen_option *option,
-                   const char *text, uint64_t *out_number)
+static const char *word_of(const struct flw_gen_option *option, size_t index)
+{
+    const struct flw_gen_kind *kind = flw_gen_get(index);
+    return option != NULL ? option->words[index] : kind == NULL ? NULL : kind->name;
+}
+
+/* The index of a word of the option, or of a generator if that is NULL. False: it has complained. */
+static bool choose(const struct flw_gen_option *option, const char *text, uint64_t *out_number)
 {
     struct flw_guess guess = {.word = text, .length = strlen(text)};
     char hint[FLW_GUESS_BYTES];
-    for (uint64_t i = 0; option->words[i] != NULL; i++) {
-        if (strcmp(option->words[i], text) == 0) {
-            *out_number = i;
+    for (*out_number = 0; word_of(option, *out_number) != NULL; ++*out_number) {
+        if (strcmp(word_of(option, *out_number), text) == 0) {
             return true;
         }
-        flw_guess_offer(&guess, option->words[i]);
+        flw_guess_offer(&guess, word_of(option, *out_number));
     }
-    flw_complain("--%s has no '%s'%sfallow gen %s --help lists what it has", option->name, text,
-                 flw_guess_say(&guess, "", hint), kind->name);
+    const char *said = flw_guess_say(&guess, "", hint);
+    if (option == NULL) {
+        flw_complain("there is no generator '%s'%sfallow gen --help lists them", text, said);
+    } else {
+        flw_complain("--%s has no '%s'%sfallow gen %s --help lists what it has", option->name, text,
+                     said, current->name);
+    }
     return false;
 }
 
@@ -196,27 +189,16 @@ static void list_options(const struct flw_gen_kind *kind, struct flw_option *lis
     }
 }
 
-static void complain_of_generator(const char *name)
-{
-    struct flw_guess guess = {.word = name, .length = strlen(name)};
-    char hint[FLW_GUESS_BYTES];
-    for (size_t i = 0; flw_gen_get(i) != NULL; i++) {
-        flw_guess_offer(&guess, flw_gen_get(i)->name);
-    }
-    flw_complain("there is no generator '%s'%sfallow gen --help lists them", name,
-                 flw_guess_say(&guess, "", hint));
-}
-
 /* argv[0] is the generator. */
 static int parse(struct request *request, int argc, char **argv)
 {
-    const struct flw_gen_kind *kind = flw_gen_find(argv[0]);
+    uint64_t index;
     struct flw_option list[FLW_GEN_OPTIONS_MAX + 3] = {0};
     char name[32];
-    if (kind == NULL) {
-        complain_of_generator(argv[0]);
+    if (!choose(NULL, argv[0], &index)) {
         return FLW_EXIT_USAGE;
     }
+    const struct flw_gen_kind *kind = flw_gen_get(index);
     *request = (struct request){.kind = kind, .values = flw_gen_initial_values(kind), .path = "-"};
     current = kind;
     list_options(kind, list);
@@ -236,7 +218,7 @@ static int parse(struct request *request, int argc, char **argv)
     }
     for (size_t i = 0; i < kind->option_count; i++) {
         if (request->words[i] != NULL &&
-            !choose(kind, &kind->options[i], request->words[i], &request->values.numbers[i])) {
+            !choose(&kind->options[i], request->words[i], &request->values.numbers[i])) {
             return FLW_EXIT_USAGE;
         }
     }
