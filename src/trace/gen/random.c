@@ -63,27 +63,27 @@
 static const struct flw_plan plans[] = {
     /* the table t */
     {"scan",
-    NEW_TABLE "o:0 i*64{o:o+5040/(i+1)} a:[0,o-1] z:1 i*64{x:5040/z ?!((a|x)-a){a:a-x z:z+1}} r.t:R/z|1 "
-    "d:[2,6] i*d{n.t:n.t+1 x:[0,7] k:6t+i w.k:4*2^(x/4+x/7) m.k:i%2 "
+     NEW_TABLE "o:0 i*64{o:o+5040/(i+1)} a:[0,o-1] z:1 i*64{x:5040/z ?!((a|x)-a){a:a-x z:z+1}} r.t:R/z|1 "
+     "d:[2,6] i*d{n.t:n.t+1 x:[0,7] k:6t+i w.k:4*2^(x/4+x/7) m.k:i%2 "
         TAKE("staging", "1", "r.tw.k/2|1") TAKE_COLUMN("1") "-staging} " USE_TABLE("t", "0"), NULL},
     /* a result that was kept, as the table t */
     {"fetch",
-    "p:[0,c-1] " REMOVE_RESULT("p") "?s.t{i*n.t{k:6t+i " TAKE_COLUMN("1") "} " USE_TABLE("t", "0") "s.t:0}", NULL},
+     "p:[0,c-1] " REMOVE_RESULT("p") "?s.t{i*n.t{k:6t+i " TAKE_COLUMN("1") "} " USE_TABLE("t", "0") "s.t:0}", NULL},
     /* the tables l and t, to t */
     {"join",
-    "f:t " NEW_TABLE "b:r.l|r.f r.t:[(b+1)/2,b] b:r.l&r.f " TAKE_HASHES("b")
-    TAKE("left", "0", "4r.t") TAKE("right", "0", "4r.t") "-hashes "
-    GATHER("l") GATHER("f") "-left -right " FREE_TABLE("l") FREE_TABLE("f"), NULL},
+     "f:t " NEW_TABLE "b:r.l|r.f r.t:[(b+1)/2,b] b:r.l&r.f " TAKE_HASHES("b")
+     TAKE("left", "0", "4r.t") TAKE("right", "0", "4r.t") "-hashes "
+     GATHER("l") GATHER("f") "-left -right " FREE_TABLE("l") FREE_TABLE("f"), NULL},
     /* the table t, to t */
     {"group",
-    "f:t " NEW_TABLE "r.t:r.f/2^[2,12]|1 b:r.t " TAKE_HASHES("b") TAKE("rows", "0", "4r.f")
-    "i*3{k:6t+i n.t:n.t+1 w.k:8 m.k:i&1 " TAKE_COLUMN("0") "} " GATHER("f") "-rows -hashes " FREE_TABLE("f"), NULL},
+     "f:t " NEW_TABLE "r.t:r.f/2^[2,12]|1 b:r.t " TAKE_HASHES("b") TAKE("rows", "0", "4r.f")
+     "i*3{k:6t+i n.t:n.t+1 w.k:8 m.k:i&1 " TAKE_COLUMN("0") "} " GATHER("f") "-rows -hashes " FREE_TABLE("f"), NULL},
     /* the table t, to the newest result */
     {"sort",
-    "f:t ?!(16-c){" REMOVE_RESULT("0") FREE_TABLE("t") "} " NEW_TABLE "r.t:r.f "
-    TAKE("keys", "0", "8r.t") TAKE("sorted", "0", "8r.t") TAKE("left", "0", "4r.t") TAKE("right", "0", "4r.t")
-    TAKE("scratch", "0", "24r.t/16|1") "-scratch -sorted -keys " GATHER("f") "-left -right " FREE_TABLE("f")
-    "q.c:t c:c+1", NULL},
+     "f:t ?!(16-c){" REMOVE_RESULT("0") FREE_TABLE("t") "} " NEW_TABLE "r.t:r.f "
+     TAKE("keys", "0", "8r.t") TAKE("sorted", "0", "8r.t") TAKE("left", "0", "4r.t") TAKE("right", "0", "4r.t")
+     TAKE("scratch", "0", "24r.t/16|1") "-scratch -sorted -keys " GATHER("f") "-left -right " FREE_TABLE("f")
+     "q.c:t c:c+1", NULL},
     {"query",
      "V*N{<query .scan l:t v:0 ?c{v:![0,3]} ?v{.fetch} ?!v{.scan} .join .group .sort >query} "
      "i*c{" REMOVE_RESULT("0") FREE_TABLE("t") "}", NULL},

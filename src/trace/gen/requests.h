@@ -3,8 +3,8 @@
  * Owns: requests to a language model: when they come, how long they are; from a file, or drawn from
  * what such files hold.
  */
-#ifndef FLW_TRACE_GEN_GEN_REQUESTS_H
-#define FLW_TRACE_GEN_GEN_REQUESTS_H
+#ifndef FLW_TRACE_GEN_REQUESTS_H
+#define FLW_TRACE_GEN_REQUESTS_H
 
 #include "trace/gen/gen.h"
 
