@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: putting pickles of snapshots together for tests, opcode by opcode.
+ * Owns: putting pickles of snapshots together for tests, opcode by opcode, or from a text.
  */
 #ifndef FLW_TESTS_UNIT_PICKLE_WRITER_H
 #define FLW_TESTS_UNIT_PICKLE_WRITER_H
 
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,11 +54,16 @@ static inline void put_little_endian(struct writer *w, uint64_t value, size_t co
     }
 }
 
-static inline void put_string(struct writer *w, const char *string)
+static inline void put_text(struct writer *w, const char *text, size_t bytes)
 {
     put_code(w, 'X');
-    put_little_endian(w, strlen(string), 4);
-    put_bytes(w, string, strlen(string));
+    put_little_endian(w, bytes, 4);
+    put_bytes(w, text, bytes);
+}
+
+static inline void put_string(struct writer *w, const char *string)
+{
+    put_text(w, string, strlen(string));
 }
 
 static inline void put_number(struct writer *w, uint64_t value)
@@ -188,6 +194,125 @@ static inline void put_oom(struct writer *w, uint64_t asked_bytes, uint64_t free
     put_pair(w, "size", asked_bytes);
     put_pair(w, "stream", 0);
     end_dict(w);
+}
+
+/* ---- values and snapshots as text ---- */
+
+/* A list of frames "leaf;main": leaf of leaf.py:1, main of main.py:2. */
+static inline void put_frames(struct writer *w, const char *names, size_t bytes)
+{
+    const char *end = names + bytes;
+    begin_list(w);
+    for (uint64_t line = 1; names < end; line++) {
+        char name[64], file[80];
+        size_t length = strcspn(names, "; \n}])");
+        snprintf(name, sizeof name, "%.*s", (int)length, names);
+        snprintf(file, sizeof file, "%s.py", name);
+        begin_dict(w);
+        put_word_pair(w, "name", name);
+        put_word_pair(w, "filename", file);
+        put_pair(w, "line", line);
+        end_dict(w);
+        names += length + 1;
+    }
+    end_list(w);
+}
+
+/* The value that `*at` begins with: 5, 20M, -1, word, "a text", True, (1 2), [...], {key value ...}, @leaf;main. */
+static inline void put_value(struct writer *w, const char **at)
+{
+    *at += strspn(*at, " ");
+    char first = *(*at)++;
+    if (strchr("{[(", first) != NULL) {
+        put_bytes(w, first == '{' ? "}(" : "](", first == '(' ? 0 : 2);
+        while (*at += strspn(*at, " "), strchr("}])", **at) == NULL) {
+            put_value(w, at);
+        }
+        (*at)++;
+        put_code(w, first == '{' ? 'u' : first == '[' ? 'e' : 0x86);
+        return;
+    }
+    const char *begin = first == '"' || first == '@' ? *at : *at - 1;
+    size_t bytes = strcspn(begin, first == '"' ? "\"" : " \n}])");
+    *at = begin + bytes + (first == '"');
+    if (first == '@') {
+        put_frames(w, begin, bytes);
+    } else if (first == '-') {
+        put_code(w, 'J');
+        put_little_endian(w, (uint64_t)strtoll(begin, NULL, 10), 4);
+    } else if (first >= '0' && first <= '9') {
+        put_number(w, strtoull(begin, NULL, 0) << (begin[bytes - 1] == 'M' ? 20 : 0));
+    } else if (bytes == 4 && memcmp(begin, "True", 4) == 0) {
+        put_code(w, 0x88);
+    } else {
+        put_text(w, begin, bytes);
+    }
+}
+
+/* The pickle of a value. */
+static inline struct writer write_value(uint8_t protocol, const char *text)
+{
+    struct writer w = begin_pickle(protocol);
+    put_value(&w, &text);
+    end_pickle(&w);
+    return w;
+}
+
+/* A snapshot of a line each, behind which pairs of keys and values may follow:
+ *   segment ADDRESS BYTES TYPE     and behind it its blocks
+ *   block ADDRESS BYTES STATE
+ *   device                         the events of the next one follow
+ *   ACTION ADDRESS BYTES           an event
+ *   START NAME, END NAME           an annotation; behind all events */
+static inline struct writer write_snapshot(uint8_t protocol, const char *text)
+{
+    enum {
+        SEGMENTS,
+        BLOCKS,
+        EVENTS,
+        ANNOTATIONS
+    } place = SEGMENTS;
+    char *value = NULL, a[64], b[64], c[64];
+    size_t bytes;
+    FILE *file = open_memstream(&value, &bytes);
+    fputs("{segments [", file);
+    for (size_t length; *text != '\0'; text += length + 1) {
+        int count = 0, is_segment = strncmp(text, "segment ", 8) == 0;
+        int is_block = strncmp(text, "block ", 6) == 0, is_note = *text < 'a';
+        length = strcspn(text, "\n");
+        if (place == BLOCKS && !is_block) {
+            fputs("]}", file);
+            place = SEGMENTS;
+        }
+        if (place == SEGMENTS && !is_segment && !is_block) {
+            fputs("] device_traces [[", file);
+            place = EVENTS;
+        } else if (place == EVENTS && strncmp(text, "device", length) == 0) {
+            fputs("][", file);
+        }
+        if (place == EVENTS && is_note) {
+            fputs("]] external_annotations [", file);
+            place = ANNOTATIONS;
+        }
+        if (is_note && sscanf(text, "%63s%n", a, &count) == 1) {
+            fprintf(file, "{stage %s name%.*s}", a, (int)length - count, text + count);
+        } else if (is_segment && sscanf(text, "segment %63s %63s %63s%n", a, b, c, &count) == 3) {
+            fprintf(file, "{address %s total_size %s segment_type %s%.*s blocks [", a, b, c,
+                    (int)length - count, text + count);
+            place = BLOCKS;
+        } else if (sscanf(text, "%*[a-z] %63s %63s %63s%n", a, b, c, &count) == 3 && is_block) {
+            fprintf(file, "{address %s size %s state %s%.*s}", a, b, c, (int)length - count,
+                    text + count);
+        } else if (sscanf(text, "%63s %63s %63s%n", a, b, c, &count) == 3 && length > 6) {
+            fprintf(file, "{action %s addr %s size %s%.*s}", a, b, c, (int)length - count,
+                    text + count);
+        }
+    }
+    fputs(place == BLOCKS ? "]}] device_traces [[]]}" : place == EVENTS ? "]]}" : "]}", file);
+    fclose(file);
+    struct writer w = write_value(protocol, value);
+    free(value);
+    return w;
 }
 
 #endif
