@@ -200,7 +200,9 @@ typedef int (*fallow_oom_function)(void *context, size_t size_bytes, fallow_stre
 typedef struct fallow_pool_config {
     size_t struct_size; /**< set by fallow_pool_config_init */
     int device;         /**< ordinal */
-    const char *driver; /**< NULL = libcuda.so.1, "sim" = the simulated device, else a path */
+    /** NULL = libcuda.so.1; "sim" = the simulated device: libfallow-simcuda.so beside libfallow.so, or of
+     *  libfallow.a beside the program, else along the library path; else a path. */
+    const char *driver;
     void *context;      /**< a CUcontext to use; NULL = retain the device's primary context */
     size_t limit_bytes; /**< most memory that the pool may hold from the driver; 0 = the device's
                                  total. fallow_pool_set_limit changes the limit */

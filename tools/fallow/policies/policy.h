@@ -90,7 +90,7 @@ struct flw_policy {
     bool (*is_supported)(const struct flw_device *device);
     /* NULL: message says what failed. */
     void *(*create)(const struct flw_policy_setup *setup, char *message);
-    /* False: no memory. *out_address is never 0 on success. */
+    /* False: no memory. *out_address is never 0 on success, and of memory of the device, where the work is done. */
     bool (*alloc)(void *self, const struct flw_op *op, uint64_t *out_address);
     /* False: refused, which is an error of the policy or of the replay. */
     bool (*free)(void *self, const struct flw_op *op, uint64_t address);
