@@ -235,7 +235,7 @@ static struct entry *list_entries(const struct flw_job_reading *reading, size_t 
     size_t capacity = 0;
     for (size_t place = 0; place < job->compared_count; place++) {
         const struct flw_rank *record = flw_job_at(reading, place);
-        const struct flw_rank_moment *moment =
+        const struct flw_sheet_holding *moment =
             place == oom_place ? &record->at_oom : &record->at_peak;
         for (size_t i = 0; is_comparable(reading, record) && i < moment->owner_count; i++) {
             entries = flw_host_grow(entries, &capacity, count + 1, sizeof *entries);

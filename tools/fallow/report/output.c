@@ -136,45 +136,18 @@ static bool write_page(const struct flw_sheet *sheet, const char *path)
 
 /* ---- what is for other tools ---- */
 
-static void print_csv(const struct flw_report_options *options, const struct flw_sheet *sheet,
-                      FILE *out)
-{
-    (void)options;
-    flw_print_csv(sheet, out);
-}
-
-static void print_csv_owners(const struct flw_report_options *options,
-                             const struct flw_sheet *sheet, FILE *out)
-{
-    flw_print_csv_owners(sheet, &options->rule, out);
-}
-
-static void print_folded(const struct flw_report_options *options, const struct flw_sheet *sheet,
-                         FILE *out)
-{
-    flw_print_folded(sheet, &options->rule, options->folded_at, out);
-}
-
-static void print_chrome(const struct flw_report_options *options, const struct flw_sheet *sheet,
-                         FILE *out)
-{
-    flw_print_chrome(sheet, &options->rule, out);
-}
-
 /* They may be larger than what memory is left for: nothing is kept of them. */
 static bool write_form(const struct flw_report_options *options, const struct flw_sheet *sheet,
                        const char *path,
-                       void (*print)(const struct flw_report_options *, const struct flw_sheet *,
+                       void (*print)(const struct flw_sheet *, const struct flw_print_form *,
                                      FILE *))
 {
+    const struct flw_print_form form = {&options->rule, options->folded_at};
     char message[FLW_TRACE_MESSAGE_BYTES];
     struct flw_output output;
-    if (path == NULL) {
-        return true;
-    }
-    bool is_done = flw_output_begin(&output, path, message);
-    if (is_done) {
-        print(options, sheet, output.file);
+    bool is_done = path == NULL || flw_output_begin(&output, path, message);
+    if (is_done && path != NULL) {
+        print(sheet, &form, output.file);
         is_done = flw_output_commit(&output, message);
     }
     if (!is_done) {
@@ -190,10 +163,10 @@ static bool write_forms(const struct flw_report_options *options, const struct f
     if (lacks_oom) {
         flw_complain("%s: did not run out of memory; use --at peak or --at end", sheet->title);
     }
-    return !lacks_oom && write_form(options, sheet, options->csv_path, print_csv) &&
-           write_form(options, sheet, options->csv_owners_path, print_csv_owners) &&
-           write_form(options, sheet, options->folded_path, print_folded) &&
-           write_form(options, sheet, options->chrome_path, print_chrome);
+    return !lacks_oom && write_form(options, sheet, options->csv_path, flw_print_csv) &&
+           write_form(options, sheet, options->csv_owners_path, flw_print_csv_owners) &&
+           write_form(options, sheet, options->folded_path, flw_print_folded) &&
+           write_form(options, sheet, options->chrome_path, flw_print_chrome);
 }
 
 bool flw_report_write_one(const struct flw_report_options *options, const struct flw_sheet *sheet,

@@ -30,24 +30,28 @@ void flw_print_json(const struct flw_sheet *sheets, size_t count, const struct f
 
 /* One line a column and policy: the most of each within the column, which begins at `event`; the holes
  * when last looked at, which was after op `holes_event`. Empty: not known. */
-void flw_print_csv(const struct flw_sheet *sheet, FILE *out);
+struct flw_print_form {                /* what forms for other tools need */
+    const struct flw_owner_rule *rule; /* the sheet's */
+    enum flw_sheet_moment moment;
+};
 
-/* What is for other tools, of one trace whose blocks are at hand; `rule` is the sheet's. */
+void flw_print_csv(const struct flw_sheet *sheet, const struct flw_print_form *form, FILE *out);
+
+/* What is for other tools, of one trace whose blocks are at hand. */
 
 /* One line an owner, by its whole name: bytes and blocks at each moment, and all that it asked for. */
-void flw_print_csv_owners(const struct flw_sheet *sheet, const struct flw_owner_rule *rule,
+void flw_print_csv_owners(const struct flw_sheet *sheet, const struct flw_print_form *form,
                           FILE *out);
 
 /* What is alive at the moment as flame graphs take it: a line a call stack, the outermost frame first, with a
  * semicolon between two and its bytes behind a blank; what has no stack stands under its owner's name. A percent sign,
  * a semicolon and what is no letter (a new line) are written as %25, %3B, %0A. */
-void flw_print_folded(const struct flw_sheet *sheet, const struct flw_owner_rule *rule,
-                      enum flw_sheet_moment moment, FILE *out);
+void flw_print_folded(const struct flw_sheet *sheet, const struct flw_print_form *form, FILE *out);
 
 /* As Chrome's JSON, which Perfetto opens: each block a slice from its allocation to its free, under its owner's name
  * and with its stack as above; live bytes as a counter an owner; phases and the out-of-memory. Without times, an event
  * takes a microsecond. */
-void flw_print_chrome(const struct flw_sheet *sheet, const struct flw_owner_rule *rule, FILE *out);
+void flw_print_chrome(const struct flw_sheet *sheet, const struct flw_print_form *form, FILE *out);
 
 /* Several traces: the ratio of each policy, a row a trace. */
 void flw_print_landing(const struct flw_sheet *sheets, size_t count,

@@ -77,8 +77,9 @@ static void print_policy(const struct flw_sheet *sheet, const struct flw_sheet_p
     }
 }
 
-void flw_print_csv(const struct flw_sheet *sheet, FILE *out)
+void flw_print_csv(const struct flw_sheet *sheet, const struct flw_print_form *form, FILE *out)
 {
+    (void)form;
     fputs("event,t_ns,policy,requested,block,reserved,largest_free,holes,holes_event\n", out);
     for (size_t i = 0; i < sheet->policy_count; i++) {
         print_policy(sheet, &sheet->policies[i], out);
@@ -120,12 +121,12 @@ static void finish_asked(struct asked *asked)
 
 #define MOMENTS FLW_SHEET_MOMENT_COUNT
 
-void flw_print_csv_owners(const struct flw_sheet *sheet, const struct flw_owner_rule *rule,
+void flw_print_csv_owners(const struct flw_sheet *sheet, const struct flw_print_form *form,
                           FILE *out)
 {
     struct asked asked;
     uint64_t *bytes[MOMENTS + 1], *counts[MOMENTS + 1]; /* the last: of the whole recording */
-    find_asked(&asked, sheet->trace, rule);
+    find_asked(&asked, sheet->trace, form->rule);
     for (unsigned moment = 0; moment <= MOMENTS; moment++) {
         bytes[moment] = flw_host_alloc(asked.owners.count, sizeof *bytes[moment]);
         counts[moment] = flw_host_alloc(asked.owners.count, sizeof *counts[moment]);
@@ -207,12 +208,11 @@ static void print_stack(const struct flw_stacks *stacks, uint32_t stack, FILE *o
     }
 }
 
-void flw_print_folded(const struct flw_sheet *sheet, const struct flw_owner_rule *rule,
-                      enum flw_sheet_moment moment, FILE *out)
+void flw_print_folded(const struct flw_sheet *sheet, const struct flw_print_form *form, FILE *out)
 {
     const struct flw_trace *trace = sheet->trace;
     struct asked asked;
-    find_asked(&asked, trace, rule);
+    find_asked(&asked, trace, form->rule);
     /* Stacks by their number, and behind them owners, of what has no stack. */
     size_t stack_count = trace->stacks.stack_count + 1;
     size_t count = stack_count + asked.owners.count;
@@ -223,7 +223,7 @@ void flw_print_folded(const struct flw_sheet *sheet, const struct flw_owner_rule
             asked.stack_of[i] = (uint32_t)stack_count + asked.owner_of[i];
         }
     }
-    flw_facts_tally(sheet, moment, asked.stack_of, bytes, counts);
+    flw_facts_tally(sheet, form->moment, asked.stack_of, bytes, counts);
     for (size_t i = 1; i < count; i++) {
         if (bytes[i] == 0) {
             continue;
@@ -392,7 +392,7 @@ static void print_events(struct chrome *chrome)
     }
 }
 
-void flw_print_chrome(const struct flw_sheet *sheet, const struct flw_owner_rule *rule, FILE *out)
+void flw_print_chrome(const struct flw_sheet *sheet, const struct flw_print_form *form, FILE *out)
 {
     struct chrome chrome = {.trace = sheet->trace, .out = {.file = out, .is_utf8 = true}};
     struct flw_phase_rows rows;
@@ -401,7 +401,7 @@ void flw_print_chrome(const struct flw_sheet *sheet, const struct flw_owner_rule
         flw_host_refuse(1, BUFSIZ);
     }
     chrome.rows = rows.of_event;
-    find_asked(&chrome.asked, sheet->trace, rule);
+    find_asked(&chrome.asked, sheet->trace, form->rule);
     name_owners(&chrome);
     chrome.live_bytes = flw_host_alloc(chrome.asked.owners.count, sizeof *chrome.live_bytes);
     flw_json_begin(&chrome.out, NULL, '{');

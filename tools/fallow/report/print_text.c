@@ -215,8 +215,10 @@ static bool print_owners(const struct flw_sheet *sheet, const struct flw_print_s
     if (sheet->category_count[FLW_SHEET_BY_OWNER] == 0) {
         return false;
     }
-    print_holding(sheet, FLW_SHEET_AT_OOM, "Live memory when it ran out, by owner", style, out);
-    print_holding(sheet, FLW_SHEET_AT_PEAK, "Live memory at the peak, by owner", style, out);
+    if (sheet->oom.count == 0 ||
+        sheet->holdings[FLW_SHEET_AT_OOM].bytes != sheet->holdings[FLW_SHEET_AT_PEAK].bytes) {
+        print_holding(sheet, FLW_SHEET_AT_PEAK, "Live memory at the peak, by owner", style, out);
+    }
     print_holding(sheet, FLW_SHEET_SURVIVORS,
                   "Allocated during the recording and not freed, by owner", style, out);
     print_rule(sheet, out);
@@ -271,9 +273,8 @@ static void print_fact(const char *name, uint64_t bytes, FILE *out)
     }
 }
 
-static void print_oom(const struct flw_sheet *sheet, FILE *out)
+static void print_oom_facts(const struct flw_sheet_oom *oom, FILE *out)
 {
-    const struct flw_sheet_oom *oom = &sheet->oom;
     char size[FLW_FIGURE_BYTES], count[FLW_FIGURE_BYTES];
     print_fact("free on the device", oom->free_bytes, out);
     print_fact("reserved and unused", oom->idle_bytes, out);
@@ -286,6 +287,16 @@ static void print_oom(const struct flw_sheet *sheet, FILE *out)
     if (oom->count > 1) {
         fprintf(out, "  %-22s %s\n", "failed requests", flw_format_count(oom->count, count));
     }
+}
+
+/* Print the owners at that moment, the advice, and the same request elsewhere. */
+static void print_oom(const struct flw_sheet *sheet, const struct flw_print_style *style, FILE *out)
+{
+    if (sheet->category_count[FLW_SHEET_BY_OWNER] != 0) {
+        print_holding(sheet, FLW_SHEET_AT_OOM, "Live memory when it ran out, by owner", style, out);
+    }
+    fprintf(out, "\nWhat to do: %s\n", sheet->advice.text);
+    print_answers(&sheet->oom, style, out);
 }
 
 /* ---- policies ---- */
@@ -418,7 +429,7 @@ static void print_head(const struct flw_sheet *sheet, const struct flw_print_sty
     fprintf(out, "%s%s: %s%s\n", style->uses_colour ? "\033[1m" : "", sheet->title, sheet->headline,
             style->uses_colour ? "\033[0m" : "");
     if (sheet->oom.count != 0) {
-        print_oom(sheet, out);
+        print_oom_facts(&sheet->oom, out);
     }
     flw_format_count(trace->block_count, blocks);
     if (sheet->is_state) {
@@ -461,11 +472,10 @@ void flw_print_text(const struct flw_sheet *sheet, const struct flw_print_style 
         print_state(sheet, style, out);
         return;
     }
-    bool has_owners = print_owners(sheet, style, out);
     if (sheet->oom.count != 0) {
-        fprintf(out, "\nWhat to do: %s\n", sheet->advice.text);
-        print_answers(&sheet->oom, style, out);
+        print_oom(sheet, style, out);
     }
+    bool has_owners = print_owners(sheet, style, out);
     print_table(sheet, style, out);
     if (reference != NULL) {
         print_sparks(sheet, reference, best, style->is_ascii, out);

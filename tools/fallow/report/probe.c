@@ -95,7 +95,6 @@ static void make_pictures(struct flw_probe *probe)
             probe->lane_bytes *= 2;
         }
     }
-    policy->low_address = UINT64_MAX;
     policy->hole_column_count = (size_t)flw_min(sheet->op_count, FLW_SHEET_HOLE_COLUMNS);
     policy->holes = flw_host_alloc(policy->hole_column_count, sizeof *policy->holes);
     make_frames(sheet, policy);
@@ -223,8 +222,6 @@ static void draw(struct flw_probe *probe, size_t op, uint32_t block, uint64_t ad
                                      .end_op = selected->end_op,
                                      .block = block,
                                      .stream = probe->sheet->trace->blocks[block].stream};
-    policy->low_address = flw_min(policy->low_address, address);
-    policy->high_address = flw_max(policy->high_address, address + bytes);
 }
 
 void flw_probe_alloc(struct flw_probe *probe, size_t op, uint64_t address, uint64_t taken_bytes)
@@ -255,21 +252,11 @@ void flw_probe_take_back(struct flw_probe *probe, uint32_t block)
     }
 }
 
-static void note_bounds(struct flw_sheet_policy *policy, const struct flw_heapview *view)
-{
-    if (view->segment_count != 0) {
-        const struct flw_sheet_segment *last = &view->segments[view->segment_count - 1];
-        policy->low_address = flw_min(policy->low_address, view->segments[0].address);
-        policy->high_address = flw_max(policy->high_address, last->address + last->bytes);
-    }
-}
-
 static void look(struct flw_probe *probe, struct flw_sheet_holes *out_holes)
 {
     flw_heapview_look(&probe->view);
     probe->list_segments(probe, probe->context);
     flw_heapview_measure(&probe->view, out_holes);
-    note_bounds(probe->policy, &probe->view);
 }
 
 void flw_probe_fail(struct flw_probe *probe, size_t op, uint64_t request_bytes)
@@ -354,7 +341,6 @@ static void finish_frame(struct flw_probe *probe, struct flw_heapview *view,
     struct flw_sheet_holes holes;
     size_t column = flw_sheet_column(&sheet->columns, moment->op);
     flw_heapview_measure(view, &holes);
-    note_bounds(policy, view);
     frame->time_ns = sheet->has_times ? sheet->columns.time_ns[column] : 0;
     frame->requested_bytes = moment->requested_bytes;
     frame->block_bytes = probe->knows_blocks ? moment->block_total_bytes : FLW_UNKNOWN;
@@ -555,7 +541,6 @@ bool flw_probe_finish(struct flw_probe *probe)
     if (policy->frames != NULL) {
         cut_frames(policy);
     }
-    policy->low_address = flw_min(policy->low_address, policy->high_address);
     flw_host_free(probe->block_bytes);
     flw_host_free(probe->places);
     flw_host_free(probe->at_reserved.segments);

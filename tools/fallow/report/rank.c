@@ -52,17 +52,18 @@ struct field {
     }
 
 static const struct field owner_fields[] = {
-    {"owner", TEXT, AT(flw_rank_owner, name), FLW_RANK_NAME_BYTES},
-    NUMBER_OF(flw_rank_owner, bytes),
-    NUMBER_OF(flw_rank_owner, blocks),
+    {"owner", TEXT, AT(flw_sheet_owner, name), FLW_RANK_NAME_BYTES},
+    NUMBER_OF(flw_sheet_owner, bytes),
+    {"blocks", NUMBER, AT(flw_sheet_owner, count), 0},
     {NULL, NUMBER, 0, 0}};
 
-static const struct field moment_fields[] = {NUMBER_OF(flw_rank_moment, bytes),
-                                             NUMBER_OF(flw_rank_moment, blocks),
-                                             NUMBER_OF(flw_rank_moment, rest_bytes),
-                                             NUMBER_OF(flw_rank_moment, rest_blocks),
-                                             {"owners", OWNERS, 0, 0},
-                                             {NULL, NUMBER, 0, 0}};
+static const struct field moment_fields[] = {
+    NUMBER_OF(flw_sheet_holding, bytes),
+    {"blocks", NUMBER, AT(flw_sheet_holding, count), 0},
+    NUMBER_OF(flw_sheet_holding, rest_bytes),
+    {"rest_blocks", NUMBER, AT(flw_sheet_holding, rest_count), 0},
+    {"owners", OWNERS, 0, 0},
+    {NULL, NUMBER, 0, 0}};
 
 static const struct field rank_fields[] = {NUMBER_OF(flw_rank, rank),
                                            TEXT_OF(flw_rank, title),
@@ -92,7 +93,7 @@ static const struct field rank_fields[] = {NUMBER_OF(flw_rank, rank),
 static void write_fields(struct flw_json_writer *out, const struct field *fields,
                          const void *structure);
 
-static void write_owners(struct flw_json_writer *out, const struct flw_rank_moment *moment)
+static void write_owners(struct flw_json_writer *out, const struct flw_sheet_holding *moment)
 {
     flw_json_begin(out, "owners", '[');
     for (size_t i = 0; i < moment->owner_count; i++) {
@@ -273,25 +274,23 @@ static void walk_trace(struct flw_rank *rank, const struct flw_sheet *sheet)
     find_limit(rank);
 }
 
-static void take_holding(struct flw_rank_moment *moment, const struct flw_sheet_holding *holding)
+static void take_holding(struct flw_sheet_holding *moment, const struct flw_sheet_holding *holding)
 {
-    *moment = (struct flw_rank_moment){.bytes = holding->bytes,
-                                       .blocks = holding->count,
-                                       .rest_bytes = holding->rest_bytes,
-                                       .rest_blocks = holding->rest_count};
-    moment->owners =
-        flw_host_grow(NULL, &moment->owner_capacity, holding->owner_count, sizeof *moment->owners);
+    *moment = *holding;
+    moment->left = NULL;
+    moment->owner_count = 0;
+    moment->owners = flw_host_alloc(holding->owner_count, sizeof *moment->owners);
     for (size_t i = 0; i < holding->owner_count; i++) {
         const struct flw_sheet_owner *owner = &holding->owners[i];
         size_t at = 0;
         while (at < moment->owner_count && strcmp(moment->owners[at].name, owner->name) != 0) {
             at++; /* names that were cut, or whose folders were, may be the same */
         }
-        struct flw_rank_owner *mine = &moment->owners[at];
+        struct flw_sheet_owner *mine = &moment->owners[at];
         moment->owner_count += at == moment->owner_count;
         snprintf(mine->name, sizeof mine->name, "%s", owner->name);
         mine->bytes += owner->bytes;
-        mine->blocks += owner->count;
+        mine->count += owner->count;
     }
 }
 
@@ -393,19 +392,21 @@ static bool read_number(struct reader *reader, node at, uint64_t *out)
 static bool read_fields(struct reader *reader, node object, const struct field *fields,
                         void *structure);
 
-static bool read_owners(struct reader *reader, node list, struct flw_rank_moment *moment)
+static bool read_owners(struct reader *reader, node list, struct flw_sheet_holding *moment)
 {
+    size_t count = 0;
     for
         FLW_JSON_EACH(&reader->tree, at, list)
         {
-            if (moment->owner_count == FLW_SHEET_OWNERS) {
+            if (count++ == FLW_SHEET_OWNERS) {
                 return fail(reader, at, "a moment has more than 200 owners");
             }
-            moment->owners = flw_host_grow(moment->owners, &moment->owner_capacity,
-                                           moment->owner_count + 1, sizeof *moment->owners);
-            struct flw_rank_owner *owner = &moment->owners[moment->owner_count++];
-            *owner = (struct flw_rank_owner){0};
-            if (!read_fields(reader, at, owner_fields, owner)) {
+        }
+    moment->owners = flw_host_alloc(count, sizeof *moment->owners);
+    for
+        FLW_JSON_EACH(&reader->tree, at, list)
+        {
+            if (!read_fields(reader, at, owner_fields, &moment->owners[moment->owner_count++])) {
                 return false;
             }
         }
@@ -493,22 +494,22 @@ static bool read_fields(struct reader *reader, node object, const struct field *
 }
 
 /* What is wrong with it; NULL: nothing. */
-static const char *blame_moment(const struct flw_rank_moment *moment)
+static const char *blame_moment(const struct flw_sheet_holding *moment)
 {
     uint64_t bytes = moment->rest_bytes;
-    uint64_t blocks = moment->rest_blocks;
-    bool overflows = moment->bytes == FLW_UNKNOWN || moment->blocks == FLW_UNKNOWN;
+    uint64_t blocks = moment->rest_count;
+    bool overflows = moment->bytes == FLW_UNKNOWN || moment->count == FLW_UNKNOWN;
     for (size_t i = 0; i < moment->owner_count; i++) {
-        const struct flw_rank_owner *owner = &moment->owners[i];
+        const struct flw_sheet_owner *owner = &moment->owners[i];
         overflows |= __builtin_add_overflow(bytes, owner->bytes, &bytes) ||
-                     __builtin_add_overflow(blocks, owner->blocks, &blocks);
+                     __builtin_add_overflow(blocks, owner->count, &blocks);
         for (size_t other = 0; other < i; other++) {
             if (strcmp(moment->owners[other].name, owner->name) == 0) {
                 return "an owner is there twice";
             }
         }
     }
-    if (overflows || bytes != moment->bytes || blocks != moment->blocks) {
+    if (overflows || bytes != moment->bytes || blocks != moment->count) {
         return "its sums are wrong";
     }
     return bytes > MOST_BYTES ? "a moment has more than 256 TiB" : NULL;

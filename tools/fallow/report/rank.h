@@ -26,18 +26,6 @@
 #define FLW_RANK_RULE_BYTES    512
 #define FLW_RANK_MESSAGE_BYTES 512
 
-struct flw_rank_owner {
-    char name[FLW_RANK_NAME_BYTES];
-    uint64_t bytes, blocks;
-};
-
-struct flw_rank_moment {
-    uint64_t bytes, blocks;           /* alive then, as requested */
-    uint64_t rest_bytes, rest_blocks; /* of owners that have no place */
-    struct flw_rank_owner *owners;    /* as the trace's report has them: the largest first */
-    size_t owner_count, owner_capacity;
-};
-
 struct flw_rank_step { /* the most that was held from then to the next step */
     uint64_t time_ns, bytes;
 };
@@ -55,11 +43,11 @@ struct flw_rank {
     bool
         is_reserved; /* held: what the recorded allocator had from the driver; else what was asked for */
     uint64_t peak_held_bytes, peak_requested_bytes;
-    struct flw_rank_moment at_peak; /* of requested bytes */
+    struct flw_sheet_holding at_peak; /* of requested bytes */
     /* The first time that it ran out of memory. oom_count 0: it did not, and at_oom is empty. */
     uint64_t oom_count, oom_ns, asked_bytes, free_bytes, oom_held_bytes;
     char asked_by[FLW_RANK_NAME_BYTES]; /* "": not known */
-    struct flw_rank_moment at_oom;
+    struct flw_sheet_holding at_oom;
     struct flw_rank_step *steps;
     size_t step_count, step_capacity;
     char *line; /* the record as it is written, without an end of line; malloc's */

@@ -165,7 +165,6 @@ struct flw_sheet_policy {
     size_t rectangle_count, left_out_count; /* the latter have no rectangle: they lie in lanes */
     struct flw_sheet_lane *lanes;           /* by address; at most FLW_SHEET_LANES */
     size_t lane_count;
-    uint64_t low_address, high_address; /* of all segments ever seen */
 };
 
 struct flw_sheet_spread { /* quantiles of some blocks */
