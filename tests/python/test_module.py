@@ -56,6 +56,12 @@ class Loading(unittest.TestCase):
                 "''] and print('the empty path'); _page._command() == '' and print('the empty command')")
         self.assertEqual(run(code, FALLOW_LIBRARY="", FALLOW_COMMAND="")[:2], (0, ""))
 
+    def test_an_editable_installation_has_its_libraries_in_another_folder(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.mkdir(os.path.join(folder, "lib"))
+            code = "import fallow; fallow.__path__.insert(0, %r); print(fallow._library._roots())" % folder
+            self.assertEqual(run(code)[:2], (0, "%r\n" % [folder]))
+
     def test_another_library_is_told_apart(self):
         status, _, error = run("import fallow; fallow.stats()", FALLOW_LIBRARY="libm.so.6")
         self.assertNotEqual(status, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 
 from fallow import _abi
 from fallow._typing import Callable
@@ -24,9 +25,10 @@ class Error(RuntimeError):
 
 def _roots() -> list[str]:
     """Return the folders to search for lib and bin, in order."""
+    for folder in sys.modules["fallow"].__path__:  # two after pip install -e
+        if os.path.isdir(os.path.join(folder, "lib")):
+            return [folder]  # installed by pip
     here = os.path.dirname(os.path.abspath(__file__))
-    if os.path.isdir(os.path.join(here, "lib")):
-        return [here]  # installed by a wheel
     source = os.path.normpath(os.path.join(here, "../../.."))  # tools/python/fallow of a source tree
     builds = [os.path.join(source, "build", preset) for preset in ("release", "quickstart", "dev")]
     return [os.path.dirname(source)] + builds  # PREFIX/share/fallow/python/fallow
