@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Owns: whether a written snapshot is what PyTorch's memory_viz expects, by Python's own unpickler.
-# Usage: snapshot_shape.py SNAPSHOT EVENTS     EVENTS: how many block events it holds at least
+# Usage: snapshot_shape.py FALLOW TRACE:EVENTS...     EVENTS: how many block events it holds at least
+import os
 import pickle
+import subprocess
 import sys
+import tempfile
 
 SEGMENT = {"device", "address", "total_size", "allocated_size", "active_size", "requested_size", "stream",
            "segment_type", "segment_pool_id", "is_expandable", "frames", "blocks"}
@@ -70,10 +73,9 @@ def check_events(events, segments):
         assert held.get(address) == size, f"{address:#x} is allocated at the end, but in no segment"
 
 
-def main():
-    with open(sys.argv[1], "rb") as file:
-        head = file.read(2)
-        assert head == b"\x80\x04", "not protocol 4"
+def check(path, count):
+    with open(path, "rb") as file:
+        assert file.read(2) == b"\x80\x04", "not protocol 4"
         file.seek(0)
         snapshot = DataOnly(file).load()
         assert file.read() == b""
@@ -83,8 +85,18 @@ def main():
     for events in snapshot["device_traces"]:
         check_events(events, snapshot["segments"])
     blocks = sum(e["action"] in ("alloc", "free_requested") for t in snapshot["device_traces"] for e in t)
-    assert blocks >= int(sys.argv[2]), blocks
+    assert blocks >= count, blocks
     print(len(snapshot["segments"]), "segments,", blocks, "allocations and frees")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        out = os.path.join(folder, "snapshot.pickle")
+        for sample in sys.argv[2:]:
+            path, count = sample.rsplit(":", 1)
+            if os.path.exists(path):
+                subprocess.run([sys.argv[1], "trace", "export", path, "--to", "pytorch", "-o", out], check=True)
+                check(out, int(count))
 
 
 main()

@@ -11,6 +11,9 @@
 #include "trace/io/input.h"
 #include "trace/trace/trace.h"
 
+#define COUNT_OF(array) (sizeof(array) / sizeof *(array))
+#define BYTES(text)     text, sizeof(text) - 1
+
 static const char *const words[] = {"a", "b", "list"};
 enum {
     WORD_A,
@@ -31,19 +34,24 @@ static struct flw_harvest *read_bytes(const void *bytes, size_t count,
     assert_true(flw_input_open_bytes(&input, bytes, count, "name", message));
     flw_pickle_read(&input, &vocabulary, &harvest, root, &rest_bytes);
     flw_input_close(&input);
+    assert_true(harvest != NULL || strncmp(message, "name: byte ", 11) == 0);
+    return harvest;
+}
+
+static struct flw_harvest *read_good(const void *bytes, size_t count, struct flw_pickle_value *root)
+{
+    struct flw_harvest *harvest = read_bytes(bytes, count, root);
+    if (harvest == NULL) {
+        fail_msg("%s", message);
+    }
     return harvest;
 }
 
 static void expect_refused(const void *bytes, size_t count, const char *text)
 {
     struct flw_pickle_value root;
-    struct flw_harvest *harvest = read_bytes(bytes, count, &root);
-    assert_null(harvest);
-    if (strstr(message, text) == NULL) {
-        print_error("\"%s\" lacks \"%s\"\n", message, text);
-    }
-    assert_non_null(strstr(message, text));
-    assert_int_equal(strncmp(message, "name: byte ", 11), 0);
+    assert_null(read_bytes(bytes, count, &root));
+    flw_test_expect_in(message, text);
 }
 
 static struct flw_pickle_value value_of(const struct flw_harvest *harvest,
@@ -54,20 +62,7 @@ static struct flw_pickle_value value_of(const struct flw_harvest *harvest,
     return flw_harvest_value(&open, word);
 }
 
-/* The value under "a" of a dict that one pair makes. */
-static struct flw_pickle_value read_value(const void *value, size_t count)
-{
-    uint8_t bytes[512] = "\x80\x04}\x8c\x01"
-                         "a";
-    struct flw_pickle_value root;
-    memcpy(bytes + 6, value, count);
-    memcpy(bytes + 6 + count, "s.", 2);
-    struct flw_harvest *harvest = read_bytes(bytes, 8 + count, &root);
-    assert_non_null(harvest);
-    struct flw_pickle_value found = value_of(harvest, root, WORD_A);
-    flw_harvest_destroy(harvest);
-    return found;
-}
+/* ---- opcodes ---- */
 
 static void exactly_the_data_opcodes_are_accepted(void **state)
 {
@@ -82,9 +77,7 @@ static void exactly_the_data_opcodes_are_accepted(void **state)
         assert_null(read_bytes(bytes, sizeof(bytes), &root));
         bool is_refused = strstr(message, "is refused") != NULL ||
                           strstr(message, "is not a pickle opcode") != NULL;
-        bool is_data = memchr(accepted, code, sizeof(accepted)) != NULL;
-        assert_int_equal(is_refused, !is_data);
-        assert_non_null(strstr(message, "name: byte "));
+        assert_int_equal(is_refused, memchr(accepted, code, sizeof(accepted)) == NULL);
     }
 }
 
@@ -98,7 +91,7 @@ static void what_imports_or_calls_is_refused_by_name_and_offset(void **state)
                 {0x81, "NEWOBJ"},   {0x92, "NEWOBJ_EX"},    {'R', "REDUCE"},        {'b', "BUILD"},
                 {0x82, "EXT1"},     {0x83, "EXT2"},         {0x84, "EXT4"},         {'P', "PERSID"},
                 {'Q', "BINPERSID"}, {0x97, "NEXT_BUFFER"},  {0x8D + 1, "BINBYTES8"}};
-    for (size_t i = 0; i < sizeof(evil) / sizeof(evil[0]); i++) {
+    for (size_t i = 0; i < COUNT_OF(evil); i++) {
         char text[128];
         uint8_t bytes[] = {0x80, 4, '}', evil[i].code, '.'};
         snprintf(text, sizeof(text), "name: byte 3: the opcode %s is refused", evil[i].name);
@@ -117,153 +110,101 @@ static void protocols_2_to_5_are_read_and_no_other(void **state)
         flw_harvest_destroy(harvest);
     }
     expect_refused("}.", 2, "not a pickle of protocol 2 or newer");
-    expect_refused("\x80\x04\x80\x04}.", 6, "named at the start");
 }
 
-static void integers_keep_their_64_bits(void **state)
+static void values_are_what_their_bytes_say(void **state)
 {
     (void)state;
-    struct flw_pickle_value v = read_value("K\xff", 2);
-    assert_true(v.kind == FLW_PICKLE_UNSIGNED && v.bits == 255);
-    v = read_value("M\x01\x02", 3);
-    assert_true(v.kind == FLW_PICKLE_UNSIGNED && v.bits == 0x201);
-    v = read_value("J\xff\xff\xff\xff", 5);
-    assert_true(v.kind == FLW_PICKLE_NEGATIVE && v.bits == UINT64_MAX);
-    v = read_value("\x8a\x00", 2);
-    assert_true(v.kind == FLW_PICKLE_UNSIGNED && v.bits == 0);
-    v = read_value("\x8a\x01\x80", 3);
-    assert_true(v.kind == FLW_PICKLE_NEGATIVE && (int64_t)v.bits == -128);
-    v = read_value("\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\x00", 11);
-    assert_true(v.kind == FLW_PICKLE_UNSIGNED && v.bits == UINT64_MAX);
-    v = read_value("\x8b\x08\0\0\0\0\0\0\0\0\0\0\x80", 13);
-    assert_true(v.kind == FLW_PICKLE_NEGATIVE && v.bits == UINT64_C(1) << 63);
-}
-
-static void integers_beyond_64_bits_are_refused(void **state)
-{
-    (void)state;
-    expect_refused("\x80\x04\x8a\x0a\1\2\3\4\5\6\7\x08\x09\x0a.", 15, "more than 64 bits");
-    expect_refused("\x80\x04\x8a\x09\0\0\0\0\0\0\0\0\x01.", 14, "more than 64 bits");
-    expect_refused("\x80\x04\x8b\xff\xff\xff\xff.", 8, "more than 64 bits");
-}
-
-static void floats_tuples_bytes_and_none_are_passed_over(void **state)
-{
-    (void)state;
-    assert_int_equal(read_value("G\0\0\0\0\0\0\0\0", 9).kind, FLW_PICKLE_ABSENT);
-    assert_int_equal(read_value("N", 1).kind, FLW_PICKLE_ABSENT);
-    assert_int_equal(read_value("K\1K\2K\3\x87", 7).kind, FLW_PICKLE_ABSENT);
-    assert_int_equal(read_value("K\1N\x86", 4).kind, FLW_PICKLE_ABSENT);
-    assert_int_equal(read_value("(K\1K\2K\3t", 8).kind, FLW_PICKLE_ABSENT);
-    assert_int_equal(read_value("C\3xyz", 5).kind, FLW_PICKLE_ABSENT);
-    assert_int_equal(read_value("K\1K\2"
-                                "0",
-                                5)
-                         .kind,
-                     FLW_PICKLE_UNSIGNED);
-    assert_int_equal(read_value("K\1(0", 4).kind, FLW_PICKLE_UNSIGNED);
-}
-
-/* {"a": [{"a": (1, 2)}, {"a": (1, 2)}, {"a": (2, 1)}]}: which pair each has. */
-static void equal_pairs_of_numbers_have_one_number(void **state)
-{
-    static const uint8_t bytes[] = "\x80\x04}\x8c\1a]("
-                                   "}\x8c\1aK\1K\2\x86s"
-                                   "}\x8c\1a(K\1K\2ts"
-                                   "}\x8c\1aK\2K\1\x86s"
-                                   "es.";
-    static const uint64_t expected[] = {0, 0, 1};
-    (void)state;
-    struct flw_pickle_value root, item;
-    struct flw_harvest *harvest = read_bytes(bytes, sizeof bytes - 1, &root);
-    assert_non_null(harvest);
-    struct flw_harvest_cursor cursor = flw_harvest_first(harvest, value_of(harvest, root, WORD_A));
-    for (size_t i = 0; i < 3; i++) {
-        assert_true(flw_harvest_next(harvest, &cursor, &item));
-        struct flw_pickle_value pair = value_of(harvest, item, WORD_A);
-        assert_int_equal(pair.kind, FLW_PICKLE_PAIR);
-        assert_int_equal(pair.bits, expected[i]);
+    static const struct {
+        const char *bytes;
+        size_t count;
+        enum flw_pickle_kind kind;
+        uint64_t bits;
+    } rows[] = {
+        /* integers keep their 64 bits */
+        {BYTES("K\xff"), FLW_PICKLE_UNSIGNED, 255},
+        {BYTES("M\x01\x02"), FLW_PICKLE_UNSIGNED, 0x201},
+        {BYTES("J\xff\xff\xff\xff"), FLW_PICKLE_NEGATIVE, UINT64_MAX},
+        {BYTES("\x8a\x00"), FLW_PICKLE_UNSIGNED, 0},
+        {BYTES("\x8a\x01\x80"), FLW_PICKLE_NEGATIVE, (uint64_t)-128},
+        {BYTES("\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\x00"), FLW_PICKLE_UNSIGNED, UINT64_MAX},
+        {BYTES("\x8b\x08\0\0\0\0\0\0\0\0\0\0\x80"), FLW_PICKLE_NEGATIVE, UINT64_C(1) << 63},
+        /* strings are known by their number in the vocabulary */
+        {BYTES("\x8c\x04list"), FLW_PICKLE_WORD, WORD_LIST},
+        {BYTES("X\4\0\0\0lisp"), FLW_PICKLE_TEXT, 0},
+        {BYTES("\x8d\1\0\0\0\0\0\0\0b"), FLW_PICKLE_WORD, WORD_B},
+        /* what is passed over */
+        {BYTES("G\0\0\0\0\0\0\0\0"), FLW_PICKLE_ABSENT, 0},
+        {BYTES("N"), FLW_PICKLE_ABSENT, 0},
+        {BYTES("K\1K\2K\3\x87"), FLW_PICKLE_ABSENT, 0},
+        {BYTES("K\1N\x86"), FLW_PICKLE_ABSENT, 0},
+        {BYTES("(K\1K\2K\3t"), FLW_PICKLE_ABSENT, 0},
+        {BYTES("C\3xyz"), FLW_PICKLE_ABSENT, 0},
+        {BYTES("K\1K\2"
+               "0"),
+         FLW_PICKLE_UNSIGNED, 1},
+        {BYTES("K\1(0"), FLW_PICKLE_UNSIGNED, 1},
+    };
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        uint8_t bytes[64] = "\x80\x04}\x8c\x01"
+                            "a";
+        struct flw_pickle_value root;
+        memcpy(bytes + 6, rows[i].bytes, rows[i].count);
+        memcpy(bytes + 6 + rows[i].count, "s.", 2);
+        struct flw_harvest *harvest = read_good(bytes, 8 + rows[i].count, &root);
+        struct flw_pickle_value value = value_of(harvest, root, WORD_A);
+        assert_int_equal(value.kind, rows[i].kind);
+        assert_true(value.kind == FLW_PICKLE_ABSENT || value.bits == rows[i].bits);
+        flw_harvest_destroy(harvest);
     }
-    assert_int_equal(flw_harvest_interned(harvest)->pairs[1].first, 2);
-    flw_harvest_destroy(harvest);
 }
 
-static void strings_are_known_by_their_number_in_the_vocabulary(void **state)
+static void broken_pickles_are_refused(void **state)
 {
     (void)state;
-    struct flw_pickle_value v = read_value("\x8c\x04list", 6);
-    assert_true(v.kind == FLW_PICKLE_WORD && v.bits == WORD_LIST);
-    v = read_value("X\4\0\0\0lisp", 9);
-    assert_true(v.kind == FLW_PICKLE_TEXT);
-    v = read_value("\x8d\1\0\0\0\0\0\0\0b", 10);
-    assert_true(v.kind == FLW_PICKLE_WORD && v.bits == WORD_B);
-}
-
-static void the_memo_gives_back_what_was_put(void **state)
-{
-    (void)state;
-    static const uint8_t by_number[] = "\x80\x02}(\x8c\x01"
-                                       "aq\x01K\x05h\x01"
-                                       "K\x06\x8c\x01"
-                                       "bK\x09u.";
-    struct flw_pickle_value root;
-    struct flw_harvest *harvest = read_bytes(by_number, sizeof(by_number) - 1, &root);
-    assert_non_null(harvest);
-    assert_int_equal(value_of(harvest, root, WORD_A).bits, 6); /* the last one holds */
-    assert_int_equal(value_of(harvest, root, WORD_B).bits, 9);
-    flw_harvest_destroy(harvest);
-    expect_refused("\x80\x04h\x00.", 5, "nothing was put");
-    expect_refused("\x80\x04j\xff\xff\xff\xff.", 8, "nothing was put");
-    expect_refused("\x80\x04}r\xff\xff\xff\x7f.", 9, "larger than the bytes read");
-    expect_refused("\x80\x04}q\x03.", 6, "larger than the bytes read");
-}
-
-static void a_broken_stack_is_refused(void **state)
-{
-    (void)state;
-    expect_refused("\x80\x04.", 3, "too little");
-    expect_refused("\x80\x04s", 3, "too little");
-    expect_refused("\x80\x04u", 3, "no mark");
-    expect_refused("\x80\x04(u", 4, "too little");
-    expect_refused("\x80\x04K\1(K\1K\1u", 10, "not a dict");
-    expect_refused("\x80\x04}(K\1e", 7, "not a list");
-    expect_refused("\x80\x04}(K\1u", 7, "a key has no value");
-    expect_refused("\x80\x04](K\1.", 7, "still open");
-    expect_refused("\x80\x04]((e", 6, "too little");
-    expect_refused("\x80\x04]K\1(a", 7, "too little");
-    expect_refused("\x80\x04K\1(\x85", 6, "too little");
-}
-
-static void nesting_has_an_end(void **state)
-{
-    (void)state;
-    uint8_t bytes[2 + 2 * 1000];
-    bytes[0] = 0x80;
-    bytes[1] = 4;
-    for (size_t i = 2; i < sizeof(bytes); i += 2) {
-        memcpy(bytes + i, "](", 2);
+    static const struct {
+        const char *bytes;
+        size_t count;
+        const char *wanted;
+    } rows[] = {
+        {BYTES("\x80\x04}."), "named at the start"},
+        {BYTES("\x8a\x0a\1\2\3\4\5\6\7\x08\x09\x0a."), "more than 64 bits"},
+        {BYTES("\x8a\x09\0\0\0\0\0\0\0\0\x01."), "more than 64 bits"},
+        {BYTES("\x8a\x09\0\0\0\0\0\0\0\x7f\xff."), "more than 64 bits"},
+        {BYTES("\x8b\xff\xff\xff\xff."), "more than 64 bits"},
+        {BYTES("h\x00."), "nothing was put"},
+        {BYTES("j\xff\xff\xff\xff."), "nothing was put"},
+        {BYTES("}r\xff\xff\xff\x7f."), "larger than the bytes read"},
+        {BYTES("}q\x03."), "larger than the bytes read"},
+        {BYTES("."), "too little"},
+        {BYTES("s"), "too little"},
+        {BYTES("u"), "no mark"},
+        {BYTES("(u"), "too little"},
+        {BYTES("K\1(K\1K\1u"), "not a dict"},
+        {BYTES("}(K\1e"), "not a list"},
+        {BYTES("}(K\1u"), "a key has no value"},
+        {BYTES("](K\1."), "still open"},
+        {BYTES("]((e"), "too little"},
+        {BYTES("]K\1(a"), "too little"},
+        {BYTES("K\1(\x85"), "too little"},
+        {BYTES("X\xff\xff\xff\xff"
+               "abc."),
+         "more bytes than the file has"},
+        {BYTES("\x8d\xff\xff\xff\xff\xff\xff\xff\xff."), "more bytes than the file has"},
+        {BYTES("B\x00\x01\x00\x00."), "more bytes than the file has"},
+        {BYTES("\x95\x03\0\0\0\0\0\0\0}."), "more bytes than the file has"},
+        {BYTES("\x95\x0b\0\0\0\0\0\0\0}\x95\x01\0\0\0\0\0\0\0."), "inside another"},
+    };
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        uint8_t bytes[64] = "\x80\x04";
+        memcpy(bytes + 2, rows[i].bytes, rows[i].count);
+        expect_refused(bytes, 2 + rows[i].count, rows[i].wanted);
     }
-    expect_refused(bytes, sizeof(bytes), "nested deeper");
-}
-
-static void lengths_beyond_the_file_are_refused(void **state)
-{
-    (void)state;
-    expect_refused("\x80\x04X\xff\xff\xff\xff"
-                   "abc.",
-                   11, "more bytes than the file has");
-    expect_refused("\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\xff.", 12,
-                   "more bytes than the file has");
-    expect_refused("\x80\x04"
-                   "B\x00\x01\x00\x00.",
-                   8, "more bytes than the file has");
-    expect_refused("\x80\x04\x95\x03\0\0\0\0\0\0\0}.", 13, "more bytes than the file has");
-    expect_refused("\x80\x04\x95\x0b\0\0\0\0\0\0\0}\x95\x01\0\0\0\0\0\0\0.", 22, "inside another");
-}
-
-static void a_dict_that_repeats_its_keys_is_refused(void **state)
-{
-    (void)state;
+    uint8_t deep[2 + 2 * 1000] = "\x80\x04";
+    for (size_t i = 2; i < sizeof(deep); i += 2) {
+        memcpy(deep + i, "](", 2);
+    }
+    expect_refused(deep, sizeof(deep), "nested deeper");
     struct writer w = begin_pickle(4);
     begin_dict(&w);
     for (uint64_t i = 0; i < 1000; i++) {
@@ -275,90 +216,105 @@ static void a_dict_that_repeats_its_keys_is_refused(void **state)
     free(w.bytes);
 }
 
+/* ---- containers ---- */
+
+/* {"a": [{"a": (1, 2)}, {"a": (1, 2)}, {"a": (2, 1)}]}: which pair each has. */
+static void equal_pairs_of_numbers_have_one_number(void **state)
+{
+    static const uint8_t bytes[] = "\x80\x04}\x8c\1a](}\x8c\1aK\1K\2\x86s}\x8c\1a(K\1K\2ts"
+                                   "}\x8c\1aK\2K\1\x86ses.";
+    (void)state;
+    struct flw_pickle_value root, item;
+    struct flw_harvest *harvest = read_good(bytes, sizeof bytes - 1, &root);
+    struct flw_harvest_cursor cursor = flw_harvest_first(harvest, value_of(harvest, root, WORD_A));
+    for (size_t i = 0; i < 3; i++) {
+        assert_true(flw_harvest_next(harvest, &cursor, &item));
+        struct flw_pickle_value pair = value_of(harvest, item, WORD_A);
+        assert_true(pair.kind == FLW_PICKLE_PAIR && pair.bits == (i == 2));
+    }
+    assert_int_equal(flw_harvest_interned(harvest)->pairs[1].first, 2);
+    flw_harvest_destroy(harvest);
+}
+
+static void the_memo_gives_back_what_was_put(void **state)
+{
+    (void)state;
+    static const uint8_t by_number[] = "\x80\x02}(\x8c\x01"
+                                       "aq\x01K\x05h\x01"
+                                       "K\x06\x8c\x01"
+                                       "bK\x09u.";
+    struct flw_pickle_value root, item;
+    struct flw_harvest *harvest = read_good(by_number, sizeof(by_number) - 1, &root);
+    assert_int_equal(value_of(harvest, root, WORD_A).bits, 6); /* the last one holds */
+    assert_int_equal(value_of(harvest, root, WORD_B).bits, 9);
+    flw_harvest_destroy(harvest);
+    /* a list that holds itself does no harm */
+    static const uint8_t itself[] = "\x80\x04]\x94h\x00"
+                                    "ah\x00\x8c\x01x0a.";
+    harvest = read_good(itself, sizeof(itself) - 1, &root);
+    struct flw_harvest_cursor cursor = flw_harvest_first(harvest, root);
+    assert_true(flw_harvest_next(harvest, &cursor, &item));
+    assert_int_equal(item.bits, root.bits);
+    flw_harvest_destroy(harvest);
+}
+
 static void lists_keep_containers_with_something_of_interest(void **state)
 {
     (void)state;
-    struct writer w = begin_pickle(4);
-    struct flw_pickle_value root;
-    struct flw_pickle_value item;
-    begin_list(&w);
-    put_number(&w, 1); /* forgotten */
-    begin_dict(&w);
-    put_pair(&w, "line", 7); /* a frame: forgotten */
-    end_dict(&w);
-    begin_dict(&w);
-    put_pair(&w, "a", UINT64_MAX - 1);
-    put_pair(&w, "b", 3);
-    end_dict(&w);
-    begin_list(&w);
-    end_list(&w);
-    end_list(&w);
-    end_pickle(&w);
-    struct flw_harvest *harvest = read_bytes(w.bytes, w.count, &root);
-    assert_non_null(harvest);
+    struct writer w = write_value(4, "[1 {line 7} {a 18446744073709551614 b 3} []]");
+    struct flw_pickle_value root, item;
+    struct flw_harvest *harvest = read_good(w.bytes, w.count, &root);
     assert_int_equal(flw_harvest_count(harvest, root), 2);
     struct flw_harvest_cursor cursor = flw_harvest_first(harvest, root);
-    assert_true(flw_harvest_next(harvest, &cursor, &item));
-    assert_int_equal(item.kind, FLW_PICKLE_DICT);
+    assert_true(flw_harvest_next(harvest, &cursor, &item) && item.kind == FLW_PICKLE_DICT);
     assert_true(value_of(harvest, item, WORD_A).bits == UINT64_MAX - 1);
-    assert_true(value_of(harvest, item, WORD_B).bits == 3);
-    assert_true(flw_harvest_next(harvest, &cursor, &item));
-    assert_int_equal(item.kind, FLW_PICKLE_LIST);
+    assert_int_equal(value_of(harvest, item, WORD_B).bits, 3);
+    assert_true(flw_harvest_next(harvest, &cursor, &item) && item.kind == FLW_PICKLE_LIST);
     assert_false(flw_harvest_next(harvest, &cursor, &item));
     flw_harvest_destroy(harvest);
     free(w.bytes);
+}
+
+static void a_list_may_name_an_item_of_before(void **state)
+{
+    (void)state;
+    static const uint8_t bytes[] = "\x80\x04](}\x8c\1aK\0sq\1}\x8c\1aK\1sh\1e.";
+    struct flw_pickle_value root, item;
+    struct flw_harvest *harvest = read_good(bytes, sizeof(bytes) - 1, &root);
+    struct flw_harvest_cursor cursor = flw_harvest_first(harvest, root);
+    for (size_t i = 0; i < 3; i++) {
+        assert_true(flw_harvest_next(harvest, &cursor, &item));
+        assert_int_equal(value_of(harvest, item, WORD_A).bits, i % 2);
+    }
+    flw_harvest_destroy(harvest);
 }
 
 static void containers_grow_piece_by_piece(void **state)
 {
     (void)state;
     struct writer w = begin_pickle(4);
-    struct flw_pickle_value root;
-    struct flw_pickle_value item;
+    struct flw_pickle_value root, item;
     put_bytes(&w, "]", 1);
-    for (uint64_t batch = 0; batch < 3; batch++) {
+    for (uint64_t i = 0; i < 6; i++) {
+        put_bytes(&w, "(", i % 2 == 0);
+        begin_dict(&w);
+        put_pair(&w, "a", i);
+        end_dict(&w);
         put_bytes(&w, "(", 1);
-        for (uint64_t i = 0; i < 2; i++) {
-            begin_dict(&w);
-            put_pair(&w, "a", 2 * batch + i);
-            end_dict(&w);
-            put_bytes(&w, "(", 1);
-            put_pair(&w, "b", 7);
-            end_dict(&w);
-        }
-        end_list(&w);
+        put_pair(&w, "b", 7);
+        end_dict(&w);
+        put_bytes(&w, "e", i % 2 == 1);
     }
     end_pickle(&w);
-    struct flw_harvest *harvest = read_bytes(w.bytes, w.count, &root);
-    assert_non_null(harvest);
+    struct flw_harvest *harvest = read_good(w.bytes, w.count, &root);
     assert_int_equal(flw_harvest_count(harvest, root), 6);
     struct flw_harvest_cursor cursor = flw_harvest_first(harvest, root);
-    for (uint64_t i = 0; i < 6; i++) {
-        assert_true(flw_harvest_next(harvest, &cursor, &item));
+    for (uint64_t i = 0; flw_harvest_next(harvest, &cursor, &item); i++) {
         assert_int_equal(value_of(harvest, item, WORD_A).bits, i);
         assert_int_equal(value_of(harvest, item, WORD_B).bits, 7);
     }
-    assert_false(flw_harvest_next(harvest, &cursor, &item));
     flw_harvest_destroy(harvest);
     free(w.bytes);
-}
-
-static void a_list_that_holds_itself_does_no_harm(void **state)
-{
-    (void)state;
-    static const uint8_t bytes[] = "\x80\x04]\x94h\x00"
-                                   "ah\x00\x8c\x01x0a.";
-    struct flw_pickle_value root;
-    struct flw_pickle_value item;
-    struct flw_harvest *harvest = read_bytes(bytes, sizeof(bytes) - 1, &root);
-    if (harvest == NULL) {
-        print_error("%s\n", message);
-    }
-    assert_non_null(harvest);
-    struct flw_harvest_cursor cursor = flw_harvest_first(harvest, root);
-    assert_true(flw_harvest_next(harvest, &cursor, &item));
-    assert_int_equal(item.bits, root.bits);
-    flw_harvest_destroy(harvest);
 }
 
 int main(void)
@@ -367,19 +323,13 @@ int main(void)
         cmocka_unit_test(exactly_the_data_opcodes_are_accepted),
         cmocka_unit_test(what_imports_or_calls_is_refused_by_name_and_offset),
         cmocka_unit_test(protocols_2_to_5_are_read_and_no_other),
-        cmocka_unit_test(integers_keep_their_64_bits),
-        cmocka_unit_test(integers_beyond_64_bits_are_refused),
-        cmocka_unit_test(floats_tuples_bytes_and_none_are_passed_over),
+        cmocka_unit_test(values_are_what_their_bytes_say),
+        cmocka_unit_test(broken_pickles_are_refused),
         cmocka_unit_test(equal_pairs_of_numbers_have_one_number),
-        cmocka_unit_test(strings_are_known_by_their_number_in_the_vocabulary),
         cmocka_unit_test(the_memo_gives_back_what_was_put),
-        cmocka_unit_test(a_broken_stack_is_refused),
-        cmocka_unit_test(nesting_has_an_end),
-        cmocka_unit_test(lengths_beyond_the_file_are_refused),
-        cmocka_unit_test(a_dict_that_repeats_its_keys_is_refused),
         cmocka_unit_test(lists_keep_containers_with_something_of_interest),
+        cmocka_unit_test(a_list_may_name_an_item_of_before),
         cmocka_unit_test(containers_grow_piece_by_piece),
-        cmocka_unit_test(a_list_that_holds_itself_does_no_harm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
