@@ -10,7 +10,7 @@ if(TARGET fallow)
     ENVIRONMENT "FALLOW_COMMAND=$<TARGET_FILE:fallow>")
   flw_add_test(unit report_snapshots SOURCES test_report_snapshots.c DEPENDS fallow fallow-simcuda
     INCLUDES ${PROJECT_SOURCE_DIR}/tests/unit/trace ENVIRONMENT "FALLOW_COMMAND=$<TARGET_FILE:fallow>")
-  flw_add_test(unit report_page SOURCES test_report_page.c LIBRARIES flw_page flw_trace flw_base)
+  flw_add_test(unit report_page SOURCES test_report_page.c ${tool}/report/heapview.c LIBRARIES flw_page flw_trace flw_base)
 endif()
 flw_add_test(unit sheet INCLUDES ${tool} LIBRARIES flw_tool flw_trace flw_base
   SOURCES test_sheet.c ${tool}/report/heapview.c ${tool}/report/owner.c ${tool}/report/sheet.c)

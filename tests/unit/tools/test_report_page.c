@@ -10,13 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "policies/plan.h"
+#include "report/job.h"
 #include "report/page.h"
-#include "report/picture.h"
-#include "report/svg.h"
+#include "trace/io/jsonwriter.h"
 #include "trace/trace/trace.h"
 
 #define POLICIES 12
-#define FRAMES   12
+#define FRAMES   5
 
 struct made {
     struct flw_trace trace;
@@ -30,7 +31,7 @@ struct made {
     struct flw_sheet_range reserved[FLW_SHEET_COLUMNS];
     struct flw_sheet_owner owners[FLW_SHEET_OWNERS];
     struct flw_sheet_left left[FLW_SHEET_OWNERS];
-    uint64_t high[FLW_SHEET_CATEGORIES][FLW_SHEET_COLUMNS];
+    uint64_t high[FLW_SHEET_BANDS][FLW_SHEET_COLUMNS];
     struct flw_sheet_holes holes[FLW_SHEET_HOLE_COLUMNS];
     struct flw_sheet_segment segments[64];
     struct flw_sheet_block blocks[FLW_SHEET_RECTANGLES];
@@ -60,7 +61,7 @@ static void make_series(struct made *made, uint64_t *random)
         made->requested[i] = (struct flw_sheet_range){high / 2, high};
         made->block[i] = (struct flw_sheet_range){high / 2, high + high / 16};
         made->reserved[i] = (struct flw_sheet_range){high, high + high / 8};
-        for (size_t c = 0; c < FLW_SHEET_CATEGORIES; c++) {
+        for (size_t c = 0; c < FLW_SHEET_BANDS; c++) {
             made->high[c][i] = next_random(random) % (9000 * MIB);
         }
     }
@@ -107,7 +108,7 @@ static void make_policies(struct made *made)
                                                    .segment_count = 64,
                                                    .blocks = made->blocks,
                                                    .block_count = FLW_SHEET_RECTANGLES};
-        snprintf(made->frames[i].name, FLW_SHEET_NAME_BYTES, "%zu/8", i);
+        snprintf(made->frames[i].name, FLW_SHEET_NAME_BYTES, "moment %zu", i);
     }
     for (size_t i = 0; i < POLICIES; i++) {
         made->results[i] =
@@ -210,9 +211,10 @@ static struct made *make_full(void)
     make_holdings(made);
     for (size_t kind = 0; kind < FLW_SHEET_KIND_COUNT; kind++) {
         sheet->category_count[kind] = FLW_SHEET_CATEGORIES;
-        for (size_t c = 0; c < FLW_SHEET_CATEGORIES; c++) {
-            sheet->categories[kind][c].held_bytes = made->high[c];
-            snprintf(sheet->categories[kind][c].name, FLW_SHEET_NAME_BYTES, "%s", evil);
+        sheet->band_count[kind] = FLW_SHEET_BANDS;
+        for (size_t b = 0; b < FLW_SHEET_BANDS; b++) {
+            sheet->bands[kind][b].held_bytes = made->high[b];
+            snprintf(sheet->bands[kind][b].name, FLW_SHEET_NAME_BYTES, "%s", evil);
         }
     }
     for (size_t s = 0; s < FLW_SHEET_SIZE_BINS; s++) {
@@ -231,7 +233,7 @@ static char *write_page(const struct flw_sheet *sheet, size_t *out_length)
     char *text = NULL;
     FILE *file = open_memstream(&text, out_length);
     assert_non_null(file);
-    assert_true(flw_page_write(sheet, file));
+    assert_true(flw_page_write(sheet, "", file));
     assert_int_equal(fclose(file), 0);
     return text;
 }
@@ -247,16 +249,20 @@ static size_t count_of(const char *text, const char *what)
 
 static void assert_safe(const char *text)
 {
-    assert_int_equal(count_of(text, "<script"), 1); /* the page's own, which its policy names */
+    assert_int_equal(count_of(text, "<script"),
+                     2); /* the data, and the one that its policy names */
+    assert_int_equal(count_of(text, "</script"), 2);
     assert_int_equal(count_of(text, "script-src 'sha256-"), 1);
-    assert_int_equal(count_of(text, "alert('"), 0);
-    assert_int_equal(count_of(text, "http://") + count_of(text, "https://"), 0);
+    assert_int_equal(count_of(text, "<script>alert("), 0);
+    assert_int_equal(count_of(text, "http://") + count_of(text, "https://"), 1); /* SVG's name */
     assert_int_equal(count_of(text, "</style>"), 1);
-    assert_int_equal(count_of(text, "nan") - count_of(text, "nanosec"), 0);
-    assert_int_equal(count_of(text, "inf "), 0);
+    assert_int_equal(count_of(text, "{{"), 0);
     assert_int_equal(count_of(text, "\xff"), 0);
-    static const char *const tags[] = {"svg",   "div",     "section", "main", "p",  "h2", "title",
-                                       "table", "details", "tr",      "td",   "th", "g",  "text"};
+    const char *data = strstr(text, "id=data>"), *end = strstr(data, "</script>");
+    assert_non_null(end);
+    assert_true(memchr(data + 8, '<', (size_t)(end - data - 8)) == NULL);
+    static const char *const tags[] = {"div",   "section", "main", "p",  "h2",
+                                       "title", "table",   "tr",   "td", "th"};
     for (size_t i = 0; i < sizeof tags / sizeof *tags; i++) {
         char open[16], open_more[16], close[16];
         snprintf(open, sizeof open, "<%s>", tags[i]);
@@ -266,127 +272,48 @@ static void assert_safe(const char *text)
     }
 }
 
-static void the_fullest_page_is_whole_safe_and_below_two_megabytes(void **state)
+static void the_fullest_page_is_whole_safe_and_bounded(void **state)
 {
     (void)state;
     struct made *made = make_full();
     size_t length = 0;
     char *text = write_page(&made->sheet, &length);
     assert_safe(text);
-    assert_int_equal(count_of(text, "class=none"), 0); /* every picture had something to show */
-    assert_true(count_of(text, "<svg") >= 2 * POLICIES + 20);
-    assert_true(count_of(text, "&lt;script&gt;alert(&#39;x&#39;)") >= 10);
+    assert_true(count_of(text, "&lt;script&gt;alert(&#39;x&#39;)") >= 10); /* in the tables */
+    assert_true(count_of(text, "\\u003cscript>alert(") >= 10);             /* in the data */
     assert_true(count_of(text, "\xc3\xa9") >= 10);
     print_message("the fullest page has %zu bytes\n", length);
-    assert_true(length < 2000000);
+    assert_true(length < 1500000);
     free(text);
     free(made);
 }
 
-/* Twenty owners, then the rest; each with what each tenth left. */
-static void survivors_have_a_row_each_and_the_rest_one(void **state)
+/* How much of the picture the merged blocks take: runs of cells, count.level, 35 is full. */
+static double merged_share(const struct flw_sheet *sheet)
 {
-    (void)state;
-    struct made *made = make_full();
     size_t length = 0;
-    char *text = write_page(&made->sheet, &length);
-    const char *begin = strstr(text, "<h2 id=survivors>");
-    assert_non_null(begin);
-    char *section = strndup(begin, (size_t)(strstr(begin, "</section>") - begin));
-    assert_int_equal(count_of(section, "<tr>"), 1 + 20 + 1);
-    assert_int_equal(count_of(section, "<th scope=col>left by tenths</th>"), 1);
-    assert_int_equal(count_of(section, "<rect "), 21 * FLW_SHEET_STRETCHES);
-    assert_int_equal(count_of(section, "<title>tenth 3: 1 MiB</title>"), 20);
-    assert_int_equal(count_of(section, "<title>tenth 3: 180 MiB</title>"), 1);
-    assert_int_equal(count_of(section, " height=18.0 "), 21 * FLW_SHEET_STRETCHES);
-    assert_int_equal(
-        count_of(section, "<th scope=row>the rest</th><td data-of=\"bytes\">1.76 GiB</td>"), 1);
-    assert_int_equal(count_of(section, "\">90.0 %</td>"), 1);
-    assert_int_equal(count_of(section, "Owner: &lt;/style&gt;"), 1); /* the rule, escaped */
-    free(section);
-    free(text);
-    free(made);
-}
-
-static void a_failure_says_how_much_was_asked(void **state)
-{
-    (void)state;
-    struct made *made = make_full();
-    size_t length = 0;
-    made->policies[0].first_failure_bytes = FLW_UNKNOWN;
-    char *text = write_page(&made->sheet, &length);
-    assert_int_equal(count_of(text, "first at operation 5: 77 MiB were asked"), POLICIES - 1);
-    assert_int_equal(count_of(text, "first at operation 5: it is not known how much was asked"), 1);
-    free(text);
-    free(made);
-}
-
-static char *write_strip(const struct made *made)
-{
-    char *text = NULL;
-    size_t length = 0;
-    FILE *file = open_memstream(&text, &length);
-    assert_non_null(file);
-    flw_picture_strip(&made->sheet, &made->policies[0], file);
-    assert_int_equal(fclose(file), 0);
-    return text;
-}
-
-/* The lengths of all lines of the first path of that class, M..h.. each, added up. */
-static double painted_length(const char *text, const char *style)
-{
-    char begin[192];
-    double sum = 0;
-    snprintf(begin, sizeof begin, "<path class=\"%s\" d=\"", style);
-    const char *at = strstr(text, begin);
+    char *text = write_page(sheet, &length);
+    const char *at = strstr(text, "\"dots\":\"");
+    double cells = 0, full = 0;
     assert_non_null(at);
-    const char *end = strstr(at, "/>");
-    for (at = strchr(at, 'h'); at != NULL && at < end; at = strchr(at + 1, 'h')) {
-        sum += strtod(at + 1, NULL);
+    for (at += strlen("\"dots\":\""); *at != '"'; at++) {
+        char *end = NULL;
+        double run = (double)strtoul(at, &end, 10);
+        at = end + 1; /* behind the point */
+        cells += run;
+        full += run * (double)(*at <= '9' ? *at - '0' : *at - 'a' + 10) / 35;
     }
-    return sum;
-}
-
-/* What is too small for a shape of its own is painted as cells, so many as it takes of the picture. */
-static void thin_blocks_take_their_share_of_the_picture(void **state)
-{
-    (void)state;
-    struct made *made = make_full();
-    struct flw_sheet_rectangle *rectangles = made->rectangles;
-    /* One over the lower half; in the upper half 4,096 short ones, of which one in four lives at any time. */
-    rectangles[0] = (struct flw_sheet_rectangle){
-        .address = 4096, .bytes = 1024 * MIB, .begin_op = 0, .end_op = 10000000};
-    for (uint32_t i = 1; i <= 4096; i++) {
-        uint64_t begin = (i - 1) * UINT64_C(10000000) / 4096;
-        rectangles[i] = (struct flw_sheet_rectangle){.address = 4096 + 1024 * MIB,
-                                                     .bytes = 1024 * MIB,
-                                                     .begin_op = begin,
-                                                     .end_op = begin + 10000000 / 4096 / 4,
-                                                     .block = i};
-    }
-    made->policies[0].rectangle_count = 4097;
-    char *text = write_strip(made);
-    assert_int_equal(count_of(text, "area"), 0); /* outlined in the colour of the paper */
-    const char *own = strstr(text, "M0.0 160.0H1000.0V320.0H0.0z");
-    assert_non_null(own); /* the large one, at its place */
-    const char *style = flw_picture_colour(30 % 8);
-    char cells[128];
-    snprintf(cells, sizeof cells, "row cell listed %s", style);
-    double share = painted_length(text, cells) * 3 / (1000.0 * 160);
-    print_message("one in four lives, %.3f are painted\n", share);
-    assert_true(fabs(share - 0.25) < 0.01);
-    assert_non_null(strstr(text, "1 block has a shape of its own; 4,096 blocks that are smaller"));
     free(text);
-    free(made);
+    return cells == 0 ? 0 : full / cells;
 }
 
-/* What has no rectangle is painted where its lanes lie, as densely as it does. */
+/* What has no rectangle is where its lanes are, as dense as it is. */
 static void merged_blocks_take_their_share_of_the_picture(void **state)
 {
     (void)state;
     struct made *made = make_full();
     struct flw_sheet_policy *policy = &made->policies[0];
-    double(*byte_ops)[FLW_SHEET_LANE_KINDS] = calloc(FLW_SHEET_LANE_COLUMNS, sizeof *byte_ops);
+    double *byte_ops = calloc(FLW_SHEET_LANE_COLUMNS, sizeof *byte_ops);
     double full = 512.0 * MIB * 10000000 / FLW_SHEET_LANE_COLUMNS; /* of one column of the lane */
     struct flw_sheet_lane lane = {
         .begin = 4096 + 1024 * MIB, .end = 4096 + 1536 * MIB, .byte_ops = byte_ops};
@@ -394,121 +321,18 @@ static void merged_blocks_take_their_share_of_the_picture(void **state)
     made->rectangles[0] = (struct flw_sheet_rectangle){
         .address = 4096, .bytes = 1024 * MIB, .begin_op = 0, .end_op = 10000000};
     for (size_t column = 0; column < FLW_SHEET_LANE_COLUMNS; column++) {
-        byte_ops[column][3] = column < FLW_SHEET_LANE_COLUMNS / 2 ? full : 0.4 * full;
+        byte_ops[column] = column < FLW_SHEET_LANE_COLUMNS / 2 ? full : 0.4 * full;
     }
     policy->rectangle_count = 1;
     policy->left_out_count = 123456;
     policy->lanes = &lane;
     policy->lane_count = 1;
-    char *text = write_strip(made);
-    assert_non_null(
-        strstr(text, "M0.0 106.7H1000.0V320.0H0.0z")); /* two thirds: the lane is the rest */
-    char cells[128];
-    snprintf(cells, sizeof cells, "row cell merged %s", flw_picture_colour(3));
-    double share = painted_length(text, cells) * 3 / (1000.0 * 320 / 3);
-    print_message("0.7 live, %.3f are painted\n", share);
-    assert_true(fabs(share - 0.7) < 0.02);
-    assert_non_null(
-        strstr(text, "1 block has a shape of its own; 123,456 blocks that are smaller"));
-    assert_int_equal(count_of(text, "left out"), 0);
-    free(text);
+    double share = merged_share(&made->sheet);
+    print_message("0.7 of the upper third live, %.3f of all are shown\n", share);
+    assert_true(fabs(share - 0.7 / 3) < 0.005);
     policy->lane_count = 0;
-    text = write_strip(made);
-    assert_non_null(strstr(text, "; 123,456 blocks that weigh least are left out"));
-    free(text);
+    assert_true(merged_share(&made->sheet) == 0);
     free(byte_ops);
-    free(made);
-}
-
-/* The number behind `what` in the text at *at, which goes on behind it. */
-static double next_number(const char **at, const char *what)
-{
-    char *end = NULL;
-    *at = strstr(*at, what);
-    assert_non_null(*at);
-    double number = strtod(*at + strlen(what), &end);
-    *at = end;
-    return number;
-}
-
-/* Further right is more memory, further up are more waits, none are at the 0 of the axis; dots of the
- * library's settings are joined. */
-static void memory_and_waits_are_drawn_to_scale(void **state)
-{
-    static const double ratios[] = {1, 1.25, 1.5, 2, 10};
-    static const uint64_t waits[] = {500, 50, 0, 0, 1};
-    struct made *made = make_full();
-    static char text[16384];
-    double x[5], y[5];
-    (void)state;
-    for (size_t i = 0; i < 5; i++) {
-        made->results[i].statistics.peak_reserved_bytes = (uint64_t)(60000 * ratios[i]) * MIB;
-        made->results[i].all = (struct flw_run_counts){.alloc_count = 1000, .wait_count = waits[i]};
-        snprintf(made->policies[i].label, FLW_SHEET_NAME_BYTES, "%s %zu",
-                 i == 1 || i == 2 ? "fallow" : "an-other-of-a-long-name", i);
-    }
-    made->sheet.policy_count = 5;
-    made->sheet.without_wait_bytes = 90000 * MIB;
-    FILE *file = fmemopen(text, sizeof text, "w");
-    assert_non_null(file);
-    flw_picture_waits(&made->sheet, file);
-    assert_int_equal(fclose(file), 0);
-    const char *at = text;
-    double one_x = next_number(&at, "d=\"M"); /* the grid's first, and the bound */
-    at = strstr(text, "grid limit");
-    assert_true(next_number(&at, "d=\"M") == one_x);
-    double limit_x = next_number(&at, "limit\" d=\"M");
-    assert_non_null(strstr(text, ">bound</text>"));
-    assert_non_null(strstr(text, ">without a wait</text>"));
-    assert_int_equal(count_of(text, "class=\"line"), 1); /* from one fallow to the other */
-    for (size_t i = 0; i < 5; i++) {
-        x[i] = 10 * next_number(&at, "cx="); /* of a thousand: it is in percent */
-        y[i] = next_number(&at, "cy=");
-        assert_true(i == 0 || x[i] > x[i - 1]);
-    }
-    assert_true(fabs(x[0] - one_x) <= 0.1 && fabs(x[2] - limit_x) <= 0.1);
-    assert_true(y[0] < y[1] && y[1] < y[4] && y[4] < y[2] && y[2] == y[3]);
-    at = strstr(text, ">0</text>");
-    assert_non_null(at);
-    while (strncmp(at, " y=", 3) != 0) {
-        at--;
-    }
-    assert_true(fabs(strtod(at + 3, NULL) - 4 - y[2]) < 0.2);
-    assert_non_null(strstr(text, "fallow 1: 1.250 of live; 50.0 host waits and 0.0 stream waits"));
-    at = strstr(text, ">an-other-of-a-long-name 4</text>"); /* left of its dot: right is no paper */
-    assert_non_null(at);
-    while (strncmp(at, "<text ", 6) != 0) {
-        at--;
-    }
-    assert_true(strncmp(at, "<text class=\"note name end\"", 27) == 0);
-    made->sheet.lag_units = 0;
-    file = fmemopen(text, sizeof text, "w");
-    flw_picture_waits(&made->sheet, file);
-    assert_int_equal(fclose(file), 0);
-    assert_non_null(strstr(text, "class=none"));
-    assert_int_equal(count_of(text, "<svg"), 0);
-    free(made);
-}
-
-/* In a dark scheme the strongest shade is the lightest. */
-static void no_word_depends_on_the_colour_of_the_paper(void **state)
-{
-    (void)state;
-    struct made *made = make_full();
-    size_t length = 0;
-    char *text = write_page(&made->sheet, &length);
-    char *body = strstr(text, "<body class=column>");
-    static const char *const words[] = {"arker", "arkness", "ighter", "pale", "White", "Black"};
-    assert_non_null(body);
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        if (count_of(body, words[i]) != 0) {
-            fail_msg("the page says '%.40s'", strstr(body, words[i]) - 10);
-        }
-    }
-    assert_true(count_of(body, "fewer <span class=\"key s1\">") >= 2);
-    assert_int_equal(count_of(body, "<span class=\"key s5\"></span>more"),
-                     count_of(body, "fewer <span class=\"key s1\">"));
-    free(text);
     free(made);
 }
 
@@ -526,7 +350,7 @@ static void the_same_sheet_makes_the_same_page(void **state)
     free(made);
 }
 
-static void an_empty_sheet_says_what_is_missing(void **state)
+static void an_empty_sheet_has_a_page(void **state)
 {
     (void)state;
     struct flw_trace trace = {0};
@@ -534,7 +358,6 @@ static void an_empty_sheet_says_what_is_missing(void **state)
     size_t length = 0;
     char *text = write_page(&sheet, &length);
     assert_safe(text);
-    assert_true(count_of(text, "class=none") >= 5);
     free(text);
 }
 
@@ -551,7 +374,7 @@ static void a_policy_that_did_not_run_says_why(void **state)
     size_t length = 0;
     char *text = write_page(&sheet, &length);
     assert_safe(text);
-    assert_int_equal(count_of(text, "policy none: &lt;no&gt; &amp; never"), 1);
+    assert_int_equal(count_of(text, "policy none: \\u003cno> & never"), 1);
     free(text);
 }
 
@@ -561,7 +384,7 @@ static void a_disk_that_is_full_is_noticed(void **state)
     struct made *made = make_full();
     FILE *full = fopen("/dev/full", "w");
     assert_non_null(full);
-    assert_false(flw_page_write(&made->sheet, full));
+    assert_false(flw_page_write(&made->sheet, "", full));
     assert_false(flw_page_write_landing(&made->sheet, 1, NULL, NULL, full));
     (void)fclose(full);
     free(made);
@@ -584,21 +407,14 @@ static void the_landing_page_links_to_each_trace(void **state)
     assert_true(flw_page_write_landing(&made->sheet, 1, links, job, file));
     assert_int_equal(fclose(file), 0);
     assert_safe(text);
-    assert_int_equal(count_of(text, "href=\"a b&quot;.html\""), 1);
-    assert_int_equal(count_of(text, "<pre>rank 3 &lt;b&gt;\n 5 &amp; 6</pre>"), 1);
-    assert_int_equal(count_of(text, ">65.43<br><small>"), POLICIES - 1);
-    assert_int_equal(count_of(text, "1.117</small></span></td>"), POLICIES - 1);
-    assert_int_equal(count_of(text, "<span class=worst>65.43<br><small>worst 1.117</small>"), 1);
+    assert_int_equal(count_of(text, "<a href=\"a b&quot;.html\">"), 1); /* without scripts */
+    assert_int_equal(count_of(text, "\"job\":\"rank 3 \\u003cb>\\u000a 5 & 6\""), 1);
     assert_int_equal(
-        count_of(text, "<th scope=row><a href=\"a b&quot;.html\">rank.pickle</a></th>"), 1);
-    assert_int_equal(count_of(text, "can be saved\"><span>977 MiB<br><small>1.5 %<br>policy 1 "),
-                     1);
-    const char *bar = strstr(text, "<rect class=requested x=0.00");
-    /* Of what is held: requested, what is reserved beyond that at best, what is saved. */
-    assert_non_null(bar);
-    assert_true(fabs(next_number(&bar, "width=") - 100.0 * 60000 / 67000) < 0.01);
-    assert_true(fabs(next_number(&bar, "width=") - 100.0 * 6023 / 67000) < 0.01);
-    assert_true(fabs(next_number(&bar, "width=") - 100.0 * 977 / 67000) < 0.01);
+        count_of(text,
+                 "{\"name\":\"rank.pickle\",\"link\":\"a b\\\".html\",\"requested\":62914560000,"
+                 "\"held\":70254592000,\"compared\":70254592000,\"saved\":1024458752,"),
+        1);
+    assert_int_equal(count_of(text, "[70254592000,1.116667]"), POLICIES - 1);
     free(text);
     free(made);
 }
@@ -620,46 +436,42 @@ static void what_is_no_utf8_is_question_marks(void **state)
         {"\xe2\x82", "??"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        char *shown = NULL;
-        size_t bytes = 0;
-        FILE *out = open_memstream(&shown, &bytes);
-        assert_non_null(out);
-        flw_svg_escape(out, rows[i].text);
-        assert_int_equal(fclose(out), 0);
-        assert_string_equal(shown, rows[i].shown);
-        free(shown);
+        struct flw_trace trace = {0};
+        struct flw_sheet sheet = {.trace = &trace, .program = &program};
+        char title[64];
+        size_t length = 0;
+        snprintf(sheet.title, sizeof sheet.title, "%s", rows[i].text);
+        char *text = write_page(&sheet, &length);
+        snprintf(title, sizeof title, "<title>%s - fallow", rows[i].shown);
+        assert_non_null(strstr(text, title));
+        free(text);
     }
 }
 
-static void numbers_have_three_figures_and_a_unit(void **state)
+/* What the command's other files give the report's JSON. */
+void flw_plan_print_quarter(const struct flw_run_result *result, struct flw_json_writer *out)
 {
-    (void)state;
-    char out[FLW_SVG_NUMBER_BYTES];
-    assert_string_equal(flw_svg_format(out, FLW_SVG_BYTES, 0), "0 B");
-    assert_string_equal(flw_svg_format(out, FLW_SVG_BYTES, 1536), "1.50 KiB");
-    assert_string_equal(flw_svg_format(out, FLW_SVG_BYTES, 23.25 * 1024 * 1024 * 1024), "23.2 GiB");
-    assert_string_equal(flw_svg_format(out, FLW_SVG_COUNT, 1234567), "1,234,567");
-    assert_string_equal(flw_svg_format(out, FLW_SVG_NS, 1300), "1.30 us");
-    assert_string_equal(flw_svg_format(out, FLW_SVG_RATIO, 1.1144), "1.114");
+    (void)result;
+    flw_json_null(out, "last_quarter");
+}
+
+void flw_job_print_json(const struct flw_job *job, struct flw_json_writer *out)
+{
+    (void)job;
+    (void)out;
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_fullest_page_is_whole_safe_and_below_two_megabytes),
-        cmocka_unit_test(survivors_have_a_row_each_and_the_rest_one),
-        cmocka_unit_test(a_failure_says_how_much_was_asked),
-        cmocka_unit_test(thin_blocks_take_their_share_of_the_picture),
+        cmocka_unit_test(the_fullest_page_is_whole_safe_and_bounded),
         cmocka_unit_test(merged_blocks_take_their_share_of_the_picture),
-        cmocka_unit_test(memory_and_waits_are_drawn_to_scale),
-        cmocka_unit_test(no_word_depends_on_the_colour_of_the_paper),
         cmocka_unit_test(the_same_sheet_makes_the_same_page),
-        cmocka_unit_test(an_empty_sheet_says_what_is_missing),
+        cmocka_unit_test(an_empty_sheet_has_a_page),
         cmocka_unit_test(a_policy_that_did_not_run_says_why),
         cmocka_unit_test(a_disk_that_is_full_is_noticed),
         cmocka_unit_test(the_landing_page_links_to_each_trace),
         cmocka_unit_test(what_is_no_utf8_is_question_marks),
-        cmocka_unit_test(numbers_have_three_figures_and_a_unit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,7 +24,7 @@ struct bed {
     struct flw_program program;
     struct flw_run_result result;
     struct flw_sheet_policy policy;
-    uint64_t first_op[3], time_ns[3], category_high[2];
+    uint64_t first_op[3], time_ns[3], band_high[2];
     struct flw_sheet_range requested[2], block[2], reserved[2];
     struct flw_sheet_rectangle rectangles[2];
     struct flw_sheet_lane lanes[2];
@@ -43,7 +43,7 @@ static void make_bed(struct bed *bed)
     *bed = (struct bed){
         .first_op = {0, 2, 4},
         .time_ns = {0, 5, 9},
-        .category_high = {100, 150},
+        .band_high = {100, 150},
         .requested = {{0, 100}, {100, 150}},
         .block = {{0, 112}, {112, 168}},
         .reserved = {{0, 128}, {128, 192}},
@@ -96,9 +96,10 @@ static void make_bed(struct bed *bed)
         .columns = {.count = 2, .first_op = bed->first_op, .time_ns = bed->time_ns},
         .policies = &bed->policy,
         .policy_count = 1,
-        .categories =
-            {{{.name = "stream 0", .at_peak_bytes = 150, .held_bytes = bed->category_high}}},
+        .categories = {{{.name = "stream 0", .at_peak_bytes = 150}}},
         .category_count = {1},
+        .bands = {{{.name = "stream 0", .held_bytes = bed->band_high}}},
+        .band_count = {1},
         .marks = &bed->mark,
         .mark_count = 1};
     bed->owners[0] = (struct flw_sheet_owner){.name = "a", .bytes = 100, .count = 1};
@@ -185,8 +186,8 @@ static void every_breach_is_found(void **state)
     EXPECT_BREACH(bed.holes[0].largest_bytes = 8);
     EXPECT_BREACH(bed.holes[0].count = 0);
     EXPECT_BREACH(bed.holes[0].bytes[4] = 193);
-    EXPECT_BREACH(bed.category_high[1] = 149);
-    EXPECT_BREACH(bed.category_high[0] = 151);
+    EXPECT_BREACH(bed.band_high[1] = 149);
+    EXPECT_BREACH(bed.band_high[0] = 151);
     EXPECT_BREACH(bed.sheet.categories[0][0].at_peak_bytes = 149);
     EXPECT_BREACH(bed.sheet.life_count[0] = 2);
     EXPECT_BREACH(bed.sheet.temporary_count = 2);

@@ -236,7 +236,7 @@ static bool collect_policy(struct collector *collector, const struct flw_policy 
     snprintf(policy->label, sizeof policy->label, "%s", label);
     collector->probe.policy = policy;
     collector->has_lanes =
-        collector->heap_count < 2 || strcmp(which->name, flw_policy_pytorch.name) == 0;
+        collector->heap_count == 0 || strcmp(which->name, flw_policy_pytorch.name) == 0;
     collector->heap_count += which->allocates;
     if (which->allocates) {
         return run_policy(collector, result);

@@ -226,6 +226,85 @@ static void count_blocks(struct flw_sheet *sheet, const struct flw_facts *facts)
     }
 }
 
+/* ---- moments ---- */
+
+/* How many ops are done at the moment. */
+static uint64_t moment_end(const struct flw_sheet *sheet, enum flw_sheet_moment moment)
+{
+    switch (moment) {
+    case FLW_SHEET_AT_PEAK:
+        return sheet->peak_op + 1;
+    case FLW_SHEET_AT_OOM:
+        return sheet->oom.op;
+    default:
+        return sheet->op_count;
+    }
+}
+
+void flw_facts_tally(const struct flw_sheet *sheet, enum flw_sheet_moment moment,
+                     const uint32_t *keys, uint64_t *bytes, uint64_t *counts)
+{
+    uint64_t end = moment_end(sheet, moment);
+    uint32_t first = moment == FLW_SHEET_SURVIVORS ? (uint32_t)sheet->trace->initial_count : 0;
+    for (size_t i = 0; i < end; i++) {
+        const struct flw_op *op = &sheet->program->ops[i];
+        if (op->kind == FLW_OP_ALLOC && op->block >= first) {
+            bytes[keys[op->block]] += op->size_bytes;
+            counts[keys[op->block]]++;
+        } else if ((op->kind == FLW_OP_FREE || op->kind == FLW_OP_FREE_ELSEWHERE) &&
+                   op->block >= first) {
+            bytes[keys[op->block]] -= op->size_bytes;
+            counts[keys[op->block]]--;
+        }
+    }
+}
+
+/* ---- the out-of-memory */
+
+static void note_oom(struct flw_sheet *sheet, const struct flw_owners *code, size_t event,
+                     uint64_t live_bytes)
+{
+    const struct flw_trace *trace = sheet->trace;
+    struct flw_trace_walk walk = {0};
+    struct flw_sheet_oom *oom = &sheet->oom;
+    if (oom->count++ > 0) {
+        return;
+    }
+    const struct flw_trace_detail *detail = flw_trace_walk_detail(trace, &walk, event);
+    oom->event = event + 1;
+    oom->asked_bytes = trace->events[event].size_bytes;
+    oom->live_bytes = live_bytes;
+    oom->free_bytes = detail == NULL ? FLW_UNKNOWN : detail->free_bytes;
+    oom->largest_hole_bytes = detail == NULL ? FLW_UNKNOWN : detail->largest_bytes;
+    oom->op = sheet->initial_op_count;
+    for (size_t i = 0; i < event; i++) {
+        oom->op += flw_program_has_op(sheet->program, i);
+    }
+    uint32_t owner = code->of_record[trace->initial_count + event];
+    if (code->has_code && owner != FLW_OWNER_UNKNOWN) {
+        flw_owners_cut_name(code, owner, oom->owner);
+    }
+}
+
+static void gather_oom(struct flw_sheet *sheet, const struct flw_owners *code)
+{
+    const struct flw_trace *trace = sheet->trace;
+    uint64_t live_bytes = 0;
+    for (size_t i = 0; i < trace->initial_count; i++) {
+        live_bytes += trace->blocks[i].size_bytes;
+    }
+    for (size_t i = 0; i < trace->event_count; i++) {
+        const struct flw_trace_event *event = &trace->events[i];
+        if (event->op == FLW_TRACE_ALLOC) {
+            live_bytes += event->size_bytes;
+        } else if (event->op == FLW_TRACE_FREE) {
+            live_bytes -= event->size_bytes;
+        } else if (event->op == FLW_TRACE_OOM) {
+            note_oom(sheet, code, i, live_bytes);
+        }
+    }
+}
+
 void flw_facts_gather(struct flw_sheet *sheet, const struct flw_owner_rule *rule,
                       struct flw_facts *out)
 {
@@ -243,7 +322,7 @@ void flw_facts_gather(struct flw_sheet *sheet, const struct flw_owner_rule *rule
     flw_owners_find(sheet->owners, sheet->trace, rule);
     sheet->has_code = sheet->owners->has_code;
     flw_facts_gather_owners(sheet, out, sheet->owners);
-    flw_facts_gather_oom(sheet, sheet->owners);
+    gather_oom(sheet, sheet->owners);
     flw_facts_gather_holdings(sheet, out, sheet->owners);
     sheet->packed_bytes = sheet->policy_count == 0 /* nothing is replayed */
                               ? FLW_UNKNOWN

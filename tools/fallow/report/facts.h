@@ -26,10 +26,9 @@ void flw_facts_gather(struct flw_sheet *sheet, const struct flw_owner_rule *rule
                       struct flw_facts *out);
 void flw_facts_finish(struct flw_facts *facts);
 
-/* facts_owner.c: the categories; the out-of-memory, and whose request it was; whose memory it is at each moment. */
+/* facts_owner.c: the categories and bands; whose memory it is at each moment. */
 void flw_facts_gather_owners(struct flw_sheet *sheet, const struct flw_facts *facts,
                              const struct flw_owners *code);
-void flw_facts_gather_oom(struct flw_sheet *sheet, const struct flw_owners *code);
 void flw_facts_gather_holdings(struct flw_sheet *sheet, const struct flw_facts *facts,
                                const struct flw_owners *code);
 

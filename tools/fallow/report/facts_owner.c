@@ -14,8 +14,6 @@
 
 #include "common/tool_host.h"
 
-#define OTHER (FLW_SHEET_CATEGORIES - 1) /* the place of the rest */
-
 /* One way to tell owners apart while its categories are made. */
 struct owners {
     struct flw_sheet *sheet;
@@ -24,8 +22,7 @@ struct owners {
     uint32_t *values; /* by owner: the tag or pool that it stands for; NULL: itself */
     size_t count;     /* of owners */
     const struct flw_owners *code;
-    uint64_t *live_bytes, *live_counts; /* by owner */
-    uint8_t *places;                    /* by owner: its category */
+    uint8_t *places; /* by owner: its category, then its band */
 };
 
 /* ---- who owns a block ---- */
@@ -119,6 +116,31 @@ static void key_blocks(struct owners *owners)
     }
 }
 
+/* Return the code that requested most of the blocks with this key; FLW_OWNER_UNKNOWN if it is not known. */
+static uint32_t main_code(const struct owners *owners, uint32_t key)
+{
+    const struct flw_trace *trace = owners->sheet->trace;
+    uint32_t *of_block = flw_host_alloc(trace->block_count, sizeof *of_block),
+             main = FLW_OWNER_UNKNOWN;
+    uint64_t *bytes = flw_host_alloc(owners->code->count, sizeof *bytes);
+    flw_facts_own_blocks(trace, owners->code, of_block);
+    for (size_t i = 0; i < trace->block_count; i++) {
+        bytes[of_block[i]] += owners->keys[i] == key ? trace->blocks[i].size_bytes : 0;
+        main = bytes[of_block[i]] > bytes[main] ? of_block[i] : main;
+    }
+    flw_host_free(of_block);
+    flw_host_free(bytes);
+    return main;
+}
+
+static void name_pool(const struct owners *owners, uint32_t key, uint32_t pool, char *out)
+{
+    uint32_t code = owners->code->has_code ? main_code(owners, key) : FLW_OWNER_UNKNOWN;
+    bool is_known = code != FLW_OWNER_UNKNOWN;
+    snprintf(out, FLW_SHEET_NAME_BYTES, "pool %" PRIu32 "%s%s", pool, is_known ? ": " : "",
+             is_known ? flw_owners_short_name(owners->code, code) : "");
+}
+
 static void name_owner(const struct owners *owners, uint32_t key, char *out)
 {
     const struct flw_trace *trace = owners->sheet->trace;
@@ -138,97 +160,98 @@ static void name_owner(const struct owners *owners, uint32_t key, char *out)
         snprintf(out, FLW_SHEET_NAME_BYTES, value == 0 ? "no tag" : "tag %" PRIu32, value);
         break;
     default:
-        snprintf(out, FLW_SHEET_NAME_BYTES, value == 0 ? "common pool" : "pool %" PRIu32, value);
+        if (value == 0) {
+            snprintf(out, FLW_SHEET_NAME_BYTES, "common pool");
+        } else {
+            name_pool(owners, key, value, out);
+        }
         break;
     }
 }
 
 /* ---- the walks ---- */
 
-/* How many ops are done at the moment. */
-static uint64_t moment_end(const struct flw_sheet *sheet, enum flw_sheet_moment moment)
+/* Give the owners with the highest scores places of their own, at most so many, in that order, and all others the
+ * place behind. Fills `out` with the owners by place and returns how many have one. */
+static size_t choose_places(struct owners *owners, const uint64_t *scores, size_t most, size_t *out)
 {
-    switch (moment) {
-    case FLW_SHEET_AT_PEAK:
-        return sheet->peak_op + 1;
-    case FLW_SHEET_AT_OOM:
-        return sheet->oom.op;
-    default:
-        return sheet->op_count;
-    }
-}
-
-void flw_facts_tally(const struct flw_sheet *sheet, enum flw_sheet_moment moment,
-                     const uint32_t *keys, uint64_t *bytes, uint64_t *counts)
-{
-    uint64_t end = moment_end(sheet, moment);
-    uint32_t first = moment == FLW_SHEET_SURVIVORS ? (uint32_t)sheet->trace->initial_count : 0;
-    for (size_t i = 0; i < end; i++) {
-        const struct flw_op *op = &sheet->program->ops[i];
-        if (op->kind == FLW_OP_ALLOC && op->block >= first) {
-            bytes[keys[op->block]] += op->size_bytes;
-            counts[keys[op->block]]++;
-        } else if ((op->kind == FLW_OP_FREE || op->kind == FLW_OP_FREE_ELSEWHERE) &&
-                   op->block >= first) {
-            bytes[keys[op->block]] -= op->size_bytes;
-            counts[keys[op->block]]--;
-        }
-    }
-}
-
-/* The largest at the peak get places of their own, in that order; the rest one together. */
-static void choose_places(struct owners *owners)
-{
-    struct flw_sheet *sheet = owners->sheet;
-    struct flw_sheet_category *categories = sheet->categories[owners->kind];
-    size_t *count = &sheet->category_count[owners->kind];
-    bool has_rest = false;
-    for (size_t i = 0; i < owners->count; i++) {
-        owners->places[i] = OTHER;
-    }
-    while (*count < OTHER) {
+    size_t count = 0;
+    memset(owners->places, UINT8_MAX, owners->count);
+    for (; count < most; count++) {
         size_t best = owners->count;
         for (size_t i = 0; i < owners->count; i++) {
-            if (owners->places[i] == OTHER && owners->live_bytes[i] != 0 &&
-                (best == owners->count || owners->live_bytes[i] > owners->live_bytes[best])) {
+            if (owners->places[i] == UINT8_MAX && scores[i] != 0 &&
+                (best == owners->count || scores[i] > scores[best])) {
                 best = i;
             }
         }
         if (best == owners->count) {
             break;
         }
-        owners->places[best] = (uint8_t)*count;
-        categories[*count].at_peak_bytes = owners->live_bytes[best];
-        categories[*count].at_peak_count = owners->live_counts[best];
-        name_owner(owners, (uint32_t)best, categories[(*count)++].name);
+        owners->places[best] = (uint8_t)count;
+        out[count] = best;
     }
-    for (size_t i = 0; i < sheet->trace->block_count && !has_rest; i++) {
-        has_rest =
-            owners->places[owners->keys[i]] == OTHER && sheet->trace->blocks[i].size_bytes != 0;
-    }
-    struct flw_sheet_category *other = &categories[*count];
     for (size_t i = 0; i < owners->count; i++) {
-        if (owners->places[i] == OTHER) {
-            owners->places[i] = (uint8_t)*count;
-            other->at_peak_bytes += owners->live_bytes[i];
-            other->at_peak_count += owners->live_counts[i];
+        owners->places[i] = (uint8_t)flw_min(owners->places[i], count);
+    }
+    return count;
+}
+
+static bool has_rest(const struct owners *owners, size_t place)
+{
+    const struct flw_trace *trace = owners->sheet->trace;
+    bool is_there = false;
+    for (size_t i = 0; i < trace->block_count && !is_there; i++) {
+        is_there = owners->places[owners->keys[i]] == place && trace->blocks[i].size_bytes != 0;
+    }
+    return is_there;
+}
+
+/* The largest at the peak. */
+static void fill_categories(struct owners *owners, uint64_t *live_bytes, uint64_t *live_counts)
+{
+    struct flw_sheet *sheet = owners->sheet;
+    struct flw_sheet_category *categories = sheet->categories[owners->kind];
+    size_t shown[FLW_SHEET_CATEGORIES];
+    flw_facts_tally(sheet, FLW_SHEET_AT_PEAK, owners->keys, live_bytes, live_counts);
+    size_t count = choose_places(owners, live_bytes, FLW_SHEET_CATEGORIES - 1, shown);
+    for (size_t i = 0; i < owners->count; i++) {
+        struct flw_sheet_category *category = &categories[owners->places[i]];
+        category->at_peak_bytes += live_bytes[i];
+        category->at_peak_count += live_counts[i];
+    }
+    for (size_t i = 0; i < count; i++) {
+        name_owner(owners, (uint32_t)shown[i], categories[i].name);
+    }
+    if (has_rest(owners, count)) {
+        snprintf(categories[count++].name, FLW_SHEET_NAME_BYTES, "other");
+    }
+    sheet->category_count[owners->kind] = count;
+}
+
+/* Find the most that each owner holds at any time. */
+static void find_most(const struct owners *owners, uint64_t *live_bytes, uint64_t *most_bytes)
+{
+    const struct flw_program *program = owners->sheet->program;
+    memset(live_bytes, 0, owners->count * sizeof *live_bytes);
+    memset(most_bytes, 0, owners->count * sizeof *most_bytes);
+    for (size_t i = 0; i < program->op_count; i++) {
+        const struct flw_op *op = &program->ops[i];
+        if (op->kind == FLW_OP_ALLOC) {
+            uint32_t owner = owners->keys[op->block];
+            live_bytes[owner] += op->size_bytes;
+            most_bytes[owner] = flw_max(most_bytes[owner], live_bytes[owner]);
+        } else if (op->kind == FLW_OP_FREE || op->kind == FLW_OP_FREE_ELSEWHERE) {
+            live_bytes[owners->keys[op->block]] -= op->size_bytes;
         }
-    }
-    if (has_rest) {
-        snprintf(other->name, sizeof other->name, "other");
-        (*count)++;
-    }
-    for (size_t i = 0; i < *count; i++) {
-        categories[i].held_bytes =
-            flw_host_alloc(sheet->columns.count, sizeof *categories[i].held_bytes);
     }
 }
 
-static void hold(struct flw_sheet_category *categories, size_t count, size_t column,
+static void hold(struct flw_sheet_band *bands, size_t count, size_t column,
                  const uint64_t *live_bytes)
 {
-    for (size_t c = 0; c < count; c++) {
-        categories[c].held_bytes[column] = live_bytes[c];
+    for (size_t b = 0; b < count; b++) {
+        bands[b].held_bytes[column] = live_bytes[b];
     }
 }
 
@@ -238,16 +261,16 @@ static void fill_series(struct owners *owners)
 {
     struct flw_sheet *sheet = owners->sheet;
     const struct flw_program *program = sheet->program;
-    struct flw_sheet_category *categories = sheet->categories[owners->kind];
-    size_t count = sheet->category_count[owners->kind];
-    uint64_t live_bytes[FLW_SHEET_CATEGORIES] = {0};
+    struct flw_sheet_band *bands = sheet->bands[owners->kind];
+    size_t count = sheet->band_count[owners->kind];
+    uint64_t live_bytes[FLW_SHEET_BANDS] = {0};
     uint64_t sum_bytes = 0;
     uint64_t most_bytes = 0; /* of the sum in this column */
     size_t column = 0;
     for (size_t i = 0; i < program->op_count; i++) {
         const struct flw_op *op = &program->ops[i];
         if (i == sheet->columns.first_op[column + 1]) {
-            hold(categories, count, ++column, live_bytes);
+            hold(bands, count, ++column, live_bytes);
             most_bytes = sum_bytes;
         }
         if (op->kind == FLW_OP_ALLOC) {
@@ -258,10 +281,35 @@ static void fill_series(struct owners *owners)
             sum_bytes -= op->size_bytes;
         }
         if (sum_bytes > most_bytes) {
-            hold(categories, count, column, live_bytes);
+            hold(bands, count, column, live_bytes);
             most_bytes = sum_bytes;
         }
     }
+}
+
+/* Those that hold most at any time, so that none of what is large is among the rest. */
+static void fill_bands(struct owners *owners, uint64_t *live_bytes, uint64_t *most_bytes)
+{
+    struct flw_sheet *sheet = owners->sheet;
+    struct flw_sheet_band *bands = sheet->bands[owners->kind];
+    size_t shown[FLW_SHEET_BANDS];
+    find_most(owners, live_bytes, most_bytes);
+    size_t count = choose_places(owners, most_bytes, FLW_SHEET_BANDS - 1, shown);
+    for (size_t i = 0; i < owners->count; i++) {
+        struct flw_sheet_band *band = &bands[owners->places[i]];
+        band->most_bytes = flw_max(band->most_bytes, most_bytes[i]);
+    }
+    for (size_t i = 0; i < count; i++) {
+        name_owner(owners, (uint32_t)shown[i], bands[i].name);
+    }
+    if (has_rest(owners, count)) {
+        snprintf(bands[count++].name, FLW_SHEET_NAME_BYTES, "other");
+    }
+    for (size_t i = 0; i < count; i++) {
+        bands[i].held_bytes = flw_host_alloc(sheet->columns.count, sizeof *bands[i].held_bytes);
+    }
+    sheet->band_count[owners->kind] = count;
+    fill_series(owners);
 }
 
 static struct flw_sheet_spread spread_of(const uint64_t *sorted, size_t count)
@@ -318,63 +366,15 @@ static void fill_spreads(const struct owners *owners, const struct flw_facts *fa
 
 static void make_categories(struct owners *owners, const struct flw_facts *facts)
 {
-    owners->live_bytes = flw_host_alloc(owners->count, sizeof *owners->live_bytes);
-    owners->live_counts = flw_host_alloc(owners->count, sizeof *owners->live_counts);
+    uint64_t *live_bytes = flw_host_alloc(owners->count, sizeof *live_bytes);
+    uint64_t *others = flw_host_alloc(owners->count, sizeof *others); /* counts, then most bytes */
     owners->places = flw_host_alloc(owners->count, 1);
-    flw_facts_tally(owners->sheet, FLW_SHEET_AT_PEAK, owners->keys, owners->live_bytes,
-                    owners->live_counts);
-    choose_places(owners);
-    fill_series(owners);
+    fill_categories(owners, live_bytes, others);
     fill_spreads(owners, facts);
-    flw_host_free(owners->live_bytes);
-    flw_host_free(owners->live_counts);
+    fill_bands(owners, live_bytes, others);
+    flw_host_free(live_bytes);
+    flw_host_free(others);
     flw_host_free(owners->places);
-}
-
-/* ---- the out-of-memory */
-
-static void note_oom(struct flw_sheet *sheet, const struct flw_owners *code, size_t event,
-                     uint64_t live_bytes)
-{
-    const struct flw_trace *trace = sheet->trace;
-    struct flw_trace_walk walk = {0};
-    struct flw_sheet_oom *oom = &sheet->oom;
-    if (oom->count++ > 0) {
-        return;
-    }
-    const struct flw_trace_detail *detail = flw_trace_walk_detail(trace, &walk, event);
-    oom->event = event + 1;
-    oom->asked_bytes = trace->events[event].size_bytes;
-    oom->live_bytes = live_bytes;
-    oom->free_bytes = detail == NULL ? FLW_UNKNOWN : detail->free_bytes;
-    oom->largest_hole_bytes = detail == NULL ? FLW_UNKNOWN : detail->largest_bytes;
-    oom->op = sheet->initial_op_count;
-    for (size_t i = 0; i < event; i++) {
-        oom->op += flw_program_has_op(sheet->program, i);
-    }
-    uint32_t owner = code->of_record[trace->initial_count + event];
-    if (code->has_code && owner != FLW_OWNER_UNKNOWN) {
-        flw_owners_cut_name(code, owner, oom->owner);
-    }
-}
-
-void flw_facts_gather_oom(struct flw_sheet *sheet, const struct flw_owners *code)
-{
-    const struct flw_trace *trace = sheet->trace;
-    uint64_t live_bytes = 0;
-    for (size_t i = 0; i < trace->initial_count; i++) {
-        live_bytes += trace->blocks[i].size_bytes;
-    }
-    for (size_t i = 0; i < trace->event_count; i++) {
-        const struct flw_trace_event *event = &trace->events[i];
-        if (event->op == FLW_TRACE_ALLOC) {
-            live_bytes += event->size_bytes;
-        } else if (event->op == FLW_TRACE_FREE) {
-            live_bytes -= event->size_bytes;
-        } else if (event->op == FLW_TRACE_OOM) {
-            note_oom(sheet, code, i, live_bytes);
-        }
-    }
 }
 
 void flw_facts_gather_owners(struct flw_sheet *sheet, const struct flw_facts *facts,

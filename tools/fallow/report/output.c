@@ -127,11 +127,11 @@ static void name_page(const struct flw_report_options *options, const struct flw
     snprintf(out, PATH_BYTES, "%.*s-%zu-%s.html", (int)flw_min(stem, 1024), base, place + 1, title);
 }
 
-static bool write_page(const struct flw_sheet *sheet, const char *path)
+static bool write_page(const struct flw_sheet *sheet, const char *others, const char *path)
 {
     struct flw_draft draft;
     flw_draft_begin(&draft, "");
-    return flw_draft_end(&draft, flw_page_write(sheet, draft.file), path);
+    return flw_draft_end(&draft, flw_page_write(sheet, others, draft.file), path);
 }
 
 /* ---- what is for other tools ---- */
@@ -170,7 +170,7 @@ static bool write_forms(const struct flw_report_options *options, const struct f
 }
 
 bool flw_report_write_one(const struct flw_report_options *options, const struct flw_sheet *sheet,
-                          bool has_several, size_t place)
+                          bool has_several, size_t place, const char *others)
 {
     if (!write_forms(options, sheet)) {
         return false;
@@ -179,7 +179,7 @@ bool flw_report_write_one(const struct flw_report_options *options, const struct
         return true;
     }
     if (!has_several) {
-        return write_page(sheet, options->html_path);
+        return write_page(sheet, others, options->html_path);
     }
     char name[PATH_BYTES];
     char path[2 * PATH_BYTES];
@@ -188,7 +188,7 @@ bool flw_report_write_one(const struct flw_report_options *options, const struct
     name_page(options, sheet, place, name);
     snprintf(path, sizeof path, "%.*s%s", (int)flw_min(folder, PATH_BYTES), options->html_path,
              name);
-    return write_page(sheet, path);
+    return write_page(sheet, others, path);
 }
 
 /* ---- all of them ---- */

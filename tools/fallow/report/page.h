@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the page: a sheet as one self-contained HTML file. It asks no server for anything: pictures are
- * inline SVG, choices are radio buttons, style and script are inside. Without scripts it is whole, but for
- * the moment that a reader may choose (page.js); its policy lets no other script run. Every
- * string of the trace is escaped. The same sheet makes the same bytes.
+ * Owns: the page: one HTML file that loads nothing. page.html is its frame, page.css its style, and page.js draws every
+ * picture from the data in it (page_data.c). Without scripts it shows plain tables of owners and policies. Its content
+ * policy allows no other script, and every string of the trace is escaped. The same sheet makes the same bytes.
  *
- * Size: bounded for any trace by the sheet's own bounds and by PIXELS of the pictures, below 2 MB.
+ * Size: bounded for any trace by the bounds of the sheet and of page_data.c, below 1.5 MB a device.
  */
 #ifndef FLW_TOOL_REPORT_PAGE_H
 #define FLW_TOOL_REPORT_PAGE_H
@@ -14,13 +13,16 @@
 
 #include "report/sheet.h"
 
-/* False: `out` failed (ask errno), or no host memory. */
-bool flw_page_write(const struct flw_sheet *sheet, FILE *out);
+/* Write the page's data of one device: a JSON object. */
+void flw_page_write_data(const struct flw_sheet *sheet, FILE *out);
 
-/* The table over several traces, one row each; `links`[i] is the file name of a trace's own page
- * beside this one, or NULL. `job`: what is to be said of them as the ranks of one, as
- * text, which is taken apart; NULL. */
+/* Write the page of a trace. `others`: the data of its other devices, each object behind a comma; "" for none.
+ * Returns false if `out` failed (see errno) or host memory ran out. */
+bool flw_page_write(const struct flw_sheet *sheet, const char *others, FILE *out);
+
+/* Write the page of several traces, a row each. links[i] is the file name of a trace's own page beside this one, or
+ * NULL. `job`: the text about the job whose ranks the traces are, or NULL. */
 bool flw_page_write_landing(const struct flw_sheet *sheets, size_t count, const char *const *links,
-                            char *job, FILE *out);
+                            const char *job, FILE *out);
 
 #endif

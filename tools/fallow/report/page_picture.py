@@ -28,8 +28,7 @@ PICTURE = os.path.join(HERE, "page.png")
 DEMO = os.path.join(os.path.dirname(HERE), "demo.ftrace")
 WIDTH = 1000
 # From the section's heading to the end of the legend of its first chart.
-PART = """(() => { const s = document.querySelector('#owners').parentElement;
-    const top = document.querySelector('#owners').getBoundingClientRect().top + scrollY;
+PART = """(() => { const s = document.querySelector('#owners'), top = s.getBoundingClientRect().top + scrollY;
     return [top, s.querySelector('.legend').getBoundingClientRect().bottom + scrollY - top]; })()"""
 TILE = 20  # pixels each way
 TILE_ERROR = 32  # levels of a tile's mean
@@ -42,7 +41,7 @@ def report(build, page):
     said = subprocess.run(
         [os.path.join(build, "bin", "fallow"), "report", DEMO, "--ascii", "--no-times", "--policy", "bound", "--html", page],
         check=True, capture_output=True, text=True).stdout
-    owners = said.partition("at the peak, by owner\n")[2].partition("held")[0].split("\n")
+    owners = said.partition("at the peak, by owner\n")[2].partition("\n\n")[0].split("\n")
     return "\n".join(" ".join(line.split()) for line in owners if "(" in line)
 
 

@@ -28,6 +28,10 @@ void flw_print_text(const struct flw_sheet *sheet, const struct flw_print_style 
 void flw_print_json(const struct flw_sheet *sheets, size_t count, const struct flw_job *job,
                     FILE *out);
 
+/* Write the object of one trace alone; the page has the same. */
+struct flw_json_writer;
+void flw_print_json_sheet(const struct flw_sheet *sheet, struct flw_json_writer *out);
+
 /* One line a column and policy: the most of each within the column, which begins at `event`; the holes
  * when last looked at, which was after op `holes_event`. Empty: not known. */
 struct flw_print_form {                /* what forms for other tools need */

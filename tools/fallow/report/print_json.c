@@ -425,7 +425,7 @@ static void print_advice(const struct flw_sheet_advice *advice, struct flw_json_
     flw_json_end(out, '}');
 }
 
-static void print_sheet(const struct flw_sheet *sheet, struct flw_json_writer *out)
+void flw_print_json_sheet(const struct flw_sheet *sheet, struct flw_json_writer *out)
 {
     out->line = " ";
     flw_json_begin(out, NULL, '{');
@@ -460,7 +460,7 @@ void flw_print_json(const struct flw_sheet *sheets, size_t count, const struct f
     flw_json_number(out, "schema", FLW_PRINT_SCHEMA);
     flw_json_begin(out, "traces", '[');
     for (size_t i = 0; i < count; i++) {
-        print_sheet(&sheets[i], out);
+        flw_print_json_sheet(&sheets[i], out);
     }
     flw_json_end(out, ']');
     if (job != NULL) {

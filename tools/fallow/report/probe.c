@@ -25,33 +25,31 @@ static struct flw_sheet_range *make_series(const struct flw_sheet *sheet)
 enum {
     FRAME_RESERVED,
     FRAME_REQUESTED,
+    FRAME_OOM,
     FRAME_FAILURE,
     FRAME_END,
-    FRAME_EIGHTHS
+    FRAME_COUNT
 };
 
 static void make_frames(const struct flw_sheet *sheet, struct flw_sheet_policy *policy)
 {
     static const char *const names[] = {[FRAME_RESERVED] = "peak reserved",
-                                        [FRAME_REQUESTED] = "peak requested",
+                                        [FRAME_REQUESTED] = "peak live",
+                                        [FRAME_OOM] = "out of memory",
                                         [FRAME_FAILURE] = "first failure",
                                         [FRAME_END] = "end"};
-    const uint64_t ops[] = {[FRAME_RESERVED] = policy->peak_reserved_op,
-                            [FRAME_REQUESTED] = policy->peak_requested_op,
-                            [FRAME_FAILURE] = policy->first_failure_op,
-                            [FRAME_END] = sheet->op_count - 1};
-    policy->frame_count = FRAME_EIGHTHS + (sheet->op_count >= 8 ? 7 : 0);
+    const uint64_t ops[] = {
+        [FRAME_RESERVED] = policy->peak_reserved_op,
+        [FRAME_REQUESTED] = policy->peak_requested_op,
+        [FRAME_OOM] = sheet->oom.count == 0 || sheet->oom.op == 0 ? FLW_UNKNOWN : sheet->oom.op - 1,
+        [FRAME_FAILURE] = policy->first_failure_op,
+        [FRAME_END] = sheet->op_count - 1};
+    policy->frame_count = FRAME_COUNT;
     policy->frames = flw_host_alloc(policy->frame_count, sizeof *policy->frames);
     for (size_t i = 0; i < policy->frame_count; i++) {
         struct flw_sheet_frame *frame = &policy->frames[i];
-        if (i < FRAME_EIGHTHS) {
-            snprintf(frame->name, sizeof frame->name, "%s", names[i]);
-            frame->op = ops[i];
-        } else {
-            unsigned eighth = (unsigned)(i - FRAME_EIGHTHS) + 1;
-            snprintf(frame->name, sizeof frame->name, "%u/8", eighth);
-            frame->op = sheet->op_count / 8 * eighth;
-        }
+        snprintf(frame->name, sizeof frame->name, "%s", names[i]);
+        frame->op = ops[i];
     }
 }
 
@@ -184,7 +182,6 @@ static void merge(struct flw_probe *probe, size_t begin_op, uint32_t block, uint
 {
     double column_ops = (double)probe->sheet->op_count / FLW_SHEET_LANE_COLUMNS;
     double life_end = (double)probe->facts->end_ops[block];
-    unsigned kind = flw_sheet_size_kind(bytes);
     for (uint64_t part, end = address + bytes; address < end; address = part) {
         part = flw_min(end, (address / probe->lane_bytes + 1) * probe->lane_bytes);
         struct flw_sheet_lane *lane = find_lane(probe, address, part);
@@ -192,7 +189,7 @@ static void merge(struct flw_probe *probe, size_t begin_op, uint32_t block, uint
         for (size_t column = (size_t)(now / column_ops);
              now < life_end && column < FLW_SHEET_LANE_COLUMNS; column++) {
             double next = fmin(life_end, (double)(column + 1) * column_ops);
-            lane->byte_ops[column][kind] += (double)(part - address) * (next - now);
+            lane->byte_ops[column] += (double)(part - address) * (next - now);
             now = next;
         }
     }

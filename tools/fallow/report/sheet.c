@@ -52,11 +52,10 @@ void flw_sheet_shrink(struct flw_sheet *sheet)
         drop_pictures(&sheet->policies[i]);
     }
     for (size_t kind = 0; kind < FLW_SHEET_KIND_COUNT; kind++) {
-        for (size_t i = 0; i < sheet->category_count[kind]; i++) {
-            struct flw_sheet_category *category = &sheet->categories[kind][i];
-            flw_host_free(category->held_bytes);
-            category->held_bytes = NULL;
+        for (size_t i = 0; i < sheet->band_count[kind]; i++) {
+            flw_host_free(sheet->bands[kind][i].held_bytes);
         }
+        sheet->band_count[kind] = 0;
     }
     flw_host_free(sheet->columns.first_op);
     flw_host_free(sheet->columns.time_ns);
@@ -266,14 +265,14 @@ static bool are_holes_valid(const struct flw_sheet_policy *policy)
     return true;
 }
 
-/* All categories of a kind together. */
+/* All bands of a kind together. */
 static uint64_t most_held(const struct flw_sheet *sheet, size_t kind)
 {
     uint64_t most_bytes = 0;
     for (size_t c = 0; c < sheet->columns.count; c++) {
         uint64_t sum_bytes = 0;
-        for (size_t i = 0; i < sheet->category_count[kind]; i++) {
-            sum_bytes += sheet->categories[kind][i].held_bytes[c];
+        for (size_t i = 0; i < sheet->band_count[kind]; i++) {
+            sum_bytes += sheet->bands[kind][i].held_bytes[c];
         }
         most_bytes = flw_max(most_bytes, sum_bytes);
     }

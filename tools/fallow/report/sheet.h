@@ -19,7 +19,7 @@
  *   5. In every frame segments and blocks ascend by address, segments do not overlap,
  *      and together they hold at most reserved_bytes; the largest hole is at most the reserved bytes
  *      that no requested byte takes.
- *   6. The categories of a kind add up to the program's peak at it, and in no column to more.
+ *   6. The categories of a kind add up to the program's peak at it; its bands in no column to more.
  *   7. Of each hole column, the sizes add up to at most the peak reserved bytes, and the largest hole
  *      lies in the highest bin that is not empty.
  *   7. Of each moment, the owners' bytes and blocks and the rest's add up to those of all; of the survivors, what
@@ -41,8 +41,8 @@
 #define FLW_SHEET_RECTANGLES   20000
 #define FLW_SHEET_LANES        1024
 #define FLW_SHEET_LANE_COLUMNS 333
-#define FLW_SHEET_LANE_KINDS   8
 #define FLW_SHEET_CATEGORIES   13 /* the largest twelve, and the rest */
+#define FLW_SHEET_BANDS        16 /* of a picture over time; the last is the rest */
 #define FLW_SHEET_SIZE_BINS    48 /* bin i: sizes in (2^(i-1), 2^i] bytes */
 #define FLW_SHEET_LIFE_BINS    32 /* bin i: lifetimes in [2^i, 2^(i+1)) ops */
 #define FLW_SHEET_LATENCIES    256
@@ -81,7 +81,7 @@ struct flw_sheet_block {
  * takes. */
 struct flw_sheet_frame {
     char name
-        [FLW_SHEET_NAME_BYTES]; /* "peak reserved", "peak requested", "first failure", "end", "1/8" to "7/8" */
+        [FLW_SHEET_NAME_BYTES]; /* "peak reserved", "peak live", "out of memory", "first failure", "end" */
     uint64_t op, time_ns;
     /* block_bytes: FLW_UNKNOWN where the policy does not say how it rounds. */
     uint64_t requested_bytes, block_bytes, reserved_bytes, largest_hole_bytes, hole_count;
@@ -101,10 +101,10 @@ struct flw_sheet_rectangle {
 };
 
 /* Of a stretch of addresses, the blocks that have no rectangle of their own: how much of it they take in each part of
- * the ops, in bytes times ops, by kind of size. */
+ * the ops, in bytes times ops. */
 struct flw_sheet_lane {
-    uint64_t begin, end;                      /* the addresses that they took */
-    double (*byte_ops)[FLW_SHEET_LANE_KINDS]; /* FLW_SHEET_LANE_COLUMNS, of op_count / so many */
+    uint64_t begin, end; /* the addresses that they took */
+    double *byte_ops;    /* FLW_SHEET_LANE_COLUMNS, of op_count / so many */
 };
 
 /* The holes at one moment. */
@@ -177,7 +177,13 @@ struct flw_sheet_category {
     uint64_t requested_bytes;                /* of all its blocks, in the whole trace */
     struct flw_sheet_spread sizes, life_ops; /* lives: of the blocks that were freed */
     uint64_t at_peak_bytes, at_peak_count;
-    uint64_t *held_bytes; /* columns.count: when all categories together hold most in the column */
+};
+
+/* Live requested bytes over time of an owner that holds much at any time, and of "other". */
+struct flw_sheet_band {
+    char name[FLW_SHEET_NAME_BYTES];
+    uint64_t most_bytes;  /* that the owner holds at any time; of "other": of its largest owner */
+    uint64_t *held_bytes; /* columns.count: when all bands together hold most in the column */
 };
 
 enum flw_sheet_kind {
@@ -331,6 +337,8 @@ struct flw_sheet {
 
     struct flw_sheet_category categories[FLW_SHEET_KIND_COUNT][FLW_SHEET_CATEGORIES];
     size_t category_count[FLW_SHEET_KIND_COUNT];
+    struct flw_sheet_band bands[FLW_SHEET_KIND_COUNT][FLW_SHEET_BANDS];
+    size_t band_count[FLW_SHEET_KIND_COUNT];
 
     uint64_t size_count[FLW_SHEET_SIZE_BINS], size_bytes[FLW_SHEET_SIZE_BINS]; /* as requested */
     uint64_t life_count[FLW_SHEET_LIFE_BINS];
@@ -389,12 +397,6 @@ void flw_sheet_shrink(struct flw_sheet *sheet);
 void flw_sheet_drop(struct flw_sheet_policy *policy);
 
 bool flw_sheet_is_valid(const struct flw_sheet *sheet);
-
-/* One kind for one power of two, every eighth the same. */
-static inline unsigned flw_sheet_size_kind(uint64_t bytes)
-{
-    return bytes < 2 ? 0 : (63 - (unsigned)__builtin_clzll(bytes)) % FLW_SHEET_LANE_KINDS;
-}
 
 /* The column of an op. */
 static inline size_t flw_sheet_column(const struct flw_sheet_columns *columns, uint64_t op)

@@ -18,6 +18,7 @@
 #include "common/progress.h"
 #include "common/tool_host.h"
 #include "report/devices.h"
+#include "report/page.h"
 
 #define PATH_BYTES 4096
 
@@ -39,6 +40,7 @@ struct work {
     size_t place;                 /* of the job */
     struct flw_job ranks;         /* where there are several files, or records are wanted */
     struct flw_baseline baseline; /* as it was before anything is written */
+    struct flw_draft others;      /* the page's data of the devices that are not shown at first */
     struct flw_draft own_json;
     struct flw_draft *json; /* of all sheets; not begun where it is not wanted */
     struct flw_device device;
@@ -282,8 +284,8 @@ static size_t add_slot(struct work *work)
 static bool compares_all(const struct work *work)
 {
     const struct flw_report_options *options = work->options;
-    return work->job_count > 1 || work->json->file != NULL || options->max_reserved_bytes != 0 ||
-           !isinf(options->max_fragmentation);
+    return work->job_count > 1 || work->json->file != NULL || options->html_path != NULL ||
+           options->max_reserved_bytes != 0 || !isinf(options->max_fragmentation);
 }
 
 /* Write the output that needs one whole sheet: of the device that is shown, or of each row of a table. */
@@ -296,9 +298,14 @@ static bool write_sheet(struct work *work, size_t slot)
         return false;
     }
     if (sheet->is_other && !has_several) {
+        if (options->html_path != NULL) {
+            fputc(',', work->others.file);
+            flw_page_write_data(sheet, work->others.file);
+        }
         return true;
     }
-    return flw_report_write_one(options, sheet, has_several, slot) &&
+    bool is_known = fflush(work->others.file) == 0; /* else host memory ran out */
+    return is_known && flw_report_write_one(options, sheet, has_several, slot, work->others.text) &&
            (has_several || options->writes_lines ||
             flw_report_write_all(options, work->sheets, work->sheet_count, false, NULL,
                                  work->json));
@@ -346,8 +353,8 @@ static bool report_other(struct work *work, const char *place, int device,
         return true;
     }
     flw_devices_add(others, trace);
-    bool is_compared =
-        compares_all(work) || work->options->fails_on_oom || work->options->writes_lines;
+    bool is_compared = compares_all(work) || work->options->fails_on_oom ||
+                       work->options->writes_lines || work->options->html_path != NULL;
     bool is_done = !is_compared || report_trace(work, trace, add_slot(work), NULL);
     flw_trace_destroy(trace);
     return is_done;
@@ -418,6 +425,7 @@ static void finish(struct work *work)
     }
     flw_job_finish(&work->ranks);
     flw_baseline_finish(&work->baseline);
+    flw_draft_abandon(&work->others);
     flw_draft_abandon(&work->own_json);
     flw_host_free(work->sheets);
     flw_host_free(work->traces);
@@ -529,6 +537,7 @@ static bool begin_json(struct work *work)
 int flw_report_work(const struct flw_report_options *options)
 {
     struct work work = {.options = options};
+    flw_draft_begin(&work.others, "");
     flw_progress_begin();
     if (!flw_report_can_write(options) || !begin_json(&work) || !list_jobs(&work) ||
         !make_room(&work) || !do_jobs(&work)) {

@@ -60,10 +60,10 @@ bool flw_report_spares(const struct flw_report_options *options, const char *tra
 /* The same, without a word. */
 bool flw_report_is_output(const struct flw_report_options *options, const char *path);
 
-/* What needs the whole sheet: the forms of other tools and the page of one trace; `place` counts from 0 where there are
- * `several`. */
+/* Write the outputs that need the whole sheet: the forms of other tools and the page of one trace. `place` counts from 0
+ * if there are several; `others`: as for flw_page_write. */
 bool flw_report_write_one(const struct flw_report_options *options, const struct flw_sheet *sheet,
-                          bool has_several, size_t place);
+                          bool has_several, size_t place, const char *others);
 /* Whether --json names the file that --baseline does: it waits for the thresholds. */
 bool flw_report_replaces_baseline(const struct flw_report_options *options);
 
