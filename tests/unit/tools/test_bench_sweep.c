@@ -11,19 +11,6 @@
 /* Asks the driver for something of each kind a row counts, and looks whether the stream has work to do. */
 static uint64_t busy_count;
 
-static void *asking_create(const struct flw_bench_options *options, struct flw_bench_bed *bed,
-                           char *message)
-{
-    (void)options;
-    (void)message;
-    return bed;
-}
-
-static void asking_destroy(void *pool)
-{
-    (void)pool;
-}
-
 static fallow_status asking_alloc(void *pool, size_t size_bytes, fallow_stream stream,
                                   void **out_ptr)
 {
@@ -59,8 +46,6 @@ static const struct flw_bench_policy asking_policy = {.name = "fallow",
                                                       .needs_device = true,
                                                       .alloc = asking_alloc,
                                                       .free = asking_free,
-                                                      .create = asking_create,
-                                                      .destroy = asking_destroy,
                                                       .get_usage = asking_get_usage};
 
 static double row_value(const struct flw_bench_report *report, size_t row, const char *key)

@@ -66,25 +66,6 @@ static bool open_device(struct flw_bench_bed *bed, int ordinal, const flw_sim_co
 
 /* ---- policies */
 
-static void get_no_usage(void *pool, fallow_stats *out)
-{
-    (void)pool;
-    memset(out, 0xff, sizeof *out);
-}
-
-static void *create_nothing(const struct flw_bench_options *options, struct flw_bench_bed *bed,
-                            char *message)
-{
-    (void)options;
-    (void)message;
-    return bed; /* something that is not NULL; allocated as every block */
-}
-
-static void destroy_nothing(void *pool)
-{
-    (void)pool;
-}
-
 /* The last error that the library logged; a pool may log long after it was made. */
 static char last_line[FLW_BENCH_MESSAGE_BYTES];
 
@@ -105,42 +86,41 @@ static bool explain(fallow_status status, const char *call, char *message)
     return status == FALLOW_OK;
 }
 
-static void *create_pool(const struct flw_bench_options *options, struct flw_bench_bed *bed,
-                         char *message)
+bool flw_bench_bed_renew_pool(struct flw_bench_bed *bed, const struct flw_bench_options *options,
+                              char *message)
 {
     fallow_pool *pool = NULL;
     fallow_pool_config config;
     fallow_record_config recording;
+    if (!bed->policy->has_pool) {
+        return true;
+    }
+    fallow_pool_destroy(bed->pool);
     fallow_pool_config_init(&config);
     fallow_record_config_init(&recording);
     config.driver = bed->is_sim ? "sim" : NULL;
     config.device = bed->is_sim ? 0 : options->device;
     config.log = keep_line;
-    if (!explain(fallow_pool_create(&config, &pool), "fallow_pool_create: ", message)) {
-        return NULL;
-    }
-    if (options->record != NULL) {
+    bool is_made = explain(fallow_pool_create(&config, &pool), "fallow_pool_create: ", message);
+    bed->pool = pool;
+    if (is_made && options->record != NULL) {
         recording.path = strcmp(options->record, "ring") == 0 ? NULL : options->record;
-        if (!explain(fallow_record_start(pool, &recording, &bed->recorder),
-                     "fallow_record_start: ", message)) {
-            fallow_pool_destroy(pool);
-            return NULL;
-        }
+        is_made = explain(fallow_record_start(pool, &recording, &bed->recorder),
+                          "fallow_record_start: ", message);
     }
-    return pool;
+    return is_made;
 }
 
-static void destroy_pool(void *pool)
+fallow_stats flw_bench_bed_usage(const struct flw_bench_bed *bed)
 {
-    fallow_pool_destroy(pool);
-}
-
-static void get_pool_usage(void *pool, fallow_stats *out)
-{
-    fallow_stats_init(out);
-    if (fallow_pool_get_stats(pool, out) != FALLOW_OK) {
-        get_no_usage(pool, out);
+    fallow_stats usage;
+    fallow_stats_init(&usage);
+    if (bed->policy->get_usage != NULL) {
+        bed->policy->get_usage(bed->pool, &usage);
+    } else if (!bed->policy->has_pool || fallow_pool_get_stats(bed->pool, &usage) != FALLOW_OK) {
+        memset(&usage, 0xff, sizeof usage);
     }
+    return usage;
 }
 
 bool flw_bench_bed_stop_recording(struct flw_bench_bed *bed, char *message)
@@ -178,9 +158,9 @@ FLW_BENCH_OTHERS(POOL)
 const struct flw_bench_policy *flw_bench_policy_find(const char *name)
 {
     static const struct flw_bench_policy policies[] = {
-        {"fallow", true, CALLS(pool), create_pool, destroy_pool, get_pool_usage},
-        {"null", false, CALLS(null), create_nothing, destroy_nothing, get_no_usage},
-        {"loop", false, CALLS(loop), create_nothing, destroy_nothing, get_no_usage}};
+        {.name = "fallow", .needs_device = true, CALLS(pool), .has_pool = true},
+        {.name = "null", CALLS(null)},
+        {.name = "loop", CALLS(loop)}};
     for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
         if (strcmp(policies[i].name, name) == 0) {
             return &policies[i];
@@ -216,15 +196,14 @@ bool flw_bench_bed_open(struct flw_bench_bed *bed, const struct flw_bench_option
                             .lag_ns = flw_max(options->lag_pairs, 1),
                             .mild = FLW_SIM_MILD_GARBAGE};
     *bed = (struct flw_bench_bed){.policy = options->policy, .device_name = "no device"};
+    bed->pool = options->policy->has_pool ? NULL : bed; /* the bed is allocated as every block */
     message[0] = '\0';
     bed->is_absent = options->policy->needs_device &&
                      !open_device(bed, options->device,
                                   options->world != NULL ? options->world : &world, message);
-    if (!bed->is_absent &&
-        open_streams(bed, flw_max(options->stream_count, options->thread_count), message)) {
-        bed->pool = options->policy->create(options, bed, message);
-    }
-    if (bed->pool == NULL) {
+    if (bed->is_absent ||
+        !open_streams(bed, flw_max(options->stream_count, options->thread_count), message) ||
+        !flw_bench_bed_renew_pool(bed, options, message)) {
         flw_bench_bed_close(bed);
         return false;
     }
@@ -233,8 +212,8 @@ bool flw_bench_bed_open(struct flw_bench_bed *bed, const struct flw_bench_option
 
 void flw_bench_bed_close(struct flw_bench_bed *bed)
 {
-    if (bed->pool != NULL) {
-        bed->policy->destroy(bed->pool);
+    if (bed->policy->has_pool) {
+        fallow_pool_destroy(bed->pool);
     }
     for (size_t i = 0; i < bed->stream_count && bed->driver != NULL; i++) {
         bed->driver->cuStreamDestroy_v2(bed->streams[i]);

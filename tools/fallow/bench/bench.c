@@ -396,7 +396,6 @@ int flw_command_bench(int argc, char **argv)
     const char *name = argc < 2 ? "" : argv[1];
     struct flw_bench_options options;
     struct flw_bench_report report = {0};
-    fallow_stats before, after;
     struct flw_bench_bed bed;
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
         print_help();
@@ -414,10 +413,10 @@ int flw_command_bench(int argc, char **argv)
         flw_complain("bench %s: %s", name, message);
         return bed.is_absent && shape->command != NULL ? EXIT_ABSENT : FLW_EXIT_FAILED;
     }
-    bed.policy->get_usage(bed.pool, &before);
+    fallow_stats before = flw_bench_bed_usage(&bed), after = before;
     bool is_done = shape->run(&options, &bed, &report, message);
     if (is_done) {
-        bed.policy->get_usage(bed.pool, &after);
+        after = flw_bench_bed_usage(&bed);
         is_done = options.record == NULL || flw_bench_bed_stop_recording(&bed, message);
     }
     if (is_done) {

@@ -80,12 +80,8 @@ struct flw_bench_policy {
     FLW_BENCH_ALLOC(X)
     FLW_BENCH_OTHERS(X)
 #undef X
-    /* NULL: message says what failed. */
-    void *(*create)(const struct flw_bench_options *options, struct flw_bench_bed *bed,
-                    char *message);
-    void (*destroy)(void *pool);
-    /* The pool's statistics; UINT64_MAX in alloc_count: it has none. */
-    void (*get_usage)(void *pool, fallow_stats *out);
+    bool has_pool; /* a pool of libfallow; else the bed is the pool */
+    void (*get_usage)(void *pool, fallow_stats *out); /* NULL: the pool's statistics, or none */
 };
 
 /* By name; NULL if there is none. "fallow, null, loop" are the names. */
@@ -115,6 +111,13 @@ struct flw_bench_bed {
 bool flw_bench_bed_open(struct flw_bench_bed *bed, const struct flw_bench_options *options,
                         char *message);
 void flw_bench_bed_close(struct flw_bench_bed *bed);
+
+/* Replace the pool by a new one. The caller waits for work of the old one. False: message says what failed. */
+bool flw_bench_bed_renew_pool(struct flw_bench_bed *bed, const struct flw_bench_options *options,
+                              char *message);
+
+/* The pool's statistics; UINT64_MAX in all members: it has none. */
+fallow_stats flw_bench_bed_usage(const struct flw_bench_bed *bed);
 
 /* The end of a recording. False: the file is not whole. message is set then, and if events were lost. */
 bool flw_bench_bed_stop_recording(struct flw_bench_bed *bed, char *message);

@@ -85,10 +85,6 @@ static inline __attribute__((always_inline)) uint64_t
 run_pairs(const struct flw_bench_loop *loop, struct flw_bench_range range, unsigned kind)
 {
     const struct flw_bench_policy *policy = loop->policy;
-    __typeof__(policy->alloc) alloc = policy->alloc;
-    __typeof__(policy->free) release = policy->free;
-    __typeof__(policy->free_sized) release_sized = policy->free_sized;
-    __typeof__(policy->record_use) record_use = policy->record_use;
     void *pool = loop->pool, *ptr = NULL;
     fallow_stream stream = loop->stream, user = loop->user;
     const fallow_stream *streams = loop->streams;
@@ -98,17 +94,17 @@ run_pairs(const struct flw_bench_loop *loop, struct flw_bench_range range, unsig
     for (uint64_t i = range.begin; i < range.end; i++) {
         stream = kind & STREAMS ? streams[steps[i & mask].stream] : stream;
         size_bytes = kind & DRAWN ? steps[i & mask].size_bytes : size_bytes;
-        failures += alloc(pool, size_bytes, stream, &ptr) != FALLOW_OK;
+        failures += policy->alloc(pool, size_bytes, stream, &ptr) != FALLOW_OK;
         if (kind & WORKED) {
             flw_sim_range whole = {
                 .address = (uint64_t)(uintptr_t)ptr, .bytes = size_bytes, .is_write = 1};
             failures += loop->touch(stream, &whole, 1) != CUDA_SUCCESS;
         }
         if (kind & ANNOUNCED) {
-            failures += record_use(pool, ptr, user) != FALLOW_OK;
+            failures += policy->record_use(pool, ptr, user) != FALLOW_OK;
         }
-        failures += (kind & SIZED ? release_sized(pool, ptr, size_bytes, stream)
-                                  : release(pool, ptr, stream)) != FALLOW_OK;
+        failures += (kind & SIZED ? policy->free_sized(pool, ptr, size_bytes, stream)
+                                  : policy->free(pool, ptr, stream)) != FALLOW_OK;
         if (kind & WORKED) {
             loop->advance(1);
         }
@@ -133,8 +129,7 @@ LOOP(deferred, ANNOUNCED)
 
 uint64_t flw_bench_run_replace(const struct flw_bench_loop *loop, struct flw_bench_range range)
 {
-    __typeof__(loop->policy->alloc) alloc = loop->policy->alloc;
-    __typeof__(loop->policy->free) release = loop->policy->free;
+    const struct flw_bench_policy *policy = loop->policy;
     const struct flw_bench_step *steps = loop->steps;
     uint64_t mask = loop->mask, failures = 0;
     void *pool = loop->pool, **slots = loop->slots;
@@ -142,8 +137,8 @@ uint64_t flw_bench_run_replace(const struct flw_bench_loop *loop, struct flw_ben
     for (uint64_t i = range.begin; i < range.end; i++) {
         const struct flw_bench_step *step = &steps[i & mask];
         void **slot = &slots[step->slot];
-        failures += release(pool, *slot, stream) != FALLOW_OK;
-        failures += alloc(pool, step->size_bytes, stream, slot) != FALLOW_OK;
+        failures += policy->free(pool, *slot, stream) != FALLOW_OK;
+        failures += policy->alloc(pool, step->size_bytes, stream, slot) != FALLOW_OK;
     }
     return failures;
 }

@@ -103,14 +103,13 @@ bool flw_bench_replace(const struct flw_bench_options *options, struct flw_bench
 {
     struct flw_bench_loop loop =
         flw_bench_loop_open(options, bed, options->live_count, options->seed + 1);
-    fallow_stats usage;
     (void)message;
     report->failure_count += flw_bench_fill(&loop, options->live_count, options);
     flw_bench_measure(&loop, flw_bench_run_replace, options, report, "");
     if (options->has_percentiles) {
         add_percentiles(&loop, options->count, report);
     }
-    bed->policy->get_usage(bed->pool, &usage); /* while everything is live */
+    fallow_stats usage = flw_bench_bed_usage(bed); /* while everything is live */
     if (usage.host_bytes != UINT64_MAX && usage.host_bytes != 0 && usage.live_count != 0) {
         flw_bench_report_add(report, "host_bytes_per_live_block",
                              (double)usage.host_bytes / (double)usage.live_count);
@@ -310,20 +309,16 @@ bool flw_bench_lease(const struct flw_bench_options *options, struct flw_bench_b
                      struct flw_bench_report *report, char *message)
 {
     struct leasing leasing = {.count = flw_max(1, flw_min(options->live_count, LAYOUTS_MOST))};
-    struct flw_bench_options own = *options;
     struct flw_bench_loop loop = {.pool = &leasing, .stream = bed->streams[0]};
-    fallow_stats before, after;
     fallow_status status = fallow_arena_create(bed->pool, NULL, &leasing.arena);
     for (uint64_t i = 0; status == FALLOW_OK && i < leasing.count; i++) {
         status = make_layout(i, &leasing.layouts[i]);
     }
     if (status == FALLOW_OK) {
-        own.warm_count = 0; /* the pool's calls are counted behind them */
-        report->failure_count +=
-            run_leases(&loop, (struct flw_bench_range){0, options->warm_count + 1});
-        bed->policy->get_usage(bed->pool, &before);
-        flw_bench_measure(&loop, run_leases, &own, report, "");
-        bed->policy->get_usage(bed->pool, &after);
+        report->failure_count += run_leases(&loop, (struct flw_bench_range){0, leasing.count});
+        fallow_stats before = flw_bench_bed_usage(bed);
+        flw_bench_measure(&loop, run_leases, options, report, "");
+        fallow_stats after = flw_bench_bed_usage(bed);
         flw_bench_report_add(report, "lease_driver_calls",
                              (double)(after.driver_call_count - before.driver_call_count));
         flw_bench_report_add(report, "lease_pool_calls",
@@ -371,7 +366,6 @@ bool flw_bench_pinned(const struct flw_bench_options *options, struct flw_bench_
 {
     fallow_host *host = NULL;
     fallow_host_stats before, after;
-    struct flw_bench_options own = *options;
     flw_bench_run *run = strcmp(options->shape, "staged") == 0 ? run_staged : run_pinned;
     fallow_host_stats_init(&before);
     fallow_host_stats_init(&after);
@@ -383,10 +377,9 @@ bool flw_bench_pinned(const struct flw_bench_options *options, struct flw_bench_
     }
     struct flw_bench_loop loop = {
         .pool = host, .stream = bed->streams[0], .size_bytes = options->size_bytes};
-    own.warm_count = 0;
-    report->failure_count += run(&loop, (struct flw_bench_range){0, options->warm_count + 1});
+    report->failure_count += run(&loop, (struct flw_bench_range){0, 1});
     report->failure_count += fallow_host_get_stats(host, &before) != FALLOW_OK;
-    flw_bench_measure(&loop, run, &own, report, "");
+    flw_bench_measure(&loop, run, options, report, "");
     report->failure_count += fallow_host_get_stats(host, &after) != FALLOW_OK;
     flw_bench_report_add(report, "driver_calls_per_op",
                          (double)(after.driver_call_count - before.driver_call_count) /

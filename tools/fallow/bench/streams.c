@@ -83,8 +83,7 @@ static void count(const struct flw_bench_bed *bed, double *out)
     flw_sim_calls_function calls = NULL;
     flw_sim_ledger_function get_ledger = NULL;
     struct flw_sim_ledger ledger = {.struct_size = sizeof ledger};
-    fallow_stats usage;
-    bed->policy->get_usage(bed->pool, &usage);
+    fallow_stats usage = flw_bench_bed_usage(bed);
     for (size_t i = COUNTS; i < FLW_BENCH_COLUMNS; i++) {
         out[i] = NAN;
     }
@@ -177,19 +176,6 @@ static void compare_with_one_stream(struct flw_bench_row *rows, size_t row_count
     }
 }
 
-/* Work of the pool before is done by then: its memory is the device's again. */
-static bool renew_pool(const struct flw_bench_options *options, struct flw_bench_bed *bed,
-                       char *message)
-{
-    if (bed->driver != NULL &&
-        !flw_bench_bed_check(bed, bed->driver->cuCtxSynchronize(), "cuCtxSynchronize", message)) {
-        return false;
-    }
-    bed->policy->destroy(bed->pool);
-    bed->pool = bed->policy->create(options, bed, message);
-    return bed->pool != NULL;
-}
-
 bool flw_bench_streams(const struct flw_bench_options *options, struct flw_bench_bed *bed,
                        struct flw_bench_report *report, char *message)
 {
@@ -211,7 +197,9 @@ bool flw_bench_streams(const struct flw_bench_options *options, struct flw_bench
         values[STREAM_COUNT] = (double)streams->values[i % streams->count];
         values[BESIDE_BYTES] = (double)besides->values[i / streams->count % besides->count];
         values[SIZE_BYTES] = (double)sizes->values[i / streams->count / besides->count];
-        if (!renew_pool(options, bed, message) ||
+        if ((bed->driver != NULL && !flw_bench_bed_check(bed, bed->driver->cuCtxSynchronize(),
+                                                         "cuCtxSynchronize", message)) ||
+            !flw_bench_bed_renew_pool(bed, options, message) ||
             !measure_row(options, bed, values, &report->failure_count, message)) {
             return false;
         }

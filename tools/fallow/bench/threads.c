@@ -375,7 +375,6 @@ bool flw_bench_handoff(const struct flw_bench_options *options, struct flw_bench
 {
     struct flw_bench_options own = *options;
     struct crew crew;
-    fallow_stats usage;
     uint64_t places = 1;
     while (places < options->live_count) {
         places *= 2;
@@ -395,7 +394,7 @@ bool flw_bench_handoff(const struct flw_bench_options *options, struct flw_bench
         measure_handoff(&crew, options, bed->pool, report);
     }
     close_crew(&crew, own.thread_count, report);
-    bed->policy->get_usage(bed->pool, &usage);
+    fallow_stats usage = flw_bench_bed_usage(bed);
     if (usage.peak_reserved_bytes != UINT64_MAX) {
         double held = (double)usage.peak_reserved_bytes, live = (double)usage.peak_requested_bytes;
         double over = fmax(held - 16.0 * 1024 * 1024, 0);
