@@ -68,9 +68,9 @@ static void sites_are_listed_with_their_callers_and_the_dearest_first(void **sta
     flw_test_expect_in(out_text, "from audit_client+0x");
     flw_test_expect_in(out_text, "zero_for_nothing+0x");
     flw_test_expect_in(out_text,
-                       "A candidate is a zero-fill over memory that nothing in view had touched");
-    flw_test_expect_in(out_text, "is not known");
-    flw_test_expect_in(out_text, "Not in view: what a graph");
+                       "A candidate is a zero-fill of memory that nothing visible had touched");
+    flw_test_expect_in(out_text, "may need the zeros");
+    flw_test_expect_in(out_text, "Not visible: accesses by a graph");
     assert_null(strstr(out_text, "safe"));
     assert_null(strstr(out_text, "unneeded"));
 }
@@ -83,7 +83,8 @@ static void what_was_touched_before_is_no_candidate(void **state)
     assert_int_equal(command_number("", "nonzero"), 1);
     assert_int_equal(audit("$A -- $C touched"), 0);
     flw_test_expect_in(out_text, "There is no candidate");
-    flw_test_expect_in(out_text, "something had touched the block since it was allocated");
+    flw_test_expect_in(out_text,
+                       "fills of blocks that something had touched since their allocation");
 }
 
 static void a_kernel_known_as_a_fill_is_one(void **state)
@@ -107,8 +108,7 @@ static void launches_that_cannot_be_read_touch_every_block(void **state)
     assert_int_equal(command_number("", "unread_launches"), 1);
     assert_int_equal(command_number("", "reused"), 1);
     assert_int_equal(audit("$A -- $C unreadable"), 0);
-    flw_test_expect_in(out_text,
-                       "1  launches with arguments that could not be read: every block counted");
+    flw_test_expect_in(out_text, "1  launches with unreadable arguments: every block counted");
     expect_counts("buffer", 1, 2); /* arguments in one buffer are read */
     assert_int_equal(command_number("", "unread_launches"), 0);
 }
@@ -154,12 +154,12 @@ static void a_trial_shows_which_of_two_fills_was_needed(void **state)
     snprintf(line, sizeof line, "$A --trial %s -- $C two", needed);
     assert_int_equal(audit(line), 1);
     flw_test_expect_in(out_text, "wrong\n");
-    flw_test_expect_in(out_text, "1 fill was given 0xff in place of zeros; its exit status was 1.");
+    flw_test_expect_in(out_text, "1 fill was given 0xff instead of zeros; its exit status was 1.");
     snprintf(line, sizeof line, "$A --trial %s --poison 0x5a -- $C two", unneeded);
     assert_int_equal(audit(line), 0);
     flw_test_expect_in(out_text, "right\n");
     flw_test_expect_in(out_text,
-                       "3 fills were given 0x5a in place of zeros; its exit status was 0.");
+                       "3 fills were given 0x5a instead of zeros; its exit status was 0.");
     flw_test_expect_in(out_text, "proves nothing for another run");
     snprintf(line, sizeof line, "$A --json --trial %s -- $C two", unneeded);
     assert_int_equal(audit(line), 0);
@@ -249,7 +249,7 @@ static void a_program_without_allocations_has_a_report(void **state)
     assert_int_equal(audit("$A -- $C none"), 0);
     assert_string_equal(error_text, "");
     flw_test_expect_in(out_text, "0 candidate sites, 0 of 0 fills");
-    flw_test_expect_in(out_text, "No allocation was seen that an audit follows.");
+    flw_test_expect_in(out_text, "The program made no allocation that an audit tracks.");
     assert_int_equal(audit("$A --json -- $C none"), 0);
     assert_int_equal(command_number("\"counts\"", "blocks"), 0);
 }

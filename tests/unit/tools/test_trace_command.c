@@ -35,7 +35,7 @@ static const char tiny_info[] =
     "  allocations      2, 2 sizes from 512 B to 2 MiB\n"
     "  at the start     1 block, 1 MiB; 1 segment, 2 MiB\n"
     "  at the end       2 blocks, 3 MiB\n"
-    "  peak requested   3.00 MiB (3,146,240 bytes)\n"
+    "  peak live        3.00 MiB (3,146,240 bytes)\n"
     "  peak reserved    22 MiB (23,068,672 bytes)\n"
     "  segment events   1\n"
     "  streams          2: 0, 7\n"
@@ -257,7 +257,7 @@ static void stacks_are_counted_and_come_back(void **state)
     (void)state;
     command_write("stacks.ftext", trace, strlen(trace));
     expect_success("info stacks.ftext");
-    assert_non_null(strstr(out_text, "  stacks           2 of 2 frames; 3 records have one\n"));
+    assert_non_null(strstr(out_text, "  stacks           2 of 2 frames, on 3 records\n"));
     expect_success("info stacks.ftext --json");
     assert_non_null(
         strstr(out_text, " \"stacks\": 2,\n \"frames\": 2,\n \"records_with_stacks\": 3,\n"));

@@ -90,15 +90,14 @@ static void print_table(FILE *out, struct flw_findings *findings,
         has_bound |= findings->sites[i].site.unread_range_count > 0;
     }
     if (has_bound) {
-        fputs("  <  at most: how much a fill wrote could not be read, so the rest of its block is "
+        fputs("  <  at most: the size of a fill could not be read, so the rest of its block is "
               "counted\n",
               out);
     }
-    fputs(
-        "\nA candidate is a zero-fill over memory that nothing in view had touched since it was "
-        "allocated. Whether the program needs the zeros is not known: fallow audit --trial SITE -- "
-        "COMMAND gives it other bytes there.\n",
-        out);
+    fputs("\nA candidate is a zero-fill of memory that nothing visible had touched since its "
+          "allocation. The program may need the zeros: fallow audit --trial SITE -- COMMAND writes "
+          "other bytes there.\n",
+          out);
 }
 
 static void print_count(FILE *out, uint64_t count, const char *sentence)
@@ -113,25 +112,26 @@ static void print_blind_spots(FILE *out, const struct flw_findings *findings)
 {
     const struct flw_audit_counts *counts = &findings->counts;
     fputs(
-        "\nNot in view: what a graph, a kernel that is handed addresses in device memory, another "
-        "process or a call past the hooks does to a block; and blocks that a framework's own "
-        "cache cuts from one allocation are one block here.\n",
+        "\nNot visible: accesses by a graph, by a kernel that reads addresses from device memory, by "
+        "another process or by a call past the hooks. Blocks that a framework's cache cuts from one "
+        "allocation count as one block.\n",
         out);
     print_count(out, counts->reused,
-                "fills, no candidates: something had touched the block since it was allocated");
-    print_count(out, counts->nonzero, "fills, no candidates: with another value than zero");
-    print_count(out, counts->captured, "memsets, not judged: a stream was being captured");
+                "fills of blocks that something had touched since their allocation: no candidates");
+    print_count(out, counts->nonzero, "fills with other values than zero: no candidates");
+    print_count(out, counts->captured, "memsets during a stream capture: not examined");
     print_count(out, counts->foreign,
-                "fills, not judged: of memory that is not followed (mapped, managed, of a module)");
+                "fills of memory that is not tracked (mapped, managed, of a module): not examined");
     print_count(out, counts->unread_launches,
-                "launches with arguments that could not be read: every block counted as touched");
+                "launches with unreadable arguments: every block counted as touched");
     print_count(out, counts->graph_launches, "graph launches: every block counted as touched");
     print_count(
         out, counts->hidden_work,
-        "other calls that may touch anything, ends of contexts: every block counted as touched");
-    print_count(out, counts->unfollowed_blocks, "blocks not followed, for want of host memory");
-    print_count(out, counts->lost_sites, "candidates at sites beyond the table: not listed");
-    print_count(out, findings->unreadable_count, "processes left no whole page of findings");
+        "other calls that may touch any block, and ended contexts: every block counted as touched");
+    print_count(out, counts->unfollowed_blocks, "blocks not tracked: out of host memory");
+    print_count(out, counts->lost_sites,
+                "candidates at further sites, for which the table has no room: not listed");
+    print_count(out, findings->unreadable_count, "processes without complete findings");
 }
 
 static void print_end(FILE *out, const struct flw_findings_view *view)
@@ -147,15 +147,13 @@ static void print_trial(FILE *out, const struct flw_findings *findings,
                         const struct flw_findings_view *view)
 {
     const struct flw_audit_counts *counts = &findings->counts;
-    fprintf(out, "trial of %012" PRIx64 ": %" PRIu64 " fill%s given 0x%02x in place of zeros; ",
+    fprintf(out, "trial of %012" PRIx64 ": %" PRIu64 " fill%s given 0x%02x instead of zeros; ",
             view->trial_id, counts->poisoned, counts->poisoned == 1 ? " was" : "s were",
             view->poison);
     print_end(out, view);
     fputs(".\n", out);
     if (counts->unpoisoned > 0) {
-        fprintf(out,
-                "  %" PRIu64 " of its fills were left as they were: how much they write could not "
-                "be read\n",
+        fprintf(out, "  %" PRIu64 " of its fills were not changed: their size could not be read\n",
                 counts->unpoisoned);
     }
     fputs("If the results are right, this run did not need those zeros. That proves nothing for "
@@ -176,7 +174,7 @@ void flw_findings_print(FILE *out, struct flw_findings *findings,
             findings->site_count, findings->site_count == 1 ? "" : "s", findings->counts.candidates,
             findings->counts.fills, bytes, time, view->bandwidth_gbs);
     if (view->signal != 0) {
-        fputs("What was seen up to the end of the command: ", out);
+        fputs("Findings up to the end of the command: ", out);
         print_end(out, view);
         fputs(".\n", out);
     }
@@ -188,9 +186,9 @@ void flw_findings_print(FILE *out, struct flw_findings *findings,
     } else {
         fputs(
             findings->counts.blocks == 0
-                ? "No allocation was seen that an audit follows.\n"
-                : "There is no candidate: no zero-fill was seen over memory that nothing had touched "
-                  "since it was allocated.\n",
+                ? "The program made no allocation that an audit tracks.\n"
+                : "There is no candidate: no zero-fill of memory that nothing had touched since its "
+                  "allocation.\n",
             out);
     }
     print_blind_spots(out, findings);

@@ -191,7 +191,7 @@ int flw_command_doctor(int argc, char **argv)
     bool is_usable = open_driver(sheet, &settings, &patient) && examine(sheet, &patient);
     flw_doctor_print(sheet, settings.is_json);
     if (sheet->is_full) {
-        flw_complain("doctor: not every finding fitted on the sheet");
+        flw_complain("doctor: some findings are left out: there are too many");
     }
     flw_host_free(sheet);
     return is_usable && !settings.is_stand_in ? FLW_EXIT_OK : FLW_EXIT_FAILED;

@@ -47,7 +47,7 @@ static void see_library(struct flw_doctor_sheet *sheet, const struct flw_doctor_
     memcpy(&address, &patient->driver.cuInit, sizeof address);
     flw_doctor_begin(sheet, "driver");
     flw_doctor_text(sheet, "kind", "%s",
-                    patient->is_sim ? "simulated device: no figure here is a GPU's"
+                    patient->is_sim ? "simulated device (these are not figures of a GPU)"
                                     : "CUDA driver");
     flw_doctor_text(sheet, "path", "%s",
                     dladdr(address, &info) != 0 && info.dli_fname != NULL ? info.dli_fname
@@ -65,9 +65,9 @@ static void see_library(struct flw_doctor_sheet *sheet, const struct flw_doctor_
 #undef X
     flw_doctor_text(sheet, "absent_entry_points", "%s", absent[0] == '\0' ? "none" : absent);
     if (patient->driver.cuStreamGetId == NULL) {
-        flw_doctor_advise(sheet,
-                          "the driver has no cuStreamGetId: a destroyed stream cannot be told "
-                          "from a new one; call fallow_stream_retire before each destruction");
+        flw_doctor_advise(
+            sheet, "the driver has no cuStreamGetId: a destroyed stream cannot be distinguished "
+                   "from a new one; call fallow_stream_retire before each destruction");
     }
 }
 

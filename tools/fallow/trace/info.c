@@ -227,7 +227,7 @@ static void print_blocks(FILE *out, const struct flw_trace_facts *facts)
     fprintf(out, "\n");
     print_held(out, "at the end", facts->end_count, facts->end_bytes);
     fprintf(out, "\n");
-    print_peak(out, "peak requested", trace->peak_requested_bytes);
+    print_peak(out, "peak live", trace->peak_requested_bytes);
     if (trace->recorded_peak_reserved_bytes > 0) {
         print_peak(out, "peak reserved", trace->recorded_peak_reserved_bytes);
         print_count(out, "segment events", trace->recorded_segment_calls, "\n");
@@ -250,8 +250,8 @@ static void print_stacks(FILE *out, const struct flw_trace_facts *facts)
     char text[FLW_FIGURE_BYTES];
     if (facts->stack_count > 0) {
         print_count(out, "stacks", facts->stack_count, " of ");
-        fprintf(out, "%s frames; ", flw_format_count(facts->frame_count, text));
-        fprintf(out, "%s records have one\n", flw_format_count(facts->stacked_count, text));
+        fprintf(out, "%s frames, on ", flw_format_count(facts->frame_count, text));
+        fprintf(out, "%s records\n", flw_format_count(facts->stacked_count, text));
     }
 }
 
