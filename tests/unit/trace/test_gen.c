@@ -90,7 +90,7 @@ static struct flw_trace *make(const char *words)
 
 static char *print(const struct flw_trace *trace)
 {
-    char *text = NULL;
+    static char *text; /* the caller's, who frees it */
     size_t bytes = 0;
     FILE *file = open_memstream(&text, &bytes);
     assert_true(file != NULL && flw_text_print(trace, file) && fclose(file) == 0);
@@ -483,7 +483,7 @@ static void blocks_go_from_stream_to_stream_as_the_workload_says(void **state)
         for (uint64_t from = 0; from < workloads[i].streams; from++) {
             assert_true(has_blocks[from]);
             for (uint64_t to = 0; to < workloads[i].streams; to++) {
-                char hand[16];
+                char hand[64];
                 bool is_any = workloads[i].hands[0] == '*' && from > 0 && to == 0;
                 snprintf(hand, sizeof hand, "%" PRIu64 ">%" PRIu64, from, to);
                 assert_int_equal(is_handed[from][to],
