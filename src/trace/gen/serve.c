@@ -238,40 +238,37 @@ static void retire_finished(struct server *s)
 /* Sets the numbers of the next step. */
 static void schedule(struct server *s)
 {
-    uint64_t longest = 0, decodes = 0, budget = s->n['u'], context = 0;
+    uint64_t *n = s->n, longest = 0;
+    n['B'] = n['C'] = 0;
     for (size_t i = 0; i < s->request_count; i++) {
         struct request *r = &s->requests[i];
-        if (r->prompt_left == 0 && decodes < budget) {
-            decodes++;
+        if (r->prompt_left == 0 && n['B'] < n['u']) {
+            n['B']++;
             r->context++;
             r->output_left--;
             longest = flw_max(longest, r->context);
             grow_cache(s, r);
         }
     }
-    uint64_t tokens = decodes, samples = decodes;
+    n['T'] = n['b'] = n['B'];
     for (size_t i = 0; i < s->request_count; i++) {
         struct request *r = &s->requests[i];
-        uint64_t chunk = flw_min(r->prompt_left, budget - tokens);
+        uint64_t chunk = flw_min(r->prompt_left, n['u'] - n['T']);
         if (chunk == 0) {
             continue;
         }
         r->prompt_left -= chunk;
         r->context += chunk;
-        tokens += chunk;
-        context += r->context;
+        n['T'] += chunk;
+        n['C'] += r->context;
         if (r->prompt_left == 0) { /* its first token comes of this step */
-            samples++;
+            n['b']++;
             r->output_left--;
             r->context++;
         }
         grow_cache(s, r);
     }
-    s->n['T'] = tokens;
-    s->n['B'] = decodes;
-    s->n['b'] = samples;
-    s->n['C'] = context;
-    s->n['S'] = flw_clamp(flw_div_up(longest, SPLIT_TOKENS), 1, SPLITS_MAX);
+    n['S'] = flw_clamp(flw_div_up(longest, SPLIT_TOKENS), 1, SPLITS_MAX);
 }
 
 /* ---- a step ---- */
