@@ -61,9 +61,9 @@ static void run(struct flw_gen *gen)
     flw_gen_add_streams(gen, scenarios[scenario].streams);
     for (uint64_t i = 0; i < n['N']; i++) {
         n['c'] = i;
-        flw_gen_mark(gen, FLW_TRACE_PHASE_BEGIN, "cycle");
+        flw_plan_run(gen, "<cycle");
         flw_plan_run(gen, scenarios[scenario].plan);
-        flw_gen_mark(gen, FLW_TRACE_PHASE_END, "cycle");
+        flw_plan_run(gen, ">cycle");
     }
     flw_plan_run(gen, "c*N{-pin.c}");
 }

@@ -19,6 +19,7 @@
 #define FLW_GEN_BLOCK_MAX    (UINT64_C(1) << 44) /* bytes */
 #define FLW_GEN_NO_BLOCK     UINT32_MAX
 #define FLW_GEN_BYTES_PER_NS 2048 /* a kernel that writes a block takes this long for it */
+#define FLW_GEN_NO_MEMORY    "no memory to hold the trace; ask for fewer steps"
 #define FLW_GEN_LETTERS      128
 #define FLW_GEN_INDICES      128
 
@@ -107,21 +108,6 @@ uint64_t flw_gen_between(struct flw_gen *gen, uint64_t low, uint64_t high);
 
 /* `count` streams with the handles 0 .. count-1, which are their numbers too. */
 void flw_gen_add_streams(struct flw_gen *gen, uint64_t count);
-
-/* A block, and a kernel that writes it: time passes for the launch and for each byte. Size 0: none. */
-uint32_t flw_gen_take(struct flw_gen *gen, uint64_t size_bytes, uint64_t stream);
-/* Without a kernel's time. */
-uint32_t flw_gen_take_quick(struct flw_gen *gen, uint64_t size_bytes, uint64_t stream);
-/* Bytes of a block; 0 of FLW_GEN_NO_BLOCK. */
-uint64_t flw_gen_size(const struct flw_gen *gen, uint32_t block);
-/* A kernel of the stream reads the block. It is an event, unless gen->launch has a clock and the stream is the block's
- * own. */
-void flw_gen_use(struct flw_gen *gen, uint32_t block, uint64_t stream);
-/* Freed by its own stream; FLW_GEN_NO_BLOCK: nothing. */
-void flw_gen_give(struct flw_gen *gen, uint32_t block);
-/* The begin or the end of a phase, or of a capture into the private pool gen->context.pool, whose name is NULL; blocks
- * taken meanwhile are the pool's. */
-void flw_gen_mark(struct flw_gen *gen, enum flw_trace_op op, const char *name);
 
 extern const struct flw_gen_kind flw_gen_adversarial_kind, flw_gen_random_kind, flw_gen_train_kind,
     flw_gen_serve_kind, flw_gen_streams_kind;

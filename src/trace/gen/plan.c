@@ -1,18 +1,127 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: running a plan.
+ * Owns: running a plan: its notation, and the events that it makes.
  */
 #include "trace/gen/plan.h"
 
 #include <ctype.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/bits.h"
+#include "trace/io/progress.h"
 
+#define LAUNCH_NS    2000
 #define ONE_LETTER   1
 #define WORD_LETTERS 12 /* told apart by a key of 64 bits */
+
+/* ---- events ---- */
+
+/* Bytes of a block; 0 of FLW_GEN_NO_BLOCK. */
+static uint64_t size_of(const struct flw_gen *gen, uint32_t block)
+{
+    return block == FLW_GEN_NO_BLOCK ? 0 : gen->build.trace->blocks[block].size_bytes;
+}
+
+/* Nothing once the generator has failed, as below. */
+static void add_event(struct flw_gen *gen, enum flw_trace_op op, uint32_t block, uint64_t stream)
+{
+    if (gen->has_failed) {
+        return;
+    }
+    size_t count = gen->context.record = gen->build.trace->event_count;
+    struct flw_trace_event event = {.time_ns = gen->time_ns,
+                                    .size_bytes = size_of(gen, block),
+                                    .block = block,
+                                    .stream = (uint16_t)stream,
+                                    .op = (uint8_t)op};
+    if (count % FLW_TRACE_PROGRESS_EVENTS == 0) {
+        flw_trace_tell(
+            &(struct flw_trace_progress){.verb = "making", .unit = "events", .done = count});
+    }
+    if (count >= FLW_GEN_EVENTS_MAX) {
+        flw_gen_fail(gen, "the trace has more than %" PRIu64 " events; ask for fewer steps",
+                     FLW_GEN_EVENTS_MAX);
+    } else if (!flw_build_add_context(&gen->build, &gen->context) ||
+               !flw_build_add_event(&gen->build, &event)) {
+        flw_gen_fail(gen, FLW_GEN_NO_MEMORY);
+    }
+}
+
+/* A block, without a kernel. Size 0: none. */
+static uint32_t allocate(struct flw_gen *gen, uint64_t size_bytes, uint64_t stream)
+{
+    if (size_bytes == 0 || gen->has_failed) {
+        return FLW_GEN_NO_BLOCK;
+    }
+    if (size_bytes > FLW_GEN_BLOCK_MAX) {
+        flw_gen_fail(gen, "a block of %" PRIu64 " bytes, more than any device has; lower the sizes",
+                     size_bytes);
+        return FLW_GEN_NO_BLOCK;
+    }
+    uint32_t number = (uint32_t)gen->build.trace->block_count;
+    struct flw_trace_block block = {.size_bytes = size_bytes, .stream = (uint16_t)stream};
+    if (!flw_build_add_block(&gen->build, &block)) {
+        flw_gen_fail(gen, FLW_GEN_NO_MEMORY);
+        return FLW_GEN_NO_BLOCK;
+    }
+    add_event(gen, FLW_TRACE_ALLOC, number, stream);
+    gen->live_bytes += size_bytes;
+    return gen->has_failed ? FLW_GEN_NO_BLOCK : number;
+}
+
+/* A block, and a kernel that writes it: time passes for the launch and for each byte. */
+static uint32_t allocate_written(struct flw_gen *gen, uint64_t size_bytes, uint64_t stream)
+{
+    uint32_t block = allocate(gen, size_bytes, stream);
+    if (block != FLW_GEN_NO_BLOCK && gen->launch != NULL) {
+        gen->launch(gen, stream, size_bytes, stream);
+    } else if (block != FLW_GEN_NO_BLOCK) {
+        gen->time_ns += LAUNCH_NS + size_bytes / FLW_GEN_BYTES_PER_NS;
+    }
+    return block;
+}
+
+/* A kernel of the stream reads the block. It is an event, unless gen->launch has a clock and the stream is the block's
+ * own. */
+static void read_block(struct flw_gen *gen, uint32_t block, uint64_t stream)
+{
+    if (block == FLW_GEN_NO_BLOCK || gen->has_failed) {
+        return;
+    }
+    uint64_t own = gen->build.trace->blocks[block].stream;
+    if (stream != own || gen->launch == NULL) {
+        add_event(gen, FLW_TRACE_USE, block, stream);
+    }
+    if (gen->launch != NULL) {
+        gen->launch(gen, stream, size_of(gen, block), own);
+    }
+}
+
+/* Freed by its own stream. */
+static void free_block(struct flw_gen *gen, uint32_t block)
+{
+    if (block != FLW_GEN_NO_BLOCK && !gen->has_failed) {
+        add_event(gen, FLW_TRACE_FREE, block, gen->build.trace->blocks[block].stream);
+        gen->live_bytes -= size_of(gen, block);
+    }
+}
+
+/* The begin or the end of a phase, or of a capture, whose name is NULL. */
+static void mark(struct flw_gen *gen, enum flw_trace_op op, const char *name)
+{
+    struct flw_trace_detail detail = flw_build_no_detail();
+    add_event(gen, op, FLW_GEN_NO_BLOCK, 0);
+    if (name != NULL && !gen->has_failed &&
+        (!flw_build_add_name(&gen->build, name, strlen(name), &detail.name) ||
+         !flw_build_add_detail(&gen->build, detail))) {
+        flw_gen_fail(gen, FLW_GEN_NO_MEMORY);
+    }
+}
+
+/* ---- names ---- */
 
 struct reader {
     struct flw_gen *gen;
@@ -82,8 +191,7 @@ static uint64_t read_primary(struct reader *r)
         return read_primary(r) == 0;
     case '$':
         r->at++;
-        return isalpha((unsigned char)*r->at) ? flw_gen_size(r->gen, find_block(r))
-                                              : r->gen->live_bytes;
+        return isalpha((unsigned char)*r->at) ? size_of(r->gen, find_block(r)) : r->gen->live_bytes;
     default:
         low = strtoull(r->at, (char **)&r->at, 10);
         return low;
@@ -185,13 +293,13 @@ static void run_named(struct reader *r)
         return;
     case '>':
         stream = read_factor(r);
-        flw_gen_use(r->gen, flw_addressmap_find(&r->gen->held, name.key), stream);
+        read_block(r->gen, flw_addressmap_find(&r->gen->held, name.key), stream);
         return;
     case '<':
         hold(r, name.key, flw_addressmap_remove(&r->gen->held, read_name(r, WORD_LETTERS).key));
         return;
     case '+': {
-        uint32_t block = flw_gen_take_quick(r->gen, read_sum(r), 0);
+        uint32_t block = allocate(r->gen, read_sum(r), 0);
         if (name.key != 0) {
             hold(r, name.key, block);
         }
@@ -204,7 +312,7 @@ static void run_named(struct reader *r)
         r->at--;
     }
     take_character(r, '=');
-    hold(r, name.key, flw_gen_take(r->gen, read_sum(r), stream));
+    hold(r, name.key, allocate_written(r->gen, read_sum(r), stream));
 }
 
 /* The word at the reader, up to a space or a brace. */
@@ -221,7 +329,7 @@ static void run_statement(struct reader *r)
     uint64_t once;
     switch (*r->at++) {
     case '-':
-        flw_gen_give(r->gen, flw_addressmap_remove(&r->gen->held, read_name(r, WORD_LETTERS).key));
+        free_block(r->gen, flw_addressmap_remove(&r->gen->held, read_name(r, WORD_LETTERS).key));
         return;
     case '~':
         r->gen->time_ns += read_sum(r);
@@ -233,11 +341,19 @@ static void run_statement(struct reader *r)
         read_word(r, word);
         flw_plan_call(r->gen, word);
         return;
+    case '(':
+        r->gen->context.pool = 1;
+        mark(r->gen, FLW_TRACE_POOL_BEGIN, NULL);
+        return;
+    case ')':
+        mark(r->gen, FLW_TRACE_POOL_END, NULL);
+        r->gen->context.pool = 0;
+        return;
     case '<':
     case '>':
         once = r->at[-1] == '<' ? FLW_TRACE_PHASE_BEGIN : FLW_TRACE_PHASE_END;
         read_word(r, word);
-        flw_gen_mark(r->gen, (enum flw_trace_op)once, word);
+        mark(r->gen, (enum flw_trace_op)once, word);
         return;
     default:
         r->at--;

@@ -15,6 +15,7 @@
  *   ?CONDITION{...}     if CONDITION is not 0
  *   i*COUNT{...}        COUNT times, with i from 0
  *   <name  >name        the begin and the end of a phase
+ *   (  )                the begin and the end of a capture into the private pool 1, which has the blocks meanwhile
  *   ~TIME               so many ns pass
  *   .name               run the generator's plan or function of that name
  *

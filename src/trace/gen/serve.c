@@ -83,6 +83,10 @@ static const struct flw_plan plans[] = {
      "residual=2Th m*l{" HAS_EXPERTS "?(J(W-1)){.choices} .layer t:A.m/2048 ?E{t:t*((Tk)&E)/E} ~t}", NULL},
     {"eager", "i*3{input.i@1=8T input.i>0} .layers ?b{.sample} -residual i*3{-input.i}", NULL},
     {"graph", "m*l{~A.m/2048} .sample", NULL},
+    /* The largest first, so that the others find room in its blocks: T tokens, 8 fewer, from 16 on half as many. */
+    {"capture",
+     "i*3{graph.i@1=8T graph.i>0} states=2Th <capture S:(L/1024|1)&8 "
+     "o*80{?T{B:T ( .layers -residual ) x:(T|16)-16 ?x{T:T-8} ?!x{T:T/2}}} >capture", NULL},
     /* The ids stay for the copying stream until the next step's are made. */
     {"sample",
      "hidden=2bh logits=2bV wide=4bV -logits -hidden i*3{partial.i=4bV} -ids ids=8b "
@@ -313,28 +317,6 @@ static bool run_step(struct server *s)
 
 /* ---- the start ---- */
 
-/* The largest first, so that the others find room in what it took. */
-static void capture(struct server *s)
-{
-    uint64_t size = flw_min(flw_align_up(s->n['s'], CAPTURE_STEP), CAPTURE_MAX);
-    s->capture_max = size;
-    s->n['T'] = size;
-    flw_plan_run(s->gen, "i*3{graph.i@1=8T graph.i>0} states=2Th");
-    flw_gen_mark(s->gen, FLW_TRACE_PHASE_BEGIN, "capture");
-    s->gen->context.pool = 1;
-    s->n['S'] = flw_clamp(s->n['L'] / SPLIT_TOKENS, 1, SPLITS_MAX);
-    while (size > 0 && !s->gen->has_failed) {
-        s->n['T'] = size;
-        s->n['B'] = size;
-        flw_gen_mark(s->gen, FLW_TRACE_POOL_BEGIN, NULL);
-        flw_plan_run(s->gen, ".layers -residual");
-        flw_gen_mark(s->gen, FLW_TRACE_POOL_END, NULL);
-        size = size > 2 * CAPTURE_STEP ? size - CAPTURE_STEP : size / 2;
-    }
-    s->gen->context.pool = 0;
-    flw_gen_mark(s->gen, FLW_TRACE_PHASE_END, "capture");
-}
-
 /* The model's numbers, then what this rank has of them. */
 static void set_model(struct server *s)
 {
@@ -374,7 +356,8 @@ static void serve(struct server *s)
     flw_gen_add_streams(s->gen, 2);
     flw_plan_run(s->gen, "?(W-1){.shares} .load");
     if (s->n['G'] == 1) {
-        capture(s);
+        s->capture_max = s->n['T'] = flw_min(flw_align_up(s->n['s'], CAPTURE_STEP), CAPTURE_MAX);
+        flw_plan_call(s->gen, "capture");
     }
     s->start_ns = s->waiting.arrival_ns = s->gen->time_ns;
     await_next(s);

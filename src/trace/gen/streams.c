@@ -198,11 +198,11 @@ static void run(struct flw_gen *gen)
     flw_gen_add_streams(gen, streams);
     for (uint64_t i = 0; i < n['N'] && !gen->has_failed; i++) {
         n['s'] = i;
-        flw_gen_mark(gen, FLW_TRACE_PHASE_BEGIN, "step");
+        flw_plan_run(gen, "<step");
         flw_plan_run(gen, w->begin);
         flw_plan_run(gen, w->step);
         end_step(gen, &clock);
-        flw_gen_mark(gen, FLW_TRACE_PHASE_END, "step");
+        flw_plan_run(gen, ">step");
     }
     n['s'] = UINT64_MAX;
     flw_plan_run(gen, w->begin);
