@@ -34,7 +34,8 @@ BAD = [
     ("gtrace", "A 0 0 5 0\nQ 0\n", "line 2: .* not a record"),
     ("minimalloc", "id,lower,size\n", "line 1: .* lacks one of lower, upper and size"),
     ("minimalloc", "id,lower,upper,size\n1,5,5,8\n", "line 2: .* ends before it begins"),
-    ("minimalloc", "", "line 0: "),
+    ("minimalloc", "id,lower,upper,size\n1,5\n", "line 2: .* column is missing"),
+    ("minimalloc", "", "line 0: .* lacks one of lower, upper and size"),
     ("stalloc", "1 512 64 0\n2 512 64 0\n", "line 2: .* neither 1"),
     ("stalloc", "1 x 64 0\n", "line 1: "),
 ]
@@ -60,6 +61,9 @@ for form, log, wanted in BAD:
     refused = run(CONVERT, form, text=log)
     assert refused.returncode == 1 and refused.stdout == "", refused
     assert re.search("standard input: " + wanted, refused.stderr), refused.stderr
+with open("/dev/full", "w", encoding="ascii") as full:
+    said = subprocess.run([CONVERT, "stalloc"], input="1 512 64 0\n", stdout=full, stderr=subprocess.PIPE, text=True)
+assert (said.returncode, said.stderr) == (1, "convert: standard output: No space left on device\n"), said.stderr
 assert run(CONVERT, "stalloc", "absent").returncode == 1 and run(CONVERT, "rmm").returncode == 2
 problems = 0
 for name, (blocks, peak) in PROBLEMS.items():

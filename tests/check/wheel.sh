@@ -28,6 +28,8 @@ mkdir -p "$work/elsewhere/driver"
 
 # ---- build
 
+[[ $("$source/tools/wheel" "$work" mips 2>&1) == "wheel: no machine 'mips'"* ]] || die "tools/wheel takes any machine"
+
 build_wheel() {
     "$python" -m venv --system-site-packages "$work/builder" >"$work/builder.log" 2>&1 ||
         cannot "$python makes no environments with pip (python3-venv has them): $(tail -1 "$work/builder.log")"
