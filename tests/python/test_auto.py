@@ -164,6 +164,9 @@ class Auto(unittest.TestCase):
         self.check(load, "", ["comes too late.*; correct this, or remove vllm from FALLOW_AUTO"], auto="vllm", first="late")
         shutil.rmtree(os.path.join(self.site, "plugin-1.dist-info"))
 
+    def test_a_spec_can_be_copied(self):
+        self.check("import copy, importlib.util as u; copy.deepcopy(u.find_spec('torch')); print(1)", "1")
+
     def test_failures_print_one_line(self):
         self.check("import torch; print(1)", "1", ["torch allocates without Fallow: fallow.enable_torch.. needs PyTorch "
                    "2.3 or newer.*; correct this, or remove torch from FALLOW_AUTO"], first="old")

@@ -38,6 +38,8 @@ class _Loader:
         self._finder, self._loader = finder, loader
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # a copy asks before it has a loader
+            raise AttributeError(name)
         return getattr(self._loader, name)
 
     def exec_module(self, module: Any) -> None:
