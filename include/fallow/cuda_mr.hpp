@@ -21,10 +21,16 @@
 #define FALLOW_CUDA_MR_HPP
 
 #ifndef LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE
+#ifdef _CUDA_MEMORY_RESOURCE
+#define FALLOW_CUDA_MR_IS_LATE
+#endif
 #define LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE // for CCCL before 3.1
 #endif
 #include <cuda/memory_resource>
 #include <cuda/stream_ref>
+#if defined(FALLOW_CUDA_MR_IS_LATE) && CCCL_VERSION < 3001000
+#error "include fallow/cuda_mr.hpp before <cuda/memory_resource>, or define the macro"
+#endif
 
 #include "fallow/fallow.hpp"
 

@@ -35,6 +35,10 @@ else
     [ -n "$headers" ] || { echo "no CUDA headers, of a toolkit or from PyPI (tools/quickstart): nothing checked"; exit 77; }
     if [ -e "$toolkit/cccl/cuda/memory_resource" ]; then
         build_and_run 'g++ clang++' cpp_adaptors -isystem "$toolkit/cccl" -isystem "$toolkit"
+        said=$(printf '#include <cuda/memory_resource>\n#include <fallow/cuda_mr.hpp>\n' |
+            g++ -std=c++17 -fsyntax-only -isystem "$toolkit/cccl" -isystem "$toolkit" -I"$source/include" -x c++ - 2>&1) ||
+            [[ $said == *'error: #error "include fallow/cuda_mr.hpp before'* ]] ||
+            { echo "cuda_mr.hpp behind CUDA's header: $said"; exit 1; }
     else
         echo "no CCCL of a toolkit"
     fi
