@@ -260,7 +260,10 @@ static void run_braces(struct reader *r, uint64_t count, uint64_t *counter)
         r->at = begin;
         run_statements(r);
     }
-    r->at = begin;
+    if (r->at != begin) { /* at the closing one */
+        r->at++;
+        return;
+    }
     for (size_t depth = 1; depth > 0; r->at++) {
         depth += (*r->at == '{') - (*r->at == '}');
     }
