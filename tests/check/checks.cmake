@@ -17,7 +17,7 @@ foreach(layer heap pool trace)
 endforeach()
 if(TARGET fallow) # all folders of the command together
   add_test(NAME check.circles_fallow COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/circles.sh fallow ${CMAKE_NM}
-    $<TARGET_OBJECTS:fallow> $<TARGET_OBJECTS:flw_tool> $<TARGET_OBJECTS:flw_report>
+    $<TARGET_OBJECTS:fallow> $<TARGET_OBJECTS:flw_tool> $<TARGET_OBJECTS:flw_report> $<TARGET_OBJECTS:flw_page>
     $<TARGET_OBJECTS:flw_findings> $<TARGET_OBJECTS:flw_top> $<TARGET_OBJECTS:flw_doctor> COMMAND_EXPAND_LISTS)
   set_tests_properties(check.circles_fallow PROPERTIES LABELS check TIMEOUT 240)
 endif()

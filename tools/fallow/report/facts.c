@@ -226,39 +226,6 @@ static void count_blocks(struct flw_sheet *sheet, const struct flw_facts *facts)
     }
 }
 
-/* ---- moments ---- */
-
-/* How many ops are done at the moment. */
-static uint64_t moment_end(const struct flw_sheet *sheet, enum flw_sheet_moment moment)
-{
-    switch (moment) {
-    case FLW_SHEET_AT_PEAK:
-        return sheet->peak_op + 1;
-    case FLW_SHEET_AT_OOM:
-        return sheet->oom.op;
-    default:
-        return sheet->op_count;
-    }
-}
-
-void flw_facts_tally(const struct flw_sheet *sheet, enum flw_sheet_moment moment,
-                     const uint32_t *keys, uint64_t *bytes, uint64_t *counts)
-{
-    uint64_t end = moment_end(sheet, moment);
-    uint32_t first = moment == FLW_SHEET_SURVIVORS ? (uint32_t)sheet->trace->initial_count : 0;
-    for (size_t i = 0; i < end; i++) {
-        const struct flw_op *op = &sheet->program->ops[i];
-        if (op->kind == FLW_OP_ALLOC && op->block >= first) {
-            bytes[keys[op->block]] += op->size_bytes;
-            counts[keys[op->block]]++;
-        } else if ((op->kind == FLW_OP_FREE || op->kind == FLW_OP_FREE_ELSEWHERE) &&
-                   op->block >= first) {
-            bytes[keys[op->block]] -= op->size_bytes;
-            counts[keys[op->block]]--;
-        }
-    }
-}
-
 /* ---- the out-of-memory */
 
 static void note_oom(struct flw_sheet *sheet, const struct flw_owners *code, size_t event,

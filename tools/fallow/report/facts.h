@@ -36,8 +36,4 @@ void flw_facts_gather_holdings(struct flw_sheet *sheet, const struct flw_facts *
 void flw_facts_own_blocks(const struct flw_trace *trace, const struct flw_owners *code,
                           uint32_t *out_owners);
 
-/* Adds up what is alive at the moment: `keys` of blocks are places in bytes and counts. */
-void flw_facts_tally(const struct flw_sheet *sheet, enum flw_sheet_moment moment,
-                     const uint32_t *keys, uint64_t *bytes, uint64_t *counts);
-
 #endif

@@ -213,7 +213,7 @@ static void fill_categories(struct owners *owners, uint64_t *live_bytes, uint64_
     struct flw_sheet *sheet = owners->sheet;
     struct flw_sheet_category *categories = sheet->categories[owners->kind];
     size_t shown[FLW_SHEET_CATEGORIES];
-    flw_facts_tally(sheet, FLW_SHEET_AT_PEAK, owners->keys, live_bytes, live_counts);
+    flw_sheet_tally(sheet, FLW_SHEET_AT_PEAK, owners->keys, live_bytes, live_counts);
     size_t count = choose_places(owners, live_bytes, FLW_SHEET_CATEGORIES - 1, shown);
     for (size_t i = 0; i < owners->count; i++) {
         struct flw_sheet_category *category = &categories[owners->places[i]];
@@ -424,7 +424,7 @@ static void note_holding(struct tally *tally, enum flw_sheet_moment moment)
     size_t count = 0;
     memset(tally->bytes, 0, tally->code->count * sizeof *tally->bytes);
     memset(tally->counts, 0, tally->code->count * sizeof *tally->counts);
-    flw_facts_tally(tally->sheet, moment, tally->keys, tally->bytes, tally->counts);
+    flw_sheet_tally(tally->sheet, moment, tally->keys, tally->bytes, tally->counts);
     for (size_t i = 0; i < tally->code->count; i++) {
         if (tally->counts[i] != 0) {
             tally->order[count++] = (uint32_t)i;

@@ -131,7 +131,7 @@ void flw_print_csv_owners(const struct flw_sheet *sheet, const struct flw_print_
         bytes[moment] = flw_host_alloc(asked.owners.count, sizeof *bytes[moment]);
         counts[moment] = flw_host_alloc(asked.owners.count, sizeof *counts[moment]);
         if (moment < MOMENTS && (moment != FLW_SHEET_AT_OOM || sheet->oom.count != 0)) {
-            flw_facts_tally(sheet, (enum flw_sheet_moment)moment, asked.owner_of, bytes[moment],
+            flw_sheet_tally(sheet, (enum flw_sheet_moment)moment, asked.owner_of, bytes[moment],
                             counts[moment]);
         }
     }
@@ -223,7 +223,7 @@ void flw_print_folded(const struct flw_sheet *sheet, const struct flw_print_form
             asked.stack_of[i] = (uint32_t)stack_count + asked.owner_of[i];
         }
     }
-    flw_facts_tally(sheet, form->moment, asked.stack_of, bytes, counts);
+    flw_sheet_tally(sheet, form->moment, asked.stack_of, bytes, counts);
     for (size_t i = 1; i < count; i++) {
         if (bytes[i] == 0) {
             continue;

@@ -101,52 +101,79 @@ uint64_t flw_sheet_hole_end(const struct flw_sheet *sheet, size_t count, size_t 
     return sheet->op_count * (h + 1) / count; /* ops are fewer than 2^33 */
 }
 
+/* How many ops are done at the moment. */
+static uint64_t moment_end(const struct flw_sheet *sheet, enum flw_sheet_moment moment)
+{
+    switch (moment) {
+    case FLW_SHEET_AT_PEAK:
+        return sheet->peak_op + 1;
+    case FLW_SHEET_AT_OOM:
+        return sheet->oom.op;
+    default:
+        return sheet->op_count;
+    }
+}
+
+void flw_sheet_tally(const struct flw_sheet *sheet, enum flw_sheet_moment moment,
+                     const uint32_t *keys, uint64_t *bytes, uint64_t *counts)
+{
+    uint64_t end = moment_end(sheet, moment);
+    uint32_t first = moment == FLW_SHEET_SURVIVORS ? (uint32_t)sheet->trace->initial_count : 0;
+    for (size_t i = 0; i < end; i++) {
+        const struct flw_op *op = &sheet->program->ops[i];
+        if (op->kind == FLW_OP_ALLOC && op->block >= first) {
+            bytes[keys[op->block]] += op->size_bytes;
+            counts[keys[op->block]]++;
+        } else if ((op->kind == FLW_OP_FREE || op->kind == FLW_OP_FREE_ELSEWHERE) &&
+                   op->block >= first) {
+            bytes[keys[op->block]] -= op->size_bytes;
+            counts[keys[op->block]]--;
+        }
+    }
+}
+
 /* ---- invariants ---- */
 
 static bool are_columns_valid(const struct flw_sheet *sheet)
 {
     const struct flw_sheet_columns *columns = &sheet->columns;
-    if (columns->count == 0 || columns->count > FLW_SHEET_COLUMNS || columns->first_op[0] != 0 ||
-        columns->first_op[columns->count] != sheet->op_count ||
-        sheet->has_times != (columns->time_ns != NULL)) {
-        return false;
+    bool is_valid = columns->count != 0 && columns->count <= FLW_SHEET_COLUMNS &&
+                    columns->first_op[0] == 0 &&
+                    columns->first_op[columns->count] == sheet->op_count &&
+                    sheet->has_times == (columns->time_ns != NULL);
+    for (size_t i = 0; is_valid && i < columns->count; i++) {
+        is_valid = columns->first_op[i] < columns->first_op[i + 1] &&
+                   (!sheet->has_times || columns->time_ns[i] <= columns->time_ns[i + 1]);
     }
-    for (size_t i = 0; i < columns->count; i++) {
-        if (columns->first_op[i] >= columns->first_op[i + 1] ||
-            (sheet->has_times && columns->time_ns[i] > columns->time_ns[i + 1])) {
-            return false;
-        }
-    }
-    return true;
+    return is_valid;
 }
 
 /* `lower`, where known, is never above `upper`, where known. */
 static bool is_below(const struct flw_sheet_range *lower, const struct flw_sheet_range *upper,
                      size_t count)
 {
+    bool is = true;
     for (size_t i = 0; lower != NULL && upper != NULL && i < count; i++) {
-        if (lower[i].high > upper[i].high) {
-            return false;
-        }
+        is &= lower[i].high <= upper[i].high;
     }
-    return true;
+    return is;
 }
 
+/* `peak_op` FLW_UNKNOWN: nothing is said of where the peak is. */
 static bool is_series_valid(const struct flw_sheet *sheet, const struct flw_sheet_range *series,
                             uint64_t peak_bytes, uint64_t peak_op)
 {
+    bool is_valid = true;
     uint64_t high_bytes = 0;
-    if (series == NULL) {
-        return true;
-    }
-    for (size_t i = 0; i < sheet->columns.count; i++) {
-        if (series[i].low > series[i].high) {
-            return false;
-        }
+    for (size_t i = 0; series != NULL && i < sheet->columns.count; i++) {
+        is_valid &= series[i].low <= series[i].high;
         high_bytes = flw_max(high_bytes, series[i].high);
     }
-    return high_bytes == peak_bytes && peak_op < sheet->op_count &&
-           series[flw_sheet_column(&sheet->columns, peak_op)].high == high_bytes;
+    return series == NULL ||
+           (is_valid && high_bytes == peak_bytes &&
+            (peak_op == FLW_UNKNOWN ||
+             (peak_op < sheet->op_count &&
+              series[flw_sheet_column(&sheet->columns, peak_op)].high == high_bytes)));
 }
 
 static bool are_series_valid(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy)
@@ -156,18 +183,11 @@ static bool are_series_valid(const struct flw_sheet *sheet, const struct flw_she
     if (!policy->has_series) {
         return policy->requested == NULL && policy->block == NULL && policy->reserved == NULL;
     }
-    uint64_t block_high_bytes = 0;
-    for (size_t i = 0; policy->block != NULL && i < count; i++) {
-        if (policy->block[i].low > policy->block[i].high) {
-            return false;
-        }
-        block_high_bytes = flw_max(block_high_bytes, policy->block[i].high);
-    }
-    return (policy->block == NULL || block_high_bytes == policy->peak_block_bytes) &&
+    return is_series_valid(sheet, policy->block, policy->peak_block_bytes, FLW_UNKNOWN) &&
            is_series_valid(sheet, policy->requested, result->peak_requested_bytes,
-                           policy->peak_requested_op) &&
+                           flw_min(policy->peak_requested_op, FLW_UNKNOWN - 1)) &&
            is_series_valid(sheet, policy->reserved, result->statistics.peak_reserved_bytes,
-                           policy->peak_reserved_op) &&
+                           flw_min(policy->peak_reserved_op, FLW_UNKNOWN - 1)) &&
            is_below(policy->requested, policy->block, count) &&
            is_below(policy->block, policy->reserved, count) &&
            is_below(policy->requested, policy->reserved, count);
@@ -176,54 +196,44 @@ static bool are_series_valid(const struct flw_sheet *sheet, const struct flw_she
 static bool are_rectangles_valid(const struct flw_sheet *sheet,
                                  const struct flw_sheet_policy *policy)
 {
-    if (policy->rectangle_count > FLW_SHEET_RECTANGLES) {
-        return false;
-    }
-    for (size_t i = 0; i < policy->rectangle_count; i++) {
+    bool is_valid = policy->rectangle_count <= FLW_SHEET_RECTANGLES;
+    for (size_t i = 0; is_valid && i < policy->rectangle_count; i++) {
         const struct flw_sheet_rectangle *rectangle = &policy->rectangles[i];
-        if (rectangle->block >= sheet->trace->block_count || rectangle->bytes == 0 ||
-            rectangle->begin_op >= rectangle->end_op || rectangle->end_op > sheet->op_count ||
-            (i > 0 && rectangle[-1].block >= rectangle->block)) {
-            return false;
-        }
+        is_valid = rectangle->block < sheet->trace->block_count && rectangle->bytes != 0 &&
+                   rectangle->begin_op < rectangle->end_op &&
+                   rectangle->end_op <= sheet->op_count &&
+                   (i == 0 || rectangle[-1].block < rectangle->block);
     }
-    return true;
+    return is_valid;
 }
 
 static bool are_lanes_valid(const struct flw_sheet_policy *policy)
 {
-    if (policy->lane_count > FLW_SHEET_LANES) {
-        return false;
-    }
-    for (size_t i = 0; i < policy->lane_count; i++) {
+    bool is_valid = policy->lane_count <= FLW_SHEET_LANES;
+    for (size_t i = 0; is_valid && i < policy->lane_count; i++) {
         const struct flw_sheet_lane *lane = &policy->lanes[i];
-        if (lane->begin >= lane->end || (i > 0 && lane[-1].end > lane->begin)) {
-            return false;
-        }
+        is_valid = lane->begin < lane->end && (i == 0 || lane[-1].end <= lane->begin);
     }
-    return true;
+    return is_valid;
 }
 
 static bool is_frame_valid(const struct flw_sheet *sheet, const struct flw_sheet_frame *frame)
 {
     uint64_t segment_bytes = 0;
+    bool is_valid = true;
     for (size_t i = 0; i < frame->segment_count; i++) {
         const struct flw_sheet_segment *segment = &frame->segments[i];
         segment_bytes += segment->bytes;
-        if (segment->bytes == 0 ||
-            (i > 0 && segment[-1].address + segment[-1].bytes > segment->address)) {
-            return false;
-        }
+        is_valid &= segment->bytes != 0 &&
+                    (i == 0 || segment[-1].address + segment[-1].bytes <= segment->address);
     }
     for (size_t i = 0; i < frame->block_count; i++) {
         const struct flw_sheet_block *block = &frame->blocks[i];
-        if (block->block >= sheet->trace->block_count ||
-            block->requested_bytes > block->block_bytes ||
-            (i > 0 && block[-1].address > block->address)) {
-            return false;
-        }
+        is_valid &= block->block < sheet->trace->block_count &&
+                    block->requested_bytes <= block->block_bytes &&
+                    (i == 0 || block[-1].address <= block->address);
     }
-    return frame->op < sheet->op_count && frame->block_count <= FLW_SHEET_RECTANGLES &&
+    return is_valid && frame->op < sheet->op_count && frame->block_count <= FLW_SHEET_RECTANGLES &&
            frame->segment_count <= FLW_SHEET_RECTANGLES && segment_bytes <= frame->reserved_bytes &&
            frame->hole_bytes <= frame->reserved_bytes &&
            frame->largest_hole_bytes <= frame->hole_bytes &&
@@ -232,37 +242,31 @@ static bool is_frame_valid(const struct flw_sheet *sheet, const struct flw_sheet
 
 static bool are_frames_valid(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy)
 {
+    bool is_valid = true;
     for (size_t i = 0; i < policy->frame_count; i++) {
-        if (!is_frame_valid(sheet, &policy->frames[i])) {
-            return false;
-        }
+        is_valid &= is_frame_valid(sheet, &policy->frames[i]);
     }
-    return true;
+    return is_valid;
 }
 
 static bool are_holes_valid(const struct flw_sheet_policy *policy)
 {
-    if (policy->hole_column_count > FLW_SHEET_HOLE_COLUMNS) {
-        return false;
-    }
-    for (size_t h = 0; h < policy->hole_column_count; h++) {
+    bool is_valid = policy->hole_column_count <= FLW_SHEET_HOLE_COLUMNS;
+    for (size_t h = 0; is_valid && h < policy->hole_column_count; h++) {
         const struct flw_sheet_holes *holes = &policy->holes[h];
-        uint64_t total_bytes = 0;
+        uint64_t total_bytes = 0, largest = holes->largest_bytes;
         size_t highest = 0;
         for (size_t bin = 0; bin < FLW_SHEET_SIZE_BINS; bin++) {
             total_bytes += holes->bytes[bin];
             highest = holes->bytes[bin] != 0 ? bin : highest;
         }
-        uint64_t largest = holes->largest_bytes;
         bool is_in_bin =
             largest <= 1ull << highest && (highest == 0 || largest > 1ull << (highest - 1));
-        if ((total_bytes == 0) != (largest == 0) || (largest != 0 && !is_in_bin) ||
-            (holes->count == 0) != (largest == 0) ||
-            total_bytes > policy->result->statistics.peak_reserved_bytes) {
-            return false;
-        }
+        is_valid = (total_bytes == 0) == (largest == 0) && (largest == 0 || is_in_bin) &&
+                   (holes->count == 0) == (largest == 0) &&
+                   total_bytes <= policy->result->statistics.peak_reserved_bytes;
     }
-    return true;
+    return is_valid;
 }
 
 /* All bands of a kind together. */
@@ -281,81 +285,67 @@ static uint64_t most_held(const struct flw_sheet *sheet, size_t kind)
 
 static bool are_categories_valid(const struct flw_sheet *sheet)
 {
-    for (size_t kind = 0; kind < FLW_SHEET_KIND_COUNT; kind++) {
+    bool is_valid = true;
+    for (size_t kind = 0; is_valid && kind < FLW_SHEET_KIND_COUNT; kind++) {
         size_t count = sheet->category_count[kind];
-        uint64_t peak_bytes = sheet->program->max_live_bytes;
-        uint64_t at_peak_bytes = 0;
-        if (count > FLW_SHEET_CATEGORIES) {
-            return false;
-        }
-        for (size_t i = 0; i < count; i++) {
+        uint64_t peak_bytes = sheet->program->max_live_bytes, at_peak_bytes = 0;
+        is_valid = count <= FLW_SHEET_CATEGORIES;
+        for (size_t i = 0; is_valid && i < count; i++) {
             at_peak_bytes += sheet->categories[kind][i].at_peak_bytes;
-            if (sheet->categories[kind][i].name[0] == '\0') {
-                return false;
-            }
+            is_valid = sheet->categories[kind][i].name[0] != '\0';
         }
-        if (count != 0 && (at_peak_bytes != peak_bytes || most_held(sheet, kind) != peak_bytes)) {
-            return false;
-        }
+        is_valid =
+            is_valid &&
+            (count == 0 || (at_peak_bytes == peak_bytes && most_held(sheet, kind) == peak_bytes));
     }
-    return true;
+    return is_valid;
 }
 
 static bool is_left_valid(const struct flw_sheet *sheet, const struct flw_sheet_holding *holding)
 {
-    uint64_t bytes = 0;
-    uint64_t count = 0;
+    bool is_valid = true;
+    uint64_t bytes = 0, count = 0;
     for (size_t i = 0; i < sheet->stretch_count; i++) {
         bytes += sheet->stretches[i].left_bytes;
         count += sheet->stretches[i].left_count;
     }
     for (size_t i = 0; holding->left != NULL && i < holding->owner_count; i++) {
-        uint64_t of_bytes = 0;
-        uint64_t of_count = 0;
+        uint64_t of_bytes = 0, of_count = 0;
         for (size_t s = 0; s < sheet->stretch_count; s++) {
             of_bytes += holding->left[i].bytes[s];
             of_count += holding->left[i].counts[s];
         }
-        if (of_bytes != holding->owners[i].bytes || of_count != holding->owners[i].count) {
-            return false;
-        }
+        is_valid &= of_bytes == holding->owners[i].bytes && of_count == holding->owners[i].count;
     }
-    return bytes == holding->bytes && count == holding->count;
+    return is_valid && bytes == holding->bytes && count == holding->count;
 }
 
 static bool are_holdings_valid(const struct flw_sheet *sheet)
 {
+    const struct flw_sheet_stretch *stretches = sheet->stretches;
+    bool is_valid = true;
     for (size_t moment = 0; moment < FLW_SHEET_MOMENT_COUNT; moment++) {
         const struct flw_sheet_holding *holding = &sheet->holdings[moment];
-        uint64_t bytes = holding->rest_bytes;
-        uint64_t count = holding->rest_count;
+        uint64_t bytes = holding->rest_bytes, count = holding->rest_count;
         for (size_t i = 0; i < holding->owner_count; i++) {
             bytes += holding->owners[i].bytes;
             count += holding->owners[i].count;
-            if (i > 0 && holding->owners[i].bytes > holding->owners[i - 1].bytes) {
-                return false;
-            }
+            is_valid &= i == 0 || holding->owners[i].bytes <= holding->owners[i - 1].bytes;
         }
-        if (bytes != holding->bytes || count != holding->count ||
-            holding->owner_count > FLW_SHEET_OWNERS) {
-            return false;
-        }
+        is_valid &= bytes == holding->bytes && count == holding->count &&
+                    holding->owner_count <= FLW_SHEET_OWNERS;
     }
-    const struct flw_sheet_stretch *stretches = sheet->stretches;
     for (size_t i = 0; i < sheet->stretch_count; i++) {
-        if (stretches[i].end_op > sheet->op_count ||
-            (i > 0 && stretches[i].end_op < stretches[i - 1].end_op)) {
-            return false;
-        }
+        is_valid &= stretches[i].end_op <= sheet->op_count &&
+                    (i == 0 || stretches[i].end_op >= stretches[i - 1].end_op);
     }
-    return is_left_valid(sheet, &sheet->holdings[FLW_SHEET_SURVIVORS]);
+    return is_valid && is_left_valid(sheet, &sheet->holdings[FLW_SHEET_SURVIVORS]);
 }
 
 static bool are_counts_valid(const struct flw_sheet *sheet)
 {
-    uint64_t size_count = 0;
-    uint64_t life_count = 0;
-    uint64_t both_count = 0;
+    uint64_t size_count = 0, life_count = 0, both_count = 0;
+    bool is_valid = true;
     for (size_t i = 0; i < FLW_SHEET_SIZE_BINS; i++) {
         size_count += sheet->size_count[i];
         for (size_t j = 0; j < FLW_SHEET_LIFE_BINS; j++) {
@@ -366,29 +356,23 @@ static bool are_counts_valid(const struct flw_sheet *sheet)
         life_count += sheet->life_count[j];
     }
     for (size_t i = 0; i < sheet->mark_count; i++) {
-        if (sheet->marks[i].begin_op > sheet->marks[i].end_op ||
-            sheet->marks[i].end_op > sheet->op_count) {
-            return false;
-        }
+        is_valid &= sheet->marks[i].begin_op <= sheet->marks[i].end_op &&
+                    sheet->marks[i].end_op <= sheet->op_count;
     }
-    return life_count == both_count && life_count <= size_count &&
+    return is_valid && life_count == both_count && life_count <= size_count &&
            sheet->temporary_count <= life_count && sheet->distinct_size_count <= size_count &&
            sheet->initial_op_count <= sheet->op_count;
 }
 
 bool flw_sheet_is_valid(const struct flw_sheet *sheet)
 {
-    if (!are_columns_valid(sheet) || !are_categories_valid(sheet) || !are_holdings_valid(sheet) ||
-        !are_counts_valid(sheet)) {
-        return false;
-    }
-    for (size_t i = 0; i < sheet->policy_count; i++) {
+    bool is_valid = are_columns_valid(sheet) && are_categories_valid(sheet) &&
+                    are_holdings_valid(sheet) && are_counts_valid(sheet);
+    for (size_t i = 0; is_valid && i < sheet->policy_count; i++) {
         const struct flw_sheet_policy *policy = &sheet->policies[i];
-        if (policy->result == NULL || !are_series_valid(sheet, policy) ||
-            !are_rectangles_valid(sheet, policy) || !are_lanes_valid(policy) ||
-            !are_frames_valid(sheet, policy) || !are_holes_valid(policy)) {
-            return false;
-        }
+        is_valid = policy->result != NULL && are_series_valid(sheet, policy) &&
+                   are_rectangles_valid(sheet, policy) && are_lanes_valid(policy) &&
+                   are_frames_valid(sheet, policy) && are_holes_valid(policy);
     }
-    return true;
+    return is_valid;
 }

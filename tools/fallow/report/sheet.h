@@ -417,6 +417,10 @@ static inline size_t flw_sheet_column(const struct flw_sheet_columns *columns, u
 /* One past the last op of hole column `h` of `count`. */
 uint64_t flw_sheet_hole_end(const struct flw_sheet *sheet, size_t count, size_t h);
 
+/* Add up the live blocks at a moment: `keys` of blocks are places in bytes and counts. */
+void flw_sheet_tally(const struct flw_sheet *sheet, enum flw_sheet_moment moment,
+                     const uint32_t *keys, uint64_t *bytes, uint64_t *counts);
+
 /* The frame of that name; NULL if there is none. */
 static inline const struct flw_sheet_frame *flw_sheet_frame(const struct flw_sheet_policy *policy,
                                                             const char *name)
