@@ -27,48 +27,39 @@ struct shape {
 #define NEEDS_POOL 2u /* --policy fallow */
 #define NEEDS_LIVE 4u /* --live at least 1 */
 
+/* clang-format off */
 static const struct shape shapes[] = {
     {"pair", "allocate and free one block of --size", flw_bench_pair, "4096", 0, 1, 1, .traits = 0},
-    {"replace", "--live blocks of --size, replace a random one", flw_bench_replace, "small", 64, 1,
-     1, .traits = NEEDS_LIVE},
-    {"grow", "the same with many small ones (--live 100 to 1000000)", flw_bench_replace, "1024",
-     10000, 1, 1, .traits = NEEDS_LIVE},
-    {"holes",
-     "--live free holes of 4 to 64 KiB between live blocks: a pair that fits one, and a\n"
-     "            pair larger than each (--part hole|larger for one of the two)",
+    {"replace", "--live blocks of --size, replace a random one",
+     flw_bench_replace, "small", 64, 1, 1, .traits = NEEDS_LIVE},
+    {"grow", "the same with many small ones (--live 100 to 1000000)",
+     flw_bench_replace, "1024", 10000, 1, 1, .traits = NEEDS_LIVE},
+    {"holes", "--live free holes of 4 to 64 KiB between live blocks: a pair that fits one, and a\n"
+     "pair larger than each (--part hole|larger for one of the two)",
      flw_bench_holes, "small", 10000, 1, 1, .traits = 0},
-    {"deferred",
-     "--live freed blocks that a stream still uses, as announced: beside them a block is\n"
-     "            allocated, announced for another stream and freed; every 64th time a poll",
+    {"deferred", "--live freed blocks that a stream still uses, as announced: beside them a block is\n"
+     "allocated, announced for another stream and freed; every 64th time a poll",
      flw_bench_deferred, "4096", 10000, 3, 1, .traits = ONE_SIZE},
-    {"streams",
-     "a pair per step, each on the next of --streams, or on a random one (--switch);\n"
-     "            --sweep: a table of what a pair costs on random ones, for each of the lists'\n"
-     "            streams, sizes and bytes that are live beside it",
-     flw_bench_streams, "4096", 0, 4, 1, .traits = ONE_SIZE},
-    {"threads",
-     "--threads pinned threads, each on its own stream, beside libfallow-null.so in turn",
+    {"streams", "a pair per step, each on the next of --streams, or on a random one (--switch);\n"
+     "--sweep: a table of what a pair costs on random ones, for each of the lists'\n"
+     "streams, sizes and bytes that are live beside it", flw_bench_streams, "4096", 0, 4, 1, .traits = ONE_SIZE},
+    {"threads", "--threads pinned threads, each on its own stream, beside libfallow-null.so in turn",
      flw_bench_threads, "4096", 64, 1, 2, .traits = NEEDS_LIVE},
-    {"handoff",
-     "one thread allocates, another frees (--streams 2: each on its own stream);\n"
-     "            --live is the length of the queue between them; --lockstep: by turns, for callgrind",
+    {"handoff", "one thread allocates, another frees (--streams 2: each on its own stream);\n"
+     "--live is the length of the queue between them; --lockstep: by turns, for callgrind",
      flw_bench_handoff, "4096", 64, 1, 2, .traits = 0},
-    {"lease",
-     "begin and end an arena's lease of twelve regions, of --live layouts in turn, at most\n"
-     "            8 (--policy fallow)",
-     flw_bench_lease, "4096", 1, 1, 1, .traits = NEEDS_POOL},
-    {"pinned", "a pair of pinned host memory, freed as idle (--policy fallow)", flw_bench_pinned,
-     "4096", 0, 1, 1, .traits = ONE_SIZE | NEEDS_POOL},
-    {"staged", "the same, freed in the order of a stream (--policy fallow)", flw_bench_pinned,
-     "4096", 0, 1, 1, .traits = ONE_SIZE | NEEDS_POOL},
+    {"lease", "begin and end an arena's lease of twelve regions, of --live layouts in turn, at most\n"
+     "8 (--policy fallow)", flw_bench_lease, "4096", 1, 1, 1, .traits = NEEDS_POOL},
+    {"pinned", "a pair of pinned host memory, freed as idle (--policy fallow)",
+     flw_bench_pinned, "4096", 0, 1, 1, .traits = ONE_SIZE | NEEDS_POOL},
+    {"staged", "the same, freed in the order of a stream (--policy fallow)",
+     flw_bench_pinned, "4096", 0, 1, 1, .traits = ONE_SIZE | NEEDS_POOL},
 #if defined(FLW_HAS_KERNELS)
-    {"kernels",
-     "the kernel modules: bytes, launches, time\n\n"
-     "  fallow bench kernels --help   its options and an example",
-     flw_bench_kernels, "4096", 0, 1, 1, .command = &flw_bench_kernel_command,
-     .world = &flw_bench_kernel_world},
+    {"kernels", "the kernel modules: bytes, launches, time", flw_bench_kernels, "4096", 0, 1, 1,
+     .command = &flw_bench_kernel_command, .world = &flw_bench_kernel_world},
 #endif
 };
+/* clang-format on */
 
 #define SHAPES (sizeof shapes / sizeof *shapes)
 
@@ -83,7 +74,13 @@ static void print_help(void)
         "shapes\n",
         stdout);
     for (size_t i = 0; i < SHAPES; i++) {
-        printf("  %-9s %s\n", shapes[i].name, shapes[i].help);
+        printf("  %-9s ", shapes[i].name);
+        for (const char *c = shapes[i].help; *c != '\0'; c++) {
+            printf(*c == '\n' ? "\n            " : "%c", *c);
+        }
+        puts(shapes[i].command == NULL ? ""
+                                       : "\n\n  fallow bench kernels --help   its options and an "
+                                         "example");
     }
     fputs(
         "\n"
@@ -190,37 +187,31 @@ static bool take_policy(void *member, const char *text)
 }
 
 #define OPTION(member) offsetof(struct flw_bench_options, member)
-#define FLAG(word, member)                                             \
-    {                                                                  \
-        .name = word, .kind = FLW_OPTION_SET, .offset = OPTION(member) \
-    }
-#define NUMBER(word, member, low, high)                                                  \
-    {                                                                                    \
-        .name = word, .kind = FLW_OPTION_SCALED, .offset = OPTION(member), .least = low, \
-        .most = high                                                                     \
-    }
+#define MOST           (UINT64_MAX >> 8)
 
+/* clang-format off */
 static const struct flw_option option_list[] = {
     {.name = "size", .kind = FLW_OPTION_TAKE, .take = take_size},
-    NUMBER("count", count, 1, UINT64_MAX >> 8),
-    NUMBER("warm", warm_count, 0, UINT64_MAX >> 8),
-    NUMBER("live", live_count, 0, (uint64_t)1 << 26),
+    {.name = "count", .kind = FLW_OPTION_SCALED, .offset = OPTION(count), .least = 1, .most = MOST},
+    {.name = "warm", .kind = FLW_OPTION_SCALED, .offset = OPTION(warm_count), .least = 0, .most = MOST},
+    {.name = "live", .kind = FLW_OPTION_SCALED, .offset = OPTION(live_count), .least = 0, .most = (uint64_t)1 << 26},
     {.name = "streams", .kind = FLW_OPTION_TAKE, .take = take_streams},
     {.name = "beside", .kind = FLW_OPTION_TAKE, .take = take_beside},
-    NUMBER("lag", lag_pairs, 0, (uint64_t)1 << 32),
-    NUMBER("threads", thread_count, 1, 4096),
-    NUMBER("seed", seed, 0, UINT64_MAX >> 8),
+    {.name = "lag", .kind = FLW_OPTION_SCALED, .offset = OPTION(lag_pairs), .least = 0, .most = (uint64_t)1 << 32},
+    {.name = "threads", .kind = FLW_OPTION_SCALED, .offset = OPTION(thread_count), .least = 1, .most = 4096},
+    {.name = "seed", .kind = FLW_OPTION_SCALED, .offset = OPTION(seed), .least = 0, .most = MOST},
     {.name = "policy", .kind = FLW_OPTION_TAKE, .offset = OPTION(policy), .take = take_policy},
     {.name = "device", .kind = FLW_OPTION_DEVICE, .offset = OPTION(device)},
     {.name = "part", .kind = FLW_OPTION_TEXT, .offset = OPTION(part)},
-    FLAG("sweep", is_sweep),
-    FLAG("switch", is_random_switch),
-    FLAG("sized", is_sized),
-    FLAG("percentiles", has_percentiles),
-    FLAG("lockstep", is_lockstep),
+    {.name = "sweep", .kind = FLW_OPTION_SET, .offset = OPTION(is_sweep)},
+    {.name = "switch", .kind = FLW_OPTION_SET, .offset = OPTION(is_random_switch)},
+    {.name = "sized", .kind = FLW_OPTION_SET, .offset = OPTION(is_sized)},
+    {.name = "percentiles", .kind = FLW_OPTION_SET, .offset = OPTION(has_percentiles)},
+    {.name = "lockstep", .kind = FLW_OPTION_SET, .offset = OPTION(is_lockstep)},
     {.name = "record", .kind = FLW_OPTION_TEXT, .offset = OPTION(record)},
-    FLAG("json", is_json),
+    {.name = "json", .kind = FLW_OPTION_SET, .offset = OPTION(is_json)},
     {.name = NULL}};
+/* clang-format on */
 
 _Static_assert(sizeof(size_t) == sizeof(uint64_t), "FLW_OPTION_SCALED sets counts of both kinds");
 
