@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the bed of a bench: the device, on the simulated one a fresh world, its streams, and the pool by one of the
- * policies. A policy's functions are adapters between the loops and what is measured. Each is a jump through the
- * program's linkage table, which is how a user's call reaches a shared library.
+ * Owns: the bed of a bench: the device (a new world if simulated), its streams, and the pool, by one of the policies.
  *
- * `loop` answers from inside the program: the loop, the indirect calls, nothing else.
- * `null` goes on to libfallow-null.so: the cost of reaching a shared library twice on top.
+ * The functions of a policy are adapters between a loop and the measured library. Each jumps through the program's
+ * linkage table, as a user's call of a shared library does. `loop` returns at once, inside the program, so it costs the
+ * loop and the indirect calls. `null` calls libfallow-null.so, so it adds the cost of reaching a shared library.
  */
 #include "bench/bench.h"
 
@@ -188,8 +187,8 @@ static bool open_streams(struct flw_bench_bed *bed, size_t count, char *message)
 bool flw_bench_bed_open(struct flw_bench_bed *bed, const struct flw_bench_options *options,
                         char *message)
 {
-    /* A bench measures the host, and the pool must find its fences complete: the device has no work but the host
-     * function that holds a stream back in `deferred`, and a sweep's, whose clock advances by one per pair. */
+    /* A bench measures the host, and the pool must find its fences complete. So the device has no work, except the host
+     * function that blocks a stream in `deferred`, and the work of a sweep, whose clock advances by one per pair. */
     flw_sim_config world = {.struct_size = sizeof world,
                             .seed = 1,
                             .schedule = FLW_SIM_CLOCK,

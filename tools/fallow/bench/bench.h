@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the parts of `fallow bench` share: options, the table of functions that a loop calls, the bed (device,
+ * Owns: the parts of `fallow bench` that all others share: options, the table of functions that a loop calls, the bed (device,
  * streams, pool) it runs on, the random steps it follows, and the report.
  * Does not: assert a time anywhere. It measures; the reader judges.
  *
@@ -35,7 +35,7 @@ enum flw_bench_sizes {
     FLW_BENCH_SIZE_LOG    /* log-uniform, 512 B to 64 MiB */
 };
 
-/* The values of an option that a sweep goes through. */
+/* The values of an option of a sweep. */
 #define FLW_BENCH_LIST_MAX 16
 struct flw_bench_list {
     uint64_t values[FLW_BENCH_LIST_MAX];
@@ -91,7 +91,7 @@ const struct flw_bench_policy *flw_bench_policy_find(const char *name);
 
 struct flw_bench_bed {
     struct flw_driver *driver; /* NULL: the policy needs none */
-    struct flw_driver opened;  /* what `driver` points to */
+    struct flw_driver opened;  /* the target of `driver` */
     CUdevice device;
     CUcontext context; /* current in the thread that opened the bed */
     bool is_sim;       /* requested: simulate in a new world */
@@ -112,7 +112,7 @@ bool flw_bench_bed_open(struct flw_bench_bed *bed, const struct flw_bench_option
                         char *message);
 void flw_bench_bed_close(struct flw_bench_bed *bed);
 
-/* Replace the pool by a new one. The caller waits for work of the old one. False: message says what failed. */
+/* Replace the pool by a new one. The caller waits for work of the old one. False: message is the reason. */
 bool flw_bench_bed_renew_pool(struct flw_bench_bed *bed, const struct flw_bench_options *options,
                               char *message);
 
@@ -175,7 +175,7 @@ struct flw_bench_report {
     uint64_t failure_count;
 };
 
-/* A lost figure counts as a failure. */
+/* Add a figure. One too many counts as a failed operation. */
 void flw_bench_report_add(struct flw_bench_report *report, const char *key, double value);
 void flw_bench_report_print(const struct flw_bench_report *report,
                             const struct flw_bench_options *options,
@@ -197,7 +197,7 @@ struct flw_bench_range {
     uint64_t begin, end; /* operations */
 };
 
-/* Everything a loop touches. */
+/* Everything that a loop uses. */
 struct flw_bench_loop {
     const struct flw_bench_policy *policy;
     void *pool;
@@ -213,7 +213,7 @@ struct flw_bench_loop {
     flw_sim_advance_function advance;
 };
 
-/* On the bed's pool and streams, with the options' policy and size, empty slots, and steps through them. */
+/* Prepare a loop on the bed's pool and streams: empty slots, and random steps through them. */
 struct flw_bench_loop flw_bench_loop_open(const struct flw_bench_options *options,
                                           const struct flw_bench_bed *bed, uint64_t slot_count,
                                           uint64_t seed);
@@ -232,26 +232,27 @@ uint64_t flw_bench_fill(const struct flw_bench_loop *loop, uint64_t count,
                         const struct flw_bench_options *options);
 uint64_t flw_bench_drain(const struct flw_bench_loop *loop, uint64_t count);
 
-/* Run `count` operations in FLW_BENCH_BATCHES batches by a clock, add up failures. Returns the median of nanoseconds per
- * operation; sets *out_least, unless NULL. */
+/* Time `count` operations in FLW_BENCH_BATCHES batches, add the number of failed calls to *failures. Returns the median
+ * of nanoseconds per operation; sets *out_least, unless NULL. */
 double flw_bench_time(const struct flw_bench_loop *loop, flw_bench_run *run, uint64_t count,
                       uint64_t (*clock_ns)(void), uint64_t *failures, double *out_least);
 
-/* The same behind the options' warm operations: adds <prefix>ns_per_op and <prefix>ns_per_op_min. */
+/* Run the options' warm operations, time the others, and report <prefix>ns_per_op and <prefix>ns_per_op_min. Returns the
+ * first. */
 double flw_bench_measure(const struct flw_bench_loop *loop, flw_bench_run *run,
                          const struct flw_bench_options *options, struct flw_bench_report *report,
                          const char *prefix);
 
 /* ---- shapes */
 
-/* Each measures and fills the report. False: message says what could not be set up. */
+/* Measure and fill the report. False: the set-up failed, message is the reason. */
 typedef bool flw_bench_shape(const struct flw_bench_options *options, struct flw_bench_bed *bed,
                              struct flw_bench_report *report, char *message);
 flw_bench_shape flw_bench_pair, flw_bench_replace, flw_bench_holes, flw_bench_deferred,
     flw_bench_streams, flw_bench_threads, flw_bench_handoff, flw_bench_lease, flw_bench_pinned,
     flw_bench_kernels;
 
-/* Of `kernels`: its command line, and a device whose memory has contents and whose accesses are checked. */
+/* Of `kernels`: the command line; a device with memory contents and checked accesses. */
 extern const struct flw_options flw_bench_kernel_command;
 extern const flw_sim_config flw_bench_kernel_world;
 

@@ -365,7 +365,7 @@ static const struct flw_bench_column columns[COLUMNS] = {
     [GB_PER_S] = {"gb_per_s", "GB/s", 1, true},
     [OF_COPY] = {"of_copy", "% of copy", 0.01, true}};
 
-/* Run a case: bytes are of the full size. False: row->note is what failed. */
+/* Run a case; its bytes are those of the full size. False: row->note is the reason. */
 static bool run_case(const struct flw_kernel_module *module, const struct flw_kernel_case *of,
                      struct flw_bench_bed *bed, struct flw_bench_row *row)
 {

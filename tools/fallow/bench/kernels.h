@@ -46,7 +46,7 @@ extern const struct flw_kernel_module flw_kernel_modules[];
 bool flw_kernel_load(struct flw_bench_bed *bed, char *message);
 void flw_kernel_unload(struct flw_bench_bed *bed);
 
-/* Wait for the stream. False: message says what the device, or the rule checker since the last call, found. */
+/* Wait for the stream. False: message is the error of the device, or a violation since the last call. */
 bool flw_kernel_settle(struct flw_bench_bed *bed, char *message);
 
 struct flw_kernel_call {
@@ -56,7 +56,7 @@ struct flw_kernel_call {
     void *buffers[FLW_KERNEL_BUFFERS];
     size_t buffer_count;
     _Alignas(16) unsigned char params[FLW_KERNEL_PARAMS_BYTES];
-    bool is_broken; /* message says by what */
+    bool is_broken; /* message is the reason */
     char *message;  /* FLW_BENCH_MESSAGE_BYTES, the caller's */
 };
 

@@ -23,7 +23,7 @@
 
 /* ---- pair */
 
-/* The cost of reading the clock, which a recorded call does: the median of some loops. */
+/* Return the cost of reading the clock, as a recorded call does: the median of several loops. */
 static double clock_ns(bool is_ordered)
 {
     enum {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the shape `streams`: pairs on many streams. Either one measurement beside pairs on one stream, or a sweep: a row
- * for each size, live memory and number of streams, with the calls that the driver received.
+ * Owns: the shape `streams`: pairs on many streams. Either one measurement beside pairs on one stream, or a sweep: a
+ * row for each size, live memory and number of streams, with the calls that the driver received.
  *
  * Each row of a sweep has a pool of its own. Its pairs are on random streams; beside them blocks of their size are
  * live, on the streams in turn.
@@ -109,7 +109,7 @@ static void count(const struct flw_bench_bed *bed, double *out)
     out[HOST_WAITS] = (double)ledger.host_wait_count;
 }
 
-/* Of all threads: the work of a helper for the pool is paid for, too. */
+/* CPU time of all threads, including helpers of the pool. */
 static uint64_t cpu_ns(void)
 {
     struct timespec now = {0};

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the shapes of several pinned threads, each on a stream of its own or as asked for. The threads live as long as
- * the bench: a new thread a round would measure the hand-over of dead threads' caches.
+ * Owns: the shapes of several threads, `threads` and `handoff`. The threads are pinned, and one crew serves all rounds,
+ * since new threads in each round would measure the transfer of dead threads' caches.
  *
- * threads: in every round one thread and then N run the same number of operations, first with libfallow-null.so, then
- * with the policy; a machine that scales badly at that moment does so for both, and their quotient stays.
+ * threads: each round runs the same number of operations on one thread and on N, first with libfallow-null.so, then
+ * with the policy. A machine that scales badly at that moment does so for both, so their quotient is stable.
  *
- * handoff: one thread allocates, another frees. Between them is a bounded queue of one producer and one consumer,
- * without a lock, that changes hands a stretch of blocks at a time, so that the allocator is measured. The cost of
- * the queue is measured by turns with it, on the same two threads, and subtracted: so is the loop from the pair that is
- * compared with. Other programs on the host stop one end and let the other wait, for longer than a round lasts. So there
- * are many short rounds, and the figures are the medians of those in which neither thread lost its processor; where
- * these are too few, what a tenth of all rounds keep below. With --lockstep the two never work at once; one fills the
- * queue, sleeps, the other empties it. No loop that waits, so under callgrind the instructions of one block repeat.
+ * handoff: one thread allocates, another frees. A lock-free queue of one producer and one consumer transfers up to 32
+ * blocks at a time, so that the allocator dominates. The cost of the queue is measured in turn on the same threads and
+ * subtracted, as is the cost of the loop from the pair in one thread. Other programs on the host can delay one thread
+ * for longer than a round. So there are many short rounds, and the figures are medians of the rounds in which neither
+ * thread lost its processor, or, if these are too few, the first decile of all rounds. With --lockstep the threads take
+ * turns and sleep in between; no loop waits, so the instructions of a block under callgrind repeat.
  */
 #include "bench/bench.h"
 
@@ -97,8 +96,8 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* Give the job to the first `active` workers. Returns nanoseconds from the first begin to the last end; sets *is_quiet to
- * whether none of them lost its processor, unless NULL. */
+/* Run the job on the first `active` workers. Returns nanoseconds from the first begin to the last end. Sets *is_quiet,
+ * unless NULL: true if no worker lost its processor. */
 static double run_job(struct crew *crew, size_t active, uint64_t count, bool *is_quiet)
 {
     uint64_t begin = UINT64_MAX, end = 0, switches = 0;
@@ -230,7 +229,7 @@ bool flw_bench_threads(const struct flw_bench_options *options, struct flw_bench
 #define SPINS        16384 /* some ten microseconds: to yield is to be away for a time slice */
 #define STRETCH_MOST 32
 #define ROUNDS       255
-#define LONG_ROUNDS  63 /* lockstep: no one's time, so few ends that are unlike the middle */
+#define LONG_ROUNDS  63 /* lockstep: few, since the ends of a round differ from its middle */
 #define QUIET_LEAST  15
 /* Of the warm blocks, a round, whatever the count. */
 #define PAIRS_SHARE 64
@@ -241,7 +240,7 @@ struct queue {
     void **slots;
     uint64_t mask;
     uint64_t stretch;                                        /* blocks that change hands at once */
-    sem_t filled, emptied;                                   /* lockstep: whose turn it is */
+    sem_t filled, emptied;                                   /* turns in lockstep */
     _Alignas(FLW_HOST_LINE_BYTES) atomic_uint_fast64_t tail; /* written by the producer */
     _Alignas(FLW_HOST_LINE_BYTES) atomic_uint_fast64_t head; /* written by the consumer */
 };
@@ -295,7 +294,7 @@ static uint64_t run_drawn(struct worker *worker, uint64_t count)
     return flw_bench_run_pair_drawn(&worker->loop, (struct flw_bench_range){0, count});
 }
 
-/* Times of one kind, a round each: ns a block. Those of rounds that were not disturbed come first. */
+/* Nanoseconds per block, one value a round; undisturbed rounds first. */
 struct series {
     double ns[ROUNDS];
     size_t count, quiet_count;
@@ -315,7 +314,7 @@ static void run_round(struct crew *crew, uint64_t (*round)(struct worker *, uint
     series->ns[at] = ns / (double)count;
 }
 
-/* Sorts, so it is asked once. */
+/* Sorts, so call it once. */
 static double find_typical(struct series *series)
 {
     if (series->quiet_count >= QUIET_LEAST) {
@@ -325,7 +324,7 @@ static double find_typical(struct series *series)
     return series->count == 0 ? 0 : series->ns[series->count / 10];
 }
 
-/* Each round times the blocks, the queue without them, the pair, the loop without it. */
+/* Each round times blocks, the queue alone, pairs in one thread, and their loop alone. */
 static void measure_handoff(struct crew *crew, const struct flw_bench_options *options, void *pool,
                             struct flw_bench_report *report)
 {
