@@ -29,7 +29,7 @@ int main()
             std::printf("step %d: %zu MiB of scratch\n", step, hidden.size_bytes >> 20);
         }
         fallow::buffer cache(pool.get(), 640 << 20, stream); // beyond the limit
-    } catch (const fallow::bad_alloc &failure) {
+    } catch (const fallow::bad_alloc &failure) { // out of device memory; fallow::error is the rest
         std::printf("%s: %s\n", fallow_status_name(failure.status), failure.what());
     }
 }
