@@ -404,6 +404,32 @@ static void a_long_owner_is_cut_in_the_middle(void **state)
                        "1  custom_scaled_dot_product_attention...(attention_layer.py:1234)\n");
 }
 
+/* Twenty owners share the peak; one that held more than each of them is gone by then and still has a band. A private
+ * pool has the name of the code that allocated most in it. */
+static void what_is_large_at_any_time_has_a_band_of_its_own(void **state)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *file = open_memstream(&text, &bytes);
+    (void)state;
+    fputs("#fallow-trace 1\ndevice 0\nstream 0\nfields none\nL 1 \"early\" \"/run/a.py\"\nW 0\n"
+          "A 0 0 8388608 0 stack=1\nF 0 0 0\n",
+          file);
+    for (int i = 1; i <= 20; i++) {
+        fprintf(file, "L %d \"late_%d\" \"/run/b.py\"\nW %d\nA 0 %d 1048576 0%s stack=%d\n", i, i,
+                i, i, i <= 2 ? " pool=7" : "", i + 1);
+    }
+    fputs("A 0 21 4096 0 pool=7 stack=3\n", file);
+    assert_int_equal(fclose(file), 0);
+    command_write("bands.ftext", text, bytes);
+    free(text);
+    assert_int_equal(command_run("\"$F\" report bands.ftext --no-times --policy bound --html - | "
+                                 "grep -o '{\"name\":\"[^\"]*\",\"most_bytes\":[0-9]*'"),
+                     0);
+    flw_test_expect_in(out_text, "{\"name\":\"early (a.py:1)\",\"most_bytes\":8388608\n");
+    flw_test_expect_in(out_text, "{\"name\":\"pool 7: late_2 (b.py:2)\",\"most_bytes\":2101248\n");
+}
+
 /* Twelve steps that each keep 1 MiB of what they take, after one block of 5 MiB that stays: six stretches of two steps
  * and what came after them. Without stacks it is told by size, and not on the screen. */
 static void survivors_are_told_by_the_steps_that_left_them(void **state)
@@ -663,6 +689,7 @@ int main(void)
         cmocka_unit_test(an_out_of_memory_on_record_is_told_and_may_fail),
         cmocka_unit_test(the_screen_tells_owners_at_each_moment),
         cmocka_unit_test(a_long_owner_is_cut_in_the_middle),
+        cmocka_unit_test(what_is_large_at_any_time_has_a_band_of_its_own),
         cmocka_unit_test(survivors_are_told_by_the_steps_that_left_them),
         cmocka_unit_test(what_other_tools_read_goes_where_it_is_wanted),
         cmocka_unit_test(a_wrong_rule_of_owners_is_told_in_one_line),

@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake -P embed.cmake FILE OUT.h SYMBOL: a file as an array of bytes, and the macro SYMBOL_sha256: the
-# base64 of its SHA-256, as a page's content policy names a script.
-set(in ${CMAKE_ARGV3})
-set(out ${CMAKE_ARGV4})
-set(name ${CMAKE_ARGV5})
-file(READ ${in} hex HEX)
+# cmake -P embed.cmake OUT.h SYMBOL FILE...: files, one after the other, as an array of bytes, and the macro
+# SYMBOL_sha256: the base64 of their SHA-256, as a page's content policy names a script.
+set(out ${CMAKE_ARGV3})
+set(name ${CMAKE_ARGV4})
+math(EXPR last "${CMAKE_ARGC} - 1")
+foreach(i RANGE 5 ${last})
+  file(READ ${CMAKE_ARGV${i}} part HEX)
+  file(READ ${CMAKE_ARGV${i}} text)
+  string(APPEND hex ${part})
+  string(APPEND whole "${text}")
+endforeach()
 string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${hex}")
 string(REGEX REPLACE "(0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,)" "\\1\n" bytes "${bytes}")
-file(SHA256 ${in} digest)
+string(SHA256 digest "${whole}")
 set(letters ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/)
 set(base64)
 string(APPEND digest 00) # 66 digits of 4 bits are 44 letters of 6

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the page: one HTML file that loads nothing. page.html is its frame, page.css its style, and page.js draws every
- * picture from the data in it (page_data.c). Without scripts it shows plain tables of owners and policies. Its content
- * policy allows no other script, and every string of the trace is escaped. The same sheet makes the same bytes.
+ * Owns: the page: one HTML file that loads nothing. page.html is its frame, page.css its style, and the script in
+ * page/ draws every picture from the data in it (page_data.c). Without scripts it shows plain tables of owners and
+ * policies. Its content policy allows no other script, and every string of the trace is escaped. The same sheet makes
+ * the same bytes.
  *
  * Size: bounded for any trace by the bounds of the sheet and of page_data.c, below 1.5 MB a device.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the data of the page: the report's JSON, and what the pictures need beyond it. Lists of numbers are steps from
- * one to the next, or text: numbers to the base of 36, rows behind semicolons. page.js reads them (its section 'data').
+ * one to the next, or text: numbers to the base of 36, rows behind semicolons. page/data.js reads them.
  */
 #include <inttypes.h>
 

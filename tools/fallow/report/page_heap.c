@@ -239,7 +239,7 @@ static int compare_begin(const void *a, const void *b)
 
 #define ISLAND_GAP_BYTES (64 * FLW_MIB) /* empty address space wider than this is cut out */
 #define ISLANDS          256
-#define DOT_COLUMNS      FLW_SHEET_LANE_COLUMNS /* page.js has the same */
+#define DOT_COLUMNS      FLW_SHEET_LANE_COLUMNS /* page/heap.js has the same */
 #define DOT_ROWS         107
 #define DOT_FULL         35
 

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// Owns: the data of the page as objects, numbers in words, elements, the choices of a reader, and scales.
+// The page has one script: the files of this folder, in the order of CMakeLists.txt. It draws every picture and table
+// from the data that stands in the page (page_data.c, page_heap.c) and loads nothing.
+'use strict';
+
+// ---- data
+
+const sums = list => { let sum = 0; return list === null ? null : list.map(step => sum += step); };
+const rows36 = text => text === '' ? [] : text.split(';').map(row => row.split(' ').map(word => parseInt(word, 36)));
+const UNKNOWN = 'stack that is not known', OTHER = 'other', REST_COLOUR = 15;
+
+// Turn the packed lists of one device into objects.
+const decode = raw => {
+  const {report, unit} = raw, series = list => list === null ? null : sums(list).map(value => value * unit);
+  const stacks = rows36(raw.stacks).map(stack => stack.map(frame => raw.frames[frame]));
+  const shapes = rows36(raw.shapes).map(([bytes, taken, stack, owner, stream]) => ({bytes, taken,
+    stack: stack === 0 ? [UNKNOWN] : stacks[stack - 1], hasStack: stack !== 0, owner: raw.owners[owner],
+    stream: raw.streams[stream]}));
+  const kinds = raw.kinds.map(({key, bands}) => ({key, bands: bands.map((band, i) => ({...band,
+    held: series(band.held), colour: band.name === OTHER ? REST_COLOUR : i}))}));
+  const main = kinds.find(({key}) => key === 'by_code') ?? kinds.find(({key}) => key === 'by_size') ?? null;
+  let begin = 0;
+  const blocks = rows36(raw.blocks).map(([step, life, shape, place], index) => {
+    begin += step;
+    return {index, begin, end: begin + life, place, ...shapes[shape]};
+  });
+  const moments = report.has_history ? raw.heap?.moments : raw.heap?.moments.slice(-1);
+  const heap = raw.heap && {...raw.heap, moments: moments.map(moment => ({...moment,
+    segments: rows36(moment.segments), blocks: rows36(moment.blocks)}))};
+  return {...raw, report, kinds, main, blocks, heap, hasAll: raw.has_all_blocks,
+    edges: {ops: sums(raw.columns.ops), time: sums(raw.columns.time)},
+    requested: {low: series(raw.requested.low), high: series(raw.requested.high)},
+    policies: report.policies.map((policy, i) => ({...policy, ...raw.policies[i], place: i,
+      reserved: series(raw.policies[i].reserved)}))};
+};
+
+// ---- numbers
+
+const count = number => number.toLocaleString('en-US');
+const plural = (number, word) => `${count(number)} ${word}${number === 1 ? '' : 's'}`;
+const inUnits = (value, base, units) => {
+  let unit = 0;
+  for (; value >= base && unit + 1 < units.length; unit++) value /= base;
+  const digits = value >= 100 || Number.isInteger(value) ? 0 : value >= 10 ? 1 : 2;
+  return `${digits === 0 ? count(Math.round(value)) : value.toFixed(digits)} ${units[unit]}`;
+};
+const BYTES = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB'], TIMES = ['ns', 'us', 'ms', 's'];
+const size = bytes => inUnits(bytes, 1024, BYTES);
+const time = ns => inUnits(ns, 1000, TIMES);
+const ratio = value => value.toFixed(3);
+const percent = (part, whole) => `${(whole === 0 ? 0 : 100 * part / whole).toFixed(1)} %`;
+const known = (value, say) => value === null || value === undefined ? '-' : say(value);
+const short = name => name.replace(/\([^()]*[/\\]/, '(');  // without folders
+const sizeName = bytes => `up to ${size(2 ** Math.max(0, Math.ceil(Math.log2(bytes))))}`;
+
+// ---- elements
+
+const make = (tag, parent, text = '', of = {}) => {
+  const element = Object.assign(document.createElement(tag), of);
+  element.textContent = text;
+  return parent.appendChild(element);
+};
+const draws = (tag, parent, of = {}) => {
+  const element = parent.appendChild(document.createElementNS('http://www.w3.org/2000/svg', tag));
+  for (const [name, value] of Object.entries(of)) element.setAttribute(name, value);
+  return element;
+};
+const hint = (parent, text) => make('p', parent, text, {className: 'hint'});
+const none = (parent, text) => make('p', parent, text, {className: 'none'});
+const bodyOf = id => document.querySelector(`#${id}>.body`);
+
+// A table whose rows become cards on a narrow screen. A cell is a text, or a function that fills it.
+const addTable = (parent, headings, rows) => {
+  const scroll = make('div', parent, '', {className: 'scroll', tabIndex: 0});
+  const table = make('table', scroll, '', {className: 'cards'}), head = make('tr', make('thead', table));
+  for (const heading of headings) make('th', head, heading, {scope: 'col'});
+  const body = make('tbody', table);
+  for (const cells of rows) {
+    const row = make('tr', body);
+    cells.forEach((cell, i) => {
+      const element = i === 0 ? make('th', row, '', {scope: 'row'}) : make('td', row);
+      element.dataset.of = headings[i];
+      if (typeof cell === 'function') cell(element); else element.textContent = cell;
+    });
+  }
+  return table;
+};
+// Buttons of which one is chosen; arrow keys move.
+const addChoice = (parent, group, names, chosen, choose) => {
+  const list = make('div', parent, '', {className: 'choices'});
+  names.forEach((name, i) => {
+    const label = make('label', list, '', {className: 'choice'});
+    const input = make('input', label, '', {type: 'radio', name: group, checked: i === chosen});
+    label.append(` ${name}`);
+    input.addEventListener('change', () => {
+      choose(i);  // this draws the choice anew
+      document.querySelector(`input[name="${group}"]:checked`).focus();
+    });
+  });
+  return list;
+};
+
+// ---- choices of the reader
+
+const view = {ops: [0, 1], time: [0, 1], address: [0, 1]};  // the part that is shown of each axis
+const span = ([low, high]) => high - low;
+const state = {op: 0, along: 'ops', kind: 0, filter: '', chosen: null, path: [], moment: null};
+let sheet = null;  // of the device that is shown
+
+// True if the words of the search are part of the name.
+const isNamed = name => name.toLowerCase().includes(state.filter.toLowerCase());
+const bandName = block => sheet.main?.key === 'by_code' ? block.owner : sizeName(block.bytes);
+const isMatch = block => state.filter === '' || isNamed(block.owner) || isNamed(sizeName(block.bytes)) ||
+  isNamed(`stream ${block.stream}`) || block.stack.some(isNamed);
+const isHeld = (block, at) => block.begin <= at && at < block.end;
+const nameOfMoment = op => {
+  const names = [[sheet.oom_op === null ? -1 : sheet.oom_op, 'out of memory'], [sheet.peak_op, 'peak live'],
+    ...(sheet.heap?.moments ?? []).map(moment => [moment.op, moment.name]), [sheet.ops - 1, 'end']];
+  return names.find(([at]) => at === op)?.[1] ?? '';
+};
+
+// ---- scales
+
+const TICKS = {bytes: [1024, BYTES], ns: [1000, TIMES], count: [Infinity, ['']], ratio: [Infinity, ['']]};
+// A number of a scale, in the unit of the largest, with the digits that tell it from the next.
+const sayTick = (value, step, most, unit) => {
+  const [base, units] = TICKS[unit];
+  let of = 1, i = 0;
+  for (; most >= of * base && i + 1 < units.length; i++) of *= base;
+  const digits = Math.max(step < of ? 2 : 0, Math.ceil(Math.log10(of / step) - 1e-9));
+  return `${(value / of).toLocaleString('en-US', {maximumFractionDigits: Math.min(6, digits)})} ${units[i]}`.trim();
+};
+const linearTicks = (unit, low, high, wanted) => {
+  const least = Math.abs(high) * Number.EPSILON, finest = unit === 'ratio' ? 1e-6 : 1;
+  const rough = Math.max(finest, least, (high - low) / wanted), power = 10 ** Math.floor(Math.log10(rough));
+  const step = unit === 'bytes' ? 2 ** Math.ceil(Math.log2(rough) - 0.25)
+    : power * [1, 2, 5, 10].find(times => times * power >= rough * (1 - 1e-9));
+  const out = [];
+  for (let i = Math.ceil(low / step); i * step <= high && out.length < 100; i++) {
+    out.push([i * step, sayTick(i * step, step, high, unit)]);
+  }
+  return out;
+};
+const logTicks = (axis, low, high, wanted) => {
+  const base = axis.unit === 'bytes' ? 2 : 10, from = axis.hasZero ? 1 : low;
+  const powers = Math.log(high / from) / Math.log(base);
+  if (powers < 1) return linearTicks(axis.unit, low, high, wanted);
+  const every = Math.max(1, Math.ceil(powers / wanted)), out = axis.hasZero ? [[0, '0']] : [];
+  const times = base === 10 && powers < wanted / 2 ? [1, 2, 5] : [1];
+  const first = Math.floor(Math.log(from) / Math.log(base) + 1e-9);
+  for (let power = first; base ** power <= high * (1 + 1e-9); power += every) {
+    for (const value of times.map(part => part * base ** power)) {
+      if (value >= from * (1 - 1e-9) && value <= high) out.push([value, sayTick(value, value, value, axis.unit)]);
+    }
+  }
+  return out;
+};
+// From values to pixels of an axis {low, high, unit, isLog, hasZero, along, name}; hasZero: a log axis of value + 1.
+const scaleOf = (axis, pixels, isUp) => {
+  const [from, to] = axis.along ? view[axis.along] : [0, 1], more = axis.hasZero ? 1 : 0;
+  const place = axis.isLog ? value => Math.log(Math.max(value + more, 1e-9)) : value => value;
+  const value = axis.isLog ? at => Math.exp(at) - more : at => at;
+  const whole = place(axis.high) - place(axis.low) || 1, low = place(axis.low) + from * whole;
+  const part = (to - from) * whole;
+  const scale = at => pixels * (isUp ? 1 - (place(at) - low) / part : (place(at) - low) / part);
+  scale.ticks = wanted => axis.isLog ? logTicks(axis, value(low), value(low + part), wanted)
+    : linearTicks(axis.unit, value(low), value(low + part), wanted);
+  return scale;
+};

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// Owns: the heap: blocks at their addresses over time, reserved memory at one moment, holes.
+
+// ---- the heap
+
+const HEAP_HEIGHT = 320, DOT_COLUMNS = 333, DOT_ROWS = 107, FULL = 35;  // of page_data.c
+const bandInks = () => new Map((sheet.main?.bands ?? []).map(({name, colour}) => [name, inkOf(`--k${colour}`)]));
+const heapBox = (block, {x, y}) => [x(block.begin), y(block.place + block.taken), x(block.end), y(block.place)];
+
+const paintStrip = plot => {
+  const {x, y, width} = plot, {heap} = sheet, raster = addRaster(plot.canvas, width, HEAP_HEIGHT);
+  const inks = bandInks(), rest = inkOf(`--k${REST_COLOUR}`), grey = inkOf('--edge');
+  let cell = 0;
+  for (const [, run, level] of heap.dots.matchAll(/(\d+)[.](\w)/g)) {  // so many cells, each that full
+    const full = parseInt(level, 36) / FULL, end = cell + Number(run);
+    for (; cell < end; cell++) {
+      const column = cell % DOT_COLUMNS, row = Math.floor(cell / DOT_COLUMNS);
+      const [left, right] = [column, column + 1].map(at => x(at / DOT_COLUMNS * sheet.ops));
+      const [top, bottom] = [row, row + 1].map(at => y((1 - at / DOT_ROWS) * heap.bytes));
+      if (full > 0 && state.filter === '') raster.add(left, top, right, bottom, grey, full);
+    }
+  }
+  for (const block of sheet.blocks) {
+    raster.add(...heapBox(block, plot), inks.get(bandName(block)) ?? rest, isMatch(block) ? 1 : 0.15);
+  }
+  raster.show();
+  if (state.chosen) {
+    const [left, top, right, bottom] = heapBox(state.chosen, plot);
+    for (const kind of ['under', 'chosen']) {
+      draws('rect', plot.shapes, {class: kind, x: left, y: top, width: right - left, height: bottom - top});
+    }
+  }
+};
+// The block at a place of the picture, in parts of the whole, or the nearest that is no further than NEAR pixels.
+const findBlock = (plot, x, y) => {
+  const off = (value, low, high, pixels) => Math.max(0, low - value, value - high) * pixels;
+  let found = null, least = NEAR;
+  for (const block of sheet.blocks) {
+    const dx = off(x, block.begin / sheet.ops, block.end / sheet.ops, plot.width / span(view.ops));
+    const dy = off(y, block.place / sheet.heap.bytes, (block.place + block.taken) / sheet.heap.bytes,
+      HEAP_HEIGHT / span(view.address));
+    if (Math.hypot(dx, dy) < least) [found, least] = [block, Math.hypot(dx, dy)];
+  }
+  return found;
+};
+const climb = (plot, step) => {
+  const held = sheet.blocks.filter(block => isHeld(block, state.op)).sort((a, b) => a.place - b.place);
+  const next = held[held.indexOf(state.chosen) + step] ?? held[step > 0 ? 0 : held.length - 1];
+  if (next) chooseBlock(next, plot);
+};
+const addStrip = body => {
+  const {heap} = sheet;
+  make('h3', body, 'Blocks at their addresses');
+  const plot = addPlot(body, {title: 'Addresses over time', height: HEAP_HEIGHT, canvas: true, x: axisOf('ops'),
+    says: 'Each rectangle is a block: across its life, up its addresses. Where there is none, it is free.',
+    y: {low: 0, high: heap.bytes, unit: 'bytes', along: 'address', name: 'address'}, paint: paintStrip,
+    find: findBlock, climb: step => climb(plot, step)});
+  addLegend(body, sheet.main?.bands ?? [], heap.merged_blocks > 0 ? [['merged', 'smaller blocks, merged']] : [],
+    false);
+  const merged = heap.merged_blocks > 0 ? `; ${plural(heap.merged_blocks, 'block')} that weigh less are merged, as ` +
+    'dense as they lie' : '', lost = heap.lost_blocks > 0 ? `; ${plural(heap.lost_blocks, 'block')} that weigh least ` +
+    'are left out' : '';
+  hint(body, `${plural(sheet.blocks.length, 'block')} drawn exactly${merged}${lost}; empty stretches of more than ` +
+    '64 MiB of address space are cut out.');
+};
+
+// Reserved memory at one moment, in address order, line after line. A segment: bytes; a block: its segment's number,
+// the bytes before it in the segment, requested, rounding, owner, 1 if pending.
+const MAP_ROWS = 24, MAP_ROW = 14;
+const paintMap = (plot, moment, rowBytes) => {
+  const {width} = plot, raster = addRaster(plot.canvas, width, plot.spec.height), inks = bandInks();
+  const colours = ['--free', '--freeodd', '--loss', '--pending', `--k${REST_COLOUR}`].map(inkOf), starts = [];
+  const [free, odd, loss, pending, rest] = colours;
+  const add = (begin, bytes, ink, share) => {
+    for (let at = begin; at < begin + bytes;) {
+      const row = Math.floor(at / rowBytes), end = Math.min(begin + bytes, (row + 1) * rowBytes);
+      const left = width * (at / rowBytes - row), right = width * (end / rowBytes - row);
+      raster.add(left, row * MAP_ROW + 1, right, (row + 1) * MAP_ROW - 1, ink, share);
+      at = end;
+    }
+  };
+  let total = 0;
+  moment.segments.forEach(([bytes]) => { starts.push(total); total += bytes; });
+  const used = moment.segments.map(() => 0);
+  const addFree = (i, end) => add(starts[i] + used[i], end - used[i], i % 2 ? odd : free, 1);
+  for (const [i, place, requested, rounding, owner, isPending] of moment.blocks) {
+    const name = sheet.owners[owner], isDim = state.filter !== '' && !isNamed(name) && !isNamed(sizeName(requested));
+    const ink = inks.get(sheet.main?.key === 'by_code' ? name : sizeName(requested)) ?? rest;
+    addFree(i, place);
+    add(starts[i] + place, requested, isPending ? pending : ink, isDim ? 0.15 : 1);
+    add(starts[i] + place + requested, rounding, loss, 1);
+    used[i] = place + requested + rounding;
+  }
+  moment.segments.forEach(([bytes], i) => addFree(i, bytes));
+  raster.show();
+  for (let row = 0; row * rowBytes < total; row++) {  // an edge around all that is reserved
+    draws('rect', plot.shapes, {class: 'edge', x: 0.5, y: row * MAP_ROW + 0.5, height: MAP_ROW - 1,
+      width: Math.max(1, Math.min(1, (total - row * rowBytes) / rowBytes) * width - 1)});
+  }
+};
+const addMap = body => {
+  const {heap} = sheet, names = heap.moments.map(({name}) => name);
+  const moment = heap.moments[Math.max(0, names.indexOf(state.moment ?? 'out of memory'))];
+  make('h3', body, 'Reserved memory at one moment');
+  if (!moment) return none(body, 'The heap at one moment is not known.');
+  if (heap.moments.length > 1) {
+    addChoice(body, 'heap', names, heap.moments.indexOf(moment), i => { state.moment = names[i]; build(); });
+  }
+  const total = moment.segments.reduce((sum, [bytes]) => sum + bytes, 0);
+  const waits = moment.blocks.some(([,,,,, isPending]) => isPending);
+  const says = make('p', body, '', {className: 'hint'});
+  if (sheet.report.has_history) make('a', says, `Operation ${count(moment.op)}`, {href: `#op=${moment.op}`});
+  says.append(`${sheet.report.has_history ? ': ' : ''}${size(moment.requested)} live, ${size(moment.reserved)} ` +
+    `reserved, ${plural(moment.holes, 'hole')}, the largest ${size(moment.largest_hole)}.`);
+  if (total === 0) return none(body, 'Nothing was reserved at this moment.');
+  let rowBytes = 65536;
+  while (rowBytes * MAP_ROWS < total) rowBytes *= 2;
+  const rows = Math.ceil(total / rowBytes), height = rows * MAP_ROW;
+  addPlot(body, {title: `Reserved memory: ${moment.name}`, height, canvas: true, bottom: 0,
+    says: 'Reserved memory in address order, line after line.', x: {low: 0, high: 1, isBare: true},
+    y: {low: 0, high: 1, isBare: true}, paint: plot => {
+      paintMap(plot, moment, rowBytes);
+      for (let row = 0; row < rows; row += 4) {
+        draws('text', plot.under, {class: 'tick end', x: -6, y: (row + 0.5) * MAP_ROW + 4}).textContent =
+          size(row * rowBytes);
+      }
+    }});
+  const owners = sheet.report.has_history ? [] : sheet.main?.bands ?? [];  // else they stand above
+  const legend = addLegend(body, owners, [], false);
+  addKey(legend, 'free', 'free (every other segment in a second grey)');
+  addKey(legend, 'loss', 'rounding');
+  addKey(legend, 'pending', waits ? 'pending: freed, and not reusable until other streams are done' : 'pending (none)');
+  hint(body, `A line is ${size(rowBytes)}, in address order; blocks have the colours of their owners.` +
+    `${moment.left_out > 0 ? ` The ${plural(moment.left_out, 'smallest block')} are left out.` : ''}`);
+};
+const addHoles = body => {
+  const {holes} = sheet.heap;
+  make('h3', body, 'Holes over time');
+  if (holes === null) return none(body, 'There were no holes, or the addresses are not known.');
+  const [low, high] = [2 ** (holes.low - 1), 2 ** holes.high], columns = holes.columns.length;
+  addPlot(body, {title: 'Holes over time', height: 240, x: axisOf('ops'),
+    says: 'The stronger the colour, the more free memory lies in holes of that size. The line is the largest request.',
+    y: {low, high, isLog: true, unit: 'bytes', name: 'size of a hole'}, paint: (plot, x, y) => {
+      const edges = Array.from({length: columns + 1}, (_, i) => i / columns * sheet.ops);
+      const paths = ['', '', '', '', '', ''];
+      holes.columns.forEach((shades, i) => [...shades].forEach((shade, bin) => {
+        const [left, right] = [edges[i], edges[i + 1]].map(x), top = y(2 ** (holes.low + bin));
+        paths[shade] += `M${step(left)} ${step(top)}H${step(right)}V${step(y(2 ** (holes.low + bin - 1)))}H${step(left)}z`;
+      }));
+      paths.slice(1).forEach((d, i) => { if (d) draws('path', plot.shapes, {class: `s${i + 1}`, d}); });
+      draws('path', plot.shapes, {class: 'line request',
+        d: areaPath(edges, holes.requests.map(bytes => Math.max(low, bytes)), null, x, y)});
+    }});
+  addShades(body, 'bytes in holes of that size');
+  hint(body, 'The line is the largest request of the moment: holes below it cannot serve it.');
+};
+const addShades = (body, what) => {
+  const legend = make('p', body, 'fewer ', {className: 'legend'});
+  for (let shade = 1; shade <= 5; shade++) make('span', legend, '', {className: `key s${shade}`});
+  legend.append(`more ${what}`);
+};
+const addHeap = () => {
+  const body = bodyOf('heap'), {heap} = sheet;
+  if (heap === null) return none(body, 'The recording has no addresses, and no policy has any.');
+  const {label, name} = sheet.policies[heap.policy];
+  hint(body, name === 'recorded' ? 'The heap of the recording itself.'
+    : `The recording has no addresses: this is the heap of ${label}, replayed.`);
+  if (sheet.report.has_history) addStrip(body);
+  addMap(body);
+  if (sheet.report.has_history) addHoles(body);
+};
