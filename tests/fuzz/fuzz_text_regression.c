@@ -49,35 +49,20 @@ static void run_once(const uint8_t *bytes, size_t count)
     free(exact);
 }
 
-static void insert(uint8_t *bytes, size_t *count, size_t at, const uint8_t *what, size_t what_count)
+/* Put bytes in the place of `cut` others at `at`. */
+static void splice(uint8_t *bytes, size_t *count, size_t at, size_t cut, const void *what,
+                   size_t what_count)
 {
-    if (*count + what_count > FILE_BYTES_MAX) {
-        return;
+    cut = cut < *count - at ? cut : *count - at;
+    if (*count - cut + what_count <= FILE_BYTES_MAX) {
+        memmove(bytes + at + what_count, bytes + at + cut, *count - at - cut);
+        memcpy(bytes + at, what, what_count);
+        *count += what_count - cut;
     }
-    memmove(bytes + at + what_count, bytes + at, *count - at);
-    memmove(bytes + at, what, what_count);
-    *count += what_count;
 }
 
-static void insert_random(uint64_t *state, uint8_t *bytes, size_t *count, size_t at)
-{
-    uint8_t noise[16];
-    size_t noise_count = 1 + below(state, sizeof(noise));
-    for (size_t i = 0; i < noise_count; i++) {
-        noise[i] = (uint8_t)flw_random_next(state);
-    }
-    insert(bytes, count, at, noise, noise_count);
-}
-
-static void insert_piece(uint64_t *state, uint8_t *bytes, size_t *count, size_t at)
-{
-    const struct sample *other = &samples[below(state, sample_count)];
-    size_t from = below(state, other->count);
-    size_t length = below(state, other->count - from);
-    insert(bytes, count, at, other->bytes + from, length < 64 ? length : 64);
-}
-
-static void insert_number(uint64_t *state, uint8_t *bytes, size_t *count, size_t at)
+/* Noise, a piece of another sample, or a number that tells. */
+static void insert(uint64_t *state, uint8_t *bytes, size_t *count, size_t at)
 {
     static const char *const numbers[] = {"0",
                                           "1",
@@ -91,50 +76,32 @@ static void insert_number(uint64_t *state, uint8_t *bytes, size_t *count, size_t
                                           " 7",
                                           "\n",
                                           "@"};
+    const struct sample *other = &samples[below(state, sample_count)];
+    uint8_t noise[16];
+    size_t from = below(state, other->count), length = below(state, other->count - from);
     const char *number = numbers[below(state, sizeof(numbers) / sizeof(numbers[0]))];
-    insert(bytes, count, at, (const uint8_t *)number, strlen(number));
-}
-
-static void delete_some(uint64_t *state, uint8_t *bytes, size_t *count, size_t at)
-{
-    size_t length = 1 + below(state, 24);
-    length = length < *count - at ? length : *count - at;
-    memmove(bytes + at, bytes + at + length, *count - at - length);
-    *count -= length;
+    switch (below(state, 3)) {
+    case 0:
+        for (size_t i = 0; i < sizeof(noise); i++) {
+            noise[i] = (uint8_t)flw_random_next(state);
+        }
+        splice(bytes, count, at, 0, noise, 1 + below(state, sizeof(noise)));
+        break;
+    case 1:
+        splice(bytes, count, at, 0, other->bytes + from, length < 64 ? length : 64);
+        break;
+    default:
+        splice(bytes, count, at, 0, number, strlen(number));
+        break;
+    }
 }
 
 static void overwrite(uint64_t *state, uint8_t *bytes, size_t count, size_t at)
 {
     static const uint8_t values[] = {0x00, 0xFF, 0x7F, 0x80};
-    uint8_t value = values[below(state, sizeof(values))];
     size_t length = (size_t)1 << below(state, 4);
-    for (size_t i = at; i < count && i < at + length; i++) {
-        bytes[i] = value;
-    }
-}
-
-/* Exchange the line at `at` with the one that follows. */
-static void swap_lines(uint8_t *bytes, size_t count, size_t at)
-{
-    uint8_t *middle = memchr(bytes + at, '\n', count - at);
-    if (middle == NULL) {
-        return;
-    }
-    middle++;
-    uint8_t *end = memchr(middle, '\n', (size_t)(bytes + count - middle));
-    uint8_t *first = bytes + at;
-    while (first > bytes && first[-1] != '\n') {
-        first--;
-    }
-    size_t first_bytes = (size_t)(middle - first);
-    if (end == NULL || first_bytes > 256) {
-        return;
-    }
-    uint8_t kept[256];
-    size_t second_bytes = (size_t)(end + 1 - middle);
-    memcpy(kept, first, first_bytes);
-    memmove(first, middle, second_bytes);
-    memcpy(first + second_bytes, kept, first_bytes);
+    memset(bytes + at, values[below(state, sizeof(values))],
+           length < count - at ? length : count - at);
 }
 
 /* Change the next number from `at` on: a digit of a text, or a byte of a pickled integer. */
@@ -156,67 +123,50 @@ static void nudge_number(uint64_t *state, uint8_t *bytes, size_t count, size_t a
     }
 }
 
-/* Remove the line that `at` lies in, or repeat it. */
+/* Remove the line that `at` lies in, repeat it, or put it behind the next one. */
 static void edit_line(uint64_t *state, uint8_t *bytes, size_t *count, size_t at)
 {
+    uint8_t line[256];
     size_t first = at;
     while (first > 0 && bytes[first - 1] != '\n') {
         first--;
     }
     const uint8_t *newline = memchr(bytes + at, '\n', *count - at);
-    size_t end = newline != NULL ? (size_t)(newline - bytes) + 1 : *count;
-    if (below(state, 2) == 0) {
-        memmove(bytes + first, bytes + end, *count - end);
-        *count -= end - first;
-    } else if (end - first < 256) {
-        uint8_t line[256];
-        memcpy(line, bytes + first, end - first);
-        insert(bytes, count, end, line, end - first);
+    size_t end = newline != NULL ? (size_t)(newline - bytes) + 1 : *count, length = end - first;
+    memcpy(line, bytes + first, length < sizeof(line) ? length : sizeof(line));
+    enum {
+        REMOVE,
+        REPEAT,
+        MOVE
+    } way = (int[]){REMOVE, REMOVE, REPEAT, MOVE}[below(state, 4)];
+    if (way == REMOVE || (way == MOVE && length < sizeof(line))) {
+        splice(bytes, count, first, length, "", 0);
+    }
+    if (way != REMOVE && length < sizeof(line)) {
+        newline = memchr(bytes + first, '\n', *count - first);
+        at = newline != NULL ? (size_t)(newline - bytes) + 1 : *count;
+        splice(bytes, count, at, 0, line, length);
     }
 }
 
 static void mutate_once(uint64_t *state, uint8_t *bytes, size_t *count)
 {
-    size_t at = below(state, *count);
-    switch (below(state, 16)) {
-    case 0:
-        insert_random(state, bytes, count, at);
-        break;
-    case 1:
-        insert_piece(state, bytes, count, at);
-        break;
-    case 2:
-        insert_number(state, bytes, count, at);
-        break;
-    case 3:
-        delete_some(state, bytes, count, at);
-        break;
-    case 4:
+    size_t at = below(state, *count), way = below(state, 16);
+    if (way < 3) {
+        insert(state, bytes, count, at);
+    } else if (way == 3) {
+        splice(bytes, count, at, 1 + below(state, 24), "", 0);
+    } else if (way == 4) {
         overwrite(state, bytes, *count, at);
-        break;
-    case 5:
-        swap_lines(bytes, *count, at);
-        break;
-    case 6:
+    } else if (way == 5) {
         *count = at;
-        break;
-    case 7:
-    case 8:
-    case 9:
+    } else if (way < 10) {
         edit_line(state, bytes, count, at);
-        break;
-    case 10:
-    case 11:
-    case 12:
-    case 13:
+    } else if (way < 14) {
         nudge_number(state, bytes, *count, at);
-        break;
-    default:
-        if (*count > 0) {
-            bytes[at] = (uint8_t)(below(state, 2) == 0 ? bytes[at] ^ (1u << below(state, 8))
-                                                       : samples[0].bytes[at % samples[0].count]);
-        }
-        break;
+    } else if (*count > 0) {
+        bytes[at] = (uint8_t)(below(state, 2) == 0 ? bytes[at] ^ (1u << below(state, 8))
+                                                   : samples[0].bytes[at % samples[0].count]);
     }
 }
 

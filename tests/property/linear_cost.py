@@ -4,15 +4,15 @@
 # the second doubling adds may be little more than twice what the first one added; where each event looks at all
 # others, it is four times that. Times are not looked at.
 #
-#   linear_cost.py FALLOW SNAPSHOT     exit 1: something grows faster; 77: no valgrind
+#   linear_cost.py FALLOW     exit 1: something grows faster; 77: no valgrind
+import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
 
-import long_snapshot
-
+BIG_SNAPSHOT = os.path.join(os.path.dirname(__file__), "../unit/trace/big_snapshot.py")
 MOST = 2.6  # sorting, searching and the planner, which stops somewhen, take a little more than twice
 MEGABYTE = 1 << 20
 
@@ -31,15 +31,20 @@ def make_random(fallow, count, largest, path):
                    stderr=subprocess.DEVNULL)
 
 
-def main(fallow, snapshot):
+def make_snapshot(size, how, path):
+    with open(path, "wb") as file:
+        subprocess.run([sys.executable, BIG_SNAPSHOT, str(size), how], stdout=file, check=True)
+
+
+def main(fallow):
     if shutil.which("valgrind") is None:
         print("no valgrind: nothing counted")
         return 77
-    reads = [MEGABYTE, 2 * MEGABYTE, 4 * MEGABYTE]  # a round of the snapshot is a fraction of one
+    reads = [MEGABYTE, 2 * MEGABYTE, 4 * MEGABYTE]
     counts = [4000, 8000, 16000]
     ways = [
         (f"trace info of a snapshot, frames {how}", reads, ["trace", "info"], ".pickle",
-         lambda size, path, how=how: long_snapshot.main(snapshot, size, path, how))
+         lambda size, path, how=how: make_snapshot(size, how, path))
         for how in ("shared", "apart", "none")
     ] + [
         (what, counts, command, ".ftrace",

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Owns: writing a PyTorch memory snapshot of any size, in a stream, shaped as recorded ones: protocol 4,
-# a list of 40 shared stack frames for each allocation that its frees share, 115 to 127 bytes an event.
-# Usage: big_snapshot.py BYTES >SNAPSHOT
+# Owns: writing a PyTorch memory snapshot of any size, in a stream, shaped as recorded ones: protocol 4, a list of 40
+# shared stack frames for each allocation that its frees share, 115 to 127 bytes an event (shared); or as after a copy
+# that knows no identities: 4 frames, each a dict of its own (apart); or without frames (none).
+# Usage: big_snapshot.py BYTES [shared|apart|none] >SNAPSHOT
 import random
 import struct
 import sys
 
 FRAMES = 2000
-DEPTH = 40
+DEPTH = {"shared": 40, "apart": 4, "none": 0}
 LIVE = 1000
 
 
@@ -45,7 +46,7 @@ class Writer:
 
 
 def main():
-    target = int(sys.argv[1])
+    target, way = int(sys.argv[1]), (sys.argv[2:] or ["shared"])[0]
     w = Writer(sys.stdout.buffer)
     dice = random.Random(1)
     w.put(b"\x80\x04}" + w.memoize() + b"(" + w.word("segments") + b"]" + w.memoize())
@@ -55,9 +56,12 @@ def main():
         w.put(w.word(name) + b"0")
     frames = []
     for i in range(FRAMES):
-        frames.append(w.memo)
+        place = w.memo
         w.put(b"}" + w.memoize() + b"(" + w.word("filename") + w.word(f"/site/module_{i % 97}.py") + w.word("line") +
               w.number(i) + w.word("name") + w.word(f"function_{i}") + b"u0")
+        frames.append(w.get(place) if way != "apart" else
+                      b"}(" + w.word("filename") + w.word(f"/site/module_{i % 97}.py") + w.word("line") + w.number(i) +
+                      w.word("name") + w.word(f"function_{i}") + b"u")
     heads = {action: b"(" + w.word("action") + w.word(action) + w.word("addr")
              for action in ("alloc", "free_requested", "free_completed")}
     middle, stream, time, stack = w.word("size"), w.word("stream") + b"K\0" + w.word("time_us"), 0, w.word("frames")
@@ -76,8 +80,7 @@ def main():
     while w.bytes < target:
         if len(live) < LIVE:
             address, size = free.pop(), dice.randrange(1, 4096) * 512
-            stack_of = b"".join(w.get(frame) for frame in dice.choices(frames, k=DEPTH))
-            event("alloc", address, size, b"]\x94(" + stack_of + b"e")
+            event("alloc", address, size, b"]\x94(" + b"".join(dice.choices(frames, k=DEPTH[way])) + b"e")
             w.memo += 1  # its frames; the event itself came before them
             live.append((address, size, w.memo - 1))
         else:
