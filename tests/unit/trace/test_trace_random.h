@@ -103,15 +103,12 @@ static inline uint32_t random_stack(struct random_trace *r)
 
 static inline void random_remark(struct random_trace *r, size_t record)
 {
-    struct flw_trace *trace = r->build.trace;
+    struct flw_trace_remark remark = {.record = record};
     if (r->has_stacks && random_below(r, 20) == 0) {
-        struct flw_trace_remark remark = {
-            .record = record,
-            .compile_context = random_below(r, 2) == 0 ? 0 : random_text(r) + 1,
-            .user_metadata = random_below(r, 2) == 0 ? 0 : random_text(r) + 1};
+        remark.compile_context = random_below(r, 2) == 0 ? 0 : random_text(r) + 1;
+        remark.user_metadata = random_below(r, 2) == 0 ? 0 : random_text(r) + 1;
         assert_true(flw_build_add_remark(&r->build, &remark));
     }
-    assert_true(record >= trace->initial_count);
 }
 
 static inline void random_start(struct random_trace *r)
@@ -149,31 +146,18 @@ static inline void random_detail(struct random_trace *r, uint8_t op)
                                         "\xC3\xA9"};
     struct flw_trace_detail detail = flw_build_no_detail();
     const char *name = names[random_below(r, sizeof(names) / sizeof(names[0]))];
-    switch (op) {
-    case FLW_TRACE_MARK:
-        if (random_below(r, 2) == 0) {
-            return;
-        }
-        /* fall through */
-    case FLW_TRACE_PHASE_BEGIN:
-    case FLW_TRACE_PHASE_END:
-    case FLW_TRACE_CONFIG:
+    if (op == FLW_TRACE_PHASE_BEGIN || op == FLW_TRACE_PHASE_END || op == FLW_TRACE_CONFIG ||
+        (op == FLW_TRACE_MARK && random_below(r, 2) == 0)) {
         assert_true(flw_build_add_name(&r->build, name, strlen(name), &detail.name));
-        break;
-    case FLW_TRACE_SYNC_WAIT:
+    } else if (op == FLW_TRACE_SYNC_WAIT) {
         detail.other_stream = (uint16_t)random_below(r, RANDOM_STREAMS);
-        break;
-    case FLW_TRACE_DROP:
+    } else if (op == FLW_TRACE_DROP) {
         detail.lost_count = 1 + (flw_test_random(&r->state) >> random_below(r, 60)) / 2;
-        break;
-    case FLW_TRACE_OOM:
-        detail.free_bytes = random_below(r, 2) == 0 ? FLW_TRACE_UNKNOWN : random_size(r);
-        detail.largest_bytes = random_below(r, 2) == 0 ? FLW_TRACE_UNKNOWN : random_size(r);
-        if (detail.free_bytes == FLW_TRACE_UNKNOWN && detail.largest_bytes == FLW_TRACE_UNKNOWN) {
-            return;
-        }
-        break;
-    default:
+    } else if (op == FLW_TRACE_OOM && random_below(r, 4) > 0) {
+        uint64_t known = 1 + random_below(r, 3);
+        detail.free_bytes = known & 1 ? random_size(r) : FLW_TRACE_UNKNOWN;
+        detail.largest_bytes = known & 2 ? random_size(r) : FLW_TRACE_UNKNOWN;
+    } else {
         return;
     }
     assert_true(flw_build_add_detail(&r->build, detail));

@@ -208,18 +208,11 @@ static void check_pytorch(const struct flw_trace *trace, const struct flw_trace 
                    sum_start(again, keeps) == sum_start(trace, keeps) &&
                    again->peak_requested_bytes == trace->peak_requested_bytes,
                trace, form, "another heap at the start");
-        expect(!is_snapshot || (again->event_count == trace->event_count &&
-                                (trace->event_count == 0 ||
-                                 memcmp(again->events, trace->events,
-                                        trace->event_count * sizeof(*trace->events)) == 0)),
-               trace, form, "other events");
-        expect(
-            !is_snapshot ||
-                (again->segment_count == trace->segment_count &&
-                 again->recorded_initial_reserved_bytes == trace->recorded_initial_reserved_bytes &&
-                 again->recorded_peak_reserved_bytes == trace->recorded_peak_reserved_bytes &&
-                 again->recorded_segment_calls == trace->recorded_segment_calls),
-            trace, form, "other segments");
+        expect(!is_snapshot ||
+                   (again->event_count == trace->event_count &&
+                    again->segment_count == trace->segment_count &&
+                    again->recorded_peak_reserved_bytes == trace->recorded_peak_reserved_bytes),
+               trace, form, "other events or segments");
         expect(has_op(trace, FLW_TRACE_FREE_DONE) || !has_op(trace, FLW_TRACE_FREE) ||
                    has_op(again, FLW_TRACE_FREE_DONE),
                trace, form, "frees are not completed");
