@@ -220,6 +220,24 @@ static void deep_and_long_values_cost_no_memory(void **state)
     free(text);
 }
 
+/* What nobody knew is not said. */
+static void an_out_of_memory_says_what_was_free(void **state)
+{
+    (void)state;
+    struct flw_trace *trace = read_text("#fallow-trace 1\ndevice 0\nstream 0\nfields none\n"
+                                        "O 0 5 0 free=12345\nO 0 6 0\n");
+    size_t count;
+    char *text = write_file(trace, flw_trace_write_chrome, &count);
+    char *first = strstr(text, "\"oom\""), *second = strstr(first + 1, "\"oom\"");
+    assert_non_null(second);
+    assert_null(strstr(second, "device_free"));
+    *second = '\0';
+    flw_test_expect_in(first, ",\"device_free\":12345}");
+    assert_null(strstr(first, "largest_free"));
+    free(text);
+    flw_trace_destroy(trace);
+}
+
 /* ---- RMM ---- */
 
 #define RMM "Thread,Time,Action,Pointer,Size,Stream\n"
@@ -379,6 +397,7 @@ int main(void)
         cmocka_unit_test(devices_of_a_profile_are_told_apart),
         cmocka_unit_test(stacks_of_a_profile_have_an_end),
         cmocka_unit_test(deep_and_long_values_cost_no_memory),
+        cmocka_unit_test(an_out_of_memory_says_what_was_free),
         cmocka_unit_test(a_log_is_this_trace),
         cmocka_unit_test(a_log_is_written_and_read_back),
         cmocka_unit_test(a_bad_file_is_named_with_its_place_and_reason),

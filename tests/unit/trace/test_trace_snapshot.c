@@ -159,14 +159,14 @@ static void pools_are_numbered_in_the_order_of_their_pairs(void **state)
     "segment " address " 1M small segment_pool_id (" id ")\n" \
     "block " address " 1M active_allocated\n"
     static const struct row rows[] = {
-        {POOLED("16M", "0 0") POOLED("20M", "1 0") "alloc 24M 1M pool_id (3 0)\n"
-                                                   "alloc 28M 1M pool_id (0 7)\n"
-                                                   "alloc 32M 1M pool_id (0 0)\n"
-                                                   "free_requested 20M 1M pool_id (1 0)\n",
-         PLAIN "S 0 1048576 0 small @16777216\nS 0 1048576 0 small @20971520 pool=2\n"
-               "P 0 0 1048576 0 @16777216\nP 0 1 1048576 0 @20971520 pool=2\n"
-               "A 0 2 1048576 0 @25165824 pool=3\nA 0 3 1048576 0 @29360128 pool=1\n"
-               "A 0 4 1048576 0 @33554432\nF 0 1 0 pool=2\n",
+        {POOLED("16M", "0 0")
+             POOLED("20M", "1 0") "alloc 24M 1M pool_id (3 0)\nalloc 28M 1M pool_id (0 7)\n"
+                                  "alloc 32M 1M pool_id (0 0)\nalloc 36M 1M pool_id (0 3)\n"
+                                  "free_requested 20M 1M pool_id (1 0)\n",
+         PLAIN "S 0 1048576 0 small @16777216\nS 0 1048576 0 small @20971520 pool=3\n"
+               "P 0 0 1048576 0 @16777216\nP 0 1 1048576 0 @20971520 pool=3\n"
+               "A 0 2 1048576 0 @25165824 pool=4\nA 0 3 1048576 0 @29360128 pool=2\n"
+               "A 0 4 1048576 0 @33554432\nA 0 5 1048576 0 @37748736 pool=1\nF 0 1 0 pool=3\n",
          true},
         /* a free says the pool of a block of the start */
         {"free_completed 16M 1M pool_id (0 1)\nsegment_free 16M 1M pool_id (0 0)\n",
@@ -226,8 +226,7 @@ static void records_have_the_frames_that_they_say(void **state)
         /* remarks: what is compiled, and what a program says */
         {"alloc 16M 1M compile_context \"0/1\" user_metadata \"step 1\"\n"
          "alloc 17M 1M compile_context \"0/1\" user_metadata \"step 2\"\n"
-         "alloc 18M 1M user_metadata step\n"
-         "alloc 19M 1M\n",
+         "alloc 18M 1M user_metadata step\nalloc 19M 1M\n",
          PLAIN "V \"0/1\" \"step 1\"\nA 0 0 1048576 0 @16777216\n"
                "V \"0/1\" \"step 2\"\nA 0 1 1048576 0 @17825792\n"
                "V - \"step\"\nA 0 2 1048576 0 @18874368\nV - -\nA 0 3 1048576 0 @19922944\n",
