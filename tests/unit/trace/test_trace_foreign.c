@@ -133,12 +133,13 @@ static void a_profile_is_this_trace(void **state)
                      "A 4000 1 512 0 @8192 stack=2\n"},
         /* slices without sense */
         {"memory|15|0|4096|512|512|0\n"
-         "op|short|14|-2\nop|late|\"x\"|9\nop|ever|10|99999999999999999\n"
+         "op|short|14|-2\nop|a7): b|13|5\nop|late|\"x\"|9\nop|ever|10|99999999999999999\n"
          "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"nowhere\",\"ts\":1,\"dur\":50}\n"
          "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":7,\"pid\":1,\"tid\":2,\"ts\":1,\"dur\":50}\n"
          "{\"ph\":\"X\",\"cat\":[],\"name\":\"x\",\"pid\":1,\"tid\":2,\"ts\":1,\"dur\":50}\n"
          "python|a.py(99999999999): f|12|9|a.py:99999999999\npython|a.py(7): f(int): g|11|20|:5\n",
-         KINETO("1") "L 0 \"a.py(99999999999): f\" \"\"\nL 7 \"f(int): g\" \"a.py\"\nW 0 1\n"
+         KINETO("1") "L 0 \"a7): b\" \"\"\nL 0 \"a.py(99999999999): f\" \"\"\n"
+                     "L 7 \"f(int): g\" \"a.py\"\nW 0 1 2\n"
                      "A 0 0 512 0 @4096 stack=1\n"},
     };
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
@@ -355,6 +356,8 @@ static void a_bad_file_is_named_with_its_place_and_reason(void **state)
         {"memory|1|0|1|1|1|[]\n", "\"Total Reserved\" of a [memory] event is not"},
         {"[{\"name\":\"[memory]\",\"ts\":1,\"args\":{\"Device Type\":1,\"Device Id\":0,\"Bytes\":1}}]",
          "\"Addr\" of a [memory] event is missing, as in profiles of PyTorch 1.12"},
+        {"[{\"name\":\"[memory]\",\"ts\":1,\"args\":{\"Device Type\":\"x\"}}]",
+         "\"Device Type\" of a [memory] event is not a number"},
         {"[{\"name\":\"[memory]\"}]", "\"ts\" of a [memory] event is missing"},
         {"memory|1|0|1|18446744073709551615|18446744073709551615|1\n", "goes beyond 64 bits"},
         {"Thread,Time,Action,Pointer,Size,Streams\n", "byte 0: line 1: the header is not Thread,"},
@@ -365,6 +368,7 @@ static void a_bad_file_is_named_with_its_place_and_reason(void **state)
         {RMM "1,-1,allocate,0x10,8,0\n", "the time is neither"},
         {RMM "1,nan,allocate,0x10,8,0\n", "the time is neither"},
         {RMM "1,1:2,allocate,0x10,8,0\n", "the time is neither"},
+        {RMM "1,18446744073709551615:59:59,allocate,0x10,8,0\n", "the time is neither"},
         {RMM "1,1:2:61.5,allocate,0x10,8,0\n", "the time is neither"},
         {RMM "1,1:2:3.x,allocate,0x10,8,0\n", "the time is neither"},
         {RMM "1,18446744073709551615,allocate,0x10,8,0\n", "the time is neither"},

@@ -393,6 +393,25 @@ static void every_free_that_is_lost_is_put_in_however_many(void **state)
     free(text);
 }
 
+static void what_a_snapshot_cannot_say_is_written_otherwise(void **state)
+{
+    (void)state;
+    static const char *const rows[][2] = {
+        /* bytes of no character */
+        {HEAD(
+             "") "L 1 \"\xF4\x90\x80\x80\" \"\xF4\x8F\x80\x80\"\nW 0\nS 0 512 0 small @512 stack=1\n",
+         "L 1 \"????\" \"\xF4\x8F\x80\x80\"\nW 0\nS 0 512 0 small @512 stack=1\n"},
+        /* frees of which none is deferred */
+        {HEAD("") "S 0 512 0 small @512\nA 0 0 512 0 @512\nF 0 0 0\n",
+         "S 0 512 0 small @512\nA 0 0 512 0 @512\nF 0 0 0\nC 0 0 0\n"},
+    };
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        struct flw_trace *trace = read_text(rows[i][0]);
+        expect_records(write_and_read(trace, flw_trace_write_pytorch), rows[i][1]);
+        flw_trace_destroy(trace);
+    }
+}
+
 static void a_deep_stack_keeps_its_innermost_frames(void **state)
 {
     (void)state;
@@ -502,6 +521,7 @@ int main(void)
         cmocka_unit_test(names_of_phases_are_made_printable_and_short),
         cmocka_unit_test(devices_are_never_merged),
         cmocka_unit_test(every_free_that_is_lost_is_put_in_however_many),
+        cmocka_unit_test(what_a_snapshot_cannot_say_is_written_otherwise),
         cmocka_unit_test(a_deep_stack_keeps_its_innermost_frames),
         cmocka_unit_test(bad_snapshots_are_refused),
         cmocka_unit_test(bytes_behind_the_pickle_are_said),
