@@ -214,8 +214,9 @@ static void deep_and_long_values_cost_no_memory(void **state)
     flw_trace_destroy(read_text(text));
     for (int is_number = 0; is_number < 2; is_number++) { /* longer than the window */
         memset(text, '7', count);
-        memcpy(text, is_number ? "[-" : "[\"", 2);
-        strcpy(text + count, is_number ? "," GOOD "]" : "\"," GOOD "]");
+        const char *begin = is_number ? "[{\"pid\":" : "[\"";
+        memcpy(text, begin, strlen(begin));
+        strcpy(text + count, is_number ? "}," GOOD "]" : "\"," GOOD "]");
         flw_trace_destroy(read_text(text));
     }
     free(text);
