@@ -506,8 +506,8 @@ static void begin_test(struct flw_bed *bed)
     if (status != FALLOW_OK) {
         char why[256];
         fallow_kernels_last_error(NULL, why, sizeof why);
-        fprintf(stderr, "%s: no pool or kernels: %s: %s\n", bed->test, fallow_status_name(status),
-                why);
+        fprintf(stderr, "%s: no pool or kernels (device code: %s): %s: %s\n", bed->test,
+                fallow_kernels_generations(), fallow_status_name(status), why);
         exit(status == FALLOW_NOT_SUPPORTED || status == FALLOW_NOT_FOUND ? 77 : 1);
     }
 }

@@ -286,6 +286,7 @@ static void memory_goes_back(enum flw_beside_place place)
     }
     assert_true(sum >= 45 * MIB); /* a page may be shared with what is kept */
     WORKS(&bed, fallow_pool_set_limit(bed.api.pool, 1024 * MIB));
+    WORKS(&bed, fallow_pool_reset_peaks(bed.api.pool));
     give(&bed, allocate(&bed, 20 * MIB, bed.api.stream), bed.api.stream);
     WORKS(&bed, flw_test_trim(bed.api.pool, 0)); /* waits for wait_ms */
     WORKS(&bed, fallow_stream_retire(bed.api.pool, bed.api.other));
