@@ -7,7 +7,6 @@
 #
 #   progress.py <fallow> <demo trace> <scratch folder>
 import fcntl
-import lzma
 import os
 import pty
 import shutil
@@ -92,7 +91,7 @@ def expect_line(said, parts, what):
 def main():
     shutil.rmtree(WORK, ignore_errors=True)
     os.makedirs(WORK)
-    demo = lzma.open(DEMO).read()
+    demo = subprocess.run([FALLOW, "trace", "dump", DEMO], stdout=subprocess.PIPE, check=True).stdout
     long_name = "a_trace_with_a_name_that_is_longer_than_what_a_line_of_progress_has.ftext"
     with open(os.path.join(WORK, long_name), "wb") as file:
         file.write(demo)

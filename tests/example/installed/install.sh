@@ -142,7 +142,7 @@ man_pages() {
         [ -s "$folder/man1/fallow$name.1" ] || die "there is no man page fallow$name(1)"
     done
     command -v man >/dev/null || { echo "no man: the pages lie there, none was looked up"; return 0; }
-    MANPAGER=cat MANWIDTH=120 man -M "$folder" fallow-replay | grep -q 'Replays an allocation trace' ||
+    MANPAGER=cat MANWIDTH=120 man -M "$folder" fallow-replay | grep -q 'Replay an allocation trace' ||
         die "man -M $folder does not show fallow-replay(1)"
 }
 
