@@ -278,18 +278,18 @@ static void find_islands(struct heap *heap)
         sorted[heap->count + i] = (struct stretch){policy->lanes[i].begin, policy->lanes[i].end, 0};
     }
     qsort(sorted, count, sizeof *sorted, compare_stretches);
+    struct stretch *last = NULL;
     for (size_t i = 0; i < count; i++) {
-        struct stretch *last = &heap->islands[heap->island_count - 1];
-        if (i > 0 &&
+        if (last != NULL &&
             (sorted[i].begin <= last->end + ISLAND_GAP_BYTES || heap->island_count == ISLANDS)) {
             last->end = flw_max(last->end, sorted[i].end);
         } else {
-            sorted[i].offset = i == 0 ? 0 : last->offset + (double)(last->end - last->begin);
-            heap->islands[heap->island_count++] = sorted[i];
+            sorted[i].offset = last == NULL ? 0 : last->offset + (double)(last->end - last->begin);
+            last = &heap->islands[heap->island_count++];
+            *last = sorted[i];
         }
     }
-    const struct stretch *last = &heap->islands[heap->island_count - 1];
-    heap->bytes = last->offset + (double)(last->end - last->begin);
+    heap->bytes = last == NULL ? 0 : last->offset + (double)(last->end - last->begin);
     flw_host_free(sorted);
 }
 
