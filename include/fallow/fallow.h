@@ -74,7 +74,8 @@ typedef struct fallow_capture fallow_capture;
 /** How much idle memory a pool may hold. */
 typedef enum fallow_economy {
     /** Prefer growth to a wait, and to driver calls in a repeating step. P is the peak of memory in live blocks since
-     * the pool was made (peak_live_bytes, if never reset). The bounds hold with handles as the page source and no memory in captures:
+     * the pool was made (peak_live_bytes, if never reset). The bounds hold with handles as the page source and no
+     * memory in captures:
      * - One stream: at most 1.16 P + 16 MiB; up to 1.3 P if most memory is in blocks of 64 KiB to 1 MiB with
      *   partly filled slabs.
      * - Several streams: at most 1.45 P + 16 MiB and 256 MiB, or a 256th of a device below 64 GiB. Beyond that the

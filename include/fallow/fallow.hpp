@@ -11,8 +11,8 @@
  *         scale<<<grid, threads, 0, stream>>>(block.data<float>());
  *     } // freed in the order of `stream`, without a wait
  *
- * All else is the C API: check() throws the failure of a call, and arena, layout, lease and capture are
- * std::unique_ptrs that own what a call creates.
+ * Everything else is the C API: check() throws if a call fails, and arena, layout, lease and capture are
+ * std::unique_ptrs that own the objects of the C API.
  *
  *     fallow::arena arena;
  *     fallow::check(fallow_arena_create(pool.get(), nullptr, fallow::out(arena)));
@@ -84,7 +84,7 @@ using request = defaults<fallow_request, fallow_request_init_sized>;
 using stats = defaults<fallow_stats, fallow_stats_init_sized>;
 using oom_report = defaults<fallow_oom_report, fallow_oom_report_init_sized>;
 
-/** A deleter that calls `end`, for a std::unique_ptr that owns what a call creates. */
+/** A deleter that calls `end`, for a std::unique_ptr that owns an object of the C API. */
 template <auto end> struct ends_by {
     template <class T> void operator()(T *object) const noexcept
     {

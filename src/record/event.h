@@ -75,7 +75,7 @@ struct flw_trace_segment {
     bool is_large; /* PyTorch's large pool */
     bool is_expandable;
     uint32_t pool;  /* as a context's */
-    uint32_t stack; /* where it was taken, as a record's (trace/trace/trace.h); 0: not known */
+    uint32_t stack; /* stack of its allocation, as of a record (trace/trace/trace.h); 0: unknown */
 };
 
 #define FLW_TRACE_NAME_BYTES 1000

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: which stack each record of a chunk has, as bytes and back: what a STACKS chunk of a trace file holds.
- * Does not: know the stacks (trace/trace/stacks.h).
+ * Does not: hold the stacks (trace/trace/stacks.h).
  *
  * A number is guessed from the three before it: a program that repeats asks from the same places in the
  * same order, so that most records cost nothing. A table of 4,096 numbers, and the three, are zeros at the

@@ -61,7 +61,7 @@ static void splice(uint8_t *bytes, size_t *count, size_t at, size_t cut, const v
     }
 }
 
-/* Noise, a piece of another sample, or a number that tells. */
+/* Noise, a piece of another sample, or a special number. */
 static void insert(uint64_t *state, uint8_t *bytes, size_t *count, size_t at)
 {
     static const char *const numbers[] = {"0",
@@ -123,7 +123,7 @@ static void nudge_number(uint64_t *state, uint8_t *bytes, size_t count, size_t a
     }
 }
 
-/* Remove the line that `at` lies in, repeat it, or put it behind the next one. */
+/* Remove the line at `at`, repeat it, or move it after the next one. */
 static void edit_line(uint64_t *state, uint8_t *bytes, size_t *count, size_t at)
 {
     uint8_t line[256];

@@ -22,7 +22,8 @@ void flw_pool_read_stats(struct flw_pool *pool, fallow_stats *out_stats)
     stats.peak_requested_bytes = flw_not_negative(atomic_load(&pool->usage.recent_peak_bytes));
     int64_t unsettled = atomic_load(&pool->usage.requested_bytes) + totals.unsettled_peak_bytes;
     stats.peak_requested_bytes = flw_max(stats.peak_requested_bytes, flw_not_negative(unsettled));
-    stats.peak_live_bytes = flw_pool_note_live(pool, stats.live_bytes); /* what was told is kept */
+    stats.peak_live_bytes =
+        flw_pool_note_live(pool, stats.live_bytes); /* reported peaks never fall */
     stats.peak_live_bytes = flw_max(stats.peak_live_bytes, stats.peak_requested_bytes);
     stats.reserved_bytes = atomic_load(&heap->reserved_bytes);
     stats.peak_reserved_bytes = atomic_load(&heap->peak_reserved_bytes);

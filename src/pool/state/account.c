@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pool/state/account.h"
 
-/* False if the peak is as high already. */
+/* Raise a peak. Returns false if the peak was as high already. */
 static bool raise_to(_Atomic int64_t *peak, int64_t value)
 {
     int64_t seen = atomic_load(peak);

@@ -31,9 +31,9 @@ struct flw_extension;
  * caches count are summed under the pool's lock. */
 struct flw_usage {
     _Atomic int64_t requested_bytes;        /* settled; the accounts hold the rest */
-    _Atomic int64_t peak_requested_bytes;   /* ever: what a pool may hold depends on it */
-    _Atomic int64_t recent_peak_bytes;      /* since the peaks were reset; at most the peak ever */
-    _Atomic int64_t recent_peak_live_bytes; /* the most that was seen since then */
+    _Atomic int64_t peak_requested_bytes;   /* since the pool was made; bounds use it */
+    _Atomic int64_t recent_peak_bytes;      /* since the last reset; at most the one above */
+    _Atomic int64_t recent_peak_live_bytes; /* most observed since the last reset */
     _Atomic int64_t retired_live_bytes;     /* of caches that are gone */
     _Atomic uint64_t retired_allocs, retired_frees, retired_misses;
     _Atomic uint64_t special_allocs, special_frees; /* blocks that never pass a cache */

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: writing a trace as Chrome's JSON, which Perfetto and chrome://tracing open, and whose
- * [memory] events the readers of PyTorch profiles take, ours among them.
- * Does not: keep which stream allocated a block, nor blocks of the start one by one: the first
- * totals hold them.
+ * Owns: writing a trace as Chrome's JSON, for Perfetto and chrome://tracing. Readers of PyTorch profiles, such as ours,
+ * read the [memory] events.
+ * Does not: write the streams of blocks, or single blocks of the start: the first totals include them.
  *
- *   counters   "requested": allocated and not freed by the user; "allocated": with what is freed
- *              and still in use; "reserved": segments, where the trace has them
+ *   counters   "requested": allocated and not freed by the user; "allocated": plus freed blocks
+ *              that are still in use; "reserved": segments, if the trace has them
  *   instants   "[memory]" at every allocation and free; segments, out of memory, marks, waits of the
  *              host, captures, settings, missing events
- *   phases     as durations, in rows ("tid") since they may overlap, where a thread's must not; an end
- *              without a begin is left out
- * Bytes are those asked for: what an allocator would round them to is for a replay to say. The call stack of a
- * [memory] event is a text as kinetostacks.h has it; a semicolon in a name is a comma there.
+ *   phases     as durations, in several rows ("tid"), because phases may overlap and a thread's durations must not; an
+ *              end without a begin is left out
+ * Bytes are requested bytes, without an allocator's rounding. The call stack of a [memory] event is a text in the form
+ * of kinetostacks.h, with commas instead of semicolons in names.
  */
 #include "trace/formats/chrome.h"
 
@@ -55,8 +54,8 @@ struct writer {
     uint64_t requested_bytes; /* until the user's free */
     uint64_t allocated_bytes; /* until the block may be reused */
     uint64_t reserved_bytes;
-    bool has_done;        /* the trace tells the two apart */
-    const uint32_t *rows; /* of the phases from the next one on */
+    bool has_done;        /* the trace has both */
+    const uint32_t *rows; /* rows of the phases from the next one on */
 };
 
 static const char *const instants[] = {
@@ -81,7 +80,7 @@ static const char *const instants[] = {
 };
 _Static_assert(sizeof(instants) / sizeof(instants[0]) == FLW_TRACE_OP_COUNT, "a word each");
 
-/* Up to the arguments, whose bracket is left open. */
+/* Begin an event and leave its arguments open. */
 static struct flw_json_writer *begin_event_of(struct writer *w, const char *phase, const char *name,
                                               uint64_t time_ns, uint64_t row)
 {
@@ -177,7 +176,7 @@ static void print_known(struct flw_json_writer *out, const char *key, uint64_t b
     }
 }
 
-/* Out of memory: with what was free, where that is known. */
+/* Print an instant; an out-of-memory has the free bytes if they are known. */
 static void print_instant(struct writer *w, const struct flw_trace_event *event,
                           const struct flw_trace_detail *detail)
 {
@@ -265,7 +264,7 @@ static void print_event(struct writer *w, const struct flw_trace_event *event,
         break;
     case FLW_TRACE_SEGMENT_FREE:
     case FLW_TRACE_SEGMENT_UNMAP:
-        /* A recording whose beginning is lost may release more than it took. */
+        /* A recording that lost its beginning may release more than it took. */
         w->reserved_bytes -=
             event->size_bytes < w->reserved_bytes ? event->size_bytes : w->reserved_bytes;
         print_instant(w, event, detail);

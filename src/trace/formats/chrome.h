@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: how the files in Chrome's JSON that are written here name processes and their rows ("threads").
+ * Owns: names of processes and their rows ("threads") in files of Chrome's JSON that are written here.
  */
 #ifndef FLW_TRACE_FORMATS_CHROME_H
 #define FLW_TRACE_FORMATS_CHROME_H
@@ -9,11 +9,12 @@
 
 struct flw_json_writer;
 
-/* An item of the open list of events; `what` is "process_name" or "thread_name". */
+/* Write an item of the open list of events; `what` is "process_name" or "thread_name". */
 void flw_chrome_print_name(struct flw_json_writer *out, const char *what, uint64_t process,
                            uint64_t row, const char *name);
 
-/* Those of process 0. Row 0 has a name of its own; what overlaps lies in the rows behind it. */
+/* Write the names of process 0 and its rows. Row 0 has a name of its own; overlapping phases are in the rows after
+ * it. */
 void flw_chrome_print_names(struct flw_json_writer *out, const char *process, const char *row_0,
                             uint32_t row_count);
 

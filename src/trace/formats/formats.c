@@ -36,7 +36,7 @@ static bool begins_with(struct flw_input *input, const char *prefix)
     return flw_input_fill(input, count) && memcmp(input->at, prefix, count) == 0;
 }
 
-/* A pickle; torch.save() writes another kind, which holds no history. */
+/* True for a pickle. torch.save() writes another kind, which has no history. */
 static bool is_pytorch(struct flw_input *input)
 {
     return begins_with(input, "\x80") && !begins_with(input, "\x80\x02\x8a\nl");
@@ -52,7 +52,7 @@ static bool is_text(struct flw_input *input)
     return begins_with(input, FLW_TEXT_MAGIC);
 }
 
-/* True and a message if the file is known to be no trace. */
+/* True, after writing a message, if the file is a known kind that is no trace. */
 static bool is_mistaken(struct flw_input *input)
 {
     const char *message = flw_mistaken_tell(input);
@@ -62,7 +62,7 @@ static bool is_mistaken(struct flw_input *input)
     return message != NULL;
 }
 
-/* JSON, perhaps after some space. */
+/* True for JSON, possibly after space. */
 static bool is_json(struct flw_input *input)
 {
     flw_input_fill(input, FLW_INPUT_FILL_BYTES);
@@ -82,13 +82,13 @@ static bool is_rmm(struct flw_input *input)
 
 static bool read_nothing(struct flw_input *input, int device, struct flw_trace **out_trace)
 {
-    (void)input; /* is_mistaken has failed it */
+    (void)input; /* is_mistaken wrote the message */
     (void)device;
     (void)out_trace;
     return false;
 }
 
-/* In the order in which they are tried. */
+/* Tried in this order. */
 static const struct {
     bool (*recognise)(struct flw_input *input);
     bool (*read)(struct flw_input *input, int device, struct flw_trace **out_trace);

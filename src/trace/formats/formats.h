@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the formats of trace files, and reading a file in any of them.
- * Does not: go by file names.
+ * Does not: use file names to recognise formats.
  */
 #ifndef FLW_TRACE_FORMATS_FORMATS_H
 #define FLW_TRACE_FORMATS_FORMATS_H
@@ -9,15 +9,16 @@
 #include "trace/io/input.h"
 #include "trace/trace/trace.h"
 
-/* A format that is written; what it cannot express is left out, as the file that writes it lists. */
+/* A format that can be written. Its writer's file lists what it cannot express and leaves out. */
 struct flw_trace_format {
-    const char *name; /* as `fallow trace export --to` takes it */
-    /* Write the file; "-" is standard output. False and a message if the disk fails or is full: then no file. */
+    const char *name; /* the name in `fallow trace export --to` */
+    /* Write the file; "-" is standard output. Returns false and a message if the disk fails or is full; then there is
+     * no file. */
     bool (*write)(const struct flw_trace *trace, const char *path, char *message);
     bool is_binary;
 };
 
-/* NULL: no format of this name is written. */
+/* Return the format of this name, or NULL if none is written. */
 const struct flw_trace_format *flw_trace_format_find(const char *name);
 
 /* Read a trace file, whatever its format (recognised by content; .xz, .gz and .zst are unpacked).
@@ -30,12 +31,12 @@ const struct flw_trace_format *flw_trace_format_find(const char *name);
  * Cost     O(file) time; memory in the order of the decoded events */
 bool flw_trace_read(const char *path, int device, struct flw_trace **out_trace, char *message);
 
-/* The same from memory (tests and fuzzers). `name` is for messages. */
+/* Read from memory, for tests and fuzzers. `name` is for messages. */
 bool flw_trace_read_bytes(const void *bytes, size_t count, const char *name, int device,
                           struct flw_trace **out_trace, char *message);
 
-/* As flw_trace_read, but a .ftrace is also read past damage, from the next whole chunk on; a DROP event marks
- * lost events. */
+/* Read like flw_trace_read, but read a .ftrace also past damage, from the next whole chunk on; a DROP event marks lost
+ * events. */
 bool flw_trace_read_damaged(const char *path, int device, struct flw_trace **out_trace,
                             char *message);
 

@@ -35,7 +35,7 @@ static uint64_t greatest_common_divisor(uint64_t a, uint64_t b)
     return a;
 }
 
-/* What all times are multiples of. */
+/* Find the common divisor of all times. */
 static uint32_t find_step(const struct flw_trace *trace)
 {
     uint64_t step_ns = 0;
@@ -74,7 +74,7 @@ struct stack_writer {
     struct flw_ftrace_writer *to;
     const struct flw_trace *trace;
     struct flw_stack_order order;
-    struct flw_addressmap texts; /* of the trace -> of the file */
+    struct flw_addressmap texts; /* number in the trace -> number in the file */
 };
 
 static bool put_text(struct stack_writer *w, uint32_t text, uint32_t *out)
@@ -102,7 +102,7 @@ static bool put_stack(void *context, const uint32_t *frames, size_t count)
     return flw_ftrace_writer_add_stack(w->to, frames, count);
 }
 
-/* Of the record that is added next. */
+/* Set the stack of the next record. */
 static bool set_stack(struct stack_writer *w, uint32_t stack)
 {
     uint32_t number;
@@ -111,7 +111,7 @@ static bool set_stack(struct stack_writer *w, uint32_t stack)
     return is_known;
 }
 
-/* Of all events from the next one on. */
+/* Set the remark of all events from the next one on. */
 static bool set_remark(struct stack_writer *w, const struct flw_trace_remark *remark)
 {
     uint32_t compile_context = 0, user_metadata = 0;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: reading trace files: which chunk comes next, whether it is whole.
- * Does not: know what records mean (ftracetaker.c).
+ * Owns: reading trace files: finding the next chunk and checking that it is whole.
+ * Does not: interpret records (ftracetaker.c).
  *
- * Damage (a wrong checksum, an early end, records that cannot follow the ones before) ends the trace
- * there and is described; only a file that has no readable header is refused.
+ * Damage (a wrong checksum, an early end, records that cannot follow the previous ones) ends the trace there and is
+ * described; a file is rejected only if it has no readable header.
  */
 #include "trace/formats/ftracereader.h"
 
@@ -18,7 +18,7 @@
 
 /* ---- bytes ---- */
 
-/* What is held, at the beginning of an array of `room` bytes. */
+/* Move the unread bytes to the start of an array of at least `room` bytes. */
 static bool make_room(struct flw_ftracereader *r, size_t room)
 {
     size_t held = r->count - r->at;
@@ -39,7 +39,7 @@ static bool make_room(struct flw_ftracereader *r, size_t room)
     return true;
 }
 
-/* True: `count` bytes lie at bytes[at]. */
+/* Make `count` bytes available at bytes[at]. Returns false if there are fewer. */
 static bool hold(struct flw_ftracereader *r, size_t count)
 {
     if (r->count - r->at >= count) {
@@ -99,7 +99,7 @@ static bool read_records(struct flw_ftracereader *r, struct flw_wire_in in)
     return flw_ftracereader_end_records(r);
 }
 
-/* Is this chunk the one that follows those read so far? */
+/* Check that this chunk follows those read so far. */
 static bool check_place(struct flw_ftracereader *r)
 {
     bool is_start = r->frame.type == FLW_FTRACE_SNAPSHOT;
@@ -175,7 +175,7 @@ static bool read_payload(struct flw_ftracereader *r, const unsigned char *payloa
     }
 }
 
-/* The next chunk, whole, at bytes[at]. */
+/* Make the next chunk available at bytes[at] and check it. */
 static bool hold_chunk(struct flw_ftracereader *r)
 {
     if (!hold(r, FLW_FRAME_BYTES)) {
@@ -209,7 +209,7 @@ static bool read_chunk(struct flw_ftracereader *r)
     return true;
 }
 
-/* To the next header with the right checksum, at least a byte on. */
+/* Find the next header with the right checksum, at least one byte further. */
 static bool find_chunk(struct flw_ftracereader *r)
 {
     struct flw_frame_chunk frame;
@@ -237,7 +237,7 @@ static bool read_chunks(struct flw_ftracereader *r)
     if (r->has_ended && hold(r, 1)) {
         flw_ftracereader_stop(r, "bytes follow the end chunk");
     }
-    if (r->input->failed && !r->lacks_memory) { /* an archive that is cut off, too */
+    if (r->input->failed && !r->lacks_memory) { /* also for a truncated archive */
         r->input->failed = false;
         r->input->message[0] = '\0';
     }
@@ -278,7 +278,7 @@ static bool read_header(struct flw_ftracereader *r)
     return true;
 }
 
-/* What is missing must not be forgotten by whoever copies the trace. */
+/* Describe the damage in the notes too, so that copies of the trace keep the description. */
 static bool say_truncation(struct flw_ftracereader *r)
 {
     struct flw_trace *trace = r->build.trace;
@@ -309,7 +309,7 @@ static bool read_all(struct flw_ftracereader *r)
 
 bool flw_ftrace_read(struct flw_input *input, int device, struct flw_trace **out_trace)
 {
-    (void)device; /* a file has one */
+    (void)device; /* a file has one device */
     struct flw_ftracereader r = {.input = input};
     *out_trace = NULL;
     flw_crc32c_init(&r.crc);

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the reader of trace files knows while it reads: the chunk at hand, the trace so far, what
- * was lost.
+ * Owns: the state of the reader of trace files: the present chunk, the trace so far, and losses.
  *
- * ftracereader.c finds chunks; ftracetaker.c takes what is in them into the trace,
- * ftracestacks.c the stacks.
+ * ftracereader.c finds chunks; ftracetaker.c adds their content to the trace, ftracestacks.c the stacks.
  *
  * INVARIANTS
- *   1. event_count and block_count are numbers within the file: what the next chunk begins with.
+ *   1. event_count and block_count are numbers within the file, with which the next chunk begins.
  *   2. block_count less the blocks in holes is the trace's block_count; stages[] has as many.
  */
 #ifndef FLW_TRACE_FORMATS_FTRACEREADER_H
@@ -24,27 +22,28 @@ struct flw_ftracereader_hole {
     uint64_t lost_before; /* blocks lost in holes before this one */
 };
 
-/* Number in the file -> number in the trace; FLW_FTRACEREADER_LOST: that went with a chunk. */
+/* Number in the file -> number in the trace; FLW_FTRACEREADER_LOST: lost with a chunk. */
 struct flw_ftracereader_numbers {
     uint32_t *at;
     size_t count, room;
 };
 #define FLW_FTRACEREADER_LOST UINT32_MAX
 
-/* So many records of a chunk, and the texts in the file, plus 1, that are said beside their stacks. */
+/* The number of consecutive records of a chunk with the same remark, and its texts: number in the file plus 1. */
 struct flw_ftracereader_remarks {
     uint32_t record_count;
     uint32_t compile_context, user_metadata;
 };
 
-/* The stacks of a file, and which of them the records of the next chunk have. */
+/* The stacks of a file, and those of the next chunk's records. */
 struct flw_ftracereader_stacks {
-    struct flw_ftracereader_numbers texts, frames, stacks; /* the last from 1 */
-    uint32_t before[FLW_STACK_DEPTH_MOST]; /* frames in the file of the last one of the chunk */
+    struct flw_ftracereader_numbers texts, frames, stacks; /* stacks are numbered from 1 */
+    uint32_t
+        before[FLW_STACK_DEPTH_MOST]; /* frames of the chunk's last stack, as numbers in the file */
     size_t before_count;
     uint32_t *of_records; /* numbers in the file */
     size_t record_count, record_room, next_record;
-    uint64_t first_event, first_block;        /* of the chunk that they are for */
+    uint64_t first_event, first_block;        /* of the chunk of these records */
     struct flw_ftracereader_remarks *remarks; /* the same */
     size_t remark_count, remark_room, next_remark;
     uint64_t remark_event, remark_block;
@@ -59,8 +58,8 @@ struct flw_ftracereader {
     struct flw_frame_chunk frame; /* of the chunk being read */
     unsigned char *bytes;         /* a chunk, its header first */
     size_t room;
-    size_t at, count; /* of `bytes`, what is not taken yet */
-    uint64_t offset;  /* in the file, of the chunk being read */
+    size_t at, count; /* unread part of `bytes` */
+    uint64_t offset;  /* offset in the file of the chunk being read */
     struct flw_notes notes;
     uint8_t *stages; /* of each block */
     size_t stage_room;
@@ -70,7 +69,7 @@ struct flw_ftracereader {
     size_t hole_count, hole_room;
     struct flw_trace_context context;
     struct flw_ftracereader_stacks stacks;
-    uint32_t stack;                                 /* of the record at hand, in the trace */
+    uint32_t stack;                                 /* of the present record, in the trace */
     struct flw_trace_remark remark;                 /* the same */
     uint64_t event_count, block_count, chunk_count; /* of the file */
     uint64_t time_ns;
@@ -80,23 +79,23 @@ struct flw_ftracereader {
     uint64_t problem_event;
 };
 
-/* Note the first damage, as of the chunk at hand; always false. */
+/* Record the first damage, in the present chunk. Always returns false. */
 bool flw_ftracereader_stop(struct flw_ftracereader *r, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Always false. */
+/* Record that memory ran out. Always returns false. */
 bool flw_ftracereader_fail_memory(struct flw_ftracereader *r);
 
-/* Each takes what a chunk's payload says. False: it has stopped or failed. */
+/* Each function adds a chunk's payload to the trace. Returns false if reading stopped or failed. */
 bool flw_ftracereader_take_notes(struct flw_ftracereader *r, const char *at, const char *end);
 bool flw_ftracereader_take_dictionary(struct flw_ftracereader *r, struct flw_wire_in in);
 bool flw_ftracereader_take_record(struct flw_ftracereader *r, const struct flw_record *record);
 bool flw_ftracereader_take_drop(struct flw_ftracereader *r, uint64_t lost_count);
 
-/* Damage has taken chunks away: what they held is missing from here on. */
+/* Continue after lost chunks: record their events and blocks as missing. */
 bool flw_ftracereader_step_over_loss(struct flw_ftracereader *r);
 
-/* ---- ftracestacks.c; the same ---- */
+/* ---- ftracestacks.c; return values as above ---- */
 
 bool flw_ftracereader_take_text(struct flw_ftracereader *r, struct flw_wire_in body);
 bool flw_ftracereader_take_frame(struct flw_ftracereader *r, struct flw_wire_in body);
@@ -104,8 +103,8 @@ bool flw_ftracereader_take_stack(struct flw_ftracereader *r, struct flw_wire_in 
 bool flw_ftracereader_take_remarks(struct flw_ftracereader *r, struct flw_wire_in in);
 bool flw_ftracereader_take_stacks(struct flw_ftracereader *r, struct flw_wire_in in);
 
-/* Of the chunk of records at hand: are the stacks and remarks taken last theirs? The next record's, in r->stack and
- * r->remark. All were used. */
+/* Begin a chunk of records: check that the last stacks and remarks belong to it. Then set r->stack and r->remark for
+ * each record. At the end, check that all were used. */
 void flw_ftracereader_begin_records(struct flw_ftracereader *r);
 bool flw_ftracereader_next_stack(struct flw_ftracereader *r);
 bool flw_ftracereader_end_records(struct flw_ftracereader *r);

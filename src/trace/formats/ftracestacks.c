@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the stacks of a trace file while it is read: texts, frames and stacks by their numbers in the file, and
- * which of them the records of the next chunk have.
- * Does not: lose a record with its stack: what went with a damaged chunk is not known.
+ * Owns: the stacks of a trace file during reading: texts, frames and stacks by their numbers in the file, and those of
+ * the next chunk's records.
+ * Does not: drop records whose stacks were lost with a damaged chunk: these stacks are unknown.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 
 /* ---- dictionaries ---- */
 
-/* What has the next number, or, behind damage, a later one: those between are lost. */
+/* Add a number, the next one or, after damage, a later one: the numbers between are lost. */
 static bool add_number(struct flw_ftracereader *r, struct flw_ftracereader_numbers *numbers,
                        uint64_t number, uint32_t value, const char *what)
 {
@@ -79,7 +79,7 @@ bool flw_ftracereader_take_frame(struct flw_ftracereader *r, struct flw_wire_in 
     return add_number(r, &r->stacks.frames, number, known, "frame");
 }
 
-/* The frames of a stack as the file numbers them: those that it says, and the outermost of the one before. */
+/* Read the frames of a stack as numbers in the file: new inner frames, then outermost frames of the previous stack. */
 static bool read_frames(struct flw_ftracereader *r, struct flw_wire_in body)
 {
     struct flw_ftracereader_stacks *stacks = &r->stacks;
@@ -205,7 +205,7 @@ bool flw_ftracereader_end_records(struct flw_ftracereader *r)
            flw_ftracereader_stop(r, "a chunk has fewer records than stacks or remarks are given");
 }
 
-/* The text of a remark, plus 1. */
+/* Find the text of a remark, plus 1. */
 static bool find_remark(struct flw_ftracereader *r, uint32_t number, uint32_t *out)
 {
     *out = 0;
@@ -214,7 +214,7 @@ static bool find_remark(struct flw_ftracereader *r, uint32_t number, uint32_t *o
     return is_there;
 }
 
-/* The remark of the next record. */
+/* Read the remark of the next record. */
 static bool next_remark(struct flw_ftracereader *r)
 {
     struct flw_ftracereader_stacks *stacks = &r->stacks;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what notes, dictionaries and records of a trace file mean after those before.
- * Does not: trust a checksum to mean that they make sense.
+ * Owns: interpreting the notes, dictionaries and records of a trace file.
+ * Does not: trust them because a checksum is right.
  */
 #include "trace/formats/ftracereader.h"
 
@@ -31,7 +31,7 @@ static bool take_gaps(struct flw_ftracereader *r, const char *line)
     return *end == '\0' || flw_ftracereader_stop(r, "\"gaps\" without two numbers");
 }
 
-/* Text that a program made a file of which did not know this line, and kept it as a note. */
+/* Read "begin_ns" from a note: a program that did not support this line of the text form kept it as one. */
 static void take_begin(struct flw_ftracereader *r, const char *line)
 {
     char *end = NULL;
@@ -156,7 +156,7 @@ bool flw_ftracereader_take_dictionary(struct flw_ftracereader *r, struct flw_wir
 
 /* ---- blocks ---- */
 
-/* The number of a block in the trace. False: it was lost. */
+/* Find the number of a block in the trace. Returns false if the block was lost. */
 static bool find_block(const struct flw_ftracereader *r, uint64_t number, uint32_t *out)
 {
     uint64_t lost = 0;
@@ -195,7 +195,7 @@ static bool add_block(struct flw_ftracereader *r, const struct flw_record *recor
     return flw_build_add_block(&r->build, &block) || flw_ftracereader_fail_memory(r);
 }
 
-/* Which event a free is of which block. *out_op FLW_TRACE_OP_COUNT: one to leave out. */
+/* Find the event that a free of a block becomes. *out_op FLW_TRACE_OP_COUNT: leave it out. */
 static bool step_block(struct flw_ftracereader *r, const struct flw_record *record,
                        uint32_t *out_block, uint8_t *out_op)
 {
@@ -207,7 +207,7 @@ static bool step_block(struct flw_ftracereader *r, const struct flw_record *reco
     }
     uint8_t *stage = &r->stages[*out_block];
     if (op == FLW_TRACE_FREE_DONE && *stage == STAGE_LIVE && r->hole_count > 0) {
-        op = FLW_TRACE_FREE; /* the request was lost with a chunk: this stands for both */
+        op = FLW_TRACE_FREE; /* the request was lost with a chunk, so this event counts as both */
     }
     if (*stage != (op == FLW_TRACE_FREE_DONE ? STAGE_FREED : STAGE_LIVE)) {
         return flw_ftracereader_stop(r, "event %" PRIu64 ": block %" PRIu64 " is %s",
@@ -241,7 +241,7 @@ static bool get_time(struct flw_ftracereader *r, uint64_t steps, uint64_t *out_n
                                      r->event_count);
     }
     if (*out_ns < r->time_ns && r->file.ticks_per_second != NS_PER_SECOND) {
-        *out_ns = r->time_ns; /* clocks are set anew in each chunk */
+        *out_ns = r->time_ns; /* clocks restart in each chunk */
     }
     if (*out_ns < r->time_ns || (*out_ns != 0 && !r->build.trace->has_times)) {
         return flw_ftracereader_stop(
@@ -276,7 +276,7 @@ static bool add_detail(struct flw_ftracereader *r, const struct flw_record *reco
     return flw_build_add_detail(&r->build, detail) || flw_ftracereader_fail_memory(r);
 }
 
-/* What no codec can rule out. */
+/* Check conditions that the codec does not. */
 static bool check_event(struct flw_ftracereader *r, const struct flw_record *record, uint8_t op)
 {
     const struct flw_trace *trace = r->build.trace;
@@ -301,7 +301,7 @@ static bool check_event(struct flw_ftracereader *r, const struct flw_record *rec
            flw_ftracereader_stop(r, "event %" PRIu64 ": no event is missing", r->event_count);
 }
 
-/* The trace's event for a record; false also where there is none, with *out_is_left_out. */
+/* Make the trace's event of a record. Returns false also if there is none; then *out_is_left_out. */
 static bool make_event(struct flw_ftracereader *r, const struct flw_record *record,
                        struct flw_trace_event *event, bool *out_is_left_out)
 {
@@ -440,7 +440,6 @@ bool flw_ftracereader_take_drop(struct flw_ftracereader *r, uint64_t lost_count)
     return add_event(r, &record);
 }
 
-/* Damage has taken chunks away: what they held is missing from here on. */
 bool flw_ftracereader_step_over_loss(struct flw_ftracereader *r)
 {
     uint64_t lost_events = r->frame.first_event - r->event_count;

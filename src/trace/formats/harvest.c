@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the bytes of what is kept of a pickle.
- * Does not: keep anything that is not asked for.
+ * Owns: the bytes of the kept part of a pickle.
+ * Does not: keep values that are not needed.
  */
 #include "trace/formats/harvest.h"
 
@@ -15,13 +15,13 @@
 #define NUMBER_BYTES 10 /* of 7 bits each, at most */
 #define PLACE_BYTES  4
 #define PAIRS_MAX    (FLW_PICKLE_WORDS_MAX + 1)
-#define CHUNK_BYTES  (PLACE_BYTES + NUMBER_BYTES) /* of a chunk's head, at most */
+#define CHUNK_BYTES  (PLACE_BYTES + NUMBER_BYTES) /* most bytes of a chunk's head */
 #define WIDTH_SHIFT  4                            /* in a shape: width above kind + 1 */
-#define ITEM_IS_LIST 1                            /* of a list's item; above: the step */
+#define ITEM_IS_LIST 1 /* in a step to a list's item; the step is above these bits */
 #define ITEM_IS_BACK 2
-#define ALL_LEFT_OUT UINT32_MAX  /* a list of which nothing was kept */
+#define ALL_LEFT_OUT UINT32_MAX  /* a list without kept items */
 #define STACK_BIT    0x80000000u /* fewer lists than this fit a file of 4 GiB, and fewer stacks */
-#define FRAME_KEY    FLW_PICKLE_WORDS_MAX /* of the only pair of a dict that is a frame */
+#define FRAME_KEY    FLW_PICKLE_WORDS_MAX /* key of the only pair of a dict that is a frame */
 
 struct node {
     uint32_t offset;
@@ -32,7 +32,7 @@ struct node {
 struct list {
     uint32_t first, last; /* chunks */
     uint32_t count;       /* entries kept */
-    bool has_left_out;    /* and others were not */
+    bool has_left_out;    /* other items were not kept */
 };
 
 struct flw_harvest {
@@ -42,12 +42,12 @@ struct flw_harvest {
     size_t node_count, node_room;
     struct list *lists;
     size_t list_count, list_room;
-    unsigned char *bytes; /* 8 more than are used can be read */
+    unsigned char *bytes; /* 8 bytes beyond the used ones are readable */
     size_t byte_count, byte_room;
     struct flw_intern intern;
     struct flw_intern shapes; /* 2 bytes a pair: key + 1; width and kind + 1 */
     char shape[2 * PAIRS_MAX + 1];
-    uint64_t shape_number; /* of `shape`, the one met last */
+    uint64_t shape_number; /* of `shape`, the last shape */
 };
 
 /* ---- bytes ---- */
@@ -59,7 +59,7 @@ static bool reserve_bytes(struct flw_harvest *harvest, size_t bytes)
            (need <= UINT32_MAX && FLW_LARGEARRAY_HOLDS(harvest->bytes, need, harvest->byte_room));
 }
 
-/* Those that put expect room. */
+/* Put functions; they require room. */
 static void put_place(struct flw_harvest *harvest, uint32_t place)
 {
     memcpy(harvest->bytes + harvest->byte_count, &place, PLACE_BYTES);
@@ -123,7 +123,7 @@ static unsigned shape_width(const char *pair)
     return (unsigned)(unsigned char)pair[1] >> WIDTH_SHIFT;
 }
 
-/* The number of a shape, most often that of the one before. */
+/* Find the number of a shape, usually that of the previous chunk. */
 static bool find_shape(struct flw_harvest *harvest, const char *shape, size_t bytes)
 {
     if (memcmp(harvest->shape, shape, bytes + 1) == 0 && harvest->shapes.text_bytes > 0) {
@@ -136,7 +136,7 @@ static bool find_shape(struct flw_harvest *harvest, const char *shape, size_t by
     return true;
 }
 
-/* The chunk's shape; `at` is then its first value. */
+/* Return the chunk's shape and set *at to its first value. */
 static const char *take_shape(const struct flw_harvest *harvest, uint32_t chunk, uint64_t *at)
 {
     *at = (uint64_t)chunk + PLACE_BYTES;
@@ -153,7 +153,7 @@ struct flw_harvest *flw_harvest_create(const struct flw_pickle_vocabulary *vocab
         return NULL;
     }
     if (harvest != NULL) {
-        harvest->byte_count = 1; /* so that 0 is no chunk */
+        harvest->byte_count = 1; /* 0 is no chunk */
         harvest->vocabulary = vocabulary;
     }
     return harvest;
@@ -176,7 +176,7 @@ static bool is_kept_item(const struct flw_harvest *harvest, struct flw_pickle_va
            item.kind == FLW_PICKLE_LIST;
 }
 
-/* The list's record, made where it has none. NULL: no memory. */
+/* Return the list's record; make it if there is none. NULL: no memory. */
 static struct list *list_of(struct flw_harvest *harvest, struct node *node)
 {
     if (node->first == 0 || node->first == ALL_LEFT_OUT) {
@@ -189,7 +189,7 @@ static struct list *list_of(struct flw_harvest *harvest, struct node *node)
     return &harvest->lists[node->first - 1];
 }
 
-/* Nothing of a chunk is kept. */
+/* Record that a chunk was left out. */
 static void leave_out(struct flw_harvest *harvest, struct node *node)
 {
     if (node->first == 0 || node->first == ALL_LEFT_OUT) {
@@ -219,7 +219,8 @@ static bool is_stack(const struct node *node)
     return node->first >= STACK_BIT && node->first != ALL_LEFT_OUT;
 }
 
-/* The number of the frame that the item is, the only pair of its first chunk; false: it is none. */
+/* Get the number of the frame that the item is, from the only pair of its first chunk. Returns false if the item is no
+ * frame. */
 static bool get_frame(const struct flw_harvest *harvest, struct flw_pickle_value item,
                       uint32_t *out_frame)
 {
@@ -233,7 +234,8 @@ static bool get_frame(const struct flw_harvest *harvest, struct flw_pickle_value
     return *pair == FRAME_KEY + 1;
 }
 
-/* A list of nothing but frames, the innermost first; *out_is_stack: it was one. False: no memory. */
+/* Make a list of frames a stack, innermost first; *out_is_stack: it was such a list. Returns false if memory runs
+ * out. */
 static bool make_stack(struct flw_harvest *harvest, struct node *node,
                        const struct flw_pickle_value *items, size_t item_count, bool *out_is_stack)
 {
@@ -305,7 +307,7 @@ static void put_value(struct flw_harvest *harvest, uint64_t bits, unsigned width
     harvest->byte_count += width;
 }
 
-/* Where the last chunk of a dict names the next one: at most as many steps as there are words. */
+/* Return the offset at which the last chunk of a dict refers to the next: at most as many steps as there are words. */
 static uint64_t end_of_chain(const struct flw_harvest *harvest, uint32_t first)
 {
     uint64_t at = first;
@@ -315,7 +317,7 @@ static uint64_t end_of_chain(const struct flw_harvest *harvest, uint32_t first)
     return at;
 }
 
-/* Its three pairs, in any order, and no other. */
+/* Return the value of a key if the dict has exactly the three pairs of a frame, in any order. */
 static const struct flw_pickle_value *value_under(const struct flw_pickle_value *const *pairs,
                                                   uint32_t word)
 {
@@ -350,7 +352,7 @@ static const char *text_of(const struct flw_harvest *harvest, const struct flw_p
                                           : flw_intern_text(&harvest->intern, value->bits);
 }
 
-/* The pair that stands for a frame. */
+/* Add the pair that represents a frame. */
 static bool add_frame(struct flw_harvest *harvest, const struct flw_pickle_value *const *pairs,
                       struct flw_pickle_value out_pair[2])
 {
@@ -447,7 +449,7 @@ void flw_harvest_open(const struct flw_harvest *harvest, struct flw_pickle_value
     for (; chunk != 0; chunk = place_at(harvest, chunk)) {
         uint64_t at;
         const char *pair = take_shape(harvest, chunk, &at);
-        if (*pair == FRAME_KEY + 1) { /* the only one, and no word */
+        if (*pair == FRAME_KEY + 1) { /* the only pair, and no word */
             continue;
         }
         for (; *pair != '\0'; pair += 2) {

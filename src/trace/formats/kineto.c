@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: which events of a profiler's trace are about device memory, their order across threads, and
- * what their totals say about the time before the first.
- * Does not: number blocks (history.c does), know how stacks come from slices (kinetostacks.h), or read anything else
- * of such a file.
+ * Owns: selecting the device memory events of a profiler's trace, ordering them across threads, and deriving from their
+ * totals the memory allocated before the first event.
+ * Does not: number blocks (history.c), find stacks from slices (kinetostacks.h), or read other parts of such a file.
  *
  *   {"traceEvents": [event, ...], ...} or [event, ...], an event of interest being
  *   {"ph": "i", "name": "[memory]", "pid": N, "tid": N, "ts": MICROSECONDS, "args": {"Device Type": 1,
@@ -14,9 +13,9 @@
  * 20 an NPU. The events of each thread are consecutive in the file and ordered by their times. An event without a
  * "Call stack" has that of the enclosing slices on its thread. An event with a missing or invalid field is left out.
  *
- * Total Allocated less what the events explain is memory allocated before the first one. What of it
- * is freed later is known block by block; the rest becomes one block at address 0. Total Reserved
- * is kept as one mapped range from address 0 up, since nothing says where segments lie.
+ * Total Allocated minus the sum of the events is memory allocated before the first one. The part that is freed later is
+ * known block by block; the rest becomes one block at address 0. Total Reserved becomes one mapped range from address 0
+ * up, because the addresses of segments are unknown.
  */
 #include "trace/formats/kineto.h"
 
@@ -80,17 +79,17 @@ enum category {
     CATEGORY_PYTHON
 };
 
-/* What one event of the file says; numbers as they are written. */
+/* One event of the file, with numbers as written. */
 struct record {
     uint64_t offset;
     uint64_t values[FIELD_COUNT];
-    uint16_t seen, negative, odd; /* bit by field; odd: there, but not a whole number */
+    uint16_t seen, negative, odd; /* a bit per field; odd: not a whole number */
     bool is_memory, is_slice;
     enum category category;
     uint32_t stack, caller_file, caller_line;
 };
 
-/* One that counts. */
+/* A memory event of a device. */
 struct sample {
     uint64_t time_ns;
     uint64_t address;
@@ -107,14 +106,14 @@ struct import {
     struct flw_json json;
     struct sample *samples;
     size_t sample_count, sample_room;
-    uint64_t other_count; /* memory events of other kinds of device, or of no bytes */
-    uint64_t gap_count;   /* events whose total is not the one before plus their bytes */
+    uint64_t other_count; /* memory events of other kinds of device, or with no bytes */
+    uint64_t gap_count;   /* events whose total is not the previous total plus their bytes */
     uint64_t device_counts[DEVICES_MAX];
     struct flw_history history;
     struct flw_build build;
     struct flw_intern threads; /* process and thread */
     struct flw_kinetostacks slices;
-    char name[FLW_JSON_TEXT_BYTES]; /* of the event at hand */
+    char name[FLW_JSON_TEXT_BYTES]; /* of the present event */
 };
 
 static bool fail_memory(struct import *import)
@@ -132,7 +131,7 @@ static bool fail_record(struct import *import, const struct record *record, enum
 
 /* ---- reading ---- */
 
-/* Microseconds with or without a fraction, as nanoseconds. */
+/* Parse microseconds, with or without a fraction, as nanoseconds. */
 static bool parse_time(const struct flw_json *json, uint64_t *out_ns)
 {
     const char *at = json->text;
@@ -177,7 +176,7 @@ static void note_field(struct import *import, struct record *record, enum field 
     record->negative = (uint16_t)(is_negative ? record->negative | bit : record->negative & ~bit);
 }
 
-/* The number of a key from `first` on; `end`: it is none of them. */
+/* Return the number of a key, from `first` on; `end` if there is none. */
 static int find(const char *const *keys, int first, int end, const char *text)
 {
     while (first < end && strcmp(text, keys[first]) != 0) {
@@ -186,7 +185,7 @@ static int find(const char *const *keys, int first, int end, const char *text)
     return first;
 }
 
-/* What code called it: "Call stack", "CallFrom". False: no memory. */
+/* Record the calling code from "Call stack" or "CallFrom". Returns false if memory runs out. */
 static bool note_code(struct import *import, struct record *record, bool is_stack)
 {
     struct flw_json *json = &import->json;
@@ -238,7 +237,7 @@ static void note_word(struct import *import, struct record *record, enum word wo
     }
 }
 
-/* The members of an event, whose bracket was taken. */
+/* Read the members of an event, after its bracket. */
 static bool read_members(struct import *import, struct record *record)
 {
     struct flw_json *json = &import->json;
@@ -316,7 +315,7 @@ static bool is_whole(const struct record *record, enum field field)
     return (not_so >> field & 1) == 0;
 }
 
-/* Where an event happened; NO_THREAD: the file does not say. False: no memory. */
+/* Find the thread of an event; NO_THREAD if the file has none. Returns false if memory runs out. */
 static bool find_thread(struct import *import, const struct record *record, uint32_t *out_thread)
 {
     uint64_t number = NO_THREAD;
@@ -330,7 +329,7 @@ static bool find_thread(struct import *import, const struct record *record, uint
     return true;
 }
 
-/* One that encloses nothing for sure is left out. */
+/* Add a slice, unless its name, time or duration is missing. */
 static bool add_slice(struct import *import, const struct record *record)
 {
     struct flw_kineto_slice slice = {
@@ -426,7 +425,7 @@ static bool read_list(struct import *import)
     }
 }
 
-/* Everything of an object but its events is stepped over. */
+/* Read the events and skip everything else in an object. */
 static bool read_document(struct import *import)
 {
     struct flw_json *json = &import->json;
@@ -514,7 +513,7 @@ static int compare_places(const void *a, const void *b)
     return compare_samples(*x, *y);
 }
 
-/* What has none of its own has that of the slices around it. False: no memory. */
+/* Set the stacks of events without their own from the enclosing slices. Returns false if memory runs out. */
 static bool find_stacks(struct import *import)
 {
     size_t count = import->sample_count;
@@ -542,7 +541,7 @@ static bool find_stacks(struct import *import)
 
 /* ---- totals ---- */
 
-/* The total that an event should find. False: no total can be right. */
+/* Return the expected total before an event. Returns false if no total is possible. */
 static bool total_before(const struct sample *sample, uint64_t *out)
 {
     return sample->is_free ? !__builtin_add_overflow(sample->total_allocated, sample->bytes, out)
@@ -559,7 +558,7 @@ static void count_gaps(struct import *import)
     }
 }
 
-/* Bytes of the blocks that are freed and were not allocated: they were there before. */
+/* Add up the blocks that are freed but were never allocated: they existed before. */
 static bool sum_known_initial(const struct import *import, uint64_t *out)
 {
     struct flw_addressmap seen = {0}; /* address -> it was allocated or freed before */
@@ -578,7 +577,7 @@ static bool sum_known_initial(const struct import *import, uint64_t *out)
     return has_memory;
 }
 
-/* The block that stands for everything allocated before and never freed. */
+/* Add the block for all memory allocated before and never freed. */
 static bool add_remainder(struct import *import)
 {
     uint64_t before, known;
@@ -594,7 +593,7 @@ static bool add_remainder(struct import *import)
 
 /* ---- the trace ---- */
 
-/* Reserved memory grew or shrank to `level`. */
+/* Add events for a change of reserved memory. */
 static bool add_level(struct import *import, uint64_t from, uint64_t to, uint64_t time_ns)
 {
     struct flw_trace_event event = {
@@ -634,7 +633,7 @@ static bool add_events(struct import *import, bool has_reserved)
 
 static bool fill_history(struct import *import, bool *out_has_reserved)
 {
-    uint16_t stream; /* the file does not tell streams apart */
+    uint16_t stream; /* the file has no streams */
     *out_has_reserved = true;
     for (size_t i = 0; i < import->sample_count; i++) {
         *out_has_reserved = *out_has_reserved && import->samples[i].has_reserved;
@@ -644,7 +643,7 @@ static bool fill_history(struct import *import, bool *out_has_reserved)
            flw_history_resolve(&import->history, &import->build);
 }
 
-/* NULL: no memory. */
+/* Return the notes, or NULL if memory runs out. */
 static char *make_notes(const struct import *import)
 {
     char text[256];

@@ -8,8 +8,8 @@
 #include "trace/io/input.h"
 #include "trace/trace/trace.h"
 
-/* The input is at its first byte, a "{" or "[" perhaps after space. False: nothing is held, the
- * input's message says why. Memory: in the order of the memory events, however long the file. */
+/* Read a trace; the input is at its first byte, a "{" or "[" possibly after space. Returns false if that fails: nothing
+ * is held; see the input's message. Memory: in the order of the memory events, however long the file. */
 bool flw_kineto_read(struct flw_input *input, int device, struct flw_trace **out_trace);
 
 #endif

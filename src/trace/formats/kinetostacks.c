@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: names as frames, and the walk over the slices of one thread after the other.
+ * Owns: parsing names as frames, and walking the slices thread by thread.
  */
 #include "trace/formats/kinetostacks.h"
 
@@ -12,7 +12,7 @@
 
 /* ---- names ---- */
 
-/* A whole number of 32 bits that ends the text at `end`; NULL: none does. */
+/* Parse the 32-bit number that ends at `end`. Returns its begin, or NULL if there is none. */
 static const char *number_before(const char *text, const char *end, uint32_t *out)
 {
     const char *begin = end;
@@ -27,7 +27,7 @@ static const char *number_before(const char *text, const char *end, uint32_t *ou
     return begin < end && value <= UINT32_MAX ? begin : NULL;
 }
 
-/* " at 0x7f2a4c" says which object, and nothing of the code: without it there is one frame for all of them. */
+/* Remove " at 0x7f2a4c", which identifies an object, so that all objects share a frame. */
 static void cut_address(char *text)
 {
     char *at = text[0] == '<' ? strstr(text, " at 0x") : NULL;
@@ -38,7 +38,7 @@ static void cut_address(char *text)
     }
 }
 
-/* FLW_STACK_TEXT_BYTES at most. */
+/* Add a text, cut at FLW_STACK_TEXT_BYTES. */
 static bool add_text(struct flw_kinetostacks *slices, const char *text, size_t bytes, uint32_t *out)
 {
     bytes = bytes < FLW_STACK_TEXT_BYTES ? bytes : FLW_STACK_TEXT_BYTES;
@@ -74,7 +74,7 @@ bool flw_kinetostacks_add_place(struct flw_kinetostacks *slices, char *text, uin
     return add_text(slices, text, (size_t)(number - 1 - text), out_file);
 }
 
-/* The last frame of a text that is cut is not whole. */
+/* If the text is cut, its last frame is incomplete and left out. */
 bool flw_kinetostacks_add_stack(struct flw_kinetostacks *slices, char *text, bool is_cut,
                                 uint32_t *out_stack)
 {
@@ -110,7 +110,7 @@ bool flw_kinetostacks_add_slice(struct flw_kinetostacks *slices,
     return true;
 }
 
-/* By thread, then by begin; of those that begin together the longest, then the first in the file. */
+/* Order by thread, then by begin; of equal begins the longest first, then file order. */
 static int compare_slices(const void *a, const void *b)
 {
     const struct flw_kineto_slice *x = a, *y = b;
@@ -140,7 +140,7 @@ static struct flw_kineto_slice *innermost(const struct flw_kinetostacks *slices)
     return slices->open_count == 0 ? NULL : &slices->slices[slices->open[slices->open_count - 1]];
 }
 
-/* Closes what is of another thread, or over before `time_ns`. */
+/* Close slices of other threads and those that ended before `time_ns`. */
 static void close_until(struct flw_kinetostacks *slices, uint32_t thread, uint64_t time_ns)
 {
     const struct flw_kineto_slice *last;
@@ -150,8 +150,8 @@ static void close_until(struct flw_kinetostacks *slices, uint32_t thread, uint64
     }
 }
 
-/* Opens what has begun. One that is not over within the one around it is beside it: clocks of whole microseconds
- * let two that follow each other share a moment. */
+/* Open slices that have begun. A slice that ends after the one around it is a sibling: with clocks of whole
+ * microseconds, consecutive slices may share a moment. */
 static bool open_until(struct flw_kinetostacks *slices, uint32_t thread, uint64_t time_ns)
 {
     for (; slices->next < slices->count; slices->next++) {
@@ -169,7 +169,7 @@ static bool open_until(struct flw_kinetostacks *slices, uint32_t thread, uint64_
     return true;
 }
 
-/* The slice's frame, at the line from which what it encloses was called, where that is known. */
+/* Return the slice's frame, at the line of the enclosed call if that is known. */
 static bool place_frame(struct flw_kinetostacks *slices, const struct flw_kineto_slice *slice,
                         const struct flw_kineto_slice *called, uint32_t *out_frame)
 {
@@ -182,7 +182,7 @@ static bool place_frame(struct flw_kinetostacks *slices, const struct flw_kineto
     return flw_stacks_put_frame(slices->stacks, &frame, out_frame);
 }
 
-/* Behind the frames of operators, those of the code that called the innermost one that has any. */
+/* After the frames of operators, append the callers of the innermost operator that has any. */
 static size_t append_callers(const struct flw_kinetostacks *slices, uint32_t stack,
                              uint32_t *frames, size_t count)
 {
@@ -197,7 +197,7 @@ bool flw_kinetostacks_find(struct flw_kinetostacks *slices, uint32_t thread, uin
                            uint32_t *out_stack)
 {
     uint32_t frames[FLW_STACK_DEPTH_MOST], callers = 0;
-    const struct flw_kineto_slice *called = NULL; /* the call of Python below the one at hand */
+    const struct flw_kineto_slice *called = NULL; /* the Python call below the present one */
     size_t count = 0;
     *out_stack = 0;
     if (!open_until(slices, thread, time_ns)) {
@@ -211,7 +211,7 @@ bool flw_kinetostacks_find(struct flw_kinetostacks *slices, uint32_t thread, uin
         called = slice->is_python ? slice : called;
         callers = callers == 0 ? slice->stack : callers;
     }
-    if (called == NULL) { /* else the slices are the code */
+    if (called == NULL) { /* otherwise the slices contain the code */
         count = append_callers(slices, callers, frames, count);
     }
     return flw_stacks_add(slices->stacks, frames, count, out_stack);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the call stacks of a profiler's trace: which slices of a thread enclose a moment, and what their names say.
- * Does not: read the file (kineto.c), or keep which event has which stack.
+ * Owns: the call stacks of a profiler's trace: finding the slices of a thread that enclose a moment, and parsing their
+ * names.
+ * Does not: read the file (kineto.c), or store the stacks of events.
  *
  * A slice is an operator or a call of Python, from its begin to its end on one thread. Names of slices:
- *   "train.py(9): step"                   a function and where it begins; the call within it says the line
+ *   "train.py(9): step"                   a function and its first line; the call within it has the actual line
  *   "<built-in method mm of type object at 0x7f...>", "nn.Module: Linear_0", "aten::mm", "MmBackward0"
- * A text "Call stack" is "FILE(LINE): FUNCTION;...", the innermost first: older profiles have it beside operators, the
- * Chrome form that we write beside memory events.
+ * A text "Call stack" is "FILE(LINE): FUNCTION;...", the innermost first: older profiles have it in operators, our
+ * Chrome JSON has it in memory events.
  */
 #ifndef FLW_TRACE_FORMATS_KINETOSTACKS_H
 #define FLW_TRACE_FORMATS_KINETOSTACKS_H
@@ -18,38 +19,37 @@ struct flw_kineto_slice {
     uint64_t begin_ns, end_ns;
     uint32_t thread, order; /* in the file */
     uint32_t frame;
-    uint32_t stack; /* of what called it, where the file says so; 0: it does not */
-    uint32_t caller_file,
-        caller_line; /* the line that called it, and its file's text; 0: not known */
+    uint32_t stack;                    /* of the caller, if the file has it; 0: unknown */
+    uint32_t caller_file, caller_line; /* line and text of the file of the call; 0: unknown */
     bool is_python;
 };
 
-/* All zero has none; `stacks` is borrowed. */
+/* All zero is empty; `stacks` is borrowed. */
 struct flw_kinetostacks {
     struct flw_stacks *stacks;
     struct flw_kineto_slice *slices; /* largearray.h's */
     size_t count, room;
-    size_t *open; /* slices that enclose the moment at hand, the outermost first */
+    size_t *open; /* slices that enclose the present moment, outermost first */
     size_t open_count, open_room, next;
 };
 
-/* A name of a slice, a place "FILE:LINE", a "Call stack", as they are without JSON's escapes. `text` is written to.
- * Each returns false where there is no memory. */
+/* Add a name of a slice, a place "FILE:LINE", or a "Call stack", without JSON's escapes. `text` is modified. Each
+ * function returns false if memory runs out. */
 bool flw_kinetostacks_add_frame(struct flw_kinetostacks *slices, char *text, uint32_t *out_frame);
 bool flw_kinetostacks_add_place(struct flw_kinetostacks *slices, char *text, uint32_t *out_file,
                                 uint32_t *out_line);
 bool flw_kinetostacks_add_stack(struct flw_kinetostacks *slices, char *text, bool is_cut,
                                 uint32_t *out_stack);
 
-/* `order` is set here. */
+/* Add a slice; `order` is set here. */
 bool flw_kinetostacks_add_slice(struct flw_kinetostacks *slices,
                                 const struct flw_kineto_slice *slice);
 
-/* All slices are there: the stacks are asked for next, by thread and time. */
+/* Sort the slices after the last one, before stacks are requested. */
 void flw_kinetostacks_begin(struct flw_kinetostacks *slices);
 
-/* What encloses a moment of a thread, 0: nothing. Moments ascend by thread, then by time. Amortised O(1) for each
- * slice, O(depth) for each moment. */
+/* Find the stack at a moment of a thread; 0: none. Moments ascend by thread, then by time. Amortised O(1) per slice,
+ * O(depth) per moment. */
 bool flw_kinetostacks_find(struct flw_kinetostacks *slices, uint32_t thread, uint64_t time_ns,
                            uint32_t *out_stack);
 

@@ -7,11 +7,11 @@
     "give the pickle that _dump_snapshot() of torch.cuda.memory, torch.xpu.memory or " \
     "torch_npu.npu.memory writes"
 
-/* A file of this kind begins with `begin` and has both other texts in its first bytes. The first match counts. */
+/* Kind of a file: it begins with `begin` and contains both other texts in its first bytes. The first match counts. */
 struct kind {
     const char *begin;
     size_t begin_bytes;
-    const char *has, *has_too; /* NULL: nothing more */
+    const char *has, *has_too; /* NULL: no condition */
     const char *message;       /* NULL: not a mistake */
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: recognising, by the first bytes, files that are given by mistake for a trace.
+ * Owns: recognising, by the first bytes, files that users mistake for a trace.
  * Does not: read them.
  */
 #ifndef FLW_TRACE_FORMATS_MISTAKEN_H

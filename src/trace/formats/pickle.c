@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the pickle machine's opcodes. Its stack: pickle_inl.h, its memo: pickle_memo_inl.h.
- * Does not: know PyTorch; keep floats, or tuples of other things than two numbers.
+ * Does not: depend on PyTorch; keep floats, or tuples except pairs of numbers.
  *
  * INVARIANTS
- *   1. memo, stack and harvest hold at most one entry a byte read.
+ *   1. memo, stack and harvest hold at most one entry per byte read.
  *   2. A dict keeps at most FLW_PICKLE_WORDS_MAX pairs, so that looking one up is bounded.
  */
 #include "trace/formats/pickle.h"
@@ -23,7 +23,7 @@
 
 static const struct flw_pickle_value absent = {0, FLW_PICKLE_ABSENT};
 
-/* The stack's items from `first` on go into the `kind` of container that lies below them. */
+/* Move the stack's items from `first` on into the container of `kind` below them. */
 static bool extend_below(struct flw_machine *m, size_t first, uint32_t kind)
 {
     if (first <= flw_machine_floor(m)) {
@@ -148,7 +148,7 @@ static bool run_absent(struct flw_machine *m)
     return flw_machine_push(m, absent);
 }
 
-/* The topmost two become a tuple. */
+/* Make the topmost two items a tuple. */
 static bool make_pair(struct flw_machine *m)
 {
     const struct flw_pickle_value *items = &m->stack[m->depth - 2];
@@ -206,7 +206,7 @@ static bool run_binint(struct flw_machine *m)
     return flw_machine_push(m, (struct flw_pickle_value){raw, FLW_PICKLE_UNSIGNED});
 }
 
-/* Two's complement, behind its length. */
+/* Read a two's complement number after its length. */
 static bool run_long(struct flw_machine *m)
 {
     uint64_t count;
@@ -326,7 +326,7 @@ static bool run_put(struct flw_machine *m)
 struct opcode {
     const char *name;
     bool (*run)(struct flw_machine *m); /* NULL: refused */
-    uint8_t operand; /* bytes of what follows; or the kind, the count, the value */
+    uint8_t operand; /* size of the argument; or the kind, the count, the value */
 };
 
 static const struct opcode opcodes[256] = {

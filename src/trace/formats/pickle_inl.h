@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the state of the pickle machine: its place in the input, its stack and its marks.
- * Does not: know an opcode; pickle.c does. Inline, because that loop runs once a few bytes.
+ * Does not: interpret opcodes (pickle.c). Inline, because the loop runs once per few bytes.
  *
  * INVARIANT  marks rise, and none is above the stack.
  */
@@ -25,9 +25,9 @@ struct flw_machine {
     uint8_t word_bytes[FLW_PICKLE_WORDS_MAX];
     struct flw_pickle_value *stack;
     size_t depth, stack_room;
-    uint64_t *memo; /* packed; 0: nothing was put there */
+    uint64_t *memo; /* packed; 0: empty entry */
     size_t memo_room;
-    uint64_t memo_next; /* entries MEMOIZE has numbered */
+    uint64_t memo_next; /* entries numbered by MEMOIZE */
     size_t marks[FLW_MACHINE_MARKS_MAX];
     size_t mark_count;
     uint64_t frame_end;
@@ -49,7 +49,7 @@ static inline bool flw_machine_fail_memory(struct flw_machine *m)
     return flw_input_fail(m->input, m->opcode_offset, "no memory to read on");
 }
 
-/* The next `count` bytes, at most FLW_INPUT_FILL_BYTES, or NULL. */
+/* Return the next `count` bytes, at most FLW_INPUT_FILL_BYTES, or NULL. */
 static inline const unsigned char *flw_machine_take(struct flw_machine *m, size_t count)
 {
     struct flw_input *input = m->input;
@@ -62,7 +62,7 @@ static inline const unsigned char *flw_machine_take(struct flw_machine *m, size_
     return bytes;
 }
 
-/* Most numbers are a memo's place, of one byte or four. */
+/* Decode a number. Most are memo indices of one byte or four. */
 static inline uint64_t flw_machine_little_endian(const unsigned char *bytes, size_t count)
 {
     uint64_t value = 0;
@@ -80,7 +80,7 @@ static inline uint64_t flw_machine_little_endian(const unsigned char *bytes, siz
     return value;
 }
 
-/* An argument of `count` bytes, at most 8. */
+/* Read an argument of `count` bytes, at most 8. */
 static inline bool flw_machine_take_number(struct flw_machine *m, size_t count, uint64_t *out)
 {
     const unsigned char *bytes = flw_machine_take(m, count);
@@ -115,7 +115,7 @@ static inline bool flw_machine_need(struct flw_machine *m, size_t count)
     return true;
 }
 
-/* Where the items above the topmost mark begin; the mark is gone then. */
+/* Remove the topmost mark and return the first item above it. */
 static inline bool flw_machine_pop_mark(struct flw_machine *m, size_t *out_first)
 {
     *out_first = 0;

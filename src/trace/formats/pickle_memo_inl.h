@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the pickle machine's memo, 8 B an entry. Does not: know an opcode. Inline, because most opcodes
- * of a snapshot fetch from it.
+ * Owns: the pickle machine's memo, 8 B per entry. Inline, because most opcodes of a snapshot fetch from the memo.
+ * Does not: interpret opcodes.
  */
 #ifndef FLW_TRACE_FORMATS_PICKLE_MEMO_INL_H
 #define FLW_TRACE_FORMATS_PICKLE_MEMO_INL_H
@@ -19,7 +19,7 @@ static inline bool flw_memo_pack(struct flw_machine *m, struct flw_pickle_value 
 {
     uint64_t kind = (uint64_t)value.kind + 1;
     uint64_t bits = value.bits;
-    if (FLW_UNLIKELY(bits >> FLW_MEMO_SHIFT != 0)) { /* a number: all others count something */
+    if (FLW_UNLIKELY(bits >> FLW_MEMO_SHIFT != 0)) { /* only numbers are that large */
         struct flw_intern_pair wide = {bits, 0};
         kind = FLW_MEMO_WIDE + (uint64_t)value.kind;
         if (!flw_intern_add_pair(flw_harvest_intern(m->kept), wide, &bits)) {
@@ -41,7 +41,7 @@ static inline struct flw_pickle_value flw_memo_unpack(struct flw_machine *m, uin
     return (struct flw_pickle_value){bits, kind - 1};
 }
 
-/* The topmost value, which stays, is found at that index from now on. */
+/* Store the topmost value, which stays, at the index. */
 static inline bool flw_memo_put(struct flw_machine *m, uint64_t index)
 {
     uint64_t entry;
@@ -61,7 +61,7 @@ static inline bool flw_memo_put(struct flw_machine *m, uint64_t index)
     return true;
 }
 
-/* What was put at the index that follows, of as many bytes as the operand says, goes on the stack. */
+/* Push the value at the index that follows, whose size is the operand. */
 static inline bool flw_memo_get(struct flw_machine *m)
 {
     uint64_t index;

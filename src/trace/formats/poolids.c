@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: renumbering, and telling an event's pool from where it lies.
+ * Owns: renumbering, and finding an event's pool from its address.
  */
 #include "trace/formats/poolids.h"
 
@@ -10,7 +10,7 @@
 
 struct place {
     struct flw_intern_pair pair;
-    size_t index; /* of the pair */
+    size_t index; /* number of the pair */
 };
 
 static int compare_places(const void *a, const void *b)
@@ -23,7 +23,7 @@ static int compare_places(const void *a, const void *b)
     return (x->second > y->second) - (x->second < y->second);
 }
 
-/* What each pool of a history is passed through. */
+/* Map each pool of a history. */
 static void map_pools(struct flw_history *history, uint32_t *numbers,
                       void (*map)(uint32_t *pool, uint32_t *numbers))
 {
@@ -75,12 +75,12 @@ static bool number_pools(struct flw_history *history, const struct flw_intern *p
     return has_memory;
 }
 
-/* ---- events that do not say ---- */
+/* ---- events without a pool ---- */
 
 struct range {
     uint64_t begin, end;
     uint32_t pool;
-    bool is_over; /* walking back, its allocation was met */
+    bool is_over; /* its allocation was found on the way back */
 };
 
 static int compare_ranges(const void *a, const void *b)
@@ -90,7 +90,7 @@ static int compare_ranges(const void *a, const void *b)
     return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
-/* The last range that begins at or below an address. */
+/* Return the last range that begins at or below an address. */
 static struct range *find_range(struct range *ranges, size_t count, uint64_t address)
 {
     size_t low = 0;

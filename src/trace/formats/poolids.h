@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the numbers of PyTorch's private pools, which it knows by pairs.
+ * Owns: numbering PyTorch's private pools, which PyTorch identifies by pairs.
  * Does not: read snapshots.
  */
 #ifndef FLW_TRACE_FORMATS_POOLIDS_H
@@ -9,12 +9,12 @@
 #include "trace/trace/history.h"
 #include "trace/trace/intern.h"
 
-/* In: every pool of the history is the number of its pair plus 1, or 0 where it was not said. Out: those
- * in use are numbered from 1 in the order of their pairs; (0, 0) is the common pool, 0.
+/* Renumber the pools. Before: each pool of the history is the number of its pair plus 1, or 0 if unknown. After: used
+ * pools are numbered from 1 in the order of their pairs; (0, 0) is the common pool, 0.
  *
- * events_say  events have pools of their own; else each gets that of the last segment that lies around
- *             it, from that segment's allocation on.
- * False: no memory. */
+ * events_say  events have pools of their own; else each event gets the pool of the last segment around its address,
+ *             from that segment's allocation on.
+ * Returns false if memory runs out. */
 bool flw_poolids_settle(struct flw_history *history, const struct flw_intern *pairs,
                         bool events_say);
 

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what a snapshot's events and annotations mean, across versions; the choice of a device.
+ * Owns: interpreting a snapshot's events and annotations, across versions; choosing a device.
  * Does not: read the heap at the end (pytorch_heap.c), number blocks or find the heap at the beginning
  * (history.c), or place annotations among events (phases.c).
  *
  * A snapshot is {segments: [{..., blocks: [...]}], device_traces: [[event, ...], ...],
  * external_annotations: [...]}; a bare list is its segments alone. A list can hold another one many
- * times, so every step of the walk is counted and none may be taken for more items than the file has
- * bytes.
+ * times, so every step of the walk is counted, and there may be no more steps than the file has bytes.
  */
 #include "trace/formats/pytorch.h"
 
@@ -35,7 +34,7 @@ static const uint8_t operations[] = {
 
 /* ---- annotations ---- */
 
-/* NULL: it is no text. */
+/* Return the text, or NULL if the value is none. */
 static const char *text_of(struct flw_pytorch_import *import, struct flw_pickle_value value)
 {
     return value.kind == FLW_PICKLE_TEXT
@@ -60,7 +59,7 @@ static uint32_t name_of(struct flw_pytorch_import *import, struct flw_pickle_val
     return number;
 }
 
-/* Other stages than the two are of no phase. */
+/* Read an annotation. Stages other than begin and end belong to no phase. */
 static bool read_annotation(struct flw_pytorch_import *import, struct flw_pickle_value dict)
 {
     struct flw_pickle_value stage = flw_pytorch_get(import, dict, WORD_STAGE);
@@ -86,7 +85,7 @@ static bool read_annotation(struct flw_pytorch_import *import, struct flw_pickle
            flw_pytorch_fail_memory(import);
 }
 
-/* When the first event was that says it; false: none does. */
+/* Find the first recorded time of an event. Returns false if there is none. */
 static bool find_first_time(struct flw_pytorch_import *import, uint64_t *out_us)
 {
     struct flw_harvest_cursor cursor = flw_harvest_first(import->kept, import->traces);
@@ -114,7 +113,7 @@ static bool read_annotations(struct flw_pytorch_import *import)
             return false;
         }
     }
-    if (!find_first_time(import, &first_us)) { /* nothing to place them among */
+    if (!find_first_time(import, &first_us)) { /* no events to place them among */
         import->unplaced_count += import->phases.count;
         flw_phases_finish(&import->phases);
         return true;
@@ -129,7 +128,7 @@ static bool add_detailed(struct flw_pytorch_import *import, struct flw_trace_eve
            flw_history_add_event(&import->history, event);
 }
 
-/* The phases that go before an event at `time_us`. */
+/* Add the phases before an event at `time_us`. */
 static bool add_phases(struct flw_pytorch_import *import, uint64_t time_us)
 {
     const struct flw_phase *phase;
@@ -166,7 +165,7 @@ static bool get_time(struct flw_pytorch_import *import, struct flw_pickle_value 
             import->first_time_us = time_us;
             import->last_time_us = time_us;
         }
-        /* Clocks are set back now and then; the order of the list is the truth. */
+        /* Clocks are sometimes set back; the order of the list is right. */
         time_us = time_us < import->last_time_us ? import->last_time_us : time_us;
         import->last_time_us = time_us;
     }
@@ -185,7 +184,7 @@ static bool check_range(struct flw_pytorch_import *import, struct flw_pickle_val
     return true;
 }
 
-/* A text plus 1, most often that of the event before; 0: none. False: no memory. */
+/* Get a remark's text plus 1, usually that of the previous event; 0: none. Returns false if memory runs out. */
 static bool get_remark(struct flw_pytorch_import *import, struct flw_pickle_value dict,
                        enum word word, struct flw_pytorch_remark *last)
 {
@@ -403,7 +402,7 @@ static bool choose_device(struct flw_pytorch_import *import, int device)
 
 /* ---- together ---- */
 
-/* A list, or not there. */
+/* Check that the value is a list or absent. */
 static bool check_list(struct flw_pytorch_import *import, struct flw_pickle_value part,
                        enum word word)
 {
@@ -467,7 +466,7 @@ static bool add_count(struct flw_notes *notes, const char *key, uint64_t count)
     return count == 0 || flw_notes_add_lines(notes, line);
 }
 
-/* NULL: no memory. */
+/* Return the notes, or NULL if memory runs out. */
 static char *make_notes(const struct flw_pytorch_import *import)
 {
     struct flw_notes notes = {0};
@@ -499,7 +498,7 @@ static bool import_snapshot(struct flw_pytorch_import *import, int device)
                               "the process that allocates, before it frees all");
     }
     read_settings(import);
-    /* The history holds what was of use. */
+    /* The history has all that is needed. */
     struct flw_stacks stacks = flw_harvest_take_stacks(import->kept);
     flw_harvest_destroy(import->kept);
     import->kept = NULL;

@@ -9,7 +9,7 @@
 #include "trace/io/input.h"
 #include "trace/trace/trace.h"
 
-/* As flw_trace_read; the input is at a pickle's first byte. */
+/* Read like flw_trace_read; the input is at a pickle's first byte. */
 bool flw_pytorch_read(struct flw_input *input, int device, struct flw_trace **out_trace);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: how a key of a snapshot is asked for, with the walk's steps, which are counted; the heap at the end:
- * segments and their blocks, across versions.
+ * Owns: reading keys of a snapshot, counting the walk's steps, and the heap at the end (segments and their blocks),
+ * across versions.
  * Does not: choose a device (pytorch.c), or find the heap at the beginning (history.c).
  */
 #include "trace/formats/pytorch_import.h"
@@ -96,8 +96,8 @@ bool flw_pytorch_get_device(struct flw_pytorch_import *import, struct flw_pickle
 
 /* ---- the heap ---- */
 
-/* What was asked for: newer versions say; older ones keep it in the history; else the block's size.
- */
+/* Get the requested size. Newer versions have it in the block; older ones have it in the history; else use the block's
+ * size. */
 static bool get_requested(struct flw_pytorch_import *import, struct flw_pickle_value block,
                           uint64_t *out)
 {
@@ -114,7 +114,7 @@ static bool get_requested(struct flw_pytorch_import *import, struct flw_pickle_v
     return flw_pytorch_get_number_or(import, block, WORD_REQUESTED_SIZE, size_bytes, out);
 }
 
-/* Newer versions say where it was allocated; older ones keep it in the history. */
+/* Get the stack of the allocation. Newer versions have it in the block, older ones in the history. */
 static uint32_t get_stack(struct flw_pytorch_import *import, struct flw_pickle_value block)
 {
     struct flw_pickle_value history = flw_pytorch_get(import, block, WORD_HISTORY);
@@ -124,7 +124,7 @@ static uint32_t get_stack(struct flw_pytorch_import *import, struct flw_pickle_v
                                                             : flw_pytorch_get_stack(import, block);
 }
 
-/* `address`: where the block lies if it does not say; then where the next one lies. */
+/* Read a block. *address: address of the block if it has none of its own; then the address of the next block. */
 static bool read_block(struct flw_pytorch_import *import, struct flw_pickle_value dict,
                        const struct flw_trace_segment *segment, uint64_t *address)
 {

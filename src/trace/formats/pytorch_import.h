@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the parts of the reader of PyTorch's snapshots share: one import under way, and how a key
- * is asked for. What a value should have been is in the input's message.
+ * Owns: the state of an import that the parts of the reader of PyTorch's snapshots share, and reading keys. If a value
+ * is wrong, the input's message has the expected kind.
  */
 #ifndef FLW_TRACE_FORMATS_PYTORCH_IMPORT_H
 #define FLW_TRACE_FORMATS_PYTORCH_IMPORT_H
@@ -14,7 +14,7 @@
 #define FLW_PYTORCH_DEVICES        1024
 #define FLW_PYTORCH_SETTINGS_BYTES 512
 
-/* What an event says beside its frames, as the pickle has it and as the trace does: a text plus 1, 0: none. */
+/* Texts of an event beside its frames, in the pickle and in the trace: text plus 1; 0: none. */
 struct flw_pytorch_remark {
     struct flw_pickle_value value;
     uint32_t text;
@@ -22,30 +22,31 @@ struct flw_pytorch_remark {
 
 struct flw_pytorch_import {
     struct flw_input *input;
-    struct flw_harvest *kept;        /* NULL once all of it was read */
-    struct flw_harvest_dict at_hand; /* asked last */
+    struct flw_harvest *kept;        /* NULL after everything was read */
+    struct flw_harvest_dict at_hand; /* the last dict */
     struct flw_pickle_value root;
     struct flw_history history;
     struct flw_build build;
-    struct flw_pickle_value segments; /* lists; absent where the snapshot has none */
+    struct flw_pickle_value segments; /* lists; absent if the snapshot has none */
     struct flw_pickle_value traces;
     struct flw_pickle_value annotations;
     struct flw_phases phases;
-    uint64_t unplaced_count; /* annotations without a time among events that have none */
-    uint64_t rest_bytes;     /* of the file, behind the pickle */
+    uint64_t
+        unplaced_count; /* annotations that cannot be placed, because events or annotations have no times */
+    uint64_t rest_bytes;                       /* after the pickle in the file */
     char settings[FLW_PYTORCH_SETTINGS_BYTES]; /* a line of the notes; "": unknown */
     bool has_overflowed;                       /* the ring of events was overwritten */
-    bool has_pools;                            /* events name their pools */
+    bool has_pools;                            /* events have their pools */
     bool is_empty;                             /* no device has an event or a segment */
     int device;
-    bool is_recorded[FLW_PYTORCH_DEVICES]; /* which devices have an event or a segment */
+    bool is_recorded[FLW_PYTORCH_DEVICES]; /* devices with an event or a segment */
     uint64_t steps_left;                   /* of the walk */
     uint64_t first_time_us, last_time_us;
     bool has_times;
-    struct flw_pytorch_remark compile_context, user_metadata; /* of the event at hand */
+    struct flw_pytorch_remark compile_context, user_metadata; /* of the present event */
 };
 
-/* What the dict has under the word. An event is asked for a dozen words, one after the other. */
+/* Return the dict's value for the word. An event is read with a dozen words in a row. */
 static inline struct flw_pickle_value flw_pytorch_get(struct flw_pytorch_import *import,
                                                       struct flw_pickle_value dict, enum word word)
 {
@@ -56,17 +57,17 @@ static inline struct flw_pickle_value flw_pytorch_get(struct flw_pytorch_import 
     return flw_harvest_value(&import->at_hand, (uint32_t)word);
 }
 
-/* ---- pytorch_heap.c; false, but of get_pool: the input's message says what is wrong */
+/* ---- pytorch_heap.c; except get_pool and get_stack, each returns false after writing the input's message */
 
 bool flw_pytorch_fail_at(struct flw_pytorch_import *import, struct flw_pickle_value container,
                          const char *what);
 bool flw_pytorch_fail_memory(struct flw_pytorch_import *import);
-/* One more item of the walk. */
+/* Count one more item of the walk. */
 bool flw_pytorch_count_step(struct flw_pytorch_import *import);
-/* Nothing in a list goes unnoticed: all of it is what it should be. */
+/* Check that all items of a list are of the expected kind. */
 bool flw_pytorch_check_items(struct flw_pytorch_import *import, struct flw_pickle_value list,
                              const char *what);
-/* A number that must be there and not negative; the same where it may be missing. */
+/* Get a number that must be there and not negative, or one that may be missing. */
 bool flw_pytorch_get_number(struct flw_pytorch_import *import, struct flw_pickle_value dict,
                             enum word word, uint64_t *out);
 bool flw_pytorch_get_number_or(struct flw_pytorch_import *import, struct flw_pickle_value dict,
@@ -75,14 +76,14 @@ bool flw_pytorch_get_stream(struct flw_pytorch_import *import, struct flw_pickle
                             uint16_t *out);
 bool flw_pytorch_get_device(struct flw_pytorch_import *import, struct flw_pickle_value segment,
                             uint64_t *out);
-/* The number of its pair; 0 where it is missing. Renumbered when all are known. */
+/* Return the number of the pool's pair; 0 if missing. Pools are renumbered at the end. */
 uint32_t flw_pytorch_get_pool(struct flw_pytorch_import *import, struct flw_pickle_value dict,
                               enum word word);
 
-/* Where an event or a block says to have been made; 0 where it does not. */
+/* Return the stack of an event or a block; 0 if missing. */
 uint32_t flw_pytorch_get_stack(struct flw_pytorch_import *import, struct flw_pickle_value dict);
 
-/* The device's segments and their blocks, as they were at the end. */
+/* Read the device's segments and their blocks at the end. */
 bool flw_pytorch_read_segments(struct flw_pytorch_import *import);
 
 #endif

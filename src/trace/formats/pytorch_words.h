@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the words of a snapshot, for its reader and its writer.
- * Does not: say what they mean (pytorch.c, pytorch_heap.c and snapshot.c do).
+ * Does not: interpret them (pytorch.c, pytorch_heap.c, snapshot.c).
  */
 #ifndef FLW_TRACE_FORMATS_PYTORCH_WORDS_H
 #define FLW_TRACE_FORMATS_PYTORCH_WORDS_H
@@ -9,7 +9,7 @@
 #include "trace/formats/pickle.h"
 #include "trace/io/encoder.h"
 
-/* What the reader knows: actions in the order of its `operations`, states and types, keys. */
+/* Words that are read: actions in the order of the reader's `operations`, states and types, keys. */
 #define WORD_READ_LIST(X)                           \
     X(ALLOC, "alloc")                               \
     X(FREE_REQUESTED, "free_requested")             \
@@ -65,7 +65,7 @@
     X(COMPILE_CONTEXT, "compile_context")           \
     X(USER_METADATA, "user_metadata")
 
-/* What is written only: the reader would keep their values. */
+/* Words that are only written: the reader would keep their values. */
 #define WORD_WRITTEN_LIST(X)            \
     X(ALLOCATED_SIZE, "allocated_size") \
     X(ACTIVE_SIZE, "active_size")

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: reading and writing RMM's CSV log.
- * Does not: keep threads: rows are in the order in which they happened, whichever thread wrote them. The log has no
- * column for call stacks.
+ * Does not: keep threads (rows are in the order of the events, whichever thread wrote them) or call stacks (the log has
+ * no column for them).
  *
  *   Thread,Time,Action,Pointer,Size,Stream
  *   THREAD,(HH:MM:SS.FRACTION | SECONDS[.FRACTION]),ACTION,POINTER,BYTES,STREAM
  * ACTION is allocate, free (deallocate in its documentation) or "allocate failure". POINTER is
- * hexadecimal or (nil); STREAM hexadecimal behind 0x, else decimal. Bytes are those asked for.
+ * hexadecimal or (nil); STREAM hexadecimal with 0x, else decimal. Bytes are requested bytes.
  */
 #include "trace/formats/rmm.h"
 
@@ -31,9 +31,9 @@ struct reader {
     struct flw_line line;
     struct flw_build build;
     struct flw_history history;
-    uint64_t begin_ns, last_ns; /* of the first row, of the latest */
-    uint64_t midnight_ns;       /* of the day that a clock's time is in */
-    uint64_t null_count;        /* rows of no memory: a null pointer allocated or freed */
+    uint64_t begin_ns, last_ns; /* of the first row and of the latest row */
+    uint64_t midnight_ns;       /* midnight of the present day, if times are times of day */
+    uint64_t null_count;        /* rows without memory: a null pointer allocated or freed */
     bool has_begun;
 };
 
@@ -43,8 +43,8 @@ static bool fail_row(struct reader *r, const char *what)
                          r->history.event_count + (size_t)r->null_count);
 }
 
-/* Clocks of several threads are written a little out of order; the row order is the truth. One that
- * falls by half a day has passed midnight. */
+/* Read a time. Times of several threads are slightly out of order; the order of the rows is right. A time that falls by
+ * half a day has passed midnight. */
 static bool take_time(struct reader *r, uint64_t *out_ns)
 {
     struct flw_column column;
@@ -175,7 +175,7 @@ static bool read_all(struct reader *r)
 
 bool flw_rmm_read(struct flw_input *input, int device, struct flw_trace **out_trace)
 {
-    (void)device; /* a file has one */
+    (void)device; /* a file has one device */
     struct reader r = {.line = {.input = input}};
     bool is_read = flw_build_init(&r.build, input->name, "rmm csv")
                        ? read_all(&r)
@@ -187,7 +187,7 @@ bool flw_rmm_read(struct flw_input *input, int device, struct flw_trace **out_tr
 
 /* ---- writing ---- */
 
-/* The event's time, size and stream. */
+/* Print a row with the event's time, size and stream. */
 static void print_row(const struct flw_trace *trace, const struct flw_trace_event *event,
                       const char *action, uint64_t pointer, FILE *file)
 {
@@ -200,7 +200,7 @@ static void print_row(const struct flw_trace *trace, const struct flw_trace_even
             handle);
 }
 
-/* Where addresses are unknown, the block's number stands for one. */
+/* Return the block's address, or its number if addresses are unknown. */
 static uint64_t pointer_of(const struct flw_trace *trace, uint32_t block)
 {
     return trace->has_addresses && trace->blocks[block].address != 0 ? trace->blocks[block].address

@@ -10,7 +10,7 @@
 
 #define FLW_RMM_MAGIC "Thread,Time,Action,Pointer,Size,Stream"
 
-/* The input is at its first byte. False: nothing is held, the input's message says why. */
+/* Read a log; the input is at its first byte. Returns false if that fails: nothing is held; see the input's message. */
 bool flw_rmm_read(struct flw_input *input, int device, struct flw_trace **out_trace);
 
 #endif

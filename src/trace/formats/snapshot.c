@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: writing a trace as PyTorch's memory snapshot, which its memory_viz opens and our reader
- * reads back as the same events.
- * Does not: keep what a snapshot has no word for: uses of blocks by other streams, waits, captures,
- * settings, missing events, names of moments, threads, tags, the largest hole of an out-of-memory;
- * nor phases where there are no times, nor segment events where they do not hold the blocks (then each
- * block of the end is a segment of its own).
+ * Owns: writing a trace as PyTorch's memory snapshot, which PyTorch's memory_viz opens and our reader reads back as the
+ * same events.
+ * Does not: write facts that a snapshot cannot express: uses of blocks by other streams, waits, captures, settings,
+ * missing events, names of moments, threads, tags, the largest hole of an out-of-memory; phases if there are no times;
+ * segment events if the segments do not contain the blocks (then each block of the end is a segment of its own).
  *
- * Times are microseconds. A free that the trace does not tell apart from its completion is written as
- * both, from one place. Pool N is (0, N), said where there is any. The end's blocks are rounded up as PyTorch rounds them, into the room there is.
+ * Times are microseconds. A free without a separate completion is written as both, with the same stack. Pool N is
+ * (0, N), written if there is any. Blocks of the end are rounded up as PyTorch rounds them, as far as there is room.
  */
 #include <stdlib.h>
 
@@ -37,12 +36,12 @@ struct writer {
     const struct flw_trace *trace;
     struct flw_remains remains;
     struct flw_encoder encoder;
-    uint32_t *stack_places, *frame_places; /* in the encoder's memo; 0: not written yet */
+    uint32_t *stack_places, *frame_places; /* numbers in the encoder's memo; 0: not written yet */
     struct flw_addressmap text_places;
     bool lacks_memory;
     bool has_pools;
     uint32_t pool;                         /* of the event at hand */
-    const struct flw_trace_detail *detail; /* of the event at hand; NULL = none */
+    const struct flw_trace_detail *detail; /* of the present event; NULL = none */
     const struct flw_trace_remark *remark; /* the same */
 };
 
@@ -58,7 +57,7 @@ static void put_word_pair(struct writer *w, enum word key, enum word value)
     flw_encoder_put_word(&w->encoder, value);
 }
 
-/* ---- frames: each text, frame and stack once, then by its place in the memo, as PyTorch has them ---- */
+/* ---- frames: each text, frame and stack is written once, then by memo number, as PyTorch does ---- */
 
 static void put_text(struct writer *w, uint32_t text)
 {
@@ -118,7 +117,7 @@ static bool is_written(const struct writer *w, uint8_t op)
            (!is_segment || w->remains.has_recorded_segments);
 }
 
-/* PyTorch's own reader wants a number there: where none is known it prints "nan". */
+/* Write the free bytes. PyTorch's own reader needs a number there; for an unknown one it prints "nan". */
 static void put_device_free(struct writer *w)
 {
     if (w->detail != NULL && w->detail->free_bytes != FLW_TRACE_UNKNOWN) {
@@ -137,7 +136,7 @@ static void put_remark(struct writer *w, enum word key, uint32_t text)
     }
 }
 
-/* Since 1970 where the trace says when it began. */
+/* Write the time since 1970 if the trace has its begin. */
 static void put_time(struct writer *w, const struct flw_trace_event *event)
 {
     put_pair(w, WORD_TIME_US, w->trace->begin_ns / 1000 + event->time_ns / 1000);
@@ -194,7 +193,7 @@ static void put_events(struct writer *w)
     flw_encoder_close_list(&w->encoder);
 }
 
-/* A list for each device up to this one. */
+/* Write a list for each device up to this one. */
 static void put_device_traces(struct writer *w)
 {
     flw_encoder_put_word(&w->encoder, WORD_DEVICE_TRACES);
@@ -208,7 +207,7 @@ static void put_device_traces(struct writer *w)
     flw_encoder_close_list(&w->encoder);
 }
 
-/* Where the events have no times, nothing says when a phase was. */
+/* Write the annotations, unless the events have no times: then phases cannot be placed. */
 static void put_annotations(struct writer *w)
 {
     const struct flw_trace *trace = w->trace;
@@ -244,7 +243,7 @@ struct extent {
     uint32_t stack;
 };
 
-/* The block number `at`, with what room there is for rounding it up. */
+/* Return the extent of block number `at`, rounded up as far as there is room. */
 static struct extent extent_of(const struct writer *w, size_t at, uint64_t segment_end)
 {
     const struct flw_remains *remains = &w->remains;

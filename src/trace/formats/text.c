@@ -83,7 +83,7 @@ static bool read_stream(struct reader *r)
     return stream == next || flw_line_fail(&r->line, "the stream is listed twice");
 }
 
-/* All lines from "stream" to "fields". */
+/* Read all lines from "stream" to "fields". */
 static bool read_fields(struct reader *r)
 {
     struct flw_trace *trace = r->build.trace;
@@ -151,7 +151,7 @@ static bool take_stream(struct reader *r, uint16_t *out)
     return true;
 }
 
-/* What follows the columns of the next record. */
+/* Read the context of the next record, after its columns. */
 static bool take_context(struct reader *r, size_t record)
 {
     struct flw_trace_context context = {.record = record};
@@ -218,7 +218,7 @@ static bool take_time(struct reader *r, uint64_t *out_ns)
     return true;
 }
 
-/* "ID SIZE STREAM [ADDRESS]" of the next block. */
+/* Read "ID SIZE STREAM [ADDRESS]" of the next block. */
 static bool take_block(struct reader *r, struct flw_trace_block *block)
 {
     uint64_t id;
@@ -350,7 +350,7 @@ static bool add_detail(struct reader *r, const struct flw_trace_detail *detail)
     return flw_build_add_detail(&r->build, *detail) || fail_memory(r);
 }
 
-/* " KEY=N"; FLW_TRACE_UNKNOWN where it is not there. */
+/* Read " KEY=N"; FLW_TRACE_UNKNOWN if it is missing. */
 static bool take_known(struct reader *r, const char *key, uint64_t *out)
 {
     *out = FLW_TRACE_UNKNOWN;
@@ -376,7 +376,7 @@ static bool read_oom(struct reader *r)
     return !is_known || add_detail(r, &detail);
 }
 
-/* A quoted name up to the end of the line. */
+/* Read a quoted name up to the end of the line. */
 static bool take_name(struct reader *r, uint32_t *out)
 {
     if (!flw_line_accept(&r->line, " \"")) {
@@ -538,7 +538,7 @@ static bool read_record(struct reader *r)
     }
 }
 
-/* What lines may still come. */
+/* Lines that may still follow. */
 enum part {
     PART_GAPS,
     PART_BEGIN, /* a note to readers of 0.1, so gaps come before it */
@@ -586,7 +586,7 @@ static bool read_all(struct reader *r)
 
 bool flw_text_read(struct flw_input *input, int device, struct flw_trace **out_trace)
 {
-    (void)device; /* a file has one */
+    (void)device; /* a file has one device */
     struct reader r = {.line = {.input = input}};
     r.stacks = (struct flw_textstacks){.line = &r.line, .build = &r.build};
     bool is_read = flw_build_init(&r.build, input->name, "text") ? read_all(&r) : fail_memory(&r);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the text form of a trace, both ways. Each trace has exactly one text and a text that differs
- * from it in one byte is refused or another trace, so text to trace to text is byte-identical.
+ * Owns: reading and writing the text form of a trace. Each trace has exactly one text, and a text that differs in one
+ * byte is rejected or is another trace, so text to trace to text is byte-identical.
  *
  *   text     = magic device stream* fields [gaps] [begin] note* segment* initial* event*
  *   magic    = "#fallow-trace 1"
  *   device   = "device" N                    ordinal in the recording
  *   stream   = "stream" HANDLE               numbered from 0 in the order of these lines
  *   fields   = "fields none" | "fields" ["times"] ["addresses"] ["segments"]
- *   gaps     = "gaps" UNKNOWN LOST           frees skipped and put in; only where one is not 0
- *   begin    = "begin_ns" NS                 when time 0 was, since 1970; only with times, and where it is known
+ *   gaps     = "gaps" UNKNOWN LOST           frees skipped and added; only if one is not 0
+ *   begin    = "begin_ns" NS                 time 0 in ns since 1970; only with times, and if it is known
  *   note     = KEY VALUE | "# " TEXT         kept as it is; KEY of a-z, 0-9, _; not a key above
  *   segment  = "S" 0 SIZE STREAM ("large" | "small") ["expandable"] [ADDRESS] ["pool=" N] ["stack=" N]
  *   initial  = "P" 0 ID SIZE STREAM [ADDRESS] CONTEXT
@@ -31,19 +31,20 @@
  *     "X" TIME                                 the cache is emptied
  *     "K" TIME NAME                            a setting
  *     "D" TIME COUNT                           so many events are missing
- *   Before the first segment, initial or event with a stack, that stack, and before it the frames that it
+ *   Each stack precedes the first segment, initial or event that has it, and is preceded by the frames that it
  *   is the first to have, in its own order:
- *     "L" LINE "FUNCTION" "FILE"               a frame; LINE 0 where it is not known
+ *     "L" LINE "FUNCTION" "FILE"               a frame; LINE 0 if unknown
  *     "W" FRAME...                             the stack, 1 to 1,000 frames, the innermost first
- *   Before the first event beside whose stack another thing is said than before it, at first nothing:
+ *   A remark precedes the first event with another remark than the event before; at first there is none:
  *     "V" ("-" | "COMPILE") ("-" | "USER")     PyTorch's compile context and user metadata; "-": nothing
  *
  * One line each; one space between columns; the last line ends in a newline too. Numbers are
  * decimal without leading zeros: TIME in ns, never falling, 0 without "times"; SIZE in bytes;
  * STREAM a number of a stream line; ID the block's, counted from 0 in the order of P and A lines;
- * ADDRESS is "@" and a decimal number, there exactly where "addresses" is. NAME is printable and in
+ * ADDRESS is "@" and a decimal number, present exactly if "addresses" is. NAME is printable and in
  * quotes; a quote inside needs nothing. FRAME is a number of an L line, from 0; stack=N of a W line, from 1.
- * FUNCTION, FILE, COMPILE and USER are any bytes but 0, at most 8,000, escaped as line.h says. P lines are in address order.
+ * FUNCTION, FILE, COMPILE and USER are any bytes but 0, at most 8,000, escaped as in line.h. P lines are
+ * in address order.
  */
 #ifndef FLW_TRACE_FORMATS_TEXT_H
 #define FLW_TRACE_FORMATS_TEXT_H
@@ -55,10 +56,12 @@
 
 #define FLW_TEXT_MAGIC "#fallow-trace "
 
-/* The input is at its first byte. False: nothing is held, the input's message says why. */
+/* Read a trace; the input is at its first byte. Returns false if that fails: nothing is held; see the input's
+ * message. */
 bool flw_text_read(struct flw_input *input, int device, struct flw_trace **out_trace);
 
-/* What flw_text_read reads back as the same trace. A failing file shows in ferror. False: no memory. */
+/* Print the text that flw_text_read reads as the same trace. Write errors are visible in ferror. Returns false if
+ * memory runs out. */
 bool flw_text_print(const struct flw_trace *trace, FILE *file);
 
 #endif

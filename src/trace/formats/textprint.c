@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: printing a trace in its text form, which text.c specifies and reads back.
+ * Owns: printing a trace in its text form, which text.h specifies and text.c reads.
  */
 #include <inttypes.h>
 
@@ -47,7 +47,7 @@ struct printer {
     FILE *file;
     struct flw_trace_walk walk;
     struct flw_stack_order order;
-    uint32_t stack; /* number of the next record's */
+    uint32_t stack; /* number of the next record's stack */
 };
 
 static bool print_frame(void *context, const struct flw_frame *frame)
@@ -72,7 +72,7 @@ static bool print_stack(void *context, const uint32_t *frames, size_t count)
     return true;
 }
 
-/* Before a segment or record: its stack, where it is the first to have it. */
+/* Print the stack of the next segment or record if it is new. */
 static void meet_stack(struct printer *p, uint32_t stack)
 {
     flw_stack_order_take(&p->order, stack, &p->stack);
@@ -80,7 +80,7 @@ static void meet_stack(struct printer *p, uint32_t stack)
 
 /* ---- what is printed ---- */
 
-/* Of the record at hand, of which it is the end but for a name. */
+/* Print the context of the present record; only a name may follow. */
 static void print_context(struct printer *p, size_t record)
 {
     const struct flw_trace_context *context = flw_trace_walk_context(p->trace, &p->walk, record);
@@ -136,7 +136,7 @@ static void print_initial(struct printer *p)
     }
 }
 
-/* Of one that allocates nothing and frees nothing: what follows the time. */
+/* Print the columns after the time of an event that neither allocates nor frees. */
 static void print_rare(const struct flw_trace_event *event, const struct flw_trace_detail *detail,
                        FILE *file)
 {

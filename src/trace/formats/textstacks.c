@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: reading the lines of a text that are said before a record, and their order.
+ * Owns: reading the lines of a text that precede a record, and checking their order.
  */
 #include "trace/formats/textstacks.h"
 
@@ -47,7 +47,7 @@ bool flw_textstacks_read_frame(struct flw_textstacks *r)
                           : flw_line_fail(r->line, "the frame is frame %" PRIu32, number);
 }
 
-/* A text plus 1; 0: none. */
+/* Read a text: its number plus 1; 0: none. */
 static bool take_said(struct flw_textstacks *r, uint32_t *out)
 {
     char text[FLW_STACK_TEXT_BYTES];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: small traces that are hard on allocators, each one trouble that somebody reported.
+ * Owns: small traces that are hard on allocators, each from a reported problem.
  * Does not: resemble a workload.
  */
 #include "base/bits.h"
@@ -28,16 +28,16 @@ static const struct flw_gen_option options[] = {
     {"seed", "of the drawn numbers", FLW_GEN_COUNT, 1, 0, UINT64_MAX, NULL, 'R'},
 };
 
-/* Blocks of b bytes, or less by the jitter: one, and a row of n. */
+/* Blocks of b bytes, reduced by the jitter: a single one, and a row of n. */
 #define BLOCK(name) " " name "=b-b/100[0,J] "
 #define ROW(n) " i*" n "{" BLOCK("row.i") "} "
 #define FREE_ROW(n) "i*" n "{-row.i} "
 
-/* A layer of u bytes a unit: forward keeps four tensors, backward frees each beside its gradient. */
+/* A layer of u bytes per unit: forward keeps four tensors, backward frees each beside its gradient. */
 #define FORWARD(name, units) "b:" units "u" BLOCK(name ".i")
 #define BACKWARD(name, units) "b:" units "u" BLOCK("gradient") "-" name ".(23-i) -gradient "
 
-/* One cycle, the c-th, of each scenario, on `streams` streams. */
+/* Cycle number c of each scenario, on `streams` streams. */
 static const struct {
     uint64_t streams;
     const char *plan;

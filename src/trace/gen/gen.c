@@ -56,7 +56,7 @@ void flw_gen_add_streams(struct flw_gen *gen, uint64_t count)
 
 /* ---- the header ---- */
 
-/* " --NAME VALUE"; of a file the last part of its path: where it lies is no part of the trace. */
+/* Print " --NAME VALUE". Of a path only the last part, because the folder does not change the trace. */
 static void print_option(const struct flw_gen_option *option, uint64_t number, const char *path,
                          FILE *file)
 {

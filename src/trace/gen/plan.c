@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: running a plan: its notation, and the events that it makes.
+ * Owns: running a plan: parsing its notation, and making its events.
  */
 #include "trace/gen/plan.h"
 
@@ -15,17 +15,17 @@
 
 #define LAUNCH_NS    2000
 #define ONE_LETTER   1
-#define WORD_LETTERS 12 /* told apart by a key of 64 bits */
+#define WORD_LETTERS 12 /* identified by a key of 64 bits */
 
 /* ---- events ---- */
 
-/* Bytes of a block; 0 of FLW_GEN_NO_BLOCK. */
+/* Return the bytes of a block; 0 for FLW_GEN_NO_BLOCK. */
 static uint64_t size_of(const struct flw_gen *gen, uint32_t block)
 {
     return block == FLW_GEN_NO_BLOCK ? 0 : gen->build.trace->blocks[block].size_bytes;
 }
 
-/* Nothing once the generator has failed, as below. */
+/* Add an event; do nothing after a failure, like the functions below. */
 static void add_event(struct flw_gen *gen, enum flw_trace_op op, uint32_t block, uint64_t stream)
 {
     if (gen->has_failed) {
@@ -50,7 +50,7 @@ static void add_event(struct flw_gen *gen, enum flw_trace_op op, uint32_t block,
     }
 }
 
-/* A block, without a kernel. Size 0: none. */
+/* Allocate a block without a kernel. Size 0: no block. */
 static uint32_t allocate(struct flw_gen *gen, uint64_t size_bytes, uint64_t stream)
 {
     if (size_bytes == 0 || gen->has_failed) {
@@ -72,7 +72,7 @@ static uint32_t allocate(struct flw_gen *gen, uint64_t size_bytes, uint64_t stre
     return gen->has_failed ? FLW_GEN_NO_BLOCK : number;
 }
 
-/* A block, and a kernel that writes it: time passes for the launch and for each byte. */
+/* Allocate a block and launch a kernel that writes it: time passes for the launch and per byte. */
 static uint32_t allocate_written(struct flw_gen *gen, uint64_t size_bytes, uint64_t stream)
 {
     uint32_t block = allocate(gen, size_bytes, stream);
@@ -84,8 +84,8 @@ static uint32_t allocate_written(struct flw_gen *gen, uint64_t size_bytes, uint6
     return block;
 }
 
-/* A kernel of the stream reads the block. It is an event, unless gen->launch has a clock and the stream is the block's
- * own. */
+/* Launch a kernel of the stream that reads the block. Add an event, unless gen->launch has a clock and the stream is
+ * the block's own. */
 static void read_block(struct flw_gen *gen, uint32_t block, uint64_t stream)
 {
     if (block == FLW_GEN_NO_BLOCK || gen->has_failed) {
@@ -100,7 +100,7 @@ static void read_block(struct flw_gen *gen, uint32_t block, uint64_t stream)
     }
 }
 
-/* Freed by its own stream. */
+/* Free a block on its own stream. */
 static void free_block(struct flw_gen *gen, uint32_t block)
 {
     if (block != FLW_GEN_NO_BLOCK && !gen->has_failed) {
@@ -109,7 +109,7 @@ static void free_block(struct flw_gen *gen, uint32_t block)
     }
 }
 
-/* The begin or the end of a phase, or of a capture, whose name is NULL. */
+/* Add the begin or the end of a phase, or of a capture, which has a NULL name. */
 static void mark(struct flw_gen *gen, enum flw_trace_op op, const char *name)
 {
     struct flw_trace_detail detail = flw_build_no_detail();
@@ -250,7 +250,7 @@ static uint64_t read_sum(struct reader *r)
 
 static void run_statements(struct reader *r);
 
-/* The braces of a statement, `count` times. */
+/* Run the braces of a statement `count` times. */
 static void run_braces(struct reader *r, uint64_t count, uint64_t *counter)
 {
     take_character(r, '{');
@@ -260,7 +260,7 @@ static void run_braces(struct reader *r, uint64_t count, uint64_t *counter)
         r->at = begin;
         run_statements(r);
     }
-    if (r->at != begin) { /* at the closing one */
+    if (r->at != begin) { /* at the closing brace */
         r->at++;
         return;
     }
@@ -318,7 +318,7 @@ static void run_named(struct reader *r)
     hold(r, name.key, allocate_written(r->gen, read_sum(r), stream));
 }
 
-/* The word at the reader, up to a space or a brace. */
+/* Read the word up to a space or a brace. */
 static void read_word(struct reader *r, char *out)
 {
     size_t bytes = strcspn(r->at, " }");

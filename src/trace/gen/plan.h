@@ -9,13 +9,13 @@
  *   name@S=SIZE         the same on stream S
  *   name+SIZE           allocate a block on stream 0 without a kernel; without a name nothing frees it
  *   -name               free a block; nothing if the name has none
- *   name>S              a kernel of stream S reads the block; the trace has that if S is not the block's own stream
- *   name<other          the block of `other` gets this name; nothing if `other` has none
+ *   name>S              a kernel of stream S reads the block; a use in the trace if S is not the block's own stream
+ *   name<other          give the block of `other` this name; nothing if `other` has none
  *   x:NUMBER            set a number
  *   ?CONDITION{...}     if CONDITION is not 0
  *   i*COUNT{...}        COUNT times, with i from 0
  *   <name  >name        the begin and the end of a phase
- *   (  )                the begin and the end of a capture into the private pool 1, which has the blocks meanwhile
+ *   (  )                the begin and the end of a capture; its blocks are in the private pool 1
  *   ~TIME               so many ns pass
  *   .name               run the generator's plan or function of that name
  *
@@ -24,10 +24,9 @@
  * number of its letter.
  *
  * A number is a formula in unsigned integers: 2Th is 2 times T times h; + - * / % ( ) as in C; a^b is a power, a&b the
- * smaller and a|b the larger one, [a,b] a drawn number from a to b, $name the size of a block, $ alone all
- * live bytes, !a is 1 if a is 0. All
- * of * / % & | and products without a sign have one precedence, above + and -. S and CONDITION are one letter, one
- * number or stand in parentheses.
+ * smaller and a|b the larger one, [a,b] a drawn number from a to b, $name the size of a block, $ alone all live bytes,
+ * !a is 1 if a is 0. The operators * / % & | and products without a sign have the same precedence, above + and -. S and
+ * CONDITION are one letter, one number, or a formula in parentheses.
  */
 #ifndef FLW_TRACE_GEN_PLAN_H
 #define FLW_TRACE_GEN_PLAN_H
@@ -36,10 +35,10 @@
 
 #define FLW_PLAN_NAME_BYTES 32
 
-/* Run a plan. A plan that cannot be read is a fault of the program and aborts it. */
+/* Run a plan. A plan with an error is a fault of the program and aborts it. */
 void flw_plan_run(struct flw_gen *gen, const char *plan);
 
-/* Run one of the generator's plans, which must be there. */
+/* Run the generator's plan of this name, which must exist. */
 void flw_plan_call(struct flw_gen *gen, const char *name);
 
 #endif

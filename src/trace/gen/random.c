@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: traces of random sizes and lives, as the benchmarks of the RAPIDS Memory Manager draw them, on
- * one stream or several; and of a database's queries.
- * Does not: draw the numbers that those benchmarks draw: the rules are the same, the generator is not.
+ * Owns: traces of random sizes and lives, as in the benchmarks of the RAPIDS Memory Manager, on one stream or several;
+ * and of a database's queries.
+ * Does not: reproduce the numbers of those benchmarks: the rules are the same, the generator of numbers is not.
  *
- *   rmm            2 x count steps. A step draws a size from 1 byte to `max`. It is taken where live and
- *                  size together stay below `cap`, and, unless nothing is live, 73 times in a hundred
- *                  and while fewer than `count` were taken. Else a live block is freed, each as likely
- *                  as any other.
+ *   rmm            2 x count steps. A step draws a size from 1 byte to `max`. The size is allocated if live and
+ *                  size together are below `cap`, and, unless nothing is live, with a probability of 73 % and
+ *                  while fewer than `count` were allocated. Else a random live block is freed.
  *   multi-stream   the same by `threads` threads in random turns, each with its own blocks, thread t on
  *                  stream t mod `streams`; `shared` times in a hundred the freed block was last used by
  *                  another stream.
- *   kernels        `count` kernels in turn over the streams, 8 bytes each, freed behind the launch.
+ *   kernels        `count` kernels in turn over the streams, 8 bytes each, freed after the launch.
  *   query          scan, hash join, group-by and sort, over columns with validity masks.
  *
- * A table has rows_max / r rows, r drawn so that rank r comes 1/r as often as rank 1 (Zipf, ranks 1 to
+ * A table has rows_max / r rows, r drawn so that rank r is 1/r as frequent as rank 1 (Zipf, ranks 1 to
  * 64); 2 to 6 columns of 4 (half of them), 8 (three in eight) or 16 bytes a value. A column of n rows
  * is w n bytes, and a mask of n bits in multiples of 64 bytes beside every second one.
  *
@@ -27,8 +26,8 @@
  *          8 bytes a group for three aggregates, keys gathered
  *   sort   keys twice and row numbers twice (8 and 4 bytes a row of the groups), scratch of 1/16 of
  *          them, the result gathered
- * The result is kept, up to 16 of them; the oldest goes first. Above 80 % of the device the oldest
- * results are copied out on stream 1 and freed; one in four queries reads one back and joins it.
+ * Up to 16 results are kept; the oldest is dropped first. Above 80 % of the device the oldest results are copied out on
+ * stream 1 and freed; one in four queries reads one back and joins it.
  */
 #include <inttypes.h>
 
@@ -49,7 +48,7 @@
 #define NEW_TABLE "x*21{?!n.x{t:x}} s.t:0 "
 #define REMOVE_RESULT(place) "t:q." place " c:c-1 x*(c-" place "){q.(" place "+x):q.(" place "+x+1)} "
 
-/* The oldest results go to the host until y bytes more fit in four fifths of the device. */
+/* Move the oldest results to the host until y bytes more fit in four fifths of the device. */
 #define TAKE(name, stream, bytes) \
     "y:" bytes " e*c{?((A/5*4|($+y))-A/5*4){u:q.e ?!s.u{" \
         "g*n.u{data.(6u+g)>1 mask.(6u+g)>1} g*n.u{-data.(6u+g) -mask.(6u+g)} s.u:1}}} " name "@" stream "=y "

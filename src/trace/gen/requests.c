@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: reading files of requests, and the tables that stand for them.
+ * Owns: reading files of requests, and the distributions of drawn requests.
  */
 #include "trace/gen/requests.h"
 
@@ -18,12 +18,12 @@
 
 #define QUANTILES      33
 #define ARRIVAL_US_MAX (UINT64_C(1) << 50) /* 35 years */
-#define HASH_BLOCK     512                 /* tokens of one of a prompt's hash_ids */
+#define HASH_BLOCK     512                 /* tokens per entry of hash_ids */
 #define US_PER_SECOND  UINT64_C(1000000)
 
-/* Conversation and code: Azure LLM inference traces of 2023 (AzurePublicDataset, CC-BY). Long: the
- * conversation trace of Mooncake (Apache-2.0), whose arrivals come in bursts of three seconds. The last
- * gap of each is what 199 in 200 stay below. Prompts, outputs, gaps in us; 0/32 to 32/32 lie below each value. */
+/* Conversation and code: Azure LLM inference traces of 2023 (AzurePublicDataset, CC-BY). Long: the conversation trace
+ * of Mooncake (Apache-2.0), with bursts of arrivals every three seconds. Quantiles 0/32 to 32/32 of prompts, outputs,
+ * and gaps in us; the last gap is the 199/200 quantile. */
 /* clang-format off */
 static const uint64_t tables[][3][QUANTILES] = {
     {
@@ -55,7 +55,7 @@ static const uint64_t tables[][3][QUANTILES] = {
 };
 /* clang-format on */
 
-/* Between two neighbours of the table, evenly. */
+/* Draw a number, evenly between two neighbours of the table. */
 static uint64_t draw(struct flw_gen *gen, const uint64_t *quantiles)
 {
     uint64_t at = flw_gen_between(gen, 0, QUANTILES - 2);
@@ -103,7 +103,7 @@ static bool add(struct reader *r, const struct flw_request *request)
     return true;
 }
 
-/* A number at *at, which moves behind it. */
+/* Read a number at *at and advance *at. */
 static bool take_number(const char **at, uint64_t *out)
 {
     bool is_number = isdigit((unsigned char)**at);
@@ -114,7 +114,7 @@ static bool take_number(const char **at, uint64_t *out)
     return is_number && errno == 0;
 }
 
-/* "2023-11-16 18:17:03.9799600,4808,10", the fraction of any length, or none. */
+/* Read "2023-11-16 18:17:03.9799600,4808,10"; the fraction has any length, or is missing. */
 static bool read_csv(struct reader *r, const char *line)
 {
     struct flw_request request = {0};
@@ -174,7 +174,7 @@ static bool read_json(struct reader *r, const char *line)
     return add(r, &request);
 }
 
-/* Lines become strings in place; a NUL in the file ends its line early and is refused as such. */
+/* Read lines, made strings in place. A NUL in the file ends its line early, which is then rejected. */
 static bool read_lines(struct reader *r, char *text, size_t bytes)
 {
     char *end = text + bytes;
@@ -193,7 +193,7 @@ static bool read_lines(struct reader *r, char *text, size_t bytes)
     return r->out->count > 0 || fail(r, "no request");
 }
 
-/* Closes the input. */
+/* Read the input and close it. */
 static bool read_input(struct flw_input *input, struct flw_requests *out)
 {
     struct reader r = {.input = input, .out = out};

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a server of a language model as one of its ranks sees it: the blocks of its layers, the schedule of requests,
- * captured graphs.
+ * Owns: one rank of a language model's server: the blocks of its layers, the schedule of requests, captured graphs.
  *
  * T tokens, B of them decodes, b samples; h hidden, H heads, K key/value heads, d their size, I inner, V vocabulary, y
- * bytes a weight, Q bytes of a token in all layers' caches, U tokens in them; E experts of which k work, X their inner width, Y of them here, z the inner width of those that every
- * token goes to; q, c and r the ranks of a latent query, of its cache and its rope. All of this rank: attention and
- * inner layers are cut in D parts, experts are dealt to W ranks. Activations are bf16.
+ * bytes per weight, Q bytes of a token in all layers' caches, U tokens in them; E experts of which k work, X their
+ * inner width, Y of them here, z the inner width of those that serve every token; q, c and r the ranks of a latent
+ * query, of its cache and its rope. All of this rank: attention and inner layers are cut in D parts, experts are
+ * distributed over W ranks. Activations are bf16.
  *
- * Continuous batching: a step runs one token of each request that decodes, then prompts in order of arrival, cut where
- * max-tokens ends; a request is admitted while fewer than max-seqs run and the cache has room for all of it. If none
- * runs, time passes to the next arrival; behind the last one of a file the trace ends, with fewer steps than asked for.
+ * Continuous batching: a step runs one token of each decoding request, then prompts in order of arrival, cut at
+ * max-tokens; a request is admitted while fewer than max-seqs run and the cache has room for all of it. If none runs,
+ * time passes to the next arrival; after the last request of a file the trace ends, possibly before the given steps.
  *
  * Graphs: steps that only decode, 512 tokens at most, run as one of the captured graphs, the smallest that holds them:
  * 1, 2, 4, 8, 16, then by eights. All are captured at the start, the largest first, into private pool 1: blocks of a
  * capture are the graphs' own from then on. Inputs and hidden states of the largest stay. A replayed graph allocates
- * only what samples.
+ * only for sampling.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -25,8 +25,8 @@
 #include "trace/gen/plan.h"
 #include "trace/gen/requests.h"
 
-#define PAGES_MAX    32768 /* of a request where the cache grows by pages of 64 tokens */
-#define SPLIT_TOKENS 1024  /* of context that one split of a decode takes */
+#define PAGES_MAX    32768 /* most pages of a request if the cache grows by pages of 64 tokens */
+#define SPLIT_TOKENS 1024  /* context tokens of one split of a decode */
 #define SPLITS_MAX   8
 #define CAPTURE_MAX  512
 #define CAPTURE_STEP 8
@@ -78,20 +78,20 @@ static const struct flw_plan plans[] = {
          "?(W-1){" EXPERTS_DEALT "} ?!(W-1){" EXPERTS "} -chosen -weights -shared} "
      "-normed residual<inner -projection", NULL},
     {"choices", NULL, draw_choices},
-    /* The time is that of reading the weights of each layer, A.m bytes, of experts those that work. */
+    /* The time is that of reading the weights of each layer, A.m bytes; of experts only those that work. */
     {"layers",
      "residual=2Th m*l{" HAS_EXPERTS "?(J(W-1)){.choices} .layer t:A.m/2048 ?E{t:t*((Tk)&E)/E} ~t}", NULL},
     {"eager", "i*3{input.i@1=8T input.i>0} .layers ?b{.sample} -residual i*3{-input.i}", NULL},
     {"graph", "m*l{~A.m/2048} .sample", NULL},
-    /* The largest first, so that the others find room in its blocks: T tokens, 8 fewer, from 16 on half as many. */
+    /* The largest first, so that the others fit into its blocks: T tokens, 8 fewer, half as many from 16 on. */
     {"capture",
      "i*3{graph.i@1=8T graph.i>0} states=2Th <capture S:(L/1024|1)&8 "
      "o*80{?T{B:T ( .layers -residual ) x:(T|16)-16 ?x{T:T-8} ?!x{T:T/2}}} >capture", NULL},
-    /* The ids stay for the copying stream until the next step's are made. */
+    /* The ids stay for the copying stream until those of the next step are made. */
     {"sample",
      "hidden=2bh logits=2bV wide=4bV -logits -hidden i*3{partial.i=4bV} -ids ids=8b "
      "i*3{-partial.i} -wide ids>1", NULL},
-    /* One block a matrix; workspaces; the cache. */
+    /* One block per matrix; workspaces; the cache. */
     {"weights",
      "+2h ?c{+h(q+c+r)y +qH(d+r)y +2cHdy} ?!c{+h(H+2K)dy} +Hdhy +2h "
      "?J{+2Eh +2(YX+z)hy +(YX+z)hy} ?!J{+2Ihy +Ihy}", NULL},
@@ -144,8 +144,8 @@ static const struct flw_gen_option options[] = {
 struct request {
     uint64_t arrival_ns;
     uint64_t prompt_left, output_left, context;
-    uint64_t known;         /* of the context: in pages that other requests brought */
-    uint64_t pages, number; /* blocks page.(number PAGES_MAX) and on */
+    uint64_t known;         /* cached context tokens, in pages of other requests */
+    uint64_t pages, number; /* page count; its blocks are page.(number PAGES_MAX) and on */
 };
 
 struct server {
@@ -155,16 +155,16 @@ struct server {
     struct flw_requests file;
     size_t next_request;      /* of the file */
     struct request *requests; /* running, oldest first */
-    struct request waiting;   /* the next to come */
+    struct request waiting;   /* the next arrival */
     uint64_t request_count, arrived;
-    uint64_t start_ns; /* what a file's arrivals count from */
+    uint64_t start_ns; /* origin of a file's arrival times */
     uint64_t reserved_tokens;
     uint64_t capture_max; /* 0: eager */
 };
 
 /* ---- requests ---- */
 
-/* The next to come, cut to max-len and to the cache; NEVER behind a file's end. */
+/* Wait for the next request, cut to max-len and to the cache; NEVER after the end of a file. */
 static void await_next(struct server *s)
 {
     struct flw_request request;
@@ -207,7 +207,7 @@ static void admit_arrivals(struct server *s)
     }
 }
 
-/* Runs a plan for the pages from r->pages to `count`, where the cache grows; n is a page's number. */
+/* Run a plan for a range of a request's pages if the cache grows; n is a page's number. */
 static void run_pages(struct server *s, const struct request *r, uint64_t from, uint64_t to,
                       const char *plan)
 {
@@ -239,7 +239,7 @@ static void retire_finished(struct server *s)
     s->request_count = kept;
 }
 
-/* Sets the numbers of the next step. */
+/* Set the numbers of the next step. */
 static void schedule(struct server *s)
 {
     uint64_t *n = s->n, longest = 0;
@@ -265,7 +265,7 @@ static void schedule(struct server *s)
         r->context += chunk;
         n['T'] += chunk;
         n['C'] += r->context;
-        if (r->prompt_left == 0) { /* its first token comes of this step */
+        if (r->prompt_left == 0) { /* this step makes its first token */
             n['b']++;
             r->output_left--;
             r->context++;
@@ -286,8 +286,8 @@ static uint64_t root(uint64_t x)
     return y;
 }
 
-/* a: of all ranks' choices in layer m those for this rank's experts: their mean, and their deviation times a normal
- * number, which is a sum of twelve drawn ones. */
+/* Set a, how many choices of all ranks in layer m are for this rank's experts: the mean plus the deviation times a
+ * normal number, which is a sum of twelve drawn ones. */
 static void draw_choices(struct flw_gen *gen)
 {
     uint64_t *n = gen->numbers[0];
@@ -299,7 +299,7 @@ static void draw_choices(struct flw_gen *gen)
     n['a'] = flw_min(high - flw_min(high, deviation * 6), count);
 }
 
-/* False: no request is left. */
+/* Run a step. Returns false if no request is left. */
 static bool run_step(struct server *s)
 {
     admit_arrivals(s);
@@ -317,7 +317,7 @@ static bool run_step(struct server *s)
 
 /* ---- the start ---- */
 
-/* The model's numbers, then what this rank has of them. */
+/* Set the model's numbers, then this rank's share of them. */
 static void set_model(struct server *s)
 {
     static const char letters[] =

@@ -1,30 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: workloads of several streams that hand memory to each other: the same step again and again, with
- * sizes that are drawn anew.
- * Does not: know a model's layers (gen_serve.c, gen_train.c); these are shapes, for the streams' sake.
+ * Owns: workloads of several streams that pass memory to each other: a repeated step with newly drawn sizes.
+ * Does not: model the layers of a real network (serve.c, train.c); these shapes exercise streams.
  *
- * Time is the host's, which launches a kernel each 2/5 to 8/5 of --pace and runs ahead of the device. The pace
- * is 20 us, as a host in Python has it; of shard and experts 300 us, since there the host comes to a full queue
- * and goes on at the pace of long kernels. A kernel that writes or reads n bytes takes 2,000 + n / r ns behind
- * what its stream did before and behind what it reads; r is 2,048 bytes a ns for computing, 400 between devices,
- * 64 from and to the host, 16 for decoding images. At the end of a step the host waits for the step before.
+ * Time is the host's, which launches a kernel each 2/5 to 8/5 of --pace and runs ahead of the device. The pace is 20
+ * us, as in Python; for shard and experts 300 us, because there the host waits for a full queue and continues at the
+ * pace of long kernels. A kernel that writes or reads n bytes takes 2,000 + n / r ns after the previous work of its
+ * stream and after the writer of its input; r is 2,048 bytes per ns for computing, 400 between devices, 64 from and to
+ * the host, 16 for decoding images. At the end of a step the host waits for the previous step.
  *
- * B is --bytes; a quarter to all of it is live at the highest, of images on few streams less. "Drawn" is
- * evenly, "by octaves" so that each power of two is as likely as another. "For s" is a block that stream s
- * reads: announced there before the block's own stream frees it.
+ * B is --bytes; the peak of live bytes is a quarter of B to B, less for images on few streams. "Drawn" is evenly, "by
+ * octaves" so that all powers of two are equally likely. "For s" is a block that stream s reads: announced there before
+ * the block's own stream frees it.
  *
  *   serving   0 prefill, 1 decode, 2 copies, 3 sampling; e = B / 2^19, a token's hidden values
- *     prefill   where fewer than 24 requests run, of T = 64 to 2,048 tokens by octaves: ids 8 T on 2, for 0;
+ *     prefill   if fewer than 24 requests run, of T = 64 to 2,048 tokens by octaves: ids 8 T on 2, for 0;
  *               cache 16 T e for 1; hidden T e; two layers of 3/2 T e, T e, 7 T e, T e; logits 32 e for 3. The
  *               request runs 8 to 32 steps
  *     decode    twice, of b requests drawn: hidden b e, partial sums 16 b e, a layer as above; logits 32 b e
  *               for 3; there 64 b e twice and ids 8 b for 2. Logits and ids are freed one step later
- *     cache     a request drawn gets 1,024 e more on 1, up to six times; the prompt's of another one goes to
- *               the host (for 2), or comes back on 2, for 1
+ *     cache     a request drawn gets 1,024 e more on 1, up to six times; the prompt's cache of another one is
+ *               copied to the host (for 2), or back on 2, for 1
  *   offload   0 computes, all others copy; e = B / 2^19, T = 256 to 4,096 tokens by octaves. 12 layers: weights
- *             of B/20 to 3B/20 drawn (of a mixture, the experts that a batch asks for) on the copying streams
- *             in turn, for 0, 1 to 5 layers ahead; 4 T e, T e. Weights are freed behind their layer
+ *             of B/20 to 3B/20 drawn (of a mixture, the experts that a batch needs) on the copying streams
+ *             in turn, for 0, 1 to 5 layers ahead; 4 T e, T e. Weights are freed after their layer
  *   shard     0 computes, 1 gathers, 2 reduces; e = B / 2^17, T = 1,024 to 4,096 tokens drawn; 6 units of B/32
  *             to B/12, drawn once
  *     forward   a unit's parameters on 1, for 0, one unit ahead; scratch T e to 3 T e drawn; T e, kept
@@ -35,9 +34,9 @@
  *             P/4 to P drawn, kept, two in three for 0. There: their sum, a half and a quarter of it,
  *             B / 2^20 for each, freed one step later
  *   experts   0 and 1 compute a batch each, 2 communicates; e = B / 2^16, T = 1,024 to 4,096 tokens drawn a
- *             batch. 3 layers, to which T/2 to 2T = R tokens drawn come from all ranks: hidden T e; sent T e
+ *             batch. 3 layers, which receive T/2 to 2T = R tokens drawn from all ranks: hidden T e; sent T e
  *             for 2; received R e on 2, for the batch; inner 2 R e; out R e for 2; combined T e on 2, for the
- *             batch. While one batch computes the other's tokens are under way
+ *             batch. While one batch computes, the other's tokens are sent
  */
 #include <inttypes.h>
 
@@ -47,7 +46,7 @@
 #define STREAMS_MAX 64
 #define KERNEL_NS   2000
 #define US          UINT64_C(1000)
-#define RATES       4 /* of the streams 0, 1, 2; the last one of all further streams */
+#define RATES       4 /* of the streams 0, 1, 2, and of all further streams */
 #define MEMORY      FLW_GEN_BYTES_PER_NS
 #define PEERS       400
 #define HOST        64
@@ -56,9 +55,8 @@
 struct workload {
     uint64_t streams, streams_low, streams_high;
     uint64_t pace_ns;
-    uint64_t rates[RATES]; /* bytes a ns */
-    const char *begin,
-        *step; /* plans; all that is left is due when `begin` runs behind the last step */
+    uint64_t rates[RATES];    /* bytes a ns */
+    const char *begin, *step; /* plans; running `begin` after the last step finishes the rest */
 };
 
 /* The numbers of all plans: B --bytes, S streams, s the step's number, e as above. */
@@ -82,7 +80,7 @@ struct workload {
     "i:r.[0,n-1] ?(7-c.i){page.(8i+c.i)@1=1024e c.i:c.i+1} " \
     "i:r.[0,n-1] b:a.i a.i:!b$page.(8i) ?b{page.(8i)@2=b page.(8i)>1} ?!b{page.(8i)>2 -page.(8i)}"
 
-/* g counts the layers that were ever fetched, f those of this step. */
+/* g counts all fetched layers, f those of this step. */
 #define OFFLOAD_STEP \
     "e:B/2^19 " OCTAVES("256", "4") "hidden=Te f:0 " \
     "i*12{m:(i+1+[1,5])&12 " \
@@ -106,7 +104,7 @@ struct workload {
         "?[0,2]{resized.i>0 x:x+$resized.i c:c+1}} " \
     "?c{batch=x half=x/2 quarter=x/4 done=c(B/2^20) -batch -half -quarter}"
 
-/* Batch b of T.b tokens, R.b of which come here. */
+/* Batch b of T.b tokens; this rank receives R.b. */
 #define ATTEND   "next@b=T.be -hidden.b hidden.b<next sent.b@b=T.be "
 #define DISPATCH "R.b:[T.b/2,2T.b] sent.b>2 received.b@2=R.be -sent.b "
 #define EXPERTS  "received.b>b inner@b=2R.be out.b@b=R.be -inner -received.b "
@@ -147,8 +145,8 @@ static const struct flw_gen_option options[] = {
 struct clock {
     const struct workload *workload;
     uint64_t pace_ns;              /* the host's time for a launch, on average */
-    uint64_t done_ns[STREAMS_MAX]; /* when the work launched on a stream ends */
-    uint64_t step_done_ns;         /* when all of the step before ends */
+    uint64_t done_ns[STREAMS_MAX]; /* end of the work launched on a stream */
+    uint64_t step_done_ns;         /* end of the previous step */
 };
 
 static void launch(struct flw_gen *gen, uint64_t stream, uint64_t size_bytes, uint64_t writer)
@@ -160,7 +158,7 @@ static void launch(struct flw_gen *gen, uint64_t stream, uint64_t size_bytes, ui
     clock->done_ns[stream] = flw_max(begin_ns, gen->time_ns) + KERNEL_NS + size_bytes / rate;
 }
 
-/* The host waits for the step before. */
+/* Let the host wait for the previous step. */
 static void end_step(struct flw_gen *gen, struct clock *clock)
 {
     gen->time_ns = flw_max(gen->time_ns, clock->step_done_ns);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a training run as one rank sees it: the tensors of a transformer's layers, forward and backward, as PyTorch's
- * autograd allocates and frees them, parameters and the optimizer's state, the order of microbatches.
+ * Owns: one rank of a training run: the tensors of a transformer's layers, forward and backward, as PyTorch's autograd
+ * allocates and frees them, parameters and the optimizer's state, the order of microbatches.
  *
  * b sequences of s tokens, T = b s; h hidden, H heads, I inner, V vocabulary; RMS norms, rotary positions, gated inner
  * layer. Weights, norms and the residual are p = 4 bytes a value, matrices are cast to bf16 (C, autocast); or all is
@@ -28,7 +28,7 @@
 /* Forward through an RMS norm whose kept blocks end in `at`, to the block `normed`. */
 #define NORM(at) \
     "squares=Thp means=Tp -squares shifted=Tp -means inverse" at "=Tp -shifted scaled" at "=Thp normed=Thp "
-/* After the matrices that read it; where they read no copy, they keep it as `x`. */
+/* After the last matrix that reads it. Without a bf16 copy the normed block is kept as `x`. */
 #define RELEASE_NORMED(x) "?C{-normed} " x "<normed "
 /* Back from `sum` through a norm with the input `in` and the weight's tensor i: `gradient.m` is made or added to. */
 #define NORM_BACK(at, in, i) \
@@ -65,7 +65,7 @@
     "mask.k=ss query.k=2Th key.k=2Th scores=2As scaled=2As -scores infinity=2 masked=2As -infinity -scaled " \
     "top=2A maxima.k=8A shifted=2As -top wide=4As exponents.k=4As -wide sums.k=4A weights=4As -shifted " \
     "scores.k=2As value.k=2Th joined=2Th -masked -weights"
-/* What a layer keeps beside its input, if the backward pass computes it again. */
+/* Free the kept blocks of a layer except its input, if the backward pass computes them again. */
 #define FORGET \
     "-middle.k -inversea.k -scaleda.k -inversei.k -scaledi.k -xq.k -xk.k -xv.k -xo.k -xg.k -xu.k " \
     "-wq.k -wk.k -wv.k -wo.k -wg.k -wu.k -wd.k -mask.k -query.k -key.k -value.k -maxima.k -exponents.k -sums.k " \
@@ -88,7 +88,7 @@
     "through=4As -powers -exponents.k shifted=2As -through negative=2As top=2A -negative spread=2As -top -maxima.k " \
     "-spread zero=2 masked=2As -zero -shifted -mask.k scores=2As -masked dq=2Th dk=2Th -scores"
 
-/* The ends of the layers: embedding, head and loss, or what goes to and comes from other stages. */
+/* The ends of the layers: embedding, head and loss, or transfers to and from other stages. */
 #define EMBEDDING "?f{residual.m=Thp} ?!f{residual.m@1=Thp residual.m>0} "
 #define EMBEDDING_BACK /* rows' gradients are sorted by id and summed */ \
     "?f{made=Vhp sorted=8T ids=8T -sorted one=8T two=8T three=8T sorted=6655+16T -sorted -three -two -one -ids " \
@@ -193,7 +193,7 @@ struct lengths {
     size_t next;
 };
 
-/* s: the tokens of the next sequence. */
+/* Draw s, the tokens of the next sequence. */
 static void draw_length(struct flw_gen *gen)
 {
     struct lengths *lengths = gen->owner;

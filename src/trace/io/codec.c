@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the three libraries behind one step each way, and what each of their failures means to a user.
+ * Owns: a common interface to the three libraries, and explaining their errors to users.
  */
 #include "trace/io/codec.h"
 
@@ -19,7 +19,7 @@
 #include <zstd_errors.h>
 #endif
 
-#define DICTIONARY_BYTES_MAX (UINT64_C(256) << 20) /* what an archive's own window may take */
+#define DICTIONARY_BYTES_MAX (UINT64_C(256) << 20) /* most memory for an archive's window */
 #define DICTIONARY_LOG2_MAX  28
 #define XZ_LEVEL             6
 #define GZIP_LEVEL           6
@@ -29,7 +29,7 @@
 struct flw_codec {
     enum flw_codec_kind kind;
     bool packs;
-    bool is_between; /* gzip, zstd: the last archive is complete, the next has not begun */
+    bool is_between; /* gzip, zstd: between two archives */
 #if FLW_HAS_LZMA
     lzma_stream xz;
 #endif
@@ -37,8 +37,8 @@ struct flw_codec {
     z_stream gzip;
 #endif
 #if FLW_HAS_ZSTD
-    ZSTD_DCtx *zstd;      /* NULL where it packs */
-    ZSTD_CCtx *zstd_pack; /* NULL where it unpacks */
+    ZSTD_DCtx *zstd;      /* NULL when packing */
+    ZSTD_CCtx *zstd_pack; /* NULL when unpacking */
 #endif
 };
 
@@ -110,7 +110,7 @@ static void end_xz(struct flw_codec *codec)
     lzma_end(&codec->xz);
 }
 
-/* Either way. */
+/* Pack or unpack. */
 static lzma_ret step_xz(lzma_stream *stream, struct flw_codec_buffers *buffers)
 {
     stream->next_in = buffers->in;
@@ -179,7 +179,7 @@ static const char *gzip_problem(int code)
     return code == Z_MEM_ERROR ? "no memory to unpack it" : "the .gz data is corrupt";
 }
 
-/* Padding of zero bytes may follow an archive, as tapes leave it. */
+/* Skip the padding of zero bytes that tapes leave after an archive. */
 static bool skip_padding(struct flw_codec_buffers *buffers)
 {
     while (buffers->in_count > 0 && *buffers->in == 0) {
@@ -189,14 +189,14 @@ static bool skip_padding(struct flw_codec_buffers *buffers)
     return buffers->in_count > 0;
 }
 
-/* Either way. */
+/* Pack or unpack. */
 static int step_gzip(struct flw_codec *codec, struct flw_codec_buffers *buffers)
 {
     z_stream *stream = &codec->gzip;
     uInt in_count = (uInt)(buffers->in_count < GZIP_STEP ? buffers->in_count : GZIP_STEP);
     uInt out_room = (uInt)(buffers->out_room < GZIP_STEP ? buffers->out_room : GZIP_STEP);
     bool is_last = buffers->in_is_last && in_count == buffers->in_count;
-    stream->next_in = (unsigned char *)(uintptr_t)buffers->in; /* not written to */
+    stream->next_in = (unsigned char *)(uintptr_t)buffers->in; /* zlib does not write here */
     stream->avail_in = in_count;
     stream->next_out = buffers->out;
     stream->avail_out = out_room;
@@ -321,7 +321,7 @@ static enum flw_codec_step unpack_zstd(struct flw_codec *codec, struct flw_codec
     if (codec->is_between && buffers->in_count == 0) {
         return buffers->in_is_last ? FLW_CODEC_ENDED : FLW_CODEC_MORE;
     }
-    /* In slices: what it had taken is not told where it fails. */
+    /* Feed slices: if zstd fails, it does not report how much it consumed. */
     size_t slice = buffers->in_count < ZSTD_SLICE_BYTES ? buffers->in_count : ZSTD_SLICE_BYTES;
     ZSTD_inBuffer in = {buffers->in, slice, 0};
     ZSTD_outBuffer out = {buffers->out, buffers->out_room, 0};
@@ -340,7 +340,7 @@ static enum flw_codec_step unpack_zstd(struct flw_codec *codec, struct flw_codec
 
 /* ---- any ---- */
 
-/* What a kind needs; no functions where this build has not its library. */
+/* Functions for each kind; NULL if this build lacks the library. */
 static const struct library {
     const char *lacks_unpack, *lacks_pack;
     const char *(*start)(struct flw_codec *codec), *(*start_pack)(struct flw_codec *codec);
@@ -462,7 +462,7 @@ static void finish(struct packer *p)
     free(p);
 }
 
-/* All of the bytes; with is_end until the archive is complete. */
+/* Pack all bytes; with is_end, complete the archive. */
 static bool pack(struct packer *p, const char *bytes, size_t count, bool is_end)
 {
     struct flw_codec_buffers buffers = {
@@ -476,7 +476,7 @@ static bool pack(struct packer *p, const char *bytes, size_t count, bool is_end)
         if (step == FLW_CODEC_FAILED) {
             errno = FULL_ERROR;
         } else if (fwrite(p->room, 1, given, p->to) != given) {
-            step = FLW_CODEC_FAILED; /* errno says why */
+            step = FLW_CODEC_FAILED; /* see errno */
         }
     }
     return step != FLW_CODEC_FAILED;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: unpacking and packing .xz, .gz and .zst bytes, each through its usual library where the build
- * has it.
- * Does not: read files, or trust archives: what one may unpack to is for the caller to bound.
+ * Owns: unpacking and packing .xz, .gz and .zst bytes, each with its usual library if the build has it.
+ * Does not: read files, or trust archives: the caller limits the size of unpacked bytes.
  *
- * Archives that follow one another are one. Checksums are verified.
+ * Consecutive archives count as one. Checksums are verified.
  */
 #ifndef FLW_TRACE_IO_CODEC_H
 #define FLW_TRACE_IO_CODEC_H
@@ -14,7 +13,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define FLW_CODEC_MAGIC_BYTES 6 /* as many of the first bytes tell the kinds apart */
+#define FLW_CODEC_MAGIC_BYTES 6 /* first bytes that identify a kind */
 
 enum flw_codec_kind {
     FLW_CODEC_PLAIN,
@@ -24,44 +23,45 @@ enum flw_codec_kind {
 };
 
 enum flw_codec_step {
-    FLW_CODEC_MORE,  /* the input is used up or the output is full */
-    FLW_CODEC_ENDED, /* the input has ended where an archive did */
-    FLW_CODEC_FAILED /* `problem` says why */
+    FLW_CODEC_MORE,  /* the input is empty or the output is full */
+    FLW_CODEC_ENDED, /* the input ended with a complete archive */
+    FLW_CODEC_FAILED /* see `problem` */
 };
 
 struct flw_codec;
 
-/* What one step may take and give; moved on by what it took and gave. */
+/* Input and output of one step, which advances the pointers. */
 struct flw_codec_buffers {
     const unsigned char *in;
     size_t in_count;
-    bool in_is_last; /* nothing follows `in` */
+    bool in_is_last; /* `in` is the end of the input */
     unsigned char *out;
     size_t out_room;
 };
 
 enum flw_codec_kind flw_codec_tell(const unsigned char *bytes, size_t count);
 
-/* One that unpacks, one that packs. NULL: `*out_problem` says why, and what to do. */
+/* Create a codec that unpacks, or one that packs. Returns NULL if that fails; *out_problem is the reason and the
+ * remedy. */
 struct flw_codec *flw_codec_create(enum flw_codec_kind kind, const char **out_problem);
 struct flw_codec *flw_codec_create_packer(enum flw_codec_kind kind, const char **out_problem);
 void flw_codec_destroy(struct flw_codec *codec);
 
-/* Makes progress wherever there is input and room. */
+/* Unpack. Progresses whenever there is input and room. */
 enum flw_codec_step flw_codec_unpack(struct flw_codec *codec, struct flw_codec_buffers *buffers,
                                      const char **out_problem);
 
-/* The same the other way. ENDED: the archive of all up to what was last is complete. */
+/* Pack in the same way. ENDED: the archive is complete. */
 enum flw_codec_step flw_codec_pack(struct flw_codec *codec, struct flw_codec_buffers *buffers);
 
-/* ---- a stream that packs; it does not own the one that it packs to ---- */
+/* ---- packing streams, which do not own their target ---- */
 
-/* As the ending of a path asks for. */
+/* Return the kind that a path's extension names. */
 enum flw_codec_kind flw_packer_tell(const char *path);
 
-/* A stream whose bytes go to `to`, packed; fclose ends the archive and leaves `to` open, and fails where
- * some of it could not be written. The same bytes give the same archive with one version of the library.
- * NULL: `*out_problem` says why, and what to do. Not of FLW_CODEC_PLAIN. */
+/* Open a stream that writes packed bytes to `to`. fclose completes the archive, leaves `to` open, and fails if a write
+ * failed. The same bytes give the same archive with the same version of the library. Returns NULL if opening fails;
+ * *out_problem is the reason and the remedy. Not for FLW_CODEC_PLAIN. */
 FILE *flw_packer_open(FILE *to, enum flw_codec_kind kind, const char **out_problem);
 
 #endif

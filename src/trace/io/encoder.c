@@ -79,7 +79,7 @@ void flw_encoder_put_again(struct flw_encoder *encoder, uint32_t place)
     put_little_endian(encoder, place - 1, is_short ? 1 : 4);
 }
 
-/* Bytes of the character that begins here; 0: none does. */
+/* Return the bytes of the character that begins here; 0: none. */
 static size_t character_bytes(const unsigned char *c)
 {
     size_t count = c[0] < 0x80 ? 1 : c[0] < 0xC2 ? 0 : c[0] < 0xE0 ? 2 : c[0] < 0xF0 ? 3 : 4;
@@ -112,7 +112,8 @@ void flw_encoder_put_text(struct flw_encoder *encoder, const char *text)
     }
 }
 
-/* The sign is the last byte's highest bit, so a number may need a zero byte more. */
+/* Write a number that needs a LONG. The sign is the highest bit of the last byte, so a number may need one more zero
+ * byte. */
 static void put_long(struct flw_encoder *encoder, uint64_t number)
 {
     unsigned bytes = 1;

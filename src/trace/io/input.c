@@ -19,17 +19,18 @@
 
 #define WINDOW_BYTES    (1u << 18)
 #define PACKED_BYTES    (1u << 16)
-#define NAME_CHARACTERS 96 /* of a path in a message: its tail */
+#define NAME_CHARACTERS 96 /* most characters of a path in a message: its end */
 
 void (*flw_trace_listener)(const struct flw_trace_progress *progress);
 
 struct flw_unpacker {
     struct flw_codec *codec;
     struct flw_codec_buffers buffers;
-    unsigned char *packed; /* NULL where the packed bytes are the caller's memory */
-    uint64_t packed_bytes; /* handed to the codec or about to be */
+    unsigned char *packed; /* NULL: the packed bytes are the caller's memory */
+    uint64_t packed_bytes; /* passed to the codec, or soon to be */
     uint64_t unpacked_bytes;
-    const char *problem; /* met behind bytes that were handed out: told when more are asked for */
+    const char
+        *problem; /* a failure after bytes that were delivered; reported when more are needed */
     bool has_ended;
 };
 
@@ -87,7 +88,7 @@ bool flw_input_fail_short(struct flw_input *input, const char *what)
     return flw_input_fail(input, end_offset, "the file ends inside %s: it is truncated", what);
 }
 
-/* Bytes put at `out`; 0 at the end or on a failure. */
+/* Read into `out`; return the number of bytes, 0 at the end or on a failure. */
 static size_t read_some(struct flw_input *input, unsigned char *out, size_t room)
 {
     ssize_t got = 0;
@@ -114,7 +115,7 @@ static bool unpacked_too_far(const struct flw_unpacker *unpacker)
            FLW_INPUT_ALLOWANCE_BYTES + unpacker->packed_bytes * FLW_INPUT_EXPANSION;
 }
 
-/* More packed bytes for the codec, which has none. */
+/* Read more packed bytes for the codec, which has none. */
 static bool feed(struct flw_input *input)
 {
     struct flw_unpacker *unpacker = input->unpacker;
@@ -136,7 +137,7 @@ static size_t fail_unpacking(struct flw_input *input, const char *problem)
     return 0;
 }
 
-/* As read_some, through the unpacker. */
+/* Read like read_some, through the unpacker. */
 static size_t unpack_some(struct flw_input *input, unsigned char *out, size_t room)
 {
     struct flw_unpacker *unpacker = input->unpacker;
@@ -169,7 +170,7 @@ static size_t unpack_some(struct flw_input *input, unsigned char *out, size_t ro
     return room - buffers->out_room;
 }
 
-/* `bytes` are all there is, or the first of what the file holds. */
+/* Start unpacking. `bytes` is the whole input, or the first bytes of the file. */
 static bool start_unpacking(struct flw_input *input, const unsigned char *bytes, size_t count,
                             bool from_file)
 {

@@ -18,7 +18,7 @@ static enum flw_json_token fail_short(struct flw_json *json)
     return FLW_JSON_FAILED;
 }
 
-/* The next byte stays in the input. -1: there is none. */
+/* Return the next byte without consuming it; -1: none. */
 static int peek(struct flw_json *json)
 {
     struct flw_input *input = json->input;
@@ -58,7 +58,7 @@ static void keep_nothing(struct flw_json *json)
     json->is_cut = false;
 }
 
-/* The input is at the quote. */
+/* Read a string. The input is at its quote. */
 static bool take_string(struct flw_json *json)
 {
     struct flw_input *input = json->input;
@@ -181,7 +181,7 @@ static enum flw_json_token take_value(struct flw_json *json, int c)
     }
 }
 
-/* After a value inside brackets: the comma is taken, or what closes them. */
+/* Read the comma or closing bracket after a value inside brackets. */
 static enum flw_json_token take_comma(struct flw_json *json, int c)
 {
     bool is_object = is_in_object(json);
@@ -195,7 +195,7 @@ static enum flw_json_token take_comma(struct flw_json *json, int c)
     }
     json->input->at++;
     json->place = is_object ? FLW_JSON_AT_KEY : FLW_JSON_AT_VALUE;
-    return FLW_JSON_END; /* stands for: go on */
+    return FLW_JSON_END; /* continue */
 }
 
 enum flw_json_token flw_json_next(struct flw_json *json)
@@ -261,7 +261,7 @@ bool flw_json_get_whole(const struct flw_json *json, bool *out_is_negative, uint
 
 /* ---- escapes ---- */
 
-/* Four digits of a "\\uXXXX" that `text` begins with. False: there is none. */
+/* Read the four digits of a "\\uXXXX" at the start of `text`. Returns false if there is none. */
 static bool take_unit(const char *text, uint32_t *out)
 {
     static const char digits[] = "0123456789abcdef";
@@ -281,7 +281,7 @@ static bool take_unit(const char *text, uint32_t *out)
     return true;
 }
 
-/* A character beyond 16 bits is two units. */
+/* Read a character; one beyond 16 bits is two units. */
 static uint32_t take_character(const char **text)
 {
     uint32_t high = 0, low = 0;
@@ -302,7 +302,7 @@ static uint32_t take_character(const char **text)
 static char *put_character(char *out, uint32_t c)
 {
     if (c < 0x80 || (c >= 0xDC80 && c < 0xDD00)) {
-        *out++ = (char)c; /* a byte that was no UTF-8 */
+        *out++ = (char)c; /* a byte that is not UTF-8 */
         return out;
     }
     unsigned more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;

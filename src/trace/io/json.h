@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the tokens of a JSON text, one after the other, out of the moving window.
- * Does not: build a tree, recurse or allocate: depth costs a bit, strings beyond the first bytes
- * are stepped over. Escapes stay as written until flw_json_unescape; what is between the quotes is not checked further.
+ * Owns: reading the tokens of a JSON text from the moving window.
+ * Does not: build a tree, recurse or allocate: a level of depth costs a bit, and the rest of a long string is skipped.
+ * Escapes stay as written until flw_json_unescape; the content of strings is not checked further.
  *
- * A kept library would have to stream; the one in C that does has had no release for a decade.
+ * No library is used, because it would have to stream; the only one in C that does is unmaintained.
  */
 #ifndef FLW_TRACE_IO_JSON_H
 #define FLW_TRACE_IO_JSON_H
@@ -12,11 +12,11 @@
 #include "trace/io/input.h"
 
 #define FLW_JSON_DEPTH_MAX  256
-#define FLW_JSON_TEXT_BYTES 16384 /* kept of a key, a string or a number, its final 0 included */
+#define FLW_JSON_TEXT_BYTES 16384 /* limit of a key, string or number, with its final 0 */
 
 enum flw_json_token {
-    FLW_JSON_FAILED, /* the input's message says why */
-    FLW_JSON_END,    /* nothing but space follows */
+    FLW_JSON_FAILED, /* see the input's message */
+    FLW_JSON_END,    /* only space is left */
     FLW_JSON_OBJECT,
     FLW_JSON_OBJECT_END,
     FLW_JSON_ARRAY,
@@ -34,28 +34,28 @@ enum flw_json_place {
     FLW_JSON_AT_COMMA /* after a value */
 };
 
-/* All zero but for `input` is the beginning. */
+/* All zero except `input` is the beginning. */
 struct flw_json {
     struct flw_input *input;
     uint64_t offset; /* of the last token */
     char text[FLW_JSON_TEXT_BYTES];
     size_t text_bytes;
-    bool is_cut; /* text is only its beginning */
+    bool is_cut; /* text is cut */
     uint8_t place;
     unsigned depth;
-    uint64_t object_bits[FLW_JSON_DEPTH_MAX / 64]; /* of each depth: object, not array */
+    uint64_t object_bits[FLW_JSON_DEPTH_MAX / 64]; /* by depth: 1 object, 0 array */
 };
 
 enum flw_json_token flw_json_next(struct flw_json *json);
 
-/* Step over the rest of the value whose first token was `token`. False: failed. */
+/* Skip the rest of the value whose first token was `token`. Returns false on failure. */
 bool flw_json_skip(struct flw_json *json, enum flw_json_token token);
 
-/* The text of a number or a string as a whole number. False: it is none, or beyond 64 bits. */
+/* Return the text of a number or a string as a whole number. Returns false if it is none, or exceeds 64 bits. */
 bool flw_json_get_whole(const struct flw_json *json, bool *out_is_negative, uint64_t *out);
 
-/* The text of a string without its escapes, as UTF-8; \udcXX alone is the byte that it stands for (jsonwriter.h). What
- * is no escape, or stands for nothing, is a question mark. */
+/* Replace the escapes of a string by UTF-8; \udcXX alone is the byte XX (jsonwriter.h). Invalid escapes become question
+ * marks. */
 void flw_json_unescape(struct flw_json *json);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: how values become JSON: commas, quotes, what is not known. Members and items are written one
- * after the other; a key of NULL is an item of a list.
- * Does not: match brackets, quote what is in a key, or read JSON (json.h).
+ * Owns: writing values as JSON: commas, quotes, unknown values. Members and items are written in order; a NULL key
+ * writes an item of a list.
+ * Does not: match brackets, quote the content of keys, or read JSON (json.h).
  */
 #ifndef FLW_TRACE_IO_JSONWRITER_H
 #define FLW_TRACE_IO_JSONWRITER_H
@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Bytes of the character of UTF-8 that begins here and ends before `end`; 0: none does. */
+/* Return the bytes of the UTF-8 character that begins here and ends before `end`; 0: none. */
 static inline size_t flw_json_utf8_length(const unsigned char *c, const unsigned char *end)
 {
     size_t length = *c < 0x80 ? 1 : *c < 0xc2 || *c > 0xf4 ? 0 : *c < 0xe0 ? 2 : *c < 0xf0 ? 3 : 4;
@@ -26,14 +26,14 @@ static inline size_t flw_json_utf8_length(const unsigned char *c, const unsigned
             return 0;
         }
     }
-    /* Longer than need be, half of a pair, or beyond the last character. */
+    /* Overlong, half of a surrogate pair, or beyond the last character. */
     bool is_none = (*c == 0xe0 && c[1] < 0xa0) || (*c == 0xed && c[1] > 0x9f) ||
                    (*c == 0xf0 && c[1] < 0x90) || (*c == 0xf4 && c[1] > 0x8f);
     return is_none ? 0 : length;
 }
 
-/* A piece of a text. A byte that is no UTF-8 is a half of a pair, \udcXX, as Python has it (surrogateescape), or a
- * question mark. */
+/* Print a piece of a text. A byte that is not UTF-8 becomes \udcXX, half of a pair as in Python's surrogateescape, if
+ * `keeps`, else a question mark. */
 static inline void flw_json_print_piece(FILE *file, const char *text, size_t bytes, bool keeps)
 {
     const unsigned char *c = (const unsigned char *)text, *end = c + bytes;
@@ -53,7 +53,7 @@ static inline void flw_json_print_piece(FILE *file, const char *text, size_t byt
     }
 }
 
-/* In quotes. The names of files may be any bytes: flw_json_unescape gives them back. */
+/* Print a text in quotes. Names of files may have any bytes; flw_json_unescape restores them. */
 static inline void flw_json_print_bytes(FILE *file, const char *text, size_t bytes, bool keeps)
 {
     putc('"', file);
@@ -61,7 +61,7 @@ static inline void flw_json_print_bytes(FILE *file, const char *text, size_t byt
     putc('"', file);
 }
 
-/* A piece of a text for others' readers, which take it to be UTF-8: what is not becomes question marks. */
+/* Print a piece of a text for readers that require UTF-8: other bytes become question marks. */
 static inline void flw_json_print_utf8(FILE *file, const char *text, size_t bytes)
 {
     flw_json_print_piece(file, text, bytes, false);
@@ -75,11 +75,11 @@ static inline void flw_json_print_text(FILE *file, const char *text)
 struct flw_json_writer {
     FILE *file;
     bool is_spaced;    /* ", " and ": ", else "," and ":" */
-    bool is_utf8;      /* for others' readers, as flw_json_print_utf8 */
-    bool follows;      /* a value of the same object or list stands before */
-    const char *line;  /* the next value begins a line, with this indent; NULL: it does not */
-    unsigned depth;    /* brackets that are open */
-    const char *lines; /* each member of the outermost object but the first begins a line */
+    bool is_utf8;      /* for readers that require UTF-8 */
+    bool follows;      /* another value of the same object or list precedes */
+    const char *line;  /* the next value begins a line with this indent; NULL: no new line */
+    unsigned depth;    /* open brackets */
+    const char *lines; /* each member of the outermost object except the first begins a line */
 };
 
 static inline void flw_json_key(struct flw_json_writer *out, const char *key)
@@ -136,7 +136,7 @@ static inline void flw_json_known(struct flw_json_writer *out, const char *key, 
     }
 }
 
-/* UINT64_MAX, which stands for what is unknown or does not apply, is null. */
+/* Write a number; UINT64_MAX (unknown, or not applicable) becomes null. */
 static inline void flw_json_count(struct flw_json_writer *out, const char *key, uint64_t value)
 {
     flw_json_known(out, key, value != UINT64_MAX, value);
@@ -160,11 +160,11 @@ static inline void flw_json_pairs(struct flw_json_writer *out, bool is_count,
     flw_json_pairs(out, is_count, (const struct flw_json_pair[]){__VA_ARGS__}, \
                    sizeof((struct flw_json_pair[]){__VA_ARGS__}) / sizeof(struct flw_json_pair))
 
-/* {key, value}, {key, value}, ... as flw_json_number and flw_json_count write them */
+/* Write {key, value}, {key, value}, ... with flw_json_number and flw_json_count. */
 #define FLW_JSON_NUMBERS(out, ...) FLW_JSON_PAIRS(out, false, __VA_ARGS__)
 #define FLW_JSON_COUNTS(out, ...)  FLW_JSON_PAIRS(out, true, __VA_ARGS__)
 
-/* With `digits` behind the point; what is not finite is null. */
+/* Write a number with `digits` decimals; null if not finite. */
 static inline void flw_json_fixed(struct flw_json_writer *out, const char *key, int digits,
                                   double value)
 {
@@ -172,7 +172,7 @@ static inline void flw_json_fixed(struct flw_json_writer *out, const char *key, 
     fprintf(out->file, isfinite(value) ? "%.*f" : "null", digits, value);
 }
 
-/* With `digits` in all, as "%g"; what is not finite is null. */
+/* Write a number with `digits` significant digits, as "%g"; null if not finite. */
 static inline void flw_json_general(struct flw_json_writer *out, const char *key, int digits,
                                     double value)
 {
@@ -199,7 +199,7 @@ static inline void flw_json_bytes(struct flw_json_writer *out, const char *key, 
     flw_json_print_bytes(out->file, text, bytes, !out->is_utf8);
 }
 
-/* NULL is null. */
+/* Write a text; NULL becomes null. */
 static inline void flw_json_text(struct flw_json_writer *out, const char *key, const char *text)
 {
     if (text == NULL) {

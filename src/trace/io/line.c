@@ -106,7 +106,7 @@ static int hex_digit(char c)
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* The byte that an escape stands for, behind its backslash. False: it is none, or is for another byte. */
+/* Read the byte of an escape, after its backslash. Returns false if it is invalid or not allowed for that byte. */
 static bool take_escape(struct flw_line *line, char *out)
 {
     char kind = line->at < line->end ? *line->at++ : ' ';
@@ -167,7 +167,7 @@ bool flw_line_accept(struct flw_line *line, const char *text)
     return true;
 }
 
-/* ---- columns of foreign forms ---- */
+/* ---- columns of foreign formats ---- */
 
 static bool is_space(char c)
 {
@@ -181,7 +181,7 @@ static void skip_space(struct flw_line *line)
     }
 }
 
-/* A column after the last comma is there, though empty: `at` passes the end once. */
+/* An empty column after the last comma counts: `at` passes the end once. */
 bool flw_column_take(struct flw_line *line, struct flw_column *out)
 {
     skip_space(line);
@@ -244,7 +244,7 @@ bool flw_column_get_number(const struct flw_column *column, unsigned base, uint6
     return parse_number(at, end, base, out);
 }
 
-/* Digits after the point, as many as ns have; further ones are dropped. */
+/* Parse the digits after the point up to ns; further digits are dropped. */
 static bool parse_fraction(const char *at, const char *end, uint64_t *out_ns)
 {
     uint64_t weight = NS_PER_SECOND;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the temporary file, its mode and its way to its place.
+ * Owns: the temporary file, its mode, and replacing the final file.
  */
 #include "trace/io/output.h"
 
@@ -26,17 +26,16 @@ static bool fail(const struct flw_output *output, char *message, const char *wha
     return false;
 }
 
-/* Under the stream, so that the first error is known however the stream was used since. */
+/* Writes below the stream, so that the first error is kept whatever the stream does later. */
 struct flw_output_sink {
     int fd;
-    int error; /* 0: none */
-    bool
-        is_synced; /* on disk before it is closed, since it replaces a file that must not be lost */
-    const char *name; /* borrowed; of what it is for */
+    int error;        /* 0: none */
+    bool is_synced;   /* sync before closing, because the file replaces another one */
+    const char *name; /* borrowed; name of the final file */
     uint64_t written_bytes;
 };
 
-/* 0: all of it was written. */
+/* Write all bytes. Returns 0 or an error. */
 static int write_all(int fd, const char *bytes, size_t count)
 {
     while (count > 0) {
@@ -44,7 +43,7 @@ static int write_all(int fd, const char *bytes, size_t count)
         if (written < 0 && errno == EINTR) {
             continue;
         }
-        if (written < 0 && errno == EAGAIN) { /* whoever handed it down does not block */
+        if (written < 0 && errno == EAGAIN) { /* an inherited descriptor may be non-blocking */
             (void)poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, -1);
             continue;
         }
@@ -79,7 +78,7 @@ static int sink_close(void *cookie)
     return sink->error == 0 ? 0 : EOF;
 }
 
-/* False: not begun; the caller closes `fd`. */
+/* Begin on a descriptor. Returns false if that fails; the caller closes `fd`. */
 static bool begin_on(struct flw_output *output, int fd)
 {
     static const cookie_io_functions_t functions = {.write = sink_write, .close = sink_close};
@@ -91,7 +90,8 @@ static bool begin_on(struct flw_output *output, int fd)
     output->sink->name = output->name;
     output->file = fopencookie(output->sink, "w", functions);
     if (output->file != NULL) {
-        (void)setvbuf(output->file, NULL, _IOFBF, BUFFER_BYTES); /* else it is only slower */
+        (void)setvbuf(output->file, NULL, _IOFBF,
+                      BUFFER_BYTES); /* if this fails, writing is only slower */
     }
     return output->file != NULL;
 }
@@ -113,8 +113,8 @@ static void release(struct flw_output *output)
     *output = (struct flw_output){0};
 }
 
-/* Gives what replaces a file to its owner and its group, as far as may be, and tells the mode that it is to have: where
- * the group is another one, that reads nothing. */
+/* Give the new file the owner and group of the old one if possible, and return its mode. If the group cannot be kept,
+ * the group gets no access. */
 static mode_t hand_over(int fd, const struct stat *old)
 {
     bool has_group =
@@ -122,8 +122,8 @@ static mode_t hand_over(int fd, const struct stat *old)
     return old->st_mode & (has_group ? 0777 : 0707);
 }
 
-/* A file that replaces `path`, or the file that a link there leads to, and is for the same readers; a link that leads
- * nowhere is replaced itself. `old`: it; NULL: there is none. */
+/* Begin a file that will replace `path`, or the target of a link there, for the same readers. A dangling link is
+ * replaced itself. `old`: status of the old file; NULL: none. */
 static bool begin_beside(struct flw_output *output, const char *path, const struct stat *old,
                          char *message)
 {
@@ -156,7 +156,7 @@ static bool begin_beside(struct flw_output *output, const char *path, const stru
     return true;
 }
 
-/* The number behind the folder's name; NO_FD: it is none of that folder. */
+/* Return the number after the folder's name; NO_FD: no such path. */
 static int fd_in(const char *path, const char *folder)
 {
     size_t length = strlen(folder);
@@ -188,7 +188,7 @@ static int fd_by_name(const char *path)
     return fd;
 }
 
-/* What the link leads to, seen from where the link is. False: it is none. */
+/* Replace a path by the target of its link. Returns false if it is no link. */
 static bool follow(char path[PATH_MAX])
 {
     char target[PATH_MAX];
@@ -208,8 +208,8 @@ static bool follow(char path[PATH_MAX])
 
 #define LINKS_MOST 40
 
-/* The descriptor of this process that a path names, or a link there leads to, as a container's log may; NO_FD: none.
- * Opened by that name a file would be written from its beginning. */
+/* Return the descriptor of this process that a path or its link names, as a container's log may, or NO_FD. Opening such
+ * a path would overwrite the file from its beginning. */
 static int fd_of(const char *path)
 {
     char at[PATH_MAX];
@@ -224,13 +224,13 @@ static int fd_of(const char *path)
     return fd;
 }
 
-/* What is no file of a folder's, or another process's: it is not replaced. */
+/* True if the path is not replaced: no regular file, or a descriptor of a process. */
 static bool is_in_place(const char *path, const struct stat *status)
 {
     return !S_ISREG(status->st_mode) || strncmp(path, "/proc/", 6) == 0;
 }
 
-/* A device, a pipe, a descriptor. */
+/* Begin writing directly to a device, a pipe or a descriptor. */
 static bool begin_in_place(struct flw_output *output, const char *path, char *message)
 {
     bool is_stdout = flw_output_is_stdout(path);
@@ -240,7 +240,7 @@ static bool begin_in_place(struct flw_output *output, const char *path, char *me
     } else if (fd != NO_FD) {
         fd = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
     } else {
-        struct stat status; /* another process's file keeps what it has */
+        struct stat status; /* a file of another process is not truncated */
         bool is_file = stat(path, &status) == 0 && S_ISREG(status.st_mode);
         fd = open(path, O_WRONLY | (is_file ? O_APPEND : O_TRUNC) | O_CLOEXEC);
     }
@@ -254,7 +254,7 @@ static bool begin_in_place(struct flw_output *output, const char *path, char *me
     return false;
 }
 
-/* Whatever is printed goes through a packer where the path asks for one. */
+/* Add a packer if the path requires one. */
 static bool begin_packing(struct flw_output *output, const char *path, char *message)
 {
     const char *problem = "";
@@ -330,7 +330,7 @@ bool flw_output_begin(struct flw_output *output, const char *path, char *message
     return is_begun;
 }
 
-/* All that `from` holds; an error, or 0. */
+/* Copy all of `from`. Returns 0 or an error. */
 static int copy(int from, int to)
 {
     char buffer[4096];
@@ -345,8 +345,8 @@ static int copy(int from, int to)
     return error;
 }
 
-/* The content of the temporary file into the file at its place, which nothing replaces. An error, or 0; after one that
- * took what was there the temporary file stays, and the message names it. */
+/* Copy the temporary file into the final file, which cannot be replaced. Returns 0 or an error; if the old content is
+ * lost, the temporary file stays and the message names it. */
 static int fill(struct flw_output *output, char *message)
 {
     int from = open(output->temporary, O_RDONLY | O_CLOEXEC);
@@ -382,7 +382,7 @@ bool flw_output_commit(struct flw_output *output, char *message)
         if (error == 0) {
             free(output->temporary);
             output->temporary = NULL;
-        } else if (error == EBUSY) { /* it is a mount */
+        } else if (error == EBUSY) { /* a mount point */
             error = fill(output, message);
         }
     }

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: files that are complete or absent: written beside their place and renamed into it, packed where
- * the name ends in .xz, .gz or .zst.
- * Does not: apply that to what is no regular file (a device, a pipe), nor to a descriptor by the name that the system
- * gives it: they are written as they are. A file that is a mount of its own cannot be replaced: it gets the content once
- * that is complete.
+ * Owns: output files that are complete or absent: written beside their path and renamed, and packed if the name ends in
+ * .xz, .gz or .zst.
+ * Does not: replace devices, pipes, or descriptors under the system's names (/dev/fd/N): these are written directly. A
+ * file that is a mount point cannot be replaced: the complete content is copied into it.
  */
 #ifndef FLW_TRACE_IO_OUTPUT_H
 #define FLW_TRACE_IO_OUTPUT_H
@@ -15,26 +14,25 @@
 struct flw_output_sink;
 
 struct flw_output {
-    FILE *file;       /* to print to */
-    FILE *packed;     /* where its bytes go, packed; NULL: it is the file itself */
-    char *path;       /* where it is to lie; NULL: written in place */
-    char *temporary;  /* where it lies until then */
+    FILE *file;       /* the caller prints here */
+    FILE *packed;     /* receives the packed bytes; NULL: not packed */
+    char *path;       /* final path; NULL: written in place */
+    char *temporary;  /* path until then */
     const char *name; /* borrowed, for messages */
     struct flw_output_sink *sink;
 };
 
-/* Whether an output of this name is what was opened as standard output, which is not opened again, nor replaced. */
+/* True if this name is the file opened as standard output, which is neither opened again nor replaced. */
 bool flw_output_is_stdout(const char *path);
 
-/* Whether begin may succeed, as far as can be told without a change: there is a folder that takes files, or what is
- * there takes bytes. False: the message says why. */
+/* True if flw_output_begin will probably succeed, checked without a change: the folder accepts new files, or the
+ * existing file is writable. Otherwise see the message. */
 bool flw_output_is_possible(const char *path, char *message);
 
-/* False: nothing is held, the message (FLW_TRACE_MESSAGE_BYTES) says why. */
+/* Begin an output. Returns false if that fails: nothing is held; see the message (FLW_TRACE_MESSAGE_BYTES). */
 bool flw_output_begin(struct flw_output *output, const char *path, char *message);
 
-/* False: some of it could not be written; then there is no file, or the one that was there before.
- */
+/* Complete the output. Returns false if a write failed; then there is no file, or still the previous one. */
 bool flw_output_commit(struct flw_output *output, char *message);
 
 void flw_output_abandon(struct flw_output *output);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: how a reader, a generator and a writer say how far they are. Does not: show it.
+ * Owns: the progress reports of readers, generators and writers.
+ * Does not: show them.
  */
 #ifndef FLW_TRACE_IO_PROGRESS_H
 #define FLW_TRACE_IO_PROGRESS_H
@@ -8,17 +9,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define FLW_TRACE_PROGRESS_EVENTS 16384 /* between two calls, where events are counted */
+#define FLW_TRACE_PROGRESS_EVENTS 16384 /* between two calls, if events are counted */
 
 struct flw_trace_progress {
     const char *verb;  /* "reading", "making", "writing" */
-    const char *name;  /* of the file; NULL: it has none */
-    const char *unit;  /* of the two below: "bytes", as they lie in the file, or "events" */
-    uint64_t done, of; /* of: 0 where the whole is not known */
+    const char *name;  /* of the file; NULL: none */
+    const char *unit;  /* of the two below: "bytes" of the file, or "events" */
+    uint64_t done, of; /* of: 0 if the total is unknown */
 };
 
-/* Called in the thread that does the work, each 64 to 256 KiB or FLW_TRACE_PROGRESS_EVENTS. NULL, as at first:
- * no one listens. Set it while no trace is worked on; it is the process's. */
+/* Called in the working thread after each 64 to 256 KiB or FLW_TRACE_PROGRESS_EVENTS. NULL, the initial value: no
+ * calls. Global; set it only while no trace is read, made or written. */
 extern void (*flw_trace_listener)(const struct flw_trace_progress *progress);
 
 static inline void flw_trace_tell(const struct flw_trace_progress *progress)

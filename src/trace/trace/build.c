@@ -95,7 +95,7 @@ bool flw_build_add_name(struct flw_build *build, const char *name, size_t bytes,
             *out_name = known;
             return true;
         }
-        hash++; /* two names of one hash */
+        hash++; /* two names with the same hash */
     }
     if (!FLW_ARRAY_FITS(trace->names, trace->name_count, build->name_room)) {
         return false;

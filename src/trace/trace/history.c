@@ -63,7 +63,7 @@ bool flw_history_set_stack(struct flw_history *history, uint32_t stack)
         if (!FLW_LARGEARRAY_HOLDS(history->stacks, history->event_count, history->stack_room)) {
             return false;
         }
-        history->stacks[history->event_count - 1] = stack; /* those between have none: 0 */
+        history->stacks[history->event_count - 1] = stack; /* those between have none (0) */
         history->stack_count = history->event_count;
     }
     return true;
@@ -117,17 +117,16 @@ void flw_history_finish(struct flw_history *history)
 
 /* ---- blocks, backward ---- */
 
-/* The heap while walking: what is in it now, by address, as the number of a block of the end or,
- * after those, of the free that brought it back. */
+/* The heap during the walk: the live block at each address, as the number of a block of the end, or beyond those, of
+ * the free that restored it. */
 struct heap {
     const struct flw_history *history;
     struct flw_addressmap places;
 };
 
-/* Undo one event. A free brings its block back, whether it is the request or the completion: the
- * earlier of the two is met last. Where the later heap has a block at that address, the allocation
- * of that one is lost; the earlier block takes its place. A block of the end that waits is the one that was
- * freed last. */
+/* Undo one event. A free restores its block; of a request and its completion the request is undone last. If the later
+ * heap has a block at that address, that block's allocation was lost, and the earlier block replaces it. A waiting
+ * block of the end belongs to the last free. */
 static bool undo_event(struct heap *heap, size_t event)
 {
     const struct flw_history *history = heap->history;
@@ -164,7 +163,7 @@ static struct flw_history_block block_of(const struct heap *heap, uint32_t numbe
         {.address = from->address, .size_bytes = from->size_bytes, .stream = from->stream},
         flw_history_pool(history, event),
         0,
-        false}; /* a free's stack is not its allocation's */
+        false}; /* the stack of a free is not that of the allocation */
 }
 
 static int compare_blocks(const void *a, const void *b)
@@ -174,7 +173,7 @@ static int compare_blocks(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Those that are in it still, in address order. */
+/* Add the blocks that are left, in address order. */
 static bool add_initial_blocks(const struct heap *heap, struct flw_build *build)
 {
     size_t count = 0;
@@ -219,7 +218,7 @@ static bool resolve_blocks(struct flw_history *history, struct flw_build *build)
 
 /* ---- segments, backward ---- */
 
-/* Whole segments: those of the end, less the allocated, plus the freed. */
+/* Find the whole segments of the start: those of the end, without the allocated, with the freed. */
 static bool resolve_whole_segments(const struct flw_history *history, struct flw_build *build)
 {
     struct flw_history seen = {0};
@@ -269,7 +268,7 @@ struct edge {
     int8_t delta;
     uint8_t pool; /* enum edge_pool */
     uint32_t private_pool;
-    uint32_t stack; /* of a segment of the end that begins here */
+    uint32_t stack; /* of a segment of the end with this first address */
 };
 
 enum edge_pool {
@@ -300,7 +299,7 @@ static bool add_range(struct edges *edges, const struct flw_trace_segment *range
     return true;
 }
 
-/* By stream, then address; at one address a range ends before the next begins. */
+/* Order by stream, then by address; at the same address ends are before begins. */
 static int compare_edges(const void *a, const void *b)
 {
     const struct edge *x = a;
@@ -338,7 +337,7 @@ static bool collect_edges(const struct flw_history *history, struct edges *edges
     return true;
 }
 
-/* A run of mapped addresses that the sweep has closed; adjoining ones of one pool become one. */
+/* A complete run of mapped addresses; adjacent runs of the same pool are joined. */
 struct run {
     struct flw_trace_segment segment;
     uint8_t pool;
@@ -412,20 +411,19 @@ static bool resolve_expandable_segments(const struct flw_history *history, struc
 
 /* ---- forward ---- */
 
-/* The history's events become the trace's in one array: what is written lies before what is still to
- * be read.
+/* Turns the history's events into the trace's within one array: written events are before those still to be read.
  * INVARIANT  trace->event_count <= next <= end. */
 struct forward {
     const struct flw_history *history;
     struct flw_build *build;
-    struct flw_addressmap places; /* address -> block that is live or freed and waiting there */
-    uint32_t pool, stack;         /* of the event at hand */
+    struct flw_addressmap places; /* address -> live or waiting block there */
+    uint32_t pool, stack;         /* of the present event */
     struct flw_trace_remark remark;
     size_t next_remark;
-    size_t next, end; /* events to be read */
+    size_t next, end; /* events still to be read */
 };
 
-/* Room for one more event than were read, the one read last included. */
+/* Make room for one more event than was read, counting the last one read. */
 static bool make_gap(struct forward *f)
 {
     struct flw_trace *trace = f->build->trace;
@@ -475,7 +473,7 @@ static bool forward_alloc(struct forward *f, const struct flw_trace_event *event
         trace->lost_free_count++;
         trace->blocks[old].freed = true;
         uint32_t stack = f->stack;
-        f->stack = 0; /* where it was freed is lost, too */
+        f->stack = 0; /* the stack of the free is lost too */
         if (!make_gap(f) || !add_block_event(f, &lost, FLW_TRACE_FREE, old)) {
             return false;
         }
@@ -498,7 +496,7 @@ static bool forward_free(struct forward *f, const struct flw_trace_event *event)
         trace->unknown_free_count++;
         return true;
     }
-    /* A completion whose request is lost stands for both. */
+    /* A completion without its request counts as both. */
     uint8_t op = is_done && trace->blocks[block].freed ? FLW_TRACE_FREE_DONE : FLW_TRACE_FREE;
     trace->blocks[block].freed = true;
     if (is_done) {
@@ -525,7 +523,7 @@ static bool forward_event(struct forward *f, const struct flw_trace_event *event
     }
 }
 
-/* The allocations are counted, so that the blocks need no more than their memory. */
+/* Reserve the blocks by counting allocations, so that they take no more memory than needed. */
 static bool reserve_blocks(const struct flw_history *history, struct flw_build *build)
 {
     size_t count = build->trace->block_count;

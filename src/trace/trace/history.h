@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: turning a recorded history and the heap at its end into a trace: the heap before the first
- * event, and a number for every block.
+ * Owns: turning a recorded history and the heap at its end into a trace: the heap before the first event, and a number
+ * for every block.
  * Does not: read files.
  *
- * The history is a ring, so its beginning may be lost, and recording may have paused. What is
- * certain is the heap at the end; walking back from it gives the heap at the start.
+ * The history is a ring, so its beginning may be lost, and recording may have paused. Only the heap at the end is
+ * certain; undoing the events from there gives the heap at the start.
  */
 #ifndef FLW_TRACE_TRACE_HISTORY_H
 #define FLW_TRACE_TRACE_HISTORY_H
@@ -15,40 +15,41 @@
 struct flw_history_block {
     struct flw_trace_block block;
     uint32_t pool;
-    uint32_t stack; /* 0: not known */
-    bool waits;     /* freed by the user, and not reusable yet */
+    uint32_t stack; /* 0: unknown */
+    bool waits;     /* freed by the user, but not yet reusable */
 };
 
 struct flw_history {
-    struct flw_trace_event
-        *events; /* largearray.h's; times are final; `block`: of those that concern no block the
-                                       number of their detail, or UINT32_MAX; else ignored */
+    /* largearray.h's; times are final. `block` of an event without a block is the number of its detail, or UINT32_MAX;
+     * of other events it is ignored. */
+    struct flw_trace_event *events;
     size_t event_count, event_room;
-    struct flw_trace_detail *details; /* `event` is ignored; names are those of the build */
+    struct flw_trace_detail *details; /* `event` is ignored; names are numbers in the build */
     size_t detail_count, detail_room;
-    uint32_t *pools; /* of the first pool_count events; the others have the common one */
+    uint32_t *pools; /* of the first pool_count events; the others have pool 0 */
     size_t pool_count, pool_room;
     uint32_t *stacks; /* of the first stack_count events; the others have none. largearray.h's */
     size_t stack_count, stack_room;
-    struct flw_trace_remark *remarks; /* `record`: the event from which on it is said */
+    struct flw_trace_remark *remarks; /* `record`: the first event of the remark */
     size_t remark_count, remark_room;
-    struct flw_history_block *blocks; /* not yet reusable after the last event, any order */
+    struct flw_history_block
+        *blocks; /* blocks not yet reusable after the last event, in any order */
     size_t block_count, block_room;
-    uint64_t double_count;              /* of them, where another one lies; known when resolved */
+    uint64_t double_count; /* of these, at the address of another one; set by flw_history_resolve */
     struct flw_trace_segment *segments; /* after the last event */
     size_t segment_count, segment_room;
 };
 
-/* Each returns false on no memory. */
+/* Each function returns false if memory runs out. */
 bool flw_history_add_event(struct flw_history *history, const struct flw_trace_event *event);
-/* Room for exactly so many, where their count is known before. */
+/* Reserve room for exactly this many events, if their count is known. */
 bool flw_history_reserve_events(struct flw_history *history, size_t count);
 bool flw_history_add_block(struct flw_history *history, const struct flw_history_block *block);
 bool flw_history_add_segment(struct flw_history *history, const struct flw_trace_segment *segment);
-/* The number of a detail for an event's `block`. */
+/* Add a detail and return its number for an event's `block`. */
 bool flw_history_add_detail(struct flw_history *history, struct flw_trace_detail detail,
                             uint32_t *out_number);
-/* Say which pool the event added last concerns, which stack it has, what is said beside it. */
+/* Set the pool, the remark or the stack of the last event. */
 bool flw_history_set_pool(struct flw_history *history, uint32_t pool);
 bool flw_history_set_remark(struct flw_history *history, struct flw_trace_remark remark);
 bool flw_history_set_stack(struct flw_history *history, uint32_t stack);
@@ -62,8 +63,8 @@ static inline uint32_t flw_history_stack(const struct flw_history *history, size
 }
 void flw_history_finish(struct flw_history *history);
 
-/* Put segments, blocks and events into `build`, which has none yet and whose streams are those of the
- * history. The events move there in their own array; the history has none then, whatever is returned. */
+/* Put segments, blocks and events into `build`, which must have none and must have the history's streams. The array of
+ * events moves to the build even on failure. Returns false if memory runs out. */
 bool flw_history_resolve(struct flw_history *history, struct flw_build *build);
 
 #endif

@@ -43,7 +43,7 @@ bool flw_intern_add_text(struct flw_intern *intern, const void *bytes, size_t co
             *out = known;
             return true;
         }
-        hash++; /* two texts of one hash */
+        hash++; /* two texts with the same hash */
     }
     *out = intern->text_bytes;
     if (intern->text_bytes >= FLW_ADDRESSMAP_ABSENT || !reserve_text(intern, count + 1) ||

@@ -17,8 +17,7 @@ static bool is_mapped(size_t bytes)
     return bytes >= FLW_LARGEARRAY_BYTES;
 }
 
-/* Zero-filled. Large pages, where the system has them to give: a page fault a 4 KiB is what growth
- * costs otherwise. */
+/* Map zero-filled memory, with large pages if available: otherwise growth costs a page fault per 4 KiB. */
 static void *map(size_t bytes)
 {
     void *array = mmap(NULL, bytes, PROT_READ | PROT_WRITE,

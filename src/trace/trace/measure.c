@@ -110,7 +110,7 @@ static const char *check_remarks(const struct flw_trace *trace)
     return NULL;
 }
 
-/* NULL, or what is wrong with names, details, contexts and remarks. The events are within their own rules. */
+/* Return NULL, or the violated rule of names, details, contexts and remarks. Requires valid events. */
 static const char *check_sides(const struct flw_trace *trace)
 {
     for (size_t i = 0; i < trace->name_count; i++) {
@@ -127,7 +127,7 @@ static const char *check_sides(const struct flw_trace *trace)
 
 /* ---- events ---- */
 
-/* Where a block is in its life; has_done says whether a FREE_DONE is to come. */
+/* The stage of a block's life; has_done: a FREE_DONE follows. */
 enum stage {
     STAGE_UNBORN,
     STAGE_LIVE,
@@ -203,7 +203,7 @@ static const char *step_life(struct life *life, const struct flw_trace_event *ev
     }
 }
 
-/* Every rule about single events and about the order of one block's events. */
+/* Check the rules about single events and about the order of a block's events. */
 static const char *check_order(const struct flw_trace *trace, struct life *lives)
 {
     uint64_t time_ns = 0;
@@ -237,7 +237,7 @@ static bool add(uint64_t *total, uint64_t *peak, uint64_t bytes)
     return true;
 }
 
-/* Recordings whose first events are lost may release more than they took. */
+/* Subtract, with 0 as the least result: recordings whose first events are lost may release more than they took. */
 static void subtract(uint64_t *total, uint64_t bytes)
 {
     *total -= bytes < *total ? bytes : *total;
@@ -323,7 +323,7 @@ static const char *check_initial(const struct flw_trace *trace)
     return NULL;
 }
 
-/* `out_lives`: the caller frees it; NULL on no memory. */
+/* Compute the totals. The caller frees *out_lives, which is NULL if memory runs out. */
 static const char *compute(const struct flw_trace *trace, struct life **out_lives,
                            struct totals *totals)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: telling a note from a record, and the growth of their text.
+ * Owns: distinguishing a note from a record, and the growth of the notes' text.
  */
 #include "trace/trace/notes.h"
 
@@ -107,7 +107,7 @@ const char *flw_notes_find(const char *notes, const char *key, int *out_bytes)
     return line;
 }
 
-/* Anybody can write a header of the text form, so anything but a list of numbers is ignored. */
+/* Ignore anything but a list of numbers: a file of the text form may have any header. */
 const char *flw_notes_find_devices(const char *notes, int *out_bytes)
 {
     const char *line = flw_notes_find(notes, DEVICES_KEY, out_bytes);
@@ -115,7 +115,7 @@ const char *flw_notes_find_devices(const char *notes, int *out_bytes)
         return NULL;
     }
     size_t bytes = strspn(line, "0123456789 ");
-    bytes += strncmp(line + bytes, "...", 3) == 0 ? 3 : 0; /* more than they list */
+    bytes += strncmp(line + bytes, "...", 3) == 0 ? 3 : 0; /* there are more devices */
     return bytes > 0 && bytes <= DEVICES_BYTES && bytes == (size_t)*out_bytes ? line : NULL;
 }
 

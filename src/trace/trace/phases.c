@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: matching ends with begins, the order of both, and rows of them.
+ * Owns: matching ends with begins, ordering both, and assigning rows.
  */
 #include "trace/trace/phases.h"
 
@@ -29,10 +29,10 @@ static int compare_phases(const void *a, const void *b)
     return (x->number > y->number) - (x->number < y->number);
 }
 
-/* Which ends have which begins: an end closes the latest open begin of its name. */
+/* Pairs of ends and begins: an end closes the latest open begin of its name. */
 struct matching {
-    size_t *partner; /* of each phase; SIZE_MAX: none on record */
-    size_t *below;   /* of a begin that is open: the one of its name that was open before it */
+    size_t *partner; /* of each phase; SIZE_MAX: not recorded */
+    size_t *below;   /* of an open begin: the previous open begin of its name */
     size_t *open;    /* of each name: the latest open begin, or SIZE_MAX */
 };
 
@@ -64,13 +64,13 @@ static bool match(const struct flw_phases *phases, struct matching *m)
     return true;
 }
 
-/* What began before the first event: over by then, or under way. */
+/* Handle phases that began before the first event: drop those that ended, and begin the others with it. */
 static bool take_early(struct flw_phases *out, struct flw_phases *phases, const struct matching *m,
                        uint64_t first_us)
 {
     bool has_memory = true;
     for (size_t i = phases->count; has_memory && i-- > 0;) {
-        /* Its begin is lost, so it was the outermost; the last to end, first. */
+        /* The begin is lost, so the phase was outermost; of several, the last to end is first. */
         const struct flw_phase *end = &phases->at[i];
         if (!end->is_begin && m->partner[i] == SIZE_MAX && end->time_us >= first_us) {
             has_memory = flw_phases_add(out, first_us, end->name, true);
@@ -141,12 +141,13 @@ static bool add_all(struct flw_phases *phases, const struct flw_trace *trace)
     return has_memory;
 }
 
-/* The leaves of a tree, as many as a power of two; `ends` has the root at 1, the two below node i at 2 i and 2 i + 1. */
+/* A tree with rows as its leaves, a power of two; `ends` has the root at 1 and the children of node i at 2 i and 2 i +
+ * 1. */
 struct rows {
     size_t count;
-    size_t *innermost; /* the begin that is open, of each row */
+    size_t *innermost; /* of each row: the innermost open begin */
     size_t *
-        ends; /* when it ends, SIZE_MAX where none is open or never; of each node, the last one below it */
+        ends; /* of each row: its end; SIZE_MAX: none open, or no end. Of a node: the latest end below */
 };
 
 static bool begin_rows(struct rows *rows, size_t phase_count)
@@ -164,7 +165,7 @@ static bool begin_rows(struct rows *rows, size_t phase_count)
     return true;
 }
 
-/* The first in which what is open ends later, or nothing is. One that never ends does after all others. */
+/* Find the first row whose open phase ends later, or that is empty. A phase without an end ends after all others. */
 static uint32_t find_row(const struct rows *rows, size_t end)
 {
     size_t node = 1;
@@ -189,7 +190,7 @@ static void set_innermost(struct rows *rows, uint32_t row, size_t begin, size_t 
 static void fill_rows(const struct flw_phases *phases, const struct matching *m, struct rows *rows,
                       struct flw_phase_rows *out)
 {
-    size_t *outer = m->below; /* which is used up */
+    size_t *outer = m->below; /* the array is reused */
     uint32_t *row = out->of_event;
     for (size_t i = 0; i < phases->count; i++) {
         size_t partner = m->partner[i];

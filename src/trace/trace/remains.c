@@ -21,7 +21,7 @@ uint64_t flw_remains_round(uint64_t bytes)
     return bytes == 0 ? ROUND_BYTES : (bytes + ROUND_BYTES - 1) / ROUND_BYTES * ROUND_BYTES;
 }
 
-/* Recorded ones, else one after the other and never again. */
+/* Set the addresses: the recorded ones, else consecutive ones that are never reused. */
 static bool place_blocks(struct flw_remains *remains, const struct flw_trace *trace)
 {
     uint64_t next = FIRST_ADDRESS;
@@ -36,7 +36,7 @@ static bool place_blocks(struct flw_remains *remains, const struct flw_trace *tr
     return true;
 }
 
-/* Each block's pool and stack are those of the record that allocates it. */
+/* Set each block's pool and stack to those of the record that allocates it. */
 static void find_origins(struct flw_remains *remains, const struct flw_trace *trace)
 {
     struct flw_trace_walk walk = {0};
@@ -63,7 +63,7 @@ static void leave_place(struct flw_addressmap *places, uint64_t address, uint32_
     }
 }
 
-/* Who holds each address at the end. */
+/* Find the block at each address at the end. */
 static bool walk_blocks(const struct flw_remains *remains, const struct flw_trace *trace,
                         struct flw_addressmap *places)
 {
@@ -138,8 +138,8 @@ static uint8_t invert(uint8_t op)
     }
 }
 
-/* A history finds the segments of its start from those of its end. Turned around, with every event
- * undone by its opposite, it finds those of the end from those of the start. */
+/* Make a history that runs backward, each event replaced by its opposite: a history finds segments of the start from
+ * those of the end, so this one finds those of the end from those of the start. */
 static bool turn_around(const struct flw_trace *trace, struct flw_history *history)
 {
     bool has_memory = true;
@@ -193,7 +193,7 @@ static bool find_recorded_segments(struct flw_remains *remains, const struct flw
     return has_memory;
 }
 
-/* Each was taken where the last one at its address was: on record, else as the start says. */
+/* Find each segment's stack: that of the last recorded allocation at its address, else that of the start. */
 static bool find_segment_stacks(struct flw_remains *remains, const struct flw_trace *trace)
 {
     struct flw_addressmap places = {0};
@@ -234,7 +234,7 @@ static bool segments_are_usable(const struct flw_trace *trace)
     return trace->has_segments && trace->has_addresses;
 }
 
-/* Each of the last blocks lies in one segment, on its stream, and no segments overlap. */
+/* True if each block of the end is in one segment of its stream, and no segments overlap. */
 static bool segments_hold_blocks(const struct flw_remains *remains, const struct flw_trace *trace)
 {
     size_t held = 0;
@@ -254,7 +254,7 @@ static bool segments_hold_blocks(const struct flw_remains *remains, const struct
     return held == remains->block_count;
 }
 
-/* One for each block. */
+/* Make one segment per block. */
 static bool make_segments(struct flw_remains *remains, const struct flw_trace *trace)
 {
     free(remains->segments);

@@ -16,7 +16,7 @@ bool flw_stacks_add_text(struct flw_stacks *stacks, const void *bytes, size_t co
 {
     uint64_t number = 0;
     bool has_memory = flw_intern_add_text(&stacks->texts, bytes, count, &number);
-    *out_text = (uint32_t)number; /* a place in 4 GiB of texts */
+    *out_text = (uint32_t)number; /* an offset in 4 GiB of texts */
     return has_memory;
 }
 
@@ -39,7 +39,7 @@ bool flw_stacks_put_frame(struct flw_stacks *stacks, const struct flw_frame *fra
             *out_frame = known;
             return true;
         }
-        hash++; /* two frames of one hash */
+        hash++; /* two frames with the same hash */
     }
     if (stacks->frame_count >= FLW_ADDRESSMAP_ABSENT ||
         !FLW_LARGEARRAY_FITS(stacks->frames, stacks->frame_count, stacks->frame_room) ||
@@ -70,7 +70,7 @@ static bool is_stack(const struct flw_stacks *stacks, uint32_t stack, const unsi
            memcmp(stacks->bytes + begin, bytes, count) == 0;
 }
 
-/* Number 0, which has no bytes, comes with the first. */
+/* Append a stack; the first call also adds stack 0, which has no bytes. */
 static bool append(struct flw_stacks *stacks, const unsigned char *bytes, size_t count)
 {
     size_t next = stacks->stack_count == 0 ? 1 : stacks->stack_count;
@@ -109,7 +109,7 @@ bool flw_stacks_add(struct flw_stacks *stacks, const uint32_t *frames, size_t co
             *out_stack = known;
             return true;
         }
-        hash++; /* two stacks of one hash */
+        hash++; /* two stacks with the same hash */
     }
     if (!append(stacks, bytes, byte_count)) {
         return false;

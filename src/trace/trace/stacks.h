@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the call stacks of a trace: each text, each frame and each stack once, with a number to know it by.
- * Does not: know which event has which; struct flw_trace does.
+ * Owns: the call stacks of a trace: each text, frame and stack is stored once under a number.
+ * Does not: assign stacks to events; struct flw_trace does.
  *
- * A stack is the numbers of its frames, the innermost first, of 7 bits a byte: as many bytes as the file had that it
- * came from, however little it shares with others. (A tree that shares callers takes a thirtieth where a program
- * repeats, and twenty times as much where nothing does.) Number 0 is the stack without frames.
+ * A stack is the numbers of its frames, innermost first, in 7 bits a byte: about as many bytes as in the recorded file,
+ * however little it shares with others. (A tree of shared callers takes a thirtieth if a program repeats, and twenty
+ * times as much if nothing does.) Number 0 is the stack without frames.
  *
  * INVARIANTS (flw_stacks_are_valid recomputes them)
- *   1. begins ascends; the bytes of a stack are whole numbers, of frames that exist, FLW_STACK_DEPTH_MOST at most.
- *   2. The texts of frames exist and have FLW_STACK_TEXT_BYTES bytes at most.
+ *   1. begins ascends; the bytes of a stack are whole numbers of existing frames, at most FLW_STACK_DEPTH_MOST.
+ *   2. The texts of frames exist and have at most FLW_STACK_TEXT_BYTES bytes.
  */
 #ifndef FLW_TRACE_TRACE_STACKS_H
 #define FLW_TRACE_TRACE_STACKS_H
@@ -20,51 +20,51 @@
 
 #include "trace/trace/intern.h"
 
-#define FLW_STACK_DEPTH_MOST 1000 /* deeper ones lose their outermost frames */
-#define FLW_STACK_TEXT_BYTES 8000 /* longer ones lose their ends */
+#define FLW_STACK_DEPTH_MOST 1000 /* deeper stacks lose their outermost frames */
+#define FLW_STACK_TEXT_BYTES 8000 /* longer texts lose their ends */
 
 struct flw_frame {
-    uint32_t function, file; /* texts; "" where it is not known */
-    uint32_t line;           /* 0: not known */
+    uint32_t function, file; /* texts; "": unknown */
+    uint32_t line;           /* 0: unknown */
 };
 
-/* All zero has no stack yet. */
+/* All zero is empty. */
 struct flw_stacks {
     struct flw_intern texts;
-    struct flw_frame *frames; /* largearray.h's, and so are the next two */
+    struct flw_frame *frames; /* largearray.h's, like the next two */
     size_t frame_count, frame_room;
     unsigned char *bytes;
     size_t byte_count, byte_room;
-    uint64_t *begins; /* where each stack begins; one more at the end */
+    uint64_t *begins; /* offset of each stack; one more at the end */
     size_t stack_count, begin_room;
     struct flw_addressmap frame_places, stack_places; /* hash -> number */
 };
 
-/* The number of a text of FLW_STACK_TEXT_BYTES at most, and of a frame of such texts; new ones where they are seen
- * first. False: no memory. */
+/* Return the number of a text of at most FLW_STACK_TEXT_BYTES, or of a frame of such texts; a new one gets a new
+ * number. Returns false if memory runs out. */
 bool flw_stacks_add_text(struct flw_stacks *stacks, const void *bytes, size_t count,
                          uint32_t *out_text);
 bool flw_stacks_put_frame(struct flw_stacks *stacks, const struct flw_frame *frame,
                           uint32_t *out_frame);
 
-/* Both in one. */
+/* Add both texts and the frame. */
 bool flw_stacks_add_frame(struct flw_stacks *stacks, const char *function, const char *file,
                           uint32_t line, uint32_t *out_frame);
 
-/* The number of the stack of these frames, the innermost first; what is beyond FLW_STACK_DEPTH_MOST is left out.
- * False: no memory. */
+/* Return the number of a stack, given by its frames, innermost first; frames beyond FLW_STACK_DEPTH_MOST are left out.
+ * Returns false if memory runs out. */
 bool flw_stacks_add(struct flw_stacks *stacks, const uint32_t *frames, size_t count,
                     uint32_t *out_stack);
 
-/* No more will be added: forgets what finds them again. */
+/* Free the maps after the last addition. */
 void flw_stacks_settle(struct flw_stacks *stacks);
 
-/* The frames of a stack, the innermost first. */
+/* Walk the frames of a stack, innermost first. */
 struct flw_stack_walk {
     const unsigned char *at, *end;
 };
 struct flw_stack_walk flw_stacks_walk(const struct flw_stacks *stacks, uint32_t stack);
-/* False: no more. */
+/* Return the next frame; false at the end. */
 static inline bool flw_stacks_next(struct flw_stack_walk *walk, uint32_t *out_frame)
 {
     uint32_t frame = 0;
@@ -87,23 +87,24 @@ static inline const char *flw_stacks_text(const struct flw_stacks *stacks, uint3
 
 bool flw_stacks_are_valid(const struct flw_stacks *stacks);
 
-/* The stacks of a trace as its forms number them: each and each of its frames where it is used first, by the
- * segments of the start, then by its records; one that is not used has no number. So a trace has one text,
- * whatever its stacks were added for. */
+/* The numbers of stacks in a file: each stack and frame is numbered at its first use, by the segments of the start and
+ * then by the records; unused ones have no number. So the text of a trace does not depend on the order in which stacks
+ * were added. */
 struct flw_stack_order {
     const struct flw_stacks *stacks;
-    /* Called for what has its number now: the next one, frames from 0, stacks from 1. False: give up. */
+    /* Called for each newly numbered frame (from 0) or stack (from 1), in order. Return false to stop. */
     bool (*put_frame)(void *context, const struct flw_frame *frame);
     bool (*put_stack)(void *context, const uint32_t *frames, size_t count);
     void *context;
-    uint32_t *stack_numbers, *frame_numbers; /* of those of `stacks`, from 1; 0: not met yet */
-    uint32_t stack_count, frame_count;       /* met so far */
+    uint32_t *stack_numbers, *frame_numbers; /* by number in `stacks`, from 1; 0: not used yet */
+    uint32_t stack_count, frame_count;       /* numbered so far */
 };
 
-/* The first four fields are the caller's. False: no memory. */
+/* Begin numbering. The caller sets the first four fields. Returns false if memory runs out. */
 bool flw_stack_order_begin(struct flw_stack_order *order);
 
-/* The number of the next segment's or record's stack; 0 has 0. False: a call was, or no memory. */
+/* Return the number of the stack of the next segment or record; 0 for stack 0. Returns false if a callback did or
+ * memory runs out. */
 bool flw_stack_order_take(struct flw_stack_order *order, uint32_t stack, uint32_t *out_number);
 void flw_stack_order_finish(struct flw_stack_order *order);
 

@@ -195,7 +195,7 @@ static void a_call_that_reads_unwritten_bytes_is_told(void **state)
     assert_int_equal(module->launch(bed.kernels, call.params, bed.streams[0]), FALLOW_OK);
     assert_false(flw_kernel_settle(&bed, message));
     assert_non_null(strstr(message, "lengths"));
-    assert_true(flw_kernel_settle(&bed, message)); /* told once: the next call is another */
+    assert_true(flw_kernel_settle(&bed, message)); /* reported once: the next call is another */
     flw_kernel_call_finish(&call);
     flw_kernel_unload(&bed);
     flw_bench_bed_close(&bed);

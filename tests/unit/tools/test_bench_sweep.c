@@ -128,7 +128,7 @@ static void a_row_counts_what_the_driver_was_asked_for(void **state)
         assert_true(row_value(&report, i, "queries_per_pair") == 2);
         assert_true(row_value(&report, i, "stream_waits_per_pair") == 1);
         assert_true(row_value(&report, i, "host_waits_per_pair") ==
-                    0); /* what is done stops none */
+                    0); /* complete work stops none */
         assert_true(row_value(&report, i, "steals_per_pair") == 0);
         assert_true(row_value(&report, i, "reserved_bytes") == 77);
     }

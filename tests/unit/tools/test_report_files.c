@@ -530,8 +530,8 @@ static void no_driver_is_loaded_before_there_is_something_to_replay(void **state
     flw_test_expect_in(out_text, "{\"fallow_rank\":");
 }
 
-/* Four segments of 100 MiB, each with 60 MiB that stay and 40 that are free. Then 120 MiB, with 10 that the device has:
- * who cannot join what is free in different segments has no place for it. */
+/* Four segments of 100 MiB, each with 60 MiB that stay and 40 MiB free. Then a request of 120 MiB, with 10 MiB free on
+ * the device: an allocator that cannot join free memory of different segments fails. */
 static const char split_trace[] = "#fallow-trace 1\ndevice 0\nstream 0\nfields addresses segments\n"
                                   "S+ 0 104857600 0 @4294967296\nA 0 0 104857600 0 @4294967296\n"
                                   "S+ 0 104857600 0 @4563402752\nA 0 1 104857600 0 @4563402752\n"
@@ -570,7 +570,7 @@ static void the_request_that_failed_is_asked_of_every_policy(void **state)
     expect_answer("pytorch-expandable", "served", "421527552");
     expect_answer("driver", "served", "421527552");
     expect_answer("pytorch", "refused", "545259520"); /* 400 MiB and 120 more */
-    /* What is reported of the whole program is of the program without that request. */
+    /* Figures of the whole program exclude that request. */
     flw_test_expect_in(out_text,
                        "{\"name\": \"pytorch\", \"label\": \"pytorch\", \"allocates\": true, "
                        "\"peak_requested_bytes\": 419430400");
@@ -582,15 +582,16 @@ static void the_request_that_failed_is_asked_of_every_policy(void **state)
         0);
     flw_test_expect_in(out_text, "with 410 MiB (the memory reserved or free then) policy");
     flw_test_expect_in(out_text, " pytorch fails 520 MiB pytorch-expandable is served 402 MiB ");
-    /* A limit that is given takes the place of what there was. */
+    /* --limit replaces the memory of the recording. */
     assert_int_equal(
         command_run("\"$F\" report split.pickle --no-times --policy pytorch --limit 520M "
                     "--json -"),
         0);
     flw_test_expect_in(out_text, "\"limit_bytes\": 545259520, \"limit_given\": true");
     expect_answer("pytorch", "served", "545259520");
-    assert_null(strstr(out_text, "max_split_size_mb")); /* who names policies gets those */
-    /* Without what the device had, only the smallest limits are known. */
+    assert_null(strstr(
+        out_text, "max_split_size_mb")); /* named policies get no settings of PyTorch beside them */
+    /* If the free bytes are unknown, only the smallest limits are found. */
     write_split("O 0 125829120 0");
     assert_int_equal(command_run("\"$F\" report split.ftext --no-times --policy pytorch --json -"),
                      0);

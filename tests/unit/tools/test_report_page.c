@@ -307,7 +307,7 @@ static double merged_share(const struct flw_sheet *sheet)
     return cells == 0 ? 0 : full / cells;
 }
 
-/* What has no rectangle is where its lanes are, as dense as it is. */
+/* Blocks without a rectangle are drawn at their lanes, with their density. */
 static void merged_blocks_take_their_share_of_the_picture(void **state)
 {
     (void)state;
@@ -448,7 +448,7 @@ static void what_is_no_utf8_is_question_marks(void **state)
     }
 }
 
-/* What the command's other files give the report's JSON. */
+/* Stand-ins for functions of other files that add to the JSON. */
 void flw_plan_print_quarter(const struct flw_run_result *result, struct flw_json_writer *out)
 {
     (void)result;

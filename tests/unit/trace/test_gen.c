@@ -90,14 +90,14 @@ static struct flw_trace *make(const char *words)
 
 static char *print(const struct flw_trace *trace)
 {
-    static char *text; /* the caller's, who frees it */
+    static char *text; /* the caller frees it */
     size_t bytes = 0;
     FILE *file = open_memstream(&text, &bytes);
     assert_true(file != NULL && flw_text_print(trace, file) && fclose(file) == 0);
     return text;
 }
 
-/* What follows the header, which names the seed. */
+/* Return the text after the header, which has the seed. */
 static uint64_t checksum(const char *text)
 {
     const char *events = strstr(text, "\nalive_at_end ");
@@ -151,7 +151,7 @@ static void write_requests(const char *rows)
     assert_int_equal(fclose(file), 0);
 }
 
-/* With these requests as they come, if there are any. */
+/* Generate with these requests, in this order, if there are any. */
 static struct flw_trace *serve(const char *rows, const char *words)
 {
     char more[64] = "";
@@ -223,7 +223,7 @@ static void plans_allocate_use_and_free(void **state)
     assert_non_null(strstr(message, "two blocks one name"));
 }
 
-/* ---- what all generators share ---- */
+/* ---- all generators ---- */
 
 static void every_option_starts_within_its_bounds(void **state)
 {
@@ -382,7 +382,7 @@ static void sizes_are_those_computed_by_hand(void **state)
         {"", SMALL "attention=flash", 0, {{2 * 3 * 2 * 96 * 96, 0}, {96 * 96, 0}}},
         /* a layer's 4 n / 4: weights, gradients, 14 of each update; gathered in bf16, forward and backward */
         {"", SMALL "zero3=4", 0, {{SMALL_LAYER, 2 + 2 * 2 + 2 * 2 * 14}, {2 * SMALL_LAYER, 2 * 2 * 2 + 2 * 2}}},
-        /* as reported; each cycle: two large ones beside what the cycles before left */
+        /* as reported; in each cycle two large blocks beside those left by earlier cycles */
         {"", "adversarial scenario=pin-small-between-large cycles=100 size=4293918720", 91 * FLW_MIB * 3 / 2 + 200 * FLW_MIB,
          {{91 * FLW_MIB, 100}, {91 * FLW_MIB / 2, 100}, {2 * FLW_MIB, 100}}},
         {"", "adversarial scenario=half-max cycles=3 size=1073741824", FLW_GIB,
@@ -488,8 +488,8 @@ static void blocks_go_from_stream_to_stream_as_the_workload_says(void **state)
     }
 }
 
-/* A launch or two lie between any events: the host waits for the device at the end of a step alone, and there if its
- * pace is quick. The pace changes times and nothing else; unasked it is each workload's own. */
+/* One or two launches separate events: the host waits for the device only at the end of a step, and only if its pace is
+ * quick. --pace changes only times; the default is each workload's own. */
 static void the_host_runs_ahead_within_a_step(void **state)
 {
     (void)state;
@@ -563,7 +563,7 @@ static void a_step_takes_no_more_tokens_than_it_may(void **state)
             "2023-11-16 18:17:03.0,1000,3\n2023-11-16 18:17:03.0,1500,3\n2023-11-16 18:18:03.0,7,2\n",
             "serve model=llama-3-8b steps=9 max-tokens=512"),
         512, 2500 + 2 * 2 + 7 + 1);
-    /* The beginning that is known is not computed again. */
+    /* Cached prompt tokens are not computed again. */
     expect_tokens(
         serve(
             "{\"timestamp\": 0, \"input_length\": 1100, \"output_length\": 1, \"hash_ids\": [1, 2, 3]}\n"
@@ -593,13 +593,14 @@ static void captured_blocks_are_in_a_pool_of_their_own(void **state)
         }
     }
     assert_int_equal(in_pool, 7 * (1 + 32 * (9 + 2))); /* contexts of 32768 are split */
-    /* A replayed graph takes only what samples. */
+    /* A replayed graph allocates only for sampling. */
     struct flw_trace *short_run = serve(ONE_REQUEST, "serve mode=graph steps=1");
     struct flw_trace *long_run = serve(ONE_REQUEST, "serve mode=graph steps=4");
     assert_int_equal(long_run->alloc_count - short_run->alloc_count, 3 * 7);
 }
 
-/* Even choices: an eighth of 8 x T x k, which is 8192, sigma 85. All by Zipf: whoever has the favourites gets more. */
+/* Even choices: an eighth of 8 x T x k, which is 8192, sigma 85. All by Zipf: the ranks with the favourites get
+ * more. */
 static void dealt_experts_get_irregular_shares(void **state)
 {
     (void)state;
@@ -667,7 +668,7 @@ static void a_pipeline_holds_one_microbatch_for_each_stage_behind(void **state)
         assert_int_equal(flw_recording_count(trace, FLW_TRACE_PHASE_END), 8 + 8 + 2);
         peaks[rank] = trace->peak_requested_bytes;
     }
-    uint64_t one = peaks[1] - peaks[2]; /* what a microbatch keeps */
+    uint64_t one = peaks[1] - peaks[2]; /* bytes that a microbatch keeps */
     assert_true(peaks[1] > peaks[2] && peaks[2] > peaks[3]);
     assert_in_range(peaks[0] - peaks[1], one - one / 4, one + one / 4);
 }

@@ -129,11 +129,11 @@ static void values_are_what_their_bytes_say(void **state)
         {BYTES("\x8a\x01\x80"), FLW_PICKLE_NEGATIVE, (uint64_t)-128},
         {BYTES("\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\x00"), FLW_PICKLE_UNSIGNED, UINT64_MAX},
         {BYTES("\x8b\x08\0\0\0\0\0\0\0\0\0\0\x80"), FLW_PICKLE_NEGATIVE, UINT64_C(1) << 63},
-        /* strings are known by their number in the vocabulary */
+        /* strings become their number in the vocabulary */
         {BYTES("\x8c\x04list"), FLW_PICKLE_WORD, WORD_LIST},
         {BYTES("X\4\0\0\0lisp"), FLW_PICKLE_TEXT, 0},
         {BYTES("\x8d\1\0\0\0\0\0\0\0b"), FLW_PICKLE_WORD, WORD_B},
-        /* what is passed over */
+        /* skipped values */
         {BYTES("G\0\0\0\0\0\0\0\0"), FLW_PICKLE_ABSENT, 0},
         {BYTES("N"), FLW_PICKLE_ABSENT, 0},
         {BYTES("K\1K\2K\3\x87"), FLW_PICKLE_ABSENT, 0},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the tests of trace formats share: bytes become a trace, a trace becomes text, and two texts are compared.
+ * Owns: helpers for tests of trace formats: read a trace from bytes, print a trace as text, compare two texts.
  */
 #ifndef FLW_TESTS_TRACE_BED_H
 #define FLW_TESTS_TRACE_BED_H
@@ -104,7 +104,7 @@ static inline void expect_records(struct flw_trace *trace, const char *wanted)
 
 typedef bool (*trace_writer)(const struct flw_trace *trace, const char *path, char *message);
 
-/* What `write` makes a file of. The caller frees it. */
+/* Return the file that `write` makes. The caller frees it. */
 static inline char *write_file(const struct flw_trace *trace, trace_writer write, size_t *out_count)
 {
     char path[] = "/tmp/fallow_trace_XXXXXX";
@@ -125,7 +125,7 @@ static inline char *write_file(const struct flw_trace *trace, trace_writer write
     return bytes;
 }
 
-/* What is written by `write` and read again. */
+/* Write with `write` and read the file again. */
 static inline struct flw_trace *write_and_read(const struct flw_trace *trace, trace_writer write)
 {
     size_t count;

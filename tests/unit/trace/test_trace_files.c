@@ -165,7 +165,7 @@ static void a_broken_archive_is_refused(void **state)
             assert_null(read_bytes(whole.at, whole.count));
             whole.at[at] ^= 0x10;
         }
-        whole.at[whole.count - 1] ^= 1; /* all data comes out right before */
+        whole.at[whole.count - 1] ^= 1; /* all data before it is intact */
         expect_refused(whole.at, whole.count, kinds[i].ending);
         whole.at[whole.count - 1] ^= 1;
         whole.at = realloc(whole.at, whole.count + 8);
@@ -223,7 +223,7 @@ static void an_archive_that_unpacks_to_far_too_much_is_refused(void **state)
     free(text);
 }
 
-/* A pickle of several windows whose items lie across their edges everywhere. */
+/* A pickle of several windows with items across each boundary. */
 static void a_long_file_is_read_the_same_plain_and_packed(void **state)
 {
     (void)state;
@@ -234,7 +234,7 @@ static void a_long_file_is_read_the_same_plain_and_packed(void **state)
         put_event(&w, "alloc", i << 20, i);
         if (i % 3 == 0) {
             put_string(&w, "a string that is longer than any word of the vocabulary is");
-            put_code(&w, '0'); /* and goes again */
+            put_code(&w, '0'); /* and is popped again */
         }
     }
     end_snapshot(&w);
@@ -289,7 +289,7 @@ static void a_cut_archive_of_a_trace_file_is_read_up_to_there(void **state)
     free(bytes);
 }
 
-/* An archive of stored bytes whose checksum is wrong: unpacked they are read before it is seen. */
+/* An archive of stored bytes with a wrong checksum: the unpacked bytes are read before the error is found. */
 static void a_damaged_archive_is_blamed_for_what_made_no_sense(void **state)
 {
     (void)state;
@@ -375,7 +375,7 @@ static void a_written_file_is_complete_and_replaces_the_old_one(void **state)
     expect_text(trace, small);
 }
 
-/* Only root may give files away. Who may not makes a file of its own group, which nothing is shown to. */
+/* Only root may change a file's owner. For other users the new file has their own group, without access for it. */
 static void a_replaced_file_keeps_its_owner_and_its_group(void **state)
 {
     (void)state;
@@ -398,7 +398,7 @@ static void a_replaced_file_keeps_its_owner_and_its_group(void **state)
     assert_int_equal(setegid(0), 0);
 }
 
-/* /dev/full takes nothing; a limit on file sizes stands for a disk that fills up. */
+/* /dev/full rejects all bytes; a limit on file sizes simulates a full disk. */
 static void where_nothing_can_be_written_there_is_an_error_and_no_file(void **state)
 {
     (void)state;
@@ -415,7 +415,7 @@ static void where_nothing_can_be_written_there_is_an_error_and_no_file(void **st
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
     signal(SIGXFSZ, handler);
     assert_int_equal(count_files(), before);
-    /* Packed bytes that do not fit come at the end, when the archive is closed, or long before. */
+    /* Packed bytes that do not fit fail at the end, when the archive is closed, or long before. */
     for (size_t i = 0; i < 2 * COUNT_OF(kinds); i++) {
         if (!kinds[i / 2].is_built) {
             continue;
@@ -471,7 +471,7 @@ static void nothing_written_is_empty_and_what_is_abandoned_nothing(void **state)
     }
 }
 
-/* Writes until it is killed; tells `report` how many events are safe. */
+/* Writes until it is killed; reports to `report` how many events are safe. */
 static void write_without_end(const char *path, int report)
 {
     struct flw_ftrace_settings settings = {.has_times = true, .step_ns = 1};

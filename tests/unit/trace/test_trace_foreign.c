@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the tests of a profiler's trace, of the JSON under it, and of RMM's log: which trace each is, by its text, and
- * what bad ones are told.
+ * Owns: the tests of a profiler's trace, of the JSON under it, and of RMM's log: the traces that they are read as (as
+ * text), and the errors of bad ones.
  */
 #include "test_trace_bed.h"
 
@@ -74,7 +74,7 @@ static void a_profile_is_this_trace(void **state)
     static const struct {
         const char *profile, *text;
     } rows[] = {
-        /* threads in the order of times; what is freed and never allocated was there before */
+        /* threads ordered by time; blocks freed but never allocated existed before */
         {"{\"name\":\"aten::mm\",\"ts\":3.5,\"args\":{\"Bytes\":\"x\","
          "\"Shapes\":[[2],{}],\"Call \\\"stack\\\"\":\"C:\\\\a \\u00e9 {[\"}}\n"
          "memory|10.5|0|4096|512|1024|2048\nmemory|30|0|4096|-512|512|2048\n"
@@ -174,7 +174,7 @@ static uint32_t count_frames(const struct flw_trace *trace, const char *name, in
     return depth;
 }
 
-/* Deep stacks lose their outermost frames; a call stack longer than what is kept of a text ends with a whole one. */
+/* Deep stacks lose their outermost frames; a call stack beyond the kept text ends with a complete frame. */
 static void stacks_of_a_profile_have_an_end(void **state)
 {
     (void)state;
@@ -222,7 +222,7 @@ static void deep_and_long_values_cost_no_memory(void **state)
     free(text);
 }
 
-/* What nobody knew is not said. */
+/* Unknown values are not printed. */
 static void an_out_of_memory_says_what_was_free(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the tests of the trace file: nothing is lost on the way through it, damage is seen, what makes no sense is
- * told, and what is lost takes nothing else away.
+ * Owns: the tests of the trace file: writing and reading loses nothing, damage is detected, invalid records are
+ * reported, and a loss takes nothing else away.
  */
 #include "test_trace_bed.h"
 
@@ -324,7 +324,7 @@ static void ticks_become_nanoseconds(void **state)
     "\4\4\0\0\0\5"    \
     "\5\4\1\0\0\0"
 
-/* Whole chunks of what cannot follow what was before. */
+/* Whole chunks with records that cannot follow the previous ones. */
 static void what_makes_no_sense_ends_the_trace_there(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the tests of PyTorch's snapshots: which trace one is, by its text, whether it comes back from what is written
- * of that trace, and what bad ones are told.
+ * Owns: the tests of PyTorch's snapshots: the traces that they are read as (as text), reading back the snapshots
+ * written from these traces, and the errors of bad ones.
  */
 #include "test_trace_bed.h"
 
@@ -87,10 +87,10 @@ static void blocks_are_followed_through_heap_and_events(void **state)
          PLAIN "S 0 20971520 0 large @16777216\nP 0 0 3145700 0 @17825792\nP 0 1 100 0 @25165824\n"
                "F 0 1 0\nC 0 1 0\nA 0 2 1048576 0 @16777216\nF 0 2 0\nC 0 2 0\n",
          false},
-        /* a completion whose request is lost */
+        /* a completion without its request */
         {"free_completed 16M 1M\nalloc 16M 2M\n",
          PLAIN "P 0 0 1048576 0 @16777216\nF 0 0 0\nA 0 1 2097152 0 @16777216\n", true},
-        /* what waits at the end was freed on record, or at the start */
+        /* blocks waiting at the end were freed in the recording, or at the start */
         {"segment 16M 4M large\nblock 16M 1M active_pending_free\n"
          "block 17M 3M active_awaiting_free\nalloc 16M 1M\nfree_requested 16M 1M\n",
          PLAIN "S 0 4194304 0 large @16777216\nP 0 0 3145728 0 @17825792\n"
@@ -103,7 +103,7 @@ static void blocks_are_followed_through_heap_and_events(void **state)
          "origin pytorch snapshot\nS 0 4194304 0 large @16777216\nP 0 0 7 0 @19922944\n"
          "A 0 1 1048576 0 @16777216\nF 0 1 0\nA 0 2 2097152 0 @16777216\nF 0 0 0\nC 0 0 0\n",
          false},
-        /* a block given twice; torch before 2.0: a bare list, no addresses, what was asked for in a history */
+        /* a block listed twice; torch before 2.0: a bare list, no addresses, requested sizes in a history */
         {"segment 16M 1M large\nblock 16M 512 active_allocated\nblock 16M 1024 active_allocated\n",
          PLAIN "blocks_of_the_end_given_twice 1\nS 0 1048576 0 large @16777216\n"
                "P 0 0 1024 0 @16777216\n",
@@ -113,7 +113,7 @@ static void blocks_are_followed_through_heap_and_events(void **state)
          "{size 1024 state active_allocated history [{real_size 1001}]}]}]",
          PLAIN "S 0 2097152 0 small @16777216\nP 0 0 1000 0 @16777216\nP 0 1 1001 0 @16778240\n",
          false},
-        /* times begin at zero and never fall; an out-of-memory may say what was free */
+        /* times begin at zero and never fall; an out-of-memory may have the free bytes */
         {"snapshot 0 9 time_us 1700000000000000 stream 0x7700\n"
          "oom 0 9 time_us 1700000000000007 stream 0x7700\n"
          "oom 0 9 time_us 1700000000000005 device_free 12345\n",
@@ -130,7 +130,7 @@ static void segments_of_the_start_are_those_of_the_end_with_events_undone(void *
     (void)state;
     static const struct row rows[] = {
         {"segment 16M 2M small\n"
-         "segment 64M 20M large\n" /* came during the recording */
+         "segment 64M 20M large\n" /* mapped during the recording */
          "segment_alloc 64M 20M\nsegment_free 128M 30M\nsegment_free 256M 2M\n"
          "segment_alloc 256M 1M\nsegment_free 256M 1M\n",
          PLAIN "S 0 2097152 0 small @16777216\nS 0 2097152 0 small @268435456\n"
@@ -168,12 +168,12 @@ static void pools_are_numbered_in_the_order_of_their_pairs(void **state)
                "A 0 2 1048576 0 @25165824 pool=4\nA 0 3 1048576 0 @29360128 pool=2\n"
                "A 0 4 1048576 0 @33554432\nA 0 5 1048576 0 @37748736 pool=1\nF 0 1 0 pool=3\n",
          true},
-        /* a free says the pool of a block of the start */
+        /* a free has the pool of a block of the start */
         {"free_completed 16M 1M pool_id (0 1)\nsegment_free 16M 1M pool_id (0 0)\n",
          PLAIN "S 0 1048576 0 large @16777216\nP 0 0 1048576 0 @16777216 pool=1\nF 0 0 0 pool=1\n"
                "S- 0 1048576 0 @16777216\n",
          true},
-        /* events that say none have that of the segment around them, but for one that lay there before */
+        /* events without a pool have that of the segment around them, except for a block that was there before */
         {POOLED("16M", "2 0") "free_completed 16M 1M\nsegment_free 16M 1M\nsegment_alloc 16M 1M\n"
                               "alloc 16M 1M\n",
          PLAIN "S 0 1048576 0 large @16777216\nP 0 0 1048576 0 @16777216\nF 0 0 0\n"
@@ -206,7 +206,7 @@ static void records_have_the_frames_that_they_say(void **state)
                "A 0 1 1048576 0 @16777216 stack=3\nA 0 2 1048576 0 @17825792 stack=1\n"
                "L 1 \"large\" \"large.py\"\nW 4\nO 0 1048576 0 stack=4\n",
          true},
-        /* blocks of the start: those of the heap at the end, as older versions say it, too */
+        /* blocks of the start: those of the heap at the end, also in the form of older versions */
         {"segment 16M 20M large\nblock 16M 1M active_allocated frames @init\n"
          "block 17M 1M active_allocated frames @late\n"
          "block 18M 1M active_allocated history [{addr 18M real_size 1M frames @old}]\n"
@@ -223,7 +223,7 @@ static void records_have_the_frames_that_they_say(void **state)
          PLAIN "L 1 \"alloc\" \"alloc.py\"\nL 2 \"size\" \"size.py\"\n"
                "L 3 \"frames\" \"frames.py\"\nW 0 1 2\nA 0 0 1048576 0 @16777216 stack=1\n",
          true},
-        /* remarks: what is compiled, and what a program says */
+        /* remarks: the compile context, and the program's metadata */
         {"alloc 16M 1M compile_context \"0/1\" user_metadata \"step 1\"\n"
          "alloc 17M 1M compile_context \"0/1\" user_metadata \"step 2\"\n"
          "alloc 18M 1M user_metadata step\nalloc 19M 1M\n",
@@ -231,7 +231,7 @@ static void records_have_the_frames_that_they_say(void **state)
                "V \"0/1\" \"step 2\"\nA 0 1 1048576 0 @17825792\n"
                "V - \"step\"\nA 0 2 1048576 0 @18874368\nV - -\nA 0 3 1048576 0 @19922944\n",
          true},
-        /* what is no frame makes no stack: one without a line, a number, a text */
+        /* invalid frames make no stack: without a line, a number, a text */
         {"alloc 16M 1M frames [{name f filename f.py}]\n", PLAIN "A 0 0 1048576 0 @16777216\n",
          true},
         {"alloc 16M 1M frames [{name f filename f.py line 1} 7]\n",
@@ -361,7 +361,7 @@ static void devices_are_never_merged(void **state)
     }
 }
 
-/* ---- what is large ---- */
+/* ---- large files ---- */
 
 static void every_free_that_is_lost_is_put_in_however_many(void **state)
 {

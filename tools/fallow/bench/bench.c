@@ -218,7 +218,7 @@ _Static_assert(sizeof(size_t) == sizeof(uint64_t), "FLW_OPTION_SCALED sets count
 static const struct flw_options command = {
     .command = "bench", .print_help = print_help, .list = option_list};
 
-/* ---- options that do not go together */
+/* ---- options that exclude each other */
 
 /* One fence behind 256 blocks, at most: half of a stream's queue of 1,024 entries. */
 #define DEFERRED_MAX ((uint64_t)1 << 17)

@@ -2,8 +2,8 @@
  *
  * Owns: `fallow bench kernels`: its command line, the calls of all cases, their times on a GPU, the report.
  *
- * A time is that of many launches captured in one graph, by events around its replay, the median of several; beside it
- * stands a copy of as many bytes, timed in the same way.
+ * A time is the median of several replays of a graph with many launches, measured by events around each replay. A copy
+ * of as many bytes is timed in the same way.
  */
 #include "bench/kernels.h"
 
@@ -64,7 +64,7 @@ const flw_sim_config flw_bench_kernel_world = {.struct_size = sizeof flw_bench_k
 bool flw_kernel_load(struct flw_bench_bed *bed, char *message)
 {
     fallow_status status = fallow_kernels_create(bed->pool, &bed->kernels);
-    if (status == FALLOW_OK) { /* no figure has a load in it, and graphs come first */
+    if (status == FALLOW_OK) { /* keep loads out of the figures and captures */
         status = fallow_kernels_load(bed->kernels, NULL, 0);
     }
     bed->is_absent = status == FALLOW_NOT_SUPPORTED;

@@ -194,7 +194,7 @@ MODULE(mla, concat_kv)
         .k = OUT(rows, 192 * 2));
 }
 
-/* ---- mixtures of experts, at the sizes of one layer of known models */
+/* ---- mixtures of experts, with the sizes of a layer of published models ---- */
 
 /* Mode 1, DeepSeek-V3's: the sigmoid, a bias, 4 of 8 groups by their two largest. */
 MODULE(moe, route)

@@ -77,7 +77,7 @@ static const struct flw_bench_column columns[FLW_BENCH_COLUMNS] = {
     [RESERVED_BYTES] = {"reserved_bytes", "held MiB", 1 << 20, false},
 };
 
-/* A simulated driver counts calls. A GPU's does not: the pool's own counts stand for them, NAN where there are none. */
+/* A simulated driver counts calls. For a GPU's driver use the pool's own counts, NAN if there are none. */
 static void count(const struct flw_bench_bed *bed, double *out)
 {
     flw_sim_calls_function calls = NULL;

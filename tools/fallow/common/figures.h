@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: how the `fallow` command formats sizes, counts and times.
+ * Owns: formatting sizes, counts and times for the `fallow` command.
  */
 #ifndef FLW_TOOL_FIGURES_H
 #define FLW_TOOL_FIGURES_H
@@ -13,11 +13,11 @@
 /* A number that does not apply, to a policy for example: null in JSON, "-" in a table. */
 #define FLW_NOT_APPLICABLE UINT64_MAX
 
-/* Each writes to `out` (FLW_FIGURE_BYTES) and returns it; "-" for FLW_NOT_APPLICABLE. */
+/* Each function writes to `out` (FLW_FIGURE_BYTES) and returns it; "-" for FLW_NOT_APPLICABLE. */
 
 /* "12,345" */
 const char *flw_format_count(uint64_t value, char *out);
-/* In the largest unit that fits, three digits: "850 B", "12.3 MiB", "4 GiB". */
+/* In the largest unit that fits, with three digits: "850 B", "12.3 MiB", "4 GiB". */
 const char *flw_format_size(uint64_t bytes, char *out);
 /* "850 ns", "1.25 ms" */
 const char *flw_format_time(double ns, char *out);
@@ -29,17 +29,17 @@ struct flw_unit {
     int decimals;
 };
 
-/* KiB below 4 MiB, MiB below 4 GiB, else GiB with two decimals. */
+/* Choose KiB below 4 MiB, MiB below 4 GiB, else GiB with two decimals. */
 struct flw_unit flw_unit_choose(uint64_t peak_bytes);
 
-/* Rounded to the unit, without its name. */
+/* Format bytes in the unit, without its name. */
 const char *flw_format_bytes(uint64_t bytes, struct flw_unit unit, char *out);
 
-/* Append to a text of `room` bytes, cut where it is full. */
+/* Append to a text of `room` bytes; the text is cut if it is full. */
 void flw_append(char *text, size_t room, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* What the name of so many things ends with: "s", or "" of one. */
+/* Return the plural ending for a count: "s", or "" for one. */
 const char *flw_plural(uint64_t count);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what is known of the subcommands of `fallow`, and what `fallow --help` prints (help.c).
- * Does not: any work of theirs.
+ * Owns: the table of the subcommands of `fallow`, and the output of `fallow --help` (help.c).
+ * Does not: run them.
  */
 #ifndef FLW_TOOL_SUBCOMMAND_H
 #define FLW_TOOL_SUBCOMMAND_H

@@ -11,7 +11,7 @@
 #include "common/terminal.h"
 #include "common/tool_host.h"
 
-#define NAME_LEAST 24 /* a name as long as that stands in its row */
+#define NAME_LEAST 24 /* longer names have a row of their own */
 #define GAP        2
 
 /* ---- rows ---- */
@@ -36,7 +36,7 @@ static size_t count_lines(const char *heading)
     return count;
 }
 
-/* Headings of fewer lines than others begin further down. */
+/* Fill a heading. A heading with fewer lines than others begins further down. */
 static void fill_heading(const struct flw_table *table, size_t column)
 {
     const char *line = table->columns[column].heading;
@@ -125,7 +125,7 @@ static bool is_text(const struct flw_table *table, size_t column)
     return table->columns == NULL ? column == 0 : table->columns[column].kind == FLW_COLUMN_TEXT;
 }
 
-/* Of a column, of cells that take at most that much. */
+/* Return the width of a column, over cells of at most `most` characters. */
 static size_t column_width(const struct flw_table *table, size_t column, size_t most)
 {
     size_t widest = 0;
@@ -136,7 +136,7 @@ static size_t column_width(const struct flw_table *table, size_t column, size_t 
     return widest;
 }
 
-/* The first column, and those from `first` on. Blanks are written when something stands behind them. */
+/* Print the first column, and those from `first` on. Trailing blanks are left out. */
 static void print_row(const struct flw_table *table, size_t row, size_t first, size_t end,
                       const size_t *widths, FILE *out)
 {

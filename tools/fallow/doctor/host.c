@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the host allows: membarrier(2), address space, overcommit; what the kernels were built for.
+ * Owns: properties of the host: membarrier(2), address space, overcommit; what the kernels were built for.
  */
 #include "doctor/doctor.h"
 

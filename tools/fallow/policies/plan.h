@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the commands that replay have in common: which policies, how late work is done, how
- * large the simulated device is, and what of a result must not pass silently.
+ * Owns: the shared part of the commands that replay: the choice of policies, the lag of work, the size of the simulated
+ * device, and warnings about results.
  */
 #ifndef FLW_TOOL_PLAN_H
 #define FLW_TOOL_PLAN_H
@@ -13,9 +13,9 @@
 struct flw_json_writer;
 
 #define FLW_PLAN_POLICIES   32
-#define FLW_PLAN_LAG_EVENTS 2000 /* where the trace has no times, or events were asked for */
+#define FLW_PLAN_LAG_EVENTS 2000 /* if the trace has no times, or the lag is in events */
 
-/* Points into itself: not to be copied. */
+/* Points into itself: do not copy. */
 struct flw_plan_policies {
     const struct flw_policy *list[FLW_PLAN_POLICIES];
     struct flw_policy_choice choices[FLW_PLAN_POLICIES];
@@ -23,14 +23,14 @@ struct flw_plan_policies {
     bool are_named; /* not the default list */
 };
 
-/* How much later than it was given work is done. */
+/* Time from the submission to the completion of work. */
 struct flw_plan_lag {
     uint64_t units;  /* 0: no device work */
     bool is_by_time; /* in ns of the trace; else in events */
     bool is_given;   /* by --lag */
 };
 
-/* What --policy, --lag, --limit and --trace-device ask for. */
+/* Values of --policy, --lag, --limit and --trace-device. */
 struct flw_plan {
     struct flw_plan_policies policies;
     struct flw_plan_lag lag;
@@ -38,7 +38,7 @@ struct flw_plan {
     int trace_device;     /* -1: let flw_trace_read choose */
 };
 
-/* The four, of a command whose settings have a struct flw_plan as `member`. */
+/* These four options, for a command whose settings have a struct flw_plan as `member`. */
 #define FLW_PLAN_OPTIONS(settings, member)                                                      \
     {.name = "policy",                                                                          \
      .kind = FLW_OPTION_TAKE,                                                                   \
@@ -56,7 +56,7 @@ struct flw_plan {
         .offset = offsetof(settings, member.trace_device), .take = flw_option_take_trace_device \
     }
 
-/* Nothing was asked for: every policy of this build. */
+/* Set the defaults: every policy of this build. */
 void flw_plan_init(struct flw_plan *plan);
 
 /* For FLW_OPTION_TAKE: the list of --policy, into a struct flw_plan_policies. */
@@ -72,18 +72,18 @@ bool flw_plan_take_lag(void *member, const char *text);
 /* True if the trace has blocks or segments but no events. */
 bool flw_plan_lacks_history(const struct flw_trace *trace);
 
-/* 80 GiB, more when the recording held more. */
+/* Return the size of the simulated device: 80 GiB, or more if the recording held more. */
 uint64_t flw_plan_device_bytes(const struct flw_trace *trace);
 
-/* What was asked for, else the default. False: a lag in times was asked for, the trace has none,
- * and that was said. */
+/* Choose the lag of the command line, else the default. Returns false after printing a message if the lag is a time and
+ * the trace has no times. */
 bool flw_plan_choose_lag(const struct flw_plan *plan, const struct flw_trace *trace, bool is_sim,
                          struct flw_plan_lag *out);
 
-/* What the tables call the bound of allocators that make no one wait (flw_bound_without_wait) ... */
+/* Label of the bound of allocators that never wait (flw_bound_without_wait). */
 #define FLW_PLAN_WITHOUT_WAIT "bound, no wait"
 
-/* ... and whether it can be above the bound: with one stream, or no work, there is nothing to wait for. */
+/* True if that bound can exceed the bound: with one stream or without work there is nothing to wait for. */
 static inline bool flw_plan_may_wait(const struct flw_program *program, uint64_t lag_units)
 {
     return program->stream_count > 1 && lag_units != 0;
@@ -91,16 +91,16 @@ static inline bool flw_plan_may_wait(const struct flw_program *program, uint64_t
 
 #define FLW_PLAN_NOTE_BYTES 512
 
-/* One sentence on the trace's private pools: who kept their memory apart. Empty where there are
+/* Write one sentence about the trace's private pools and the policies that keep their memory apart; "" if there are
  * none. */
 void flw_plan_say_pools(const struct flw_program *program, const struct flw_run_result *results,
                         size_t count, char out[FLW_PLAN_NOTE_BYTES]);
 
-/* The members of an object of JSON, and the object `last_quarter`, or null. */
+/* Print the counts as members of a JSON object, and the object `last_quarter`, or null. */
 void flw_plan_print_counts(const struct flw_run_counts *counts, struct flw_json_writer *out);
 void flw_plan_print_quarter(const struct flw_run_result *result, struct flw_json_writer *out);
 
-/* What must not pass silently. False: at least one such thing was said. */
+/* Print warnings about a result. Returns false if there was any. */
 bool flw_plan_complain(const struct flw_run_result *result);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: one policy's run over a program on a device, and what came of it.
- * Does not: print. Lifetimes: a run begins and ends its own world on the device.
+ * Owns: one policy's run over a program on a device, and its result. A run begins and ends its own world on the device.
+ * Does not: print.
  */
 #ifndef FLW_TOOL_RUN_H
 #define FLW_TOOL_RUN_H
@@ -21,10 +21,10 @@
 
 struct flw_run;
 
-/* Watches a run of one thread and one pass. A NULL member is not called. */
+/* Observes a run of one thread and one pass. NULL members are not called. */
 struct flw_run_observer {
     void (*after_op)(void *context, const struct flw_run *run, size_t i);
-    /* The samples, sorted; what taking one costs by itself, and what a tick is. */
+    /* Receives the sorted samples, the cost of taking a sample, and the length of a tick. */
     void (*take_times)(void *context, const struct flw_run *run, uint64_t overhead_ticks,
                        double ns_a_tick);
     void *context;
@@ -37,22 +37,22 @@ struct flw_run_setup {
     uint64_t device_bytes; /* of the simulated device */
     uint64_t limit_bytes;  /* 0 = none */
     uint64_t lag_units;    /* 0 = no device work */
-    unsigned pass_count;   /* the trace is replayed so often in a row on one policy; at least 1 */
-    bool checks;           /* the rule checker watches */
-    bool times;            /* single operations are timed */
-    bool uses_threads;     /* one thread a stream, for policies that allow it */
+    unsigned pass_count;   /* consecutive replays of the trace on one policy; at least 1 */
+    bool checks;           /* run the rule checker */
+    bool times;            /* time single operations */
+    bool uses_threads;     /* one thread per stream, for policies that allow it */
     unsigned sample_every; /* 0 = FLW_RUN_SAMPLE_EVERY */
     const struct flw_run_observer *observer; /* NULL = none */
 };
 
-/* Of the timed operations of a kind, what taking a time costs taken off. */
+/* Times of a kind of operation, without the cost of timing. */
 struct flw_run_times {
-    size_t count; /* 0: none was timed, and all else is 0 */
+    size_t count; /* 0: no operation was timed, and all other members are 0 */
     double mean_ns, p50_ns, p90_ns, p99_ns, p999_ns, max_ns;
 };
 
-/* What is counted in a stretch of the run, as it is called in JSON: requests, those for the blocks of the
- * start too, and what was done for them. Waits are the host's. */
+/* Counts of a part of the run, named as in JSON: requests, including the blocks of the start, and the work for them.
+ * Waits are the host's. */
 #define FLW_RUN_COUNTS(X)                \
     X(driver_call_count, "driver_calls") \
     X(event_count, "events_recorded")    \
@@ -62,7 +62,7 @@ struct flw_run_times {
     X(stream_wait_count, "stream_waits") \
     X(alloc_count, "allocations")
 
-/* FLW_NOT_APPLICABLE where it is not known. */
+/* FLW_NOT_APPLICABLE: unknown. */
 struct flw_run_counts {
 #define X(member, name) uint64_t member;
     FLW_RUN_COUNTS(X)
@@ -71,21 +71,21 @@ struct flw_run_counts {
 
 struct flw_run_result {
     const struct flw_policy *policy;
-    bool has_run;        /* false: message says why there is no result */
+    bool has_run;        /* false: message is the reason */
     bool is_unsupported; /* ... because this device cannot run the policy */
     uint64_t peak_requested_bytes;
     bool is_reserved_from_ledger;
     uint64_t failure_count;
     uint64_t first_failure_bytes; /* the first request that failed */
-    uint64_t refused_count;       /* frees or announcements that the policy refused */
-    /* What the policy counted; what the ledger knows better is the ledger's. */
+    uint64_t refused_count;       /* rejected frees or announcements */
+    /* Counts of the policy, except those of which the ledger has better ones. */
     struct flw_policy_statistics statistics;
-    /* The ledger's, until the trace's end; FLW_NOT_APPLICABLE where there is none. */
+    /* Account of the ledger until the trace's end; FLW_NOT_APPLICABLE without a ledger. */
     struct flw_device_account account;
-    /* Of these in all passes; in the last alone, where there are several; in the last quarter of the
-     * last pass's requests, of one thread: what the policy still does once it has settled. */
+    /* Counts of all passes; of the last pass, if there are several; and of the last quarter of the last pass's requests
+     * with one thread, which shows the settled state. */
     struct flw_run_counts all, last_pass, last_quarter;
-    uint64_t leaked_bytes; /* still given when the policy had finished */
+    uint64_t leaked_bytes; /* still allocated after the policy finished */
     uint64_t violation_count;
     char violation[FLW_RUN_VIOLATION_BYTES]; /* the first */
     uint64_t smallest_limit_bytes;
@@ -96,7 +96,7 @@ struct flw_run_result {
     char message[FLW_RUN_MESSAGE_BYTES];
 };
 
-/* State of the loop: shared by the single-threaded and the threaded one. */
+/* State of the loop, for one thread and for several. */
 struct flw_run {
     const struct flw_run_setup *setup;
     const struct flw_policy *policy;
@@ -105,20 +105,21 @@ struct flw_run {
     uint32_t *samples;   /* ticks of allocs from the front, of frees from the back; sorted: all */
     size_t alloc_sample_count, free_sample_count, sample_count, sample_capacity;
     uint64_t pass_alloc_count; /* requests in a pass */
-    size_t quarter_op;         /* where the last quarter of the last pass begins; else SIZE_MAX */
+    size_t quarter_op;         /* first op of the last quarter of the last pass; else SIZE_MAX */
     uint64_t live_bytes, peak_bytes;
     uint64_t failure_count, first_failure_bytes, refused_count;
-    bool has_lost_device;                              /* work could not be put on the device */
-    struct flw_run_counts before_pass, before_quarter; /* counted up to the last of them */
+    bool has_lost_device; /* the device failed to accept work */
+    struct flw_run_counts before_pass,
+        before_quarter; /* counts before the last pass and its last quarter */
 };
 
-/* False: result->message is one line. Policies that allocate nothing need no device. */
+/* Run a policy. Returns false after writing result->message, one line. Policies that allocate nothing need no
+ * device. */
 bool flw_run_policy(const struct flw_run_setup *setup, const struct flw_policy *policy,
                     struct flw_run_result *result);
 
-/* The work of one op that uses a block: on another stream than the allocating one it is ordered
- * first.
- */
+/* Submit the work of an op that uses a block. On another stream than the allocation's it is ordered after that stream
+ * first. */
 static inline bool flw_run_put_use(const struct flw_run *run, const struct flw_op *op,
                                    uint64_t address)
 {
@@ -129,7 +130,7 @@ static inline bool flw_run_put_use(const struct flw_run *run, const struct flw_o
             flw_device_put_work(device, op->stream, address, op->size_bytes, false));
 }
 
-/* Before a free on another stream than the allocating one: the contract of a free. */
+/* Order a free on another stream than the allocation's, as the contract of a free requires. */
 static inline bool flw_run_order_free(const struct flw_run *run, const struct flw_op *op)
 {
     struct flw_device *device = run->setup->device;
@@ -137,11 +138,11 @@ static inline bool flw_run_order_free(const struct flw_run *run, const struct fl
     return !device->has_work || flw_device_order(device, home, op->stream);
 }
 
-/* run_threads.c: all ops, one thread a stream. False: message. */
+/* Run all ops with one thread per stream (run_threads.c). Returns false after writing the message. */
 bool flw_run_threaded(struct flw_run *run, char *message);
 
-/* Smallest limit at which every request is served, by bisection; FLW_NOT_APPLICABLE where there is
- * none below the device. The result of the unlimited run bounds the search. */
+/* Find by bisection the smallest limit at which every request is served; FLW_NOT_APPLICABLE if there is none below the
+ * device's size. The result of the unlimited run bounds the search. */
 uint64_t flw_run_find_limit(const struct flw_run_setup *setup, const struct flw_policy *policy,
                             const struct flw_run_result *unlimited);
 

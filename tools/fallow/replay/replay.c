@@ -33,7 +33,7 @@ struct options {
     const char *json_path;
     struct flw_plan plan;
     int device;            /* FLW_DEVICE_SIM or a GPU's ordinal */
-    uint64_t device_bytes; /* of the simulated one; 0: as the trace needs */
+    uint64_t device_bytes; /* of the simulated device; 0: as the trace needs */
     uint64_t pass_count;
     bool uses_threads, finds_limit, checks, times, is_brief;
 };
@@ -161,14 +161,14 @@ static bool needs_device(const struct options *options)
     return false;
 }
 
-#define PROGRESS_OPS 4096 /* between two looks at the clock */
+#define PROGRESS_OPS 4096 /* ops between two readings of the clock */
 
-/* How far all policies are. A search for a limit replays each as often as it takes. */
+/* Progress over all policies. A search for a limit replays each policy several times. */
 struct walk {
     const struct options *options;
     const struct flw_policy *policy;
     size_t place;    /* of the policy */
-    uint64_t passes; /* begun, of this policy */
+    uint64_t passes; /* passes begun with this policy */
 };
 
 static void show_progress(void *context, const struct flw_run *run, size_t op)
@@ -186,13 +186,13 @@ static void show_progress(void *context, const struct flw_run *run, size_t op)
     }
 }
 
-/* A policy of the default list that the device cannot run is left out, and that is said. */
+/* True for a policy of the default list that the device cannot run: leave it out with a note. */
 static bool may_be_left_out(const struct options *options, const struct flw_run_result *result)
 {
     return result->is_unsupported && !options->plan.policies.are_named;
 }
 
-/* Whoever names a limit or a device asks whether the trace fits there. False: it does not, and that was said. */
+/* Check that the trace fits a limit or device given on the command line. Returns false after printing a message. */
 static bool fits(const struct options *options, const struct flw_run_setup *setup,
                  const struct flw_run_result *result)
 {
@@ -323,7 +323,7 @@ static int replay_on(const struct options *options, const struct flw_trace *trac
     return code;
 }
 
-/* Before anything is read: whether the results have a place, which is not the trace's own. */
+/* Check, before the trace is read, that the results can be written and do not replace the trace. */
 static int check_output(const struct options *options)
 {
     char message[FLW_TRACE_MESSAGE_BYTES];

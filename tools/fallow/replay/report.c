@@ -43,7 +43,7 @@ const char *flw_report_label(const struct flw_report *report, const struct flw_p
     return report->is_sim && policy->sim_label != NULL ? policy->sim_label : policy->name;
 }
 
-/* Red where requests failed, bold where the policy is the library's. */
+/* Return red if requests failed, bold for policies of the library. */
 static const char *style_of(const struct flw_run_result *result, bool uses_colour)
 {
     bool is_bad = result->failure_count != 0 && result->failure_count != FLW_NOT_APPLICABLE;
@@ -330,7 +330,7 @@ static const struct flw_run_result *find(const struct flw_report *report, const 
     return NULL;
 }
 
-/* Whose verdict it is: the library's, else the first policy that is no yardstick. */
+/* Return the policy of the verdict: the library's, else the first real allocator. */
 static const struct flw_run_result *find_subject(const struct flw_report *report)
 {
     const struct flw_run_result *subject = find(report, "fallow");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what a person or a program reads of a replay: the table with its verdict line, and JSON.
+ * Owns: the output of a replay: the table with its verdict line, and JSON.
  * Does not: compute results.
  */
 #ifndef FLW_TOOL_REPORT_H
@@ -14,7 +14,7 @@
 #include "policies/run.h"
 
 struct flw_report {
-    const struct flw_run_setup *setup; /* of all of them */
+    const struct flw_run_setup *setup; /* of all results */
     const struct flw_run_result *results;
     size_t result_count;
     const char *device_name;
@@ -25,7 +25,7 @@ struct flw_report {
 };
 
 struct flw_report_style {
-    size_t columns; /* that a table may take */
+    size_t columns; /* width of the terminal */
     bool uses_colour;
     bool is_brief; /* held bytes only, instead of all columns */
 };
@@ -35,7 +35,7 @@ void flw_report_print_table(const struct flw_report *report, const struct flw_re
 
 void flw_report_print_json(const struct flw_report *report, FILE *out);
 
-/* "async (model)" on the simulated device. */
+/* Return the label of a policy: "async (model)" on the simulated device. */
 const char *flw_report_label(const struct flw_report *report, const struct flw_policy *policy);
 
 #endif

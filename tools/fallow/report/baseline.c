@@ -131,11 +131,11 @@ static size_t find_stem(const struct flw_baseline *of)
     return first == NULL ? 0 : strlen(first);
 }
 
-/* Two reports. */
+/* Two reports to compare. */
 struct pair {
     const struct flw_json_tree *a, *b;
     node a_traces, b_traces;
-    size_t a_stem, b_stem; /* both 0: titles are compared whole */
+    size_t a_stem, b_stem; /* both 0: compare whole titles */
 };
 
 static struct pair pair_of(const struct flw_baseline *a, const struct flw_baseline *b,
@@ -182,7 +182,7 @@ static bool is_number(const struct flw_json_tree *tree, node value)
            (value->kind == FLW_JSON_LITERAL && strcmp(flw_json_text_of(tree, value), "null") == 0);
 }
 
-/* Add a row for each number of both objects that differs, and of the objects in them. */
+/* Add a row for each number that differs, in both objects and their nested objects. */
 static void add_numbers(const struct pair *pair, node a, node b, const char *prefix,
                         struct flw_table *table)
 {
@@ -212,7 +212,7 @@ static void add_numbers(const struct pair *pair, node a, node b, const char *pre
         }
 }
 
-/* Print the changes of a trace, or of its policy of that name. Returns whether there are any. */
+/* Print the changes of a trace or of its policy of that name; return true if there are any. */
 static bool print_numbers(const struct pair *pair, node a, node b, const char *title,
                           const char *policy, size_t width, FILE *out)
 {
@@ -280,7 +280,7 @@ struct change {
 struct changes {
     struct change *list;
     size_t count, capacity;
-    uint64_t before, after; /* of all, those included that are the same */
+    uint64_t before, after; /* totals, including unchanged owners */
 };
 
 static uint64_t size_of(const struct change *change)
@@ -303,7 +303,7 @@ static uint64_t member_count(const struct flw_json_tree *tree, node object, cons
                     NULL, 10);
 }
 
-/* Add the owners of a moment. Owners that are shown alike are one. */
+/* Add the owners of a moment. Owners with the same displayed name are merged. */
 static void add_owners(struct changes *changes, const struct flw_json_tree *tree, node moment,
                        bool is_after)
 {
@@ -338,7 +338,7 @@ static void add_change(struct flw_table *table, const char *name, uint64_t befor
     flw_table_row(table, NULL, values);
 }
 
-/* False: all hold the same. */
+/* Print the changed owners. Returns false if there are none. */
 static bool print_changes(const char *title, const char *when, struct changes *changes,
                           size_t width, FILE *out)
 {
@@ -425,7 +425,7 @@ void flw_baseline_print_diff(const struct flw_baseline *a, const struct flw_base
     }
 }
 
-/* The number of a policy that grew most, by share of what it was. */
+/* The figure of a policy with the largest relative growth. */
 struct worst {
     double most;
     const char *title, *policy, *key, *before, *after;

@@ -14,24 +14,24 @@
 #include "report/oom.h"
 #include "report/verdict.h"
 
-#define PROGRESS_OPS 16384 /* between two calls of on_progress */
+#define PROGRESS_OPS 16384 /* ops between two calls of on_progress */
 #define TIMED_OPS    1000000
-#define DENSE_SAMPLE 5 /* ops between two timed ones in programs of fewer than TIMED_OPS */
+#define DENSE_SAMPLE 5 /* ops between two timed ones, if the program has fewer than TIMED_OPS */
 
-/* What an observed run needs. */
+/* Context of an observed run. */
 struct collector {
     const struct flw_sheet_setup *setup;
     struct flw_sheet *sheet;
     struct flw_probe probe;
     flw_sim_extent *extents;
     size_t extent_capacity;
-    uint64_t seen_peak_bytes; /* of the ledger */
+    uint64_t seen_peak_bytes; /* of the device's totals */
     size_t step, step_count;  /* runs done, runs to do */
-    bool has_lanes;           /* this policy's heap may be drawn */
-    size_t heap_count;        /* policies so far that have one */
+    bool has_lanes;           /* this policy's heap is drawn */
+    size_t heap_count;        /* policies with lanes so far */
 };
 
-/* ---- what the device knows ---- */
+/* ---- the simulated device ---- */
 
 static void list_segments(struct flw_probe *probe, void *context)
 {
@@ -69,7 +69,7 @@ static void note_ledger(struct collector *collector, const struct flw_run *run, 
     struct flw_sim_ledger ledger = {.struct_size = sizeof ledger};
     device->get_ledger(0, &ledger);
     uint64_t peak_bytes = ledger.peak_given_bytes - device->first.given_bytes;
-    if (peak_bytes > collector->seen_peak_bytes) { /* perhaps released within the op */
+    if (peak_bytes > collector->seen_peak_bytes) { /* may be released within the op */
         collector->seen_peak_bytes = peak_bytes;
         flw_probe_note(&collector->probe, op, run->live_bytes, peak_bytes);
     }
@@ -132,8 +132,8 @@ static void take_times(void *context, const struct flw_run *run, uint64_t overhe
 /* ---- one policy ---- */
 
 enum pass {
-    PASS_MEASURE, /* finds the peaks and keeps what is said of them */
-    PASS_AGAIN    /* knows where the peaks are: what they hold could not be kept */
+    PASS_MEASURE, /* find the peaks, and keep their heaps if possible */
+    PASS_AGAIN    /* the peaks are known, but their heaps were not kept */
 };
 
 static bool is_same(const struct flw_run_result *a, const struct flw_run_result *b)
@@ -143,7 +143,7 @@ static bool is_same(const struct flw_run_result *a, const struct flw_run_result 
            a->failure_count == b->failure_count;
 }
 
-/* False: `result` says why. *out_is_whole: what is said of the peaks could be kept. */
+/* Run once. Returns false if that fails (see result). *out_is_whole: the heaps of the peaks were kept. */
 static bool run_once(struct collector *collector, enum pass pass, struct flw_run_result *result,
                      bool *out_is_whole)
 {
@@ -172,7 +172,7 @@ static bool run_once(struct collector *collector, enum pass pass, struct flw_run
     return is_done;
 }
 
-/* Of the first TIMED_OPS, so that the times of a long program cost no second run of all of it. */
+/* Time the first TIMED_OPS only, so that times of a long program do not cost a second run of all of it. */
 static bool run_for_times(struct collector *collector, struct flw_run_result *result)
 {
     struct flw_run_setup run = *collector->setup->run;
@@ -190,7 +190,7 @@ static bool run_for_times(struct collector *collector, struct flw_run_result *re
     return is_done;
 }
 
-/* The measured run's numbers, with the times of another. */
+/* Run a policy; the result has the figures of the measured run and the times of another one. */
 static bool run_policy(struct collector *collector, struct flw_run_result *result)
 {
     struct flw_sheet_policy *policy = collector->probe.policy;

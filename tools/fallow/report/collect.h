@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: how one policy's part of a sheet is collected: what its probe sees of the simulated device
- * (collect.c), of the trace's own record, or of the program alone (collect_record.c).
+ * Owns: collecting one policy's part of a sheet: from a run on the simulated device (collect.c), from the trace's own
+ * record, or from the program alone (collect_record.c).
  */
 #ifndef FLW_TOOL_REPORT_COLLECT_H
 #define FLW_TOOL_REPORT_COLLECT_H
 
 #include "report/probe.h"
 
-/* The policy `recorded` and the policy `bound`: nothing runs. */
+/* Collect the policy `recorded` or `bound` without a replay. */
 void flw_collect_record(struct flw_sheet *sheet, const struct flw_facts *facts,
                         struct flw_sheet_policy *policy);
 /* The memory of the recorded allocator before an event. */

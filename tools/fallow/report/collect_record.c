@@ -11,19 +11,19 @@
 
 #include "common/tool_host.h"
 
-/* The recorded heap as the trace's events go by. */
+/* The recorded heap while the trace's events are walked. */
 struct record {
     const struct flw_trace *trace;
     struct flw_probe probe;
     uint64_t *addresses;   /* by block; 0 = not allocated */
     uint8_t *pending;      /* by block: freed, not yet reusable */
-    uint64_t *block_bytes; /* by block: rounded up as PyTorch does; NULL: as requested */
+    uint64_t *block_bytes; /* by block: rounded up like PyTorch's; NULL: the requested sizes */
     bool *has_done;        /* by block: a FREE_DONE follows its FREE */
     uint64_t live_bytes, reserved_bytes;
     struct flw_sheet_segment *segments; /* by address */
     size_t segment_count, segment_capacity;
-    uint64_t segment_bytes; /* their sum */
-    bool is_inconsistent; /* more live, or more in segments, than reserved: segments are missing */
+    uint64_t segment_bytes; /* sum of segments */
+    bool is_inconsistent;   /* segments are missing: more bytes live or in segments than reserved */
 };
 
 /* ---- segments ---- */
@@ -42,7 +42,7 @@ static void insert_segment(struct record *record, struct flw_sheet_segment segme
     record->segment_bytes += segment.bytes;
 }
 
-/* Takes [begin, end) out of whatever covers it. */
+/* Remove [begin, end) from all segments that cover it. */
 static void remove_range(struct record *record, uint64_t begin, uint64_t end)
 {
     size_t kept = 0;
@@ -164,7 +164,7 @@ static void show_event(struct flw_probe *probe, const struct flw_trace_event *ev
         flw_probe_alloc(probe, op, probe->sheet->trace->blocks[event->block].address, 0);
     } else if (event->op == FLW_TRACE_OOM) {
         flw_probe_fail(probe, op - (op != 0),
-                       event->size_bytes); /* the heap after the previous op */
+                       event->size_bytes); /* records the heap after the previous op */
     }
 }
 
@@ -296,7 +296,7 @@ void flw_collect_record(struct flw_sheet *sheet, const struct flw_facts *facts,
 
 /* ---- at one moment ---- */
 
-/* Mapped piece by piece, one range is many segments. */
+/* Copy the segments and join mapped pieces of one range. */
 static void list_ranges(const struct record *record, struct flw_heapview *view)
 {
     size_t count = 0;

@@ -89,7 +89,7 @@ bool flw_devices_hold_pipe(const char *path, char *place)
     static char bytes[1 << 16];
     struct stat about;
     static const char fds[] = "/dev/fd/";
-    uint64_t number = 0; /* stdin: 0 */
+    uint64_t number = 0; /* number of the descriptor; stdin: 0 */
     snprintf(place, FLW_PLACE_BYTES, "%s", flw_input_place(path));
     if (strlen(flw_input_place(path)) >= FLW_PLACE_BYTES || stat(place, &about) != 0 ||
         !S_ISFIFO(about.st_mode)) {
@@ -114,7 +114,8 @@ bool flw_devices_hold_pipe(const char *path, char *place)
     if (is_own && dup2(memory, (int)number) == (int)number) {
         close(memory);
     } else {
-        snprintf(place, FLW_PLACE_BYTES, "/dev/fd/%d", memory); /* until the program ends */
+        snprintf(place, FLW_PLACE_BYTES, "/dev/fd/%d",
+                 memory); /* stays open until the program ends */
     }
     return count == 0;
 }

@@ -35,7 +35,7 @@ static void cut_name(char *out, const char *name)
     snprintf(out, FLW_SHEET_NAME_BYTES, "%.*s", FLW_SHEET_NAME_BYTES - 1, name);
 }
 
-/* A phase ends the innermost open one of its name. */
+/* End the innermost open phase of that name. */
 static void end_mark(struct flw_sheet *sheet, bool *is_open, const char *name, uint64_t op)
 {
     char cut[FLW_SHEET_NAME_BYTES];
@@ -72,14 +72,14 @@ static bool is_mark(const struct flw_trace_event *event)
     return event->op == FLW_TRACE_MARK || event->op == FLW_TRACE_PHASE_BEGIN;
 }
 
-/* Times of the columns, and the marks, in one walk over the events. `is_open` is room, a mark. */
+/* Record the columns' times and the marks in one walk over the events. `is_open` has room for a flag per mark. */
 static void walk_events(struct flw_sheet *sheet, bool *is_open)
 {
     const struct flw_trace *trace = sheet->trace;
     struct flw_sheet_columns *columns = &sheet->columns;
     struct flw_trace_walk walk = {0};
     uint64_t op = sheet->initial_op_count;
-    size_t next_column = 0; /* whose first op has no time yet */
+    size_t next_column = 0; /* first column without a time */
     for (size_t i = 0; i < trace->event_count; i++) {
         const struct flw_trace_event *event = &trace->events[i];
         if (is_mark(event) || event->op == FLW_TRACE_PHASE_END) {
@@ -119,7 +119,7 @@ static void make_marks(struct flw_sheet *sheet)
 
 /* ---- sizes and lives ---- */
 
-/* Where each block's life ends; op_count where it does not. */
+/* Find the op that ends each block's life; op_count if there is none. */
 static void find_ends(const struct flw_sheet *sheet, uint64_t *end_ops)
 {
     const struct flw_program *program = sheet->program;
@@ -140,7 +140,7 @@ static void count_block(struct flw_sheet *sheet, const struct flw_op *op, uint64
     sheet->size_count[bin]++;
     sheet->size_bytes[bin] += op->size_bytes;
     if (life_ops == 0) {
-        return; /* never freed: its life is not known */
+        return; /* never freed: the life is unknown */
     }
     size_t life = flw_min(flw_log2_floor(life_ops), FLW_SHEET_LIFE_BINS - 1);
     sheet->life_count[life]++;
@@ -148,7 +148,7 @@ static void count_block(struct flw_sheet *sheet, const struct flw_op *op, uint64
     sheet->temporary_count += life_ops == 1;
 }
 
-/* `sizes` is room, one a block. */
+/* Count the distinct sizes. `sizes` has room for one per block. */
 static void count_distinct(struct flw_sheet *sheet, uint64_t *sizes)
 {
     const struct flw_program *program = sheet->program;
@@ -171,7 +171,7 @@ static uint64_t weigh(const struct flw_op *op, uint64_t begin_op, uint64_t end_o
     return overflows ? UINT64_MAX : weight;
 }
 
-/* The heaviest blocks by size and life; of equals, the first. `weights` is room, one a block. */
+/* Select the blocks with the largest size * life; of equals, the first. `weights` has room for one per block. */
 static void select_blocks(const struct flw_sheet *sheet, uint64_t *weights, struct flw_facts *facts)
 {
     const uint64_t *end_ops = facts->end_ops;

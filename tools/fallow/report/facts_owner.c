@@ -14,25 +14,25 @@
 
 #include "common/tool_host.h"
 
-/* One way to tell owners apart while its categories are made. */
+/* Owners of one kind while their categories are made. */
 struct owners {
     struct flw_sheet *sheet;
     enum flw_sheet_kind kind;
     uint32_t *keys;   /* by block: its owner, counted from 0 */
-    uint32_t *values; /* by owner: the tag or pool that it stands for; NULL: itself */
+    uint32_t *values; /* by owner: its tag or pool; NULL: the owner's number */
     size_t count;     /* of owners */
     const struct flw_owners *code;
     uint8_t *places; /* by owner: its category, then its band */
 };
 
-/* ---- who owns a block ---- */
+/* ---- the owner of a block ---- */
 
 static uint32_t context_value(const struct flw_trace_context *context, enum flw_sheet_kind kind)
 {
     return kind == FLW_SHEET_BY_TAG ? context->tag : context->pool;
 }
 
-/* The distinct values, ascending; 0 is always one. */
+/* List the distinct values in ascending order, always with 0. */
 static void list_values(struct owners *owners)
 {
     const struct flw_trace *trace = owners->sheet->trace;
@@ -116,7 +116,7 @@ static void key_blocks(struct owners *owners)
     }
 }
 
-/* Return the code that requested most of the blocks with this key; FLW_OWNER_UNKNOWN if it is not known. */
+/* Return the code that requested most of the blocks with this key, or FLW_OWNER_UNKNOWN. */
 static uint32_t main_code(const struct owners *owners, uint32_t key)
 {
     const struct flw_trace *trace = owners->sheet->trace;
@@ -171,8 +171,8 @@ static void name_owner(const struct owners *owners, uint32_t key, char *out)
 
 /* ---- the walks ---- */
 
-/* Give the owners with the highest scores places of their own, at most so many, in that order, and all others the
- * place behind. Fills `out` with the owners by place and returns how many have one. */
+/* Give the `most` owners with the highest scores places in that order, and all others the next place. Fill `out` with
+ * the owners by place; return how many have a place of their own. */
 static size_t choose_places(struct owners *owners, const uint64_t *scores, size_t most, size_t *out)
 {
     size_t count = 0;
@@ -207,7 +207,7 @@ static bool has_rest(const struct owners *owners, size_t place)
     return is_there;
 }
 
-/* The largest at the peak. */
+/* Fill the categories with the largest owners at the peak. */
 static void fill_categories(struct owners *owners, uint64_t *live_bytes, uint64_t *live_counts)
 {
     struct flw_sheet *sheet = owners->sheet;
@@ -255,8 +255,8 @@ static void hold(struct flw_sheet_band *bands, size_t count, size_t column,
     }
 }
 
-/* A column shows the moment at which most is held in it: maxima of each alone would add up to more than
- * there ever was. */
+/* Fill the bands' series. A column holds the moment with the largest sum: separate maxima would add up to more than was
+ * ever live. */
 static void fill_series(struct owners *owners)
 {
     struct flw_sheet *sheet = owners->sheet;
@@ -265,7 +265,7 @@ static void fill_series(struct owners *owners)
     size_t count = sheet->band_count[owners->kind];
     uint64_t live_bytes[FLW_SHEET_BANDS] = {0};
     uint64_t sum_bytes = 0;
-    uint64_t most_bytes = 0; /* of the sum in this column */
+    uint64_t most_bytes = 0; /* largest sum in this column */
     size_t column = 0;
     for (size_t i = 0; i < program->op_count; i++) {
         const struct flw_op *op = &program->ops[i];
@@ -287,7 +287,7 @@ static void fill_series(struct owners *owners)
     }
 }
 
-/* Those that hold most at any time, so that none of what is large is among the rest. */
+/* Choose as bands the owners with the highest maxima, so that no large owner is part of the rest. */
 static void fill_bands(struct owners *owners, uint64_t *live_bytes, uint64_t *most_bytes)
 {
     struct flw_sheet *sheet = owners->sheet;
@@ -324,8 +324,8 @@ static struct flw_sheet_spread spread_of(const uint64_t *sorted, size_t count)
     return spread;
 }
 
-/* Sizes of a category's blocks, or their lives where those have ended, sorted. Returns how many;
- * `out` is room, one a block. */
+/* List the sizes of a category's blocks, or the lives of its freed blocks, sorted. Returns their number; `out` has room
+ * for one per block. */
 static size_t list_values_of(const struct owners *owners, const struct flw_facts *facts,
                              size_t place, bool wants_lives, uint64_t *out)
 {
@@ -395,7 +395,7 @@ void flw_facts_gather_owners(struct flw_sheet *sheet, const struct flw_facts *fa
     flw_host_free(keys);
 }
 
-/* ---- whose memory it is at a moment ---- */
+/* ---- owners at a moment ---- */
 
 /* Live blocks by owner at one moment. */
 struct tally {
@@ -403,7 +403,7 @@ struct tally {
     const struct flw_owners *code;
     uint32_t *keys;           /* by block: its owner */
     uint64_t *bytes, *counts; /* by owner */
-    uint32_t *order;          /* room, an owner each */
+    uint32_t *order;          /* room for one per owner */
 };
 
 static int compare_owners(const void *a, const void *b, void *context)
@@ -417,7 +417,7 @@ static int compare_owners(const void *a, const void *b, void *context)
     return left < right ? -1 : left > right;
 }
 
-/* tally->order begins with the owners that have places. */
+/* Record the largest owners. tally->order then begins with the owners that have places. */
 static void note_holding(struct tally *tally, enum flw_sheet_moment moment)
 {
     struct flw_sheet_holding *holding = &tally->sheet->holdings[moment];
@@ -449,7 +449,7 @@ static void note_holding(struct tally *tally, enum flw_sheet_moment moment)
     }
 }
 
-/* "ProfilerStep#" of "ProfilerStep#12": what the names of steps have in common. */
+/* Return the length of the common part of step names: "ProfilerStep#" of "ProfilerStep#12". */
 static size_t stem_bytes(const char *name)
 {
     size_t bytes = strlen(name);
@@ -465,8 +465,8 @@ static bool is_same_step(const struct flw_sheet_mark *a, const struct flw_sheet_
     return bytes == stem_bytes(b->name) && memcmp(a->name, b->name, bytes) == 0;
 }
 
-/* Where the steps end that the recording marks: of the marks with "step" in their names, the most of one kind, two
- * at least. Returns how many; `ends` is room, a mark each. */
+/* List the ends of the steps: of the marks with "step" in their names, the most frequent kind if it has at least two.
+ * Returns their number; `ends` has room for one per mark. */
 static size_t list_steps(const struct flw_sheet *sheet, uint64_t *ends)
 {
     const struct flw_sheet_mark *marks = sheet->marks, *best = NULL;
@@ -504,7 +504,7 @@ static void add_stretch(struct flw_sheet *sheet, uint64_t end_op, const char *wo
     }
 }
 
-/* As many steps in each stretch, but in the last, so that they compare. */
+/* Cut the recording into stretches with equal numbers of steps, except the last, so that they are comparable. */
 static void cut_stretches(struct flw_sheet *sheet)
 {
     uint64_t *ends = flw_host_alloc(sheet->mark_count, sizeof *ends);
@@ -532,7 +532,7 @@ static bool is_survivor(const struct flw_sheet *sheet, const struct flw_facts *f
            facts->end_ops[op->block] == sheet->op_count;
 }
 
-/* By owner and stretch; the owners' places are those of tally->order. */
+/* Add up the survivors by owner and stretch; the owners are in the order of tally->order. */
 static void fill_left(struct tally *tally, const struct flw_facts *facts)
 {
     struct flw_sheet *sheet = tally->sheet;

@@ -16,7 +16,7 @@ size_t flw_sheet_size_bin(uint64_t bytes)
     return flw_min(bin, FLW_SHEET_SIZE_BINS - 1);
 }
 
-/* ---- what is alive ---- */
+/* ---- live blocks ---- */
 
 void flw_heapview_add(struct flw_heapview *view, uint32_t block)
 {
@@ -42,7 +42,7 @@ static int compare_blocks(const void *a, const void *b)
     return (x->block > y->block) - (x->block < y->block);
 }
 
-/* Drops the dead, then merges the young in from behind. */
+/* Drop freed blocks, then merge the new ones in from the end. */
 void flw_heapview_look(struct flw_heapview *view)
 {
     struct flw_heapview_block *young = flw_host_alloc(view->fresh_count, sizeof *young);
@@ -94,7 +94,7 @@ static void add_hole(struct flw_sheet_holes *holes, uint64_t bytes)
 void flw_heapview_measure(const struct flw_heapview *view, struct flw_sheet_holes *out)
 {
     *out = (struct flw_sheet_holes){0};
-    uint64_t taken_end = 0; /* of the blocks so far */
+    uint64_t taken_end = 0; /* end of the blocks so far */
     size_t next = 0;
     for (size_t i = 0; i < view->segment_count; i++) {
         uint64_t at = flw_max(view->segments[i].address, taken_end);
@@ -115,7 +115,7 @@ void flw_heapview_measure(const struct flw_heapview *view, struct flw_sheet_hole
 
 /* ---- frames ---- */
 
-/* Blocks of at least so many bytes are shown; *out_tie_count of those with exactly so many. */
+/* Find the least size of blocks to show, and how many blocks of exactly that size are shown. */
 static void find_threshold(const struct flw_heapview *view, uint64_t *out_bytes,
                            size_t *out_tie_count)
 {

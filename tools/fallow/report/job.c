@@ -10,7 +10,7 @@
 
 #include "common/tool_host.h"
 
-/* ---- whose files they are ---- */
+/* ---- files of a job ---- */
 
 static uint64_t number_at(const char *digits)
 {
@@ -18,7 +18,7 @@ static uint64_t number_at(const char *digits)
     return number <= FLW_RANK_MOST_NUMBER ? number : FLW_UNKNOWN;
 }
 
-/* "rank" as a word, "_", "-", "=" or nothing, and a number. The last one before `end`. */
+/* Return the number after the last "rank" before `end`: the word, then "_", "-", "=" or nothing, then digits. */
 static uint64_t find_word(const char *text, const char *end)
 {
     for (const char *at = end; at > text; at--) {
@@ -36,7 +36,7 @@ static uint64_t find_word(const char *text, const char *end)
     return FLW_UNKNOWN;
 }
 
-/* "snapshot_3" of "snapshot_3.pickle.xz" */
+/* Return the end of "snapshot_3" in "snapshot_3.pickle.xz". */
 static const char *find_stem_end(const char *base)
 {
     static const char *const packed[] = {".xz", ".gz", ".zst"};
@@ -136,7 +136,7 @@ uint64_t flw_job_oom_time(const struct flw_rank *record)
                : FLW_UNKNOWN;
 }
 
-/* Of the same rank: which is compared with other ranks. */
+/* True if record `a` of a rank is compared with other ranks in preference to record `b` of the same rank. */
 static bool is_told_better(const struct flw_rank *a, const struct flw_rank *b)
 {
     if ((a->oom_count != 0) != (b->oom_count != 0)) {
@@ -225,7 +225,8 @@ static int compare_lines(const void *left, const void *right)
                                               : strcmp(a->name, b->name);
 }
 
-/* What each comparable rank held of each owner, by owner: at its peak, `oom_place` when it ran out. The caller's. */
+/* List the bytes of each owner on each comparable rank, ordered by owner: at the rank's peak, for `oom_place` at its
+ * out-of-memory. The caller frees the list. */
 static struct entry *list_entries(const struct flw_job_reading *reading, size_t oom_place,
                                   size_t *out)
 {
@@ -250,7 +251,7 @@ static struct entry *list_entries(const struct flw_job_reading *reading, size_t 
     return entries;
 }
 
-/* `entries` are one owner's. */
+/* Compare one owner's entries. */
 static struct flw_job_owner read_owner(const struct flw_job_reading *reading,
                                        const struct entry *entries, size_t count,
                                        size_t asked_place)
@@ -332,7 +333,7 @@ static void find_first_oom(struct flw_job_reading *reading)
     }
 }
 
-/* ---- who is nearest to its limit ---- */
+/* ---- the rank nearest to its limit ---- */
 
 static void find_limits(struct flw_job_reading *reading)
 {
@@ -344,7 +345,7 @@ static void find_limits(struct flw_job_reading *reading)
     }
 }
 
-/* A rank holds so much from now on; `bytes` FLW_UNKNOWN: its recording ends. */
+/* The bytes that a rank holds from now on; FLW_UNKNOWN: its recording ends. */
 struct point {
     uint64_t time_ns, bytes;
     size_t place;
@@ -394,7 +395,7 @@ static size_t find_leader(const double *shares, size_t count)
     return leader;
 }
 
-/* Points in order of time; who has the largest share of its limit leads until the next one. */
+/* Add up for how long each rank led. The rank with the largest share of its limit leads until the next point. */
 static void sweep(struct flw_job_reading *reading)
 {
     const struct flw_job *job = reading->job;

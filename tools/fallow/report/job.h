@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a job of many ranks: which files are its, by their names; their records together, what is to be said when
- * they are compared, and how that is written.
+ * Owns: a job of many ranks: recognizing its files by their names, comparing the records of its ranks, and writing the
+ * comparison.
  * Does not: read traces or records (rank.h).
  *
- * A job is a set: what is added twice counts once, and in which order, and through how many merges, changes nothing.
+ * A job is a set of records: duplicates count once, and neither the order of records nor earlier merges change the
+ * result.
  *
- * INVARIANTS, once settled
- *   1. Records ascend by rank (those without one last), then by title, then by what they say; no two are equal.
- *   2. Of each rank one record is compared: one that ran out of memory before one that did not, then the one that
- *      did so first, then the one with the higher peak, then the later record. Records without a rank are all
- *      compared.
+ * INVARIANTS, after flw_job_settle
+ *   1. Records ascend by rank (records without a rank last), then by title, then by content; no two are equal.
+ *   2. One record of each rank is compared, chosen by: out of memory, then earliest out-of-memory, then highest peak,
+ *      then last in order. All records without a rank are compared.
  */
 #ifndef FLW_TOOL_REPORT_JOB_H
 #define FLW_TOOL_REPORT_JOB_H
@@ -21,31 +21,32 @@
 struct flw_job {
     struct flw_rank *records;
     size_t count, capacity;
-    size_t *compared; /* which of them: one a rank */
+    size_t *compared; /* indices of the compared records */
     size_t compared_count;
-    uint64_t limit_bytes; /* of ranks that do not know theirs; 0: the least that another knows */
+    uint64_t limit_bytes; /* of ranks without a limit; 0: the least limit of the others */
 };
 
-/* The job owns it from now on. */
+/* Add a record, which the job owns from now on. */
 void flw_job_add(struct flw_job *job, const struct flw_rank *record);
 
-/* After the last: sorts, drops what is there twice, and chooses. */
+/* Sort the records, drop duplicates, and choose the compared ones. Call it after the last flw_job_add. */
 void flw_job_settle(struct flw_job *job);
 
-/* The number of the rank that a file's name tells: "rank" and a number behind it, in the name or in a folder's; else
- * a number behind the last "_" of the name without its endings. FLW_UNKNOWN: none.
- * `says_rank`: it was the former; may be NULL. */
+/* Return the rank in a path: the number after the word "rank" in the name of the file or of a folder, else the number
+ * after the last "_" of the file's name without its extensions. Returns FLW_UNKNOWN if there is none. *says_rank (may
+ * be NULL): true if the word "rank" was found. */
 uint64_t flw_job_rank_of_path(const char *path, bool *says_rank);
 
-/* Whether the names of these files tell that they are a job's: each a rank of its own, all by the word "rank", or all
- * ranks from 0 on. `out_twice`: where all say the word, and a rank has several files, that rank; else FLW_UNKNOWN. */
+/* True if the names of these files are those of a job: each file has a rank of its own, and either all names have the
+ * word "rank" or the ranks are all numbers from 0 on. *out_twice: if all names have the word, a rank that has several
+ * files; else FLW_UNKNOWN. */
 bool flw_job_is_told(const char *const *paths, size_t count, uint64_t *out_twice);
 
-/* Of a settled job with a record at least. */
+/* Print the comparison. Requires a settled job with at least one record. */
 void flw_job_print_text(const struct flw_job *job, size_t columns, FILE *out);
-/* The member "job". */
+/* Write the member "job" of the report's JSON. */
 void flw_job_print_json(const struct flw_job *job, struct flw_json_writer *out);
-/* The records, one a line. */
+/* Print the records, one per line. */
 void flw_job_print_lines(const struct flw_job *job, FILE *out);
 
 void flw_job_finish(struct flw_job *job);

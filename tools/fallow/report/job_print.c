@@ -10,7 +10,7 @@
 #include "common/tabular.h"
 #include "common/tool_host.h"
 
-#define ROWS      8   /* of a table in text */
+#define ROWS      8   /* of a text table */
 #define JSON_ROWS 200 /* of a list in JSON */
 
 /* ---- text ---- */
@@ -51,7 +51,7 @@ static void print_head(const struct flw_job_reading *reading, FILE *out)
     }
 }
 
-/* Print what the first rank out of memory held more of than the others. */
+/* Print the owners of which the first rank out of memory held more than the others. */
 static void print_more_than_others(const struct flw_job_reading *reading, size_t width, FILE *out)
 {
     static const struct flw_column columns[] = {{"held", FLW_COLUMN_BYTES, 0, false},
@@ -107,7 +107,7 @@ static void print_oom(const struct flw_job_reading *reading, size_t width, FILE 
     print_more_than_others(reading, width, out);
 }
 
-/* Lines are in the order of the excess; lines with less than 1 MiB are left out. */
+/* Print the owners of which one rank has more than the mean, largest excess first, from 1 MiB. */
 static void print_imbalance(const struct flw_job_reading *reading, size_t width, FILE *out)
 {
     static const struct flw_column columns[] = {{"most / mean", FLW_COLUMN_REAL, 3, false},

@@ -1,38 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what is to be said when the ranks of a job are compared: what a job's text and its JSON are printed from.
+ * Owns: the comparison of a job's ranks, from which a job's text and its JSON are printed.
  */
 #ifndef FLW_TOOL_REPORT_JOB_READING_H
 #define FLW_TOOL_REPORT_JOB_READING_H
 
 #include "report/job.h"
 
-/* An owner over several ranks. `bytes` are of the rank that is looked at: the one with the most, or the one asked
- * for. */
+/* An owner on several ranks. `bytes` belong to one rank: the rank with the most, or the rank that the caller chose. */
 struct flw_job_owner {
     const char *name;
     size_t place; /* of that rank */
     uint64_t bytes, others_bytes, others_most_bytes;
-    uint64_t mean_bytes, excess_bytes; /* of all, or of the others; how much more it is */
+    uint64_t mean_bytes,
+        excess_bytes; /* mean of all ranks, or of the others; bytes beyond the mean */
 };
 
 struct flw_job_reading {
     const struct flw_job *job;
-    const struct flw_rank *like; /* owners are comparable with its */
+    const struct flw_rank
+        *like; /* ranks whose owners can be compared have the same rule as this one */
     size_t comparable_count;
-    size_t oom_count, first, second; /* ranks that ran out; places of the first two */
-    bool has_order;                  /* all of these by a clock */
-    uint64_t fallback_bytes;         /* limit of who does not know its own; FLW_UNKNOWN */
+    size_t oom_count, first, second; /* ranks that ran out of memory; places of the first two */
+    bool has_order;                  /* all of them have a time, so their order is certain */
+    uint64_t fallback_bytes;         /* limit of ranks without their own; FLW_UNKNOWN: none */
     bool has_timeline;
-    uint64_t *led_ns; /* by place: how long it was nearest to its limit */
-    uint64_t span_ns; /* while any was recorded */
+    uint64_t *led_ns; /* by place: time in which the rank was nearest to its limit */
+    uint64_t span_ns; /* time in which any rank was recorded */
 };
 
-/* Of a settled job with a record at least. */
+/* Compare the ranks. Requires a settled job with at least one record. */
 void flw_job_read(struct flw_job_reading *reading, const struct flw_job *job);
 void flw_job_reading_finish(struct flw_job_reading *reading);
 
-/* The record that stands for the rank at a place, and the limit that it is held to. */
+/* Return the compared record at a place, and the limit of its rank. */
 static inline const struct flw_rank *flw_job_at(const struct flw_job_reading *reading, size_t place)
 {
     return &reading->job->records[reading->job->compared[place]];
@@ -50,17 +51,16 @@ static inline double flw_job_share_of(const struct flw_job_reading *reading,
     return (double)bytes / (double)flw_job_limit_of(reading, record);
 }
 
-/* When it ran out of memory, ns since 1970; FLW_UNKNOWN. */
+/* Return the time of the out-of-memory, ns since 1970, or FLW_UNKNOWN. */
 uint64_t flw_job_oom_time(const struct flw_rank *record);
 
-/* The owners of which one rank has more than the mean, the most first. `asked_place` SIZE_MAX: whichever has the
- * most of it; else that one, when it ran out of memory, against the others at their peaks. None where fewer than
- * two ranks can be compared. The caller's to free. */
+/* List the owners of which one rank has more than the mean, largest excess first. asked_place SIZE_MAX: for each owner,
+ * use the rank with the most of it. Else compare that rank, at its out-of-memory, with the others at their peaks. The
+ * list is empty if fewer than two ranks can be compared. The caller frees the list. */
 struct flw_job_owner *flw_job_list_owners(const struct flw_job_reading *reading, size_t asked_place,
                                           size_t *out_count);
 
-/* Places by how near the peak came to the limit, the nearest first; in order where no limit is known. The caller's
- * to free. */
+/* List places by peak over limit, highest first; in order if no limit is known. The caller frees the list. */
 size_t *flw_job_list_places(const struct flw_job_reading *reading);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: one value of JSON in memory, as a tree: reports and records of ranks are read back by it.
- * Does not: know what the members mean.
+ * Owns: a JSON value in memory as a tree, for reading reports and records of ranks back.
+ * Does not: interpret members.
  */
 #ifndef FLW_TOOL_REPORT_JSON_TREE_H
 #define FLW_TOOL_REPORT_JSON_TREE_H
@@ -27,7 +27,7 @@ struct flw_json_tree {
     size_t text_bytes, text_capacity;
 };
 
-/* Read the next value. Returns false if it is not whole; the input's message says why. */
+/* Read the next value. Returns false if it is incomplete or invalid; see the input's message. */
 bool flw_json_tree_read(struct flw_json_tree *tree, struct flw_json *json);
 void flw_json_tree_finish(struct flw_json_tree *tree);
 

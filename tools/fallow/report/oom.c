@@ -10,12 +10,12 @@
 
 #include "common/tool_host.h"
 
-#define MOST_BYTES (64ull << 40) /* beyond it no device has so much, and nothing is asked */
+#define MOST_BYTES (64ull << 40) /* larger figures are errors: no device has so much */
 
-/* ---- what there was ---- */
+/* ---- the memory at the failed request ---- */
 
-/* What the recorded allocator held, and what of it was idle; and with what the device had free, what it could have
- * had. Where its segments are not on record, it held at least what was live. */
+/* Find the bytes that the recorded allocator held, its idle part, and the limit: held plus free on the device. If the
+ * segments are unknown, count the live bytes as held. */
 static void find_room(const struct flw_trace *trace, struct flw_sheet_oom *oom)
 {
     struct flw_collect_heap heap;
@@ -41,8 +41,8 @@ static void find_room(const struct flw_trace *trace, struct flw_sheet_oom *oom)
 
 /* ---- the program up to the request, and the request ---- */
 
-/* The request becomes an allocation of a block of its own, the last event. Owns events, blocks and program; the
- * rest is the trace's. */
+/* The program up to the request, which becomes an allocation of a new block as the last event. Owns events, blocks and
+ * program; the rest is borrowed from the trace. */
 struct asking {
     struct flw_trace trace;
     struct flw_program *program;
@@ -97,13 +97,13 @@ static void note_refusal(void *context, const struct flw_run *run, size_t i)
     }
 }
 
-/* With the limit of the setup. */
+/* Replay the program and the request once, with the limit of the setup. */
 static enum flw_sheet_outcome run_once(const struct flw_run_setup *setup,
                                        const struct flw_policy *policy,
                                        struct flw_run_result *result)
 {
     size_t first_refused = SIZE_MAX;
-    size_t asked_op = setup->program->op_count - 2; /* before the end, which is an op too */
+    size_t asked_op = setup->program->op_count - 2; /* the end is an op too */
     struct flw_run_observer observer = {.after_op = note_refusal, .context = &first_refused};
     struct flw_run_setup run = *setup;
     run.observer = &observer;
@@ -126,7 +126,8 @@ static uint64_t find_smallest(const struct flw_run_setup *setup, const struct fl
     return bytes == FLW_NOT_APPLICABLE ? FLW_UNKNOWN : bytes;
 }
 
-/* What is served at the limit is served there, also where the search, which is not monotone, ends above it. */
+/* Replay the request with one policy. A request that is served at the limit counts as served there even if the search,
+ * which is not monotone, ends above it. */
 static void ask(const struct flw_run_setup *setup, const struct flw_policy *policy,
                 struct flw_sheet_oom *oom)
 {
@@ -143,7 +144,7 @@ static void ask(const struct flw_run_setup *setup, const struct flw_policy *poli
     }
 }
 
-/* What people set first when PyTorch runs out of memory, beside expandable segments, which are a policy. */
+/* Replay with the settings that people try first when PyTorch runs out of memory. Expandable segments are a policy. */
 static void ask_settings(const struct flw_run_setup *setup, struct flw_sheet_oom *oom)
 {
     static const char *const settings[FLW_SHEET_OOM_SETTINGS] = {

@@ -22,7 +22,7 @@
 
 #define PATH_BYTES 4096
 
-/* ---- where it goes ---- */
+/* ---- output files ---- */
 
 #define OUTPUT(name, member)                              \
     {                                                     \
@@ -37,7 +37,7 @@ static const struct {
 #undef OUTPUT
 #define OUTPUT_COUNT (sizeof outputs / sizeof *outputs)
 
-/* NULL: not wanted, or standard output. */
+/* Return the path of output `i`; NULL: not requested, or standard output. */
 static const char *file_of(const struct flw_report_options *options, size_t i)
 {
     const char *path =
@@ -45,7 +45,7 @@ static const char *file_of(const struct flw_report_options *options, size_t i)
     return flw_report_is_stdout(path) ? NULL : path;
 }
 
-/* Which of those before `end` is this file; `end`: none. */
+/* Return the output before `end` that is this file, or `end` if there is none. */
 static size_t find_output(const struct flw_report_options *options, size_t end, const char *path)
 {
     size_t i = 0;
@@ -61,7 +61,7 @@ bool flw_report_is_output(const struct flw_report_options *options, const char *
     return find_output(options, OUTPUT_COUNT, path) != OUTPUT_COUNT;
 }
 
-/* `what` a file is that none of those before `end` may be. */
+/* Print an error if an output before `end` is this file; `what` describes the file. */
 static bool is_spared(const struct flw_report_options *options, size_t end, const char *path,
                       const char *what)
 {
@@ -110,7 +110,7 @@ bool flw_report_can_write(const struct flw_report_options *options)
 
 /* ---- files ---- */
 
-/* "DIR/out.html" and the third trace: "out-3-NAME.html", beside it. */
+/* Name the page of one trace: for "DIR/out.html" and the third trace "DIR/out-3-NAME.html". */
 static void name_page(const struct flw_report_options *options, const struct flw_sheet *sheet,
                       size_t place, char *out)
 {
@@ -134,9 +134,9 @@ static bool write_page(const struct flw_sheet *sheet, const char *others, const 
     return flw_draft_end(&draft, flw_page_write(sheet, others, draft.file), path);
 }
 
-/* ---- what is for other tools ---- */
+/* ---- formats of other tools ---- */
 
-/* They may be larger than what memory is left for: nothing is kept of them. */
+/* Write one format directly to its file, because it may be larger than free memory. */
 static bool write_form(const struct flw_report_options *options, const struct flw_sheet *sheet,
                        const char *path,
                        void (*print)(const struct flw_sheet *, const struct flw_print_form *,
@@ -193,7 +193,7 @@ bool flw_report_write_one(const struct flw_report_options *options, const struct
 
 /* ---- all of them ---- */
 
-/* The caller's to free; NULL: no memory, which was said. */
+/* Return the text about the job, which the caller frees, or NULL after printing that memory ran out. */
 static char *say_job(const struct flw_job *job)
 {
     struct flw_draft draft;
@@ -276,7 +276,7 @@ bool flw_report_write_all(const struct flw_report_options *options, const struct
 
 /* ---- thresholds ---- */
 
-/* What a threshold is held to; less than any of them where the policy does not say. */
+/* Return the figure that a threshold limits; negative if the policy does not report it. */
 static double reserved_of(const struct flw_sheet_policy *policy)
 {
     const struct flw_run_result *result = policy->result;
@@ -290,7 +290,7 @@ static double fragmentation_of(const struct flw_sheet_policy *policy)
     return policy->fragmentation;
 }
 
-/* The policy that is worst of those above `most`, the first of equals; NULL: none is. */
+/* Return the worst policy above `most`, the first of equals, or NULL. */
 static const struct flw_sheet_policy *find_worst(const struct flw_sheet *sheets, size_t count,
                                                  double most,
                                                  double (*measure)(const struct flw_sheet_policy *),

@@ -102,13 +102,13 @@ static bool has_code(const struct flw_trace *trace, const struct flw_owner_rule 
     return trace->stacks.stack_count != 0 || (rule->by == FLW_OWNER_BY_PHASE && has_phases(trace));
 }
 
-/* Other recorders' frames of C are mostly a framework's. */
+/* True if the trace has native frames of the program. In traces of other recorders they are mostly a framework's. */
 static bool has_native_frames(const struct flw_trace *trace)
 {
     return trace->notes != NULL && strstr(trace->notes, "recorder fallow") != NULL;
 }
 
-/* "frames that match 'a' or 'b'": one kind of pattern; nothing where there is none. */
+/* Append "frames that match 'a' or 'b'" for one kind of pattern, if there is any. */
 static void say_patterns(const struct flw_owner_rule *rule, bool is_owner, const char *before,
                          const char *behind, FILE *out)
 {
@@ -155,13 +155,13 @@ char *flw_owner_rule_say(const struct flw_owner_rule *rule, const struct flw_tra
     return kept;
 }
 
-/* What a frame is called, told once a frame. */
+/* The name of a frame, found once per frame. */
 struct frame_name {
     enum flw_frame_kind kind;
-    uint32_t text, brief; /* in the owners' names; both 0 where it says nothing */
+    uint32_t text, brief; /* in the owners' names; both 0: the frame names nothing */
 };
 
-/* Owners while they are found. */
+/* State of the search for owners. */
 struct finder {
     struct flw_owners *owners;
     const struct flw_trace *trace;
@@ -169,7 +169,7 @@ struct finder {
     bool has_native;
     struct flw_addressmap known;              /* text -> owner */
     uint32_t *of_stack;                       /* by stack: its owner */
-    uint32_t of_size[2][FLW_SHEET_SIZE_BINS]; /* older than the recording or not; 0: not yet */
+    uint32_t of_size[2][FLW_SHEET_SIZE_BINS]; /* index 1: older than the recording. 0: none yet */
 };
 
 static uint32_t intern(struct flw_owners *owners, const char *text)
@@ -181,7 +181,7 @@ static uint32_t intern(struct flw_owners *owners, const char *text)
     return (uint32_t)number;
 }
 
-/* The two names of a frame that stands for a place in the code. */
+/* Make the full and the short name of a frame in code. */
 static void name_code(struct flw_owners *owners, enum flw_owner_by by, const char *function,
                       const char *file, uint32_t line, struct frame_name *out)
 {
@@ -241,7 +241,7 @@ static struct frame_name name_frame(const struct finder *finder, const struct fl
 
 /* ---- owners ---- */
 
-/* The short name goes to terminals, which obey control characters. */
+/* Replace control characters in the short name: terminals obey them. */
 static uint32_t clean(struct flw_owners *owners, uint32_t brief)
 {
     char text[NAME_BYTES];
@@ -250,7 +250,7 @@ static uint32_t clean(struct flw_owners *owners, uint32_t brief)
     return intern(owners, text);
 }
 
-/* A frame may say nothing, and an owner without letters would be no line of a list. */
+/* Replace an empty name, so that every row of a list has one. */
 static uint32_t fill(struct flw_owners *owners, uint32_t name)
 {
     return flw_intern_text(&owners->names, name)[0] == '\0' ? intern(owners, "?") : name;
@@ -282,7 +282,7 @@ static uint32_t add_named(struct finder *finder, const char *name)
     return add_owner(finder, text, text);
 }
 
-/* The frame that owns what the stack asked for. */
+/* Choose the frame that owns the requests of the stack. */
 static struct frame_name choose(const struct finder *finder, const struct frame_name *names,
                                 uint32_t stack)
 {
@@ -336,7 +336,7 @@ static enum pass pass_of(const struct flw_stacks *stacks, const struct flw_frame
     return is_engine ? PASS_BACKWARD : PASS_NEITHER;
 }
 
-/* What stacks say of phases where the recording says nothing. */
+/* Name the stacks' owners by pass (backward, optimizer) for requests outside of recorded phases. */
 static void read_passes(struct finder *finder)
 {
     static const char *const words[] = {[PASS_NEITHER] = "neither backward nor optimizer",
@@ -360,7 +360,7 @@ static void read_passes(struct finder *finder)
     flw_host_free(passes);
 }
 
-/* The phases that are open, the innermost last. */
+/* The open phases, the innermost last. */
 struct open_phases {
     uint32_t *names;
     size_t count, room;
@@ -386,7 +386,8 @@ static void note_phase(struct open_phases *open, const struct flw_trace_event *e
 
 /* ---- records ---- */
 
-/* What has no stack and is older than the recording, or whose recording has none at all, is told by its size. */
+/* Return the owner of a record. Without a stack it is named by its size, if it is older than the recording or the
+ * recording has no stacks. */
 static uint32_t owner_of(struct finder *finder, size_t record, uint64_t size_bytes)
 {
     const struct flw_trace *trace = finder->trace;

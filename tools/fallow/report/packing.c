@@ -10,13 +10,13 @@
 
 #include "common/tool_host.h"
 
-/* Looks at placed blocks, of both orders together, and what it takes to enter them: the same answer on every machine. */
+/* Bounds for both orders together: inspected blocks, and eighths of moved entries. The same on every machine. */
 #define MOST_STEPS   (UINT64_C(1) << 26)
 #define MOST_ENTRIES (UINT64_C(1) << 21) /* in all columns: 64 MiB */
 
-#define COLUMN_BLOCKS 64 /* that begin in the narrowest column, about */
+#define COLUMN_BLOCKS 64 /* about so many begin in the narrowest column */
 #define MOST_COLUMNS  1024
-#define WIDENING      8 /* a column is so many of the level below */
+#define WIDENING      8 /* a column is this many of the level below */
 #define MOST_LEVELS   5
 
 /* A block: a rectangle of ops and addresses. */
@@ -25,14 +25,14 @@ struct item {
     uint64_t begin_op, end_op;
 };
 
-/* The placed blocks that live somewhere in a stretch of ops, by address. */
+/* Placed blocks that live in a stretch of ops, by address. */
 struct column {
     struct item *placed;
     size_t count, capacity;
 };
 
-/* All ops in columns of one width. A block need only be compared with those of a column that its life lies in; of a
- * short one that is narrow, and has few. The last level is one column. */
+/* All ops, in columns of one width. A block is compared only with the blocks of one column that contains its life; a
+ * short life has a narrow column with few blocks. The last level is one column. */
 struct level {
     struct column *columns;
     size_t count;
@@ -40,7 +40,7 @@ struct level {
 };
 
 struct packing {
-    struct item *items; /* in the order of placing */
+    struct item *items; /* in placing order */
     size_t count;
     struct level levels[MOST_LEVELS];
     size_t level_count;
@@ -55,7 +55,7 @@ static uint64_t weight_of(const struct item *item)
     return overflows ? UINT64_MAX : weight;
 }
 
-/* Falling by `x`; of equals, the first to live. */
+/* Order by falling x; of equals, the block that begins first. */
 static int compare(uint64_t x, uint64_t y, const struct item *a, const struct item *b)
 {
     int falling = (x < y) - (x > y);
@@ -73,7 +73,7 @@ static int compare_weights(const void *a, const void *b)
     return compare(weight_of(a), weight_of(b), a, b);
 }
 
-/* ---- the placed blocks that live when one does ---- */
+/* ---- placed blocks with overlapping lives ---- */
 
 static bool meets(const struct item *a, const struct item *b)
 {
@@ -85,7 +85,7 @@ static size_t column_of(const struct level *level, uint64_t op)
     return (size_t)flw_min(op / level->column_ops, level->count - 1);
 }
 
-/* The narrowest that holds all of its life. */
+/* Return the narrowest column that contains the whole life. */
 static const struct column *find_column(const struct packing *packing, const struct item *item)
 {
     const struct level *level = packing->levels;
@@ -95,7 +95,7 @@ static const struct column *find_column(const struct packing *packing, const str
     return &level->columns[column_of(level, item->begin_op)];
 }
 
-/* The lowest address where the item meets none that lives when it does. */
+/* Return the lowest address at which the item overlaps no placed block of an overlapping life. */
 static uint64_t find_address(struct packing *packing, const struct item *item)
 {
     const struct column *column = find_column(packing, item);
@@ -115,7 +115,7 @@ static uint64_t find_address(struct packing *packing, const struct item *item)
     return address;
 }
 
-/* Steps: of the entries that it moves, an eighth. */
+/* Insert the item. Counts an eighth of a step per moved entry. */
 static uint64_t place_in(struct column *column, const struct item *item)
 {
     size_t low = 0;
@@ -147,9 +147,9 @@ static void place(struct packing *packing, const struct item *item)
     }
 }
 
-#define CHECKED_COUNT 4096 /* blocks that the check below goes through: it is quadratic */
+#define CHECKED_COUNT 4096 /* blocks that is_packed checks, in quadratic time */
 
-/* No two that live together share a byte. */
+/* True if no two blocks with overlapping lives share a byte. */
 static bool is_packed(const struct packing *packing)
 {
     size_t count = flw_min(packing->count, CHECKED_COUNT);
@@ -167,7 +167,7 @@ static bool is_packed(const struct packing *packing)
     return true;
 }
 
-/* UINT64_MAX: too many steps. */
+/* Place all items and return the highest end, or UINT64_MAX after too many steps. */
 static uint64_t pack(struct packing *packing)
 {
     uint64_t top = 0;
@@ -190,7 +190,7 @@ static uint64_t pack(struct packing *packing)
     return top;
 }
 
-/* False: the sizes add up to more than addresses can say. */
+/* List the blocks. Returns false if the sizes add up to more than the address space. */
 static bool list_items(const struct flw_program *program, const uint64_t *end_ops,
                        struct packing *packing)
 {

@@ -16,7 +16,7 @@
 
 #include "common/figures.h"
 
-#define OWNERS 20 /* rows without scripts */
+#define OWNERS 20 /* rows of a table without scripts */
 
 static void write_escaped(FILE *out, const char *text)
 {
@@ -29,7 +29,7 @@ static void write_escaped(FILE *out, const char *text)
         if (special != NULL) {
             fputs(escapes[special - specials], out);
         } else if (length == 0) {
-            fputc('?', out); /* any bytes may be in a trace */
+            fputc('?', out); /* a trace may contain any bytes */
         } else {
             (void)fwrite(c, 1, length, out);
         }
@@ -116,7 +116,7 @@ static void write_lead(const struct flw_sheet *sheet, FILE *out)
 
 /* ---- the frame ---- */
 
-/* `sheet` NULL: of several traces, which have pages of their own. `data`: JSON, in pieces. */
+/* `sheet` NULL: a page of several traces, which have their own pages. `data`: JSON, in pieces. */
 struct page {
     const struct flw_sheet *sheet, *sheets;
     size_t count;
@@ -125,7 +125,7 @@ struct page {
     FILE *out;
 };
 
-/* A script's data may not contain its end. */
+/* Write the data with "<" escaped, because "</" could end the script element. */
 static void write_data(const struct page *page)
 {
     for (size_t i = 0; i < 3; i++) {
@@ -189,7 +189,7 @@ static const struct {
               {"style", write_style}, {"script", write_script},  {"digest", write_digest},
               {"data", write_data}};
 
-/* Copy page.html and put a field in the place of each {{name}}. */
+/* Copy page.html, replacing each {{name}} by a field. */
 static bool write_frame(const struct page *page)
 {
     const char *at = (const char *)flw_page_frame, *end = at + sizeof flw_page_frame;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the data of the page: the report's JSON, and what the pictures need beyond it. Lists of numbers are steps from
- * one to the next, or text: numbers to the base of 36, rows behind semicolons. page/data.js reads them.
+ * Owns: the data of the page: the report's JSON, and the further data of the pictures. Lists of numbers are written as
+ * differences between neighbours, or as text: numbers in base 36, each row after a semicolon. page/data.js reads them.
  */
 #include <inttypes.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the part of the page's data that is about blocks: the heaviest with their owners, stacks and addresses, how full
- * the heap is of the others, its holes, and the heap at moments.
+ * Owns: the page's data about blocks: the heaviest with their owners, stacks and addresses, the density of the others,
+ * the holes, and the heap at moments.
  */
 #include "report/page_heap.h"
 
@@ -21,9 +21,9 @@
 #define LISTED       5000 /* blocks that are drawn exactly */
 #define MAP_BLOCKS   2000 /* of the heap at one moment, the largest */
 #define HOLE_COLUMNS 128
-#define DEPTH        96     /* frames of a stack, the innermost */
-#define NATIVE       24     /* ... of these that are not Python's: interpreters call themselves */
-#define STACK_BYTES  150000 /* of all stacks, and of all names; stacks beyond are not known */
+#define DEPTH        96 /* frames of a stack, the innermost */
+#define NATIVE       24 /* of these, at most so many outside Python: interpreters call themselves */
+#define STACK_BYTES  150000 /* limit of all stacks, and of all names; stacks beyond it are unknown */
 
 static void write36(FILE *out, uint64_t value, char after)
 {
@@ -53,19 +53,19 @@ static void write_row(FILE *out, bool is_first, const uint64_t *numbers, size_t 
 
 /* ---- blocks, their owners and stacks ---- */
 
-/* A block, and what it has in common with others. */
+/* A block, and the properties that blocks share. */
 struct listed {
     const struct flw_sheet_rectangle *block;
     uint64_t shape[5]; /* requested, taken, stack, owner, stream */
     uint32_t number;   /* of the shape */
 };
 
-/* Numbers within the page are given in the order in which things are met. */
+/* Numbers within the page, in order of first use. */
 struct catalogue {
     const struct flw_sheet *sheet;
     const struct flw_trace *trace;
-    const struct flw_owners *owners; /* NULL: not known */
-    size_t *record_of_block;         /* by block of the trace: the record that asked for it */
+    const struct flw_owners *owners; /* NULL: unknown */
+    size_t *record_of_block;         /* by block of the trace: the record of its request */
     uint32_t *owner_numbers;         /* by owner; 0: none yet */
     uint32_t *shown_owners;          /* by number less 1 */
     uint32_t *stack_numbers;         /* by stack of the trace; 0: none */
@@ -107,7 +107,7 @@ static void finish_catalogue(struct catalogue *of)
     flw_host_free(of->frames);
 }
 
-/* Return the number of the block's owner; 0: not known. */
+/* Return the number of the block's owner; 0: unknown. */
 static uint32_t number_owner(struct catalogue *of, uint32_t block)
 {
     if (of->owners == NULL || block >= of->trace->block_count) {
@@ -140,7 +140,7 @@ static uint32_t number_frame(struct catalogue *of, uint32_t frame)
     return of->frame_numbers[frame] - 1;
 }
 
-/* Write the stack if it is new and there is room. Returns its number; 0: none. */
+/* Write the stack if it is new and there is room. Return its number; 0: none. */
 static uint32_t number_stack(struct catalogue *of, uint32_t block, FILE *out)
 {
     const struct flw_stacks *stacks = &of->trace->stacks;
@@ -175,7 +175,7 @@ static void write_names(const struct catalogue *of, struct flw_json_writer *out)
     flw_json_begin(out, "owners", '[');
     flw_json_text(out, NULL, "code that is not known");
     for (uint32_t i = 0; i < of->owner_count; i++) {
-        char name[FLW_SHEET_NAME_BYTES]; /* as bands have it */
+        char name[FLW_SHEET_NAME_BYTES]; /* cut like the names of bands */
         snprintf(name, sizeof name, "%s", flw_owners_short_name(of->owners, of->shown_owners[i]));
         flw_json_text(out, NULL, name);
     }
@@ -239,7 +239,7 @@ static int compare_begin(const void *a, const void *b)
 
 #define ISLAND_GAP_BYTES (64 * FLW_MIB) /* empty address space wider than this is cut out */
 #define ISLANDS          256
-#define DOT_COLUMNS      FLW_SHEET_LANE_COLUMNS /* page/heap.js has the same */
+#define DOT_COLUMNS      FLW_SHEET_LANE_COLUMNS /* repeated in page/heap.js */
 #define DOT_ROWS         107
 #define DOT_FULL         35
 
@@ -309,7 +309,7 @@ static double overlap(double low, double high, size_t cell)
     return end > begin ? end - begin : 0;
 }
 
-/* Add a box that is taken to that share: columns from the left, bytes from the bottom. */
+/* Add `share` of a box to the cells it overlaps. Columns count from the left, bytes from the bottom. */
 static void add_dots(const struct heap *heap, float *dots, double left, double right,
                      uint64_t address, uint64_t bytes, double share)
 {
@@ -326,7 +326,7 @@ static void add_dots(const struct heap *heap, float *dots, double left, double r
     }
 }
 
-/* Write how full each cell is of blocks that are not listed: runs of cells, count.level */
+/* Write the density of unlisted blocks in each cell as runs: count.level. */
 static void write_dots(const struct heap *heap, struct flw_json_writer *out)
 {
     const struct flw_sheet_policy *policy = heap->policy;
@@ -362,7 +362,7 @@ static void write_dots(const struct heap *heap, struct flw_json_writer *out)
     flw_host_free(dots);
 }
 
-/* 0: no hole; 5: of that size hold half of the most, or more. */
+/* Return the shade of a size of holes: 0 for none, up to 5 for at least half of `most`. */
 static char shade_of(uint64_t bytes, uint64_t most)
 {
     double share = (double)bytes / (double)most;
@@ -415,7 +415,7 @@ static void write_holes(const struct flw_sheet_policy *policy, struct flw_json_w
 
 /* ---- the heap at one moment ---- */
 
-/* Return the least size of which at most MAP_BLOCKS blocks are, but for ties. */
+/* Return the least size such that, except for ties, at most MAP_BLOCKS blocks are as large. */
 static uint64_t find_least(const struct flw_sheet_frame *frame)
 {
     uint64_t least = 0;
@@ -476,7 +476,7 @@ static void write_moments(struct catalogue *of, const struct flw_sheet_policy *p
     for (size_t i = 0; i < policy->frame_count; i++) {
         const struct flw_sheet_frame *frame = &policy->frames[i];
         if (of->sheet->oom.count != 0 && strcmp(frame->name, "first failure") == 0) {
-            continue; /* of the recording: the same as "out of memory" */
+            continue; /* the recording's first failure is "out of memory" */
         }
         flw_json_begin(out, NULL, '{');
         flw_json_text(out, "name", frame->name);

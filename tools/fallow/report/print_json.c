@@ -240,7 +240,7 @@ static void print_spread(struct flw_json_writer *out, const char *key,
     flw_json_end(out, '}');
 }
 
-/* The largest at the peak, as in at_peak_requested; their blocks of the whole trace. */
+/* Print one owner of at_peak_requested, with sizes and lives of its blocks in the whole trace. */
 static void print_owner(const struct flw_sheet_category *category, struct flw_json_writer *out)
 {
     out->line = "   ";
@@ -319,7 +319,7 @@ static void print_holding(const struct flw_sheet *sheet, const char *key,
     flw_json_end(out, '}');
 }
 
-/* Whose memory it is at each moment; of the survivors, which stretch left how much. */
+/* Print the owners at each moment; for the survivors also the bytes left by each stretch. */
 static void print_holdings(const struct flw_sheet *sheet, struct flw_json_writer *out)
 {
     out->line = "  ";
@@ -347,7 +347,7 @@ static void print_holdings(const struct flw_sheet *sheet, struct flw_json_writer
     flw_json_end(out, '}');
 }
 
-/* Powers of two, without the empty ones. */
+/* Print a histogram by powers of two, without its empty bins. */
 static void print_bins(struct flw_json_writer *out, const char *key, const char *power,
                        const uint64_t *counts, const uint64_t *bytes, size_t bin_count)
 {

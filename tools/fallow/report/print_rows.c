@@ -16,7 +16,7 @@
 
 /* ---- the columns of one trace ---- */
 
-/* A comma, and the value where it is known. */
+/* Print a comma, and the value if it is known. */
 static void print_range(FILE *out, const struct flw_sheet_range *series, size_t column)
 {
     if (series == NULL) {
@@ -38,8 +38,8 @@ static void print_name(FILE *out, const char *name)
     fputc('"', out);
 }
 
-/* Holes are looked at less often than there are rows: each row has the last look before its end, and
- * says which op that was. */
+/* Print the holes. They are measured less often than there are rows, so each row has the last measurement before its
+ * end, and its op. */
 static void print_holes(FILE *out, const struct flw_sheet *sheet,
                         const struct flw_sheet_policy *policy, size_t look_count)
 {
@@ -88,7 +88,7 @@ void flw_print_csv(const struct flw_sheet *sheet, const struct flw_print_form *f
 
 /* ---- the owners of one trace ---- */
 
-/* Whose each block is, and where it was asked for. */
+/* The owner and the stack of each block. */
 struct asked {
     struct flw_owners owners;
     uint32_t *owner_of, *stack_of; /* by block */
@@ -125,7 +125,7 @@ void flw_print_csv_owners(const struct flw_sheet *sheet, const struct flw_print_
                           FILE *out)
 {
     struct asked asked;
-    uint64_t *bytes[MOMENTS + 1], *counts[MOMENTS + 1]; /* the last: of the whole recording */
+    uint64_t *bytes[MOMENTS + 1], *counts[MOMENTS + 1]; /* index MOMENTS: the whole recording */
     find_asked(&asked, sheet->trace, form->rule);
     for (unsigned moment = 0; moment <= MOMENTS; moment++) {
         bytes[moment] = flw_host_alloc(asked.owners.count, sizeof *bytes[moment]);
@@ -168,7 +168,7 @@ void flw_print_csv_owners(const struct flw_sheet *sheet, const struct flw_print_
 
 /* ---- call stacks ---- */
 
-/* So that no semicolon, and no end of a line, is part of a frame. */
+/* Print a text of a frame, escaped so that it contains no semicolon and no end of a line. */
 static void print_escaped(const char *text, FILE *out)
 {
     for (const char *c = text; *c != '\0'; c++) {
@@ -193,7 +193,7 @@ static void print_frame(const struct flw_stacks *stacks, uint32_t number, FILE *
     }
 }
 
-/* The outermost frame first. */
+/* Print the stack, outermost frame first. */
 static void print_stack(const struct flw_stacks *stacks, uint32_t stack, FILE *out)
 {
     uint32_t frames[FLW_STACK_DEPTH_MOST];
@@ -213,7 +213,7 @@ void flw_print_folded(const struct flw_sheet *sheet, const struct flw_print_form
     const struct flw_trace *trace = sheet->trace;
     struct asked asked;
     find_asked(&asked, trace, form->rule);
-    /* Stacks by their number, and behind them owners, of what has no stack. */
+    /* Rows: the stacks by their number, then the owners of blocks without a stack. */
     size_t stack_count = trace->stacks.stack_count + 1;
     size_t count = stack_count + asked.owners.count;
     uint64_t *bytes = flw_host_alloc(count, sizeof *bytes);
@@ -247,22 +247,22 @@ struct chrome {
     struct asked asked;
     const char **names;   /* by owner */
     uint64_t *live_bytes; /* by owner */
-    const uint32_t *rows; /* of the phases from the next one on */
+    const uint32_t *rows; /* rows of the phases from the next one on */
     struct flw_json_writer out;
-    FILE *stack; /* the last that was printed, at `text` */
+    FILE *stack; /* the last printed stack, in `text` */
     char *text;
     size_t text_bytes;
 };
 
 #define NO_ID UINT64_MAX
 
-/* Two processes: readers show the counters of one below its slices, of which there are many. */
+/* Two processes, because viewers show the counters of a process below its many slices. */
 enum {
     SUMS,
     BLOCKS
 };
 
-/* Up to the arguments, whose bracket is left open. */
+/* Begin an event and leave its arguments open. */
 static struct flw_json_writer *begin_event_of(struct chrome *chrome, const char *phase,
                                               const char *name, uint64_t id, uint64_t row,
                                               uint64_t time_ns)
@@ -274,7 +274,7 @@ static struct flw_json_writer *begin_event_of(struct chrome *chrome, const char 
     flw_json_text(out, "cat", "memory");
     flw_json_text(out, "name", name);
     FLW_JSON_NUMBERS(out, {"pid", id == NO_ID ? SUMS : BLOCKS}, {"tid", row});
-    if (id != NO_ID) { /* of its process, under which readers show it */
+    if (id != NO_ID) { /* local to its process, where viewers show it */
         flw_json_begin(out, "id2", '{');
         flw_json_key(out, "local");
         fprintf(out->file, "\"0x%" PRIx64 "\"", id);
@@ -298,12 +298,12 @@ static void end_event(struct chrome *chrome)
     flw_json_end(&chrome->out, '}');
 }
 
-/* The short names, but where several owners share one, the whole: readers tell counters apart by their names alone. */
+/* Choose the short names, or full names if owners share a short one: viewers identify counters by name alone. */
 static void name_owners(struct chrome *chrome)
 {
     const struct flw_owners *owners = &chrome->asked.owners;
     uint32_t *uses =
-        flw_host_alloc(owners->names.text_bytes, sizeof *uses); /* by the name's place */
+        flw_host_alloc(owners->names.text_bytes, sizeof *uses); /* by the name's offset */
     chrome->names = flw_host_alloc(owners->count, sizeof *chrome->names);
     for (uint32_t i = 0; i < owners->count; i++) {
         uses[owners->shorts[i]]++;

@@ -66,11 +66,11 @@ static void print_sparks(const struct flw_sheet *sheet, const struct flw_sheet_p
 
 /* ---- heap map ---- */
 
-/* Segments end to end, cut into cells: how many bytes of each cell are allocated. */
+/* Divide the joined segments into cells and add up the allocated bytes of each. */
 static void fill_map(const struct flw_sheet_frame *frame, uint64_t cell_bytes, size_t cell_count,
                      uint64_t *allocated_bytes)
 {
-    uint64_t offset = 0; /* of the segment, end to end */
+    uint64_t offset = 0; /* offset of the segment in the joined segments */
     size_t next = 0;
     for (size_t i = 0; i < frame->segment_count; i++) {
         const struct flw_sheet_segment *segment = &frame->segments[i];
@@ -131,7 +131,7 @@ static union flw_value share_of(uint64_t part, uint64_t whole)
     return (union flw_value){.real = 100.0 * (double)part / (double)whole};
 }
 
-/* `left` NULL: the table has no column of stretches. */
+/* Add a row. `left` NULL: the table has no column of stretches. */
 static void add_owner(struct flw_table *table, const struct flw_sheet *sheet,
                       const struct flw_sheet_holding *holding, const struct flw_sheet_owner *owner,
                       const struct flw_sheet_left *left, bool is_ascii)
@@ -313,7 +313,7 @@ enum column {
     COLUMN_COUNT
 };
 
-/* The difference in per cent to the policy that is compared with. */
+/* Return the difference to the reference policy in per cent. */
 static double against(const struct flw_sheet *sheet, uint64_t reserved_bytes)
 {
     const struct flw_sheet_policy *reference = flw_verdict_reference(sheet);
@@ -343,7 +343,7 @@ static void add_policy(const struct flw_sheet *sheet, const struct flw_sheet_pol
     flw_table_row(table, NULL, values);
 }
 
-/* Add the bound of policies that never wait, below the bound. */
+/* Add a row for the bound of policies that never wait. */
 static void add_without_wait(const struct flw_sheet *sheet, struct flw_table *table)
 {
     uint64_t live_bytes = sheet->program->max_live_bytes;
@@ -495,7 +495,7 @@ void flw_print_text(const struct flw_sheet *sheet, const struct flw_print_style 
 
 /* ---- several traces ---- */
 
-/* "fallow-memory-first" as a heading of three lines. */
+/* Split a label such as "fallow-memory-first" into a heading of three lines. */
 static void break_label(const char *label, char *out)
 {
     for (; *label != '\0'; label++) {
@@ -507,7 +507,7 @@ static void break_label(const char *label, char *out)
     *out = '\0';
 }
 
-/* `policy` NULL: the sheet, a heap without a history, lacks that policy. */
+/* Format the ratio. `policy` NULL: the sheet, a heap without a history, lacks that policy. */
 static const char *format_ratio(const struct flw_sheet_policy *policy, char *out)
 {
     double ratio = policy == NULL ? 0 : flw_sheet_ratio(policy);

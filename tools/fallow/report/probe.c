@@ -21,7 +21,7 @@ static struct flw_sheet_range *make_series(const struct flw_sheet *sheet)
     return series;
 }
 
-/* The frames in their order; the ops of the first are known from the scout, or when the run is done. */
+/* Frames in order. The ops of the first ones are known from the scout, or after the run. */
 enum {
     FRAME_RESERVED,
     FRAME_REQUESTED,
@@ -53,7 +53,7 @@ static void make_frames(const struct flw_sheet *sheet, struct flw_sheet_policy *
     }
 }
 
-/* Frames of what never was go. */
+/* Drop the frames of moments that did not occur. */
 static void cut_frames(struct flw_sheet_policy *policy)
 {
     size_t kept = 0;
@@ -65,7 +65,7 @@ static void cut_frames(struct flw_sheet_policy *policy)
     policy->frame_count = kept;
 }
 
-/* A lane is a power of two of addresses: what is live at the peak takes this many or half of them. */
+/* Bytes of a lane: a power of two such that the blocks at the peak take LIVE_LANES lanes, or half as many. */
 #define LIVE_LANES       256
 #define LEAST_LANE_BYTES 4096
 
@@ -84,7 +84,7 @@ static void make_pictures(struct flw_probe *probe)
     }
     size_t count = probe->facts->selected_count;
     policy->rectangles = flw_host_alloc(count, sizeof *policy->rectangles);
-    policy->rectangle_count = count; /* cut to those that were allocated at the end */
+    policy->rectangle_count = count; /* cut at the end to blocks that were allocated */
     policy->left_out_count = probe->facts->left_out_count;
     if (policy->left_out_count != 0 && probe->has_lanes) {
         policy->lanes = flw_host_alloc(FLW_SHEET_LANES, sizeof *policy->lanes);
@@ -123,7 +123,7 @@ void flw_probe_init(struct flw_probe *probe)
     make_pictures(probe);
 }
 
-/* Rectangles of blocks that were never allocated go. */
+/* Drop the rectangles of blocks that were never allocated. */
 static void cut_rectangles(struct flw_sheet_policy *policy)
 {
     size_t kept = 0;
@@ -137,15 +137,16 @@ static void cut_rectangles(struct flw_sheet_policy *policy)
 
 /* ---- blocks ---- */
 
-/* The lane of the address, below `end`; where there is no room for one more, its neighbour, which grows. Both are in
- * one stretch of lane_bytes, so that no other lane lies between them. */
+/* Find the lane of an address below `end`, or add one. If there is no room, extend the neighbour in the same stretch of
+ * lane_bytes; no other lane is between them. */
 static struct flw_sheet_lane *find_lane(struct flw_probe *probe, uint64_t address, uint64_t end)
 {
     struct flw_sheet_policy *policy = probe->policy;
-    unsigned shift = flw_log2_floor(probe->lane_bytes); /* it divides a dozen addresses a block */
+    unsigned shift =
+        flw_log2_floor(probe->lane_bytes); /* a shift, because a division per address costs time */
     uint64_t stretch = address >> shift;
     size_t low = 0;
-    size_t high = policy->lane_count; /* lanes below `low` begin in a stretch before it */
+    size_t high = policy->lane_count; /* lanes below `low` begin in an earlier stretch */
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         if (policy->lanes[middle].begin >> shift < stretch) {
@@ -157,7 +158,7 @@ static struct flw_sheet_lane *find_lane(struct flw_probe *probe, uint64_t addres
     struct flw_sheet_lane *lane = &policy->lanes[low];
     bool is_known = low < policy->lane_count && lane->begin >> shift == stretch;
     if (low > 0 && lane[-1].end > address) {
-        is_known = true; /* it has grown so far */
+        is_known = true; /* the lane was extended over the address */
         lane--;
     }
     if (!is_known && policy->lane_count == FLW_SHEET_LANES) {
@@ -176,7 +177,7 @@ static struct flw_sheet_lane *find_lane(struct flw_probe *probe, uint64_t addres
     return lane;
 }
 
-/* A block without a rectangle: what it takes of each lane in each column. */
+/* Add a block without a rectangle to its lanes, column by column. */
 static void merge(struct flw_probe *probe, size_t begin_op, uint32_t block, uint64_t address,
                   uint64_t bytes)
 {
@@ -202,7 +203,7 @@ static void draw(struct flw_probe *probe, size_t op, uint32_t block, uint64_t ad
     struct flw_sheet_policy *policy = probe->policy;
     while (probe->next_selected < facts->selected_count &&
            facts->selected[probe->next_selected].block < block) {
-        probe->next_selected++; /* it was not allocated */
+        probe->next_selected++; /* never allocated */
     }
     if (probe->next_selected == facts->selected_count ||
         facts->selected[probe->next_selected].block != block) {
@@ -285,7 +286,7 @@ static void fold(struct flw_sheet_range *series, size_t column, uint64_t bytes)
     }
 }
 
-/* Where reserved is at its peak for long, the op that needs it most. */
+/* Find the op with the highest need among those at the peak of reserved. */
 static void find_peak(struct flw_probe *probe, size_t op)
 {
     struct flw_sheet_policy *policy = probe->policy;
@@ -329,7 +330,7 @@ void flw_probe_note(struct flw_probe *probe, size_t op, uint64_t requested_bytes
 
 /* ---- moments ---- */
 
-/* Of a view that has been looked at. */
+/* Fill a frame from a view that is up to date. */
 static void finish_frame(struct flw_probe *probe, struct flw_heapview *view,
                          const struct flw_probe_moment *moment, struct flw_sheet_frame *frame)
 {
@@ -356,7 +357,7 @@ static void finish_frame(struct flw_probe *probe, struct flw_heapview *view,
     }
 }
 
-/* Where the heap is now. */
+/* Set the moment to the present op and totals. */
 static void set_moment(const struct flw_probe *probe, size_t op, struct flw_probe_moment *moment)
 {
     moment->op = op;
@@ -365,7 +366,7 @@ static void set_moment(const struct flw_probe *probe, size_t op, struct flw_prob
     moment->reserved_bytes = probe->reserved_bytes;
 }
 
-/* The first op after this one that has a frame. */
+/* Find the next op with a frame. */
 static void find_next_frame(struct flw_probe *probe, size_t op)
 {
     probe->next_frame_op = FLW_UNKNOWN;
@@ -400,12 +401,13 @@ static void take_frames(struct flw_probe *probe, size_t op)
     find_next_frame(probe, op);
 }
 
-/* Each list of segments costs their number; of a heap of many, whose peak is pushed up again and again, that is too
- * much. */
+/* Limit of kept segments: keeping a moment costs the number of segments, too much if a heap has many and its peak rises
+ * often. */
 #define KEPT_SEGMENTS (UINT64_C(1) << 20)
 #define KEPT_AN_OP    8
 
-/* What the next request, if it is one, drives higher still need not be kept; should it not, the moment is lost. */
+/* Keep the segments of a peak. A peak before another request is not kept, because the request usually raises it;
+ * otherwise the moment is lost. */
 static void keep_moment(struct flw_probe *probe, size_t op, uint64_t peak_op,
                         struct flw_probe_moment *moment)
 {
@@ -444,7 +446,7 @@ static void take_holes(struct flw_probe *probe, size_t op)
     probe->hole_column++;
 }
 
-/* The state lasts until the clock of the next op has passed. */
+/* Add the state to the integrals until the clock of the next op. */
 static void weigh(struct flw_probe *probe, size_t op)
 {
     const struct flw_program *program = probe->sheet->program;
@@ -491,7 +493,7 @@ void flw_probe_end_op(struct flw_probe *probe, size_t op)
 
 /* ---- the end ---- */
 
-/* The heap of the moment: its segments, and the blocks that were alive when its op was done. */
+/* Fill a frame from a moment: its segments, and the blocks that were live after its op. */
 static void fill_moment(struct flw_probe *probe, struct flw_probe_moment *moment,
                         struct flw_sheet_frame *frame)
 {

@@ -22,9 +22,9 @@
 _Static_assert(FLW_SHEET_OWNERS == 200 && FLW_RANK_STEPS == 200, "as the messages say");
 _Static_assert(FLW_TRACE_MESSAGE_BYTES <= FLW_RANK_MESSAGE_BYTES, "the input's message fits");
 
-#define MOST_BYTES (UINT64_C(1) << 48) /* of a rank: so that those of 65,535 add up */
+#define MOST_BYTES (UINT64_C(1) << 48) /* of a rank: 65,535 ranks can be added up */
 
-/* ---- what a record consists of ---- */
+/* ---- fields of a record ---- */
 
 enum kind {
     NUMBER,
@@ -38,7 +38,7 @@ enum kind {
 struct field {
     const char *key;
     enum kind kind;
-    size_t offset, room; /* in its structure; of a text */
+    size_t offset, room; /* offset in the structure; size of a text */
 };
 
 #define AT(type, member) offsetof(struct type, member)
@@ -104,7 +104,7 @@ static void write_owners(struct flw_json_writer *out, const struct flw_sheet_hol
     flw_json_end(out, ']');
 }
 
-/* [[ns, bytes], ...] */
+/* Write the steps as [[ns, bytes], ...]. */
 static void write_steps(struct flw_json_writer *out, const struct flw_rank *rank)
 {
     flw_json_begin(out, "held", '[');
@@ -164,17 +164,17 @@ static void write_line(struct flw_rank *rank)
 
 /* ---- from a sheet ---- */
 
-/* What no record can say is not known. */
+/* Return the number, or FLW_UNKNOWN if it is too large for a record. */
 static uint64_t told(uint64_t number)
 {
     return number <= FLW_RANK_MOST_NUMBER ? number : FLW_UNKNOWN;
 }
 
-/* What is held, op by op of the recording, as steps of equal time. */
+/* The held bytes over the recording, as steps of equal time. */
 struct series {
     struct flw_rank *rank;
     uint64_t live_bytes, reserved_bytes;
-    uint64_t step; /* the one that `most_bytes` is of */
+    uint64_t step; /* number of the present step */
     uint64_t most_bytes;
 };
 
@@ -240,7 +240,7 @@ static void note_oom(struct flw_rank *rank, const struct series *series,
     snprintf(rank->asked_by, sizeof rank->asked_by, "%s", oom->owner);
 }
 
-/* What was there for it when memory ran out, or what it once had, if that was more. */
+/* Set the limit to the memory available at the out-of-memory, or to the peak if that was higher. */
 static void find_limit(struct flw_rank *rank)
 {
     if (rank->limit_bytes == FLW_UNKNOWN && rank->is_reserved && rank->oom_count != 0 &&
@@ -249,7 +249,7 @@ static void find_limit(struct flw_rank *rank)
         bool is_sum = !__builtin_add_overflow(rank->oom_held_bytes, rank->free_bytes, &bytes);
         bytes = flw_max(is_sum ? bytes : 0, rank->peak_held_bytes);
         rank->limit_bytes =
-            bytes == 0 ? FLW_UNKNOWN : told(bytes); /* it never had any, so nothing told */
+            bytes == 0 ? FLW_UNKNOWN : told(bytes); /* no memory at all: the limit is unknown */
     }
 }
 
@@ -284,7 +284,7 @@ static void take_holding(struct flw_sheet_holding *moment, const struct flw_shee
         const struct flw_sheet_owner *owner = &holding->owners[i];
         size_t at = 0;
         while (at < moment->owner_count && strcmp(moment->owners[at].name, owner->name) != 0) {
-            at++; /* names that were cut, or whose folders were, may be the same */
+            at++; /* cut names, or names without folders, may be equal */
         }
         struct flw_sheet_owner *mine = &moment->owners[at];
         moment->owner_count += at == moment->owner_count;
@@ -294,7 +294,7 @@ static void take_holding(struct flw_sheet_holding *moment, const struct flw_shee
     }
 }
 
-/* A rule that is too long ends with a number made of the whole: two that begin alike stay two. */
+/* Copy the rule. A rule that is too long ends with a hash of the whole, so that different rules stay different. */
 static void keep_rule(struct flw_rank *rank, const char *rule)
 {
     enum {
@@ -493,7 +493,7 @@ static bool read_fields(struct reader *reader, node object, const struct field *
     return true;
 }
 
-/* What is wrong with it; NULL: nothing. */
+/* Return the error in a moment, or NULL. */
 static const char *blame_moment(const struct flw_sheet_holding *moment)
 {
     uint64_t bytes = moment->rest_bytes;
@@ -585,7 +585,8 @@ bool flw_rank_read(const char *path, void (*take)(void *context, struct flw_rank
     bool is_open = is_read;
     while (is_read) {
         struct flw_rank rank = {0};
-        reader->json = (struct flw_json){.input = &reader->input}; /* a value of its own */
+        reader->json =
+            (struct flw_json){.input = &reader->input}; /* each record is a JSON value of its own */
         while (flw_input_fill(&reader->input, 1) && isspace(*reader->input.at)) {
             reader->input.at++;
         }

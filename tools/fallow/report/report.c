@@ -127,7 +127,7 @@ static const struct flw_option option_list[] = {
     {.name = NULL}};
 #undef OPTION
 
-/* `name`: "report", or "view", which has the same options. */
+/* Parse the options. `name`: "report", or "view", which has the same options. */
 static int parse(struct flw_report_options *options, int argc, char **argv, const char *name,
                  const char *text)
 {
@@ -192,7 +192,7 @@ static const struct flw_option diff_option_list[] = {
     {.name = "by", .kind = FLW_OPTION_TAKE, .take = flw_owner_take_by},
     {.name = NULL}};
 
-/* A trace is reported first, with the policy that costs nothing. */
+/* Read a trace: report it with the cheapest policy, and read that report. */
 static bool read_trace(char *const *path, const struct flw_owner_rule *rule,
                        struct flw_baseline *out)
 {
@@ -212,12 +212,12 @@ static bool read_trace(char *const *path, const struct flw_owner_rule *rule,
             flw_complain("%s", message);
         }
     }
-    flw_draft_abandon(&draft); /* it may have no end: there was no trace */
+    flw_draft_abandon(&draft); /* the draft is incomplete if there was no trace */
     return is_done;
 }
 
-/* Whether it is a report: it begins with one of an object's members that a report has first, in some order of theirs.
- * Profiles are JSON too. */
+/* True if the file is a report: its first member is one of a report's members, which may be in any order. Profiles are
+ * JSON too. */
 static bool is_report(const char *place)
 {
     char message[FLW_TRACE_MESSAGE_BYTES];

@@ -9,7 +9,7 @@
 
 /* ---- freeing ---- */
 
-/* What lies in the heap; how much stays: it is counted as left out. */
+/* Free the contents of the frames and count them as left out. */
 static void empty_frames(struct flw_sheet_policy *policy)
 {
     for (size_t i = 0; i < policy->frame_count; i++) {
@@ -101,7 +101,7 @@ uint64_t flw_sheet_hole_end(const struct flw_sheet *sheet, size_t count, size_t 
     return sheet->op_count * (h + 1) / count; /* ops are fewer than 2^33 */
 }
 
-/* How many ops are done at the moment. */
+/* Return the number of ops before the moment. */
 static uint64_t moment_end(const struct flw_sheet *sheet, enum flw_sheet_moment moment)
 {
     switch (moment) {
@@ -148,7 +148,7 @@ static bool are_columns_valid(const struct flw_sheet *sheet)
     return is_valid;
 }
 
-/* `lower`, where known, is never above `upper`, where known. */
+/* True if in each column `lower` is at most `upper`; unknown values pass. */
 static bool is_below(const struct flw_sheet_range *lower, const struct flw_sheet_range *upper,
                      size_t count)
 {
@@ -159,7 +159,7 @@ static bool is_below(const struct flw_sheet_range *lower, const struct flw_sheet
     return is;
 }
 
-/* `peak_op` FLW_UNKNOWN: nothing is said of where the peak is. */
+/* Check a series. peak_op FLW_UNKNOWN: the op of the peak is not checked. */
 static bool is_series_valid(const struct flw_sheet *sheet, const struct flw_sheet_range *series,
                             uint64_t peak_bytes, uint64_t peak_op)
 {
@@ -269,7 +269,7 @@ static bool are_holes_valid(const struct flw_sheet_policy *policy)
     return is_valid;
 }
 
-/* All bands of a kind together. */
+/* Return the largest sum of all bands of a kind. */
 static uint64_t most_held(const struct flw_sheet *sheet, size_t kind)
 {
     uint64_t most_bytes = 0;

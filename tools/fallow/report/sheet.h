@@ -1,29 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the sheet: everything that a report says of one trace, measured and ready to be drawn or
- * printed. One place fills it (collect.c); the terminal, JSON, CSV and the page only read it.
- * Does not: format numbers, or know of files.
+ * Owns: the sheet: all figures of a report of one trace, measured and ready to be printed or drawn. Only collect.c
+ * fills it; the terminal, JSON, CSV and the page read it.
+ * Does not: format numbers, or use files.
  *
- * An *op* is one step of the replayed program (a number below op_count), blocks of the start
- * included. Columns cut the ops into at most FLW_SHEET_COLUMNS stretches, the same for every policy,
- * so that pictures of different policies lie over each other.
+ * An *op* is one step of the replayed program (a number below op_count), including the allocation of blocks that were
+ * live at the start. Columns divide the ops into at most FLW_SHEET_COLUMNS stretches, the same for every policy, so
+ * pictures of different policies line up.
  *
  * INVARIANTS (flw_sheet_is_valid recomputes them)
- *   1. columns.first_op ascends from 0 to op_count; where has_times, columns.time_ns never falls.
- *   2. In every column low <= high; requested.high <= block.high <= reserved.high, of those that are
- *      known.
- *   3. The maximum over requested and over reserved is the peak that the result names, and lies in
- *      the column of its op.
+ *   1. columns.first_op ascends from 0 to op_count; if has_times, columns.time_ns never falls.
+ *   2. In every column low <= high; of the known series requested.high <= block.high <= reserved.high.
+ *   3. The maximum over requested and over reserved is the peak in the result, and belongs to the column of its op.
  *   4. Rectangles name blocks that exist, begin before they end, and are sorted by block.
  *      Lanes ascend by address and do not overlap.
- *   5. In every frame segments and blocks ascend by address, segments do not overlap,
- *      and together they hold at most reserved_bytes; the largest hole is at most the reserved bytes
- *      that no requested byte takes.
- *   6. The categories of a kind add up to the program's peak at it; its bands in no column to more.
- *   7. Of each hole column, the sizes add up to at most the peak reserved bytes, and the largest hole
- *      lies in the highest bin that is not empty.
- *   7. Of each moment, the owners' bytes and blocks and the rest's add up to those of all; of the survivors, what
- *      the stretches left does, too, and an owner's stretches to the owner's.
+ *   5. In every frame segments and blocks ascend by address, segments do not overlap and add up to at most
+ *      reserved_bytes; the largest hole is at most reserved minus requested bytes.
+ *   6. The categories of a kind add up to the program's peak at the peak; its bands add up to no more in any column.
+ *   7. In each hole column, the sizes add up to at most the peak reserved bytes, and the largest hole belongs to the
+ *      highest bin that is not empty.
+ *   8. At each moment, the owners and the rest add up to all bytes and blocks. Of the survivors, the stretches add up
+ *      to all too, and an owner's stretches to the owner.
  */
 #ifndef FLW_TOOL_REPORT_SHEET_H
 #define FLW_TOOL_REPORT_SHEET_H
@@ -42,13 +39,13 @@
 #define FLW_SHEET_LANES        1024
 #define FLW_SHEET_LANE_COLUMNS 333
 #define FLW_SHEET_CATEGORIES   13 /* the largest twelve, and the rest */
-#define FLW_SHEET_BANDS        16 /* of a picture over time; the last is the rest */
+#define FLW_SHEET_BANDS        16 /* of a chart over time; the last is the rest */
 #define FLW_SHEET_SIZE_BINS    48 /* bin i: sizes in (2^(i-1), 2^i] bytes */
 #define FLW_SHEET_LIFE_BINS    32 /* bin i: lifetimes in [2^i, 2^(i+1)) ops */
 #define FLW_SHEET_LATENCIES    256
 #define FLW_SHEET_MARKS        1000 /* the first */
-#define FLW_SHEET_OWNERS       200  /* of a moment: the largest */
-#define FLW_SHEET_STRETCHES    10   /* that the recording is cut into */
+#define FLW_SHEET_OWNERS       200  /* of a moment: the largest ones */
+#define FLW_SHEET_STRETCHES    10   /* parts of the recording */
 #define FLW_SHEET_NAME_BYTES   64
 #define FLW_UNKNOWN            UINT64_MAX
 
@@ -59,15 +56,15 @@ struct flw_sheet_range { /* within one column */
 struct flw_sheet_columns {
     size_t count;
     uint64_t *first_op; /* count + 1 */
-    uint64_t *time_ns;  /* count + 1, at first_op; NULL where the trace has no times */
+    uint64_t *time_ns;  /* count + 1, at first_op; NULL: no times */
 };
 
-/* A stretch of addresses that the policy had from the driver. They may add up to less than what is
- * reserved: a handle without a mapping has no address. */
+/* A range of addresses that the policy has from the driver. The ranges may add up to less than the reserved bytes: a
+ * handle without a mapping has no address. */
 struct flw_sheet_segment {
     uint64_t address, bytes;
-    uint16_t stream; /* UINT16_MAX: no stream in particular */
-    bool is_mapped;  /* part of a range, of the recorded allocator's */
+    uint16_t stream; /* UINT16_MAX: any stream */
+    bool is_mapped;  /* a mapped part of a range of the recorded allocator */
 };
 
 struct flw_sheet_block {
@@ -77,13 +74,12 @@ struct flw_sheet_block {
     bool is_pending; /* freed, not yet reusable */
 };
 
-/* The heap at one moment, when the op is done. A hole is a stretch of one segment that no live block
- * takes. */
+/* The heap at one moment, after its op. A hole is a part of a segment without live blocks. */
 struct flw_sheet_frame {
     char name
         [FLW_SHEET_NAME_BYTES]; /* "peak reserved", "peak live", "out of memory", "first failure", "end" */
     uint64_t op, time_ns;
-    /* block_bytes: FLW_UNKNOWN where the policy does not say how it rounds. */
+    /* block_bytes: FLW_UNKNOWN if the policy does not report rounding. */
     uint64_t requested_bytes, block_bytes, reserved_bytes, largest_hole_bytes, hole_count;
     uint64_t hole_bytes;                /* all holes together */
     struct flw_sheet_segment *segments; /* by address; at most FLW_SHEET_RECTANGLES, the first */
@@ -100,23 +96,23 @@ struct flw_sheet_rectangle {
     uint16_t stream;
 };
 
-/* Of a stretch of addresses, the blocks that have no rectangle of their own: how much of it they take in each part of
- * the ops, in bytes times ops. */
+/* Blocks without a rectangle of their own in a range of addresses: how much of the range they take in each part of the
+ * ops, in bytes times ops. */
 struct flw_sheet_lane {
-    uint64_t begin, end; /* the addresses that they took */
+    uint64_t begin, end; /* range of their addresses */
     double *byte_ops;    /* FLW_SHEET_LANE_COLUMNS, of op_count / so many */
 };
 
 /* The holes at one moment. */
 struct flw_sheet_holes {
-    uint64_t bytes[FLW_SHEET_SIZE_BINS]; /* in holes of that size */
+    uint64_t bytes[FLW_SHEET_SIZE_BINS]; /* by size of the hole */
     uint64_t total_bytes, largest_bytes, count;
     double square_sum;
-    uint64_t largest_request; /* of a hole column: made in it */
+    uint64_t largest_request; /* of a hole column: in that column */
 };
 
-/* Calls of the driver that take or give memory (at once, as handles, of the stream-ordered pool) and
- * that order work: key, entry point. */
+/* Counted driver calls, which allocate, free or order memory (direct, by handles, from the stream-ordered pool): key,
+ * entry point. */
 #define FLW_SHEET_CALLS(X)              \
     X("alloc", "cuMemAlloc_v2")         \
     X("free", "cuMemFree_v2")           \
@@ -131,30 +127,28 @@ struct flw_sheet_holes {
 
 struct flw_sheet_policy {
     const struct flw_run_result *result;
-    char label[FLW_SHEET_NAME_BYTES]; /* as tables show it: "async (model)" */
+    char label[FLW_SHEET_NAME_BYTES]; /* label in tables */
     bool has_series;
     struct flw_sheet_range *requested, *block,
-        *reserved; /* columns.count; NULL unknown (block: where the
-                                                         policy does not say how it rounds) */
-    /* The peaks of the series: the first op that reaches them; for reserved, the first that needs
-     * most of those that hold the peak. `at_peak`: at the peak of reserved, when that op is done.
-     * Each FLW_UNKNOWN where its series is. */
+        *reserved; /* columns.count; NULL unknown (block: no rounding reported) */
+    /* The peaks of the series: the first op that reaches each. For reserved: of the ops at the peak, the first with the
+     * highest need. `at_peak`: after the op of the reserved peak. Each is FLW_UNKNOWN if its series is. */
     uint64_t end_reserved_bytes, reserved_at_peak_requested_bytes, block_at_peak_bytes;
     uint64_t requested_at_peak_bytes, peak_block_bytes;
     uint64_t peak_reserved_op, peak_requested_op;
-    bool has_calls; /* a device was there to count them */
+    bool has_calls; /* a device counted them */
     uint64_t calls[FLW_SHEET_CALL_COUNT];
-    double mean_ratio; /* reserved over requested, both summed over the clock from the first event
-                          on; 0 unknown */
+    double
+        mean_ratio; /* reserved over requested, each summed over the clock from the first event; 0 unknown */
     double fragmentation;         /* at peak reserved: 1 - largest hole / free; 0 nothing free */
     double pytorch_fragmentation; /* at peak reserved: sum(hole^2) / reserved^2 */
-    /* FLW_UNKNOWN: none failed; the hole: or the policy has no addresses. */
+    /* FLW_UNKNOWN: no failure; for holes also: no addresses. */
     uint64_t first_failure_op, first_failure_bytes, first_failure_largest_hole_bytes;
     uint64_t first_failure_hole_bytes; /* all holes together */
     uint32_t latency_count;            /* quantiles of one operation, ascending; 0: not timed */
     float latency_ns[FLW_SHEET_LATENCIES];
 
-    /* Hole column h: ops below (h + 1) * op_count / hole_column_count, as its last op leaves them. */
+    /* Hole column h covers the ops up to (h + 1) * op_count / hole_column_count, measured after the last of them. */
     size_t hole_column_count; /* at most FLW_SHEET_HOLE_COLUMNS; 0: no addresses */
     struct flw_sheet_holes *holes;
 
@@ -162,7 +156,7 @@ struct flw_sheet_policy {
     size_t frame_count;
     struct flw_sheet_rectangle
         *rectangles; /* at most FLW_SHEET_RECTANGLES: largest size * lifetime */
-    size_t rectangle_count, left_out_count; /* the latter have no rectangle: they lie in lanes */
+    size_t rectangle_count, left_out_count; /* left_out_count: blocks in lanes */
     struct flw_sheet_lane *lanes;           /* by address; at most FLW_SHEET_LANES */
     size_t lane_count;
 };
@@ -171,7 +165,7 @@ struct flw_sheet_spread { /* quantiles of some blocks */
     uint64_t count, p50, p90, p99, max;
 };
 
-/* Live requested bytes by kind of owner: top twelve at the peak, and "other". */
+/* Live requested bytes by kind of owner: the twelve largest at the peak, and "other". */
 struct flw_sheet_category {
     char name[FLW_SHEET_NAME_BYTES];
     uint64_t requested_bytes;                /* of all its blocks, in the whole trace */
@@ -179,19 +173,20 @@ struct flw_sheet_category {
     uint64_t at_peak_bytes, at_peak_count;
 };
 
-/* Live requested bytes over time of an owner that holds much at any time, and of "other". */
+/* Live requested bytes over time of an owner that is large at some time, or of "other". */
 struct flw_sheet_band {
     char name[FLW_SHEET_NAME_BYTES];
-    uint64_t most_bytes;  /* that the owner holds at any time; of "other": of its largest owner */
-    uint64_t *held_bytes; /* columns.count: when all bands together hold most in the column */
+    uint64_t most_bytes; /* most held at any time; of "other": by its largest owner */
+    uint64_t
+        *held_bytes; /* columns.count: at the moment of the column with the largest sum of bands */
 };
 
 enum flw_sheet_kind {
-    FLW_SHEET_BY_OWNER, /* who asked (owner.h); no categories where the trace has no stacks */
+    FLW_SHEET_BY_OWNER, /* by code (owner.h); no categories if the trace has no stacks */
     FLW_SHEET_BY_STREAM,
     FLW_SHEET_BY_SIZE,
-    FLW_SHEET_BY_TAG,  /* no categories where the trace has no tags */
-    FLW_SHEET_BY_POOL, /* ... no private pools */
+    FLW_SHEET_BY_TAG,  /* no categories if the trace has no tags */
+    FLW_SHEET_BY_POOL, /* no categories if the trace has no private pools */
     FLW_SHEET_KIND_COUNT
 };
 
@@ -205,53 +200,53 @@ struct flw_sheet_owner {
     uint64_t bytes, count; /* of its blocks, as requested */
 };
 
-struct flw_sheet_left { /* by one owner, by the stretch in which it asked */
+struct flw_sheet_left { /* of one owner, by the stretch of its requests */
     uint64_t bytes[FLW_SHEET_STRETCHES], counts[FLW_SHEET_STRETCHES];
 };
 
-/* Whose blocks are alive at one moment. */
+/* The owners of the live blocks at one moment. */
 struct flw_sheet_holding {
     uint64_t bytes, count;          /* of all, as requested */
     struct flw_sheet_owner *owners; /* the largest first; at most FLW_SHEET_OWNERS */
-    struct flw_sheet_left *left;    /* by owner; NULL but of the survivors */
+    struct flw_sheet_left *left;    /* by owner; of the survivors only, else NULL */
     size_t owner_count;
-    uint64_t rest_bytes, rest_count; /* of the owners that have no place there */
+    uint64_t rest_bytes, rest_count; /* of the owners beyond FLW_SHEET_OWNERS */
 };
 
 enum flw_sheet_moment {
     FLW_SHEET_AT_PEAK, /* of requested bytes */
-    FLW_SHEET_AT_OOM,  /* the recording's first; nothing where it had none */
+    FLW_SHEET_AT_OOM,  /* the recording's first; empty if it has none */
     FLW_SHEET_AT_END,
-    FLW_SHEET_SURVIVORS, /* at the end, but for what was alive at the start */
+    FLW_SHEET_SURVIVORS, /* at the end, without the blocks of the start */
     FLW_SHEET_MOMENT_COUNT
 };
 
-/* A part of the recording: some steps where it marks any, else a tenth of its operations. */
+/* A part of the recording: some steps if it marks any, else a tenth of its operations. */
 struct flw_sheet_stretch {
     char name[FLW_SHEET_NAME_BYTES]; /* "step 3", "steps 5 to 8", "after step 8", "tenth 1" */
     uint64_t end_op;
-    uint64_t left_bytes, left_count; /* asked for in it and alive at the end */
+    uint64_t left_bytes, left_count; /* requested in it and live at the end */
 };
 
-/* What became of the failed request where another policy was asked for it. */
+/* The outcome of the failed request in a replay of another policy. */
 enum flw_sheet_outcome {
     FLW_SHEET_SERVED,
     FLW_SHEET_REFUSED,
-    FLW_SHEET_REFUSED_BEFORE, /* an earlier one of the program was, and so this one proves nothing */
-    FLW_SHEET_NOT_ASKED       /* what there was is not known, or the policy could not run */
+    FLW_SHEET_REFUSED_BEFORE, /* an earlier request of the program failed, so this one proves nothing */
+    FLW_SHEET_NOT_ASKED       /* the available memory is unknown, or the policy could not run */
 };
 
 struct flw_sheet_answer {
-    char name[FLW_POLICY_NAME_BYTES], label[FLW_POLICY_NAME_BYTES]; /* as a policy's */
+    char name[FLW_POLICY_NAME_BYTES], label[FLW_POLICY_NAME_BYTES]; /* the policy's */
     enum flw_sheet_outcome outcome;
-    uint64_t smallest_limit_bytes; /* at which all of it is served; FLW_UNKNOWN */
+    uint64_t smallest_limit_bytes; /* that serves the whole program; FLW_UNKNOWN */
 };
 
-#define FLW_SHEET_OOM_SETTINGS 3 /* of PyTorch's allocator, asked beside the policies */
+#define FLW_SHEET_OOM_SETTINGS 3 /* of PyTorch's allocator, replayed beside the policies */
 #define FLW_SHEET_ANSWERS      (FLW_PLAN_POLICIES + FLW_SHEET_OOM_SETTINGS)
 
-/* The recording's own out-of-memory, the first of so many. It is no part of the policies' runs; oom.c asks each of
- * them for that request alone, after the program up to there. */
+/* The recording's first out-of-memory, of `count`. The policies' own runs do not contain it; oom.c replays the program
+ * up to that request with each policy. */
 struct flw_sheet_oom {
     uint64_t count;       /* 0: none; the other members are unset */
     uint64_t event;       /* number of the failed event, from 1 */
@@ -261,11 +256,10 @@ struct flw_sheet_oom {
     uint64_t free_bytes;  /* free on the device; FLW_UNKNOWN */
     uint64_t
         idle_bytes; /* reserved, without blocks in use, pending blocks and rounding; FLW_UNKNOWN */
-    uint64_t pending_bytes, pending_count; /* freed, not reusable yet: used on other streams */
+    uint64_t pending_bytes, pending_count; /* freed but not yet reusable: used on other streams */
     uint64_t largest_hole_bytes;           /* of idle_bytes; FLW_UNKNOWN */
     char owner[FLW_SHEET_NAME_BYTES];      /* of the failed request (owner.h); "" if unknown */
-    /* What the policies were given: what was reserved and what the device had free, or the limit asked for;
-     * FLW_UNKNOWN. */
+    /* The memory of the policies: reserved plus free on the device, or the limit of the command line; FLW_UNKNOWN. */
     uint64_t limit_bytes;
     bool is_limit_given, is_searched; /* the latter: smallest limits were looked for */
     struct flw_sheet_answer answers[FLW_SHEET_ANSWERS];
@@ -292,11 +286,11 @@ struct flw_sheet_devices {
 #define FLW_SHEET_ADVICE_BYTES  512
 #define FLW_SHEET_SETTING_BYTES 256
 
-/* What to do, from the replays. */
+/* Advice from the replays. */
 struct flw_sheet_advice {
     char text[FLW_SHEET_ADVICE_BYTES];     /* one sentence */
-    char setting[FLW_SHEET_SETTING_BYTES]; /* what to type; "" nothing */
-    uint64_t saved_bytes; /* of what was held, or was there; FLW_UNKNOWN where nothing is */
+    char setting[FLW_SHEET_SETTING_BYTES]; /* text to type; "": none */
+    uint64_t saved_bytes; /* of the reserved or available bytes; FLW_UNKNOWN if nothing is saved */
 };
 
 struct flw_owners;
@@ -307,9 +301,9 @@ struct flw_sheet {
     char title[FLW_SHEET_NAME_BYTES]; /* the file's name without its folder */
     char of_devices
         [2 *
-         FLW_SHEET_NAME_BYTES]; /* "device 1 of 0 1 2; ...": of the recording; "" if it has one device */
+         FLW_SHEET_NAME_BYTES]; /* "device 1 of 0 1 2; ..."; "" if the recording has one device */
     struct flw_sheet_devices others;
-    bool is_other; /* of a device that is not shown, beside the sheet of the shown one */
+    bool is_other; /* the sheet of a device that is not shown */
     /* The recording has no history: the sheet shows the heap at one moment, `recorded` is the only policy, and there
      * are no comparisons. */
     bool is_state;
@@ -317,23 +311,23 @@ struct flw_sheet {
     /* The part of the recorded peak that was reserved before the recording began and that nothing in the recording
      * used. A replayed policy cannot hold it, so comparisons exclude it. */
     uint64_t unused_bytes;
-    uint64_t pending_bytes, pending_count; /* at the end: freed, not reusable yet */
+    uint64_t pending_bytes, pending_count; /* at the end: freed, not yet reusable */
     bool is_share_unknown; /* the unused part is unknown: segments have no addresses */
-    char device_name[FLW_SHEET_NAME_BYTES]; /* that policies ran on */
+    char device_name[FLW_SHEET_NAME_BYTES]; /* device of the replays */
     bool is_sim;
     uint64_t lag_units, limit_bytes;
     bool is_by_time; /* the lag's unit is ns; else ops */
     uint64_t op_count;
     uint64_t packed_bytes;       /* packing.h; FLW_UNKNOWN: too many blocks */
     uint64_t without_wait_bytes; /* flw_bound_without_wait */
-    uint64_t initial_op_count;   /* of these, the blocks of the start */
-    uint64_t peak_op;            /* where the requested bytes peak when nothing fails */
+    uint64_t initial_op_count;   /* of these, allocations of the initial blocks */
+    uint64_t peak_op;            /* op of the requested peak when nothing fails */
     bool has_times;
 
     struct flw_sheet_columns columns;
     struct flw_sheet_policy *policies;
     size_t policy_count;
-    struct flw_run_result *results; /* what the policies' results point at */
+    struct flw_run_result *results; /* the policies' results point to these */
 
     struct flw_sheet_category categories[FLW_SHEET_KIND_COUNT][FLW_SHEET_CATEGORIES];
     size_t category_count[FLW_SHEET_KIND_COUNT];
@@ -347,58 +341,57 @@ struct flw_sheet {
     uint64_t distinct_size_count;
 
     struct flw_sheet_oom oom;
-    char *owner_rule;          /* in words (owner.h) */
+    char *owner_rule;          /* as a sentence (owner.h) */
     bool has_code;             /* owners are code; else sizes */
-    struct flw_owners *owners; /* whose each record's memory is (owner.h); NULL: let go */
+    struct flw_owners *owners; /* the owner of each record's memory (owner.h); NULL: freed */
     struct flw_sheet_holding holdings[FLW_SHEET_MOMENT_COUNT];
     struct flw_sheet_stretch
         stretches[FLW_SHEET_STRETCHES]; /* in order; the last ends at op_count */
     size_t stretch_count;
     struct flw_sheet_mark *marks;
     size_t mark_count;
-    /* Of policies: what the verdict compares, what is or would be held and the least (verdict.h); NULL. */
+    /* The policies that the verdict compares: the present one and the best one (verdict.h); NULL. */
     const struct flw_sheet_policy *reference, *best;
     char headline
-        [512]; /* the user's own figures: the peak or the failed request, and the largest owners */
-    char verdict[256]; /* one sentence that compares */
+        [512]; /* figures of the recording: the peak or the failed request, and the largest owners */
+    char verdict[256]; /* one sentence that compares both policies */
     struct flw_sheet_advice advice;
     char pools_note[FLW_PLAN_NOTE_BYTES]; /* flw_plan_say_pools */
 };
 
 struct flw_owner_rule;
 
-/* collect.c */
+/* Arguments of flw_sheet_collect (collect.c). */
 struct flw_sheet_setup {
     const struct flw_run_setup *run; /* simulated device, trace, program, lag, limit; one pass */
     const struct flw_policy *const *policies;
-    size_t policy_count; /* 0: nothing is replayed, and the device is not used */
+    size_t policy_count; /* 0: no replay, and no use of the device */
     const struct flw_owner_rule *rule;
     bool is_by_time;         /* the program's clock is in ns */
-    bool are_policies_named; /* by the user: no others are tried */
-    /* May be NULL: called now and then, 0 to 1. */
+    bool are_policies_named; /* by the user: try no others */
+    /* Called now and then with the share done, 0 to 1. May be NULL. */
     void (*on_progress)(void *context, double share);
     void *context;
 };
 
-/* Runs every policy twice: once for times and for where the peaks lie, once to measure. The same
- * setup without times gives the same sheet. False: message (FLW_RUN_MESSAGE_BYTES) is one line;
- * nothing is held. Memory: bounded by the constants above, and 50 bytes a block while it runs. */
+/* Fill a sheet. Runs every policy twice: once for times and the ops of the peaks, once to measure. The same setup
+ * without times gives the same sheet. Returns false if that fails: message (FLW_RUN_MESSAGE_BYTES) is one line, and
+ * out_sheet holds nothing. Memory: bounded by the constants above, plus 50 bytes per block during the run. */
 bool flw_sheet_collect(const struct flw_sheet_setup *setup, struct flw_sheet *out_sheet,
                        char *message);
 
-/* sheet.c */
 void flw_sheet_finish(struct flw_sheet *sheet);
 
-/* Frees all that only pictures and rows of blocks need: series, rectangles, lanes, holes, what lies in frames, owners.
- * Numbers and counts stay, for JSON and tables. */
+/* Free the parts that only pictures and rows of blocks need: series, rectangles, lanes, holes, the contents of frames,
+ * owners. Numbers and counts stay, for JSON and tables. */
 void flw_sheet_shrink(struct flw_sheet *sheet);
 
-/* The same of one policy, frames included. */
+/* Free these parts of one policy, and its frames. */
 void flw_sheet_drop(struct flw_sheet_policy *policy);
 
 bool flw_sheet_is_valid(const struct flw_sheet *sheet);
 
-/* The column of an op. */
+/* Return the column of an op. */
 static inline size_t flw_sheet_column(const struct flw_sheet_columns *columns, uint64_t op)
 {
     size_t low = 0;
@@ -414,14 +407,14 @@ static inline size_t flw_sheet_column(const struct flw_sheet_columns *columns, u
     return low;
 }
 
-/* One past the last op of hole column `h` of `count`. */
+/* Return one past the last op of hole column `h` of `count`. */
 uint64_t flw_sheet_hole_end(const struct flw_sheet *sheet, size_t count, size_t h);
 
-/* Add up the live blocks at a moment: `keys` of blocks are places in bytes and counts. */
+/* Add up the live blocks at a moment. keys[block] is the index in bytes and counts. */
 void flw_sheet_tally(const struct flw_sheet *sheet, enum flw_sheet_moment moment,
                      const uint32_t *keys, uint64_t *bytes, uint64_t *counts);
 
-/* The frame of that name; NULL if there is none. */
+/* Return the frame of that name, or NULL. */
 static inline const struct flw_sheet_frame *flw_sheet_frame(const struct flw_sheet_policy *policy,
                                                             const char *name)
 {
@@ -474,7 +467,7 @@ static inline const struct flw_sheet *flw_sheet_widest(const struct flw_sheet *s
     return widest;
 }
 
-/* Reserved over requested at their peaks; 0 unknown. */
+/* Return reserved over requested at their peaks; 0 if unknown. */
 static inline double flw_sheet_ratio(const struct flw_sheet_policy *policy)
 {
     const struct flw_run_result *result = policy->result;
@@ -486,7 +479,7 @@ static inline double flw_sheet_ratio(const struct flw_sheet_policy *policy)
                     : 0;
 }
 
-/* FLW_UNKNOWN where either is. */
+/* Return whole - part, or FLW_UNKNOWN if either is. */
 static inline uint64_t flw_sheet_subtract(uint64_t whole, uint64_t part)
 {
     return whole == FLW_UNKNOWN || part == FLW_UNKNOWN ? FLW_UNKNOWN : whole - part;

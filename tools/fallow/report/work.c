@@ -25,26 +25,26 @@
 /* A trace to report. */
 struct job {
     char *path;
-    bool is_found; /* in a folder: left out where it is no trace */
-    bool is_trace; /* was read */
+    bool is_found; /* found in a folder: skipped if it is no trace */
+    bool is_trace; /* it was read */
 };
 
 struct work {
     const struct flw_report_options *options;
     struct job *jobs;
     size_t job_count, job_capacity;
-    struct flw_sheet *sheets; /* shrunk where there are several jobs */
-    struct flw_trace *traces; /* without their arrays: what tables need */
+    struct flw_sheet *sheets; /* shrunk if there are several jobs */
+    struct flw_trace *traces; /* without arrays that tables do not need */
     struct flw_program *programs;
     size_t sheet_count, sheet_capacity, trace_capacity, program_capacity;
-    size_t place;                 /* of the job */
-    struct flw_job ranks;         /* where there are several files, or records are wanted */
-    struct flw_baseline baseline; /* as it was before anything is written */
-    struct flw_draft others;      /* the page's data of the devices that are not shown at first */
+    size_t place;                 /* index of the job */
+    struct flw_job ranks;         /* used for several files, or records of ranks */
+    struct flw_baseline baseline; /* read before any output is written */
+    struct flw_draft others;      /* the page's data of devices that are not shown at first */
     struct flw_draft own_json;
-    struct flw_draft *json; /* of all sheets; not begun where it is not wanted */
+    struct flw_draft *json; /* JSON of all sheets; not begun if not requested */
     struct flw_device device;
-    bool has_device; /* it is open: some trace was there to replay */
+    bool has_device; /* the device is open, because a trace was replayed */
     int code;
 };
 
@@ -65,7 +65,7 @@ static int compare_jobs(const void *a, const void *b)
     return strcmp(((const struct job *)a)->path, ((const struct job *)b)->path);
 }
 
-/* An earlier report's, or of documents: no trace is one. */
+/* True if the name is a page of an earlier report or of documents, never a trace. */
 static bool is_page(const char *name)
 {
     size_t length = strlen(name);
@@ -158,7 +158,7 @@ static void show_progress(void *context, double share)
     flw_progress_show("replaying", work->jobs[work->place].path, NULL, share);
 }
 
-/* Records are made without a replay. */
+/* Open the device unless nothing is replayed, as for records of ranks. */
 static bool open_device(struct work *work)
 {
     char message[FLW_DRIVER_MESSAGE_BYTES];
@@ -209,7 +209,7 @@ static bool collect(struct work *work, const struct flw_trace *trace,
     return true;
 }
 
-/* A file whose name does not tell may be of this process's own rank. */
+/* Return the rank of a file. A file without a rank in its name may be of this process's own rank. */
 static uint64_t number_of(const struct work *work, const char *path)
 {
     uint64_t number = flw_job_rank_of_path(path, NULL);
@@ -218,7 +218,7 @@ static uint64_t number_of(const struct work *work, const char *path)
     return is_own && !flw_parse_count(own, &number) ? FLW_UNKNOWN : number;
 }
 
-/* False: the whole report fails. */
+/* Add the record of a rank. Returns false if the whole report fails. */
 static bool add_rank(struct work *work, const struct flw_sheet *sheet)
 {
     const struct job *job = &work->jobs[work->place];
@@ -235,7 +235,7 @@ static bool add_rank(struct work *work, const struct flw_sheet *sheet)
     return !work->options->writes_lines || job->is_found;
 }
 
-/* The sheet stays, with as much of the trace and the program as tables ask for. */
+/* Keep the sheet, and the parts of trace and program that tables need. */
 static void keep(struct work *work, size_t slot, const struct flw_trace *trace,
                  const struct flw_program *program)
 {
@@ -304,7 +304,7 @@ static bool write_sheet(struct work *work, size_t slot)
         }
         return true;
     }
-    bool is_known = fflush(work->others.file) == 0; /* else host memory ran out */
+    bool is_known = fflush(work->others.file) == 0; /* fails if host memory ran out */
     return is_known && flw_report_write_one(options, sheet, has_several, slot, work->others.text) &&
            (has_several || options->writes_lines ||
             flw_report_write_all(options, work->sheets, work->sheet_count, false, NULL,
@@ -375,7 +375,7 @@ static bool report_file(struct work *work, const char *place, const struct flw_t
     return is_done && report_trace(work, trace, slot, &others);
 }
 
-/* False: the whole report fails. */
+/* Report one file. Returns false if the whole report fails. */
 static bool do_job(struct work *work, const struct job *job)
 {
     char message[FLW_TRACE_MESSAGE_BYTES], place[FLW_PLACE_BYTES];
@@ -386,7 +386,7 @@ static bool do_job(struct work *work, const struct job *job)
         return false;
     }
     if (!flw_trace_read(place, work->options->plan.trace_device, &trace, message)) {
-        /* What an earlier run wrote into the folder is no news. */
+        /* Skip an earlier run's output in the folder without a message. */
         if (!job->is_found || !flw_report_is_output(work->options, job->path)) {
             flw_complain("%s%s", message, job->is_found ? "; left out" : "");
         }
@@ -449,7 +449,7 @@ static bool make_room(struct work *work)
     return has_room;
 }
 
-/* Whether the traces are a job's, by the names of their files. */
+/* True if the names of the files are those of a job. */
 static bool are_ranks(const struct work *work)
 {
     const char **paths = flw_host_alloc(work->job_count, sizeof *paths);
@@ -469,7 +469,7 @@ static bool are_ranks(const struct work *work)
     return are;
 }
 
-/* What is of all traces together. */
+/* Write the output of all traces together. */
 static bool write_all(struct work *work)
 {
     flw_job_settle(&work->ranks);
@@ -482,7 +482,7 @@ static bool write_all(struct work *work)
                                 are_ranks(work) ? &work->ranks : NULL, work->json);
 }
 
-/* The thresholds. A baseline that is not held to is not replaced. */
+/* Check the thresholds. If one fails, the baseline is not replaced. */
 static bool judge(struct work *work)
 {
     const struct flw_report_options *options = work->options;
@@ -516,7 +516,7 @@ static bool do_jobs(struct work *work)
     return is_done && (work->options->json_draft == NULL || flw_draft_end(work->json, true, NULL));
 }
 
-/* What it is held to is read before anything is written: the JSON may replace it. */
+/* Read the baseline before anything is written: the JSON may replace it. */
 static bool begin_json(struct work *work)
 {
     const struct flw_report_options *options = work->options;

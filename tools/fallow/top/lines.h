@@ -10,8 +10,7 @@
 
 #define FLW_TOP_TEXT_BYTES 32
 
-/* "0 B", "12.3 MiB", "1023 KiB": three digits or so. In `text`, which is returned. */
-/* "99.12 %", or "-" of nothing. Never 100 % where one missed. */
+/* Write a share into `text` and return it: "99.12 %", or "-" if `whole` is 0. Never 100 % if a part is missing. */
 const char *flw_top_share(char text[FLW_TOP_TEXT_BYTES], uint64_t part, uint64_t whole);
 
 /* Write a line, cut to the page's width. */
@@ -19,21 +18,21 @@ void flw_top_add_line(struct flw_top_page *page, enum flw_top_style style, const
     __attribute__((format(printf, 3, 4)));
 
 struct flw_top_row {
-    uint64_t key; /* the most comes first */
+    uint64_t key; /* the largest is first */
     uint32_t index;
 };
 
 uint64_t flw_top_share_key(uint64_t part, uint64_t whole);
-/* The one that the sort names. */
+/* Return the value by which the sort orders. */
 uint64_t flw_top_key(enum flw_top_sort sort, uint64_t reserved_bytes, uint64_t live_bytes,
                      uint64_t cached_bytes, uint64_t hit_share);
-/* The rows' indices into `order`; those with the same key as they were. */
+/* Write the rows' indices into `order`; rows with equal keys keep their order. */
 void flw_top_order(struct flw_top_row *rows, uint32_t count, uint32_t *order);
 
-/* The indices of a process's pools. */
+/* Write the indices of a process's pools into `order`. */
 void flw_top_order_pools(const struct flw_top_look *look, enum flw_top_sort sort, uint32_t *order);
 
-/* Of all pools of a process. */
+/* Sums over all pools of a process. */
 struct flw_top_sums {
     uint64_t reserved, live, cached, hits, allocs;
 };

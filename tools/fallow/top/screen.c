@@ -191,7 +191,7 @@ static bool react(struct screen *screen, int key)
 
 /* ---- the loop */
 
-/* False: nothing is left to watch; *out_ended and the message say why. */
+/* Look at the processes. Returns false if none is left to watch; see *out_ended and the message. */
 static bool look(struct screen *screen, char *message, bool *out_ended)
 {
     struct flw_top_looks looks;

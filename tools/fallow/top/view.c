@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a look as lines of text. Does not: know a terminal.
+ * Owns: a look as lines of text. Does not: control a terminal.
  */
 #include <inttypes.h>
 #include <stdlib.h>

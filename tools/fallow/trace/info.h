@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what `fallow trace info` counts and prints of a trace.
+ * Owns: counting and printing the facts of `fallow trace info`.
  */
 #ifndef FLW_TOOL_TRACE_VERBS_H
 #define FLW_TOOL_TRACE_VERBS_H

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns: the data of the page as objects, numbers in words, elements, the choices of a reader, and scales.
-// The page has one script: the files of this folder, in the order of CMakeLists.txt. It draws every picture and table
-// from the data that stands in the page (page_data.c, page_heap.c) and loads nothing.
+// Owns: decoding the page's data, formatting numbers, elements, the reader's choices, and scales.
+// The page has one script: the files of this folder, in the order of CMakeLists.txt. It draws all pictures and tables
+// from the data in the page (page_data.c, page_heap.c) and loads nothing.
 'use strict';
 
 // ---- data
@@ -70,7 +70,7 @@ const hint = (parent, text) => make('p', parent, text, {className: 'hint'});
 const none = (parent, text) => make('p', parent, text, {className: 'none'});
 const bodyOf = id => document.querySelector(`#${id}>.body`);
 
-// A table whose rows become cards on a narrow screen. A cell is a text, or a function that fills it.
+// Add a table whose rows become cards on a narrow screen. A cell is a text, or a function that fills it.
 const addTable = (parent, headings, rows) => {
   const scroll = make('div', parent, '', {className: 'scroll', tabIndex: 0});
   const table = make('table', scroll, '', {className: 'cards'}), head = make('tr', make('thead', table));
@@ -86,7 +86,7 @@ const addTable = (parent, headings, rows) => {
   }
   return table;
 };
-// Buttons of which one is chosen; arrow keys move.
+// Add a group of radio buttons; arrow keys move the choice.
 const addChoice = (parent, group, names, chosen, choose) => {
   const list = make('div', parent, '', {className: 'choices'});
   names.forEach((name, i) => {
@@ -94,7 +94,7 @@ const addChoice = (parent, group, names, chosen, choose) => {
     const input = make('input', label, '', {type: 'radio', name: group, checked: i === chosen});
     label.append(` ${name}`);
     input.addEventListener('change', () => {
-      choose(i);  // this draws the choice anew
+      choose(i);  // redraws the buttons
       document.querySelector(`input[name="${group}"]:checked`).focus();
     });
   });
@@ -103,12 +103,12 @@ const addChoice = (parent, group, names, chosen, choose) => {
 
 // ---- choices of the reader
 
-const view = {ops: [0, 1], time: [0, 1], address: [0, 1]};  // the part that is shown of each axis
+const view = {ops: [0, 1], time: [0, 1], address: [0, 1]};  // the visible part of each axis
 const span = ([low, high]) => high - low;
 const state = {op: 0, along: 'ops', kind: 0, filter: '', chosen: null, path: [], moment: null};
-let sheet = null;  // of the device that is shown
+let sheet = null;  // of the visible device
 
-// True if the words of the search are part of the name.
+// True if the name contains the search text.
 const isNamed = name => name.toLowerCase().includes(state.filter.toLowerCase());
 const bandName = block => sheet.main?.key === 'by_code' ? block.owner : sizeName(block.bytes);
 const isMatch = block => state.filter === '' || isNamed(block.owner) || isNamed(sizeName(block.bytes)) ||
@@ -123,7 +123,7 @@ const nameOfMoment = op => {
 // ---- scales
 
 const TICKS = {bytes: [1024, BYTES], ns: [1000, TIMES], count: [Infinity, ['']], ratio: [Infinity, ['']]};
-// A number of a scale, in the unit of the largest, with the digits that tell it from the next.
+// Format a number of a scale in the unit of the largest number, with enough digits to distinguish neighbours.
 const sayTick = (value, step, most, unit) => {
   const [base, units] = TICKS[unit];
   let of = 1, i = 0;
@@ -156,7 +156,7 @@ const logTicks = (axis, low, high, wanted) => {
   }
   return out;
 };
-// From values to pixels of an axis {low, high, unit, isLog, hasZero, along, name}; hasZero: a log axis of value + 1.
+// Map values to pixels of an axis {low, high, unit, isLog, hasZero, along, name}. hasZero: a log axis of value + 1.
 const scaleOf = (axis, pixels, isUp) => {
   const [from, to] = axis.along ? view[axis.along] : [0, 1], more = axis.hasZero ? 1 : 0;
   const place = axis.isLog ? value => Math.log(Math.max(value + more, 1e-9)) : value => value;

@@ -3,7 +3,7 @@
 
 // ---- the heap
 
-const HEAP_HEIGHT = 320, DOT_COLUMNS = 333, DOT_ROWS = 107, FULL = 35;  // of page_data.c
+const HEAP_HEIGHT = 320, DOT_COLUMNS = 333, DOT_ROWS = 107, FULL = 35;  // repeated in page_heap.c
 const bandInks = () => new Map((sheet.main?.bands ?? []).map(({name, colour}) => [name, inkOf(`--k${colour}`)]));
 const heapBox = (block, {x, y}) => [x(block.begin), y(block.place + block.taken), x(block.end), y(block.place)];
 
@@ -11,7 +11,7 @@ const paintStrip = plot => {
   const {x, y, width} = plot, {heap} = sheet, raster = addRaster(plot.canvas, width, HEAP_HEIGHT);
   const inks = bandInks(), rest = inkOf(`--k${REST_COLOUR}`), grey = inkOf('--edge');
   let cell = 0;
-  for (const [, run, level] of heap.dots.matchAll(/(\d+)[.](\w)/g)) {  // so many cells, each that full
+  for (const [, run, level] of heap.dots.matchAll(/(\d+)[.](\w)/g)) {  // run: number of cells; level: their density
     const full = parseInt(level, 36) / FULL, end = cell + Number(run);
     for (; cell < end; cell++) {
       const column = cell % DOT_COLUMNS, row = Math.floor(cell / DOT_COLUMNS);
@@ -31,7 +31,7 @@ const paintStrip = plot => {
     }
   }
 };
-// The block at a place of the picture, in parts of the whole, or the nearest that is no further than NEAR pixels.
+// Return the block at a point of the picture (coordinates 0 to 1), or the nearest within NEAR pixels.
 const findBlock = (plot, x, y) => {
   const off = (value, low, high, pixels) => Math.max(0, low - value, value - high) * pixels;
   let found = null, least = NEAR;
@@ -64,8 +64,8 @@ const addStrip = body => {
     '64 MiB of address space are cut out.');
 };
 
-// Reserved memory at one moment, in address order, line after line. A segment: bytes; a block: its segment's number,
-// the bytes before it in the segment, requested, rounding, owner, 1 if pending.
+// Draw reserved memory at one moment in address order, line by line. A segment: bytes. A block: its segment's number,
+// offset in the segment, requested bytes, rounding, owner, 1 if pending.
 const MAP_ROWS = 24, MAP_ROW = 14;
 const paintMap = (plot, moment, rowBytes) => {
   const {width} = plot, raster = addRaster(plot.canvas, width, plot.spec.height), inks = bandInks();
@@ -93,7 +93,7 @@ const paintMap = (plot, moment, rowBytes) => {
   }
   moment.segments.forEach(([bytes], i) => addFree(i, bytes));
   raster.show();
-  for (let row = 0; row * rowBytes < total; row++) {  // an edge around all that is reserved
+  for (let row = 0; row * rowBytes < total; row++) {  // outline of reserved memory
     draws('rect', plot.shapes, {class: 'edge', x: 0.5, y: row * MAP_ROW + 0.5, height: MAP_ROW - 1,
       width: Math.max(1, Math.min(1, (total - row * rowBytes) / rowBytes) * width - 1)});
   }
@@ -125,7 +125,7 @@ const addMap = body => {
           size(row * rowBytes);
       }
     }});
-  const owners = sheet.report.has_history ? [] : sheet.main?.bands ?? [];  // else they stand above
+  const owners = sheet.report.has_history ? [] : sheet.main?.bands ?? [];  // else the legend above has them
   const legend = addLegend(body, owners, [], false);
   addKey(legend, 'free', 'free (every other segment in a second grey)');
   addKey(legend, 'loss', 'rounding');

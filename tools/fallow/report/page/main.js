@@ -3,7 +3,7 @@
 
 // ---- what the program asks for
 
-// A bar a power of two: [power, value].
+// Draw one bar per power of two: [power, value].
 const addBars = (body, title, name, unit, barUnit, bars) => {
   if (bars.length === 0) return none(body, 'Nothing was requested.');
   const [low, high] = [Math.log2(bars[0][0]), Math.log2(bars.at(-1)[0]) + 1], most = Math.max(...bars.map(bar => bar[1]));
@@ -22,7 +22,7 @@ const addBars = (body, title, name, unit, barUnit, bars) => {
       }
     }});
 };
-// The heaviest blocks, stacked while they live: a new one lies on top, and the ones above one that ends come down.
+// Draw the heaviest blocks stacked while they live: a new block is on top, and blocks above a freed one move down.
 const STACKED = 120;
 const addStacked = body => {
   const weight = block => block.bytes * (block.end - block.begin);
@@ -169,7 +169,7 @@ const keep = () => {
   for (const [axis, [low, high]] of Object.entries(view)) if (high - low < 1) said.set(axis, `${low},${high}`);
   try {
     history.replaceState(null, '', `#${said}`);
-  } catch { /* a page inside of another may have no address of its own */ }
+  } catch { /* an embedded page may have no address of its own */ }
   if (link !== null) link.href = location.hash;
 };
 const restore = () => {
@@ -213,7 +213,7 @@ const addDevices = () => {
     keep();
   });
 };
-// The op before the failed request, or the peak.
+// Return the op before the failed request, or the peak.
 const startOf = ({oom_op: failed, peak_op: peak}) => failed ?? peak;
 const build = () => {
   const {report} = sheet, hasBlocks = sheet.blocks.length > 0, hasHistory = report.has_history;
@@ -258,7 +258,7 @@ const showSheets = data => {
   isReady = true;
   addEventListener('hashchange', () => { if (location.hash.includes('=')) restore(); });
   addEventListener('resize', drawAll);
-  document.addEventListener('toggle', drawAll, true);  // a part that was closed has a width now
+  document.addEventListener('toggle', drawAll, true);  // a part that was closed has no width before it opens
   matchMedia('(prefers-color-scheme:dark)').addEventListener('change', drawAll);
 };
 const data = JSON.parse(document.getElementById('data').textContent);

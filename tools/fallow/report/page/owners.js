@@ -5,7 +5,7 @@
 
 const KINDS = {by_code: 'by code', by_tag: 'by tag', by_pool: 'by pool', by_size: 'by size', by_stream: 'by stream'};
 
-// The bytes of the blocks that match the search, at the begin of each column and at its fullest moment.
+// Return the bytes of blocks that match the search, at the begin of each column and at its fullest moment.
 const matchingBytes = () => {
   const {ops} = sheet.edges, change = new Map(), out = [];
   for (const block of sheet.blocks.filter(isMatch)) {
@@ -53,7 +53,7 @@ const paintOwners = (plot, bands) => {
   const dots = [], at = op => x(along === 'ops' ? op : timeOf(op));
   const isShown = value => value >= 0 && value <= plot.width;
   const peak = Math.max(...below);
-  if (sheet.oom_op !== null && isShown(at(sheet.oom_op + 1))) {  // it failed when that op was done
+  if (sheet.oom_op !== null && isShown(at(sheet.oom_op + 1))) {  // failed after that op
     const dot = {x: at(sheet.oom_op + 1), y: y(sheet.report.out_of_memory.live_bytes), text: 'out of memory'};
     draws('path', plot.over, {class: 'line oom', d: `M${dot.x} 0v${plot.spec.height}`});
     addDot(plot, dot, 3, 'oom');
@@ -102,7 +102,7 @@ const addOwnerNumbers = (body, key) => {
   hint(details, 'Lives are counted in operations, of blocks that were freed.');
 };
 
-// Owners of one moment: a row each, the largest first.
+// Show the owners of one moment, one row each, largest first.
 const HOLDERS = 20;
 const addHolders = (parent, holding, heading, left) => {
   const rest = {owner: 'the rest', bytes: holding.bytes, blocks: holding.blocks,
@@ -151,7 +151,7 @@ const ROW = 20, LEAST = 0.002, LEGIBLE = 0.04, SHOWN = 10;  // pixels; parts of 
 const FOREIGN = /(site|dist)-packages|[/\\]torch[/\\]|[/\\]lib[/\\]python|^<|\(</;
 let icicle = null, output = null, slider = null, blockRows = null, link = null;
 
-// Who called whom, and for how many bytes.
+// Build the call tree of the live blocks, with the bytes of each call.
 const grow = held => {
   const tree = {name: sheet.hasAll ? 'all of it' : 'all that is known here', bytes: 0, parts: new Map()};
   for (const {bytes, stack} of held) {
@@ -165,7 +165,7 @@ const grow = held => {
   }
   return tree;
 };
-// What a reader knows best of some frames, the innermost first: the program's own Python, else any, else the
+// Choose the name that a reader recognizes, innermost first: the program's own Python, else any Python, else the
 // autograd node, else the outermost operator, else the first.
 const wordsOf = (names, rule) => names.map(name => rule.exec(name)?.[1]).filter(word => word);
 const best = names => names.find(name => /\.py:\d+\)$/.test(name) && !FOREIGN.test(name)) ??
@@ -180,7 +180,7 @@ const drawCell = (node, names, row, left, width, to) => {
   cell.style.cssText = `left:${100 * left}%;width:${100 * width}%;top:${row * ROW}px`;
   cell.addEventListener('click', () => { state.path = to; drawMoment(); icicle.querySelector('button')?.focus(); });
 };
-// Frames that call but one, which holds as much, are one cell. Returns the number of rows.
+// Draw a call and its callees. A chain of calls with the same bytes is one cell. Returns the number of rows.
 const drawPart = (node, row, left, width, to) => {
   const names = [node.name];
   for (;;) {
@@ -205,13 +205,13 @@ const drawIcicle = held => {
   icicle.textContent = '';
   icicle.style.height = '0';
   if (tree.bytes === 0) return;
-  for (const name of state.path) {  // as far as it goes at this moment
+  for (const name of state.path) {  // the part of the path that exists at this moment
     if (!node.parts.has(name)) break;
     caller = node;
     node = node.parts.get(name);
     to.push(name);
   }
-  if (node !== tree) drawCell(tree, [tree.name], row++, 0, 1, []);  // the ways back
+  if (node !== tree) drawCell(tree, [tree.name], row++, 0, 1, []);  // cells that lead back
   if (caller !== tree) drawCell(caller, [caller.name], row++, 0, 1, to.slice(0, -1));
   icicle.style.height = `${ROW * drawPart(node, row, 0, 1, to)}px`;
 };
@@ -232,7 +232,7 @@ const sayEvent = at => {
   const block = sheet.blocks.find(({begin, end}) => begin === at || end === at);
   return block ? `; it ${block.begin === at ? 'allocates' : 'frees'} ${size(block.bytes)}, ${block.owner}` : '';
 };
-// The live bytes of all blocks, if not all are listed: as near as the page knows.
+// Format the live bytes of all blocks, as a range if not all blocks are listed.
 const sayLive = at => {
   const column = sheet.edges.ops.findLastIndex(first => first <= at), {low, high} = sheet.requested;
   if (sheet.hasAll || low === null || column < 0) return '';

@@ -4,13 +4,13 @@
 // ---- plots: a frame with axes; `paint` draws the marks in pixels
 
 const TOP = 26, BOTTOM = 34;  // pixels above and below the drawing
-const CLOSEST = 1 / 4096, FEWEST = 4, NEAR = 5;  // least part shown; operations; pixels a finger is off by
+const CLOSEST = 1 / 4096, FEWEST = 4, NEAR = 5;  // least visible part; least operations; pixels off by a finger
 const plots = [];
 const pen = make('canvas', document.createElement('div')).getContext('2d');
 const widthOf = text => { pen.font = '600 12px system-ui,sans-serif'; return pen.measureText(text).width; };
 
 const isApart = (a, b) => a.right <= b.left || b.right <= a.left || a.bottom <= b.top || b.bottom <= a.top;
-// Write a word at each dot where no other word and no other dot is. A word without a place is left to the legend.
+// Write a label at each dot where there is room beside other labels and dots. The legend has the labels without room.
 const placeLabels = (plot, dots) => {
   const taken = [], {width} = plot, height = plot.spec.height;
   const around = ({x, y}, more) => ({left: x - more, right: x + more, top: y - more, bottom: y + more});
@@ -90,7 +90,7 @@ const drawPlot = plot => {
 };
 const drawAll = () => plots.forEach(drawPlot);
 
-// spec: {title, says, height, x, y, paint, canvas, pick}. `canvas`: the marks are pixels below the SVG.
+// Add a plot. spec: {title, says, height, x, y, paint, canvas, pick}. `canvas`: the marks are pixels below the SVG.
 const addPlot = (parent, spec) => {
   const box = make('div', parent, '', {className: 'plot'});
   const canvas = spec.canvas ? make('canvas', box) : null;
@@ -126,7 +126,7 @@ const move = (plot, share) => {
 const showAll = plot => { for (const axis of axesOf(plot)) view[axis] = [0, 1]; };
 const act = (plot, what) => { what(plot); drawAll(); keep(); };
 
-// Keys, buttons and pointers of a plot over operations or time.
+// Add keys, buttons and pointers to a plot over operations or time.
 const addHands = plot => {
   const {spec, box} = plot, walks = spec.x.along === 'ops' && sheet.blocks.length > 0;
   box.classList.add('live');
@@ -146,7 +146,7 @@ const addHands = plot => {
     event.preventDefault();
   });
   const tools = make('div', box, '', {className: 'tools'});
-  const add = (text, label, what) => {  // not reached by Tab: the plot is, and has keys for them
+  const add = (text, label, what) => {  // not reached by Tab: the plot itself has keys for them
     const button = make('button', tools, text, {type: 'button', title: label, tabIndex: -1});
     button.setAttribute('aria-label', label);
     button.addEventListener('click', () => act(plot, what));
@@ -157,7 +157,7 @@ const addHands = plot => {
     add('\u203a', 'go right', () => move(plot, 1 / 4)), add('all', 'show all', showAll)];
   addPointers(plot);
 };
-// A click chooses, a drag zooms into the part that it covers, two fingers zoom as they part.
+// Handle pointers: a click chooses, a drag zooms to its range, two fingers zoom as they part.
 const addPointers = plot => {
   const {spec, box, svg} = plot, band = make('div', box, '', {className: 'band', hidden: true}), fingers = new Map();
   let from = null, pinch = null;
@@ -228,7 +228,7 @@ const pick = (plot, x, y) => {
 // ---- painting
 
 const step = value => Math.round(10 * value) / 10;
-// The path of an area between two lists of values, each constant from one edge to the next.
+// Return the path of the area between two lists of values, each constant between two edges.
 const areaPath = (edges, tops, bottoms, x, y) => {
   const last = tops.length - 1;
   let path = `M${step(x(edges[0]))} ${step(y(tops[0]))}`;
@@ -260,8 +260,8 @@ const inkOf = name => {
   const hex = colourOf(name);
   return [1, 3, 5].map(at => parseInt(hex.slice(at, at + 2), 16));
 };
-// Shapes of which many lie in a pixel: each pixel gets as much ink as they cover of it, no more and no less, of the
-// colour that covers most (by the majority vote of Boyer and Moore): a mixture would look like another owner.
+// Collect shapes smaller than a pixel. Each pixel gets as much ink as its shapes cover, in the colour that covers most
+// (Boyer and Moore's majority vote): a mixture would look like another owner.
 const addRaster = (canvas, width, height) => {
   const scale = devicePixelRatio || 1, columns = Math.max(1, Math.round(width * scale)), rows = Math.round(height * scale);
   const pixels = columns * rows, share = new Float32Array(pixels), lead = new Float32Array(pixels);
@@ -319,7 +319,7 @@ const addLineKey = (parent, i, text, number) => {
   entry.append(text);
   if (number) make('span', entry, ` ${number}`, {className: 'number'});
 };
-// The legend of the owners: a click on one filters everything else.
+// Add the legend of the owners. A click on an owner filters by it.
 const addLegend = (parent, bands, more, hasNumbers) => {
   const legend = make('p', parent, '', {className: 'legend'});
   for (const {name, colour, most_bytes: bytes} of bands) {

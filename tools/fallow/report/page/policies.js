@@ -92,7 +92,7 @@ const addLines = (body, along) => {
       }});
   }
 };
-// What each policy reserved beyond live memory: all need that much, so the bars begin there.
+// Draw the reserved bytes beyond peak live memory: all policies need that much, so the bars begin there.
 const WASTE_ROW = 32, WASTE_BAR = 12;
 const addWaste = body => {
   const rows = sheet.policies.filter(({ran, peak_reserved_bytes: bytes}) => ran && bytes).map(policy => {
@@ -121,7 +121,7 @@ const addWaste = body => {
   addKey(legend, 'loss', 'rounding (where the policy says)');
   addKey(legend, 'idle', 'free inside what is reserved');
 };
-// A dot a policy.
+// Draw one dot per policy.
 const addScatter = (body, spec, points, before) => {
   if (points.length === 0) return none(body, spec.missing);
   addPlot(body, {...spec, height: 260, paint: (plot, x, y) => {
@@ -190,7 +190,7 @@ const addLatency = body => {
   const legend = make('p', body, '', {className: 'legend'});
   for (const {place, label} of timed) addLineKey(legend, place, label);
 };
-// Columns of the tables: heading, and what it says of a policy.
+// Columns of the tables: heading, and the text for a policy.
 const bytesOf = pick => policy => known(pick(policy), size), countOf = pick => policy => known(pick(policy), count);
 const ratioOf = pick => policy => known(pick(policy), ratio), timeOfPolicy = pick => policy => known(pick(policy), time);
 const quantiles = (kind, names) => names.map(([name, key]) => [name, timeOfPolicy(p => p.ns_per_op?.[kind][key])]);
