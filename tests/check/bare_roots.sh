@@ -7,14 +7,14 @@
 #
 #   bare_roots.sh [--suites 'bookworm trixie bullseye'] <folder for the roots>
 #
-# In each root: as root with nothing else there (the first command; again; the second command), then as an ordinary
-# user without sudo where compiler, CMake and make are there and no optional library is (both commands). In bookworm
-# the first command also runs with gcc 11 and CMake 3.22, in a folder with a blank in its name. The compiler's log may
-# hold no warning. Clang builds everything with warnings as errors, except in the suite of this machine, whose clang
-# the stage `dev` uses; gcc's build is the second command's.
+# In each root: as root with nothing else installed (the first command twice; the second command), then as an ordinary
+# user without sudo, with compiler, CMake and make but no optional library (both commands). In bookworm the first
+# command also runs with gcc 11 and CMake 3.22, in a folder with a blank in its name. The compiler's log must have no
+# warning. Clang builds everything with warnings as errors, except in the suite of this machine, whose clang the stage
+# `dev` uses; the second command builds with gcc.
 #
-# FALLOW_TEST_STAGES cuts the second command to the stage `quick`. And a sample: the user in the first suite only,
-# the user's second command in none. FALLOW_TEST_ALL=1 cuts nothing.
+# FALLOW_TEST_STAGES reduces the second command to the stage `quick`. The user's first command runs in the first suite
+# only, the user's second command in none. FALLOW_TEST_ALL=1 runs everything.
 #
 # Needs root (chroot, mounts in a namespace of their own) and debootstrap, which it installs. Packages come from
 # where this machine's own settings get them.
@@ -129,7 +129,7 @@ ran() {
     [ $code = 0 ] || { tail -30 "$log"; return 1; }
 }
 
-# The four rows and what follows are those that tools/README.md shows.
+# The four rows and the lines after them are those of tools/README.md.
 table=$(sed -n '/^live bytes /,/^```$/p' tools/README.md | sed '$d')
 has_table() {
     [[ -n $table && $(<"$log") == *"$table"* ]]
@@ -157,7 +157,7 @@ steps_at_most() {
 
 # ------------------------------------------------------------------------------------------- runs ---
 
-# True in the first suite, in each if nothing is cut.
+# True in the first suite; in each with FALLOW_TEST_ALL=1.
 in_full() {
     [ -n "$all" ] || [ "$suite" = "${suites%% *}" ]
 }

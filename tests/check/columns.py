@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 #
-# check.columns: what the command prints for people fits where it goes: 100 columns of a pipe, 100 and 80 of a
-# terminal, whatever the names are; ASCII where the locale has no more, and nothing that would move a terminal.
-# What is folded is all there: every cell of the wide table is in the narrow one.
+# check.columns: output for people fits 100 columns of a pipe and 100 or 80 of a terminal, whatever the names are; it is
+# ASCII if the locale is, and has nothing that would move a terminal's cursor. Folding loses nothing: every cell of the
+# wide table is in the narrow one.
 #
 #   columns.py <fallow> <demo trace> <scratch folder>
 import fcntl
@@ -35,7 +35,7 @@ def run_in_pipe(words, locale="C.UTF-8", columns=None):
 
 
 def run_on_terminal(words, width, locale="C.UTF-8"):
-    """Standard output, as a terminal of that width gets it; standard error is left out."""
+    """Return standard output as a terminal of that width receives it, without standard error."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
     child = subprocess.Popen([FALLOW] + words, stdin=subprocess.DEVNULL, stdout=theirs, stderr=subprocess.DEVNULL,
@@ -73,7 +73,7 @@ def expect_fits(printed, width, what):
 
 
 def write_job():
-    """A folder of two ranks, and their records as another program may write them: names are whatever they like."""
+    """Make a folder of two ranks, and their records as another program may write them, with arbitrary names."""
     os.makedirs(os.path.join(WORK, "job"))
     for rank in range(2):
         with open(os.path.join(WORK, "job", "s_rank%d.ftext" % rank), "w", encoding="utf-8") as file:
@@ -135,13 +135,13 @@ def main():
         printed = run_in_pipe(words + ["--help"])
         for line in printed.decode().split("\n"):
             expect(len(line) <= 100, "%s --help: %d columns: %s" % (" ".join(words), len(line), line))
-    # Where there is more it is used: blocks of the curve, and names as they are.
+    # UTF-8 is used if the locale has it: for blocks of the curve, and names.
     shown = run_in_pipe(["report", strange_name, "--no-times", "--policy", "pytorch"])
     expect("\u2588" in shown.decode() and "\u8a18\u61b6" in shown.decode(), "C.UTF-8, and ASCII alone")
     expect(run_in_pipe(["report", strange_name, "--no-times", "--ascii"]).isascii(), "--ascii, and not ASCII")
     for words in (["report", "job", "--no-times", "--policy", "bound"], ["report", "merge", "records.jsonl"]):
         expect("caf\u00e9" in run_in_pipe(words).decode(), "%s: C.UTF-8, and ASCII alone" % words)
-    # Folded, nothing is lost.
+    # Folding loses nothing.
     shutil.copy(os.path.join(WORK, long_name), os.path.join(WORK, "short.ftext"))
     words = ["replay", "short.ftext", "--no-times", "--find-limit"]
     wide, narrow = run_in_pipe(words, columns=400), run_in_pipe(words, columns=60)

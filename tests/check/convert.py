@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""check.convert: what tools/convert prints is the trace that the log describes, and `fallow` reads it.
+"""check.convert: tools/convert prints the trace of a log, and `fallow` reads it.
 
   convert.py SOURCE FALLOW [TRACES]
 
-TRACES may have MiniMalloc's eleven published problems, whose blocks and largest live sum another program counted.
+TRACES may have MiniMalloc's eleven published problems, with blocks and largest live sum counted by another program.
 """
 import os
 import re
@@ -16,7 +16,7 @@ CONVERT = os.path.join(SOURCE, "tools", "convert")
 MIB = 1 << 20
 PROBLEMS = {"A": (154, MIB), "B": (170, MIB), "C": (203, 1039360), "D": (213, 986112), "E": (215, MIB), "F": (296, MIB),
             "G": (308, MIB), "H": (316, MIB), "I": (374, MIB), "J": (409, 989184), "K": (454, MIB)}
-# form, log, the lines behind the header of the trace
+# form, log, lines of the trace after its header
 GOOD = [
     ("gtrace", "# gtrace-text 0\nP 0 100 7\nA 5 1 64 7 tid=3\nF 6 0\nC 9 0\n",
      "P 0 0 100 0\nA 5000 1 64 0\nF 6000 0 0\nC 9000 0 0\n"),
@@ -46,7 +46,7 @@ def run(*command, text=None):
 
 
 def read(form, log):
-    """The trace's text, and the text that fallow makes of it."""
+    """Return the trace's text, and the text that fallow converts it to."""
     made = run(CONVERT, form, text=log)
     assert made.returncode == 0, made.stderr
     again = run(FALLOW, "trace", "dump", "-", "-o", "-", text=made.stdout)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# check.format: every C and C++ file is as clang-format leaves it. 77: no clang-format here.
+# check.format: clang-format changes no C or C++ file. 77: no clang-format here.
 #
 #   format.sh <source root>       to repair: clang-format -i FILE
 set -eu

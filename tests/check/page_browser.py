@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """check.page_browser: pages of `fallow report` in a real browser.
 
-Of each page, at two widths, light and dark: nothing on the console, no request leaves the page, every picture
-that is shown has a size and marks, nothing is wider than the window, no words lie on each other, text has at
-least 11 pixels and a contrast of 4.5, shapes one of 3, legends show the colours of what they name and no two
-policies share one, the keyboard reaches every control, arrow keys choose, and with scripts off there are tables.
-Of made traces the pixels: what is painted of 'addresses over time' is what is live, owners are as high
-as what they hold, the out-of-memory is marked at its op, and the script shows the moment that is chosen, the block
-that is clicked or tapped with its stack, the part of a picture that is zoomed into, and what is searched for; a reload
-keeps them. The page of several devices switches between them; that of several traces marks the worst.
+Checks of each page, at two widths, light and dark: the console is empty, no request leaves the page, every visible
+picture has a size and marks, nothing is wider than the window, words do not overlap, text has at least 11 pixels and a
+contrast of 4.5, shapes a contrast of 3, legends have the colours of their pictures and no two policies share a colour,
+the keyboard reaches every control, arrow keys choose, and without scripts there are tables. Checks of pixels for
+generated traces: the painted part of 'addresses over time' is live, owners are as high as their bytes, and the
+out-of-memory is marked at its op. The script shows the chosen moment, the clicked or tapped block with its stack, the
+zoomed part of a picture, and the results of a search; a reload keeps these. The page of several devices switches
+between them; the page of several traces marks the worst.
 
   page_browser.py FALLOW TRACE [...] [--shots FOLDER]
 
@@ -22,7 +22,7 @@ import pickle
 import subprocess
 import sys
 
-sys.dont_write_bytecode = True  # the sources' folder stays as it is
+sys.dont_write_bytecode = True  # leave the source folder unchanged
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import browser as chromium  # noqa: E402
 
@@ -32,7 +32,7 @@ NARROW = 640  # page.css: no table scrolls below it
 PICTURES_LEAST = 8
 TEXT_PIXELS, TEXT_CONTRAST, SHAPE_CONTRAST = 11, 4.5, 3
 PAINTED_ERROR = 0.03  # of a region of the picture
-LIKE = 8  # levels of a channel: what is painted and what the style says
+LIKE = 8  # levels of a channel: difference of painted and styled colours
 COLOURS_APART = 12  # least distance of two policies' colours, to any kind of eye (CIELAB)
 
 failures = []
@@ -43,7 +43,7 @@ def check(condition, where, what):
         failures.append("%s: %s" % (where, what))
 
 
-# ---- what the page says of itself
+# ---- properties of the page
 
 PICTURES = """[...document.querySelectorAll('.plot>svg')].filter(s => s.checkVisibility()).map(s =>
     ({name: s.querySelector('title')?.textContent ?? '', marks: s.parentElement.querySelector('canvas') ? 9 :
@@ -97,7 +97,7 @@ LINES = """(() => { const out = {};
             .add(s.stroke + '|' + s.strokeDasharray); }
     return Object.fromEntries(Object.entries(out).map(([k, v]) => [k, [...v]])); })()"""
 
-# Where the drawing of the picture of that name is painted.
+# Return the place of a picture's drawing in the window.
 PLOT = """(() => { const s = [...document.querySelectorAll('svg[role=img]')].find(s => s.checkVisibility() &&
         s.querySelector('title').textContent === %s);
     const inner = s.querySelector('.shapes'), outer = s.getBoundingClientRect();
@@ -108,7 +108,7 @@ PLOT = """(() => { const s = [...document.querySelectorAll('svg[role=img]')].fin
 # ---- colours
 
 def parse_colour(text):
-    """rgb(1, 2, 3) as (1, 2, 3)."""
+    """Return rgb(1, 2, 3) as (1, 2, 3)."""
     return tuple(round(float(part)) for part in text[text.index("(") + 1 : -1].split(",")[:3])
 
 
@@ -118,12 +118,12 @@ def linear(level):
 
 
 def contrast(one, other):
-    """As WCAG has it, 1 to 21."""
+    """Return the contrast of WCAG, 1 to 21."""
     low, high = sorted(sum(w * linear(c) for w, c in zip((0.2126, 0.7152, 0.0722), rgb)) for rgb in (one, other))
     return (high + 0.05) / (low + 0.05)
 
 
-# What eyes see that lack one kind of cone (Machado, Oliveira, Fernandes 2009), and all others.
+# Colours as seen without one kind of cone (Machado, Oliveira, Fernandes 2009), and by all other eyes.
 EYES = (
     ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
     ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
@@ -132,7 +132,7 @@ EYES = (
 
 
 def seen(rgb, eye):
-    """CIELAB of a colour through that eye."""
+    """Return the CIELAB value of a colour, as seen by that eye."""
     light = [linear(c) for c in rgb]
     r, g, b = (min(1, max(0, sum(w * c for w, c in zip(row, light)))) for row in eye)
     xyz = ((0.4124 * r + 0.3576 * g + 0.1805 * b) / 0.9505, 0.2126 * r + 0.7152 * g + 0.0722 * b,
@@ -236,14 +236,14 @@ def press_keys(page, where):
             check(picture["marks"] >= 1 and picture["height"] > 20, where, "%s: empty: %s" % (group, picture))
 
 
-# ---- the picture of a trace that is known
+# ---- the picture of a generated trace
 
 MIB = 1 << 20
 BASE = 1 << 40
 
 
 class Made:
-    """A recording in which thin blocks fill a known share of each region of addresses."""
+    """A recording whose thin blocks fill a known share of each region of addresses."""
 
     def __init__(self):
         self.initial, self.events = [], []  # of (id, bytes, address); of (op, id, bytes, address)
@@ -279,7 +279,7 @@ class Made:
 
 
 def painted_share(picture, paper, inks, top, bottom):
-    """How much of some lines of a picture is painted in one of two colours, parts of pixels too (least squares)."""
+    """Return the share of lines of a picture in one of two colours, with parts of pixels (least squares)."""
     one, other = ([a - b for a, b in zip(ink, paper)] for ink in inks)
     aa, ab, bb = (sum(p * q for p, q in zip(*pair)) for pair in ((one, one), (one, other), (other, other)))
     total = 0
@@ -297,7 +297,7 @@ INK = """getComputedStyle([...document.querySelectorAll('#heap .entry')].find(e 
 
 def look_at_strip(page, where, made):
     paper = parse_colour(page.evaluate("getComputedStyle(document.body).backgroundColor"))
-    page.evaluate("document.querySelectorAll('.cursor').forEach(c => c.remove())")  # it lies over what is looked at
+    page.evaluate("document.querySelectorAll('.cursor').forEach(c => c.remove())")  # hide the part above
     plot = page.evaluate(PLOT % '"Addresses over time"')
     picture = chromium.Picture(page.shoot(*(round(plot[key]) for key in ("left", "top", "width", "height"))))
     for name, (begin, end, live, size) in made.regions.items():
@@ -332,13 +332,13 @@ def shoot_column(page, plot, share):
 
 
 def runs_of(column, paper):
-    """How many pixels of one column are painted, or are not, one after the other, from the top."""
+    """Return the lengths of painted and unpainted runs of one column, from the top."""
     painted = [contrast(column.pixel(0, y), paper) >= SHAPE_CONTRAST for y in range(column.height)]
     return [(is_painted, len(list(run))) for is_painted, run in itertools.groupby(painted)]
 
 
 def look_at_zoom(page, where, made):
-    """Blocks of which a dozen lie in a pixel: after keys they are as high as they should be, and can be clicked."""
+    """Zoom by keys into blocks of which a dozen share a pixel: they get their right height, and can be clicked."""
     paper = parse_colour(page.evaluate("getComputedStyle(document.body).backgroundColor"))
     plot = page.evaluate(WINDOW % HEAP)
     before = [shoot_column(page, plot, 0.9).lines, plot["view"]]
@@ -383,7 +383,7 @@ NOTE = """(() => { const t = [...document.querySelectorAll('text.note')].find(t 
 
 
 def write_snapshot(path):
-    """Ten owners take a block each and keep it; then one block comes and goes, with a request that fails halfway."""
+    """Write a snapshot: ten owners keep a block; then one block is allocated and freed, with a failed request."""
     events, address = [], BASE
 
     def add(action, size, address, owner):
@@ -434,10 +434,10 @@ MOMENT = """(() => { const m = document.getElementById('moment');
 
 
 def look_at_moment(page, where):
-    """The script: it begins at the out-of-memory, arrow keys walk, a click chooses, a cell fills the width."""
+    """Check the moment: it begins at the out-of-memory; arrow keys move, a click chooses, a cell fills the width."""
     total = sum(size for _, size in OWNERS)
     moment = page.evaluate(MOMENT)
-    op = len(OWNERS) + 199  # the last before the failure
+    op = len(OWNERS) + 199  # the last op before the failure
     says = "operation %d (out of memory): %d MiB in" % (op, total // MIB)
     check(not moment["hidden"] and moment["says"].startswith(says), where,
           "a moment is not shown: '%s'" % moment["says"])
@@ -472,7 +472,7 @@ DATA = "JSON.parse(document.getElementById('data').textContent)"
 
 
 def look_at_block(page, where):
-    """A click or a tap on the largest owner's block shows its stack; two fingers zoom as they part."""
+    """Check that a click or a tap on the largest owner's block shows its stack, and that two fingers zoom."""
     place, top = sum(size for _, size in OWNERS[:-1]), page.evaluate(DATA + ".sheets[0].heap.bytes")
     plot = page.evaluate(WINDOW % HEAP)
     name, size = OWNERS[-1]
@@ -496,7 +496,7 @@ def look_at_block(page, where):
 
 
 def look_at_part(page, where):
-    """A drag over a fifth of the picture shows that fifth: what it marks moves along."""
+    """Check that a drag over a fifth of the picture shows that fifth, with its marks."""
     name = '"Live memory over time, by owner"'
     plot = page.evaluate(WINDOW % name)
     page.drag(*((round(plot["left"] + share * plot["width"]), round(plot["top"] + 50)) for share in (0.4, 0.5, 0.6)))
@@ -516,7 +516,7 @@ FOUND = """({found: document.getElementById('found').textContent, search: docume
 
 
 def look_at_search(page, where):
-    """A click on an owner shows it alone; a frame that is no owner is found in stacks; a reload keeps the search."""
+    """Check that a click filters by an owner, a search finds frames in stacks, and a reload keeps the search."""
     name, size = OWNERS[-1]
     page.evaluate("[...document.querySelectorAll('#oom button')].find(b => b.textContent.startsWith('%s')).click()" % name)
     found = page.evaluate(FOUND)
@@ -556,12 +556,12 @@ def look_at_native(page, fallow, shots):
     check(set("%s, 1 MiB" % name for name, _ in NATIVE) <= set(labels), "native", "stacks are called %s" % labels)
 
 
-LATE_NS, LATE_SPAN_NS = 10**18, 100000  # a double tells two such times apart from 128 ns on
+LATE_NS, LATE_SPAN_NS = 10**18, 100000  # doubles distinguish such times from 128 ns on
 TICKS = "[...document.querySelectorAll('#owners .plot text.middle')].map(t => t.textContent)"
 
 
 def look_at_late(page, fallow, shots):
-    """Times of which few are apart: a zoomed scale ends, whatever the page's address says."""
+    """Check that a zoomed scale with few distinct times ends, for any address of the page."""
     trace, trace_page = (os.path.join(shots, "late." + kind) for kind in ("ftext", "html"))
     with open(trace, "w", encoding="utf-8") as file:
         file.write("#fallow-trace 1\ndevice 0\nstream 0\nfields times\n")
@@ -586,7 +586,7 @@ DEVICE = "document.querySelector('#facts').textContent + ' ' + document.querySel
 
 
 def look_at_devices(page, fallow, shots):
-    """Two devices: the other one is a click away, and a link to it stays with it."""
+    """Check that a click switches to the other device, and that a link keeps it."""
     trace, trace_page = (os.path.join(shots, "devices." + kind) for kind in ("pickle", "html"))
     traces = [[{"action": "alloc", "addr": BASE + i * MIB, "size": MIB, "stream": 0, "time_us": i,
                 "frames": [{"filename": "/p/x.py", "line": 1, "name": "on_device_%d" % device}]}
@@ -654,7 +654,7 @@ def look_at_page(page, path, shots, look_closer=None):
             look_at_colours(page, where)
             if look_closer is not None:
                 look_closer(page, where)
-            if scheme == SCHEMES[0]:  # in the state in which a reader finds it
+            if scheme == SCHEMES[0]:  # in its initial state
                 page.open(url, width, 900, scheme)
                 press_keys(page, where)
             print("%s: %d pictures" % (where, count))

@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 #
-# check.progress: on a terminal a command that takes more than a second says how far it is, on a line of standard
-# error that is gone when it ends; elsewhere it says nothing. What takes long here is a file that comes slowly, or
-# is taken slowly: a pipe with a name.
+# check.progress: on a terminal a command of more than a second shows its progress on a line of standard error, and
+# removes the line at the end; elsewhere it shows nothing. The slow file is a named pipe that is written or read slowly.
 #
 #   progress.py <fallow> <demo trace> <scratch folder>
 import fcntl
@@ -28,7 +27,7 @@ def expect(is_so, what):
 
 
 def feed(path, data):
-    """The data into the pipe: some of it at first, the rest when the command has waited."""
+    """Write the data into the pipe: some of it at once, the rest after the command has waited."""
     with open(path, "wb") as pipe:
         pipe.write(data[:1000])
         pipe.flush()
@@ -44,7 +43,7 @@ def take(path):
 
 
 def run(words, stderr, terminal="xterm", columns=70):
-    """What came on standard error. Standard output is kept away from it."""
+    """Run the command and return its standard error, without its standard output."""
     ours, theirs = pty.openpty() if stderr == "terminal" else os.pipe()
     if stderr == "terminal":
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -82,7 +81,7 @@ def expect_line(said, parts, what):
     for part in parts:
         expect(any(part in line for line in shown), "%s: no '%s' in %r" % (what, part, said[-300:]))
     expect(all(len(line) - 3 < 70 for line in shown), "%s: a line of progress is folded: %r" % (what, shown))
-    # Gone: the last that is written over the line is nothing, and no line of it has ended.
+    # The line is gone: it was overwritten by nothing, and no newline was printed.
     expect("\r\x1b[K" in said and said.rindex("\r\x1b[K") > said.rindex(shown[-1]) if shown else False,
            "%s: the line stays: %r" % (what, said[-200:]))
     expect(not any("\n" in line for line in shown), "%s: a line of progress has ended" % what)
@@ -106,7 +105,7 @@ def main():
                 ["reading slow.ftext (1 of 2): ", "replaying slow.ftext (1 of 2): ", "(2 of 2): "], "report")
     expect_line(slowly(["gen", "random", "--count", "20000", "-o", "slow.ftext"], None),
                 ["writing slow.ftext: "], "gen")
-    # Nothing where there is no terminal, or one that cannot go back.
+    # Nothing is shown without a terminal, or on one that cannot move back.
     said = slowly(["trace", "verify", "slow.ftext"], demo, stderr="pipe")
     expect(said == "", "into a pipe: %r" % said)
     said = slowly(["trace", "verify", "slow.ftext"], demo, terminal="dumb")

@@ -118,7 +118,7 @@ wait_for "a small screen" eval '! shows "^CLASS "'
     complain "more than 60 columns"
 in_tmux resize-window -t top -x 80 -y 24
 
-# The end: the screen and the terminal are what they were.
+# The end: the screen and the terminal are restored.
 in_tmux send-keys -t top q
 wait_for "its end" shows '^left=0'
 wait_for "the terminal as it was" shows '^cooked'
@@ -164,7 +164,7 @@ ended=$process process=
 wait_for "that the process has ended" shows "^process $ended has ended"
 wait_for "its exit status" shows '^left=0'
 
-# A terminal that goes away without a signal, as that of `docker exec -it` does, ends it.
+# It ends if the terminal closes without a signal, as after `docker exec -it`.
 start_target 1
 open_top "sh -c 'echo \$\$ >$work/alone; exec setsid \"\$@\"' sh '$fallow' top --directory '$work/boards' $process"
 wait_for "a view without a controlling terminal" shows '^CLASS '
@@ -172,7 +172,7 @@ in_tmux kill-session -t top
 alone=$(cat "$work/alone")
 wait_for "its end without a terminal" eval '! grep -q "^State:.[RS]" "/proc/$alone/status"' || kill -9 "$alone"
 
-# A terminal that cannot be controlled gets one view after the other.
+# A terminal without control sequences gets one view after the other.
 open_top "TERM=none '$fallow' top --directory '$work/boards' --interval 0.2 $process"
 wait_for "views that follow each other" shows '^CLASS '
 in_tmux send-keys -t top C-c

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""check.view: `fallow view` writes the page that `fallow report` makes to a private folder or where --html says, prints
-its path, opens it with xdg-open if there is a display, and else prints the command that copies it.
+"""check.view: `fallow view` writes the page of `fallow report` to a private folder or the file of --html, prints the
+path, and opens the page with xdg-open if there is a display, else prints the command that copies it.
 
   view.py FALLOW TRACE"""
 import os

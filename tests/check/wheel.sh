@@ -6,9 +6,9 @@
 #
 #   wheel.sh <source root> <C compiler> <python3> <scratch folder> [wheel [root]]
 #
-# A given wheel is not built. One for aarch64 is unpacked and run under qemu, with the libraries and the Python of a
-# root of arm64; fallow run, which starts a program, is not. Building needs scikit-build-core, installed or from PyPI;
-# skipped without. Kernels are built without device code.
+# A given wheel is used instead of building one. A wheel for aarch64 is unpacked and run under qemu, with the libraries
+# and the Python of a root of arm64, except fallow run, which starts a program. Building needs scikit-build-core,
+# installed or from PyPI; skipped without. Kernels are built without device code.
 set -eu
 source=$1 cc=$2 python=$3 work=$4 root=${6-}
 

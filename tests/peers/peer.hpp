@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Owns: what an allocator of others provides to be measured: libfallow-null.so with its calls in place of
-// the empty ones, so that the loops of `fallow bench --policy null` are its loops too.
+// Owns: the functions that another allocator provides to be measured. They replace the empty calls of
+// libfallow-null.so, so `fallow bench --policy null` runs its loops on that allocator.
 #pragma once
 #include <cstddef>
 #include <cuda_runtime_api.h>

@@ -20,7 +20,7 @@ std::mutex sizes_lock;
 std::unordered_map<void *, std::size_t> sizes;
 } // namespace
 
-// RMM's callers keep the size of a block, and those of the loops do not. Neither function is counted.
+// Callers of RMM know the size of a block, the loops do not. Neither function is counted.
 extern "C" __attribute__((noinline)) void peer_note(void *pointer, std::size_t bytes)
 {
     std::lock_guard<std::mutex> guard(sizes_lock);

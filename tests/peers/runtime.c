@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: libcudart.so.13 for programs that run on the simulated driver, which the real one refuses: those
- * of its functions that the allocators of PyTorch and RMM call, each a call of the driver. Functions
- * that they name and that no measured program calls return cudaErrorNotSupported.
- * An error of the runtime has the number of the driver's.
+ * Owns: libcudart.so.13 for programs on the simulated driver, which the real library refuses: the functions that the
+ * allocators of PyTorch and RMM call, each as a call of the driver. Functions that are linked but never called return
+ * cudaErrorNotSupported. Errors of the runtime have the driver's numbers.
  */
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -130,7 +129,8 @@ static CUresult absent(void)
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-/* What PyTorch looks up for expandable segments. It ends if a function is missing, also one that it never calls. */
+/* Return the functions for PyTorch's expandable segments. PyTorch ends the process if one is missing, even if it never
+ * calls it. */
 cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **out, unsigned version,
                                              unsigned long long flags,
                                              enum cudaDriverEntryPointQueryResult *status)
@@ -163,7 +163,7 @@ CALL(cudaEventQuery, (cudaEvent_t event), cuEventQuery(event))
 CALL(cudaEventSynchronize, (cudaEvent_t event), cuEventSynchronize(event))
 CALL(cudaEventDestroy, (cudaEvent_t event), cuEventDestroy_v2(event))
 
-/* ---- what no measured program calls ---- */
+/* ---- functions that no measured program calls ---- */
 
 ABSENT(cudaDeviceEnablePeerAccess, (int peer, unsigned flags))
 ABSENT(cudaDeviceGetGraphMemAttribute,
@@ -188,7 +188,7 @@ ABSENT(cudaStreamGetCaptureInfo,
         cudaGraph_t *graph, const cudaGraphNode_t **nodes, const cudaGraphEdgeData **edges,
         size_t *count))
 
-/* ---- NVML, which PyTorch asks whether handles for fabric can be used: this library under its name, too ---- */
+/* ---- NVML, through which PyTorch checks for fabric handles: this library is also loaded under its name ---- */
 
 #define NVML_NOT_SUPPORTED 3
 #define NVML(name, answer) \

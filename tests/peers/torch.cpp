@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Owns: PyTorch's caching allocator, as libc10_cuda.so of its wheel has it.
+// Owns: PyTorch's caching allocator, from libc10_cuda.so of its wheel.
 #include "peer.hpp"
 
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -45,7 +45,7 @@ void peer_record_use(void *pointer, cudaStream_t stream)
     borrowed.release_context();
 }
 
-// What a capture with this private pool does, and its end.
+// Begin and end the use of a private pool, as a capture does.
 extern "C" void peer_begin_pool(unsigned long long number)
 {
     allocator().beginAllocateToPool(0, {number, 0}, [](cudaStream_t) { return true; });
