@@ -23,6 +23,6 @@ flw_add_test(unit policy_setting INCLUDES ${tool} LIBRARIES flw_base
 flw_add_test(unit pytorch_model INCLUDES ${tool} LIBRARIES flw_base
   SOURCES test_pytorch_model.c ${tool}/common/tool_host.c ${tool}/policies/pytorch_expand.c
     ${tool}/policies/pytorch_model.c ${tool}/policies/segheap.c)
-flw_add_test(unit tabular INCLUDES ${tool} LIBRARIES flw_base
+flw_add_test(unit tabular INCLUDES ${tool} LIBRARIES flw_base m
   SOURCES test_tabular.c ${tool}/common/command.c ${tool}/common/figures.c ${tool}/common/tabular.c ${tool}/common/terminal.c
     ${tool}/common/tool_host.c)
