@@ -5,17 +5,11 @@
  */
 #include <fallow/fallow.hpp>
 
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <type_traits>
 #include <utility>
 
-#define EXPECT(condition)                                                    \
-    if (!(condition)) {                                                      \
-        std::fprintf(stderr, "line %d: not so: %s\n", __LINE__, #condition); \
-        std::exit(1);                                                        \
-    }
+#include "cpp_bed.hpp"
 
 static_assert(!std::is_copy_constructible_v<fallow::buffer> &&
               !std::is_copy_constructible_v<fallow::pool>);
@@ -43,21 +37,6 @@ void operator delete(void *block, std::size_t) noexcept
 }
 
 static fallow_stream const legacy = nullptr, per_thread = reinterpret_cast<fallow_stream>(2);
-
-static uint64_t live_count(const fallow::pool &pool)
-{
-    fallow::stats stats;
-    fallow::check(fallow_pool_get_stats(pool.get(), &stats));
-    return stats.live_count;
-}
-
-static fallow::pool make_pool()
-{
-    fallow::pool_config config;
-    config.driver = "sim";
-    config.limit_bytes = std::size_t{64} << 20;
-    return fallow::pool(config);
-}
 
 static void test_buffers()
 {

@@ -15,34 +15,12 @@
 #include <fallow/cuda_mr.hpp>
 #endif
 
-#include <cstdio>
-#include <cstdlib>
 #include <type_traits>
 
-#define EXPECT(condition)                                                    \
-    if (!(condition)) {                                                      \
-        std::fprintf(stderr, "line %d: not so: %s\n", __LINE__, #condition); \
-        std::exit(1);                                                        \
-    }
+#include "cpp_bed.hpp"
 
-static constexpr std::size_t limit = std::size_t{64} << 20;
 static const cuda::stream_ref legacy{cudaStream_t{nullptr}},
     per_thread{reinterpret_cast<cudaStream_t>(2)};
-
-static uint64_t live_count(const fallow::pool &pool)
-{
-    fallow::stats stats;
-    fallow::check(fallow_pool_get_stats(pool.get(), &stats));
-    return stats.live_count;
-}
-
-static fallow::pool make_pool()
-{
-    fallow::pool_config config;
-    config.driver = "sim";
-    config.limit_bytes = limit;
-    return fallow::pool(config);
-}
 
 // The names of CCCL 3.1, of any resource.
 template <class Resource>

@@ -38,6 +38,8 @@ BAD = [
     ("minimalloc", "", "line 0: .* lacks one of lower, upper and size"),
     ("stalloc", "1 512 64 0\n2 512 64 0\n", "line 2: .* neither 1"),
     ("stalloc", "1 x 64 0\n", "line 1: "),
+    ("stalloc", "1 512 64 0\n1 512\n", "line 2: .* 2 numbers, not 4"),
+    ("gtrace", "A 0\n", "line 1: .* 1 numbers, not 4"),
 ]
 
 

@@ -6,6 +6,7 @@ path, and opens the page with xdg-open if there is a display, else prints the co
   view.py FALLOW TRACE"""
 import os
 import re
+import shlex
 import socket
 import subprocess
 import sys
@@ -69,6 +70,10 @@ class View(unittest.TestCase):
         self.assertEqual(self.page_of(self.view(page, DISPLAY=":9")), os.path.realpath(page))
         self.assertTrue(self.seen().startswith(b"<!"))
         self.assertEqual(os.listdir(self.temporary), [])
+        odd = os.path.join(self.folder, "it's $HOME.html")
+        os.rename(page, odd)
+        command = self.view(odd).stdout.split("\n")[2]
+        self.assertEqual(shlex.split(command), ["scp", "%s:%s" % (socket.gethostname(), os.path.realpath(odd)), "."])
 
     def test_failures_leave_nothing(self):
         for arguments, status, said in (([], 2, "view needs a trace"), (["/nowhere/x"], 1, "/nowhere/x"),

@@ -140,6 +140,10 @@ class Auto(unittest.TestCase):
         finally:
             os.remove(os.path.join(self.site, path))
 
+    def test_another_module_of_the_name(self):
+        self.write("other/fallow.py", "")
+        self.check("import torch\n" + GIVEN, "0", ["cannot import the package"], first="other")
+
     def test_a_list(self):
         self.check("import torch, cupy, rmm, numba.cuda\nprint(torch._fake.given, cupy._fake.current is not None, "
                    "list(rmm._fake.current), numba.cuda._fake.manager.__name__)",

@@ -40,6 +40,16 @@ class Loading(unittest.TestCase):
             "typing").split()]
         self.assertEqual(run(code)[:2], (0, "%s True False\n" % ours))
 
+    def test_sizes_may_be_texts(self):
+        code = ("import fallow; fallow.configure(driver='sim'); block = fallow.allocate('3M')\n"
+                "print(fallow.stats()['live_bytes'], fallow.allocate(0))\n"
+                "for bad in -1, 1e9, '1Q':\n"
+                "    try: fallow.allocate(bad)\n"
+                "    except (TypeError, ValueError) as error: print(error)")
+        status, out, _ = run(code)
+        self.assertEqual((status, out.split("\n")[0]), (0, "%d 0" % (3 << 20)))
+        self.assertEqual([line[:8] for line in out.split("\n")[1:4]], ["size is "] * 3)
+
     def test_loading_and_asking_makes_no_pool_and_opens_no_driver(self):
         code = ("import fallow; print(fallow.stats(), fallow.report());"
                 "maps = open('/proc/self/maps').read(); print('libcuda' in maps, 'simcuda' in maps)")
@@ -234,7 +244,7 @@ class Pools(unittest.TestCase):
         with self.assertRaises(MemoryError):
             fallow.allocate(1 << 40)
         for size in (1 << 64, -1):
-            with self.assertRaisesRegex(ValueError, "size_bytes is .*: out of range"):
+            with self.assertRaisesRegex(ValueError, r"size is .*: it must be above 0 and below 2\^63"):
                 fallow.allocate(size)
         for size in (1e9, b"1G"):
             with self.assertRaisesRegex(TypeError, "limit is .*: bytes as an int, or a text as \"20G\""):

@@ -306,7 +306,7 @@ static void advise_device(const struct flw_sheet *sheet, struct flw_sheet_advice
         add_bias(sheet, out);
         add_caveat(sheet, &way, out);
     } else {
-        ADD("no advice: no replayed allocator is known to serve the failed request%s",
+        ADD("unknown: no replayed allocator is known to serve the failed request%s",
             oom->answer_count != 0 && !oom->is_searched
                 ? "; the program is too long to search for the smallest device"
                 : "");
@@ -430,7 +430,7 @@ void flw_verdict_advise(const struct flw_sheet *sheet, struct flw_sheet_advice *
         reference->result->failure_count != 0) {
         advise_limit(sheet, &least, is_found, out);
     } else if (!is_found || held_bytes == 0) {
-        ADD("no advice: no replayed allocator can be chosen by a setting or a line of code");
+        ADD("unknown: no replayed allocator can be chosen by a setting or a line of code");
     } else {
         advise_less(sheet, held_bytes, &least, out);
     }

@@ -66,6 +66,14 @@ static bool open_browser(const char *page)
            WEXITSTATUS(status) == 0;
 }
 
+/* Print text inside quotes of a shell. */
+static void print_quoted(const char *text)
+{
+    for (; *text != '\0'; text++) {
+        fputs(*text == '\'' ? "'\\''" : (char[]){*text, '\0'}, stdout);
+    }
+}
+
 static int show(const char *page)
 {
     char path[PATH_MAX], host[256] = "HOST";
@@ -77,9 +85,10 @@ static int show(const char *page)
     fflush(stdout); /* before the browser prints anything */
     if (!has_display() || !open_browser(path)) {
         gethostname(host, sizeof host - 1);
-        printf("no browser was opened; to copy the page to another machine, run there:\n"
-               "  scp '%s:%s' .\n",
-               host, path);
+        printf("no browser was opened; to copy the page to another machine, run there:\n  scp '%s:",
+               host);
+        print_quoted(path);
+        puts("' .");
     }
     return FLW_EXIT_OK;
 }

@@ -111,14 +111,14 @@ def set_limit(limit: int | str | None, device: int = 0) -> None:
         check(lib().fallow_pool_set_limit(pool, size), "fallow.set_limit")
 
 
-def allocate(size: int, device: int = 0) -> int:
+def allocate(size: int | str, device: int = 0) -> int:
     """Allocate memory for work of every stream, and return its address; 0 if size is 0. For libraries that allocate
     without a stream.
 
     The contents are undefined. No unfinished work uses the memory. It is from the pool of PyTorch, RMM and arenas,
     and the caller's until free(). The call may wait for the device. Inside a capture the block is ordinary memory,
     not the graph's. MemoryError: no memory within the limit; report() tells why."""
-    request = _abi.Request(size_bytes=size, flags=_abi.FALLOW_REQUEST_EVERY_STREAM)
+    request = _abi.Request(size_bytes=byte_count(size, "size") if size else 0, flags=_abi.FALLOW_REQUEST_EVERY_STREAM)
     address = ctypes.c_void_p()
     status = lib().fallow_alloc_request(make_pool(device), ctypes.byref(request), None, ctypes.byref(address))
     check(status, "fallow.allocate(%r)" % size)
