@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the trace file `.ftrace`: its form and its writer. trace/formats/ftrace.h reads it.
- * Does not: pack it further. A .ftrace.zst, .xz or .gz is read like any other packed trace.
+ * Owns: the trace file `.ftrace`: the form and the writer. trace/formats/ftrace.h reads it.
+ * Does not: pack the file further. A .ftrace.zst, .xz or .gz is read like any other packed trace.
  *
  * A file is a header and chunks, little-endian throughout. Chunks are only ever appended; each has
  * its own checksums and starts from nothing, so what was written before a crash can be read, and

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real browser for tests, by Python's standard library alone: chromium is asked over its pipe (the DevTools
-protocol), and what it paints is decoded here. Used by page_browser.py, perfetto.py and page_picture.py.
+"""A real browser for tests, by Python's standard library alone: chromium is controlled over a pipe (the DevTools
+protocol), and screenshots are decoded here. Used by page_browser.py, perfetto.py and page_picture.py.
 """
 import base64
 import json
@@ -19,23 +19,23 @@ SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
 def find():
-    """The browser's path; None where there is none."""
+    """Return the browser's path, or None."""
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
 class Failed(Exception):
-    """The browser did not start, did not answer, or refused."""
+    """The browser did not start or answer, or rejected a call."""
 
 
 class Browser:
-    """One browser with one tab. A context manager; what it says on its consoles is in `messages`, what it asked for
-    in `requests`, both of the page that was opened last."""
+    """One browser with one tab. A context manager; `messages` has the lines on the consoles, `requests` the requested
+    addresses, both of the page that was opened last."""
 
     def __init__(self, path, *arguments):
         self.profile = tempfile.TemporaryDirectory(prefix="browser_", ignore_cleanup_errors=True)
         to_read, self.to_browser = os.pipe()
         self.from_browser, to_write = os.pipe()
-        # The browser reads from its descriptor 3 and writes to 4.
+        # The browser reads from descriptor 3 and writes to 4.
         self.process = subprocess.Popen(
             ["sh", "-c", 'exec "$0" "$@" 3<&%d 4>&%d' % (to_read, to_write), path, "--headless=new", "--no-sandbox",
              "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars",
@@ -67,7 +67,7 @@ class Browser:
         self.profile.cleanup()
 
     def take(self, until):
-        """The next message of the browser."""
+        """Return the next message of the browser."""
         while b"\0" not in self.buffer:
             ready = select.select([self.from_browser], [], [], max(0, until - time.monotonic()))[0]
             part = os.read(self.from_browser, 1 << 20) if ready else b""
@@ -92,7 +92,7 @@ class Browser:
             self.events.append(method)
 
     def ask(self, method, **params):
-        """Calls a method and returns its result."""
+        """Call a method and return the result."""
         self.last_id += 1
         call = {"id": self.last_id, "method": method, "params": params}
         if self.session is not None:
@@ -109,14 +109,14 @@ class Browser:
                 return message["result"]
 
     def open(self, url, width, height, scheme="light", has_scripts=True):
-        """Shows a page in a window of that size, in CSS pixels; returns when it has loaded."""
+        """Show a page in a window of that size, in CSS pixels; return after loading."""
         self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         self.ask("Emulation.setScriptExecutionDisabled", value=not has_scripts)
         self.load("Page.navigate", url=url)
 
     def reload(self):
-        """The same page, with what its address says; returns when it has loaded."""
+        """Reload the page from the present address; return after loading."""
         self.load("Page.reload")
 
     def load(self, method, **params):
@@ -127,7 +127,8 @@ class Browser:
             self.take(until)
 
     def evaluate(self, expression):
-        """The value of an expression of JavaScript, asked from outside: the page's own policy is not in its way."""
+        """Return the value of an expression of JavaScript, evaluated from outside: the page's own policy does not
+        apply."""
         answer = self.ask("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in answer:
             raise Failed(json.dumps(answer["exceptionDetails"])[:500])
@@ -140,21 +141,22 @@ class Browser:
             self.ask("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code)
 
     def drag(self, *spots):
-        """The mouse's button goes down at the first spot of the window, and up at the last; one is a click."""
+        """Press the mouse's button at the first spot of the window and release it at the last; one spot is a click."""
         kinds = ["mousePressed"] + ["mouseMoved"] * (len(spots) - 1) + ["mouseReleased"]
         for kind, (x, y) in zip(kinds, [*spots, spots[-1]]):
             self.ask("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left",
                      buttons=int(kind != "mouseReleased"), clickCount=1)
 
     def touch(self, *moments):
-        """Fingers: each moment has the spots of all that are down; after the last they are lifted."""
+        """Move fingers: each moment has the spots of all fingers that are down; after the last moment all are
+        lifted."""
         for i, spots in enumerate([*moments, []]):
             kind = "touchStart" if i == 0 else "touchMove" if spots else "touchEnd"
             self.ask("Input.dispatchTouchEvent", type=kind,
                      touchPoints=[{"x": x, "y": y, "id": n} for n, (x, y) in enumerate(spots)])
 
     def shoot(self, left=0, top=0, width=None, height=None):
-        """What is painted of that part of the page, else of all of it, as the bytes of a PNG."""
+        """Return a picture of that part of the page, else of the whole page, as the bytes of a PNG."""
         size = self.ask("Page.getLayoutMetrics")["cssContentSize"]
         clip = {"x": left, "y": top, "width": width or size["width"], "height": height or size["height"], "scale": 1}
         return base64.b64decode(self.ask("Page.captureScreenshot", format="png", captureBeyondViewport=True,
@@ -162,7 +164,7 @@ class Browser:
 
 
 def chunks(data):
-    """The chunks of a PNG: kind, body, all of its bytes."""
+    """Yield the chunks of a PNG: kind, body, all bytes."""
     at = len(SIGNATURE)
     while at < len(data):
         (size,) = struct.unpack(">I", data[at : at + 4])

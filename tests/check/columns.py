@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 #
-# check.columns: output for people fits 100 columns of a pipe and 100 or 80 of a terminal, whatever the names are; it is
-# ASCII if the locale is, and has nothing that would move a terminal's cursor. Folding loses nothing: every cell of the
-# wide table is in the narrow one.
+# check.columns: output for people fits 100 columns of a pipe and 100 or 80 of a terminal, whatever the names are; the
+# output is ASCII if the locale is, and has nothing that would move a terminal's cursor. Folding loses nothing: every
+# cell of the wide table is in the narrow one.
 #
 #   columns.py <fallow> <demo trace> <scratch folder>
 import fcntl
@@ -35,7 +35,7 @@ def run_in_pipe(words, locale="C.UTF-8", columns=None):
 
 
 def run_on_terminal(words, width, locale="C.UTF-8"):
-    """Return standard output as a terminal of that width receives it, without standard error."""
+    """Return standard output as received by a terminal of that width, without standard error."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
     child = subprocess.Popen([FALLOW] + words, stdin=subprocess.DEVNULL, stdout=theirs, stderr=subprocess.DEVNULL,
@@ -45,7 +45,7 @@ def run_on_terminal(words, width, locale="C.UTF-8"):
     while True:
         try:
             part = os.read(ours, 65536)
-        except OSError:  # the last that had it open is gone
+        except OSError:  # the last process with the terminal open has ended
             break
         if not part:
             break
@@ -119,13 +119,13 @@ def main():
         for width in (100, 80):
             expect_fits(run_on_terminal(words, width), width, "%s on a terminal of %d" % (what, width))
         if DEMO in words:
-            continue  # large, and its name is plain
+            continue  # large, and has a plain name
         plain = run_in_pipe(words, "C")
         expect_fits(plain, 100, what + " in a pipe, LC_ALL=C")
         expect(plain.isascii(), what + ": LC_ALL=C, and not ASCII")
         expect(run_on_terminal(words, 80, "C").isascii(), what + ": LC_ALL=C on a terminal, and not ASCII")
         expect(run_in_pipe(words, None).isascii(), what + ": no locale, and not ASCII")
-    # So does what --help says, of every word that has one.
+    # So does every --help.
     words = re.findall(r"^  ([a-z]+)  +\S", run_in_pipe(["--help"]).decode(), re.M)
     expect(len(words) > 8, "%s: hardly all subcommands" % words)
     helps = [[word] for word in words] + [["report", "diff"], ["bench", "kernels"]]
@@ -135,7 +135,7 @@ def main():
         printed = run_in_pipe(words + ["--help"])
         for line in printed.decode().split("\n"):
             expect(len(line) <= 100, "%s --help: %d columns: %s" % (" ".join(words), len(line), line))
-    # UTF-8 is used if the locale has it: for blocks of the curve, and names.
+    # UTF-8 is used if the locale has UTF-8: for blocks of the curve, and names.
     shown = run_in_pipe(["report", strange_name, "--no-times", "--policy", "pytorch"])
     expect("\u2588" in shown.decode() and "\u8a18\u61b6" in shown.decode(), "C.UTF-8, and ASCII alone")
     expect(run_in_pipe(["report", strange_name, "--no-times", "--ascii"]).isascii(), "--ascii, and not ASCII")

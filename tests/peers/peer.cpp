@@ -16,7 +16,7 @@ namespace
 {
 
 // A bench without a device has addresses for streams: the first is the default stream, each other one
-// becomes a stream at its first use.
+// becomes a stream at the first use.
 cudaStream_t find_stream(const void *name)
 {
     static std::mutex lock;

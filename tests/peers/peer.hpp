@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Owns: the functions that another allocator provides to be measured. They replace the empty calls of
-// libfallow-null.so, so `fallow bench --policy null` runs its loops on that allocator.
+// libfallow-null.so, so `fallow bench --policy null` measures that allocator.
 #pragma once
 #include <cstddef>
 #include <cuda_runtime_api.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Owns: RMM's pool over cudaMalloc, compiled from the headers of its wheel.
+// Owns: RMM's pool over cudaMalloc, compiled from the headers of the wheel.
 #include "peer.hpp"
 
 #include <mutex>
@@ -20,7 +20,7 @@ std::mutex sizes_lock;
 std::unordered_map<void *, std::size_t> sizes;
 } // namespace
 
-// Callers of RMM know the size of a block, the loops do not. Neither function is counted.
+// RMM's callers pass a block's size when freeing; the loops do not have the size. Neither function is counted.
 extern "C" __attribute__((noinline)) void peer_note(void *pointer, std::size_t bytes)
 {
     std::lock_guard<std::mutex> guard(sizes_lock);
@@ -45,7 +45,7 @@ void peer_free(void *pointer, cudaStream_t stream)
     pool().deallocate(rmm::cuda_stream_view(stream), pointer, peer_size(pointer));
 }
 
-// RMM has no such call: its callers order the streams themselves.
+// RMM has no such call: callers order the streams themselves.
 void peer_record_use(void *, cudaStream_t)
 {
 }

@@ -129,8 +129,8 @@ static CUresult absent(void)
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-/* Return the functions for PyTorch's expandable segments. PyTorch ends the process if one is missing, even if it never
- * calls it. */
+/* Return the functions for PyTorch's expandable segments. PyTorch ends the process if a function is missing, even one
+ * that is never called. */
 cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **out, unsigned version,
                                              unsigned long long flags,
                                              enum cudaDriverEntryPointQueryResult *status)
@@ -188,7 +188,7 @@ ABSENT(cudaStreamGetCaptureInfo,
         cudaGraph_t *graph, const cudaGraphNode_t **nodes, const cudaGraphEdgeData **edges,
         size_t *count))
 
-/* ---- NVML, through which PyTorch checks for fabric handles: this library is also loaded under its name ---- */
+/* ---- NVML, through which PyTorch checks for fabric handles: this library is also loaded under that name ---- */
 
 #define NVML_NOT_SUPPORTED 3
 #define NVML(name, answer) \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Owns: PyTorch's caching allocator, from libc10_cuda.so of its wheel.
+// Owns: PyTorch's caching allocator, from libc10_cuda.so of the wheel.
 #include "peer.hpp"
 
 #include <c10/cuda/CUDACachingAllocator.h>

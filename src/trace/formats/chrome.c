@@ -80,7 +80,7 @@ static const char *const instants[] = {
 };
 _Static_assert(sizeof(instants) / sizeof(instants[0]) == FLW_TRACE_OP_COUNT, "a word each");
 
-/* Begin an event and leave its arguments open. */
+/* Begin an event and leave the arguments open. */
 static struct flw_json_writer *begin_event_of(struct writer *w, const char *phase, const char *name,
                                               uint64_t time_ns, uint64_t row)
 {
@@ -176,7 +176,7 @@ static void print_known(struct flw_json_writer *out, const char *key, uint64_t b
     }
 }
 
-/* Print an instant; an out-of-memory has the free bytes if they are known. */
+/* Print an instant; an out-of-memory has the free bytes unless unknown. */
 static void print_instant(struct writer *w, const struct flw_trace_event *event,
                           const struct flw_trace_detail *detail)
 {
@@ -264,7 +264,7 @@ static void print_event(struct writer *w, const struct flw_trace_event *event,
         break;
     case FLW_TRACE_SEGMENT_FREE:
     case FLW_TRACE_SEGMENT_UNMAP:
-        /* A recording that lost its beginning may release more than it took. */
+        /* A recording without the beginning may release more than was taken. */
         w->reserved_bytes -=
             event->size_bytes < w->reserved_bytes ? event->size_bytes : w->reserved_bytes;
         print_instant(w, event, detail);

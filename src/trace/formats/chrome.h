@@ -13,8 +13,7 @@ struct flw_json_writer;
 void flw_chrome_print_name(struct flw_json_writer *out, const char *what, uint64_t process,
                            uint64_t row, const char *name);
 
-/* Write the names of process 0 and its rows. Row 0 has a name of its own; overlapping phases are in the rows after
- * it. */
+/* Write the names of process 0 and of the rows. Row 0 is named by row_0; overlapping phases are in later rows. */
 void flw_chrome_print_names(struct flw_json_writer *out, const char *process, const char *row_0,
                             uint32_t row_count);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the formats of trace files, and reading a file in any of them.
+ * Owns: the formats of trace files, and reading a file in any of these formats.
  * Does not: use file names to recognise formats.
  */
 #ifndef FLW_TRACE_FORMATS_FORMATS_H
@@ -9,7 +9,7 @@
 #include "trace/io/input.h"
 #include "trace/trace/trace.h"
 
-/* A format that can be written. Its writer's file lists what it cannot express and leaves out. */
+/* A format that can be written. The writer's file lists the facts that the format cannot express. */
 struct flw_trace_format {
     const char *name; /* the name in `fallow trace export --to` */
     /* Write the file; "-" is standard output. Returns false and a message if the disk fails or is full; then there is

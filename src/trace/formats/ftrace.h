@@ -11,8 +11,8 @@
 #include "trace/io/input.h"
 #include "trace/trace/trace.h"
 
-/* Read a trace; the input is at its first byte. Returns false if that fails: nothing is held; see the input's message.
- * A damaged or unfinished file is read up to the damage, and (*out_trace)->truncation describes it; with
+/* Read a trace; the input is at the first byte. Returns false if that fails: nothing is held; see the input's message.
+ * A damaged or unfinished file is read up to the damage, and (*out_trace)->truncation describes the damage; with
  * input->reads_on, also from the next whole chunk on, with a DROP event between. */
 bool flw_ftrace_read(struct flw_input *input, int device, struct flw_trace **out_trace);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the first fault of a .ftrace while it is read.
+ * Owns: the first fault found in reading a .ftrace.
  */
 #include <inttypes.h>
 #include <stdarg.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: reading trace files: finding the next chunk and checking that it is whole.
+ * Owns: reading trace files: finding the next chunk and checking that the chunk is whole.
  * Does not: interpret records (ftracetaker.c).
  *
  * Damage (a wrong checksum, an early end, records that cannot follow the previous ones) ends the trace there and is
- * described; a file is rejected only if it has no readable header.
+ * described; a file is rejected only if there is no readable header.
  */
 #include "trace/formats/ftracereader.h"
 

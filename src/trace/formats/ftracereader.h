@@ -29,7 +29,8 @@ struct flw_ftracereader_numbers {
 };
 #define FLW_FTRACEREADER_LOST UINT32_MAX
 
-/* The number of consecutive records of a chunk with the same remark, and its texts: number in the file plus 1. */
+/* The number of consecutive records of a chunk with the same remark, and the remark's texts: number in the file plus
+ * 1. */
 struct flw_ftracereader_remarks {
     uint32_t record_count;
     uint32_t compile_context, user_metadata;
@@ -56,7 +57,7 @@ struct flw_ftracereader {
     struct flw_record_state state;
     struct flw_frame_file file;
     struct flw_frame_chunk frame; /* of the chunk being read */
-    unsigned char *bytes;         /* a chunk, its header first */
+    unsigned char *bytes;         /* a chunk, header first */
     size_t room;
     size_t at, count; /* unread part of `bytes` */
     uint64_t offset;  /* offset in the file of the chunk being read */
@@ -103,8 +104,8 @@ bool flw_ftracereader_take_stack(struct flw_ftracereader *r, struct flw_wire_in 
 bool flw_ftracereader_take_remarks(struct flw_ftracereader *r, struct flw_wire_in in);
 bool flw_ftracereader_take_stacks(struct flw_ftracereader *r, struct flw_wire_in in);
 
-/* Begin a chunk of records: check that the last stacks and remarks belong to it. Then set r->stack and r->remark for
- * each record. At the end, check that all were used. */
+/* Begin a chunk of records: check that the last stacks and remarks belong to this chunk. Then set r->stack and
+ * r->remark for each record. At the end, check that all were used. */
 void flw_ftracereader_begin_records(struct flw_ftracereader *r);
 bool flw_ftracereader_next_stack(struct flw_ftracereader *r);
 bool flw_ftracereader_end_records(struct flw_ftracereader *r);

@@ -2,7 +2,7 @@
  *
  * Owns: the stacks of a trace file during reading: texts, frames and stacks by their numbers in the file, and those of
  * the next chunk's records.
- * Does not: drop records whose stacks were lost with a damaged chunk: these stacks are unknown.
+ * Does not: drop records with stacks that were lost in a damaged chunk: these stacks are unknown.
  */
 #include <inttypes.h>
 #include <stdlib.h>

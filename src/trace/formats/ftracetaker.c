@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: interpreting the notes, dictionaries and records of a trace file.
- * Does not: trust them because a checksum is right.
+ * Does not: trust the contents because a checksum is right.
  */
 #include "trace/formats/ftracereader.h"
 
@@ -31,7 +31,7 @@ static bool take_gaps(struct flw_ftracereader *r, const char *line)
     return *end == '\0' || flw_ftracereader_stop(r, "\"gaps\" without two numbers");
 }
 
-/* Read "begin_ns" from a note: a program that did not support this line of the text form kept it as one. */
+/* Read "begin_ns" from a note: a program that did not support this line of the text form kept the line as a note. */
 static void take_begin(struct flw_ftracereader *r, const char *line)
 {
     char *end = NULL;
@@ -195,7 +195,7 @@ static bool add_block(struct flw_ftracereader *r, const struct flw_record *recor
     return flw_build_add_block(&r->build, &block) || flw_ftracereader_fail_memory(r);
 }
 
-/* Find the event that a free of a block becomes. *out_op FLW_TRACE_OP_COUNT: leave it out. */
+/* Find the event that a free of a block becomes. *out_op FLW_TRACE_OP_COUNT: leave out the free. */
 static bool step_block(struct flw_ftracereader *r, const struct flw_record *record,
                        uint32_t *out_block, uint8_t *out_op)
 {

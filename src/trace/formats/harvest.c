@@ -59,7 +59,7 @@ static bool reserve_bytes(struct flw_harvest *harvest, size_t bytes)
            (need <= UINT32_MAX && FLW_LARGEARRAY_HOLDS(harvest->bytes, need, harvest->byte_room));
 }
 
-/* Put functions; they require room. */
+/* Put functions, which require room. */
 static void put_place(struct flw_harvest *harvest, uint32_t place)
 {
     memcpy(harvest->bytes + harvest->byte_count, &place, PLACE_BYTES);
@@ -136,7 +136,7 @@ static bool find_shape(struct flw_harvest *harvest, const char *shape, size_t by
     return true;
 }
 
-/* Return the chunk's shape and set *at to its first value. */
+/* Return the chunk's shape and set *at to the first value. */
 static const char *take_shape(const struct flw_harvest *harvest, uint32_t chunk, uint64_t *at)
 {
     *at = (uint64_t)chunk + PLACE_BYTES;
@@ -176,7 +176,7 @@ static bool is_kept_item(const struct flw_harvest *harvest, struct flw_pickle_va
            item.kind == FLW_PICKLE_LIST;
 }
 
-/* Return the list's record; make it if there is none. NULL: no memory. */
+/* Return the list's record, made if there is none. NULL: no memory. */
 static struct list *list_of(struct flw_harvest *harvest, struct node *node)
 {
     if (node->first == 0 || node->first == ALL_LEFT_OUT) {
@@ -219,7 +219,7 @@ static bool is_stack(const struct node *node)
     return node->first >= STACK_BIT && node->first != ALL_LEFT_OUT;
 }
 
-/* Get the number of the frame that the item is, from the only pair of its first chunk. Returns false if the item is no
+/* Get the number of the frame that the item is, from the only pair of the first chunk. Returns false if the item is no
  * frame. */
 static bool get_frame(const struct flw_harvest *harvest, struct flw_pickle_value item,
                       uint32_t *out_frame)
@@ -234,7 +234,7 @@ static bool get_frame(const struct flw_harvest *harvest, struct flw_pickle_value
     return *pair == FRAME_KEY + 1;
 }
 
-/* Make a list of frames a stack, innermost first; *out_is_stack: it was such a list. Returns false if memory runs
+/* Make a list of frames a stack, innermost first; *out_is_stack: true for such a list. Returns false if memory runs
  * out. */
 static bool make_stack(struct flw_harvest *harvest, struct node *node,
                        const struct flw_pickle_value *items, size_t item_count, bool *out_is_stack)

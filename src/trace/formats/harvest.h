@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the kept part of a pickle: dicts with the pairs whose keys are in a vocabulary, and lists of them.
+ * Owns: the kept part of a pickle: dicts with the pairs for the keys of a vocabulary, and lists of such dicts.
  * Does not: read pickles.
  *
- * A container is a node of 8 bytes: its offset in the file, and the offset of its first chunk in an array of bytes. A
- * dict's chunk has the offset of the next chunk, the number of its *shape* (keys, kinds and widths of its values, each
- * shape stored once) and the bytes of the values: about 22 bytes for an event of a snapshot. A list's chunk has the
- * offset of the next chunk, a count, and the steps between its items' nodes. A chunk without entries is not made, so an
- * unneeded container costs only its node. A dict that is a stack frame is stored as a number under a special key, and a
- * list of such dicts as the number of a stack, without items (stacks.h).
+ * A container is a node of 8 bytes: the container's offset in the file, and the offset of the first chunk in an array
+ * of bytes. A dict's chunk has the offset of the next chunk, the number of the *shape* (keys, kinds and widths of the
+ * values, each shape stored once) and the bytes of the values: about 22 bytes for an event of a snapshot. A list's
+ * chunk has the offset of the next chunk, a count, and the steps between the items' nodes. A chunk without entries is
+ * not made, so an unneeded container costs only the node. A dict that is a stack frame is stored as a number under a
+ * special key, and a list of such dicts as the number of a stack, without items (stacks.h).
  *
  * INVARIANTS
  *   1. Every chunk, shape and node that is referenced exists; 0 is no chunk.
- *   2. A list's count is the sum over its chunks.
+ *   2. A list's count is the sum over the chunks.
  */
 #ifndef FLW_TRACE_FORMATS_HARVEST_H
 #define FLW_TRACE_FORMATS_HARVEST_H
@@ -26,11 +26,11 @@
 enum flw_pickle_kind {
     FLW_PICKLE_ABSENT,   /* absent, or not kept: None, a float, bytes, other tuples */
     FLW_PICKLE_BOOL,     /* bits: 0 or 1 */
-    FLW_PICKLE_WORD,     /* a string of the vocabulary; bits: its number */
+    FLW_PICKLE_WORD,     /* a string of the vocabulary; bits: the number */
     FLW_PICKLE_UNSIGNED, /* bits: the number, from 0 */
     FLW_PICKLE_NEGATIVE, /* bits: two's complement */
-    FLW_PICKLE_TEXT,     /* a string that is no word; bits: its number in the intern */
-    FLW_PICKLE_PAIR,     /* a tuple of two numbers; bits: its number in the intern */
+    FLW_PICKLE_TEXT,     /* a string that is no word; bits: the number in the intern */
+    FLW_PICKLE_PAIR,     /* a tuple of two numbers; bits: the number in the intern */
     FLW_PICKLE_DICT,     /* bits: node */
     FLW_PICKLE_LIST      /* bits: node */
 };

@@ -107,7 +107,7 @@ struct import {
     struct sample *samples;
     size_t sample_count, sample_room;
     uint64_t other_count; /* memory events of other kinds of device, or with no bytes */
-    uint64_t gap_count;   /* events whose total is not the previous total plus their bytes */
+    uint64_t gap_count;   /* events with a total other than the previous total plus their bytes */
     uint64_t device_counts[DEVICES_MAX];
     struct flw_history history;
     struct flw_build build;
@@ -237,7 +237,7 @@ static void note_word(struct import *import, struct record *record, enum word wo
     }
 }
 
-/* Read the members of an event, after its bracket. */
+/* Read the members of an event, after the bracket. */
 static bool read_members(struct import *import, struct record *record)
 {
     struct flw_json *json = &import->json;
@@ -329,7 +329,7 @@ static bool find_thread(struct import *import, const struct record *record, uint
     return true;
 }
 
-/* Add a slice, unless its name, time or duration is missing. */
+/* Add a slice, unless name, time or duration is missing. */
 static bool add_slice(struct import *import, const struct record *record)
 {
     struct flw_kineto_slice slice = {
@@ -558,10 +558,10 @@ static void count_gaps(struct import *import)
     }
 }
 
-/* Add up the blocks that are freed but were never allocated: they existed before. */
+/* Add up the blocks that are freed but never allocated, and so existed before. */
 static bool sum_known_initial(const struct import *import, uint64_t *out)
 {
-    struct flw_addressmap seen = {0}; /* address -> it was allocated or freed before */
+    struct flw_addressmap seen = {0}; /* address -> allocated or freed before */
     bool has_memory = true;
     *out = 0;
     for (size_t i = 0; has_memory && i < import->sample_count; i++) {

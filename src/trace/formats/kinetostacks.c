@@ -12,7 +12,7 @@
 
 /* ---- names ---- */
 
-/* Parse the 32-bit number that ends at `end`. Returns its begin, or NULL if there is none. */
+/* Parse the 32-bit number that ends at `end`. Returns the begin, or NULL if there is none. */
 static const char *number_before(const char *text, const char *end, uint32_t *out)
 {
     const char *begin = end;
@@ -74,7 +74,7 @@ bool flw_kinetostacks_add_place(struct flw_kinetostacks *slices, char *text, uin
     return add_text(slices, text, (size_t)(number - 1 - text), out_file);
 }
 
-/* If the text is cut, its last frame is incomplete and left out. */
+/* If the text is cut, the last frame is incomplete and left out. */
 bool flw_kinetostacks_add_stack(struct flw_kinetostacks *slices, char *text, bool is_cut,
                                 uint32_t *out_stack)
 {

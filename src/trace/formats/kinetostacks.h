@@ -4,7 +4,7 @@
  * names.
  * Does not: read the file (kineto.c), or store the stacks of events.
  *
- * A slice is an operator or a call of Python, from its begin to its end on one thread. Names of slices:
+ * A slice is an operator or a call of Python, from begin to end on one thread. Names of slices:
  *   "train.py(9): step"                   a function and its first line; the call within it has the actual line
  *   "<built-in method mm of type object at 0x7f...>", "nn.Module: Linear_0", "aten::mm", "MmBackward0"
  * A text "Call stack" is "FILE(LINE): FUNCTION;...", the innermost first: older profiles have it in operators, our

@@ -7,7 +7,7 @@
     "give the pickle that _dump_snapshot() of torch.cuda.memory, torch.xpu.memory or " \
     "torch_npu.npu.memory writes"
 
-/* Kind of a file: it begins with `begin` and contains both other texts in its first bytes. The first match counts. */
+/* Kind of a file that begins with `begin` and contains both other texts in the first bytes. The first match counts. */
 struct kind {
     const char *begin;
     size_t begin_bytes;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the pickle machine's opcodes. Its stack: pickle_inl.h, its memo: pickle_memo_inl.h.
+ * Owns: the pickle machine's opcodes. Stack: pickle_inl.h; memo: pickle_memo_inl.h.
  * Does not: depend on PyTorch; keep floats, or tuples except pairs of numbers.
  *
  * INVARIANTS
@@ -206,7 +206,7 @@ static bool run_binint(struct flw_machine *m)
     return flw_machine_push(m, (struct flw_pickle_value){raw, FLW_PICKLE_UNSIGNED});
 }
 
-/* Read a two's complement number after its length. */
+/* Read a two's complement number after the length. */
 static bool run_long(struct flw_machine *m)
 {
     uint64_t count;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the state of the pickle machine: its place in the input, its stack and its marks.
+ * Owns: the state of the pickle machine: place in the input, stack and marks.
  * Does not: interpret opcodes (pickle.c). Inline, because the loop runs once per few bytes.
  *
  * INVARIANT  marks rise, and none is above the stack.

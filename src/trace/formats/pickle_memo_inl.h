@@ -61,7 +61,7 @@ static inline bool flw_memo_put(struct flw_machine *m, uint64_t index)
     return true;
 }
 
-/* Push the value at the index that follows, whose size is the operand. */
+/* Push the value at the index that follows. The operand is the size of the index. */
 static inline bool flw_memo_get(struct flw_machine *m)
 {
     uint64_t index;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: renumbering, and finding an event's pool from its address.
+ * Owns: renumbering, and finding an event's pool from the address.
  */
 #include "trace/formats/poolids.h"
 
@@ -80,7 +80,7 @@ static bool number_pools(struct flw_history *history, const struct flw_intern *p
 struct range {
     uint64_t begin, end;
     uint32_t pool;
-    bool is_over; /* its allocation was found on the way back */
+    bool is_over; /* the allocation was found on the way back */
 };
 
 static int compare_ranges(const void *a, const void *b)

@@ -435,7 +435,7 @@ static bool is_true(struct flw_pickle_value value)
     return (value.kind == FLW_PICKLE_BOOL || value.kind == FLW_PICKLE_UNSIGNED) && value.bits != 0;
 }
 
-/* "allocator_settings VARIABLE SETTINGS": the variable that the allocator reads and its value. */
+/* "allocator_settings VARIABLE SETTINGS": the variable that the allocator reads, and the value. */
 static void read_settings(struct flw_pytorch_import *import)
 {
     static const enum word variables[] = {WORD_CUDA_CONF, WORD_ANY_CONF, WORD_NPU_CONF};

@@ -96,8 +96,7 @@ bool flw_pytorch_get_device(struct flw_pytorch_import *import, struct flw_pickle
 
 /* ---- the heap ---- */
 
-/* Get the requested size. Newer versions have it in the block; older ones have it in the history; else use the block's
- * size. */
+/* Get the requested size: from the history in older versions, from the block in newer ones, else the block's size. */
 static bool get_requested(struct flw_pytorch_import *import, struct flw_pickle_value block,
                           uint64_t *out)
 {
@@ -114,7 +113,7 @@ static bool get_requested(struct flw_pytorch_import *import, struct flw_pickle_v
     return flw_pytorch_get_number_or(import, block, WORD_REQUESTED_SIZE, size_bytes, out);
 }
 
-/* Get the stack of the allocation. Newer versions have it in the block, older ones in the history. */
+/* Get the stack of the allocation: from the history in older versions, from the block in newer ones. */
 static uint32_t get_stack(struct flw_pytorch_import *import, struct flw_pickle_value block)
 {
     struct flw_pickle_value history = flw_pytorch_get(import, block, WORD_HISTORY);
@@ -124,7 +123,7 @@ static uint32_t get_stack(struct flw_pytorch_import *import, struct flw_pickle_v
                                                             : flw_pytorch_get_stack(import, block);
 }
 
-/* Read a block. *address: address of the block if it has none of its own; then the address of the next block. */
+/* Read a block. *address: address of a block without a recorded one; then the address of the next block. */
 static bool read_block(struct flw_pytorch_import *import, struct flw_pickle_value dict,
                        const struct flw_trace_segment *segment, uint64_t *address)
 {

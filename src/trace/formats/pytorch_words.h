@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the words of a snapshot, for its reader and its writer.
+ * Owns: the words of a snapshot, for reader and writer.
  * Does not: interpret them (pytorch.c, pytorch_heap.c, snapshot.c).
  */
 #ifndef FLW_TRACE_FORMATS_PYTORCH_WORDS_H

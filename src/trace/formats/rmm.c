@@ -6,7 +6,7 @@
  *
  *   Thread,Time,Action,Pointer,Size,Stream
  *   THREAD,(HH:MM:SS.FRACTION | SECONDS[.FRACTION]),ACTION,POINTER,BYTES,STREAM
- * ACTION is allocate, free (deallocate in its documentation) or "allocate failure". POINTER is
+ * ACTION is allocate, free (deallocate in RMM's documentation) or "allocate failure". POINTER is
  * hexadecimal or (nil); STREAM hexadecimal with 0x, else decimal. Bytes are requested bytes.
  */
 #include "trace/formats/rmm.h"
@@ -200,7 +200,7 @@ static void print_row(const struct flw_trace *trace, const struct flw_trace_even
             handle);
 }
 
-/* Return the block's address, or its number if addresses are unknown. */
+/* Return the block's address, or the block's number if addresses are unknown. */
 static uint64_t pointer_of(const struct flw_trace *trace, uint32_t block)
 {
     return trace->has_addresses && trace->blocks[block].address != 0 ? trace->blocks[block].address

@@ -10,7 +10,7 @@
 
 #define FLW_RMM_MAGIC "Thread,Time,Action,Pointer,Size,Stream"
 
-/* Read a log; the input is at its first byte. Returns false if that fails: nothing is held; see the input's message. */
+/* Read a log; the input is at the first byte. Returns false if that fails: nothing is held; see the input's message. */
 bool flw_rmm_read(struct flw_input *input, int device, struct flw_trace **out_trace);
 
 #endif

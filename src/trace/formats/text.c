@@ -151,7 +151,7 @@ static bool take_stream(struct reader *r, uint16_t *out)
     return true;
 }
 
-/* Read the context of the next record, after its columns. */
+/* Read the context of the next record, after the columns. */
 static bool take_context(struct reader *r, size_t record)
 {
     struct flw_trace_context context = {.record = record};
@@ -350,7 +350,7 @@ static bool add_detail(struct reader *r, const struct flw_trace_detail *detail)
     return flw_build_add_detail(&r->build, *detail) || fail_memory(r);
 }
 
-/* Read " KEY=N"; FLW_TRACE_UNKNOWN if it is missing. */
+/* Read " KEY=N"; FLW_TRACE_UNKNOWN if missing. */
 static bool take_known(struct reader *r, const char *key, uint64_t *out)
 {
     *out = FLW_TRACE_UNKNOWN;
@@ -541,7 +541,7 @@ static bool read_record(struct reader *r)
 /* Lines that may still follow. */
 enum part {
     PART_GAPS,
-    PART_BEGIN, /* a note to readers of 0.1, so gaps come before it */
+    PART_BEGIN, /* a note to readers of 0.1, so after the gaps */
     PART_NOTES,
     PART_RECORDS
 };

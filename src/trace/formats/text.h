@@ -56,7 +56,7 @@
 
 #define FLW_TEXT_MAGIC "#fallow-trace "
 
-/* Read a trace; the input is at its first byte. Returns false if that fails: nothing is held; see the input's
+/* Read a trace; the input is at the first byte. Returns false if that fails: nothing is held; see the input's
  * message. */
 bool flw_text_read(struct flw_input *input, int device, struct flw_trace **out_trace);
 

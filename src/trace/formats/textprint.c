@@ -78,7 +78,7 @@ static void meet_stack(struct printer *p, uint32_t stack)
     flw_stack_order_take(&p->order, stack, &p->stack);
 }
 
-/* ---- what is printed ---- */
+/* ---- printing ---- */
 
 /* Print the context of the present record; only a name may follow. */
 static void print_context(struct printer *p, size_t record)

@@ -47,7 +47,7 @@ bool flw_textstacks_read_frame(struct flw_textstacks *r)
                           : flw_line_fail(r->line, "the frame is frame %" PRIu32, number);
 }
 
-/* Read a text: its number plus 1; 0: none. */
+/* Read a text: the number plus 1; 0: none. */
 static bool take_said(struct flw_textstacks *r, uint32_t *out)
 {
     char text[FLW_STACK_TEXT_BYTES];

@@ -3,7 +3,7 @@
  * Owns: the lines of the text form that precede a record: frames (L), a stack (W), a remark (V); text.h specifies them.
  * Does not: read records.
  *
- * Each stack and frame precedes its first use, so no two texts are the same trace.
+ * Each stack and frame precedes the first use, so no two texts are the same trace.
  */
 #ifndef FLW_TRACE_FORMATS_TEXTSTACKS_H
 #define FLW_TRACE_FORMATS_TEXTSTACKS_H
@@ -20,7 +20,7 @@ struct flw_textstacks {
     bool has_new_remark;            /* no event has the remark yet */
 };
 
-/* Each function reads a line after its letter. Returns false after writing the message. */
+/* Each function reads a line after the letter. Returns false after writing the message. */
 bool flw_textstacks_read_frame(struct flw_textstacks *stacks);
 bool flw_textstacks_read_stack(struct flw_textstacks *stacks);
 bool flw_textstacks_read_remark(struct flw_textstacks *stacks);

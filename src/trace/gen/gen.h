@@ -36,7 +36,7 @@ struct flw_gen_option {
     enum flw_gen_option_kind kind;
     uint64_t initial, low, high;
     const char *const *words; /* NULL-terminated */
-    char letter;              /* of its number in plans */
+    char letter;              /* of the number in plans */
 };
 
 struct flw_gen_values {
@@ -92,7 +92,7 @@ struct flw_gen {
     char note[128]; /* header line of the generator; "": none */
     /* Of plans (plan.h). */
     uint64_t numbers[FLW_GEN_INDICES][FLW_GEN_LETTERS]; /* options are in [0] */
-    struct flw_addressmap held;                         /* a name's key -> its block */
+    struct flw_addressmap held;                         /* a name's key -> the block */
     /* Launch a kernel of `stream` that writes or reads bytes after the work of stream `writer`. NULL: writing takes
      * time, reading does not. */
     void (*launch)(struct flw_gen *gen, uint64_t stream, uint64_t size_bytes, uint64_t writer);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: running a plan: parsing its notation, and making its events.
+ * Owns: running a plan: parsing the notation, and making the events.
  */
 #include "trace/gen/plan.h"
 

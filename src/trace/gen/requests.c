@@ -174,7 +174,7 @@ static bool read_json(struct reader *r, const char *line)
     return add(r, &request);
 }
 
-/* Read lines, made strings in place. A NUL in the file ends its line early, which is then rejected. */
+/* Read lines, made strings in place. A NUL in the file ends the line early, which is then rejected. */
 static bool read_lines(struct reader *r, char *text, size_t bytes)
 {
     char *end = text + bytes;

@@ -145,7 +145,7 @@ struct request {
     uint64_t arrival_ns;
     uint64_t prompt_left, output_left, context;
     uint64_t known;         /* cached context tokens, in pages of other requests */
-    uint64_t pages, number; /* page count; its blocks are page.(number PAGES_MAX) and on */
+    uint64_t pages, number; /* page count; the blocks are page.(number PAGES_MAX) and on */
 };
 
 struct server {
@@ -265,7 +265,7 @@ static void schedule(struct server *s)
         r->context += chunk;
         n['T'] += chunk;
         n['C'] += r->context;
-        if (r->prompt_left == 0) { /* this step makes its first token */
+        if (r->prompt_left == 0) { /* this step makes the first token */
             n['b']++;
             r->output_left--;
             r->context++;
@@ -317,7 +317,7 @@ static bool run_step(struct server *s)
 
 /* ---- the start ---- */
 
-/* Set the model's numbers, then this rank's share of them. */
+/* Set the numbers of the model, then those of this rank's share. */
 static void set_model(struct server *s)
 {
     static const char letters[] =

@@ -65,7 +65,7 @@
     "mask.k=ss query.k=2Th key.k=2Th scores=2As scaled=2As -scores infinity=2 masked=2As -infinity -scaled " \
     "top=2A maxima.k=8A shifted=2As -top wide=4As exponents.k=4As -wide sums.k=4A weights=4As -shifted " \
     "scores.k=2As value.k=2Th joined=2Th -masked -weights"
-/* Free the kept blocks of a layer except its input, if the backward pass computes them again. */
+/* Free the kept blocks of a layer except the input, if the backward pass recomputes these blocks. */
 #define FORGET \
     "-middle.k -inversea.k -scaleda.k -inversei.k -scaledi.k -xq.k -xk.k -xv.k -xo.k -xg.k -xu.k " \
     "-wq.k -wk.k -wv.k -wo.k -wg.k -wu.k -wd.k -mask.k -query.k -key.k -value.k -maxima.k -exponents.k -sums.k " \

@@ -321,7 +321,7 @@ static enum flw_codec_step unpack_zstd(struct flw_codec *codec, struct flw_codec
     if (codec->is_between && buffers->in_count == 0) {
         return buffers->in_is_last ? FLW_CODEC_ENDED : FLW_CODEC_MORE;
     }
-    /* Feed slices: if zstd fails, it does not report how much it consumed. */
+    /* Feed slices: a zstd call that fails does not report how much was consumed. */
     size_t slice = buffers->in_count < ZSTD_SLICE_BYTES ? buffers->in_count : ZSTD_SLICE_BYTES;
     ZSTD_inBuffer in = {buffers->in, slice, 0};
     ZSTD_outBuffer out = {buffers->out, buffers->out_room, 0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: unpacking and packing .xz, .gz and .zst bytes, each with its usual library if the build has it.
+ * Owns: unpacking and packing .xz, .gz and .zst bytes, each with the usual library if the build has that library.
  * Does not: read files, or trust archives: the caller limits the size of unpacked bytes.
  *
  * Consecutive archives count as one. Checksums are verified.

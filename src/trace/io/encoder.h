@@ -33,15 +33,15 @@ void flw_encoder_put_unknown(struct flw_encoder *encoder);
 void flw_encoder_put_bool(struct flw_encoder *encoder, bool is_true);
 void flw_encoder_put_empty_list(struct flw_encoder *encoder);
 
-/* Store the last value in the memo and return its number, from 1, for writing it again. */
+/* Store the last value in the memo and return the number, from 1, for writing that value again. */
 uint32_t flw_encoder_memoize(struct flw_encoder *encoder);
 void flw_encoder_put_again(struct flw_encoder *encoder, uint32_t place);
 
-/* Open a dict; keys and values alternate until it is closed. */
+/* Open a dict; keys and values alternate until the dict is closed. */
 void flw_encoder_open_dict(struct flw_encoder *encoder);
 void flw_encoder_close_dict(struct flw_encoder *encoder);
 
-/* Open a list. Call flw_encoder_next_item before each item, with its number from 0. */
+/* Open a list. Call flw_encoder_next_item before each item, with the item's number from 0. */
 void flw_encoder_open_list(struct flw_encoder *encoder);
 void flw_encoder_next_item(struct flw_encoder *encoder, uint64_t number);
 void flw_encoder_close_list(struct flw_encoder *encoder);

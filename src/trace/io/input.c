@@ -19,7 +19,7 @@
 
 #define WINDOW_BYTES    (1u << 18)
 #define PACKED_BYTES    (1u << 16)
-#define NAME_CHARACTERS 96 /* most characters of a path in a message: its end */
+#define NAME_CHARACTERS 96 /* most characters of a path in a message: the end */
 
 void (*flw_trace_listener)(const struct flw_trace_progress *progress);
 

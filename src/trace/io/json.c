@@ -58,7 +58,7 @@ static void keep_nothing(struct flw_json *json)
     json->is_cut = false;
 }
 
-/* Read a string. The input is at its quote. */
+/* Read a string. The input is at the quote. */
 static bool take_string(struct flw_json *json)
 {
     struct flw_input *input = json->input;

@@ -12,7 +12,7 @@
 #include "trace/io/input.h"
 
 #define FLW_JSON_DEPTH_MAX  256
-#define FLW_JSON_TEXT_BYTES 16384 /* limit of a key, string or number, with its final 0 */
+#define FLW_JSON_TEXT_BYTES 16384 /* limit of a key, string or number, with the final 0 */
 
 enum flw_json_token {
     FLW_JSON_FAILED, /* see the input's message */
@@ -21,7 +21,7 @@ enum flw_json_token {
     FLW_JSON_OBJECT_END,
     FLW_JSON_ARRAY,
     FLW_JSON_ARRAY_END,
-    FLW_JSON_KEY, /* its value is the next token */
+    FLW_JSON_KEY, /* the value is the next token */
     FLW_JSON_STRING,
     FLW_JSON_NUMBER,
     FLW_JSON_LITERAL /* true, false, null */
@@ -48,7 +48,7 @@ struct flw_json {
 
 enum flw_json_token flw_json_next(struct flw_json *json);
 
-/* Skip the rest of the value whose first token was `token`. Returns false on failure. */
+/* Skip the rest of the value that begins with `token`. Returns false on failure. */
 bool flw_json_skip(struct flw_json *json, enum flw_json_token token);
 
 /* Return the text of a number or a string as a whole number. Returns false if it is none, or exceeds 64 bits. */

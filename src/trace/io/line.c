@@ -106,7 +106,8 @@ static int hex_digit(char c)
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Read the byte of an escape, after its backslash. Returns false if it is invalid or not allowed for that byte. */
+/* Read the byte of an escape, after the backslash. Returns false if the escape is invalid or not allowed for that
+ * byte. */
 static bool take_escape(struct flw_line *line, char *out)
 {
     char kind = line->at < line->end ? *line->at++ : ' ';

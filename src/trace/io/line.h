@@ -11,7 +11,7 @@
 
 #include "trace/io/input.h"
 
-#define FLW_LINE_BYTES FLW_INPUT_FILL_BYTES /* longest line, its newline included */
+#define FLW_LINE_BYTES FLW_INPUT_FILL_BYTES /* longest line, newline included */
 
 struct flw_line {
     struct flw_input *input;
@@ -19,7 +19,7 @@ struct flw_line {
     const char *at;  /* next character; the window's memory, valid until the next line */
     const char *end; /* the newline */
     uint64_t number; /* from 1 */
-    uint64_t offset; /* of its first byte */
+    uint64_t offset; /* of the first byte */
 };
 
 /* Read the next line. Returns false if there is none or input->failed. */
@@ -29,17 +29,17 @@ bool flw_line_next(struct flw_line *line);
 bool flw_line_fail(struct flw_line *line, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Each consumes the named element, or fails with a message if it is not there. */
+/* Each consumes the named element, or fails with a message if the element is absent. */
 bool flw_line_take_space(struct flw_line *line);
 bool flw_line_take_number(struct flw_line *line, uint64_t *out);
 bool flw_line_take_column(struct flw_line *line, uint64_t *out); /* space and number */
 bool flw_line_take_end(struct flw_line *line);
-/* Read a quoted text of at most `most` bytes, none of them 0, and replace its escapes. */
+/* Read a quoted text of at most `most` bytes, none 0, and replace the escapes. */
 bool flw_line_take_text(struct flw_line *line, char *out, size_t most, size_t *out_bytes);
 /* Read KEY and a number from 1 to 2^32 - 1; 0 if KEY, which may begin with a space, is not there. */
 bool flw_line_take_keyed(struct flw_line *line, const char *key, uint32_t *out);
 
-/* Consume `text` and return true if it is there, else return false. No message. */
+/* Consume `text` and return true if present, else return false. No message. */
 bool flw_line_accept(struct flw_line *line, const char *text);
 
 /* ---- columns of foreign formats ---- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the temporary file, its mode, and replacing the final file.
+ * Owns: the temporary file, the mode, and replacing the final file.
  */
 #include "trace/io/output.h"
 
@@ -188,7 +188,7 @@ static int fd_by_name(const char *path)
     return fd;
 }
 
-/* Replace a path by the target of its link. Returns false if it is no link. */
+/* Replace a path by the target of the link. Returns false if the path is no link. */
 static bool follow(char path[PATH_MAX])
 {
     char target[PATH_MAX];
@@ -208,8 +208,8 @@ static bool follow(char path[PATH_MAX])
 
 #define LINKS_MOST 40
 
-/* Return the descriptor of this process that a path or its link names, as a container's log may, or NO_FD. Opening such
- * a path would overwrite the file from its beginning. */
+/* Return the descriptor of this process that a path or link names, as a container's log may, or NO_FD. Opening such a
+ * path would overwrite the file from its beginning. */
 static int fd_of(const char *path)
 {
     char at[PATH_MAX];

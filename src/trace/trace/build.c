@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the growth of a trace's arrays.
- * Does not: interpret what is put in.
+ * Does not: interpret the contents.
  */
 #include "trace/trace/build.h"
 

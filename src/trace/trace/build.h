@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a trace under construction: the room of its arrays and the numbers of its streams and names.
+ * Owns: a trace under construction: the room of the arrays and the numbers of the streams and names.
  * Does not: check the input; flw_measure_trace does that at the end.
  */
 #ifndef FLW_TRACE_TRACE_BUILD_H
@@ -27,8 +27,7 @@ struct flw_build {
 bool flw_build_init(struct flw_build *build, const char *source, const char *format);
 bool flw_build_add_event(struct flw_build *build, const struct flw_trace_event *event);
 bool flw_build_add_block(struct flw_build *build, const struct flw_trace_block *block);
-bool flw_build_reserve_blocks(struct flw_build *build,
-                              size_t count); /* exact count, if it is known */
+bool flw_build_reserve_blocks(struct flw_build *build, size_t count); /* exact count, if known */
 bool flw_build_add_segment(struct flw_build *build, const struct flw_trace_segment *segment);
 
 /* Return the index of a recorded handle; a new handle gets the next index. Also returns false beyond
@@ -43,8 +42,8 @@ bool flw_build_add_name(struct flw_build *build, const char *name, size_t bytes,
 bool flw_build_add_detail(struct flw_build *build, struct flw_trace_detail detail);
 struct flw_trace_detail flw_build_no_detail(void);
 
-/* Set the context of context->record and the records after it. Call it for records in order, before or after they are
- * added. */
+/* Set the context of context->record and of all later records. Call for records in order, before or after adding the
+ * records. */
 bool flw_build_add_context(struct flw_build *build, const struct flw_trace_context *context);
 
 /* Set the remark in the same way. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the walk back (initial blocks and segments) and the walk forward (block numbers).
- * Does not: fail on gaps in a recording: a block whose allocation is lost is left out and its frees
- * are counted as unknown; a free that is lost is put in before the address is allocated again.
+ * Does not: fail on gaps in a recording: a block with a lost allocation is left out and the block's frees are counted
+ * as unknown; a lost free is inserted before the address is allocated again.
  */
 #include "trace/trace/history.h"
 
@@ -124,9 +124,9 @@ struct heap {
     struct flw_addressmap places;
 };
 
-/* Undo one event. A free restores its block; of a request and its completion the request is undone last. If the later
- * heap has a block at that address, that block's allocation was lost, and the earlier block replaces it. A waiting
- * block of the end belongs to the last free. */
+/* Undo one event. A free restores the block; of a request and the completion, the request is undone last. If the later
+ * heap has a block at that address, that block's allocation was lost, and the earlier block replaces that block. A
+ * waiting block of the end belongs to the last free. */
 static bool undo_event(struct heap *heap, size_t event)
 {
     const struct flw_history *history = heap->history;
@@ -496,7 +496,7 @@ static bool forward_free(struct forward *f, const struct flw_trace_event *event)
         trace->unknown_free_count++;
         return true;
     }
-    /* A completion without its request counts as both. */
+    /* A completion without a request counts as both. */
     uint8_t op = is_done && trace->blocks[block].freed ? FLW_TRACE_FREE_DONE : FLW_TRACE_FREE;
     trace->blocks[block].freed = true;
     if (is_done) {
@@ -523,7 +523,7 @@ static bool forward_event(struct forward *f, const struct flw_trace_event *event
     }
 }
 
-/* Reserve the blocks by counting allocations, so that they take no more memory than needed. */
+/* Reserve the blocks by counting allocations, to take no more memory than needed. */
 static bool reserve_blocks(const struct flw_history *history, struct flw_build *build)
 {
     size_t count = build->trace->block_count;

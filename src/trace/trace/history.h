@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: turning a recorded history and the heap at its end into a trace: the heap before the first event, and a number
+ * Owns: turning a recorded history and the heap at the end into a trace: the heap before the first event, and a number
  * for every block.
  * Does not: read files.
  *
- * The history is a ring, so its beginning may be lost, and recording may have paused. Only the heap at the end is
+ * The history is a ring, so the beginning may be lost, and recording may have paused. Only the heap at the end is
  * certain; undoing the events from there gives the heap at the start.
  */
 #ifndef FLW_TRACE_TRACE_HISTORY_H
@@ -20,8 +20,8 @@ struct flw_history_block {
 };
 
 struct flw_history {
-    /* largearray.h's; times are final. `block` of an event without a block is the number of its detail, or UINT32_MAX;
-     * of other events it is ignored. */
+    /* largearray.h's; times are final. `block` of an event without a block is the number of the event's detail, or
+     * UINT32_MAX; of other events `block` is ignored. */
     struct flw_trace_event *events;
     size_t event_count, event_room;
     struct flw_trace_detail *details; /* `event` is ignored; names are numbers in the build */
@@ -46,7 +46,7 @@ bool flw_history_add_event(struct flw_history *history, const struct flw_trace_e
 bool flw_history_reserve_events(struct flw_history *history, size_t count);
 bool flw_history_add_block(struct flw_history *history, const struct flw_history_block *block);
 bool flw_history_add_segment(struct flw_history *history, const struct flw_trace_segment *segment);
-/* Add a detail and return its number for an event's `block`. */
+/* Add a detail and return the number for an event's `block`. */
 bool flw_history_add_detail(struct flw_history *history, struct flw_trace_detail detail,
                             uint32_t *out_number);
 /* Set the pool, the remark or the stack of the last event. */

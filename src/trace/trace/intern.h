@@ -22,7 +22,7 @@ struct flw_intern {
     struct flw_addressmap pair_places; /* hash -> index in pairs */
 };
 
-/* Return the number of a text; a new text gets a new number. A text ends at its first zero byte. Returns false if
+/* Return the number of a text; a new text gets a new number. A text ends at the first zero byte. Returns false if
  * memory runs out or texts take 4 GiB. */
 bool flw_intern_add_text(struct flw_intern *intern, const void *bytes, size_t count, uint64_t *out);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: arrays that grow to hundreds of megabytes. Growth remaps their pages, so it neither copies nor needs room for
- * two arrays, and unused room has no pages.
+ * Owns: arrays that grow to hundreds of megabytes. Growth remaps pages, which needs neither a copy nor room for two
+ * arrays, and unused room has no pages.
  * Does not: store an array's count and room; the owner does. record/array.h is for small arrays.
  *
- * An array with less room than FLW_LARGEARRAY_BYTES is malloc's, so that sanitizers check its bounds.
+ * An array with less room than FLW_LARGEARRAY_BYTES is malloc's, so that sanitizers check the bounds.
  */
 #ifndef FLW_TRACE_TRACE_LARGEARRAY_H
 #define FLW_TRACE_TRACE_LARGEARRAY_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: recomputing a trace's totals and its invariants.
+ * Owns: recomputing a trace's totals and invariants.
  * Does not: repair anything.
  */
 #include "trace/trace/measure.h"
@@ -237,7 +237,7 @@ static bool add(uint64_t *total, uint64_t *peak, uint64_t bytes)
     return true;
 }
 
-/* Subtract, with 0 as the least result: recordings whose first events are lost may release more than they took. */
+/* Subtract, with 0 as the least result: recordings with lost first events may release more than was taken. */
 static void subtract(uint64_t *total, uint64_t bytes)
 {
     *total -= bytes < *total ? bytes : *total;

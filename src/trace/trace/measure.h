@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a trace's totals, which are flw_trace's derived fields, and the rules that its parts obey.
+ * Owns: a trace's totals, which are flw_trace's derived fields, and the rules for a trace's parts.
  */
 #ifndef FLW_TRACE_TRACE_MEASURE_H
 #define FLW_TRACE_TRACE_MEASURE_H

@@ -11,14 +11,14 @@
 
 /* All zero is empty. */
 struct flw_notes {
-    char *text; /* lines, each with its newline; NULL = none */
+    char *text; /* lines, each with a newline; NULL = none */
     size_t bytes, room;
 };
 
 /* True for "# text", or "key value" of printable characters with a key that is not one of the text form's own. */
 bool flw_notes_is_line(const char *begin, const char *end);
 
-/* Add a line, given without its newline. Returns false if memory runs out; then nothing has changed. */
+/* Add a line, given without a newline. Returns false if memory runs out; then nothing has changed. */
 bool flw_notes_add(struct flw_notes *notes, const char *begin, const char *end);
 
 /* Add a text of whole lines in the same way. */

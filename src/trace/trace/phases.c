@@ -29,10 +29,10 @@ static int compare_phases(const void *a, const void *b)
     return (x->number > y->number) - (x->number < y->number);
 }
 
-/* Pairs of ends and begins: an end closes the latest open begin of its name. */
+/* Pairs of ends and begins: an end closes the latest open begin of the same name. */
 struct matching {
     size_t *partner; /* of each phase; SIZE_MAX: not recorded */
-    size_t *below;   /* of an open begin: the previous open begin of its name */
+    size_t *below;   /* of an open begin: the previous open begin of that name */
     size_t *open;    /* of each name: the latest open begin, or SIZE_MAX */
 };
 
@@ -64,7 +64,7 @@ static bool match(const struct flw_phases *phases, struct matching *m)
     return true;
 }
 
-/* Handle phases that began before the first event: drop those that ended, and begin the others with it. */
+/* Handle phases that began before the first event: drop those that ended, and begin the others with that event. */
 static bool take_early(struct flw_phases *out, struct flw_phases *phases, const struct matching *m,
                        uint64_t first_us)
 {
@@ -141,13 +141,13 @@ static bool add_all(struct flw_phases *phases, const struct flw_trace *trace)
     return has_memory;
 }
 
-/* A tree with rows as its leaves, a power of two; `ends` has the root at 1 and the children of node i at 2 i and 2 i +
+/* A tree with rows as leaves, a power of two; `ends` has the root at 1 and the children of node i at 2 i and 2 i +
  * 1. */
 struct rows {
     size_t count;
     size_t *innermost; /* of each row: the innermost open begin */
     size_t *
-        ends; /* of each row: its end; SIZE_MAX: none open, or no end. Of a node: the latest end below */
+        ends; /* of each row: the end; SIZE_MAX: none open, or no end. Of a node: the latest end below */
 };
 
 static bool begin_rows(struct rows *rows, size_t phase_count)
@@ -165,7 +165,8 @@ static bool begin_rows(struct rows *rows, size_t phase_count)
     return true;
 }
 
-/* Find the first row whose open phase ends later, or that is empty. A phase without an end ends after all others. */
+/* Find the first row that is empty or has an open phase that ends later. A phase without an end ends after all
+ * others. */
 static uint32_t find_row(const struct rows *rows, size_t end)
 {
     size_t node = 1;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the annotations of a snapshot (begins and ends of phases, each with a time), their places among its events, and
- * rows in which phases, which may overlap, are nested.
+ * Owns: the annotations of a snapshot (begins and ends of phases, each with a time), their places among the snapshot's
+ * events, and rows in which phases, which may overlap, are nested.
  * Does not: read annotations.
  *
  * Annotations and events are recorded separately, and either may begin earlier. Phases that ended before the first
- * event are left out; phases that were open then begin with it. Within the same microsecond, a phase begins before the
- * events and ends after them.
+ * event are left out; phases that were open then begin with that event. Within the same microsecond, a phase begins
+ * before the events and ends after them.
  */
 #ifndef FLW_TRACE_TRACE_PHASES_H
 #define FLW_TRACE_TRACE_PHASES_H
@@ -37,7 +37,7 @@ struct flw_phases {
 /* Add an annotation. Returns false if memory runs out. */
 bool flw_phases_add(struct flw_phases *phases, uint64_t time_us, uint32_t name, bool is_begin);
 
-/* Order all annotations for events that begin at `first_us`. An end without a begin gets one at first_us. Call it after
+/* Order all annotations for events that begin at `first_us`. An end without a begin gets one at first_us. Call after
  * the last flw_phases_add. Returns false if memory runs out. */
 bool flw_phases_settle(struct flw_phases *phases, uint64_t first_us);
 
@@ -48,7 +48,7 @@ void flw_phases_finish(struct flw_phases *phases);
 
 struct flw_phase_rows {
     uint32_t *
-        of_event; /* row of each begin and end of a phase in a trace, in order; the caller frees it */
+        of_event; /* row of each begin and end of a phase in a trace, in order; freed by the caller */
     uint32_t count; /* number of rows */
 };
 

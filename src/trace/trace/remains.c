@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: walking a trace to its end.
+ * Owns: walking a trace to the end.
  */
 #include "trace/trace/remains.h"
 
@@ -138,8 +138,8 @@ static uint8_t invert(uint8_t op)
     }
 }
 
-/* Make a history that runs backward, each event replaced by its opposite: a history finds segments of the start from
- * those of the end, so this one finds those of the end from those of the start. */
+/* Make a history that runs backward, each event replaced by the opposite event: a history finds segments of the start
+ * from those of the end, so this one finds those of the end from those of the start. */
 static bool turn_around(const struct flw_trace *trace, struct flw_history *history)
 {
     bool has_memory = true;
@@ -193,7 +193,7 @@ static bool find_recorded_segments(struct flw_remains *remains, const struct flw
     return has_memory;
 }
 
-/* Find each segment's stack: that of the last recorded allocation at its address, else that of the start. */
+/* Find each segment's stack: that of the last recorded allocation at the segment's address, else that of the start. */
 static bool find_segment_stacks(struct flw_remains *remains, const struct flw_trace *trace)
 {
     struct flw_addressmap places = {0};

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the heap at a trace's end: the segments and the blocks in them, each with an address.
+ * Owns: the heap at a trace's end: segments and their blocks, each with an address.
  * Does not: write the heap.
  *
- * If the trace has no addresses, or its segments do not contain its last blocks, each block gets an address or a
+ * If the trace has no addresses, or the segments do not contain the last blocks, each block gets an address or a
  * segment of its own; see has_recorded_segments.
  */
 #ifndef FLW_TRACE_TRACE_REMAINS_H
@@ -20,7 +20,7 @@ struct flw_remains_block {
 struct flw_remains {
     uint64_t *addresses;              /* of every block of the trace */
     uint32_t *pools;                  /* of every block; as in a context */
-    uint32_t *stacks;                 /* of every block; of its allocation */
+    uint32_t *stacks;                 /* of every block; of the allocation */
     struct flw_remains_block *blocks; /* in address order */
     size_t block_count;
     struct flw_trace_segment *segments; /* in address order */

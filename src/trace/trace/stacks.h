@@ -3,9 +3,9 @@
  * Owns: the call stacks of a trace: each text, frame and stack is stored once under a number.
  * Does not: assign stacks to events; struct flw_trace does.
  *
- * A stack is the numbers of its frames, innermost first, in 7 bits a byte: about as many bytes as in the recorded file,
- * however little it shares with others. (A tree of shared callers takes a thirtieth if a program repeats, and twenty
- * times as much if nothing does.) Number 0 is the stack without frames.
+ * A stack is the numbers of the frames, innermost first, in 7 bits a byte: about as many bytes as in the recorded file,
+ * however little is shared with other stacks. (A tree of shared callers takes a thirtieth if a program repeats, and
+ * twenty times as much if nothing does.) Number 0 is the stack without frames.
  *
  * INVARIANTS (flw_stacks_are_valid recomputes them)
  *   1. begins ascends; the bytes of a stack are whole numbers of existing frames, at most FLW_STACK_DEPTH_MOST.
@@ -51,7 +51,7 @@ bool flw_stacks_put_frame(struct flw_stacks *stacks, const struct flw_frame *fra
 bool flw_stacks_add_frame(struct flw_stacks *stacks, const char *function, const char *file,
                           uint32_t line, uint32_t *out_frame);
 
-/* Return the number of a stack, given by its frames, innermost first; frames beyond FLW_STACK_DEPTH_MOST are left out.
+/* Return the number of a stack, given by the frames, innermost first; frames beyond FLW_STACK_DEPTH_MOST are left out.
  * Returns false if memory runs out. */
 bool flw_stacks_add(struct flw_stacks *stacks, const uint32_t *frames, size_t count,
                     uint32_t *out_stack);
@@ -87,7 +87,7 @@ static inline const char *flw_stacks_text(const struct flw_stacks *stacks, uint3
 
 bool flw_stacks_are_valid(const struct flw_stacks *stacks);
 
-/* The numbers of stacks in a file: each stack and frame is numbered at its first use, by the segments of the start and
+/* The numbers of stacks in a file: each stack and frame is numbered at the first use, by the segments of the start and
  * then by the records; unused ones have no number. So the text of a trace does not depend on the order in which stacks
  * were added. */
 struct flw_stack_order {

@@ -9,18 +9,18 @@
  *
  * INVARIANTS (flw_trace_is_valid recomputes them)
  *   1. blocks[e.block] exists for every ALLOC, FREE, FREE_DONE and USE event e.
- *   2. A block is allocated once, before its FREE, which precedes its FREE_DONE; each at most once.
+ *   2. A block is allocated once, before the FREE, which precedes the FREE_DONE; each at most once.
  *   3. FREE, FREE_DONE and USE carry their block's address and size; a USE precedes the FREE.
  *   4. Times never fall; times are 0 without has_times, addresses without has_addresses.
  *   5. peak_requested_bytes is the maximum over events of the live requested bytes, initial ones
- *      included; a block is live until its FREE_DONE, or its FREE if there is no FREE_DONE.
+ *      included; a block is live until the FREE_DONE, or the FREE if there is no FREE_DONE.
  *   6. Details ascend by event; each has a value, and only members that its event's op has. PHASE_BEGIN, PHASE_END,
  *      CONFIG, SYNC_WAIT and DROP have one.
- *   7. Contexts ascend by record, and each differs from the one before it (the first: from zeros).
+ *   7. Contexts ascend by record, and each differs from the previous one (the first: from zeros).
  *   8. Names are printable, 1 to FLW_TRACE_NAME_BYTES bytes.
  *   9. The stacks of records and of segments of the start exist.
- *  10. Remarks ascend by record, which is an event's, and each differs from the one before it (the first: from
- *      none); their texts are among those of the stacks.
+ *  10. Remarks ascend by record, which is an event's, and each differs from the previous one (the first: from none);
+ *      their texts are among those of the stacks.
  */
 #ifndef FLW_TRACE_TRACE_TRACE_H
 #define FLW_TRACE_TRACE_TRACE_H
@@ -51,7 +51,7 @@ struct flw_trace {
     size_t segment_count; /* before the first event */
     uint64_t *streams;    /* recorded handles */
     size_t stream_count;
-    char **names; /* in the order in which events first use them */
+    char **names; /* in the order of first use by events */
     size_t name_count;
     struct flw_trace_detail *details;
     size_t detail_count;
@@ -91,11 +91,11 @@ struct flw_trace_walk {
     struct flw_trace_remark remark; /* of the last record */
 };
 
-/* Return the detail of an event, or NULL. Call it with ascending events. */
+/* Return the detail of an event, or NULL. Call with ascending events. */
 const struct flw_trace_detail *flw_trace_walk_detail(const struct flw_trace *trace,
                                                      struct flw_trace_walk *walk, size_t event);
 
-/* Return the context of a record. Call it with ascending records. */
+/* Return the context of a record. Call with ascending records. */
 const struct flw_trace_context *flw_trace_walk_context(const struct flw_trace *trace,
                                                        struct flw_trace_walk *walk, size_t record);
 

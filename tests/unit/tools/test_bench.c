@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: tests of the bench: what it counts, draws, reports and refuses. Times are not looked at.
+ * Owns: tests of the bench: counts, random draws, reports and rejected options. Times are not checked.
  */
 #include "support/test.h"
 
@@ -103,8 +103,7 @@ static struct tally run_shape(flw_bench_shape *shape, const struct flw_bench_opt
     return tally;
 }
 
-/* Everything but --count operations is the same, whatever the count: what makes two runs under
- * callgrind comparable. */
+/* Everything but --count operations is the same, whatever the count, so two runs under callgrind are comparable. */
 static void expect_exact_counts(flw_bench_shape *shape, struct flw_bench_options options)
 {
     struct flw_bench_report first = {0}, second = {0};
@@ -279,7 +278,7 @@ static void a_report_that_overflows_fails(void **state)
 
 #define WORDS 16
 
-/* The exit status of `fallow bench WORDS...`; both outputs go to /dev/null. */
+/* The exit status of `fallow bench WORDS...`, with both outputs to /dev/null. */
 static int run_command(const char *words)
 {
     char text[256], *argv[WORDS + 1];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: tests of `fallow bench kernels`: the calls it makes, the bytes they move at full size, what it
- * refuses, and that a broken call is not passed over. Times are not looked at.
+ * Owns: tests of `fallow bench kernels`: the calls, the bytes moved at full size, rejected options, and that a broken
+ * call is reported. Times are not checked.
  */
 #include "support/test_command.h"
 
@@ -51,7 +51,7 @@ static void no_two_cases_share_a_name(void **state)
     }
 }
 
-/* What kernels move is arithmetic: these are worked out from the shapes by hand. */
+/* Bytes computed from the shapes by hand. */
 static void cases_at_full_size_move_the_bytes_of_their_shapes(void **state)
 {
     (void)state;
@@ -178,7 +178,7 @@ static void a_call_without_its_memory_is_broken_and_says_so(void **state)
     flw_bench_bed_close(&bed);
 }
 
-/* An input that was never written: the rule checker sees the read, and the bed says it. */
+/* An input that was never written: the rule checker detects the read, and the bed reports the fault. */
 static void a_call_that_reads_unwritten_bytes_is_told(void **state)
 {
     (void)state;

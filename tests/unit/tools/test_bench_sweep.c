@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: tests of the sweep of `fallow bench streams`: its rows, and that they count what happened.
+ * Owns: tests of the sweep of `fallow bench streams`: the rows and their counts.
  */
 #include "support/test.h"
 
@@ -136,8 +136,8 @@ static void a_row_counts_what_the_driver_was_asked_for(void **state)
     flw_host_free(report.rows);
 }
 
-/* On one stream: each block's own work is under way when it is freed, and is done by the time of the next
- * allocation, since the event behind it is waited for. */
+/* On one stream: each block's own work is under way at the free, and is done by the time of the next allocation, since
+ * the event after that work is waited for. */
 static void a_lag_leaves_work_under_way(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: tests of the doctor: its sheet, what it says of the simulated device with features missing,
- * and that every failure is one line with something to do.
+ * Owns: tests of the doctor: the sheet, the report on a simulated device with features missing, and that every failure
+ * is one line with a remedy.
  */
 #include "support/test.h"
 
@@ -55,7 +55,7 @@ static void *control(const struct flw_driver *driver, const char *name)
     return address;
 }
 
-/* A fresh world, the driver opened in it. */
+/* A fresh world with the driver opened. */
 static struct flw_doctor_patient admit(const flw_sim_config *config)
 {
     struct flw_doctor_patient patient = {.driver_name = "sim", .is_sim = true};
@@ -151,7 +151,7 @@ static void a_device_without_virtual_memory_is_told_of_slabs(void **state)
     dismiss(&patient);
 }
 
-/* The world of the patient plays them; NULL: none. */
+/* The patient's world simulates these profiles; NULL: none. */
 static struct flw_doctor_patient admit_with(const char *profiles)
 {
     flw_sim_config config = {.struct_size = sizeof config, .schedule = FLW_SIM_CLOCK};
@@ -188,7 +188,7 @@ static void what_a_pool_is_refused_is_a_finding(void **state)
     void *address = control(&patient.driver, "flw_sim_fail");
     memcpy(&make_fail, &address, sizeof make_fail);
     assert_true(flw_doctor_see_driver(&sheet, &patient));
-    for (uint64_t n = 1; n <= 2; n++) { /* a fabric without its channel */
+    for (uint64_t n = 1; n <= 2; n++) { /* a fabric without the channel */
         assert_int_not_equal(make_fail("cuMemCreate", n, CUDA_ERROR_NOT_PERMITTED, 0), 0);
     }
     assert_true(flw_doctor_see_pool(&sheet, &patient));
@@ -215,7 +215,7 @@ static void a_device_that_is_not_there_is_named(void **state)
     dismiss(&patient);
 }
 
-/* Every call that the doctor makes fails once; it must go on, say so, and leave nothing behind. */
+/* Every call of the doctor fails once; the doctor must continue, report the failure, and leak nothing. */
 static void every_failing_call_becomes_a_line_and_leaves_nothing(void **state)
 {
     (void)state;
@@ -259,7 +259,7 @@ static void a_sheet_that_overflows_says_so(void **state)
     assert_int_equal(sheet.entry_count, FLW_DOCTOR_ENTRIES);
 }
 
-/* What `fallow doctor WORDS` prints, and its exit status. */
+/* The output of `fallow doctor WORDS`, and the exit status. */
 static char printed[65536];
 
 static int run_command(char *first, char *second)

@@ -67,8 +67,8 @@ static void blocks_that_never_meet_share_their_bytes(void **state)
     assert_int_equal(measure(), 300);
 }
 
-/* 2 + 2 live, the first goes, 4 come: who cannot move needs 6 if 2 lies below; a planner puts the
- * one that stays on top. */
+/* 2 + 2 are live, the first is freed, then 4 are allocated: without moving blocks, 6 are enough only if the block that
+ * stays is at the bottom or on top. */
 static void a_planner_leaves_room_for_what_comes(void **state)
 {
     (void)state;

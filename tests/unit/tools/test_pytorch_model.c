@@ -76,7 +76,7 @@ static void small_blocks_and_other_streams_have_segments_of_their_own(void **sta
     expect_reserved(24);
     assert_int_equal(device.region_count, 3);
     allocate(FLW_MIB, 0); /* 1.0 MiB of the first granule */
-    allocate(FLW_MIB, 0); /* 0.99 MiB are left of it: a second one */
+    allocate(FLW_MIB, 0); /* 0.99 MiB are left of that granule: a second one */
     expect_reserved(26);
     stop(FLW_GIB);
 }
@@ -190,7 +190,7 @@ static void blocks_above_the_largest_size_to_split_serve_their_like_only(void **
     flw_pytorch_free(model, large);
     allocate(5 * FLW_MIB, 0); /* not from the large one: a segment of 20 MiB */
     expect_reserved(84);
-    large = allocate(60 * FLW_MIB, 0); /* less than 20 MiB to spare: all of it */
+    large = allocate(60 * FLW_MIB, 0); /* less than 20 MiB to spare: the whole block */
     assert_int_equal(large->size_bytes, 64 * FLW_MIB);
     expect_reserved(84);
     flw_pytorch_free(model, large);
@@ -212,7 +212,8 @@ static void a_full_device_gives_unsplit_blocks_back_before_the_rest(void **state
     flw_pytorch_free(model, large);
     flw_pytorch_free(model, larger);
     expect_reserved(120);
-    allocate(90 * FLW_MIB, 0); /* neither 40 nor 60 suffices: both go, the small one stays */
+    allocate(90 * FLW_MIB,
+             0); /* neither 40 nor 60 suffices: both are released, not the small one */
     expect_reserved(110);
     stop(140 * FLW_MIB);
 }
@@ -234,7 +235,7 @@ static void sizes_round_up_to_divisions_of_powers_of_two(void **state)
     }
 }
 
-/* A free block's age is how many requests of its pool came since. */
+/* A free block's age is the number of later requests of the pool. */
 static void garbage_older_than_the_average_goes_before_a_segment_is_taken(void **state)
 {
     struct flw_pytorch_settings settings = flw_pytorch_standard;

@@ -8,7 +8,7 @@
 
 #include <sys/stat.h>
 
-/* `fallow` with these arguments, in the folder; its exit code. */
+/* `fallow` with these arguments, in the folder; returns the exit code. */
 static int run(const char *arguments)
 {
     char line[1024];
@@ -51,7 +51,7 @@ static void the_table_of_a_tiny_trace_is_as_written_here(void **state)
         "     -\n"
         "bound              8         8     1.000       0        -       -       -       -       - "
         "     -\n"
-        /* 2 MiB are freed on stream 0 while stream 7 uses them, before 4 more are asked for */
+        /* 2 MiB are freed on stream 0 during use by stream 7, before 4 more are requested */
         "bound, no wait     8        10     1.250       0        -       -       -       -       - "
         "     -\n"
         "\n"
@@ -130,7 +130,7 @@ static const char *skip_members(const char *at, char end)
     }
 }
 
-/* NULL where it is no JSON. */
+/* NULL if this is no JSON. */
 static const char *skip_value(const char *at)
 {
     static const char *const words[] = {"null", "true", "false"};
@@ -226,7 +226,7 @@ static void any_file_name_keeps_the_json_json(void **state)
 
 /* --- on the simulated device --- */
 
-/* The number behind a key of a policy's object in out_text; UINT64_MAX where it is null. */
+/* The number after a key of a policy's object in out_text; UINT64_MAX for null. */
 static uint64_t get_count(const char *policy, const char *key)
 {
     char text[128];
@@ -283,7 +283,7 @@ static void the_demo_breaks_no_rule_at_any_lag(void **state)
     }
 }
 
-/* A graph's memory is no ordinary block's, nor the other way round, and comes back to its own. */
+/* A graph's memory is never an ordinary block's, nor the other way round, and is reused by graphs. */
 static void memory_of_private_pools_is_kept_apart(void **state)
 {
     (void)state;
@@ -315,7 +315,7 @@ static void memory_of_private_pools_is_kept_apart(void **state)
                            "everybody by async\n"));
 }
 
-/* Idle memory goes only when the host waits. */
+/* Idle memory is released only when the host waits. */
 static void a_release_threshold_gives_back_what_is_idle(void **state)
 {
     static const char *const names[] = {"async", "async:release_threshold=0,sync_every=50",
@@ -371,7 +371,7 @@ static void lag_zero_is_labelled(void **state)
     assert_non_null(strstr(out_text, "no GPU work"));
 }
 
-/* Two blocks with a time between them: what the lag is says whether the device has come so far. */
+/* Two blocks with a time in between: the lag decides whether the device has finished by then. */
 static const char timed[] = "#fallow-trace 1\ndevice 0\nstream 0\nstream 1\nfields times\n"
                             "A 1000 0 4194304 0\nF 2000 0 0\n"
                             "A 5000000 1 4194304 1\nF 5001000 1 1\n";
@@ -463,7 +463,7 @@ static void a_device_has_the_bytes_that_it_is_given(void **state)
     flw_test_expect_in(out_text, "device  simulated device, 6 MiB, limit 1 GiB, ");
     assert_int_equal(
         run("replay tiny.ftext --json - --device-bytes 6M --policy driver,fallow --limit 1G"), 1);
-    assert_int_equal(get_count("driver", "failures"), 2); /* its steps are 2 MiB */
+    assert_int_equal(get_count("driver", "failures"), 2); /* the driver's steps are 2 MiB */
     assert_int_equal(get_count("fallow", "failures"), 1);
     assert_true(get_count("fallow", "peak_reserved_bytes") <= 6 << 20);
     expect_error("replay tiny.ftext --device 0 --device-bytes 6M", 2, "a GPU has what it has");
@@ -478,8 +478,8 @@ static void a_second_pass_is_counted_apart(void **state)
     assert_int_equal(get_count("driver", "grow_operations"), 12);
 }
 
-/* Ten blocks, one after the other, each freed 1 us after it was asked for, 99 us before the next. The driver
- * takes each back when its work is done. */
+/* Ten blocks, one after the other, each freed 1 us after the allocation, 99 us before the next. The driver takes each
+ * back when the work is done. */
 static void waits_are_counted_where_the_host_stops(void **state)
 {
     char text[1024] = "#fallow-trace 1\ndevice 0\nstream 0\nfields times\n";
@@ -506,21 +506,21 @@ static void waits_are_counted_where_the_host_stops(void **state)
                                  "\"events_recorded\": 0, \"steals\": null, \"waits\": 2, "
                                  "\"remap_waits\": null, \"stream_waits\": 0, \"allocations\": 2}");
     assert_int_equal(get_count("fallow", "waits"),
-                     0); /* nor does it wait for the trial of the device */
+                     0); /* no wait for the trial of the device either */
     assert_int_equal(run("replay ten.ftext --policy driver,fallow --lag 50us --no-times"), 0);
     flw_test_expect_in(out_text, "per 1,000 allocations\n"
                                  "          host  stream  driver  last quarter:  stream  driver\n"
                                  "policy   waits   waits   calls     host waits   waits   calls\n"
                                  "driver  1000.0     0.0  2000.0         1000.0     0.0  2000.0\n");
     assert_int_equal(run("replay ten.ftext --policy driver,fallow --lag 1us --json -"), 0);
-    assert_int_equal(get_count("driver", "waits"), 0); /* all is done when the driver is asked */
+    assert_int_equal(get_count("driver", "waits"), 0); /* all work is done by the driver's call */
     assert_int_equal(run("replay ten.ftext --policy driver,fallow --lag 1us"), 0);
     assert_null(strstr(out_text, "per 1,000"));
     assert_int_equal(run("replay tiny.ftext --policy driver,fallow --threads --json -"), 0);
     flw_test_expect_in(out_text, "\"last_quarter\": null"); /* threads have no common moment */
 }
 
-/* What the bound without a wait is worth: whoever held less has waited. */
+/* A check of the bound without a wait: a policy that held less has waited. */
 static void who_holds_less_than_without_a_wait_has_waited(void **state)
 {
     static const char *const lags[] = {"20us", "500us", "5ms", "50ms"};
@@ -546,8 +546,8 @@ static void who_holds_less_than_without_a_wait_has_waited(void **state)
     assert_true(held_count > 4);
 }
 
-/* The way to a GPU, to a driver that has none of the simulated one's controls: here it is that one, under
- * the name libcuda.so.1. Nothing is read off a ledger. */
+/* The way to a GPU, with a driver without the simulated driver's controls: here the simulated driver under the name
+ * libcuda.so.1. No figures of the simulated device are read. */
 static void a_gpus_driver_is_asked_for_nothing_but_its_own_calls(void **state)
 {
     static const char *const policies[] = {"fallow", "driver", "async", "pytorch"};

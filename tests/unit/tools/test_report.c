@@ -16,8 +16,8 @@
 #define PIN_TRACE   "adversarial pin-small-between-large --cycles 4"
 #define PIN_OPTIONS "--no-times --lag 8 --policy pytorch,driver,recorded,bound"
 
-/* With addresses and segments, so that `recorded` has a heap: 4 MiB taken, 2 of them allocated, a
- * block in the middle that stays, then 6 MiB more. */
+/* With addresses and segments, so that `recorded` has a heap: 4 MiB taken, 2 of them allocated, a block in the middle
+ * that is kept, then 6 MiB more. */
 static const char heap_trace[] = "#fallow-trace 1\n"
                                  "device 0\n"
                                  "stream 0\n"
@@ -73,14 +73,14 @@ static void the_recorded_heap_is_the_traces_own(void **state)
                      0);
     flw_test_expect_in(out_text,
                        "\"peak_reserved_bytes\": 10485760, \"end_reserved_bytes\": 10485760");
-    /* At the peak: 1 MiB free below the block that stays, 2 above it, none in the second segment. */
+    /* At the peak: 1 MiB free below the block that is kept, 2 above, none in the second segment. */
     flw_test_expect_in(out_text,
                        "\"segments\": 2, \"blocks\": 2, \"holes\": 2, \"hole_bytes\": 3145728, "
                        "\"largest_hole_bytes\": 2097152");
     flw_test_expect_in(out_text, "\"fragmentation\": 0.333333");
 }
 
-/* Under a limit a request fails, and the report says how large the largest hole was. */
+/* Under a limit a request fails, and the report contains the size of the largest hole. */
 static void a_failure_is_told_with_the_largest_hole(void **state)
 {
     (void)state;
@@ -182,7 +182,7 @@ static void the_screen_of_the_demo_begins_with_its_owners(void **state)
     flw_test_expect_in(out_text, "median\n");
 }
 
-/* Colour where a terminal is, unless NO_COLOR says no. `script` makes the terminal. */
+/* Colour on a terminal, unless NO_COLOR is set. `script` makes the terminal. */
 static void a_terminal_has_colour_unless_it_is_refused(void **state)
 {
     (void)state;
@@ -226,7 +226,7 @@ static void every_sheet_of_the_demo_and_of_generated_traces_is_valid(void **stat
         command_run("\"$F\" report \"$FALLOW_DEMO\" --limit 13G --html - | grep -c html"), 0);
 }
 
-/* Small and odd traces, most of them broken: those that can be read are reported. */
+/* Small and odd traces, most of which are broken: the readable ones are reported. */
 static void what_the_fuzzers_found_worth_keeping_is_reported(void **state)
 {
     (void)state;
@@ -330,7 +330,7 @@ static void an_out_of_memory_on_record_is_told_and_may_fail(void **state)
         0);
 }
 
-/* A program of three lines that runs out of memory: who holds it at each moment, on the screen and on the page. */
+/* A program of three lines that runs out of memory: the owners at each moment, on the screen and on the page. */
 static void the_screen_tells_owners_at_each_moment(void **state)
 {
     static const char trace[] =
@@ -404,8 +404,8 @@ static void a_long_owner_is_cut_in_the_middle(void **state)
                        "1  custom_scaled_dot_product_attention...(attention_layer.py:1234)\n");
 }
 
-/* Twenty owners share the peak; one that held more than each of them is gone by then and still has a band. A private
- * pool has the name of the code that allocated most in it. */
+/* Twenty owners share the peak; an owner that once held more than each of these is gone by then and still has a band. A
+ * private pool is named after the code that allocated most in that pool. */
 static void what_is_large_at_any_time_has_a_band_of_its_own(void **state)
 {
     char *text = NULL;
@@ -430,8 +430,8 @@ static void what_is_large_at_any_time_has_a_band_of_its_own(void **state)
     flw_test_expect_in(out_text, "{\"name\":\"pool 7: late_2 (b.py:2)\",\"most_bytes\":2101248\n");
 }
 
-/* Twelve steps that each keep 1 MiB of what they take, after one block of 5 MiB that stays: six stretches of two steps
- * and what came after them. Without stacks it is told by size, and not on the screen. */
+/* Twelve steps that each keep 1 MiB of their allocations, after one block of 5 MiB that is kept: six stretches of two
+ * steps, and the rest. Without stacks the survivors are reported by size, and not on the screen. */
 static void survivors_are_told_by_the_steps_that_left_them(void **state)
 {
     char *text = NULL;
@@ -483,8 +483,8 @@ static void survivors_are_told_by_the_steps_that_left_them(void **state)
         "owner: the innermost phase of the recording that was open; else");
 }
 
-/* Their sums are property.owners' to look at, which reads them back; here, where they go and what they say of a trace
- * that has no stacks. */
+/* property.owners reads these files and checks the sums; here, the files' places and the contents for a trace without
+ * stacks. */
 static void what_other_tools_read_goes_where_it_is_wanted(void **state)
 {
     static const char trace[] = "#fallow-trace 1\ndevice 0\nstream 0\nfields none\n"

@@ -44,14 +44,14 @@ static void a_baseline_that_is_replaced_is_held_to_as_it_was(void **state)
     assert_int_equal(command_run("grep -q 10485760 now.json"), 0);
 }
 
-/* Before a trace is read: that there is none is not said. */
+/* Reported before the trace is read: the missing trace is not mentioned. */
 static void a_baseline_that_is_not_there_is_said_first(void **state)
 {
     (void)state;
     command_expect_error("\"$F\" report no.ftext --baseline no.json", 1, "no.json");
 }
 
-/* ---- what is there already ---- */
+/* ---- existing files ---- */
 
 static void a_trace_is_not_replaced_by_what_is_written_of_it(void **state)
 {
@@ -78,7 +78,7 @@ static void a_trace_is_not_replaced_by_what_is_written_of_it(void **state)
         command_expect_error(line, 2, ".ftext is the trace itself; name another file");
     }
     assert_int_equal(command_run("cmp one.ftext tiny.ftext"), 0);
-    /* A folder's are known once they are read; what an earlier run left there is none. */
+    /* The traces of a folder are found by reading the files; an earlier run's output there is no trace. */
     assert_int_equal(
         command_run(
             "mkdir two && cp tiny.ftext two/a.ftext && cp tiny.ftext two/b.ftext && "
@@ -116,9 +116,9 @@ static void two_outputs_are_two_files(void **state)
                      0);
 }
 
-/* ---- what is read once ---- */
+/* ---- pipes as input ---- */
 
-/* Each line prints what the two files do, but for the name of a trace that has none. */
+/* Each line prints the same as the two files, except the name of a trace without a name. */
 static void a_side_of_diff_may_be_a_pipe(void **state)
 {
     static const char *const lines[] = {
@@ -141,7 +141,7 @@ static void a_side_of_diff_may_be_a_pipe(void **state)
                          "/dev/stdin: ");
 }
 
-/* ---- what is read ---- */
+/* ---- input ---- */
 
 static void which_device_of_several_is_read_is_told(void **state)
 {
@@ -217,7 +217,7 @@ static void names_move_no_terminal(void **state)
     assert_int_equal(command_run("rm a*b.ftext"), 0);
 }
 
-/* The page's blocks name their owners by line, so that one without letters would shift all behind it. */
+/* The page's blocks name their owners by line, so an owner without letters would shift all later ones. */
 static void an_owner_without_a_name_is_a_line_of_the_page(void **state)
 {
     (void)state;
@@ -260,7 +260,8 @@ static void no_cell_of_a_table_is_a_formula(void **state)
     assert_string_equal(out_text, "6\n");
 }
 
-/* Strict readers refuse half of a pair, which stands for such a byte where this program reads it again. */
+/* Strict readers reject half of a surrogate pair, which represents such a byte where this program reads the text
+ * again. */
 static void what_others_read_is_utf8(void **state)
 {
     static const char trace[] = "#fallow-trace 1\ndevice 0\nstream 0\nfields times\n"
@@ -326,7 +327,7 @@ static void what_would_have_no_effect_is_refused(void **state)
                      0);
 }
 
-/* ---- how it is written ---- */
+/* ---- how files are written ---- */
 
 static const char *const options[] = {"--html",       "--json",   "--csv",
                                       "--csv-owners", "--folded", "--chrome"};
@@ -353,7 +354,7 @@ static void an_output_is_packed_as_its_name_says(void **state)
         0);
 }
 
-/* The file that a link leads to is replaced, not the link; who could not read it still cannot. */
+/* The target of a link is replaced, not the link; users without access still have none. */
 static void a_replaced_file_keeps_its_place_and_its_readers(void **state)
 {
     char line[512];
@@ -369,7 +370,7 @@ static void a_replaced_file_keeps_its_place_and_its_readers(void **state)
     }
 }
 
-/* Opened again it would be written from its beginning, and a file would be replaced. */
+/* Standard output opened again would be written from the beginning, and a file would be replaced. */
 static void standard_output_has_other_names(void **state)
 {
     static const char *const names[] = {"/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"};
@@ -440,7 +441,7 @@ static void a_descriptor_is_written_to(void **state)
                          "/dev/fd/77: cannot write: Bad file descriptor");
 }
 
-/* The file would get its number, and the table would be printed behind it. */
+/* The file would get the number of standard output, and the table would be appended. */
 static void nothing_is_printed_where_standard_output_was_closed(void **state)
 {
     (void)state;
@@ -464,7 +465,7 @@ static void the_page_of_more_than_2_to_the_63_bytes_ends(void **state)
         0);
 }
 
-/* As a container's one file of its host is. */
+/* As for a single file of the host in a container. */
 static void a_file_that_is_a_mount_is_filled(void **state)
 {
     (void)state;
@@ -490,9 +491,9 @@ static void a_file_that_is_a_mount_is_filled(void **state)
     assert_int_equal(command_run("cmp plain mine.*"), 0);
 }
 
-/* ---- what cannot be written ---- */
+/* ---- output that cannot be written ---- */
 
-/* Before a trace is read: that there is none is not said. */
+/* Reported before the trace is read: the missing trace is not mentioned. */
 static void what_cannot_be_written_is_said_first(void **state)
 {
     char line[256], what[64];
@@ -510,14 +511,14 @@ static void what_cannot_be_written_is_said_first(void **state)
                          "nowhere/x: cannot create a file there: No such file");
 }
 
-/* ---- what a replay needs ---- */
+/* ---- requirements of a replay ---- */
 
 /* A command that was built or copied without the simulated driver. */
 static void no_driver_is_loaded_before_there_is_something_to_replay(void **state)
 {
     (void)state;
     if (command_run("head -c 2 \"$F\" | grep -q '#!'") == 0) {
-        skip(); /* an emulator's script: a copy of it runs the command where that was built */
+        skip(); /* an emulator's script: a copy runs the command in the folder of the build */
     }
     assert_int_equal(command_run("mkdir alone && cp \"$F\" alone/fallow && "
                                  ": >alone/libfallow-simcuda.so"),
@@ -590,7 +591,7 @@ static void the_request_that_failed_is_asked_of_every_policy(void **state)
     flw_test_expect_in(out_text, "\"limit_bytes\": 545259520, \"limit_given\": true");
     expect_answer("pytorch", "served", "545259520");
     assert_null(strstr(
-        out_text, "max_split_size_mb")); /* named policies get no settings of PyTorch beside them */
+        out_text, "max_split_size_mb")); /* for named policies no settings of PyTorch are added */
     /* If the free bytes are unknown, only the smallest limits are found. */
     write_split("O 0 125829120 0");
     assert_int_equal(command_run("\"$F\" report split.ftext --no-times --policy pytorch --json -"),

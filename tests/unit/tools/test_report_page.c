@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the page of a sheet: it is whole, it is safe, it is bounded. The sheet here is made up and
- * as full as a sheet can be.
+ * Owns: the page of a sheet: complete, safe and bounded. The sheet here is made up and as full as possible.
  */
 #include "support/test.h"
 
@@ -250,7 +249,7 @@ static size_t count_of(const char *text, const char *what)
 static void assert_safe(const char *text)
 {
     assert_int_equal(count_of(text, "<script"),
-                     2); /* the data, and the one that its policy names */
+                     2); /* the data, and the script that the page's policy names */
     assert_int_equal(count_of(text, "</script"), 2);
     assert_int_equal(count_of(text, "script-src 'sha256-"), 1);
     assert_int_equal(count_of(text, "<script>alert("), 0);

@@ -18,7 +18,7 @@ static struct writer begin(void)
     return w;
 }
 
-/* End the snapshot after its last list. */
+/* End the snapshot after the last list. */
 static void finish(struct writer *w, const char *name)
 {
     end_snapshot(w);
@@ -26,7 +26,7 @@ static void finish(struct writer *w, const char *name)
     free(w->bytes);
 }
 
-/* Write a segment with a block of `used_bytes` (0: none) and a hole behind it. */
+/* Write a segment with a block of `used_bytes` (0: none) and a hole after that block. */
 static void put_segment(struct writer *w, uint64_t device, uint64_t address, uint64_t bytes,
                         uint64_t used_bytes)
 {
@@ -310,7 +310,7 @@ static void a_snapshot_without_history_is_a_heap_and_nothing_is_compared(void **
     flw_test_expect_in(out_text, "    30        -     3.867\n");
 }
 
-/* 100 MiB are reserved at the start; the recording uses 40 MiB of them and releases 20 before its peak. */
+/* 100 MiB are reserved at the start; the recording uses 40 of these and releases 20 before the peak. */
 static void what_a_late_recording_never_used_is_left_out_of_the_comparison(void **state)
 {
     (void)state;
@@ -382,7 +382,7 @@ static void the_page_opens_on_the_out_of_memory(void **state)
 
 /* ---- freed and not reusable yet ---- */
 
-/* A block of 100 bytes in a unit of 512, one of 10 MiB that record_stream keeps, and 53 MiB free behind it. */
+/* A block of 100 bytes in a unit of 512, one of 10 MiB that record_stream keeps, and 53 MiB free after that. */
 static void what_waits_for_other_streams_is_counted_and_rounding_is_not_idle(void **state)
 {
     (void)state;
@@ -411,7 +411,7 @@ static void what_waits_for_other_streams_is_counted_and_rounding_is_not_idle(voi
     assert_int_equal(command_number("out_of_memory", "idle_bytes"), 54 * MIB - 512);
     assert_int_equal(command_number("out_of_memory", "pending_bytes"), 10 * MIB);
     assert_int_equal(command_number("traces", "pending_at_end_bytes"), 10 * MIB);
-    /* On the page: segment, bytes before it, requested, rounding, owner, pending, to the base of 36. */
+    /* On the page: segment, bytes before the block, requested, rounding, owner, pending, to the base of 36. */
     assert_int_equal(command_run("grep -c ';0 mh34 68qv4 0 [0-9] 1\"' waits.html"), 0);
     /* The same heap without a history. */
     w = begin();

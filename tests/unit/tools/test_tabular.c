@@ -91,12 +91,12 @@ static void letters_count_and_not_bytes(void **state)
                               "\033[1mm\u00e9moire    1      2\033[0m\n");
     assert_int_equal(flw_terminal_width("m\u00e9moire"), 7);
     assert_int_equal(flw_terminal_width("\033[1;31mred\033[0m"), 3);
-    assert_int_equal(flw_terminal_width("\xff\xc3"), 2); /* what is no letter is a question mark */
+    assert_int_equal(flw_terminal_width("\xff\xc3"), 2); /* invalid bytes become question marks */
 }
 
 /* ---- lines */
 
-/* What comes out of a file for the terminal, COLUMNS as told. */
+/* The output of a file for the terminal, with this COLUMNS. */
 static void send(const char *columns, const char *locale, const char *what)
 {
     char path[] = "/tmp/fallow_lines_XXXXXX";

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: `fallow top` as a command, looking at a process of its own: every form that is no screen, and
- * what it says where there is nothing to see.
+ * Owns: `fallow top` as a command, on a process of the test: every form except the screen, and the messages if there is
+ * nothing to show.
  *
  * FALLOW_COMMAND, FALLOW_TOP_TARGET: the programs.
  */
@@ -62,7 +62,7 @@ static void start(struct target *target, const char *pools)
     assert_int_equal(pipe2(out, O_CLOEXEC), 0);
     target->process = fork();
     if (target->process == 0) {
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* it is not to outlive a test that fails */
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* ends with a test that fails */
         dup2(in[0], STDIN_FILENO);
         dup2(out[1], STDOUT_FILENO);
         const char *program = getenv("FALLOW_TOP_TARGET");
@@ -160,7 +160,7 @@ static const char *skip_text(const char *at)
     return at + 1;
 }
 
-/* Behind one value; NULL: it is none. */
+/* After one value; NULL: no value. */
 static const char *skip_value(const char *at)
 {
     char *number_end = NULL;
@@ -254,7 +254,7 @@ static void at_a_quiet_point_the_json_says_what_the_pool_says(void **state)
     for (int i = 0; i < 2; i++) {
         tell(&target, "work");
         expect_word(&target, "works");
-        assert_int_equal(run_on(&target, "--once --json"), 0); /* while they work too */
+        assert_int_equal(run_on(&target, "--once --json"), 0); /* also during work */
         expect_json_lines(1);
         tell(&target, "rest");
         expect_word(&target, "rests");
@@ -432,7 +432,7 @@ static bool is_name(const char *at, size_t length)
     return length > 0;
 }
 
-/* {name="value",...}: behind it; NULL: broken. */
+/* {name="value",...}: after the brace; NULL: broken. */
 static const char *skip_labels(const char *at)
 {
     do {
@@ -454,7 +454,7 @@ static const char *skip_labels(const char *at)
 }
 
 struct scrape {
-    char metric[128], type[16]; /* of the samples that come */
+    char metric[128], type[16]; /* of the next samples */
     char seen[200][128];        /* metrics so far */
     unsigned seen_count, sample_count;
     char samples[4000][160]; /* names and labels of samples so far */
@@ -583,7 +583,7 @@ static void mistakes_are_named_in_one_line(void **state)
     expect_refusal("--directory /nonexistent/folder 7 --json", 1, "/nonexistent/folder");
 }
 
-/* Named, in that order, each in full; unnamed, a line each, in the order that was asked for. */
+/* Named processes, in that order, each in full; unnamed ones, a line each, in the requested order. */
 static void several_processes_are_shown_as_they_were_named(void **state)
 {
     (void)state;
@@ -610,7 +610,7 @@ static void several_processes_are_shown_as_they_were_named(void **state)
     assert_memory_equal(strchr(text, '\n') + 1, title, strlen(title));
     end(&two);
     snprintf(line, sizeof line, "%d %d --once", (int)two.process, (int)one.process);
-    assert_int_equal(run(line), 0); /* who is left */
+    assert_int_equal(run(line), 0); /* the remaining process */
     snprintf(title, sizeof title, "fallow top  top_target (%d)  1 pool\n", (int)one.process);
     assert_memory_equal(text, title, strlen(title));
     end(&one);
@@ -643,7 +643,7 @@ static void what_cannot_be_read_is_named_in_one_line(void **state)
     start(&target, "1");
     snprintf(path, sizeof path, "%s/fallow.%u.%d", folder, (unsigned)geteuid(),
              (int)target.process);
-    assert_int_equal(chmod(path, 0666), 0); /* others could have written it */
+    assert_int_equal(chmod(path, 0666), 0); /* others could have changed the file */
     expect_refusal_of(&target, "is not read");
     poke(&target, 8, "\7\0\0\0", 4);
     expect_refusal_of(&target, "publishes in version 7");
@@ -653,7 +653,7 @@ static void what_cannot_be_read_is_named_in_one_line(void **state)
     expect_refusal_of(&target, "damaged");
     poke(&target, 0, "F", 1);
     assert_int_equal(kill(target.process, SIGSTOP), 0);
-    int status = 0; /* it stops some time after the signal, and answers until then */
+    int status = 0; /* the process stops some time after the signal, and answers until then */
     assert_int_equal(waitpid(target.process, &status, WUNTRACED), target.process);
     assert_true(WIFSTOPPED(status));
     expect_refusal_of(&target, "does not answer");

@@ -107,7 +107,7 @@ static bool has_file(const char *name)
     return access(path, F_OK) == 0;
 }
 
-/* `fallow trace ARGUMENTS` in the folder; its exit code. */
+/* `fallow trace ARGUMENTS` in the folder; returns the exit code. */
 static int run(const char *arguments)
 {
     char line[LINE_BYTES + sizeof "\"$F\" trace "];
@@ -131,7 +131,7 @@ static void expect_error(const char *arguments, int code, const char *what)
     command_expect_error(line, code, what);
 }
 
-/* ---- what it prints ---- */
+/* ---- output ---- */
 
 static void every_verb_has_help_with_an_example(void **state)
 {
@@ -235,7 +235,7 @@ static void text_packed_and_dumped_is_the_same_text(void **state)
                                   "tiny.ftext: whole, text, 10 events, 2 allocations\n");
 }
 
-/* The sums are of what was written before there were stacks. */
+/* The checksums are of files written before stacks were supported. */
 static void what_has_no_stacks_is_written_as_ever(void **state)
 {
     (void)state;
@@ -345,7 +345,7 @@ static void every_form_that_is_exported_is_read_again(void **state)
     }
 }
 
-/* ---- what goes wrong ---- */
+/* ---- errors ---- */
 
 static void a_wrong_command_line_is_told_in_one_line(void **state)
 {
@@ -403,7 +403,7 @@ static void a_cut_file_is_read_up_to_there_and_not_verified(void **state)
     command_expect_one_line("bad.ftrace: damaged after event 0: byte ");
 }
 
-/* Two events were recorded, a free between them was not; three more are missing after them. */
+/* Two events were recorded, a free in between was not; three more are missing after the second. */
 static void a_file_that_lacks_events_is_told_from_a_whole_and_a_broken_one(void **state)
 {
     static const char lacking[] = "#fallow-trace 1\ndevice 0\nstream 0\nfields times\ngaps 0 1\n"

@@ -104,9 +104,9 @@ static void what_goes_from_stream_to_stream_is_held_twice_until_its_work_is_done
         give_back(20 * i + 10, i, i % 2);
     }
     expect(0, 100);
-    expect(20, 100); /* done when the other stream asks */
+    expect(20, 100); /* done by the other stream's request */
     expect(21, 200);
-    expect(1000000, 200); /* each goes on with its own */
+    expect(1000000, 200); /* each stream reuses its own block */
 }
 
 static void announced_uses_keep_bytes_from_their_own_stream_too(void **state)
@@ -128,7 +128,7 @@ static void what_the_using_stream_is_given_before_the_free_may_touch_the_bytes(v
         start(2);
         allocate(0, 0, 0, 100);
         use(10, 0, 1);
-        allocate(is_later ? 21 : 18, 1, 1, 50); /* its work is done at 38 or 41, of the use at 30 */
+        allocate(is_later ? 21 : 18, 1, 1, 50); /* done at 38 or 41; the use is done at 30 */
         if (!is_later) {
             give_back(20, 0, 0);
         }
@@ -148,7 +148,7 @@ static void who_frees_need_not_wait_for_its_own_use_but_others_must(void **state
         start(2);
         allocate(0, 0, 0, 100);
         use(10, 0, 1);
-        give_back(20, 0, 1); /* which by the contract of a free comes after stream 0 */
+        give_back(20, 0, 1); /* which by the contract of a free is after stream 0 */
         allocate(30, 1, stream, 100);
         expect(20, 100);
         expect(21, stream == 1 ? 100 : 200);
@@ -195,7 +195,7 @@ static void a_stream_leaves_to_others_what_everybody_may_take(void **state)
     allocate(0, 1, 0, 100);
     give_back(1, 0, 0);       /* everybody's at 100 */
     allocate(90, 2, 0, 1);    /* of that, and stream 0 is busy until 190 */
-    give_back(110, 1, 0);     /* its own until then */
+    give_back(110, 1, 0);     /* the stream's own until then */
     allocate(120, 3, 0, 100); /* of its own */
     allocate(130, 4, 1, 99);  /* of everybody's */
     expect(100, 200);
@@ -233,7 +233,7 @@ static uint64_t lag, best;
 
 static void try_from(const struct trial *from, size_t i, uint64_t units);
 
-/* The block takes `left` more bytes, each any that it may. */
+/* The block takes `left` more bytes: every allowed choice of each. */
 static void try_bytes(const struct trial *trial, size_t i, uint64_t units, uint64_t left,
                       size_t first)
 {
@@ -337,13 +337,13 @@ static void no_choice_of_bytes_holds_less(void **state)
         expect(lag, best);
         above_count += best > program.max_live_bytes;
     }
-    assert_true(above_count > 200); /* and it was not always the bound */
+    assert_true(above_count > 200); /* in many rounds above the live bytes */
 }
 
 /* ---- between ---- */
 
-/* A pool a stream: what it holds where nothing goes to another stream, and a block's bytes come back when
- * its own stream may have them. */
+/* One pool for each stream: the bytes held if no memory is passed to another stream, and a block's bytes are reusable
+ * once the block's own stream may reuse the bytes. */
 static uint64_t apart(uint64_t lag_units)
 {
     uint64_t held[STREAMS] = {0}, peaks[STREAMS] = {0}, back_units[BLOCKS];

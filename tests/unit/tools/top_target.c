@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: a process for `fallow top` to look at: pools on the simulated device, used by threads on
- * several streams, published. Does not: test anything; it does what standard input says, a word a
+ * several streams, published. Does not: test anything; the process executes the commands on standard input, a word a
  * line, and answers each on standard output:
  *
- *   stats   what fallow_pool_get_stats says of each pool, "pool.name value" a line, then "end"
- *   work    every thread allocates and frees, until "rest"; answered when they have begun
+ *   stats   fallow_pool_get_stats of each pool, "pool.name value" a line, then "end"
+ *   work    every thread allocates and frees, until "rest"; answered when all have begun
  *   rest    the threads stop; answered when all are quiet
  *   record PATH   the first pool is recorded from now on, with call stacks
- *   keep    two functions allocate of it, one 5 blocks of 3 MiB, one 7 of 1 MiB
- *   drop    two of the former are freed
- *   stop    the recording ends, and all of them are freed
- *   lease   an arena of the first pool leases 1 MiB; "end" destroys it
+ *   keep    two functions allocate from that pool, one 5 blocks of 3 MiB, one 7 of 1 MiB
+ *   drop    two of the 3 MiB blocks are freed
+ *   stop    the recording ends, and all these blocks are freed
+ *   lease   an arena of the first pool leases 1 MiB; "end" destroys the arena
  *   quit    destroy the pools and end
  *   exit    abandon the pools and call exit()
  *
@@ -68,7 +68,7 @@ static void must(bool is_ok, const char *what)
     }
 }
 
-/* Small blocks and runs: one in, one out. A size is fixed by its place, so the same bytes are
+/* Small blocks and runs: one in, one out. A size is fixed by the slot, so the same bytes are
  * allocated whenever all are quiet. */
 static void step(struct worker *worker, unsigned pool)
 {
@@ -167,7 +167,7 @@ static void print_stats(void)
     puts("end");
 }
 
-/* ---- what a recording tells apart: who asked */
+/* ---- distinguished in a recording: the allocating functions */
 
 static void record(const char *path)
 {
@@ -211,7 +211,7 @@ static void lease(void)
     must(fallow_lease_begin(arena, layout, NULL, &leased) == FALLOW_OK, "fallow_lease_begin");
 }
 
-/* What is on record by now is what `fallow top` is told. */
+/* Flush the recording, so that `fallow top` reads all events so far. */
 static void settle(void)
 {
     must(fallow_record_dump(recorder, NULL) == FALLOW_OK, "fallow_record_dump");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the tests of the generators: sizes against those computed by hand and in the engines' own documents, schedules,
- * modes, plans, and the files of requests. A trace is named by the generator and its options, "train layers=2": a choice
- * by its word, a file by its path.
+ * modes, plans, and the files of requests. A trace is named by generator and options, as in "train layers=2"; the value
+ * of a choice is a word, the value of a file a path.
  */
 #include "support/recording.h"
 
@@ -90,7 +90,7 @@ static struct flw_trace *make(const char *words)
 
 static char *print(const struct flw_trace *trace)
 {
-    static char *text; /* the caller frees it */
+    static char *text; /* freed by the caller */
     size_t bytes = 0;
     FILE *file = open_memstream(&text, &bytes);
     assert_true(file != NULL && flw_text_print(trace, file) && fclose(file) == 0);
@@ -247,7 +247,7 @@ static void every_option_starts_within_its_bounds(void **state)
     }
 }
 
-/* Another checksum is another trace: it needs another version. `other`: an option that changes the events. */
+/* Another checksum is another trace, which needs another version. `other`: an option that changes the events. */
 static void the_same_options_give_the_same_trace(void **state)
 {
     static const struct {
@@ -334,7 +334,7 @@ static void what_does_not_fit_together_is_refused(void **state)
 
 /* ---- sizes ---- */
 
-/* Of a trace: its peak, 0 where that is not checked, and how often sizes are allocated. */
+/* Of a trace: the peak (0: not checked), and how often sizes are allocated. */
 static void sizes_are_those_computed_by_hand(void **state)
 {
     static const struct {
@@ -459,7 +459,7 @@ static const struct workload {
     {"streams workload=experts", 3, 300000, "0>2 1>2 2>0 2>1"},
 };
 
-/* Exactly the hands that the workload is made of, on all its streams. */
+/* Exactly the workload's transfers, on all streams. */
 static void blocks_go_from_stream_to_stream_as_the_workload_says(void **state)
 {
     (void)state;
@@ -488,7 +488,7 @@ static void blocks_go_from_stream_to_stream_as_the_workload_says(void **state)
     }
 }
 
-/* One or two launches separate events: the host waits for the device only at the end of a step, and only if its pace is
+/* One or two launches separate events: the host waits for the device only at the end of a step, and only if the pace is
  * quick. --pace changes only times; the default is each workload's own. */
 static void the_host_runs_ahead_within_a_step(void **state)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the tests of the pickle machine: what it accepts, what it refuses and how it says so.
+ * Owns: the tests of the pickle machine: accepted and rejected input, and the messages.
  */
 #include "support/test.h"
 
@@ -24,7 +24,7 @@ static const struct flw_pickle_vocabulary vocabulary = {words, 3, NULL};
 
 static char message[FLW_TRACE_MESSAGE_BYTES];
 
-/* NULL: refused, `message` says why. */
+/* NULL: rejected, `message` has the reason. */
 static struct flw_harvest *read_bytes(const void *bytes, size_t count,
                                       struct flw_pickle_value *root)
 {

@@ -259,9 +259,9 @@ static inline struct writer write_value(uint8_t protocol, const char *text)
 }
 
 /* A snapshot of a line each, behind which pairs of keys and values may follow:
- *   segment ADDRESS BYTES TYPE     and behind it its blocks
+ *   segment ADDRESS BYTES TYPE     the blocks of the segment follow
  *   block ADDRESS BYTES STATE
- *   device                         the events of the next one follow
+ *   device                         events of the next device follow
  *   ACTION ADDRESS BYTES           an event
  *   START NAME, END NAME           an annotation; behind all events */
 static inline struct writer write_snapshot(uint8_t protocol, const char *text)

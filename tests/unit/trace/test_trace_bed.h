@@ -84,7 +84,7 @@ static inline void expect_text(struct flw_trace *trace, const char *wanted)
     flw_trace_destroy(trace);
 }
 
-/* A text without its head. */
+/* A text without the header lines. */
 static inline const char *records_of(const char *text)
 {
     while (*text == '#' || (*text >= 'a' && *text <= 'z')) {
@@ -93,7 +93,7 @@ static inline const char *records_of(const char *text)
     return text;
 }
 
-/* As expect_text, whatever heads it. */
+/* As expect_text, without the header lines. */
 static inline void expect_records(struct flw_trace *trace, const char *wanted)
 {
     char *text = print_text(trace);
@@ -104,7 +104,7 @@ static inline void expect_records(struct flw_trace *trace, const char *wanted)
 
 typedef bool (*trace_writer)(const struct flw_trace *trace, const char *path, char *message);
 
-/* Return the file that `write` makes. The caller frees it. */
+/* Return the file that `write` makes. Freed by the caller. */
 static inline char *write_file(const struct flw_trace *trace, trace_writer write, size_t *out_count)
 {
     char path[] = "/tmp/fallow_trace_XXXXXX";
@@ -112,7 +112,7 @@ static inline char *write_file(const struct flw_trace *trace, trace_writer write
     assert_true(fd >= 0);
     close(fd);
     assert_true(write(trace, path, message));
-    FILE *file = fopen(path, "rb"); /* another file: it was put in place */
+    FILE *file = fopen(path, "rb"); /* another file, renamed into place */
     unlink(path);
     assert_non_null(file);
     fseek(file, 0, SEEK_END);

@@ -30,7 +30,7 @@ static const struct {
              {FLW_CODEC_GZIP, FLW_HAS_ZLIB, ".gz", "zlib", "\x1F\x8B", 2},
              {FLW_CODEC_ZSTD, FLW_HAS_ZSTD, ".zst", "libzstd", "\x28\xB5\x2F\xFD", 4},
              {FLW_CODEC_PLAIN, true, "", NULL, "", 0}};
-#define PACKED 3 /* so many of them are */
+#define PACKED 3 /* the number of packed kinds */
 
 struct bytes {
     char *at;
@@ -165,7 +165,7 @@ static void a_broken_archive_is_refused(void **state)
             assert_null(read_bytes(whole.at, whole.count));
             whole.at[at] ^= 0x10;
         }
-        whole.at[whole.count - 1] ^= 1; /* all data before it is intact */
+        whole.at[whole.count - 1] ^= 1; /* all bytes before this one are intact */
         expect_refused(whole.at, whole.count, kinds[i].ending);
         whole.at[whole.count - 1] ^= 1;
         whole.at = realloc(whole.at, whole.count + 8);
@@ -375,7 +375,8 @@ static void a_written_file_is_complete_and_replaces_the_old_one(void **state)
     expect_text(trace, small);
 }
 
-/* Only root may change a file's owner. For other users the new file has their own group, without access for it. */
+/* Only root may change a file's owner. For other users the new file has their own group, without access for that
+ * group. */
 static void a_replaced_file_keeps_its_owner_and_its_group(void **state)
 {
     (void)state;
@@ -471,7 +472,7 @@ static void nothing_written_is_empty_and_what_is_abandoned_nothing(void **state)
     }
 }
 
-/* Writes until it is killed; reports to `report` how many events are safe. */
+/* Writes until killed; reports to `report` how many events are safe. */
 static void write_without_end(const char *path, int report)
 {
     struct flw_ftrace_settings settings = {.has_times = true, .step_ns = 1};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the tests of a profiler's trace, of the JSON under it, and of RMM's log: the traces that they are read as (as
- * text), and the errors of bad ones.
+ * Owns: the tests of a profiler's trace, of the JSON under it, and of RMM's log: the traces that are read (as text),
+ * and the errors of bad ones.
  */
 #include "test_trace_bed.h"
 
@@ -11,7 +11,7 @@
     "{\"name\":\"[memory]\",\"ts\":1,\"args\":{\"Device Type\":1,\"Device Id\":0,\"Addr\":4096," \
     "\"Bytes\":512,\"Total Allocated\":512,\"Total Reserved\":512}}"
 
-/* The JSON of a line each, with bars between the fields, or of an event as it is written. */
+/* The JSON of one line each, with bars between the fields, or of an event in JSON already. */
 static char *make_profile(const char *text)
 {
     static const struct {
@@ -24,7 +24,7 @@ static char *make_profile(const char *text)
          "{'ph':'X','cat':'cpu_op','name':'$','pid':1,'tid':2,'ts':$,'dur':$,'args':{}}"},
         {"old", /* name, time, duration, call stack */
          "{'ph':'X','cat':'Operator','name':'$','pid':1,'tid':2,'ts':$,'dur':$,'args':{'Call stack':'$'}}"},
-        {"python", /* name, time, duration, where it was called */
+        {"python", /* name, time, duration, place of the call */
          "{'ph':'X','cat':'python_function','name':'$','pid':1,'tid':2,'ts':$,'dur':$,"
          "'args':{'CallFrom':'$'}}"},
     };
@@ -102,7 +102,7 @@ static void a_profile_is_this_trace(void **state)
         {"memory|1669783687464300.123|0|\"18446744073709551000\"|512|512|18446744073709551615\n",
          KINETO("1") "S 0 18446744073709551615 0 small expandable @0\n"
                      "A 0 0 512 0 @18446744073709551000\n"},
-        /* the stack of the slices around an event, on its thread */
+        /* the stack of the slices around an event, on the same thread */
         {"memory|15|0|4096|512|512|0\nop|aten::mm|14.5|2\n"
          "python|<built-in method mm of type object at 0x7f12aB>|14|4|train.py:12\n"
          "python|train.py(9): step|12|10|train.py:30\npython|train.py(25): <module>|10|90|\n"
@@ -301,7 +301,7 @@ static void a_log_is_written_and_read_back(void **state)
     assert_false(flw_trace_write_rmm(trace, "/dev/full", message));
     flw_test_expect_in(message, "/dev/full: cannot write: No space left");
     flw_trace_destroy(trace);
-    /* Blocks of the start come first; without addresses a number stands for each. */
+    /* Blocks of the start are first; without addresses each is given by number. */
     trace = read_text("#fallow-trace 1\ndevice 0\nstream 9\nfields none\nP 0 0 5 0\nA 0 1 6 0\n"
                       "F 0 0 0\nC 0 0 0\n");
     text = write_file(trace, flw_trace_write_rmm, &count);

@@ -109,7 +109,7 @@ static void any_trace_comes_back_the_same(void **state)
     }
 }
 
-/* As a program wrote it that did not know this line of a text. */
+/* As written by a program that did not support this line of a text. */
 static void a_note_of_when_it_began_is_when_it_began(void **state)
 {
     (void)state;
@@ -128,7 +128,7 @@ static void a_note_of_when_it_began_is_when_it_began(void **state)
     flw_trace_destroy(trace);
 }
 
-/* What was read of a part of a file is a beginning of the whole. */
+/* The trace read from a part of a file is a beginning of the whole trace. */
 static void assert_begins(const struct flw_trace *part, const struct flw_trace *whole)
 {
     assert_true(flw_trace_is_valid(part));
@@ -208,7 +208,7 @@ static void what_follows_a_damaged_chunk_can_be_read(void **state)
         struct flw_trace_walk walk = {0};
         uint64_t lost = flw_trace_walk_detail(rest, &walk, part->event_count)->lost_count;
         assert_true(lost > 0 && part->event_count + lost < whole->event_count);
-        /* the last event is the whole's, its block found again */
+        /* the last event is the whole trace's, with the block found again */
         const struct flw_trace_event *last = &whole->events[whole->event_count - 1];
         const struct flw_trace_event *end = &rest->events[rest->event_count - 1];
         if (last->op == FLW_TRACE_ALLOC) {
@@ -280,7 +280,7 @@ static void unknown_chunks_records_and_entries_are_passed_over(void **state)
     static const unsigned char events[] = {
         0x0F,        200, 1,  6, 2, 0xAA, 0xBB, /* long record 200, step 6, two bytes */
         0x10,        2,   16,                   /* ALLOC, same stream, step 2, 8 units */
-        0x8F,        36,  4,  3, 9, 9,    9,    /* DROP of 3, with three bytes more than known */
+        0x8F,        36,  4,  3, 9, 9,    9,    /* DROP of 3, with three more bytes than defined */
         0x91 | 0x60, /* FREE of block 0: the last freed, as at the start */
     };
     struct piece piece;
@@ -318,7 +318,7 @@ static void ticks_become_nanoseconds(void **state)
     expect_records(read_good(piece.bytes, piece.count), "N 1016\nN 1053\nN 1053\nN 1063\n");
 }
 
-/* A text "f", a frame f (f:5), a stack of two of it. */
+/* A text "f", a frame f (f:5), a stack of two such frames. */
 #define STACK_ENTRIES \
     "\3\2\0f"         \
     "\4\4\0\0\0\5"    \
@@ -498,7 +498,7 @@ static void what_was_flushed_can_be_read_while_writing_goes_on(void **state)
 
 /* ---- lost stacks ---- */
 
-/* Of as many stacks as fill several chunks; each event has the one of its number, from 1. */
+/* Enough stacks to fill several chunks; each event has the stack of the event's number, from 1. */
 #define MANY 40000
 
 static struct bytes print_many_stacks(void)
@@ -518,7 +518,7 @@ static struct bytes print_many_stacks(void)
     return text;
 }
 
-/* An event has the stack that it had, or, where that is lost, none; never another. */
+/* An event has the original stack, or none if that is lost; never another. */
 static size_t count_kept(const struct flw_trace *trace)
 {
     size_t kept = 0;

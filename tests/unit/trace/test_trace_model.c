@@ -64,7 +64,7 @@ static void stacks_and_frames_are_kept_once(void **state)
     stacks.frame_count--; /* the last frame is of the first stack alone */
     assert_false(flw_stacks_are_valid(&stacks));
     stacks.frame_count++;
-    stacks.bytes[stacks.begins[2] - 1] |= 0x80; /* its last number does not end */
+    stacks.bytes[stacks.begins[2] - 1] |= 0x80; /* the last number does not end */
     assert_false(flw_stacks_are_valid(&stacks));
     flw_stacks_finish(&stacks);
 }

@@ -222,7 +222,7 @@ static inline void random_event(struct random_trace *r)
     random_detail(r, op);
 }
 
-/* About `count` events; the caller destroys it. */
+/* About `count` events; the caller destroys the trace. */
 static inline struct flw_trace *random_trace(uint64_t seed, size_t count)
 {
     struct random_trace r = {.state = seed};

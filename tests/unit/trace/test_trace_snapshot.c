@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the tests of PyTorch's snapshots: the traces that they are read as (as text), reading back the snapshots
- * written from these traces, and the errors of bad ones.
+ * Owns: the tests of PyTorch's snapshots: the traces that are read (as text), reading back the snapshots written from
+ * these traces, and the errors of bad ones.
  */
 #include "test_trace_bed.h"
 
@@ -87,7 +87,7 @@ static void blocks_are_followed_through_heap_and_events(void **state)
          PLAIN "S 0 20971520 0 large @16777216\nP 0 0 3145700 0 @17825792\nP 0 1 100 0 @25165824\n"
                "F 0 1 0\nC 0 1 0\nA 0 2 1048576 0 @16777216\nF 0 2 0\nC 0 2 0\n",
          false},
-        /* a completion without its request */
+        /* a completion without a request */
         {"free_completed 16M 1M\nalloc 16M 2M\n",
          PLAIN "P 0 0 1048576 0 @16777216\nF 0 0 0\nA 0 1 2097152 0 @16777216\n", true},
         /* blocks waiting at the end were freed in the recording, or at the start */
@@ -211,7 +211,7 @@ static void records_have_the_frames_that_they_say(void **state)
          "block 17M 1M active_allocated frames @late\n"
          "block 18M 1M active_allocated history [{addr 18M real_size 1M frames @old}]\n"
          "alloc 17M 1M frames @late\n"
-         "free_requested 24M 1M frames @drop\n", /* its allocation is lost */
+         "free_requested 24M 1M frames @drop\n", /* the allocation is lost */
          PLAIN "S 0 20971520 0 large @16777216\nL 1 \"init\" \"init.py\"\nW 0\n"
                "P 0 0 1048576 0 @16777216 stack=1\nL 1 \"old\" \"old.py\"\nW 1\n"
                "P 0 1 1048576 0 @18874368 stack=2\nP 0 2 1048576 0 @25165824\n"
@@ -285,7 +285,7 @@ static void phases_lie_where_their_times_say(void **state)
         {FOUR START("over", 10) END("over", 20) END("lost", 30) START("x", 40) END("x", 150)
              END("inner", 250) END("outer", 260) START("never ends", 270),
          "(o(i(xA)xAA)i)o(nA", "\nannotations_before_the_events 3\n"},
-        /* an end closes the innermost phase of its name */
+        /* an end closes the innermost phase of the same name */
         {FOUR START("x", 50) START("x", 60) END("x", 70) END("x", 250), "(xAAA)xA",
          "\nannotations_before_the_events 2\n"},
         /* other devices, other stages */
@@ -294,7 +294,7 @@ static void phases_lie_where_their_times_say(void **state)
          "AAAA", ""},
         {"alloc 16M 1M\n" START("x", 150) "END x device 0\n", "A",
          "\nannotations_without_a_place 2\n"},
-        /* events without a time stay where they are */
+        /* events without a time keep their places */
         {"snapshot 0 1M\nalloc 16M 1M time_us 100\nsnapshot 0 1M\nalloc 17M 1M time_us 200\n" START(
              "x", 150) END("x", 150),
          "mAm(x)xA", ""},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the tests of the text form: one text for each trace, and what a wrong line is told.
+ * Owns: the tests of the text form: one text for each trace, and the messages for wrong lines.
  */
 #include "test_trace_bed.h"
 
@@ -14,7 +14,7 @@ static const char everything[] = "#fallow-trace 1\ndevice 3\nstream 0\nstream 14
                                  "M- 13 2097152 1 @80000000\nS- 14 2097152 0 @70000000\n"
                                  "O 15 18446744073709551615 0\nN 15\nF 16 0 0\n";
 
-/* What few traces have. */
+/* Features that few traces have. */
 static const char rare[] = "#fallow-trace 1\ndevice 0\nstream 0\nstream 9\n"
                            "fields times addresses segments\nS 0 2097152 1 small @4096 pool=3\n"
                            "P 0 0 512 0 @4096 thread=1 pool=3\nP 0 1 512 0 @8192 thread=1 pool=3\n"

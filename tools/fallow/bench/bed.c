@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the bed of a bench: the device (a new world if simulated), its streams, and the pool, by one of the policies.
+ * Owns: the bed of a bench: the device (a new world if simulated), the streams, and the pool, by one of the policies.
  *
  * The functions of a policy are adapters between a loop and the measured library. Each jumps through the program's
- * linkage table, as a user's call of a shared library does. `loop` returns at once, inside the program, so it costs the
- * loop and the indirect calls. `null` calls libfallow-null.so, so it adds the cost of reaching a shared library.
+ * linkage table, as a user's call of a shared library does. `loop` returns at once, inside the program, and costs the
+ * loop and the indirect calls. `null` calls libfallow-null.so, which adds the cost of reaching a shared library.
  */
 #include "bench/bench.h"
 
@@ -50,7 +50,7 @@ static bool open_device(struct flw_bench_bed *bed, int ordinal, const flw_sim_co
     if (bed->is_sim) {
         reset(world);
     }
-    if (!FLW_BENCH_CALL(bed, message, cuInit, 0) || /* a new world wants it anew */
+    if (!FLW_BENCH_CALL(bed, message, cuInit, 0) || /* needed again after a new world */
         !FLW_BENCH_CALL(bed, message, cuDeviceGet, &bed->device, bed->is_sim ? 0 : ordinal) ||
         !FLW_BENCH_CALL(bed, message, cuDeviceGetName, name, (int)sizeof name, bed->device) ||
         !FLW_BENCH_CALL(bed, message, cuDevicePrimaryCtxRetain, &bed->context, bed->device) ||
@@ -65,7 +65,7 @@ static bool open_device(struct flw_bench_bed *bed, int ordinal, const flw_sim_co
 
 /* ---- policies */
 
-/* The last error that the library logged; a pool may log long after it was made. */
+/* The last error that the library logged; a pool may log long after creation. */
 static char last_line[FLW_BENCH_MESSAGE_BYTES];
 
 static void keep_line(void *context, fallow_log_level level, const char *line)
@@ -174,7 +174,7 @@ static bool open_streams(struct flw_bench_bed *bed, size_t count, char *message)
 {
     bed->streams = flw_host_lines(count, sizeof *bed->streams);
     for (size_t i = 0; i < count; i++) {
-        CUstream stream = (CUstream)(void *)&bed->streams[i]; /* a name, if nothing looks at it */
+        CUstream stream = (CUstream)(void *)&bed->streams[i]; /* without a device, only a name */
         if (bed->driver != NULL &&
             !FLW_BENCH_CALL(bed, message, cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING)) {
             return false;
@@ -188,7 +188,8 @@ bool flw_bench_bed_open(struct flw_bench_bed *bed, const struct flw_bench_option
                         char *message)
 {
     /* A bench measures the host, and the pool must find its fences complete. So the device has no work, except the host
-     * function that blocks a stream in `deferred`, and the work of a sweep, whose clock advances by one per pair. */
+     * function that blocks a stream in `deferred`, and the work of a sweep, where the clock advances by one per
+     * pair. */
     flw_sim_config world = {.struct_size = sizeof world,
                             .seed = 1,
                             .schedule = FLW_SIM_CLOCK,

@@ -21,7 +21,7 @@ struct shape {
     const flw_sim_config *world;
 };
 
-#define EXIT_ABSENT 77 /* kernels: no such device, or no kernels for it */
+#define EXIT_ABSENT 77 /* kernels: no such device, or no kernels for the device */
 
 #define ONE_SIZE   1u /* --size in bytes */
 #define NEEDS_POOL 2u /* --policy fallow */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the parts of `fallow bench` that all others share: options, the table of functions that a loop calls, the bed (device,
- * streams, pool) it runs on, the random steps it follows, and the report.
- * Does not: assert a time anywhere. It measures; the reader judges.
+ * Owns: the parts of `fallow bench` that all others share: options, the table of functions that a loop calls, the bed
+ * (device, streams, pool) and the random steps of a loop, and the report.
+ * Does not: assert a time anywhere. The bench measures; the reader judges.
  *
  * Every loop calls through struct flw_bench_policy, so `null` (an empty shared library, linked as libfallow is) and
  * `loop` (the empty adapter) cost what the loop and the calls cost. A run does exactly `--count` timed operations and
@@ -96,7 +96,7 @@ struct flw_bench_bed {
     CUcontext context; /* current in the thread that opened the bed */
     bool is_sim;       /* requested: simulate in a new world */
     bool is_simulated; /* true also for a simulated driver under the real driver's name */
-    bool is_absent;    /* there is no such device, or no kernels for it */
+    bool is_absent;    /* there is no such device, or no kernels for the device */
     char device_name[128];
     fallow_stream *streams;
     size_t stream_count;
@@ -116,13 +116,13 @@ void flw_bench_bed_close(struct flw_bench_bed *bed);
 bool flw_bench_bed_renew_pool(struct flw_bench_bed *bed, const struct flw_bench_options *options,
                               char *message);
 
-/* The pool's statistics; UINT64_MAX in all members: it has none. */
+/* The pool's statistics; UINT64_MAX in all members: the pool has none. */
 fallow_stats flw_bench_bed_usage(const struct flw_bench_bed *bed);
 
 /* The end of a recording. False: the file is not whole. message is set then, and if events were lost. */
 bool flw_bench_bed_stop_recording(struct flw_bench_bed *bed, char *message);
 
-/* A function of the driver's library; NULL: it has none of that name. */
+/* A function of the driver's library; NULL: there is none of that name. */
 void flw_bench_bed_find(const struct flw_bench_bed *bed, const char *name, void *out_function);
 
 /* False, and a message: the call failed. */
@@ -148,7 +148,7 @@ struct flw_bench_value {
 struct flw_bench_column {
     const char *key, *head;
     double unit;      /* a table has values in this */
-    bool is_optional; /* JSON is without it if it is unknown, else null */
+    bool is_optional; /* JSON omits unknown values, instead of null */
 };
 
 /* A row of a sweep, or a case of a kernel; a value that is not finite is unknown. */
@@ -157,7 +157,7 @@ struct flw_bench_row {
     const void *module, *of; /* of a case */
     char name[64];           /* of a case */
     bool is_failed;
-    char note[FLW_BENCH_MESSAGE_BYTES]; /* of a case: its goal and sizes, or the failure */
+    char note[FLW_BENCH_MESSAGE_BYTES]; /* of a case: goal and sizes, or the failure */
 };
 
 struct flw_json_writer;
@@ -203,17 +203,17 @@ struct flw_bench_loop {
     void *pool;
     fallow_stream stream;
     const fallow_stream *streams;
-    fallow_stream user; /* deferred: uses on it are announced */
+    fallow_stream user; /* deferred: uses on this stream are announced */
     struct flw_bench_step
         *steps; /* mask + 1, a power of two, followed round as long as a loop lasts */
     uint64_t mask;
     void **slots;
     size_t size_bytes;
-    flw_sim_touch_function touch; /* worked: the device's work and its clock */
+    flw_sim_touch_function touch; /* worked: the device's work and clock */
     flw_sim_advance_function advance;
 };
 
-/* Prepare a loop on the bed's pool and streams: empty slots, and random steps through them. */
+/* Prepare a loop on the bed's pool and streams: empty slots, and random steps through the slots. */
 struct flw_bench_loop flw_bench_loop_open(const struct flw_bench_options *options,
                                           const struct flw_bench_bed *bed, uint64_t slot_count,
                                           uint64_t seed);
@@ -227,7 +227,7 @@ flw_bench_run flw_bench_run_pair, flw_bench_run_pair_drawn, flw_bench_run_pair_s
 /* flw_bench_run_deferred polls after so many operations. */
 #define FLW_BENCH_POLL_EVERY 64
 
-/* Fill slots[0..count) with blocks of the options' sizes; free them. Return the number of failed calls. */
+/* Fill slots[0..count) with blocks of the options' sizes; free the blocks. Return the number of failed calls. */
 uint64_t flw_bench_fill(const struct flw_bench_loop *loop, uint64_t count,
                         const struct flw_bench_options *options);
 uint64_t flw_bench_drain(const struct flw_bench_loop *loop, uint64_t count);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: `fallow bench kernels`: its command line, the calls of all cases, their times on a GPU, the report.
+ * Owns: `fallow bench kernels`: the command line, the calls of all cases, their times on a GPU, the report.
  *
  * A time is the median of several replays of a graph with many launches, measured by events around each replay. A copy
  * of as many bytes is timed in the same way.
@@ -161,7 +161,7 @@ static int64_t get_value(enum flw_kernel_values values, int64_t index, const int
     case FLW_KERNEL_MULTIPLES:
         return index * with[0];
     case FLW_KERNEL_SHUFFLED:
-        return index * 40503 & (with[0] - 1); /* odd, so it has an inverse */
+        return index * 40503 & (with[0] - 1); /* odd, so invertible */
     case FLW_KERNEL_SCATTERED:
         return scatter(index, with[0]);
     case FLW_KERNEL_CHOICES:
@@ -417,7 +417,7 @@ static void print_case(const struct flw_bench_row *row, struct flw_json_writer *
     flw_json_text(out, "message", row->is_failed ? row->note : "");
 }
 
-/* Set the note of a case that succeeded: on a GPU its goal, and its sizes. */
+/* Set the note of a case that succeeded: the goal if on a GPU, and the sizes. */
 static void describe(struct flw_bench_row *row, bool is_simulated)
 {
     const struct flw_kernel_module *module = row->module;

@@ -21,7 +21,7 @@ struct flw_kernel_call;
 struct flw_kernel_case {
     const char *variant;         /* unique in the module: a model, a mode; NULL behind the last */
     int sizes[FLW_KERNEL_SIZES]; /* full, in the order of the module's names */
-    double goal_us;    /* at most, inside a graph; 0: a copy of as many bytes is timed beside it */
+    double goal_us;    /* at most, inside a graph; 0: a copy of as many bytes is timed too */
     double goal_share; /* at least, of the speed of that copy; 0: none is set */
     unsigned
         launch_goal; /* 0: none is set; the number that the query returns is held all the same */

@@ -9,7 +9,7 @@
 #include "fallow/mla.h"
 #include "fallow/moe.h"
 
-/* Begins `make` of a module, behind its two functions in the library; s[] has the sizes. */
+/* Begins `make` of a module, after the module's two functions in the library; s[] has the sizes. */
 #define MODULE(group, operation)                                                                \
     static fallow_status query_##operation(const void *params, fallow_workspace_need *out_need) \
     {                                                                                           \
@@ -226,7 +226,7 @@ MODULE(moe, align_blocks)
         .padded_count = OUT(1, 4));
 }
 
-/* Every output, since the query counts them all. */
+/* Every output, since the query counts all outputs. */
 MODULE(moe, expert_counts)
 {
     int count = s[0] * s[2], rows = padded_rows(s);

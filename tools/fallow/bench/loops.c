@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the loops that are timed, the random sizes and steps that they follow, and the clock around them. The loops
- * are small, the same for every policy, and call through the policy's table; the sums of statuses are checked.
+ * Owns: the loops that are timed, the random sizes and steps of the loops, and the clock. The loops are small, the same
+ * for every policy, and call through the policy's table; the sums of statuses are checked.
  */
 #include "bench/bench.h"
 

@@ -8,7 +8,7 @@
 
 #include "fallow/fallow.h"
 
-/* X(name, its function in libfallow without the prefix, parameters, arguments) */
+/* X(name, function in libfallow without the prefix, parameters, arguments) */
 #define FLW_BENCH_ALLOC(X)                                                                 \
     X(alloc, alloc, (void *pool, size_t size_bytes, fallow_stream stream, void **out_ptr), \
       (pool, size_bytes, stream, out_ptr))

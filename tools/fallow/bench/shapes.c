@@ -2,7 +2,7 @@
  *
  * Owns: the shapes of one thread and stream: pair, replace, grow, holes, deferred, lease, pinned, staged.
  *
- * The operations before the clock are the same whatever `--count` says.
+ * The operations before the clock are the same for every `--count`.
  */
 #include "bench/bench.h"
 
@@ -119,7 +119,7 @@ bool flw_bench_replace(const struct flw_bench_options *options, struct flw_bench
     return true;
 }
 
-/* ---- holes: of 4 to 64 KiB in steps of 4 KiB, or of the one size that was asked for */
+/* ---- holes: of 4 to 64 KiB in steps of 4 KiB, or of --size alone */
 
 bool flw_bench_holes(const struct flw_bench_options *options, struct flw_bench_bed *bed,
                      struct flw_bench_report *report, char *message)

@@ -3,8 +3,8 @@
  * Owns: the shape `streams`: pairs on many streams. Either one measurement beside pairs on one stream, or a sweep: a
  * row for each size, live memory and number of streams, with the calls that the driver received.
  *
- * Each row of a sweep has a pool of its own. Its pairs are on random streams; beside them blocks of their size are
- * live, on the streams in turn.
+ * Each row of a sweep has a pool of its own. The pairs are on random streams; beside the pairs, blocks of the same size
+ * are live, on the streams in turn.
  */
 #include "bench/bench.h"
 

@@ -10,7 +10,7 @@
  * blocks at a time, so that the allocator dominates. The cost of the queue is measured in turn on the same threads and
  * subtracted, as is the cost of the loop from the pair in one thread. Other programs on the host can delay one thread
  * for longer than a round. So there are many short rounds, and the figures are medians of the rounds in which neither
- * thread lost its processor, or, if these are too few, the first decile of all rounds. With --lockstep the threads take
+ * thread lost the processor, or, if these are too few, the first decile of all rounds. With --lockstep the threads take
  * turns and sleep in between; no loop waits, so the instructions of a block under callgrind repeat.
  */
 #include "bench/bench.h"
@@ -43,10 +43,10 @@ struct crew {
     const struct flw_bench_bed *bed;
     struct worker *workers;
     uint64_t job;      /* number of the job given last */
-    size_t done_count; /* workers that are through with it */
+    size_t done_count; /* workers that finished that job */
     size_t started_count;
     bool is_over, is_lockstep;
-    uint64_t (*work)(struct worker *worker, uint64_t count); /* returns its failures */
+    uint64_t (*work)(struct worker *worker, uint64_t count); /* returns the number of failures */
     size_t active;                                           /* workers below this index work */
     uint64_t count, live_count;
     struct queue *queue;                                     /* handoff's */
@@ -97,7 +97,7 @@ static void *work(void *argument)
 }
 
 /* Run the job on the first `active` workers. Returns nanoseconds from the first begin to the last end. Sets *is_quiet,
- * unless NULL: true if no worker lost its processor. */
+ * unless NULL: true if no worker lost the processor. */
 static double run_job(struct crew *crew, size_t active, uint64_t count, bool *is_quiet)
 {
     uint64_t begin = UINT64_MAX, end = 0, switches = 0;
@@ -229,7 +229,7 @@ bool flw_bench_threads(const struct flw_bench_options *options, struct flw_bench
 #define SPINS        16384 /* some ten microseconds: to yield is to be away for a time slice */
 #define STRETCH_MOST 32
 #define ROUNDS       255
-#define LONG_ROUNDS  63 /* lockstep: few, since the ends of a round differ from its middle */
+#define LONG_ROUNDS  63 /* lockstep: few, since the ends of a round differ from the middle */
 #define QUIET_LEAST  15
 /* Of the warm blocks, a round, whatever the count. */
 #define PAIRS_SHARE 64
@@ -314,7 +314,7 @@ static void run_round(struct crew *crew, uint64_t (*round)(struct worker *, uint
     series->ns[at] = ns / (double)count;
 }
 
-/* Sorts, so call it once. */
+/* Sorts, so call once. */
 static double find_typical(struct series *series)
 {
     if (series->quiet_count >= QUIET_LEAST) {

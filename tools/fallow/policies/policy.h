@@ -137,7 +137,7 @@ bool flw_policy_choose(const char *text, size_t length, struct flw_policy_choice
 
 /* Return the least memory of an allocator that makes neither the host nor a stream wait, if work completes one lag
  * after its submission, as on the simulated device. Unfinished work keeps the memory that it may use. A block's bytes
- * count from its allocation to its free. From then on the stream of the free may reuse them, because its work is
+ * count from the allocation to the free. From then on the stream of the free may reuse them, because its work is
  * ordered after the earlier work; other streams may when that work is complete. Bytes that other streams used are not
  * reused before these uses complete. Bytes have no addresses, so there is no fragmentation. Private pools and the
  * recorded host's waits are ignored. At least max_live_bytes; equal to it for one stream, or a lag of 0. For one pass.

@@ -47,7 +47,7 @@ static bool is_expandable_already(const struct flw_trace *trace)
     return is_expandable;
 }
 
-/* The settings in the snapshot: the variable that PyTorch reads, and its value; "" if unknown. */
+/* The settings in the snapshot: the variable that PyTorch reads, and the value; "" if unknown. */
 struct settings {
     char variable[FLW_SHEET_NAME_BYTES], value[FLW_SHEET_SETTING_BYTES];
 };
@@ -92,9 +92,9 @@ static bool has_settings(const struct settings *settings, const char *wanted)
 }
 
 /* Write the setting that selects PyTorch's policy `name`, appended to the current settings: PyTorch uses the last value
- * of a repeated key. *out_is_pytorch: true if `name` is a policy of PyTorch's. False if it is not, has no setting, is
- * already set, or would fail: some versions reject expandable segments with private pools, and PyTorch's other backend
- * has no such settings. */
+ * of a repeated key. *out_is_pytorch: true if `name` is a policy of PyTorch's. Returns false if the policy is not
+ * PyTorch's, has no setting, is already set, or would fail: some versions reject expandable segments with private
+ * pools, and PyTorch's other backend has no such settings. */
 static bool say_pytorch(const struct flw_sheet *sheet, const char *name, char *out, size_t room,
                         bool *out_is_pytorch)
 {
@@ -182,7 +182,7 @@ static void add_caveat(const struct flw_sheet *sheet, const struct way *way,
     }
 }
 
-/* Copy the setting without its verb. */
+/* Copy the setting without the verb. */
 static void keep_setting(const struct way *way, struct flw_sheet_advice *out)
 {
     static const char *const verbs[] = {"set ", "use ", "start it with "};

@@ -22,7 +22,7 @@ typedef const struct flw_json_node *node;
 
 /* ---- reading ---- */
 
-/* Return why the tree is no report, and where; NULL if it is one. */
+/* Return why the tree is no report, and where; NULL for a report. */
 static const char *blame(const struct flw_json_tree *tree, node *out_at)
 {
     node root = &tree->nodes[0];
@@ -112,7 +112,7 @@ static node traces_of(const struct flw_baseline *of)
     return member_list(&of->tree, &of->tree.nodes[0], "traces");
 }
 
-/* Return the length of the file's name if all traces are of one file ("NAME", and "NAME, device 1" of its other
+/* Return the length of the file's name if all traces are of one file ("NAME", and "NAME, device 1" of the other
  * devices), else 0. */
 static size_t find_stem(const struct flw_baseline *of)
 {
@@ -212,7 +212,7 @@ static void add_numbers(const struct pair *pair, node a, node b, const char *pre
         }
 }
 
-/* Print the changes of a trace or of its policy of that name; return true if there are any. */
+/* Print the changes of a trace or of the trace's policy of that name; return true if there are any. */
 static bool print_numbers(const struct pair *pair, node a, node b, const char *title,
                           const char *policy, size_t width, FILE *out)
 {

@@ -133,7 +133,7 @@ static void take_times(void *context, const struct flw_run *run, uint64_t overhe
 
 enum pass {
     PASS_MEASURE, /* find the peaks, and keep their heaps if possible */
-    PASS_AGAIN    /* the peaks are known, but their heaps were not kept */
+    PASS_AGAIN    /* the peaks are known, but the heaps were not kept */
 };
 
 static bool is_same(const struct flw_run_result *a, const struct flw_run_result *b)
@@ -172,7 +172,7 @@ static bool run_once(struct collector *collector, enum pass pass, struct flw_run
     return is_done;
 }
 
-/* Time the first TIMED_OPS only, so that times of a long program do not cost a second run of all of it. */
+/* Time the first TIMED_OPS only, so that timing a long program does not cost a complete second run. */
 static bool run_for_times(struct collector *collector, struct flw_run_result *result)
 {
     struct flw_run_setup run = *collector->setup->run;

@@ -18,7 +18,7 @@ struct record {
     uint64_t *addresses;   /* by block; 0 = not allocated */
     uint8_t *pending;      /* by block: freed, not yet reusable */
     uint64_t *block_bytes; /* by block: rounded up like PyTorch's; NULL: the requested sizes */
-    bool *has_done;        /* by block: a FREE_DONE follows its FREE */
+    bool *has_done;        /* by block: a FREE_DONE follows the FREE */
     uint64_t live_bytes, reserved_bytes;
     struct flw_sheet_segment *segments; /* by address */
     size_t segment_count, segment_capacity;
@@ -42,7 +42,7 @@ static void insert_segment(struct record *record, struct flw_sheet_segment segme
     record->segment_bytes += segment.bytes;
 }
 
-/* Remove [begin, end) from all segments that cover it. */
+/* Remove [begin, end) from all segments. */
 static void remove_range(struct record *record, uint64_t begin, uint64_t end)
 {
     size_t kept = 0;

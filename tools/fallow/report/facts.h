@@ -9,7 +9,7 @@
 #include "report/owner.h"
 #include "report/sheet.h"
 
-/* A block whose life is drawn. */
+/* A block to draw, from allocation to free. */
 struct flw_fact_block {
     uint64_t begin_op, end_op;
     uint32_t block;
@@ -18,7 +18,7 @@ struct flw_fact_block {
 struct flw_facts {
     struct flw_fact_block *selected; /* by block, and so by begin_op */
     size_t selected_count, left_out_count;
-    uint64_t *end_ops; /* by block: the op that ends its life; op_count if none does */
+    uint64_t *end_ops; /* by block: the op that ends the block's life; op_count if none does */
 };
 
 /* Fill the sheet's own part. Requires sheet->trace, program and op_count. */

@@ -18,11 +18,11 @@
 struct owners {
     struct flw_sheet *sheet;
     enum flw_sheet_kind kind;
-    uint32_t *keys;   /* by block: its owner, counted from 0 */
-    uint32_t *values; /* by owner: its tag or pool; NULL: the owner's number */
+    uint32_t *keys;   /* by block: the owner's number, from 0 */
+    uint32_t *values; /* by owner: the tag or pool; NULL: the owner's number */
     size_t count;     /* of owners */
     const struct flw_owners *code;
-    uint8_t *places; /* by owner: its category, then its band */
+    uint8_t *places; /* by owner: the category, then the band */
 };
 
 /* ---- the owner of a block ---- */
@@ -401,7 +401,7 @@ void flw_facts_gather_owners(struct flw_sheet *sheet, const struct flw_facts *fa
 struct tally {
     struct flw_sheet *sheet;
     const struct flw_owners *code;
-    uint32_t *keys;           /* by block: its owner */
+    uint32_t *keys;           /* by block: the owner */
     uint64_t *bytes, *counts; /* by owner */
     uint32_t *order;          /* room for one per owner */
 };
@@ -465,8 +465,8 @@ static bool is_same_step(const struct flw_sheet_mark *a, const struct flw_sheet_
     return bytes == stem_bytes(b->name) && memcmp(a->name, b->name, bytes) == 0;
 }
 
-/* List the ends of the steps: of the marks with "step" in their names, the most frequent kind if it has at least two.
- * Returns their number; `ends` has room for one per mark. */
+/* List the ends of the steps: of the marks with "step" in their names, the most frequent kind, if there are at least
+ * two of that kind. Returns their number; `ends` has room for one per mark. */
 static size_t list_steps(const struct flw_sheet *sheet, uint64_t *ends)
 {
     const struct flw_sheet_mark *marks = sheet->marks, *best = NULL;
@@ -504,7 +504,7 @@ static void add_stretch(struct flw_sheet *sheet, uint64_t end_op, const char *wo
     }
 }
 
-/* Cut the recording into stretches with equal numbers of steps, except the last, so that they are comparable. */
+/* Cut the recording into comparable stretches: all but the last have equally many steps. */
 static void cut_stretches(struct flw_sheet *sheet)
 {
     uint64_t *ends = flw_host_alloc(sheet->mark_count, sizeof *ends);

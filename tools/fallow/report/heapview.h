@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a policy's heap at moments that the caller chooses: its live blocks and segments by address, and the holes
- * between the blocks. Between two moments it only records allocations, so the cost of a moment depends on the live
- * blocks and not on the ops before it.
+ * Owns: a policy's heap at moments that the caller chooses: the live blocks and segments by address, and the holes
+ * between the blocks. Between two moments only allocations are recorded, so the cost of a moment depends on the live
+ * blocks and not on the number of earlier ops.
  * Does not: run policies or read devices; the caller reports allocations and fills in the segments.
  */
 #ifndef FLW_TOOL_REPORT_HEAPVIEW_H
@@ -29,12 +29,12 @@ struct flw_heapview {
     size_t block_count, block_capacity;
     uint32_t *fresh; /* allocated since the last look */
     size_t fresh_count, fresh_capacity;
-    struct flw_sheet_segment *segments; /* by address; the caller fills them */
+    struct flw_sheet_segment *segments; /* by address; filled by the caller */
     size_t segment_count, segment_capacity;
 };
 
 void flw_heapview_add(struct flw_heapview *view, uint32_t block);
-/* Set the number of segments to `count`; the caller fills them in. */
+/* Set the number of segments to `count`; the caller fills in the segments. */
 void flw_heapview_make_segments(struct flw_heapview *view, size_t count);
 /* Update the list of live blocks. */
 void flw_heapview_look(struct flw_heapview *view);

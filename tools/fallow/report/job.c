@@ -225,7 +225,7 @@ static int compare_lines(const void *left, const void *right)
                                               : strcmp(a->name, b->name);
 }
 
-/* List the bytes of each owner on each comparable rank, ordered by owner: at the rank's peak, for `oom_place` at its
+/* List the bytes of each owner on each comparable rank, ordered by owner: at the rank's peak, for `oom_place` at the
  * out-of-memory. The caller frees the list. */
 static struct entry *list_entries(const struct flw_job_reading *reading, size_t oom_place,
                                   size_t *out)
@@ -345,7 +345,7 @@ static void find_limits(struct flw_job_reading *reading)
     }
 }
 
-/* The bytes that a rank holds from now on; FLW_UNKNOWN: its recording ends. */
+/* The bytes that a rank holds from now on; FLW_UNKNOWN: the recording ends. */
 struct point {
     uint64_t time_ns, bytes;
     size_t place;
@@ -428,7 +428,7 @@ static void sweep(struct flw_job_reading *reading)
     flw_host_free(shares);
 }
 
-/* ---- all of it ---- */
+/* ---- the whole comparison ---- */
 
 void flw_job_read(struct flw_job_reading *reading, const struct flw_job *job)
 {

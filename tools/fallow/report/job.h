@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a job of many ranks: recognizing its files by their names, comparing the records of its ranks, and writing the
+ * Owns: a job of many ranks: recognizing a job's files by name, comparing the ranks' records, and writing the
  * comparison.
  * Does not: read traces or records (rank.h).
  *
@@ -29,12 +29,12 @@ struct flw_job {
 /* Add a record, which the job owns from now on. */
 void flw_job_add(struct flw_job *job, const struct flw_rank *record);
 
-/* Sort the records, drop duplicates, and choose the compared ones. Call it after the last flw_job_add. */
+/* Sort the records, drop duplicates, and choose the compared ones. Call after the last flw_job_add. */
 void flw_job_settle(struct flw_job *job);
 
 /* Return the rank in a path: the number after the word "rank" in the name of the file or of a folder, else the number
- * after the last "_" of the file's name without its extensions. Returns FLW_UNKNOWN if there is none. *says_rank (may
- * be NULL): true if the word "rank" was found. */
+ * after the last "_" of the file's name without extensions. Returns FLW_UNKNOWN if there is none. *says_rank (may be
+ * NULL): true if the word "rank" was found. */
 uint64_t flw_job_rank_of_path(const char *path, bool *says_rank);
 
 /* True if the names of these files are those of a job: each file has a rank of its own, and either all names have the

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the comparison of a job's ranks, from which a job's text and its JSON are printed.
+ * Owns: the comparison of a job's ranks, from which the text and the JSON of a job are printed.
  */
 #ifndef FLW_TOOL_REPORT_JOB_READING_H
 #define FLW_TOOL_REPORT_JOB_READING_H
@@ -18,11 +18,10 @@ struct flw_job_owner {
 
 struct flw_job_reading {
     const struct flw_job *job;
-    const struct flw_rank
-        *like; /* ranks whose owners can be compared have the same rule as this one */
+    const struct flw_rank *like; /* ranks with comparable owners have the same rule as this rank */
     size_t comparable_count;
     size_t oom_count, first, second; /* ranks that ran out of memory; places of the first two */
-    bool has_order;                  /* all of them have a time, so their order is certain */
+    bool has_order;                  /* all have a time, so the order is certain */
     uint64_t fallback_bytes;         /* limit of ranks without their own; FLW_UNKNOWN: none */
     bool has_timeline;
     uint64_t *led_ns; /* by place: time in which the rank was nearest to its limit */
@@ -33,7 +32,7 @@ struct flw_job_reading {
 void flw_job_read(struct flw_job_reading *reading, const struct flw_job *job);
 void flw_job_reading_finish(struct flw_job_reading *reading);
 
-/* Return the compared record at a place, and the limit of its rank. */
+/* Return the compared record at a place, and the limit of that rank. */
 static inline const struct flw_rank *flw_job_at(const struct flw_job_reading *reading, size_t place)
 {
     return &reading->job->records[reading->job->compared[place]];
@@ -55,8 +54,8 @@ static inline double flw_job_share_of(const struct flw_job_reading *reading,
 uint64_t flw_job_oom_time(const struct flw_rank *record);
 
 /* List the owners of which one rank has more than the mean, largest excess first. asked_place SIZE_MAX: for each owner,
- * use the rank with the most of it. Else compare that rank, at its out-of-memory, with the others at their peaks. The
- * list is empty if fewer than two ranks can be compared. The caller frees the list. */
+ * use the rank where that owner has most. Else compare that rank, at the out-of-memory, with the others at their peaks.
+ * The list is empty if fewer than two ranks can be compared. The caller frees the list. */
 struct flw_job_owner *flw_job_list_owners(const struct flw_job_reading *reading, size_t asked_place,
                                           size_t *out_count);
 

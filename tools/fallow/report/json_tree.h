@@ -27,7 +27,7 @@ struct flw_json_tree {
     size_t text_bytes, text_capacity;
 };
 
-/* Read the next value. Returns false if it is incomplete or invalid; see the input's message. */
+/* Read the next value. Returns false if the value is incomplete or invalid; see the input's message. */
 bool flw_json_tree_read(struct flw_json_tree *tree, struct flw_json *json);
 void flw_json_tree_finish(struct flw_json_tree *tree);
 

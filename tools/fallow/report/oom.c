@@ -14,7 +14,7 @@
 
 /* ---- the memory at the failed request ---- */
 
-/* Find the bytes that the recorded allocator held, its idle part, and the limit: held plus free on the device. If the
+/* Find the bytes that the recorded allocator held, the idle part, and the limit: held plus free on the device. If the
  * segments are unknown, count the live bytes as held. */
 static void find_room(const struct flw_trace *trace, struct flw_sheet_oom *oom)
 {
@@ -127,7 +127,7 @@ static uint64_t find_smallest(const struct flw_run_setup *setup, const struct fl
 }
 
 /* Replay the request with one policy. A request that is served at the limit counts as served there even if the search,
- * which is not monotone, ends above it. */
+ * which is not monotone, ends above the limit. */
 static void ask(const struct flw_run_setup *setup, const struct flw_policy *policy,
                 struct flw_sheet_oom *oom)
 {
@@ -159,7 +159,7 @@ static void ask_settings(const struct flw_run_setup *setup, struct flw_sheet_oom
     }
 }
 
-/* ---- all of them ---- */
+/* ---- all policies ---- */
 
 void flw_oom_ask(const struct flw_sheet_setup *setup, struct flw_sheet *sheet)
 {

@@ -136,7 +136,7 @@ static bool write_page(const struct flw_sheet *sheet, const char *others, const 
 
 /* ---- formats of other tools ---- */
 
-/* Write one format directly to its file, because it may be larger than free memory. */
+/* Write one format directly to the file, because the output may be larger than free memory. */
 static bool write_form(const struct flw_report_options *options, const struct flw_sheet *sheet,
                        const char *path,
                        void (*print)(const struct flw_sheet *, const struct flw_print_form *,
@@ -191,7 +191,7 @@ bool flw_report_write_one(const struct flw_report_options *options, const struct
     return write_page(sheet, others, path);
 }
 
-/* ---- all of them ---- */
+/* ---- all outputs ---- */
 
 /* Return the text about the job, which the caller frees, or NULL after printing that memory ran out. */
 static char *say_job(const struct flw_job *job)
@@ -276,7 +276,7 @@ bool flw_report_write_all(const struct flw_report_options *options, const struct
 
 /* ---- thresholds ---- */
 
-/* Return the figure that a threshold limits; negative if the policy does not report it. */
+/* Return the figure that a threshold limits; negative if the policy does not report the figure. */
 static double reserved_of(const struct flw_sheet_policy *policy)
 {
     const struct flw_run_result *result = policy->result;

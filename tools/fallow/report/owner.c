@@ -102,7 +102,8 @@ static bool has_code(const struct flw_trace *trace, const struct flw_owner_rule 
     return trace->stacks.stack_count != 0 || (rule->by == FLW_OWNER_BY_PHASE && has_phases(trace));
 }
 
-/* True if the trace has native frames of the program. In traces of other recorders they are mostly a framework's. */
+/* True if the trace has native frames of the program. In traces of other recorders most native frames are a
+ * framework's. */
 static bool has_native_frames(const struct flw_trace *trace)
 {
     return trace->notes != NULL && strstr(trace->notes, "recorder fallow") != NULL;
@@ -168,7 +169,7 @@ struct finder {
     const struct flw_owner_rule *rule;
     bool has_native;
     struct flw_addressmap known;              /* text -> owner */
-    uint32_t *of_stack;                       /* by stack: its owner */
+    uint32_t *of_stack;                       /* by stack: the owner */
     uint32_t of_size[2][FLW_SHEET_SIZE_BINS]; /* index 1: older than the recording. 0: none yet */
 };
 
@@ -241,7 +242,7 @@ static struct frame_name name_frame(const struct finder *finder, const struct fl
 
 /* ---- owners ---- */
 
-/* Replace control characters in the short name: terminals obey them. */
+/* Replace control characters in the short name, because terminals obey such characters. */
 static uint32_t clean(struct flw_owners *owners, uint32_t brief)
 {
     char text[NAME_BYTES];
@@ -386,8 +387,8 @@ static void note_phase(struct open_phases *open, const struct flw_trace_event *e
 
 /* ---- records ---- */
 
-/* Return the owner of a record. Without a stack it is named by its size, if it is older than the recording or the
- * recording has no stacks. */
+/* Return the owner of a record. Without a stack the owner is named by the block's size, if the block is older than the
+ * recording or the recording has no stacks. */
 static uint32_t owner_of(struct finder *finder, size_t record, uint64_t size_bytes)
 {
     const struct flw_trace *trace = finder->trace;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the owner of a block, named after the program's own code: the rule that picks it from a call stack, and the
- * options of the command line that change the rule.
+ * Owns: the owner of a block, named after the program's own code: the rule that picks the owner from a call stack, and
+ * the options of the command line that change the rule.
  * Does not: determine which blocks are live at a moment (facts_owner.c).
  *
  * The first rule that applies:
@@ -11,8 +11,8 @@
  *   4. the node of the autograd graph that ran (MmBackward0), which a backward pass has on a thread of its own
  *   5. the outermost operator that was called (aten::bmm)
  *   6. unknown code
- * Frames that match --skip are ignored. A block without a stack is named by its size if it is older than the recording
- * or the recording has no stacks at all.
+ * Frames that match --skip are ignored. The owner of a block without a stack is named by the block's size if the block
+ * is older than the recording or the recording has no stacks at all.
  */
 #ifndef FLW_TOOL_REPORT_OWNER_H
 #define FLW_TOOL_REPORT_OWNER_H
@@ -27,7 +27,7 @@ struct flw_trace;
 enum flw_owner_by {
     FLW_OWNER_BY_FRAME,
     FLW_OWNER_BY_FILE,
-    FLW_OWNER_BY_MODULE, /* the package that it was installed as, else the file's folder */
+    FLW_OWNER_BY_MODULE, /* the installed package, else the file's folder */
     FLW_OWNER_BY_PHASE   /* no frame: the innermost open phase, else the pass in the stack */
 };
 
@@ -53,7 +53,7 @@ bool flw_owner_take_by(void *rule, const char *word);
 /* Return false, after printing a message, if parts of the rule exclude each other. */
 bool flw_owner_rule_is_whole(const struct flw_owner_rule *rule);
 
-/* Return the rule as a sentence without its full stop. The caller frees it (tool_host.h). */
+/* Return the rule as a sentence without the full stop. The caller frees the text (tool_host.h). */
 char *flw_owner_rule_say(const struct flw_owner_rule *rule, const struct flw_trace *trace);
 
 void flw_owner_rule_finish(struct flw_owner_rule *rule);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: filling page.html: its title, style, script, data, and the tables for browsers without scripts.
+ * Owns: filling page.html: the title, style, script, data, and the tables for browsers without scripts.
  */
 #include "report/page.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the page: one HTML file that loads nothing. page.html is its frame, page.css its style, and the script in
- * page/ draws every picture from the data in it (page_data.c). Without scripts it shows plain tables of owners and
- * policies. Its content policy allows no other script, and every string of the trace is escaped. The same sheet makes
- * the same bytes.
+ * Owns: the page: one HTML file that loads nothing. page.html is the frame, page.css the style, and the script in page/
+ * draws every picture from the data in the page (page_data.c). Without scripts the page shows plain tables of owners
+ * and policies. Its content policy allows no other script, and every string of the trace is escaped. The same sheet
+ * makes the same bytes.
  *
  * Size: bounded for any trace by the bounds of the sheet and of page_data.c, below 1.5 MB a device.
  */
@@ -17,12 +17,12 @@
 /* Write the page's data of one device: a JSON object. */
 void flw_page_write_data(const struct flw_sheet *sheet, FILE *out);
 
-/* Write the page of a trace. `others`: the data of its other devices, each object behind a comma; "" for none.
+/* Write the page of a trace. `others`: the data of the trace's other devices, each object behind a comma; "" for none.
  * Returns false if `out` failed (see errno) or host memory ran out. */
 bool flw_page_write(const struct flw_sheet *sheet, const char *others, FILE *out);
 
 /* Write the page of several traces, a row each. links[i] is the file name of a trace's own page beside this one, or
- * NULL. `job`: the text about the job whose ranks the traces are, or NULL. */
+ * NULL. `job`: if the traces are ranks of a job, the text about that job, else NULL. */
 bool flw_page_write_landing(const struct flw_sheet *sheets, size_t count, const char *const *links,
                             const char *job, FILE *out);
 

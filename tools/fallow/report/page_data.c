@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the data of the page: the report's JSON, and the further data of the pictures. Lists of numbers are written as
- * differences between neighbours, or as text: numbers in base 36, each row after a semicolon. page/data.js reads them.
+ * differences between neighbours, or as text: numbers in base 36, each row after a semicolon. page/data.js reads these
+ * lists.
  */
 #include <inttypes.h>
 

@@ -23,7 +23,7 @@
 #define HOLE_COLUMNS 128
 #define DEPTH        96 /* frames of a stack, the innermost */
 #define NATIVE       24 /* of these, at most so many outside Python: interpreters call themselves */
-#define STACK_BYTES  150000 /* limit of all stacks, and of all names; stacks beyond it are unknown */
+#define STACK_BYTES  150000 /* limit of all stacks, and of all names; further stacks are unknown */
 
 static void write36(FILE *out, uint64_t value, char after)
 {
@@ -65,7 +65,7 @@ struct catalogue {
     const struct flw_sheet *sheet;
     const struct flw_trace *trace;
     const struct flw_owners *owners; /* NULL: unknown */
-    size_t *record_of_block;         /* by block of the trace: the record of its request */
+    size_t *record_of_block;         /* by block of the trace: the record of the request */
     uint32_t *owner_numbers;         /* by owner; 0: none yet */
     uint32_t *shown_owners;          /* by number less 1 */
     uint32_t *stack_numbers;         /* by stack of the trace; 0: none */
@@ -140,7 +140,7 @@ static uint32_t number_frame(struct catalogue *of, uint32_t frame)
     return of->frame_numbers[frame] - 1;
 }
 
-/* Write the stack if it is new and there is room. Return its number; 0: none. */
+/* Write a new stack if there is room. Return the stack's number; 0: none. */
 static uint32_t number_stack(struct catalogue *of, uint32_t block, FILE *out)
 {
     const struct flw_stacks *stacks = &of->trace->stacks;
@@ -245,7 +245,7 @@ static int compare_begin(const void *a, const void *b)
 
 struct stretch {
     uint64_t begin, end;
-    double offset; /* bytes of the stretches before it */
+    double offset; /* bytes of the earlier stretches */
 };
 
 struct heap {
@@ -264,7 +264,7 @@ static int compare_stretches(const void *a, const void *b)
     return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
-/* Keep the addresses in use, without the wide gaps between them. */
+/* Keep the addresses in use, without wide gaps. */
 static void find_islands(struct heap *heap)
 {
     const struct flw_sheet_policy *policy = heap->policy;
@@ -489,7 +489,7 @@ static void write_moments(struct catalogue *of, const struct flw_sheet_policy *p
     flw_json_end(out, ']');
 }
 
-/* Return the policy whose heap is shown: the recording's own, else PyTorch's, else the first that has addresses. */
+/* Return the policy of the heap to show: the recording's own, else PyTorch's, else the first that has addresses. */
 static const struct flw_sheet_policy *find_heap(const struct flw_sheet *sheet)
 {
     static const char *const names[] = {"recorded", "pytorch", NULL};

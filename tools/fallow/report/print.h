@@ -14,7 +14,7 @@
 #include "report/owner.h"
 #include "report/sheet.h"
 
-#define FLW_PRINT_SCHEMA 1 /* version of the JSON; raised by changes that break its readers */
+#define FLW_PRINT_SCHEMA 1 /* version of the JSON; raised by changes that break readers */
 
 struct flw_print_style {
     size_t columns; /* width of the terminal */
@@ -43,10 +43,9 @@ struct flw_print_form {                /* shared arguments of the formats for ot
 
 void flw_print_csv(const struct flw_sheet *sheet, const struct flw_print_form *form, FILE *out);
 
-/* Formats for other tools. Each prints one trace whose blocks are still in memory. */
+/* Formats for other tools. Each prints one trace; the blocks must still be in memory. */
 
-/* Print one line per owner, by its full name: bytes and blocks at each moment, and its requests in the whole
- * recording. */
+/* Print one line per owner, by full name: bytes and blocks at each moment, and the requests in the whole recording. */
 void flw_print_csv_owners(const struct flw_sheet *sheet, const struct flw_print_form *form,
                           FILE *out);
 
@@ -55,9 +54,9 @@ void flw_print_csv_owners(const struct flw_sheet *sheet, const struct flw_print_
  * Percent signs, semicolons and control characters such as a new line are written as %25, %3B, %0A. */
 void flw_print_folded(const struct flw_sheet *sheet, const struct flw_print_form *form, FILE *out);
 
-/* Print Chrome's JSON, which Perfetto opens: each block is a slice from its allocation to its free, with its owner's
- * name and its stack as above; live bytes are one counter per owner; phases and the out-of-memory are included. Without
- * times, an event takes a microsecond. */
+/* Print Chrome's JSON, which Perfetto opens: each block is a slice from allocation to free, with the owner's name and
+ * the stack as above; live bytes are one counter per owner; phases and the out-of-memory are included. Without times,
+ * an event takes a microsecond. */
 void flw_print_chrome(const struct flw_sheet *sheet, const struct flw_print_form *form, FILE *out);
 
 /* Print the ratio of each policy for several traces, one row per trace. */

@@ -240,7 +240,7 @@ static void print_spread(struct flw_json_writer *out, const char *key,
     flw_json_end(out, '}');
 }
 
-/* Print one owner of at_peak_requested, with sizes and lives of its blocks in the whole trace. */
+/* Print one owner of at_peak_requested, with sizes and lives of the owner's blocks in the whole trace. */
 static void print_owner(const struct flw_sheet_category *category, struct flw_json_writer *out)
 {
     out->line = "   ";
@@ -347,7 +347,7 @@ static void print_holdings(const struct flw_sheet *sheet, struct flw_json_writer
     flw_json_end(out, '}');
 }
 
-/* Print a histogram by powers of two, without its empty bins. */
+/* Print a histogram by powers of two, without empty bins. */
 static void print_bins(struct flw_json_writer *out, const char *key, const char *power,
                        const uint64_t *counts, const uint64_t *bytes, size_t bin_count)
 {

@@ -16,7 +16,7 @@
 
 /* ---- the columns of one trace ---- */
 
-/* Print a comma, and the value if it is known. */
+/* Print a comma, then the high value of the column unless the series is unknown. */
 static void print_range(FILE *out, const struct flw_sheet_range *series, size_t column)
 {
     if (series == NULL) {
@@ -38,8 +38,8 @@ static void print_name(FILE *out, const char *name)
     fputc('"', out);
 }
 
-/* Print the holes. They are measured less often than there are rows, so each row has the last measurement before its
- * end, and its op. */
+/* Print the holes. There are fewer measurements than rows, so each row has the last measurement before the row's end,
+ * and the op of that measurement. */
 static void print_holes(FILE *out, const struct flw_sheet *sheet,
                         const struct flw_sheet_policy *policy, size_t look_count)
 {
@@ -168,7 +168,7 @@ void flw_print_csv_owners(const struct flw_sheet *sheet, const struct flw_print_
 
 /* ---- call stacks ---- */
 
-/* Print a text of a frame, escaped so that it contains no semicolon and no end of a line. */
+/* Print a text of a frame; semicolons, percent signs and controls are escaped. */
 static void print_escaped(const char *text, FILE *out)
 {
     for (const char *c = text; *c != '\0'; c++) {
@@ -262,7 +262,7 @@ enum {
     BLOCKS
 };
 
-/* Begin an event and leave its arguments open. */
+/* Begin an event and leave the arguments open. */
 static struct flw_json_writer *begin_event_of(struct chrome *chrome, const char *phase,
                                               const char *name, uint64_t id, uint64_t row,
                                               uint64_t time_ns)
@@ -274,7 +274,7 @@ static struct flw_json_writer *begin_event_of(struct chrome *chrome, const char 
     flw_json_text(out, "cat", "memory");
     flw_json_text(out, "name", name);
     FLW_JSON_NUMBERS(out, {"pid", id == NO_ID ? SUMS : BLOCKS}, {"tid", row});
-    if (id != NO_ID) { /* local to its process, where viewers show it */
+    if (id != NO_ID) { /* an id within the process, where viewers show the slice */
         flw_json_begin(out, "id2", '{');
         flw_json_key(out, "local");
         fprintf(out->file, "\"0x%" PRIx64 "\"", id);

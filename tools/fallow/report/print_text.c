@@ -208,7 +208,7 @@ static void print_rule(const struct flw_sheet *sheet, FILE *out)
     fprintf(out, "owner: %s\n", sheet->owner_rule);
 }
 
-/* Print the owners if the recording has call stacks; false if it has none. */
+/* Print the owners. Returns false if the recording has no call stacks. */
 static bool print_owners(const struct flw_sheet *sheet, const struct flw_print_style *style,
                          FILE *out)
 {
@@ -449,7 +449,7 @@ static void print_head(const struct flw_sheet *sheet, const struct flw_print_sty
     }
 }
 
-/* Print a heap without a history: its owners and its holes. */
+/* Print a heap without a history: the owners and the holes. */
 static void print_state(const struct flw_sheet *sheet, const struct flw_print_style *style,
                         FILE *out)
 {

@@ -138,7 +138,7 @@ static void cut_rectangles(struct flw_sheet_policy *policy)
 /* ---- blocks ---- */
 
 /* Find the lane of an address below `end`, or add one. If there is no room, extend the neighbour in the same stretch of
- * lane_bytes; no other lane is between them. */
+ * lane_bytes; no other lane is in between. */
 static struct flw_sheet_lane *find_lane(struct flw_probe *probe, uint64_t address, uint64_t end)
 {
     struct flw_sheet_policy *policy = probe->policy;
@@ -177,7 +177,7 @@ static struct flw_sheet_lane *find_lane(struct flw_probe *probe, uint64_t addres
     return lane;
 }
 
-/* Add a block without a rectangle to its lanes, column by column. */
+/* Add a block without a rectangle to the block's lanes, column by column. */
 static void merge(struct flw_probe *probe, size_t begin_op, uint32_t block, uint64_t address,
                   uint64_t bytes)
 {
@@ -276,7 +276,7 @@ void flw_probe_fail(struct flw_probe *probe, size_t op, uint64_t request_bytes)
     }
 }
 
-/* ---- what is held ---- */
+/* ---- held bytes ---- */
 
 static void fold(struct flw_sheet_range *series, size_t column, uint64_t bytes)
 {
@@ -401,12 +401,12 @@ static void take_frames(struct flw_probe *probe, size_t op)
     find_next_frame(probe, op);
 }
 
-/* Limit of kept segments: keeping a moment costs the number of segments, too much if a heap has many and its peak rises
- * often. */
+/* Limit of kept segments: keeping a moment costs the number of segments, too much if a heap has many segments and the
+ * peak rises often. */
 #define KEPT_SEGMENTS (UINT64_C(1) << 20)
 #define KEPT_AN_OP    8
 
-/* Keep the segments of a peak. A peak before another request is not kept, because the request usually raises it;
+/* Keep the segments of a peak. A peak before another request is not kept, because the request usually raises the peak;
  * otherwise the moment is lost. */
 static void keep_moment(struct flw_probe *probe, size_t op, uint64_t peak_op,
                         struct flw_probe_moment *moment)
@@ -493,7 +493,7 @@ void flw_probe_end_op(struct flw_probe *probe, size_t op)
 
 /* ---- the end ---- */
 
-/* Fill a frame from a moment: its segments, and the blocks that were live after its op. */
+/* Fill a frame from a moment: the segments, and the blocks that were live after the op. */
 static void fill_moment(struct flw_probe *probe, struct flw_probe_moment *moment,
                         struct flw_sheet_frame *frame)
 {

@@ -11,13 +11,13 @@
 #include "report/facts.h"
 #include "report/heapview.h"
 
-/* The heap at the highest peak so far, after its op. */
+/* The heap at the highest peak so far, after the op that reached the peak. */
 struct flw_probe_moment {
     uint64_t op;
     uint64_t requested_bytes, block_total_bytes, reserved_bytes;
     struct flw_sheet_segment *segments;
     size_t segment_count, segment_capacity;
-    bool is_kept; /* false: its segments were not kept */
+    bool is_kept; /* false: the segments were not kept */
 };
 
 struct flw_probe {
@@ -33,7 +33,7 @@ struct flw_probe {
     void *context;
     struct flw_heapview view;
     uint64_t *block_bytes;                             /* by block; if knows_blocks */
-    uint64_t *places;                                  /* by block: its address; if finds_peaks */
+    uint64_t *places;                                  /* by block: the address; if finds_peaks */
     struct flw_probe_moment at_reserved, at_requested; /* of the peaks; if finds_peaks */
     uint64_t kept_count;                               /* segments of all kept moments */
     /* Present values. */
@@ -64,7 +64,7 @@ void flw_probe_fail(struct flw_probe *probe, size_t op, uint64_t request_bytes);
 /* Record the bytes held during the op. May be called several times for one op. */
 void flw_probe_note(struct flw_probe *probe, size_t op, uint64_t requested_bytes,
                     uint64_t reserved_bytes);
-/* End the op; the last note holds the bytes that it left. Ops ascend. */
+/* End the op; the last note holds the bytes after the op. Ops ascend. */
 void flw_probe_end_op(struct flw_probe *probe, size_t op);
 
 #endif

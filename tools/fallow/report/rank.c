@@ -164,7 +164,7 @@ static void write_line(struct flw_rank *rank)
 
 /* ---- from a sheet ---- */
 
-/* Return the number, or FLW_UNKNOWN if it is too large for a record. */
+/* Return the number, or FLW_UNKNOWN if too large for a record. */
 static uint64_t told(uint64_t number)
 {
     return number <= FLW_RANK_MOST_NUMBER ? number : FLW_UNKNOWN;
@@ -545,7 +545,7 @@ static const char *blame(const struct flw_rank *rank)
     return found[i];
 }
 
-/* Read a record, whose first member is its schema. */
+/* Read a record; the first member is the schema. */
 static bool read_record(struct reader *reader, struct flw_rank *rank)
 {
     uint64_t schema = 0;
@@ -586,7 +586,7 @@ bool flw_rank_read(const char *path, void (*take)(void *context, struct flw_rank
     while (is_read) {
         struct flw_rank rank = {0};
         reader->json =
-            (struct flw_json){.input = &reader->input}; /* each record is a JSON value of its own */
+            (struct flw_json){.input = &reader->input}; /* each record is a separate JSON value */
         while (flw_input_fill(&reader->input, 1) && isspace(*reader->input.at)) {
             reader->input.at++;
         }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the record of one rank: the facts of one trace that a comparison of the job's ranks needs, as one line of JSON,
- * and reading it back.
+ * and reading such lines.
  * Does not: compare ranks (job.h).
  *
  * Equal records are written as equal bytes, whatever their source.
  *
  * INVARIANTS (checked when a record is read)
- *   1. A moment's bytes and blocks are the sums of its owners' and the rest's; its owners have different names. There
- *      are at most FLW_SHEET_OWNERS, which have at most 2^48 bytes; no other number is above 2^62.
+ *   1. A moment's bytes and blocks are the sums of its owners' and the rest's; the owners of a moment have different
+ *      names. There are at most FLW_SHEET_OWNERS, which have at most 2^48 bytes; no other number is above 2^62.
  *   2. Times of held ascend, and none is above span_ns; there are at most FLW_RANK_STEPS.
  */
 #ifndef FLW_TOOL_REPORT_RANK_H
@@ -21,12 +21,12 @@
 
 #define FLW_RANK_SCHEMA        1 /* version; raised by changes that break readers */
 #define FLW_RANK_STEPS         200
-#define FLW_RANK_MOST_NUMBER   (UINT64_C(1) << 62) /* so two of them can be added */
+#define FLW_RANK_MOST_NUMBER   (UINT64_C(1) << 62) /* so two can be added */
 #define FLW_RANK_NAME_BYTES    FLW_SHEET_NAME_BYTES
 #define FLW_RANK_RULE_BYTES    512
 #define FLW_RANK_MESSAGE_BYTES 512
 
-struct flw_rank_step { /* the most held from its time to the next step */
+struct flw_rank_step { /* the most held from the step's time to the next step */
     uint64_t time_ns, bytes;
 };
 
@@ -37,7 +37,7 @@ struct flw_rank {
     char rule[FLW_RANK_RULE_BYTES]; /* the rule that chose owners */
     bool has_code;                  /* else owners are sizes */
     uint64_t events;
-    uint64_t begin_ns;    /* since 1970; all other times are relative to it */
+    uint64_t begin_ns;    /* since 1970; all other times are relative to this one */
     uint64_t span_ns;     /* to the last event */
     uint64_t limit_bytes; /* most memory that the rank could hold */
     bool is_reserved;     /* held counts memory reserved from the driver; else requested bytes */
@@ -52,13 +52,14 @@ struct flw_rank {
     char *line; /* the written record, without an end of line; malloc's */
 };
 
-/* Make a record from a sheet whose trace is still in memory. `number`: FLW_UNKNOWN if there is none. `limit_bytes` 0:
- * the trace's limit. Returns NULL, or the part of the trace that no record can hold and flw_rank_read would refuse. */
+/* Make a record from a sheet; the trace must still be in memory. `number`: FLW_UNKNOWN if there is none. `limit_bytes`
+ * 0: the trace's limit. Returns NULL, or the part of the trace that no record can hold and flw_rank_read would
+ * refuse. */
 const char *flw_rank_make(struct flw_rank *rank, const struct flw_sheet *sheet, uint64_t number,
                           uint64_t limit_bytes);
 
-/* Read all records of a file and pass each to `take`, which owns it. Returns false if a record is invalid: message
- * (FLW_RANK_MESSAGE_BYTES) is one line with the file and the error. */
+/* Read all records of a file and pass each to `take`, which owns the record. Returns false if a record is invalid:
+ * message (FLW_RANK_MESSAGE_BYTES) is one line with the file and the error. */
 bool flw_rank_read(const char *path, void (*take)(void *context, struct flw_rank *rank),
                    void *context, char *message);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the sheet: all figures of a report of one trace, measured and ready to be printed or drawn. Only collect.c
- * fills it; the terminal, JSON, CSV and the page read it.
+ * fills a sheet; text, JSON, CSV and page are printed from the sheet.
  * Does not: format numbers, or use files.
  *
  * An *op* is one step of the replayed program (a number below op_count), including the allocation of blocks that were
@@ -16,7 +16,8 @@
  *      Lanes ascend by address and do not overlap.
  *   5. In every frame segments and blocks ascend by address, segments do not overlap and add up to at most
  *      reserved_bytes; the largest hole is at most reserved minus requested bytes.
- *   6. The categories of a kind add up to the program's peak at the peak; its bands add up to no more in any column.
+ *   6. The categories of a kind add up to the program's peak at the peak; the bands of a kind add up to no more in any
+ *      column.
  *   7. In each hole column, the sizes add up to at most the peak reserved bytes, and the largest hole belongs to the
  *      highest bin that is not empty.
  *   8. At each moment, the owners and the rest add up to all bytes and blocks. Of the survivors, the stretches add up
@@ -74,7 +75,7 @@ struct flw_sheet_block {
     bool is_pending; /* freed, not yet reusable */
 };
 
-/* The heap at one moment, after its op. A hole is a part of a segment without live blocks. */
+/* The heap at one moment, after that moment's op. A hole is a part of a segment without live blocks. */
 struct flw_sheet_frame {
     char name
         [FLW_SHEET_NAME_BYTES]; /* "peak reserved", "peak live", "out of memory", "first failure", "end" */
@@ -96,8 +97,8 @@ struct flw_sheet_rectangle {
     uint16_t stream;
 };
 
-/* Blocks without a rectangle of their own in a range of addresses: how much of the range they take in each part of the
- * ops, in bytes times ops. */
+/* Blocks without a rectangle of their own in a range of addresses: how much of the range these blocks take in each part
+ * of the ops, in bytes times ops. */
 struct flw_sheet_lane {
     uint64_t begin, end; /* range of their addresses */
     double *byte_ops;    /* FLW_SHEET_LANE_COLUMNS, of op_count / so many */
@@ -132,11 +133,11 @@ struct flw_sheet_policy {
     struct flw_sheet_range *requested, *block,
         *reserved; /* columns.count; NULL unknown (block: no rounding reported) */
     /* The peaks of the series: the first op that reaches each. For reserved: of the ops at the peak, the first with the
-     * highest need. `at_peak`: after the op of the reserved peak. Each is FLW_UNKNOWN if its series is. */
+     * highest need. `at_peak`: after the op of the reserved peak. Each peak is FLW_UNKNOWN if the series is unknown. */
     uint64_t end_reserved_bytes, reserved_at_peak_requested_bytes, block_at_peak_bytes;
     uint64_t requested_at_peak_bytes, peak_block_bytes;
     uint64_t peak_reserved_op, peak_requested_op;
-    bool has_calls; /* a device counted them */
+    bool has_calls; /* counted by a device */
     uint64_t calls[FLW_SHEET_CALL_COUNT];
     double
         mean_ratio; /* reserved over requested, each summed over the clock from the first event; 0 unknown */
@@ -148,7 +149,8 @@ struct flw_sheet_policy {
     uint32_t latency_count;            /* quantiles of one operation, ascending; 0: not timed */
     float latency_ns[FLW_SHEET_LATENCIES];
 
-    /* Hole column h covers the ops up to (h + 1) * op_count / hole_column_count, measured after the last of them. */
+    /* Hole column h covers the ops up to (h + 1) * op_count / hole_column_count, measured after the last of these
+     * ops. */
     size_t hole_column_count; /* at most FLW_SHEET_HOLE_COLUMNS; 0: no addresses */
     struct flw_sheet_holes *holes;
 
@@ -168,7 +170,7 @@ struct flw_sheet_spread { /* quantiles of some blocks */
 /* Live requested bytes by kind of owner: the twelve largest at the peak, and "other". */
 struct flw_sheet_category {
     char name[FLW_SHEET_NAME_BYTES];
-    uint64_t requested_bytes;                /* of all its blocks, in the whole trace */
+    uint64_t requested_bytes;                /* of all the owner's blocks, in the whole trace */
     struct flw_sheet_spread sizes, life_ops; /* lives: of the blocks that were freed */
     uint64_t at_peak_bytes, at_peak_count;
 };
@@ -176,7 +178,7 @@ struct flw_sheet_category {
 /* Live requested bytes over time of an owner that is large at some time, or of "other". */
 struct flw_sheet_band {
     char name[FLW_SHEET_NAME_BYTES];
-    uint64_t most_bytes; /* most held at any time; of "other": by its largest owner */
+    uint64_t most_bytes; /* most held at any time; of "other": by the largest owner in it */
     uint64_t
         *held_bytes; /* columns.count: at the moment of the column with the largest sum of bands */
 };
@@ -197,10 +199,10 @@ struct flw_sheet_mark { /* a phase of the recording */
 
 struct flw_sheet_owner {
     char name[FLW_SHEET_NAME_BYTES];
-    uint64_t bytes, count; /* of its blocks, as requested */
+    uint64_t bytes, count; /* of the owner's blocks, as requested */
 };
 
-struct flw_sheet_left { /* of one owner, by the stretch of its requests */
+struct flw_sheet_left { /* of one owner, by the stretch of the requests */
     uint64_t bytes[FLW_SHEET_STRETCHES], counts[FLW_SHEET_STRETCHES];
 };
 
@@ -215,17 +217,17 @@ struct flw_sheet_holding {
 
 enum flw_sheet_moment {
     FLW_SHEET_AT_PEAK, /* of requested bytes */
-    FLW_SHEET_AT_OOM,  /* the recording's first; empty if it has none */
+    FLW_SHEET_AT_OOM,  /* the recording's first; empty if none */
     FLW_SHEET_AT_END,
     FLW_SHEET_SURVIVORS, /* at the end, without the blocks of the start */
     FLW_SHEET_MOMENT_COUNT
 };
 
-/* A part of the recording: some steps if it marks any, else a tenth of its operations. */
+/* A part of the recording: some steps if any are marked, else a tenth of the operations. */
 struct flw_sheet_stretch {
     char name[FLW_SHEET_NAME_BYTES]; /* "step 3", "steps 5 to 8", "after step 8", "tenth 1" */
     uint64_t end_op;
-    uint64_t left_bytes, left_count; /* requested in it and live at the end */
+    uint64_t left_bytes, left_count; /* requested in this part and live at the end */
 };
 
 /* The outcome of the failed request in a replay of another policy. */
@@ -245,8 +247,8 @@ struct flw_sheet_answer {
 #define FLW_SHEET_OOM_SETTINGS 3 /* of PyTorch's allocator, replayed beside the policies */
 #define FLW_SHEET_ANSWERS      (FLW_PLAN_POLICIES + FLW_SHEET_OOM_SETTINGS)
 
-/* The recording's first out-of-memory, of `count`. The policies' own runs do not contain it; oom.c replays the program
- * up to that request with each policy. */
+/* The recording's first out-of-memory, of `count`. The policies' own runs do not contain the failed request; oom.c
+ * replays the program up to that request with each policy. */
 struct flw_sheet_oom {
     uint64_t count;       /* 0: none; the other members are unset */
     uint64_t event;       /* number of the failed event, from 1 */
@@ -298,7 +300,7 @@ struct flw_owners;
 struct flw_sheet {
     const struct flw_trace *trace; /* borrowed, like the program */
     const struct flw_program *program;
-    char title[FLW_SHEET_NAME_BYTES]; /* the file's name without its folder */
+    char title[FLW_SHEET_NAME_BYTES]; /* the file's name without the folder */
     char of_devices
         [2 *
          FLW_SHEET_NAME_BYTES]; /* "device 1 of 0 1 2; ..."; "" if the recording has one device */
@@ -309,7 +311,7 @@ struct flw_sheet {
     bool is_state;
     bool is_overwritten; /* the oldest events are not in the recording */
     /* The part of the recorded peak that was reserved before the recording began and that nothing in the recording
-     * used. A replayed policy cannot hold it, so comparisons exclude it. */
+     * used. A replayed policy cannot hold that part, so comparisons exclude that part. */
     uint64_t unused_bytes;
     uint64_t pending_bytes, pending_count; /* at the end: freed, not yet reusable */
     bool is_share_unknown; /* the unused part is unknown: segments have no addresses */
@@ -386,7 +388,7 @@ void flw_sheet_finish(struct flw_sheet *sheet);
  * owners. Numbers and counts stay, for JSON and tables. */
 void flw_sheet_shrink(struct flw_sheet *sheet);
 
-/* Free these parts of one policy, and its frames. */
+/* Free these parts of one policy, and the frames. */
 void flw_sheet_drop(struct flw_sheet_policy *policy);
 
 bool flw_sheet_is_valid(const struct flw_sheet *sheet);

@@ -8,8 +8,8 @@
 
 #include "report/sheet.h"
 
-/* Return the user's present policy: the recorded allocator if the trace contains its reserved memory and the part of
- * it from before the recording; else the model of PyTorch's policy, else the first policy that allocates. NULL if no
+/* Return the user's present policy: the recorded allocator if the trace contains the reserved memory and the part
+ * reserved before the recording; else the model of PyTorch's policy, else the first policy that allocates. NULL if no
  * memory was held. */
 const struct flw_sheet_policy *flw_verdict_reference(const struct flw_sheet *sheet);
 

@@ -25,8 +25,8 @@
 /* A trace to report. */
 struct job {
     char *path;
-    bool is_found; /* found in a folder: skipped if it is no trace */
-    bool is_trace; /* it was read */
+    bool is_found; /* found in a folder: skipped if no trace */
+    bool is_trace; /* was read */
 };
 
 struct work {
@@ -263,7 +263,7 @@ static void keep(struct work *work, size_t slot, const struct flw_trace *trace,
     work->sheets[slot].program = kept_program;
 }
 
-/* Append an empty sheet and return its index. The arrays may move, so update the pointers of the other sheets. */
+/* Append an empty sheet and return the index. The arrays may move, so update the pointers of the other sheets. */
 static size_t add_slot(struct work *work)
 {
     size_t slot = work->sheet_count++;
@@ -410,7 +410,7 @@ static bool do_job(struct work *work, const struct job *job)
     return is_done;
 }
 
-/* ---- all of them ---- */
+/* ---- all traces ---- */
 
 static void finish(struct work *work)
 {

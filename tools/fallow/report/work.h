@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the work of `fallow report` after its options are read: finding the files, a sheet for each, their output
+ * Owns: the work of `fallow report` after the options are read: finding the files, a sheet for each, their output
  * (output.c), and the thresholds.
  */
 #ifndef FLW_TOOL_REPORT_WORK_H
@@ -37,7 +37,7 @@ static inline bool flw_report_is_stdout(const char *path)
     return path != NULL && flw_output_is_stdout(path);
 }
 
-/* Return how many outputs are standard output. If it is 0, the text for the screen uses it. */
+/* Return how many outputs are standard output. If none is, the text for the screen is printed there. */
 static inline int flw_report_stdout_count(const struct flw_report_options *options)
 {
     return flw_report_is_stdout(options->html_path) + flw_report_is_stdout(options->json_path) +
