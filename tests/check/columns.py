@@ -6,15 +6,13 @@
 # cell of the wide table is in the narrow one.
 #
 #   columns.py <fallow> <demo trace> <scratch folder>
-import fcntl
 import os
-import pty
 import re
 import shutil
-import struct
 import subprocess
 import sys
-import termios
+
+import on_terminal
 
 FALLOW, DEMO, WORK = sys.argv[1:4]
 failures = []
@@ -36,23 +34,8 @@ def run_in_pipe(words, locale="C.UTF-8", columns=None):
 
 def run_on_terminal(words, width, locale="C.UTF-8"):
     """Return standard output as received by a terminal of that width, without standard error."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
-    child = subprocess.Popen([FALLOW] + words, stdin=subprocess.DEVNULL, stdout=theirs, stderr=subprocess.DEVNULL,
-                             env=environment(locale), cwd=WORK)
-    os.close(theirs)
-    parts = []
-    while True:
-        try:
-            part = os.read(ours, 65536)
-        except OSError:  # the last process with the terminal open has ended
-            break
-        if not part:
-            break
-        parts.append(part)
-    child.wait()
-    os.close(ours)
-    return b"".join(parts).replace(b"\r\n", b"\n")
+    return on_terminal.run([FALLOW] + words, "stdout", width, stderr=subprocess.DEVNULL, env=environment(locale),
+                           cwd=WORK)[1]
 
 
 def expect(is_so, what):

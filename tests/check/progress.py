@@ -5,16 +5,14 @@
 # removes the line at the end; elsewhere there is none. The slow file is a named pipe that is written or read slowly.
 #
 #   progress.py <fallow> <demo trace> <scratch folder>
-import fcntl
 import os
-import pty
 import shutil
-import struct
 import subprocess
 import sys
-import termios
 import threading
 import time
+
+import on_terminal
 
 FALLOW, DEMO, WORK = sys.argv[1:4]
 SLOW_SECONDS = 1.6
@@ -44,24 +42,14 @@ def take(path):
 
 def run(words, stderr, terminal="xterm", columns=70):
     """Run the command and return standard error, without standard output."""
-    ours, theirs = pty.openpty() if stderr == "terminal" else os.pipe()
+    words, more = [FALLOW] + words, dict(cwd=WORK, env=dict(os.environ, TERM=terminal), stdout=subprocess.DEVNULL)
     if stderr == "terminal":
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    child = subprocess.Popen([FALLOW] + words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=theirs,
-                             cwd=WORK, env=dict(os.environ, TERM=terminal))
-    os.close(theirs)
-    parts = []
-    while True:
-        try:
-            part = os.read(ours, 65536)
-        except OSError:
-            break
-        if not part:
-            break
-        parts.append(part)
-    os.close(ours)
-    expect(child.wait() == 0, "%s: exit code %d: %s" % (words, child.returncode, b"".join(parts)[-200:]))
-    return b"".join(parts).decode()
+        code, printed = on_terminal.run(words, "stderr", columns, **more)
+    else:
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False, **more)
+        code, printed = done.returncode, done.stderr
+    expect(code == 0, "%s: exit code %d: %s" % (words, code, printed[-200:]))
+    return printed.decode()
 
 
 def slowly(words, data, stderr="terminal", **more):
