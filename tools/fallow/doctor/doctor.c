@@ -1,18 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the command line of `fallow doctor`, and the order in which it looks.
+ * Owns: the command line of `fallow doctor`, the order of the examination, how findings are printed, and properties of
+ * the host: membarrier(2), address space, overcommit, and the GPUs that the kernels were built for.
  */
 #include "doctor/doctor.h"
 
 #include "common/command.h"
+#include "common/figures.h"
+#include "common/machine.h"
 #include "common/options.h"
+#include "common/terminal.h"
 #include "common/tool_host.h"
-#include "fallow/fallow.h"
+#if defined(FLW_HAS_KERNELS)
+#include "fallow/kernels.h"
+#endif
 
+#include <errno.h>
 #include <getopt.h>
+#include <linux/membarrier.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <unistd.h>
 
 static const char help[] =
     "usage: fallow doctor [--device sim|N] [--driver NAME] [--json]\n"
@@ -30,12 +43,203 @@ static const char help[] =
     "\n"
     "example: fallow doctor --device sim\n";
 
-#define UNNAMED (-2) /* no device was asked for */
+/* ---- findings and advice ---- */
+
+void flw_doctor_begin(struct flw_doctor *doctor, const char *section)
+{
+    snprintf(doctor->section, sizeof doctor->section, "%s", section);
+}
+
+static void end_section(struct flw_doctor *doctor)
+{
+    if (doctor->has_section) {
+        flw_json_end(&doctor->json, '}');
+        doctor->json.line = "";
+    }
+}
+
+/* Print the heading of a new section, and the key of a line of text. */
+static void begin_finding(struct flw_doctor *doctor, const char *key)
+{
+    FILE *out = doctor->json.file;
+    if (doctor->section[0] != '\0' && doctor->is_json) {
+        end_section(doctor);
+        flw_json_begin(&doctor->json, doctor->section, '{');
+    } else if (doctor->section[0] != '\0') {
+        fprintf(out, "%s%s\n", doctor->has_section ? "\n" : "", doctor->section);
+    }
+    doctor->has_section = true;
+    doctor->section[0] = '\0';
+    if (!doctor->is_json) {
+        fprintf(out, "  %-34s ", key);
+    }
+}
+
+static void print_text(struct flw_doctor *doctor, const char *key, const char *text)
+{
+    begin_finding(doctor, key);
+    if (doctor->is_json) {
+        flw_json_text(&doctor->json, key, text);
+    } else {
+        fprintf(doctor->json.file, "%s\n", text);
+    }
+}
+
+void flw_doctor_text(struct flw_doctor *doctor, const char *key, const char *format, ...)
+{
+    char text[FLW_DOCTOR_TEXT_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    print_text(doctor, key, text);
+}
+
+void flw_doctor_number(struct flw_doctor *doctor, const char *key, enum flw_doctor_kind kind,
+                       uint64_t number)
+{
+    char text[FLW_FIGURE_BYTES];
+    if (doctor->is_json) {
+        begin_finding(doctor, key);
+        if (kind == FLW_DOCTOR_BOOL) {
+            flw_json_bool(&doctor->json, key, number != 0);
+        } else {
+            flw_json_number(&doctor->json, key, number);
+        }
+        return;
+    }
+    if (kind == FLW_DOCTOR_BYTES) {
+        flw_format_size(number, text);
+    } else if (kind == FLW_DOCTOR_NS) {
+        snprintf(text, sizeof text, "%10.2f us", (double)number / 1000);
+    } else if (kind == FLW_DOCTOR_COUNT) {
+        snprintf(text, sizeof text, "%" PRIu64, number);
+    }
+    print_text(doctor, key, kind != FLW_DOCTOR_BOOL ? text : number != 0 ? "yes" : "no");
+}
+
+void flw_doctor_advise(struct flw_doctor *doctor, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    doctor->advice = flw_host_grow(doctor->advice, &doctor->advice_capacity,
+                                   doctor->advice_count + 1, sizeof *doctor->advice);
+    vsnprintf(doctor->advice[doctor->advice_count++], sizeof *doctor->advice, format, arguments);
+    va_end(arguments);
+}
+
+static void print_advice(struct flw_doctor *doctor)
+{
+    FILE *out = doctor->json.file;
+    if (doctor->is_json) {
+        end_section(doctor);
+        flw_json_begin(&doctor->json, "advice", '[');
+    } else {
+        fprintf(out, "\nwhat to set\n%s",
+                doctor->advice_count == 0 ? "  nothing: the defaults fit\n" : "");
+    }
+    for (size_t i = 0; i < doctor->advice_count; i++) {
+        if (doctor->is_json) {
+            flw_json_text(&doctor->json, NULL, doctor->advice[i]);
+        } else {
+            fprintf(out, "  - %s\n", doctor->advice[i]);
+        }
+    }
+    fputs(doctor->is_json ? "]}\n" : "", out);
+}
+
+/* ---- the host ---- */
+
+/* A pool reserves eight times the card's memory in addresses. */
+#define COMFORTABLE_ADDRESSES ((uint64_t)4 << 40)
+
+static void see_membarrier(struct flw_doctor *doctor)
+{
+    long commands = syscall(SYS_membarrier, MEMBARRIER_CMD_QUERY, 0, 0);
+    bool is_there = commands >= 0 && (commands & MEMBARRIER_CMD_PRIVATE_EXPEDITED) != 0 &&
+                    syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+    flw_doctor_number(doctor, "membarrier", FLW_DOCTOR_BOOL, is_there);
+    if (!is_there) {
+        flw_doctor_advise(doctor,
+                          "membarrier(2) is refused (%s): every hit pays a fence; allow it in the "
+                          "container's seccomp profile, or use Linux 4.14 or newer",
+                          commands < 0 ? strerror(errno) : "no private expedited command");
+    }
+}
+
+/* Print a limit of the process. Returns the limit; RLIM_INFINITY if there is none. */
+static rlim_t see_limit(struct flw_doctor *doctor, const char *key, int resource)
+{
+    struct rlimit limit;
+    if (getrlimit(resource, &limit) != 0) {
+        return RLIM_INFINITY;
+    }
+    if (limit.rlim_cur == RLIM_INFINITY) {
+        flw_doctor_text(doctor, key, "none");
+    } else {
+        flw_doctor_number(doctor, key, FLW_DOCTOR_BYTES, limit.rlim_cur);
+    }
+    return limit.rlim_cur;
+}
+
+static void see_overcommit(struct flw_doctor *doctor)
+{
+    unsigned mode = 0;
+    FILE *file = fopen("/proc/sys/vm/overcommit_memory", "re");
+    bool is_known = file != NULL && fscanf(file, "%u", &mode) == 1;
+    if (file != NULL) {
+        fclose(file);
+    }
+    if (!is_known) {
+        flw_doctor_text(doctor, "overcommit_memory", "unknown");
+        return;
+    }
+    flw_doctor_number(doctor, "overcommit_memory", FLW_DOCTOR_COUNT, mode);
+    if (mode == 2) {
+        flw_doctor_advise(doctor,
+                          "vm.overcommit_memory is 2: large reservations of addresses may be "
+                          "refused; set it to 0 (sysctl vm.overcommit_memory=0)");
+    }
+}
+
+void flw_doctor_see_host(struct flw_doctor *doctor)
+{
+    char cpu[128];
+    struct utsname name;
+    const char *kernels = "not built";
+    flw_doctor_begin(doctor, "host");
+    flw_machine_cpu_name(cpu, sizeof cpu);
+    flw_doctor_text(doctor, "cpu", "%s", cpu);
+    flw_doctor_number(doctor, "cpus", FLW_DOCTOR_COUNT, flw_machine_cpu_count());
+    if (uname(&name) == 0) {
+        flw_doctor_text(doctor, "system", "%s %s", name.sysname, name.release);
+    }
+    flw_doctor_number(doctor, "page_bytes", FLW_DOCTOR_BYTES, (uint64_t)sysconf(_SC_PAGESIZE));
+    see_membarrier(doctor);
+    if (see_limit(doctor, "address_space_limit", RLIMIT_AS) < COMFORTABLE_ADDRESSES) {
+        flw_doctor_advise(doctor,
+                          "the address space is limited (ulimit -v): a pool reserves 8 times the "
+                          "card's memory in addresses, and its tables shrink until they take a "
+                          "quarter of what is left, so that fewer blocks fit; run with ulimit -v "
+                          "unlimited");
+    }
+    see_limit(doctor, "locked_memory_limit", RLIMIT_MEMLOCK);
+    see_overcommit(doctor);
+#if defined(FLW_HAS_KERNELS)
+    kernels = fallow_kernels_generations();
+    kernels =
+        kernels[0] != '\0' ? kernels : "no device code (built without nvcc): simulated device only";
+#endif
+    flw_doctor_text(doctor, "kernels", "%s", kernels);
+}
+
+/* ---- the command ---- */
+
+#define UNNAMED (-2) /* no device was named */
 
 struct settings {
-    const char *driver; /* NULL: look for the real one, then show the simulated one */
+    const char *driver; /* NULL: open the CUDA driver, else the simulated one */
     int device;
-    bool is_stand_in; /* set by open_driver: the simulated device is shown for want of another */
     bool is_json;
 };
 
@@ -45,137 +249,50 @@ static const struct flw_option option_list[] = {
     {.name = "json", .kind = FLW_OPTION_SET, .offset = offsetof(struct settings, is_json)},
     {.name = NULL}};
 
-/* False: no driver at all; the advice says why, as it does of a stand-in. */
-static bool open_driver(struct flw_doctor_sheet *sheet, struct settings *settings,
-                        struct flw_doctor_patient *patient)
+static bool open_driver(struct flw_doctor *doctor, const char *name,
+                        char message[static FLW_DRIVER_MESSAGE_BYTES])
+{
+    doctor->driver_name = name;
+    doctor->is_sim = name != NULL && strcmp(name, "sim") == 0;
+    bool is_open = flw_driver_open(&doctor->driver, name, message) == FALLOW_OK;
+    if (!is_open) {
+        flw_doctor_advise(doctor, "%s", message);
+    }
+    return is_open;
+}
+
+/* Examine the named driver, or the CUDA driver, or the simulated one if there is no CUDA driver. Returns true if a pool
+ * can be used there; the simulated device counts only if it was named. */
+static bool examine(struct flw_doctor *doctor, const struct settings *settings)
 {
     char message[FLW_DRIVER_MESSAGE_BYTES];
-    bool is_asked = settings->driver != NULL || settings->device != UNNAMED;
-    patient->ordinal = settings->device < 0 ? 0 : settings->device;
-    patient->driver_name = settings->device == FLW_OPTION_SIM ? "sim" : settings->driver;
-    patient->is_sim = patient->driver_name != NULL && strcmp(patient->driver_name, "sim") == 0;
-    if (flw_driver_open(&patient->driver, patient->driver_name, message) == FALLOW_OK) {
-        return true;
+    bool is_named = settings->driver != NULL || settings->device != UNNAMED, is_stand_in = false;
+    doctor->ordinal = settings->device < 0 ? 0 : settings->device;
+    flw_doctor_see_host(doctor);
+    if (!open_driver(doctor, settings->device == FLW_OPTION_SIM ? "sim" : settings->driver,
+                     message)) {
+        if (is_named) {
+            return false;
+        }
+        flw_doctor_begin(doctor, "driver wanted");
+        flw_doctor_text(doctor, "libcuda.so.1", "%s", message);
+        is_stand_in = true;
+        if (!open_driver(doctor, "sim", message)) {
+            return false;
+        }
     }
-    flw_doctor_advise(sheet, "%s", message);
-    if (is_asked) {
-        return false;
-    }
-    flw_doctor_begin(sheet, "driver wanted");
-    flw_doctor_text(sheet, "libcuda.so.1", "%s", message);
-    patient->driver_name = "sim";
-    patient->is_sim = true;
-    if (flw_driver_open(&patient->driver, "sim", message) != FALLOW_OK) {
-        flw_doctor_advise(sheet, "%s", message);
-        return false;
-    }
-    settings->is_stand_in = true;
-    return true;
-}
-
-static char pool_message[FLW_DOCTOR_TEXT_BYTES];
-static unsigned line_count;
-
-/* What the driver refuses a pool, which goes on without it, is a finding. */
-static void keep_line(void *context, fallow_log_level level, const char *line)
-{
-    if (level != FALLOW_LOG_ERROR) {
-        char key[16];
-        snprintf(key, sizeof key, "log_%u", ++line_count);
-        flw_doctor_text(context, key, "%s", line);
-    }
-    if (level == FALLOW_LOG_ERROR || pool_message[0] == '\0') {
-        snprintf(pool_message, sizeof pool_message, "%s", line);
-    }
-}
-
-/* "descriptors, fabric; registration by network adapters" */
-static void describe_handles(struct flw_doctor_sheet *sheet, const fallow_stats *stats)
-{
-    bool has_fd = (stats->handle_types & FALLOW_HANDLE_FD) != 0;
-    bool has_fabric = (stats->handle_types & FALLOW_HANDLE_FABRIC) != 0;
-    flw_doctor_text(sheet, "handle_kinds", "%s%s%s%s%s", has_fd ? "descriptors" : "",
-                    has_fd && has_fabric ? ", " : "", has_fabric ? "fabric" : "",
-                    has_fd || has_fabric ? "" : "no way to export",
-                    stats->allows_rdma ? "; registration by network adapters" : "");
-}
-
-static void describe_pool(struct flw_doctor_sheet *sheet, const struct flw_doctor_patient *patient,
-                          fallow_pool *pool)
-{
-    fallow_stats stats;
-    fallow_stats_init(&stats);
-    if (fallow_pool_get_stats(pool, &stats) != FALLOW_OK) {
-        return;
-    }
-    flw_doctor_text(sheet, "page_source", "%s",
-                    stats.uses_vmm ? "handles (cuMemCreate, cuMemMap): memory moves between sizes "
-                                     "by remapping"
-                                   : "slabs (cuMemAlloc): released whole when empty");
-    flw_doctor_text(sheet, "because", "%s",
-                    stats.uses_vmm     ? "a handle was created, mapped, written and released"
-                    : patient->has_vmm ? "the driver refused handles: see log_1"
-                                       : "the device has no virtual memory management");
-    if (stats.uses_vmm) {
-        describe_handles(sheet, &stats);
-    }
-    flw_doctor_text(sheet, "owner_path", "%s",
-                    stats.uses_membarrier ? "plain stores (membarrier pays for them)"
-                                          : "its cache's lock on every call (no membarrier)");
-    flw_doctor_number(sheet, "reserved_for_one_block", FLW_DOCTOR_BYTES, stats.reserved_bytes);
-    flw_doctor_number(sheet, "driver_calls_for_one_block", FLW_DOCTOR_COUNT,
-                      stats.driver_call_count);
-    flw_doctor_number(sheet, "host_bytes", FLW_DOCTOR_BYTES, stats.host_bytes);
-}
-
-bool flw_doctor_see_pool(struct flw_doctor_sheet *sheet, struct flw_doctor_patient *patient)
-{
-    fallow_pool *pool = NULL;
-    fallow_pool_config config;
-    void *block = NULL;
-    fallow_pool_config_init(&config);
-    config.driver = patient->driver_name;
-    config.device = patient->ordinal;
-    config.log = keep_line;
-    config.log_context = sheet;
-    line_count = 0;
-    flw_doctor_begin(sheet, "pool");
-    fallow_status status = fallow_pool_create(&config, &pool);
-    if (status == FALLOW_OK) {
-        status = fallow_alloc(pool, (size_t)1 << 20, NULL, &block);
-    }
-    flw_doctor_text(sheet, "a block of 1 MiB", "%s", fallow_status_name(status));
-    if (status == FALLOW_OK) {
-        describe_pool(sheet, patient, pool);
-        status = fallow_free(pool, block, NULL);
-    }
-    if (status != FALLOW_OK) {
-        flw_doctor_advise(sheet, "a pool on device %d: %s", patient->ordinal,
-                          pool_message[0] != '\0' ? pool_message : fallow_status_message(status));
-    }
-    fallow_pool_destroy(pool);
-    return status == FALLOW_OK;
-}
-
-static bool examine(struct flw_doctor_sheet *sheet, struct flw_doctor_patient *patient)
-{
-    bool is_usable = flw_doctor_see_driver(sheet, patient);
+    bool is_usable = flw_doctor_see_driver(doctor);
     if (is_usable) {
-        flw_doctor_see_costs(sheet, patient);
-        is_usable = flw_doctor_see_pool(sheet, patient);
+        flw_doctor_see_costs(doctor);
+        is_usable = flw_doctor_see_pool(doctor);
     }
-    if (patient->context != NULL) {
-        patient->driver.cuCtxSetCurrent(NULL);
-        patient->driver.cuDevicePrimaryCtxRelease_v2(patient->device);
-    }
-    flw_driver_close(&patient->driver);
-    return is_usable;
+    flw_doctor_leave(doctor);
+    return is_usable && !is_stand_in;
 }
 
 int flw_command_doctor(int argc, char **argv)
 {
     struct settings settings = {.device = UNNAMED};
-    struct flw_doctor_patient patient = {0};
     int code = flw_options_read(
         &(struct flw_options){.command = "doctor", .help = help, .list = option_list}, &settings,
         argc, argv);
@@ -186,13 +303,16 @@ int flw_command_doctor(int argc, char **argv)
         flw_complain("doctor: what is '%s'? see fallow doctor --help", argv[optind]);
         return FLW_EXIT_USAGE;
     }
-    struct flw_doctor_sheet *sheet = flw_host_alloc(1, sizeof *sheet);
-    flw_doctor_see_host(sheet);
-    bool is_usable = open_driver(sheet, &settings, &patient) && examine(sheet, &patient);
-    flw_doctor_print(sheet, settings.is_json);
-    if (sheet->is_full) {
-        flw_complain("doctor: some findings are left out: there are too many");
+    struct flw_doctor doctor = {.is_json = settings.is_json};
+    doctor.json.file = settings.is_json ? stdout : flw_terminal_open(false);
+    if (settings.is_json) {
+        flw_json_begin(&doctor.json, NULL, '{');
     }
-    flw_host_free(sheet);
-    return is_usable && !settings.is_stand_in ? FLW_EXIT_OK : FLW_EXIT_FAILED;
+    bool is_usable = examine(&doctor, &settings);
+    print_advice(&doctor);
+    if (!settings.is_json) {
+        flw_terminal_close(doctor.json.file);
+    }
+    flw_host_free(doctor.advice);
+    return is_usable ? FLW_EXIT_OK : FLW_EXIT_FAILED;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what `fallow doctor` found out: a sheet of findings in sections, and advice. Each part
- * looks at one thing and writes to the sheet; the sheet prints itself as text or JSON. Does not:
- * change a setting, or take device memory for longer than a measurement.
+ * Owns: the examination of `fallow doctor`. Each part looks at one thing, prints its findings at once, as text or JSON,
+ * and keeps advice for the end.
+ * Does not: change a setting, or keep device memory for longer than a measurement.
  */
 #ifndef FLW_TOOL_DOCTOR_H
 #define FLW_TOOL_DOCTOR_H
@@ -12,62 +12,58 @@
 #include <stdint.h>
 
 #include "driver/driver.h"
+#include "trace/io/jsonwriter.h"
 
 #define FLW_DOCTOR_TEXT_BYTES 288
-#define FLW_DOCTOR_ENTRIES    256
-#define FLW_DOCTOR_ADVICE     24
 
 enum flw_doctor_kind {
-    FLW_DOCTOR_TEXT,
     FLW_DOCTOR_COUNT,
     FLW_DOCTOR_BYTES,
     FLW_DOCTOR_NS,
     FLW_DOCTOR_BOOL
 };
 
-struct flw_doctor_entry {
-    char section[32]; /* entries of one section follow each other */
-    char key[48];
-    enum flw_doctor_kind kind;
-    uint64_t number;
-    char text[FLW_DOCTOR_TEXT_BYTES];
-};
-
-struct flw_doctor_sheet {
-    struct flw_doctor_entry entries[FLW_DOCTOR_ENTRIES];
-    size_t entry_count;
-    char advice[FLW_DOCTOR_ADVICE][FLW_DOCTOR_TEXT_BYTES];
-    size_t advice_count;
-    char section[32]; /* of the entries added next */
-    bool is_full;     /* something did not fit: a mistake of this program */
-};
-
-void flw_doctor_begin(struct flw_doctor_sheet *sheet, const char *section);
-void flw_doctor_text(struct flw_doctor_sheet *sheet, const char *key, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-void flw_doctor_number(struct flw_doctor_sheet *sheet, const char *key, enum flw_doctor_kind kind,
-                       uint64_t number);
-/* One line that names a thing and what to do about it. */
-void flw_doctor_advise(struct flw_doctor_sheet *sheet, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-void flw_doctor_print(const struct flw_doctor_sheet *sheet, bool is_json);
-
-/* A driver and one of its devices, opened. */
-struct flw_doctor_patient {
+/* Zero all members except json.file and is_json to begin. */
+struct flw_doctor {
+    struct flw_json_writer json; /* json.file: text is printed there, too */
+    bool is_json;
+    char section[32]; /* of the next finding; "" if its heading has been printed */
+    bool has_section; /* a heading has been printed */
+    char (*advice)[FLW_DOCTOR_TEXT_BYTES]; /* grown by flw_host_grow */
+    size_t advice_count, advice_capacity;
     struct flw_driver driver;
-    const char *driver_name; /* as flw_driver_open takes it */
+    const char *driver_name; /* argument of flw_driver_open */
     bool is_sim;
     int ordinal; /* the device that is examined closely */
     CUdevice device;
-    CUcontext context; /* NULL: not current, nothing to measure */
-    bool has_vmm, has_pools, has_fd, has_fabric;
+    CUcontext context; /* NULL: none is current, so nothing can be measured */
+    bool has_vmm;
 };
 
-void flw_doctor_see_host(struct flw_doctor_sheet *sheet);
-/* All devices, then the one. False: the device cannot be used; the advice says why. */
-bool flw_doctor_see_driver(struct flw_doctor_sheet *sheet, struct flw_doctor_patient *patient);
-void flw_doctor_see_costs(struct flw_doctor_sheet *sheet, struct flw_doctor_patient *patient);
-/* Makes a pool and allocates from it, as a program would. False: that failed. */
-bool flw_doctor_see_pool(struct flw_doctor_sheet *sheet, struct flw_doctor_patient *patient);
+/* Begin a section. A section without findings is not printed. */
+void flw_doctor_begin(struct flw_doctor *doctor, const char *section);
+/* Print a finding. */
+void flw_doctor_text(struct flw_doctor *doctor, const char *key, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void flw_doctor_number(struct flw_doctor *doctor, const char *key, enum flw_doctor_kind kind,
+                       uint64_t number);
+/* Keep one line of advice: it names a problem and the remedy. */
+void flw_doctor_advise(struct flw_doctor *doctor, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Return true for CUDA_SUCCESS; else keep advice about the failed call. `remedy` NULL: look at nvidia-smi. */
+bool flw_doctor_check(struct flw_doctor *doctor, CUresult result, const char *call,
+                      const char *remedy);
+
+void flw_doctor_see_host(struct flw_doctor *doctor);
+/* Show all devices, and make the context of one current. Returns false if that device cannot be used. */
+bool flw_doctor_see_driver(struct flw_doctor *doctor);
+void flw_doctor_see_costs(struct flw_doctor *doctor);
+/* Make a pool and allocate from the pool. Returns false if that failed. */
+bool flw_doctor_see_pool(struct flw_doctor *doctor);
+/* Release the context, and close the driver. */
+void flw_doctor_leave(struct flw_doctor *doctor);
+
+/* Return the properties of plain device memory. */
+CUmemAllocationProp flw_doctor_properties(const struct flw_doctor *doctor);
 
 #endif

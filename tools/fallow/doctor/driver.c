@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the driver and its devices say of themselves.
+ * Owns: properties of the driver and of its devices, and of a pool on one of these.
  */
 #include "doctor/doctor.h"
 
@@ -8,227 +8,332 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "fallow/fallow.h"
 #include "fallow/simcuda.h"
 
-/* 0 where the device does not know the question. */
-static int attribute(const struct flw_doctor_patient *patient, CUdevice device,
-                     CUdevice_attribute which)
-{
-    int value = 0;
-    return patient->driver.cuDeviceGetAttribute(&value, which, device) == CUDA_SUCCESS ? value : 0;
-}
-
-static bool check(struct flw_doctor_sheet *sheet, const struct flw_doctor_patient *patient,
-                  CUresult result, const char *call, const char *what_to_do)
+bool flw_doctor_check(struct flw_doctor *doctor, CUresult result, const char *call,
+                      const char *remedy)
 {
     if (result != CUDA_SUCCESS) {
-        flw_doctor_advise(sheet, "%s failed with %s: %s", call,
-                          flw_driver_error_name(&patient->driver, result), what_to_do);
+        flw_doctor_advise(doctor, "%s failed with %s: %s", call,
+                          flw_driver_error_name(&doctor->driver, result),
+                          remedy != NULL ? remedy : "check the device with nvidia-smi");
     }
     return result == CUDA_SUCCESS;
 }
 
-/* Which of the drivers that programs meet the simulated one plays. */
-static void see_profile(struct flw_doctor_sheet *sheet, const struct flw_doctor_patient *patient)
+/* Return an attribute of a device; 0 if the driver does not know the attribute. */
+static int attribute(const struct flw_doctor *doctor, CUdevice device, CUdevice_attribute which)
+{
+    int value = 0;
+    return doctor->driver.cuDeviceGetAttribute(&value, which, device) == CUDA_SUCCESS ? value : 0;
+}
+
+/* ---- the driver ---- */
+
+/* Name the real driver that the simulated one imitates. */
+static void see_profile(struct flw_doctor *doctor)
 {
     flw_sim_played_function played = NULL;
-    void *address = dlsym(patient->driver.object, "flw_sim_played");
+    void *address = dlsym(doctor->driver.object, "flw_sim_played");
     memcpy(&played, &address, sizeof address);
     if (played != NULL) {
-        const char *names = played();
-        flw_doctor_text(sheet, "profile", "%s", names[0] != '\0' ? names : "none");
+        flw_doctor_text(doctor, "profile", "%s", played()[0] != '\0' ? played() : "none");
     }
 }
 
-static void see_library(struct flw_doctor_sheet *sheet, const struct flw_doctor_patient *patient)
+static void see_library(struct flw_doctor *doctor)
 {
+    const struct flw_driver *driver = &doctor->driver;
     Dl_info info;
     void *address = NULL;
-    memcpy(&address, &patient->driver.cuInit, sizeof address);
-    flw_doctor_begin(sheet, "driver");
-    flw_doctor_text(sheet, "kind", "%s",
-                    patient->is_sim ? "simulated device (these are not figures of a GPU)"
-                                    : "CUDA driver");
-    flw_doctor_text(sheet, "path", "%s",
-                    dladdr(address, &info) != 0 && info.dli_fname != NULL ? info.dli_fname
-                                                                          : "unknown");
-    flw_doctor_text(sheet, "version", "%d.%d", patient->driver.version / 1000,
-                    patient->driver.version % 1000 / 10);
-    see_profile(sheet, patient);
+    memcpy(&address, &driver->cuInit, sizeof address);
+    bool is_known = dladdr(address, &info) != 0 && info.dli_fname != NULL;
+    flw_doctor_begin(doctor, "driver");
+    flw_doctor_text(doctor, "kind", "%s",
+                    doctor->is_sim ? "simulated device (these are not figures of a GPU)"
+                                   : "CUDA driver");
+    flw_doctor_text(doctor, "path", "%s", is_known ? info.dli_fname : "unknown");
+    flw_doctor_text(doctor, "version", "%d.%d", driver->version / 1000,
+                    driver->version % 1000 / 10);
+    see_profile(doctor);
     char absent[FLW_DOCTOR_TEXT_BYTES] = "";
-#define X(need, symbol, since, before, parameters)                                            \
-    if (patient->driver.symbol == NULL) {                                                     \
-        size_t used = strlen(absent);                                                         \
-        snprintf(absent + used, sizeof absent - used, "%s%s", used == 0 ? "" : " ", #symbol); \
+    size_t used = 0;
+#define X(need, symbol, since, before, parameters)                                             \
+    if (driver->symbol == NULL && used < sizeof absent) {                                      \
+        used += (size_t)snprintf(absent + used, sizeof absent - used, "%s%s", used ? " " : "", \
+                                 #symbol);                                                     \
     }
     FLW_DRIVER_ENTRY_POINTS(X)
 #undef X
-    flw_doctor_text(sheet, "absent_entry_points", "%s", absent[0] == '\0' ? "none" : absent);
-    if (patient->driver.cuStreamGetId == NULL) {
+    flw_doctor_text(doctor, "absent_entry_points", "%s", used == 0 ? "none" : absent);
+    if (driver->cuStreamGetId == NULL) {
         flw_doctor_advise(
-            sheet, "the driver has no cuStreamGetId: a destroyed stream cannot be distinguished "
-                   "from a new one; call fallow_stream_retire before each destruction");
+            doctor, "the driver has no cuStreamGetId: a destroyed stream cannot be distinguished "
+                    "from a new one; call fallow_stream_retire before each destruction");
     }
 }
 
-static void see_memory(struct flw_doctor_sheet *sheet, const struct flw_doctor_patient *patient,
-                       CUdevice device)
+/* ---- devices ---- */
+
+static void see_memory(struct flw_doctor *doctor, CUdevice device)
 {
+    const struct flw_driver *driver = &doctor->driver;
     size_t total = 0, unused = 0;
-    if (check(sheet, patient, patient->driver.cuDeviceTotalMem_v2(&total, device),
-              "cuDeviceTotalMem", "check the device with nvidia-smi")) {
-        flw_doctor_number(sheet, "memory", FLW_DOCTOR_BYTES, total);
+    if (flw_doctor_check(doctor, driver->cuDeviceTotalMem_v2(&total, device), "cuDeviceTotalMem",
+                         NULL)) {
+        flw_doctor_number(doctor, "memory", FLW_DOCTOR_BYTES, total);
     }
-    if (patient->context == NULL || device != patient->device ||
-        !check(sheet, patient, patient->driver.cuMemGetInfo_v2(&unused, &total), "cuMemGetInfo",
-               "check the device with nvidia-smi")) {
+    if (doctor->context == NULL || device != doctor->device ||
+        !flw_doctor_check(doctor, driver->cuMemGetInfo_v2(&unused, &total), "cuMemGetInfo", NULL)) {
         return;
     }
-    flw_doctor_number(sheet, "free_memory", FLW_DOCTOR_BYTES, unused);
+    flw_doctor_number(doctor, "free_memory", FLW_DOCTOR_BYTES, unused);
     if (unused < total / 2) {
-        flw_doctor_advise(sheet,
+        flw_doctor_advise(doctor,
                           "other programs hold %zu MiB of device %d: set limit_bytes to at most "
                           "%zu MiB, or end them",
-                          (total - unused) >> 20, patient->ordinal, unused >> 20);
+                          (total - unused) >> 20, doctor->ordinal, unused >> 20);
     }
 }
 
-static void see_granularity(struct flw_doctor_sheet *sheet,
-                            const struct flw_doctor_patient *patient)
+CUmemAllocationProp flw_doctor_properties(const struct flw_doctor *doctor)
 {
-    size_t least = 0, best = 0;
-    CUmemAllocationProp properties;
-    memset(&properties, 0, sizeof properties);
-    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    properties.location.id = patient->ordinal;
-    if (patient->driver.cuMemGetAllocationGranularity == NULL ||
-        !check(sheet, patient,
-               patient->driver.cuMemGetAllocationGranularity(&least, &properties,
-                                                             CU_MEM_ALLOC_GRANULARITY_MINIMUM),
-               "cuMemGetAllocationGranularity", "update the driver") ||
-        !check(sheet, patient,
-               patient->driver.cuMemGetAllocationGranularity(&best, &properties,
-                                                             CU_MEM_ALLOC_GRANULARITY_RECOMMENDED),
-               "cuMemGetAllocationGranularity", "update the driver")) {
-        return;
-    }
-    flw_doctor_number(sheet, "granularity", FLW_DOCTOR_BYTES, least);
-    flw_doctor_number(sheet, "granularity_recommended", FLW_DOCTOR_BYTES, best);
+    return (CUmemAllocationProp){
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = doctor->ordinal}};
 }
 
-static void see_features(struct flw_doctor_sheet *sheet, struct flw_doctor_patient *patient)
+static void see_granularity(struct flw_doctor *doctor)
 {
-    CUdevice device = patient->device;
-    const struct flw_driver *driver = &patient->driver;
+    static const char *const keys[] = {"granularity", "granularity_recommended"};
+    static const CUmemAllocationGranularity_flags flags[] = {CU_MEM_ALLOC_GRANULARITY_MINIMUM,
+                                                             CU_MEM_ALLOC_GRANULARITY_RECOMMENDED};
+    const struct flw_driver *driver = &doctor->driver;
+    CUmemAllocationProp properties = flw_doctor_properties(doctor);
+    size_t bytes[2] = {0};
+    for (size_t i = 0; i < 2; i++) {
+        if (driver->cuMemGetAllocationGranularity == NULL ||
+            !flw_doctor_check(
+                doctor, driver->cuMemGetAllocationGranularity(&bytes[i], &properties, flags[i]),
+                "cuMemGetAllocationGranularity", "update the driver")) {
+            return;
+        }
+    }
+    for (size_t i = 0; i < 2; i++) {
+        flw_doctor_number(doctor, keys[i], FLW_DOCTOR_BYTES, bytes[i]);
+    }
+}
+
+static void see_vmm(struct flw_doctor *doctor)
+{
+    const struct flw_driver *driver = &doctor->driver;
     bool has_calls = driver->cuMemCreate != NULL && driver->cuMemMap != NULL &&
                      driver->cuMemSetAccess != NULL && driver->cuMemUnmap != NULL &&
                      driver->cuMemRelease != NULL && driver->cuMemAddressReserve != NULL &&
                      driver->cuMemAddressFree != NULL;
-    bool has_attribute =
-        attribute(patient, device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) != 0;
-    patient->has_vmm = has_calls && has_attribute;
-    patient->has_pools =
-        driver->cuMemPoolCreate != NULL &&
-        attribute(patient, device, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED) != 0;
-    patient->has_fd =
-        patient->has_vmm &&
-        attribute(patient, device,
-                  CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED) != 0;
-    patient->has_fabric =
-        patient->has_vmm &&
-        attribute(patient, device, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED) != 0;
-    flw_doctor_number(sheet, "virtual_memory_management", FLW_DOCTOR_BOOL, patient->has_vmm);
-    if (patient->has_vmm) {
-        see_granularity(sheet, patient);
+    doctor->has_vmm =
+        has_calls && attribute(doctor, doctor->device,
+                               CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) != 0;
+    flw_doctor_number(doctor, "virtual_memory_management", FLW_DOCTOR_BOOL, doctor->has_vmm);
+    if (doctor->has_vmm) {
+        see_granularity(doctor);
     } else {
-        flw_doctor_advise(sheet,
+        flw_doctor_advise(doctor,
                           "device %d has no virtual memory management (%s): the pool falls back to "
                           "slabs from cuMemAlloc, holds more and cannot share memory%s",
-                          patient->ordinal,
+                          doctor->ordinal,
                           has_calls ? "the device says so" : "the driver lacks the calls",
                           has_calls ? "" : "; update the driver");
     }
-    flw_doctor_number(sheet, "handle_file_descriptor", FLW_DOCTOR_BOOL, patient->has_fd);
-    flw_doctor_number(sheet, "handle_fabric", FLW_DOCTOR_BOOL, patient->has_fabric);
-    flw_doctor_number(sheet, "memory_pools", FLW_DOCTOR_BOOL, patient->has_pools);
-    if (attribute(patient, device, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE) == CU_COMPUTEMODE_PROHIBITED) {
-        flw_doctor_advise(sheet,
+}
+
+static void see_features(struct flw_doctor *doctor)
+{
+    see_vmm(doctor);
+    const struct {
+        const char *key;
+        bool can_be;
+        CUdevice_attribute which;
+    } features[] = {
+        {"handle_file_descriptor", doctor->has_vmm,
+         CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED},
+        {"handle_fabric", doctor->has_vmm, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED},
+        {"memory_pools", doctor->driver.cuMemPoolCreate != NULL,
+         CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED}};
+    for (size_t i = 0; i < sizeof features / sizeof *features; i++) {
+        flw_doctor_number(doctor, features[i].key, FLW_DOCTOR_BOOL,
+                          features[i].can_be &&
+                              attribute(doctor, doctor->device, features[i].which) != 0);
+    }
+    if (attribute(doctor, doctor->device, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE) ==
+        CU_COMPUTEMODE_PROHIBITED) {
+        flw_doctor_advise(doctor,
                           "device %d is in compute mode PROHIBITED: nvidia-smi -i %d -c DEFAULT",
-                          patient->ordinal, patient->ordinal);
+                          doctor->ordinal, doctor->ordinal);
     }
 }
 
-static void see_device(struct flw_doctor_sheet *sheet, struct flw_doctor_patient *patient,
-                       int ordinal)
+static void see_device(struct flw_doctor *doctor, int ordinal)
 {
+    const struct flw_driver *driver = &doctor->driver;
     char section[32], name[96] = "unknown";
     CUdevice device = 0;
     snprintf(section, sizeof section, "device %d", ordinal);
-    flw_doctor_begin(sheet, section);
-    if (!check(sheet, patient, patient->driver.cuDeviceGet(&device, ordinal), "cuDeviceGet",
-               "check the device with nvidia-smi")) {
+    flw_doctor_begin(doctor, section);
+    if (!flw_doctor_check(doctor, driver->cuDeviceGet(&device, ordinal), "cuDeviceGet", NULL)) {
         return;
     }
-    check(sheet, patient, patient->driver.cuDeviceGetName(name, sizeof name, device),
-          "cuDeviceGetName", "check the device with nvidia-smi");
-    flw_doctor_text(
-        sheet, "name", "%s%s",
-        patient->is_sim && strstr(name, "simulated") == NULL ? "simulated device, " : "", name);
-    flw_doctor_text(sheet, "compute_capability", "%d.%d",
-                    attribute(patient, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
-                    attribute(patient, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
-    see_memory(sheet, patient, device);
-    if (ordinal == patient->ordinal) {
-        see_features(sheet, patient);
+    flw_doctor_check(doctor, driver->cuDeviceGetName(name, sizeof name, device), "cuDeviceGetName",
+                     NULL);
+    bool is_unclear = doctor->is_sim && strstr(name, "simulated") == NULL;
+    flw_doctor_text(doctor, "name", "%s%s", is_unclear ? "simulated device, " : "", name);
+    flw_doctor_text(doctor, "compute_capability", "%d.%d",
+                    attribute(doctor, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+                    attribute(doctor, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
+    see_memory(doctor, device);
+    if (ordinal == doctor->ordinal) {
+        see_features(doctor);
     }
 }
 
-/* The context first: what the device says of its free memory depends on one. */
-static bool enter(struct flw_doctor_sheet *sheet, struct flw_doctor_patient *patient, int count)
+/* Make the context of the device current; cuMemGetInfo needs one. */
+static bool enter(struct flw_doctor *doctor, int count)
 {
-    const struct flw_driver *driver = &patient->driver;
+    const struct flw_driver *driver = &doctor->driver;
     CUcontext context = NULL;
-    if (patient->ordinal >= count) {
-        flw_doctor_advise(sheet,
+    if (doctor->ordinal >= count) {
+        flw_doctor_advise(doctor,
                           "there is no device %d, the driver has %d: use --device 0 to %d, and "
                           "look at CUDA_VISIBLE_DEVICES",
-                          patient->ordinal, count, count - 1);
+                          doctor->ordinal, count, count - 1);
         return false;
     }
-    if (!check(sheet, patient, driver->cuDeviceGet(&patient->device, patient->ordinal),
-               "cuDeviceGet", "check the device with nvidia-smi") ||
-        !check(sheet, patient, driver->cuDevicePrimaryCtxRetain(&context, patient->device),
-               "cuDevicePrimaryCtxRetain",
-               "the device may be full or exclusive to another program; see nvidia-smi")) {
+    if (!flw_doctor_check(doctor, driver->cuDeviceGet(&doctor->device, doctor->ordinal),
+                          "cuDeviceGet", NULL) ||
+        !flw_doctor_check(
+            doctor, driver->cuDevicePrimaryCtxRetain(&context, doctor->device),
+            "cuDevicePrimaryCtxRetain",
+            "the device may be full or exclusive to another program; see nvidia-smi")) {
         return false;
     }
-    if (!check(sheet, patient, driver->cuCtxSetCurrent(context), "cuCtxSetCurrent",
-               "check the device with nvidia-smi")) {
-        driver->cuDevicePrimaryCtxRelease_v2(patient->device);
+    if (!flw_doctor_check(doctor, driver->cuCtxSetCurrent(context), "cuCtxSetCurrent", NULL)) {
+        driver->cuDevicePrimaryCtxRelease_v2(doctor->device);
         return false;
     }
-    patient->context = context;
+    doctor->context = context;
     return true;
 }
 
-bool flw_doctor_see_driver(struct flw_doctor_sheet *sheet, struct flw_doctor_patient *patient)
+bool flw_doctor_see_driver(struct flw_doctor *doctor)
 {
     int count = 0;
-    see_library(sheet, patient);
-    if (!check(sheet, patient, patient->driver.cuDeviceGetCount(&count), "cuDeviceGetCount",
-               "check the driver with nvidia-smi")) {
+    see_library(doctor);
+    if (!flw_doctor_check(doctor, doctor->driver.cuDeviceGetCount(&count), "cuDeviceGetCount",
+                          "check the driver with nvidia-smi")) {
         return false;
     }
-    flw_doctor_number(sheet, "devices", FLW_DOCTOR_COUNT, (uint64_t)count);
+    flw_doctor_number(doctor, "devices", FLW_DOCTOR_COUNT, (uint64_t)count);
     if (count == 0) {
-        flw_doctor_advise(sheet, "the driver shows no device: look at nvidia-smi and at "
-                                 "CUDA_VISIBLE_DEVICES");
+        flw_doctor_advise(doctor, "the driver shows no device: look at nvidia-smi and at "
+                                  "CUDA_VISIBLE_DEVICES");
         return false;
     }
-    bool is_in = enter(sheet, patient, count);
+    bool is_in = enter(doctor, count);
     for (int i = 0; i < count; i++) {
-        see_device(sheet, patient, i);
+        see_device(doctor, i);
     }
     return is_in;
+}
+
+void flw_doctor_leave(struct flw_doctor *doctor)
+{
+    if (doctor->context != NULL) {
+        doctor->driver.cuCtxSetCurrent(NULL);
+        doctor->driver.cuDevicePrimaryCtxRelease_v2(doctor->device);
+    }
+    flw_driver_close(&doctor->driver);
+}
+
+/* ---- a pool ---- */
+
+struct pool_log {
+    struct flw_doctor *doctor;
+    unsigned line_count;
+    char message[FLW_DOCTOR_TEXT_BYTES]; /* the last error, else the first line */
+};
+
+/* Show a line of the pool's log: a feature that the driver refused and the pool continues without. */
+static void keep_line(void *context, fallow_log_level level, const char *line)
+{
+    struct pool_log *log = context;
+    if (level != FALLOW_LOG_ERROR) {
+        char key[16];
+        snprintf(key, sizeof key, "log_%u", ++log->line_count);
+        flw_doctor_text(log->doctor, key, "%s", line);
+    }
+    if (level == FALLOW_LOG_ERROR || log->message[0] == '\0') {
+        snprintf(log->message, sizeof log->message, "%s", line);
+    }
+}
+
+static void describe_pool(struct flw_doctor *doctor, fallow_pool *pool)
+{
+    fallow_stats stats;
+    fallow_stats_init(&stats);
+    if (fallow_pool_get_stats(pool, &stats) != FALLOW_OK) {
+        return;
+    }
+    flw_doctor_text(doctor, "page_source", "%s",
+                    stats.uses_vmm ? "handles (cuMemCreate, cuMemMap): memory moves between sizes "
+                                     "by remapping"
+                                   : "slabs (cuMemAlloc): released whole when empty");
+    flw_doctor_text(doctor, "because", "%s",
+                    stats.uses_vmm    ? "a handle was created, mapped, written and released"
+                    : doctor->has_vmm ? "the driver refused handles: see log_1"
+                                      : "the device has no virtual memory management");
+    if (stats.uses_vmm) { /* "descriptors, fabric; registration by network adapters" */
+        bool has_fd = (stats.handle_types & FALLOW_HANDLE_FD) != 0;
+        bool has_fabric = (stats.handle_types & FALLOW_HANDLE_FABRIC) != 0;
+        flw_doctor_text(doctor, "handle_kinds", "%s%s%s%s%s", has_fd ? "descriptors" : "",
+                        has_fd && has_fabric ? ", " : "", has_fabric ? "fabric" : "",
+                        has_fd || has_fabric ? "" : "no way to export",
+                        stats.allows_rdma ? "; registration by network adapters" : "");
+    }
+    flw_doctor_text(doctor, "owner_path", "%s",
+                    stats.uses_membarrier ? "plain stores (membarrier pays for them)"
+                                          : "its cache's lock on every call (no membarrier)");
+    flw_doctor_number(doctor, "reserved_for_one_block", FLW_DOCTOR_BYTES, stats.reserved_bytes);
+    flw_doctor_number(doctor, "driver_calls_for_one_block", FLW_DOCTOR_COUNT,
+                      stats.driver_call_count);
+    flw_doctor_number(doctor, "host_bytes", FLW_DOCTOR_BYTES, stats.host_bytes);
+}
+
+bool flw_doctor_see_pool(struct flw_doctor *doctor)
+{
+    struct pool_log log = {.doctor = doctor};
+    fallow_pool *pool = NULL;
+    fallow_pool_config config;
+    void *block = NULL;
+    fallow_pool_config_init(&config);
+    config.driver = doctor->driver_name;
+    config.device = doctor->ordinal;
+    config.log = keep_line;
+    config.log_context = &log;
+    flw_doctor_begin(doctor, "pool");
+    fallow_status status = fallow_pool_create(&config, &pool);
+    if (status == FALLOW_OK) {
+        status = fallow_alloc(pool, (size_t)1 << 20, NULL, &block);
+    }
+    flw_doctor_text(doctor, "a block of 1 MiB", "%s", fallow_status_name(status));
+    if (status == FALLOW_OK) {
+        describe_pool(doctor, pool);
+        status = fallow_free(pool, block, NULL);
+    }
+    if (status != FALLOW_OK) {
+        flw_doctor_advise(doctor, "a pool on device %d: %s", doctor->ordinal,
+                          log.message[0] != '\0' ? log.message : fallow_status_message(status));
+    }
+    fallow_pool_destroy(pool);
+    return status == FALLOW_OK;
 }
