@@ -207,12 +207,13 @@ static bool meet_stack(struct flw_stack_order *order, uint32_t stack)
     while (goes_on && flw_stacks_next(&walk, &frame)) {
         if (order->frame_numbers[frame] == 0) {
             order->frame_numbers[frame] = ++order->frame_count;
-            goes_on = order->put_frame(order->context, &order->stacks->frames[frame]);
+            goes_on = order->put_frame == NULL ||
+                      order->put_frame(order->context, &order->stacks->frames[frame]);
         }
         frames[count++] = order->frame_numbers[frame] - 1;
     }
     order->stack_numbers[stack] = ++order->stack_count;
-    return goes_on && order->put_stack(order->context, frames, count);
+    return goes_on && (order->put_stack == NULL || order->put_stack(order->context, frames, count));
 }
 
 bool flw_stack_order_take(struct flw_stack_order *order, uint32_t stack, uint32_t *out_number)

@@ -92,7 +92,8 @@ bool flw_stacks_are_valid(const struct flw_stacks *stacks);
  * were added. */
 struct flw_stack_order {
     const struct flw_stacks *stacks;
-    /* Called for each newly numbered frame (from 0) or stack (from 1), in order. Return false to stop. */
+    /* Called for each newly numbered frame (from 0) or stack (from 1), in order. Return false to stop.
+     * NULL: only count. */
     bool (*put_frame)(void *context, const struct flw_frame *frame);
     bool (*put_stack)(void *context, const uint32_t *frames, size_t count);
     void *context;

@@ -163,6 +163,21 @@ const char *flw_guess_say(const struct flw_guess *guess, const char *lead,
     return out;
 }
 
+size_t flw_choose(const char *word, const char *(*name_at)(size_t index), const char *complaint,
+                  const char *advice)
+{
+    struct flw_guess guess = {.word = word, .length = strlen(word)};
+    char hint[FLW_GUESS_BYTES];
+    for (size_t i = 0; name_at(i) != NULL; i++) {
+        if (strcmp(name_at(i), word) == 0) {
+            return i;
+        }
+        flw_guess_offer(&guess, name_at(i));
+    }
+    flw_complain("%s '%s'%s%s", complaint, word, flw_guess_say(&guess, "", hint), advice);
+    return SIZE_MAX;
+}
+
 bool flw_is_one_of(const char *text, const char *const *names)
 {
     while (*names != NULL && strcmp(text, *names) != 0) {

@@ -73,6 +73,11 @@ void flw_guess_offer(struct flw_guess *guess, const char *name);
 const char *flw_guess_say(const struct flw_guess *guess, const char *lead,
                           char out[FLW_GUESS_BYTES]);
 
+/* Return the index of a word among the names, NULL after the last. SIZE_MAX: none; the error is "COMPLAINT 'WORD'; did you
+ * mean 'NAME'? ADVICE". */
+size_t flw_choose(const char *word, const char *(*name_at)(size_t index), const char *complaint,
+                  const char *advice);
+
 /* `names` ends with NULL. */
 bool flw_is_one_of(const char *text, const char *const *names);
 

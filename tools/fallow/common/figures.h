@@ -22,6 +22,11 @@ const char *flw_format_size(uint64_t bytes, char *out);
 /* "850 ns", "1.25 ms" */
 const char *flw_format_time(double ns, char *out);
 
+/* The same in a text of the caller's own, which lasts to the end of the surrounding block. */
+#define FLW_COUNT(value) flw_format_count(value, (char[FLW_FIGURE_BYTES]){0})
+#define FLW_SIZE(bytes)  flw_format_size(bytes, (char[FLW_FIGURE_BYTES]){0})
+#define FLW_TIME(ns)     flw_format_time(ns, (char[FLW_FIGURE_BYTES]){0})
+
 /* The unit of a column of sizes. */
 struct flw_unit {
     const char *name;

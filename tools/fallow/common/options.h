@@ -33,6 +33,10 @@ struct flw_option {
     char letter;          /* behind one hyphen, where it is to have one; --help has h */
 };
 
+/* An option that sets a member of the type, as {FLW_OPTION(struct order, "json", SET, is_json)}. */
+#define FLW_OPTION(type, word, kind_, member) \
+    .name = word, .kind = FLW_OPTION_##kind_, .offset = offsetof(type, member)
+
 struct flw_options {
     const char *command;           /* as messages name it: "bench kernels" */
     const char *help;              /* what --help prints, or ... */

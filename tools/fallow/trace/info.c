@@ -5,6 +5,7 @@
  * What it says beyond the trace's own fields is counted once for both.
  */
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,28 +23,32 @@
 #define SCHEMA     1  /* raised when a key goes or means something else */
 #define LISTED_MAX 12 /* streams, settings, header lines */
 
-/* ---- what is counted ---- */
+/* ---- facts ---- */
 
-struct flw_trace_facts {
+enum {
+    TALLIES = 11
+};
+
+struct facts {
     const char *path;
     const struct flw_trace *trace;
-    uint64_t file_bytes; /* 0: no regular file */
-    const char *devices; /* recorded ones, in the trace's notes; NULL where there is one */
+    uint64_t file_bytes; /* 0: not a regular file */
+    const char *devices; /* the recorded devices in the trace's notes; NULL: one */
     int devices_bytes;
-    bool has_sizes;          /* there are allocations, and there was memory to sort their sizes */
-    uint64_t distinct_sizes; /* of allocations */
+    uint64_t distinct_sizes; /* of allocations; 0: there is none */
     uint64_t smallest_bytes, largest_bytes;
     uint64_t start_bytes; /* requested, of the blocks of the start */
     uint64_t end_count, end_bytes;
-    uint64_t ops[FLW_TRACE_OP_COUNT]; /* events of each */
-    uint64_t wait_count;
-    uint64_t lost_count;               /* events that are missing */
-    uint64_t stack_count, frame_count; /* that a record or a segment of the start has; each once */
-    uint64_t stacked_count;            /* records that have a stack */
+    uint64_t stack_count, frame_count; /* distinct ones of records and of segments of the start */
+    uint64_t stacked_count;            /* records with a stack */
     uint64_t duration_ns;
+    struct tally {
+        const char *key, *label, *unit;
+        uint64_t count; /* 0: not printed as text */
+    } tallies[TALLIES];
 };
 
-static void count_sizes(struct flw_trace_facts *facts)
+static void count_sizes(struct facts *facts)
 {
     const struct flw_trace *trace = facts->trace;
     size_t count = trace->block_count - trace->initial_count;
@@ -55,10 +60,8 @@ static void count_sizes(struct flw_trace_facts *facts)
         sizes[i] = trace->blocks[trace->initial_count + i].size_bytes;
     }
     qsort(sizes, count, sizeof *sizes, flw_compare_u64);
-    facts->has_sizes = true;
-    facts->distinct_sizes = 1;
-    for (size_t i = 1; i < count; i++) {
-        facts->distinct_sizes += sizes[i] != sizes[i - 1];
+    for (size_t i = 0; i < count; i++) {
+        facts->distinct_sizes += i == 0 || sizes[i] != sizes[i - 1];
     }
     facts->smallest_bytes = sizes[0];
     facts->largest_bytes = sizes[count - 1];
@@ -66,7 +69,7 @@ static void count_sizes(struct flw_trace_facts *facts)
 }
 
 /* Both sums are at most the peak. */
-static void count_blocks(struct flw_trace_facts *facts)
+static void count_blocks(struct facts *facts)
 {
     const struct flw_trace *trace = facts->trace;
     for (size_t i = 0; i < trace->block_count; i++) {
@@ -97,39 +100,37 @@ struct flw_trace_gap flw_trace_gap_count(const struct flw_trace *trace)
     return gap;
 }
 
-static void count_events(struct flw_trace_facts *facts)
+static void count_events(struct facts *facts)
 {
     const struct flw_trace *trace = facts->trace;
+    uint64_t ops[FLW_TRACE_OP_COUNT] = {0};
     for (size_t i = 0; i < trace->event_count; i++) {
-        facts->ops[trace->events[i].op]++;
+        ops[trace->events[i].op]++;
     }
-    facts->lost_count = flw_trace_gap_count(trace).missing_count;
-    facts->wait_count = facts->ops[FLW_TRACE_SYNC_DEVICE] + facts->ops[FLW_TRACE_SYNC_STREAM] +
-                        facts->ops[FLW_TRACE_SYNC_EVENT] + facts->ops[FLW_TRACE_SYNC_WAIT];
     facts->duration_ns = trace->event_count > 0 ? trace->events[trace->event_count - 1].time_ns : 0;
+    uint64_t wait_count = ops[FLW_TRACE_SYNC_DEVICE] + ops[FLW_TRACE_SYNC_STREAM] +
+                          ops[FLW_TRACE_SYNC_EVENT] + ops[FLW_TRACE_SYNC_WAIT];
+    const struct tally tallies[TALLIES] = {
+        {"uses", "uses", " of blocks by other streams", ops[FLW_TRACE_USE]},
+        {"out_of_memory", "out of memory", "", ops[FLW_TRACE_OOM]},
+        {"marks", "marks", "", ops[FLW_TRACE_MARK]},
+        {"phases", "phases", "", ops[FLW_TRACE_PHASE_BEGIN]},
+        {"waits", "waits", "", wait_count},
+        {"captures", "captures", " into a pool", ops[FLW_TRACE_POOL_BEGIN]},
+        {"cache_emptied", "cache emptied", " times", ops[FLW_TRACE_EMPTY_CACHE]},
+        {"context_changes", "contexts", " changes of thread, tag or pool", trace->context_count},
+        {"missing_events", "missing", " events were not recorded, or are lost",
+         flw_trace_gap_count(trace).missing_count},
+        {"unknown_frees", "unknown frees", " left out", trace->unknown_free_count},
+        {"lost_frees", "lost frees", " put in", trace->lost_free_count}};
+    memcpy(facts->tallies, tallies, sizeof tallies);
 }
 
-static bool pass_frame(void *context, const struct flw_frame *frame)
-{
-    (void)context;
-    (void)frame;
-    return true;
-}
-
-static bool pass_stack(void *context, const uint32_t *frames, size_t count)
-{
-    (void)context;
-    (void)frames;
-    (void)count;
-    return true;
-}
-
-/* As many as its file has: a reader may know some that nothing has. */
-static void count_stacks(struct flw_trace_facts *facts)
+/* Count the stacks as a file has them: a reader may hold some that nothing uses. */
+static void count_stacks(struct facts *facts)
 {
     const struct flw_trace *trace = facts->trace;
-    struct flw_stack_order order = {
-        .stacks = &trace->stacks, .put_frame = pass_frame, .put_stack = pass_stack};
+    struct flw_stack_order order = {.stacks = &trace->stacks};
     uint32_t number;
     if (!flw_stack_order_begin(&order)) {
         return;
@@ -146,219 +147,150 @@ static void count_stacks(struct flw_trace_facts *facts)
     flw_stack_order_finish(&order);
 }
 
-/* They name the trace and the path, which outlive them. */
-static struct flw_trace_facts count_facts(const char *path, const struct flw_trace *trace,
-                                          uint64_t file_bytes)
-{
-    struct flw_trace_facts facts = {.path = path, .trace = trace, .file_bytes = file_bytes};
-    facts.devices = flw_notes_find_devices(trace->notes, &facts.devices_bytes);
-    count_sizes(&facts);
-    count_blocks(&facts);
-    count_events(&facts);
-    count_stacks(&facts);
-    return facts;
-}
-
 /* ---- one screen ---- */
 
-static void print_label(FILE *out, const char *label)
+static void __attribute__((format(printf, 3, 4)))
+put(FILE *out, const char *label, const char *format, ...)
 {
+    va_list arguments;
+    va_start(arguments, format);
     fprintf(out, "  %-16s ", label);
+    vfprintf(out, format, arguments);
+    va_end(arguments);
 }
 
-static void print_count(FILE *out, const char *label, uint64_t number, const char *unit)
+static void put_held(FILE *out, const char *label, uint64_t block_count, uint64_t bytes)
 {
-    char text[FLW_FIGURE_BYTES];
-    print_label(out, label);
-    fprintf(out, "%s%s", flw_format_count(number, text), unit);
+    put(out, label, "%s block%s, %s", FLW_COUNT(block_count), flw_plural(block_count),
+        FLW_SIZE(bytes));
 }
 
-static void print_bytes(FILE *out, uint64_t bytes)
+static void put_peak(FILE *out, const char *label, uint64_t bytes)
 {
-    char text[FLW_FIGURE_BYTES];
-    fputs(flw_format_size(bytes, text), out);
-}
-
-static void print_peak(FILE *out, const char *label, uint64_t bytes)
-{
-    print_label(out, label);
-    print_bytes(out, bytes);
+    put(out, label, "%s", FLW_SIZE(bytes));
     if (bytes >= 1024) {
-        char text[FLW_FIGURE_BYTES];
-        fprintf(out, " (%s bytes)", flw_format_count(bytes, text));
+        fprintf(out, " (%s bytes)", FLW_COUNT(bytes));
     }
-    fprintf(out, "\n");
+    fputs("\n", out);
 }
 
-/* ---- allocations ---- */
-
-/* ", N sizes from A to B" of the allocated blocks. */
-static void print_sizes(FILE *out, const struct flw_trace_facts *facts)
-{
-    char text[FLW_FIGURE_BYTES];
-    if (facts->has_sizes) {
-        fprintf(out, ", %s size%s from ", flw_format_count(facts->distinct_sizes, text),
-                flw_plural(facts->distinct_sizes));
-        print_bytes(out, facts->smallest_bytes);
-        fprintf(out, " to ");
-        print_bytes(out, facts->largest_bytes);
-    }
-}
-
-static void print_held(FILE *out, const char *label, uint64_t block_count, uint64_t bytes)
-{
-    print_count(out, label, block_count, block_count == 1 ? " block, " : " blocks, ");
-    print_bytes(out, bytes);
-}
-
-static void print_blocks(FILE *out, const struct flw_trace_facts *facts)
+static void put_events(FILE *out, const struct facts *facts)
 {
     const struct flw_trace *trace = facts->trace;
-    print_count(out, "allocations", trace->alloc_count, "");
-    print_sizes(out, facts);
-    fprintf(out, "\n");
-    print_held(out, "at the start", trace->initial_count, facts->start_bytes);
-    if (trace->segment_count > 0) {
-        char text[FLW_FIGURE_BYTES];
-        fprintf(out, "; %s segment%s, ", flw_format_count(trace->segment_count, text),
-                flw_plural(trace->segment_count));
-        print_bytes(out, trace->recorded_initial_reserved_bytes);
-    }
-    fprintf(out, "\n");
-    print_held(out, "at the end", facts->end_count, facts->end_bytes);
-    fprintf(out, "\n");
-    print_peak(out, "peak live", trace->peak_requested_bytes);
-    if (trace->recorded_peak_reserved_bytes > 0) {
-        print_peak(out, "peak reserved", trace->recorded_peak_reserved_bytes);
-        print_count(out, "segment events", trace->recorded_segment_calls, "\n");
-    }
-}
-
-/* ---- the rest ---- */
-
-static void print_streams(FILE *out, const struct flw_trace *trace)
-{
-    print_count(out, "streams", trace->stream_count, "");
-    for (size_t i = 0; i < trace->stream_count && i < LISTED_MAX; i++) {
-        fprintf(out, "%s%" PRIu64, i == 0 ? ": " : ", ", trace->streams[i]);
-    }
-    fprintf(out, "%s\n", trace->stream_count > LISTED_MAX ? ", ..." : "");
-}
-
-static void print_stacks(FILE *out, const struct flw_trace_facts *facts)
-{
-    char text[FLW_FIGURE_BYTES];
-    if (facts->stack_count > 0) {
-        print_count(out, "stacks", facts->stack_count, " of ");
-        fprintf(out, "%s frames, on ", flw_format_count(facts->frame_count, text));
-        fprintf(out, "%s records\n", flw_format_count(facts->stacked_count, text));
-    }
-}
-
-/* Only what there is. */
-static void print_tally(FILE *out, const char *label, uint64_t number, const char *unit)
-{
-    if (number > 0) {
-        print_count(out, label, number, unit);
-        fprintf(out, "\n");
-    }
-}
-
-static void print_rare(FILE *out, const struct flw_trace_facts *facts)
-{
-    const struct flw_trace *trace = facts->trace;
-    const uint64_t *ops = facts->ops;
-    print_tally(out, "uses", ops[FLW_TRACE_USE], " of blocks by other streams");
-    print_tally(out, "out of memory", ops[FLW_TRACE_OOM], "");
-    print_tally(out, "marks", ops[FLW_TRACE_MARK], "");
-    print_tally(out, "phases", ops[FLW_TRACE_PHASE_BEGIN], "");
-    print_tally(out, "waits", facts->wait_count, "");
-    print_tally(out, "captures", ops[FLW_TRACE_POOL_BEGIN], " into a pool");
-    print_tally(out, "cache emptied", ops[FLW_TRACE_EMPTY_CACHE], " times");
-    print_tally(out, "contexts", trace->context_count, " changes of thread, tag or pool");
-    print_tally(out, "missing", facts->lost_count, " events were not recorded, or are lost");
-    print_tally(out, "unknown frees", trace->unknown_free_count, " left out");
-    print_tally(out, "lost frees", trace->lost_free_count, " put in");
-}
-
-static void print_settings(FILE *out, const struct flw_trace *trace)
-{
-    size_t listed = 0;
-    for (size_t i = 0; i < trace->detail_count; i++) {
-        const struct flw_trace_detail *detail = &trace->details[i];
-        if (trace->events[detail->event].op == FLW_TRACE_CONFIG && listed++ < LISTED_MAX) {
-            print_label(out, "setting");
-            fprintf(out, "%s\n", flw_trace_name(trace, detail));
+    bool has_events = trace->event_count > 0;
+    if (facts->file_bytes > 0) {
+        put(out, "file", "%s bytes", FLW_COUNT(facts->file_bytes));
+        if (has_events) {
+            fprintf(out, ", %.2f an event", (double)facts->file_bytes / (double)trace->event_count);
         }
+        fputs("\n", out);
     }
-    if (listed > LISTED_MAX) {
-        print_count(out, "settings", listed, ", of which the first are above\n");
+    if (facts->devices != NULL) {
+        put(out, "devices", "%.*s; --trace-device chooses\n", facts->devices_bytes, facts->devices);
     }
-}
-
-static void print_notes(FILE *out, const char *notes)
-{
-    for (int i = 0; notes != NULL && *notes != '\0'; i++) {
-        size_t bytes = strcspn(notes, "\n");
-        if (i == LISTED_MAX) {
-            print_label(out, "header");
-            fprintf(out, "...\n");
-            return;
-        }
-        print_label(out, "header");
-        fprintf(out, "%.*s\n", (int)bytes, notes);
-        notes += bytes + (notes[bytes] == '\n');
-    }
-}
-
-static void print_events(FILE *out, const struct flw_trace_facts *facts)
-{
-    const struct flw_trace *trace = facts->trace;
-    print_count(out, "events", trace->event_count, "");
-    if (trace->has_times && trace->event_count > 0) {
+    put(out, "events", "%s", FLW_COUNT(trace->event_count));
+    if (trace->has_times && has_events) {
         fprintf(out, " in %.6g s", (double)facts->duration_ns / 1e9);
     }
     fprintf(out, "; %s times, %s addresses, %s segments\n", trace->has_times ? "with" : "no",
             trace->has_addresses ? "with" : "no", trace->has_segments ? "with" : "no");
 }
 
-static void print_devices(FILE *out, const struct flw_trace_facts *facts)
+static void put_blocks(FILE *out, const struct facts *facts)
 {
-    if (facts->devices != NULL) {
-        print_label(out, "devices");
-        fprintf(out, "%.*s; --trace-device chooses\n", facts->devices_bytes, facts->devices);
+    const struct flw_trace *trace = facts->trace;
+    put(out, "allocations", "%s", FLW_COUNT(trace->alloc_count));
+    if (facts->distinct_sizes > 0) {
+        fprintf(out, ", %s size%s from %s to %s", FLW_COUNT(facts->distinct_sizes),
+                flw_plural(facts->distinct_sizes), FLW_SIZE(facts->smallest_bytes),
+                FLW_SIZE(facts->largest_bytes));
+    }
+    fputs("\n", out);
+    put_held(out, "at the start", trace->initial_count, facts->start_bytes);
+    if (trace->segment_count > 0) {
+        fprintf(out, "; %s segment%s, %s", FLW_COUNT(trace->segment_count),
+                flw_plural(trace->segment_count), FLW_SIZE(trace->recorded_initial_reserved_bytes));
+    }
+    fputs("\n", out);
+    put_held(out, "at the end", facts->end_count, facts->end_bytes);
+    fputs("\n", out);
+    put_peak(out, "peak live", trace->peak_requested_bytes);
+    if (trace->recorded_peak_reserved_bytes > 0) {
+        put_peak(out, "peak reserved", trace->recorded_peak_reserved_bytes);
+        put(out, "segment events", "%s\n", FLW_COUNT(trace->recorded_segment_calls));
     }
 }
 
-static void print_file(FILE *out, const struct flw_trace_facts *facts)
+static void put_streams(FILE *out, const struct flw_trace *trace)
 {
-    if (facts->file_bytes == 0) {
-        return;
+    put(out, "streams", "%s", FLW_COUNT(trace->stream_count));
+    for (size_t i = 0; i < trace->stream_count && i < LISTED_MAX; i++) {
+        fprintf(out, "%s%" PRIu64, i == 0 ? ": " : ", ", trace->streams[i]);
     }
-    print_count(out, "file", facts->file_bytes, " bytes");
-    if (facts->trace->event_count > 0) {
-        fprintf(out, ", %.2f an event",
-                (double)facts->file_bytes / (double)facts->trace->event_count);
-    }
-    fprintf(out, "\n");
+    fprintf(out, "%s\n", trace->stream_count > LISTED_MAX ? ", ..." : "");
 }
 
-static void print_text(FILE *out, const struct flw_trace_facts *facts)
+/* Return the text of the next setting from *at on, or NULL. */
+static const char *next_setting(const struct flw_trace *trace, size_t *at)
+{
+    while (*at < trace->detail_count) {
+        const struct flw_trace_detail *detail = &trace->details[(*at)++];
+        if (trace->events[detail->event].op == FLW_TRACE_CONFIG) {
+            return flw_trace_name(trace, detail);
+        }
+    }
+    return NULL;
+}
+
+/* Return the next line of the notes and its length, or NULL. */
+static const char *next_note(const char **notes, size_t *out_bytes)
+{
+    const char *line = *notes;
+    if (line == NULL || *line == '\0') {
+        return NULL;
+    }
+    *out_bytes = strcspn(line, "\n");
+    *notes += *out_bytes + (line[*out_bytes] == '\n');
+    return line;
+}
+
+static void put_texts(FILE *out, const struct flw_trace *trace)
+{
+    const char *text, *notes = trace->notes;
+    size_t listed = 0, at = 0, bytes;
+    while ((text = next_setting(trace, &at)) != NULL) {
+        if (listed++ < LISTED_MAX) {
+            put(out, "setting", "%s\n", text);
+        }
+    }
+    if (listed > LISTED_MAX) {
+        put(out, "settings", "%s, of which the first are above\n", FLW_COUNT(listed));
+    }
+    for (listed = 0; listed <= LISTED_MAX && (text = next_note(&notes, &bytes)) != NULL; listed++) {
+        put(out, "header", "%.*s\n", listed < LISTED_MAX ? (int)bytes : 3,
+            listed < LISTED_MAX ? text : "...");
+    }
+}
+
+static void print_text(FILE *out, const struct facts *facts)
 {
     const struct flw_trace *trace = facts->trace;
     fprintf(out, "%s: %s, device %d\n", facts->path, trace->format, trace->device);
-    print_file(out, facts);
-    print_devices(out, facts);
-    print_events(out, facts);
-    print_blocks(out, facts);
-    print_streams(out, trace);
-    print_stacks(out, facts);
-    print_rare(out, facts);
-    print_settings(out, trace);
-    print_notes(out, trace->notes);
+    put_events(out, facts);
+    put_blocks(out, facts);
+    put_streams(out, trace);
+    if (facts->stack_count > 0) {
+        put(out, "stacks", "%s of %s frames, on %s records\n", FLW_COUNT(facts->stack_count),
+            FLW_COUNT(facts->frame_count), FLW_COUNT(facts->stacked_count));
+    }
+    for (const struct tally *tally = facts->tallies; tally < facts->tallies + TALLIES; tally++) {
+        if (tally->count > 0) {
+            put(out, tally->label, "%s%s\n", FLW_COUNT(tally->count), tally->unit);
+        }
+    }
+    put_texts(out, trace);
     if (trace->truncation != NULL) {
-        print_label(out, "not whole");
-        fprintf(out, "%s\n", trace->truncation);
+        put(out, "not whole", "%s\n", trace->truncation);
     }
 }
 
@@ -366,7 +298,7 @@ static void print_text(FILE *out, const struct flw_trace_facts *facts)
 
 /* "0 2 5" as numbers; the device read where nothing says which there are; null where not all are
  * listed. */
-static void put_devices(struct flw_json_writer *out, const struct flw_trace_facts *facts)
+static void write_devices(struct flw_json_writer *out, const struct facts *facts)
 {
     const char *at = facts->devices;
     const char *end = at + (at != NULL ? facts->devices_bytes : 0);
@@ -390,109 +322,91 @@ static void put_devices(struct flw_json_writer *out, const struct flw_trace_fact
     flw_json_end(out, ']');
 }
 
-static void put_file(struct flw_json_writer *out, const struct flw_trace_facts *facts)
+static uint64_t known(bool is_known, uint64_t value)
+{
+    return is_known ? value : FLW_NOT_APPLICABLE;
+}
+
+static void write_numbers(struct flw_json_writer *out, const struct facts *facts)
 {
     const struct flw_trace *trace = facts->trace;
-    flw_json_begin(out, NULL, '{');
-    flw_json_number(out, "schema", SCHEMA);
-    flw_json_text(out, "source", facts->path);
-    flw_json_text(out, "format", trace->format);
-    flw_json_known(out, "file_bytes", facts->file_bytes > 0, facts->file_bytes);
-    flw_json_number(out, "device", (uint64_t)trace->device);
-    put_devices(out, facts);
-    flw_json_text(out, "truncation", trace->truncation);
+    bool has_sizes = facts->distinct_sizes > 0, has_segments = trace->has_segments;
     flw_json_number(out, "events", trace->event_count);
     flw_json_known(out, "duration_ns", trace->has_times, facts->duration_ns);
     flw_json_bool(out, "has_times", trace->has_times);
     flw_json_bool(out, "has_addresses", trace->has_addresses);
-    flw_json_bool(out, "has_segments", trace->has_segments);
+    flw_json_bool(out, "has_segments", has_segments);
+    FLW_JSON_COUNTS(
+        out, {"allocations", trace->alloc_count},
+        {"distinct_sizes", known(has_sizes, facts->distinct_sizes)},
+        {"smallest_bytes", known(has_sizes, facts->smallest_bytes)},
+        {"largest_bytes", known(has_sizes, facts->largest_bytes)},
+        {"start_blocks", trace->initial_count}, {"start_bytes", facts->start_bytes},
+        {"start_segments", known(has_segments, trace->segment_count)},
+        {"start_reserved_bytes", known(has_segments, trace->recorded_initial_reserved_bytes)},
+        {"end_blocks", facts->end_count}, {"end_bytes", facts->end_bytes},
+        {"peak_requested_bytes", trace->peak_requested_bytes},
+        {"peak_reserved_bytes",
+         known(trace->recorded_peak_reserved_bytes > 0, trace->recorded_peak_reserved_bytes)},
+        {"segment_events", known(has_segments, trace->recorded_segment_calls)});
+    for (size_t i = 0; i < TALLIES; i++) {
+        flw_json_number(out, facts->tallies[i].key, facts->tallies[i].count);
+    }
+    FLW_JSON_NUMBERS(out, {"stacks", facts->stack_count}, {"frames", facts->frame_count},
+                     {"records_with_stacks", facts->stacked_count});
 }
 
-static void put_blocks(struct flw_json_writer *out, const struct flw_trace_facts *facts)
+static void write_lists(struct flw_json_writer *out, const struct flw_trace *trace)
 {
-    const struct flw_trace *trace = facts->trace;
-    flw_json_number(out, "allocations", trace->alloc_count);
-    flw_json_known(out, "distinct_sizes", facts->has_sizes, facts->distinct_sizes);
-    flw_json_known(out, "smallest_bytes", facts->has_sizes, facts->smallest_bytes);
-    flw_json_known(out, "largest_bytes", facts->has_sizes, facts->largest_bytes);
-    FLW_JSON_NUMBERS(out, {"start_blocks", trace->initial_count},
-                     {"start_bytes", facts->start_bytes});
-    flw_json_known(out, "start_segments", trace->has_segments, trace->segment_count);
-    flw_json_known(out, "start_reserved_bytes", trace->has_segments,
-                   trace->recorded_initial_reserved_bytes);
-    FLW_JSON_NUMBERS(out, {"end_blocks", facts->end_count}, {"end_bytes", facts->end_bytes},
-                     {"peak_requested_bytes", trace->peak_requested_bytes});
-    flw_json_known(out, "peak_reserved_bytes", trace->recorded_peak_reserved_bytes > 0,
-                   trace->recorded_peak_reserved_bytes);
-    flw_json_known(out, "segment_events", trace->has_segments, trace->recorded_segment_calls);
-}
-
-static void put_rare(struct flw_json_writer *out, const struct flw_trace_facts *facts)
-{
-    const struct flw_trace *trace = facts->trace;
-    FLW_JSON_NUMBERS(
-        out, {"uses", facts->ops[FLW_TRACE_USE]}, {"out_of_memory", facts->ops[FLW_TRACE_OOM]},
-        {"marks", facts->ops[FLW_TRACE_MARK]}, {"phases", facts->ops[FLW_TRACE_PHASE_BEGIN]},
-        {"waits", facts->wait_count}, {"captures", facts->ops[FLW_TRACE_POOL_BEGIN]},
-        {"cache_emptied", facts->ops[FLW_TRACE_EMPTY_CACHE]},
-        {"context_changes", trace->context_count}, {"missing_events", facts->lost_count},
-        {"unknown_frees", trace->unknown_free_count}, {"lost_frees", trace->lost_free_count},
-        {"stacks", facts->stack_count}, {"frames", facts->frame_count},
-        {"records_with_stacks", facts->stacked_count});
-}
-
-static void put_streams(struct flw_json_writer *out, const struct flw_trace *trace)
-{
+    const char *text, *notes = trace->notes;
+    size_t at = 0, bytes;
     flw_json_begin(out, "streams", '[');
     for (size_t i = 0; i < trace->stream_count; i++) {
         flw_json_number(out, NULL, trace->streams[i]);
     }
     flw_json_end(out, ']');
-}
-
-static void put_settings(struct flw_json_writer *out, const struct flw_trace *trace)
-{
     flw_json_begin(out, "settings", '[');
-    for (size_t i = 0; i < trace->detail_count; i++) {
-        if (trace->events[trace->details[i].event].op == FLW_TRACE_CONFIG) {
-            flw_json_text(out, NULL, flw_trace_name(trace, &trace->details[i]));
-        }
+    while ((text = next_setting(trace, &at)) != NULL) {
+        flw_json_text(out, NULL, text);
     }
     flw_json_end(out, ']');
-}
-
-static void put_header(struct flw_json_writer *out, const char *notes)
-{
     flw_json_begin(out, "header", '[');
-    while (notes != NULL && *notes != '\0') {
-        size_t bytes = strcspn(notes, "\n");
-        flw_json_bytes(out, NULL, notes, bytes);
-        notes += bytes + (notes[bytes] == '\n');
+    while ((text = next_note(&notes, &bytes)) != NULL) {
+        flw_json_bytes(out, NULL, text, bytes);
     }
     flw_json_end(out, ']');
 }
 
-static void print_json(const struct flw_trace_facts *facts, FILE *file)
+static void print_json(const struct facts *facts, FILE *file)
 {
-    struct flw_json_writer writer = {.file = file, .is_spaced = true, .lines = " "};
-    put_file(&writer, facts);
-    put_blocks(&writer, facts);
-    put_rare(&writer, facts);
-    put_streams(&writer, facts->trace);
-    put_settings(&writer, facts->trace);
-    put_header(&writer, facts->trace->notes);
+    struct flw_json_writer writer = {.file = file, .is_spaced = true, .lines = " "}, *out = &writer;
+    flw_json_begin(out, NULL, '{');
+    flw_json_number(out, "schema", SCHEMA);
+    flw_json_text(out, "source", facts->path);
+    flw_json_text(out, "format", facts->trace->format);
+    flw_json_known(out, "file_bytes", facts->file_bytes > 0, facts->file_bytes);
+    flw_json_number(out, "device", (uint64_t)facts->trace->device);
+    write_devices(out, facts);
+    flw_json_text(out, "truncation", facts->trace->truncation);
+    write_numbers(out, facts);
+    write_lists(out, facts->trace);
     fputs("}\n", file);
 }
 
 void flw_trace_print_info(const char *path, const struct flw_trace *trace, uint64_t file_bytes,
                           bool wants_json)
 {
-    struct flw_trace_facts facts = count_facts(path, trace, file_bytes);
+    struct facts facts = {.path = path, .trace = trace, .file_bytes = file_bytes};
+    facts.devices = flw_notes_find_devices(trace->notes, &facts.devices_bytes);
+    count_sizes(&facts);
+    count_blocks(&facts);
+    count_events(&facts);
+    count_stacks(&facts);
     if (wants_json) {
         print_json(&facts, stdout);
-    } else {
-        FILE *out = flw_terminal_open(false);
-        print_text(out, &facts);
-        flw_terminal_close(out);
+        return;
     }
+    FILE *out = flw_terminal_open(false);
+    print_text(out, &facts);
+    flw_terminal_close(out);
 }

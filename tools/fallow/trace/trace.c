@@ -20,7 +20,8 @@
 #include "info.h"
 #include "trace/formats/formats.h"
 
-struct verb_options {
+struct request {
+    const struct verb *verb;
     const char *const *paths; /* what to read; "-" = standard input */
     size_t path_count;
     const char *out_path; /* -o; NULL = not given */
@@ -30,133 +31,126 @@ struct verb_options {
     bool wants_json;      /* --json */
 };
 
+enum verb_trait {
+    TAKES_OUT = 1, /* or prints */
+    NEEDS_OUT = 2,
+    TAKES_FORM = 4,
+    TAKES_JSON = 8,
+    TAKES_MANY = 16,
+    PRINTS_SUMMARY = 32, /* of what was read, after writing it */
+    EVERY_VERB = 64
+};
+
 struct verb {
     const char *name;
     const char *arguments;
     const char *summary;
     const char *text; /* of its help */
     const char *example;
-    int (*run)(const struct verb_options *options);
-    bool takes_many, takes_out, needs_out, takes_form, takes_json;
+    const char *form; /* to write; NULL: --to names it */
+    int (*run)(const struct request *request);
+    unsigned traits;
 };
+
+static bool has(const struct verb *verb, unsigned traits)
+{
+    return ((verb->traits | EVERY_VERB) & traits) != 0;
+}
 
 /* ---- reading and writing ---- */
 
-static unsigned long long file_bytes(const char *path)
+/* 0: not a regular file. */
+static uint64_t file_bytes(const char *path)
 {
     struct stat about;
-    return stat(path, &about) == 0 && S_ISREG(about.st_mode) ? (unsigned long long)about.st_size
-                                                             : 0;
+    return stat(path, &about) == 0 && S_ISREG(about.st_mode) ? (uint64_t)about.st_size : 0;
 }
 
-static bool read_trace(const struct verb_options *options, const char *path,
-                       struct flw_trace **out_trace)
+/* Read one of the paths, whole or not. NULL: a line says why. */
+static struct flw_trace *read_trace(const struct request *request, const char *path)
 {
     char message[FLW_TRACE_MESSAGE_BYTES];
-    const char *place = flw_input_place(path);
-    bool is_read = options->goes_on
-                       ? flw_trace_read_damaged(place, options->device, out_trace, message)
-                       : flw_trace_read(place, options->device, out_trace, message);
+    struct flw_trace *trace;
+    bool is_read = (request->goes_on ? flw_trace_read_damaged : flw_trace_read)(
+        flw_input_place(path), request->device, &trace, message);
     flw_progress_hide();
     if (!is_read) {
         flw_complain("%s", message);
     }
-    return is_read;
+    return is_read ? trace : NULL;
 }
 
-static bool read_whole(const struct verb_options *options, const char *path,
-                       struct flw_trace **out_trace)
+/* Read the first path; a line says if the trace is cut. */
+static struct flw_trace *read_usable(const struct request *request)
 {
-    if (!read_trace(options, path, out_trace)) {
-        return false;
+    struct flw_trace *trace = read_trace(request, request->paths[0]);
+    if (trace != NULL && trace->truncation != NULL) {
+        flw_complain("%s: %s; what was read is used", request->paths[0], trace->truncation);
     }
-    if ((*out_trace)->truncation != NULL) {
-        flw_complain("%s: %s; what was read is used", path, (*out_trace)->truncation);
-    }
-    return true;
+    return trace;
 }
 
-/* Read one form, write another. */
-static int convert(const struct verb_options *options, const struct flw_trace_format *form,
-                   bool says_what_it_read)
+static void print_summary(const struct flw_trace *trace, const char *out_path)
+{
+    printf("%s: %s, %zu event%s, %" PRIu64 " allocation%s, %zu block%s at the start", out_path,
+           trace->format, trace->event_count, flw_plural(trace->event_count), trace->alloc_count,
+           flw_plural(trace->alloc_count), trace->initial_count, flw_plural(trace->initial_count));
+    if (trace->unknown_free_count + trace->lost_free_count > 0) {
+        printf(", %" PRIu64 " free%s of unknown blocks left out, %" PRIu64 " lost ones put in",
+               trace->unknown_free_count, flw_plural(trace->unknown_free_count),
+               trace->lost_free_count);
+    }
+    printf("; %" PRIu64 " bytes\n", file_bytes(out_path));
+}
+
+/* Read any form, write the verb's. */
+static int convert(const struct request *request)
 {
     char message[FLW_TRACE_MESSAGE_BYTES];
-    struct flw_trace *trace;
-    const char *out_path = options->out_path != NULL ? options->out_path : "-";
+    const struct verb *verb = request->verb;
+    const char *word = verb->form != NULL ? verb->form : request->form;
+    const struct flw_trace_format *form = word != NULL ? flw_trace_format_find(word) : NULL;
+    const char *out_path = request->out_path != NULL ? request->out_path : "-";
     bool is_stdout = flw_output_is_stdout(out_path);
+    if (form == NULL) {
+        flw_complain("export needs --to text, chrome, rmm, pytorch or ftrace%s%s%s",
+                     word != NULL ? ", not '" : "", word != NULL ? word : "",
+                     word != NULL ? "'" : "");
+        return FLW_EXIT_USAGE;
+    }
     if (is_stdout && form->is_binary && isatty(STDOUT_FILENO)) {
         flw_complain("%s is no text for a terminal; name a file with -o", form->name);
         return FLW_EXIT_USAGE;
     }
-    if (!is_stdout && flw_is_same_file(out_path, flw_input_place(options->paths[0]))) {
+    if (!is_stdout && flw_is_same_file(out_path, flw_input_place(request->paths[0]))) {
         flw_complain("-o %s is the trace itself; name another file", out_path);
         return FLW_EXIT_USAGE;
     }
-    if (!read_whole(options, options->paths[0], &trace)) {
+    struct flw_trace *trace = read_usable(request);
+    if (trace == NULL) {
         return FLW_EXIT_FAILED;
     }
     bool is_written = form->write(trace, out_path, message);
     flw_progress_hide();
     if (!is_written) {
         flw_complain("%s", message);
-    } else if (says_what_it_read && !is_stdout) {
-        unsigned long long bytes = file_bytes(out_path);
-        printf("%s: %s, %zu event%s, %" PRIu64 " allocation%s, %zu block%s at the start", out_path,
-               trace->format, trace->event_count, flw_plural(trace->event_count),
-               trace->alloc_count, flw_plural(trace->alloc_count), trace->initial_count,
-               flw_plural(trace->initial_count));
-        if (trace->unknown_free_count + trace->lost_free_count > 0) {
-            printf(", %" PRIu64 " free%s of unknown blocks left out, %" PRIu64 " lost ones put in",
-                   trace->unknown_free_count, flw_plural(trace->unknown_free_count),
-                   trace->lost_free_count);
-        }
-        printf("; %llu bytes\n", bytes);
+    } else if (has(verb, PRINTS_SUMMARY) && !is_stdout) {
+        print_summary(trace, out_path);
     }
     flw_trace_destroy(trace);
     return is_written ? FLW_EXIT_OK : FLW_EXIT_FAILED;
 }
 
-static int run_info(const struct verb_options *options)
+static int run_info(const struct request *request)
 {
-    struct flw_trace *trace;
-    const char *path = options->paths[0];
-    if (!read_whole(options, path, &trace)) {
+    struct flw_trace *trace = read_usable(request);
+    if (trace == NULL) {
         return FLW_EXIT_FAILED;
     }
-    flw_trace_print_info(path, trace, file_bytes(path), options->wants_json);
+    const char *path = request->paths[0];
+    flw_trace_print_info(path, trace, file_bytes(path), request->wants_json);
     flw_trace_destroy(trace);
     return FLW_EXIT_OK;
-}
-
-static int run_dump(const struct verb_options *options)
-{
-    return convert(options, flw_trace_format_find("text"), false);
-}
-
-static int run_pack(const struct verb_options *options)
-{
-    return convert(options, flw_trace_format_find("ftrace"), false);
-}
-
-static int run_import(const struct verb_options *options)
-{
-    return convert(options, flw_trace_format_find("ftrace"), true);
-}
-
-static int run_export(const struct verb_options *options)
-{
-    const struct flw_trace_format *form =
-        options->form != NULL ? flw_trace_format_find(options->form) : NULL;
-    if (form == NULL) {
-        if (options->form == NULL) {
-            flw_complain("export needs --to text, chrome, rmm, pytorch or ftrace");
-        } else {
-            flw_complain("export needs --to text, chrome, rmm, pytorch or ftrace, not '%s'",
-                         options->form);
-        }
-        return FLW_EXIT_USAGE;
-    }
-    return convert(options, form, false);
 }
 
 /* ---- verify ---- */
@@ -171,12 +165,12 @@ static void complain_of_gap(const char *path, const struct flw_trace_gap *gap)
         gap->missing_count == 1 ? "is" : "are");
 }
 
-static enum flw_exit verify(const struct verb_options *options, const char *path)
+static enum flw_exit verify(const struct request *request, const char *path)
 {
-    struct flw_trace *trace;
+    struct flw_trace *trace = read_trace(request, path);
     enum flw_exit code = FLW_EXIT_FAILED;
     int bytes = 0;
-    if (!read_trace(options, path, &trace)) {
+    if (trace == NULL) {
         return code;
     }
     struct flw_trace_gap gap = flw_trace_gap_count(trace);
@@ -202,12 +196,12 @@ static enum flw_exit verify(const struct verb_options *options, const char *path
 }
 
 /* Of several files the worst: one that is not whole, else one that lacks events. */
-static int run_verify(const struct verb_options *options)
+static int run_verify(const struct request *request)
 {
     enum flw_exit worst = FLW_EXIT_OK;
-    for (size_t i = 0; i < options->path_count; i++) {
-        flw_progress_place(i + 1, options->path_count);
-        enum flw_exit code = verify(options, options->paths[i]);
+    for (size_t i = 0; i < request->path_count; i++) {
+        flw_progress_place(i + 1, request->path_count);
+        enum flw_exit code = verify(request, request->paths[i]);
         worst = code == FLW_EXIT_FAILED || worst == FLW_EXIT_OK ? code : worst;
     }
     return worst;
@@ -232,7 +226,7 @@ static const struct verb verbs[] = {
          "A value that the trace does not contain is null.",
      .example = "fallow trace info snapshot.pickle --json | jq .peak_requested_bytes",
      .run = run_info,
-     .takes_json = true},
+     .traits = TAKES_JSON},
     {.name = "dump",
      .arguments = "FILE [-o FILE]",
      .summary = "print a trace as lines of text",
@@ -240,8 +234,9 @@ static const struct verb verbs[] = {
          "One line a record, for grep and diff. fallow trace pack turns the text back into the same\n"
          "trace.",
      .example = "fallow trace dump run.ftrace | grep '^O'",
-     .run = run_dump,
-     .takes_out = true},
+     .form = "text",
+     .run = convert,
+     .traits = TAKES_OUT},
     {.name = "pack",
      .arguments = "FILE -o FILE",
      .summary = "turn lines of text, or any other form, into a trace file",
@@ -249,9 +244,9 @@ static const struct verb verbs[] = {
          "Writes a .ftrace with checksums: about 4 bytes an event; call stacks take up to a byte an\n"
          "event more, and each distinct stack is stored once.",
      .example = "fallow trace pack run.ftext -o run.ftrace",
-     .run = run_pack,
-     .takes_out = true,
-     .needs_out = true},
+     .form = "ftrace",
+     .run = convert,
+     .traits = NEEDS_OUT},
     {.name = "import",
      .arguments = "FILE -o FILE",
      .summary = "turn the recording of another program into a trace file",
@@ -259,9 +254,9 @@ static const struct verb verbs[] = {
          "Detects the form by content: PyTorch memory snapshots, PyTorch profiles (Kineto JSON), RMM logs,\n"
          "Fallow's own forms; also as .xz, .gz, .zst.",
      .example = "fallow trace import snapshot.pickle -o run.ftrace",
-     .run = run_import,
-     .takes_out = true,
-     .needs_out = true},
+     .form = "ftrace",
+     .run = convert,
+     .traits = NEEDS_OUT | PRINTS_SUMMARY},
     {.name = "export",
      .arguments = "FILE --to FORM [-o FILE]",
      .summary = "write a trace in another program's form",
@@ -269,9 +264,8 @@ static const struct verb verbs[] = {
          "FORM is text, chrome (Perfetto opens it), rmm (RMM's replay reads it), pytorch (memory_viz\n"
          "opens it) or ftrace. Events that a form cannot express are left out.",
      .example = "fallow trace export run.ftrace --to pytorch -o run.pickle",
-     .run = run_export,
-     .takes_out = true,
-     .takes_form = true},
+     .run = convert,
+     .traits = TAKES_OUT | TAKES_FORM},
     {.name = "verify",
      .arguments = "FILE...",
      .summary = "check every chunk and every rule, and whether events are missing",
@@ -282,7 +276,7 @@ static const struct verb verbs[] = {
          "damaged or cannot be read; 2: the command line is wrong",
      .example = "fallow trace verify run.ftrace",
      .run = run_verify,
-     .takes_many = true},
+     .traits = TAKES_MANY},
 };
 
 #define VERB_COUNT (sizeof verbs / sizeof *verbs)
@@ -301,6 +295,35 @@ static void print_verbs(FILE *out)
     fprintf(out, "\n  fallow trace VERB --help   its options and an example\n");
 }
 
+/* ---- command line ---- */
+
+#define OPTION(...) FLW_OPTION(struct request, __VA_ARGS__)
+
+static const struct verb_option {
+    struct flw_option option;
+    unsigned traits; /* of the verbs that take it */
+    const char *help;
+} all_options[] = {
+    {{OPTION("output", TEXT, out_path), .letter = 'o'},
+     TAKES_OUT,
+     "  -o, --output FILE  file to write (standard output)\n"},
+    {{OPTION("output", TEXT, out_path), .letter = 'o'},
+     NEEDS_OUT,
+     "  -o, --output FILE  file to write\n"},
+    {{OPTION("to", TEXT, form)},
+     TAKES_FORM,
+     "  --to FORM          text, chrome, rmm, pytorch, ftrace\n"},
+    {{OPTION("json", SET, wants_json)}, TAKES_JSON, "  --json             print one JSON object\n"},
+    {{OPTION("trace-device", TAKE, device), .take = flw_option_take_trace_device},
+     EVERY_VERB,
+     "  --trace-device N   device of the recording; default the one that ran out of\n"
+     "                     memory first, else the busiest\n"},
+    {{OPTION("damaged", SET, goes_on)},
+     EVERY_VERB,
+     "  --damaged          continue after damage in a .ftrace\n"}};
+
+#define OPTION_COUNT (sizeof all_options / sizeof *all_options)
+
 static const struct verb *current; /* whose command line is read */
 
 static void print_verb(void)
@@ -308,77 +331,38 @@ static void print_verb(void)
     const struct verb *verb = current;
     printf("usage: fallow trace %s %s [OPTIONS]\n\n%s: %s.\n%s\n\n", verb->name, verb->arguments,
            verb->name, verb->summary, verb->text);
-    if (verb->takes_out) {
-        printf("  -o, --output FILE  file to write%s\n",
-               verb->needs_out ? "" : " (standard output)");
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        fputs(has(verb, all_options[i].traits) ? all_options[i].help : "", stdout);
     }
-    if (verb->takes_form) {
-        printf("  --to FORM          text, chrome, rmm, pytorch, ftrace\n");
-    }
-    if (verb->takes_json) {
-        printf("  --json             print one JSON object\n");
-    }
-    printf("  --trace-device N   device of the recording; default the one that ran out of\n"
-           "                     memory first, else the busiest\n"
-           "  --damaged          continue after damage in a .ftrace\n"
-           "\nFILE may be -, standard input.\n"
-           "\nexample: %s\n",
-           verb->example);
+    printf("\nFILE may be -, standard input.\n\nexample: %s\n", verb->example);
 }
 
-/* ---- command line ---- */
-
-static int parse(const struct verb *verb, int argc, char **argv, struct verb_options *options)
+static int parse(struct request *request, int argc, char **argv)
 {
-    const struct {
-        bool is_its;
-        struct flw_option option;
-    } all[] = {
-        {verb->takes_out,
-         {.name = "output",
-          .kind = FLW_OPTION_TEXT,
-          .offset = offsetof(struct verb_options, out_path),
-          .letter = 'o'}},
-        {verb->takes_form,
-         {.name = "to", .kind = FLW_OPTION_TEXT, .offset = offsetof(struct verb_options, form)}},
-        {verb->takes_json,
-         {.name = "json",
-          .kind = FLW_OPTION_SET,
-          .offset = offsetof(struct verb_options, wants_json)}},
-        {true,
-         {.name = "damaged",
-          .kind = FLW_OPTION_SET,
-          .offset = offsetof(struct verb_options, goes_on)}},
-        {true,
-         {.name = "trace-device",
-          .kind = FLW_OPTION_TAKE,
-          .offset = offsetof(struct verb_options, device),
-          .take = flw_option_take_trace_device}}};
-    struct flw_option list[sizeof all / sizeof *all + 1] = {0};
+    const struct verb *verb = current = request->verb;
+    struct flw_option list[OPTION_COUNT + 1] = {0};
     char name[32];
     size_t count = 0;
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        if (all[i].is_its) {
-            list[count++] = all[i].option;
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        if (has(verb, all_options[i].traits)) {
+            list[count++] = all_options[i].option;
         }
     }
     snprintf(name, sizeof name, "trace %s", verb->name);
-    current = verb;
-    *options = (struct verb_options){.device = -1};
     int code = flw_options_read(
-        &(struct flw_options){.command = name, .print_help = print_verb, .list = list}, options,
+        &(struct flw_options){.command = name, .print_help = print_verb, .list = list}, request,
         argc, argv);
     if (code != FLW_OPTIONS_READ) {
         return code;
     }
-    options->paths = (const char *const *)argv + optind;
-    options->path_count = (size_t)(argc - optind);
-    if (options->path_count == 0 || (options->path_count > 1 && !verb->takes_many)) {
+    request->paths = (const char *const *)argv + optind;
+    request->path_count = (size_t)(argc - optind);
+    if (request->path_count == 0 || (request->path_count > 1 && !has(verb, TAKES_MANY))) {
         flw_complain("%s needs %s; see fallow %s --help", name,
-                     options->path_count == 0 ? "a file" : "one file, not several", name);
+                     request->path_count == 0 ? "a file" : "one file, not several", name);
         return FLW_EXIT_USAGE;
     }
-    if (verb->needs_out && options->out_path == NULL) {
+    if (has(verb, NEEDS_OUT) && request->out_path == NULL) {
         flw_complain("%s needs -o FILE; see fallow %s --help", name, name);
         return FLW_EXIT_USAGE;
     }
@@ -387,27 +371,21 @@ static int parse(const struct verb *verb, int argc, char **argv, struct verb_opt
 
 int flw_command_trace(int argc, char **argv)
 {
-    struct verb_options options;
-    const char *name = argc > 1 ? argv[1] : "";
-    struct flw_guess guess = {.word = name, .length = strlen(name)};
-    char hint[FLW_GUESS_BYTES];
-    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
+    if (argc < 2 || argv[1][0] == '\0') {
+        flw_complain("trace needs a verb; see fallow trace --help");
+        return FLW_EXIT_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         print_verbs(stdout);
         return FLW_EXIT_OK;
     }
-    for (size_t i = 0; i < VERB_COUNT; i++) {
-        if (strcmp(verbs[i].name, name) == 0) {
-            int code = parse(&verbs[i], argc - 1, argv + 1, &options);
-            flw_progress_begin();
-            return code == FLW_OPTIONS_READ ? verbs[i].run(&options) : code;
-        }
-        flw_guess_offer(&guess, verbs[i].name);
+    size_t index =
+        flw_choose(argv[1], flw_verb_name, "trace has no verb", "see fallow trace --help");
+    if (index == SIZE_MAX) {
+        return FLW_EXIT_USAGE;
     }
-    if (name[0] == '\0') {
-        flw_complain("trace needs a verb; see fallow trace --help");
-    } else {
-        flw_complain("trace has no verb '%s'%ssee fallow trace --help", name,
-                     flw_guess_say(&guess, "", hint));
-    }
-    return FLW_EXIT_USAGE;
+    struct request request = {.verb = &verbs[index], .device = -1};
+    int code = parse(&request, argc - 1, argv + 1);
+    flw_progress_begin();
+    return code == FLW_OPTIONS_READ ? request.verb->run(&request) : code;
 }
