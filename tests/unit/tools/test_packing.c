@@ -13,7 +13,7 @@
 struct bed {
     struct flw_program program;
     struct flw_op ops[2 * MOST_BLOCKS];
-    uint64_t end_ops[MOST_BLOCKS];
+    struct flw_life lives[MOST_BLOCKS];
     uint64_t live_bytes, peak_bytes, total_bytes, largest_bytes;
 };
 
@@ -29,7 +29,7 @@ static uint32_t allocate(uint64_t size_bytes)
     uint32_t block = (uint32_t)bed.program.block_count++;
     bed.ops[bed.program.op_count++] =
         (struct flw_op){.kind = FLW_OP_ALLOC, .size_bytes = size_bytes, .block = block};
-    bed.end_ops[block] = UINT32_MAX;
+    bed.lives[block] = (struct flw_life){bed.program.op_count - 1, UINT32_MAX};
     bed.live_bytes += size_bytes;
     bed.total_bytes += size_bytes;
     bed.peak_bytes = bed.live_bytes > bed.peak_bytes ? bed.live_bytes : bed.peak_bytes;
@@ -39,7 +39,7 @@ static uint32_t allocate(uint64_t size_bytes)
 
 static void take_back(uint32_t block, uint64_t size_bytes)
 {
-    bed.end_ops[block] = bed.program.op_count;
+    bed.lives[block].end_op = bed.program.op_count;
     bed.ops[bed.program.op_count++] =
         (struct flw_op){.kind = FLW_OP_FREE, .size_bytes = size_bytes, .block = block};
     bed.live_bytes -= size_bytes;
@@ -47,7 +47,7 @@ static void take_back(uint32_t block, uint64_t size_bytes)
 
 static uint64_t measure(void)
 {
-    return flw_packing_measure(&bed.program, bed.end_ops);
+    return flw_packing_measure(&bed.program, bed.lives);
 }
 
 static void a_program_without_blocks_needs_nothing(void **state)

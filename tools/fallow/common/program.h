@@ -43,6 +43,19 @@ struct flw_op {
     uint8_t use_count; /* FREE: uses of the block before it, saturating at 255 */
 };
 
+/* Return the change of the live bytes by the op, modulo 2^64. */
+static inline uint64_t flw_op_change(const struct flw_op *op)
+{
+    bool frees = op->kind == FLW_OP_FREE || op->kind == FLW_OP_FREE_ELSEWHERE;
+    return op->kind == FLW_OP_ALLOC ? op->size_bytes : frees ? 0 - op->size_bytes : 0;
+}
+
+/* The ops that allocate and free a block. A block without ops begins at UINT64_MAX; a block that is never freed ends at
+ * the program's op_count. */
+struct flw_life {
+    uint64_t begin_op, end_op;
+};
+
 struct flw_program {
     struct flw_op *ops;
     size_t op_count;

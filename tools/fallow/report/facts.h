@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the part of a sheet that describes the program and is the same for every policy: columns, categories,
- * histograms, marks, and the choice of blocks that become rectangles.
+ * Owns: the part of a sheet that describes the program and is the same for every policy: columns, owners, histograms,
+ * marks, the out-of-memory, and the choice of blocks that become rectangles.
  */
 #ifndef FLW_TOOL_REPORT_FACTS_H
 #define FLW_TOOL_REPORT_FACTS_H
@@ -9,16 +9,10 @@
 #include "report/owner.h"
 #include "report/sheet.h"
 
-/* A block to draw, from allocation to free. */
-struct flw_fact_block {
-    uint64_t begin_op, end_op;
-    uint32_t block;
-};
-
 struct flw_facts {
-    struct flw_fact_block *selected; /* by block, and so by begin_op */
+    struct flw_life *lives; /* by block */
+    uint32_t *selected;     /* blocks to draw, in ascending order */
     size_t selected_count, left_out_count;
-    uint64_t *end_ops; /* by block: the op that ends the block's life; op_count if none does */
 };
 
 /* Fill the sheet's own part. Requires sheet->trace, program and op_count. */
@@ -27,10 +21,7 @@ void flw_facts_gather(struct flw_sheet *sheet, const struct flw_owner_rule *rule
 void flw_facts_finish(struct flw_facts *facts);
 
 /* Fill the categories, the bands, and the owners of memory at each moment (facts_owner.c). */
-void flw_facts_gather_owners(struct flw_sheet *sheet, const struct flw_facts *facts,
-                             const struct flw_owners *code);
-void flw_facts_gather_holdings(struct flw_sheet *sheet, const struct flw_facts *facts,
-                               const struct flw_owners *code);
+void flw_facts_gather_owners(struct flw_sheet *sheet, const struct flw_life *lives);
 
 /* Find the owner of each block. */
 void flw_facts_own_blocks(const struct flw_trace *trace, const struct flw_owners *code,

@@ -14,15 +14,18 @@
 
 #include "common/tool_host.h"
 
-/* Owners of one kind while their categories are made. */
-struct owners {
+/* The owners of one kind. */
+struct group {
     struct flw_sheet *sheet;
+    const struct flw_life *lives;
     enum flw_sheet_kind kind;
-    uint32_t *keys;   /* by block: the owner's number, from 0 */
-    uint32_t *values; /* by owner: the tag or pool; NULL: the owner's number */
-    size_t count;     /* of owners */
-    const struct flw_owners *code;
-    uint8_t *places; /* by owner: the category, then the band */
+    uint32_t *keys;           /* by block: the owner's number, from 0 */
+    uint32_t *values;         /* by owner: the tag or pool; NULL: the owner's number */
+    size_t count;             /* of owners */
+    uint64_t *bytes, *counts; /* by owner: at a moment */
+    uint32_t *order;          /* the owners with bytes, the largest first */
+    size_t order_count;
+    uint8_t *places; /* by owner: the category, the band, or the row of the moment */
 };
 
 /* ---- the owner of a block ---- */
@@ -33,48 +36,35 @@ static uint32_t context_value(const struct flw_trace_context *context, enum flw_
 }
 
 /* List the distinct values in ascending order, always with 0. */
-static void list_values(struct owners *owners)
+static void list_values(struct group *group)
 {
-    const struct flw_trace *trace = owners->sheet->trace;
-    owners->values = flw_host_alloc(trace->context_count + 1, sizeof *owners->values);
+    const struct flw_trace *trace = group->sheet->trace;
+    group->values = flw_host_alloc(trace->context_count + 1, sizeof *group->values);
     for (size_t i = 0; i < trace->context_count; i++) {
-        owners->values[i + 1] = context_value(&trace->contexts[i], owners->kind);
+        group->values[i + 1] = context_value(&trace->contexts[i], group->kind);
     }
-    qsort(owners->values, trace->context_count + 1, sizeof *owners->values, flw_compare_u32);
+    qsort(group->values, trace->context_count + 1, sizeof *group->values, flw_compare_u32);
     for (size_t i = 0; i <= trace->context_count; i++) {
-        if (i == 0 || owners->values[i] != owners->values[owners->count - 1]) {
-            owners->values[owners->count++] = owners->values[i];
+        if (i == 0 || group->values[i] != group->values[group->count - 1]) {
+            group->values[group->count++] = group->values[i];
         }
     }
 }
 
-static uint32_t find_value(const struct owners *owners, uint32_t value)
+static void key_by_context(struct group *group)
 {
-    size_t low = 0;
-    size_t high = owners->count;
-    while (high - low > 1) {
-        size_t middle = low + (high - low) / 2;
-        if (owners->values[middle] <= value) {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    return (uint32_t)low;
-}
-
-static void key_by_context(struct owners *owners)
-{
-    const struct flw_trace *trace = owners->sheet->trace;
+    const struct flw_trace *trace = group->sheet->trace;
     struct flw_trace_walk walk = {0};
-    for (size_t i = 0; i < trace->initial_count + trace->event_count; i++) {
+    list_values(group);
+    for (size_t i = 0; group->count > 1 && i < trace->initial_count + trace->event_count; i++) {
         const struct flw_trace_context *context = flw_trace_walk_context(trace, &walk, i);
-        size_t event = i - trace->initial_count;
-        if (i < trace->initial_count) {
-            owners->keys[i] = find_value(owners, context_value(context, owners->kind));
-        } else if (trace->events[event].op == FLW_TRACE_ALLOC) {
-            owners->keys[trace->events[event].block] =
-                find_value(owners, context_value(context, owners->kind));
+        const struct flw_trace_event *event =
+            i < trace->initial_count ? NULL : &trace->events[i - trace->initial_count];
+        if (event == NULL || event->op == FLW_TRACE_ALLOC) {
+            uint32_t value = context_value(context, group->kind);
+            const uint32_t *found = bsearch(&value, group->values, group->count,
+                                            sizeof *group->values, flw_compare_u32);
+            group->keys[event == NULL ? i : event->block] = (uint32_t)(found - group->values);
         }
     }
 }
@@ -90,42 +80,37 @@ void flw_facts_own_blocks(const struct flw_trace *trace, const struct flw_owners
     }
 }
 
-static void key_blocks(struct owners *owners)
+static void key_blocks(struct group *group)
 {
-    const struct flw_trace *trace = owners->sheet->trace;
-    if (owners->kind == FLW_SHEET_BY_OWNER) {
-        if (owners->code->has_code) {
-            owners->count = owners->code->count;
-            flw_facts_own_blocks(trace, owners->code, owners->keys);
-        }
+    const struct flw_trace *trace = group->sheet->trace;
+    bool is_by_size = group->kind == FLW_SHEET_BY_SIZE;
+    if (group->kind == FLW_SHEET_BY_OWNER) {
+        group->count = group->sheet->owners->count;
+        flw_facts_own_blocks(trace, group->sheet->owners, group->keys);
         return;
     }
-    if (owners->kind == FLW_SHEET_BY_TAG || owners->kind == FLW_SHEET_BY_POOL) {
-        list_values(owners);
-        if (owners->count > 1) {
-            key_by_context(owners);
-        }
+    if (group->kind == FLW_SHEET_BY_TAG || group->kind == FLW_SHEET_BY_POOL) {
+        key_by_context(group);
         return;
     }
-    bool is_by_size = owners->kind == FLW_SHEET_BY_SIZE;
-    owners->count = is_by_size ? FLW_SHEET_SIZE_BINS : owners->sheet->program->stream_count;
+    group->count = is_by_size ? FLW_SHEET_SIZE_BINS : group->sheet->program->stream_count;
     for (size_t i = 0; i < trace->block_count; i++) {
         const struct flw_trace_block *block = &trace->blocks[i];
-        owners->keys[i] =
+        group->keys[i] =
             is_by_size ? (uint32_t)flw_sheet_size_bin(block->size_bytes) : block->stream;
     }
 }
 
 /* Return the code that requested most of the blocks with this key, or FLW_OWNER_UNKNOWN. */
-static uint32_t main_code(const struct owners *owners, uint32_t key)
+static uint32_t main_code(const struct group *group, uint32_t key)
 {
-    const struct flw_trace *trace = owners->sheet->trace;
+    const struct flw_trace *trace = group->sheet->trace;
     uint32_t *of_block = flw_host_alloc(trace->block_count, sizeof *of_block),
              main = FLW_OWNER_UNKNOWN;
-    uint64_t *bytes = flw_host_alloc(owners->code->count, sizeof *bytes);
-    flw_facts_own_blocks(trace, owners->code, of_block);
+    uint64_t *bytes = flw_host_alloc(group->sheet->owners->count, sizeof *bytes);
+    flw_facts_own_blocks(trace, group->sheet->owners, of_block);
     for (size_t i = 0; i < trace->block_count; i++) {
-        bytes[of_block[i]] += owners->keys[i] == key ? trace->blocks[i].size_bytes : 0;
+        bytes[of_block[i]] += group->keys[i] == key ? trace->blocks[i].size_bytes : 0;
         main = bytes[of_block[i]] > bytes[main] ? of_block[i] : main;
     }
     flw_host_free(of_block);
@@ -133,21 +118,21 @@ static uint32_t main_code(const struct owners *owners, uint32_t key)
     return main;
 }
 
-static void name_pool(const struct owners *owners, uint32_t key, uint32_t pool, char *out)
+static void name_pool(const struct group *group, uint32_t key, uint32_t pool, char *out)
 {
-    uint32_t code = owners->code->has_code ? main_code(owners, key) : FLW_OWNER_UNKNOWN;
+    uint32_t code = group->sheet->owners->has_code ? main_code(group, key) : FLW_OWNER_UNKNOWN;
     bool is_known = code != FLW_OWNER_UNKNOWN;
     snprintf(out, FLW_SHEET_NAME_BYTES, "pool %" PRIu32 "%s%s", pool, is_known ? ": " : "",
-             is_known ? flw_owners_short_name(owners->code, code) : "");
+             is_known ? flw_owners_short_name(group->sheet->owners, code) : "");
 }
 
-static void name_owner(const struct owners *owners, uint32_t key, char *out)
+static void name_owner(const struct group *group, uint32_t key, char *out)
 {
-    const struct flw_trace *trace = owners->sheet->trace;
-    uint32_t value = owners->values == NULL ? key : owners->values[key];
-    switch (owners->kind) {
+    const struct flw_trace *trace = group->sheet->trace;
+    uint32_t value = group->values == NULL ? key : group->values[key];
+    switch (group->kind) {
     case FLW_SHEET_BY_OWNER:
-        flw_owners_cut_name(owners->code, key, out);
+        flw_owners_cut_name(group->sheet->owners, key, out);
         break;
     case FLW_SHEET_BY_STREAM:
         snprintf(out, FLW_SHEET_NAME_BYTES, "stream %" PRIu64,
@@ -163,86 +148,147 @@ static void name_owner(const struct owners *owners, uint32_t key, char *out)
         if (value == 0) {
             snprintf(out, FLW_SHEET_NAME_BYTES, "common pool");
         } else {
-            name_pool(owners, key, value, out);
+            name_pool(group, key, value, out);
         }
         break;
     }
 }
 
-/* ---- the walks ---- */
+/* ---- the largest owners ---- */
 
-/* Give the `most` owners with the highest scores places in that order, and all others the next place. Fill `out` with
- * the owners by place; return how many have a place of their own. */
-static size_t choose_places(struct owners *owners, const uint64_t *scores, size_t most, size_t *out)
+static int compare_owners(const void *a, const void *b, void *context)
 {
-    size_t count = 0;
-    memset(owners->places, UINT8_MAX, owners->count);
-    for (; count < most; count++) {
-        size_t best = owners->count;
-        for (size_t i = 0; i < owners->count; i++) {
-            if (owners->places[i] == UINT8_MAX && scores[i] != 0 &&
-                (best == owners->count || scores[i] > scores[best])) {
-                best = i;
-            }
-        }
-        if (best == owners->count) {
-            break;
-        }
-        owners->places[best] = (uint8_t)count;
-        out[count] = best;
+    const struct group *group = context;
+    uint32_t left = *(const uint32_t *)a;
+    uint32_t right = *(const uint32_t *)b;
+    if (group->bytes[left] != group->bytes[right]) {
+        return group->bytes[left] > group->bytes[right] ? -1 : 1;
     }
-    for (size_t i = 0; i < owners->count; i++) {
-        owners->places[i] = (uint8_t)flw_min(owners->places[i], count);
+    return left < right ? -1 : left > right;
+}
+
+/* Order the owners by bytes. The first `most` have places in that order, and all others the next place. Returns the
+ * number of owners with a place of their own. */
+static size_t rank(struct group *group, size_t most)
+{
+    group->order_count = 0;
+    for (size_t i = 0; i < group->count; i++) {
+        if (group->bytes[i] != 0) {
+            group->order[group->order_count++] = (uint32_t)i;
+        }
+    }
+    qsort_r(group->order, group->order_count, sizeof *group->order, compare_owners, group);
+    size_t count = flw_min(group->order_count, most);
+    memset(group->places, (int)count, group->count);
+    for (size_t i = 0; i < count; i++) {
+        group->places[group->order[i]] = (uint8_t)i;
     }
     return count;
 }
 
-static bool has_rest(const struct owners *owners, size_t place)
+static void tally(struct group *group, enum flw_sheet_moment moment)
 {
-    const struct flw_trace *trace = owners->sheet->trace;
-    bool is_there = false;
-    for (size_t i = 0; i < trace->block_count && !is_there; i++) {
-        is_there = owners->places[owners->keys[i]] == place && trace->blocks[i].size_bytes != 0;
+    memset(group->bytes, 0, group->count * sizeof *group->bytes);
+    memset(group->counts, 0, group->count * sizeof *group->counts);
+    flw_sheet_tally(group->sheet, moment, group->keys, group->bytes, group->counts);
+}
+
+/* True if the block has ops and its owner has this place. */
+static bool is_in(const struct group *group, size_t block, size_t place)
+{
+    return group->lives[block].begin_op != UINT64_MAX && group->places[group->keys[block]] == place;
+}
+
+/* Rank the owners and name the first `most`, and "other" if there are more. Names are `bytes` apart. Returns the number
+ * of names. */
+static size_t name_places(struct group *group, size_t most, char *name, size_t bytes)
+{
+    size_t count = rank(group, most), block = 0;
+    for (size_t i = 0; i < count; i++, name += bytes) {
+        name_owner(group, group->order[i], name);
     }
-    return is_there;
+    while (block < group->sheet->trace->block_count && !is_in(group, block, count)) {
+        block++;
+    }
+    if (block < group->sheet->trace->block_count) {
+        snprintf(name, FLW_SHEET_NAME_BYTES, "other");
+        count++;
+    }
+    return count;
+}
+
+/* ---- categories and bands ---- */
+
+/* Sort the values and return their quantiles. */
+static struct flw_sheet_spread spread_of(uint64_t *sorted, size_t count)
+{
+    struct flw_sheet_spread spread = {.count = count};
+    qsort(sorted, count, sizeof *sorted, flw_compare_u64);
+    if (count != 0) {
+        spread.p50 = sorted[(count - 1) / 2];
+        spread.p90 = sorted[(count - 1) * 9 / 10];
+        spread.p99 = sorted[(count - 1) * 99 / 100];
+        spread.max = sorted[count - 1];
+    }
+    return spread;
+}
+
+/* Add up the requests of a category, and find the quantiles of their sizes and lives. The rooms have an element per
+ * block. */
+static void fill_spreads(const struct group *group, size_t place, uint64_t *sizes, uint64_t *lives)
+{
+    const struct flw_sheet *sheet = group->sheet;
+    struct flw_sheet_category *category = &group->sheet->categories[group->kind][place];
+    size_t size_count = 0, life_count = 0;
+    for (size_t i = 0; i < sheet->trace->block_count; i++) {
+        const struct flw_life *life = &group->lives[i];
+        if (is_in(group, i, place)) {
+            sizes[size_count] = sheet->trace->blocks[i].size_bytes;
+            category->requested_bytes += sizes[size_count++];
+            lives[life_count] = life->end_op - life->begin_op;
+            life_count += life->end_op != sheet->op_count;
+        }
+    }
+    category->sizes = spread_of(sizes, size_count);
+    category->life_ops = spread_of(lives, life_count);
 }
 
 /* Fill the categories with the largest owners at the peak. */
-static void fill_categories(struct owners *owners, uint64_t *live_bytes, uint64_t *live_counts)
+static void fill_categories(struct group *group)
 {
-    struct flw_sheet *sheet = owners->sheet;
-    struct flw_sheet_category *categories = sheet->categories[owners->kind];
-    size_t shown[FLW_SHEET_CATEGORIES];
-    flw_sheet_tally(sheet, FLW_SHEET_AT_PEAK, owners->keys, live_bytes, live_counts);
-    size_t count = choose_places(owners, live_bytes, FLW_SHEET_CATEGORIES - 1, shown);
-    for (size_t i = 0; i < owners->count; i++) {
-        struct flw_sheet_category *category = &categories[owners->places[i]];
-        category->at_peak_bytes += live_bytes[i];
-        category->at_peak_count += live_counts[i];
+    struct flw_sheet *sheet = group->sheet;
+    struct flw_sheet_category *categories = sheet->categories[group->kind];
+    size_t block_count = sheet->trace->block_count;
+    uint64_t *sizes = flw_host_alloc(block_count, sizeof *sizes);
+    uint64_t *lives = flw_host_alloc(block_count, sizeof *lives);
+    tally(group, FLW_SHEET_AT_PEAK);
+    size_t count =
+        name_places(group, FLW_SHEET_CATEGORIES - 1, categories[0].name, sizeof *categories);
+    for (size_t i = 0; i < group->count; i++) {
+        categories[group->places[i]].at_peak_bytes += group->bytes[i];
+        categories[group->places[i]].at_peak_count += group->counts[i];
     }
     for (size_t i = 0; i < count; i++) {
-        name_owner(owners, (uint32_t)shown[i], categories[i].name);
+        fill_spreads(group, i, sizes, lives);
     }
-    if (has_rest(owners, count)) {
-        snprintf(categories[count++].name, FLW_SHEET_NAME_BYTES, "other");
-    }
-    sheet->category_count[owners->kind] = count;
+    sheet->category_count[group->kind] = count;
+    flw_host_free(sizes);
+    flw_host_free(lives);
 }
 
-/* Find the most that each owner holds at any time. */
-static void find_most(const struct owners *owners, uint64_t *live_bytes, uint64_t *most_bytes)
+/* Find the most bytes that each owner holds at any time. */
+static void find_most(struct group *group)
 {
-    const struct flw_program *program = owners->sheet->program;
-    memset(live_bytes, 0, owners->count * sizeof *live_bytes);
-    memset(most_bytes, 0, owners->count * sizeof *most_bytes);
+    const struct flw_program *program = group->sheet->program;
+    uint64_t *live_bytes = group->counts;
+    memset(live_bytes, 0, group->count * sizeof *live_bytes);
+    memset(group->bytes, 0, group->count * sizeof *group->bytes);
     for (size_t i = 0; i < program->op_count; i++) {
-        const struct flw_op *op = &program->ops[i];
-        if (op->kind == FLW_OP_ALLOC) {
-            uint32_t owner = owners->keys[op->block];
-            live_bytes[owner] += op->size_bytes;
-            most_bytes[owner] = flw_max(most_bytes[owner], live_bytes[owner]);
-        } else if (op->kind == FLW_OP_FREE || op->kind == FLW_OP_FREE_ELSEWHERE) {
-            live_bytes[owners->keys[op->block]] -= op->size_bytes;
+        uint64_t change = flw_op_change(&program->ops[i]);
+        if (change != 0) {
+            uint32_t owner = group->keys[program->ops[i].block];
+            live_bytes[owner] += change;
+            group->bytes[owner] = flw_max(group->bytes[owner], live_bytes[owner]);
         }
     }
 }
@@ -257,28 +303,23 @@ static void hold(struct flw_sheet_band *bands, size_t count, size_t column,
 
 /* Fill the bands' series. A column holds the moment with the largest sum: separate maxima would add up to more than was
  * ever live. */
-static void fill_series(struct owners *owners)
+static void fill_series(struct group *group)
 {
-    struct flw_sheet *sheet = owners->sheet;
+    struct flw_sheet *sheet = group->sheet;
     const struct flw_program *program = sheet->program;
-    struct flw_sheet_band *bands = sheet->bands[owners->kind];
-    size_t count = sheet->band_count[owners->kind];
+    struct flw_sheet_band *bands = sheet->bands[group->kind];
+    size_t count = sheet->band_count[group->kind], column = 0;
     uint64_t live_bytes[FLW_SHEET_BANDS] = {0};
-    uint64_t sum_bytes = 0;
-    uint64_t most_bytes = 0; /* largest sum in this column */
-    size_t column = 0;
+    uint64_t sum_bytes = 0, most_bytes = 0; /* most: the largest sum in this column */
     for (size_t i = 0; i < program->op_count; i++) {
-        const struct flw_op *op = &program->ops[i];
+        uint64_t change = flw_op_change(&program->ops[i]);
         if (i == sheet->columns.first_op[column + 1]) {
             hold(bands, count, ++column, live_bytes);
             most_bytes = sum_bytes;
         }
-        if (op->kind == FLW_OP_ALLOC) {
-            live_bytes[owners->places[owners->keys[op->block]]] += op->size_bytes;
-            sum_bytes += op->size_bytes;
-        } else if (op->kind == FLW_OP_FREE || op->kind == FLW_OP_FREE_ELSEWHERE) {
-            live_bytes[owners->places[owners->keys[op->block]]] -= op->size_bytes;
-            sum_bytes -= op->size_bytes;
+        if (change != 0) {
+            live_bytes[group->places[group->keys[program->ops[i].block]]] += change;
+            sum_bytes += change;
         }
         if (sum_bytes > most_bytes) {
             hold(bands, count, column, live_bytes);
@@ -288,164 +329,43 @@ static void fill_series(struct owners *owners)
 }
 
 /* Choose as bands the owners with the highest maxima, so that no large owner is part of the rest. */
-static void fill_bands(struct owners *owners, uint64_t *live_bytes, uint64_t *most_bytes)
+static void fill_bands(struct group *group)
 {
-    struct flw_sheet *sheet = owners->sheet;
-    struct flw_sheet_band *bands = sheet->bands[owners->kind];
-    size_t shown[FLW_SHEET_BANDS];
-    find_most(owners, live_bytes, most_bytes);
-    size_t count = choose_places(owners, most_bytes, FLW_SHEET_BANDS - 1, shown);
-    for (size_t i = 0; i < owners->count; i++) {
-        struct flw_sheet_band *band = &bands[owners->places[i]];
-        band->most_bytes = flw_max(band->most_bytes, most_bytes[i]);
-    }
-    for (size_t i = 0; i < count; i++) {
-        name_owner(owners, (uint32_t)shown[i], bands[i].name);
-    }
-    if (has_rest(owners, count)) {
-        snprintf(bands[count++].name, FLW_SHEET_NAME_BYTES, "other");
+    struct flw_sheet *sheet = group->sheet;
+    struct flw_sheet_band *bands = sheet->bands[group->kind];
+    find_most(group);
+    size_t count = name_places(group, FLW_SHEET_BANDS - 1, bands[0].name, sizeof *bands);
+    for (size_t i = 0; i < group->count; i++) {
+        struct flw_sheet_band *band = &bands[group->places[i]];
+        band->most_bytes = flw_max(band->most_bytes, group->bytes[i]);
     }
     for (size_t i = 0; i < count; i++) {
         bands[i].held_bytes = flw_host_alloc(sheet->columns.count, sizeof *bands[i].held_bytes);
     }
-    sheet->band_count[owners->kind] = count;
-    fill_series(owners);
-}
-
-static struct flw_sheet_spread spread_of(const uint64_t *sorted, size_t count)
-{
-    struct flw_sheet_spread spread = {.count = count};
-    if (count != 0) {
-        spread.p50 = sorted[(count - 1) / 2];
-        spread.p90 = sorted[(count - 1) * 9 / 10];
-        spread.p99 = sorted[(count - 1) * 99 / 100];
-        spread.max = sorted[count - 1];
-    }
-    return spread;
-}
-
-/* List the sizes of a category's blocks, or the lives of its freed blocks, sorted. Returns their number; `out` has room
- * for one per block. */
-static size_t list_values_of(const struct owners *owners, const struct flw_facts *facts,
-                             size_t place, bool wants_lives, uint64_t *out)
-{
-    const struct flw_program *program = owners->sheet->program;
-    size_t count = 0;
-    for (size_t i = 0; i < program->op_count; i++) {
-        const struct flw_op *op = &program->ops[i];
-        if (op->kind != FLW_OP_ALLOC || owners->places[owners->keys[op->block]] != place) {
-            continue;
-        }
-        uint64_t end_op = facts->end_ops[op->block];
-        if (!wants_lives) {
-            out[count++] = op->size_bytes;
-        } else if (end_op != owners->sheet->op_count) {
-            out[count++] = end_op - i;
-        }
-    }
-    qsort(out, count, sizeof *out, flw_compare_u64);
-    return count;
-}
-
-static void fill_spreads(const struct owners *owners, const struct flw_facts *facts)
-{
-    struct flw_sheet *sheet = owners->sheet;
-    struct flw_sheet_category *categories = sheet->categories[owners->kind];
-    uint64_t *room = flw_host_alloc(owners->sheet->program->block_count, sizeof *room);
-    for (size_t c = 0; c < sheet->category_count[owners->kind]; c++) {
-        size_t count = list_values_of(owners, facts, c, false, room);
-        categories[c].sizes = spread_of(room, count);
-        for (size_t i = 0; i < count; i++) {
-            categories[c].requested_bytes += room[i];
-        }
-        count = list_values_of(owners, facts, c, true, room);
-        categories[c].life_ops = spread_of(room, count);
-    }
-    flw_host_free(room);
-}
-
-static void make_categories(struct owners *owners, const struct flw_facts *facts)
-{
-    uint64_t *live_bytes = flw_host_alloc(owners->count, sizeof *live_bytes);
-    uint64_t *others = flw_host_alloc(owners->count, sizeof *others); /* counts, then most bytes */
-    owners->places = flw_host_alloc(owners->count, 1);
-    fill_categories(owners, live_bytes, others);
-    fill_spreads(owners, facts);
-    fill_bands(owners, live_bytes, others);
-    flw_host_free(live_bytes);
-    flw_host_free(others);
-    flw_host_free(owners->places);
-}
-
-void flw_facts_gather_owners(struct flw_sheet *sheet, const struct flw_facts *facts,
-                             const struct flw_owners *code)
-{
-    const struct flw_trace *trace = sheet->trace;
-    uint32_t *keys = flw_host_alloc(trace->block_count, sizeof *keys);
-    for (int kind = 0; kind < FLW_SHEET_KIND_COUNT; kind++) {
-        struct owners owners = {
-            .sheet = sheet, .kind = (enum flw_sheet_kind)kind, .keys = keys, .code = code};
-        key_blocks(&owners);
-        bool says_nothing = owners.count == 0 || (owners.values != NULL && owners.count < 2);
-        if (!says_nothing && sheet->program->max_live_bytes != 0) {
-            make_categories(&owners, facts);
-        }
-        flw_host_free(owners.values);
-    }
-    flw_host_free(keys);
+    sheet->band_count[group->kind] = count;
+    fill_series(group);
 }
 
 /* ---- owners at a moment ---- */
 
-/* Live blocks by owner at one moment. */
-struct tally {
-    struct flw_sheet *sheet;
-    const struct flw_owners *code;
-    uint32_t *keys;           /* by block: the owner */
-    uint64_t *bytes, *counts; /* by owner */
-    uint32_t *order;          /* room for one per owner */
-};
-
-static int compare_owners(const void *a, const void *b, void *context)
+static void fill_holding(struct group *group, enum flw_sheet_moment moment)
 {
-    const struct tally *tally = context;
-    uint32_t left = *(const uint32_t *)a;
-    uint32_t right = *(const uint32_t *)b;
-    if (tally->bytes[left] != tally->bytes[right]) {
-        return tally->bytes[left] > tally->bytes[right] ? -1 : 1;
-    }
-    return left < right ? -1 : left > right;
-}
-
-/* Record the largest owners. tally->order then begins with the owners that have places. */
-static void note_holding(struct tally *tally, enum flw_sheet_moment moment)
-{
-    struct flw_sheet_holding *holding = &tally->sheet->holdings[moment];
-    size_t count = 0;
-    memset(tally->bytes, 0, tally->code->count * sizeof *tally->bytes);
-    memset(tally->counts, 0, tally->code->count * sizeof *tally->counts);
-    flw_sheet_tally(tally->sheet, moment, tally->keys, tally->bytes, tally->counts);
-    for (size_t i = 0; i < tally->code->count; i++) {
-        if (tally->counts[i] != 0) {
-            tally->order[count++] = (uint32_t)i;
-        }
-    }
-    qsort_r(tally->order, count, sizeof *tally->order, compare_owners, tally);
-    holding->owner_count = flw_min(count, FLW_SHEET_OWNERS);
+    struct flw_sheet_holding *holding = &group->sheet->holdings[moment];
+    tally(group, moment);
+    holding->owner_count = rank(group, FLW_SHEET_OWNERS);
     holding->owners = flw_host_alloc(holding->owner_count, sizeof *holding->owners);
-    for (size_t i = 0; i < count; i++) {
-        uint32_t key = tally->order[i];
-        holding->bytes += tally->bytes[key];
-        holding->count += tally->counts[key];
-        if (i >= holding->owner_count) {
-            holding->rest_bytes += tally->bytes[key];
-            holding->rest_count += tally->counts[key];
-            continue;
+    for (size_t i = 0; i < group->order_count; i++) {
+        uint32_t owner = group->order[i];
+        uint64_t bytes = group->bytes[owner], count = group->counts[owner];
+        bool is_rest = i >= holding->owner_count;
+        holding->bytes += bytes;
+        holding->count += count;
+        holding->rest_bytes += is_rest ? bytes : 0;
+        holding->rest_count += is_rest ? count : 0;
+        if (!is_rest) {
+            holding->owners[i] = (struct flw_sheet_owner){.bytes = bytes, .count = count};
+            flw_owners_cut_name(group->sheet->owners, owner, holding->owners[i].name);
         }
-        struct flw_sheet_owner *owner = &holding->owners[i];
-        flw_owners_cut_name(tally->code, key, owner->name);
-        owner->bytes = tally->bytes[key];
-        owner->count = tally->counts[key];
     }
 }
 
@@ -525,66 +445,67 @@ static void cut_stretches(struct flw_sheet *sheet)
     flw_host_free(ends);
 }
 
-static bool is_survivor(const struct flw_sheet *sheet, const struct flw_facts *facts,
-                        const struct flw_op *op)
+/* Add up the survivors by owner and stretch; the places are those of the moment. */
+static void fill_left(const struct group *group)
 {
-    return op->kind == FLW_OP_ALLOC && op->block >= sheet->trace->initial_count &&
-           facts->end_ops[op->block] == sheet->op_count;
-}
-
-/* Add up the survivors by owner and stretch; the owners are in the order of tally->order. */
-static void fill_left(struct tally *tally, const struct flw_facts *facts)
-{
-    struct flw_sheet *sheet = tally->sheet;
+    struct flw_sheet *sheet = group->sheet;
     struct flw_sheet_holding *holding = &sheet->holdings[FLW_SHEET_SURVIVORS];
-    uint32_t *places = flw_host_alloc(tally->code->count, sizeof *places);
-    size_t stretch = 0;
-    memset(places, 0xFF, tally->code->count * sizeof *places);
-    for (size_t i = 0; i < holding->owner_count; i++) {
-        places[tally->order[i]] = (uint32_t)i;
-    }
+    struct flw_sheet_stretch *stretch = sheet->stretches;
     holding->left = flw_host_alloc(holding->owner_count, sizeof *holding->left);
-    for (size_t i = 0; i < sheet->program->op_count; i++) {
-        const struct flw_op *op = &sheet->program->ops[i];
-        while (i >= sheet->stretches[stretch].end_op) {
-            stretch++;
-        }
-        if (!is_survivor(sheet, facts, op)) {
+    for (size_t i = sheet->trace->initial_count; i < sheet->trace->block_count; i++) {
+        uint64_t bytes = sheet->trace->blocks[i].size_bytes;
+        size_t place = group->places[group->keys[i]];
+        if (group->lives[i].begin_op == UINT64_MAX || group->lives[i].end_op != sheet->op_count) {
             continue;
         }
-        uint32_t place = places[tally->keys[op->block]];
-        sheet->stretches[stretch].left_bytes += op->size_bytes;
-        sheet->stretches[stretch].left_count++;
-        if (place != UINT32_MAX) {
-            holding->left[place].bytes[stretch] += op->size_bytes;
-            holding->left[place].counts[stretch]++;
+        while (group->lives[i].begin_op >= stretch->end_op) {
+            stretch++;
+        }
+        stretch->left_bytes += bytes;
+        stretch->left_count++;
+        if (place < holding->owner_count) {
+            holding->left[place].bytes[stretch - sheet->stretches] += bytes;
+            holding->left[place].counts[stretch - sheet->stretches]++;
         }
     }
-    flw_host_free(places);
 }
 
-void flw_facts_gather_holdings(struct flw_sheet *sheet, const struct flw_facts *facts,
-                               const struct flw_owners *code)
+static void fill_holdings(struct group *group)
 {
-    struct tally tally = {
-        .sheet = sheet,
-        .code = code,
-        .keys = flw_host_alloc(sheet->trace->block_count, sizeof *tally.keys),
-        .bytes = flw_host_alloc(code->count, sizeof *tally.bytes),
-        .counts = flw_host_alloc(code->count, sizeof *tally.counts),
-        .order = flw_host_alloc(code->count, sizeof *tally.order),
-    };
-    flw_facts_own_blocks(sheet->trace, code, tally.keys);
-    cut_stretches(sheet);
-    note_holding(&tally, FLW_SHEET_AT_PEAK);
-    if (sheet->oom.count != 0) {
-        note_holding(&tally, FLW_SHEET_AT_OOM);
+    for (int moment = 0; moment < FLW_SHEET_MOMENT_COUNT; moment++) {
+        if (moment != FLW_SHEET_AT_OOM || group->sheet->oom.count != 0) {
+            fill_holding(group, (enum flw_sheet_moment)moment);
+        }
     }
-    note_holding(&tally, FLW_SHEET_AT_END);
-    note_holding(&tally, FLW_SHEET_SURVIVORS);
-    fill_left(&tally, facts);
-    flw_host_free(tally.keys);
-    flw_host_free(tally.bytes);
-    flw_host_free(tally.counts);
-    flw_host_free(tally.order);
+    cut_stretches(group->sheet);
+    fill_left(group);
+}
+
+void flw_facts_gather_owners(struct flw_sheet *sheet, const struct flw_life *lives)
+{
+    uint32_t *keys = flw_host_alloc(sheet->trace->block_count, sizeof *keys);
+    for (int kind = 0; kind < FLW_SHEET_KIND_COUNT; kind++) {
+        struct group group = {
+            .sheet = sheet, .lives = lives, .kind = (enum flw_sheet_kind)kind, .keys = keys};
+        key_blocks(&group);
+        group.bytes = flw_host_alloc(group.count, sizeof *group.bytes);
+        group.counts = flw_host_alloc(group.count, sizeof *group.counts);
+        group.order = flw_host_alloc(group.count, sizeof *group.order);
+        group.places = flw_host_alloc(group.count, 1);
+        bool is_by_owner = kind == FLW_SHEET_BY_OWNER;
+        bool is_shown = is_by_owner ? sheet->has_code : group.values == NULL || group.count > 1;
+        if (is_shown && sheet->program->max_live_bytes != 0) {
+            fill_categories(&group);
+            fill_bands(&group);
+        }
+        if (is_by_owner) {
+            fill_holdings(&group);
+        }
+        flw_host_free(group.values);
+        flw_host_free(group.bytes);
+        flw_host_free(group.counts);
+        flw_host_free(group.order);
+        flw_host_free(group.places);
+    }
+    flw_host_free(keys);
 }

@@ -16,6 +16,19 @@ size_t flw_sheet_size_bin(uint64_t bytes)
     return flw_min(bin, FLW_SHEET_SIZE_BINS - 1);
 }
 
+struct flw_sheet_cut flw_sheet_cut(uint64_t *values, size_t count, size_t most)
+{
+    struct flw_sheet_cut cut = {.least = 0, .tie_count = SIZE_MAX};
+    qsort(values, count, sizeof *values, flw_compare_u64);
+    if (count > most) {
+        cut = (struct flw_sheet_cut){.least = values[count - most], .tie_count = 0};
+        for (size_t i = count - most; i < count && values[i] == cut.least; i++) {
+            cut.tie_count++;
+        }
+    }
+    return cut;
+}
+
 /* ---- live blocks ---- */
 
 void flw_heapview_add(struct flw_heapview *view, uint32_t block)
@@ -115,53 +128,37 @@ void flw_heapview_measure(const struct flw_heapview *view, struct flw_sheet_hole
 
 /* ---- frames ---- */
 
-/* Find the least size of blocks to show, and how many blocks of exactly that size are shown. */
-static void find_threshold(const struct flw_heapview *view, uint64_t *out_bytes,
-                           size_t *out_tie_count)
+/* Find the least size of blocks to show. */
+static struct flw_sheet_cut find_cut(const struct flw_heapview *view)
 {
-    *out_bytes = 0;
-    *out_tie_count = SIZE_MAX;
-    if (view->block_count <= FLW_SHEET_RECTANGLES) {
-        return;
-    }
     uint64_t *sizes = flw_host_alloc(view->block_count, sizeof *sizes);
     for (size_t i = 0; i < view->block_count; i++) {
         sizes[i] = taken_bytes(view, view->blocks[i].block);
     }
-    qsort(sizes, view->block_count, sizeof *sizes, flw_compare_u64);
-    size_t first = view->block_count - FLW_SHEET_RECTANGLES;
-    *out_bytes = sizes[first];
-    *out_tie_count = 0;
-    for (size_t i = first; i < view->block_count && sizes[i] == *out_bytes; i++) {
-        (*out_tie_count)++;
-    }
+    struct flw_sheet_cut cut = flw_sheet_cut(sizes, view->block_count, FLW_SHEET_RECTANGLES);
     flw_host_free(sizes);
+    return cut;
 }
 
 static void copy_blocks(const struct flw_heapview *view, struct flw_sheet_frame *frame)
 {
-    uint64_t least_bytes = 0;
-    size_t tie_count = 0;
-    size_t count = flw_min(view->block_count, FLW_SHEET_RECTANGLES);
+    struct flw_sheet_cut cut = find_cut(view);
+    size_t count = flw_min(view->block_count, FLW_SHEET_RECTANGLES), copied = 0;
     frame->blocks = flw_host_alloc(count, sizeof *frame->blocks);
     frame->block_count = count;
-    find_threshold(view, &least_bytes, &tie_count);
     frame->left_out_count = view->block_count - count;
-    size_t copied = 0;
     for (size_t i = 0; i < view->block_count; i++) {
         uint32_t block = view->blocks[i].block;
         uint64_t bytes = taken_bytes(view, block);
-        if (bytes < least_bytes || (bytes == least_bytes && tie_count == 0)) {
-            continue;
+        if (flw_sheet_cut_keeps(&cut, bytes)) {
+            frame->blocks[copied++] = (struct flw_sheet_block){
+                .address = view->blocks[i].address,
+                .requested_bytes = view->trace->blocks[block].size_bytes,
+                .block_bytes = bytes,
+                .block = block,
+                .stream = view->trace->blocks[block].stream,
+                .is_pending = view->pending != NULL && view->pending[block]};
         }
-        tie_count -= bytes == least_bytes;
-        frame->blocks[copied++] =
-            (struct flw_sheet_block){.address = view->blocks[i].address,
-                                     .requested_bytes = view->trace->blocks[block].size_bytes,
-                                     .block_bytes = bytes,
-                                     .block = block,
-                                     .stream = view->trace->blocks[block].stream,
-                                     .is_pending = view->pending != NULL && view->pending[block]};
     }
 }
 

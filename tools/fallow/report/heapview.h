@@ -48,4 +48,22 @@ void flw_heapview_finish(struct flw_heapview *view);
 /* Return the bin of a size: i for (2^(i-1), 2^i]. */
 size_t flw_sheet_size_bin(uint64_t bytes);
 
+/* The cut between the largest of some values and the others: the least value that is kept, and how many of exactly that
+ * value are still to be kept. */
+struct flw_sheet_cut {
+    uint64_t least;
+    size_t tie_count;
+};
+
+/* Find the cut that keeps the `most` largest values; of equals, the first. Sorts the values. */
+struct flw_sheet_cut flw_sheet_cut(uint64_t *values, size_t count, size_t most);
+
+/* True if the next value, in the original order, is kept. */
+static inline bool flw_sheet_cut_keeps(struct flw_sheet_cut *cut, uint64_t value)
+{
+    bool is_tie = value == cut->least, keeps = value > cut->least || (is_tie && cut->tie_count > 0);
+    cut->tie_count -= keeps && is_tie;
+    return keeps;
+}
+
 #endif

@@ -21,7 +21,8 @@
 
 /* A block: a rectangle of ops and addresses. */
 struct item {
-    uint64_t address, size_bytes;
+    uint64_t address; /* before the block is placed: the key of its order */
+    uint64_t size_bytes;
     uint64_t begin_op, end_op;
 };
 
@@ -34,7 +35,7 @@ struct column {
 /* All ops, in columns of one width. A block is compared only with the blocks of one column that contains its life; a
  * short life has a narrow column with few blocks. The last level is one column. */
 struct level {
-    struct column *columns;
+    struct column *columns; /* in packing->columns */
     size_t count;
     uint64_t column_ops;
 };
@@ -42,35 +43,19 @@ struct level {
 struct packing {
     struct item *items; /* in placing order */
     size_t count;
+    struct column columns[2 * MOST_COLUMNS]; /* of all levels */
+    size_t column_count;
     struct level levels[MOST_LEVELS];
     size_t level_count;
     uint64_t step_count, entry_count;
 };
 
-static uint64_t weight_of(const struct item *item)
+/* Order by falling key; of equals, the block that begins first. */
+static int compare(const void *a, const void *b)
 {
-    uint64_t weight = 0;
-    bool overflows =
-        __builtin_mul_overflow(item->size_bytes, item->end_op - item->begin_op, &weight);
-    return overflows ? UINT64_MAX : weight;
-}
-
-/* Order by falling x; of equals, the block that begins first. */
-static int compare(uint64_t x, uint64_t y, const struct item *a, const struct item *b)
-{
-    int falling = (x < y) - (x > y);
-    return falling != 0 ? falling : (a->begin_op > b->begin_op) - (a->begin_op < b->begin_op);
-}
-
-static int compare_sizes(const void *a, const void *b)
-{
-    return compare(((const struct item *)a)->size_bytes, ((const struct item *)b)->size_bytes, a,
-                   b);
-}
-
-static int compare_weights(const void *a, const void *b)
-{
-    return compare(weight_of(a), weight_of(b), a, b);
+    const struct item *x = a, *y = b;
+    int falling = (x->address < y->address) - (x->address > y->address);
+    return falling != 0 ? falling : (x->begin_op > y->begin_op) - (x->begin_op < y->begin_op);
 }
 
 /* ---- placed blocks with overlapping lives ---- */
@@ -167,16 +152,23 @@ static bool is_packed(const struct packing *packing)
     return true;
 }
 
-/* Place all items and return the highest end, or UINT64_MAX after too many steps. */
-static uint64_t pack(struct packing *packing)
+/* Sort the items by size, or by size times life, and place them. Returns the highest end, or UINT64_MAX after too many
+ * steps. */
+static uint64_t pack(struct packing *packing, bool is_by_life)
 {
     uint64_t top = 0;
     packing->entry_count = 0;
-    for (size_t i = 0; i < packing->level_count; i++) {
-        for (size_t c = 0; c < packing->levels[i].count; c++) {
-            packing->levels[i].columns[c].count = 0;
+    for (size_t i = 0; i < packing->column_count; i++) {
+        packing->columns[i].count = 0;
+    }
+    for (size_t i = 0; i < packing->count; i++) {
+        struct item *item = &packing->items[i];
+        uint64_t factor = is_by_life ? item->end_op - item->begin_op : 1;
+        if (__builtin_mul_overflow(item->size_bytes, factor, &item->address)) {
+            item->address = UINT64_MAX;
         }
     }
+    qsort(packing->items, packing->count, sizeof *packing->items, compare);
     for (size_t i = 0; i < packing->count; i++) {
         struct item *item = &packing->items[i];
         item->address = find_address(packing, item);
@@ -191,57 +183,49 @@ static uint64_t pack(struct packing *packing)
 }
 
 /* List the blocks. Returns false if the sizes add up to more than the address space. */
-static bool list_items(const struct flw_program *program, const uint64_t *end_ops,
+static bool list_items(const struct flw_program *program, const struct flw_life *lives,
                        struct packing *packing)
 {
     uint64_t total_bytes = 0;
-    for (size_t i = 0; i < program->op_count; i++) {
-        const struct flw_op *op = &program->ops[i];
-        if (op->kind == FLW_OP_ALLOC) {
-            if (__builtin_add_overflow(total_bytes, op->size_bytes, &total_bytes)) {
-                return false;
-            }
+    bool fits = true;
+    for (size_t i = 0; fits && i < program->block_count; i++) {
+        if (lives[i].begin_op != UINT64_MAX) {
+            uint64_t size_bytes = program->ops[lives[i].begin_op].size_bytes;
+            fits = !__builtin_add_overflow(total_bytes, size_bytes, &total_bytes);
             packing->items[packing->count++] = (struct item){
-                .size_bytes = op->size_bytes, .begin_op = i, .end_op = end_ops[op->block]};
+                .size_bytes = size_bytes, .begin_op = lives[i].begin_op, .end_op = lives[i].end_op};
         }
     }
-    return true;
+    return fits;
 }
 
 static void make_levels(const struct flw_program *program, struct packing *packing)
 {
     size_t count = (size_t)flw_min(program->block_count / COLUMN_BLOCKS + 1, MOST_COLUMNS);
-    while (packing->level_count == 0 || packing->levels[packing->level_count - 1].count > 1) {
+    for (bool is_last = false; !is_last; count = (size_t)flw_div_up(count, WIDENING)) {
+        is_last = count == 1;
         packing->levels[packing->level_count++] =
-            (struct level){.columns = flw_host_alloc(count, sizeof(struct column)),
+            (struct level){.columns = &packing->columns[packing->column_count],
                            .count = count,
                            .column_ops = flw_div_up(program->op_count + 1, count)};
-        count = (size_t)flw_div_up(count, WIDENING);
+        packing->column_count += count;
     }
 }
 
-static void finish_levels(struct packing *packing)
+uint64_t flw_packing_measure(const struct flw_program *program, const struct flw_life *lives)
 {
-    for (size_t i = 0; i < packing->level_count; i++) {
-        for (size_t c = 0; c < packing->levels[i].count; c++) {
-            flw_host_free(packing->levels[i].columns[c].placed);
-        }
-        flw_host_free(packing->levels[i].columns);
-    }
-}
-
-uint64_t flw_packing_measure(const struct flw_program *program, const uint64_t *end_ops)
-{
-    struct packing packing = {.items = flw_host_alloc(program->block_count, sizeof *packing.items)};
+    struct packing *packing = flw_host_alloc(1, sizeof *packing);
     uint64_t bytes = UINT64_MAX;
-    make_levels(program, &packing);
-    if (list_items(program, end_ops, &packing)) {
-        qsort(packing.items, packing.count, sizeof *packing.items, compare_sizes);
-        uint64_t by_size = pack(&packing);
-        qsort(packing.items, packing.count, sizeof *packing.items, compare_weights);
-        bytes = by_size == UINT64_MAX ? by_size : flw_min(by_size, pack(&packing));
+    packing->items = flw_host_alloc(program->block_count, sizeof *packing->items);
+    make_levels(program, packing);
+    if (list_items(program, lives, packing)) {
+        bytes = pack(packing, false);
+        bytes = bytes == UINT64_MAX ? bytes : flw_min(bytes, pack(packing, true));
     }
-    finish_levels(&packing);
-    flw_host_free(packing.items);
+    for (size_t i = 0; i < packing->column_count; i++) {
+        flw_host_free(packing->columns[i].placed);
+    }
+    flw_host_free(packing->items);
+    flw_host_free(packing);
     return bytes;
 }

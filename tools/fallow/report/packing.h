@@ -12,8 +12,8 @@
 #include "common/program.h"
 
 /* Pack by first fit at fixed addresses in two orders, by falling size and by falling size times life, and return the
- * smaller result. `end_ops`: by block, the op that ends the block's life. Returns UINT64_MAX beyond a bound of work,
+ * smaller result. `lives`: by block. Returns UINT64_MAX beyond a bound of work,
  * about half a billion instructions, which is the same on every machine. */
-uint64_t flw_packing_measure(const struct flw_program *program, const uint64_t *end_ops);
+uint64_t flw_packing_measure(const struct flw_program *program, const struct flw_life *lives);
 
 #endif

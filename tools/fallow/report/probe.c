@@ -182,7 +182,7 @@ static void merge(struct flw_probe *probe, size_t begin_op, uint32_t block, uint
                   uint64_t bytes)
 {
     double column_ops = (double)probe->sheet->op_count / FLW_SHEET_LANE_COLUMNS;
-    double life_end = (double)probe->facts->end_ops[block];
+    double life_end = (double)probe->facts->lives[block].end_op;
     for (uint64_t part, end = address + bytes; address < end; address = part) {
         part = flw_min(end, (address / probe->lane_bytes + 1) * probe->lane_bytes);
         struct flw_sheet_lane *lane = find_lane(probe, address, part);
@@ -202,22 +202,21 @@ static void draw(struct flw_probe *probe, size_t op, uint32_t block, uint64_t ad
     const struct flw_facts *facts = probe->facts;
     struct flw_sheet_policy *policy = probe->policy;
     while (probe->next_selected < facts->selected_count &&
-           facts->selected[probe->next_selected].block < block) {
+           facts->selected[probe->next_selected] < block) {
         probe->next_selected++; /* never allocated */
     }
     if (probe->next_selected == facts->selected_count ||
-        facts->selected[probe->next_selected].block != block) {
+        facts->selected[probe->next_selected] != block) {
         if (policy->lanes != NULL) {
             merge(probe, op, block, address, bytes);
         }
         return;
     }
-    const struct flw_fact_block *selected = &facts->selected[probe->next_selected];
     policy->rectangles[probe->next_selected++] =
         (struct flw_sheet_rectangle){.address = address,
                                      .bytes = bytes,
-                                     .begin_op = selected->begin_op,
-                                     .end_op = selected->end_op,
+                                     .begin_op = op,
+                                     .end_op = facts->lives[block].end_op,
                                      .block = block,
                                      .stream = probe->sheet->trace->blocks[block].stream};
 }
@@ -506,7 +505,7 @@ static void fill_moment(struct flw_probe *probe, struct flw_probe_moment *moment
     for (size_t i = 0; i <= moment->op; i++) {
         const struct flw_op *op = &program->ops[i];
         if (op->kind == FLW_OP_ALLOC && probe->places[op->block] != 0 &&
-            probe->facts->end_ops[op->block] > moment->op) {
+            probe->facts->lives[op->block].end_op > moment->op) {
             flw_heapview_add(&view, op->block);
         }
     }

@@ -118,16 +118,12 @@ void flw_sheet_tally(const struct flw_sheet *sheet, enum flw_sheet_moment moment
                      const uint32_t *keys, uint64_t *bytes, uint64_t *counts)
 {
     uint64_t end = moment_end(sheet, moment);
-    uint32_t first = moment == FLW_SHEET_SURVIVORS ? (uint32_t)sheet->trace->initial_count : 0;
+    size_t first = moment == FLW_SHEET_SURVIVORS ? sheet->trace->initial_count : 0;
     for (size_t i = 0; i < end; i++) {
         const struct flw_op *op = &sheet->program->ops[i];
-        if (op->kind == FLW_OP_ALLOC && op->block >= first) {
-            bytes[keys[op->block]] += op->size_bytes;
-            counts[keys[op->block]]++;
-        } else if ((op->kind == FLW_OP_FREE || op->kind == FLW_OP_FREE_ELSEWHERE) &&
-                   op->block >= first) {
-            bytes[keys[op->block]] -= op->size_bytes;
-            counts[keys[op->block]]--;
+        if (flw_op_change(op) != 0 && op->block >= first) {
+            bytes[keys[op->block]] += flw_op_change(op);
+            counts[keys[op->block]] += op->kind == FLW_OP_ALLOC ? 1 : UINT64_MAX;
         }
     }
 }
