@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: what a process posts of its pools: equal to what it says of itself while nobody is inside, and
- * harmless whatever else goes on. Does not: show it (test_top.c).
+ * harmless whatever else goes on. Does not: show it (test_top.py).
  */
 #include <pthread.h>
 #include <signal.h>

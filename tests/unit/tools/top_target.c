@@ -29,6 +29,7 @@
 #include "fallow/arena.h"
 #include "fallow/publish.h"
 #include "fallow/trace.h"
+#include "publish/bulletin.h"
 
 #define MOST_POOLS 64
 #define THREADS    3
@@ -112,57 +113,17 @@ static void *work(void *argument)
     return NULL;
 }
 
-static void put(unsigned pool, const char *name, uint64_t value)
-{
-    printf("%u.%s %llu\n", pool, name, (unsigned long long)value);
-}
-
 static void print_stats(void)
 {
     for (unsigned p = 0; p < pool_count; p++) {
         fallow_stats stats;
         fallow_stats_init(&stats);
         must(fallow_pool_get_stats(pools[p], &stats) == FALLOW_OK, "stats");
-#define PUT(name) put(p, #name, stats.name)
-        PUT(requested_bytes);
-        PUT(live_bytes);
-        PUT(reserved_bytes);
-        PUT(peak_requested_bytes);
-        PUT(peak_live_bytes);
-        PUT(peak_reserved_bytes);
-        PUT(alloc_count);
-        PUT(free_count);
-        PUT(zero_size_count);
-        PUT(hit_count);
-        PUT(event_count);
-        PUT(steal_count);
-        PUT(wait_count);
-        PUT(driver_call_count);
-        PUT(remap_count);
-        PUT(remap_wait_count);
-        PUT(grow_count);
-        PUT(trim_count);
-        PUT(lost_streams);
-        PUT(misuse_count);
-        PUT(oom_count);
-        PUT(cached_bytes);
-        PUT(deferred_bytes);
-        PUT(captured_bytes);
-        PUT(host_bytes);
-        PUT(live_count);
-        PUT(stream_count);
-        PUT(uses_vmm);
-        PUT(uses_membarrier);
-        PUT(lost_membarrier);
-        PUT(damage_count);
-        PUT(unchecked_count);
-        PUT(is_asleep);
-        PUT(asleep_bytes);
-        PUT(saved_bytes);
-        PUT(exported_bytes);
-        PUT(imported_bytes);
-        PUT(idle_bytes);
-#undef PUT
+#define PUT_POOL(name)
+#define PUT_STATS(name)             printf("%u." #name " %llu\n", p, (unsigned long long)stats.name);
+#define X(name, source, kind, help) PUT_##source(name)
+        FLW_BULLETIN_VALUES(X)
+#undef X
     }
     puts("end");
 }

@@ -2,7 +2,7 @@
  *
  * Owns: what a frame of a call stack is, by its function and file alone: the program's code, a package's, a part of a
  * framework; and how a place in code is called. Paths of Windows are told as others'.
- * Does not: know stacks (report/owner.h, top/whose.h).
+ * Does not: know stacks (report/owner.h, top/look.c).
  */
 #ifndef FLW_TOOL_FRAME_H
 #define FLW_TOOL_FRAME_H

@@ -1,23 +1,90 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what programs read of `fallow top`: --json, whose keys stay and mean the same, and --prometheus, its
- * names and labels (text exposition format 0.0.4).
+ * Owns: the machine-readable forms of `fallow top`: --json, whose keys and meanings are stable, and --prometheus (text
+ * exposition format 0.0.4).
  */
 #include <inttypes.h>
 #include <string.h>
 
+#include "common/tool_host.h"
 #include "top/top.h"
 #include "trace/io/jsonwriter.h"
 
-/* ---- JSON */
+/* ---- names of values: of a pool, and of the words of a class, a stream and an arena behind its key */
 
-#define SCHEMA 1 /* raised when a key goes or means something else */
+struct field {
+    const char *name;
+    const char *help; /* of its metric; NULL: there is none */
+};
 
-static const char *const value_names[] = {
-#define X(name, source, kind, help) #name,
+static const struct field class_fields[] = {{"reserved_bytes", "slabs of the class; runs in use"},
+                                            {"live_count", "blocks allocated"},
+                                            {"live_bytes", "live blocks, as given"},
+                                            {"requested_bytes", "live blocks, as asked"},
+                                            {"cached_bytes", "free, in thread caches"},
+                                            {"deferred_bytes", "freed, not yet reusable"}};
+
+static const struct field stream_fields[] = {
+    {"handle", NULL},
+    {"live_count", "blocks that it allocated"},
+    {"live_bytes", "blocks that it allocated, as given"},
+    {"requested_bytes", "blocks that it allocated"},
+    {"cached_bytes", "free, in caches of threads"},
+    {"free_bytes", "free, its own"},
+    {"captured_bytes", "free memory that captures on it hold"},
+    {"alloc_count", NULL},
+    {"hit_count", NULL},
+    {"cache_count", "threads that use it"},
+    {"fence_count", "recorded, not known to be complete"}};
+
+static const struct field arena_fields[] = {{"scratch_bytes", NULL}, {"persistent_bytes", NULL},
+                                            {"lease_count", NULL},   {"capture_count", NULL},
+                                            {"is_leased", NULL},     {"is_locked", NULL}};
+
+#define COUNT(fields)   (sizeof(fields) / sizeof *(fields))
+#define CLASS_KEY       1 /* words: size_bytes */
+#define STREAM_KEY      2 /* kind, id */
+#define WORDS(type)     (sizeof(struct type) / sizeof(uint64_t))
+#define WORDS_OF(value) ((const uint64_t *)(const void *)&(value))
+_Static_assert(WORDS(flw_bulletin_class) == CLASS_KEY + COUNT(class_fields), "a field a word");
+_Static_assert(WORDS(flw_bulletin_stream) == STREAM_KEY + COUNT(stream_fields), "a field a word");
+
+enum kind {
+    LABEL, /* not a metric */
+    VALUE,
+    TOTAL
+};
+
+static const struct {
+    struct field field;
+    enum kind kind;
+} values[] = {
+#define X(name, source, kind, help) {{#name, help}, kind},
     FLW_BULLETIN_VALUES(X)
 #undef X
 };
+
+const char *flw_top_kind(uint64_t kind)
+{
+    static const char *const names[] = {[FLW_BULLETIN_STREAM] = "stream",
+                                        [FLW_BULLETIN_GONE] = "gone",
+                                        [FLW_BULLETIN_SHARED] = "shared",
+                                        [FLW_BULLETIN_REST] = "rest"};
+    return kind < COUNT(names) ? names[kind] : "unknown";
+}
+
+/* ---- JSON */
+
+#define SCHEMA 1 /* raised when a key is removed or changes its meaning */
+
+static void write_fields(struct flw_json_writer *out, const uint64_t *words,
+                         const struct field *fields, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        flw_json_number(out, fields[i].name, words[i]);
+    }
+    flw_json_end(out, '}');
+}
 
 static void write_ladder(struct flw_json_writer *out, const struct flw_bulletin_pool *pool)
 {
@@ -40,34 +107,34 @@ static void write_ladder(struct flw_json_writer *out, const struct flw_bulletin_
     flw_json_end(out, '}');
 }
 
-static void write_class(struct flw_json_writer *out, const struct flw_bulletin_class *class)
+static void write_streams(struct flw_json_writer *out, const struct flw_bulletin_pool *pool)
 {
-    flw_json_begin(out, NULL, '{');
-    flw_json_known(out, "size_bytes", class->size_bytes != 0, class->size_bytes);
-    FLW_JSON_NUMBERS(
-        out, {"reserved_bytes", class->reserved_bytes}, {"live_count", class->live_count},
-        {"live_bytes", class->live_bytes}, {"requested_bytes", class->requested_bytes},
-        {"cached_bytes", class->cached_bytes}, {"deferred_bytes", class->deferred_bytes});
-    flw_json_end(out, '}');
+    flw_json_begin(out, "streams", '[');
+    for (uint32_t i = 0; i < pool->stream_count; i++) {
+        const struct flw_bulletin_stream *stream = &pool->streams[i];
+        flw_json_begin(out, NULL, '{');
+        flw_json_text(out, "kind", flw_top_kind(stream->kind));
+        flw_json_known(out, "id",
+                       stream->kind == FLW_BULLETIN_STREAM || stream->kind == FLW_BULLETIN_GONE,
+                       stream->id);
+        write_fields(out, WORDS_OF(*stream) + STREAM_KEY, stream_fields, COUNT(stream_fields));
+    }
+    flw_json_end(out, ']');
 }
 
-static void write_stream(struct flw_json_writer *out, const struct flw_bulletin_stream *stream)
+static void write_classes(struct flw_json_writer *out, const struct flw_bulletin_pool *pool)
 {
-    bool has_id = stream->kind == FLW_BULLETIN_STREAM || stream->kind == FLW_BULLETIN_GONE;
-    flw_json_begin(out, NULL, '{');
-    flw_json_text(out, "kind", flw_top_kind(stream->kind));
-    flw_json_known(out, "id", has_id, stream->id);
-    FLW_JSON_NUMBERS(out, {"handle", stream->handle}, {"live_count", stream->live_count},
-                     {"live_bytes", stream->live_bytes},
-                     {"requested_bytes", stream->requested_bytes},
-                     {"cached_bytes", stream->cached_bytes}, {"free_bytes", stream->free_bytes},
-                     {"captured_bytes", stream->captured_bytes},
-                     {"alloc_count", stream->alloc_count}, {"hit_count", stream->hit_count},
-                     {"cache_count", stream->cache_count}, {"fence_count", stream->fence_count});
-    flw_json_end(out, '}');
+    flw_json_begin(out, "classes", '[');
+    for (uint32_t i = 0; i < pool->class_count; i++) {
+        const struct flw_bulletin_class *class = &pool->classes[i];
+        flw_json_begin(out, NULL, '{');
+        flw_json_known(out, "size_bytes", class->size_bytes != 0, class->size_bytes);
+        write_fields(out, WORDS_OF(*class) + CLASS_KEY, class_fields, COUNT(class_fields));
+    }
+    flw_json_end(out, ']');
 }
 
-/* null: no call stacks are on record. */
+/* Write null if no call stacks are recorded. */
 static void write_owners(struct flw_json_writer *out, const struct flw_bulletin_pool *pool)
 {
     struct flw_top_owner owners[FLW_TOP_OWNERS];
@@ -87,46 +154,29 @@ static void write_owners(struct flw_json_writer *out, const struct flw_bulletin_
     flw_json_end(out, ']');
 }
 
-static void write_arena(struct flw_json_writer *out, const struct flw_bulletin_arena *arena)
+static void write_pool(struct flw_json_writer *out, const struct flw_top_pool *labelled)
 {
-    flw_json_begin(out, NULL, '{');
-    flw_json_text(out, "name", arena->name);
-    FLW_JSON_NUMBERS(out, {"scratch_bytes", arena->scratch_bytes},
-                     {"persistent_bytes", arena->persistent_bytes},
-                     {"lease_count", arena->lease_count}, {"capture_count", arena->capture_count},
-                     {"is_leased", arena->is_leased}, {"is_locked", arena->is_locked});
-    flw_json_end(out, '}');
-}
-
-static void put_pool(struct flw_json_writer *out, const struct flw_bulletin_pool *pool,
-                     const char *label)
-{
+    const struct flw_bulletin_pool *pool = labelled->bulletin;
     uint64_t hits = pool->value[FLW_VALUE_hit_count], allocs = pool->value[FLW_VALUE_alloc_count];
     flw_json_begin(out, NULL, '{');
-    flw_json_text(out, "pool", label);
-    flw_json_text(out, "driver", pool->driver[0] == '\0' ? "libcuda.so.1" : pool->driver);
+    flw_json_text(out, "pool", labelled->label);
+    flw_json_text(out, "driver", pool->driver);
     for (unsigned i = 0; i < FLW_VALUE_COUNT; i++) {
         if (i != FLW_VALUE_number && i != FLW_VALUE_last_climb_stage &&
             i != FLW_VALUE_last_climb_bytes) {
-            flw_json_number(out, value_names[i], pool->value[i]);
+            flw_json_number(out, values[i].field.name, pool->value[i]);
         }
     }
     flw_json_real(out, "hit_rate", allocs != 0, allocs != 0 ? (double)hits / (double)allocs : 0);
     write_ladder(out, pool);
-    flw_json_begin(out, "streams", '[');
-    for (uint32_t i = 0; i < pool->stream_count; i++) {
-        write_stream(out, &pool->streams[i]);
-    }
-    flw_json_end(out, ']');
-    flw_json_begin(out, "classes", '[');
-    for (uint32_t i = 0; i < pool->class_count; i++) {
-        write_class(out, &pool->classes[i]);
-    }
-    flw_json_end(out, ']');
+    write_streams(out, pool);
+    write_classes(out, pool);
     write_owners(out, pool);
     flw_json_begin(out, "arenas", '[');
     for (uint32_t i = 0; i < pool->arena_count; i++) {
-        write_arena(out, &pool->arenas[i]);
+        flw_json_begin(out, NULL, '{');
+        flw_json_text(out, "name", pool->arenas[i].name);
+        write_fields(out, WORDS_OF(pool->arenas[i]), arena_fields, COUNT(arena_fields));
     }
     flw_json_end(out, ']');
     flw_json_end(out, '}');
@@ -141,9 +191,7 @@ void flw_top_print_json(const struct flw_top_look *look, FILE *file)
     FLW_JSON_NUMBERS(out, {"clock_ns", look->clock_ns}, {"pool_total", look->pool_total});
     flw_json_begin(out, "pools", '[');
     for (uint32_t i = 0; i < look->pool_count; i++) {
-        char label[FLW_TOP_LABEL_BYTES];
-        const struct flw_bulletin_pool *pool = flw_top_pool(look, i, label);
-        put_pool(out, pool, label);
+        write_pool(out, &look->pools[i]);
     }
     flw_json_end(out, ']');
     flw_json_end(out, '}');
@@ -151,25 +199,27 @@ void flw_top_print_json(const struct flw_top_look *look, FILE *file)
 
 /* ---- Prometheus */
 
-struct looks {
-    const struct flw_top_look *looks;
-    size_t count;
+#define METRIC_BYTES 96
+
+/* The pools of all processes. */
+struct samples {
     FILE *out;
+    size_t count;
+    struct {
+        const struct flw_bulletin_pool *pool;
+        const char *process_name;
+        char labels[96]; /* process="1",pool="0",device="0" */
+    } * pools;
 };
 
-/* A label's value: backslash, quote and line end are escaped. */
-static void put_label(FILE *out, const char *text)
+/* Print the value of a label, with backslashes and quotes escaped. */
+static void put_label(FILE *out, const char *name, const char *text)
 {
+    fprintf(out, ",%s=\"", name);
     for (; *text != '\0'; text++) {
-        if (*text == '\\' || *text == '"') {
-            fputc('\\', out);
-        }
-        if (*text == '\n') {
-            fputs("\\n", out);
-        } else {
-            fputc(*text, out);
-        }
+        fprintf(out, *text == '\\' || *text == '"' ? "\\%c" : "%c", *text);
     }
+    fputc('"', out);
 }
 
 static void put_head(FILE *out, const char *metric, const char *type, const char *help)
@@ -177,50 +227,15 @@ static void put_head(FILE *out, const char *metric, const char *type, const char
     fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", metric, help, metric, type);
 }
 
-/* `metric{process="1",pool="0",device="0"`: more labels may follow. */
-static void put_sample(FILE *out, const char *metric, const struct flw_top_look *look,
-                       const struct flw_bulletin_pool *pool, const char *label)
+static bool is_count(const char *name)
 {
-    fprintf(out, "%s{process=\"%d\",pool=\"%s\",device=\"%" PRIu64 "\"", metric, (int)look->process,
-            label, pool->value[FLW_VALUE_device]);
+    size_t length = strlen(name), suffix = strlen("_count");
+    return length > suffix && strcmp(name + length - suffix, "_count") == 0;
 }
 
-typedef void (*put_pool_function)(FILE *out, const char *metric, const struct flw_top_look *look,
-                                  const struct flw_bulletin_pool *pool, const char *label,
-                                  unsigned which);
-
-static void each_pool(const struct looks *looks, const char *metric, put_pool_function put,
-                      unsigned which)
-{
-    for (size_t i = 0; i < looks->count; i++) {
-        for (uint32_t p = 0; p < looks->looks[i].pool_count; p++) {
-            char label[FLW_TOP_LABEL_BYTES];
-            const struct flw_bulletin_pool *pool = flw_top_pool(&looks->looks[i], p, label);
-            put(looks->out, metric, &looks->looks[i], pool, label, which);
-        }
-    }
-}
-
-/* ---- values of pools */
-
-enum kind {
-    LABEL, /* told otherwise */
-    VALUE,
-    TOTAL
-};
-
-static const struct {
-    const char *name;
-    enum kind kind;
-    const char *help;
-} values[] = {
-#define X(name, source, kind, help) {#name, kind, help},
-    FLW_BULLETIN_VALUES(X)
-#undef X
-};
-
-/* "_count" ends the names of summaries there. */
-static void name_metric(char *metric, size_t room, const char *name, enum kind kind)
+/* Set `metric` and print its head. "_count" is left out of the name: it ends the names of summaries in Prometheus. */
+static void begin_metric(const struct samples *samples, char metric[METRIC_BYTES],
+                         const char *prefix, const struct field *field, bool is_total)
 {
     static const struct {
         const char *name, *metric;
@@ -228,186 +243,143 @@ static void name_metric(char *metric, size_t room, const char *name, enum kind k
                   {"stream_count", "streams"},
                   {"thread_cache_count", "thread_caches"},
                   {"capture_count", "captures"},
-                  {"arena_count", "arenas"}};
-    size_t length = strlen(name), suffix = strlen("_count");
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        if (strcmp(others[i].name, name) == 0) {
-            name = others[i].metric;
-            length = strlen(name);
-        }
+                  {"arena_count", "arenas"},
+                  {"cache_count", "thread_caches"},
+                  {"fence_count", "open_fences"}};
+    const char *name = field->name;
+    for (size_t i = 0; i < COUNT(others); i++) {
+        name = strcmp(others[i].name, field->name) == 0 ? others[i].metric : name;
     }
-    if (length > suffix && strcmp(name + length - suffix, "_count") == 0) {
-        length -= suffix;
+    snprintf(metric, METRIC_BYTES, "fallow_%s_%.*s%s", prefix,
+             (int)(strlen(name) - (is_count(name) ? strlen("_count") : 0)), name,
+             is_total ? "_total" : "");
+    put_head(samples->out, metric, is_total ? "counter" : "gauge", field->help);
+}
+
+static void put_pools(const struct samples *samples)
+{
+    char metric[METRIC_BYTES];
+    put_head(samples->out, "fallow_pool_info", "gauge",
+             "whose pool it is, and of which driver; always 1");
+    for (size_t i = 0; i < samples->count; i++) {
+        fprintf(samples->out, "fallow_pool_info{%s", samples->pools[i].labels);
+        put_label(samples->out, "command", samples->pools[i].process_name);
+        put_label(samples->out, "driver", samples->pools[i].pool->driver);
+        fputs("} 1\n", samples->out);
     }
-    snprintf(metric, room, "fallow_pool_%.*s%s", (int)length, name, kind == TOTAL ? "_total" : "");
-}
-
-static void put_value(FILE *out, const char *metric, const struct flw_top_look *look,
-                      const struct flw_bulletin_pool *pool, const char *label, unsigned which)
-{
-    put_sample(out, metric, look, pool, label);
-    fprintf(out, "} %" PRIu64 "\n", pool->value[which]);
-}
-
-static void put_values(const struct looks *looks)
-{
-    for (unsigned i = 0; i < FLW_VALUE_COUNT; i++) {
-        char metric[96];
-        if (values[i].kind != LABEL) {
-            name_metric(metric, sizeof metric, values[i].name, values[i].kind);
-            put_head(looks->out, metric, values[i].kind == TOTAL ? "counter" : "gauge",
-                     values[i].help);
-            each_pool(looks, metric, put_value, i);
-        }
-    }
-}
-
-static void put_info(FILE *out, const char *metric, const struct flw_top_look *look,
-                     const struct flw_bulletin_pool *pool, const char *label, unsigned which)
-{
-    (void)which;
-    put_sample(out, metric, look, pool, label);
-    fprintf(out, ",command=\"");
-    put_label(out, look->name);
-    fprintf(out, "\",driver=\"");
-    put_label(out, pool->driver[0] == '\0' ? "libcuda.so.1" : pool->driver);
-    fprintf(out, "\"} 1\n");
-}
-
-/* ---- the ladder */
-
-static void put_climbs(FILE *out, const char *metric, const struct flw_top_look *look,
-                       const struct flw_bulletin_pool *pool, const char *label, unsigned which)
-{
-    for (unsigned i = 0; i < FLW_BULLETIN_STAGES; i++) {
-        const char *stage = flw_bulletin_stage(pool, i);
-        if (stage == NULL) {
+    for (unsigned v = 0; v < FLW_VALUE_COUNT; v++) {
+        if (values[v].kind == LABEL) {
             continue;
         }
-        put_sample(out, metric, look, pool, label);
-        fprintf(out, ",stage=\"%s\"} ", stage);
-        if (which == 0) {
-            fprintf(out, "%" PRIu64 "\n", pool->stage_count[i]);
-        } else {
-            fprintf(out, "%.9f\n", (double)pool->stage_ns[i] / 1e9);
+        begin_metric(samples, metric, "pool", &values[v].field, values[v].kind == TOTAL);
+        for (size_t i = 0; i < samples->count; i++) {
+            fprintf(samples->out, "%s{%s} %" PRIu64 "\n", metric, samples->pools[i].labels,
+                    samples->pools[i].pool->value[v]);
         }
     }
 }
 
-/* ---- rows of classes and streams: words of their structures */
-
-struct column {
-    const char *name, *help;
-    size_t offset;
-};
-
-#define COLUMN(type, field, name, help)          \
-    {                                            \
-        name, help, offsetof(struct type, field) \
-    }
-
-static const struct column class_columns[] = {
-    COLUMN(flw_bulletin_class, reserved_bytes, "reserved_bytes", "slabs of the class; runs in use"),
-    COLUMN(flw_bulletin_class, live_bytes, "live_bytes", "live blocks, as given"),
-    COLUMN(flw_bulletin_class, requested_bytes, "requested_bytes", "live blocks, as asked"),
-    COLUMN(flw_bulletin_class, cached_bytes, "cached_bytes", "free, in thread caches"),
-    COLUMN(flw_bulletin_class, deferred_bytes, "deferred_bytes", "freed, not yet reusable"),
-    COLUMN(flw_bulletin_class, live_count, "live_blocks", "blocks allocated"),
-};
-
-static const struct column stream_columns[] = {
-    COLUMN(flw_bulletin_stream, live_bytes, "live_bytes", "blocks that it allocated, as given"),
-    COLUMN(flw_bulletin_stream, requested_bytes, "requested_bytes", "blocks that it allocated"),
-    COLUMN(flw_bulletin_stream, cached_bytes, "cached_bytes", "free, in caches of threads"),
-    COLUMN(flw_bulletin_stream, free_bytes, "free_bytes", "free, its own"),
-    COLUMN(flw_bulletin_stream, captured_bytes, "captured_bytes",
-           "free memory that captures on it hold"),
-    COLUMN(flw_bulletin_stream, live_count, "live_blocks", "blocks that it allocated"),
-    COLUMN(flw_bulletin_stream, cache_count, "thread_caches", "threads that use it"),
-    COLUMN(flw_bulletin_stream, fence_count, "open_fences", "recorded, not known to be complete"),
-};
-#undef COLUMN
-
-static uint64_t word_at(const void *row, size_t offset)
+static void put_ladder(const struct samples *samples, const char *metric, const char *help,
+                       bool is_time)
 {
-    uint64_t word;
-    memcpy(&word, (const unsigned char *)row + offset, sizeof word);
-    return word;
-}
-
-static void put_class(FILE *out, const char *metric, const struct flw_top_look *look,
-                      const struct flw_bulletin_pool *pool, const char *label, unsigned which)
-{
-    for (uint32_t i = 0; i < pool->class_count; i++) {
-        uint64_t size_bytes = pool->classes[i].size_bytes;
-        put_sample(out, metric, look, pool, label);
-        if (size_bytes == 0) {
-            fprintf(out, ",class=\"runs\"} ");
-        } else {
-            fprintf(out, ",class=\"%" PRIu64 "\"} ", size_bytes);
+    put_head(samples->out, metric, "counter", help);
+    for (size_t i = 0; i < samples->count; i++) {
+        const struct flw_bulletin_pool *pool = samples->pools[i].pool;
+        const char *stage;
+        for (unsigned s = 0; (stage = flw_bulletin_stage(pool, s)) != NULL; s++) {
+            fprintf(samples->out, "%s{%s,stage=\"%s\"} ", metric, samples->pools[i].labels, stage);
+            fprintf(samples->out, is_time ? "%.9f\n" : "%.0f\n",
+                    is_time ? (double)pool->stage_ns[s] / 1e9 : (double)pool->stage_count[s]);
         }
-        fprintf(out, "%" PRIu64 "\n", word_at(&pool->classes[i], class_columns[which].offset));
     }
 }
 
-static bool is_same(const struct flw_bulletin_stream *a, const struct flw_bulletin_stream *b)
+/* Print a word of each stream or class. Rows with the same key, of streams that the driver cannot distinguish, are one
+ * sample with the sum: labels must not repeat. */
+static void put_rows(FILE *out, const char *metric, const char *labels,
+                     const struct flw_bulletin_pool *pool, bool is_stream, size_t word)
 {
-    return a->kind == b->kind && a->id == b->id && a->handle == b->handle;
-}
-
-/* Streams that the driver does not tell apart are one sample: labels may not repeat. */
-static void put_stream(FILE *out, const char *metric, const struct flw_top_look *look,
-                       const struct flw_bulletin_pool *pool, const char *label, unsigned which)
-{
-    for (uint32_t i = 0; i < pool->stream_count; i++) {
-        const struct flw_bulletin_stream *stream = &pool->streams[i];
+    const uint64_t *rows = is_stream ? WORDS_OF(pool->streams) : WORDS_OF(pool->classes);
+    size_t row_words = is_stream ? WORDS(flw_bulletin_stream) : WORDS(flw_bulletin_class);
+    size_t key_bytes =
+        (is_stream ? STREAM_KEY + 1 : CLASS_KEY) * sizeof *rows; /* with the handle */
+    const uint64_t *end = rows + row_words * (is_stream ? pool->stream_count : pool->class_count);
+    for (const uint64_t *row = rows; row < end; row += row_words) {
         uint64_t sum = 0;
-        bool is_told = false;
-        for (uint32_t j = 0; j < pool->stream_count; j++) {
-            if (is_same(stream, &pool->streams[j])) {
-                is_told |= j < i;
-                sum += word_at(&pool->streams[j], stream_columns[which].offset);
+        bool is_repeated = false;
+        for (const uint64_t *other = rows; other < end; other += row_words) {
+            if (memcmp(row, other, key_bytes) == 0) {
+                is_repeated |= other < row;
+                sum += other[word];
             }
         }
-        if (!is_told) {
-            put_sample(out, metric, look, pool, label);
-            fprintf(out,
-                    ",kind=\"%s\",stream=\"%" PRIu64 "\",handle=\"%#" PRIx64 "\"} %" PRIu64 "\n",
-                    flw_top_kind(stream->kind), stream->kind == FLW_BULLETIN_REST ? 0 : stream->id,
-                    stream->handle, sum);
+        if (is_repeated) {
+            continue;
+        }
+        fprintf(out, "%s{%s,", metric, labels);
+        if (is_stream) {
+            fprintf(out, "kind=\"%s\",stream=\"%" PRIu64 "\",handle=\"%#" PRIx64,
+                    flw_top_kind(row[0]), row[0] == FLW_BULLETIN_REST ? 0 : row[1], row[2]);
+        } else {
+            fprintf(out, row[0] == 0 ? "class=\"runs" : "class=\"%" PRIu64, row[0]);
+        }
+        fprintf(out, "\"} %" PRIu64 "\n", sum);
+    }
+}
+
+/* Print the metrics of streams or classes: sizes, then counts. */
+static void put_table(const struct samples *samples, bool is_stream)
+{
+    const struct field *fields = is_stream ? stream_fields : class_fields;
+    size_t count = is_stream ? COUNT(stream_fields) : COUNT(class_fields);
+    char metric[METRIC_BYTES];
+    for (size_t i = 0; i < 2 * count; i++) {
+        const struct field *field = &fields[i % count];
+        if (field->help == NULL || is_count(field->name) != (i >= count)) {
+            continue;
+        }
+        begin_metric(samples, metric, is_stream ? "stream" : "class", field, false);
+        for (size_t p = 0; p < samples->count; p++) {
+            put_rows(samples->out, metric, samples->pools[p].labels, samples->pools[p].pool,
+                     is_stream, (is_stream ? STREAM_KEY : CLASS_KEY) + i % count);
         }
     }
 }
 
-static void put_table(const struct looks *looks, const char *prefix, const struct column *columns,
-                      size_t count, put_pool_function put)
+static struct samples list_samples(const struct flw_top_looks *all, FILE *out)
 {
-    for (unsigned i = 0; i < count; i++) {
-        char metric[96];
-        snprintf(metric, sizeof metric, "%s%s", prefix, columns[i].name);
-        put_head(looks->out, metric, "gauge", columns[i].help);
-        each_pool(looks, metric, put, i);
+    struct samples samples = {.out = out};
+    size_t capacity = 0;
+    for (size_t i = 0; i < all->count; i++) {
+        for (uint32_t p = 0; p < all->looks[i].pool_count; p++) {
+            const struct flw_top_pool *pool = &all->looks[i].pools[p];
+            samples.pools =
+                flw_host_grow(samples.pools, &capacity, samples.count + 1, sizeof *samples.pools);
+            size_t at = samples.count++;
+            samples.pools[at].pool = pool->bulletin;
+            samples.pools[at].process_name = all->looks[i].name;
+            snprintf(samples.pools[at].labels, sizeof samples.pools[at].labels,
+                     "process=\"%d\",pool=\"%s\",device=\"%" PRIu64 "\"",
+                     (int)all->looks[i].process, pool->label,
+                     pool->bulletin->value[FLW_VALUE_device]);
+        }
     }
+    return samples;
 }
 
-void flw_top_print_prometheus(const struct flw_top_look *all, size_t count, FILE *out)
+void flw_top_print_prometheus(const struct flw_top_looks *all, FILE *out)
 {
-    struct looks looks = {.looks = all, .count = count, .out = out};
+    struct samples samples = list_samples(all, out);
     put_head(out, "fallow_process_pools", "gauge", "pools of the process");
-    for (size_t i = 0; i < count; i++) {
-        fprintf(out, "fallow_process_pools{process=\"%d\",command=\"", (int)all[i].process);
-        put_label(out, all[i].name);
-        fprintf(out, "\"} %" PRIu64 "\n", all[i].pool_total);
+    for (size_t i = 0; i < all->count; i++) {
+        fprintf(out, "fallow_process_pools{process=\"%d\"", (int)all->looks[i].process);
+        put_label(out, "command", all->looks[i].name);
+        fprintf(out, "} %" PRIu64 "\n", all->looks[i].pool_total);
     }
-    put_head(out, "fallow_pool_info", "gauge", "whose pool it is, and of which driver; always 1");
-    each_pool(&looks, "fallow_pool_info", put_info, 0);
-    put_values(&looks);
-    put_head(out, "fallow_ladder_climb_total", "counter", "how often a stage was reached");
-    each_pool(&looks, "fallow_ladder_climb_total", put_climbs, 0);
-    put_head(out, "fallow_ladder_seconds_total", "counter", "time spent on a stage");
-    each_pool(&looks, "fallow_ladder_seconds_total", put_climbs, 1);
-    put_table(&looks, "fallow_stream_", stream_columns,
-              sizeof stream_columns / sizeof *stream_columns, put_stream);
-    put_table(&looks, "fallow_class_", class_columns, sizeof class_columns / sizeof *class_columns,
-              put_class);
+    put_pools(&samples);
+    put_ladder(&samples, "fallow_ladder_climb_total", "how often a stage was reached", false);
+    put_ladder(&samples, "fallow_ladder_seconds_total", "time spent on a stage", true);
+    put_table(&samples, true);
+    put_table(&samples, false);
+    flw_host_free(samples.pools);
 }

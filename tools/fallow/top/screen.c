@@ -7,7 +7,6 @@
 #if FLW_HAS_NCURSES
 
 #include <curses.h>
-#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -15,23 +14,22 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/bits.h"
 #include "base/clock.h"
 #include "common/command.h"
 #include "common/terminal.h"
 #include "common/tool_host.h"
 
-#define NS_PER_MS 1000000
-#define KEYS      "q quit  tab process  r l c h o sort  arrows scroll"
+#define NS_PER_MS    1000000
+#define KEYS         "q quit  tab process  r l c h o sort  arrows scroll"
+#define MOST_COLUMNS 511
 
 struct screen {
-    struct flw_top_page page; /* the first member: put() finds the screen by it */
     const struct flw_top_settings *settings;
     struct flw_top_looks now, before;
     enum flw_top_sort sort;
-    pid_t chosen;        /* the process in full */
-    uint32_t skip;       /* lines scrolled past */
-    uint32_t line_count; /* of the page, as far as it is drawn */
+    pid_t chosen;     /* the process in full */
+    int skip;         /* lines scrolled past */
+    int hidden_count; /* lines that do not fit on the screen */
     attr_t attributes[FLW_TOP_ALARM + 1];
 };
 
@@ -45,14 +43,10 @@ static void note_interrupt(int number)
 
 /* ---- drawing */
 
-static void put(struct flw_top_page *page, enum flw_top_style style, const char *line)
+/* Returns the value, or the bound that it exceeds. */
+static int clamp(int value, int low, int high)
 {
-    struct screen *screen = (struct screen *)page;
-    uint32_t at = screen->line_count++;
-    if (at >= screen->skip && at - screen->skip + 1 < (uint32_t)LINES) {
-        (void)attrset(screen->attributes[style]);
-        (void)mvaddnstr((int)(at - screen->skip) + 1, 0, line, COLS);
-    }
+    return value < low ? low : value > high ? high : value;
 }
 
 static void draw_title(const struct screen *screen)
@@ -63,130 +57,102 @@ static void draw_title(const struct screen *screen)
     if (localtime_r(&now, &parts) != NULL) {
         (void)strftime(clock, sizeof clock, "%H:%M:%S", &parts);
     }
-    snprintf(right, sizeof right, "  by %s  %s", flw_top_sort_name(screen->sort), clock);
+    snprintf(right, sizeof right, "  by %s  %s", flw_top_sort_names[screen->sort], clock);
     (void)attrset(screen->attributes[FLW_TOP_TITLE]);
     (void)mvaddnstr(0, 0, KEYS, COLS);
     (void)mvaddnstr(0, COLS > (int)strlen(right) ? COLS - (int)strlen(right) : 0, right, COLS);
 }
 
-/* The index of the chosen process in `order`; the first one is chosen if it is gone. */
-static uint32_t place_of_chosen(struct screen *screen, const uint32_t *order)
+/* Choose the process `step` further in the list, counted from the first if the chosen process has ended. */
+static void choose(struct screen *screen, size_t step)
 {
-    for (uint32_t i = 0; i < screen->now.count; i++) {
-        if (screen->now.looks[order[i]].process == screen->chosen) {
-            return i;
-        }
+    size_t count = screen->now.count, place = 0;
+    uint32_t *order = flw_top_order_looks(&screen->now, screen->sort);
+    for (size_t i = 0; i < count; i++) {
+        place = screen->now.looks[order[i]].process == screen->chosen ? i : place;
     }
-    screen->chosen = screen->now.count > 0 ? screen->now.looks[order[0]].process : 0;
-    return 0;
-}
-
-/* Choose the process `step` further in the list. */
-static void choose(struct screen *screen, uint32_t step)
-{
-    uint32_t count = (uint32_t)screen->now.count;
-    uint32_t *order = flw_host_alloc(count, sizeof *order);
-    flw_top_order_looks(screen->now.looks, count, screen->sort, order);
-    uint32_t place = place_of_chosen(screen, order);
-    if (count > 0) {
-        screen->chosen = screen->now.looks[order[(place + step) % count]].process;
-    }
+    screen->chosen = count == 0 ? 0 : screen->now.looks[order[(place + step) % count]].process;
     flw_host_free(order);
 }
 
-static void draw_page(struct screen *screen)
+static void write_page(const struct screen *screen, FILE *out)
 {
-    uint32_t count = (uint32_t)screen->now.count;
-    uint32_t *order = flw_host_alloc(count, sizeof *order);
-    screen->line_count = 0;
+    struct flw_top_page page = {
+        .out = out, .width = (uint32_t)clamp(COLS, 0, MOST_COLUMNS), .has_styles = true};
     if (screen->now.note[0] != '\0') {
-        put(&screen->page, FLW_TOP_ALARM, screen->now.note);
+        flw_top_add_line(&page, FLW_TOP_ALARM, "%s", screen->now.note);
     }
-    if (count == 0) {
-        put(&screen->page, FLW_TOP_PLAIN, "no process of this user shows pools");
+    if (screen->now.count == 0) {
+        flw_top_add_line(&page, FLW_TOP_PLAIN, "no process of this user shows pools");
     }
-    if (count > 1) {
-        flw_top_order_looks(screen->now.looks, count, screen->sort, order);
-        flw_top_write_list(&screen->page, screen->now.looks, order, count);
-        put(&screen->page, FLW_TOP_PLAIN, "");
+    if (screen->now.count > 1) {
+        flw_top_write_list(&page, &screen->now, screen->sort);
+        flw_top_add_line(&page, FLW_TOP_PLAIN, "%s", "");
     }
     const struct flw_top_look *look = flw_top_looks_find(&screen->now, screen->chosen);
     if (look != NULL) {
-        flw_top_write_process(&screen->page, look,
-                              flw_top_looks_find(&screen->before, look->process), screen->sort);
+        flw_top_write_process(&page, look, flw_top_looks_find(&screen->before, look->process),
+                              screen->sort);
     }
-    flw_host_free(order);
-}
-
-static uint32_t most_skip(const struct screen *screen)
-{
-    uint32_t rows = LINES > 1 ? (uint32_t)LINES - 1 : 0;
-    return screen->line_count > rows ? screen->line_count - rows : 0;
 }
 
 static void draw(struct screen *screen)
 {
+    char *text = NULL;
+    size_t bytes = 0;
+    int count = 0, at = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    if (out == NULL) {
+        flw_host_refuse(1, LINES);
+    }
     choose(screen, 0);
-    screen->page.width = (uint32_t)flw_min((uint64_t)COLS, FLW_TOP_LINE_BYTES - 1);
+    write_page(screen, out);
+    fclose(out);
+    for (const char *line = text; (line = strchr(line, '\n')) != NULL; line++) {
+        count++;
+    }
+    screen->hidden_count = clamp(count - LINES + 1, 0, count);
+    screen->skip = clamp(screen->skip, 0, screen->hidden_count);
     (void)erase();
     draw_title(screen);
-    draw_page(screen);
-    if (screen->skip > most_skip(screen)) {
-        screen->skip = most_skip(screen);
-        (void)erase();
-        draw_title(screen);
-        draw_page(screen);
+    for (char *line = text, *end; (end = strchr(line, '\n')) != NULL; line = end + 1, at++) {
+        *end = '\0';
+        if (at >= screen->skip && at - screen->skip + 1 < LINES) {
+            (void)attrset(screen->attributes[*line - ' ' - 1]);
+            (void)mvaddnstr(at - screen->skip + 1, 0, line + 1, COLS);
+        }
     }
     (void)refresh();
+    free(text);
 }
 
 /* ---- keys */
 
-static void scroll_by(struct screen *screen, int64_t lines)
-{
-    int64_t to = (int64_t)screen->skip + lines;
-    screen->skip = to < 0 ? 0 : (uint32_t)flw_min((uint64_t)to, most_skip(screen));
-}
-
-/* False: the user quits. */
+/* React to a key. Returns false if the user quits. */
 static bool react(struct screen *screen, int key)
 {
     static const char sorts[] = "orlch"; /* in the order of enum flw_top_sort */
+    const struct {
+        int key, lines;
+    } scrolls[] = {{KEY_UP, -1},
+                   {KEY_DOWN, 1},
+                   {KEY_PPAGE, 1 - LINES},
+                   {KEY_NPAGE, LINES - 1},
+                   {' ', LINES - 1},
+                   {KEY_HOME, -screen->skip},
+                   {KEY_END, screen->hidden_count}};
     const char *sort = key > 0 && key < 128 ? strchr(sorts, key) : NULL;
     if (sort != NULL) {
         screen->sort = (enum flw_top_sort)(sort - sorts);
-        return true;
-    }
-    switch (key) {
-    case 'q':
-    case 'Q':
-        return false;
-    case '\t':
+    } else if (key == '\t') {
         choose(screen, 1);
-        break;
-    case KEY_UP:
-        scroll_by(screen, -1);
-        break;
-    case KEY_DOWN:
-        scroll_by(screen, 1);
-        break;
-    case KEY_PPAGE:
-        scroll_by(screen, 1 - LINES);
-        break;
-    case KEY_NPAGE:
-    case ' ':
-        scroll_by(screen, LINES - 1);
-        break;
-    case KEY_HOME:
-        screen->skip = 0;
-        break;
-    case KEY_END:
-        scroll_by(screen, INT32_MAX);
-        break;
-    default:
-        break;
     }
-    return true;
+    for (size_t i = 0; i < sizeof scrolls / sizeof *scrolls; i++) {
+        if (scrolls[i].key == key) {
+            screen->skip = clamp(screen->skip + scrolls[i].lines, 0, screen->hidden_count);
+        }
+    }
+    return key != 'q' && key != 'Q';
 }
 
 /* ---- the loop */
@@ -204,7 +170,7 @@ static bool look(struct screen *screen, char *message, bool *out_ended)
     return true;
 }
 
-/* A terminal that is gone answers every question for a key at once. */
+/* True if the terminal was closed: it reports a key at once, again and again. */
 static bool is_terminal_gone(void)
 {
     struct pollfd keys = {.fd = STDIN_FILENO};
@@ -233,8 +199,16 @@ static bool run(struct screen *screen, char *message, bool *out_ended)
     return true;
 }
 
-static void set_colours(struct screen *screen)
+static void set_up(struct screen *screen)
 {
+    struct sigaction action = {.sa_handler = note_interrupt};
+    (void)sigaction(SIGINT, &action, NULL);
+    (void)sigaction(SIGTERM, &action, NULL);
+    (void)sigaction(SIGHUP, &action, NULL);
+    (void)cbreak();
+    (void)noecho();
+    (void)keypad(stdscr, TRUE);
+    (void)curs_set(0);
     if (!flw_terminal_has_colour()) {
         return;
     }
@@ -246,46 +220,26 @@ static void set_colours(struct screen *screen)
     }
 }
 
-static int end(const struct screen *screen, bool is_ended, const char *message)
-{
-    size_t count = screen->settings->process_count;
-    if (!is_ended) {
-        flw_complain("top: %s", message);
-        return FLW_EXIT_FAILED;
-    }
-    if (count == 1) {
-        printf("process %d has ended\n", (int)screen->settings->processes[0]);
-    } else {
-        printf("all %zu processes have ended\n", count);
-    }
-    return FLW_EXIT_OK;
-}
-
 int flw_top_watch_screen(const struct flw_top_settings *settings)
 {
-    struct screen screen = {.page.put = put, .settings = settings, .sort = settings->sort};
+    struct screen screen = {.settings = settings, .sort = settings->sort};
     char message[FLW_TOP_MESSAGE_BYTES] = "";
-    bool is_ended = false;
-    if (!look(&screen, message, &is_ended)) {
-        flw_complain("top: %s", message);
-        return FLW_EXIT_FAILED;
-    }
-    SCREEN *terminal = newterm(NULL, stdout, stdin);
-    int code = -1;
+    bool is_ended = false, is_watched = look(&screen, message, &is_ended);
+    SCREEN *terminal = is_watched ? newterm(NULL, stdout, stdin) : NULL;
+    int code = is_watched ? -1 : FLW_EXIT_FAILED; /* also if the processes have ended already */
     if (terminal != NULL) {
-        struct sigaction action = {.sa_handler = note_interrupt};
-        (void)sigaction(SIGINT, &action, NULL);
-        (void)sigaction(SIGTERM, &action, NULL);
-        (void)sigaction(SIGHUP, &action, NULL);
-        (void)cbreak();
-        (void)noecho();
-        (void)keypad(stdscr, TRUE);
-        (void)curs_set(0);
-        set_colours(&screen);
-        bool is_watched = run(&screen, message, &is_ended);
+        set_up(&screen);
+        is_watched = run(&screen, message, &is_ended);
         (void)endwin();
         delscreen(terminal);
-        code = is_watched ? FLW_EXIT_OK : end(&screen, is_ended, message);
+        code = is_watched || is_ended ? FLW_EXIT_OK : FLW_EXIT_FAILED;
+    }
+    if (code == FLW_EXIT_FAILED) {
+        flw_complain("top: %s", message);
+    } else if (!is_watched && settings->process_count == 1) {
+        printf("process %d has ended\n", (int)settings->processes[0]);
+    } else if (!is_watched) {
+        printf("all %zu processes have ended\n", settings->process_count);
     }
     flw_top_looks_drop(&screen.now);
     flw_top_looks_drop(&screen.before);

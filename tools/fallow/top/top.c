@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the command line of `fallow top`, and its forms that are no screen.
+ * Owns: the command line of `fallow top`, and its loop without a screen.
  */
 #include "top/top.h"
 
@@ -15,7 +15,6 @@
 
 #include "common/command.h"
 #include "common/options.h"
-#include "common/tool_host.h"
 
 static const char help[] =
     "usage: fallow top [PID ...] [--once] [--json | --prometheus] [--sort KEY] [--interval S]\n"
@@ -42,16 +41,9 @@ static const char help[] =
     "\n"
     "example: fallow top --once\n";
 
-enum form {
-    FORM_TEXT,
-    FORM_JSON,
-    FORM_PROMETHEUS
-};
-
 struct settings {
     struct flw_top_settings top;
     bool is_once, is_json, is_prometheus;
-    enum form form;
 };
 
 /* ---- command line */
@@ -73,11 +65,11 @@ static bool take_sort(void *member, const char *text)
     struct flw_guess guess = {.word = text, .length = strlen(text)};
     char hint[FLW_GUESS_BYTES];
     for (enum flw_top_sort i = FLW_TOP_BY_NUMBER; i < FLW_TOP_SORTS; i++) {
-        if (strcmp(text, flw_top_sort_name(i)) == 0) {
+        if (strcmp(text, flw_top_sort_names[i]) == 0) {
             *(enum flw_top_sort *)member = i;
             return true;
         }
-        flw_guess_offer(&guess, flw_top_sort_name(i));
+        flw_guess_offer(&guess, flw_top_sort_names[i]);
     }
     flw_complain(
         "top: --sort '%.100s' is none of number, reserved, live, cached and hits%ssee fallow "
@@ -125,9 +117,6 @@ static int parse(int argc, char **argv, struct settings *settings)
         flw_complain("top: --json or --prometheus, not both");
         return FLW_EXIT_USAGE;
     }
-    settings->form = settings->is_json         ? FORM_JSON
-                     : settings->is_prometheus ? FORM_PROMETHEUS
-                                               : FORM_TEXT;
     for (; optind < argc; optind++) {
         uint64_t number = 0;
         if (!flw_parse_count(argv[optind], &number) || number == 0 || number > INT_MAX) {
@@ -143,53 +132,39 @@ static int parse(int argc, char **argv, struct settings *settings)
     return FLW_OPTIONS_READ;
 }
 
-/* ---- forms */
+/* ---- views */
 
-static void put_line(struct flw_top_page *page, enum flw_top_style style, const char *line)
-{
-    (void)page;
-    (void)style;
-    puts(line);
-}
-
-/* The processes that were named in full; else a line for each. */
+/* Print the named processes in full, or else a line for each process. */
 static void print_text(const struct flw_top_looks *all, const struct flw_top_looks *before,
-                       const struct settings *settings)
+                       const struct flw_top_settings *settings)
 {
-    struct flw_top_page page = {.width = 80, .put = put_line};
-    for (size_t i = 0; settings->top.process_count > 0 && i < all->count; i++) {
-        fputs(i > 0 ? "\n" : "", stdout);
-        flw_top_write_process(&page, &all->looks[i],
-                              flw_top_looks_find(before, all->looks[i].process),
-                              settings->top.sort);
-    }
-    if (settings->top.process_count == 0 && all->count > 0) {
-        uint32_t *order = flw_host_alloc(all->count, sizeof *order);
-        flw_top_order_looks(all->looks, (uint32_t)all->count, settings->top.sort, order);
-        flw_top_write_list(&page, all->looks, order, (uint32_t)all->count);
-        flw_host_free(order);
+    struct flw_top_page page = {.out = stdout, .width = 80};
+    if (settings->process_count == 0 && all->count > 0) {
+        flw_top_write_list(&page, all, settings->sort);
     } else if (all->count == 0) {
-        printf("no process of this user shows pools in %s%s\n", settings->top.directory,
+        printf("no process of this user shows pools in %s%s\n", settings->directory,
                all->other_count > 0 ? "; other users' do" : "");
+    } else {
+        for (size_t i = 0; i < all->count; i++) {
+            fputs(i > 0 ? "\n" : "", stdout);
+            flw_top_write_process(&page, &all->looks[i],
+                                  flw_top_looks_find(before, all->looks[i].process),
+                                  settings->sort);
+        }
     }
 }
 
 static bool print(const struct flw_top_looks *all, const struct flw_top_looks *before,
                   const struct settings *settings)
 {
-    switch (settings->form) {
-    case FORM_PROMETHEUS:
-        flw_top_print_prometheus(all->looks, all->count, stdout);
-        break;
-    case FORM_JSON:
-        for (size_t i = 0; i < all->count; i++) {
-            flw_top_print_json(&all->looks[i], stdout);
-            putchar('\n');
-        }
-        break;
-    case FORM_TEXT:
-        print_text(all, before, settings);
-        break;
+    if (settings->is_prometheus) {
+        flw_top_print_prometheus(all, stdout);
+    } else if (!settings->is_json) {
+        print_text(all, before, &settings->top);
+    }
+    for (size_t i = 0; settings->is_json && i < all->count; i++) {
+        flw_top_print_json(&all->looks[i], stdout);
+        putchar('\n');
     }
     return fflush(stdout) == 0 && ferror(stdout) == 0;
 }
@@ -202,15 +177,14 @@ static void pause_for(uint64_t ns)
     }
 }
 
+/* Print one view after the other, or one. */
 static int print_all(const struct settings *settings)
 {
     struct flw_top_looks now, before = {0};
     char message[FLW_TOP_MESSAGE_BYTES];
     bool is_ended = false, is_ok = flw_top_looks_take(&now, &settings->top, message, &is_ended);
-    if (!is_ok) {
-        flw_complain("top: %s", message);
-    } else if (now.note[0] != '\0') {
-        flw_complain("top: %s", now.note);
+    if (!is_ok || now.note[0] != '\0') {
+        flw_complain("top: %s", is_ok ? now.note : message);
     }
     bool goes_on = is_ok = is_ok && print(&now, &before, settings);
     while (goes_on && !settings->is_once && settings->top.process_count != 0) {
@@ -220,9 +194,7 @@ static int print_all(const struct settings *settings)
         goes_on = flw_top_looks_take(&now, &settings->top, message, &is_ended);
         is_ok = goes_on || is_ended;
         if (goes_on) {
-            if (settings->form == FORM_TEXT) {
-                putchar('\n');
-            }
+            fputs(settings->is_json ? "" : "\n", stdout);
             goes_on = is_ok = print(&now, &before, settings);
         } else if (!is_ok) {
             flw_complain("top: %s", message);
@@ -241,9 +213,8 @@ int flw_command_top(int argc, char **argv)
     if (code != FLW_OPTIONS_READ) {
         return code;
     }
-    settings.is_once |= settings.form == FORM_PROMETHEUS;
-    if (!settings.is_once && settings.form == FORM_TEXT && isatty(STDOUT_FILENO) &&
-        isatty(STDIN_FILENO)) {
+    settings.is_once |= settings.is_prometheus;
+    if (!settings.is_once && !settings.is_json && isatty(STDOUT_FILENO) && isatty(STDIN_FILENO)) {
         code = flw_top_watch_screen(&settings.top);
         if (code >= 0) {
             return code;

@@ -1,183 +1,274 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a look as lines of text. Does not: control a terminal.
+ * Owns: the text of `fallow top`: its lines, figures and orders.
+ * Does not: control a terminal (screen.c).
  */
 #include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bits.h"
 #include "common/figures.h"
 #include "common/tool_host.h"
-#include "top/lines.h"
+#include "top/top.h"
 
-#define BAR_COLUMNS 24
+#define LINE_BYTES 512
+
+/* ---- figures: texts that last until FIGURES others are written */
+
+#define FIGURES 16
+
+static char *take_text(void)
+{
+    static char texts[FIGURES][2 * FLW_FIGURE_BYTES];
+    static unsigned next;
+    return texts[next++ % FIGURES];
+}
+
+static const char *size(uint64_t bytes)
+{
+    return flw_format_size(bytes, take_text());
+}
+
+static const char *count(uint64_t value)
+{
+    return flw_format_count(value, take_text());
+}
+
+/* Format "99.12 %", or "-" if `whole` is 0. Never 100 % if a part is missing. */
+static const char *share(uint64_t part, uint64_t whole)
+{
+    char *text = take_text();
+    double percent = 100 * (double)part / (double)whole;
+    percent = part < whole && percent > 99.99 ? 99.99 : percent;
+    snprintf(text, FLW_FIGURE_BYTES, whole == 0 ? "-" : "%.2f %%", percent);
+    return text;
+}
+
+/* ---- lines */
+
+void flw_top_add_line(struct flw_top_page *page, enum flw_top_style style, const char *format, ...)
+{
+    char line[LINE_BYTES];
+    uint32_t columns = 0;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    for (char *at = line; *at != '\0'; at++) {
+        bool begins_letter = ((unsigned char)*at & 0xc0) != 0x80; /* it may have several bytes */
+        if (begins_letter && columns++ == page->width) {
+            *at = '\0';
+            break;
+        }
+    }
+    for (size_t end = strlen(line); end > 0 && line[end - 1] == ' '; end--) {
+        line[end - 1] = '\0';
+    }
+    if (page->has_styles) {
+        fputc(' ' + 1 + (int)style, page->out);
+    }
+    fprintf(page->out, "%s\n", line);
+}
+
+#define LINE(...) flw_top_add_line(page, FLW_TOP_PLAIN, __VA_ARGS__)
+
+/* ---- orders */
+
+const char *const flw_top_sort_names[FLW_TOP_SORTS] = {"number", "reserved", "live", "cached",
+                                                       "hits"};
+
+/* The figures by which processes, pools and streams are sorted. */
+struct sums {
+    uint64_t reserved, live, cached, hits, allocs;
+};
+
+struct row {
+    uint64_t key; /* the largest is first; equal keys keep their order */
+    uint32_t index;
+};
+
+static int compare_rows(const void *left, const void *right)
+{
+    const struct row *a = left, *b = right;
+    return a->key != b->key ? (a->key < b->key ? 1 : -1) : (a->index < b->index ? -1 : 1);
+}
+
+/* Return the indices of `number` sums in order; flw_host_free. */
+static uint32_t *order(const struct sums *sums, uint32_t number, enum flw_top_sort sort)
+{
+    struct row *rows = flw_host_alloc(number, sizeof *rows);
+    uint32_t *indices = flw_host_alloc(number, sizeof *indices);
+    for (uint32_t i = 0; i < number; i++) {
+        const struct sums *of = &sums[i];
+        double hit_share = of->allocs == 0 ? 0 : (double)of->hits / (double)of->allocs;
+        const uint64_t keys[FLW_TOP_SORTS] = {0, of->reserved, of->live, of->cached,
+                                              (uint64_t)(hit_share * 1e9)};
+        rows[i] = (struct row){keys[sort], i};
+    }
+    if (number > 0) {
+        qsort(rows, number, sizeof *rows, compare_rows);
+    }
+    for (uint32_t i = 0; i < number; i++) {
+        indices[i] = rows[i].index;
+    }
+    flw_host_free(rows);
+    return indices;
+}
+
+#define V(name) value[FLW_VALUE_##name]
+
+static void add_up(struct sums *sums, const uint64_t *value)
+{
+    sums->reserved += V(reserved_bytes);
+    sums->live += V(live_bytes);
+    sums->cached += V(cached_bytes);
+    sums->hits += V(hit_count);
+    sums->allocs += V(alloc_count);
+}
+
+static struct sums sum_up(const struct flw_top_look *look)
+{
+    struct sums sums = {0};
+    for (uint32_t i = 0; i < look->pool_count; i++) {
+        add_up(&sums, look->pools[i].bulletin->value);
+    }
+    return sums;
+}
+
+uint32_t *flw_top_order_looks(const struct flw_top_looks *all, enum flw_top_sort sort)
+{
+    struct sums *sums = flw_host_alloc(all->count, sizeof *sums);
+    for (size_t i = 0; i < all->count; i++) {
+        sums[i] = sum_up(&all->looks[i]);
+    }
+    uint32_t *indices = order(sums, (uint32_t)all->count, sort);
+    flw_host_free(sums);
+    return indices;
+}
 
 /* ---- one pool */
 
+static void add_memory(struct flw_top_page *page, const uint64_t *value)
+{
+    char bar[] = "........................";
+    double full = V(limit_bytes) == 0 ? 0 : (double)V(reserved_bytes) / (double)V(limit_bytes);
+    memset(bar, '#', (size_t)(fmin(full, 1) * (double)strlen(bar) + .5));
+    LINE("reserved %9s  of %9s  [%s]  peak %s", size(V(reserved_bytes)), size(V(limit_bytes)), bar,
+         size(V(peak_reserved_bytes)));
+    LINE("live     %9s  asked %9s  in %s blocks  peak asked %s", size(V(live_bytes)),
+         size(V(requested_bytes)), count(V(live_count)), size(V(peak_requested_bytes)));
+    LINE("free     %9s  cached %s  deferred %s  unmapped %s", size(V(free_bytes)),
+         size(V(cached_bytes)), size(V(deferred_bytes)), size(V(unmapped_bytes)));
+    LINE("captures %9s  %s under way  tables %s of host memory", size(V(captured_bytes)),
+         count(V(capture_count)), size(V(host_bytes)));
+    if (V(is_asleep) != 0) {
+        flw_top_add_line(page, FLW_TOP_TITLE, "asleep   %9s  released  %s saved in host memory",
+                         size(V(asleep_bytes)), size(V(saved_bytes)));
+    }
+    if (V(exported_bytes) + V(imported_bytes) != 0) {
+        LINE("shared   %9s  exported  %s imported", size(V(exported_bytes)),
+             size(V(imported_bytes)));
+    }
+}
+
+static void add_arenas(struct flw_top_page *page, const struct flw_bulletin_pool *pool)
+{
+    const uint64_t *value = pool->value;
+    for (uint32_t i = 0; i < pool->arena_count; i++) {
+        const struct flw_bulletin_arena *arena = &pool->arenas[i];
+        LINE("arena    %9s  %s%s%s  kept %s  %s leases  %" PRIu64 " captures",
+             size(arena->scratch_bytes), arena->name, arena->is_leased ? ", leased" : "",
+             arena->is_locked ? ", locked" : "", size(arena->persistent_bytes),
+             count(arena->lease_count), arena->capture_count);
+    }
+    if (pool->arena_count < V(arena_count)) {
+        LINE("... %" PRIu64 " more arenas", V(arena_count) - pool->arena_count);
+    }
+}
+
+/* A pool, and the same pool some time earlier. */
 struct change {
-    double seconds; /* 0: no earlier look */
-    const struct flw_bulletin_pool *now, *before;
+    double seconds;
+    const uint64_t *value, *before; /* NULL: no earlier look */
 };
 
 static uint64_t grown(const struct change *change, enum flw_bulletin_value which)
 {
-    uint64_t now = change->now->value[which];
-    uint64_t before = change->before == NULL ? now : change->before->value[which];
-    return now > before ? now - before : 0;
+    uint64_t now = change->value[which];
+    return now - (change->before == NULL ? now : flw_min(now, change->before[which]));
 }
 
-static void add_memory(struct flw_top_page *page, const uint64_t *value)
+/* Format ", 12 /s", or "" without an earlier look. */
+static const char *rate(const struct change *change, enum flw_bulletin_value which)
 {
-    char a[FLW_TOP_TEXT_BYTES], b[FLW_TOP_TEXT_BYTES], c[FLW_TOP_TEXT_BYTES], d[FLW_TOP_TEXT_BYTES];
-    char bar[BAR_COLUMNS + 1];
-    uint64_t limit = value[FLW_VALUE_limit_bytes], reserved = value[FLW_VALUE_reserved_bytes];
-    unsigned full =
-        limit == 0 ? 0 : (unsigned)((double)reserved / (double)limit * BAR_COLUMNS + .5);
-    for (unsigned i = 0; i < BAR_COLUMNS; i++) {
-        bar[i] = i < full ? '#' : '.';
-    }
-    bar[BAR_COLUMNS] = '\0';
-    flw_top_add_line(page, FLW_TOP_PLAIN, "reserved %9s  of %9s  [%s]  peak %s",
-                     flw_format_size(reserved, a), flw_format_size(limit, b), bar,
-                     flw_format_size(value[FLW_VALUE_peak_reserved_bytes], c));
-    flw_top_add_line(page, FLW_TOP_PLAIN, "live     %9s  asked %9s  in %s blocks  peak asked %s",
-                     flw_format_size(value[FLW_VALUE_live_bytes], a),
-                     flw_format_size(value[FLW_VALUE_requested_bytes], b),
-                     flw_format_count(value[FLW_VALUE_live_count], c),
-                     flw_format_size(value[FLW_VALUE_peak_requested_bytes], d));
-    flw_top_add_line(page, FLW_TOP_PLAIN, "free     %9s  cached %s  deferred %s  unmapped %s",
-                     flw_format_size(value[FLW_VALUE_free_bytes], a),
-                     flw_format_size(value[FLW_VALUE_cached_bytes], b),
-                     flw_format_size(value[FLW_VALUE_deferred_bytes], c),
-                     flw_format_size(value[FLW_VALUE_unmapped_bytes], d));
-    flw_top_add_line(page, FLW_TOP_PLAIN, "captures %9s  %s under way  tables %s of host memory",
-                     flw_format_size(value[FLW_VALUE_captured_bytes], a),
-                     flw_format_count(value[FLW_VALUE_capture_count], b),
-                     flw_format_size(value[FLW_VALUE_host_bytes], c));
+    char *text = take_text();
+    double per_second = (double)grown(change, which) / change->seconds;
+    snprintf(text, FLW_FIGURE_BYTES, change->before == NULL ? "" : ", %s /s",
+             count((uint64_t)per_second));
+    return text;
 }
 
 static void add_traffic(struct flw_top_page *page, const struct change *change)
 {
-    const uint64_t *value = change->now->value;
-    char a[FLW_TOP_TEXT_BYTES], b[FLW_TOP_TEXT_BYTES], c[FLW_TOP_TEXT_BYTES], d[FLW_TOP_TEXT_BYTES],
-        e[FLW_TOP_TEXT_BYTES];
-    uint64_t allocs = grown(change, FLW_VALUE_alloc_count),
-             hits = grown(change, FLW_VALUE_hit_count);
-    double each = change->seconds > 0 ? change->seconds : 1;
+    const uint64_t *value = change->value;
+    char now[FLW_FIGURE_BYTES] = "";
     if (change->before != NULL) {
-        flw_top_add_line(page, FLW_TOP_PLAIN, "hits     %9s  now %s  %s allocations, %s /s",
-                         flw_top_share(a, value[FLW_VALUE_hit_count], value[FLW_VALUE_alloc_count]),
-                         flw_top_share(b, hits, allocs),
-                         flw_format_count(value[FLW_VALUE_alloc_count], c),
-                         flw_format_count((uint64_t)((double)allocs / each), d));
-        flw_top_add_line(
-            page, FLW_TOP_PLAIN, "events   %9s  recorded, %s queried  %s driver calls, %s /s",
-            flw_format_count(value[FLW_VALUE_event_count], a),
-            flw_format_count(value[FLW_VALUE_query_count], b),
-            flw_format_count(value[FLW_VALUE_driver_call_count], c),
-            flw_format_count((uint64_t)((double)grown(change, FLW_VALUE_driver_call_count) / each),
-                             d));
-    } else {
-        flw_top_add_line(page, FLW_TOP_PLAIN, "hits     %9s  %s allocations",
-                         flw_top_share(a, value[FLW_VALUE_hit_count], value[FLW_VALUE_alloc_count]),
-                         flw_format_count(value[FLW_VALUE_alloc_count], c));
-        flw_top_add_line(page, FLW_TOP_PLAIN, "events   %9s  recorded, %s queried  %s driver calls",
-                         flw_format_count(value[FLW_VALUE_event_count], a),
-                         flw_format_count(value[FLW_VALUE_query_count], b),
-                         flw_format_count(value[FLW_VALUE_driver_call_count], c));
+        snprintf(now, sizeof now, "  now %s",
+                 share(grown(change, FLW_VALUE_hit_count), grown(change, FLW_VALUE_alloc_count)));
     }
-    flw_top_add_line(page, FLW_TOP_PLAIN,
-                     "waits    %9s  of the host, %s of streams  %s grows, %s moves, %s trims",
-                     flw_format_count(value[FLW_VALUE_wait_count], a),
-                     flw_format_count(value[FLW_VALUE_stream_wait_count], b),
-                     flw_format_count(value[FLW_VALUE_grow_count], c),
-                     flw_format_count(value[FLW_VALUE_remap_count], d),
-                     flw_format_count(value[FLW_VALUE_trim_count], e));
+    LINE("hits     %9s%s  %s allocations%s", share(V(hit_count), V(alloc_count)), now,
+         count(V(alloc_count)), rate(change, FLW_VALUE_alloc_count));
+    LINE("events   %9s  recorded, %s queried  %s driver calls%s", count(V(event_count)),
+         count(V(query_count)), count(V(driver_call_count)),
+         rate(change, FLW_VALUE_driver_call_count));
+    LINE("waits    %9s  of the host, %s of streams  %s grows, %s moves, %s trims",
+         count(V(wait_count)), count(V(stream_wait_count)), count(V(grow_count)),
+         count(V(remap_count)), count(V(trim_count)));
 }
 
-/* The last climb above the first stage; then every stage that was reached, over as many lines as it
- * takes. */
+/* The last climb above the first stage, then every stage that was reached, on as many lines as needed. */
 static void add_ladder(struct flw_top_page *page, const struct flw_bulletin_pool *pool)
 {
-    char line[FLW_TOP_LINE_BYTES], part[80], text[FLW_TOP_TEXT_BYTES];
-    uint64_t last = pool->value[FLW_VALUE_last_climb_stage];
-    size_t width = page->width < sizeof line ? page->width : sizeof line - 1;
-    snprintf(line, sizeof line, "ladder   ");
-    const char *served = last == 0 ? NULL : flw_bulletin_stage(pool, last - 1);
+    const uint64_t *value = pool->value;
+    char line[LINE_BYTES] = "ladder   ", part[80];
+    const char *served =
+        V(last_climb_stage) == 0 ? NULL : flw_bulletin_stage(pool, V(last_climb_stage) - 1);
     if (served != NULL) {
-        snprintf(line, sizeof line, "ladder   last %s for %s ", served,
-                 flw_format_size(pool->value[FLW_VALUE_last_climb_bytes], text));
+        flw_append(line, sizeof line, "last %s for %s ", served, size(V(last_climb_bytes)));
     }
     for (unsigned i = 0; i < FLW_BULLETIN_STAGES; i++) {
         const char *stage = flw_bulletin_stage(pool, i);
         if (stage == NULL || pool->stage_count[i] == 0) {
             continue;
         }
-        snprintf(part, sizeof part, " %s %s ", stage, flw_format_count(pool->stage_count[i], text));
-        if (strlen(line) + strlen(part) > width) {
-            flw_top_add_line(page, FLW_TOP_PLAIN, "%s", line);
-            snprintf(line, sizeof line, "         ");
+        snprintf(part, sizeof part, " %s %s ", stage, count(pool->stage_count[i]));
+        if (strlen(line) + strlen(part) > flw_min(page->width, sizeof line - 1)) {
+            LINE("%s", line);
+            strcpy(line, "         ");
         }
-        strncat(line, part, sizeof line - strlen(line) - 1);
+        flw_append(line, sizeof line, "%s", part);
     }
-    flw_top_add_line(page, FLW_TOP_PLAIN, "%s", line);
+    LINE("%s", line);
 }
 
-/* What few pools have, where this one does. */
-static void add_absent(struct flw_top_page *page, const uint64_t *value)
+/* Figures that should be 0, if they are not. */
+static void add_trouble(struct flw_top_page *page, const uint64_t *value)
 {
-    char a[FLW_TOP_TEXT_BYTES], b[FLW_TOP_TEXT_BYTES];
-    if (value[FLW_VALUE_is_asleep] != 0) {
-        flw_top_add_line(page, FLW_TOP_TITLE, "asleep   %9s  released  %s saved in host memory",
-                         flw_format_size(value[FLW_VALUE_asleep_bytes], a),
-                         flw_format_size(value[FLW_VALUE_saved_bytes], b));
-    }
-    if (value[FLW_VALUE_exported_bytes] + value[FLW_VALUE_imported_bytes] != 0) {
-        flw_top_add_line(page, FLW_TOP_PLAIN, "shared   %9s  exported  %s imported",
-                         flw_format_size(value[FLW_VALUE_exported_bytes], a),
-                         flw_format_size(value[FLW_VALUE_imported_bytes], b));
-    }
-}
-
-static void add_arenas(struct flw_top_page *page, const struct flw_bulletin_pool *pool)
-{
-    uint64_t total = pool->value[FLW_VALUE_arena_count];
-    for (uint32_t i = 0; i < pool->arena_count; i++) {
-        const struct flw_bulletin_arena *arena = &pool->arenas[i];
-        char a[FLW_TOP_TEXT_BYTES], b[FLW_TOP_TEXT_BYTES], c[FLW_TOP_TEXT_BYTES];
-        flw_top_add_line(page, FLW_TOP_PLAIN,
-                         "arena    %9s  %s%s%s  kept %s  %s leases  %" PRIu64 " captures",
-                         flw_format_size(arena->scratch_bytes, a), arena->name,
-                         arena->is_leased ? ", leased" : "", arena->is_locked ? ", locked" : "",
-                         flw_format_size(arena->persistent_bytes, b),
-                         flw_format_count(arena->lease_count, c), arena->capture_count);
-    }
-    if (pool->arena_count < total) {
-        flw_top_add_line(page, FLW_TOP_PLAIN, "... %" PRIu64 " more arenas",
-                         total - pool->arena_count);
-    }
-}
-
-/* What should be 0, where it is not. */
-static void add_trouble(struct flw_top_page *page, const struct flw_bulletin_pool *pool)
-{
-    static const struct {
-        enum flw_bulletin_value which;
+    const struct {
+        uint64_t count;
         const char *text;
-    } troubles[] = {{FLW_VALUE_oom_count, "allocations failed"},
-                    {FLW_VALUE_misuse_count, "frees refused"},
-                    {FLW_VALUE_lost_streams, "streams lost"},
-                    {FLW_VALUE_damage_count, "blocks damaged"}};
-    char line[FLW_TOP_LINE_BYTES] = "", text[FLW_TOP_TEXT_BYTES];
-    if (pool->value[FLW_VALUE_is_lost] != 0) {
-        strcat(line, "  the device is lost");
-    }
+    } troubles[] = {{V(oom_count), "allocations failed"},
+                    {V(misuse_count), "frees refused"},
+                    {V(lost_streams), "streams lost"},
+                    {V(damage_count), "blocks damaged"}};
+    char line[LINE_BYTES];
+    strcpy(line, V(is_lost) != 0 ? "  the device is lost" : "");
     for (size_t i = 0; i < sizeof troubles / sizeof *troubles; i++) {
-        uint64_t count = pool->value[troubles[i].which];
-        if (count != 0) {
-            size_t used = strlen(line);
-            snprintf(line + used, sizeof line - used, "  %s %s", flw_format_count(count, text),
-                     troubles[i].text);
+        if (troubles[i].count != 0) {
+            flw_append(line, sizeof line, "  %s %s", count(troubles[i].count), troubles[i].text);
         }
     }
     if (line[0] != '\0') {
@@ -185,148 +276,107 @@ static void add_trouble(struct flw_top_page *page, const struct flw_bulletin_poo
     }
 }
 
-static void order_streams(const struct flw_bulletin_pool *pool, enum flw_top_sort sort,
-                          uint32_t *order)
-{
-    struct flw_top_row rows[FLW_BULLETIN_STREAMS + 1];
-    for (uint32_t i = 0; i < pool->stream_count; i++) {
-        const struct flw_bulletin_stream *stream = &pool->streams[i];
-        uint64_t held =
-            stream->live_bytes + stream->cached_bytes + stream->free_bytes + stream->captured_bytes;
-        rows[i] = (struct flw_top_row){
-            flw_top_key(sort, held, stream->live_bytes, stream->cached_bytes,
-                        flw_top_share_key(stream->hit_count, stream->alloc_count)),
-            i};
-    }
-    flw_top_order(rows, pool->stream_count, order);
-}
-
 static void add_streams(struct flw_top_page *page, const struct flw_bulletin_pool *pool,
                         enum flw_top_sort sort)
 {
-    uint32_t order[FLW_BULLETIN_STREAMS + 1];
-    order_streams(pool, sort, order);
+    struct sums sums[FLW_BULLETIN_STREAMS + 1];
+    for (uint32_t i = 0; i < pool->stream_count; i++) {
+        const struct flw_bulletin_stream *row = &pool->streams[i];
+        sums[i] = (struct sums){
+            row->live_bytes + row->cached_bytes + row->free_bytes + row->captured_bytes,
+            row->live_bytes, row->cached_bytes, row->hit_count, row->alloc_count};
+    }
+    uint32_t *indices = order(sums, pool->stream_count, sort);
+    LINE("%s", "");
     flw_top_add_line(page, FLW_TOP_HEADING, "%-14s %10s %10s %10s %10s %7s %8s", "STREAM", "LIVE",
                      "ASKED", "CACHED", "FREE", "THREADS", "HITS");
     for (uint32_t i = 0; i < pool->stream_count; i++) {
-        const struct flw_bulletin_stream *row = &pool->streams[order[i]];
-        char name[40], a[FLW_TOP_TEXT_BYTES], b[FLW_TOP_TEXT_BYTES], c[FLW_TOP_TEXT_BYTES],
-            d[FLW_TOP_TEXT_BYTES], e[FLW_TOP_TEXT_BYTES];
-        switch (row->kind) {
-        case FLW_BULLETIN_STREAM:
-        case FLW_BULLETIN_GONE:
-            snprintf(name, sizeof name, "%s%" PRIu64, row->kind == FLW_BULLETIN_GONE ? "gone " : "",
-                     row->id);
-            break;
-        case FLW_BULLETIN_REST:
-            snprintf(name, sizeof name, "%" PRIu64 " more", row->id);
-            break;
-        default:
-            snprintf(name, sizeof name, "any");
+        const struct flw_bulletin_stream *row = &pool->streams[indices[i]];
+        static const char *const names[] = {[FLW_BULLETIN_STREAM] = "%" PRIu64,
+                                            [FLW_BULLETIN_GONE] = "gone %" PRIu64,
+                                            [FLW_BULLETIN_REST] = "%" PRIu64 " more"};
+        char name[40] = "any";
+        if (row->kind <= FLW_BULLETIN_REST && names[row->kind] != NULL) {
+            snprintf(name, sizeof name, names[row->kind], row->id);
         }
-        flw_top_add_line(page, FLW_TOP_PLAIN, "%-14.14s %10s %10s %10s %10s %7" PRIu64 " %8s", name,
-                         flw_format_size(row->live_bytes, a),
-                         flw_format_size(row->requested_bytes, b),
-                         flw_format_size(row->cached_bytes, c),
-                         flw_format_size(row->free_bytes + row->captured_bytes, d),
-                         row->cache_count, flw_top_share(e, row->hit_count, row->alloc_count));
+        LINE("%-14.14s %10s %10s %10s %10s %7" PRIu64 " %8s", name, size(row->live_bytes),
+             size(row->requested_bytes), size(row->cached_bytes),
+             size(row->free_bytes + row->captured_bytes), row->cache_count,
+             share(row->hit_count, row->alloc_count));
     }
-}
-
-/* Classes have no order of their own that helps: the one that holds most comes first. */
-static void order_classes(const struct flw_bulletin_pool *pool, enum flw_top_sort sort,
-                          uint32_t *order)
-{
-    struct flw_top_row rows[FLW_BULLETIN_CLASSES];
-    for (uint32_t i = 0; i < pool->class_count; i++) {
-        const struct flw_bulletin_class *class = &pool->classes[i];
-        uint64_t key = sort == FLW_TOP_BY_LIVE     ? class->live_bytes
-                       : sort == FLW_TOP_BY_CACHED ? class->cached_bytes
-                                                   : class->reserved_bytes;
-        rows[i] = (struct flw_top_row){key, i};
-    }
-    flw_top_order(rows, pool->class_count, order);
+    flw_host_free(indices);
 }
 
 static void add_classes(struct flw_top_page *page, const struct flw_bulletin_pool *pool,
                         enum flw_top_sort sort)
 {
-    uint32_t order[FLW_BULLETIN_CLASSES];
-    order_classes(pool, sort, order);
+    struct sums sums[FLW_BULLETIN_CLASSES];
+    for (uint32_t i = 0; i < pool->class_count; i++) {
+        const struct flw_bulletin_class *row = &pool->classes[i];
+        sums[i] = (struct sums){row->reserved_bytes, row->live_bytes, row->cached_bytes, 0, 0};
+    }
+    bool has_key = sort == FLW_TOP_BY_LIVE || sort == FLW_TOP_BY_CACHED;
+    uint32_t *indices = order(sums, pool->class_count, has_key ? sort : FLW_TOP_BY_RESERVED);
+    LINE("%s", "");
     flw_top_add_line(page, FLW_TOP_HEADING, "%-14s %10s %10s %10s %10s %7s %8s", "CLASS", "LIVE",
                      "ASKED", "CACHED", "RESERVED", "BLOCKS", "USED");
     for (uint32_t i = 0; i < pool->class_count; i++) {
-        const struct flw_bulletin_class *row = &pool->classes[order[i]];
-        char name[FLW_TOP_TEXT_BYTES], a[FLW_TOP_TEXT_BYTES], b[FLW_TOP_TEXT_BYTES],
-            c[FLW_TOP_TEXT_BYTES], d[FLW_TOP_TEXT_BYTES], e[FLW_TOP_TEXT_BYTES];
-        flw_top_add_line(
-            page, FLW_TOP_PLAIN, "%-14s %10s %10s %10s %10s %7" PRIu64 " %8s",
-            row->size_bytes == 0 ? "runs" : flw_format_size(row->size_bytes, name),
-            flw_format_size(row->live_bytes, a), flw_format_size(row->requested_bytes, b),
-            flw_format_size(row->cached_bytes, c), flw_format_size(row->reserved_bytes, d),
-            row->live_count, flw_top_share(e, row->live_bytes, row->reserved_bytes));
+        const struct flw_bulletin_class *row = &pool->classes[indices[i]];
+        LINE("%-14s %10s %10s %10s %10s %7" PRIu64 " %8s",
+             row->size_bytes == 0 ? "runs" : size(row->size_bytes), size(row->live_bytes),
+             size(row->requested_bytes), size(row->cached_bytes), size(row->reserved_bytes),
+             row->live_count, share(row->live_bytes, row->reserved_bytes));
     }
+    flw_host_free(indices);
 }
 
 static void add_owners(struct flw_top_page *page, const struct flw_bulletin_pool *pool)
 {
     struct flw_top_owner owners[FLW_TOP_OWNERS];
-    uint32_t count = flw_top_list_owners(pool, owners);
-    flw_top_add_line(page, FLW_TOP_HEADING, "%10s %8s %7s  %s", "ASKED", "SHARE", "BLOCKS",
-                     "OWNER");
-    for (uint32_t i = 0; i < count; i++) {
-        char a[FLW_TOP_TEXT_BYTES], b[FLW_TOP_TEXT_BYTES];
-        flw_top_add_line(page, FLW_TOP_PLAIN, "%10s %8s %7" PRIu64 "  %s",
-                         flw_format_size(owners[i].bytes, a),
-                         flw_top_share(b, owners[i].bytes, pool->value[FLW_VALUE_requested_bytes]),
-                         owners[i].count, owners[i].name);
+    uint32_t number = flw_top_list_owners(pool, owners);
+    if (number > 0) {
+        LINE("%s", "");
+        flw_top_add_line(page, FLW_TOP_HEADING, "%10s %8s %7s  %s", "ASKED", "SHARE", "BLOCKS",
+                         "OWNER");
+    }
+    for (uint32_t i = 0; i < number; i++) {
+        LINE("%10s %8s %7" PRIu64 "  %s", size(owners[i].bytes),
+             share(owners[i].bytes, pool->value[FLW_VALUE_requested_bytes]), owners[i].count,
+             owners[i].name);
     }
 }
 
-static void add_pool(struct flw_top_page *page, const struct change *change, enum flw_top_sort sort)
+/* ---- processes */
+
+static void add_pool(struct flw_top_page *page, const struct flw_top_pool *pool,
+                     const struct change *change, enum flw_top_sort sort)
 {
-    add_memory(page, change->now->value);
-    add_absent(page, change->now->value);
-    add_arenas(page, change->now);
+    LINE("%s", "");
+    flw_top_add_line(page, FLW_TOP_TITLE, "pool %s", pool->label);
+    add_memory(page, change->value);
+    add_arenas(page, pool->bulletin);
     add_traffic(page, change);
-    add_ladder(page, change->now);
-    add_trouble(page, change->now);
-    flw_top_add_line(page, FLW_TOP_PLAIN, "%s", "");
-    add_streams(page, change->now, sort);
-    flw_top_add_line(page, FLW_TOP_PLAIN, "%s", "");
-    add_classes(page, change->now, sort);
-    if (change->now->holder_count > 0) {
-        flw_top_add_line(page, FLW_TOP_PLAIN, "%s", "");
-        add_owners(page, change->now);
+    add_ladder(page, pool->bulletin);
+    add_trouble(page, change->value);
+    add_streams(page, pool->bulletin, sort);
+    add_classes(page, pool->bulletin, sort);
+    add_owners(page, pool->bulletin);
+}
+
+/* The change of pool `index` since an earlier look (or NULL). */
+static struct change find_change(const struct flw_top_look *look, const struct flw_top_look *before,
+                                 uint32_t index)
+{
+    const struct flw_top_pool *pool = &look->pools[index];
+    struct change change = {1, pool->bulletin->value, NULL};
+    if (before == NULL || before->clock_ns >= look->clock_ns) {
+        return change;
     }
-}
-
-/* ---- a process */
-
-static void add_pool_line(struct flw_top_page *page, const struct flw_top_look *look,
-                          uint32_t index)
-{
-    char label[FLW_TOP_LABEL_BYTES], a[FLW_TOP_TEXT_BYTES], b[FLW_TOP_TEXT_BYTES],
-        c[FLW_TOP_TEXT_BYTES], d[FLW_TOP_TEXT_BYTES], e[FLW_TOP_TEXT_BYTES];
-    const struct flw_bulletin_pool *pool = flw_top_pool(look, index, label);
-    const uint64_t *value = pool->value;
-    flw_top_add_line(page, FLW_TOP_PLAIN, "%-5s %3" PRIu64 " %-16.16s %10s %10s %10s %7s %8s",
-                     label, value[FLW_VALUE_device],
-                     pool->driver[0] == '\0' ? "libcuda.so.1" : pool->driver,
-                     flw_format_size(value[FLW_VALUE_reserved_bytes], a),
-                     flw_format_size(value[FLW_VALUE_live_bytes], b),
-                     flw_format_size(value[FLW_VALUE_cached_bytes], c),
-                     flw_format_count(value[FLW_VALUE_stream_count], d),
-                     flw_top_share(e, value[FLW_VALUE_hit_count], value[FLW_VALUE_alloc_count]));
-}
-
-static struct change change_of(const struct flw_top_look *look, const struct flw_top_look *before,
-                               uint32_t index, char label[FLW_TOP_LABEL_BYTES])
-{
-    struct change change = {.now = flw_top_pool(look, index, label)};
-    if (before != NULL && before->clock_ns < look->clock_ns) {
-        change.before = flw_top_find(before, label);
-        change.seconds = (double)(look->clock_ns - before->clock_ns) / 1e9;
+    change.seconds = (double)(look->clock_ns - before->clock_ns) / 1e9;
+    for (uint32_t i = 0; i < before->pool_count; i++) {
+        if (strcmp(before->pools[i].label, pool->label) == 0) {
+            change.before = before->pools[i].bulletin->value;
+        }
     }
     return change;
 }
@@ -334,19 +384,25 @@ static struct change change_of(const struct flw_top_look *look, const struct flw
 void flw_top_write_process(struct flw_top_page *page, const struct flw_top_look *look,
                            const struct flw_top_look *before, enum flw_top_sort sort)
 {
-    char label[FLW_TOP_LABEL_BYTES];
-    uint32_t *order = flw_host_alloc(look->pool_count, sizeof *order);
-    flw_top_order_pools(look, sort, order);
+    struct sums *sums = flw_host_alloc(look->pool_count, sizeof *sums);
+    for (uint32_t i = 0; i < look->pool_count; i++) {
+        add_up(&sums[i], look->pools[i].bulletin->value);
+    }
+    uint32_t *indices = order(sums, look->pool_count, sort);
     flw_top_add_line(page, FLW_TOP_TITLE, "fallow top  %s (%d)  %" PRIu64 " pool%s", look->name,
                      (int)look->process, look->pool_total, flw_plural(look->pool_total));
     if (look->pool_count == 0) {
-        flw_top_add_line(page, FLW_TOP_PLAIN, "no pools");
+        LINE("no pools");
     } else {
         flw_top_add_line(page, FLW_TOP_HEADING, "%-5s %3s %-16s %10s %10s %10s %7s %8s", "POOL",
                          "DEV", "DRIVER", "RESERVED", "LIVE", "CACHED", "STREAMS", "HITS");
     }
     for (uint32_t i = 0; i < look->pool_count; i++) {
-        add_pool_line(page, look, order[i]);
+        const struct flw_top_pool *pool = &look->pools[indices[i]];
+        const uint64_t *value = pool->bulletin->value;
+        LINE("%-5s %3" PRIu64 " %-16.16s %10s %10s %10s %7s %8s", pool->label, V(device),
+             pool->bulletin->driver, size(V(reserved_bytes)), size(V(live_bytes)),
+             size(V(cached_bytes)), count(V(stream_count)), share(V(hit_count), V(alloc_count)));
     }
     if (look->pool_total > look->pool_count) {
         flw_top_add_line(page, FLW_TOP_ALARM,
@@ -354,27 +410,25 @@ void flw_top_write_process(struct flw_top_page *page, const struct flw_top_look 
                          look->pool_total - look->pool_count);
     }
     for (uint32_t i = 0; i < look->pool_count; i++) {
-        struct change change = change_of(look, before, order[i], label);
-        flw_top_add_line(page, FLW_TOP_PLAIN, "%s", "");
-        flw_top_add_line(page, FLW_TOP_TITLE, "pool %s", label);
-        add_pool(page, &change, sort);
+        struct change change = find_change(look, before, indices[i]);
+        add_pool(page, &look->pools[indices[i]], &change, sort);
     }
-    flw_host_free(order);
+    flw_host_free(indices);
+    flw_host_free(sums);
 }
 
-void flw_top_write_list(struct flw_top_page *page, const struct flw_top_look *looks,
-                        const uint32_t *order, uint32_t count)
+void flw_top_write_list(struct flw_top_page *page, const struct flw_top_looks *all,
+                        enum flw_top_sort sort)
 {
+    uint32_t *indices = flw_top_order_looks(all, sort);
     flw_top_add_line(page, FLW_TOP_HEADING, "%8s %-16s %5s %10s %10s %10s %8s", "PROCESS", "NAME",
                      "POOLS", "RESERVED", "LIVE", "CACHED", "HITS");
-    for (uint32_t i = 0; i < count; i++) {
-        const struct flw_top_look *look = &looks[order[i]];
-        char a[FLW_TOP_TEXT_BYTES], b[FLW_TOP_TEXT_BYTES], c[FLW_TOP_TEXT_BYTES],
-            d[FLW_TOP_TEXT_BYTES];
-        struct flw_top_sums sums = flw_top_sum_up(look);
-        flw_top_add_line(page, FLW_TOP_PLAIN, "%8d %-16.16s %5" PRIu64 " %10s %10s %10s %8s",
-                         (int)look->process, look->name, look->pool_total,
-                         flw_format_size(sums.reserved, a), flw_format_size(sums.live, b),
-                         flw_format_size(sums.cached, c), flw_top_share(d, sums.hits, sums.allocs));
+    for (size_t i = 0; i < all->count; i++) {
+        const struct flw_top_look *look = &all->looks[indices[i]];
+        struct sums sums = sum_up(look);
+        LINE("%8d %-16.16s %5" PRIu64 " %10s %10s %10s %8s", (int)look->process, look->name,
+             look->pool_total, size(sums.reserved), size(sums.live), size(sums.cached),
+             share(sums.hits, sums.allocs));
     }
+    flw_host_free(indices);
 }
