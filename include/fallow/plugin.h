@@ -1,42 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * @file
- * Entry points for frameworks that take an allocator as addresses of functions: PyTorch, CuPy, and
- * through them Numba and RMM. tools/python/fallow passes the addresses; C programs need none of this.
+ * Entry points for frameworks that take an allocator as function addresses: PyTorch, CuPy, and through
+ * these Numba and RMM. The Python package (tools/python) passes the addresses; C programs do not need
+ * this header.
  *
- * They allocate from *default pools*, one for each device and kind, made when a call first needs
- * one and kept until the process ends. Loading the library makes nothing and calls no driver.
+ * The functions allocate from *default pools*, one per device and order, created by the first call that
+ * needs one and kept until the process ends. Loading the library creates none and calls no driver.
  *
- * SETTINGS  The environment variable FALLOW_PLUGIN, key:value pairs with commas between, read once:
- *             limit:SIZE        most that a pool may hold, "20G", "512M"; default: the device's total
+ * SETTINGS  The environment variable FALLOW_PLUGIN has key:value pairs separated by commas and is read
+ *           once:
+ *             limit:SIZE        most memory of a pool, "20G", "512M"; default: the device's total
  *             economy:balanced|memory_first|speed_first
  *             reuse:wait|completed|same_stream
  *             page_source:automatic|handles|segments
- *             one_handle:SIZE|none  a block from that size on is all of one handle; default: from 1 GiB
- *                               on; fallow_pool_config.one_handle_bytes describes automatic
- *             decay:MS|never    fallow_pool_config.decay_ms: 0 is its default, never is UINT32_MAX
+ *             one_handle:SIZE|none  size from which a block fills one handle; default: from 1 GiB on,
+ *                               as described at fallow_pool_config.one_handle_bytes
+ *             decay:MS|never    fallow_pool_config.decay_ms; 0 is the default, never is UINT32_MAX
  *             checks:poison+red_zones+quarantine
- *             driver:sim|PATH   in the place of libcuda.so.1
- *           An unknown key or value is one line on stderr, and none of the variable is used.
- *           fallow_plugin_configure, before the first call, comes first. A privileged program (setuid,
- *           setgid, capabilities) does not read the variable.
- * ERRORS    Functions that return memory return NULL for every failure, after the pool's whole ladder,
- *           a trim of the device's default pools and a second attempt, and write one line to stderr
- *           with the reason; after 16 lines the rest are left out. Size 0 returns NULL without a line.
- *           fallow_torch_alloc throws instead, see there.
- *           At the limit they wait until the device's work is complete, unless
+ *             driver:sim|PATH   driver library instead of libcuda.so.1
+ *           An unknown key or value is reported on stderr, and the whole variable is ignored.
+ *           fallow_plugin_configure overrides the variable if it precedes the first allocation. A
+ *           privileged program (setuid, setgid, capabilities) ignores the variable.
+ * ERRORS    An allocation that fails trims the device's default pools and tries again. If that fails
+ *           too, the function returns NULL and writes the reason to stderr, for at most 16 failures.
+ *           Size 0 returns NULL without a message. fallow_torch_alloc throws instead of returning
+ *           NULL. At the limit allocations wait until the device's work is complete, unless
  *           fallow_plugin_configure sets wait_ms.
- * FREES     A block that another pair allocated is freed, too, in the pool that owns the block. In context
- *           order every pair works. In stream order, if the function names no stream of use, the block is
- *           reused when all work submitted to the context before its free is complete.
- * PEERS     When the first pool of another device is created, the devices in use get access to each other's
- *           memory if cuDeviceCanAccessPeer allows. fallow_pool_deny_peer (share.h) revokes the access. In
- *           context order, or with page_source:segments, memory is of cuMemAlloc, and
+ * FREES     Each function frees blocks of every default pool, in the pool that owns the block. In
+ *           context order any of these functions may free a block. In stream order, a free that names
+ *           no stream delays reuse until all work submitted to the context before the free is
+ *           complete.
+ * PEERS     When the first pool of another device is created, the devices in use get access to each
+ *           other's memory if cuDeviceCanAccessPeer permits. fallow_pool_deny_peer (share.h) revokes
+ *           the access. In context order, or with page_source:segments, memory is from cuMemAlloc and
  *           the program must call cuCtxEnablePeerAccess.
- * THREADS   Any, at any time. The child of a fork has no pools and makes its own, if CUDA lets it.
+ * THREADS   Any, at any time. The child of a fork has no pools and creates its own if CUDA permits.
  * EXIT      Nothing is released at exit. Frees from exit handlers and static destructors succeed.
- * LOSS      After the context was lost or reset the next allocation makes a new pool; what the old one
- *           allocated is gone with its context, and its frees do nothing.
+ * LOSS      After a context is lost or reset, the next allocation creates a new pool. Memory of the old
+ *           pool is gone with its context; freeing it does nothing.
  */
 #ifndef FALLOW_PLUGIN_H
 #define FALLOW_PLUGIN_H
@@ -51,112 +53,115 @@ extern "C" {
 
 /* ---- default pools */
 
-/** Which default pool of a device: there is one for each order, made when first needed. */
+/** Selects one of a device's default pools. */
 typedef enum fallow_plugin_order {
-    FALLOW_PLUGIN_STREAM = 0, /**< frees name a stream (fallow_torch_alloc) */
-    FALLOW_PLUGIN_CONTEXT =
-        1 /**< frees name none: a block is reused when everything that the context
-                                   had been given at its free is complete (fallow_cupy_malloc,
-                                   fallow_torch_segment_alloc) */
+    /** Frees name a stream (fallow_torch_alloc). */
+    FALLOW_PLUGIN_STREAM = 0,
+    /** Frees name no stream: a block is reused once all work submitted to the context before the free
+     *  is complete (fallow_cupy_malloc, fallow_torch_segment_alloc). */
+    FALLOW_PLUGIN_CONTEXT = 1
 } fallow_plugin_order;
 
-/** Settings of pools made from now on, in the place of FALLOW_PLUGIN. `device` is not looked at; the
- *  driver's name is copied; peers, a context and an order are not taken (NOT_SUPPORTED); what a pool in
- *  context order has no use for is left out there. BUSY: a pool has been made. */
+/** Set the settings of default pools, instead of FALLOW_PLUGIN. `device` is ignored; the driver's name is
+ *  copied. A pool in context order ignores settings that do not apply to it. NOT_SUPPORTED: peers, a
+ *  context or an order are set. BUSY: a pool exists. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_plugin_configure(const fallow_pool_config *config);
 
-/** The default pool of a device, for questions and trims; make != 0: made if there is none, else
- *  NOT_FOUND then. Do not destroy it. Errors also INVALID_ARGUMENT, and those of fallow_pool_create. */
+/** Get a device's default pool, for statistics and trims. Do not destroy it. If there is none, the call
+ *  creates it if make != 0 and returns NOT_FOUND otherwise. Further errors: INVALID_ARGUMENT, and those
+ *  of fallow_pool_create. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_plugin_pool(int device, fallow_plugin_order order,
                                                              int make, fallow_pool **out_pool);
 
 /* ---- PyTorch: torch.cuda.memory.CUDAPluggableAllocator */
 
-/** A MempoolId_t, as it is passed: two words by value. */
+/** PyTorch's MempoolId_t, passed by value. */
 typedef struct fallow_mempool_id {
-    uint64_t first;  /**< PyTorch's first word */
-    uint64_t second; /**< and its second; FALLOW_MEMPOOL_TAG: the id is a tag */
+    uint64_t first;  /**< first word */
+    uint64_t second; /**< second word; FALLOW_MEMPOOL_TAG: the id is a tag */
 } fallow_mempool_id;
 
-/** The second word of an id that is a tag and no memory of graphs. PyTorch gives no such id. */
+/** Second word of an id that is a tag rather than a graph's memory. PyTorch uses no such id. */
 #define FALLOW_MEMPOOL_TAG (1ull << 63)
 
-/** The pair for change_current_allocator. Ordering as fallow_alloc and fallow_free. A graph is captured
- *  only with the functions for its memory below: without them a hit inside a capture is ordinary memory,
- *  and every other allocation fails.
+/** Allocate, for torch.cuda.memory.change_current_allocator. Ordering as fallow_alloc and fallow_free.
+ *  Capturing a graph needs the functions for graph memory below: without them a hit inside a capture is
+ *  ordinary memory, and every other allocation fails.
  *
- *  A failure throws a C++ exception, since PyTorch never checks the result: c10::OutOfMemoryError with a message
- *  (torch.OutOfMemoryError in Python) if memory is missing, otherwise c10::Error; std::bad_alloc in a process
- *  without libc10. Returns NULL if no caller handles C++ exceptions, as in a C program. Do not call this from C
- *  code that C++ calls: fallow_rmm_alloc throws nothing.
+ *  A failure throws a C++ exception, because PyTorch never checks the result: c10::OutOfMemoryError with
+ *  a message (torch.OutOfMemoryError in Python) if memory is missing, otherwise c10::Error;
+ *  std::bad_alloc in a process without libc10. Returns NULL if no caller handles C++ exceptions, as in a
+ *  C program. Do not call this function from C code that C++ calls; fallow_rmm_alloc throws nothing.
  *
  *  Cost: a hit of the pool and three loads. */
 FALLOW_API void *fallow_torch_alloc(ssize_t size, int device, fallow_stream stream);
-/** The other half of fallow_torch_alloc. */
+/** Free a block of fallow_torch_alloc. */
 FALLOW_API void fallow_torch_free(void *ptr, ssize_t size, int device, fallow_stream stream);
 
-/** As fallow_torch_alloc, but every failure is NULL: for callers that exceptions must not cross, such as RMM's
- *  callbacks in Python. fallow_torch_free frees the block. */
+/** As fallow_torch_alloc, but return NULL on every failure, for callers that exceptions must not cross,
+ *  such as RMM's callbacks in Python. fallow_torch_free frees the block. */
 FALLOW_API void *fallow_rmm_alloc(ssize_t size, int device, fallow_stream stream);
 
-/** The pair for torch.cuda.MemPool, where PyTorch's own allocator carves what it gets and does not say
- *  which streams used it: context order. `stream` is only asked whether it is being captured. */
+/** Allocate a segment for torch.cuda.MemPool. PyTorch's own allocator divides the segment into blocks and
+ *  does not report which streams use them, so the pool is in context order. `stream` is only queried for
+ *  a capture. */
 FALLOW_API void *fallow_torch_segment_alloc(ssize_t size, int device, fallow_stream stream);
-/** The other half of fallow_torch_segment_alloc. */
+/** Free a segment of fallow_torch_segment_alloc. */
 FALLOW_API void fallow_torch_segment_free(void *ptr, ssize_t size, int device,
                                           fallow_stream stream);
 
-/** set_reset_fn, torch.cuda.empty_cache(): trims every default pool. */
+/** Trim every default pool. For set_reset_fn, torch.cuda.empty_cache(). */
 FALLOW_API void fallow_torch_reset(void);
-/** set_memory_fraction_fn: the limit of each default pool of the device, as a part of the device's total, of those that
- *  are there (fallow_pool_set_limit) and those that are made later. */
+/** Set the limit of the device's default pools, present and future, to a fraction of the device's total
+ *  (fallow_pool_set_limit). For set_memory_fraction_fn. */
 FALLOW_API void fallow_torch_memory_fraction(double fraction, int device);
-/** set_base_alloc_fn: the block that contains ptr, and its usable bytes; ptr and 0 where no default pool
- *  has allocated it. */
+/** Return the block that contains ptr, and its usable bytes; ptr and 0 if no default pool allocated it.
+ *  For set_base_alloc_fn. */
 FALLOW_API void *fallow_torch_base_alloc(void *ptr, size_t *out_size);
-/** set_record_stream_fn: fallow_record_use. */
+/** Announce a use, as fallow_record_use. For set_record_stream_fn. */
 FALLOW_API void fallow_torch_record_stream(void *ptr, fallow_stream stream);
 
 /**
- * Memory of graphs: set_begin_allocate_to_pool, set_end_allocate_to_pool_fn, set_release_pool.
+ * Begin graph memory: set_begin_allocate_to_pool, with set_end_allocate_to_pool_fn, set_release_pool.
  *
- * Between begin and end, what is allocated on streams that are being captured belongs to the id and
- * keeps its address until the last release; captures of one id, one after the other, share it
- * (PyTorch's rule: their graphs are never replayed at once). Everything else between the two that
- * the thread of begin asks for is ordinary memory, tagged with the id in the out-of-memory report.
- * Each begin has a release. The last release ends any open begin of the id, and waits for the context, since
- * graphs are launched on streams that are not named; while something is being captured the memory is kept until
- * a later end, release or trim.
+ * Between begin and end, allocations on streams that are being captured belong to the id and keep their
+ * addresses until the last release. Successive captures of one id share the memory (PyTorch's rule:
+ * their graphs are never replayed at the same time). All other allocations by the thread that called
+ * begin are ordinary memory, tagged with the id in the out-of-memory report. Each begin needs a release.
+ * The last release ends any open begin of the id and waits for the context, because graphs may have been
+ * launched on any stream. While a stream is being captured, the memory is kept until a later end,
+ * release or trim.
  *
- * An id with FALLOW_MEMPOOL_TAG as its second word only tags and has no capture. Each thread has its own tags,
- * and tags nest.
+ * An id with FALLOW_MEMPOOL_TAG as its second word only tags allocations and has no capture. Tags belong
+ * to a thread and nest.
  *
- * Capture     begin announces nothing. The first allocation, or lease of an arena of the pool, on a stream that
- *             is being captured announces the capture: to the pool, and as fallow_context_capture_begin. The
- *             announcement ends with the end of the id, the last release of the id, or the next call that finds the
- *             capture over. Between begin and the first
- *             allocation of its thread the pairs that name no stream query the streams that have allocated
- *             before. If the capture is on a new stream, and other threads use CuPy meanwhile, the program
- *             must announce the capture.
- * `filter`    is PyTorch's std::function by reference, and is not called. A stream belongs to the id under which
- *             its capture was first seen: the id of the thread that called begin, otherwise the latest id. Two
- *             captures that one thread begins are told apart only if each allocates before the next begins.
- * Not served  releases of PyTorch that name a stream in the place of a filter, 2.0 and 2.1.
- * Cost        while an id is open that is not a tag: a lock and a driver call for each allocation, inside
- *             captures also for each free. With a tag: a lock.
+ * Capture     begin announces nothing. The first allocation, or lease of an arena of the pool, on a
+ *             stream that is being captured announces the capture: to the pool, and as
+ *             fallow_context_capture_begin does. The announcement ends with the end of the id, its last
+ *             release, or the next call that finds the capture over. Between begin and the first
+ *             allocation of its thread, functions without a stream query the streams that have
+ *             allocated before. If the capture is on a new stream, and other threads use CuPy
+ *             meanwhile, the program must announce the capture.
+ * `filter`    is PyTorch's std::function by reference, and is not called. A stream belongs to the id
+ *             under which its capture was first seen: the id of the thread that called begin, otherwise
+ *             the latest id. Two captures begun by one thread are distinguished only if each allocates
+ *             before the next begins.
+ * Unsupported PyTorch 2.0 and 2.1, which pass a stream instead of a filter.
+ * Cost        while an id that is not a tag is open: a lock and a driver call per allocation, and per
+ *             free inside captures. With a tag: a lock.
  */
 FALLOW_API void fallow_torch_begin_allocate_to_pool(int device, fallow_mempool_id id, void *filter);
-/** The end of what fallow_torch_begin_allocate_to_pool began. */
+/** End what fallow_torch_begin_allocate_to_pool began. */
 FALLOW_API void fallow_torch_end_allocate_to_pool(int device, fallow_mempool_id id);
-/** The release of one begin, see there. */
+/** Release the memory of one begin. */
 FALLOW_API void fallow_torch_release_pool(int device, fallow_mempool_id id);
 
 /* ---- CuPy: cupy.cuda.memory.CFunctionAllocator, Numba's memory manager */
 
-/** No stream is named: context order. `param` is not looked at. Around a capture of a stream call
- *  fallow_context_capture_begin and _end (extend.h). */
+/** Allocate in context order, since no stream is passed. `param` is ignored. Around a capture of a stream
+ *  call fallow_context_capture_begin and _end (extend.h). */
 FALLOW_API void *fallow_cupy_malloc(void *param, size_t size, int device);
-/** The other half of fallow_cupy_malloc. */
+/** Free a block of fallow_cupy_malloc. */
 FALLOW_API void fallow_cupy_free(void *param, void *ptr, int device);
 
 #ifdef __cplusplus

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * @file
- * Record what a pool allocates and frees, as a trace that `fallow replay` and `fallow trace` read.
+ * Record a pool's allocations and frees as a trace for `fallow replay` and `fallow report`.
  *
- * A recording begins with the blocks that are allocated at that moment, and then has every
- * allocation, free, announced use, capture, trim and failure, with its time, size, address, stream,
- * thread and tag (fallow_request.tag), and the phases that the program names. Threads put records
- * of 32 bytes into rings of their own; nothing is formatted, allocated or written there.
+ * A recording begins with the blocks that are live at that moment. After these it contains every
+ * allocation, free, announced use, capture, trim and failure, with time, size, address, stream, thread
+ * and tag (fallow_request.tag), and the phases that the program names. Threads write records of 32
+ * bytes into rings of their own, without formatting, allocating or writing to files. Times have a
+ * resolution of 16 ns, about the cost of reading the clock.
  *
- * Times have steps of 16 ns, about what it takes to read the clock.
+ * There are two kinds. A *file* is written while the program runs; after a crash it lacks at most the
+ * last 100 ms. A *flight recorder* (FALLOW_RECORD_RING_ONLY) keeps the last records of each thread in
+ * memory and writes them on request: by fallow_record_dump, when an allocation fails, or on a signal.
  *
- * Two kinds. A *file* is written while the program runs: it can be read after a crash up to the last
- * 100 ms at most. A *flight recorder* (FALLOW_RECORD_RING_ONLY) keeps the last records of each thread in
- * memory and writes them when asked: by fallow_record_dump, when an allocation fails, or by a signal.
- *
- * COST     off: nothing on a hit. On: a clock and four stores for each call (tests/README.md, Recordings); with
- *          stacks the look at it besides, some hundred ns with libunwind.so.8 installed, some us without, and a
- *          record more where it is another than the thread's last one. Stacks are kept for as long as the process, each
- *          once, and the code objects of Python that they name.
+ * COST     without a recording: nothing on a hit. With one: reading the clock and four stores per call
+ *          (tests/README.md, Recordings). With call stacks: the walk of the stack, a few hundred
+ *          nanoseconds if libunwind.so.8 is installed and a few microseconds otherwise, and one more
+ *          record if the stack differs from the thread's previous one. Each stack is kept once, until
+ *          the process ends, with the Python code objects that it names.
  * THREADS  every function may be called from any thread at any time. The child of a fork() has no
- *          recorder; the file goes on with the parent.
+ *          recorder; the parent continues to write the file.
  *
- * Needs no CUDA header; C11 and C++17.
+ * This header needs no CUDA header; C11 and C++17.
  */
 #ifndef FALLOW_TRACE_H
 #define FALLOW_TRACE_H
@@ -32,101 +32,107 @@
 extern "C" {
 #endif
 
-/** A recording under way. A handle: compared, never followed. */
+/** A recording under way. An opaque handle. */
 typedef struct fallow_recorder fallow_recorder;
 
 /** Bits of fallow_record_config.flags. */
 enum {
-    FALLOW_RECORD_BLOCK_WHEN_FULL = 1u << 0, /**< nothing is lost: a thread whose ring is full waits
-                                                  until there is room. Without it the record is lost;
-                                                  the trace and the end of the recording say how many
-                                                  were. Not with RING_ONLY */
-    FALLOW_RECORD_RING_ONLY = 1u << 1,   /**< flight recorder: `path` is written by dumps only */
-    FALLOW_RECORD_DUMP_ON_OOM = 1u << 2, /**< an allocation that fails for want of memory dumps
-                                                  before it returns */
-    FALLOW_RECORD_ENTER_PYTHON = 1u << 3 /**< for stacks: a thread of Python's that has let the
-                                                  interpreter go, as PyTorch's operators do, takes it
-                                                  for the look. Only where no thread allocates with a lock
-                                                  held that another, which has the interpreter, waits for.
-                                                  Needs stack_depth */
+    /** A thread with a full ring waits for room, so no record is lost. Without this bit the record is
+     *  dropped; the trace and the end of the recording report how many were. Not with RING_ONLY. */
+    FALLOW_RECORD_BLOCK_WHEN_FULL = 1u << 0,
+    /** Flight recorder: only dumps write `path`. */
+    FALLOW_RECORD_RING_ONLY = 1u << 1,
+    /** An allocation that fails for want of memory writes a dump before returning. */
+    FALLOW_RECORD_DUMP_ON_OOM = 1u << 2,
+    /** For call stacks: a Python thread that has released the interpreter's lock, as PyTorch's operators
+     *  do, takes the lock to walk its Python frames. Set this only if no thread allocates while it holds
+     *  a lock that a thread with the interpreter's lock waits for. Needs stack_depth. */
+    FALLOW_RECORD_ENTER_PYTHON = 1u << 3
 };
 
-/** How to record. Zero is the default for every field but struct_size and path. */
+/** How to record. 0 selects the default of every field except struct_size and path. */
 typedef struct fallow_record_config {
     size_t struct_size; /**< set by fallow_record_config_init */
-    const char *path;   /**< the file, or what dumps without a path of their own become; read during
-                             start. NULL: a flight recorder, with RING_ONLY or without */
-    size_t ring_bytes;  /**< of each thread, rounded up to a power of two; 0 = 4 MiB, 131,072
-                             records. At most 1 GiB */
-    uint32_t flags;     /**< FALLOW_RECORD_ bits */
-    int dump_signal;    /**< the flight recorder dumps within some 10 ms of this signal, such as
-                             SIGUSR2; the handler only counts. 0 = none. Needs a path */
-    uint32_t
-        stack_depth; /**< allocations, and those that fail, are recorded with the call stack that asked for
-                             them: at most so many frames of C, and as many of Python where the thread runs it;
-                             at most 64, 16 will do. 0 = no stacks */
+    /** The file; for a flight recorder, the file of dumps without a path of their own. NULL: a flight
+     *  recorder, with or without RING_ONLY. Read during start only. */
+    const char *path;
+    /** Size of each thread's ring, rounded up to a power of two; at most 1 GiB. 0 = 4 MiB, which is
+     *  131,072 records. */
+    size_t ring_bytes;
+    uint32_t flags; /**< FALLOW_RECORD_ bits */
+    /** The flight recorder dumps within about 10 ms of this signal, such as SIGUSR2; the handler only
+     *  counts. 0 = none. Needs a path. */
+    int dump_signal;
+    /** Record allocations and failed allocations with their call stacks: at most this many C frames and
+     *  as many Python frames. At most 64; 16 are usually enough. 0 = no stacks. */
+    uint32_t stack_depth;
     uint32_t reserved_0; /**< 0 */
 } fallow_record_config;
 
-/** Fill with defaults, recording the caller's size of the struct. */
+/** Fill with defaults and set struct_size. */
 FALLOW_API void fallow_record_config_init_sized(fallow_record_config *config, size_t struct_size);
-/** The same with the size that this header knows. */
+/** The same with this header's size of the struct. */
 static inline void fallow_record_config_init(fallow_record_config *config)
 {
     fallow_record_config_init_sized(config, sizeof *config);
 }
 
 /**
- * Begin to record a pool.
+ * Start to record a pool.
  *
- * Ownership   the caller owns *out_recorder until fallow_record_stop. The end of the pool stops it
- *             too, abandoning included, and the log has what its status would say. The handle stays safe to pass afterwards: INVALID_RECORDER.
- * Errors      INVALID_ARGUMENT (unknown bits; DUMP_ON_OOM or dump_signal without a path), INVALID_POOL, BUSY (the
- *             pool is being recorded, or the signal has a handler), IO (the log names the file),
- *             OUT_OF_HOST_MEMORY, VERSION. Nothing is left behind but perhaps an empty file.
- * Cost        looks at every block of the pool once. A file takes a thread of the library's.
+ * Ownership   the caller owns *out_recorder until fallow_record_stop. Destroying or abandoning the pool
+ *             stops it too, and logs the status that fallow_record_stop would return. The handle stays
+ *             safe to pass afterwards: every call returns INVALID_RECORDER.
+ * Errors      INVALID_ARGUMENT (unknown bits; DUMP_ON_OOM or dump_signal without a path),
+ *             INVALID_POOL, BUSY (the pool is being recorded, or the signal has a handler), IO (the
+ *             log names the file), OUT_OF_HOST_MEMORY, VERSION. A failed start leaves nothing behind
+ *             except possibly an empty file.
+ * Cost        reads every block of the pool once. A file needs a thread of the library.
  */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_record_start(fallow_pool *pool,
                                                               const fallow_record_config *config,
                                                               fallow_recorder **out_recorder);
 
 /**
- * Write what there is. Flight recorder: all rings, as one file that is complete or absent; `path` NULL:
- * the config's. A file: hand everything up to this call to the operating system; `path` has to be NULL.
+ * Write the records so far.
  *
- * Errors      INVALID_RECORDER, INVALID_ARGUMENT (no path, or one too many), IO (the log names the
- *             file), OUT_OF_HOST_MEMORY.
- * Cost        waits for the file. Other threads go on allocating; where rings are so small, or the
- *             machine so busy, that they come round faster than they can be copied, they wait for the
- *             copy.
+ * path        flight recorder: write all rings into this file, which is complete or absent; NULL = the
+ *             config's path. File: must be NULL; everything recorded before this call is passed to
+ *             the operating system.
+ * Errors      INVALID_RECORDER, INVALID_ARGUMENT (no path, or a path for a file), IO (the log names
+ *             the file), OUT_OF_HOST_MEMORY.
+ * Cost        waits for the file. Other threads continue to allocate; a thread waits for the copy if
+ *             its ring would wrap around before the ring is copied.
  */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_record_dump(fallow_recorder *recorder,
                                                              const char *path);
 
 /**
- * End the recording. The handle is gone.
+ * Stop the recording. The handle becomes invalid.
  *
- * Errors      INVALID_RECORDER. With these two the recorder has ended all the same, and the pool is not
- *             concerned: IO, the file could not be written, now or before (a full disk), what it holds
- *             up to there can be read; RECORDS_LOST, the file is whole and lacks events whose thread
- *             found no room for them: the log says how many, and a DROP stands in the file where they
- *             are missing (`fallow trace verify` counts them). Not with BLOCK_WHEN_FULL, unless the
- *             host had no memory for a thread's ring.
+ * Errors      INVALID_RECORDER. After these two the recorder has stopped all the same, and the pool is
+ *             not affected:
+ *             - IO: the file could not be written, now or earlier (a full disk). The part before the
+ *               failure can be read.
+ *             - RECORDS_LOST: the file is complete except for events of threads with a full ring.
+ *               The log has their number, and the file has a DROP record at each gap (`fallow trace
+ *               verify` counts them). Cannot happen with BLOCK_WHEN_FULL, unless the host had no
+ *               memory for a thread's ring.
  * Cost        waits for the file.
  */
 FALLOW_API fallow_status fallow_record_stop(fallow_recorder *recorder);
 
 /**
- * A phase of the program begins or ends, or something happened. Phases nest; an end is the end of the
- * innermost phase of that name.
+ * Record the begin of a phase of the program. Phases nest.
  *
- * Units       names: 1 to 1,000 bytes, no control characters. They are kept: use few.
+ * Units       names have 1 to 1,000 bytes and no control characters. Each name is kept for the whole
+ *             recording: use few.
  * Errors      INVALID_RECORDER, INVALID_ARGUMENT (the name), OUT_OF_HOST_MEMORY.
  */
 FALLOW_API fallow_status fallow_record_phase_begin(fallow_recorder *recorder, const char *name);
-/** See fallow_record_phase_begin. */
+/** Record the end of the innermost phase of that name. Errors as fallow_record_phase_begin. */
 FALLOW_API fallow_status fallow_record_phase_end(fallow_recorder *recorder, const char *name);
-/** See fallow_record_phase_begin. */
+/** Record an event without duration. Errors as fallow_record_phase_begin. */
 FALLOW_API fallow_status fallow_record_mark(fallow_recorder *recorder, const char *name);
 
 #ifdef __cplusplus
