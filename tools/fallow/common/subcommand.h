@@ -21,9 +21,7 @@ struct flw_subcommand {
 /* The list, set by main(); the last has no name. */
 extern const struct flw_subcommand *flw_subcommands;
 
-/* NULL behind the last. */
-const struct flw_subcommand *flw_subcommand_get(size_t index);
-/* NULL: there is none of that name, and that was said. */
+/* Return the subcommand of that name, or NULL after a complaint. */
 const struct flw_subcommand *flw_subcommand_find(const char *name);
 
 void flw_subcommand_print_help(FILE *out);
