@@ -5,9 +5,8 @@
  */
 #include <getopt.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "base/bits.h"
 #include "common/command.h"
 #include "common/options.h"
 #include "fallow/layouts.h"
@@ -63,75 +62,55 @@ static void print_help(void)
     for (size_t i = 0; fallow_model_preset(i) != NULL; i++) {
         printf(" %s", fallow_model_preset(i)->name);
     }
-    fputs("\n", stdout);
-    fputs(help_end, stdout);
+    printf("\n%s", help_end);
 }
 
 /* ---- command line */
 
+static const char *model_name(size_t index)
+{
+    const fallow_model *model = fallow_model_preset(index);
+    return model == NULL ? NULL : model->name;
+}
+
+static const char *path_name(size_t index)
+{
+    const fallow_path *path = fallow_path_at(index);
+    return path == NULL ? NULL : path->name;
+}
+
 static bool take_model(void *member, const char *name)
 {
-    const fallow_model **model = member;
-    *model = fallow_model_find(name);
-    if (*model == NULL) {
-        struct flw_guess guess = {.word = name, .length = strlen(name)};
-        char hint[FLW_GUESS_BYTES];
-        for (size_t i = 0; fallow_model_preset(i) != NULL; i++) {
-            flw_guess_offer(&guess, fallow_model_preset(i)->name);
-        }
-        flw_complain("there is no model '%s'%sfallow layout --help lists them", name,
-                     flw_guess_say(&guess, "", hint));
-    }
-    return *model != NULL;
+    size_t index =
+        flw_choose(name, model_name, "there is no model", "fallow layout --help lists them");
+    *(const fallow_model **)member = index == SIZE_MAX ? NULL : fallow_model_preset(index);
+    return index != SIZE_MAX;
 }
 
-#define OPTION(member) offsetof(struct settings, member)
-#define NUMBER(word, member)                                                               \
-    {                                                                                      \
-        .name = word, .kind = FLW_OPTION_COUNT, .offset = OPTION(step.member), .least = 1, \
-        .most = UINT64_C(1) << 40                                                          \
-    }
+#define OPTION(...)          FLW_OPTION(struct settings, __VA_ARGS__)
+#define NUMBER(word, member) OPTION(word, COUNT, step.member), .least = 1, .most = UINT64_C(1) << 40
 
-static const struct flw_option option_list[] = {
-    {.name = "model", .kind = FLW_OPTION_TAKE, .offset = OPTION(model), .take = take_model},
-    {.name = "bandwidth", .kind = FLW_OPTION_BYTES, .offset = OPTION(bandwidth)},
-    {.name = "pad-values", .kind = FLW_OPTION_SET, .offset = OPTION(step.pads_values)},
-    {.name = "overlap", .kind = FLW_OPTION_SET, .offset = OPTION(step.overlaps)},
-    {.name = "quantise", .kind = FLW_OPTION_SET, .offset = OPTION(step.quantises)},
-    {.name = "in-place", .kind = FLW_OPTION_SET, .offset = OPTION(step.activates_in_place)},
-    {.name = "json", .kind = FLW_OPTION_SET, .offset = OPTION(is_json)},
-    NUMBER("batch", batch),
-    NUMBER("tokens", tokens),
-    NUMBER("context", context),
-    NUMBER("page", page_size),
-    NUMBER("chunk", chunk),
-    NUMBER("draft", draft_tokens),
-    NUMBER("splits", splits),
-    NUMBER("sms", sm_count),
-    NUMBER("tp", tensor_ranks),
-    NUMBER("ep", expert_ranks),
-    NUMBER("block", block_rows),
-    {.name = NULL}};
-#undef NUMBER
-#undef OPTION
+static const struct flw_option option_list[] = {{OPTION("model", TAKE, model), .take = take_model},
+                                                {OPTION("bandwidth", BYTES, bandwidth)},
+                                                {OPTION("pad-values", SET, step.pads_values)},
+                                                {OPTION("overlap", SET, step.overlaps)},
+                                                {OPTION("quantise", SET, step.quantises)},
+                                                {OPTION("in-place", SET, step.activates_in_place)},
+                                                {OPTION("json", SET, is_json)},
+                                                {NUMBER("batch", batch)},
+                                                {NUMBER("tokens", tokens)},
+                                                {NUMBER("context", context)},
+                                                {NUMBER("page", page_size)},
+                                                {NUMBER("chunk", chunk)},
+                                                {NUMBER("draft", draft_tokens)},
+                                                {NUMBER("splits", splits)},
+                                                {NUMBER("sms", sm_count)},
+                                                {NUMBER("tp", tensor_ranks)},
+                                                {NUMBER("ep", expert_ranks)},
+                                                {NUMBER("block", block_rows)},
+                                                {.name = NULL}};
 
 _Static_assert(sizeof(bool) == sizeof((fallow_step){0}.pads_values), "FLW_OPTION_SET sets them");
-
-static bool find_path(struct settings *settings, const char *name)
-{
-    struct flw_guess guess = {.word = name, .length = strlen(name)};
-    char hint[FLW_GUESS_BYTES];
-    for (size_t i = 0; fallow_path_at(i) != NULL; i++) {
-        if (strcmp(fallow_path_at(i)->name, name) == 0) {
-            settings->path = fallow_path_at(i);
-            return true;
-        }
-        flw_guess_offer(&guess, fallow_path_at(i)->name);
-    }
-    flw_complain("there is no path '%s'%sfallow layout --help lists them", name,
-                 flw_guess_say(&guess, "", hint));
-    return false;
-}
 
 static int parse(int argc, char **argv, struct settings *settings)
 {
@@ -145,9 +124,12 @@ static int parse(int argc, char **argv, struct settings *settings)
         flw_complain("layout takes one path; see fallow layout --help");
         return FLW_EXIT_USAGE;
     }
-    if (!find_path(settings, argv[optind])) {
+    size_t index =
+        flw_choose(argv[optind], path_name, "there is no path", "fallow layout --help lists them");
+    if (index == SIZE_MAX) {
         return FLW_EXIT_USAGE;
     }
+    settings->path = fallow_path_at(index);
     if (settings->model == NULL) {
         flw_complain("which model? --model NAME; fallow layout --help lists them");
         return FLW_EXIT_USAGE;
@@ -155,81 +137,75 @@ static int parse(int argc, char **argv, struct settings *settings)
     return FLW_OPTIONS_READ;
 }
 
-/* ---- what is shown */
+/* ---- output */
 
-static const char *class_name(fallow_init_class init)
-{
-    static const char *const names[] = {"dirty",        "dirty prefix", "once",
-                                        "leading zero", "counter",      "zero",
-                                        "sentinel",     "valid tail",   "neutral tail"};
-    return (unsigned)init < sizeof names / sizeof *names ? names[init] : "?";
-}
+struct shown {
+    fallow_region of;
+    size_t offset;
+    const char *contents; /* at first */
+    char letter;          /* in the picture; ' ': persistent, so not in it */
+};
 
-static bool is_persistent(const fallow_region *region)
-{
-    return (region->flags & FALLOW_REGION_PERSISTENT) != 0;
-}
-
-static char letter_of(size_t scratch_index)
+/* Fill `out` with the region of that index. Returns false after the last one. */
+static bool show_region(const fallow_layout *layout, size_t index, struct shown *out)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
-    return letters[scratch_index % (sizeof letters - 1)];
-}
-
-static uint32_t last_phase_of(const fallow_layout *layout)
-{
-    uint32_t last = 0;
-    fallow_region region;
-    for (size_t i = 0; fallow_layout_region(layout, i, &region, NULL) == FALLOW_OK; i++) {
-        if (!is_persistent(&region) && region.last_phase > last) {
-            last = region.last_phase;
+    static const char *const contents[] = {"dirty",        "dirty prefix", "once",
+                                           "leading zero", "counter",      "zero",
+                                           "sentinel",     "valid tail",   "neutral tail"};
+    size_t scratch = 0;
+    for (size_t i = 0; i <= index; i++) {
+        if (fallow_layout_region(layout, i, &out->of, &out->offset) != FALLOW_OK) {
+            return false;
         }
+        bool is_kept = (out->of.flags & FALLOW_REGION_PERSISTENT) != 0;
+        out->letter = is_kept ? ' ' : letters[scratch++ % (sizeof letters - 1)];
     }
-    return last;
+    out->contents =
+        (unsigned)out->of.init < sizeof contents / sizeof *contents ? contents[out->of.init] : "?";
+    return true;
 }
 
 static void print_table(const fallow_layout *layout)
 {
-    fallow_region region;
-    size_t offset, scratch = 0;
+    struct shown region;
     printf("   %-24s %16s %16s  %-13s %s\n", "region", "bytes", "offset", "holds at first",
            "phases");
-    for (size_t i = 0; fallow_layout_region(layout, i, &region, &offset) == FALLOW_OK; i++) {
-        if (is_persistent(&region)) {
-            printf("   %-24s %16zu %16s  %-13s kept\n", region.name, region.size_bytes, "-",
-                   class_name(region.init));
-        } else {
-            printf(" %c %-24s %16zu %16zu  %-13s %u to %u\n", letter_of(scratch++), region.name,
-                   region.size_bytes, offset, class_name(region.init), region.first_phase,
-                   region.last_phase);
+    for (size_t i = 0; show_region(layout, i, &region); i++) {
+        char offset[24] = "-", phases[32] = "kept";
+        if (region.letter != ' ') {
+            snprintf(offset, sizeof offset, "%zu", region.offset);
+            snprintf(phases, sizeof phases, "%u to %u", region.of.first_phase,
+                     region.of.last_phase);
         }
+        printf(" %c %-24s %16zu %16s  %-13s %s\n", region.letter, region.of.name,
+               region.of.size_bytes, offset, region.contents, phases);
     }
 }
 
-/* The letter of the scratch region that has this byte in this phase. */
+/* Return the letter of the scratch region that has this byte in this phase. */
 static char letter_at(const fallow_layout *layout, size_t byte, uint32_t phase)
 {
-    fallow_region region;
-    size_t offset, scratch = 0;
-    for (size_t i = 0; fallow_layout_region(layout, i, &region, &offset) == FALLOW_OK; i++) {
-        if (is_persistent(&region)) {
-            continue;
+    struct shown region;
+    for (size_t i = 0; show_region(layout, i, &region); i++) {
+        if (region.letter != ' ' && phase >= region.of.first_phase &&
+            phase <= region.of.last_phase && byte >= region.offset &&
+            byte < region.offset + region.of.size_bytes) {
+            return region.letter;
         }
-        if (phase >= region.first_phase && phase <= region.last_phase && byte >= offset &&
-            byte < offset + region.size_bytes) {
-            return letter_of(scratch);
-        }
-        scratch++;
     }
     return '.';
 }
 
 static void print_picture(const fallow_layout *layout, const fallow_path *path)
 {
+    struct shown region;
     size_t bytes = fallow_layout_bytes(layout);
-    uint32_t phases = last_phase_of(layout) + 1;
-    uint32_t columns = phases < PICTURE_COLUMNS ? phases : PICTURE_COLUMNS;
-    uint32_t width = columns <= 8 ? 6 : 1; /* of a phase */
+    uint64_t phases = 1;
+    for (size_t i = 0; show_region(layout, i, &region); i++) {
+        phases = region.letter == ' ' ? phases : flw_max(phases, region.of.last_phase + 1);
+    }
+    uint64_t columns = flw_min(phases, PICTURE_COLUMNS), width = columns <= 8 ? 6 : 1;
     if (bytes == 0) {
         return;
     }
@@ -237,19 +213,14 @@ static void print_picture(const fallow_layout *layout, const fallow_path *path)
     for (size_t i = 0; path->phases[i] != NULL; i++) {
         printf("%s%s", i == 0 ? ": " : ", ", path->phases[i]);
     }
-    putchar('\n');
     for (int row = PICTURE_ROWS - 1; row >= 0; row--) {
-        printf("%9.1f MiB  ", (double)bytes / PICTURE_ROWS * row / (1 << 20));
-        for (uint32_t column = 0; column < columns; column++) {
-            size_t middle = (size_t)((double)bytes / PICTURE_ROWS * (row + 0.5));
-            char letter =
-                letter_at(layout, middle, (uint32_t)((uint64_t)column * phases / columns));
-            for (uint32_t k = 0; k < width; k++) {
-                putchar(letter);
-            }
+        size_t middle = (size_t)((double)bytes / PICTURE_ROWS * (row + 0.5));
+        printf("\n%9.1f MiB  ", (double)bytes / PICTURE_ROWS * row / (1 << 20));
+        for (uint64_t i = 0; i < columns * width; i++) {
+            putchar(letter_at(layout, middle, (uint32_t)(i / width * phases / columns)));
         }
-        putchar('\n');
     }
+    putchar('\n');
 }
 
 static double zero_fill_us(const struct settings *settings, size_t bytes)
@@ -275,9 +246,8 @@ static void print_text(const struct settings *settings, const fallow_layout *lay
 static void print_json(const struct settings *settings, const fallow_layout *layout)
 {
     struct flw_json_writer writer = {.file = stdout}, *out = &writer;
-    fallow_region region;
-    size_t offset, bytes = fallow_layout_bytes(layout);
-    size_t kept = fallow_layout_persistent_bytes(layout);
+    struct shown region;
+    size_t bytes = fallow_layout_bytes(layout), kept = fallow_layout_persistent_bytes(layout);
     flw_json_begin(out, NULL, '{');
     flw_json_text(out, "path", settings->path->name);
     flw_json_text(out, "model", settings->model->name);
@@ -286,15 +256,15 @@ static void print_json(const struct settings *settings, const fallow_layout *lay
         {"persistent_bytes", kept}, {"bandwidth_bytes_per_second", settings->bandwidth});
     flw_json_fixed(out, "computed_zero_fill_us", 3, zero_fill_us(settings, bytes + kept));
     flw_json_begin(out, "regions", '[');
-    for (size_t i = 0; fallow_layout_region(layout, i, &region, &offset) == FALLOW_OK; i++) {
+    for (size_t i = 0; show_region(layout, i, &region); i++) {
         flw_json_begin(out, NULL, '{');
-        flw_json_text(out, "name", region.name);
-        FLW_JSON_NUMBERS(out, {"bytes", region.size_bytes}, {"align_bytes", region.align_bytes},
-                         {"offset", offset});
-        flw_json_text(out, "class", class_name(region.init));
-        flw_json_bool(out, "persistent", is_persistent(&region));
-        FLW_JSON_NUMBERS(out, {"first_phase", region.first_phase},
-                         {"last_phase", region.last_phase});
+        flw_json_text(out, "name", region.of.name);
+        FLW_JSON_NUMBERS(out, {"bytes", region.of.size_bytes},
+                         {"align_bytes", region.of.align_bytes}, {"offset", region.offset});
+        flw_json_text(out, "class", region.contents);
+        flw_json_bool(out, "persistent", region.letter == ' ');
+        FLW_JSON_NUMBERS(out, {"first_phase", region.of.first_phase},
+                         {"last_phase", region.of.last_phase});
         flw_json_end(out, '}');
     }
     puts("]}");
