@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the child of flw_launch. A parent only waits and passes signals on; the child is this program
- * until it becomes the command, so its environment is changed there.
+ * Owns: the child of flw_launch. The parent only waits and passes signals on. The child is this program until it
+ * becomes the command, so it changes its own environment. Then the parent writes the statistics of processes that wrote
+ * none at exit, from the counts that they posted to the page.
  */
 #include "common/launch.h"
 
@@ -13,12 +14,16 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+#include "base/bits.h"
 #include "base/sealed_file.h"
 #include "common/command.h"
+#include "common/figures.h"
+#include "preload/settings.h"
 
 #define LIBRARY           "libfallow-preload.so"
 #define ENVIRONMENT_BYTES (32 * 1024)
 #define STATE_BYTES       64
+#define LOOKED_BYTES      (3 * FLW_LAUNCH_PATH_BYTES)
 
 #ifndef FLW_LIBRARY_DIR /* from the folder of programs to that of libraries, as installed */
 #define FLW_LIBRARY_DIR "../lib"
@@ -26,100 +31,82 @@
 
 /* ---- the library */
 
-static bool is_nameable(const char *path)
+/* Resolve the library's path. False: it is appended to `looked`, the list in the error. */
+static bool try_library(const char *path, char *out, char *looked)
 {
-    return strpbrk(path, " :\t\n") == NULL; /* LD_PRELOAD has no way to quote */
+    if (realpath(path, out) != NULL) {
+        return true;
+    }
+    flw_append(looked, LOOKED_BYTES, "%s%s", *looked != '\0' ? ", " : "", path);
+    return false;
 }
 
-static bool find_library(const struct flw_launch *launch, char *out)
+static bool find_library(const char *given, char *out)
 {
     static const char *const places[] = {FLW_LIBRARY_DIR, "../lib", "."};
-    char program[FLW_LAUNCH_PATH_BYTES], path[FLW_LAUNCH_PATH_BYTES], *found = NULL;
-    char looked[3 * sizeof path];
-    if (launch->library != NULL) {
-        found = realpath(launch->library, out);
-    }
-    snprintf(looked, sizeof looked, "%s", launch->library != NULL ? launch->library : "");
-    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    char program[FLW_LAUNCH_PATH_BYTES], looked[LOOKED_BYTES] = "";
+    char path[sizeof program + sizeof FLW_LIBRARY_DIR + sizeof LIBRARY + 1];
+    bool is_found = given != NULL && try_library(given, out, looked);
+    ssize_t length = given == NULL ? readlink("/proc/self/exe", program, sizeof program - 1) : 0;
     program[length > 0 ? length : 0] = '\0';
     char *slash = strrchr(program, '/');
-    bool goes_on = launch->library == NULL && slash != NULL;
-    for (size_t i = 0; goes_on && found == NULL && i < sizeof places / sizeof *places; i++) {
-        size_t used = strlen(looked);
+    for (size_t i = 0; slash != NULL && !is_found && i < sizeof places / sizeof *places; i++) {
+        snprintf(path, sizeof path, "%.*s/%s/" LIBRARY, (int)(slash - program), program, places[i]);
         bool is_new = i != 1 || strcmp(places[0], places[1]) != 0;
-        int written = snprintf(path, sizeof path, "%.*s/%s/" LIBRARY, (int)(slash - program),
-                               program, places[i]);
-        if (is_new && written > 0 && written < (int)sizeof path) {
-            found = realpath(path, out);
-            snprintf(looked + used, sizeof looked - used, "%s%s", used > 0 ? ", " : "", path);
-        }
+        is_found = is_new && try_library(path, out, looked);
     }
-    if (found == NULL) {
+    if (!is_found) {
         flw_complain("cannot find the library to preload; looked for %s; --library PATH names it",
                      looked);
-        return false;
-    }
-    if (!is_nameable(out)) {
+    } else if (strpbrk(out, " :\t\n") != NULL) {
+        is_found = false;
         flw_complain("cannot preload %s: LD_PRELOAD cannot name a path with a blank or a colon in "
                      "it; move it, or link to it from elsewhere and say --library PATH",
                      out);
-        return false;
     }
-    return true;
+    return is_found;
 }
 
 /* ---- the environment */
 
-/* A sanitizer's runtime insists on being first. */
+/* True for the runtime of a sanitizer, which has to be the first library. */
 static bool is_sanitizer(const char *name, size_t length)
 {
     static const char *const marks[] = {"libasan", "libtsan", "libubsan", "liblsan",
                                         "libclang_rt."};
-    char copy[FLW_LAUNCH_PATH_BYTES];
-    snprintf(copy, sizeof copy, "%.*s", (int)length, name);
     bool is_one = false;
     for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
-        is_one |= strstr(copy, marks[i]) != NULL;
+        is_one |= memmem(name, length, marks[i], strlen(marks[i])) != NULL;
     }
     return is_one;
 }
 
-/* Sanitizers' runtimes, the library, then what else was to be preloaded: another one that stands in
- * front of the driver is still called, by ours. False: too long. */
-static bool join_preloads(const char *library, char *out)
+/* Append what LD_PRELOAD names besides the library: either sanitizers or the rest. */
+static void append_given(char *preloads, const char *library, bool wants_sanitizers)
 {
     const char *given = getenv("LD_PRELOAD");
-    size_t used = 0;
-    for (int pass = 0; pass < 3; pass++) {
-        const char *at = pass == 1 ? library : given;
-        while (at != NULL && *at != '\0') {
-            size_t length = strcspn(at, pass == 1 ? "\n" : ": ");
-            bool is_ours = length == strlen(library) && memcmp(at, library, length) == 0;
-            if (length > 0 &&
-                (pass == 1 || (!is_ours && is_sanitizer(at, length) == (pass == 0)))) {
-                if (used + length + 2 > ENVIRONMENT_BYTES) {
-                    return false;
-                }
-                out[used] = ':';
-                memcpy(out + used + (used > 0), at, length);
-                used += length + (used > 0);
-            }
-            at += length;
-            at += strspn(at, ": \n");
+    for (size_t length; given != NULL && *(given += strspn(given, ": \n")) != '\0';
+         given += length) {
+        length = strcspn(given, ": ");
+        bool is_ours = length == strlen(library) && memcmp(given, library, length) == 0;
+        if (!is_ours && is_sanitizer(given, length) == wants_sanitizers) {
+            flw_append(preloads, ENVIRONMENT_BYTES, "%s%.*s", *preloads != '\0' ? ":" : "",
+                       (int)length, given);
         }
     }
-    out[used] = '\0';
-    return true;
 }
 
-/* False: `environment` does not hold it. */
+/* Preload sanitizers' runtimes, the library, then all else: our library calls another one in front of the driver.
+ * False: too long. */
 static bool set_environment(const char *library, const char *settings, const char *state)
 {
-    char preloads[ENVIRONMENT_BYTES];
-    char text[FLW_SETTINGS_BYTES + STATE_BYTES];
+    char preloads[ENVIRONMENT_BYTES] = "", text[FLW_SETTINGS_BYTES + STATE_BYTES];
+    append_given(preloads, library, true);
+    flw_append(preloads, sizeof preloads, "%s%s", *preloads != '\0' ? ":" : "", library);
+    append_given(preloads, library, false);
     snprintf(text, sizeof text, "%s%s%s", settings, *settings != '\0' && *state != '\0' ? "," : "",
              state);
-    return join_preloads(library, preloads) && setenv("LD_PRELOAD", preloads, 1) == 0 &&
+    return strlen(preloads) + 1 < sizeof preloads && setenv("LD_PRELOAD", preloads, 1) == 0 &&
            setenv("FALLOW", text, 1) == 0;
 }
 
@@ -263,6 +250,72 @@ static int run_child(const struct flw_launch *launch, const char *state,
     return code;
 }
 
+/* ---- statistics of processes that wrote none */
+
+/* True if the process is running. A zombie is not. */
+static bool is_running(int process)
+{
+    char path[32], text[512] = "";
+    snprintf(path, sizeof path, "/proc/%d/stat", process);
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        return false;
+    }
+    size_t length = fread(text, 1, sizeof text - 1, file);
+    (void)fclose(file);
+    text[length] = '\0';
+    const char *name_end = strrchr(text, ')');
+    return name_end != NULL && strncmp(name_end, ") Z", 3) != 0 && strncmp(name_end, ") X", 3) != 0;
+}
+
+size_t flw_launch_place_count(const struct flw_runpage *page)
+{
+    return flw_min(atomic_load(&page->place_count), FLW_RUNPAGE_PLACES);
+}
+
+bool flw_launch_is_replaced(const struct flw_runpage *page, size_t number)
+{
+    bool is_replaced = false;
+    for (size_t i = number + 1; i < flw_launch_place_count(page); i++) {
+        is_replaced |= atomic_load(&page->places[i].pid) == atomic_load(&page->places[number].pid);
+    }
+    return is_replaced;
+}
+
+static enum flw_summary_end end_of(const struct flw_runpage *page, size_t number)
+{
+    const struct flw_runpage_place *place = &page->places[number];
+    return (atomic_load(&place->flags) & FLW_RUNPAGE_LEFT) != 0 ? FLW_SUMMARY_LEFT
+           : !flw_launch_is_replaced(page, number) && is_running(atomic_load(&place->pid))
+               ? FLW_SUMMARY_RUNS_ON
+               : FLW_SUMMARY_KILLED;
+}
+
+/* Write the statistics of processes that did not write their own: killed, ended by _exit, or still running. */
+static void write_stats(const struct flw_launch *launch, struct flw_runpage *page)
+{
+    static struct flw_settings settings;
+    static struct flw_summary summary;
+    char message[FLW_SETTINGS_MESSAGE_BYTES];
+    bool has_file = flw_settings_parse(&settings, launch->settings->text, "", message) &&
+                    settings.stats_file[0] != '\0';
+    for (size_t i = 0; has_file && i < flw_launch_place_count(page); i++) {
+        struct flw_runpage_place *place = &page->places[i];
+        uint32_t posted = atomic_load(&place->posted);
+        if (posted != 0 && flw_runpage_tell(place)) {
+            summary = place->summaries[posted % 2];
+            summary.end = end_of(page, i);
+            /* Clamp: other processes may write the page. */
+            summary.mode = flw_min(summary.mode, FLW_MODE_AUDIT);
+            summary.program[sizeof summary.program - 1] = '\0';
+            flw_summary_write(&summary, settings.stats_file,
+                              flw_runpage_claim(page, FLW_RUNPAGE_STATS, summary.process));
+        }
+    }
+}
+
+/* ---- together */
+
 int flw_launch(const struct flw_launch *launch, struct flw_launch_outcome *outcome)
 {
     char state[STATE_BYTES] = "";
@@ -270,7 +323,7 @@ int flw_launch(const struct flw_launch *launch, struct flw_launch_outcome *outco
     if (!flw_settings_check(launch->settings)) {
         return FLW_EXIT_USAGE;
     }
-    if (!find_library(launch, outcome->library)) {
+    if (!find_library(launch->library, outcome->library)) {
         return FLW_EXIT_FAILED;
     }
     fflush(stdout);
@@ -283,7 +336,7 @@ int flw_launch(const struct flw_launch *launch, struct flw_launch_outcome *outco
     struct flw_runpage *page = make_page(state, &fd);
     int code = run_child(launch, state, outcome);
     if (page != NULL) {
-        flw_launch_tell_stats(launch, page);
+        write_stats(launch, page);
         outcome->page = page;
     }
     if (fd >= 0) {

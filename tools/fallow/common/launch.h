@@ -63,8 +63,9 @@ struct flw_launch_outcome {
  * the command, but for those of a terminal, which it gets itself. */
 int flw_launch(const struct flw_launch *launch, struct flw_launch_outcome *outcome);
 
-/* Write the statistics of processes that did not write their own: killed, ended by _exit, or still running. */
-void flw_launch_tell_stats(const struct flw_launch *launch, struct flw_runpage *page);
+/* The places of the page that are taken, and whether exec has replaced the image that took one. */
+size_t flw_launch_place_count(const struct flw_runpage *page);
+bool flw_launch_is_replaced(const struct flw_runpage *page, size_t number);
 
 /* Ends as the command did: returns its exit code, or dies of its signal (without a second core). */
 int flw_launch_end_as(const struct flw_launch_outcome *outcome);
