@@ -43,13 +43,13 @@ typedef struct fallow_cu_seqlens_params {
     uint8_t reserved_0[3];
 } fallow_cu_seqlens_params;
 
-/** Zero in every field, which is its default, but struct_size. */
+/** Set all fields to 0, their default, and set struct_size. */
 static inline void fallow_cu_seqlens_params_init(fallow_cu_seqlens_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
-/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
+/** Return the memory that the call needs, reads and writes. Pure; checks shapes and types as the call does. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_cu_seqlens_query(
     const fallow_cu_seqlens_params *params, fallow_workspace_need *out_need);
 
@@ -114,13 +114,13 @@ typedef struct fallow_page_table_params {
     uint8_t reserved_0[3];
 } fallow_page_table_params;
 
-/** Zero in every field, which is its default, but struct_size. */
+/** Set all fields to 0, their default, and set struct_size. */
 static inline void fallow_page_table_params_init(fallow_page_table_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
-/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
+/** Return the memory that the call needs, reads and writes. Pure; checks shapes and types as the call does. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_page_table_query(
     const fallow_page_table_params *params, fallow_workspace_need *out_need);
 
@@ -170,13 +170,13 @@ typedef struct fallow_verify_pages_params {
     fallow_dtype requests_dtype; /**< I32, I64 */
 } fallow_verify_pages_params;
 
-/** Zero in every field, which is its default, but struct_size. */
+/** Set all fields to 0, their default, and set struct_size. */
 static inline void fallow_verify_pages_params_init(fallow_verify_pages_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
-/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
+/** Return the memory that the call needs, reads and writes. Pure; checks shapes and types as the call does. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_verify_pages_query(
     const fallow_verify_pages_params *params, fallow_workspace_need *out_need);
 
@@ -235,13 +235,13 @@ typedef struct fallow_concat_pages_params {
     uint8_t reserved_0[7];
 } fallow_concat_pages_params;
 
-/** Zero in every field, which is its default, but struct_size. */
+/** Set all fields to 0, their default, and set struct_size. */
 static inline void fallow_concat_pages_params_init(fallow_concat_pages_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
-/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
+/** Return the memory that the call needs, reads and writes. Pure; checks shapes and types as the call does. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_concat_pages_query(
     const fallow_concat_pages_params *params, fallow_workspace_need *out_need);
 
@@ -290,13 +290,13 @@ typedef struct fallow_kv_indices_params {
     uint32_t reserved_0;
 } fallow_kv_indices_params;
 
-/** Zero in every field, which is its default, but struct_size. */
+/** Set all fields to 0, their default, and set struct_size. */
 static inline void fallow_kv_indices_params_init(fallow_kv_indices_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
-/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
+/** Return the memory that the call needs, reads and writes. Pure; checks shapes and types as the call does. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_kv_indices_query(
     const fallow_kv_indices_params *params, fallow_workspace_need *out_need);
 
@@ -352,13 +352,13 @@ typedef struct fallow_merge_states_params {
     uint8_t reserved_0[5];
 } fallow_merge_states_params;
 
-/** Zero in every field, which is its default, but struct_size. */
+/** Set all fields to 0, their default, and set struct_size. */
 static inline void fallow_merge_states_params_init(fallow_merge_states_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
-/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
+/** Return the memory that the call needs, reads and writes. Pure; checks shapes and types as the call does. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_merge_states_query(
     const fallow_merge_states_params *params, fallow_workspace_need *out_need);
 
@@ -400,13 +400,13 @@ typedef struct fallow_neutral_rows_params {
     uint8_t reserved_0[6];
 } fallow_neutral_rows_params;
 
-/** Zero in every field, which is its default, but struct_size. */
+/** Set all fields to 0, their default, and set struct_size. */
 static inline void fallow_neutral_rows_params_init(fallow_neutral_rows_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
-/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
+/** Return the memory that the call needs, reads and writes. Pure; checks shapes and types as the call does. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_neutral_rows_query(
     const fallow_neutral_rows_params *params, fallow_workspace_need *out_need);
 
@@ -437,13 +437,13 @@ typedef struct fallow_padded_copy_params {
     uint32_t reserved_0;
 } fallow_padded_copy_params;
 
-/** Zero in every field, which is its default, but struct_size. */
+/** Set all fields to 0, their default, and set struct_size. */
 static inline void fallow_padded_copy_params_init(fallow_padded_copy_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
-/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
+/** Return the memory that the call needs, reads and writes. Pure; checks shapes and types as the call does. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_padded_copy_query(
     const fallow_padded_copy_params *params, fallow_workspace_need *out_need);
 
@@ -515,13 +515,13 @@ typedef struct fallow_fa3_schedule_params {
     uint8_t reserved_0[7];
 } fallow_fa3_schedule_params;
 
-/** Zero in every field, which is its default, but struct_size. */
+/** Set all fields to 0, their default, and set struct_size. */
 static inline void fallow_fa3_schedule_params_init(fallow_fa3_schedule_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
-/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
+/** Return the memory that the call needs, reads and writes. Pure; checks shapes and types as the call does. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_fa3_schedule_query(
     const fallow_fa3_schedule_params *params, fallow_workspace_need *out_need);
 
@@ -568,13 +568,13 @@ typedef struct fallow_local_attention_params {
     int32_t reserved_0;
 } fallow_local_attention_params;
 
-/** Zero in every field, which is its default, but struct_size. */
+/** Set all fields to 0, their default, and set struct_size. */
 static inline void fallow_local_attention_params_init(fallow_local_attention_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
-/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
+/** Return the memory that the call needs, reads and writes. Pure; checks shapes and types as the call does. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_local_attention_query(
     const fallow_local_attention_params *params, fallow_workspace_need *out_need);
 
@@ -601,13 +601,13 @@ typedef struct fallow_restore_counters_params {
     int32_t count;      /**< 0 to 2^24 */
 } fallow_restore_counters_params;
 
-/** Zero in every field, which is its default, but struct_size. */
+/** Set all fields to 0, their default, and set struct_size. */
 static inline void fallow_restore_counters_params_init(fallow_restore_counters_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
-/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
+/** Return the memory that the call needs, reads and writes. Pure; checks shapes and types as the call does. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_restore_counters_query(
     const fallow_restore_counters_params *params, fallow_workspace_need *out_need);
 
@@ -638,13 +638,13 @@ typedef struct fallow_scale_padding_params {
     uint8_t reserved_0[3];
 } fallow_scale_padding_params;
 
-/** Zero in every field, which is its default, but struct_size. */
+/** Set all fields to 0, their default, and set struct_size. */
 static inline void fallow_scale_padding_params_init(fallow_scale_padding_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
-/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
+/** Return the memory that the call needs, reads and writes. Pure; checks shapes and types as the call does. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_scale_padding_query(
     const fallow_scale_padding_params *params, fallow_workspace_need *out_need);
 

@@ -50,13 +50,13 @@ typedef struct fallow_poison_params {
     uint8_t reserved_0[7];
 } fallow_poison_params;
 
-/** Zero in every field, which is its default, but struct_size. */
+/** Set all fields to 0, their default, and set struct_size. */
 static inline void fallow_poison_params_init(fallow_poison_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
-/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
+/** Return the memory that the call needs, reads and writes. Pure; checks shapes and types as the call does. */
 FALLOW_API FALLOW_NODISCARD fallow_status
 fallow_debug_poison_query(const fallow_poison_params *params, fallow_workspace_need *out_need);
 
@@ -86,13 +86,13 @@ typedef struct fallow_validate_params {
     uint8_t reserved_0[2];
 } fallow_validate_params;
 
-/** Zero in every field, which is its default, but struct_size. */
+/** Set all fields to 0, their default, and set struct_size. */
 static inline void fallow_validate_params_init(fallow_validate_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
-/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
+/** Return the memory that the call needs, reads and writes. Pure; checks shapes and types as the call does. */
 FALLOW_API FALLOW_NODISCARD fallow_status
 fallow_debug_validate_query(const fallow_validate_params *params, fallow_workspace_need *out_need);
 
@@ -118,13 +118,13 @@ typedef struct fallow_validate_ids_params {
     int32_t id_count;               /**< 0 to 2^31 - 1 */
 } fallow_validate_ids_params;
 
-/** Zero in every field, which is its default, but struct_size. */
+/** Set all fields to 0, their default, and set struct_size. */
 static inline void fallow_validate_ids_params_init(fallow_validate_ids_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
-/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
+/** Return the memory that the call needs, reads and writes. Pure; checks shapes and types as the call does. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_debug_validate_ids_query(
     const fallow_validate_ids_params *params, fallow_workspace_need *out_need);
 

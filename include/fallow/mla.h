@@ -50,13 +50,13 @@ typedef struct fallow_flashmla_schedule_params {
     int32_t overhead_blocks;    /**< what a split costs on top, up to 65,536; 0 = 5, -1 = none */
 } fallow_flashmla_schedule_params;
 
-/** Zero in every field, which is its default, but struct_size. */
+/** Set all fields to 0, their default, and set struct_size. */
 static inline void fallow_flashmla_schedule_params_init(fallow_flashmla_schedule_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
-/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
+/** Return the memory that the call needs, reads and writes. Pure; checks shapes and types as the call does. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_mla_flashmla_schedule_query(
     const fallow_flashmla_schedule_params *params, fallow_workspace_need *out_need);
 
@@ -117,13 +117,13 @@ typedef struct fallow_chunk_plan_params {
     uint8_t reserved_0[3];
 } fallow_chunk_plan_params;
 
-/** Zero in every field, which is its default, but struct_size. */
+/** Set all fields to 0, their default, and set struct_size. */
 static inline void fallow_chunk_plan_params_init(fallow_chunk_plan_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
-/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
+/** Return the memory that the call needs, reads and writes. Pure; checks shapes and types as the call does. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_mla_chunk_plan_query(
     const fallow_chunk_plan_params *params, fallow_workspace_need *out_need);
 
@@ -194,13 +194,13 @@ typedef struct fallow_gather_kv_params {
     fallow_kv_format format; /**< FALLOW_KV_ROWS is the default */
 } fallow_gather_kv_params;
 
-/** Zero in every field, which is its default, but struct_size. */
+/** Set all fields to 0, their default, and set struct_size. */
 static inline void fallow_gather_kv_params_init(fallow_gather_kv_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
-/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
+/** Return the memory that the call needs, reads and writes. Pure; checks shapes and types as the call does. */
 FALLOW_API FALLOW_NODISCARD fallow_status
 fallow_mla_gather_kv_query(const fallow_gather_kv_params *params, fallow_workspace_need *out_need);
 
@@ -248,13 +248,13 @@ typedef struct fallow_concat_kv_params {
     uint32_t reserved_0;
 } fallow_concat_kv_params;
 
-/** Zero in every field, which is its default, but struct_size. */
+/** Set all fields to 0, their default, and set struct_size. */
 static inline void fallow_concat_kv_params_init(fallow_concat_kv_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
-/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
+/** Return the memory that the call needs, reads and writes. Pure; checks shapes and types as the call does. */
 FALLOW_API FALLOW_NODISCARD fallow_status
 fallow_mla_concat_kv_query(const fallow_concat_kv_params *params, fallow_workspace_need *out_need);
 

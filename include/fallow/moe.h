@@ -62,13 +62,13 @@ typedef struct fallow_route_params {
     uint8_t reserved_0;
 } fallow_route_params;
 
-/** Zero in every field, which is its default, but struct_size. */
+/** Set all fields to 0, their default, and set struct_size. */
 static inline void fallow_route_params_init(fallow_route_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
-/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
+/** Return the memory that the call needs, reads and writes. Pure; checks shapes and types as the call does. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_moe_route_query(const fallow_route_params *params,
                                                                  fallow_workspace_need *out_need);
 
@@ -130,13 +130,13 @@ typedef struct fallow_align_blocks_params {
     uint8_t reserved_0[6];
 } fallow_align_blocks_params;
 
-/** Zero in every field, which is its default, but struct_size. */
+/** Set all fields to 0, their default, and set struct_size. */
 static inline void fallow_align_blocks_params_init(fallow_align_blocks_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
-/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
+/** Return the memory that the call needs, reads and writes. Pure; checks shapes and types as the call does. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_moe_align_blocks_query(
     const fallow_align_blocks_params *params, fallow_workspace_need *out_need);
 
@@ -185,13 +185,13 @@ typedef struct fallow_expert_counts_params {
     uint8_t reserved_0[3];
 } fallow_expert_counts_params;
 
-/** Zero in every field, which is its default, but struct_size. */
+/** Set all fields to 0, their default, and set struct_size. */
 static inline void fallow_expert_counts_params_init(fallow_expert_counts_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
-/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
+/** Return the memory that the call needs, reads and writes. Pure; checks shapes and types as the call does. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_moe_expert_counts_query(
     const fallow_expert_counts_params *params, fallow_workspace_need *out_need);
 
@@ -238,13 +238,13 @@ typedef struct fallow_permute_params {
     fallow_permute_pad pad; /**< rows that no position names */
 } fallow_permute_params;
 
-/** Zero in every field, which is its default, but struct_size. */
+/** Set all fields to 0, their default, and set struct_size. */
 static inline void fallow_permute_params_init(fallow_permute_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
-/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
+/** Return the memory that the call needs, reads and writes. Pure; checks shapes and types as the call does. */
 FALLOW_API FALLOW_NODISCARD fallow_status
 fallow_moe_permute_query(const fallow_permute_params *params, fallow_workspace_need *out_need);
 
@@ -287,13 +287,13 @@ typedef struct fallow_silu_and_mul_params {
     uint8_t reserved_0[3];
 } fallow_silu_and_mul_params;
 
-/** Zero in every field, which is its default, but struct_size. */
+/** Set all fields to 0, their default, and set struct_size. */
 static inline void fallow_silu_and_mul_params_init(fallow_silu_and_mul_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
-/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
+/** Return the memory that the call needs, reads and writes. Pure; checks shapes and types as the call does. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_moe_silu_and_mul_query(
     const fallow_silu_and_mul_params *params, fallow_workspace_need *out_need);
 
@@ -337,13 +337,13 @@ typedef struct fallow_combine_params {
     uint8_t reserved_0[7];
 } fallow_combine_params;
 
-/** Zero in every field, which is its default, but struct_size. */
+/** Set all fields to 0, their default, and set struct_size. */
 static inline void fallow_combine_params_init(fallow_combine_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
-/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
+/** Return the memory that the call needs, reads and writes. Pure; checks shapes and types as the call does. */
 FALLOW_API FALLOW_NODISCARD fallow_status
 fallow_moe_combine_query(const fallow_combine_params *params, fallow_workspace_need *out_need);
 
