@@ -20,9 +20,9 @@ extern "C" {
  * y[i+1] = y[n] for n <= i < batch, a flat tail of zero-length entries. Here n = *valid_count clamped
  * to [0, batch], and g(v) = round_up(max(v + *delta, 0), round_to).
  *
- * Sums are int64; one above what cu_seqlens holds is stored as that type's largest value (OVERFLOW).
+ * Sums are int64; a sum too large for the type of cu_seqlens is stored as its largest value (OVERFLOW).
  * A v + *delta below 0 counts as 0 (NEGATIVE). total = y[n]. max_length is the largest v + *delta of
- * the valid ones before rounding, 0 if there are none. Exclusive form: without y[batch].
+ * the n valid lengths before rounding, 0 if n is 0. The exclusive form lacks y[batch].
  */
 typedef struct fallow_cu_seqlens_params {
     size_t struct_size;   /**< set by fallow_cu_seqlens_params_init */
@@ -68,20 +68,20 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_cu_seqlens(
  *     page_table[r, j] = fill,                                       ceil(c / page_size) <= j < cols
  *
  * and for the pads n <= r < batch: c = pad_len, and all of the row is fill. Here n = *valid_count within
- * [0, batch]. Of all rows, pads included: cache_seqlens[r] = c, cu_k[0] = 0, cu_k[r+1] = cu_k[r] + c,
+ * [0, batch]. For all rows, pads included: cache_seqlens[r] = c, cu_k[0] = 0, cu_k[r+1] = cu_k[r] + c,
  * max_length is the largest c, 0 if batch is 0.
  *
  * Modes: full writes all columns (capture, first use, consumers that do not mask). Bounded writes the
- * columns j < ceil(c / page_size) of each row, pads included, and leaves the others as they are: for
- * consumers that stop at cache_seqlens.
+ * columns j < ceil(c / page_size) of each row, pads included, and keeps the others, for consumers that
+ * stop at cache_seqlens.
  * With full_to_swa (sliding windows) a token slot is mapped before it is divided.
- * The padded form of a block table (FlashMLA, trtllm) is this with a sentinel as fill, and without
- * cache_seqlens and cu_k; `starts` serves a chunk of a prefix.
+ * The padded form of a block table (FlashMLA, trtllm) has a sentinel as fill and neither cache_seqlens nor
+ * cu_k. `starts` selects a chunk of a prefix.
  *
  * Never read: requests, lengths and starts of pads; a slot at or beyond `stride` of its row.
  * Flags: NEGATIVE and CLAMPED for a length or start that was cut; OVERFLOW for a cu_k stored as 2^31-1;
- * INDEX where fill stands for what could not be found: a request outside the table (all of its row),
- * a slot below 0 or outside full_to_swa, a mapped slot below 0.
+ * INDEX if fill replaces an entry: a request outside the table (its whole row), a slot below 0 or outside
+ * full_to_swa, a mapped slot below 0.
  */
 typedef struct fallow_page_table_params {
     size_t struct_size;          /**< set by fallow_page_table_params_init; no input may alias an
@@ -136,13 +136,13 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_page_table(
  *
  *     req_to_token[requests[r], c + j],   0 <= j < D,
  *
- * those with mask[m, j] != 0 first, then the others, each in ascending j. cache_seqlens[m] is how many
- * are not 0. For the pads n * D <= m < batch * D it is pad_len, and the row is fill. Here
+ * first the slots with mask[m, j] != 0, then the others, each in ascending j. cache_seqlens[m] is the number
+ * of slots with mask[m, j] != 0. For the pads n * D <= m < batch * D it is pad_len, and the row is fill. Here
  * n = *valid_count within [0, batch]; cu_k and max_length are as in page_table. All D columns are
- * written. Pages are tokens here, as consumers with draft trees have them.
+ * written. A page is one token, as consumers with draft trees require.
  *
- * Flags: NEGATIVE and CLAMPED for a length that was cut; CLAMPED, too, where c + j is beyond `stride`, and
- * INDEX for a request outside the table: fill stands for those slots. OVERFLOW for a cu_k stored as
+ * Flags: NEGATIVE and CLAMPED for a length that was cut; also CLAMPED for slots with c + j beyond `stride`,
+ * and INDEX for a request outside the table; fill replaces these slots. OVERFLOW for a cu_k stored as
  * 2^31-1.
  */
 typedef struct fallow_verify_pages_params {
@@ -198,12 +198,12 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_verify_pages(
  * n = *valid_count within [0, batch]. cache_seqlens (la + lb, or pad_len), cu_k, max_length and the
  * modes are as in page_table.
  *
- * Sliding windows while verifying: first is the prefix's table, repeat the draft tokens, second what
- * verify_pages wrote, with its lengths. The table of draft decoding: first_cols = 0, repeat = top_k,
+ * Sliding windows while verifying: `first` is the prefix's table, `repeat` the number of draft tokens,
+ * `second` the output of verify_pages, with its lengths. The table of draft decoding: first_cols = 0, repeat = top_k,
  * second = out_cache_loc (I64), second_cols = cols = its steps.
  *
  * Flags: NEGATIVE and CLAMPED for a length that was cut; OVERFLOW for a cu_k stored as 2^31-1; INDEX for
- * an I64 element that int32 does not hold, whose place has fill.
+ * an I64 element outside the range of int32, which fill replaces.
  */
 typedef struct fallow_concat_pages_params {
     size_t struct_size;           /**< set by fallow_concat_pages_params_init; no input may alias an
@@ -258,22 +258,22 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_concat_pages(
  *     kv_indices[cu_seqlens[b] + t] = req_to_token[requests[b], start + t],   t < lengths[b]
  *     kv_indices[cu_seqlens[b] + t] = fill,                                   lengths[b] <= t < width
  *
- * Here n = *valid_count within [0, batch], and cu_seqlens ascends from 0: a room of exactly lengths[b],
- * or of more where the sums were rounded up. Chunk i of a prefix: row i of its starts, lengths and sums.
+ * Here n = *valid_count within [0, batch], and cu_seqlens ascends from 0. A width is lengths[b], or larger
+ * if the sums were rounded up. For chunk i of a prefix pass row i of its starts, lengths and sums.
  *
- * The declared extent ends at cu_seqlens[n], or at `capacity` if that is less (CLAMPED); past it
- * nothing is written. A row of length 0 has nothing looked up, its request included.
+ * The declared extent ends at cu_seqlens[n], or at `capacity` if that is less (CLAMPED); nothing is written
+ * beyond it. A row of length 0 causes no lookup, not even of its request.
  * Flags: NEGATIVE for a length, width or start below 0; CLAMPED for a length beyond its width or beyond
- * `stride` (fill from there on), or a start beyond `stride`; INDEX for a request outside the table (all of
- * its row is fill). If cu_seqlens does not ascend from 0 nothing outside the extent is written, and
- * what is in it is not defined.
+ * `stride` (fill from there on), or a start beyond `stride`; INDEX for a request outside the table (the whole
+ * row is fill). If cu_seqlens does not ascend from 0, nothing outside the extent is written and its contents
+ * are undefined.
  *
  * The padded form, a row of pages for each request, is page_table with starts and a sentinel.
  */
 typedef struct fallow_kv_indices_params {
     size_t struct_size;          /**< set by fallow_kv_indices_params_init; no input may alias an
                                      output */
-    const int32_t *cu_seqlens;   /**< [batch + 1]; what follows [n] is not read */
+    const int32_t *cu_seqlens;   /**< [batch + 1]; entries after [n] are not read */
     const int32_t *lengths;      /**< [batch]; NULL = the widths */
     const int32_t *starts;       /**< [batch], first token of each row; NULL = 0 */
     const int32_t *valid_count;  /**< [1]; NULL = batch */
@@ -311,13 +311,12 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_kv_indices(
  * out = (w_a a + w_b b) / (w_a + w_b), out_lse = m + log(w_a + w_b), for each head of each token, in
  * float and rounded once. With `is_base_2` it is exp2 and log2.
  *
- * An LSE of +inf counts as -inf: there were no keys. A side whose weight is 0 in float (from a
- * difference of 104 on, in base 2 of 150) is not read, so that nothing in it can show; the other one is
- * copied, every bit of row and LSE. Both without keys: a row of 0, or with `keeps_a` a copy of a; the
- * LSE is -inf. A NaN in an LSE makes NaN of the row and its LSE; one in a row stays unless its side
- * has weight 0.
- * Tokens at *context_tokens and after it have no a: b's rows and LSE are copied, a's are not read.
- * E4M3: value / *out_scale, to nearest even, saturating, copies too.
+ * An LSE of +inf counts as -inf: no keys. A side with weight 0 in float (from a difference of 104 on, in
+ * base 2 of 150) is not read, so its contents have no effect; the other side's row and LSE are copied bit
+ * for bit. If both sides have no keys, the row is 0, or with `keeps_a` a copy of a, and the LSE is -inf. A
+ * NaN in an LSE makes the row and its LSE NaN; a NaN in a row stays unless its side has weight 0.
+ * Tokens from *context_tokens on have no a: rows and LSE of b are copied, those of a are not read.
+ * E4M3: value / *out_scale, to nearest even, saturating, also for copies.
  * Error: 6e-7 of the larger of |a| and |b| before the rounding; 3e-7 + 1.2e-7 |out_lse|.
  */
 typedef struct fallow_merge_states_params {
@@ -366,13 +365,13 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_merge_states_query(
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_merge_states(
     fallow_kernels *kernels, const fallow_merge_states_params *params, fallow_stream stream);
 
-/* ---- neutral_rows: rows that no key was seen for */
+/* ---- neutral_rows: rows without keys */
 
 /**
  * Row t belongs to request b if cu_q[b] <= t < cu_q[b+1]. Rows of requests without keys, and rows of no
  * request (t >= cu_q[n], n = *valid_count clamped to [0, batch]), get rows[t] = 0 and LSE -inf, or +inf
- * with `lse_is_plus_inf`: by store, so that what they held, NaN too, does not matter. All other rows are
- * outside the declared extent: neither read nor written.
+ * with `lse_is_plus_inf`. They are stored, not multiplied, so earlier contents such as NaN have no effect.
+ * All other rows are outside the declared extent: not read and not written.
  *
  * Without key_counts and cu_k every request has keys: only the rows of padding are set. Without `rows`
  * only the LSE are set. If cu_q does not ascend from 0 it is unspecified which rows are neutral.
@@ -410,15 +409,15 @@ static inline void fallow_neutral_rows_params_init(fallow_neutral_rows_params *p
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_neutral_rows_query(
     const fallow_neutral_rows_params *params, fallow_workspace_need *out_need);
 
-/** Moves what is neutral, and 8 batch bytes. One launch, no scratch. */
+/** Writes the neutral rows and reads 8 batch bytes. One launch, no scratch. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_neutral_rows(
     fallow_kernels *kernels, const fallow_neutral_rows_params *params, fallow_stream stream);
 
-/* ---- padded_copy: what varies with the batch into a buffer of a graph */
+/* ---- padded_copy: rows of a batch into a larger buffer of a graph */
 
 /**
  * dst[r, :] = src[r, :] for r < n, and value for n <= r < rows; n = *valid_count clamped to
- * [0, src_rows]. A kernel that was captured for `rows` then finds a legal value in every row: 0 for
+ * [0, src_rows]. A kernel captured for `rows` then reads a legal value in every row: 0 for
  * positions, 1 for lengths, -1 for slots and expert ids. Rows of src from n on are not read.
  */
 typedef struct fallow_padded_copy_params {
@@ -451,12 +450,12 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_padded_copy_query(
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_padded_copy(
     fallow_kernels *kernels, const fallow_padded_copy_params *params, fallow_stream stream);
 
-/* ---- fa3_schedule: what FlashAttention-3 prepares for batches of varying lengths */
+/* ---- fa3_schedule: FlashAttention-3's metadata for batches of varying lengths */
 
-/** How the vectors of the metadata lie. Values are pinned. */
+/** Order of the vectors of the metadata. Values are pinned. */
 typedef enum fallow_fa3_layout {
     FALLOW_FA3_LAYOUT = 0, /**< splits | m_blocks | batch_idx if sorted | heads_in_l2 if swizzled */
-    FALLOW_FA3_LAYOUT_VLLM = 1 /**< its fork: qlen | splits if batch <= 992 and max_splits > 1 |
+    FALLOW_FA3_LAYOUT_VLLM = 1 /**< vLLM's fork: qlen | splits if batch <= 992 and max_splits > 1 |
                                     heads_in_l2 if swizzled; never sorted */
 } fallow_fa3_layout;
 
@@ -535,36 +534,36 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_fa3_schedule(
  * Attention within chunks of A = chunk keys, as plain attention over virtual requests. For request i < n,
  * n = *valid_count clamped to [0, batch], with q = cu_seqlens_q[i + 1] - cu_seqlens_q[i], s = lengths[i]:
  *   q_first = min(A - (s - q) mod A, q); rows = 1 + ceil((q - q_first) / A); last = (s - 1) mod A + 1;
- * virtual request j of it has min(q_first + j A, q) - min(q_first + (j - 1) A, q) queries (q_first for j
+ * virtual request j of request i has min(q_first + j A, q) - min(q_first + (j - 1) A, q) queries (q_first for j
  * = 0); A keys, the last one `last`; and its first key is s - last - (rows - 1 - j) A, so that its table is
  * block_table[i, min(first key / page_size + c, table_columns - 1)] for c < A / page_size.
- * They are in the order of i, then of j.
+ * Virtual requests are in the order of i, then of j.
  *
- * s = 0: one virtual request without queries, keys 0, table row of zeros; nothing of block_table is
- * read. q = 0: one with its last keys. After the last one up to capacity: no queries, keys 0, table
- * rows of zeros. Those beyond capacity are dropped (DROPPED); capacity >= 2 batch + floor(queries / A)
- * is always enough, batch where no q is above 1.
+ * s = 0: one virtual request without queries, keys 0, table row of zeros; block_table is not read. q = 0: one
+ * virtual request with the last keys. Entries after the last virtual request, up to capacity: no queries,
+ * keys 0, table rows of zeros. Virtual requests beyond capacity are dropped (DROPPED); capacity >= 2 batch +
+ * floor(queries / A) is always enough, batch if no q is above 1.
  * Flags also: NEGATIVE for a q or s below 0, which counts as 0; CLAMPED for a q above s > 0, which counts as
- * s; INDEX where a key of s lies beyond the table; OVERFLOW for a sum of queries stored as 2^31-1.
+ * s; INDEX if a key of s is beyond the table; OVERFLOW for a sum of queries stored as 2^31-1.
  */
 typedef struct fallow_local_attention_params {
     size_t struct_size; /**< set by fallow_local_attention_params_init; no input may alias an
                                      output */
     const int32_t *cu_seqlens_q; /**< [batch + 1]; only differences count */
-    const int32_t *lengths;      /**< [batch], keys of each request, its queries among them */
-    const int32_t *valid_count;  /**< [1]; NULL = batch */
-    const int32_t *block_table;  /**< [batch, table_columns], rows table_stride apart */
-    int32_t *cu_q_local;         /**< out [capacity + 1] */
-    int32_t *seqused_k;          /**< out [capacity] */
-    int32_t *local_table;        /**< out [capacity, chunk / page_size] */
-    int32_t *virtual_count; /**< out [1], virtual requests that were written; NULL = not wanted */
-    int32_t *flags;         /**< in/out [1]; NULL = not wanted */
-    int64_t table_stride;   /**< >= table_columns; 0 = table_columns */
-    int32_t batch;          /**< 0 to 65,536 */
-    int32_t capacity;       /**< 0 to 2^31-1 */
-    int32_t chunk;          /**< >= 1, a multiple of page_size */
-    int32_t page_size;      /**< >= 1; 0 = 1 */
-    int32_t table_columns;  /**< >= 1 */
+    const int32_t *lengths; /**< [batch], keys of each request, including those of its queries */
+    const int32_t *valid_count; /**< [1]; NULL = batch */
+    const int32_t *block_table; /**< [batch, table_columns], rows table_stride apart */
+    int32_t *cu_q_local;        /**< out [capacity + 1] */
+    int32_t *seqused_k;         /**< out [capacity] */
+    int32_t *local_table;       /**< out [capacity, chunk / page_size] */
+    int32_t *virtual_count;     /**< out [1], virtual requests written; NULL = not wanted */
+    int32_t *flags;             /**< in/out [1]; NULL = not wanted */
+    int64_t table_stride;       /**< >= table_columns; 0 = table_columns */
+    int32_t batch;              /**< 0 to 65,536 */
+    int32_t capacity;           /**< 0 to 2^31-1 */
+    int32_t chunk;              /**< >= 1, a multiple of page_size */
+    int32_t page_size;          /**< >= 1; 0 = 1 */
+    int32_t table_columns;      /**< >= 1 */
     int32_t reserved_0;
 } fallow_local_attention_params;
 
@@ -578,19 +577,19 @@ static inline void fallow_local_attention_params_init(fallow_local_attention_par
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_local_attention_query(
     const fallow_local_attention_params *params, fallow_workspace_need *out_need);
 
-/** Replaces a computation on the host, and the synchronization before it. One launch, no scratch. */
+/** Replaces a computation on the host and its synchronization. One launch, no scratch. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_local_attention(
     fallow_kernels *kernels, const fallow_local_attention_params *params, fallow_stream stream);
 
-/* ---- restore_counters: counters that restore themselves, after what did not let them */
+/* ---- restore_counters: reset counters after an aborted kernel */
 
 /**
- * counters[c, i] = 0; restored[c] is how many of consumer c were not.
+ * counters[c, i] = 0; restored[c] is the number of counters of consumer c that were not 0.
  *
- * A kernel that counts on zeros and leaves zeros is broken once it has been aborted. Give this after an
- * abort, when the counters are first used, or at the start of a captured graph. Counters belong to
- * one consumer on one stream. Without `restored` they are not read, so that they may be dirty; with
- * it they must have been written before.
+ * A kernel that expects zeros and leaves zeros fails after it was aborted once. Call this module after an
+ * abort, before the first use of counters, or at the start of a captured graph. Counters belong to one
+ * consumer on one stream. Without `restored` the counters are not read, so they may be uninitialised; with
+ * `restored` they must have been written before.
  */
 typedef struct fallow_restore_counters_params {
     size_t struct_size; /**< set by fallow_restore_counters_params_init */
@@ -611,19 +610,19 @@ static inline void fallow_restore_counters_params_init(fallow_restore_counters_p
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_restore_counters_query(
     const fallow_restore_counters_params *params, fallow_workspace_need *out_need);
 
-/** One launch, one block a consumer, no scratch. */
+/** One launch, one block per consumer, no scratch. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_restore_counters(
     fallow_kernels *kernels, const fallow_restore_counters_params *params, fallow_stream stream);
 
-/* ---- scale_padding: the rest of the last tiles of block scales */
+/* ---- scale_padding: unused part of the last tiles of block scales */
 
 /**
- * Scales of one byte lie in tiles of 128 rows by 4 columns, a tile in 512 bytes, row r and column c of it at
- * 16 (r % 32) + 4 (r / 32) + c; tiles are row-major, and a group has ceil(rows / 128) by
- * ceil(columns / 4) of them. With m = row_counts[group] clamped to [0, rows]: in the tiles that hold
+ * Scales of one byte are stored in tiles of 128 rows by 4 columns and 512 bytes; the scale of row r and
+ * column c of a tile is at 16 (r % 32) + 4 (r / 32) + c. Tiles are row-major, and a group has
+ * ceil(rows / 128) by ceil(columns / 4) tiles. With m = row_counts[group] clamped to [0, rows]: in tiles with
  * rows below m (with `fills_capacity` in all tiles), the scales of rows from m on and of columns from
- * `columns` on become 0. Nothing else is written and nothing read: the quantiser writes the others.
- * Without `fills_capacity` the declared extent of a group ends with the tiles that hold its rows.
+ * `columns` on become 0. The quantiser writes all other scales; this module neither writes nor reads them.
+ * Without `fills_capacity` the declared extent of a group ends with its last tile with rows below m.
  *
  * The query's write_bytes are those of full groups.
  */
@@ -631,7 +630,7 @@ typedef struct fallow_scale_padding_params {
     size_t struct_size; /**< set by fallow_scale_padding_params_init */
     void *scales;       /**< in/out [groups, row tiles, column tiles, 512] U8, aligned to 16 */
     const int32_t *row_counts; /**< [groups]; NULL = rows */
-    int32_t groups;            /**< 1 to 65,535; 0 = 1. Experts, where they are apart */
+    int32_t groups;            /**< 1 to 65,535; 0 = 1. One per expert if experts are separate */
     int32_t rows;              /**< of a group at most, 0 to 2^30 */
     int32_t columns;           /**< 1 to 2^20: a row's elements over 16 (NVFP4) or 32 (MXFP8) */
     uint8_t fills_capacity;    /**< for kernels that were captured for all rows */

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * @file
- * Kernel modules for tests and debugging: fill memory with poison, look afterwards for what was not
- * written, for NaN, for damaged guards and for ids that cannot be. kernels.h has the conventions.
+ * Kernel modules for tests and debugging: fill memory with poison, then search for unwritten elements,
+ * NaNs, damaged guards and impossible ids. kernels.h has the conventions.
  *
  *     fallow_debug_poison(kernels, &all_outputs, stream);
  *     ... the step ...
  *     fallow_debug_validate(kernels, &each_output, stream);      for each of them
  *     read the report
  *
- * Do it with both patterns: 0xff is also a legal -1, which hides a sentinel that was never written,
- * and 0x7f is a finite float. Neither sees bytes that were written wrongly;
- * fallow_debug_validate_ids does that for ids.
+ * Use both patterns: 0xff is also a legal -1, which hides an unwritten sentinel, and 0x7f is a finite
+ * float. Neither finds wrong values; fallow_debug_validate_ids finds wrong ids.
  */
 #ifndef FALLOW_DEBUG_KERNELS_H
 #define FALLOW_DEBUG_KERNELS_H
@@ -22,18 +21,18 @@
 extern "C" {
 #endif
 
-/** What validations found; in device memory, zeroed once by the caller as flags are: counts of several
- *  calls add up. `first` is 1 + the byte offset in its data of the first one found, 0 if none. */
+/** Findings of validations, in device memory that the caller has zeroed once. Counts of several calls add
+ *  up. A `first` field is 1 + the byte offset of the first finding in its data, 0 if there is none. */
 typedef struct fallow_validate_report {
-    uint64_t poison_count; /**< elements whose bytes are all the pattern: not written, it seems */
-    uint64_t poison_first; /**< see above, as all of these */
+    uint64_t poison_count; /**< elements with all bytes equal to the pattern, probably unwritten */
+    uint64_t poison_first; /**< the first one */
     uint64_t nan_count;    /**< elements that are NaN */
     uint64_t nan_first;    /**< the first one */
-    uint64_t damage_count; /**< elements of guards that do not hold the pattern any more */
+    uint64_t damage_count; /**< elements of guards without the pattern */
     uint64_t damage_first; /**< the first one */
     uint64_t range_count;  /**< ids below -1, or of id_count and more */
     uint64_t range_first;  /**< the first one */
-    uint64_t double_count; /**< ids, not -1, that are in their row before */
+    uint64_t double_count; /**< ids other than -1 that repeat an earlier id of their row */
     uint64_t double_first; /**< the first one */
 } fallow_validate_report;
 
@@ -65,12 +64,12 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_debug_poison(fallow_kernels *ke
                                                               const fallow_poison_params *params,
                                                               fallow_stream stream);
 
-/* ---- validate: look for poison, NaN, damage */
+/* ---- validate: search for poison, NaN and damage */
 
 /**
- * Of the elements of rows [0, *valid_rows): count those whose bytes are all `pattern` (poison) and those
- * that are NaN, if dtype is a float. With `is_guard` instead those whose bytes are not all `pattern`
- * (damage). Rows from *valid_rows on are outside the extent and not read.
+ * Search rows [0, *valid_rows). Count elements with all bytes equal to `pattern` (poison) and, if dtype is
+ * a float, NaNs. With `is_guard` count elements with any other byte (damage) instead. Later rows are
+ * outside the extent and are not read.
  */
 typedef struct fallow_validate_params {
     size_t struct_size;             /**< set by fallow_validate_params_init */
@@ -82,7 +81,7 @@ typedef struct fallow_validate_params {
     int64_t stride;                 /**< elements; 0 = width */
     fallow_dtype dtype;             /**< any */
     uint8_t pattern;                /**< 0 = 0xff */
-    uint8_t is_guard;               /**< 1: look for damage */
+    uint8_t is_guard;               /**< 1: search for damage */
     uint8_t reserved_0[2];
 } fallow_validate_params;
 
@@ -100,12 +99,12 @@ fallow_debug_validate_query(const fallow_validate_params *params, fallow_workspa
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_debug_validate(
     fallow_kernels *kernels, const fallow_validate_params *params, fallow_stream stream);
 
-/* ---- validate_ids: look for ids that cannot be */
+/* ---- validate_ids: search for impossible ids */
 
 /**
- * Of the ids in rows [0, *valid_rows): count those that are neither -1 nor in [0, id_count) (range), and
- * those other than -1 that an earlier element of their row has too (double). It finds what poison
- * cannot: ids that were written, through two names of one buffer, with something else.
+ * Search the ids of rows [0, *valid_rows). Count ids that are neither -1 nor in [0, id_count) (range), and
+ * ids other than -1 that repeat an earlier id of their row (double). This finds ids that were overwritten
+ * with other data through a second name of the buffer, which poison cannot find.
  */
 typedef struct fallow_validate_ids_params {
     size_t struct_size;             /**< set by fallow_validate_ids_params_init */

@@ -15,24 +15,24 @@ extern "C" {
 
 /* ---- flashmla_schedule: blocks of keys to parts of the GPU */
 
-/** Parts that FlashMLA's decode divides the GPU in, which is the number of rows of its tile metadata:
- *  max(multiprocessors / heads_k / ceil((queries heads_q / heads_k) / 64), 1), floored left to right.
- *  0 where an argument is below 1 or heads_k does not divide heads_q. Pure. */
+/** Return the number of parts into which FlashMLA's decode divides the GPU, which is the number of rows of
+ *  its tile metadata: max(multiprocessors / heads_k / ceil((queries heads_q / heads_k) / 64), 1), floored
+ *  left to right. 0 if an argument is below 1 or heads_k does not divide heads_q. Pure. */
 FALLOW_API int32_t fallow_mla_flashmla_parts(int32_t multiprocessors, int32_t heads_k,
                                              int32_t heads_q, int32_t queries);
 
 /**
- * Request i < n has nb[i] = max(s[i] - 1, 0) / block_size + 1 blocks, so an empty one counts one; here n =
- * *valid_count clamped to [0, batch], s = lengths, one below 0 counts as 0 (NEGATIVE). With
- * o = overhead_blocks, each part may spend payload = ceil(sum of (nb[i] + o) / parts) + o.
- * Parts walk through the requests in order. A part that can spend r + o, where r is what is left of the
- * request it is at, finishes that request and goes on with the next; otherwise it takes what it can
- * spend less o, if that is above 0, as one split of the request, and ends.
+ * Assign blocks of keys to parts of the GPU. Request i < n has nb[i] = max(s[i] - 1, 0) / block_size + 1
+ * blocks, at least one. Here n = *valid_count clamped to [0, batch] and s = lengths; a length below 0 counts
+ * as 0 (NEGATIVE). With o = overhead_blocks, each part has a budget of ceil(sum of (nb[i] + o) / parts) + o.
+ * Parts process the requests in order. Let r be the blocks left of the current request. A part with a budget
+ * of at least r + o finishes the request and continues with the next. Otherwise it takes its budget less o
+ * blocks, if that is above 0, as one split of the request, and ends.
  *
  * Row of a part: {first request, last request, first block in the first request, end (exclusive) of the
  * blocks in the last request, splits of the first request before this part, is the first request split,
- * is the last request split, 0}; the end is 0 in a request of length 0. Where first and last
- * request are the same, both flags are set if one is. A part that gets nothing has the row
+ * is the last request split, 0}; the end is 0 in a request of length 0. If first and last request are the
+ * same, both flags are set if one is. A part without blocks has the row
  * {n, n - 1, 0, end of request n - 1, 0, 0, 0, 0}: a loop over its requests does not run. n = 0: every row is
  * {0, -1, 0, 0, 0, 0, 0, 0}.
  * num_splits[0] = 0; num_splits[i + 1] - num_splits[i] = parts that touch request i; flat from n on.
@@ -47,7 +47,7 @@ typedef struct fallow_flashmla_schedule_params {
     int32_t batch;              /**< 0 to 65,536 */
     int32_t parts;              /**< 1 to 1,024; see fallow_mla_flashmla_parts */
     int32_t block_size;         /**< keys of a block; 0 = 64 */
-    int32_t overhead_blocks;    /**< what a split costs on top, up to 65,536; 0 = 5, -1 = none */
+    int32_t overhead_blocks;    /**< cost of a split in blocks, up to 65,536; 0 = 5, -1 = none */
 } fallow_flashmla_schedule_params;
 
 /** Set all fields to 0, their default, and set struct_size. */
@@ -77,21 +77,22 @@ typedef enum fallow_chunk_mode {
  *
  * Uniform: length = W / nb rounded down to a multiple of p, where nb counts the b with c_b > 0
  * (counts_every_request: all). Chunk i has start[b] = i length and
- * len[b] = max(min(c_b, start[b] + length) - start[b], 0), for i < n = ceil(max c / length). A length
- * of 0 plans nothing: n is 0 (DROPPED); fallow_mla_chunk_count says so before, or pack.
- * Packed: requests in order, each from where the chunk before left it. In each chunk
- * take = min(what is left of c_b, room), rounded down to a multiple of p if that does not finish the
- * request; take 0 or an unfinished request ends the chunk. start[b] and len[b] are 0 where nothing is
- * taken; requests without context open no chunk.
+ * len[b] = max(min(c_b, start[b] + length) - start[b], 0), for i < n = ceil(max c / length). If
+ * length is 0, no chunk is planned: n is 0 (DROPPED). fallow_mla_chunk_count detects this in advance;
+ * packed chunks avoid it.
+ * Packed: requests in order, each continued where the previous chunk ended. A chunk takes
+ * min(rest of c_b, free tokens of the chunk) of a request, rounded down to a multiple of p if that does
+ * not finish the request; a request that is not finished ends the chunk. start[b] and len[b] are 0 for
+ * requests without tokens in the chunk; requests without context open no chunk.
  *
- * cu_seqlens[i, :] are the sums of len from 0, totals[i] the last of them, at most W; max_lengths[i]
- * the largest len; token_to_seq[i, t] = b for cu[b] <= t < cu[b + 1], 0 beyond totals[i]; a total
- * above token_capacity: the map is cut (CLAMPED). Rows n <= i < chunk_capacity hold 0. Chunks beyond
+ * cu_seqlens[i, :] are the sums of len from 0, totals[i] the last sum, at most W, and max_lengths[i] the
+ * largest len. token_to_seq[i, t] = b for cu[b] <= t < cu[b + 1], 0 beyond totals[i]; the map is cut if a
+ * total is above token_capacity (CLAMPED). Rows n <= i < chunk_capacity hold 0. Chunks beyond
  * chunk_capacity are left out (DROPPED), and chunk_count is min(n, chunk_capacity).
  *
- * Decode context parallelism (dcp_size D > 1, uniform only): tokens go round the ranks, dcp_interleave
- * at a time; c_b is this rank's share of the context, W and p are this rank's. length and n come from
- * rank 0's shares, the longest, so that all ranks have the same chunks.
+ * Decode context parallelism (dcp_size D > 1, uniform only): tokens are distributed over the ranks in turn,
+ * dcp_interleave at a time. c_b is this rank's share of the context, and W and p are this rank's. length
+ * and n follow from rank 0's shares, the longest, so that all ranks have the same chunks.
  */
 typedef struct fallow_chunk_plan_params {
     size_t struct_size;             /**< set by fallow_chunk_plan_params_init */
@@ -127,17 +128,17 @@ static inline void fallow_chunk_plan_params_init(fallow_chunk_plan_params *param
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_mla_chunk_plan_query(
     const fallow_chunk_plan_params *params, fallow_workspace_need *out_need);
 
-/** All tables of all chunks in one launch, no scratch, no word from the host. */
+/** All tables of all chunks in one launch, without scratch and without the host. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_mla_chunk_plan(
     fallow_kernels *kernels, const fallow_chunk_plan_params *params, fallow_stream stream);
 
 /**
- * The length of the host's loop, from lengths that the host has: *out_chunk_count is n, whatever
- * chunk_capacity says (it and the pointers of params are not looked at), *out_most_tokens the largest
- * of the totals, 0 if n is 0; it may be NULL.
+ * Compute the number of chunks on the host, from lengths in host memory: *out_chunk_count is n, without
+ * regard to chunk_capacity (it and the pointers of params are ignored). *out_most_tokens is the largest
+ * total, 0 if n is 0; out_most_tokens may be NULL.
  *
  * Errors      INVALID_ARGUMENT: params, a NULL pointer, or a uniform length of 0 (W / nb < p).
- * Cost        host only; no device, some nanoseconds a request.
+ * Cost        host only; a few nanoseconds per request.
  */
 FALLOW_API FALLOW_NODISCARD fallow_status
 fallow_mla_chunk_count(const fallow_chunk_plan_params *params, const int32_t *context_lengths,
@@ -145,12 +146,12 @@ fallow_mla_chunk_count(const fallow_chunk_plan_params *params, const int32_t *co
 
 /* ---- gather_kv: pages of the compressed cache to rows */
 
-/** How a token lies in the cache, and what becomes of it. Values are pinned. */
+/** Format of a token in the cache and in the output. Values are pinned. */
 typedef enum fallow_kv_format {
     FALLOW_KV_ROWS = 0,     /**< width elements of dtype, copied bit for bit */
     FALLOW_KV_E4M3 = 1,     /**< width e4m3, to BF16: float(e4m3) * *scale, rounded once */
-    FALLOW_KV_FLASHMLA = 2, /**< 656 bytes to 576 BF16: 512 e4m3, then 4 F32 scales, of 128 elements
-                                 each, then 64 BF16 that are copied */
+    FALLOW_KV_FLASHMLA = 2, /**< 656 bytes to 576 BF16: 512 e4m3, then 4 F32 scales of 128 elements
+                                 each, then 64 BF16, which are copied */
     FALLOW_KV_INDEXER = 3 /**< a block holds page_size rows of 128 e4m3, then page_size F32 scales;
                                  rows to dst, scales to dst_scales, bit for bit */
 } fallow_kv_format;
@@ -162,9 +163,8 @@ typedef enum fallow_kv_format {
  *
  * Written: rows t < min(cu_seqlens[batch], tokens). Others are outside the declared extent: neither
  * written nor to be read. cu_seqlens[batch] above tokens: the rest is dropped (DROPPED).
- * A row of zeros is written, and nothing is read for it, where the position is below 0 or its page
- * lies beyond table_columns, where the block is below 0 or block_count or more, and where
- * token_to_seq[t] is no sequence (INDEX).
+ * INDEX and a row of zeros, without a read, if the position is below 0, its page is beyond table_columns,
+ * the block is below 0 or not below block_count, or token_to_seq[t] is not a sequence.
  * Strides of the cache are in its elements: of dtype in FALLOW_KV_ROWS, bytes in the other formats.
  */
 typedef struct fallow_gather_kv_params {
@@ -174,7 +174,7 @@ typedef struct fallow_gather_kv_params {
     const int32_t *block_table; /**< [batch, table_columns], row stride table_stride */
     const int32_t *cu_seqlens;  /**< [batch + 1], ascending from 0 */
     const int32_t *starts;      /**< [batch], the first position; NULL = all 0 */
-    const int32_t *token_to_seq; /**< [tokens], the sequence of each row, as chunk plans have it;
+    const int32_t *token_to_seq; /**< [tokens], the sequence of each row, as in chunk plans;
                                       NULL = searched in cu_seqlens */
     const float *scale;          /**< [1], E4M3 only; NULL = 1 */
     void *dst;                   /**< out [tokens, width], row stride dst_stride; dtype */
@@ -204,20 +204,20 @@ static inline void fallow_gather_kv_params_init(fallow_gather_kv_params *params)
 FALLOW_API FALLOW_NODISCARD fallow_status
 fallow_mla_gather_kv_query(const fallow_gather_kv_params *params, fallow_workspace_need *out_need);
 
-/** 2,304 bytes moved a token of 576 BF16; 1,808 of FLASHMLA. One launch, no scratch. */
+/** Reads and writes 2,304 bytes per token of 576 BF16; 1,808 for FLASHMLA. One launch, no scratch. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_mla_gather_kv(
     fallow_kernels *kernels, const fallow_gather_kv_params *params, fallow_stream stream);
 
 /* ---- concat_kv: the keys and values of a chunk from their parts */
 
 /**
- * With row = kv[t, h, :], which the up projection wrote as nope_width of key and v_width of value:
+ * With row = kv[t, h, :], the up projection's nope_width elements of key and v_width of value:
  * k[t, h, :] = row[0 .. nope_width), then k_rope[t, :], the same for every head;
  * v[t, h, :] = row[nope_width .. nope_width + v_width), then 0 up to v_columns. Bits are copied.
  *
- * A backend that takes values of another width and stride than keys needs no v: it reads the values
- * where they are, at kv + nope_width with kv's strides. One that wants v as wide as k must find 0 in
- * the columns beyond, since 0 * NaN is NaN.
+ * A backend that accepts values of another width and stride than keys needs no v: it reads the values in
+ * place, at kv + nope_width with kv's strides. A backend that needs v as wide as k must find 0 in the
+ * additional columns, since 0 * NaN is NaN.
  * Written: tokens t < *token_count clamped to [0, tokens]. Others are outside the declared extent:
  * neither written nor to be read.
  */
