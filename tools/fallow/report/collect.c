@@ -99,12 +99,12 @@ static void after_op(void *context, const struct flw_run *run, size_t i)
         if (address == 0) {
             flw_probe_fail(probe, i, op->size_bytes);
         } else {
-            bool asks = probe->knows_blocks && !probe->is_scout;
             flw_probe_alloc(probe, i, address,
-                            asks ? run->policy->block_bytes(run->self, op, address) : 0);
+                            probe->knows_blocks ? run->policy->block_bytes(run->self, op, address)
+                                                : 0);
         }
-    } else if (op->kind == FLW_OP_FREE || op->kind == FLW_OP_FREE_ELSEWHERE) {
-        flw_probe_take_back(probe, op->block);
+    } else if (flw_op_change(op) != 0 && probe->knows_blocks) {
+        probe->block_total_bytes -= probe->block_bytes[op->block];
     }
     note_ledger(collector, run, i);
     flw_probe_end_op(probe, i);
@@ -131,25 +131,12 @@ static void take_times(void *context, const struct flw_run *run, uint64_t overhe
 
 /* ---- one policy ---- */
 
-enum pass {
-    PASS_MEASURE, /* find the peaks, and keep their heaps if possible */
-    PASS_AGAIN    /* the peaks are known, but the heaps were not kept */
-};
-
-static bool is_same(const struct flw_run_result *a, const struct flw_run_result *b)
-{
-    return a->statistics.peak_reserved_bytes == b->statistics.peak_reserved_bytes &&
-           a->peak_requested_bytes == b->peak_requested_bytes &&
-           a->failure_count == b->failure_count;
-}
-
 /* Run once. Returns false if that fails (see result). *out_is_whole: the heaps of the peaks were kept. */
-static bool run_once(struct collector *collector, enum pass pass, struct flw_run_result *result,
+static bool run_once(struct collector *collector, bool is_again, struct flw_run_result *result,
                      bool *out_is_whole)
 {
-    const struct flw_sheet_setup *setup = collector->setup;
     const struct flw_policy *which = result->policy;
-    struct flw_run_setup run = *setup->run;
+    struct flw_run_setup run = *collector->setup->run;
     struct flw_run_observer observer = {.after_op = after_op, .context = collector};
     run.observer = &observer;
     run.pass_count = 1;
@@ -159,16 +146,15 @@ static bool run_once(struct collector *collector, enum pass pass, struct flw_run
     collector->probe = (struct flw_probe){.sheet = collector->sheet,
                                           .facts = collector->probe.facts,
                                           .policy = collector->probe.policy,
-                                          .finds_peaks = pass == PASS_MEASURE,
+                                          .is_again = is_again,
                                           .knows_blocks = which->block_bytes != NULL,
                                           .knows_reserved = true,
                                           .has_lanes = collector->has_lanes,
                                           .list_segments = list_segments,
                                           .context = collector};
-    flw_probe_init(&collector->probe);
+    flw_probe_begin(&collector->probe);
     bool is_done = flw_run_policy(&run, which, result);
     *out_is_whole = flw_probe_finish(&collector->probe);
-    collector->step++;
     return is_done;
 }
 
@@ -193,37 +179,24 @@ static bool run_for_times(struct collector *collector, struct flw_run_result *re
 /* Run a policy; the result has the figures of the measured run and the times of another one. */
 static bool run_policy(struct collector *collector, struct flw_run_result *result)
 {
-    struct flw_sheet_policy *policy = collector->probe.policy;
     struct flw_run_result timed = *result;
     bool is_whole = false;
     if (collector->setup->run->times && !run_for_times(collector, &timed)) {
         *result = timed;
         return false;
     }
-    if (!run_once(collector, PASS_MEASURE, result, &is_whole)) {
-        return false;
+    bool is_done = run_once(collector, false, result, &is_whole);
+    if (is_done && !is_whole) {
+        flw_sheet_drop(collector->probe.policy);
+        is_done = run_once(collector, true, result, &is_whole);
     }
-    if (!is_whole) {
-        struct flw_run_result first = *result;
-        flw_sheet_drop(policy);
-        collector->step--;
-        if (!run_once(collector, PASS_AGAIN, result, &is_whole)) {
-            return false;
-        }
-        if (!is_same(&first, result)) {
-            snprintf(result->message, sizeof result->message,
-                     "policy %s does not repeat: it held %llu bytes, then %llu",
-                     result->policy->name, (unsigned long long)first.statistics.peak_reserved_bytes,
-                     (unsigned long long)result->statistics.peak_reserved_bytes);
-            return false;
-        }
-    }
+    collector->step++;
     result->has_times = timed.has_times;
     result->all_times = timed.all_times;
     result->alloc_times = timed.alloc_times;
     result->free_times = timed.free_times;
     result->wall_ns = timed.wall_ns;
-    return true;
+    return is_done;
 }
 
 static bool collect_policy(struct collector *collector, const struct flw_policy *which,

@@ -19,6 +19,7 @@ struct record {
     uint8_t *pending;      /* by block: freed, not yet reusable */
     uint64_t *block_bytes; /* by block: rounded up like PyTorch's; NULL: the requested sizes */
     bool *has_done;        /* by block: a FREE_DONE follows the FREE */
+    uint64_t *until_ops;   /* by block: the op that makes the memory reusable; op_count if none */
     uint64_t live_bytes, reserved_bytes;
     struct flw_sheet_segment *segments; /* by address */
     size_t segment_count, segment_capacity;
@@ -218,8 +219,30 @@ static void find_dones(const struct flw_trace *trace, bool *has_done)
     }
 }
 
-static void walk_once(struct record *record, struct flw_sheet *sheet, const struct flw_facts *facts,
-                      struct flw_sheet_policy *policy, bool is_scout)
+/* Find by block the op that makes the memory reusable; op_count if there is none. */
+static uint64_t *find_untils(const struct record *record, const struct flw_program *program)
+{
+    const struct flw_trace *trace = record->trace;
+    uint64_t *until_ops = flw_host_alloc(trace->block_count, sizeof *until_ops);
+    uint64_t op = program->initial_count;
+    for (size_t i = 0; i < trace->block_count; i++) {
+        until_ops[i] = program->op_count;
+    }
+    for (size_t i = 0; i < trace->event_count; i++) {
+        const struct flw_trace_event *event = &trace->events[i];
+        bool is_done = event->op == FLW_TRACE_FREE && !record->has_done[event->block] &&
+                       !trace->blocks[event->block].waits;
+        if (is_done || event->op == FLW_TRACE_FREE_DONE) {
+            until_ops[event->block] = op;
+        }
+        op += flw_program_has_op(program, i);
+    }
+    return until_ops;
+}
+
+/* Walk once. Returns false if another pass must follow, which knows the peaks or that segments are missing. */
+static bool walk_once(struct record *record, struct flw_sheet *sheet, const struct flw_facts *facts,
+                      struct flw_sheet_policy *policy, bool is_again)
 {
     const struct flw_trace *trace = sheet->trace;
     bool knows_reserved = policy->result->statistics.peak_reserved_bytes != FLW_NOT_APPLICABLE &&
@@ -228,28 +251,22 @@ static void walk_once(struct record *record, struct flw_sheet *sheet, const stru
     record->segment_count = 0;
     record->segment_bytes = 0;
     memset(record->addresses, 0, trace->block_count * sizeof *record->addresses);
-    memset(record->pending, 0, trace->block_count);
     record->probe = (struct flw_probe){
         .sheet = sheet,
         .facts = facts,
         .policy = policy,
-        .is_scout = is_scout,
+        .is_again = is_again && knows_reserved,
         .knows_reserved = knows_reserved,
         .has_lanes = true,
         .list_segments = knows_reserved && trace->has_addresses ? list_segments : NULL,
+        .until_ops = record->until_ops,
         .context = record};
-    if (!knows_reserved) {
-        policy->peak_reserved_op = FLW_UNKNOWN;
-    }
     record->probe.view.addresses = record->addresses;
-    record->probe.view.pending = record->pending;
-    flw_probe_init(&record->probe);
+    flw_probe_begin(&record->probe);
     record->probe.view.block_bytes = record->block_bytes;
-    for (size_t i = 0; i < trace->initial_count; i++) {
-        record->pending[i] = trace->blocks[i].waits && !trace->blocks[i].freed;
-    }
     walk(record);
-    flw_probe_finish(&record->probe);
+    bool is_whole = flw_probe_finish(&record->probe);
+    return is_whole && (!knows_reserved || !record->is_inconsistent);
 }
 
 /* True if the recorded allocator rounds blocks up as PyTorch's does. */
@@ -281,6 +298,7 @@ static void finish_record(struct record *record)
     flw_host_free(record->addresses);
     flw_host_free(record->pending);
     flw_host_free(record->has_done);
+    flw_host_free(record->until_ops);
     flw_host_free(record->block_bytes);
     flw_host_free(record->segments);
 }
@@ -289,8 +307,11 @@ void flw_collect_record(struct flw_sheet *sheet, const struct flw_facts *facts,
                         struct flw_sheet_policy *policy)
 {
     struct record record = begin_record(sheet->trace);
-    walk_once(&record, sheet, facts, policy, true);
-    walk_once(&record, sheet, facts, policy, false);
+    record.until_ops = find_untils(&record, sheet->program);
+    if (!walk_once(&record, sheet, facts, policy, false)) {
+        flw_sheet_drop(policy);
+        walk_once(&record, sheet, facts, policy, true);
+    }
     finish_record(&record);
 }
 
@@ -424,33 +445,18 @@ uint64_t flw_collect_unused(const struct flw_trace *trace)
 
 /* ---- the bound ---- */
 
-static void walk_program(struct flw_sheet *sheet, const struct flw_facts *facts,
-                         struct flw_sheet_policy *policy, bool is_scout)
+void flw_collect_bound(struct flw_sheet *sheet, const struct flw_facts *facts,
+                       struct flw_sheet_policy *policy)
 {
     const struct flw_program *program = sheet->program;
-    struct flw_probe probe = {.sheet = sheet,
-                              .facts = facts,
-                              .policy = policy,
-                              .is_scout = is_scout,
-                              .knows_reserved = true};
+    struct flw_probe probe = {
+        .sheet = sheet, .facts = facts, .policy = policy, .knows_reserved = true};
     uint64_t live_bytes = 0;
-    flw_probe_init(&probe);
+    flw_probe_begin(&probe);
     for (size_t i = 0; i < program->op_count; i++) {
-        const struct flw_op *op = &program->ops[i];
-        if (op->kind == FLW_OP_ALLOC) {
-            live_bytes += op->size_bytes;
-        } else if (op->kind == FLW_OP_FREE || op->kind == FLW_OP_FREE_ELSEWHERE) {
-            live_bytes -= op->size_bytes;
-        }
+        live_bytes += flw_op_change(&program->ops[i]);
         flw_probe_note(&probe, i, live_bytes, live_bytes);
         flw_probe_end_op(&probe, i);
     }
     flw_probe_finish(&probe);
-}
-
-void flw_collect_bound(struct flw_sheet *sheet, const struct flw_facts *facts,
-                       struct flw_sheet_policy *policy)
-{
-    walk_program(sheet, facts, policy, true);
-    walk_program(sheet, facts, policy, false);
 }
