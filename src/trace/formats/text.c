@@ -1,542 +1,379 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: reading the text form of a trace; text.h specifies it.
+ *
+ * After a failure reading goes on to the end of the line; only the first failure counts (line.h).
  */
 #include "trace/formats/text.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
+#include <string.h>
 
-#include "record/array.h"
-#include "trace/formats/textstacks.h"
+#include "trace/formats/reader.h"
 #include "trace/io/line.h"
-#include "trace/trace/build.h"
 #include "trace/trace/measure.h"
-#include "trace/trace/notes.h"
-
-enum stage {
-    STAGE_LIVE,
-    STAGE_FREED,
-    STAGE_DONE
-};
 
 struct reader {
     struct flw_line line;
-    struct flw_build build;
-    uint8_t *stages; /* of each block */
-    size_t stage_room;
-    struct flw_notes notes;
-    uint64_t time_ns;
-    struct flw_textstacks stacks;
+    struct flw_reader to;
+    uint32_t new_stack;  /* stack of the last W line; 0: none, or a record has it already */
+    uint32_t met_frames; /* frames used by stacks; later L lines belong to the next stack */
+    bool has_new_remark; /* no event has the remark of the last V line yet */
 };
 
-static bool fail_memory(struct reader *r)
+#define CHECK(r, holds, ...) FLW_LINE_CHECK(&(r)->line, holds, __VA_ARGS__)
+#define NO_MEMORY            "no memory to hold the trace"
+
+static struct flw_trace *trace_of(const struct reader *r)
 {
-    return flw_line_fail(&r->line, "no memory to hold the trace");
+    return r->to.build.trace;
 }
 
 /* ---- header ---- */
 
-static bool read_magic(struct reader *r)
+static void read_magic(struct reader *r)
 {
-    if (!flw_line_next(&r->line) || !flw_line_accept(&r->line, FLW_TEXT_MAGIC)) {
-        return flw_line_fail(&r->line, "not a fallow text trace");
-    }
-    uint64_t version;
-    if (!flw_line_take_number(&r->line, &version)) {
-        return false;
-    }
-    if (version != 1) {
-        return flw_line_fail(&r->line, "version %" PRIu64 " of the text form; this reads version 1",
-                             version);
-    }
-    return flw_line_take_end(&r->line);
+    CHECK(r, flw_line_next(&r->line) && flw_line_accept(&r->line, FLW_TEXT_MAGIC),
+          "not a fallow text trace");
+    uint64_t version = flw_line_take_number(&r->line);
+    CHECK(r, version == 1, "version %" PRIu64 " of the text form; this reads version 1", version);
+    flw_line_take_end(&r->line);
 }
 
-static bool read_device(struct reader *r)
+static void read_device(struct reader *r)
 {
-    uint64_t device;
-    if (!flw_line_next(&r->line) || !flw_line_accept(&r->line, "device ")) {
-        return flw_line_fail(&r->line, "\"device N\" expected");
-    }
-    if (!flw_line_take_number(&r->line, &device) || !flw_line_take_end(&r->line)) {
-        return false;
-    }
-    r->build.trace->device = (int)device;
-    return device <= INT32_MAX || flw_line_fail(&r->line, "not a device number");
+    CHECK(r, flw_line_next(&r->line) && flw_line_accept(&r->line, "device "),
+          "\"device N\" expected");
+    uint64_t device = flw_line_take_number(&r->line);
+    flw_line_take_end(&r->line);
+    CHECK(r, device <= INT32_MAX, "not a device number");
+    trace_of(r)->device = (int)device;
 }
 
-static bool read_stream(struct reader *r)
+static void read_stream(struct reader *r)
 {
-    uint64_t handle;
-    uint16_t stream;
-    size_t next = r->build.trace->stream_count;
-    if (!flw_line_take_number(&r->line, &handle) || !flw_line_take_end(&r->line)) {
-        return false;
-    }
-    if (next == FLW_BUILD_STREAMS_MAX) {
-        return flw_line_fail(&r->line, "more than %d streams", FLW_BUILD_STREAMS_MAX);
-    }
-    if (!flw_build_add_stream(&r->build, handle, &stream)) {
-        return fail_memory(r);
-    }
-    return stream == next || flw_line_fail(&r->line, "the stream is listed twice");
+    size_t next = trace_of(r)->stream_count;
+    uint16_t stream = 0;
+    uint64_t handle = flw_line_take_number(&r->line);
+    flw_line_take_end(&r->line);
+    CHECK(r, next < FLW_BUILD_STREAMS_MAX, "more than %d streams", FLW_BUILD_STREAMS_MAX);
+    CHECK(r, flw_build_add_stream(&r->to.build, handle, &stream), NO_MEMORY);
+    CHECK(r, stream == next, "the stream is listed twice");
 }
 
 /* Read all lines from "stream" to "fields". */
-static bool read_fields(struct reader *r)
+static void read_fields(struct reader *r)
 {
-    struct flw_trace *trace = r->build.trace;
+    struct flw_trace *trace = trace_of(r);
     while (flw_line_next(&r->line) && flw_line_accept(&r->line, "stream ")) {
-        if (!read_stream(r)) {
-            return false;
-        }
+        read_stream(r);
     }
-    if (r->line.input->failed || !flw_line_accept(&r->line, "fields")) {
-        return flw_line_fail(&r->line, "\"stream HANDLE\" or \"fields ...\" expected");
-    }
+    CHECK(r, flw_line_accept(&r->line, "fields"), "\"stream HANDLE\" or \"fields ...\" expected");
     trace->has_times = flw_line_accept(&r->line, " times");
     trace->has_addresses = flw_line_accept(&r->line, " addresses");
     trace->has_segments = flw_line_accept(&r->line, " segments");
-    if (!trace->has_times && !trace->has_addresses && !trace->has_segments &&
-        !flw_line_accept(&r->line, " none")) {
-        return flw_line_fail(&r->line, "times, addresses, segments or none expected");
-    }
-    return flw_line_take_end(&r->line);
+    bool has_any = trace->has_times || trace->has_addresses || trace->has_segments;
+    CHECK(r, has_any || flw_line_accept(&r->line, " none"),
+          "times, addresses, segments or none expected");
+    flw_line_take_end(&r->line);
 }
 
-static bool read_begin(struct reader *r)
+static void read_begin(struct reader *r)
 {
-    struct flw_trace *trace = r->build.trace;
-    if (!trace->has_times) {
-        return flw_line_fail(&r->line, "\"begin_ns\" without times");
-    }
-    if (!flw_line_take_number(&r->line, &trace->begin_ns)) {
-        return false;
-    }
-    return trace->begin_ns == 0 ? flw_line_fail(&r->line, "\"begin_ns\" is a moment after 1970")
-                                : flw_line_take_end(&r->line);
+    CHECK(r, trace_of(r)->has_times, "\"begin_ns\" without times");
+    trace_of(r)->begin_ns = flw_line_take_number(&r->line);
+    CHECK(r, trace_of(r)->begin_ns != 0, "\"begin_ns\" is a moment after 1970");
+    flw_line_take_end(&r->line);
 }
 
-static bool read_gaps(struct reader *r)
+static void read_gaps(struct reader *r)
 {
-    struct flw_trace *trace = r->build.trace;
-    if (!flw_line_take_number(&r->line, &trace->unknown_free_count) ||
-        !flw_line_take_column(&r->line, &trace->lost_free_count)) {
-        return false;
-    }
-    if (trace->unknown_free_count == 0 && trace->lost_free_count == 0) {
-        return flw_line_fail(&r->line, "\"gaps\" without a gap");
-    }
-    return flw_line_take_end(&r->line);
+    struct flw_trace *trace = trace_of(r);
+    trace->unknown_free_count = flw_line_take_number(&r->line);
+    trace->lost_free_count = flw_line_take_column(&r->line);
+    CHECK(r, trace->unknown_free_count != 0 || trace->lost_free_count != 0,
+          "\"gaps\" without a gap");
+    flw_line_take_end(&r->line);
 }
 
-static bool add_note(struct reader *r)
+/* ---- frames, stacks, remarks ---- */
+
+/* Read a quoted text; return the number of the text. */
+static uint32_t take_text(struct reader *r)
 {
-    return flw_notes_add(&r->notes, r->line.begin, r->line.end) || fail_memory(r);
+    char text[FLW_STACK_TEXT_BYTES];
+    uint32_t number = 0;
+    size_t bytes = flw_line_take_text(&r->line, text, sizeof text);
+    CHECK(r, flw_stacks_add_text(&trace_of(r)->stacks, text, bytes, &number), NO_MEMORY);
+    return number;
+}
+
+static void read_frame(struct reader *r)
+{
+    struct flw_stacks *stacks = &trace_of(r)->stacks;
+    uint32_t number = 0;
+    size_t next = stacks->frame_count;
+    CHECK(r, r->new_stack == 0, "the record that has stack=%" PRIu32 " is to follow", r->new_stack);
+    uint64_t line = flw_line_take_column(&r->line);
+    CHECK(r, line <= UINT32_MAX, "no line of a file");
+    struct flw_frame frame = {.line = (uint32_t)line};
+    flw_line_take_space(&r->line);
+    frame.function = take_text(r);
+    flw_line_take_space(&r->line);
+    frame.file = take_text(r);
+    CHECK(r, flw_stacks_put_frame(stacks, &frame, &number), NO_MEMORY);
+    CHECK(r, number == next, "the frame is frame %" PRIu32, number);
+    flw_line_take_end(&r->line);
+}
+
+/* True if each frame so far is in a stack, and each stack in a record. */
+static bool are_stacks_used(const struct reader *r)
+{
+    return r->new_stack == 0 && r->met_frames == trace_of(r)->stacks.frame_count;
+}
+
+static void read_stack(struct reader *r)
+{
+    struct flw_stacks *stacks = &trace_of(r)->stacks;
+    uint32_t frames[FLW_STACK_DEPTH_MOST];
+    size_t count = 0, next = stacks->stack_count == 0 ? 1 : stacks->stack_count;
+    do {
+        uint64_t frame = flw_line_take_column(&r->line);
+        CHECK(r, count < FLW_STACK_DEPTH_MOST, "a stack of more than %d frames",
+              FLW_STACK_DEPTH_MOST);
+        CHECK(r, frame <= r->met_frames && frame < stacks->frame_count,
+              "frame %" PRIu64 " where %" PRIu32 " is the next new one", frame, r->met_frames);
+        if (r->line.input->failed) {
+            return;
+        }
+        r->met_frames += frame == r->met_frames;
+        frames[count++] = (uint32_t)frame;
+    } while (r->line.at < r->line.end);
+    CHECK(r, are_stacks_used(r), "a frame or a stack before it is not used");
+    CHECK(r, flw_stacks_add(stacks, frames, count, &r->new_stack), NO_MEMORY);
+    CHECK(r, r->new_stack == next, "the stack is stack %" PRIu32, r->new_stack);
+}
+
+/* Read " stack=N" of a record, 0 if missing. If the previous line is a new stack, N must be that one. */
+static void take_stack(struct reader *r)
+{
+    uint64_t stack = 0;
+    if (flw_line_accept(&r->line, " stack=")) {
+        stack = flw_line_take_number(&r->line);
+        CHECK(r, stack > 0 && stack <= UINT32_MAX, "stack= is from 1 to 4294967295, or left out");
+    }
+    r->new_stack = r->new_stack == stack ? 0 : r->new_stack;
+    CHECK(r, are_stacks_used(r), "what is said of a stack is not used by the record behind it");
+    CHECK(r, stack == 0 || stack < trace_of(r)->stacks.stack_count,
+          "stack %" PRIu64 " is not there yet", stack);
+    r->to.stack = (uint32_t)stack;
+}
+
+/* Read a text of a remark: the number plus 1; 0: none. */
+static uint32_t take_remark_text(struct reader *r)
+{
+    return flw_line_take_space(&r->line) && !flw_line_accept(&r->line, "-") ? take_text(r) + 1 : 0;
+}
+
+static void read_remark(struct reader *r)
+{
+    struct flw_trace_remark remark = {.compile_context = take_remark_text(r)};
+    remark.user_metadata = take_remark_text(r);
+    CHECK(r,
+          !r->has_new_remark && are_stacks_used(r) && !flw_trace_remark_is(&remark, &r->to.remark),
+          "a remark is the one before it, or not before an event");
+    r->to.remark = remark;
+    r->has_new_remark = true;
+    flw_line_take_end(&r->line);
 }
 
 /* ---- records ---- */
 
-static bool take_stream(struct reader *r, uint16_t *out)
+/* Return the op of the record with the line's letters; the time is next. */
+static unsigned take_letters(struct reader *r, char first)
 {
-    uint64_t stream;
-    if (!flw_line_take_column(&r->line, &stream)) {
-        return false;
-    }
-    if (stream >= r->build.trace->stream_count) {
-        return flw_line_fail(&r->line, "stream %" PRIu64 " is not in the header", stream);
-    }
-    *out = (uint16_t)stream;
-    return true;
-}
-
-/* Read the context of the next record, after the columns. */
-static bool take_context(struct reader *r, size_t record)
-{
-    struct flw_trace_context context = {.record = record};
-    uint32_t stack;
-    return flw_line_take_keyed(&r->line, " thread=", &context.thread) &&
-           flw_line_take_keyed(&r->line, " tag=", &context.tag) &&
-           flw_line_take_keyed(&r->line, " pool=", &context.pool) &&
-           flw_textstacks_take_stack(&r->stacks, &stack) &&
-           ((flw_build_add_context(&r->build, &context) &&
-             flw_build_set_stack(&r->build, record, stack)) ||
-            fail_memory(r));
-}
-
-static size_t next_record(const struct reader *r)
-{
-    return r->build.trace->initial_count + r->build.trace->event_count;
-}
-
-static bool take_context_and_end(struct reader *r)
-{
-    return take_context(r, next_record(r)) && flw_line_take_end(&r->line);
-}
-
-static bool take_address(struct reader *r, uint64_t *out)
-{
-    *out = 0;
-    if (r->build.trace->has_addresses) {
-        if (!flw_line_take_space(&r->line)) {
-            return false;
-        }
-        if (!flw_line_accept(&r->line, "@")) {
-            return flw_line_fail(&r->line, "the header promises an @address");
-        }
-        if (!flw_line_take_number(&r->line, out)) {
-            return false;
+    bool is_segment = first == 'S' || first == 'M';
+    unsigned op = 0;
+    CHECK(r, !is_segment || trace_of(r)->has_segments,
+          "a segment, but the header says there are none");
+    for (const char *letters; op < FLW_TEXT_FORMS; op++) {
+        letters = flw_text_forms[op].letters;
+        if (letters != NULL && *letters == first && flw_line_accept(&r->line, letters)) {
+            break;
         }
     }
-    return true;
+    CHECK(r, op < FLW_TEXT_FORMS,
+          is_segment || first == 'G' ? "not a record"
+                                     : "neither a record nor a \"key value\" line");
+    return op < FLW_TEXT_FORMS ? op : 0;
 }
 
-static bool take_zero_time(struct reader *r)
+static void take_time(struct reader *r, unsigned op)
 {
-    uint64_t time_ns;
-    if (!flw_line_take_column(&r->line, &time_ns)) {
-        return false;
-    }
-    return time_ns == 0 ||
-           flw_line_fail(&r->line, "what was there before the first event has time 0");
+    const struct flw_trace *trace = trace_of(r);
+    bool has_events = trace->event_count > 0 || r->has_new_remark;
+    bool is_start = op == FLW_RECORD_BLOCK || op == FLW_RECORD_SEGMENT;
+    CHECK(r, op != FLW_RECORD_SEGMENT || (!has_events && trace->block_count == 0),
+          "S lines come before blocks and events");
+    CHECK(r, op != FLW_RECORD_BLOCK || !has_events, "P lines come before events");
+    uint64_t time_ns = flw_line_take_column(&r->line);
+    CHECK(r, !is_start || time_ns == 0, "what was there before the first event has time 0");
+    CHECK(r, time_ns >= r->to.time_ns, "time falls from %" PRIu64 " to %" PRIu64, r->to.time_ns,
+          time_ns);
+    CHECK(r, time_ns == 0 || trace->has_times, "a time, but the header says there are none");
+    r->to.time_ns = time_ns;
 }
 
-static bool take_time(struct reader *r, uint64_t *out_ns)
+static void take_sizes(struct reader *r, struct flw_record *record)
 {
-    if (!flw_line_take_column(&r->line, out_ns)) {
-        return false;
-    }
-    if (*out_ns < r->time_ns) {
-        return flw_line_fail(&r->line, "time falls from %" PRIu64 " to %" PRIu64, r->time_ns,
-                             *out_ns);
-    }
-    if (*out_ns != 0 && !r->build.trace->has_times) {
-        return flw_line_fail(&r->line, "a time, but the header says there are none");
-    }
-    r->time_ns = *out_ns;
-    return true;
+    record->is_large = flw_line_accept(&r->line, " large");
+    CHECK(r, record->is_large || flw_line_accept(&r->line, " small"), "large or small expected");
+    record->is_expandable = flw_line_accept(&r->line, " expandable");
 }
 
-/* Read "ID SIZE STREAM [ADDRESS]" of the next block. */
-static bool take_block(struct reader *r, struct flw_trace_block *block)
+/* Read the number of a column that is there. */
+static uint64_t take_number(struct reader *r, const struct flw_text_column *column)
 {
-    uint64_t id;
-    size_t number = r->build.trace->block_count;
-    *block = (struct flw_trace_block){0};
-    if (!flw_line_take_column(&r->line, &id)) {
-        return false;
+    const struct flw_trace *trace = trace_of(r);
+    uint64_t number = flw_line_take_number(&r->line);
+    switch (column->kind) {
+    case FLW_TEXT_NEW_BLOCK:
+        CHECK(r, number == trace->block_count && number < UINT32_MAX,
+              "the next block's number is %zu", trace->block_count);
+        break;
+    case FLW_TEXT_STREAM:
+        CHECK(r, number < trace->stream_count, "stream %" PRIu64 " is not in the header", number);
+        break;
+    case FLW_TEXT_BYTES:
+        CHECK(r, number != FLW_TRACE_UNKNOWN, "more bytes than there are");
+        break;
+    case FLW_TEXT_CONTEXT:
+        CHECK(r, number > 0 && number <= UINT32_MAX, "%s is from 1 to 4294967295, or left out",
+              column->before + 1);
+        break;
+    default:
+        break;
     }
-    if (id != number || number >= UINT32_MAX) {
-        return flw_line_fail(&r->line, "the next block's number is %zu", number);
-    }
-    if (!flw_line_take_column(&r->line, &block->size_bytes) || !take_stream(r, &block->stream) ||
-        !take_address(r, &block->address) || !take_context_and_end(r)) {
-        return false;
-    }
-    if (!FLW_ARRAY_FITS(r->stages, number, r->stage_room)) {
-        return fail_memory(r);
-    }
-    r->stages[number] = STAGE_LIVE;
-    return flw_build_add_block(&r->build, block) || fail_memory(r);
+    return number;
 }
 
-static bool add_event(struct reader *r, const struct flw_trace_event *event)
+static void take_column(struct reader *r, const struct flw_text_column *column,
+                        struct flw_record *record)
 {
-    return flw_textstacks_add_remark(&r->stacks, next_record(r)) &&
-           (flw_build_add_event(&r->build, event) || fail_memory(r));
+    bool can_lack = column->kind == FLW_TEXT_BYTES || column->kind == FLW_TEXT_CONTEXT;
+    if (column->kind == FLW_TEXT_SIZES) {
+        take_sizes(r, record);
+        return;
+    }
+    if ((column->kind == FLW_TEXT_ADDRESS && !trace_of(r)->has_addresses) ||
+        (can_lack && r->line.at == r->line.end)) {
+        return;
+    }
+    if (!flw_line_accept(&r->line, column->before)) {
+        if (can_lack) {
+            return;
+        }
+        flw_line_take_space(&r->line);
+        CHECK(r, false, "the header promises an @address");
+    }
+    uint64_t number = take_number(r, column);
+    uint32_t short_number = (uint32_t)number;
+    char *field = (char *)record + column->field;
+    if (column->is_short) {
+        memcpy(field, &short_number, sizeof short_number);
+    } else {
+        memcpy(field, &number, sizeof number);
+    }
 }
 
-static bool read_initial_segment(struct reader *r)
+/* Read the quoted name at the end of a line if the record has one. */
+static void take_name(struct reader *r, struct flw_record *record)
 {
-    struct flw_trace_segment segment = {0};
-    struct flw_trace *trace = r->build.trace;
-    if (trace->block_count > 0 || trace->event_count > 0 || r->stacks.has_new_remark) {
-        return flw_line_fail(&r->line, "S lines come before blocks and events");
+    uint8_t op = flw_record_trace_op(record->op);
+    bool can_lack = op == FLW_TRACE_MARK && r->line.at == r->line.end;
+    if (can_lack || (op != FLW_TRACE_MARK && !flw_trace_op_needs_name(op))) {
+        flw_line_take_end(&r->line);
+        return;
     }
-    if (!take_zero_time(r) || !flw_line_take_column(&r->line, &segment.size_bytes) ||
-        !take_stream(r, &segment.stream)) {
-        return false;
-    }
-    segment.is_large = flw_line_accept(&r->line, " large");
-    if (!segment.is_large && !flw_line_accept(&r->line, " small")) {
-        return flw_line_fail(&r->line, "large or small expected");
-    }
-    segment.is_expandable = flw_line_accept(&r->line, " expandable");
-    return take_address(r, &segment.address) &&
-           flw_line_take_keyed(&r->line, " pool=", &segment.pool) &&
-           flw_textstacks_take_stack(&r->stacks, &segment.stack) && flw_line_take_end(&r->line) &&
-           (flw_build_add_segment(&r->build, &segment) || fail_memory(r));
-}
-
-static bool read_initial_block(struct reader *r)
-{
-    struct flw_trace_block block;
-    struct flw_trace *trace = r->build.trace;
-    if (trace->event_count > 0 || r->stacks.has_new_remark) {
-        return flw_line_fail(&r->line, "P lines come before events");
-    }
-    uint64_t previous = trace->block_count > 0 ? trace->blocks[trace->block_count - 1].address : 0;
-    if (!take_zero_time(r) || !take_block(r, &block)) {
-        return false;
-    }
-    trace->initial_count++;
-    return block.address >= previous || flw_line_fail(&r->line, "P lines are in address order");
-}
-
-static bool read_alloc(struct reader *r)
-{
-    struct flw_trace_block block;
-    struct flw_trace_event event = {.op = FLW_TRACE_ALLOC};
-    event.block = (uint32_t)r->build.trace->block_count;
-    if (!take_time(r, &event.time_ns) || !take_block(r, &block)) {
-        return false;
-    }
-    event.address = block.address;
-    event.size_bytes = block.size_bytes;
-    event.stream = block.stream;
-    return add_event(r, &event);
-}
-
-static bool step_stage(struct reader *r, uint64_t id, uint8_t op)
-{
-    uint8_t wanted = op == FLW_TRACE_FREE_DONE ? STAGE_FREED : STAGE_LIVE;
-    if (r->stages[id] != wanted) {
-        return flw_line_fail(&r->line, "block %" PRIu64 " is %s", id,
-                             r->stages[id] == STAGE_LIVE    ? "not freed yet"
-                             : r->stages[id] == STAGE_FREED ? "already freed"
-                                                            : "already freed and reused");
-    }
-    if (op == FLW_TRACE_FREE) {
-        r->stages[id] = STAGE_FREED;
-    } else if (op == FLW_TRACE_FREE_DONE) {
-        r->stages[id] = STAGE_DONE;
-    }
-    return true;
-}
-
-static bool read_block_event(struct reader *r, uint8_t op)
-{
-    uint64_t id;
-    struct flw_trace_event event = {.op = op};
-    if (!take_time(r, &event.time_ns) || !flw_line_take_column(&r->line, &id) ||
-        !take_stream(r, &event.stream) || !take_context_and_end(r)) {
-        return false;
-    }
-    if (id >= r->build.trace->block_count) {
-        return flw_line_fail(&r->line, "block %" PRIu64 " does not exist", id);
-    }
-    if (!step_stage(r, id, op)) {
-        return false;
-    }
-    event.block = (uint32_t)id;
-    event.address = r->build.trace->blocks[id].address;
-    event.size_bytes = r->build.trace->blocks[id].size_bytes;
-    return add_event(r, &event);
-}
-
-static bool read_segment_event(struct reader *r, uint8_t op)
-{
-    struct flw_trace_event event = {.op = op, .block = UINT32_MAX};
-    return take_time(r, &event.time_ns) && flw_line_take_column(&r->line, &event.size_bytes) &&
-           take_stream(r, &event.stream) && take_address(r, &event.address) &&
-           take_context_and_end(r) && add_event(r, &event);
-}
-
-/* ---- records with a detail ---- */
-
-static bool add_detail(struct reader *r, const struct flw_trace_detail *detail)
-{
-    return flw_build_add_detail(&r->build, *detail) || fail_memory(r);
-}
-
-/* Read " KEY=N"; FLW_TRACE_UNKNOWN if missing. */
-static bool take_known(struct reader *r, const char *key, uint64_t *out)
-{
-    *out = FLW_TRACE_UNKNOWN;
-    if (!flw_line_accept(&r->line, key)) {
-        return true;
-    }
-    return flw_line_take_number(&r->line, out) &&
-           (*out != FLW_TRACE_UNKNOWN || flw_line_fail(&r->line, "more bytes than there are"));
-}
-
-static bool read_oom(struct reader *r)
-{
-    struct flw_trace_event event = {.op = FLW_TRACE_OOM, .block = UINT32_MAX};
-    struct flw_trace_detail detail = flw_build_no_detail();
-    if (!take_time(r, &event.time_ns) || !flw_line_take_column(&r->line, &event.size_bytes) ||
-        !take_stream(r, &event.stream) || !take_known(r, " free=", &detail.free_bytes) ||
-        !take_known(r, " largest=", &detail.largest_bytes) || !take_context_and_end(r) ||
-        !add_event(r, &event)) {
-        return false;
-    }
-    bool is_known =
-        detail.free_bytes != FLW_TRACE_UNKNOWN || detail.largest_bytes != FLW_TRACE_UNKNOWN;
-    return !is_known || add_detail(r, &detail);
-}
-
-/* Read a quoted name up to the end of the line. */
-static bool take_name(struct reader *r, uint32_t *out)
-{
-    if (!flw_line_accept(&r->line, " \"")) {
-        return flw_line_fail(&r->line, "a name in quotes expected at the end");
-    }
+    CHECK(r, flw_line_accept(&r->line, " \""), "a name in quotes expected at the end");
     const char *name = r->line.at;
     size_t bytes = (size_t)(r->line.end - name);
     if (bytes < 2 || name[bytes - 1] != '"' || !flw_trace_is_name(name, bytes - 1)) {
-        return flw_line_fail(&r->line, "a name is 1 to %d printable bytes in quotes",
-                             FLW_TRACE_NAME_BYTES);
+        flw_line_fail(&r->line, "a name is 1 to %d printable bytes in quotes",
+                      FLW_TRACE_NAME_BYTES);
+        return;
     }
-    return flw_build_add_name(&r->build, name, bytes - 1, out) || fail_memory(r);
+    CHECK(r, flw_build_add_name(&r->to.build, name, bytes - 1, &record->name), NO_MEMORY);
 }
 
-static bool read_named(struct reader *r, uint8_t op)
+/* Check a whole record against the records before it. */
+static void check_record(struct reader *r, const struct flw_record *record)
 {
-    struct flw_trace_event event = {.op = op, .block = UINT32_MAX};
-    struct flw_trace_detail detail = flw_build_no_detail();
-    if (!take_time(r, &event.time_ns) || !take_context(r, next_record(r))) {
-        return false;
+    const struct flw_trace *trace = trace_of(r);
+    uint8_t op = flw_record_trace_op(record->op);
+    if (op == FLW_TRACE_FREE || op == FLW_TRACE_FREE_DONE || op == FLW_TRACE_USE) {
+        if (record->block >= trace->block_count) {
+            flw_line_fail(&r->line, "block %" PRIu64 " does not exist", record->block);
+            return;
+        }
+        const char *state = flw_reader_step(&r->to, op, record->block);
+        CHECK(r, state == NULL, "block %" PRIu64 " is %s", record->block, state);
+    } else if (record->op == FLW_RECORD_BLOCK && trace->block_count > 0) {
+        CHECK(r, record->address >= trace->blocks[trace->block_count - 1].address,
+              "P lines are in address order");
+    } else if (op == FLW_TRACE_DROP) {
+        CHECK(r, record->lost_count != 0, "no event is missing");
     }
-    if (r->line.at == r->line.end && !flw_trace_op_needs_name(op)) {
-        return add_event(r, &event);
-    }
-    return take_name(r, &detail.name) && add_event(r, &event) && add_detail(r, &detail);
 }
 
-static bool read_drop(struct reader *r)
+static void read_record(struct reader *r, char first)
 {
-    struct flw_trace_event event = {.op = FLW_TRACE_DROP, .block = UINT32_MAX};
-    struct flw_trace_detail detail = flw_build_no_detail();
-    if (!take_time(r, &event.time_ns) || !flw_line_take_column(&r->line, &detail.lost_count) ||
-        !take_context_and_end(r)) {
-        return false;
-    }
-    if (detail.lost_count == 0) {
-        return flw_line_fail(&r->line, "no event is missing");
-    }
-    return add_event(r, &event) && add_detail(r, &detail);
-}
-
-static bool read_sync(struct reader *r)
-{
-    struct flw_trace_event event = {.block = UINT32_MAX};
-    struct flw_trace_detail detail = flw_build_no_detail();
-    if (!take_time(r, &event.time_ns)) {
-        return false;
-    }
-    if (flw_line_accept(&r->line, " device")) {
-        event.op = FLW_TRACE_SYNC_DEVICE;
-        return take_context_and_end(r) && add_event(r, &event);
-    }
-    event.op = flw_line_accept(&r->line, " stream")  ? FLW_TRACE_SYNC_STREAM
-               : flw_line_accept(&r->line, " event") ? FLW_TRACE_SYNC_EVENT
-               : flw_line_accept(&r->line, " wait")  ? FLW_TRACE_SYNC_WAIT
-                                                     : FLW_TRACE_OP_COUNT;
-    if (event.op == FLW_TRACE_OP_COUNT) {
-        return flw_line_fail(&r->line, "device, stream, event or wait expected");
-    }
-    bool is_wait = event.op == FLW_TRACE_SYNC_WAIT;
-    return take_stream(r, &event.stream) && (!is_wait || take_stream(r, &detail.other_stream)) &&
-           take_context_and_end(r) && add_event(r, &event) && (!is_wait || add_detail(r, &detail));
-}
-
-static bool read_pool(struct reader *r)
-{
-    struct flw_trace_event event = {.block = UINT32_MAX};
-    event.op = flw_line_accept(&r->line, "+") ? FLW_TRACE_POOL_BEGIN : FLW_TRACE_POOL_END;
-    if (event.op == FLW_TRACE_POOL_END && !flw_line_accept(&r->line, "-")) {
-        return flw_line_fail(&r->line, "not a record");
-    }
-    return take_time(r, &event.time_ns) && take_stream(r, &event.stream) &&
-           take_context_and_end(r) && add_event(r, &event);
-}
-
-static bool read_empty_cache(struct reader *r)
-{
-    struct flw_trace_event event = {.op = FLW_TRACE_EMPTY_CACHE, .block = UINT32_MAX};
-    return take_time(r, &event.time_ns) && take_context_and_end(r) && add_event(r, &event);
-}
-
-/* ---- which record ---- */
-
-static const char *const segment_records[] = {
-    [FLW_TRACE_SEGMENT_ALLOC] = "S+",
-    [FLW_TRACE_SEGMENT_FREE] = "S-",
-    [FLW_TRACE_SEGMENT_MAP] = "M+",
-    [FLW_TRACE_SEGMENT_UNMAP] = "M-",
-};
-
-static bool read_segment_record(struct reader *r)
-{
-    if (!r->build.trace->has_segments) {
-        return flw_line_fail(&r->line, "a segment, but the header says there are none");
-    }
-    for (int op = FLW_TRACE_SEGMENT_ALLOC; op <= FLW_TRACE_SEGMENT_UNMAP; op++) {
-        if (flw_line_accept(&r->line, segment_records[op])) {
-            return read_segment_event(r, (uint8_t)op);
+    struct flw_record record = FLW_READER_RECORD(take_letters(r, first));
+    const char *letters = flw_text_forms[record.op].letters;
+    take_time(r, record.op);
+    while (!flw_line_accept(&r->line, flw_text_forms[record.op].word)) {
+        record.op++;
+        if (flw_text_forms[record.op].letters[0] != letters[0]) {
+            flw_line_fail(&r->line, "device, stream, event or wait expected");
+            return;
         }
     }
-    if (flw_line_accept(&r->line, "S")) {
-        return read_initial_segment(r);
+    for (const char *c = flw_text_forms[record.op].columns; *c != '\0'; c++) {
+        take_column(r, &flw_text_columns[(unsigned char)*c], &record);
     }
-    return flw_line_fail(&r->line, "not a record");
-}
-
-static bool read_rare_record(struct reader *r, char op)
-{
-    switch (op) {
-    case 'O':
-        return read_oom(r);
-    case 'N':
-        return read_named(r, FLW_TRACE_MARK);
-    case 'B':
-        return read_named(r, FLW_TRACE_PHASE_BEGIN);
-    case 'E':
-        return read_named(r, FLW_TRACE_PHASE_END);
-    case 'K':
-        return read_named(r, FLW_TRACE_CONFIG);
-    case 'Y':
-        return read_sync(r);
-    case 'G':
-        return read_pool(r);
-    case 'X':
-        return read_empty_cache(r);
-    case 'D':
-        return read_drop(r);
-    default:
-        return flw_line_fail(&r->line, "neither a record nor a \"key value\" line");
+    take_stack(r);
+    take_name(r, &record);
+    if (!r->line.input->failed) {
+        check_record(r, &record);
+    }
+    if (!r->line.input->failed) {
+        r->has_new_remark = r->has_new_remark && !flw_record_is_event(record.op);
+        CHECK(r, flw_reader_add(&r->to, &record), NO_MEMORY);
     }
 }
 
-static bool read_record(struct reader *r)
+/* Read a record or a line that precedes one. */
+static void read_record_line(struct reader *r)
 {
-    char op = r->line.at < r->line.end ? *r->line.at : '\0';
-    if (op == 'S' || op == 'M') {
-        return read_segment_record(r);
-    }
-    r->line.at += op != '\0';
-    switch (op) {
+    char first = r->line.at < r->line.end ? *r->line.at : '\0';
+    r->line.at += first == 'L' || first == 'W' || first == 'V';
+    switch (first) {
     case 'L':
-        return flw_textstacks_read_frame(&r->stacks);
+        read_frame(r);
+        break;
     case 'W':
-        return flw_textstacks_read_stack(&r->stacks);
+        read_stack(r);
+        break;
     case 'V':
-        return flw_textstacks_read_remark(&r->stacks);
-    case 'P':
-        return read_initial_block(r);
-    case 'A':
-        return read_alloc(r);
-    case 'F':
-        return read_block_event(r, FLW_TRACE_FREE);
-    case 'C':
-        return read_block_event(r, FLW_TRACE_FREE_DONE);
-    case 'U':
-        return read_block_event(r, FLW_TRACE_USE);
+        read_remark(r);
+        break;
     default:
-        return read_rare_record(r, op);
+        read_record(r, first);
+        break;
     }
 }
+
+/* ---- lines ---- */
 
 /* Lines that may still follow. */
 enum part {
@@ -546,52 +383,48 @@ enum part {
     PART_RECORDS
 };
 
-static bool read_line(struct reader *r, enum part *part)
+static void read_line(struct reader *r, enum part *part)
 {
     if (*part <= PART_GAPS && flw_line_accept(&r->line, "gaps ")) {
         *part = PART_BEGIN;
-        return read_gaps(r);
-    }
-    if (*part <= PART_BEGIN && flw_line_accept(&r->line, "begin_ns ")) {
+        read_gaps(r);
+    } else if (*part <= PART_BEGIN && flw_line_accept(&r->line, "begin_ns ")) {
         *part = PART_NOTES;
-        return read_begin(r);
+        read_begin(r);
+    } else if (*part <= PART_NOTES && flw_notes_is_line(r->line.begin, r->line.end)) {
+        *part = PART_NOTES;
+        CHECK(r, flw_notes_add(&r->to.notes, r->line.begin, r->line.end), NO_MEMORY);
+    } else {
+        *part = PART_RECORDS;
+        read_record_line(r);
     }
-    bool is_note = *part <= PART_NOTES && flw_notes_is_line(r->line.begin, r->line.end);
-    *part = is_note ? PART_NOTES : PART_RECORDS;
-    return is_note ? add_note(r) : read_record(r);
 }
 
-static bool read_lines(struct reader *r)
+static void read_all(struct reader *r)
 {
     enum part part = PART_GAPS;
-    while (flw_line_next(&r->line)) {
-        if (!read_line(r, &part)) {
-            return false;
-        }
+    read_magic(r);
+    read_device(r);
+    read_fields(r);
+    while (!r->line.input->failed && flw_line_next(&r->line)) {
+        read_line(r, &part);
     }
-    return !r->line.input->failed && flw_textstacks_check_end(&r->stacks);
-}
-
-static bool read_all(struct reader *r)
-{
-    struct flw_trace *trace = r->build.trace;
-    if (!read_magic(r) || !read_device(r) || !read_fields(r) || !read_lines(r)) {
-        return false;
+    CHECK(r, are_stacks_used(r) && !r->has_new_remark, "no record has the last stack or remark");
+    const char *wrong = r->line.input->failed ? NULL : flw_reader_check(&r->to);
+    if (wrong != NULL) {
+        flw_input_fail(r->line.input, 0, "%s", wrong);
     }
-    trace->notes = flw_notes_take(&r->notes);
-    flw_stacks_settle(&trace->stacks);
-    const char *wrong = flw_measure_trace(trace);
-    return wrong == NULL || flw_input_fail(r->line.input, 0, "%s", wrong);
 }
 
 bool flw_text_read(struct flw_input *input, int device, struct flw_trace **out_trace)
 {
     (void)device; /* a file has one device */
     struct reader r = {.line = {.input = input}};
-    r.stacks = (struct flw_textstacks){.line = &r.line, .build = &r.build};
-    bool is_read = flw_build_init(&r.build, input->name, "text") ? read_all(&r) : fail_memory(&r);
-    flw_build_end(&r.build, is_read, out_trace);
-    free(r.stages);
-    flw_notes_finish(&r.notes);
-    return is_read;
+    if (flw_build_init(&r.to.build, input->name, "text")) {
+        read_all(&r);
+    } else {
+        flw_line_fail(&r.line, NO_MEMORY);
+    }
+    flw_reader_end(&r.to, !input->failed, out_trace);
+    return !input->failed;
 }

@@ -51,10 +51,36 @@
 
 #include <stdio.h>
 
+#include "record/record.h"
 #include "trace/io/input.h"
 #include "trace/trace/trace.h"
 
 #define FLW_TEXT_MAGIC "#fallow-trace "
+
+/* The line of a record, by the record's op: the letters, the word after the time, and the columns after that. Ops that
+ * no record has, and CONTEXT, have no letters: NULL. */
+#define FLW_TEXT_FORMS (FLW_RECORD_LONG_FIRST + FLW_TRACE_OP_COUNT)
+extern const struct flw_text_form {
+    const char *letters, *word, *columns;
+} flw_text_forms[FLW_TEXT_FORMS];
+
+enum flw_text_kind {
+    FLW_TEXT_NUMBER,
+    FLW_TEXT_NEW_BLOCK, /* the next block's number */
+    FLW_TEXT_STREAM,
+    FLW_TEXT_ADDRESS, /* in traces with addresses */
+    FLW_TEXT_BYTES,   /* left out if unknown */
+    FLW_TEXT_CONTEXT, /* left out if 0 */
+    FLW_TEXT_SIZES    /* large or small, expandable */
+};
+
+/* A column, by its letter in a form's columns. */
+extern const struct flw_text_column {
+    const char *before; /* the space, and a key or a sign */
+    enum flw_text_kind kind;
+    bool is_short; /* a uint32_t, else a uint64_t */
+    size_t field;  /* offset in struct flw_record */
+} flw_text_columns[1 + 'z'];
 
 /* Read a trace; the input is at the first byte. Returns false if that fails: nothing is held; see the input's
  * message. */

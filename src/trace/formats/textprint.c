@@ -1,30 +1,82 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: printing a trace in its text form, which text.h specifies and text.c reads.
+ * Owns: the form of each line of a text, which text.h specifies, and printing a trace.
  */
 #include <inttypes.h>
+#include <string.h>
 
 #include "trace/formats/formats.h"
 #include "trace/formats/text.h"
 #include "trace/io/output.h"
 
-static void print_address(const struct flw_trace *trace, uint64_t address, FILE *file)
+#define LONG(op) [FLW_RECORD_LONG_FIRST + FLW_TRACE_##op]
+#define CONTEXT  "tgp"
+const struct flw_text_form flw_text_forms[FLW_TEXT_FORMS] = {
+    [FLW_TRACE_ALLOC] = {"A", "", "isra" CONTEXT},
+    [FLW_TRACE_FREE] = {"F", "", "br" CONTEXT},
+    [FLW_TRACE_FREE_DONE] = {"C", "", "br" CONTEXT},
+    [FLW_TRACE_SEGMENT_ALLOC] = {"S+", "", "sra" CONTEXT},
+    [FLW_TRACE_SEGMENT_FREE] = {"S-", "", "sra" CONTEXT},
+    [FLW_TRACE_SEGMENT_MAP] = {"M+", "", "sra" CONTEXT},
+    [FLW_TRACE_SEGMENT_UNMAP] = {"M-", "", "sra" CONTEXT},
+    [FLW_TRACE_USE] = {"U", "", "br" CONTEXT},
+    [FLW_RECORD_BLOCK] = {"P", "", "isra" CONTEXT},
+    [FLW_RECORD_SEGMENT] = {"S", "", "srkap"},
+    LONG(OOM) = {"O", "", "srfl" CONTEXT},
+    LONG(MARK) = {"N", "", CONTEXT},
+    LONG(PHASE_BEGIN) = {"B", "", CONTEXT},
+    LONG(PHASE_END) = {"E", "", CONTEXT},
+    LONG(SYNC_DEVICE) = {"Y", " device", CONTEXT},
+    LONG(SYNC_STREAM) = {"Y", " stream", "r" CONTEXT},
+    LONG(SYNC_EVENT) = {"Y", " event", "r" CONTEXT},
+    LONG(SYNC_WAIT) = {"Y", " wait", "ro" CONTEXT},
+    LONG(POOL_BEGIN) = {"G+", "", "r" CONTEXT},
+    LONG(POOL_END) = {"G-", "", "r" CONTEXT},
+    LONG(EMPTY_CACHE) = {"X", "", CONTEXT},
+    LONG(CONFIG) = {"K", "", CONTEXT},
+    LONG(DROP) = {"D", "", "c" CONTEXT},
+};
+
+#define SHORT(field) true, offsetof(struct flw_record, field)
+#define WIDE(field)  false, offsetof(struct flw_record, field)
+const struct flw_text_column flw_text_columns[1 + 'z'] = {
+    ['a'] = {" @", FLW_TEXT_ADDRESS, WIDE(address)},
+    ['b'] = {" ", FLW_TEXT_NUMBER, WIDE(block)},
+    ['c'] = {" ", FLW_TEXT_NUMBER, WIDE(lost_count)},
+    ['f'] = {" free=", FLW_TEXT_BYTES, WIDE(free_bytes)},
+    ['g'] = {" tag=", FLW_TEXT_CONTEXT, SHORT(tag)},
+    ['i'] = {" ", FLW_TEXT_NEW_BLOCK, WIDE(block)},
+    ['k'] = {"", FLW_TEXT_SIZES, false, 0},
+    ['l'] = {" largest=", FLW_TEXT_BYTES, WIDE(largest_bytes)},
+    ['o'] = {" ", FLW_TEXT_STREAM, SHORT(other_stream)},
+    ['p'] = {" pool=", FLW_TEXT_CONTEXT, SHORT(pool)},
+    ['r'] = {" ", FLW_TEXT_STREAM, SHORT(stream)},
+    ['s'] = {" ", FLW_TEXT_NUMBER, WIDE(size_bytes)},
+    ['t'] = {" thread=", FLW_TEXT_CONTEXT, SHORT(thread)},
+};
+
+struct printer {
+    const struct flw_trace *trace;
+    FILE *file;
+    struct flw_trace_walk walk;
+    struct flw_stack_order order;
+};
+
+/* ---- values ---- */
+
+static void print_number(FILE *file, const char *before, uint64_t number)
 {
-    if (trace->has_addresses) {
-        fprintf(file, " @%" PRIu64, address);
-    }
+    char digits[20];
+    size_t at = sizeof digits;
+    do {
+        digits[--at] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number > 0);
+    fputs(before, file);
+    fwrite(digits + at, 1, sizeof digits - at, file);
 }
 
-static void print_keyed(const char *key, uint32_t number, FILE *file)
-{
-    if (number != 0) {
-        fprintf(file, " %s=%" PRIu32, key, number);
-    }
-}
-
-/* ---- stacks ---- */
-
-static void print_quoted(const char *text, FILE *file)
+static void print_quoted(FILE *file, const char *text)
 {
     putc('"', file);
     for (; *text != '\0'; text++) {
@@ -42,21 +94,16 @@ static void print_quoted(const char *text, FILE *file)
     putc('"', file);
 }
 
-struct printer {
-    const struct flw_trace *trace;
-    FILE *file;
-    struct flw_trace_walk walk;
-    struct flw_stack_order order;
-    uint32_t stack; /* number of the next record's stack */
-};
+/* ---- lines before a record ---- */
 
 static bool print_frame(void *context, const struct flw_frame *frame)
 {
     struct printer *p = context;
-    fprintf(p->file, "L %" PRIu32 " ", frame->line);
-    print_quoted(flw_stacks_text(&p->trace->stacks, frame->function), p->file);
+    print_number(p->file, "L ", frame->line);
     putc(' ', p->file);
-    print_quoted(flw_stacks_text(&p->trace->stacks, frame->file), p->file);
+    print_quoted(p->file, flw_stacks_text(&p->trace->stacks, frame->function));
+    putc(' ', p->file);
+    print_quoted(p->file, flw_stacks_text(&p->trace->stacks, frame->file));
     putc('\n', p->file);
     return true;
 }
@@ -66,37 +113,134 @@ static bool print_stack(void *context, const uint32_t *frames, size_t count)
     struct printer *p = context;
     putc('W', p->file);
     for (size_t i = 0; i < count; i++) {
-        fprintf(p->file, " %" PRIu32, frames[i]);
+        print_number(p->file, " ", frames[i]);
     }
     putc('\n', p->file);
     return true;
 }
 
-/* Print the stack of the next segment or record if it is new. */
-static void meet_stack(struct printer *p, uint32_t stack)
+static void print_remark(struct printer *p, size_t record)
 {
-    flw_stack_order_take(&p->order, stack, &p->stack);
+    const struct flw_trace_remark *remark = flw_trace_walk_remark(p->trace, &p->walk, record);
+    if (remark->record != record || p->walk.next_remark == 0) {
+        return;
+    }
+    const uint32_t texts[] = {remark->compile_context, remark->user_metadata};
+    putc('V', p->file);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        putc(' ', p->file);
+        if (texts[i] == 0) {
+            putc('-', p->file);
+        } else {
+            print_quoted(p->file, flw_stacks_text(&p->trace->stacks, texts[i] - 1));
+        }
+    }
+    putc('\n', p->file);
 }
 
-/* ---- printing ---- */
+/* ---- records ---- */
 
-/* Print the context of the present record; only a name may follow. */
-static void print_context(struct printer *p, size_t record)
+static void print_column(const struct printer *p, const struct flw_text_column *column,
+                         const struct flw_record *record)
 {
-    const struct flw_trace_context *context = flw_trace_walk_context(p->trace, &p->walk, record);
-    print_keyed("thread", context->thread, p->file);
-    print_keyed("tag", context->tag, p->file);
-    print_keyed("pool", context->pool, p->file);
-    print_keyed("stack", p->stack, p->file);
+    uint64_t number = 0;
+    uint32_t short_number;
+    memcpy(&number, (const char *)record + column->field, sizeof number);
+    if (column->is_short) {
+        memcpy(&short_number, (const char *)record + column->field, sizeof short_number);
+        number = short_number;
+    }
+    if (column->kind == FLW_TEXT_SIZES) {
+        fputs(record->is_large ? " large" : " small", p->file);
+        fputs(record->is_expandable ? " expandable" : "", p->file);
+    } else if (column->kind == FLW_TEXT_ADDRESS   ? p->trace->has_addresses
+               : column->kind == FLW_TEXT_BYTES   ? number != FLW_TRACE_UNKNOWN
+               : column->kind == FLW_TEXT_CONTEXT ? number != 0
+                                                  : true) {
+        print_number(p->file, column->before, number);
+    }
+}
+
+/* Print a record, after the stack if that is new. `name` may be NULL. */
+static void print_record(struct printer *p, const struct flw_record *record, uint32_t stack,
+                         const char *name)
+{
+    const struct flw_text_form *form = &flw_text_forms[record->op];
+    uint32_t number;
+    flw_stack_order_take(&p->order, stack, &number);
+    fputs(form->letters, p->file);
+    print_number(p->file, " ", record->time);
+    fputs(form->word, p->file);
+    for (const char *column = form->columns; *column != '\0'; column++) {
+        print_column(p, &flw_text_columns[(unsigned char)*column], record);
+    }
+    if (number != 0) {
+        print_number(p->file, " stack=", number);
+    }
+    if (name != NULL) {
+        fprintf(p->file, " \"%s\"", name);
+    }
+    putc('\n', p->file);
+}
+
+static void print_segment(struct printer *p, const struct flw_trace_segment *segment)
+{
+    struct flw_record record = {.op = FLW_RECORD_SEGMENT,
+                                .address = segment->address,
+                                .size_bytes = segment->size_bytes,
+                                .stream = segment->stream,
+                                .is_large = segment->is_large,
+                                .is_expandable = segment->is_expandable,
+                                .pool = segment->pool};
+    print_record(p, &record, segment->stack, NULL);
+}
+
+/* Print a block of the start, or an event. */
+static void print_event(struct printer *p, size_t place)
+{
+    const struct flw_trace *trace = p->trace;
+    const struct flw_trace_context *context = flw_trace_walk_context(trace, &p->walk, place);
+    struct flw_record record = {.op = FLW_RECORD_BLOCK,
+                                .thread = context->thread,
+                                .tag = context->tag,
+                                .pool = context->pool,
+                                .block = place,
+                                .free_bytes = FLW_TRACE_UNKNOWN,
+                                .largest_bytes = FLW_TRACE_UNKNOWN};
+    const char *name = NULL;
+    if (place < trace->initial_count) {
+        record.address = trace->blocks[place].address;
+        record.size_bytes = trace->blocks[place].size_bytes;
+        record.stream = trace->blocks[place].stream;
+    } else {
+        size_t number = place - trace->initial_count;
+        const struct flw_trace_event *event = &trace->events[number];
+        const struct flw_trace_detail *detail = flw_trace_walk_detail(trace, &p->walk, number);
+        record.op = flw_record_op_of(event->op);
+        record.time = event->time_ns;
+        record.address = event->address;
+        record.size_bytes = event->size_bytes;
+        record.block = event->block;
+        record.stream = event->stream;
+        if (detail != NULL) {
+            name = flw_trace_name(trace, detail);
+            record.other_stream = detail->other_stream;
+            record.free_bytes = detail->free_bytes;
+            record.largest_bytes = detail->largest_bytes;
+            record.lost_count = detail->lost_count;
+        }
+        print_remark(p, place);
+    }
+    print_record(p, &record, flw_trace_stack(trace, place), name);
 }
 
 static void print_header(const struct flw_trace *trace, FILE *file)
 {
+    bool has_any = trace->has_times || trace->has_addresses || trace->has_segments;
     fprintf(file, FLW_TEXT_MAGIC "1\ndevice %d\n", trace->device);
     for (size_t i = 0; i < trace->stream_count; i++) {
         fprintf(file, "stream %" PRIu64 "\n", trace->streams[i]);
     }
-    bool has_any = trace->has_times || trace->has_addresses || trace->has_segments;
     fprintf(file, "fields%s%s%s%s\n", trace->has_times ? " times" : "",
             trace->has_addresses ? " addresses" : "", trace->has_segments ? " segments" : "",
             has_any ? "" : " none");
@@ -107,161 +251,7 @@ static void print_header(const struct flw_trace *trace, FILE *file)
     if (trace->has_times && trace->begin_ns != 0) {
         fprintf(file, "begin_ns %" PRIu64 "\n", trace->begin_ns);
     }
-    if (trace->notes != NULL) {
-        fputs(trace->notes, file);
-    }
-}
-
-static void print_initial(struct printer *p)
-{
-    const struct flw_trace *trace = p->trace;
-    FILE *file = p->file;
-    for (size_t i = 0; i < trace->segment_count; i++) {
-        const struct flw_trace_segment *segment = &trace->segments[i];
-        meet_stack(p, segment->stack);
-        fprintf(file, "S 0 %" PRIu64 " %u %s%s", segment->size_bytes, segment->stream,
-                segment->is_large ? "large" : "small", segment->is_expandable ? " expandable" : "");
-        print_address(trace, segment->address, file);
-        print_keyed("pool", segment->pool, file);
-        print_keyed("stack", p->stack, file);
-        putc('\n', file);
-    }
-    for (size_t i = 0; i < trace->initial_count; i++) {
-        const struct flw_trace_block *block = &trace->blocks[i];
-        meet_stack(p, flw_trace_stack(trace, i));
-        fprintf(file, "P 0 %zu %" PRIu64 " %u", i, block->size_bytes, block->stream);
-        print_address(trace, block->address, file);
-        print_context(p, i);
-        putc('\n', file);
-    }
-}
-
-/* Print the columns after the time of an event that neither allocates nor frees. */
-static void print_rare(const struct flw_trace_event *event, const struct flw_trace_detail *detail,
-                       FILE *file)
-{
-    static const char *const waits[] = {[FLW_TRACE_SYNC_STREAM] = "stream",
-                                        [FLW_TRACE_SYNC_EVENT] = "event",
-                                        [FLW_TRACE_SYNC_WAIT] = "wait"};
-    switch (event->op) {
-    case FLW_TRACE_OOM:
-        fprintf(file, " %" PRIu64 " %u", event->size_bytes, event->stream);
-        if (detail != NULL && detail->free_bytes != FLW_TRACE_UNKNOWN) {
-            fprintf(file, " free=%" PRIu64, detail->free_bytes);
-        }
-        if (detail != NULL && detail->largest_bytes != FLW_TRACE_UNKNOWN) {
-            fprintf(file, " largest=%" PRIu64, detail->largest_bytes);
-        }
-        break;
-    case FLW_TRACE_SYNC_DEVICE:
-        fputs(" device", file);
-        break;
-    case FLW_TRACE_SYNC_STREAM:
-    case FLW_TRACE_SYNC_EVENT:
-    case FLW_TRACE_SYNC_WAIT:
-        fprintf(file, " %s %u", waits[event->op], event->stream);
-        if (event->op == FLW_TRACE_SYNC_WAIT) {
-            fprintf(file, " %u", detail->other_stream);
-        }
-        break;
-    case FLW_TRACE_POOL_BEGIN:
-    case FLW_TRACE_POOL_END:
-        fprintf(file, " %u", event->stream);
-        break;
-    case FLW_TRACE_DROP:
-        fprintf(file, " %" PRIu64, detail->lost_count);
-        break;
-    default:
-        break;
-    }
-}
-
-static void print_event(const struct flw_trace *trace, const struct flw_trace_event *event,
-                        const struct flw_trace_detail *detail, FILE *file)
-{
-    static const char *const records[] = {[FLW_TRACE_ALLOC] = "A",
-                                          [FLW_TRACE_FREE] = "F",
-                                          [FLW_TRACE_FREE_DONE] = "C",
-                                          [FLW_TRACE_SEGMENT_ALLOC] = "S+",
-                                          [FLW_TRACE_SEGMENT_FREE] = "S-",
-                                          [FLW_TRACE_SEGMENT_MAP] = "M+",
-                                          [FLW_TRACE_SEGMENT_UNMAP] = "M-",
-                                          [FLW_TRACE_USE] = "U",
-                                          [FLW_TRACE_OOM] = "O",
-                                          [FLW_TRACE_MARK] = "N",
-                                          [FLW_TRACE_PHASE_BEGIN] = "B",
-                                          [FLW_TRACE_PHASE_END] = "E",
-                                          [FLW_TRACE_SYNC_DEVICE] = "Y",
-                                          [FLW_TRACE_SYNC_STREAM] = "Y",
-                                          [FLW_TRACE_SYNC_EVENT] = "Y",
-                                          [FLW_TRACE_SYNC_WAIT] = "Y",
-                                          [FLW_TRACE_POOL_BEGIN] = "G+",
-                                          [FLW_TRACE_POOL_END] = "G-",
-                                          [FLW_TRACE_EMPTY_CACHE] = "X",
-                                          [FLW_TRACE_CONFIG] = "K",
-                                          [FLW_TRACE_DROP] = "D"};
-    _Static_assert(sizeof(records) / sizeof(records[0]) == FLW_TRACE_OP_COUNT, "a record each");
-    fprintf(file, "%s %" PRIu64, records[event->op], event->time_ns);
-    switch (event->op) {
-    case FLW_TRACE_ALLOC:
-        fprintf(file, " %u %" PRIu64 " %u", event->block, event->size_bytes, event->stream);
-        print_address(trace, event->address, file);
-        break;
-    case FLW_TRACE_FREE:
-    case FLW_TRACE_FREE_DONE:
-    case FLW_TRACE_USE:
-        fprintf(file, " %u %u", event->block, event->stream);
-        break;
-    case FLW_TRACE_SEGMENT_ALLOC:
-    case FLW_TRACE_SEGMENT_FREE:
-    case FLW_TRACE_SEGMENT_MAP:
-    case FLW_TRACE_SEGMENT_UNMAP:
-        fprintf(file, " %" PRIu64 " %u", event->size_bytes, event->stream);
-        print_address(trace, event->address, file);
-        break;
-    default:
-        print_rare(event, detail, file);
-        break;
-    }
-}
-
-static void print_said(struct printer *p, uint32_t text)
-{
-    putc(' ', p->file);
-    if (text == 0) {
-        putc('-', p->file);
-    } else {
-        print_quoted(flw_stacks_text(&p->trace->stacks, text - 1), p->file);
-    }
-}
-
-static void print_remark(struct printer *p, size_t record)
-{
-    const struct flw_trace_remark *remark = flw_trace_walk_remark(p->trace, &p->walk, record);
-    if (remark->record == record && p->walk.next_remark > 0) {
-        putc('V', p->file);
-        print_said(p, remark->compile_context);
-        print_said(p, remark->user_metadata);
-        putc('\n', p->file);
-    }
-}
-
-static void print_events(struct printer *p)
-{
-    const struct flw_trace *trace = p->trace;
-    for (size_t i = 0; i < trace->event_count; i++) {
-        size_t record = trace->initial_count + i;
-        const struct flw_trace_detail *detail = flw_trace_walk_detail(trace, &p->walk, i);
-        const char *name = flw_trace_name(trace, detail);
-        print_remark(p, record);
-        meet_stack(p, flw_trace_stack(trace, record));
-        print_event(trace, &trace->events[i], detail, p->file);
-        print_context(p, record);
-        if (name != NULL) {
-            fprintf(p->file, " \"%s\"", name);
-        }
-        putc('\n', p->file);
-    }
+    fputs(trace->notes != NULL ? trace->notes : "", file);
 }
 
 bool flw_text_print(const struct flw_trace *trace, FILE *file)
@@ -275,8 +265,12 @@ bool flw_text_print(const struct flw_trace *trace, FILE *file)
     bool has_memory = flw_stack_order_begin(&p.order);
     if (has_memory) {
         print_header(trace, file);
-        print_initial(&p);
-        print_events(&p);
+        for (size_t i = 0; i < trace->segment_count; i++) {
+            print_segment(&p, &trace->segments[i]);
+        }
+        for (size_t i = 0; i < trace->initial_count + trace->event_count; i++) {
+            print_event(&p, i);
+        }
     }
     flw_stack_order_finish(&p.order);
     return has_memory;

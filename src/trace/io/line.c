@@ -5,11 +5,14 @@
  */
 #include "trace/io/line.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#define NS_PER_SECOND UINT64_C(1000000000)
+#define DIGITS_THAT_FIT 19 /* in 64 bits, whichever digits */
+#define NS_PER_SECOND   UINT64_C(1000000000)
 
 bool flw_line_fail(struct flw_line *line, const char *format, ...)
 {
@@ -60,40 +63,32 @@ static bool fail_expected(struct flw_line *line, const char *what)
 
 bool flw_line_take_space(struct flw_line *line)
 {
-    if (line->at == line->end || *line->at != ' ') {
-        return fail_expected(line, "a space");
-    }
-    line->at++;
-    return true;
+    return flw_line_accept(line, " ") || fail_expected(line, "a space");
 }
 
-static bool is_digit(const struct flw_line *line)
+uint64_t flw_line_take_number(struct flw_line *line)
 {
-    return line->at < line->end && *line->at >= '0' && *line->at <= '9';
-}
-
-bool flw_line_take_number(struct flw_line *line, uint64_t *out)
-{
+    const char *first = line->at, *at = first, *end = line->end;
     uint64_t value = 0;
-    if (!is_digit(line)) {
+    for (; at < end && *at >= '0' && *at <= '9'; at++) {
+        value = value * 10 + (uint64_t)(*at - '0');
+    }
+    line->at = at;
+    if (at == first) {
         return fail_expected(line, "a decimal number");
     }
-    bool is_zero = *line->at == '0';
-    const char *first = line->at;
-    for (; is_digit(line); line->at++) {
-        uint64_t digit = (uint64_t)(*line->at - '0');
-        if (__builtin_mul_overflow(value, UINT64_C(10), &value) ||
-            __builtin_add_overflow(value, digit, &value)) {
-            return flw_line_fail(line, "a number has more than 64 bits");
-        }
+    if (at - first > DIGITS_THAT_FIT) {
+        errno = 0;
+        value = strtoull(first, NULL, 10);
+        FLW_LINE_CHECK(line, errno == 0, "a number has more than 64 bits");
     }
-    *out = value;
-    return !(is_zero && line->at - first > 1) || flw_line_fail(line, "a number begins with 0");
+    FLW_LINE_CHECK(line, *first != '0' || at - first == 1, "a number begins with 0");
+    return value;
 }
 
-bool flw_line_take_column(struct flw_line *line, uint64_t *out)
+uint64_t flw_line_take_column(struct flw_line *line)
 {
-    return flw_line_take_space(line) && flw_line_take_number(line, out);
+    return flw_line_take_space(line) ? flw_line_take_number(line) : 0;
 }
 
 bool flw_line_take_end(struct flw_line *line)
@@ -123,48 +118,37 @@ static bool take_escape(struct flw_line *line, char *out)
     return low >= 0 && ((byte > 0 && byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7F);
 }
 
-bool flw_line_take_text(struct flw_line *line, char *out, size_t most, size_t *out_bytes)
+size_t flw_line_take_text(struct flw_line *line, char *out, size_t most)
 {
     size_t bytes = 0;
     if (!flw_line_accept(line, "\"")) {
-        return fail_expected(line, "a text in quotes");
+        fail_expected(line, "a text in quotes");
     }
-    while (line->at < line->end && *line->at != '"') {
+    while (!line->input->failed && line->at < line->end && *line->at != '"') {
         char c = *line->at++;
         bool is_good = ((unsigned char)c >= 0x20 && c != 0x7F) &&
                        (c != '\\' || take_escape(line, &c)) && bytes < most;
         if (!is_good) {
-            return flw_line_fail(line, "a text has over %zu bytes, or one that is not written so",
-                                 most);
+            flw_line_fail(line, "a text has over %zu bytes, or one that is not written so", most);
+            break;
         }
         out[bytes++] = c;
     }
-    *out_bytes = bytes;
-    return flw_line_accept(line, "\"") || fail_expected(line, "the end of the text in quotes");
-}
-
-bool flw_line_take_keyed(struct flw_line *line, const char *key, uint32_t *out)
-{
-    uint64_t number = 0;
-    *out = 0;
-    if (!flw_line_accept(line, key)) {
-        return true;
+    if (!flw_line_accept(line, "\"")) {
+        fail_expected(line, "the end of the text in quotes");
     }
-    if (!flw_line_take_number(line, &number)) {
-        return false;
-    }
-    *out = (uint32_t)number;
-    return (number > 0 && number <= UINT32_MAX) ||
-           flw_line_fail(line, "%s is from 1 to 4294967295, or left out", key + 1);
+    return bytes;
 }
 
 bool flw_line_accept(struct flw_line *line, const char *text)
 {
-    size_t count = strlen(text);
-    if ((size_t)(line->end - line->at) < count || memcmp(line->at, text, count) != 0) {
-        return false;
+    const char *at = line->at;
+    for (; *text != '\0'; text++, at++) {
+        if (at == line->end || *at != *text) {
+            return false;
+        }
     }
-    line->at += count;
+    line->at = at;
     return true;
 }
 

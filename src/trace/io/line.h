@@ -25,19 +25,26 @@ struct flw_line {
 /* Read the next line. Returns false if there is none or input->failed. */
 bool flw_line_next(struct flw_line *line);
 
-/* Fail with "NAME: byte B: line N: ...". Always returns false. */
+/* Fail with "NAME: byte B: line N: ...". Always returns false. Only the first failure of an input has an effect, so a
+ * reader can go on and ask at the end of the line. */
 bool flw_line_fail(struct flw_line *line, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Each consumes the named element, or fails with a message if the element is absent. */
+/* Fail with the message if a condition does not hold. */
+#define FLW_LINE_CHECK(line, holds, ...)        \
+    do {                                        \
+        if (!(holds)) {                         \
+            flw_line_fail((line), __VA_ARGS__); \
+        }                                       \
+    } while (0)
+
+/* Each consumes the named element, or fails with a message if the element is absent; numbers are 0 then. */
 bool flw_line_take_space(struct flw_line *line);
-bool flw_line_take_number(struct flw_line *line, uint64_t *out);
-bool flw_line_take_column(struct flw_line *line, uint64_t *out); /* space and number */
+uint64_t flw_line_take_number(struct flw_line *line);
+uint64_t flw_line_take_column(struct flw_line *line); /* space and number */
 bool flw_line_take_end(struct flw_line *line);
-/* Read a quoted text of at most `most` bytes, none 0, and replace the escapes. */
-bool flw_line_take_text(struct flw_line *line, char *out, size_t most, size_t *out_bytes);
-/* Read KEY and a number from 1 to 2^32 - 1; 0 if KEY, which may begin with a space, is not there. */
-bool flw_line_take_keyed(struct flw_line *line, const char *key, uint32_t *out);
+/* Read a quoted text of at most `most` bytes, none 0, and replace the escapes. Returns the bytes. */
+size_t flw_line_take_text(struct flw_line *line, char *out, size_t most);
 
 /* Consume `text` and return true if present, else return false. No message. */
 bool flw_line_accept(struct flw_line *line, const char *text);

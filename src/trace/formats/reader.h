@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the state that the readers of our two forms share: the trace so far, and the life of each block.
+ * Does not: read a form, or write messages.
+ *
+ * INVARIANT: stages[] has an element for each block of the trace.
+ */
+#ifndef FLW_TRACE_FORMATS_READER_H
+#define FLW_TRACE_FORMATS_READER_H
+
+#include "record/record.h"
+#include "trace/trace/build.h"
+#include "trace/trace/notes.h"
+
+struct flw_reader {
+    struct flw_build build;
+    struct flw_notes notes;
+    struct flw_trace_context
+        context; /* of the next record, like the next two; `record` is ignored */
+    struct flw_trace_remark remark;
+    uint32_t stack;
+    uint64_t time_ns; /* of the last event */
+    uint8_t *stages;  /* of each block: live, freed, reusable */
+    size_t stage_room;
+};
+
+/* A record of this op (enum flw_record_op) without any fields. */
+#define FLW_READER_RECORD(record_op)                                                   \
+    (struct flw_record)                                                                \
+    {                                                                                  \
+        .op = (record_op), .name = FLW_TRACE_NO_NAME, .free_bytes = FLW_TRACE_UNKNOWN, \
+        .largest_bytes = FLW_TRACE_UNKNOWN                                             \
+    }
+
+/* Take a FREE, FREE_DONE or USE of an existing block. Returns NULL, or the state in which the block cannot have it. */
+const char *flw_reader_step(struct flw_reader *reader, uint8_t op, uint64_t block);
+
+/* Add a checked BLOCK, SEGMENT or event with its context; its block and its name are numbers of the trace, its time is
+ * reader->time_ns. Returns false if memory runs out. */
+bool flw_reader_add(struct flw_reader *reader, const struct flw_record *record);
+
+/* Give the notes to the trace and check the whole of it. Returns NULL, or the fault. */
+const char *flw_reader_check(struct flw_reader *reader);
+
+/* End the build. If is_whole, the caller owns *out_trace; else *out_trace is NULL. Everything else is released. */
+void flw_reader_end(struct flw_reader *reader, bool is_whole, struct flw_trace **out_trace);
+
+#endif
