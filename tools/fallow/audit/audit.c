@@ -4,7 +4,6 @@
  * in, and which report is written where.
  * Does not: watch anything; libfallow-preload.so does, as FALLOW tells it.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
@@ -87,14 +86,13 @@ static bool take_bandwidth(void *member, const char *text)
 
 static bool take_poison(void *member, const char *text)
 {
-    char *end = NULL;
-    unsigned long value = strtoul(text, &end, 0);
-    if (*text < '0' || *text > '9' || *end != '\0' || value > 255 || value == 0) {
+    const char *rest;
+    unsigned *out = member;
+    bool is_right = flw_parse_byte(text, &rest, out) && *rest == '\0' && *out != 0;
+    if (!is_right) {
         flw_complain("audit: --poison '%s': it takes a byte that is not zero, such as 0xff", text);
-        return false;
     }
-    *(unsigned *)member = (unsigned)value;
-    return true;
+    return is_right;
 }
 
 static bool take_mode(void *member, const char *text)
@@ -107,22 +105,18 @@ static bool take_mode(void *member, const char *text)
     return flw_settings_put(member, "mode", text);
 }
 
-#define OPTION(member) offsetof(struct order, member)
+#define OPTION(...) FLW_OPTION(struct order, __VA_ARGS__)
 
 static const struct flw_option option_list[] = {
-    {.name = "trial", .kind = FLW_OPTION_TAKE, .offset = OPTION(view.trial_id), .take = take_site},
-    {.name = "poison", .kind = FLW_OPTION_TAKE, .offset = OPTION(view.poison), .take = take_poison},
-    {.name = "bandwidth",
-     .kind = FLW_OPTION_TAKE,
-     .offset = OPTION(view.bandwidth_gbs),
-     .take = take_bandwidth},
-    {.name = "mode", .kind = FLW_OPTION_TAKE, .offset = OPTION(settings), .take = take_mode},
-    {.name = "json", .kind = FLW_OPTION_SET, .offset = OPTION(is_json)},
-    {.name = "output", .kind = FLW_OPTION_TEXT, .offset = OPTION(output), .letter = 'o'},
-    {.name = "set", .kind = FLW_OPTION_TAKE, .offset = OPTION(settings), .take = flw_settings_take},
-    {.name = "library", .kind = FLW_OPTION_TEXT, .offset = OPTION(library)},
+    {OPTION("trial", TAKE, view.trial_id), .take = take_site},
+    {OPTION("poison", TAKE, view.poison), .take = take_poison},
+    {OPTION("bandwidth", TAKE, view.bandwidth_gbs), .take = take_bandwidth},
+    {OPTION("mode", TAKE, settings), .take = take_mode},
+    {OPTION("json", SET, is_json)},
+    {OPTION("output", TEXT, output), .letter = 'o'},
+    {OPTION("set", TAKE, settings), .take = flw_settings_take},
+    {OPTION("library", TEXT, library)},
     {.name = NULL}};
-#undef OPTION
 
 /* ---- the folder of the pages */
 
@@ -140,21 +134,10 @@ static bool make_folder(char *path, size_t room)
     return true;
 }
 
-static void remove_folder(const char *folder)
+static void remove_page(void *context, const char *path)
 {
-    DIR *entries = opendir(folder);
-    for (struct dirent *entry; entries != NULL && (entry = readdir(entries)) != NULL;) {
-        char path[FLW_LAUNCH_PATH_BYTES];
-        int length = snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        if (strncmp(entry->d_name, PAGE_NAME, strlen(PAGE_NAME)) == 0 &&
-            length < (int)sizeof path) {
-            (void)unlink(path);
-        }
-    }
-    if (entries != NULL) {
-        closedir(entries);
-    }
-    (void)rmdir(folder);
+    (void)context;
+    (void)unlink(path);
 }
 
 /* ---- the report */
@@ -254,7 +237,8 @@ static int carry_out(struct order *order, char **command)
             is_told = tell(order, &launch, &outcome, folder);
         }
     }
-    remove_folder(folder);
+    flw_findings_visit(folder, PAGE_NAME, remove_page, NULL);
+    (void)rmdir(folder);
     if (code == 0 && (is_told || outcome.exit_code != 0 || outcome.signal != 0)) {
         return flw_launch_end_as(&outcome); /* may be the end */
     }

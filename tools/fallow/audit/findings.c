@@ -6,26 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/symbols.h"
+#include "common/command.h"
+#include "common/frame.h"
 #include "common/tool_host.h"
 
-/* Its number. */
-static uint32_t add_module(struct flw_findings *findings, const char *path)
-{
-    for (size_t i = 0; i < findings->module_count; i++) {
-        if (strcmp(findings->modules[i].path, path) == 0) {
-            return (uint32_t)i;
-        }
-    }
-    findings->modules = flw_host_grow(findings->modules, &findings->module_room,
-                                      findings->module_count + 1, sizeof *findings->modules);
-    struct flw_module *module = &findings->modules[findings->module_count];
-    *module = (struct flw_module){.path = flw_host_alloc(strlen(path) + 1, 1)};
-    strcpy(module->path, path);
-    return (uint32_t)findings->module_count++;
-}
-
-static struct flw_finding *find_site(const struct flw_findings *findings, uint64_t id)
+struct flw_finding *flw_findings_site(const struct flw_findings *findings, uint64_t id)
 {
     for (size_t i = 0; i < findings->site_count; i++) {
         if (findings->sites[i].site.id == id) {
@@ -35,15 +20,10 @@ static struct flw_finding *find_site(const struct flw_findings *findings, uint64
     return NULL;
 }
 
-const struct flw_finding *flw_findings_site(const struct flw_findings *findings, uint64_t id)
-{
-    return find_site(findings, id);
-}
-
 static void add_site(struct flw_findings *findings, const struct flw_auditpage *page,
                      const struct flw_audit_site *from)
 {
-    struct flw_finding *finding = find_site(findings, from->id);
+    struct flw_finding *finding = flw_findings_site(findings, from->id);
     if (finding != NULL) {
         struct flw_audit_site *site = &finding->site;
         site->fill_count += from->fill_count;
@@ -58,9 +38,10 @@ static void add_site(struct flw_findings *findings, const struct flw_auditpage *
     finding = &findings->sites[findings->site_count];
     *finding = (struct flw_finding){.site = *from};
     for (uint32_t i = 0; i < from->frame_count; i++) {
-        uint32_t module = from->frames[i].module;
-        if (module != FLW_AUDIT_NO_MODULE) {
-            finding->site.frames[i].module = add_module(findings, page->modules[module].path);
+        uint32_t *module = &finding->site.frames[i].module;
+        if (*module != FLW_AUDIT_NO_MODULE) {
+            const char *path = page->modules[*module].path;
+            *module = (uint32_t)flw_modules_add(&findings->modules, path, strlen(path));
         }
     }
     findings->site_count++;
@@ -78,60 +59,59 @@ void flw_findings_add(struct flw_findings *findings, const struct flw_auditpage 
     }
 }
 
-void flw_findings_read(struct flw_findings *findings, const char *folder, const char *name)
+void flw_findings_visit(const char *folder, const char *prefix,
+                        void (*visit)(void *context, const char *path), void *context)
 {
     DIR *entries = opendir(folder);
-    struct flw_auditpage *page = flw_host_alloc(1, sizeof *page);
     for (struct dirent *entry; entries != NULL && (entry = readdir(entries)) != NULL;) {
         char path[PATH_MAX];
         int length = snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        if (strncmp(entry->d_name, name, strlen(name)) != 0 || length >= (int)sizeof path) {
-            continue;
-        }
-        if (flw_auditpage_read(path, page)) {
-            flw_findings_add(findings, page);
-        } else {
-            findings->unreadable_count++;
+        if (strncmp(entry->d_name, prefix, strlen(prefix)) == 0 && length < (int)sizeof path) {
+            visit(context, path);
         }
     }
-    flw_host_free(page);
     if (entries != NULL) {
         closedir(entries);
     }
 }
 
-/* ---- frames */
-
-static const char *last_part(const char *path)
+static void read_page(void *context, const char *path)
 {
-    const char *slash = strrchr(path, '/');
-    return slash != NULL ? slash + 1 : path;
+    struct flw_findings *findings = context;
+    struct flw_auditpage *page = flw_host_alloc(1, sizeof *page);
+    if (flw_auditpage_read(path, page)) {
+        flw_findings_add(findings, page);
+    } else {
+        findings->unreadable_count++;
+    }
+    flw_host_free(page);
 }
+
+void flw_findings_read(struct flw_findings *findings, const char *folder, const char *name)
+{
+    flw_findings_visit(folder, name, read_page, findings);
+}
+
+/* ---- frames */
 
 const char *flw_findings_module(const struct flw_findings *findings,
                                 const struct flw_audit_frame *frame)
 {
-    return frame->module < findings->module_count ? last_part(findings->modules[frame->module].path)
-                                                  : "?";
+    return frame->module < findings->modules.count
+               ? flw_frame_base_name(findings->modules.list[frame->module].path)
+               : "?";
 }
 
 const char *flw_findings_function(struct flw_findings *findings,
                                   const struct flw_audit_frame *frame, uint64_t *out_offset)
 {
-    if (frame->module >= findings->module_count) {
-        return NULL;
-    }
-    struct flw_module *module = &findings->modules[frame->module];
-    if (!module->is_looked_at) {
-        module->is_looked_at = true;
-        module->symbols = flw_symbols_open(module->path);
-    }
-    if (module->symbols == NULL) {
+    struct flw_symbols *symbols = flw_modules_open(&findings->modules, frame->module);
+    if (symbols == NULL) {
         return NULL;
     }
     /* A call may be the last instruction of its function; the byte before the return address is its
      * own. */
-    const char *name = flw_symbols_find(module->symbols, frame->offset - 1, out_offset);
+    const char *name = flw_symbols_find(symbols, frame->offset - 1, out_offset);
     ++*out_offset;
     return name;
 }
@@ -140,16 +120,15 @@ const char *flw_findings_function(struct flw_findings *findings,
  * program that it was linked into. */
 static bool is_runtime(struct flw_findings *findings, const struct flw_audit_frame *frame)
 {
+    static const char *const modules[] = {"libcudart", "libcuda.", NULL};
+    static const char *const functions[] = {
+        "cudaM", "cudaL", "cudart", "__cudart", "libcudart_static", NULL};
     uint64_t offset;
-    const char *module = flw_findings_module(findings, frame);
-    if (strncmp(module, "libcudart", 9) == 0 || strncmp(module, "libcuda.", 8) == 0) {
+    if (flw_begins_with_any(flw_findings_module(findings, frame), modules)) {
         return true;
     }
     const char *function = flw_findings_function(findings, frame, &offset);
-    return function != NULL &&
-           (strncmp(function, "cudaM", 5) == 0 || strncmp(function, "cudaL", 5) == 0 ||
-            strncmp(function, "cudart", 6) == 0 || strncmp(function, "__cudart", 8) == 0 ||
-            strncmp(function, "libcudart_static", 16) == 0);
+    return function != NULL && flw_begins_with_any(function, functions);
 }
 
 static int compare_sites(const void *a, const void *b)
@@ -178,11 +157,7 @@ void flw_findings_sort(struct flw_findings *findings)
 
 void flw_findings_finish(struct flw_findings *findings)
 {
-    for (size_t i = 0; i < findings->module_count; i++) {
-        flw_symbols_close(findings->modules[i].symbols);
-        flw_host_free(findings->modules[i].path);
-    }
-    flw_host_free(findings->modules);
+    flw_modules_finish(&findings->modules);
     flw_host_free(findings->sites);
     *findings = (struct flw_findings){0};
 }

@@ -12,9 +12,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "common/symbols.h"
 #include "preload/audit/auditpage.h"
-
-struct flw_symbols;
 
 struct flw_finding {
     struct flw_audit_site site; /* its frames' modules are the findings' */
@@ -27,12 +26,7 @@ struct flw_findings {
     size_t unreadable_count; /* files that were no whole page */
     struct flw_finding *sites;
     size_t site_count, site_room;
-    struct flw_module {
-        char *path;
-        struct flw_symbols *symbols;
-        bool is_looked_at;
-    } * modules;
-    size_t module_count, module_room;
+    struct flw_modules modules;
 };
 
 /* How it is told. */
@@ -43,11 +37,16 @@ struct flw_findings_view {
     int exit_code, signal; /* of the command; signal 0: it ended by itself */
 };
 
+/* Visit the path of each file in the folder whose name begins with the prefix. */
+void flw_findings_visit(const char *folder, const char *prefix,
+                        void (*visit)(void *context, const char *path), void *context);
+
 /* Reads every page whose path begins with the prefix. */
 void flw_findings_read(struct flw_findings *findings, const char *folder, const char *name);
 void flw_findings_add(struct flw_findings *findings, const struct flw_auditpage *page);
 void flw_findings_sort(struct flw_findings *findings);
-const struct flw_finding *flw_findings_site(const struct flw_findings *findings, uint64_t id);
+/* NULL: there is none with that id. */
+struct flw_finding *flw_findings_site(const struct flw_findings *findings, uint64_t id);
 void flw_findings_finish(struct flw_findings *findings);
 
 /* "libx.so+0x1f2", and the function's name where the file says it. */

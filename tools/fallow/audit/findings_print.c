@@ -68,11 +68,9 @@ static void print_site(FILE *out, struct flw_findings *findings, const struct fl
                        const struct flw_findings_view *view)
 {
     const struct flw_audit_site *site = &finding->site;
-    char bytes[FLW_FIGURE_BYTES], time[FLW_FIGURE_BYTES];
-    flw_format_size(site->bytes, bytes);
-    flw_format_time(time_ns(site->bytes, view), time);
     fprintf(out, "  %012" PRIx64 " %9" PRIu64 "  %s%10s %10s  %s\n", site->id, site->fill_count,
-            site->unread_range_count > 0 ? "<" : " ", bytes, time, site->call);
+            site->unread_range_count > 0 ? "<" : " ", FLW_SIZE(site->bytes),
+            FLW_TIME(time_ns(site->bytes, view)), site->call);
     print_frames(out, findings, finding);
     if (site->unread_value_count > 0) {
         fprintf(out, "%49sthe value of %" PRIu64 " could not be read: it may not be zero\n", "",
@@ -100,38 +98,39 @@ static void print_table(FILE *out, struct flw_findings *findings,
           out);
 }
 
-static void print_count(FILE *out, uint64_t count, const char *sentence)
-{
-    if (count > 0) {
-        fprintf(out, "  %12" PRIu64 "  %s\n", count, sentence);
-    }
-}
-
-/* Always the first lines; the others where they happened. */
+/* The text is always printed, a count only if it is not 0. */
 static void print_blind_spots(FILE *out, const struct flw_findings *findings)
 {
     const struct flw_audit_counts *counts = &findings->counts;
+    const struct {
+        uint64_t count;
+        const char *sentence;
+    } lines[] = {
+        {counts->reused,
+         "fills of blocks that something had touched since their allocation: no candidates"},
+        {counts->nonzero, "fills with other values than zero: no candidates"},
+        {counts->captured, "memsets during a stream capture: not examined"},
+        {counts->foreign,
+         "fills of memory that is not tracked (mapped, managed, of a module): not examined"},
+        {counts->unread_launches,
+         "launches with unreadable arguments: every block counted as touched"},
+        {counts->graph_launches, "graph launches: every block counted as touched"},
+        {counts->hidden_work, "other calls that may touch any block, and ended contexts: every "
+                              "block counted as touched"},
+        {counts->unfollowed_blocks, "blocks not tracked: out of host memory"},
+        {counts->lost_sites,
+         "candidates at further sites, for which the table has no room: not listed"},
+        {findings->unreadable_count, "processes without complete findings"}};
     fputs(
         "\nNot visible: accesses by a graph, by a kernel that reads addresses from device memory, by "
         "another process or by a call past the hooks. Blocks that a framework's cache cuts from one "
         "allocation count as one block.\n",
         out);
-    print_count(out, counts->reused,
-                "fills of blocks that something had touched since their allocation: no candidates");
-    print_count(out, counts->nonzero, "fills with other values than zero: no candidates");
-    print_count(out, counts->captured, "memsets during a stream capture: not examined");
-    print_count(out, counts->foreign,
-                "fills of memory that is not tracked (mapped, managed, of a module): not examined");
-    print_count(out, counts->unread_launches,
-                "launches with unreadable arguments: every block counted as touched");
-    print_count(out, counts->graph_launches, "graph launches: every block counted as touched");
-    print_count(
-        out, counts->hidden_work,
-        "other calls that may touch any block, and ended contexts: every block counted as touched");
-    print_count(out, counts->unfollowed_blocks, "blocks not tracked: out of host memory");
-    print_count(out, counts->lost_sites,
-                "candidates at further sites, for which the table has no room: not listed");
-    print_count(out, findings->unreadable_count, "processes without complete findings");
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        if (lines[i].count > 0) {
+            fprintf(out, "  %12" PRIu64 "  %s\n", lines[i].count, lines[i].sentence);
+        }
+    }
 }
 
 static void print_end(FILE *out, const struct flw_findings_view *view)
@@ -164,15 +163,13 @@ static void print_trial(FILE *out, const struct flw_findings *findings,
 void flw_findings_print(FILE *out, struct flw_findings *findings,
                         const struct flw_findings_view *view)
 {
-    char bytes[FLW_FIGURE_BYTES], time[FLW_FIGURE_BYTES];
     uint64_t total = total_bytes(findings);
-    flw_format_size(total, bytes);
-    flw_format_time(time_ns(total, view), time);
     fprintf(out,
             "fallow audit: %zu candidate site%s, %" PRIu64 " of %" PRIu64 " fills, %s: about %s of "
             "writing at %g GB/s (a stated bandwidth, not a measured one)\n",
             findings->site_count, findings->site_count == 1 ? "" : "s", findings->counts.candidates,
-            findings->counts.fills, bytes, time, view->bandwidth_gbs);
+            findings->counts.fills, FLW_SIZE(total), FLW_TIME(time_ns(total, view)),
+            view->bandwidth_gbs);
     if (view->signal != 0) {
         fputs("Findings up to the end of the command: ", out);
         print_end(out, view);
@@ -201,9 +198,9 @@ static void print_json_frame(struct flw_json_writer *out, struct flw_findings *f
 {
     uint64_t offset = 0;
     const char *function = flw_findings_function(findings, frame, &offset);
-    bool is_known = frame->module < findings->module_count;
+    bool is_known = frame->module < findings->modules.count;
     flw_json_begin(out, NULL, '{');
-    flw_json_text(out, "module", is_known ? findings->modules[frame->module].path : NULL);
+    flw_json_text(out, "module", is_known ? findings->modules.list[frame->module].path : NULL);
     flw_json_number(out, "offset", frame->offset);
     flw_json_text(out, "function", function);
     if (function != NULL) {

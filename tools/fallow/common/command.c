@@ -186,6 +186,26 @@ bool flw_is_one_of(const char *text, const char *const *names)
     return *names != NULL;
 }
 
+bool flw_begins_with_any(const char *text, const char *const *beginnings)
+{
+    while (*beginnings != NULL && strncmp(text, *beginnings, strlen(*beginnings)) != 0) {
+        beginnings++;
+    }
+    return *beginnings != NULL;
+}
+
+bool flw_parse_byte(const char *text, const char **out_rest, unsigned *out)
+{
+    char *end = NULL;
+    if (!isdigit((unsigned char)*text)) {
+        return false;
+    }
+    unsigned long value = strtoul(text, &end, 0);
+    *out = (unsigned)value;
+    *out_rest = end;
+    return value <= 0xFF;
+}
+
 bool flw_parse_count(const char *text, uint64_t *out_value)
 {
     const char *rest = flw_number_read(text, 10, out_value);

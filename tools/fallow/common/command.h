@@ -81,12 +81,18 @@ size_t flw_choose(const char *word, const char *(*name_at)(size_t index), const 
 /* `names` ends with NULL. */
 bool flw_is_one_of(const char *text, const char *const *names);
 
+/* True if the text begins with one of them; `beginnings` ends with NULL. */
+bool flw_begins_with_any(const char *text, const char *const *beginnings);
+
 /* The dispositions of signals that this program was started with, before it becomes another. */
 void flw_signals_keep(void);
 void flw_signals_restore(void);
 
 /* A whole decimal number, nothing before or behind it. */
 bool flw_parse_count(const char *text, uint64_t *out_value);
+
+/* A byte as "0x5a" or "90", and what follows the number. */
+bool flw_parse_byte(const char *text, const char **out_rest, unsigned *out);
 
 /* A count of bytes, with an optional K, M, G or T (powers of 1,024; "MiB" and "MB" too). */
 bool flw_parse_bytes(const char *text, uint64_t *out_bytes);

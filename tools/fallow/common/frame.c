@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "common/command.h"
 
 enum place {
     PLACE_PROGRAM,
@@ -40,14 +41,6 @@ static bool has_any(const char *file, const char *const *folders)
     return *folders != NULL;
 }
 
-static bool begins_with_any(const char *text, const char *const *beginnings)
-{
-    while (*beginnings != NULL && strncmp(text, *beginnings, strlen(*beginnings)) != 0) {
-        beginnings++;
-    }
-    return *beginnings != NULL;
-}
-
 static bool ends_with(const char *text, const char *end)
 {
     size_t bytes = strlen(text), end_bytes = strlen(end);
@@ -63,7 +56,7 @@ static bool is_standard_module(const char *file)
                                         "logging/",     "random.py",    "runpy.py",
                                         "threading.py", "typing.py",    "unittest/",
                                         "warnings.py",  "weakref.py",   NULL};
-    return begins_with_any(file, names);
+    return flw_begins_with_any(file, names);
 }
 
 /* Generated code has no file, or one in a cache. */
@@ -150,10 +143,10 @@ static bool is_native_program(const char *function, const char *file)
                                           "libnv",   "libcublas", "libfallow", NULL};
     static const char *const functions[] = {"_Py",      "Py",   "__libc_", "_start",
                                             "_ctypes_", "ffi_", NULL};
-    return file[0] != '\0' && !begins_with_any(file, roots) &&
-           !begins_with_any(flw_frame_base_name(file), modules) &&
+    return file[0] != '\0' && !flw_begins_with_any(file, roots) &&
+           !flw_begins_with_any(flw_frame_base_name(file), modules) &&
            strstr(flw_frame_base_name(file), ".cpython-") == NULL &&
-           strstr(file, "/Python-") == NULL && !begins_with_any(function, functions);
+           strstr(file, "/Python-") == NULL && !flw_begins_with_any(function, functions);
 }
 
 enum flw_frame_kind flw_frame_tell(const char *function, const char *file, bool has_native,

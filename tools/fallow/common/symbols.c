@@ -17,6 +17,8 @@
 #include <elfutils/libdwfl.h>
 #endif
 
+#include "base/compare.h"
+
 #include "common/tool_host.h"
 
 typedef ElfW(Ehdr) elf_header;
@@ -97,7 +99,7 @@ static bool find_table(const struct flw_symbols *symbols, const elf_header *head
 static int compare_functions(const void *a, const void *b)
 {
     const struct function *x = a, *y = b;
-    return (x->begin > y->begin) - (x->begin < y->begin);
+    return flw_compare_u64(&x->begin, &y->begin);
 }
 
 static bool read_functions(struct flw_symbols *symbols)
@@ -244,36 +246,6 @@ static size_t find_places(const struct flw_symbols *symbols, uint64_t offset,
     return count;
 }
 
-static void close_lines(struct flw_symbols *symbols)
-{
-    if (symbols->lines != NULL) {
-        dwfl_end(symbols->lines);
-    }
-}
-
-#else
-
-static void open_lines(struct flw_symbols *symbols, const char *path)
-{
-    (void)symbols;
-    (void)path;
-}
-
-static size_t find_places(const struct flw_symbols *symbols, uint64_t offset,
-                          struct flw_symbol_place *out, size_t most)
-{
-    (void)symbols;
-    (void)offset;
-    (void)out;
-    (void)most;
-    return 0;
-}
-
-static void close_lines(struct flw_symbols *symbols)
-{
-    (void)symbols;
-}
-
 #endif
 
 /* ---- C++ */
@@ -318,7 +290,10 @@ size_t flw_symbols_places(struct flw_symbols *symbols, uint64_t offset,
                           struct flw_symbol_place *out, size_t most)
 {
     uint64_t inside;
-    size_t count = most > 0 ? find_places(symbols, offset, out, most) : 0;
+    size_t count = 0;
+#if FLW_HAS_DW
+    count = most > 0 ? find_places(symbols, offset, out, most) : 0;
+#endif
     const char *name = flw_symbols_find(symbols, symbols->base + offset, &inside);
     if (count > 0) {
         out[count - 1].function = choose_name(symbols, name, out[count - 1].function);
@@ -337,7 +312,9 @@ struct flw_symbols *flw_symbols_open(const char *path)
         return NULL;
     }
     read_base(symbols);
+#if FLW_HAS_DW
     open_lines(symbols, path);
+#endif
     return symbols;
 }
 
@@ -349,7 +326,11 @@ void flw_symbols_close(struct flw_symbols *symbols)
     if (symbols->file != MAP_FAILED) {
         munmap(symbols->file, symbols->file_bytes);
     }
-    close_lines(symbols);
+#if FLW_HAS_DW
+    if (symbols->lines != NULL) {
+        dwfl_end(symbols->lines);
+    }
+#endif
     for (size_t i = 0; i < symbols->readable_count; i++) {
         free(symbols->readable[i]); /* the C library's, as libstdc++ is */
     }
@@ -376,4 +357,39 @@ const char *flw_symbols_find(const struct flw_symbols *symbols, uint64_t address
     const struct function *function = &symbols->functions[low - 1];
     *out_offset = address - function->begin;
     return *out_offset < function->bytes || function->bytes == 0 ? function->name : NULL;
+}
+
+size_t flw_modules_add(struct flw_modules *modules, const char *path, size_t bytes)
+{
+    for (size_t i = 0; i < modules->count; i++) {
+        const char *known = modules->list[i].path;
+        if (strncmp(known, path, bytes) == 0 && known[bytes] == '\0') {
+            return i;
+        }
+    }
+    modules->list =
+        flw_host_grow(modules->list, &modules->room, modules->count + 1, sizeof *modules->list);
+    struct flw_module *module = &modules->list[modules->count];
+    *module = (struct flw_module){.path = flw_host_alloc(bytes + 1, 1)};
+    memcpy(module->path, path, bytes);
+    return modules->count++;
+}
+
+struct flw_symbols *flw_modules_open(struct flw_modules *modules, size_t index)
+{
+    struct flw_module *module = index < modules->count ? &modules->list[index] : NULL;
+    if (module != NULL && !module->was_opened) {
+        module->was_opened = true;
+        module->symbols = flw_symbols_open(module->path);
+    }
+    return module != NULL ? module->symbols : NULL;
+}
+
+void flw_modules_finish(struct flw_modules *modules)
+{
+    for (size_t i = 0; i < modules->count; i++) {
+        flw_symbols_close(modules->list[i].symbols);
+        flw_host_free(modules->list[i].path);
+    }
+    flw_host_free(modules->list);
 }

@@ -7,6 +7,7 @@
 #ifndef FLW_TOOL_SYMBOLS_H
 #define FLW_TOOL_SYMBOLS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -30,5 +31,22 @@ struct flw_symbol_place {
  * close. */
 size_t flw_symbols_places(struct flw_symbols *symbols, uint64_t offset,
                           struct flw_symbol_place *out, size_t most);
+
+/* Files by path, each opened when its symbols are first wanted. Zero-filled at first. */
+struct flw_modules {
+    struct flw_module {
+        char *path;
+        struct flw_symbols *symbols;
+        bool was_opened;
+    } * list;
+    size_t count, room;
+};
+
+/* Return the index of the module with a path of so many bytes, a new one if need be. */
+size_t flw_modules_add(struct flw_modules *modules, const char *path, size_t bytes);
+
+/* Return the symbols of that module; NULL: it has none, or there is no such module. */
+struct flw_symbols *flw_modules_open(struct flw_modules *modules, size_t index);
+void flw_modules_finish(struct flw_modules *modules);
 
 #endif

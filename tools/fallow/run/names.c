@@ -9,11 +9,6 @@
 
 #define INLINED_MOST 16 /* functions at one instruction */
 
-struct module {
-    char *path;
-    struct flw_symbols *symbols; /* NULL: there is no such file any more, or it has no names */
-};
-
 /* The frames that one frame becomes: `count` of them from `first` on in `list`. */
 struct expansion {
     uint32_t first, count;
@@ -22,30 +17,11 @@ struct expansion {
 struct naming {
     const struct flw_stacks *from;
     struct flw_stacks to;
-    struct module *modules;
-    size_t module_count, module_room;
+    struct flw_modules modules;
     struct expansion *expansions; /* by frame */
     uint32_t *list;
     size_t list_count, list_room, named_count;
 };
-
-static struct flw_symbols *module_of(struct naming *naming, const char *path, size_t bytes)
-{
-    for (size_t i = 0; i < naming->module_count; i++) {
-        const struct module *module = &naming->modules[i];
-        if (strncmp(module->path, path, bytes) == 0 && module->path[bytes] == '\0') {
-            return module->symbols;
-        }
-    }
-    naming->modules = flw_host_grow(naming->modules, &naming->module_room, naming->module_count + 1,
-                                    sizeof *naming->modules);
-    struct module *module = &naming->modules[naming->module_count++];
-    module->path = flw_host_alloc(bytes + 1, 1);
-    memcpy(module->path, path, bytes);
-    module->path[bytes] = '\0';
-    module->symbols = flw_symbols_open(module->path);
-    return module->symbols;
-}
 
 /* "/usr/lib/libx.so+0x1234". The path's length; 0: it is none. */
 static size_t split(const char *file, uint64_t *out_offset)
@@ -78,7 +54,8 @@ static bool expand(struct naming *naming, const struct flw_frame *frame)
     const char *file = flw_stacks_text(naming->from, frame->file);
     uint64_t offset = 0;
     size_t bytes = split(file, &offset), count = 0;
-    struct flw_symbols *symbols = bytes > 0 ? module_of(naming, file, bytes) : NULL;
+    size_t module = bytes > 0 ? flw_modules_add(&naming->modules, file, bytes) : SIZE_MAX;
+    struct flw_symbols *symbols = flw_modules_open(&naming->modules, module);
     if (symbols != NULL) { /* the call is before the address that it returns to */
         count = flw_symbols_places(symbols, offset - 1, places, INLINED_MOST);
     }
@@ -137,11 +114,7 @@ static void take_over(struct flw_trace *trace, struct naming *naming, const uint
 
 static void finish(struct naming *naming)
 {
-    for (size_t i = 0; i < naming->module_count; i++) {
-        flw_symbols_close(naming->modules[i].symbols);
-        flw_host_free(naming->modules[i].path);
-    }
-    flw_host_free(naming->modules);
+    flw_modules_finish(&naming->modules);
     flw_host_free(naming->expansions);
     flw_host_free(naming->list);
     flw_stacks_finish(&naming->to);

@@ -98,28 +98,15 @@ struct order {
 
 /* ---- values */
 
-/* "0x5a", "90". */
-static bool parse_byte(const char *text, const char **out_rest, unsigned *out)
-{
-    char *end = NULL;
-    if (*text < '0' || *text > '9') {
-        return false;
-    }
-    unsigned long value = strtoul(text, &end, 0);
-    *out = (unsigned)value;
-    *out_rest = end;
-    return value <= 0xFF;
-}
-
 static bool take_poison(void *member, const char *text)
 {
     struct patterns *patterns = member;
     const char *rest = text;
     *patterns = (struct patterns){.count = 1};
-    bool is_right = parse_byte(text, &rest, &patterns->bytes[0]);
+    bool is_right = flw_parse_byte(text, &rest, &patterns->bytes[0]);
     if (is_right && *rest == ',') {
         patterns->count = 2;
-        is_right = parse_byte(rest + 1, &rest, &patterns->bytes[1]);
+        is_right = flw_parse_byte(rest + 1, &rest, &patterns->bytes[1]);
     }
     if (!is_right || *rest != '\0') {
         flw_complain("--poison '%s': it takes a byte, such as 0x5a, or two with --compare", text);
@@ -171,31 +158,29 @@ static bool is_depth(char *const *argv, const char *operand)
     return is_one;
 }
 
-#define OPTION(member) offsetof(struct order, member)
+#define OPTION(...) FLW_OPTION(struct order, __VA_ARGS__)
+#define OPTIONS_OF_BOTH                                             \
+    {OPTION("mode", TEXT, mode)}, {OPTION("stats", TEXT, stats)},   \
+        {OPTION("set", TAKE, settings), .take = flw_settings_take}, \
+        {OPTION("exec", SET, replaces)},                            \
+    {                                                               \
+        OPTION("library", TEXT, library)                            \
+    }
 
 static const struct flw_option run_options[] = {
-    {.name = "mode", .kind = FLW_OPTION_TEXT, .offset = OPTION(mode)},
-    {.name = "stats", .kind = FLW_OPTION_TEXT, .offset = OPTION(stats)},
-    {.name = "set", .kind = FLW_OPTION_TAKE, .offset = OPTION(settings), .take = flw_settings_take},
-    {.name = "exec", .kind = FLW_OPTION_SET, .offset = OPTION(replaces)},
-    {.name = "library", .kind = FLW_OPTION_TEXT, .offset = OPTION(library)},
-    {.name = "trace", .kind = FLW_OPTION_TEXT, .offset = OPTION(trace)},
-    {.name = "poison", .kind = FLW_OPTION_TAKE, .offset = OPTION(patterns), .take = take_poison},
-    {.name = "compare", .kind = FLW_OPTION_SET, .offset = OPTION(compares)},
-    {.name = "limit", .kind = FLW_OPTION_TAKE, .offset = OPTION(settings), .take = take_limit},
+    OPTIONS_OF_BOTH,
+    {OPTION("trace", TEXT, trace)},
+    {OPTION("poison", TAKE, patterns), .take = take_poison},
+    {OPTION("compare", SET, compares)},
+    {OPTION("limit", TAKE, settings), .take = take_limit},
     {.name = NULL}};
 
 static const struct flw_option record_options[] = {
-    {.name = "mode", .kind = FLW_OPTION_TEXT, .offset = OPTION(mode)},
-    {.name = "stats", .kind = FLW_OPTION_TEXT, .offset = OPTION(stats)},
-    {.name = "set", .kind = FLW_OPTION_TAKE, .offset = OPTION(settings), .take = flw_settings_take},
-    {.name = "exec", .kind = FLW_OPTION_SET, .offset = OPTION(replaces)},
-    {.name = "library", .kind = FLW_OPTION_TEXT, .offset = OPTION(library)},
-    {.name = "output", .kind = FLW_OPTION_TEXT, .offset = OPTION(trace), .letter = 'o'},
-    {.name = "enter-python", .kind = FLW_OPTION_SET, .offset = OPTION(enters_python)},
+    OPTIONS_OF_BOTH,
+    {OPTION("output", TEXT, trace), .letter = 'o'},
+    {OPTION("enter-python", SET, enters_python)},
     {.name = "stacks", .kind = FLW_OPTION_TAKE, .take = take_stacks, .may_stand_alone = true},
     {.name = NULL}};
-#undef OPTION
 
 static bool check_mode(const struct order *order)
 {
@@ -210,25 +195,22 @@ static bool check_mode(const struct order *order)
 
 static bool check_order(const struct order *order, const char *name, bool has_command)
 {
-    if (!has_command) {
-        flw_complain("%s: no command is given; it comes behind --", name);
-    } else if (order->patterns.count == 2 && !order->compares) {
-        flw_complain("run: two patterns of poison need --compare");
-    } else if (order->compares && order->patterns.count == 1) {
-        flw_complain("run: --compare needs two patterns, such as --poison 0x00,0xff");
-    } else if (order->compares &&
-               (order->replaces || order->trace != NULL || order->stats != NULL)) {
-        flw_complain(
-            "run: --compare runs the command twice; it does not go with --exec, --trace or "
-            "--stats");
-    } else if (order->trace != NULL && strcmp(order->trace, "-") == 0) {
-        flw_complain("%s: a trace goes to a file, not to '-'", name);
-    } else if (order->enters_python && !order->has_stacks) {
-        flw_complain("record: --enter-python is for --stacks");
-    } else {
-        return true;
+    unsigned count = order->patterns.count;
+    bool has_files = order->replaces || order->trace != NULL || order->stats != NULL;
+    const char *wrong =
+        !has_command                     ? "no command is given; it comes behind --"
+        : count == 2 && !order->compares ? "two patterns of poison need --compare"
+        : order->compares && count == 1 ? "--compare needs two patterns, such as --poison 0x00,0xff"
+        : order->compares && has_files
+            ? "--compare runs the command twice; it does not go with --exec, --trace or --stats"
+        : order->trace != NULL && strcmp(order->trace, "-") == 0
+            ? "a trace goes to a file, not to '-'"
+        : order->enters_python && !order->has_stacks ? "--enter-python is for --stacks"
+                                                     : NULL;
+    if (wrong != NULL) {
+        flw_complain("%s: %s", name, wrong);
     }
-    return false;
+    return wrong == NULL;
 }
 
 static const char *trace_of(const struct order *order)
@@ -276,11 +258,6 @@ static bool put_settings(struct order *order)
 
 /* ---- afterwards */
 
-static bool names_no_process(const char *path)
-{
-    return strstr(path, "%p") == NULL;
-}
-
 /* By its first bytes: no other program's file is read whole to find that out. */
 static bool begins_as_recording(const char *path)
 {
@@ -294,15 +271,8 @@ static bool begins_as_recording(const char *path)
     return is_one;
 }
 
-/* Was it recorded, and not converted or copied from an earlier run? */
-static bool is_of_this_run(const struct order *order, const struct flw_trace *trace)
-{
-    return trace->notes != NULL && strncmp(trace->notes, "recorder fallow\n", 16) == 0 &&
-           trace->begin_ns >= order->began_ns;
-}
-
-/* Frames of C get their names now, where their modules are. What cannot be done leaves the file as it is, and so
- * does a file of that name which this run did not record. */
+/* Give frames of C their names now, where their modules are. If that fails, the file stays as it is; so does a file
+ * of that name which this run did not record, but converted, copied or found. */
 static void name_frames(const struct order *order, const char *path)
 {
     char message[FLW_TRACE_MESSAGE_BYTES];
@@ -313,23 +283,19 @@ static void name_frames(const struct order *order, const char *path)
         facts.st_mtime < (time_t)(order->began_ns / 1000000000) || !begins_as_recording(path)) {
         return;
     }
-    if (!flw_trace_read(path, -1, &trace, message)) {
-        flw_complain("record: the stacks keep modules and offsets in place of names: %s", message);
-        return;
-    }
-    if (!is_of_this_run(order, trace)) {
-        flw_trace_destroy(trace);
-        return;
-    }
-    if (trace->truncation != NULL) {
+    bool is_done = flw_trace_read(path, -1, &trace, message);
+    bool is_ours = is_done && trace->notes != NULL &&
+                   strncmp(trace->notes, "recorder fallow\n", 16) == 0 &&
+                   trace->begin_ns >= order->began_ns;
+    if (is_ours && trace->truncation != NULL) {
         flw_complain(
             "record: %s is not whole, its stacks keep modules and offsets in place of names", path);
-    } else if (flw_names_find(trace, &has_memory) > 0 &&
-               !flw_trace_write_ftrace(trace, path, message)) {
-        flw_complain("record: the stacks keep modules and offsets in place of names: %s", message);
-    } else if (!has_memory) {
-        flw_complain(
-            "record: the stacks keep modules and offsets in place of names: no host memory");
+    } else if (is_ours && flw_names_find(trace, &has_memory) > 0) {
+        is_done = flw_trace_write_ftrace(trace, path, message);
+    }
+    if (!is_done || !has_memory) {
+        flw_complain("record: the stacks keep modules and offsets in place of names: %s",
+                     has_memory ? message : "no host memory");
     }
     flw_trace_destroy(trace);
 }
@@ -393,7 +359,7 @@ static void tell_trace(const struct order *order, const char *name, const struct
         name_all(order);
     }
     bool is_there = path != NULL && stat(path, &facts) == 0;
-    if (!order->is_record || !names_no_process(path) || (is_there && !S_ISREG(facts.st_mode))) {
+    if (!order->is_record || strstr(path, "%p") != NULL || (is_there && !S_ISREG(facts.st_mode))) {
         return; /* what went to a pipe or a device is not known */
     }
     if (!is_there) {
@@ -421,9 +387,8 @@ static int carry_out(const struct order *order, const char *name, char **command
         return flw_compare_run(&launch,
                                order->patterns.count == 2 ? order->patterns.bytes : usual_patterns);
     }
-    const char *trace = trace_of(order);
     struct stat before = {0};
-    if (trace != NULL && stat(trace, &before) != 0) {
+    if (trace_of(order) != NULL && stat(trace_of(order), &before) != 0) {
         before = (struct stat){0};
     }
     int code = flw_launch(&launch, &outcome);
