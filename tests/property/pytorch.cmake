@@ -7,6 +7,4 @@ if(FLW_DEMO) # the recordings are packed in the same way
 endif()
 flw_add_test(property pytorch_policy INCLUDES ${tool} LIBRARIES flw_trace flw_base ENVIRONMENT ${recordings}
   SOURCES test_pytorch_policy.c ${tool}/common/program.c ${tool}/common/tool_host.c
-    ${tool}/policies/deferrals.c ${tool}/policies/pytorch.c ${tool}/policies/pytorch_expand.c
-    ${tool}/policies/pytorch_model.c ${tool}/policies/pytorch_ranges.c
-    ${tool}/policies/segheap.c)
+    ${tool}/policies/pytorch.c ${tool}/policies/pytorch_heap.c ${tool}/policies/pytorch_model.c)

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The pytorch policy against recordings of the real thing: on traces that start cold every address
- * and every segment must come out as recorded; on warm ones the model starts from the recorded
- * heap. The device is a table of two functions, so nothing but the policy is tested here. And
- * random programs against the model's own invariants.
+ * The pytorch policy against recordings of PyTorch: on traces that start cold every address and every segment must
+ * equal the recorded one; on warm ones the model starts from the recorded heap. And random programs against the model's
+ * invariants. The device is a table of functions, so nothing but the policy is tested here.
  */
 #include "support/test.h"
 
@@ -24,25 +23,6 @@
 
 #include "support/fake_device.h"
 
-static uint64_t next_address;
-static uint64_t given_bytes, given_count;
-
-static CUresult hand_out(CUdeviceptr *pointer, size_t bytes)
-{
-    *pointer = (CUdeviceptr)next_address;
-    next_address += flw_align_up(bytes, 2 * FLW_MIB);
-    given_bytes += bytes;
-    given_count++;
-    return CUDA_SUCCESS;
-}
-
-static CUresult take_in(CUdeviceptr pointer)
-{
-    assert_true(pointer >= 1ull << 40 && pointer < next_address);
-    given_count--;
-    return CUDA_SUCCESS;
-}
-
 /* Replays a whole trace; the caller reads the statistics. */
 static void replay_trace(const struct flw_trace *trace, struct flw_policy_statistics *out)
 {
@@ -50,12 +30,10 @@ static void replay_trace(const struct flw_trace *trace, struct flw_policy_statis
     struct flw_program *program = flw_program_create(trace, false);
     assert_non_null(program);
     uint64_t *addresses = test_calloc(program->block_count, sizeof *addresses);
-    struct flw_device device = {.driver = {.cuMemAlloc_v2 = hand_out, .cuMemFree_v2 = take_in}};
+    struct flw_device device = *fake_device(1ull << 50);
     const struct flw_policy *policy = &flw_policy_pytorch;
     struct flw_policy_setup setup = {
         .policy = policy, .device = &device, .trace = trace, .program = program};
-    next_address = 1ull << 40;
-    given_count = 0;
     void *self = policy->create(&setup, message);
     assert_non_null(self);
     for (size_t i = 0; i < program->op_count; i++) {
@@ -72,7 +50,7 @@ static void replay_trace(const struct flw_trace *trace, struct flw_policy_statis
     memset(out, 0xff, sizeof *out);
     policy->get_statistics(self, out);
     policy->finish(self);
-    assert_int_equal(given_count, 0);
+    assert_int_equal(fake_room_bytes, 1ull << 50);
     test_free(addresses);
     flw_program_destroy(program);
 }
@@ -227,7 +205,9 @@ static void a_heap_that_does_not_add_up_is_not_started_from(void **state)
 
 #define LIVE_COUNT 300
 
-static void expect_disjoint(struct flw_segheap_block *const *live)
+static const struct flw_lanes lanes = {.stream_count = 4};
+
+static void expect_disjoint(struct flw_pytorch_block *const *live)
 {
     for (size_t i = 0; i < LIVE_COUNT; i++) {
         for (size_t j = 0; live[i] != NULL && j < i; j++) {
@@ -240,37 +220,35 @@ static void expect_disjoint(struct flw_segheap_block *const *live)
 
 static void run_random_program(const struct flw_pytorch_settings *settings, uint64_t *seed)
 {
-    struct flw_segheap_block *live[LIVE_COUNT] = {0};
-    struct fake_device device = fake_device(2 * FLW_GIB);
-    struct flw_pytorch_source source = fake_source(&device);
-    struct flw_pytorch_model *model = flw_pytorch_create(&source, settings);
+    struct flw_pytorch_block *live[LIVE_COUNT] = {0};
+    struct flw_pytorch_model model;
+    flw_pytorch_init(&model, fake_device(2 * FLW_GIB), &lanes, settings);
     size_t failure_count = 0;
-    assert_non_null(model);
     for (int i = 0; i < 20000; i++) {
         size_t slot = flw_test_random(seed) % LIVE_COUNT;
         if (live[slot] != NULL) {
-            flw_pytorch_free(model, live[slot]);
+            flw_pytorch_free(&model, live[slot]);
             live[slot] = NULL;
         } else {
             uint64_t bytes = 1 + flw_test_random(seed) % (1ull << (8 + flw_test_random(seed) % 19));
-            live[slot] = flw_pytorch_alloc(model, bytes, (uint16_t)(flw_test_random(seed) % 3));
+            live[slot] = flw_pytorch_alloc(&model, bytes, (uint16_t)(flw_test_random(seed) % 3));
             failure_count += live[slot] == NULL;
             assert_true(live[slot] == NULL || live[slot]->size_bytes >= bytes);
             assert_true(live[slot] == NULL || !live[slot]->is_free);
         }
         if (i % 500 == 0) {
-            assert_true(flw_pytorch_is_valid(model));
+            assert_true(flw_pytorch_heap_is_valid(&model.heap));
         }
         if (i % 3000 == 0) {
-            flw_pytorch_release_cached(model);
+            flw_pytorch_release_cached(&model);
         }
-        assert_int_equal(flw_pytorch_reserved_bytes(model), 2 * FLW_GIB - device.room_bytes);
+        assert_int_equal(model.heap.reserved_bytes, 2 * FLW_GIB - fake_room_bytes);
     }
     expect_disjoint(live);
     assert_true(failure_count < 20000 / 2);
-    flw_pytorch_destroy(model);
-    assert_int_equal(device.room_bytes, 2 * FLW_GIB);
-    assert_int_equal(device.region_count, 0);
+    flw_pytorch_finish(&model);
+    assert_int_equal(fake_room_bytes, 2 * FLW_GIB);
+    assert_int_equal(fake_region_count, 0);
 }
 
 static void random_programs_keep_the_invariants_and_give_no_byte_twice(void **state)
@@ -292,39 +270,37 @@ static void random_programs_keep_the_invariants_and_give_no_byte_twice(void **st
 
 static void a_full_device_gives_cached_segments_back_before_it_fails(void **state)
 {
-    struct fake_device device = fake_device(40 * FLW_MIB);
-    struct flw_pytorch_source source = fake_source(&device);
+    struct flw_pytorch_model model;
     (void)state;
-    struct flw_pytorch_model *model = flw_pytorch_create(&source, &flw_pytorch_standard);
-    struct flw_segheap_block *first = flw_pytorch_alloc(model, 30 * FLW_MIB, 0);
+    flw_pytorch_init(&model, fake_device(40 * FLW_MIB), &lanes, &flw_pytorch_standard);
+    struct flw_pytorch_block *first = flw_pytorch_alloc(&model, 30 * FLW_MIB, 0);
     assert_non_null(first);
-    assert_null(flw_pytorch_alloc(model, 30 * FLW_MIB, 1));
-    flw_pytorch_free(model, first);
-    assert_int_equal(device.room_bytes, 10 * FLW_MIB);
-    assert_non_null(flw_pytorch_alloc(model, 30 * FLW_MIB, 1));
-    assert_int_equal(device.room_bytes, 10 * FLW_MIB);
-    flw_pytorch_destroy(model);
+    assert_null(flw_pytorch_alloc(&model, 30 * FLW_MIB, 1));
+    flw_pytorch_free(&model, first);
+    assert_int_equal(fake_room_bytes, 10 * FLW_MIB);
+    assert_non_null(flw_pytorch_alloc(&model, 30 * FLW_MIB, 1));
+    assert_int_equal(fake_room_bytes, 10 * FLW_MIB);
+    flw_pytorch_finish(&model);
 }
 
 static void a_seed_that_does_not_add_up_is_refused(void **state)
 {
     struct flw_trace_block live[] = {{.address = 1ull << 30, .size_bytes = 2048},
                                      {.address = (1ull << 30) + 1024, .size_bytes = 512}};
-    struct flw_segheap_block *blocks[2];
-    struct fake_device device = fake_device(FLW_GIB);
-    struct flw_pytorch_source source = fake_source(&device);
+    struct flw_pytorch_block *blocks[2];
+    struct flw_pytorch_model model;
     struct flw_pytorch_seed seed = {
         .address = 1ull << 30, .size_bytes = 2 * FLW_MIB, .blocks = live, .block_count = 2};
     (void)state;
-    struct flw_pytorch_model *model = flw_pytorch_create(&source, &flw_pytorch_standard);
-    assert_false(flw_pytorch_seed(model, &seed, blocks)); /* they overlap */
-    assert_int_equal(device.room_bytes, FLW_GIB);
+    flw_pytorch_init(&model, fake_device(FLW_GIB), &lanes, &flw_pytorch_standard);
+    assert_false(flw_pytorch_seed(&model, &seed, blocks)); /* they overlap */
+    assert_int_equal(fake_room_bytes, FLW_GIB);
     live[0].size_bytes = 600; /* 1,024 bytes, exactly up to the second */
-    assert_true(flw_pytorch_seed(model, &seed, blocks));
-    assert_true(flw_pytorch_is_valid(model));
+    assert_true(flw_pytorch_seed(&model, &seed, blocks));
+    assert_true(flw_pytorch_heap_is_valid(&model.heap));
     assert_int_equal(blocks[1]->address, live[1].address);
-    assert_int_equal(flw_pytorch_alloc(model, 512, 0)->address, live[1].address + 512);
-    flw_pytorch_destroy(model);
+    assert_int_equal(flw_pytorch_alloc(&model, 512, 0)->address, live[1].address + 512);
+    flw_pytorch_finish(&model);
 }
 
 int main(void)

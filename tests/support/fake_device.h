@@ -1,107 +1,126 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a device for tests of allocator models: so many bytes, addresses that only rise, and a count
- * of what is given. Does not: check accesses; the simulated driver does.
+ * Owns: a device for tests of allocator models: a driver table with so many bytes of memory and addresses that only
+ * rise, and the count of reserved ranges.
+ * Does not: check accesses; the simulated driver does.
  */
 #ifndef FLW_TEST_FAKE_DEVICE_H
 #define FLW_TEST_FAKE_DEVICE_H
 
 #include "base/bits.h"
 
-#include "policies/pytorch_model.h"
+#include "common/replay_device.h"
 
-#define FAKE_BASE (1ull << 40)
+#define FAKE_SLOT  (1ull << 36) /* bytes of addresses of an allocation or a range */
+#define FAKE_SLOTS 65536
 
-struct fake_device {
-    uint64_t room_bytes;
-    uint64_t next_address;
-    uint64_t region_count; /* ranges of addresses that are reserved */
-};
+static uint64_t fake_room_bytes, fake_region_count;
+static size_t fake_slot_count;
+static uint64_t fake_sizes[FAKE_SLOTS]; /* of each slot; 0: free */
 
-static inline struct fake_device fake_device(uint64_t room_bytes)
+static CUresult fake_reserve(CUdeviceptr *pointer, size_t bytes, size_t alignment, CUdeviceptr at,
+                             unsigned long long flags)
 {
-    return (struct fake_device){.room_bytes = room_bytes, .next_address = FAKE_BASE};
+    (void)alignment;
+    assert_true(bytes != 0 && at == 0 && flags == 0 && fake_slot_count < FAKE_SLOTS);
+    fake_sizes[fake_slot_count++] = bytes;
+    fake_region_count++;
+    *pointer = fake_slot_count * FAKE_SLOT;
+    return CUDA_SUCCESS;
 }
 
-static inline void fake_place(struct fake_device *device, uint64_t bytes,
-                              struct flw_segheap_place *out_place)
+static CUresult fake_unreserve(CUdeviceptr pointer, size_t bytes)
 {
-    out_place->address = device->next_address;
-    out_place->device_address = device->next_address;
-    device->next_address += flw_align_up(bytes, 2 * FLW_MIB);
+    uint64_t *slot = &fake_sizes[pointer / FAKE_SLOT - 1];
+    assert_int_equal(pointer % FAKE_SLOT, 0);
+    assert_int_equal(*slot, bytes);
+    *slot = 0;
+    fake_region_count--;
+    return CUDA_SUCCESS;
 }
 
-static inline bool fake_alloc(void *context, uint64_t size_bytes,
-                              struct flw_segheap_place *out_place)
+/* A handle is its size. */
+static CUresult fake_create(CUmemGenericAllocationHandle *handle, size_t bytes,
+                            const CUmemAllocationProp *properties, unsigned long long flags)
 {
-    struct fake_device *device = context;
-    if (size_bytes > device->room_bytes) {
-        return false;
+    (void)properties, (void)flags;
+    if (bytes > fake_room_bytes) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    device->room_bytes -= size_bytes;
-    fake_place(device, size_bytes, out_place);
-    return true;
+    fake_room_bytes -= bytes;
+    *handle = bytes;
+    return CUDA_SUCCESS;
 }
 
-static inline void fake_free(void *context, uint64_t device_address, uint64_t size_bytes)
+static CUresult fake_release(CUmemGenericAllocationHandle handle)
 {
-    struct fake_device *device = context;
-    assert_true(device_address >= FAKE_BASE && device_address < device->next_address);
-    device->room_bytes += size_bytes;
+    fake_room_bytes += handle;
+    return CUDA_SUCCESS;
 }
 
-static inline bool fake_reserve(void *context, uint64_t size_bytes, uint64_t granule_bytes,
-                                struct flw_segheap_place *out_place)
+static CUresult fake_map(CUdeviceptr pointer, size_t bytes, size_t offset,
+                         CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
-    struct fake_device *device = context;
-    assert_int_equal(size_bytes % granule_bytes, 0);
-    device->region_count++;
-    fake_place(device, size_bytes, out_place);
-    return true;
+    (void)offset, (void)flags;
+    assert_int_equal(handle, bytes);
+    assert_int_equal(pointer % FAKE_SLOT % bytes, 0);
+    assert_true(pointer % FAKE_SLOT + bytes <= fake_sizes[pointer / FAKE_SLOT - 1]);
+    return CUDA_SUCCESS;
 }
 
-static inline void fake_unreserve(void *context, uint64_t device_address)
+static CUresult fake_unmap(CUdeviceptr pointer, size_t bytes)
 {
-    struct fake_device *device = context;
-    assert_true(device_address >= FAKE_BASE && device_address < device->next_address);
-    device->region_count--;
+    return fake_map(pointer, bytes, 0, bytes, 0);
 }
 
-static inline void fake_check_range(const struct flw_pytorch_range *range)
+static CUresult fake_allow(CUdeviceptr pointer, size_t bytes, const CUmemAccessDesc *access,
+                           size_t count)
 {
-    uint64_t offset = range->address - range->segment_address;
-    assert_int_equal(offset % range->granule_bytes, 0);
-    assert_int_equal(range->size_bytes % range->granule_bytes, 0);
-    assert_true(range->size_bytes != 0 && offset + range->size_bytes <= range->segment_bytes);
+    (void)access;
+    assert_int_equal(count, 1);
+    assert_true(pointer % FAKE_SLOT + bytes <= fake_sizes[pointer / FAKE_SLOT - 1]);
+    return CUDA_SUCCESS;
 }
 
-static inline bool fake_map(void *context, const struct flw_pytorch_range *range)
+static CUresult fake_alloc(CUdeviceptr *pointer, size_t bytes)
 {
-    struct fake_device *device = context;
-    fake_check_range(range);
-    if (range->size_bytes > device->room_bytes) {
-        return false;
-    }
-    device->room_bytes -= range->size_bytes;
-    return true;
+    CUmemGenericAllocationHandle handle;
+    CUresult result = fake_create(&handle, bytes, NULL, 0);
+    return result == CUDA_SUCCESS ? fake_reserve(pointer, bytes, 0, 0, 0) : result;
 }
 
-static inline void fake_unmap(void *context, const struct flw_pytorch_range *range)
+static CUresult fake_free(CUdeviceptr pointer)
 {
-    struct fake_device *device = context;
-    fake_check_range(range);
-    device->room_bytes += range->size_bytes;
+    uint64_t bytes = fake_sizes[pointer / FAKE_SLOT - 1];
+    assert_int_not_equal(bytes, 0);
+    fake_release(bytes);
+    return fake_unreserve(pointer, bytes);
 }
 
-static inline struct flw_pytorch_source fake_source(struct fake_device *device)
+static CUresult fake_synchronize(CUstream stream)
 {
-    return (struct flw_pytorch_source){.alloc = fake_alloc,
-                                       .free = fake_free,
-                                       .reserve = fake_reserve,
-                                       .map = fake_map,
-                                       .unmap = fake_unmap,
-                                       .unreserve = fake_unreserve,
-                                       .context = device};
+    (void)stream;
+    return CUDA_SUCCESS;
+}
+
+/* Return a new device of `room_bytes`; the former one is gone. */
+static inline const struct flw_device *fake_device(uint64_t room_bytes)
+{
+    static CUstream streams[4];
+    static const struct flw_device device = {.driver = {.cuMemAlloc_v2 = fake_alloc,
+                                                        .cuMemFree_v2 = fake_free,
+                                                        .cuMemAddressReserve = fake_reserve,
+                                                        .cuMemAddressFree = fake_unreserve,
+                                                        .cuMemCreate = fake_create,
+                                                        .cuMemRelease = fake_release,
+                                                        .cuMemMap = fake_map,
+                                                        .cuMemUnmap = fake_unmap,
+                                                        .cuMemSetAccess = fake_allow,
+                                                        .cuStreamSynchronize = fake_synchronize},
+                                             .streams = streams};
+    fake_room_bytes = room_bytes;
+    fake_region_count = fake_slot_count = 0;
+    return &device;
 }
 
 #endif

@@ -21,8 +21,8 @@ flw_add_test(unit without_wait INCLUDES ${tool} LIBRARIES flw_trace
 flw_add_test(unit policy_setting INCLUDES ${tool} LIBRARIES flw_base
   SOURCES test_policy_setting.c ${tool}/policies/setting.c ${tool}/common/command.c)
 flw_add_test(unit pytorch_model INCLUDES ${tool} LIBRARIES flw_base
-  SOURCES test_pytorch_model.c ${tool}/common/tool_host.c ${tool}/policies/pytorch_expand.c
-    ${tool}/policies/pytorch_model.c ${tool}/policies/segheap.c)
+  SOURCES test_pytorch_model.c ${tool}/common/tool_host.c ${tool}/policies/pytorch_heap.c
+    ${tool}/policies/pytorch_model.c)
 flw_add_test(unit tabular INCLUDES ${tool} LIBRARIES flw_base m
   SOURCES test_tabular.c ${tool}/common/command.c ${tool}/common/figures.c ${tool}/common/tabular.c ${tool}/common/terminal.c
     ${tool}/common/tool_host.c)

@@ -5,25 +5,25 @@
  */
 #include "support/test.h"
 
+#include "policies/pytorch_model.h"
+
 #include "support/fake_device.h"
 
-static struct fake_device device;
-static struct flw_pytorch_model *model;
+static struct flw_pytorch_model model;
+static struct flw_lanes lanes;
 
 static void start(uint64_t room_bytes, struct flw_pytorch_settings settings)
 {
-    device = fake_device(room_bytes);
-    struct flw_pytorch_source source = fake_source(&device);
-    model = flw_pytorch_create(&source, &settings);
-    assert_non_null(model);
+    lanes.stream_count = 4;
+    flw_pytorch_init(&model, fake_device(room_bytes), &lanes, &settings);
 }
 
 static void stop(uint64_t room_bytes)
 {
-    assert_true(flw_pytorch_is_valid(model));
-    flw_pytorch_destroy(model);
-    assert_int_equal(device.room_bytes, room_bytes);
-    assert_int_equal(device.region_count, 0);
+    assert_true(flw_pytorch_heap_is_valid(&model.heap));
+    flw_pytorch_finish(&model);
+    assert_int_equal(fake_room_bytes, room_bytes);
+    assert_int_equal(fake_region_count, 0);
 }
 
 static struct flw_pytorch_settings expandable(void)
@@ -33,17 +33,17 @@ static struct flw_pytorch_settings expandable(void)
     return settings;
 }
 
-static struct flw_segheap_block *allocate(uint64_t bytes, uint16_t stream)
+static struct flw_pytorch_block *allocate(uint64_t bytes, uint16_t stream)
 {
-    struct flw_segheap_block *block = flw_pytorch_alloc(model, bytes, stream);
+    struct flw_pytorch_block *block = flw_pytorch_alloc(&model, bytes, stream);
     assert_non_null(block);
-    assert_true(flw_pytorch_is_valid(model));
+    assert_true(flw_pytorch_heap_is_valid(&model.heap));
     return block;
 }
 
 static void expect_reserved(uint64_t mib)
 {
-    assert_int_equal(flw_pytorch_reserved_bytes(model), mib * FLW_MIB);
+    assert_int_equal(model.heap.reserved_bytes, mib * FLW_MIB);
 }
 
 /* --- expandable segments --- */
@@ -52,15 +52,15 @@ static void a_segment_grows_by_granules_behind_its_free_end(void **state)
 {
     (void)state;
     start(FLW_GIB, expandable());
-    struct flw_segheap_block *first = allocate(3 * FLW_MIB, 0);
+    struct flw_pytorch_block *first = allocate(3 * FLW_MIB, 0);
     expect_reserved(20);
-    struct flw_segheap_block *second = allocate(30 * FLW_MIB, 0); /* 17 MiB are there, 13 are not */
+    struct flw_pytorch_block *second = allocate(30 * FLW_MIB, 0); /* 17 MiB are there, 13 are not */
     expect_reserved(40);
     assert_int_equal(second->address, first->address + 3 * FLW_MIB);
     assert_int_equal(second->size_bytes, 30 * FLW_MIB);
     allocate(7 * FLW_MIB, 0); /* the end, exactly */
     expect_reserved(40);
-    assert_int_equal(device.region_count, 1);
+    assert_int_equal(fake_region_count, 1);
     stop(FLW_GIB);
 }
 
@@ -74,7 +74,7 @@ static void small_blocks_and_other_streams_have_segments_of_their_own(void **sta
     expect_reserved(22);
     allocate(512, 1);
     expect_reserved(24);
-    assert_int_equal(device.region_count, 3);
+    assert_int_equal(fake_region_count, 3);
     allocate(FLW_MIB, 0); /* 1.0 MiB of the first granule */
     allocate(FLW_MIB, 0); /* 0.99 MiB are left of that granule: a second one */
     expect_reserved(26);
@@ -85,15 +85,15 @@ static void whole_granules_without_a_live_byte_go_back(void **state)
 {
     (void)state;
     start(FLW_GIB, expandable());
-    struct flw_segheap_block *first = allocate(15 * FLW_MIB, 0);
-    struct flw_segheap_block *middle = allocate(50 * FLW_MIB, 0); /* 15 to 65 */
+    struct flw_pytorch_block *first = allocate(15 * FLW_MIB, 0);
+    struct flw_pytorch_block *middle = allocate(50 * FLW_MIB, 0); /* 15 to 65 */
     allocate(10 * FLW_MIB, 0);                                    /* 65 to 75, of 80 */
     uint64_t base = first->address;
     expect_reserved(80);
-    flw_pytorch_free(model, middle);
+    flw_pytorch_free(&model, middle);
     expect_reserved(80);
-    flw_pytorch_release_cached(model); /* 20 to 60 */
-    assert_true(flw_pytorch_is_valid(model));
+    flw_pytorch_release_cached(&model); /* 20 to 60 */
+    assert_true(flw_pytorch_heap_is_valid(&model.heap));
     expect_reserved(40);
     assert_int_equal(allocate(5 * FLW_MIB, 0)->address, base + 60 * FLW_MIB); /* cannot grow */
     expect_reserved(40);
@@ -108,10 +108,10 @@ static void a_hole_that_is_too_small_is_left_for_the_end(void **state)
     (void)state;
     start(FLW_GIB, expandable());
     uint64_t base = allocate(20 * FLW_MIB, 0)->address;
-    struct flw_segheap_block *middle = allocate(20 * FLW_MIB, 0);
+    struct flw_pytorch_block *middle = allocate(20 * FLW_MIB, 0);
     allocate(20 * FLW_MIB, 0);
-    flw_pytorch_free(model, middle);
-    flw_pytorch_release_cached(model);
+    flw_pytorch_free(&model, middle);
+    flw_pytorch_release_cached(&model);
     expect_reserved(40);
     assert_int_equal(allocate(25 * FLW_MIB, 0)->address, base + 60 * FLW_MIB);
     expect_reserved(80);
@@ -127,9 +127,9 @@ static void the_growing_end_is_kept_for_what_fits_nowhere_else(void **state)
     (void)state;
     start(FLW_GIB, expandable());
     uint64_t base = allocate(6 * FLW_MIB, 0)->address;
-    struct flw_segheap_block *hole = allocate(9 * FLW_MIB, 0);
+    struct flw_pytorch_block *hole = allocate(9 * FLW_MIB, 0);
     allocate(3 * FLW_MIB, 0); /* 2 MiB are left at the end */
-    flw_pytorch_free(model, hole);
+    flw_pytorch_free(&model, hole);
     assert_int_equal(allocate(2 * FLW_MIB, 0)->address, base + 6 * FLW_MIB);
     stop(FLW_GIB);
 }
@@ -138,11 +138,11 @@ static void an_empty_segment_gives_its_addresses_back_too(void **state)
 {
     (void)state;
     start(FLW_GIB, expandable());
-    struct flw_segheap_block *block = allocate(100 * FLW_MIB, 0);
-    flw_pytorch_free(model, block);
-    flw_pytorch_release_cached(model);
+    struct flw_pytorch_block *block = allocate(100 * FLW_MIB, 0);
+    flw_pytorch_free(&model, block);
+    flw_pytorch_release_cached(&model);
     expect_reserved(0);
-    assert_int_equal(device.region_count, 0);
+    assert_int_equal(fake_region_count, 0);
     stop(FLW_GIB);
 }
 
@@ -150,10 +150,10 @@ static void a_full_device_unmaps_what_another_stream_left(void **state)
 {
     (void)state;
     start(100 * FLW_MIB, expandable());
-    struct flw_segheap_block *block = allocate(80 * FLW_MIB, 0);
-    assert_null(flw_pytorch_alloc(model, 30 * FLW_MIB, 1));
-    assert_true(flw_pytorch_is_valid(model));
-    flw_pytorch_free(model, block);
+    struct flw_pytorch_block *block = allocate(80 * FLW_MIB, 0);
+    assert_null(flw_pytorch_alloc(&model, 30 * FLW_MIB, 1));
+    assert_true(flw_pytorch_heap_is_valid(&model.heap));
+    flw_pytorch_free(&model, block);
     allocate(90 * FLW_MIB, 1);
     expect_reserved(100);
     stop(100 * FLW_MIB);
@@ -166,14 +166,15 @@ static void a_private_pool_gives_nothing_back(void **state)
     struct flw_pytorch_settings both[] = {flw_pytorch_standard, expandable()};
     (void)state;
     for (size_t i = 0; i < 2; i++) {
-        both[i].first_private = 1;
+        struct flw_lane private_lane = {.pool = 1};
         start(FLW_GIB, both[i]);
-        struct flw_segheap_block *common = allocate(20 * FLW_MIB, 0);
-        struct flw_segheap_block *private = allocate(20 * FLW_MIB, 1);
+        lanes = (struct flw_lanes){.stream_count = 1, .list = &private_lane, .count = 1};
+        struct flw_pytorch_block *common = allocate(20 * FLW_MIB, 0);
+        struct flw_pytorch_block *private = allocate(20 * FLW_MIB, 1);
         uint64_t address = private->address;
-        flw_pytorch_free(model, common);
-        flw_pytorch_free(model, private);
-        flw_pytorch_release_cached(model);
+        flw_pytorch_free(&model, common);
+        flw_pytorch_free(&model, private);
+        flw_pytorch_release_cached(&model);
         expect_reserved(20);
         assert_int_equal(allocate(20 * FLW_MIB, 1)->address, address);
         stop(FLW_GIB);
@@ -186,14 +187,14 @@ static void blocks_above_the_largest_size_to_split_serve_their_like_only(void **
     (void)state;
     settings.max_split_bytes = 32 * FLW_MIB;
     start(FLW_GIB, settings);
-    struct flw_segheap_block *large = allocate(64 * FLW_MIB, 0);
-    flw_pytorch_free(model, large);
+    struct flw_pytorch_block *large = allocate(64 * FLW_MIB, 0);
+    flw_pytorch_free(&model, large);
     allocate(5 * FLW_MIB, 0); /* not from the large one: a segment of 20 MiB */
     expect_reserved(84);
     large = allocate(60 * FLW_MIB, 0); /* less than 20 MiB to spare: the whole block */
     assert_int_equal(large->size_bytes, 64 * FLW_MIB);
     expect_reserved(84);
-    flw_pytorch_free(model, large);
+    flw_pytorch_free(&model, large);
     allocate(44 * FLW_MIB, 0); /* 20 MiB to spare */
     expect_reserved(128);
     stop(FLW_GIB);
@@ -205,12 +206,12 @@ static void a_full_device_gives_unsplit_blocks_back_before_the_rest(void **state
     (void)state;
     settings.max_split_bytes = 32 * FLW_MIB;
     start(140 * FLW_MIB, settings);
-    struct flw_segheap_block *small = allocate(20 * FLW_MIB, 0);
-    struct flw_segheap_block *large = allocate(60 * FLW_MIB, 0);
-    struct flw_segheap_block *larger = allocate(40 * FLW_MIB, 0);
-    flw_pytorch_free(model, small);
-    flw_pytorch_free(model, large);
-    flw_pytorch_free(model, larger);
+    struct flw_pytorch_block *small = allocate(20 * FLW_MIB, 0);
+    struct flw_pytorch_block *large = allocate(60 * FLW_MIB, 0);
+    struct flw_pytorch_block *larger = allocate(40 * FLW_MIB, 0);
+    flw_pytorch_free(&model, small);
+    flw_pytorch_free(&model, large);
+    flw_pytorch_free(&model, larger);
     expect_reserved(120);
     allocate(90 * FLW_MIB,
              0); /* neither 40 nor 60 suffices: both are released, not the small one */
@@ -242,14 +243,14 @@ static void garbage_older_than_the_average_goes_before_a_segment_is_taken(void *
     (void)state;
     settings.collect_bytes = 100 * FLW_MIB;
     start(FLW_GIB, settings);
-    struct flw_segheap_block *old = allocate(30 * FLW_MIB, 0);
-    struct flw_segheap_block *young = allocate(40 * FLW_MIB, 0);
-    struct flw_segheap_block *last = allocate(26 * FLW_MIB, 0);
-    flw_pytorch_free(model, old);
+    struct flw_pytorch_block *old = allocate(30 * FLW_MIB, 0);
+    struct flw_pytorch_block *young = allocate(40 * FLW_MIB, 0);
+    struct flw_pytorch_block *last = allocate(26 * FLW_MIB, 0);
+    flw_pytorch_free(&model, old);
     allocate(10 * FLW_MIB, 1); /* 96 MiB before, which is not above 100 */
     expect_reserved(106);
-    flw_pytorch_free(model, young);
-    flw_pytorch_free(model, last);
+    flw_pytorch_free(&model, young);
+    flw_pytorch_free(&model, last);
     allocate(50 * FLW_MIB, 0); /* ages 2, 1, 1: the first suffices */
     expect_reserved(106 - 30 + 50);
     allocate(60 * FLW_MIB, 0); /* ages 2, 2: nobody is below the average */

@@ -130,7 +130,8 @@ static void totals_are_those_of_the_trace(void **state)
     assert_int_equal(program->zero_count, 1);
     assert_int_equal(program->max_live_bytes, 4096 + 8192 + 1000);
     assert_int_equal(program->max_live_bytes, trace->peak_requested_bytes);
-    assert_true(program->has_uses);
+    assert_int_equal(flw_program_users(program, 3, 0), 2);
+    assert_int_equal(flw_program_users(program, 3, 1), 0);
     assert_true(program->crosses_streams);
     assert_int_equal(program->ops[4].use_count, 1);
     flw_program_destroy(program);

@@ -149,10 +149,14 @@ static void push_free(struct builder *builder, struct flw_op op,
 
 static void push_use(struct builder *builder, struct flw_op op, const struct flw_trace_block *block)
 {
+    struct flw_program *program = builder->program;
+    if (program->use_masks == NULL) {
+        program->use_masks = flw_host_alloc(program->block_count, sizeof *program->use_masks);
+    }
+    program->use_masks[op.block] |= 1ull << (op.stream % 64);
     op.size_bytes = block->size_bytes;
     op.kind = FLW_OP_USE;
-    builder->program->has_uses = true;
-    builder->program->crosses_streams = true;
+    program->crosses_streams = true;
     if (builder->use_counts[op.block] < UINT8_MAX) {
         builder->use_counts[op.block]++;
     }
@@ -276,5 +280,6 @@ void flw_program_destroy(struct flw_program *program)
     flw_lanes_finish(&program->lanes);
     flw_host_free(program->ops);
     flw_host_free(program->op_bits);
+    flw_host_free(program->use_masks);
     flw_host_free(program);
 }

@@ -69,14 +69,21 @@ struct flw_program {
                                 them */
     uint64_t max_live_bytes; /* what the bound policy says: live until FREE */
     struct flw_lanes lanes;  /* what private pools there are */
-    bool has_uses;
-    bool crosses_streams; /* uses or frees on other streams than the allocating one */
+    uint64_t *use_masks;     /* of each block: a bit for each stream of its USE ops; NULL: no USE */
+    bool crosses_streams;    /* uses or frees on other streams than the allocating one */
 };
 
 /* The n-th event of which this is true is op initial_count + n. */
 static inline bool flw_program_has_op(const struct flw_program *program, size_t event)
 {
     return (program->op_bits[event / 64] >> event % 64 & 1) != 0;
+}
+
+/* Return the streams other than `stream` that use a block, as a mask: bit i % 64 is stream i. */
+static inline uint64_t flw_program_users(const struct flw_program *program, uint32_t block,
+                                         uint16_t stream)
+{
+    return program->use_masks == NULL ? 0 : program->use_masks[block] & ~(1ull << (stream % 64));
 }
 
 /* `by_time`: the clock moves by the trace's own time, in ns; else one unit an event. NULL: it

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the policies of the driver itself. `driver`: every request is a cuMemAlloc, every free a cuMemFree, which
- * waits for the device: what a program without any caching allocator pays. `async`: the driver's own stream-ordered pool (cuMemAllocAsync, cuMemFreeAsync).
- * On the simulated device that pool is a model, and is called so.
- *   release_threshold=BYTES  keep so much; max, the policy's standard, keeps everything, 0 is the
- *                            driver's own. What is above and idle goes when the host waits for a
- *                            stream, an event or the device.
- *   sync_every=N             the host waits for the stream of every N-th request; 0: only where the
- *                            trace says that it did. Recordings of PyTorch do not say.
+ * Owns: the policies of the driver itself. `driver`: every request is a cuMemAlloc and every free a cuMemFree, which
+ * waits for the device, as in a program without a caching allocator. `async`: the driver's stream-ordered pool
+ * (cuMemAllocAsync, cuMemFreeAsync), which the simulated device models.
+ *   release_threshold=BYTES  keep this much when the host waits for a stream, an event or the device.
+ *                            max (default): keep everything; 0: the driver's own default
+ *   sync_every=N             the host waits for the stream of every N-th request. 0: only where the trace contains a
+ *                            wait; recordings of PyTorch contain none
  */
 #include "policies/policy.h"
 
@@ -15,15 +14,15 @@
 
 #include "common/replay_device.h"
 #include "common/tool_host.h"
-#include "policies/uses.h"
 
-struct async {
-    struct flw_uses uses; /* first, for flw_uses_announce */
+struct caller {
     const struct flw_device *device;
-    CUmemoryPool pool;
+    const struct flw_program *program;
+    CUmemoryPool pool; /* async */
     CUevent event;
-    uint64_t threshold_bytes, sync_every;
-    uint64_t op_count, call_count, event_count;
+    uint64_t sync_every, op_count;
+    uint64_t call_count, event_count, alloc_count;
+    uint64_t live_bytes, peak_bytes;
 };
 
 enum {
@@ -38,91 +37,138 @@ static const struct flw_policy_setting settings[] = {
     [SYNC_EVERY] = {.name = "sync_every", .kind = FLW_SETTING_COUNT, .most = 1000000000},
 };
 
-static void finish(void *self)
+/* ---- driver ---- */
+
+static void *create(const struct flw_policy_setup *setup, char *message)
 {
-    struct async *async = self;
-    const struct flw_driver *driver = &async->device->driver;
-    if (async->event != NULL) {
-        driver->cuEventDestroy_v2(async->event);
+    struct caller *caller = flw_host_alloc(1, sizeof *caller);
+    message[0] = '\0';
+    caller->device = setup->device;
+    caller->program = setup->program;
+    return caller;
+}
+
+static bool alloc(void *self, const struct flw_op *op, uint64_t *out_address)
+{
+    struct caller *caller = self;
+    CUdeviceptr pointer = 0;
+    caller->call_count++;
+    if (caller->device->driver.cuMemAlloc_v2(&pointer, op->size_bytes) != CUDA_SUCCESS) {
+        return false;
     }
-    if (async->pool != NULL) {
-        driver->cuCtxSynchronize();
-        driver->cuMemPoolTrimTo(async->pool, 0);
-    }
-    flw_uses_finish(&async->uses);
-    flw_host_free(async);
+    caller->alloc_count++;
+    caller->live_bytes += op->size_bytes;
+    caller->peak_bytes = flw_max(caller->peak_bytes, caller->live_bytes);
+    *out_address = pointer;
+    return true;
+}
+
+static bool give_back(void *self, const struct flw_op *op, uint64_t address)
+{
+    struct caller *caller = self;
+    caller->call_count++;
+    caller->live_bytes -= op->size_bytes;
+    return caller->device->driver.cuMemFree_v2((CUdeviceptr)address) == CUDA_SUCCESS;
+}
+
+static uint64_t block_bytes(void *self, const struct flw_op *op, uint64_t address)
+{
+    const struct caller *caller = self;
+    (void)address;
+    return flw_device_allocation_bytes(caller->device, op->size_bytes);
+}
+
+static void get_statistics(void *self, struct flw_policy_statistics *out)
+{
+    const struct caller *caller = self;
+    out->peak_reserved_bytes = caller->peak_bytes;
+    out->driver_call_count = caller->call_count;
+    out->grow_count = caller->alloc_count;
+    out->event_count = out->split_count = out->merge_count = out->deferred_bytes = 0;
+}
+
+const struct flw_policy flw_policy_driver = {
+    .name = "driver",
+    .summary = "a driver call for every request, no cache",
+    .allocates = true,
+    .limits_by_device = true,
+    .create = create,
+    .alloc = alloc,
+    .free = give_back,
+    .block_bytes = block_bytes,
+    .get_statistics = get_statistics,
+    .finish = flw_host_free,
+};
+
+/* ---- async ---- */
+
+static bool find_pool(const struct flw_driver *driver, CUmemoryPool *out_pool)
+{
+    CUdevice ordinal = 0;
+    return driver->cuCtxGetDevice(&ordinal) == CUDA_SUCCESS &&
+           driver->cuDeviceGetDefaultMemPool(out_pool, ordinal) == CUDA_SUCCESS;
 }
 
 static bool is_supported(const struct flw_device *device)
 {
     const struct flw_driver *driver = &device->driver;
-    CUdevice ordinal = 0;
     CUmemoryPool pool = NULL;
     return driver->cuMemAllocAsync != NULL && driver->cuMemFreeAsync != NULL &&
            driver->cuDeviceGetDefaultMemPool != NULL && driver->cuMemPoolSetAttribute != NULL &&
            driver->cuMemPoolGetAttribute != NULL && driver->cuMemPoolTrimTo != NULL &&
-           driver->cuCtxGetDevice(&ordinal) == CUDA_SUCCESS &&
-           driver->cuDeviceGetDefaultMemPool(&pool, ordinal) == CUDA_SUCCESS;
+           find_pool(driver, &pool);
 }
 
-static bool prepare(struct async *async, char *message)
+static void async_finish(void *self)
 {
-    const struct flw_driver *driver = &async->device->driver;
-    CUdevice device = 0;
-    cuuint64_t threshold = async->threshold_bytes;
-    const char *call = "cuCtxGetDevice";
-    CUresult result = driver->cuCtxGetDevice(&device);
-    if (result == CUDA_SUCCESS) {
-        call = "cuDeviceGetDefaultMemPool";
-        result = driver->cuDeviceGetDefaultMemPool(&async->pool, device);
+    struct caller *caller = self;
+    const struct flw_driver *driver = &caller->device->driver;
+    if (caller->event != NULL) {
+        driver->cuEventDestroy_v2(caller->event);
     }
+    driver->cuCtxSynchronize();
+    driver->cuMemPoolTrimTo(caller->pool, 0);
+    flw_host_free(caller);
+}
+
+static void *async_create(const struct flw_policy_setup *setup, char *message)
+{
+    struct caller *caller = create(setup, message);
+    const struct flw_driver *driver = &setup->device->driver;
+    cuuint64_t threshold = flw_policy_value(setup->policy, RELEASE_THRESHOLD), zero = 0;
+    caller->sync_every = flw_policy_value(setup->policy, SYNC_EVERY);
+    (void)find_pool(driver, &caller->pool); /* it exists: the policy is supported */
+    /* The high-water mark starts again; a driver may refuse that. */
+    (void)driver->cuMemPoolSetAttribute(caller->pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, &zero);
+    const char *call = "cuMemPoolSetAttribute";
+    CUresult result =
+        driver->cuMemPoolSetAttribute(caller->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold);
     if (result == CUDA_SUCCESS) {
-        call = "cuMemPoolSetAttribute";
-        result = driver->cuMemPoolSetAttribute(async->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
-                                               &threshold);
-    }
-    if (result == CUDA_SUCCESS) {
-        cuuint64_t zero = 0; /* the high-water mark starts again; a driver may refuse that */
-        (void)driver->cuMemPoolSetAttribute(async->pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, &zero);
         call = "cuEventCreate";
-        result = driver->cuEventCreate(&async->event, CU_EVENT_DISABLE_TIMING);
+        result = driver->cuEventCreate(&caller->event, CU_EVENT_DISABLE_TIMING);
     }
     if (result != CUDA_SUCCESS) {
-        flw_device_say(async->device, call, result, message);
-    }
-    return result == CUDA_SUCCESS;
-}
-
-static void *create(const struct flw_policy_setup *setup, char *message)
-{
-    struct async *async = flw_host_alloc(1, sizeof *async);
-    async->device = setup->device;
-    async->threshold_bytes = flw_policy_value(setup->policy, RELEASE_THRESHOLD);
-    async->sync_every = flw_policy_value(setup->policy, SYNC_EVERY);
-    flw_uses_init(&async->uses, setup->program);
-    if (!prepare(async, message)) {
-        finish(async);
+        flw_device_say(setup->device, call, result, message);
+        async_finish(caller);
         return NULL;
     }
-    return async;
+    return caller;
 }
 
-/* What gives idle memory above the threshold back. */
-static bool synchronise(struct async *async, uint16_t stream)
+/* A wait releases idle memory above the threshold. */
+static bool synchronise(struct caller *caller, uint16_t stream)
 {
-    const struct flw_device *device = async->device;
-    async->call_count++;
+    const struct flw_device *device = caller->device;
+    caller->call_count++;
     return (stream == FLW_OP_EVERY_STREAM
                 ? device->driver.cuCtxSynchronize()
                 : device->driver.cuStreamSynchronize(device->streams[stream])) == CUDA_SUCCESS;
 }
 
-static bool synchronise_at_times(struct async *async, const struct flw_op *op)
+static bool synchronise_at_times(struct caller *caller, const struct flw_op *op)
 {
-    if (async->sync_every == 0 || ++async->op_count % async->sync_every != 0) {
-        return true;
-    }
-    return synchronise(async, op->stream);
+    return caller->sync_every == 0 || ++caller->op_count % caller->sync_every != 0 ||
+           synchronise(caller, op->stream);
 }
 
 static void async_advance(void *self, const struct flw_op *op)
@@ -134,47 +180,63 @@ static void async_advance(void *self, const struct flw_op *op)
 
 static bool async_alloc(void *self, const struct flw_op *op, uint64_t *out_address)
 {
-    struct async *async = self;
+    struct caller *caller = self;
     CUdeviceptr pointer = 0;
-    async->call_count++;
-    if (async->device->driver.cuMemAllocAsync(&pointer, op->size_bytes,
-                                              async->device->streams[op->stream]) != CUDA_SUCCESS) {
+    caller->call_count++;
+    if (caller->device->driver.cuMemAllocAsync(
+            &pointer, op->size_bytes, caller->device->streams[op->stream]) != CUDA_SUCCESS) {
         return false;
     }
     *out_address = pointer;
-    return synchronise_at_times(async, op);
+    return synchronise_at_times(caller, op);
+}
+
+/* Make the freeing stream wait for every other stream that uses the block: cuMemFreeAsync knows one stream only. */
+static bool wait_for_users(struct caller *caller, const struct flw_op *op)
+{
+    const struct flw_device *device = caller->device;
+    uint64_t users = flw_program_users(caller->program, op->block, op->stream);
+    bool is_ordered = true;
+    for (uint16_t i = 0; users != 0 && is_ordered && i < device->stream_count; i++) {
+        if ((users >> (i % 64) & 1) != 0 && i != op->stream) {
+            caller->event_count++;
+            caller->call_count += 2;
+            is_ordered =
+                device->driver.cuEventRecord(caller->event, device->streams[i]) == CUDA_SUCCESS &&
+                device->driver.cuStreamWaitEvent(device->streams[op->stream], caller->event, 0) ==
+                    CUDA_SUCCESS;
+        }
+    }
+    return is_ordered;
 }
 
 static bool async_free(void *self, const struct flw_op *op, uint64_t address)
 {
-    struct async *async = self;
-    uint64_t event_count = 0;
-    bool is_ordered =
-        flw_uses_wait(&async->uses, async->device, async->event, op, op->stream, &event_count);
-    async->event_count += event_count;
-    async->call_count += 2 * event_count + 1;
+    struct caller *caller = self;
+    bool is_ordered = wait_for_users(caller, op);
+    caller->call_count++;
     return is_ordered &&
-           async->device->driver.cuMemFreeAsync(
-               (CUdeviceptr)address, async->device->streams[op->stream]) == CUDA_SUCCESS &&
-           synchronise_at_times(async, op);
+           caller->device->driver.cuMemFreeAsync(
+               (CUdeviceptr)address, caller->device->streams[op->stream]) == CUDA_SUCCESS &&
+           synchronise_at_times(caller, op);
 }
 
-static uint64_t block_bytes(void *self, const struct flw_op *op, uint64_t address)
+static uint64_t async_block_bytes(void *self, const struct flw_op *op, uint64_t address)
 {
-    const struct async *async = self;
+    const struct caller *caller = self;
     (void)address;
-    return flw_device_pool_block_bytes(async->device, op->size_bytes);
+    return flw_device_pool_block_bytes(caller->device, op->size_bytes);
 }
 
-static void get_statistics(void *self, struct flw_policy_statistics *out)
+static void async_get_statistics(void *self, struct flw_policy_statistics *out)
 {
-    const struct async *async = self;
+    const struct caller *caller = self;
     cuuint64_t high_bytes = 0;
-    out->driver_call_count = async->call_count;
-    out->event_count = async->event_count;
-    out->deferred_bytes = 0; /* its stream waits for the others at the free */
-    if (async->device->driver.cuMemPoolGetAttribute(async->pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH,
-                                                    &high_bytes) == CUDA_SUCCESS) {
+    out->driver_call_count = caller->call_count;
+    out->event_count = caller->event_count;
+    out->deferred_bytes = 0; /* the freeing stream waits for the others */
+    if (caller->device->driver.cuMemPoolGetAttribute(
+            caller->pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, &high_bytes) == CUDA_SUCCESS) {
         out->peak_reserved_bytes = high_bytes;
     }
 }
@@ -186,89 +248,13 @@ const struct flw_policy flw_policy_async = {
     .allocates = true,
     .limits_by_device = true,
     .is_supported = is_supported,
-    .create = create,
+    .create = async_create,
     .alloc = async_alloc,
     .free = async_free,
-    .use = flw_uses_announce,
     .advance = async_advance,
-    .block_bytes = block_bytes,
-    .get_statistics = get_statistics,
-    .finish = finish,
+    .block_bytes = async_block_bytes,
+    .get_statistics = async_get_statistics,
+    .finish = async_finish,
     .settings = settings,
     .setting_count = sizeof settings / sizeof *settings,
-};
-
-/* ---- without a pool */
-
-struct plain {
-    const struct flw_device *device;
-    uint64_t requested_bytes, peak_requested_bytes;
-    uint64_t alloc_count, call_count;
-};
-
-static void *plain_create(const struct flw_policy_setup *setup, char *message)
-{
-    struct plain *plain = flw_host_alloc(1, sizeof *plain);
-    message[0] = '\0';
-    plain->device = setup->device;
-    return plain;
-}
-
-static bool plain_alloc(void *self, const struct flw_op *op, uint64_t *out_address)
-{
-    struct plain *plain = self;
-    CUdeviceptr pointer = 0;
-    plain->call_count++;
-    if (plain->device->driver.cuMemAlloc_v2(&pointer, op->size_bytes) != CUDA_SUCCESS) {
-        return false;
-    }
-    plain->alloc_count++;
-    plain->requested_bytes += op->size_bytes;
-    plain->peak_requested_bytes = flw_max(plain->peak_requested_bytes, plain->requested_bytes);
-    *out_address = pointer;
-    return true;
-}
-
-static bool plain_free(void *self, const struct flw_op *op, uint64_t address)
-{
-    struct plain *plain = self;
-    plain->call_count++;
-    plain->requested_bytes -= op->size_bytes;
-    return plain->device->driver.cuMemFree_v2((CUdeviceptr)address) == CUDA_SUCCESS;
-}
-
-static uint64_t plain_block_bytes(void *self, const struct flw_op *op, uint64_t address)
-{
-    const struct plain *plain = self;
-    (void)address;
-    return flw_device_allocation_bytes(plain->device, op->size_bytes);
-}
-
-static void plain_get_statistics(void *self, struct flw_policy_statistics *out)
-{
-    const struct plain *plain = self;
-    out->peak_reserved_bytes = plain->peak_requested_bytes;
-    out->driver_call_count = plain->call_count;
-    out->grow_count = plain->alloc_count;
-    out->event_count = 0;
-    out->split_count = out->merge_count = 0;
-    out->deferred_bytes = 0;
-}
-
-static void plain_finish(void *self)
-{
-    flw_host_free(self);
-}
-
-const struct flw_policy flw_policy_driver = {
-    .name = "driver",
-    .summary = "a driver call for every request, no cache",
-    .allocates = true,
-    .limits_by_device = true,
-    .create = plain_create,
-    .alloc = plain_alloc,
-    .free = plain_free,
-    .block_bytes = plain_block_bytes,
-    .get_statistics = plain_get_statistics,
-    .finish = plain_finish,
 };

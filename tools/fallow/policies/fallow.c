@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the policies `fallow` and `fallow-memory-first`: the library as a user links it, with its
- * two settings of economy. Only the public header is used.
+ * Owns: the policies `fallow`, `fallow-memory-first` and `fallow-speed-first`: the library as a user links it, by its
+ * public header alone.
  */
 #include "policies/policy.h"
 
@@ -22,11 +22,10 @@ struct lane {
 struct subject {
     fallow_pool *pool;
     struct flw_device *device;
-    fallow_stream *streams; /* the device's, lanes too */
     const struct flw_trace *trace;
-    const struct flw_lanes *lanes;
-    struct lane *captures; /* by private lane */
-    atomic_bool *is_used;  /* by block: on another stream too; NULL: none is */
+    const struct flw_program *program;
+    const struct flw_lanes *lanes; /* the program's */
+    struct lane *captures;         /* by private lane */
     _Atomic uint64_t deferred_bytes;
     char log[FLW_POLICY_MESSAGE_BYTES];
 };
@@ -42,19 +41,7 @@ static void remember_line(void *context, fallow_log_level level, const char *mes
 static void drop(struct subject *subject)
 {
     flw_host_free(subject->captures);
-    flw_host_free(subject->is_used);
     flw_host_free(subject);
-}
-
-static void make_room(struct subject *subject, const struct flw_policy_setup *setup)
-{
-    const struct flw_program *program = setup->program;
-    subject->trace = setup->trace;
-    subject->lanes = &program->lanes;
-    if (program->has_uses) {
-        subject->is_used = flw_host_alloc(program->block_count, sizeof *subject->is_used);
-    }
-    subject->captures = flw_host_alloc(program->lanes.count, sizeof *subject->captures);
 }
 
 enum {
@@ -67,18 +54,21 @@ static const struct flw_policy_setting settings[] = {
     [ONE_HANDLE] = {.name = "one_handle", .kind = FLW_SETTING_BYTES},
 };
 
-static void *create_with(const struct flw_policy_setup *setup, fallow_economy economy,
-                         char *message)
+static void *create(const struct flw_policy_setup *setup, char *message)
 {
     struct subject *subject = flw_host_alloc(1, sizeof *subject);
-    make_room(subject, setup);
+    subject->device = setup->device;
+    subject->trace = setup->trace;
+    subject->program = setup->program;
+    subject->lanes = &setup->program->lanes;
+    subject->captures = flw_host_alloc(subject->lanes->count, sizeof *subject->captures);
     fallow_pool_config config;
     fallow_pool_config_init(&config);
     config.driver = setup->device->is_sim ? "sim" : NULL;
     config.device = setup->device->is_sim ? 0 : setup->device->ordinal;
     config.context = setup->device->context;
     config.limit_bytes = setup->limit_bytes;
-    config.economy = economy;
+    config.economy = (fallow_economy)setup->policy->variant;
     /* Keep a replay repeatable: no decision may depend on the host's clock. */
     config.decay_ms = UINT32_MAX;
     config.wait_ms = UINT32_MAX - 1;
@@ -88,8 +78,6 @@ static void *create_with(const struct flw_policy_setup *setup, fallow_economy ec
     config.one_handle_bytes = flw_policy_value(setup->policy, ONE_HANDLE);
     config.log = remember_line;
     config.log_context = subject;
-    subject->device = setup->device;
-    subject->streams = setup->device->streams;
     fallow_status status = fallow_pool_create(&config, &subject->pool);
     if (status != FALLOW_OK) {
         snprintf(message, FLW_POLICY_MESSAGE_BYTES, "policy fallow: %s: %.150s",
@@ -101,23 +89,8 @@ static void *create_with(const struct flw_policy_setup *setup, fallow_economy ec
     return subject;
 }
 
-static void *create_balanced(const struct flw_policy_setup *setup, char *message)
-{
-    return create_with(setup, FALLOW_BALANCED, message);
-}
-
-static void *create_memory_first(const struct flw_policy_setup *setup, char *message)
-{
-    return create_with(setup, FALLOW_MEMORY_FIRST, message);
-}
-
-static void *create_speed_first(const struct flw_policy_setup *setup, char *message)
-{
-    return create_with(setup, FALLOW_SPEED_FIRST, message);
-}
-
-/* The capture's memory goes back, and its stream is an ordinary one. The stream comes after what
- * used the memory, as it does after a graph's last launch. */
+/* Release the captures. Each capture's stream becomes an ordinary one, ordered after the work that used the memory, as
+ * after a graph's last launch. */
 static bool release(struct subject *subject)
 {
     bool is_done = true;
@@ -144,7 +117,7 @@ static bool allocate_inside(struct subject *subject, uint16_t number, const stru
 {
     size_t private = number - subject->lanes->stream_count;
     struct lane *lane = &subject->captures[private];
-    fallow_stream stream = subject->streams[number];
+    fallow_stream stream = subject->device->streams[number];
     if (lane->allocated_count == 0 &&
         fallow_capture_begin(subject->pool, stream, &lane->capture) != FALLOW_OK) {
         return false;
@@ -162,8 +135,8 @@ static bool allocate(void *self, const struct flw_op *op, uint64_t *out_address)
     uint16_t lane = flw_lanes_get(subject->lanes, op->block, op->stream);
     bool is_live = lane != op->stream
                        ? allocate_inside(subject, lane, op, &pointer)
-                       : fallow_alloc(subject->pool, op->size_bytes, subject->streams[op->stream],
-                                      &pointer) == FALLOW_OK;
+                       : fallow_alloc(subject->pool, op->size_bytes,
+                                      subject->device->streams[op->stream], &pointer) == FALLOW_OK;
     *out_address = (uint64_t)(uintptr_t)pointer;
     return is_live;
 }
@@ -174,25 +147,21 @@ static bool take_back(void *self, const struct flw_op *op, uint64_t address)
     uint16_t home = subject->trace->blocks[op->block].stream;
     uint16_t stream =
         op->stream == home ? flw_lanes_get(subject->lanes, op->block, home) : op->stream;
-    if (subject->is_used != NULL && subject->is_used[op->block]) {
+    if (flw_program_users(subject->program, op->block, home) != 0) {
         atomic_fetch_add_explicit(&subject->deferred_bytes, op->size_bytes, memory_order_relaxed);
-        subject->is_used[op->block] = false; /* the next pass */
     }
-    return fallow_free(subject->pool, (void *)(uintptr_t)address, subject->streams[stream]) ==
-           FALLOW_OK;
+    return fallow_free(subject->pool, (void *)(uintptr_t)address,
+                       subject->device->streams[stream]) == FALLOW_OK;
 }
 
 static bool announce(void *self, const struct flw_op *op, uint64_t address)
 {
     struct subject *subject = self;
-    if (op->stream != subject->trace->blocks[op->block].stream) {
-        subject->is_used[op->block] = true;
-    }
     return fallow_record_use(subject->pool, (void *)(uintptr_t)address,
-                             subject->streams[op->stream]) == FALLOW_OK;
+                             subject->device->streams[op->stream]) == FALLOW_OK;
 }
 
-/* A pass begins its captures anew. */
+/* Each pass begins its captures again. */
 static void advance(void *self, const struct flw_op *op)
 {
     if (op->kind == FLW_OP_PASS) {
@@ -240,22 +209,22 @@ static void finish(void *self)
     drop(subject);
 }
 
-/* What the three policies have in common. */
-#define SUBJECT                                                                              \
-    .allocates = true, .keeps_pools_apart = true, .is_thread_safe = true, .alloc = allocate, \
-    .free = take_back, .use = announce, .advance = advance, .block_bytes = block_bytes,      \
-    .get_statistics = get_statistics, .finish = finish, .settings = settings,                \
-    .setting_count = sizeof settings / sizeof *settings
+/* Common to the three policies. */
+#define SUBJECT                                                                             \
+    .allocates = true, .keeps_pools_apart = true, .is_thread_safe = true, .create = create, \
+    .alloc = allocate, .free = take_back, .use = announce, .advance = advance,              \
+    .block_bytes = block_bytes, .get_statistics = get_statistics, .finish = finish,         \
+    .settings = settings, .setting_count = sizeof settings / sizeof *settings
 
 const struct flw_policy flw_policy_fallow = {
-    .name = "fallow", .summary = "this library, balanced", .create = create_balanced, SUBJECT};
+    .name = "fallow", .summary = "this library, balanced", .variant = FALLOW_BALANCED, SUBJECT};
 
 const struct flw_policy flw_policy_fallow_memory_first = {.name = "fallow-memory-first",
                                                           .summary = "this library, memory first",
-                                                          .create = create_memory_first,
+                                                          .variant = FALLOW_MEMORY_FIRST,
                                                           SUBJECT};
 const struct flw_policy flw_policy_fallow_speed_first = {.name = "fallow-speed-first",
                                                          .summary = "this library, speed first",
-                                                         .create = create_speed_first,
+                                                         .variant = FALLOW_SPEED_FIRST,
                                                          SUBJECT};
 #undef SUBJECT

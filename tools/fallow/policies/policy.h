@@ -12,8 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-#include "fallow/fallow.h"
+#include <string.h>
 
 #include "common/figures.h"
 #include "common/program.h"
@@ -77,10 +76,17 @@ struct flw_policy_statistics {
     bool is_seeded;         /* started from the recorded initial segments */
 };
 
+static inline void flw_policy_clear_statistics(struct flw_policy_statistics *statistics)
+{
+    memset(statistics, 0xff, sizeof *statistics); /* FLW_NOT_APPLICABLE in every count */
+    statistics->has_same_segments = statistics->is_seeded = false;
+}
+
 struct flw_policy {
     const char *name;       /* with the settings as given */
     const char *summary;    /* a line for the help */
     const char *sim_label;  /* shown on the simulated device; NULL = name */
+    int variant;            /* distinguishes the policies of one file */
     bool allocates;         /* false: reports figures of the trace without running */
     bool is_thread_safe;    /* alloc, free and use from several threads */
     bool keeps_pools_apart; /* memory of the recording's private pools serves no other requests */

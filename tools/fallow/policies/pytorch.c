@@ -1,33 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the policies `pytorch`, the model of PyTorch's allocator on a device, and
- * `pytorch-expandable`, the same with expandable segments. Segments come from cuMemAlloc, or in
- * granules from cuMemCreate. A block that other streams used comes back when events recorded at its
- * free are done. The settings have PyTorch's own names; the share of memory that
- * garbage_collection_threshold is of is the whole device.
+ * Owns: the policies `pytorch`, the model of PyTorch's allocator, and `pytorch-expandable`, the same with expandable
+ * segments. The settings have PyTorch's own names; garbage_collection_threshold is a share of the whole device.
  *
- * Where the trace was recorded from PyTorch, the model starts from the recorded segments, gives
- * each segment that it takes the recorded address when the recorded allocator took one of the same
- * size at the same moment, and empties its cache where the recorded program did; every address can
- * then be compared with the recorded one. With other settings than the standard ones it starts from
- * an empty heap and compares nothing.
+ * If the trace was recorded from PyTorch, the model starts from the recorded segments, gives each new segment the
+ * recorded address if the recorded allocator allocated one of the same size at the same moment, and empties its cache
+ * where the recorded program did; every address can then be compared with the recorded one. With other settings than
+ * the standard ones the model starts from an empty heap and compares nothing.
  */
 #include "policies/policy.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/bits.h"
 #include "trace/trace/trace.h"
 
-#include "common/replay_device.h"
 #include "common/tool_host.h"
-#include "policies/deferrals.h"
 #include "policies/pytorch_model.h"
-#include "policies/pytorch_ranges.h"
-#include "policies/uses.h"
-
-/* Sorts after every real address and equals none. */
-#define UNRECORDED (1ull << 63)
 
 enum {
     MAX_SPLIT_SIZE,
@@ -55,158 +45,35 @@ static const struct flw_policy_setting settings[SETTING_COUNT] = {
 };
 
 struct torch {
-    struct flw_uses uses; /* first, for flw_uses_announce */
-    const struct flw_device *device;
-    struct flw_pytorch_ranges ranges;
-    struct flw_pytorch_settings settings;
+    struct flw_pytorch_model model;
     const struct flw_trace *trace;
-    bool *are_late; /* by block: its recorded free took until later; NULL: none did */
-    const struct flw_lanes *lanes; /* the program's */
-    struct flw_pytorch_model *model;
-    struct flw_segheap_block **blocks; /* by number */
-    size_t stream_count;
-    struct flw_deferrals deferrals;
-    bool is_seeding, is_seeded;
-    bool compares;     /* until the end of the first pass */
-    bool has_compared; /* ever */
-    size_t seed_count; /* initial blocks that have not been asked for yet */
-    /* The recorded segment event that passed last, until the next allocation. */
-    uint64_t segment_address, segment_bytes;
-    size_t next_segment; /* event index from which the next recorded segment is looked for */
-    bool has_same_segments;
-    uint64_t segment_count, recorded_segment_count;
-    uint64_t match_count, compare_count;
-    uint64_t reserved_bytes, peak_reserved_bytes;
-    uint64_t grow_count, call_count;
+    const struct flw_program *program;
+    bool *are_late; /* by block: the recorded free took until later; NULL: none did */
+    struct flw_pytorch_block **blocks; /* by number */
+    bool compares;                     /* until the end of the first pass */
+    size_t seed_count;                 /* initial blocks that are not requested yet */
+    size_t next_segment; /* event index from which the next recorded segment is searched */
+    struct flw_policy_statistics statistics;
 };
-
-/* ---- segments ---- */
-
-/* Size of the next recorded segment event; 0 past the last. */
-static uint64_t next_recorded_bytes(struct torch *torch)
-{
-    const struct flw_trace *trace = torch->trace;
-    while (torch->next_segment < trace->event_count) {
-        const struct flw_trace_event *event = &trace->events[torch->next_segment++];
-        if (event->op == FLW_TRACE_SEGMENT_ALLOC) {
-            return event->size_bytes;
-        }
-    }
-    return 0;
-}
-
-static bool segment_alloc(void *context, uint64_t size_bytes, struct flw_segheap_place *out_place)
-{
-    struct torch *torch = context;
-    CUdeviceptr pointer = 0;
-    torch->call_count++;
-    if (torch->device->driver.cuMemAlloc_v2(&pointer, size_bytes) != CUDA_SUCCESS) {
-        return false;
-    }
-    out_place->device_address = pointer;
-    out_place->address = pointer | UNRECORDED;
-    torch->grow_count += !torch->is_seeding;
-    torch->reserved_bytes += size_bytes;
-    torch->peak_reserved_bytes = flw_max(torch->peak_reserved_bytes, torch->reserved_bytes);
-    if (!torch->is_seeding && torch->compares) {
-        torch->segment_count++;
-        torch->has_same_segments &= next_recorded_bytes(torch) == size_bytes;
-        if (torch->segment_bytes == size_bytes && torch->segment_address != 0) {
-            out_place->address = torch->segment_address;
-            torch->segment_address = 0;
-        }
-    }
-    return true;
-}
-
-static void segment_free(void *context, uint64_t device_address, uint64_t size_bytes)
-{
-    struct torch *torch = context;
-    torch->call_count++;
-    torch->reserved_bytes -= size_bytes;
-    torch->device->driver.cuMemFree_v2((CUdeviceptr)device_address);
-}
-
-/* ---- expandable segments ---- */
-
-static bool reserve(void *context, uint64_t size_bytes, uint64_t granule_bytes,
-                    struct flw_segheap_place *out_place)
-{
-    struct torch *torch = context;
-    if (!flw_pytorch_ranges_reserve(&torch->ranges, size_bytes, granule_bytes,
-                                    &out_place->device_address)) {
-        return false;
-    }
-    out_place->address = out_place->device_address;
-    return true;
-}
-
-static void unreserve(void *context, uint64_t device_address)
-{
-    struct torch *torch = context;
-    flw_pytorch_ranges_unreserve(&torch->ranges, device_address);
-}
-
-static bool map(void *context, const struct flw_pytorch_range *range)
-{
-    struct torch *torch = context;
-    if (!flw_pytorch_ranges_map(&torch->ranges, range)) {
-        return false;
-    }
-    torch->grow_count++;
-    torch->reserved_bytes += range->size_bytes;
-    torch->peak_reserved_bytes = flw_max(torch->peak_reserved_bytes, torch->reserved_bytes);
-    return true;
-}
-
-static void unmap(void *context, const struct flw_pytorch_range *range)
-{
-    struct torch *torch = context;
-    struct flw_pytorch_range on_stream = *range;
-    on_stream.stream = flw_lanes_stream(torch->lanes, range->stream);
-    torch->reserved_bytes -= range->size_bytes;
-    flw_pytorch_ranges_unmap(&torch->ranges, &on_stream);
-}
-
-/* ---- blocks that other streams used ---- */
-
-static void take_back(void *context, void *block)
-{
-    struct torch *torch = context;
-    flw_pytorch_free(torch->model, block);
-}
-
-static void drain(void *context)
-{
-    struct torch *torch = context;
-    flw_deferrals_drain(&torch->deferrals);
-}
 
 /* ---- seeds ---- */
 
-static bool is_standard(const struct flw_pytorch_settings *a)
+static bool is_standard(const struct flw_pytorch_settings *chosen)
 {
-    const struct flw_pytorch_settings *b = &flw_pytorch_standard;
-    return a->max_split_bytes == b->max_split_bytes &&
-           a->roundup_divisions == b->roundup_divisions && a->collect_bytes == b->collect_bytes &&
-           a->address_room_bytes == b->address_room_bytes;
+    return memcmp(chosen, &flw_pytorch_standard, sizeof *chosen) == 0;
 }
 
 static bool can_be_seeded(const struct torch *torch)
 {
     const struct flw_trace *trace = torch->trace;
-    if (!is_standard(&torch->settings) || !trace->has_addresses || trace->segment_count == 0) {
-        return false;
-    }
+    bool is_plain = is_standard(&torch->model.settings) && trace->has_addresses;
     for (size_t i = 0; i < trace->segment_count; i++) {
-        if (trace->segments[i].is_expandable) {
-            return false;
-        }
+        is_plain = is_plain && !trace->segments[i].is_expandable;
     }
-    return true;
+    return is_plain && trace->segment_count != 0;
 }
 
-/* First initial block at or above an address; they are in address order. */
+/* Return the first initial block at or above an address; they are in address order. */
 static size_t first_block_at(const struct flw_trace *trace, uint64_t address)
 {
     size_t low = 0;
@@ -222,110 +89,87 @@ static size_t first_block_at(const struct flw_trace *trace, uint64_t address)
     return low;
 }
 
-/* Of the i-th initial segment; *out_first is the number of its first block. */
-static struct flw_pytorch_seed seed_at(const struct torch *torch, size_t i, size_t *out_first)
+/* Seed all recorded segments, or only check that they fit. */
+static bool seed_segments(struct torch *torch, bool is_check)
 {
     const struct flw_trace *trace = torch->trace;
-    const struct flw_trace_segment *segment = &trace->segments[i];
-    size_t begin = first_block_at(trace, segment->address);
-    size_t end = first_block_at(trace, segment->address + segment->size_bytes);
-    *out_first = begin;
-    return (struct flw_pytorch_seed){
-        .address = segment->address,
-        .size_bytes = segment->size_bytes,
-        .stream = flw_lanes_find(torch->lanes, segment->pool, segment->stream),
-        .is_large = segment->is_large,
-        .blocks = trace->blocks + begin,
-        .block_count = end - begin};
-}
-
-/* Nothing is taken before all of it is known to fit. */
-static bool seed_segments(struct torch *torch)
-{
-    const struct flw_trace *trace = torch->trace;
-    size_t seeded_count = 0;
-    size_t first = 0;
-    for (size_t i = 0; i < trace->segment_count; i++) {
-        struct flw_pytorch_seed seed = seed_at(torch, i, &first);
-        if (seed.stream == UINT16_MAX || !flw_pytorch_seed_fits(torch->model, &seed)) {
-            return false;
-        }
-        seeded_count += seed.block_count;
+    size_t block_count = 0;
+    bool fits = true;
+    for (size_t i = 0; fits && i < trace->segment_count; i++) {
+        const struct flw_trace_segment *segment = &trace->segments[i];
+        size_t begin = first_block_at(trace, segment->address);
+        size_t end = first_block_at(trace, segment->address + segment->size_bytes);
+        struct flw_pytorch_seed seed = {
+            .address = segment->address,
+            .size_bytes = segment->size_bytes,
+            .stream = flw_lanes_find(torch->model.lanes, segment->pool, segment->stream),
+            .is_large = segment->is_large,
+            .blocks = trace->blocks + begin,
+            .block_count = end - begin};
+        block_count += seed.block_count;
+        fits = is_check ? seed.stream != UINT16_MAX && flw_pytorch_seed_fits(&torch->model, &seed)
+                        : flw_pytorch_seed(&torch->model, &seed, torch->blocks + begin);
     }
-    for (size_t i = 0; seeded_count == trace->initial_count && i < trace->segment_count; i++) {
-        struct flw_pytorch_seed seed = seed_at(torch, i, &first);
-        if (!flw_pytorch_seed(torch->model, &seed, torch->blocks + first)) {
-            return false;
-        }
-    }
-    return seeded_count == trace->initial_count;
+    return fits && block_count == trace->initial_count;
 }
 
-static void make_model(struct torch *torch)
-{
-    struct flw_pytorch_source source = {.alloc = segment_alloc,
-                                        .free = segment_free,
-                                        .reserve = reserve,
-                                        .map = map,
-                                        .unmap = unmap,
-                                        .unreserve = unreserve,
-                                        .drain = drain,
-                                        .context = torch};
-    torch->model = flw_pytorch_create(&source, &torch->settings);
-}
-
-/* A trace whose initial heap does not add up is replayed from an empty heap instead. */
+/* Start from the recorded heap, or from an empty one if the recorded one does not add up. */
 static void start_from_record(struct torch *torch)
 {
-    torch->is_seeding = true;
-    torch->is_seeded = seed_segments(torch);
-    torch->is_seeding = false;
-    if (!torch->is_seeded) {
-        flw_pytorch_destroy(torch->model);
-        make_model(torch);
+    struct flw_pytorch_model *model = &torch->model;
+    torch->statistics.is_seeded = seed_segments(torch, true) && seed_segments(torch, false);
+    if (torch->statistics.is_seeded) {
+        torch->seed_count = torch->trace->initial_count;
+    } else {
+        struct flw_pytorch_settings chosen = model->settings;
+        flw_pytorch_finish(model);
+        flw_pytorch_init(model, model->heap.device, model->lanes, &chosen);
     }
 }
 
-/* ---- the policy ---- */
+/* ---- comparison ---- */
 
-static void finish(void *self)
+/* Begin to compare with the record if the model starts as the recorded allocator did. */
+static void start_comparison(struct torch *torch)
 {
-    struct torch *torch = self;
-    drain(torch);
-    flw_pytorch_destroy(torch->model);
-    flw_host_free(torch->blocks);
-    flw_deferrals_finish(&torch->deferrals);
-    flw_host_free(torch->are_late);
-    flw_uses_finish(&torch->uses);
-    flw_host_free(torch);
-}
-
-/* PyTorch takes an eighth more addresses than the device has memory. */
-static uint64_t address_room_bytes(const struct flw_device *device)
-{
-    return device->device_bytes + device->device_bytes / 8;
-}
-
-static void read_settings(const struct flw_policy_setup *setup, struct flw_pytorch_settings *out)
-{
-    const struct flw_policy *policy = setup->policy;
-    uint64_t max_split_mib = flw_policy_value(policy, MAX_SPLIT_SIZE);
-    uint64_t threshold = flw_policy_value(policy, COLLECTION_THRESHOLD);
-    bool is_expandable = policy->setting_count <= EXPANDABLE_SEGMENTS ||
-                         flw_policy_value(policy, EXPANDABLE_SEGMENTS) != 0;
-    *out = flw_pytorch_standard;
-    out->roundup_divisions = flw_policy_value(policy, ROUNDUP_DIVISIONS);
-    if (max_split_mib != settings[MAX_SPLIT_SIZE].standard) {
-        out->max_split_bytes = max_split_mib * FLW_MIB;
+    struct flw_policy_statistics *statistics = &torch->statistics;
+    const struct flw_trace *trace = torch->trace;
+    bool is_cold = trace->initial_count == 0 && trace->segment_count == 0;
+    torch->compares = is_standard(&torch->model.settings) && trace->has_addresses &&
+                      trace->has_segments && (is_cold || statistics->is_seeded);
+    if (torch->compares) {
+        statistics->match_count = statistics->compare_count = 0;
+        statistics->segment_count = statistics->recorded_segment_count = 0;
+        statistics->has_same_segments = true;
     }
-    if (threshold != FLW_SETTING_ONE) {
-        double share = (double)threshold / (double)FLW_SETTING_ONE;
-        out->collect_bytes = (uint64_t)(share * (double)setup->device->device_bytes);
-    }
-    out->address_room_bytes = is_expandable ? address_room_bytes(setup->device) : 0;
 }
 
-/* Of blocks between whose recorded free and its end allocations passed; NULL: there are none. */
+/* Return the size of the next recorded segment; 0 after the last. */
+static uint64_t next_recorded_bytes(struct torch *torch)
+{
+    const struct flw_trace *trace = torch->trace;
+    while (torch->next_segment < trace->event_count) {
+        const struct flw_trace_event *event = &trace->events[torch->next_segment++];
+        if (event->op == FLW_TRACE_SEGMENT_ALLOC) {
+            return event->size_bytes;
+        }
+    }
+    return 0;
+}
+
+static void compare(struct torch *torch, const struct flw_pytorch_block *block, uint64_t address,
+                    bool has_grown)
+{
+    struct flw_policy_statistics *statistics = &torch->statistics;
+    statistics->compare_count++;
+    statistics->match_count += block->address == address;
+    if (has_grown) {
+        statistics->segment_count++;
+        statistics->has_same_segments &= next_recorded_bytes(torch) == block->segment->size_bytes;
+    }
+}
+
+/* Find blocks with allocations between the recorded free and its completion. Returns NULL if there are none. */
 static bool *find_late_frees(const struct flw_trace *trace)
 {
     uint64_t *alloc_counts = flw_host_alloc(trace->block_count, sizeof *alloc_counts);
@@ -348,87 +192,117 @@ static bool *find_late_frees(const struct flw_trace *trace)
     return is_any_late ? are_late : NULL;
 }
 
+/* ---- the policy ---- */
+
+/* PyTorch reserves an eighth more addresses than the device has memory. */
+static uint64_t address_room_bytes(const struct flw_device *device)
+{
+    return device->device_bytes + device->device_bytes / 8;
+}
+
+static void read_settings(const struct flw_policy_setup *setup, struct flw_pytorch_settings *out)
+{
+    const struct flw_policy *policy = setup->policy;
+    uint64_t max_split_mib = flw_policy_value(policy, MAX_SPLIT_SIZE);
+    uint64_t threshold = flw_policy_value(policy, COLLECTION_THRESHOLD);
+    bool is_expandable = policy->variant != 0 || flw_policy_value(policy, EXPANDABLE_SEGMENTS) != 0;
+    *out = flw_pytorch_standard;
+    out->roundup_divisions = flw_policy_value(policy, ROUNDUP_DIVISIONS);
+    if (max_split_mib != settings[MAX_SPLIT_SIZE].standard) {
+        out->max_split_bytes = max_split_mib * FLW_MIB;
+    }
+    if (threshold != FLW_SETTING_ONE) {
+        double share = (double)threshold / (double)FLW_SETTING_ONE;
+        out->collect_bytes = (uint64_t)(share * (double)setup->device->device_bytes);
+    }
+    out->address_room_bytes = is_expandable ? address_room_bytes(setup->device) : 0;
+}
+
+static void finish(void *self)
+{
+    struct torch *torch = self;
+    flw_pytorch_finish(&torch->model);
+    flw_host_free(torch->blocks);
+    flw_host_free(torch->are_late);
+    flw_host_free(torch);
+}
+
 static void *create(const struct flw_policy_setup *setup, char *message)
 {
-    struct torch *torch = flw_host_alloc(1, sizeof *torch);
-    torch->device = setup->device;
-    torch->ranges.device = setup->device;
-    read_settings(setup, &torch->settings);
-    if (torch->settings.address_room_bytes != 0 &&
-        !flw_pytorch_ranges_are_supported(setup->device)) {
+    struct flw_pytorch_settings chosen;
+    read_settings(setup, &chosen);
+    if (chosen.address_room_bytes != 0 && !flw_pytorch_heap_can_expand(setup->device)) {
         snprintf(message, FLW_POLICY_MESSAGE_BYTES,
                  "policy %s: %s has no virtual memory management; leave expandable segments out",
                  setup->policy->name, setup->device->name);
-        flw_host_free(torch);
         return NULL;
     }
+    struct torch *torch = flw_host_alloc(1, sizeof *torch);
     torch->trace = setup->trace;
-    torch->lanes = &setup->program->lanes;
-    torch->stream_count = setup->program->stream_count;
-    torch->has_same_segments = true;
+    torch->program = setup->program;
     torch->blocks = flw_host_alloc(setup->program->block_count, sizeof *torch->blocks);
-    torch->deferrals =
-        (struct flw_deferrals){.device = setup->device, .done = take_back, .context = torch};
-    flw_uses_init(&torch->uses, setup->program);
-    flw_deferrals_init(&torch->deferrals, setup->program);
     torch->are_late = find_late_frees(setup->trace);
-    torch->settings.first_private = (uint16_t)torch->stream_count;
-    make_model(torch);
-    bool is_cold = setup->trace->initial_count == 0 && setup->trace->segment_count == 0;
+    flw_policy_clear_statistics(&torch->statistics);
+    torch->statistics.deferred_bytes = torch->statistics.steal_count = 0;
+    flw_pytorch_init(&torch->model, setup->device, &setup->program->lanes, &chosen);
     if (can_be_seeded(torch)) {
         start_from_record(torch);
     }
-    torch->compares = is_standard(&torch->settings) && setup->trace->has_addresses &&
-                      setup->trace->has_segments && (is_cold || torch->is_seeded);
-    torch->has_compared = torch->compares;
-    torch->seed_count = torch->is_seeded ? setup->trace->initial_count : 0;
+    start_comparison(torch);
     return torch;
 }
 
 static bool torch_alloc(void *self, const struct flw_op *op, uint64_t *out_address)
 {
     struct torch *torch = self;
-    struct flw_segheap_block *block = NULL;
+    struct flw_pytorch_model *model = &torch->model;
+    struct flw_pytorch_block *block = NULL;
+    uint64_t grow_count = model->heap.grow_count;
     bool is_initial = op->block < torch->trace->initial_count;
     if (is_initial && torch->seed_count > 0) {
         torch->seed_count--;
         block = torch->blocks[op->block];
     } else {
-        flw_deferrals_poll(&torch->deferrals);
-        block = flw_pytorch_alloc(torch->model, op->size_bytes,
-                                  flw_lanes_get(torch->lanes, op->block, op->stream));
-        torch->segment_address = 0;
+        block = flw_pytorch_alloc(model, op->size_bytes,
+                                  flw_lanes_get(model->lanes, op->block, op->stream));
+        model->next_bytes = 0;
     }
     if (block == NULL) {
         return false;
     }
     if (torch->compares && !is_initial) {
-        torch->compare_count++;
-        torch->match_count += block->address == op->address;
+        compare(torch, block, op->address, model->heap.grow_count != grow_count);
     }
     torch->blocks[op->block] = block;
-    *out_address = flw_segheap_device_address(block);
+    *out_address = flw_pytorch_device_address(block);
     return true;
 }
 
-/* The recorded free took until later, and no use on another stream says why. */
+/* Return the streams that use a block besides its own. */
+static uint64_t users_of(const struct torch *torch, uint32_t block)
+{
+    return flw_program_users(torch->program, block, torch->trace->blocks[block].stream);
+}
+
+/* True if the recorded free took until later, and no use on another stream is the reason. */
 static bool is_held(const struct torch *torch, uint32_t block)
 {
     return torch->compares && torch->are_late != NULL && torch->are_late[block] &&
-           flw_uses_get(&torch->uses, block, torch->trace->blocks[block].stream) == 0;
+           users_of(torch, block) == 0;
 }
 
 static bool torch_free(void *self, const struct flw_op *op, uint64_t address)
 {
     struct torch *torch = self;
-    struct flw_segheap_block *block = torch->blocks[op->block];
+    struct flw_pytorch_block *block = torch->blocks[op->block];
     (void)address;
-    uint64_t mask = flw_uses_get(&torch->uses, op->block, torch->trace->blocks[op->block].stream);
-    if (mask != 0) {
-        return flw_deferrals_put(&torch->deferrals, block, op->size_bytes, mask);
+    uint64_t users = users_of(torch, op->block);
+    if (users != 0) {
+        torch->statistics.deferred_bytes += op->size_bytes;
+        return flw_pytorch_free_after(&torch->model, block, users);
     }
     if (!is_held(torch, op->block)) {
-        flw_pytorch_free(torch->model, block);
+        flw_pytorch_free(&torch->model, block);
     }
     return true;
 }
@@ -437,22 +311,17 @@ static void torch_advance(void *self, const struct flw_op *op)
 {
     struct torch *torch = self;
     if (op->kind == FLW_OP_SEGMENT_FREE) {
-        flw_pytorch_release_cached(torch->model);
-        return;
-    }
-    if (op->kind == FLW_OP_FREE_DONE && is_held(torch, op->block) &&
-        torch->blocks[op->block] != NULL) {
-        flw_pytorch_free(torch->model, torch->blocks[op->block]);
-    }
-    if (op->kind == FLW_OP_PASS) {
+        flw_pytorch_release_cached(&torch->model);
+    } else if (op->kind == FLW_OP_FREE_DONE && is_held(torch, op->block) &&
+               torch->blocks[op->block] != NULL) {
+        flw_pytorch_free(&torch->model, torch->blocks[op->block]);
+    } else if (op->kind == FLW_OP_PASS) {
         torch->compares = false;
+    } else if (op->kind == FLW_OP_SEGMENT && torch->compares) {
+        torch->statistics.recorded_segment_count++;
+        torch->model.next_address = op->address;
+        torch->model.next_bytes = op->size_bytes;
     }
-    if (op->kind != FLW_OP_SEGMENT || !torch->compares) {
-        return;
-    }
-    torch->recorded_segment_count++;
-    torch->segment_address = op->address;
-    torch->segment_bytes = op->size_bytes;
 }
 
 static uint64_t torch_block_bytes(void *self, const struct flw_op *op, uint64_t address)
@@ -464,32 +333,24 @@ static uint64_t torch_block_bytes(void *self, const struct flw_op *op, uint64_t 
 
 static void get_statistics(void *self, struct flw_policy_statistics *out)
 {
-    struct torch *torch = self;
-    out->peak_reserved_bytes = torch->peak_reserved_bytes;
-    out->grow_count = torch->grow_count;
-    out->driver_call_count =
-        torch->call_count + torch->ranges.call_count + torch->deferrals.call_count;
-    out->event_count = torch->deferrals.event_count;
-    out->steal_count = 0;
-    out->wait_count = torch->deferrals.wait_count;
-    out->deferred_bytes = torch->deferrals.deferred_bytes;
-    flw_pytorch_count(torch->model, &out->split_count, &out->merge_count);
-    out->is_seeded = torch->is_seeded;
-    if (torch->has_compared) {
-        out->segment_count = torch->segment_count;
-        out->match_count = torch->match_count;
-        out->compare_count = torch->compare_count;
-        out->recorded_segment_count = torch->recorded_segment_count;
-        out->has_same_segments =
-            torch->has_same_segments && torch->segment_count == torch->recorded_segment_count;
-    }
+    const struct torch *torch = self;
+    const struct flw_pytorch_heap *heap = &torch->model.heap;
+    *out = torch->statistics;
+    out->peak_reserved_bytes = heap->peak_reserved_bytes;
+    out->grow_count = heap->grow_count;
+    out->driver_call_count = heap->call_count;
+    out->event_count = torch->model.event_count;
+    out->wait_count = torch->model.wait_count;
+    out->split_count = heap->cut_count;
+    out->merge_count = heap->join_count;
+    out->has_same_segments &= out->segment_count == out->recorded_segment_count;
 }
 
-/* What the two have in common. */
-#define MODEL                                                                                     \
-    .allocates = true, .keeps_pools_apart = true, .limits_by_device = true, .create = create,     \
-    .alloc = torch_alloc, .free = torch_free, .use = flw_uses_announce, .advance = torch_advance, \
-    .block_bytes = torch_block_bytes, .get_statistics = get_statistics, .finish = finish,         \
+/* Common to both policies. */
+#define MODEL                                                                                 \
+    .allocates = true, .keeps_pools_apart = true, .limits_by_device = true, .create = create, \
+    .alloc = torch_alloc, .free = torch_free, .advance = torch_advance,                       \
+    .block_bytes = torch_block_bytes, .get_statistics = get_statistics, .finish = finish,     \
     .settings = settings
 
 const struct flw_policy flw_policy_pytorch = {.name = "pytorch",
@@ -500,7 +361,8 @@ const struct flw_policy flw_policy_pytorch = {.name = "pytorch",
 const struct flw_policy flw_policy_pytorch_expandable = {
     .name = "pytorch-expandable",
     .summary = "the same with expandable segments",
-    .is_supported = flw_pytorch_ranges_are_supported,
+    .is_supported = flw_pytorch_heap_can_expand,
+    .variant = EXPANDABLE_SEGMENTS,
     .setting_count = EXPANDABLE_SEGMENTS, /* all but that one, which is on */
     MODEL};
 #undef MODEL

@@ -17,13 +17,6 @@
 
 /* ---- counts ---- */
 
-static void clear_statistics(struct flw_policy_statistics *statistics)
-{
-    memset(statistics, 0xff, sizeof *statistics); /* FLW_NOT_APPLICABLE in every count */
-    statistics->has_same_segments = false;
-    statistics->is_seeded = false;
-}
-
 /* Until a ledger says otherwise. */
 static void forget_ledger(struct flw_run_result *result)
 {
@@ -51,7 +44,7 @@ static void take_counts(const struct flw_run *run, struct flw_run_result *result
     if (device->is_sim) {
         flw_device_get_account(device, &result->account);
     }
-    clear_statistics(&result->statistics);
+    flw_policy_clear_statistics(&result->statistics);
     run->policy->get_statistics(run->self, &result->statistics);
     if (device->is_sim) {
         flw_device_leave_out(device, &result->account);
@@ -433,7 +426,7 @@ static bool ask_the_trace(const struct flw_run_setup *setup, const struct flw_po
     if (self == NULL) {
         return false;
     }
-    clear_statistics(&result->statistics);
+    flw_policy_clear_statistics(&result->statistics);
     policy->get_statistics(self, &result->statistics);
     policy->finish(self);
     forget_ledger(result);

@@ -258,6 +258,7 @@ static void keep(struct work *work, size_t slot, const struct flw_trace *trace,
     *kept_program = *program;
     kept_program->ops = NULL;
     kept_program->op_bits = NULL;
+    kept_program->use_masks = NULL;
     kept_program->lanes = (struct flw_lanes){.pool_count = program->lanes.pool_count};
     work->sheets[slot].trace = kept;
     work->sheets[slot].program = kept_program;
