@@ -11,22 +11,24 @@
 /* Collect the policy `recorded` or `bound` without a replay. */
 void flw_collect_record(struct flw_sheet *sheet, const struct flw_facts *facts,
                         struct flw_sheet_policy *policy);
-/* The memory of the recorded allocator before an event. */
+void flw_collect_bound(struct flw_sheet *sheet, const struct flw_facts *facts,
+                       struct flw_sheet_policy *policy);
+
+/* The memory of the recorded allocator before the failed request. */
 struct flw_collect_heap {
     uint64_t reserved_bytes;
     uint64_t pending_bytes, pending_count; /* blocks freed but not yet reusable */
     struct flw_sheet_holes holes;          /* between blocks; empty if the trace has no addresses */
 };
 
-/* Sum up the recorded heap before event number `event`; adjacent mapped ranges count as one. O(events). */
-void flw_collect_recorded_heap(const struct flw_trace *trace, size_t event,
-                               struct flw_collect_heap *out);
+/* Sum up the recorded heap before the sheet's out-of-memory; adjacent mapped ranges count as one. O(events). */
+void flw_collect_oom_heap(const struct flw_sheet *sheet, struct flw_collect_heap *out);
 
 /* Return the part of the recorded peak that was reserved before the first event and that no block of the trace uses.
  * Only stretches of more than 1 MiB count: a smaller one may be part of a block. O(n log n). */
 uint64_t flw_collect_unused(const struct flw_trace *trace);
 
-void flw_collect_bound(struct flw_sheet *sheet, const struct flw_facts *facts,
-                       struct flw_sheet_policy *policy);
+/* Return the recorded reserved bytes after an event. */
+uint64_t flw_collect_reserved(const struct flw_trace_event *event, uint64_t reserved_bytes);
 
 #endif

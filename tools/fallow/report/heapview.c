@@ -95,8 +95,33 @@ static uint64_t taken_bytes(const struct flw_heapview *view, uint32_t block)
 
 /* ---- holes ---- */
 
-static void add_hole(struct flw_sheet_holes *holes, uint64_t bytes)
+void flw_heapview_each_hole(const struct flw_heapview *view,
+                            void (*take)(void *context, uint64_t address, uint64_t bytes),
+                            void *context)
 {
+    uint64_t taken_end = 0; /* end of the blocks so far */
+    size_t next = 0;
+    for (size_t i = 0; i < view->segment_count; i++) {
+        uint64_t at = flw_max(view->segments[i].address, taken_end);
+        uint64_t end = view->segments[i].address + view->segments[i].bytes;
+        for (; next < view->block_count && view->blocks[next].address < end; next++) {
+            const struct flw_heapview_block *block = &view->blocks[next];
+            if (block->address > at) {
+                take(context, at, block->address - at);
+            }
+            taken_end = flw_max(taken_end, block->address + taken_bytes(view, block->block));
+            at = flw_max(at, taken_end);
+        }
+        if (at < end) {
+            take(context, at, end - at);
+        }
+    }
+}
+
+static void add_hole(void *context, uint64_t address, uint64_t bytes)
+{
+    struct flw_sheet_holes *holes = context;
+    (void)address;
     holes->bytes[flw_sheet_size_bin(bytes)] += bytes;
     holes->total_bytes += bytes;
     holes->largest_bytes = flw_max(holes->largest_bytes, bytes);
@@ -107,23 +132,7 @@ static void add_hole(struct flw_sheet_holes *holes, uint64_t bytes)
 void flw_heapview_measure(const struct flw_heapview *view, struct flw_sheet_holes *out)
 {
     *out = (struct flw_sheet_holes){0};
-    uint64_t taken_end = 0; /* end of the blocks so far */
-    size_t next = 0;
-    for (size_t i = 0; i < view->segment_count; i++) {
-        uint64_t at = flw_max(view->segments[i].address, taken_end);
-        uint64_t end = view->segments[i].address + view->segments[i].bytes;
-        for (; next < view->block_count && view->blocks[next].address < end; next++) {
-            const struct flw_heapview_block *block = &view->blocks[next];
-            if (block->address > at) {
-                add_hole(out, block->address - at);
-            }
-            taken_end = flw_max(taken_end, block->address + taken_bytes(view, block->block));
-            at = flw_max(at, taken_end);
-        }
-        if (at < end) {
-            add_hole(out, end - at);
-        }
-    }
+    flw_heapview_each_hole(view, add_hole, out);
 }
 
 /* ---- frames ---- */

@@ -39,7 +39,10 @@ void flw_heapview_make_segments(struct flw_heapview *view, size_t count);
 /* Update the list of live blocks. */
 void flw_heapview_look(struct flw_heapview *view);
 
-/* Measure, or copy, the blocks of the last look and the present segments. */
+/* Visit the holes by address, measure, or copy the blocks of the last look and the present segments. */
+void flw_heapview_each_hole(const struct flw_heapview *view,
+                            void (*take)(void *context, uint64_t address, uint64_t bytes),
+                            void *context);
 void flw_heapview_measure(const struct flw_heapview *view, struct flw_sheet_holes *out);
 void flw_heapview_copy(const struct flw_heapview *view, struct flw_sheet_frame *frame);
 

@@ -16,10 +16,12 @@
 
 /* Find the bytes that the recorded allocator held, the idle part, and the limit: held plus free on the device. If the
  * segments are unknown, count the live bytes as held. */
-static void find_room(const struct flw_trace *trace, struct flw_sheet_oom *oom)
+static void find_room(struct flw_sheet *sheet)
 {
+    const struct flw_trace *trace = sheet->trace;
+    struct flw_sheet_oom *oom = &sheet->oom;
     struct flw_collect_heap heap;
-    flw_collect_recorded_heap(trace, (size_t)oom->event - 1, &heap);
+    flw_collect_oom_heap(sheet, &heap);
     uint64_t reserved_bytes = trace->has_segments ? heap.reserved_bytes : 0;
     uint64_t used_bytes = oom->live_bytes + heap.pending_bytes;
     oom->pending_bytes = heap.pending_bytes;
@@ -168,7 +170,7 @@ void flw_oom_ask(const struct flw_sheet_setup *setup, struct flw_sheet *sheet)
     if (oom->count == 0) {
         return;
     }
-    find_room(sheet->trace, oom);
+    find_room(sheet);
     oom->is_limit_given = sheet->limit_bytes != 0;
     oom->limit_bytes = oom->is_limit_given ? sheet->limit_bytes : oom->limit_bytes;
     if (setup->policy_count == 0 || oom->asked_bytes == 0 || oom->asked_bytes > MOST_BYTES ||
