@@ -29,26 +29,10 @@ static const struct flw_kernel_case *find_case(const char *module, const char *v
 static void every_kernel_has_a_case(void **state)
 {
     (void)state;
-    static const char *const names[] = {
-#define X(name) #name,
-        FLW_KERNEL_LIST(X)
-#undef X
-    };
     const struct flw_kernel_module *module;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        (void)find_case(names[i], NULL, &module);
-    }
-}
-
-static void no_two_cases_share_a_name(void **state)
-{
-    (void)state;
-    for (const struct flw_kernel_module *at = flw_kernel_modules; at->name != NULL; at++) {
-        for (const struct flw_kernel_case *of = at->cases; of->variant != NULL; of++) {
-            const struct flw_kernel_module *module;
-            assert_ptr_equal(find_case(at->name, of->variant, &module), of);
-        }
-    }
+#define X(name) (void)find_case(#name, NULL, &module);
+    FLW_KERNEL_LIST(X)
+#undef X
 }
 
 /* Bytes computed from the shapes by hand. */
@@ -83,13 +67,13 @@ static void cases_at_full_size_move_the_bytes_of_their_shapes(void **state)
         {"combine", "mixtral-8x7b", 201457664},
         {"combine", "deepseek-v3", 1057488896},
     };
-    char message[FLW_BENCH_MESSAGE_BYTES];
+    struct flw_bench bench = {0};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const struct flw_kernel_module *module;
         const struct flw_kernel_case *of = find_case(rows[i].module, rows[i].variant, &module);
         struct flw_kernel_call call;
         fallow_workspace_need need;
-        assert_true(flw_kernel_call_make(&call, module, of, NULL, message));
+        assert_true(flw_kernel_call_make(&call, module, of, &bench, true));
         fallow_workspace_need_init(&need);
         assert_int_equal(module->query(call.params, &need), FALLOW_OK);
         if (need.read_bytes + need.write_bytes != rows[i].bytes) {
@@ -100,17 +84,19 @@ static void cases_at_full_size_move_the_bytes_of_their_shapes(void **state)
     }
 }
 
-static void every_case_runs_on_the_simulated_device(void **state)
+static void every_case_runs_on_the_simulated_device_under_a_name_of_its_own(void **state)
 {
     (void)state;
     if (command_run("$F bench kernels") != 0) {
         fail_msg("%s%s", out_text, error_text);
     }
-    assert_non_null(strstr(out_text, "simulated device: byte and launch counts only"));
+    flw_test_expect_in(out_text, "simulated device: byte and launch counts only");
     assert_null(strstr(out_text, "GB/s")); /* no figure of the simulated device is a GPU's */
     for (const struct flw_kernel_module *at = flw_kernel_modules; at->name != NULL; at++) {
         for (const struct flw_kernel_case *of = at->cases; of->variant != NULL; of++) {
-            assert_non_null(strstr(out_text, of->variant));
+            const struct flw_kernel_module *module;
+            flw_test_expect_in(out_text, of->variant);
+            assert_ptr_equal(find_case(at->name, of->variant, &module), of);
         }
     }
 }
@@ -146,68 +132,65 @@ static void make_broken(struct flw_kernel_call *call, const int *sizes)
     (void)flw_kernel_output(call, (int64_t)sizes[0] << 30);
 }
 
-static void open_bed(struct flw_bench_bed *bed)
+static void open_bench(struct flw_bench *bench)
 {
-    char message[FLW_BENCH_MESSAGE_BYTES] = "";
-    const struct flw_bench_options options = {.policy = flw_bench_policy_find("fallow"),
-                                              .stream_count = 1,
-                                              .device = -1,
-                                              .world = &flw_bench_kernel_world};
-    if (!flw_bench_bed_open(bed, &options, message) || !flw_kernel_load(bed, message)) {
-        fail_msg("%s", message);
+    static const struct flw_bench_options on_sim = {
+        .stream_count = 1, .device = -1, .world = &flw_bench_kernel_world};
+    static struct flw_bench_options options;
+    options = on_sim;
+    options.policy = flw_bench_policy_find("fallow");
+    *bench = (struct flw_bench){.options = &options};
+    if (!flw_bench_open(bench) || !flw_kernel_load(bench)) {
+        fail_msg("%s", bench->message);
     }
 }
 
 static void a_call_without_its_memory_is_broken_and_says_so(void **state)
 {
     (void)state;
-    char message[FLW_BENCH_MESSAGE_BYTES] = "";
     const struct flw_kernel_module module = {
         .name = "broken", .make = make_broken, .sizes = {{"gigabytes", 1024}}};
     const struct flw_kernel_case large = {.sizes = {1 << 20}}, small = {.sizes = {0}};
-    struct flw_bench_bed bed;
+    struct flw_bench bench;
     struct flw_kernel_call call;
-    open_bed(&bed);
-    assert_false(flw_kernel_call_make(&call, &module, &large, &bed, message));
-    assert_non_null(strstr(message, "no buffer of 1099511627776 bytes"));
+    open_bench(&bench);
+    assert_false(flw_kernel_call_make(&call, &module, &large, &bench, false));
+    flw_test_expect_in(bench.message, "no buffer of 1099511627776 bytes");
     flw_kernel_call_finish(&call);
-    assert_true(flw_kernel_call_make(&call, &module, &small, &bed, message));
-    assert_true(flw_kernel_settle(&bed, message));
+    assert_true(flw_kernel_call_make(&call, &module, &small, &bench, false));
+    assert_true(flw_kernel_settle(&bench));
     flw_kernel_call_finish(&call);
-    flw_kernel_unload(&bed);
-    flw_bench_bed_close(&bed);
+    flw_kernel_unload(&bench);
+    flw_bench_close(&bench);
 }
 
 /* An input that was never written: the rule checker detects the read, and the bed reports the fault. */
 static void a_call_that_reads_unwritten_bytes_is_told(void **state)
 {
     (void)state;
-    char message[FLW_BENCH_MESSAGE_BYTES] = "";
     const struct flw_kernel_module *module;
     const struct flw_kernel_case *of = find_case("cu_seqlens", "decode", &module);
-    struct flw_bench_bed bed;
+    struct flw_bench bench;
     struct flw_kernel_call call;
-    void *unwritten;
-    open_bed(&bed);
-    assert_true(flw_kernel_call_make(&call, module, of, &bed, message));
-    unwritten = flw_kernel_output(&call, 65536);
+    open_bench(&bench);
+    assert_true(flw_kernel_call_make(&call, module, of, &bench, false));
+    void *unwritten = flw_kernel_output(&call, 65536);
     memcpy(call.params + sizeof(size_t), &unwritten, sizeof unwritten); /* params.lengths */
-    assert_int_equal(module->launch(bed.kernels, call.params, bed.streams[0]), FALLOW_OK);
-    assert_false(flw_kernel_settle(&bed, message));
-    assert_non_null(strstr(message, "lengths"));
-    assert_true(flw_kernel_settle(&bed, message)); /* reported once: the next call is another */
+    assert_int_equal(module->launch(bench.kernels, call.params, bench.streams[0]), FALLOW_OK);
+    assert_false(flw_kernel_settle(&bench));
+    flw_test_expect_in(bench.message, "lengths");
+    assert_true(flw_kernel_settle(&bench)); /* reported once: the next call is another */
     flw_kernel_call_finish(&call);
-    flw_kernel_unload(&bed);
-    flw_bench_bed_close(&bed);
+    flw_kernel_unload(&bench);
+    flw_bench_close(&bench);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kernel_has_a_case),
-        cmocka_unit_test(no_two_cases_share_a_name),
         cmocka_unit_test(cases_at_full_size_move_the_bytes_of_their_shapes),
-        cmocka_unit_test(every_case_runs_on_the_simulated_device),
+        cmocka_unit_test(every_case_runs_on_the_simulated_device_under_a_name_of_its_own),
         cmocka_unit_test(the_json_is_one_object_with_every_size),
         cmocka_unit_test(mistakes_on_the_command_line_are_refused),
         cmocka_unit_test(a_call_without_its_memory_is_broken_and_says_so),

@@ -14,25 +14,25 @@ static uint64_t busy_count;
 static fallow_status asking_alloc(void *pool, size_t size_bytes, fallow_stream stream,
                                   void **out_ptr)
 {
-    struct flw_bench_bed *bed = pool;
+    struct flw_bench *bench = pool;
     CUdeviceptr address = 0;
-    assert_int_equal(bed->driver->cuMemAlloc_v2(&address, size_bytes), CUDA_SUCCESS);
-    busy_count += bed->driver->cuStreamQuery(stream) == CUDA_ERROR_NOT_READY;
+    assert_int_equal(bench->driver->cuMemAlloc_v2(&address, size_bytes), CUDA_SUCCESS);
+    busy_count += bench->driver->cuStreamQuery(stream) == CUDA_ERROR_NOT_READY;
     *out_ptr = (void *)(uintptr_t)address;
     return FALLOW_OK;
 }
 
 static fallow_status asking_free(void *pool, void *ptr, fallow_stream stream)
 {
-    struct flw_bench_bed *bed = pool;
+    struct flw_bench *bench = pool;
     CUevent event = NULL;
-    busy_count += bed->driver->cuStreamQuery(stream) == CUDA_ERROR_NOT_READY;
-    assert_int_equal(bed->driver->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), CUDA_SUCCESS);
-    assert_int_equal(bed->driver->cuEventRecord(event, stream), CUDA_SUCCESS);
-    assert_int_equal(bed->driver->cuStreamWaitEvent(bed->streams[0], event, 0), CUDA_SUCCESS);
-    assert_int_equal(bed->driver->cuEventSynchronize(event), CUDA_SUCCESS);
-    assert_int_equal(bed->driver->cuEventDestroy_v2(event), CUDA_SUCCESS);
-    assert_int_equal(bed->driver->cuMemFree_v2((CUdeviceptr)(uintptr_t)ptr), CUDA_SUCCESS);
+    busy_count += bench->driver->cuStreamQuery(stream) == CUDA_ERROR_NOT_READY;
+    assert_int_equal(bench->driver->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), CUDA_SUCCESS);
+    assert_int_equal(bench->driver->cuEventRecord(event, stream), CUDA_SUCCESS);
+    assert_int_equal(bench->driver->cuStreamWaitEvent(bench->streams[0], event, 0), CUDA_SUCCESS);
+    assert_int_equal(bench->driver->cuEventSynchronize(event), CUDA_SUCCESS);
+    assert_int_equal(bench->driver->cuEventDestroy_v2(event), CUDA_SUCCESS);
+    assert_int_equal(bench->driver->cuMemFree_v2((CUdeviceptr)(uintptr_t)ptr), CUDA_SUCCESS);
     return FALLOW_OK;
 }
 
@@ -48,27 +48,24 @@ static const struct flw_bench_policy asking_policy = {.name = "fallow",
                                                       .free = asking_free,
                                                       .get_usage = asking_get_usage};
 
-static double row_value(const struct flw_bench_report *report, size_t row, const char *key)
+static double row_value(const struct flw_bench *bench, size_t row, const char *key)
 {
-    for (size_t i = 0; i < report->column_count; i++) {
-        if (strcmp(report->columns[i].key, key) == 0) {
-            return report->rows[row].values[i];
+    for (size_t i = 0; i < bench->column_count; i++) {
+        if (strcmp(bench->columns[i].key, key) == 0) {
+            return bench->rows[row].values[i];
         }
     }
     fail_msg("a row has no %s", key);
     return 0;
 }
 
-static void sweep(struct flw_bench_options *options, struct flw_bench_report *report)
+/* Run a sweep. The caller closes the bench. */
+static void sweep(struct flw_bench *bench)
 {
-    struct flw_bench_bed bed;
-    char message[FLW_BENCH_MESSAGE_BYTES] = "";
-    if (!flw_bench_bed_open(&bed, options, message) ||
-        !flw_bench_streams(options, &bed, report, message)) {
-        fail_msg("%s", message);
+    if (!flw_bench_open(bench) || !flw_bench_streams(bench)) {
+        fail_msg("%s", bench->message);
     }
-    flw_bench_bed_close(&bed);
-    assert_int_equal(report->failure_count, 0);
+    assert_int_equal(bench->failure_count, 0);
 }
 
 static struct flw_bench_options make_sweep(const struct flw_bench_policy *policy)
@@ -92,48 +89,50 @@ static struct flw_bench_options make_sweep(const struct flw_bench_policy *policy
 static void a_sweep_has_a_row_for_each_combination(void **state)
 {
     (void)state;
-    struct flw_bench_report report = {0};
     struct flw_bench_options options = make_sweep(flw_bench_policy_find("fallow"));
-    sweep(&options, &report);
-    assert_int_equal(report.row_count, 8);
+    struct flw_bench bench = {.options = &options};
+    sweep(&bench);
+    assert_int_equal(bench.row_count, 8);
     for (size_t i = 0; i < 8; i++) {
-        double beside_bytes = row_value(&report, i, "beside_bytes");
-        assert_true(row_value(&report, i, "streams") == (i % 2 == 0 ? 3 : 1));
+        double beside_bytes = row_value(&bench, i, "beside_bytes");
+        assert_true(row_value(&bench, i, "streams") == (i % 2 == 0 ? 3 : 1));
         assert_true(beside_bytes == (i / 2 % 2 == 0 ? 0 : 1 << 20));
-        assert_true(row_value(&report, i, "size_bytes") == (i / 4 == 0 ? 4096 : 65536));
-        assert_true(row_value(&report, i, "cpu_ns_per_pair") > 0);
-        assert_true(row_value(&report, i, "over_one_stream") > 0);
-        if (row_value(&report, i, "streams") == 1) { /* every pair is a hit */
-            assert_true(row_value(&report, i, "over_one_stream") == 1);
-            assert_true(row_value(&report, i, "driver_calls_per_pair") == 0);
-            assert_true(row_value(&report, i, "steals_per_pair") == 0);
+        assert_true(row_value(&bench, i, "size_bytes") == (i / 4 == 0 ? 4096 : 65536));
+        assert_true(row_value(&bench, i, "cpu_ns_per_pair") > 0);
+        assert_true(row_value(&bench, i, "over_one_stream") > 0);
+        if (row_value(&bench, i, "streams") == 1) { /* every pair is a hit */
+            assert_true(row_value(&bench, i, "over_one_stream") == 1);
+            assert_true(row_value(&bench, i, "driver_calls_per_pair") == 0);
+            assert_true(row_value(&bench, i, "steals_per_pair") == 0);
         }
-        assert_true(row_value(&report, i, "reserved_bytes") >= beside_bytes);
+        assert_true(row_value(&bench, i, "reserved_bytes") >= beside_bytes);
     }
-    flw_host_free(report.rows);
+    flw_bench_close(&bench);
 }
 
 static void a_row_counts_what_the_driver_was_asked_for(void **state)
 {
     (void)state;
-    struct flw_bench_report report = {0};
+    static const struct {
+        const char *key;
+        double value;
+    } counts[] = {
+        {"driver_calls_per_pair", 9}, {"events_per_pair", 1},     {"queries_per_pair", 2},
+        {"stream_waits_per_pair", 1}, {"host_waits_per_pair", 0}, /* complete work stops none */
+        {"steals_per_pair", 0},       {"reserved_bytes", 77}};
     struct flw_bench_options options = make_sweep(&asking_policy);
+    struct flw_bench bench = {.options = &options};
     options.count = 10;
     busy_count = 0;
-    sweep(&options, &report);
-    assert_int_equal(report.row_count, 8);
+    sweep(&bench);
+    assert_int_equal(bench.row_count, 8);
     for (size_t i = 0; i < 8; i++) {
-        assert_true(row_value(&report, i, "driver_calls_per_pair") == 9);
-        assert_true(row_value(&report, i, "events_per_pair") == 1);
-        assert_true(row_value(&report, i, "queries_per_pair") == 2);
-        assert_true(row_value(&report, i, "stream_waits_per_pair") == 1);
-        assert_true(row_value(&report, i, "host_waits_per_pair") ==
-                    0); /* complete work stops none */
-        assert_true(row_value(&report, i, "steals_per_pair") == 0);
-        assert_true(row_value(&report, i, "reserved_bytes") == 77);
+        for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
+            assert_true(row_value(&bench, i, counts[k].key) == counts[k].value);
+        }
     }
     assert_int_equal(busy_count, 0); /* no device work */
-    flw_host_free(report.rows);
+    flw_bench_close(&bench);
 }
 
 /* On one stream: each block's own work is under way at the free, and is done by the time of the next allocation, since
@@ -141,8 +140,8 @@ static void a_row_counts_what_the_driver_was_asked_for(void **state)
 static void a_lag_leaves_work_under_way(void **state)
 {
     (void)state;
-    struct flw_bench_report report = {0};
     struct flw_bench_options options = make_sweep(&asking_policy);
+    struct flw_bench bench = {.options = &options};
     options.count = 10;
     options.warm_count = 0;
     options.lag_pairs = 4;
@@ -150,29 +149,26 @@ static void a_lag_leaves_work_under_way(void **state)
     options.size_list = (struct flw_bench_list){{4096}, 1};
     options.beside_list = (struct flw_bench_list){{0}, 1};
     busy_count = 0;
-    sweep(&options, &report);
+    sweep(&bench);
     assert_int_equal(busy_count, 10);
-    assert_true(row_value(&report, 0, "driver_calls_per_pair") == 9);
-    assert_true(row_value(&report, 0, "host_waits_per_pair") == 1);
-    flw_host_free(report.rows);
+    assert_true(row_value(&bench, 0, "driver_calls_per_pair") == 9);
+    assert_true(row_value(&bench, 0, "host_waits_per_pair") == 1);
+    flw_bench_close(&bench);
 }
 
 static void more_beside_than_the_device_has_is_an_error(void **state)
 {
     (void)state;
-    struct flw_bench_bed bed;
-    struct flw_bench_report report = {0};
     struct flw_bench_options options = make_sweep(flw_bench_policy_find("fallow"));
-    char message[FLW_BENCH_MESSAGE_BYTES] = "";
+    struct flw_bench bench = {.options = &options};
     options.size_list = (struct flw_bench_list){{(uint64_t)1 << 30}, 1};
     options.beside_list = (struct flw_bench_list){{(uint64_t)1 << 40}, 1};
-    assert_true(flw_bench_bed_open(&bed, &options, message));
-    assert_false(flw_bench_streams(&options, &bed, &report, message));
-    assert_non_null(strstr(message, " of 1024 blocks of 1073741824 bytes could be held beside"));
-    assert_non_null(strstr(message, "lower --beside"));
-    assert_int_equal(report.failure_count, 0);
-    flw_bench_bed_close(&bed);
-    flw_host_free(report.rows);
+    assert_true(flw_bench_open(&bench));
+    assert_false(flw_bench_streams(&bench));
+    flw_test_expect_in(bench.message, " of 1024 blocks of 1073741824 bytes could be held beside");
+    flw_test_expect_in(bench.message, "lower --beside");
+    assert_int_equal(bench.failure_count, 0);
+    flw_bench_close(&bench);
 }
 
 int main(void)

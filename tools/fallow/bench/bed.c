@@ -11,59 +11,25 @@
 #include "base/bits.h"
 
 #include <dlfcn.h>
+#include <stdarg.h>
 
-/* ---- device */
+/* ---- failures */
 
-void flw_bench_bed_find(const struct flw_bench_bed *bed, const char *name, void *out_function)
+bool flw_bench_fail(struct flw_bench *bench, const char *format, ...)
 {
-    void *address = dlsym(bed->driver->object, name);
-    memcpy(out_function, &address, sizeof address);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(bench->message, sizeof bench->message, format, arguments);
+    va_end(arguments);
+    return false;
 }
 
-bool flw_bench_bed_check(const struct flw_bench_bed *bed, CUresult result, const char *call,
-                         char *message)
+bool flw_bench_check(struct flw_bench *bench, CUresult result, const char *call)
 {
-    if (result != CUDA_SUCCESS) {
-        snprintf(message, FLW_BENCH_MESSAGE_BYTES, "%s failed with %s; `fallow doctor` says more",
-                 call, flw_driver_error_name(bed->driver, result));
-    }
-    return result == CUDA_SUCCESS;
+    return result == CUDA_SUCCESS ||
+           flw_bench_fail(bench, "%s failed with %s; `fallow doctor` says more", call,
+                          flw_driver_error_name(bench->driver, result));
 }
-
-static bool open_device(struct flw_bench_bed *bed, int ordinal, const flw_sim_config *world,
-                        char *message)
-{
-    flw_sim_reset_function reset = NULL;
-    char name[96] = "";
-    bed->is_sim = ordinal < 0;
-    if (flw_driver_open(&bed->opened, bed->is_sim ? "sim" : NULL, message) != FALLOW_OK) {
-        return false;
-    }
-    bed->driver = &bed->opened;
-    flw_bench_bed_find(bed, "flw_sim_reset", &reset);
-    bed->is_simulated = reset != NULL;
-    if (bed->is_sim && reset == NULL) {
-        snprintf(message, FLW_BENCH_MESSAGE_BYTES,
-                 "the simulated driver lacks flw_sim_reset: rebuild libfallow-simcuda.so");
-        return false;
-    }
-    if (bed->is_sim) {
-        reset(world);
-    }
-    if (!FLW_BENCH_CALL(bed, message, cuInit, 0) || /* needed again after a new world */
-        !FLW_BENCH_CALL(bed, message, cuDeviceGet, &bed->device, bed->is_sim ? 0 : ordinal) ||
-        !FLW_BENCH_CALL(bed, message, cuDeviceGetName, name, (int)sizeof name, bed->device) ||
-        !FLW_BENCH_CALL(bed, message, cuDevicePrimaryCtxRetain, &bed->context, bed->device) ||
-        !FLW_BENCH_CALL(bed, message, cuCtxSetCurrent, bed->context)) {
-        return false;
-    }
-    bool is_named = !bed->is_simulated || strstr(name, "simulated") != NULL;
-    snprintf(bed->device_name, sizeof bed->device_name, "%s%s",
-             is_named ? "" : "simulated device, ", name);
-    return true;
-}
-
-/* ---- policies */
 
 /* The last error that the library logged; a pool may log long after creation. */
 static char last_line[FLW_BENCH_MESSAGE_BYTES];
@@ -76,59 +42,14 @@ static void keep_line(void *context, fallow_log_level level, const char *line)
     }
 }
 
-static bool explain(fallow_status status, const char *call, char *message)
+static bool check_status(struct flw_bench *bench, fallow_status status, const char *call)
 {
-    if (status != FALLOW_OK) {
-        snprintf(message, FLW_BENCH_MESSAGE_BYTES, "%s%.270s", call,
-                 last_line[0] != '\0' ? last_line : fallow_status_message(status));
-    }
-    return status == FALLOW_OK;
+    return status == FALLOW_OK ||
+           flw_bench_fail(bench, "%s%.270s", call,
+                          last_line[0] != '\0' ? last_line : fallow_status_message(status));
 }
 
-bool flw_bench_bed_renew_pool(struct flw_bench_bed *bed, const struct flw_bench_options *options,
-                              char *message)
-{
-    fallow_pool *pool = NULL;
-    fallow_pool_config config;
-    fallow_record_config recording;
-    if (!bed->policy->has_pool) {
-        return true;
-    }
-    fallow_pool_destroy(bed->pool);
-    fallow_pool_config_init(&config);
-    fallow_record_config_init(&recording);
-    config.driver = bed->is_sim ? "sim" : NULL;
-    config.device = bed->is_sim ? 0 : options->device;
-    config.log = keep_line;
-    bool is_made = explain(fallow_pool_create(&config, &pool), "fallow_pool_create: ", message);
-    bed->pool = pool;
-    if (is_made && options->record != NULL) {
-        recording.path = strcmp(options->record, "ring") == 0 ? NULL : options->record;
-        is_made = explain(fallow_record_start(pool, &recording, &bed->recorder),
-                          "fallow_record_start: ", message);
-    }
-    return is_made;
-}
-
-fallow_stats flw_bench_bed_usage(const struct flw_bench_bed *bed)
-{
-    fallow_stats usage;
-    fallow_stats_init(&usage);
-    if (bed->policy->get_usage != NULL) {
-        bed->policy->get_usage(bed->pool, &usage);
-    } else if (!bed->policy->has_pool || fallow_pool_get_stats(bed->pool, &usage) != FALLOW_OK) {
-        memset(&usage, 0xff, sizeof usage);
-    }
-    return usage;
-}
-
-bool flw_bench_bed_stop_recording(struct flw_bench_bed *bed, char *message)
-{
-    fallow_status status = fallow_record_stop(bed->recorder);
-    bool is_whole = status == FALLOW_OK || status == FALLOW_RECORDS_LOST; /* lost: expected here */
-    (void)explain(status, is_whole ? "" : "the recording is not whole: ", message);
-    return is_whole;
-}
+/* ---- policies */
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
@@ -168,25 +89,111 @@ const struct flw_bench_policy *flw_bench_policy_find(const char *name)
     return NULL;
 }
 
-/* ---- bed */
+/* ---- pool */
 
-static bool open_streams(struct flw_bench_bed *bed, size_t count, char *message)
+bool flw_bench_renew_pool(struct flw_bench *bench)
 {
-    bed->streams = flw_host_lines(count, sizeof *bed->streams);
+    const struct flw_bench_options *options = bench->options;
+    fallow_pool *pool = NULL;
+    fallow_pool_config config;
+    fallow_record_config recording;
+    if (!options->policy->has_pool) {
+        return true;
+    }
+    fallow_pool_destroy(bench->pool);
+    fallow_pool_config_init(&config);
+    fallow_record_config_init(&recording);
+    config.driver = options->device < 0 ? "sim" : NULL;
+    config.device = options->device < 0 ? 0 : options->device;
+    config.log = keep_line;
+    bool is_made = check_status(bench, fallow_pool_create(&config, &pool), "fallow_pool_create: ");
+    bench->pool = pool;
+    if (is_made && options->record != NULL) {
+        recording.path = strcmp(options->record, "ring") == 0 ? NULL : options->record;
+        is_made = check_status(bench, fallow_record_start(pool, &recording, &bench->recorder),
+                               "fallow_record_start: ");
+    }
+    return is_made;
+}
+
+fallow_stats flw_bench_usage(const struct flw_bench *bench)
+{
+    const struct flw_bench_policy *policy = bench->options->policy;
+    fallow_stats usage;
+    fallow_stats_init(&usage);
+    if (policy->get_usage != NULL) {
+        policy->get_usage(bench->pool, &usage);
+    } else if (!policy->has_pool || fallow_pool_get_stats(bench->pool, &usage) != FALLOW_OK) {
+        memset(&usage, 0xff, sizeof usage);
+    }
+    return usage;
+}
+
+bool flw_bench_stop_recording(struct flw_bench *bench)
+{
+    fallow_status status = fallow_record_stop(bench->recorder);
+    bool is_whole = status == FALLOW_OK || status == FALLOW_RECORDS_LOST; /* lost: expected here */
+    (void)check_status(bench, status, is_whole ? "" : "the recording is not whole: ");
+    return is_whole;
+}
+
+/* ---- device and streams */
+
+void flw_bench_find(const struct flw_bench *bench, const char *name, void *out_function)
+{
+    void *address = dlsym(bench->driver->object, name);
+    memcpy(out_function, &address, sizeof address);
+}
+
+static bool open_device(struct flw_bench *bench, const flw_sim_config *world)
+{
+    flw_sim_reset_function reset = NULL;
+    char name[96] = "";
+    int ordinal = bench->options->device;
+    bool is_sim = ordinal < 0;
+    if (flw_driver_open(&bench->opened, is_sim ? "sim" : NULL, bench->message) != FALLOW_OK) {
+        return false;
+    }
+    bench->driver = &bench->opened;
+    flw_bench_find(bench, "flw_sim_reset", &reset);
+    bench->is_simulated = reset != NULL;
+    if (is_sim && reset == NULL) {
+        return flw_bench_fail(bench, "the simulated driver lacks flw_sim_reset: rebuild "
+                                     "libfallow-simcuda.so");
+    }
+    if (is_sim) {
+        reset(world);
+    }
+    if (!FLW_BENCH_CALL(bench, cuInit, 0) || /* needed again after a new world */
+        !FLW_BENCH_CALL(bench, cuDeviceGet, &bench->device, is_sim ? 0 : ordinal) ||
+        !FLW_BENCH_CALL(bench, cuDeviceGetName, name, (int)sizeof name, bench->device) ||
+        !FLW_BENCH_CALL(bench, cuDevicePrimaryCtxRetain, &bench->context, bench->device) ||
+        !FLW_BENCH_CALL(bench, cuCtxSetCurrent, bench->context)) {
+        return false;
+    }
+    bool is_named = !bench->is_simulated || strstr(name, "simulated") != NULL;
+    snprintf(bench->device_name, sizeof bench->device_name, "%s%s",
+             is_named ? "" : "simulated device, ", name);
+    return true;
+}
+
+static bool open_streams(struct flw_bench *bench, size_t count)
+{
+    bench->streams = flw_host_lines(count, sizeof *bench->streams);
     for (size_t i = 0; i < count; i++) {
-        CUstream stream = (CUstream)(void *)&bed->streams[i]; /* without a device, only a name */
-        if (bed->driver != NULL &&
-            !FLW_BENCH_CALL(bed, message, cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING)) {
+        CUstream stream = (CUstream)(void *)&bench->streams[i]; /* without a device, only a name */
+        if (bench->driver != NULL &&
+            !FLW_BENCH_CALL(bench, cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING)) {
             return false;
         }
-        bed->streams[bed->stream_count++] = stream;
+        bench->streams[bench->stream_count++] = stream;
     }
     return true;
 }
 
-bool flw_bench_bed_open(struct flw_bench_bed *bed, const struct flw_bench_options *options,
-                        char *message)
+bool flw_bench_open(struct flw_bench *bench)
 {
+    const struct flw_bench_options *options = bench->options;
     /* A bench measures the host, and the pool must find its fences complete. So the device has no work, except the host
      * function that blocks a stream in `deferred`, and the work of a sweep, where the clock advances by one per
      * pair. */
@@ -195,36 +202,35 @@ bool flw_bench_bed_open(struct flw_bench_bed *bed, const struct flw_bench_option
                             .schedule = FLW_SIM_CLOCK,
                             .lag_ns = flw_max(options->lag_pairs, 1),
                             .mild = FLW_SIM_MILD_GARBAGE};
-    *bed = (struct flw_bench_bed){.policy = options->policy, .device_name = "no device"};
-    bed->pool = options->policy->has_pool ? NULL : bed; /* the bed is allocated as every block */
-    message[0] = '\0';
-    bed->is_absent = options->policy->needs_device &&
-                     !open_device(bed, options->device,
-                                  options->world != NULL ? options->world : &world, message);
-    if (bed->is_absent ||
-        !open_streams(bed, flw_max(options->stream_count, options->thread_count), message) ||
-        !flw_bench_bed_renew_pool(bed, options, message)) {
-        flw_bench_bed_close(bed);
+    strcpy(bench->device_name, "no device");
+    bench->pool = options->policy->has_pool ? NULL : bench; /* allocated as every block */
+    bench->is_absent = options->policy->needs_device &&
+                       !open_device(bench, options->world != NULL ? options->world : &world);
+    if (bench->is_absent ||
+        !open_streams(bench, flw_max(options->stream_count, options->thread_count)) ||
+        !flw_bench_renew_pool(bench)) {
+        flw_bench_close(bench);
         return false;
     }
     return true;
 }
 
-void flw_bench_bed_close(struct flw_bench_bed *bed)
+void flw_bench_close(struct flw_bench *bench)
 {
-    if (bed->policy->has_pool) {
-        fallow_pool_destroy(bed->pool);
+    struct flw_driver *driver = bench->driver;
+    if (bench->options->policy->has_pool) {
+        fallow_pool_destroy(bench->pool);
     }
-    for (size_t i = 0; i < bed->stream_count && bed->driver != NULL; i++) {
-        bed->driver->cuStreamDestroy_v2(bed->streams[i]);
+    for (size_t i = 0; i < bench->stream_count && driver != NULL; i++) {
+        driver->cuStreamDestroy_v2(bench->streams[i]);
     }
-    flw_host_free(bed->streams);
-    if (bed->context != NULL) {
-        bed->driver->cuCtxSetCurrent(NULL);
-        bed->driver->cuDevicePrimaryCtxRelease_v2(bed->device);
+    flw_host_free(bench->streams);
+    flw_host_free(bench->rows);
+    if (bench->context != NULL) {
+        driver->cuCtxSetCurrent(NULL);
+        driver->cuDevicePrimaryCtxRelease_v2(bench->device);
     }
-    if (bed->driver != NULL) {
-        flw_driver_close(bed->driver);
+    if (driver != NULL) {
+        flw_driver_close(driver);
     }
-    *bed = (struct flw_bench_bed){.policy = bed->policy, .is_absent = bed->is_absent};
 }

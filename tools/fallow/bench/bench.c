@@ -359,35 +359,50 @@ static int parse(int argc, char **argv, struct flw_bench_options *options,
 
 /* ---- command */
 
-static void add_usage(const fallow_stats *before, const fallow_stats *after,
-                      struct flw_bench_report *report)
+static void add_usage(struct flw_bench *bench, const fallow_stats *before)
 {
+    fallow_stats after = flw_bench_usage(bench);
     const struct {
         const char *key;
         uint64_t value;
-    } rows[] = {{"alloc_count", after->alloc_count - before->alloc_count},
-                {"hit_count", after->hit_count - before->hit_count},
-                {"driver_calls", after->driver_call_count - before->driver_call_count},
-                {"events_recorded", after->event_count - before->event_count},
-                {"grow_operations", after->grow_count},
-                {"peak_requested_bytes", after->peak_requested_bytes},
-                {"peak_reserved_bytes", after->peak_reserved_bytes},
-                {"left_live", after->live_count},
-                {"uses_membarrier", after->uses_membarrier}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows && after->alloc_count != UINT64_MAX; i++) {
-        flw_bench_report_add(report, rows[i].key, (double)rows[i].value);
+    } rows[] = {{"alloc_count", after.alloc_count - before->alloc_count},
+                {"hit_count", after.hit_count - before->hit_count},
+                {"driver_calls", after.driver_call_count - before->driver_call_count},
+                {"events_recorded", after.event_count - before->event_count},
+                {"grow_operations", after.grow_count},
+                {"peak_requested_bytes", after.peak_requested_bytes},
+                {"peak_reserved_bytes", after.peak_reserved_bytes},
+                {"left_live", after.live_count},
+                {"uses_membarrier", after.uses_membarrier}};
+    if (after.alloc_count == UINT64_MAX) {
+        return;
     }
-    /* a block that was freed without success */
-    report->failure_count += after->alloc_count != UINT64_MAX ? after->live_count : 0;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        flw_bench_add(bench, rows[i].key, (double)rows[i].value);
+    }
+    bench->failure_count += after.live_count; /* a block that was freed without success */
+}
+
+/* Run the shape and print the report. Returns false if a figure is missing or does not count. */
+static bool run(struct flw_bench *bench, flw_bench_shape *shape)
+{
+    fallow_stats before = flw_bench_usage(bench);
+    bool is_done = shape(bench);
+    if (is_done && bench->rows == NULL) { /* rows have figures of their own */
+        add_usage(bench, &before);
+    }
+    is_done = is_done && (bench->options->record == NULL || flw_bench_stop_recording(bench));
+    if (is_done) {
+        flw_bench_print(bench);
+    }
+    return is_done && bench->failure_count == 0;
 }
 
 int flw_command_bench(int argc, char **argv)
 {
-    char message[FLW_BENCH_MESSAGE_BYTES] = "";
     const char *name = argc < 2 ? "" : argv[1];
     struct flw_bench_options options;
-    struct flw_bench_report report = {0};
-    struct flw_bench_bed bed;
+    struct flw_bench bench = {.options = &options};
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
         print_help();
         return FLW_EXIT_OK;
@@ -400,33 +415,17 @@ int flw_command_bench(int argc, char **argv)
     if (code != FLW_OPTIONS_READ) {
         return code;
     }
-    if (!flw_bench_bed_open(&bed, &options, message)) {
-        flw_complain("bench %s: %s", name, message);
-        return bed.is_absent && shape->command != NULL ? EXIT_ABSENT : FLW_EXIT_FAILED;
+    code = FLW_EXIT_FAILED;
+    if (flw_bench_open(&bench)) {
+        code = run(&bench, shape->run) ? FLW_EXIT_OK : FLW_EXIT_FAILED;
+        flw_bench_close(&bench);
     }
-    fallow_stats before = flw_bench_bed_usage(&bed), after = before;
-    bool is_done = shape->run(&options, &bed, &report, message);
-    if (is_done) {
-        after = flw_bench_bed_usage(&bed);
-        is_done = options.record == NULL || flw_bench_bed_stop_recording(&bed, message);
+    if (bench.message[0] != '\0') {
+        flw_complain("bench %s: %s", name, bench.message);
     }
-    if (is_done) {
-        if (report.rows == NULL) { /* rows have figures of their own */
-            add_usage(&before, &after, &report);
-        }
-        flw_bench_report_print(&report, &options, &bed);
-    }
-    if (message[0] != '\0') {
-        flw_complain("bench %s: %s", name, message);
-    }
-    bool is_absent = bed.is_absent && shape->command != NULL;
-    flw_bench_bed_close(&bed);
-    flw_host_free(report.rows);
-    if (report.failure_count != 0) {
+    if (bench.failure_count != 0) {
         flw_complain("bench: %llu operations failed: the figures do not count",
-                     (unsigned long long)report.failure_count);
+                     (unsigned long long)bench.failure_count);
     }
-    return is_absent                              ? EXIT_ABSENT
-           : is_done && report.failure_count == 0 ? FLW_EXIT_OK
-                                                  : FLW_EXIT_FAILED;
+    return bench.is_absent && shape->command != NULL ? EXIT_ABSENT : code;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the parts of `fallow bench` that all others share: options, the table of functions that a loop calls, the bed
- * (device, streams, pool) and the random steps of a loop, and the report.
+ * Owns: the harness of `fallow bench` that all shapes share: options, the table of functions that a loop calls, the bed
+ * (device, streams, pool), the random steps of a loop, and the report.
  * Does not: assert a time anywhere. The bench measures; the reader judges.
  *
  * Every loop calls through struct flw_bench_policy, so `null` (an empty shared library, linked as libfallow is) and
@@ -71,7 +71,7 @@ struct flw_bench_options {
 
 /* ---- policy */
 
-struct flw_bench_bed;
+struct flw_bench;
 
 struct flw_bench_policy {
     const char *name;
@@ -80,69 +80,16 @@ struct flw_bench_policy {
     FLW_BENCH_ALLOC(X)
     FLW_BENCH_OTHERS(X)
 #undef X
-    bool has_pool; /* a pool of libfallow; else the bed is the pool */
+    bool has_pool; /* a pool of libfallow; else the bench is the pool */
     void (*get_usage)(void *pool, fallow_stats *out); /* NULL: the pool's statistics, or none */
 };
 
 /* By name; NULL if there is none. "fallow, null, loop" are the names. */
 const struct flw_bench_policy *flw_bench_policy_find(const char *name);
 
-/* ---- bed */
+/* ---- bench: the bed and the report of a run */
 
-struct flw_bench_bed {
-    struct flw_driver *driver; /* NULL: the policy needs none */
-    struct flw_driver opened;  /* the target of `driver` */
-    CUdevice device;
-    CUcontext context; /* current in the thread that opened the bed */
-    bool is_sim;       /* requested: simulate in a new world */
-    bool is_simulated; /* true also for a simulated driver under the real driver's name */
-    bool is_absent;    /* there is no such device, or no kernels for the device */
-    char device_name[128];
-    fallow_stream *streams;
-    size_t stream_count;
-    void *pool;
-    fallow_recorder *recorder;      /* NULL: nothing is recorded */
-    struct fallow_kernels *kernels; /* of the shape `kernels` */
-    uint64_t reported_count;        /* violations that the rule checker had found before */
-    const struct flw_bench_policy *policy;
-};
-
-/* False: message is one line; nothing stays open. */
-bool flw_bench_bed_open(struct flw_bench_bed *bed, const struct flw_bench_options *options,
-                        char *message);
-void flw_bench_bed_close(struct flw_bench_bed *bed);
-
-/* Replace the pool by a new one. The caller waits for work of the old one. False: message is the reason. */
-bool flw_bench_bed_renew_pool(struct flw_bench_bed *bed, const struct flw_bench_options *options,
-                              char *message);
-
-/* The pool's statistics; UINT64_MAX in all members: the pool has none. */
-fallow_stats flw_bench_bed_usage(const struct flw_bench_bed *bed);
-
-/* The end of a recording. False: the file is not whole. message is set then, and if events were lost. */
-bool flw_bench_bed_stop_recording(struct flw_bench_bed *bed, char *message);
-
-/* A function of the driver's library; NULL: there is none of that name. */
-void flw_bench_bed_find(const struct flw_bench_bed *bed, const char *name, void *out_function);
-
-/* False, and a message: the call failed. */
-bool flw_bench_bed_check(const struct flw_bench_bed *bed, CUresult result, const char *call,
-                         char *message);
-#define FLW_BENCH_CALL(bed, message, call, ...)                                         \
-    flw_bench_bed_check(bed,                                                            \
-                        (bed)->driver->call == NULL ? CUDA_ERROR_NOT_FOUND              \
-                                                    : (bed)->driver->call(__VA_ARGS__), \
-                        #call, message)
-
-/* ---- report */
-
-#define FLW_BENCH_VALUES 48
-
-struct flw_bench_value {
-    char key[40];
-    double value;
-};
-
+#define FLW_BENCH_VALUES  48
 #define FLW_BENCH_COLUMNS 12
 
 struct flw_bench_column {
@@ -162,24 +109,71 @@ struct flw_bench_row {
 
 struct flw_json_writer;
 
-struct flw_bench_report {
-    struct flw_bench_value values[FLW_BENCH_VALUES];
+struct flw_bench {
+    const struct flw_bench_options *options;
+    char message[FLW_BENCH_MESSAGE_BYTES]; /* one line with the reason of a failure, or "" */
+
+    struct flw_driver *driver; /* NULL: the policy needs none */
+    struct flw_driver opened;  /* the target of `driver` */
+    CUdevice device;
+    CUcontext context; /* current in the thread that opened the bed */
+    bool is_simulated; /* true also for a simulated driver under the real driver's name */
+    bool is_absent;    /* there is no such device, or no kernels for the device */
+    char device_name[128];
+    fallow_stream *streams;
+    size_t stream_count;
+    void *pool;
+    fallow_recorder *recorder;      /* NULL: nothing is recorded */
+    struct fallow_kernels *kernels; /* of the shape `kernels` */
+    uint64_t reported_count;        /* violations that the rule checker had found before */
+
+    struct {
+        char key[40];
+        double value;
+    } values[FLW_BENCH_VALUES];
     size_t value_count;
     const struct flw_bench_column *columns; /* of rows */
     size_t column_count;
     struct flw_bench_row *rows; /* flw_host_free; NULL: none */
-    size_t row_count;
+    size_t row_count, row_capacity;
     char note[160]; /* of all rows */
     /* Of cases: writes the name and sizes. NULL: rows of a sweep. */
     void (*print_case)(const struct flw_bench_row *row, struct flw_json_writer *out);
     uint64_t failure_count;
 };
 
+/* Open the bed of the bench's options. False: the message is set, and nothing stays open except is_absent. */
+bool flw_bench_open(struct flw_bench *bench);
+void flw_bench_close(struct flw_bench *bench);
+
+/* Replace the pool by a new one. The caller waits for work of the old one. False: the message is set. */
+bool flw_bench_renew_pool(struct flw_bench *bench);
+
+/* The pool's statistics; UINT64_MAX in all members: the pool has none. */
+fallow_stats flw_bench_usage(const struct flw_bench *bench);
+
+/* End a recording. False: the file is not whole. The message is set then, and if events were lost. */
+bool flw_bench_stop_recording(struct flw_bench *bench);
+
+/* A function of the driver's library; NULL: there is none of that name. */
+void flw_bench_find(const struct flw_bench *bench, const char *name, void *out_function);
+
+/* Set the message. Returns false. */
+bool flw_bench_fail(struct flw_bench *bench, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* False, and a message: the call failed. */
+bool flw_bench_check(struct flw_bench *bench, CUresult result, const char *call);
+#define FLW_BENCH_CALL(bench, call, ...)                                                \
+    flw_bench_check(bench,                                                              \
+                    (bench)->driver->call == NULL ? CUDA_ERROR_NOT_FOUND                \
+                                                  : (bench)->driver->call(__VA_ARGS__), \
+                    #call)
+
 /* Add a figure. One too many counts as a failed operation. */
-void flw_bench_report_add(struct flw_bench_report *report, const char *key, double value);
-void flw_bench_report_print(const struct flw_bench_report *report,
-                            const struct flw_bench_options *options,
-                            const struct flw_bench_bed *bed);
+void flw_bench_add(struct flw_bench *bench, const char *key, double value);
+struct flw_bench_row *flw_bench_add_row(struct flw_bench *bench);
+void flw_bench_print(const struct flw_bench *bench);
 
 /* ---- loops */
 
@@ -213,10 +207,11 @@ struct flw_bench_loop {
     flw_sim_advance_function advance;
 };
 
-/* Prepare a loop on the bed's pool and streams: empty slots, and random steps through the slots. */
-struct flw_bench_loop flw_bench_loop_open(const struct flw_bench_options *options,
-                                          const struct flw_bench_bed *bed, uint64_t slot_count,
-                                          uint64_t seed);
+/* Prepare a loop on the bed's pool and streams: empty slots, and random steps through the slots. `options` may differ
+ * from the bench's. */
+struct flw_bench_loop flw_bench_loop_open(const struct flw_bench *bench,
+                                          const struct flw_bench_options *options,
+                                          uint64_t slot_count, uint64_t seed);
 void flw_bench_loop_close(struct flw_bench_loop *loop);
 
 /* Each returns the number of failed calls. */
@@ -232,22 +227,21 @@ uint64_t flw_bench_fill(const struct flw_bench_loop *loop, uint64_t count,
                         const struct flw_bench_options *options);
 uint64_t flw_bench_drain(const struct flw_bench_loop *loop, uint64_t count);
 
-/* Time `count` operations in FLW_BENCH_BATCHES batches, add the number of failed calls to *failures. Returns the median
- * of nanoseconds per operation; sets *out_least, unless NULL. */
-double flw_bench_time(const struct flw_bench_loop *loop, flw_bench_run *run, uint64_t count,
-                      uint64_t (*clock_ns)(void), uint64_t *failures, double *out_least);
+/* Time `count` operations in FLW_BENCH_BATCHES batches, add the number of failed calls to the bench's. Returns the
+ * median of nanoseconds per operation; sets *out_least, unless NULL. */
+double flw_bench_time(struct flw_bench *bench, const struct flw_bench_loop *loop,
+                      flw_bench_run *run, uint64_t count, uint64_t (*clock_ns)(void),
+                      double *out_least);
 
-/* Run the options' warm operations, time the others, and report <prefix>ns_per_op and <prefix>ns_per_op_min. Returns the
- * first. */
-double flw_bench_measure(const struct flw_bench_loop *loop, flw_bench_run *run,
-                         const struct flw_bench_options *options, struct flw_bench_report *report,
+/* Run the warm operations, time the others, and add <prefix>ns_per_op and <prefix>ns_per_op_min. Returns the first. */
+double flw_bench_measure(struct flw_bench *bench, const struct flw_bench_loop *loop,
+                         flw_bench_run *run, uint64_t warm_count, uint64_t count,
                          const char *prefix);
 
 /* ---- shapes */
 
-/* Measure and fill the report. False: the set-up failed, message is the reason. */
-typedef bool flw_bench_shape(const struct flw_bench_options *options, struct flw_bench_bed *bed,
-                             struct flw_bench_report *report, char *message);
+/* Measure and fill the report. False: the set-up failed, the message is the reason. */
+typedef bool flw_bench_shape(struct flw_bench *bench);
 flw_bench_shape flw_bench_pair, flw_bench_replace, flw_bench_holes, flw_bench_deferred,
     flw_bench_streams, flw_bench_threads, flw_bench_handoff, flw_bench_lease, flw_bench_pinned,
     flw_bench_kernels;

@@ -7,6 +7,8 @@
  */
 #include "bench/kernels.h"
 
+#include <limits.h>
+
 #include "common/command.h"
 #include "common/options.h"
 #include "trace/io/jsonwriter.h"
@@ -61,51 +63,51 @@ const flw_sim_config flw_bench_kernel_world = {.struct_size = sizeof flw_bench_k
                                                .check = 1,
                                                .device_bytes = (uint64_t)8 << 30};
 
-bool flw_kernel_load(struct flw_bench_bed *bed, char *message)
+bool flw_kernel_load(struct flw_bench *bench)
 {
-    fallow_status status = fallow_kernels_create(bed->pool, &bed->kernels);
+    fallow_status status = fallow_kernels_create(bench->pool, &bench->kernels);
     if (status == FALLOW_OK) { /* keep loads out of the figures and captures */
-        status = fallow_kernels_load(bed->kernels, NULL, 0);
+        status = fallow_kernels_load(bench->kernels, NULL, 0);
     }
-    bed->is_absent = status == FALLOW_NOT_SUPPORTED;
+    bench->is_absent = status == FALLOW_NOT_SUPPORTED;
     if (status != FALLOW_OK) {
         char why[128] = "";
-        fallow_kernels_last_error(bed->kernels, why, sizeof why);
-        snprintf(message, FLW_BENCH_MESSAGE_BYTES, "no kernels on %s: %s%s%s", bed->device_name,
-                 fallow_status_name(status), why[0] == 0 ? "" : ": ", why);
-        flw_kernel_unload(bed);
+        fallow_kernels_last_error(bench->kernels, why, sizeof why);
+        flw_bench_fail(bench, "no kernels on %s: %s%s%s", bench->device_name,
+                       fallow_status_name(status), why[0] == 0 ? "" : ": ", why);
+        flw_kernel_unload(bench);
     }
     return status == FALLOW_OK;
 }
 
-void flw_kernel_unload(struct flw_bench_bed *bed)
+void flw_kernel_unload(struct flw_bench *bench)
 {
-    fallow_kernels_destroy(bed->kernels);
-    (void)!fallow_stream_retire(bed->pool, bed->streams[0]);
+    fallow_kernels_destroy(bench->kernels);
+    (void)!fallow_stream_retire(bench->pool, bench->streams[0]);
 }
 
-bool flw_kernel_settle(struct flw_bench_bed *bed, char *message)
+bool flw_kernel_settle(struct flw_bench *bench)
 {
     flw_sim_ledger ledger = {.struct_size = sizeof ledger};
     flw_sim_ledger_function get_ledger = NULL;
     flw_sim_violation_function violation = NULL;
-    if (!FLW_BENCH_CALL(bed, message, cuStreamSynchronize, bed->streams[0])) {
+    if (!FLW_BENCH_CALL(bench, cuStreamSynchronize, bench->streams[0])) {
         return false;
     }
-    if (!bed->is_simulated) {
+    if (!bench->is_simulated) {
         return true;
     }
-    flw_bench_bed_find(bed, "flw_sim_get_ledger", &get_ledger);
-    flw_bench_bed_find(bed, "flw_sim_violation", &violation);
+    flw_bench_find(bench, "flw_sim_get_ledger", &get_ledger);
+    flw_bench_find(bench, "flw_sim_violation", &violation);
     get_ledger(0, &ledger);
-    bool is_clean = ledger.violation_count == bed->reported_count;
-    if (!is_clean) {
-        const char *sentence = violation(bed->reported_count);
-        snprintf(message, FLW_BENCH_MESSAGE_BYTES, "%s",
-                 sentence != NULL ? sentence : "the rule checker found a violation");
+    uint64_t before = bench->reported_count;
+    bench->reported_count = ledger.violation_count;
+    if (ledger.violation_count == before) {
+        return true;
     }
-    bed->reported_count = ledger.violation_count;
-    return is_clean;
+    const char *sentence = violation(before);
+    return flw_bench_fail(bench, "%s",
+                          sentence != NULL ? sentence : "the rule checker found a violation");
 }
 
 /* ---- call */
@@ -113,29 +115,28 @@ bool flw_kernel_settle(struct flw_bench_bed *bed, char *message)
 /* Stands for memory in a query: optional pointers must not be NULL, and none is followed. */
 static _Alignas(256) int32_t nowhere[64];
 
+#define CALL(call, name, ...) FLW_BENCH_CALL((call)->bench, name, __VA_ARGS__)
+#define STREAM(call)          ((call)->bench->streams[0])
+
 void *flw_kernel_output(struct flw_kernel_call *call, int64_t bytes)
 {
     void *buffer = NULL;
-    if (call->bed == NULL || call->is_broken) {
+    if (call->is_query || call->is_broken) {
         return nowhere;
     }
     size_t room = bytes == 0 ? 16 : (size_t)bytes;
     fallow_status status = FALLOW_OUT_OF_HOST_MEMORY;
     if (call->buffer_count < FLW_KERNEL_BUFFERS) {
-        status = fallow_alloc(call->bed->pool, room, call->bed->streams[0], &buffer);
+        status = fallow_alloc(call->bench->pool, room, STREAM(call), &buffer);
     }
     if (status != FALLOW_OK) {
-        call->is_broken = true;
-        snprintf(call->message, FLW_BENCH_MESSAGE_BYTES, "no buffer of %zu bytes: %s", room,
-                 fallow_status_name(status));
+        call->is_broken = !flw_bench_fail(call->bench, "no buffer of %zu bytes: %s", room,
+                                          fallow_status_name(status));
         return nowhere;
     }
     call->buffers[call->buffer_count++] = buffer;
     return buffer;
 }
-
-#define CALL(call, name, ...) FLW_BENCH_CALL((call)->bed, (call)->message, name, __VA_ARGS__)
-#define STREAM(call)          ((call)->bed->streams[0])
 
 void *flw_kernel_filled(struct flw_kernel_call *call, int64_t bytes, uint32_t word)
 {
@@ -192,15 +193,14 @@ int32_t *flw_kernel_integers(struct flw_kernel_call *call, int64_t count,
 }
 
 bool flw_kernel_call_make(struct flw_kernel_call *call, const struct flw_kernel_module *module,
-                          const struct flw_kernel_case *of, struct flw_bench_bed *bed,
-                          char *message)
+                          const struct flw_kernel_case *of, struct flw_bench *bench, bool is_query)
 {
     int sizes[FLW_KERNEL_SIZES];
-    bool is_small = bed != NULL && bed->is_simulated;
-    *call = (struct flw_kernel_call){.module = module, .of = of, .bed = bed, .message = message};
+    *call =
+        (struct flw_kernel_call){.module = module, .of = of, .bench = bench, .is_query = is_query};
     for (size_t i = 0; i < FLW_KERNEL_SIZES; i++) {
-        int most = module->sizes[i].most_simulated;
-        sizes[i] = is_small && of->sizes[i] > most ? most : of->sizes[i];
+        int most = is_query || !bench->is_simulated ? INT_MAX : module->sizes[i].most_simulated;
+        sizes[i] = of->sizes[i] > most ? most : of->sizes[i];
     }
     module->make(call, sizes);
     return !call->is_broken;
@@ -209,16 +209,16 @@ bool flw_kernel_call_make(struct flw_kernel_call *call, const struct flw_kernel_
 void flw_kernel_call_finish(struct flw_kernel_call *call)
 {
     while (call->buffer_count > 0) {
-        (void)!fallow_free(call->bed->pool, call->buffers[--call->buffer_count], STREAM(call));
+        (void)!fallow_free(call->bench->pool, call->buffers[--call->buffer_count], STREAM(call));
     }
 }
 
 static bool launch(struct flw_kernel_call *call)
 {
-    struct flw_bench_bed *bed = call->bed;
-    fallow_status status = call->module->launch(bed->kernels, call->params, STREAM(call));
+    struct flw_bench *bench = call->bench;
+    fallow_status status = call->module->launch(bench->kernels, call->params, STREAM(call));
     if (status != FALLOW_OK) {
-        fallow_kernels_last_error(bed->kernels, call->message, FLW_BENCH_MESSAGE_BYTES);
+        fallow_kernels_last_error(bench->kernels, bench->message, sizeof bench->message);
     }
     return status == FALLOW_OK;
 }
@@ -227,11 +227,8 @@ static bool query(struct flw_kernel_call *call, fallow_workspace_need *need)
 {
     fallow_workspace_need_init(need);
     fallow_status status = call->module->query(call->params, need);
-    if (status != FALLOW_OK) {
-        snprintf(call->message, FLW_BENCH_MESSAGE_BYTES, "its query was refused: %s",
-                 fallow_status_name(status));
-    }
-    return status == FALLOW_OK;
+    return status == FALLOW_OK ||
+           flw_bench_fail(call->bench, "its query was refused: %s", fallow_status_name(status));
 }
 
 /* ---- times */
@@ -266,34 +263,34 @@ static bool capture(const struct work *work, CUgraph *out_graph)
     for (unsigned i = 0; i < work->count && is_done; i++) {
         is_done = submit(work);
     }
-    CUresult ended = call->bed->driver->cuStreamEndCapture(STREAM(call), out_graph);
-    return is_done && flw_bench_bed_check(call->bed, ended, "cuStreamEndCapture", call->message);
+    CUresult ended = call->bench->driver->cuStreamEndCapture(STREAM(call), out_graph);
+    return is_done && flw_bench_check(call->bench, ended, "cuStreamEndCapture");
 }
 
 static bool replay(struct flw_kernel_call *call, CUgraphExec graph, CUevent begin, CUevent end,
                    float *out_ms)
 {
     CUresult (*elapsed)(float *ms, CUevent begin, CUevent end) = NULL;
-    flw_bench_bed_find(call->bed, "cuEventElapsedTime", &elapsed);
+    flw_bench_find(call->bench, "cuEventElapsedTime", &elapsed);
     return CALL(call, cuEventRecord, begin, STREAM(call)) &&
            CALL(call, cuGraphLaunch, graph, STREAM(call)) &&
            CALL(call, cuEventRecord, end, STREAM(call)) && CALL(call, cuEventSynchronize, end) &&
-           (call->bed->is_simulated ||
-            flw_bench_bed_check(
-                call->bed, elapsed == NULL ? CUDA_ERROR_NOT_FOUND : elapsed(out_ms, begin, end),
-                "cuEventElapsedTime", call->message));
+           (call->bench->is_simulated ||
+            flw_bench_check(call->bench,
+                            elapsed == NULL ? CUDA_ERROR_NOT_FOUND : elapsed(out_ms, begin, end),
+                            "cuEventElapsedTime"));
 }
 
 /* Set *out_us to the median of replays, NAN on the simulated device. */
 static bool time_graph(const struct work *work, double *out_us)
 {
     struct flw_kernel_call *call = work->call;
-    const struct flw_driver *driver = call->bed->driver;
+    const struct flw_driver *driver = call->bench->driver;
     CUgraph graph = NULL;
     CUgraphExec executable = NULL;
     CUevent begin = NULL, end = NULL;
     double times[REPLAYS];
-    int replays = call->bed->is_simulated ? 1 : REPLAYS + WARM_REPLAYS;
+    int replays = call->bench->is_simulated ? 1 : REPLAYS + WARM_REPLAYS;
     bool is_done = capture(work, &graph) &&
                    CALL(call, cuGraphInstantiateWithFlags, &executable, graph, 0) &&
                    CALL(call, cuEventCreate, &begin, 0) && CALL(call, cuEventCreate, &end, 0);
@@ -322,7 +319,7 @@ static bool time_graph(const struct work *work, double *out_us)
 static bool time_call(struct flw_kernel_call *call, uint64_t moved, double *out_us,
                       double *out_copy_us)
 {
-    bool is_simulated = call->bed->is_simulated;
+    bool is_simulated = call->bench->is_simulated;
     /* So many that the start of a graph does not show. */
     struct work work = {.call = call,
                         .count = is_simulated                 ? 2
@@ -365,32 +362,30 @@ static const struct flw_bench_column columns[COLUMNS] = {
     [GB_PER_S] = {"gb_per_s", "GB/s", 1, true},
     [OF_COPY] = {"of_copy", "% of copy", 0.01, true}};
 
-/* Run a case; its bytes are those of the full size. False: row->note is the reason. */
-static bool run_case(const struct flw_kernel_module *module, const struct flw_kernel_case *of,
-                     struct flw_bench_bed *bed, struct flw_bench_row *row)
+/* Run a case; its bytes are those of the full size. False: the message is the reason. */
+static bool run_case(struct flw_bench *bench, const struct flw_kernel_module *module,
+                     const struct flw_kernel_case *of, double *values)
 {
     struct flw_kernel_call call;
     fallow_workspace_need need;
-    double *values = row->values;
-    if (!flw_kernel_call_make(&call, module, of, NULL, row->note) || !query(&call, &need)) {
+    if (!flw_kernel_call_make(&call, module, of, bench, true) || !query(&call, &need)) {
         return false;
     }
     values[READ] = (double)need.read_bytes;
     values[WRITTEN] = (double)need.write_bytes;
-    uint64_t before = fallow_kernels_launch_count(bed->kernels);
-    bool is_ok = flw_kernel_call_make(&call, module, of, bed, row->note) && query(&call, &need) &&
-                 launch(&call) && flw_kernel_settle(bed, row->note);
-    uint64_t launches = fallow_kernels_launch_count(bed->kernels) - before;
+    uint64_t before = fallow_kernels_launch_count(bench->kernels);
+    bool is_ok = flw_kernel_call_make(&call, module, of, bench, false) && query(&call, &need) &&
+                 launch(&call) && flw_kernel_settle(bench);
+    uint64_t launches = fallow_kernels_launch_count(bench->kernels) - before;
     values[LAUNCHES] = (double)launches;
     if (is_ok &&
         (launches != need.launch_count || (of->launch_goal > 0 && launches > of->launch_goal))) {
-        snprintf(row->note, sizeof row->note, "%llu launches; its query says %u, the goal is %u",
-                 (unsigned long long)launches, need.launch_count, of->launch_goal);
-        is_ok = false;
+        is_ok = flw_bench_fail(bench, "%llu launches; its query says %u, the goal is %u",
+                               (unsigned long long)launches, need.launch_count, of->launch_goal);
     }
     is_ok = is_ok &&
             time_call(&call, need.read_bytes + need.write_bytes, &values[US], &values[COPY_US]) &&
-            flw_kernel_settle(bed, row->note);
+            flw_kernel_settle(bench);
     values[GB_PER_S] = (values[READ] + values[WRITTEN]) / values[US] / 1e3;
     values[OF_COPY] = values[COPY_US] / values[US];
     flw_kernel_call_finish(&call);
@@ -435,38 +430,44 @@ static void describe(struct flw_bench_row *row, bool is_simulated)
     fclose(note);
 }
 
-bool flw_bench_kernels(const struct flw_bench_options *options, struct flw_bench_bed *bed,
-                       struct flw_bench_report *report, char *message)
+static void add_case(struct flw_bench *bench, const struct flw_kernel_module *module,
+                     const struct flw_kernel_case *of)
 {
-    size_t capacity = 0;
-    if (!flw_kernel_load(bed, message)) {
+    struct flw_bench_row *row = flw_bench_add_row(bench);
+    row->module = module;
+    row->of = of;
+    for (size_t i = 0; i < COLUMNS; i++) {
+        row->values[i] = NAN;
+    }
+    row->values[LAUNCH_GOAL] = of->launch_goal > 0 ? of->launch_goal : NAN;
+    snprintf(row->name, sizeof row->name, "%s, %s", module->name, of->variant);
+    row->is_failed = !run_case(bench, module, of, row->values);
+    if (row->is_failed) {
+        bench->failure_count++;
+        strcpy(row->note, bench->message);
+        bench->message[0] = '\0';
+    } else {
+        describe(row, bench->is_simulated);
+    }
+}
+
+bool flw_bench_kernels(struct flw_bench *bench)
+{
+    const char *only = bench->options->only;
+    if (!flw_kernel_load(bench)) {
         return false;
     }
-    report->columns = columns;
-    report->column_count = bed->is_simulated ? SIMULATED_COLUMNS : COLUMNS;
-    report->print_case = print_case;
-    snprintf(report->note, sizeof report->note, "%s",
-             bed->is_simulated ? "simulated device: byte and launch counts only"
-                               : "times by events around graphs of many launches");
+    bench->columns = columns;
+    bench->column_count = bench->is_simulated ? SIMULATED_COLUMNS : COLUMNS;
+    bench->print_case = print_case;
+    strcpy(bench->note, bench->is_simulated ? "simulated device: byte and launch counts only"
+                                            : "times by events around graphs of many launches");
     for (const struct flw_kernel_module *module = flw_kernel_modules; module->name; module++) {
-        bool is_wanted = options->only == NULL || strcmp(options->only, module->name) == 0;
+        bool is_wanted = only == NULL || strcmp(only, module->name) == 0;
         for (const struct flw_kernel_case *of = module->cases; is_wanted && of->variant; of++) {
-            report->rows =
-                flw_host_grow(report->rows, &capacity, report->row_count + 1, sizeof *report->rows);
-            struct flw_bench_row *row = &report->rows[report->row_count++];
-            *row = (struct flw_bench_row){.module = module, .of = of};
-            for (size_t i = 0; i < COLUMNS; i++) {
-                row->values[i] = NAN;
-            }
-            row->values[LAUNCH_GOAL] = of->launch_goal > 0 ? of->launch_goal : NAN;
-            snprintf(row->name, sizeof row->name, "%s, %s", module->name, of->variant);
-            row->is_failed = !run_case(module, of, bed, row);
-            report->failure_count += row->is_failed;
-            if (!row->is_failed) {
-                describe(row, bed->is_simulated);
-            }
+            add_case(bench, module, of);
         }
     }
-    flw_kernel_unload(bed);
+    flw_kernel_unload(bench);
     return true;
 }

@@ -2,8 +2,8 @@
  *
  * Owns: the parts of `fallow bench kernels`: the table of modules and their cases, and the call that is made of one.
  *
- * A call is made in one of three ways: without a bed, at full size without memory, for the query; on a GPU at full
- * size; on the simulated device at small sizes.
+ * A call is made in one of three ways: at full size without memory, for the query; on a GPU at full size; on the
+ * simulated device at small sizes.
  */
 #ifndef FLW_TOOL_BENCH_KERNELS_H
 #define FLW_TOOL_BENCH_KERNELS_H
@@ -42,27 +42,26 @@ struct flw_kernel_module {
 
 extern const struct flw_kernel_module flw_kernel_modules[];
 
-/* Load the kernels into bed->kernels. False: message is one line; bed->is_absent: there are none for the device. */
-bool flw_kernel_load(struct flw_bench_bed *bed, char *message);
-void flw_kernel_unload(struct flw_bench_bed *bed);
+/* Load the kernels into bench->kernels. False: the message is set; is_absent: there are none for the device. */
+bool flw_kernel_load(struct flw_bench *bench);
+void flw_kernel_unload(struct flw_bench *bench);
 
-/* Wait for the stream. False: message is the error of the device, or a violation since the last call. */
-bool flw_kernel_settle(struct flw_bench_bed *bed, char *message);
+/* Wait for the stream. False: the message is the error of the device, or a violation since the last call. */
+bool flw_kernel_settle(struct flw_bench *bench);
 
 struct flw_kernel_call {
     const struct flw_kernel_module *module;
     const struct flw_kernel_case *of;
-    struct flw_bench_bed *bed; /* NULL: for a query, without memory */
+    struct flw_bench *bench;
+    bool is_query; /* at full size, without memory */
     void *buffers[FLW_KERNEL_BUFFERS];
     size_t buffer_count;
     _Alignas(16) unsigned char params[FLW_KERNEL_PARAMS_BYTES];
-    bool is_broken; /* message is the reason */
-    char *message;  /* FLW_BENCH_MESSAGE_BYTES, the caller's */
+    bool is_broken; /* the bench's message is the reason */
 };
 
 bool flw_kernel_call_make(struct flw_kernel_call *call, const struct flw_kernel_module *module,
-                          const struct flw_kernel_case *of, struct flw_bench_bed *bed,
-                          char *message);
+                          const struct flw_kernel_case *of, struct flw_bench *bench, bool is_query);
 void flw_kernel_call_finish(struct flw_kernel_call *call);
 
 /* For `make`: allocate an output, memory of one word over and over, or int32 values. */

@@ -36,14 +36,14 @@ uint64_t flw_bench_size_draw(const struct flw_bench_options *options, uint64_t *
     return options->size_bytes;
 }
 
-struct flw_bench_loop flw_bench_loop_open(const struct flw_bench_options *options,
-                                          const struct flw_bench_bed *bed, uint64_t slot_count,
-                                          uint64_t seed)
+struct flw_bench_loop flw_bench_loop_open(const struct flw_bench *bench,
+                                          const struct flw_bench_options *options,
+                                          uint64_t slot_count, uint64_t seed)
 {
     struct flw_bench_loop loop = {.policy = options->policy,
-                                  .pool = bed->pool,
-                                  .stream = bed->streams[0],
-                                  .streams = bed->streams,
+                                  .pool = bench->pool,
+                                  .stream = bench->streams[0],
+                                  .streams = bench->streams,
                                   .slots = flw_host_lines(slot_count + 1, sizeof *loop.slots),
                                   .size_bytes = options->size_bytes};
     uint64_t count = 8192;
@@ -167,8 +167,9 @@ uint64_t flw_bench_drain(const struct flw_bench_loop *loop, uint64_t count)
 
 /* ---- clock */
 
-double flw_bench_time(const struct flw_bench_loop *loop, flw_bench_run *run, uint64_t count,
-                      uint64_t (*clock_ns)(void), uint64_t *failures, double *out_least)
+double flw_bench_time(struct flw_bench *bench, const struct flw_bench_loop *loop,
+                      flw_bench_run *run, uint64_t count, uint64_t (*clock_ns)(void),
+                      double *out_least)
 {
     double ns[FLW_BENCH_BATCHES];
     size_t batches = 0;
@@ -177,7 +178,7 @@ double flw_bench_time(const struct flw_bench_loop *loop, flw_bench_run *run, uin
                                         count * (i + 1) / FLW_BENCH_BATCHES};
         if (range.begin < range.end) {
             uint64_t begin = clock_ns();
-            *failures += run(loop, range);
+            bench->failure_count += run(loop, range);
             ns[batches++] = (double)(clock_ns() - begin) / (double)(range.end - range.begin);
         }
     }
@@ -188,18 +189,17 @@ double flw_bench_time(const struct flw_bench_loop *loop, flw_bench_run *run, uin
     return median;
 }
 
-double flw_bench_measure(const struct flw_bench_loop *loop, flw_bench_run *run,
-                         const struct flw_bench_options *options, struct flw_bench_report *report,
+double flw_bench_measure(struct flw_bench *bench, const struct flw_bench_loop *loop,
+                         flw_bench_run *run, uint64_t warm_count, uint64_t count,
                          const char *prefix)
 {
-    char key[sizeof report->values->key];
+    char key[sizeof bench->values->key];
     double least;
-    report->failure_count += run(loop, (struct flw_bench_range){0, options->warm_count});
-    double median = flw_bench_time(loop, run, options->count, flw_clock_fine_ns,
-                                   &report->failure_count, &least);
+    bench->failure_count += run(loop, (struct flw_bench_range){0, warm_count});
+    double median = flw_bench_time(bench, loop, run, count, flw_clock_fine_ns, &least);
     snprintf(key, sizeof key, "%sns_per_op", prefix);
-    flw_bench_report_add(report, key, median);
+    flw_bench_add(bench, key, median);
     snprintf(key, sizeof key, "%sns_per_op_min", prefix);
-    flw_bench_report_add(report, key, least);
+    flw_bench_add(bench, key, least);
     return median;
 }

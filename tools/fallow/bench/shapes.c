@@ -43,19 +43,18 @@ static double clock_ns(bool is_ordered)
     return flw_median(ns, LOOPS);
 }
 
-bool flw_bench_pair(const struct flw_bench_options *options, struct flw_bench_bed *bed,
-                    struct flw_bench_report *report, char *message)
+bool flw_bench_pair(struct flw_bench *bench)
 {
-    struct flw_bench_loop loop = flw_bench_loop_open(options, bed, 1, options->seed);
-    (void)message;
-    flw_bench_measure(&loop,
+    const struct flw_bench_options *options = bench->options;
+    struct flw_bench_loop loop = flw_bench_loop_open(bench, options, 1, options->seed);
+    flw_bench_measure(bench, &loop,
                       options->sizes != FLW_BENCH_SIZE_ONE ? flw_bench_run_pair_drawn
                       : options->is_sized                  ? flw_bench_run_pair_sized
                                                            : flw_bench_run_pair,
-                      options, report, "");
+                      options->warm_count, options->count, "");
     if (options->record != NULL) {
-        flw_bench_report_add(report, "ns_rdtsc", clock_ns(false));
-        flw_bench_report_add(report, "ns_rdtscp", clock_ns(true));
+        flw_bench_add(bench, "ns_rdtsc", clock_ns(false));
+        flw_bench_add(bench, "ns_rdtscp", clock_ns(true));
     }
     flw_bench_loop_close(&loop);
     return true;
@@ -66,19 +65,19 @@ bool flw_bench_pair(const struct flw_bench_options *options, struct flw_bench_be
 #define SAMPLES_MAX ((uint64_t)1 << 22)
 
 /* Time every replacement by itself, or every n-th of a very long run. */
-static void add_percentiles(const struct flw_bench_loop *loop, uint64_t count,
-                            struct flw_bench_report *report)
+static void add_percentiles(struct flw_bench *bench, const struct flw_bench_loop *loop)
 {
     static const struct {
         const char *key;
         double quantile;
     } rows[] = {{"ns_p50", 0.5}, {"ns_p99", 0.99}, {"ns_p999", 0.999}, {"ns_max", 1.0}};
+    uint64_t count = bench->options->count, every = count / SAMPLES_MAX + 1, taken = 0;
     uint32_t *samples = flw_host_alloc(flw_min(count, SAMPLES_MAX) + 1, sizeof *samples);
     struct flw_tick_rate rate = flw_ticks_start();
-    uint64_t every = count / SAMPLES_MAX + 1, taken = 0, overhead = flw_ticks_overhead();
+    uint64_t overhead = flw_ticks_overhead();
     for (uint64_t i = 0; i < count; i++) {
         uint64_t begin = flw_ticks();
-        report->failure_count += flw_bench_run_replace(loop, (struct flw_bench_range){i, i + 1});
+        bench->failure_count += flw_bench_run_replace(loop, (struct flw_bench_range){i, i + 1});
         if (i % every == 0) {
             uint64_t passed = flw_ticks() - begin;
             samples[taken++] =
@@ -89,65 +88,67 @@ static void add_percentiles(const struct flw_bench_loop *loop, uint64_t count,
     qsort(samples, taken, sizeof *samples, flw_compare_u32);
     for (size_t i = 0; i < sizeof rows / sizeof *rows && taken != 0; i++) {
         ns[i] = samples[(uint64_t)(rows[i].quantile * (double)(taken - 1) + 0.5)] * ns_per_tick;
-        flw_bench_report_add(report, rows[i].key, ns[i]);
+        flw_bench_add(bench, rows[i].key, ns[i]);
         if (i == 2) {
-            flw_bench_report_add(report, "p999_over_p50", ns[0] > 0 ? ns[2] / ns[0] : NAN);
+            flw_bench_add(bench, "p999_over_p50", ns[0] > 0 ? ns[2] / ns[0] : NAN);
         }
     }
-    flw_bench_report_add(report, "sample_count", (double)taken);
+    flw_bench_add(bench, "sample_count", (double)taken);
     flw_host_free(samples);
 }
 
-bool flw_bench_replace(const struct flw_bench_options *options, struct flw_bench_bed *bed,
-                       struct flw_bench_report *report, char *message)
+bool flw_bench_replace(struct flw_bench *bench)
 {
+    const struct flw_bench_options *options = bench->options;
     struct flw_bench_loop loop =
-        flw_bench_loop_open(options, bed, options->live_count, options->seed + 1);
-    (void)message;
-    report->failure_count += flw_bench_fill(&loop, options->live_count, options);
-    flw_bench_measure(&loop, flw_bench_run_replace, options, report, "");
+        flw_bench_loop_open(bench, options, options->live_count, options->seed + 1);
+    bench->failure_count += flw_bench_fill(&loop, options->live_count, options);
+    flw_bench_measure(bench, &loop, flw_bench_run_replace, options->warm_count, options->count, "");
     if (options->has_percentiles) {
-        add_percentiles(&loop, options->count, report);
+        add_percentiles(bench, &loop);
     }
-    fallow_stats usage = flw_bench_bed_usage(bed); /* while everything is live */
+    fallow_stats usage = flw_bench_usage(bench); /* while everything is live */
     if (usage.host_bytes != UINT64_MAX && usage.host_bytes != 0 && usage.live_count != 0) {
-        flw_bench_report_add(report, "host_bytes_per_live_block",
-                             (double)usage.host_bytes / (double)usage.live_count);
+        flw_bench_add(bench, "host_bytes_per_live_block",
+                      (double)usage.host_bytes / (double)usage.live_count);
     }
-    report->failure_count += flw_bench_drain(&loop, options->live_count);
+    bench->failure_count += flw_bench_drain(&loop, options->live_count);
     flw_bench_loop_close(&loop);
     return true;
 }
 
 /* ---- holes: of 4 to 64 KiB in steps of 4 KiB, or of --size alone */
 
-bool flw_bench_holes(const struct flw_bench_options *options, struct flw_bench_bed *bed,
-                     struct flw_bench_report *report, char *message)
+bool flw_bench_holes(struct flw_bench *bench)
 {
+    const struct flw_bench_options *options = bench->options;
     bool is_one = options->sizes == FLW_BENCH_SIZE_ONE;
+    const struct {
+        const char *name, *prefix;
+        size_t size_bytes;
+    } parts[] = {{"hole", "hole_", is_one ? options->size_bytes : 32768},
+                 {"larger", "larger_", is_one ? 2 * options->size_bytes : 131072}};
     uint64_t state = options->seed, count = 2 * options->live_count;
-    struct flw_bench_loop loop = flw_bench_loop_open(options, bed, count, options->seed);
-    (void)message;
+    struct flw_bench_loop loop = flw_bench_loop_open(bench, options, count, options->seed);
     for (uint64_t i = 0; i < count; i++) {
         uint64_t random = flw_random_next(&state);
         size_t bytes = is_one ? options->size_bytes : (random % 16 + 1) * 4096;
-        report->failure_count +=
+        bench->failure_count +=
             loop.policy->alloc(loop.pool, bytes, loop.stream, &loop.slots[i]) != FALLOW_OK;
     }
     for (uint64_t i = 0; i < count; i += 2) { /* the neighbours stay, so no two holes can join */
-        report->failure_count +=
+        bench->failure_count +=
             loop.policy->free(loop.pool, loop.slots[i], loop.stream) != FALLOW_OK;
         loop.slots[i] = NULL; /* free(NULL) succeeds */
     }
-    if (options->part == NULL || strcmp(options->part, "larger") != 0) {
-        loop.size_bytes = is_one ? options->size_bytes : 32768;
-        flw_bench_measure(&loop, flw_bench_run_pair, options, report, "hole_");
+    for (size_t i = 0; i < 2; i++) {
+        if (options->part == NULL || strcmp(options->part, parts[1 - i].name) != 0) {
+            loop.size_bytes = parts[i].size_bytes;
+            flw_bench_measure(bench, &loop, flw_bench_run_pair, options->warm_count, options->count,
+                              parts[i].prefix);
+        }
     }
-    if (options->part == NULL || strcmp(options->part, "hole") != 0) {
-        loop.size_bytes = is_one ? 2 * options->size_bytes : 131072;
-        flw_bench_measure(&loop, flw_bench_run_pair, options, report, "larger_");
-    }
-    report->failure_count += flw_bench_drain(&loop, count);
+    bench->failure_count += flw_bench_drain(&loop, count);
     flw_bench_loop_close(&loop);
     return true;
 }
@@ -162,7 +163,7 @@ bool flw_bench_holes(const struct flw_bench_options *options, struct flw_bench_b
  * or queries, as the simulated driver does. The thread that opens the gate must never run that function, so a separate
  * thread waits for the stream. */
 struct gate {
-    const struct flw_bench_bed *bed;
+    struct flw_bench *bench;
     fallow_stream stream;
     pthread_t waiter;
     sem_t closed, open;
@@ -185,29 +186,28 @@ static void CUDA_CB stay_closed(void *argument)
 static void *wait_for_stream(void *argument)
 {
     struct gate *gate = argument;
-    gate->result = gate->bed->driver->cuCtxSetCurrent(gate->bed->context);
+    gate->result = gate->bench->driver->cuCtxSetCurrent(gate->bench->context);
     if (gate->result == CUDA_SUCCESS) {
-        gate->result = gate->bed->driver->cuStreamSynchronize(gate->stream);
+        gate->result = gate->bench->driver->cuStreamSynchronize(gate->stream);
     }
     return NULL;
 }
 
 /* Block the stream, and return once the host function runs. Does nothing without a driver. */
-static bool hold_back(struct gate *gate, char *message)
+static bool hold_back(struct gate *gate)
 {
-    if (gate->bed->driver == NULL) {
+    if (gate->bench->driver == NULL) {
         return true;
     }
     sem_init(&gate->closed, 0, 0);
     sem_init(&gate->open, 0, 0);
-    if (!FLW_BENCH_CALL(gate->bed, message, cuLaunchHostFunc, gate->stream, stay_closed, gate)) {
+    if (!FLW_BENCH_CALL(gate->bench, cuLaunchHostFunc, gate->stream, stay_closed, gate)) {
         return false;
     }
     if (pthread_create(&gate->waiter, NULL, wait_for_stream, gate) != 0) {
         sem_post(&gate->open); /* the host function still refers to the gate */
-        (void)gate->bed->driver->cuStreamSynchronize(gate->stream);
-        snprintf(message, FLW_BENCH_MESSAGE_BYTES, "the system starts no thread");
-        return false;
+        (void)gate->bench->driver->cuStreamSynchronize(gate->stream);
+        return flw_bench_fail(gate->bench, "the system starts no thread");
     }
     await(&gate->closed);
     return true;
@@ -215,9 +215,9 @@ static bool hold_back(struct gate *gate, char *message)
 
 /* Open the gate and wait for the stream. Returns false if a deferred block may have been collected while the clock was
  * running, which invalidates every figure. */
-static bool release(struct gate *gate, char *message)
+static bool release(struct gate *gate)
 {
-    struct flw_driver *driver = gate->bed->driver;
+    struct flw_driver *driver = gate->bench->driver;
     if (driver == NULL) {
         return true;
     }
@@ -226,37 +226,36 @@ static bool release(struct gate *gate, char *message)
     pthread_join(gate->waiter, NULL);
     sem_destroy(&gate->closed);
     sem_destroy(&gate->open);
-    if (!was_held) {
-        snprintf(message, FLW_BENCH_MESSAGE_BYTES, "the held stream was done before it was let go");
-    }
-    return was_held && flw_bench_bed_check(gate->bed, gate->result, "cuStreamSynchronize", message);
+    return was_held ? flw_bench_check(gate->bench, gate->result, "cuStreamSynchronize")
+                    : flw_bench_fail(gate->bench, "the held stream was done before it was let go");
 }
 
-bool flw_bench_deferred(const struct flw_bench_options *options, struct flw_bench_bed *bed,
-                        struct flw_bench_report *report, char *message)
+bool flw_bench_deferred(struct flw_bench *bench)
 {
-    struct gate gate = {.bed = bed, .stream = bed->streams[1]};
-    uint64_t count = options->live_count, *failures = &report->failure_count;
-    if (!hold_back(&gate, message)) {
+    const struct flw_bench_options *options = bench->options;
+    struct gate gate = {.bench = bench, .stream = bench->streams[1]};
+    uint64_t count = options->live_count, *failures = &bench->failure_count;
+    if (!hold_back(&gate)) {
         return false;
     }
-    struct flw_bench_loop loop = flw_bench_loop_open(options, bed, count, options->seed);
-    loop.user = bed->streams[2];
+    struct flw_bench_loop loop = flw_bench_loop_open(bench, options, count, options->seed);
+    loop.user = bench->streams[2];
     *failures += flw_bench_fill(&loop, count, options); /* all live: none is another's memory */
     uint64_t begin = flw_clock_fine_ns();
     for (uint64_t i = 0; i < count; i++) {
         *failures += loop.policy->record_use(loop.pool, loop.slots[i], gate.stream) != FALLOW_OK;
     }
     *failures += flw_bench_drain(&loop, count);
-    flw_bench_report_add(report, "defer_ns_per_deferred",
-                         (double)(flw_clock_fine_ns() - begin) / (double)(count + 1));
+    flw_bench_add(bench, "defer_ns_per_deferred",
+                  (double)(flw_clock_fine_ns() - begin) / (double)(count + 1));
     *failures += loop.policy->poll(loop.pool) != FALLOW_OK;
-    flw_bench_measure(&loop, flw_bench_run_deferred, options, report, "");
-    bool is_done = release(&gate, message);
+    flw_bench_measure(bench, &loop, flw_bench_run_deferred, options->warm_count, options->count,
+                      "");
+    bool is_done = release(&gate);
     begin = flw_clock_fine_ns();
     *failures += loop.policy->poll(loop.pool) != FALLOW_OK;
-    flw_bench_report_add(report, "last_poll_ns_per_deferred",
-                         count == 0 ? 0 : (double)(flw_clock_fine_ns() - begin) / (double)count);
+    flw_bench_add(bench, "last_poll_ns_per_deferred",
+                  count == 0 ? 0 : (double)(flw_clock_fine_ns() - begin) / (double)count);
     flw_bench_loop_close(&loop);
     return is_done;
 }
@@ -305,27 +304,27 @@ static uint64_t run_leases(const struct flw_bench_loop *loop, struct flw_bench_r
     return failures;
 }
 
-bool flw_bench_lease(const struct flw_bench_options *options, struct flw_bench_bed *bed,
-                     struct flw_bench_report *report, char *message)
+bool flw_bench_lease(struct flw_bench *bench)
 {
-    struct leasing leasing = {.count = flw_max(1, flw_min(options->live_count, LAYOUTS_MOST))};
-    struct flw_bench_loop loop = {.pool = &leasing, .stream = bed->streams[0]};
-    fallow_status status = fallow_arena_create(bed->pool, NULL, &leasing.arena);
+    const struct flw_bench_options *options = bench->options;
+    struct leasing leasing = {.count = flw_clamp(options->live_count, 1, LAYOUTS_MOST)};
+    struct flw_bench_loop loop = {.pool = &leasing, .stream = bench->streams[0]};
+    fallow_status status = fallow_arena_create(bench->pool, NULL, &leasing.arena);
     for (uint64_t i = 0; status == FALLOW_OK && i < leasing.count; i++) {
         status = make_layout(i, &leasing.layouts[i]);
     }
     if (status == FALLOW_OK) {
-        report->failure_count += run_leases(&loop, (struct flw_bench_range){0, leasing.count});
-        fallow_stats before = flw_bench_bed_usage(bed);
-        flw_bench_measure(&loop, run_leases, options, report, "");
-        fallow_stats after = flw_bench_bed_usage(bed);
-        flw_bench_report_add(report, "lease_driver_calls",
-                             (double)(after.driver_call_count - before.driver_call_count));
-        flw_bench_report_add(report, "lease_pool_calls",
-                             (double)(after.alloc_count + after.free_count - before.alloc_count -
-                                      before.free_count));
+        bench->failure_count += run_leases(&loop, (struct flw_bench_range){0, leasing.count});
+        fallow_stats before = flw_bench_usage(bench);
+        flw_bench_measure(bench, &loop, run_leases, options->warm_count, options->count, "");
+        fallow_stats after = flw_bench_usage(bench);
+        flw_bench_add(bench, "lease_driver_calls",
+                      (double)(after.driver_call_count - before.driver_call_count));
+        flw_bench_add(bench, "lease_pool_calls",
+                      (double)(after.alloc_count + after.free_count - before.alloc_count -
+                               before.free_count));
     } else {
-        snprintf(message, FLW_BENCH_MESSAGE_BYTES, "no arena: %s", fallow_status_message(status));
+        flw_bench_fail(bench, "no arena: %s", fallow_status_message(status));
     }
     fallow_arena_destroy(leasing.arena);
     for (uint64_t i = 0; i < leasing.count; i++) {
@@ -339,64 +338,59 @@ bool flw_bench_lease(const struct flw_bench_options *options, struct flw_bench_b
 
 #if defined(FLW_HAS_PINNED)
 
-static uint64_t run_pinned(const struct flw_bench_loop *loop, struct flw_bench_range range)
+static inline __attribute__((always_inline)) uint64_t
+run_host_pairs(const struct flw_bench_loop *loop, struct flw_bench_range range, bool is_idle)
 {
     uint64_t failures = 0;
     for (uint64_t i = range.begin; i < range.end; i++) {
         void *block;
         failures += fallow_host_alloc(loop->pool, loop->size_bytes, &block) != FALLOW_OK;
-        failures += fallow_host_free_idle(loop->pool, block) != FALLOW_OK;
+        failures += (is_idle ? fallow_host_free_idle(loop->pool, block)
+                             : fallow_host_free(loop->pool, block, loop->stream)) != FALLOW_OK;
     }
     return failures;
+}
+
+static uint64_t run_pinned(const struct flw_bench_loop *loop, struct flw_bench_range range)
+{
+    return run_host_pairs(loop, range, true);
 }
 
 static uint64_t run_staged(const struct flw_bench_loop *loop, struct flw_bench_range range)
 {
-    uint64_t failures = 0;
-    for (uint64_t i = range.begin; i < range.end; i++) {
-        void *block;
-        failures += fallow_host_alloc(loop->pool, loop->size_bytes, &block) != FALLOW_OK;
-        failures += fallow_host_free(loop->pool, block, loop->stream) != FALLOW_OK;
-    }
-    return failures;
+    return run_host_pairs(loop, range, false);
 }
 
-bool flw_bench_pinned(const struct flw_bench_options *options, struct flw_bench_bed *bed,
-                      struct flw_bench_report *report, char *message)
+bool flw_bench_pinned(struct flw_bench *bench)
 {
+    const struct flw_bench_options *options = bench->options;
     fallow_host *host = NULL;
     fallow_host_stats before, after;
     flw_bench_run *run = strcmp(options->shape, "staged") == 0 ? run_staged : run_pinned;
     fallow_host_stats_init(&before);
     fallow_host_stats_init(&after);
-    fallow_status status = fallow_host_create(bed->pool, NULL, &host);
+    fallow_status status = fallow_host_create(bench->pool, NULL, &host);
     if (status != FALLOW_OK) {
-        snprintf(message, FLW_BENCH_MESSAGE_BYTES, "no host pool: %s",
-                 fallow_status_message(status));
-        return false;
+        return flw_bench_fail(bench, "no host pool: %s", fallow_status_message(status));
     }
     struct flw_bench_loop loop = {
-        .pool = host, .stream = bed->streams[0], .size_bytes = options->size_bytes};
-    report->failure_count += run(&loop, (struct flw_bench_range){0, 1});
-    report->failure_count += fallow_host_get_stats(host, &before) != FALLOW_OK;
-    flw_bench_measure(&loop, run, options, report, "");
-    report->failure_count += fallow_host_get_stats(host, &after) != FALLOW_OK;
-    flw_bench_report_add(report, "driver_calls_per_op",
-                         (double)(after.driver_call_count - before.driver_call_count) /
-                             (double)(after.alloc_count - before.alloc_count));
+        .pool = host, .stream = bench->streams[0], .size_bytes = options->size_bytes};
+    bench->failure_count += run(&loop, (struct flw_bench_range){0, 1});
+    bench->failure_count += fallow_host_get_stats(host, &before) != FALLOW_OK;
+    flw_bench_measure(bench, &loop, run, options->warm_count, options->count, "");
+    bench->failure_count += fallow_host_get_stats(host, &after) != FALLOW_OK;
+    flw_bench_add(bench, "driver_calls_per_op",
+                  (double)(after.driver_call_count - before.driver_call_count) /
+                      (double)(after.alloc_count - before.alloc_count));
     fallow_host_destroy(host);
     return true;
 }
 
 #else
 
-bool flw_bench_pinned(const struct flw_bench_options *options, struct flw_bench_bed *bed,
-                      struct flw_bench_report *report, char *message)
+bool flw_bench_pinned(struct flw_bench *bench)
 {
-    (void)options, (void)bed, (void)report;
-    snprintf(message, FLW_BENCH_MESSAGE_BYTES,
-             "this build has no libfallow-host (libjemalloc-dev)");
-    return false;
+    return flw_bench_fail(bench, "this build has no libfallow-host (libjemalloc-dev)");
 }
 
 #endif

@@ -15,29 +15,27 @@
 /* The reference on one stream is not counted in `--count`, so that it cancels under callgrind. */
 #define REFERENCE_COUNT 50000
 
-static bool measure_one(const struct flw_bench_options *options, struct flw_bench_bed *bed,
-                        struct flw_bench_report *report)
+static bool measure_one(struct flw_bench *bench)
 {
-    struct flw_bench_options one = *options;
+    struct flw_bench_options one = *bench->options;
     uint64_t switches = 0;
     one.stream_count = 1;
-    one.count = REFERENCE_COUNT;
-    one.warm_count = 0;
-    struct flw_bench_loop single = flw_bench_loop_open(&one, bed, 1, options->seed),
-                          many = flw_bench_loop_open(options, bed, 1, options->seed);
-    for (size_t i = 0; i < bed->stream_count; i++) { /* cached blocks in each */
-        single.stream = bed->streams[i];
-        report->failure_count += flw_bench_run_pair(&single, (struct flw_bench_range){0, 64});
+    struct flw_bench_loop single = flw_bench_loop_open(bench, &one, 1, one.seed),
+                          many = flw_bench_loop_open(bench, bench->options, 1, one.seed);
+    for (size_t i = 0; i < bench->stream_count; i++) { /* cached blocks in each */
+        single.stream = bench->streams[i];
+        bench->failure_count += flw_bench_run_pair(&single, (struct flw_bench_range){0, 64});
     }
     double reference =
-        flw_bench_measure(&single, flw_bench_run_streams, &one, report, "one_stream_");
-    double ns = flw_bench_measure(&many, flw_bench_run_streams, options, report, "");
+        flw_bench_measure(bench, &single, flw_bench_run_streams, 0, REFERENCE_COUNT, "one_stream_");
+    double ns =
+        flw_bench_measure(bench, &many, flw_bench_run_streams, one.warm_count, one.count, "");
     for (uint64_t i = 0; i <= many.mask; i++) {
         switches += many.steps[i].stream != many.steps[(i + 1) & many.mask].stream;
     }
     double rate = (double)switches / (double)(many.mask + 1);
-    flw_bench_report_add(report, "switches_per_op", rate);
-    flw_bench_report_add(report, "ns_per_switch", rate > 0 ? (ns - reference) / rate : NAN);
+    flw_bench_add(bench, "switches_per_op", rate);
+    flw_bench_add(bench, "ns_per_switch", rate > 0 ? (ns - reference) / rate : NAN);
     flw_bench_loop_close(&single);
     flw_bench_loop_close(&many);
     return true;
@@ -78,12 +76,12 @@ static const struct flw_bench_column columns[FLW_BENCH_COLUMNS] = {
 };
 
 /* A simulated driver counts calls. For a GPU's driver use the pool's own counts, NAN if there are none. */
-static void count(const struct flw_bench_bed *bed, double *out)
+static void count(const struct flw_bench *bench, double *out)
 {
     flw_sim_calls_function calls = NULL;
     flw_sim_ledger_function get_ledger = NULL;
     struct flw_sim_ledger ledger = {.struct_size = sizeof ledger};
-    fallow_stats usage = flw_bench_bed_usage(bed);
+    fallow_stats usage = flw_bench_usage(bench);
     for (size_t i = COUNTS; i < FLW_BENCH_COLUMNS; i++) {
         out[i] = NAN;
     }
@@ -95,11 +93,11 @@ static void count(const struct flw_bench_bed *bed, double *out)
     out[HOST_WAITS] = (double)(usage.wait_count + usage.remap_wait_count);
     out[STEALS] = (double)usage.steal_count;
     out[RESERVED_BYTES] = (double)usage.reserved_bytes;
-    if (!bed->is_sim || bed->driver == NULL) {
+    if (bench->options->device >= 0 || bench->driver == NULL) {
         return;
     }
-    flw_bench_bed_find(bed, "flw_sim_call_count", &calls);
-    flw_bench_bed_find(bed, "flw_sim_get_ledger", &get_ledger);
+    flw_bench_find(bench, "flw_sim_call_count", &calls);
+    flw_bench_find(bench, "flw_sim_get_ledger", &get_ledger);
     get_ledger(0, &ledger);
     out[DRIVER_CALLS] = /* without queries, as in fallow_stats */
         (double)(calls(NULL) - calls("cuStreamIsCapturing") - calls("cuMemGetInfo_v2"));
@@ -119,19 +117,19 @@ static uint64_t cpu_ns(void)
 
 /* ---- a row */
 
-static bool measure_row(const struct flw_bench_options *options, const struct flw_bench_bed *bed,
-                        double *values, uint64_t *failures, char *message)
+static bool measure_row(struct flw_bench *bench, double *values)
 {
+    const struct flw_bench_options *options = bench->options;
     struct flw_bench_options own = *options;
     flw_bench_run *run = options->lag_pairs == 0 ? flw_bench_run_streams : flw_bench_run_worked;
     own.is_random_switch = true;
     own.stream_count = (size_t)values[STREAM_COUNT];
     own.size_bytes = (size_t)values[SIZE_BYTES];
     uint64_t count_beside = (uint64_t)values[BESIDE_BYTES] / own.size_bytes, held = 0;
-    struct flw_bench_loop loop = flw_bench_loop_open(&own, bed, count_beside, options->seed);
+    struct flw_bench_loop loop = flw_bench_loop_open(bench, &own, count_beside, options->seed);
     if (options->lag_pairs != 0) {
-        flw_bench_bed_find(bed, "flw_sim_touch", &loop.touch);
-        flw_bench_bed_find(bed, "flw_sim_advance", &loop.advance);
+        flw_bench_find(bench, "flw_sim_touch", &loop.touch);
+        flw_bench_find(bench, "flw_sim_advance", &loop.advance);
     }
     while (held < count_beside &&
            loop.policy->alloc(loop.pool, loop.size_bytes, loop.streams[held % own.stream_count],
@@ -140,21 +138,21 @@ static bool measure_row(const struct flw_bench_options *options, const struct fl
     }
     if (held == count_beside) {
         double before[FLW_BENCH_COLUMNS];
-        *failures += run(&loop, (struct flw_bench_range){0, options->warm_count});
-        count(bed, before);
-        values[CPU_NS] = flw_bench_time(&loop, run, options->count, cpu_ns, failures, NULL);
-        count(bed, values);
+        bench->failure_count += run(&loop, (struct flw_bench_range){0, options->warm_count});
+        count(bench, before);
+        values[CPU_NS] = flw_bench_time(bench, &loop, run, options->count, cpu_ns, NULL);
+        count(bench, values);
         for (size_t i = COUNTS; i < RESERVED_BYTES; i++) {
             values[i] = (values[i] - before[i]) / (double)options->count;
         }
     } else {
-        snprintf(message, FLW_BENCH_MESSAGE_BYTES,
-                 "%llu of %llu blocks of %zu bytes could be held beside: lower --beside",
-                 (unsigned long long)held, (unsigned long long)count_beside, own.size_bytes);
+        flw_bench_fail(bench,
+                       "%llu of %llu blocks of %zu bytes could be held beside: lower --beside",
+                       (unsigned long long)held, (unsigned long long)count_beside, own.size_bytes);
     }
     for (uint64_t i = 0; i < held; i++) {
-        *failures += loop.policy->free(loop.pool, loop.slots[i],
-                                       loop.streams[i % own.stream_count]) != FALLOW_OK;
+        bench->failure_count += loop.policy->free(loop.pool, loop.slots[i],
+                                                  loop.streams[i % own.stream_count]) != FALLOW_OK;
     }
     flw_bench_loop_close(&loop);
     return held == count_beside;
@@ -176,34 +174,31 @@ static void compare_with_one_stream(struct flw_bench_row *rows, size_t row_count
     }
 }
 
-bool flw_bench_streams(const struct flw_bench_options *options, struct flw_bench_bed *bed,
-                       struct flw_bench_report *report, char *message)
+bool flw_bench_streams(struct flw_bench *bench)
 {
+    const struct flw_bench_options *options = bench->options;
     const struct flw_bench_list *sizes = &options->size_list, *besides = &options->beside_list,
                                 *streams = &options->stream_list;
     if (!options->is_sweep) {
-        return measure_one(options, bed, report);
+        return measure_one(bench);
     }
-    size_t row_count = sizes->count * besides->count * streams->count;
-    report->columns = columns;
-    report->column_count = FLW_BENCH_COLUMNS;
-    report->rows = flw_host_alloc(row_count, sizeof *report->rows);
-    snprintf(report->note, sizeof report->note,
+    bench->columns = columns;
+    bench->column_count = FLW_BENCH_COLUMNS;
+    snprintf(bench->note, sizeof bench->note,
              "a row's pairs are on random streams; CPU time and counts a pair; %s",
              options->lag_pairs == 0 ? "no device work"
                                      : "simulated work on each block, its time included");
-    for (size_t i = 0; i < row_count; i++) {
-        double *values = report->rows[report->row_count++].values;
+    for (size_t i = 0; i < sizes->count * besides->count * streams->count; i++) {
+        double *values = flw_bench_add_row(bench)->values;
         values[STREAM_COUNT] = (double)streams->values[i % streams->count];
         values[BESIDE_BYTES] = (double)besides->values[i / streams->count % besides->count];
         values[SIZE_BYTES] = (double)sizes->values[i / streams->count / besides->count];
-        if ((bed->driver != NULL && !flw_bench_bed_check(bed, bed->driver->cuCtxSynchronize(),
-                                                         "cuCtxSynchronize", message)) ||
-            !flw_bench_bed_renew_pool(bed, options, message) ||
-            !measure_row(options, bed, values, &report->failure_count, message)) {
+        if ((bench->driver != NULL &&
+             !flw_bench_check(bench, bench->driver->cuCtxSynchronize(), "cuCtxSynchronize")) ||
+            !flw_bench_renew_pool(bench) || !measure_row(bench, values)) {
             return false;
         }
     }
-    compare_with_one_stream(report->rows, report->row_count);
+    compare_with_one_stream(bench->rows, bench->row_count);
     return true;
 }

@@ -19,9 +19,11 @@
 #include <sched.h>
 #include <semaphore.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 
 #include "base/bits.h"
 #include "base/clock.h"
+#include "common/command.h"
 
 /* ---- a crew of threads */
 
@@ -36,19 +38,15 @@ struct worker {
     uint64_t begin_ns, end_ns, switches; /* of the last job */
 };
 
-/* The next job is written under the lock, while no thread works. */
+/* The next job is written while all workers wait at the barrier. */
 struct crew {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    const struct flw_bench_bed *bed;
+    pthread_barrier_t barrier; /* passed before and after each job */
+    struct flw_bench *bench;
     struct worker *workers;
-    uint64_t job;      /* number of the job given last */
-    size_t done_count; /* workers that finished that job */
-    size_t started_count;
-    bool is_over, is_lockstep;
-    uint64_t (*work)(struct worker *worker, uint64_t count); /* returns the number of failures */
+    size_t worker_count;
+    uint64_t (*work)(struct worker *worker, uint64_t count); /* NULL: end. Returns the failures */
     size_t active;                                           /* workers below this index work */
-    uint64_t count, live_count;
+    uint64_t count;
     struct queue *queue;                                     /* handoff's */
     _Alignas(FLW_HOST_LINE_BYTES) atomic_size_t ready_count; /* the active ones start together */
 };
@@ -56,7 +54,7 @@ struct crew {
 static void start_together(struct crew *crew)
 {
     atomic_fetch_add_explicit(&crew->ready_count, 1, memory_order_acq_rel);
-    while (!crew->is_lockstep && /* a loop that waits would be counted */
+    while (!crew->bench->options->is_lockstep && /* a loop that waits would be counted */
            atomic_load_explicit(&crew->ready_count, memory_order_acquire) < crew->active) {
         sched_yield();
     }
@@ -66,20 +64,13 @@ static void *work(void *argument)
 {
     struct worker *worker = argument;
     struct crew *crew = worker->crew;
+    struct flw_bench *bench = crew->bench;
     flw_machine_pin(worker->index);
-    if (crew->bed->driver != NULL) { /* as in a thread that launches kernels */
-        (void)crew->bed->driver->cuCtxSetCurrent(crew->bed->context);
+    if (bench->driver != NULL) { /* as in a thread that launches kernels */
+        (void)bench->driver->cuCtxSetCurrent(bench->context);
     }
-    pthread_mutex_lock(&crew->lock);
-    for (uint64_t job = 0;;) {
-        while (crew->job == job) {
-            pthread_cond_wait(&crew->changed, &crew->lock);
-        }
-        job = crew->job;
-        if (crew->is_over) {
-            break;
-        }
-        pthread_mutex_unlock(&crew->lock);
+    for (pthread_barrier_wait(&crew->barrier); crew->work != NULL;
+         pthread_barrier_wait(&crew->barrier)) {
         if (worker->index < crew->active) {
             start_together(crew);
             worker->switches = flw_machine_switches();
@@ -88,11 +79,8 @@ static void *work(void *argument)
             worker->end_ns = flw_clock_fine_ns();
             worker->switches = flw_machine_switches() - worker->switches;
         }
-        pthread_mutex_lock(&crew->lock);
-        crew->done_count++;
-        pthread_cond_broadcast(&crew->changed);
+        pthread_barrier_wait(&crew->barrier);
     }
-    pthread_mutex_unlock(&crew->lock);
     return NULL;
 }
 
@@ -104,14 +92,8 @@ static double run_job(struct crew *crew, size_t active, uint64_t count, bool *is
     crew->active = active;
     crew->count = count;
     atomic_store_explicit(&crew->ready_count, 0, memory_order_relaxed);
-    pthread_mutex_lock(&crew->lock);
-    crew->done_count = 0;
-    crew->job++;
-    pthread_cond_broadcast(&crew->changed);
-    while (!crew->is_over && crew->done_count < crew->started_count) {
-        pthread_cond_wait(&crew->changed, &crew->lock);
-    }
-    pthread_mutex_unlock(&crew->lock);
+    pthread_barrier_wait(&crew->barrier);
+    pthread_barrier_wait(&crew->barrier);
     for (size_t i = 0; i < active; i++) {
         begin = flw_min(begin, crew->workers[i].begin_ns);
         end = flw_max(end, crew->workers[i].end_ns);
@@ -123,49 +105,44 @@ static double run_job(struct crew *crew, size_t active, uint64_t count, bool *is
     return end <= begin ? 1 : (double)(end - begin);
 }
 
-/* Start the options' threads, each with a loop on its own stream. False: the host refused, message is set. */
-static bool open_crew(struct crew *crew, const struct flw_bench_options *options,
-                      const struct flw_bench_bed *bed, char *message)
+/* Start workers, each with a loop on its own stream. If the host refuses a thread, the command ends. */
+static void open_crew(struct crew *crew, struct flw_bench *bench, size_t worker_count,
+                      uint64_t slot_count)
 {
-    *crew = (struct crew){.lock = PTHREAD_MUTEX_INITIALIZER,
-                          .changed = PTHREAD_COND_INITIALIZER,
-                          .bed = bed,
-                          .is_lockstep = options->is_lockstep,
-                          .live_count = options->live_count};
-    crew->workers = flw_host_lines(options->thread_count, sizeof *crew->workers);
-    for (size_t i = 0; i < options->thread_count; i++) {
+    const struct flw_bench_options *options = bench->options;
+    *crew = (struct crew){.bench = bench, .worker_count = worker_count};
+    pthread_barrier_init(&crew->barrier, NULL, (unsigned)worker_count + 1);
+    crew->workers = flw_host_lines(worker_count, sizeof *crew->workers);
+    for (size_t i = 0; i < worker_count; i++) {
         struct worker *worker = &crew->workers[i];
         worker->crew = crew;
         worker->index = i;
-        worker->loop = flw_bench_loop_open(options, bed, options->live_count, options->seed + i);
-        worker->loop.stream = bed->streams[flw_min(i, bed->stream_count - 1)];
+        worker->loop = flw_bench_loop_open(bench, options, slot_count, options->seed + i);
+        worker->loop.stream = bench->streams[flw_min(i, bench->stream_count - 1)];
         if (pthread_create(&worker->thread, NULL, work, worker) != 0) {
-            snprintf(message, FLW_BENCH_MESSAGE_BYTES, "the host refused thread %zu of %zu", i + 1,
-                     options->thread_count);
-            return false;
+            flw_complain("bench %s: the host refused thread %zu of %zu", options->shape, i + 1,
+                         worker_count);
+            _Exit(FLW_EXIT_FAILED); /* the other threads wait at the barrier */
         }
-        crew->started_count++;
     }
-    return true;
 }
 
-static void close_crew(struct crew *crew, size_t thread_count, struct flw_bench_report *report)
+static void close_crew(struct crew *crew)
 {
-    crew->is_over = true;
-    (void)run_job(crew, 0, 0, NULL);
-    for (size_t i = 0; i < crew->started_count; i++) {
+    crew->work = NULL;
+    pthread_barrier_wait(&crew->barrier);
+    for (size_t i = 0; i < crew->worker_count; i++) {
         pthread_join(crew->workers[i].thread, NULL);
-        report->failure_count += crew->workers[i].failures;
-    }
-    for (size_t i = 0; i < thread_count; i++) {
+        crew->bench->failure_count += crew->workers[i].failures;
         flw_bench_loop_close(&crew->workers[i].loop);
     }
+    pthread_barrier_destroy(&crew->barrier);
     flw_host_free(crew->workers);
 }
 
 static void set_policy(struct crew *crew, const struct flw_bench_policy *policy, void *pool)
 {
-    for (size_t i = 0; i < crew->started_count; i++) {
+    for (size_t i = 0; i < crew->worker_count; i++) {
         crew->workers[i].loop.policy = policy;
         crew->workers[i].loop.pool = pool;
     }
@@ -185,43 +162,47 @@ static uint64_t run_pairs(struct worker *worker, uint64_t count)
 static uint64_t run_and_free(struct worker *worker, uint64_t count)
 {
     return flw_bench_run_replace(&worker->loop, (struct flw_bench_range){0, count}) +
-           flw_bench_drain(&worker->loop, worker->crew->live_count);
+           flw_bench_drain(&worker->loop, worker->crew->bench->options->live_count);
 }
 
-bool flw_bench_threads(const struct flw_bench_options *options, struct flw_bench_bed *bed,
-                       struct flw_bench_report *report, char *message)
+bool flw_bench_threads(struct flw_bench *bench)
 {
-    struct crew crew;
+    enum {
+        ONE,
+        MANY,
+        SCALING,
+        NULL_SCALING,
+        RELATIVE,
+        FIGURES
+    };
+    static const char *const keys[FIGURES] = {"one_thread_ns_per_op", "ns_per_op", "scaling",
+                                              "null_scaling", "relative_scaling"};
+    const struct flw_bench_options *options = bench->options;
     size_t threads = options->thread_count;
     uint64_t count = options->count / THREAD_ROUNDS / threads + 1;
-    double one[THREAD_ROUNDS], many[THREAD_ROUNDS], scaling[THREAD_ROUNDS],
-        null_scaling[THREAD_ROUNDS], relative[THREAD_ROUNDS];
-    bool is_ready = open_crew(&crew, options, bed, message);
+    double figures[FIGURES][THREAD_ROUNDS];
+    struct crew crew;
+    open_crew(&crew, bench, threads, options->live_count);
     crew.work = options->sizes == FLW_BENCH_SIZE_ONE ? run_pairs : run_and_free;
-    if (is_ready) {
-        run_job(&crew, threads, count, NULL); /* warm */
-    }
-    for (size_t i = 0; i < THREAD_ROUNDS && is_ready; i++) {
+    run_job(&crew, threads, count, NULL); /* warm */
+    for (size_t i = 0; i < THREAD_ROUNDS; i++) {
         set_policy(&crew, flw_bench_policy_find("null"), &crew);
         double null_one = run_job(&crew, 1, count, NULL);
-        null_scaling[i] = (double)threads * null_one / run_job(&crew, threads, count, NULL);
-        set_policy(&crew, options->policy, bed->pool);
-        one[i] = run_job(&crew, 1, count, NULL) / (double)count;
-        many[i] = run_job(&crew, threads, count, NULL) / (double)count;
-        scaling[i] = (double)threads * one[i] / many[i];
-        relative[i] = scaling[i] / null_scaling[i];
+        figures[NULL_SCALING][i] =
+            (double)threads * null_one / run_job(&crew, threads, count, NULL);
+        set_policy(&crew, options->policy, bench->pool);
+        figures[ONE][i] = run_job(&crew, 1, count, NULL) / (double)count;
+        figures[MANY][i] = run_job(&crew, threads, count, NULL) / (double)count;
+        figures[SCALING][i] = (double)threads * figures[ONE][i] / figures[MANY][i];
+        figures[RELATIVE][i] = figures[SCALING][i] / figures[NULL_SCALING][i];
     }
-    close_crew(&crew, threads, report);
-    if (is_ready) {
-        flw_bench_report_add(report, "one_thread_ns_per_op", flw_median(one, THREAD_ROUNDS));
-        flw_bench_report_add(report, "ns_per_op", flw_median(many, THREAD_ROUNDS));
-        flw_bench_report_add(report, "scaling", flw_median(scaling, THREAD_ROUNDS));
-        flw_bench_report_add(report, "null_scaling", flw_median(null_scaling, THREAD_ROUNDS));
-        flw_bench_report_add(report, "relative_scaling", flw_median(relative, THREAD_ROUNDS));
-        flw_bench_report_add(report, "relative_scaling_min", relative[0]); /* sorted */
-        flw_bench_report_add(report, "rounds", THREAD_ROUNDS);
+    close_crew(&crew);
+    for (size_t i = 0; i < FIGURES; i++) {
+        flw_bench_add(bench, keys[i], flw_median(figures[i], THREAD_ROUNDS));
     }
-    return is_ready;
+    flw_bench_add(bench, "relative_scaling_min", figures[RELATIVE][0]); /* sorted */
+    flw_bench_add(bench, "rounds", THREAD_ROUNDS);
+    return true;
 }
 
 /* ---- handoff */
@@ -263,7 +244,7 @@ static uint64_t exchange(struct worker *worker, uint64_t count)
 {
     struct queue *queue = worker->crew->queue;
     const struct flw_bench_loop *loop = &worker->loop;
-    bool is_producer = worker->index == 0, is_lockstep = worker->crew->is_lockstep;
+    bool is_producer = worker->index == 0, is_lockstep = worker->crew->bench->options->is_lockstep;
     atomic_uint_fast64_t *own = is_producer ? &queue->tail : &queue->head;
     atomic_uint_fast64_t *other = is_producer ? &queue->head : &queue->tail;
     sem_t *turn = is_producer ? &queue->emptied : &queue->filled;
@@ -325,8 +306,7 @@ static double find_typical(struct series *series)
 }
 
 /* Each round times blocks, the queue alone, pairs in one thread, and their loop alone. */
-static void measure_handoff(struct crew *crew, const struct flw_bench_options *options, void *pool,
-                            struct flw_bench_report *report)
+static void measure_handoff(struct crew *crew)
 {
     enum {
         BLOCKS,
@@ -335,11 +315,12 @@ static void measure_handoff(struct crew *crew, const struct flw_bench_options *o
         LOOPS,
         KINDS
     };
+    struct flw_bench *bench = crew->bench;
+    const struct flw_bench_options *options = bench->options;
     struct series series[KINDS] = {0}, warm = {0};
     double typical[KINDS];
     uint64_t planned = options->is_lockstep ? LONG_ROUNDS : ROUNDS;
     uint64_t pairs = options->warm_count / PAIRS_SHARE + 1;
-    const struct flw_bench_policy *loop = flw_bench_policy_find("loop");
     run_round(crew, exchange, options->warm_count + 1, &warm);
     run_round(crew, run_drawn, pairs, &warm);
     for (uint64_t i = 0; i < planned; i++) {
@@ -349,30 +330,28 @@ static void measure_handoff(struct crew *crew, const struct flw_bench_options *o
         }
         run_round(crew, exchange, count, &series[BLOCKS]);
         run_round(crew, run_drawn, pairs, &series[PAIRS]);
-        set_policy(crew, loop, pool);
+        set_policy(crew, flw_bench_policy_find("loop"), bench->pool);
         run_round(crew, exchange, options->warm_count / QUEUE_SHARE + 1, &series[QUEUE]);
         run_round(crew, run_drawn, pairs, &series[LOOPS]);
-        set_policy(crew, options->policy, pool);
+        set_policy(crew, options->policy, bench->pool);
     }
     for (size_t i = 0; i < KINDS; i++) {
         typical[i] = find_typical(&series[i]);
     }
     double pair = typical[PAIRS] - typical[LOOPS], block = typical[BLOCKS] - typical[QUEUE];
-    flw_bench_report_add(report, "ns_per_op", typical[BLOCKS]);
-    flw_bench_report_add(report, "median_ns_per_op",
-                         flw_median(series[BLOCKS].ns, series[BLOCKS].count));
-    flw_bench_report_add(report, "queue_ns_per_op", typical[QUEUE]);
-    flw_bench_report_add(report, "same_thread_ns_per_op", typical[PAIRS]);
-    flw_bench_report_add(report, "same_thread_loop_ns", typical[LOOPS]);
-    flw_bench_report_add(report, "over_same_thread", pair > 0 ? block / pair : NAN);
-    flw_bench_report_add(report, "rounds", (double)series[BLOCKS].count);
-    flw_bench_report_add(report, "quiet_rounds", (double)series[BLOCKS].quiet_count);
+    flw_bench_add(bench, "ns_per_op", typical[BLOCKS]);
+    flw_bench_add(bench, "median_ns_per_op", flw_median(series[BLOCKS].ns, series[BLOCKS].count));
+    flw_bench_add(bench, "queue_ns_per_op", typical[QUEUE]);
+    flw_bench_add(bench, "same_thread_ns_per_op", typical[PAIRS]);
+    flw_bench_add(bench, "same_thread_loop_ns", typical[LOOPS]);
+    flw_bench_add(bench, "over_same_thread", pair > 0 ? block / pair : NAN);
+    flw_bench_add(bench, "rounds", (double)series[BLOCKS].count);
+    flw_bench_add(bench, "quiet_rounds", (double)series[BLOCKS].quiet_count);
 }
 
-bool flw_bench_handoff(const struct flw_bench_options *options, struct flw_bench_bed *bed,
-                       struct flw_bench_report *report, char *message)
+bool flw_bench_handoff(struct flw_bench *bench)
 {
-    struct flw_bench_options own = *options;
+    const struct flw_bench_options *options = bench->options;
     struct crew crew;
     uint64_t places = 1;
     while (places < options->live_count) {
@@ -381,29 +360,24 @@ bool flw_bench_handoff(const struct flw_bench_options *options, struct flw_bench
     struct queue *queue = flw_host_lines(1, sizeof *queue);
     queue->slots = flw_host_lines(places, sizeof(void *));
     queue->mask = places - 1;
-    queue->stretch = options->is_lockstep ? places : flw_min(flw_max(places / 4, 1), STRETCH_MOST);
+    queue->stretch = options->is_lockstep ? places : flw_clamp(places / 4, 1, STRETCH_MOST);
     sem_init(&queue->filled, 0, 0);
     sem_init(&queue->emptied, 0, 1);
-    own.thread_count = 2;
-    own.live_count = 1; /* steps are for their sizes alone */
-    bool is_ready = open_crew(&crew, &own, bed, message);
-    if (is_ready) {
-        crew.queue = queue;
-        crew.workers[1].loop.stream = bed->streams[options->stream_count > 1 ? 1 : 0];
-        measure_handoff(&crew, options, bed->pool, report);
-    }
-    close_crew(&crew, own.thread_count, report);
-    fallow_stats usage = flw_bench_bed_usage(bed);
+    open_crew(&crew, bench, 2, 1); /* steps are for their sizes alone */
+    crew.queue = queue;
+    crew.workers[1].loop.stream = bench->streams[options->stream_count > 1 ? 1 : 0];
+    measure_handoff(&crew);
+    close_crew(&crew);
+    fallow_stats usage = flw_bench_usage(bench);
     if (usage.peak_reserved_bytes != UINT64_MAX) {
         double held = (double)usage.peak_reserved_bytes, live = (double)usage.peak_requested_bytes;
         double over = fmax(held - 16.0 * 1024 * 1024, 0);
-        flw_bench_report_add(report, "peak_held_over_live", live > 0 ? held / live : NAN);
-        flw_bench_report_add(report, "peak_held_less_16mib_over_live",
-                             live > 0 ? over / live : NAN);
+        flw_bench_add(bench, "peak_held_over_live", live > 0 ? held / live : NAN);
+        flw_bench_add(bench, "peak_held_less_16mib_over_live", live > 0 ? over / live : NAN);
     }
     sem_destroy(&queue->filled);
     sem_destroy(&queue->emptied);
     flw_host_free(queue->slots);
     flw_host_free(queue);
-    return is_ready;
+    return true;
 }
