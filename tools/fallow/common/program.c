@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "common/program.h"
 
+#include "base/bits.h"
+
 #include "common/tool_host.h"
 
 #include "trace/trace/trace.h"
@@ -9,17 +11,14 @@
 
 static bool has_private_pools(const struct flw_trace *trace)
 {
+    bool has = false;
     for (size_t i = 0; i < trace->context_count; i++) {
-        if (trace->contexts[i].pool != 0) {
-            return true;
-        }
+        has |= trace->contexts[i].pool != 0;
     }
     for (size_t i = 0; i < trace->segment_count; i++) {
-        if (trace->segments[i].pool != 0) {
-            return true;
-        }
+        has |= trace->segments[i].pool != 0;
     }
-    return false;
+    return has;
 }
 
 uint16_t flw_lanes_find(const struct flw_lanes *lanes, uint32_t pool, uint16_t stream)
@@ -34,22 +33,22 @@ uint16_t flw_lanes_find(const struct flw_lanes *lanes, uint32_t pool, uint16_t s
     return i == lanes->count ? UINT16_MAX : (uint16_t)(lanes->stream_count + i);
 }
 
-/* Makes it where there is none. UINT16_MAX: there are too many. */
+/* Return the lane, a new one if need be. UINT16_MAX: there are too many. */
 static uint16_t find_or_add(struct flw_lanes *lanes, uint32_t pool, uint16_t stream)
 {
     uint16_t lane = flw_lanes_find(lanes, pool, stream);
     if (lane != UINT16_MAX || lanes->stream_count + lanes->count + 1 >= UINT16_MAX) {
         return lane;
     }
-    lanes->list =
-        flw_host_grow(lanes->list, &lanes->capacity, lanes->count + 1, sizeof *lanes->list);
     bool is_known = false;
     for (size_t i = 0; i < lanes->count; i++) {
         is_known |= lanes->list[i].pool == pool;
     }
     lanes->pool_count += !is_known;
-    lanes->list[lanes->count++] = (struct flw_lane){.pool = pool, .stream = stream};
-    return (uint16_t)(lanes->stream_count + lanes->count - 1);
+    lanes->list =
+        flw_host_grow(lanes->list, &lanes->capacity, lanes->count + 1, sizeof *lanes->list);
+    lanes->list[lanes->count] = (struct flw_lane){.pool = pool, .stream = stream};
+    return (uint16_t)(lanes->stream_count + lanes->count++);
 }
 
 static bool read_blocks(struct flw_lanes *lanes, const struct flw_trace *trace)
@@ -57,13 +56,14 @@ static bool read_blocks(struct flw_lanes *lanes, const struct flw_trace *trace)
     struct flw_trace_walk walk = {0};
     for (size_t i = 0; i < trace->initial_count + trace->event_count; i++) {
         const struct flw_trace_context *context = flw_trace_walk_context(trace, &walk, i);
-        bool is_initial = i < trace->initial_count;
-        const struct flw_trace_event *event =
-            is_initial ? NULL : &trace->events[i - trace->initial_count];
-        if (!is_initial && event->op != FLW_TRACE_ALLOC) {
-            continue;
+        uint32_t number = (uint32_t)i;
+        if (i >= trace->initial_count) {
+            const struct flw_trace_event *event = &trace->events[i - trace->initial_count];
+            number = event->block;
+            if (event->op != FLW_TRACE_ALLOC) {
+                continue;
+            }
         }
-        uint32_t number = is_initial ? (uint32_t)i : event->block;
         const struct flw_trace_block *block = &trace->blocks[number];
         uint16_t lane = find_or_add(lanes, context->pool, block->stream);
         if (lane == UINT16_MAX) {
@@ -119,13 +119,11 @@ static void push(struct builder *builder, struct flw_op op)
 static void push_alloc(struct builder *builder, uint32_t block, const struct flw_trace_block *of)
 {
     struct flw_program *program = builder->program;
+    builder->live_bytes += of->size_bytes;
+    program->max_live_bytes = flw_max(program->max_live_bytes, builder->live_bytes);
     if (of->size_bytes == 0) {
         program->zero_count++;
         return;
-    }
-    builder->live_bytes += of->size_bytes;
-    if (builder->live_bytes > program->max_live_bytes) {
-        program->max_live_bytes = builder->live_bytes;
     }
     push(builder, (struct flw_op){.size_bytes = of->size_bytes,
                                   .address = of->address,
@@ -134,48 +132,35 @@ static void push_alloc(struct builder *builder, uint32_t block, const struct flw
                                   .kind = FLW_OP_ALLOC});
 }
 
-static void push_free(struct builder *builder, struct flw_op op,
-                      const struct flw_trace_block *block)
-{
-    op.size_bytes = block->size_bytes;
-    op.kind = op.stream == block->stream ? FLW_OP_FREE : FLW_OP_FREE_ELSEWHERE;
-    builder->program->crosses_streams |= op.kind == FLW_OP_FREE_ELSEWHERE;
-    op.use_count = builder->use_counts[op.block];
-    builder->live_bytes -= block->size_bytes;
-    if (op.size_bytes != 0) {
-        push(builder, op);
-    }
-}
-
-static void push_use(struct builder *builder, struct flw_op op, const struct flw_trace_block *block)
+/* Push what happens to a block later; nothing for a block of no bytes. */
+static void push_later(struct builder *builder, struct flw_op op, uint8_t trace_op,
+                       const struct flw_trace_block *block)
 {
     struct flw_program *program = builder->program;
-    if (program->use_masks == NULL) {
-        program->use_masks = flw_host_alloc(program->block_count, sizeof *program->use_masks);
-    }
-    program->use_masks[op.block] |= 1ull << (op.stream % 64);
+    uint8_t *use_count = &builder->use_counts[op.block];
     op.size_bytes = block->size_bytes;
-    op.kind = FLW_OP_USE;
-    program->crosses_streams = true;
-    if (builder->use_counts[op.block] < UINT8_MAX) {
-        builder->use_counts[op.block]++;
+    if (trace_op == FLW_TRACE_FREE) {
+        op.kind = op.stream == block->stream ? FLW_OP_FREE : FLW_OP_FREE_ELSEWHERE;
+        op.use_count = *use_count;
+        program->crosses_streams |= op.kind == FLW_OP_FREE_ELSEWHERE;
+        builder->live_bytes -= block->size_bytes;
+    } else if (trace_op == FLW_TRACE_USE) {
+        op.kind = FLW_OP_USE;
+        if (program->use_masks == NULL) {
+            program->use_masks = flw_host_alloc(program->block_count, sizeof *program->use_masks);
+        }
+        program->use_masks[op.block] |= 1ull << (op.stream % 64);
+        program->crosses_streams = true;
+        *use_count += *use_count < UINT8_MAX;
+    } else {
+        const struct flw_op *last = &program->ops[program->op_count - 1]; /* there is its free */
+        op.kind = FLW_OP_FREE_DONE;
+        if (last->block == op.block &&
+            (last->kind == FLW_OP_FREE || last->kind == FLW_OP_FREE_ELSEWHERE)) {
+            return; /* directly after its free: at once */
+        }
     }
     if (op.size_bytes != 0) {
-        push(builder, op);
-    }
-}
-
-/* Nothing where it directly follows its free. */
-static void push_free_done(struct builder *builder, struct flw_op op,
-                           const struct flw_trace_block *block)
-{
-    const struct flw_program *program = builder->program;
-    const struct flw_op *last = &program->ops[program->op_count - 1]; /* there is its free */
-    op.kind = FLW_OP_FREE_DONE;
-    op.size_bytes = block->size_bytes;
-    bool is_at_once = last->block == op.block &&
-                      (last->kind == FLW_OP_FREE || last->kind == FLW_OP_FREE_ELSEWHERE);
-    if (op.size_bytes != 0 && !is_at_once) {
         push(builder, op);
     }
 }
@@ -191,39 +176,32 @@ static void push_event(struct builder *builder, const struct flw_trace *trace,
     case FLW_TRACE_ALLOC:
         builder->program->alloc_count++;
         push_alloc(builder, event->block, &trace->blocks[event->block]);
-        break;
+        return;
     case FLW_TRACE_FREE:
-        push_free(builder, op, &trace->blocks[event->block]);
-        break;
     case FLW_TRACE_USE:
-        push_use(builder, op, &trace->blocks[event->block]);
-        break;
     case FLW_TRACE_FREE_DONE:
-        push_free_done(builder, op, &trace->blocks[event->block]);
-        break;
+        push_later(builder, op, event->op, &trace->blocks[event->block]);
+        return;
     case FLW_TRACE_SEGMENT_ALLOC:
         op.kind = FLW_OP_SEGMENT;
-        push(builder, op);
         break;
     case FLW_TRACE_SEGMENT_FREE:
     case FLW_TRACE_SEGMENT_UNMAP:
     case FLW_TRACE_EMPTY_CACHE:
         op.kind = FLW_OP_SEGMENT_FREE;
-        push(builder, op);
         break;
     case FLW_TRACE_SYNC_DEVICE:
         op.stream = FLW_OP_EVERY_STREAM;
         op.kind = FLW_OP_SYNC;
-        push(builder, op);
         break;
     case FLW_TRACE_SYNC_STREAM:
     case FLW_TRACE_SYNC_EVENT:
         op.kind = FLW_OP_SYNC;
-        push(builder, op);
         break;
     default: /* mapped granules, marks: clock only */
-        break;
+        return;
     }
+    push(builder, op);
 }
 
 static void build(struct builder *builder, const struct flw_trace *trace, bool by_time)

@@ -38,32 +38,41 @@ void flw_device_say(const struct flw_device *device, const char *call, CUresult 
              flw_driver_error_name(&device->driver, result), device->name);
 }
 
+/* A sequence of driver calls up to the first that fails. */
+struct steps {
+    const char *call;
+    CUresult result;
+};
+
+static bool step(struct steps *steps, const char *call, CUresult result)
+{
+    *steps = (struct steps){call, result};
+    return result == CUDA_SUCCESS;
+}
+
 static bool open_gpu(struct flw_device *device, char *message)
 {
+    static const char call[] = "asking for the GPU's name and size";
     int count = 0;
     CUdevice handle = 0;
     size_t total_bytes = 0;
+    struct steps steps;
     const struct flw_driver *driver = &device->driver;
-    CUresult result = driver->cuDeviceGetCount(&count);
-    if (result != CUDA_SUCCESS || device->ordinal >= count) {
+    if (driver->cuDeviceGetCount(&count) != CUDA_SUCCESS || device->ordinal >= count) {
         snprintf(message, FLW_DRIVER_MESSAGE_BYTES,
                  "there is no GPU %d: the driver has %d; use --device sim for the simulated device",
                  device->ordinal, count);
         return false;
     }
-    result = driver->cuDeviceGet(&handle, device->ordinal);
-    if (result == CUDA_SUCCESS) {
-        result = driver->cuDeviceGetName(device->name, (int)sizeof device->name, handle);
-    }
-    if (result == CUDA_SUCCESS) {
-        result = driver->cuDeviceTotalMem_v2(&total_bytes, handle);
-    }
+    bool is_done = step(&steps, call, driver->cuDeviceGet(&handle, device->ordinal)) &&
+                   step(&steps, call,
+                        driver->cuDeviceGetName(device->name, (int)sizeof device->name, handle)) &&
+                   step(&steps, call, driver->cuDeviceTotalMem_v2(&total_bytes, handle));
     device->device_bytes = total_bytes;
-    if (result != CUDA_SUCCESS) {
-        flw_device_say(device, "asking for the GPU's name and size", result, message);
-        return false;
+    if (!is_done) {
+        flw_device_say(device, steps.call, steps.result, message);
     }
-    return true;
+    return is_done;
 }
 
 bool flw_device_open(struct flw_device *device, int ordinal, char *message)
@@ -74,18 +83,15 @@ bool flw_device_open(struct flw_device *device, int ordinal, char *message)
     if (flw_driver_open(&device->driver, device->is_sim ? "sim" : NULL, message) != FALLOW_OK) {
         return false;
     }
-    if (device->is_sim && !find_controls(device)) {
+    bool is_open = device->is_sim ? find_controls(device) : open_gpu(device, message);
+    if (!is_open && device->is_sim) {
         snprintf(message, FLW_DRIVER_MESSAGE_BYTES,
                  "libfallow-simcuda.so lacks its controls: it is of another version; rebuild it");
-        goto fail;
     }
-    if (!device->is_sim && !open_gpu(device, message)) {
-        goto fail;
+    if (!is_open) {
+        flw_device_close(device);
     }
-    return true;
-fail:
-    flw_device_close(device);
-    return false;
+    return is_open;
 }
 
 void flw_device_close(struct flw_device *device)
@@ -108,22 +114,14 @@ static void reset_world(struct flw_device *device, const struct flw_device_world
     device->device_bytes = world->device_bytes;
 }
 
-static uint64_t stream_wait_units(const struct flw_device *device)
+/* All zeros on a GPU. */
+static struct flw_sim_ledger read_ledger(const struct flw_device *device)
 {
     struct flw_sim_ledger ledger = {.struct_size = sizeof ledger};
     if (device->is_sim) {
         device->get_ledger(0, &ledger);
     }
-    return ledger.stream_wait_ns;
-}
-
-static uint64_t modelled_ns(const struct flw_device *device)
-{
-    struct flw_sim_ledger ledger = {.struct_size = sizeof ledger};
-    if (device->is_sim) {
-        device->get_ledger(0, &ledger);
-    }
-    return ledger.modelled_host_ns;
+    return ledger;
 }
 
 static CUresult make_order_events(struct flw_device *device)
@@ -134,49 +132,50 @@ static CUresult make_order_events(struct flw_device *device)
         result = device->driver.cuEventCreate(&device->order_events[i], CU_EVENT_DISABLE_TIMING);
     }
     if (result == CUDA_SUCCESS) { /* one to know its cost, before anything is counted */
-        uint64_t before_ns = modelled_ns(device);
+        uint64_t before_ns = read_ledger(device).modelled_host_ns;
         result = flw_device_order(device, 0, 0) ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
-        device->order_call_ns = modelled_ns(device) - before_ns;
+        device->order_call_ns = read_ledger(device).modelled_host_ns - before_ns;
     }
     atomic_store(&device->order_count, 0);
     atomic_store(&device->order_wait_units, 0);
     return result;
 }
 
-static const char *const frame_calls[] = {"cuCtxPushCurrent_v2",
-                                          "cuCtxPopCurrent_v2",
-                                          "cuCtxGetCurrent",
-                                          "cuCtxSetCurrent",
-                                          "cuThreadExchangeStreamCaptureMode",
-                                          "cuStreamGetCaptureInfo_v2",
-                                          NULL};
-static const char *const question_calls[] = {"cuStreamIsCapturing", "cuMemGetInfo_v2", NULL};
-static const char *const query_calls[] = {"cuEventQuery", "cuStreamQuery", NULL};
-static const char *const sync_calls[] = {"cuEventSynchronize", "cuStreamSynchronize",
-                                         "cuCtxSynchronize", NULL};
-
-static uint64_t count_calls(const struct flw_device *device, const char *const *names)
+/* Calls of a kind since the world began. */
+static uint64_t count_all(const struct flw_device *device, enum flw_device_call_kind kind)
 {
+    static const char *const names[FLW_DEVICE_CALL_KINDS][7] = {
+        [FLW_DEVICE_RECORDS] = {"cuEventRecord"},
+        [FLW_DEVICE_STREAM_WAITS] = {"cuStreamWaitEvent"},
+        [FLW_DEVICE_FRAMES] = {"cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuCtxGetCurrent",
+                               "cuCtxSetCurrent", "cuThreadExchangeStreamCaptureMode",
+                               "cuStreamGetCaptureInfo_v2"},
+        [FLW_DEVICE_QUESTIONS] = {"cuStreamIsCapturing", "cuMemGetInfo_v2"},
+        [FLW_DEVICE_QUERIES] = {"cuEventQuery", "cuStreamQuery"},
+        [FLW_DEVICE_SYNCS] = {"cuEventSynchronize", "cuStreamSynchronize", "cuCtxSynchronize"}};
     uint64_t count = 0;
-    for (; *names != NULL; names++) {
-        count += device->call_count(*names);
+    for (const char *const *name = names[kind]; *name != NULL; name++) {
+        count += device->call_count(*name);
     }
     return count;
 }
 
+static uint64_t count_calls(const struct flw_device *device, enum flw_device_call_kind kind)
+{
+    return count_all(device, kind) - device->first_calls[kind];
+}
+
 static void remember_start(struct flw_device *device)
 {
-    if (!device->is_sim) {
-        return;
+    device->first = read_ledger(device);
+    for (int kind = 0; device->is_sim && kind < FLW_DEVICE_CALL_KINDS; kind++) {
+        device->first_calls[kind] = count_all(device, (enum flw_device_call_kind)kind);
     }
-    device->first.struct_size = sizeof device->first;
-    device->get_ledger(0, &device->first);
-    device->first_record_count = device->call_count("cuEventRecord");
-    device->first_question_count = count_calls(device, question_calls);
-    device->first_stream_wait_count = device->call_count("cuStreamWaitEvent");
-    device->first_frame_count = count_calls(device, frame_calls);
-    device->first_query_count = count_calls(device, query_calls);
-    flw_device_start_waits(device);
+}
+
+static CUresult get_handle(const struct flw_device *device, CUdevice *out)
+{
+    return device->driver.cuDeviceGet(out, device->is_sim ? 0 : device->ordinal);
 }
 
 static CUresult make_streams(struct flw_device *device, size_t count)
@@ -193,12 +192,11 @@ static CUresult make_streams(struct flw_device *device, size_t count)
 
 void flw_device_start_waits(struct flw_device *device)
 {
-    struct flw_sim_ledger ledger = {.struct_size = sizeof ledger};
+    struct flw_sim_ledger ledger = read_ledger(device);
+    device->first.host_wait_count = ledger.host_wait_count;
+    device->first.host_wait_ns = ledger.host_wait_ns;
     if (device->is_sim) {
-        device->get_ledger(0, &ledger);
-        device->first.host_wait_count = ledger.host_wait_count;
-        device->first.host_wait_ns = ledger.host_wait_ns;
-        device->first_sync_count = count_calls(device, sync_calls);
+        device->first_calls[FLW_DEVICE_SYNCS] = count_all(device, FLW_DEVICE_SYNCS);
     }
 }
 
@@ -207,40 +205,27 @@ bool flw_device_begin(struct flw_device *device, const struct flw_device_world *
 {
     const struct flw_driver *driver = &device->driver;
     CUdevice handle = 0;
+    struct steps steps;
     if (device->is_sim) {
         reset_world(device, world);
     }
     device->has_work = world->lag_units != 0;
     device->has_clock = device->is_sim && device->has_work;
-    const char *call = "cuInit"; /* of a fresh world */
-    CUresult result = driver->cuInit(0);
-    if (result == CUDA_SUCCESS) {
-        call = "cuDeviceGet";
-        result = driver->cuDeviceGet(&handle, device->is_sim ? 0 : device->ordinal);
-    }
-    if (result == CUDA_SUCCESS) {
-        call = "cuDevicePrimaryCtxRetain";
-        result = driver->cuDevicePrimaryCtxRetain(&device->context, handle);
-    }
-    if (result == CUDA_SUCCESS) {
-        call = "cuCtxSetCurrent";
-        result = driver->cuCtxSetCurrent(device->context);
-    }
-    if (result == CUDA_SUCCESS) {
-        call = "cuStreamCreate";
-        result = make_streams(device, world->stream_count);
-    }
-    if (result == CUDA_SUCCESS && world->crosses_streams) {
-        call = "cuEventCreate";
-        result = make_order_events(device);
-    }
-    if (result != CUDA_SUCCESS) {
-        flw_device_say(device, call, result, message);
+    bool is_done =
+        step(&steps, "cuInit", driver->cuInit(0)) && /* of a fresh world */
+        step(&steps, "cuDeviceGet", get_handle(device, &handle)) &&
+        step(&steps, "cuDevicePrimaryCtxRetain",
+             driver->cuDevicePrimaryCtxRetain(&device->context, handle)) &&
+        step(&steps, "cuCtxSetCurrent", driver->cuCtxSetCurrent(device->context)) &&
+        step(&steps, "cuStreamCreate", make_streams(device, world->stream_count)) &&
+        (!world->crosses_streams || step(&steps, "cuEventCreate", make_order_events(device)));
+    if (is_done) {
+        remember_start(device);
+    } else {
+        flw_device_say(device, steps.call, steps.result, message);
         flw_device_end(device);
-        return false;
     }
-    remember_start(device);
-    return true;
+    return is_done;
 }
 
 void flw_device_end(struct flw_device *device)
@@ -260,8 +245,7 @@ void flw_device_end(struct flw_device *device)
     device->streams = NULL;
     device->order_events = NULL;
     device->stream_count = 0;
-    if (device->context != NULL &&
-        driver->cuDeviceGet(&handle, device->is_sim ? 0 : device->ordinal) == CUDA_SUCCESS) {
+    if (device->context != NULL && get_handle(device, &handle) == CUDA_SUCCESS) {
         driver->cuCtxSetCurrent(NULL);
         driver->cuDevicePrimaryCtxRelease_v2(handle);
     }
@@ -294,12 +278,12 @@ bool flw_device_order(struct flw_device *device, uint16_t before, uint16_t after
 {
     const struct flw_driver *driver = &device->driver;
     CUevent event = device->order_events[after];
-    uint64_t waited_units = stream_wait_units(device);
+    uint64_t waited_ns = read_ledger(device).stream_wait_ns;
     atomic_fetch_add_explicit(&device->order_count, 1, memory_order_relaxed);
     bool is_done = driver->cuEventRecord(event, device->streams[before]) == CUDA_SUCCESS &&
                    driver->cuStreamWaitEvent(device->streams[after], event, 0) == CUDA_SUCCESS;
-    atomic_fetch_add_explicit(&device->order_wait_units, stream_wait_units(device) - waited_units,
-                              memory_order_relaxed);
+    atomic_fetch_add_explicit(&device->order_wait_units,
+                              read_ledger(device).stream_wait_ns - waited_ns, memory_order_relaxed);
     return is_done;
 }
 
@@ -330,9 +314,8 @@ void flw_device_leave_out(struct flw_device *device, const struct flw_device_acc
 void flw_device_get_account(const struct flw_device *device, struct flw_device_account *out)
 {
     const struct flw_sim_ledger *first = &device->first;
-    struct flw_sim_ledger ledger = {.struct_size = sizeof ledger};
+    struct flw_sim_ledger ledger = read_ledger(device);
     uint64_t order_count = atomic_load(&device->order_count);
-    device->get_ledger(0, &ledger);
     uint64_t given_bytes = ledger.total_given_bytes - first->total_given_bytes;
     *out = (struct flw_device_account){
         .peak_reserved_bytes = ledger.peak_given_bytes - first->given_bytes,
@@ -340,20 +323,18 @@ void flw_device_get_account(const struct flw_device *device, struct flw_device_a
         .given_bytes = given_bytes,
         .returned_bytes = given_bytes - (ledger.given_bytes - first->given_bytes),
         .driver_call_count = ledger.call_count - first->call_count - 2 * order_count -
-                             (count_calls(device, question_calls) - device->first_question_count),
-        .frame_call_count = count_calls(device, frame_calls) - device->first_frame_count,
+                             count_calls(device, FLW_DEVICE_QUESTIONS),
+        .frame_call_count = count_calls(device, FLW_DEVICE_FRAMES),
         .modelled_ns =
             ledger.modelled_host_ns - first->modelled_host_ns - order_count * device->order_call_ns,
-        .event_count =
-            device->call_count("cuEventRecord") - device->first_record_count - order_count,
-        .stream_wait_count =
-            device->call_count("cuStreamWaitEvent") - device->first_stream_wait_count - order_count,
+        .event_count = count_calls(device, FLW_DEVICE_RECORDS) - order_count,
+        .stream_wait_count = count_calls(device, FLW_DEVICE_STREAM_WAITS) - order_count,
         .stream_wait_units =
             ledger.stream_wait_ns - first->stream_wait_ns - atomic_load(&device->order_wait_units),
         .host_wait_count = ledger.host_wait_count - first->host_wait_count,
         .host_wait_units = ledger.host_wait_ns - first->host_wait_ns,
-        .query_count = count_calls(device, query_calls) - device->first_query_count,
-        .sync_call_count = count_calls(device, sync_calls) - device->first_sync_count,
+        .query_count = count_calls(device, FLW_DEVICE_QUERIES),
+        .sync_call_count = count_calls(device, FLW_DEVICE_SYNCS),
         .violation_count = ledger.violation_count,
     };
 }

@@ -28,6 +28,17 @@ struct flw_device_world {
     bool checks;          /* simulated device only: the rule checker */
 };
 
+/* Kinds of driver calls that an account has. */
+enum flw_device_call_kind {
+    FLW_DEVICE_RECORDS,
+    FLW_DEVICE_STREAM_WAITS,
+    FLW_DEVICE_FRAMES,
+    FLW_DEVICE_QUESTIONS,
+    FLW_DEVICE_QUERIES,
+    FLW_DEVICE_SYNCS,
+    FLW_DEVICE_CALL_KINDS
+};
+
 struct flw_device {
     struct flw_driver driver;
     int ordinal; /* FLW_DEVICE_SIM or a GPU's */
@@ -42,8 +53,7 @@ struct flw_device {
     uint64_t order_call_ns; /* what one costs by the latency profile */
     _Atomic uint64_t order_count, order_wait_units;
     flw_sim_ledger first; /* when setting up was done */
-    uint64_t first_record_count, first_question_count, first_query_count, first_frame_count,
-        first_stream_wait_count, first_sync_count;
+    uint64_t first_calls[FLW_DEVICE_CALL_KINDS];
     uint64_t device_bytes;
     char name[96];
     flw_sim_reset_function reset;

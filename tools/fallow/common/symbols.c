@@ -26,7 +26,7 @@ typedef ElfW(Shdr) elf_section;
 typedef ElfW(Sym) elf_symbol;
 
 struct function {
-    uint64_t begin, bytes;
+    uint64_t begin, bytes; /* `begin` first: they are sorted by it */
     const char *name;
 };
 
@@ -96,12 +96,6 @@ static bool find_table(const struct flw_symbols *symbols, const elf_header *head
     return false;
 }
 
-static int compare_functions(const void *a, const void *b)
-{
-    const struct function *x = a, *y = b;
-    return flw_compare_u64(&x->begin, &y->begin);
-}
-
 static bool read_functions(struct flw_symbols *symbols)
 {
     elf_header header;
@@ -131,7 +125,7 @@ static bool read_functions(struct flw_symbols *symbols)
                 (struct function){symbol.st_value, symbol.st_size, text + symbol.st_name};
         }
     }
-    qsort(symbols->functions, symbols->count, sizeof *symbols->functions, compare_functions);
+    qsort(symbols->functions, symbols->count, sizeof *symbols->functions, flw_compare_u64);
     return symbols->count > 0;
 }
 
