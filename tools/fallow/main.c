@@ -31,12 +31,6 @@ static const char *bench_word(size_t index)
 #define bench_word NULL
 #endif
 
-static const char *gen_word(size_t index)
-{
-    const struct flw_gen_kind *kind = flw_gen_get(index);
-    return kind == NULL ? NULL : kind->name;
-}
-
 static const struct flw_subcommand subcommands[] = {
     {"replay", "run an allocation trace through policies and compare what they hold",
      flw_command_replay, NULL},
@@ -46,7 +40,7 @@ static const struct flw_subcommand subcommands[] = {
     {"trace", "look at traces, check them, turn one form into another", flw_command_trace,
      flw_verb_name},
     {"gen", "make allocation traces: serve, train, streams, random, adversarial", flw_command_gen,
-     gen_word},
+     flw_gen_name},
     {"run", "run a CUDA program on Fallow, as it is", flw_command_run, NULL},
     {"record", "run a CUDA program and record its allocations", flw_command_record, NULL},
     {"audit", "find zero-fills of a CUDA program that it may not need", flw_command_audit, NULL},

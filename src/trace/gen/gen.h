@@ -65,8 +65,10 @@ struct flw_gen_kind {
     void (*run)(struct flw_gen *gen);
 };
 
-/* Return the generator of that index, or NULL. */
+/* Return the generator of that index, and its name; or NULL. */
 const struct flw_gen_kind *flw_gen_get(size_t index);
+
+const char *flw_gen_name(size_t index);
 
 struct flw_gen_values flw_gen_initial_values(const struct flw_gen_kind *kind);
 

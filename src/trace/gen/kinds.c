@@ -12,3 +12,9 @@ const struct flw_gen_kind *flw_gen_get(size_t index)
     };
     return index < sizeof kinds / sizeof *kinds ? kinds[index] : NULL;
 }
+
+const char *flw_gen_name(size_t index)
+{
+    const struct flw_gen_kind *kind = flw_gen_get(index);
+    return kind == NULL ? NULL : kind->name;
+}

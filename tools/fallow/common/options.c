@@ -121,7 +121,24 @@ bool flw_option_take_trace_device(void *member, const char *value)
     return true;
 }
 
-static bool take(const struct flw_option *option, void *settings, const char *value)
+static bool take_choice(const struct flw_options *options, const struct flw_option *option,
+                        const char *text, uint64_t *out)
+{
+    struct flw_guess guess = {.word = text, .length = strlen(text)};
+    char hint[FLW_GUESS_BYTES];
+    for (*out = 0; option->words[*out] != NULL; ++*out) {
+        if (strcmp(option->words[*out], text) == 0) {
+            return true;
+        }
+        flw_guess_offer(&guess, option->words[*out]);
+    }
+    flw_complain("--%s has no '%s'%sfallow %s --help lists what it has", option->name, text,
+                 flw_guess_say(&guess, "", hint), options->command);
+    return false;
+}
+
+bool flw_option_take(const struct flw_options *options, const struct flw_option *option,
+                     void *settings, const char *value)
 {
     void *member = (char *)settings + option->offset;
     switch (option->kind) {
@@ -140,6 +157,8 @@ static bool take(const struct flw_option *option, void *settings, const char *va
     case FLW_OPTION_SCALED:
     case FLW_OPTION_BYTES:
         return take_number(option, value, member);
+    case FLW_OPTION_CHOICE:
+        return take_choice(options, option, value, member);
     case FLW_OPTION_DEVICE:
         return take_device(value, member);
     case FLW_OPTION_TAKE:
@@ -191,7 +210,7 @@ int flw_options_read(const struct flw_options *options, void *settings, int argc
             }
             return FLW_EXIT_OK;
         }
-        if (!take(find(options, answer), settings, optarg)) {
+        if (!flw_option_take(options, find(options, answer), settings, optarg)) {
             return FLW_EXIT_USAGE;
         }
     }

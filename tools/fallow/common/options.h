@@ -17,6 +17,7 @@ enum flw_option_kind {
     FLW_OPTION_COUNT,  /* uint64_t: a whole number, least to most */
     FLW_OPTION_SCALED, /* the same; K, M, G or T may stand behind it (powers of 1,024) */
     FLW_OPTION_BYTES,  /* uint64_t: above 0, K, M, G, T as well */
+    FLW_OPTION_CHOICE, /* uint64_t: the index of one of `words` */
     FLW_OPTION_DEVICE, /* int: a GPU's number, or FLW_OPTION_SIM */
     FLW_OPTION_TAKE    /* what `take` makes of its value */
 };
@@ -28,6 +29,7 @@ struct flw_option {
     enum flw_option_kind kind; /* of the member that it sets */
     size_t offset;             /* of that member in the command's settings */
     uint64_t least, most;
+    const char *const *words;                      /* ends with NULL */
     bool (*take)(void *member, const char *value); /* false: it has complained */
     bool may_stand_alone; /* FLW_OPTION_TAKE: `value` is NULL where it has none behind '=' */
     char letter;          /* behind one hyphen, where it is to have one; --help has h */
@@ -51,6 +53,10 @@ struct flw_options {
  * command's exit code: help was printed, or a line to standard error says what is wrong. argv[0] is
  * the command. */
 int flw_options_read(const struct flw_options *options, void *settings, int argc, char **argv);
+
+/* Set the option's member from a value. False: an error has been printed. */
+bool flw_option_take(const struct flw_options *options, const struct flw_option *option,
+                     void *settings, const char *value);
 
 /* For FLW_OPTION_TAKE, of an int: which device of a recording. */
 bool flw_option_take_trace_device(void *member, const char *value);

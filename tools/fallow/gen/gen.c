@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "trace/gen/gen.h"
+#include "trace/io/codec.h"
 #include "trace/io/output.h"
 
 #include "common/command.h"
@@ -20,7 +21,6 @@
 struct request {
     const struct flw_gen_kind *kind;
     struct flw_gen_values values;
-    const char *words[FLW_GEN_OPTIONS_MAX]; /* of the options that are a choice; NULL: not given */
     const char *path;
     bool wants_list;
 };
@@ -130,99 +130,60 @@ static void print_generator(void)
 
 /* ---- command line ---- */
 
-static const char *word_of(const struct flw_gen_option *option, size_t index)
-{
-    const struct flw_gen_kind *kind = flw_gen_get(index);
-    return option != NULL ? option->words[index] : kind == NULL ? NULL : kind->name;
-}
+#define OPTION(...) FLW_OPTION(struct request, __VA_ARGS__)
 
-/* The index of a word of the option, or of a generator if that is NULL. False: it has complained. */
-static bool choose(const struct flw_gen_option *option, const char *text, uint64_t *out_number)
-{
-    struct flw_guess guess = {.word = text, .length = strlen(text)};
-    char hint[FLW_GUESS_BYTES];
-    for (*out_number = 0; word_of(option, *out_number) != NULL; ++*out_number) {
-        if (strcmp(word_of(option, *out_number), text) == 0) {
-            return true;
-        }
-        flw_guess_offer(&guess, word_of(option, *out_number));
-    }
-    const char *said = flw_guess_say(&guess, "", hint);
-    if (option == NULL) {
-        flw_complain("there is no generator '%s'%sfallow gen --help lists them", text, said);
-    } else {
-        flw_complain("--%s has no '%s'%sfallow gen %s --help lists what it has", option->name, text,
-                     said, current->name);
-    }
-    return false;
-}
-
-/* The generator's options as every command has them. */
+/* List the generator's own options, then those of all generators. */
 static void list_options(const struct flw_gen_kind *kind, struct flw_option *list)
 {
-    *list++ = (struct flw_option){.name = "output",
-                                  .kind = FLW_OPTION_TEXT,
-                                  .offset = offsetof(struct request, path),
-                                  .letter = 'o'};
-    if (kind->word_help != NULL) {
-        *list++ = (struct flw_option){
-            .name = "list", .kind = FLW_OPTION_SET, .offset = offsetof(struct request, wants_list)};
-    }
+    static const enum flw_option_kind kinds[] = {[FLW_GEN_COUNT] = FLW_OPTION_COUNT,
+                                                 [FLW_GEN_BYTES] = FLW_OPTION_SCALED,
+                                                 [FLW_GEN_CHOICE] = FLW_OPTION_CHOICE,
+                                                 [FLW_GEN_FILE] = FLW_OPTION_TEXT};
     for (size_t i = 0; i < kind->option_count; i++) {
         const struct flw_gen_option *option = &kind->options[i];
-        struct flw_option *own = list++;
-        *own = (struct flw_option){.name = option->name,
-                                   .kind = FLW_OPTION_TEXT,
-                                   .least = option->low,
-                                   .most = option->high};
-        switch (option->kind) {
-        case FLW_GEN_CHOICE:
-            own->offset = offsetof(struct request, words) + i * sizeof(const char *);
-            break;
-        case FLW_GEN_FILE:
-            own->offset = offsetof(struct request, values.paths) + i * sizeof(const char *);
-            break;
-        default:
-            own->kind = option->kind == FLW_GEN_BYTES ? FLW_OPTION_SCALED : FLW_OPTION_COUNT;
-            own->offset = offsetof(struct request, values.numbers) + i * sizeof(uint64_t);
-        }
+        size_t offset = option->kind == FLW_GEN_FILE
+                            ? offsetof(struct request, values.paths) + i * sizeof(const char *)
+                            : offsetof(struct request, values.numbers) + i * sizeof(uint64_t);
+        *list++ = (struct flw_option){.name = option->name,
+                                      .kind = kinds[option->kind],
+                                      .offset = offset,
+                                      .least = option->low,
+                                      .most = option->high,
+                                      .words = option->words};
+    }
+    *list++ = (struct flw_option){OPTION("output", TEXT, path), .letter = 'o'};
+    if (kind->word_help != NULL) {
+        *list++ = (struct flw_option){OPTION("list", SET, wants_list)};
     }
 }
 
 /* argv[0] is the generator. */
 static int parse(struct request *request, int argc, char **argv)
 {
-    uint64_t index;
     struct flw_option list[FLW_GEN_OPTIONS_MAX + 3] = {0};
     char name[32];
-    if (!choose(NULL, argv[0], &index)) {
+    size_t index =
+        flw_choose(argv[0], flw_gen_name, "there is no generator", "fallow gen --help lists them");
+    if (index == SIZE_MAX) {
         return FLW_EXIT_USAGE;
     }
-    const struct flw_gen_kind *kind = flw_gen_get(index);
+    const struct flw_gen_kind *kind = current = flw_gen_get(index);
     *request = (struct request){.kind = kind, .values = flw_gen_initial_values(kind), .path = "-"};
-    current = kind;
     list_options(kind, list);
     snprintf(name, sizeof name, "gen %s", kind->name);
-    int code = flw_options_read(
-        &(struct flw_options){.command = name, .print_help = print_generator, .list = list},
-        request, argc, argv);
+    struct flw_options options = {.command = name, .print_help = print_generator, .list = list};
+    int code = flw_options_read(&options, request, argc, argv);
     if (code != FLW_OPTIONS_READ) {
         return code;
     }
-    if (kind->word_help != NULL && optind < argc) { /* a bare word is the first option */
-        request->words[0] = argv[optind++];
-    }
+    bool has_word = kind->word_help != NULL && optind < argc; /* of the first option */
+    const char *word = has_word ? argv[optind++] : NULL;
     if (optind < argc) {
         flw_complain("%s cannot use '%s'; see fallow %s --help", name, argv[optind], name);
         return FLW_EXIT_USAGE;
     }
-    for (size_t i = 0; i < kind->option_count; i++) {
-        if (request->words[i] != NULL &&
-            !choose(&kind->options[i], request->words[i], &request->values.numbers[i])) {
-            return FLW_EXIT_USAGE;
-        }
-    }
-    return FLW_OPTIONS_READ;
+    return word == NULL || flw_option_take(&options, &list[0], request, word) ? FLW_OPTIONS_READ
+                                                                              : FLW_EXIT_USAGE;
 }
 
 /* ---- together ---- */
@@ -230,15 +191,11 @@ static int parse(struct request *request, int argc, char **argv)
 /* The binary form where the name asks for it, packed or not. */
 static bool is_binary(const char *path)
 {
-    static const char *const endings[] = {".ftrace", ".ftrace.xz", ".ftrace.gz", ".ftrace.zst"};
-    size_t bytes = strlen(path);
-    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
-        size_t ending_bytes = strlen(endings[i]);
-        if (bytes > ending_bytes && strcmp(path + bytes - ending_bytes, endings[i]) == 0) {
-            return true;
-        }
-    }
-    return false;
+    static const char ending[] = ".ftrace";
+    bool is_packed = flw_packer_tell(path) != FLW_CODEC_PLAIN;
+    size_t bytes = is_packed ? (size_t)(strrchr(path, '.') - path) : strlen(path);
+    return bytes > sizeof ending - 1 &&
+           memcmp(path + bytes - (sizeof ending - 1), ending, sizeof ending - 1) == 0;
 }
 
 /* What a generator reads is kept. */
