@@ -1,258 +1,298 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the pickle machine's opcodes. Stack: pickle_inl.h; memo: pickle_memo_inl.h.
+ * Owns: the pickle machine: its stack, marks, memo and opcodes.
  * Does not: depend on PyTorch; keep floats, or tuples except pairs of numbers.
  *
- * INVARIANTS
- *   1. memo, stack and harvest hold at most one entry per byte read.
- *   2. A dict keeps at most FLW_PICKLE_WORDS_MAX pairs, so that looking one up is bounded.
+ * INVARIANT  marks rise, and none is above the stack.
  */
 #include "trace/formats/pickle.h"
 
+#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/bits.h"
-#include "trace/formats/pickle_inl.h"
-#include "trace/formats/pickle_memo_inl.h"
+#include "record/array.h"
 #include "trace/trace/largearray.h"
 
 #define INTEGER_BYTES   9 /* 64 bits and a sign */
 #define PROTOCOL_LOWEST 2
 #define PROTOCOL_NEWEST 5
+#define STACK_MAX       (1u << 24)
+#define MARKS_MAX       256 /* nesting; snapshots reach 5 */
+#define MEMO_SHIFT      60  /* of a memo entry: kind + 1 above the bits */
 
-static const struct flw_pickle_value absent = {0, FLW_PICKLE_ABSENT};
+struct machine {
+    struct flw_input *input;
+    struct flw_pickle *kept;
+    const struct flw_pickle_vocabulary *vocabulary;
+    uint8_t word_bytes[FLW_PICKLE_WORDS_MAX];
+    struct flw_pickle_value *stack;
+    size_t depth, stack_room;
+    uint64_t *memo; /* 0: empty entry */
+    size_t memo_room;
+    uint64_t memo_next; /* entries numbered by MEMOIZE */
+    size_t marks[MARKS_MAX];
+    size_t mark_count;
+    uint64_t frame_end;
+    uint64_t opcode_offset;
+    const char *opcode_name;
+    bool stopped;
+};
 
-/* Move the stack's items from `first` on into the container of `kind` below them. */
-static bool extend_below(struct flw_machine *m, size_t first, uint32_t kind)
+static bool fail(struct machine *m, const char *what)
 {
-    if (first <= flw_machine_floor(m)) {
-        return flw_machine_fail(m, "the stack holds too little");
+    return flw_input_fail(m->input, m->opcode_offset, "%s: %s", m->opcode_name, what);
+}
+
+static bool fail_memory(struct machine *m)
+{
+    return fail(m, "no memory to read on");
+}
+
+/* Return the next `count` bytes, at most FLW_INPUT_FILL_BYTES, or NULL. */
+static inline const unsigned char *take(struct machine *m, size_t count)
+{
+    struct flw_input *input = m->input;
+    if (FLW_UNLIKELY((size_t)(input->end - input->at) < count) && !flw_input_fill(input, count)) {
+        flw_input_fail_short(input, m->opcode_name);
+        return NULL;
     }
-    struct flw_pickle_value container = m->stack[first - 1];
-    if (container.kind != kind) {
-        return flw_machine_fail(m, kind == FLW_PICKLE_LIST ? "what it extends is not a list"
-                                                           : "what it extends is not a dict");
+    const unsigned char *bytes = input->at;
+    input->at += count;
+    return bytes;
+}
+
+/* Decode a number of at most 8 bytes. Most are memo indices of one byte or four. */
+static inline uint64_t little_endian(const unsigned char *bytes, size_t count)
+{
+    uint64_t value = 0;
+    uint32_t word;
+    if (count == 1) {
+        return bytes[0];
     }
-    if (kind == FLW_PICKLE_DICT && (m->depth - first) % 2 != 0) {
-        return flw_machine_fail(m, "a key has no value");
+    if (FLW_LIKELY(count == sizeof(word))) {
+        memcpy(&word, bytes, sizeof(word));
+        return le32toh(word);
     }
-    if (!flw_harvest_extend(m->kept, container, &m->stack[first], m->depth - first)) {
-        return flw_machine_fail_memory(m);
+    for (size_t i = 0; i < count; i++) {
+        value |= (uint64_t)bytes[i] << (8 * i);
     }
-    m->depth = first;
-    if (kind == FLW_PICKLE_DICT && flw_harvest_count(m->kept, container) > FLW_PICKLE_WORDS_MAX) {
-        return flw_machine_fail(m, "the dict repeats its keys");
+    return value;
+}
+
+static inline bool push(struct machine *m, uint64_t bits, enum flw_pickle_kind kind)
+{
+    if (FLW_UNLIKELY(m->depth == m->stack_room)) {
+        if (m->depth >= STACK_MAX) {
+            return fail(m, "the stack is deeper than any snapshot's");
+        }
+        if (!FLW_ARRAY_FITS(m->stack, m->depth, m->stack_room)) {
+            return fail_memory(m);
+        }
     }
+    m->stack[m->depth++] = (struct flw_pickle_value){bits, kind};
     return true;
 }
 
-/* ---- opcodes ---- */
-
-static bool run_proto(struct flw_machine *m)
+static inline size_t floor_of(const struct machine *m)
 {
-    uint64_t version;
-    if (!flw_machine_take_number(m, 1, &version)) {
-        return false;
+    return m->mark_count > 0 ? m->marks[m->mark_count - 1] : 0;
+}
+
+static inline bool need(struct machine *m, size_t count)
+{
+    return FLW_LIKELY(m->depth - floor_of(m) >= count) || fail(m, "the stack holds too little");
+}
+
+/* Remove the topmost mark and return the number of items above it. */
+static inline bool pop_mark(struct machine *m, size_t *out_count)
+{
+    *out_count = 0;
+    if (FLW_UNLIKELY(m->mark_count == 0)) {
+        return fail(m, "there is no mark");
     }
-    if (m->opcode_offset != 0 || version < PROTOCOL_LOWEST || version > PROTOCOL_NEWEST) {
-        return flw_machine_fail(m, "only protocols 2 to 5, named at the start, are read");
-    }
+    *out_count = m->depth - m->marks[--m->mark_count];
     return true;
 }
 
-static bool run_frame(struct flw_machine *m)
+/* ---- opcodes: each function gets the number after the opcode, or the one in the table below ---- */
+
+static bool run_proto(struct machine *m, uint64_t version)
 {
-    uint64_t bytes;
-    if (!flw_machine_take_number(m, 8, &bytes)) {
-        return false;
-    }
+    return (m->opcode_offset == 0 && version >= PROTOCOL_LOWEST && version <= PROTOCOL_NEWEST) ||
+           fail(m, "only protocols 2 to 5, named at the start, are read");
+}
+
+static bool run_frame(struct machine *m, uint64_t bytes)
+{
     uint64_t offset = flw_input_offset(m->input);
     if (offset < m->frame_end) {
-        return flw_machine_fail(m, "a frame begins inside another");
+        return fail(m, "a frame begins inside another");
     }
     uint64_t held = (uint64_t)(m->input->end - m->input->at);
     if (bytes > FLW_INPUT_MAX_BYTES || (m->input->ended && bytes > held)) {
-        return flw_machine_fail(m, "the frame claims more bytes than the file has");
+        return fail(m, "the frame claims more bytes than the file has");
     }
     m->frame_end = offset + bytes;
     return true;
 }
 
-static bool run_stop(struct flw_machine *m)
+static bool run_stop(struct machine *m, uint64_t unused)
 {
+    (void)unused;
     if (m->mark_count != 0) {
-        return flw_machine_fail(m, "a mark is still open");
+        return fail(m, "a mark is still open");
     }
-    if (!flw_machine_need(m, 1)) {
-        return false;
-    }
-    m->root = m->stack[m->depth - 1];
-    m->stopped = true;
-    return true;
+    m->stopped = need(m, 1);
+    return m->stopped;
 }
 
-static bool run_mark(struct flw_machine *m)
+static bool run_mark(struct machine *m, uint64_t unused)
 {
-    if (m->mark_count == FLW_MACHINE_MARKS_MAX) {
-        return flw_machine_fail(m, "nested deeper than any snapshot");
+    (void)unused;
+    if (m->mark_count == MARKS_MAX) {
+        return fail(m, "nested deeper than any snapshot");
     }
     m->marks[m->mark_count++] = m->depth;
     return true;
 }
 
-static bool run_pop(struct flw_machine *m)
+static bool run_pop(struct machine *m, uint64_t unused)
 {
-    if (m->mark_count > 0 && flw_machine_floor(m) == m->depth) {
+    (void)unused;
+    if (m->mark_count > 0 && floor_of(m) == m->depth) {
         m->mark_count--;
         return true;
     }
-    if (!flw_machine_need(m, 1)) {
+    if (!need(m, 1)) {
         return false;
     }
     m->depth--;
     return true;
 }
 
-static bool run_empty(struct flw_machine *m)
+static bool run_empty(struct machine *m, uint64_t kind)
 {
     struct flw_pickle_value value;
-    return flw_harvest_add_node(m->kept, (enum flw_pickle_kind)m->operand, m->opcode_offset, &value)
-               ? flw_machine_push(m, value)
-               : flw_machine_fail_memory(m);
+    return flw_pickle_add_node(m->kept, (uint32_t)kind, m->opcode_offset, &value)
+               ? push(m, value.bits, (enum flw_pickle_kind)kind)
+               : fail_memory(m);
 }
 
-static bool run_extend_by_one(struct flw_machine *m)
+/* Move the topmost `count` items into the container of `kind` below them. */
+static bool extend_below(struct machine *m, size_t count, uint64_t kind)
 {
-    size_t count = m->operand == FLW_PICKLE_DICT ? 2 : 1;
-    return flw_machine_need(m, 1 + count) && extend_below(m, m->depth - count, m->operand);
-}
-
-static bool run_extend(struct flw_machine *m)
-{
-    size_t first = 0;
-    return flw_machine_pop_mark(m, &first) && extend_below(m, first, m->operand);
-}
-
-static bool run_other_tuple(struct flw_machine *m)
-{
-    if (!flw_machine_need(m, m->operand)) {
+    if (!need(m, count + 1)) {
         return false;
     }
-    m->depth -= m->operand;
-    return flw_machine_push(m, absent);
-}
-
-static bool run_absent(struct flw_machine *m)
-{
-    return flw_machine_push(m, absent);
-}
-
-/* Make the topmost two items a tuple. */
-static bool make_pair(struct flw_machine *m)
-{
-    const struct flw_pickle_value *items = &m->stack[m->depth - 2];
-    struct flw_pickle_value pair = absent;
-    if (items[0].kind == FLW_PICKLE_UNSIGNED && items[1].kind == FLW_PICKLE_UNSIGNED) {
-        struct flw_intern_pair numbers = {items[0].bits, items[1].bits};
-        pair.kind = FLW_PICKLE_PAIR;
-        if (!flw_intern_add_pair(flw_harvest_intern(m->kept), numbers, &pair.bits)) {
-            return flw_machine_fail_memory(m);
-        }
+    struct flw_pickle_value *items = &m->stack[m->depth - count];
+    if (items[-1].kind != kind) {
+        return fail(m, kind == FLW_PICKLE_LIST ? "what it extends is not a list"
+                                               : "what it extends is not a dict");
     }
-    m->depth -= 2;
-    return flw_machine_push(m, pair);
+    if (kind == FLW_PICKLE_DICT && count % 2 != 0) {
+        return fail(m, "a key has no value");
+    }
+    const char *problem = flw_pickle_extend(m->kept, items[-1], items, count);
+    m->depth -= count;
+    return problem == NULL || fail(m, problem);
 }
 
-static bool run_tuple2(struct flw_machine *m)
+static bool run_extend_by_one(struct machine *m, uint64_t kind)
 {
-    return flw_machine_need(m, 2) && make_pair(m);
+    return extend_below(m, kind == FLW_PICKLE_DICT ? 2 : 1, kind);
 }
 
-static bool run_tuple(struct flw_machine *m)
+static bool run_extend(struct machine *m, uint64_t kind)
 {
-    size_t first = 0;
-    if (!flw_machine_pop_mark(m, &first)) {
+    size_t count;
+    return pop_mark(m, &count) && extend_below(m, count, kind);
+}
+
+static bool push_absent(struct machine *m, uint64_t unused)
+{
+    (void)unused;
+    return push(m, 0, FLW_PICKLE_ABSENT);
+}
+
+static bool run_tuple_of(struct machine *m, uint64_t count)
+{
+    if (!need(m, count)) {
         return false;
     }
-    if (m->depth - first == 2) {
-        return make_pair(m);
+    m->depth -= count;
+    const struct flw_pickle_value *items = &m->stack[m->depth];
+    if (count != 2 || items[0].kind != FLW_PICKLE_UNSIGNED ||
+        items[1].kind != FLW_PICKLE_UNSIGNED) {
+        return push_absent(m, 0);
     }
-    m->depth = first;
-    return flw_machine_push(m, absent);
+    struct flw_intern_pair numbers = {items[0].bits, items[1].bits};
+    uint64_t pair;
+    return flw_intern_add_pair(&m->kept->intern, numbers, &pair) ? push(m, pair, FLW_PICKLE_PAIR)
+                                                                 : fail_memory(m);
 }
 
-static bool run_bool(struct flw_machine *m)
+static bool run_tuple(struct machine *m, uint64_t unused)
 {
-    return flw_machine_push(m, (struct flw_pickle_value){m->operand, FLW_PICKLE_BOOL});
+    size_t count;
+    (void)unused;
+    return pop_mark(m, &count) && run_tuple_of(m, count);
 }
 
-static bool run_unsigned(struct flw_machine *m)
+static bool push_bool(struct machine *m, uint64_t value)
 {
-    struct flw_pickle_value value = {0, FLW_PICKLE_UNSIGNED};
-    return flw_machine_take_number(m, m->operand, &value.bits) && flw_machine_push(m, value);
+    return push(m, value, FLW_PICKLE_BOOL);
 }
 
-static bool run_binint(struct flw_machine *m)
+static bool push_unsigned(struct machine *m, uint64_t value)
 {
-    uint64_t raw;
-    if (!flw_machine_take_number(m, 4, &raw)) {
-        return false;
-    }
-    if (raw >> 31 != 0) {
-        return flw_machine_push(
-            m, (struct flw_pickle_value){raw | ~UINT64_C(0xFFFFFFFF), FLW_PICKLE_NEGATIVE});
-    }
-    return flw_machine_push(m, (struct flw_pickle_value){raw, FLW_PICKLE_UNSIGNED});
+    return push(m, value, FLW_PICKLE_UNSIGNED);
 }
 
-/* Read a two's complement number after the length. */
-static bool run_long(struct flw_machine *m)
+static bool push_signed(struct machine *m, uint64_t value)
 {
-    uint64_t count;
-    if (!flw_machine_take_number(m, m->operand, &count)) {
-        return false;
-    }
+    return push(m, value, value >> 63 != 0 ? FLW_PICKLE_NEGATIVE : FLW_PICKLE_UNSIGNED);
+}
+
+static bool push_int(struct machine *m, uint64_t value)
+{
+    return push_signed(m, (uint64_t)(int32_t)value);
+}
+
+/* Read a two's complement number of `count` bytes. */
+static bool run_long(struct machine *m, uint64_t count)
+{
     if (count > INTEGER_BYTES) {
-        return flw_machine_fail(m, "the integer has more than 64 bits");
+        return fail(m, "the integer has more than 64 bits");
     }
-    const unsigned char *bytes = flw_machine_take(m, (size_t)count);
+    const unsigned char *bytes = take(m, (size_t)count);
     if (bytes == NULL) {
         return false;
     }
-    size_t low = count < 8 ? (size_t)count : 8;
-    uint64_t value = flw_machine_little_endian(bytes, low);
-    bool is_negative = count > 0 && bytes[count - 1] >> 7 != 0;
-    if (count == INTEGER_BYTES && bytes[8] != 0 && (bytes[8] != 0xFF || value >> 63 == 0)) {
-        return flw_machine_fail(m, "the integer has more than 64 bits");
+    if (count == INTEGER_BYTES) {
+        uint64_t value = little_endian(bytes, 8);
+        bool is_negative = bytes[8] == 0xFF && value >> 63 != 0;
+        return bytes[8] == 0 || is_negative
+                   ? push(m, value, is_negative ? FLW_PICKLE_NEGATIVE : FLW_PICKLE_UNSIGNED)
+                   : fail(m, "the integer has more than 64 bits");
     }
-    if (!is_negative) {
-        return flw_machine_push(m, (struct flw_pickle_value){value, FLW_PICKLE_UNSIGNED});
-    }
-    if (low < 8) {
-        value |= ~UINT64_C(0) << (8 * low);
-    }
-    return flw_machine_push(m, (struct flw_pickle_value){value, FLW_PICKLE_NEGATIVE});
+    unsigned spare = count == 0 ? 0 : 64 - 8 * (unsigned)count;
+    return push_signed(
+        m, (uint64_t)((int64_t)(little_endian(bytes, (size_t)count) << spare) >> spare));
 }
 
-static bool run_binfloat(struct flw_machine *m)
+static bool push_text(struct machine *m, const unsigned char *bytes, size_t count)
 {
-    return flw_machine_take(m, 8) != NULL && flw_machine_push(m, absent);
-}
-
-static bool push_text(struct flw_machine *m, const unsigned char *bytes, size_t count)
-{
-    struct flw_pickle_value value = {0, FLW_PICKLE_WORD};
+    uint64_t text;
     for (uint32_t i = 0; i < m->vocabulary->count; i++) {
         if (m->word_bytes[i] == count && memcmp(m->vocabulary->words[i], bytes, count) == 0) {
-            value.bits = i;
-            return flw_machine_push(m, value);
+            return push(m, i, FLW_PICKLE_WORD);
         }
     }
-    value.kind = FLW_PICKLE_TEXT;
-    return flw_intern_add_text(flw_harvest_intern(m->kept), bytes, count, &value.bits)
-               ? flw_machine_push(m, value)
-               : flw_machine_fail_memory(m);
+    return flw_intern_add_text(&m->kept->intern, bytes, count, &text)
+               ? push(m, text, FLW_PICKLE_TEXT)
+               : fail_memory(m);
 }
 
 size_t flw_pickle_cut_text(const void *text, size_t count, size_t most)
@@ -267,154 +307,158 @@ size_t flw_pickle_cut_text(const void *text, size_t count, size_t most)
     return count;
 }
 
-static bool check_length(struct flw_machine *m, uint64_t count)
+static bool check_length(struct machine *m, uint64_t count)
 {
     const struct flw_input *input = m->input;
     bool is_too_long =
         (input->ended && count > (uint64_t)(input->end - input->at)) || count > FLW_INPUT_MAX_BYTES;
-    return !is_too_long || flw_machine_fail(m, "claims more bytes than the file has");
+    return !is_too_long || fail(m, "claims more bytes than the file has");
 }
 
-static bool skip_bytes(struct flw_machine *m, uint64_t count)
+static bool skip(struct machine *m, uint64_t count)
 {
-    struct flw_input *input = m->input;
-    if (!check_length(m, count)) {
+    return check_length(m, count) &&
+           (flw_input_skip(m->input, count) || flw_input_fail_short(m->input, m->opcode_name));
+}
+
+static bool run_text(struct machine *m, uint64_t count)
+{
+    size_t seen = flw_min(count, FLW_PICKLE_TEXT_BYTES + 1);
+    const unsigned char *bytes = check_length(m, count) ? take(m, seen) : NULL;
+    return bytes != NULL &&
+           push_text(m, bytes, flw_pickle_cut_text(bytes, seen, FLW_PICKLE_TEXT_BYTES)) &&
+           skip(m, count - seen);
+}
+
+static bool run_bytes(struct machine *m, uint64_t count)
+{
+    return skip(m, count) && push_absent(m, 0);
+}
+
+/* Store the topmost value, which stays, at the index. */
+static bool run_put(struct machine *m, uint64_t index)
+{
+    if (!need(m, 1)) {
         return false;
     }
-    if (!flw_input_skip(input, count)) {
-        return flw_input_fail_short(input, m->opcode_name);
+    if (index >= m->opcode_offset) {
+        return fail(m, "the memo index is larger than the bytes read");
     }
+    struct flw_pickle_value value = m->stack[m->depth - 1];
+    if (FLW_UNLIKELY(value.bits >> MEMO_SHIFT != 0)) {
+        return fail(m, "a number of this size is not put in a memo");
+    }
+    if (!FLW_LARGEARRAY_FITS(m->memo, (size_t)index, m->memo_room)) {
+        return fail_memory(m);
+    }
+    m->memo[index] = ((uint64_t)value.kind + 1) << MEMO_SHIFT | value.bits;
     return true;
 }
 
-static bool run_text(struct flw_machine *m)
+static bool run_memoize(struct machine *m, uint64_t unused)
 {
-    uint64_t count;
-    if (!flw_machine_take_number(m, m->operand, &count) || !check_length(m, count)) {
-        return false;
+    (void)unused;
+    return run_put(m, m->memo_next++);
+}
+
+static bool run_get(struct machine *m, uint64_t index)
+{
+    if (FLW_UNLIKELY(index >= m->memo_room || m->memo[index] == 0)) {
+        return fail(m, "nothing was put at that memo index");
     }
-    if (count <= FLW_PICKLE_TEXT_BYTES) {
-        const unsigned char *bytes = flw_machine_take(m, (size_t)count);
-        return bytes != NULL && push_text(m, bytes, (size_t)count);
-    }
-    const unsigned char *bytes = flw_machine_take(m, FLW_PICKLE_TEXT_BYTES + 1);
-    return bytes != NULL &&
-           push_text(m, bytes,
-                     flw_pickle_cut_text(bytes, (size_t)FLW_PICKLE_TEXT_BYTES + 1,
-                                         FLW_PICKLE_TEXT_BYTES)) &&
-           skip_bytes(m, count - FLW_PICKLE_TEXT_BYTES - 1);
-}
-
-static bool run_bytes(struct flw_machine *m)
-{
-    uint64_t count;
-    return flw_machine_take_number(m, m->operand, &count) && skip_bytes(m, count) &&
-           flw_machine_push(m, absent);
-}
-
-static bool run_memoize(struct flw_machine *m)
-{
-    return flw_memo_put(m, m->memo_next++);
-}
-
-static bool run_put(struct flw_machine *m)
-{
-    uint64_t index;
-    return flw_machine_take_number(m, m->operand, &index) && flw_memo_put(m, index);
+    uint64_t entry = m->memo[index];
+    return push(m, entry & ((UINT64_C(1) << MEMO_SHIFT) - 1),
+                (enum flw_pickle_kind)((entry >> MEMO_SHIFT) - 1));
 }
 
 struct opcode {
     const char *name;
-    bool (*run)(struct flw_machine *m); /* NULL: refused */
-    uint8_t operand; /* size of the argument; or the kind, the count, the value */
+    bool (*run)(struct machine *m, uint64_t number); /* NULL: refused */
+    uint8_t number_bytes;                            /* of the number after the opcode */
+    uint8_t number;                                  /* if there is none */
 };
 
 static const struct opcode opcodes[256] = {
-    [0x80] = {"PROTO", run_proto, 0},
-    [0x95] = {"FRAME", run_frame, 0},
-    ['.'] = {"STOP", run_stop, 0},
-    ['('] = {"MARK", run_mark, 0},
-    ['0'] = {"POP", run_pop, 0},
-    ['N'] = {"NONE", run_absent, 0},
-    [0x88] = {"NEWTRUE", run_bool, 1},
-    [0x89] = {"NEWFALSE", run_bool, 0},
-    ['J'] = {"BININT", run_binint, 0},
-    ['K'] = {"BININT1", run_unsigned, 1},
-    ['M'] = {"BININT2", run_unsigned, 2},
-    [0x8A] = {"LONG1", run_long, 1},
-    [0x8B] = {"LONG4", run_long, 4},
-    ['G'] = {"BINFLOAT", run_binfloat, 0},
-    [0x8C] = {"SHORT_BINUNICODE", run_text, 1},
-    ['X'] = {"BINUNICODE", run_text, 4},
-    [0x8D] = {"BINUNICODE8", run_text, 8},
-    ['B'] = {"BINBYTES", run_bytes, 4},
-    ['C'] = {"SHORT_BINBYTES", run_bytes, 1},
-    ['}'] = {"EMPTY_DICT", run_empty, FLW_PICKLE_DICT},
-    [']'] = {"EMPTY_LIST", run_empty, FLW_PICKLE_LIST},
-    [')'] = {"EMPTY_TUPLE", run_absent, 0},
-    [0x85] = {"TUPLE1", run_other_tuple, 1},
-    [0x86] = {"TUPLE2", run_tuple2, 0},
-    [0x87] = {"TUPLE3", run_other_tuple, 3},
-    ['t'] = {"TUPLE", run_tuple, 0},
-    ['s'] = {"SETITEM", run_extend_by_one, FLW_PICKLE_DICT},
-    ['u'] = {"SETITEMS", run_extend, FLW_PICKLE_DICT},
-    ['a'] = {"APPEND", run_extend_by_one, FLW_PICKLE_LIST},
-    ['e'] = {"APPENDS", run_extend, FLW_PICKLE_LIST},
-    [0x94] = {"MEMOIZE", run_memoize, 0},
-    ['q'] = {"BINPUT", run_put, 1},
-    ['r'] = {"LONG_BINPUT", run_put, 4},
-    ['h'] = {"BINGET", flw_memo_get, 1},
-    ['j'] = {"LONG_BINGET", flw_memo_get, 4},
-
-    /* These import, call, or make objects. */
-    ['c'] = {"GLOBAL", NULL, 0},
-    [0x93] = {"STACK_GLOBAL", NULL, 0},
-    ['i'] = {"INST", NULL, 0},
-    ['o'] = {"OBJ", NULL, 0},
-    [0x81] = {"NEWOBJ", NULL, 0},
-    [0x92] = {"NEWOBJ_EX", NULL, 0},
-    ['R'] = {"REDUCE", NULL, 0},
-    ['b'] = {"BUILD", NULL, 0},
-    [0x82] = {"EXT1", NULL, 0},
-    [0x83] = {"EXT2", NULL, 0},
-    [0x84] = {"EXT4", NULL, 0},
-    ['P'] = {"PERSID", NULL, 0},
-    ['Q'] = {"BINPERSID", NULL, 0},
-    [0x97] = {"NEXT_BUFFER", NULL, 0},
-    [0x98] = {"READONLY_BUFFER", NULL, 0},
-
-    /* No snapshot has these. */
-    ['1'] = {"POP_MARK", NULL, 0},
-    ['2'] = {"DUP", NULL, 0},
-    ['F'] = {"FLOAT", NULL, 0},
-    ['I'] = {"INT", NULL, 0},
-    ['L'] = {"LONG", NULL, 0},
-    ['S'] = {"STRING", NULL, 0},
-    ['T'] = {"BINSTRING", NULL, 0},
-    ['U'] = {"SHORT_BINSTRING", NULL, 0},
-    ['V'] = {"UNICODE", NULL, 0},
-    ['d'] = {"DICT", NULL, 0},
-    ['l'] = {"LIST", NULL, 0},
-    ['g'] = {"GET", NULL, 0},
-    ['p'] = {"PUT", NULL, 0},
-    [0x8E] = {"BINBYTES8", NULL, 0},
-    [0x8F] = {"EMPTY_SET", NULL, 0},
-    [0x90] = {"ADDITEMS", NULL, 0},
-    [0x91] = {"FROZENSET", NULL, 0},
-    [0x96] = {"BYTEARRAY8", NULL, 0},
+    [0x80] = {"PROTO", run_proto, 1, 0},
+    [0x95] = {"FRAME", run_frame, 8, 0},
+    ['.'] = {"STOP", run_stop, 0, 0},
+    ['('] = {"MARK", run_mark, 0, 0},
+    ['0'] = {"POP", run_pop, 0, 0},
+    ['N'] = {"NONE", push_absent, 0, 0},
+    [0x88] = {"NEWTRUE", push_bool, 0, 1},
+    [0x89] = {"NEWFALSE", push_bool, 0, 0},
+    ['J'] = {"BININT", push_int, 4, 0},
+    ['K'] = {"BININT1", push_unsigned, 1, 0},
+    ['M'] = {"BININT2", push_unsigned, 2, 0},
+    [0x8A] = {"LONG1", run_long, 1, 0},
+    [0x8B] = {"LONG4", run_long, 4, 0},
+    ['G'] = {"BINFLOAT", push_absent, 8, 0},
+    [0x8C] = {"SHORT_BINUNICODE", run_text, 1, 0},
+    ['X'] = {"BINUNICODE", run_text, 4, 0},
+    [0x8D] = {"BINUNICODE8", run_text, 8, 0},
+    ['B'] = {"BINBYTES", run_bytes, 4, 0},
+    ['C'] = {"SHORT_BINBYTES", run_bytes, 1, 0},
+    ['}'] = {"EMPTY_DICT", run_empty, 0, FLW_PICKLE_DICT},
+    [']'] = {"EMPTY_LIST", run_empty, 0, FLW_PICKLE_LIST},
+    [')'] = {"EMPTY_TUPLE", push_absent, 0, 0},
+    [0x85] = {"TUPLE1", run_tuple_of, 0, 1},
+    [0x86] = {"TUPLE2", run_tuple_of, 0, 2},
+    [0x87] = {"TUPLE3", run_tuple_of, 0, 3},
+    ['t'] = {"TUPLE", run_tuple, 0, 0},
+    ['s'] = {"SETITEM", run_extend_by_one, 0, FLW_PICKLE_DICT},
+    ['u'] = {"SETITEMS", run_extend, 0, FLW_PICKLE_DICT},
+    ['a'] = {"APPEND", run_extend_by_one, 0, FLW_PICKLE_LIST},
+    ['e'] = {"APPENDS", run_extend, 0, FLW_PICKLE_LIST},
+    [0x94] = {"MEMOIZE", run_memoize, 0, 0},
+    ['q'] = {"BINPUT", run_put, 1, 0},
+    ['r'] = {"LONG_BINPUT", run_put, 4, 0},
+    ['h'] = {"BINGET", run_get, 1, 0},
+    ['j'] = {"LONG_BINGET", run_get, 4, 0},
 };
 
-static bool refuse(struct flw_machine *m, unsigned char code)
+struct refused {
+    uint8_t code; /* 0: the end */
+    const char *name;
+};
+
+/* Opcodes that import, call or make objects. */
+static const struct refused unsafe[] = {
+    {'c', "GLOBAL"},    {0x93, "STACK_GLOBAL"}, {'i', "INST"},
+    {'o', "OBJ"},       {0x81, "NEWOBJ"},       {0x92, "NEWOBJ_EX"},
+    {'R', "REDUCE"},    {'b', "BUILD"},         {0x82, "EXT1"},
+    {0x83, "EXT2"},     {0x84, "EXT4"},         {'P', "PERSID"},
+    {'Q', "BINPERSID"}, {0x97, "NEXT_BUFFER"},  {0x98, "READONLY_BUFFER"},
+    {0, NULL},
+};
+
+/* Opcodes that no snapshot has. */
+static const struct refused unused[] = {
+    {'1', "POP_MARK"},   {'2', "DUP"},         {'F', "FLOAT"},      {'I', "INT"},
+    {'L', "LONG"},       {'S', "STRING"},      {'T', "BINSTRING"},  {'U', "SHORT_BINSTRING"},
+    {'V', "UNICODE"},    {'d', "DICT"},        {'l', "LIST"},       {'g', "GET"},
+    {'p', "PUT"},        {0x8E, "BINBYTES8"},  {0x8F, "EMPTY_SET"}, {0x90, "ADDITEMS"},
+    {0x91, "FROZENSET"}, {0x96, "BYTEARRAY8"}, {0, NULL},
+};
+
+static const char *find_refused(const struct refused *at, uint8_t code)
 {
-    if (opcodes[code].name == NULL) {
-        return flw_input_fail(m->input, m->opcode_offset, "0x%02X is not a pickle opcode", code);
+    while (at->code != 0 && at->code != code) {
+        at++;
     }
-    return flw_input_fail(m->input, m->opcode_offset,
-                          "the opcode %s is refused: a snapshot holds data only",
-                          opcodes[code].name);
+    return at->name;
 }
 
-static bool step(struct flw_machine *m)
+static bool refuse(struct machine *m, uint8_t code)
+{
+    const char *name = find_refused(unsafe, code);
+    name = name == NULL ? find_refused(unused, code) : name;
+    return name == NULL
+               ? flw_input_fail(m->input, m->opcode_offset, "0x%02X is not a pickle opcode", code)
+               : flw_input_fail(m->input, m->opcode_offset,
+                                "the opcode %s is refused: a snapshot holds data only", name);
+}
+
+static inline bool step(struct machine *m)
 {
     struct flw_input *input = m->input;
     m->opcode_offset = flw_input_offset(input);
@@ -427,11 +471,14 @@ static bool step(struct flw_machine *m)
     }
     input->at++;
     m->opcode_name = opcode->name;
-    m->operand = opcode->operand;
-    return opcode->run(m);
+    if (opcode->number_bytes == 0) {
+        return opcode->run(m, opcode->number);
+    }
+    const unsigned char *bytes = take(m, opcode->number_bytes);
+    return bytes != NULL && opcode->run(m, little_endian(bytes, opcode->number_bytes));
 }
 
-static bool run(struct flw_machine *m)
+static bool run(struct machine *m)
 {
     if (!flw_input_fill(m->input, 1) || *m->input->at != 0x80) {
         return flw_input_fail(m->input, 0, "not a pickle of protocol 2 or newer");
@@ -441,32 +488,29 @@ static bool run(struct flw_machine *m)
             return false;
         }
     }
-    if (flw_input_offset(m->input) < m->frame_end) {
-        return flw_machine_fail(m, "the last frame claims more bytes than there are");
+    uint64_t end_offset = flw_input_offset(m->input);
+    if (end_offset < m->frame_end) {
+        return fail(m, "the last frame claims more bytes than there are");
     }
-    m->end_offset = flw_input_offset(m->input);
-    return flw_input_drain(m->input);
+    m->kept->root = m->stack[m->depth - 1];
+    bool is_drained = flw_input_drain(m->input);
+    m->kept->rest_bytes = flw_input_offset(m->input) - end_offset;
+    return is_drained;
 }
 
 bool flw_pickle_read(struct flw_input *input, const struct flw_pickle_vocabulary *vocabulary,
-                     struct flw_harvest **out_harvest, struct flw_pickle_value *out_root,
-                     uint64_t *out_rest_bytes)
+                     struct flw_pickle *out)
 {
-    struct flw_machine m = {.input = input, .vocabulary = vocabulary, .opcode_name = "the pickle"};
-    *out_harvest = NULL;
+    struct machine m = {.input = input, .kept = out, .vocabulary = vocabulary};
+    *out = (struct flw_pickle){.vocabulary = vocabulary, .item_count = 1, .byte_count = 1};
     for (uint32_t i = 0; i < vocabulary->count; i++) {
         m.word_bytes[i] = (uint8_t)strlen(vocabulary->words[i]);
     }
-    m.kept = flw_harvest_create(vocabulary);
-    bool is_read = m.kept != NULL ? run(&m) : flw_machine_fail_memory(&m);
-    *out_root = is_read ? m.root : absent;
-    *out_rest_bytes = is_read ? flw_input_offset(input) - m.end_offset : 0;
+    bool is_read = run(&m);
     free(m.stack);
     flw_largearray_free(m.memo, m.memo_room, sizeof(*m.memo));
     if (!is_read) {
-        flw_harvest_destroy(m.kept);
-        return false;
+        flw_pickle_finish(out);
     }
-    *out_harvest = m.kept;
-    return true;
+    return is_read;
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: interpreting a snapshot's events and annotations, across versions; choosing a device.
- * Does not: read the heap at the end (pytorch_heap.c), number blocks or find the heap at the beginning
- * (history.c), or place annotations among events (phases.c).
+ * Owns: interpreting a snapshot, across versions: its events, annotations and heap at the end; choosing a device.
+ * Does not: number blocks or find the heap at the beginning (history.c), or place annotations among events (phases.c).
  *
- * A snapshot is {segments: [{..., blocks: [...]}], device_traces: [[event, ...], ...],
- * external_annotations: [...]}; a bare list is its segments alone. A list can hold another one many
- * times, so every step of the walk is counted, and there may be no more steps than the file has bytes.
+ * A snapshot is {segments: [{..., blocks: [...]}], device_traces: [[event, ...], ...], external_annotations: [...]}; a
+ * bare list is its segments alone. A list can hold another one many times, so every step of the walk is counted, and
+ * there may be no more steps than the file has bytes.
+ *
+ * The input keeps the first failure. Functions go on with zeros after one, until `each` or the caller asks.
  */
 #include "trace/formats/pytorch.h"
 
@@ -14,529 +15,586 @@
 #include <string.h>
 
 #include "trace/formats/poolids.h"
-#include "trace/formats/pytorch_import.h"
+#include "trace/formats/pytorch_words.h"
+#include "trace/trace/history.h"
 #include "trace/trace/measure.h"
 #include "trace/trace/notes.h"
+#include "trace/trace/phases.h"
 
-static const uint8_t operations[] = {
-    [WORD_ALLOC] = FLW_TRACE_ALLOC,
-    [WORD_FREE_REQUESTED] = FLW_TRACE_FREE,
-    [WORD_FREE_COMPLETED] = FLW_TRACE_FREE_DONE,
-    [WORD_SEGMENT_ALLOC] = FLW_TRACE_SEGMENT_ALLOC,
-    [WORD_SEGMENT_FREE] = FLW_TRACE_SEGMENT_FREE,
-    [WORD_SEGMENT_MAP] = FLW_TRACE_SEGMENT_MAP,
-    [WORD_SEGMENT_UNMAP] = FLW_TRACE_SEGMENT_UNMAP,
-    [WORD_OOM] = FLW_TRACE_OOM,
-    [WORD_SNAPSHOT] = FLW_TRACE_MARK,
-    [WORD_USER_DEFINED] = FLW_TRACE_MARK,
-    [WORD_WORKSPACE_SNAPSHOT] = FLW_TRACE_MARK,
+#define DEVICES_MAX    1024
+#define SETTINGS_BYTES 512
+
+struct device {
+    struct flw_pickle_value events; /* a list */
+    uint64_t event_count, segment_count;
+    uint64_t
+        oom_us; /* of the first out-of-memory; its number if it has no time; UINT64_MAX: none */
 };
 
-/* ---- annotations ---- */
+/* A text of an event beside its frames, in the pickle and in the trace: text plus 1; 0: none. */
+struct remark {
+    struct flw_pickle_value value;
+    uint32_t text;
+};
 
-/* Return the text, or NULL if the value is none. */
-static const char *text_of(struct flw_pytorch_import *import, struct flw_pickle_value value)
+struct import {
+    struct flw_input *input;
+    struct flw_pickle pickle;
+    struct flw_history history;
+    struct flw_build build;
+    struct flw_phases phases;
+    struct flw_notes notes;
+    struct flw_pickle_value segments, traces, annotations; /* lists; absent if there are none */
+    struct device devices[DEVICES_MAX];
+    int device_count, active_count, device; /* active: with events; device: the one to read */
+    uint64_t steps_left;                    /* of the walk */
+    uint64_t unplaced_count; /* annotations without a place: they or the events have no times */
+    uint64_t first_time_us, last_time_us;
+    bool has_times;
+    bool has_pools;                               /* events have their pools */
+    struct remark compile_context, user_metadata; /* of the present event */
+    struct flw_trace_segment segment;             /* of the present block */
+    uint64_t block_address;                       /* of the next block, if none is recorded */
+};
+
+/* ---- values ---- */
+
+static bool fail_at(struct import *import, struct flw_pickle_value container, const char *what)
 {
-    return value.kind == FLW_PICKLE_TEXT
-               ? flw_intern_text(flw_harvest_interned(import->kept), value.bits)
-           : value.kind == FLW_PICKLE_WORD ? words[value.bits]
-                                           : NULL;
+    return flw_input_fail(import->input, flw_pickle_offset(&import->pickle, container), "%s", what);
 }
 
-static uint32_t name_of(struct flw_pytorch_import *import, struct flw_pickle_value dict)
+static bool check_memory(struct import *import, bool has_memory)
 {
-    char name[FLW_TRACE_NAME_BYTES + 1];
-    const char *text = text_of(import, flw_pytorch_get(import, dict, WORD_NAME));
-    text = text == NULL ? "" : text;
-    size_t bytes = flw_pickle_cut_text(text, strlen(text), FLW_TRACE_NAME_BYTES);
-    for (size_t i = 0; i < bytes; i++) {
-        bool is_printable = (unsigned char)text[i] >= 0x20 && text[i] != 0x7F;
-        name[i] = is_printable ? text[i] : '?';
-    }
-    uint32_t number = FLW_TRACE_NO_NAME;
-    flw_build_add_name(&import->build, bytes > 0 ? name : "unnamed", bytes > 0 ? bytes : 7,
-                       &number);
-    return number;
+    return has_memory || flw_input_fail(import->input, 0, "no memory to hold the trace");
 }
 
-/* Read an annotation. Stages other than begin and end belong to no phase. */
-static bool read_annotation(struct flw_pytorch_import *import, struct flw_pickle_value dict)
+static struct flw_pickle_value get(struct import *import, struct flw_pickle_value dict,
+                                   enum word word)
 {
-    struct flw_pickle_value stage = flw_pytorch_get(import, dict, WORD_STAGE);
-    uint64_t device, time_us;
-    if (!flw_pytorch_get_number_or(import, dict, WORD_DEVICE, (uint64_t)import->device, &device)) {
-        return false;
-    }
-    bool is_begin = stage.bits == WORD_START;
-    if (device != (uint64_t)import->device || stage.kind != FLW_PICKLE_WORD ||
-        (!is_begin && stage.bits != WORD_END)) {
-        return true;
-    }
-    if (flw_pytorch_get(import, dict, WORD_TIME_US).kind == FLW_PICKLE_ABSENT) {
-        import->unplaced_count++;
-        return true;
-    }
-    if (!flw_pytorch_get_number(import, dict, WORD_TIME_US, &time_us)) {
-        return false;
-    }
-    uint32_t name = name_of(import, dict);
-    return (name != FLW_TRACE_NO_NAME &&
-            flw_phases_add(&import->phases, time_us, name, is_begin)) ||
-           flw_pytorch_fail_memory(import);
+    return flw_pickle_get(&import->pickle, dict, (uint32_t)word);
 }
 
-/* Find the first recorded time of an event. Returns false if there is none. */
-static bool find_first_time(struct flw_pytorch_import *import, uint64_t *out_us)
+/* Return a number that must be there and not negative. */
+static uint64_t number(struct import *import, struct flw_pickle_value dict, enum word word)
 {
-    struct flw_harvest_cursor cursor = flw_harvest_first(import->kept, import->traces);
-    struct flw_pickle_value list, dict;
-    for (int i = 0; flw_harvest_next(import->kept, &cursor, &list); i++) {
-        struct flw_harvest_cursor events = flw_harvest_first(import->kept, list);
-        while (i == import->device && flw_harvest_next(import->kept, &events, &dict)) {
-            struct flw_pickle_value time = flw_pytorch_get(import, dict, WORD_TIME_US);
-            if (time.kind == FLW_PICKLE_UNSIGNED) {
-                *out_us = time.bits;
-                return true;
-            }
+    struct flw_pickle_value value = get(import, dict, word);
+    if (value.kind == FLW_PICKLE_UNSIGNED) {
+        return value.bits;
+    }
+    flw_input_fail(import->input, flw_pickle_offset(&import->pickle, dict), "\"%s\" is %s",
+                   words[word],
+                   value.kind == FLW_PICKLE_ABSENT     ? "missing"
+                   : value.kind == FLW_PICKLE_NEGATIVE ? "negative"
+                                                       : "not a number");
+    return 0;
+}
+
+static uint64_t number_or(struct import *import, struct flw_pickle_value dict, enum word word,
+                          uint64_t otherwise)
+{
+    bool is_absent = get(import, dict, word).kind == FLW_PICKLE_ABSENT;
+    return is_absent ? otherwise : number(import, dict, word);
+}
+
+static uint16_t stream_of(struct import *import, struct flw_pickle_value dict)
+{
+    uint16_t stream = 0;
+    if (!flw_build_add_stream(&import->build, number_or(import, dict, WORD_STREAM, 0), &stream)) {
+        fail_at(import, dict, "more than 65535 streams, or the host is out of memory");
+    }
+    return stream;
+}
+
+/* Return the number of the pool's pair; 0 if missing. Pools are renumbered at the end. */
+static uint32_t pool_of(struct import *import, struct flw_pickle_value dict, enum word word)
+{
+    struct flw_pickle_value pool = get(import, dict, word);
+    return pool.kind == FLW_PICKLE_PAIR ? (uint32_t)pool.bits + 1 : 0;
+}
+
+static uint32_t stack_of(struct import *import, struct flw_pickle_value dict)
+{
+    return flw_pickle_stack(&import->pickle, get(import, dict, WORD_FRAMES));
+}
+
+/* Read all items of a list. If `wrong` is not NULL, no item may be of another kind than a dict or list. */
+static bool each(struct import *import, struct flw_pickle_value list, const char *wrong,
+                 void (*read)(struct import *import, struct flw_pickle_value item))
+{
+    const struct flw_pickle_list *items = flw_pickle_list(&import->pickle, list);
+    struct flw_pickle_cursor cursor = {.next = items->first};
+    struct flw_pickle_value item;
+    if (items->has_left_out && wrong != NULL) {
+        return fail_at(import, list, wrong);
+    }
+    while (!import->input->failed && flw_pickle_next(&import->pickle, &cursor, &item)) {
+        if (import->steps_left == 0) {
+            return flw_input_fail(import->input, 0,
+                                  "its lists hold more items than the file has bytes");
+        }
+        import->steps_left--;
+        read(import, item);
+    }
+    return !import->input->failed;
+}
+
+/* ---- the device ---- */
+
+static void add_device(struct import *import, struct flw_pickle_value list)
+{
+    if (import->device_count == DEVICES_MAX) {
+        fail_at(import, import->traces, "more than 1024 devices");
+    } else if (list.kind != FLW_PICKLE_LIST) {
+        fail_at(import, list, "the trace of a device is no list");
+    } else {
+        uint64_t count = flw_pickle_list(&import->pickle, list)->count;
+        import->devices[import->device_count++] = (struct device){list, count, 0, 0};
+        import->active_count += count > 0;
+    }
+}
+
+static void count_segment(struct import *import, struct flw_pickle_value segment)
+{
+    uint64_t device = number_or(import, segment, WORD_DEVICE, 0);
+    if (device >= DEVICES_MAX) {
+        fail_at(import, segment, "\"device\" is not a device number");
+        return;
+    }
+    import->devices[device].segment_count++;
+    if ((int)device >= import->device_count) {
+        import->device_count = (int)device + 1;
+    }
+}
+
+/* Find the first event of the device with a time, or the first out-of-memory. */
+static bool find_event(struct import *import, const struct device *device, bool is_oom,
+                       uint64_t *out_us)
+{
+    const struct flw_pickle_list *events = flw_pickle_list(&import->pickle, device->events);
+    struct flw_pickle_cursor cursor = {.next = events->first};
+    struct flw_pickle_value dict;
+    for (uint64_t i = 0; flw_pickle_next(&import->pickle, &cursor, &dict); i++) {
+        struct flw_pickle_value time = get(import, dict, WORD_TIME_US);
+        bool has_time = time.kind == FLW_PICKLE_UNSIGNED;
+        if (is_oom ? flw_pickle_is_word(get(import, dict, WORD_ACTION), WORD_OOM) : has_time) {
+            *out_us = has_time ? time.bits : i;
+            return true;
         }
     }
     return false;
 }
 
-static bool read_annotations(struct flw_pytorch_import *import)
+static bool is_preferred(const struct device *a, const struct device *b)
 {
-    struct flw_harvest_cursor cursor = flw_harvest_first(import->kept, import->annotations);
-    struct flw_pickle_value dict;
-    uint64_t first_us;
-    while (flw_harvest_next(import->kept, &cursor, &dict)) {
-        if (!flw_pytorch_count_step(import) || !read_annotation(import, dict)) {
-            return false;
-        }
+    if (a->oom_us != b->oom_us) {
+        return a->oom_us < b->oom_us;
     }
-    if (!find_first_time(import, &first_us)) { /* no events to place them among */
-        import->unplaced_count += import->phases.count;
-        flw_phases_finish(&import->phases);
-        return true;
-    }
-    return flw_phases_settle(&import->phases, first_us) || flw_pytorch_fail_memory(import);
+    return a->event_count != b->event_count ? a->event_count > b->event_count
+                                            : a->segment_count > b->segment_count;
 }
 
-static bool add_detailed(struct flw_pytorch_import *import, struct flw_trace_event *event,
+/* Find the first to run out of memory, else the device with most events, then segments. */
+static int find_preferred(struct import *import)
+{
+    int best = 0;
+    for (int i = 0; i < import->device_count; i++) {
+        struct device *device = &import->devices[i];
+        device->oom_us = UINT64_MAX;
+        if (import->active_count > 1) { /* otherwise its events decide */
+            find_event(import, device, true, &device->oom_us);
+        }
+        best = is_preferred(device, &import->devices[best]) ? i : best;
+    }
+    return best;
+}
+
+static bool is_recorded(const struct device *device)
+{
+    return device->event_count + device->segment_count > 0;
+}
+
+/* Choose the requested device, or the preferred one. */
+static bool choose_device(struct import *import, int device)
+{
+    if (!each(import, import->traces, "the trace of a device is no list", add_device) ||
+        !each(import, import->segments, "an item of the segments is no segment", count_segment)) {
+        return false;
+    }
+    import->device_count += import->device_count == 0;
+    if (device >= import->device_count) {
+        return flw_input_fail(import->input, 0, "has no device %d, only 0 to %d", device,
+                              import->device_count - 1);
+    }
+    int best = find_preferred(import);
+    if (device >= 0 && !is_recorded(&import->devices[device]) &&
+        is_recorded(&import->devices[best])) {
+        return flw_input_fail(import->input, 0,
+                              "nothing is on record of device %d: no segment and no event", device);
+    }
+    import->device = device >= 0 ? device : best;
+    return true;
+}
+
+/* ---- annotations ---- */
+
+static uint32_t name_of(struct import *import, struct flw_pickle_value dict)
+{
+    char name[FLW_TRACE_NAME_BYTES + 1] = "unnamed";
+    const char *text = flw_pickle_text(&import->pickle, get(import, dict, WORD_NAME));
+    size_t bytes = text == NULL ? 0 : flw_pickle_cut_text(text, strlen(text), FLW_TRACE_NAME_BYTES);
+    uint32_t number = FLW_TRACE_NO_NAME;
+    for (size_t i = 0; i < bytes; i++) {
+        bool is_printable = (unsigned char)text[i] >= 0x20 && text[i] != 0x7F;
+        name[i] = is_printable ? text[i] : '?';
+    }
+    flw_build_add_name(&import->build, name, bytes > 0 ? bytes : strlen(name), &number);
+    return number;
+}
+
+/* Read an annotation. Stages other than begin and end belong to no phase. */
+static void read_annotation(struct import *import, struct flw_pickle_value dict)
+{
+    struct flw_pickle_value stage = get(import, dict, WORD_STAGE);
+    bool is_begin = flw_pickle_is_word(stage, WORD_START);
+    uint64_t device = number_or(import, dict, WORD_DEVICE, (uint64_t)import->device);
+    if (device != (uint64_t)import->device || !(is_begin || flw_pickle_is_word(stage, WORD_END))) {
+        return;
+    }
+    if (get(import, dict, WORD_TIME_US).kind == FLW_PICKLE_ABSENT) {
+        import->unplaced_count++;
+        return;
+    }
+    uint64_t time_us = number(import, dict, WORD_TIME_US);
+    uint32_t name = name_of(import, dict);
+    check_memory(import, name != FLW_TRACE_NO_NAME &&
+                             flw_phases_add(&import->phases, time_us, name, is_begin));
+}
+
+static void read_annotations(struct import *import)
+{
+    uint64_t first_us;
+    each(import, import->annotations, NULL, read_annotation);
+    if (find_event(import, &import->devices[import->device], false, &first_us)) {
+        check_memory(import, flw_phases_settle(&import->phases, first_us));
+    } else { /* no events to place them among */
+        import->unplaced_count += import->phases.count;
+        flw_phases_finish(&import->phases);
+    }
+}
+
+/* ---- events ---- */
+
+static bool add_detailed(struct import *import, struct flw_trace_event *event,
                          struct flw_trace_detail detail)
 {
     return flw_history_add_detail(&import->history, detail, &event->block) &&
            flw_history_add_event(&import->history, event);
 }
 
+/* Convert to nanoseconds since the first event. */
+static uint64_t elapsed_ns(struct import *import, uint64_t time_us, struct flw_pickle_value of,
+                           const char *wrong)
+{
+    uint64_t ns;
+    if (__builtin_mul_overflow(time_us - import->first_time_us, UINT64_C(1000), &ns)) {
+        fail_at(import, of, wrong);
+    }
+    return ns;
+}
+
 /* Add the phases before an event at `time_us`. */
-static bool add_phases(struct flw_pytorch_import *import, uint64_t time_us)
+static void add_phases(struct import *import, uint64_t time_us)
 {
     const struct flw_phase *phase;
-    while ((phase = flw_phases_due(&import->phases, time_us)) != NULL) {
+    while (!import->input->failed && (phase = flw_phases_due(&import->phases, time_us)) != NULL) {
         struct flw_trace_event event = {.op = phase->is_begin ? FLW_TRACE_PHASE_BEGIN
                                                               : FLW_TRACE_PHASE_END};
         struct flw_trace_detail detail = flw_build_no_detail();
         detail.name = phase->name;
-        if (__builtin_mul_overflow(phase->time_us - import->first_time_us, UINT64_C(1000),
-                                   &event.time_ns)) {
-            return flw_pytorch_fail_at(import, import->annotations,
-                                       "an annotation is centuries after the first event");
-        }
-        if (!add_detailed(import, &event, detail)) {
-            return flw_pytorch_fail_memory(import);
-        }
+        event.time_ns = elapsed_ns(import, phase->time_us, import->annotations,
+                                   "an annotation is centuries after the first event");
+        check_memory(import, add_detailed(import, &event, detail));
     }
-    return true;
 }
 
-/* ---- events ---- */
-
-static bool get_time(struct flw_pytorch_import *import, struct flw_pickle_value dict,
-                     uint64_t *out_ns)
+static uint64_t event_time_ns(struct import *import, struct flw_pickle_value dict)
 {
-    struct flw_pickle_value value = flw_pytorch_get(import, dict, WORD_TIME_US);
-    uint64_t time_us = import->last_time_us;
-    if (value.kind != FLW_PICKLE_ABSENT) {
-        if (!flw_pytorch_get_number(import, dict, WORD_TIME_US, &time_us)) {
-            return false;
-        }
+    if (get(import, dict, WORD_TIME_US).kind != FLW_PICKLE_ABSENT) {
+        uint64_t time_us = number(import, dict, WORD_TIME_US);
         if (!import->has_times) {
             import->has_times = true;
             import->first_time_us = time_us;
-            import->last_time_us = time_us;
         }
         /* Clocks are sometimes set back; the order of the list is right. */
-        time_us = time_us < import->last_time_us ? import->last_time_us : time_us;
-        import->last_time_us = time_us;
+        import->last_time_us = time_us > import->last_time_us ? time_us : import->last_time_us;
     }
-    if (__builtin_mul_overflow(time_us - import->first_time_us, UINT64_C(1000), out_ns)) {
-        return flw_pytorch_fail_at(import, dict, "\"time_us\" is centuries after the first event");
-    }
-    return true;
+    return elapsed_ns(import, import->last_time_us, dict,
+                      "\"time_us\" is centuries after the first event");
 }
 
-static bool check_range(struct flw_pytorch_import *import, struct flw_pickle_value dict,
-                        const struct flw_trace_event *event)
+/* Get a remark, usually that of the previous event. */
+static uint32_t get_remark(struct import *import, struct flw_pickle_value dict, enum word word,
+                           struct remark *last)
 {
-    if (event->size_bytes > UINT64_MAX - event->address) {
-        return flw_pytorch_fail_at(import, dict, "its address and size go beyond 64 bits");
+    struct flw_pickle_value value = get(import, dict, word);
+    if (value.kind != last->value.kind || value.bits != last->value.bits) {
+        const char *text = flw_pickle_text(&import->pickle, value);
+        *last = (struct remark){value, 0};
+        if (text != NULL) {
+            check_memory(import, flw_stacks_add_text(&import->pickle.stacks, text, strlen(text),
+                                                     &last->text));
+            last->text++;
+        }
     }
-    return true;
+    return last->text;
 }
 
-/* Get a remark's text plus 1, usually that of the previous event; 0: none. Returns false if memory runs out. */
-static bool get_remark(struct flw_pytorch_import *import, struct flw_pickle_value dict,
-                       enum word word, struct flw_pytorch_remark *last)
+static void add_event(struct import *import, struct flw_pickle_value dict,
+                      struct flw_trace_event *event, struct flw_trace_detail detail)
 {
-    struct flw_pickle_value value = flw_pytorch_get(import, dict, word);
-    if (value.kind == last->value.kind && value.bits == last->value.bits) {
-        return true;
-    }
-    const char *text = text_of(import, value);
-    uint32_t number = 0;
-    if (text != NULL &&
-        !flw_stacks_add_text(flw_harvest_stacks(import->kept), text, strlen(text), &number)) {
-        return false;
-    }
-    *last = (struct flw_pytorch_remark){value, text == NULL ? 0 : number + 1};
-    return true;
-}
-
-static bool set_remark(struct flw_pytorch_import *import, struct flw_pickle_value dict)
-{
-    struct flw_pytorch_remark *compile = &import->compile_context, *user = &import->user_metadata;
-    return get_remark(import, dict, WORD_COMPILE_CONTEXT, compile) &&
-           get_remark(import, dict, WORD_USER_METADATA, user) &&
-           flw_history_set_remark(&import->history,
-                                  (struct flw_trace_remark){.compile_context = compile->text,
-                                                            .user_metadata = user->text});
-}
-
-static bool add_event(struct flw_pytorch_import *import, struct flw_pickle_value dict,
-                      struct flw_trace_event *event)
-{
-    uint32_t pool = flw_pytorch_get_pool(import, dict, WORD_POOL_ID);
-    struct flw_trace_detail detail = flw_build_no_detail();
-    if (event->op == FLW_TRACE_OOM &&
-        !flw_pytorch_get_number_or(import, dict, WORD_DEVICE_FREE, FLW_TRACE_UNKNOWN,
-                                   &detail.free_bytes)) {
-        return false;
-    }
-    bool has_memory = detail.free_bytes != FLW_TRACE_UNKNOWN
-                          ? add_detailed(import, event, detail)
-                          : flw_history_add_event(&import->history, event);
+    struct flw_history *history = &import->history;
+    struct flw_trace_remark remark = {0};
+    uint32_t pool = pool_of(import, dict, WORD_POOL_ID);
+    remark.compile_context =
+        get_remark(import, dict, WORD_COMPILE_CONTEXT, &import->compile_context);
+    remark.user_metadata = get_remark(import, dict, WORD_USER_METADATA, &import->user_metadata);
     import->has_pools |= pool != 0;
-    return (has_memory && flw_history_set_pool(&import->history, pool) &&
-            flw_history_set_stack(&import->history, flw_pytorch_get_stack(import, dict)) &&
-            set_remark(import, dict)) ||
-           flw_pytorch_fail_memory(import);
+    check_memory(import,
+                 (detail.free_bytes != FLW_TRACE_UNKNOWN ? add_detailed(import, event, detail)
+                                                         : flw_history_add_event(history, event)) &&
+                     flw_history_set_pool(history, pool) &&
+                     flw_history_set_stack(history, stack_of(import, dict)) &&
+                     flw_history_set_remark(history, remark));
 }
 
-static bool read_event(struct flw_pytorch_import *import, struct flw_pickle_value dict)
+static void read_event(struct import *import, struct flw_pickle_value dict)
 {
     struct flw_trace_event event = {.block = UINT32_MAX};
-    struct flw_pickle_value action = flw_pytorch_get(import, dict, WORD_ACTION);
+    struct flw_trace_detail detail = flw_build_no_detail();
+    struct flw_pickle_value action = get(import, dict, WORD_ACTION);
     if (action.kind != FLW_PICKLE_WORD || action.bits > WORD_WORKSPACE_SNAPSHOT) {
-        return flw_pytorch_fail_at(import, dict,
-                                   action.kind == FLW_PICKLE_WORD || action.kind == FLW_PICKLE_TEXT
-                                       ? "an event with an action that no PyTorch writes"
-                                       : "an event without an action");
+        fail_at(import, dict,
+                flw_pickle_text(&import->pickle, action) != NULL
+                    ? "an event with an action that no PyTorch writes"
+                    : "an event without an action");
+        return;
     }
     event.op = operations[action.bits];
-    if (!get_time(import, dict, &event.time_ns) ||
-        (import->has_times && !add_phases(import, import->last_time_us))) {
-        return false;
+    event.time_ns = event_time_ns(import, dict);
+    if (import->has_times) {
+        add_phases(import, import->last_time_us);
     }
     if (event.op != FLW_TRACE_MARK) {
-        if (!flw_pytorch_get_number(import, dict, WORD_SIZE, &event.size_bytes) ||
-            !flw_pytorch_get_stream(import, dict, &event.stream)) {
-            return false;
-        }
-        if (event.op != FLW_TRACE_OOM &&
-            (!flw_pytorch_get_number(import, dict, WORD_ADDR, &event.address) ||
-             !check_range(import, dict, &event))) {
-            return false;
-        }
+        event.size_bytes = number(import, dict, WORD_SIZE);
+        event.stream = stream_of(import, dict);
     }
-    return add_event(import, dict, &event);
+    if (event.op == FLW_TRACE_OOM) {
+        detail.free_bytes = number_or(import, dict, WORD_DEVICE_FREE, FLW_TRACE_UNKNOWN);
+    } else if (event.op != FLW_TRACE_MARK) {
+        event.address = number(import, dict, WORD_ADDR);
+    }
+    if (event.size_bytes > UINT64_MAX - event.address) {
+        fail_at(import, dict, "its address and size go beyond 64 bits");
+    }
+    add_event(import, dict, &event, detail);
 }
 
-static bool read_events(struct flw_pytorch_import *import)
+static void read_events(struct import *import)
 {
-    struct flw_harvest_cursor cursor = flw_harvest_first(import->kept, import->traces);
-    struct flw_pickle_value list;
-    for (int i = 0; flw_harvest_next(import->kept, &cursor, &list); i++) {
-        if (i != import->device) {
-            continue;
-        }
-        struct flw_harvest_cursor events = flw_harvest_first(import->kept, list);
-        struct flw_pickle_value dict;
-        uint64_t count = flw_harvest_count(import->kept, list);
-        if (!flw_pytorch_check_items(import, list, "an item of this trace is no event")) {
-            return false;
-        }
-        count = count < import->steps_left ? count : import->steps_left;
-        if (!flw_history_reserve_events(&import->history, count)) {
-            return flw_pytorch_fail_memory(import);
-        }
-        while (flw_harvest_next(import->kept, &events, &dict)) {
-            if (!flw_pytorch_count_step(import) || !read_event(import, dict)) {
-                return false;
-            }
-        }
-    }
-    return add_phases(import, UINT64_MAX);
+    const struct device *device = &import->devices[import->device];
+    check_memory(import, flw_history_reserve_events(&import->history, device->event_count));
+    each(import, device->events, "an item of this trace is no event", read_event);
+    add_phases(import, UINT64_MAX);
 }
 
-/* ---- the device ---- */
+/* ---- the heap at the end ---- */
 
-struct census {
-    uint64_t events[FLW_PYTORCH_DEVICES];
-    uint64_t segments[FLW_PYTORCH_DEVICES];
-    uint64_t oom_us[FLW_PYTORCH_DEVICES]; /* as find_oom returns */
-    int device_count;
-};
-
-/* Return when the device first ran out of memory; without times, the number of the event. UINT64_MAX: never. */
-static uint64_t find_oom(struct flw_pytorch_import *import, struct flw_pickle_value list)
+/* Read a block. Older versions have the requested size and the stack in a history, newer ones in the block. */
+static void read_block(struct import *import, struct flw_pickle_value dict)
 {
-    struct flw_harvest_cursor cursor = flw_harvest_first(import->kept, list);
-    struct flw_pickle_value dict;
-    for (uint64_t number = 0; flw_harvest_next(import->kept, &cursor, &dict); number++) {
-        struct flw_pickle_value action = flw_pytorch_get(import, dict, WORD_ACTION);
-        if (action.kind == FLW_PICKLE_WORD && action.bits == WORD_OOM) {
-            struct flw_pickle_value time = flw_pytorch_get(import, dict, WORD_TIME_US);
-            return time.kind == FLW_PICKLE_UNSIGNED ? time.bits : number;
-        }
-    }
-    return UINT64_MAX;
-}
-
-static bool take_census(struct flw_pytorch_import *import, struct census *census)
-{
-    struct flw_harvest_cursor cursor = flw_harvest_first(import->kept, import->traces);
-    struct flw_pickle_value item;
-    int count = 0;
-    if (!flw_pytorch_check_items(import, import->traces, "the trace of a device is no list") ||
-        !flw_pytorch_check_items(import, import->segments,
-                                 "an item of the segments is no segment")) {
-        return false;
-    }
-    for (; flw_harvest_next(import->kept, &cursor, &item); count++) {
-        if (count == FLW_PYTORCH_DEVICES) {
-            return flw_pytorch_fail_at(import, import->traces, "more than 1024 devices");
-        }
-        if (item.kind != FLW_PICKLE_LIST) {
-            return flw_pytorch_fail_at(import, item, "the trace of a device is no list");
-        }
-        census->events[count] = flw_harvest_count(import->kept, item);
-    }
-    cursor = flw_harvest_first(import->kept, import->segments);
-    while (flw_harvest_next(import->kept, &cursor, &item)) {
-        uint64_t device;
-        if (!flw_pytorch_count_step(import) || !flw_pytorch_get_device(import, item, &device)) {
-            return false;
-        }
-        census->segments[device]++;
-        count = (int)device >= count ? (int)device + 1 : count;
-    }
-    census->device_count = count > 0 ? count : 1;
-    return true;
-}
-
-/* Find each device's first out-of-memory event, unless only one device has events and is chosen anyway. */
-static void find_ooms(struct flw_pytorch_import *import, struct census *census)
-{
-    struct flw_harvest_cursor cursor = flw_harvest_first(import->kept, import->traces);
-    struct flw_pickle_value list;
-    int active_count = 0;
-    memset(census->oom_us, 0xFF, sizeof census->oom_us);
-    for (int i = 0; i < census->device_count; i++) {
-        active_count += census->events[i] > 0;
-    }
-    for (int i = 0; active_count > 1 && flw_harvest_next(import->kept, &cursor, &list); i++) {
-        census->oom_us[i] = find_oom(import, list);
+    struct flw_pickle_value state = get(import, dict, WORD_STATE);
+    struct flw_pickle_value history = get(import, dict, WORD_HISTORY), latest;
+    struct flw_pickle_cursor cursor = {.next = flw_pickle_list(&import->pickle, history)->first};
+    struct flw_history_block last = {
+        .block = {.stream = import->segment.stream,
+                  .address = number_or(import, dict, WORD_ADDRESS, import->block_address)},
+        .pool = import->segment.pool,
+        .waits = !flw_pickle_is_word(state, WORD_ACTIVE_ALLOCATED)};
+    uint64_t size_bytes = number(import, dict, WORD_SIZE);
+    if (__builtin_add_overflow(last.block.address, size_bytes, &import->block_address)) {
+        fail_at(import, dict, "a block's address and size go beyond 64 bits");
+    } else if (state.kind != FLW_PICKLE_WORD || state.bits < WORD_ACTIVE_ALLOCATED ||
+               state.bits > WORD_INACTIVE) {
+        fail_at(import, dict, "a block without a known state");
+    } else if (state.bits != WORD_INACTIVE) {
+        bool is_old = flw_pickle_next(&import->pickle, &cursor, &latest);
+        dict = is_old ? latest : dict;
+        last.stack = stack_of(import, dict);
+        last.block.size_bytes =
+            number_or(import, dict, is_old ? WORD_REAL_SIZE : WORD_REQUESTED_SIZE, size_bytes);
+        check_memory(import, flw_history_add_block(&import->history, &last));
     }
 }
 
-static bool is_told_before(const struct census *census, int a, int b)
+static void read_segment(struct import *import, struct flw_pickle_value dict)
 {
-    if (census->oom_us[a] != census->oom_us[b]) {
-        return census->oom_us[a] < census->oom_us[b];
+    struct flw_trace_segment *segment = &import->segment;
+    struct flw_pickle_value type = get(import, dict, WORD_SEGMENT_TYPE);
+    struct flw_pickle_value blocks = get(import, dict, WORD_BLOCKS);
+    if (number_or(import, dict, WORD_DEVICE, 0) != (uint64_t)import->device) {
+        return;
     }
-    return census->events[a] != census->events[b] ? census->events[a] > census->events[b]
-                                                  : census->segments[a] > census->segments[b];
-}
-
-/* Choose the requested device, else the first to run out of memory, else the device with most events, then segments. */
-static bool choose_device(struct flw_pytorch_import *import, int device)
-{
-    struct census census = {.device_count = 0};
-    if (!take_census(import, &census)) {
-        return false;
+    segment->address = number(import, dict, WORD_ADDRESS);
+    segment->size_bytes = number(import, dict, WORD_TOTAL_SIZE);
+    segment->stream = stream_of(import, dict);
+    segment->is_large = !flw_pickle_is_word(type, WORD_SMALL);
+    segment->pool = pool_of(import, dict, WORD_SEGMENT_POOL_ID);
+    segment->is_expandable = flw_pickle_is_true(get(import, dict, WORD_IS_EXPANDABLE));
+    segment->stack = stack_of(import, dict);
+    import->block_address = segment->address;
+    if (segment->size_bytes > UINT64_MAX - segment->address) {
+        fail_at(import, dict, "a segment's address and size go beyond 64 bits");
     }
-    if (device >= census.device_count) {
-        return flw_input_fail(import->input, 0, "has no device %d, only 0 to %d", device,
-                              census.device_count - 1);
-    }
-    int best = 0;
-    uint64_t all_count = 0;
-    for (int i = 0; i < census.device_count; i++) {
-        all_count += census.events[i] + census.segments[i];
-    }
-    import->is_empty = all_count == 0;
-    if (device >= 0 && all_count != 0 && census.events[device] + census.segments[device] == 0) {
-        return flw_input_fail(import->input, 0,
-                              "nothing is on record of device %d: no segment and no event", device);
-    }
-    find_ooms(import, &census);
-    for (int i = 1; i < census.device_count; i++) {
-        best = is_told_before(&census, i, best) ? i : best;
-    }
-    import->device = device >= 0 ? device : best;
-    for (int i = 0; i < census.device_count; i++) {
-        import->is_recorded[i] = census.events[i] > 0 || census.segments[i] > 0;
-    }
-    return true;
+    check_memory(import, flw_history_add_segment(&import->history, segment));
+    each(import, blocks, "an item of these blocks is no block", read_block);
 }
 
 /* ---- together ---- */
 
-/* Check that the value is a list or absent. */
-static bool check_list(struct flw_pytorch_import *import, struct flw_pickle_value part,
-                       enum word word)
+/* Get a list of the snapshot, which may be absent. */
+static struct flw_pickle_value get_part(struct import *import, enum word word)
 {
-    return part.kind == FLW_PICKLE_LIST || part.kind == FLW_PICKLE_ABSENT ||
-           flw_input_fail(import->input, flw_harvest_offset(import->kept, import->root),
-                          "\"%s\" is no list", words[word]);
-}
-
-static bool find_parts(struct flw_pytorch_import *import)
-{
-    struct flw_pickle_value root = import->root;
-    if (root.kind == FLW_PICKLE_LIST) {
-        import->segments = root;
-        return true;
+    struct flw_pickle_value root = import->pickle.root, part = get(import, root, word);
+    if (part.kind != FLW_PICKLE_LIST && part.kind != FLW_PICKLE_ABSENT) {
+        flw_input_fail(import->input, flw_pickle_offset(&import->pickle, root), "\"%s\" is no list",
+                       words[word]);
     }
-    import->segments = flw_pytorch_get(import, root, WORD_SEGMENTS);
-    import->traces = flw_pytorch_get(import, root, WORD_DEVICE_TRACES);
-    import->annotations = flw_pytorch_get(import, root, WORD_ANNOTATIONS);
-    if (import->segments.kind != FLW_PICKLE_LIST && import->traces.kind != FLW_PICKLE_LIST) {
-        return flw_pytorch_fail_at(import, root,
-                                   "a pickle, but not a PyTorch memory snapshot: no \"segments\"");
-    }
-    return check_list(import, import->segments, WORD_SEGMENTS) &&
-           check_list(import, import->traces, WORD_DEVICE_TRACES) &&
-           check_list(import, import->annotations, WORD_ANNOTATIONS);
+    return part;
 }
 
-static bool is_true(struct flw_pickle_value value)
+static bool find_parts(struct import *import)
 {
-    return (value.kind == FLW_PICKLE_BOOL || value.kind == FLW_PICKLE_UNSIGNED) && value.bits != 0;
+    struct flw_pickle_value root = import->pickle.root;
+    bool is_list = root.kind == FLW_PICKLE_LIST;
+    if (!is_list && get(import, root, WORD_SEGMENTS).kind != FLW_PICKLE_LIST &&
+        get(import, root, WORD_DEVICE_TRACES).kind != FLW_PICKLE_LIST) {
+        return fail_at(import, root,
+                       "a pickle, but not a PyTorch memory snapshot: no \"segments\"");
+    }
+    import->segments = is_list ? root : get_part(import, WORD_SEGMENTS);
+    import->traces = get_part(import, WORD_DEVICE_TRACES);
+    import->annotations = get_part(import, WORD_ANNOTATIONS);
+    return !import->input->failed;
 }
 
-/* "allocator_settings VARIABLE SETTINGS": the variable that the allocator reads, and the value. */
-static void read_settings(struct flw_pytorch_import *import)
+/* Print the line "allocator_settings VARIABLE SETTINGS", of the variable that the allocator reads; "": unknown. */
+static void print_settings(struct import *import, struct flw_pickle_value dict,
+                           char out[SETTINGS_BYTES])
 {
     static const enum word variables[] = {WORD_CUDA_CONF, WORD_ANY_CONF, WORD_NPU_CONF};
-    struct flw_pickle_value dict = flw_pytorch_get(import, import->root, WORD_ALLOCATOR_SETTINGS);
-    bool is_expandable = is_true(flw_pytorch_get(import, dict, WORD_EXPANDABLE_SEGMENTS));
-    import->has_overflowed = is_true(flw_pytorch_get(import, dict, WORD_OVERFLOWED));
+    bool is_expandable = flw_pickle_is_true(get(import, dict, WORD_EXPANDABLE_SEGMENTS));
+    out[0] = '\0';
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
-        const char *text = text_of(import, flw_pytorch_get(import, dict, variables[i]));
-        bool is_usual = i == 0 && !is_expandable; /* no line is needed */
-        if (text == NULL || (text[0] == '\0' && is_usual)) {
-            continue;
+        const char *text = flw_pickle_text(&import->pickle, get(import, dict, variables[i]));
+        if (text == NULL || (text[0] == '\0' && i == 0 && !is_expandable)) {
+            continue; /* the usual settings need no line */
         }
         bool is_said = strstr(text, "expandable_segments") != NULL || !is_expandable;
-        snprintf(import->settings, sizeof import->settings, "allocator_settings %s %s%s%s",
-                 words[variables[i]], text, is_said || text[0] == '\0' ? "" : ",",
-                 is_said ? "" : "expandable_segments:True");
-        for (char *c = import->settings; *c != '\0'; c++) {
+        snprintf(out, SETTINGS_BYTES, "allocator_settings %s %s%s%s", words[variables[i]], text,
+                 is_said || text[0] == '\0' ? "" : ",", is_said ? "" : "expandable_segments:True");
+        for (char *c = out; *c != '\0'; c++) {
             *c = *c >= 0x20 && *c < 0x7F ? *c : '?';
         }
         return;
     }
 }
 
-static bool add_count(struct flw_notes *notes, const char *key, uint64_t count)
+/* Add the notes that need the pickle. */
+static bool begin_notes(struct import *import)
+{
+    struct flw_pickle_value dict = get(import, import->pickle.root, WORD_ALLOCATOR_SETTINGS);
+    bool are_recorded[DEVICES_MAX];
+    char settings[SETTINGS_BYTES];
+    for (int i = 0; i < DEVICES_MAX; i++) {
+        are_recorded[i] = is_recorded(&import->devices[i]);
+    }
+    print_settings(import, dict, settings);
+    return flw_notes_add_lines(&import->notes, "origin pytorch snapshot\n") &&
+           flw_notes_add_devices(&import->notes, are_recorded, DEVICES_MAX) &&
+           flw_notes_add_lines(&import->notes, settings) &&
+           (!flw_pickle_is_true(get(import, dict, WORD_OVERFLOWED)) ||
+            flw_notes_add_lines(&import->notes, FLW_NOTES_OVERWRITTEN " yes\n"));
+}
+
+static bool add_count(struct import *import, const char *key, uint64_t count)
 {
     char line[96];
     snprintf(line, sizeof(line), "%s %llu\n", key, (unsigned long long)count);
-    return count == 0 || flw_notes_add_lines(notes, line);
+    return count == 0 || flw_notes_add_lines(&import->notes, line);
 }
 
-/* Return the notes, or NULL if memory runs out. */
-static char *make_notes(const struct flw_pytorch_import *import)
+static bool fill_trace(struct import *import, struct flw_trace *trace)
 {
-    struct flw_notes notes = {0};
-    if (!flw_notes_add_lines(&notes, "origin pytorch snapshot\n") ||
-        !flw_notes_add_devices(&notes, import->is_recorded, FLW_PYTORCH_DEVICES) ||
-        !flw_notes_add_lines(&notes, import->settings) ||
-        (import->has_overflowed && !flw_notes_add_lines(&notes, FLW_NOTES_OVERWRITTEN " yes\n")) ||
-        !add_count(&notes, "annotations_before_the_events", import->phases.early_count) ||
-        !add_count(&notes, "annotations_without_a_place", import->unplaced_count) ||
-        !add_count(&notes, "blocks_of_the_end_given_twice", import->history.double_count) ||
-        !add_count(&notes, "bytes_behind_the_pickle_not_read", import->rest_bytes)) {
-        flw_notes_finish(&notes);
-    }
-    return flw_notes_take(&notes);
-}
-
-static bool import_snapshot(struct flw_pytorch_import *import, int device)
-{
-    if (!find_parts(import) || !choose_device(import, device) || !read_annotations(import) ||
-        !read_events(import) || !flw_pytorch_read_segments(import) ||
-        !(flw_poolids_settle(&import->history, flw_harvest_interned(import->kept),
-                             import->has_pools) ||
-          flw_pytorch_fail_memory(import))) {
-        return false;
-    }
-    if (import->is_empty) {
-        return flw_input_fail(import->input, 0,
-                              "an empty snapshot: no device has a segment or an event; dump it in "
-                              "the process that allocates, before it frees all");
-    }
-    read_settings(import);
-    /* The history has all that is needed. */
-    struct flw_stacks stacks = flw_harvest_take_stacks(import->kept);
-    flw_harvest_destroy(import->kept);
-    import->kept = NULL;
-    struct flw_trace *trace = import->build.trace;
-    trace->stacks = stacks;
+    uint64_t rest_bytes = import->pickle.rest_bytes;
+    trace->stacks = import->pickle.stacks;
+    import->pickle.stacks = (struct flw_stacks){0};
+    flw_pickle_finish(&import->pickle); /* the history has all that is needed */
     flw_stacks_settle(&trace->stacks);
-    if (!flw_history_resolve(&import->history, &import->build)) {
-        return flw_pytorch_fail_memory(import);
-    }
     trace->device = import->device;
     trace->has_times = import->has_times;
     trace->begin_ns = import->first_time_us <= UINT64_MAX / 1000 ? import->first_time_us * 1000 : 0;
     trace->has_addresses = true;
     trace->has_segments = true;
-    trace->notes = make_notes(import);
-    if (trace->notes == NULL) {
-        return flw_pytorch_fail_memory(import);
+    return flw_history_resolve(&import->history, &import->build) &&
+           add_count(import, "annotations_before_the_events", import->phases.early_count) &&
+           add_count(import, "annotations_without_a_place", import->unplaced_count) &&
+           add_count(import, "blocks_of_the_end_given_twice", import->history.double_count) &&
+           add_count(import, "bytes_behind_the_pickle_not_read", rest_bytes);
+}
+
+static bool import_snapshot(struct import *import, int device)
+{
+    struct flw_trace *trace = import->build.trace;
+    if (!find_parts(import) || !choose_device(import, device)) {
+        return false;
     }
+    read_annotations(import);
+    read_events(import);
+    each(import, import->segments, NULL, read_segment);
+    if (!is_recorded(&import->devices[import->device])) {
+        return flw_input_fail(import->input, 0,
+                              "an empty snapshot: no device has a segment or an event; dump it in "
+                              "the process that allocates, before it frees all");
+    }
+    if (import->input->failed ||
+        !check_memory(import, flw_poolids_settle(&import->history, &import->pickle.intern,
+                                                 import->has_pools) &&
+                                  begin_notes(import) && fill_trace(import, trace))) {
+        return false;
+    }
+    trace->notes = flw_notes_take(&import->notes);
     const char *wrong = flw_measure_trace(trace);
     return wrong == NULL || flw_input_fail(import->input, 0, "%s", wrong);
 }
 
 bool flw_pytorch_read(struct flw_input *input, int device, struct flw_trace **out_trace)
 {
-    static const struct flw_pickle_frame_words frame = {WORD_NAME, WORD_FILENAME, WORD_LINE};
-    static const struct flw_pickle_vocabulary vocabulary = {words, WORD_READ_COUNT, &frame};
-    struct flw_pytorch_import import = {.input = input};
+    static const struct flw_pickle_vocabulary vocabulary = {words, WORD_READ_COUNT, WORD_NAME,
+                                                            WORD_FILENAME, WORD_LINE};
+    struct import import = {.input = input};
     *out_trace = NULL;
-    if (!flw_pickle_read(input, &vocabulary, &import.kept, &import.root, &import.rest_bytes)) {
+    if (!flw_pickle_read(input, &vocabulary, &import.pickle)) {
         return false;
     }
     import.steps_left = flw_input_offset(input);
-    bool is_read = flw_build_init(&import.build, input->name, "pytorch pickle")
-                       ? import_snapshot(&import, device)
-                       : flw_pytorch_fail_memory(&import);
+    bool is_read =
+        check_memory(&import, flw_build_init(&import.build, input->name, "pytorch pickle")) &&
+        import_snapshot(&import, device);
     flw_build_end(&import.build, is_read, out_trace);
     flw_history_finish(&import.history);
     flw_phases_finish(&import.phases);
-    flw_harvest_destroy(import.kept);
+    flw_notes_finish(&import.notes);
+    flw_pickle_finish(&import.pickle);
     return is_read;
 }

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the words of a snapshot, for reader and writer.
- * Does not: interpret them (pytorch.c, pytorch_heap.c, snapshot.c).
+ * Does not: interpret them (pytorch.c, snapshot.c).
  */
 #ifndef FLW_TRACE_FORMATS_PYTORCH_WORDS_H
 #define FLW_TRACE_FORMATS_PYTORCH_WORDS_H
 
 #include "trace/formats/pickle.h"
 #include "trace/io/encoder.h"
+#include "trace/trace/trace.h"
 
-/* Words that are read: actions in the order of the reader's `operations`, states and types, keys. */
+/* Words that are read: actions in the order of `operations`, states and types, keys. */
 #define WORD_READ_LIST(X)                           \
     X(ALLOC, "alloc")                               \
     X(FREE_REQUESTED, "free_requested")             \
@@ -83,6 +84,21 @@ static const char *const words[] = {WORD_READ_LIST(WORD_TEXT) WORD_WRITTEN_LIST(
 _Static_assert(sizeof(words) / sizeof(words[0]) == WORD_COUNT, "a word for each number");
 _Static_assert(WORD_READ_COUNT <= FLW_PICKLE_WORDS_MAX, "the vocabulary fits");
 _Static_assert(WORD_COUNT <= FLW_ENCODER_WORDS_MAX, "the writer's words fit");
+
+/* Operation of each action; the writer takes the first one. */
+static const uint8_t operations[] = {
+    [WORD_ALLOC] = FLW_TRACE_ALLOC,
+    [WORD_FREE_REQUESTED] = FLW_TRACE_FREE,
+    [WORD_FREE_COMPLETED] = FLW_TRACE_FREE_DONE,
+    [WORD_SEGMENT_ALLOC] = FLW_TRACE_SEGMENT_ALLOC,
+    [WORD_SEGMENT_FREE] = FLW_TRACE_SEGMENT_FREE,
+    [WORD_SEGMENT_MAP] = FLW_TRACE_SEGMENT_MAP,
+    [WORD_SEGMENT_UNMAP] = FLW_TRACE_SEGMENT_UNMAP,
+    [WORD_OOM] = FLW_TRACE_OOM,
+    [WORD_SNAPSHOT] = FLW_TRACE_MARK,
+    [WORD_USER_DEFINED] = FLW_TRACE_MARK,
+    [WORD_WORKSPACE_SNAPSHOT] = FLW_TRACE_MARK,
+};
 
 #undef WORD_NUMBER
 #undef WORD_TEXT

@@ -20,18 +20,6 @@
 
 #define DEVICES_MAX 1024
 
-static const uint8_t actions[] = {
-    [FLW_TRACE_ALLOC] = WORD_ALLOC,
-    [FLW_TRACE_FREE] = WORD_FREE_REQUESTED,
-    [FLW_TRACE_FREE_DONE] = WORD_FREE_COMPLETED,
-    [FLW_TRACE_SEGMENT_ALLOC] = WORD_SEGMENT_ALLOC,
-    [FLW_TRACE_SEGMENT_FREE] = WORD_SEGMENT_FREE,
-    [FLW_TRACE_SEGMENT_MAP] = WORD_SEGMENT_MAP,
-    [FLW_TRACE_SEGMENT_UNMAP] = WORD_SEGMENT_UNMAP,
-    [FLW_TRACE_OOM] = WORD_OOM,
-    [FLW_TRACE_MARK] = WORD_SNAPSHOT,
-};
-
 struct writer {
     const struct flw_trace *trace;
     struct flw_remains remains;
@@ -147,9 +135,13 @@ static void put_event(struct writer *w, const struct flw_trace_event *event, uin
 {
     bool has_block = event->block != UINT32_MAX;
     uint64_t handle = op == FLW_TRACE_MARK ? 0 : w->trace->streams[event->stream];
+    unsigned action = 0;
+    while (operations[action] != op) {
+        action++;
+    }
     flw_encoder_next_item(&w->encoder, number);
     flw_encoder_open_dict(&w->encoder);
-    put_word_pair(w, WORD_ACTION, (enum word)actions[op]);
+    put_word_pair(w, WORD_ACTION, (enum word)action);
     if (op == FLW_TRACE_OOM) {
         put_device_free(w);
     } else {
