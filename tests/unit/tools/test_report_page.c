@@ -287,20 +287,18 @@ static void the_fullest_page_is_whole_safe_and_bounded(void **state)
     free(made);
 }
 
-/* How much of the picture the merged blocks take: runs of cells, count.level, 35 is full. */
+/* Return the part of the picture that merged blocks take: rows of cells and their level, of which 35 is full. */
 static double merged_share(const struct flw_sheet *sheet)
 {
     size_t length = 0;
     char *text = write_page(sheet, &length);
-    const char *at = strstr(text, "\"dots\":\"");
+    char *at = strstr(text, "\"dots\":\"");
     double cells = 0, full = 0;
     assert_non_null(at);
-    for (at += strlen("\"dots\":\""); *at != '"'; at++) {
-        char *end = NULL;
-        double run = (double)strtoul(at, &end, 10);
-        at = end + 1; /* behind the point */
+    for (at += strlen("\"dots\":"); *at != '"' || at[-1] == ':';) {
+        double run = (double)strtoul(at + 1, &at, 36);
         cells += run;
-        full += run * (double)(*at <= '9' ? *at - '0' : *at - 'a' + 10) / 35;
+        full += run * (double)strtoul(at, &at, 36) / 35;
     }
     free(text);
     return cells == 0 ? 0 : full / cells;
@@ -384,7 +382,7 @@ static void a_disk_that_is_full_is_noticed(void **state)
     FILE *full = fopen("/dev/full", "w");
     assert_non_null(full);
     assert_false(flw_page_write(&made->sheet, "", full));
-    assert_false(flw_page_write_landing(&made->sheet, 1, NULL, NULL, full));
+    assert_false(flw_page_write_landing(&made->sheet, 1, (const char *[]){NULL}, NULL, full));
     (void)fclose(full);
     free(made);
 }
@@ -393,28 +391,33 @@ static void the_landing_page_links_to_each_trace(void **state)
 {
     (void)state;
     struct made *made = make_full();
-    const char *links[] = {"a b\".html"};
+    const char *links[] = {"a b\".html", NULL}; /* the second trace has no page of its own */
+    struct flw_sheet *sheets = calloc(2, sizeof *sheets);
     char job[] = "rank 3 <b>\n 5 & 6";
     char source[] = "/a/folder/rank.pickle";
     made->trace.source = source;
     made->results[1].statistics.peak_reserved_bytes = 66023 * MIB;
     made->sheet.reference = &made->policies[0];
     made->sheet.best = &made->policies[1];
+    assert_non_null(sheets);
+    sheets[0] = sheets[1] = made->sheet;
     char *text = NULL;
     size_t length = 0;
     FILE *file = open_memstream(&text, &length);
-    assert_true(flw_page_write_landing(&made->sheet, 1, links, job, file));
+    assert_true(flw_page_write_landing(sheets, 2, links, job, file));
     assert_int_equal(fclose(file), 0);
     assert_safe(text);
     assert_int_equal(count_of(text, "<a href=\"a b&quot;.html\">"), 1); /* without scripts */
+    assert_int_equal(count_of(text, "<p>&lt;/style&gt;"), 1);
     assert_int_equal(count_of(text, "\"job\":\"rank 3 \\u003cb>\\u000a 5 & 6\""), 1);
     assert_int_equal(
         count_of(text,
                  "{\"name\":\"rank.pickle\",\"link\":\"a b\\\".html\",\"requested\":62914560000,"
                  "\"held\":70254592000,\"compared\":70254592000,\"saved\":1024458752,"),
         1);
-    assert_int_equal(count_of(text, "[70254592000,1.116667]"), POLICIES - 1);
+    assert_int_equal(count_of(text, "[70254592000,1.116667]"), 2 * (POLICIES - 1));
     free(text);
+    free(sheets);
     free(made);
 }
 

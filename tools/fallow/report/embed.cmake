@@ -1,18 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake -P embed.cmake OUT.h SYMBOL FILE...: files, one after the other, as an array of bytes, and the macro
-# SYMBOL_sha256: the base64 of their SHA-256, as a page's content policy names a script.
-set(out ${CMAKE_ARGV3})
-set(name ${CMAKE_ARGV4})
+# cmake -P embed.cmake OUT.h PAGE.html PAGE.css SCRIPT...: the page with its style, its script and the base64 of the
+# script's SHA-256 (for the page's content policy) in place of {{style}}, {{script}} and {{digest}}, as a C string.
+file(READ ${CMAKE_ARGV4} page)
+file(READ ${CMAKE_ARGV5} style)
 math(EXPR last "${CMAKE_ARGC} - 1")
-foreach(i RANGE 5 ${last})
-  file(READ ${CMAKE_ARGV${i}} part HEX)
-  file(READ ${CMAKE_ARGV${i}} text)
-  string(APPEND hex ${part})
-  string(APPEND whole "${text}")
+foreach(i RANGE 6 ${last})
+  file(READ ${CMAKE_ARGV${i}} part)
+  string(APPEND script "${part}")
 endforeach()
-string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${hex}")
-string(REGEX REPLACE "(0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,)" "\\1\n" bytes "${bytes}")
-string(SHA256 digest "${whole}")
+string(SHA256 digest "${script}")
 set(letters ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/)
 set(base64)
 string(APPEND digest 00) # 66 digits of 4 bits are 44 letters of 6
@@ -25,4 +21,10 @@ foreach(at RANGE 0 63 3)
   string(APPEND base64 ${high}${low})
 endforeach()
 string(SUBSTRING ${base64} 0 43 base64)
-file(WRITE ${out} "static const unsigned char ${name}[] = {\n${bytes}\n};\n#define ${name}_sha256 \"${base64}=\"\n")
+string(REPLACE "{{digest}}" "${base64}=" page "${page}")
+string(REPLACE "{{style}}" "${style}" page "${page}")
+string(REPLACE "{{script}}" "${script}" page "${page}")
+string(HEX "${page}" hex)
+string(REGEX REPLACE "(..)" "0x\\1," bytes "${hex}")
+string(REGEX REPLACE "(................................................................................)" "\\1\n" bytes "${bytes}")
+file(WRITE ${CMAKE_ARGV3} "static const unsigned char flw_page_frame[] = {\n${bytes}0};\n")

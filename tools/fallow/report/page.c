@@ -1,22 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: filling page.html: the title, style, script, data, and the tables for browsers without scripts.
+ * Owns: filling page.html: the title, the data, and the tables for browsers without scripts.
  */
 #include "report/page.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "report/page_frame.h"
-#include "report/page_script.h"
-#include "report/page_style.h"
 #include "trace/io/jsonwriter.h"
 #include "trace/trace/trace.h"
 
 #include "common/figures.h"
 
 #define OWNERS 20 /* rows of a table without scripts */
+
+struct page {
+    const struct flw_sheet
+        *sheets; /* one, or those of several traces, which have pages of their own */
+    size_t count;
+    const char *const *links; /* NULL: the page of one trace */
+    char *data;               /* JSON */
+    size_t length;
+    FILE *out;
+};
 
 static void write_escaped(FILE *out, const char *text)
 {
@@ -38,15 +45,11 @@ static void write_escaped(FILE *out, const char *text)
 
 /* ---- without scripts ---- */
 
-static void write_row(FILE *out, const char *name, const char *const *cells, size_t count)
+static void write_row(FILE *out, const char *name, const char *first, const char *second)
 {
     fputs("<tr><th>", out);
     write_escaped(out, name);
-    fputs("</th>", out);
-    for (size_t i = 0; i < count; i++) {
-        fprintf(out, "<td>%s</td>", cells[i]);
-    }
-    fputs("</tr>\n", out);
+    fprintf(out, "</th><td>%s</td><td>%s</td></tr>\n", first, second);
 }
 
 static void write_owners(const struct flw_sheet *sheet, FILE *out)
@@ -60,15 +63,14 @@ static void write_owners(const struct flw_sheet *sheet, FILE *out)
     const struct flw_sheet_holding *holding = &sheet->holdings[moment];
     struct flw_unit unit = flw_unit_choose(holding->bytes);
     char bytes[FLW_FIGURE_BYTES], count[FLW_FIGURE_BYTES];
-    const char *cells[] = {bytes, count};
     fprintf(out,
             "<table><caption>Owners at %s</caption><tr><th>owner</th><th>%s</th><th>blocks</th>"
             "</tr>\n",
             names[moment], unit.name);
     for (size_t i = 0; i < holding->owner_count && i < OWNERS; i++) {
-        flw_format_bytes(holding->owners[i].bytes, unit, bytes);
-        flw_format_count(holding->owners[i].count, count);
-        write_row(out, holding->owners[i].name, cells, 2);
+        const struct flw_sheet_owner *owner = &holding->owners[i];
+        write_row(out, owner->name, flw_format_bytes(owner->bytes, unit, bytes),
+                  flw_format_count(owner->count, count));
     }
     fputs("</table>\n", out);
 }
@@ -76,31 +78,45 @@ static void write_owners(const struct flw_sheet *sheet, FILE *out)
 static void write_policies(const struct flw_sheet *sheet, FILE *out)
 {
     struct flw_unit unit = flw_unit_choose(sheet->program->max_live_bytes);
-    char requested[FLW_FIGURE_BYTES], reserved[FLW_FIGURE_BYTES];
-    const char *cells[] = {requested, reserved};
+    char live[FLW_FIGURE_BYTES], reserved[FLW_FIGURE_BYTES];
     fprintf(out,
             "<table><caption>Policies: peaks in %s</caption><tr><th>policy</th><th>live</th>"
             "<th>reserved</th></tr>\n",
             unit.name);
     for (size_t i = 0; i < sheet->policy_count; i++) {
         const struct flw_run_result *result = sheet->policies[i].result;
-        flw_format_bytes(result->peak_requested_bytes, unit, requested);
-        flw_format_bytes(result->statistics.peak_reserved_bytes, unit, reserved);
-        write_row(out, sheet->policies[i].label, cells, 2);
+        write_row(out, sheet->policies[i].label,
+                  flw_format_bytes(result->peak_requested_bytes, unit, live),
+                  flw_format_bytes(result->statistics.peak_reserved_bytes, unit, reserved));
     }
     fputs("</table>\n", out);
 }
 
-static void write_tables(const struct flw_sheet *sheet, FILE *out)
+static void write_tables(const struct page *page)
 {
-    fputs("<p>The pictures need a script, which this browser does not run.</p>\n<p>", out);
-    write_escaped(out, sheet->verdict);
-    fputs("</p>\n<p>", out);
-    write_escaped(out, sheet->advice.text);
-    fputs("</p>\n", out);
-    write_owners(sheet, out);
-    write_policies(sheet, out);
+    const struct flw_sheet *sheet = page->sheets;
+    if (page->links == NULL) {
+        fputs("<p>The pictures need a script, which this browser does not run.</p>\n<p>",
+              page->out);
+        write_escaped(page->out, sheet->verdict);
+        fputs("</p>\n<p>", page->out);
+        write_escaped(page->out, sheet->advice.text);
+        fputs("</p>\n", page->out);
+        write_owners(sheet, page->out);
+        write_policies(sheet, page->out);
+        return;
+    }
+    for (size_t i = 0; i < page->count; i++) {
+        bool has_link = page->links[i] != NULL;
+        fputs(has_link ? "<p><a href=\"" : "<p>", page->out);
+        write_escaped(page->out, has_link ? page->links[i] : "");
+        fputs(has_link ? "\">" : "", page->out);
+        write_escaped(page->out, sheet[i].title);
+        fputs(has_link ? "</a></p>\n" : "</p>\n", page->out);
+    }
 }
+
+/* ---- the frame ---- */
 
 static void write_lead(const struct flw_sheet *sheet, FILE *out)
 {
@@ -114,113 +130,58 @@ static void write_lead(const struct flw_sheet *sheet, FILE *out)
             flw_format_count(trace->initial_count, initial), sheet->is_state ? "; no history" : "");
 }
 
-/* ---- the frame ---- */
-
-/* `sheet` NULL: a page of several traces, which have their own pages. `data`: JSON, in pieces. */
-struct page {
-    const struct flw_sheet *sheet, *sheets;
-    size_t count;
-    const char *const *links;
-    const char *data[3];
-    FILE *out;
-};
-
 /* Write the data with "<" escaped, because "</" could end the script element. */
 static void write_data(const struct page *page)
 {
-    for (size_t i = 0; i < 3; i++) {
-        const char *at = page->data[i];
-        for (size_t length; *at != '\0'; at += length) {
-            length = strcspn(at, "<");
-            (void)fwrite(at, 1, length, page->out);
-            if (at[length] == '<') {
-                fputs("\\u003c", page->out);
-                length++;
-            }
+    for (size_t i = 0; i < page->length; i++) {
+        if (page->data[i] == '<') {
+            fputs("\\u003c", page->out);
+        } else {
+            putc(page->data[i], page->out);
         }
     }
 }
 
-static void write_title(const struct page *page)
+/* Write what replaces {{name}} in page.html. */
+static void write_field(const struct page *page, const char *name)
 {
-    write_escaped(page->out, page->sheet == NULL ? "Traces" : page->sheet->title);
-}
-
-static void write_head_line(const struct page *page)
-{
-    if (page->sheet != NULL) {
-        write_lead(page->sheet, page->out);
+    if (strncmp(name, "title", 5) == 0) {
+        write_escaped(page->out, page->links != NULL ? "Traces" : page->sheets->title);
+    } else if (strncmp(name, "lead", 4) == 0 && page->links == NULL) {
+        write_lead(page->sheets, page->out);
+    } else if (strncmp(name, "tables", 6) == 0) {
+        write_tables(page);
+    } else if (strncmp(name, "data", 4) == 0) {
+        write_data(page);
     }
 }
 
-static void write_plain(const struct page *page)
+/* Write the page, and free its data, which `data` has written. */
+static bool write_page(struct page *page, FILE *data)
 {
-    for (size_t i = 0; i < page->count; i++) {
-        fputs("<p><a href=\"", page->out);
-        write_escaped(page->out, page->links == NULL ? "" : page->links[i]);
-        fputs("\">", page->out);
-        write_escaped(page->out, page->sheets[i].title);
-        fputs("</a></p>\n", page->out);
-    }
-    if (page->sheet != NULL) {
-        write_tables(page->sheet, page->out);
-    }
-}
-
-static void write_style(const struct page *page)
-{
-    (void)fwrite(flw_page_style, 1, sizeof flw_page_style, page->out);
-}
-
-static void write_script(const struct page *page)
-{
-    (void)fwrite(flw_page_script, 1, sizeof flw_page_script, page->out);
-}
-
-static void write_digest(const struct page *page)
-{
-    fputs(flw_page_script_sha256, page->out);
-}
-
-static const struct {
-    const char *name;
-    void (*write)(const struct page *page);
-} fields[] = {{"title", write_title}, {"lead", write_head_line}, {"tables", write_plain},
-              {"style", write_style}, {"script", write_script},  {"digest", write_digest},
-              {"data", write_data}};
-
-/* Copy page.html, replacing each {{name}} by a field. */
-static bool write_frame(const struct page *page)
-{
-    const char *at = (const char *)flw_page_frame, *end = at + sizeof flw_page_frame;
-    for (const char *mark; (mark = memmem(at, (size_t)(end - at), "{{", 2)) != NULL;) {
+    bool is_good = fclose(data) == 0;
+    const char *at = (const char *)flw_page_frame;
+    for (const char *mark; is_good && (mark = strstr(at, "{{")) != NULL;) {
         (void)fwrite(at, 1, (size_t)(mark - at), page->out);
-        size_t i = 0;
-        while (strncmp(mark + 2, fields[i].name, strlen(fields[i].name)) != 0) {
-            i++;
-        }
-        fields[i].write(page);
-        at = mark + 2 + strlen(fields[i].name) + 2;
+        write_field(page, mark + 2);
+        at = strstr(mark, "}}") + 2;
     }
-    (void)fwrite(at, 1, (size_t)(end - at), page->out);
-    return fflush(page->out) == 0 && ferror(page->out) == 0;
+    fputs(at, page->out);
+    free(page->data);
+    return is_good && fflush(page->out) == 0 && ferror(page->out) == 0;
 }
 
 bool flw_page_write(const struct flw_sheet *sheet, const char *others, FILE *out)
 {
-    char *data = NULL;
-    size_t length = 0;
-    FILE *file = open_memstream(&data, &length);
-    if (file == NULL) {
+    struct page page = {.sheets = sheet, .count = 1, .out = out};
+    FILE *data = open_memstream(&page.data, &page.length);
+    if (data == NULL) {
         return false;
     }
-    fputs("{\"sheets\":[", file);
-    flw_page_write_data(sheet, file);
-    bool is_good = fclose(file) == 0;
-    struct page page = {.sheet = sheet, .data = {is_good ? data : "", others, "]}"}, .out = out};
-    is_good = is_good && write_frame(&page);
-    free(data);
-    return is_good;
+    fputs("{\"sheets\":[", data);
+    flw_page_write_data(sheet, data);
+    fprintf(data, "%s]}", others);
+    return write_page(&page, data);
 }
 
 /* ---- several traces ---- */
@@ -284,12 +245,12 @@ static void write_trace(const struct flw_sheet *sheet, const struct flw_sheet *w
 bool flw_page_write_landing(const struct flw_sheet *sheets, size_t count, const char *const *links,
                             const char *job, FILE *out)
 {
-    char *data = NULL;
-    size_t length = 0, folder = common_folder(sheets, count);
-    FILE *file = open_memstream(&data, &length);
-    struct flw_json_writer writer = {.file = file, .is_utf8 = true}, *json = &writer;
+    struct page page = {.sheets = sheets, .count = count, .links = links, .out = out};
+    size_t folder = common_folder(sheets, count);
+    FILE *data = open_memstream(&page.data, &page.length);
+    struct flw_json_writer writer = {.file = data, .is_utf8 = true}, *json = &writer;
     const struct flw_sheet *widest = flw_sheet_widest(sheets, count);
-    if (file == NULL) {
+    if (data == NULL) {
         return false;
     }
     flw_json_begin(json, NULL, '{');
@@ -303,18 +264,10 @@ bool flw_page_write_landing(const struct flw_sheet *sheets, size_t count, const 
     for (size_t i = 0; i < count; i++) {
         const char *source = sheets[i].trace->source;
         bool has_title = source == NULL || sheets[i].is_other;
-        write_trace(&sheets[i], widest, has_title ? sheets[i].title : source + folder,
-                    links == NULL ? NULL : links[i], json);
+        write_trace(&sheets[i], widest, has_title ? sheets[i].title : source + folder, links[i],
+                    json);
     }
     flw_json_end(json, ']');
     flw_json_end(json, '}');
-    bool is_good = fclose(file) == 0;
-    struct page page = {.sheets = sheets,
-                        .count = count,
-                        .links = links,
-                        .data = {is_good ? data : "", "", ""},
-                        .out = out};
-    is_good = is_good && write_frame(&page);
-    free(data);
-    return is_good;
+    return write_page(&page, data);
 }

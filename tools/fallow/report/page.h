@@ -14,6 +14,8 @@
 
 #include "report/sheet.h"
 
+struct flw_json_writer;
+
 /* Write the page's data of one device: a JSON object. */
 void flw_page_write_data(const struct flw_sheet *sheet, FILE *out);
 
@@ -22,8 +24,20 @@ void flw_page_write_data(const struct flw_sheet *sheet, FILE *out);
 bool flw_page_write(const struct flw_sheet *sheet, const char *others, FILE *out);
 
 /* Write the page of several traces, a row each. links[i] is the file name of a trace's own page beside this one, or
- * NULL. `job`: if the traces are ranks of a job, the text about that job, else NULL. */
+ * NULL if the trace has none. `job`: if the traces are ranks of a job, the text about that job, else NULL. */
 bool flw_page_write_landing(const struct flw_sheet *sheets, size_t count, const char *const *links,
                             const char *job, FILE *out);
+
+/* ---- between page_data.c and page_heap.c ---- */
+
+/* Write the members heap, stacks, shapes, blocks, has_all_blocks, owners, frames and streams. */
+void flw_page_write_heap(const struct flw_sheet *sheet, struct flw_json_writer *out);
+
+/* Write a number in base 36. */
+void flw_page_write_36(FILE *out, uint64_t value);
+
+/* Write numbers as a text: rows of `width` numbers, a semicolon between rows, a blank between numbers. */
+void flw_page_write_rows(struct flw_json_writer *out, const char *key, const uint64_t *numbers,
+                         size_t count, size_t width);
 
 #endif

@@ -1,20 +1,55 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the data of the page: the report's JSON, and the further data of the pictures. Lists of numbers are written as
- * differences between neighbours, or as text: numbers in base 36, each row after a semicolon. page/data.js reads these
- * lists.
+ * Owns: the data of the page: the report's JSON, and the further data of the pictures. A list of numbers is a text: rows
+ * of numbers in base 36. page/data.js reads the rows.
  */
-#include <inttypes.h>
-
 #include "base/bits.h"
 #include "report/page.h"
-#include "report/page_heap.h"
 #include "report/print.h"
+#include "trace/io/jsonwriter.h"
 #include "trace/trace/trace.h"
 
 #define COLUMNS   400 /* of pictures over time */
 #define MARKS     200
 #define LATENCIES 64
+
+void flw_page_write_36(FILE *out, uint64_t value)
+{
+    char digits[16];
+    size_t count = 0;
+    do {
+        digits[count++] = "0123456789abcdefghijklmnopqrstuvwxyz"[value % 36];
+        value /= 36;
+    } while (value != 0);
+    while (count > 0) {
+        putc(digits[--count], out);
+    }
+}
+
+void flw_page_write_rows(struct flw_json_writer *out, const char *key, const uint64_t *numbers,
+                         size_t count, size_t width)
+{
+    flw_json_key(out, key);
+    for (size_t i = 0; i < count; i++) {
+        fputs(i == 0 ? "\"" : i % width == 0 ? ";" : " ", out->file);
+        flw_page_write_36(out->file, numbers[i]);
+    }
+    fputs(count == 0 ? "\"\"" : "\"", out->file);
+}
+
+/* Write a row of numbers, each as the difference from the number before. */
+static void write_steps(struct flw_json_writer *out, const char *key, const uint64_t *numbers,
+                        size_t count)
+{
+    uint64_t last = 0;
+    flw_json_key(out, key);
+    putc('"', out->file);
+    for (size_t i = 0; i < count; last = numbers[i++]) {
+        fputs(i == 0 ? "" : numbers[i] < last ? " -" : " ", out->file);
+        flw_page_write_36(out->file, flw_max(numbers[i], last) - flw_min(numbers[i], last));
+    }
+    putc('"', out->file);
+}
 
 /* ---- over time ---- */
 
@@ -25,62 +60,45 @@ struct series {
     uint64_t unit;
 };
 
-static void write_step(struct series *series, uint64_t value, uint64_t *last)
-{
-    flw_json_key(series->out, NULL);
-    fprintf(series->out->file, "%" PRId64, (int64_t)(value - *last));
-    *last = value;
-}
-
+/* Return the first column of the sheet in column i of a picture. */
 static size_t slice(const struct series *series, size_t i)
 {
     return i * series->sheet->columns.count / series->count;
 }
 
-static void write_range(struct series *series, const char *key, const struct flw_sheet_range *of,
-                        bool is_low)
+static void write_range(const struct series *series, const char *key,
+                        const struct flw_sheet_range *of, bool is_low)
 {
-    uint64_t last = 0;
+    uint64_t values[COLUMNS];
     if (of == NULL) {
         flw_json_null(series->out, key);
         return;
     }
-    flw_json_begin(series->out, key, '[');
     for (size_t i = 0; i < series->count; i++) {
         uint64_t low = UINT64_MAX, high = 0;
         for (size_t c = slice(series, i); c < slice(series, i + 1); c++) {
             low = flw_min(low, of[c].low);
             high = flw_max(high, of[c].high);
         }
-        write_step(series, (is_low ? low : high) / series->unit, &last);
+        values[i] = (is_low ? low : high) / series->unit;
     }
-    flw_json_end(series->out, ']');
+    write_steps(series->out, key, values, series->count);
 }
 
-static void write_edges(struct series *series)
+static void write_edges(const struct series *series, const char *key, const uint64_t *edges)
 {
-    const struct flw_sheet_columns *columns = &series->sheet->columns;
-    const struct {
-        const char *key;
-        const uint64_t *edges;
-    } axes[] = {{"ops", columns->first_op}, {"time", columns->time_ns}};
-    flw_json_begin(series->out, "columns", '{');
-    for (size_t axis = 0; axis < 2; axis++) {
-        if (axes[axis].edges == NULL && axis == 1) {
-            flw_json_null(series->out, axes[axis].key);
-            continue;
-        }
-        uint64_t last = axes[axis].edges == NULL ? 0 : axes[axis].edges[0];
-        flw_json_begin(series->out, axes[axis].key, '[');
-        for (size_t i = 0; series->count != 0 && i <= series->count; i++) {
-            write_step(series, axes[axis].edges[slice(series, i)], &last);
-        }
-        flw_json_end(series->out, ']');
+    uint64_t values[COLUMNS + 1];
+    if (edges == NULL || series->count == 0) {
+        flw_json_null(series->out, key);
+        return;
     }
-    flw_json_end(series->out, '}');
+    for (size_t i = 0; i <= series->count; i++) {
+        values[i] = edges[slice(series, i)] - edges[0];
+    }
+    write_steps(series->out, key, values, series->count + 1);
 }
 
-/* Return the column of the slice in which all bands together hold most. */
+/* Return the column of the sheet in column i of a picture in which all bands together hold most. */
 static size_t fullest(const struct series *series, enum flw_sheet_kind kind, size_t i)
 {
     const struct flw_sheet *sheet = series->sheet;
@@ -97,7 +115,30 @@ static size_t fullest(const struct series *series, enum flw_sheet_kind kind, siz
     return best;
 }
 
-static void write_bands(struct series *series)
+static void write_bands(const struct series *series, enum flw_sheet_kind kind)
+{
+    const struct flw_sheet *sheet = series->sheet;
+    size_t columns[COLUMNS];
+    uint64_t values[COLUMNS];
+    for (size_t i = 0; i < series->count; i++) {
+        columns[i] = fullest(series, kind, i);
+    }
+    flw_json_begin(series->out, "bands", '[');
+    for (size_t b = 0; b < sheet->band_count[kind]; b++) {
+        const struct flw_sheet_band *band = &sheet->bands[kind][b];
+        flw_json_begin(series->out, NULL, '{');
+        flw_json_text(series->out, "name", band->name);
+        flw_json_number(series->out, "most_bytes", band->most_bytes);
+        for (size_t i = 0; i < series->count; i++) {
+            values[i] = band->held_bytes[columns[i]] / series->unit;
+        }
+        write_steps(series->out, "held", values, series->count);
+        flw_json_end(series->out, '}');
+    }
+    flw_json_end(series->out, ']');
+}
+
+static void write_kinds(const struct series *series)
 {
     static const struct {
         enum flw_sheet_kind kind;
@@ -107,35 +148,16 @@ static void write_bands(struct series *series)
                  {FLW_SHEET_BY_POOL, "by_pool"},
                  {FLW_SHEET_BY_SIZE, "by_size"},
                  {FLW_SHEET_BY_STREAM, "by_stream"}};
-    struct flw_json_writer *out = series->out;
-    const struct flw_sheet *sheet = series->sheet;
-    flw_json_begin(out, "kinds", '[');
+    flw_json_begin(series->out, "kinds", '[');
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
-        enum flw_sheet_kind kind = kinds[k].kind;
-        if (sheet->band_count[kind] == 0) {
-            continue;
+        if (series->sheet->band_count[kinds[k].kind] != 0) {
+            flw_json_begin(series->out, NULL, '{');
+            flw_json_text(series->out, "key", kinds[k].key);
+            write_bands(series, kinds[k].kind);
+            flw_json_end(series->out, '}');
         }
-        flw_json_begin(out, NULL, '{');
-        flw_json_text(out, "key", kinds[k].key);
-        flw_json_begin(out, "bands", '[');
-        for (size_t b = 0; b < sheet->band_count[kind]; b++) {
-            const struct flw_sheet_band *band = &sheet->bands[kind][b];
-            uint64_t last = 0;
-            flw_json_begin(out, NULL, '{');
-            flw_json_text(out, "name", band->name);
-            flw_json_number(out, "most_bytes", band->most_bytes);
-            flw_json_begin(out, "held", '[');
-            for (size_t i = 0; i < series->count; i++) {
-                write_step(series, band->held_bytes[fullest(series, kind, i)] / series->unit,
-                           &last);
-            }
-            flw_json_end(out, ']');
-            flw_json_end(out, '}');
-        }
-        flw_json_end(out, ']');
-        flw_json_end(out, '}');
     }
-    flw_json_end(out, ']');
+    flw_json_end(series->out, ']');
 }
 
 static void write_per_thousand(struct flw_json_writer *out, const char *key, uint64_t count,
@@ -147,7 +169,7 @@ static void write_per_thousand(struct flw_json_writer *out, const char *key, uin
                   is_known ? 1000.0 * (double)count / (double)all->alloc_count : 0);
 }
 
-static void write_policies(struct series *series)
+static void write_policies(const struct series *series)
 {
     struct flw_json_writer *out = series->out;
     flw_json_begin(out, "policies", '[');
@@ -193,19 +215,18 @@ static void write_marks(const struct flw_sheet *sheet, struct flw_json_writer *o
 
 static void write_size_lives(const struct flw_sheet *sheet, struct flw_json_writer *out)
 {
-    flw_json_begin(out, "size_lives", '[');
+    uint64_t rows[3 * FLW_SHEET_SIZE_BINS * FLW_SHEET_LIFE_BINS];
+    size_t count = 0;
     for (unsigned size = 0; size < FLW_SHEET_SIZE_BINS; size++) {
         for (unsigned life = 0; life < FLW_SHEET_LIFE_BINS; life++) {
             if (sheet->size_life[size][life] != 0) {
-                flw_json_begin(out, NULL, '[');
-                flw_json_number(out, NULL, flw_max(size, 1));
-                flw_json_number(out, NULL, life);
-                flw_json_number(out, NULL, sheet->size_life[size][life]);
-                flw_json_end(out, ']');
+                rows[count++] = flw_max(size, 1);
+                rows[count++] = life;
+                rows[count++] = sheet->size_life[size][life];
             }
         }
     }
-    flw_json_end(out, ']');
+    flw_page_write_rows(out, "size_lives", rows, count, 3);
 }
 
 static void write_devices(const struct flw_sheet *sheet, struct flw_json_writer *out)
@@ -253,13 +274,12 @@ void flw_page_write_data(const struct flw_sheet *sheet, FILE *file)
         {"oom_op", sheet->oom.count == 0 ? FLW_UNKNOWN : sheet->oom.op - (sheet->oom.op != 0)});
     flw_json_text(out, "pools_note", sheet->pools_note);
     write_devices(sheet, out);
-    write_edges(&series);
-    flw_json_begin(out, "requested", '{');
+    write_edges(&series, "ops_edges", sheet->columns.first_op);
+    write_edges(&series, "time_edges", sheet->columns.time_ns);
     write_range(&series, "low", requested, true);
     write_range(&series, "high", requested, false);
-    flw_json_end(out, '}');
     write_policies(&series);
-    write_bands(&series);
+    write_kinds(&series);
     write_marks(sheet, out);
     write_size_lives(sheet, out);
     flw_page_write_heap(sheet, out);

@@ -3,9 +3,6 @@
  * Owns: the page's data about blocks: the heaviest with their owners, stacks and addresses, the density of the others,
  * the holes, and the heap at moments.
  */
-#include "report/page_heap.h"
-
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +10,8 @@
 #include "base/bits.h"
 #include "report/heapview.h"
 #include "report/owner.h"
-#include "report/sheet.h"
+#include "report/page.h"
+#include "trace/io/jsonwriter.h"
 #include "trace/trace/trace.h"
 
 #include "common/tool_host.h"
@@ -25,67 +23,55 @@
 #define NATIVE       24 /* of these, at most so many outside Python: interpreters call themselves */
 #define STACK_BYTES  150000 /* limit of all stacks, and of all names; further stacks are unknown */
 
-static void write36(FILE *out, uint64_t value, char after)
-{
-    char digits[16];
-    size_t count = 0;
-    do {
-        digits[count++] = "0123456789abcdefghijklmnopqrstuvwxyz"[value % 36];
-        value /= 36;
-    } while (value != 0);
-    while (count > 0) {
-        putc(digits[--count], out);
-    }
-    if (after != '\0') {
-        putc(after, out);
-    }
-}
-
-static void write_row(FILE *out, bool is_first, const uint64_t *numbers, size_t count)
-{
-    if (!is_first) {
-        putc(';', out);
-    }
-    for (size_t i = 0; i < count; i++) {
-        write36(out, numbers[i], i + 1 < count ? ' ' : '\0');
-    }
-}
-
 /* ---- blocks, their owners and stacks ---- */
 
-/* A block, and the properties that blocks share. */
-struct listed {
-    const struct flw_sheet_rectangle *block;
-    uint64_t shape[5]; /* requested, taken, stack, owner, stream */
-    uint32_t number;   /* of the shape */
+/* Things of the trace, numbered from 1 in the order of their first use in the page. */
+struct numbering {
+    uint32_t *numbers; /* by thing; 0: none yet */
+    uint32_t *things;  /* by number less 1 */
+    uint32_t count;
 };
 
-/* Numbers within the page, in order of first use. */
 struct catalogue {
     const struct flw_sheet *sheet;
     const struct flw_trace *trace;
-    const struct flw_owners *owners; /* NULL: unknown */
-    size_t *record_of_block;         /* by block of the trace: the record of the request */
-    uint32_t *owner_numbers;         /* by owner; 0: none yet */
-    uint32_t *shown_owners;          /* by number less 1 */
-    uint32_t *stack_numbers;         /* by stack of the trace; 0: none */
-    uint32_t *frame_numbers;         /* by frame of the trace; 0: none */
-    uint32_t *frames;                /* by number less 1 */
-    uint32_t owner_count, stack_count, frame_count;
+    size_t *record_of_block; /* by block of the trace: the record of the request */
+    struct numbering owners, stacks, frames;
     size_t stack_bytes, name_bytes;
 };
+
+static struct numbering begin_numbering(size_t things)
+{
+    return (struct numbering){.numbers = flw_host_alloc(things, sizeof(uint32_t)),
+                              .things = flw_host_alloc(things, sizeof(uint32_t))};
+}
+
+static void finish_numbering(struct numbering *numbering)
+{
+    flw_host_free(numbering->numbers);
+    flw_host_free(numbering->things);
+}
+
+/* Return the number of a thing; a new thing gets one. */
+static uint32_t number(struct numbering *numbering, uint32_t thing)
+{
+    if (numbering->numbers[thing] == 0) {
+        numbering->things[numbering->count++] = thing;
+        numbering->numbers[thing] = numbering->count;
+    }
+    return numbering->numbers[thing];
+}
 
 static struct catalogue begin_catalogue(const struct flw_sheet *sheet)
 {
     const struct flw_trace *trace = sheet->trace;
-    struct catalogue of = {.sheet = sheet, .trace = trace, .owners = sheet->owners};
-    size_t owner_count = sheet->owners == NULL ? 0 : sheet->owners->count;
-    of.record_of_block = flw_host_alloc(trace->block_count, sizeof *of.record_of_block);
-    of.owner_numbers = flw_host_alloc(owner_count, sizeof *of.owner_numbers);
-    of.shown_owners = flw_host_alloc(owner_count, sizeof *of.shown_owners);
-    of.stack_numbers = flw_host_alloc(trace->stacks.stack_count, sizeof *of.stack_numbers);
-    of.frame_numbers = flw_host_alloc(trace->stacks.frame_count, sizeof *of.frame_numbers);
-    of.frames = flw_host_alloc(trace->stacks.frame_count, sizeof *of.frames);
+    struct catalogue of = {
+        .sheet = sheet,
+        .trace = trace,
+        .record_of_block = flw_host_alloc(trace->block_count, sizeof *of.record_of_block),
+        .owners = begin_numbering(sheet->owners == NULL ? 0 : sheet->owners->count),
+        .stacks = begin_numbering(trace->stacks.stack_count),
+        .frames = begin_numbering(trace->stacks.frame_count)};
     for (size_t i = 0; trace->block_count != 0 && i < trace->initial_count; i++) {
         of.record_of_block[i] = i;
     }
@@ -100,25 +86,18 @@ static struct catalogue begin_catalogue(const struct flw_sheet *sheet)
 static void finish_catalogue(struct catalogue *of)
 {
     flw_host_free(of->record_of_block);
-    flw_host_free(of->owner_numbers);
-    flw_host_free(of->shown_owners);
-    flw_host_free(of->stack_numbers);
-    flw_host_free(of->frame_numbers);
-    flw_host_free(of->frames);
+    finish_numbering(&of->owners);
+    finish_numbering(&of->stacks);
+    finish_numbering(&of->frames);
 }
 
 /* Return the number of the block's owner; 0: unknown. */
 static uint32_t number_owner(struct catalogue *of, uint32_t block)
 {
-    if (of->owners == NULL || block >= of->trace->block_count) {
-        return 0;
-    }
-    uint32_t owner = of->owners->of_record[of->record_of_block[block]];
-    if (of->owner_numbers[owner] == 0) {
-        of->shown_owners[of->owner_count++] = owner;
-        of->owner_numbers[owner] = of->owner_count;
-    }
-    return of->owner_numbers[owner];
+    const struct flw_owners *owners = of->sheet->owners;
+    return owners == NULL || block >= of->trace->block_count
+               ? 0
+               : number(&of->owners, owners->of_record[of->record_of_block[block]]);
 }
 
 static bool is_python(const struct flw_stacks *stacks, uint32_t frame)
@@ -128,27 +107,15 @@ static bool is_python(const struct flw_stacks *stacks, uint32_t frame)
     return length > 3 && strcmp(file + length - 3, ".py") == 0;
 }
 
-static uint32_t number_frame(struct catalogue *of, uint32_t frame)
-{
-    const struct flw_stacks *stacks = &of->trace->stacks;
-    if (of->frame_numbers[frame] == 0) {
-        of->frames[of->frame_count++] = frame;
-        of->frame_numbers[frame] = of->frame_count;
-        of->name_bytes += strlen(flw_stacks_text(stacks, stacks->frames[frame].function)) +
-                          strlen(flw_stacks_text(stacks, stacks->frames[frame].file)) + 10;
-    }
-    return of->frame_numbers[frame] - 1;
-}
-
-/* Write a new stack if there is room. Return the stack's number; 0: none. */
+/* Return the number of a block's stack; 0: unknown, or there is no room for the stack. Write a new stack. */
 static uint32_t number_stack(struct catalogue *of, uint32_t block, FILE *out)
 {
     const struct flw_stacks *stacks = &of->trace->stacks;
     bool is_known = block < of->trace->block_count;
     uint32_t stack = is_known ? flw_trace_stack(of->trace, of->record_of_block[block]) : 0, frame;
     struct flw_stack_walk walk = flw_stacks_walk(stacks, stack);
-    if (stack == 0 || of->stack_numbers[stack] != 0) {
-        return stack == 0 ? 0 : of->stack_numbers[stack];
+    if (stack == 0 || of->stacks.numbers[stack] != 0) {
+        return stack == 0 ? 0 : of->stacks.numbers[stack];
     }
     if (of->stack_bytes >= STACK_BYTES || of->name_bytes >= STACK_BYTES) {
         return 0;
@@ -156,17 +123,16 @@ static uint32_t number_stack(struct catalogue *of, uint32_t block, FILE *out)
     size_t count = 0;
     for (size_t natives = 0; count < DEPTH && flw_stacks_next(&walk, &frame);) {
         if (is_python(stacks, frame) || natives++ < NATIVE) {
-            if (count++ != 0) {
-                putc(' ', out);
-            } else if (of->stack_count != 0) {
-                putc(';', out);
-            }
-            write36(out, number_frame(of, frame), '\0');
+            const char *function = flw_stacks_text(stacks, stacks->frames[frame].function);
+            const char *file = flw_stacks_text(stacks, stacks->frames[frame].file);
+            bool is_new = of->frames.numbers[frame] == 0;
+            fputs(count++ != 0 ? " " : of->stacks.count != 0 ? ";" : "", out);
+            flw_page_write_36(out, number(&of->frames, frame) - 1);
             of->stack_bytes += 4;
+            of->name_bytes += is_new ? strlen(function) + strlen(file) + 10 : 0;
         }
     }
-    of->stack_numbers[stack] = count == 0 ? 0 : ++of->stack_count;
-    return of->stack_numbers[stack];
+    return count == 0 ? 0 : number(&of->stacks, stack);
 }
 
 static void write_names(const struct catalogue *of, struct flw_json_writer *out)
@@ -174,15 +140,16 @@ static void write_names(const struct catalogue *of, struct flw_json_writer *out)
     const struct flw_stacks *stacks = &of->trace->stacks;
     flw_json_begin(out, "owners", '[');
     flw_json_text(out, NULL, "code that is not known");
-    for (uint32_t i = 0; i < of->owner_count; i++) {
+    for (uint32_t i = 0; i < of->owners.count; i++) {
         char name[FLW_SHEET_NAME_BYTES]; /* cut like the names of bands */
-        snprintf(name, sizeof name, "%s", flw_owners_short_name(of->owners, of->shown_owners[i]));
+        snprintf(name, sizeof name, "%s",
+                 flw_owners_short_name(of->sheet->owners, of->owners.things[i]));
         flw_json_text(out, NULL, name);
     }
     flw_json_end(out, ']');
     flw_json_begin(out, "frames", '[');
-    for (uint32_t i = 0; i < of->frame_count; i++) {
-        const struct flw_frame *frame = &stacks->frames[of->frames[i]];
+    for (uint32_t i = 0; i < of->frames.count; i++) {
+        const struct flw_frame *frame = &stacks->frames[of->frames.things[i]];
         const char *function = flw_stacks_text(stacks, frame->function);
         const char *file = flw_stacks_text(stacks, frame->file);
         flw_json_key(out, NULL);
@@ -207,6 +174,13 @@ static void write_names(const struct catalogue *of, struct flw_json_writer *out)
     flw_json_end(out, ']');
 }
 
+/* A block, and the properties that blocks share. */
+struct listed {
+    const struct flw_sheet_rectangle *block;
+    uint64_t shape[5]; /* requested, taken, stack, owner, stream */
+    uint32_t number;   /* of the shape */
+};
+
 static int compare_weight(const void *a, const void *b)
 {
     const struct flw_sheet_rectangle *x = ((const struct listed *)a)->block;
@@ -216,15 +190,11 @@ static int compare_weight(const void *a, const void *b)
     return wx != wy ? (wx < wy) - (wx > wy) : (x->block > y->block) - (x->block < y->block);
 }
 
+/* Any order that puts equal shapes together. */
 static int compare_shape(const void *a, const void *b)
 {
     const struct listed *x = a, *y = b;
-    for (size_t i = 0; i < 5; i++) {
-        if (x->shape[i] != y->shape[i]) {
-            return x->shape[i] < y->shape[i] ? -1 : 1;
-        }
-    }
-    return 0;
+    return memcmp(x->shape, y->shape, sizeof x->shape);
 }
 
 static int compare_begin(const void *a, const void *b)
@@ -326,11 +296,13 @@ static void add_dots(const struct heap *heap, float *dots, double left, double r
     }
 }
 
-/* Write the density of unlisted blocks in each cell as runs: count.level. */
+/* Write the density of unlisted blocks in each cell as runs: count, level. */
 static void write_dots(const struct heap *heap, struct flw_json_writer *out)
 {
     const struct flw_sheet_policy *policy = heap->policy;
     float *dots = flw_host_alloc((size_t)DOT_COLUMNS * DOT_ROWS, sizeof *dots);
+    uint64_t *runs = flw_host_alloc((size_t)DOT_COLUMNS * DOT_ROWS * 2, sizeof *runs);
+    size_t count = 0;
     double column_ops = (double)heap->sheet->op_count / DOT_COLUMNS;
     for (size_t i = LISTED; i < heap->count; i++) {
         const struct flw_sheet_rectangle *block = heap->blocks[i].block;
@@ -347,18 +319,17 @@ static void write_dots(const struct heap *heap, struct flw_json_writer *out)
             }
         }
     }
-    flw_json_key(out, "dots");
-    putc('"', out->file);
-    for (size_t end, i = 0; i < (size_t)DOT_COLUMNS * DOT_ROWS; i = end) {
-        unsigned level = (unsigned)(DOT_FULL * (dots[i] < 1 ? dots[i] : 1) + 0.5F);
-        for (end = i + 1; end < (size_t)DOT_COLUMNS * DOT_ROWS &&
-                          (unsigned)(DOT_FULL * (dots[end] < 1 ? dots[end] : 1) + 0.5F) == level;) {
-            end++;
+    for (size_t i = 0; i < (size_t)DOT_COLUMNS * DOT_ROWS; i++) {
+        uint64_t level = (uint64_t)(DOT_FULL * (dots[i] < 1 ? dots[i] : 1) + 0.5F);
+        if (count == 0 || runs[count - 1] != level) {
+            runs[count + 1] = level;
+            runs[count] = 0;
+            count += 2;
         }
-        fprintf(out->file, "%zu.", end - i);
-        write36(out->file, level, '\0');
+        runs[count - 2]++;
     }
-    putc('"', out->file);
+    flw_page_write_rows(out, "dots", runs, count, 2);
+    flw_host_free(runs);
     flw_host_free(dots);
 }
 
@@ -373,43 +344,32 @@ static char shade_of(uint64_t bytes, uint64_t most)
 static void write_holes(const struct flw_sheet_policy *policy, struct flw_json_writer *out)
 {
     size_t columns = policy->hole_column_count, shown = flw_min(columns, HOLE_COLUMNS);
-    unsigned low = FLW_SHEET_SIZE_BINS, high = 0;
-    uint64_t most = 0;
+    uint64_t requests[HOLE_COLUMNS], most = 0;
     for (size_t c = 0; c < columns; c++) {
         for (unsigned bin = 0; bin < FLW_SHEET_SIZE_BINS; bin++) {
-            uint64_t bytes = policy->holes[c].bytes[bin];
-            most = flw_max(most, bytes);
-            low = bytes != 0 && bin < low ? bin : low;
-            high = bytes != 0 && bin > high ? bin : high;
+            most = flw_max(most, policy->holes[c].bytes[bin]);
         }
-        high = flw_max(high, (unsigned)flw_sheet_size_bin(policy->holes[c].largest_request));
     }
     if (most == 0) {
         flw_json_null(out, "holes");
         return;
     }
-    low = flw_max(low, 1);
     flw_json_begin(out, "holes", '{');
-    flw_json_number(out, "low", low);
-    flw_json_number(out, "high", high);
     flw_json_begin(out, "columns", '[');
     for (size_t i = 0; i < shown; i++) {
+        const struct flw_sheet_holes *holes = &policy->holes[i * columns / shown];
         char shades[FLW_SHEET_SIZE_BINS + 1] = {0};
-        for (unsigned bin = low; bin <= high; bin++) {
-            shades[bin - low] = shade_of(policy->holes[i * columns / shown].bytes[bin], most);
+        for (unsigned bin = 0; bin < FLW_SHEET_SIZE_BINS; bin++) {
+            shades[bin] = shade_of(holes->bytes[bin], most);
         }
         flw_json_text(out, NULL, shades);
-    }
-    flw_json_end(out, ']');
-    flw_json_begin(out, "requests", '[');
-    for (size_t i = 0; i < shown; i++) {
-        uint64_t request = 1;
+        requests[i] = 1;
         for (size_t c = i * columns / shown; c < (i + 1) * columns / shown; c++) {
-            request = flw_max(request, policy->holes[c].largest_request);
+            requests[i] = flw_max(requests[i], policy->holes[c].largest_request);
         }
-        flw_json_number(out, NULL, request);
     }
     flw_json_end(out, ']');
+    flw_page_write_rows(out, "requests", requests, shown, shown);
     flw_json_end(out, '}');
 }
 
@@ -435,38 +395,37 @@ static uint64_t find_least(const struct flw_sheet_frame *frame)
 static void write_map(struct catalogue *of, const struct flw_sheet_frame *frame,
                       struct flw_json_writer *out)
 {
-    size_t segment = 0, shown = 0;
     uint64_t least = find_least(frame);
-    flw_json_key(out, "segments");
-    putc('"', out->file);
+    uint64_t *segments = flw_host_alloc(frame->segment_count, sizeof *segments);
+    uint64_t(*blocks)[6] = flw_host_alloc(frame->block_count, sizeof *blocks);
+    size_t segment = 0, shown = 0;
     for (size_t i = 0; i < frame->segment_count; i++) {
-        write_row(out->file, i == 0, &frame->segments[i].bytes, 1);
+        segments[i] = frame->segments[i].bytes;
     }
-    fputs("\"", out->file);
-    flw_json_key(out, "blocks");
-    putc('"', out->file);
     for (size_t i = 0; i < frame->block_count; i++) {
         const struct flw_sheet_block *block = &frame->blocks[i];
+        const struct flw_sheet_segment *of_block = &frame->segments[segment];
         while (segment < frame->segment_count &&
-               block->address >=
-                   frame->segments[segment].address + frame->segments[segment].bytes) {
-            segment++;
+               block->address >= of_block->address + of_block->bytes) {
+            of_block = &frame->segments[++segment];
         }
-        if (segment == frame->segment_count || block->address < frame->segments[segment].address ||
-            block->requested_bytes < least) {
-            continue;
-        }
-        uint64_t taken = flw_max(block->block_bytes, block->requested_bytes);
-        uint64_t numbers[] = {segment,
-                              block->address - frame->segments[segment].address,
+        if (segment < frame->segment_count && block->address >= of_block->address &&
+            block->requested_bytes >= least) {
+            uint64_t taken = flw_max(block->block_bytes, block->requested_bytes);
+            uint64_t row[] = {segment,
+                              block->address - of_block->address,
                               block->requested_bytes,
                               taken - block->requested_bytes,
                               number_owner(of, block->block),
                               block->is_pending};
-        write_row(out->file, shown++ == 0, numbers, sizeof numbers / sizeof *numbers);
+            memcpy(blocks[shown++], row, sizeof row);
+        }
     }
-    putc('"', out->file);
+    flw_page_write_rows(out, "segments", segments, frame->segment_count, 1);
+    flw_page_write_rows(out, "blocks", blocks[0], shown * 6, 6);
     flw_json_number(out, "left_out", frame->left_out_count + frame->block_count - shown);
+    flw_host_free(segments);
+    flw_host_free(blocks);
 }
 
 static void write_moments(struct catalogue *of, const struct flw_sheet_policy *policy,
@@ -492,18 +451,18 @@ static void write_moments(struct catalogue *of, const struct flw_sheet_policy *p
 /* Return the policy of the heap to show: the recording's own, else PyTorch's, else the first that has addresses. */
 static const struct flw_sheet_policy *find_heap(const struct flw_sheet *sheet)
 {
-    static const char *const names[] = {"recorded", "pytorch", NULL};
-    for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
-        for (size_t i = 0; i < sheet->policy_count; i++) {
-            const struct flw_sheet_policy *policy = &sheet->policies[i];
-            bool has_heap = policy->rectangle_count != 0 || policy->frame_count != 0;
-            if (has_heap &&
-                (names[n] == NULL || strcmp(policy->result->policy->name, names[n]) == 0)) {
-                return policy;
-            }
+    const struct flw_sheet_policy *found = NULL;
+    int best = 0;
+    for (size_t i = 0; i < sheet->policy_count; i++) {
+        const struct flw_sheet_policy *policy = &sheet->policies[i];
+        const char *name = policy->result->policy->name;
+        int rank = strcmp(name, "recorded") == 0 ? 3 : strcmp(name, "pytorch") == 0 ? 2 : 1;
+        if (rank > best && (policy->rectangle_count != 0 || policy->frame_count != 0)) {
+            best = rank;
+            found = policy;
         }
     }
-    return NULL;
+    return found;
 }
 
 static struct heap begin_heap(const struct flw_sheet *sheet)
@@ -547,8 +506,8 @@ static void write_heap(struct catalogue *of, struct heap *heap, struct flw_json_
 
 static void write_blocks(struct catalogue *of, struct heap *heap, struct flw_json_writer *out)
 {
-    size_t count = flw_min(heap->count, LISTED);
-    uint64_t last = 0;
+    size_t count = flw_min(heap->count, LISTED), shapes = 0;
+    uint64_t(*rows)[5] = flw_host_alloc(count, sizeof *rows), last = 0;
     flw_json_key(out, "stacks");
     putc('"', out->file);
     for (size_t i = 0; i < count; i++) {
@@ -559,31 +518,27 @@ static void write_blocks(struct catalogue *of, struct heap *heap, struct flw_jso
                             number_owner(of, block->block), block->stream};
         memcpy(heap->blocks[i].shape, shape, sizeof shape);
     }
-    fputs("\"", out->file);
+    putc('"', out->file);
     qsort(heap->blocks, count, sizeof *heap->blocks, compare_shape);
-    flw_json_key(out, "shapes");
-    putc('"', out->file);
     for (size_t i = 0; i < count; i++) {
-        bool is_new = i == 0 || compare_shape(&heap->blocks[i - 1], &heap->blocks[i]) != 0;
-        heap->blocks[i].number = i == 0 ? 0 : heap->blocks[i - 1].number + is_new;
-        if (is_new) {
-            write_row(out->file, i == 0, heap->blocks[i].shape, 5);
+        if (i == 0 || compare_shape(&heap->blocks[i - 1], &heap->blocks[i]) != 0) {
+            memcpy(rows[shapes++], heap->blocks[i].shape, sizeof *rows);
         }
+        heap->blocks[i].number = (uint32_t)shapes - 1;
     }
-    fputs("\"", out->file);
+    flw_page_write_rows(out, "shapes", rows[0], shapes * 5, 5);
     qsort(heap->blocks, count, sizeof *heap->blocks, compare_begin);
-    flw_json_key(out, "blocks");
-    putc('"', out->file);
     for (size_t i = 0; i < count; i++) {
         const struct flw_sheet_rectangle *block = heap->blocks[i].block;
-        uint64_t numbers[] = {block->begin_op - last, block->end_op - block->begin_op,
-                              heap->blocks[i].number, (uint64_t)place_of(heap, block->address)};
-        write_row(out->file, i == 0, numbers, 4);
+        uint64_t row[] = {block->begin_op - last, block->end_op - block->begin_op,
+                          heap->blocks[i].number, (uint64_t)place_of(heap, block->address)};
+        memcpy(rows[0] + 4 * i, row, sizeof row);
         last = block->begin_op;
     }
-    putc('"', out->file);
+    flw_page_write_rows(out, "blocks", rows[0], count * 4, 4);
     flw_json_bool(out, "has_all_blocks",
                   heap->policy == NULL || count == heap->count + heap->policy->left_out_count);
+    flw_host_free(rows);
 }
 
 void flw_page_write_heap(const struct flw_sheet *sheet, struct flw_json_writer *out)

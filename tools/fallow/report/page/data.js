@@ -6,19 +6,22 @@
 
 // ---- data
 
-const sums = list => { let sum = 0; return list === null ? null : list.map(step => sum += step); };
+// Read rows of numbers, and a row of differences (page_data.c).
 const rows36 = text => text === '' ? [] : text.split(';').map(row => row.split(' ').map(word => parseInt(word, 36)));
+const list36 = (text, unit = 1) => {
+  let sum = 0;
+  return text === null ? null : rows36(text).flat().map(step => (sum += step) * unit);
+};
 const UNKNOWN = 'stack that is not known', OTHER = 'other', REST_COLOUR = 15;
 
-// Turn the packed lists of one device into objects.
+// Turn the packed data of one device into objects.
 const decode = raw => {
-  const {report, unit} = raw, series = list => list === null ? null : sums(list).map(value => value * unit);
-  const stacks = rows36(raw.stacks).map(stack => stack.map(frame => raw.frames[frame]));
+  const {report, unit} = raw, stacks = rows36(raw.stacks).map(stack => stack.map(frame => raw.frames[frame]));
   const shapes = rows36(raw.shapes).map(([bytes, taken, stack, owner, stream]) => ({bytes, taken,
     stack: stack === 0 ? [UNKNOWN] : stacks[stack - 1], hasStack: stack !== 0, owner: raw.owners[owner],
     stream: raw.streams[stream]}));
   const kinds = raw.kinds.map(({key, bands}) => ({key, bands: bands.map((band, i) => ({...band,
-    held: series(band.held), colour: band.name === OTHER ? REST_COLOUR : i}))}));
+    held: list36(band.held, unit), colour: band.name === OTHER ? REST_COLOUR : i}))}));
   const main = kinds.find(({key}) => key === 'by_code') ?? kinds.find(({key}) => key === 'by_size') ?? null;
   let begin = 0;
   const blocks = rows36(raw.blocks).map(([step, life, shape, place], index) => {
@@ -28,11 +31,11 @@ const decode = raw => {
   const moments = report.has_history ? raw.heap?.moments : raw.heap?.moments.slice(-1);
   const heap = raw.heap && {...raw.heap, moments: moments.map(moment => ({...moment,
     segments: rows36(moment.segments), blocks: rows36(moment.blocks)}))};
-  return {...raw, report, kinds, main, blocks, heap, hasAll: raw.has_all_blocks,
-    edges: {ops: sums(raw.columns.ops), time: sums(raw.columns.time)},
-    requested: {low: series(raw.requested.low), high: series(raw.requested.high)},
+  return {...raw, kinds, main, blocks, heap, hasAll: raw.has_all_blocks,
+    edges: {ops: list36(raw.ops_edges) ?? [], time: list36(raw.time_edges)},
+    requested: {low: list36(raw.low, unit), high: list36(raw.high, unit)},
     policies: report.policies.map((policy, i) => ({...policy, ...raw.policies[i], place: i,
-      reserved: series(raw.policies[i].reserved)}))};
+      reserved: list36(raw.policies[i].reserved, unit)}))};
 };
 
 // ---- numbers
@@ -52,7 +55,8 @@ const ratio = value => value.toFixed(3);
 const percent = (part, whole) => `${(whole === 0 ? 0 : 100 * part / whole).toFixed(1)} %`;
 const known = (value, say) => value === null || value === undefined ? '-' : say(value);
 const short = name => name.replace(/\([^()]*[/\\]/, '(');  // without folders
-const sizeName = bytes => `up to ${size(2 ** Math.max(0, Math.ceil(Math.log2(bytes))))}`;
+const binOf = bytes => Math.max(0, Math.ceil(Math.log2(bytes)));  // of sizes up to 2 ** bin
+const sizeName = bytes => `up to ${size(2 ** binOf(bytes))}`;
 
 // ---- elements
 

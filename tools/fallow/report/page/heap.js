@@ -11,8 +11,8 @@ const paintStrip = plot => {
   const {x, y, width} = plot, {heap} = sheet, raster = addRaster(plot.canvas, width, HEAP_HEIGHT);
   const inks = bandInks(), rest = inkOf(`--k${REST_COLOUR}`), grey = inkOf('--edge');
   let cell = 0;
-  for (const [, run, level] of heap.dots.matchAll(/(\d+)[.](\w)/g)) {  // run: number of cells; level: their density
-    const full = parseInt(level, 36) / FULL, end = cell + Number(run);
+  for (const [run, level] of rows36(heap.dots)) {  // run: number of cells; level: their density
+    const full = level / FULL, end = cell + run;
     for (; cell < end; cell++) {
       const column = cell % DOT_COLUMNS, row = Math.floor(cell / DOT_COLUMNS);
       const [left, right] = [column, column + 1].map(at => x(at / DOT_COLUMNS * sheet.ops));
@@ -137,19 +137,23 @@ const addHoles = body => {
   const {holes} = sheet.heap;
   make('h3', body, 'Holes over time');
   if (holes === null) return none(body, 'There were no holes, or the addresses are not known.');
-  const [low, high] = [2 ** (holes.low - 1), 2 ** holes.high], columns = holes.columns.length;
+  const requests = rows36(holes.requests).flat(), columns = requests.length;
+  const bins = holes.columns.flatMap(shades => [...shades].flatMap((shade, bin) => shade === '0' ? [] : [bin]));
+  const least = Math.max(1, Math.min(...bins)), most = Math.max(...bins, ...requests.map(binOf));
+  const [low, high] = [2 ** (least - 1), 2 ** most];
   addPlot(body, {title: 'Holes over time', height: 240, x: axisOf('ops'),
     says: 'The stronger the colour, the more free memory lies in holes of that size. The line is the largest request.',
     y: {low, high, isLog: true, unit: 'bytes', name: 'size of a hole'}, paint: (plot, x, y) => {
       const edges = Array.from({length: columns + 1}, (_, i) => i / columns * sheet.ops);
       const paths = ['', '', '', '', '', ''];
       holes.columns.forEach((shades, i) => [...shades].forEach((shade, bin) => {
-        const [left, right] = [edges[i], edges[i + 1]].map(x), top = y(2 ** (holes.low + bin));
-        paths[shade] += `M${step(left)} ${step(top)}H${step(right)}V${step(y(2 ** (holes.low + bin - 1)))}H${step(left)}z`;
+        if (shade === '0' || bin < least) return;
+        const [left, right] = [edges[i], edges[i + 1]].map(x), top = y(2 ** bin);
+        paths[shade] += `M${step(left)} ${step(top)}H${step(right)}V${step(y(2 ** (bin - 1)))}H${step(left)}z`;
       }));
       paths.slice(1).forEach((d, i) => { if (d) draws('path', plot.shapes, {class: `s${i + 1}`, d}); });
       draws('path', plot.shapes, {class: 'line request',
-        d: areaPath(edges, holes.requests.map(bytes => Math.max(low, bytes)), null, x, y)});
+        d: areaPath(edges, requests.map(bytes => Math.max(low, bytes)), null, x, y)});
     }});
   addShades(body, 'bytes in holes of that size');
   hint(body, 'The line is the largest request of the moment: holes below it cannot serve it.');

@@ -65,7 +65,7 @@ const addStacked = body => {
   hint(body, `${chosen.length} blocks, the heaviest by size times lifetime, in the colours of their owners.`);
 };
 const addSizeLives = body => {
-  const {size_lives: cells} = sheet;
+  const cells = rows36(sheet.size_lives);
   if (cells.length === 0) return;
   const ends = index => [Math.min(...cells.map(cell => cell[index])), Math.max(...cells.map(cell => cell[index]))];
   const [[least, largest], [first, last]] = [ends(0), ends(1)], most = Math.max(...cells.map(cell => cell[2]));
