@@ -48,7 +48,7 @@ struct flw_rank {
     char asked_by[FLW_RANK_NAME_BYTES]; /* "": unknown */
     struct flw_sheet_holding at_oom;
     struct flw_rank_step *steps;
-    size_t step_count, step_capacity;
+    size_t step_count;
     char *line; /* the written record, without an end of line; malloc's */
 };
 
