@@ -127,14 +127,23 @@ static void do_alloc(struct flw_run *run, const struct flw_op *op, bool is_timed
     }
 }
 
+/* Return the stream on which the op's block was allocated. */
+static uint16_t home_of(const struct flw_run *run, const struct flw_op *op)
+{
+    return run->setup->trace->blocks[op->block].stream;
+}
+
+/* A free on another stream than the allocation's is ordered after that stream, as the contract of a free requires. */
 static void do_free(struct flw_run *run, const struct flw_op *op, bool is_timed)
 {
+    struct flw_device *device = run->setup->device;
     uint64_t address = run->addresses[op->block];
     if (FLW_UNLIKELY(address == 0)) {
         return; /* its allocation failed */
     }
     if (op->kind == FLW_OP_FREE_ELSEWHERE) {
-        run->has_lost_device |= !flw_run_order_free(run, op);
+        run->has_lost_device |=
+            device->has_work && !flw_device_order(device, home_of(run, op), op->stream);
     }
     uint64_t begin = is_timed ? flw_ticks() : 0;
     bool is_taken = run->policy->free(run->self, op, address);
@@ -146,16 +155,40 @@ static void do_free(struct flw_run *run, const struct flw_op *op, bool is_timed)
     run->addresses[op->block] = 0;
 }
 
+/* A use on another stream is ordered after the allocation's stream. */
 static void do_use(struct flw_run *run, const struct flw_op *op)
 {
+    struct flw_device *device = run->setup->device;
     uint64_t address = run->addresses[op->block];
     if (address == 0) {
         return;
     }
-    run->has_lost_device |= !flw_run_put_use(run, op, address);
+    uint16_t home = home_of(run, op);
+    run->has_lost_device |=
+        device->has_work &&
+        ((home != op->stream && !flw_device_order(device, home, op->stream)) ||
+         !flw_device_put_work(device, op->stream, address, op->size_bytes, false));
     if (run->policy->use != NULL && !run->policy->use(run->self, op, address)) {
         run->refused_count++;
     }
+}
+
+static void do_op(struct flw_run *run, const struct flw_op *op, bool is_timed)
+{
+    if (op->kind == FLW_OP_ALLOC) {
+        do_alloc(run, op, is_timed);
+    } else if (op->kind == FLW_OP_FREE || op->kind == FLW_OP_FREE_ELSEWHERE) {
+        do_free(run, op, is_timed);
+    } else if (op->kind == FLW_OP_USE) {
+        do_use(run, op);
+    } else if (run->policy->advance != NULL) {
+        run->policy->advance(run->self, op);
+    }
+}
+
+void flw_run_op(struct flw_run *run, const struct flw_op *op)
+{
+    do_op(run, op, false);
 }
 
 static unsigned get_sample_every(const struct flw_run_setup *setup)
@@ -184,15 +217,7 @@ static void run_ops(struct flw_run *run)
         if (device->has_clock && op->advance_units != 0) {
             device->advance(op->advance_units);
         }
-        if (op->kind == FLW_OP_ALLOC) {
-            do_alloc(run, op, is_timed);
-        } else if (op->kind == FLW_OP_FREE || op->kind == FLW_OP_FREE_ELSEWHERE) {
-            do_free(run, op, is_timed);
-        } else if (op->kind == FLW_OP_USE) {
-            do_use(run, op);
-        } else if (run->policy->advance != NULL) {
-            run->policy->advance(run->self, op);
-        }
+        do_op(run, op, is_timed);
         if (FLW_UNLIKELY(observer != NULL && observer->after_op != NULL)) {
             observer->after_op(observer->context, run, i);
         }

@@ -118,25 +118,8 @@ struct flw_run {
 bool flw_run_policy(const struct flw_run_setup *setup, const struct flw_policy *policy,
                     struct flw_run_result *result);
 
-/* Submit the work of an op that uses a block. On another stream than the allocation's it is ordered after that stream
- * first. */
-static inline bool flw_run_put_use(const struct flw_run *run, const struct flw_op *op,
-                                   uint64_t address)
-{
-    struct flw_device *device = run->setup->device;
-    uint16_t home = run->setup->trace->blocks[op->block].stream;
-    return !device->has_work ||
-           ((home == op->stream || flw_device_order(device, home, op->stream)) &&
-            flw_device_put_work(device, op->stream, address, op->size_bytes, false));
-}
-
-/* Order a free on another stream than the allocation's, as the contract of a free requires. */
-static inline bool flw_run_order_free(const struct flw_run *run, const struct flw_op *op)
-{
-    struct flw_device *device = run->setup->device;
-    uint16_t home = run->setup->trace->blocks[op->block].stream;
-    return !device->has_work || flw_device_order(device, home, op->stream);
-}
+/* Do one op, and add to the run's counts. */
+void flw_run_op(struct flw_run *run, const struct flw_op *op);
 
 /* Run all ops with one thread per stream (run_threads.c). Returns false after writing the message. */
 bool flw_run_threaded(struct flw_run *run, char *message);

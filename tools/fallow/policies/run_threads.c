@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the threaded replay: one thread a stream of the trace, each doing its stream's ops in
- * order. Every block's order is kept: a use or a free waits until the block has been allocated, a
- * free until every use before it was announced. No thread runs more than WINDOW ops ahead of the
- * slowest, so that what is live stays near what the trace says. Progress is sure: the unfinished op
- * that comes first in the trace waits for nothing.
+ * Owns: the threaded replay: one thread for each stream of the trace, which does the stream's ops in order. Every
+ * block's order is kept: a use or a free waits until the block has been allocated, a free until every use before it was
+ * announced. No thread runs more than WINDOW ops ahead of the slowest, so that the live bytes stay near those of the
+ * trace. Progress is certain: the unfinished op that is first in the trace waits for nothing.
  *
- * Synchronization: block_states: release by the thread that allocated, acquire by users and freers;
- * use_counts: release increments, acquire by the freer; positions: relaxed, a hint with a bound.
+ * Synchronization: are_born: release by the thread that allocated, acquire by users and freers; use_counts: release
+ * increments, acquire by the freer; positions: relaxed, a hint with a bound.
  */
 #include "policies/run.h"
 
@@ -20,12 +19,9 @@
 
 #include "common/tool_host.h"
 
-#define WINDOW       4096
-#define LOOK_EVERY   64 /* ops between two looks at the others' positions */
-#define STATE_UNBORN 0
-#define STATE_LIVE   1
-#define STATE_FAILED 2
-#define SPINS        64
+#define WINDOW     4096
+#define LOOK_EVERY 64 /* ops between two looks at the others' positions */
+#define SPINS      64
 
 enum gate {
     GATE_WAIT,
@@ -38,18 +34,17 @@ struct line {
 };
 
 struct crew {
-    struct flw_run *run;
-    _Atomic uint8_t *block_states;
+    const struct flw_program *program;
+    atomic_bool *are_born; /* by block: allocated, or the allocation failed */
     _Atomic uint8_t *use_counts;
     struct line *lines;
     size_t thread_count;
-    _Atomic uint64_t failure_count, refused_count, first_failure_bytes;
-    _Atomic bool has_lost_device;
     _Atomic int gate;
 };
 
 struct worker {
     struct crew *crew;
+    struct flw_run run; /* shares `self` and `addresses`; the counts are the thread's own */
     uint16_t stream;
     pthread_t thread;
 };
@@ -62,74 +57,37 @@ static void pause_a_moment(unsigned *spins)
     }
 }
 
-static uint8_t wait_until_allocated(struct crew *crew, uint32_t block)
+/* Wait until the op's block has been allocated, and for a free until all its uses are announced. */
+static void wait_for_block(struct crew *crew, const struct flw_op *op)
 {
     unsigned spins = 0;
-    uint8_t state;
-    while ((state = atomic_load_explicit(&crew->block_states[block], memory_order_acquire)) ==
-           STATE_UNBORN) {
+    unsigned use_count = op->kind == FLW_OP_USE ? 0 : op->use_count;
+    while (!atomic_load_explicit(&crew->are_born[op->block], memory_order_acquire) ||
+           atomic_load_explicit(&crew->use_counts[op->block], memory_order_acquire) < use_count) {
         pause_a_moment(&spins);
     }
-    return state;
 }
 
-static void allocate(struct crew *crew, const struct flw_op *op)
+static void count_use(_Atomic uint8_t *use_count)
 {
-    struct flw_run *run = crew->run;
-    const struct flw_device *device = run->setup->device;
-    uint64_t address = 0;
-    if (!run->policy->alloc(run->self, op, &address)) {
-        if (atomic_fetch_add_explicit(&crew->failure_count, 1, memory_order_relaxed) == 0) {
-            atomic_store_explicit(&crew->first_failure_bytes, op->size_bytes, memory_order_relaxed);
-        }
-        atomic_store_explicit(&crew->block_states[op->block], STATE_FAILED, memory_order_release);
-        return;
-    }
-    if (device->has_work &&
-        !flw_device_put_work(device, op->stream, address, op->size_bytes, true)) {
-        atomic_store_explicit(&crew->has_lost_device, true, memory_order_relaxed);
-    }
-    run->addresses[op->block] = address;
-    atomic_store_explicit(&crew->block_states[op->block], STATE_LIVE, memory_order_release);
-}
-
-static void use(struct crew *crew, const struct flw_op *op)
-{
-    struct flw_run *run = crew->run;
-    if (wait_until_allocated(crew, op->block) == STATE_LIVE) {
-        uint64_t address = run->addresses[op->block];
-        if (!flw_run_put_use(run, op, address)) {
-            atomic_store_explicit(&crew->has_lost_device, true, memory_order_relaxed);
-        }
-        if (run->policy->use != NULL && !run->policy->use(run->self, op, address)) {
-            atomic_fetch_add_explicit(&crew->refused_count, 1, memory_order_relaxed);
-        }
-    }
-    uint8_t count = atomic_load_explicit(&crew->use_counts[op->block], memory_order_relaxed);
-    while (count != UINT8_MAX && !atomic_compare_exchange_weak_explicit(
-                                     &crew->use_counts[op->block], &count, (uint8_t)(count + 1),
-                                     memory_order_release, memory_order_relaxed)) {
+    uint8_t count = atomic_load_explicit(use_count, memory_order_relaxed);
+    while (count != UINT8_MAX &&
+           !atomic_compare_exchange_weak_explicit(use_count, &count, (uint8_t)(count + 1),
+                                                  memory_order_release, memory_order_relaxed)) {
     }
 }
 
-static void take_back(struct crew *crew, const struct flw_op *op)
+static void do_op(struct worker *worker, const struct flw_op *op)
 {
-    struct flw_run *run = crew->run;
-    unsigned spins = 0;
-    bool is_live = wait_until_allocated(crew, op->block) == STATE_LIVE;
-    while (atomic_load_explicit(&crew->use_counts[op->block], memory_order_acquire) <
-           op->use_count) {
-        pause_a_moment(&spins);
+    struct crew *crew = worker->crew;
+    if (op->kind != FLW_OP_ALLOC) {
+        wait_for_block(crew, op);
     }
-    if (is_live) {
-        uint64_t address = run->addresses[op->block];
-        run->addresses[op->block] = 0;
-        if (op->kind == FLW_OP_FREE_ELSEWHERE && !flw_run_order_free(run, op)) {
-            atomic_store_explicit(&crew->has_lost_device, true, memory_order_relaxed);
-        }
-        if (!run->policy->free(run->self, op, address)) {
-            atomic_fetch_add_explicit(&crew->refused_count, 1, memory_order_relaxed);
-        }
+    flw_run_op(&worker->run, op);
+    if (op->kind == FLW_OP_ALLOC) {
+        atomic_store_explicit(&crew->are_born[op->block], true, memory_order_release);
+    } else if (op->kind == FLW_OP_USE) {
+        count_use(&crew->use_counts[op->block]);
     }
 }
 
@@ -154,45 +112,32 @@ static bool pass_gate(struct crew *crew)
     return gate == GATE_OPEN;
 }
 
-/* Ops are shared out by stream; segment events and the clock's rest go with the first thread. */
-static bool is_mine(const struct worker *worker, const struct flw_op *op)
-{
-    if (op->kind <= FLW_OP_USE) {
-        return op->stream == worker->stream;
-    }
-    return worker->stream == 0;
-}
-
+/* Ops are assigned by stream; the first thread also moves the clock of all others. */
 static void *work(void *argument)
 {
     struct worker *worker = argument;
     struct crew *crew = worker->crew;
-    const struct flw_program *program = crew->run->setup->program;
-    const struct flw_device *device = crew->run->setup->device;
+    const struct flw_program *program = crew->program;
+    const struct flw_device *device = worker->run.setup->device;
     if (!pass_gate(crew)) {
         return NULL;
     }
-    if (!flw_device_enter(device)) {
-        atomic_store_explicit(&crew->has_lost_device, true, memory_order_relaxed);
-    }
+    worker->run.has_lost_device = !flw_device_enter(device);
     for (size_t i = 0; i < program->op_count; i++) {
         const struct flw_op *op = &program->ops[i];
         if (i % LOOK_EVERY == 0) {
             atomic_store_explicit(&crew->lines[worker->stream].position, i, memory_order_relaxed);
             wait_for_the_slowest(crew, i);
         }
-        if (!is_mine(worker, op)) {
+        bool is_request = op->kind <= FLW_OP_USE;
+        if (worker->stream != (is_request ? op->stream : 0)) {
             continue;
         }
         if (device->has_clock && op->advance_units != 0) {
             device->advance(op->advance_units);
         }
-        if (op->kind == FLW_OP_ALLOC) {
-            allocate(crew, op);
-        } else if (op->kind == FLW_OP_FREE || op->kind == FLW_OP_FREE_ELSEWHERE) {
-            take_back(crew, op);
-        } else if (op->kind == FLW_OP_USE) {
-            use(crew, op);
+        if (is_request) {
+            do_op(worker, op);
         }
     }
     atomic_store_explicit(&crew->lines[worker->stream].position, program->op_count,
@@ -200,8 +145,7 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* No thread begins before all have been started: a missing thread would be waited for for ever.
- */
+/* No thread begins before all have been started: the others would wait for a missing thread forever. */
 static bool start_and_join(struct crew *crew, struct worker *workers)
 {
     size_t started = 0;
@@ -217,39 +161,40 @@ static bool start_and_join(struct crew *crew, struct worker *workers)
     return is_complete;
 }
 
-static void copy_results(struct crew *crew)
+static void add_counts(struct flw_run *run, const struct flw_run *part)
 {
-    struct flw_run *run = crew->run;
     if (run->failure_count == 0) {
-        run->first_failure_bytes = atomic_load(&crew->first_failure_bytes);
+        run->first_failure_bytes = part->first_failure_bytes;
     }
-    run->failure_count += atomic_load(&crew->failure_count);
-    run->refused_count += atomic_load(&crew->refused_count);
-    run->has_lost_device |= atomic_load(&crew->has_lost_device);
+    run->failure_count += part->failure_count;
+    run->refused_count += part->refused_count;
+    run->has_lost_device |= part->has_lost_device;
 }
 
 bool flw_run_threaded(struct flw_run *run, char *message)
 {
     const struct flw_program *program = run->setup->program;
     size_t count = program->stream_count;
-    struct crew crew = {.run = run, .thread_count = count};
+    struct crew crew = {.program = program, .thread_count = count};
     struct worker *workers = flw_host_alloc(count, sizeof *workers);
-    void *lines = flw_host_alloc(count + 1, sizeof(struct line));
-    crew.block_states = flw_host_alloc(program->block_count, sizeof *crew.block_states);
+    crew.are_born = flw_host_alloc(program->block_count, sizeof *crew.are_born);
     crew.use_counts = flw_host_alloc(program->block_count, sizeof *crew.use_counts);
-    crew.lines = (struct line *)(uintptr_t)flw_align_up((uint64_t)(uintptr_t)lines, FLW_LINE_PAIR);
+    crew.lines = flw_host_lines(count, sizeof *crew.lines);
     for (size_t i = 0; i < count; i++) {
-        workers[i] = (struct worker){.crew = &crew, .stream = (uint16_t)i};
+        workers[i] = (struct worker){.crew = &crew, .run = *run, .stream = (uint16_t)i};
+        workers[i].run.failure_count = workers[i].run.refused_count = 0;
     }
     bool is_done = start_and_join(&crew, workers);
     if (!is_done) {
         snprintf(message, FLW_RUN_MESSAGE_BYTES,
                  "the system refused to start %zu threads; replay without --threads", count);
     }
-    copy_results(&crew);
+    for (size_t i = 0; i < count; i++) {
+        add_counts(run, &workers[i].run);
+    }
     flw_host_free(workers);
-    flw_host_free(lines);
-    flw_host_free(crew.block_states);
+    flw_host_free(crew.lines);
+    flw_host_free(crew.are_born);
     flw_host_free(crew.use_counts);
     return is_done;
 }
