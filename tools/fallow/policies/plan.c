@@ -36,22 +36,17 @@ const struct flw_policy *flw_policy_get(size_t i)
     return i < sizeof built / sizeof *built ? built[i] : NULL;
 }
 
-const struct flw_policy *flw_policy_find(const char *name, size_t length)
-{
-    for (size_t i = 0; i < sizeof built / sizeof *built; i++) {
-        if (strlen(built[i]->name) == length && memcmp(built[i]->name, name, length) == 0) {
-            return built[i];
-        }
-    }
-    return NULL;
-}
-
 bool flw_policy_choose(const char *text, size_t length, struct flw_policy_choice *out,
                        char *message)
 {
     const char *colon = memchr(text, ':', length);
     size_t name_length = colon == NULL ? length : (size_t)(colon - text);
-    const struct flw_policy *base = flw_policy_find(text, name_length);
+    const struct flw_policy *base = NULL;
+    for (size_t i = 0; base == NULL && i < sizeof built / sizeof *built; i++) {
+        const char *name = built[i]->name;
+        bool is_it = strlen(name) == name_length && memcmp(name, text, name_length) == 0;
+        base = is_it ? built[i] : NULL;
+    }
     if (base == NULL) {
         struct flw_guess guess = {.word = text, .length = name_length};
         char hint[FLW_GUESS_BYTES];
@@ -63,15 +58,13 @@ bool flw_policy_choose(const char *text, size_t length, struct flw_policy_choice
                  (int)(name_length < 64 ? name_length : 64), text, flw_guess_say(&guess, "", hint));
         return false;
     }
-    if (colon == NULL) {
-        return flw_policy_set(base, "", 0, out, message);
-    }
-    if (name_length + 1 == length) {
+    if (colon != NULL && name_length + 1 == length) {
         snprintf(message, FLW_POLICY_MESSAGE_BYTES,
                  "policy %s: no setting follows the colon; leave the colon out", base->name);
         return false;
     }
-    return flw_policy_set(base, colon + 1, length - name_length - 1, out, message);
+    size_t settings_length = colon == NULL ? 0 : length - name_length - 1;
+    return flw_policy_set(base, text + length - settings_length, settings_length, out, message);
 }
 
 /* ---- what was asked for ---- */
@@ -85,14 +78,13 @@ void flw_plan_init(struct flw_plan *plan)
     }
 }
 
-/* Whether a name stands in the list before. */
-static bool is_again(const char *list, const char *name, size_t length)
+static bool contains(const struct flw_plan_policies *policies, const char *name)
 {
-    const char *at = list;
-    while (at < name && (flw_policy_length(at) != length || memcmp(at, name, length) != 0)) {
-        at += flw_policy_length(at) + 1;
+    size_t i = 0;
+    while (i < policies->count && strcmp(policies->list[i]->name, name) != 0) {
+        i++;
     }
-    return at < name;
+    return i < policies->count;
 }
 
 bool flw_plan_take_policies(void *member, const char *list)
@@ -106,14 +98,14 @@ bool flw_plan_take_policies(void *member, const char *list)
             flw_complain("more than %d policies; replay them in turn", FLW_PLAN_POLICIES);
             return false;
         }
-        if (is_again(list, name, length)) {
-            flw_complain("--policy has '%.*s' twice", (int)length, name);
-            return false;
-        }
         char message[FLW_POLICY_MESSAGE_BYTES];
         struct flw_policy_choice *choice = &policies->choices[policies->count];
         if (!flw_policy_choose(name, length, choice, message)) {
             flw_complain("%s", message);
+            return false;
+        }
+        if (contains(policies, choice->policy.name)) {
+            flw_complain("--policy has '%s' twice", choice->policy.name);
             return false;
         }
         policies->list[policies->count++] = &choice->policy;
@@ -126,17 +118,16 @@ bool flw_plan_take_policies(void *member, const char *list)
 
 void flw_plan_complete(struct flw_plan_policies *policies)
 {
-    static const char *const names[] = {"fallow", "pytorch", "pytorch-expandable"};
-    bool has[sizeof names / sizeof *names] = {false};
+    bool has_fallow = false, has_pytorch = false, has_expandable = false;
     for (size_t i = 0; i < policies->count; i++) {
-        const char *name = policies->list[i]->name;
-        size_t length = strcspn(name, ":");
-        for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
-            has[n] |= strlen(names[n]) == length && memcmp(name, names[n], length) == 0;
-        }
-        has[0] |= strncmp(name, "fallow-", 7) == 0;
+        const struct flw_policy *policy = policies->list[i];
+        bool is_pytorch = policy->create == flw_policy_pytorch.create;
+        bool is_expandable = policy->variant == flw_policy_pytorch_expandable.variant;
+        has_fallow |= policy->create == flw_policy_fallow.create;
+        has_pytorch |= is_pytorch && !is_expandable;
+        has_expandable |= is_pytorch && is_expandable;
     }
-    if (has[0] && has[1] && !has[2] && policies->count < FLW_PLAN_POLICIES) {
+    if (has_fallow && has_pytorch && !has_expandable && policies->count < FLW_PLAN_POLICIES) {
         policies->list[policies->count++] = &flw_policy_pytorch_expandable;
     }
 }

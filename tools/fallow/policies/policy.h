@@ -131,9 +131,6 @@ extern const struct flw_policy flw_policy_fallow, flw_policy_fallow_memory_first
 /* Return the i-th policy of this build, in the table's order, or NULL. */
 const struct flw_policy *flw_policy_get(size_t i);
 
-/* Return the policy of that name (`length` characters), or NULL. */
-const struct flw_policy *flw_policy_find(const char *name, size_t length);
-
 /* Parse "NAME" or "NAME:SETTING=VALUE,SETTING=VALUE" (`length` characters). Returns false if that fails: message is one
  * line with the error and the allowed values. */
 bool flw_policy_choose(const char *text, size_t length, struct flw_policy_choice *out,

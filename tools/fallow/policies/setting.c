@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: reading the settings of a policy from its name on the command line. Does not: know any
- * policy; what there is to set is the policy's own table.
+ * Owns: reading the settings of a policy from its name on the command line, by the policy's own table.
  */
 #include <stdio.h>
 #include <string.h>
@@ -11,15 +10,9 @@
 #include "common/command.h"
 #include "policies/policy.h"
 
-#define VALUE_BYTES 32
+#define TEXT_SHOWN "%.31s" /* of a name or value in a message */
 
-/* A piece of a list, not ended by a zero. */
-struct piece {
-    const char *text;
-    size_t length;
-};
-
-/* A piece with '=' and without ':' goes on with the settings of the policy before it. */
+/* True for a further setting of the policy before: it has '=' and no ':'. */
 static bool is_setting(const char *text)
 {
     size_t length = strcspn(text, ",");
@@ -39,28 +32,18 @@ size_t flw_policy_length(const char *list)
 void flw_policy_say_allowed(const struct flw_policy_setting *setting,
                             char out[FLW_POLICY_ALLOWED_BYTES])
 {
-    unsigned long long least = setting->least;
-    unsigned long long most = setting->most;
-    switch (setting->kind) {
-    case FLW_SETTING_COUNT:
-        snprintf(out, FLW_POLICY_ALLOWED_BYTES, "a whole number from %llu to %llu", least, most);
-        break;
-    case FLW_SETTING_POWER:
-        snprintf(out, FLW_POLICY_ALLOWED_BYTES, "a power of two from %llu to %llu", least, most);
-        break;
-    case FLW_SETTING_BYTES:
-        snprintf(out, FLW_POLICY_ALLOWED_BYTES, "a number of bytes, such as 0 or 512M, or max");
-        break;
-    case FLW_SETTING_SHARE:
-        snprintf(out, FLW_POLICY_ALLOWED_BYTES, "a share above 0 and below 1, such as 0.8");
-        break;
-    case FLW_SETTING_FLAG:
-        snprintf(out, FLW_POLICY_ALLOWED_BYTES, "0 or 1");
-        break;
-    }
+    static const char *const allowed[] = {
+        [FLW_SETTING_COUNT] = "a whole number from %llu to %llu",
+        [FLW_SETTING_POWER] = "a power of two from %llu to %llu",
+        [FLW_SETTING_BYTES] = "a number of bytes, such as 0 or 512M, or max",
+        [FLW_SETTING_SHARE] = "a share above 0 and below 1, such as 0.8",
+        [FLW_SETTING_FLAG] = "0 or 1",
+    };
+    snprintf(out, FLW_POLICY_ALLOWED_BYTES, allowed[setting->kind],
+             (unsigned long long)setting->least, (unsigned long long)setting->most);
 }
 
-/* "0.8" and ".8", at most six digits, in millionths. */
+/* Parse "0.8" or ".8", with at most six digits, into millionths. */
 static bool parse_share(const char *text, uint64_t *out_value)
 {
     uint64_t value = 0;
@@ -102,30 +85,24 @@ static bool parse_value(const struct flw_policy_setting *setting, const char *te
     }
 }
 
-static void say_settings(const struct flw_policy *base, struct piece name, char *message)
+static void say_settings(const struct flw_policy *base, const char *name, char *message)
 {
-    size_t length = (size_t)snprintf(message, FLW_POLICY_MESSAGE_BYTES,
-                                     "policy %s has no setting '%.*s'; it has ", base->name,
-                                     (int)flw_min(name.length, VALUE_BYTES), name.text);
+    int length = snprintf(message, FLW_POLICY_MESSAGE_BYTES,
+                          "policy %s has no setting '" TEXT_SHOWN "'; it has %s", base->name, name,
+                          base->setting_count == 0 ? "none" : "");
     for (size_t i = 0; i < base->setting_count && length < FLW_POLICY_MESSAGE_BYTES; i++) {
-        length += (size_t)snprintf(message + length, FLW_POLICY_MESSAGE_BYTES - length, "%s%s",
-                                   i == 0 ? "" : ", ", base->settings[i].name);
-    }
-    if (base->setting_count == 0) {
-        snprintf(message + length, FLW_POLICY_MESSAGE_BYTES - length, "none");
+        length += snprintf(message + length, (size_t)(FLW_POLICY_MESSAGE_BYTES - length), "%s%s",
+                           i == 0 ? "" : ", ", base->settings[i].name);
     }
 }
 
-static bool set_one(struct flw_policy *policy, struct piece piece, char *message)
+/* Set "NAME=VALUE", and cut the text. */
+static bool set_one(struct flw_policy *policy, char *text, char *message)
 {
-    const char *equals = memchr(piece.text, '=', piece.length);
-    struct piece name = {piece.text, equals == NULL ? piece.length : (size_t)(equals - piece.text)};
-    const char *value_text = equals == NULL ? "" : equals + 1;
-    size_t value_length = equals == NULL ? 0 : piece.length - name.length - 1;
+    char *value = text;
+    const char *name = strsep(&value, "=");
     size_t i = 0;
-    while (i < policy->setting_count &&
-           (strlen(policy->settings[i].name) != name.length ||
-            memcmp(policy->settings[i].name, name.text, name.length) != 0)) {
+    while (i < policy->setting_count && strcmp(policy->settings[i].name, name) != 0) {
         i++;
     }
     if (i == policy->setting_count) {
@@ -133,18 +110,16 @@ static bool set_one(struct flw_policy *policy, struct piece piece, char *message
         return false;
     }
     const struct flw_policy_setting *setting = &policy->settings[i];
-    char value[VALUE_BYTES];
-    snprintf(value, sizeof value, "%.*s", (int)flw_min(value_length, sizeof value), value_text);
-    if (value_length >= sizeof value || !parse_value(setting, value, &policy->values[i])) {
+    if (value == NULL || !parse_value(setting, value, &policy->values[i])) {
         char allowed[FLW_POLICY_ALLOWED_BYTES];
         flw_policy_say_allowed(setting, allowed);
-        snprintf(message, FLW_POLICY_MESSAGE_BYTES, "policy %s: %s=%s is not %s", policy->name,
-                 setting->name, value, allowed);
+        snprintf(message, FLW_POLICY_MESSAGE_BYTES, "policy %s: %s=" TEXT_SHOWN " is not %s",
+                 policy->name, name, value == NULL ? "" : value, allowed);
         return false;
     }
     if ((policy->value_mask >> i & 1) != 0) {
         snprintf(message, FLW_POLICY_MESSAGE_BYTES, "policy %s: %s is given twice", policy->name,
-                 setting->name);
+                 name);
         return false;
     }
     policy->value_mask |= 1u << i;
@@ -154,6 +129,7 @@ static bool set_one(struct flw_policy *policy, struct piece piece, char *message
 bool flw_policy_set(const struct flw_policy *base, const char *text, size_t length,
                     struct flw_policy_choice *out, char *message)
 {
+    char copy[FLW_POLICY_NAME_BYTES], *next = copy, *piece;
     *out = (struct flw_policy_choice){.policy = *base};
     message[0] = '\0';
     if (length == 0) {
@@ -165,15 +141,13 @@ bool flw_policy_set(const struct flw_policy *base, const char *text, size_t leng
                  FLW_POLICY_NAME_BYTES);
         return false;
     }
-    for (size_t at = 0; at <= length;) {
-        const char *comma = memchr(text + at, ',', length - at);
-        size_t end = comma == NULL ? length : (size_t)(comma - text);
-        if (!set_one(&out->policy, (struct piece){text + at, end - at}, message)) {
+    snprintf(copy, sizeof copy, "%.*s", (int)length, text);
+    snprintf(out->name, sizeof out->name, "%s:%.*s", base->name, (int)length, text);
+    while ((piece = strsep(&next, ",")) != NULL) {
+        if (!set_one(&out->policy, piece, message)) {
             return false;
         }
-        at = end + 1;
     }
-    snprintf(out->name, sizeof out->name, "%s:%.*s", base->name, (int)length, text);
     out->policy.name = out->name;
     if (base->sim_label != NULL) { /* "async (model)" */
         snprintf(out->sim_label, sizeof out->sim_label, "%s%s", out->name,
