@@ -120,8 +120,9 @@ int main(int argc, char **argv)
     }
 #if !defined(FLW_HAS_BENCH)
     if (strcmp(argv[1], "bench") == 0) {
-        flw_complain("this fallow was built without its bench; configure with -DFALLOW_BENCH=ON");
-        return FLW_EXIT_FAILED;
+        return flw_refuse(
+            FLW_EXIT_FAILED,
+            "this fallow was built without its bench; configure with -DFALLOW_BENCH=ON");
     }
 #endif
     if (leads_to_verb(argc, argv)) {

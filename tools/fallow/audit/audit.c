@@ -63,13 +63,10 @@ static bool take_site(void *member, const char *text)
     char *end = NULL;
     uint64_t *out_id = member;
     *out_id = strtoull(text, &end, 16);
-    if (strlen(text) != SITE_DIGITS || strspn(text, "0123456789abcdef") != SITE_DIGITS ||
-        *out_id == 0) {
-        flw_complain("audit: --trial '%s' is no site: an audit names each by 12 digits of 0-9 a-f",
-                     text);
-        return false;
-    }
-    return true;
+    return (strlen(text) == SITE_DIGITS && strspn(text, "0123456789abcdef") == SITE_DIGITS &&
+            *out_id != 0) ||
+           flw_complain(
+               "audit: --trial '%s' is no site: an audit names each by 12 digits of 0-9 a-f", text);
 }
 
 static bool take_bandwidth(void *member, const char *text)
@@ -77,11 +74,8 @@ static bool take_bandwidth(void *member, const char *text)
     char *end = NULL;
     double *out = member;
     *out = strtod(text, &end);
-    if (end == text || *end != '\0' || !(*out > 0) || *out > 1e9) {
-        flw_complain("audit: --bandwidth '%s': it takes GB/s, such as 4800", text);
-        return false;
-    }
-    return true;
+    return (end != text && *end == '\0' && *out > 0 && *out <= 1e9) ||
+           flw_complain("audit: --bandwidth '%s': it takes GB/s, such as 4800", text);
 }
 
 static bool take_poison(void *member, const char *text)
@@ -89,18 +83,17 @@ static bool take_poison(void *member, const char *text)
     const char *rest;
     unsigned *out = member;
     bool is_right = flw_parse_byte(text, &rest, out) && *rest == '\0' && *out != 0;
-    if (!is_right) {
-        flw_complain("audit: --poison '%s': it takes a byte that is not zero, such as 0xff", text);
-    }
-    return is_right;
+    return is_right ||
+           flw_complain("audit: --poison '%s': it takes a byte that is not zero, such as 0xff",
+                        text);
 }
 
 static bool take_mode(void *member, const char *text)
 {
     static const char *const modes[] = {"audit", "cache", "strict", NULL};
     if (!flw_is_one_of(text, modes)) {
-        flw_complain("audit: there is no mode '%s'; there are audit, cache and strict", text);
-        return false;
+        return flw_complain("audit: there is no mode '%s'; there are audit, cache and strict",
+                            text);
     }
     return flw_settings_put(member, "mode", text);
 }
@@ -126,12 +119,9 @@ static bool make_folder(char *path, size_t room)
     place = place != NULL && place[0] == '/' ? place : "/tmp";
     int length = snprintf(path, room, "%s/fallow-audit-XXXXXX", place);
     errno = ENAMETOOLONG;
-    if (length < 0 || (size_t)length >= room || mkdtemp(path) == NULL) {
-        flw_complain("audit: cannot make a folder in %s: %s; TMPDIR names another place", place,
-                     strerror(errno));
-        return false;
-    }
-    return true;
+    return (length >= 0 && (size_t)length < room && mkdtemp(path) != NULL) ||
+           flw_complain("audit: cannot make a folder in %s: %s; TMPDIR names another place", place,
+                        strerror(errno));
 }
 
 static void remove_page(void *context, const char *path)
@@ -262,8 +252,7 @@ int flw_command_audit(int argc, char **argv)
         return code;
     }
     if (optind == argc) {
-        flw_complain("audit: no command is given; it comes behind --");
-        return FLW_EXIT_USAGE;
+        return flw_refuse(FLW_EXIT_USAGE, "audit: no command is given; it comes behind --");
     }
     return carry_out(&order, argv + optind);
 }

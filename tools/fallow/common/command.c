@@ -27,13 +27,10 @@ void flw_make_plain(char *text)
     }
 }
 
-void flw_complain(const char *format, ...)
+static void complain(const char *format, va_list arguments)
 {
     char *text = NULL;
-    va_list arguments;
-    va_start(arguments, format);
     bool is_made = vasprintf(&text, format, arguments) >= 0;
-    va_end(arguments);
     if (flw_before_complaint != NULL) {
         flw_before_complaint();
     }
@@ -42,6 +39,24 @@ void flw_complain(const char *format, ...)
     }
     fprintf(stderr, "fallow: %s\n", is_made ? text : "out of host memory");
     free(text);
+}
+
+bool flw_complain(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    complain(format, arguments);
+    va_end(arguments);
+    return false;
+}
+
+int flw_refuse(enum flw_exit code, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    complain(format, arguments);
+    va_end(arguments);
+    return code;
 }
 
 bool flw_flush_output(void)

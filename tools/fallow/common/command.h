@@ -39,8 +39,11 @@ const char *flw_verb_name(size_t index);
 /* Control characters, which terminals obey, become question marks. */
 void flw_make_plain(char *text);
 
-/* "fallow: " and one line to standard error, plain. */
-void flw_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Print "fallow: " and one line to standard error, plain. Always returns false. */
+bool flw_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Print the same and return `code`. */
+int flw_refuse(enum flw_exit code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Flush standard output. If a write failed, print a message, clear the error and return false: a full disk or a closed
  * pipe must not look like success. */

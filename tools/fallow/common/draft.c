@@ -10,15 +10,20 @@
 #include "common/command.h"
 #include "common/tool_host.h"
 
-/* False: the message names the file and what to do; the file is as it was before. */
-static bool write_text(const char *path, const char *text, size_t length, char *message)
+/* Write the text to the path. Whether it succeeds or not, the caller may go on printing. */
+static bool write_text(struct flw_draft *draft, bool is_good, const char *path)
 {
+    char message[FLW_TRACE_MESSAGE_BYTES] = "out of host memory";
     struct flw_output output;
-    bool is_begun = flw_output_begin(&output, path, message);
-    if (is_begun) {
-        fwrite(text, 1, length, output.file);
+    bool is_done = is_good && fflush(draft->file) == 0;
+    if (is_done && path != NULL) {
+        is_done = flw_output_begin(&output, path, message);
+        if (is_done) {
+            fwrite(draft->text, 1, draft->length, output.file);
+            is_done = flw_output_commit(&output, message);
+        }
     }
-    return is_begun && flw_output_commit(&output, message);
+    return is_done || flw_complain("%s%s", draft->prefix, message);
 }
 
 void flw_draft_begin(struct flw_draft *draft, const char *prefix)
@@ -30,30 +35,19 @@ void flw_draft_begin(struct flw_draft *draft, const char *prefix)
     }
 }
 
-bool flw_draft_end(struct flw_draft *draft, bool is_good, const char *path)
-{
-    char message[FLW_TRACE_MESSAGE_BYTES] = "out of host memory";
-    bool is_whole = fclose(draft->file) == 0 && is_good;
-    draft->file = NULL;
-    bool is_done =
-        is_whole && (path == NULL || write_text(path, draft->text, draft->length, message));
-    if (!is_done) {
-        flw_complain("%s%s", draft->prefix, message);
-    }
-    if (path != NULL || !is_done) {
-        free(draft->text);
-        draft->text = NULL;
-    }
-    return is_done;
-}
-
 bool flw_draft_write(struct flw_draft *draft, const char *path)
 {
-    char message[FLW_TRACE_MESSAGE_BYTES] = "out of host memory";
-    bool is_done =
-        fflush(draft->file) == 0 && write_text(path, draft->text, draft->length, message);
-    if (!is_done) {
-        flw_complain("%s%s", draft->prefix, message);
+    return write_text(draft, true, path);
+}
+
+bool flw_draft_end(struct flw_draft *draft, bool is_good, const char *path)
+{
+    bool is_done = write_text(draft, is_good, path);
+    if (!is_done || path != NULL) {
+        flw_draft_abandon(draft);
+    } else {
+        fclose(draft->file);
+        draft->file = NULL;
     }
     return is_done;
 }

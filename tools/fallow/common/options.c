@@ -18,28 +18,21 @@ static int has_value(const struct flw_option *option)
     return is_alone ? no_argument : option->may_stand_alone ? optional_argument : required_argument;
 }
 
-/* Whether the text begins the option's name: getopt_long takes a beginning that only one has. */
-static bool begins(const char *text, size_t length, const struct flw_option *option)
-{
-    return length > 0 && strncmp(option->name, text, length) == 0;
-}
-
-/* Of a word behind two hyphens that getopt_long refused: a value too much, several that it may be, or none. */
+/* Complain of a word after two hyphens that getopt_long refused: it takes no value, it begins several options, or none. */
 static void complain_of_word(const struct flw_options *options, const char *refused)
 {
     const char *text = refused + 2;
     size_t length = strcspn(text, "="), meant_count = 0;
     struct flw_guess guess = {.word = text, .length = length};
     const struct flw_option *meant = NULL;
+    bool is_exact = false;
     char hint[FLW_GUESS_BYTES];
     for (const struct flw_option *option = options->list; option->name != NULL; option++) {
         flw_guess_offer(&guess, option->name);
-        if (begins(text, length, option)) {
+        if (!is_exact && length > 0 && strncmp(option->name, text, length) == 0) {
             meant = option;
-            meant_count = strlen(option->name) == length ? 1 : meant_count + 1;
-        }
-        if (meant_count == 1 && strlen(meant->name) == length) {
-            break;
+            is_exact = strlen(option->name) == length;
+            meant_count = is_exact ? 1 : meant_count + 1;
         }
     }
     flw_guess_offer(&guess, "help");
@@ -53,13 +46,13 @@ static void complain_of_word(const struct flw_options *options, const char *refu
     }
 }
 
-/* Of an option that getopt_long refused, with '?' or ':'. */
+/* Complain of an option that getopt_long refused, with '?' or ':'. */
 static void complain(const struct flw_options *options, char *const *argv, int answer)
 {
     char letter[3] = {'-', (char)optopt, '\0'};
     const char *refused = argv[optind - 1];
     bool is_word = strncmp(refused, "--", 2) == 0;
-    /* A letter that is none is known by itself only: others may follow it in the same word. */
+    /* An unknown letter is known by itself only: others may follow it in the same word. */
     if (!is_word && optopt > ' ' && optopt <= '~') {
         refused = letter;
     }
@@ -77,48 +70,34 @@ static bool take_number(const struct flw_option *option, const char *text, uint6
 {
     bool is_number =
         option->kind == FLW_OPTION_COUNT ? flw_parse_count(text, out) : flw_parse_bytes(text, out);
-    if (option->kind == FLW_OPTION_BYTES) {
-        if (!is_number || *out == 0) {
-            flw_complain("--%s '%s' is not a number of bytes above 0, such as 40G", option->name,
-                         text);
-            return false;
-        }
-        if (*out > MOST_BYTES) {
-            flw_complain("--%s '%s' is above 4096 PiB, more than any memory", option->name, text);
-            return false;
-        }
-    } else if (!is_number || *out < option->least || *out > option->most) {
-        flw_complain("--%s '%s' is not a whole number from %llu to %llu", option->name, text,
-                     (unsigned long long)option->least, (unsigned long long)option->most);
-        return false;
+    if (option->kind != FLW_OPTION_BYTES) {
+        return (is_number && *out >= option->least && *out <= option->most) ||
+               flw_complain("--%s '%s' is not a whole number from %llu to %llu", option->name, text,
+                            (unsigned long long)option->least, (unsigned long long)option->most);
     }
-    return true;
+    if (!is_number || *out == 0) {
+        return flw_complain("--%s '%s' is not a number of bytes above 0, such as 40G", option->name,
+                            text);
+    }
+    return *out <= MOST_BYTES ||
+           flw_complain("--%s '%s' is above 4096 PiB, more than any memory", option->name, text);
 }
 
 static bool take_device(const char *text, int *out)
 {
     uint64_t number = 0;
-    if (strcmp(text, "sim") == 0) {
-        *out = FLW_OPTION_SIM;
-        return true;
-    }
-    if (!flw_parse_count(text, &number) || number > 1023) {
-        flw_complain("--device '%s' is neither 'sim' nor the number of a GPU", text);
-        return false;
-    }
-    *out = (int)number;
-    return true;
+    bool is_sim = strcmp(text, "sim") == 0;
+    bool is_right = is_sim || (flw_parse_count(text, &number) && number <= 1023);
+    *out = is_sim ? FLW_OPTION_SIM : (int)number;
+    return is_right || flw_complain("--device '%s' is neither 'sim' nor the number of a GPU", text);
 }
 
 bool flw_option_take_trace_device(void *member, const char *value)
 {
     uint64_t number = 0;
-    if (!flw_parse_count(value, &number) || number > INT32_MAX) {
-        flw_complain("--trace-device '%s' is not the number of a device", value);
-        return false;
-    }
+    bool is_right = flw_parse_count(value, &number) && number <= INT32_MAX;
     *(int *)member = (int)number;
-    return true;
+    return is_right || flw_complain("--trace-device '%s' is not the number of a device", value);
 }
 
 static bool take_choice(const struct flw_options *options, const struct flw_option *option,
@@ -132,9 +111,8 @@ static bool take_choice(const struct flw_options *options, const struct flw_opti
         }
         flw_guess_offer(&guess, option->words[*out]);
     }
-    flw_complain("--%s has no '%s'%sfallow %s --help lists what it has", option->name, text,
-                 flw_guess_say(&guess, "", hint), options->command);
-    return false;
+    return flw_complain("--%s has no '%s'%sfallow %s --help lists what it has", option->name, text,
+                        flw_guess_say(&guess, "", hint), options->command);
 }
 
 bool flw_option_take(const struct flw_options *options, const struct flw_option *option,
@@ -147,12 +125,8 @@ bool flw_option_take(const struct flw_options *options, const struct flw_option 
         *(bool *)member = option->kind == FLW_OPTION_SET;
         return true;
     case FLW_OPTION_TEXT:
-        if (value[0] == '\0') {
-            flw_complain("--%s '' is empty; give it a value", option->name);
-            return false;
-        }
         *(const char **)member = value;
-        return true;
+        return value[0] != '\0' || flw_complain("--%s '' is empty; give it a value", option->name);
     case FLW_OPTION_COUNT:
     case FLW_OPTION_SCALED:
     case FLW_OPTION_BYTES:

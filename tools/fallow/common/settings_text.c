@@ -18,11 +18,10 @@ bool flw_settings_inherit(struct flw_settings_text *settings)
     const char *given = getenv("FALLOW");
     size_t length = given != NULL ? strlen(given) : 0;
     if (length >= sizeof settings->text) {
-        flw_complain(
+        return flw_complain(
             "FALLOW in the environment has %zu bytes, too many for this command, which takes "
             "%zu; shorten it, or preload the library without the command",
             length, sizeof settings->text - 1);
-        return false;
     }
     memcpy(settings->text, given != NULL ? given : "", length + 1);
     return true;
@@ -32,11 +31,10 @@ bool flw_settings_inherit(struct flw_settings_text *settings)
 static bool check_name(const char *path)
 {
     if (flw_packer_tell(path) != FLW_CODEC_PLAIN) {
-        flw_complain(
+        return flw_complain(
             "'%s': a record, and statistics, are written by the program and are not packed; "
             "give a name without %s, and pack the file afterwards",
             path, strrchr(path, '.'));
-        return false;
     }
     return true;
 }
@@ -46,8 +44,7 @@ bool flw_settings_check(const struct flw_settings_text *settings)
     char message[FLW_SETTINGS_MESSAGE_BYTES];
     struct flw_settings read;
     if (!flw_settings_parse(&read, settings->text, "", message)) {
-        flw_complain("%s", message);
-        return false;
+        return flw_complain("%s", message);
     }
     return check_name(read.trace_file) && check_name(read.stats_file);
 }
@@ -93,15 +90,13 @@ bool flw_settings_put(struct flw_settings_text *settings, const char *key, const
     }
     item[length] = '\0';
     if (*value == '\0') {
-        flw_complain("%s: give it a value", key);
-        return false;
+        return flw_complain("%s: give it a value", key);
     }
     drop(settings->text, key);
     size_t used = strlen(settings->text), room = sizeof settings->text - used;
     if (length + 3 >= sizeof item || length + 2 > room) {
-        flw_complain("%s '%.80s...': FALLOW has room for %zu bytes", key, value,
-                     sizeof settings->text);
-        return false;
+        return flw_complain("%s '%.80s...': FALLOW has room for %zu bytes", key, value,
+                            sizeof settings->text);
     }
     snprintf(settings->text + used, room, "%s%s", used > 0 ? "," : "", item);
     return true;
@@ -115,9 +110,8 @@ bool flw_settings_put_file(struct flw_settings_text *settings, const char *key, 
     }
     if (getcwd(here, sizeof here) == NULL ||
         snprintf(whole, sizeof whole, "%s/%s", here, path) >= (int)sizeof whole) {
-        flw_complain("%s '%s': the way from / to it cannot be told; give an absolute path", key,
-                     path);
-        return false;
+        return flw_complain("%s '%s': the way from / to it cannot be told; give an absolute path",
+                            key, path);
     }
     return flw_settings_put(settings, key, whole);
 }
@@ -127,8 +121,7 @@ bool flw_settings_take(void *member, const char *text)
     char key[32];
     const char *colon = strchr(text, ':');
     if (colon == NULL || colon == text || (size_t)(colon - text) >= sizeof key) {
-        flw_complain("--set '%s': it takes a key, a colon and a value", text);
-        return false;
+        return flw_complain("--set '%s': it takes a key, a colon and a value", text);
     }
     snprintf(key, sizeof key, "%.*s", (int)(colon - text), text);
     return flw_settings_put(member, key, colon + 1);

@@ -50,7 +50,14 @@ bool flw_terminal_has_colour(void)
 
 /* ---- letters ---- */
 
-/* Bytes of the change of colour that begins here; 0: none does. */
+/* A letter, or a change of colour, which takes no column. */
+struct piece {
+    size_t bytes;
+    bool is_colour;
+    bool is_shown; /* it is a letter, and does not move the terminal */
+};
+
+/* Return the bytes of the change of colour that begins here; 0: none does. */
 static size_t colour_bytes(const char *text, size_t length)
 {
     size_t n = 2;
@@ -63,32 +70,27 @@ static size_t colour_bytes(const char *text, size_t length)
     return n < length && text[n] == 'm' ? n + 1 : 0;
 }
 
-/* Bytes of the letter that begins here, at least 1; *out_is_shown: it is one, and moves nothing. */
-static size_t letter_bytes(const char *text, size_t length, bool *out_is_shown)
+static struct piece piece_at(const char *text, size_t length)
 {
     unsigned char first = (unsigned char)text[0];
+    size_t colour = colour_bytes(text, length), i = 1;
     size_t n = first < 0xc2 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 1;
-    *out_is_shown = n > 1 || (first >= ' ' && first < 0x7f);
-    for (size_t i = 1; i < n; i++) {
-        if (i >= length || (text[i] & 0xc0) != 0x80) {
-            *out_is_shown = false;
-            return i;
-        }
+    while (i < n && i < length && (text[i] & 0xc0) == 0x80) {
+        i++;
     }
-    if (n == 2 && first == 0xc2 && (unsigned char)text[1] < 0xa0) {
-        *out_is_shown = false; /* a control character of eight bits */
-    }
-    return n;
+    bool is_control = n == 1 ? first < ' ' || first >= 0x7f
+                             : n == 2 && first == 0xc2 && (unsigned char)text[1] < 0xa0;
+    return colour != 0 ? (struct piece){colour, true, true}
+                       : (struct piece){i, false, i == n && !is_control};
 }
 
 size_t flw_terminal_width(const char *text)
 {
     size_t width = 0, length = strlen(text);
-    for (size_t at = 0; at < length;) {
-        bool is_shown;
-        size_t colour = colour_bytes(text + at, length - at);
-        at += colour != 0 ? colour : letter_bytes(text + at, length - at, &is_shown);
-        width += colour == 0;
+    struct piece piece;
+    for (size_t at = 0; at < length; at += piece.bytes) {
+        piece = piece_at(text + at, length - at);
+        width += !piece.is_colour;
     }
     return width;
 }
@@ -106,33 +108,26 @@ struct screen {
  * bytes; all of it where it fits. */
 static size_t find_end(const char *line, size_t length, size_t columns, size_t indent)
 {
-    size_t at = 0, width = 0, blank = 0;
-    while (at < length) {
-        bool is_shown;
-        size_t colour = colour_bytes(line + at, length - at);
-        size_t n = colour != 0 ? colour : letter_bytes(line + at, length - at, &is_shown);
-        if (colour == 0 && ++width > columns) {
+    size_t width = 0, blank = 0;
+    struct piece piece;
+    for (size_t at = 0; at < length; at += piece.bytes) {
+        piece = piece_at(line + at, length - at);
+        if (!piece.is_colour && ++width > columns) {
             return line[at] == ' ' ? at : blank > indent ? blank : at;
         }
         blank = line[at] == ' ' ? at : blank;
-        at += n;
     }
     return length;
 }
 
 static void put(const struct screen *screen, const char *text, size_t length)
 {
-    for (size_t at = 0; at < length;) {
-        bool is_shown;
-        size_t n = colour_bytes(text + at, length - at);
-        if (n == 0) {
-            n = letter_bytes(text + at, length - at, &is_shown);
-            is_shown = is_shown && (n == 1 || !screen->is_ascii);
-        } else {
-            is_shown = true;
-        }
-        fwrite(is_shown ? text + at : "?", 1, is_shown ? n : 1, stdout);
-        at += n;
+    struct piece piece;
+    for (size_t at = 0; at < length; at += piece.bytes) {
+        piece = piece_at(text + at, length - at);
+        bool is_shown =
+            piece.is_shown && (piece.is_colour || piece.bytes == 1 || !screen->is_ascii);
+        fwrite(is_shown ? text + at : "?", 1, is_shown ? piece.bytes : 1, stdout);
     }
 }
 

@@ -179,8 +179,8 @@ static int parse(struct request *request, int argc, char **argv)
     bool has_word = kind->word_help != NULL && optind < argc; /* of the first option */
     const char *word = has_word ? argv[optind++] : NULL;
     if (optind < argc) {
-        flw_complain("%s cannot use '%s'; see fallow %s --help", name, argv[optind], name);
-        return FLW_EXIT_USAGE;
+        return flw_refuse(FLW_EXIT_USAGE, "%s cannot use '%s'; see fallow %s --help", name,
+                          argv[optind], name);
     }
     return word == NULL || flw_option_take(&options, &list[0], request, word) ? FLW_OPTIONS_READ
                                                                               : FLW_EXIT_USAGE;
@@ -205,9 +205,8 @@ static bool spares_inputs(const struct request *request)
         const char *input = request->values.paths[i];
         if (input != NULL && !flw_output_is_stdout(request->path) &&
             flw_is_same_file(request->path, input)) {
-            flw_complain("-o %s is what --%s reads; name another file", request->path,
-                         request->kind->options[i].name);
-            return false;
+            return flw_complain("-o %s is what --%s reads; name another file", request->path,
+                                request->kind->options[i].name);
         }
     }
     return true;
@@ -219,8 +218,7 @@ static int generate(const struct request *request)
     struct flw_trace *trace = NULL;
     flw_progress_begin();
     if (!flw_gen_generate(request->kind, &request->values, &trace, message)) {
-        flw_complain("gen %s: %s", request->kind->name, message);
-        return FLW_EXIT_FAILED;
+        return flw_refuse(FLW_EXIT_FAILED, "gen %s: %s", request->kind->name, message);
     }
     bool is_written = is_binary(request->path)
                           ? flw_trace_write_ftrace(trace, request->path, message)
@@ -243,8 +241,7 @@ int flw_command_gen(int argc, char **argv)
 {
     struct request request;
     if (argc < 2) {
-        flw_complain("gen needs a generator; see fallow gen --help");
-        return FLW_EXIT_USAGE;
+        return flw_refuse(FLW_EXIT_USAGE, "gen needs a generator; see fallow gen --help");
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         print_generators(stdout);

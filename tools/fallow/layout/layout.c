@@ -121,8 +121,7 @@ static int parse(int argc, char **argv, struct settings *settings)
         return code;
     }
     if (optind + 1 != argc) {
-        flw_complain("layout takes one path; see fallow layout --help");
-        return FLW_EXIT_USAGE;
+        return flw_refuse(FLW_EXIT_USAGE, "layout takes one path; see fallow layout --help");
     }
     size_t index =
         flw_choose(argv[optind], path_name, "there is no path", "fallow layout --help lists them");
@@ -131,8 +130,8 @@ static int parse(int argc, char **argv, struct settings *settings)
     }
     settings->path = fallow_path_at(index);
     if (settings->model == NULL) {
-        flw_complain("which model? --model NAME; fallow layout --help lists them");
-        return FLW_EXIT_USAGE;
+        return flw_refuse(FLW_EXIT_USAGE,
+                          "which model? --model NAME; fallow layout --help lists them");
     }
     return FLW_OPTIONS_READ;
 }
@@ -281,10 +280,11 @@ int flw_command_layout(int argc, char **argv)
     }
     fallow_status status = settings.path->make(settings.model, &settings.step, &layout);
     if (status != FALLOW_OK) {
-        flw_complain("%s cannot be made of %s with these sizes (%s): experts, latent attention, or "
-                     "a rank count that divides, is missing, or a size is above 2^31",
-                     settings.path->name, settings.model->name, fallow_status_name(status));
-        return FLW_EXIT_FAILED;
+        return flw_refuse(
+            FLW_EXIT_FAILED,
+            "%s cannot be made of %s with these sizes (%s): experts, latent attention, or "
+            "a rank count that divides, is missing, or a size is above 2^31",
+            settings.path->name, settings.model->name, fallow_status_name(status));
     }
     if (settings.is_json) {
         print_json(&settings, layout);

@@ -108,11 +108,9 @@ static bool take_poison(void *member, const char *text)
         patterns->count = 2;
         is_right = flw_parse_byte(rest + 1, &rest, &patterns->bytes[1]);
     }
-    if (!is_right || *rest != '\0') {
-        flw_complain("--poison '%s': it takes a byte, such as 0x5a, or two with --compare", text);
-        return false;
-    }
-    return true;
+    return (is_right && *rest == '\0') ||
+           flw_complain("--poison '%s': it takes a byte, such as 0x5a, or two with --compare",
+                        text);
 }
 
 static bool take_limit(void *member, const char *text)
@@ -120,8 +118,7 @@ static bool take_limit(void *member, const char *text)
     uint64_t bytes;
     char digits[24];
     if (!flw_parse_bytes(text, &bytes) || bytes == 0) {
-        flw_complain("--limit '%s': it takes bytes, such as 8G", text);
-        return false;
+        return flw_complain("--limit '%s': it takes bytes, such as 8G", text);
     }
     snprintf(digits, sizeof digits, "%" PRIu64, bytes);
     return flw_settings_put(member, "limit", digits);
@@ -134,9 +131,8 @@ static bool take_stacks(void *member, const char *text)
     char digits[24];
     bool is_number = text == NULL || flw_parse_count(text, &depth);
     if (!is_number || depth == 0 || depth > FLW_CALLSTACK_DEPTH_MOST) {
-        flw_complain("--stacks '%s': it takes a number of frames, 1 to %d", text,
-                     FLW_CALLSTACK_DEPTH_MOST);
-        return false;
+        return flw_complain("--stacks '%s': it takes a number of frames, 1 to %d", text,
+                            FLW_CALLSTACK_DEPTH_MOST);
     }
     snprintf(digits, sizeof digits, "%" PRIu64, depth);
     order->has_stacks = true;
@@ -186,11 +182,8 @@ static bool check_mode(const struct order *order)
 {
     bool is_one = order->mode == NULL || (flw_is_one_of(order->mode, modes) &&
                                           (!order->is_record || strcmp(order->mode, "off") != 0));
-    if (!is_one) {
-        flw_complain("there is no mode '%s'; there are%s trace, cache and strict", order->mode,
-                     order->is_record ? "" : " off,");
-    }
-    return is_one;
+    return is_one || flw_complain("there is no mode '%s'; there are%s trace, cache and strict",
+                                  order->mode, order->is_record ? "" : " off,");
 }
 
 static bool check_order(const struct order *order, const char *name, bool has_command)
@@ -233,12 +226,11 @@ static bool check_place(const struct order *order, const char *name)
     }
     bool is_there = stat(path, &facts) == 0;
     if (is_there && S_ISDIR(facts.st_mode)) {
-        flw_complain("%s: '%.300s' is a folder; name a file in it", name, path);
-        return false;
+        return flw_complain("%s: '%.300s' is a folder; name a file in it", name, path);
     }
     if ((is_there ? access(path, W_OK) : access(folder, W_OK | X_OK)) != 0) {
-        flw_complain("%s: no record can be written to '%.300s': %s", name, path, strerror(errno));
-        return false;
+        return flw_complain("%s: no record can be written to '%.300s': %s", name, path,
+                            strerror(errno));
     }
     return true;
 }

@@ -113,18 +113,16 @@ static int convert(const struct request *request)
     const char *out_path = request->out_path != NULL ? request->out_path : "-";
     bool is_stdout = flw_output_is_stdout(out_path);
     if (form == NULL) {
-        flw_complain("export needs --to text, chrome, rmm, pytorch or ftrace%s%s%s",
-                     word != NULL ? ", not '" : "", word != NULL ? word : "",
-                     word != NULL ? "'" : "");
-        return FLW_EXIT_USAGE;
+        return flw_refuse(
+            FLW_EXIT_USAGE, "export needs --to text, chrome, rmm, pytorch or ftrace%s%s%s",
+            word != NULL ? ", not '" : "", word != NULL ? word : "", word != NULL ? "'" : "");
     }
     if (is_stdout && form->is_binary && isatty(STDOUT_FILENO)) {
-        flw_complain("%s is no text for a terminal; name a file with -o", form->name);
-        return FLW_EXIT_USAGE;
+        return flw_refuse(FLW_EXIT_USAGE, "%s is no text for a terminal; name a file with -o",
+                          form->name);
     }
     if (!is_stdout && flw_is_same_file(out_path, flw_input_place(request->paths[0]))) {
-        flw_complain("-o %s is the trace itself; name another file", out_path);
-        return FLW_EXIT_USAGE;
+        return flw_refuse(FLW_EXIT_USAGE, "-o %s is the trace itself; name another file", out_path);
     }
     struct flw_trace *trace = read_usable(request);
     if (trace == NULL) {
@@ -358,13 +356,11 @@ static int parse(struct request *request, int argc, char **argv)
     request->paths = (const char *const *)argv + optind;
     request->path_count = (size_t)(argc - optind);
     if (request->path_count == 0 || (request->path_count > 1 && !has(verb, TAKES_MANY))) {
-        flw_complain("%s needs %s; see fallow %s --help", name,
-                     request->path_count == 0 ? "a file" : "one file, not several", name);
-        return FLW_EXIT_USAGE;
+        return flw_refuse(FLW_EXIT_USAGE, "%s needs %s; see fallow %s --help", name,
+                          request->path_count == 0 ? "a file" : "one file, not several", name);
     }
     if (has(verb, NEEDS_OUT) && request->out_path == NULL) {
-        flw_complain("%s needs -o FILE; see fallow %s --help", name, name);
-        return FLW_EXIT_USAGE;
+        return flw_refuse(FLW_EXIT_USAGE, "%s needs -o FILE; see fallow %s --help", name, name);
     }
     return FLW_OPTIONS_READ;
 }
@@ -372,8 +368,7 @@ static int parse(struct request *request, int argc, char **argv)
 int flw_command_trace(int argc, char **argv)
 {
     if (argc < 2 || argv[1][0] == '\0') {
-        flw_complain("trace needs a verb; see fallow trace --help");
-        return FLW_EXIT_USAGE;
+        return flw_refuse(FLW_EXIT_USAGE, "trace needs a verb; see fallow trace --help");
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         print_verbs(stdout);
