@@ -244,6 +244,9 @@ struct work {
     CUdeviceptr to, from;
     size_t bytes;
     unsigned count; /* in one graph */
+    CUgraph graph;
+    CUgraphExec executable;
+    CUevent begin, end;
 };
 
 static bool submit(const struct work *work)
@@ -253,7 +256,7 @@ static bool submit(const struct work *work)
                                    work->bytes, STREAM(work->call));
 }
 
-static bool capture(const struct work *work, CUgraph *out_graph)
+static bool capture(struct work *work)
 {
     struct flw_kernel_call *call = work->call;
     if (!CALL(call, cuStreamBeginCapture_v2, STREAM(call), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)) {
@@ -263,54 +266,46 @@ static bool capture(const struct work *work, CUgraph *out_graph)
     for (unsigned i = 0; i < work->count && is_done; i++) {
         is_done = submit(work);
     }
-    CUresult ended = call->bench->driver->cuStreamEndCapture(STREAM(call), out_graph);
-    return is_done && flw_bench_check(call->bench, ended, "cuStreamEndCapture");
+    CUresult ended = call->bench->driver->cuStreamEndCapture(STREAM(call), &work->graph);
+    return is_done && flw_bench_check(call->bench, ended, "cuStreamEndCapture") &&
+           CALL(call, cuGraphInstantiateWithFlags, &work->executable, work->graph, 0) &&
+           CALL(call, cuEventCreate, &work->begin, 0) && CALL(call, cuEventCreate, &work->end, 0);
 }
 
-static bool replay(struct flw_kernel_call *call, CUgraphExec graph, CUevent begin, CUevent end,
-                   float *out_ms)
+static bool replay(const struct work *work, float *out_ms)
 {
+    struct flw_kernel_call *call = work->call;
     CUresult (*elapsed)(float *ms, CUevent begin, CUevent end) = NULL;
     flw_bench_find(call->bench, "cuEventElapsedTime", &elapsed);
-    return CALL(call, cuEventRecord, begin, STREAM(call)) &&
-           CALL(call, cuGraphLaunch, graph, STREAM(call)) &&
-           CALL(call, cuEventRecord, end, STREAM(call)) && CALL(call, cuEventSynchronize, end) &&
+    return CALL(call, cuEventRecord, work->begin, STREAM(call)) &&
+           CALL(call, cuGraphLaunch, work->executable, STREAM(call)) &&
+           CALL(call, cuEventRecord, work->end, STREAM(call)) &&
+           CALL(call, cuEventSynchronize, work->end) &&
            (call->bench->is_simulated ||
             flw_bench_check(call->bench,
-                            elapsed == NULL ? CUDA_ERROR_NOT_FOUND : elapsed(out_ms, begin, end),
+                            elapsed == NULL ? CUDA_ERROR_NOT_FOUND
+                                            : elapsed(out_ms, work->begin, work->end),
                             "cuEventElapsedTime"));
 }
 
 /* Set *out_us to the median of replays, NAN on the simulated device. */
-static bool time_graph(const struct work *work, double *out_us)
+static bool time_work(struct work work, double *out_us)
 {
-    struct flw_kernel_call *call = work->call;
-    const struct flw_driver *driver = call->bench->driver;
-    CUgraph graph = NULL;
-    CUgraphExec executable = NULL;
-    CUevent begin = NULL, end = NULL;
+    const struct flw_bench *bench = work.call->bench;
     double times[REPLAYS];
-    int replays = call->bench->is_simulated ? 1 : REPLAYS + WARM_REPLAYS;
-    bool is_done = capture(work, &graph) &&
-                   CALL(call, cuGraphInstantiateWithFlags, &executable, graph, 0) &&
-                   CALL(call, cuEventCreate, &begin, 0) && CALL(call, cuEventCreate, &end, 0);
+    int replays = bench->is_simulated ? 1 : REPLAYS + WARM_REPLAYS;
+    bool is_done = capture(&work);
     for (int i = 0; i < replays && is_done; i++) {
         float ms = NAN;
-        is_done = replay(call, executable, begin, end, &ms);
-        times[i % REPLAYS] = (double)ms * 1e3 / work->count; /* the warm ones are replaced */
+        is_done = replay(&work, &ms);
+        times[i % REPLAYS] = (double)ms * 1e3 / work.count; /* the warm ones are replaced */
     }
     *out_us = replays == 1 ? NAN : flw_median(times, REPLAYS);
-    if (end != NULL) {
-        driver->cuEventDestroy_v2(end);
-    }
-    if (begin != NULL) {
-        driver->cuEventDestroy_v2(begin);
-    }
-    if (executable != NULL) {
-        driver->cuGraphExecDestroy(executable);
-    }
-    if (graph != NULL) {
-        driver->cuGraphDestroy(graph);
+    if (is_done) { /* a failed case leaves them to the end of the process */
+        bench->driver->cuEventDestroy_v2(work.end);
+        bench->driver->cuEventDestroy_v2(work.begin);
+        bench->driver->cuGraphExecDestroy(work.executable);
+        bench->driver->cuGraphDestroy(work.graph);
     }
     return is_done;
 }
@@ -319,13 +314,11 @@ static bool time_graph(const struct work *work, double *out_us)
 static bool time_call(struct flw_kernel_call *call, uint64_t moved, double *out_us,
                       double *out_copy_us)
 {
-    bool is_simulated = call->bench->is_simulated;
-    /* So many that the start of a graph does not show. */
-    struct work work = {.call = call,
-                        .count = is_simulated                 ? 2
-                                 : moved < (uint64_t)16 << 20 ? 200
-                                                              : 10};
-    if (!time_graph(&work, out_us)) {
+    struct work work = {.call = call, .count = 2};
+    if (!call->bench->is_simulated) { /* so many that the start of a graph does not show */
+        work.count = moved < (uint64_t)16 << 20 ? 200 : 10;
+    }
+    if (!time_work(work, out_us)) {
         return false;
     }
     if (call->of->goal_us > 0) {
@@ -334,7 +327,7 @@ static bool time_call(struct flw_kernel_call *call, uint64_t moved, double *out_
     work.bytes = (size_t)(moved / 2 + 15) / 16 * 16;
     work.from = (CUdeviceptr)(uintptr_t)flw_kernel_filled(call, (int64_t)work.bytes, 0x3f803f80u);
     work.to = (CUdeviceptr)(uintptr_t)flw_kernel_output(call, (int64_t)work.bytes);
-    return !call->is_broken && time_graph(&work, out_copy_us);
+    return !call->is_broken && time_work(work, out_copy_us);
 }
 
 /* ---- report */
