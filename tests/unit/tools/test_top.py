@@ -196,7 +196,8 @@ class Top(unittest.TestCase):
         one.work()
         text = self.run_top("--prometheus")
         for part in ('fallow_process_pools{process="%d",command="top_target"} 2\n' % one.pid,
-                     'fallow_pool_info{process="%d",pool="0",device="0",command="top_target",driver="sim"} 1\n' % two.pid,
+                     'fallow_pool_info{process="%d",pool="0",device="0",command="top_target",driver="sim"} 1\n'
+                     % two.pid,
                      'fallow_pool_limit_bytes{process="%d",pool="1",device="0"} 2147483648\n' % one.pid,
                      "fallow_ladder_climb_total{", ',class="runs"} '):
             self.assertIn(part, text)
@@ -211,8 +212,8 @@ class Top(unittest.TestCase):
             if line.startswith("#"):
                 self.assertEqual(line, "# TYPE %s %s" % (heads[-1], kind))
                 continue
-            sample = re.match(r'(([a-z_]+)\{[a-z_]+="(?:[^"\\]|\\[\\"n])*"(?:,[a-z_]+="(?:[^"\\]|\\[\\"n])*")*\}) ([0-9.]+)$',
-                              line)
+            label = r'[a-z_]+="(?:[^"\\]|\\[\\"n])*"'
+            sample = re.match(r"(([a-z_]+)\{%s(?:,%s)*\}) [0-9.]+$" % (label, label), line)
             self.assertEqual(sample[2], heads[-1])
             self.assertNotIn(sample[1], samples)
             samples.add(sample[1])
