@@ -7,7 +7,6 @@
 #define FLW_TRACE_FORMATS_PYTORCH_WORDS_H
 
 #include "trace/formats/pickle.h"
-#include "trace/io/encoder.h"
 #include "trace/trace/trace.h"
 
 /* Words that are read: actions in the order of `operations`, states and types, keys. */
@@ -83,7 +82,6 @@ enum word {
 static const char *const words[] = {WORD_READ_LIST(WORD_TEXT) WORD_WRITTEN_LIST(WORD_TEXT)};
 _Static_assert(sizeof(words) / sizeof(words[0]) == WORD_COUNT, "a word for each number");
 _Static_assert(WORD_READ_COUNT <= FLW_PICKLE_WORDS_MAX, "the vocabulary fits");
-_Static_assert(WORD_COUNT <= FLW_ENCODER_WORDS_MAX, "the writer's words fit");
 
 /* Operation of each action; the writer takes the first one. */
 static const uint8_t operations[] = {

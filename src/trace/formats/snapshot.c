@@ -10,89 +10,199 @@
  * (0, N), written if there is any. Blocks of the end are rounded up as PyTorch rounds them, as far as there is room.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "trace/formats/formats.h"
 #include "trace/formats/pytorch_words.h"
-#include "trace/io/encoder.h"
 #include "trace/io/input.h"
+#include "trace/io/jsonwriter.h"
 #include "trace/io/output.h"
 #include "trace/trace/remains.h"
 
 #define DEVICES_MAX 1024
+#define BATCH       1000 /* items of a list between two marks, as in Python */
 
 struct writer {
+    FILE *file;
     const struct flw_trace *trace;
     struct flw_remains remains;
-    struct flw_encoder encoder;
-    uint32_t *stack_places, *frame_places; /* numbers in the encoder's memo; 0: not written yet */
+    /* Numbers in the pickle's memo; 0: not written yet. */
+    uint32_t word_places[WORD_COUNT], *stack_places, *frame_places;
     struct flw_addressmap text_places;
+    uint32_t memo_count;
     bool lacks_memory;
     bool has_pools;
-    uint32_t pool;                         /* of the event at hand */
-    const struct flw_trace_detail *detail; /* of the present event; NULL = none */
+    uint32_t pool;                         /* of the present event */
+    const struct flw_trace_detail *detail; /* the same; NULL = none */
     const struct flw_trace_remark *remark; /* the same */
 };
 
-static void put_pair(struct writer *w, enum word key, uint64_t number)
+/* ---- opcodes of a pickle, protocol 4; those of pickle.c ---- */
+
+static void put_codes(struct writer *w, const char *codes)
 {
-    flw_encoder_put_word(&w->encoder, key);
-    flw_encoder_put_number(&w->encoder, number);
+    fputs(codes, w->file);
+}
+
+static void put_bytes(struct writer *w, uint64_t value, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        putc(i < sizeof value ? (int)(value >> (8 * i) & 0xFF) : 0, w->file);
+    }
+}
+
+/* Write an opcode and a number of `count` bytes. */
+static void put_code(struct writer *w, char code, uint64_t value, unsigned count)
+{
+    putc(code, w->file);
+    put_bytes(w, value, count);
+}
+
+/* Store the last value in the memo and return the number, from 1, for writing that value again. */
+static uint32_t memoize(struct writer *w)
+{
+    put_codes(w, "\x94");
+    return ++w->memo_count;
+}
+
+/* Write a value of the memo. Returns false if the value is not written yet. */
+static bool put_again(struct writer *w, uint32_t place)
+{
+    if (place != 0) {
+        bool is_short = place - 1 <= UINT8_MAX;
+        put_code(w, is_short ? 'h' : 'j', place - 1, is_short ? 1 : 4);
+    }
+    return place != 0;
+}
+
+static void put_word(struct writer *w, enum word word)
+{
+    if (!put_again(w, w->word_places[word])) {
+        put_code(w, '\x8c', strlen(words[word]), 1);
+        put_codes(w, words[word]);
+        w->word_places[word] = memoize(w);
+    }
+}
+
+/* Write any text; an invalid UTF-8 byte becomes a question mark. Half of a UTF-16 pair, as in Python's own pickles,
+ * counts as UTF-8. */
+static void put_text(struct writer *w, const char *text)
+{
+    const unsigned char *c = (const unsigned char *)text, *end = c + strlen(text);
+    put_code(w, 'X', strlen(text), 4);
+    while (c < end) {
+        size_t count = flw_json_utf8_length(c, end);
+        bool is_half = c[0] == 0xED && (c[1] & 0xE0) == 0xA0 && (c[2] & 0xC0) == 0x80;
+        count = is_half ? 3 : count;
+        fwrite(count == 0 ? "?" : (const char *)c, 1, count == 0 ? 1 : count, w->file);
+        c += count == 0 ? 1 : count;
+    }
+}
+
+static void put_number(struct writer *w, uint64_t number)
+{
+    if (number <= INT32_MAX) {
+        unsigned bytes = number <= UINT8_MAX ? 1 : number <= UINT16_MAX ? 2 : 4;
+        put_code(w, bytes == 1 ? 'K' : bytes == 2 ? 'M' : 'J', number, bytes);
+        return;
+    }
+    /* The sign is the highest bit of the last byte, so a number may need one more zero byte. */
+    unsigned bytes = (72 - (unsigned)__builtin_clzll(number)) / 8;
+    put_code(w, '\x8a', bytes, 1);
+    put_bytes(w, number, bytes);
+}
+
+static void put_number_pair(struct writer *w, enum word key, uint64_t number)
+{
+    put_word(w, key);
+    put_number(w, number);
 }
 
 static void put_word_pair(struct writer *w, enum word key, enum word value)
 {
-    flw_encoder_put_word(&w->encoder, key);
-    flw_encoder_put_word(&w->encoder, value);
+    put_word(w, key);
+    put_word(w, value);
+}
+
+/* Open a dict, in which keys and values alternate until the dict is closed. */
+static void open_dict(struct writer *w)
+{
+    put_codes(w, "}(");
+}
+
+static void close_dict(struct writer *w)
+{
+    put_codes(w, "u");
+}
+
+/* Open a list. Before each item, next_item needs the item's number from 0. */
+static void open_list(struct writer *w)
+{
+    put_codes(w, "](");
+}
+
+static void next_item(struct writer *w, uint64_t number)
+{
+    if (number > 0 && number % BATCH == 0) {
+        put_codes(w, "e(");
+    }
+}
+
+static void close_list(struct writer *w)
+{
+    put_codes(w, "e");
+}
+
+static void put_pool(struct writer *w, enum word key, uint32_t pool)
+{
+    put_word(w, key);
+    put_number(w, 0);
+    put_number(w, pool);
+    put_codes(w, "\x86");
 }
 
 /* ---- frames: each text, frame and stack is written once, then by memo number, as PyTorch does ---- */
 
-static void put_text(struct writer *w, uint32_t text)
+static void put_stacks_text(struct writer *w, uint32_t text)
 {
     uint32_t place = flw_addressmap_find(&w->text_places, text);
-    if (place != FLW_ADDRESSMAP_ABSENT) {
-        flw_encoder_put_again(&w->encoder, place);
-        return;
+    if (!put_again(w, place == FLW_ADDRESSMAP_ABSENT ? 0 : place)) {
+        put_text(w, flw_stacks_text(&w->trace->stacks, text));
+        w->lacks_memory |= !flw_addressmap_put(&w->text_places, text, memoize(w));
     }
-    flw_encoder_put_text(&w->encoder, flw_stacks_text(&w->trace->stacks, text));
-    place = flw_encoder_memoize(&w->encoder);
-    w->lacks_memory |= !flw_addressmap_put(&w->text_places, text, place);
 }
 
 static void put_frame(struct writer *w, uint32_t number)
 {
     const struct flw_frame *frame = &w->trace->stacks.frames[number];
-    if (w->frame_places[number] != 0) {
-        flw_encoder_put_again(&w->encoder, w->frame_places[number]);
+    if (put_again(w, w->frame_places[number])) {
         return;
     }
-    flw_encoder_open_dict(&w->encoder);
-    flw_encoder_put_word(&w->encoder, WORD_NAME);
-    put_text(w, frame->function);
-    flw_encoder_put_word(&w->encoder, WORD_FILENAME);
-    put_text(w, frame->file);
-    put_pair(w, WORD_LINE, frame->line);
-    flw_encoder_close_dict(&w->encoder);
-    w->frame_places[number] = flw_encoder_memoize(&w->encoder);
+    open_dict(w);
+    put_word(w, WORD_NAME);
+    put_stacks_text(w, frame->function);
+    put_word(w, WORD_FILENAME);
+    put_stacks_text(w, frame->file);
+    put_number_pair(w, WORD_LINE, frame->line);
+    close_dict(w);
+    w->frame_places[number] = memoize(w);
 }
 
 static void put_frames(struct writer *w, uint32_t stack)
 {
     struct flw_stack_walk walk = flw_stacks_walk(&w->trace->stacks, stack);
     uint64_t number = 0;
-    flw_encoder_put_word(&w->encoder, WORD_FRAMES);
+    put_word(w, WORD_FRAMES);
     if (stack == 0) {
-        flw_encoder_put_empty_list(&w->encoder);
-    } else if (w->stack_places[stack] != 0) {
-        flw_encoder_put_again(&w->encoder, w->stack_places[stack]);
-    } else {
-        flw_encoder_open_list(&w->encoder);
+        put_codes(w, "]");
+    } else if (!put_again(w, w->stack_places[stack])) {
+        open_list(w);
         for (uint32_t frame; flw_stacks_next(&walk, &frame);) {
-            flw_encoder_next_item(&w->encoder, number++);
+            next_item(w, number++);
             put_frame(w, frame);
         }
-        flw_encoder_close_list(&w->encoder);
-        w->stack_places[stack] = flw_encoder_memoize(&w->encoder);
+        close_list(w);
+        w->stack_places[stack] = memoize(w);
     }
 }
 
@@ -109,25 +219,25 @@ static bool is_written(const struct writer *w, uint8_t op)
 static void put_device_free(struct writer *w)
 {
     if (w->detail != NULL && w->detail->free_bytes != FLW_TRACE_UNKNOWN) {
-        put_pair(w, WORD_DEVICE_FREE, w->detail->free_bytes);
+        put_number_pair(w, WORD_DEVICE_FREE, w->detail->free_bytes);
     } else {
-        flw_encoder_put_word(&w->encoder, WORD_DEVICE_FREE);
-        flw_encoder_put_unknown(&w->encoder);
+        put_word(w, WORD_DEVICE_FREE);
+        put_code(w, 'G', 0xF87F, 8); /* highest byte first */
     }
 }
 
 static void put_remark(struct writer *w, enum word key, uint32_t text)
 {
     if (text != 0) {
-        flw_encoder_put_word(&w->encoder, key);
-        put_text(w, text - 1);
+        put_word(w, key);
+        put_stacks_text(w, text - 1);
     }
 }
 
 /* Write the time since 1970 if the trace has its begin. */
 static void put_time(struct writer *w, const struct flw_trace_event *event)
 {
-    put_pair(w, WORD_TIME_US, w->trace->begin_ns / 1000 + event->time_ns / 1000);
+    put_number_pair(w, WORD_TIME_US, w->trace->begin_ns / 1000 + event->time_ns / 1000);
 }
 
 static void put_event(struct writer *w, const struct flw_trace_event *event, uint8_t op,
@@ -139,34 +249,34 @@ static void put_event(struct writer *w, const struct flw_trace_event *event, uin
     while (operations[action] != op) {
         action++;
     }
-    flw_encoder_next_item(&w->encoder, number);
-    flw_encoder_open_dict(&w->encoder);
+    next_item(w, number);
+    open_dict(w);
     put_word_pair(w, WORD_ACTION, (enum word)action);
     if (op == FLW_TRACE_OOM) {
         put_device_free(w);
     } else {
-        put_pair(w, WORD_ADDR, has_block ? w->remains.addresses[event->block] : event->address);
+        put_number_pair(w, WORD_ADDR,
+                        has_block ? w->remains.addresses[event->block] : event->address);
     }
-    put_pair(w, WORD_SIZE, event->size_bytes);
-    put_pair(w, WORD_STREAM, handle);
+    put_number_pair(w, WORD_SIZE, event->size_bytes);
+    put_number_pair(w, WORD_STREAM, handle);
     if (w->trace->has_times) {
         put_time(w, event);
     }
     if (w->has_pools) {
-        flw_encoder_put_word(&w->encoder, WORD_POOL_ID);
-        flw_encoder_put_pair(&w->encoder, 0, w->pool);
+        put_pool(w, WORD_POOL_ID, w->pool);
     }
     put_remark(w, WORD_COMPILE_CONTEXT, w->remark->compile_context);
     put_remark(w, WORD_USER_METADATA, w->remark->user_metadata);
     put_frames(w, stack);
-    flw_encoder_close_dict(&w->encoder);
+    close_dict(w);
 }
 
 static void put_events(struct writer *w)
 {
     struct flw_trace_walk walk = {0};
     uint64_t number = 0;
-    flw_encoder_open_list(&w->encoder);
+    open_list(w);
     for (size_t i = 0; i < w->trace->event_count; i++) {
         const struct flw_trace_event *event = &w->trace->events[i];
         if (!is_written(w, event->op)) {
@@ -182,21 +292,21 @@ static void put_events(struct writer *w)
             put_event(w, event, FLW_TRACE_FREE_DONE, stack, number++);
         }
     }
-    flw_encoder_close_list(&w->encoder);
+    close_list(w);
 }
 
 /* Write a list for each device up to this one. */
 static void put_device_traces(struct writer *w)
 {
-    flw_encoder_put_word(&w->encoder, WORD_DEVICE_TRACES);
-    flw_encoder_open_list(&w->encoder);
+    put_word(w, WORD_DEVICE_TRACES);
+    open_list(w);
     for (int device = 0; device < w->trace->device; device++) {
-        flw_encoder_next_item(&w->encoder, (uint64_t)device);
-        flw_encoder_put_empty_list(&w->encoder);
+        next_item(w, (uint64_t)device);
+        put_codes(w, "]");
     }
-    flw_encoder_next_item(&w->encoder, (uint64_t)w->trace->device);
+    next_item(w, (uint64_t)w->trace->device);
     put_events(w);
-    flw_encoder_close_list(&w->encoder);
+    close_list(w);
 }
 
 /* Write the annotations, unless the events have no times: then phases cannot be placed. */
@@ -210,20 +320,20 @@ static void put_annotations(struct writer *w)
             continue;
         }
         if (number == 0) {
-            flw_encoder_put_word(&w->encoder, WORD_ANNOTATIONS);
-            flw_encoder_open_list(&w->encoder);
+            put_word(w, WORD_ANNOTATIONS);
+            open_list(w);
         }
-        flw_encoder_next_item(&w->encoder, number++);
-        flw_encoder_open_dict(&w->encoder);
+        next_item(w, number++);
+        open_dict(w);
         put_word_pair(w, WORD_STAGE, event->op == FLW_TRACE_PHASE_BEGIN ? WORD_START : WORD_END);
-        flw_encoder_put_word(&w->encoder, WORD_NAME);
-        flw_encoder_put_text(&w->encoder, flw_trace_name(trace, &trace->details[i]));
-        put_pair(w, WORD_DEVICE, (uint64_t)trace->device);
+        put_word(w, WORD_NAME);
+        put_text(w, flw_trace_name(trace, &trace->details[i]));
+        put_number_pair(w, WORD_DEVICE, (uint64_t)trace->device);
         put_time(w, event);
-        flw_encoder_close_dict(&w->encoder);
+        close_dict(w);
     }
     if (number > 0) {
-        flw_encoder_close_list(&w->encoder);
+        close_list(w);
     }
 }
 
@@ -253,44 +363,39 @@ static struct extent extent_of(const struct writer *w, size_t at, uint64_t segme
     };
 }
 
-static void put_extent(struct writer *w, const struct extent *extent, uint64_t number)
+/* Write an extent, unless it is an empty hole. */
+static void put_extent(struct writer *w, struct extent extent, uint64_t *number)
 {
-    flw_encoder_next_item(&w->encoder, number);
-    flw_encoder_open_dict(&w->encoder);
-    put_pair(w, WORD_ADDRESS, extent->address);
-    put_pair(w, WORD_SIZE, extent->bytes);
-    put_pair(w, WORD_REQUESTED_SIZE, extent->requested_bytes);
-    put_word_pair(w, WORD_STATE, extent->state);
-    put_frames(w, extent->stack);
-    flw_encoder_close_dict(&w->encoder);
-}
-
-static uint64_t put_hole(struct writer *w, uint64_t begin, uint64_t end, uint64_t number)
-{
-    struct extent hole = {.address = begin, .bytes = end - begin, .state = WORD_INACTIVE};
-    if (begin >= end) {
-        return number;
+    if (extent.state == WORD_INACTIVE && extent.bytes == 0) {
+        return;
     }
-    put_extent(w, &hole, number);
-    return number + 1;
+    next_item(w, (*number)++);
+    open_dict(w);
+    put_number_pair(w, WORD_ADDRESS, extent.address);
+    put_number_pair(w, WORD_SIZE, extent.bytes);
+    put_number_pair(w, WORD_REQUESTED_SIZE, extent.requested_bytes);
+    put_word_pair(w, WORD_STATE, extent.state);
+    put_frames(w, extent.stack);
+    close_dict(w);
 }
 
 static void put_blocks(struct writer *w, const struct flw_trace_segment *segment)
 {
-    uint64_t end = segment->address + segment->size_bytes;
-    uint64_t begin = segment->address;
-    uint64_t number = 0;
-    flw_encoder_put_word(&w->encoder, WORD_BLOCKS);
-    flw_encoder_open_list(&w->encoder);
-    for (size_t at = flw_remains_find(&w->remains, begin);
+    uint64_t number = 0, end = segment->address + segment->size_bytes;
+    struct extent hole = {.address = segment->address, .state = WORD_INACTIVE};
+    put_word(w, WORD_BLOCKS);
+    open_list(w);
+    for (size_t at = flw_remains_find(&w->remains, segment->address);
          at < w->remains.block_count && w->remains.blocks[at].address < end; at++) {
         struct extent extent = extent_of(w, at, end);
-        number = put_hole(w, begin, extent.address, number);
-        put_extent(w, &extent, number++);
-        begin = extent.address + extent.bytes;
+        hole.bytes = extent.address - hole.address;
+        put_extent(w, hole, &number);
+        put_extent(w, extent, &number);
+        hole.address = extent.address + extent.bytes;
     }
-    put_hole(w, begin, end, number);
-    flw_encoder_close_list(&w->encoder);
+    hole.bytes = end - hole.address;
+    put_extent(w, hole, &number);
+    close_list(w);
 }
 
 static void put_sums(struct writer *w, const struct flw_trace_segment *segment)
@@ -305,44 +410,43 @@ static void put_sums(struct writer *w, const struct flw_trace_segment *segment)
         requested += is_live ? extent.requested_bytes : 0;
         active += extent.bytes;
     }
-    put_pair(w, WORD_TOTAL_SIZE, segment->size_bytes);
-    put_pair(w, WORD_ALLOCATED_SIZE, allocated);
-    put_pair(w, WORD_ACTIVE_SIZE, active);
-    put_pair(w, WORD_REQUESTED_SIZE, requested);
+    put_number_pair(w, WORD_TOTAL_SIZE, segment->size_bytes);
+    put_number_pair(w, WORD_ALLOCATED_SIZE, allocated);
+    put_number_pair(w, WORD_ACTIVE_SIZE, active);
+    put_number_pair(w, WORD_REQUESTED_SIZE, requested);
 }
 
 static void put_segment(struct writer *w, const struct flw_trace_segment *segment, uint64_t number)
 {
-    flw_encoder_next_item(&w->encoder, number);
-    flw_encoder_open_dict(&w->encoder);
-    put_pair(w, WORD_DEVICE, (uint64_t)w->trace->device);
-    put_pair(w, WORD_ADDRESS, segment->address);
+    next_item(w, number);
+    open_dict(w);
+    put_number_pair(w, WORD_DEVICE, (uint64_t)w->trace->device);
+    put_number_pair(w, WORD_ADDRESS, segment->address);
     put_sums(w, segment);
-    put_pair(w, WORD_STREAM, w->trace->streams[segment->stream]);
+    put_number_pair(w, WORD_STREAM, w->trace->streams[segment->stream]);
     put_word_pair(w, WORD_SEGMENT_TYPE, segment->is_large ? WORD_LARGE : WORD_SMALL);
-    flw_encoder_put_word(&w->encoder, WORD_SEGMENT_POOL_ID);
-    flw_encoder_put_pair(&w->encoder, 0, segment->pool);
-    flw_encoder_put_word(&w->encoder, WORD_IS_EXPANDABLE);
-    flw_encoder_put_bool(&w->encoder, segment->is_expandable);
+    put_pool(w, WORD_SEGMENT_POOL_ID, segment->pool);
+    put_word(w, WORD_IS_EXPANDABLE);
+    put_codes(w, segment->is_expandable ? "\x88" : "\x89");
     put_frames(w, segment->stack);
     put_blocks(w, segment);
-    flw_encoder_close_dict(&w->encoder);
+    close_dict(w);
 }
 
-static void put_snapshot(struct writer *w, FILE *file)
+static void put_snapshot(struct writer *w)
 {
-    flw_encoder_begin(&w->encoder, file, words);
-    flw_encoder_open_dict(&w->encoder);
-    flw_encoder_put_word(&w->encoder, WORD_SEGMENTS);
-    flw_encoder_open_list(&w->encoder);
+    put_codes(w, "\x80\x04");
+    open_dict(w);
+    put_word(w, WORD_SEGMENTS);
+    open_list(w);
     for (size_t i = 0; i < w->remains.segment_count; i++) {
         put_segment(w, &w->remains.segments[i], i);
     }
-    flw_encoder_close_list(&w->encoder);
+    close_list(w);
     put_device_traces(w);
     put_annotations(w);
-    flw_encoder_close_dict(&w->encoder);
-    flw_encoder_end(&w->encoder);
+    close_dict(w);
+    put_codes(w, ".");
 }
 
 bool flw_trace_write_pytorch(const struct flw_trace *trace, const char *path, char *message)
@@ -366,7 +470,8 @@ bool flw_trace_write_pytorch(const struct flw_trace *trace, const char *path, ch
     }
     bool is_begun = has_memory && flw_output_begin(&output, path, message);
     if (is_begun) {
-        put_snapshot(&w, output.file);
+        w.file = output.file;
+        put_snapshot(&w);
     }
     flw_remains_finish(&w.remains);
     flw_addressmap_finish(&w.text_places);
