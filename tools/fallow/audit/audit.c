@@ -201,7 +201,7 @@ static bool put_settings(struct order *order, const char *folder)
     snprintf(trial, sizeof trial, "%012" PRIx64 "=0x%02x", order->view.trial_id,
              order->view.poison);
     return flw_settings_put(&order->settings, "audit", prefix) &&
-           (order->view.trial_id == 0 || flw_settings_put(&order->settings, "trial", trial));
+           flw_settings_put(&order->settings, "trial", order->view.trial_id != 0 ? trial : NULL);
 }
 
 static int carry_out(struct order *order, char **command)
@@ -210,9 +210,7 @@ static int carry_out(struct order *order, char **command)
     struct flw_launch launch = {.subcommand = "audit",
                                 .command = command,
                                 .library = order->library,
-                                .settings = &order->settings,
-                                .input = FLW_LAUNCH_KEEP,
-                                .output = FLW_LAUNCH_KEEP};
+                                .settings = &order->settings};
     char folder[FOLDER_BYTES];
     if (!make_folder(folder, sizeof folder)) {
         return FLW_EXIT_FAILED;

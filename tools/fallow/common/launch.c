@@ -161,8 +161,8 @@ static void become(const struct flw_launch *launch, const char *library, const c
 static void child_main(const struct flw_launch *launch, const char *library, const char *state,
                        const sigset_t *mask, int pipe_end)
 {
-    bool is_ready = (launch->input == FLW_LAUNCH_KEEP || dup2(launch->input, 0) >= 0) &&
-                    (launch->output == FLW_LAUNCH_KEEP || dup2(launch->output, 1) >= 0);
+    bool is_ready = (launch->input == 0 || dup2(launch->input, 0) >= 0) &&
+                    (launch->output == 0 || dup2(launch->output, 1) >= 0);
     if (is_ready) {
         (void)sigprocmask(SIG_SETMASK, mask, NULL);
         become(launch, library, state);

@@ -16,7 +16,6 @@
 #define FLW_LAUNCH_NOT_FOUND  127 /* exit codes of a command that was not started, as of a shell */
 #define FLW_LAUNCH_NOT_RUN    126
 #define FLW_SETTINGS_BYTES    (128 * 1024) /* what the system takes */
-#define FLW_LAUNCH_KEEP       (-1)         /* the descriptor that this program has */
 #define FLW_LAUNCH_PATH_BYTES PATH_MAX
 
 /* The text of FALLOW: key:value, more of them after commas; a backslash takes the next character. */
@@ -27,7 +26,7 @@ struct flw_settings_text {
 /* What the caller's environment says. False: too long; the line has been written. */
 bool flw_settings_inherit(struct flw_settings_text *settings);
 
-/* The key takes the place of an earlier one. False, and a line that names key and value: there is no
+/* The key takes the place of an earlier one; a NULL value changes nothing. False, and a line that names key and value: there is no
  * value, or no room. */
 bool flw_settings_put(struct flw_settings_text *settings, const char *key, const char *value);
 
@@ -45,7 +44,7 @@ struct flw_launch {
     char *const *command;   /* ends with NULL */
     const char *library;    /* NULL: beside this program, or where its libraries are installed */
     const struct flw_settings_text *settings;
-    int input, output; /* the command's; FLW_LAUNCH_KEEP */
+    int input, output; /* descriptors of the command; 0: those of this program */
     bool replaces;     /* this program becomes the command: nothing is known afterwards */
 };
 

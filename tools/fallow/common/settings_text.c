@@ -82,6 +82,9 @@ bool flw_settings_put(struct flw_settings_text *settings, const char *key, const
 {
     char item[FLW_SETTINGS_BYTES];
     size_t length = (size_t)snprintf(item, sizeof item, "%s:", key);
+    if (value == NULL) {
+        return true;
+    }
     for (const char *at = value; *at != '\0' && length + 3 < sizeof item; at++) {
         if (*at == ',' || *at == '\\') {
             item[length++] = '\\';
@@ -105,7 +108,7 @@ bool flw_settings_put(struct flw_settings_text *settings, const char *key, const
 bool flw_settings_put_file(struct flw_settings_text *settings, const char *key, const char *path)
 {
     char whole[FLW_LAUNCH_PATH_BYTES], here[FLW_LAUNCH_PATH_BYTES];
-    if (*path == '/' || strcmp(path, "-") == 0 || *path == '\0') {
+    if (path == NULL || *path == '/' || strcmp(path, "-") == 0 || *path == '\0') {
         return flw_settings_put(settings, key, path);
     }
     if (getcwd(here, sizeof here) == NULL ||

@@ -85,7 +85,7 @@ static const char *const modes[] = {"off", "trace", "cache", "strict", NULL};
 
 struct patterns {
     unsigned bytes[2];
-    unsigned count;
+    unsigned count; /* that were given */
 };
 
 struct order {
@@ -141,26 +141,12 @@ static bool take_stacks(void *member, const char *text)
 
 /* ---- the command line */
 
-/* Is the command's name the depth that was meant for `--stacks`? */
-static bool is_depth(char *const *argv, const char *operand)
-{
-    uint64_t depth;
-    bool is_one = operand != NULL && strcmp(argv[optind - 1], "--stacks") == 0 &&
-                  flw_parse_count(operand, &depth);
-    if (is_one) {
-        flw_complain("record: '%s' is no command; write --stacks=%s, and COMMAND behind --",
-                     operand, operand);
-    }
-    return is_one;
-}
-
 #define OPTION(...) FLW_OPTION(struct order, __VA_ARGS__)
-#define OPTIONS_OF_BOTH                                             \
-    {OPTION("mode", TEXT, mode)}, {OPTION("stats", TEXT, stats)},   \
-        {OPTION("set", TAKE, settings), .take = flw_settings_take}, \
-        {OPTION("exec", SET, replaces)},                            \
-    {                                                               \
-        OPTION("library", TEXT, library)                            \
+#define OPTIONS_OF_BOTH                                                                            \
+    {OPTION("mode", TEXT, mode)}, {OPTION("stats", TEXT, stats)}, {OPTION("exec", SET, replaces)}, \
+        {OPTION("library", TEXT, library)},                                                        \
+    {                                                                                              \
+        OPTION("set", TAKE, settings), .take = flw_settings_take                                   \
     }
 
 static const struct flw_option run_options[] = {
@@ -178,20 +164,23 @@ static const struct flw_option record_options[] = {
     {.name = "stacks", .kind = FLW_OPTION_TAKE, .take = take_stacks, .may_stand_alone = true},
     {.name = NULL}};
 
-static bool check_mode(const struct order *order)
-{
-    bool is_one = order->mode == NULL || (flw_is_one_of(order->mode, modes) &&
-                                          (!order->is_record || strcmp(order->mode, "off") != 0));
-    return is_one || flw_complain("there is no mode '%s'; there are%s trace, cache and strict",
-                                  order->mode, order->is_record ? "" : " off,");
-}
-
-static bool check_order(const struct order *order, const char *name, bool has_command)
+/* `words` are the command, which follows the option `last`. */
+static bool check_order(const struct order *order, const char *name, const char *last,
+                        char *const *words)
 {
     unsigned count = order->patterns.count;
     bool has_files = order->replaces || order->trace != NULL || order->stats != NULL;
+    uint64_t depth;
+    if (words[0] != NULL && strcmp(last, "--stacks") == 0 && flw_parse_count(words[0], &depth)) {
+        return flw_complain("record: '%s' is no command; write --stacks=%s, and COMMAND behind --",
+                            words[0], words[0]);
+    }
+    if (order->mode != NULL && !flw_is_one_of(order->mode, modes + order->is_record)) {
+        return flw_complain("there is no mode '%s'; there are%s trace, cache and strict",
+                            order->mode, order->is_record ? "" : " off,");
+    }
     const char *wrong =
-        !has_command                     ? "no command is given; it comes behind --"
+        words[0] == NULL                 ? "no command is given; it comes behind --"
         : count == 2 && !order->compares ? "two patterns of poison need --compare"
         : order->compares && count == 1 ? "--compare needs two patterns, such as --poison 0x00,0xff"
         : order->compares && has_files
@@ -200,15 +189,7 @@ static bool check_order(const struct order *order, const char *name, bool has_co
             ? "a trace goes to a file, not to '-'"
         : order->enters_python && !order->has_stacks ? "--enter-python is for --stacks"
                                                      : NULL;
-    if (wrong != NULL) {
-        flw_complain("%s: %s", name, wrong);
-    }
-    return wrong == NULL;
-}
-
-static const char *trace_of(const struct order *order)
-{
-    return order->trace == NULL && order->is_record ? "fallow.ftrace" : order->trace;
+    return wrong == NULL || flw_complain("%s: %s", name, wrong);
 }
 
 /* Before a program that may run for days: can its record be written? False: it has complained. */
@@ -216,7 +197,7 @@ static bool check_place(const struct order *order, const char *name)
 {
     char folder[PATH_MAX] = ".";
     struct stat facts;
-    const char *path = trace_of(order);
+    const char *path = order->trace;
     const char *slash = path != NULL ? strrchr(path, '/') : NULL;
     if (slash != NULL) {
         snprintf(folder, sizeof folder, "%.*s", (int)(slash - path) + (slash == path), path);
@@ -237,15 +218,14 @@ static bool check_place(const struct order *order, const char *name)
 
 static bool put_settings(struct order *order)
 {
-    const char *trace = trace_of(order);
+    struct flw_settings_text *settings = &order->settings;
     char byte[8];
     snprintf(byte, sizeof byte, "0x%02x", order->patterns.bytes[0]);
-    return (order->mode == NULL || flw_settings_put(&order->settings, "mode", order->mode)) &&
-           (trace == NULL || flw_settings_put_file(&order->settings, "trace", trace)) &&
-           (order->stats == NULL ||
-            flw_settings_put_file(&order->settings, "stats", order->stats)) &&
-           (!order->enters_python || flw_settings_put(&order->settings, "enter_python", "1")) &&
-           (order->patterns.count != 1 || flw_settings_put(&order->settings, "poison", byte));
+    return flw_settings_put(settings, "mode", order->mode) &&
+           flw_settings_put_file(settings, "trace", order->trace) &&
+           flw_settings_put_file(settings, "stats", order->stats) &&
+           flw_settings_put(settings, "enter_python", order->enters_python ? "1" : NULL) &&
+           flw_settings_put(settings, "poison", order->patterns.count == 1 ? byte : NULL);
 }
 
 /* ---- afterwards */
@@ -326,7 +306,7 @@ static void name_all(const struct order *order)
 {
     char pattern[PATH_MAX];
     glob_t found;
-    if (compose_pattern(trace_of(order), pattern, sizeof pattern) &&
+    if (compose_pattern(order->trace, pattern, sizeof pattern) &&
         glob(pattern, 0, NULL, &found) == 0) {
         for (size_t i = 0; i < found.gl_pathc; i++) {
             name_frames(order, found.gl_pathv[i]);
@@ -338,14 +318,14 @@ static void name_all(const struct order *order)
 static bool is_as_before(const struct stat *before, const struct stat *now)
 {
     return before->st_dev == now->st_dev && before->st_ino == now->st_ino &&
-           before->st_size == now->st_size && before->st_mtim.tv_sec == now->st_mtim.tv_sec &&
-           before->st_mtim.tv_nsec == now->st_mtim.tv_nsec;
+           before->st_size == now->st_size &&
+           memcmp(&before->st_mtim, &now->st_mtim, sizeof now->st_mtim) == 0;
 }
 
 /* What came of the file that was asked for. `before`: what it was when the program began. */
 static void tell_trace(const struct order *order, const char *name, const struct stat *before)
 {
-    const char *path = trace_of(order);
+    const char *path = order->trace;
     struct stat facts;
     if (order->has_stacks) {
         name_all(order);
@@ -370,17 +350,13 @@ static int carry_out(const struct order *order, const char *name, char **command
                                 .command = command,
                                 .library = order->library,
                                 .settings = &order->settings,
-                                .input = FLW_LAUNCH_KEEP,
-                                .output = FLW_LAUNCH_KEEP,
                                 .replaces = order->replaces};
     static struct flw_launch_outcome outcome;
-    static const unsigned usual_patterns[2] = {0x00, 0xFF};
-    if (order->compares) {
-        return flw_compare_run(&launch,
-                               order->patterns.count == 2 ? order->patterns.bytes : usual_patterns);
-    }
     struct stat before = {0};
-    if (trace_of(order) != NULL && stat(trace_of(order), &before) != 0) {
+    if (order->compares) {
+        return flw_compare_run(&launch, order->patterns.bytes);
+    }
+    if (order->trace != NULL && stat(order->trace, &before) != 0) {
         before = (struct stat){0};
     }
     int code = flw_launch(&launch, &outcome);
@@ -397,6 +373,8 @@ static int run(int argc, char **argv, bool is_record)
 {
     struct order order = {.is_record = is_record,
                           .mode = is_record ? "trace" : NULL,
+                          .trace = is_record ? "fallow.ftrace" : NULL,
+                          .patterns = {.bytes = {0x00, 0xFF}},
                           .began_ns = flw_clock_read(CLOCK_REALTIME)};
     const char *name = argv[0];
     if (!flw_settings_inherit(&order.settings)) {
@@ -410,12 +388,9 @@ static int run(int argc, char **argv, bool is_record)
     if (code != FLW_OPTIONS_READ) {
         return code;
     }
-    if (is_depth(argv, argv[optind]) || !check_mode(&order) ||
-        !check_order(&order, name, optind < argc) || !check_place(&order, name) ||
-        !put_settings(&order)) {
-        return FLW_EXIT_USAGE;
-    }
-    return carry_out(&order, name, argv + optind);
+    bool is_right = check_order(&order, name, argv[optind - 1], argv + optind) &&
+                    check_place(&order, name) && put_settings(&order);
+    return is_right ? carry_out(&order, name, argv + optind) : FLW_EXIT_USAGE;
 }
 
 int flw_command_run(int argc, char **argv)
