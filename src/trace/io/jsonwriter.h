@@ -120,6 +120,18 @@ static inline void flw_json_null(struct flw_json_writer *out, const char *key)
     fputs("null", out->file);
 }
 
+/* Begin a bracket; if the value is unknown, write null instead and return false. */
+static inline bool flw_json_begin_known(struct flw_json_writer *out, const char *key, bool is_known,
+                                        char bracket)
+{
+    if (is_known) {
+        flw_json_begin(out, key, bracket);
+    } else {
+        flw_json_null(out, key);
+    }
+    return is_known;
+}
+
 static inline void flw_json_number(struct flw_json_writer *out, const char *key, uint64_t value)
 {
     flw_json_key(out, key);

@@ -26,17 +26,16 @@ static int drop(void **state)
 /* Rows of three columns, the heading first; NULL behind the last. */
 static void print(const char *const (*rows)[3], size_t width, const char *style)
 {
-    struct flw_table table = {.column_count = 3, .head_count = 1};
-    for (size_t i = 0; rows[i][0] != NULL; i++) {
-        flw_table_cell *cells = flw_table_add(&table, i == 0 ? NULL : style);
-        for (size_t c = 0; c < 3; c++) {
-            strcpy(cells[c], rows[i][c]);
-        }
+    struct flw_table table = {.row_count = 0};
+    for (size_t i = 1; rows[i][0] != NULL; i++) {
+        flw_table_row(&table, style);
+        flw_table_name(&table, rows[0][0], rows[i][0]);
+        flw_table_cell(&table, rows[0][1], rows[i][1]);
+        flw_table_cell(&table, rows[0][2], rows[i][2]);
     }
     FILE *out = open_memstream(&text, &length);
     flw_table_print(&table, width, out);
     fclose(out);
-    flw_table_finish(&table);
 }
 
 static const char *const plain[][3] = {

@@ -510,33 +510,33 @@ static void print_json(const struct flw_bench *bench, const char *cpu)
 
 static void print_table(const struct flw_bench *bench)
 {
-    size_t first = bench->print_case != NULL; /* a case has a name and a note */
-    struct flw_table table = {.column_count = bench->column_count + 2 * first, .head_count = 1};
+    bool has_names = bench->print_case != NULL; /* a case has a name and a note */
+    struct flw_table table = {.row_count = 0};
     FILE *out = flw_terminal_open(false);
     fprintf(out, "%s\n", bench->note);
-    flw_table_cell *cells = flw_table_add(&table, NULL);
-    for (size_t j = 0; j < bench->column_count; j++) {
-        strcpy(cells[first + j], bench->columns[j].head);
-    }
     for (size_t i = 0; i < bench->row_count; i++) {
         const struct flw_bench_row *row = &bench->rows[i];
-        cells = flw_table_add(&table, NULL);
+        flw_table_text text;
+        flw_table_row(&table, NULL);
+        if (has_names) {
+            flw_table_name(&table, "", row->name);
+        }
         for (size_t j = 0; j < bench->column_count; j++) {
             double value = row->values[j] / bench->columns[j].unit;
-            snprintf(cells[first + j], sizeof *cells,
+            snprintf(text, sizeof text,
                      !isfinite(value)      ? "-"
                      : fabs(value) >= 1000 ? "%.0f"
                                            : "%.4g",
                      value);
+            (has_names || j != 0 ? flw_table_cell : flw_table_name)(&table, bench->columns[j].head,
+                                                                    text);
         }
-        if (first != 0) {
-            snprintf(cells[0], sizeof *cells, "%s", row->name);
-            snprintf(cells[first + bench->column_count], sizeof *cells, "%s%.200s",
-                     row->is_failed ? "FAILED: " : "", row->note);
+        if (has_names) {
+            snprintf(text, sizeof text, "%s%.200s", row->is_failed ? "FAILED: " : "", row->note);
+            flw_table_cell(&table, "", text);
         }
     }
     flw_table_print(&table, flw_terminal_columns(), out);
-    flw_table_finish(&table);
     flw_terminal_close(out);
 }
 

@@ -3,6 +3,9 @@
  * Owns: tables for people: columns of text, counts, sizes and reals under headings, split into several parts below each
  * other if the width requires it.
  * Does not: format figures (figures.h).
+ *
+ * A table begins as {.unit = ...}. Each row is flw_table_row and a call for each cell, from left to right. The first row
+ * sets the headings; the lines of a heading are divided by \n.
  */
 #ifndef FLW_TOOL_TABULAR_H
 #define FLW_TOOL_TABULAR_H
@@ -15,55 +18,39 @@
 
 #define FLW_TABLE_CELL_BYTES 224 /* room for a policy with its settings */
 
-typedef char flw_table_cell[FLW_TABLE_CELL_BYTES];
+typedef char flw_table_text[FLW_TABLE_CELL_BYTES];
 
-enum flw_column_kind {
-    FLW_COLUMN_TEXT, /* aligned left; control characters become question marks */
-    FLW_COLUMN_CELL, /* text aligned right */
-    FLW_COLUMN_COUNT,
-    FLW_COLUMN_BYTES, /* in the table's unit, which is added to the heading */
-    FLW_COLUMN_REAL   /* NAN is "-" */
-};
-
-struct flw_column {
-    const char *heading; /* lines divided by \n */
-    enum flw_column_kind kind;
-    int decimals; /* of a real */
-    bool is_signed;
-};
-
-/* A value; the column's kind selects the member. NULL prints "-". */
-union flw_value {
-    const char *text;
-    uint64_t count;
-    double real;
+struct flw_table_column {
+    flw_table_text heading;
+    bool is_left; /* aligned left */
 };
 
 struct flw_table {
-    const struct flw_column *columns; /* NULL: the first is text, the others are aligned right */
-    struct flw_unit unit;
-    size_t column_count;
-    size_t head_count;              /* rows that are repeated in each part */
-    size_t row_count, row_capacity; /* includes these */
-    flw_table_cell *cells;          /* row by row */
-    const char **styles;            /* of rows: a change of colour, or NULL; borrowed */
-    size_t style_capacity;
+    struct flw_unit unit; /* of bytes */
+    struct flw_table_column *columns;
+    size_t column_count, column_capacity;
+    flw_table_text *cells; /* row by row */
+    size_t cell_count, cell_capacity;
+    const char **styles; /* of rows: a change of colour, or NULL; borrowed */
+    size_t row_count, style_capacity;
+    size_t head_count; /* lines of the headings, when printed */
 };
 
-/* Begin a table with its headings. `columns` are borrowed. */
-void flw_table_begin(struct flw_table *table, const struct flw_column *columns, size_t count,
-                     struct flw_unit unit);
+/* Begin a row. `style`: a change of colour, or NULL. */
+void flw_table_row(struct flw_table *table, const char *style);
 
-/* Add a row with a value for each column. */
-void flw_table_row(struct flw_table *table, const char *style, const union flw_value *values);
+/* Add a cell. Texts: control characters become question marks, NULL is "-". A name is aligned left, all others right.
+ * The heading of bytes ends with the table's unit. A count or bytes not applicable, and NAN, are "-". */
+void flw_table_name(struct flw_table *table, const char *heading, const char *text);
+void flw_table_cell(struct flw_table *table, const char *heading, const char *text);
+void flw_table_count(struct flw_table *table, const char *heading, uint64_t count);
+void flw_table_bytes(struct flw_table *table, const char *heading, uint64_t bytes);
+void flw_table_real(struct flw_table *table, const char *heading, int decimals, double real);
+/* A real with its sign. */
+void flw_table_change(struct flw_table *table, const char *heading, int decimals, double real);
 
-/* Add a row of empty cells, a heading if there are fewer than head_count. Fill the row before the next call. */
-flw_table_cell *flw_table_add(struct flw_table *table, const char *style);
-
-/* Print the table in parts. Each part has the first column and as many others as fit. In the first column, a text
- * longer than a third of the width has a line of its own. */
-void flw_table_print(const struct flw_table *table, size_t width, FILE *out);
-
-void flw_table_finish(struct flw_table *table);
+/* Print the table in parts, and free it. Each part has the first column and as many others as fit. In the first column,
+ * a text longer than a third of the width has a line of its own. */
+void flw_table_print(struct flw_table *table, size_t width, FILE *out);
 
 #endif

@@ -6,36 +6,16 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "trace/io/jsonwriter.h"
 #include "trace/trace/trace.h"
 
 #include "common/figures.h"
 #include "common/tabular.h"
 #include "policies/plan.h"
 
-enum column {
-    NAME,
-    REQUESTED,
-    RESERVED,
-    RATIO,
-    FAILED,
-    GROW,
-    CALLS,
-    DRIVER_TIME,
-    EVENTS,
-    STEALS,
-    WAITS,
-    STREAM_WAIT,
-    REMAP_WAITS,
-    P50,
-    P99,
-    P999,
-    LIMIT,
-    COLUMN_COUNT
-};
-
-static struct flw_unit choose_unit(const struct flw_report *report)
+static struct flw_table begin_table(const struct flw_report *report)
 {
-    return flw_unit_choose(report->setup->trace->peak_requested_bytes);
+    return (struct flw_table){.unit = flw_unit_choose(report->setup->trace->peak_requested_bytes)};
 }
 
 const char *flw_report_label(const struct flw_report *report, const struct flw_policy *policy)
@@ -79,53 +59,34 @@ static void add_row(const struct flw_report *report, const struct flw_run_result
 {
     const struct flw_policy_statistics *statistics = &result->statistics;
     const struct flw_run_times *times = &result->all_times;
-    const union flw_value values[COLUMN_COUNT] = {
-        [NAME] = {.text = name},
-        [REQUESTED] = {.count = result->peak_requested_bytes},
-        [RESERVED] = {.count = statistics->peak_reserved_bytes},
-        [RATIO] = {.real = ratio_of(result)},
-        [FAILED] = {.count = result->failure_count},
-        [GROW] = {.count = statistics->grow_count},
-        [CALLS] = {.count = statistics->driver_call_count},
-        [DRIVER_TIME] = {.real = scaled(result->account.modelled_ns, 1e6)},
-        [EVENTS] = {.count = statistics->event_count},
-        [STEALS] = {.count = statistics->steal_count},
-        [WAITS] = {.count = statistics->wait_count},
-        [STREAM_WAIT] = {.real = scaled(result->account.stream_wait_units,
-                                        report->is_by_time ? 1e6 : 1)},
-        [REMAP_WAITS] = {.count = statistics->remap_wait_count},
-        [P50] = {.real = result->has_times ? times->p50_ns : NAN},
-        [P99] = {.real = result->has_times ? times->p99_ns : NAN},
-        [P999] = {.real = result->has_times ? times->p999_ns : NAN},
-        [LIMIT] = {.count = result->smallest_limit_bytes}};
-    flw_table_row(table, style, values);
+    bool has_times = result->has_times, is_by_time = report->is_by_time;
+    flw_table_row(table, style);
+    flw_table_name(table, "policy", name);
+    flw_table_bytes(table, "live\n", result->peak_requested_bytes);
+    flw_table_bytes(table, "reserved\n", statistics->peak_reserved_bytes);
+    flw_table_real(table, "reserved\n/ live", 3, ratio_of(result));
+    flw_table_count(table, "failed", result->failure_count);
+    flw_table_count(table, "growths", statistics->grow_count);
+    flw_table_count(table, "driver\ncalls", statistics->driver_call_count);
+    flw_table_real(table, "driver\nms", 1, scaled(result->account.modelled_ns, 1e6));
+    flw_table_count(table, "events", statistics->event_count);
+    flw_table_count(table, "steals", statistics->steal_count);
+    flw_table_count(table, "waits", statistics->wait_count);
+    flw_table_real(table, is_by_time ? "stream\nwait ms" : "stream\nwait", is_by_time,
+                   scaled(result->account.stream_wait_units, is_by_time ? 1e6 : 1));
+    flw_table_count(table, "remap\nwaits", statistics->remap_wait_count);
+    flw_table_real(table, "p50\nns", 0, has_times ? times->p50_ns : NAN);
+    flw_table_real(table, "p99\nns", 0, has_times ? times->p99_ns : NAN);
+    flw_table_real(table, "p99.9\nns", 0, has_times ? times->p999_ns : NAN);
+    if (report->finds_limit) {
+        flw_table_bytes(table, "smallest\nlimit", result->smallest_limit_bytes);
+    }
 }
 
 static void print_rows(const struct flw_report *report, const struct flw_report_style *style,
                        FILE *out)
 {
-    const struct flw_column columns[COLUMN_COUNT] = {
-        [NAME] = {"policy", FLW_COLUMN_TEXT, 0, false},
-        [REQUESTED] = {"live\n", FLW_COLUMN_BYTES, 0, false},
-        [RESERVED] = {"reserved\n", FLW_COLUMN_BYTES, 0, false},
-        [RATIO] = {"reserved\n/ live", FLW_COLUMN_REAL, 3, false},
-        [FAILED] = {"failed", FLW_COLUMN_COUNT, 0, false},
-        [GROW] = {"growths", FLW_COLUMN_COUNT, 0, false},
-        [CALLS] = {"driver\ncalls", FLW_COLUMN_COUNT, 0, false},
-        [DRIVER_TIME] = {"driver\nms", FLW_COLUMN_REAL, 1, false},
-        [EVENTS] = {"events", FLW_COLUMN_COUNT, 0, false},
-        [STEALS] = {"steals", FLW_COLUMN_COUNT, 0, false},
-        [WAITS] = {"waits", FLW_COLUMN_COUNT, 0, false},
-        [STREAM_WAIT] = {report->is_by_time ? "stream\nwait ms" : "stream\nwait", FLW_COLUMN_REAL,
-                         report->is_by_time, false},
-        [REMAP_WAITS] = {"remap\nwaits", FLW_COLUMN_COUNT, 0, false},
-        [P50] = {"p50\nns", FLW_COLUMN_REAL, 0, false},
-        [P99] = {"p99\nns", FLW_COLUMN_REAL, 0, false},
-        [P999] = {"p99.9\nns", FLW_COLUMN_REAL, 0, false},
-        [LIMIT] = {"smallest\nlimit", FLW_COLUMN_BYTES, 0, false}};
-    struct flw_table table;
-    flw_table_begin(&table, columns, report->finds_limit ? COLUMN_COUNT : LIMIT,
-                    choose_unit(report));
+    struct flw_table table = begin_table(report);
     for (size_t i = 0; i < report->result_count; i++) {
         struct flw_run_result result = report->results[i];
         const char *colour = style_of(&result, style->uses_colour);
@@ -137,7 +98,6 @@ static void print_rows(const struct flw_report *report, const struct flw_report_
         }
     }
     flw_table_print(&table, style->columns, out);
-    flw_table_finish(&table);
     fputs(
         "live, reserved: at the peak; growths: times that memory was taken from the driver; steals, "
         "waits: reuse of memory that another stream freed, and waits for it\n",
@@ -149,80 +109,65 @@ static bool is_some(uint64_t count)
     return count != FLW_NOT_APPLICABLE && count != 0;
 }
 
-static double rate_of(uint64_t count, uint64_t alloc_count)
-{
-    return is_some(alloc_count) ? 1000.0 * scaled(count, 1) / (double)alloc_count : NAN;
-}
-
 static bool has_waits(const struct flw_report *report)
 {
+    bool has = false;
     for (size_t i = 0; i < report->result_count; i++) {
-        const struct flw_run_result *result = &report->results[i];
-        if (result->policy->allocates &&
-            (is_some(result->all.wait_count) || is_some(result->all.stream_wait_count))) {
-            return true;
-        }
+        const struct flw_run_counts *all = &report->results[i].all;
+        has |= report->results[i].policy->allocates &&
+               (is_some(all->wait_count) || is_some(all->stream_wait_count));
     }
-    return false;
+    return has;
+}
+
+static void add_rate(struct flw_table *table, const char *heading, uint64_t count,
+                     uint64_t alloc_count)
+{
+    double rate = 1000.0 * scaled(count, 1) / (double)alloc_count;
+    flw_table_real(table, heading, 1, is_some(alloc_count) ? rate : NAN);
 }
 
 /* Print how often policies wait, in all of the trace and in its last quarter. */
 static void print_waits(const struct flw_report *report, const struct flw_report_style *style,
                         FILE *out)
 {
-    static const struct flw_column columns[] = {
-        {"policy", FLW_COLUMN_TEXT, 0, false},
-        {"host\nwaits", FLW_COLUMN_REAL, 1, false},
-        {"stream\nwaits", FLW_COLUMN_REAL, 1, false},
-        {"driver\ncalls", FLW_COLUMN_REAL, 1, false},
-        {"last quarter:\nhost waits", FLW_COLUMN_REAL, 1, false},
-        {"stream\nwaits", FLW_COLUMN_REAL, 1, false},
-        {"driver\ncalls", FLW_COLUMN_REAL, 1, false}};
-    struct flw_table table;
+    struct flw_table table = begin_table(report);
     if (!has_waits(report)) {
         return;
     }
-    flw_table_begin(&table, columns, 7, choose_unit(report));
     for (size_t i = 0; i < report->result_count; i++) {
         const struct flw_run_result *result = &report->results[i];
         const struct flw_run_counts *all = &result->all, *last = &result->last_quarter;
-        const union flw_value values[] = {
-            {.text = flw_report_label(report, result->policy)},
-            {.real = rate_of(all->wait_count, all->alloc_count)},
-            {.real = rate_of(all->stream_wait_count, all->alloc_count)},
-            {.real = rate_of(all->driver_call_count, all->alloc_count)},
-            {.real = rate_of(last->wait_count, last->alloc_count)},
-            {.real = rate_of(last->stream_wait_count, last->alloc_count)},
-            {.real = rate_of(last->driver_call_count, last->alloc_count)}};
-        if (result->policy->allocates) {
-            flw_table_row(&table, NULL, values);
+        if (!result->policy->allocates) {
+            continue;
         }
+        flw_table_row(&table, NULL);
+        flw_table_name(&table, "policy", flw_report_label(report, result->policy));
+        add_rate(&table, "host\nwaits", all->wait_count, all->alloc_count);
+        add_rate(&table, "stream\nwaits", all->stream_wait_count, all->alloc_count);
+        add_rate(&table, "driver\ncalls", all->driver_call_count, all->alloc_count);
+        add_rate(&table, "last quarter:\nhost waits", last->wait_count, last->alloc_count);
+        add_rate(&table, "stream\nwaits", last->stream_wait_count, last->alloc_count);
+        add_rate(&table, "driver\ncalls", last->driver_call_count, last->alloc_count);
     }
     fputs("\nper 1,000 allocations\n", out);
     flw_table_print(&table, style->columns, out);
-    flw_table_finish(&table);
 }
 
 /* Print the reserved memory of each policy, and how to read it. */
 static void print_brief(const struct flw_report *report, const struct flw_report_style *style,
                         FILE *out)
 {
-    static const struct flw_column columns[] = {{"at the peak", FLW_COLUMN_TEXT, 0, false},
-                                                {"reserved", FLW_COLUMN_BYTES, 0, false},
-                                                {"reserved / live", FLW_COLUMN_REAL, 3, false}};
-    struct flw_table table;
-    flw_table_begin(&table, columns, 3, choose_unit(report));
+    struct flw_table table = begin_table(report);
     for (size_t i = 0; i < report->result_count; i++) {
         const struct flw_run_result *result = &report->results[i];
         const char *label = flw_report_label(report, result->policy);
-        const union flw_value values[] = {
-            {.text = strcmp(label, "bound") == 0 ? "live bytes" : label},
-            {.count = result->statistics.peak_reserved_bytes},
-            {.real = ratio_of(result)}};
-        flw_table_row(&table, style_of(result, style->uses_colour), values);
+        flw_table_row(&table, style_of(result, style->uses_colour));
+        flw_table_name(&table, "at the peak", strcmp(label, "bound") == 0 ? "live bytes" : label);
+        flw_table_bytes(&table, "reserved", result->statistics.peak_reserved_bytes);
+        flw_table_real(&table, "reserved / live", 3, ratio_of(result));
     }
     flw_table_print(&table, style->columns, out);
-    flw_table_finish(&table);
     fputs("\nLower is better: no allocator can reserve less than the live bytes.\n", out);
 }
 
@@ -230,17 +175,15 @@ static void print_brief(const struct flw_report *report, const struct flw_report
 
 static void print_header(const struct flw_report *report, FILE *out)
 {
-    char count[FLW_FIGURE_BYTES], allocs[FLW_FIGURE_BYTES];
     const struct flw_trace *trace = report->setup->trace;
     size_t stream_count = report->setup->program->stream_count;
     fprintf(out, "trace   %s: %s event%s, %s allocation%s, %zu stream%s",
-            trace->source == NULL ? "?" : trace->source,
-            flw_format_count(trace->event_count, count), flw_plural(trace->event_count),
-            flw_format_count(trace->alloc_count, allocs), flw_plural(trace->alloc_count),
-            stream_count, flw_plural(stream_count));
+            trace->source == NULL ? "?" : trace->source, FLW_COUNT(trace->event_count),
+            flw_plural(trace->event_count), FLW_COUNT(trace->alloc_count),
+            flw_plural(trace->alloc_count), stream_count, flw_plural(stream_count));
     if (trace->initial_count != 0) {
-        fprintf(out, ", %s block%s live at the start",
-                flw_format_count(trace->initial_count, count), flw_plural(trace->initial_count));
+        fprintf(out, ", %s block%s live at the start", FLW_COUNT(trace->initial_count),
+                flw_plural(trace->initial_count));
     }
     if (trace->unknown_free_count != 0) {
         fprintf(out, ", %" PRIu64 " free%s of unknown blocks left out", trace->unknown_free_count,
@@ -252,20 +195,18 @@ static void print_header(const struct flw_report *report, FILE *out)
 static void print_device(const struct flw_report *report, FILE *out)
 {
     const struct flw_run_setup *setup = report->setup;
-    char text[FLW_FIGURE_BYTES];
-    fprintf(out, "device  %s, %s, ", report->device_name,
-            flw_format_size(setup->device_bytes, text));
+    fprintf(out, "device  %s, %s, ", report->device_name, FLW_SIZE(setup->device_bytes));
     if (setup->limit_bytes != 0) {
-        fprintf(out, "limit %s, ", flw_format_size(setup->limit_bytes, text));
+        fprintf(out, "limit %s, ", FLW_SIZE(setup->limit_bytes));
     }
     if (setup->lag_units == 0) {
         fputs("no GPU work", out);
     } else if (!report->is_sim) {
         fputs("one small memset a block and use, reserved as each policy counts it", out);
     } else if (report->is_by_time) {
-        fprintf(out, "kernels %s late", flw_format_time((double)setup->lag_units, text));
+        fprintf(out, "kernels %s late", FLW_TIME((double)setup->lag_units));
     } else {
-        fprintf(out, "kernels %s event%s late", flw_format_count(setup->lag_units, text),
+        fprintf(out, "kernels %s event%s late", FLW_COUNT(setup->lag_units),
                 flw_plural(setup->lag_units));
     }
     fprintf(out, "%s\n",
@@ -274,20 +215,16 @@ static void print_device(const struct flw_report *report, FILE *out)
                             : ", rule checker off");
 }
 
-static void print_matches(const struct flw_report *report, FILE *out)
+/* Print how well a model of the recorded allocator repeats the recorded addresses. */
+static void print_match(const struct flw_run_result *result, FILE *out)
 {
-    char match[FLW_FIGURE_BYTES], of[FLW_FIGURE_BYTES];
-    for (size_t i = 0; i < report->result_count; i++) {
-        const struct flw_policy_statistics *statistics = &report->results[i].statistics;
-        uint64_t compare_count = statistics->compare_count;
-        if (!report->results[i].policy->allocates || !is_some(compare_count)) {
-            continue;
-        }
+    const struct flw_policy_statistics *statistics = &result->statistics;
+    uint64_t compare_count = statistics->compare_count;
+    if (result->policy->allocates && is_some(compare_count)) {
         fprintf(out,
                 "%s model: %s of %s addresses as recorded (%.1f %%), %" PRIu64
                 " segments against %" PRIu64 " recorded, %s%s\n",
-                report->results[i].policy->name, flw_format_count(statistics->match_count, match),
-                flw_format_count(compare_count, of),
+                result->policy->name, FLW_COUNT(statistics->match_count), FLW_COUNT(compare_count),
                 100.0 * (double)statistics->match_count / (double)compare_count,
                 statistics->segment_count, statistics->recorded_segment_count,
                 statistics->has_same_segments ? "identical" : "not identical",
@@ -295,49 +232,30 @@ static void print_matches(const struct flw_report *report, FILE *out)
     }
 }
 
-static void print_pools(const struct flw_report *report, FILE *out)
-{
-    char note[FLW_PLAN_NOTE_BYTES];
-    flw_plan_say_pools(report->setup->program, report->results, report->result_count, note);
-    if (note[0] != '\0') {
-        fprintf(out, "%s\n", note);
-    }
-}
-
 /* Print the cost of a repeated step. */
-static void print_last_passes(const struct flw_report *report, FILE *out)
+static void print_last_pass(const struct flw_report *report, const struct flw_run_result *result,
+                            FILE *out)
 {
-    char calls[FLW_FIGURE_BYTES], events[FLW_FIGURE_BYTES], waits[FLW_FIGURE_BYTES];
-    for (size_t i = 0; report->setup->pass_count > 1 && i < report->result_count; i++) {
-        const struct flw_run_result *result = &report->results[i];
-        if (result->policy->allocates) {
-            fprintf(out, "pass %u of %s: %s driver calls, %s events, %s remap waits\n",
-                    report->setup->pass_count, flw_report_label(report, result->policy),
-                    flw_format_count(result->last_pass.driver_call_count, calls),
-                    flw_format_count(result->last_pass.event_count, events),
-                    flw_format_count(result->last_pass.remap_wait_count, waits));
-        }
+    const struct flw_run_counts *last = &result->last_pass;
+    if (report->setup->pass_count > 1 && result->policy->allocates) {
+        fprintf(out, "pass %u of %s: %s driver calls, %s events, %s remap waits\n",
+                report->setup->pass_count, flw_report_label(report, result->policy),
+                FLW_COUNT(last->driver_call_count), FLW_COUNT(last->event_count),
+                FLW_COUNT(last->remap_wait_count));
     }
-}
-
-static const struct flw_run_result *find(const struct flw_report *report, const char *name)
-{
-    for (size_t i = 0; i < report->result_count; i++) {
-        if (strcmp(report->results[i].policy->name, name) == 0) {
-            return &report->results[i];
-        }
-    }
-    return NULL;
 }
 
 /* Return the policy of the verdict: the library's, else the first real allocator. */
 static const struct flw_run_result *find_subject(const struct flw_report *report)
 {
-    const struct flw_run_result *subject = find(report, "fallow");
-    for (size_t i = 0; subject == NULL && i < report->result_count; i++) {
-        const char *name = report->results[i].policy->name;
-        if (report->results[i].policy->allocates && strcmp(name, "pytorch") != 0) {
-            subject = &report->results[i];
+    const struct flw_run_result *subject = NULL;
+    for (size_t i = 0; i < report->result_count; i++) {
+        const struct flw_run_result *result = &report->results[i];
+        const char *name = result->policy->name;
+        bool is_first =
+            subject == NULL && result->policy->allocates && strcmp(name, "pytorch") != 0;
+        if (is_first || strcmp(name, "fallow") == 0) {
+            subject = result;
         }
     }
     return subject;
@@ -347,14 +265,12 @@ static const struct flw_run_result *find_subject(const struct flw_report *report
 static void print_comparison(const struct flw_run_result *subject, const char *name,
                              uint64_t other_bytes, FILE *out)
 {
-    char text[FLW_FIGURE_BYTES];
-    if (!is_some(other_bytes)) {
-        return;
-    }
     double share =
         100.0 * ((double)subject->statistics.peak_reserved_bytes / (double)other_bytes - 1.0);
-    fprintf(out, ", %.1f %% %s than %s (%s)", fabs(share), share < 0 ? "less" : "more", name,
-            flw_format_size(other_bytes, text));
+    if (is_some(other_bytes)) {
+        fprintf(out, ", %.1f %% %s than %s (%s)", fabs(share), share < 0 ? "less" : "more", name,
+                FLW_SIZE(other_bytes));
+    }
 }
 
 /* Return the name of a policy in the verdict; NULL if the verdict does not compare with it. */
@@ -368,14 +284,13 @@ static const char *compared_name(const struct flw_report *report, const struct f
 
 static void print_verdict(const struct flw_report *report, FILE *out)
 {
-    char text[FLW_FIGURE_BYTES];
     const struct flw_trace *trace = report->setup->trace;
     const struct flw_run_result *subject = find_subject(report);
     if (subject == NULL || subject->statistics.peak_reserved_bytes == FLW_NOT_APPLICABLE) {
         return;
     }
     fprintf(out, "%s reserves %s", flw_report_label(report, subject->policy),
-            flw_format_size(subject->statistics.peak_reserved_bytes, text));
+            FLW_SIZE(subject->statistics.peak_reserved_bytes));
     bool is_pytorch = trace->format != NULL && strstr(trace->format, "pytorch") != NULL;
     print_comparison(subject, is_pytorch ? "PyTorch reserved" : "the recorded allocator reserved",
                      trace->recorded_peak_reserved_bytes, out);
@@ -387,7 +302,7 @@ static void print_verdict(const struct flw_report *report, FILE *out)
         }
     }
     if (subject->failure_count != 0) {
-        fprintf(out, "; %s request%s failed", flw_format_count(subject->failure_count, text),
+        fprintf(out, "; %s request%s failed", FLW_COUNT(subject->failure_count),
                 flw_plural(subject->failure_count));
     }
     fputc('\n', out);
@@ -396,6 +311,7 @@ static void print_verdict(const struct flw_report *report, FILE *out)
 void flw_report_print_table(const struct flw_report *report, const struct flw_report_style *style,
                             FILE *out)
 {
+    char note[FLW_PLAN_NOTE_BYTES];
     print_header(report, out);
     bool is_of_device = report->has_device;
     for (size_t i = 0; i < report->result_count; i++) {
@@ -412,8 +328,159 @@ void flw_report_print_table(const struct flw_report *report, const struct flw_re
         print_waits(report, style, out);
         fputc('\n', out);
     }
-    print_matches(report, out);
-    print_pools(report, out);
-    print_last_passes(report, out);
+    for (size_t i = 0; i < report->result_count; i++) {
+        print_match(&report->results[i], out);
+    }
+    flw_plan_say_pools(report->setup->program, report->results, report->result_count, note);
+    fprintf(out, "%s%s", note, note[0] == '\0' ? "" : "\n");
+    for (size_t i = 0; i < report->result_count; i++) {
+        print_last_pass(report, &report->results[i], out);
+    }
     print_verdict(report, out);
+}
+
+/* ---- JSON ---- */
+
+static void write_bool(struct flw_json_writer *out, const char *key, bool applies, bool value)
+{
+    if (applies) {
+        flw_json_bool(out, key, value);
+    } else {
+        flw_json_null(out, key);
+    }
+}
+
+static void write_trace(const struct flw_report *report, struct flw_json_writer *out)
+{
+    const struct flw_trace *trace = report->setup->trace;
+    flw_json_begin(out, "trace", '{');
+    FLW_JSON_COUNTS(out, {"events", trace->event_count}, {"allocs", trace->alloc_count},
+                    {"peak_requested_bytes", trace->peak_requested_bytes},
+                    {"recorded_peak_reserved_bytes", trace->recorded_peak_reserved_bytes == 0
+                                                         ? FLW_NOT_APPLICABLE
+                                                         : trace->recorded_peak_reserved_bytes},
+                    {"recorded_segment_calls",
+                     trace->has_segments ? trace->recorded_segment_calls : FLW_NOT_APPLICABLE},
+                    {"initial_blocks", trace->initial_count},
+                    {"streams", report->setup->program->stream_count},
+                    {"private_pools", report->setup->program->lanes.pool_count},
+                    {"zero_size_requests", report->setup->program->zero_count},
+                    {"unknown_frees", trace->unknown_free_count});
+    flw_json_text(out, "source", trace->source);
+    flw_json_text(out, "format", trace->format);
+    flw_json_end(out, '}');
+}
+
+static void write_match(const struct flw_run_result *result, struct flw_json_writer *out)
+{
+    const struct flw_policy_statistics *statistics = &result->statistics;
+    bool compares = result->has_run && statistics->compare_count != FLW_NOT_APPLICABLE;
+    FLW_JSON_COUNTS(
+        out, {"address_matches", compares ? statistics->match_count : FLW_NOT_APPLICABLE},
+        {"addresses_compared", compares ? statistics->compare_count : FLW_NOT_APPLICABLE},
+        {"segments", compares ? statistics->segment_count : FLW_NOT_APPLICABLE},
+        {"recorded_segments", compares ? statistics->recorded_segment_count : FLW_NOT_APPLICABLE});
+    write_bool(out, "segments_identical", compares, statistics->has_same_segments);
+    write_bool(out, "seeded", compares, statistics->is_seeded);
+}
+
+static void write_times(const struct flw_run_result *result, struct flw_json_writer *out)
+{
+    if (flw_json_begin_known(out, "ns_per_op", result->has_times, '{')) {
+        flw_json_fixed(out, "p50", 1, result->all_times.p50_ns);
+        flw_json_fixed(out, "p99", 1, result->all_times.p99_ns);
+        flw_json_fixed(out, "p999", 1, result->all_times.p999_ns);
+        flw_json_end(out, '}');
+    }
+}
+
+static void write_speed(const struct flw_report *report, const struct flw_run_result *result,
+                        struct flw_json_writer *out)
+{
+    bool is_known = result->policy->allocates && result->wall_ns != 0;
+    double seconds = is_known ? (double)result->wall_ns * 1e-9 : (double)NAN;
+    double event_count = (double)report->setup->program->event_count * report->setup->pass_count;
+    flw_json_fixed(out, "wall_seconds", 6, seconds);
+    flw_json_fixed(out, "events_per_second", 0, event_count / seconds);
+    flw_json_known(out, "threads", is_known, result->thread_count);
+}
+
+static void write_last_pass(const struct flw_report *report, const struct flw_run_result *result,
+                            struct flw_json_writer *out)
+{
+    bool is_known = report->setup->pass_count != 1 && result->policy->allocates;
+    if (flw_json_begin_known(out, "last_pass", is_known, '{')) {
+        flw_json_number(out, "number", report->setup->pass_count);
+        flw_plan_print_counts(&result->last_pass, out);
+        flw_json_end(out, '}');
+    }
+}
+
+static void write_policy(const struct flw_report *report, const struct flw_run_result *result,
+                         struct flw_json_writer *out)
+{
+    out->line = "  ";
+    flw_json_begin(out, NULL, '{');
+    flw_json_text(out, "name", result->policy->name);
+    FLW_JSON_COUNTS(out, {"peak_requested_bytes", result->peak_requested_bytes},
+                    {"peak_reserved_bytes", result->statistics.peak_reserved_bytes},
+                    {"failures", result->failure_count},
+                    {"driver_calls", result->statistics.driver_call_count},
+                    {"frame_calls", result->account.frame_call_count},
+                    {"grow_operations", result->statistics.grow_count});
+    flw_json_real(out, "modelled_driver_seconds", result->account.modelled_ns != FLW_NOT_APPLICABLE,
+                  (double)result->account.modelled_ns * 1e-9);
+    FLW_JSON_COUNTS(out, {"events_recorded", result->statistics.event_count},
+                    {"steals", result->statistics.steal_count},
+                    {"waits", result->statistics.wait_count},
+                    {"remap_waits", result->statistics.remap_wait_count});
+    write_match(result, out);
+    flw_json_count(out, "smallest_limit_bytes", result->smallest_limit_bytes);
+    flw_json_count(out, "without_wait_bytes",
+                   report->is_sim ? result->statistics.without_wait_bytes : FLW_NOT_APPLICABLE);
+    write_times(result, out);
+    flw_json_text(out, "label", flw_report_label(report, result->policy));
+    write_bool(out, "reserved_from_ledger", result->policy->allocates,
+               result->is_reserved_from_ledger);
+    FLW_JSON_COUNTS(
+        out,
+        {"first_failure_bytes",
+         result->first_failure_bytes == 0 ? FLW_NOT_APPLICABLE : result->first_failure_bytes},
+        {"remaps", result->statistics.remap_count}, {"hits", result->statistics.hit_count},
+        {"added_stream_wait", result->account.stream_wait_units},
+        {"stream_waits", result->account.stream_wait_count},
+        {"host_wait", result->account.host_wait_units}, {"queries", result->account.query_count},
+        {"synchronising_calls", result->account.sync_call_count},
+        {"allocations", result->all.alloc_count},
+        {"violations", result->policy->allocates && report->setup->checks ? result->violation_count
+                                                                          : FLW_NOT_APPLICABLE});
+    write_bool(out, "keeps_private_pools_apart", result->policy->allocates,
+               result->policy->keeps_pools_apart);
+    write_last_pass(report, result, out);
+    flw_plan_print_quarter(result, out);
+    write_speed(report, result, out);
+    flw_json_end(out, '}');
+}
+
+void flw_report_print_json(const struct flw_report *report, FILE *file)
+{
+    struct flw_json_writer writer = {.file = file, .is_spaced = true}, *out = &writer;
+    flw_json_begin(out, NULL, '{');
+    write_trace(report, out);
+    out->line = " ";
+    flw_json_text(out, "device", report->device_name);
+    flw_json_bool(out, "simulated", report->is_sim);
+    FLW_JSON_COUNTS(out, {"device_bytes", report->setup->device_bytes},
+                    {"limit_bytes", report->setup->limit_bytes == 0 ? FLW_NOT_APPLICABLE
+                                                                    : report->setup->limit_bytes},
+                    {"lag", report->is_sim ? report->setup->lag_units : FLW_NOT_APPLICABLE});
+    flw_json_text(out, "lag_unit", report->is_by_time ? "ns of trace time" : "events");
+    flw_json_bool(out, "device_work", report->setup->lag_units != 0);
+    flw_json_bool(out, "checks", report->setup->checks);
+    out->line = " ";
+    flw_json_begin(out, "policies", '[');
+    for (size_t i = 0; i < report->result_count; i++) {
+        write_policy(report, &report->results[i], out);
+    }
+    fputs("]}\n", file);
 }

@@ -42,6 +42,9 @@ uint64_t flw_job_rank_of_path(const char *path, bool *says_rank);
  * files; else FLW_UNKNOWN. */
 bool flw_job_is_told(const char *const *paths, size_t count, uint64_t *out_twice);
 
+/* Return the time of the out-of-memory, ns since 1970, or FLW_UNKNOWN. */
+uint64_t flw_job_oom_time(const struct flw_rank *record);
+
 /* Print the comparison. Requires a settled job with at least one record. */
 void flw_job_print_text(const struct flw_job *job, size_t columns, FILE *out);
 /* Write the member "job" of the report's JSON. */

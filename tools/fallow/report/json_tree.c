@@ -5,58 +5,50 @@
 
 #include "common/tool_host.h"
 
-static uint32_t keep(struct flw_json_tree *tree, const char *text)
+/* Add a node with copies of its texts behind it. */
+static struct flw_json_node *add(struct flw_json_tree *tree, enum flw_json_token kind,
+                                 const char *key, const char *text, uint64_t offset)
 {
-    size_t place = tree->text_bytes;
-    tree->text_bytes += strlen(text) + 1;
-    tree->texts = flw_host_grow(tree->texts, &tree->text_capacity, tree->text_bytes, 1);
-    memcpy(tree->texts + place, text, tree->text_bytes - place);
-    return (uint32_t)place;
-}
-
-static uint32_t add(struct flw_json_tree *tree, const struct flw_json_node *node)
-{
-    tree->nodes = flw_host_grow(tree->nodes, &tree->capacity, tree->count + 1, sizeof *tree->nodes);
-    tree->nodes[tree->count] = *node;
-    return (uint32_t)tree->count++;
+    size_t key_bytes = strlen(key) + 1, text_bytes = strlen(text) + 1;
+    struct flw_json_node *node = flw_host_alloc(1, sizeof *node + key_bytes + text_bytes);
+    char *texts = (char *)(node + 1);
+    *node = (struct flw_json_node){.kind = kind,
+                                   .key = memcpy(texts, key, key_bytes),
+                                   .text = memcpy(texts + key_bytes, text, text_bytes),
+                                   .offset = offset,
+                                   .older = tree->newest};
+    tree->newest = node;
+    return node;
 }
 
 bool flw_json_tree_read(struct flw_json_tree *tree, struct flw_json *json)
 {
-    uint32_t parents[FLW_JSON_DEPTH_MAX + 1], last[FLW_JSON_DEPTH_MAX + 1];
-    struct flw_json_node node = {.kind = FLW_JSON_FAILED};
+    const struct flw_json_node **places[FLW_JSON_DEPTH_MAX + 2]; /* of the next node, by depth */
+    char key[FLW_JSON_TEXT_BYTES] = "";
     size_t depth = 0;
-    tree->count = tree->text_bytes = 0;
-    (void)keep(tree, "");
+    flw_json_tree_finish(tree);
+    places[0] = &tree->root;
     do {
-        node.kind = flw_json_next(json);
-        node.offset = json->offset;
-        if (node.kind == FLW_JSON_FAILED || node.kind == FLW_JSON_END) {
+        enum flw_json_token kind = flw_json_next(json);
+        bool is_parent = kind == FLW_JSON_OBJECT || kind == FLW_JSON_ARRAY;
+        if (kind == FLW_JSON_FAILED || kind == FLW_JSON_END) {
             return false;
         }
-        if (node.kind == FLW_JSON_OBJECT_END || node.kind == FLW_JSON_ARRAY_END) {
+        if (kind == FLW_JSON_OBJECT_END || kind == FLW_JSON_ARRAY_END) {
             depth--;
-            continue;
-        }
-        if (node.kind == FLW_JSON_KEY) {
-            node.key = keep(tree, json->text);
-            continue;
-        }
-        bool is_parent = node.kind == FLW_JSON_OBJECT || node.kind == FLW_JSON_ARRAY;
-        if (node.kind == FLW_JSON_STRING) {
-            flw_json_unescape(json);
-        }
-        node.text = is_parent ? 0 : keep(tree, json->text);
-        uint32_t place = add(tree, &node);
-        if (depth != 0) {
-            *(last[depth] == 0 ? &tree->nodes[parents[depth]].child
-                               : &tree->nodes[last[depth]].next) = place;
-            last[depth] = place;
-        }
-        node.key = 0;
-        if (is_parent) {
-            parents[++depth] = place;
-            last[depth] = 0;
+        } else if (kind == FLW_JSON_KEY) {
+            strcpy(key, json->text);
+        } else {
+            if (kind == FLW_JSON_STRING) {
+                flw_json_unescape(json);
+            }
+            struct flw_json_node *node =
+                add(tree, kind, key, is_parent ? "" : json->text, json->offset);
+            *places[depth] = node;
+            places[depth] = &node->next;
+            places[depth + 1] = &node->child;
+            depth += is_parent;
+            key[0] = '\0';
         }
     } while (depth != 0);
     return true;
@@ -64,22 +56,22 @@ bool flw_json_tree_read(struct flw_json_tree *tree, struct flw_json *json)
 
 void flw_json_tree_finish(struct flw_json_tree *tree)
 {
-    flw_host_free(tree->nodes);
-    flw_host_free(tree->texts);
-    *tree = (struct flw_json_tree){0};
+    while (tree->newest != NULL) {
+        struct flw_json_node *node = tree->newest;
+        tree->newest = node->older;
+        flw_host_free(node);
+    }
+    tree->root = NULL;
 }
 
-const struct flw_json_node *flw_json_member(const struct flw_json_tree *tree,
-                                            const struct flw_json_node *object, const char *key,
+const struct flw_json_node *flw_json_member(const struct flw_json_node *object, const char *key,
                                             enum flw_json_token kind)
 {
-    for
-        FLW_JSON_EACH(tree, node, object)
-        {
-            if ((kind == FLW_JSON_FAILED || node->kind == kind) &&
-                strcmp(flw_json_key_of(tree, node), key) == 0) {
-                return node;
-            }
-        }
-    return flw_json_at(tree, 0);
+    static const struct flw_json_node none = {.kind = FLW_JSON_FAILED, .key = "", .text = ""};
+    const struct flw_json_node *at = object->child;
+    while (at != NULL &&
+           ((kind != FLW_JSON_FAILED && at->kind != kind) || strcmp(at->key, key) != 0)) {
+        at = at->next;
+    }
+    return at == NULL ? &none : at;
 }

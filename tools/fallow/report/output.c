@@ -356,22 +356,23 @@ static bool is_without_oom(const struct flw_sheet *sheets, size_t count)
     return is_without;
 }
 
-static bool is_below_baseline(const struct flw_baseline *then, struct flw_draft *json)
+static bool is_below_baseline(const struct flw_json_tree *then, struct flw_draft *json)
 {
     char message[FLW_BASELINE_MESSAGE_BYTES] = "out of host memory";
-    struct flw_baseline now = {0};
+    struct flw_json_tree now = {0};
     bool is_kept = fflush(json->file) == 0 &&
                    flw_baseline_read_bytes(json->text, json->length, &now, message) &&
                    flw_baseline_is_kept(then, &now, message);
     if (!is_kept) {
         flw_complain("%s", message);
     }
-    flw_baseline_finish(&now);
+    flw_json_tree_finish(&now);
     return is_kept;
 }
 
 bool flw_report_is_within(const struct flw_report_options *options, const struct flw_sheet *sheets,
-                          size_t count, const struct flw_baseline *baseline, struct flw_draft *json)
+                          size_t count, const struct flw_json_tree *baseline,
+                          struct flw_draft *json)
 {
     bool is_within = true;
     if (options->max_reserved_bytes != 0) {

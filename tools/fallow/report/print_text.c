@@ -126,9 +126,9 @@ static void print_map(const struct flw_sheet_policy *policy, const char *when, F
 
 /* ---- owners ---- */
 
-static union flw_value share_of(uint64_t part, uint64_t whole)
+static bool has_steps(const struct flw_sheet *sheet)
 {
-    return (union flw_value){.real = 100.0 * (double)part / (double)whole};
+    return strncmp(sheet->stretches[0].name, "step", 4) == 0;
 }
 
 /* Add a row. `left` NULL: the table has no column of stretches. */
@@ -136,20 +136,22 @@ static void add_owner(struct flw_table *table, const struct flw_sheet *sheet,
                       const struct flw_sheet_holding *holding, const struct flw_sheet_owner *owner,
                       const struct flw_sheet_left *left, bool is_ascii)
 {
-    char levels[FLW_SHEET_STRETCHES * sizeof "█"] = "";
-    uint64_t most = 0;
-    for (size_t i = 0; left != NULL && i < sheet->stretch_count; i++) {
-        most = flw_max(most, left->bytes[i]);
+    flw_table_row(table, NULL);
+    flw_table_bytes(table, "    ", owner->bytes);
+    flw_table_real(table, "%", 1, 100.0 * (double)owner->bytes / (double)holding->bytes);
+    flw_table_count(table, "blocks", owner->count);
+    if (left != NULL) {
+        char levels[FLW_SHEET_STRETCHES * sizeof "█"] = "";
+        uint64_t most = 0;
+        for (size_t i = 0; i < sheet->stretch_count; i++) {
+            most = flw_max(most, left->bytes[i]);
+        }
+        for (size_t i = 0; i < sheet->stretch_count; i++) {
+            strcat(levels, level(left->bytes[i], most, is_ascii));
+        }
+        flw_table_name(table, has_steps(sheet) ? "by steps" : "by tenths", levels);
     }
-    for (size_t i = 0; left != NULL && i < sheet->stretch_count; i++) {
-        strcat(levels, level(left->bytes[i], most, is_ascii));
-    }
-    const union flw_value values[] = {{.count = owner->bytes},
-                                      share_of(owner->bytes, holding->bytes),
-                                      {.count = owner->count},
-                                      {.text = left != NULL ? levels : owner->name},
-                                      {.text = owner->name}};
-    flw_table_row(table, NULL, values);
+    flw_table_name(table, "owner", owner->name);
 }
 
 /* Print the largest owners at a moment, and the rest as one row. */
@@ -160,21 +162,11 @@ static void print_holding(const struct flw_sheet *sheet, enum flw_sheet_moment m
     struct flw_sheet_owner rest = {
         .name = "the rest", .bytes = holding->rest_bytes, .count = holding->rest_count};
     struct flw_sheet_left left = {{0}, {0}};
-    struct flw_table table;
+    struct flw_table table = {.unit = flw_unit_choose(holding->bytes)};
     bool has_left = holding->left != NULL;
-    bool has_steps = has_left && strncmp(sheet->stretches[0].name, "step", 4) == 0;
-    const struct flw_column columns[] = {{.heading = "    ", .kind = FLW_COLUMN_BYTES},
-                                         {.heading = "%", .kind = FLW_COLUMN_REAL, .decimals = 1},
-                                         {.heading = "blocks", .kind = FLW_COLUMN_COUNT},
-                                         {.heading = !has_left   ? "owner"
-                                                     : has_steps ? "by steps"
-                                                                 : "by tenths",
-                                          .kind = FLW_COLUMN_TEXT},
-                                         {.heading = "owner", .kind = FLW_COLUMN_TEXT}};
     if (holding->bytes == 0) {
         return;
     }
-    flw_table_begin(&table, columns, has_left ? 5 : 4, flw_unit_choose(holding->bytes));
     for (size_t s = 0; has_left && s < sheet->stretch_count; s++) {
         left.bytes[s] = sheet->stretches[s].left_bytes;
     }
@@ -196,10 +188,10 @@ static void print_holding(const struct flw_sheet *sheet, enum flw_sheet_moment m
     }
     fprintf(out, "\n%s\n", title);
     flw_table_print(&table, style->columns, out);
-    flw_table_finish(&table);
     if (has_left) {
-        fprintf(out, "%s: when it was allocated, from the first to the last %s of the recording\n",
-                columns[3].heading, has_steps ? "step" : "tenth");
+        fprintf(out,
+                "by %ss: when it was allocated, from the first to the last %s of the recording\n",
+                has_steps(sheet) ? "step" : "tenth", has_steps(sheet) ? "step" : "tenth");
     }
 }
 
@@ -231,61 +223,52 @@ static bool print_owners(const struct flw_sheet *sheet, const struct flw_print_s
 static void print_answers(const struct flw_sheet_oom *oom, const struct flw_print_style *style,
                           FILE *out)
 {
-    static const struct flw_column columns[] = {{"policy", FLW_COLUMN_TEXT, 0, false},
-                                                {"the request", FLW_COLUMN_TEXT, 0, false},
-                                                {"fits from", FLW_COLUMN_CELL, 0, false}};
     static const char *const outcomes[] = {[FLW_SHEET_SERVED] = "is served",
                                            [FLW_SHEET_REFUSED] = "fails",
                                            [FLW_SHEET_REFUSED_BEFORE] = "an earlier one fails",
                                            [FLW_SHEET_NOT_ASKED] = "was not tried"};
-    char size[FLW_FIGURE_BYTES];
-    struct flw_table table;
+    struct flw_table table = {.row_count = 0};
     if (oom->answer_count == 0) {
         return;
     }
-    flw_table_begin(&table, columns, 3, flw_unit_choose(0));
     for (size_t i = 0; i < oom->answer_count; i++) {
         const struct flw_sheet_answer *answer = &oom->answers[i];
-        const union flw_value values[] = {
-            {.text = answer->label},
-            {.text = outcomes[answer->outcome]},
-            {.text = flw_format_size(answer->smallest_limit_bytes, size)}};
-        flw_table_row(&table, NULL, values);
+        flw_table_row(&table, NULL);
+        flw_table_name(&table, "policy", answer->label);
+        flw_table_name(&table, "the request", outcomes[answer->outcome]);
+        flw_table_cell(&table, "fits from", FLW_SIZE(answer->smallest_limit_bytes));
     }
     if (oom->limit_bytes == FLW_UNKNOWN) {
         fputs("\nThe same request in each allocator (the memory available then is unknown)\n", out);
     } else {
         fprintf(out, "\nThe same request in each allocator, with %s (%s)\n",
-                flw_format_size(oom->limit_bytes, size),
+                FLW_SIZE(oom->limit_bytes),
                 oom->is_limit_given ? "--limit" : "the memory reserved or free then");
     }
     flw_table_print(&table, style->columns, out);
-    flw_table_finish(&table);
     fprintf(out, "fits from: the smallest limit that serves the request%s\n",
             oom->is_searched ? "" : " (not searched: the program is too long)");
 }
 
 static void print_fact(const char *name, uint64_t bytes, FILE *out)
 {
-    char size[FLW_FIGURE_BYTES];
     if (bytes != FLW_UNKNOWN) {
-        fprintf(out, "  %-22s %s\n", name, flw_format_size(bytes, size));
+        fprintf(out, "  %-22s %s\n", name, FLW_SIZE(bytes));
     }
 }
 
 static void print_oom_facts(const struct flw_sheet_oom *oom, FILE *out)
 {
-    char size[FLW_FIGURE_BYTES], count[FLW_FIGURE_BYTES];
     print_fact("free on the device", oom->free_bytes, out);
     print_fact("reserved and unused", oom->idle_bytes, out);
     print_fact("largest hole", oom->largest_hole_bytes, out);
     if (oom->pending_count != 0) {
         fprintf(out, "  %-22s %s in %s block%s, waiting for other streams (record_stream)\n",
-                "freed", flw_format_size(oom->pending_bytes, size),
-                flw_format_count(oom->pending_count, count), flw_plural(oom->pending_count));
+                "freed", FLW_SIZE(oom->pending_bytes), FLW_COUNT(oom->pending_count),
+                flw_plural(oom->pending_count));
     }
     if (oom->count > 1) {
-        fprintf(out, "  %-22s %s\n", "failed requests", flw_format_count(oom->count, count));
+        fprintf(out, "  %-22s %s\n", "failed requests", FLW_COUNT(oom->count));
     }
 }
 
@@ -301,18 +284,6 @@ static void print_oom(const struct flw_sheet *sheet, const struct flw_print_styl
 
 /* ---- policies ---- */
 
-enum column {
-    NAME,
-    HELD,
-    RATIO,
-    AGAINST,
-    HOLES,
-    FAILED,
-    CALLS,
-    TIME,
-    COLUMN_COUNT
-};
-
 /* Return the difference to the reference policy in per cent. */
 static double against(const struct flw_sheet *sheet, uint64_t reserved_bytes)
 {
@@ -322,60 +293,49 @@ static double against(const struct flw_sheet *sheet, uint64_t reserved_bytes)
                : 100.0 * ((double)reserved_bytes / (double)flw_sheet_held(sheet, reference) - 1.0);
 }
 
+/* Add the row of a policy; NULL: of the bound of policies that never wait. */
 static void add_policy(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy,
-                       struct flw_table *table)
+                       bool has_times, struct flw_table *table)
 {
-    const struct flw_run_result *result = policy->result;
-    uint64_t reserved_bytes = result->statistics.peak_reserved_bytes;
-    double ratio = flw_sheet_ratio(policy);
-    bool has_frame = flw_sheet_frame(policy, "peak reserved") != NULL;
-    const union flw_value values[COLUMN_COUNT] = {
-        [NAME] = {.text = policy->label},
-        [HELD] = {.count = reserved_bytes},
-        [RATIO] = {.real = ratio > 0 ? ratio : NAN},
-        [AGAINST] = {.real = policy == flw_verdict_reference(sheet)
-                                 ? NAN
-                                 : against(sheet, reserved_bytes)},
-        [HOLES] = {.real = has_frame ? 100.0 * policy->fragmentation : NAN},
-        [FAILED] = {.count = result->failure_count},
-        [CALLS] = {.count = result->statistics.driver_call_count},
-        [TIME] = {.real = result->has_times ? result->all_times.p50_ns : NAN}};
-    flw_table_row(table, NULL, values);
-}
-
-/* Add a row for the bound of policies that never wait. */
-static void add_without_wait(const struct flw_sheet *sheet, struct flw_table *table)
-{
+    const struct flw_run_result *result = policy == NULL ? NULL : policy->result;
     uint64_t live_bytes = sheet->program->max_live_bytes;
-    const union flw_value values[COLUMN_COUNT] = {
-        [NAME] = {.text = FLW_PLAN_WITHOUT_WAIT},
-        [HELD] = {.count = sheet->without_wait_bytes},
-        [RATIO] = {.real = live_bytes == 0
-                               ? NAN
-                               : (double)sheet->without_wait_bytes / (double)live_bytes},
-        [AGAINST] = {.real = against(sheet, sheet->without_wait_bytes)},
-        [HOLES] = {.real = NAN},
-        [FAILED] = {.count = FLW_NOT_APPLICABLE},
-        [CALLS] = {.count = FLW_NOT_APPLICABLE},
-        [TIME] = {.real = NAN}};
-    flw_table_row(table, NULL, values);
+    uint64_t held_bytes =
+        result == NULL ? sheet->without_wait_bytes : result->statistics.peak_reserved_bytes;
+    double ratio = policy != NULL    ? flw_sheet_ratio(policy)
+                   : live_bytes != 0 ? (double)held_bytes / (double)live_bytes
+                                     : 0;
+    bool has_frame = policy != NULL && flw_sheet_frame(policy, "peak reserved") != NULL;
+    bool is_reference = policy != NULL && policy == flw_verdict_reference(sheet);
+    flw_table_row(table, NULL);
+    flw_table_name(table, "policy", policy == NULL ? FLW_PLAN_WITHOUT_WAIT : policy->label);
+    flw_table_bytes(table, "reserved\n", held_bytes);
+    flw_table_real(table, "reserved\n/ live", 3, ratio > 0 ? ratio : NAN);
+    flw_table_change(table, "difference\n%", 1, is_reference ? NAN : against(sheet, held_bytes));
+    flw_table_real(table, "fragmented\n%", 1, has_frame ? 100.0 * policy->fragmentation : NAN);
+    flw_table_count(table, "failed\nrequests",
+                    result == NULL ? FLW_NOT_APPLICABLE : result->failure_count);
+    flw_table_count(table, "driver\ncalls",
+                    result == NULL ? FLW_NOT_APPLICABLE : result->statistics.driver_call_count);
+    if (has_times) {
+        bool is_timed = result != NULL && result->has_times;
+        flw_table_real(table, "median\nns", 0, is_timed ? result->all_times.p50_ns : NAN);
+    }
 }
 
 static void print_setting(const struct flw_sheet *sheet, FILE *out)
 {
-    char text[FLW_FIGURE_BYTES];
     fprintf(out,
             "\nWhat each allocator would have reserved for the same program%s\n(replayed on the %s",
             sheet->oom.count != 0 ? " without the failed request" : "", sheet->device_name);
     if (sheet->limit_bytes != 0) {
-        fprintf(out, ", limit %s", flw_format_size(sheet->limit_bytes, text));
+        fprintf(out, ", limit %s", FLW_SIZE(sheet->limit_bytes));
     }
     if (sheet->lag_units == 0) {
         fputs(", no GPU work)\n", out);
     } else if (sheet->is_by_time) {
-        fprintf(out, ", kernels %s late)\n", flw_format_time((double)sheet->lag_units, text));
+        fprintf(out, ", kernels %s late)\n", FLW_TIME((double)sheet->lag_units));
     } else {
-        fprintf(out, ", kernels %s event%s late)\n", flw_format_count(sheet->lag_units, text),
+        fprintf(out, ", kernels %s event%s late)\n", FLW_COUNT(sheet->lag_units),
                 flw_plural(sheet->lag_units));
     }
 }
@@ -383,37 +343,24 @@ static void print_setting(const struct flw_sheet *sheet, FILE *out)
 static void print_table(const struct flw_sheet *sheet, const struct flw_print_style *style,
                         FILE *out)
 {
-    static const struct flw_column columns[COLUMN_COUNT] = {
-        [NAME] = {"policy", FLW_COLUMN_TEXT, 0, false},
-        [HELD] = {"reserved\n", FLW_COLUMN_BYTES, 0, false},
-        [RATIO] = {"reserved\n/ live", FLW_COLUMN_REAL, 3, false},
-        [AGAINST] = {"difference\n%", FLW_COLUMN_REAL, 1, true},
-        [HOLES] = {"fragmented\n%", FLW_COLUMN_REAL, 1, false},
-        [FAILED] = {"failed\nrequests", FLW_COLUMN_COUNT, 0, false},
-        [CALLS] = {"driver\ncalls", FLW_COLUMN_COUNT, 0, false},
-        [TIME] = {"median\nns", FLW_COLUMN_REAL, 0, false}};
     const struct flw_sheet_policy *reference = flw_verdict_reference(sheet);
-    char packed[FLW_FIGURE_BYTES];
-    struct flw_table table;
-    flw_table_begin(&table, columns, style->has_times ? COLUMN_COUNT : TIME,
-                    flw_unit_choose(sheet->trace->peak_requested_bytes));
+    struct flw_table table = {.unit = flw_unit_choose(sheet->trace->peak_requested_bytes)};
     for (size_t i = 0; i < sheet->policy_count; i++) {
-        add_policy(sheet, &sheet->policies[i], &table);
+        add_policy(sheet, &sheet->policies[i], style->has_times, &table);
         if (sheet->policies[i].result->statistics.without_wait_bytes != FLW_NOT_APPLICABLE &&
             flw_plan_may_wait(sheet->program, sheet->lag_units)) {
-            add_without_wait(sheet, &table);
+            add_policy(sheet, NULL, style->has_times, &table);
         }
     }
     print_setting(sheet, out);
     flw_table_print(&table, style->columns, out);
-    flw_table_finish(&table);
     fprintf(out, "reserved: taken from the driver at the peak; fragmented: free memory outside the "
                  "largest hole; bound: no allocator can reserve less");
     if (reference != NULL) {
         fprintf(out, "; difference: from %s", reference->label);
     }
     if (sheet->packed_bytes != FLW_UNKNOWN) {
-        fprintf(out, "; an offline planner needs %s", flw_format_size(sheet->packed_bytes, packed));
+        fprintf(out, "; an offline planner needs %s", FLW_SIZE(sheet->packed_bytes));
     }
     fputc('\n', out);
 }
@@ -424,23 +371,22 @@ static void print_head(const struct flw_sheet *sheet, const struct flw_print_sty
                        FILE *out)
 {
     const struct flw_trace *trace = sheet->trace;
-    char events[FLW_FIGURE_BYTES], blocks[FLW_FIGURE_BYTES], segments[FLW_FIGURE_BYTES];
     size_t stream_count = sheet->program->stream_count;
     fprintf(out, "%s%s: %s%s\n", style->uses_colour ? "\033[1m" : "", sheet->title, sheet->headline,
             style->uses_colour ? "\033[0m" : "");
     if (sheet->oom.count != 0) {
         print_oom_facts(&sheet->oom, out);
     }
-    flw_format_count(trace->block_count, blocks);
-    if (sheet->is_state) {
-        fprintf(out, "%s block%s in %s segment%s, %zu stream%s; no history\n", blocks,
-                flw_plural(trace->block_count), flw_format_count(trace->segment_count, segments),
-                flw_plural(trace->segment_count), stream_count, flw_plural(stream_count));
-    } else {
-        fprintf(out, "%s event%s, %s block%s, %zu stream%s\n",
-                flw_format_count(trace->event_count, events), flw_plural(trace->event_count),
-                blocks, flw_plural(trace->block_count), stream_count, flw_plural(stream_count));
+    if (!sheet->is_state) {
+        fprintf(out, "%s event%s, ", FLW_COUNT(trace->event_count), flw_plural(trace->event_count));
     }
+    fprintf(out, "%s block%s", FLW_COUNT(trace->block_count), flw_plural(trace->block_count));
+    if (sheet->is_state) {
+        fprintf(out, " in %s segment%s", FLW_COUNT(trace->segment_count),
+                flw_plural(trace->segment_count));
+    }
+    fprintf(out, ", %zu stream%s%s\n", stream_count, flw_plural(stream_count),
+            sheet->is_state ? "; no history" : "");
     if (sheet->of_devices[0] != '\0') {
         fprintf(out, "%s\n", sheet->of_devices);
     }
@@ -522,32 +468,24 @@ void flw_print_landing(const struct flw_sheet *sheets, size_t count,
                        const struct flw_print_style *style, FILE *out)
 {
     const struct flw_sheet *widest = flw_sheet_widest(sheets, count);
-    size_t column_count = 2 + (count == 0 ? 0 : widest->policy_count);
-    struct flw_column columns[2 + FLW_PLAN_POLICIES] = {{"trace", FLW_COLUMN_TEXT, 0, false},
-                                                        {"live\n", FLW_COLUMN_BYTES, 0, false}};
-    char headings[FLW_PLAN_POLICIES][2 * FLW_SHEET_NAME_BYTES];
-    char cells[FLW_PLAN_POLICIES][FLW_FIGURE_BYTES];
     uint64_t most_bytes = 0;
-    struct flw_table table;
     for (size_t i = 0; i < count; i++) {
         most_bytes = flw_max(most_bytes, sheets[i].trace->peak_requested_bytes);
     }
-    for (size_t p = 0; p + 2 < column_count; p++) {
-        break_label(widest->policies[p].label, headings[p]);
-        columns[2 + p] = (struct flw_column){.heading = headings[p], .kind = FLW_COLUMN_CELL};
-    }
-    flw_table_begin(&table, columns, column_count, flw_unit_choose(most_bytes));
+    struct flw_table table = {.unit = flw_unit_choose(most_bytes)};
     for (size_t i = 0; i < count; i++) {
-        union flw_value values[2 + FLW_PLAN_POLICIES] = {
-            {.text = sheets[i].title}, {.count = sheets[i].trace->peak_requested_bytes}};
-        for (size_t p = 0; p + 2 < column_count; p++) {
-            values[2 + p].text = format_ratio(flw_sheet_match(&sheets[i], widest, p), cells[p]);
+        flw_table_row(&table, NULL);
+        flw_table_name(&table, "trace", sheets[i].title);
+        flw_table_bytes(&table, "live\n", sheets[i].trace->peak_requested_bytes);
+        for (size_t p = 0; p < widest->policy_count; p++) {
+            char heading[2 * FLW_SHEET_NAME_BYTES], cell[FLW_FIGURE_BYTES];
+            break_label(widest->policies[p].label, heading);
+            flw_table_cell(&table, heading,
+                           format_ratio(flw_sheet_match(&sheets[i], widest, p), cell));
         }
-        flw_table_row(&table, NULL, values);
     }
     fputs("Reserved over live memory, each at its peak, by allocator; 1.000 is the least\n\n", out);
     flw_table_print(&table, style->columns, out);
-    flw_table_finish(&table);
     for (size_t i = 0; i < count; i++) {
         if (sheets[i].of_devices[0] != '\0') {
             fprintf(out, "\n%s\n%s\n", sheets[i].title, sheets[i].of_devices);

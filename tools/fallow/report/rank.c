@@ -344,16 +344,16 @@ struct reader {
     struct flw_json_tree tree;
 };
 
-/* Fail with the sentence unless `is_right`. Returns is_right. */
+/* Fail with the sentence unless `is_right`. Returns is_right. `at` NULL: the beginning of the file. */
 static bool expect(struct reader *reader, bool is_right, node at, const char *wrong)
 {
-    return is_right || flw_input_fail(&reader->input, at->offset,
+    return is_right || flw_input_fail(&reader->input, at == NULL ? 0 : at->offset,
                                       "%s; it is no record of fallow report --json-lines", wrong);
 }
 
 static uint64_t read_number(struct reader *reader, node at)
 {
-    const char *text = flw_json_text_of(&reader->tree, at);
+    const char *text = at->text;
     char *end = NULL;
     if (at->kind == FLW_JSON_LITERAL && strcmp(text, "null") == 0) {
         return FLW_UNKNOWN;
@@ -374,11 +374,9 @@ static void read_fields(struct reader *reader, node object, const struct field *
 /* Read the two numbers of a step. */
 static void read_pair(struct reader *reader, node pair, const struct field *fields, char *item)
 {
-    node first = flw_json_at(&reader->tree, pair->child);
-    node second = flw_json_at(&reader->tree, first->next);
-    if (expect(reader,
-               pair->kind == FLW_JSON_ARRAY && second->kind != FLW_JSON_FAILED && second->next == 0,
-               pair, "a step is no pair")) {
+    node first = pair->child, second = first == NULL ? NULL : first->next;
+    if (expect(reader, pair->kind == FLW_JSON_ARRAY && second != NULL && second->next == NULL, pair,
+               "a step is no pair")) {
         *(uint64_t *)(void *)(item + fields[0].offset) = read_number(reader, first);
         *(uint64_t *)(void *)(item + fields[1].offset) = read_number(reader, second);
     }
@@ -391,26 +389,24 @@ static void read_list(struct reader *reader, node list, const struct field *fiel
     if (!expect(reader, list->kind == FLW_JSON_ARRAY, list, field->list->wrong)) {
         return;
     }
-    for
-        FLW_JSON_EACH(&reader->tree, at, list)
-        {
-            if (!expect(reader, *count < field->list->most, at, field->list->too_many)) {
-                return;
-            }
-            *items = flw_host_grow(*items, &capacity, *count + 1, field->list->item_bytes);
-            char *item = *items + (*count)++ * field->list->item_bytes;
-            if (field->fields->key == NULL) {
-                read_pair(reader, at, field->fields, item);
-            } else {
-                read_fields(reader, at, field->fields, item);
-            }
+    for (node at = list->child; at != NULL; at = at->next) {
+        if (!expect(reader, *count < field->list->most, at, field->list->too_many)) {
+            return;
         }
+        *items = flw_host_grow(*items, &capacity, *count + 1, field->list->item_bytes);
+        char *item = *items + (*count)++ * field->list->item_bytes;
+        if (field->fields->key == NULL) {
+            read_pair(reader, at, field->fields, item);
+        } else {
+            read_fields(reader, at, field->fields, item);
+        }
+    }
 }
 
 static void read_field(struct reader *reader, node at, const struct field *field, char *structure)
 {
     void *member = structure + field->offset;
-    const char *text = flw_json_text_of(&reader->tree, at);
+    const char *text = at->text;
     switch (field->kind) {
     case NUMBER:
         *(uint64_t *)member = read_number(reader, at);
@@ -443,14 +439,12 @@ static void read_fields(struct reader *reader, node object, const struct field *
         expect(reader, object->kind == FLW_JSON_OBJECT, object, "an object is missing");
     for (const struct field *field = fields; is_object && field->kind != END; field++) {
         size_t count = 0;
-        for
-            FLW_JSON_EACH(&reader->tree, at, object)
-            {
-                if (strcmp(flw_json_key_of(&reader->tree, at), field->key) == 0 &&
-                    expect(reader, count++ == 0, at, "something is said twice")) {
-                    read_field(reader, at, field, structure);
-                }
+        for (node at = object->child; at != NULL; at = at->next) {
+            if (strcmp(at->key, field->key) == 0 &&
+                expect(reader, count++ == 0, at, "something is said twice")) {
+                read_field(reader, at, field, structure);
             }
+        }
         expect(reader, count != 0, object, "something is missing");
     }
 }
@@ -500,16 +494,15 @@ static void read_record(struct reader *reader, struct flw_rank *rank)
     if (!flw_json_tree_read(&reader->tree, &reader->json)) {
         return;
     }
-    node root = &reader->tree.nodes[0];
-    node first = flw_json_at(&reader->tree, root->child);
-    if (!expect(reader, strcmp(flw_json_key_of(&reader->tree, first), "fallow_rank") == 0, root,
+    node root = reader->tree.root, first = root->child;
+    if (!expect(reader, first != NULL && strcmp(first->key, "fallow_rank") == 0, root,
                 "it does not begin with fallow_rank")) {
         return;
     }
     if (read_number(reader, first) != FLW_RANK_SCHEMA) {
         flw_input_fail(&reader->input, first->offset,
                        "a record of schema %s, and this fallow reads %d; write it anew",
-                       flw_json_text_of(&reader->tree, first), FLW_RANK_SCHEMA);
+                       first->text, FLW_RANK_SCHEMA);
     } else {
         read_fields(reader, root, rank_fields, rank);
         check(reader, root, rank);
@@ -521,7 +514,6 @@ bool flw_rank_read(const char *path, void (*take)(void *context, struct flw_rank
 {
     struct reader *reader = flw_host_alloc(1, sizeof *reader);
     struct flw_input *input = &reader->input;
-    node none = flw_json_at(&reader->tree, 0);
     size_t count = 0;
     message[0] = '\0';
     bool is_open = flw_input_open(input, flw_input_place(path), message);
@@ -533,7 +525,7 @@ bool flw_rank_read(const char *path, void (*take)(void *context, struct flw_rank
         }
         reader->json =
             (struct flw_json){.input = input}; /* each record is a JSON value of its own */
-        if (expect(reader, *input->at == '{', none, "it is no object")) {
+        if (expect(reader, *input->at == '{', NULL, "it is no object")) {
             read_record(reader, &rank);
         }
         if (input->failed) {
@@ -544,7 +536,7 @@ bool flw_rank_read(const char *path, void (*take)(void *context, struct flw_rank
             count++;
         }
     }
-    bool is_read = is_open && !input->failed && expect(reader, count > 0, none, "it is empty");
+    bool is_read = is_open && !input->failed && expect(reader, count > 0, NULL, "it is empty");
     if (is_open) {
         flw_input_close(input);
     }

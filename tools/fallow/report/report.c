@@ -194,7 +194,7 @@ static const struct flw_option diff_option_list[] = {
 
 /* Read a trace: report it with the cheapest policy, and read that report. */
 static bool read_trace(char *const *path, const struct flw_owner_rule *rule,
-                       struct flw_baseline *out)
+                       struct flw_json_tree *out)
 {
     char message[FLW_BASELINE_MESSAGE_BYTES];
     struct flw_draft draft = {.text = NULL};
@@ -233,7 +233,8 @@ static bool is_report(const char *place)
     return is;
 }
 
-static bool read_side(const char *path, const struct flw_owner_rule *rule, struct flw_baseline *out)
+static bool read_side(const char *path, const struct flw_owner_rule *rule,
+                      struct flw_json_tree *out)
 {
     char message[FLW_BASELINE_MESSAGE_BYTES], place[FLW_PLACE_BYTES];
     char *const places[] = {place};
@@ -255,8 +256,8 @@ static int run_diff(int argc, char **argv)
     static const struct flw_options command = {
         .command = "report diff", .help = diff_help, .list = diff_option_list};
     struct flw_owner_rule rule = {0};
-    struct flw_baseline a = {0};
-    struct flw_baseline b = {0};
+    struct flw_json_tree a = {0};
+    struct flw_json_tree b = {0};
     int code = flw_options_read(&command, &rule, argc, argv);
     if (code == FLW_OPTIONS_READ && (argc - optind != 2 || !flw_owner_rule_is_whole(&rule))) {
         if (argc - optind != 2) {
@@ -275,8 +276,8 @@ static int run_diff(int argc, char **argv)
         }
         code = is_read ? FLW_EXIT_OK : FLW_EXIT_FAILED;
     }
-    flw_baseline_finish(&a);
-    flw_baseline_finish(&b);
+    flw_json_tree_finish(&a);
+    flw_json_tree_finish(&b);
     flw_owner_rule_finish(&rule);
     return code;
 }

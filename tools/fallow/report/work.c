@@ -37,10 +37,10 @@ struct work {
     struct flw_trace *traces; /* without arrays that tables do not need */
     struct flw_program *programs;
     size_t sheet_count, sheet_capacity, trace_capacity, program_capacity;
-    size_t place;                 /* index of the job */
-    struct flw_job ranks;         /* used for several files, or records of ranks */
-    struct flw_baseline baseline; /* read before any output is written */
-    struct flw_draft others;      /* the page's data of devices that are not shown at first */
+    size_t place;                  /* index of the job */
+    struct flw_job ranks;          /* used for several files, or records of ranks */
+    struct flw_json_tree baseline; /* read before any output is written */
+    struct flw_draft others;       /* the page's data of devices that are not shown at first */
     struct flw_draft own_json;
     struct flw_draft *json; /* JSON of all sheets; not begun if not requested */
     struct flw_device device;
@@ -425,7 +425,7 @@ static void finish(struct work *work)
         free(work->traces[i].format);
     }
     flw_job_finish(&work->ranks);
-    flw_baseline_finish(&work->baseline);
+    flw_json_tree_finish(&work->baseline);
     flw_draft_abandon(&work->others);
     flw_draft_abandon(&work->own_json);
     flw_host_free(work->sheets);

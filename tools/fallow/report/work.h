@@ -76,7 +76,7 @@ bool flw_report_write_all(const struct flw_report_options *options, const struct
                           struct flw_draft *json);
 /* Check the thresholds. `baseline`: NULL, or the reference for the JSON of these sheets in the draft. */
 bool flw_report_is_within(const struct flw_report_options *options, const struct flw_sheet *sheets,
-                          size_t count, const struct flw_baseline *baseline,
+                          size_t count, const struct flw_json_tree *baseline,
                           struct flw_draft *json);
 
 #endif
