@@ -486,13 +486,7 @@ bool flw_ftrace_writer_add_segment(struct flw_ftrace_writer *writer,
                                    const struct flw_trace_segment *segment)
 {
     static const struct flw_trace_context none = {0};
-    struct flw_record record = {.op = FLW_RECORD_SEGMENT,
-                                .address = segment->address,
-                                .size_bytes = segment->size_bytes,
-                                .stream = segment->stream,
-                                .is_large = segment->is_large,
-                                .is_expandable = segment->is_expandable,
-                                .pool = segment->pool};
+    struct flw_record record = flw_record_of_segment(segment);
     writer->segment_count++;
     return begin_record(writer, FLW_FTRACE_SNAPSHOT, &none, 0) && put_record(writer, &record);
 }
@@ -504,35 +498,8 @@ bool flw_ftrace_writer_add_block(struct flw_ftrace_writer *writer,
     if (!begin_record(writer, FLW_FTRACE_SNAPSHOT, context, 0)) {
         return false;
     }
-    struct flw_record record = {.op = FLW_RECORD_BLOCK,
-                                .address = block->address,
-                                .size_bytes = block->size_bytes,
-                                .block = writer->block_count++,
-                                .stream = block->stream};
+    struct flw_record record = flw_record_of_block(block, writer->block_count++);
     return put_record(writer, &record);
-}
-
-/* `steps`: its time in the chunk. */
-static struct flw_record record_of(const struct flw_trace_event *event, uint64_t steps,
-                                   const struct flw_trace_detail *detail)
-{
-    struct flw_record record = {.op = flw_record_op_of(event->op),
-                                .time = steps,
-                                .address = event->address,
-                                .size_bytes = event->size_bytes,
-                                .block = flw_trace_op_has_block(event->op) ? event->block : 0,
-                                .stream = event->stream,
-                                .name = FLW_TRACE_NO_NAME,
-                                .free_bytes = FLW_TRACE_UNKNOWN,
-                                .largest_bytes = FLW_TRACE_UNKNOWN};
-    if (detail != NULL) {
-        record.other_stream = detail->other_stream;
-        record.name = detail->name;
-        record.free_bytes = detail->free_bytes;
-        record.largest_bytes = detail->largest_bytes;
-        record.lost_count = detail->lost_count;
-    }
-    return record;
 }
 
 /* The steps from the chunk's base to a time. A chunk whose steps do not reach it ends. */
@@ -567,7 +534,8 @@ bool flw_ftrace_writer_add_event(struct flw_ftrace_writer *writer,
     if (writer->chunk_count != chunk_count) {
         steps = 0; /* of a new chunk, whose base it is */
     }
-    struct flw_record record = record_of(event, steps, detail);
+    struct flw_record record = flw_record_of_event(event, detail);
+    record.time = steps;
     chunk->last_ns = time_ns;
     writer->event_count++;
     writer->block_count += event->op == FLW_TRACE_ALLOC;

@@ -425,9 +425,7 @@ bool flw_record_put(struct flw_record_state *state, const struct flw_record *rec
 enum flw_record_result flw_record_get(struct flw_record_state *state, struct flw_wire_in *in,
                                       struct flw_record *out)
 {
-    *out = (struct flw_record){.name = FLW_TRACE_NO_NAME,
-                               .free_bytes = FLW_TRACE_UNKNOWN,
-                               .largest_bytes = FLW_TRACE_UNKNOWN};
+    *out = (struct flw_record){FLW_RECORD_UNSET};
     if (in->at == in->end) {
         return FLW_RECORD_BAD;
     }

@@ -121,6 +121,17 @@ enum flw_record_result {
     FLW_RECORD_NO_MEMORY
 };
 
+/* Initializers of the fields that are not 0 where an op does not have them. */
+#define FLW_RECORD_UNSET \
+    .name = FLW_TRACE_NO_NAME, .free_bytes = FLW_TRACE_UNKNOWN, .largest_bytes = FLW_TRACE_UNKNOWN
+
+/* Return the record of a block or a segment of the start, or of an event; `detail` may be NULL. The time is the event's in
+ * ns; names and streams are the trace's numbers. */
+struct flw_record flw_record_of_block(const struct flw_trace_block *block, uint64_t number);
+struct flw_record flw_record_of_segment(const struct flw_trace_segment *segment);
+struct flw_record flw_record_of_event(const struct flw_trace_event *event,
+                                      const struct flw_trace_detail *detail);
+
 /* Before the first record of a chunk; all zero before the first chunk. */
 void flw_record_begin(struct flw_record_state *state, enum flw_record_codec codec,
                       bool has_addresses, uint64_t first_block);

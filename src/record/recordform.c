@@ -166,3 +166,47 @@ enum flw_record_result flw_record_get_raw(struct flw_record_state *state, struct
     }
     return record->op < FLW_RECORD_BLOCK ? FLW_RECORD_OK : FLW_RECORD_BAD;
 }
+
+/* ---- the records of a trace ---- */
+
+struct flw_record flw_record_of_block(const struct flw_trace_block *block, uint64_t number)
+{
+    return (struct flw_record){.op = FLW_RECORD_BLOCK,
+                               .address = block->address,
+                               .size_bytes = block->size_bytes,
+                               .block = number,
+                               .stream = block->stream,
+                               FLW_RECORD_UNSET};
+}
+
+struct flw_record flw_record_of_segment(const struct flw_trace_segment *segment)
+{
+    return (struct flw_record){.op = FLW_RECORD_SEGMENT,
+                               .address = segment->address,
+                               .size_bytes = segment->size_bytes,
+                               .stream = segment->stream,
+                               .is_large = segment->is_large,
+                               .is_expandable = segment->is_expandable,
+                               .pool = segment->pool,
+                               FLW_RECORD_UNSET};
+}
+
+struct flw_record flw_record_of_event(const struct flw_trace_event *event,
+                                      const struct flw_trace_detail *detail)
+{
+    struct flw_record record = {.op = flw_record_op_of(event->op),
+                                .time = event->time_ns,
+                                .address = event->address,
+                                .size_bytes = event->size_bytes,
+                                .block = flw_trace_op_has_block(event->op) ? event->block : 0,
+                                .stream = event->stream,
+                                FLW_RECORD_UNSET};
+    if (detail != NULL) {
+        record.other_stream = detail->other_stream;
+        record.name = detail->name;
+        record.free_bytes = detail->free_bytes;
+        record.largest_bytes = detail->largest_bytes;
+        record.lost_count = detail->lost_count;
+    }
+    return record;
+}

@@ -24,14 +24,6 @@ struct flw_reader {
     size_t stage_room;
 };
 
-/* A record of this op (enum flw_record_op) without any fields. */
-#define FLW_READER_RECORD(record_op)                                                   \
-    (struct flw_record)                                                                \
-    {                                                                                  \
-        .op = (record_op), .name = FLW_TRACE_NO_NAME, .free_bytes = FLW_TRACE_UNKNOWN, \
-        .largest_bytes = FLW_TRACE_UNKNOWN                                             \
-    }
-
 /* Take a FREE, FREE_DONE or USE of an existing block. Returns NULL, or the state in which the block cannot have it. */
 const char *flw_reader_step(struct flw_reader *reader, uint8_t op, uint64_t block);
 

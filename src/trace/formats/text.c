@@ -328,7 +328,7 @@ static void check_record(struct reader *r, const struct flw_record *record)
 
 static void read_record(struct reader *r, char first)
 {
-    struct flw_record record = FLW_READER_RECORD(take_letters(r, first));
+    struct flw_record record = {.op = take_letters(r, first), FLW_RECORD_UNSET};
     const char *letters = flw_text_forms[record.op].letters;
     take_time(r, record.op);
     while (!flw_line_accept(&r->line, flw_text_forms[record.op].word)) {

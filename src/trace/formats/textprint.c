@@ -161,9 +161,8 @@ static void print_column(const struct printer *p, const struct flw_text_column *
     }
 }
 
-/* Print a record, after the stack if that is new. `name` may be NULL. */
-static void print_record(struct printer *p, const struct flw_record *record, uint32_t stack,
-                         const char *name)
+/* Print a record, after the stack if that is new. */
+static void print_record(struct printer *p, const struct flw_record *record, uint32_t stack)
 {
     const struct flw_text_form *form = &flw_text_forms[record->op];
     uint32_t number;
@@ -177,61 +176,35 @@ static void print_record(struct printer *p, const struct flw_record *record, uin
     if (number != 0) {
         print_number(p->file, " stack=", number);
     }
-    if (name != NULL) {
-        fprintf(p->file, " \"%s\"", name);
+    if (record->name != FLW_TRACE_NO_NAME) {
+        fprintf(p->file, " \"%s\"", p->trace->names[record->name]);
     }
     putc('\n', p->file);
 }
 
-static void print_segment(struct printer *p, const struct flw_trace_segment *segment)
-{
-    struct flw_record record = {.op = FLW_RECORD_SEGMENT,
-                                .address = segment->address,
-                                .size_bytes = segment->size_bytes,
-                                .stream = segment->stream,
-                                .is_large = segment->is_large,
-                                .is_expandable = segment->is_expandable,
-                                .pool = segment->pool};
-    print_record(p, &record, segment->stack, NULL);
-}
-
-/* Print a block of the start, or an event. */
-static void print_event(struct printer *p, size_t place)
+static void print_records(struct printer *p)
 {
     const struct flw_trace *trace = p->trace;
-    const struct flw_trace_context *context = flw_trace_walk_context(trace, &p->walk, place);
-    struct flw_record record = {.op = FLW_RECORD_BLOCK,
-                                .thread = context->thread,
-                                .tag = context->tag,
-                                .pool = context->pool,
-                                .block = place,
-                                .free_bytes = FLW_TRACE_UNKNOWN,
-                                .largest_bytes = FLW_TRACE_UNKNOWN};
-    const char *name = NULL;
-    if (place < trace->initial_count) {
-        record.address = trace->blocks[place].address;
-        record.size_bytes = trace->blocks[place].size_bytes;
-        record.stream = trace->blocks[place].stream;
-    } else {
-        size_t number = place - trace->initial_count;
-        const struct flw_trace_event *event = &trace->events[number];
-        const struct flw_trace_detail *detail = flw_trace_walk_detail(trace, &p->walk, number);
-        record.op = flw_record_op_of(event->op);
-        record.time = event->time_ns;
-        record.address = event->address;
-        record.size_bytes = event->size_bytes;
-        record.block = event->block;
-        record.stream = event->stream;
-        if (detail != NULL) {
-            name = flw_trace_name(trace, detail);
-            record.other_stream = detail->other_stream;
-            record.free_bytes = detail->free_bytes;
-            record.largest_bytes = detail->largest_bytes;
-            record.lost_count = detail->lost_count;
-        }
-        print_remark(p, place);
+    for (size_t i = 0; i < trace->segment_count; i++) {
+        struct flw_record record = flw_record_of_segment(&trace->segments[i]);
+        print_record(p, &record, trace->segments[i].stack);
     }
-    print_record(p, &record, flw_trace_stack(trace, place), name);
+    for (size_t i = 0; i < trace->initial_count + trace->event_count; i++) {
+        struct flw_record record;
+        if (i < trace->initial_count) {
+            record = flw_record_of_block(&trace->blocks[i], i);
+        } else {
+            size_t event = i - trace->initial_count;
+            record = flw_record_of_event(&trace->events[event],
+                                         flw_trace_walk_detail(trace, &p->walk, event));
+            print_remark(p, i);
+        }
+        const struct flw_trace_context *context = flw_trace_walk_context(trace, &p->walk, i);
+        record.thread = context->thread;
+        record.tag = context->tag;
+        record.pool = context->pool;
+        print_record(p, &record, flw_trace_stack(trace, i));
+    }
 }
 
 static void print_header(const struct flw_trace *trace, FILE *file)
@@ -265,12 +238,7 @@ bool flw_text_print(const struct flw_trace *trace, FILE *file)
     bool has_memory = flw_stack_order_begin(&p.order);
     if (has_memory) {
         print_header(trace, file);
-        for (size_t i = 0; i < trace->segment_count; i++) {
-            print_segment(&p, &trace->segments[i]);
-        }
-        for (size_t i = 0; i < trace->initial_count + trace->event_count; i++) {
-            print_event(&p, i);
-        }
+        print_records(&p);
     }
     flw_stack_order_finish(&p.order);
     return has_memory;

@@ -26,7 +26,7 @@ void (*flw_trace_listener)(const struct flw_trace_progress *progress);
 struct flw_unpacker {
     struct flw_codec *codec;
     struct flw_codec_buffers buffers;
-    unsigned char *packed; /* NULL: the packed bytes are the caller's memory */
+    unsigned char *packed;
     uint64_t packed_bytes; /* passed to the codec, or soon to be */
     uint64_t unpacked_bytes;
     const char
@@ -41,30 +41,18 @@ static void append_name(char *out, size_t room, const char *name)
     snprintf(out, room, "%s%s", tail == name ? "" : "...", tail);
 }
 
-static void make_one_line(char *message)
-{
-    for (char *c = message; *c != '\0'; c++) {
-        if ((unsigned char)*c < 0x20 || (unsigned char)*c == 0x7F) {
-            *c = '?';
-        }
-    }
-}
-
-static void message_va(char *message, const char *name, const char *format, va_list arguments)
-{
-    append_name(message, FLW_TRACE_MESSAGE_BYTES, name);
-    size_t used = strlen(message);
-    used += (size_t)snprintf(message + used, FLW_TRACE_MESSAGE_BYTES - used, ": ");
-    vsnprintf(message + used, FLW_TRACE_MESSAGE_BYTES - used, format, arguments);
-    make_one_line(message);
-}
-
 void flw_input_message(char *message, const char *name, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    message_va(message, name, format, arguments);
+    append_name(message, FLW_TRACE_MESSAGE_BYTES, name);
+    size_t used = strlen(message);
+    used += (size_t)snprintf(message + used, FLW_TRACE_MESSAGE_BYTES - used, ": ");
+    vsnprintf(message + used, FLW_TRACE_MESSAGE_BYTES - used, format, arguments);
     va_end(arguments);
+    for (char *c = message; *c != '\0'; c++) {
+        *c = (unsigned char)*c < 0x20 || (unsigned char)*c == 0x7F ? '?' : *c;
+    }
 }
 
 bool flw_input_fail(struct flw_input *input, uint64_t offset, const char *format, ...)
@@ -92,6 +80,13 @@ bool flw_input_fail_short(struct flw_input *input, const char *what)
 static size_t read_some(struct flw_input *input, unsigned char *out, size_t room)
 {
     ssize_t got = 0;
+    if (input->fd < 0) {
+        got = (ssize_t)(room < input->memory_bytes ? room : input->memory_bytes);
+        memcpy(out, input->memory, (size_t)got);
+        input->memory += got;
+        input->memory_bytes -= (size_t)got;
+        return (size_t)got;
+    }
     do {
         got = read(input->fd, out, room);
     } while (got < 0 && errno == EINTR);
@@ -170,41 +165,33 @@ static size_t unpack_some(struct flw_input *input, unsigned char *out, size_t ro
     return room - buffers->out_room;
 }
 
-/* Start unpacking. `bytes` is the whole input, or the first bytes of the file. */
-static bool start_unpacking(struct flw_input *input, const unsigned char *bytes, size_t count,
-                            bool from_file)
+static void set_window(struct flw_input *input, const unsigned char *bytes, size_t count)
+{
+    input->begin = bytes;
+    input->at = bytes;
+    input->end = bytes + count;
+}
+
+/* Start unpacking. The first `count` packed bytes are in the buffer, which becomes the window. */
+static bool start_unpacking(struct flw_input *input, enum flw_codec_kind kind, size_t count)
 {
     const char *problem = "no memory to unpack it";
     struct flw_unpacker *unpacker = calloc(1, sizeof(*unpacker));
     input->unpacker = unpacker;
-    if (unpacker == NULL) {
-        goto fail;
-    }
-    if (from_file) {
+    if (unpacker != NULL) {
         unpacker->packed = malloc(PACKED_BYTES);
-        if (unpacker->packed == NULL) {
-            goto fail;
-        }
-        memcpy(unpacker->packed, bytes, count);
-        bytes = unpacker->packed;
+        unpacker->codec = unpacker->packed != NULL ? flw_codec_create(kind, &problem) : NULL;
     }
-    unpacker->codec = flw_codec_create(flw_codec_tell(bytes, count), &problem);
-    if (unpacker->codec == NULL) {
-        goto fail;
+    if (unpacker == NULL || unpacker->codec == NULL) {
+        flw_input_message(input->message, input->name, "%s", problem);
+        return false;
     }
-    unpacker->buffers.in = bytes;
+    memcpy(unpacker->packed, input->buffer, count);
+    unpacker->buffers.in = unpacker->packed;
     unpacker->buffers.in_count = count;
-    unpacker->buffers.in_is_last = !from_file;
     unpacker->packed_bytes = count;
-    input->ended = false;
-    input->begin = input->buffer;
-    input->at = input->buffer;
-    input->end = input->buffer;
+    set_window(input, input->buffer, 0);
     return true;
-
-fail:
-    flw_input_message(input->message, input->name, "%s", problem);
-    return false;
 }
 
 static void end_unpacking(struct flw_unpacker *unpacker)
@@ -214,22 +201,39 @@ static void end_unpacking(struct flw_unpacker *unpacker)
     free(unpacker);
 }
 
+/* Move the unread bytes to the start of a buffer of at least `room` bytes. */
+static bool make_room(struct flw_input *input, size_t room)
+{
+    size_t held = (size_t)(input->end - input->at);
+    input->begin_offset = flw_input_offset(input);
+    memmove(input->buffer, input->at, held);
+    set_window(input, input->buffer, held);
+    if (room > input->room) {
+        unsigned char *buffer = realloc(input->buffer, room);
+        if (buffer == NULL) {
+            input->failed = true;
+            flw_input_message(input->message, input->name, "no memory to read it");
+            return false;
+        }
+        input->buffer = buffer;
+        input->room = room;
+        set_window(input, buffer, held);
+    }
+    return true;
+}
+
 bool flw_input_fill(struct flw_input *input, size_t count)
 {
     size_t held = (size_t)(input->end - input->at);
     if (held >= count) {
         return true;
     }
-    if (input->ended || input->failed) {
+    if (input->ended || input->failed || !make_room(input, count)) {
         return false;
     }
-    input->begin_offset = flw_input_offset(input);
-    memmove(input->buffer, input->at, held);
-    input->begin = input->buffer;
-    input->at = input->buffer;
     while (held < count) {
         unsigned char *out = input->buffer + held;
-        size_t room = WINDOW_BYTES - held;
+        size_t room = input->room - held;
         size_t got =
             input->unpacker != NULL ? unpack_some(input, out, room) : read_some(input, out, room);
         held += got;
@@ -286,6 +290,16 @@ const char *flw_input_reason(const struct flw_input *input)
     return input->message + strlen(name) + strlen(": ");
 }
 
+static bool make_window(struct flw_input *input, const char *problem)
+{
+    input->buffer = malloc(WINDOW_BYTES);
+    input->room = WINDOW_BYTES;
+    if (input->buffer == NULL) {
+        flw_input_message(input->message, input->name, "%s", problem);
+    }
+    return input->buffer != NULL;
+}
+
 static bool open_file(struct flw_input *input, const char *path)
 {
     struct stat status;
@@ -299,69 +313,59 @@ static bool open_file(struct flw_input *input, const char *path)
         return false;
     }
     input->file_bytes = S_ISREG(status.st_mode) ? (uint64_t)status.st_size : 0;
-    input->buffer = malloc(WINDOW_BYTES);
-    if (input->buffer == NULL) {
-        flw_input_message(input->message, path, "no memory to read it");
+    if (!make_window(input, "no memory to read it")) {
         return false;
     }
-    size_t got = 0;
-    while (got < FLW_CODEC_MAGIC_BYTES) {
-        size_t more = read_some(input, input->buffer + got, PACKED_BYTES - got);
-        if (input->failed) {
-            return false;
-        }
-        if (more == 0) {
-            break;
-        }
+    size_t got = 0, more = 1;
+    while (got < FLW_CODEC_MAGIC_BYTES && more > 0) {
+        more = read_some(input, input->buffer + got, PACKED_BYTES - got);
         got += more;
     }
-    if (flw_codec_tell(input->buffer, got) != FLW_CODEC_PLAIN) {
-        return start_unpacking(input, input->buffer, got, true);
+    enum flw_codec_kind kind = flw_codec_tell(input->buffer, got);
+    set_window(input, input->buffer, got);
+    return !input->failed && (kind == FLW_CODEC_PLAIN || start_unpacking(input, kind, got));
+}
+
+static bool open_bytes(struct flw_input *input, const void *bytes, size_t count)
+{
+    static const unsigned char none[1] = {0};
+    const unsigned char *first = count > 0 ? bytes : none;
+    enum flw_codec_kind kind = flw_codec_tell(first, count);
+    if (kind != FLW_CODEC_PLAIN) {
+        input->memory = first;
+        input->memory_bytes = count;
+        return make_window(input, "no memory to unpack it") && start_unpacking(input, kind, 0);
     }
-    input->begin = input->buffer;
-    input->at = input->buffer;
-    input->end = input->buffer + got;
+    if (count > FLW_INPUT_MAX_BYTES) {
+        flw_input_message(input->message, input->name, "more than 4 GiB: too large");
+        return false;
+    }
+    set_window(input, first, count);
+    input->ended = true;
     return true;
+}
+
+static bool close_unless(struct flw_input *input, bool is_open)
+{
+    if (!is_open) {
+        flw_input_close(input);
+    }
+    return is_open;
 }
 
 bool flw_input_open(struct flw_input *input, const char *path, char *message)
 {
     *input = (struct flw_input){.fd = -1, .name = path, .message = message};
     message[0] = '\0';
-    if (!open_file(input, path)) {
-        flw_input_close(input);
-        return false;
-    }
-    return true;
+    return close_unless(input, open_file(input, path));
 }
 
 bool flw_input_open_bytes(struct flw_input *input, const void *bytes, size_t count,
                           const char *name, char *message)
 {
-    static const unsigned char none[1] = {0};
-    const unsigned char *first = count > 0 ? bytes : none;
     *input = (struct flw_input){.fd = -1, .name = name, .message = message};
     message[0] = '\0';
-    if (flw_codec_tell(first, count) != FLW_CODEC_PLAIN) {
-        input->buffer = malloc(WINDOW_BYTES);
-        if (input->buffer == NULL) {
-            flw_input_message(message, name, "no memory to unpack it");
-        }
-        if (input->buffer == NULL || !start_unpacking(input, first, count, false)) {
-            flw_input_close(input);
-            return false;
-        }
-        return true;
-    }
-    if (count > FLW_INPUT_MAX_BYTES) {
-        flw_input_message(message, name, "more than 4 GiB: too large");
-        return false;
-    }
-    input->begin = first;
-    input->at = first;
-    input->end = first + count;
-    input->ended = true;
-    return true;
+    return close_unless(input, open_bytes(input, bytes, count));
 }
 
 void flw_input_close(struct flw_input *input)

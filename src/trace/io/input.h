@@ -15,7 +15,7 @@
 
 #define FLW_TRACE_MESSAGE_BYTES 256
 
-/* Most bytes of one flw_input_fill. */
+/* The bytes in which a reader looks for the kind of a file, and the longest line. */
 #define FLW_INPUT_FILL_BYTES 65536
 
 /* Most unpacked bytes of a file, so that indices of decoded objects fit 32 bits. */
@@ -28,12 +28,15 @@
 struct flw_unpacker;
 
 struct flw_input {
-    const unsigned char *at;       /* next byte of the window */
-    const unsigned char *end;      /* one past the last byte of the window */
-    const unsigned char *begin;    /* first byte of the window */
-    uint64_t begin_offset;         /* unpacked offset of `begin` */
-    unsigned char *buffer;         /* owns the window; NULL: the window is the caller's memory */
-    int fd;                        /* -1: memory */
+    const unsigned char *at;     /* next byte of the window */
+    const unsigned char *end;    /* one past the last byte of the window */
+    const unsigned char *begin;  /* first byte of the window */
+    uint64_t begin_offset;       /* unpacked offset of `begin` */
+    unsigned char *buffer;       /* owns the window; NULL: the window is the caller's memory */
+    size_t room;                 /* of the buffer */
+    int fd;                      /* -1: memory */
+    const unsigned char *memory; /* packed bytes not yet read; the caller's */
+    size_t memory_bytes;
     uint64_t read_bytes;           /* of the file, packed or not */
     uint64_t file_bytes;           /* 0: unknown */
     bool ended;                    /* the file ends with the window */
@@ -51,7 +54,7 @@ bool flw_input_open_bytes(struct flw_input *input, const void *bytes, size_t cou
                           const char *name, char *message);
 void flw_input_close(struct flw_input *input);
 
-/* Make the window hold at least `count` bytes. Returns false if fewer are left or reading failed. */
+/* Make the window hold at least `count` bytes, and grow if necessary. Returns false if fewer are left or reading failed. */
 bool flw_input_fill(struct flw_input *input, size_t count);
 
 /* Skip `count` bytes, any number. Returns false if the input ends earlier. */
