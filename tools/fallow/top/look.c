@@ -245,58 +245,54 @@ const struct flw_top_look *flw_top_looks_find(const struct flw_top_looks *all, p
     return NULL;
 }
 
-bool flw_top_looks_take(struct flw_top_looks *all, const struct flw_top_settings *settings,
-                        char *message, bool *out_ended)
+/* Look at processes. If one fails, go on if it has ended, or `is_named` is false: then the note is the reason. */
+static bool take_all(struct flw_top_looks *all, const char *directory, const struct names *names,
+                     const pid_t *processes, size_t count, bool is_named, char *message)
 {
+    all->looks = flw_host_alloc(count, sizeof *all->looks);
+    for (size_t i = 0; i < count; i++) {
+        bool is_ended = false;
+        if (take(&all->looks[all->count], directory, names, processes[i], message, &is_ended)) {
+            all->count++;
+        } else if (!is_ended && is_named) {
+            return false;
+        } else if (!is_ended) {
+            memcpy(all->note, message, FLW_TOP_MESSAGE_BYTES);
+        }
+    }
+    return true;
+}
+
+bool flw_top_looks_next(struct flw_top_looks *now, struct flw_top_looks *before,
+                        const struct flw_top_settings *settings, char *message, bool *out_ended)
+{
+    struct flw_top_looks all = {0};
     struct names names = {0};
-    pid_t *found = NULL;
     size_t count = settings->process_count;
-    bool is_named = count > 0, is_ok = true;
     *out_ended = false;
-    *all = (struct flw_top_looks){0};
     if (!flw_board_sweep(settings->directory, keep_name, &names)) {
         snprintf(message, FLW_TOP_MESSAGE_BYTES, "cannot look into %s: %s", settings->directory,
                  strerror(errno));
         return false;
     }
-    if (!is_named) {
-        found = list_processes(&names, &count, &all->other_count);
-    }
-    all->looks = flw_host_alloc(count, sizeof *all->looks);
-    for (size_t i = 0; is_ok && i < count; i++) {
-        bool is_ended = false;
-        if (take(&all->looks[all->count], settings->directory, &names,
-                 is_named ? settings->processes[i] : found[i], message, &is_ended)) {
-            all->count++;
-        } else if (!is_ended && is_named) {
-            is_ok = false;
-        } else if (!is_ended) {
-            memcpy(all->note, message, FLW_TOP_MESSAGE_BYTES);
-        }
-    }
+    pid_t *found = count > 0 ? NULL : list_processes(&names, &count, &all.other_count);
+    bool is_ok =
+        take_all(&all, settings->directory, &names, found != NULL ? found : settings->processes,
+                 count, found == NULL, message);
+    *out_ended = is_ok && found == NULL && all.count == 0;
     flw_host_free(found);
     flw_host_free(names.list);
-    *out_ended = is_ok && is_named && all->count == 0;
     if (!is_ok || *out_ended) {
-        flw_top_looks_drop(all);
+        flw_top_looks_drop(&all);
         return false;
     }
+    flw_top_looks_drop(before);
+    *before = *now;
+    *now = all;
     return true;
 }
 
 /* ---- owners */
-
-/* Cut the next line from *at. Returns NULL if there is none. */
-static char *take_line(char **at)
-{
-    char *line = *at, *end = strchr(line, '\n');
-    if (end == NULL) {
-        return NULL;
-    }
-    *end = '\0';
-    *at = end + 1;
-    return line;
-}
 
 /* Name the owner of a call stack. */
 static void name_owner(const struct flw_bulletin_holder *holder, char *out, size_t room)
@@ -306,8 +302,8 @@ static void name_owner(const struct flw_bulletin_holder *holder, char *out, size
     enum flw_frame_kind best = FLW_FRAME_OTHER;
     snprintf(out, room, "code that is not known");
     memcpy(frames, holder->frames, sizeof frames);
-    while ((function = take_line(&at)) != NULL && (file = take_line(&at)) != NULL &&
-           (line = take_line(&at)) != NULL) {
+    while ((function = strsep(&at, "\n")) != NULL && (file = strsep(&at, "\n")) != NULL &&
+           (line = strsep(&at, "\n")) != NULL && at != NULL) {
         enum flw_frame_kind kind = flw_frame_tell(function, file, true, name, sizeof name);
         if (!flw_frame_is_better(kind, best)) {
             continue;

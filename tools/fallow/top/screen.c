@@ -63,18 +63,6 @@ static void draw_title(const struct screen *screen)
     (void)mvaddnstr(0, COLS > (int)strlen(right) ? COLS - (int)strlen(right) : 0, right, COLS);
 }
 
-/* Choose the process `step` further in the list, counted from the first if the chosen process has ended. */
-static void choose(struct screen *screen, size_t step)
-{
-    size_t count = screen->now.count, place = 0;
-    uint32_t *order = flw_top_order_looks(&screen->now, screen->sort);
-    for (size_t i = 0; i < count; i++) {
-        place = screen->now.looks[order[i]].process == screen->chosen ? i : place;
-    }
-    screen->chosen = count == 0 ? 0 : screen->now.looks[order[(place + step) % count]].process;
-    flw_host_free(order);
-}
-
 static void write_page(const struct screen *screen, FILE *out)
 {
     struct flw_top_page page = {
@@ -105,7 +93,7 @@ static void draw(struct screen *screen)
     if (out == NULL) {
         flw_host_refuse(1, LINES);
     }
-    choose(screen, 0);
+    screen->chosen = flw_top_choose(&screen->now, screen->sort, screen->chosen, 0);
     write_page(screen, out);
     fclose(out);
     for (const char *line = text; (line = strchr(line, '\n')) != NULL; line++) {
@@ -145,7 +133,7 @@ static bool react(struct screen *screen, int key)
     if (sort != NULL) {
         screen->sort = (enum flw_top_sort)(sort - sorts);
     } else if (key == '\t') {
-        choose(screen, 1);
+        screen->chosen = flw_top_choose(&screen->now, screen->sort, screen->chosen, 1);
     }
     for (size_t i = 0; i < sizeof scrolls / sizeof *scrolls; i++) {
         if (scrolls[i].key == key) {
@@ -156,19 +144,6 @@ static bool react(struct screen *screen, int key)
 }
 
 /* ---- the loop */
-
-/* Look at the processes. Returns false if none is left to watch; see *out_ended and the message. */
-static bool look(struct screen *screen, char *message, bool *out_ended)
-{
-    struct flw_top_looks looks;
-    if (!flw_top_looks_take(&looks, screen->settings, message, out_ended)) {
-        return false;
-    }
-    flw_top_looks_drop(&screen->before);
-    screen->before = screen->now;
-    screen->now = looks;
-    return true;
-}
 
 /* True if the terminal was closed: it reports a key at once, again and again. */
 static bool is_terminal_gone(void)
@@ -191,7 +166,8 @@ static bool run(struct screen *screen, char *message, bool *out_ended)
         }
         if (flw_clock_fine_ns() >= due_ns) {
             due_ns = flw_clock_fine_ns() + screen->settings->interval_ns;
-            if (!look(screen, message, out_ended)) {
+            if (!flw_top_looks_next(&screen->now, &screen->before, screen->settings, message,
+                                    out_ended)) {
                 return false;
             }
         }
@@ -224,7 +200,8 @@ int flw_top_watch_screen(const struct flw_top_settings *settings)
 {
     struct screen screen = {.settings = settings, .sort = settings->sort};
     char message[FLW_TOP_MESSAGE_BYTES] = "";
-    bool is_ended = false, is_watched = look(&screen, message, &is_ended);
+    bool is_ended = false,
+         is_watched = flw_top_looks_next(&screen.now, &screen.before, settings, message, &is_ended);
     SCREEN *terminal = is_watched ? newterm(NULL, stdout, stdin) : NULL;
     int code = is_watched ? -1 : FLW_EXIT_FAILED; /* also if the processes have ended already */
     if (terminal != NULL) {

@@ -177,28 +177,27 @@ static void pause_for(uint64_t ns)
     }
 }
 
-/* Print one view after the other, or one. */
+/* Print one view, or one after the other until the named processes have ended. */
 static int print_all(const struct settings *settings)
 {
-    struct flw_top_looks now, before = {0};
+    struct flw_top_looks now = {0}, before = {0};
     char message[FLW_TOP_MESSAGE_BYTES];
-    bool is_ended = false, is_ok = flw_top_looks_take(&now, &settings->top, message, &is_ended);
-    if (!is_ok || now.note[0] != '\0') {
-        flw_complain("top: %s", is_ok ? now.note : message);
-    }
-    bool goes_on = is_ok = is_ok && print(&now, &before, settings);
-    while (goes_on && !settings->is_once && settings->top.process_count != 0) {
-        pause_for(settings->top.interval_ns);
-        flw_top_looks_drop(&before);
-        before = now;
-        goes_on = flw_top_looks_take(&now, &settings->top, message, &is_ended);
-        is_ok = goes_on || is_ended;
-        if (goes_on) {
-            fputs(settings->is_json ? "" : "\n", stdout);
-            goes_on = is_ok = print(&now, &before, settings);
-        } else if (!is_ok) {
-            flw_complain("top: %s", message);
+    bool is_ended = false, is_ok = true, goes_on = true;
+    for (bool is_first = true; goes_on; is_first = false) {
+        if (!flw_top_looks_next(&now, &before, &settings->top, message, &is_ended)) {
+            is_ok = is_ended && !is_first;
+            if (!is_ok) {
+                flw_complain("top: %s", message);
+            }
+            break;
         }
+        if (is_first && now.note[0] != '\0') {
+            flw_complain("top: %s", now.note);
+        }
+        fputs(is_first || settings->is_json ? "" : "\n", stdout);
+        is_ok = print(&now, &before, settings);
+        goes_on = is_ok && !settings->is_once && settings->top.process_count != 0;
+        pause_for(goes_on ? settings->top.interval_ns : 0);
     }
     flw_top_looks_drop(&before);
     flw_top_looks_drop(&now);

@@ -62,11 +62,11 @@ struct flw_top_looks {
     char note[FLW_TOP_MESSAGE_BYTES]; /* why an unnamed process is left out; "": none is */
 };
 
-/* Look at the processes of the settings. A process that has ended is left out. Returns false if none is left: the
- * message (of FLW_TOP_MESSAGE_BYTES) is one line with the reason, and *out_ended is true if all named processes have
- * ended. */
-bool flw_top_looks_take(struct flw_top_looks *all, const struct flw_top_settings *settings,
-                        char *message, bool *out_ended);
+/* Look at the processes of the settings: *before becomes the former *now. A process that has ended is left out. Returns
+ * false if none is left: nothing changes, the message (of FLW_TOP_MESSAGE_BYTES) is one line with the reason, and
+ * *out_ended is true if all named processes have ended. */
+bool flw_top_looks_next(struct flw_top_looks *now, struct flw_top_looks *before,
+                        const struct flw_top_settings *settings, char *message, bool *out_ended);
 void flw_top_looks_drop(struct flw_top_looks *all);
 /* Return the look at a process, or NULL. */
 const struct flw_top_look *flw_top_looks_find(const struct flw_top_looks *all, pid_t process);
@@ -117,11 +117,12 @@ void flw_top_add_line(struct flw_top_page *page, enum flw_top_style style, const
 /* Write one process and each of its pools in full. `before` (or NULL): an earlier look, for rates. */
 void flw_top_write_process(struct flw_top_page *page, const struct flw_top_look *look,
                            const struct flw_top_look *before, enum flw_top_sort sort);
-/* Write a line for each process, in the order of flw_top_order_looks. */
+/* Write a line for each process. */
 void flw_top_write_list(struct flw_top_page *page, const struct flw_top_looks *all,
                         enum flw_top_sort sort);
-/* Return the indices of the looks in order; flw_host_free. */
-uint32_t *flw_top_order_looks(const struct flw_top_looks *all, enum flw_top_sort sort);
+/* Return the process `step` places behind `process` in that list, or behind the first if `process` has ended. */
+pid_t flw_top_choose(const struct flw_top_looks *all, enum flw_top_sort sort, pid_t process,
+                     size_t step);
 
 /* ---- screen.c */
 

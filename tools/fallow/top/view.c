@@ -80,12 +80,9 @@ void flw_top_add_line(struct flw_top_page *page, enum flw_top_style style, const
 const char *const flw_top_sort_names[FLW_TOP_SORTS] = {"number", "reserved", "live", "cached",
                                                        "hits"};
 
-/* The figures by which processes, pools and streams are sorted. */
-struct sums {
-    uint64_t reserved, live, cached, hits, allocs;
-};
-
+/* The figures by which processes, pools, streams and classes are sorted. */
 struct row {
+    uint64_t reserved, live, cached, hits, allocs;
     uint64_t key; /* the largest is first; equal keys keep their order */
     uint32_t index;
 };
@@ -96,57 +93,41 @@ static int compare_rows(const void *left, const void *right)
     return a->key != b->key ? (a->key < b->key ? 1 : -1) : (a->index < b->index ? -1 : 1);
 }
 
-/* Return the indices of `number` sums in order; flw_host_free. */
-static uint32_t *order(const struct sums *sums, uint32_t number, enum flw_top_sort sort)
+static void sort_rows(struct row *rows, size_t number, enum flw_top_sort sort)
 {
-    struct row *rows = flw_host_alloc(number, sizeof *rows);
-    uint32_t *indices = flw_host_alloc(number, sizeof *indices);
     for (uint32_t i = 0; i < number; i++) {
-        const struct sums *of = &sums[i];
-        double hit_share = of->allocs == 0 ? 0 : (double)of->hits / (double)of->allocs;
-        const uint64_t keys[FLW_TOP_SORTS] = {0, of->reserved, of->live, of->cached,
+        struct row *row = &rows[i];
+        double hit_share = row->allocs == 0 ? 0 : (double)row->hits / (double)row->allocs;
+        const uint64_t keys[FLW_TOP_SORTS] = {0, row->reserved, row->live, row->cached,
                                               (uint64_t)(hit_share * 1e9)};
-        rows[i] = (struct row){keys[sort], i};
+        row->key = keys[sort];
+        row->index = i;
     }
-    if (number > 0) {
-        qsort(rows, number, sizeof *rows, compare_rows);
-    }
-    for (uint32_t i = 0; i < number; i++) {
-        indices[i] = rows[i].index;
-    }
-    flw_host_free(rows);
-    return indices;
+    qsort(rows, number, sizeof *rows, compare_rows);
 }
 
 #define V(name) value[FLW_VALUE_##name]
 
-static void add_up(struct sums *sums, const uint64_t *value)
+static void add_to_row(struct row *row, const uint64_t *value)
 {
-    sums->reserved += V(reserved_bytes);
-    sums->live += V(live_bytes);
-    sums->cached += V(cached_bytes);
-    sums->hits += V(hit_count);
-    sums->allocs += V(alloc_count);
+    row->reserved += V(reserved_bytes);
+    row->live += V(live_bytes);
+    row->cached += V(cached_bytes);
+    row->hits += V(hit_count);
+    row->allocs += V(alloc_count);
 }
 
-static struct sums sum_up(const struct flw_top_look *look)
+/* Return the looks in order, each with the sums of its pools; flw_host_free. */
+static struct row *list_looks(const struct flw_top_looks *all, enum flw_top_sort sort)
 {
-    struct sums sums = {0};
-    for (uint32_t i = 0; i < look->pool_count; i++) {
-        add_up(&sums, look->pools[i].bulletin->value);
-    }
-    return sums;
-}
-
-uint32_t *flw_top_order_looks(const struct flw_top_looks *all, enum flw_top_sort sort)
-{
-    struct sums *sums = flw_host_alloc(all->count, sizeof *sums);
+    struct row *rows = flw_host_alloc(all->count, sizeof *rows);
     for (size_t i = 0; i < all->count; i++) {
-        sums[i] = sum_up(&all->looks[i]);
+        for (uint32_t p = 0; p < all->looks[i].pool_count; p++) {
+            add_to_row(&rows[i], all->looks[i].pools[p].bulletin->value);
+        }
     }
-    uint32_t *indices = order(sums, (uint32_t)all->count, sort);
-    flw_host_free(sums);
-    return indices;
+    sort_rows(rows, all->count, sort);
+    return rows;
 }
 
 /* ---- one pool */
@@ -279,55 +260,58 @@ static void add_trouble(struct flw_top_page *page, const uint64_t *value)
 static void add_streams(struct flw_top_page *page, const struct flw_bulletin_pool *pool,
                         enum flw_top_sort sort)
 {
-    struct sums sums[FLW_BULLETIN_STREAMS + 1];
+    static const char *const names[] = {[FLW_BULLETIN_STREAM] = "%" PRIu64,
+                                        [FLW_BULLETIN_GONE] = "gone %" PRIu64,
+                                        [FLW_BULLETIN_REST] = "%" PRIu64 " more"};
+    struct row rows[FLW_BULLETIN_STREAMS + 1];
     for (uint32_t i = 0; i < pool->stream_count; i++) {
-        const struct flw_bulletin_stream *row = &pool->streams[i];
-        sums[i] = (struct sums){
-            row->live_bytes + row->cached_bytes + row->free_bytes + row->captured_bytes,
-            row->live_bytes, row->cached_bytes, row->hit_count, row->alloc_count};
+        const struct flw_bulletin_stream *stream = &pool->streams[i];
+        rows[i] = (struct row){stream->live_bytes + stream->cached_bytes + stream->free_bytes +
+                                   stream->captured_bytes,
+                               stream->live_bytes,
+                               stream->cached_bytes,
+                               stream->hit_count,
+                               stream->alloc_count,
+                               0,
+                               0};
     }
-    uint32_t *indices = order(sums, pool->stream_count, sort);
-    LINE("%s", "");
+    sort_rows(rows, pool->stream_count, sort);
     flw_top_add_line(page, FLW_TOP_HEADING, "%-14s %10s %10s %10s %10s %7s %8s", "STREAM", "LIVE",
                      "ASKED", "CACHED", "FREE", "THREADS", "HITS");
     for (uint32_t i = 0; i < pool->stream_count; i++) {
-        const struct flw_bulletin_stream *row = &pool->streams[indices[i]];
-        static const char *const names[] = {[FLW_BULLETIN_STREAM] = "%" PRIu64,
-                                            [FLW_BULLETIN_GONE] = "gone %" PRIu64,
-                                            [FLW_BULLETIN_REST] = "%" PRIu64 " more"};
+        const struct flw_bulletin_stream *stream = &pool->streams[rows[i].index];
         char name[40] = "any";
-        if (row->kind <= FLW_BULLETIN_REST && names[row->kind] != NULL) {
-            snprintf(name, sizeof name, names[row->kind], row->id);
+        if (stream->kind <= FLW_BULLETIN_REST && names[stream->kind] != NULL) {
+            snprintf(name, sizeof name, names[stream->kind], stream->id);
         }
-        LINE("%-14.14s %10s %10s %10s %10s %7" PRIu64 " %8s", name, size(row->live_bytes),
-             size(row->requested_bytes), size(row->cached_bytes),
-             size(row->free_bytes + row->captured_bytes), row->cache_count,
-             share(row->hit_count, row->alloc_count));
+        LINE("%-14.14s %10s %10s %10s %10s %7" PRIu64 " %8s", name, size(stream->live_bytes),
+             size(stream->requested_bytes), size(stream->cached_bytes),
+             size(stream->free_bytes + stream->captured_bytes), stream->cache_count,
+             share(stream->hit_count, stream->alloc_count));
     }
-    flw_host_free(indices);
 }
 
+/* Without another key the class with the most memory is first. */
 static void add_classes(struct flw_top_page *page, const struct flw_bulletin_pool *pool,
                         enum flw_top_sort sort)
 {
-    struct sums sums[FLW_BULLETIN_CLASSES];
+    struct row rows[FLW_BULLETIN_CLASSES];
     for (uint32_t i = 0; i < pool->class_count; i++) {
-        const struct flw_bulletin_class *row = &pool->classes[i];
-        sums[i] = (struct sums){row->reserved_bytes, row->live_bytes, row->cached_bytes, 0, 0};
+        const struct flw_bulletin_class *class = &pool->classes[i];
+        rows[i] =
+            (struct row){class->reserved_bytes, class->live_bytes, class->cached_bytes, 0, 0, 0, 0};
     }
     bool has_key = sort == FLW_TOP_BY_LIVE || sort == FLW_TOP_BY_CACHED;
-    uint32_t *indices = order(sums, pool->class_count, has_key ? sort : FLW_TOP_BY_RESERVED);
-    LINE("%s", "");
+    sort_rows(rows, pool->class_count, has_key ? sort : FLW_TOP_BY_RESERVED);
     flw_top_add_line(page, FLW_TOP_HEADING, "%-14s %10s %10s %10s %10s %7s %8s", "CLASS", "LIVE",
                      "ASKED", "CACHED", "RESERVED", "BLOCKS", "USED");
     for (uint32_t i = 0; i < pool->class_count; i++) {
-        const struct flw_bulletin_class *row = &pool->classes[indices[i]];
+        const struct flw_bulletin_class *class = &pool->classes[rows[i].index];
         LINE("%-14s %10s %10s %10s %10s %7" PRIu64 " %8s",
-             row->size_bytes == 0 ? "runs" : size(row->size_bytes), size(row->live_bytes),
-             size(row->requested_bytes), size(row->cached_bytes), size(row->reserved_bytes),
-             row->live_count, share(row->live_bytes, row->reserved_bytes));
+             class->size_bytes == 0 ? "runs" : size(class->size_bytes), size(class->live_bytes),
+             size(class->requested_bytes), size(class->cached_bytes), size(class->reserved_bytes),
+             class->live_count, share(class->live_bytes, class->reserved_bytes));
     }
-    flw_host_free(indices);
 }
 
 static void add_owners(struct flw_top_page *page, const struct flw_bulletin_pool *pool)
@@ -348,26 +332,10 @@ static void add_owners(struct flw_top_page *page, const struct flw_bulletin_pool
 
 /* ---- processes */
 
-static void add_pool(struct flw_top_page *page, const struct flw_top_pool *pool,
-                     const struct change *change, enum flw_top_sort sort)
+/* The change of a pool since an earlier look (or NULL). */
+static struct change find_change(const struct flw_top_pool *pool, const struct flw_top_look *look,
+                                 const struct flw_top_look *before)
 {
-    LINE("%s", "");
-    flw_top_add_line(page, FLW_TOP_TITLE, "pool %s", pool->label);
-    add_memory(page, change->value);
-    add_arenas(page, pool->bulletin);
-    add_traffic(page, change);
-    add_ladder(page, pool->bulletin);
-    add_trouble(page, change->value);
-    add_streams(page, pool->bulletin, sort);
-    add_classes(page, pool->bulletin, sort);
-    add_owners(page, pool->bulletin);
-}
-
-/* The change of pool `index` since an earlier look (or NULL). */
-static struct change find_change(const struct flw_top_look *look, const struct flw_top_look *before,
-                                 uint32_t index)
-{
-    const struct flw_top_pool *pool = &look->pools[index];
     struct change change = {1, pool->bulletin->value, NULL};
     if (before == NULL || before->clock_ns >= look->clock_ns) {
         return change;
@@ -381,14 +349,31 @@ static struct change find_change(const struct flw_top_look *look, const struct f
     return change;
 }
 
+static void add_pool(struct flw_top_page *page, const struct flw_top_pool *pool,
+                     const struct change *change, enum flw_top_sort sort)
+{
+    LINE("%s", "");
+    flw_top_add_line(page, FLW_TOP_TITLE, "pool %s", pool->label);
+    add_memory(page, change->value);
+    add_arenas(page, pool->bulletin);
+    add_traffic(page, change);
+    add_ladder(page, pool->bulletin);
+    add_trouble(page, change->value);
+    LINE("%s", "");
+    add_streams(page, pool->bulletin, sort);
+    LINE("%s", "");
+    add_classes(page, pool->bulletin, sort);
+    add_owners(page, pool->bulletin);
+}
+
 void flw_top_write_process(struct flw_top_page *page, const struct flw_top_look *look,
                            const struct flw_top_look *before, enum flw_top_sort sort)
 {
-    struct sums *sums = flw_host_alloc(look->pool_count, sizeof *sums);
+    struct row *rows = flw_host_alloc(look->pool_count, sizeof *rows);
     for (uint32_t i = 0; i < look->pool_count; i++) {
-        add_up(&sums[i], look->pools[i].bulletin->value);
+        add_to_row(&rows[i], look->pools[i].bulletin->value);
     }
-    uint32_t *indices = order(sums, look->pool_count, sort);
+    sort_rows(rows, look->pool_count, sort);
     flw_top_add_line(page, FLW_TOP_TITLE, "fallow top  %s (%d)  %" PRIu64 " pool%s", look->name,
                      (int)look->process, look->pool_total, flw_plural(look->pool_total));
     if (look->pool_count == 0) {
@@ -398,7 +383,7 @@ void flw_top_write_process(struct flw_top_page *page, const struct flw_top_look 
                          "DEV", "DRIVER", "RESERVED", "LIVE", "CACHED", "STREAMS", "HITS");
     }
     for (uint32_t i = 0; i < look->pool_count; i++) {
-        const struct flw_top_pool *pool = &look->pools[indices[i]];
+        const struct flw_top_pool *pool = &look->pools[rows[i].index];
         const uint64_t *value = pool->bulletin->value;
         LINE("%-5s %3" PRIu64 " %-16.16s %10s %10s %10s %7s %8s", pool->label, V(device),
              pool->bulletin->driver, size(V(reserved_bytes)), size(V(live_bytes)),
@@ -410,25 +395,38 @@ void flw_top_write_process(struct flw_top_page *page, const struct flw_top_look 
                          look->pool_total - look->pool_count);
     }
     for (uint32_t i = 0; i < look->pool_count; i++) {
-        struct change change = find_change(look, before, indices[i]);
-        add_pool(page, &look->pools[indices[i]], &change, sort);
+        const struct flw_top_pool *pool = &look->pools[rows[i].index];
+        struct change change = find_change(pool, look, before);
+        add_pool(page, pool, &change, sort);
     }
-    flw_host_free(indices);
-    flw_host_free(sums);
+    flw_host_free(rows);
 }
 
 void flw_top_write_list(struct flw_top_page *page, const struct flw_top_looks *all,
                         enum flw_top_sort sort)
 {
-    uint32_t *indices = flw_top_order_looks(all, sort);
+    struct row *rows = list_looks(all, sort);
     flw_top_add_line(page, FLW_TOP_HEADING, "%8s %-16s %5s %10s %10s %10s %8s", "PROCESS", "NAME",
                      "POOLS", "RESERVED", "LIVE", "CACHED", "HITS");
     for (size_t i = 0; i < all->count; i++) {
-        const struct flw_top_look *look = &all->looks[indices[i]];
-        struct sums sums = sum_up(look);
+        const struct flw_top_look *look = &all->looks[rows[i].index];
         LINE("%8d %-16.16s %5" PRIu64 " %10s %10s %10s %8s", (int)look->process, look->name,
-             look->pool_total, size(sums.reserved), size(sums.live), size(sums.cached),
-             share(sums.hits, sums.allocs));
+             look->pool_total, size(rows[i].reserved), size(rows[i].live), size(rows[i].cached),
+             share(rows[i].hits, rows[i].allocs));
     }
-    flw_host_free(indices);
+    flw_host_free(rows);
+}
+
+pid_t flw_top_choose(const struct flw_top_looks *all, enum flw_top_sort sort, pid_t process,
+                     size_t step)
+{
+    struct row *rows = list_looks(all, sort);
+    size_t place = 0;
+    for (size_t i = 0; i < all->count; i++) {
+        place = all->looks[rows[i].index].process == process ? i : place;
+    }
+    pid_t chosen =
+        all->count == 0 ? 0 : all->looks[rows[(place + step) % all->count].index].process;
+    flw_host_free(rows);
+    return chosen;
 }
