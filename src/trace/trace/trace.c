@@ -10,14 +10,33 @@
 
 _Static_assert(sizeof(struct flw_trace_event) == 32, "two events a line");
 
+void flw_trace_shrink(struct flw_trace *trace)
+{
+    flw_largearray_free(trace->events, trace->event_room, sizeof(*trace->events));
+    flw_largearray_free(trace->blocks, trace->block_room, sizeof(*trace->blocks));
+    flw_largearray_free(trace->record_stacks, trace->record_stack_room,
+                        sizeof(*trace->record_stacks));
+    trace->event_room = trace->block_room = trace->record_stack_room = 0;
+    trace->events = NULL;
+    trace->blocks = NULL;
+    trace->record_stacks = NULL;
+    free(trace->segments);
+    free(trace->details);
+    free(trace->contexts);
+    free(trace->remarks);
+    trace->segments = NULL;
+    trace->details = NULL;
+    trace->contexts = NULL;
+    trace->remarks = NULL;
+    flw_stacks_finish(&trace->stacks);
+}
+
 void flw_trace_destroy(struct flw_trace *trace)
 {
     if (trace != NULL) {
+        flw_trace_shrink(trace);
         free(trace->source);
         free(trace->format);
-        flw_largearray_free(trace->events, trace->event_room, sizeof(*trace->events));
-        flw_largearray_free(trace->blocks, trace->block_room, sizeof(*trace->blocks));
-        free(trace->segments);
         free(trace->streams);
         free(trace->notes);
         free(trace->truncation);
@@ -25,12 +44,6 @@ void flw_trace_destroy(struct flw_trace *trace)
             free(trace->names[i]);
         }
         free(trace->names);
-        free(trace->details);
-        free(trace->contexts);
-        free(trace->remarks);
-        flw_stacks_finish(&trace->stacks);
-        flw_largearray_free(trace->record_stacks, trace->record_stack_room,
-                            sizeof(*trace->record_stacks));
         free(trace);
     }
 }

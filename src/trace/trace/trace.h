@@ -81,6 +81,9 @@ struct flw_trace {
 
 void flw_trace_destroy(struct flw_trace *trace);
 
+/* Free the arrays of blocks, segments and records. Numbers, counts and texts stay. */
+void flw_trace_shrink(struct flw_trace *trace);
+
 bool flw_trace_is_valid(const struct flw_trace *trace);
 
 /* Walks details, contexts or remarks beside the events, in O(1) a step. All zero begins a walk. */

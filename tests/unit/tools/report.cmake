@@ -13,6 +13,7 @@ if(TARGET fallow)
   flw_add_test(unit report_page SOURCES test_report_page.c ${tool}/report/heapview.c LIBRARIES flw_page flw_trace flw_base)
 endif()
 flw_add_test(unit sheet INCLUDES ${tool} LIBRARIES flw_tool flw_trace flw_base
-  SOURCES test_sheet.c ${tool}/report/heapview.c ${tool}/report/owner.c ${tool}/report/sheet.c)
+  SOURCES test_sheet.c ${tool}/report/heapview.c ${tool}/report/owner.c ${tool}/report/sheet.c
+    ${tool}/common/program.c)
 flw_add_test(unit packing INCLUDES ${tool} LIBRARIES flw_base
   SOURCES test_packing.c ${tool}/report/packing.c ${tool}/common/tool_host.c)

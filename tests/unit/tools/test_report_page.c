@@ -38,7 +38,7 @@ struct made {
     struct flw_sheet_mark marks[40];
 };
 
-static const struct flw_program program = {.max_live_bytes = UINT64_C(60000) << 20};
+static struct flw_program program = {.max_live_bytes = UINT64_C(60000) << 20};
 
 static uint64_t next_random(uint64_t *state)
 {

@@ -96,6 +96,8 @@ void flw_lanes_finish(struct flw_lanes *lanes)
 {
     flw_host_free(lanes->list);
     flw_host_free(lanes->block_lanes);
+    lanes->list = NULL;
+    lanes->block_lanes = NULL;
 }
 
 /* ---- ops ---- */
@@ -250,14 +252,20 @@ struct flw_program *flw_program_create(const struct flw_trace *trace, bool by_ti
     return is_done ? program : NULL;
 }
 
-void flw_program_destroy(struct flw_program *program)
+void flw_program_shrink(struct flw_program *program)
 {
-    if (program == NULL) {
-        return;
-    }
     flw_lanes_finish(&program->lanes);
     flw_host_free(program->ops);
     flw_host_free(program->op_bits);
     flw_host_free(program->use_masks);
-    flw_host_free(program);
+    program->ops = NULL;
+    program->op_bits = program->use_masks = NULL;
+}
+
+void flw_program_destroy(struct flw_program *program)
+{
+    if (program != NULL) {
+        flw_program_shrink(program);
+        flw_host_free(program);
+    }
 }

@@ -92,4 +92,7 @@ struct flw_program *flw_program_create(const struct flw_trace *trace, bool by_ti
 
 void flw_program_destroy(struct flw_program *program);
 
+/* Free the ops and the arrays beside them. Numbers stay. */
+void flw_program_shrink(struct flw_program *program);
+
 #endif

@@ -228,106 +228,85 @@ static bool collect_policy(struct collector *collector, const struct flw_policy 
 
 /* ---- the sheet ---- */
 
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash == NULL || slash[1] == '\0' ? path : slash + 1;
-}
-
-static void name_device(const struct flw_trace *trace, char *out)
-{
-    int bytes;
-    const char *devices = flw_notes_find_devices(trace->notes, &bytes);
-    if (devices != NULL) {
-        snprintf(out, 2 * FLW_SHEET_NAME_BYTES, "device %d of %.*s; --trace-device chooses",
-                 trace->device, bytes, devices);
-    }
-}
-
 static void fill_head(const struct flw_sheet_setup *setup, struct flw_sheet *sheet)
 {
     const struct flw_run_setup *run = setup->run;
-    sheet->trace = run->trace;
-    sheet->program = run->program;
-    snprintf(sheet->title, sizeof sheet->title, "%s",
-             run->trace->source == NULL ? "?" : base_name(run->trace->source));
-    flw_make_plain(sheet->title);
-    name_device(run->trace, sheet->of_devices);
+    const struct flw_trace *trace = sheet->trace;
+    const char *source = trace->source == NULL ? "?" : trace->source;
+    const char *slash = strrchr(source, '/');
     int bytes = 0;
-    sheet->is_overwritten =
-        flw_notes_find(run->trace->notes, FLW_NOTES_OVERWRITTEN, &bytes) != NULL;
+    const char *devices = flw_notes_find_devices(trace->notes, &bytes);
+    snprintf(sheet->title, sizeof sheet->title, "%s",
+             slash == NULL || slash[1] == '\0' ? source : slash + 1);
+    flw_make_plain(sheet->title);
+    if (devices != NULL) {
+        snprintf(sheet->of_devices, sizeof sheet->of_devices,
+                 "device %d of %.*s; --trace-device chooses", trace->device, bytes, devices);
+    }
+    sheet->is_overwritten = flw_notes_find(trace->notes, FLW_NOTES_OVERWRITTEN, &bytes) != NULL;
     snprintf(sheet->device_name, sizeof sheet->device_name, "%s", "simulated device");
     sheet->is_sim = true;
     sheet->lag_units = run->lag_units;
     sheet->limit_bytes = run->limit_bytes;
     sheet->is_by_time = setup->is_by_time;
-    sheet->without_wait_bytes = flw_bound_without_wait(run->program, run->lag_units);
-    sheet->op_count = run->program->op_count;
-    sheet->initial_op_count = run->program->initial_count;
-    sheet->has_times = run->trace->has_times;
+    sheet->without_wait_bytes = flw_bound_without_wait(sheet->program, run->lag_units);
+    sheet->op_count = sheet->program->op_count;
+    sheet->initial_op_count = sheet->program->initial_count;
+    sheet->has_times = trace->has_times;
 }
 
-static bool collect_sheet(const struct flw_sheet_setup *setup, struct flw_sheet *out_sheet,
-                          char *message)
+static bool collect_policies(const struct flw_sheet_setup *setup, struct flw_sheet *sheet,
+                             const struct flw_facts *facts, char *message)
 {
-    struct flw_facts facts = {0};
     struct collector collector = {.setup = setup,
-                                  .sheet = out_sheet,
+                                  .sheet = sheet,
+                                  .probe = {.facts = facts},
                                   .step_count =
-                                      (1 + (size_t)setup->run->times) * setup->policy_count};
-    fill_head(setup, out_sheet);
-    out_sheet->policies = flw_host_alloc(setup->policy_count, sizeof *out_sheet->policies);
-    out_sheet->results = flw_host_alloc(setup->policy_count, sizeof *out_sheet->results);
-    out_sheet->policy_count = setup->policy_count;
+                                      (1 + (size_t)setup->run->times) * sheet->policy_count};
     bool is_done = true;
-    flw_facts_gather(out_sheet, setup->rule, &facts);
-    message[0] = '\0';
-    for (size_t i = 0; is_done && i < setup->policy_count; i++) {
-        struct flw_run_result *result = &out_sheet->results[i];
-        collector.probe.facts = &facts;
-        is_done = collect_policy(&collector, setup->policies[i], &out_sheet->policies[i], result);
+    for (size_t i = 0; is_done && i < sheet->policy_count; i++) {
+        const struct flw_policy *which =
+            sheet->is_state ? &flw_policy_recorded : setup->policies[i];
+        is_done = collect_policy(&collector, which, &sheet->policies[i], &sheet->results[i]);
         if (!is_done) {
-            snprintf(message, FLW_RUN_MESSAGE_BYTES, "%s", result->message);
+            snprintf(message, FLW_RUN_MESSAGE_BYTES, "%s", sheet->results[i].message);
         }
     }
     flw_host_free(collector.extents);
-    flw_facts_finish(&facts);
-    if (!is_done) {
-        flw_sheet_finish(out_sheet);
-        return false;
-    }
-    for (size_t i = 0; i < setup->run->trace->block_count; i++) {
-        const struct flw_trace_block *block = &setup->run->trace->blocks[i];
-        out_sheet->pending_bytes += block->waits ? block->size_bytes : 0;
-        out_sheet->pending_count += block->waits;
-    }
-    if (!out_sheet->is_state) {
-        const struct flw_trace *trace = out_sheet->trace;
-        out_sheet->unused_bytes = flw_collect_unused(trace);
-        out_sheet->is_share_unknown = trace->segment_count != 0 && trace->segments[0].address == 0;
-        flw_plan_say_pools(out_sheet->program, out_sheet->results, out_sheet->policy_count,
-                           out_sheet->pools_note);
-    }
-    flw_oom_ask(setup, out_sheet);
-    out_sheet->reference = flw_verdict_reference(out_sheet);
-    out_sheet->best = flw_verdict_best(out_sheet);
-    flw_verdict_write(out_sheet);
-    flw_verdict_advise(out_sheet, &out_sheet->advice);
-    FLW_ASSERT_VALID(flw_sheet_is_valid(out_sheet));
-    return true;
+    return is_done;
 }
 
 /* A heap without a history is not replayed: a replay would contain only the live blocks, while the recorded allocator
  * would be charged with its idle memory as well. */
-bool flw_sheet_collect(const struct flw_sheet_setup *setup, struct flw_sheet *out_sheet,
-                       char *message)
+bool flw_sheet_collect(const struct flw_sheet_setup *setup, struct flw_sheet *sheet, char *message)
 {
-    static const struct flw_policy *const recorded[] = {&flw_policy_recorded};
-    struct flw_sheet_setup own = *setup;
-    *out_sheet = (struct flw_sheet){.is_state = flw_plan_lacks_history(setup->run->trace)};
-    if (out_sheet->is_state && own.policy_count != 0) {
-        own.policies = recorded;
-        own.policy_count = 1;
+    const struct flw_trace *trace = sheet->trace;
+    struct flw_facts facts;
+    fill_head(setup, sheet);
+    sheet->is_state = flw_plan_lacks_history(trace);
+    sheet->policy_count = sheet->is_state ? flw_min(setup->policy_count, 1) : setup->policy_count;
+    sheet->policies = flw_host_alloc(sheet->policy_count, sizeof *sheet->policies);
+    sheet->results = flw_host_alloc(sheet->policy_count, sizeof *sheet->results);
+    flw_facts_gather(sheet, setup->rule, &facts);
+    bool is_done = collect_policies(setup, sheet, &facts, message);
+    flw_facts_finish(&facts);
+    if (!is_done) {
+        return false;
     }
-    return collect_sheet(&own, out_sheet, message);
+    for (size_t i = 0; i < trace->block_count; i++) {
+        sheet->pending_bytes += trace->blocks[i].waits ? trace->blocks[i].size_bytes : 0;
+        sheet->pending_count += trace->blocks[i].waits;
+    }
+    if (!sheet->is_state) {
+        sheet->unused_bytes = flw_collect_unused(trace);
+        sheet->is_share_unknown = trace->segment_count != 0 && trace->segments[0].address == 0;
+        flw_plan_say_pools(sheet->program, sheet->results, sheet->policy_count, sheet->pools_note);
+    }
+    flw_oom_ask(setup, sheet);
+    sheet->reference = flw_verdict_reference(sheet);
+    sheet->best = flw_verdict_best(sheet);
+    flw_verdict_write(sheet);
+    flw_verdict_advise(sheet, &sheet->advice);
+    FLW_ASSERT_VALID(flw_sheet_is_valid(sheet));
+    return true;
 }

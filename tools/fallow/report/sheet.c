@@ -68,6 +68,12 @@ void flw_sheet_shrink(struct flw_sheet *sheet)
         flw_host_free(sheet->owners);
         sheet->owners = NULL;
     }
+    if (sheet->trace != NULL) {
+        flw_trace_shrink(sheet->trace);
+    }
+    if (sheet->program != NULL) {
+        flw_program_shrink(sheet->program);
+    }
 }
 
 void flw_sheet_drop(struct flw_sheet_policy *policy)
@@ -88,6 +94,8 @@ void flw_sheet_finish(struct flw_sheet *sheet)
         flw_host_free(sheet->holdings[i].owners);
         flw_host_free(sheet->holdings[i].left);
     }
+    flw_trace_destroy(sheet->trace);
+    flw_program_destroy(sheet->program);
     flw_host_free(sheet->owner_rule);
     flw_host_free(sheet->policies);
     flw_host_free(sheet->results);

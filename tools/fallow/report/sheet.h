@@ -298,8 +298,8 @@ struct flw_sheet_advice {
 struct flw_owners;
 
 struct flw_sheet {
-    const struct flw_trace *trace; /* borrowed, like the program */
-    const struct flw_program *program;
+    struct flw_trace *trace; /* owned, like the program */
+    struct flw_program *program;
     char title[FLW_SHEET_NAME_BYTES]; /* the file's name without the folder */
     char of_devices
         [2 *
@@ -365,7 +365,8 @@ struct flw_owner_rule;
 
 /* Arguments of flw_sheet_collect (collect.c). */
 struct flw_sheet_setup {
-    const struct flw_run_setup *run; /* simulated device, trace, program, lag, limit; one pass */
+    const struct flw_run_setup
+        *run; /* simulated device, the sheet's trace and program, lag, limit */
     const struct flw_policy *const *policies;
     size_t policy_count; /* 0: no replay, and no use of the device */
     const struct flw_owner_rule *rule;
@@ -376,16 +377,14 @@ struct flw_sheet_setup {
     void *context;
 };
 
-/* Fill a sheet. Runs every policy twice: once for times and the ops of the peaks, once to measure. The same setup
- * without times gives the same sheet. Returns false if that fails: message (FLW_RUN_MESSAGE_BYTES) is one line, and
- * out_sheet holds nothing. Memory: bounded by the constants above, plus 50 bytes per block during the run. */
-bool flw_sheet_collect(const struct flw_sheet_setup *setup, struct flw_sheet *out_sheet,
-                       char *message);
+/* Fill a sheet, of which only trace and program are set. Runs every policy twice: once for times and the ops of the peaks, once to measure. The same setup
+ * without times gives the same sheet. Returns false if that fails: message (FLW_RUN_MESSAGE_BYTES) is one line. Memory: bounded by the constants above, plus 50 bytes per block during the run. */
+bool flw_sheet_collect(const struct flw_sheet_setup *setup, struct flw_sheet *sheet, char *message);
 
 void flw_sheet_finish(struct flw_sheet *sheet);
 
 /* Free the parts that only pictures and rows of blocks need: series, rectangles, lanes, holes, the contents of frames,
- * owners. Numbers and counts stay, for JSON and tables. */
+ * owners, and the arrays of trace and program. Numbers and counts stay, for JSON and tables. */
 void flw_sheet_shrink(struct flw_sheet *sheet);
 
 /* Free these parts of one policy, and the frames. */

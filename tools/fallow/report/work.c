@@ -34,9 +34,7 @@ struct work {
     struct job *jobs;
     size_t job_count, job_capacity;
     struct flw_sheet *sheets; /* shrunk if there are several jobs */
-    struct flw_trace *traces; /* without arrays that tables do not need */
-    struct flw_program *programs;
-    size_t sheet_count, sheet_capacity, trace_capacity, program_capacity;
+    size_t sheet_count, sheet_capacity;
     size_t place;                  /* index of the job */
     struct flw_job ranks;          /* used for several files, or records of ranks */
     struct flw_json_tree baseline; /* read before any output is written */
@@ -172,16 +170,15 @@ static bool open_device(struct work *work)
     return work->has_device;
 }
 
-static bool collect(struct work *work, const struct flw_trace *trace,
-                    const struct flw_program *program, const struct flw_plan_lag *lag, bool replays,
-                    struct flw_sheet *out)
+static bool collect(struct work *work, const struct flw_plan_lag *lag, bool replays,
+                    struct flw_sheet *sheet)
 {
     const struct flw_report_options *options = work->options;
     char message[FLW_RUN_MESSAGE_BYTES];
     struct flw_run_setup run = {.device = &work->device,
-                                .trace = trace,
-                                .program = program,
-                                .device_bytes = flw_plan_device_bytes(trace),
+                                .trace = sheet->trace,
+                                .program = sheet->program,
+                                .device_bytes = flw_plan_device_bytes(sheet->trace),
                                 .limit_bytes = options->plan.limit_bytes,
                                 .lag_units = lag->units,
                                 .pass_count = 1,
@@ -195,14 +192,14 @@ static bool collect(struct work *work, const struct flw_trace *trace,
                                     .are_policies_named = options->plan.policies.are_named,
                                     .on_progress = show_progress,
                                     .context = work};
-    bool is_done = flw_sheet_collect(&setup, out, message);
+    bool is_done = flw_sheet_collect(&setup, sheet, message);
     flw_progress_hide();
     if (!is_done) {
         flw_complain("%s", message);
         return false;
     }
-    for (size_t i = 0; i < out->policy_count; i++) {
-        if (!flw_plan_complain(out->policies[i].result)) {
+    for (size_t i = 0; i < sheet->policy_count; i++) {
+        if (!flw_plan_complain(sheet->policies[i].result)) {
             work->code = FLW_EXIT_FAILED;
         }
     }
@@ -235,50 +232,12 @@ static bool add_rank(struct work *work, const struct flw_sheet *sheet)
     return !work->options->writes_lines || job->is_found;
 }
 
-/* Keep the sheet, and the parts of trace and program that tables need. */
-static void keep(struct work *work, size_t slot, const struct flw_trace *trace,
-                 const struct flw_program *program)
-{
-    struct flw_trace *kept = &work->traces[slot];
-    struct flw_program *kept_program = &work->programs[slot];
-    flw_sheet_shrink(&work->sheets[slot]);
-    *kept = (struct flw_trace){
-        .source = trace->source == NULL ? NULL : strdup(trace->source),
-        .format = trace->format == NULL ? NULL : strdup(trace->format),
-        .device = trace->device,
-        .event_count = trace->event_count,
-        .initial_count = trace->initial_count,
-        .stream_count = trace->stream_count,
-        .has_segments = trace->has_segments,
-        .alloc_count = trace->alloc_count,
-        .peak_requested_bytes = trace->peak_requested_bytes,
-        .recorded_peak_reserved_bytes = trace->recorded_peak_reserved_bytes,
-        .unknown_free_count = trace->unknown_free_count,
-    };
-    *kept_program = *program;
-    kept_program->ops = NULL;
-    kept_program->op_bits = NULL;
-    kept_program->use_masks = NULL;
-    kept_program->lanes = (struct flw_lanes){.pool_count = program->lanes.pool_count};
-    work->sheets[slot].trace = kept;
-    work->sheets[slot].program = kept_program;
-}
-
-/* Append an empty sheet and return the index. The arrays may move, so update the pointers of the other sheets. */
+/* Append an empty sheet and return the index. */
 static size_t add_slot(struct work *work)
 {
-    size_t slot = work->sheet_count++;
-    work->sheets =
-        flw_host_grow(work->sheets, &work->sheet_capacity, slot + 1, sizeof *work->sheets);
-    work->traces =
-        flw_host_grow(work->traces, &work->trace_capacity, slot + 1, sizeof *work->traces);
-    work->programs =
-        flw_host_grow(work->programs, &work->program_capacity, slot + 1, sizeof *work->programs);
-    for (size_t i = 0; i < slot; i++) {
-        work->sheets[i].trace = &work->traces[i];
-        work->sheets[i].program = &work->programs[i];
-    }
-    return slot;
+    work->sheets = flw_host_grow(work->sheets, &work->sheet_capacity, work->sheet_count + 1,
+                                 sizeof *work->sheets);
+    return work->sheet_count++;
 }
 
 /* True if a threshold or the JSON needs the policies of devices that are not shown. */
@@ -312,33 +271,34 @@ static bool write_sheet(struct work *work, size_t slot)
                                  work->json));
 }
 
-/* Fill sheet number `slot`. `others`: the devices that are not shown; NULL if `trace` is of such a device. */
-static bool report_trace(struct work *work, const struct flw_trace *trace, size_t slot,
+/* Fill sheet number `slot`, which owns `trace` from then on. `others`: the devices that are not shown; NULL if `trace` is
+ * of such a device. */
+static bool report_trace(struct work *work, struct flw_trace *trace, size_t slot,
                          const struct flw_sheet_devices *others)
 {
     const struct flw_report_options *options = work->options;
     struct flw_sheet *sheet = &work->sheets[slot];
+    bool replays = !options->writes_lines && (others != NULL || compares_all(work));
     struct flw_plan_lag lag;
+    sheet->trace = trace;
     if (!flw_plan_choose_lag(&options->plan, trace, true, &lag)) {
         return false;
     }
-    struct flw_program *program = flw_program_create(trace, lag.is_by_time);
-    if (program == NULL) {
+    sheet->program = flw_program_create(trace, lag.is_by_time);
+    if (sheet->program == NULL) {
         flw_complain("the trace has too many private pools and streams");
         return false;
     }
-    bool replays = !options->writes_lines && (others != NULL || compares_all(work));
-    bool is_done = open_device(work) && collect(work, trace, program, &lag, replays, sheet);
-    if (is_done) {
-        if (others != NULL) {
-            sheet->others = *others;
-        } else {
-            flw_devices_name(sheet);
-        }
-        is_done = write_sheet(work, slot);
-        keep(work, slot, trace, program);
+    if (!open_device(work) || !collect(work, &lag, replays, sheet)) {
+        return false;
     }
-    flw_program_destroy(program);
+    if (others != NULL) {
+        sheet->others = *others;
+    } else {
+        flw_devices_name(sheet);
+    }
+    bool is_done = write_sheet(work, slot);
+    flw_sheet_shrink(sheet);
     return is_done;
 }
 
@@ -356,19 +316,22 @@ static bool report_other(struct work *work, const char *place, int device,
     flw_devices_add(others, trace);
     bool is_compared = compares_all(work) || work->options->fails_on_oom ||
                        work->options->writes_lines || work->options->html_path != NULL;
-    bool is_done = !is_compared || report_trace(work, trace, add_slot(work), NULL);
+    if (is_compared) {
+        return report_trace(work, trace, add_slot(work), NULL);
+    }
     flw_trace_destroy(trace);
-    return is_done;
+    return true;
 }
 
-/* Report the devices of one file. Returns false if the whole report fails. */
-static bool report_file(struct work *work, const char *place, const struct flw_trace *trace)
+/* Report the devices of one file. The sheet owns `trace`. Returns false if the whole report fails. */
+static bool report_file(struct work *work, const char *place, struct flw_trace *trace)
 {
     struct flw_sheet_devices others = {.count = 0};
     int devices[FLW_SHEET_DEVICES];
     bool is_one = work->options->plan.trace_device >= 0;
     size_t count = is_one ? 0 : flw_devices_list(trace, devices);
     size_t slot = add_slot(work);
+    work->sheets[slot].trace = trace;
     bool is_done = true;
     for (size_t i = 0; is_done && i < count; i++) {
         is_done = report_other(work, place, devices[i], &others);
@@ -406,9 +369,7 @@ static bool do_job(struct work *work, const struct job *job)
         flw_complain("%s: " FLW_NOTES_OVERWRITTEN_SAYS, job->path);
     }
     work->jobs[work->place].is_trace = true;
-    bool is_done = report_file(work, place, trace);
-    flw_trace_destroy(trace);
-    return is_done;
+    return report_file(work, place, trace);
 }
 
 /* ---- all traces ---- */
@@ -421,16 +382,12 @@ static void finish(struct work *work)
     flw_host_free(work->jobs);
     for (size_t i = 0; i < work->sheet_count; i++) {
         flw_sheet_finish(&work->sheets[i]);
-        free(work->traces[i].source);
-        free(work->traces[i].format);
     }
     flw_job_finish(&work->ranks);
     flw_json_tree_finish(&work->baseline);
     flw_draft_abandon(&work->others);
     flw_draft_abandon(&work->own_json);
     flw_host_free(work->sheets);
-    flw_host_free(work->traces);
-    flw_host_free(work->programs);
 }
 
 static bool make_room(struct work *work)
