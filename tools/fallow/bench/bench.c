@@ -6,12 +6,13 @@
 
 #include "base/bits.h"
 #include "common/command.h"
+#include "common/figures.h"
 #include "common/options.h"
 
 #include <getopt.h>
 
 struct shape {
-    const char *name, *help;
+    const char *name;
     flw_bench_shape *run;
     const char *size; /* defaults */
     uint64_t live_count;
@@ -27,87 +28,78 @@ struct shape {
 #define NEEDS_POOL 2u /* --policy fallow */
 #define NEEDS_LIVE 4u /* --live at least 1 */
 
-/* clang-format off */
 static const struct shape shapes[] = {
-    {"pair", "allocate and free one block of --size", flw_bench_pair, "4096", 0, 1, 1, .traits = 0},
-    {"replace", "--live blocks of --size, replace a random one",
-     flw_bench_replace, "small", 64, 1, 1, .traits = NEEDS_LIVE},
-    {"grow", "the same with many small ones (--live 100 to 1000000)",
-     flw_bench_replace, "1024", 10000, 1, 1, .traits = NEEDS_LIVE},
-    {"holes", "--live free holes of 4 to 64 KiB between live blocks: a pair that fits one, and a\n"
-     "pair larger than each (--part hole|larger for one of the two)",
-     flw_bench_holes, "small", 10000, 1, 1, .traits = 0},
-    {"deferred", "--live freed blocks that a stream still uses, as announced: beside them a block is\n"
-     "allocated, announced for another stream and freed; every 64th time a poll",
-     flw_bench_deferred, "4096", 10000, 3, 1, .traits = ONE_SIZE},
-    {"streams", "a pair per step, each on the next of --streams, or on a random one (--switch);\n"
-     "--sweep: a table of what a pair costs on random ones, for each of the lists'\n"
-     "streams, sizes and bytes that are live beside it", flw_bench_streams, "4096", 0, 4, 1, .traits = ONE_SIZE},
-    {"threads", "--threads pinned threads, each on its own stream, beside libfallow-null.so in turn",
-     flw_bench_threads, "4096", 64, 1, 2, .traits = NEEDS_LIVE},
-    {"handoff", "one thread allocates, another frees (--streams 2: each on its own stream);\n"
-     "--live is the length of the queue between them; --lockstep: by turns, for callgrind",
-     flw_bench_handoff, "4096", 64, 1, 2, .traits = 0},
-    {"lease", "begin and end an arena's lease of twelve regions, of --live layouts in turn, at most\n"
-     "8 (--policy fallow)", flw_bench_lease, "4096", 1, 1, 1, .traits = NEEDS_POOL},
-    {"pinned", "a pair of pinned host memory, freed as idle (--policy fallow)",
-     flw_bench_pinned, "4096", 0, 1, 1, .traits = ONE_SIZE | NEEDS_POOL},
-    {"staged", "the same, freed in the order of a stream (--policy fallow)",
-     flw_bench_pinned, "4096", 0, 1, 1, .traits = ONE_SIZE | NEEDS_POOL},
+    {"pair", flw_bench_pair, "4096", 0, 1, 1, .traits = 0},
+    {"replace", flw_bench_replace, "small", 64, 1, 1, .traits = NEEDS_LIVE},
+    {"grow", flw_bench_replace, "1024", 10000, 1, 1, .traits = NEEDS_LIVE},
+    {"holes", flw_bench_holes, "small", 10000, 1, 1, .traits = 0},
+    {"deferred", flw_bench_deferred, "4096", 10000, 3, 1, .traits = ONE_SIZE},
+    {"streams", flw_bench_streams, "4096", 0, 4, 1, .traits = ONE_SIZE},
+    {"threads", flw_bench_threads, "4096", 64, 1, 2, .traits = NEEDS_LIVE},
+    {"handoff", flw_bench_handoff, "4096", 64, 1, 2, .traits = 0},
+    {"lease", flw_bench_lease, "4096", 1, 1, 1, .traits = NEEDS_POOL},
+    {"pinned", flw_bench_pinned, "4096", 0, 1, 1, .traits = ONE_SIZE | NEEDS_POOL},
+    {"staged", flw_bench_pinned, "4096", 0, 1, 1, .traits = ONE_SIZE | NEEDS_POOL},
 #if defined(FLW_HAS_KERNELS)
-    {"kernels", "the kernel modules: bytes, launches, time", flw_bench_kernels, "4096", 0, 1, 1,
-     .command = &flw_bench_kernel_command, .world = &flw_bench_kernel_world},
+    {"kernels", flw_bench_kernels, "4096", 0, 1, 1, .command = &flw_bench_kernel_command,
+     .world = &flw_bench_kernel_world},
 #endif
 };
-/* clang-format on */
 
 #define SHAPES (sizeof shapes / sizeof *shapes)
 
-static void print_help(void)
-{
-    fputs(
-        "usage: fallow bench SHAPE [options]\n"
-        "\n"
-        "Nanoseconds per operation. Under callgrind, with two counts, instructions per operation:\n"
-        "(Ir(count 2) - Ir(count 1)) / (count 2 - count 1); tools/measure does that.\n"
-        "\n"
-        "shapes\n",
-        stdout);
-    for (size_t i = 0; i < SHAPES; i++) {
-        printf("  %-9s ", shapes[i].name);
-        for (const char *c = shapes[i].help; *c != '\0'; c++) {
-            printf(*c == '\n' ? "\n            " : "%c", *c);
-        }
-        puts(shapes[i].command == NULL ? ""
-                                       : "\n\n  fallow bench kernels --help   its options and an "
-                                         "example");
-    }
-    fputs(
-        "\n"
-        "options\n"
-        "  --size BYTES|small|mixed|log   512 B..32 KiB; 19 sizes 512 B..64 MiB; log-uniform (4096)\n"
-        "  --count N        timed operations (1000000)     --warm N     untimed before them (20000)\n"
-        "  --live N         live or deferred blocks, holes, queue, layouts (64; grow, holes, deferred:\n"
-        "                   10000; deferred: at most 128K; lease: 1)\n"
-        "  --streams N      (1; streams: 4)                --threads N  (2)\n"
-        "  --policy NAME    fallow, null (an empty shared library), loop (the loop alone)\n"
-        "  --sized          pair: free_sized               --percentiles  replace: latency of each\n"
-        "  --seed N         of what is drawn (1)\n"
-        "  --sweep          streams: --streams, --size, --beside each a list, 50000 pairs a row\n"
-        "                   (1,8,64,512; 64K,1M,3M; 0,4G)\n"
-        "  --beside BYTES   sweep: live beside the pairs, in blocks of their size, on the streams in turn\n"
-        "  --lag N          sweep: each block is given work of the simulated device, which is done N\n"
-        "                   pairs later (0: none); its own time is in the figures then\n"
-        "  --record FILE    pair: into a trace file, or \"ring\", which keeps the last; and what reading\n"
-        "                   the processor's counter alone costs\n"
-        "  --device sim|N   (sim)                          --json       everything, one line\n"
-        "\n"
-        "exit status 0: measured; 1: a call failed, the figures do not count, or nothing could be set up;\n"
-        "2: the command line is wrong\n"
-        "\n"
-        "example: fallow bench replace --size mixed --percentiles\n",
-        stdout);
-}
+static const char help[] =
+    "usage: fallow bench SHAPE [options]\n"
+    "\n"
+    "Nanoseconds per operation. Under callgrind, with two counts, instructions per operation:\n"
+    "(Ir(count 2) - Ir(count 1)) / (count 2 - count 1); tools/measure does that.\n"
+    "\n"
+    "shapes\n"
+    "  pair      allocate and free one block of --size\n"
+    "  replace   --live blocks of --size, replace a random one\n"
+    "  grow      the same with many small ones (--live 100 to 1000000)\n"
+    "  holes     --live free holes of 4 to 64 KiB between live blocks: a pair that fits one, and a\n"
+    "            pair larger than each (--part hole|larger for one of the two)\n"
+    "  deferred  --live freed blocks that a stream still uses, as announced: beside them a block is\n"
+    "            allocated, announced for another stream and freed; every 64th time a poll\n"
+    "  streams   a pair per step, each on the next of --streams, or on a random one (--switch);\n"
+    "            --sweep: a table of what a pair costs on random ones, for each of the lists'\n"
+    "            streams, sizes and bytes that are live beside it\n"
+    "  threads   --threads pinned threads, each on its own stream, beside libfallow-null.so in turn\n"
+    "  handoff   one thread allocates, another frees (--streams 2: each on its own stream);\n"
+    "            --live is the length of the queue between them; --lockstep: by turns, for callgrind\n"
+    "  lease     begin and end an arena's lease of twelve regions, of --live layouts in turn, at most\n"
+    "            8 (--policy fallow)\n"
+    "  pinned    a pair of pinned host memory, freed as idle (--policy fallow)\n"
+    "  staged    the same, freed in the order of a stream (--policy fallow)\n"
+#if defined(FLW_HAS_KERNELS)
+    "  kernels   the kernel modules: bytes, launches, time\n"
+    "\n"
+    "  fallow bench kernels --help   its options and an example\n"
+#endif
+    "\n"
+    "options\n"
+    "  --size BYTES|small|mixed|log   512 B..32 KiB; 19 sizes 512 B..64 MiB; log-uniform (4096)\n"
+    "  --count N        timed operations (1000000)     --warm N     untimed before them (20000)\n"
+    "  --live N         live or deferred blocks, holes, queue, layouts (64; grow, holes, deferred:\n"
+    "                   10000; deferred: at most 128K; lease: 1)\n"
+    "  --streams N      (1; streams: 4)                --threads N  (2)\n"
+    "  --policy NAME    fallow, null (an empty shared library), loop (the loop alone)\n"
+    "  --sized          pair: free_sized               --percentiles  replace: latency of each\n"
+    "  --seed N         of what is drawn (1)\n"
+    "  --sweep          streams: --streams, --size, --beside each a list, 50000 pairs a row\n"
+    "                   (1,8,64,512; 64K,1M,3M; 0,4G)\n"
+    "  --beside BYTES   sweep: live beside the pairs, in blocks of their size, on the streams in turn\n"
+    "  --lag N          sweep: each block is given work of the simulated device, which is done N\n"
+    "                   pairs later (0: none); its own time is in the figures then\n"
+    "  --record FILE    pair: into a trace file, or \"ring\", which keeps the last; and what reading\n"
+    "                   the processor's counter alone costs\n"
+    "  --device sim|N   (sim)                          --json       everything, one line\n"
+    "\n"
+    "exit status 0: measured; 1: a call failed, the figures do not count, or nothing could be set up;\n"
+    "2: the command line is wrong\n"
+    "\n"
+    "example: fallow bench replace --size mixed --percentiles\n";
 
 /* ---- options */
 
@@ -122,13 +114,11 @@ static bool take_list(const char *name, const char *text, uint64_t low, uint64_t
         uint64_t value = 0;
         snprintf(word, sizeof word, "%.*s", (int)flw_min(length, sizeof word), at);
         if (!flw_parse_bytes(word, &value) || value < low || value > high) {
-            flw_complain("--%s '%s' is not a whole number from %llu to %llu%s", name, word,
-                         (unsigned long long)low, (unsigned long long)high, other);
-            return false;
+            return flw_complain("--%s '%s' is not a whole number from %llu to %llu%s", name, word,
+                                (unsigned long long)low, (unsigned long long)high, other);
         }
         if (list->count == FLW_BENCH_LIST_MAX) {
-            flw_complain("--%s has more than %d values", name, FLW_BENCH_LIST_MAX);
-            return false;
+            return flw_complain("--%s has more than %d values", name, FLW_BENCH_LIST_MAX);
         }
         list->values[list->count++] = value;
         at += length;
@@ -180,10 +170,8 @@ static bool take_policy(void *member, const char *text)
 {
     const struct flw_bench_policy **policy = member;
     *policy = flw_bench_policy_find(text);
-    if (*policy == NULL) {
-        flw_complain("bench: no policy '%s': use one of fallow, null, loop", text);
-    }
-    return *policy != NULL;
+    return *policy != NULL ||
+           flw_complain("bench: no policy '%s': use one of fallow, null, loop", text);
 }
 
 #define OPTION(member) offsetof(struct flw_bench_options, member)
@@ -215,8 +203,7 @@ static const struct flw_option option_list[] = {
 
 _Static_assert(sizeof(size_t) == sizeof(uint64_t), "FLW_OPTION_SCALED sets counts of both kinds");
 
-static const struct flw_options command = {
-    .command = "bench", .print_help = print_help, .list = option_list};
+static const struct flw_options command = {.command = "bench", .help = help, .list = option_list};
 
 /* ---- options that exclude each other */
 
@@ -301,26 +288,24 @@ static void complete(struct flw_bench_options *options)
     }
 }
 
-/* "" for none. NULL: there is none of that name; the sentence names those that there are. */
+static const char *shape_name(size_t index)
+{
+    return index < SHAPES ? shapes[index].name : NULL;
+}
+
+/* Returns NULL after a complaint that lists the shapes. */
 static const struct shape *find_shape(const char *name)
 {
-    struct flw_guess guess = {.word = name, .length = strlen(name)};
-    char all[256] = "", hint[FLW_GUESS_BYTES];
+    char all[256] = "there are ";
     for (size_t i = 0; i < SHAPES; i++) {
-        size_t used = strlen(all);
-        snprintf(all + used, sizeof all - used, "%s%s", i == 0 ? "" : ", ", shapes[i].name);
-        flw_guess_offer(&guess, shapes[i].name);
-        if (strcmp(shapes[i].name, name) == 0) {
-            return &shapes[i];
-        }
+        flw_append(all, sizeof all, "%s%s", i == 0 ? "" : ", ", shapes[i].name);
     }
     if (name[0] == '\0') {
-        flw_complain("bench needs a shape: %s; see fallow bench --help", all);
-    } else {
-        flw_complain("bench has no shape '%s'%sthere are %s", name, flw_guess_say(&guess, "", hint),
-                     all);
+        flw_complain("bench needs a shape: %s; see fallow bench --help", strstr(all, "pair"));
+        return NULL;
     }
-    return NULL;
+    size_t index = flw_choose(name, shape_name, "bench has no shape", all);
+    return index < SHAPES ? &shapes[index] : NULL;
 }
 
 static int parse(int argc, char **argv, struct flw_bench_options *options,
@@ -344,17 +329,13 @@ static int parse(int argc, char **argv, struct flw_bench_options *options,
         return code;
     }
     if (optind < argc) {
-        flw_complain("%s: what is '%s'? see fallow %s --help", own->command, argv[optind],
-                     own->command);
-        return FLW_EXIT_USAGE;
+        return flw_refuse(FLW_EXIT_USAGE, "%s: what is '%s'? see fallow %s --help", own->command,
+                          argv[optind], own->command);
     }
     complete(options);
     const char *conflict = find_conflict(options, shape);
-    if (conflict != NULL) {
-        flw_complain("bench %s: %s", shape->name, conflict);
-        return FLW_EXIT_USAGE;
-    }
-    return FLW_OPTIONS_READ;
+    return conflict == NULL ? FLW_OPTIONS_READ
+                            : flw_refuse(FLW_EXIT_USAGE, "bench %s: %s", shape->name, conflict);
 }
 
 /* ---- command */
@@ -404,7 +385,7 @@ int flw_command_bench(int argc, char **argv)
     struct flw_bench_options options;
     struct flw_bench bench = {.options = &options};
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
-        print_help();
+        fputs(help, stdout);
         return FLW_EXIT_OK;
     }
     const struct shape *shape = find_shape(name);

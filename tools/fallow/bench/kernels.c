@@ -41,15 +41,13 @@ static bool take_only(void *member, const char *text)
             return true;
         }
     }
-    flw_complain("bench kernels: no module '%s'; without --only it lists them all", text);
-    return false;
+    return flw_complain("bench kernels: no module '%s'; without --only it lists them all", text);
 }
 
-#define OPTION(member) offsetof(struct flw_bench_options, member)
 static const struct flw_option list[] = {
-    {.name = "only", .kind = FLW_OPTION_TAKE, .offset = OPTION(only), .take = take_only},
-    {.name = "device", .kind = FLW_OPTION_DEVICE, .offset = OPTION(device)},
-    {.name = "json", .kind = FLW_OPTION_SET, .offset = OPTION(is_json)},
+    {FLW_OPTION(struct flw_bench_options, "only", TAKE, only), .take = take_only},
+    {FLW_OPTION(struct flw_bench_options, "device", DEVICE, device)},
+    {FLW_OPTION(struct flw_bench_options, "json", SET, is_json)},
     {.name = NULL}};
 
 const struct flw_options flw_bench_kernel_command = {

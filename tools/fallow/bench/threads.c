@@ -120,9 +120,8 @@ static void open_crew(struct crew *crew, struct flw_bench *bench, size_t worker_
         worker->loop = flw_bench_loop_open(bench, options, slot_count, options->seed + i);
         worker->loop.stream = bench->streams[flw_min(i, bench->stream_count - 1)];
         if (pthread_create(&worker->thread, NULL, work, worker) != 0) {
-            flw_complain("bench %s: the host refused thread %zu of %zu", options->shape, i + 1,
-                         worker_count);
-            _Exit(FLW_EXIT_FAILED); /* the other threads wait at the barrier */
+            _Exit(flw_refuse(FLW_EXIT_FAILED, "bench %s: the host refused thread %zu of %zu",
+                             options->shape, i + 1, worker_count)); /* others wait at the barrier */
         }
     }
 }

@@ -53,8 +53,7 @@ static bool take_interval(void *member, const char *text)
     char *end = NULL;
     double seconds = strtod(text, &end);
     if (end == text || *end != '\0' || !isfinite(seconds) || seconds < 0.1 || seconds > 3600) {
-        flw_complain("top: --interval '%.100s': give seconds, 0.1 to 3600", text);
-        return false;
+        return flw_complain("top: --interval '%.100s': give seconds, 0.1 to 3600", text);
     }
     *(uint64_t *)member = (uint64_t)(seconds * 1e9);
     return true;
@@ -71,40 +70,27 @@ static bool take_sort(void *member, const char *text)
         }
         flw_guess_offer(&guess, flw_top_sort_names[i]);
     }
-    flw_complain(
-        "top: --sort '%.100s' is none of number, reserved, live, cached and hits%ssee fallow "
-        "top --help",
+    return flw_complain(
+        "top: --sort '%.100s' is none of number, reserved, live, cached and hits%ssee "
+        "fallow top --help",
         text, flw_guess_say(&guess, "", hint));
-    return false;
 }
 
 static bool take_directory(void *member, const char *text)
 {
     *(const char **)member = text;
-    if (strlen(text) == 0 || strlen(text) >= 400) {
-        flw_complain("top: --directory '%.100s': no folder is called that", text);
-        return false;
-    }
-    return true;
+    return (strlen(text) > 0 && strlen(text) < 400) ||
+           flw_complain("top: --directory '%.100s': no folder is called that", text);
 }
 
-#define OPTION(member) offsetof(struct settings, member)
-
 static const struct flw_option option_list[] = {
-    {.name = "once", .kind = FLW_OPTION_SET, .offset = OPTION(is_once)},
-    {.name = "json", .kind = FLW_OPTION_SET, .offset = OPTION(is_json)},
-    {.name = "prometheus", .kind = FLW_OPTION_SET, .offset = OPTION(is_prometheus)},
-    {.name = "interval",
-     .kind = FLW_OPTION_TAKE,
-     .offset = OPTION(top.interval_ns),
-     .take = take_interval},
-    {.name = "sort", .kind = FLW_OPTION_TAKE, .offset = OPTION(top.sort), .take = take_sort},
-    {.name = "directory",
-     .kind = FLW_OPTION_TAKE,
-     .offset = OPTION(top.directory),
-     .take = take_directory},
+    {FLW_OPTION(struct settings, "once", SET, is_once)},
+    {FLW_OPTION(struct settings, "json", SET, is_json)},
+    {FLW_OPTION(struct settings, "prometheus", SET, is_prometheus)},
+    {FLW_OPTION(struct settings, "interval", TAKE, top.interval_ns), .take = take_interval},
+    {FLW_OPTION(struct settings, "sort", TAKE, top.sort), .take = take_sort},
+    {FLW_OPTION(struct settings, "directory", TAKE, top.directory), .take = take_directory},
     {.name = NULL}};
-#undef OPTION
 
 static int parse(int argc, char **argv, struct settings *settings)
 {
@@ -114,18 +100,16 @@ static int parse(int argc, char **argv, struct settings *settings)
         return code;
     }
     if (settings->is_json && settings->is_prometheus) {
-        flw_complain("top: --json or --prometheus, not both");
-        return FLW_EXIT_USAGE;
+        return flw_refuse(FLW_EXIT_USAGE, "top: --json or --prometheus, not both");
     }
     for (; optind < argc; optind++) {
         uint64_t number = 0;
         if (!flw_parse_count(argv[optind], &number) || number == 0 || number > INT_MAX) {
-            flw_complain("top: '%.100s' is no process number", argv[optind]);
-            return FLW_EXIT_USAGE;
+            return flw_refuse(FLW_EXIT_USAGE, "top: '%.100s' is no process number", argv[optind]);
         }
         if (settings->top.process_count == FLW_TOP_PROCESSES) {
-            flw_complain("top: more than %d processes; name fewer, or none", FLW_TOP_PROCESSES);
-            return FLW_EXIT_USAGE;
+            return flw_refuse(FLW_EXIT_USAGE, "top: more than %d processes; name fewer, or none",
+                              FLW_TOP_PROCESSES);
         }
         settings->top.processes[settings->top.process_count++] = (pid_t)number;
     }
@@ -186,9 +170,7 @@ static int print_all(const struct settings *settings)
     for (bool is_first = true; goes_on; is_first = false) {
         if (!flw_top_looks_next(&now, &before, &settings->top, message, &is_ended)) {
             is_ok = is_ended && !is_first;
-            if (!is_ok) {
-                flw_complain("top: %s", message);
-            }
+            (void)(is_ok || flw_complain("top: %s", message));
             break;
         }
         if (is_first && now.note[0] != '\0') {
