@@ -13,7 +13,6 @@
 #include "trace/gen/gen.h"
 
 #include "common/command.h"
-#include "common/subcommand.h"
 #include "common/tool_host.h"
 
 static const char *report_word(size_t index)

@@ -19,7 +19,6 @@
 
 #include "bench/null.h"
 #include "common/machine.h"
-#include "common/median.h"
 #include "common/tool_host.h"
 #include "driver/driver.h"
 #include "fallow/simcuda.h"

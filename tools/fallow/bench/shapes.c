@@ -15,7 +15,6 @@
 #include "base/clock.h"
 #include "base/compare.h"
 #include "base/random.h"
-#include "common/ticks.h"
 #include "fallow/arena.h"
 #include "record/tsc.h"
 #if defined(FLW_HAS_PINNED)

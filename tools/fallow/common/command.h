@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the subcommands of `fallow` and what they share: exit codes and one-line errors.
+ * Owns: the subcommands of `fallow`, their table and its --help, and what they share: exit codes and one-line errors.
  */
 #ifndef FLW_TOOL_COMMAND_H
 #define FLW_TOOL_COMMAND_H
@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 enum flw_exit {
     FLW_EXIT_OK = 0,
@@ -32,6 +33,23 @@ int flw_command_record(int argc, char **argv);
 int flw_command_audit(int argc, char **argv);
 int flw_command_top(int argc, char **argv);
 int flw_command_help(int argc, char **argv);
+
+struct flw_subcommand {
+    const char *name;
+    const char *summary;
+    int (*run)(int argc, char **argv); /* argv[0] is the name; an enum flw_exit */
+    /* What may stand behind the name and has a --help of its own; NULL behind the last. The member is NULL
+     * where there is none. */
+    const char *(*get_word)(size_t index);
+};
+
+/* The list, set by main(); the last has no name. */
+extern const struct flw_subcommand *flw_subcommands;
+
+/* Return the subcommand of that name, or NULL after a complaint. */
+const struct flw_subcommand *flw_subcommand_find(const char *name);
+
+void flw_subcommand_print_help(FILE *out);
 
 /* The verbs of `fallow trace`; NULL behind the last. */
 const char *flw_verb_name(size_t index);

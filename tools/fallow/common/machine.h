@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the machine that a measurement runs on: what it is, the processor a thread is bound to, and
- * what disturbs it. Does not: measure anything.
+ * what disturbs it; the cheapest clock for single operations, which does not agree between sockets; the
+ * median of measurements.
  */
 #ifndef FLW_TOOL_MACHINE_H
 #define FLW_TOOL_MACHINE_H
@@ -9,6 +10,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
 
 void flw_machine_cpu_name(char *name, size_t bytes);
 const char *flw_machine_compiler(void);
@@ -17,5 +25,64 @@ size_t flw_machine_cpu_count(void);
 bool flw_machine_pin(size_t n);
 /* How often the calling thread lost its processor to another. */
 uint64_t flw_machine_switches(void);
+
+/* ---- single operations ---- */
+
+static inline uint64_t flw_ticks(void)
+{
+#if defined(__x86_64__)
+    return __rdtsc();
+#else
+    return flw_clock_fine_ns();
+#endif
+}
+
+struct flw_tick_rate {
+    uint64_t first_ticks, first_ns;
+};
+
+static inline struct flw_tick_rate flw_ticks_start(void)
+{
+    struct flw_tick_rate rate = {.first_ticks = flw_ticks(), .first_ns = flw_clock_fine_ns()};
+    return rate;
+}
+
+/* ns a tick, over the time since the start. */
+static inline double flw_ticks_ns(const struct flw_tick_rate *rate)
+{
+    uint64_t ticks = flw_ticks() - rate->first_ticks;
+    uint64_t ns = flw_clock_fine_ns() - rate->first_ns;
+    return ticks == 0 ? 1.0 : (double)ns / (double)ticks;
+}
+
+/* What reading the clock twice costs by itself: the smallest of a few tries. */
+static inline uint64_t flw_ticks_overhead(void)
+{
+    uint64_t least = UINT64_MAX;
+    for (int i = 0; i < 64; i++) {
+        uint64_t begin = flw_ticks();
+        uint64_t ticks = flw_ticks() - begin;
+        least = ticks < least ? ticks : least;
+    }
+    return least;
+}
+
+/* ---- series ---- */
+
+static inline int flw_median_compare(const void *left, const void *right)
+{
+    double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+/* Middle of `count` values, 0 of none; sorts them. */
+static inline double flw_median(double *values, size_t count)
+{
+    if (count == 0) {
+        return 0;
+    }
+    qsort(values, count, sizeof *values, flw_median_compare);
+    return count % 2 == 1 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
+}
 
 #endif

@@ -77,7 +77,8 @@ static bool read_blocks(struct flw_lanes *lanes, const struct flw_trace *trace)
     return true;
 }
 
-bool flw_lanes_init(struct flw_lanes *lanes, const struct flw_trace *trace, size_t stream_count)
+/* False: more lanes than can be told apart; finish_lanes is allowed. */
+static bool init_lanes(struct flw_lanes *lanes, const struct flw_trace *trace, size_t stream_count)
 {
     *lanes = (struct flw_lanes){.stream_count = stream_count};
     if (!has_private_pools(trace)) {
@@ -92,7 +93,7 @@ bool flw_lanes_init(struct flw_lanes *lanes, const struct flw_trace *trace, size
     return is_done;
 }
 
-void flw_lanes_finish(struct flw_lanes *lanes)
+static void finish_lanes(struct flw_lanes *lanes)
 {
     flw_host_free(lanes->list);
     flw_host_free(lanes->block_lanes);
@@ -242,7 +243,7 @@ struct flw_program *flw_program_create(const struct flw_trace *trace, bool by_ti
     program->op_bits = flw_host_alloc(trace->event_count / 64 + 1, sizeof *program->op_bits);
     program->block_count = trace->block_count;
     program->stream_count = trace->stream_count == 0 ? 1 : trace->stream_count;
-    bool is_done = flw_lanes_init(&program->lanes, trace, program->stream_count);
+    bool is_done = init_lanes(&program->lanes, trace, program->stream_count);
     if (is_done) {
         build(&builder, trace, by_time);
     } else {
@@ -254,7 +255,7 @@ struct flw_program *flw_program_create(const struct flw_trace *trace, bool by_ti
 
 void flw_program_shrink(struct flw_program *program)
 {
-    flw_lanes_finish(&program->lanes);
+    finish_lanes(&program->lanes);
     flw_host_free(program->ops);
     flw_host_free(program->op_bits);
     flw_host_free(program->use_masks);

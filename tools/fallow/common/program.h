@@ -6,6 +6,10 @@
  *
  * The blocks that were alive before the first event come first, in address order, as ordinary
  * allocations with no clock between them.
+ *
+ * Which private pool each block came from is known: memory of captured graphs, which is given to nothing else (when a
+ * capture began or ended is not known: PyTorch's snapshots lack it). A *lane* is what memory never crosses: a stream in
+ * the common pool, or a stream in a private one. The first lanes are the streams.
  */
 #ifndef FLW_TOOL_PROGRAM_H
 #define FLW_TOOL_PROGRAM_H
@@ -14,9 +18,35 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/lanes.h"
-
 struct flw_trace;
+
+struct flw_lane {
+    uint32_t pool;
+    uint16_t stream;
+    uint64_t alloc_count; /* blocks of more than no bytes, those of the start included */
+};
+
+struct flw_lanes {
+    size_t stream_count;
+    struct flw_lane *list; /* the private ones */
+    size_t count, capacity;
+    size_t pool_count;     /* distinct private pools */
+    uint16_t *block_lanes; /* by block; NULL: no private pools */
+};
+
+/* Of a block that was allocated on `stream`. */
+static inline uint16_t flw_lanes_get(const struct flw_lanes *lanes, uint32_t block, uint16_t stream)
+{
+    return lanes->block_lanes == NULL ? stream : lanes->block_lanes[block];
+}
+
+/* Of a pool's memory on a stream, as the trace's blocks and segments have it. */
+uint16_t flw_lanes_find(const struct flw_lanes *lanes, uint32_t pool, uint16_t stream);
+
+static inline uint16_t flw_lanes_stream(const struct flw_lanes *lanes, uint16_t lane)
+{
+    return lane < lanes->stream_count ? lane : lanes->list[lane - lanes->stream_count].stream;
+}
 
 enum flw_op_kind {
     FLW_OP_ALLOC,

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 
-#include "common/median.h"
+#include "common/machine.h"
 
 #include "fallow/simcuda.h"
 

@@ -20,7 +20,6 @@
 #include "common/command.h"
 #include "common/draft.h"
 #include "common/options.h"
-#include "common/subcommand.h"
 #include "common/tool_host.h"
 #include "fallow/fallow.h"
 

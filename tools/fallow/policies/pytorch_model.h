@@ -25,7 +25,7 @@
 
 #include "policies/pytorch_heap.h"
 
-#include "common/lanes.h"
+#include "common/program.h"
 #include "record/event.h"
 
 struct flw_pytorch_settings {

@@ -10,7 +10,7 @@
 #include "base/compare.h"
 #include "trace/trace/trace.h"
 
-#include "common/ticks.h"
+#include "common/machine.h"
 #include "common/tool_host.h"
 
 #define LAST_SHARE 4 /* the last quarter */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/compare.h"
+#include "run/run.h"
 
 #include <errno.h>
 #include <inttypes.h>

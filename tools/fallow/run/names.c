@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/names.h"
+#include "run/run.h"
 
 #include <stdlib.h>
 #include <string.h>

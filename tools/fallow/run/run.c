@@ -20,8 +20,7 @@
 #include "common/options.h"
 #include "record/callstack.h"
 #include "record/ftracewriter.h"
-#include "run/compare.h"
-#include "run/names.h"
+#include "run/run.h"
 #include "trace/formats/formats.h"
 
 static const char run_help[] =
