@@ -24,6 +24,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bits.h"
+#include "base/compare.h"
 #include "record/array.h"
 #include "trace/formats/kinetostacks.h"
 #include "trace/io/json.h"
@@ -35,57 +37,46 @@
 
 #define NO_THREAD UINT32_MAX
 
-enum field {
-    FIELD_TIME,
-    FIELD_DURATION,
-    FIELD_PROCESS,
-    FIELD_THREAD,
-    FIELD_DEVICE_TYPE,
-    FIELD_DEVICE,
-    FIELD_ADDRESS,
-    FIELD_BYTES,
-    FIELD_TOTAL_ALLOCATED,
-    FIELD_TOTAL_RESERVED,
-    FIELD_COUNT
+/* Members of an event, then of its "args". */
+#define KEY_LIST(X)                       \
+    X(TIME, "ts")                         \
+    X(DURATION, "dur")                    \
+    X(PROCESS, "pid")                     \
+    X(THREAD, "tid")                      \
+    X(NAME, "name")                       \
+    X(PHASE, "ph")                        \
+    X(CATEGORY, "cat")                    \
+    X(ARGUMENTS, "args")                  \
+    X(DEVICE_TYPE, "Device Type")         \
+    X(DEVICE, "Device Id")                \
+    X(ADDRESS, "Addr")                    \
+    X(BYTES, "Bytes")                     \
+    X(TOTAL_ALLOCATED, "Total Allocated") \
+    X(TOTAL_RESERVED, "Total Reserved")   \
+    X(STACK, "Call stack")                \
+    X(CALLER, "CallFrom")
+
+#define KEY_NUMBER(name, text) KEY_##name,
+#define KEY_TEXT(name, text)   text,
+
+enum key {
+    KEY_LIST(KEY_NUMBER) KEY_COUNT
+};
+static const char *const keys[] = {KEY_LIST(KEY_TEXT)};
+
+enum state {
+    STATE_MISSING,
+    STATE_ODD, /* not a number of at most 64 bits */
+    STATE_NEGATIVE,
+    STATE_WHOLE /* from 0 */
 };
 
-static const char *const fields[] = {
-    "ts",
-    "dur",
-    "pid",
-    "tid",
-    "Device Type",
-    "Device Id",
-    "Addr",
-    "Bytes",
-    "Total Allocated",
-    "Total Reserved",
-};
-_Static_assert(sizeof(fields) / sizeof(fields[0]) == FIELD_COUNT, "a name for each field");
-
-enum word {
-    WORD_NAME,
-    WORD_PHASE,
-    WORD_CATEGORY,
-    WORD_ARGUMENTS,
-    WORD_COUNT
-};
-
-static const char *const words[] = {"name", "ph", "cat", "args"};
-
-enum category {
-    CATEGORY_OTHER,
-    CATEGORY_OPERATOR,
-    CATEGORY_PYTHON
-};
-
-/* One event of the file, with numbers as written. */
+/* One event of the file. */
 struct record {
     uint64_t offset;
-    uint64_t values[FIELD_COUNT];
-    uint16_t seen, negative, odd; /* a bit per field; odd: not a whole number */
-    bool is_memory, is_slice;
-    enum category category;
+    uint64_t values[KEY_COUNT]; /* without signs */
+    enum state states[KEY_COUNT];
+    bool is_memory, is_complete, is_operator, is_python;
     uint32_t stack, caller_file, caller_line;
 };
 
@@ -108,6 +99,7 @@ struct import {
     size_t sample_count, sample_room;
     uint64_t other_count; /* memory events of other kinds of device, or with no bytes */
     uint64_t gap_count;   /* events with a total other than the previous total plus their bytes */
+    bool has_reserved;    /* each event has the total of reserved memory */
     uint64_t device_counts[DEVICES_MAX];
     struct flw_history history;
     struct flw_build build;
@@ -121,12 +113,12 @@ static bool fail_memory(struct import *import)
     return flw_input_fail(import->input, 0, "no memory to hold the trace");
 }
 
-static bool fail_record(struct import *import, const struct record *record, enum field field,
+static bool fail_record(struct import *import, const struct record *record, enum key key,
                         const char *what)
 {
     return flw_input_fail(import->input, record->offset,
                           "\"%s\" of a [memory] event %s; %zu events before it were read",
-                          fields[field], what, import->sample_count);
+                          keys[key], what, import->sample_count);
 }
 
 /* ---- reading ---- */
@@ -160,105 +152,79 @@ static bool parse_time(const struct flw_json *json, uint64_t *out_ns)
     return true;
 }
 
-static void note_field(struct import *import, struct record *record, enum field field,
-                       enum flw_json_token token)
+static void note_number(struct import *import, struct record *record, enum key key,
+                        enum flw_json_token token)
 {
     const struct flw_json *json = &import->json;
-    uint16_t bit = (uint16_t)(1u << field);
-    bool is_negative = json->text[0] == '-';
-    bool is_scalar = token == FLW_JSON_NUMBER || token == FLW_JSON_STRING;
+    uint64_t *value = &record->values[key];
+    bool is_time = key <= KEY_DURATION && json->text[0] != '-', is_negative = false;
     bool is_read =
-        is_scalar && (field <= FIELD_DURATION && !is_negative
-                          ? parse_time(json, &record->values[field])
-                          : flw_json_get_whole(json, &is_negative, &record->values[field]));
-    record->seen |= bit;
-    record->odd = (uint16_t)(is_read ? record->odd & ~bit : record->odd | bit);
-    record->negative = (uint16_t)(is_negative ? record->negative | bit : record->negative & ~bit);
+        (token == FLW_JSON_NUMBER || token == FLW_JSON_STRING) &&
+        (is_time ? parse_time(json, value) : flw_json_get_whole(json, &is_negative, value));
+    record->states[key] = !is_read ? STATE_ODD : is_negative ? STATE_NEGATIVE : STATE_WHOLE;
 }
 
-/* Return the number of a key, from `first` on; `end` if there is none. */
-static int find(const char *const *keys, int first, int end, const char *text)
-{
-    while (first < end && strcmp(text, keys[first]) != 0) {
-        first++;
-    }
-    return first;
-}
-
-/* Record the calling code from "Call stack" or "CallFrom". Returns false if memory runs out. */
-static bool note_code(struct import *import, struct record *record, bool is_stack)
+/* Record a text. Returns false if memory runs out. */
+static bool note_text(struct import *import, struct record *record, enum key key)
 {
     struct flw_json *json = &import->json;
-    flw_json_unescape(json);
-    return (is_stack ? flw_kinetostacks_add_stack(&import->slices, json->text, json->is_cut,
-                                                  &record->stack)
-                     : flw_kinetostacks_add_place(&import->slices, json->text, &record->caller_file,
-                                                  &record->caller_line)) ||
-           fail_memory(import);
-}
-
-static bool read_arguments(struct import *import, struct record *record)
-{
-    struct flw_json *json = &import->json;
-    for (;;) {
-        enum flw_json_token token = flw_json_next(json);
-        if (token != FLW_JSON_KEY) {
-            return token == FLW_JSON_OBJECT_END;
-        }
-        int field = find(fields, FIELD_DEVICE_TYPE, FIELD_COUNT, json->text);
-        bool is_stack = strcmp(json->text, "Call stack") == 0;
-        bool is_code = is_stack || strcmp(json->text, "CallFrom") == 0;
-        token = flw_json_next(json);
-        if (field < FIELD_COUNT) {
-            note_field(import, record, (enum field)field, token);
-        } else if (is_code && token == FLW_JSON_STRING && !note_code(import, record, is_stack)) {
-            return false;
-        }
-        if (!flw_json_skip(json, token)) {
-            return false;
-        }
-    }
-}
-
-static void note_word(struct import *import, struct record *record, enum word word)
-{
-    struct flw_json *json = &import->json;
-    if (word == WORD_NAME) {
+    const char *text = json->text;
+    switch (key) {
+    case KEY_NAME:
         flw_json_unescape(json);
-        record->is_memory = strcmp(json->text, "[memory]") == 0;
-        memcpy(import->name, json->text, json->text_bytes + 1);
-    } else if (word == WORD_PHASE) {
-        record->is_slice = strcmp(json->text, "X") == 0;
-    } else if (word == WORD_CATEGORY) {
-        bool is_operator = strcmp(json->text, "cpu_op") == 0 || strcmp(json->text, "Operator") == 0;
-        record->category = strcmp(json->text, "python_function") == 0 ? CATEGORY_PYTHON
-                           : is_operator                              ? CATEGORY_OPERATOR
-                                                                      : CATEGORY_OTHER;
+        record->is_memory = strcmp(text, "[memory]") == 0;
+        memcpy(import->name, text, json->text_bytes + 1);
+        return true;
+    case KEY_PHASE:
+        record->is_complete = strcmp(text, "X") == 0;
+        return true;
+    case KEY_CATEGORY:
+        record->is_python = strcmp(text, "python_function") == 0;
+        record->is_operator = strcmp(text, "cpu_op") == 0 || strcmp(text, "Operator") == 0;
+        return true;
+    case KEY_STACK:
+        flw_json_unescape(json);
+        return flw_kinetostacks_add_stack(&import->slices, json->text, json->is_cut,
+                                          &record->stack);
+    case KEY_CALLER:
+        flw_json_unescape(json);
+        return flw_kinetostacks_add_place(&import->slices, json->text, &record->caller_file,
+                                          &record->caller_line);
+    default:
+        return true;
     }
 }
 
-/* Read the members of an event, after the bracket. */
-static bool read_members(struct import *import, struct record *record)
+static bool is_number(enum key key)
+{
+    return key <= KEY_THREAD || (key >= KEY_DEVICE_TYPE && key <= KEY_TOTAL_RESERVED);
+}
+
+/* Read the members of an event or, from KEY_DEVICE_TYPE on, of its "args", after the bracket. */
+static bool read_members(struct import *import, struct record *record, int first)
 {
     struct flw_json *json = &import->json;
     for (;;) {
         enum flw_json_token token = flw_json_next(json);
+        int key = first, end = first + KEY_DEVICE_TYPE;
         if (token != FLW_JSON_KEY) {
             return token == FLW_JSON_OBJECT_END;
         }
-        int field = find(fields, FIELD_TIME, FIELD_DEVICE_TYPE, json->text);
-        int word = find(words, 0, WORD_COUNT, json->text);
+        while (key < end && strcmp(json->text, keys[key]) != 0) {
+            key++;
+        }
         token = flw_json_next(json);
-        if (word == WORD_ARGUMENTS && token == FLW_JSON_OBJECT) {
-            if (!read_arguments(import, record)) {
+        if (key == KEY_ARGUMENTS && token == FLW_JSON_OBJECT) {
+            if (!read_members(import, record, KEY_DEVICE_TYPE)) {
                 return false;
             }
             continue;
         }
-        if (field < FIELD_DEVICE_TYPE) {
-            note_field(import, record, (enum field)field, token);
-        } else if (word < WORD_COUNT && token == FLW_JSON_STRING) {
-            note_word(import, record, (enum word)word);
+        if (key < end && is_number((enum key)key)) {
+            note_number(import, record, (enum key)key, token);
+        } else if (key < end && token == FLW_JSON_STRING &&
+                   !note_text(import, record, (enum key)key)) {
+            return fail_memory(import);
         }
         if (!flw_json_skip(json, token)) {
             return false;
@@ -266,150 +232,132 @@ static bool read_members(struct import *import, struct record *record)
     }
 }
 
-static bool check_field(struct import *import, const struct record *record, enum field field,
-                        bool may_be_negative)
+static bool check_number(struct import *import, const struct record *record, enum key key)
 {
-    unsigned bit = 1u << field;
-    if ((record->seen & bit) == 0) {
+    switch (record->states[key]) {
+    case STATE_MISSING:
         return fail_record(
-            import, record, field,
-            field == FIELD_ADDRESS
+            import, record, key,
+            key == KEY_ADDRESS
                 ? "is missing, as in profiles of PyTorch 1.12 and older: sizes alone "
                   "do not tell blocks apart"
                 : "is missing");
+    case STATE_ODD:
+        return fail_record(import, record, key, "is not a number of at most 64 bits");
+    case STATE_NEGATIVE:
+        return key == KEY_BYTES || fail_record(import, record, key, "is negative");
+    default:
+        return true;
     }
-    if ((record->odd & bit) != 0) {
-        return fail_record(import, record, field, "is not a number of at most 64 bits");
-    }
-    if ((record->negative & bit) != 0 && !may_be_negative) {
-        return fail_record(import, record, field, "is negative");
-    }
-    return true;
 }
 
 static bool check_record(struct import *import, const struct record *record)
 {
-    for (int field = 0; field < FIELD_TOTAL_RESERVED; field++) {
-        bool is_of_slices = field > FIELD_TIME && field < FIELD_DEVICE_TYPE;
-        if (!is_of_slices &&
-            !check_field(import, record, (enum field)field, field == FIELD_BYTES)) {
+    bool has_reserved = record->states[KEY_TOTAL_RESERVED] != STATE_MISSING;
+    int end = has_reserved ? KEY_TOTAL_RESERVED : KEY_TOTAL_ALLOCATED;
+    if (!check_number(import, record, KEY_TIME)) {
+        return false;
+    }
+    for (int key = KEY_DEVICE_TYPE; key <= end; key++) {
+        if (!check_number(import, record, (enum key)key)) {
             return false;
         }
     }
-    if ((record->seen >> FIELD_TOTAL_RESERVED & 1) != 0 &&
-        !check_field(import, record, FIELD_TOTAL_RESERVED, false)) {
-        return false;
+    if (record->values[KEY_DEVICE] >= DEVICES_MAX) {
+        return fail_record(import, record, KEY_DEVICE, "is not a device number");
     }
-    if (record->values[FIELD_DEVICE] >= DEVICES_MAX) {
-        return fail_record(import, record, FIELD_DEVICE, "is not a device number");
-    }
-    if (record->values[FIELD_BYTES] > UINT64_MAX - record->values[FIELD_ADDRESS]) {
-        return fail_record(import, record, FIELD_BYTES, "goes beyond 64 bits at its address");
-    }
-    return true;
-}
-
-static bool is_whole(const struct record *record, enum field field)
-{
-    unsigned not_so = (unsigned)(record->odd | record->negative | ~record->seen);
-    return (not_so >> field & 1) == 0;
+    return record->values[KEY_BYTES] <= UINT64_MAX - record->values[KEY_ADDRESS] ||
+           fail_record(import, record, KEY_BYTES, "goes beyond 64 bits at its address");
 }
 
 /* Find the thread of an event; NO_THREAD if the file has none. Returns false if memory runs out. */
 static bool find_thread(struct import *import, const struct record *record, uint32_t *out_thread)
 {
+    struct flw_intern_pair pair = {record->values[KEY_PROCESS], record->values[KEY_THREAD]};
     uint64_t number = NO_THREAD;
-    if (is_whole(record, FIELD_PROCESS) && is_whole(record, FIELD_THREAD)) {
-        struct flw_intern_pair pair = {record->values[FIELD_PROCESS], record->values[FIELD_THREAD]};
-        if (!flw_intern_add_pair(&import->threads, pair, &number)) {
-            return false;
-        }
+    bool is_known =
+        record->states[KEY_PROCESS] == STATE_WHOLE && record->states[KEY_THREAD] == STATE_WHOLE;
+    if (is_known && !flw_intern_add_pair(&import->threads, pair, &number)) {
+        return false;
     }
-    *out_thread = number < NO_THREAD ? (uint32_t)number : NO_THREAD;
+    *out_thread = (uint32_t)flw_min(number, NO_THREAD);
     return true;
 }
 
-/* Add a slice, unless name, time or duration is missing. */
+/* Add a slice, unless name, time, duration or thread is missing. Returns false if memory runs out. */
 static bool add_slice(struct import *import, const struct record *record)
 {
     struct flw_kineto_slice slice = {
-        .begin_ns = record->values[FIELD_TIME],
+        .begin_ns = record->values[KEY_TIME],
         .stack = record->stack,
         .caller_file = record->caller_file,
         .caller_line = record->caller_line,
-        .is_python = record->category == CATEGORY_PYTHON,
+        .is_python = record->is_python,
     };
-    if (import->name[0] == '\0' || !is_whole(record, FIELD_TIME) ||
-        !is_whole(record, FIELD_DURATION) ||
-        __builtin_add_overflow(slice.begin_ns, record->values[FIELD_DURATION], &slice.end_ns)) {
+    if (import->name[0] == '\0' || record->states[KEY_TIME] != STATE_WHOLE ||
+        record->states[KEY_DURATION] != STATE_WHOLE ||
+        __builtin_add_overflow(slice.begin_ns, record->values[KEY_DURATION], &slice.end_ns)) {
         return true;
     }
-    return (find_thread(import, record, &slice.thread) &&
-            (slice.thread == NO_THREAD ||
-             (flw_kinetostacks_add_frame(&import->slices, import->name, &slice.frame) &&
-              flw_kinetostacks_add_slice(&import->slices, &slice)))) ||
-           fail_memory(import);
+    return find_thread(import, record, &slice.thread) &&
+           (slice.thread == NO_THREAD ||
+            (flw_kinetostacks_add_frame(&import->slices, import->name, &slice.frame) &&
+             flw_kinetostacks_add_slice(&import->slices, &slice)));
 }
 
+/* Returns false if memory runs out. */
 static bool add_sample(struct import *import, const struct record *record)
 {
-    uint32_t thread;
-    if (import->sample_count >= UINT32_MAX) {
-        return fail_memory(import);
-    }
-    if (!FLW_ARRAY_FITS(import->samples, import->sample_count, import->sample_room) ||
-        !find_thread(import, record, &thread)) {
-        return fail_memory(import);
-    }
-    import->device_counts[record->values[FIELD_DEVICE]]++;
-    import->samples[import->sample_count] = (struct sample){
-        .time_ns = record->values[FIELD_TIME],
-        .address = record->values[FIELD_ADDRESS],
-        .bytes = record->values[FIELD_BYTES],
-        .total_allocated = record->values[FIELD_TOTAL_ALLOCATED],
-        .total_reserved = record->values[FIELD_TOTAL_RESERVED],
+    struct sample sample = {
+        .time_ns = record->values[KEY_TIME],
+        .address = record->values[KEY_ADDRESS],
+        .bytes = record->values[KEY_BYTES],
+        .total_allocated = record->values[KEY_TOTAL_ALLOCATED],
+        .total_reserved = record->values[KEY_TOTAL_RESERVED],
         .order = (uint32_t)import->sample_count,
-        .thread = thread,
         .stack = record->stack,
-        .device = (uint16_t)record->values[FIELD_DEVICE],
-        .is_free = (record->negative >> FIELD_BYTES & 1) != 0,
-        .has_reserved = (record->seen >> FIELD_TOTAL_RESERVED & 1) != 0,
+        .device = (uint16_t)record->values[KEY_DEVICE],
+        .is_free = record->states[KEY_BYTES] == STATE_NEGATIVE,
+        .has_reserved = record->states[KEY_TOTAL_RESERVED] == STATE_WHOLE,
     };
-    import->sample_count++;
+    if (import->sample_count >= UINT32_MAX ||
+        !FLW_ARRAY_FITS(import->samples, import->sample_count, import->sample_room) ||
+        !find_thread(import, record, &sample.thread)) {
+        return false;
+    }
+    import->device_counts[sample.device]++;
+    import->samples[import->sample_count++] = sample;
     return true;
 }
 
-/* True for the kinds of device in PyTorch's numbering: CUDA, XPU, and those of plug-ins, such as NPUs. */
-static bool is_device(uint64_t type)
+/* True unless the kind of device, in PyTorch's numbering, is another than CUDA, XPU, and those of plug-ins, such as
+ * NPUs. */
+static bool may_be_device(const struct record *record)
 {
-    return type == 1 || type == 12 || type == 20;
+    uint64_t type = record->values[KEY_DEVICE_TYPE];
+    return record->states[KEY_DEVICE_TYPE] <= STATE_ODD || type == 1 || type == 12 || type == 20;
 }
 
 static bool read_event(struct import *import)
 {
     struct record record = {.offset = import->json.offset};
     import->name[0] = '\0';
-    if (!read_members(import, &record)) {
+    if (!read_members(import, &record, KEY_TIME)) {
         return false;
     }
     if (!record.is_memory) {
-        bool is_call = record.is_slice && record.category != CATEGORY_OTHER;
-        return !is_call || add_slice(import, &record);
+        bool is_call = record.is_complete && (record.is_python || record.is_operator);
+        return !is_call || add_slice(import, &record) || fail_memory(import);
     }
-    bool has_type = (record.seen >> FIELD_DEVICE_TYPE & 1) != 0;
-    if (has_type && !is_device(record.values[FIELD_DEVICE_TYPE]) &&
-        (record.odd >> FIELD_DEVICE_TYPE & 1) == 0) {
-        import->other_count++;
-        return true;
-    }
-    if (!check_record(import, &record)) {
+    bool is_device = may_be_device(&record);
+    if (is_device && !check_record(import, &record)) {
         return false;
     }
-    if (record.values[FIELD_BYTES] == 0 || record.values[FIELD_ADDRESS] == 0) {
+    if (!is_device || record.values[KEY_BYTES] == 0 || record.values[KEY_ADDRESS] == 0) {
         import->other_count++;
         return true;
     }
-    return add_sample(import, &record);
+    return add_sample(import, &record) || fail_memory(import);
 }
 
 static bool read_list(struct import *import)
@@ -434,14 +382,7 @@ static bool read_document(struct import *import)
     if (has_events && !read_list(import)) {
         return false;
     }
-    while (token == FLW_JSON_OBJECT) {
-        enum flw_json_token key = flw_json_next(json);
-        if (key != FLW_JSON_KEY) {
-            if (key == FLW_JSON_FAILED) {
-                return false;
-            }
-            break;
-        }
+    while (token == FLW_JSON_OBJECT && flw_json_next(json) == FLW_JSON_KEY) {
         bool is_events = strcmp(json->text, "traceEvents") == 0;
         enum flw_json_token value = flw_json_next(json);
         is_events = is_events && value == FLW_JSON_ARRAY;
@@ -450,7 +391,7 @@ static bool read_document(struct import *import)
             return false;
         }
     }
-    if (flw_json_next(json) != FLW_JSON_END) {
+    if (json->input->failed || flw_json_next(json) != FLW_JSON_END) {
         return false;
     }
     return has_events ||
@@ -479,63 +420,42 @@ static bool choose_device(struct import *import, int device, uint16_t *out)
     return true;
 }
 
-static int compare_samples(const void *a, const void *b)
+static int compare_times(const void *a, const void *b)
 {
-    const struct sample *x = a;
-    const struct sample *y = b;
-    if (x->time_ns != y->time_ns) {
-        return x->time_ns < y->time_ns ? -1 : 1;
-    }
-    return (x->order > y->order) - (x->order < y->order);
+    const struct sample *x = a, *y = b;
+    int order = flw_compare_u64(&x->time_ns, &y->time_ns);
+    return order != 0 ? order : flw_compare_u32(&x->order, &y->order);
 }
 
-static void keep_device(struct import *import, uint16_t device)
+/* Order by thread, then by time. */
+static int compare_threads(const void *a, const void *b)
 {
+    const struct sample *x = a, *y = b;
+    int order = flw_compare_u32(&x->thread, &y->thread);
+    return order != 0 ? order : compare_times(x, y);
+}
+
+/* Keep the samples of the device, in order of time, and set the stacks of those without their own from the enclosing
+ * slices. Returns false if memory runs out. */
+static bool keep_device(struct import *import, uint16_t device)
+{
+    struct sample *samples = import->samples;
     size_t kept = 0;
+    bool has_memory = true;
     for (size_t i = 0; i < import->sample_count; i++) {
-        if (import->samples[i].device == device) {
-            import->samples[kept++] = import->samples[i];
+        if (samples[i].device == device) {
+            samples[kept++] = samples[i];
         }
     }
     import->sample_count = kept;
-    qsort(import->samples, kept, sizeof(*import->samples), compare_samples);
-}
-
-/* ---- stacks ---- */
-
-static int compare_places(const void *a, const void *b)
-{
-    const struct sample *const *x = a;
-    const struct sample *const *y = b;
-    if ((*x)->thread != (*y)->thread) {
-        return (*x)->thread < (*y)->thread ? -1 : 1;
+    qsort(samples, kept, sizeof *samples, compare_threads);
+    flw_kinetostacks_begin(&import->slices);
+    for (size_t i = 0; has_memory && i < kept && samples[i].thread != NO_THREAD; i++) {
+        has_memory =
+            samples[i].stack != 0 || flw_kinetostacks_find(&import->slices, samples[i].thread,
+                                                           samples[i].time_ns, &samples[i].stack);
     }
-    return compare_samples(*x, *y);
-}
-
-/* Set the stacks of events without their own from the enclosing slices. Returns false if memory runs out. */
-static bool find_stacks(struct import *import)
-{
-    size_t count = import->sample_count;
-    if (count == 0) {
-        return true;
-    }
-    struct sample **order = malloc(count * sizeof(struct sample *));
-    bool has_memory = order != NULL;
-    for (size_t i = 0; has_memory && i < count; i++) {
-        order[i] = &import->samples[i];
-    }
-    if (has_memory) {
-        qsort(order, count, sizeof(struct sample *), compare_places);
-        flw_kinetostacks_begin(&import->slices);
-    }
-    for (size_t i = 0; has_memory && i < count && order[i]->thread != NO_THREAD; i++) {
-        if (order[i]->stack == 0) {
-            has_memory = flw_kinetostacks_find(&import->slices, order[i]->thread, order[i]->time_ns,
-                                               &order[i]->stack);
-        }
-    }
-    free(order);
+    qsort(samples, kept, sizeof *samples, compare_times);
     return has_memory;
 }
 
@@ -548,28 +468,24 @@ static bool total_before(const struct sample *sample, uint64_t *out)
                            : !__builtin_sub_overflow(sample->total_allocated, sample->bytes, out);
 }
 
-static void count_gaps(struct import *import)
-{
-    uint64_t before;
-    for (size_t i = 0; i < import->sample_count; i++) {
-        const struct sample *sample = &import->samples[i];
-        import->gap_count +=
-            !total_before(sample, &before) || (i > 0 && before != sample[-1].total_allocated);
-    }
-}
-
-/* Add up the blocks that are freed but never allocated, and so existed before. */
-static bool sum_known_initial(const struct import *import, uint64_t *out)
+/* Compare each total with the previous one, and add up the blocks that are freed but never allocated, and so existed
+ * before. Returns false if memory runs out. */
+static bool check_totals(struct import *import, uint64_t *out_known)
 {
     struct flw_addressmap seen = {0}; /* address -> allocated or freed before */
+    uint64_t before;
     bool has_memory = true;
-    *out = 0;
+    *out_known = 0;
+    import->has_reserved = true;
     for (size_t i = 0; has_memory && i < import->sample_count; i++) {
         const struct sample *sample = &import->samples[i];
+        import->has_reserved &= sample->has_reserved;
+        import->gap_count +=
+            !total_before(sample, &before) || (i > 0 && before != sample[-1].total_allocated);
         if (sample->is_free &&
             flw_addressmap_find(&seen, sample->address) == FLW_ADDRESSMAP_ABSENT &&
-            __builtin_add_overflow(*out, sample->bytes, out)) {
-            *out = UINT64_MAX;
+            __builtin_add_overflow(*out_known, sample->bytes, out_known)) {
+            *out_known = UINT64_MAX;
         }
         has_memory = flw_addressmap_put(&seen, sample->address, 1);
     }
@@ -581,14 +497,12 @@ static bool sum_known_initial(const struct import *import, uint64_t *out)
 static bool add_remainder(struct import *import)
 {
     uint64_t before, known;
-    if (!sum_known_initial(import, &known)) {
+    if (!check_totals(import, &known)) {
         return false;
     }
-    if (!total_before(&import->samples[0], &before) || before <= known) {
-        return true;
-    }
-    struct flw_history_block remainder = {.block = {.size_bytes = before - known}};
-    return flw_history_add_block(&import->history, &remainder);
+    bool is_known = !total_before(&import->samples[0], &before) || before <= known;
+    struct flw_history_block remainder = {.block = {.size_bytes = is_known ? 0 : before - known}};
+    return is_known || flw_history_add_block(&import->history, &remainder);
 }
 
 /* ---- the trace ---- */
@@ -606,7 +520,7 @@ static bool add_level(struct import *import, uint64_t from, uint64_t to, uint64_
     return from == to || flw_history_add_event(&import->history, &event);
 }
 
-static bool add_events(struct import *import, bool has_reserved)
+static bool add_events(struct import *import)
 {
     uint64_t begin_ns = import->samples[0].time_ns;
     uint64_t level = import->samples[0].total_reserved;
@@ -618,7 +532,8 @@ static bool add_events(struct import *import, bool has_reserved)
             .size_bytes = sample->bytes,
             .op = sample->is_free ? FLW_TRACE_FREE : FLW_TRACE_ALLOC,
         };
-        if (has_reserved && !add_level(import, level, sample->total_reserved, event.time_ns)) {
+        if (import->has_reserved &&
+            !add_level(import, level, sample->total_reserved, event.time_ns)) {
             return false;
         }
         level = sample->total_reserved;
@@ -628,19 +543,15 @@ static bool add_events(struct import *import, bool has_reserved)
         }
     }
     struct flw_trace_segment segment = {.size_bytes = level, .is_expandable = true};
-    return !has_reserved || level == 0 || flw_history_add_segment(&import->history, &segment);
+    return !import->has_reserved || level == 0 ||
+           flw_history_add_segment(&import->history, &segment);
 }
 
-static bool fill_history(struct import *import, bool *out_has_reserved)
+static bool fill_history(struct import *import)
 {
     uint16_t stream; /* the file has no streams */
-    *out_has_reserved = true;
-    for (size_t i = 0; i < import->sample_count; i++) {
-        *out_has_reserved = *out_has_reserved && import->samples[i].has_reserved;
-    }
     return flw_build_add_stream(&import->build, 0, &stream) && add_remainder(import) &&
-           add_events(import, *out_has_reserved) &&
-           flw_history_resolve(&import->history, &import->build);
+           add_events(import) && flw_history_resolve(&import->history, &import->build);
 }
 
 /* Return the notes, or NULL if memory runs out. */
@@ -666,21 +577,18 @@ static char *make_notes(const struct import *import)
 static bool import_document(struct import *import, int device)
 {
     uint16_t chosen = 0;
-    bool has_reserved;
     if (!read_document(import) || !choose_device(import, device, &chosen)) {
         return false;
     }
-    keep_device(import, chosen);
-    count_gaps(import);
     struct flw_trace *trace = import->build.trace;
-    if (!find_stacks(import) || !fill_history(import, &has_reserved)) {
+    if (!keep_device(import, chosen) || !fill_history(import)) {
         return fail_memory(import);
     }
     flw_stacks_settle(&trace->stacks);
     trace->device = chosen;
     trace->has_times = true;
     trace->has_addresses = true;
-    trace->has_segments = has_reserved;
+    trace->has_segments = import->has_reserved;
     trace->notes = make_notes(import);
     if (trace->notes == NULL) {
         return fail_memory(import);
@@ -691,25 +599,14 @@ static bool import_document(struct import *import, int device)
 
 bool flw_kineto_read(struct flw_input *input, int device, struct flw_trace **out_trace)
 {
-    struct import *import = calloc(1, sizeof(*import));
-    bool is_read = false;
-    *out_trace = NULL;
-    if (import == NULL) {
-        return flw_input_fail(input, 0, "no memory to hold the trace");
-    }
-    import->input = input;
-    import->json.input = input;
-    if (flw_build_init(&import->build, input->name, "kineto json")) {
-        import->slices.stacks = &import->build.trace->stacks;
-        is_read = import_document(import, device);
-    } else {
-        fail_memory(import);
-    }
-    flw_build_end(&import->build, is_read, out_trace);
-    flw_history_finish(&import->history);
-    flw_kinetostacks_finish(&import->slices);
-    flw_intern_finish(&import->threads);
-    free(import->samples);
-    free(import);
+    struct import import = {.input = input, .json.input = input};
+    bool has_memory = flw_build_init(&import.build, input->name, "kineto json");
+    import.slices.stacks = has_memory ? &import.build.trace->stacks : NULL;
+    bool is_read = has_memory ? import_document(&import, device) : fail_memory(&import);
+    flw_build_end(&import.build, is_read, out_trace);
+    flw_history_finish(&import.history);
+    flw_kinetostacks_finish(&import.slices);
+    flw_intern_finish(&import.threads);
+    free(import.samples);
     return is_read;
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/compare.h"
 #include "record/array.h"
 #include "trace/trace/largearray.h"
 
@@ -114,16 +115,10 @@ bool flw_kinetostacks_add_slice(struct flw_kinetostacks *slices,
 static int compare_slices(const void *a, const void *b)
 {
     const struct flw_kineto_slice *x = a, *y = b;
-    if (x->thread != y->thread) {
-        return x->thread < y->thread ? -1 : 1;
-    }
-    if (x->begin_ns != y->begin_ns) {
-        return x->begin_ns < y->begin_ns ? -1 : 1;
-    }
-    if (x->end_ns != y->end_ns) {
-        return x->end_ns > y->end_ns ? -1 : 1;
-    }
-    return (x->order > y->order) - (x->order < y->order);
+    int order = flw_compare_u32(&x->thread, &y->thread);
+    order = order != 0 ? order : flw_compare_u64(&x->begin_ns, &y->begin_ns);
+    order = order != 0 ? order : flw_compare_u64(&y->end_ns, &x->end_ns);
+    return order != 0 ? order : flw_compare_u32(&x->order, &y->order);
 }
 
 void flw_kinetostacks_begin(struct flw_kinetostacks *slices)
