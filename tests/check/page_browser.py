@@ -582,6 +582,16 @@ def look_at_late(page, fallow, shots):
           "an address of no numbers is shown")
 
 
+def look_at_unknown(page, fallow, shots):
+    """Check that a failed request of unknown size leaves the page whole."""
+    trace = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "fuzz", "corpus", "ftrace", "everything_1.ftrace")
+    trace_page = os.path.join(shots, "unknown.html")
+    report(fallow, trace, trace_page)
+    page.open("file://" + os.path.abspath(trace_page), WIDTHS[0], 900, SCHEMES[0])
+    said = page.evaluate("document.querySelector('#oom .card').textContent")
+    check("a block of unknown size" in said and not page.messages, "unknown", "%s: '%s'" % (page.messages, said))
+
+
 DEVICE = "document.querySelector('#facts').textContent + ' ' + document.querySelector('#owners .legend').textContent"
 
 
@@ -691,6 +701,7 @@ def main():
             look_at_page(page, trace_page, options.shots, looks.get(trace))
         look_at_native(page, options.fallow, options.shots)
         look_at_late(page, options.fallow, options.shots)
+        look_at_unknown(page, options.fallow, options.shots)
         look_at_devices(page, options.fallow, options.shots)
         landing = os.path.join(options.shots, "landing.html")
         report(options.fallow, thin, landing, owners)

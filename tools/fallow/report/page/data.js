@@ -57,6 +57,7 @@ const known = (value, say) => value === null || value === undefined ? '-' : say(
 const short = name => name.replace(/\([^()]*[/\\]/, '(');  // without folders
 const binOf = bytes => Math.max(0, Math.ceil(Math.log2(bytes)));  // of sizes up to 2 ** bin
 const sizeName = bytes => `up to ${size(2 ** binOf(bytes))}`;
+const sumOf = list => list.reduce((sum, value) => sum + value, 0);
 
 // ---- elements
 
@@ -65,21 +66,37 @@ const make = (tag, parent, text = '', of = {}) => {
   element.textContent = text;
   return parent.appendChild(element);
 };
-const draws = (tag, parent, of = {}) => {
+const draws = (tag, parent, of = {}, text = '') => {
   const element = parent.appendChild(document.createElementNS('http://www.w3.org/2000/svg', tag));
   for (const [name, value] of Object.entries(of)) element.setAttribute(name, value);
+  element.textContent = text;
   return element;
 };
+// Draw a shape with a text that a pointer shows.
+const drawTipped = (tag, parent, of, tip) => {
+  const shape = draws(tag, parent, of);
+  if (tip) draws('title', shape, {}, tip);
+  return shape;
+};
+const addButton = (parent, text, of, act) => {
+  const button = make('button', parent, text, {type: 'button', ...of});
+  button.addEventListener('click', act);
+  return button;
+};
+// Classes of the colours of owners and policies, and of shades.
+const style = make('style', document.head);
+for (let i = 0; i < 16; i++) style.append(`.c${i}{fill:var(--k${i});stroke:var(--k${i});background:var(--k${i})}`);
+for (let i = 1; i <= 5; i++) style.append(`.s${i}{fill:var(--s${i});background:var(--s${i})}`);
+const byId = id => document.getElementById(id);
 const hint = (parent, text) => make('p', parent, text, {className: 'hint'});
 const none = (parent, text) => make('p', parent, text, {className: 'none'});
 const bodyOf = id => document.querySelector(`#${id}>.body`);
 
 // Add a table whose rows become cards on a narrow screen. A cell is a text, or a function that fills it.
 const addTable = (parent, headings, rows) => {
-  const scroll = make('div', parent, '', {className: 'scroll', tabIndex: 0});
-  const table = make('table', scroll, '', {className: 'cards'}), head = make('tr', make('thead', table));
+  const table = make('table', make('div', parent, '', {className: 'scroll', tabIndex: 0}), '', {className: 'cards'});
+  const head = make('tr', make('thead', table)), body = make('tbody', table);
   for (const heading of headings) make('th', head, heading, {scope: 'col'});
-  const body = make('tbody', table);
   for (const cells of rows) {
     const row = make('tr', body);
     cells.forEach((cell, i) => {
@@ -88,22 +105,35 @@ const addTable = (parent, headings, rows) => {
       if (typeof cell === 'function') cell(element); else element.textContent = cell;
     });
   }
-  return table;
 };
-// Add a group of radio buttons; arrow keys move the choice.
+// Add a group of radio buttons; arrow keys move the choice. choose(i) redraws the buttons.
 const addChoice = (parent, group, names, chosen, choose) => {
   const list = make('div', parent, '', {className: 'choices'});
   names.forEach((name, i) => {
     const label = make('label', list, '', {className: 'choice'});
-    const input = make('input', label, '', {type: 'radio', name: group, checked: i === chosen});
-    label.append(` ${name}`);
-    input.addEventListener('change', () => {
-      choose(i);  // redraws the buttons
+    make('input', label, '', {type: 'radio', name: group, checked: i === chosen}).addEventListener('change', () => {
+      choose(i);
       document.querySelector(`input[name="${group}"]:checked`).focus();
     });
+    label.append(` ${name}`);
   });
-  return list;
 };
+// Add a legend. A key: style of its colour, or number of a policy's line; text; number; effect of a click.
+const addLegend = (parent, keys, lead = '') => {
+  const legend = make('p', parent, lead, {className: 'legend'});
+  for (const key of keys) addKey(legend, ...key);
+  return legend;
+};
+const addKey = (parent, style, text, number, onClick) => {
+  const entry = onClick ? addButton(parent, '', {title: `show only ${text}`}, onClick) : make('span', parent);
+  entry.className = 'entry';
+  if (onClick) entry.setAttribute('aria-pressed', String(state.filter === text));
+  if (typeof style === 'string') make('span', entry, '', {className: `key ${style}`});
+  else draws('path', draws('svg', entry, {class: 'line-key', viewBox: '0 0 28 8'}), {class: lineStyle(style), d: 'M0 4h28'});
+  entry.append(text);
+  if (number) make('span', entry, ` ${number}`, {className: 'number'});
+};
+const lineStyle = i => `line c${i % 16} d${(i + Math.floor(i / 16)) % 4}`;
 
 // ---- choices of the reader
 
@@ -115,13 +145,13 @@ let sheet = null;  // of the visible device
 // True if the name contains the search text.
 const isNamed = name => name.toLowerCase().includes(state.filter.toLowerCase());
 const bandName = block => sheet.main?.key === 'by_code' ? block.owner : sizeName(block.bytes);
-const isMatch = block => state.filter === '' || isNamed(block.owner) || isNamed(sizeName(block.bytes)) ||
-  isNamed(`stream ${block.stream}`) || block.stack.some(isNamed);
+const isMatch = block => state.filter === '' ||
+  [block.owner, sizeName(block.bytes), `stream ${block.stream}`, ...block.stack].some(isNamed);
 const isHeld = (block, at) => block.begin <= at && at < block.end;
 const nameOfMoment = op => {
-  const names = [[sheet.oom_op === null ? -1 : sheet.oom_op, 'out of memory'], [sheet.peak_op, 'peak live'],
-    ...(sheet.heap?.moments ?? []).map(moment => [moment.op, moment.name]), [sheet.ops - 1, 'end']];
-  return names.find(([at]) => at === op)?.[1] ?? '';
+  const names = [['out of memory', sheet.oom_op], ['peak live', sheet.peak_op],
+    ...(sheet.heap?.moments ?? []).map(moment => [moment.name, moment.op]), ['end', sheet.ops - 1]];
+  return names.find(([, at]) => at === op)?.[0] ?? '';
 };
 
 // ---- scales

@@ -3,22 +3,21 @@
 
 // ---- what the program asks for
 
-// Draw one bar per power of two: [power, value].
-const addBars = (body, title, name, unit, barUnit, bars) => {
+// Draw one bar per power of two: [power, value]. `of`: bytes or count, of the powers; unit: of the values.
+const addBars = (body, title, name, unit, of, bars) => {
   if (bars.length === 0) return none(body, 'Nothing was requested.');
   const [low, high] = [Math.log2(bars[0][0]), Math.log2(bars.at(-1)[0]) + 1], most = Math.max(...bars.map(bar => bar[1]));
   addPlot(body, {title, says: 'One bar a power of two.', height: 150, bottom: 20, x: {low, high, unit: 'count', isBare: true},
-    y: {low: 0, high: 1.05 * Math.max(1, most), unit, name}, paint: (plot, x, y) => {
+    y: {low: 0, high: 1.05 * Math.max(1, most), unit: unit === size ? 'bytes' : 'count', name}, paint: (plot, x, y) => {
       let free = -Infinity;
       for (const [power, value] of bars) {
-        const left = x(Math.log2(power)), wide = x(low + 1), text = barUnit === 'bytes' ? size(power) : count(power);
-        const bar = draws('rect', plot.shapes, {class: 'bar', x: left + 1, width: Math.max(1, wide - 2), y: y(value),
-          height: 150 - y(value)});
-        draws('title', bar).textContent = `${barUnit === 'bytes' ? 'up to ' : 'from '}${text}: ` +
-          (unit === 'bytes' ? size(value) : count(value));
-        if (left + wide / 2 - widthOf(text) / 2 < free || left + wide / 2 + widthOf(text) / 2 > plot.width + 10) continue;
-        draws('text', plot.under, {class: 'tick middle', x: left + wide / 2, y: 164}).textContent = text;
-        free = left + wide / 2 + widthOf(text) / 2 + 8;
+        const left = x(Math.log2(power)), wide = x(low + 1), text = of(power), middle = left + wide / 2;
+        drawTipped('rect', plot.shapes, {class: 'bar', x: left + 1, width: Math.max(1, wide - 2), y: y(value),
+          height: 150 - y(value)}, `${of === size ? 'up to' : 'from'} ${text}: ${unit(value)}`);
+        const half = widthOf(text) / 2;
+        if (middle - half < free || middle + half > plot.width + 10) continue;
+        draws('text', plot.under, {class: 'tick middle', x: middle, y: 164}, text);
+        free = middle + half + 8;
       }
     }});
 };
@@ -31,10 +30,9 @@ const addStacked = body => {
   const shapes = new Map(chosen.map(block => [block, []])), stack = [];
   let top = 0, most = 1;
   const ends = until => {
-    for (;;) {
-      const first = stack.reduce((least, block) => least === null || block.end < least.end ? block : least, null);
-      if (first === null || first.end > until) return;
-      const at = stack.indexOf(first);
+    while (stack.length > 0) {
+      const first = stack.reduce((least, block) => block.end < least.end ? block : least), at = stack.indexOf(first);
+      if (first.end > until) return;
       stack.splice(at, 1);
       top -= first.bytes;
       for (const block of stack.slice(at)) {
@@ -50,16 +48,15 @@ const addStacked = body => {
     most = Math.max(most, top);
   }
   ends(sheet.ops);
-  const colours = new Map((sheet.main?.bands ?? []).map(({name, colour}) => [name, colour]));
+  const colours = new Map(bandsOf().map(({name, colour}) => [name, colour]));
   addPlot(body, {title: 'The blocks that weigh most, stacked while they live', height: 260, x: axisOf('ops'),
     says: 'Each shape is one block: as high as its size, as long as its life.',
     y: {low: 0, high: 1.05 * most, unit: 'bytes'}, paint: (plot, x, y) => {
       for (const [block, places] of shapes) {
         const edges = [...places.map(([op]) => op), block.end], below = places.map(([, bytes]) => bytes);
-        const path = draws('path', plot.shapes, {d: areaPath(edges, below.map(at => at + block.bytes), below, x, y),
-          class: `area c${colours.get(bandName(block)) ?? REST_COLOUR}${isMatch(block) ? '' : ' dim'}`});
-        draws('title', path).textContent = `${block.owner}: ${size(block.bytes)}, operations ${count(block.begin)} to ` +
-          `${count(block.end)}`;
+        drawTipped('path', plot.shapes, {d: areaPath(edges, below.map(at => at + block.bytes), below, x, y),
+          class: `area c${colours.get(bandName(block)) ?? REST_COLOUR}${isMatch(block) ? '' : ' dim'}`},
+        `${block.owner}: ${size(block.bytes)}, operations ${count(block.begin)} to ${count(block.end)}`);
       }
     }});
   hint(body, `${chosen.length} blocks, the heaviest by size times lifetime, in the colours of their owners.`);
@@ -67,20 +64,19 @@ const addStacked = body => {
 const addSizeLives = body => {
   const cells = rows36(sheet.size_lives);
   if (cells.length === 0) return;
-  const ends = index => [Math.min(...cells.map(cell => cell[index])), Math.max(...cells.map(cell => cell[index]))];
-  const [[least, largest], [first, last]] = [ends(0), ends(1)], most = Math.max(...cells.map(cell => cell[2]));
+  const [sizes, lives, numbers] = [0, 1, 2].map(index => cells.map(cell => cell[index])), most = Math.max(...numbers);
   const shadeOf = number => Math.max(1, 5 - Math.floor(Math.log(most / number) / Math.log(4)));
   addPlot(body, {title: 'Size and lifetime together', height: 240,
     says: 'The stronger the colour, the more blocks of that size live that long.',
-    x: {low: 2 ** first, high: 2 ** (last + 1), isLog: true, unit: 'count', name: 'lifetime in operations'},
-    y: {low: 2 ** (least - 1), high: 2 ** Math.max(least, largest), isLog: true, unit: 'bytes', name: 'size'},
+    x: {low: 2 ** Math.min(...lives), high: 2 ** (Math.max(...lives) + 1), isLog: true, unit: 'count',
+      name: 'lifetime in operations'},
+    y: {low: 2 ** (Math.min(...sizes) - 1), high: 2 ** Math.max(...sizes), isLog: true, unit: 'bytes', name: 'size'},
     paint: (plot, x, y) => {
       for (const [bin, life, number] of cells) {
         const left = x(2 ** life), top = y(2 ** bin);
-        const cell = draws('rect', plot.shapes, {class: `s${shadeOf(number)}`, x: left, y: top,
-          width: x(2 ** (life + 1)) - left, height: y(2 ** (bin - 1)) - top});
-        draws('title', cell).textContent = `${sizeName(2 ** bin)}, from ${plural(2 ** life, 'operation')}: ` +
-          plural(number, 'block');
+        drawTipped('rect', plot.shapes, {class: `s${shadeOf(number)}`, x: left, y: top, width: x(2 ** (life + 1)) - left,
+          height: y(2 ** (bin - 1)) - top}, `${sizeName(2 ** bin)}, from ${plural(2 ** life, 'operation')}: ` +
+          plural(number, 'block'));
       }
     }});
   addShades(body, 'blocks');
@@ -94,12 +90,12 @@ const addRequests = () => {
     addStacked(body);
   }
   make('h3', body, 'Sizes');
-  addBars(body, 'How many requests of which size', 'requests of a size', 'count', 'bytes',
+  addBars(body, 'How many requests of which size', 'requests of a size', count, size,
     report.sizes.map(bin => [bin.up_to_bytes, bin.blocks]));
-  addBars(body, 'How many bytes in requests of which size', 'bytes in requests of a size', 'bytes', 'bytes',
+  addBars(body, 'How many bytes in requests of which size', 'bytes in requests of a size', size, size,
     report.sizes.map(bin => [bin.up_to_bytes, bin.bytes]));
   make('h3', body, 'Lifetimes');
-  addBars(body, 'How long blocks live, in operations', 'blocks that live so many operations', 'count', 'count',
+  addBars(body, 'How long blocks live, in operations', 'blocks that live so many operations', count, count,
     report.lives.map(bin => [bin.from_ops, bin.blocks]));
   addSizeLives(body);
   hint(body, 'Blocks that were never freed are left out of lifetimes.');
@@ -108,9 +104,9 @@ const addRequests = () => {
 // ---- several traces: a row each
 
 const addTraces = ({traces, policies, job}) => {
-  const body = bodyOf('traces'), GIB = 2 ** 30;
+  const body = bodyOf('traces');
   const gib = bytes => {
-    const value = bytes / GIB;
+    const value = bytes / 2 ** 30;
     return value > 0 && value < 0.001 ? '< 0.001' : value.toFixed(value >= 100 ? 1 : value >= 1 ? 2 : 3);
   };
   if (job !== null) {
@@ -119,23 +115,26 @@ const addTraces = ({traces, policies, job}) => {
   }
   hint(body, 'Peaks in GiB, a row a trace, a column a policy: what it had reserved, and below that as a multiple of ' +
     'live memory. Marked: the highest multiple of all.');
-  const most = Math.max(1, ...traces.map(({held}) => held));
-  const worst = Math.max(...traces.flatMap(({peaks}) => peaks.map(peak => peak?.[1] ?? 0)));
-  let isMarked = worst <= 1;
-  const addPeak = (cell, peak) => {
-    if (peak === null) return cell.append('-');
-    const isWorst = !isMarked && peak[1] === worst, says = make('span', cell, gib(peak[0]));
-    isMarked ||= isWorst;
+  const most = Math.max(1, ...traces.map(({held}) => held)), peaks = traces.flatMap(trace => trace.peaks);
+  const highest = Math.max(...peaks.map(peak => peak?.[1] ?? 0));
+  const worst = highest > 1 ? peaks.find(peak => peak?.[1] === highest) : null;
+  const addTwo = (cell, text, below) => {
+    const says = make('span', cell, text);
     make('br', says);
-    make('small', says, `${isWorst ? 'worst ' : ''}${ratio(peak[1])}`);
-    if (isWorst) says.className = 'worst';
+    make('small', says, below);
+    return says;
+  };
+  const addPeak = (cell, peak) => {
+    if (peak === null) cell.append('-');
+    else if (peak !== worst) addTwo(cell, gib(peak[0]), ratio(peak[1]));
+    else addTwo(cell, gib(peak[0]), `worst ${ratio(peak[1])}`).className = 'worst';
   };
   const addBar = (cell, {requested, held, saved}) => {
-    const svg = draws('svg', cell, {width: 100, height: 18, role: 'img'}), least = held - saved;
-    draws('title', svg).textContent = `${gib(held)} GiB reserved`;
+    const svg = drawTipped('svg', cell, {width: 100, height: 18, role: 'img'}, `${gib(held)} GiB reserved`);
     let left = 0;
-    for (const [style, end] of [['requested', Math.min(requested, least)], ['c7', least], ['loss', held]]) {
-      if (end > left) draws('rect', svg, {class: style, x: 100 * left / most, width: 100 * (end - left) / most, height: 18});
+    for (const [style, end] of [['requested', Math.min(requested, held - saved)], ['c7', held - saved], ['loss', held]]) {
+      if (end <= left) continue;
+      draws('rect', svg, {class: style, x: 100 * left / most, width: 100 * (end - left) / most, height: 18});
       left = end;
     }
   };
@@ -144,25 +143,20 @@ const addTraces = ({traces, policies, job}) => {
       if (trace.link === null) cell.textContent = trace.name;
       else make('a', cell, trace.name, {href: trace.link});
     }, cell => addBar(cell, trace), gib(trace.requested), cell => {
-      if (trace.saved === 0) return cell.append('-');
-      const says = make('span', cell, size(trace.saved));
-      make('br', says);
-      make('small', says, `${percent(trace.saved, trace.compared)}, ${trace.best}`);
+      if (trace.saved === 0) cell.append('-');
+      else addTwo(cell, size(trace.saved), `${percent(trace.saved, trace.compared)}, ${trace.best}`);
     }, ...trace.peaks.map(peak => cell => addPeak(cell, peak))]));
-  const legend = make('p', body, 'reserved: ', {className: 'legend'});
-  addKey(legend, 'requested', 'live');
-  addKey(legend, 'c7', 'more in the policy that needs least');
-  addKey(legend, 'loss', 'what that policy saves');
+  addLegend(body, [['requested', 'live'], ['c7', 'more in the policy that needs least'],
+    ['loss', 'what that policy saves']], 'reserved: ');
 };
 
 // ---- the page
 
-let isReady = false;
+let isReady = false, sheets = [];
 // Keep the choices in the page's address.
 const keep = () => {
   if (!isReady) return;
-  const said = new URLSearchParams();
-  said.set('op', state.op);
+  const said = new URLSearchParams({op: state.op});
   if (sheets.length > 1) said.set('device', sheets.indexOf(sheet));
   if (state.filter !== '') said.set('show', state.filter);
   if (state.chosen) said.set('block', state.chosen.index);
@@ -170,79 +164,92 @@ const keep = () => {
   try {
     history.replaceState(null, '', `#${said}`);
   } catch { /* an embedded page may have no address of its own */ }
-  if (link !== null) link.href = location.hash;
+  if (moment !== null) moment.link.href = location.hash;
 };
 const restore = () => {
   const said = new URLSearchParams(location.hash.slice(1)), at = Number(said.get('op') ?? NaN);
-  const device = Number(said.get('device') ?? sheets.indexOf(sheet));
-  if (sheets[device] !== undefined && sheets[device] !== sheet) sheet = sheets[device];
+  sheet = sheets[said.get('device')] ?? sheet;
   for (const axis of Object.keys(view)) {
     const ends = (said.get(axis) ?? '').split(',').map(Number);
     if (ends.length === 2 && ends.every(Number.isFinite) && ends[0] < ends[1]) show(axis, ends);
   }
-  if (said.has('op') && at >= 0) state.op = Math.min(sheet.ops - 1, Math.floor(at));
-  if (said.has('show')) state.filter = said.get('show');
-  state.chosen = said.has('block') ? sheet.blocks[Number(said.get('block'))] ?? null : state.chosen;
+  if (at >= 0) state.op = Math.min(sheet.ops - 1, Math.floor(at));
+  state.filter = said.get('show') ?? state.filter;
+  state.chosen = said.has('block') ? sheet.blocks[said.get('block')] ?? null : state.chosen;
   build();
   const plot = said.has('block') && state.chosen && plots.find(({spec}) => spec.find);
   if (plot) chooseBlock(state.chosen, plot);
 };
 const search = text => {
   state.filter = text;
-  document.getElementById('search').value = text;
   for (const entry of document.querySelectorAll('.entry[aria-pressed]')) {
     entry.setAttribute('aria-pressed', String(text !== '' && entry.title === `show only ${text}`));
   }
-  document.getElementById('found').textContent = text === '' ? '' : sayFound();
-  drawAll();
-  if (output !== null) drawMoment();
+  redraw();
   keep();
 };
 const sayFound = () => {
   const found = sheet.blocks.filter(isMatch), bytes = found.length === 0 ? 0 : Math.max(...matchingBytes());
   return `${plural(found.length, 'block')} of ${count(sheet.blocks.length)}; at most ${size(bytes)} at any time`;
 };
-const addDevices = () => {
-  const choice = document.getElementById('devices');
-  if (sheets.length < 2) return;
-  choice.hidden = false;
-  addChoice(choice, 'device', sheets.map(({report}) => `device ${report.recorded_device}`), sheets.indexOf(sheet), i => {
-    sheet = sheets[i];
-    Object.assign(state, {kind: 0, moment: null, chosen: null, path: [], op: startOf(sheet)});
-    build();
-    keep();
-  });
+const redraw = () => {
+  byId('search').value = state.filter;
+  byId('found').textContent = state.filter === '' ? '' : sayFound();
+  drawAll();
+  drawMoment();
 };
 // Return the op before the failed request, or the peak.
 const startOf = ({oom_op: failed, peak_op: peak}) => failed ?? peak;
-const build = () => {
-  const {report} = sheet, hasBlocks = sheet.blocks.length > 0, hasHistory = report.has_history;
-  plots.length = 0;
-  [icicle, output, slider, blockRows, link] = [null, null, null, null, null];
-  document.getElementById('block').hidden = true;
-  document.getElementById('heap').after(document.getElementById('block'));
-  const parts = {facts: [true, addFacts], oom: [report.out_of_memory !== null, addOom], owners: [hasHistory, addOwners],
-    state: [!hasHistory, () => addHolders(bodyOf('state'), report.holders.at_end, 'owner', null)],
-    moment: [hasHistory && hasBlocks, addMoment], heap: [true, addHeap], policies: [hasHistory, addPolicies],
-    survivors: [hasHistory, addSurvivors], requests: [hasHistory, addRequests], words: [true, () => {}]};
-  for (const [id, [isShown, add]] of Object.entries(parts)) {
-    const body = bodyOf(id);
-    document.getElementById(id).hidden = !isShown;
-    const entry = document.querySelector(`nav a[href="#${id}"]`);
-    if (entry) entry.hidden = !isShown;
-    if (body) body.textContent = '';
-    if (isShown) add();
+const addDevices = () => {
+  if (sheets.length < 2) return;
+  byId('devices').hidden = false;
+  addChoice(byId('devices'), 'device', sheets.map(({report}) => `device ${report.recorded_device}`), sheets.indexOf(sheet),
+    i => {
+      sheet = sheets[i];
+      Object.assign(state, {kind: 0, moment: null, chosen: null, path: [], op: startOf(sheet)});
+      build();
+      keep();
+    });
+};
+// The sections: id, entry in the contents, heading, contents, and whether a sheet has the section.
+const hasHistory = () => sheet.report.has_history;
+const SECTIONS = [['oom', 'Out of memory', 'Out of memory', addOom, () => sheet.report.out_of_memory !== null],
+  ['owners', 'Owners over time', 'Who holds the memory over time', addOwners, hasHistory],
+  ['state', 'Owners', 'Who holds the memory', () => addHolders(bodyOf('state'), sheet.report.holders.at_end, 'owner', null),
+    () => !hasHistory()],
+  ['moment', 'One moment', 'One moment', addMoment, () => hasHistory() && sheet.blocks.length > 0],
+  ['heap', 'The heap', 'Inside the heap', addHeap, () => true],
+  ['survivors', 'Alive at the end', 'What is alive at the end', addSurvivors, hasHistory],
+  ['policies', 'Other allocators', 'What other allocators would have held', addPolicies, hasHistory],
+  ['requests', 'Sizes and lives', 'What the program asks for: sizes and lives', addRequests, hasHistory]];
+const addSections = () => {
+  const addLink = (id, text) => make('a', byId('contents'), text, {href: `#${id}`});
+  for (const [id, entry, heading] of SECTIONS) {
+    const section = make('section', byId('sections'), '', {id});
+    make('h2', section, heading);
+    make('div', section, '', {className: 'body'});
+    addLink(id, entry);
   }
-  drawAll();
-  if (output !== null) drawMoment();
-  document.getElementById('search').value = state.filter;
-  document.getElementById('found').textContent = state.filter === '' ? '' : sayFound();
+  addLink('words', 'Words');
+};
+const build = () => {
+  plots.length = 0;
+  moment = null;
+  byId('block').hidden = true;
+  byId('heap').after(byId('block'));
+  bodyOf('facts').textContent = '';
+  addFacts();
+  for (const [id, , , add, isShown] of SECTIONS) {
+    byId(id).hidden = !isShown();
+    document.querySelector(`nav a[href="#${id}"]`).hidden = !isShown();
+    bodyOf(id).textContent = '';
+    if (isShown()) add();
+  }
+  redraw();
 };
 
-let sheets = [];
 const showTraces = data => {
-  document.getElementById('traces').hidden = false;
-  document.getElementById('words').hidden = false;
+  byId('traces').hidden = false;
   document.body.className = 'wide';
   addTraces(data);
 };
@@ -251,8 +258,9 @@ const showSheets = data => {
   sheet = sheets[0];
   sheets.sort((a, b) => a.report.recorded_device - b.report.recorded_device);
   state.op = Math.max(0, startOf(sheet));
-  for (const id of ['contents', 'finder']) document.getElementById(id).hidden = false;
-  document.getElementById('search').addEventListener('input', event => search(event.target.value));
+  for (const id of ['contents', 'finder']) byId(id).hidden = false;
+  byId('search').addEventListener('input', event => search(event.target.value));
+  addSections();
   restore();
   addDevices();
   isReady = true;
@@ -261,5 +269,6 @@ const showSheets = data => {
   document.addEventListener('toggle', drawAll, true);  // a part that was closed has no width before it opens
   matchMedia('(prefers-color-scheme:dark)').addEventListener('change', drawAll);
 };
-const data = JSON.parse(document.getElementById('data').textContent);
+byId('words').hidden = false;
+const data = JSON.parse(byId('data').textContent);
 if (data.traces) showTraces(data); else showSheets(data);

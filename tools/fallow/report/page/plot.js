@@ -12,54 +12,39 @@ const widthOf = text => { pen.font = '600 12px system-ui,sans-serif'; return pen
 const isApart = (a, b) => a.right <= b.left || b.right <= a.left || a.bottom <= b.top || b.bottom <= a.top;
 // Write a label at each dot where there is room beside other labels and dots. The legend has the labels without room.
 const placeLabels = (plot, dots) => {
-  const taken = [], {width} = plot, height = plot.spec.height;
-  const around = ({x, y}, more) => ({left: x - more, right: x + more, top: y - more, bottom: y + more});
+  const taken = [], {width, over} = plot, {height} = plot.spec;
   for (const dot of dots) {
-    const wide = widthOf(dot.text), others = dots.filter(other => other !== dot).map(other => around(other, 12));
-    const spots = [];
-    for (const rise of [0, -16, 16, -32, 32, -48, 48]) {
-      for (const isLeft of [false, true]) {
-        const left = isLeft ? dot.x - 10 - wide : dot.x + 10;
-        spots.push({left, right: left + wide, top: dot.y + rise - 8, bottom: dot.y + rise + 8, rise, isLeft});
-      }
-    }
+    const {x, y, text} = dot, wide = widthOf(text), others = dots.filter(other => other !== dot).map(other =>
+      ({left: other.x - 12, right: other.x + 12, top: other.y - 12, bottom: other.y + 12}));
+    const spots = [0, -16, 16, -32, 32, -48, 48].flatMap(rise => [x + 10, x - 10 - wide].map((left, isLeft) =>
+      ({left, right: left + wide, top: y + rise - 8, bottom: y + rise + 8, rise, isLeft})));
     const spot = spots.find(place => place.left >= 0 && place.right <= width && place.top >= -TOP + 12 &&
       place.bottom <= height && [...taken, ...others].every(box => isApart(place, box)));
     if (!spot) continue;
     taken.push(spot);
     const end = spot.isLeft ? spot.right : spot.left;
-    if (spot.rise !== 0) {
-      draws('path', plot.over, {class: 'leader', d: `M${dot.x} ${dot.y}L${end} ${dot.y + spot.rise}`});
-    }
-    draws('text', plot.over, {class: `note ${spot.isLeft ? 'end' : ''}`, x: end, y: dot.y + spot.rise + 4})
-      .textContent = dot.text;
+    if (spot.rise !== 0) draws('path', over, {class: 'leader', d: `M${x} ${y}L${end} ${y + spot.rise}`});
+    draws('text', over, {class: `note ${spot.isLeft ? 'end' : ''}`, x: end, y: y + spot.rise + 4}, text);
   }
 };
-const addDot = (plot, dot, radius, style, tip) => {
-  const circle = draws('circle', plot.over, {class: style, cx: dot.x, cy: dot.y, r: radius});
-  if (tip) draws('title', circle).textContent = tip;
-};
+const addDot = (plot, {x, y}, radius, style, tip) =>
+  drawTipped('circle', plot.over, {class: style, cx: x, cy: y, r: radius}, tip);
 
-const drawAxes = plot => {
-  const {spec, width} = plot, {height} = spec, grid = plot.under;
-  if (!spec.x.isBare) {
-    let free = -Infinity;
-    for (const [value, text] of plot.x.ticks(Math.max(2, width / 110))) {
-      const at = plot.x(value), half = widthOf(text) / 2;
-      const middle = Math.min(width - half, Math.max(half, at));
-      if (spec.canvas !== true) draws('line', grid, {class: 'grid', x1: at, x2: at, y1: 0, y2: height});
-      if (middle - half < free) continue;
-      draws('text', grid, {class: 'tick middle', x: middle, y: height + 14}).textContent = text;
-      free = middle + half + 8;
-    }
-    if (spec.x.name) draws('text', grid, {class: 'axis end', x: width, y: height + 28}).textContent = spec.x.name;
+const drawAxes = ({spec, width, x, y, under}) => {
+  const {height} = spec, addGrid = of => { if (!spec.canvas) draws('line', under, {class: 'grid', ...of}); };
+  let free = -Infinity;
+  for (const [value, text] of spec.x.isBare ? [] : x.ticks(Math.max(2, width / 110))) {
+    const at = x(value), half = widthOf(text) / 2, middle = Math.min(width - half, Math.max(half, at));
+    addGrid({x1: at, x2: at, y1: 0, y2: height});
+    if (middle - half < free) continue;
+    draws('text', under, {class: 'tick middle', x: middle, y: height + 14}, text);
+    free = middle + half + 8;
   }
-  if (spec.y.name) draws('text', grid, {class: 'axis', x: -50, y: -12}).textContent = spec.y.name;
-  if (spec.y.isBare) return;
-  for (const [value, text] of plot.y.ticks(Math.max(2, height / 45))) {
-    const at = plot.y(value);
-    if (spec.canvas !== true) draws('line', grid, {class: 'grid', x1: 0, x2: width, y1: at, y2: at});
-    draws('text', grid, {class: 'tick end', x: -6, y: at + 4}).textContent = text;
+  if (spec.x.name && !spec.x.isBare) draws('text', under, {class: 'axis end', x: width, y: height + 28}, spec.x.name);
+  if (spec.y.name) draws('text', under, {class: 'axis', x: -50, y: -12}, spec.y.name);
+  for (const [value, text] of spec.y.isBare ? [] : y.ticks(Math.max(2, height / 45))) {
+    addGrid({x1: 0, x2: width, y1: y(value), y2: y(value)});
+    draws('text', under, {class: 'tick end', x: -6, y: y(value) + 4}, text);
   }
 };
 const drawCursor = plot => {
@@ -90,17 +75,17 @@ const drawPlot = plot => {
 };
 const drawAll = () => plots.forEach(drawPlot);
 
-// Add a plot. spec: {title, says, height, x, y, paint, canvas, pick}. `canvas`: the marks are pixels below the SVG.
+// Add a plot. spec: {title, says, height, x, y, paint, canvas, find, climb, bottom, keys}. `canvas`: the marks are
+// pixels below the SVG. `keys`: the legend.
 const addPlot = (parent, spec) => {
-  const box = make('div', parent, '', {className: 'plot'});
-  const canvas = spec.canvas ? make('canvas', box) : null;
+  const box = make('div', parent, '', {className: 'plot'}), canvas = spec.canvas ? make('canvas', box) : null;
   const svg = draws('svg', box, {role: 'img', height: TOP + spec.height + (spec.bottom ?? BOTTOM)});
-  draws('title', svg).textContent = spec.title;
-  draws('desc', svg).textContent = spec.says;
+  draws('title', svg, {}, spec.title);
+  draws('desc', svg, {}, spec.says);
   const plot = {spec, box, svg, canvas, buttons: [], cursor: null};
   if (spec.x.along) addHands(plot);
+  if (spec.keys) addLegend(parent, spec.keys);
   plots.push(plot);
-  return plot;
 };
 
 const axesOf = ({spec}) => [spec.x.along, spec.y.along].filter(axis => axis !== undefined);
@@ -109,19 +94,17 @@ const show = (axis, [low, high]) => {
   const from = Math.min(1 - width, Math.max(0, (low + high - width) / 2));
   view[axis] = [from, from + width];
 };
-const middleOf = axis => {
-  const [low, high] = view[axis], at = axis === 'ops' ? (state.op + 0.5) / sheet.ops : -1;
-  return at >= low && at <= high ? at : (low + high) / 2;
-};
+// Zoom all axes around the chosen moment, or the middle.
 const zoom = (plot, times) => {
   for (const axis of axesOf(plot)) {
-    const at = middleOf(axis);
+    const [low, high] = view[axis], chosen = axis === 'ops' ? (state.op + 0.5) / sheet.ops : -1;
+    const at = chosen >= low && chosen <= high ? chosen : (low + high) / 2;
     show(axis, view[axis].map(end => at + (end - at) * times));
   }
 };
-const move = (plot, share) => {
-  const axis = plot.spec.x.along, by = share * span(view[axis]);
-  show(axis, view[axis].map(end => end + by));
+const move = ({spec}, share) => {
+  const by = share * span(view[spec.x.along]);
+  show(spec.x.along, view[spec.x.along].map(end => end + by));
 };
 const showAll = plot => { for (const axis of axesOf(plot)) view[axis] = [0, 1]; };
 const act = (plot, what) => { what(plot); drawAll(); keep(); };
@@ -129,6 +112,8 @@ const act = (plot, what) => { what(plot); drawAll(); keep(); };
 // Add keys, buttons and pointers to a plot over operations or time.
 const addHands = plot => {
   const {spec, box} = plot, walks = spec.x.along === 'ops' && sheet.blocks.length > 0;
+  const acts = {'+': () => zoom(plot, 1 / 2), '-': () => zoom(plot, 2), 0: showAll};
+  Object.assign(acts, {'=': acts['+'], Escape: showAll});
   box.classList.add('live');
   box.tabIndex = 0;
   box.setAttribute('role', 'group');
@@ -138,38 +123,35 @@ const addHands = plot => {
     if (event.ctrlKey || event.altKey || event.metaKey || event.target !== box) return;
     if (step && (event.shiftKey || !walks)) act(plot, () => move(plot, step / 4));
     else if (step) chooseOp(state.op + step);
-    else if (up && spec.climb) spec.climb(up);
-    else if (event.key === '+' || event.key === '=') act(plot, () => zoom(plot, 1 / 2));
-    else if (event.key === '-') act(plot, () => zoom(plot, 2));
-    else if (event.key === '0' || event.key === 'Escape') act(plot, showAll);
+    else if (up && spec.climb) spec.climb(plot, up);
+    else if (acts[event.key]) act(plot, acts[event.key]);
     else return;
     event.preventDefault();
   });
   const tools = make('div', box, '', {className: 'tools'});
-  const add = (text, label, what) => {  // not reached by Tab: the plot itself has keys for them
-    const button = make('button', tools, text, {type: 'button', title: label, tabIndex: -1});
-    button.setAttribute('aria-label', label);
-    button.addEventListener('click', () => act(plot, what));
-    return button;
-  };
-  add('+', 'zoom in', () => zoom(plot, 1 / 2));
-  plot.buttons = [add('\u2212', 'zoom out', () => zoom(plot, 2)), add('\u2039', 'go left', () => move(plot, -1 / 4)),
-    add('\u203a', 'go right', () => move(plot, 1 / 4)), add('all', 'show all', showAll)];
+  const buttons = [['+', 'zoom in', acts['+']], ['\u2212', 'zoom out', acts['-']],  // Tab passes them: keys do the same
+    ['\u2039', 'go left', () => move(plot, -1 / 4)], ['\u203a', 'go right', () => move(plot, 1 / 4)],
+    ['all', 'show all', showAll]].map(([text, label, what]) =>
+    addButton(tools, text, {title: label, ariaLabel: label, tabIndex: -1}, () => act(plot, what)));
+  plot.buttons = buttons.slice(1);
   addPointers(plot);
 };
 // Handle pointers: a click chooses, a drag zooms to its range, two fingers zoom as they part.
 const addPointers = plot => {
   const {spec, box, svg} = plot, band = make('div', box, '', {className: 'band', hidden: true}), fingers = new Map();
+  const axis = spec.x.along, along = (name, share) => view[name][0] + share * span(view[name]);
   let from = null, pinch = null;
   const place = event => {
     const at = svg.getBoundingClientRect(), within = share => Math.max(0, Math.min(1, share));
     return {x: within((event.clientX - at.left) / at.width),
       y: within(1 - (event.clientY - at.top - TOP) / spec.height), width: at.width};
   };
-  const along = (axis, share) => view[axis][0] + share * span(view[axis]);
-  const rangeOf = (axis, a, b) => [along(axis, Math.min(a, b)), along(axis, Math.max(a, b))];
-  const isDrag = (a, b) => ({x: Math.abs(a.x - b.x) * a.width > NEAR,
-    y: spec.y.along !== undefined && Math.abs(a.y - b.y) * spec.height > NEAR});
+  // Return the ranges of a drag along both axes; null along an axis without a drag.
+  const dragOf = (a, b) => {
+    const sort = (one, other) => [Math.min(one, other), Math.max(one, other)];
+    return {x: Math.abs(a.x - b.x) * a.width > NEAR ? sort(a.x, b.x) : null,
+      y: spec.y.along !== undefined && Math.abs(a.y - b.y) * spec.height > NEAR ? sort(a.y, b.y) : null};
+  };
   const stop = () => { from = null; band.hidden = true; };
   box.addEventListener('pointerdown', event => {
     if (event.button !== 0 || !svg.contains(event.target)) return;
@@ -177,23 +159,21 @@ const addPointers = plot => {
     box.setPointerCapture(event.pointerId);
     from = place(event);
     if (fingers.size === 2) {
-      const [a, b] = [...fingers.values()], axis = spec.x.along;
+      const [a, b] = [...fingers.values()];
       stop();
       pinch = {wide: Math.abs(a.x - b.x), range: view[axis], at: along(axis, (a.x + b.x) / 2)};
     }
   });
   box.addEventListener('pointermove', event => {
     if (!fingers.has(event.pointerId)) return;
-    const to = place(event);
-    fingers.set(event.pointerId, to);
+    fingers.set(event.pointerId, place(event));
     if (pinch && fingers.size === 2) {
       const [a, b] = [...fingers.values()], times = Math.max(0.01, pinch.wide) / Math.max(0.01, Math.abs(a.x - b.x));
-      act(plot, () => show(spec.x.along, pinch.range.map(end => pinch.at + (end - pinch.at) * times)));
+      act(plot, () => show(axis, pinch.range.map(end => pinch.at + (end - pinch.at) * times)));
     } else if (from) {
-      const drag = isDrag(from, to), inner = svg.getBoundingClientRect(), outer = box.getBoundingClientRect();
-      const [low, high] = drag.y ? [from.y, to.y].sort((a, b) => a - b) : [0, 1];
-      const [left, right] = drag.x ? [from.x, to.x].sort((a, b) => a - b) : [0, 1];
-      band.hidden = !drag.x && !drag.y;
+      const {x, y} = dragOf(from, place(event)), [left, right] = x ?? [0, 1], [low, high] = y ?? [0, 1];
+      const inner = svg.getBoundingClientRect(), outer = box.getBoundingClientRect();
+      band.hidden = !x && !y;
       band.style.cssText = `left:${inner.left - outer.left + left * inner.width}px;` +
         `width:${(right - left) * inner.width}px;top:${inner.top - outer.top + TOP + (1 - high) * spec.height}px;` +
         `height:${(high - low) * spec.height}px`;
@@ -205,15 +185,15 @@ const addPointers = plot => {
     pinch = null;
     stop();
     if (!start || event.type === 'pointercancel') return;
-    const drag = isDrag(start, to);
-    if (!drag.x && !drag.y) {
-      if (spec.x.along === 'ops') pick(plot, along('ops', to.x), spec.y.along ? along('address', to.y) : 0);
-      return;
+    const drag = dragOf(start, to), zoomTo = (name, range) => show(name, range.map(share => along(name, share)));
+    if (drag.x || drag.y) {
+      act(plot, () => {
+        if (drag.x) zoomTo(axis, drag.x);
+        if (drag.y) zoomTo('address', drag.y);
+      });
+    } else if (axis === 'ops') {
+      pick(plot, along('ops', to.x), spec.y.along ? along('address', to.y) : 0);
     }
-    act(plot, () => {
-      if (drag.x) show(spec.x.along, rangeOf(spec.x.along, start.x, to.x));
-      if (drag.y) show('address', rangeOf('address', start.y, to.y));
-    });
   };
   box.addEventListener('pointerup', end);
   box.addEventListener('pointercancel', end);
@@ -228,23 +208,15 @@ const pick = (plot, x, y) => {
 // ---- painting
 
 const step = value => Math.round(10 * value) / 10;
-// Return the path of the area between two lists of values, each constant between two edges.
-const areaPath = (edges, tops, bottoms, x, y) => {
-  const last = tops.length - 1;
-  let path = `M${step(x(edges[0]))} ${step(y(tops[0]))}`;
-  for (let i = 1; i <= last; i++) {
-    if (tops[i] !== tops[i - 1]) path += `H${step(x(edges[i]))}V${step(y(tops[i]))}`;
-  }
-  path += `H${step(x(edges[last + 1]))}`;
-  if (bottoms === null) return path;
-  path += `V${step(y(bottoms[last]))}`;
-  for (let i = last; i > 0; i--) {
-    if (bottoms[i] !== bottoms[i - 1]) path += `H${step(x(edges[i]))}V${step(y(bottoms[i - 1]))}`;
-  }
-  return `${path}H${step(x(edges[0]))}z`;
+// Return the path of the area between two lists of values, each constant between two edges; below: null for a line.
+const areaPath = (edges, above, below, x, y) => {
+  const stairs = (ends, values) => values.map((value, i) => i === 0 || value === values[i - 1] ? ''
+    : `H${step(x(ends[i]))}V${step(y(value))}`).join('') + `H${step(x(ends[values.length]))}`;
+  const back = below && [...below].reverse();
+  return `M${step(x(edges[0]))} ${step(y(above[0]))}${stairs(edges, above)}` +
+    (back === null ? '' : `V${step(y(back[0]))}${stairs([...edges].reverse(), back)}z`);
 };
 const zeros = list => list.map(() => 0);
-const lineStyle = i => `line c${i % 16} d${(i + Math.floor(i / 16)) % 4}`;
 const timeOf = op => {
   const {ops, time: times} = sheet.edges;
   const next = ops.findIndex(first => first > op);
@@ -255,9 +227,9 @@ const axisOf = along => {
   return {low, high: Math.max(low + 1, high), along, unit: along === 'ops' ? 'count' : 'ns',
     name: along === 'ops' ? 'operations' : 'time'};
 };
-const colourOf = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+// Return the red, green and blue of a colour of page.css.
 const inkOf = name => {
-  const hex = colourOf(name);
+  const hex = getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   return [1, 3, 5].map(at => parseInt(hex.slice(at, at + 2), 16));
 };
 // Collect shapes smaller than a pixel. Each pixel gets as much ink as its shapes cover, in the colour that covers most
@@ -267,8 +239,7 @@ const addRaster = (canvas, width, height) => {
   const pixels = columns * rows, share = new Float32Array(pixels), lead = new Float32Array(pixels);
   const inks = new Uint32Array(pixels);
   canvas.style.cssText = `top:${TOP}px;width:${width}px;height:${height}px`;
-  canvas.width = columns;
-  canvas.height = rows;
+  Object.assign(canvas, {width: columns, height: rows});
   const overlap = (low, high, at) => Math.min(high, at + 1) - Math.max(low, at);
   return {
     add(left, top, right, bottom, [red, green, blue], full) {
@@ -300,32 +271,6 @@ const addRaster = (canvas, width, height) => {
     },
   };
 };
-const addKey = (parent, style, text, number, onClick) => {
-  const entry = make(onClick ? 'button' : 'span', parent, '', {className: 'entry'});
-  make('span', entry, '', {className: `key ${style}`});
-  entry.append(text);
-  if (number) make('span', entry, ` ${number}`, {className: 'number'});
-  if (onClick) {
-    entry.type = 'button';
-    entry.title = `show only ${text}`;
-    entry.setAttribute('aria-pressed', String(state.filter === text));
-    entry.addEventListener('click', onClick);
-  }
-  return entry;
-};
-const addLineKey = (parent, i, text, number) => {
-  const entry = make('span', parent, '', {className: 'entry'});
-  draws('path', draws('svg', entry, {class: 'line-key', viewBox: '0 0 28 8'}), {class: lineStyle(i), d: 'M0 4h28'});
-  entry.append(text);
-  if (number) make('span', entry, ` ${number}`, {className: 'number'});
-};
-// Add the legend of the owners. A click on an owner filters by it.
-const addLegend = (parent, bands, more, hasNumbers) => {
-  const legend = make('p', parent, '', {className: 'legend'});
-  for (const {name, colour, most_bytes: bytes} of bands) {
-    const onClick = name === OTHER ? null : () => search(state.filter === name ? '' : name);
-    addKey(legend, `c${colour}`, name, hasNumbers ? size(bytes) : '', onClick);
-  }
-  for (const [style, text] of more) addKey(legend, style, text);
-  return legend;
-};
+// Return keys of a legend. A click on an owner filters by the owner.
+const keysOf = (bands, hasNumbers) => bands.map(({name, colour, most_bytes: bytes}) => [`c${colour}`, name,
+  hasNumbers ? size(bytes) : '', name === OTHER ? null : () => search(state.filter === name ? '' : name)]);

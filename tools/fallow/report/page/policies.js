@@ -9,11 +9,10 @@ const addAdvice = body => {
   if (advice.type !== null) make('pre', body, advice.type, {className: 'type'});
 };
 const addFacts = () => {
-  const body = bodyOf('facts'), {report} = sheet, recorded = report.recorded_peak_reserved_bytes;
+  const body = bodyOf('facts'), {report} = sheet, recorded = report.recorded_peak_reserved_bytes, {at_end: end} = report.holders;
   const older = report.initial_blocks > 0 ? `; ${plural(report.initial_blocks, 'block')} older than the recording` : '';
   if (!report.has_history) {
-    const {bytes, blocks} = report.holders.at_end;
-    make('p', body, `${size(bytes)} in ${plural(blocks, 'block')}; the recording has no history`, {className: 'lead'});
+    make('p', body, `${size(end.bytes)} in ${plural(end.blocks, 'block')}; the recording has no history`, {className: 'lead'});
   } else {
     make('p', body, `Peak live memory: ${size(report.peak_requested_bytes)}, at operation ${count(sheet.peak_op)}` +
       `${recorded === null ? '' : `; peak reserved: ${size(recorded)}`}${older}.`, {className: 'fact'});
@@ -24,18 +23,20 @@ const addFacts = () => {
   }
   for (const line of sheet.devices) make('p', body, line, {className: 'lead'});
 };
-const addOom = () => {
-  const body = bodyOf('oom'), {out_of_memory: oom, holders} = sheet.report, facts = [];
+const addCard = (body, name, text) => {
   const card = make('p', body, '', {className: 'card'});
-  make('b', card, `${oom.owner ?? 'Unknown code'} requested ${size(oom.asked_bytes)}`);
-  card.append(` and was refused, at event ${count(oom.event)}${oom.count > 1 ? ` (the first of ${count(oom.count)})` : ''}.`);
-  facts.push(`${size(oom.live_bytes)} were live`);
-  if (oom.idle_bytes !== null) {
-    facts.push(`${size(oom.idle_bytes)} were reserved and unused${oom.largest_hole_bytes === null ? ''
-      : `, the largest hole ${size(oom.largest_hole_bytes)}`}`);
-  }
-  if (oom.device_free_bytes !== null) facts.push(`${size(oom.device_free_bytes)} were free on the device`);
-  make('p', body, `At that moment ${facts.join('; ')}.`);
+  make('b', card, name);
+  card.append(text);
+};
+const addOom = () => {
+  const body = bodyOf('oom'), {out_of_memory: oom, holders, policies} = sheet.report;
+  const asked = oom.asked_bytes === null ? 'a block of unknown size' : size(oom.asked_bytes);
+  addCard(body, `${oom.owner ?? 'Unknown code'} requested ${asked}`,
+    ` and was refused, at event ${count(oom.event)}${oom.count > 1 ? ` (the first of ${count(oom.count)})` : ''}.`);
+  const hole = oom.largest_hole_bytes === null ? '' : `, the largest hole ${size(oom.largest_hole_bytes)}`;
+  const facts = [[oom.live_bytes, 'live'], [oom.idle_bytes, `reserved and unused${hole}`],
+    [oom.device_free_bytes, 'free on the device']].filter(([bytes]) => bytes !== null);
+  make('p', body, `At that moment ${facts.map(([bytes, what]) => `${size(bytes)} were ${what}`).join('; ')}.`);
   if (oom.pending_blocks > 0) {
     make('p', body, `Pending: ${size(oom.pending_bytes)} in ${plural(oom.pending_blocks, 'block')} were freed and ` +
       'not reusable, because other streams had used them (record_stream).');
@@ -53,43 +54,35 @@ const addOom = () => {
     'program without that request.');
   const says = {served: 'is served', refused: 'fails', 'refused before': 'an earlier request fails',
     'not asked': '-'};
-  const labels = new Map(sheet.report.policies.map(({name, label}) => [name, label]));
   addTable(body, ['policy', 'that request', 'smallest limit'], oom.replayed.map(answer => [
-    labels.get(answer.name) ?? answer.name, says[answer.outcome], known(answer.smallest_limit_bytes, size)]));
+    policies.find(({name}) => name === answer.name)?.label ?? answer.name, says[answer.outcome],
+    known(answer.smallest_limit_bytes, size)]));
 };
 
 // ---- policies side by side
 
 const addLines = (body, along) => {
-  const known = sheet.policies.filter(({reserved}) => reserved !== null), {requested, edges} = sheet;
-  const most = Math.max(1, ...known.flatMap(({reserved}) => reserved), ...requested.high ?? []);
-  const axis = axisOf(along), high = {low: 0, high: 1.05 * most, unit: 'bytes'};
-  const fill = (plot, x, y) => {
-    if (requested.high === null) return;
-    draws('path', plot.shapes, {class: 'requested', d: areaPath(edges[along], requested.high, zeros(requested.high), x, y)});
+  const known = sheet.policies.filter(({reserved}) => reserved !== null), {requested: {high}, edges} = sheet;
+  const most = Math.max(1, ...known.flatMap(({reserved}) => reserved), ...high ?? []);
+  const axis = axisOf(along), y = {low: 0, high: 1.05 * most, unit: 'bytes'};
+  const paint = policies => ({shapes, x, y}) => {
+    if (high !== null) draws('path', shapes, {class: 'requested', d: areaPath(edges[along], high, zeros(high), x, y)});
+    for (const {place, reserved} of policies) {
+      draws('path', shapes, {class: lineStyle(place), d: areaPath(edges[along], reserved, null, x, y)});
+    }
   };
-  const line = (plot, policy, x, y) =>
-    draws('path', plot.shapes, {class: lineStyle(policy.place), d: areaPath(edges[along], policy.reserved, null, x, y)});
-  addPlot(body, {title: 'Reserved memory of every policy', height: 240, x: axis, y: high,
-    says: 'One line a policy; the area is the live memory.', paint: (plot, x, y) => {
-      fill(plot, x, y);
-      [...known].reverse().forEach(policy => line(plot, policy, x, y));
-    }});
-  const legend = make('p', body, '', {className: 'legend'});
-  for (const {place, label} of known) addLineKey(legend, place, label);
-  addKey(legend, 'requested', 'live');
+  addPlot(body, {title: 'Reserved memory of every policy', height: 240, x: axis, y,
+    says: 'One line a policy; the area is the live memory.', paint: paint([...known].reverse()),
+    keys: [...known.map(({place, label}) => [place, label]), ['requested', 'live']]});
   make('h3', body, 'Policy by policy, on one scale');
   hint(body, 'The area is the live memory of the program, the line what the policy had reserved; the number is its peak.');
   const list = make('div', body, '', {className: 'smalls'});
   for (const policy of known) {
     const figure = make('figure', list);
-    addLineKey(make('figcaption', figure), policy.place, policy.label, size(Math.max(...policy.reserved)));
+    addKey(make('figcaption', figure), policy.place, policy.label, size(Math.max(...policy.reserved)));
     addPlot(figure, {title: `${policy.label}: reserved and live memory`, height: 84, bottom: 6,
-      says: 'The area is live memory, the line above it reserved memory.',
-      x: {low: axis.low, high: axis.high, unit: axis.unit, isBare: true}, y: high, paint: (plot, x, y) => {
-        fill(plot, x, y);
-        line(plot, policy, x, y);
-      }});
+      says: 'The area is live memory, the line above it reserved memory.', x: {...axis, along: undefined, isBare: true}, y,
+      paint: paint([policy])});
   }
 };
 // Draw the reserved bytes beyond peak live memory: all policies need that much, so the bars begin there.
@@ -97,8 +90,8 @@ const WASTE_ROW = 32, WASTE_BAR = 12;
 const addWaste = body => {
   const rows = sheet.policies.filter(({ran, peak_reserved_bytes: bytes}) => ran && bytes).map(policy => {
     const peak = policy.peak_reserved_bytes, requested = Math.min(peak, policy.peak_requested_bytes ?? peak);
-    const block = policy.at_peak_reserved?.block_bytes ?? null;
-    const rounding = block === null ? 0 : Math.min(peak, Math.max(requested, block)) - requested;
+    const block = policy.at_peak_reserved?.block_bytes ?? requested;
+    const rounding = Math.min(peak, Math.max(requested, block)) - requested;
     return {policy, peak, rounding, free: peak - requested - rounding};
   });
   if (rows.length === 0) return none(body, 'No policy says what it reserved.');
@@ -108,32 +101,24 @@ const addWaste = body => {
     x: {low: 0, high: 1.04 * most, unit: 'bytes', name: 'beyond live'}, y: {low: 0, high: 1, isBare: true},
     paint: (plot, x) => rows.forEach(({policy, peak, rounding, free}, i) => {
       const top = i * WASTE_ROW + WASTE_ROW - WASTE_BAR;
-      let left = 0;
-      for (const [style, bytes, name] of [['loss', rounding, 'rounding'], ['idle', free, 'free']]) {
-        const bar = draws('rect', plot.shapes, {class: style, x: x(left), y: top, width: x(bytes), height: WASTE_BAR});
-        draws('title', bar).textContent = `${name}: ${size(bytes)}`;
-        left += bytes;
+      for (const [style, from, bytes, name] of [['loss', 0, rounding, 'rounding'], ['idle', rounding, free, 'free']]) {
+        drawTipped('rect', plot.shapes, {class: style, x: x(from), y: top, width: x(bytes), height: WASTE_BAR},
+          `${name}: ${size(bytes)}`);
       }
-      draws('text', plot.over, {class: 'note', x: 0, y: top - 4}).textContent =
-        `${policy.label} +${size(rounding + free)} (${size(peak)} in all)`;
-    })});
-  const legend = make('p', body, '', {className: 'legend'});
-  addKey(legend, 'loss', 'rounding (where the policy says)');
-  addKey(legend, 'idle', 'free inside what is reserved');
+      draws('text', plot.over, {class: 'note', x: 0, y: top - 4},
+        `${policy.label} +${size(rounding + free)} (${size(peak)} in all)`);
+    }), keys: [['loss', 'rounding (where the policy says)'], ['idle', 'free inside what is reserved']]});
 };
 // Draw one dot per policy.
-const addScatter = (body, spec, points, before) => {
+const addScatter = (body, spec, points, before = () => {}) => {
   if (points.length === 0) return none(body, spec.missing);
-  addPlot(body, {...spec, height: 260, paint: (plot, x, y) => {
-    before?.(plot, x, y);
-    const dots = points.map(point => ({x: x(point.x), y: y(point.y), text: point.policy.label, point}));
-    for (const dot of dots) {
-      addDot(plot, dot, 6, `dot c${dot.point.policy.place % 16}`, dot.point.tip);
-    }
-    if (plot.width >= 600) placeLabels(plot, dots);
-  }});
-  const legend = make('p', body, '', {className: 'legend'});
-  for (const {policy} of points) addKey(legend, `c${policy.place % 16}`, policy.label);
+  addPlot(body, {...spec, height: 260, keys: points.map(({policy}) => [`c${policy.place % 16}`, policy.label]),
+    paint: (plot, x, y) => {
+      before(plot, x, y);
+      const dots = points.map(point => ({x: x(point.x), y: y(point.y), text: point.policy.label}));
+      dots.forEach((dot, i) => addDot(plot, dot, 6, `dot c${points[i].policy.place % 16}`, points[i].tip));
+      if (plot.width >= 600) placeLabels(plot, dots);
+    }});
 };
 const addTrade = body => {
   const points = sheet.policies.filter(({ran, ns_per_op: ns, peak_reserved_bytes: bytes}) => ran && ns && bytes)
@@ -147,7 +132,7 @@ const addTrade = body => {
     y: {low: Math.max(0, low - margin), high: high + margin, unit: 'bytes', name: 'peak reserved'}}, points);
 };
 const addWaits = body => {
-  const {bound_bytes: bound, lag} = sheet.report, without = bound === 0 ? 1 : sheet.report.without_wait_bytes / bound;
+  const {bound_bytes: bound, lag, without_wait_bytes: bytes} = sheet.report, without = bound === 0 ? 1 : bytes / bound;
   const points = sheet.policies.filter(policy => policy.ran && policy.allocates && policy.host_waits !== null &&
     policy.reserved_over_requested && lag > 0).map(policy => ({policy, x: policy.reserved_over_requested,
     y: policy.host_waits, tip: `${policy.label}: ${ratio(policy.reserved_over_requested)} of live; ` +
@@ -159,14 +144,12 @@ const addWaits = body => {
     x: {low: 0.98, high: 1.1 * Math.max(without, ...points.map(({x}) => x)), isLog: true, unit: 'ratio',
       name: 'reserved / live'},
     y: {low: -0.4, high: 2 * Math.max(5, ...points.map(({y}) => y)), isLog: true, hasZero: true, unit: 'count',
-      name: 'host waits per 1,000 allocations'}}, points, (plot, x, y) => {
+      name: 'host waits per 1,000 allocations'}}, points, ({shapes}, x, y) => {
     for (const [value, name] of [[1, 'bound'], [without, 'without a wait']]) {
-      const line = draws('path', plot.shapes, {class: 'grid limit', d: `M${x(value)} 0v260`});
-      draws('title', line).textContent = name;
+      drawTipped('path', shapes, {class: 'grid limit', d: `M${x(value)} 0v260`}, name);
     }
-    if (ours.length > 1) {
-      draws('path', plot.shapes, {class: 'line c0 d0', d: `M${ours.map(at => `${x(at.x)} ${y(at.y)}`).join('L')}`});
-    }
+    if (ours.length < 2) return;
+    draws('path', shapes, {class: 'line c0 d0', d: `M${ours.map(at => `${x(at.x)} ${y(at.y)}`).join('L')}`});
   });
   if (points.length === 0) return;
   hint(body, 'A host wait is a call in which the host stopped until work was done. The left dashed line is the bound, ' +
@@ -186,53 +169,44 @@ const addLatency = body => {
         const points = latency.map((ns, i) => `${step(x(Math.max(1, ns)))} ${step(y(i / (latency.length - 1)))}`);
         draws('path', plot.shapes, {class: lineStyle(place), d: `M${points.join('L')}`});
       }
-    }});
-  const legend = make('p', body, '', {className: 'legend'});
-  for (const {place, label} of timed) addLineKey(legend, place, label);
+    }, keys: timed.map(({place, label}) => [place, label])});
 };
-// Columns of the tables: heading, and the text for a policy.
-const bytesOf = pick => policy => known(pick(policy), size), countOf = pick => policy => known(pick(policy), count);
-const ratioOf = pick => policy => known(pick(policy), ratio), timeOfPolicy = pick => policy => known(pick(policy), time);
-const quantiles = (kind, names) => names.map(([name, key]) => [name, timeOfPolicy(p => p.ns_per_op?.[kind][key])]);
-const QUANTILES = [['p50', 'p50'], ['p90', 'p90'], ['p99', 'p99'], ['p99.9', 'p999'], ['max', 'max']];
-const COLUMNS = {
-  '': [['peak live', bytesOf(p => p.peak_requested_bytes)], ['peak reserved', bytesOf(p => p.peak_reserved_bytes)],
-    ['reserved / live', ratioOf(p => p.reserved_over_requested)], ['fragmentation', ratioOf(p => p.at_peak_reserved?.fragmentation)],
-    ['failed', countOf(p => p.failures)], ['grow ops', countOf(p => p.grow_operations)],
-    ['driver calls', countOf(p => p.driver_calls)], ['events', countOf(p => p.events_recorded)],
-    ['steals', countOf(p => p.steals)], ['waits', countOf(p => p.waits)],
-    ...quantiles('all', [QUANTILES[0], QUANTILES[2], QUANTILES[3]])],
-  'More of the memory at peak reserved': [['live then', bytesOf(p => p.at_peak_reserved?.requested_bytes)],
-    ['rounding then', bytesOf(p => p.at_peak_reserved?.internal_waste_bytes)],
-    ['free then', bytesOf(p => p.at_peak_reserved?.external_waste_bytes)],
-    ['segments', countOf(p => p.at_peak_reserved?.segments)], ['blocks', countOf(p => p.at_peak_reserved?.blocks)],
-    ['holes', countOf(p => p.at_peak_reserved?.holes)], ['largest hole', bytesOf(p => p.at_peak_reserved?.largest_hole_bytes)],
-    ['sum of hole\u00b2 / reserved\u00b2', ratioOf(p => p.at_peak_reserved?.pytorch_fragmentation)],
-    ['reserved at the end', bytesOf(p => p.end_reserved_bytes)], ['mean reserved / live', ratioOf(p => p.mean_reserved_over_requested)]],
-  'More of the driver and of blocks': [['taken from the driver', bytesOf(p => p.driver_given_bytes)],
-    ['released', bytesOf(p => p.driver_returned_bytes)],
-    ['driver time (model)', timeOfPolicy(p => p.modelled_driver_seconds === null ? null : 1e9 * p.modelled_driver_seconds)],
-    ['cache hits', countOf(p => p.hits)], ['splits', countOf(p => p.splits)], ['merges', countOf(p => p.merges)],
-    ['remaps', countOf(p => p.remaps)], ['remap waits', countOf(p => p.remap_waits)],
-    ['deferred', bytesOf(p => p.deferred_bytes)]],
-  'Times of allocations and frees apart': [['alloc mean', timeOfPolicy(p => p.ns_per_op?.alloc.mean)],
-    ...quantiles('alloc', QUANTILES), ['free mean', timeOfPolicy(p => p.ns_per_op?.free.mean)],
-    ...quantiles('free', QUANTILES)]};
+// Tables: the heading of each column, the format, and the number in the report's JSON of a policy.
+const QUANTILES = {p50: 'p50', p90: 'p90', p99: 'p99', 'p99.9': 'p999', max: 'max'};
+const quantiles = (kind, names) => names.map(name => [name, time, `ns_per_op.${kind}.${QUANTILES[name]}`]);
+const TABLES = {
+  '': [['peak live', size, 'peak_requested_bytes'], ['peak reserved', size, 'peak_reserved_bytes'],
+    ['reserved / live', ratio, 'reserved_over_requested'], ['fragmentation', ratio, 'at_peak_reserved.fragmentation'],
+    ['failed', count, 'failures'], ['grow ops', count, 'grow_operations'], ['driver calls', count, 'driver_calls'],
+    ['events', count, 'events_recorded'], ['steals', count, 'steals'], ['waits', count, 'waits'],
+    ...quantiles('all', ['p50', 'p99', 'p99.9'])],
+  'More of the memory at peak reserved': [['live then', size, 'at_peak_reserved.requested_bytes'],
+    ['rounding then', size, 'at_peak_reserved.internal_waste_bytes'],
+    ['free then', size, 'at_peak_reserved.external_waste_bytes'], ['segments', count, 'at_peak_reserved.segments'],
+    ['blocks', count, 'at_peak_reserved.blocks'], ['holes', count, 'at_peak_reserved.holes'],
+    ['largest hole', size, 'at_peak_reserved.largest_hole_bytes'],
+    ['sum of hole\u00b2 / reserved\u00b2', ratio, 'at_peak_reserved.pytorch_fragmentation'],
+    ['reserved at the end', size, 'end_reserved_bytes'], ['mean reserved / live', ratio, 'mean_reserved_over_requested']],
+  'More of the driver and of blocks': [['taken from the driver', size, 'driver_given_bytes'],
+    ['released', size, 'driver_returned_bytes'], ['driver time (model)', s => time(1e9 * s), 'modelled_driver_seconds'],
+    ['cache hits', count, 'hits'], ['splits', count, 'splits'], ['merges', count, 'merges'], ['remaps', count, 'remaps'],
+    ['remap waits', count, 'remap_waits'], ['deferred', size, 'deferred_bytes']],
+  'Times of allocations and frees apart': ['alloc', 'free'].flatMap(kind =>
+    [[`${kind} mean`, time, `ns_per_op.${kind}.mean`], ...quantiles(kind, Object.keys(QUANTILES))])};
 const addPolicyTables = body => {
-  for (const [title, columns] of Object.entries(COLUMNS)) {
+  const say = policy => ([, format, path]) => known(path.split('.').reduce((of, key) => of?.[key], policy), format);
+  for (const [title, columns] of Object.entries(TABLES)) {
     const parent = title === '' ? body : make('details', body);
     if (title !== '') make('summary', parent, title);
-    addTable(parent, ['policy', ...columns.map(([name]) => name)], sheet.policies
-      .filter(({ran}) => ran || title === '').map(policy => policy.ran
-        ? [policy.label, ...columns.map(([, say]) => say(policy))] : [policy.label, policy.message]));
+    addTable(parent, ['policy', ...columns.map(([heading]) => heading)], sheet.policies
+      .filter(({ran}) => ran || title === '').map(policy => [policy.label,
+        ...policy.ran ? columns.map(say(policy)) : [policy.message]]));
   }
 };
 const addFailures = body => {
   for (const {label, failures, first_failure: first} of sheet.policies
     .filter(policy => policy.first_failure !== null && policy.name !== 'recorded')) {
-    const card = make('p', body, '', {className: 'card'});
-    make('b', card, label);
-    card.append(` ran out of memory first at operation ${count(first.op)}: ` +
+    addCard(body, label, ` ran out of memory first at operation ${count(first.op)}: ` +
       (first.bytes === null ? 'a request of unknown size' : `a request of ${size(first.bytes)}`) +
       (first.largest_hole_bytes === null ? '' : `, the largest hole was ${size(first.largest_hole_bytes)}`) +
       (first.hole_bytes === null ? '' : ` of ${size(first.hole_bytes)} free in all`) +
