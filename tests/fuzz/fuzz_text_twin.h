@@ -29,7 +29,7 @@ static inline char *fuzz_print(const struct flw_trace *trace, size_t *out_bytes)
     char *text = NULL;
     FILE *file = open_memstream(&text, out_bytes);
     fuzz_require(file != NULL, "no memory for a text");
-    fuzz_require(flw_text_print(trace, file), "no memory for a text");
+    fuzz_require(flw_text_print(trace, file) == NULL, "no memory for a text");
     fuzz_require(fclose(file) == 0, "no memory for a text");
     return text;
 }
@@ -94,9 +94,10 @@ static inline void fuzz_check_exports(const struct flw_trace *trace)
     char message[FLW_TRACE_MESSAGE_BYTES];
     fuzz_check_file(trace, FLW_RECORD_RAW);
     fuzz_check_file(trace, FLW_RECORD_PACKED);
-    fuzz_require(flw_trace_write_chrome(trace, "/dev/null", message), "not written as Chrome JSON");
-    fuzz_require(flw_trace_write_rmm(trace, "/dev/null", message), "not written as RMM's log");
-    fuzz_require(flw_trace_write_pytorch(trace, "/dev/null", message) || message[0] != '\0',
+    fuzz_require(flw_trace_write(trace, "chrome", "/dev/null", message),
+                 "not written as Chrome JSON");
+    fuzz_require(flw_trace_write(trace, "rmm", "/dev/null", message), "not written as RMM's log");
+    fuzz_require(flw_trace_write(trace, "pytorch", "/dev/null", message) || message[0] != '\0',
                  "not written as a snapshot, without a reason");
 }
 

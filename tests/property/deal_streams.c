@@ -62,7 +62,7 @@ int main(int argc, char **argv)
     deal(trace, streams);
     trace->streams = handles;
     trace->stream_count = streams;
-    bool is_written = flw_trace_write_text(trace, argv[3], message);
+    bool is_written = flw_trace_write(trace, "text", argv[3], message);
     if (!is_written) {
         fprintf(stderr, "%s\n", message);
     }

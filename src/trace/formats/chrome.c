@@ -18,9 +18,7 @@
 #include <stdlib.h>
 
 #include "trace/formats/formats.h"
-#include "trace/io/input.h"
 #include "trace/io/jsonwriter.h"
-#include "trace/io/output.h"
 #include "trace/trace/phases.h"
 #include "trace/trace/trace.h"
 
@@ -297,12 +295,15 @@ static void begin_totals(struct writer *w)
     }
 }
 
-static void print_trace(const struct flw_trace *trace, const struct flw_phase_rows *rows,
-                        FILE *file)
+const char *flw_chrome_print(const struct flw_trace *trace, FILE *file)
 {
-    struct writer w = {
-        .trace = trace, .out = {.file = file, .is_utf8 = true}, .rows = rows->of_event};
+    struct flw_phase_rows rows;
     struct flw_trace_walk walk = {0};
+    if (!flw_phases_find_rows(trace, &rows)) {
+        return FLW_TRACE_NO_MEMORY;
+    }
+    struct writer w = {
+        .trace = trace, .out = {.file = file, .is_utf8 = true}, .rows = rows.of_event};
     begin_totals(&w);
     flw_json_begin(&w.out, NULL, '{');
     flw_json_text(&w.out, "displayTimeUnit", "ms");
@@ -312,28 +313,13 @@ static void print_trace(const struct flw_trace *trace, const struct flw_phase_ro
     flw_json_number(&w.out, "device", (uint64_t)trace->device);
     flw_json_end(&w.out, '}');
     flw_json_begin(&w.out, "traceEvents", '[');
-    flw_chrome_print_names(&w.out, trace->source, "events and phases", rows->count);
+    flw_chrome_print_names(&w.out, trace->source, "events and phases", rows.count);
     print_live(&w, 0);
     print_reserved(&w, 0);
     for (size_t i = 0; i < trace->event_count; i++) {
         print_event(&w, &trace->events[i], flw_trace_walk_detail(trace, &walk, i));
     }
     fputs("\n]}\n", file);
-}
-
-bool flw_trace_write_chrome(const struct flw_trace *trace, const char *path, char *message)
-{
-    struct flw_output output;
-    struct flw_phase_rows rows;
-    if (!flw_phases_find_rows(trace, &rows)) {
-        flw_input_message(message, path, "no memory to write it");
-        return false;
-    }
-    bool is_written = flw_output_begin(&output, path, message);
-    if (is_written) {
-        print_trace(trace, &rows, output.file);
-        is_written = flw_output_commit(&output, message);
-    }
     free(rows.of_event);
-    return is_written;
+    return NULL;
 }

@@ -6,8 +6,13 @@
 #define FLW_TRACE_FORMATS_CHROME_H
 
 #include <stdint.h>
+#include <stdio.h>
 
 struct flw_json_writer;
+struct flw_trace;
+
+/* Print a trace. Returns NULL, or the reason why nothing was printed. */
+const char *flw_chrome_print(const struct flw_trace *trace, FILE *file);
 
 /* Write an item of the open list of events; `what` is "process_name" or "thread_name". */
 void flw_chrome_print_name(struct flw_json_writer *out, const char *what, uint64_t process,

@@ -1,21 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "trace/formats/formats.h"
 
+#include <limits.h>
 #include <string.h>
 
+#include "trace/formats/chrome.h"
 #include "trace/formats/ftrace.h"
 #include "trace/formats/kineto.h"
 #include "trace/formats/mistaken.h"
 #include "trace/formats/pytorch.h"
 #include "trace/formats/rmm.h"
 #include "trace/formats/text.h"
+#include "trace/io/output.h"
 
 /* ---- writing ---- */
 
 static const struct flw_trace_format written[] = {
-    {"text", flw_trace_write_text, false},    {"chrome", flw_trace_write_chrome, false},
-    {"rmm", flw_trace_write_rmm, false},      {"pytorch", flw_trace_write_pytorch, true},
-    {"ftrace", flw_trace_write_ftrace, true},
+    {"text", false, flw_text_print, INT_MAX},
+    {"chrome", false, flw_chrome_print, INT_MAX},
+    {"rmm", false, flw_rmm_print, INT_MAX},
+    {"pytorch", true, flw_pytorch_print, FLW_PYTORCH_DEVICES - 1},
+    {"ftrace", true, flw_ftrace_print_packed, INT_MAX},
 };
 
 const struct flw_trace_format *flw_trace_format_find(const char *name)
@@ -26,6 +31,28 @@ const struct flw_trace_format *flw_trace_format_find(const char *name)
         }
     }
     return NULL;
+}
+
+bool flw_trace_write(const struct flw_trace *trace, const char *format, const char *path,
+                     char *message)
+{
+    const struct flw_trace_format *form = flw_trace_format_find(format);
+    struct flw_output output;
+    if (trace->device > form->last_device) {
+        flw_input_message(message, path, "device %d: a snapshot holds devices 0 to %d",
+                          trace->device, form->last_device);
+        return false;
+    }
+    if (!flw_output_begin(&output, path, message)) {
+        return false;
+    }
+    const char *reason = form->print(trace, output.file);
+    if (reason == NULL || ferror(output.file)) {
+        return flw_output_commit(&output, message);
+    }
+    flw_output_abandon(&output);
+    flw_input_message(message, path, "%s", reason);
+    return false;
 }
 
 /* ---- recognising ---- */

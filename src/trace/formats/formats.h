@@ -6,20 +6,33 @@
 #ifndef FLW_TRACE_FORMATS_FORMATS_H
 #define FLW_TRACE_FORMATS_FORMATS_H
 
+#include <stdio.h>
+
 #include "trace/io/input.h"
 #include "trace/trace/trace.h"
 
-/* A format that can be written. The writer's file lists the facts that the format cannot express. */
+#define FLW_TRACE_NO_MEMORY "no memory to write it"
+
+/* A format that can be written. The printer's file lists the facts that the format cannot express. */
 struct flw_trace_format {
     const char *name; /* the name in `fallow trace export --to` */
-    /* Write the file; "-" is standard output. Returns false and a message if the disk fails or is full; then there is
-     * no file. */
-    bool (*write)(const struct flw_trace *trace, const char *path, char *message);
     bool is_binary;
+    /* Print a trace. Write errors are visible in ferror. Returns NULL, or the reason why the output is not whole. */
+    const char *(*print)(const struct flw_trace *trace, FILE *file);
+    int last_device; /* that the format can express */
 };
 
 /* Return the format of this name, or NULL if none is written. */
 const struct flw_trace_format *flw_trace_format_find(const char *name);
+
+/* Write a trace in a format to a file; "-" is standard output. Returns false and a message if that fails; then there is
+ * no file.
+ *
+ * RMM's log has allocations (blocks of the start first), frees and failures, times in microseconds. Chrome's JSON has
+ * counters of requested, allocated and reserved bytes, instants for other events, and the [memory] events of PyTorch
+ * profiles. PyTorch's snapshot is a pickle of protocol 4. */
+bool flw_trace_write(const struct flw_trace *trace, const char *format, const char *path,
+                     char *message);
 
 /* Read a trace file, whatever its format (recognised by content; .xz, .gz and .zst are unpacked).
  *
@@ -39,14 +52,5 @@ bool flw_trace_read_bytes(const void *bytes, size_t count, const char *name, int
  * events. */
 bool flw_trace_read_damaged(const char *path, int device, struct flw_trace **out_trace,
                             char *message);
-
-/* The writers. RMM's log has allocations (blocks of the start first), frees and failures, times in microseconds.
- * Chrome's JSON has counters of requested, allocated and reserved bytes, instants for other events, and the [memory]
- * events of PyTorch profiles. PyTorch's snapshot is a pickle of protocol 4, of a device up to 1023. */
-bool flw_trace_write_text(const struct flw_trace *trace, const char *path, char *message);
-bool flw_trace_write_ftrace(const struct flw_trace *trace, const char *path, char *message);
-bool flw_trace_write_rmm(const struct flw_trace *trace, const char *path, char *message);
-bool flw_trace_write_chrome(const struct flw_trace *trace, const char *path, char *message);
-bool flw_trace_write_pytorch(const struct flw_trace *trace, const char *path, char *message);
 
 #endif

@@ -21,5 +21,7 @@ struct flw_ftrace_sink flw_ftrace_file_sink(FILE *file);
 
 /* Write a whole trace. Returns false if memory runs out or the file failed. */
 bool flw_ftrace_print(const struct flw_trace *trace, enum flw_record_codec codec, FILE *file);
+/* The same in codec 1, for the table of formats. */
+const char *flw_ftrace_print_packed(const struct flw_trace *trace, FILE *file);
 
 #endif

@@ -8,7 +8,6 @@
 #include "record/addressmap.h"
 #include "trace/formats/formats.h"
 #include "trace/formats/ftrace.h"
-#include "trace/io/output.h"
 
 static bool write_file(void *context, const void *bytes, size_t count)
 {
@@ -186,16 +185,7 @@ bool flw_ftrace_print(const struct flw_trace *trace, enum flw_record_codec codec
     return is_written;
 }
 
-bool flw_trace_write_ftrace(const struct flw_trace *trace, const char *path, char *message)
+const char *flw_ftrace_print_packed(const struct flw_trace *trace, FILE *file)
 {
-    struct flw_output output;
-    if (!flw_output_begin(&output, path, message)) {
-        return false;
-    }
-    if (!flw_ftrace_print(trace, FLW_RECORD_PACKED, output.file) && !ferror(output.file)) {
-        flw_output_abandon(&output);
-        flw_input_message(message, path, "no memory to write it");
-        return false;
-    }
-    return flw_output_commit(&output, message);
+    return flw_ftrace_print(trace, FLW_RECORD_PACKED, file) ? NULL : FLW_TRACE_NO_MEMORY;
 }

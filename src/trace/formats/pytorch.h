@@ -6,10 +6,17 @@
 #ifndef FLW_TRACE_FORMATS_PYTORCH_H
 #define FLW_TRACE_FORMATS_PYTORCH_H
 
+#include <stdio.h>
+
 #include "trace/io/input.h"
 #include "trace/trace/trace.h"
 
 /* Read like flw_trace_read; the input is at a pickle's first byte. */
 bool flw_pytorch_read(struct flw_input *input, int device, struct flw_trace **out_trace);
+
+#define FLW_PYTORCH_DEVICES 1024 /* as many as a snapshot holds */
+
+/* Print a snapshot of a trace, of one of these devices. Returns NULL, or the reason why the snapshot is not whole. */
+const char *flw_pytorch_print(const struct flw_trace *trace, FILE *file);
 
 #endif

@@ -16,9 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trace/formats/formats.h"
 #include "trace/io/line.h"
-#include "trace/io/output.h"
 #include "trace/trace/history.h"
 #include "trace/trace/measure.h"
 
@@ -224,21 +222,17 @@ static void print_event(const struct flw_trace *trace, const struct flw_trace_ev
     }
 }
 
-bool flw_trace_write_rmm(const struct flw_trace *trace, const char *path, char *message)
+const char *flw_rmm_print(const struct flw_trace *trace, FILE *file)
 {
-    struct flw_output output;
-    if (!flw_output_begin(&output, path, message)) {
-        return false;
-    }
-    fputs(FLW_RMM_MAGIC "\n", output.file);
+    fputs(FLW_RMM_MAGIC "\n", file);
     for (size_t i = 0; i < trace->initial_count; i++) {
         const struct flw_trace_block *block = &trace->blocks[i];
         const struct flw_trace_event event = {.size_bytes = block->size_bytes,
                                               .stream = block->stream};
-        print_row(trace, &event, "allocate", pointer_of(trace, (uint32_t)i), output.file);
+        print_row(trace, &event, "allocate", pointer_of(trace, (uint32_t)i), file);
     }
     for (size_t i = 0; i < trace->event_count; i++) {
-        print_event(trace, &trace->events[i], output.file);
+        print_event(trace, &trace->events[i], file);
     }
-    return flw_output_commit(&output, message);
+    return NULL;
 }

@@ -5,6 +5,8 @@
 #ifndef FLW_TRACE_FORMATS_RMM_H
 #define FLW_TRACE_FORMATS_RMM_H
 
+#include <stdio.h>
+
 #include "trace/io/input.h"
 #include "trace/trace/trace.h"
 
@@ -12,5 +14,8 @@
 
 /* Read a log; the input is at the first byte. Returns false if that fails: nothing is held; see the input's message. */
 bool flw_rmm_read(struct flw_input *input, int device, struct flw_trace **out_trace);
+
+/* Print the log of a trace. Returns NULL. */
+const char *flw_rmm_print(const struct flw_trace *trace, FILE *file);
 
 #endif

@@ -13,14 +13,12 @@
 #include <string.h>
 
 #include "trace/formats/formats.h"
+#include "trace/formats/pytorch.h"
 #include "trace/formats/pytorch_words.h"
-#include "trace/io/input.h"
 #include "trace/io/jsonwriter.h"
-#include "trace/io/output.h"
 #include "trace/trace/remains.h"
 
-#define DEVICES_MAX 1024
-#define BATCH       1000 /* items of a list between two marks, as in Python */
+#define BATCH 1000 /* items of a list between two marks, as in Python */
 
 struct writer {
     FILE *file;
@@ -449,38 +447,22 @@ static void put_snapshot(struct writer *w)
     put_codes(w, ".");
 }
 
-bool flw_trace_write_pytorch(const struct flw_trace *trace, const char *path, char *message)
+const char *flw_pytorch_print(const struct flw_trace *trace, FILE *file)
 {
-    struct writer w = {.trace = trace};
-    struct flw_output output;
-    if (trace->device >= DEVICES_MAX) {
-        flw_input_message(message, path, "device %d: a snapshot holds devices 0 to %d",
-                          trace->device, DEVICES_MAX - 1);
-        return false;
-    }
+    struct writer w = {.trace = trace, .file = file};
+    const char *reason = "no memory, or no 64-bit addresses for all its blocks";
     w.stack_places = calloc(trace->stacks.stack_count + 1, sizeof *w.stack_places);
     w.frame_places = calloc(trace->stacks.frame_count + 1, sizeof *w.frame_places);
-    bool has_memory =
-        w.stack_places != NULL && w.frame_places != NULL && flw_remains_init(&w.remains, trace);
-    if (!has_memory) {
-        flw_input_message(message, path, "no memory, or no 64-bit addresses for all its blocks");
-    }
     for (size_t i = 0; i < trace->context_count; i++) {
         w.has_pools |= trace->contexts[i].pool != 0;
     }
-    bool is_begun = has_memory && flw_output_begin(&output, path, message);
-    if (is_begun) {
-        w.file = output.file;
+    if (w.stack_places != NULL && w.frame_places != NULL && flw_remains_init(&w.remains, trace)) {
         put_snapshot(&w);
+        reason = w.lacks_memory ? FLW_TRACE_NO_MEMORY : NULL;
     }
     flw_remains_finish(&w.remains);
     flw_addressmap_finish(&w.text_places);
     free(w.stack_places);
     free(w.frame_places);
-    if (is_begun && w.lacks_memory) {
-        flw_output_abandon(&output);
-        flw_input_message(message, path, "no memory to write it");
-        return false;
-    }
-    return is_begun && flw_output_commit(&output, message);
+    return reason;
 }

@@ -86,8 +86,8 @@ extern const struct flw_text_column {
  * message. */
 bool flw_text_read(struct flw_input *input, int device, struct flw_trace **out_trace);
 
-/* Print the text that flw_text_read reads as the same trace. Write errors are visible in ferror. Returns false if
- * memory runs out. */
-bool flw_text_print(const struct flw_trace *trace, FILE *file);
+/* Print the text that flw_text_read reads as the same trace. Write errors are visible in ferror. Returns NULL, or the
+ * reason why nothing was printed. */
+const char *flw_text_print(const struct flw_trace *trace, FILE *file);
 
 #endif

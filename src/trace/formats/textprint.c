@@ -7,7 +7,6 @@
 
 #include "trace/formats/formats.h"
 #include "trace/formats/text.h"
-#include "trace/io/output.h"
 
 #define LONG(op) [FLW_RECORD_LONG_FIRST + FLW_TRACE_##op]
 #define CONTEXT  "tgp"
@@ -227,7 +226,7 @@ static void print_header(const struct flw_trace *trace, FILE *file)
     fputs(trace->notes != NULL ? trace->notes : "", file);
 }
 
-bool flw_text_print(const struct flw_trace *trace, FILE *file)
+const char *flw_text_print(const struct flw_trace *trace, FILE *file)
 {
     struct printer p = {.trace = trace,
                         .file = file,
@@ -241,19 +240,5 @@ bool flw_text_print(const struct flw_trace *trace, FILE *file)
         print_records(&p);
     }
     flw_stack_order_finish(&p.order);
-    return has_memory;
-}
-
-bool flw_trace_write_text(const struct flw_trace *trace, const char *path, char *message)
-{
-    struct flw_output output;
-    if (!flw_output_begin(&output, path, message)) {
-        return false;
-    }
-    if (!flw_text_print(trace, output.file)) {
-        flw_output_abandon(&output);
-        flw_input_message(message, path, "no memory to write it");
-        return false;
-    }
-    return flw_output_commit(&output, message);
+    return has_memory ? NULL : FLW_TRACE_NO_MEMORY;
 }

@@ -93,7 +93,7 @@ static char *print(const struct flw_trace *trace)
     static char *text; /* freed by the caller */
     size_t bytes = 0;
     FILE *file = open_memstream(&text, &bytes);
-    assert_true(file != NULL && flw_text_print(trace, file) && fclose(file) == 0);
+    assert_true(file != NULL && flw_text_print(trace, file) == NULL && fclose(file) == 0);
     return text;
 }
 

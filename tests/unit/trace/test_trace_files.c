@@ -133,7 +133,7 @@ static void every_kind_unpacks_to_what_was_packed(void **state)
             struct stat status;
             char path[16];
             snprintf(path, sizeof path, "trace%s", kinds[i].ending);
-            assert_true(flw_trace_write_text(trace, path, message));
+            assert_true(flw_trace_write(trace, "text", path, message));
             assert_int_equal(stat(path, &status), 0);
             assert_true((size_t)status.st_size < text.count * 3 / 4);
             assert_true(flw_trace_read(path, -1, &again, message));
@@ -263,7 +263,7 @@ static void a_cut_archive_of_a_trace_file_is_read_up_to_there(void **state)
     (void)state;
     struct flw_trace *whole = random_trace(11, 60000), *trace;
     size_t count;
-    char *bytes = write_file(whole, flw_trace_write_ftrace, &count);
+    char *bytes = write_file(whole, "ftrace", &count);
     if (!FLW_HAS_LZMA) {
         skip();
     }
@@ -338,9 +338,9 @@ static const char small[] = "#fallow-trace 1\ndevice 0\nstream 0\nfields none\nA
 static void expect_unwritable(const char *path, const char *wanted)
 {
     struct flw_trace *trace = read_text(small);
-    assert_false(flw_trace_write_text(trace, path, message));
+    assert_false(flw_trace_write(trace, "text", path, message));
     flw_test_expect_in(message, wanted);
-    assert_false(flw_trace_write_ftrace(trace, path, message));
+    assert_false(flw_trace_write(trace, "ftrace", path, message));
     flw_test_expect_in(message, wanted);
     assert_null(strchr(message, '\n'));
     flw_trace_destroy(trace);
@@ -350,7 +350,7 @@ static void expect_readers(const char *path, uid_t owner, gid_t group, mode_t mo
 {
     struct stat status;
     struct flw_trace *trace = read_text(small);
-    assert_true(flw_trace_write_text(trace, path, message));
+    assert_true(flw_trace_write(trace, "text", path, message));
     flw_trace_destroy(trace);
     assert_int_equal(stat(path, &status), 0);
     assert_int_equal(status.st_uid, owner);

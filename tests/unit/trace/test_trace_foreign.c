@@ -229,7 +229,7 @@ static void an_out_of_memory_says_what_was_free(void **state)
     struct flw_trace *trace = read_text("#fallow-trace 1\ndevice 0\nstream 0\nfields none\n"
                                         "O 0 5 0 free=12345\nO 0 6 0\n");
     size_t count;
-    char *text = write_file(trace, flw_trace_write_chrome, &count);
+    char *text = write_file(trace, "chrome", &count);
     char *first = strstr(text, "\"oom\""), *second = strstr(first + 1, "\"oom\"");
     assert_non_null(second);
     assert_null(strstr(second, "device_free"));
@@ -295,16 +295,16 @@ static void a_log_is_written_and_read_back(void **state)
                                   "0,30:02:03.000004,free,0x100,64,0\n";
     size_t count;
     struct flw_trace *trace = read_text(log);
-    char *text = write_file(trace, flw_trace_write_rmm, &count);
+    char *text = write_file(trace, "rmm", &count);
     assert_string_equal(text, log);
     free(text);
-    assert_false(flw_trace_write_rmm(trace, "/dev/full", message));
+    assert_false(flw_trace_write(trace, "rmm", "/dev/full", message));
     flw_test_expect_in(message, "/dev/full: cannot write: No space left");
     flw_trace_destroy(trace);
     /* Blocks of the start are first; without addresses each is given by number. */
     trace = read_text("#fallow-trace 1\ndevice 0\nstream 9\nfields none\nP 0 0 5 0\nA 0 1 6 0\n"
                       "F 0 0 0\nC 0 0 0\n");
-    text = write_file(trace, flw_trace_write_rmm, &count);
+    text = write_file(trace, "rmm", &count);
     assert_string_equal(text, RMM "0,00:00:00.000000,allocate,0x1,5,0x9\n"
                                   "0,00:00:00.000000,allocate,0x2,6,0x9\n"
                                   "0,00:00:00.000000,free,0x1,5,0x9\n");

@@ -60,7 +60,7 @@ static void expect_rows(const struct row *rows, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         struct flw_trace *trace = import(write_any(rows[i].snapshot));
-        struct flw_trace *again = write_and_read(trace, flw_trace_write_pytorch);
+        struct flw_trace *again = write_and_read(trace, "pytorch");
         char *text = print_text(trace), *other = print_text(again);
         assert_string_equal(text, rows[i].text);
         if (rows[i].lacks) {
@@ -302,7 +302,7 @@ static void phases_lie_where_their_times_say(void **state)
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         for (uint8_t protocol = 2; protocol <= 5; protocol++) {
             struct flw_trace *trace = import(write_snapshot(protocol, rows[i].snapshot));
-            struct flw_trace *again = write_and_read(trace, flw_trace_write_pytorch);
+            struct flw_trace *again = write_and_read(trace, "pytorch");
             expect_shape(trace, rows[i].shape);
             flw_test_expect_in(trace->notes, rows[i].note);
             assert_int_equal(strstr(trace->notes, "annotations_") != NULL, *rows[i].note != '\0');
@@ -407,7 +407,7 @@ static void what_a_snapshot_cannot_say_is_written_otherwise(void **state)
     };
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         struct flw_trace *trace = read_text(rows[i][0]);
-        expect_records(write_and_read(trace, flw_trace_write_pytorch), rows[i][1]);
+        expect_records(write_and_read(trace, "pytorch"), rows[i][1]);
         flw_trace_destroy(trace);
     }
 }

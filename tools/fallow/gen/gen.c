@@ -220,9 +220,8 @@ static int generate(const struct request *request)
     if (!flw_gen_generate(request->kind, &request->values, &trace, message)) {
         return flw_refuse(FLW_EXIT_FAILED, "gen %s: %s", request->kind->name, message);
     }
-    bool is_written = is_binary(request->path)
-                          ? flw_trace_write_ftrace(trace, request->path, message)
-                          : flw_trace_write_text(trace, request->path, message);
+    bool is_written = flw_trace_write(trace, is_binary(request->path) ? "ftrace" : "text",
+                                      request->path, message);
     flw_progress_hide();
     if (!is_written) {
         flw_complain("%s", message);

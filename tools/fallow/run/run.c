@@ -262,7 +262,7 @@ static void name_frames(const struct order *order, const char *path)
         flw_complain(
             "record: %s is not whole, its stacks keep modules and offsets in place of names", path);
     } else if (is_ours && flw_names_find(trace, &has_memory) > 0) {
-        is_done = flw_trace_write_ftrace(trace, path, message);
+        is_done = flw_trace_write(trace, "ftrace", path, message);
     }
     if (!is_done || !has_memory) {
         flw_complain("record: the stacks keep modules and offsets in place of names: %s",

@@ -128,7 +128,7 @@ static int convert(const struct request *request)
     if (trace == NULL) {
         return FLW_EXIT_FAILED;
     }
-    bool is_written = form->write(trace, out_path, message);
+    bool is_written = flw_trace_write(trace, form->name, out_path, message);
     flw_progress_hide();
     if (!is_written) {
         flw_complain("%s", message);
