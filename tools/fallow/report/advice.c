@@ -24,7 +24,7 @@ enum origin {
 /* Return the allocator of the recorded program. A trace that names no allocator counts as PyTorch's. */
 static enum origin find_origin(const struct flw_sheet *sheet)
 {
-    const struct flw_sheet_policy *reference = flw_verdict_reference(sheet);
+    const struct flw_sheet_policy *reference = sheet->reference;
     const char *format = sheet->trace->format == NULL ? "" : sheet->trace->format;
     if (strstr(format, "rmm") != NULL) {
         return FROM_RMM;
@@ -91,6 +91,11 @@ static bool has_settings(const struct settings *settings, const char *wanted)
     return has_all;
 }
 
+static bool is_named(const struct flw_policy *policy, const char *name, size_t length)
+{
+    return strlen(policy->name) == length && memcmp(policy->name, name, length) == 0;
+}
+
 /* Write the setting that selects PyTorch's policy `name`, appended to the current settings: PyTorch uses the last value
  * of a repeated key. *out_is_pytorch: true if `name` is a policy of PyTorch's. Returns false if the policy is not
  * PyTorch's, has no setting, is already set, or would fail: some versions reject expandable segments with private
@@ -102,16 +107,13 @@ static bool say_pytorch(const struct flw_sheet *sheet, const char *name, char *o
     char wanted[FLW_POLICY_NAME_BYTES + FLW_SHEET_NAME_BYTES];
     size_t length = strcspn(name, ":");
     const char *more = name[length] == ':' ? name + length + 1 : "";
-    bool is_expandable = strlen(flw_policy_pytorch_expandable.name) == length &&
-                         memcmp(name, flw_policy_pytorch_expandable.name, length) == 0;
-    bool is_plain = strlen(flw_policy_pytorch.name) == length &&
-                    memcmp(name, flw_policy_pytorch.name, length) == 0;
+    bool is_expandable = is_named(&flw_policy_pytorch_expandable, name, length);
     snprintf(wanted, sizeof wanted, "%s%s%s", is_expandable ? "expandable_segments:True" : "",
              is_expandable && *more != '\0' ? "," : "", more);
     for (char *at = wanted; *at != '\0'; at++) { /* in PyTorch's syntax */
         *at = *at == '=' ? ':' : *at;
     }
-    *out_is_pytorch = is_expandable || is_plain;
+    *out_is_pytorch = is_expandable || is_named(&flw_policy_pytorch, name, length);
     bool keeps = settings.value[0] != '\0' &&
                  strlen(settings.value) + strlen(wanted) + FLW_SHEET_NAME_BYTES < room;
     int written = snprintf(out, room, "set %s=%s%s%s", settings.variable,
@@ -146,13 +148,12 @@ static bool say_fallow(enum origin origin, const char *name, char *out, size_t r
     return false;
 }
 
-#define ADD(...) flw_append(out->text, sizeof out->text, __VA_ARGS__)
-
 /* One way to use less memory. */
 struct way {
     char words[FLW_SHEET_SETTING_BYTES]; /* a verb and the setting or command */
     uint64_t bytes;                      /* held, or smallest sufficient limit; FLW_UNKNOWN */
     bool is_setting; /* changes a setting of the present allocator instead of replacing it */
+    bool serves;     /* the failed request */
 };
 
 /* Find the setting or command that selects policy `name`. False if there is none that may be advised. */
@@ -170,20 +171,58 @@ static bool find_way(const struct flw_sheet *sheet, const char *name, struct way
     return is_cuda && say_fallow(origin, name, out->words, sizeof out->words);
 }
 
-/* If `way` replaces the allocator, append its cost to the advice. */
-static void add_caveat(const struct flw_sheet *sheet, const struct way *way,
-                       struct flw_sheet_advice *out)
+/* List the ways of the replays that repeated the failed request, if there was one, else of the policies that failed
+ * none. Returns their number. */
+static size_t list_ways(const struct flw_sheet *sheet, struct way *ways)
 {
-    if (!way->is_setting) {
-        ADD(" (Fallow has not run on a GPU yet%s)",
-            find_origin(sheet) == FROM_PYTORCH
-                ? "; it turns off PyTorch's memory snapshots, MemPool and graph trees"
-                : "");
+    const struct flw_sheet_oom *oom = &sheet->oom;
+    size_t count = 0;
+    for (size_t i = 0; i < oom->answer_count; i++) {
+        const struct flw_sheet_answer *answer = &oom->answers[i];
+        ways[count].bytes = answer->smallest_limit_bytes;
+        ways[count].serves = answer->outcome == FLW_SHEET_SERVED;
+        count += find_way(sheet, answer->name, &ways[count]);
     }
+    for (size_t i = 0; oom->count == 0 && i < sheet->policy_count; i++) {
+        const struct flw_run_result *result = sheet->policies[i].result;
+        ways[count].bytes = result->statistics.peak_reserved_bytes;
+        count += result->policy->allocates && result->failure_count == 0 &&
+                 ways[count].bytes != FLW_NOT_APPLICABLE &&
+                 find_way(sheet, result->policy->name, &ways[count]);
+    }
+    return count;
 }
 
-/* Copy the setting without the verb. */
-static void keep_setting(const struct way *way, struct flw_sheet_advice *out)
+/* Find the way that needs least, or NULL: only settings of the present allocator if `is_setting`. */
+static const struct way *find_least(const struct way *ways, size_t count, bool is_setting)
+{
+    const struct way *least = NULL;
+    for (size_t i = 0; i < count; i++) {
+        if (ways[i].bytes != FLW_UNKNOWN && (ways[i].is_setting || !is_setting) &&
+            (least == NULL || ways[i].bytes < least->bytes)) {
+            least = &ways[i];
+        }
+    }
+    return least;
+}
+
+/* Find the first setting, in the order of the replays, that serves the failed request; if there is none, the first
+ * other allocator, or NULL. */
+static const struct way *find_serving(const struct way *ways, size_t count)
+{
+    const struct way *found = NULL;
+    for (size_t i = 0; i < count; i++) {
+        if (ways[i].serves && (found == NULL || (ways[i].is_setting && !found->is_setting))) {
+            found = &ways[i];
+        }
+    }
+    return found;
+}
+
+#define ADD(...) flw_append(sheet->advice.text, sizeof sheet->advice.text, __VA_ARGS__)
+
+/* Append the conditions of a way to the advice, and keep its words without the verb as the setting. */
+static void finish_way(struct flw_sheet *sheet, const struct way *way)
 {
     static const char *const verbs[] = {"set ", "use ", "start it with "};
     const char *words = way->words;
@@ -191,7 +230,17 @@ static void keep_setting(const struct way *way, struct flw_sheet_advice *out)
         size_t length = strlen(verbs[i]);
         words += strncmp(words, verbs[i], length) == 0 ? length : 0;
     }
-    snprintf(out->setting, sizeof out->setting, "%s", words);
+    snprintf(sheet->advice.setting, sizeof sheet->advice.setting, "%s", words);
+    if (sheet->oom.count != 0 && sheet->trace->initial_count != 0 && sheet->trace->has_segments) {
+        /* Replays other than PyTorch's model start with the live blocks packed side by side. */
+        ADD("; the recording began late, and memory from before is replayed without its holes");
+    }
+    if (!way->is_setting) {
+        ADD(" (Fallow has not run on a GPU yet%s)",
+            find_origin(sheet) == FROM_PYTORCH
+                ? "; it turns off PyTorch's memory snapshots, MemPool and graph trees"
+                : "");
+    }
 }
 
 /* ---- advice: after an out-of-memory ---- */
@@ -206,40 +255,6 @@ static const char *say_limit(const struct flw_sheet_oom *oom, char *out)
     return out;
 }
 
-/* Find the first setting, in the order of the replays, that serves the failed request; if there is none, the first
- * other allocator. */
-static bool find_serving(const struct flw_sheet *sheet, struct way *out)
-{
-    const struct flw_sheet_oom *oom = &sheet->oom;
-    bool is_found = false;
-    for (size_t i = 0; i < oom->answer_count; i++) {
-        struct way way;
-        bool serves = oom->answers[i].outcome == FLW_SHEET_SERVED &&
-                      find_way(sheet, oom->answers[i].name, &way);
-        if (serves && (!is_found || (way.is_setting && !out->is_setting))) {
-            way.bytes = oom->answers[i].smallest_limit_bytes;
-            *out = way;
-            is_found = true;
-        }
-    }
-    return is_found;
-}
-
-static bool find_smallest(const struct flw_sheet *sheet, struct way *out)
-{
-    const struct flw_sheet_oom *oom = &sheet->oom;
-    bool is_found = false;
-    for (size_t i = 0; i < oom->answer_count; i++) {
-        struct way way = {.bytes = oom->answers[i].smallest_limit_bytes};
-        bool is_known = way.bytes != FLW_UNKNOWN && find_way(sheet, oom->answers[i].name, &way);
-        if (is_known && (!is_found || way.bytes < out->bytes)) {
-            *out = way;
-            is_found = true;
-        }
-    }
-    return is_found;
-}
-
 static bool is_served_as_it_is(const struct flw_sheet *sheet)
 {
     const struct flw_sheet_oom *oom = &sheet->oom;
@@ -251,30 +266,19 @@ static bool is_served_as_it_is(const struct flw_sheet *sheet)
     return is_served && find_origin(sheet) == FROM_PYTORCH;
 }
 
-/* Warn that replays other than PyTorch's model start with the live blocks packed side by side. */
-static void add_bias(const struct flw_sheet *sheet, struct flw_sheet_advice *out)
-{
-    if (sheet->trace->initial_count != 0 && sheet->trace->has_segments) {
-        ADD("; the recording began late, and memory from before is replayed without its holes");
-    }
-}
-
-static void advise_serving(const struct flw_sheet *sheet, const struct way *way,
-                           struct flw_sheet_advice *out)
+static void advise_serving(struct flw_sheet *sheet, const struct way *way)
 {
     char limit[FLW_SHEET_NAME_BYTES], least[FLW_FIGURE_BYTES];
-    keep_setting(way, out);
     ADD("to serve the failed request%s, %s", say_limit(&sheet->oom, limit), way->words);
     if (way->bytes != FLW_UNKNOWN) {
-        out->saved_bytes = sheet->oom.limit_bytes - way->bytes;
+        sheet->advice.saved_bytes = sheet->oom.limit_bytes - way->bytes;
         ADD("; it fits from %s on", flw_format_size(way->bytes, least));
     }
-    add_bias(sheet, out);
-    add_caveat(sheet, way, out);
+    finish_way(sheet, way);
 }
 
 /* List the owners of the most live bytes, if more is live than the device has: no setting avoids that failure. */
-static void advise_holders(const struct flw_sheet *sheet, struct flw_sheet_advice *out)
+static void advise_holders(struct flw_sheet *sheet)
 {
     const struct flw_sheet_oom *oom = &sheet->oom;
     const struct flw_sheet_holding *holding = &sheet->holdings[FLW_SHEET_AT_OOM];
@@ -292,42 +296,41 @@ static void advise_holders(const struct flw_sheet *sheet, struct flw_sheet_advic
     }
 }
 
-static void advise_device(const struct flw_sheet *sheet, struct flw_sheet_advice *out)
+/* Advise the smallest device that serves the failed request; `way` NULL: none is known. */
+static void advise_device(struct flw_sheet *sheet, const struct way *way)
 {
     const struct flw_sheet_oom *oom = &sheet->oom;
     char limit[FLW_SHEET_NAME_BYTES], least[FLW_FIGURE_BYTES];
     bool is_known = oom->limit_bytes != FLW_UNKNOWN;
-    struct way way;
-    if (find_smallest(sheet, &way)) {
-        keep_setting(&way, out);
-        ADD("%s%s; the failed request needs at least %s for the allocator: %s",
-            is_known ? "no setting serves it" : "the memory available then is unknown",
-            is_known ? say_limit(oom, limit) : "", flw_format_size(way.bytes, least), way.words);
-        add_bias(sheet, out);
-        add_caveat(sheet, &way, out);
-    } else {
+    if (way == NULL) {
         ADD("unknown: no replayed allocator is known to serve the failed request%s",
             oom->answer_count != 0 && !oom->is_searched
                 ? "; the program is too long to search for the smallest device"
                 : "");
+        return;
     }
+    ADD("%s%s; the failed request needs at least %s for the allocator: %s",
+        is_known ? "no setting serves it" : "the memory available then is unknown",
+        is_known ? say_limit(oom, limit) : "", flw_format_size(way->bytes, least), way->words);
+    finish_way(sheet, way);
 }
 
-static void advise_oom(const struct flw_sheet *sheet, struct flw_sheet_advice *out)
+static void advise_oom(struct flw_sheet *sheet, const struct way *ways, size_t count)
 {
-    struct way way;
+    const struct flw_sheet_oom *oom = &sheet->oom;
+    const struct way *serving = find_serving(ways, count);
     char limit[FLW_SHEET_NAME_BYTES];
     if (is_served_as_it_is(sheet)) {
         ADD("nothing: PyTorch's own policy, replayed, serves the failed request%s%s",
-            say_limit(&sheet->oom, limit),
-            sheet->oom.is_limit_given ? "" : "; look for other users of the GPU at that moment");
-    } else if (sheet->oom.limit_bytes != FLW_UNKNOWN &&
-               sheet->oom.live_bytes + sheet->oom.asked_bytes > sheet->oom.limit_bytes) {
-        advise_holders(sheet, out);
-    } else if (find_serving(sheet, &way)) {
-        advise_serving(sheet, &way, out);
+            say_limit(oom, limit),
+            oom->is_limit_given ? "" : "; look for other users of the GPU at that moment");
+    } else if (oom->limit_bytes != FLW_UNKNOWN &&
+               oom->live_bytes + oom->asked_bytes > oom->limit_bytes) {
+        advise_holders(sheet);
+    } else if (serving != NULL) {
+        advise_serving(sheet, serving);
     } else {
-        advise_device(sheet, out);
+        advise_device(sheet, find_least(ways, count, false));
     }
 }
 
@@ -335,47 +338,22 @@ static void advise_oom(const struct flw_sheet *sheet, struct flw_sheet_advice *o
 
 #define LEAST_SHARE 50 /* advise no change that saves less than 1/50 */
 
-/* Find the policy that holds least among the policies without a failed request: only settings of the present allocator
- * if `is_setting`, else all. */
-static bool find_least(const struct flw_sheet *sheet, bool is_setting, struct way *out)
-{
-    bool is_found = false;
-    for (size_t i = 0; i < sheet->policy_count; i++) {
-        const struct flw_run_result *result = sheet->policies[i].result;
-        struct way way;
-        bool counts = result->policy->allocates && result->failure_count == 0 &&
-                      result->statistics.peak_reserved_bytes != FLW_NOT_APPLICABLE &&
-                      find_way(sheet, result->policy->name, &way);
-        if (!counts || (is_setting && !way.is_setting)) {
-            continue;
-        }
-        way.bytes = result->statistics.peak_reserved_bytes;
-        if (!is_found || way.bytes < out->bytes) {
-            *out = way;
-            is_found = true;
-        }
-    }
-    return is_found;
-}
-
-static void advise_limit(const struct flw_sheet *sheet, const struct way *way, bool is_found,
-                         struct flw_sheet_advice *out)
+/* Advise how to fit into the limit; `way` NULL: no policy does. */
+static void advise_limit(struct flw_sheet *sheet, const struct way *way)
 {
     char limit[FLW_FIGURE_BYTES], least[FLW_FIGURE_BYTES];
     flw_format_size(sheet->limit_bytes, limit);
-    if (is_found) {
-        keep_setting(way, out);
-        ADD("to fit into %s, %s; it reserves %s", limit, way->words,
-            flw_format_size(way->bytes, least));
-        add_caveat(sheet, way, out);
-    } else {
+    if (way == NULL) {
         ADD("no replayed setting fits into %s; the program itself needs %s", limit,
             flw_format_size(sheet->program->max_live_bytes, least));
+        return;
     }
+    ADD("to fit into %s, %s; it reserves %s", limit, way->words,
+        flw_format_size(way->bytes, least));
+    finish_way(sheet, way);
 }
 
-static void advise_less(const struct flw_sheet *sheet, uint64_t held_bytes, const struct way *way,
-                        struct flw_sheet_advice *out)
+static void advise_less(struct flw_sheet *sheet, uint64_t held_bytes, const struct way *way)
 {
     char saved[FLW_FIGURE_BYTES], held[FLW_FIGURE_BYTES];
     uint64_t saved_bytes = held_bytes - flw_min(held_bytes, way->bytes);
@@ -386,52 +364,48 @@ static void advise_less(const struct flw_sheet *sheet, uint64_t held_bytes, cons
             share, flw_format_size(held_bytes, held));
         return;
     }
-    keep_setting(way, out);
-    out->saved_bytes = saved_bytes;
+    sheet->advice.saved_bytes = saved_bytes;
     ADD("to save %s (%.1f %%), %s", saved, share, way->words);
-    add_caveat(sheet, way, out);
+    finish_way(sheet, way);
 }
 
-static void advise_recording(const struct flw_sheet *sheet, struct flw_sheet_advice *out)
+/* Prefer a setting to another allocator if it saves at least three quarters of what the other saves. */
+static void advise_policy(struct flw_sheet *sheet, const struct way *ways, size_t count)
 {
-    ADD("No comparison: the recording has no history to replay.%s",
-        find_origin(sheet) == FROM_PYTORCH
-            ? " Call _record_memory_history() of torch.cuda.memory, torch.xpu.memory or "
-              "torch_npu.npu.memory before the snapshot."
-            : "");
-}
-
-void flw_verdict_advise(const struct flw_sheet *sheet, struct flw_sheet_advice *out)
-{
-    const struct flw_sheet_policy *reference = flw_verdict_reference(sheet);
-    struct way least, setting;
-    *out = (struct flw_sheet_advice){.saved_bytes = FLW_UNKNOWN};
-    if (sheet->is_state) {
-        advise_recording(sheet, out);
-        return;
-    }
-    if (sheet->oom.count != 0) {
-        advise_oom(sheet, out);
-        return;
-    }
-    if (sheet->program->max_live_bytes == 0) {
-        ADD("nothing: the trace allocates no memory");
-        return;
-    }
+    const struct flw_sheet_policy *reference = sheet->reference;
+    const struct way *least = find_least(ways, count, false);
+    const struct way *setting = find_least(ways, count, true);
     uint64_t held_bytes = reference == NULL ? 0 : flw_sheet_held(sheet, reference);
-    bool is_found = find_least(sheet, false, &least);
-    if (is_found && find_least(sheet, true, &setting)) {
-        bool is_near =
-            setting.bytes < held_bytes &&
-            4 * (held_bytes - setting.bytes) >= 3 * (held_bytes - flw_min(held_bytes, least.bytes));
-        least = is_near ? setting : least;
+    if (setting != NULL && setting->bytes < held_bytes &&
+        4 * (held_bytes - setting->bytes) >= 3 * (held_bytes - flw_min(held_bytes, least->bytes))) {
+        least = setting;
     }
     if (reference != NULL && reference->result->policy->allocates &&
         reference->result->failure_count != 0) {
-        advise_limit(sheet, &least, is_found, out);
-    } else if (!is_found || held_bytes == 0) {
+        advise_limit(sheet, least);
+    } else if (least == NULL || held_bytes == 0) {
         ADD("unknown: no replayed allocator can be chosen by a setting or a line of code");
     } else {
-        advise_less(sheet, held_bytes, &least, out);
+        advise_less(sheet, held_bytes, least);
+    }
+}
+
+void flw_verdict_advise(struct flw_sheet *sheet)
+{
+    struct way ways[FLW_SHEET_ANSWERS + 1];
+    size_t count = list_ways(sheet, ways);
+    sheet->advice = (struct flw_sheet_advice){.saved_bytes = FLW_UNKNOWN};
+    if (sheet->is_state) {
+        ADD("No comparison: the recording has no history to replay.%s",
+            find_origin(sheet) == FROM_PYTORCH
+                ? " Call _record_memory_history() of torch.cuda.memory, torch.xpu.memory or "
+                  "torch_npu.npu.memory before the snapshot."
+                : "");
+    } else if (sheet->oom.count != 0) {
+        advise_oom(sheet, ways, count);
+    } else if (sheet->program->max_live_bytes == 0) {
+        ADD("nothing: the trace allocates no memory");
+    } else {
+        advise_policy(sheet, ways, count);
     }
 }

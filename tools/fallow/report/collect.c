@@ -303,10 +303,7 @@ bool flw_sheet_collect(const struct flw_sheet_setup *setup, struct flw_sheet *sh
         flw_plan_say_pools(sheet->program, sheet->results, sheet->policy_count, sheet->pools_note);
     }
     flw_oom_ask(setup, sheet);
-    sheet->reference = flw_verdict_reference(sheet);
-    sheet->best = flw_verdict_best(sheet);
-    flw_verdict_write(sheet);
-    flw_verdict_advise(sheet, &sheet->advice);
+    flw_verdict_fill(sheet);
     FLW_ASSERT_VALID(flw_sheet_is_valid(sheet));
     return true;
 }

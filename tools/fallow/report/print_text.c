@@ -9,7 +9,6 @@
 
 #include "common/figures.h"
 #include "common/tabular.h"
-#include "report/verdict.h"
 
 #define SPARKS       60
 #define MAP_WIDTH    78
@@ -287,7 +286,7 @@ static void print_oom(const struct flw_sheet *sheet, const struct flw_print_styl
 /* Return the difference to the reference policy in per cent. */
 static double against(const struct flw_sheet *sheet, uint64_t reserved_bytes)
 {
-    const struct flw_sheet_policy *reference = flw_verdict_reference(sheet);
+    const struct flw_sheet_policy *reference = sheet->reference;
     return reference == NULL || reserved_bytes == FLW_NOT_APPLICABLE
                ? NAN
                : 100.0 * ((double)reserved_bytes / (double)flw_sheet_held(sheet, reference) - 1.0);
@@ -305,7 +304,7 @@ static void add_policy(const struct flw_sheet *sheet, const struct flw_sheet_pol
                    : live_bytes != 0 ? (double)held_bytes / (double)live_bytes
                                      : 0;
     bool has_frame = policy != NULL && flw_sheet_frame(policy, "peak reserved") != NULL;
-    bool is_reference = policy != NULL && policy == flw_verdict_reference(sheet);
+    bool is_reference = policy != NULL && policy == sheet->reference;
     flw_table_row(table, NULL);
     flw_table_name(table, "policy", policy == NULL ? FLW_PLAN_WITHOUT_WAIT : policy->label);
     flw_table_bytes(table, "reserved\n", held_bytes);
@@ -343,7 +342,7 @@ static void print_setting(const struct flw_sheet *sheet, FILE *out)
 static void print_table(const struct flw_sheet *sheet, const struct flw_print_style *style,
                         FILE *out)
 {
-    const struct flw_sheet_policy *reference = flw_verdict_reference(sheet);
+    const struct flw_sheet_policy *reference = sheet->reference;
     struct flw_table table = {.unit = flw_unit_choose(sheet->trace->peak_requested_bytes)};
     for (size_t i = 0; i < sheet->policy_count; i++) {
         add_policy(sheet, &sheet->policies[i], style->has_times, &table);
@@ -410,8 +409,8 @@ static void print_state(const struct flw_sheet *sheet, const struct flw_print_st
 
 void flw_print_text(const struct flw_sheet *sheet, const struct flw_print_style *style, FILE *out)
 {
-    const struct flw_sheet_policy *reference = flw_verdict_reference(sheet);
-    const struct flw_sheet_policy *best = flw_verdict_best(sheet);
+    const struct flw_sheet_policy *reference = sheet->reference;
+    const struct flw_sheet_policy *best = sheet->best;
     const struct flw_sheet_policy *mapped = reference;
     print_head(sheet, style, out);
     if (sheet->is_state) {
