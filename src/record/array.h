@@ -32,6 +32,10 @@ static inline bool flw_array_fit(void *place, size_t count, size_t *room, size_t
 #define FLW_ARRAY_FITS(array, count, room) \
     flw_array_fit(&(array), (count), &(room), sizeof *(array))
 
+/* Append a value to an array that fits or grows. False: no memory, the array stays. */
+#define FLW_ARRAY_ADD(array, count, room, value) \
+    (FLW_ARRAY_FITS(array, count, room) && ((array)[(count)++] = (value), true))
+
 /* A copy of a string, for free. NULL: no memory. (strdup asks the C library's malloc, which need not
  * be the one that `free` here belongs to.) */
 static inline char *flw_array_copy_text(const char *text)

@@ -31,21 +31,13 @@ bool flw_build_init(struct flw_build *build, const char *source, const char *for
 bool flw_build_add_event(struct flw_build *build, const struct flw_trace_event *event)
 {
     struct flw_trace *trace = build->trace;
-    if (!FLW_LARGEARRAY_FITS(trace->events, trace->event_count, trace->event_room)) {
-        return false;
-    }
-    trace->events[trace->event_count++] = *event;
-    return true;
+    return FLW_LARGEARRAY_ADD(trace->events, trace->event_count, trace->event_room, *event);
 }
 
 bool flw_build_add_block(struct flw_build *build, const struct flw_trace_block *block)
 {
     struct flw_trace *trace = build->trace;
-    if (!FLW_LARGEARRAY_FITS(trace->blocks, trace->block_count, trace->block_room)) {
-        return false;
-    }
-    trace->blocks[trace->block_count++] = *block;
-    return true;
+    return FLW_LARGEARRAY_ADD(trace->blocks, trace->block_count, trace->block_room, *block);
 }
 
 bool flw_build_reserve_blocks(struct flw_build *build, size_t count)
@@ -56,11 +48,7 @@ bool flw_build_reserve_blocks(struct flw_build *build, size_t count)
 bool flw_build_add_segment(struct flw_build *build, const struct flw_trace_segment *segment)
 {
     struct flw_trace *trace = build->trace;
-    if (!FLW_ARRAY_FITS(trace->segments, trace->segment_count, build->segment_room)) {
-        return false;
-    }
-    trace->segments[trace->segment_count++] = *segment;
-    return true;
+    return FLW_ARRAY_ADD(trace->segments, trace->segment_count, build->segment_room, *segment);
 }
 
 bool flw_build_add_stream(struct flw_build *build, uint64_t handle, uint16_t *out_stream)
@@ -139,11 +127,7 @@ bool flw_build_add_context(struct flw_build *build, const struct flw_trace_conte
         last->pool == context->pool) {
         return true;
     }
-    if (!FLW_ARRAY_FITS(trace->contexts, count, build->context_room)) {
-        return false;
-    }
-    trace->contexts[trace->context_count++] = *context;
-    return true;
+    return FLW_ARRAY_ADD(trace->contexts, trace->context_count, build->context_room, *context);
 }
 
 bool flw_build_add_remark(struct flw_build *build, const struct flw_trace_remark *remark)
@@ -155,11 +139,7 @@ bool flw_build_add_remark(struct flw_build *build, const struct flw_trace_remark
     if (flw_trace_remark_is(last, remark)) {
         return true;
     }
-    if (!FLW_ARRAY_FITS(trace->remarks, count, build->remark_room)) {
-        return false;
-    }
-    trace->remarks[trace->remark_count++] = *remark;
-    return true;
+    return FLW_ARRAY_ADD(trace->remarks, trace->remark_count, build->remark_room, *remark);
 }
 
 bool flw_build_set_stack(struct flw_build *build, size_t record, uint32_t stack)

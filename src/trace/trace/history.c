@@ -19,11 +19,7 @@
 
 bool flw_history_add_event(struct flw_history *history, const struct flw_trace_event *event)
 {
-    if (!FLW_LARGEARRAY_FITS(history->events, history->event_count, history->event_room)) {
-        return false;
-    }
-    history->events[history->event_count++] = *event;
-    return true;
+    return FLW_LARGEARRAY_ADD(history->events, history->event_count, history->event_room, *event);
 }
 
 bool flw_history_reserve_events(struct flw_history *history, size_t count)
@@ -87,20 +83,13 @@ bool flw_history_set_remark(struct flw_history *history, struct flw_trace_remark
 
 bool flw_history_add_block(struct flw_history *history, const struct flw_history_block *block)
 {
-    if (!FLW_ARRAY_FITS(history->blocks, history->block_count, history->block_room)) {
-        return false;
-    }
-    history->blocks[history->block_count++] = *block;
-    return true;
+    return FLW_ARRAY_ADD(history->blocks, history->block_count, history->block_room, *block);
 }
 
 bool flw_history_add_segment(struct flw_history *history, const struct flw_trace_segment *segment)
 {
-    if (!FLW_ARRAY_FITS(history->segments, history->segment_count, history->segment_room)) {
-        return false;
-    }
-    history->segments[history->segment_count++] = *segment;
-    return true;
+    return FLW_ARRAY_ADD(history->segments, history->segment_count, history->segment_room,
+                         *segment);
 }
 
 void flw_history_finish(struct flw_history *history)

@@ -23,6 +23,10 @@ bool flw_largearray_grow(void *place, size_t count, size_t *room, size_t size);
     ((count) <= (room) || flw_largearray_grow(&(array), (count), &(room), sizeof *(array)))
 #define FLW_LARGEARRAY_FITS(array, count, room) FLW_LARGEARRAY_HOLDS(array, (count) + 1, room)
 
+/* Append a value. Returns false if memory runs out; the array stays. */
+#define FLW_LARGEARRAY_ADD(array, count, room, value) \
+    (FLW_LARGEARRAY_FITS(array, count, room) && ((array)[(count)++] = (value), true))
+
 /* Free an array. NULL with a room of 0 is allowed. */
 void flw_largearray_free(void *array, size_t room, size_t size);
 
