@@ -517,7 +517,7 @@ static bool add_level(struct import *import, uint64_t from, uint64_t to, uint64_
         .block = UINT32_MAX,
         .op = from < to ? FLW_TRACE_SEGMENT_MAP : FLW_TRACE_SEGMENT_UNMAP,
     };
-    return from == to || flw_history_add_event(&import->history, &event);
+    return from == to || flw_build_add_event(&import->build, &event);
 }
 
 static bool add_events(struct import *import)
@@ -537,14 +537,14 @@ static bool add_events(struct import *import)
             return false;
         }
         level = sample->total_reserved;
-        if (!flw_history_add_event(&import->history, &event) ||
-            !flw_history_set_stack(&import->history, sample->stack)) {
+        if (!flw_build_add_event(&import->build, &event) ||
+            !flw_build_set_stack(&import->build, import->build.trace->event_count - 1,
+                                 sample->stack)) {
             return false;
         }
     }
     struct flw_trace_segment segment = {.size_bytes = level, .is_expandable = true};
-    return !import->has_reserved || level == 0 ||
-           flw_history_add_segment(&import->history, &segment);
+    return !import->has_reserved || level == 0 || flw_build_add_segment(&import->build, &segment);
 }
 
 static bool fill_history(struct import *import)

@@ -23,18 +23,18 @@ static int compare_places(const void *a, const void *b)
     return (x->second > y->second) - (x->second < y->second);
 }
 
-/* Map each pool of a history. */
-static void map_pools(struct flw_history *history, uint32_t *numbers,
+/* Map each pool of a recording. */
+static void map_pools(struct flw_history *history, struct flw_trace *trace, uint32_t *numbers,
                       void (*map)(uint32_t *pool, uint32_t *numbers))
 {
-    for (size_t i = 0; i < history->pool_count; i++) {
-        map(&history->pools[i], numbers);
+    for (size_t i = 0; i < trace->context_count; i++) {
+        map(&trace->contexts[i].pool, numbers);
     }
     for (size_t i = 0; i < history->block_count; i++) {
         map(&history->blocks[i].pool, numbers);
     }
-    for (size_t i = 0; i < history->segment_count; i++) {
-        map(&history->segments[i].pool, numbers);
+    for (size_t i = 0; i < trace->segment_count; i++) {
+        map(&trace->segments[i].pool, numbers);
     }
 }
 
@@ -48,14 +48,15 @@ static void renumber(uint32_t *pool, uint32_t *numbers)
     *pool = numbers[*pool];
 }
 
-static bool number_pools(struct flw_history *history, const struct flw_intern *pairs)
+static bool number_pools(struct flw_history *history, struct flw_trace *trace,
+                         const struct flw_intern *pairs)
 {
     uint32_t *numbers = calloc(pairs->pair_count + 1, sizeof(*numbers));
     struct place *places = calloc(pairs->pair_count + 1, sizeof(*places));
     bool has_memory = numbers != NULL && places != NULL;
     if (has_memory) {
         size_t count = 0;
-        map_pools(history, numbers, note_use);
+        map_pools(history, trace, numbers, note_use);
         for (size_t i = 0; i < pairs->pair_count; i++) {
             if (numbers[i + 1] != 0) {
                 places[count++] = (struct place){pairs->pairs[i], i};
@@ -68,7 +69,7 @@ static bool number_pools(struct flw_history *history, const struct flw_intern *p
             bool is_common = places[i].pair.first == 0 && places[i].pair.second == 0;
             numbers[places[i].index + 1] = is_common ? 0 : ++next;
         }
-        map_pools(history, numbers, renumber);
+        map_pools(history, trace, numbers, renumber);
     }
     free(numbers);
     free(places);
@@ -106,54 +107,51 @@ static struct range *find_range(struct range *ranges, size_t count, uint64_t add
     return low > 0 && address < ranges[low - 1].end ? &ranges[low - 1] : NULL;
 }
 
-static void place_events(struct flw_history *history, struct range *ranges, size_t count)
+static void place_events(const struct flw_trace *trace, struct range *ranges, size_t count,
+                         uint32_t *pools)
 {
-    for (size_t i = history->event_count; i-- > 0;) {
-        const struct flw_trace_event *event = &history->events[i];
+    for (size_t i = trace->event_count; i-- > 0;) {
+        const struct flw_trace_event *event = &trace->events[i];
         if (event->op > FLW_TRACE_SEGMENT_UNMAP) {
             continue;
         }
         struct range *range = find_range(ranges, count, event->address);
         if (range != NULL && !range->is_over) {
-            history->pools[i] = range->pool;
+            pools[i] = range->pool;
             range->is_over = event->op == FLW_TRACE_SEGMENT_ALLOC;
         }
     }
 }
 
-static bool tell_pools(struct flw_history *history)
+static bool tell_pools(struct flw_build *build)
 {
+    const struct flw_trace *trace = build->trace;
+    struct range *ranges = calloc(trace->segment_count + 1, sizeof(*ranges));
+    uint32_t *pools = calloc(trace->event_count + 1, sizeof(*pools));
+    bool has_memory = ranges != NULL && pools != NULL;
     size_t count = 0;
-    for (size_t i = 0; i < history->segment_count; i++) {
-        count += history->segments[i].pool != 0;
-    }
-    if (count == 0 || history->event_count == 0) {
-        return true;
-    }
-    struct range *ranges = calloc(count, sizeof(*ranges));
-    history->pools = calloc(history->event_count, sizeof(*history->pools));
-    if (ranges == NULL || history->pools == NULL) {
-        free(ranges);
-        return false;
-    }
-    history->pool_count = history->event_count;
-    history->pool_room = history->event_count;
-    count = 0;
-    for (size_t i = 0; i < history->segment_count; i++) {
-        const struct flw_trace_segment *segment = &history->segments[i];
+    for (size_t i = 0; has_memory && i < trace->segment_count; i++) {
+        const struct flw_trace_segment *segment = &trace->segments[i];
         if (segment->pool != 0) {
             ranges[count++] = (struct range){
                 segment->address, segment->address + segment->size_bytes, segment->pool, false};
         }
     }
-    qsort(ranges, count, sizeof(*ranges), compare_ranges);
-    place_events(history, ranges, count);
+    if (count != 0) {
+        qsort(ranges, count, sizeof(*ranges), compare_ranges);
+        place_events(trace, ranges, count, pools);
+    }
+    for (size_t i = 0; has_memory && count != 0 && i < trace->event_count; i++) {
+        has_memory = flw_build_add_context(
+            build, &(struct flw_trace_context){.record = i, .pool = pools[i]});
+    }
     free(ranges);
-    return true;
+    free(pools);
+    return has_memory;
 }
 
-bool flw_poolids_settle(struct flw_history *history, const struct flw_intern *pairs,
-                        bool events_say)
+bool flw_poolids_settle(struct flw_history *history, struct flw_build *build,
+                        const struct flw_intern *pairs, bool events_say)
 {
-    return number_pools(history, pairs) && (events_say || tell_pools(history));
+    return number_pools(history, build->trace, pairs) && (events_say || tell_pools(build));
 }

@@ -9,13 +9,13 @@
 #include "trace/trace/history.h"
 #include "trace/trace/intern.h"
 
-/* Renumber the pools. Before: each pool of the history is the number of the pair plus 1, or 0 if unknown. After: used
+/* Renumber the pools of a recording (flw_history_resolve). Before: each pool is the number of the pair plus 1, or 0 if unknown. After: used
  * pools are numbered from 1 in the order of their pairs; (0, 0) is the common pool, 0.
  *
  * events_say  events have pools of their own; else each event gets the pool of the last segment around its address,
  *             from that segment's allocation on.
  * Returns false if memory runs out. */
-bool flw_poolids_settle(struct flw_history *history, const struct flw_intern *pairs,
-                        bool events_say);
+bool flw_poolids_settle(struct flw_history *history, struct flw_build *build,
+                        const struct flw_intern *pairs, bool events_say);
 
 #endif

@@ -285,11 +285,15 @@ static void read_annotations(struct import *import)
 
 /* ---- events ---- */
 
-static bool add_detailed(struct import *import, struct flw_trace_event *event,
+/* Add an event in its pool; flw_build_no_detail is left out. */
+static bool add_to_build(struct import *import, const struct flw_trace_event *event, uint32_t pool,
                          struct flw_trace_detail detail)
 {
-    return flw_history_add_detail(&import->history, detail, &event->block) &&
-           flw_history_add_event(&import->history, event);
+    struct flw_trace_context context = {.record = import->build.trace->event_count, .pool = pool};
+    bool has_detail = detail.free_bytes != FLW_TRACE_UNKNOWN || detail.name != FLW_TRACE_NO_NAME;
+    return flw_build_add_context(&import->build, &context) &&
+           flw_build_add_event(&import->build, event) &&
+           (!has_detail || flw_build_add_detail(&import->build, detail));
 }
 
 /* Convert to nanoseconds since the first event. */
@@ -314,7 +318,7 @@ static void add_phases(struct import *import, uint64_t time_us)
         detail.name = phase->name;
         event.time_ns = elapsed_ns(import, phase->time_us, import->annotations,
                                    "an annotation is centuries after the first event");
-        check_memory(import, add_detailed(import, &event, detail));
+        check_memory(import, add_to_build(import, &event, 0, detail));
     }
 }
 
@@ -353,19 +357,16 @@ static uint32_t get_remark(struct import *import, struct flw_pickle_value dict, 
 static void add_event(struct import *import, struct flw_pickle_value dict,
                       struct flw_trace_event *event, struct flw_trace_detail detail)
 {
-    struct flw_history *history = &import->history;
-    struct flw_trace_remark remark = {0};
+    struct flw_trace_remark remark = {.record = import->build.trace->event_count};
     uint32_t pool = pool_of(import, dict, WORD_POOL_ID);
     remark.compile_context =
         get_remark(import, dict, WORD_COMPILE_CONTEXT, &import->compile_context);
     remark.user_metadata = get_remark(import, dict, WORD_USER_METADATA, &import->user_metadata);
     import->has_pools |= pool != 0;
     check_memory(import,
-                 (detail.free_bytes != FLW_TRACE_UNKNOWN ? add_detailed(import, event, detail)
-                                                         : flw_history_add_event(history, event)) &&
-                     flw_history_set_pool(history, pool) &&
-                     flw_history_set_stack(history, stack_of(import, dict)) &&
-                     flw_history_set_remark(history, remark));
+                 add_to_build(import, event, pool, detail) &&
+                     flw_build_set_stack(&import->build, remark.record, stack_of(import, dict)) &&
+                     flw_build_add_remark(&import->build, &remark));
 }
 
 static void read_event(struct import *import, struct flw_pickle_value dict)
@@ -403,7 +404,7 @@ static void read_event(struct import *import, struct flw_pickle_value dict)
 static void read_events(struct import *import)
 {
     const struct device *device = &import->devices[import->device];
-    check_memory(import, flw_history_reserve_events(&import->history, device->event_count));
+    check_memory(import, flw_build_reserve_events(&import->build, device->event_count));
     each(import, device->events, "an item of this trace is no event", read_event);
     add_phases(import, UINT64_MAX);
 }
@@ -456,7 +457,7 @@ static void read_segment(struct import *import, struct flw_pickle_value dict)
     if (segment->size_bytes > UINT64_MAX - segment->address) {
         fail_at(import, dict, "a segment's address and size go beyond 64 bits");
     }
-    check_memory(import, flw_history_add_segment(&import->history, segment));
+    check_memory(import, flw_build_add_segment(&import->build, segment));
     each(import, blocks, "an item of these blocks is no block", read_block);
 }
 
@@ -568,8 +569,8 @@ static bool import_snapshot(struct import *import, int device)
                               "the process that allocates, before it frees all");
     }
     if (import->input->failed ||
-        !check_memory(import, flw_poolids_settle(&import->history, &import->pickle.intern,
-                                                 import->has_pools) &&
+        !check_memory(import, flw_poolids_settle(&import->history, &import->build,
+                                                 &import->pickle.intern, import->has_pools) &&
                                   begin_notes(import) && fill_trace(import, trace))) {
         return false;
     }

@@ -38,7 +38,7 @@ struct reader {
 static bool fail_row(struct reader *r, const char *what)
 {
     return flw_line_fail(&r->line, "%s; %zu rows before it were read", what,
-                         r->history.event_count + (size_t)r->null_count);
+                         r->build.trace->event_count + (size_t)r->null_count);
 }
 
 /* Read a time. Times of several threads are slightly out of order; the order of the rows is right. A time that falls by
@@ -137,7 +137,7 @@ static bool read_row(struct reader *r)
         r->null_count++;
         return true;
     }
-    return flw_history_add_event(&r->history, &event) || fail_row(r, "no memory to hold the trace");
+    return flw_build_add_event(&r->build, &event) || fail_row(r, "no memory to hold the trace");
 }
 
 static bool read_all(struct reader *r)

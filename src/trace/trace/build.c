@@ -40,6 +40,11 @@ bool flw_build_add_block(struct flw_build *build, const struct flw_trace_block *
     return FLW_LARGEARRAY_ADD(trace->blocks, trace->block_count, trace->block_room, *block);
 }
 
+bool flw_build_reserve_events(struct flw_build *build, size_t count)
+{
+    return FLW_LARGEARRAY_HOLDS(build->trace->events, count, build->trace->event_room);
+}
+
 bool flw_build_reserve_blocks(struct flw_build *build, size_t count)
 {
     return FLW_LARGEARRAY_HOLDS(build->trace->blocks, count, build->trace->block_room);
@@ -109,12 +114,8 @@ struct flw_trace_detail flw_build_no_detail(void)
 bool flw_build_add_detail(struct flw_build *build, struct flw_trace_detail detail)
 {
     struct flw_trace *trace = build->trace;
-    if (!FLW_ARRAY_FITS(trace->details, trace->detail_count, build->detail_room)) {
-        return false;
-    }
     detail.event = trace->event_count - 1;
-    trace->details[trace->detail_count++] = detail;
-    return true;
+    return FLW_ARRAY_ADD(trace->details, trace->detail_count, build->detail_room, detail);
 }
 
 bool flw_build_add_context(struct flw_build *build, const struct flw_trace_context *context)
@@ -154,6 +155,18 @@ bool flw_build_set_stack(struct flw_build *build, size_t record, uint32_t stack)
             record + 1 > trace->record_stack_count ? record + 1 : trace->record_stack_count;
     }
     return true;
+}
+
+void flw_build_take_sides(struct flw_build *build, struct flw_trace *out)
+{
+    struct flw_trace *trace = build->trace;
+#define MOVE(member) (out->member = trace->member, trace->member = 0)
+    *out = (struct flw_trace){0};
+    MOVE(details), MOVE(detail_count), MOVE(contexts), MOVE(context_count);
+    MOVE(remarks), MOVE(remark_count), MOVE(segments), MOVE(segment_count);
+    MOVE(record_stacks), MOVE(record_stack_count), MOVE(record_stack_room);
+#undef MOVE
+    build->detail_room = build->context_room = build->remark_room = build->segment_room = 0;
 }
 
 void flw_build_end(struct flw_build *build, bool is_whole, struct flw_trace **out_trace)

@@ -27,7 +27,8 @@ struct flw_build {
 bool flw_build_init(struct flw_build *build, const char *source, const char *format);
 bool flw_build_add_event(struct flw_build *build, const struct flw_trace_event *event);
 bool flw_build_add_block(struct flw_build *build, const struct flw_trace_block *block);
-bool flw_build_reserve_blocks(struct flw_build *build, size_t count); /* exact count, if known */
+bool flw_build_reserve_events(struct flw_build *build, size_t count); /* exact count, if known */
+bool flw_build_reserve_blocks(struct flw_build *build, size_t count);
 bool flw_build_add_segment(struct flw_build *build, const struct flw_trace_segment *segment);
 
 /* Return the index of a recorded handle; a new handle gets the next index. Also returns false beyond
@@ -38,7 +39,7 @@ bool flw_build_add_stream(struct flw_build *build, uint64_t handle, uint16_t *ou
 bool flw_build_add_name(struct flw_build *build, const char *name, size_t bytes,
                         uint32_t *out_name);
 
-/* Add the detail of the last event; flw_build_no_detail is ignored. */
+/* Add the detail of the last event. */
 bool flw_build_add_detail(struct flw_build *build, struct flw_trace_detail detail);
 struct flw_trace_detail flw_build_no_detail(void);
 
@@ -51,6 +52,9 @@ bool flw_build_add_remark(struct flw_build *build, const struct flw_trace_remark
 
 /* Set the stack of a record (struct flw_trace_context); 0: none. */
 bool flw_build_set_stack(struct flw_build *build, size_t record, uint32_t stack);
+
+/* Move the details, contexts, remarks, stacks of records and segments to *out, a trace without anything else. */
+void flw_build_take_sides(struct flw_build *build, struct flw_trace *out);
 
 /* End the build. If is_whole, the caller owns *out_trace; else *out_trace is NULL. Everything else is released. */
 void flw_build_end(struct flw_build *build, bool is_whole, struct flw_trace **out_trace);

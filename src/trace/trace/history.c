@@ -15,144 +15,68 @@
 
 #define SMALL_SEGMENT_BYTES (2 * FLW_MIB) /* PyTorch's small pool takes exactly this at a time */
 
-/* ---- collecting ---- */
-
-bool flw_history_add_event(struct flw_history *history, const struct flw_trace_event *event)
-{
-    return FLW_LARGEARRAY_ADD(history->events, history->event_count, history->event_room, *event);
-}
-
-bool flw_history_reserve_events(struct flw_history *history, size_t count)
-{
-    return FLW_LARGEARRAY_HOLDS(history->events, count, history->event_room);
-}
-
-bool flw_history_add_detail(struct flw_history *history, struct flw_trace_detail detail,
-                            uint32_t *out_number)
-{
-    if (!FLW_ARRAY_FITS(history->details, history->detail_count, history->detail_room) ||
-        history->detail_count >= UINT32_MAX) {
-        return false;
-    }
-    *out_number = (uint32_t)history->detail_count;
-    history->details[history->detail_count++] = detail;
-    return true;
-}
-
-bool flw_history_set_pool(struct flw_history *history, uint32_t pool)
-{
-    while (pool != 0 && history->pool_count < history->event_count) {
-        if (!FLW_ARRAY_FITS(history->pools, history->pool_count, history->pool_room)) {
-            return false;
-        }
-        history->pools[history->pool_count++] = 0;
-    }
-    if (pool != 0) {
-        history->pools[history->event_count - 1] = pool;
-    }
-    return true;
-}
-
-bool flw_history_set_stack(struct flw_history *history, uint32_t stack)
-{
-    if (stack != 0) {
-        if (!FLW_LARGEARRAY_HOLDS(history->stacks, history->event_count, history->stack_room)) {
-            return false;
-        }
-        history->stacks[history->event_count - 1] = stack; /* those between have none (0) */
-        history->stack_count = history->event_count;
-    }
-    return true;
-}
-
-bool flw_history_set_remark(struct flw_history *history, struct flw_trace_remark remark)
-{
-    static const struct flw_trace_remark none = {0};
-    size_t count = history->remark_count;
-    const struct flw_trace_remark *last = count == 0 ? &none : &history->remarks[count - 1];
-    if (flw_trace_remark_is(last, &remark)) {
-        return true;
-    }
-    if (!FLW_ARRAY_FITS(history->remarks, count, history->remark_room)) {
-        return false;
-    }
-    remark.record = history->event_count - 1;
-    history->remarks[history->remark_count++] = remark;
-    return true;
-}
-
 bool flw_history_add_block(struct flw_history *history, const struct flw_history_block *block)
 {
     return FLW_ARRAY_ADD(history->blocks, history->block_count, history->block_room, *block);
 }
 
-bool flw_history_add_segment(struct flw_history *history, const struct flw_trace_segment *segment)
-{
-    return FLW_ARRAY_ADD(history->segments, history->segment_count, history->segment_room,
-                         *segment);
-}
-
 void flw_history_finish(struct flw_history *history)
 {
-    flw_largearray_free(history->events, history->event_room, sizeof(*history->events));
-    free(history->details);
-    free(history->pools);
-    free(history->remarks);
-    flw_largearray_free(history->stacks, history->stack_room, sizeof(*history->stacks));
     free(history->blocks);
-    free(history->segments);
     *history = (struct flw_history){0};
 }
 
-/* ---- blocks, backward ---- */
-
-/* The heap during the walk: the live block at each address, as the number of a block of the end, or beyond those, of
- * the free that restored it. */
-struct heap {
-    const struct flw_history *history;
-    struct flw_addressmap places;
+/* What the build of a recording becomes. */
+struct resolution {
+    struct flw_history *history;
+    struct flw_build *build;
+    struct flw_trace was; /* the recorded details, contexts, remarks, stacks and segments */
+    const struct flw_trace_event *events; /* the recorded ones, until resolve_events */
+    size_t event_count;
 };
 
-/* Undo one event. A free restores the block; of a request and the completion, the request is undone last. If the later
- * heap has a block at that address, that block's allocation was lost, and the earlier block replaces that block. A
- * waiting block of the end belongs to the last free. */
-static bool undo_event(struct heap *heap, size_t event)
+/* ---- blocks, backward ---- */
+
+/* Undo one event in the map from addresses to live blocks: numbers of blocks of the end, and beyond those, of the free
+ * that restored the block. A free restores the block; of a request and the completion, the request is undone last. If
+ * the later heap has a block at that address, that block's allocation was lost, and the earlier block replaces that
+ * block. A waiting block of the end belongs to the last free. */
+static bool undo_event(const struct resolution *r, struct flw_addressmap *places, size_t event)
 {
-    const struct flw_history *history = heap->history;
-    uint64_t address = history->events[event].address;
+    const struct flw_history *history = r->history;
+    uint64_t address = r->events[event].address;
     uint32_t there;
-    switch (history->events[event].op) {
+    switch (r->events[event].op) {
     case FLW_TRACE_ALLOC:
-        flw_addressmap_remove(&heap->places, address);
+        flw_addressmap_remove(places, address);
         return true;
     case FLW_TRACE_FREE:
-        there = flw_addressmap_find(&heap->places, address);
+        there = flw_addressmap_find(places, address);
         if (there < history->block_count && history->blocks[there].waits) {
             return true;
         }
         /* fall through */
     case FLW_TRACE_FREE_DONE:
-        return flw_addressmap_put(&heap->places, address, (uint32_t)(history->block_count + event));
+        return flw_addressmap_put(places, address, (uint32_t)(history->block_count + event));
     default:
         return true;
     }
 }
 
-static struct flw_history_block block_of(const struct heap *heap, uint32_t number)
+static struct flw_history_block block_of(const struct resolution *r, uint32_t number)
 {
-    const struct flw_history *history = heap->history;
-    if (number < history->block_count) {
-        struct flw_history_block block = history->blocks[number];
+    struct flw_history_block block = {0};
+    if (number < r->history->block_count) {
+        block = r->history->blocks[number];
         block.block.freed = false;
-        return block;
+    } else { /* the stack of a free is not that of the allocation */
+        size_t event = number - r->history->block_count;
+        const struct flw_trace_event *from = &r->events[event];
+        block.block = (struct flw_trace_block){
+            .address = from->address, .size_bytes = from->size_bytes, .stream = from->stream};
+        block.pool = flw_trace_pool(&r->was, event);
     }
-    size_t event = number - history->block_count;
-    const struct flw_trace_event *from = &history->events[event];
-    return (struct flw_history_block){
-        {.address = from->address, .size_bytes = from->size_bytes, .stream = from->stream},
-        flw_history_pool(history, event),
-        0,
-        false}; /* the stack of a free is not that of the allocation */
+    return block;
 }
 
 static int compare_blocks(const void *a, const void *b)
@@ -163,15 +87,16 @@ static int compare_blocks(const void *a, const void *b)
 }
 
 /* Add the blocks that are left, in address order. */
-static bool add_initial_blocks(const struct heap *heap, struct flw_build *build)
+static bool add_initial_blocks(const struct resolution *r, const struct flw_addressmap *places)
 {
+    struct flw_build *build = r->build;
     size_t count = 0;
-    struct flw_history_block *blocks = calloc(heap->places.used_count + 1, sizeof(*blocks));
+    struct flw_history_block *blocks = calloc(places->used_count + 1, sizeof(*blocks));
     bool has_memory = blocks != NULL;
-    for (size_t i = 0; has_memory && i < heap->places.slot_count; i++) {
-        uint32_t number = heap->places.slots[i].value;
+    for (size_t i = 0; has_memory && i < places->slot_count; i++) {
+        uint32_t number = places->slots[i].value;
         if (number != FLW_ADDRESSMAP_ABSENT) {
-            blocks[count++] = block_of(heap, number);
+            blocks[count++] = block_of(r, number);
         }
     }
     if (count > 0) {
@@ -188,63 +113,66 @@ static bool add_initial_blocks(const struct heap *heap, struct flw_build *build)
     return has_memory;
 }
 
-static bool resolve_blocks(struct flw_history *history, struct flw_build *build)
+static bool resolve_blocks(struct resolution *r)
 {
-    struct heap heap = {.history = history};
-    bool has_memory = history->event_count < FLW_ADDRESSMAP_ABSENT - history->block_count;
+    struct flw_history *history = r->history;
+    struct flw_addressmap places = {0};
+    bool has_memory = r->event_count < FLW_ADDRESSMAP_ABSENT - history->block_count;
     for (size_t i = 0; has_memory && i < history->block_count; i++) {
-        has_memory =
-            flw_addressmap_put(&heap.places, history->blocks[i].block.address, (uint32_t)i);
+        has_memory = flw_addressmap_put(&places, history->blocks[i].block.address, (uint32_t)i);
     }
-    history->double_count = history->block_count - heap.places.used_count;
-    for (size_t i = history->event_count; has_memory && i-- > 0;) {
-        has_memory = undo_event(&heap, i);
+    history->double_count = history->block_count - places.used_count;
+    for (size_t i = r->event_count; has_memory && i-- > 0;) {
+        has_memory = undo_event(r, &places, i);
     }
-    has_memory = has_memory && add_initial_blocks(&heap, build);
-    flw_addressmap_finish(&heap.places);
+    has_memory = has_memory && add_initial_blocks(r, &places);
+    flw_addressmap_finish(&places);
     return has_memory;
 }
 
 /* ---- segments, backward ---- */
 
-/* Find the whole segments of the start: those of the end, without the allocated, with the freed. */
-static bool resolve_whole_segments(const struct flw_history *history, struct flw_build *build)
+/* The latest whole segment at each address. */
+struct seen {
+    struct flw_trace_segment *at;
+    size_t count, room;
+    struct flw_addressmap places;
+};
+
+static bool see(struct seen *seen, const struct flw_trace_segment *segment)
 {
-    struct flw_history seen = {0};
-    struct flw_addressmap places = {0};
+    return flw_addressmap_put(&seen->places, segment->address, (uint32_t)seen->count) &&
+           FLW_ARRAY_ADD(seen->at, seen->count, seen->room, *segment);
+}
+
+/* Add the whole segments of the start: those of the end, without the allocated, with the freed. */
+static bool resolve_whole_segments(const struct resolution *r)
+{
+    struct seen seen = {0};
     bool has_memory = true;
-    for (size_t i = 0; has_memory && i < history->segment_count; i++) {
-        const struct flw_trace_segment *segment = &history->segments[i];
-        if (!segment->is_expandable) {
-            has_memory =
-                flw_addressmap_put(&places, segment->address, (uint32_t)seen.segment_count) &&
-                flw_history_add_segment(&seen, segment);
-        }
+    for (size_t i = 0; has_memory && i < r->was.segment_count; i++) {
+        has_memory = r->was.segments[i].is_expandable || see(&seen, &r->was.segments[i]);
     }
-    for (size_t i = history->event_count; has_memory && i-- > 0;) {
-        const struct flw_trace_event *event = &history->events[i];
+    for (size_t i = r->event_count; has_memory && i-- > 0;) {
+        const struct flw_trace_event *event = &r->events[i];
         if (event->op == FLW_TRACE_SEGMENT_ALLOC) {
-            flw_addressmap_remove(&places, event->address);
+            flw_addressmap_remove(&seen.places, event->address);
         } else if (event->op == FLW_TRACE_SEGMENT_FREE) {
-            struct flw_trace_segment segment = {
-                .address = event->address,
-                .size_bytes = event->size_bytes,
-                .stream = event->stream,
-                .is_large = event->size_bytes != SMALL_SEGMENT_BYTES,
-                .pool = flw_history_pool(history, i),
-            };
-            has_memory =
-                flw_addressmap_put(&places, segment.address, (uint32_t)seen.segment_count) &&
-                flw_history_add_segment(&seen, &segment);
+            has_memory = see(&seen, &(struct flw_trace_segment){
+                                        .address = event->address,
+                                        .size_bytes = event->size_bytes,
+                                        .stream = event->stream,
+                                        .is_large = event->size_bytes != SMALL_SEGMENT_BYTES,
+                                        .pool = flw_trace_pool(&r->was, i)});
         }
     }
-    for (size_t i = 0; has_memory && i < seen.segment_count; i++) {
-        if (flw_addressmap_find(&places, seen.segments[i].address) == i) {
-            has_memory = flw_build_add_segment(build, &seen.segments[i]);
+    for (size_t i = 0; has_memory && i < seen.count; i++) {
+        if (flw_addressmap_find(&seen.places, seen.at[i].address) == i) {
+            has_memory = flw_build_add_segment(r->build, &seen.at[i]);
         }
     }
-    flw_history_finish(&seen);
-    flw_addressmap_finish(&places);
+    free(seen.at);
+    flw_addressmap_finish(&seen.places);
     return has_memory;
 }
 
@@ -280,10 +208,9 @@ static bool add_range(struct edges *edges, const struct flw_trace_segment *range
         {end, range->stream, (int8_t)-delta, (uint8_t)pool, range->pool, 0},
     };
     for (size_t i = 0; i < 2; i++) {
-        if (!FLW_ARRAY_FITS(edges->at, edges->count, edges->room)) {
+        if (!FLW_ARRAY_ADD(edges->at, edges->count, edges->room, pair[i])) {
             return false;
         }
-        edges->at[edges->count++] = pair[i];
     }
     return true;
 }
@@ -302,25 +229,26 @@ static int compare_edges(const void *a, const void *b)
     return (x->delta > y->delta) - (x->delta < y->delta);
 }
 
-static bool collect_edges(const struct flw_history *history, struct edges *edges)
+static bool collect_edges(const struct resolution *r, struct edges *edges)
 {
-    for (size_t i = 0; i < history->segment_count; i++) {
-        const struct flw_trace_segment *segment = &history->segments[i];
+    for (size_t i = 0; i < r->was.segment_count; i++) {
+        const struct flw_trace_segment *segment = &r->was.segments[i];
         enum edge_pool pool = segment->is_large ? POOL_LARGE : POOL_SMALL;
         if (segment->is_expandable && !add_range(edges, segment, 1, pool)) {
             return false;
         }
     }
-    for (size_t i = 0; i < history->event_count; i++) {
-        const struct flw_trace_event *event = &history->events[i];
-        const struct flw_trace_segment range = {.address = event->address,
-                                                .size_bytes = event->size_bytes,
-                                                .stream = event->stream,
-                                                .pool = flw_history_pool(history, i)};
+    for (size_t i = 0; i < r->event_count; i++) {
+        const struct flw_trace_event *event = &r->events[i];
         bool is_map = event->op == FLW_TRACE_SEGMENT_MAP;
-        if ((is_map || event->op == FLW_TRACE_SEGMENT_UNMAP) &&
-            !add_range(edges, &range, is_map ? -1 : 1, POOL_UNKNOWN)) {
-            return false;
+        if (is_map || event->op == FLW_TRACE_SEGMENT_UNMAP) {
+            struct flw_trace_segment range = {.address = event->address,
+                                              .size_bytes = event->size_bytes,
+                                              .stream = event->stream,
+                                              .pool = flw_trace_pool(&r->was, i)};
+            if (!add_range(edges, &range, is_map ? -1 : 1, POOL_UNKNOWN)) {
+                return false;
+            }
         }
     }
     return true;
@@ -369,11 +297,11 @@ static bool extend_run(struct flw_build *build, struct run *run, const struct ed
     return true;
 }
 
-static bool resolve_expandable_segments(const struct flw_history *history, struct flw_build *build)
+static bool resolve_expandable_segments(const struct resolution *r)
 {
     struct edges edges = {0};
     struct run run = {{0}, POOL_UNKNOWN};
-    bool has_memory = collect_edges(history, &edges);
+    bool has_memory = collect_edges(r, &edges);
     if (has_memory && edges.count > 0) {
         qsort(edges.at, edges.count, sizeof(*edges.at), compare_edges);
     }
@@ -389,27 +317,26 @@ static bool resolve_expandable_segments(const struct flw_history *history, struc
             from = edges.at[i];
             from.pool = pool;
         } else if (cover > 0 && next <= 0 && edges.at[i].address > from.address) {
-            has_memory = extend_run(build, &run, &from, edges.at[i].address);
+            has_memory = extend_run(r->build, &run, &from, edges.at[i].address);
         }
         cover = next;
     }
-    has_memory = has_memory && flush_run(build, &run);
+    has_memory = has_memory && flush_run(r->build, &run);
     free(edges.at);
     return has_memory;
 }
 
 /* ---- forward ---- */
 
-/* Turns the history's events into the trace's within one array: written events are before those still to be read.
+/* Turns the recorded events into the trace's within one array: written events are before those still to be read.
  * INVARIANT  trace->event_count <= next <= end. */
 struct forward {
-    const struct flw_history *history;
+    const struct resolution *r;
     struct flw_build *build;
     struct flw_addressmap places; /* address -> live or waiting block there */
-    uint32_t pool, stack;         /* of the present event */
-    struct flw_trace_remark remark;
-    size_t next_remark;
-    size_t next, end; /* events still to be read */
+    struct flw_trace_walk walk;   /* over the recording */
+    size_t recorded;              /* index of the present event */
+    size_t next, end;             /* events still to be read */
 };
 
 /* Make room for one more event than was read, counting the last one read. */
@@ -430,26 +357,29 @@ static bool make_gap(struct forward *f)
     return true;
 }
 
-static bool add_event(struct forward *f, const struct flw_trace_event *event)
+/* Add an event with the context, the remark and the stack of the present one. */
+static bool add_event(struct forward *f, const struct flw_trace_event *event, bool has_stack)
 {
-    const struct flw_trace *trace = f->build->trace;
-    struct flw_trace_context context = {.record = trace->initial_count + trace->event_count,
-                                        .pool = f->pool};
-    f->remark.record = context.record;
+    const struct flw_trace *trace = f->build->trace, *was = &f->r->was;
+    size_t record = trace->initial_count + trace->event_count;
+    struct flw_trace_context context = *flw_trace_walk_context(was, &f->walk, f->recorded);
+    struct flw_trace_remark remark = *flw_trace_walk_remark(was, &f->walk, f->recorded);
+    context.record = remark.record = record;
     return flw_build_add_context(f->build, &context) && flw_build_add_event(f->build, event) &&
-           flw_build_set_stack(f->build, context.record, f->stack) &&
-           flw_build_add_remark(f->build, &f->remark);
+           flw_build_set_stack(f->build, record,
+                               has_stack ? flw_trace_stack(was, f->recorded) : 0) &&
+           flw_build_add_remark(f->build, &remark);
 }
 
 static bool add_block_event(struct forward *f, const struct flw_trace_event *event, uint8_t op,
-                            uint32_t block)
+                            uint32_t block, bool has_stack)
 {
     struct flw_trace_event out = *event;
     out.op = op;
     out.block = block;
     out.address = f->build->trace->blocks[block].address;
     out.size_bytes = f->build->trace->blocks[block].size_bytes;
-    return add_event(f, &out);
+    return add_event(f, &out, has_stack);
 }
 
 static bool forward_alloc(struct forward *f, const struct flw_trace_event *event)
@@ -461,19 +391,16 @@ static bool forward_alloc(struct forward *f, const struct flw_trace_event *event
         lost.stream = trace->blocks[old].stream;
         trace->lost_free_count++;
         trace->blocks[old].freed = true;
-        uint32_t stack = f->stack;
-        f->stack = 0; /* the stack of the free is lost too */
-        if (!make_gap(f) || !add_block_event(f, &lost, FLW_TRACE_FREE, old)) {
-            return false;
+        if (!make_gap(f) || !add_block_event(f, &lost, FLW_TRACE_FREE, old, false)) {
+            return false; /* the stack of the free is lost too */
         }
-        f->stack = stack;
     }
     uint32_t number = (uint32_t)trace->block_count;
     struct flw_trace_block block = {
         .address = event->address, .size_bytes = event->size_bytes, .stream = event->stream};
     return flw_addressmap_put(&f->places, event->address, number) &&
            flw_build_add_block(f->build, &block) &&
-           add_block_event(f, event, FLW_TRACE_ALLOC, number);
+           add_block_event(f, event, FLW_TRACE_ALLOC, number, true);
 }
 
 static bool forward_free(struct forward *f, const struct flw_trace_event *event)
@@ -491,7 +418,7 @@ static bool forward_free(struct forward *f, const struct flw_trace_event *event)
     if (is_done) {
         flw_addressmap_remove(&f->places, event->address);
     }
-    return add_block_event(f, event, op, block);
+    return add_block_event(f, event, op, block, true);
 }
 
 static bool forward_event(struct forward *f, const struct flw_trace_event *event)
@@ -504,50 +431,36 @@ static bool forward_event(struct forward *f, const struct flw_trace_event *event
         return forward_free(f, event);
     default: {
         struct flw_trace_event out = *event;
+        const struct flw_trace_detail *detail =
+            flw_trace_walk_detail(&f->r->was, &f->walk, f->recorded);
         out.block = UINT32_MAX;
-        return add_event(f, &out) &&
-               (event->block == UINT32_MAX ||
-                flw_build_add_detail(f->build, f->history->details[event->block]));
+        return add_event(f, &out, true) &&
+               (detail == NULL || flw_build_add_detail(f->build, *detail));
     }
     }
 }
 
-/* Reserve the blocks by counting allocations, to take no more memory than needed. */
-static bool reserve_blocks(const struct flw_history *history, struct flw_build *build)
+static bool resolve_events(const struct resolution *r)
 {
-    size_t count = build->trace->block_count;
-    for (size_t i = 0; i < history->event_count; i++) {
-        count += history->events[i].op == FLW_TRACE_ALLOC;
-    }
-    return flw_build_reserve_blocks(build, count);
-}
-
-static bool resolve_events(struct flw_history *history, struct flw_build *build)
-{
-    struct forward f = {.history = history, .build = build, .end = history->event_count};
+    struct flw_build *build = r->build;
     struct flw_trace *trace = build->trace;
-    size_t count = history->event_count;
-    bool has_memory = reserve_blocks(history, build);
-    trace->events = history->events;
-    trace->event_room = history->event_room;
-    history->events = NULL;
-    history->event_count = 0;
-    history->event_room = 0;
+    struct forward f = {.r = r, .build = build, .end = r->event_count};
+    size_t block_count = trace->block_count; /* counted first, to take no more memory than needed */
+    for (size_t i = 0; i < r->event_count; i++) {
+        block_count += r->events[i].op == FLW_TRACE_ALLOC;
+    }
+    trace->event_count = 0;
+    bool has_memory = flw_build_reserve_blocks(build, block_count);
     for (size_t i = 0; has_memory && i < trace->initial_count; i++) {
         has_memory = flw_addressmap_put(&f.places, trace->blocks[i].address, (uint32_t)i);
     }
-    for (size_t i = 0; has_memory && i < count; i++) {
+    for (; has_memory && f.recorded < r->event_count; f.recorded++) {
         struct flw_trace_event event = trace->events[f.next++];
-        f.pool = flw_history_pool(history, i);
-        f.stack = flw_history_stack(history, i);
-        if (f.next_remark < history->remark_count && history->remarks[f.next_remark].record == i) {
-            f.remark = history->remarks[f.next_remark++];
-        }
         has_memory = forward_event(&f, &event);
     }
-    for (size_t i = 0; has_memory && i < history->block_count; i++) {
-        uint32_t block = flw_addressmap_find(&f.places, history->blocks[i].block.address);
-        if (history->blocks[i].waits && block != FLW_ADDRESSMAP_ABSENT) {
+    for (size_t i = 0; has_memory && i < r->history->block_count; i++) {
+        uint32_t block = flw_addressmap_find(&f.places, r->history->blocks[i].block.address);
+        if (r->history->blocks[i].waits && block != FLW_ADDRESSMAP_ABSENT) {
             trace->blocks[block].waits = true;
         }
     }
@@ -557,6 +470,13 @@ static bool resolve_events(struct flw_history *history, struct flw_build *build)
 
 bool flw_history_resolve(struct flw_history *history, struct flw_build *build)
 {
-    return resolve_blocks(history, build) && resolve_whole_segments(history, build) &&
-           resolve_expandable_segments(history, build) && resolve_events(history, build);
+    struct resolution r = {.history = history,
+                           .build = build,
+                           .events = build->trace->events,
+                           .event_count = build->trace->event_count};
+    flw_build_take_sides(build, &r.was);
+    bool has_memory = resolve_blocks(&r) && resolve_whole_segments(&r) &&
+                      resolve_expandable_segments(&r) && resolve_events(&r);
+    flw_trace_shrink(&r.was);
+    return has_memory;
 }

@@ -138,27 +138,25 @@ static uint8_t invert(uint8_t op)
     }
 }
 
-/* Make a history that runs backward, each event replaced by the opposite event: a history finds segments of the start
+/* Make a recording that runs backward, each event replaced by the opposite event: a history finds segments of the start
  * from those of the end, so this one finds those of the end from those of the start. */
-static bool turn_around(const struct flw_trace *trace, struct flw_history *history)
+static bool turn_around(const struct flw_trace *trace, struct flw_build *build)
 {
     bool has_memory = true;
     for (size_t i = 0; has_memory && i < trace->segment_count; i++) {
-        has_memory = flw_history_add_segment(history, &trace->segments[i]);
+        has_memory = flw_build_add_segment(build, &trace->segments[i]);
     }
-    size_t context = trace->context_count;
     for (size_t i = trace->event_count; has_memory && i-- > 0;) {
         struct flw_trace_event event = trace->events[i];
-        while (context > 0 && trace->contexts[context - 1].record > trace->initial_count + i) {
-            context--;
-        }
         if (event.op >= FLW_TRACE_SEGMENT_ALLOC && event.op <= FLW_TRACE_SEGMENT_UNMAP &&
             event.size_bytes <= UINT64_MAX - event.address) {
+            struct flw_trace_context context = {
+                .record = build->trace->event_count,
+                .pool = flw_trace_pool(trace, trace->initial_count + i)};
             event.op = invert(event.op);
             event.time_ns = 0;
             has_memory =
-                flw_history_add_event(history, &event) &&
-                flw_history_set_pool(history, context > 0 ? trace->contexts[context - 1].pool : 0);
+                flw_build_add_context(build, &context) && flw_build_add_event(build, &event);
         }
     }
     return has_memory;
@@ -177,7 +175,7 @@ static bool find_recorded_segments(struct flw_remains *remains, const struct flw
     struct flw_build build;
     bool has_memory = flw_build_init(&build, "", "");
     if (has_memory) {
-        has_memory = turn_around(trace, &history) && flw_history_resolve(&history, &build);
+        has_memory = turn_around(trace, &build) && flw_history_resolve(&history, &build);
         struct flw_trace *end = build.trace;
         remains->segments = end->segments;
         remains->segment_count = end->segment_count;
@@ -185,7 +183,6 @@ static bool find_recorded_segments(struct flw_remains *remains, const struct flw
         end->segment_count = 0;
         flw_build_finish(&build);
     }
-    flw_history_finish(&history);
     if (remains->segment_count > 0) {
         qsort(remains->segments, remains->segment_count, sizeof(*remains->segments),
               compare_segments);

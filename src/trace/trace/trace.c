@@ -81,6 +81,21 @@ const struct flw_trace_remark *flw_trace_walk_remark(const struct flw_trace *tra
     return &walk->remark;
 }
 
+uint32_t flw_trace_pool(const struct flw_trace *trace, size_t record)
+{
+    size_t low = 0,
+           high = trace->context_count; /* contexts before low begin at the record or earlier */
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (trace->contexts[middle].record <= record) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low > 0 ? trace->contexts[low - 1].pool : 0;
+}
+
 bool flw_trace_has_stacks(const struct flw_trace *trace)
 {
     bool has_stacks = false;

@@ -105,6 +105,9 @@ const struct flw_trace_context *flw_trace_walk_context(const struct flw_trace *t
 const struct flw_trace_remark *flw_trace_walk_remark(const struct flw_trace *trace,
                                                      struct flw_trace_walk *walk, size_t record);
 
+/* Return the pool of a record, in O(log contexts). */
+uint32_t flw_trace_pool(const struct flw_trace *trace, size_t record);
+
 /* True if both remarks are equal except for their records. */
 static inline bool flw_trace_remark_is(const struct flw_trace_remark *a,
                                        const struct flw_trace_remark *b)
