@@ -36,17 +36,8 @@ static fallow_status asking_free(void *pool, void *ptr, fallow_stream stream)
     return FALLOW_OK;
 }
 
-static void asking_get_usage(void *pool, fallow_stats *out)
-{
-    (void)pool;
-    *out = (fallow_stats){.reserved_bytes = 77};
-}
-
-static const struct flw_bench_policy asking_policy = {.name = "fallow",
-                                                      .needs_device = true,
-                                                      .alloc = asking_alloc,
-                                                      .free = asking_free,
-                                                      .get_usage = asking_get_usage};
+static const struct flw_bench_policy asking_policy = {
+    .name = "fallow", .needs_device = true, .alloc = asking_alloc, .free = asking_free};
 
 static double row_value(const struct flw_bench *bench, size_t row, const char *key)
 {
@@ -116,10 +107,11 @@ static void a_row_counts_what_the_driver_was_asked_for(void **state)
     static const struct {
         const char *key;
         double value;
-    } counts[] = {
-        {"driver_calls_per_pair", 9}, {"events_per_pair", 1},     {"queries_per_pair", 2},
-        {"stream_waits_per_pair", 1}, {"host_waits_per_pair", 0}, /* complete work stops none */
-        {"steals_per_pair", 0},       {"reserved_bytes", 77}};
+    } counts[] = {{"driver_calls_per_pair", 9},
+                  {"events_per_pair", 1},
+                  {"queries_per_pair", 2},
+                  {"stream_waits_per_pair", 1},
+                  {"host_waits_per_pair", 0}}; /* complete work stops none */
     struct flw_bench_options options = make_sweep(&asking_policy);
     struct flw_bench bench = {.options = &options};
     options.count = 10;

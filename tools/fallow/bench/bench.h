@@ -80,7 +80,6 @@ struct flw_bench_policy {
     FLW_BENCH_OTHERS(X)
 #undef X
     bool has_pool; /* a pool of libfallow; else the bench is the pool */
-    void (*get_usage)(void *pool, fallow_stats *out); /* NULL: the pool's statistics, or none */
 };
 
 /* By name; NULL if there is none. "fallow, null, loop" are the names. */

@@ -125,12 +125,10 @@ bool flw_bench_renew_pool(struct flw_bench *bench)
 
 fallow_stats flw_bench_usage(const struct flw_bench *bench)
 {
-    const struct flw_bench_policy *policy = bench->options->policy;
     fallow_stats usage;
     fallow_stats_init(&usage);
-    if (policy->get_usage != NULL) {
-        policy->get_usage(bench->pool, &usage);
-    } else if (!policy->has_pool || fallow_pool_get_stats(bench->pool, &usage) != FALLOW_OK) {
+    if (!bench->options->policy->has_pool ||
+        fallow_pool_get_stats(bench->pool, &usage) != FALLOW_OK) {
         memset(&usage, 0xff, sizeof usage);
     }
     return usage;

@@ -155,8 +155,6 @@ static int64_t scatter(int64_t index, int64_t below)
 static int64_t get_value(enum flw_kernel_values values, int64_t index, const int *with)
 {
     switch (values) {
-    case FLW_KERNEL_SAME:
-        return with[0];
     case FLW_KERNEL_MULTIPLES:
         return index * with[0];
     case FLW_KERNEL_SHUFFLED:

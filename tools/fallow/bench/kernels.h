@@ -69,7 +69,6 @@ void *flw_kernel_output(struct flw_kernel_call *call, int64_t bytes);
 void *flw_kernel_filled(struct flw_kernel_call *call, int64_t bytes, uint32_t word);
 
 enum flw_kernel_values {
-    FLW_KERNEL_SAME,      /* with[0] */
     FLW_KERNEL_MULTIPLES, /* index * with[0] */
     FLW_KERNEL_SHUFFLED,  /* a permutation of [0, with[0]), a power of 2 */
     FLW_KERNEL_SCATTERED, /* random in [0, with[0]) */

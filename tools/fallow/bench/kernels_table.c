@@ -31,8 +31,9 @@
                sizeof(fallow_##operation##_params));                                              \
     } while (0)
 
-#define OUT(count, bytes)        flw_kernel_output(call, (int64_t)(count) * (bytes))
-#define FILL(count, bytes, word) flw_kernel_filled(call, (int64_t)(count) * (bytes), word)
+#define OUT(count, bytes) flw_kernel_output(call, (int64_t)(count) * (bytes))
+#define FILL(count, bytes, word) \
+    flw_kernel_filled(call, (int64_t)(count) * (bytes), (uint32_t)(word))
 #define INTS(count, kind, ...) \
     flw_kernel_integers(call, count, FLW_KERNEL_##kind, (const int[]){__VA_ARGS__})
 
@@ -67,7 +68,7 @@ MODULE(attention, merge_states)
 MODULE(attention, neutral_rows)
 {
     SET(neutral_rows, .tokens = s[0], .heads = s[1], .width = s[2], .batch = 8,
-        .dtype = FALLOW_BF16, .cu_q = INTS(9, MULTIPLES, s[0] / 8), .key_counts = INTS(8, SAME, 0),
+        .dtype = FALLOW_BF16, .cu_q = INTS(9, MULTIPLES, s[0] / 8), .key_counts = FILL(8, 4, 0),
         .rows = OUT(s[0] * s[1], s[2] * 2), .lse = OUT(s[0] * s[1], 4));
 }
 
@@ -106,7 +107,7 @@ MODULE(attention, page_table)
     int cols = s[2] / s[1];
     SET(page_table, .batch = s[0], .page_size = s[1], .stride = s[2], .cols = cols,
         .request_rows = s[0], .lengths_dtype = FALLOW_I32, .requests_dtype = FALLOW_I32,
-        .lengths = INTS(s[0], SAME, s[2]), .requests = INTS(s[0], MULTIPLES, 1),
+        .lengths = FILL(s[0], 4, s[2]), .requests = INTS(s[0], MULTIPLES, 1),
         .req_to_token = INTS(s[0] * s[2], MULTIPLES, 1), .page_table = OUT(s[0] * cols, 4),
         .cache_seqlens = OUT(s[0], 4), .cu_k = OUT(s[0] + 1, 4), .max_length = OUT(1, 4));
 }
@@ -117,8 +118,8 @@ MODULE(attention, concat_pages)
     int rows = s[0] * s[1], cols = s[2] + s[1];
     SET(concat_pages, .batch = s[0], .repeat = s[1], .first_cols = s[2], .second_cols = s[1],
         .cols = cols, .second_dtype = FALLOW_I32, .first = INTS(s[0] * s[2], MULTIPLES, 1),
-        .first_lengths = INTS(s[0], SAME, s[2]), .second = INTS(rows * s[1], MULTIPLES, 1),
-        .second_lengths = INTS(rows, SAME, s[1]), .page_table = OUT(rows * cols, 4),
+        .first_lengths = FILL(s[0], 4, s[2]), .second = INTS(rows * s[1], MULTIPLES, 1),
+        .second_lengths = FILL(rows, 4, s[1]), .page_table = OUT(rows * cols, 4),
         .cache_seqlens = OUT(rows, 4), .cu_k = OUT(rows + 1, 4), .max_length = OUT(1, 4));
 }
 
@@ -127,7 +128,7 @@ MODULE(attention, verify_pages)
     int rows = s[0] * s[1];
     SET(verify_pages, .batch = s[0], .draft_tokens = s[1], .stride = s[2], .request_rows = s[0],
         .lengths_dtype = FALLOW_I32, .requests_dtype = FALLOW_I32,
-        .lengths = INTS(s[0], SAME, s[2] - s[1]), .requests = INTS(s[0], MULTIPLES, 1),
+        .lengths = FILL(s[0], 4, s[2] - s[1]), .requests = INTS(s[0], MULTIPLES, 1),
         .req_to_token = INTS(s[0] * s[2], MULTIPLES, 1), .mask = FILL(rows, s[1], 0x01000101u),
         .page_table = OUT(rows * s[1], 4), .cache_seqlens = OUT(rows, 4), .cu_k = OUT(rows + 1, 4),
         .max_length = OUT(1, 4));
@@ -139,7 +140,7 @@ MODULE(attention, local_attention)
     int columns = s[1] / s[3];
     SET(local_attention, .batch = s[0], .chunk = s[2], .page_size = s[3], .capacity = s[0],
         .table_columns = columns, .cu_seqlens_q = INTS(s[0] + 1, MULTIPLES, 1),
-        .lengths = INTS(s[0], SAME, s[1]), .block_table = INTS(s[0] * columns, MULTIPLES, 1),
+        .lengths = FILL(s[0], 4, s[1]), .block_table = INTS(s[0] * columns, MULTIPLES, 1),
         .cu_q_local = OUT(s[0] + 1, 4), .seqused_k = OUT(s[0], 4),
         .local_table = OUT(s[0] * (s[2] / s[3]), 4), .virtual_count = OUT(1, 4));
 }
@@ -178,7 +179,7 @@ MODULE(mla, chunk_plan)
 {
     int length = s[2] / s[0] / s[3] * s[3], chunks = (s[1] + length - 1) / length;
     SET(chunk_plan, .batch = s[0], .workspace_tokens = s[2], .page_size = s[3],
-        .chunk_capacity = chunks, .token_capacity = s[2], .context_lengths = INTS(s[0], SAME, s[1]),
+        .chunk_capacity = chunks, .token_capacity = s[2], .context_lengths = FILL(s[0], 4, s[1]),
         .starts = OUT(chunks * s[0], 4), .lengths = OUT(chunks * s[0], 4),
         .cu_seqlens = OUT(chunks * (s[0] + 1), 4), .totals = OUT(chunks, 4),
         .max_lengths = OUT(chunks, 4), .token_to_seq = OUT(chunks * s[2], 4),

@@ -7,7 +7,6 @@
 #include "bench/bench.h"
 
 #include <pthread.h>
-#include <semaphore.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -15,6 +14,7 @@
 #include "base/clock.h"
 #include "base/compare.h"
 #include "base/random.h"
+#include "common/command.h"
 #include "fallow/arena.h"
 #include "record/tsc.h"
 #if defined(FLW_HAS_PINNED)
@@ -166,21 +166,15 @@ struct gate {
     struct flw_bench *bench;
     fallow_stream stream;
     pthread_t waiter;
-    sem_t closed, open;
-    CUresult result; /* written by the waiting thread; read after the join */
+    pthread_barrier_t barrier; /* passed when the host function has begun, and when it may end */
+    CUresult result;           /* written by the waiting thread; read after the join */
 };
-
-static void await(sem_t *semaphore)
-{
-    while (sem_wait(semaphore) != 0) {
-    }
-}
 
 static void CUDA_CB stay_closed(void *argument)
 {
     struct gate *gate = argument;
-    sem_post(&gate->closed);
-    await(&gate->open);
+    pthread_barrier_wait(&gate->barrier);
+    pthread_barrier_wait(&gate->barrier);
 }
 
 static void *wait_for_stream(void *argument)
@@ -199,17 +193,14 @@ static bool hold_back(struct gate *gate)
     if (gate->bench->driver == NULL) {
         return true;
     }
-    sem_init(&gate->closed, 0, 0);
-    sem_init(&gate->open, 0, 0);
+    pthread_barrier_init(&gate->barrier, NULL, 2);
     if (!FLW_BENCH_CALL(gate->bench, cuLaunchHostFunc, gate->stream, stay_closed, gate)) {
         return false;
     }
     if (pthread_create(&gate->waiter, NULL, wait_for_stream, gate) != 0) {
-        sem_post(&gate->open); /* the host function still refers to the gate */
-        (void)gate->bench->driver->cuStreamSynchronize(gate->stream);
-        return flw_bench_fail(gate->bench, "the system starts no thread");
+        _Exit(flw_refuse(FLW_EXIT_FAILED, "bench deferred: the system starts no thread"));
     }
-    await(&gate->closed);
+    pthread_barrier_wait(&gate->barrier);
     return true;
 }
 
@@ -222,10 +213,9 @@ static bool release(struct gate *gate)
         return true;
     }
     bool was_held = driver->cuStreamQuery(gate->stream) == CUDA_ERROR_NOT_READY;
-    sem_post(&gate->open);
+    pthread_barrier_wait(&gate->barrier);
     pthread_join(gate->waiter, NULL);
-    sem_destroy(&gate->closed);
-    sem_destroy(&gate->open);
+    pthread_barrier_destroy(&gate->barrier);
     return was_held ? flw_bench_check(gate->bench, gate->result, "cuStreamSynchronize")
                     : flw_bench_fail(gate->bench, "the held stream was done before it was let go");
 }
@@ -337,14 +327,13 @@ static void count(const struct flw_bench *bench, double *out)
     for (size_t i = COUNTS; i < FLW_BENCH_COLUMNS; i++) {
         out[i] = NAN;
     }
-    if (usage.alloc_count == UINT64_MAX) {
-        return;
+    if (usage.alloc_count != UINT64_MAX) {
+        out[DRIVER_CALLS] = (double)usage.driver_call_count;
+        out[EVENTS] = (double)usage.event_count;
+        out[HOST_WAITS] = (double)(usage.wait_count + usage.remap_wait_count);
+        out[STEALS] = (double)usage.steal_count;
+        out[RESERVED_BYTES] = (double)usage.reserved_bytes;
     }
-    out[DRIVER_CALLS] = (double)usage.driver_call_count;
-    out[EVENTS] = (double)usage.event_count;
-    out[HOST_WAITS] = (double)(usage.wait_count + usage.remap_wait_count);
-    out[STEALS] = (double)usage.steal_count;
-    out[RESERVED_BYTES] = (double)usage.reserved_bytes;
     if (bench->options->device >= 0 || bench->driver == NULL) {
         return;
     }
