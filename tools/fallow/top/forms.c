@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the machine-readable forms of `fallow top`: --json, whose keys and meanings are stable, and --prometheus (text
- * exposition format 0.0.4).
+ * Owns: the machine-readable forms of `fallow top`: --json, with stable keys and meanings, and --prometheus (text exposition
+ * format 0.0.4).
  */
 #include <inttypes.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 
 struct field {
     const char *name;
-    const char *help; /* of its metric; NULL: there is none */
+    const char *help; /* of the metric; NULL: none */
 };
 
 static const struct field class_fields[] = {{"reserved_bytes", "slabs of the class; runs in use"},
@@ -75,7 +75,7 @@ const char *flw_top_kind(uint64_t kind)
 
 /* ---- JSON */
 
-#define SCHEMA 1 /* raised when a key is removed or changes its meaning */
+#define SCHEMA 1 /* raised when a key is removed or gets another meaning */
 
 static void write_fields(struct flw_json_writer *out, const uint64_t *words,
                          const struct field *fields, size_t count)
@@ -233,7 +233,7 @@ static bool is_count(const char *name)
     return length > suffix && strcmp(name + length - suffix, "_count") == 0;
 }
 
-/* Set `metric` and print its head. "_count" is left out of the name: it ends the names of summaries in Prometheus. */
+/* Set `metric` and print its head. "_count" is left out of the name: in Prometheus that is the ending of summaries. */
 static void begin_metric(const struct samples *samples, char metric[METRIC_BYTES],
                          const char *prefix, const struct field *field, bool is_total)
 {

@@ -118,7 +118,7 @@ static void adopt_pool(struct flw_top_look *look, unsigned copy, struct flw_bull
     }
 }
 
-/* Complete a look from its bulletins. */
+/* Complete a look from the bulletins. */
 static void adopt(struct flw_top_look *look)
 {
     size_t capacity = 0;
@@ -245,7 +245,8 @@ const struct flw_top_look *flw_top_looks_find(const struct flw_top_looks *all, p
     return NULL;
 }
 
-/* Look at processes. If one fails, go on if it has ended, or `is_named` is false: then the note is the reason. */
+/* Look at processes. Leave out a process that has ended. Any other failure ends the look if `is_named`, and becomes the
+ * note if not. */
 static bool take_all(struct flw_top_looks *all, const char *directory, const struct names *names,
                      const pid_t *processes, size_t count, bool is_named, char *message)
 {

@@ -43,7 +43,7 @@ static void note_interrupt(int number)
 
 /* ---- drawing */
 
-/* Returns the value, or the bound that it exceeds. */
+/* Return the value, or the exceeded bound. */
 static int clamp(int value, int low, int high)
 {
     return value < low ? low : value > high ? high : value;
@@ -145,7 +145,7 @@ static bool react(struct screen *screen, int key)
 
 /* ---- the loop */
 
-/* True if the terminal was closed: it reports a key at once, again and again. */
+/* True if the terminal was closed: reading a key then returns at once, again and again. */
 static bool is_terminal_gone(void)
 {
     struct pollfd keys = {.fd = STDIN_FILENO};

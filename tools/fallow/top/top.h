@@ -108,13 +108,13 @@ enum flw_top_style {
 struct flw_top_page {
     FILE *out;
     uint32_t width;  /* columns */
-    bool has_styles; /* each line begins with its style, as a byte above ' ' */
+    bool has_styles; /* each line begins with the style, as a byte above ' ' */
 };
 
 void flw_top_add_line(struct flw_top_page *page, enum flw_top_style style, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Write one process and each of its pools in full. `before` (or NULL): an earlier look, for rates. */
+/* Write one process and all pools of the process in full. `before` (or NULL): an earlier look, for rates. */
 void flw_top_write_process(struct flw_top_page *page, const struct flw_top_look *look,
                            const struct flw_top_look *before, enum flw_top_sort sort);
 /* Write a line for each process. */

@@ -58,7 +58,8 @@ void flw_top_add_line(struct flw_top_page *page, enum flw_top_style style, const
     vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
     for (char *at = line; *at != '\0'; at++) {
-        bool begins_letter = ((unsigned char)*at & 0xc0) != 0x80; /* it may have several bytes */
+        bool begins_letter =
+            ((unsigned char)*at & 0xc0) != 0x80; /* a letter may have several bytes */
         if (begins_letter && columns++ == page->width) {
             *at = '\0';
             break;
@@ -117,7 +118,7 @@ static void add_to_row(struct row *row, const uint64_t *value)
     row->allocs += V(alloc_count);
 }
 
-/* Return the looks in order, each with the sums of its pools; flw_host_free. */
+/* Return the looks in order, each with the sums over all pools; flw_host_free. */
 static struct row *list_looks(const struct flw_top_looks *all, enum flw_top_sort sort)
 {
     struct row *rows = flw_host_alloc(all->count, sizeof *rows);
@@ -187,9 +188,8 @@ static const char *rate(const struct change *change, enum flw_bulletin_value whi
 {
     char *text = take_text();
     double per_second = (double)grown(change, which) / change->seconds;
-    snprintf(text, FLW_FIGURE_BYTES, change->before == NULL ? "" : ", %s /s",
-             count((uint64_t)per_second));
-    return text;
+    snprintf(text, FLW_FIGURE_BYTES, ", %s /s", count((uint64_t)per_second));
+    return change->before == NULL ? "" : text;
 }
 
 static void add_traffic(struct flw_top_page *page, const struct change *change)
@@ -235,7 +235,7 @@ static void add_ladder(struct flw_top_page *page, const struct flw_bulletin_pool
     LINE("%s", line);
 }
 
-/* Figures that should be 0, if they are not. */
+/* Add the figures that should be 0 and are not. */
 static void add_trouble(struct flw_top_page *page, const uint64_t *value)
 {
     const struct {
