@@ -291,6 +291,14 @@ static void a_broken_threshold_is_one_line_and_exit_code_1(void **state)
     command_expect_error("\"$F\" report heap.ftext --no-times --policy recorded "
                          "--max-fragmentation 0.3 >screen",
                          1, "policy recorded has a fragmentation of 0.333 at its peak, 0.033 more");
+    /* If a block has no segment, the fragmentation is unknown. */
+    static const char missing[] = "#fallow-trace 1\ndevice 0\nstream 0\nfields addresses segments\n"
+                                  "S+ 0 4194304 0 @4194304\nA 0 0 1048576 0 @5242880\n"
+                                  "A 0 1 8388608 0 @67108864\n";
+    command_write("missing.ftext", missing, sizeof missing - 1);
+    assert_int_equal(command_run("\"$F\" report missing.ftext --no-times --policy recorded "
+                                 "--max-fragmentation 0.1 >screen"),
+                     0);
 }
 
 static void an_out_of_memory_on_record_is_told_and_may_fail(void **state)

@@ -90,23 +90,19 @@ static void print_help(void)
 
 /* ---- command line ---- */
 
+#define OPTION(word, kind, member) FLW_OPTION(struct options, word, kind, member)
+
 static const struct flw_option option_list[] = {
     FLW_PLAN_OPTIONS(struct options, plan),
-    {.name = "device", .kind = FLW_OPTION_DEVICE, .offset = offsetof(struct options, device)},
-    {.name = "device-bytes",
-     .kind = FLW_OPTION_BYTES,
-     .offset = offsetof(struct options, device_bytes)},
-    {.name = "repeat",
-     .kind = FLW_OPTION_COUNT,
-     .offset = offsetof(struct options, pass_count),
-     .least = 1,
-     .most = 100000},
-    {.name = "json", .kind = FLW_OPTION_TEXT, .offset = offsetof(struct options, json_path)},
-    {.name = "threads", .kind = FLW_OPTION_SET, .offset = offsetof(struct options, uses_threads)},
-    {.name = "find-limit", .kind = FLW_OPTION_SET, .offset = offsetof(struct options, finds_limit)},
-    {.name = "brief", .kind = FLW_OPTION_SET, .offset = offsetof(struct options, is_brief)},
-    {.name = "no-check", .kind = FLW_OPTION_CLEAR, .offset = offsetof(struct options, checks)},
-    {.name = "no-times", .kind = FLW_OPTION_CLEAR, .offset = offsetof(struct options, times)},
+    {OPTION("device", DEVICE, device)},
+    {OPTION("device-bytes", BYTES, device_bytes)},
+    {OPTION("repeat", COUNT, pass_count), .least = 1, .most = 100000},
+    {OPTION("json", TEXT, json_path)},
+    {OPTION("threads", SET, uses_threads)},
+    {OPTION("find-limit", SET, finds_limit)},
+    {OPTION("brief", SET, is_brief)},
+    {OPTION("no-check", CLEAR, checks)},
+    {OPTION("no-times", CLEAR, times)},
     {.name = NULL}};
 
 static int parse(struct options *options, int argc, char **argv)
@@ -120,25 +116,22 @@ static int parse(struct options *options, int argc, char **argv)
     if (code != FLW_OPTIONS_READ) {
         return code;
     }
-    if (argc - optind > 1) {
-        flw_complain("one trace at a time: '%s' and '%s'", argv[optind], argv[optind + 1]);
-        return FLW_EXIT_USAGE;
-    }
-    if (optind == argc) {
-        flw_complain("replay needs a trace; see fallow replay --help");
-        return FLW_EXIT_USAGE;
-    }
-    if (options->device_bytes != 0 && options->device != FLW_DEVICE_SIM) {
-        flw_complain(
-            "--device-bytes is of the simulated device; a GPU has what it has: use --limit");
-        return FLW_EXIT_USAGE;
-    }
     options->trace_path = argv[optind];
     if (options->is_brief && !options->plan.policies.are_named) {
         (void)flw_plan_take_policies(&options->plan.policies, BRIEF_POLICIES);
         options->plan.policies.are_named = false;
     }
-    return FLW_OPTIONS_READ;
+    if (argc - optind > 1) {
+        flw_complain("one trace at a time: '%s' and '%s'", argv[optind], argv[optind + 1]);
+    } else if (optind == argc) {
+        flw_complain("replay needs a trace; see fallow replay --help");
+    } else if (options->device_bytes != 0 && options->device != FLW_DEVICE_SIM) {
+        flw_complain(
+            "--device-bytes is of the simulated device; a GPU has what it has: use --limit");
+    } else {
+        return FLW_OPTIONS_READ;
+    }
+    return FLW_EXIT_USAGE;
 }
 
 /* ---- the replay ---- */
@@ -153,12 +146,11 @@ static uint64_t choose_device_bytes(const struct options *options, const struct 
 
 static bool needs_device(const struct options *options)
 {
+    bool needs = false;
     for (size_t i = 0; i < options->plan.policies.count; i++) {
-        if (options->plan.policies.list[i]->allocates) {
-            return true;
-        }
+        needs |= options->plan.policies.list[i]->allocates;
     }
-    return false;
+    return needs;
 }
 
 #define PROGRESS_OPS 4096 /* ops between two readings of the clock */
@@ -186,88 +178,65 @@ static void show_progress(void *context, const struct flw_run *run, size_t op)
     }
 }
 
-/* True for a policy of the default list that the device cannot run: leave it out with a note. */
-static bool may_be_left_out(const struct options *options, const struct flw_run_result *result)
-{
-    return result->is_unsupported && !options->plan.policies.are_named;
-}
-
 /* Check that the trace fits a limit or device given on the command line. Returns false after printing a message. */
 static bool fits(const struct options *options, const struct flw_run_setup *setup,
                  const struct flw_run_result *result)
 {
-    char failed[FLW_FIGURE_BYTES], of[FLW_FIGURE_BYTES], first[FLW_FIGURE_BYTES],
-        most[FLW_FIGURE_BYTES];
     bool is_asked = options->plan.limit_bytes != 0 || options->device_bytes != 0;
     if (!is_asked || !result->policy->allocates || result->failure_count == 0) {
         return true;
     }
-    uint64_t most_bytes = setup->device_bytes;
-    if (options->plan.limit_bytes != 0 && options->plan.limit_bytes < most_bytes) {
-        most_bytes = options->plan.limit_bytes;
-    }
+    uint64_t limit_bytes = options->plan.limit_bytes;
+    uint64_t most_bytes =
+        limit_bytes == 0 ? setup->device_bytes : flw_min(limit_bytes, setup->device_bytes);
     flw_complain("policy %s failed %s of %s requests (%.3g %%) within %s; the first was %s bytes; "
                  "--find-limit finds the limit that it needs",
-                 result->policy->name, flw_format_count(result->failure_count, failed),
-                 flw_format_count(result->all.alloc_count, of),
+                 result->policy->name, FLW_COUNT(result->failure_count),
+                 FLW_COUNT(result->all.alloc_count),
                  100.0 * (double)result->failure_count / (double)result->all.alloc_count,
-                 flw_format_size(most_bytes, most),
-                 flw_format_count(result->first_failure_bytes, first));
+                 FLW_SIZE(most_bytes), FLW_COUNT(result->first_failure_bytes));
     return false;
 }
 
-static int run_each(const struct options *options, struct walk *walk, struct flw_run_setup *setup,
-                    struct flw_run_result *results, size_t *out_count)
+/* Run the policies. Without --policy, those that the device cannot run are left out with a note. */
+static int run_policies(const struct options *options, struct flw_run_setup *setup,
+                        struct flw_run_result *results, size_t *out_count)
 {
+    const struct flw_plan_policies *policies = &options->plan.policies;
+    struct walk walk = {.options = options};
+    struct flw_run_observer observer = {.after_op = show_progress, .context = &walk};
     int code = FLW_EXIT_OK;
-    *out_count = 0;
-    for (size_t i = 0; i < options->plan.policies.count; i++) {
+    setup->observer = flw_progress_is_on() ? &observer : NULL;
+    for (size_t i = 0; i < policies->count; i++) {
         struct flw_run_result *result = &results[*out_count];
-        walk->policy = options->plan.policies.list[i];
-        walk->place = i;
-        walk->passes = 0;
-        if (!flw_run_policy(setup, options->plan.policies.list[i], result)) {
+        walk = (struct walk){options, policies->list[i], i, 0};
+        if (!flw_run_policy(setup, walk.policy, result)) {
             flw_complain("%s", result->message);
-            if (may_be_left_out(options, result)) {
+            if (result->is_unsupported && !policies->are_named) {
                 continue;
             }
             *out_count = 0;
-            return FLW_EXIT_FAILED;
+            code = FLW_EXIT_FAILED;
+            break;
         }
         if (!flw_plan_complain(result) || !fits(options, setup, result)) {
             code = FLW_EXIT_FAILED;
         }
         if (options->finds_limit) {
-            result->smallest_limit_bytes =
-                flw_run_find_limit(setup, options->plan.policies.list[i], result);
+            result->smallest_limit_bytes = flw_run_find_limit(setup, walk.policy, result);
         }
         (*out_count)++;
     }
-    return code;
-}
-
-static int run_policies(const struct options *options, struct flw_run_setup *setup,
-                        struct flw_run_result *results, size_t *out_count)
-{
-    struct walk walk = {.options = options};
-    struct flw_run_observer observer = {.after_op = show_progress, .context = &walk};
-    setup->observer = flw_progress_is_on() ? &observer : NULL;
-    int code = run_each(options, &walk, setup, results, out_count);
     setup->observer = NULL;
+    flw_progress_hide();
     return code;
 }
 
-static int print_json(const struct flw_report *report, const char *path)
-{
-    struct flw_draft draft;
-    flw_draft_begin(&draft, "");
-    flw_report_print_json(report, draft.file);
-    return flw_draft_end(&draft, true, path) ? FLW_EXIT_OK : FLW_EXIT_FAILED;
-}
-
-static int print_results(const struct options *options, const struct flw_report *report)
+/* Print the results. Returns false after printing a message. */
+static bool print_results(const struct options *options, const struct flw_report *report)
 {
     bool is_to_stdout = options->json_path != NULL && flw_output_is_stdout(options->json_path);
+    struct flw_draft draft;
     if (!is_to_stdout) {
         struct flw_report_style style = {.columns = flw_terminal_columns(),
                                          .uses_colour = flw_terminal_has_colour(),
@@ -276,7 +245,12 @@ static int print_results(const struct options *options, const struct flw_report 
         flw_report_print_table(report, &style, out);
         flw_terminal_close(out);
     }
-    return options->json_path == NULL ? FLW_EXIT_OK : print_json(report, options->json_path);
+    if (options->json_path == NULL) {
+        return true;
+    }
+    flw_draft_begin(&draft, "");
+    flw_report_print_json(report, draft.file);
+    return flw_draft_end(&draft, true, options->json_path);
 }
 
 static int replay_on(const struct options *options, const struct flw_trace *trace,
@@ -305,7 +279,6 @@ static int replay_on(const struct options *options, const struct flw_trace *trac
                                   .uses_threads = options->uses_threads};
     size_t result_count = 0;
     int code = run_policies(options, &setup, results, &result_count);
-    flw_progress_hide();
     if (result_count != 0) {
         struct flw_report report = {.setup = &setup,
                                     .results = results,
@@ -315,8 +288,7 @@ static int replay_on(const struct options *options, const struct flw_trace *trac
                                     .is_sim = is_sim,
                                     .is_by_time = lag.is_by_time,
                                     .finds_limit = options->finds_limit};
-        int print_code = print_results(options, &report);
-        code = code == FLW_EXIT_OK ? print_code : code;
+        code = print_results(options, &report) ? code : FLW_EXIT_FAILED;
     }
     flw_host_free(results);
     flw_program_destroy(program);
@@ -370,17 +342,17 @@ int flw_command_replay(int argc, char **argv)
                      "compare with what was held",
                      options.trace_path);
     }
-    code = FLW_EXIT_FAILED;
     bool has_device = needs_device(&options);
-    if (has_device && !flw_device_open(&device, options.device, message)) {
+    bool can_run = !has_device || flw_device_open(&device, options.device, message);
+    if (can_run) {
+        code = replay_on(&options, trace, &device);
+    } else {
         flw_complain("%s", message);
-        goto done;
+        code = FLW_EXIT_FAILED;
     }
-    code = replay_on(&options, trace, &device);
-    if (has_device) {
+    if (has_device && can_run) {
         flw_device_close(&device);
     }
-done:
     flw_trace_destroy(trace);
     return code;
 }

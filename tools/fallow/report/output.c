@@ -2,7 +2,6 @@
 #include "report/work.h"
 
 #include <ctype.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,24 +23,13 @@
 
 /* ---- output files ---- */
 
-#define OUTPUT(name, member)                              \
-    {                                                     \
-        name, offsetof(struct flw_report_options, member) \
-    }
-static const struct {
-    const char *name;
-    size_t offset;
-} outputs[] = {OUTPUT("html", html_path),     OUTPUT("json", json_path),
-               OUTPUT("csv", csv_path),       OUTPUT("csv-owners", csv_owners_path),
-               OUTPUT("folded", folded_path), OUTPUT("chrome", chrome_path)};
-#undef OUTPUT
-#define OUTPUT_COUNT (sizeof outputs / sizeof *outputs)
+const char *const flw_report_output_names[FLW_REPORT_OUTPUTS] = {"html",       "json",   "csv",
+                                                                 "csv-owners", "folded", "chrome"};
 
-/* Return the path of output `i`; NULL: not requested, or standard output. */
-static const char *file_of(const struct flw_report_options *options, size_t i)
+/* Return the path of an output; NULL: not requested, or standard output. */
+static const char *file_of(const struct flw_report_options *options, size_t output)
 {
-    const char *path =
-        *(const char *const *)(const void *)((const char *)options + outputs[i].offset);
+    const char *path = options->outputs[output];
     return flw_report_is_stdout(path) ? NULL : path;
 }
 
@@ -58,7 +46,7 @@ static size_t find_output(const struct flw_report_options *options, size_t end, 
 
 bool flw_report_is_output(const struct flw_report_options *options, const char *path)
 {
-    return find_output(options, OUTPUT_COUNT, path) != OUTPUT_COUNT;
+    return find_output(options, FLW_REPORT_OUTPUTS, path) != FLW_REPORT_OUTPUTS;
 }
 
 /* Print an error if an output before `end` is this file; `what` describes the file. */
@@ -67,39 +55,37 @@ static bool is_spared(const struct flw_report_options *options, size_t end, cons
 {
     size_t i = find_output(options, end, path);
     if (i != end) {
-        flw_complain("--%s %s is %s; name another file", outputs[i].name, file_of(options, i),
-                     what);
+        flw_complain("--%s %s is %s; name another file", flw_report_output_names[i],
+                     file_of(options, i), what);
     }
     return i == end;
 }
 
 bool flw_report_spares(const struct flw_report_options *options, const char *trace)
 {
-    return is_spared(options, OUTPUT_COUNT, flw_input_place(trace), "the trace itself");
+    return is_spared(options, FLW_REPORT_OUTPUTS, flw_input_place(trace), "the trace itself");
 }
 
 bool flw_report_check_outputs(const struct flw_report_options *options)
 {
     char what[64];
     bool is_good = true;
-    for (size_t i = 0; is_good && i < OUTPUT_COUNT; i++) {
-        snprintf(what, sizeof what, "what --%s names", outputs[i].name);
+    for (size_t i = 0; is_good && i < FLW_REPORT_OUTPUTS; i++) {
+        snprintf(what, sizeof what, "what --%s names", flw_report_output_names[i]);
         is_good = file_of(options, i) == NULL || is_spared(options, i, file_of(options, i), what);
     }
     for (size_t i = 0; is_good && i < options->path_count; i++) {
         is_good = flw_report_spares(options, options->paths[i]);
     }
-    if (is_good && options->baseline_path != NULL && !flw_report_replaces_baseline(options)) {
-        is_good = is_spared(options, OUTPUT_COUNT, flw_input_place(options->baseline_path),
-                            "the baseline");
-    }
-    return is_good;
+    return is_good && (options->baseline_path == NULL || flw_report_replaces_baseline(options) ||
+                       is_spared(options, FLW_REPORT_OUTPUTS,
+                                 flw_input_place(options->baseline_path), "the baseline"));
 }
 
 bool flw_report_can_write(const struct flw_report_options *options)
 {
     char message[FLW_TRACE_MESSAGE_BYTES];
-    for (size_t i = 0; i < OUTPUT_COUNT; i++) {
+    for (size_t i = 0; i < FLW_REPORT_OUTPUTS; i++) {
         if (file_of(options, i) != NULL && !flw_output_is_possible(file_of(options, i), message)) {
             flw_complain("%s", message);
             return false;
@@ -108,14 +94,13 @@ bool flw_report_can_write(const struct flw_report_options *options)
     return true;
 }
 
-/* ---- files ---- */
+/* ---- one trace ---- */
 
-/* Name the page of one trace: for "DIR/out.html" and the third trace "DIR/out-3-NAME.html". */
-static void name_page(const struct flw_report_options *options, const struct flw_sheet *sheet,
-                      size_t place, char *out)
+/* Name the page of one trace: for "DIR/out.html" and the third trace "DIR/out-3-NAME.html", without the folder. */
+static void name_page(const char *path, const struct flw_sheet *sheet, size_t place, char *out)
 {
-    const char *slash = strrchr(options->html_path, '/');
-    const char *base = slash == NULL ? options->html_path : slash + 1;
+    const char *slash = strrchr(path, '/');
+    const char *base = slash == NULL ? path : slash + 1;
     const char *dot = strrchr(base, '.');
     size_t stem = dot == NULL || dot == base ? strlen(base) : (size_t)(dot - base);
     char title[FLW_SHEET_NAME_BYTES];
@@ -127,27 +112,43 @@ static void name_page(const struct flw_report_options *options, const struct flw
     snprintf(out, PATH_BYTES, "%.*s-%zu-%s.html", (int)flw_min(stem, 1024), base, place + 1, title);
 }
 
-static bool write_page(const struct flw_sheet *sheet, const char *others, const char *path)
+static bool write_page(const struct flw_report_options *options, const struct flw_sheet *sheet,
+                       bool has_several, size_t place, const char *others)
 {
+    const char *path = options->outputs[FLW_REPORT_HTML];
+    char of_one[2 * PATH_BYTES], name[PATH_BYTES];
     struct flw_draft draft;
+    if (path == NULL || (has_several && flw_report_is_stdout(path))) {
+        return true;
+    }
+    if (has_several) {
+        const char *slash = strrchr(path, '/');
+        size_t folder = slash == NULL ? 0 : (size_t)(slash + 1 - path);
+        name_page(path, sheet, place, name);
+        snprintf(of_one, sizeof of_one, "%.*s%s", (int)flw_min(folder, PATH_BYTES), path, name);
+        path = of_one;
+    }
     flw_draft_begin(&draft, "");
     return flw_draft_end(&draft, flw_page_write(sheet, others, draft.file), path);
 }
 
-/* ---- formats of other tools ---- */
-
-/* Write one format directly to the file, because the output may be larger than free memory. */
+/* Write a format of another tool directly to the file, because the output may be larger than free memory. */
 static bool write_form(const struct flw_report_options *options, const struct flw_sheet *sheet,
-                       const char *path,
-                       void (*print)(const struct flw_sheet *, const struct flw_print_form *,
-                                     FILE *))
+                       enum flw_report_output which)
 {
-    const struct flw_print_form form = {&options->rule, options->folded_at};
+    static void (*const prints[])(const struct flw_sheet *, enum flw_sheet_moment,
+                                  FILE *) = {[FLW_REPORT_CSV] = flw_print_csv,
+                                             [FLW_REPORT_CSV_OWNERS] = flw_print_csv_owners,
+                                             [FLW_REPORT_FOLDED] = flw_print_folded,
+                                             [FLW_REPORT_CHROME] = flw_print_chrome};
     char message[FLW_TRACE_MESSAGE_BYTES];
     struct flw_output output;
-    bool is_done = path == NULL || flw_output_begin(&output, path, message);
-    if (is_done && path != NULL) {
-        print(sheet, &form, output.file);
+    if (options->outputs[which] == NULL) {
+        return true;
+    }
+    bool is_done = flw_output_begin(&output, options->outputs[which], message);
+    if (is_done) {
+        prints[which](sheet, options->folded_at, output.file);
         is_done = flw_output_commit(&output, message);
     }
     if (!is_done) {
@@ -156,72 +157,45 @@ static bool write_form(const struct flw_report_options *options, const struct fl
     return is_done;
 }
 
-static bool write_forms(const struct flw_report_options *options, const struct flw_sheet *sheet)
-{
-    bool lacks_oom = options->folded_path != NULL && options->folded_at == FLW_SHEET_AT_OOM &&
-                     sheet->oom.count == 0;
-    if (lacks_oom) {
-        flw_complain("%s: did not run out of memory; use --at peak or --at end", sheet->title);
-    }
-    return !lacks_oom && write_form(options, sheet, options->csv_path, flw_print_csv) &&
-           write_form(options, sheet, options->csv_owners_path, flw_print_csv_owners) &&
-           write_form(options, sheet, options->folded_path, flw_print_folded) &&
-           write_form(options, sheet, options->chrome_path, flw_print_chrome);
-}
-
 bool flw_report_write_one(const struct flw_report_options *options, const struct flw_sheet *sheet,
                           bool has_several, size_t place, const char *others)
 {
-    if (!write_forms(options, sheet)) {
-        return false;
+    bool is_done = options->outputs[FLW_REPORT_FOLDED] == NULL ||
+                   options->folded_at != FLW_SHEET_AT_OOM || sheet->oom.count != 0;
+    if (!is_done) {
+        flw_complain("%s: did not run out of memory; use --at peak or --at end", sheet->title);
     }
-    if (options->html_path == NULL || (has_several && flw_report_is_stdout(options->html_path))) {
-        return true;
+    for (unsigned i = FLW_REPORT_CSV; is_done && i < FLW_REPORT_OUTPUTS; i++) {
+        is_done = write_form(options, sheet, i);
     }
-    if (!has_several) {
-        return write_page(sheet, others, options->html_path);
-    }
-    char name[PATH_BYTES];
-    char path[2 * PATH_BYTES];
-    const char *slash = strrchr(options->html_path, '/');
-    size_t folder = slash == NULL ? 0 : (size_t)(slash + 1 - options->html_path);
-    name_page(options, sheet, place, name);
-    snprintf(path, sizeof path, "%.*s%s", (int)flw_min(folder, PATH_BYTES), options->html_path,
-             name);
-    return write_page(sheet, others, path);
+    return is_done && write_page(options, sheet, has_several, place, others);
 }
 
 /* ---- all outputs ---- */
 
-/* Return the text about the job, which the caller frees, or NULL after printing that memory ran out. */
-static char *say_job(const struct flw_job *job)
-{
-    struct flw_draft draft;
-    flw_draft_begin(&draft, "");
-    flw_job_print_text(job, flw_terminal_columns(), draft.file);
-    return flw_draft_end(&draft, true, NULL) ? draft.text : NULL;
-}
-
 static bool write_landing(const struct flw_report_options *options, const struct flw_sheet *sheets,
                           size_t count, const struct flw_job *job)
 {
-    struct flw_draft draft;
-    bool has_links = !flw_report_is_stdout(options->html_path);
-    char **links = flw_host_alloc(count, sizeof *links);
-    for (size_t i = 0; has_links && i < count; i++) {
-        links[i] = flw_host_alloc(PATH_BYTES, 1);
-        name_page(options, &sheets[i], i, links[i]);
+    const char *path = options->outputs[FLW_REPORT_HTML];
+    struct flw_draft draft, text;
+    char(*names)[PATH_BYTES] = flw_host_alloc(count, sizeof *names);
+    const char **links = flw_host_alloc(count, sizeof *links);
+    for (size_t i = 0; !flw_report_is_stdout(path) && i < count; i++) {
+        name_page(path, &sheets[i], i, names[i]);
+        links[i] = names[i];
     }
-    char *text = job == NULL ? NULL : say_job(job);
+    flw_draft_begin(&text, "");
+    if (job != NULL) {
+        flw_job_print_text(job, flw_terminal_columns(), text.file);
+    }
+    bool is_good = flw_draft_end(&text, true, NULL);
     flw_draft_begin(&draft, "");
-    bool is_good =
-        flw_page_write_landing(sheets, count, (const char *const *)links, text, draft.file);
-    is_good = flw_draft_end(&draft, is_good, options->html_path);
-    for (size_t i = 0; i < count; i++) {
-        flw_host_free(links[i]);
-    }
+    is_good = is_good && flw_page_write_landing(sheets, count, links,
+                                                job == NULL ? NULL : text.text, draft.file);
+    is_good = flw_draft_end(&draft, is_good, path);
+    flw_host_free(names);
     flw_host_free(links);
-    free(text);
+    free(text.text);
     return is_good;
 }
 
@@ -247,8 +221,9 @@ static void print_screen(const struct flw_report_options *options, const struct 
 
 bool flw_report_replaces_baseline(const struct flw_report_options *options)
 {
-    return options->json_path != NULL && options->baseline_path != NULL &&
-           flw_is_same_file(options->json_path, flw_input_place(options->baseline_path));
+    return options->outputs[FLW_REPORT_JSON] != NULL && options->baseline_path != NULL &&
+           flw_is_same_file(options->outputs[FLW_REPORT_JSON],
+                            flw_input_place(options->baseline_path));
 }
 
 bool flw_report_write_all(const struct flw_report_options *options, const struct flw_sheet *sheets,
@@ -261,11 +236,12 @@ bool flw_report_write_all(const struct flw_report_options *options, const struct
     if (options->json_draft != NULL) {
         return true;
     }
-    if (options->json_path != NULL && !flw_report_replaces_baseline(options) &&
-        !flw_draft_write(json, options->json_path)) {
+    if (options->outputs[FLW_REPORT_JSON] != NULL && !flw_report_replaces_baseline(options) &&
+        !flw_draft_write(json, options->outputs[FLW_REPORT_JSON])) {
         return false;
     }
-    if (options->html_path != NULL && has_several && !write_landing(options, sheets, count, job)) {
+    if (options->outputs[FLW_REPORT_HTML] != NULL && has_several &&
+        !write_landing(options, sheets, count, job)) {
         return false;
     }
     if (flw_report_stdout_count(options) == 0) {
@@ -276,66 +252,42 @@ bool flw_report_write_all(const struct flw_report_options *options, const struct
 
 /* ---- thresholds ---- */
 
-/* Return the figure that a threshold limits; negative if the policy does not report the figure. */
-static double reserved_of(const struct flw_sheet_policy *policy)
+/* Return the reserved bytes, or the fragmentation; negative if the policy does not report them. */
+static double measure(const struct flw_sheet_policy *policy, bool of_reserved)
 {
     const struct flw_run_result *result = policy->result;
     bool is_measured = strcmp(result->policy->name, flw_policy_bound.name) != 0 &&
                        result->statistics.peak_reserved_bytes != FLW_NOT_APPLICABLE;
-    return is_measured ? (double)result->statistics.peak_reserved_bytes : -1;
+    return !of_reserved  ? policy->fragmentation
+           : is_measured ? (double)result->statistics.peak_reserved_bytes
+                         : -1;
 }
 
-static double fragmentation_of(const struct flw_sheet_policy *policy)
+/* Print an error about the worst policy above `most`, the first of equals, if there is one. */
+static bool is_below(double most, bool of_reserved, const struct flw_sheet *sheets, size_t count)
 {
-    return policy->fragmentation;
-}
-
-/* Return the worst policy above `most`, the first of equals, or NULL. */
-static const struct flw_sheet_policy *find_worst(const struct flw_sheet *sheets, size_t count,
-                                                 double most,
-                                                 double (*measure)(const struct flw_sheet_policy *),
-                                                 const struct flw_sheet **out_of)
-{
-    const struct flw_sheet_policy *worst = NULL;
+    const struct flw_sheet *of = NULL;
+    const char *name = NULL;
+    double worst = most;
     for (size_t i = 0; i < count; i++) {
         for (size_t p = 0; p < sheets[i].policy_count; p++) {
-            if (measure(&sheets[i].policies[p]) > most) {
-                worst = &sheets[i].policies[p];
-                most = measure(worst);
-                *out_of = &sheets[i];
+            if (measure(&sheets[i].policies[p], of_reserved) > worst) {
+                worst = measure(&sheets[i].policies[p], of_reserved);
+                name = sheets[i].policies[p].result->policy->name;
+                of = &sheets[i];
             }
         }
     }
-    return worst;
-}
-
-static bool is_below_reserved(uint64_t most_bytes, const struct flw_sheet *sheets, size_t count)
-{
-    const struct flw_sheet *of = NULL;
-    const struct flw_sheet_policy *worst =
-        find_worst(sheets, count, (double)most_bytes, reserved_of, &of);
-    if (worst != NULL) {
-        uint64_t bytes = worst->result->statistics.peak_reserved_bytes;
-        char held[FLW_FIGURE_BYTES], above[FLW_FIGURE_BYTES];
-        flw_format_count(bytes, held);
-        flw_format_count(bytes - most_bytes, above);
+    if (of != NULL && of_reserved) {
         flw_complain("%s: policy %s reserves %s bytes, %s more than --max-reserved allows",
-                     of->title, worst->result->policy->name, held, above);
-    }
-    return worst == NULL;
-}
-
-static bool is_below_fragmentation(double most, const struct flw_sheet *sheets, size_t count)
-{
-    const struct flw_sheet *of = NULL;
-    const struct flw_sheet_policy *worst = find_worst(sheets, count, most, fragmentation_of, &of);
-    if (worst != NULL) {
+                     of->title, name, FLW_COUNT((uint64_t)worst),
+                     FLW_COUNT((uint64_t)worst - (uint64_t)most));
+    } else if (of != NULL) {
         flw_complain("%s: policy %s has a fragmentation of %.3f at its peak, %.3f more than "
                      "--max-fragmentation allows",
-                     of->title, worst->result->policy->name, worst->fragmentation,
-                     worst->fragmentation - most);
+                     of->title, name, worst, worst - most);
     }
-    return worst == NULL;
+    return of == NULL;
 }
 
 static bool is_without_oom(const struct flw_sheet *sheets, size_t count)
@@ -343,13 +295,10 @@ static bool is_without_oom(const struct flw_sheet *sheets, size_t count)
     bool is_without = true;
     for (size_t i = 0; i < count; i++) {
         const struct flw_sheet_oom *oom = &sheets[i].oom;
-        char asked[FLW_FIGURE_BYTES], event[FLW_FIGURE_BYTES];
         if (oom->count != 0) {
             is_without = false;
-            flw_format_count(oom->asked_bytes, asked);
-            flw_format_count(oom->event, event);
             flw_complain("%s: ran out of memory at event %s: %s bytes requested by %s",
-                         sheets[i].title, event, asked,
+                         sheets[i].title, FLW_COUNT(oom->event), FLW_COUNT(oom->asked_bytes),
                          oom->owner[0] != '\0' ? oom->owner : "unknown code");
         }
     }
@@ -376,9 +325,9 @@ bool flw_report_is_within(const struct flw_report_options *options, const struct
 {
     bool is_within = true;
     if (options->max_reserved_bytes != 0) {
-        is_within &= is_below_reserved(options->max_reserved_bytes, sheets, count);
+        is_within &= is_below((double)options->max_reserved_bytes, true, sheets, count);
     }
-    is_within &= is_below_fragmentation(options->max_fragmentation, sheets, count);
+    is_within &= is_below(options->max_fragmentation, false, sheets, count);
     if (options->fails_on_oom) {
         is_within &= is_without_oom(sheets, count);
     }

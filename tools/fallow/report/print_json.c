@@ -4,85 +4,99 @@
 #include "trace/io/jsonwriter.h"
 #include "trace/trace/trace.h"
 
+/* Begin a bracket on a line of its own with this indent. */
+static void begin_line(struct flw_json_writer *out, const char *line, const char *key, char bracket)
+{
+    out->line = line;
+    flw_json_begin(out, key, bracket);
+}
+
+static void print_text_or_null(struct flw_json_writer *out, const char *key, const char *text)
+{
+    flw_json_text(out, key, text[0] != '\0' ? text : NULL);
+}
+
 /* ---- one policy ---- */
+
+static void print_at_peak(const struct flw_sheet_policy *policy, struct flw_json_writer *out)
+{
+    static const struct flw_sheet_frame unknown = {.segment_count = FLW_UNKNOWN,
+                                                   .block_count = FLW_UNKNOWN,
+                                                   .hole_count = FLW_UNKNOWN,
+                                                   .hole_bytes = FLW_UNKNOWN,
+                                                   .largest_hole_bytes = FLW_UNKNOWN};
+    const struct flw_sheet_frame *known = flw_sheet_frame(policy, "peak reserved");
+    const struct flw_sheet_frame *frame = known != NULL ? known : &unknown;
+    uint64_t reserved = policy->result->statistics.peak_reserved_bytes;
+    uint64_t requested = policy->requested_at_peak_bytes, block = policy->block_at_peak_bytes;
+    begin_line(out, "    ", "at_peak_reserved", '{');
+    FLW_JSON_COUNTS(out, {"requested_bytes", requested}, {"block_bytes", block},
+                    {"internal_waste_bytes", flw_sheet_subtract(block, requested)},
+                    {"external_waste_bytes", flw_sheet_subtract(reserved, block)},
+                    {"segments", frame->segment_count + frame->left_out_segment_count},
+                    {"blocks", frame->block_count + frame->left_out_count},
+                    {"holes", frame->hole_count}, {"hole_bytes", frame->hole_bytes},
+                    {"largest_hole_bytes", frame->largest_hole_bytes});
+    flw_json_real(out, "fragmentation", known != NULL, policy->fragmentation);
+    flw_json_real(out, "pytorch_fragmentation", known != NULL, policy->pytorch_fragmentation);
+    flw_json_end(out, '}');
+}
 
 static void print_peaks(const struct flw_sheet_policy *policy, struct flw_json_writer *out)
 {
     const struct flw_run_result *result = policy->result;
     double ratio = flw_sheet_ratio(policy);
-    bool has_series = policy->peak_reserved_op != FLW_UNKNOWN;
     FLW_JSON_COUNTS(out, {"peak_requested_bytes", result->peak_requested_bytes},
                     {"peak_block_bytes", policy->peak_block_bytes},
                     {"peak_reserved_bytes", result->statistics.peak_reserved_bytes},
                     {"end_reserved_bytes", policy->end_reserved_bytes});
     flw_json_real(out, "reserved_over_requested", ratio > 0, ratio);
-    flw_json_real(out, "utilisation", ratio > 0, ratio > 0 ? 1 / ratio : 0);
+    flw_json_real(out, "utilisation", ratio > 0, 1 / ratio);
     flw_json_real(out, "mean_reserved_over_requested", policy->mean_ratio > 0, policy->mean_ratio);
     FLW_JSON_COUNTS(out, {"peak_requested_op", policy->peak_requested_op},
                     {"reserved_at_peak_requested_bytes", policy->reserved_at_peak_requested_bytes},
                     {"peak_reserved_op", policy->peak_reserved_op});
-    if (!has_series) {
+    if (policy->peak_reserved_op == FLW_UNKNOWN) {
         flw_json_null(out, "at_peak_reserved");
-        return;
+    } else {
+        print_at_peak(policy, out);
     }
-    const struct flw_sheet_frame *frame = flw_sheet_frame(policy, "peak reserved");
-    uint64_t requested = policy->requested_at_peak_bytes;
-    uint64_t block = policy->block_at_peak_bytes;
-    out->line = "    ";
-    flw_json_begin(out, "at_peak_reserved", '{');
-    FLW_JSON_COUNTS(
-        out, {"requested_bytes", requested}, {"block_bytes", block},
-        {"internal_waste_bytes", flw_sheet_subtract(block, requested)},
-        {"external_waste_bytes", flw_sheet_subtract(result->statistics.peak_reserved_bytes, block)},
-        {"segments",
-         frame == NULL ? FLW_UNKNOWN : frame->segment_count + frame->left_out_segment_count},
-        {"blocks", frame == NULL ? FLW_UNKNOWN : frame->block_count + frame->left_out_count},
-        {"holes", frame == NULL ? FLW_UNKNOWN : frame->hole_count},
-        {"hole_bytes", frame == NULL ? FLW_UNKNOWN : frame->hole_bytes},
-        {"largest_hole_bytes", frame == NULL ? FLW_UNKNOWN : frame->largest_hole_bytes});
-    flw_json_real(out, "fragmentation", frame != NULL, policy->fragmentation);
-    flw_json_real(out, "pytorch_fragmentation", frame != NULL, policy->pytorch_fragmentation);
-    flw_json_end(out, '}');
 }
 
 static void print_failures(const struct flw_sheet_policy *policy, struct flw_json_writer *out)
 {
     flw_json_count(out, "failures", policy->result->failure_count);
-    if (policy->first_failure_op == FLW_UNKNOWN) {
-        flw_json_null(out, "first_failure");
-        return;
+    if (flw_json_begin_known(out, "first_failure", policy->first_failure_op != FLW_UNKNOWN, '{')) {
+        FLW_JSON_COUNTS(out, {"op", policy->first_failure_op},
+                        {"bytes", policy->first_failure_bytes},
+                        {"largest_hole_bytes", policy->first_failure_largest_hole_bytes},
+                        {"hole_bytes", policy->first_failure_hole_bytes});
+        flw_json_end(out, '}');
     }
-    flw_json_begin(out, "first_failure", '{');
-    FLW_JSON_COUNTS(out, {"op", policy->first_failure_op}, {"bytes", policy->first_failure_bytes},
-                    {"largest_hole_bytes", policy->first_failure_largest_hole_bytes},
-                    {"hole_bytes", policy->first_failure_hole_bytes});
-    flw_json_end(out, '}');
 }
 
 static void print_work(const struct flw_sheet *sheet, const struct flw_run_result *result,
                        struct flw_json_writer *out)
 {
     const struct flw_policy_statistics *statistics = &result->statistics;
+    const struct flw_device_account *account = &result->account;
     uint64_t alloc_count = sheet->program->alloc_count + sheet->program->initial_count;
     bool has_hits = statistics->hit_count != FLW_NOT_APPLICABLE && alloc_count != 0;
-    bool has_modelled = result->account.modelled_ns != FLW_NOT_APPLICABLE;
     FLW_JSON_COUNTS(out, {"driver_calls", statistics->driver_call_count},
-                    {"driver_given_bytes", result->account.given_bytes},
-                    {"driver_returned_bytes", result->account.returned_bytes});
-    flw_json_real(out, "modelled_driver_seconds", has_modelled,
-                  has_modelled ? (double)result->account.modelled_ns * 1e-9 : 0);
+                    {"driver_given_bytes", account->given_bytes},
+                    {"driver_returned_bytes", account->returned_bytes});
+    flw_json_real(out, "modelled_driver_seconds", account->modelled_ns != FLW_NOT_APPLICABLE,
+                  (double)account->modelled_ns * 1e-9);
     FLW_JSON_COUNTS(out, {"grow_operations", statistics->grow_count},
                     {"hits", statistics->hit_count});
-    flw_json_real(out, "hit_rate", has_hits,
-                  has_hits ? (double)statistics->hit_count / (double)alloc_count : 0);
+    flw_json_real(out, "hit_rate", has_hits, (double)statistics->hit_count / (double)alloc_count);
     FLW_JSON_COUNTS(
         out, {"splits", statistics->split_count}, {"merges", statistics->merge_count},
         {"deferred_bytes", statistics->deferred_bytes},
         {"events_recorded", statistics->event_count}, {"steals", statistics->steal_count},
-        {"waits", statistics->wait_count}, {"added_stream_wait", result->account.stream_wait_units},
+        {"waits", statistics->wait_count}, {"added_stream_wait", account->stream_wait_units},
         {"remaps", statistics->remap_count}, {"remap_waits", statistics->remap_wait_count},
-        {"stream_waits", result->account.stream_wait_count},
-        {"host_wait", result->account.host_wait_units});
+        {"stream_waits", account->stream_wait_count}, {"host_wait", account->host_wait_units});
     flw_plan_print_quarter(result, out);
 }
 
@@ -91,31 +105,26 @@ static void print_calls(const struct flw_sheet_policy *policy, struct flw_json_w
 #define X(key, symbol) key,
     static const char *const names[FLW_SHEET_CALL_COUNT] = {FLW_SHEET_CALLS(X)};
 #undef X
-    if (!policy->has_calls) {
-        flw_json_null(out, "calls");
-        return;
+    out->line = policy->has_calls ? "    " : NULL;
+    if (flw_json_begin_known(out, "calls", policy->has_calls, '{')) {
+        for (size_t i = 0; i < FLW_SHEET_CALL_COUNT; i++) {
+            flw_json_number(out, names[i], policy->calls[i]);
+        }
+        flw_json_end(out, '}');
     }
-    out->line = "    ";
-    flw_json_begin(out, "calls", '{');
-    for (size_t i = 0; i < FLW_SHEET_CALL_COUNT; i++) {
-        flw_json_number(out, names[i], policy->calls[i]);
-    }
-    flw_json_end(out, '}');
 }
 
 static void print_match(const struct flw_policy_statistics *statistics, struct flw_json_writer *out)
 {
-    if (statistics->compare_count == FLW_NOT_APPLICABLE) {
-        flw_json_null(out, "recorded_addresses");
-        return;
+    bool compares = statistics->compare_count != FLW_NOT_APPLICABLE;
+    if (flw_json_begin_known(out, "recorded_addresses", compares, '{')) {
+        FLW_JSON_COUNTS(out, {"compared", statistics->compare_count},
+                        {"equal", statistics->match_count}, {"segments", statistics->segment_count},
+                        {"recorded_segments", statistics->recorded_segment_count});
+        flw_json_bool(out, "segments_identical", statistics->has_same_segments);
+        flw_json_bool(out, "seeded", statistics->is_seeded);
+        flw_json_end(out, '}');
     }
-    flw_json_begin(out, "recorded_addresses", '{');
-    FLW_JSON_COUNTS(out, {"compared", statistics->compare_count},
-                    {"equal", statistics->match_count}, {"segments", statistics->segment_count},
-                    {"recorded_segments", statistics->recorded_segment_count});
-    flw_json_bool(out, "segments_identical", statistics->has_same_segments);
-    flw_json_bool(out, "seeded", statistics->is_seeded);
-    flw_json_end(out, '}');
 }
 
 static void print_quantiles(struct flw_json_writer *out, const char *key,
@@ -132,27 +141,22 @@ static void print_quantiles(struct flw_json_writer *out, const char *key,
     flw_json_end(out, '}');
 }
 
-static void print_times(const struct flw_sheet_policy *policy, struct flw_json_writer *out)
+static void print_times(const struct flw_run_result *result, struct flw_json_writer *out)
 {
-    const struct flw_run_result *result = policy->result;
-    if (!result->has_times) {
-        flw_json_null(out, "ns_per_op");
-        return;
+    out->line = result->has_times ? "    " : NULL;
+    if (flw_json_begin_known(out, "ns_per_op", result->has_times, '{')) {
+        print_quantiles(out, "all", &result->all_times);
+        print_quantiles(out, "alloc", &result->alloc_times);
+        print_quantiles(out, "free", &result->free_times);
+        flw_json_end(out, '}');
     }
-    out->line = "    ";
-    flw_json_begin(out, "ns_per_op", '{');
-    print_quantiles(out, "all", &result->all_times);
-    print_quantiles(out, "alloc", &result->alloc_times);
-    print_quantiles(out, "free", &result->free_times);
-    flw_json_end(out, '}');
 }
 
 static void print_policy(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy,
                          struct flw_json_writer *out)
 {
     const struct flw_run_result *result = policy->result;
-    out->line = "   ";
-    flw_json_begin(out, NULL, '{');
+    begin_line(out, "   ", NULL, '{');
     flw_json_text(out, "name", result->policy->name);
     flw_json_text(out, "label", policy->label);
     flw_json_bool(out, "allocates", result->policy->allocates);
@@ -164,24 +168,24 @@ static void print_policy(const struct flw_sheet *sheet, const struct flw_sheet_p
     print_work(sheet, result, out);
     print_calls(policy, out);
     print_match(&result->statistics, out);
-    print_times(policy, out);
+    print_times(result, out);
     flw_json_end(out, '}');
 }
 
-/* ---- one trace ---- */
+/* ---- the trace ---- */
 
 static void print_devices(const struct flw_sheet *sheet, struct flw_json_writer *out)
 {
     flw_json_begin(out, "other_devices", '[');
     for (size_t i = 0; i < sheet->others.count; i++) {
         const struct flw_sheet_device *other = &sheet->others.list[i];
-        uint64_t oom_event = other->oom_event;
+        bool ran_out = other->oom_event != 0;
         flw_json_begin(out, NULL, '{');
         FLW_JSON_COUNTS(out, {"device", (uint64_t)other->device}, {"events", other->event_count},
                         {"peak_requested_bytes", other->peak_requested_bytes},
                         {"recorded_peak_reserved_bytes", other->peak_reserved_bytes},
-                        {"out_of_memory_event", oom_event == 0 ? FLW_UNKNOWN : oom_event},
-                        {"asked_bytes", oom_event == 0 ? FLW_UNKNOWN : other->asked_bytes});
+                        {"out_of_memory_event", ran_out ? other->oom_event : FLW_UNKNOWN},
+                        {"asked_bytes", ran_out ? other->asked_bytes : FLW_UNKNOWN});
         flw_json_end(out, '}');
     }
     flw_json_end(out, ']');
@@ -194,6 +198,7 @@ static void print_trace(const struct flw_sheet *sheet, struct flw_json_writer *o
     for (size_t i = 0; i < FLW_SHEET_LIFE_BINS; i++) {
         free_count += sheet->life_count[i];
     }
+    flw_json_text(out, "title", sheet->title);
     flw_json_text(out, "format", trace->format);
     flw_json_number(out, "recorded_device", (uint64_t)trace->device);
     print_devices(sheet, out);
@@ -215,83 +220,66 @@ static void print_trace(const struct flw_sheet *sheet, struct flw_json_writer *o
                     {"bound_bytes", sheet->program->max_live_bytes},
                     {"without_wait_bytes", sheet->without_wait_bytes},
                     {"packed_bytes", sheet->packed_bytes});
-}
-
-static void print_setting(const struct flw_sheet *sheet, struct flw_json_writer *out)
-{
     flw_json_text(out, "device", sheet->device_name);
     flw_json_bool(out, "simulated", sheet->is_sim);
-    FLW_JSON_COUNTS(out,
-                    {"limit_bytes", sheet->limit_bytes == 0 ? FLW_UNKNOWN : sheet->limit_bytes},
-                    {"lag", sheet->lag_units});
+    flw_json_known(out, "limit_bytes", sheet->limit_bytes != 0, sheet->limit_bytes);
+    flw_json_number(out, "lag", sheet->lag_units);
     flw_json_text(out, "lag_unit", sheet->is_by_time ? "ns of trace time" : "events");
 }
+
+/* ---- owners ---- */
 
 static void print_spread(struct flw_json_writer *out, const char *key,
                          const struct flw_sheet_spread *spread)
 {
-    if (spread->count == 0) {
-        flw_json_null(out, key);
-        return;
+    if (flw_json_begin_known(out, key, spread->count != 0, '{')) {
+        FLW_JSON_COUNTS(out, {"p50", spread->p50}, {"p90", spread->p90}, {"p99", spread->p99},
+                        {"max", spread->max});
+        flw_json_end(out, '}');
     }
-    flw_json_begin(out, key, '{');
-    FLW_JSON_COUNTS(out, {"p50", spread->p50}, {"p90", spread->p90}, {"p99", spread->p99},
-                    {"max", spread->max});
-    flw_json_end(out, '}');
 }
 
-/* Print one owner of at_peak_requested, with sizes and lives of the owner's blocks in the whole trace. */
-static void print_owner(const struct flw_sheet_category *category, struct flw_json_writer *out)
+/* Print the members of an owner: sizes and lives of all blocks, or what the blocks held at the peak. */
+static void print_category(const struct flw_sheet_category *category, bool is_at_peak,
+                           struct flw_json_writer *out)
 {
-    out->line = "   ";
+    out->line = is_at_peak ? NULL : "   ";
     flw_json_begin(out, NULL, '{');
     flw_json_text(out, "owner", category->name);
-    FLW_JSON_COUNTS(out, {"blocks", category->sizes.count}, {"bytes", category->requested_bytes},
-                    {"freed", category->life_ops.count});
-    print_spread(out, "size_bytes", &category->sizes);
-    print_spread(out, "life_ops", &category->life_ops);
+    if (is_at_peak) {
+        FLW_JSON_COUNTS(out, {"bytes", category->at_peak_bytes},
+                        {"blocks", category->at_peak_count});
+    } else {
+        FLW_JSON_COUNTS(out, {"blocks", category->sizes.count},
+                        {"bytes", category->requested_bytes}, {"freed", category->life_ops.count});
+        print_spread(out, "size_bytes", &category->sizes);
+        print_spread(out, "life_ops", &category->life_ops);
+    }
     flw_json_end(out, '}');
 }
 
-static const char *const kind_keys[FLW_SHEET_KIND_COUNT] = {"by_code", "by_stream", "by_size",
-                                                            "by_tag", "by_pool"};
-
-static void print_owner_at_peak(const struct flw_sheet_category *category,
-                                struct flw_json_writer *out)
-{
-    flw_json_begin(out, NULL, '{');
-    flw_json_text(out, "owner", category->name);
-    FLW_JSON_COUNTS(out, {"bytes", category->at_peak_bytes}, {"blocks", category->at_peak_count});
-    flw_json_end(out, '}');
-}
-
-static void print_owners(const struct flw_sheet *sheet, const char *key,
-                         void (*print)(const struct flw_sheet_category *, struct flw_json_writer *),
+static void print_owners(const struct flw_sheet *sheet, const char *key, bool is_at_peak,
                          struct flw_json_writer *out)
 {
-    out->line = "  ";
-    flw_json_begin(out, key, '{');
+    static const char *const kinds[FLW_SHEET_KIND_COUNT] = {"by_code", "by_stream", "by_size",
+                                                            "by_tag", "by_pool"};
+    begin_line(out, "  ", key, '{');
     for (size_t kind = 0; kind < FLW_SHEET_KIND_COUNT; kind++) {
-        flw_json_begin(out, kind_keys[kind], '[');
+        flw_json_begin(out, kinds[kind], '[');
         for (size_t i = 0; i < sheet->category_count[kind]; i++) {
-            print(&sheet->categories[kind][i], out);
+            print_category(&sheet->categories[kind][i], is_at_peak, out);
         }
         flw_json_end(out, ']');
     }
     flw_json_end(out, '}');
 }
 
-static void print_left(const struct flw_sheet *sheet, const struct flw_sheet_left *left,
-                       struct flw_json_writer *out)
+static void print_list(struct flw_json_writer *out, const char *key, const uint64_t *numbers,
+                       size_t count)
 {
-    flw_json_begin(out, "left_bytes", '[');
-    for (size_t i = 0; i < sheet->stretch_count; i++) {
-        flw_json_number(out, NULL, left->bytes[i]);
-    }
-    flw_json_end(out, ']');
-    flw_json_begin(out, "left_blocks", '[');
-    for (size_t i = 0; i < sheet->stretch_count; i++) {
-        flw_json_number(out, NULL, left->counts[i]);
+    flw_json_begin(out, key, '[');
+    for (size_t i = 0; i < count; i++) {
+        flw_json_number(out, NULL, numbers[i]);
     }
     flw_json_end(out, ']');
 }
@@ -299,19 +287,18 @@ static void print_left(const struct flw_sheet *sheet, const struct flw_sheet_lef
 static void print_holding(const struct flw_sheet *sheet, const char *key,
                           const struct flw_sheet_holding *holding, struct flw_json_writer *out)
 {
-    out->line = "   ";
-    flw_json_begin(out, key, '{');
+    begin_line(out, "   ", key, '{');
     FLW_JSON_NUMBERS(out, {"bytes", holding->bytes}, {"blocks", holding->count},
                      {"rest_bytes", holding->rest_bytes}, {"rest_blocks", holding->rest_count});
     flw_json_begin(out, "owners", '[');
     for (size_t i = 0; i < holding->owner_count; i++) {
-        out->line = "    ";
-        flw_json_begin(out, NULL, '{');
+        begin_line(out, "    ", NULL, '{');
         flw_json_text(out, "owner", holding->owners[i].name);
         FLW_JSON_NUMBERS(out, {"bytes", holding->owners[i].bytes},
                          {"blocks", holding->owners[i].count});
         if (holding->left != NULL) {
-            print_left(sheet, &holding->left[i], out);
+            print_list(out, "left_bytes", holding->left[i].bytes, sheet->stretch_count);
+            print_list(out, "left_blocks", holding->left[i].counts, sheet->stretch_count);
         }
         flw_json_end(out, '}');
     }
@@ -322,8 +309,7 @@ static void print_holding(const struct flw_sheet *sheet, const char *key,
 /* Print the owners at each moment; for the survivors also the bytes left by each stretch. */
 static void print_holdings(const struct flw_sheet *sheet, struct flw_json_writer *out)
 {
-    out->line = "  ";
-    flw_json_begin(out, "holders", '{');
+    begin_line(out, "  ", "holders", '{');
     flw_json_text(out, "rule", sheet->owner_rule);
     print_holding(sheet, "at_peak", &sheet->holdings[FLW_SHEET_AT_PEAK], out);
     if (sheet->oom.count == 0) {
@@ -333,8 +319,7 @@ static void print_holdings(const struct flw_sheet *sheet, struct flw_json_writer
     }
     print_holding(sheet, "at_end", &sheet->holdings[FLW_SHEET_AT_END], out);
     print_holding(sheet, "survivors", &sheet->holdings[FLW_SHEET_SURVIVORS], out);
-    out->line = "   ";
-    flw_json_begin(out, "stretches", '[');
+    begin_line(out, "   ", "stretches", '[');
     for (size_t i = 0; i < sheet->stretch_count; i++) {
         const struct flw_sheet_stretch *stretch = &sheet->stretches[i];
         flw_json_begin(out, NULL, '{');
@@ -351,13 +336,11 @@ static void print_holdings(const struct flw_sheet *sheet, struct flw_json_writer
 static void print_bins(struct flw_json_writer *out, const char *key, const char *power,
                        const uint64_t *counts, const uint64_t *bytes, size_t bin_count)
 {
-    out->line = "  ";
-    flw_json_begin(out, key, '[');
+    begin_line(out, "  ", key, '[');
     for (size_t i = 0; i < bin_count; i++) {
         if (counts[i] != 0) {
             flw_json_begin(out, NULL, '{');
-            flw_json_number(out, power, UINT64_C(1) << i);
-            flw_json_number(out, "blocks", counts[i]);
+            FLW_JSON_NUMBERS(out, {power, UINT64_C(1) << i}, {"blocks", counts[i]});
             if (bytes != NULL) {
                 flw_json_number(out, "bytes", bytes[i]);
             }
@@ -367,80 +350,53 @@ static void print_bins(struct flw_json_writer *out, const char *key, const char 
     flw_json_end(out, ']');
 }
 
-static void print_text_or_null(struct flw_json_writer *out, const char *key, const char *text)
-{
-    if (text[0] != '\0') {
-        flw_json_text(out, key, text);
-    } else {
-        flw_json_null(out, key);
-    }
-}
+/* ---- out of memory ---- */
 
-static void print_answer(const struct flw_sheet_answer *answer, struct flw_json_writer *out)
+static void print_oom(const struct flw_sheet_oom *oom, struct flw_json_writer *out)
 {
     static const char *const outcomes[] = {[FLW_SHEET_SERVED] = "served",
                                            [FLW_SHEET_REFUSED] = "refused",
                                            [FLW_SHEET_REFUSED_BEFORE] = "refused before",
                                            [FLW_SHEET_NOT_ASKED] = "not asked"};
-    flw_json_begin(out, NULL, '{');
-    flw_json_text(out, "name", answer->name);
-    flw_json_text(out, "outcome", outcomes[answer->outcome]);
-    FLW_JSON_COUNTS(out, {"smallest_limit_bytes", answer->smallest_limit_bytes});
-    flw_json_end(out, '}');
-}
-
-static void print_oom(const struct flw_sheet_oom *oom, struct flw_json_writer *out)
-{
     out->line = "  ";
-    if (oom->count == 0) {
-        flw_json_null(out, "out_of_memory");
+    if (!flw_json_begin_known(out, "out_of_memory", oom->count != 0, '{')) {
         return;
     }
-    flw_json_begin(out, "out_of_memory", '{');
     FLW_JSON_COUNTS(out, {"count", oom->count}, {"event", oom->event},
                     {"asked_bytes", oom->asked_bytes}, {"live_bytes", oom->live_bytes},
                     {"device_free_bytes", oom->free_bytes}, {"idle_bytes", oom->idle_bytes},
                     {"largest_hole_bytes", oom->largest_hole_bytes});
     print_text_or_null(out, "owner", oom->owner);
-    FLW_JSON_COUNTS(out, {"limit_bytes", oom->limit_bytes});
+    flw_json_count(out, "limit_bytes", oom->limit_bytes);
     flw_json_bool(out, "limit_given", oom->is_limit_given);
     FLW_JSON_NUMBERS(out, {"pending_bytes", oom->pending_bytes},
                      {"pending_blocks", oom->pending_count});
-    out->line = "   ";
-    flw_json_begin(out, "replayed", '[');
+    begin_line(out, "   ", "replayed", '[');
     for (size_t i = 0; i < oom->answer_count; i++) {
-        print_answer(&oom->answers[i], out);
+        flw_json_begin(out, NULL, '{');
+        flw_json_text(out, "name", oom->answers[i].name);
+        flw_json_text(out, "outcome", outcomes[oom->answers[i].outcome]);
+        flw_json_count(out, "smallest_limit_bytes", oom->answers[i].smallest_limit_bytes);
+        flw_json_end(out, '}');
     }
     flw_json_end(out, ']');
     flw_json_end(out, '}');
 }
 
-static void print_advice(const struct flw_sheet_advice *advice, struct flw_json_writer *out)
-{
-    out->line = "  ";
-    flw_json_begin(out, "advice", '{');
-    flw_json_text(out, "text", advice->text);
-    print_text_or_null(out, "type", advice->setting);
-    FLW_JSON_COUNTS(out, {"saved_bytes", advice->saved_bytes});
-    flw_json_end(out, '}');
-}
+/* ---- all ---- */
 
 void flw_print_json_sheet(const struct flw_sheet *sheet, struct flw_json_writer *out)
 {
-    out->line = " ";
-    flw_json_begin(out, NULL, '{');
-    flw_json_text(out, "title", sheet->title);
+    begin_line(out, " ", NULL, '{');
     print_trace(sheet, out);
-    print_setting(sheet, out);
     print_oom(&sheet->oom, out);
-    print_owners(sheet, "at_peak_requested", print_owner_at_peak, out);
-    print_owners(sheet, "owners", print_owner, out);
+    print_owners(sheet, "at_peak_requested", true, out);
+    print_owners(sheet, "owners", false, out);
     print_holdings(sheet, out);
     print_bins(out, "sizes", "up_to_bytes", sheet->size_count, sheet->size_bytes,
                FLW_SHEET_SIZE_BINS);
     print_bins(out, "lives", "from_ops", sheet->life_count, NULL, FLW_SHEET_LIFE_BINS);
-    out->line = "  ";
-    flw_json_begin(out, "policies", '[');
+    begin_line(out, "  ", "policies", '[');
     for (size_t i = 0; i < sheet->policy_count; i++) {
         print_policy(sheet, &sheet->policies[i], out);
     }
@@ -448,7 +404,11 @@ void flw_print_json_sheet(const struct flw_sheet *sheet, struct flw_json_writer 
     out->line = "  ";
     flw_json_text(out, "headline", sheet->headline);
     flw_json_text(out, "verdict", sheet->verdict);
-    print_advice(&sheet->advice, out);
+    begin_line(out, "  ", "advice", '{');
+    flw_json_text(out, "text", sheet->advice.text);
+    print_text_or_null(out, "type", sheet->advice.setting);
+    flw_json_count(out, "saved_bytes", sheet->advice.saved_bytes);
+    flw_json_end(out, '}');
     flw_json_end(out, '}');
 }
 
@@ -458,11 +418,13 @@ void flw_print_json(const struct flw_sheet *sheets, size_t count, const struct f
     struct flw_json_writer writer = {.file = file, .is_spaced = true}, *out = &writer;
     flw_json_begin(out, NULL, '{');
     flw_json_number(out, "schema", FLW_PRINT_SCHEMA);
-    flw_json_begin(out, "traces", '[');
-    for (size_t i = 0; i < count; i++) {
-        flw_print_json_sheet(&sheets[i], out);
+    if (count != 0) {
+        flw_json_begin(out, "traces", '[');
+        for (size_t i = 0; i < count; i++) {
+            flw_print_json_sheet(&sheets[i], out);
+        }
+        flw_json_end(out, ']');
     }
-    flw_json_end(out, ']');
     if (job != NULL) {
         flw_job_print_json(job, out);
     }

@@ -16,14 +16,18 @@
 
 /* ---- the columns of one trace ---- */
 
-/* Print a comma, then the high value of the column unless the series is unknown. */
+/* Print a comma, then the number if it is known. */
+static void print_number(FILE *out, bool is_known, uint64_t number)
+{
+    fputc(',', out);
+    if (is_known) {
+        fprintf(out, "%" PRIu64, number);
+    }
+}
+
 static void print_range(FILE *out, const struct flw_sheet_range *series, size_t column)
 {
-    if (series == NULL) {
-        fputc(',', out);
-    } else {
-        fprintf(out, ",%" PRIu64, series[column].high);
-    }
+    print_number(out, series != NULL, series == NULL ? 0 : series[column].high);
 }
 
 /* Print a quoted cell: names of policies with settings contain commas. A cell that a spreadsheet would evaluate as a
@@ -38,48 +42,41 @@ static void print_name(FILE *out, const char *name)
     fputc('"', out);
 }
 
-/* Print the holes. There are fewer measurements than rows, so each row has the last measurement before the row's end,
- * and the op of that measurement. */
-static void print_holes(FILE *out, const struct flw_sheet *sheet,
-                        const struct flw_sheet_policy *policy, size_t look_count)
-{
-    if (look_count == 0) {
-        fputs(",,,\n", out);
-        return;
-    }
-    size_t last = look_count - 1;
-    fprintf(out, ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "\n", policy->holes[last].largest_bytes,
-            policy->holes[last].count,
-            flw_sheet_hole_end(sheet, policy->hole_column_count, last) - 1);
-}
-
+/* Print the rows of a policy. Holes are measured less often: each row has the last measurement before the row's end, and
+ * the op of that measurement. */
 static void print_policy(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy,
                          FILE *out)
 {
     const struct flw_sheet_columns *columns = &sheet->columns;
-    size_t look_count = 0;
+    const struct flw_sheet_holes none = {.count = 0}, *holes = &none;
+    size_t next = 0;
+    uint64_t holes_end = 0;
     for (size_t i = 0; policy->has_series && i < columns->count; i++) {
-        fprintf(out, "%" PRIu64 ",", columns->first_op[i]);
-        if (columns->time_ns != NULL) {
-            fprintf(out, "%" PRIu64, columns->time_ns[i]);
-        }
+        fprintf(out, "%" PRIu64, columns->first_op[i]);
+        print_number(out, columns->time_ns != NULL,
+                     columns->time_ns == NULL ? 0 : columns->time_ns[i]);
         fputc(',', out);
         print_name(out, policy->result->policy->name);
         print_range(out, policy->requested, i);
         print_range(out, policy->block, i);
         print_range(out, policy->reserved, i);
-        while (look_count < policy->hole_column_count &&
-               flw_sheet_hole_end(sheet, policy->hole_column_count, look_count) <=
-                   columns->first_op[i + 1]) {
-            look_count++;
+        for (;
+             next < policy->hole_column_count &&
+             flw_sheet_hole_end(sheet, policy->hole_column_count, next) <= columns->first_op[i + 1];
+             next++) {
+            holes = &policy->holes[next];
+            holes_end = flw_sheet_hole_end(sheet, policy->hole_column_count, next);
         }
-        print_holes(out, sheet, policy, look_count);
+        print_number(out, next != 0, holes->largest_bytes);
+        print_number(out, next != 0, holes->count);
+        print_number(out, next != 0, holes_end - 1);
+        fputc('\n', out);
     }
 }
 
-void flw_print_csv(const struct flw_sheet *sheet, const struct flw_print_form *form, FILE *out)
+void flw_print_csv(const struct flw_sheet *sheet, enum flw_sheet_moment moment, FILE *out)
 {
-    (void)form;
+    (void)moment;
     fputs("event,t_ns,policy,requested,block,reserved,largest_free,holes,holes_event\n", out);
     for (size_t i = 0; i < sheet->policy_count; i++) {
         print_policy(sheet, &sheet->policies[i], out);
@@ -88,82 +85,70 @@ void flw_print_csv(const struct flw_sheet *sheet, const struct flw_print_form *f
 
 /* ---- the owners of one trace ---- */
 
-/* The owner and the stack of each block. */
-struct asked {
-    struct flw_owners owners;
-    uint32_t *owner_of, *stack_of; /* by block */
-};
-
-static void find_asked(struct asked *asked, const struct flw_trace *trace,
-                       const struct flw_owner_rule *rule)
+/* Return the owner of each block; the caller frees the list. */
+static uint32_t *list_owners(const struct flw_sheet *sheet)
 {
-    flw_owners_find(&asked->owners, trace, rule);
-    asked->owner_of = flw_host_alloc(trace->block_count, sizeof *asked->owner_of);
-    asked->stack_of = flw_host_alloc(trace->block_count, sizeof *asked->stack_of);
-    flw_facts_own_blocks(trace, &asked->owners, asked->owner_of);
+    uint32_t *owners = flw_host_alloc(sheet->trace->block_count, sizeof *owners);
+    flw_facts_own_blocks(sheet->trace, sheet->owners, owners);
+    return owners;
+}
+
+/* Return the stack of each block; the caller frees the list. */
+static uint32_t *list_stacks(const struct flw_trace *trace)
+{
+    uint32_t *stacks = flw_host_alloc(trace->block_count, sizeof *stacks);
     for (size_t i = 0; i < trace->initial_count; i++) {
-        asked->stack_of[i] = flw_trace_stack(trace, i);
+        stacks[i] = flw_trace_stack(trace, i);
     }
     for (size_t i = 0; i < trace->event_count; i++) {
         if (trace->events[i].op == FLW_TRACE_ALLOC) {
-            asked->stack_of[trace->events[i].block] =
-                flw_trace_stack(trace, trace->initial_count + i);
+            stacks[trace->events[i].block] = flw_trace_stack(trace, trace->initial_count + i);
         }
     }
+    return stacks;
 }
 
-static void finish_asked(struct asked *asked)
+void flw_print_csv_owners(const struct flw_sheet *sheet, enum flw_sheet_moment at, FILE *out)
 {
-    flw_owners_finish(&asked->owners);
-    flw_host_free(asked->owner_of);
-    flw_host_free(asked->stack_of);
-}
-
-#define MOMENTS FLW_SHEET_MOMENT_COUNT
-
-void flw_print_csv_owners(const struct flw_sheet *sheet, const struct flw_print_form *form,
-                          FILE *out)
-{
-    struct asked asked;
-    uint64_t *bytes[MOMENTS + 1], *counts[MOMENTS + 1]; /* index MOMENTS: the whole recording */
-    find_asked(&asked, sheet->trace, form->rule);
-    for (unsigned moment = 0; moment <= MOMENTS; moment++) {
-        bytes[moment] = flw_host_alloc(asked.owners.count, sizeof *bytes[moment]);
-        counts[moment] = flw_host_alloc(asked.owners.count, sizeof *counts[moment]);
-        if (moment < MOMENTS && (moment != FLW_SHEET_AT_OOM || sheet->oom.count != 0)) {
-            flw_sheet_tally(sheet, (enum flw_sheet_moment)moment, asked.owner_of, bytes[moment],
-                            counts[moment]);
+    enum {
+        ALL = FLW_SHEET_MOMENT_COUNT /* the whole recording */
+    };
+    size_t count = sheet->owners->count;
+    uint32_t *owners = list_owners(sheet);
+    uint64_t *numbers = flw_host_alloc(2 * (ALL + 1) * count, sizeof *numbers);
+    uint64_t *bytes[ALL + 1], *counts[ALL + 1];
+    (void)at;
+    for (unsigned moment = 0; moment <= ALL; moment++) {
+        bytes[moment] = numbers + 2 * moment * count;
+        counts[moment] = bytes[moment] + count;
+        if (moment < ALL && (moment != FLW_SHEET_AT_OOM || sheet->oom.count != 0)) {
+            flw_sheet_tally(sheet, moment, owners, bytes[moment], counts[moment]);
         }
     }
     for (size_t i = 0; i < sheet->program->op_count; i++) {
         const struct flw_op *op = &sheet->program->ops[i];
         if (op->kind == FLW_OP_ALLOC) {
-            bytes[MOMENTS][asked.owner_of[op->block]] += op->size_bytes;
-            counts[MOMENTS][asked.owner_of[op->block]]++;
+            bytes[ALL][owners[op->block]] += op->size_bytes;
+            counts[ALL][owners[op->block]]++;
         }
     }
     fputs("owner,peak_bytes,peak_blocks,oom_bytes,oom_blocks,end_bytes,end_blocks,survivor_bytes,"
           "survivor_blocks,all_bytes,all_blocks\n",
           out);
-    for (size_t i = 0; i < asked.owners.count; i++) {
-        if (counts[MOMENTS][i] == 0) {
+    for (size_t i = 0; i < count; i++) {
+        if (counts[ALL][i] == 0) {
             continue;
         }
-        print_name(out, flw_owners_name(&asked.owners, (uint32_t)i));
-        for (unsigned moment = 0; moment <= MOMENTS; moment++) {
-            if (moment == FLW_SHEET_AT_OOM && sheet->oom.count == 0) {
-                fputs(",,", out);
-            } else {
-                fprintf(out, ",%" PRIu64 ",%" PRIu64, bytes[moment][i], counts[moment][i]);
-            }
+        print_name(out, flw_owners_name(sheet->owners, (uint32_t)i));
+        for (unsigned moment = 0; moment <= ALL; moment++) {
+            bool is_known = moment != FLW_SHEET_AT_OOM || sheet->oom.count != 0;
+            print_number(out, is_known, bytes[moment][i]);
+            print_number(out, is_known, counts[moment][i]);
         }
         fputc('\n', out);
     }
-    for (unsigned moment = 0; moment <= MOMENTS; moment++) {
-        flw_host_free(bytes[moment]);
-        flw_host_free(counts[moment]);
-    }
-    finish_asked(&asked);
+    flw_host_free(numbers);
+    flw_host_free(owners);
 }
 
 /* ---- call stacks ---- */
@@ -208,22 +193,19 @@ static void print_stack(const struct flw_stacks *stacks, uint32_t stack, FILE *o
     }
 }
 
-void flw_print_folded(const struct flw_sheet *sheet, const struct flw_print_form *form, FILE *out)
+void flw_print_folded(const struct flw_sheet *sheet, enum flw_sheet_moment moment, FILE *out)
 {
     const struct flw_trace *trace = sheet->trace;
-    struct asked asked;
-    find_asked(&asked, trace, form->rule);
     /* Rows: the stacks by their number, then the owners of blocks without a stack. */
     size_t stack_count = trace->stacks.stack_count + 1;
-    size_t count = stack_count + asked.owners.count;
+    size_t count = stack_count + sheet->owners->count;
+    uint32_t *owners = list_owners(sheet), *rows = list_stacks(trace);
     uint64_t *bytes = flw_host_alloc(count, sizeof *bytes);
     uint64_t *counts = flw_host_alloc(count, sizeof *counts);
     for (size_t i = 0; i < trace->block_count; i++) {
-        if (asked.stack_of[i] == 0) {
-            asked.stack_of[i] = (uint32_t)stack_count + asked.owner_of[i];
-        }
+        rows[i] = rows[i] == 0 ? (uint32_t)stack_count + owners[i] : rows[i];
     }
-    flw_sheet_tally(sheet, form->moment, asked.stack_of, bytes, counts);
+    flw_sheet_tally(sheet, moment, rows, bytes, counts);
     for (size_t i = 1; i < count; i++) {
         if (bytes[i] == 0) {
             continue;
@@ -231,23 +213,25 @@ void flw_print_folded(const struct flw_sheet *sheet, const struct flw_print_form
         if (i < stack_count) {
             print_stack(&trace->stacks, (uint32_t)i, out);
         } else {
-            print_escaped(flw_owners_name(&asked.owners, (uint32_t)(i - stack_count)), out);
+            print_escaped(flw_owners_name(sheet->owners, (uint32_t)(i - stack_count)), out);
         }
         fprintf(out, " %" PRIu64 "\n", bytes[i]);
     }
     flw_host_free(bytes);
     flw_host_free(counts);
-    finish_asked(&asked);
+    flw_host_free(rows);
+    flw_host_free(owners);
 }
 
 /* ---- slices and counters ---- */
 
 struct chrome {
+    const struct flw_sheet *sheet;
     const struct flw_trace *trace;
-    struct asked asked;
-    const char **names;   /* by owner */
-    uint64_t *live_bytes; /* by owner */
-    const uint32_t *rows; /* rows of the phases from the next one on */
+    uint32_t *owners, *stacks; /* by block */
+    const char **names;        /* by owner */
+    uint64_t *live_bytes;      /* by owner */
+    const uint32_t *rows;      /* rows of the phases from the next one on */
     struct flw_json_writer out;
     FILE *stack; /* the last printed stack, in `text` */
     char *text;
@@ -263,9 +247,9 @@ enum {
 };
 
 /* Begin an event and leave the arguments open. */
-static struct flw_json_writer *begin_event_of(struct chrome *chrome, const char *phase,
-                                              const char *name, uint64_t id, uint64_t row,
-                                              uint64_t time_ns)
+static struct flw_json_writer *begin_event(struct chrome *chrome, const char *phase,
+                                           const char *name, uint64_t id, uint64_t row,
+                                           uint64_t time_ns)
 {
     struct flw_json_writer *out = &chrome->out;
     out->line = "";
@@ -286,12 +270,6 @@ static struct flw_json_writer *begin_event_of(struct chrome *chrome, const char 
     return out;
 }
 
-static struct flw_json_writer *begin_event(struct chrome *chrome, const char *phase,
-                                           const char *name, uint64_t id, uint64_t time_ns)
-{
-    return begin_event_of(chrome, phase, name, id, 0, time_ns);
-}
-
 static void end_event(struct chrome *chrome)
 {
     flw_json_end(&chrome->out, '}');
@@ -301,7 +279,7 @@ static void end_event(struct chrome *chrome)
 /* Choose the short names, or full names if owners share a short one: viewers identify counters by name alone. */
 static void name_owners(struct chrome *chrome)
 {
-    const struct flw_owners *owners = &chrome->asked.owners;
+    const struct flw_owners *owners = chrome->sheet->owners;
     uint32_t *uses =
         flw_host_alloc(owners->names.text_bytes, sizeof *uses); /* by the name's offset */
     chrome->names = flw_host_alloc(owners->count, sizeof *chrome->names);
@@ -315,23 +293,24 @@ static void name_owners(struct chrome *chrome)
     flw_host_free(uses);
 }
 
-static void print_counter(struct chrome *chrome, uint32_t owner, uint64_t time_ns)
+/* Print an event with a number of bytes that is not of one block. */
+static void print_sum(struct chrome *chrome, const char *phase, const char *name, uint64_t time_ns,
+                      uint64_t bytes)
 {
-    flw_json_number(begin_event(chrome, "C", chrome->names[owner], NO_ID, time_ns), "bytes",
-                    chrome->live_bytes[owner]);
+    flw_json_number(begin_event(chrome, phase, name, NO_ID, 0, time_ns), "bytes", bytes);
     end_event(chrome);
 }
 
 static void begin_slice(struct chrome *chrome, uint32_t block, uint64_t time_ns)
 {
-    uint32_t owner = chrome->asked.owner_of[block];
+    uint32_t owner = chrome->owners[block];
     uint64_t bytes = chrome->trace->blocks[block].size_bytes;
-    struct flw_json_writer *out = begin_event(chrome, "b", chrome->names[owner], block, time_ns);
+    struct flw_json_writer *out = begin_event(chrome, "b", chrome->names[owner], block, 0, time_ns);
     flw_json_number(out, "bytes", bytes);
-    flw_json_text(out, "owner", flw_owners_name(&chrome->asked.owners, owner));
-    if (chrome->asked.stack_of[block] != 0) {
+    flw_json_text(out, "owner", flw_owners_name(chrome->sheet->owners, owner));
+    if (chrome->stacks[block] != 0) {
         rewind(chrome->stack);
-        print_stack(&chrome->trace->stacks, chrome->asked.stack_of[block], chrome->stack);
+        print_stack(&chrome->trace->stacks, chrome->stacks[block], chrome->stack);
         if (fflush(chrome->stack) != 0) {
             flw_host_refuse(1, chrome->text_bytes);
         }
@@ -343,8 +322,8 @@ static void begin_slice(struct chrome *chrome, uint32_t block, uint64_t time_ns)
 
 static void end_slice(struct chrome *chrome, uint32_t block, uint64_t time_ns)
 {
-    uint32_t owner = chrome->asked.owner_of[block];
-    (void)begin_event(chrome, "e", chrome->names[owner], block, time_ns);
+    uint32_t owner = chrome->owners[block];
+    (void)begin_event(chrome, "e", chrome->names[owner], block, 0, time_ns);
     end_event(chrome);
     chrome->live_bytes[owner] -= chrome->trace->blocks[block].size_bytes;
 }
@@ -355,17 +334,16 @@ static void print_event(struct chrome *chrome, const struct flw_trace_event *eve
     bool is_begin = event->op == FLW_TRACE_PHASE_BEGIN;
     bool is_block = event->op == FLW_TRACE_ALLOC || event->op == FLW_TRACE_FREE;
     if (is_block && event->size_bytes != 0) {
+        uint32_t owner = chrome->owners[event->block];
         (event->op == FLW_TRACE_ALLOC ? begin_slice : end_slice)(chrome, event->block, time_ns);
-        print_counter(chrome, chrome->asked.owner_of[event->block], time_ns);
+        print_sum(chrome, "C", chrome->names[owner], time_ns, chrome->live_bytes[owner]);
     } else if (event->op == FLW_TRACE_OOM) {
-        flw_json_number(begin_event(chrome, "i", "out of memory", NO_ID, time_ns), "bytes",
-                        event->size_bytes);
-        end_event(chrome);
+        print_sum(chrome, "i", "out of memory", time_ns, event->size_bytes);
     } else if (is_begin || event->op == FLW_TRACE_PHASE_END) {
         uint32_t row = *chrome->rows++;
         if (row != FLW_PHASES_NO_ROW) {
-            (void)begin_event_of(chrome, is_begin ? "B" : "E",
-                                 flw_trace_name(chrome->trace, detail), NO_ID, row, time_ns);
+            (void)begin_event(chrome, is_begin ? "B" : "E", flw_trace_name(chrome->trace, detail),
+                              NO_ID, row, time_ns);
             end_event(chrome);
         }
     }
@@ -380,9 +358,9 @@ static void print_events(struct chrome *chrome)
             begin_slice(chrome, (uint32_t)i, 0);
         }
     }
-    for (uint32_t i = 0; i < chrome->asked.owners.count; i++) {
+    for (size_t i = 0; i < chrome->sheet->owners->count; i++) {
         if (chrome->live_bytes[i] != 0) {
-            print_counter(chrome, i, 0);
+            print_sum(chrome, "C", chrome->names[i], 0, chrome->live_bytes[i]);
         }
     }
     for (size_t i = 0; i < trace->event_count; i++) {
@@ -392,18 +370,23 @@ static void print_events(struct chrome *chrome)
     }
 }
 
-void flw_print_chrome(const struct flw_sheet *sheet, const struct flw_print_form *form, FILE *out)
+void flw_print_chrome(const struct flw_sheet *sheet, enum flw_sheet_moment moment, FILE *out)
 {
-    struct chrome chrome = {.trace = sheet->trace, .out = {.file = out, .is_utf8 = true}};
+    struct chrome chrome = {.sheet = sheet,
+                            .trace = sheet->trace,
+                            .out = {.file = out, .is_utf8 = true},
+                            .owners = list_owners(sheet),
+                            .stacks = list_stacks(sheet->trace)};
     struct flw_phase_rows rows;
+    char blocks[sizeof sheet->title + sizeof ": blocks"];
+    (void)moment;
     chrome.stack = open_memstream(&chrome.text, &chrome.text_bytes);
     if (!flw_phases_find_rows(sheet->trace, &rows) || chrome.stack == NULL) {
         flw_host_refuse(1, BUFSIZ);
     }
     chrome.rows = rows.of_event;
-    find_asked(&chrome.asked, sheet->trace, form->rule);
     name_owners(&chrome);
-    chrome.live_bytes = flw_host_alloc(chrome.asked.owners.count, sizeof *chrome.live_bytes);
+    chrome.live_bytes = flw_host_alloc(sheet->owners->count, sizeof *chrome.live_bytes);
     flw_json_begin(&chrome.out, NULL, '{');
     flw_json_text(&chrome.out, "displayTimeUnit", "ms");
     flw_json_begin(&chrome.out, "otherData", '{');
@@ -412,7 +395,6 @@ void flw_print_chrome(const struct flw_sheet *sheet, const struct flw_print_form
     flw_json_end(&chrome.out, '}');
     flw_json_begin(&chrome.out, "traceEvents", '[');
     flw_chrome_print_names(&chrome.out, sheet->title, "phases", rows.count);
-    char blocks[sizeof sheet->title + sizeof ": blocks"];
     snprintf(blocks, sizeof blocks, "%s: blocks", sheet->title);
     flw_chrome_print_name(&chrome.out, "process_name", BLOCKS, 0, blocks);
     print_events(&chrome);
@@ -422,5 +404,6 @@ void flw_print_chrome(const struct flw_sheet *sheet, const struct flw_print_form
     free(rows.of_event);
     flw_host_free(chrome.names);
     flw_host_free(chrome.live_bytes);
-    finish_asked(&chrome.asked);
+    flw_host_free(chrome.owners);
+    flw_host_free(chrome.stacks);
 }

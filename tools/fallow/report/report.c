@@ -82,13 +82,11 @@ static bool take_share(void *member, const char *text)
 
 static bool take_moment(void *member, const char *word)
 {
-    static const struct {
-        const char *word;
-        enum flw_sheet_moment moment;
-    } words[] = {{"peak", FLW_SHEET_AT_PEAK}, {"oom", FLW_SHEET_AT_OOM}, {"end", FLW_SHEET_AT_END}};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        if (strcmp(word, words[i].word) == 0) {
-            *(enum flw_sheet_moment *)member = words[i].moment;
+    static const char *const words[] = {
+        [FLW_SHEET_AT_PEAK] = "peak", [FLW_SHEET_AT_OOM] = "oom", [FLW_SHEET_AT_END] = "end"};
+    for (unsigned i = 0; i < sizeof words / sizeof *words; i++) {
+        if (strcmp(word, words[i]) == 0) {
+            *(enum flw_sheet_moment *)member = (enum flw_sheet_moment)i;
             return true;
         }
     }
@@ -96,36 +94,47 @@ static bool take_moment(void *member, const char *word)
     return false;
 }
 
-#define OPTION(member) offsetof(struct flw_report_options, member)
+/* The options of a rule of owners at this offset in the settings. */
+#define OWNER_OPTIONS(at)                                                                     \
+    {.name = "owner", .kind = FLW_OPTION_TAKE, .offset = at, .take = flw_owner_take_owner},   \
+        {.name = "skip", .kind = FLW_OPTION_TAKE, .offset = at, .take = flw_owner_take_skip}, \
+    {                                                                                         \
+        .name = "by", .kind = FLW_OPTION_TAKE, .offset = at, .take = flw_owner_take_by        \
+    }
+
+#define OPTION(word, kind, member) FLW_OPTION(struct flw_report_options, word, kind, member)
 
 static const struct flw_option option_list[] = {
     FLW_PLAN_OPTIONS(struct flw_report_options, plan),
-    {.name = "max-reserved", .kind = FLW_OPTION_BYTES, .offset = OPTION(max_reserved_bytes)},
-    {.name = "max-fragmentation",
-     .kind = FLW_OPTION_TAKE,
-     .offset = OPTION(max_fragmentation),
-     .take = take_share},
-    {.name = "owner",
-     .kind = FLW_OPTION_TAKE,
-     .offset = OPTION(rule),
-     .take = flw_owner_take_owner},
-    {.name = "skip", .kind = FLW_OPTION_TAKE, .offset = OPTION(rule), .take = flw_owner_take_skip},
-    {.name = "by", .kind = FLW_OPTION_TAKE, .offset = OPTION(rule), .take = flw_owner_take_by},
-    {.name = "fail-on-oom", .kind = FLW_OPTION_SET, .offset = OPTION(fails_on_oom)},
-    {.name = "baseline", .kind = FLW_OPTION_TEXT, .offset = OPTION(baseline_path)},
-    {.name = "json-lines", .kind = FLW_OPTION_SET, .offset = OPTION(writes_lines)},
-    {.name = "json", .kind = FLW_OPTION_TEXT, .offset = OPTION(json_path)},
-    {.name = "csv", .kind = FLW_OPTION_TEXT, .offset = OPTION(csv_path)},
-    {.name = "csv-owners", .kind = FLW_OPTION_TEXT, .offset = OPTION(csv_owners_path)},
-    {.name = "folded", .kind = FLW_OPTION_TEXT, .offset = OPTION(folded_path)},
-    {.name = "at", .kind = FLW_OPTION_TAKE, .offset = OPTION(folded_at), .take = take_moment},
-    {.name = "chrome", .kind = FLW_OPTION_TEXT, .offset = OPTION(chrome_path)},
-    {.name = "html", .kind = FLW_OPTION_TEXT, .offset = OPTION(html_path)},
-    {.name = "times", .kind = FLW_OPTION_SET, .offset = OPTION(shows_times)},
-    {.name = "no-times", .kind = FLW_OPTION_CLEAR, .offset = OPTION(times)},
-    {.name = "ascii", .kind = FLW_OPTION_SET, .offset = OPTION(is_ascii)},
+    {OPTION("html", TEXT, outputs[FLW_REPORT_HTML])},
+    {OPTION("json", TEXT, outputs[FLW_REPORT_JSON])},
+    {OPTION("csv", TEXT, outputs[FLW_REPORT_CSV])},
+    {OPTION("csv-owners", TEXT, outputs[FLW_REPORT_CSV_OWNERS])},
+    {OPTION("folded", TEXT, outputs[FLW_REPORT_FOLDED])},
+    {OPTION("chrome", TEXT, outputs[FLW_REPORT_CHROME])},
+    {OPTION("at", TAKE, folded_at), .take = take_moment},
+    {OPTION("json-lines", SET, writes_lines)},
+    OWNER_OPTIONS(offsetof(struct flw_report_options, rule)),
+    {OPTION("times", SET, shows_times)},
+    {OPTION("no-times", CLEAR, times)},
+    {OPTION("ascii", SET, is_ascii)},
+    {OPTION("max-reserved", BYTES, max_reserved_bytes)},
+    {OPTION("max-fragmentation", TAKE, max_fragmentation), .take = take_share},
+    {OPTION("fail-on-oom", SET, fails_on_oom)},
+    {OPTION("baseline", TEXT, baseline_path)},
     {.name = NULL}};
-#undef OPTION
+
+/* True if an option was given that --json-lines excludes. */
+static bool has_other_output(const struct flw_report_options *options)
+{
+    bool has = options->plan.policies.are_named || options->plan.lag.is_given ||
+               options->baseline_path != NULL || options->max_reserved_bytes != 0 ||
+               !isinf(options->max_fragmentation);
+    for (size_t i = 0; i < FLW_REPORT_OUTPUTS; i++) {
+        has |= options->outputs[i] != NULL;
+    }
+    return has;
+}
 
 /* Parse the options. `name`: "report", or "view", which has the same options. */
 static int parse(struct flw_report_options *options, int argc, char **argv, const char *name,
@@ -139,39 +148,29 @@ static int parse(struct flw_report_options *options, int argc, char **argv, cons
     if (code != FLW_OPTIONS_READ) {
         return code;
     }
+    bool has_at = options->folded_at != FLW_SHEET_MOMENT_COUNT;
+    options->folded_at = has_at ? options->folded_at : FLW_SHEET_AT_PEAK;
+    options->paths = argv + optind;
+    options->path_count = (size_t)(argc - optind);
+    flw_plan_complete(&options->plan.policies);
     if (!flw_owner_rule_is_whole(&options->rule)) {
         return FLW_EXIT_USAGE;
     }
-    flw_plan_complete(&options->plan.policies);
     if (optind == argc) {
         flw_complain("%s needs a trace or a folder of traces; see fallow %s --help", name, name);
-        return FLW_EXIT_USAGE;
-    }
-    if (flw_report_stdout_count(options) > 1) {
+    } else if (flw_report_stdout_count(options) > 1) {
         flw_complain(
             "only one of --html, --json, --csv, --csv-owners, --folded and --chrome can go to "
             "standard output");
-        return FLW_EXIT_USAGE;
-    }
-    if (options->folded_at == FLW_SHEET_MOMENT_COUNT) {
-        options->folded_at = FLW_SHEET_AT_PEAK;
-    } else if (options->folded_path == NULL) {
+    } else if (has_at && options->outputs[FLW_REPORT_FOLDED] == NULL) {
         flw_complain("--at needs --folded");
-        return FLW_EXIT_USAGE;
-    }
-    if (options->writes_lines &&
-        (options->plan.policies.are_named || options->plan.lag.is_given ||
-         options->html_path != NULL || options->json_path != NULL || options->csv_path != NULL ||
-         options->csv_owners_path != NULL || options->folded_path != NULL ||
-         options->chrome_path != NULL || options->baseline_path != NULL ||
-         options->max_reserved_bytes != 0 || !isinf(options->max_fragmentation))) {
+    } else if (options->writes_lines && has_other_output(options)) {
         flw_complain("--json-lines replays nothing and writes to standard output alone: use it "
                      "only with --limit, --trace-device, --fail-on-oom and rules of owners");
-        return FLW_EXIT_USAGE;
+    } else if (flw_report_check_outputs(options)) {
+        return FLW_OPTIONS_READ;
     }
-    options->paths = argv + optind;
-    options->path_count = (size_t)(argc - optind);
-    return flw_report_check_outputs(options) ? FLW_OPTIONS_READ : FLW_EXIT_USAGE;
+    return FLW_EXIT_USAGE;
 }
 
 /* ---- diff ---- */
@@ -186,11 +185,7 @@ static const char diff_help[] =
     "\n"
     "example: fallow report diff before.json after.json\n";
 
-static const struct flw_option diff_option_list[] = {
-    {.name = "owner", .kind = FLW_OPTION_TAKE, .take = flw_owner_take_owner},
-    {.name = "skip", .kind = FLW_OPTION_TAKE, .take = flw_owner_take_skip},
-    {.name = "by", .kind = FLW_OPTION_TAKE, .take = flw_owner_take_by},
-    {.name = NULL}};
+static const struct flw_option diff_option_list[] = {OWNER_OPTIONS(0), {.name = NULL}};
 
 /* Read a trace: report it with the cheapest policy, and read that report. */
 static bool read_trace(char *const *path, const struct flw_owner_rule *rule,
@@ -308,13 +303,9 @@ struct merge_settings {
 };
 
 static const struct flw_option merge_option_list[] = {
-    {.name = "json", .kind = FLW_OPTION_TEXT, .offset = offsetof(struct merge_settings, json_path)},
-    {.name = "json-lines",
-     .kind = FLW_OPTION_SET,
-     .offset = offsetof(struct merge_settings, writes_lines)},
-    {.name = "limit",
-     .kind = FLW_OPTION_BYTES,
-     .offset = offsetof(struct merge_settings, limit_bytes)},
+    {FLW_OPTION(struct merge_settings, "json", TEXT, json_path)},
+    {FLW_OPTION(struct merge_settings, "json-lines", SET, writes_lines)},
+    {FLW_OPTION(struct merge_settings, "limit", BYTES, limit_bytes)},
     {.name = NULL}};
 
 static void take_record(void *job, struct flw_rank *record)
@@ -331,11 +322,7 @@ static bool write_merged(const struct merge_settings *settings, const struct flw
     if (settings->json_path != NULL) {
         struct flw_draft draft;
         flw_draft_begin(&draft, "");
-        struct flw_json_writer writer = {.file = draft.file, .is_spaced = true};
-        flw_json_begin(&writer, NULL, '{');
-        flw_json_number(&writer, "schema", FLW_PRINT_SCHEMA);
-        flw_job_print_json(job, &writer);
-        fputs("}\n", draft.file);
+        flw_print_json(NULL, 0, job, draft.file);
         if (!flw_draft_end(&draft, true, settings->json_path)) {
             return false;
         }
@@ -390,10 +377,10 @@ int flw_command_report_page(int argc, char **argv, const char *view_help, const 
 {
     struct flw_report_options options;
     int code = parse(&options, argc, argv, "view", view_help);
-    if (options.html_path == NULL) {
-        options.html_path = *page;
+    if (options.outputs[FLW_REPORT_HTML] == NULL) {
+        options.outputs[FLW_REPORT_HTML] = *page;
     }
-    *page = code == FLW_OPTIONS_READ ? options.html_path : NULL;
+    *page = code == FLW_OPTIONS_READ ? options.outputs[FLW_REPORT_HTML] : NULL;
     if (*page != NULL && flw_report_is_stdout(*page)) {
         flw_complain("--html - writes to standard output; fallow view needs a file");
         code = FLW_EXIT_USAGE;

@@ -82,6 +82,7 @@ void flw_sheet_drop(struct flw_sheet_policy *policy)
     flw_host_free(policy->frames);
     policy->frames = NULL;
     policy->frame_count = 0;
+    policy->fragmentation = policy->pytorch_fragmentation = 0; /* of the frames */
 }
 
 void flw_sheet_finish(struct flw_sheet *sheet)

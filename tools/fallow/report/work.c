@@ -244,8 +244,9 @@ static size_t add_slot(struct work *work)
 static bool compares_all(const struct work *work)
 {
     const struct flw_report_options *options = work->options;
-    return work->job_count > 1 || work->json->file != NULL || options->html_path != NULL ||
-           options->max_reserved_bytes != 0 || !isinf(options->max_fragmentation);
+    return work->job_count > 1 || work->json->file != NULL ||
+           options->outputs[FLW_REPORT_HTML] != NULL || options->max_reserved_bytes != 0 ||
+           !isinf(options->max_fragmentation);
 }
 
 /* Write the output that needs one whole sheet: of the device that is shown, or of each row of a table. */
@@ -258,7 +259,7 @@ static bool write_sheet(struct work *work, size_t slot)
         return false;
     }
     if (sheet->is_other && !has_several) {
-        if (options->html_path != NULL) {
+        if (options->outputs[FLW_REPORT_HTML] != NULL) {
             fputc(',', work->others.file);
             flw_page_write_data(sheet, work->others.file);
         }
@@ -315,7 +316,8 @@ static bool report_other(struct work *work, const char *place, int device,
     }
     flw_devices_add(others, trace);
     bool is_compared = compares_all(work) || work->options->fails_on_oom ||
-                       work->options->writes_lines || work->options->html_path != NULL;
+                       work->options->writes_lines ||
+                       work->options->outputs[FLW_REPORT_HTML] != NULL;
     if (is_compared) {
         return report_trace(work, trace, add_slot(work), NULL);
     }
@@ -393,15 +395,14 @@ static void finish(struct work *work)
 static bool make_room(struct work *work)
 {
     const struct flw_report_options *options = work->options;
-    const char *of_one = options->csv_path != NULL          ? "csv"
-                         : options->csv_owners_path != NULL ? "csv-owners"
-                         : options->folded_path != NULL     ? "folded"
-                         : options->chrome_path != NULL     ? "chrome"
-                                                            : NULL;
-    bool has_room = work->job_count <= 1 || of_one == NULL;
+    size_t of_one = FLW_REPORT_CSV;
+    while (of_one < FLW_REPORT_OUTPUTS && options->outputs[of_one] == NULL) {
+        of_one++;
+    }
+    bool has_room = work->job_count <= 1 || of_one == FLW_REPORT_OUTPUTS;
     if (!has_room) {
-        flw_complain("--%s is of one trace, and there are %zu; report them in turn", of_one,
-                     work->job_count);
+        flw_complain("--%s is of one trace, and there are %zu; report them in turn",
+                     flw_report_output_names[of_one], work->job_count);
         work->code = FLW_EXIT_USAGE;
     }
     return has_room;
@@ -451,9 +452,9 @@ static bool judge(struct work *work)
         return is_within;
     }
     if (!is_within) {
-        flw_complain("%s: the baseline was not replaced", options->json_path);
+        flw_complain("%s: the baseline was not replaced", options->outputs[FLW_REPORT_JSON]);
     }
-    return is_within && flw_draft_write(work->json, options->json_path);
+    return is_within && flw_draft_write(work->json, options->outputs[FLW_REPORT_JSON]);
 }
 
 static bool do_jobs(struct work *work)
@@ -485,7 +486,7 @@ static bool begin_json(struct work *work)
         return false;
     }
     work->json = options->json_draft != NULL ? options->json_draft : &work->own_json;
-    if (options->json_draft != NULL || options->json_path != NULL ||
+    if (options->json_draft != NULL || options->outputs[FLW_REPORT_JSON] != NULL ||
         options->baseline_path != NULL) {
         flw_draft_begin(work->json, "");
     }

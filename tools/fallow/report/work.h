@@ -15,13 +15,26 @@
 #include "report/owner.h"
 #include "report/sheet.h"
 
+/* Outputs, each chosen by an option. From CSV on, a report of one trace only. */
+enum flw_report_output {
+    FLW_REPORT_HTML,
+    FLW_REPORT_JSON,
+    FLW_REPORT_CSV,
+    FLW_REPORT_CSV_OWNERS,
+    FLW_REPORT_FOLDED,
+    FLW_REPORT_CHROME,
+    FLW_REPORT_OUTPUTS
+};
+
+extern const char *const flw_report_output_names[FLW_REPORT_OUTPUTS];
+
 struct flw_report_options {
     char *const *paths; /* traces and folders */
     size_t path_count;
     struct flw_plan plan;
     struct flw_owner_rule rule;
-    const char *json_path, *csv_path, *html_path, *baseline_path; /* NULL: not requested */
-    const char *csv_owners_path, *folded_path, *chrome_path;
+    const char *outputs[FLW_REPORT_OUTPUTS]; /* paths; NULL: not requested */
+    const char *baseline_path;               /* NULL: none */
     enum flw_sheet_moment folded_at;
     struct flw_draft
         *json_draft; /* receives the JSON, which the caller frees, instead of printing; or NULL */
@@ -40,10 +53,11 @@ static inline bool flw_report_is_stdout(const char *path)
 /* Return how many outputs are standard output. If none is, the text for the screen is printed there. */
 static inline int flw_report_stdout_count(const struct flw_report_options *options)
 {
-    return flw_report_is_stdout(options->html_path) + flw_report_is_stdout(options->json_path) +
-           flw_report_is_stdout(options->csv_path) +
-           flw_report_is_stdout(options->csv_owners_path) +
-           flw_report_is_stdout(options->folded_path) + flw_report_is_stdout(options->chrome_path);
+    int count = 0;
+    for (size_t i = 0; i < FLW_REPORT_OUTPUTS; i++) {
+        count += flw_report_is_stdout(options->outputs[i]);
+    }
+    return count;
 }
 
 /* Run the report. Returns an enum flw_exit. */
