@@ -54,6 +54,10 @@ void flw_doctor_advise(struct flw_doctor *doctor, const char *format, ...)
 bool flw_doctor_check(struct flw_doctor *doctor, CUresult result, const char *call,
                       const char *remedy);
 
+/* Make a driver call and check the result. */
+#define FLW_DOCTOR_TRY(doctor, call, remedy, ...) \
+    flw_doctor_check(doctor, (doctor)->driver.call(__VA_ARGS__), #call, remedy)
+
 void flw_doctor_see_host(struct flw_doctor *doctor);
 /* Show all devices, and make the context of one current. Returns false if that device cannot be used. */
 bool flw_doctor_see_driver(struct flw_doctor *doctor);

@@ -15,7 +15,7 @@ bool flw_doctor_check(struct flw_doctor *doctor, CUresult result, const char *ca
                       const char *remedy)
 {
     if (result != CUDA_SUCCESS) {
-        flw_doctor_advise(doctor, "%s failed with %s: %s", call,
+        flw_doctor_advise(doctor, "%.*s failed with %s: %s", (int)strcspn(call, "_"), call,
                           flw_driver_error_name(&doctor->driver, result),
                           remedy != NULL ? remedy : "check the device with nvidia-smi");
     }
@@ -78,14 +78,12 @@ static void see_library(struct flw_doctor *doctor)
 
 static void see_memory(struct flw_doctor *doctor, CUdevice device)
 {
-    const struct flw_driver *driver = &doctor->driver;
     size_t total = 0, unused = 0;
-    if (flw_doctor_check(doctor, driver->cuDeviceTotalMem_v2(&total, device), "cuDeviceTotalMem",
-                         NULL)) {
+    if (FLW_DOCTOR_TRY(doctor, cuDeviceTotalMem_v2, NULL, &total, device)) {
         flw_doctor_number(doctor, "memory", FLW_DOCTOR_BYTES, total);
     }
     if (doctor->context == NULL || device != doctor->device ||
-        !flw_doctor_check(doctor, driver->cuMemGetInfo_v2(&unused, &total), "cuMemGetInfo", NULL)) {
+        !FLW_DOCTOR_TRY(doctor, cuMemGetInfo_v2, NULL, &unused, &total)) {
         return;
     }
     flw_doctor_number(doctor, "free_memory", FLW_DOCTOR_BYTES, unused);
@@ -106,22 +104,15 @@ CUmemAllocationProp flw_doctor_properties(const struct flw_doctor *doctor)
 
 static void see_granularity(struct flw_doctor *doctor)
 {
-    static const char *const keys[] = {"granularity", "granularity_recommended"};
-    static const CUmemAllocationGranularity_flags flags[] = {CU_MEM_ALLOC_GRANULARITY_MINIMUM,
-                                                             CU_MEM_ALLOC_GRANULARITY_RECOMMENDED};
-    const struct flw_driver *driver = &doctor->driver;
     CUmemAllocationProp properties = flw_doctor_properties(doctor);
-    size_t bytes[2] = {0};
-    for (size_t i = 0; i < 2; i++) {
-        if (driver->cuMemGetAllocationGranularity == NULL ||
-            !flw_doctor_check(
-                doctor, driver->cuMemGetAllocationGranularity(&bytes[i], &properties, flags[i]),
-                "cuMemGetAllocationGranularity", "update the driver")) {
-            return;
-        }
-    }
-    for (size_t i = 0; i < 2; i++) {
-        flw_doctor_number(doctor, keys[i], FLW_DOCTOR_BYTES, bytes[i]);
+    size_t least = 0, best = 0;
+    if (doctor->driver.cuMemGetAllocationGranularity != NULL &&
+        FLW_DOCTOR_TRY(doctor, cuMemGetAllocationGranularity, "update the driver", &least,
+                       &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM) &&
+        FLW_DOCTOR_TRY(doctor, cuMemGetAllocationGranularity, "update the driver", &best,
+                       &properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)) {
+        flw_doctor_number(doctor, "granularity", FLW_DOCTOR_BYTES, least);
+        flw_doctor_number(doctor, "granularity_recommended", FLW_DOCTOR_BYTES, best);
     }
 }
 
@@ -176,16 +167,14 @@ static void see_features(struct flw_doctor *doctor)
 
 static void see_device(struct flw_doctor *doctor, int ordinal)
 {
-    const struct flw_driver *driver = &doctor->driver;
     char section[32], name[96] = "unknown";
     CUdevice device = 0;
     snprintf(section, sizeof section, "device %d", ordinal);
     flw_doctor_begin(doctor, section);
-    if (!flw_doctor_check(doctor, driver->cuDeviceGet(&device, ordinal), "cuDeviceGet", NULL)) {
+    if (!FLW_DOCTOR_TRY(doctor, cuDeviceGet, NULL, &device, ordinal)) {
         return;
     }
-    flw_doctor_check(doctor, driver->cuDeviceGetName(name, sizeof name, device), "cuDeviceGetName",
-                     NULL);
+    FLW_DOCTOR_TRY(doctor, cuDeviceGetName, NULL, name, sizeof name, device);
     bool is_unclear = doctor->is_sim && strstr(name, "simulated") == NULL;
     flw_doctor_text(doctor, "name", "%s%s", is_unclear ? "simulated device, " : "", name);
     flw_doctor_text(doctor, "compute_capability", "%d.%d",
@@ -209,15 +198,13 @@ static bool enter(struct flw_doctor *doctor, int count)
                           doctor->ordinal, count, count - 1);
         return false;
     }
-    if (!flw_doctor_check(doctor, driver->cuDeviceGet(&doctor->device, doctor->ordinal),
-                          "cuDeviceGet", NULL) ||
-        !flw_doctor_check(
-            doctor, driver->cuDevicePrimaryCtxRetain(&context, doctor->device),
-            "cuDevicePrimaryCtxRetain",
-            "the device may be full or exclusive to another program; see nvidia-smi")) {
+    if (!FLW_DOCTOR_TRY(doctor, cuDeviceGet, NULL, &doctor->device, doctor->ordinal) ||
+        !FLW_DOCTOR_TRY(doctor, cuDevicePrimaryCtxRetain,
+                        "the device may be full or exclusive to another program; see nvidia-smi",
+                        &context, doctor->device)) {
         return false;
     }
-    if (!flw_doctor_check(doctor, driver->cuCtxSetCurrent(context), "cuCtxSetCurrent", NULL)) {
+    if (!FLW_DOCTOR_TRY(doctor, cuCtxSetCurrent, NULL, context)) {
         driver->cuDevicePrimaryCtxRelease_v2(doctor->device);
         return false;
     }
@@ -229,8 +216,7 @@ bool flw_doctor_see_driver(struct flw_doctor *doctor)
 {
     int count = 0;
     see_library(doctor);
-    if (!flw_doctor_check(doctor, doctor->driver.cuDeviceGetCount(&count), "cuDeviceGetCount",
-                          "check the driver with nvidia-smi")) {
+    if (!FLW_DOCTOR_TRY(doctor, cuDeviceGetCount, "check the driver with nvidia-smi", &count)) {
         return false;
     }
     flw_doctor_number(doctor, "devices", FLW_DOCTOR_COUNT, (uint64_t)count);

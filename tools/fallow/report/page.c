@@ -186,15 +186,12 @@ bool flw_page_write(const struct flw_sheet *sheet, const char *others, FILE *out
 
 /* ---- several traces ---- */
 
-static bool holds_anything(const struct flw_sheet_policy *policy)
-{
-    return policy != NULL && policy->result->has_run &&
-           policy->result->statistics.peak_reserved_bytes != FLW_NOT_APPLICABLE;
-}
-
+/* Return the reserved peak of a policy; 0 if unknown. */
 static uint64_t peak_of(const struct flw_sheet_policy *policy)
 {
-    return holds_anything(policy) ? policy->result->statistics.peak_reserved_bytes : 0;
+    bool is_known = policy != NULL && policy->result->has_run &&
+                    policy->result->statistics.peak_reserved_bytes != FLW_NOT_APPLICABLE;
+    return is_known ? policy->result->statistics.peak_reserved_bytes : 0;
 }
 
 /* Return the length of the folder that all traces share. */
@@ -216,26 +213,21 @@ static size_t common_folder(const struct flw_sheet *sheets, size_t count)
 static void write_trace(const struct flw_sheet *sheet, const struct flw_sheet *widest,
                         const char *name, const char *link, struct flw_json_writer *out)
 {
-    uint64_t compared =
-        holds_anything(sheet->reference) ? flw_sheet_held(sheet, sheet->reference) : 0;
-    uint64_t least = peak_of(sheet->best);
+    uint64_t held = peak_of(sheet->reference), least = peak_of(sheet->best);
+    uint64_t compared = held != 0 ? flw_sheet_held(sheet, sheet->reference) : 0;
     uint64_t saved = least != 0 && least < compared ? compared - least : 0;
     flw_json_begin(out, NULL, '{');
     flw_json_text(out, "name", name);
     flw_json_text(out, "link", link);
-    FLW_JSON_NUMBERS(out, {"requested", sheet->trace->peak_requested_bytes},
-                     {"held", peak_of(sheet->reference)}, {"compared", compared}, {"saved", saved});
+    FLW_JSON_NUMBERS(out, {"requested", sheet->trace->peak_requested_bytes}, {"held", held},
+                     {"compared", compared}, {"saved", saved});
     flw_json_text(out, "best", sheet->best == NULL ? "" : sheet->best->label);
     flw_json_begin(out, "peaks", '[');
     for (size_t p = 0; p < widest->policy_count; p++) {
         const struct flw_sheet_policy *policy = flw_sheet_match(sheet, widest, p);
-        if (!holds_anything(policy)) {
-            flw_json_null(out, NULL);
-            continue;
-        }
         flw_json_begin(out, NULL, '[');
         flw_json_number(out, NULL, peak_of(policy));
-        flw_json_real(out, NULL, true, flw_sheet_ratio(policy));
+        flw_json_real(out, NULL, true, peak_of(policy) != 0 ? flw_sheet_ratio(policy) : 0);
         flw_json_end(out, ']');
     }
     flw_json_end(out, ']');

@@ -152,16 +152,13 @@ static void write_names(const struct catalogue *of, struct flw_json_writer *out)
         const struct flw_frame *frame = &stacks->frames[of->frames.things[i]];
         const char *function = flw_stacks_text(stacks, frame->function);
         const char *file = flw_stacks_text(stacks, frame->file);
-        flw_json_key(out, NULL);
-        putc('"', out->file);
-        flw_json_print_utf8(out->file, function[0] == '\0' ? "?" : function,
-                            function[0] == '\0' ? 1 : strlen(function));
-        fputs(file[0] != '\0' ? " (" : "", out->file);
-        flw_json_print_utf8(out->file, file, strlen(file));
-        if (file[0] != '\0') {
-            fprintf(out->file, frame->line != 0 ? ":%u)" : ")", frame->line);
-        }
-        putc('"', out->file);
+        char line[16] = "", *name = NULL;
+        snprintf(line, sizeof line, frame->line == 0 ? "" : ":%u", frame->line);
+        function = function[0] == '\0' ? "?" : function;
+        int length = file[0] == '\0' ? asprintf(&name, "%s", function)
+                                     : asprintf(&name, "%s (%s%s)", function, file, line);
+        flw_json_text(out, NULL, length < 0 ? "?" : name);
+        free(length < 0 ? NULL : name);
     }
     flw_json_end(out, ']');
     flw_json_begin(out, "streams", '[');

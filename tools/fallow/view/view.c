@@ -31,24 +31,11 @@ static bool is_page(const char *file)
     return length > 5 && strcasecmp(file + length - 5, ".html") == 0;
 }
 
-/* Make a folder that only its user can read. Returns false after a complaint. */
-static bool make_folder(char *folder)
+/* Return a variable of the environment, or NULL if it is empty or unset. */
+static const char *get_variable(const char *name)
 {
-    const char *place = getenv("TMPDIR");
-    place = place == NULL || place[0] == '\0' ? "/tmp" : place;
-    int length = snprintf(folder, PATH_BYTES, "%s/fallow-view-XXXXXX", place);
-    if (length >= PATH_BYTES || mkdtemp(folder) == NULL) {
-        flw_complain("cannot make a folder in '%.300s': %s; set TMPDIR to another folder", place,
-                     strerror(length >= PATH_BYTES ? ENAMETOOLONG : errno));
-        return false;
-    }
-    return true;
-}
-
-static bool has_display(void)
-{
-    const char *x = getenv("DISPLAY"), *wayland = getenv("WAYLAND_DISPLAY");
-    return (x != NULL && x[0] != '\0') || (wayland != NULL && wayland[0] != '\0');
+    const char *value = getenv(name);
+    return value == NULL || value[0] == '\0' ? NULL : value;
 }
 
 /* Returns false if xdg-open is missing or found no browser. */
@@ -66,14 +53,6 @@ static bool open_browser(const char *page)
            WEXITSTATUS(status) == 0;
 }
 
-/* Print text inside quotes of a shell. */
-static void print_quoted(const char *text)
-{
-    for (; *text != '\0'; text++) {
-        fputs(*text == '\'' ? "'\\''" : (char[]){*text, '\0'}, stdout);
-    }
-}
-
 static int show(const char *page)
 {
     char path[PATH_MAX], host[256] = "HOST";
@@ -83,11 +62,14 @@ static int show(const char *page)
     }
     printf("page: %s\n", path);
     fflush(stdout); /* before the browser prints anything */
-    if (!has_display() || !open_browser(path)) {
+    bool has_display = get_variable("DISPLAY") != NULL || get_variable("WAYLAND_DISPLAY") != NULL;
+    if (!has_display || !open_browser(path)) {
         gethostname(host, sizeof host - 1);
         printf("no browser was opened; to copy the page to another machine, run there:\n  scp '%s:",
                host);
-        print_quoted(path);
+        for (const char *c = path; *c != '\0'; c++) { /* in quotes of a shell */
+            fputs(*c == '\'' ? "'\\''" : (char[]){*c, '\0'}, stdout);
+        }
         puts("' .");
     }
     return FLW_EXIT_OK;
@@ -96,11 +78,15 @@ static int show(const char *page)
 int flw_command_view(int argc, char **argv)
 {
     char folder[PATH_BYTES], chosen[PATH_BYTES + 16];
-    const char *page = chosen;
+    const char *page = chosen, *place = get_variable("TMPDIR");
     if (argc == 2 && is_page(argv[1])) {
         return show(argv[1]);
     }
-    if (!make_folder(folder)) {
+    place = place == NULL ? "/tmp" : place;
+    bool is_short = snprintf(folder, PATH_BYTES, "%s/fallow-view-XXXXXX", place) < PATH_BYTES;
+    if (!is_short || mkdtemp(folder) == NULL) { /* only its user can read the folder */
+        flw_complain("cannot make a folder in '%.300s': %s; set TMPDIR to another folder", place,
+                     strerror(is_short ? errno : ENAMETOOLONG));
         return FLW_EXIT_FAILED;
     }
     snprintf(chosen, sizeof chosen, "%s/page.html", folder);

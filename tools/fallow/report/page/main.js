@@ -116,8 +116,8 @@ const addTraces = ({traces, policies, job}) => {
   hint(body, 'Peaks in GiB, a row a trace, a column a policy: what it had reserved, and below that as a multiple of ' +
     'live memory. Marked: the highest multiple of all.');
   const most = Math.max(1, ...traces.map(({held}) => held)), peaks = traces.flatMap(trace => trace.peaks);
-  const highest = Math.max(...peaks.map(peak => peak?.[1] ?? 0));
-  const worst = highest > 1 ? peaks.find(peak => peak?.[1] === highest) : null;
+  const highest = Math.max(...peaks.map(([, times]) => times));
+  const worst = highest > 1 ? peaks.find(([, times]) => times === highest) : null;
   const addTwo = (cell, text, below) => {
     const says = make('span', cell, text);
     make('br', says);
@@ -125,7 +125,7 @@ const addTraces = ({traces, policies, job}) => {
     return says;
   };
   const addPeak = (cell, peak) => {
-    if (peak === null) cell.append('-');
+    if (peak[0] === 0) cell.append('-');  // unknown
     else if (peak !== worst) addTwo(cell, gib(peak[0]), ratio(peak[1]));
     else addTwo(cell, gib(peak[0]), `worst ${ratio(peak[1])}`).className = 'worst';
   };
