@@ -6,6 +6,7 @@
 #
 #   figures.sh <source root> <build tree> <scratch file>
 set -u
+command -v python3 >/dev/null || { echo "no python3: nothing counted"; exit 77; }
 source=$1 build=$2 altered=$3
 sample='^(pair of (4096|1048576) B|replace one of 64, 512 B\.\.64 MiB|pair, 16 streams, random|lease of 12 regions, begin and end)$'
 "$source/tools/measure" "$build" --only "$sample" --against "$source/tests/README.md" || exit $?
